@@ -85,7 +85,9 @@ std::string GlobalsAt(const ModuleLayout& layout, uint64_t address) {
 std::string GuardWords(const ModulePlaces& places) {
   std::string words(kGuardWordBytes, '\0');
   const auto high = static_cast<uint32_t>(places.arena >> 32);
-  std::memcpy(words.data() + kArenaHighWord, &high, sizeof(high));
+  for (const uint64_t lane : {0, 1}) {
+    std::memcpy(words.data() + kArenaHighWords + lane * sizeof(high), &high, sizeof(high));
+  }
   std::memcpy(words.data() + kGlobalsWord, &places.globals, sizeof(places.globals));
   std::memcpy(words.data() + kRecordsWord, &places.records, sizeof(places.records));
   return words;

@@ -76,7 +76,7 @@ void FenceWriter::Align(std::string_view type, std::string_view name, uint64_t b
 }
 
 std::string_view FenceWriter::Arena(std::string_view x, uint64_t bytes) {
-  Use("wlg_base");
+  for (const std::string_view name : {"wlg_base", "wlg_t", "wlg_off"}) Use(name);
   Add(Make("mov.b64", {Halves(Use("wlg_lo"), Use("wlg_hi")), Name(x)}));
   const bool one_word = settings_.arena_bits == 32;
   if (!one_word) {
@@ -189,7 +189,15 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
     body.push_back({std::move(locals), {}});
   }
   if (used_.contains("wlg_base")) {
-    begin(Make("ld.const.b32", {Name("wlg_base"), Address(kConstVariable, kArenaHighWord)}));
+    // By lane, though the word is the same: ptxas must not keep it in a register that a warp has
+    // once, which lanes elsewhere in the code may write.
+    begin(Make("mov.u32", {Name("wlg_t"), Name("%laneid")}));
+    begin(Make("and.b32", {Name("wlg_t"), Name("wlg_t"), Number(1)}));
+    begin(Make("shl.b32", {Name("wlg_t"), Name("wlg_t"), Number(2)}));
+    begin(Make("cvt.u64.u32", {Name("wlg_off"), Name("wlg_t")}));
+    begin(Make("mov.b64", {Name("wlg_at"), Name(kConstVariable)}));
+    begin(Make("add.s64", {Name("wlg_off"), Name("wlg_off"), Name("wlg_at")}));
+    begin(Make("ld.const.b32", {Name("wlg_base"), Address("wlg_off")}));
   }
   if (used_.contains("wlg_globals")) {
     begin(Make("ld.const.b64", {Name("wlg_globals"), Address(kConstVariable, kGlobalsWord)}));

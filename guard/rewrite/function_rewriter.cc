@@ -185,6 +185,10 @@ absl::Status FunctionRewriter::CheckOperand(const Operand& operand) const {
 }
 
 absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
+  // That all lanes go the same way is the tenant's word.
+  if (instruction.opcode == "bra" || instruction.opcode == "call" || instruction.opcode == "ret") {
+    std::erase(instruction.modifiers, "uni");
+  }
   Description what;
   if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown) {
     return Refuse("an instruction that the guard does not know");

@@ -18,7 +18,6 @@ namespace {
 using ptx::InitElement;
 using ptx::Variable;
 
-
 void Put(std::string* image, uint64_t offset, uint64_t bits, uint64_t bytes) {
   if (image->size() < offset + bytes) image->resize(offset + bytes);
   std::memcpy(image->data() + offset, &bits, bytes);

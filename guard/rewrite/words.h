@@ -14,8 +14,9 @@ inline constexpr std::string_view kReservedPrefix = "wlg_";
 // The one `.const` variable of a guarded module, and what lies at its start.
 inline constexpr std::string_view kConstVariable = "wlg_const";
 inline constexpr uint64_t kGuardWordBytes = 64;
-inline constexpr uint64_t kArenaHighWord = 0;  // 32 bits: the high half of the arena's address
-inline constexpr uint64_t kGlobalsWord = 8;    // Where the block of variables lies in the arena
+// 32 bits each: the high half of the arena's address, for even lanes and for odd ones.
+inline constexpr uint64_t kArenaHighWords = 0;
+inline constexpr uint64_t kGlobalsWord = 8;  // Where the block of variables lies in the arena
 inline constexpr uint64_t kGridWorkspaceWord = 16;
 inline constexpr uint64_t kRecordsWord = 24;  // The ring of what kernels print and assert
 

@@ -139,7 +139,7 @@ Refusal MeasureParameters(const Head& head, int64_t* bytes) {
   for (const Variable& parameter : head.parameters) {
     const int64_t alignment = parameter.Alignment();
     *bytes = (*bytes + alignment - 1) / alignment * alignment + parameter.Bytes();
-    if (*bytes > kMostVariableBytes) return "too many bytes of parameters";
+    if (*bytes > kMostParameterBytes) return "too many bytes of parameters";
   }
   return {};
 }

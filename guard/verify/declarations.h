@@ -13,6 +13,8 @@
 namespace warpline::guard {
 
 inline constexpr int64_t kMostVariableBytes = int64_t{1} << 30;
+// What a function's parameters, results, or body's variables of space .param take in sum.
+inline constexpr int64_t kMostParameterBytes = 32'764;
 // Of one declaration: ptxas takes memory for each.
 inline constexpr int64_t kMostRegisters = int64_t{1} << 20;
 

@@ -45,7 +45,13 @@ Refusal Fences::Apply(std::string_view statement) {
 Refusal Fences::ApplyPrologue(Step step) {
   if (!in_prologue_) return "a statement of the prologue stands behind it";
   if (step <= last_prologue_step_) return "the order of the prologue";
+  // The steps up to wlg_base make one.
+  const bool is_next = static_cast<int>(step) == static_cast<int>(last_prologue_step_) + 1;
+  const bool is_broken_off =
+      last_prologue_step_ != Step::kNone && last_prologue_step_ < Step::kSetBase;
+  if ((step <= Step::kSetBase || is_broken_off) && !is_next) return "the order of the prologue";
   last_prologue_step_ = step;
+  if (step < Step::kSetBase) return {};
   switch (step) {
     case Step::kSetBase:
       prologue_.base = true;

@@ -14,6 +14,12 @@ namespace warpline::guard {
 enum class Step : uint8_t {
   // --- Of the prologue, in their order.
   kNone,
+  kReadLane,
+  kLaneBit,
+  kLanePlace,
+  kLaneOffset,
+  kWordsAddress,
+  kLaneAddress,
   kSetBase,
   kSetGlobals,
   kSetConstants,

@@ -81,6 +81,8 @@ class FunctionVerifier {
   bool passed_ = false;   // The statement before has written wlg_pass.
   Instruction instruction_;
   std::vector<Branch> branches_;
+  int64_t registers_ = 0;        // That the body declares
+  int64_t parameter_bytes_ = 0;  // Of space .param, likewise
   std::vector<size_t>* callees_ = nullptr;
 };
 

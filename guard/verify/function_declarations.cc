@@ -1,4 +1,6 @@
 // The declarations of a function: its parameters, and what its body declares.
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "guard/verify/function.h"
 
@@ -6,16 +8,17 @@ namespace warpline::guard {
 namespace {
 
 constexpr int64_t kMostLocals = 512 << 10;  // Bytes of wlg_locals
+// ptxas takes a hundred bytes and more for each of these.
+constexpr int64_t kMostRegistersInSum = int64_t{1} << 18;
+constexpr int64_t kMostBodyParameterBytes = int64_t{16} << 20;
 
 }  // namespace
 
 Refusal FunctionVerifier::DeclareParameters() {
   const Head& head = function_.head;
-  if (head.is_entry) {
-    if (Refusal refusal = MeasureParameters(head, &limits_.parameters); !refusal.empty()) {
-      return refusal;
-    }
-  }
+  int64_t bytes = 0;
+  if (Refusal refusal = MeasureParameters(head, &bytes); !refusal.empty()) return refusal;
+  if (head.is_entry) limits_.parameters = bytes;
   const bool has_depot = !head.is_entry && module_.locals != 0;
   if (has_depot && head.parameters.empty()) return "the parameter wlg_depot is missing";
   for (size_t i = 0; i < head.parameters.size(); ++i) {
@@ -33,6 +36,7 @@ Refusal FunctionVerifier::DeclareParameters() {
     if (!scope_.Declare(parameter.name, parameter.Named(kind))) return "a name is declared twice";
   }
   for (const Variable& result : head.results) {
+    if (result.Bytes() > kMostParameterBytes) return "too many bytes of results";
     if (Refusal refusal = CheckTenantName(result.name); !refusal.empty()) return refusal;
     if (!scope_.Declare(result.name, result.Named(Name::Kind::kResult))) {
       return "a name is declared twice";
@@ -54,6 +58,8 @@ Refusal FunctionVerifier::VerifyDeclaration(std::string_view line) {
 
 Refusal FunctionVerifier::DeclareRegisters(const Variable& variable) {
   if (variable.is_array || variable.alignment != 0) return "a malformed register";
+  registers_ += std::max<int64_t>(variable.registers, 1);
+  if (registers_ > kMostRegistersInSum) return "too many registers";
   const std::string_view guard_type = GuardRegisterType(variable.name);
   if (!guard_type.empty()) {
     if (variable.type != guard_type || variable.registers != 0) {
@@ -95,6 +101,12 @@ Refusal FunctionVerifier::DeclareVariable(const Variable& variable) {
     kind = Name::Kind::kShared;
   } else if (variable.space != "param") {
     return "a variable in a space that a body may not declare";
+  }
+  if (variable.space == "param") {
+    parameter_bytes_ += variable.Bytes();
+    if (variable.Bytes() > kMostParameterBytes || parameter_bytes_ > kMostBodyParameterBytes) {
+      return "too many bytes of parameters";
+    }
   }
   const bool is_new = scope_.Declare(variable.name, variable.Named(kind));
   return is_new ? Refusal() : "a name is declared twice";

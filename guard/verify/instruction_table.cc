@@ -51,10 +51,12 @@ constexpr Row kRows[] = {
     {"wmma.store", Rule::kMemory, kSpaceWord | kMatrixWord, 2, 3, 0, kGlobal | kShared, 0, true},
     Registers("wmma.mma", 4, 4),
 
-    // --- Control and barriers.
-    {"bra", Rule::kBranch, kControlWord, 1, 1},
-    {"call", Rule::kCall, kControlWord, 1, 3},
-    Registers("ret", 0, 0, kControlWord),
+    // --- Control and barriers. Nobody may say .uni: of lanes that part where they were said not
+    // to,
+    // one could write what another has in a register that ptxas keeps once for all.
+    {"bra", Rule::kBranch, 0, 1, 1},
+    {"call", Rule::kCall, 0, 1, 3},
+    Registers("ret", 0, 0, 0),
     Registers("exit", 0, 0, 0),
     Registers("membar", 0, 0, kFenceWord),
     Registers("fence", 0, 0, kFenceWord),

@@ -26,7 +26,6 @@ enum Words : uint32_t {
   kBarrierWord = 1 << 10,   // Of bar and barrier
   kCvtaWord = 1 << 11,      // Of cvta
   kIsspacepWord = 1 << 12,  // Of isspacep
-  kControlWord = 1 << 13,   // Of bra, call and ret
   // Any word that does not name memory, known or not.
   kAnyWord = 1u << 31,
 };

@@ -16,7 +16,6 @@ constexpr Word kWords[] = {
     {"param", kSpaceWord | kIsspacepWord, Space::kParam},
     {"const", kSpaceWord | kIsspacepWord, Space::kConst},
     {"to", kCvtaWord},
-    {"uni", kControlWord},
 
     // --- Order and scope.
     {"weak", kOrderWord},

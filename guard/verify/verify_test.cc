@@ -39,7 +39,10 @@ constexpr char kVariables[] =
 constexpr char kLocals[] = "\t.local .align 16 .b8 wlg_locals[64];\n";
 
 constexpr char kPrologue[] =
-    "\tld.const.b32 wlg_base, [wlg_const];\n\tld.const.b64 wlg_globals, [wlg_const+8];\n"
+    "\tmov.u32 wlg_t, %laneid;\n\tand.b32 wlg_t, wlg_t, 1;\n\tshl.b32 wlg_t, wlg_t, 2;\n"
+    "\tcvt.u64.u32 wlg_off, wlg_t;\n\tmov.b64 wlg_at, wlg_const;\n"
+    "\tadd.s64 wlg_off, wlg_off, wlg_at;\n"
+    "\tld.const.b32 wlg_base, [wlg_off];\n\tld.const.b64 wlg_globals, [wlg_const+8];\n"
     "\tmov.b64 wlg_consts, wlg_const;\n\tmov.b64 wlg_params, p;\n";
 constexpr char kLocalPrologue[] = "\tmov.b64 wlg_local, wlg_locals;\n";
 constexpr char kSmemPrologue[] = "\tmov.b32 wlg_smem, %aggr_smem_size;\n";
@@ -75,7 +78,7 @@ std::string ModuleWithCalls() {
       ".weak .func g (.param .b64 wlg_depot)\n{\n", kRegisters,
       "\t.param .b64 wlg_pass;\n\t.param .b32 a;\n\t.param .b32 r;\n",
       "\tld.param.b64 wlg_local, [wlg_depot];\n", "\tst.param.b32 [a], %r1;\n",
-      "\tst.param.b64 [wlg_pass], wlg_local;\n\tcall.uni (r), f, (wlg_pass, a);\n",
+      "\tst.param.b64 [wlg_pass], wlg_local;\n\tcall (r), f, (wlg_pass, a);\n",
       "\tld.param.b32 %r2, [r];\n\tret;\n}\n", kEntry, "{\n", kRegisters, kLocals,
       "\t.param .b64 wlg_pass;\n", kLocalPrologue, "\tst.param.b64 [wlg_pass], wlg_local;\n",
       "\tcall g, (wlg_pass);\n\tret;\n}\n",
@@ -292,8 +295,8 @@ TEST(Verify, AcceptsStatementsWithoutFences) {
       "elect.sync _|%p1, -1",
       "vote.sync.ballot.b32 %r1, %p1, -1",
       "bra L",
-      "@%p1 bra.uni L",
-      "ret.uni",
+      "@%p1 bra L",
+      "ret",
       "exit",
       "ld.param.b64 %rd1, [p]",
       "ld.param.v2.b32 {%r1, %r2}, [q+8]",
@@ -687,6 +690,9 @@ TEST(Verify, RefusesStatements) {
       "ld.const.b32 wlg_lo, [wlg_const]",
       // Instructions and modifiers
       "frob.b32 %r1, %r2",
+      "@%p1 bra.uni L",
+      "bra.uni L",
+      "@%p1 ret.uni",
       "trap",
       "brkpt",
       "pmevent 1",
@@ -858,14 +864,21 @@ TEST(Verify, RefusesPrologues) {
     const char* from;
     const char* to;
   } cases[] = {
-      {"\tld.const.b32 wlg_base, [wlg_const];\n", ""},
-      {"\tld.const.b32 wlg_base, [wlg_const];\n", "\tld.const.b32 wlg_base, [wlg_const+4];\n"},
-      {"\tld.const.b32 wlg_base, [wlg_const];\n", "\t@%p1 ld.const.b32 wlg_base, [wlg_const];\n"},
-      {"\tld.const.b32 wlg_base, [wlg_const];\n", "L:\n\tld.const.b32 wlg_base, [wlg_const];\n"},
-      {"\tld.const.b32 wlg_base, [wlg_const];\n",
-       "\tmov.u32 %r1, 0;\n\tld.const.b32 wlg_base, [wlg_const];\n"},
-      {"\tld.const.b32 wlg_base, [wlg_const];\n",
-       "\tld.const.b32 wlg_base, [wlg_const];\n\tld.const.b32 wlg_base, [wlg_const];\n"},
+      {"\tld.const.b32 wlg_base, [wlg_off];\n", ""},
+      {"\tld.const.b32 wlg_base, [wlg_off];\n", "\tld.const.b32 wlg_base, [wlg_const+4];\n"},
+      {"\tld.const.b32 wlg_base, [wlg_off];\n", "\t@%p1 ld.const.b32 wlg_base, [wlg_off];\n"},
+      {"\tld.const.b32 wlg_base, [wlg_off];\n", "L:\n\tld.const.b32 wlg_base, [wlg_off];\n"},
+      {"\tld.const.b32 wlg_base, [wlg_off];\n",
+       "\tmov.u32 %r1, 0;\n\tld.const.b32 wlg_base, [wlg_off];\n"},
+      {"\tld.const.b32 wlg_base, [wlg_off];\n",
+       "\tld.const.b32 wlg_base, [wlg_off];\n\tld.const.b32 wlg_base, [wlg_off];\n"},
+      {"\tand.b32 wlg_t, wlg_t, 1;\n", ""},
+      {"\tand.b32 wlg_t, wlg_t, 1;\n", "\tand.b32 wlg_t, wlg_t, 3;\n"},
+      {"\tshl.b32 wlg_t, wlg_t, 2;\n", "\tshl.b32 wlg_t, wlg_t, 3;\n"},
+      {"\tmov.u32 wlg_t, %laneid;\n", "\tmov.u32 wlg_t, %tid.x;\n"},
+      {"\tadd.s64 wlg_off, wlg_off, wlg_at;\n", ""},
+      {"\tmov.b64 wlg_at, wlg_const;\n",
+       "\tmov.b64 wlg_at, wlg_const;\n\tmov.b64 wlg_consts, wlg_const;\n"},
       {"\tmov.b64 wlg_params, p;\n", "\tmov.b64 wlg_params, q;\n"},
       {"\tmov.b64 wlg_params, p;\n", "\tmov.b64 wlg_params, p+8;\n"},
       {"\tmov.b64 wlg_consts, wlg_const;\n", "\tmov.b64 wlg_consts, wlg_const+64;\n"},
@@ -897,7 +910,7 @@ TEST(Verify, FencesNeedWhatThePrologueSets) {
        {Window("wlg_consts", 88), "ld.const.b32 %r1, [wlg_at]", kPlain}},
       {"\tmov.b32 wlg_smem, %aggr_smem_size;\n",
        {kSharedFence4, "ld.shared.b32 %r1, [wlg_s]", kHardened}},
-      {"\tld.const.b32 wlg_base, [wlg_const];\n",
+      {"\tld.const.b32 wlg_base, [wlg_off];\n",
        {kSmallFence, "ld.global.b32 %r1, [wlg_at]", kSmallArena}},
   };
   for (const auto& test : cases) {
@@ -1015,14 +1028,14 @@ TEST(Verify, RefusesCalls) {
       {"(wlg_pass, a)", "(wlg_pass, 1)"},
       {"(wlg_pass, a)", "(wlg_pass, a+4)"},
       {"(wlg_pass, a)", "(wlg_pass, wlg_depot)"},
-      {"call.uni (r), f", "call.uni (wlg_pass), f"},
-      {"call.uni (r), f", "call.uni f"},
-      {"call.uni (r), f", "call.uni (%r1), f"},
-      {"call.uni (r), f", "call.uni (r), %rd1"},
-      {"call.uni (r), f", "call.uni (r), k"},
-      {"call.uni (r), f", "call.uni (r), h"},
-      {"call.uni (r), f", "call.uni (r), f+4"},
-      {"call.uni (r), f", "call.frob (r), f"},
+      {"call (r), f", "call (wlg_pass), f"},
+      {"call (r), f", "call f"},
+      {"call (r), f", "call (%r1), f"},
+      {"call (r), f", "call (r), %rd1"},
+      {"call (r), f", "call (r), k"},
+      {"call (r), f", "call (r), h"},
+      {"call (r), f", "call (r), f+4"},
+      {"call (r), f", "call.frob (r), f"},
       {"call g, (wlg_pass)", "call g, (wlg_pass), proto"},
       {"\t.param .b32 a;\n", "\t.param .b64 a;\n"},
       {"\t.param .b32 r;\n", "\t.param .b16 r;\n"},

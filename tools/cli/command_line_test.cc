@@ -115,8 +115,7 @@ TEST(CommandLineTest, ExplainTakesPrograms) {
   EXPECT_EQ(line->verb, Verb::kExplain);
   EXPECT_TRUE(line->Has("hardened"));
   EXPECT_EQ(line->rest, (std::vector<std::string>{"a.out", "lib.so"}));
-  EXPECT_EQ(ParseCommandLine({"explain"}).status().message(),
-            "warpline explain: no program given");
+  EXPECT_EQ(ParseCommandLine({"explain"}).status().message(), "warpline explain: no program given");
   EXPECT_FALSE(ParseCommandLine({"explain", "--endpoint=x", "a.out"}).ok());
 }
 
