@@ -168,7 +168,8 @@ std::string_view FenceWriter::ClampShared(uint64_t bytes) {
 
 std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view first_param,
                                               bool calls,
-                                              const std::vector<ptx::Variable>& declarations) {
+                                              const std::vector<ptx::Variable>& declarations,
+                                              std::vector<ptx::Statement> first) {
   std::vector<ptx::Statement> body;
   const auto begin = [&body](ptx::Instruction instruction) {
     body.push_back({std::move(instruction), {}});
@@ -215,6 +216,16 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   if (used_.contains("wlg_smem")) {
     begin(Make("mov.b32", {Name("wlg_smem"), Name("%aggr_smem_size")}));
   }
+  // What a former kernel has left there is nobody's business.
+  if (is_entry && used_.contains("wlg_local")) {
+    for (uint64_t at = 0; at < settings_.local_bytes; at += kLocalAlignment) {
+      ptx::Operand zeros;
+      zeros.kind = ptx::Operand::Kind::kVector;
+      zeros.elements.assign(4, Number(0));
+      begin(Make("st.local.v4.b32", {Address("wlg_locals", static_cast<int64_t>(at)), zeros}));
+    }
+  }
+  for (ptx::Statement& statement : first) body.push_back(std::move(statement));
   for (ptx::Statement& statement : code_) body.push_back(std::move(statement));
   code_.clear();
   return body;

@@ -59,8 +59,10 @@ class FenceWriter {
 
   // The declarations and statements that the body begins with, then all that was added. In a
   // kernel, `first_param` is its first parameter.
+  std::vector<ptx::Statement>* code() { return &code_; }
   std::vector<ptx::Statement> Take(bool is_entry, std::string_view first_param, bool calls,
-                                   const std::vector<ptx::Variable>& declarations);
+                                   const std::vector<ptx::Variable>& declarations,
+                                   std::vector<ptx::Statement> first);
 
  private:
   std::string_view Use(std::string_view name) {

@@ -9,6 +9,7 @@
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
 #include "guard/rewrite/statements.h"
+#include "guard/rewrite/unwritten.h"
 #include "guard/rewrite/words.h"
 #include "ptx/printer.h"
 #include "ptx/types.h"
@@ -153,6 +154,9 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   result->has_body = true;
   std::string_view first;
   if (!function_.params.empty()) first = function_.params[0].name;
+  std::vector<ptx::Statement> written;
+  const absl::Status status = WriteWhatIsRead(function_, code_.code(), &written);
+  if (!status.ok()) return status;
   std::vector<ptx::Variable> declarations = function_.declarations;
   if (traps_ != 0) {
     ptx::Variable line;
@@ -161,7 +165,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
     line.name = absl::StrCat(std::string(kRuntimePrefix), "line");
     declarations.push_back(std::move(line));
   }
-  result->body = code_.Take(source.is_entry, first, calls, declarations);
+  result->body = code_.Take(source.is_entry, first, calls, declarations, std::move(written));
   return absl::OkStatus();
 }
 

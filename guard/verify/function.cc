@@ -1,12 +1,16 @@
 #include "guard/verify/function.h"
 
+#include <string>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace warpline::guard {
 namespace {
 
 constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
 constexpr int64_t kMostStride = 65536;
+constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
 // Whether an operand is a name and nothing else.
 bool IsPlainName(const Operand& operand) {
@@ -49,6 +53,9 @@ Finding FunctionVerifier::Verify(std::vector<size_t>* callees) {
       return {lines.line(), refusal};
     }
   }
+  if (written_.reachable()) {
+    if (Refusal refusal = FollowReturn(); !refusal.empty()) return {lines.line(), refusal};
+  }
   for (const Branch& branch : branches_) {
     const Name* const label = scope_.Find(branch.label);
     if (label == nullptr || label->kind != Name::Kind::kLabel) {
@@ -71,13 +78,14 @@ Refusal FunctionVerifier::VerifyLine(const Line& line) {
 
 Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
   declares_ = false;
+  if (!LocalsAreZero()) return kNotZeroed;
   fences_.Reset();
   Cursor cursor(line);
   std::string_view name;
   if (!cursor.Name(&name) || !cursor.Skip(":") || !cursor.AtEnd()) return "a malformed label";
   if (Refusal refusal = CheckTenantName(name); !refusal.empty()) return refusal;
-  const bool is_new = scope_.Declare(name, {.kind = Name::Kind::kLabel});
-  return is_new ? Refusal() : "a name is declared twice";
+  if (!scope_.Declare(name, {.kind = Name::Kind::kLabel})) return "a name is declared twice";
+  return written_.PlaceLabel(name);
 }
 
 Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
@@ -90,30 +98,48 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   }
   if (WritesGuard(instruction_)) {
     if (instruction_.has_predicate) return "a guard's statement has a predicate";
-    return fences_.Apply(instruction_.text);
+    if (Refusal refusal = fences_.Apply(instruction_.text); !refusal.empty()) return refusal;
+    return FollowOperands(/*writes_first=*/true);
   }
   fences_.EndPrologue();
+  if (!LocalsAreZero()) {
+    const std::string offset = zeroed_ == 0 ? "" : absl::StrCat("+", zeroed_);
+    if (instruction_.has_predicate ||
+        instruction_.text !=
+            absl::StrCat("st.local.v4.b32 [wlg_locals", offset, "], {0, 0, 0, 0}")) {
+      return kNotZeroed;
+    }
+    zeroed_ += 16;
+  }
   if (instruction_.text.starts_with("st.param.b64 [wlg_pass], ")) return VerifyPass();
   Description description;
   if (Refusal refusal = Describe(instruction_, &description); !refusal.empty()) return refusal;
+  Refusal refusal;
   switch (description.rule) {
     case Rule::kMemory:
-      return VerifyMemory(description);
+      refusal = VerifyMemory(description);
+      break;
     case Rule::kMove:
-      return VerifyMove();
+      refusal = VerifyMove();
+      break;
     case Rule::kCall:
-      return VerifyCall(passed);
+      refusal = VerifyCall(passed);
+      break;
     case Rule::kBranch:
       if (!IsPlainName(instruction_.operands[0])) return "not a label";
       branches_.push_back({line, instruction_.operands[0].name});
-      return {};
+      break;
     case Rule::kRegisters:
+      for (size_t i = 0; i < instruction_.operands.size() && refusal.empty(); ++i) {
+        refusal = VerifyPlain(i);
+      }
       break;
   }
-  for (size_t i = 0; i < instruction_.operands.size(); ++i) {
-    if (Refusal refusal = VerifyPlain(i); !refusal.empty()) return refusal;
-  }
-  return {};
+  return refusal.empty() ? FollowInstruction(description) : refusal;
+}
+
+bool FunctionVerifier::LocalsAreZero() const {
+  return zeroed_ >= limits_.locals || scope_.Find("wlg_locals") == nullptr;
 }
 
 // The statement before a call, which gives the callee this thread's wlg_locals.
@@ -124,6 +150,7 @@ Refusal FunctionVerifier::VerifyPass() {
   if (scope_.Find("wlg_pass") == nullptr) return "wlg_pass is not declared";
   if (!fences_.prologue().local) return "the prologue has not set wlg_local";
   passed_ = true;
+  written_.WriteBytes("wlg_pass", 0, 8, /*is_passing=*/true);
   return {};
 }
 

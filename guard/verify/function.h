@@ -14,6 +14,7 @@
 #include "guard/verify/names.h"
 #include "guard/verify/policy.h"
 #include "guard/verify/reader.h"
+#include "guard/verify/written.h"
 
 namespace warpline::guard {
 
@@ -64,6 +65,7 @@ class FunctionVerifier {
   Refusal DeclareRegisters(const Variable& variable);
   Refusal DeclareVariable(const Variable& variable);
   Refusal VerifyInstruction(const Line& line, bool passed);
+  bool LocalsAreZero() const;
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);
   Refusal VerifyMove();
@@ -71,6 +73,13 @@ class FunctionVerifier {
   Refusal VerifyList(const Operand& list, const std::vector<Variable>& formal, bool is_arguments);
   Refusal VerifyPlain(size_t index) const;
   Refusal VerifyRegister(const Operand& operand, bool may_be_guard) const;
+  Refusal FollowInstruction(const Description& description);
+  Refusal FollowOperands(bool writes_first);
+  Refusal FollowParameters(const Description& description);
+  Refusal FollowCall();
+  Refusal FollowReturn() const;
+  Refusal CheckWritten(const Operand& operand) const;
+  void NoteWritten(const Operand& operand);
 
   const Module& module_;
   const Function& function_;
@@ -80,6 +89,8 @@ class FunctionVerifier {
   bool declares_ = true;  // Only declarations have been read.
   bool passed_ = false;   // The statement before has written wlg_pass.
   Instruction instruction_;
+  Written written_;
+  int64_t zeroed_ = 0;  // Bytes of wlg_locals that the entry has zeroed
   std::vector<Branch> branches_;
   int64_t registers_ = 0;        // That the body declares
   int64_t parameter_bytes_ = 0;  // Of space .param, likewise

@@ -17,6 +17,10 @@ constexpr uint32_t kMbarrierWords = kSpaceWord | kOrderWord | kMbarrierWord;
 
 constexpr Row Registers(std::string_view mnemonic, uint8_t least, uint8_t most,
                         uint32_t words = kAnyWord) {
+  return {mnemonic, Rule::kRegisters, words, least, most, 0, 0, 0, true};
+}
+// Writes no register.
+constexpr Row Silent(std::string_view mnemonic, uint8_t least, uint8_t most, uint32_t words) {
   return {mnemonic, Rule::kRegisters, words, least, most};
 }
 
@@ -32,9 +36,9 @@ constexpr Row kRows[] = {
 
     {"cp.async.mbarrier.arrive", Rule::kMemory, kSpaceWord | kMbarrierWord, 1, 1, 0, kShared, 8,
      true},
-    Registers("cp.async.commit_group", 0, 0, 0),
-    Registers("cp.async.wait_group", 1, 1, 0),
-    Registers("cp.async.wait_all", 0, 0, 0),
+    Silent("cp.async.commit_group", 0, 0, 0),
+    Silent("cp.async.wait_group", 1, 1, 0),
+    Silent("cp.async.wait_all", 0, 0, 0),
     {"cp.async", Rule::kMemory, kSpaceWord | kCacheWord, 3, 4, 0, kGlobal | kShared},
 
     {"mbarrier.init", Rule::kMemory, kMbarrierWords, 2, 2, 0, kShared, 8, true},
@@ -56,18 +60,18 @@ constexpr Row kRows[] = {
     // one could write what another has in a register that ptxas keeps once for all.
     {"bra", Rule::kBranch, 0, 1, 1},
     {"call", Rule::kCall, 0, 1, 3},
-    Registers("ret", 0, 0, 0),
-    Registers("exit", 0, 0, 0),
-    Registers("membar", 0, 0, kFenceWord),
-    Registers("fence", 0, 0, kFenceWord),
-    Registers("bar", 1, 4, kBarrierWord),
-    Registers("barrier", 1, 4, kBarrierWord),
-    Registers("nanosleep", 1, 1),
-    Registers("griddepcontrol", 0, 0),
-    Registers("setmaxnreg", 1, 1),
+    Silent("ret", 0, 0, 0),
+    Silent("exit", 0, 0, 0),
+    Silent("membar", 0, 0, kFenceWord),
+    Silent("fence", 0, 0, kFenceWord),
+    Silent("bar", 1, 4, kBarrierWord),
+    Silent("barrier", 1, 4, kBarrierWord),
+    Silent("nanosleep", 1, 1, kAnyWord),
+    Silent("griddepcontrol", 0, 0, kAnyWord),
+    Silent("setmaxnreg", 1, 1, kAnyWord),
 
     // --- From registers to registers.
-    {"mov", Rule::kMove, kAnyWord, 2, 2},
+    {"mov", Rule::kMove, kAnyWord, 2, 2, 0, 0, 0, true},
     Registers("cvta", 2, 2, kCvtaWord),
     Registers("isspacep", 2, 2, kIsspacepWord),
     Registers("mma", 4, 8),

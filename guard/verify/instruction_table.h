@@ -54,6 +54,7 @@ struct Row {
   uint8_t spaces = 0;   // SpaceBit() of each space that is allowed
   uint8_t bytes = 0;    // Of an access; 0 if the type says it
   bool writes = false;
+  // Others: whether the first operand is written. (Of bar and barrier that depends.)
 };
 
 // Rows of one opcode stand together, those with longer mnemonics first.

@@ -151,6 +151,10 @@ Refusal Describe(const Instruction& instruction, Description* description) {
   const size_t count = instruction.operands.size();
   if (count < row->least || count > row->most) return "a wrong number of operands";
   description->rule = row->rule;
+  const bool may_reduce = row->mnemonic == "bar" || row->mnemonic == "barrier";
+  description->writes_first = row->rule == Rule::kMemory ? row->address != 0
+                              : may_reduce ? absl::c_linear_search(instruction.modifiers, "red")
+                                           : row->writes;
   description->count = 0;
   if (row->rule != Rule::kMemory) return {};
   const bool copies = row->mnemonic == "cp.async";

@@ -34,6 +34,7 @@ struct Access {
 
 struct Description {
   Rule rule = Rule::kRegisters;
+  bool writes_first = false;  // The first operand is one, or are some, that the instruction writes.
   std::array<Access, 2> accesses;
   size_t count = 0;  // Number of accesses
 };

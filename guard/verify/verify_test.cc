@@ -36,6 +36,29 @@ constexpr char kRegisters[] =
 constexpr char kVariables[] =
     "\t.shared .align 16 .b8 sm[64];\n\t.param .b32 a;\n\t.param .align 8 .b8 b[16];\n";
 
+// Every register of kRegisters that is not the guard's, and what is passed.
+std::string WriteAll() {
+  std::string text;
+  const struct {
+    const char* move;
+    const char* prefix;
+  } kinds[] = {{"mov.pred", "%p"}, {"mov.b16", "%h"}, {"mov.b32", "%r"},
+               {"mov.b64", "%rd"}, {"mov.b32", "%f"}, {"mov.b64", "%fd"}};
+  for (const auto& kind : kinds) {
+    for (int i = 0; i < 9; ++i)
+      absl::StrAppend(&text, "\t", kind.move, " ", kind.prefix, i, ", 0;\n");
+  }
+  return text;
+}
+
+constexpr char kWriteParameters[] =
+    "\tst.param.b32 [a], 0;\n\tst.param.b64 [b], 0;\n\tst.param.b64 [b+8], 0;\n";
+constexpr char kZeroLocals[] =
+    "\tst.local.v4.b32 [wlg_locals], {0, 0, 0, 0};\n"
+    "\tst.local.v4.b32 [wlg_locals+16], {0, 0, 0, 0};\n"
+    "\tst.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n"
+    "\tst.local.v4.b32 [wlg_locals+48], {0, 0, 0, 0};\n";
+
 constexpr char kLocals[] = "\t.local .align 16 .b8 wlg_locals[64];\n";
 
 constexpr char kPrologue[] =
@@ -64,11 +87,13 @@ std::string Body(const Statements& statements) {
 std::string Module(const Statements& statements) {
   return absl::StrCat(kPreamble, ".extern .shared .align 16 .b8 dyn[];\n.shared .b32 word;\n",
                       kEntry, ".maxntid 256, 1, 1\n{\n", kRegisters, kVariables, kLocals, kPrologue,
-                      kLocalPrologue, kSmemPrologue, Body(statements), "\tret;\n}\n");
+                      kLocalPrologue, kSmemPrologue, kZeroLocals, WriteAll(), kWriteParameters,
+                      Body(statements), "\tret;\n}\n");
 }
 
 std::string WithoutLocals(const Statements& statements) {
-  return absl::StrReplaceAll(Module(statements), {{kLocals, ""}, {kLocalPrologue, ""}});
+  return absl::StrReplaceAll(Module(statements),
+                             {{kLocals, ""}, {kLocalPrologue, ""}, {kZeroLocals, ""}});
 }
 
 // A module with a function that two others call.
@@ -77,11 +102,11 @@ std::string ModuleWithCalls() {
       kPreamble, ".func (.param .b32 res) f (.param .b64 wlg_depot, .param .b32 x);\n",
       ".weak .func g (.param .b64 wlg_depot)\n{\n", kRegisters,
       "\t.param .b64 wlg_pass;\n\t.param .b32 a;\n\t.param .b32 r;\n",
-      "\tld.param.b64 wlg_local, [wlg_depot];\n", "\tst.param.b32 [a], %r1;\n",
+      "\tld.param.b64 wlg_local, [wlg_depot];\n", WriteAll(), "\tst.param.b32 [a], %r1;\n",
       "\tst.param.b64 [wlg_pass], wlg_local;\n\tcall (r), f, (wlg_pass, a);\n",
       "\tld.param.b32 %r2, [r];\n\tret;\n}\n", kEntry, "{\n", kRegisters, kLocals,
-      "\t.param .b64 wlg_pass;\n", kLocalPrologue, "\tst.param.b64 [wlg_pass], wlg_local;\n",
-      "\tcall g, (wlg_pass);\n\tret;\n}\n",
+      "\t.param .b64 wlg_pass;\n", kLocalPrologue, kZeroLocals,
+      "\tst.param.b64 [wlg_pass], wlg_local;\n", "\tcall g, (wlg_pass);\n\tret;\n}\n",
       ".func (.param .b32 res) f (.param .b64 wlg_depot, .param .b32 x)\n{\n", kRegisters,
       "\tld.param.b64 wlg_local, [wlg_depot];\n\tld.param.b32 %r1, [x];\n",
       "\tld.local.b32 %r2, [wlg_local+60];\n\tst.param.b32 [res], %r1;\n\tret;\n}\n");
@@ -853,8 +878,73 @@ TEST(Verify, ARegisterMayNotBeReadUnderTwoDeclarations) {
   const std::string both = absl::StrCat("\t.reg .b32 %r2;\n", "\t.reg .b32 %r<9>;\n");
   for (const char* name : {"%r1", "%r2"}) {
     const std::string good = Module({absl::StrCat("mov.b32 ", name, ", 1")});
-    const std::string text = Replaced(good, "\t.reg .b32 %r<9>;\n", both);
+    const std::string once = Replaced(good, "\tmov.b32 %r2, 0;\n", "");
+    const std::string text = Replaced(once, "\t.reg .b32 %r<9>;\n", both);
     EXPECT_EQ(Verify(text, kPlain).ok(), std::string_view(name) == "%r1");
+  }
+}
+
+// A module with an entry whose registers nobody has written, but for %p1 and %r1.
+std::string Unwritten(const Statements& statements) {
+  return absl::StrCat(kPreamble, kEntry, "{\n", kRegisters, kVariables,
+                      "\tmov.pred %p1, 0;\n\tmov.b32 %r1, 0;\n", Body(statements), "\tret;\n}\n");
+}
+
+TEST(Verify, WhatIsReadHasBeenWritten) {
+  for (const Statements& accepted : std::vector<Statements>{
+           {"mov.b32 %r2, 1", "add.s32 %r3, %r2, %r1"},
+           {"mov.b64 {%r2, %r3}, 1", "add.s32 %r3, %r2, %r3"},
+           {"setp.eq.u32 %p2|%p3, %r1, 0", "@%p3 mov.b32 %r2, 1"},
+           {"@%p1 bra L", "mov.b32 %r2, 1", "bra M", "L:", "mov.b32 %r2, 2",
+            "M:", "add.s32 %r3, %r2, 1"},
+           {"@%p1 bra L", "mov.b32 %r2, 1", "L:", "mov.b32 %r2, 2", "add.s32 %r3, %r2, 1"},
+           {"mov.b32 %r2, 1", "L:", "add.s32 %r2, %r2, 1", "@%p1 bra L", "add.s32 %r2, %r2, 1"},
+           // Below what is never reached nothing is read.
+           {"bra M", "L:", "add.s32 %r2, %r1, 1", "ret", "M:", "bra L"},
+           {"@%p1 bra L", "exit", "L:", "mov.b32 %r2, %r1"},
+           {"bar.red.popc.u32 %r2, 0, %p1", "add.s32 %r3, %r2, 1"},
+           {"st.param.b32 [a], %r1", "ld.param.b32 %r2, [a]", "add.s32 %r3, %r2, 1"},
+       }) {
+    ExpectAccepted(Unwritten(accepted), kPlain);
+  }
+  for (const Statements& refused : std::vector<Statements>{
+           {"mov.b32 %r2, %r3"},
+           {"@%p2 mov.b32 %r2, 1"},
+           {"@%p2 bra L", "L:"},
+           {"@%p1 mov.b32 %r2, 1", "mov.b32 %r3, %r2"},
+           {"mov.b64 {%r2, _}, 1", "mov.b64 %rd1, {%r2, %r3}"},
+           {"st.shared.b32 [sm], %r2"},
+           {"st.shared.b32 [%r2], %r1"},
+           {"nanosleep.u32 %r2"},
+           {"bar.sync %r2"},
+           {"setmaxnreg.inc.sync.aligned.u32 %r2"},
+           {"mov.b64 {wlg_lo, wlg_hi}, %rd1"},
+           {"add.s32 %r2, wlg_t, 1"},
+           {"@%p1 bra L", "mov.b32 %r2, 1", "L:", "mov.b32 %r3, %r2"},
+           {"L:", "mov.b32 %r3, %r2", "mov.b32 %r2, 1", "@%p1 bra L"},
+           // A way into a loop that does not pass where it begins.
+           {"@%p1 bra M", "mov.b32 %r2, 1", "L:", "mov.b32 %r3, %r2", "M:", "@%p1 bra L"},
+           {"bra M", "L:", "mov.b32 %r3, %r2", "ret", "M:", "mov.b32 %r2, 1", "bra L"},
+           {"ld.param.b32 %r2, [a]"},
+           {"st.param.b16 [a], 0", "ld.param.b32 %r2, [a]"},
+           {"st.param.b32 [a], 0", "L:", "ld.param.b32 %r2, [a]"},
+       }) {
+    ExpectRefused(Unwritten(refused), kPlain);
+  }
+}
+
+TEST(Verify, LocalsAreZeroedFirst) {
+  const std::string good = Module({});
+  const std::string zero = "\tst.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n";
+  ExpectAccepted(good, kHardened);
+  for (const char* other :
+       {"", "\tst.local.v4.b32 [wlg_locals+32], {0, 0, 0, 1};\n",
+        "\tst.local.v4.b32 [wlg_locals+16], {0, 0, 0, 0};\n",
+        "\tst.local.v2.b32 [wlg_locals+32], {0, 0};\n",
+        "\t@%p1 st.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n",
+        "L:\n\tst.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n",
+        "\tmov.b32 %r1, 0;\n\tst.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n"}) {
+    ExpectRefused(Replaced(good, zero, other), kPlain);
   }
 }
 
@@ -993,7 +1083,7 @@ TEST(Verify, RefusesModules) {
 }
 
 TEST(Verify, LocalsAreEquallyLargeInAllEntries) {
-  const std::string second = absl::StrCat(".entry k2 ()\n{\n", kLocals, "\tret;\n}\n");
+  const std::string second = absl::StrCat(".entry k2 ()\n{\n", kLocals, kZeroLocals, "\tret;\n}\n");
   const std::string good = Module({});
   ExpectAccepted(absl::StrCat(good, second), kPlain);
   ExpectAccepted(absl::StrCat(good, ".entry k2 ()\n{\n\tret;\n}\n"), kPlain);
@@ -1016,7 +1106,13 @@ TEST(Verify, RefusesCalls) {
       {"\tst.param.b32 [a], %r1;\n", "\tst.param.b32 [wlg_pass], %r1;\n"},
       {"\tst.param.b32 [a], %r1;\n", "\tld.param.b64 %rd1, [wlg_depot];\n"},
       {"\tst.param.b32 [a], %r1;\n", "\tst.param.b64 [wlg_depot], %rd1;\n"},
-      {"\tld.param.b64 wlg_local, [wlg_depot];\n\tst.param.b32 [a], %r1;\n", ""},
+      {"\tld.param.b64 wlg_local, [wlg_depot];\n", ""},
+      {"\tst.param.b32 [a], %r1;\n", ""},
+      {"\tst.param.b32 [a], %r1;\n", "\tst.param.b16 [a], %h1;\n"},
+      {"\tst.param.b32 [a], %r1;\n", "\t@%p1 st.param.b32 [a], %r1;\n"},
+      {"\tst.param.b32 [a], %r1;\n", "\tst.param.b32 [a], %r1;\nL:\n"},
+      {"\tst.param.b32 [res], %r1;\n", ""},
+      {"\tst.param.b32 [res], %r1;\n", "\t@%p1 st.param.b32 [res], %r1;\n"},
       {"\t.param .b64 wlg_pass;\n", "\t.param .b32 wlg_pass;\n"},
       {"\t.param .b64 wlg_pass;\n", ""},
       // The call
