@@ -64,9 +64,8 @@ void FunctionVerifier::NoteWritten(const Operand& operand) {
 
 // Parameters of calls and results are like registers: ptxas keeps them in some.
 Refusal FunctionVerifier::FollowParameters(const Description& description) {
-  if (description.rule != Rule::kMemory || description.accesses[0].space != Space::kParam)
-    return {};
   const Access& access = description.accesses[0];
+  if (description.rule != Rule::kMemory || access.space != Space::kParam) return {};
   const Operand& address = instruction_.operands[access.operand];
   const Name* const name = scope_.Find(address.name);
   if (name == nullptr ||
