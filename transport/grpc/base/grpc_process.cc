@@ -2,6 +2,7 @@
 
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
+#include <openssl/crypto.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -50,6 +51,8 @@ void StartGrpc(bool poll_per_queue) {
     }
     // Debian builds Abseil with its deadlock detector, which gRPC's every lock would pay for.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+    // OpenSSL would free at exit what threads of gRPC use until the process is gone.
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
     ScopedSignalBlock block;
     gpr_set_log_function(&ForwardLine);
     grpc_init();
