@@ -57,9 +57,10 @@ class FenceWriter {
   std::string_view Shared(std::string_view x, bool is_wide, int64_t offset, uint64_t bytes);
   std::string_view SharedVariable(std::string_view name, int64_t offset, uint64_t bytes);
 
-  // The declarations and statements that the body begins with, then all that was added. In a
-  // kernel, `first_param` is its first parameter.
+  // What was added so far.
   std::vector<ptx::Statement>* code() { return &code_; }
+  // The declarations and statements that the body begins with, `first`, then all that was added. In
+  // a kernel, `first_param` is its first parameter.
   std::vector<ptx::Statement> Take(bool is_entry, std::string_view first_param, bool calls,
                                    const std::vector<ptx::Variable>& declarations,
                                    std::vector<ptx::Statement> first);

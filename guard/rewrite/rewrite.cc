@@ -143,19 +143,18 @@ class ModuleRewriter {
     for (const Function& function : RuntimeFunctions()) FlattenOne(function);
   }
 
-  void FlattenOne(const Function& source) {
-    const Function* const function = &source;
-    order_.push_back(function->name);
-    absl::StatusOr<FlatFunction> flat = Flatten(*function, names_);
-    const auto refused = options_.refused.find(function->name);
+  void FlattenOne(const Function& function) {
+    order_.push_back(function.name);
+    if (function.is_entry) entries_.push_back(function.name);
+    const auto refused = options_.refused.find(function.name);
     if (refused != options_.refused.end()) {
-      refused_[function->name] = {function->name, refused->second};
-    } else if (!flat.ok()) {
-      refused_[function->name] = {function->name, std::string(flat.status().message())};
-    } else {
-      functions_[function->name] = *std::move(flat);
+      return Refuse(function.name, {function.name, refused->second});
     }
-    if (function->is_entry) entries_.push_back(function->name);
+    absl::StatusOr<FlatFunction> flat = Flatten(function, names_);
+    if (!flat.ok()) {
+      return Refuse(function.name, {function.name, std::string(flat.status().message())});
+    }
+    functions_[function.name] = *std::move(flat);
   }
 
   void RefuseRecursion() {

@@ -1,0 +1,473 @@
+// Fences, and the accesses that they allow.
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gtest/gtest.h"
+#include "guard/verify/verify_testing.h"
+
+namespace warpline::guard {
+namespace {
+
+TEST(Verify, AcceptsEveryFence) {
+  for (const Fenced& fenced : AllFenced()) ExpectAccepted(Module(fenced.All()), fenced.policy);
+}
+
+TEST(Verify, RefusesAFenceWithoutOneOfItsLines) {
+  for (const Fenced& fenced : AllFenced()) {
+    for (size_t i = 0; i < fenced.fence.size(); ++i) {
+      Statements fence = fenced.fence;
+      fence.erase(fence.begin() + static_cast<ptrdiff_t>(i));
+      ExpectRefused(Module(Joined({fence, {fenced.access}})), fenced.policy);
+    }
+  }
+}
+
+TEST(Verify, RefusesALabelWithinAFence) {
+  for (const Fenced& fenced : AllFenced()) {
+    Statements all = fenced.All();
+    all.insert(all.end() - 1, "L:");
+    ExpectRefused(Module(all), fenced.policy);
+    all = fenced.All();
+    all.insert(all.begin() + 1, "L:");
+    ExpectRefused(Module(all), fenced.policy);
+  }
+}
+
+TEST(Verify, RefusesAPredicateInAFence) {
+  for (const Fenced& fenced : AllFenced()) {
+    for (size_t i = 0; i < fenced.fence.size(); ++i) {
+      Statements all = fenced.All();
+      all[i] = "@%p1 " + all[i];
+      ExpectRefused(Module(all), fenced.policy);
+    }
+  }
+}
+
+TEST(Verify, RefusesAFenceOfAnotherMode) {
+  for (const Fenced& fenced : AllFenced()) {
+    if (fenced.policy.hardened) ExpectRefused(Module(fenced.All()), kPlain);
+    if (!fenced.policy.hardened && fenced.access.find(".v4") == std::string::npos) {
+      ExpectRefused(Module(fenced.All()), kHardened);
+    }
+  }
+}
+
+TEST(Verify, AcceptsTenantStatementsWithinAFence) {
+  for (const Fenced& fenced : AllFenced()) {
+    Statements all;
+    for (const std::string& line : fenced.fence) {
+      all.push_back(line);
+      all.push_back("add.s64 %rd1, wlg_globals, 16");
+    }
+    all.push_back(fenced.access);
+    ExpectAccepted(Module(all), fenced.policy);
+  }
+}
+
+TEST(Verify, AcceptsStatementsWithoutFences) {
+  const Statements accepted = {
+      "mov.u32 %r1, %tid.x",
+      "mov.u64 %rd1, %clock64",
+      "mov.b64 %rd1, sm+-100000",
+      "mov.u32 %r1, dyn",
+      "mov.b64 %rd1, q+8",
+      "mov.b64 %rd1, wlg_locals+16",
+      "mov.b64 {%r1, _}, %rd1",
+      "mov.b64 %rd1, {%r1, %r2}",
+      "add.s64 %rd1, wlg_globals, 9223372036854775807",
+      "add.s64 %rd1, %rd2, -9223372036854775808",
+      "add.f32 %f1, %f2, 0f3F800000",
+      "fma.rn.f64 %fd1, %fd2, 0d3FF0000000000000, %fd3",
+      "setp.lt.and.s32 %p1|%p2, %r1, %r2, !%p3",
+      "@!%p1 lop3.or.b32 %r1|%p1, %r1, %r2, %r3, 234, %p2",
+      "shfl.sync.bfly.b32 %r1|%p1, %r2, 16, 31, -1",
+      "cvta.to.global.u64 %rd1, %rd2",
+      "cvta.local.u64 %rd1, wlg_local",
+      "isspacep.global %p1, %rd1",
+      "bar.sync 0",
+      "barrier.red.popc.aligned.u32 %r1, 0, 32, !%p1",
+      "membar.gl",
+      "fence.proxy.async.global",
+      "fence.acq_rel.cluster",
+      "cp.async.wait_group 1",
+      "cp.async.commit_group",
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, "
+      "{%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}",
+      "elect.sync _|%p1, -1",
+      "vote.sync.ballot.b32 %r1, %p1, -1",
+      "bra L",
+      "@%p1 bra L",
+      "ret",
+      "exit",
+      "ld.param.b64 %rd1, [p]",
+      "ld.param.v2.b32 {%r1, %r2}, [q+8]",
+      "st.param.b32 [a], %r1",
+      "st.param.b64 [b+8], %rd1",
+      "ld.const.b32 %r1, [wlg_const+92]",
+      "ld.local.b32 %r1, [wlg_locals+60]",
+      "st.local.b32 [wlg_local], %r1",
+      "ld.shared.b32 %r1, [sm+60]",
+      "mbarrier.init.shared.b64 [sm+8], 1",
+      "mbarrier.arrive.shared.b64 _, [sm], 1",
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [sm+16]",
+      ".pragma \"nounroll\"",
+  };
+  Statements all = accepted;
+  all.insert(all.begin(), "L:");
+  ExpectAccepted(Module(all), kPlain);
+  ExpectAccepted(Module(all), kHardened);
+}
+
+TEST(Verify, AcceptsAnySharedAddressUnlessHardened) {
+  const Statements accepted = {
+      "ld.shared.b32 %r1, [%r2+-4]",
+      "st.shared.b64 [%rd2+100000], %rd1",
+      "atom.shared::cta.cas.b32 %r1, [dyn+4], 1, 2",
+      "red.shared.add.u32 [sm+1024], 1",
+      "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r1}, [%rd1]",
+      "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2}",
+      "mbarrier.try_wait.parity.shared.b64 %p1, [%rd1], %r1",
+      "mbarrier.test_wait.shared::cta.b64 %p1, [%r1], %rd1",
+      "mbarrier.arrive_drop.release.cta.shared.b64 %rd1, [%r1]",
+      "mbarrier.inval.shared.b64 [%rd1]",
+      "cp.async.mbarrier.arrive.noinc.shared.b64 [%r1]",
+      "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r1], "
+      "{%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, 16",
+  };
+  ExpectAccepted(Module(accepted), kPlain);
+  for (const std::string& statement : accepted) ExpectRefused(Module({statement}), kHardened);
+}
+
+// Before sm_90 a barrier that does not say where it is may be anywhere.
+TEST(Verify, BarriersAndTilesSayShared) {
+  for (const char* refused :
+       {"mbarrier.init.b64 [%rd1], 1", "mbarrier.inval.b64 [%rd1]",
+        "mbarrier.arrive.b64 %rd2, [%rd1]", "mbarrier.arrive_drop.b64 %rd2, [%rd1]",
+        "mbarrier.test_wait.b64 %p1, [%rd1], %rd2", "cp.async.mbarrier.arrive.b64 [%rd1]",
+        "ldmatrix.sync.aligned.m8n8.x1.b16 {%r1}, [%rd1]",
+        "stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r1}"}) {
+    ExpectRefused(Module({refused}), kPlain);
+    ExpectRefused(Module({refused}), kHardened);
+  }
+}
+
+// The size of a copy in a register: all of the bytes or none.
+TEST(Verify, CopiesOfAPartCopyAllOrNothing) {
+  const std::string copy = "cp.async.ca.shared.global [wlg_s], [wlg_at], 4, wlg_t";
+  const Statements fences = Joined({kSharedFence4, kAlignedArena4});
+  const auto with = [&](Statements steps) {
+    return Module(Joined({fences, std::move(steps), {copy}}));
+  };
+  ExpectAccepted(with({"and.b32 wlg_t, %r1, 4"}), kHardened);
+  ExpectAccepted(with({"and.b32 wlg_t, %r1, 3", "setp.ne.s32 wlg_ps, wlg_t, 0", "@wlg_ps exit",
+                       "and.b32 wlg_t, %r1, 4"}),
+                 kHardened);
+  ExpectRefused(with({}), kHardened);
+  ExpectRefused(with({"and.b32 wlg_t, %r1, 3"}), kHardened);
+  ExpectRefused(with({"and.b32 wlg_t, %r1, 8"}), kHardened);
+  ExpectRefused(with({"and.b32 wlg_t, %r1, 64"}), kHardened);
+  ExpectRefused(with({"and.b32 wlg_t, %r1, 4", "L1:"}), kHardened);
+  ExpectRefused(with({"and.b32 wlg_t, %r1, 4", "sub.s32 wlg_t, wlg_smem, 4"}), kHardened);
+  // What was kept of a size bounds no address.
+  ExpectRefused(
+      Module(Joined({{"mov.b32 wlg_s, %r1", "and.b32 wlg_t, %r1, 4", "min.u32 wlg_s, wlg_s, wlg_t",
+                      "and.b32 wlg_s, wlg_s, -4", "ld.shared.b32 %r2, [wlg_s]"}})),
+      kHardened);
+}
+
+TEST(Verify, AcceptsSeveralAccessesBehindOneFence) {
+  ExpectAccepted(Module(Joined({kArena,
+                                {"ld.global.b32 %r1, [wlg_at]", "mov.u64 %rd1, 0", "@%p1 bra L",
+                                 "st.global.b64 [wlg_at+8], wlg_globals",
+                                 "atom.global.exch.b64 %rd2, [wlg_at+16], wlg_consts", "L:"}})),
+                 kPlain);
+}
+
+TEST(Verify, AcceptsTheOtherWaysToASharedFence) {
+  for (const char* first : {"mov.b32 wlg_s, %r1", "mov.b32 wlg_s, dyn+4", "mov.b32 wlg_s, sm",
+                            "cvt.u32.u64 wlg_s, %rd1"}) {
+    Statements all = Joined({kSharedFence4, {"ld.shared.b32 %r1, [wlg_s]"}});
+    all[0] = first;
+    ExpectAccepted(Module(all), kHardened);
+  }
+  Statements wide = Joined({{"cvt.u32.u64 wlg_s, %rd1"}, kSharedFence4});
+  wide[1] = "add.s32 wlg_s, wlg_s, -8";
+  wide.push_back("st.shared.b16 [wlg_s], %h1");
+  ExpectAccepted(Module(wide), kHardened);
+  Statements generic = Joined({{"cvta.to.shared.u64 wlg_x, %rd1"}, kSharedFence4});
+  generic[1] = "cvt.u32.u64 wlg_s, wlg_x";
+  generic.push_back("ld.shared.b32 %r1, [wlg_s]");
+  ExpectAccepted(Module(generic), kHardened);
+}
+
+TEST(Verify, AcceptsASumBeforeAFence) {
+  Statements all = Joined({{"add.s64 wlg_x, %rd1, -9223372036854775808"},
+                           kArena,
+                           {"st.global.b32 [wlg_at], 0f3F800000"}});
+  all[1] = "mov.b64 {wlg_lo, wlg_hi}, wlg_x";
+  ExpectAccepted(Module(all), kPlain);
+  all =
+      Joined({{"cvt.u64.u32 wlg_x, %r1"}, Window("wlg_local", 60), {"ld.local.b32 %r1, [wlg_at]"}});
+  all[1] = "sub.s64 wlg_off, wlg_x, wlg_local";
+  ExpectAccepted(Module(all), kPlain);
+}
+
+TEST(Verify, ALocalLegIsThereExactlyIfTheModuleHasLocals) {
+  const Statements without = Joined({kArena, kSharedLeg, {"ld.b32 %r1, [wlg_at]"}});
+  ExpectAccepted(WithoutLocals(without), kPlain);
+  ExpectRefused(Module(without), kPlain);
+  ExpectRefused(WithoutLocals(Joined({kArena, kSharedLeg, kLocalLeg4, {"ld.b32 %r1, [wlg_at]"}})),
+                kPlain);
+}
+
+TEST(Verify, AFenceIsForItsNumberOfBytes) {
+  const Statements generic = Joined({kArena, kSharedLeg, kLocalLeg4});
+  ExpectAccepted(Module(Joined({generic, {"ld.b16 %h1, [wlg_at]"}})), kPlain);
+  ExpectRefused(Module(Joined({generic, {"ld.b64 %rd1, [wlg_at]"}})), kPlain);
+  ExpectRefused(Module(Joined({Window("wlg_local", 60), {"ld.local.b64 %rd1, [wlg_at]"}})), kPlain);
+  ExpectRefused(Module(Joined({Window("wlg_params", 21), {"ld.param.b64 %rd1, [wlg_at]"}})),
+                kPlain);
+  ExpectRefused(Module(Joined({Window("wlg_local", 64), {"ld.local.b8 %h1, [wlg_at]"}})), kPlain);
+  ExpectRefused(Module(Joined({Window("wlg_local", -4), {"ld.local.b8 %h1, [wlg_at]"}})), kPlain);
+  ExpectRefused(Module(Joined({kAlignedArena4, {"ld.global.b64 %rd1, [wlg_at]"}})), kHardened);
+  ExpectRefused(Module(Joined({kAlignedArena4, {"ld.global.b32 %r1, [wlg_at+2]"}})), kHardened);
+  ExpectAccepted(Module(Joined({kAlignedArena4, {"ld.global.b16 %h1, [wlg_at+2]"}})), kHardened);
+  ExpectRefused(Module(Joined({kSharedFence4, {"ld.shared.b64 %rd1, [wlg_s]"}})), kHardened);
+}
+
+// Each case has an access behind a good arena fence, local fence or neither.
+TEST(Verify, RefusesAccesses) {
+  const Statements arena = kArena;
+  const Statements local = Window("wlg_local", 60);
+  const Statements parameter = Window("wlg_params", 24);
+  const Statements constant = Window("wlg_consts", 92);
+  const struct {
+    Statements fence;
+    const char* access;
+  } cases[] = {
+      {arena, "ld.global.b32 %r1, [%rd1]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+8388609]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+-8388609]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+1099511627776]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+9223372036854775807]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+-9223372036854775808]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+9223372036854775808]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+18446744073709551616]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+0]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+04]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+0x10]"},
+      {arena, "ld.global.b32 %r1, [wlg_at-4]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+4+4]"},
+      {arena, "ld.global.b32 %r1, [wlg_at+%r2]"},
+      {arena, "ld.global.b32 %r1, [wlg_x]"},
+      {arena, "ld.global.b32 %r1, [wlg_globals]"},
+      {arena, "ld.global.b32 %r1, [4096]"},
+      {arena, "ld.global.b32 %r1, [sm]"},
+      {arena, "ld.global.b32 %r1, wlg_at"},
+      {arena, "ld.b32 %r1, [wlg_at]"},
+      {arena, "ld.local.b32 %r1, [wlg_at]"},
+      {arena, "ld.param.b32 %r1, [wlg_at]"},
+      {arena, "ld.const.b32 %r1, [wlg_at]"},
+      {arena, "st.const.b32 [wlg_at], %r1"},
+      {arena, "atom.local.add.u32 %r1, [wlg_at], 1"},
+      {arena, "ld.global.shared.b32 %r1, [wlg_at]"},
+      {arena, "ld.global.b32.b64 %r1, [wlg_at]"},
+      {arena, "ld.global %r1, [wlg_at]"},
+      {arena, "ld.global.L2::cache_hint.b32 %r1, [wlg_at], %rd1"},
+      {arena, "ld.mmio.relaxed.sys.global.b32 %r1, [wlg_at]"},
+      {arena, "ld.global.unified.b32 %r1, [wlg_at]"},
+      {arena, "ld.shared::cluster.b32 %r1, [%r1]"},
+      {arena, "ld.global.v8.b64 {%rd1, %rd2, %rd3, %rd4, %rd5, %rd6, %rd7, %rd8}, [wlg_at]"},
+      {arena, "ld.global.b64 wlg_at, [wlg_at]"},
+      {arena, "ld.global.v2.b64 {%rd1, wlg_at}, [wlg_at]"},
+      {arena, "ld.global.v2.b64 {wlg_at, %rd1}, [wlg_at]"},
+      {arena, "st.global.v2.b64 [wlg_at], {%rd1, wlg_globals}"},
+      {arena, "atom.global.exch.b64 wlg_at, [wlg_at], %rd1"},
+      {arena, "st.async.weak.global.b32 [wlg_at], %r1"},
+      {arena, "red.async.global.add.u32 [wlg_at], %r1"},
+      {arena, "cp.async.ca.shared.global [%r1], [%rd1], 4"},
+      {arena, "cp.async.ca.shared.global [wlg_at], [%rd1], 4"},
+      {arena, "cp.async.ca.shared.global [%r1], [wlg_at], 64"},
+      {arena, "cp.async.ca.shared.global [%r1], [wlg_at], %r1"},
+      {arena, "cp.async.ca.global.global [%r1], [wlg_at], 4"},
+      {arena, "cp.async.ca.shared::cluster.global [%r1], [wlg_at], 4"},
+      {arena, "cp.async.bulk.shared::cta.global [%r1], [wlg_at], %r1, [%r2]"},
+      {arena, "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1}, [wlg_at], %r2"},
+      {arena, "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1}, [wlg_at], wlg_stride"},
+      {arena, "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1}, [wlg_at], 65537"},
+      {arena, "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1}, [wlg_at], -1"},
+      {arena, "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1}, [wlg_at+16], 16"},
+      {arena, "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1}, [wlg_at], 16"},
+      {arena, "multimem.red.global.add.f32 [wlg_at], %f1"},
+      {arena, "prefetch.global.L1 [wlg_at]"},
+      {arena, "discard.global.L2 [wlg_at], 128"},
+      {arena, "mbarrier.init.global.b64 [wlg_at], 1"},
+      {arena, "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 4"},
+      {arena, "tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [wlg_at, {%r1}]"},
+      {Joined({arena, kSharedLeg}), "ld.global.b32 %r1, [wlg_at]"},
+      {Joined({arena, kSharedLeg, kLocalLeg4}), "ld.global.b32 %r1, [wlg_at]"},
+      {Joined({arena, kSharedLeg, kLocalLeg4}), "ld.b32 %r1, [wlg_at+4]"},
+      {Joined({arena, {"mov.b64 wlg_at, {wlg_lo, wlg_hi}"}, local}), "ld.global.b32 %r1, [wlg_at]"},
+      {local, "ld.local.b32 %r1, [wlg_at+4]"},
+      {local, "ld.local.b32 %r1, [%rd1]"},
+      {local, "ld.local.b32 %r1, [%r1]"},
+      {local, "ld.local.b32 %r1, [64]"},
+      {local, "ld.local.b32 %r1, [wlg_locals+61]"},
+      {local, "ld.local.b32 %r1, [wlg_locals+-1]"},
+      {local, "st.local.b32 [wlg_local+64], %r1"},
+      {local, "ld.local.b64 %rd1, [wlg_local+9223372036854775807]"},
+      {local, "ld.param.b32 %r1, [wlg_at]"},
+      {local, "ld.global.b32 %r1, [wlg_at]"},
+      {parameter, "st.param.b32 [wlg_at], %r1"},
+      {parameter, "ld.param.b32 %r1, [wlg_params]"},
+      {parameter, "ld.local.b32 %r1, [wlg_at]"},
+      {parameter, "ld.param.b64 %rd1, [p+1]"},
+      {parameter, "ld.param.b64 %rd1, [p+-8]"},
+      {parameter, "ld.param.b32 %r1, [p+4096]"},
+      {parameter, "ld.param.b32 %r1, [%rd1]"},
+      {parameter, "st.param.b32 [n], %r1"},
+      {parameter, "st.param.b64 [a], %rd1"},
+      {parameter, "st.param.b32 [b+13], %r1"},
+      {parameter, "ld.param.b32 %r1, [sm]"},
+      {parameter, "ld.shared.b32 %r1, [p]"},
+      {constant, "ld.const.b32 %r1, [wlg_const+93]"},
+      {constant, "ld.const.b32 %r1, [wlg_const+-4]"},
+      {constant, "ld.const.b32 %r1, [%rd1]"},
+      {constant, "ld.const.b32 %r1, [wlg_consts]"},
+      {constant, "ld.const.b64 %rd1, [wlg_at]"},
+      {constant, "ld.global.b32 %r1, [wlg_at]"},
+  };
+  for (const auto& test : cases) {
+    ExpectAccepted(Module(test.fence), kPlain);
+    ExpectRefused(Module(Joined({test.fence, {test.access}})), kPlain);
+  }
+}
+
+TEST(Verify, RefusesHardenedAccesses) {
+  const struct {
+    Statements fence;
+    const char* access;
+  } cases[] = {
+      {{}, "ld.shared.b32 %r1, [sm+62]"},
+      {{}, "ld.shared.b32 %r1, [sm+64]"},
+      {{}, "ld.shared.b32 %r1, [sm+2]"},
+      {{}, "ld.shared.v2.b32 {%r1, %r2}, [word]"},
+      {{}, "ld.shared.b32 %r1, [dyn]"},
+      {{}, "ld.shared.b32 %r1, [%r1]"},
+      {{}, "ld.param.b64 %rd1, [q+4]"},
+      {{}, "ld.const.b64 %rd1, [wlg_const+4]"},
+      {{}, "ld.local.b64 %rd1, [wlg_local+4]"},
+      {kSharedFence4, "ld.shared.b32 %r1, [wlg_s+4]"},
+      {kSharedFence4, "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [wlg_s]"},
+      {kSharedFence4, "mbarrier.inval.b64 [wlg_s]"},
+      {Joined({kSharedFence4, kAlignedArena4}),
+       "cp.async.ca.shared.global [wlg_s], [wlg_at], 4, %r1"},
+      {Joined({kSharedFence4, kAlignedArena4}),
+       "cp.async.ca.shared.global [wlg_s], [wlg_at], 4, 2"},
+      {Joined({kSharedFence4, kAlignedArena4}), "cp.async.ca.shared.global [wlg_s], [wlg_at], 8"},
+      {kAlignedArena4, "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1}, [wlg_at], 16"},
+      {Joined({kAlignedArena4, kHardenedSharedLeg4, kLocalLeg4}), "ld.b32 %r1, [wlg_at]"},
+      {Joined({kAlignedArena4, kHardenedSharedLeg4, kHardenedLocalLeg4}), "ld.b64 %rd1, [wlg_at]"},
+  };
+  for (const auto& test : cases) {
+    ExpectAccepted(Module(test.fence), kHardened);
+    ExpectRefused(Module(Joined({test.fence, {test.access}})), kHardened);
+  }
+  ExpectAccepted(Module(Joined({kSharedFence4,
+                                kAlignedArena4,
+                                {"cp.async.ca.shared.global [wlg_s], [wlg_at], 4, 0",
+                                 "cp.async.ca.shared.global [wlg_s], [wlg_at], 4, %p1"}})),
+                 kHardened);
+}
+
+TEST(Verify, RefusesLegsInAnotherOrder) {
+  const std::string access = "ld.b32 %r1, [wlg_at]";
+  ExpectAccepted(Module(Joined({kArena, kSharedLeg, kLocalLeg4, {access}})), kPlain);
+  ExpectRefused(Module(Joined({kArena, kLocalLeg4, {access}})), kPlain);
+  ExpectRefused(Module(Joined({kArena, kLocalLeg4, kSharedLeg, {access}})), kPlain);
+  ExpectRefused(Module(Joined({kSharedLeg, kArena, kLocalLeg4, {access}})), kPlain);
+  ExpectRefused(Module(Joined({kArena, kSharedLeg, kSharedLeg, kLocalLeg4, {access}})), kPlain);
+  ExpectRefused(Module(Joined({kArena, kSharedLeg, kLocalLeg4, kLocalLeg4, {access}})), kPlain);
+  ExpectRefused(Module(Joined({kArena, kSharedLeg, kArena, {access}})), kPlain);
+}
+
+// Each case replaces one line of a fence that is otherwise whole.
+TEST(Verify, RefusesAlteredFences) {
+  const Statements generic = Joined({kArena, kSharedLeg, kLocalLeg4, {"ld.b32 %r1, [wlg_at]"}});
+  const Statements hardened =
+      Joined({kAlignedArena4, kHardenedSharedLeg4, kHardenedLocalLeg4, {"ld.b32 %r1, [wlg_at]"}});
+  const struct {
+    const Statements* fence;
+    const char* from;
+    const char* to;
+  } cases[] = {
+      {&generic, "lop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234",
+       "lop3.b32 wlg_hi, wlg_hi, 31, wlg_base, 234"},
+      {&generic, "lop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234",
+       "lop3.b32 wlg_hi, wlg_hi, 7, wlg_base, 234"},
+      {&generic, "lop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234",
+       "lop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 235"},
+      {&generic, "lop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234",
+       "lop3.b32 wlg_hi, wlg_hi, 15, %r1, 234"},
+      {&generic, "lop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234",
+       "lop3.b32 wlg_hi, wlg_lo, 15, wlg_base, 234"},
+      {&generic, "lop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234",
+       "lop3.b32 wlg_hi, wlg_hi, 015, wlg_base, 234"},
+      {&generic, "mov.b64 {wlg_lo, wlg_hi}, %rd1", "mov.b64 {wlg_hi, wlg_lo}, %rd1"},
+      {&generic, "mov.b64 {wlg_lo, wlg_hi}, %rd1", "mov.b64 {wlg_lo, %r1}, %rd1"},
+      {&generic, "mov.b64 {wlg_lo, wlg_hi}, %rd1", "mov.b64 {wlg_lo, wlg_hi}, %fd1"},
+      {&generic, "mov.b64 {wlg_lo, wlg_hi}, %rd1", "mov.b64 {wlg_lo, wlg_hi}, wlg_local"},
+      {&generic, "mov.b64 {wlg_lo, wlg_hi}, %rd1", "mov.b64 {wlg_lo, wlg_hi}, %rd9"},
+      {&generic, "mov.b64 {wlg_lo, wlg_hi}, %rd1", "mov.b64 {wlg_lo, wlg_hi}, p"},
+      {&generic, "mov.b64 {wlg_lo, wlg_hi}, %rd1", "mov.b64  {wlg_lo, wlg_hi}, %rd1"},
+      {&generic, "mov.b64 wlg_at, {wlg_lo, wlg_hi}", "mov.b64 wlg_at, {wlg_lo, wlg_base}"},
+      {&generic, "mov.b64 wlg_at, {wlg_lo, wlg_hi}", "mov.b64 wlg_at, {wlg_hi, wlg_lo}"},
+      {&generic, "mov.b64 wlg_at, {wlg_lo, wlg_hi}", "mov.b64 wlg_at, {wlg_lo, %r1}"},
+      {&generic, "mov.b64 wlg_at, {wlg_lo, wlg_hi}", "mov.b64 wlg_at, %rd1"},
+      {&generic, "isspacep.shared wlg_ps, %rd1", "isspacep.global wlg_ps, %rd1"},
+      {&generic, "cvta.to.shared.u64 wlg_off, %rd1", "cvta.to.global.u64 wlg_off, %rd1"},
+      {&generic, "and.b64 wlg_off, wlg_off, 262143", "and.b64 wlg_off, wlg_off, 524287"},
+      {&generic, "and.b64 wlg_off, wlg_off, 262143", "and.b64 wlg_off, %rd1, 262143"},
+      {&generic, "cvta.shared.u64 wlg_off, wlg_off", "cvta.local.u64 wlg_off, wlg_off"},
+      {&generic, "selp.b64 wlg_at, wlg_off, wlg_at, wlg_ps",
+       "selp.b64 wlg_at, wlg_off, wlg_at, wlg_pl"},
+      {&generic, "selp.b64 wlg_at, wlg_off, wlg_at, wlg_ps",
+       "selp.b64 wlg_at, wlg_off, wlg_x, wlg_ps"},
+      {&generic, "selp.b64 wlg_at, wlg_off, wlg_at, wlg_pl",
+       "selp.b64 wlg_at, wlg_off, wlg_at, %p1"},
+      {&generic, "sub.s64 wlg_off, wlg_off, wlg_local", "sub.s64 wlg_off, wlg_off, wlg_params"},
+      {&generic, "min.u64 wlg_off, wlg_off, 60", "min.s64 wlg_off, wlg_off, 60"},
+      {&generic, "min.u64 wlg_off, wlg_off, 60", "min.u64 wlg_off, wlg_off, 61"},
+      {&generic, "min.u64 wlg_off, wlg_off, 60", "min.u64 wlg_off, wlg_off, %rd1"},
+      {&generic, "add.s64 wlg_off, wlg_off, wlg_local", "add.s64 wlg_off, wlg_off, wlg_params"},
+      {&generic, "add.s64 wlg_off, wlg_off, wlg_local", "add.s64 wlg_off, wlg_off, 8"},
+      {&generic, "cvta.local.u64 wlg_off, wlg_off", "cvta.shared.u64 wlg_off, wlg_off"},
+      {&hardened, "and.b32 wlg_lo, wlg_lo, -4", "and.b32 wlg_lo, wlg_lo, -3"},
+      {&hardened, "and.b32 wlg_lo, wlg_lo, -4", "and.b32 wlg_lo, wlg_lo, -2"},
+      {&hardened, "and.b32 wlg_lo, wlg_lo, -4", "and.b32 wlg_hi, wlg_hi, -4"},
+      {&hardened, "sub.s32 wlg_t, wlg_smem, 4", "sub.s32 wlg_t, wlg_smem, 2"},
+      {&hardened, "sub.s32 wlg_t, wlg_smem, 4", "sub.s32 wlg_t, wlg_smem, -4"},
+      {&hardened, "sub.s32 wlg_t, wlg_smem, 4", "sub.s32 wlg_t, %r1, 4"},
+      {&hardened, "min.u32 wlg_s, wlg_s, wlg_t", "min.s32 wlg_s, wlg_s, wlg_t"},
+      {&hardened, "min.u32 wlg_s, wlg_s, wlg_t", "max.u32 wlg_s, wlg_s, wlg_t"},
+      {&hardened, "and.b32 wlg_s, wlg_s, -4", "and.b32 wlg_s, wlg_s, -2"},
+      {&hardened, "cvt.u64.u32 wlg_off, wlg_s", "cvt.u64.u32 wlg_off, %r1"},
+      {&hardened, "cvt.u32.u64 wlg_s, wlg_off", "and.b64 wlg_off, wlg_off, 262143"},
+      {&hardened, "and.b64 wlg_off, wlg_off, -4", "and.b64 wlg_off, wlg_off, -2"},
+  };
+  ExpectAccepted(Module(generic), kPlain);
+  ExpectAccepted(Module(hardened), kHardened);
+  for (const auto& test : cases) {
+    const Policy& policy = test.fence == &generic ? kPlain : kHardened;
+    ExpectRefused(Replaced(Module(*test.fence), test.from, test.to), policy);
+  }
+}
+
+}  // namespace
+}  // namespace warpline::guard
