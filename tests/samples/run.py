@@ -33,6 +33,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 
 LISTING = pathlib.Path(__file__).resolve().parent / "cuda_samples.txt"
@@ -42,6 +43,7 @@ WAIVED_EXIT = 2  # EXIT_WAIVED of the samples' helper_string.h
 OUTPUT_BYTES = 1 << 20
 # Programs whose remote run took this many times the native one, and so much longer, are named.
 SLOWER, SLOWER_S = 1.5, 0.5
+STARTING = threading.Lock()
 COLUMNS = ("sample", "result", "native_exit", "native_verdict", "native_s", "remote_exit",
            "remote_verdict", "remote_s", "reason")
 
@@ -116,11 +118,14 @@ def run(folder, name, arguments, env, timeout_s):
     """Runs folder/name once in a copy of `folder`."""
     with tempfile.TemporaryDirectory(prefix="sample_") as place, tempfile.TemporaryFile() as output:
         copy = pathlib.Path(place) / name
-        shutil.copytree(folder, copy, symlinks=True)
-        started = time.monotonic()
-        process = subprocess.Popen(["./" + name, *arguments], cwd=copy, env=env, stdout=output,
-                                   stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
+        # A process that is started while another thread writes its program would keep that
+        # program open, which then could not be executed.
+        with STARTING:
+            shutil.copytree(folder, copy, symlinks=True)
+            started = time.monotonic()
+            process = subprocess.Popen(["./" + name, *arguments], cwd=copy, env=env, stdout=output,
+                                       stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+                                       start_new_session=True)
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
