@@ -60,6 +60,7 @@ absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& o
     if (verified.ok()) {
       result.layout = std::move(guarded->layout);
       result.kernels = std::move(guarded->kernels);
+      result.leaves_records = guarded->leaves_records;
       result.refusals = std::move(guarded->refusals);
       return result;
     }

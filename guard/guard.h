@@ -21,6 +21,7 @@ struct GuardedText {
   std::string text;  // What the verifier has accepted
   ModuleLayout layout;
   std::vector<std::string> kernels;
+  bool leaves_records = false;  // Some of them may write records (records.h).
   std::vector<Refusal> refusals;
 };
 

@@ -94,6 +94,8 @@ enum Feature : uint64_t {
   kFeatureLanes = 64,
   // Host memory may outlive the session (HostMemoryRequest.outlives).
   kFeatureOutlives = 128,
+  // The session's kernels are guarded as Hello.guard asks.
+  kFeatureGuard = 256,
 };
 
 enum FrameKind : uint32_t {

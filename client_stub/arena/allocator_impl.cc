@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
+#include "proto/guard.h"
 
 namespace warpline::stub {
 namespace {
@@ -35,6 +36,13 @@ uint64_t PartBytes(const SessionTerms& terms) {
   return DeviceArenaBytes(terms.arena_bytes, static_cast<uint32_t>(terms.devices.size()));
 }
 
+// Returns how much of that the client has for itself.
+uint64_t HeapBytes(const SessionTerms& terms) {
+  const uint64_t part = PartBytes(terms);
+  const bool guarded = (terms.features & kFeatureGuard) != 0;
+  return part - (guarded ? ModuleRoomBytes(part) : 0) - 2 * kArenaMargin;
+}
+
 }  // namespace
 
 Allocator::Impl::Impl(Session* session, uint32_t device, Clock clock)
@@ -46,7 +54,7 @@ Allocator::Impl::Impl(Session* session, uint32_t device, Clock clock)
       clock_(std::move(clock)),
       quota_bytes_(session->terms().device(device).total_bytes),
       heap_(session->terms().arena_base + device * PartBytes(session->terms()) + kArenaMargin,
-            PartBytes(session->terms()) - 2 * kArenaMargin),
+            HeapBytes(session->terms())),
       last_growth_(absl::InfinitePast()),
       last_trim_(absl::InfinitePast()) {
   if (device == 0) heap_.AddGrant(session->terms().initial_grant);

@@ -21,6 +21,7 @@
 #include "client_stub/session/notices.h"
 #include "client_stub/session/session_status.h"
 #include "client_stub/session/session_terms.h"
+#include "proto/guard.h"
 
 namespace warpline::stub {
 
@@ -34,6 +35,7 @@ struct SessionOptions {
   // The time from then on until the welcome. A busy server may take seconds to start a worker, and
   // gives up by itself sooner than this.
   absl::Duration open_deadline = absl::Seconds(90);
+  GuardMode guard = GuardMode::kOff;  // How the session's kernels are guarded.
   uint64_t initial_memory_bytes = 64ull << 20;
   // Writes what kernels print (OutputBuffer::Printer). Null drops it.
   int (*printer)(int descriptor, const char* text, size_t bytes, int wait) = nullptr;

@@ -1,4 +1,4 @@
-#include "server/device/cpu/output/print_format.h"
+#include "common/cuda/print_format.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline::cpu {
+namespace warpline {
 namespace {
 
 constexpr int kMaxWidth = 4096;
@@ -210,4 +210,4 @@ bool FormatPrint(std::string_view format, const PrintSource& source, std::string
   return true;
 }
 
-}  // namespace warpline::cpu
+}  // namespace warpline

@@ -1,6 +1,6 @@
 // Formats the printf of kernels: the conversions that CUDA documents, as on the host. Thread-safe.
-#ifndef WARPLINE_SERVER_DEVICE_CPU_OUTPUT_PRINT_FORMAT_H_
-#define WARPLINE_SERVER_DEVICE_CPU_OUTPUT_PRINT_FORMAT_H_
+#ifndef WARPLINE_COMMON_CUDA_PRINT_FORMAT_H_
+#define WARPLINE_COMMON_CUDA_PRINT_FORMAT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 
-namespace warpline::cpu {
+namespace warpline {
 
 inline constexpr int kMaxPrintArguments = 32;
 
@@ -26,6 +26,6 @@ struct PrintSource {
 bool FormatPrint(std::string_view format, const PrintSource& source, std::string* out,
                  int* arguments);
 
-}  // namespace warpline::cpu
+}  // namespace warpline
 
-#endif  // WARPLINE_SERVER_DEVICE_CPU_OUTPUT_PRINT_FORMAT_H_
+#endif  // WARPLINE_COMMON_CUDA_PRINT_FORMAT_H_

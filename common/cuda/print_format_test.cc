@@ -1,4 +1,4 @@
-#include "server/device/cpu/output/print_format.h"
+#include "common/cuda/print_format.h"
 
 #include <cstdio>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline::cpu {
+namespace warpline {
 namespace {
 
 // Lays arguments out as nvcc does.
@@ -119,4 +119,4 @@ TEST(PrintFormatTest, TakesAtMostThirtyTwoArguments) {
 }
 
 }  // namespace
-}  // namespace warpline::cpu
+}  // namespace warpline

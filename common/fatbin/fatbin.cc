@@ -151,6 +151,24 @@ std::vector<std::string_view> FindContainers(std::string_view file) {
   return containers;
 }
 
+absl::StatusOr<std::string> PtxOf(std::string_view image, int sm) {
+  const absl::StatusOr<std::vector<ImageEntry>> entries = ParseImage(image);
+  if (!entries.ok()) return entries.status();
+  const auto device = static_cast<uint32_t>(sm);
+  const ImageEntry* best = nullptr;
+  const auto rank = [](const ImageEntry& entry) {
+    return std::pair(entry.sm, entry.flags & (kFlagArchSpecific | kFlagFamily));
+  };
+  for (const ImageEntry& entry : *entries) {
+    if (entry.kind != ImageKind::kPtx || entry.sm > device) continue;
+    if ((entry.flags & kFlagArchSpecific) != 0 && entry.sm != device) continue;
+    if ((entry.flags & kFlagFamily) != 0 && entry.sm / 10 != device / 10) continue;
+    if (best == nullptr || rank(entry) > rank(*best)) best = &entry;
+  }
+  if (best == nullptr) return absl::NotFoundError("the image has no PTX for this device");
+  return EntryPayload(*best);
+}
+
 bool MayPrint(std::string_view bytes, uint64_t max_bytes) {
   const absl::StatusOr<std::vector<ImageEntry>> entries = ParseImage(bytes);
   if (!entries.ok()) return false;

@@ -50,6 +50,11 @@ absl::StatusOr<std::vector<ImageEntry>> ParseImage(std::string_view bytes);
 absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry,
                                          size_t max_bytes = kMaxPayloadBytes);
 
+// The PTX text in the image that suits a device of `sm`, such as 90, best: the newest that is not
+// newer than the device, and of that the text that is made for its very architecture. NOT_FOUND if
+// there is none; otherwise the errors of ParseImage() and EntryPayload().
+absl::StatusOr<std::string> PtxOf(std::string_view image, int sm);
+
 // The containers that lie in a file, such as a program or a library: one view each. Finds them by
 // their first bytes, so that what it returns may be something else by chance.
 std::vector<std::string_view> FindContainers(std::string_view file);

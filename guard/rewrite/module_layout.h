@@ -37,7 +37,8 @@ struct Relocation {
 
 struct ModuleLayout {
   std::vector<PlacedVariable> globals;
-  std::vector<PlacedVariable> consts;  // The last one stands for the guard's words.
+  std::vector<PlacedVariable>
+      consts;  // The last one, kWordsVariable, stands for the guard's words.
   uint64_t globals_bytes = 0;
   // The bytes from the start of the block on; those behind are zero.
   std::string globals_image;

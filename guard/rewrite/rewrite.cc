@@ -256,8 +256,10 @@ class ModuleRewriter {
     }
     for (const std::string& name : order_) {
       const auto found = rewritten_.find(name);
-      if (found != rewritten_.end()) out.items.push_back(std::move(found->second));
-      rewritten_.erase(name);
+      if (found == rewritten_.end()) continue;
+      if (name.starts_with(kRuntimePrefix)) guarded->leaves_records = true;
+      out.items.push_back(std::move(found->second));
+      rewritten_.erase(found);
     }
     for (const std::string& name : entries_) {
       if (const auto bad = refused_.find(name); bad != refused_.end()) {

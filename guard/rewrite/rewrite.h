@@ -43,6 +43,7 @@ struct GuardedModule {
   ptx::Module module;
   ModuleLayout layout;
   std::vector<std::string> kernels;  // Those that are in the module
+  bool leaves_records = false;       // Some of them may write records (guard/records.h).
   std::vector<Refusal> refusals;
 };
 

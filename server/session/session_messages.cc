@@ -8,6 +8,7 @@
 #include "common/process_identity.h"
 #include "memory/arena_book.h"
 #include "proto/frames.h"
+#include "proto/guard.h"
 #include "proto/refusal.h"
 #include "server/leases/placement.h"
 
@@ -57,6 +58,10 @@ absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello) {
   const absl::Status arena =
       ValidateArena({hello->arena_base(), hello->arena_bytes()}, kMaxArenaBytes);
   if (!arena.ok()) return arena;
+  if (hello->guard() >= std::size(kGuardModes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("this server does not know the guard's mode ", hello->guard()));
+  }
   return version;
 }
 
@@ -116,6 +121,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_module_cache(facts.keeps_modules);
   open.set_record_modules(facts.records_modules);
   if (HasBoard(*facts.hello)) open.set_board_generation(1);
+  open.set_guard(facts.hello->guard());
   return open;
 }
 
@@ -127,6 +133,7 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   if (HasBoard(*facts.hello)) features |= kFeatureBoard;
   if (MayShareHostMemory(*facts.entitlement)) features |= kFeatureBulk;
   if (facts.offers_lanes && terms.resumable) features |= kFeatureLanes;
+  if (facts.hello->guard() != 0) features |= kFeatureGuard;
   warpline_internal::Welcome welcome;
   welcome.set_version(terms.version);
   welcome.set_features((facts.hello->features() & features) |

@@ -27,7 +27,8 @@ constexpr VerbInfo kVerbs[] = {
     {"-h", Verb::kHelp, ""},
     {"--version", Verb::kVersion, ""},
     {"serve", Verb::kServe, ""},
-    {"run", Verb::kRun, "endpoint:text memory:size device:text gpus:number sessions:number"},
+    {"run", Verb::kRun,
+     "endpoint:text memory:size device:text gpus:number sessions:number guard:text"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
@@ -193,7 +194,8 @@ absl::Status TakeAction(CommandLine* line) {
 
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
-  warpline run [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N] [--] PROGRAM
+  warpline run [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
+               [--guard=off|fence|hardened] [--] PROGRAM
                                    run a program, and all that it starts, under one lease
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]

@@ -15,6 +15,7 @@
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "common/version.h"
+#include "proto/guard.h"
 #include "tools/cli/child.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/program_check.h"
@@ -172,11 +173,18 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   const std::string wrong = WhatIsWrongWith(*program);
   if (!wrong.empty()) Complain(absl::StrCat("warning: ", wrong), 0);
 
+  if (line.Has("guard")) {
+    const std::string mode = line.Text("guard");
+    if (!ParseGuardMode(mode).has_value()) {
+      return Complain(absl::StrCat("--guard=", mode, ": expected off, fence or hardened"), 2);
+    }
+    setenv("WARPLINE_GUARD", mode.c_str(), 1);
+  }
   const sigset_t mask = BlockForwardedSignals();
   PrependLibraryPath(*libraries);
   // When another `warpline run` around this one has a lease already, this program is part of it.
-  const bool inherits =
-      getenv("WARPLINE_TOKEN_FILE") != nullptr && line.endpoint.empty() && line.options.empty();
+  const bool inherits = getenv("WARPLINE_TOKEN_FILE") != nullptr && line.endpoint.empty() &&
+                        line.options.size() == (line.Has("guard") ? 1 : 0);
   if (inherits) {
     const auto child = StartChild(*program, line.rest, mask);
     return child.ok() ? WaitForChild(*child) : Complain(child.status(), CodeOf(child.status()));

@@ -80,6 +80,8 @@ Environment ReadEnvironment() {
   environment.transfer = transfer != "0" && transfer != "ucx";
   environment.lanes = transfer != "0" && transfer != "local";
   environment.share_memory = Variable("WARPLINE_SHARE_MEMORY") != "0";
+  const std::string guard = Variable("WARPLINE_GUARD");
+  environment.guard = guard.empty() ? GuardMode::kOff : ParseGuardMode(guard);
   int version;
   if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {
     version = kCudaVersion;

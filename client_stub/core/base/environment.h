@@ -12,6 +12,7 @@
 //                             memory or a socket of this host; "ucx"; "0", nowhere; else wherever
 //                             it can
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
+//   WARPLINE_GUARD            how kernels are guarded: "fence", "hardened"; "off" or unset: not
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
 //   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
 //   CUDA_VISIBLE_DEVICES      the session's devices, in this order
@@ -25,10 +26,12 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_BASE_ENVIRONMENT_H_
 #define WARPLINE_CLIENT_STUB_CORE_BASE_ENVIRONMENT_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "proto/guard.h"
 
 namespace warpline::stub {
 
@@ -53,6 +56,8 @@ struct Environment {
   bool transfer = true;  // To another address of this host.
   bool lanes = true;     // Over UCX.
   bool share_memory = true;
+  // None for a mode that does not exist.
+  std::optional<GuardMode> guard = GuardMode::kOff;
   int driver_version = 13000;
   std::string stat;
   VisibleDevices visible;

@@ -215,7 +215,12 @@ CUresult Open() {
         "WARPLINE_ENDPOINT=127.0.0.1:14000");
     return CUDA_ERROR_NO_DEVICE;
   }
+  if (!env.guard.has_value()) {
+    LogError("WARPLINE_GUARD is none of off, fence and hardened");
+    return CUDA_ERROR_NO_DEVICE;
+  }
   SessionOptions options;
+  options.guard = *env.guard;
   options.endpoint = env.endpoint;
   options.device = env.visible.device;
   options.deadline = env.connect_timeout;

@@ -145,10 +145,11 @@ const DeviceMemory::Global* DeviceMemory::FindGlobal(uint64_t address, uint64_t*
 }
 
 bool DeviceMemory::Contains(uint64_t address, uint64_t bytes) const {
-  if (InArena(address)) {
-    return AllocatorOf(address)->Contains(address, bytes) ||
-           virtual_memory_->Contains(address, bytes);
+  if (InArena(address) && (AllocatorOf(address)->Contains(address, bytes) ||
+                           virtual_memory_->Contains(address, bytes))) {
+    return true;
   }
+  // Variables of guarded modules lie in the arena, too.
   MutexLock lock(&mu_);
   uint64_t base;
   const Global* global = FindGlobal(address, &base);
@@ -186,7 +187,7 @@ bool DeviceMemory::Find(uint64_t address, Range* range) const {
   *range = {};
   Allocation allocation;
   const bool allocated = AllocatorOf(address)->Find(address, &allocation);
-  if (!allocated && InArena(address)) return FindMapped(address, range);
+  if (!allocated && InArena(address) && FindMapped(address, range)) return true;
   MutexLock lock(&mu_);
   if (allocated) {
     range->base = allocation.base;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache |
                                     kFeatureCompressedImages | kFeatureRefusals | kFeatureBoard |
-                                    kFeatureBulk | kFeatureLanes | kFeatureOutlives;
+                                    kFeatureBulk | kFeatureLanes | kFeatureOutlives | kFeatureGuard;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;
@@ -95,6 +95,7 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   hello.set_arena_base(arena.base);
   hello.set_arena_bytes(arena.bytes);
   hello.set_driver_version(kCudaVersion);
+  hello.set_guard(static_cast<uint32_t>(options.guard));
   hello.set_start_time(ProcessStartTime(hello.pid()));
   hello.set_boot_id(BootId());
   hello.set_pid_namespace(PidNamespace());

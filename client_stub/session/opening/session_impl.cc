@@ -64,6 +64,9 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if (const absl::Status opened = answer_.Await(options.open_deadline); !opened.ok()) return opened;
   counters().open_round_trips.fetch_add(1, std::memory_order_relaxed);
   const Welcomed& welcomed = loop_.welcomed();
+  if (options.guard != GuardMode::kOff && (welcomed.terms.features & kFeatureGuard) == 0) {
+    return absl::FailedPreconditionError("the server does not guard kernels: it is too old");
+  }
   commands_.SetTerms(welcomed.version, welcomed.window_bytes, welcomed.window_commands);
   if (!welcomed.host_memory_socket.empty() && welcomed.boot_id == BootId()) {
     memory_.SetHostMemory(std::make_unique<HostMemoryLink>(LocalServer(options.endpoint),

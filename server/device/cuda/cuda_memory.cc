@@ -58,11 +58,7 @@ CudaResult CudaMemory::MapSink(uint64_t va, uint64_t bytes) {
   MutexLock lock(&sinks_mu_);
   const bool first = sink_ == 0;
   if (first) {
-    CUmemAllocationProp properties = {};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = group_->members()[place_].device;
-    const CUresult made = api_->p_cuMemCreate(&sink_, kSinkBytes, &properties, 0);
+    const CUresult made = Create(kSinkBytes, &sink_);
     if (made != CUDA_SUCCESS) return ToResult(made);
   }
   for (uint64_t at = va; at < va + bytes; at += kSinkBytes) {
@@ -72,9 +68,35 @@ CudaResult CudaMemory::MapSink(uint64_t va, uint64_t bytes) {
     sinks_.insert(at);
   }
   const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
-  if (set != CudaResult::kSuccess || !first) return set;
-  // The driver does not promise that new memory holds no data of another process.
-  const CUresult zeroed = api_->p_cuMemsetD8(va, 0, kSinkBytes);
+  return set != CudaResult::kSuccess || !first ? set : Zero(va, kSinkBytes);
+}
+
+CudaResult CudaMemory::MapOwn(uint64_t va, uint64_t bytes) {
+  Enter();
+  if (bytes == 0 || bytes % kSinkBytes != 0 || va % kSinkBytes != 0 || !gate().InArena(va, bytes)) {
+    return CudaResult::kInvalidValue;
+  }
+  CUmemGenericAllocationHandle memory = 0;
+  const CUresult made = Create(bytes, &memory);
+  if (made != CUDA_SUCCESS) return ToResult(made);
+  const CUresult mapped = api_->p_cuMemMap(va, bytes, 0, memory, 0);
+  // The mapping keeps it.
+  api_->p_cuMemRelease(memory);
+  if (mapped != CUDA_SUCCESS) return ToResult(mapped);
+  const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
+  return set == CudaResult::kSuccess ? Zero(va, bytes) : set;
+}
+
+CUresult CudaMemory::Create(uint64_t bytes, CUmemGenericAllocationHandle* memory) {
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = group_->members()[place_].device;
+  return api_->p_cuMemCreate(memory, bytes, &properties, 0);
+}
+
+CudaResult CudaMemory::Zero(uint64_t va, uint64_t bytes) {
+  const CUresult zeroed = api_->p_cuMemsetD8(va, 0, bytes);
   return ToResult(zeroed == CUDA_SUCCESS ? api_->p_cuStreamSynchronize(nullptr) : zeroed);
 }
 

@@ -25,6 +25,7 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
   CudaResult MapSink(uint64_t va, uint64_t bytes) override;
+  CudaResult MapOwn(uint64_t va, uint64_t bytes) override;
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
@@ -32,6 +33,10 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   void FreeStaging(void* host) override;
 
  private:
+  // Makes memory of the device's that nobody else has.
+  CUresult Create(uint64_t bytes, CUmemGenericAllocationHandle* memory);
+  // The driver does not promise that new memory holds no data of another process.
+  CudaResult Zero(uint64_t va, uint64_t bytes);
   void DropSinks(uint64_t va, uint64_t bytes);
 
   Mutex sinks_mu_;

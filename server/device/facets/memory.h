@@ -43,6 +43,9 @@ class Memory {
   // zeroed at first, any of it may be the same memory, and a chunk that is mapped there later takes
   // its place. kInvalidValue as for MapChunk().
   virtual CudaResult MapSink(uint64_t va, uint64_t bytes) = 0;
+  // Maps memory of the context's own at [va, va + bytes), which holds zeros and ends with the
+  // context. kInvalidValue as for MapChunk().
+  virtual CudaResult MapOwn(uint64_t va, uint64_t bytes) = 0;
   // Sets what the device, and those that reach its memory, may do with one mapped chunk from now
   // on. kInvalidValue when no chunk is mapped there.
   virtual CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) = 0;

@@ -38,6 +38,9 @@ class Modules {
   // Returns the names of the module's kernels.
   virtual CudaResult Kernels(ModuleId module, std::vector<std::string>* names) = 0;
   virtual CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) = 0;
+  // Whether kernels of the module leave records of what they print and why they ended, for whoever
+  // loaded it to look at after they have run.
+  virtual bool LeavesRecords(ModuleId) { return false; }
 
   // Finds address and size of a `.global` or `.const` variable, managed or not. kNotFound for
   // another name.

@@ -20,12 +20,16 @@ uint64_t ModuleOf(const Task& task) {
 }  // namespace
 
 Continuity::Continuity(const DeviceSet* devices, Recorder* recorder, int sm, LogBudget* log)
-    : devices_(devices), recorder_(recorder), sm_(sm), log_(log), carrier_(devices->context(0)) {
+    : devices_(devices),
+      recorder_(recorder),
+      sm_(sm),
+      log_(log),
+      carrier_(devices->context(0), devices->code(0)) {
   if (recorder_ != nullptr && devices_->several()) recorder_->OnSeveralDevices();
 }
 
 void Continuity::BeginPlacing() {
-  placer_ = std::make_unique<VariablePlacer>(devices_->context(0), log_);
+  placer_ = std::make_unique<VariablePlacer>(devices_->code(0), log_);
 }
 
 absl::Status Continuity::Save(int fd) {

@@ -85,7 +85,7 @@ absl::Status VariableCarrier::Save(int fd, const Saved& saved) {
 absl::Status VariableCarrier::SaveOne(const Loaded& module, const std::string& name,
                                       SavedVariable* saved, int fd, FileCopies* copies,
                                       uint64_t* at) {
-  CudaResult result = context_->FindGlobal(module.id, name, &saved->address, &saved->bytes);
+  CudaResult result = code_->FindGlobal(module.id, name, &saved->address, &saved->bytes);
   if (result != CudaResult::kSuccess) {
     return absl::FailedPreconditionError(
         absl::StrCat("a module variable cannot be found: ", CudaResultName(result)));
@@ -139,7 +139,7 @@ absl::Status VariableCarrier::RestoreOne(const Modules& modules, int fd, FileCop
   uint64_t address = 0;
   uint64_t bytes = 0;
   if (module == modules.end() ||
-      context_->FindGlobal(module->second.id, name, &address, &bytes) != CudaResult::kSuccess ||
+      code_->FindGlobal(module->second.id, name, &address, &bytes) != CudaResult::kSuccess ||
       address != saved.address || bytes != saved.bytes) {
     return absl::AbortedError("a module variable came to lie elsewhere");
   }

@@ -27,8 +27,9 @@ namespace warpline::worker {
 // device.
 class VariableCarrier {
  public:
-  // `context` is borrowed.
-  explicit VariableCarrier(device::Context* context) : context_(context) {}
+  // Both are borrowed; `code` has loaded the modules.
+  VariableCarrier(device::Context* context, device::Modules* code)
+      : context_(context), code_(code) {}
 
   // In all of these, `module` is the client's handle.
   void OnLoaded(uint64_t module, device::ModuleId id, ModuleVariables variables);
@@ -62,6 +63,7 @@ class VariableCarrier {
   absl::Status RestoreOne(const Modules& modules, int fd, FileCopies* copies, uint64_t* at);
 
   device::Context* const context_;
+  device::Modules* const code_;
   Mutex mu_;
   Modules modules_ ABSL_GUARDED_BY(mu_);
 };

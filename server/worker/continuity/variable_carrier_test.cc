@@ -86,8 +86,8 @@ class VariableCarrierTest : public testing::Test {
   std::string table_ = std::string(3'000'001, 't');
   std::string other_ = "else";
   VariableContext context_;
-  VariableCarrier former_{&context_};
-  VariableCarrier next_{&context_};
+  VariableCarrier former_{&context_, &context_};
+  VariableCarrier next_{&context_, &context_};
   UniqueFd file_;
 };
 

@@ -16,7 +16,7 @@ constexpr int kMostAttempts = 512;
 }  // namespace
 
 VariablePlacer::~VariablePlacer() {
-  for (const uint64_t filler : fillers_) context_->FreeBlock(filler);
+  for (const uint64_t filler : fillers_) code_->FreeBlock(filler);
 }
 
 bool VariablePlacer::FreeFillerAt(uint64_t address) {
@@ -24,7 +24,7 @@ bool VariablePlacer::FreeFillerAt(uint64_t address) {
     return address - filler < device::kBlockBytes;
   });
   if (found == fillers_.end()) return false;
-  context_->FreeBlock(*found);
+  code_->FreeBlock(*found);
   fillers_.erase(found);
   return true;
 }
@@ -35,7 +35,7 @@ CudaResult VariablePlacer::FirstMisplaced(const Wanted& wanted, device::ModuleId
   for (const auto& [name, address] : wanted) {
     uint64_t found = 0;
     uint64_t bytes = 0;
-    const CudaResult result = context_->FindGlobal(module, name, &found, &bytes);
+    const CudaResult result = code_->FindGlobal(module, name, &found, &bytes);
     if (result != CudaResult::kSuccess) return result;
     if (found != address) {
       *wanted_at = address;
@@ -66,12 +66,12 @@ CudaResult VariablePlacer::Place(const Wanted& wanted,
     }
     if (attempt == kMostAttempts) break;
     // The filler must get the block that the module had, so the module is unloaded first.
-    result = context_->UnloadModule(*module);
+    result = code_->UnloadModule(*module);
     if (result != CudaResult::kSuccess) return result;
     bool moved = FreeFillerAt(wanted_at);
     uint64_t filler = 0;
     if (!moved && fillers_.size() < kMostFillers &&
-        context_->TakeBlock(&filler) == CudaResult::kSuccess) {
+        code_->TakeBlock(&filler) == CudaResult::kSuccess) {
       fillers_.push_back(filler);
       moved = true;
     }

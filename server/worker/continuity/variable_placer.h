@@ -26,7 +26,7 @@ class VariablePlacer {
   using Wanted = std::vector<std::pair<std::string, uint64_t>>;
 
   // Both are borrowed; `log` has the kinds of session_log.h.
-  VariablePlacer(device::Context* context, LogBudget* log) : context_(context), log_(log) {}
+  VariablePlacer(device::Modules* code, LogBudget* log) : code_(code), log_(log) {}
   // Gives the fillers back.
   ~VariablePlacer();
   VariablePlacer(const VariablePlacer&) = delete;
@@ -45,7 +45,7 @@ class VariablePlacer {
   // Frees the filler that lies at `address`; returns false when there is none.
   bool FreeFillerAt(uint64_t address);
 
-  device::Context* const context_;
+  device::Modules* const code_;
   LogBudget* const log_;
   std::vector<uint64_t> fillers_;
 };

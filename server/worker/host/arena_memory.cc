@@ -103,6 +103,7 @@ CudaResult ArenaMemory::MapHost(const warpline_internal::HostSegment& segment,
   device::Context* const context = contexts_[0];
   if (segment.unmap()) return context->UnmapHost(segment.va(), segment.bytes());
   if (fds.size() != 1) return CudaResult::kInvalidValue;
+  if (!maps_host_) return CudaResult::kNotSupported;
   return context->MapHost(segment.va(), segment.bytes(), fds[0].get());
 }
 

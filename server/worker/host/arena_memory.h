@@ -29,6 +29,10 @@ class ArenaMemory {
   // or too many, and the granule after what is mapped last.
   void MapSinks(uint64_t bytes);
 
+  // From now on no host memory is mapped: the session's kernels are guarded, and would not reach
+  // it.
+  void RefuseHost() { maps_host_ = false; }
+
   // Carry out the server's requests, with their descriptors. Map() maps all of a request or
   // nothing.
   CudaResult Map(const warpline_internal::MapMemory& map, const std::vector<UniqueFd>& fds);
@@ -45,6 +49,7 @@ class ArenaMemory {
   const uint64_t base_;
   const uint64_t bytes_;
   bool sinks_ = false;
+  bool maps_host_ = true;
 };
 
 }  // namespace warpline::worker

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "common/log/log.h"
 #include "proto/devices.h"
+#include "proto/guard.h"
 #include "proto/refusal.h"
 #include "server/jail/jail.h"
 
@@ -160,6 +161,9 @@ absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds
 absl::Status HostProcess::OpenSession(const OpenWorker& open, std::vector<UniqueFd> fds,
                                       ProcessSession* session) {
   session->memory->MapSinks(open.sink_bytes());
+  if (open.guard() != 0 && !GuardWindowOf(open.arena_base(), open.arena_bytes()).host_memory) {
+    session->memory->RefuseHost();
+  }
   RingSession::Options options;
   options.devices = Devices();
   options.control_fd = options_.control_fd;

@@ -61,8 +61,9 @@ absl::Status OutputCapture::Replace(Stream* stream) {
   return absl::OkStatus();
 }
 
-void OutputCapture::Collect(const std::function<void(int, std::string_view)>& emit) {
+CudaResult OutputCapture::Collect(bool, const Emit& emit) {
   for (Stream& stream : streams_) Drain(&stream, emit);
+  return CudaResult::kSuccess;
 }
 
 void OutputCapture::Drain(Stream* stream, const std::function<void(int, std::string_view)>& emit) {

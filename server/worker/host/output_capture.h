@@ -26,7 +26,7 @@ class OutputCapture : public OutputSource {
   // descriptor 2 went before.
   static absl::StatusOr<std::unique_ptr<OutputCapture>> Install();
 
-  void Collect(const std::function<void(int descriptor, std::string_view text)>& emit) override;
+  CudaResult Collect(bool at_rest, const Emit& emit) override;
 
  private:
   // A file to which printing code appends and which Collect() empties from the front. It cannot

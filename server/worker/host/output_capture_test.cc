@@ -27,7 +27,7 @@ bool InChild(const Body& body) {
 
 std::map<int, std::string> CollectAll(OutputCapture* capture) {
   std::map<int, std::string> texts;
-  capture->Collect([&](int descriptor, std::string_view text) { texts[descriptor] += text; });
+  capture->Collect(true, [&](int descriptor, std::string_view text) { texts[descriptor] += text; });
   return texts;
 }
 

@@ -13,6 +13,7 @@
 #include "common/log/log_budget.h"
 #include "common/loop/adaptive_poll.h"
 #include "proto/frames.h"
+#include "proto/guard.h"
 #include "server/worker/replies/reply_sink.h"
 #include "transport/loop_thread.h"
 #include "transport/shm_board.h"
@@ -57,6 +58,20 @@ absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
   return absl::OkStatus();
 }
 
+void RingSession::Guard(const warpline_internal::OpenWorker& open, const ArenaMemory& memory,
+                        Options* options) {
+  GuardedCode::Options guard;
+  guard.mode = static_cast<GuardMode>(open.guard());
+  guard.sm = open.sm();
+  guard.arena_base = memory.base();
+  guard.arena_bytes = memory.bytes();
+  code_ = std::make_unique<GuardedCode>(guard, memory.contexts(), options->output);
+  for (size_t i = 0; i < options->devices.size(); ++i) {
+    options->devices[i].code = code_->modules(i);
+  }
+  options->output = code_->output();
+}
+
 absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
     const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, const ArenaMemory& memory,
     Options options) {
@@ -71,6 +86,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   ring->memory_ = std::make_unique<VirtualMemory>(memory.contexts());
   const LoopScope scope(&decoder_thread);
   HostedSession::Options session;
+  if (open.guard() != 0) ring->Guard(open, memory, &options);
   session.devices = std::move(options.devices);
   session.limits = LimitsOf(open);
   session.writer = ring->replies_.get();

@@ -13,6 +13,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
+#include "server/worker/code/guarded_code.h"
 #include "server/worker/continuity/journal.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/host/arena_memory.h"
@@ -60,6 +61,9 @@ class RingSession {
  private:
   RingSession(uint64_t number, int control_fd) : charger_(control_fd, number) {}
   absl::Status Attach(std::vector<UniqueFd>* fds);
+  // Puts the guard before the devices and the output of `options`.
+  void Guard(const warpline_internal::OpenWorker& open, const ArenaMemory& memory,
+             Options* options);
   void Run(const std::function<void(const absl::Status&)>& on_ended) RUNS_ON(decoder_thread);
   // Takes one frame if there is one, and returns whether there was.
   absl::StatusOr<bool> DecodeNext() RUNS_ON(decoder_thread);
@@ -71,6 +75,7 @@ class RingSession {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<VirtualMemory> memory_;
+  std::unique_ptr<GuardedCode> code_;           // Null for a session that is not guarded.
   std::unique_ptr<ServerImageCache> images_;    // Null when the server keeps no images.
   std::unique_ptr<ServerModuleRecord> loaded_;  // Null when the server records none.
   std::unique_ptr<HostedSession> session_;

@@ -40,13 +40,16 @@ void ControlLane::Loaded(CudaResult result, Task& task) {
   const std::string_view image = task.image->bytes();
   task.module->result = result;
   if (result == CudaResult::kSuccess) task.module->at_risk = host_->state->OnModuleLoaded(task);
-  if (result == CudaResult::kSuccess && fatbin::MayPrint(image)) {
+  if (result == CudaResult::kSuccess &&
+      (host_->devices->code(task.module->device)->LeavesRecords(task.module->id) ||
+       fatbin::MayPrint(image))) {
     task.module->prints = true;
     host_->prints->ExpectPrints();
   }
   if (result == CudaResult::kSuccess) host_->images->OnLoaded(*task.image);
   // The image often has tens of megabytes and is not needed again.
   task.image.reset();
+  if (result != CudaResult::kSuccess) host_->prints->SendNotes();
   if (IsSticky(result)) host_->reports->Fail(task.seq, task.id, result);
 }
 
@@ -72,7 +75,7 @@ CudaResult ControlLane::Load(const std::function<CudaResult(device::ModuleId*)>&
 void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
   if (Missing(task)) return;
   const auto load = [&](device::ModuleId* module) {
-    return host_->devices->context(task.module->device)->LoadModule(task.image->bytes(), module);
+    return host_->devices->code(task.module->device)->LoadModule(task.image->bytes(), module);
   };
   Loaded(Load(load, task), task);
 }
@@ -81,7 +84,7 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
   if (Missing(task)) return;
   std::vector<device::JitOption> options;
   const auto load = [&](device::ModuleId* module) {
-    return host_->devices->context(task.module->device)
+    return host_->devices->code(task.module->device)
         ->LoadModuleJit(task.image->bytes(), options, &task.module->log, module);
   };
   CudaResult result = CudaResult::kInvalidValue;
@@ -108,7 +111,7 @@ void ControlLane::Do(const cmd::ModuleKernels& command, Task& task) {
   CudaResult result = task.module->result;
   std::vector<std::string> names;
   if (result == CudaResult::kSuccess) {
-    result = host_->devices->context(task.module->device)->Kernels(task.module->id, &names);
+    result = host_->devices->code(task.module->device)->Kernels(task.module->id, &names);
   }
   cmd::ModuleKernelsReply reply = {static_cast<uint32_t>(names.size()), 0};
   std::string tail;
@@ -211,7 +214,7 @@ void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
 void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
   CudaResult& result = task.module->result;
   if (result == CudaResult::kSuccess) {
-    result = host_->devices->context(task.module->device)->CheckModule(task.module->id);
+    result = host_->devices->code(task.module->device)->CheckModule(task.module->id);
   }
   host_->sink->Reply(task.seq, result);
 }
@@ -223,7 +226,7 @@ void ControlLane::Do(const cmd::ModuleUnload& command, Task& task) {
 }
 
 void ControlLane::Unload(const Task& task, Module* module) {
-  const CudaResult result = host_->devices->context(module->device)->UnloadModule(module->id);
+  const CudaResult result = host_->devices->code(module->device)->UnloadModule(module->id);
   if (result != CudaResult::kSuccess) return host_->reports->Fail(task.seq, task.id, result);
   host_->outside->Give(module->device, std::exchange(module->variable_bytes, 0));
 }
@@ -240,7 +243,8 @@ CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string*
                              std::string* tail) {
   device::Context* const context = host_->devices->context(kernel->module->device);
   if (kernel->module->result != CudaResult::kSuccess) return kernel->module->result;
-  CudaResult result = context->FindKernel(kernel->module->id, std::string(name), &kernel->id);
+  CudaResult result = host_->devices->code(kernel->module->device)
+                          ->FindKernel(kernel->module->id, std::string(name), &kernel->id);
   if (result != CudaResult::kSuccess) return result;
   std::vector<device::ParamLayout> params;
   result = context->Params(kernel->id, &params);
@@ -271,6 +275,7 @@ void ControlLane::Do(const cmd::KernelFind&, Task& task) {
   std::string fields;
   std::string tail;
   task.kernel->result = Find(task.kernel.get(), task.tail, &fields, &tail);
+  if (task.kernel->result != CudaResult::kSuccess) host_->prints->SendNotes();
   // A program that looks a kernel up is about to launch it.
   if (task.kernel->module->at_risk != 0) host_->state->OnAtRisk(task.kernel->module->at_risk);
   host_->sink->Reply(task.seq, task.kernel->result, fields, tail);
@@ -279,9 +284,13 @@ void ControlLane::Do(const cmd::KernelFind&, Task& task) {
 CudaResult ControlLane::FindVariable(const Task& task, uint64_t* address, uint64_t* bytes) {
   if (task.module->result != CudaResult::kSuccess) return task.module->result;
   const CudaResult result =
-      host_->devices->context(task.module->device)
+      host_->devices->code(task.module->device)
           ->FindGlobal(task.module->id, std::string(task.tail), address, bytes);
-  if (result == CudaResult::kSuccess) host_->state->OnVariableFound(task, *address, *bytes);
+  if (result == CudaResult::kSuccess) {
+    host_->state->OnVariableFound(task, *address, *bytes);
+  } else {
+    host_->prints->SendNotes();
+  }
   return result;
 }
 
@@ -295,7 +304,7 @@ void ControlLane::Do(const cmd::VariableFind&, Task& task) {
   cmd::VariableFindReply reply;
   CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
   if (result == CudaResult::kSuccess) {
-    result = host_->devices->context(task.module->device)
+    result = host_->devices->code(task.module->device)
                  ->ManagedBlock(reply.address, &reply.block, &reply.block_bytes);
   }
   host_->sink->Reply(task.seq, result, BytesOf(reply));

@@ -21,6 +21,8 @@ struct SessionDevice {
   uint64_t max_stack_bytes = 64u << 10;
   // Threads that it can hold at once, each of which gets a stack.
   uint64_t max_threads = 1;
+  // What loads the session's code; null for the context itself. Borrowed.
+  device::Modules* code = nullptr;
 };
 
 // Immutable, and so thread-safe.
@@ -36,6 +38,10 @@ class DeviceSet {
 
   // These take the number of a device that exists.
   device::Context* context(uint32_t device) const { return devices_[device].context; }
+  device::Modules* code(uint32_t device) const {
+    const SessionDevice& of = devices_[device];
+    return of.code != nullptr ? of.code : of.context;
+  }
   EventPool* events(uint32_t device) const { return events_[device].get(); }
   // The bound that the session has for a CUlimit of a device; 0 for a limit that it may not set.
   uint64_t MostOfLimit(uint32_t device, int limit) const;

@@ -172,10 +172,23 @@ void Lane::Retire(uint64_t ticket, uint64_t seq) {
     last_marked_ = ticket;
     unmarked_ = 0;
   }
-  if (printed_ > before) host_->prints->Send();
+  if (printed_ > before) SendPrints(ticket, seq);
   retired_seq_ = seq;
   retired_ = ticket;
   host_->reports->OnRetired(this, ticket - before, &batch_);
+}
+
+void Lane::Prints(uint64_t ticket) {
+  printed_ = ticket;
+  ++printing_;
+  host_->prints->Launching();
+}
+
+// When a later kernel that prints is still running, this one's count as running, too.
+void Lane::SendPrints(uint64_t ticket, uint64_t seq) {
+  const uint64_t complete = printed_ <= ticket ? std::exchange(printing_, 0) : 0;
+  const CudaResult result = host_->prints->Send(complete);
+  if (result != CudaResult::kSuccess) host_->reports->Fail(seq, CommandId::kStreamSync, result);
 }
 
 void Lane::Deliver() {

@@ -131,6 +131,9 @@ class Lane {
   // then `then` adds to the batch; with an error `batch` is null.
   void MarkIssued(std::function<void(std::string* batch)> then) RUNS_ON(on_lane_);
   void Retire(uint64_t ticket, uint64_t seq) RUNS_ON(on_lane_);
+  // The command with this ticket launches a kernel that may print.
+  void Prints(uint64_t ticket) RUNS_ON(on_lane_);
+  void SendPrints(uint64_t ticket, uint64_t seq) RUNS_ON(on_lane_);
 
   LoopAffinity on_lane_;  // The thread whose turn it is.
   const LaneHost* const host_;
@@ -141,6 +144,7 @@ class Lane {
   bool closing_ ABSL_GUARDED_BY(on_lane_) = false;
   // The latest ticket that launched a kernel which may print.
   uint64_t printed_ ABSL_GUARDED_BY(on_lane_) = 0;
+  uint64_t printing_ ABSL_GUARDED_BY(on_lane_) = 0;  // How many of these are not retired
   uint64_t unmarked_ ABSL_GUARDED_BY(on_lane_) = 0;  // Tasks issued since the last mark.
   std::deque<Pending> pending_ ABSL_GUARDED_BY(on_lane_);
   std::string batch_ ABSL_GUARDED_BY(on_lane_);  // Replies not yet sent.

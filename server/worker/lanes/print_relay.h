@@ -3,9 +3,12 @@
 #define WARPLINE_SERVER_WORKER_LANES_PRINT_RELAY_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/replies/reply_sink.h"
@@ -16,8 +19,13 @@ namespace warpline::worker {
 class OutputSource {
  public:
   virtual ~OutputSource() = default;
-  // Passes what is new to `emit`, in pieces: the descriptor (1 or 2) and the text.
-  virtual void Collect(const std::function<void(int descriptor, std::string_view text)>& emit) = 0;
+  using Emit = std::function<void(int descriptor, std::string_view text)>;
+  // Passes what is new to `emit`, in pieces: the descriptor (1 or 2) and the text. `at_rest` says
+  // that no kernel is running which may print. Returns the error with which a kernel ended of which
+  // the device does not know that it has failed, or kSuccess.
+  virtual CudaResult Collect(bool at_rest, const Emit& emit) = 0;
+  // Passes on what the source has to say whether or not kernels have run.
+  virtual void CollectNotes(const Emit&) {}
 };
 
 // Thread-safe.
@@ -29,8 +37,13 @@ class PrintRelay {
 
   // Notes that a module was loaded whose kernels may print.
   void ExpectPrints();
-  // Sends what complete kernels printed, before anything that is sent from now on.
-  void Send();
+  // A kernel that may print is about to be launched.
+  void Launching();
+  // Sends what complete kernels printed, before anything that is sent from now on. `complete` more
+  // of the launches have ended. Returns what OutputSource::Collect() does.
+  CudaResult Send(uint64_t complete);
+  // Sends what the source has to say besides.
+  void SendNotes();
 
  private:
   OutputSource* const source_;
@@ -39,6 +52,7 @@ class PrintRelay {
   std::atomic<bool> expected_{false};
   // Held while text is sent, so that none is overtaken. Acquired before the sink's lock.
   Mutex mu_;
+  uint64_t running_ ABSL_GUARDED_BY(mu_) = 0;  // Launches that have not ended
 };
 
 }  // namespace warpline::worker

@@ -6,7 +6,7 @@
 namespace warpline::worker {
 
 Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
-  if (task.graph->prints) printed_ = task.ticket;
+  if (task.graph->prints) Prints(task.ticket);
   issuing_to_ = device();
   CudaResult result =
       LaunchGraph(*task.graph, host_->gate,

@@ -287,7 +287,7 @@ void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
     result = CudaResult::kInvalidValue;
   }
   if (result == CudaResult::kSuccess) {
-    if (kernel.module->prints) printed_ = task.ticket;
+    if (kernel.module->prints) Prints(task.ticket);
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
     result = host_->gate->With({&task.kernel, 1}, [&, stream = device_stream_] {
       return context_->Launch(kernel.id, config, {bytes, params.size()}, stream);

@@ -83,7 +83,7 @@ void Completion::FailBecause(uint64_t seq, CommandId id, CudaResult result, std:
     }
   }
   // The text of a failed assertion comes before its error.
-  if (IsSticky(result)) parts_.prints->Send();
+  if (IsSticky(result)) (void)parts_.prints->Send(0);
   parts_.sink->Failed(seq, id, result, why);
 }
 

@@ -21,8 +21,9 @@ std::string Attribute(uint32_t id, char value) {
 // Prints a line for each flush.
 class FakeOutput : public OutputSource {
  public:
-  void Collect(const std::function<void(int, std::string_view)>& emit) override {
+  CudaResult Collect(bool, const Emit& emit) override {
     emit(1, "printed");
+    return CudaResult::kSuccess;
   }
 };
 

@@ -41,6 +41,7 @@ class FakeMemory : public virtual device::Memory {
   uint32_t peers() const override { return 1; }
   CudaResult ReserveArena(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult MapSink(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
+  CudaResult MapOwn(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int) override {
     MutexLock lock(&mu_);
     chunks_[va] = {bytes, 3};

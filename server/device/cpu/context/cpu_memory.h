@@ -29,6 +29,8 @@ class CpuMemory : public virtual device::Memory {
     return memory_.UnmapChunk(va, bytes);
   }
   CudaResult MapSink(uint64_t va, uint64_t bytes) override { return memory_.MapSink(va, bytes); }
+  // A sink's pages are its own.
+  CudaResult MapOwn(uint64_t va, uint64_t bytes) override { return memory_.MapSink(va, bytes); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access) override {
     return memory_.SetChunkAccess(va, bytes, access);
   }

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/cuda/print_format.h"
 #include "server/device/cpu/execution/block.h"
 #include "server/device/cpu/execution/lane_addresses.h"
 #include "server/device/cpu/execution/lane_registers.h"
 #include "server/device/cpu/memory/device_heap.h"
 #include "server/device/cpu/output/print_buffer.h"
-#include "server/device/cpu/output/print_format.h"
 
 namespace warpline::cpu {
 namespace {

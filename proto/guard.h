@@ -1,0 +1,59 @@
+// Sessions whose kernels are guarded (guard/): what client and worker agree on.
+#ifndef WARPLINE_PROTO_GUARD_H_
+#define WARPLINE_PROTO_GUARD_H_
+
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "proto/frames.h"
+
+namespace warpline {
+
+// As numbered in Hello.guard.
+enum class GuardMode : uint32_t {
+  kOff = 0,
+  kFence = 1,     // Kernels reach nothing outside the guard's window.
+  kHardened = 2,  // And their accesses are aligned and lie in their shared memory.
+};
+
+inline constexpr std::string_view kGuardModes[] = {"off", "fence", "hardened"};
+
+constexpr std::optional<GuardMode> ParseGuardMode(std::string_view name) {
+  for (uint32_t mode = 0; mode < std::size(kGuardModes); ++mode) {
+    if (name == kGuardModes[mode]) return static_cast<GuardMode>(mode);
+  }
+  return std::nullopt;
+}
+
+// What guarded kernels may reach: 2^bits bytes at a multiple of that.
+struct GuardWindow {
+  uint64_t base = 0;
+  int bits = 0;
+  bool host_memory = false;  // Mapped host memory lies in it.
+};
+
+// The least arena that there is, and the one whose fence takes no instruction for its mask.
+inline constexpr uint64_t kNarrowArenaBytes = uint64_t{1} << 32;
+
+// The window of a session of a process of its own. It also holds the range in which host memory is
+// mapped, but for the narrow arena, whose window it is itself.
+constexpr GuardWindow GuardWindowOf(uint64_t arena_base, uint64_t arena_bytes) {
+  int bits = 32;
+  if (arena_bytes == kNarrowArenaBytes) return {arena_base, bits, false};
+  const auto whole = [&](uint64_t address, uint64_t bytes) {
+    return (address >> bits) == (arena_base >> bits) &&
+           ((address + bytes - 1) >> bits) == (arena_base >> bits);
+  };
+  while (!whole(arena_base, arena_bytes) || !whole(kHostArenaBase, kHostArenaBytes)) ++bits;
+  return {arena_base >> bits << bits, bits, true};
+}
+
+// The end of each device's part of a guarded session's arena, in which the worker puts the
+// variables of modules; the client has the rest.
+constexpr uint64_t ModuleRoomBytes(uint64_t part_bytes) { return part_bytes / 16; }
+
+}  // namespace warpline
+
+#endif  // WARPLINE_PROTO_GUARD_H_

@@ -1,0 +1,27 @@
+#include "server/worker/code/guarded_code.h"
+
+#include <utility>
+
+#include "proto/devices.h"
+
+namespace warpline::worker {
+
+GuardedCode::GuardedCode(const Options& options, const std::vector<device::Context*>& contexts,
+                         OutputSource* driver) {
+  const uint64_t part =
+      DeviceArenaBytes(options.arena_bytes, static_cast<uint32_t>(contexts.size()));
+  std::vector<GuardedModules*> devices;
+  for (size_t i = 0; i < contexts.size(); ++i) {
+    GuardedModules::Options of;
+    of.sm = options.sm;
+    of.mode = options.mode;
+    of.window = GuardWindowOf(options.arena_base, options.arena_bytes);
+    of.part_base = options.arena_base + i * part;
+    of.part_bytes = part;
+    devices_.push_back(std::make_unique<GuardedModules>(contexts[i], of, &notes_));
+    devices.push_back(devices_.back().get());
+  }
+  output_ = std::make_unique<GuardedOutput>(driver, &notes_, std::move(devices));
+}
+
+}  // namespace warpline::worker

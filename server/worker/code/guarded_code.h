@@ -1,0 +1,50 @@
+// The code of a guarded session, on all its devices.
+//
+//   GuardedCode code(options, contexts, output);
+//   devices[0].code = code.modules(0);
+//   session.output = code.output();
+#ifndef WARPLINE_SERVER_WORKER_CODE_GUARDED_CODE_H_
+#define WARPLINE_SERVER_WORKER_CODE_GUARDED_CODE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "proto/guard.h"
+#include "server/device/device.h"
+#include "server/worker/code/guard_notes.h"
+#include "server/worker/code/guarded_modules.h"
+#include "server/worker/code/guarded_output.h"
+#include "server/worker/lanes/print_relay.h"
+
+namespace warpline::worker {
+
+// Immutable; its parts say which threads they are for.
+class GuardedCode {
+ public:
+  struct Options {
+    GuardMode mode = GuardMode::kHardened;  // Not kOff
+    int sm = 0;                             // That of the devices, such as 90
+    // The session's arena.
+    uint64_t arena_base = 0;
+    uint64_t arena_bytes = 0;
+  };
+
+  // The contexts of the session's devices are borrowed, as is `driver`, what the driver prints
+  // (null for nothing).
+  GuardedCode(const Options& options, const std::vector<device::Context*>& contexts,
+              OutputSource* driver);
+
+  device::Modules* modules(size_t device) const { return devices_[device].get(); }
+  OutputSource* output() const { return output_.get(); }
+
+ private:
+  GuardNotes notes_;
+  std::vector<std::unique_ptr<GuardedModules>> devices_;
+  std::unique_ptr<GuardedOutput> output_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_CODE_GUARDED_CODE_H_

@@ -1,0 +1,223 @@
+// Tests a guarded session's code on the CPU device: kernels that stray stay in the window,
+// variables are found in the arena, and records become text and errors.
+#include "server/worker/code/guarded_code.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/device/device.h"
+#include "server/worker/memory/small_copies.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+// The last base is one that ThreadSanitizer allows.
+constexpr uint64_t kBases[] = {0x300000000000, 0x200000000000, 0x7e9000000000};
+
+constexpr char kText[] = R"(.version 8.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 arguments);
+.global .align 4 .b32 counter = 40;
+.const .align 4 .b32 step = 2;
+.global .align 1 .b8 format[7] = {116, 32, 37, 117, 10, 0};
+.visible .entry count(.param .u64 out)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<2>;
+  ld.global.u32 %r1, [counter];
+  ld.const.u32 %r2, [step];
+  add.u32 %r1, %r1, %r2;
+  st.global.u32 [counter], %r1;
+  ld.param.u64 %rd1, [out];
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+.visible .entry prints(.param .u64 traps)
+{
+  .local .align 8 .b8 depot[8];
+  .reg .pred %p<3>;
+  .reg .b32 %r<5>;
+  .reg .b64 %rd<9>;
+  .param .b64 f;
+  .param .b64 a;
+  .param .b32 r;
+  mov.u64 %rd1, depot;
+  cvta.local.u64 %rd2, %rd1;
+  mov.u32 %r1, %tid.x;
+  st.local.u32 [%rd1], %r1;
+  mov.u64 %rd3, format;
+  cvta.global.u64 %rd4, %rd3;
+  st.param.b64 [f], %rd4;
+  st.param.b64 [a], %rd2;
+  call.uni (r), vprintf, (f, a);
+  ld.param.u64 %rd5, [traps];
+  setp.ne.u64 %p1, %rd5, 0;
+  @%p1 trap;
+  ret;
+}
+.visible .entry jumps(.param .u64 target)
+{
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [target];
+  call %rd1, _, (), nothing;
+  ret;
+}
+)";
+
+class GuardedCodeTest : public testing::TestWithParam<GuardMode> {
+ protected:
+  void SetUp() override {
+    auto backend = device::OpenBackend("cpu");
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    auto contexts = backend_->OpenContexts({0});
+    ASSERT_TRUE(contexts.ok()) << contexts.status();
+    contexts_ = *std::move(contexts);
+    for (const uint64_t base : kBases) {
+      if (context().ReserveArena(base, 4 * kGiB) != CudaResult::kSuccess) continue;
+      arena_ = base;
+      break;
+    }
+    ASSERT_NE(arena_, 0u);
+    ASSERT_EQ(context().MapOwn(arena_, 2 * kMiB), CudaResult::kSuccess);
+    GuardedCode::Options options;
+    options.mode = GetParam();
+    options.sm = 90;
+    options.arena_base = arena_;
+    options.arena_bytes = 4 * kGiB;
+    code_ = std::make_unique<GuardedCode>(options, std::vector{&context()}, nullptr);
+    ASSERT_EQ(modules().LoadModule(kText, &module_), CudaResult::kSuccess);
+  }
+
+  device::Context& context() { return *contexts_[0]; }
+  device::Modules& modules() { return *code_->modules(0); }
+
+  void Run(const std::string& name, uint64_t argument, uint32_t threads = 1) {
+    device::KernelId kernel{};
+    ASSERT_EQ(modules().FindKernel(module_, name, &kernel), CudaResult::kSuccess);
+    std::vector<std::byte> params(sizeof(argument));
+    std::memcpy(params.data(), &argument, sizeof(argument));
+    ASSERT_EQ(
+        context().Launch(kernel, {{1, 1, 1}, {threads, 1, 1}, 0}, params, device::kLegacyStream),
+        CudaResult::kSuccess);
+    device::EventId event{};
+    ASSERT_EQ(context().CreateEvent(2, &event), CudaResult::kSuccess);
+    ASSERT_EQ(context().RecordEvent(event, device::kLegacyStream), CudaResult::kSuccess);
+    CudaResult result;
+    while ((result = context().QueryEvent(event)) == CudaResult::kNotReady) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(result, CudaResult::kSuccess);
+    context().DestroyEvent(event);
+  }
+
+  uint32_t WordAt(uint64_t address) {
+    uint32_t word = 0;
+    SmallCopies copies(&context());
+    EXPECT_EQ(copies.Read(address, &word, sizeof(word)), CudaResult::kSuccess);
+    return word;
+  }
+
+  CudaResult Collect(bool at_rest) {
+    texts_.clear();
+    return code_->output()->Collect(
+        at_rest, [this](int descriptor, std::string_view text) { texts_[descriptor] += text; });
+  }
+
+  std::unique_ptr<device::Backend> backend_;
+  std::vector<std::unique_ptr<device::Context>> contexts_;
+  uint64_t arena_ = 0;
+  std::unique_ptr<GuardedCode> code_;
+  device::ModuleId module_{};
+  std::map<int, std::string> texts_;
+};
+
+TEST_P(GuardedCodeTest, VariablesLieInTheArena) {
+  uint64_t counter = 0, step = 0, bytes = 0;
+  ASSERT_EQ(modules().FindGlobal(module_, "counter", &counter, &bytes), CudaResult::kSuccess);
+  EXPECT_EQ(bytes, 4u);
+  EXPECT_GE(counter, arena_ + 4 * kGiB - ModuleRoomBytes(4 * kGiB));
+  EXPECT_LT(counter, arena_ + 4 * kGiB);
+  EXPECT_EQ(WordAt(counter), 40u);
+  ASSERT_EQ(modules().FindGlobal(module_, "step", &step, &bytes), CudaResult::kSuccess);
+  EXPECT_EQ(WordAt(step), 2u);
+  EXPECT_EQ(modules().FindGlobal(module_, "wlg_const", &step, &bytes), CudaResult::kNotFound);
+  Run("count", arena_ + 64);
+  EXPECT_EQ(WordAt(counter), 42u);
+  EXPECT_EQ(WordAt(arena_ + 64), 42u);
+  EXPECT_EQ(modules().UnloadModule(module_), CudaResult::kSuccess);
+}
+
+TEST_P(GuardedCodeTest, StrayStoresComeBackIntoTheArena) {
+  // The same place of another 4 GiB.
+  Run("count", arena_ + 8 * kGiB + 128);
+  EXPECT_EQ(WordAt(arena_ + 128), 42u);
+}
+
+TEST_P(GuardedCodeTest, ANextModuleHasTheFirstOnesPlaceOnceThatIsGone) {
+  uint64_t first = 0, second = 0, third = 0, bytes = 0;
+  ASSERT_EQ(modules().FindGlobal(module_, "counter", &first, &bytes), CudaResult::kSuccess);
+  Run("count", arena_);
+  device::ModuleId other{};
+  ASSERT_EQ(modules().LoadModule(kText, &other), CudaResult::kSuccess);
+  ASSERT_EQ(modules().FindGlobal(other, "counter", &second, &bytes), CudaResult::kSuccess);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(modules().UnloadModule(module_), CudaResult::kSuccess);
+  ASSERT_EQ(modules().LoadModule(kText, &module_), CudaResult::kSuccess);
+  ASSERT_EQ(modules().FindGlobal(module_, "counter", &third, &bytes), CudaResult::kSuccess);
+  EXPECT_EQ(first, third);
+  EXPECT_EQ(WordAt(third), 40u);
+}
+
+TEST_P(GuardedCodeTest, WhatKernelsPrintIsReadOnce) {
+  EXPECT_TRUE(modules().LeavesRecords(module_));
+  Run("prints", 0, 2);
+  EXPECT_EQ(Collect(false), CudaResult::kSuccess);
+  EXPECT_EQ(texts_[1].size(), 8u) << texts_[1];
+  EXPECT_NE(texts_[1].find("t 1\n"), std::string::npos) << texts_[1];
+  EXPECT_EQ(Collect(true), CudaResult::kSuccess);
+  EXPECT_EQ(texts_[1], "");
+  // More than the ring has room for, in several looks at rest.
+  for (int i = 0; i < 10; ++i) {
+    Run("prints", 0, 1000);
+    EXPECT_EQ(Collect(true), CudaResult::kSuccess);
+    EXPECT_EQ(std::count(texts_[1].begin(), texts_[1].end(), '\n'), 1000);
+  }
+}
+
+TEST_P(GuardedCodeTest, ATrapIsTheSessionsFault) {
+  Run("prints", 1);
+  EXPECT_EQ(Collect(true), CudaResult::kLaunchFailed);
+  EXPECT_NE(texts_[2].find("a kernel trapped at line "), std::string::npos) << texts_[2];
+}
+
+TEST_P(GuardedCodeTest, WhatIsRefusedIsSaid) {
+  device::KernelId kernel{};
+  EXPECT_EQ(modules().FindKernel(module_, "jumps", &kernel), CudaResult::kNotSupported);
+  EXPECT_EQ(modules().FindKernel(module_, "no_such", &kernel), CudaResult::kNotFound);
+  device::ModuleId other{};
+  EXPECT_EQ(modules().LoadModule("\x7f"
+                                 "ELF",
+                                 &other),
+            CudaResult::kInvalidImage);
+  EXPECT_NE(modules().LoadModule(".version 8.0\nnonsense", &other), CudaResult::kSuccess);
+  std::string notes;
+  code_->output()->CollectNotes([&](int, std::string_view text) { notes += text; });
+  EXPECT_NE(notes.find("warpline: guard: kernel jumps is refused: "), std::string::npos) << notes;
+  EXPECT_NE(notes.find("a module is refused: "), std::string::npos) << notes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, GuardedCodeTest,
+                         testing::Values(GuardMode::kFence, GuardMode::kHardened));
+
+}  // namespace
+}  // namespace warpline::worker

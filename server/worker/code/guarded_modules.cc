@@ -1,0 +1,212 @@
+#include "server/worker/code/guarded_modules.h"
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/fatbin/fatbin.h"
+#include "guard/records.h"
+#include "guard/rewrite/words.h"
+
+namespace warpline::worker {
+namespace {
+
+using guard::RecordsHeader;
+
+constexpr uint64_t kRecordsBytes =
+    sizeof(RecordsHeader) + uint64_t{GuardedModules::kRecords} * sizeof(guard::Record);
+
+// Names and reasons are the tenant's text, which goes to terminals.
+std::string Shown(absl::string_view text) { return absl::CEscape(text.substr(0, 400)); }
+
+}  // namespace
+
+GuardedModules::GuardedModules(device::Context* context, const Options& options, GuardNotes* notes)
+    : context_(context),
+      inner_(context),
+      options_(options),
+      notes_(notes),
+      room_(context, options.part_base + options.part_bytes - ModuleRoomBytes(options.part_bytes),
+            ModuleRoomBytes(options.part_bytes)),
+      copies_(context) {}
+
+CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
+                                       device::ModuleId* module) {
+  const absl::StatusOr<std::string> text = fatbin::PtxOf(image, options_.sm);
+  if (absl::IsNotFound(text.status())) {
+    notes_->Add("a module has machine code alone, which cannot be guarded");
+    return CudaResult::kNoBinaryForGpu;
+  }
+  if (!text.ok()) return CudaResult::kInvalidImage;
+  const absl::StatusOr<guard::GuardedText> guarded = guard::Guard(
+      *text,
+      {.arena_bits = options_.window.bits, .hardened = options_.mode == GuardMode::kHardened});
+  if (!guarded.ok()) {
+    notes_->Add(absl::StrCat("a module is refused: ", Shown(guarded.status().message())));
+    return CudaResult::kInvalidPtx;
+  }
+  MutexLock lock(&mu_);
+  CudaResult result = load(guarded->text, module);
+  if (result != CudaResult::kSuccess) return result;
+  Loaded loaded;
+  result = Place(*guarded, *module, &loaded);
+  if (result != CudaResult::kSuccess) {
+    if (loaded.globals != 0) room_.Give(loaded.globals);
+    inner_->UnloadModule(*module);
+    return result;
+  }
+  modules_[*module] = std::move(loaded);
+  return CudaResult::kSuccess;
+}
+
+CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::ModuleId module,
+                                 Loaded* loaded) {
+  for (const guard::Refusal& refusal : guarded.refusals) {
+    loaded->refusals.emplace(
+        refusal.kernel, refusal.function == refusal.kernel
+                            ? refusal.reason
+                            : absl::StrCat("it calls ", refusal.function, ": ", refusal.reason));
+  }
+  uint64_t bytes = 0;
+  CudaResult result =
+      inner_->FindGlobal(module, std::string(guard::kConstVariable), &loaded->consts, &bytes);
+  const uint64_t globals_bytes = guarded.layout.globals_bytes;
+  if (result == CudaResult::kSuccess && globals_bytes > 0) {
+    result = room_.Take(globals_bytes, &loaded->globals);
+    if (result == CudaResult::kSuccess) result = copies_.Zero(loaded->globals, globals_bytes);
+    if (result == CudaResult::kSuccess) {
+      result = copies_.Write(loaded->globals, guard::GlobalsAt(guarded.layout, loaded->globals));
+    }
+  }
+  loaded->leaves_records = guarded.leaves_records;
+  if (result == CudaResult::kSuccess && guarded.leaves_records) result = PrepareRecords();
+  if (result == CudaResult::kSuccess) {
+    result = copies_.Write(loaded->consts, guard::GuardWords({.arena = options_.window.base,
+                                                              .globals = loaded->globals,
+                                                              .records = records_}));
+  }
+  loaded->global_variables = guarded.layout.globals;
+  loaded->const_variables = guarded.layout.consts;
+  return result;
+}
+
+CudaResult GuardedModules::PrepareRecords() {
+  if (records_ != 0) return CudaResult::kSuccess;
+  uint64_t address = 0;
+  CudaResult result = room_.Take(kRecordsBytes, &address);
+  if (result != CudaResult::kSuccess) return result;
+  RecordsHeader header;
+  header.room = kRecords;
+  result = copies_.Zero(address, kRecordsBytes);
+  if (result == CudaResult::kSuccess) {
+    result = copies_.Write(address, {reinterpret_cast<const char*>(&header), sizeof(header)});
+  }
+  if (result == CudaResult::kSuccess) {
+    records_ = address;
+  } else {
+    room_.Give(address);
+  }
+  return result;
+}
+
+uint64_t GuardedModules::records() const {
+  MutexLock lock(&mu_);
+  return records_;
+}
+
+CudaResult GuardedModules::LoadModule(std::string_view image, device::ModuleId* module) {
+  return LoadGuarded(
+      image,
+      [this](std::string_view text, device::ModuleId* id) { return inner_->LoadModule(text, id); },
+      module);
+}
+
+CudaResult GuardedModules::LoadModuleJit(std::string_view image,
+                                         absl::Span<const device::JitOption> options,
+                                         device::JitLog* log, device::ModuleId* module) {
+  return LoadGuarded(
+      image,
+      [&](std::string_view text, device::ModuleId* id) {
+        return inner_->LoadModuleJit(text, options, log, id);
+      },
+      module);
+}
+
+CudaResult GuardedModules::UnloadModule(device::ModuleId module) {
+  const CudaResult result = inner_->UnloadModule(module);
+  MutexLock lock(&mu_);
+  const auto found = modules_.find(module);
+  if (found == modules_.end()) return result;
+  if (found->second.globals != 0) room_.Give(found->second.globals);
+  modules_.erase(found);
+  return result;
+}
+
+CudaResult GuardedModules::Kernels(device::ModuleId module, std::vector<std::string>* names) {
+  const CudaResult result = inner_->Kernels(module, names);
+  MutexLock lock(&mu_);
+  const auto found = modules_.find(module);
+  if (result != CudaResult::kSuccess || found == modules_.end()) return result;
+  for (const auto& [name, reason] : found->second.refusals) names->push_back(name);
+  return result;
+}
+
+CudaResult GuardedModules::FindKernel(device::ModuleId module, const std::string& name,
+                                      device::KernelId* kernel) {
+  const CudaResult result = inner_->FindKernel(module, name, kernel);
+  if (result != CudaResult::kNotFound) return result;
+  MutexLock lock(&mu_);
+  const auto found = modules_.find(module);
+  if (found == modules_.end()) return result;
+  const auto refusal = found->second.refusals.find(name);
+  if (refusal == found->second.refusals.end()) return result;
+  notes_->Add(absl::StrCat("kernel ", Shown(name), " is refused: ", Shown(refusal->second)));
+  return CudaResult::kNotSupported;
+}
+
+bool GuardedModules::LeavesRecords(device::ModuleId module) {
+  MutexLock lock(&mu_);
+  const auto found = modules_.find(module);
+  return found != modules_.end() && found->second.leaves_records;
+}
+
+CudaResult GuardedModules::FindGlobal(device::ModuleId module, const std::string& name,
+                                      uint64_t* address, uint64_t* bytes) {
+  MutexLock lock(&mu_);
+  const auto found = modules_.find(module);
+  if (found == modules_.end()) return CudaResult::kNotFound;
+  const Loaded& loaded = found->second;
+  for (const bool is_const : {false, true}) {
+    for (const guard::PlacedVariable& variable :
+         is_const ? loaded.const_variables : loaded.global_variables) {
+      if (variable.name != name) continue;
+      if (!variable.refusal.empty()) {
+        notes_->Add(absl::StrCat("variable ", Shown(name), " is refused: it ", variable.refusal));
+        return CudaResult::kNotSupported;
+      }
+      *address = (is_const ? loaded.consts : loaded.globals) + variable.offset;
+      *bytes = variable.bytes;
+      return CudaResult::kSuccess;
+    }
+  }
+  return CudaResult::kNotFound;
+}
+
+CudaResult GuardedModules::ManagedBlock(uint64_t, uint64_t* base, uint64_t* bytes) {
+  // Modules with managed variables are refused.
+  *base = *bytes = 0;
+  return CudaResult::kSuccess;
+}
+
+CudaResult GuardedModules::TakeBlock(uint64_t* address) {
+  MutexLock lock(&mu_);
+  return room_.TakeAddress(address);
+}
+
+void GuardedModules::FreeBlock(uint64_t address) {
+  MutexLock lock(&mu_);
+  room_.Give(address);
+}
+
+}  // namespace warpline::worker

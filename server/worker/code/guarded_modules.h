@@ -1,0 +1,102 @@
+// Loads a session's modules guarded: what reaches the device is the PTX that guard/ has rewritten
+// and verified, compiled there.
+//
+//   GuardedModules code(context, options, &notes);
+//   devices.push_back({.context = context, .code = &code});
+//
+// A module's variables lie in the arena, and its constants behind the guard's words
+// (docs/guarded-ptx.md). Machine code cannot be guarded: an image without PTX is refused.
+#ifndef WARPLINE_SERVER_WORKER_CODE_GUARDED_MODULES_H_
+#define WARPLINE_SERVER_WORKER_CODE_GUARDED_MODULES_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/types/span.h"
+#include "common/cuda/cuda_result.h"
+#include "common/mutex.h"
+#include "guard/guard.h"
+#include "proto/guard.h"
+#include "server/device/device.h"
+#include "server/worker/code/guard_notes.h"
+#include "server/worker/code/variable_room.h"
+#include "server/worker/memory/small_copies.h"
+
+namespace warpline::worker {
+
+// Thread-safe: one module is loaded at a time.
+class GuardedModules : public device::Modules {
+ public:
+  // For so many records (guard/records.h) there is room at once.
+  static constexpr uint32_t kRecords = 6000;
+
+  struct Options {
+    int sm = 0;  // That of the device, such as 90: newer PTX is not chosen.
+    GuardMode mode = GuardMode::kHardened;
+    GuardWindow window;
+    // The device's part of the session's arena.
+    uint64_t part_base = 0;
+    uint64_t part_bytes = 0;
+  };
+
+  // `context` and `notes` are borrowed; why something is not loaded is noted there.
+  GuardedModules(device::Context* context, const Options& options, GuardNotes* notes);
+
+  // kNoBinaryForGpu for an image without PTX, kInvalidPtx for a module of which nothing can be
+  // guarded, kOutOfMemory without room for its variables.
+  CudaResult LoadModule(std::string_view image, device::ModuleId* module) override;
+  CudaResult LoadModuleJit(std::string_view image, absl::Span<const device::JitOption> options,
+                           device::JitLog* log, device::ModuleId* module) override;
+  CudaResult CheckModule(device::ModuleId module) override { return inner_->CheckModule(module); }
+  CudaResult UnloadModule(device::ModuleId module) override;
+  CudaResult Kernels(device::ModuleId module, std::vector<std::string>* names) override;
+  // kNotSupported for a kernel that the guard has refused.
+  CudaResult FindKernel(device::ModuleId module, const std::string& name,
+                        device::KernelId* kernel) override;
+  bool LeavesRecords(device::ModuleId module) override;
+  // kNotSupported for a variable that the guard has refused.
+  CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
+                        uint64_t* bytes) override;
+  CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
+  CudaResult TakeBlock(uint64_t* address) override;
+  void FreeBlock(uint64_t address) override;
+
+  // Where the records of its kernels are; 0 as long as no kernel writes any.
+  uint64_t records() const;
+  device::Context* context() const { return context_; }
+
+ private:
+  struct Loaded {
+    std::vector<guard::PlacedVariable> global_variables;
+    std::vector<guard::PlacedVariable> const_variables;
+    std::map<std::string, std::string> refusals;  // Reasons by the kernels' names
+    bool leaves_records = false;
+    uint64_t globals = 0;
+    uint64_t consts = 0;
+  };
+
+  using Load = absl::FunctionRef<CudaResult(std::string_view text, device::ModuleId* module)>;
+  CudaResult LoadGuarded(std::string_view image, Load load, device::ModuleId* module);
+  // Puts the variables and the guard's words where they belong.
+  CudaResult Place(const guard::GuardedText& guarded, device::ModuleId module, Loaded* loaded)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CudaResult PrepareRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  device::Context* const context_;
+  device::Modules* const inner_;
+  const Options options_;
+  GuardNotes* const notes_;
+  mutable Mutex mu_;
+  VariableRoom room_ ABSL_GUARDED_BY(mu_);
+  SmallCopies copies_ ABSL_GUARDED_BY(mu_);
+  std::map<device::ModuleId, Loaded> modules_ ABSL_GUARDED_BY(mu_);
+  uint64_t records_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_CODE_GUARDED_MODULES_H_

@@ -1,0 +1,161 @@
+#include "server/worker/code/guarded_output.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/cuda/print_format.h"
+
+namespace warpline::worker {
+namespace {
+
+using guard::Record;
+using guard::RecordKind;
+using guard::RecordsHeader;
+
+constexpr uint64_t kPage = 4096;
+// In one copy from the device.
+constexpr uint32_t kRecordsAtOnce = 200;
+
+std::string Place(const Record& record) {
+  const auto& b = record.block;
+  const auto& t = record.thread;
+  return absl::StrCat("block: [", b[0], ",", b[1], ",", b[2], "], thread: [", t[0], ",", t[1], ",",
+                      t[2], "]");
+}
+
+}  // namespace
+
+// The device says where there is memory: a page that it cannot read ends the string.
+bool RecordReader::ReadString(uint64_t address, std::string* text) {
+  text->clear();
+  while (text->size() < kMostText) {
+    const uint64_t at = address + text->size();
+    if (page_.empty() || at - page_at_ >= page_.size()) {
+      page_at_ = at / kPage * kPage;
+      page_.resize(kPage);
+      if (copies_.Read(page_at_, page_.data(), kPage) != CudaResult::kSuccess) {
+        page_.clear();
+        return !text->empty();
+      }
+    }
+    const std::string_view rest = std::string_view(page_).substr(at - page_at_);
+    const size_t end = rest.find('\0');
+    text->append(rest.substr(0, std::min(end, kMostText - text->size())));
+    if (end != std::string_view::npos) break;
+  }
+  return true;
+}
+
+void RecordReader::Print(const Record& record, std::string* text) {
+  std::string format;
+  if (!ReadString(record.text, &format)) return;
+  const auto argument = [&](uint64_t offset, uint32_t bytes, uint64_t* value) {
+    if (bytes > sizeof(record.arguments) || offset > sizeof(record.arguments) - bytes) return false;
+    *value = 0;
+    std::memcpy(value, reinterpret_cast<const char*>(record.arguments) + offset, bytes);
+    return true;
+  };
+  const auto string = [&](uint64_t address, std::string* out) { return ReadString(address, out); };
+  int arguments = 0;
+  // What cannot be read ends the text.
+  (void)FormatPrint(format, {argument, string}, text, &arguments);
+}
+
+CudaResult RecordReader::Show(const Record& record, const OutputSource::Emit& emit, size_t* shown) {
+  std::string text;
+  switch (static_cast<RecordKind>(record.kind)) {
+    case RecordKind::kPrint:
+      if (*shown < kMostOutput) Print(record, &text);
+      *shown += text.size();
+      if (!text.empty()) emit(1, text);
+      return CudaResult::kSuccess;
+    case RecordKind::kAssert: {
+      std::string message, file, function;
+      (void)ReadString(record.text, &message);
+      (void)ReadString(record.file, &file);
+      (void)ReadString(record.function, &function);
+      text = absl::StrCat(file, ":", record.line, ": ", function, ": ", Place(record),
+                          " Assertion `", message, "` failed.\n");
+      if (*shown < kMostOutput) emit(2, text);
+      *shown += text.size();
+      return CudaResult::kAssert;
+    }
+    case RecordKind::kTrap:
+      text = absl::StrCat("warpline: guard: a kernel trapped at line ", record.line,
+                          " of its PTX, ", Place(record), "\n");
+      if (*shown < kMostOutput) emit(2, text);
+      *shown += text.size();
+      return CudaResult::kLaunchFailed;
+    case RecordKind::kNone:
+      break;
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult RecordReader::Collect(bool at_rest, const OutputSource::Emit& emit) {
+  const uint64_t ring = code_->records();
+  if (ring == 0) return CudaResult::kSuccess;
+  RecordsHeader header;
+  if (copies_.Read(ring, &header, sizeof(header)) != CudaResult::kSuccess) {
+    return CudaResult::kSuccess;
+  }
+  const uint32_t taken = std::min(header.taken, GuardedModules::kRecords);
+  page_.clear();  // The tenant may have written there.
+  size_t shown = 0;
+  CudaResult first = CudaResult::kSuccess;
+  bool complete = true;
+  while (read_ < taken && complete) {
+    const uint32_t count = std::min(taken - read_, kRecordsAtOnce);
+    records_.resize(count);
+    if (copies_.Read(ring + sizeof(header) + uint64_t{read_} * sizeof(Record), records_.data(),
+                     count * sizeof(Record)) != CudaResult::kSuccess) {
+      return first;
+    }
+    for (const Record& record : records_) {
+      // One that is being written; the next look shows it and what comes behind it.
+      complete = record.kind != 0 || at_rest;
+      if (!complete) break;
+      ++read_;
+      const CudaResult ended = Show(record, emit, &shown);
+      if (first == CudaResult::kSuccess) first = ended;
+    }
+  }
+  if (at_rest && header.taken != 0) {
+    const RecordsHeader empty = {.room = GuardedModules::kRecords};
+    // The records first, so that none is taken for one of the next kernel's.
+    if (copies_.Zero(ring + sizeof(header), uint64_t{taken} * sizeof(Record)) ==
+            CudaResult::kSuccess &&
+        copies_.Write(ring, {reinterpret_cast<const char*>(&empty), sizeof(empty)}) ==
+            CudaResult::kSuccess) {
+      read_ = 0;
+    }
+  }
+  return first;
+}
+
+GuardedOutput::GuardedOutput(OutputSource* driver, GuardNotes* notes,
+                             std::vector<GuardedModules*> devices)
+    : driver_(driver), notes_(notes) {
+  for (GuardedModules* const code : devices) {
+    readers_.push_back(std::make_unique<RecordReader>(code));
+  }
+}
+
+CudaResult GuardedOutput::Collect(bool at_rest, const Emit& emit) {
+  CudaResult first = driver_ != nullptr ? driver_->Collect(at_rest, emit) : CudaResult::kSuccess;
+  for (const auto& reader : readers_) {
+    const CudaResult result = reader->Collect(at_rest, emit);
+    if (first == CudaResult::kSuccess) first = result;
+  }
+  return first;
+}
+
+void GuardedOutput::CollectNotes(const Emit& emit) {
+  for (const std::string& line : notes_->Take()) {
+    emit(2, absl::StrCat("warpline: guard: ", line, "\n"));
+  }
+}
+
+}  // namespace warpline::worker
