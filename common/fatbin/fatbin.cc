@@ -151,15 +151,14 @@ std::vector<std::string_view> FindContainers(std::string_view file) {
   return containers;
 }
 
-absl::StatusOr<std::string> PtxOf(std::string_view image, int sm) {
-  const absl::StatusOr<std::vector<ImageEntry>> entries = ParseImage(image);
-  if (!entries.ok()) return entries.status();
-  const auto device = static_cast<uint32_t>(sm);
+namespace {
+
+absl::StatusOr<std::string> NewestPtx(const std::vector<ImageEntry>& entries, uint32_t device) {
   const ImageEntry* best = nullptr;
   const auto rank = [](const ImageEntry& entry) {
     return std::pair(entry.sm, entry.flags & (kFlagArchSpecific | kFlagFamily));
   };
-  for (const ImageEntry& entry : *entries) {
+  for (const ImageEntry& entry : entries) {
     if (entry.kind != ImageKind::kPtx || entry.sm > device) continue;
     if ((entry.flags & kFlagArchSpecific) != 0 && entry.sm != device) continue;
     if ((entry.flags & kFlagFamily) != 0 && entry.sm / 10 != device / 10) continue;
@@ -167,6 +166,26 @@ absl::StatusOr<std::string> PtxOf(std::string_view image, int sm) {
   }
   if (best == nullptr) return absl::NotFoundError("the image has no PTX for this device");
   return EntryPayload(*best);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PtxOf(std::string_view image, int sm) {
+  const absl::StatusOr<std::vector<ImageEntry>> entries = ParseImage(image);
+  if (!entries.ok()) return entries.status();
+  return NewestPtx(*entries, static_cast<uint32_t>(sm));
+}
+
+absl::StatusOr<std::string> PtxToCompile(std::string_view image, int sm) {
+  const absl::StatusOr<std::vector<ImageEntry>> entries = ParseImage(image);
+  if (!entries.ok()) return entries.status();
+  const auto device = static_cast<uint32_t>(sm);
+  for (const ImageEntry& entry : *entries) {
+    if (entry.kind == ImageKind::kElf && entry.sm <= device && entry.sm / 10 == device / 10) {
+      return absl::NotFoundError("the image has machine code for this device");
+    }
+  }
+  return NewestPtx(*entries, device);
 }
 
 bool MayPrint(std::string_view bytes, uint64_t max_bytes) {

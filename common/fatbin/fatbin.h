@@ -55,6 +55,9 @@ absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry,
 // there is none; otherwise the errors of ParseImage() and EntryPayload().
 absl::StatusOr<std::string> PtxOf(std::string_view image, int sm);
 
+// As PtxOf(), for an image that has no machine code for such a device; NOT_FOUND for one that has.
+absl::StatusOr<std::string> PtxToCompile(std::string_view image, int sm);
+
 // The containers that lie in a file, such as a program or a library: one view each. Finds them by
 // their first bytes, so that what it returns may be something else by chance.
 std::vector<std::string_view> FindContainers(std::string_view file);

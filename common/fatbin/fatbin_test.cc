@@ -109,6 +109,23 @@ TEST(FatbinTest, BareImages) {
   }
 }
 
+TEST(FatbinTest, PtxIsCompiledWhereThereIsNoMachineCode) {
+  const std::string ptx = Entry(1, 80, 0, kPtx, 0);
+  const std::string newer = Entry(1, 100, 0, "// newer", 0);
+  EXPECT_EQ(*PtxToCompile(kPtx, 90), kPtx);
+  EXPECT_EQ(*PtxToCompile(Container(ptx + newer), 90), kPtx);
+  EXPECT_TRUE(absl::IsNotFound(PtxToCompile(Container(newer), 90).status()));
+  // Code for the same generation runs as it is; that for another does not, nor does newer code.
+  for (const auto& [sm, runs] : {std::pair(80, false), {86, false}, {90, true}, {100, false}}) {
+    const std::string image = Container(ptx + Entry(2, static_cast<uint32_t>(sm), 0, "code", 0));
+    EXPECT_EQ(PtxToCompile(image, 90).ok(), !runs) << sm;
+    EXPECT_EQ(*PtxOf(image, 90), kPtx) << sm;
+  }
+  EXPECT_FALSE(PtxToCompile(Container(Entry(2, 86, 0, "code", 0)), 86).ok());
+  EXPECT_TRUE(PtxToCompile(Container(ptx + Entry(2, 89, 0, "code", 0)), 86).ok());
+  EXPECT_FALSE(PtxToCompile("no image", 90).ok());
+}
+
 TEST(FatbinTest, ClaimedSizesAreChecked) {
   const std::string zstd = Zstd(kPtx);
   const std::string lz4 = Lz4(kPtx);

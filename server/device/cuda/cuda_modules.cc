@@ -1,7 +1,10 @@
 #include "server/device/cuda/cuda_modules.h"
 
 #include <cstring>
+#include <utility>
 
+#include "common/crypto/content_hash.h"
+#include "common/fatbin/fatbin.h"
 #include "server/device/cuda/native.h"
 
 namespace warpline::device {
@@ -12,10 +15,30 @@ constexpr size_t kJitLogBytes = 32u << 10;
 
 }  // namespace
 
+std::shared_ptr<const std::string> CudaModules::Compiled(std::string_view image) {
+  int major = 0;
+  int minor = 0;
+  api_->p_cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_);
+  api_->p_cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_);
+  const absl::StatusOr<std::string> ptx = fatbin::PtxToCompile(image, major * 10 + minor);
+  ContentHash hash;
+  if (!ptx.ok() || !HashContent(*ptx, &hash)) return nullptr;
+  if (auto kept = compiled_.Find(hash)) return kept;
+  LinkId link;
+  JitLog log;
+  std::string code;
+  if (compiler_.CreateLink({}, &link) != CudaResult::kSuccess) return nullptr;
+  CudaResult result = compiler_.AddToLink(link, CU_JIT_INPUT_PTX, *ptx, "", {}, &log);
+  if (result == CudaResult::kSuccess) result = compiler_.CompleteLink(link, &code, &log);
+  compiler_.DestroyLink(link);
+  return result == CudaResult::kSuccess ? compiled_.Keep(hash, std::move(code)) : nullptr;
+}
+
 CudaResult CudaModules::LoadModule(std::string_view image, ModuleId* module) {
   Enter();
+  const std::shared_ptr<const std::string> compiled = Compiled(image);
   // PTX must end in NUL, which a view does not promise.
-  const std::string terminated(image);
+  const std::string terminated(compiled == nullptr ? image : *compiled);
   CUlibrary library = nullptr;
   const CUresult result = api_->p_cuLibraryLoadData(&library, terminated.c_str(), nullptr, nullptr,
                                                     0, nullptr, nullptr, 0);
@@ -23,8 +46,8 @@ CudaResult CudaModules::LoadModule(std::string_view image, ModuleId* module) {
   return ToResult(result);
 }
 
-// Loads it as a module first, because that compiles at once and its log is then complete; the
-// library that is kept finds the code in the driver's cache.
+// Loads it as a module first, because that compiles at once and its log is then complete. The
+// library that is kept is compiled anew.
 CudaResult CudaModules::LoadModuleJit(std::string_view image, absl::Span<const JitOption> options,
                                       JitLog* log, ModuleId* module) {
   Enter();

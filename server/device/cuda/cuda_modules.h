@@ -3,12 +3,15 @@
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_MODULES_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
+#include "server/device/cuda/compiled_code.h"
+#include "server/device/cuda/cuda_links.h"
 #include "server/device/cuda/cuda_part.h"
 #include "server/device/facets/modules.h"
 
@@ -19,7 +22,7 @@ class CudaModules : public virtual Modules, protected CudaPart {
  public:
   static constexpr Capabilities kGives = Capability::kVariableBlocks;
 
-  explicit CudaModules(CudaMember* member) : CudaPart(*member) {}
+  explicit CudaModules(CudaMember* member) : CudaPart(*member), compiler_(member) {}
 
   CudaResult LoadModule(std::string_view image, ModuleId* module) override;
   CudaResult LoadModuleJit(std::string_view image, absl::Span<const JitOption> options, JitLog* log,
@@ -33,6 +36,14 @@ class CudaModules : public virtual Modules, protected CudaPart {
   CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
   CudaResult TakeBlock(uint64_t* address) override;
   void FreeBlock(uint64_t address) override;
+
+ private:
+  // Null where the driver is to load the image as it is: it has machine code for the device, or
+  // something that does not compile.
+  std::shared_ptr<const std::string> Compiled(std::string_view image);
+
+  CudaLinks compiler_;
+  CompiledCode compiled_;
 };
 
 }  // namespace warpline::device
