@@ -49,6 +49,33 @@ void Queries() {
   CALL("wrong device", CUDA_ERROR_INVALID_DEVICE, cuDeviceGetPCIBusId, bus_id, 32, count);
 }
 
+void Resources() {
+  if (!Begin()) return;
+  int multiprocessors = 0;
+  SETUP(cuDeviceGetAttribute, &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+  CUdevResource of_device = {}, of_context = {};
+  CALL("multiprocessors", CUDA_SUCCESS, cuDeviceGetDevResource, 0, &of_device,
+       CU_DEV_RESOURCE_TYPE_SM);
+  EQUAL(cuDeviceGetDevResource, "type", of_device.type, CU_DEV_RESOURCE_TYPE_SM);
+  EQUAL(cuDeviceGetDevResource, "all of them", static_cast<int>(of_device.sm.smCount),
+        multiprocessors);
+  HOLDS(cuDeviceGetDevResource, "parts",
+        of_device.sm.minSmPartitionSize > 0 && of_device.sm.smCoscheduledAlignment > 0 &&
+            of_device.sm.smCount >= of_device.sm.minSmPartitionSize,
+        "%u of %u", of_device.sm.minSmPartitionSize, of_device.sm.smCoscheduledAlignment);
+  CALL("wrong device", CUDA_ERROR_INVALID_DEVICE, cuDeviceGetDevResource, -1, &of_device,
+       CU_DEV_RESOURCE_TYPE_SM);
+  CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuDeviceGetDevResource, 0, nullptr,
+       CU_DEV_RESOURCE_TYPE_SM);
+  CALL("multiprocessors", CUDA_SUCCESS, cuCtxGetDevResource, g_context, &of_context,
+       CU_DEV_RESOURCE_TYPE_SM);
+  EQUAL(cuCtxGetDevResource, "as the device's", of_context.sm.smCount, of_device.sm.smCount);
+  EQUAL(cuCtxGetDevResource, "the same parts", of_context.sm.minSmPartitionSize,
+        of_device.sm.minSmPartitionSize);
+  CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuCtxGetDevResource, g_context, nullptr,
+       CU_DEV_RESOURCE_TYPE_SM);
+}
+
 void Attributes() {
   SETUP(cuInit, 0);
   int value = 0, major = 0, minor = 0;
@@ -192,6 +219,7 @@ int main(int argc, char** argv) {
   using namespace conformance;
   return Run(argc, argv, "devices",
              {{"queries", Queries},
+              {"resources", Resources},
               {"attributes", Attributes},
               {"primary_context", PrimaryContext},
               {"reset", Reset}});
