@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "guard/rewrite/words.h"
+#include "guard/source_lines.h"
 #include "guard/verify/verify.h"
 #include "ptx/parser.h"
 #include "ptx/printer.h"
@@ -62,6 +63,8 @@ absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& o
       result.kernels = std::move(guarded->kernels);
       result.leaves_records = guarded->leaves_records;
       result.refusals = std::move(guarded->refusals);
+      result.sites = std::move(guarded->sites);
+      NameSources(text, &result.sites);
       return result;
     }
     const std::string why = absl::StrCat("the verifier refuses it: ", verified.message());
@@ -91,6 +94,7 @@ std::string GuardWords(const ModulePlaces& places) {
   }
   std::memcpy(words.data() + kGlobalsWord, &places.globals, sizeof(places.globals));
   std::memcpy(words.data() + kRecordsWord, &places.records, sizeof(places.records));
+  std::memcpy(words.data() + kRangesWord, &places.ranges, sizeof(places.ranges));
   return words;
 }
 

@@ -23,6 +23,7 @@ struct GuardedText {
   std::vector<std::string> kernels;
   bool leaves_records = false;  // Some of them may write records (records.h).
   std::vector<Refusal> refusals;
+  std::vector<CheckSite> sites;  // Numbered from RewriteOptions::first_site on
 };
 
 // INVALID_ARGUMENT for text that is not PTX and for a module of which nothing can be guarded. What
@@ -38,6 +39,7 @@ struct ModulePlaces {
   uint64_t arena = 0;
   uint64_t globals = 0;  // Of the module's variables, in the arena
   uint64_t records = 0;  // Of the ring of records, in the arena; 0 if there is none (records.h)
+  uint64_t ranges = 0;   // Of the first table of ranges (proto/guard.h); 0 if nothing is checked
 };
 std::string GuardWords(const ModulePlaces& places);
 

@@ -15,6 +15,11 @@ enum class RecordKind : uint32_t {
   kPrint = 1,
   kAssert = 2,
   kTrap = 3,  // `line` is that of the PTX.
+  // An access that is checked (rewrite/checks.h). `line` is the number of its site, `text` its
+  // address, `file` its bytes.
+  kOutOfBounds = 4,
+  kMisaligned = 5,
+  kOutOfShared = 6,
 };
 
 // At the start of the ring. Records follow it at once.

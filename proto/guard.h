@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "absl/types/span.h"
 #include "proto/frames.h"
 
 namespace warpline {
@@ -16,9 +18,10 @@ enum class GuardMode : uint32_t {
   kOff = 0,
   kFence = 1,     // Kernels reach nothing outside the guard's window.
   kHardened = 2,  // And their accesses are aligned and lie in their shared memory.
+  kReport = 3,    // As kFence, and a thread with an access outside of all allocations ends.
 };
 
-inline constexpr std::string_view kGuardModes[] = {"off", "fence", "hardened"};
+inline constexpr std::string_view kGuardModes[] = {"off", "fence", "hardened", "report"};
 
 constexpr std::optional<GuardMode> ParseGuardMode(std::string_view name) {
   for (uint32_t mode = 0; mode < std::size(kGuardModes); ++mode) {
@@ -53,6 +56,31 @@ constexpr GuardWindow GuardWindowOf(uint64_t arena_base, uint64_t arena_bytes) {
 // The end of each device's part of a guarded session's arena, in which the worker puts the
 // variables of modules; the client has the rest.
 constexpr uint64_t ModuleRoomBytes(uint64_t part_bytes) { return part_bytes / 16; }
+
+// Where kernels of GuardMode::kReport look up whether an address is one that they may use: tables
+// at the start of a device's room for modules. The client writes the first, of what it has
+// allocated, while no kernel runs; the worker writes the second, of the modules' variables.
+struct CheckedRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+struct CheckedRangesHeader {
+  uint64_t count = 0;  // Ranges follow at once, in the order of their addresses.
+  uint64_t reserved = 0;
+};
+inline constexpr uint64_t kCheckedTableBytes = uint64_t{1} << 20;
+inline constexpr uint64_t kCheckedTables = 2;
+// There are too many ranges: every address is one that kernels may use.
+inline constexpr uint64_t kAllAddresses = ~uint64_t{0};
+inline constexpr uint64_t kMostCheckedRanges =
+    (kCheckedTableBytes - sizeof(CheckedRangesHeader)) / sizeof(CheckedRange);
+
+constexpr uint64_t CheckedTables(uint64_t part_base, uint64_t part_bytes) {
+  return part_base + part_bytes - ModuleRoomBytes(part_bytes);
+}
+
+// A table as it lies in memory, of ranges in the order of their addresses.
+std::string CheckedTable(absl::Span<const CheckedRange> ranges);
 
 }  // namespace warpline
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "guard/rewrite/call_graph.h"
+#include "guard/rewrite/checks.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
@@ -132,11 +133,15 @@ class ModuleRewriter {
   }
 
   void FlattenAll() {
-    bool needs_runtime = false;
+    bool needs_runtime = options_.checks;
     for (const auto& item : module_.items) {
       const auto* const function = std::get_if<Function>(&item);
       if (function == nullptr || !function->has_body) continue;
       FlattenOne(*function);
+      const auto flat = functions_.find(function->name);
+      if (options_.checks && flat != functions_.end()) {
+        AddChecks(options_.first_site, &flat->second, &sites_);
+      }
       needs_runtime = needs_runtime || NeedsRuntime(*function);
     }
     if (!needs_runtime) return;
@@ -240,7 +245,7 @@ class ModuleRewriter {
     for (const std::string& target : module_.targets) {
       if (target.starts_with("sm_")) out.targets.push_back(target);
     }
-    if (options_.hardened && !out.targets.empty()) RaiseTarget(&out);
+    if ((options_.hardened || options_.checks) && !out.targets.empty()) RaiseTarget(&out);
     out.address_size = 64;
     out.items.push_back(Constants());
     for (Variable& variable : shared_variables_) out.items.push_back(std::move(variable));
@@ -261,6 +266,7 @@ class ModuleRewriter {
       out.items.push_back(std::move(found->second));
       rewritten_.erase(found);
     }
+    guarded->sites = std::move(sites_);
     for (const std::string& name : entries_) {
       if (const auto bad = refused_.find(name); bad != refused_.end()) {
         guarded->refusals.push_back({name, bad->second.function, bad->second.text});
@@ -313,6 +319,7 @@ class ModuleRewriter {
   FunctionsByName functions_;         // Those that are not refused
   std::map<std::string, Reason> refused_;
   std::map<std::string, Function> rewritten_;
+  std::vector<CheckSite> sites_;
   bool dropped_ = false;
 };
 

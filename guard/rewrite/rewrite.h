@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "guard/rewrite/checks.h"
 #include "guard/rewrite/module_layout.h"
 #include "ptx/ast.h"
 
@@ -28,6 +29,10 @@ struct RewriteOptions {
   // Whether kernels shall not fault either: addresses are aligned, shared memory is clamped. The
   // result needs a device of sm_90 or later.
   bool hardened = false;
+  // Whether accesses are checked, to find mistakes (checks.h); needs a device of sm_90 or later
+  // too.
+  bool checks = false;
+  uint32_t first_site = 0;
   // Functions that are refused whatever they are, with the reasons.
   std::map<std::string, std::string> refused = {};
 };
@@ -45,6 +50,7 @@ struct GuardedModule {
   std::vector<std::string> kernels;  // Those that are in the module
   bool leaves_records = false;       // Some of them may write records (guard/records.h).
   std::vector<Refusal> refusals;
+  std::vector<CheckSite> sites;  // Numbered from RewriteOptions::first_site on
 };
 
 // INVALID_ARGUMENT for a module of which nothing can be guarded: it has 32-bit addresses, names

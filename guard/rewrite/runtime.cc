@@ -8,7 +8,7 @@
 namespace warpline::guard {
 namespace {
 
-// guard/records.h has the form of a record.
+// guard/records.h has the form of a record, and of the ranges that a check looks up.
 constexpr std::string_view kText = R"(.version 8.0
 .target sm_70
 .address_size 64
@@ -152,6 +152,102 @@ NONE:
   st.param.b64 [a5], %rd1;
   call (r0), $guard_record, (a0, a1, a2, a3, a4, a5);
   exit;
+}
+
+.func $guard_check(.param .b64 address, .param .b32 site, .param .b32 bytes, .param .b32 space)
+{
+  .reg .pred %p<16>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<17>;
+  .param .b32 a0;
+  .param .b32 a1;
+  .param .b64 a2;
+  .param .b64 a3;
+  .param .b64 a4;
+  .param .b64 a5;
+  .param .b32 r0;
+  ld.param.u64 %rd1, [address];
+  ld.param.u32 %r1, [bytes];
+  cvt.u64.u32 %rd2, %r1;
+  mov.u32 %r2, 5;
+  sub.s64 %rd3, %rd2, 1;
+  and.b64 %rd3, %rd3, %rd1;
+  setp.ne.s64 %p1, %rd3, 0;
+  @%p1 bra REPORT;
+  ld.param.u32 %r3, [space];
+  setp.eq.u32 %p2, %r3, 1;
+  @%p2 bra GLOBAL;
+  setp.eq.u32 %p3, %r3, 2;
+  @%p3 bra SHARED;
+  isspacep.local %p4, %rd1;
+  @%p4 bra DONE;
+  isspacep.shared %p5, %rd1;
+  @!%p5 bra GLOBAL;
+  cvta.to.shared.u64 %rd1, %rd1;
+SHARED:
+  mov.u32 %r2, 6;
+  mov.u32 %r4, %aggr_smem_size;
+  cvt.u64.u32 %rd4, %r4;
+  setp.ge.u64 %p6, %rd1, %rd4;
+  @%p6 bra REPORT;
+  add.s64 %rd5, %rd1, %rd2;
+  setp.gt.u64 %p7, %rd5, %rd4;
+  @%p7 bra REPORT;
+  ret;
+GLOBAL:
+  mov.u32 %r2, 4;
+  ld.const.u64 %rd6, [$guard_words+32];
+  setp.eq.s64 %p8, %rd6, 0;
+  @%p8 bra DONE;
+  add.s64 %rd15, %rd1, %rd2;
+  mov.u32 %r5, 0;
+TABLE:
+  ld.global.u64 %rd9, [%rd6];
+  setp.eq.s64 %p9, %rd9, -1;
+  @%p9 bra DONE;
+  mov.u64 %rd8, 0;
+SEARCH:
+  setp.ge.u64 %p10, %rd8, %rd9;
+  @%p10 bra FOUND;
+  add.s64 %rd10, %rd8, %rd9;
+  shr.u64 %rd10, %rd10, 1;
+  shl.b64 %rd11, %rd10, 4;
+  add.s64 %rd11, %rd11, %rd6;
+  ld.global.u64 %rd12, [%rd11+16];
+  setp.gt.u64 %p11, %rd12, %rd1;
+  @%p11 bra LOWER;
+  add.s64 %rd8, %rd10, 1;
+  bra SEARCH;
+LOWER:
+  mov.u64 %rd9, %rd10;
+  bra SEARCH;
+FOUND:
+  setp.eq.s64 %p12, %rd8, 0;
+  @%p12 bra NEXT;
+  shl.b64 %rd13, %rd8, 4;
+  add.s64 %rd13, %rd13, %rd6;
+  ld.global.u64 %rd14, [%rd13+8];
+  setp.le.u64 %p13, %rd15, %rd14;
+  @%p13 bra DONE;
+NEXT:
+  add.s64 %rd6, %rd6, 1048576;
+  add.s32 %r5, %r5, 1;
+  setp.lt.u32 %p14, %r5, 2;
+  @%p14 bra TABLE;
+REPORT:
+  st.param.b32 [a0], %r2;
+  ld.param.u32 %r6, [site];
+  st.param.b32 [a1], %r6;
+  ld.param.u64 %rd1, [address];
+  st.param.b64 [a2], %rd1;
+  st.param.b64 [a3], %rd2;
+  mov.u64 %rd16, 0;
+  st.param.b64 [a4], %rd16;
+  st.param.b64 [a5], %rd16;
+  call (r0), $guard_record, (a0, a1, a2, a3, a4, a5);
+  exit;
+DONE:
+  ret;
 }
 )";
 

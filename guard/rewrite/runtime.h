@@ -1,11 +1,12 @@
-// What guarded kernels have in place of the driver's functions for printf and assert, and of traps:
-// functions that write a record where the server finds it.
+// What guarded kernels have in place of the driver's functions for printf and assert, and of traps,
+// and what checks their accesses: functions that write a record where the server finds it.
 //
 // They are PTX like the tenant's, and are rewritten with it: they can do no more than the tenant.
 // So a record is the tenant's word, like everything in its arena.
 #ifndef WARPLINE_GUARD_REWRITE_RUNTIME_H_
 #define WARPLINE_GUARD_REWRITE_RUNTIME_H_
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,10 @@ inline constexpr std::string_view kRuntimePrefix = "$guard_";
 inline constexpr std::string_view kWordsVariable = "$guard_words";
 // Called with the number of the line before a thread ends that would have trapped.
 inline constexpr std::string_view kTrapFunction = "$guard_trap";
+// Called before an access that is checked (checks.h), with its address, the number of its site, its
+// bytes and its space.
+inline constexpr std::string_view kCheckFunction = "$guard_check";
+enum class CheckSpace : uint32_t { kGeneric = 0, kGlobal = 1, kShared = 2 };
 
 // The function in place of one of the driver's; empty for another name.
 std::string_view RuntimeFunctionFor(std::string_view name);

@@ -19,6 +19,7 @@ inline constexpr uint64_t kArenaHighWords = 0;
 inline constexpr uint64_t kGlobalsWord = 8;  // Where the block of variables lies in the arena
 inline constexpr uint64_t kGridWorkspaceWord = 16;
 inline constexpr uint64_t kRecordsWord = 24;  // The ring of what kernels print and assert
+inline constexpr uint64_t kRangesWord = 32;   // The ranges that checked accesses may be in
 
 }  // namespace warpline::guard
 

@@ -173,10 +173,15 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   const std::string wrong = WhatIsWrongWith(*program);
   if (!wrong.empty()) Complain(absl::StrCat("warning: ", wrong), 0);
 
-  if (line.Has("guard")) {
-    const std::string mode = line.Text("guard");
+  if (line.Has("guard") && line.Has("check")) {
+    return Complain("--check is --guard=report: give one of them", 2);
+  }
+  const bool guards = line.Has("guard") || line.Has("check");
+  if (guards) {
+    const std::string mode = line.Has("check") ? "report" : line.Text("guard");
     if (!ParseGuardMode(mode).has_value()) {
-      return Complain(absl::StrCat("--guard=", mode, ": expected off, fence or hardened"), 2);
+      return Complain(absl::StrCat("--guard=", mode, ": expected off, fence, hardened or report"),
+                      2);
     }
     setenv("WARPLINE_GUARD", mode.c_str(), 1);
   }
@@ -184,7 +189,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   PrependLibraryPath(*libraries);
   // When another `warpline run` around this one has a lease already, this program is part of it.
   const bool inherits = getenv("WARPLINE_TOKEN_FILE") != nullptr && line.endpoint.empty() &&
-                        line.options.size() == (line.Has("guard") ? 1 : 0);
+                        line.options.size() == (guards ? 1 : 0);
   if (inherits) {
     const auto child = StartChild(*program, line.rest, mask);
     return child.ok() ? WaitForChild(*child) : Complain(child.status(), CodeOf(child.status()));

@@ -272,7 +272,7 @@ CUresult GraphPlan::Launch(Stream* stream) {
   Path path(stream);
   if (const uint64_t wire = Remote(stream->device, /*make=*/false); wire != 0) {
     WARPLINE_TRY(path.GoTo(&runtime().devices[DeviceOfHandle(wire)]));
-    WARPLINE_TRY(runtime().mirrored->BeforeWork(path.at()->wire));
+    WARPLINE_TRY(BeforeKernels(path.at()));
     WARPLINE_TRY(SendOn(path.at(), cmd::GraphLaunch{path.at()->wire, wire}));
     return path.Return();
   }

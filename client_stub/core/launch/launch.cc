@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "client_stub/core/checks/checked_ranges.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/module/module.h"
 #include "client_stub/core/runtime/runtime.h"
@@ -61,13 +62,19 @@ CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char*
   return CUDA_SUCCESS;
 }
 
+CUresult BeforeKernels(Stream* stream) {
+  Runtime& r = runtime();
+  WARPLINE_TRY(r.mirrored->BeforeWork(stream->wire));
+  return r.checked_ranges == nullptr ? CUDA_SUCCESS : r.checked_ranges->BeforeWork(stream->device);
+}
+
 CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
                     const LaunchAttributes* attributes, std::string_view packed) {
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
   // Called after the parameters were read, since they may lie in mirrored memory. For a recorded
   // command, the launch of the graph does this.
-  if (stream->recorder == nullptr) WARPLINE_TRY(runtime().mirrored->BeforeWork(stream->wire));
+  if (stream->recorder == nullptr) WARPLINE_TRY(BeforeKernels(stream));
   if (attributes == nullptr || attributes->plain()) {
     cmd::Launch command = {.stream = stream->wire, .kernel = wire};
     SetGeometry(launch, &command);

@@ -17,6 +17,10 @@ namespace warpline::stub {
 // bytes than the kernel has.
 CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* to);
 
+// Called before kernels are sent on a stream: brings them the host's view of managed memory and,
+// where they check their accesses, what is allocated.
+CUresult BeforeKernels(Stream* stream);
+
 // Sends a launch that has been checked, on a stream that does not capture. `attributes` may be
 // nullptr.
 CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,

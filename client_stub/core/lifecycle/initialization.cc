@@ -14,6 +14,7 @@
 #include "client_stub/arena/allocator.h"
 #include "client_stub/core/base/environment.h"
 #include "client_stub/core/bulk/bulk_copies.h"
+#include "client_stub/core/checks/checked_ranges.h"
 #include "client_stub/core/context/context_limits.h"
 #include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/managed/mirrored_memory.h"
@@ -172,6 +173,9 @@ void OpenGate(std::unique_ptr<Session> session) {
                                  r.commands);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
   r.host_calls = new HostCalls(r.session);
+  if (environment().guard == GuardMode::kReport) {
+    r.checked_ranges = new CheckedRanges(*r.terms, r.device_count, r.memory);
+  }
   r.launch_blocking = environment().launch_blocking;
   r.gate.store(CUDA_SUCCESS, std::memory_order_release);
   atexit(CloseAtExit);

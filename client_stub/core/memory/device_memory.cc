@@ -1,5 +1,6 @@
 #include "client_stub/core/memory/device_memory.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -90,6 +91,7 @@ void DeviceMemory::NoteAllocated(const Context* context, MemoryPool* pool, uint6
                                  uint64_t bytes) {
   MutexLock lock(&mu_);
   owners_[address] = {context, next_id_++, pool, bytes};
+  NoteChange();
 }
 
 void DeviceMemory::NoteFreed(uint64_t address) {
@@ -102,6 +104,7 @@ void DeviceMemory::NoteFreed(uint64_t address) {
     pool = owner->second.pool;
     bytes = owner->second.bytes;
     owners_.erase(owner);
+    NoteChange();
   }
   // A pool outlives its handle.
   if (pool != nullptr) pool->Give(bytes);
@@ -121,11 +124,13 @@ void DeviceMemory::AddGlobal(uint32_t device, const Module* module, uint64_t add
                              uint64_t bytes) {
   MutexLock lock(&mu_);
   globals_[address] = {bytes, module, device};
+  NoteChange();
 }
 
 void DeviceMemory::ForgetGlobal(uint64_t address) {
   MutexLock lock(&mu_);
   globals_.erase(address);
+  NoteChange();
 }
 
 void DeviceMemory::ForgetGlobalsOf(const Module* module) {
@@ -133,6 +138,23 @@ void DeviceMemory::ForgetGlobalsOf(const Module* module) {
   for (auto it = globals_.begin(); it != globals_.end();) {
     it = it->second.module == module ? globals_.erase(it) : std::next(it);
   }
+  NoteChange();
+}
+
+std::vector<CheckedRange> DeviceMemory::Ranges() const {
+  std::vector<CheckedRange> ranges = virtual_memory_->MappedRanges();
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [address, owner] : owners_) {
+      ranges.push_back({address, address + owner.bytes});
+    }
+    for (const auto& [address, global] : globals_) {
+      ranges.push_back({address, address + global.bytes});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const CheckedRange& a, const CheckedRange& b) { return a.begin < b.begin; });
+  return ranges;
 }
 
 const DeviceMemory::Global* DeviceMemory::FindGlobal(uint64_t address, uint64_t* base) const {

@@ -6,6 +6,7 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_DEVICE_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_DEVICE_MEMORY_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "client_stub/core/runtime/objects.h"
 #include "client_stub/session/session_terms.h"
 #include "common/mutex.h"
+#include "proto/guard.h"
 
 namespace warpline::stub {
 
@@ -57,6 +59,14 @@ class DeviceMemory {
   // arena, or in a variable.
   bool IsDevice(uint64_t address) const;
 
+  // How often what Ranges() returns has changed.
+  uint64_t changes() const {
+    return changes_.load(std::memory_order_acquire) + virtual_memory_->changes();
+  }
+  // All that a kernel may use, in the order of the addresses: live allocations with the sizes that
+  // were asked for, mapped memory, variables that were looked up, host memory that devices reach.
+  std::vector<CheckedRange> Ranges() const;
+
   struct Range {
     uint64_t base = 0;
     uint64_t bytes = 0;
@@ -90,6 +100,7 @@ class DeviceMemory {
     uint32_t device;
   };
 
+  void NoteChange() { changes_.fetch_add(1, std::memory_order_release); }
   void NoteAllocated(const Context* context, MemoryPool* pool, uint64_t address, uint64_t bytes);
   void NoteFreed(uint64_t address);
   bool FindMapped(uint64_t address, Range* range) const;
@@ -106,6 +117,7 @@ class DeviceMemory {
   VirtualMemory* const virtual_memory_;
   IpcMemory* const ipc_memory_;
 
+  std::atomic<uint64_t> changes_{0};
   mutable Mutex mu_;
   absl::flat_hash_map<uint64_t, Owner> owners_ ABSL_GUARDED_BY(mu_);  // By address.
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;

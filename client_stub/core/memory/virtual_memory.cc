@@ -117,6 +117,7 @@ CudaResult VirtualMemory::Map(uint64_t address, uint64_t bytes, uint64_t handle)
       if (!AnyLeaving(address, bytes)) {
         ++it->second.mapped;
         mappings_[address] = {bytes, handle, next_id_++};
+        changes_.fetch_add(1, std::memory_order_release);
         return CudaResult::kSuccess;
       }
     }
@@ -151,6 +152,7 @@ CudaResult VirtualMemory::Unmap(uint64_t address, uint64_t bytes) {
   for (const auto it : whole) {
     const auto [va, mapped] = *it;
     mappings_.erase(it);
+    changes_.fetch_add(1, std::memory_order_release);
     Handle& handle = handles_[mapped.handle];
     --handle.mapped;
     if (mapped.sent) {
@@ -212,6 +214,15 @@ bool VirtualMemory::Find(uint64_t address, Mapping* mapping) const {
     mapping->handle_types = handle->second.handle_types;
   }
   return true;
+}
+
+std::vector<CheckedRange> VirtualMemory::MappedRanges() const {
+  MutexLock lock(&mu_);
+  std::vector<CheckedRange> ranges;
+  for (const auto& [address, mapped] : mappings_) {
+    ranges.push_back({address, address + mapped.bytes});
+  }
+  return ranges;
 }
 
 bool VirtualMemory::Contains(uint64_t address, uint64_t bytes) const {

@@ -13,6 +13,7 @@
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_VIRTUAL_MEMORY_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -27,6 +28,7 @@
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "proto/devices.h"
+#include "proto/guard.h"
 
 namespace warpline::stub {
 
@@ -72,6 +74,9 @@ class VirtualMemory {
   };
   // Finds the mapping that holds `address`; returns false when there is none.
   bool Find(uint64_t address, Mapping* mapping) const;
+  // All mappings, and how often they have changed.
+  std::vector<CheckedRange> MappedRanges() const;
+  uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
   // Returns true when [address, address + bytes) lies in mappings, without gaps, that some device
   // may access.
   bool Contains(uint64_t address, uint64_t bytes) const;
@@ -166,6 +171,7 @@ class VirtualMemory {
   mutable Mutex mu_;
   Reservations reservations_ ABSL_GUARDED_BY(mu_);
   Mappings mappings_ ABSL_GUARDED_BY(mu_);
+  std::atomic<uint64_t> changes_{0};  // Of mappings_
   absl::flat_hash_map<uint64_t, Handle> handles_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Leaving> leaving_ ABSL_GUARDED_BY(mu_);  // By token.
   std::map<uint64_t, uint64_t> leaving_ranges_ ABSL_GUARDED_BY(mu_);     // Address -> bytes.

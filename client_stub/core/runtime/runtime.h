@@ -34,6 +34,7 @@
 namespace warpline::stub {
 
 class BulkCopies;
+class CheckedRanges;
 class DeviceMemory;
 class HostCalls;
 class HostMemory;
@@ -65,6 +66,7 @@ struct Runtime {
   RegisteredMemory* registered = nullptr;
   BulkCopies* bulk_copies = nullptr;
   HostCalls* host_calls = nullptr;
+  CheckedRanges* checked_ranges = nullptr;  // nullptr unless kernels check their accesses.
   bool launch_blocking = false;
   // The number of captures under way (captures.h).
   std::atomic<int> captures{0};

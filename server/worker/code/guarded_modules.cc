@@ -1,5 +1,6 @@
 #include "server/worker/code/guarded_modules.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -39,9 +40,14 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
     return CudaResult::kNoBinaryForGpu;
   }
   if (!text.ok()) return CudaResult::kInvalidImage;
-  const absl::StatusOr<guard::GuardedText> guarded = guard::Guard(
-      *text,
-      {.arena_bits = options_.window.bits, .hardened = options_.mode == GuardMode::kHardened});
+  // No module has as many accesses as its text has bytes.
+  const uint64_t first_site = checks() ? next_site_.fetch_add(text->size()) : 0;
+  if (first_site + text->size() > UINT32_MAX) return CudaResult::kOutOfMemory;
+  absl::StatusOr<guard::GuardedText> guarded =
+      guard::Guard(*text, {.arena_bits = options_.window.bits,
+                           .hardened = options_.mode == GuardMode::kHardened,
+                           .checks = checks(),
+                           .first_site = static_cast<uint32_t>(first_site)});
   if (!guarded.ok()) {
     notes_->Add(absl::StrCat("a module is refused: ", Shown(guarded.status().message())));
     return CudaResult::kInvalidPtx;
@@ -57,7 +63,9 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
     return result;
   }
   modules_[*module] = std::move(loaded);
-  return CudaResult::kSuccess;
+  if (!checks()) return CudaResult::kSuccess;
+  KeepSites(static_cast<uint32_t>(first_site), std::move(guarded->sites));
+  return WriteRanges();
 }
 
 CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::ModuleId module,
@@ -71,6 +79,7 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   uint64_t bytes = 0;
   CudaResult result =
       inner_->FindGlobal(module, std::string(guard::kConstVariable), &loaded->consts, &bytes);
+  if (result == CudaResult::kSuccess && checks()) result = PrepareRanges();
   const uint64_t globals_bytes = guarded.layout.globals_bytes;
   if (result == CudaResult::kSuccess && globals_bytes > 0) {
     result = room_.Take(globals_bytes, &loaded->globals);
@@ -84,7 +93,8 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   if (result == CudaResult::kSuccess) {
     result = copies_.Write(loaded->consts, guard::GuardWords({.arena = options_.window.base,
                                                               .globals = loaded->globals,
-                                                              .records = records_}));
+                                                              .records = records_,
+                                                              .ranges = ranges_}));
   }
   loaded->global_variables = guarded.layout.globals;
   loaded->const_variables = guarded.layout.consts;
@@ -108,6 +118,58 @@ CudaResult GuardedModules::PrepareRecords() {
     room_.Give(address);
   }
   return result;
+}
+
+CudaResult GuardedModules::PrepareRanges() {
+  if (ranges_ != 0) return CudaResult::kSuccess;
+  static_assert(kCheckedTables * kCheckedTableBytes == device::kBlockBytes);
+  uint64_t address = 0;
+  CudaResult result = room_.Take(device::kBlockBytes, &address);
+  if (result != CudaResult::kSuccess) return result;
+  // Until the client has said what there is.
+  CheckedRangesHeader all;
+  all.count = kAllAddresses;
+  result = copies_.Write(address, {reinterpret_cast<const char*>(&all), sizeof(all)});
+  if (result == CudaResult::kSuccess) {
+    ranges_ = address;
+  } else {
+    room_.Give(address);
+  }
+  return result;
+}
+
+CudaResult GuardedModules::WriteRanges() {
+  std::vector<CheckedRange> ranges;
+  for (const auto& [id, loaded] : modules_) {
+    for (const guard::PlacedVariable& variable : loaded.global_variables) {
+      const uint64_t begin = loaded.globals + variable.offset;
+      ranges.push_back({begin, begin + variable.bytes});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const CheckedRange& a, const CheckedRange& b) { return a.begin < b.begin; });
+  return copies_.Write(ranges_ + kCheckedTableBytes, CheckedTable(ranges));
+}
+
+void GuardedModules::KeepSites(uint32_t first, std::vector<guard::CheckSite> sites) {
+  if (site_count_ > kMostSites || sites.empty()) return;
+  site_count_ += sites.size();
+  sites_[first] = std::move(sites);
+}
+
+bool GuardedModules::FindSite(uint32_t number, guard::CheckSite* site) const {
+  MutexLock lock(&mu_);
+  auto found = sites_.upper_bound(number);
+  if (found == sites_.begin()) return false;
+  --found;
+  if (number - found->first >= found->second.size()) return false;
+  *site = found->second[number - found->first];
+  return true;
+}
+
+uint64_t GuardedModules::ranges() const {
+  MutexLock lock(&mu_);
+  return ranges_;
 }
 
 uint64_t GuardedModules::records() const {
@@ -140,6 +202,7 @@ CudaResult GuardedModules::UnloadModule(device::ModuleId module) {
   if (found == modules_.end()) return result;
   if (found->second.globals != 0) room_.Give(found->second.globals);
   modules_.erase(found);
+  if (checks()) (void)WriteRanges();
   return result;
 }
 

@@ -9,6 +9,8 @@
 #ifndef WARPLINE_SERVER_WORKER_CODE_GUARDED_MODULES_H_
 #define WARPLINE_SERVER_WORKER_CODE_GUARDED_MODULES_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -33,6 +35,8 @@ class GuardedModules : public device::Modules {
  public:
   // For so many records (guard/records.h) there is room at once.
   static constexpr uint32_t kRecords = 6000;
+  // So many checked accesses are known by their places; others only by their numbers.
+  static constexpr size_t kMostSites = 1u << 20;
 
   struct Options {
     int sm = 0;  // That of the device, such as 90: newer PTX is not chosen.
@@ -67,6 +71,10 @@ class GuardedModules : public device::Modules {
 
   // Where the records of its kernels are; 0 as long as no kernel writes any.
   uint64_t records() const;
+  // Where the tables of ranges are (proto/guard.h); 0 as long as nothing is checked.
+  uint64_t ranges() const;
+  // The checked access with that number; false for an unknown one.
+  bool FindSite(uint32_t number, guard::CheckSite* site) const;
   device::Context* context() const { return context_; }
 
  private:
@@ -85,6 +93,13 @@ class GuardedModules : public device::Modules {
   CudaResult Place(const guard::GuardedText& guarded, device::ModuleId module, Loaded* loaded)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult PrepareRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The tables come first in the room, where the client expects them.
+  CudaResult PrepareRanges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Writes the table of the modules' variables.
+  CudaResult WriteRanges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void KeepSites(uint32_t first, std::vector<guard::CheckSite> sites)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool checks() const { return options_.mode == GuardMode::kReport; }
 
   device::Context* const context_;
   device::Modules* const inner_;
@@ -95,6 +110,10 @@ class GuardedModules : public device::Modules {
   SmallCopies copies_ ABSL_GUARDED_BY(mu_);
   std::map<device::ModuleId, Loaded> modules_ ABSL_GUARDED_BY(mu_);
   uint64_t records_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t ranges_ ABSL_GUARDED_BY(mu_) = 0;
+  std::atomic<uint64_t> next_site_{1};
+  std::map<uint32_t, std::vector<guard::CheckSite>> sites_ ABSL_GUARDED_BY(mu_);  // By the first
+  size_t site_count_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace warpline::worker

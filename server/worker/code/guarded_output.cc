@@ -4,8 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/cuda/print_format.h"
+#include "proto/guard.h"
 
 namespace warpline::worker {
 namespace {
@@ -88,10 +90,84 @@ CudaResult RecordReader::Show(const Record& record, const OutputSource::Emit& em
       if (*shown < kMostOutput) emit(2, text);
       *shown += text.size();
       return CudaResult::kLaunchFailed;
+    case RecordKind::kOutOfBounds:
+    case RecordKind::kMisaligned:
+    case RecordKind::kOutOfShared:
+      // Of thousands of threads with the same mistake one is shown.
+      if (++found_[record.line] == 1 && *shown < kMostOutput) {
+        text = Describe(record);
+        *shown += text.size();
+        emit(2, text);
+      }
+      return static_cast<RecordKind>(record.kind) == RecordKind::kMisaligned
+                 ? CudaResult::kMisalignedAddress
+                 : CudaResult::kIllegalAddress;
     case RecordKind::kNone:
       break;
   }
   return CudaResult::kSuccess;
+}
+
+std::string RecordReader::Describe(const Record& record) {
+  guard::CheckSite site;
+  const bool known = code_->FindSite(record.line, &site);
+  const char* const access = !known ? "access" : site.writes ? "write" : "read";
+  const auto kind = static_cast<RecordKind>(record.kind);
+  std::string text = absl::StrCat(
+      "warpline: check: ", kind == RecordKind::kMisaligned ? "misaligned " : "out-of-bounds ",
+      access, " of ", record.file, " bytes at ",
+      kind == RecordKind::kOutOfShared ? "shared memory's " : "", "0x", absl::Hex(record.text));
+  if (kind == RecordKind::kOutOfBounds) absl::StrAppend(&text, Beside(record.text));
+  if (known) {
+    absl::StrAppend(&text, " in ", absl::CEscape(site.function));
+    if (!site.source.empty()) absl::StrAppend(&text, " at ", absl::CEscape(site.source));
+    absl::StrAppend(&text, " (line ", site.line, " of its PTX: ", absl::CEscape(site.statement),
+                    ")");
+  }
+  absl::StrAppend(&text, ", ", Place(record), "\n");
+  return text;
+}
+
+void RecordReader::AppendRanges(uint64_t table, std::vector<CheckedRange>* ranges) {
+  CheckedRangesHeader header;
+  if (copies_.Read(table, &header, sizeof(header)) != CudaResult::kSuccess || header.count == 0 ||
+      header.count > kMostCheckedRanges) {
+    return;
+  }
+  std::vector<CheckedRange> found(header.count);
+  if (copies_.Read(table + sizeof(header), found.data(), found.size() * sizeof(CheckedRange)) ==
+      CudaResult::kSuccess) {
+    ranges->insert(ranges->end(), found.begin(), found.end());
+  }
+}
+
+std::string RecordReader::Beside(uint64_t address) {
+  std::vector<CheckedRange> ranges;
+  for (uint64_t i = 0; code_->ranges() != 0 && i < kCheckedTables; ++i) {
+    AppendRanges(code_->ranges() + i * kCheckedTableBytes, &ranges);
+  }
+  // The table is the tenant's word, too: it may not be in order.
+  const CheckedRange* below = nullptr;
+  const CheckedRange* above = nullptr;
+  for (const CheckedRange& range : ranges) {
+    if (range.begin <= address && (below == nullptr || range.begin > below->begin)) below = &range;
+    if (range.begin > address && (above == nullptr || range.begin < above->begin)) above = &range;
+  }
+  const auto of = [](const CheckedRange& range) {
+    return absl::StrCat(range.end - range.begin, " bytes at 0x", absl::Hex(range.begin));
+  };
+  if (below != nullptr && address < below->end) {
+    return absl::StrCat(", which begins in and leaves ", of(*below), ",");
+  }
+  // What lies further away has nothing to do with it.
+  constexpr uint64_t kNear = uint64_t{16} << 20;
+  const uint64_t behind = below == nullptr ? UINT64_MAX : address - below->end;
+  const uint64_t before = above == nullptr ? UINT64_MAX : above->begin - address;
+  if (std::min(behind, before) > kNear) return ", which is nobody's,";
+  if (behind <= before) {
+    return absl::StrCat(", ", behind, " bytes behind ", of(*below), ",");
+  }
+  return absl::StrCat(", ", before, " bytes before ", of(*above), ",");
 }
 
 CudaResult RecordReader::Collect(bool at_rest, const OutputSource::Emit& emit) {
@@ -122,6 +198,13 @@ CudaResult RecordReader::Collect(bool at_rest, const OutputSource::Emit& emit) {
       if (first == CudaResult::kSuccess) first = ended;
     }
   }
+  for (const auto& [number, threads] : found_) {
+    guard::CheckSite site;
+    if (threads == 1 || !code_->FindSite(number, &site)) continue;
+    emit(2, absl::StrCat("warpline: check: ... and ", threads - 1, " more threads at line ",
+                         site.line, " of ", absl::CEscape(site.function), "\n"));
+  }
+  found_.clear();
   if (at_rest && header.taken != 0) {
     const RecordsHeader empty = {.room = GuardedModules::kRecords};
     // The records first, so that none is taken for one of the next kernel's.

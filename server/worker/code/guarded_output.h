@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/cuda/cuda_result.h"
 #include "guard/records.h"
+#include "proto/guard.h"
 #include "server/worker/code/guard_notes.h"
 #include "server/worker/code/guarded_modules.h"
 #include "server/worker/lanes/print_relay.h"
@@ -39,11 +41,18 @@ class RecordReader {
   bool ReadString(uint64_t address, std::string* text);
   void Print(const guard::Record& record, std::string* text);
   CudaResult Show(const guard::Record& record, const OutputSource::Emit& emit, size_t* shown);
+  // What is wrong with the access that a check has found.
+  std::string Describe(const guard::Record& record);
+  // Where the address lies: ", 16 bytes behind 400 bytes at 0x300000000000,".
+  std::string Beside(uint64_t address);
+  void AppendRanges(uint64_t table, std::vector<CheckedRange>* ranges);
 
   GuardedModules* const code_;
   SmallCopies copies_;
   uint32_t read_ = 0;  // Records that were shown since the ring was empty
   std::vector<guard::Record> records_;
+  std::map<uint32_t, uint64_t>
+      found_;             // Threads of the present look, by the sites of their accesses
   uint64_t page_at_ = 0;  // The address of what is in page_
   std::string page_;
 };
