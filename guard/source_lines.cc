@@ -1,6 +1,7 @@
 #include "guard/source_lines.h"
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,17 +18,30 @@ namespace {
 struct Place {
   uint32_t file = 0;
   uint32_t line = 0;
+  // Where the function that the line belongs to was inlined; 0 if it was not.
+  uint32_t caller_file = 0;
+  uint32_t caller_line = 0;
 };
 
 std::vector<absl::string_view> Words(absl::string_view text) {
   return absl::StrSplit(text, absl::ByAnyChar(" \t,"), absl::SkipEmpty());
 }
 
-// "1 12 5, function_name ..." of a .loc.
+// "1 12 5, function_name $L__info_string0, inlined_at 1 20 3" of a .loc.
 bool ReadLoc(absl::string_view rest, Place* place) {
   const std::vector<absl::string_view> words = Words(rest);
-  return words.size() >= 2 && absl::SimpleAtoi(words[0], &place->file) &&
-         absl::SimpleAtoi(words[1], &place->line) && place->line != 0;
+  if (words.size() < 2 || !absl::SimpleAtoi(words[0], &place->file) ||
+      !absl::SimpleAtoi(words[1], &place->line) || place->line == 0) {
+    return false;
+  }
+  for (size_t i = 2; i + 2 < words.size(); ++i) {
+    if (words[i] != "inlined_at") continue;
+    if (!absl::SimpleAtoi(words[i + 1], &place->caller_file) ||
+        !absl::SimpleAtoi(words[i + 2], &place->caller_line)) {
+      place->caller_line = 0;
+    }
+  }
+  return true;
 }
 
 // `1 "/home/me/saxpy.cu"` of a .file; of the path the last part is enough.
@@ -68,11 +82,14 @@ void NameSources(std::string_view text, std::vector<CheckSite>* sites) {
   for (CheckSite& site : *sites) {
     auto at = places.upper_bound(site.line);
     if (at == places.begin()) continue;
-    --at;
-    const auto file = files.find(at->second.file);
-    if (at->second.line != 0 && file != files.end()) {
-      site.source = absl::StrCat(file->second, ":", at->second.line);
-    }
+    const Place& place = std::prev(at)->second;
+    const auto file = files.find(place.file);
+    if (place.line == 0 || file == files.end()) continue;
+    site.source = absl::StrCat(file->second, ":", place.line);
+    const auto caller = files.find(place.caller_file);
+    if (place.caller_line == 0 || caller == files.end()) continue;
+    // The caller is more often the program's own.
+    site.source = absl::StrCat(caller->second, ":", place.caller_line, " (", site.source, ")");
   }
 }
 

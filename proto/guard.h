@@ -70,7 +70,7 @@ struct CheckedRangesHeader {
 };
 inline constexpr uint64_t kCheckedTableBytes = uint64_t{1} << 20;
 inline constexpr uint64_t kCheckedTables = 2;
-// There are too many ranges: every address is one that kernels may use.
+// There are too many ranges: every address is one that kernels may use, as with any such number.
 inline constexpr uint64_t kAllAddresses = ~uint64_t{0};
 inline constexpr uint64_t kMostCheckedRanges =
     (kCheckedTableBytes - sizeof(CheckedRangesHeader)) / sizeof(CheckedRange);

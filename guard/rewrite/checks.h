@@ -18,7 +18,7 @@ struct CheckSite {
   std::string function;
   uint32_t line = 0;      // In the PTX
   std::string statement;  // "st.global.u32 [%rd4], %r1"
-  std::string source;     // "saxpy.cu:12" where the PTX says it
+  std::string source;  // "saxpy.cu:12" where the PTX says it, "saxpy.cu:12 (math.h:3)" if inlined
   bool writes = false;
 };
 

@@ -203,7 +203,7 @@ GLOBAL:
   mov.u32 %r5, 0;
 TABLE:
   ld.global.u64 %rd9, [%rd6];
-  setp.eq.s64 %p9, %rd9, -1;
+  setp.gt.u64 %p9, %rd9, 65535;
   @%p9 bra DONE;
   mov.u64 %rd8, 0;
 SEARCH:

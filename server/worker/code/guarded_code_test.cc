@@ -10,7 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
+#include "proto/guard.h"
 #include "server/device/device.h"
 #include "server/worker/memory/small_copies.h"
 
@@ -218,6 +221,87 @@ TEST_P(GuardedCodeTest, WhatIsRefusedIsSaid) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, GuardedCodeTest,
                          testing::Values(GuardMode::kFence, GuardMode::kHardened));
+
+class CheckedCodeTest : public GuardedCodeTest {
+ protected:
+  // Writes the table of what is allocated, as the client does.
+  void Allocated(absl::Span<const CheckedRange> ranges) { WriteTable(CheckedTable(ranges)); }
+  void WriteTable(std::string_view table) {
+    SmallCopies copies(&context());
+    ASSERT_EQ(copies.Write(CheckedTables(arena_, 4 * kGiB), table), CudaResult::kSuccess);
+  }
+  std::string Hex(uint64_t address) { return absl::StrCat("0x", absl::Hex(address)); }
+};
+
+TEST_P(CheckedCodeTest, AllocationsAndVariablesMayBeUsed) {
+  // Until the client has said what there is, everything may.
+  Run("count", arena_ + 1024);
+  EXPECT_EQ(Collect(true), CudaResult::kSuccess) << texts_[2];
+  Allocated({{arena_ + 64, arena_ + 68}, {arena_ + 128, arena_ + 256}});
+  Run("count", arena_ + 64);
+  Run("count", arena_ + 252);
+  EXPECT_EQ(Collect(true), CudaResult::kSuccess) << texts_[2];
+  EXPECT_EQ(WordAt(arena_ + 64), 44u);
+  EXPECT_EQ(WordAt(arena_ + 252), 46u);
+}
+
+TEST_P(CheckedCodeTest, AnAccessOutsideEndsItsThreadAndIsTold) {
+  Allocated({{arena_ + 64, arena_ + 66}, {arena_ + 128, arena_ + 256}});
+  const uint32_t before = WordAt(arena_ + 256);
+  Run("count", arena_ + 256);
+  EXPECT_EQ(Collect(true), CudaResult::kIllegalAddress);
+  EXPECT_NE(
+      texts_[2].find("warpline: check: out-of-bounds write of 4 bytes at " + Hex(arena_ + 256) +
+                     ", 0 bytes behind 128 bytes at " + Hex(arena_ + 128) + ", in count (line "),
+      std::string::npos)
+      << texts_[2];
+  EXPECT_EQ(WordAt(arena_ + 256), before);
+  Run("count", arena_ + 64, 3);
+  EXPECT_EQ(Collect(true), CudaResult::kIllegalAddress);
+  EXPECT_NE(texts_[2].find("which begins in and leaves 2 bytes"), std::string::npos) << texts_[2];
+  EXPECT_NE(texts_[2].find("... and 2 more threads"), std::string::npos) << texts_[2];
+  EXPECT_EQ(Collect(true), CudaResult::kSuccess);
+}
+
+TEST_P(CheckedCodeTest, AMisalignedAccessIsTold) {
+  Run("count", arena_ + 129);
+  EXPECT_EQ(Collect(true), CudaResult::kMisalignedAddress);
+  EXPECT_NE(texts_[2].find("misaligned write of 4 bytes at " + Hex(arena_ + 129)),
+            std::string::npos)
+      << texts_[2];
+}
+
+// The table lies where the tenant may write whatever it likes.
+TEST_P(CheckedCodeTest, WhateverTheTableHoldsNothingElseHappens) {
+  const uint64_t counts[] = {0, kMostCheckedRanges, kMostCheckedRanges + 1, ~uint64_t{0} - 1};
+  for (const uint64_t count : counts) {
+    for (const char fill : {'\0', '\x7f', '\xff'}) {
+      std::string table(kCheckedTableBytes, fill);
+      std::memcpy(table.data(), &count, sizeof(count));
+      WriteTable(table);
+      Run("count", arena_ + 512);
+      Collect(true);
+    }
+  }
+  Allocated({});
+  Run("count", arena_ + 512);
+  EXPECT_EQ(Collect(true), CudaResult::kIllegalAddress);
+}
+
+TEST_P(CheckedCodeTest, VariablesOfModulesThatAreGoneMayNotBeUsed) {
+  device::ModuleId other{};
+  ASSERT_EQ(modules().LoadModule(kText, &other), CudaResult::kSuccess);
+  uint64_t counter = 0, bytes = 0;
+  ASSERT_EQ(modules().FindGlobal(other, "counter", &counter, &bytes), CudaResult::kSuccess);
+  Allocated({});
+  Run("count", counter);
+  EXPECT_EQ(Collect(true), CudaResult::kSuccess) << texts_[2];
+  EXPECT_EQ(modules().UnloadModule(other), CudaResult::kSuccess);
+  Run("count", counter);
+  EXPECT_EQ(Collect(true), CudaResult::kIllegalAddress);
+}
+
+INSTANTIATE_TEST_SUITE_P(Report, CheckedCodeTest, testing::Values(GuardMode::kReport));
 
 }  // namespace
 }  // namespace warpline::worker
