@@ -11,12 +11,14 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "guard/rewrite/call_graph.h"
 #include "guard/rewrite/checks.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
+#include "guard/rewrite/warp_atomics.h"
 #include "guard/rewrite/words.h"
 #include "ptx/types.h"
 
@@ -139,8 +141,12 @@ class ModuleRewriter {
       if (function == nullptr || !function->has_body) continue;
       FlattenOne(*function);
       const auto flat = functions_.find(function->name);
-      if (options_.checks && flat != functions_.end()) {
-        AddChecks(options_.first_site, &flat->second, &sites_);
+      if (flat != functions_.end()) {
+        if (options_.checks) {
+          AddChecks(options_.first_site, &flat->second, &sites_);
+        } else if (IsVersion(6, 2)) {
+          AggregateAtomics(IsVersion(7, 0) && Generation() >= 80, &flat->second);
+        }
       }
       needs_runtime = needs_runtime || NeedsRuntime(*function);
     }
@@ -276,13 +282,32 @@ class ModuleRewriter {
     }
   }
 
+  // 90 for "sm_90a"; 0 for what is no such name.
+  static int GenerationOf(std::string_view target) {
+    constexpr std::string_view kPrefix = "sm_";
+    if (!target.starts_with(kPrefix)) return 0;
+    target.remove_prefix(kPrefix.size());
+    target = target.substr(0, target.find_first_not_of("0123456789"));
+    int generation = 0;
+    return absl::SimpleAtoi(std::string(target), &generation) ? generation : 0;
+  }
+
+  // Of the module.
+  int Generation() const {
+    for (const std::string& target : module_.targets) {
+      if (target.starts_with("sm_")) return GenerationOf(target);
+    }
+    return 0;
+  }
+
+  bool IsVersion(int major, int minor) const {
+    return module_.version_major > major ||
+           (module_.version_major == major && module_.version_minor >= minor);
+  }
+
   // The register that tells how much shared memory a block has came with PTX 8.1 and sm_90.
   static void RaiseTarget(ptx::Module* out) {
-    constexpr std::string_view kPrefix = "sm_";
-    std::string& target = out->targets.front();
-    const size_t digits = target.find_first_not_of("0123456789", kPrefix.size());
-    const std::string number = target.substr(kPrefix.size(), digits - kPrefix.size());
-    if (number.size() < 2 || (number.size() == 2 && number < "90")) target = "sm_90";
+    if (GenerationOf(out->targets.front()) < 90) out->targets.front() = "sm_90";
     if (out->version_major < 8 || (out->version_major == 8 && out->version_minor < 1)) {
       out->version_major = 8;
       out->version_minor = 1;
