@@ -1,10 +1,18 @@
 // Makes every attack of escapes.txt from one tenant's arena on another's, in one context: first as
 // it is, then guarded.
-//   guard_attack [--device=cpu] [--hardened] --escapes=FILE
+//   guard_attack [--device=cpu] [--hardened] [--jobs=N] --escapes=FILE
 // One line an attack, then `attack: S of N stopped`; ends with 1 unless S is N, and unless each
-// that the list says does harm without the guard does it.
+// that the list says does harm without the guard does it. Each kernel runs in a process of its own:
+// what it does to the context it does to no other, and one that does not end is ended.
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -19,6 +27,8 @@
 ABSL_FLAG(std::string, device, "cpu", "where kernels run: cpu or cuda");
 ABSL_FLAG(std::string, escapes, "", "the list of attacks");
 ABSL_FLAG(bool, hardened, false, "guard against faults as well");
+ABSL_FLAG(int, jobs, 1, "so many attacks are made at once");
+ABSL_FLAG(int, timeout_s, 60, "a kernel that takes longer does not end");
 
 namespace warpline::guard {
 namespace {
@@ -39,7 +49,7 @@ struct Outcome {
 };
 
 // Runs the kernel, of `guarded` if it is not null, in a context of its own.
-absl::StatusOr<Outcome> Run(const Escape& escape, const GuardedText* guarded) {
+absl::StatusOr<Outcome> RunHere(const Escape& escape, const GuardedText* guarded) {
   auto opened = TwoArenas::Open(absl::GetFlag(FLAGS_device));
   if (!opened.ok()) return opened.status();
   TwoArenas& arenas = **opened;
@@ -80,6 +90,81 @@ absl::StatusOr<Outcome> Run(const Escape& escape, const GuardedText* guarded) {
       outcome.harm = {true, false, absl::StrCat("it read ", own[i], " of the neighbour")};
     }
   }
+  return outcome;
+}
+
+// A process that writes to a pipe.
+struct Child {
+  pid_t pid = -1;
+  int out = -1;
+};
+
+template <typename Body>
+Child Start(Body body) {
+  int ends[2];
+  if (pipe(ends) != 0) return {};
+  std::fflush(stdout);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    body(ends[1]);
+    _exit(0);
+  }
+  close(ends[1]);
+  return {pid, ends[0]};
+}
+
+// What it wrote until it closed the pipe. False if that took longer than the limit; it is ended
+// then.
+bool Finish(const Child& child, int timeout_ms, std::string* written) {
+  bool in_time = true;
+  char buffer[4096];
+  for (;;) {
+    pollfd waits = {child.out, POLLIN, 0};
+    in_time = poll(&waits, 1, timeout_ms) > 0;
+    const ssize_t bytes = in_time ? read(child.out, buffer, sizeof(buffer)) : 0;
+    if (bytes <= 0) break;
+    written->append(buffer, static_cast<size_t>(bytes));
+  }
+  if (!in_time) kill(child.pid, SIGKILL);
+  close(child.out);
+  waitpid(child.pid, nullptr, 0);
+  return in_time;
+}
+
+void Write(int fd, const std::string& text) {
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t bytes = write(fd, text.data() + at, text.size() - at);
+    if (bytes <= 0) _exit(1);
+    at += static_cast<size_t>(bytes);
+  }
+}
+
+// The same in a process of its own. Its outcome comes as four letters and the harm.
+absl::StatusOr<Outcome> Run(const Escape& escape, const GuardedText* guarded) {
+  const Child child = Start([&](int out) {
+    const auto outcome = RunHere(escape, guarded);
+    const auto letter = [](bool is_so) { return is_so ? "y" : "n"; };
+    Write(out, outcome.ok() ? absl::StrCat("y", letter(outcome->ran), letter(outcome->harm.done),
+                                           letter(outcome->harm.faulted), outcome->harm.how)
+                            : absl::StrCat("nnnn", std::string(outcome.status().message())));
+  });
+  if (child.pid < 0) return absl::InternalError("no process");
+  std::string said;
+  Outcome outcome;
+  if (!Finish(child, absl::GetFlag(FLAGS_timeout_s) * 1000, &said)) {
+    outcome.ran = true;
+    outcome.harm = {true, false, "it does not end"};
+    return outcome;
+  }
+  if (said.size() < 4) {
+    outcome.ran = true;
+    outcome.harm = {true, false, "the process ended"};
+    return outcome;
+  }
+  if (said[0] != 'y') return absl::InternalError(said.substr(4));
+  outcome.ran = said[1] == 'y';
+  outcome.harm = {said[2] == 'y', said[3] == 'y', said.substr(4)};
   return outcome;
 }
 
@@ -137,8 +222,31 @@ int Main() {
     std::fprintf(stderr, "no list of attacks: %s\n", escapes.status().ToString().c_str());
     return 2;
   }
+  // As many processes as jobs, each with one attack; told in the order of the list.
+  const auto jobs = static_cast<size_t>(std::clamp(absl::GetFlag(FLAGS_jobs), 1, 64));
+  const int longest_ms = absl::GetFlag(FLAGS_timeout_s) * 3000;
   size_t stopped = 0;
-  for (const Escape& escape : *escapes) stopped += Attack(escape) ? 1 : 0;
+  std::deque<Child> running;
+  const auto finish = [&] {
+    std::string said;
+    if (!Finish(running.front(), longest_ms, &said)) said += "attack: it broke off\n";
+    running.pop_front();
+    stopped += said.find(": stopped (") != std::string::npos ? 1 : 0;
+    std::fputs(said.c_str(), stdout);
+  };
+  for (const Escape& escape : *escapes) {
+    if (running.size() == jobs) finish();
+    running.push_back(Start([&](int out) {
+      dup2(out, STDOUT_FILENO);
+      Attack(escape);
+      std::fflush(stdout);
+    }));
+    if (running.back().pid < 0) {
+      std::fprintf(stderr, "no more processes\n");
+      return 2;
+    }
+  }
+  while (!running.empty()) finish();
   std::printf("attack: %zu of %zu stopped\n", stopped, escapes->size());
   return stopped == escapes->size() ? 0 : 1;
 }
