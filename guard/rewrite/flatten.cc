@@ -118,7 +118,12 @@ class Flattener {
           DeclareFormal(variable, Symbol::Kind::kParameter, &offset, &flat_.params);
       if (!status.ok()) return status;
     }
-    flat_.param_bytes = offset;
+    // Parameters begin at a multiple of 16 only, and where one lies that wants more is the
+    // compiler's business: such ones cannot be found by their addresses.
+    const bool is_known = std::all_of(
+        flat_.params.begin(), flat_.params.end(),
+        [](const Variable& param) { return ptx::VariableAlignment(param) <= kParameterAlignment; });
+    flat_.param_bytes = is_known ? offset : 0;
     uint64_t result_offset = 0;
     for (const Variable& variable : function_.results) {
       const absl::Status status =

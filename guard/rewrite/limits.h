@@ -14,6 +14,8 @@ inline constexpr uint64_t kMostLocalBytes = 512 << 10;  // Of one thread; CUDA's
 inline constexpr uint64_t kMostConstBytes = 64 << 10;
 inline constexpr uint64_t kMostGlobalBytes = uint64_t{1} << 31;
 inline constexpr uint64_t kLocalAlignment = 16;
+// At a multiple of this the parameters of a kernel begin.
+inline constexpr uint64_t kParameterAlignment = 16;
 // An offset up to this stays in its instruction.
 inline constexpr int64_t kMostOffset = 8 << 20;
 

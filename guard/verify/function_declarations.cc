@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kMostLocals = 512 << 10;  // Bytes of wlg_locals
 // ptxas takes a hundred bytes and more for each of these.
 constexpr int64_t kMostRegistersInSum = int64_t{1} << 18;
+constexpr int64_t kParameterBaseAlignment = 16;
 constexpr int64_t kMostBodyParameterBytes = int64_t{16} << 20;
 
 }  // namespace
@@ -18,7 +19,11 @@ Refusal FunctionVerifier::DeclareParameters() {
   const Head& head = function_.head;
   int64_t bytes = 0;
   if (Refusal refusal = MeasureParameters(head, &bytes); !refusal.empty()) return refusal;
-  if (head.is_entry) limits_.parameters = bytes;
+  // Parameters begin at a multiple of 16: where one lies that wants more is not known.
+  const bool is_known = std::all_of(
+      head.parameters.begin(), head.parameters.end(),
+      [](const Variable& parameter) { return parameter.Alignment() <= kParameterBaseAlignment; });
+  if (head.is_entry) limits_.parameters = is_known ? bytes : 0;
   const bool has_depot = !head.is_entry && module_.locals != 0;
   if (has_depot && head.parameters.empty()) return "the parameter wlg_depot is missing";
   for (size_t i = 0; i < head.parameters.size(); ++i) {

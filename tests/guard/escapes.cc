@@ -14,7 +14,7 @@ constexpr char kModule[] = R"(.version 9.0
 .target sm_90a
 .address_size 64
 DECLARATIONS
-.visible .entry k(.param .u64 p0, .param .u64 p1, .param .u32 n, .param .align 64 .b8 tm[128])
+.visible .entry k(.param .u64 p0, .param .u64 p1, .param .u32 n, .param .align ALIGN .b8 tm[128])
 {
   .reg .pred %p<9>;
   .reg .b16 %h<9>;
@@ -86,9 +86,12 @@ absl::StatusOr<std::vector<Escape>> ReadEscapes(std::string_view file) {
     escape.body = std::string(absl::StripSuffix(fields[1], " "));
     // Not every device has registers of 128 bits.
     const bool is_wide = escape.body.find("%q") != std::string::npos;
+    // Parameters that want more than 16 have no addresses.
+    const bool has_map = escape.body.find("tm") != std::string::npos;
     escape.text =
         absl::StrReplaceAll(kModule, {{"BODY", escape.body},
                                       {"DECLARATIONS", fields.size() > 2 ? fields[2] : ""},
+                                      {"ALIGN", has_map ? "64" : "16"},
                                       {"WIDE", is_wide ? ".reg .b128 %q<4>;" : ""}});
     escape.text = absl::StrReplaceAll(escape.text, {{"\\n", "\n"}});
     escapes.push_back(std::move(escape));

@@ -65,14 +65,18 @@ absl::StatusOr<Outcome> RunHere(const Escape& escape, const GuardedText* guarded
   if (absl::IsNotFound(kernel.status())) return outcome;
   if (!kernel.ok()) return kernel.status();
   outcome.ran = true;
-  // p0, p1, n, and tm at a multiple of 64.
-  std::vector<std::byte> params(64 + 128);
+  std::vector<device::ParamLayout> layout;
+  if (arenas.context().Params(*kernel, &layout) != CudaResult::kSuccess || layout.size() != 4) {
+    return absl::InternalError("the kernel's parameters cannot be found");
+  }
+  // p0, p1, n, tm
+  std::vector<std::byte> params(layout[3].offset + layout[3].size);
   const uint64_t target = arenas.neighbour().memory + 4096;
   const uint64_t mine = arenas.attacker().memory;
   const uint32_t n = 64;
   std::memcpy(params.data(), &target, 8);
-  std::memcpy(params.data() + 8, &mine, 8);
-  std::memcpy(params.data() + 16, &n, 4);
+  std::memcpy(params.data() + layout[1].offset, &mine, 8);
+  std::memcpy(params.data() + layout[2].offset, &n, 4);
   const CudaResult ended = arenas.Run(*kernel, 32, 0, params);
   if (ended != CudaResult::kSuccess) {
     outcome.harm = {true, true, absl::StrCat("the context ended with CUDA error ", ended)};

@@ -93,6 +93,8 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
   if (result != CudaResult::kSuccess) return absl::NotFoundError("it does not load");
   uint64_t words = 0, bytes = 0;
   result = context_->FindGlobal(module, std::string(kConstVariable), &words, &bytes);
+  // A driver may compile a module only when something is looked up in it.
+  if (result == CudaResult::kInvalidPtx) return absl::NotFoundError("it does not compile");
   if (result != CudaResult::kSuccess) return Failed("no guard's words", result);
   result = WriteBytes(words, GuardWords({tenant.arena, tenant.globals, tenant.records}));
   if (result != CudaResult::kSuccess) return Failed("the guard's words", result);
