@@ -224,6 +224,15 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     case Family::kWmmaLoad:
     case Family::kWmmaStore:
       return RewriteMatrixAccess(std::move(instruction));
+    case Family::kBarrierInit:
+    case Family::kBarrierEnd:
+    case Family::kBarrierArrive:
+    case Family::kBarrierTest:
+    case Family::kCopyAsyncArrive:
+      // Seen on a GPU: the context ends where something else lies than what `init` wrote.
+      if (module_.options->hardened)
+        return Refuse("a barrier in memory, which any store may break");
+      break;
     case Family::kFence:
       if (!instruction.operands.empty()) return Refuse("a fence for tensor maps");
       break;

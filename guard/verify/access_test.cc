@@ -113,8 +113,6 @@ TEST(Verify, AcceptsStatementsWithoutFences) {
       "ld.local.b32 %r1, [wlg_locals+60]",
       "st.local.b32 [wlg_local], %r1",
       "ld.shared.b32 %r1, [sm+60]",
-      "mbarrier.init.shared.b64 [sm+8], 1",
-      "mbarrier.arrive.shared.b64 _, [sm], 1",
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [sm+16]",
       ".pragma \"nounroll\"",
   };
@@ -132,6 +130,8 @@ TEST(Verify, AcceptsAnySharedAddressUnlessHardened) {
       "red.shared.add.u32 [sm+1024], 1",
       "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r1}, [%rd1]",
       "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2}",
+      "mbarrier.init.shared.b64 [sm+8], 1",
+      "mbarrier.arrive.shared.b64 _, [sm], 1",
       "mbarrier.try_wait.parity.shared.b64 %p1, [%rd1], %r1",
       "mbarrier.test_wait.shared::cta.b64 %p1, [%r1], %rd1",
       "mbarrier.arrive_drop.release.cta.shared.b64 %rd1, [%r1]",

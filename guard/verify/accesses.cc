@@ -22,6 +22,7 @@ class Checker {
 
   Refusal Check() const {
     if (access_.is_matrix && hardened_) return "a matrix whose rows may not be aligned";
+    if (access_.is_barrier && hardened_) return "a barrier that any store may break";
     switch (access_.space) {
       case Space::kGeneric:
         return CheckGeneric();

@@ -131,6 +131,7 @@ Refusal DescribeMemory(const Row& row, const Modifiers& modifiers, Description* 
   access.space = modifiers.space;
   access.writes = row.writes;
   access.is_matrix = (row.words & kMatrixWord) != 0;
+  access.is_barrier = (row.words & kMbarrierWord) != 0;
   access.bytes = row.bytes;
   if (row.bytes != 0 || access.is_matrix) return {};
   if (modifiers.types != 1 || modifiers.vectors > 1) return "not exactly one type";

@@ -29,6 +29,7 @@ struct Access {
   bool writes = false;
   // The rows of a matrix, which are a stride apart. `bytes` is not known then.
   bool is_matrix = false;
+  bool is_barrier = false;  // Of mbarrier, which faults if something else lies there
   int64_t bytes = 0;
 };
 
