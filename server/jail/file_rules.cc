@@ -68,6 +68,13 @@ absl::StatusOr<UniqueFd> NewRuleset(int version) {
   return ruleset;
 }
 
+absl::Status RestrictSelf(int ruleset) {
+  if (syscall(SYS_landlock_restrict_self, ruleset, 0u) != 0) {
+    return absl::ErrnoToStatus(errno, "landlock_restrict_self");
+  }
+  return absl::OkStatus();
+}
+
 // Allows what lies at or below `fd`. Rights that a plain file cannot have are left out for one.
 absl::Status Allow(int ruleset, int fd, const std::string& path, uint64_t access,
                    uint64_t handled) {
@@ -147,11 +154,14 @@ absl::Status RestrictFiles(absl::Span<const FileRule> files,
                              kReadFolder | LANDLOCK_ACCESS_FS_WRITE_FILE | kAccessFsTruncate,
                              handled));
   if (listens.any && version >= 4) status.Update(AllowListening(ruleset->get(), listens));
-  if (!status.ok()) return status;
-  if (syscall(SYS_landlock_restrict_self, ruleset->get(), 0u) != 0) {
-    return absl::ErrnoToStatus(errno, "landlock_restrict_self");
-  }
-  return absl::OkStatus();
+  return status.ok() ? RestrictSelf(ruleset->get()) : status;
+}
+
+absl::Status RefuseFiles() {
+  const int version = LandlockVersion();
+  if (version == 0) return absl::UnimplementedError("the kernel has no Landlock");
+  auto ruleset = NewRuleset(version);
+  return ruleset.ok() ? RestrictSelf(ruleset->get()) : ruleset.status();
 }
 
 }  // namespace warpline::jail

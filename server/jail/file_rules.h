@@ -29,6 +29,9 @@ struct ListenPorts {
 absl::Status RestrictFiles(absl::Span<const FileRule> files,
                            const std::vector<std::string>& devices, const ListenPorts& listens);
 
+// The same without any file, device or port, and without /proc/self.
+absl::Status RefuseFiles();
+
 // The version of the kernel's Landlock; 0 for none.
 int LandlockVersion();
 

@@ -59,7 +59,11 @@ absl::Status Jail::CloseBeforeDriver() {
   const bool own_user = plan_.uid() != 0;
   const bool by_user_namespace = !own_user || !MayAdminister();
   const Step become_user = {Layer::kIdentity, [&] { return BecomeUser(plan_.uid(), groups); }};
-  std::vector<Step> steps = {{Layer::kLimits, [&] { return LowerLimits(profile_->limits); }}};
+  std::vector<Step> steps = {{Layer::kLimits, [&] {
+                                absl::Status status = LowerLimits(profile_->limits);
+                                if (!profile_->nested) status.Update(GoBeforeTheServer());
+                                return status;
+                              }}};
   if (!own_user) {
     steps.push_back({Layer::kIdentity, &EnterUserNamespace});
   } else if (by_user_namespace) {
@@ -81,7 +85,10 @@ absl::Status Jail::CloseBeforeDriver() {
   steps.push_back({Layer::kCapabilities, &DropCapabilities});
   steps.push_back({Layer::kUndumpable, &MakeUndumpable});
   steps.push_back(
-      {Layer::kFiles, [&] { return RestrictFiles(profile_->files, devices, listens); }});
+      {Layer::kFiles, [&] {
+         if (profile_->nested) return RefuseFiles();
+         return RestrictFiles(profile_->files, devices, listens);
+       }});
   for (const Step& step : steps) {
     const absl::Status status = CloseLayer(step);
     if (!status.ok()) return status;

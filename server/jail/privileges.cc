@@ -47,9 +47,10 @@ absl::Status LowerLimits(absl::Span<const Limit> limits) {
       return absl::ErrnoToStatus(errno, limit.name);
     }
   }
-  // When the host is short of memory, a worker goes before the server, which everybody needs.
-  return WriteSystemFile("/proc/self/oom_score_adj", "500");
+  return absl::OkStatus();
 }
+
+absl::Status GoBeforeTheServer() { return WriteSystemFile("/proc/self/oom_score_adj", "500"); }
 
 absl::Status BecomeUser(uid_t id, const std::vector<gid_t>& groups) {
   const pid_t parent = getppid();

@@ -14,6 +14,9 @@ namespace warpline::jail {
 
 // The layer "limits". A limit that is lower already stays.
 absl::Status LowerLimits(absl::Span<const Limit> limits);
+// Of the same layer: when the host is short of memory, the process, and what it forks, goes before
+// the server, which everybody needs.
+absl::Status GoBeforeTheServer();
 
 // The layer "identity", with a user of its own: becomes user and group `id`, with the further
 // `groups`. The process still dies with its parent. PERMISSION_DENIED without the right to.

@@ -3,6 +3,9 @@
 #include <linux/sockios.h>
 #include <sys/syscall.h>
 
+#include <cstddef>
+#include <iterator>
+
 namespace warpline::jail {
 namespace {
 
@@ -347,6 +350,93 @@ constexpr RequestRule kLaneRequests[] = {
     {0xffffffff, SIOCETHTOOL},
 };
 
+// What a compiler opens once it has loaded NVIDIA's library.
+constexpr FileRule kCompilerFiles[] = {
+    {"/etc/localtime", FileAccess::kRead}, {"/usr/share/zoneinfo", FileAccess::kRead},
+    {"/dev/null", FileAccess::kReadWrite}, {"/dev/random", FileAccess::kRead},
+    {"/dev/urandom", FileAccess::kRead},
+};
+
+// What a compiler does, and, from the mark on, what a stage of it does: a stage computes, and reads
+// and writes the files that it has been handed.
+constexpr SystemCallRule kCompilerSystemCalls[] = {
+    // Stages: starting them, confining them, waiting for them, ending them. A list of calls holds
+    // for what is forked, too, so that of a stage's jail is here.
+    {SYS_clone},
+    {SYS_close_range},
+    {SYS_dup2},
+    {SYS_landlock_create_ruleset},
+    {SYS_landlock_restrict_self},
+    {SYS_pidfd_open},
+    {SYS_pidfd_send_signal},
+    {SYS_prctl},
+    {SYS_prlimit64, CallRule::kOwnLimits},
+    {SYS_seccomp},
+    {SYS_set_robust_list},
+    {SYS_wait4},
+    {SYS_waitid},
+    // The sockets of the server and of the workers, and files in memory.
+    {SYS_fcntl},
+    {SYS_memfd_create},
+    {SYS_poll},
+    {SYS_ppoll},
+    {SYS_recvmsg},
+    {SYS_sendmsg},
+    {SYS_openat},
+    {SYS_getppid},
+    {SYS_restart_syscall},
+    // --- Stages.
+    {SYS_fcntl, CallRule::kSealsOnly},
+    {SYS_brk},
+    {SYS_madvise},
+    {SYS_mmap},
+    {SYS_mprotect},
+    {SYS_mremap},
+    {SYS_munmap},
+    {SYS_close},
+    {SYS_fstat},
+    {SYS_ftruncate},
+    {SYS_lseek},
+    {SYS_newfstatat},
+    {SYS_pread64},
+    {SYS_pwrite64},
+    {SYS_read},
+    {SYS_write},
+    {SYS_futex},
+    {SYS_exit},
+    {SYS_exit_group},
+    {SYS_getpid},
+    {SYS_gettid},
+    {SYS_getrusage},
+    {SYS_rt_sigaction},
+    {SYS_rt_sigprocmask},
+    {SYS_rt_sigreturn},
+    {SYS_sched_getaffinity},
+    {SYS_sched_yield},
+    {SYS_clock_getres},
+    {SYS_clock_gettime},
+    {SYS_getrandom},
+    {SYS_gettimeofday},
+    {SYS_sysinfo},
+    {SYS_time},
+    {SYS_times},
+    {SYS_uname},
+};
+constexpr size_t kCallsOfStages = 35;
+constexpr auto kStageSystemCalls =
+    absl::MakeConstSpan(kCompilerSystemCalls)
+        .subspan(std::size(kCompilerSystemCalls) - kCallsOfStages);
+static_assert(kStageSystemCalls.front().number == SYS_fcntl);
+
+// A stage has one thread, and nothing to give away.
+constexpr Limit kStageLimits[] = {
+    {RLIMIT_CORE, "core", 0},         {RLIMIT_RTPRIO, "rtprio", 0},   {RLIMIT_NICE, "nice", 0},
+    {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_MEMLOCK, "memlock", 0}, {RLIMIT_NPROC, "nproc", 0},
+};
+
+constexpr LayerSet kStageLayers =
+    LayerSet(Layer::kLimits) | Layer::kUndumpable | Layer::kFiles | Layer::kSystemCalls;
+
 constexpr Limit kLimits[] = {
     {RLIMIT_CORE, "core", 0},         {RLIMIT_RTPRIO, "rtprio", 0},     {RLIMIT_NICE, "nice", 0},
     {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_NOFILE, "nofile", 65536},
@@ -358,6 +448,9 @@ constexpr Profile kProfiles[] = {
     // It executes no tenant's code, but the descriptors of its memory go through many hands.
     {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
     {kLaneProfile, kAll, kLaneFiles, kLaneSystemCalls, kLaneRequests, kLimits, /*listens=*/true},
+    {kCompilerProfile, kAll, kCompilerFiles, kCompilerSystemCalls, {}, kLimits},
+    {kStageProfile, kStageLayers, {}, kStageSystemCalls, {}, kStageLimits, /*listens=*/false,
+     /*nested=*/true},
 };
 
 }  // namespace

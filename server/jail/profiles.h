@@ -34,8 +34,10 @@ enum class CallRule {
   kThreadOnly,       // clone(2): with CLONE_THREAD.
   kOwnProcess,       // The first argument is the process's own number.
   kOwnLimitsOnly,    // prlimit64(2): of the calling process, reading.
+  kOwnLimits,        // prlimit64(2): of the calling process.
   kHarmlessOptions,  // prctl(2): names of threads and of memory, timers' slack.
   kDriverRequests,   // ioctl(2): the profile's requests.
+  kSealsOnly,        // fcntl(2): asking for seals.
   kInternetOnly,     // socket(2): of the Internet's families.
 };
 
@@ -59,6 +61,9 @@ struct Profile {
   absl::Span<const Limit> limits;
   // Keeps the host's network, and listens at the plan's ports. It connects to nobody.
   bool listens = false;
+  // Forked by a process that is in a jail already, from which it has all but a few layers. It opens
+  // no file at all, whatever `files` says.
+  bool nested = false;
 };
 
 // Null when there is none.
@@ -68,6 +73,8 @@ inline constexpr char kWorkerProfile[] = "worker";
 inline constexpr char kPeersProfile[] = "worker_with_peers";  // A worker of several devices.
 inline constexpr char kKeeperProfile[] = "keeper";
 inline constexpr char kLaneProfile[] = "lane";
+inline constexpr char kCompilerProfile[] = "compiler";
+inline constexpr char kStageProfile[] = "compiler_stage";  // What a compiler forks.
 
 }  // namespace warpline::jail
 

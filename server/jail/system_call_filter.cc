@@ -1,6 +1,7 @@
 #include "server/jail/system_call_filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -79,6 +80,9 @@ Program Decide(CallRule rule, const Profile& profile) {
               Return(kRefuse)},
              &program);
       break;
+    case CallRule::kOwnLimits:
+      Append({Load(LowAt(0)), IfEqual(0), Return(SECCOMP_RET_ALLOW), Return(kRefuse)}, &program);
+      break;
     case CallRule::kOwnLimitsOnly: {
       const auto refuse_unless_zero = [&program](uint32_t at) {
         Append({Load(at), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), Return(kRefuse)}, &program);
@@ -97,6 +101,10 @@ Program Decide(CallRule rule, const Profile& profile) {
         Append({IfEqual(option), Return(SECCOMP_RET_ALLOW)}, &program);
       }
       Append({Return(kRefuse)}, &program);
+      break;
+    case CallRule::kSealsOnly:
+      Append({Load(LowAt(1)), IfEqual(F_GET_SEALS), Return(SECCOMP_RET_ALLOW), Return(kRefuse)},
+             &program);
       break;
     case CallRule::kInternetOnly:
       Append({Load(LowAt(0)), IfEqual(AF_INET), Return(SECCOMP_RET_ALLOW), IfEqual(AF_INET6),

@@ -22,6 +22,8 @@ constexpr std::array<ProcessRoleSpec, kProcessRoles> kRoles = {{
     {ProcessRole::kKeeper, "keeper", "warpline-keeper", "keeper", ProcessRole::kSupervisor},
     // Its session goes on over the connection that it came from, and may ask for another lane.
     {ProcessRole::kLane, "lane", "warpline-lane", "lane", ProcessRole::kSupervisor},
+    // Modules that it was compiling are refused; the tenant's next session has another.
+    {ProcessRole::kCompiler, "compiler", "warpline-compiler", "compiler", ProcessRole::kSupervisor},
 }};
 
 }  // namespace

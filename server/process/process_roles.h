@@ -11,8 +11,8 @@
 
 namespace warpline {
 
-enum class ProcessRole { kServer, kSupervisor, kWorker, kKeeper, kLane };
-inline constexpr size_t kProcessRoles = 5;
+enum class ProcessRole { kServer, kSupervisor, kWorker, kKeeper, kLane, kCompiler };
+inline constexpr size_t kProcessRoles = 6;
 
 struct ProcessRoleSpec {
   ProcessRole role;
