@@ -17,8 +17,8 @@
 
 namespace warpline::guard {
 
-// Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter or
-// the verifier after which a text may come out another, or may no longer be accepted.
+// Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
+// or the verifier after which a text may come out another, or may no longer be accepted.
 inline constexpr uint32_t kGuardVersion = 1;
 
 struct GuardedText {

@@ -111,6 +111,10 @@ ABSL_FLAG(
     "that share one waits for each other. All contexts of a GPU share its queues: an H200 has "
     "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
     "100.");
+ABSL_FLAG(std::string, guard_compiler, "auto",
+          "What guards the modules of sessions that ask for it, and compiles them: auto, jailed "
+          "processes for each module, with NVIDIA's libnvJitLink where there is one, else the "
+          "session's worker and its driver; the path of a libnvJitLink; or none, the worker.");
 ABSL_FLAG(
     std::string, pageable_access, "warn",
     "What the server does when it starts on a GPU that reaches pageable memory (HMM, or ATS as on "
@@ -247,6 +251,7 @@ absl::StatusOr<DeviceOptions> Device() {
   }
   if (warm >= 0) options.warm_workers = warm;
   options.hardware_queues = absl::GetFlag(FLAGS_hardware_queues);
+  options.guard_compiler = absl::GetFlag(FLAGS_guard_compiler);
   if (options.hardware_queues < 0 || options.hardware_queues > kMostHardwareQueues) {
     return absl::InvalidArgumentError(
         absl::StrCat("--hardware_queues must be from 0 to ", kMostHardwareQueues));

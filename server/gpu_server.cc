@@ -210,6 +210,28 @@ absl::StatusOr<std::unique_ptr<LaneOptions>> MakeLaneOptions(const ListenOptions
   return lanes;
 }
 
+// Null where workers guard modules by themselves.
+absl::StatusOr<std::unique_ptr<CompilerOptions>> MakeCompilerOptions(const DeviceOptions& from,
+                                                                     const std::string& backend,
+                                                                     ProcessLauncher* launcher,
+                                                                     jail::Jailer* jailer) {
+  if (from.guard_compiler == "none") return nullptr;
+  auto program = ProgramOr(from.compiler_program, ProcessRole::kCompiler);
+  if (!program.ok() && from.guard_compiler == "auto") {
+    LogWarning("guarded modules are compiled in the session's worker: ",
+               std::string(program.status().message()));
+    return nullptr;
+  }
+  if (!program.ok()) return program.status();
+  auto compilers = std::make_unique<CompilerOptions>();
+  compilers->launcher = launcher;
+  compilers->jailer = jailer;
+  compilers->program.path = *std::move(program);
+  compilers->compiles = UsesNvidiaDriver(backend);
+  if (from.guard_compiler != "auto") compilers->library = from.guard_compiler;
+  return compilers;
+}
+
 // A tenant that is alone may open as many sessions as there may be.
 uint64_t TenantHostBytes(const SessionLimits& limits, const SessionOptions& session) {
   if (limits.tenant_host_bytes != 0) return limits.tenant_host_bytes;
@@ -285,6 +307,10 @@ absl::Status GpuServer::Compose() {
       MakeLaneOptions(options_.listen, host->session.shm_name, launcher_.get(), jailer_.get());
   if (!lanes.ok()) return lanes.status();
   host->lanes = *std::move(lanes);
+  auto compilers = MakeCompilerOptions(options_.device, devices->front()->backend(),
+                                       launcher_.get(), jailer_.get());
+  if (!compilers.ok()) return compilers.status();
+  host->compilers = *std::move(compilers);
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   shm_name_ = host->session.shm_name;

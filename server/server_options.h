@@ -49,10 +49,14 @@ struct DeviceOptions {
   PageableAccess pageable_access = PageableAccess::kWarn;
   // Hardware queues of each session, 1 to 32; 0 for the driver's choice.
   int hardware_queues = 0;
+  // What guards and compiles modules of guarded sessions: "auto", the path of a libnvJitLink, or
+  // "none" for the session's worker.
+  std::string guard_compiler = "auto";
   // Empty for the programs that lie beside this one.
   std::string supervisor_program;
   std::string worker_program;
   std::string keeper_program;
+  std::string compiler_program;
 };
 
 // What each session may have.

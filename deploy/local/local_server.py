@@ -28,6 +28,7 @@ BINARIES = {
     "bin/warpline-worker": "server/worker/warpline-worker",
     "bin/warpline-keeper": "server/keeper/warpline-keeper",
     "bin/warpline-lane": "server/lane/warpline-lane",
+    "bin/warpline-compiler": "server/compiler/warpline-compiler",
     "bin/warpline-scheduler": "scheduler/warpline-scheduler",
 }
 READY_TIMEOUT_S = 60

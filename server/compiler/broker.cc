@@ -168,9 +168,7 @@ absl::StatusOr<std::unique_ptr<StageProcess>> Broker::StartStage(Job* job) {
   }
   if (job->step == Step::kVerify) {
     return StageProcess::Start(
-        [&](absl::Span<const int> fds) {
-          return options_.stages.verify(request, fds[0], fds[1]);
-        },
+        [&](absl::Span<const int> fds) { return options_.stages.verify(request, fds[0], fds[1]); },
         options_.verify_limits, {job->text.get(), last});
   }
   auto code = NewFile("code");

@@ -88,8 +88,7 @@ class BrokerProcess {
   UniqueFd Connect() {
     auto pair = PacketSocketPair();
     const CompileRequest unused;
-    EXPECT_TRUE(
-        SendRecord(control_.get(), &unused, sizeof(unused), {pair->second.get()}).ok());
+    EXPECT_TRUE(SendRecord(control_.get(), &unused, sizeof(unused), {pair->second.get()}).ok());
     return std::move(pair->first);
   }
   absl::StatusOr<Compiled> Compile(const std::string& ptx, Output output = Output::kText) {
@@ -128,12 +127,12 @@ BrokerOptions RewriterThat(std::function<bool(int text, int report)> body) {
                             .cpu_seconds = 1,
                             .memory_bytes = uint64_t{1} << 30,
                             .file_bytes = uint64_t{1} << 20};
-  options.stages = {[body](const CompileRequest& request, int ptx, int text, int layout,
-                           int report) {
-                      if (ContentOf(ptx) == "bad") return body(text, report);
-                      return PassOn(request, ptx, text, layout, report);
-                    },
-                    &Accept, &Copy};
+  options.stages = {
+      [body](const CompileRequest& request, int ptx, int text, int layout, int report) {
+        if (ContentOf(ptx) == "bad") return body(text, report);
+        return PassOn(request, ptx, text, layout, report);
+      },
+      &Accept, &Copy};
   return options;
 }
 
@@ -180,7 +179,9 @@ TEST(BrokerTest, MachineCodeIsMadeWhereThereIsNvidiasLibrary) {
   BrokerProcess broker(std::move(options));
   auto compiled = broker.Compile(kPtx, Output::kCubin);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  EXPECT_EQ(compiled->code().substr(0, 4), "\x7f" "ELF");
+  EXPECT_EQ(compiled->code().substr(0, 4),
+            "\x7f"
+            "ELF");
   EXPECT_NE(compiled->code().find("count"), std::string_view::npos);
   EXPECT_NE(compiled->code().find("wlg_const"), std::string_view::npos);
 }
@@ -268,17 +269,17 @@ TEST(BrokerTest, ALayoutOfAHostileRewritersIsNotTaken) {
 
 TEST(BrokerTest, TheCompilerGetsTheVeryTextThatTheVerifierHasAccepted) {
   BrokerOptions options;
-  options.stages = {&PassOn,
-                    [](const CompileRequest&, int text, int report) {
-                      // It can neither change the text nor put another in its place.
-                      if (write(text, "x", 1) >= 0 || ftruncate(text, 0) == 0 ||
-                          mmap(nullptr, 4, PROT_READ | PROT_WRITE, MAP_SHARED, text, 0) !=
-                              MAP_FAILED) {
-                        return Fail("the text can be written", report);
-                      }
-                      return ContentOf(text) == "accepted" || Fail("another text", report);
-                    },
-                    &Copy};
+  options.stages = {
+      &PassOn,
+      [](const CompileRequest&, int text, int report) {
+        // It can neither change the text nor put another in its place.
+        if (write(text, "x", 1) >= 0 || ftruncate(text, 0) == 0 ||
+            mmap(nullptr, 4, PROT_READ | PROT_WRITE, MAP_SHARED, text, 0) != MAP_FAILED) {
+          return Fail("the text can be written", report);
+        }
+        return ContentOf(text) == "accepted" || Fail("another text", report);
+      },
+      &Copy};
   BrokerProcess broker(std::move(options));
   auto compiled = broker.Compile("accepted", Output::kCubin);
   ASSERT_TRUE(compiled.ok()) << compiled.status();

@@ -12,7 +12,8 @@ namespace {
 
 guard::GuardedText Sample() {
   guard::GuardedText guarded;
-  guarded.layout.globals = {{"counter", 0, 4, ""}, {"table", 128, 64, ""}, {"image", 0, 0, "is one"}};
+  guarded.layout.globals = {
+      {"counter", 0, 4, ""}, {"table", 128, 64, ""}, {"image", 0, 0, "is one"}};
   guarded.layout.consts = {{"step", 64, 4, ""}};
   guarded.layout.globals_bytes = 192;
   guarded.layout.globals_image = std::string(160, '\7');

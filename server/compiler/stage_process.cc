@@ -90,7 +90,8 @@ StageEnd OfExit(const siginfo_t& info, bool late, const StageLimits& limits) {
     return {Kind::kLimit, absl::StrCat("writes more than ", limits.file_bytes >> 20, " MiB"), {}};
   }
   if (late) {
-    return {Kind::kLimit, absl::StrCat("takes longer than ", absl::FormatDuration(limits.wall)), {}};
+    return {
+        Kind::kLimit, absl::StrCat("takes longer than ", absl::FormatDuration(limits.wall)), {}};
   }
   return {Kind::kCrashed,
           by_signal ? absl::StrCat("was ended by signal ", value)

@@ -22,8 +22,8 @@ bool Report(const absl::Status& status, int report) {
 bool Rewrite(const CompileRequest& request, int ptx, int text, int layout, int report) {
   const auto input = FrozenView::Map(ptx, kMostPtxBytes);
   if (!input.ok()) return Report(input.status(), report);
-  // It also verifies, which counts for nothing here, but tells it what the verifier would refuse, so
-  // that a mistake of the rewriter's costs a kernel and not the module.
+  // It also verifies, which counts for nothing here, but tells it what the verifier would refuse,
+  // so that a mistake of the rewriter's costs a kernel and not the module.
   const auto guarded =
       guard::Guard(input->bytes(), {.arena_bits = static_cast<int>(request.arena_bits),
                                     .hardened = request.hardened != 0,

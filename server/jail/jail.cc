@@ -84,11 +84,10 @@ absl::Status Jail::CloseBeforeDriver() {
   if (!by_user_namespace) steps.push_back(become_user);
   steps.push_back({Layer::kCapabilities, &DropCapabilities});
   steps.push_back({Layer::kUndumpable, &MakeUndumpable});
-  steps.push_back(
-      {Layer::kFiles, [&] {
-         if (profile_->nested) return RefuseFiles();
-         return RestrictFiles(profile_->files, devices, listens);
-       }});
+  steps.push_back({Layer::kFiles, [&] {
+                     if (profile_->nested) return RefuseFiles();
+                     return RestrictFiles(profile_->files, devices, listens);
+                   }});
   for (const Step& step : steps) {
     const absl::Status status = CloseLayer(step);
     if (!status.ok()) return status;

@@ -423,9 +423,8 @@ constexpr SystemCallRule kCompilerSystemCalls[] = {
     {SYS_uname},
 };
 constexpr size_t kCallsOfStages = 35;
-constexpr auto kStageSystemCalls =
-    absl::MakeConstSpan(kCompilerSystemCalls)
-        .subspan(std::size(kCompilerSystemCalls) - kCallsOfStages);
+constexpr auto kStageSystemCalls = absl::MakeConstSpan(kCompilerSystemCalls)
+                                       .subspan(std::size(kCompilerSystemCalls) - kCallsOfStages);
 static_assert(kStageSystemCalls.front().number == SYS_fcntl);
 
 // A stage has one thread, and nothing to give away.
@@ -449,7 +448,13 @@ constexpr Profile kProfiles[] = {
     {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
     {kLaneProfile, kAll, kLaneFiles, kLaneSystemCalls, kLaneRequests, kLimits, /*listens=*/true},
     {kCompilerProfile, kAll, kCompilerFiles, kCompilerSystemCalls, {}, kLimits},
-    {kStageProfile, kStageLayers, {}, kStageSystemCalls, {}, kStageLimits, /*listens=*/false,
+    {kStageProfile,
+     kStageLayers,
+     {},
+     kStageSystemCalls,
+     {},
+     kStageLimits,
+     /*listens=*/false,
      /*nested=*/true},
 };
 

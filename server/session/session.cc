@@ -60,7 +60,8 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
                .lines = &lines_,
                .holdings = &holdings_,
                .modules = modules_.get(),
-               .events = this}),
+               .events = this,
+               .compilers = context.compilers}),
       holdings_({.control = context.control,
                  .worker = &worker_,
                  .client = &client_,
@@ -130,6 +131,7 @@ absl::Status Session::CheckSeat() {
   lines_.SetTenant(entitlement().tenant);
   audit_->SetEntitlement(entitlement());
   modules_->SetTenant(entitlement().contents_tenant(), seat_.payer());
+  worker_.SetTenant(entitlement().contents_tenant());
   return absl::OkStatus();
 }
 

@@ -50,6 +50,9 @@ SessionHost::SessionHost(SessionHostOptions options,
                               .jailer = options_.jailer,
                               .program = options_.session.worker,
                               .warm = options_.session.warm_workers}),
+      compilers_(options_.compilers == nullptr
+                     ? nullptr
+                     : std::make_unique<CompilerPool>(&control_, &spawner_, *options_.compilers)),
       tasks_({.tasks = options_.tasks,
               .max_sessions = options_.max_sessions,
               .tasks_per_stream = options_.tasks_per_stream,
@@ -76,6 +79,7 @@ SessionHost::~SessionHost() {
   control_.Post([this] {
     control_loop.AssertOnLoop();
     host_memory_port_.Stop();
+    if (compilers_ != nullptr) compilers_->Stop();
   });
   control_.Flush();
 }
@@ -134,6 +138,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   context.spawner = &spawner_;
   context.lanes = options_.lanes.get();
   context.pool = &pool_;
+  context.compilers = compilers_.get();
   context.tasks = &tasks_;
   context.shares = &shares_;
   context.counters = &counters_;

@@ -17,6 +17,7 @@
 #include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
+#include "server/compilers/compiler_pool.h"
 #include "server/handover/counters.h"
 #include "server/jail/jailer.h"
 #include "server/lanes/lane_process.h"
@@ -45,6 +46,8 @@ struct SessionHostOptions {
   audit::AuditLog* audit = nullptr;             // The same; null where nothing is recorded.
   // Of sessions that may go on over UCX; null for none.
   std::unique_ptr<const LaneOptions> lanes;
+  // Of guarded sessions' compilers; null where workers guard modules by themselves.
+  std::unique_ptr<const CompilerOptions> compilers;
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
   // stream takes on the devices.
@@ -172,6 +175,7 @@ class SessionHost : public Acceptor,
   std::unique_ptr<ModuleCache> modules_;
   DeathWatch deaths_;
   WorkerPool pool_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<CompilerPool> compilers_;  // Null for none.
   TaskShares tasks_ ABSL_GUARDED_BY(control_loop);
   HostMemoryPort host_memory_port_ ABSL_GUARDED_BY(control_loop);
 };

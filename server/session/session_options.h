@@ -13,6 +13,7 @@
 #include "common/log/keyed_log_budget.h"
 #include "memory/arena_book.h"
 #include "memory/quota.h"
+#include "server/compilers/compiler_pool.h"
 #include "server/handover/counters.h"
 #include "server/handover/host_bytes.h"
 #include "server/lanes/lane_process.h"
@@ -95,6 +96,7 @@ struct SessionContext {
   // What sessions share with their clients, all together.
   std::shared_ptr<Quota> host_memory;
   WorkerPool* pool = nullptr;
+  CompilerPool* compilers = nullptr;  // Null where workers guard modules by themselves.
   TaskShares* tasks = nullptr;
   ShareBook* shares = nullptr;
   ServerCounters* counters = nullptr;

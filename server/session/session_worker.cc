@@ -27,9 +27,15 @@ absl::Status SessionWorker::Start(WorkerDevice device, warpline_internal::OpenWo
 
 void SessionWorker::Take(warpline_internal::OpenWorker open, int variables_fd) {
   opened_ = false;
+  if (parts_.compilers != nullptr && open.guard() != 0) {
+    compiler_ = parts_.compilers->Connect(tenant_);
+    open.set_compiler(compiler_.socket.valid());
+    open.set_compiler_gives_text(!parts_.compilers->compiles());
+  }
   worker_ = parts_.pool->Take(device_, this);
   gone_ = false;
-  worker_->Open(std::move(open), rings_, {journal_->fd(), board_.get(), variables_fd});
+  worker_->Open(std::move(open), rings_,
+                {journal_->fd(), board_.get(), variables_fd, compiler_.socket.get()});
 }
 
 absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
@@ -82,7 +88,10 @@ void SessionWorker::LetGo() {
   gone_ = true;
 }
 
-void SessionWorker::End() { UnwatchDoorbell(); }
+void SessionWorker::End() {
+  UnwatchDoorbell();
+  compiler_ = {};
+}
 
 void SessionWorker::Refill() { parts_.pool->Refill(device_); }
 

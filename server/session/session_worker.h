@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
+#include "server/compilers/compiler_pool.h"
 #include "server/continuity/worker_place.h"
 #include "server/handover/journal_file.h"
 #include "server/handover/session_usage.h"
@@ -60,10 +61,13 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
     SessionHoldings* holdings = nullptr;
     SessionModules* modules = nullptr;
     SessionWorkerEvents* events = nullptr;
+    CompilerPool* compilers = nullptr;  // Null where workers guard modules by themselves.
   };
 
   explicit SessionWorker(const Parts& parts) : parts_(parts) {}
 
+  // Whose compiler the session's workers have if they are to guard modules. Before Start().
+  void SetTenant(std::string tenant) RUNS_ON(control_loop) { tenant_ = std::move(tenant); }
   // Takes a worker, which opens the session as `open` says. RESOURCE_EXHAUSTED when the system has
   // no descriptors or memory left. Called once.
   absl::Status Start(WorkerDevice device, warpline_internal::OpenWorker open, uint64_t ring_bytes)
@@ -139,6 +143,9 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   std::shared_ptr<WorkerRings> rings_ ABSL_GUARDED_BY(control_loop);
   std::unique_ptr<JournalFile> journal_ ABSL_GUARDED_BY(control_loop);
   UniqueFd board_ ABSL_GUARDED_BY(control_loop);
+  std::string tenant_ ABSL_GUARDED_BY(control_loop);
+  // The last worker's; nobody's for a session that is not guarded.
+  CompilerSeat compiler_ ABSL_GUARDED_BY(control_loop);
   std::shared_ptr<WorkerProcess> worker_ ABSL_GUARDED_BY(control_loop);
   std::shared_ptr<WorkerProcess> reader_ ABSL_GUARDED_BY(control_loop);
   bool gone_ ABSL_GUARDED_BY(control_loop) = true;

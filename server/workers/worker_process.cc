@@ -135,6 +135,7 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
     fds.push_back(files.journal);
     if (files.board >= 0) fds.push_back(files.board);
     if (files.variables >= 0) fds.push_back(files.variables);
+    if (files.compiler >= 0) fds.push_back(files.compiler);
   }
   SendOrDie(message, fds);
   if (rings != nullptr) rings->CloseChildFds();

@@ -65,6 +65,7 @@ struct SessionFiles {
   int journal = -1;
   int board = -1;
   int variables = -1;
+  int compiler = -1;
 };
 
 // Kill() and OnWorkerGone() must come before it is destroyed. The process runs a tenant's work and

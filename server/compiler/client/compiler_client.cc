@@ -48,8 +48,7 @@ absl::StatusOr<Compiled> CompilerClient::Compile(std::string_view ptx,
   CompileReply reply;
   std::vector<UniqueFd> fds;
   MutexLock lock(&mu_);
-  absl::Status status =
-      SendRecord(socket_.get(), &request, sizeof(request), {file->get()});
+  absl::Status status = SendRecord(socket_.get(), &request, sizeof(request), {file->get()});
   if (status.ok()) status = ReceiveRecord(socket_.get(), &reply, sizeof(reply), &fds);
   if (!status.ok()) return absl::UnavailableError("the compiler has ended");
   return Read(reply, fds);

@@ -18,6 +18,8 @@ GuardedCode::GuardedCode(const Options& options, const std::vector<device::Conte
     of.window = GuardWindowOf(options.arena_base, options.arena_bytes);
     of.part_base = options.arena_base + i * part;
     of.part_bytes = part;
+    of.compiler = options.compiler;
+    of.output = options.output;
     devices_.push_back(std::make_unique<GuardedModules>(contexts[i], of, &notes_));
     devices.push_back(devices_.back().get());
   }

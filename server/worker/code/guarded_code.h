@@ -29,6 +29,9 @@ class GuardedCode {
     // The session's arena.
     uint64_t arena_base = 0;
     uint64_t arena_bytes = 0;
+    // See GuardedModules::Options.
+    compiler::CompilerClient* compiler = nullptr;
+    compiler::Output output = compiler::Output::kCubin;
   };
 
   // The contexts of the session's devices are borrowed, as is `driver`, what the driver prints

@@ -18,6 +18,15 @@ using guard::RecordsHeader;
 constexpr uint64_t kRecordsBytes =
     sizeof(RecordsHeader) + uint64_t{GuardedModules::kRecords} * sizeof(guard::Record);
 
+// Whether the guard's words and the variables lie in a block of so many bytes.
+bool Within(const std::vector<guard::PlacedVariable>& variables, uint64_t bytes) {
+  if (bytes < guard::kGuardWordBytes) return false;
+  return std::all_of(variables.begin(), variables.end(), [bytes](const auto& variable) {
+    return !variable.refusal.empty() ||
+           (variable.offset <= bytes && variable.bytes <= bytes - variable.offset);
+  });
+}
+
 // Names and reasons are the tenant's text, which goes to terminals.
 std::string Shown(absl::string_view text) { return absl::CEscape(text.substr(0, 400)); }
 
@@ -32,6 +41,28 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
             ModuleRoomBytes(options.part_bytes)),
       copies_(context) {}
 
+absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view text,
+                                                                uint32_t first_site) {
+  const guard::RewriteOptions how = {.arena_bits = options_.window.bits,
+                                     .hardened = options_.mode == GuardMode::kHardened,
+                                     .checks = checks(),
+                                     .first_site = first_site};
+  Ready ready;
+  if (options_.compiler != nullptr) {
+    auto compiled = options_.compiler->Compile(text, how, options_.sm, options_.output);
+    if (compiled.ok()) {
+      ready.guarded = std::move(compiled->guarded());
+      ready.compiled = *std::move(compiled);
+      return ready;
+    }
+    if (!absl::IsUnimplemented(compiled.status())) return compiled.status();
+  }
+  auto guarded = guard::Guard(text, how);
+  if (!guarded.ok()) return guarded.status();
+  ready.guarded = *std::move(guarded);
+  return ready;
+}
+
 CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
                                        device::ModuleId* module) {
   const absl::StatusOr<std::string> text = fatbin::PtxOf(image, options_.sm);
@@ -43,20 +74,17 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
   // No module has as many accesses as its text has bytes.
   const uint64_t first_site = checks() ? next_site_.fetch_add(text->size()) : 0;
   if (first_site + text->size() > UINT32_MAX) return CudaResult::kOutOfMemory;
-  absl::StatusOr<guard::GuardedText> guarded =
-      guard::Guard(*text, {.arena_bits = options_.window.bits,
-                           .hardened = options_.mode == GuardMode::kHardened,
-                           .checks = checks(),
-                           .first_site = static_cast<uint32_t>(first_site)});
-  if (!guarded.ok()) {
-    notes_->Add(absl::StrCat("a module is refused: ", Shown(guarded.status().message())));
-    return CudaResult::kInvalidPtx;
+  absl::StatusOr<Ready> ready = MakeReady(*text, static_cast<uint32_t>(first_site));
+  if (!ready.ok()) {
+    notes_->Add(absl::StrCat("a module is refused: ", Shown(ready.status().message())));
+    return absl::IsUnavailable(ready.status()) ? CudaResult::kJitCompilerNotFound
+                                               : CudaResult::kInvalidPtx;
   }
   MutexLock lock(&mu_);
-  CudaResult result = load(guarded->text, module);
+  CudaResult result = load(ready->code(), module);
   if (result != CudaResult::kSuccess) return result;
   Loaded loaded;
-  result = Place(*guarded, *module, &loaded);
+  result = Place(ready->guarded, *module, &loaded);
   if (result != CudaResult::kSuccess) {
     if (loaded.globals != 0) room_.Give(loaded.globals);
     inner_->UnloadModule(*module);
@@ -64,7 +92,7 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
   }
   modules_[*module] = std::move(loaded);
   if (!checks()) return CudaResult::kSuccess;
-  KeepSites(static_cast<uint32_t>(first_site), std::move(guarded->sites));
+  KeepSites(static_cast<uint32_t>(first_site), std::move(ready->guarded.sites));
   return WriteRanges();
 }
 
@@ -79,6 +107,10 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   uint64_t bytes = 0;
   CudaResult result =
       inner_->FindGlobal(module, std::string(guard::kConstVariable), &loaded->consts, &bytes);
+  // The layout may be another process's, and is not what was verified.
+  if (result == CudaResult::kSuccess && !Within(guarded.layout.consts, bytes)) {
+    result = CudaResult::kInvalidImage;
+  }
   if (result == CudaResult::kSuccess && checks()) result = PrepareRanges();
   const uint64_t globals_bytes = guarded.layout.globals_bytes;
   if (result == CudaResult::kSuccess && globals_bytes > 0) {

@@ -13,16 +13,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "guard/guard.h"
 #include "proto/guard.h"
+#include "server/compiler/client/compiler_client.h"
 #include "server/device/device.h"
 #include "server/worker/code/guard_notes.h"
 #include "server/worker/code/variable_room.h"
@@ -45,13 +48,18 @@ class GuardedModules : public device::Modules {
     // The device's part of the session's arena.
     uint64_t part_base = 0;
     uint64_t part_bytes = 0;
+    // Guards and compiles the modules, into what it is asked for; borrowed. Null for this process
+    // and its driver, which do so as well where the compiler cannot.
+    compiler::CompilerClient* compiler = nullptr;
+    compiler::Output output = compiler::Output::kCubin;
   };
 
   // `context` and `notes` are borrowed; why something is not loaded is noted there.
   GuardedModules(device::Context* context, const Options& options, GuardNotes* notes);
 
   // kNoBinaryForGpu for an image without PTX, kInvalidPtx for a module of which nothing can be
-  // guarded, kOutOfMemory without room for its variables.
+  // guarded, kOutOfMemory without room for its variables, kJitCompilerNotFound when the compiler
+  // has gone.
   CudaResult LoadModule(std::string_view image, device::ModuleId* module) override;
   CudaResult LoadModuleJit(std::string_view image, absl::Span<const device::JitOption> options,
                            device::JitLog* log, device::ModuleId* module) override;
@@ -86,6 +94,15 @@ class GuardedModules : public device::Modules {
     uint64_t globals = 0;
     uint64_t consts = 0;
   };
+
+  // A guarded module before it is on the device.
+  struct Ready {
+    guard::GuardedText guarded;  // With its text only if nobody else has compiled it.
+    std::optional<compiler::Compiled> compiled;
+
+    std::string_view code() const { return compiled ? compiled->code() : guarded.text; }
+  };
+  absl::StatusOr<Ready> MakeReady(std::string_view text, uint32_t first_site);
 
   using Load = absl::FunctionRef<CudaResult(std::string_view text, device::ModuleId* module)>;
   CudaResult LoadGuarded(std::string_view image, Load load, device::ModuleId* module);

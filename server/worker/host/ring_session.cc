@@ -22,7 +22,7 @@ namespace warpline::worker {
 namespace {
 
 // The descriptors are those of the two rings and the journal, and perhaps the board and the file of
-// variables that a former worker saved.
+// variables that a former worker saved, and the socket to a compiler.
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
 
@@ -65,6 +65,8 @@ void RingSession::Guard(const warpline_internal::OpenWorker& open, const ArenaMe
   guard.sm = open.sm();
   guard.arena_base = memory.base();
   guard.arena_bytes = memory.bytes();
+  guard.compiler = compiler_.get();
+  guard.output = open.compiler_gives_text() ? compiler::Output::kText : compiler::Output::kCubin;
   code_ = std::make_unique<GuardedCode>(guard, memory.contexts(), options->output);
   for (size_t i = 0; i < options->devices.size(); ++i) {
     options->devices[i].code = code_->modules(i);
@@ -76,6 +78,11 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
     const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, const ArenaMemory& memory,
     Options options) {
   const bool has_board = open.board_generation() > 0;
+  UniqueFd to_compiler;
+  if (open.compiler() && !fds.empty()) {
+    to_compiler = std::move(fds.back());
+    fds.pop_back();
+  }
   if (fds.size() != kOpenFds + (has_board ? 1 : 0) + (open.variables() ? 1 : 0)) {
     return absl::InvalidArgumentError("descriptors of the rings");
   }
@@ -84,6 +91,9 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   if (!status.ok()) return status;
   ring->recorder_ = std::make_unique<Recorder>(ring->journal_.get(), memory.base(), memory.bytes());
   ring->memory_ = std::make_unique<VirtualMemory>(memory.contexts());
+  if (to_compiler.valid()) {
+    ring->compiler_ = std::make_unique<compiler::CompilerClient>(std::move(to_compiler));
+  }
   const LoopScope scope(&decoder_thread);
   HostedSession::Options session;
   if (open.guard() != 0) ring->Guard(open, memory, &options);

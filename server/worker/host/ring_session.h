@@ -13,6 +13,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
+#include "server/compiler/client/compiler_client.h"
 #include "server/worker/code/guarded_code.h"
 #include "server/worker/continuity/journal.h"
 #include "server/worker/continuity/recorder.h"
@@ -75,9 +76,10 @@ class RingSession {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<VirtualMemory> memory_;
-  std::unique_ptr<GuardedCode> code_;           // Null for a session that is not guarded.
-  std::unique_ptr<ServerImageCache> images_;    // Null when the server keeps no images.
-  std::unique_ptr<ServerModuleRecord> loaded_;  // Null when the server records none.
+  std::unique_ptr<compiler::CompilerClient> compiler_;  // Null where there is none.
+  std::unique_ptr<GuardedCode> code_;                   // Null for a session that is not guarded.
+  std::unique_ptr<ServerImageCache> images_;            // Null when the server keeps no images.
+  std::unique_ptr<ServerModuleRecord> loaded_;          // Null when the server records none.
   std::unique_ptr<HostedSession> session_;
 };
 
