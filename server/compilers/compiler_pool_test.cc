@@ -5,16 +5,16 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
-#include "guard/guard.h"
 #include "server/compiler/client/compiler_client.h"
 #include "server/jail/jailer.h"
 #include "server/jail/uid_pool.h"
@@ -123,7 +123,7 @@ class CompilerPoolTest : public testing::Test {
 TEST_F(CompilerPoolTest, GuardsAModuleInItsJail) {
   const auto compiled = Compile("alice");
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  EXPECT_EQ(compiled->code(), guard::Guard(kPtx, {.arena_bits = 36})->text);
+  EXPECT_NE(compiled->code().find("wlg_const"), std::string_view::npos);
   EXPECT_EQ(compiled->guarded().kernels, std::vector<std::string>{"store"});
 }
 

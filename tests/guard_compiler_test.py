@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Guarded sessions whose modules are guarded by their tenant's compiler."""
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+import harness
+
+COMPILER = "warpline-compiler"
+
+
+class GuardCompilerTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = harness.local_server.Installation.from_bazel_bin(
+            harness.RUNFILES,
+            {"bin/examples/" + name: "examples/" + name for name in ("vector_add", "histogram")})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def run_guarded(self, server, program, *flags):
+        """Runs it, and expects that its results are right."""
+        root = self.installation.root
+        done = subprocess.run(
+            [str(root / "bin/warpline"), "run", "--endpoint=" + server.endpoint, *flags, "--",
+             str(root / "bin/examples" / program)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + server.log_tail())
+        self.assertIn(program + ": ok", done.stdout)
+
+    @staticmethod
+    def stages_of(pid):
+        """What the processes that it forked, and that have ended, have done: their page faults."""
+        stat = pathlib.Path("/proc/%d/stat" % pid).read_text(encoding="ascii")
+        return int(stat[stat.rindex(")") + 2:].split()[8])
+
+    def test_stages_guard_a_module_and_its_result_stays(self):
+        with harness.local_server.Server(self.installation, ["--device=cpu"]) as server:
+            self.assertEqual(harness.server_processes(server.pid, COMPILER), [])
+            self.run_guarded(server, "vector_add")
+            self.assertEqual(harness.server_processes(server.pid, COMPILER), [])
+            self.run_guarded(server, "vector_add", "--guard=fence")
+            compilers = harness.server_processes(server.pid, COMPILER)
+            self.assertEqual(len(compilers), 1)
+            after_first = self.stages_of(compilers[0])
+            self.assertGreater(after_first, 0)
+            self.run_guarded(server, "vector_add", "--guard=fence")
+            self.assertEqual(self.stages_of(compilers[0]), after_first)
+            self.run_guarded(server, "vector_add", "--guard=hardened")
+            after_other_mode = self.stages_of(compilers[0])
+            self.assertGreater(after_other_mode, after_first)
+            self.run_guarded(server, "histogram", "--guard=hardened")
+            self.assertGreater(self.stages_of(compilers[0]), after_other_mode)
+            self.run_guarded(server, "histogram", "--check")
+            self.assertEqual(harness.server_processes(server.pid, COMPILER), compilers)
+
+    def test_another_compiler_follows_one_that_has_ended(self):
+        with harness.local_server.Server(self.installation, ["--device=cpu"]) as server:
+            self.run_guarded(server, "vector_add", "--guard=fence")
+            first = harness.server_processes(server.pid, COMPILER)
+            os.kill(first[0], signal.SIGKILL)
+            harness.wait_until(lambda: "a compiler has ended" in server.log(),
+                               "the server says that it has ended")
+            self.run_guarded(server, "vector_add", "--guard=fence")
+            second = harness.server_processes(server.pid, COMPILER)
+            self.assertEqual(len(second), 1)
+            self.assertNotEqual(first, second)
+
+    def test_without_one_the_worker_guards(self):
+        with harness.local_server.Server(self.installation,
+                                         ["--device=cpu", "--guard_compiler=none"]) as server:
+            self.run_guarded(server, "vector_add", "--guard=fence")
+            self.assertEqual(harness.server_processes(server.pid, COMPILER), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
