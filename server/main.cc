@@ -23,8 +23,8 @@ constexpr char kUsage[] = R"(runs the CUDA calls of remote programs on this host
   warpline-server [--listen=127.0.0.1:14000] [--device=auto] [flags]
 
 Programs reach it with WARPLINE_ENDPOINT=127.0.0.1:14000 and Warpline's libcuda.so.1 in their
-library path; `warpline run -- PROGRAM` sets both. The binaries warpline-supervisor, warpline-worker
-and warpline-keeper lie beside this one.
+library path; `warpline run -- PROGRAM` sets both. The binaries warpline-supervisor,
+warpline-worker, warpline-keeper, warpline-lane and warpline-compiler lie beside this one.
 
 Configuration file: --flagfile=PATH reads flags from a file, one a line ("--max_sessions=16"; lines
 that start with # are comments). --undefok and --fromenv work as in other Abseil programs.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <climits>
@@ -50,6 +51,14 @@ std::string ReportOf(int report) {
   return text;
 }
 
+// Half of the descriptors that the process may have are for results; each has two.
+size_t MostEntries() {
+  constexpr size_t kMost = 4096;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return std::min<size_t>(limit.rlim_cur / 4, kMost);
+}
+
 uint32_t Microseconds(absl::Duration took) {
   return static_cast<uint32_t>(
       std::clamp<int64_t>(absl::ToInt64Microseconds(took), 1, int64_t{UINT32_MAX}));
@@ -58,7 +67,7 @@ uint32_t Microseconds(absl::Duration took) {
 }  // namespace
 
 Broker::Broker(BrokerOptions options)
-    : options_(std::move(options)), cache_(options_.cache_bytes) {}
+    : options_(std::move(options)), cache_(options_.cache_bytes, MostEntries()) {}
 
 void Broker::AddClient(UniqueFd socket) {
   if (clients_.size() >= kMostClients) return;

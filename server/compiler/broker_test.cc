@@ -517,7 +517,7 @@ TEST(BrokerTest, WhatIsRefusedIsNotKept) {
 }
 
 TEST(ResultCacheTest, WhatWasNotUsedForTheLongestTimeGoesFirst) {
-  ResultCache cache(1000);
+  ResultCache cache(1000, 4);
   const auto key = [](uint8_t number) {
     ContentHash hash = {};
     hash[0] = number;
@@ -531,6 +531,10 @@ TEST(ResultCacheTest, WhatWasNotUsedForTheLongestTimeGoesFirst) {
   cache.Add(key(5), {UniqueFd(), UniqueFd(), 251});
   EXPECT_EQ(cache.Find(key(5)), nullptr);
   EXPECT_EQ(cache.bytes(), 850u);
+  // Nor are there more than so many.
+  cache.Add(key(6), {UniqueFd(), UniqueFd(), 1});
+  EXPECT_EQ(cache.entries(), 4u);
+  EXPECT_EQ(cache.Find(key(2)), nullptr);
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ const Result* ResultCache::Find(const ContentHash& key) {
 }
 
 void ResultCache::Add(const ContentHash& key, Result result) {
-  if (result.bytes > most_bytes_ / 4 || by_key_.contains(key)) return;
+  if (most_entries_ == 0 || result.bytes > most_bytes_ / 4 || by_key_.contains(key)) return;
   while (!by_use_.empty() &&
-         (bytes_ + result.bytes > most_bytes_ || by_use_.size() >= kMostEntries)) {
+         (bytes_ + result.bytes > most_bytes_ || by_use_.size() >= most_entries_)) {
     bytes_ -= by_use_.back().result.bytes;
     by_key_.erase(by_use_.back().key);
     by_use_.pop_back();

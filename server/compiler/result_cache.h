@@ -24,9 +24,8 @@ struct Result {
 class ResultCache {
  public:
   // Each entry takes two descriptors of the process.
-  static constexpr size_t kMostEntries = 4096;
-
-  explicit ResultCache(uint64_t most_bytes) : most_bytes_(most_bytes) {}
+  ResultCache(uint64_t most_bytes, size_t most_entries)
+      : most_bytes_(most_bytes), most_entries_(most_entries) {}
 
   // Null when it is not there. Belongs to the cache until the next Add().
   const Result* Find(const ContentHash& key);
@@ -44,6 +43,7 @@ class ResultCache {
   };
 
   const uint64_t most_bytes_;
+  const size_t most_entries_;
   uint64_t bytes_ = 0;
   std::list<Entry> by_use_;  // The most recently used first.
   std::map<ContentHash, std::list<Entry>::iterator> by_key_;

@@ -362,7 +362,7 @@ constexpr FileRule kCompilerFiles[] = {
 constexpr SystemCallRule kCompilerSystemCalls[] = {
     // Stages: starting them, confining them, waiting for them, ending them. A list of calls holds
     // for what is forked, too, so that of a stage's jail is here.
-    {SYS_clone},
+    {SYS_clone, CallRule::kForkOnly},
     {SYS_close_range},
     {SYS_dup2},
     {SYS_landlock_create_ruleset},

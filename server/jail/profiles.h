@@ -32,6 +32,7 @@ struct Limit {
 enum class CallRule {
   kAny,
   kThreadOnly,       // clone(2): with CLONE_THREAD.
+  kForkOnly,         // clone(2): as fork(3) does it, without a namespace.
   kOwnProcess,       // The first argument is the process's own number.
   kOwnLimitsOnly,    // prlimit64(2): of the calling process, reading.
   kOwnLimits,        // prlimit64(2): of the calling process.

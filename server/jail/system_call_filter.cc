@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -72,6 +73,11 @@ Program Decide(CallRule rule, const Profile& profile) {
       break;
     case CallRule::kThreadOnly:
       Append({Load(LowAt(0)), IfAnyBit(CLONE_THREAD), Return(SECCOMP_RET_ALLOW), Return(kRefuse)},
+             &program);
+      break;
+    case CallRule::kForkOnly:
+      Append({Load(LowAt(0)), IfEqual(CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID | SIGCHLD),
+              Return(SECCOMP_RET_ALLOW), Return(kRefuse)},
              &program);
       break;
     case CallRule::kOwnProcess:
