@@ -58,6 +58,16 @@ class GuardCompilerTest(unittest.TestCase):
             self.run_guarded(server, "histogram", "--check")
             self.assertEqual(harness.server_processes(server.pid, COMPILER), compilers)
 
+    def test_a_compiler_is_in_a_jail(self):
+        with harness.local_server.Server(self.installation, ["--device=cpu"]) as server:
+            self.run_guarded(server, "vector_add", "--guard=fence")
+            pid = harness.server_processes(server.pid, COMPILER)[0]
+            status = pathlib.Path("/proc/%d/status" % pid).read_text(encoding="ascii")
+            for line in ("Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000",
+                         "CapBnd:\t0000000000000000", "Threads:\t1"):
+                self.assertIn(line, status)
+            self.assertIn("jail profile=compiler holds=", server.log())
+
     def test_another_compiler_follows_one_that_has_ended(self):
         with harness.local_server.Server(self.installation, ["--device=cpu"]) as server:
             self.run_guarded(server, "vector_add", "--guard=fence")

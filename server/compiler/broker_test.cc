@@ -186,6 +186,24 @@ TEST(BrokerTest, MachineCodeIsMadeWhereThereIsNvidiasLibrary) {
   EXPECT_NE(compiled->code().find("wlg_const"), std::string_view::npos);
 }
 
+// NVIDIA's own code, where it finds no memory, or no time.
+TEST(BrokerTest, ACompilerThatReachesALimitCostsItsModuleOnly) {
+  const auto jit = JitLink::Load("");
+  if (!jit.ok()) GTEST_SKIP() << jit.status();
+  for (const uint64_t mib : {16, 4096}) {
+    BrokerOptions options;
+    options.stages = RealStages(&*jit);
+    options.compile_limits.memory_bytes = mib << 20;
+    options.compile_limits.wall = mib == 4096 ? absl::Milliseconds(1) : absl::Seconds(20);
+    BrokerProcess broker(std::move(options));
+    const absl::Status status = broker.Compile(kPtx, Output::kCubin).status();
+    EXPECT_TRUE(absl::IsInternal(status) || absl::IsResourceExhausted(status) ||
+                absl::IsInvalidArgument(status))
+        << status;
+    EXPECT_TRUE(broker.Compile(kPtx, Output::kText).ok());
+  }
+}
+
 TEST(BrokerTest, WithoutTheLibraryMachineCodeIsUnimplemented) {
   BrokerOptions options;
   options.stages = RealStages(nullptr);

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -68,7 +69,8 @@ int With(Layer on, const std::function<int()>& attempts, const char* profile = k
 }
 
 TEST(JailTest, EveryProfileHasEveryLayer) {
-  for (const char* const name : {kWorkerProfile, kPeersProfile, kKeeperProfile, kLaneProfile}) {
+  for (const char* const name :
+       {kWorkerProfile, kPeersProfile, kKeeperProfile, kLaneProfile, kCompilerProfile}) {
     ASSERT_NE(ProfileNamed(name), nullptr);
     for (const LayerSpec& spec : AllLayers()) {
       EXPECT_TRUE(ProfileNamed(name)->layers.Has(spec.layer)) << name << " " << spec.name;
@@ -189,6 +191,68 @@ TEST(JailTest, ALaneListensAtItsPortsAlone) {
   EXPECT_EQ(ListensInLane(24731, 24731), 0);
   EXPECT_EQ(ListensInLane(24732, 24731), 1);
   EXPECT_EQ(ListensInLane(0, 0), 0);
+}
+
+TEST(JailTest, ACompilerForksAndStartsNothingElse) {
+  const int failed = With(
+      Layer::kSystemCalls,
+      [] {
+        const auto fails = [](long result, int bit) {
+          return result == -1 && errno == EPERM ? 0 : bit;
+        };
+        const char* const none[] = {nullptr};
+        char* const* const empty = const_cast<char* const*>(none);
+        int bits = InChild([] { return 7; }) == 7 ? 0 : 1;
+        bits |= fails(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0), 2);
+        bits |= fails(syscall(SYS_clone, CLONE_THREAD | CLONE_SIGHAND | CLONE_VM, 0, 0, 0, 0), 2);
+        bits |= fails(unshare(CLONE_NEWUSER), 2);
+        bits |=
+            fails(socket(AF_INET, SOCK_STREAM, 0), 4) | fails(socket(AF_UNIX, SOCK_STREAM, 0), 4);
+        bits |= fails(execve("/bin/true", empty, empty), 8);
+        bits |= fails(kill(getppid(), 0), 16) | fails(ptrace(PTRACE_ATTACH, getppid(), 0, 0), 16);
+        bits |= fails(syscall(SYS_prlimit64, getppid(), RLIMIT_CORE, nullptr, nullptr), 32);
+        return bits;
+      },
+      kCompilerProfile);
+  EXPECT_EQ(failed, 0);
+}
+
+// A stage's jail is closed within a compiler's, each of whose layers it has from there.
+TEST(JailTest, AStageIsConfinedWithinACompiler) {
+  const int failed = InChild([] {
+    Jail compiler(Plan(kCompilerProfile));
+    if (!CloseAll(&compiler)) return 99;
+    return InChild([] {
+      Jail stage(Plan(kStageProfile));
+      if (!CloseAll(&stage)) return 98;
+      const auto fails = [](long result, int bit) { return result == -1 ? 0 : bit; };
+      char byte = 0;
+      int bits = fails(open("/dev/null", O_RDONLY), 1);
+      bits |= fails(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0), 2);
+      bits |= fails(syscall(SYS_memfd_create, "more", 0), 4);
+      bits |= fails(syscall(SYS_pidfd_open, getppid(), 0), 8);
+      bits |= fails(fcntl(2, F_SETFL, 0), 16) | fails(fcntl(2, F_SETOWN, getpid()), 16);
+      bits |= fails(recv(3, &byte, 1, 0), 32);
+      return bits;
+    });
+  });
+  EXPECT_EQ(failed, 0);
+}
+
+// By the layer "files" alone.
+TEST(JailTest, AStageOpensNoFileAtAll) {
+  if (LandlockVersion() == 0) GTEST_SKIP() << "the kernel has no Landlock";
+  const int failed = With(
+      Layer::kFiles,
+      [] {
+        int bits = 0;
+        for (const char* const path : {"/dev/null", "/etc/localtime", "/proc/self/status"}) {
+          bits = bits << 1 | (open(path, O_RDONLY) >= 0 ? 1 : 0);
+        }
+        return bits;
+      },
+      kStageProfile);
+  EXPECT_EQ(failed, 0);
 }
 
 TEST(JailTest, OwnThreadsCanBeSignalled) {
