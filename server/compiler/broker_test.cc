@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -254,7 +255,8 @@ TEST(BrokerTest, AStageThatWritesWithoutEndIsEnded) {
 
 TEST(BrokerTest, AStageThatCrashesCostsItsModuleOnly) {
   EXPECT_EQ(StatusOf([](int, int) {
-              *reinterpret_cast<volatile int*>(8) = 1;
+              volatile uintptr_t nowhere = 8;
+              *reinterpret_cast<volatile int*>(nowhere) = 1;
               return true;
             }).message(),
             "the rewriter was ended by signal 11");
