@@ -51,6 +51,11 @@ std::string_view FenceWriter::Stride(const ptx::Operand& stride) {
   return "wlg_stride";
 }
 
+void FenceWriter::TestWholeWarp() {
+  Add(Make("activemask.b32", {Name(Use("wlg_t"))}));
+  Add(Make("setp.ne.s32", {Name(Use("wlg_ps")), Name("wlg_t"), Number(-1)}));
+}
+
 void FenceWriter::TestShared(std::string_view x) {
   Add(Make("isspacep.shared", {Name(Use("wlg_ps")), Name(x)}));
 }

@@ -42,6 +42,8 @@ class FenceWriter {
   std::string_view Stride(const ptx::Operand& stride);
   // `bytes` or nothing. For another size the thread ends.
   std::string_view Part(const ptx::Operand& size, int64_t bytes);
+  // Sets wlg_ps in lanes that are not all here.
+  void TestWholeWarp();
   // Sets wlg_ps.
   void TestShared(std::string_view x);
   // Where a generic address lies in shared memory, if it does.

@@ -78,6 +78,27 @@ bool IsOnlyShared(Family family) {
   }
 }
 
+// Whether ptxas takes the code behind it to be reached by all lanes of a warp together.
+bool IsOfAWarp(Family family) {
+  switch (family) {
+    case Family::kMatrixMultiply:
+    case Family::kWmmaMultiply:
+    case Family::kWmmaLoad:
+    case Family::kWmmaStore:
+    case Family::kTileLoad:
+    case Family::kTileStore:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether fewer lanes may be behind it than before.
+bool Parts(Family family) {
+  return family == Family::kBranch || family == Family::kCall || family == Family::kReturn ||
+         family == Family::kExit || family == Family::kTrap;
+}
+
 // A policy of the cache is a number that the hardware reads; without it the access is the same.
 void DropCacheHint(Instruction* instruction) {
   const auto hint =
@@ -123,6 +144,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
     code_.At(statement.line);
     const auto* const instruction = std::get_if<Instruction>(&statement.node);
     if (instruction == nullptr) {
+      if (std::holds_alternative<ptx::Label>(statement.node)) is_whole_ = false;
       code_.Add(statement);
       continue;
     }
@@ -201,6 +223,11 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     const Symbol* const guard = function_.Find(instruction.guard);
     if (guard == nullptr || guard->type != "pred") return Refuse("a predicate that is none");
   }
+  if (IsOfAWarp(what.row().family)) {
+    if (!instruction.guard.empty()) return RewriteSkipped(std::move(instruction));
+    NeedWholeWarp();
+  }
+  if (Parts(what.row().family)) is_whole_ = false;
   switch (what.row().family) {
     case Family::kHint:
       // The cache's business; but what waits for another grid has to stay.
@@ -224,6 +251,11 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     case Family::kWmmaLoad:
     case Family::kWmmaStore:
       return RewriteMatrixAccess(std::move(instruction));
+    case Family::kBlockBarrier:
+      // That a warp comes as one is the tenant's word.
+      if (instruction.opcode == "bar") instruction.opcode = "barrier";
+      std::erase(instruction.modifiers, "aligned");
+      break;
     case Family::kBarrierInit:
     case Family::kBarrierEnd:
     case Family::kBarrierArrive:
@@ -244,6 +276,29 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
   }
   Put(std::move(instruction));
+  return absl::OkStatus();
+}
+
+void FunctionRewriter::NeedWholeWarp() {
+  if (std::exchange(is_whole_, true)) return;
+  Put(Make("bar.warp.sync", {Number(-1)}));
+  code_.TestWholeWarp();
+  Instruction end = Make("exit", {});
+  end.guard = "wlg_ps";
+  Put(std::move(end));
+}
+
+// An instruction of a warp with a predicate, which becomes a branch.
+absl::Status FunctionRewriter::RewriteSkipped(Instruction instruction) {
+  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "skip_", skips_++);
+  Instruction skip = Make("bra", {Name(after)});
+  skip.guard = std::exchange(instruction.guard, "");
+  skip.guard_negated = !std::exchange(instruction.guard_negated, false);
+  Put(std::move(skip));
+  is_whole_ = false;
+  if (absl::Status status = RewriteInstruction(std::move(instruction)); !status.ok()) return status;
+  code_.Add(ptx::Statement{ptx::Label{after}, at_->line});
+  is_whole_ = false;
   return absl::OkStatus();
 }
 
@@ -484,6 +539,7 @@ absl::Status FunctionRewriter::RewritePart(uint64_t bytes, Operand* size) {
   if (symbol == nullptr || symbol->type == "pred") return absl::OkStatus();
   if (ptx::TypeBytes(symbol->type) != 4) return Refuse("a size of other than 32 bits");
   *size = Name(code_.Part(*size, whole));
+  is_whole_ = false;
   return absl::OkStatus();
 }
 

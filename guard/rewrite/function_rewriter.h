@@ -55,6 +55,9 @@ class FunctionRewriter {
   absl::Status RewriteRegisterAddress(const ptx::MemoryAccess& access, const Symbol& symbol,
                                       bool only_shared, ptx::Instruction* instruction,
                                       ptx::Operand* address);
+  absl::Status RewriteSkipped(ptx::Instruction instruction);
+  // Puts the check that all lanes of the warp are here, unless one stands before on the same way.
+  void NeedWholeWarp();
   absl::Status CheckOperand(const ptx::Operand& operand) const;
   // Puts the address of a variable, plus `offset`, into a register. False for a name that is none.
   bool PutAddress(const std::string& name, int64_t offset, const ptx::Operand& destination,
@@ -68,6 +71,8 @@ class FunctionRewriter {
   FenceWriter code_;
   const ptx::Statement* at_ = nullptr;
   int traps_ = 0;
+  bool is_whole_ = false;  // All lanes of the warp have come here together.
+  int skips_ = 0;
 };
 
 }  // namespace warpline::guard

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -63,6 +64,8 @@ TEST(Verify, AcceptsTenantStatementsWithinAFence) {
     Statements all;
     for (const std::string& line : fenced.fence) {
       all.push_back(line);
+      // The check of a warp is a run without others in between.
+      if (absl::c_linear_search(kWholeWarp, line)) continue;
       all.push_back("add.s64 %rd1, wlg_globals, 16");
     }
     all.push_back(fenced.access);
@@ -90,13 +93,18 @@ TEST(Verify, AcceptsStatementsWithoutFences) {
       "cvta.to.global.u64 %rd1, %rd2",
       "cvta.local.u64 %rd1, wlg_local",
       "isspacep.global %p1, %rd1",
-      "bar.sync 0",
-      "barrier.red.popc.aligned.u32 %r1, 0, 32, !%p1",
+      "barrier.sync 0",
+      "barrier.red.popc.u32 %r1, 0, 32, !%p1",
       "membar.gl",
       "fence.proxy.async.global",
       "fence.acq_rel.cluster",
       "cp.async.wait_group 1",
       "cp.async.commit_group",
+      "bar.warp.sync -1",
+      "activemask.b32 wlg_t",
+      "setp.ne.s32 wlg_ps, wlg_t, -1",
+      "@wlg_ps exit",
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [sm+16]",
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, "
       "{%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}",
       "elect.sync _|%p1, -1",
@@ -113,7 +121,6 @@ TEST(Verify, AcceptsStatementsWithoutFences) {
       "ld.local.b32 %r1, [wlg_locals+60]",
       "st.local.b32 [wlg_local], %r1",
       "ld.shared.b32 %r1, [sm+60]",
-      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [sm+16]",
       ".pragma \"nounroll\"",
   };
   Statements all = accepted;
@@ -128,8 +135,6 @@ TEST(Verify, AcceptsAnySharedAddressUnlessHardened) {
       "st.shared.b64 [%rd2+100000], %rd1",
       "atom.shared::cta.cas.b32 %r1, [dyn+4], 1, 2",
       "red.shared.add.u32 [sm+1024], 1",
-      "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r1}, [%rd1]",
-      "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2}",
       "mbarrier.init.shared.b64 [sm+8], 1",
       "mbarrier.arrive.shared.b64 _, [sm], 1",
       "mbarrier.try_wait.parity.shared.b64 %p1, [%rd1], %r1",
@@ -137,11 +142,42 @@ TEST(Verify, AcceptsAnySharedAddressUnlessHardened) {
       "mbarrier.arrive_drop.release.cta.shared.b64 %rd1, [%r1]",
       "mbarrier.inval.shared.b64 [%rd1]",
       "cp.async.mbarrier.arrive.noinc.shared.b64 [%r1]",
-      "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r1], "
-      "{%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, 16",
   };
   ExpectAccepted(Module(accepted), kPlain);
   for (const std::string& statement : accepted) ExpectRefused(Module({statement}), kHardened);
+  const Statements of_a_warp = {
+      "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r1}, [%rd1]",
+      "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2}",
+      "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r1], "
+      "{%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, 16",
+  };
+  ExpectAccepted(Module(Joined({kWholeWarp, of_a_warp})), kPlain);
+  for (const std::string& statement : of_a_warp) {
+    ExpectRefused(Module(Joined({kWholeWarp, {statement}})), kHardened);
+  }
+}
+
+// ptxas takes what is behind an instruction of a warp for the way of all its lanes.
+TEST(Verify, AcceptsInstructionsOfAWarpOnlyWhereItIsWhole) {
+  const std::string tile = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [sm]";
+  ExpectAccepted(Module(Joined({kWholeWarp, {"add.s32 %r1, %r2, 1", tile, tile}})), kPlain);
+  for (size_t i = 0; i < kWholeWarp.size(); ++i) {
+    Statements check = kWholeWarp;
+    check.erase(check.begin() + static_cast<std::ptrdiff_t>(i));
+    ExpectRefused(Module(Joined({check, {tile}})), kPlain);
+    check = kWholeWarp;
+    check.insert(check.begin() + static_cast<std::ptrdiff_t>(i) + 1, "add.s32 %r1, %r2, 1");
+    if (i + 1 < kWholeWarp.size()) ExpectRefused(Module(Joined({check, {tile}})), kPlain);
+  }
+  for (const char* const between : {"L:", "@%p1 bra L", "@%p1 exit", "@%p1 ret"}) {
+    const Statements label = between[0] == 'L' ? Statements() : Statements{"L:"};
+    ExpectRefused(Module(Joined({kWholeWarp, {between, tile}, label})), kPlain);
+  }
+  ExpectRefused(Module(Joined({kWholeWarp, {"@%p1 " + tile}})), kPlain);
+  // Barriers that say .aligned are for whole warps too; those that do not are not.
+  ExpectRefused(Module(Joined({kWholeWarp, {"bar.sync 0"}})), kPlain);
+  ExpectRefused(Module(Joined({kWholeWarp, {"barrier.sync.aligned 0"}})), kPlain);
+  ExpectAccepted(Module({"barrier.sync 0", "bar.warp.sync 3"}), kPlain);
 }
 
 // Before sm_90 a barrier that does not say where it is may be anywhere.

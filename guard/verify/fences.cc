@@ -171,6 +171,13 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
       if (s.holds != Holds::kShared) return kMissing;
       off = s;
       return {};
+    case Step::kReadLanes:
+      now_.t = {};
+      now_.part = 0;
+      return {};
+    case Step::kTestLanes:
+      now_.has_shared_window = false;
+      return {};
     case Step::kKeepPart:
       now_.t = {};
       now_.part = number;

@@ -41,6 +41,9 @@ constexpr Form kForms[] = {
     {"and.b32 wlg_t, <R>, <N>", Step::kKeepPart},
     {"setp.ne.s32 wlg_ps, wlg_t, 0", Step::kTestPart},
 
+    {"activemask.b32 wlg_t", Step::kReadLanes},
+    {"setp.ne.s32 wlg_ps, wlg_t, -1", Step::kTestLanes},
+
     {"isspacep.local wlg_pl, <X>", Step::kTestLocal},
     {"cvta.to.local.u64 wlg_off, <X>", Step::kToLocal},
     {"sub.s64 wlg_off, wlg_off, wlg_local", Step::kMeasureLeg},

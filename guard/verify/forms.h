@@ -35,12 +35,16 @@ enum class Step : uint8_t {
   kJoin,
   kJoinBase,
   kBoundStride,
-  // --- Of the shared leg and the shared fence.
+  // --- Of the shared leg.
   kTestShared,
   kToShared,
   kMaskOff,
   kFromShared,
   kPickShared,
+  // --- Of the check that a warp is whole.
+  kReadLanes,
+  kTestLanes,
+  // --- Of the hardened shared leg and the shared fence.
   kSharedToS,
   kS,  // wlg_s holds anything.
   kSetT,

@@ -1,8 +1,10 @@
 #include "guard/verify/function.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace warpline::guard {
@@ -10,6 +12,15 @@ namespace {
 
 constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
 constexpr int64_t kMostStride = 65536;
+// What stands before instructions that a warp executes as one.
+constexpr std::string_view kWholeWarp[] = {
+    "\tbar.warp.sync -1;",
+    "\tactivemask.b32 wlg_t;",
+    "\tsetp.ne.s32 wlg_ps, wlg_t, -1;",
+    "\t@wlg_ps exit;",
+};
+constexpr std::string_view kOfAWarp[] = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"};
+constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
 // Whether an operand is a name and nothing else.
@@ -78,6 +89,7 @@ Refusal FunctionVerifier::VerifyLine(const Line& line) {
 
 Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
   declares_ = false;
+  whole_ = 0;
   if (!LocalsAreZero()) return kNotZeroed;
   fences_.Reset();
   Cursor cursor(line);
@@ -96,6 +108,7 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
       return "a predicate that is not declared";
     }
   }
+  if (Refusal refusal = FollowWholeWarp(line); !refusal.empty()) return refusal;
   if (WritesGuard(instruction_)) {
     if (instruction_.has_predicate) return "a guard's statement has a predicate";
     if (Refusal refusal = fences_.Apply(instruction_.text); !refusal.empty()) return refusal;
@@ -136,6 +149,23 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
       break;
   }
   return refusal.empty() ? FollowInstruction(description) : refusal;
+}
+
+// ptxas takes the code behind such an instruction to be reached by all lanes together, and lets
+// what it takes for the same in all of them share registers. So all must be there.
+Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
+  constexpr size_t kSteps = std::size(kWholeWarp);
+  if (absl::c_linear_search(kOfAWarp, instruction_.opcode)) {
+    if (whole_ < kSteps) return "an instruction of a warp that may not be whole";
+    const bool is_split = instruction_.has_predicate && instruction_.predicate != "wlg_ps";
+    return is_split ? "an instruction of a warp with a predicate" : Refusal();
+  }
+  if (whole_ < kSteps && line.text == kWholeWarp[whole_]) {
+    ++whole_;
+  } else if (whole_ < kSteps || absl::c_linear_search(kParts, instruction_.opcode)) {
+    whole_ = line.text == kWholeWarp[0] ? 1 : 0;
+  }
+  return {};
 }
 
 bool FunctionVerifier::LocalsAreZero() const {

@@ -66,6 +66,7 @@ class FunctionVerifier {
   Refusal DeclareVariable(const Variable& variable);
   Refusal VerifyInstruction(const Line& line, bool passed);
   bool LocalsAreZero() const;
+  Refusal FollowWholeWarp(const Line& line);
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);
   Refusal VerifyMove();
@@ -88,6 +89,7 @@ class FunctionVerifier {
   Fences fences_;
   bool declares_ = true;  // Only declarations have been read.
   bool passed_ = false;   // The statement before has written wlg_pass.
+  size_t whole_ = 0;      // Statements of the check that the warp is whole, which stand here
   Instruction instruction_;
   Written written_;
   int64_t zeroed_ = 0;  // Bytes of wlg_locals that the entry has zeroed

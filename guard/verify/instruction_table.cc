@@ -55,20 +55,19 @@ constexpr Row kRows[] = {
     {"wmma.store", Rule::kMemory, kSpaceWord | kMatrixWord, 2, 3, 0, kGlobal | kShared, 0, true},
     Registers("wmma.mma", 4, 4),
 
-    // --- Control and barriers. Nobody may say .uni: of lanes that part where they were said not
-    // to,
-    // one could write what another has in a register that ptxas keeps once for all.
+    // --- Control and barriers. Nobody may say .uni, nor .aligned of a barrier: of lanes that part
+    // where they were said not to, one could write what another has in a register that ptxas keeps
+    // once for all.
     {"bra", Rule::kBranch, 0, 1, 1},
     {"call", Rule::kCall, 0, 1, 3},
     Silent("ret", 0, 0, 0),
     Silent("exit", 0, 0, 0),
     Silent("membar", 0, 0, kFenceWord),
     Silent("fence", 0, 0, kFenceWord),
-    Silent("bar", 1, 4, kBarrierWord),
+    Silent("bar.warp.sync", 1, 1, 0),
     Silent("barrier", 1, 4, kBarrierWord),
     Silent("nanosleep", 1, 1, kAnyWord),
     Silent("griddepcontrol", 0, 0, kAnyWord),
-    Silent("setmaxnreg", 1, 1, kAnyWord),
 
     // --- From registers to registers.
     {"mov", Rule::kMove, kAnyWord, 2, 2, 0, 0, 0, true},

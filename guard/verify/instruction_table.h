@@ -23,7 +23,7 @@ enum Words : uint32_t {
   kTileWord = 1 << 7,       // Of ldmatrix and stmatrix
   kMbarrierWord = 1 << 8,   // Of mbarrier
   kFenceWord = 1 << 9,      // Of membar and fence
-  kBarrierWord = 1 << 10,   // Of bar and barrier
+  kBarrierWord = 1 << 10,   // Of barrier
   kCvtaWord = 1 << 11,      // Of cvta
   kIsspacepWord = 1 << 12,  // Of isspacep
   // Any word that does not name memory, known or not.

@@ -102,10 +102,9 @@ constexpr Word kWords[] = {
 
     // --- Matrices and barriers.
     {"sync", kMatrixWord | kTileWord | kBarrierWord},
-    {"aligned", kMatrixWord | kTileWord | kBarrierWord},
+    {"aligned", kMatrixWord | kTileWord},
     {"arrive", kBarrierWord},
     {"red", kBarrierWord},
-    {"warp", kBarrierWord},
     {"popc", kBarrierWord},
     {"pred", kBarrierWord},
     {"m8n8", kTileWord},

@@ -152,7 +152,7 @@ Refusal Describe(const Instruction& instruction, Description* description) {
   const size_t count = instruction.operands.size();
   if (count < row->least || count > row->most) return "a wrong number of operands";
   description->rule = row->rule;
-  const bool may_reduce = row->mnemonic == "bar" || row->mnemonic == "barrier";
+  const bool may_reduce = row->mnemonic == "barrier";
   description->writes_first = row->rule == Rule::kMemory ? row->address != 0
                               : may_reduce ? absl::c_linear_search(instruction.modifiers, "red")
                                            : row->writes;

@@ -230,7 +230,7 @@ TEST(Verify, WhatIsReadHasBeenWritten) {
            // Below what is never reached nothing is read.
            {"bra M", "L:", "add.s32 %r2, %r1, 1", "ret", "M:", "bra L"},
            {"@%p1 bra L", "exit", "L:", "mov.b32 %r2, %r1"},
-           {"bar.red.popc.u32 %r2, 0, %p1", "add.s32 %r3, %r2, 1"},
+           {"barrier.red.popc.u32 %r2, 0, %p1", "add.s32 %r3, %r2, 1"},
            {"st.param.b32 [a], %r1", "ld.param.b32 %r2, [a]", "add.s32 %r3, %r2, 1"},
        }) {
     ExpectAccepted(Unwritten(accepted), kPlain);
@@ -244,7 +244,7 @@ TEST(Verify, WhatIsReadHasBeenWritten) {
            {"st.shared.b32 [sm], %r2"},
            {"st.shared.b32 [%r2], %r1"},
            {"nanosleep.u32 %r2"},
-           {"bar.sync %r2"},
+           {"barrier.sync %r2"},
            {"setmaxnreg.inc.sync.aligned.u32 %r2"},
            {"mov.b64 {wlg_lo, wlg_hi}, %rd1"},
            {"add.s32 %r2, wlg_t, 1"},

@@ -72,6 +72,10 @@ inline constexpr char kPrologue[] =
 inline constexpr char kLocalPrologue[] = "\tmov.b64 wlg_local, wlg_locals;\n";
 inline constexpr char kSmemPrologue[] = "\tmov.b32 wlg_smem, %aggr_smem_size;\n";
 
+// What stands before instructions of a warp.
+inline const Statements kWholeWarp = {"bar.warp.sync -1", "activemask.b32 wlg_t",
+                                      "setp.ne.s32 wlg_ps, wlg_t, -1", "@wlg_ps exit"};
+
 inline constexpr char kEntry[] =
     ".visible .entry k (.param .b64 p, .param .align 8 .b8 q[16], .param .b32 n)\n";
 
@@ -228,7 +232,7 @@ inline std::vector<Fenced> AllFenced() {
       {kSharedFence4, "st.shared::cta.b32 [wlg_s], %r1", kHardened},
       {Joined({kSharedFence4, kAlignedArena4}), "cp.async.ca.shared.global [wlg_s], [wlg_at], 4",
        kHardened},
-      {Joined({kArena, {"min.u32 wlg_stride, %r1, 65536"}}),
+      {Joined({kWholeWarp, kArena, {"min.u32 wlg_stride, %r1, 65536"}}),
        "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
        "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [wlg_at], wlg_stride",
        kPlain},
