@@ -2,7 +2,7 @@
 """Compares the GPU time of a program's kernels guarded and unguarded.
 
   overhead.py --bundle=DIR --programs=DIR --list=FILE [--libraries=DIR:...] [--runs=2] [--budget_s=600]
-              [--json=FILE] [--md=FILE]
+              [--json=FILE] [--md=FILE] [--svg=FILE]
 
 Each line of the list is a program, which lies in a folder of its name below --programs, and its
 arguments. Each runs in four modes, one after the other and in another order each time: unguarded
@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from xml.sax.saxutils import escape
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Name, the server of its own that it needs, WARPLINE_GUARD.
@@ -76,6 +77,47 @@ def table(results):
     return "\n".join(lines) + "\n"
 
 
+# Of the plot, in pixels; ratios beyond its ends are drawn there.
+LEFT, WIDTH, TOP, ROW = 140, 480, 50, 14
+LEAST, MOST = 0.8, 1.6
+COLORS = {"fence": "steelblue", "fence4": "seagreen", "hardened": "indianred"}
+
+
+def plot(results):
+    """SVG: a row for each program with a dot for each mode, and the means below."""
+    timed = {name: [result["us"][mode] / result["us"]["off"] for mode in COLORS]
+             for name, result in sorted(results.items()) if result["us"].get("off")}
+    rows = list(timed.items())
+    if rows:
+        rows.append(("geometric mean", [geometric_mean(each) for each in zip(*timed.values())]))
+    height = TOP + ROW * len(rows) + 10
+
+    def place(ratio):
+        return LEFT + (min(max(ratio, LEAST), MOST) - LEAST) / (MOST - LEAST) * WIDTH
+
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" '
+           'font-family="sans-serif" font-size="11">' % (LEFT + WIDTH + 30, height),
+           '<rect width="100%" height="100%" fill="white"/>',
+           '<text x="%d" y="14">Time of kernels, guarded to unguarded:</text>' % LEFT]
+    for index, (mode, color) in enumerate(COLORS.items()):
+        out.append('<circle cx="%d" cy="10" r="4" fill="%s"/><text x="%d" y="14">%s</text>' % (
+            LEFT + 230 + index * 80, color, LEFT + 238 + index * 80, mode))
+    for tenths in range(8, 17, 2):
+        x = place(tenths / 10)
+        out.append('<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s"/>' % (
+            x, TOP - 6, x, height, "black" if tenths == 10 else "lightgray"))
+        out.append('<text x="%.1f" y="%d" text-anchor="middle">%.1f</text>' % (
+            x, TOP - 10, tenths / 10))
+    for index, (name, ratios) in enumerate(rows):
+        y = TOP + ROW * index + ROW // 2
+        out.append('<text x="%d" y="%d" text-anchor="end">%s</text>' % (LEFT - 8, y + 4,
+                                                                        escape(name)))
+        for ratio, color in zip(ratios, COLORS.values()):
+            out.append('<circle cx="%.1f" cy="%d" r="3.5" fill="%s" fill-opacity="0.8"/>' % (
+                place(ratio), y, color))
+    return "\n".join(out + ["</svg>", ""])
+
+
 def build_library(folder, cuda):
     library = folder / "kernel_times.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-I%s/include" % cuda, "-o", str(library),
@@ -121,6 +163,7 @@ def main():
     parser.add_argument("--budget_s", type=float, default=600, help="then no program begins")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--md", type=pathlib.Path)
+    parser.add_argument("--svg", type=pathlib.Path, help="a plot")
     args = parser.parse_args()
     sys.path[:0] = [str(args.bundle.resolve()), str(HERE.parent.parent / "deploy/local")]
     import local_server  # pylint: disable=import-outside-toplevel
@@ -146,6 +189,8 @@ def main():
         args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
     if args.md:
         args.md.write_text(table(results), encoding="utf-8")
+    if args.svg:
+        args.svg.write_text(plot(results), encoding="utf-8")
     print(table(results), end="")
     return 0
 

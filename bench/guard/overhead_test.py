@@ -3,6 +3,7 @@
 import pathlib
 import sys
 import unittest
+from xml.etree import ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -35,6 +36,18 @@ class OverheadTest(unittest.TestCase):
         self.assertIn("| p | 2 | 100 | 1.020 | 1.000 | 1.100 |\n", text)
         self.assertIn("| geometric mean of 2 | | | 1.010 | 1.000 | 1.100 |\n", text)
         self.assertNotIn("none", text)
+
+    def test_the_plot_has_a_dot_for_each_mode_of_each_program_and_of_the_mean(self):
+        us = {"off": 100.0, "fence": 102.0, "fence4": 100.0, "hardened": 400.0}
+        root = ElementTree.fromstring(overhead.plot({"a<b": {"us": us, "kernels": 2},
+                                                     "none": {"us": {"off": 0}, "kernels": 0}}))
+        dots = root.findall("{http://www.w3.org/2000/svg}circle")
+        self.assertEqual(3 + 2 * 3, len(dots))
+        words = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertIn("a<b", words)
+        self.assertNotIn("none", words)
+        # What lies beyond the plot is drawn at its end.
+        self.assertEqual(overhead.LEFT + overhead.WIDTH, max(float(each.get("cx")) for each in dots))
 
 
 if __name__ == "__main__":
