@@ -30,4 +30,6 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
   return result;
 }
 
+bool LoadsGuarded() { return true; }
+
 }  // namespace warpline::cpu

@@ -42,6 +42,8 @@ void KernelFixture::SetUp() {
   ASSERT_EQ(context_->MapChunk(memory_, kMappedBytes, chunk_.get()), CudaResult::kSuccess);
 }
 
+bool KernelFixture::is_guarded() { return LoadsGuarded(); }
+
 device::KernelId KernelFixture::Load(std::string_view text, const std::string& name) {
   device::KernelId kernel{};
   EXPECT_EQ(LoadText(context_.get(), text, base_, memory_ + kMappedBytes / 2, &module_),

@@ -29,6 +29,9 @@ class KernelFixture : public ::testing::Test {
 
   void SetUp() override;
 
+  // Whether kernels run guarded.
+  static bool is_guarded();
+
   // Loads `text` and finds `name` in it.
   device::KernelId Load(std::string_view text, const std::string& name = "k");
 

@@ -7,4 +7,6 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t, u
   return context->LoadModule(text, module);
 }
 
+bool LoadsGuarded() { return false; }
+
 }  // namespace warpline::cpu

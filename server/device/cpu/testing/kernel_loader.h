@@ -15,6 +15,9 @@ namespace warpline::cpu {
 CudaResult LoadText(device::Context* context, std::string_view text, uint64_t arena,
                     uint64_t variables, device::ModuleId* module);
 
+// Whether it is the latter.
+bool LoadsGuarded();
+
 }  // namespace warpline::cpu
 
 #endif  // WARPLINE_SERVER_DEVICE_CPU_TESTING_KERNEL_LOADER_H_
