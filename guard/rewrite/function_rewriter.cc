@@ -262,8 +262,9 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     case Family::kBarrierTest:
     case Family::kCopyAsyncArrive:
       // Seen on a GPU: the context ends where something else lies than what `init` wrote.
-      if (module_.options->hardened)
+      if (module_.options->hardened) {
         return Refuse("a barrier in memory, which any store may break");
+      }
       break;
     case Family::kFence:
       if (!instruction.operands.empty()) return Refuse("a fence for tensor maps");
