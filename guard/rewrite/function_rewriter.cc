@@ -99,6 +99,13 @@ bool Parts(Family family) {
          family == Family::kExit || family == Family::kTrap;
 }
 
+// Whether a run of statements of the same lanes ends with it.
+bool EndsRun(const Instruction& instruction) {
+  Description what;
+  if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown) return true;
+  return Parts(what.row().family) || (IsOfAWarp(what.row().family) && !instruction.guard.empty());
+}
+
 // A policy of the cache is a number that the hardware reads; without it the access is the same.
 void DropCacheHint(Instruction* instruction) {
   const auto hint =
@@ -139,15 +146,22 @@ absl::Status FunctionRewriter::Refuse(const std::string& why) const {
 absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   const ptx::Function& source = *function_.source;
   bool calls = false;
+  bool begins = true;  // A run without labels and branches
   for (const ptx::Statement& statement : function_.code) {
     at_ = &statement;
     code_.At(statement.line);
     const auto* const instruction = std::get_if<Instruction>(&statement.node);
     if (instruction == nullptr) {
-      if (std::holds_alternative<ptx::Label>(statement.node)) is_whole_ = false;
+      if (std::holds_alternative<ptx::Label>(statement.node)) {
+        is_whole_ = false;
+        begins = true;
+      }
       code_.Add(statement);
       continue;
     }
+    // ptxas takes the whole run for one of all lanes, so the check stands before all of it.
+    if (std::exchange(begins, false) && HasWarpsInstruction(&statement)) NeedWholeWarp();
+    begins = EndsRun(*instruction);
     calls = calls || instruction->opcode == "call" || instruction->opcode == "trap" ||
             instruction->opcode == "brkpt";
     if (absl::Status status = RewriteInstruction(*instruction); !status.ok()) return status;
@@ -225,6 +239,11 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
   }
   if (IsOfAWarp(what.row().family)) {
     if (!instruction.guard.empty()) return RewriteSkipped(std::move(instruction));
+    const bool is_matrix =
+        what.row().family == Family::kWmmaLoad || what.row().family == Family::kWmmaStore;
+    if (is_matrix && what.accesses()[0].space == StateSpace::kGeneric) {
+      return RewriteGenericMatrix(instruction);
+    }
     NeedWholeWarp();
   }
   if (Parts(what.row().family)) is_whole_ = false;
@@ -278,6 +297,19 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
   }
   Put(std::move(instruction));
   return absl::OkStatus();
+}
+
+bool FunctionRewriter::HasWarpsInstruction(const ptx::Statement* from) const {
+  const ptx::Statement* const end = function_.code.data() + function_.code.size();
+  for (; from != end && !std::holds_alternative<ptx::Label>(from->node); ++from) {
+    const auto* const instruction = std::get_if<Instruction>(&from->node);
+    if (instruction == nullptr) continue;
+    Description what;
+    if (ptx::Describe(*instruction, &what) != ptx::Verdict::kKnown) return false;
+    if (IsOfAWarp(what.row().family) && instruction->guard.empty()) return true;
+    if (EndsRun(*instruction)) return false;
+  }
+  return false;
 }
 
 void FunctionRewriter::NeedWholeWarp() {
@@ -445,8 +477,8 @@ absl::Status FunctionRewriter::RewriteConvertAddress(Instruction convert) {
   return absl::OkStatus();
 }
 
-// Its rows lie a stride apart, so that one in generic space could leave the window of its base.
-// Such a one becomes two, of which one is executed.
+// Its rows lie a stride apart, so that one in generic space could leave the window of its base. One
+// that names no space lies in shared memory here.
 absl::Status FunctionRewriter::RewriteMatrixAccess(Instruction instruction) {
   for (const Operand& operand : instruction.operands) {
     if (operand.kind == Operand::Kind::kAddress) {
@@ -480,25 +512,45 @@ absl::Status FunctionRewriter::RewriteMatrixAccess(Instruction instruction) {
   }
   if (!is_wide) return Refuse("an address of 32 bits");
   const std::string_view base = offset == 0 ? std::string_view(x) : code_.Sum(x, offset);
-  if (is_global) {
-    address = Address(code_.Arena(base, 1));
-    Put(std::move(instruction));
-    return absl::OkStatus();
-  }
-  if (!instruction.guard.empty()) return Refuse("a matrix access with a predicate");
+  address = Address(is_global ? code_.Arena(base, 1) : code_.InShared(base));
   // wmma.load.a.sync.aligned.row.m16n16k16[.space].type
-  const auto space = instruction.modifiers.end() - 1;
-  Instruction in_shared = instruction;
-  in_shared.modifiers.insert(in_shared.modifiers.end() - 1, "shared");
-  in_shared.guard = "wlg_ps";
-  instruction.modifiers.insert(space, "global");
-  instruction.guard = "wlg_ps";
-  instruction.guard_negated = true;
-  instruction.operands[at] = Address(code_.Arena(base, 1));
-  code_.TestShared(base);
-  in_shared.operands[at] = Address(code_.InShared(base));
+  if (!is_global) instruction.modifiers.insert(instruction.modifiers.end() - 1, "shared");
   Put(std::move(instruction));
-  Put(std::move(in_shared));
+  return absl::OkStatus();
+}
+
+// A matrix in generic space: two ways, of which one leads to each space.
+absl::Status FunctionRewriter::RewriteGenericMatrix(const Instruction& instruction) {
+  const size_t at = instruction.opcode == "wmma" && Has(instruction, "load") ? 1 : 0;
+  const Operand& address = instruction.operands[at];
+  const Symbol* const symbol = function_.Find(address.name);
+  const bool is_wide_register = symbol != nullptr && symbol->kind == Symbol::Kind::kRegister &&
+                                ptx::TypeBytes(symbol->type) == 8;
+  if (module_.options->hardened || !is_wide_register || !address.elements.empty()) {
+    return RewriteMatrixAccess(instruction);  // Which says why not
+  }
+  const std::string in_shared = absl::StrCat(std::string(kRuntimePrefix), "skip_", skips_++);
+  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "skip_", skips_++);
+  const auto place = [this](const std::string& label) {
+    code_.Add(ptx::Statement{ptx::Label{label}, at_->line});
+    is_whole_ = false;
+  };
+  const std::string_view base = address.offset == 0 ? std::string_view(address.name)
+                                                    : code_.Sum(address.name, address.offset);
+  code_.TestShared(base);
+  Instruction choose = Make("bra", {Name(in_shared)});
+  choose.guard = "wlg_ps";
+  Put(std::move(choose));
+  is_whole_ = false;
+  Instruction global = instruction;
+  global.modifiers.insert(global.modifiers.end() - 1, "global");
+  NeedWholeWarp();
+  if (absl::Status status = RewriteMatrixAccess(std::move(global)); !status.ok()) return status;
+  Put(Make("bra", {Name(after)}));
+  place(in_shared);
+  NeedWholeWarp();
+  if (absl::Status status = RewriteMatrixAccess(instruction); !status.ok()) return status;
+  place(after);
   return absl::OkStatus();
 }
 

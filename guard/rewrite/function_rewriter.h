@@ -47,6 +47,7 @@ class FunctionRewriter {
   absl::Status RewriteMove(ptx::Instruction move);
   absl::Status RewriteConvertAddress(ptx::Instruction convert);
   absl::Status RewriteMatrixAccess(ptx::Instruction instruction);
+  absl::Status RewriteGenericMatrix(const ptx::Instruction& instruction);
   absl::Status RewriteAccesses(const ptx::Description& what, ptx::Instruction instruction);
   absl::Status RewritePart(uint64_t bytes, ptx::Operand* size);
   absl::Status RewriteAddress(const ptx::MemoryAccess& access, bool only_shared,
@@ -56,6 +57,8 @@ class FunctionRewriter {
                                       bool only_shared, ptx::Instruction* instruction,
                                       ptx::Operand* address);
   absl::Status RewriteSkipped(ptx::Instruction instruction);
+  // Whether an instruction of a warp stands in the run of statements that begins there.
+  bool HasWarpsInstruction(const ptx::Statement* from) const;
   // Puts the check that all lanes of the warp are here, unless one stands before on the same way.
   void NeedWholeWarp();
   absl::Status CheckOperand(const ptx::Operand& operand) const;

@@ -54,9 +54,10 @@ class Layouter {
     PlacedVariable words;
     words.name = kWordsVariable;
     words.bytes = kGuardWordBytes;
-    layout_.consts.push_back(std::move(words));
+    layout_.own.push_back(std::move(words));
     for (PlacedVariable& placed : layout_.globals) layout_.globals_by_name[placed.name] = &placed;
     for (PlacedVariable& placed : layout_.consts) layout_.consts_by_name[placed.name] = &placed;
+    for (PlacedVariable& placed : layout_.own) layout_.consts_by_name[placed.name] = &placed;
     // An initialiser may name a variable that is declared later.
     for (const auto& [variable, index] : globals) FillGlobal(*variable, &layout_.globals[index]);
     return absl::OkStatus();
@@ -135,6 +136,13 @@ class Layouter {
 };
 
 }  // namespace
+
+bool LieWithin(const std::vector<PlacedVariable>& variables, uint64_t first, uint64_t end) {
+  return std::all_of(variables.begin(), variables.end(), [&](const PlacedVariable& variable) {
+    return !variable.refusal.empty() || (variable.offset >= first && variable.offset <= end &&
+                                         variable.bytes <= end - variable.offset);
+  });
+}
 
 absl::StatusOr<ModuleLayout> PlaceVariables(const ptx::Module& module) {
   ModuleLayout layout;

@@ -37,8 +37,8 @@ struct Relocation {
 
 struct ModuleLayout {
   std::vector<PlacedVariable> globals;
-  std::vector<PlacedVariable>
-      consts;  // The last one, kWordsVariable, stands for the guard's words.
+  std::vector<PlacedVariable> consts;  // Behind the guard's words
+  std::vector<PlacedVariable> own;     // kWordsVariable, which the application may not find
   uint64_t globals_bytes = 0;
   // The bytes from the start of the block on; those behind are zero.
   std::string globals_image;
@@ -48,6 +48,9 @@ struct ModuleLayout {
   std::unordered_map<std::string, const PlacedVariable*> globals_by_name;
   std::unordered_map<std::string, const PlacedVariable*> consts_by_name;
 };
+
+// Whether they lie in a block between these bytes. What is refused has no place.
+bool LieWithin(const std::vector<PlacedVariable>& variables, uint64_t first, uint64_t end);
 
 // INVALID_ARGUMENT when they are too large in sum.
 absl::StatusOr<ModuleLayout> PlaceVariables(const ptx::Module& module);

@@ -90,6 +90,10 @@ class Registers {
     if (!instruction.guard.empty() || ptx::Describe(instruction, &what) != ptx::Verdict::kKnown) {
       return;
     }
+    // The carry is the lane's own.
+    for (const std::string_view carries : {"addc", "subc", "madc"}) {
+      if (instruction.opcode == carries) return;
+    }
     switch (what.row().family) {
       case Family::kArithmetic:
       case Family::kMove:

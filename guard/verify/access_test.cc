@@ -173,7 +173,11 @@ TEST(Verify, AcceptsInstructionsOfAWarpOnlyWhereItIsWhole) {
     const Statements label = between[0] == 'L' ? Statements() : Statements{"L:"};
     ExpectRefused(Module(Joined({kWholeWarp, {between, tile}, label})), kPlain);
   }
-  ExpectRefused(Module(Joined({kWholeWarp, {"@%p1 " + tile}})), kPlain);
+  for (const char* const predicate : {"@%p1 ", "@!%p1 ", "@wlg_ps ", "@!wlg_ps "}) {
+    const Statements split = {"isspacep.shared wlg_ps, %rd1", predicate + tile};
+    ExpectRefused(Module(Joined({kWholeWarp, split})), kPlain);
+    ExpectRefused(Module(Joined({kWholeWarp, split})), kHardened);
+  }
   // Barriers that say .aligned are for whole warps too; those that do not are not.
   ExpectRefused(Module(Joined({kWholeWarp, {"bar.sync 0"}})), kPlain);
   ExpectRefused(Module(Joined({kWholeWarp, {"barrier.sync.aligned 0"}})), kPlain);

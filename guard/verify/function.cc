@@ -157,8 +157,7 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
   constexpr size_t kSteps = std::size(kWholeWarp);
   if (absl::c_linear_search(kOfAWarp, instruction_.opcode)) {
     if (whole_ < kSteps) return "an instruction of a warp that may not be whole";
-    const bool is_split = instruction_.has_predicate && instruction_.predicate != "wlg_ps";
-    return is_split ? "an instruction of a warp with a predicate" : Refusal();
+    return instruction_.has_predicate ? "an instruction of a warp with a predicate" : Refusal();
   }
   if (whole_ < kSteps && line.text == kWholeWarp[whole_]) {
     ++whole_;

@@ -135,15 +135,15 @@ void Broker::OnRequest(Client* client) {
   job->ptx = std::move(fds[0]);
   client->job = std::move(job);
   Job& started = *client->job;
+  if (started.request.output == Output::kCubin && options_.stages.compile == nullptr) {
+    return Refuse(client, absl::StatusCode::kUnimplemented, "no compiler was found");
+  }
   const auto key = KeyOf(started.request, started.ptx.get(), options_.library_version);
   if (!key.ok()) return Refuse(client, key.status().code(), std::string(key.status().message()));
   started.key = *key;
   if (const Result* const known = cache_.Find(*key); known != nullptr) {
     started.reply.cached = 1;
     return Answer(client, known);
-  }
-  if (started.request.output == Output::kCubin && options_.stages.compile == nullptr) {
-    return Refuse(client, absl::StatusCode::kUnimplemented, "no compiler was found");
   }
   StartStep(client);
 }

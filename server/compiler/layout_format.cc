@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "guard/rewrite/words.h"
+
 namespace warpline::compiler {
 namespace {
 
@@ -90,15 +92,6 @@ std::vector<guard::PlacedVariable> ReadVariables(Reader* in) {
   return variables;
 }
 
-// Whether they lie in a block of so many bytes. What is refused has no place.
-bool Within(const std::vector<guard::PlacedVariable>& variables, uint64_t bytes) {
-  for (const guard::PlacedVariable& variable : variables) {
-    if (!variable.refusal.empty()) continue;
-    if (variable.offset > bytes || variable.bytes > bytes - variable.offset) return false;
-  }
-  return true;
-}
-
 bool Consistent(const guard::ModuleLayout& layout) {
   if (layout.globals_bytes > kMostGlobalBytes ||
       layout.globals_image.size() > layout.globals_bytes) {
@@ -108,7 +101,8 @@ bool Consistent(const guard::ModuleLayout& layout) {
     const uint64_t image = layout.globals_image.size();
     if (image < sizeof(uint64_t) || relocation.offset > image - sizeof(uint64_t)) return false;
   }
-  return Within(layout.globals, layout.globals_bytes) && Within(layout.consts, kMostConstBytes);
+  return guard::LieWithin(layout.globals, 0, layout.globals_bytes) &&
+         guard::LieWithin(layout.consts, guard::kGuardWordBytes, kMostConstBytes);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<Cgroup>> Cgroups::NewGroup(const std::string& nam
   if (has("memory")) {
     if (limits.memory_bytes != 0) set("memory.max", absl::StrCat(limits.memory_bytes));
     // A process that is short of one of its threads is of no use to anybody.
-    set("memory.oom.group", "1");
+    if (limits.ends_together) set("memory.oom.group", "1");
   }
   if (has("pids") && limits.tasks != 0) set("pids.max", absl::StrCat(limits.tasks));
   if (has("cpu")) set("cpu.weight", absl::StrCat(limits.cpu_weight));

@@ -24,6 +24,8 @@ struct GroupLimits {
   uint64_t memory_bytes = 0;  // Of the host's; 0 for no limit.
   uint64_t tasks = 0;         // Threads of all its processes; 0 for no limit.
   int cpu_weight = 100;       // 1 to 10000, of a processor that several want.
+  // Whether all its processes end when memory is short, rather than the largest.
+  bool ends_together = true;
 };
 
 // One group. It goes when the object does, by when its processes must have been reaped.

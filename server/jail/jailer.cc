@@ -8,6 +8,7 @@
 #include "common/log/log.h"
 #include "server/jail/device_files.h"
 #include "server/jail/layers.h"
+#include "server/jail/profiles.h"
 
 namespace warpline::jail {
 namespace {
@@ -105,7 +106,10 @@ absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const std::string& profile
     cell->confined_ = groups_.status();
     return cell;
   }
-  auto group = (*groups_)->NewGroup(absl::StrCat(profile, ".", ++cells_), options_.limits);
+  GroupLimits limits = options_.limits;
+  // A stage of the compiler may end without the process that has forked it.
+  limits.ends_together = profile != kCompilerProfile;
+  auto group = (*groups_)->NewGroup(absl::StrCat(profile, ".", ++cells_), limits);
   if (group.ok()) {
     cell->group_ = *std::move(group);
   } else {

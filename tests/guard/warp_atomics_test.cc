@@ -101,6 +101,12 @@ TEST_P(WarpAtomicsTest, OtherAtomicsStayAsTheyAre) {
             kThreads / 3);
   EXPECT_EQ(Run("atom.global.add.u32 %r3, [%rd1], %r1; st.global.u32 [%rd2+256], %r3;", false)[0],
             kThreads * (kThreads - 1) / 2);
+  // What depends on a carry differs by lane: here the last three of the threads have one.
+  EXPECT_EQ(
+      Run("mov.u32 %r4, 0xffffffa3; add.cc.u32 %r5, %r1, %r4; addc.u32 %r3, 0, 0;\n"
+          "mul.lo.u32 %r3, %r3, 4; red.global.min.u32 [%rd1+4], 0;\n"
+          "cvt.u64.u32 %rd3, %r3; add.s64 %rd3, %rd3, %rd1; red.global.inc.u32 [%rd3], 99;")[0],
+      kThreads - 3);
   EXPECT_EQ(Run("atom.acq_rel.gpu.global.add.u32 %r3, [%rd1], 1;", false)[0], kThreads);
   EXPECT_EQ(Run("atom.global.inc.u32 %r3, [%rd1], 1000;", false)[0], kThreads);
 }

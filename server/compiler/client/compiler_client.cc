@@ -48,9 +48,14 @@ absl::StatusOr<Compiled> CompilerClient::Compile(std::string_view ptx,
   CompileReply reply;
   std::vector<UniqueFd> fds;
   MutexLock lock(&mu_);
+  if (socket_.get() < 0) return absl::UnavailableError("the compiler has ended");
   absl::Status status = SendRecord(socket_.get(), &request, sizeof(request), {file->get()});
   if (status.ok()) status = ReceiveRecord(socket_.get(), &reply, sizeof(reply), &fds);
-  if (!status.ok()) return absl::UnavailableError("the compiler has ended");
+  if (!status.ok()) {
+    // Answers have no numbers: one that comes late would be taken for the next.
+    socket_ = UniqueFd();
+    return absl::UnavailableError("the compiler has ended");
+  }
   return Read(reply, fds);
 }
 

@@ -54,7 +54,7 @@ class CompilerClient {
 
  private:
   Mutex mu_;
-  const UniqueFd socket_ ABSL_GUARDED_BY(mu_);
+  UniqueFd socket_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::compiler

@@ -18,15 +18,6 @@ using guard::RecordsHeader;
 constexpr uint64_t kRecordsBytes =
     sizeof(RecordsHeader) + uint64_t{GuardedModules::kRecords} * sizeof(guard::Record);
 
-// Whether the guard's words and the variables lie in a block of so many bytes.
-bool Within(const std::vector<guard::PlacedVariable>& variables, uint64_t bytes) {
-  if (bytes < guard::kGuardWordBytes) return false;
-  return std::all_of(variables.begin(), variables.end(), [bytes](const auto& variable) {
-    return !variable.refusal.empty() ||
-           (variable.offset <= bytes && variable.bytes <= bytes - variable.offset);
-  });
-}
-
 // Names and reasons are the tenant's text, which goes to terminals.
 std::string Shown(absl::string_view text) { return absl::CEscape(text.substr(0, 400)); }
 
@@ -108,7 +99,9 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   CudaResult result =
       inner_->FindGlobal(module, std::string(guard::kConstVariable), &loaded->consts, &bytes);
   // The layout may be another process's, and is not what was verified.
-  if (result == CudaResult::kSuccess && !Within(guarded.layout.consts, bytes)) {
+  if (result == CudaResult::kSuccess &&
+      (bytes < guard::kGuardWordBytes ||
+       !guard::LieWithin(guarded.layout.consts, guard::kGuardWordBytes, bytes))) {
     result = CudaResult::kInvalidImage;
   }
   if (result == CudaResult::kSuccess && checks()) result = PrepareRanges();
@@ -277,7 +270,8 @@ CudaResult GuardedModules::FindGlobal(device::ModuleId module, const std::string
          is_const ? loaded.const_variables : loaded.global_variables) {
       if (variable.name != name) continue;
       if (!variable.refusal.empty()) {
-        notes_->Add(absl::StrCat("variable ", Shown(name), " is refused: it ", variable.refusal));
+        notes_->Add(
+            absl::StrCat("variable ", Shown(name), " is refused: it ", Shown(variable.refusal)));
         return CudaResult::kNotSupported;
       }
       *address = (is_const ? loaded.consts : loaded.globals) + variable.offset;
