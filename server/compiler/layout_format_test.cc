@@ -76,6 +76,10 @@ TEST(LayoutFormatTest, WhatLeadsOutsideItsBlockIsRefused) {
   guarded = Sample();
   guarded.layout.consts[0].bytes = uint64_t{1} << 20;
   EXPECT_FALSE(ParseLayout(LayoutBytes(guarded)).ok());
+  // The guard's words come before the constants.
+  guarded = Sample();
+  guarded.layout.consts[0].offset = 0;
+  EXPECT_FALSE(ParseLayout(LayoutBytes(guarded)).ok());
   guarded = Sample();
   guarded.layout.globals_bytes = uint64_t{1} << 60;
   EXPECT_FALSE(ParseLayout(LayoutBytes(guarded)).ok());

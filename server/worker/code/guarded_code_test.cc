@@ -154,6 +154,7 @@ TEST_P(GuardedCodeTest, VariablesLieInTheArena) {
   ASSERT_EQ(modules().FindGlobal(module_, "step", &step, &bytes), CudaResult::kSuccess);
   EXPECT_EQ(WordAt(step), 2u);
   EXPECT_EQ(modules().FindGlobal(module_, "wlg_const", &step, &bytes), CudaResult::kNotFound);
+  EXPECT_EQ(modules().FindGlobal(module_, "$guard_words", &step, &bytes), CudaResult::kNotFound);
   Run("count", arena_ + 64);
   EXPECT_EQ(WordAt(counter), 42u);
   EXPECT_EQ(WordAt(arena_ + 64), 42u);
