@@ -1,11 +1,11 @@
 #include "server/compiler/wire.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "absl/strings/str_cat.h"
+#include "server/process/descriptors.h"
 
 namespace warpline::compiler {
 namespace {
@@ -16,24 +16,7 @@ constexpr size_t kMostFds = 2;
 
 absl::Status SendRecord(int socket, const void* record, size_t bytes, absl::Span<const int> fds) {
   if (fds.size() > kMostFds) return absl::InvalidArgumentError("too many descriptors");
-  iovec part = {const_cast<void*>(record), bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostFds)] = {};
-  msghdr header = {};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (!fds.empty()) {
-    header.msg_control = control;
-    header.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-    memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * fds.size());
-  }
-  ssize_t sent;
-  do {
-    sent = sendmsg(socket, &header, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
+  const ssize_t sent = SendWithFds(socket, {static_cast<const char*>(record), bytes}, fds);
   if (sent < 0) return absl::UnavailableError(absl::StrCat("sendmsg, ", errno));
   return absl::OkStatus();
 }
@@ -54,16 +37,7 @@ absl::Status ReceiveRecord(int socket, void* record, size_t bytes, std::vector<U
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return absl::NotFoundError("no record");
   if (got < 0) return absl::UnavailableError(absl::StrCat("recvmsg, ", errno));
-  for (cmsghdr* rights = CMSG_FIRSTHDR(&header); rights != nullptr;
-       rights = CMSG_NXTHDR(&header, rights)) {
-    if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(int));
-      fds->emplace_back(fd);
-    }
-  }
+  CollectFds(header, fds);
   if (got == 0) return absl::UnavailableError("the peer has closed");
   if (static_cast<size_t>(got) != bytes || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     fds->clear();

@@ -9,13 +9,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/process/descriptors.h"
 
 namespace warpline {
 namespace {
-
-// Linux's SCM_MAX_FD is the most that a peer can attach, whatever we allow ourselves. Receiving
-// with room for all of them leaves none behind in the kernel, and lets us close surplus ones.
-constexpr size_t kKernelMaxFds = 253;
 
 absl::Status ErrnoStatus(const char* what) {
   const int error = errno;
@@ -34,19 +31,6 @@ absl::Status ErrnoStatus(const char* what) {
       return absl::ResourceExhaustedError(text);
     default:
       return absl::InternalError(text);
-  }
-}
-
-void CollectFds(const msghdr& header, std::vector<UniqueFd>* fds) {
-  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
-       control = CMSG_NXTHDR(const_cast<msghdr*>(&header), control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(int));
-      fds->emplace_back(fd);
-    }
   }
 }
 
@@ -74,26 +58,7 @@ absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message,
   std::string body(1, '\0');
   if (!message.AppendToString(&body)) return absl::InvalidArgumentError("incomplete message");
 
-  iovec iov = {body.data(), body.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxPacketFds)];
-  msghdr header = {};
-  header.msg_iov = &iov;
-  header.msg_iovlen = 1;
-  if (!fds.empty()) {
-    memset(control, 0, sizeof(control));
-    header.msg_control = control;
-    header.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-    cmsghdr* rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-    memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * fds.size());
-  }
-  ssize_t sent;
-  do {
-    sent = sendmsg(fd, &header, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  if (sent < 0) return ErrnoStatus("sendmsg");
+  if (SendWithFds(fd, body, fds) < 0) return ErrnoStatus("sendmsg");
   return absl::OkStatus();
 }
 
@@ -102,6 +67,8 @@ absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
   if (fds != nullptr) fds->clear();
   thread_local const std::unique_ptr<char[]> buffer(new char[kMaxPacketBytes + 1]);
   iovec iov = {buffer.get(), kMaxPacketBytes + 1};
+  // Room for all that the kernel passes on leaves none behind in it, and lets us close surplus
+  // ones.
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kKernelMaxFds)];
   msghdr header = {};
   header.msg_iov = &iov;
