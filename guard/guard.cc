@@ -57,7 +57,10 @@ absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& o
     if (!guarded.ok()) return guarded.status();
     GuardedText result;
     result.text = ptx::Print(guarded->module);
-    const absl::Status verified = Verify(result.text, {options.arena_bits, options.hardened});
+    const absl::Status verified = Verify(result.text, {.arena_bits = options.arena_bits,
+                                                       .hardened = options.hardened,
+                                                       .stops = options.stops,
+                                                       .zeroes = options.zeroes});
     if (verified.ok()) {
       result.layout = std::move(guarded->layout);
       result.kernels = std::move(guarded->kernels);
@@ -95,6 +98,7 @@ std::string GuardWords(const ModulePlaces& places) {
   std::memcpy(words.data() + kGlobalsWord, &places.globals, sizeof(places.globals));
   std::memcpy(words.data() + kRecordsWord, &places.records, sizeof(places.records));
   std::memcpy(words.data() + kRangesWord, &places.ranges, sizeof(places.ranges));
+  std::memcpy(words.data() + kStopWord, &places.stop, sizeof(places.stop));
   return words;
 }
 

@@ -19,7 +19,7 @@ namespace warpline::guard {
 
 // Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
 // or the verifier after which a text may come out another, or may no longer be accepted.
-inline constexpr uint32_t kGuardVersion = 1;
+inline constexpr uint32_t kGuardVersion = 2;
 
 struct GuardedText {
   std::string text;  // What the verifier has accepted
@@ -44,6 +44,9 @@ struct ModulePlaces {
   uint64_t globals = 0;  // Of the module's variables, in the arena
   uint64_t records = 0;  // Of the ring of records, in the arena; 0 if there is none (records.h)
   uint64_t ranges = 0;   // Of the first table of ranges (proto/guard.h); 0 if nothing is checked
+  // Of the word of 32 bits that makes kernels stop when it is not 0, where no kernel can write.
+  // Hardened modules always have one.
+  uint64_t stop = 0;
 };
 std::string GuardWords(const ModulePlaces& places);
 

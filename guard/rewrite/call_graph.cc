@@ -1,7 +1,9 @@
 #include "guard/rewrite/call_graph.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <variant>
 
 #include "guard/rewrite/limits.h"
@@ -9,6 +11,34 @@
 #include "ptx/types.h"
 
 namespace warpline::guard {
+namespace {
+
+// Whether an instruction may access shared memory, as far as its words tell.
+bool MayUseShared(const ptx::Instruction& instruction) {
+  static constexpr std::string_view kAccesses[] = {
+      "ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix", "mbarrier",
+  };
+  static constexpr std::string_view kOthers[] = {"global", "local", "param", "const"};
+  if (std::find(std::begin(kAccesses), std::end(kAccesses), instruction.opcode) ==
+      std::end(kAccesses)) {
+    return false;
+  }
+  const auto names = [&instruction](std::string_view space) {
+    return std::any_of(
+        instruction.modifiers.begin(), instruction.modifiers.end(),
+        [space](const std::string& word) { return word.substr(0, word.find(':')) == space; });
+  };
+  return names("shared") || std::none_of(std::begin(kOthers), std::end(kOthers), names);
+}
+
+bool MayUseShared(const FlatFunction& function) {
+  return std::any_of(function.code.begin(), function.code.end(), [](const auto& statement) {
+    const auto* const instruction = std::get_if<ptx::Instruction>(&statement.node);
+    return instruction != nullptr && MayUseShared(*instruction);
+  });
+}
+
+}  // namespace
 
 std::vector<std::string> CalleesOf(const FlatFunction& function) {
   std::set<std::string> callees;
@@ -43,11 +73,16 @@ CallGraph FindCalls(const FunctionsByName& functions) {
   }
   // Those whose callees have all been taken come next. Who is never taken is in a circle, or calls
   // into one.
-  std::vector<std::string> order;
+  std::vector<std::string>& order = graph.order;
   for (const auto& [name, count] : open_callees) {
     if (count == 0) order.push_back(name);
   }
   for (size_t i = 0; i < order.size(); ++i) {
+    const auto uses = [&graph](const std::string& name) { return graph.use_shared.contains(name); };
+    if (MayUseShared(functions.at(order[i])) ||
+        std::any_of(callees[order[i]].begin(), callees[order[i]].end(), uses)) {
+      graph.use_shared.insert(order[i]);
+    }
     for (const std::string& caller : callers[order[i]]) {
       if (--open_callees[caller] == 0) order.push_back(caller);
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "guard/rewrite/flatten.h"
@@ -26,6 +27,9 @@ struct CallGraph {
   std::map<std::string, std::string> recursive;  // With a function of the circle
   // What a kernel needs for the locals of all; a multiple of 16.
   uint64_t local_bytes = 0;
+  std::vector<std::string> order;  // All but the recursive ones, each before whom it calls
+  // Those that may reach shared memory, themselves or by whom they call.
+  std::unordered_set<std::string> use_shared;
 };
 
 CallGraph FindCalls(const FunctionsByName& functions);

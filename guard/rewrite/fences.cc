@@ -18,6 +18,7 @@ constexpr GuardRegister kRegisters[] = {
     {"wlg_local", "b64"}, {"wlg_smem", "b32"},    {"wlg_lo", "b32"},     {"wlg_hi", "b32"},
     {"wlg_s", "b32"},     {"wlg_t", "b32"},       {"wlg_stride", "b32"}, {"wlg_x", "b64"},
     {"wlg_off", "b64"},   {"wlg_at", "b64"},      {"wlg_ps", "pred"},    {"wlg_pl", "pred"},
+    {"wlg_n", "b32"},
 };
 
 // More than any block can have, less than the window that generic addresses of it lie in.
@@ -58,6 +59,26 @@ void FenceWriter::TestWholeWarp() {
 
 void FenceWriter::TestShared(std::string_view x) {
   Add(Make("isspacep.shared", {Name(Use("wlg_ps")), Name(x)}));
+}
+
+void FenceWriter::CountIteration(std::string_view predicate, bool negated) {
+  Add(Make("add.s32", {Name(Use("wlg_n")), Name("wlg_n"), Number(-1)}));
+  std::vector<ptx::Operand> operands = {Name(Use("wlg_pl")), Name("wlg_n"), Number(0)};
+  if (!predicate.empty()) {
+    operands.push_back(Name(predicate));
+    operands.back().negated = negated;
+  }
+  Add(Make(predicate.empty() ? "setp.gt.s32" : "setp.gt.and.s32", std::move(operands)));
+}
+
+void FenceWriter::Poll(int64_t iterations) {
+  Add(Make("ld.const.b64", {Name(Use("wlg_at")), Address(kConstVariable, kStopWord)}));
+  Add(Make("ld.volatile.global.b32", {Name(Use("wlg_t")), Address("wlg_at")}));
+  Add(Make("setp.ne.s32", {Name(Use("wlg_ps")), Name("wlg_t"), Number(0)}));
+  ptx::Instruction end = Make("exit", {});
+  end.guard = "wlg_ps";
+  Add(std::move(end));
+  Add(Make("mov.b32", {Name(Use("wlg_n")), Number(iterations)}));
 }
 
 std::string_view FenceWriter::Part(const ptx::Operand& size, int64_t bytes) {
@@ -182,6 +203,11 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   // Whoever is called gets the locals' address from its caller.
   const bool hands_on = calls && settings_.local_bytes != 0;
   if (hands_on) Locals();
+  if (settings_.zeroes_shared) {
+    for (const char* const name : {"wlg_smem", "wlg_s", "wlg_t", "wlg_lo", "wlg_hi", "wlg_ps"}) {
+      Use(name);
+    }
+  }
   for (const ptx::Variable& variable : declarations) body.push_back({variable, {}});
   for (const GuardRegister& guard : kRegisters) {
     if (used_.contains(guard.name)) body.push_back({Declare("reg", guard.type, guard.name), {}});
@@ -221,6 +247,7 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   if (used_.contains("wlg_smem")) {
     begin(Make("mov.b32", {Name("wlg_smem"), Name("%aggr_smem_size")}));
   }
+  if (used_.contains("wlg_n")) begin(Make("mov.b32", {Name("wlg_n"), Number(1)}));
   // What a former kernel has left there is nobody's business.
   if (is_entry && used_.contains("wlg_local")) {
     for (uint64_t at = 0; at < settings_.local_bytes; at += kLocalAlignment) {
@@ -230,10 +257,56 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
       begin(Make("st.local.v4.b32", {Address("wlg_locals", static_cast<int64_t>(at)), zeros}));
     }
   }
+  if (settings_.zeroes_shared) ZeroShared(&body);
   for (ptx::Statement& statement : first) body.push_back(std::move(statement));
   for (ptx::Statement& statement : code_) body.push_back(std::move(statement));
   code_.clear();
   return body;
+}
+
+// Each thread zeroes every n-th of the block's pieces of 16 bytes, n being their number. The
+// hardware's own part, at the start, stays.
+void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
+  const auto add = [body](std::string_view mnemonic, std::vector<ptx::Operand> operands,
+                          std::string_view guard = {}) {
+    ptx::Instruction instruction = Make(mnemonic, std::move(operands));
+    instruction.guard = guard;
+    body->push_back({std::move(instruction), {}});
+  };
+  const auto special = [](std::string_view name, std::string_view component) {
+    ptx::Operand operand = Name(name);
+    operand.component = component;
+    return operand;
+  };
+  const ptx::Operand s = Name("wlg_s"), t = Name("wlg_t"), lo = Name("wlg_lo"), hi = Name("wlg_hi");
+  add("mov.u32", {s, Name("%reserved_smem_offset_end")});
+  add("setp.ge.u32", {Name("wlg_ps"), s, Name("wlg_smem")});
+  add("bra", {Name("wlg_zeroed")}, "wlg_ps");
+  add("mov.u32", {lo, special("%tid", "z")});
+  add("mov.u32", {t, special("%ntid", "y")});
+  add("mov.u32", {hi, special("%tid", "y")});
+  add("mad.lo.u32", {lo, lo, t, hi});
+  add("mov.u32", {t, special("%ntid", "x")});
+  add("mov.u32", {hi, special("%tid", "x")});
+  add("mad.lo.u32", {lo, lo, t, hi});
+  add("mad.lo.u32", {s, lo, Number(16), s});
+  add("mov.u32", {hi, special("%ntid", "y")});
+  add("mul.lo.u32", {t, t, hi});
+  add("mov.u32", {hi, special("%ntid", "z")});
+  add("mul.lo.u32", {t, t, hi});
+  add("shl.b32", {t, t, Number(4)});
+  body->push_back({ptx::Label{"wlg_zero"}, {}});
+  add("setp.ge.u32", {Name("wlg_ps"), s, Name("wlg_smem")});
+  add("bra", {Name("wlg_written")}, "wlg_ps");
+  ptx::Operand zeros;
+  zeros.kind = ptx::Operand::Kind::kVector;
+  zeros.elements.assign(4, Number(0));
+  add("st.shared.v4.b32", {Address("wlg_s"), zeros});
+  add("add.u32", {s, s, t});
+  add("bra", {Name("wlg_zero")});
+  body->push_back({ptx::Label{"wlg_written"}, {}});
+  add("barrier.sync", {Number(0)});
+  body->push_back({ptx::Label{"wlg_zeroed"}, {}});
 }
 
 }  // namespace warpline::guard

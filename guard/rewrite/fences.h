@@ -16,7 +16,8 @@ namespace warpline::guard {
 struct FenceSettings {
   int arena_bits = 36;
   bool hardened = false;
-  uint64_t local_bytes = 0;  // 0 where there is no wlg_locals
+  bool zeroes_shared = false;  // The function is a kernel that may reach shared memory.
+  uint64_t local_bytes = 0;    // 0 where there is no wlg_locals
   uint64_t param_bytes = 0;
   uint64_t const_bytes = 0;
 };
@@ -46,6 +47,11 @@ class FenceWriter {
   void TestWholeWarp();
   // Sets wlg_ps.
   void TestShared(std::string_view x);
+  // Takes one from the iterations that are left. Sets wlg_pl if some are and the predicate, which
+  // may be empty, holds.
+  void CountIteration(std::string_view predicate, bool negated);
+  // Ends the thread if it is to stop; it has so many iterations then.
+  void Poll(int64_t iterations);
   // Where a generic address lies in shared memory, if it does.
   std::string_view InShared(std::string_view x);
 
@@ -76,6 +82,8 @@ class FenceWriter {
                           uint64_t bytes);
   std::string_view ClampShared(uint64_t bytes);
   void Align(std::string_view type, std::string_view name, uint64_t bytes);
+  // What a kernel begins with where others have used the same shared memory before.
+  void ZeroShared(std::vector<ptx::Statement>* body);
 
   const FenceSettings settings_;
   ptx::SourceLine line_;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "guard/rewrite/limits.h"
+#include "guard/rewrite/loop_polls.h"
 #include "guard/rewrite/runtime.h"
 #include "guard/rewrite/statements.h"
 #include "guard/rewrite/unwritten.h"
@@ -119,6 +120,9 @@ FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& functi
   FenceSettings settings;
   settings.arena_bits = module.options->arena_bits;
   settings.hardened = module.options->hardened;
+  settings.zeroes_shared = settings.hardened && module.options->zeroes &&
+                           function.source->is_entry &&
+                           module.use_shared->contains(function.source->name);
   settings.local_bytes = module.local_bytes;
   settings.param_bytes = function.param_bytes;
   settings.const_bytes = module.layout->consts_image.size();
@@ -152,7 +156,8 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
     code_.At(statement.line);
     const auto* const instruction = std::get_if<Instruction>(&statement.node);
     if (instruction == nullptr) {
-      if (std::holds_alternative<ptx::Label>(statement.node)) {
+      if (const auto* const label = std::get_if<ptx::Label>(&statement.node)) {
+        passed_.insert(label->name);
         is_whole_ = false;
         begins = true;
       }
@@ -256,11 +261,7 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
       RewriteTrap(instruction);
       return absl::OkStatus();
     case Family::kBranch:
-      if (!function_.labels.contains(instruction.operands[0].name)) {
-        return Refuse("a branch to what is no label of the function");
-      }
-      Put(std::move(instruction));
-      return absl::OkStatus();
+      return RewriteBranch(std::move(instruction));
     case Family::kCall:
       return RewriteCall(std::move(instruction));
     case Family::kMove:
@@ -296,6 +297,22 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
   }
   Put(std::move(instruction));
+  return absl::OkStatus();
+}
+
+absl::Status FunctionRewriter::RewriteBranch(Instruction branch) {
+  const std::string& label = branch.operands[0].name;
+  if (!function_.labels.contains(label)) {
+    return Refuse("a branch to what is no label of the function");
+  }
+  const bool polls = module_.options->hardened && module_.options->stops;
+  if (!polls || !passed_.contains(label)) {
+    Put(std::move(branch));
+    return absl::OkStatus();
+  }
+  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "loop_", loops_++);
+  AddLoopBranch(branch, after, &code_);
+  if (!branch.guard.empty()) code_.Add(ptx::Statement{ptx::Label{after}, at_->line});
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +29,8 @@ struct ModuleContext {
   // The functions that can be called.
   const std::unordered_map<std::string, const FlatFunction*>* functions = nullptr;
   uint64_t local_bytes = 0;  // Of wlg_locals, in every kernel; 0 if there is none
+  // The functions that may reach shared memory, themselves or by what they call.
+  const std::unordered_set<std::string>* use_shared = nullptr;
 };
 
 // Thread-compatible. One object for one function.
@@ -42,6 +45,7 @@ class FunctionRewriter {
 
  private:
   absl::Status RewriteInstruction(ptx::Instruction instruction);
+  absl::Status RewriteBranch(ptx::Instruction branch);
   absl::Status RewriteCall(ptx::Instruction call);
   void RewriteTrap(const ptx::Instruction& trap);
   absl::Status RewriteMove(ptx::Instruction move);
@@ -76,6 +80,8 @@ class FunctionRewriter {
   int traps_ = 0;
   bool is_whole_ = false;  // All lanes of the warp have come here together.
   int skips_ = 0;
+  int loops_ = 0;
+  std::unordered_set<std::string_view> passed_;  // Labels
 };
 
 }  // namespace warpline::guard

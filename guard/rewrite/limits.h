@@ -19,6 +19,9 @@ inline constexpr uint64_t kParameterAlignment = 16;
 // An offset up to this stays in its instruction.
 inline constexpr int64_t kMostOffset = 8 << 20;
 
+// Statements that a thread may execute before it asks whether to stop: a good tenth of a second.
+inline constexpr int64_t kMostBetweenPolls = int64_t{1} << 26;
+
 // False for a variable that is larger than any of them.
 inline bool SizeOf(const ptx::Variable& variable, uint64_t* bytes) {
   const auto element = static_cast<uint64_t>(ptx::TypeBytes(variable.type)) * variable.vector_width;

@@ -17,6 +17,7 @@
 #include "guard/rewrite/checks.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
+#include "guard/rewrite/loop_polls.h"
 #include "guard/rewrite/runtime.h"
 #include "guard/rewrite/warp_atomics.h"
 #include "guard/rewrite/words.h"
@@ -228,6 +229,7 @@ class ModuleRewriter {
     context.functions = &callable;
     context.local_bytes =
         graph.local_bytes == 0 ? 0 : std::max(graph.local_bytes, kLeastLocalBytes);
+    context.use_shared = &graph.use_shared;
     std::map<std::string, Reason> found;
     for (const auto& [name, function] : functions_) {
       absl::Status status = absl::InvalidArgumentError("it needs too much local memory");
@@ -236,6 +238,11 @@ class ModuleRewriter {
                      .Rewrite(&rewritten_[name]);
       }
       if (!status.ok()) found[name] = {name, std::string(status.message())};
+    }
+    if (options_.hardened && options_.stops && found.empty()) {
+      for (const std::string& name : SetPollPeriods(graph.order, &rewritten_)) {
+        found[name] = {name, "it calls so many functions that it may not be stopped in time"};
+      }
     }
     for (auto& [name, reason] : found) {
       Refuse(name, std::move(reason));

@@ -29,6 +29,10 @@ struct RewriteOptions {
   // Whether kernels shall not fault either: addresses are aligned, shared memory is clamped. The
   // result needs a device of sm_90 or later.
   bool hardened = false;
+  // Of hardened kernels: whether loops ask if they are to stop, and whether shared memory is zeroed
+  // first, so that nothing that other kernels left there is read.
+  bool stops = true;
+  bool zeroes = true;
   // Whether accesses are checked, to find mistakes (checks.h); needs a device of sm_90 or later
   // too.
   bool checks = false;

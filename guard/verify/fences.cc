@@ -12,6 +12,7 @@ constexpr int64_t kMostAccess = 32;     // Bytes of the largest access
 constexpr int64_t kBaseAlignment = 16;  // Of wlg_locals and of an entry's parameters
 constexpr int64_t kSharedMask = 262143;
 constexpr int64_t kMostStride = 65536;
+constexpr int64_t kMostIterations = 1023;
 
 // Whether `number` is a power of two that may be the bytes of an access.
 bool IsAccessSize(int64_t number) {
@@ -35,11 +36,51 @@ Refusal Fences::Apply(std::string_view statement) {
   int64_t number = 0;
   const Step step = FindStep(statement, scope_, limits_.first_parameter, &number);
   if (step == Step::kNone) return "a guard register is written by something else than a fence";
-  if (step <= Step::kSetSmem) return ApplyPrologue(step);
+  if (step == Step::kSetIterations) {
+    if (Refusal refusal = SetIterations(number); !refusal.empty()) return refusal;
+    if (!in_prologue_) return {};
+  }
+  if (step <= Step::kSetIterations) return ApplyPrologue(step);
   in_prologue_ = false;
   if (step <= Step::kBoundStride) return ApplyArena(step, number);
   if (step <= Step::kTestPart) return ApplyShared(step, number);
-  return ApplyWindow(step, number);
+  if (step <= Step::kArriveConstants) return ApplyWindow(step, number);
+  return ApplyLoop(step);
+}
+
+// How many iterations there are until the next poll: at the start, and behind a poll.
+Refusal Fences::SetIterations(int64_t number) {
+  if (!limits_.policy.hardened) return kHardenedOnly;
+  if (number < 1 || number > kMostIterations) return kWrongNumber;
+  if (!in_prologue_) {
+    iterations_ = std::max(iterations_, number);
+    return now_.has_asked ? Refusal() : kMissing;
+  }
+  if (limits_.is_entry) iterations_ = number;
+  // Whoever is called may be called from a loop.
+  return limits_.is_entry || number == 1 ? Refusal() : kWrongNumber;
+}
+
+Refusal Fences::ApplyLoop(Step step) {
+  if (!limits_.policy.hardened) return kHardenedOnly;
+  switch (step) {
+    case Step::kCountIteration:
+      now_.has_counted = true;
+      return prologue_.iterations ? Refusal() : kNotSet;
+    case Step::kTestIterations:
+      now_.has_local_window = false;
+      now_.may_iterate = now_.has_counted;
+      return now_.has_counted ? Refusal() : kMissing;
+    case Step::kStopAddress:
+      now_.at = {.holds = Holds::kStop};
+      now_.has_shared_leg = now_.has_local_leg = false;
+      return {};
+    default:  // kReadStop
+      if (now_.at.holds != Holds::kStop) return kMissing;
+      now_.t = {.holds = Holds::kStop};
+      now_.part = 0;
+      return {};
+  }
 }
 
 Refusal Fences::ApplyPrologue(Step step) {
@@ -70,6 +111,9 @@ Refusal Fences::ApplyPrologue(Step step) {
     case Step::kSetFunctionLocal:
       prologue_.local = true;
       return scope_.Find("wlg_depot") != nullptr ? Refusal() : "wlg_depot is not declared";
+    case Step::kSetIterations:
+      prologue_.iterations = true;
+      return {};
     default:
       prologue_.smem = true;
       return limits_.target >= 90 ? Refusal() : "%aggr_smem_size needs target sm_90";
@@ -120,6 +164,7 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
   switch (step) {
     case Step::kTestShared:
       now_.has_shared_window = true;
+      now_.is_stopping = false;
       return {};
     case Step::kToShared:
       off = {.holds = Holds::kShared};
@@ -176,7 +221,7 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
       now_.part = 0;
       return {};
     case Step::kTestLanes:
-      now_.has_shared_window = false;
+      now_.has_shared_window = now_.is_stopping = false;
       return {};
     case Step::kKeepPart:
       now_.t = {};
@@ -184,7 +229,8 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
       return number > 0 && number <= kMostAccess ? Refusal() : kWrongNumber;
     case Step::kTestPart:
       now_.has_shared_window = false;
-      return now_.part != 0 ? Refusal() : kMissing;
+      now_.is_stopping = now_.t.holds == Holds::kStop;
+      return now_.is_stopping || now_.part != 0 ? Refusal() : kMissing;
     default:  // kS
       s = {.holds = Holds::kRaw};
       return {};
@@ -196,6 +242,7 @@ Refusal Fences::ApplyWindow(Step step, int64_t number) {
   switch (step) {
     case Step::kTestLocal:
       now_.has_local_window = true;
+      now_.may_iterate = false;
       return {};
     case Step::kToLocal:
       off = {.holds = Holds::kRaw};

@@ -34,6 +34,7 @@ struct Prologue {
   bool parameters = false;
   bool local = false;
   bool smem = false;
+  bool iterations = false;
 };
 
 // What is known of the value in a guard register.
@@ -47,6 +48,7 @@ struct Value {
     kLocal,       // wlg_off: an offset in wlg_locals; in wlg_at, an address in it
     kParameters,  // Likewise in the entry's parameters
     kConstants,   // Likewise in wlg_const
+    kStop,        // wlg_at: the address of the stop word; wlg_t: the word
   };
   // How far wlg_off has come from X to an address.
   enum class Stage : uint8_t { kDistance, kBounded, kAddress, kGeneric };
@@ -62,11 +64,15 @@ struct GuardState {
   Value lo, hi, at, off, s, t;
   bool has_shared_window = false;  // wlg_ps
   bool has_local_window = false;   // wlg_pl
+  bool is_stopping = false;        // wlg_ps says whether the thread is to stop.
+  bool has_counted = false;        // One has been taken from the iterations that are left ...
+  bool may_iterate = false;        // ... and wlg_pl is true only if some are.
   bool has_shared_leg = false;     // wlg_at went through the shared leg ...
   bool has_local_leg = false;      // ... and through the local one after it.
   bool is_stride_bounded = false;
   // wlg_t has no other bits than those of this number; 0 if it may have any.
   int64_t part = 0;
+  bool has_asked = false;  // The thread has ended here if it is to stop.
 };
 
 // Follows the guard registers through the statements of one function, in their order.
@@ -81,15 +87,21 @@ class Fences {
   void EndPrologue() { in_prologue_ = false; }
   // A label stands here: nothing is known but what the prologue has set.
   void Reset();
+  // A thread ends here where wlg_ps holds.
+  void EndWhereStopping() { now_.has_asked = now_.has_asked || now_.is_stopping; }
 
   const Prologue& prologue() const { return prologue_; }
   const GuardState& now() const { return now_; }
+  // The most iterations that a thread may make until it asks whether to stop.
+  int64_t iterations() const { return iterations_; }
 
  private:
   Refusal ApplyPrologue(Step step);
   Refusal ApplyArena(Step step, int64_t number);
   Refusal ApplyShared(Step step, int64_t number);
   Refusal ApplyWindow(Step step, int64_t number);
+  Refusal ApplyLoop(Step step);
+  Refusal SetIterations(int64_t number);
   Refusal Measure(Value::Holds window, bool base_is_set);
   Refusal Bound(int64_t most);
   Refusal Arrive(Value::Holds window);
@@ -99,6 +111,7 @@ class Fences {
   Prologue prologue_;
   bool in_prologue_ = true;
   Step last_prologue_step_ = Step::kNone;
+  int64_t iterations_ = 0;
   GuardState now_;
 };
 

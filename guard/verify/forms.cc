@@ -6,8 +6,8 @@ namespace warpline::guard {
 namespace {
 
 struct Form {
-  // <X> is a register of 64 bits, <R> one of 32 bits, <S> a variable in shared memory with or
-  // without an offset, <P> the first parameter, and <N> a number.
+  // <X> is a register of 64 bits, <R> one of 32 bits, <Q> a predicate with or without !, <S> a
+  // variable in shared memory with or without an offset, <P> the first parameter, and <N> a number.
   std::string_view text;
   Step step;
 };
@@ -71,6 +71,13 @@ constexpr Form kForms[] = {
     {"mov.b64 wlg_local, wlg_locals", Step::kSetEntryLocal},
     {"ld.param.b64 wlg_local, [wlg_depot]", Step::kSetFunctionLocal},
     {"mov.b32 wlg_smem, %aggr_smem_size", Step::kSetSmem},
+    {"mov.b32 wlg_n, <N>", Step::kSetIterations},
+
+    {"add.s32 wlg_n, wlg_n, -1", Step::kCountIteration},
+    {"setp.gt.s32 wlg_pl, wlg_n, 0", Step::kTestIterations},
+    {"setp.gt.and.s32 wlg_pl, wlg_n, 0, <Q>", Step::kTestIterations},
+    {"ld.const.b64 wlg_at, [wlg_const+40]", Step::kStopAddress},
+    {"ld.volatile.global.b32 wlg_t, [wlg_at]", Step::kReadStop},
 };
 
 // Whether fences may confine what the register holds.
@@ -94,6 +101,7 @@ bool Matches(std::string_view form, std::string_view statement, const Scope& sco
       if (!cursor.Integer(number)) return false;
       continue;
     }
+    if (hole == 'Q') cursor.Skip("!");
     std::string_view name;
     if (!cursor.Name(&name)) return false;
     if (hole == 'X') {
@@ -103,6 +111,9 @@ bool Matches(std::string_view form, std::string_view statement, const Scope& sco
     const Name* const found = IsGuardName(name) ? nullptr : scope.Find(name);
     if (found == nullptr) return false;
     if (hole == 'R' && !(found->kind == Name::Kind::kRegister && IsInteger32(found->type))) {
+      return false;
+    }
+    if (hole == 'Q' && !(found->kind == Name::Kind::kRegister && found->type == "pred")) {
       return false;
     }
     if (hole == 'S' && !(found->kind == Name::Kind::kShared && cursor.Offset(number))) return false;

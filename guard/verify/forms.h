@@ -27,6 +27,7 @@ enum class Step : uint8_t {
   kSetEntryLocal,
   kSetFunctionLocal,
   kSetSmem,
+  kSetIterations,
   // --- Of the arena fence and the stride.
   kX,  // wlg_x holds anything.
   kSplit,
@@ -68,6 +69,11 @@ enum class Step : uint8_t {
   kArriveLocal,
   kArriveParameters,
   kArriveConstants,
+  // --- Of loops.
+  kCountIteration,
+  kTestIterations,
+  kStopAddress,
+  kReadStop,
 };
 
 // Returns which step a statement is, or kNone. The statement has no predicate, tab and semicolon.

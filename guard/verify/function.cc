@@ -19,6 +19,35 @@ constexpr std::string_view kWholeWarp[] = {
     "\tsetp.ne.s32 wlg_ps, wlg_t, -1;",
     "\t@wlg_ps exit;",
 };
+// What an entry zeroes shared memory with, behind what is the hardware's own.
+constexpr std::string_view kZeroShared[] = {
+    "\tmov.u32 wlg_s, %reserved_smem_offset_end;",
+    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;",
+    "\t@wlg_ps bra wlg_zeroed;",
+    "\tmov.u32 wlg_lo, %tid.z;",
+    "\tmov.u32 wlg_t, %ntid.y;",
+    "\tmov.u32 wlg_hi, %tid.y;",
+    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;",
+    "\tmov.u32 wlg_t, %ntid.x;",
+    "\tmov.u32 wlg_hi, %tid.x;",
+    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;",
+    "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;",
+    "\tmov.u32 wlg_hi, %ntid.y;",
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
+    "\tmov.u32 wlg_hi, %ntid.z;",
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
+    "\tshl.b32 wlg_t, wlg_t, 4;",
+    "wlg_zero:",
+    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;",
+    "\t@wlg_ps bra wlg_written;",
+    "\tst.shared.v4.b32 [wlg_s], {0, 0, 0, 0};",
+    "\tadd.u32 wlg_s, wlg_s, wlg_t;",
+    "\tbra wlg_zero;",
+    "wlg_written:",
+    "\tbarrier.sync 0;",
+    "wlg_zeroed:",
+};
+constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
 constexpr std::string_view kOfAWarp[] = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"};
 constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
@@ -55,8 +84,8 @@ FunctionVerifier::FunctionVerifier(const Module& module, const Function& functio
   }
 }
 
-Finding FunctionVerifier::Verify(std::vector<size_t>* callees) {
-  callees_ = callees;
+Finding FunctionVerifier::Verify(FunctionFacts* facts) {
+  facts_ = facts;
   if (Refusal refusal = DeclareParameters(); !refusal.empty()) return {function_.line, refusal};
   Lines lines(function_.body, function_.body_line);
   while (lines.Next()) {
@@ -73,10 +102,13 @@ Finding FunctionVerifier::Verify(std::vector<size_t>* callees) {
       return {branch.line, "not a label of this function"};
     }
   }
+  facts_->iterations = fences_.iterations();
   return {};
 }
 
 Refusal FunctionVerifier::VerifyLine(const Line& line) {
+  Refusal refusal;
+  if (FollowZeroing(line.text, &refusal)) return refusal;
   const bool passed = std::exchange(passed_, false);
   if (!line.text.empty() && line.text.back() == ':') return VerifyLabel(line.text);
   const bool is_pragma = line.text == kPragma;
@@ -89,6 +121,7 @@ Refusal FunctionVerifier::VerifyLine(const Line& line) {
 
 Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
   declares_ = false;
+  has_begun_ = true;
   whole_ = 0;
   if (!LocalsAreZero()) return kNotZeroed;
   fences_.Reset();
@@ -110,11 +143,13 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   }
   if (Refusal refusal = FollowWholeWarp(line); !refusal.empty()) return refusal;
   if (WritesGuard(instruction_)) {
+    ++facts_->instructions;
     if (instruction_.has_predicate) return "a guard's statement has a predicate";
     if (Refusal refusal = fences_.Apply(instruction_.text); !refusal.empty()) return refusal;
     return FollowOperands(/*writes_first=*/true);
   }
   fences_.EndPrologue();
+  ++facts_->instructions;
   if (!LocalsAreZero()) {
     const std::string offset = zeroed_ == 0 ? "" : absl::StrCat("+", zeroed_);
     if (instruction_.has_predicate ||
@@ -123,7 +158,10 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
       return kNotZeroed;
     }
     zeroed_ += 16;
+  } else {
+    has_begun_ = true;
   }
+  if (line.text == kEndWhereStopping) fences_.EndWhereStopping();
   if (instruction_.text.starts_with("st.param.b64 [wlg_pass], ")) return VerifyPass();
   Description description;
   if (Refusal refusal = Describe(instruction_, &description); !refusal.empty()) return refusal;
@@ -139,8 +177,7 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
       refusal = VerifyCall(passed);
       break;
     case Rule::kBranch:
-      if (!IsPlainName(instruction_.operands[0])) return "not a label";
-      branches_.push_back({line, instruction_.operands[0].name});
+      refusal = VerifyBranch(line);
       break;
     case Rule::kRegisters:
       for (size_t i = 0; i < instruction_.operands.size() && refusal.empty(); ++i) {
@@ -167,6 +204,39 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
   return {};
 }
 
+bool FunctionVerifier::FollowZeroing(std::string_view line, Refusal* refusal) {
+  constexpr size_t kSteps = std::size(kZeroShared);
+  const bool is_inside = zeroing_ > 0 && zeroing_ < kSteps;
+  if (zeroing_ == kSteps || line != kZeroShared[zeroing_]) {
+    if (is_inside) *refusal = "a statement among those that zero shared memory";
+    return is_inside;
+  }
+  if (!is_inside && (has_begun_ || !limits_.is_entry || !LocalsAreZero() ||
+                     !limits_.policy.hardened || !fences_.prologue().smem)) {
+    *refusal = "shared memory is zeroed in another place than the start of an entry";
+    return true;
+  }
+  declares_ = false;
+  fences_.EndPrologue();
+  facts_->zeroes_shared = ++zeroing_ == kSteps;
+  ++facts_->instructions;
+  if (facts_->zeroes_shared) fences_.Reset();
+  return true;
+}
+
+// A branch back, by which a loop is closed, is taken only where the thread has asked whether to
+// stop, or has counted one of the iterations that it may make until it does.
+Refusal FunctionVerifier::VerifyBranch(const Line& line) {
+  const Operand& target = instruction_.operands[0];
+  if (!IsPlainName(target)) return "not a label";
+  branches_.push_back({line, target.name});
+  const Policy& policy = limits_.policy;
+  const Name* const label = scope_.Find(target.name);
+  if (!policy.hardened || !policy.stops || label == nullptr) return {};
+  const bool has_counted = line.text.starts_with("\t@wlg_pl bra ") && fences_.now().may_iterate;
+  return has_counted || fences_.now().has_asked ? Refusal() : "a loop that may not be stopped";
+}
+
 bool FunctionVerifier::LocalsAreZero() const {
   return zeroed_ >= limits_.locals || scope_.Find("wlg_locals") == nullptr;
 }
@@ -190,6 +260,8 @@ Refusal FunctionVerifier::VerifyMemory(const Description& description) {
   for (size_t i = 0; i < instruction_.operands.size(); ++i) {
     if (next < description.count && description.accesses[next].operand == i) {
       const Access& checked = description.accesses[next++];
+      facts_->uses_shared = facts_->uses_shared || checked.space == Space::kShared ||
+                            checked.space == Space::kGeneric;
       Refusal refusal = CheckAccess(checked, instruction_.operands[i], here);
       if (!refusal.empty()) return refusal;
     } else if (Refusal refusal = VerifyPlain(i); !refusal.empty()) {
@@ -250,7 +322,7 @@ Refusal FunctionVerifier::VerifyCall(bool passed) {
     return "not a function that the module defines";
   }
   const Head& callee = module_.functions[found->second].head;
-  callees_->push_back(found->second);
+  facts_->callees.push_back(found->second);
   if (module_.locals != 0 && !passed) return "wlg_pass is not written before the call";
   const Operand none = {.kind = Operand::Kind::kList};
   const Operand& results = has_results ? operands[0] : none;

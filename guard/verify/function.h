@@ -42,6 +42,15 @@ struct Finding {
   Refusal refusal;
 };
 
+// What the functions of a module have to keep to together.
+struct FunctionFacts {
+  std::vector<size_t> callees;  // Indices of the module's functions, one for each call
+  int64_t instructions = 0;
+  int64_t iterations = 0;  // That a thread makes at most until it asks whether to stop
+  bool uses_shared = false;
+  bool zeroes_shared = false;
+};
+
 // One body. Everything that is passed to it must outlive it. Thread-compatible.
 class FunctionVerifier {
  public:
@@ -49,8 +58,8 @@ class FunctionVerifier {
   FunctionVerifier(const FunctionVerifier&) = delete;
   FunctionVerifier& operator=(const FunctionVerifier&) = delete;
 
-  // Call it once. Adds the indices of the functions that this one calls to `callees`.
-  Finding Verify(std::vector<size_t>* callees);
+  // Call it once.
+  Finding Verify(FunctionFacts* facts);
 
  private:
   struct Branch {
@@ -66,6 +75,9 @@ class FunctionVerifier {
   Refusal DeclareVariable(const Variable& variable);
   Refusal VerifyInstruction(const Line& line, bool passed);
   bool LocalsAreZero() const;
+  Refusal VerifyBranch(const Line& line);
+  // Whether the line is one of those that zero shared memory, at the start of an entry.
+  bool FollowZeroing(std::string_view line, Refusal* refusal);
   Refusal FollowWholeWarp(const Line& line);
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);
@@ -96,7 +108,9 @@ class FunctionVerifier {
   std::vector<Branch> branches_;
   int64_t registers_ = 0;        // That the body declares
   int64_t parameter_bytes_ = 0;  // Of space .param, likewise
-  std::vector<size_t>* callees_ = nullptr;
+  size_t zeroing_ = 0;           // Lines that zero shared memory, and have been read
+  bool has_begun_ = false;       // Something stands above that is the tenant's.
+  FunctionFacts* facts_ = nullptr;
 };
 
 }  // namespace warpline::guard

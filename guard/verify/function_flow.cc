@@ -5,9 +5,9 @@
 namespace warpline::guard {
 namespace {
 
-// The guard registers that the prologue sets and nothing else does.
-constexpr std::string_view kSetOnce[] = {"wlg_base",   "wlg_smem",   "wlg_globals",
-                                         "wlg_consts", "wlg_params", "wlg_local"};
+// The guard registers that hold something from the prologue on.
+constexpr std::string_view kSetOnce[] = {"wlg_base",   "wlg_smem",  "wlg_globals", "wlg_consts",
+                                         "wlg_params", "wlg_local", "wlg_n"};
 
 constexpr Refusal kUnwritten = "something is read that may not have been written";
 

@@ -1,6 +1,8 @@
 #include "guard/verify/verify.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,26 +24,52 @@ absl::Status Refuse(const Line& line, Refusal refusal) {
                                                  ": ", absl::CHexEscape(shown)));
 }
 
-// Whether no function can come to call itself. `callees` are the functions that each one calls.
-bool IsAcyclic(const std::vector<std::vector<size_t>>& callees) {
-  std::vector<size_t> callers(callees.size(), 0);
-  for (const auto& called : callees) {
-    for (const size_t callee : called) ++callers[callee];
+// A thread asks whether to stop after so many instructions at the latest.
+constexpr int64_t kMostBetweenPolls = int64_t{1} << 26;
+
+// The functions, each before whom it calls. Those that may come to call themselves are missing.
+std::vector<size_t> InOrder(const std::vector<FunctionFacts>& functions) {
+  std::vector<size_t> callers(functions.size(), 0);
+  for (const FunctionFacts& function : functions) {
+    for (const size_t callee : function.callees) ++callers[callee];
   }
-  std::vector<size_t> uncalled;
+  std::vector<size_t> order;
   for (size_t i = 0; i < callers.size(); ++i) {
-    if (callers[i] == 0) uncalled.push_back(i);
+    if (callers[i] == 0) order.push_back(i);
   }
-  size_t taken = 0;
-  while (!uncalled.empty()) {
-    const size_t caller = uncalled.back();
-    uncalled.pop_back();
-    ++taken;
-    for (const size_t callee : callees[caller]) {
-      if (--callers[callee] == 0) uncalled.push_back(callee);
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (const size_t callee : functions[order[i]].callees) {
+      if (--callers[callee] == 0) order.push_back(callee);
     }
   }
-  return taken == callees.size();
+  return order;
+}
+
+// What is true of a function only together with those that it calls.
+Finding VerifyTogether(const Module& module, std::vector<FunctionFacts>* functions) {
+  const std::vector<size_t> order = InOrder(*functions);
+  if (order.size() != functions->size()) {
+    return {module.functions.back().line, "functions that call each other in a circle"};
+  }
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    FunctionFacts& function = (*functions)[*at];
+    const Function& text = module.functions[*at];
+    for (const size_t callee : function.callees) {
+      function.instructions = std::min(function.instructions + (*functions)[callee].instructions,
+                                       kMostBetweenPolls + 1);
+      function.uses_shared = function.uses_shared || (*functions)[callee].uses_shared;
+    }
+    const int64_t iterations = std::max<int64_t>(function.iterations, 1);
+    const Policy& policy = module.policy;
+    if (policy.hardened && policy.stops && function.instructions > kMostBetweenPolls / iterations) {
+      return {text.line, "too many instructions before it asks whether to stop"};
+    }
+    if (policy.hardened && policy.zeroes && text.head.is_entry && function.uses_shared &&
+        !function.zeroes_shared) {
+      return {text.line, "shared memory is used that has not been zeroed"};
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -54,16 +82,14 @@ absl::Status Verify(std::string_view text, const Policy& policy) {
   module.policy = policy;
   ModuleReader reader(text, &module);
   if (Refusal refusal = reader.Read(); !refusal.empty()) return Refuse(reader.line(), refusal);
-  std::vector<std::vector<size_t>> callees(module.functions.size());
+  std::vector<FunctionFacts> facts(module.functions.size());
   for (size_t i = 0; i < module.functions.size(); ++i) {
     FunctionVerifier verifier(module, module.functions[i]);
-    const Finding finding = verifier.Verify(&callees[i]);
+    const Finding finding = verifier.Verify(&facts[i]);
     if (!finding.refusal.empty()) return Refuse(finding.line, finding.refusal);
   }
-  if (!IsAcyclic(callees)) {
-    return Refuse(reader.line(), "functions that call each other in a circle");
-  }
-  return absl::OkStatus();
+  const Finding finding = VerifyTogether(module, &facts);
+  return finding.refusal.empty() ? absl::OkStatus() : Refuse(finding.line, finding.refusal);
 }
 
 }  // namespace warpline::guard

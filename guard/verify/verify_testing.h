@@ -20,7 +20,9 @@ using Statements = std::vector<std::string>;
 
 inline constexpr Policy kPlain = {.arena_bits = 36, .hardened = false};
 inline constexpr Policy kSmallArena = {.arena_bits = 32, .hardened = false};
-inline constexpr Policy kHardened = {.arena_bits = 36, .hardened = true};
+// Loops and what shared memory holds at first have tests of their own.
+inline constexpr Policy kHardened = {
+    .arena_bits = 36, .hardened = true, .stops = false, .zeroes = false};
 
 inline constexpr char kPreamble[] =
     ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -33,7 +35,7 @@ inline constexpr char kRegisters[] =
     "\t.reg .b64 wlg_consts;\n\t.reg .b64 wlg_params;\n\t.reg .b64 wlg_local;\n"
     "\t.reg .b32 wlg_lo;\n\t.reg .b32 wlg_hi;\n\t.reg .b32 wlg_s;\n\t.reg .b32 wlg_t;\n"
     "\t.reg .b32 wlg_stride;\n\t.reg .b64 wlg_x;\n\t.reg .b64 wlg_off;\n\t.reg .b64 wlg_at;\n"
-    "\t.reg .pred wlg_ps;\n\t.reg .pred wlg_pl;\n";
+    "\t.reg .pred wlg_ps;\n\t.reg .pred wlg_pl;\n\t.reg .b32 wlg_n;\n";
 
 inline constexpr char kVariables[] =
     "\t.shared .align 16 .b8 sm[64];\n\t.param .b32 a;\n\t.param .align 8 .b8 b[16];\n";

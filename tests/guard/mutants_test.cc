@@ -49,6 +49,9 @@ constexpr uint64_t kArenaBytes = uint64_t{1} << kArenaBits;
 constexpr uint64_t kZoneBytes = 16 << 20;
 constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 
+constexpr char kStopWord[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 stop;\n";
+
 using Lines = std::vector<std::string>;
 
 // The memory of one tenant. Its addresses are those of this process.
@@ -58,16 +61,27 @@ class Arena {
     for (const uint64_t base : kBases) {
       if (memory_.ReserveArena(base, 4 * kArenaBytes) != CudaResult::kSuccess) continue;
       base_ = base + kArenaBytes;
-      return memory_.MapSink(base_ - kZoneBytes, kArenaBytes + 2 * kZoneBytes) ==
-             CudaResult::kSuccess;
+      return MapStopWord() && memory_.MapSink(base_ - kZoneBytes, kArenaBytes + 2 * kZoneBytes) ==
+                                  CudaResult::kSuccess;
     }
     return false;
   }
   cpu::MemoryMap& memory() { return memory_; }
   uint64_t base() const { return base_; }
+  // Of the word that stops kernels, outside of the arena
+  uint64_t stop() const { return stop_; }
 
  private:
+  bool MapStopWord() {
+    std::string error;
+    uint64_t bytes = 0;
+    return cpu::CpuModule::Load(kStopWord, &memory_, &stop_word_, &error) == CudaResult::kSuccess &&
+           stop_word_->FindGlobal("stop", &stop_, &bytes) == CudaResult::kSuccess;
+  }
+
   cpu::MemoryMap memory_;
+  std::shared_ptr<cpu::CpuModule> stop_word_;
+  uint64_t stop_ = 0;
   uint64_t base_ = 0;
 };
 
@@ -96,8 +110,10 @@ End Execute(const std::string& text, bool hardened, Arena* arena, std::string* f
   if (module->FindGlobal(std::string(kConstVariable), &words, &bytes) != CudaResult::kSuccess) {
     return End::kNotRun;
   }
-  const std::string values =
-      GuardWords({arena->base(), arena->base() + (64 << 20), arena->base() + (96 << 20)});
+  const std::string values = GuardWords({.arena = arena->base(),
+                                         .globals = arena->base() + (64 << 20),
+                                         .records = arena->base() + (96 << 20),
+                                         .stop = arena->stop()});
   std::memcpy(reinterpret_cast<void*>(words), values.data(), values.size());
   const auto constants = [&] { return std::string(reinterpret_cast<const char*>(words), bytes); };
   const std::string before = constants();

@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<TwoArenas>> TwoArenas::Open(const std::string& ba
   if (reserved == 0) return absl::InternalError("no addresses for the arenas");
   absl::Status status = arenas->Map(reserved + kArenaBytes, &arenas->attacker_);
   if (status.ok()) status = arenas->Map(reserved + 3 * kArenaBytes, &arenas->neighbour_);
+  if (status.ok()) status = arenas->MapStopWords(reserved);
   if (!status.ok()) return status;
   if (arenas->context_->AllocStaging(kStagingBytes, &arenas->staging_) != CudaResult::kSuccess) {
     return absl::InternalError("no staging memory");
@@ -71,6 +72,22 @@ absl::Status TwoArenas::Map(uint64_t arena, Tenant* tenant) {
   return mapped == CudaResult::kSuccess ? absl::OkStatus() : Failed("no memory", mapped);
 }
 
+absl::Status TwoArenas::MapStopWords(uint64_t address) {
+  auto chunk = chunks_->CreateChunk(kMemoryBytes);
+  if (!chunk.ok()) return chunk.status();
+  stop_words_ = *std::move(chunk);
+  const CudaResult mapped = context_->MapChunk(address, kMemoryBytes, stop_words_.get());
+  if (mapped != CudaResult::kSuccess) return Failed("no memory for the stop words", mapped);
+  attacker_.stop = address;
+  neighbour_.stop = address + kMemoryBytes / 2;
+  CudaResult result = CudaResult::kSuccess;
+  for (const Tenant* const tenant : {&attacker_, &neighbour_}) {
+    const uint32_t go_on[] = {0};
+    if (result == CudaResult::kSuccess) result = Write(tenant->stop, go_on);
+  }
+  return result == CudaResult::kSuccess ? absl::OkStatus() : Failed("the stop words", result);
+}
+
 absl::StatusOr<device::KernelId> TwoArenas::Load(std::string_view text, const std::string& kernel) {
   device::ModuleId module{};
   if (const CudaResult result = context_->LoadModule(text, &module);
@@ -96,7 +113,10 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
   // A driver may compile a module only when something is looked up in it.
   if (result == CudaResult::kInvalidPtx) return absl::NotFoundError("it does not compile");
   if (result != CudaResult::kSuccess) return Failed("no guard's words", result);
-  result = WriteBytes(words, GuardWords({tenant.arena, tenant.globals, tenant.records}));
+  result = WriteBytes(words, GuardWords({.arena = tenant.arena,
+                                         .globals = tenant.globals,
+                                         .records = tenant.records,
+                                         .stop = tenant.stop}));
   if (result != CudaResult::kSuccess) return Failed("the guard's words", result);
   const std::string globals = GlobalsAt(guarded.layout, tenant.globals);
   if (guarded.layout.globals_bytes > tenant.records - tenant.globals) {

@@ -33,6 +33,7 @@ class TwoArenas {
     uint64_t memory = 0;   // Of kMemoryBytes
     uint64_t globals = 0;  // In it: where the variables of guarded modules are put
     uint64_t records = 0;  // Likewise their ring of records, which has no room at first
+    uint64_t stop = 0;     // The word that stops the tenant's kernels, outside of its arena
     UniqueFd chunk;
   };
 
@@ -60,11 +61,13 @@ class TwoArenas {
  private:
   TwoArenas() = default;
   absl::Status Map(uint64_t arena, Tenant* tenant);
+  absl::Status MapStopWords(uint64_t address);
   CudaResult Sync();
 
   std::unique_ptr<device::Backend> backend_;
   std::unique_ptr<device::ChunkSource> chunks_;
   std::unique_ptr<device::Context> context_;
+  UniqueFd stop_words_;
   void* staging_ = nullptr;
   Tenant attacker_;
   Tenant neighbour_;

@@ -14,6 +14,7 @@ namespace warpline::cpu {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+constexpr uint32_t kSharedUnit = 16;
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -59,7 +60,9 @@ Block::Block(const LaunchShape& shape)
   registers_ = registers;
 
   const uint32_t alignment = std::max<uint32_t>(code_.shared_alignment, 16);
-  shared_bytes_ = code_.static_shared_bytes + shape.dynamic_shared_bytes;
+  // GPUs hand it out in pieces as well, though larger ones.
+  shared_bytes_ = static_cast<uint32_t>(
+      RoundUp(code_.static_shared_bytes + shape.dynamic_shared_bytes, kSharedUnit));
   shared_storage_.resize(shared_bytes_ + alignment);
   const auto start = reinterpret_cast<uint64_t>(shared_storage_.data());
   shared_ = reinterpret_cast<uint8_t*>(RoundUp(start, alignment));

@@ -66,6 +66,7 @@ constexpr SpecialRow kSpecials[] = {
     {"%total_smem_size", Special::kTotalSmem, Width::k32},
     {"%aggr_smem_size", Special::kTotalSmem, Width::k32},
     {"%dynamic_smem_size", Special::kDynamicSmem, Width::k32},
+    {"%reserved_smem_offset_end", Special::kZero, Width::k32},
 };
 
 const SpecialRow* FindSpecial(std::string_view name) {

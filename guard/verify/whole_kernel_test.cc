@@ -1,0 +1,223 @@
+// What a hardened kernel has to keep to as a whole: its loops ask whether to stop, and it begins by
+// zeroing shared memory.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gtest/gtest.h"
+#include "guard/verify/verify_testing.h"
+
+namespace warpline::guard {
+namespace {
+
+constexpr Policy kStops = {.arena_bits = 36, .hardened = true, .stops = true, .zeroes = false};
+constexpr Policy kZeroes = {.arena_bits = 36, .hardened = true, .stops = false, .zeroes = true};
+
+constexpr char kIterations[] = "\tmov.b32 wlg_n, 1023;\n";
+
+// What closes a loop at L while %p1 holds.
+const Statements kCounted = {
+    "add.s32 wlg_n, wlg_n, -1",
+    "setp.gt.and.s32 wlg_pl, wlg_n, 0, %p1",
+    "@wlg_pl bra L",
+};
+const Statements kPoll = {
+    "ld.const.b64 wlg_at, [wlg_const+40]",
+    "ld.volatile.global.b32 wlg_t, [wlg_at]",
+    "setp.ne.s32 wlg_ps, wlg_t, 0",
+    "@wlg_ps exit",
+    "mov.b32 wlg_n, 1023",
+};
+const Statements kLoop =
+    Joined({{"L:"}, kCounted, {"@!%p1 bra AFTER"}, kPoll, {"bra L", "AFTER:"}});
+
+std::string Looping(const Statements& statements) {
+  return absl::StrReplaceAll(Module(statements),
+                             {{kSmemPrologue, absl::StrCat(kSmemPrologue, kIterations)}});
+}
+
+Statements Without(const Statements& statements, size_t left_out) {
+  Statements rest = statements;
+  rest.erase(rest.begin() + static_cast<ptrdiff_t>(left_out));
+  return rest;
+}
+
+TEST(WholeKernel, AcceptsLoopsThatPoll) {
+  ExpectAccepted(Looping(kLoop), kStops);
+  ExpectAccepted(Looping(Joined({{"L:"}, kPoll, {"@%p1 bra L"}})), kStops);
+  ExpectAccepted(Looping(Joined({{"L:", "add.s32 wlg_n, wlg_n, -1", "setp.gt.s32 wlg_pl, wlg_n, 0",
+                                  "@wlg_pl bra L"},
+                                 kPoll,
+                                 {"bra L"}})),
+                 kStops);
+  ExpectAccepted(Module({"@%p1 bra L", "mov.b32 %r1, %r2", "L:"}), kStops);
+}
+
+TEST(WholeKernel, RefusesLoopsThatDoNot) {
+  for (const Statements& loop : {Statements{"L:", "bra L"}, Statements{"L:", "@%p1 bra L"},
+                                 Statements{"L:", "@wlg_pl bra L"}}) {
+    ExpectRefused(Looping(loop), kStops);
+  }
+  ExpectAccepted(Looping({"L:", "bra L"}), kHardened);
+  // No statement of a loop may be missing but the last of a poll: who has no iterations left asks
+  // again.
+  for (size_t i = 1; i < kLoop.size(); ++i) {
+    if (kLoop[i] == kPoll.back() || kLoop[i].find("bra") != std::string::npos) continue;
+    ExpectRefused(Looping(Without(kLoop, i)), kStops);
+  }
+}
+
+TEST(WholeKernel, RefusesAlteredLoops) {
+  const struct {
+    const char* from;
+    const char* to;
+  } kChanges[] = {
+      {"@wlg_pl bra L", "@!wlg_pl bra L"},
+      {"@wlg_pl bra L", "@wlg_ps bra L"},
+      {"@wlg_pl bra L", "@%p1 bra L"},
+      {"add.s32 wlg_n, wlg_n, -1", "add.s32 wlg_n, wlg_n, 1"},
+      {"add.s32 wlg_n, wlg_n, -1", "mov.b32 wlg_n, 5"},
+      {"wlg_pl, wlg_n, 0, %p1", "wlg_pl, wlg_n, -5, %p1"},
+      {"setp.gt.and.s32", "setp.gt.or.s32"},
+      {"setp.gt.and.s32", "setp.gt.and.u32"},
+      {"[wlg_const+40]", "[wlg_const+48]"},
+      {"[wlg_const+40]", "[wlg_const+64]"},
+      {"ld.volatile.global.b32 wlg_t, [wlg_at]", "ld.global.b32 wlg_t, [wlg_at]"},
+      {"ld.volatile.global.b32 wlg_t, [wlg_at]", "ld.volatile.global.b32 %r1, [wlg_at]"},
+      {"@wlg_ps exit", "@!wlg_ps exit"},
+      {"@wlg_ps exit", "@wlg_pl exit"},
+      {"@wlg_ps exit", "@%p1 exit"},
+      {"\tmov.b32 wlg_n, 1023;\n\tbra", "\tmov.b32 wlg_n, 1024;\n\tbra"},
+      {"\tmov.b32 wlg_n, 1023;\n\tbra", "\tmov.b32 wlg_n, %r1;\n\tbra"},
+      {"\tbra L;", "M:\n\tbra L;"},
+      {"\t@wlg_pl bra L", "M:\n\t@wlg_pl bra L"},
+      {"\t@wlg_pl bra L", "\tisspacep.local wlg_pl, %rd1;\n\t@wlg_pl bra L"},
+      {"\t@wlg_ps exit", "\tisspacep.shared wlg_ps, %rd1;\n\t@wlg_ps exit"},
+      {kIterations, ""},
+  };
+  const std::string text = Looping(kLoop);
+  ExpectAccepted(text, kStops);
+  for (const auto& change : kChanges) {
+    ExpectRefused(Replaced(text, change.from, change.to), kStops);
+  }
+}
+
+// A store through the stop word's address would leave the arena.
+TEST(WholeKernel, TheStopWordIsOnlyRead) {
+  const Statements address = {kPoll[0]};
+  for (const char* const access :
+       {"st.global.b32 [wlg_at], %r1", "ld.global.b32 %r1, [wlg_at]",
+        "atom.global.add.u32 %r1, [wlg_at], 1", "st.b32 [wlg_at], %r1"}) {
+    ExpectRefused(Looping(Joined({address, {access}})), kHardened);
+    ExpectRefused(
+        Looping(
+            Joined({kAlignedArena4, kHardenedSharedLeg4, address, kHardenedLocalLeg4, {access}})),
+        kHardened);
+  }
+  ExpectRefused(Looping(kPoll), kPlain);
+}
+
+// Functions that call others twice, and those others twice, and so on, take as long as a loop.
+TEST(WholeKernel, CallsAreBoundedLikeLoops) {
+  const auto module = [](int depth) {
+    std::string text(kPreamble);
+    for (int i = 0; i < depth; ++i) {
+      absl::StrAppend(&text, ".func f", i, " ()\n{\n");
+      for (int call = 0; i > 0 && call < 2; ++call) {
+        absl::StrAppend(&text, "\tcall f", i - 1, ";\n");
+      }
+      absl::StrAppend(&text, "\tret;\n}\n");
+    }
+    return absl::StrCat(text, ".entry k ()\n{\n\tcall f", depth - 1, ";\n\tret;\n}\n");
+  };
+  ExpectAccepted(module(20), kStops);
+  ExpectRefused(module(40), kStops);
+  ExpectAccepted(module(40), kHardened);
+}
+
+constexpr char kZeroing[] =
+    "\tmov.u32 wlg_s, %reserved_smem_offset_end;\n"
+    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;\n"
+    "\t@wlg_ps bra wlg_zeroed;\n"
+    "\tmov.u32 wlg_lo, %tid.z;\n"
+    "\tmov.u32 wlg_t, %ntid.y;\n"
+    "\tmov.u32 wlg_hi, %tid.y;\n"
+    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;\n"
+    "\tmov.u32 wlg_t, %ntid.x;\n"
+    "\tmov.u32 wlg_hi, %tid.x;\n"
+    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;\n"
+    "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;\n"
+    "\tmov.u32 wlg_hi, %ntid.y;\n"
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
+    "\tmov.u32 wlg_hi, %ntid.z;\n"
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
+    "\tshl.b32 wlg_t, wlg_t, 4;\n"
+    "wlg_zero:\n"
+    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;\n"
+    "\t@wlg_ps bra wlg_written;\n"
+    "\tst.shared.v4.b32 [wlg_s], {0, 0, 0, 0};\n"
+    "\tadd.u32 wlg_s, wlg_s, wlg_t;\n"
+    "\tbra wlg_zero;\n"
+    "wlg_written:\n"
+    "\tbarrier.sync 0;\n"
+    "wlg_zeroed:\n";
+
+std::string Zeroing(const Statements& statements) {
+  return absl::StrReplaceAll(Module(statements),
+                             {{kZeroLocals, absl::StrCat(kZeroLocals, kZeroing)}});
+}
+
+TEST(WholeKernel, SharedMemoryIsZeroedBeforeItIsUsed) {
+  for (const Fenced& fenced : AllFenced()) {
+    if (!fenced.policy.hardened) continue;
+    const bool uses = fenced.access.find("global") == std::string::npos &&
+                      fenced.access.find("local") == std::string::npos &&
+                      fenced.access.find("param") == std::string::npos &&
+                      fenced.access.find("const") == std::string::npos;
+    ExpectAccepted(Zeroing(fenced.All()), kZeroes);
+    if (uses) {
+      ExpectRefused(Module(fenced.All()), kZeroes);
+    } else if (fenced.access.find("shared") == std::string::npos) {
+      ExpectAccepted(Module(fenced.All()), kZeroes);
+    }
+  }
+  ExpectRefused(Module({"ld.shared.b32 %r1, [sm]"}), kZeroes);
+  ExpectRefused(Module({"ld.shared.b32 %r1, [word]"}), kZeroes);
+}
+
+TEST(WholeKernel, NoStatementOfItMayBeMissingOrElsewhere) {
+  const std::string use = "ld.shared.b32 %r1, [sm]";
+  const std::string text = Zeroing({use});
+  ExpectAccepted(text, kZeroes);
+  const std::string zeroing(kZeroing);
+  for (size_t begin = 0; begin < zeroing.size();) {
+    const size_t end = zeroing.find('\n', begin) + 1;
+    const std::string less = zeroing.substr(0, begin) + zeroing.substr(end);
+    ExpectRefused(absl::StrReplaceAll(text, {{kZeroing, less}}), kZeroes);
+    begin = end;
+  }
+  const std::string late = absl::StrReplaceAll(
+      Module({use}), {{kWriteParameters, absl::StrCat(kWriteParameters, kZeroing)}});
+  ExpectRefused(late, kZeroes);
+  ExpectRefused(absl::StrReplaceAll(text, {{kSmemPrologue, ""}}), kZeroes);
+  ExpectRefused(absl::StrReplaceAll(text, {{kZeroing, absl::StrCat(kZeroing, kZeroing)}}), kZeroes);
+  ExpectRefused(Zeroing({use, "bra wlg_zeroed"}), kZeroes);
+}
+
+// The function that uses it is called by another.
+TEST(WholeKernel, AlsoByFunctionsThatAreCalled) {
+  const std::string functions = absl::StrCat(
+      kPreamble, ".shared .b32 word;\n.func g ()\n{\n\t.reg .b32 %r1;\n",
+      "\tld.shared.b32 %r1, [word];\n\tret;\n}\n.func f ()\n{\n\tcall g;\n\tret;\n}\n");
+  const std::string registers =
+      "\t.reg .b32 wlg_lo;\n\t.reg .b32 wlg_hi;\n\t.reg .b32 wlg_s;\n\t.reg .b32 wlg_t;\n"
+      "\t.reg .pred wlg_ps;\n\t.reg .b32 wlg_smem;\n";
+  const auto module = [&](const std::string& first) {
+    return absl::StrCat(functions, ".entry k ()\n{\n", registers, first, "\tcall f;\n\tret;\n}\n");
+  };
+  ExpectRefused(module(""), kZeroes);
+  ExpectAccepted(module(absl::StrCat(kSmemPrologue, kZeroing)), kZeroes);
+}
+
+}  // namespace
+}  // namespace warpline::guard
