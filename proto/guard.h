@@ -16,18 +16,30 @@ namespace warpline {
 // As numbered in Hello.guard.
 enum class GuardMode : uint32_t {
   kOff = 0,
-  kFence = 1,     // Kernels reach nothing outside the guard's window.
-  kHardened = 2,  // And their accesses are aligned and lie in their shared memory.
-  kReport = 3,    // As kFence, and a thread with an access outside of all allocations ends.
+  kFence = 1,  // Kernels reach nothing outside the guard's window.
+  // And they do not fault, end when they are to, and read nothing that others left behind.
+  kHardened = 2,
+  kReport = 3,  // As kFence, and a thread with an access outside of all allocations ends.
+  // Parts of kHardened: accesses are aligned and lie in the block's shared memory; and loops ask
+  // whether to stop.
+  kClamped = 4,
+  kStoppable = 5,
 };
 
-inline constexpr std::string_view kGuardModes[] = {"off", "fence", "hardened", "report"};
+inline constexpr std::string_view kGuardModes[] = {"off",    "fence",   "hardened",
+                                                   "report", "clamped", "stoppable"};
 
 constexpr std::optional<GuardMode> ParseGuardMode(std::string_view name) {
   for (uint32_t mode = 0; mode < std::size(kGuardModes); ++mode) {
     if (name == kGuardModes[mode]) return static_cast<GuardMode>(mode);
   }
   return std::nullopt;
+}
+
+// Whether the kernels do not fault.
+constexpr bool IsHardened(GuardMode mode) {
+  return mode == GuardMode::kHardened || mode == GuardMode::kClamped ||
+         mode == GuardMode::kStoppable;
 }
 
 // What guarded kernels may reach: 2^bits bytes at a multiple of that.

@@ -27,6 +27,8 @@ bool Rewrite(const CompileRequest& request, int ptx, int text, int layout, int r
   const auto guarded =
       guard::Guard(input->bytes(), {.arena_bits = static_cast<int>(request.arena_bits),
                                     .hardened = request.hardened != 0,
+                                    .stops = (request.hardened & CompileRequest::kStops) != 0,
+                                    .zeroes = (request.hardened & CompileRequest::kZeroes) != 0,
                                     .checks = request.checks != 0,
                                     .first_site = request.first_site});
   if (!guarded.ok()) return Report(guarded.status(), report);
@@ -38,9 +40,12 @@ bool Rewrite(const CompileRequest& request, int ptx, int text, int layout, int r
 bool Verify(const CompileRequest& request, int text, int report) {
   const auto input = FrozenView::Map(text, kMostOutputBytes);
   if (!input.ok()) return Report(input.status(), report);
-  return Report(guard::Verify(input->bytes(), {.arena_bits = static_cast<int>(request.arena_bits),
-                                               .hardened = request.hardened != 0}),
-                report);
+  return Report(
+      guard::Verify(input->bytes(), {.arena_bits = static_cast<int>(request.arena_bits),
+                                     .hardened = request.hardened != 0,
+                                     .stops = (request.hardened & CompileRequest::kStops) != 0,
+                                     .zeroes = (request.hardened & CompileRequest::kZeroes) != 0}),
+      report);
 }
 
 bool Compile(const JitLink& jit, const CompileRequest& request, int text, int code, int report) {

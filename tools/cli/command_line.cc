@@ -195,7 +195,7 @@ absl::Status TakeAction(CommandLine* line) {
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
   warpline run [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
-               [--guard=off|fence|hardened | --check] [--] PROGRAM
+               [--guard=off|fence|clamped|stoppable|hardened | --check] [--] PROGRAM
                                    run a program, and all that it starts, under one lease; with
                                    --check, tell which accesses of its kernels are wrong, and where
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line

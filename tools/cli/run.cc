@@ -180,7 +180,8 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   if (guards) {
     const std::string mode = line.Has("check") ? "report" : line.Text("guard");
     if (!ParseGuardMode(mode).has_value()) {
-      return Complain(absl::StrCat("--guard=", mode, ": expected off, fence, hardened or report"),
+      return Complain(absl::StrCat("--guard=", mode,
+                                   ": expected off, fence, clamped, stoppable, hardened or report"),
                       2);
     }
     setenv("WARPLINE_GUARD", mode.c_str(), 1);

@@ -12,10 +12,12 @@
 //                             memory or a socket of this host; "ucx"; "0", nowhere; else wherever
 //                             it can
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
-//   WARPLINE_GUARD            how kernels are guarded: "fence", "hardened", "report"; "off" or
-//   unset: not WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000) WARPLINE_STAT "1":
-//   counters on stderr at the end; else a file to append them to CUDA_VISIBLE_DEVICES      the
-//   session's devices, in this order CUDA_LAUNCH_BLOCKING      "1": each launch waits and reports
+//   WARPLINE_GUARD            how kernels are guarded: "fence", "clamped", "stoppable", "hardened",
+//                             "report"; "off" or unset: not
+//   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
+//   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
+//   CUDA_VISIBLE_DEVICES      the session's devices, in this order
+//   CUDA_LAUNCH_BLOCKING      "1": each launch waits and reports
 //
 // Example:
 //

@@ -220,7 +220,7 @@ CUresult Open() {
     return CUDA_ERROR_NO_DEVICE;
   }
   if (!env.guard.has_value()) {
-    LogError("WARPLINE_GUARD is none of off, fence and hardened");
+    LogError("WARPLINE_GUARD is none of off, fence, clamped, stoppable and hardened");
     return CUDA_ERROR_NO_DEVICE;
   }
   SessionOptions options;

@@ -18,6 +18,12 @@ using guard::RecordsHeader;
 constexpr uint64_t kRecordsBytes =
     sizeof(RecordsHeader) + uint64_t{GuardedModules::kRecords} * sizeof(guard::Record);
 
+constexpr std::string_view kStopWordModule = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .global .align 4 .u32 stop;
+)";
+
 // Names and reasons are the tenant's text, which goes to terminals.
 std::string Shown(absl::string_view text) { return absl::CEscape(text.substr(0, 400)); }
 
@@ -35,7 +41,9 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
 absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view text,
                                                                 uint32_t first_site) {
   const guard::RewriteOptions how = {.arena_bits = options_.window.bits,
-                                     .hardened = options_.mode == GuardMode::kHardened,
+                                     .hardened = IsHardened(options_.mode),
+                                     .stops = options_.mode != GuardMode::kClamped,
+                                     .zeroes = options_.mode == GuardMode::kHardened,
                                      .checks = checks(),
                                      .first_site = first_site};
   Ready ready;
@@ -115,11 +123,13 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   }
   loaded->leaves_records = guarded.leaves_records;
   if (result == CudaResult::kSuccess && guarded.leaves_records) result = PrepareRecords();
+  if (result == CudaResult::kSuccess && IsHardened(options_.mode)) result = PrepareStopWord();
   if (result == CudaResult::kSuccess) {
     result = copies_.Write(loaded->consts, guard::GuardWords({.arena = options_.window.base,
                                                               .globals = loaded->globals,
                                                               .records = records_,
-                                                              .ranges = ranges_}));
+                                                              .ranges = ranges_,
+                                                              .stop = stop_}));
   }
   loaded->global_variables = guarded.layout.globals;
   loaded->const_variables = guarded.layout.consts;
@@ -143,6 +153,21 @@ CudaResult GuardedModules::PrepareRecords() {
     room_.Give(address);
   }
   return result;
+}
+
+CudaResult GuardedModules::PrepareStopWord() {
+  if (stop_ != 0) return CudaResult::kSuccess;
+  device::ModuleId module{};
+  const CudaResult result = inner_->LoadModule(kStopWordModule, &module);
+  if (result != CudaResult::kSuccess) return result;
+  uint64_t address = 0, bytes = 0;
+  const CudaResult found = inner_->FindGlobal(module, "stop", &address, &bytes);
+  if (found == CudaResult::kSuccess && bytes == sizeof(uint32_t)) {
+    stop_ = address;
+    return CudaResult::kSuccess;
+  }
+  inner_->UnloadModule(module);
+  return found == CudaResult::kSuccess ? CudaResult::kInvalidImage : found;
 }
 
 CudaResult GuardedModules::PrepareRanges() {

@@ -110,6 +110,9 @@ class GuardedModules : public device::Modules {
   CudaResult Place(const guard::GuardedText& guarded, device::ModuleId module, Loaded* loaded)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult PrepareRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The word that stops kernels: a variable of a module of its own, since no kernel may write it
+  // and so it cannot lie in the arena.
+  CudaResult PrepareStopWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The tables come first in the room, where the client expects them.
   CudaResult PrepareRanges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Writes the table of the modules' variables.
@@ -128,6 +131,7 @@ class GuardedModules : public device::Modules {
   std::map<device::ModuleId, Loaded> modules_ ABSL_GUARDED_BY(mu_);
   uint64_t records_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t ranges_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t stop_ ABSL_GUARDED_BY(mu_) = 0;
   std::atomic<uint64_t> next_site_{1};
   std::map<uint32_t, std::vector<guard::CheckSite>> sites_ ABSL_GUARDED_BY(mu_);  // By the first
   size_t site_count_ ABSL_GUARDED_BY(mu_) = 0;
