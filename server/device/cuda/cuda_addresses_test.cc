@@ -93,6 +93,19 @@ class CudaAddressesTest : public testing::Test {
     return node;
   }
 
+  // Two rows of bytes.
+  static Texture Pitched(uint64_t at) {
+    Texture texture;
+    texture.kind = Texture::kPitch2D;
+    texture.address = at;
+    texture.format = CU_AD_FORMAT_UNSIGNED_INT8;
+    texture.channels = 1;
+    texture.width = kSpan;
+    texture.height = 2;
+    texture.pitch = kSpan;
+    return texture;
+  }
+
   FakeDriver driver_;
   std::shared_ptr<CudaGroup> group_;
   std::unique_ptr<CudaContext> context_;
@@ -215,6 +228,10 @@ TEST_F(CudaAddressesTest, NothingButTheSessionsMemoryReachesTheDriver) {
         uint64_t object = 0;
         return context_->CreateTexture(texture, &object);
       },
+      [&](uint64_t at) {
+        uint64_t object = 0;
+        return context_->CreateTexture(Pitched(at), &object);
+      },
   };
   for (size_t i = 0; i < uses.size(); ++i) {
     EXPECT_EQ(uses[i](kArena + kSpan * 2), CudaResult::kSuccess) << i;
@@ -227,6 +244,36 @@ TEST_F(CudaAddressesTest, NothingButTheSessionsMemoryReachesTheDriver) {
       EXPECT_EQ(driver_.Take(), "") << i << ", " << Hex(at);
     }
   }
+}
+
+// The last row would end beyond what the gate was asked for.
+TEST_F(CudaAddressesTest, RowsOfATextureAreNotLongerThanItsPitch) {
+  const uint64_t last = kArena + kArenaBytes - 2 * kSpan;
+  uint64_t object = 0;
+  const auto make = [&](const Texture& texture) {
+    return context_->CreateTexture(texture, &object);
+  };
+  EXPECT_EQ(make(Pitched(last)), CudaResult::kSuccess);
+  EXPECT_NE(driver_.Take(), "");
+  Texture wide = Pitched(last);
+  wide.width = kSpan + 1;
+  EXPECT_EQ(make(wide), CudaResult::kInvalidValue);
+  wide.width = kSpan / 8;
+  wide.format = CU_AD_FORMAT_FLOAT;
+  wide.channels = 4;
+  EXPECT_EQ(make(wide), CudaResult::kInvalidValue);
+  wide.width = uint64_t{1} << 60;
+  EXPECT_EQ(make(wide), CudaResult::kInvalidValue);
+  Texture compressed = Pitched(last);
+  compressed.format = CU_AD_FORMAT_BC1_UNORM;
+  EXPECT_EQ(make(compressed), CudaResult::kInvalidValue);
+  // A view may be larger than the memory.
+  Texture viewed = Pitched(last);
+  viewed.has_view = true;
+  EXPECT_EQ(make(viewed), CudaResult::kInvalidValue);
+  viewed.kind = Texture::kLinear;
+  EXPECT_EQ(make(viewed), CudaResult::kInvalidValue);
+  EXPECT_EQ(driver_.Take(), "");
 }
 
 TEST_F(CudaAddressesTest, AWindowOnOtherMemoryIsNotPassedOn) {
@@ -242,6 +289,27 @@ TEST_F(CudaAddressesTest, AWindowOnOtherMemoryIsNotPassedOn) {
   std::memcpy(window.value.data(), &native, sizeof(native));
   EXPECT_EQ(context_->SetStreamAttribute(kLegacyStream, window), CudaResult::kSuccess);
   EXPECT_EQ(driver_.Take(), "");
+}
+
+TEST_F(CudaAddressesTest, LimitedVariablesReachTheDriverByNameAlone) {
+  context_->LimitVariables();
+  context_->AddVariable(kVariables + kSpan, kSpan);
+  EXPECT_EQ(CopyOf(kArena, kVariables + kSpan),
+            absl::StrCat("DtoD ", Hex(kArena), " <- ", Hex(kVariables + kSpan), "\n"));
+  const BoxExtent extent = {kSpan / 2, 2, 1};
+  for (const uint64_t at : {kVariables, kVariables + kSpan + 1, kVariables + 2 * kSpan, kManaged}) {
+    EXPECT_EQ(context_->CopyOnDevice(at, kArena, kSpan, kLegacyStream), CudaResult::kInvalidValue);
+    EXPECT_EQ(Node(CopyNode({at, kSpan, 0}, {kArena, kSpan, 0}, extent)),
+              CudaResult::kInvalidValue);
+  }
+  LaunchAttribute window;
+  window.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+  CUaccessPolicyWindow native = {};
+  native.base_ptr = reinterpret_cast<void*>(kVariables);
+  native.num_bytes = kSpan;
+  std::memcpy(window.value.data(), &native, sizeof(native));
+  EXPECT_EQ(context_->SetStreamAttribute(kLegacyStream, window), CudaResult::kSuccess);
+  EXPECT_EQ(driver_.Take(), "") << "left out";
 }
 
 TEST(DriverMemoryTest, OnlyMemoryOfTheSessionsDevicesIsOfVariables) {
