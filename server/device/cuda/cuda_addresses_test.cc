@@ -291,6 +291,41 @@ TEST_F(CudaAddressesTest, AWindowOnOtherMemoryIsNotPassedOn) {
   EXPECT_EQ(driver_.Take(), "");
 }
 
+// A graph keeps what its nodes name, and by its launch something else may lie there.
+TEST_F(CudaAddressesTest, AGraphIsNotLaunchedOnceItsMemoryIsGone) {
+  constexpr uint64_t kMore = kHostBytes;
+  context_->LimitVariables();
+  context_->AddVariable(kVariables, kSpan);
+  UniqueFd fd(memfd_create("more", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(fd.get(), kMore), 0);
+  const uint64_t more = host_ + kHostBytes;
+  GraphNode word;
+  word.kind = GraphNode::Kind::kMemOps;
+  word.operations = {{MemOp::kWrite32, 0, more, 0}, {MemOp::kBarrier, 0, 0, 0}};
+  const BoxPlace arena = {kArena, kSpan, 0};
+  const BoxExtent extent = {kSpan, 1, 1};
+  for (const GraphNode& node : {CopyNode(arena, {more, kSpan, 0}, extent),
+                                CopyNode({more, kSpan, 0}, arena, extent), word}) {
+    ASSERT_EQ(context_->MapHost(more, kMore, fd.get()), CudaResult::kSuccess);
+    GraphId graph{};
+    ASSERT_EQ(context_->CreateGraph({&node, 1}, &graph), CudaResult::kSuccess);
+    EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess);
+    ASSERT_EQ(context_->UnmapHost(more, kMore), CudaResult::kSuccess);
+    driver_.Take();
+    EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kInvalidValue);
+    EXPECT_EQ(driver_.Take(), "");
+    EXPECT_EQ(context_->DestroyGraph(graph), CudaResult::kSuccess);
+  }
+  const GraphNode node = CopyNode(arena, {kVariables, kSpan, 0}, extent);
+  GraphId graph{};
+  ASSERT_EQ(context_->CreateGraph({&node, 1}, &graph), CudaResult::kSuccess);
+  context_->AddVariable(kVariables + kSpan, kSpan);
+  context_->RemoveVariable(kVariables + kSpan);
+  EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess) << "another's";
+  context_->RemoveVariable(kVariables);
+  EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kInvalidValue);
+}
+
 TEST_F(CudaAddressesTest, LimitedVariablesReachTheDriverByNameAlone) {
   context_->LimitVariables();
   context_->AddVariable(kVariables + kSpan, kSpan);

@@ -43,6 +43,7 @@ bool AddressGate::RemoveHost(uint64_t address, uint64_t bytes) {
   const auto it = hosts_.find(address);
   if (it == hosts_.end() || it->second != bytes) return false;
   hosts_.erase(it);
+  removals_.fetch_add(1, std::memory_order_release);
   return true;
 }
 
@@ -54,6 +55,7 @@ void AddressGate::AddVariable(uint64_t address, uint64_t bytes) {
 void AddressGate::RemoveVariable(uint64_t address) {
   MutexLock lock(&mu_);
   variables_.erase(address);
+  removals_.fetch_add(1, std::memory_order_release);
 }
 
 std::optional<GatedSpan> AddressGate::Admit(uint64_t address, uint64_t bytes, MemoryUse use) const {

@@ -124,6 +124,10 @@ class AddressGate {
   // Its module is about to go.
   void RemoveVariable(uint64_t address);
 
+  // How often something that was admitted may have ceased to be. Who keeps a span for later, as a
+  // graph does, asks again when this has changed since before it was admitted.
+  uint64_t removals() const { return removals_.load(std::memory_order_acquire); }
+
   // --- What a tenant names. Nothing is returned for a span of which any byte lies elsewhere, that
   // wraps around, or whose size overflows; CUDA's error for all of these is kInvalidValue.
   std::optional<GatedSpan> Admit(uint64_t address, uint64_t bytes, MemoryUse use) const;
@@ -152,6 +156,7 @@ class AddressGate {
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> bytes_{0};  // Set last: the arena exists once this is not zero.
   std::atomic<bool> limits_variables_{false};
+  std::atomic<uint64_t> removals_{0};
   mutable Mutex mu_;  // No other lock is taken under it, and no call made.
   Ranges hosts_ ABSL_GUARDED_BY(mu_);
   Ranges variables_ ABSL_GUARDED_BY(mu_);
