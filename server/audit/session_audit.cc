@@ -49,7 +49,8 @@ void SessionAudit::Opened(const Opening& opening) {
   opened_ = log_->Add(std::move(record));
 }
 
-void SessionAudit::Closed(const std::string& reason, uint64_t commands) {
+void SessionAudit::Closed(const std::string& reason, uint64_t commands,
+                          uint64_t neighbour_pointers) {
   const uint64_t modules = own_.TakeLeftOut(kModules);
   const uint64_t shares = own_.TakeLeftOut(kShares);
   // What was not said to be open is counted where that is.
@@ -60,6 +61,9 @@ void SessionAudit::Closed(const std::string& reason, uint64_t commands) {
   if (repeated_modules_ > 0) record.numbers.emplace_back("modules_repeated", repeated_modules_);
   if (modules > 0) record.numbers.emplace_back("modules_left_out", modules);
   if (shares > 0) record.numbers.emplace_back("shares_left_out", shares);
+  if (neighbour_pointers > 0) {
+    record.numbers.emplace_back("neighbour_pointers", neighbour_pointers);
+  }
   log_->Add(std::move(record));
 }
 

@@ -34,7 +34,9 @@ class SessionAudit {
     uint64_t quota_bytes = 0;
   };
   void Opened(const Opening& opening) RUNS_ON(control_loop);
-  void Closed(const std::string& reason, uint64_t commands) RUNS_ON(control_loop);
+  // `neighbour_pointers` is the worker's word (Usage::kNeighbourPointers).
+  void Closed(const std::string& reason, uint64_t commands, uint64_t neighbour_pointers)
+      RUNS_ON(control_loop);
   void Refused(const std::string& reason) RUNS_ON(control_loop);
   void Faulted(const std::string& reason) RUNS_ON(control_loop);
   // The session's lease was ended; recorded once.

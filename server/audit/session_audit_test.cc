@@ -70,7 +70,7 @@ TEST_F(SessionAuditTest, ASessionsFloodOfModulesIsBoundedAndCountedWhenItCloses)
   SessionAudit session(audit_.get(), 7, "peer");
   session.Opened({});
   for (int i = 0; i < 5000; ++i) session.ModuleLoaded(HashOfNumber(i), 1, "worker");
-  session.Closed("client closed", 3);
+  session.Closed("client closed", 3, 0);
   const auto closed = Lines("session.closed");
   const auto loaded = Lines("module.loaded");
   ASSERT_EQ(closed.size(), 1u);
@@ -84,7 +84,7 @@ TEST_F(SessionAuditTest, AnImageIsRecordedOnceAndItsRepetitionsAreCounted) {
   session.Opened({});
   for (int i = 0; i < 5000; ++i) session.ModuleLoaded(HashOfNumber(i % 2), 1, "worker");
   session.ModuleLoaded(HashOfNumber(0), 1, "cache");
-  session.Closed("client closed", 3);
+  session.Closed("client closed", 3, 0);
   const auto closed = Lines("session.closed");
   const auto loaded = Lines("module.loaded");
   ASSERT_EQ(closed.size(), 1u);
@@ -93,6 +93,19 @@ TEST_F(SessionAuditTest, AnImageIsRecordedOnceAndItsRepetitionsAreCounted) {
   EXPECT_EQ(loaded[1].Field("from"), "worker");
   EXPECT_EQ(closed[0].Field("modules_repeated"), "4999");
   EXPECT_EQ(closed[0].Field("modules_left_out"), "");
+}
+
+TEST_F(SessionAuditTest, WhatLookedLikeNeighboursAddressesIsSaidAtTheEnd) {
+  control_loop.AssertOnLoop();
+  for (const uint64_t count : {0, 12}) {
+    SessionAudit session(audit_.get(), 7, "peer");
+    session.Opened({});
+    session.Closed("client closed", 3, count);
+  }
+  const auto closed = Lines("session.closed");
+  ASSERT_EQ(closed.size(), 2u);
+  EXPECT_EQ(closed[0].Field("neighbour_pointers"), "");
+  EXPECT_EQ(closed[1].Field("neighbour_pointers"), "12");
 }
 
 TEST_F(SessionAuditTest, OfATokenOnlyAHashIsRecordedTheSameOnBothSides) {
@@ -133,7 +146,7 @@ TEST_F(SessionAuditTest, WithoutARecordNothingHappens) {
   session.Worker(audit::Event::kWorkerDied, "why", 5);
   session.ModuleLoaded(ContentHash{}, 5, "client");
   session.Shared(audit::Event::kMemoryShared, "token", 1, "GPU-1");
-  session.Closed("why", 0);
+  session.Closed("why", 0, 0);
   EXPECT_TRUE(Lines("session.opened").empty());
 }
 

@@ -43,6 +43,7 @@ enum class Usage : uint8_t {
   kComputeCommands,
   kCopyInCommands,
   kCopyOutCommands,
+  kNeighbourPointers,
 };
 
 enum class UsageKind : uint8_t {
@@ -97,6 +98,9 @@ inline constexpr UsageInfo kUsageTable[] = {
      kEngineHelp, "engine", "copy_in"},
     {Usage::kCopyOutCommands, UsageKind::kTotal, "copy_out", "warpline_engine_commands_total",
      kEngineHelp, "engine", "copy_out"},
+    {Usage::kNeighbourPointers, UsageKind::kTotal, "neighbour_ptrs",
+     "warpline_neighbour_pointers_total",
+     "Parameters of guarded kernels that looked like addresses of another session's arena."},
 };
 inline constexpr size_t kUsageCount = std::size(kUsageTable);
 // The width of the names in `warpline stat`.

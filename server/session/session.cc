@@ -606,7 +606,7 @@ void Session::SayClosed() const {
   context_.counters->ended.AddAll(port_->traffic());
   const SessionUsage usage = worker_.usage();
   context_.counters->AddEnded(usage);
-  audit_->Closed(reason_, port_->traffic().commands.value());
+  audit_->Closed(reason_, port_->traffic().commands.value(), usage[Usage::kNeighbourPointers]);
   const uint64_t left_out = usage[Usage::kLogLinesLeftOut];
   if (const LogPermit permit = lines_.AskForLast()) {
     permit.Info("closed ", lines_.Keys(), " peer=", lines_.peer(), " reason=", Quoted(reason_),

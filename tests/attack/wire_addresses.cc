@@ -102,11 +102,14 @@ absl::StatusOr<int> BoxOutOf(WireSession* session, uint64_t address) {
   return session->Do(cmd::CopyBoxOnDevice{kStream, kOwn + 4096, 16, 64, address, 16, 64, 16, 4, 1});
 }
 
+// As device::MemOp.
+struct WordOperation {
+  uint32_t kind, flags;
+  uint64_t address, value;
+};
+
 absl::StatusOr<int> MemOps(WireSession* session, uint64_t address, uint32_t kind) {
-  struct {
-    uint32_t kind, flags;
-    uint64_t address, value;
-  } const operation = {kind, 0, address, 0};
+  const WordOperation operation = {kind, 0, address, 0};
   return session->Do(cmd::StreamMemOps{kStream}, BytesOf(operation));
 }
 
@@ -117,6 +120,12 @@ absl::StatusOr<int> WriteWord(WireSession* session, uint64_t address) {
 // Waits until the word is at least 0, which it is at once.
 absl::StatusOr<int> WaitForWord(WireSession* session, uint64_t address) {
   return MemOps(session, address, kWait64);
+}
+
+// The first operation is good.
+absl::StatusOr<int> WriteSecondWord(WireSession* session, uint64_t address) {
+  const WordOperation operations[] = {{kWrite64, 0, kOwn, 0}, {kWrite64, 0, address, 0}};
+  return session->Do(cmd::StreamMemOps{kStream}, BytesOf(operations));
 }
 
 absl::StatusOr<int> MakeArray(WireSession* session, uint64_t array) {
@@ -145,9 +154,22 @@ absl::StatusOr<int> Texture(WireSession* session, uint64_t address) {
   return session->Call(texture);
 }
 
-absl::StatusOr<int> Graph(WireSession* session, uint32_t command, std::string_view fields) {
+absl::StatusOr<int> TextureOfRows(WireSession* session, uint64_t address) {
+  cmd::TextureCreate texture;
+  texture.address = address;
+  texture.width = 16;
+  texture.height = 2;
+  texture.pitch = 512;
+  texture.kind = 3;  // CU_RESOURCE_TYPE_PITCH2D
+  texture.format = kFloat;
+  texture.channels = 1;
+  return session->Call(texture);
+}
+
+absl::StatusOr<int> Graph(WireSession* session, uint32_t command, std::string_view fields,
+                          std::string_view tail = "") {
   std::string definition;
-  AppendGraphStep(command, {}, fields, "", &definition);
+  AppendGraphStep(command, {}, fields, tail, &definition);
   const uint64_t image = NewHandle(), graph = NewHandle();
   session->Add(cmd::ImageData{image, definition.size(), 0}, definition);
   const auto made = session->Call(cmd::GraphCreate{graph, image});
@@ -163,6 +185,32 @@ absl::StatusOr<int> GraphSet(WireSession* session, uint64_t address) {
 absl::StatusOr<int> GraphCopy(WireSession* session, uint64_t address) {
   const cmd::CopyOnDevice step = {0, kOwn + 4096, address, kBytes};
   return Graph(session, static_cast<uint32_t>(CommandId::kCopyOnDevice), BytesOf(step));
+}
+
+absl::StatusOr<int> GraphCopyTo(WireSession* session, uint64_t address) {
+  const cmd::CopyOnDevice step = {0, address, kOwn + 4096, kBytes};
+  return Graph(session, static_cast<uint32_t>(CommandId::kCopyOnDevice), BytesOf(step));
+}
+
+absl::StatusOr<int> GraphSetRows(WireSession* session, uint64_t address) {
+  const cmd::MemsetRows step = {0, address, 16, 16, 4, 1, 1};
+  return Graph(session, static_cast<uint32_t>(CommandId::kMemsetRows), BytesOf(step));
+}
+
+absl::StatusOr<int> GraphBoxTo(WireSession* session, uint64_t address) {
+  const cmd::CopyBoxOnDevice step = {0, address, 16, 64, kOwn + 4096, 16, 64, 16, 4, 1};
+  return Graph(session, static_cast<uint32_t>(CommandId::kCopyBoxOnDevice), BytesOf(step));
+}
+
+absl::StatusOr<int> GraphBoxFrom(WireSession* session, uint64_t address) {
+  const cmd::CopyBoxOnDevice step = {0, kOwn + 4096, 16, 64, address, 16, 64, 16, 4, 1};
+  return Graph(session, static_cast<uint32_t>(CommandId::kCopyBoxOnDevice), BytesOf(step));
+}
+
+absl::StatusOr<int> GraphWriteWord(WireSession* session, uint64_t address) {
+  const WordOperation operation = {kWrite64, 0, address, 0};
+  return Graph(session, static_cast<uint32_t>(CommandId::kStreamMemOps),
+               BytesOf(cmd::StreamMemOps{0}), BytesOf(operation));
 }
 
 absl::StatusOr<int> Kernel(WireSession* session, const char* name, uint64_t address) {
@@ -243,6 +291,10 @@ WireResult TextureOfElsewhere(const WireTarget& target) {
   return Try(target, &Texture, Within::kNothing);
 }
 
+WireResult TextureOfRowsElsewhere(const WireTarget& target) {
+  return Try(target, &TextureOfRows, Within::kNothing);
+}
+
 // A box whose first row is the session's own, and whose second is not.
 WireResult SecondRow(const WireTarget& target) {
   for (const uint64_t address : {uint64_t{0x555555554000}, uint64_t{0x7ffffffde000}}) {
@@ -291,6 +343,13 @@ constexpr WireAttack kAttacks[] = {
     {"texture_of_elsewhere", "C1", "", &TextureOfElsewhere},
     {"graph_that_sets_elsewhere", "C1", "", &Run<&GraphSet>},
     {"graph_that_copies_from_elsewhere", "C1", "", &Run<&GraphCopy>},
+    {"second_word_written_elsewhere", "C1", "", &Run<&WriteSecondWord>},
+    {"texture_of_rows_elsewhere", "C1", "", &TextureOfRowsElsewhere},
+    {"graph_that_copies_to_elsewhere", "C1", "", &Run<&GraphCopyTo>},
+    {"graph_that_sets_rows_elsewhere", "C1", "", &Run<&GraphSetRows>},
+    {"graph_that_copies_a_box_to_elsewhere", "C1", "", &Run<&GraphBoxTo>},
+    {"graph_that_copies_a_box_from_elsewhere", "C1", "", &Run<&GraphBoxFrom>},
+    {"graph_that_writes_a_word_elsewhere", "C1", "", &Run<&GraphWriteWord>},
     {"kernel_that_stores_elsewhere", "C1", "", &Run<&KernelStore>},
     {"kernel_that_loads_from_elsewhere", "C1", "", &Run<&KernelLoad>},
 };

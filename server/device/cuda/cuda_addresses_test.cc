@@ -93,6 +93,19 @@ class CudaAddressesTest : public testing::Test {
     return node;
   }
 
+  // Two rows of bytes.
+  static Texture Pitched(uint64_t at) {
+    Texture texture;
+    texture.kind = Texture::kPitch2D;
+    texture.address = at;
+    texture.format = CU_AD_FORMAT_UNSIGNED_INT8;
+    texture.channels = 1;
+    texture.width = kSpan;
+    texture.height = 2;
+    texture.pitch = kSpan;
+    return texture;
+  }
+
   FakeDriver driver_;
   std::shared_ptr<CudaGroup> group_;
   std::unique_ptr<CudaContext> context_;
@@ -215,6 +228,10 @@ TEST_F(CudaAddressesTest, NothingButTheSessionsMemoryReachesTheDriver) {
         uint64_t object = 0;
         return context_->CreateTexture(texture, &object);
       },
+      [&](uint64_t at) {
+        uint64_t object = 0;
+        return context_->CreateTexture(Pitched(at), &object);
+      },
   };
   for (size_t i = 0; i < uses.size(); ++i) {
     EXPECT_EQ(uses[i](kArena + kSpan * 2), CudaResult::kSuccess) << i;
@@ -227,6 +244,36 @@ TEST_F(CudaAddressesTest, NothingButTheSessionsMemoryReachesTheDriver) {
       EXPECT_EQ(driver_.Take(), "") << i << ", " << Hex(at);
     }
   }
+}
+
+// The last row would end beyond what the gate was asked for.
+TEST_F(CudaAddressesTest, RowsOfATextureAreNotLongerThanItsPitch) {
+  const uint64_t last = kArena + kArenaBytes - 2 * kSpan;
+  uint64_t object = 0;
+  const auto make = [&](const Texture& texture) {
+    return context_->CreateTexture(texture, &object);
+  };
+  EXPECT_EQ(make(Pitched(last)), CudaResult::kSuccess);
+  EXPECT_NE(driver_.Take(), "");
+  Texture wide = Pitched(last);
+  wide.width = kSpan + 1;
+  EXPECT_EQ(make(wide), CudaResult::kInvalidValue);
+  wide.width = kSpan / 8;
+  wide.format = CU_AD_FORMAT_FLOAT;
+  wide.channels = 4;
+  EXPECT_EQ(make(wide), CudaResult::kInvalidValue);
+  wide.width = uint64_t{1} << 60;
+  EXPECT_EQ(make(wide), CudaResult::kInvalidValue);
+  Texture compressed = Pitched(last);
+  compressed.format = CU_AD_FORMAT_BC1_UNORM;
+  EXPECT_EQ(make(compressed), CudaResult::kInvalidValue);
+  // A view may be larger than the memory.
+  Texture viewed = Pitched(last);
+  viewed.has_view = true;
+  EXPECT_EQ(make(viewed), CudaResult::kInvalidValue);
+  viewed.kind = Texture::kLinear;
+  EXPECT_EQ(make(viewed), CudaResult::kInvalidValue);
+  EXPECT_EQ(driver_.Take(), "");
 }
 
 TEST_F(CudaAddressesTest, AWindowOnOtherMemoryIsNotPassedOn) {
@@ -242,6 +289,62 @@ TEST_F(CudaAddressesTest, AWindowOnOtherMemoryIsNotPassedOn) {
   std::memcpy(window.value.data(), &native, sizeof(native));
   EXPECT_EQ(context_->SetStreamAttribute(kLegacyStream, window), CudaResult::kSuccess);
   EXPECT_EQ(driver_.Take(), "");
+}
+
+// A graph keeps what its nodes name, and by its launch something else may lie there.
+TEST_F(CudaAddressesTest, AGraphIsNotLaunchedOnceItsMemoryIsGone) {
+  constexpr uint64_t kMore = kHostBytes;
+  context_->LimitVariables();
+  context_->AddVariable(kVariables, kSpan);
+  UniqueFd fd(memfd_create("more", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(fd.get(), kMore), 0);
+  const uint64_t more = host_ + kHostBytes;
+  GraphNode word;
+  word.kind = GraphNode::Kind::kMemOps;
+  word.operations = {{MemOp::kWrite32, 0, more, 0}, {MemOp::kBarrier, 0, 0, 0}};
+  const BoxPlace arena = {kArena, kSpan, 0};
+  const BoxExtent extent = {kSpan, 1, 1};
+  for (const GraphNode& node : {CopyNode(arena, {more, kSpan, 0}, extent),
+                                CopyNode({more, kSpan, 0}, arena, extent), word}) {
+    ASSERT_EQ(context_->MapHost(more, kMore, fd.get()), CudaResult::kSuccess);
+    GraphId graph{};
+    ASSERT_EQ(context_->CreateGraph({&node, 1}, &graph), CudaResult::kSuccess);
+    EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess);
+    ASSERT_EQ(context_->UnmapHost(more, kMore), CudaResult::kSuccess);
+    driver_.Take();
+    EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kInvalidValue);
+    EXPECT_EQ(driver_.Take(), "");
+    EXPECT_EQ(context_->DestroyGraph(graph), CudaResult::kSuccess);
+  }
+  const GraphNode node = CopyNode(arena, {kVariables, kSpan, 0}, extent);
+  GraphId graph{};
+  ASSERT_EQ(context_->CreateGraph({&node, 1}, &graph), CudaResult::kSuccess);
+  context_->AddVariable(kVariables + kSpan, kSpan);
+  context_->RemoveVariable(kVariables + kSpan);
+  EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess) << "another's";
+  context_->RemoveVariable(kVariables);
+  EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kInvalidValue);
+}
+
+TEST_F(CudaAddressesTest, LimitedVariablesReachTheDriverByNameAlone) {
+  context_->LimitVariables();
+  context_->AddVariable(kVariables + kSpan, kSpan);
+  EXPECT_EQ(CopyOf(kArena, kVariables + kSpan),
+            absl::StrCat("DtoD ", Hex(kArena), " <- ", Hex(kVariables + kSpan), "\n"));
+  const BoxExtent extent = {kSpan / 2, 2, 1};
+  for (const uint64_t at : {kVariables, kVariables + kSpan + 1, kVariables + 2 * kSpan, kManaged}) {
+    EXPECT_EQ(context_->CopyOnDevice(at, kArena, kSpan, kLegacyStream), CudaResult::kInvalidValue);
+    EXPECT_EQ(Node(CopyNode({at, kSpan, 0}, {kArena, kSpan, 0}, extent)),
+              CudaResult::kInvalidValue);
+  }
+  LaunchAttribute window;
+  window.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+  CUaccessPolicyWindow native = {};
+  native.base_ptr = reinterpret_cast<void*>(kVariables);
+  native.num_bytes = kSpan;
+  std::memcpy(window.value.data(), &native, sizeof(native));
+  EXPECT_EQ(context_->SetStreamAttribute(kLegacyStream, window), CudaResult::kSuccess);
+  EXPECT_EQ(driver_.Take(), "") << "left out";
 }
 
 TEST(DriverMemoryTest, OnlyMemoryOfTheSessionsDevicesIsOfVariables) {

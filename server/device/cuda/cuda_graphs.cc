@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -40,6 +41,8 @@ class GraphBuilder {
     return result == CUDA_ERROR_NOT_SUPPORTED ? CudaResult::kInvalidValue : ToResult(result);
   }
 
+  std::vector<OutsideSpan> TakeOutside() { return std::move(outside_); }
+
  private:
   // Finds the memory of a copy or a fill.
   CudaResult Reach(const GraphNode& from) {
@@ -61,8 +64,14 @@ class GraphBuilder {
       from_ = gate.AdmitBox(from.src, from.extent, MemoryUse::kRead);
       if (!to_ || !from_) return CudaResult::kInvalidValue;
     }
+    if (to_) Note(to_->span(), MemoryUse::kWrite);
+    if (from_) Note(from_->span(), MemoryUse::kRead);
     // The driver's graphs take memory of other devices for some nodes only.
     return IsForeign(to_) || IsForeign(from_) ? CudaResult::kNotSupported : CudaResult::kSuccess;
+  }
+
+  void Note(const GatedSpan& span, MemoryUse use) {
+    if (span.kind() != MemoryKind::kArena) outside_.push_back({span.address(), span.bytes(), use});
   }
 
   bool IsForeign(const std::optional<GatedBox>& box) const {
@@ -146,6 +155,12 @@ class GraphBuilder {
     std::vector<CUstreamBatchMemOpParams> native;
     const CUresult result = Translate(group_->gate(), from.operations, &native);
     if (result != CUDA_SUCCESS) return result;
+    for (const MemOp& op : from.operations) {
+      // The gate looks at words as at spans; a barrier has none.
+      if (op.kind == MemOp::kBarrier || group_->gate().InArena(op.address, 0)) continue;
+      const bool wide = op.kind == MemOp::kWait64 || op.kind == MemOp::kWrite64;
+      outside_.push_back({op.address, wide ? uint64_t{8} : uint64_t{4}, MemoryUse::kWrite});
+    }
     CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
     params.ctx = context_;
     params.count = static_cast<unsigned>(native.size());
@@ -176,6 +191,7 @@ class GraphBuilder {
   CUgraph graph_ = nullptr;  // The graph to which nodes are added now.
   std::vector<CUgraphNode> nodes_;
   std::vector<CUgraphNode> after_;
+  std::vector<OutsideSpan> outside_;
   // The memory of the node that is added now.
   std::optional<GatedBox> to_;
   std::optional<GatedBox> from_;
@@ -185,11 +201,17 @@ class GraphBuilder {
 
 CudaResult CudaGraphs::FillFrame(FrameId frame, absl::Span<const GraphNode> nodes) {
   Enter();
+  Outside outside;
+  outside.removals = gate().removals();
   GraphBuilder builder(api_, group_, place_, Native(frame));
   for (const GraphNode& node : nodes) {
     const CudaResult result = builder.Add(node);
     if (result != CudaResult::kSuccess) return result;
   }
+  outside.spans = builder.TakeOutside();
+  if (outside.spans.empty()) return CudaResult::kSuccess;
+  MutexLock lock(&mu_);
+  frames_[frame] = std::move(outside);
   return CudaResult::kSuccess;
 }
 
@@ -198,7 +220,33 @@ CudaResult CudaGraphs::CreateGraphOf(FrameId frame, GraphId* graph) {
   CUgraphExec executable = nullptr;
   const CUresult result = api_->p_cuGraphInstantiate(&executable, Native(frame), 0);
   *graph = static_cast<GraphId>(reinterpret_cast<uint64_t>(executable));
+  MutexLock lock(&mu_);
+  const auto outside = frames_.find(frame);
+  if (result == CUDA_SUCCESS && outside != frames_.end()) {
+    graphs_[*graph] = outside->second;
+    any_outside_.store(true, std::memory_order_release);
+  }
   return ToResult(result);
+}
+
+bool CudaGraphs::StillAdmitted(GraphId graph) {
+  if (!any_outside_.load(std::memory_order_acquire)) return true;
+  const uint64_t removals = gate().removals();
+  std::vector<OutsideSpan> spans;
+  {
+    MutexLock lock(&mu_);
+    const auto found = graphs_.find(graph);
+    if (found == graphs_.end() || found->second.removals == removals) return true;
+    spans = found->second.spans;
+  }
+  for (const OutsideSpan& span : spans) {
+    if (!gate().Admit(span.address, span.bytes, span.use)) return false;
+  }
+  MutexLock lock(&mu_);
+  if (const auto found = graphs_.find(graph); found != graphs_.end()) {
+    found->second.removals = removals;
+  }
+  return true;
 }
 
 CudaResult CudaGraphs::CreateFrame(FrameId* frame) {
@@ -224,6 +272,10 @@ CudaResult CudaGraphs::AddConditional(FrameId frame, uint32_t first_value, uint3
 
 CudaResult CudaGraphs::DestroyFrame(FrameId frame) {
   Enter();
+  {
+    MutexLock lock(&mu_);
+    frames_.erase(frame);
+  }
   return ToResult(api_->p_cuGraphDestroy(Native(frame)));
 }
 
@@ -238,11 +290,16 @@ CudaResult CudaGraphs::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* g
 
 CudaResult CudaGraphs::LaunchGraph(GraphId graph, StreamId stream) {
   Enter();
+  if (!StillAdmitted(graph)) return CudaResult::kInvalidValue;
   return ToResult(api_->p_cuGraphLaunch(Native(graph), Native(stream)));
 }
 
 CudaResult CudaGraphs::DestroyGraph(GraphId graph) {
   Enter();
+  {
+    MutexLock lock(&mu_);
+    graphs_.erase(graph);
+  }
   return ToResult(api_->p_cuGraphExecDestroy(Native(graph)));
 }
 

@@ -29,6 +29,11 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
+  void LimitVariables() override { group_->gate().LimitVariables(); }
+  void AddVariable(uint64_t address, uint64_t bytes) override {
+    group_->gate().AddVariable(address, bytes);
+  }
+  void RemoveVariable(uint64_t address) override { group_->gate().RemoveVariable(address); }
   CudaResult AllocStaging(size_t bytes, void** host) override;
   void FreeStaging(void* host) override;
 

@@ -132,6 +132,17 @@ CudaResult CudaModules::FindGlobal(ModuleId module, const std::string& name, uin
   return ToResult(result);
 }
 
+// The driver copies pageable memory before it returns.
+CudaResult CudaModules::WriteVariable(ModuleId module, const std::string& name,
+                                      std::string_view bytes, StreamId stream) {
+  uint64_t address = 0;
+  uint64_t size = 0;
+  const CudaResult found = FindGlobal(module, name, &address, &size);
+  if (found != CudaResult::kSuccess) return found;
+  if (bytes.size() > size) return CudaResult::kInvalidValue;
+  return ToResult(api_->p_cuMemcpyHtoDAsync(address, bytes.data(), bytes.size(), Native(stream)));
+}
+
 CudaResult CudaModules::ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) {
   Enter();
   *base = *bytes = 0;

@@ -33,6 +33,8 @@ class CudaModules : public virtual Modules, protected CudaPart {
   CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) override;
   CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
                         uint64_t* bytes) override;
+  CudaResult WriteVariable(ModuleId module, const std::string& name, std::string_view bytes,
+                           StreamId stream) override;
   CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
   CudaResult TakeBlock(uint64_t* address) override;
   void FreeBlock(uint64_t address) override;

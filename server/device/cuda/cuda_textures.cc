@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/cuda/array_format.h"
 #include "server/device/cuda/native.h"
 
 namespace warpline::device {
@@ -38,6 +39,13 @@ bool SetResource(const Texture& texture, CUDA_RESOURCE_DESC* native) {
   }
 }
 
+// Whether a row takes no more bytes than there are from row to row; no for formats whose elements
+// have no size of their own, which lie in arrays alone.
+bool RowsFit(const Texture& texture) {
+  const uint64_t element = ArrayElementBytes(texture.format, texture.channels);
+  return element != 0 && texture.width <= texture.pitch / element;
+}
+
 void SetOptions(const Texture& texture, CUDA_TEXTURE_DESC* native) {
   for (size_t i = 0; i < texture.address_modes.size(); ++i) {
     native->addressMode[i] = static_cast<CUaddress_mode>(texture.address_modes[i]);
@@ -65,10 +73,12 @@ void SetView(const Texture& texture, CUDA_RESOURCE_VIEW_DESC* native) {
 
 }  // namespace
 
-// The memory of a texture without an array lies in the arena.
+// The memory of a texture without an array lies in the arena, the end of its last row too. Only
+// arrays have views.
 bool CudaTextures::MayUseMemory(const Texture& texture) const {
   if (texture.kind != Texture::kLinear && texture.kind != Texture::kPitch2D) return true;
   const bool rows = texture.kind == Texture::kPitch2D;
+  if (texture.has_view || (rows && !RowsFit(texture))) return false;
   const auto span = gate().AdmitElements(texture.address, rows ? texture.pitch : texture.width,
                                          rows ? texture.height : 1, MemoryUse::kRead);
   return span && span->kind() == MemoryKind::kArena;

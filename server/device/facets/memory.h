@@ -55,6 +55,14 @@ class Memory {
   virtual CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) = 0;
   // Undoes one MapHost(), after work that runs has finished.
   virtual CudaResult UnmapHost(uint64_t va, uint64_t bytes) = 0;
+  // From now on, commands reach of the memory of modules only the variables that AddVariable()
+  // names, in all contexts that were opened together.
+  virtual void LimitVariables() = 0;
+  // Names a variable that Modules::FindGlobal() has found, or a part of one; no other begins at the
+  // same address.
+  virtual void AddVariable(uint64_t address, uint64_t bytes) = 0;
+  // Undoes one AddVariable(), before the variable's module is unloaded.
+  virtual void RemoveVariable(uint64_t address) = 0;
   // Allocates host memory with which copies to and from the device are fastest (pinned, where that
   // exists), for all contexts that were opened together.
   virtual CudaResult AllocStaging(size_t bytes, void** host) = 0;

@@ -46,6 +46,10 @@ class Modules {
   // another name.
   virtual CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
                                 uint64_t* bytes) = 0;
+  // Writes the first bytes of a variable, in the order of `stream`, whatever Memory::AddVariable()
+  // was told. `bytes` is read at once. kInvalidValue when the variable has fewer bytes.
+  virtual CudaResult WriteVariable(ModuleId module, const std::string& name, std::string_view bytes,
+                                   StreamId stream) = 0;
   // Finds the block of managed variables in which `address`, from FindGlobal(), lies; `*bytes`
   // becomes 0 when the variable is not managed.
   virtual CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) = 0;

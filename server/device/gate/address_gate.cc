@@ -11,6 +11,14 @@ bool Within(uint64_t address, uint64_t bytes, uint64_t start, uint64_t size) {
   return address >= start && offset < size && bytes <= size - offset;
 }
 
+// Whether one of the ranges, which are bytes by addresses, holds all of the span.
+bool InOne(const std::map<uint64_t, uint64_t>& ranges, uint64_t address, uint64_t bytes) {
+  const auto next = ranges.upper_bound(address);
+  if (next == ranges.begin()) return false;
+  const auto& [start, size] = *std::prev(next);
+  return Within(address, bytes, start, size);
+}
+
 // CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, and where its value has the window.
 constexpr uint32_t kAccessPolicyWindow = 1;
 struct Window {
@@ -35,7 +43,19 @@ bool AddressGate::RemoveHost(uint64_t address, uint64_t bytes) {
   const auto it = hosts_.find(address);
   if (it == hosts_.end() || it->second != bytes) return false;
   hosts_.erase(it);
+  removals_.fetch_add(1, std::memory_order_release);
   return true;
+}
+
+void AddressGate::AddVariable(uint64_t address, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  variables_[address] = bytes;
+}
+
+void AddressGate::RemoveVariable(uint64_t address) {
+  MutexLock lock(&mu_);
+  variables_.erase(address);
+  removals_.fetch_add(1, std::memory_order_release);
 }
 
 std::optional<GatedSpan> AddressGate::Admit(uint64_t address, uint64_t bytes, MemoryUse use) const {
@@ -47,12 +67,9 @@ std::optional<GatedSpan> AddressGate::Admit(uint64_t address, uint64_t bytes, Me
 std::optional<GatedSpan> AddressGate::AdmitOutsideArena(uint64_t address, uint64_t bytes) const {
   {
     MutexLock lock(&mu_);
-    const auto next = hosts_.upper_bound(address);
-    if (next != hosts_.begin()) {
-      const auto& [start, size] = *std::prev(next);
-      if (Within(address, bytes, start, size)) {
-        return GatedSpan(address, bytes, MemoryKind::kHost, 0);
-      }
+    if (InOne(hosts_, address, bytes)) return GatedSpan(address, bytes, MemoryKind::kHost, 0);
+    if (limits_variables_.load(std::memory_order_acquire) && !InOne(variables_, address, bytes)) {
+      return std::nullopt;
     }
   }
   VariableBlock block;

@@ -30,7 +30,7 @@ namespace warpline::device {
 enum class MemoryKind : uint8_t {
   kArena,      // In the arena.
   kHost,       // In a segment of host memory that host and device have at the same address.
-  kVariables,  // Among the variables of the session's modules.
+  kVariables,  // Among the variables of the session's modules, or in one where these are limited.
 };
 
 enum class MemoryUse : uint8_t { kRead, kWrite };
@@ -115,6 +115,18 @@ class AddressGate {
   void AddHost(uint64_t address, uint64_t bytes);
   // It is about to be unmapped. Returns false, and does nothing, when there is no such segment.
   bool RemoveHost(uint64_t address, uint64_t bytes);
+  // From now on, of the memory of modules, only variables are admitted that AddVariable() names: a
+  // block of the backend's may also hold what is not for the tenant.
+  void LimitVariables() { limits_variables_.store(true, std::memory_order_release); }
+  // A variable exists from now on, at an address where no other begins; without effect before
+  // LimitVariables().
+  void AddVariable(uint64_t address, uint64_t bytes);
+  // Its module is about to go.
+  void RemoveVariable(uint64_t address);
+
+  // How often something that was admitted may have ceased to be. Who keeps a span for later, as a
+  // graph does, asks again when this has changed since before it was admitted.
+  uint64_t removals() const { return removals_.load(std::memory_order_acquire); }
 
   // --- What a tenant names. Nothing is returned for a span of which any byte lies elsewhere, that
   // wraps around, or whose size overflows; CUDA's error for all of these is kInvalidValue.
@@ -136,13 +148,18 @@ class AddressGate {
   bool AdmitsAttribute(const LaunchAttribute& attribute) const;
 
  private:
+  using Ranges = std::map<uint64_t, uint64_t>;  // Address -> bytes
+
   std::optional<GatedSpan> AdmitOutsideArena(uint64_t address, uint64_t bytes) const;
 
   MemoryFacts* const facts_;
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> bytes_{0};  // Set last: the arena exists once this is not zero.
-  mutable Mutex mu_;                // No other lock is taken under it, and no call made.
-  std::map<uint64_t, uint64_t> hosts_ ABSL_GUARDED_BY(mu_);  // Address -> bytes
+  std::atomic<bool> limits_variables_{false};
+  std::atomic<uint64_t> removals_{0};
+  mutable Mutex mu_;  // No other lock is taken under it, and no call made.
+  Ranges hosts_ ABSL_GUARDED_BY(mu_);
+  Ranges variables_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::device

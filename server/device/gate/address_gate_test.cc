@@ -124,6 +124,34 @@ TEST_F(AddressGateTest, ASpanLiesInOneBlockOfVariables) {
   EXPECT_FALSE(Admits(kVariables + 1, ~uint64_t{0}));
 }
 
+TEST_F(AddressGateTest, LimitedVariablesAreAdmittedByName) {
+  gate_.LimitVariables();
+  EXPECT_FALSE(Admits(kVariables, 1));
+  gate_.AddVariable(kVariables + 64, 16);
+  gate_.AddVariable(kVariables + 80, 16);
+  EXPECT_TRUE(Admits(kVariables + 64, 16, kWrite));
+  EXPECT_TRUE(Admits(kVariables + 84, 12));
+  EXPECT_FALSE(Admits(kVariables, 64, kWrite));
+  EXPECT_FALSE(Admits(kVariables + 63, 2));
+  EXPECT_FALSE(Admits(kVariables + 95, 2));
+  EXPECT_FALSE(Admits(kVariables + 96, 1));
+  EXPECT_FALSE(Admits(kVariables + 64, 32)) << "in two variables";
+  EXPECT_FALSE(Admits(kVariables + 65, ~uint64_t{0}));
+  EXPECT_FALSE(gate_.AdmitBox({kVariables + 64, 16, 0}, {8, 3, 1}, kWrite));
+  gate_.RemoveVariable(kVariables + 64);
+  EXPECT_FALSE(Admits(kVariables + 64, 1));
+  EXPECT_TRUE(Admits(kVariables + 80, 16));
+  EXPECT_TRUE(Admits(kBase, 64));
+  EXPECT_TRUE(Admits(kHost, 64));
+}
+
+// The name of a variable does not make memory of it that the backend knows nothing of.
+TEST_F(AddressGateTest, AVariableLiesInABlockOfTheBackend) {
+  gate_.LimitVariables();
+  gate_.AddVariable(0x1000, 64);
+  EXPECT_FALSE(Admits(0x1000, 64));
+}
+
 // What a backend says of a block is not believed either.
 TEST_F(AddressGateTest, ABlockHasToHoldTheAddress) {
   class Lying : public FakeFacts {

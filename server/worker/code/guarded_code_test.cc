@@ -167,6 +167,76 @@ TEST_P(GuardedCodeTest, StrayStoresComeBackIntoTheArena) {
   EXPECT_EQ(WordAt(arena_ + 128), 42u);
 }
 
+// The guard's words stand before the constants, in one block of the driver's. With another arena in
+// them, every fence would lead there.
+TEST_P(GuardedCodeTest, CommandsReachConstantsAndNotTheGuardsWords) {
+  uint64_t step = 0, bytes = 0;
+  ASSERT_EQ(modules().FindGlobal(module_, "step", &step, &bytes), CudaResult::kSuccess);
+  device::Context& device = context();
+  const auto stream = device::kLegacyStream;
+  uint32_t word = 3;
+  ASSERT_EQ(device.CopyToDevice(step, &word, 4, stream), CudaResult::kSuccess);
+  for (uint64_t at = step - 64; at < step + 8; at += 4) {
+    if (at == step) continue;
+    SCOPED_TRACE(at - step);
+    EXPECT_EQ(device.CopyToDevice(at, &word, 4, stream), CudaResult::kInvalidValue);
+    EXPECT_EQ(device.CopyFromDevice(&word, at, 4, stream), CudaResult::kInvalidValue);
+    EXPECT_EQ(device.CopyOnDevice(at, arena_, 4, stream), CudaResult::kInvalidValue);
+    EXPECT_EQ(device.CopyOnDevice(arena_, at, 4, stream), CudaResult::kInvalidValue);
+    EXPECT_EQ(device.Memset(at, 0, 1, 4, stream), CudaResult::kInvalidValue);
+    EXPECT_EQ(device.MemsetRows(at, 4, 0, 1, 4, 1, stream), CudaResult::kInvalidValue);
+    EXPECT_EQ(device.CopyBoxToDevice({at, 4, 4}, &word, {4, 1, 1}, stream),
+              CudaResult::kInvalidValue);
+    EXPECT_EQ(device.CopyBoxFromDevice(&word, {at, 4, 4}, {4, 1, 1}, stream),
+              CudaResult::kInvalidValue);
+    EXPECT_EQ(device.CopyBoxOnDevice({at, 4, 4}, {arena_, 4, 4}, {4, 1, 1}, stream),
+              CudaResult::kInvalidValue);
+    EXPECT_EQ(device.CopyBoxOnDevice({arena_, 4, 4}, {at, 4, 4}, {4, 1, 1}, stream),
+              CudaResult::kInvalidValue);
+    const device::MemOp write = {device::MemOp::kWrite32, 0, at, 0};
+    EXPECT_EQ(device.MemOps({&write, 1}, stream), CudaResult::kInvalidValue);
+  }
+  // Spans and boxes that begin or end in the constant.
+  EXPECT_EQ(device.Memset(step - 64, 0, 1, 68, stream), CudaResult::kInvalidValue);
+  EXPECT_EQ(device.Memset(step, 0, 1, 8, stream), CudaResult::kInvalidValue);
+  EXPECT_EQ(device.MemsetRows(step, uint64_t{0} - 64, 0, 1, 4, 2, stream),
+            CudaResult::kInvalidValue);
+  Run("count", arena_ + 8 * kGiB + 128);
+  EXPECT_EQ(WordAt(arena_ + 128), 43u) << "40 and the constant, in the arena";
+}
+
+TEST_P(GuardedCodeTest, ConstantsEndWithTheirModule) {
+  uint64_t step = 0, bytes = 0;
+  ASSERT_EQ(modules().FindGlobal(module_, "step", &step, &bytes), CudaResult::kSuccess);
+  EXPECT_EQ(WordAt(step), 2u);
+  ASSERT_EQ(modules().UnloadModule(module_), CudaResult::kSuccess);
+  uint32_t word = 0;
+  EXPECT_EQ(context().CopyFromDevice(&word, step, 4, device::kLegacyStream),
+            CudaResult::kInvalidValue);
+  // Memory of modules that were loaded without the guard is not the tenant's either.
+  device::ModuleId bare{};
+  ASSERT_EQ(context().LoadModule(".version 8.0\n.target sm_75\n.address_size 64\n"
+                                 ".global .align 4 .b32 open = 1;\n",
+                                 &bare),
+            CudaResult::kSuccess);
+  ASSERT_EQ(context().FindGlobal(bare, "open", &step, &bytes), CudaResult::kSuccess);
+  EXPECT_EQ(context().CopyFromDevice(&word, step, 4, device::kLegacyStream),
+            CudaResult::kInvalidValue);
+}
+
+TEST_P(GuardedCodeTest, AVariableIsWrittenByItsName) {
+  const uint32_t word = 5;
+  const std::string_view bytes(reinterpret_cast<const char*>(&word), sizeof(word));
+  const auto write = [&](const std::string& name, std::string_view what) {
+    return modules().WriteVariable(module_, name, what, device::kLegacyStream);
+  };
+  EXPECT_EQ(write("step", bytes), CudaResult::kSuccess);
+  EXPECT_EQ(write("step", "five bytes"), CudaResult::kInvalidValue);
+  EXPECT_EQ(write("wlg_const", bytes), CudaResult::kNotFound);
+  Run("count", arena_ + 64);
+  EXPECT_EQ(WordAt(arena_ + 64), 45u);
+}
+
 TEST_P(GuardedCodeTest, ANextModuleHasTheFirstOnesPlaceOnceThatIsGone) {
   uint64_t first = 0, second = 0, third = 0, bytes = 0;
   ASSERT_EQ(modules().FindGlobal(module_, "counter", &first, &bytes), CudaResult::kSuccess);

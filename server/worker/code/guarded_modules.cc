@@ -36,7 +36,9 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
       notes_(notes),
       room_(context, options.part_base + options.part_bytes - ModuleRoomBytes(options.part_bytes),
             ModuleRoomBytes(options.part_bytes)),
-      copies_(context) {}
+      copies_(context) {
+  context_->LimitVariables();
+}
 
 absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view text,
                                                                 uint32_t first_site) {
@@ -89,6 +91,7 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
     inner_->UnloadModule(*module);
     return result;
   }
+  for (const auto& [address, bytes] : Constants(loaded)) context_->AddVariable(address, bytes);
   modules_[*module] = std::move(loaded);
   if (!checks()) return CudaResult::kSuccess;
   KeepSites(static_cast<uint32_t>(first_site), std::move(ready->guarded.sites));
@@ -125,15 +128,27 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   if (result == CudaResult::kSuccess && guarded.leaves_records) result = PrepareRecords();
   if (result == CudaResult::kSuccess && IsHardened(options_.mode)) result = PrepareStopWord();
   if (result == CudaResult::kSuccess) {
-    result = copies_.Write(loaded->consts, guard::GuardWords({.arena = options_.window.base,
-                                                              .globals = loaded->globals,
-                                                              .records = records_,
-                                                              .ranges = ranges_,
-                                                              .stop = stop_}));
+    result = copies_.WriteVariable(module, std::string(guard::kConstVariable),
+                                   guard::GuardWords({.arena = options_.window.base,
+                                                      .globals = loaded->globals,
+                                                      .records = records_,
+                                                      .ranges = ranges_,
+                                                      .stop = stop_}));
   }
   loaded->global_variables = guarded.layout.globals;
   loaded->const_variables = guarded.layout.consts;
   return result;
+}
+
+std::map<uint64_t, uint64_t> GuardedModules::Constants(const Loaded& loaded) {
+  std::map<uint64_t, uint64_t> constants;
+  for (const guard::PlacedVariable& variable : loaded.const_variables) {
+    if (!variable.refusal.empty() || variable.bytes == 0) continue;
+    // In a layout of another process, two may begin at one place.
+    uint64_t& bytes = constants[loaded.consts + variable.offset];
+    bytes = std::max(bytes, variable.bytes);
+  }
+  return constants;
 }
 
 CudaResult GuardedModules::PrepareRecords() {
@@ -245,7 +260,15 @@ CudaResult GuardedModules::LoadModuleJit(std::string_view image,
       module);
 }
 
+void GuardedModules::CloseConstants(device::ModuleId module) {
+  MutexLock lock(&mu_);
+  const auto found = modules_.find(module);
+  if (found == modules_.end()) return;
+  for (const auto& [address, bytes] : Constants(found->second)) context_->RemoveVariable(address);
+}
+
 CudaResult GuardedModules::UnloadModule(device::ModuleId module) {
+  CloseConstants(module);
   const CudaResult result = inner_->UnloadModule(module);
   MutexLock lock(&mu_);
   const auto found = modules_.find(module);
@@ -305,6 +328,16 @@ CudaResult GuardedModules::FindGlobal(device::ModuleId module, const std::string
     }
   }
   return CudaResult::kNotFound;
+}
+
+CudaResult GuardedModules::WriteVariable(device::ModuleId module, const std::string& name,
+                                         std::string_view bytes, device::StreamId stream) {
+  uint64_t address = 0;
+  uint64_t size = 0;
+  const CudaResult found = FindGlobal(module, name, &address, &size);
+  if (found != CudaResult::kSuccess) return found;
+  if (bytes.size() > size) return CudaResult::kInvalidValue;
+  return context_->CopyToDevice(address, bytes.data(), bytes.size(), stream);
 }
 
 CudaResult GuardedModules::ManagedBlock(uint64_t, uint64_t* base, uint64_t* bytes) {

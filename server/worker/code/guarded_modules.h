@@ -5,7 +5,8 @@
 //   devices.push_back({.context = context, .code = &code});
 //
 // A module's variables lie in the arena, and its constants behind the guard's words
-// (docs/guarded-ptx.md). Machine code cannot be guarded: an image without PTX is refused.
+// (docs/guarded-ptx.md): of that block, commands reach the constants alone. Machine code cannot be
+// guarded: an image without PTX is refused.
 #ifndef WARPLINE_SERVER_WORKER_CODE_GUARDED_MODULES_H_
 #define WARPLINE_SERVER_WORKER_CODE_GUARDED_MODULES_H_
 
@@ -73,6 +74,8 @@ class GuardedModules : public device::Modules {
   // kNotSupported for a variable that the guard has refused.
   CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
                         uint64_t* bytes) override;
+  CudaResult WriteVariable(device::ModuleId module, const std::string& name, std::string_view bytes,
+                           device::StreamId stream) override;
   CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
   CudaResult TakeBlock(uint64_t* address) override;
   void FreeBlock(uint64_t address) override;
@@ -109,6 +112,11 @@ class GuardedModules : public device::Modules {
   // Puts the variables and the guard's words where they belong.
   CudaResult Place(const guard::GuardedText& guarded, device::ModuleId module, Loaded* loaded)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The constants that the application may name, sizes by addresses; they lie behind the guard's
+  // words.
+  static std::map<uint64_t, uint64_t> Constants(const Loaded& loaded);
+  // No command reaches the module's constants from now on.
+  void CloseConstants(device::ModuleId module);
   CudaResult PrepareRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The word that stops kernels: a variable of a module of its own, since no kernel may write it
   // and so it cannot lie in the arena.

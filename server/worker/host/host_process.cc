@@ -142,6 +142,7 @@ absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds
     return ArenaUnavailable(absl::StrFormat("%d bytes at %#x: %s", open.arena_bytes(),
                                             open.arena_base(), CudaResultName(reserved)));
   }
+  arenas_.Add(open.arena_base(), open.arena_bytes());
   if (open.quiet()) SetLogLevel(LogLevel::kNone);
   ProcessSession session;
   session.memory = std::make_unique<ArenaMemory>(Contexts(), open.arena_base(), open.arena_bytes());
@@ -167,6 +168,7 @@ absl::Status HostProcess::OpenSession(const OpenWorker& open, std::vector<Unique
   RingSession::Options options;
   options.devices = Devices();
   options.control_fd = options_.control_fd;
+  options.arenas = &arenas_;
   options.output = opened_ == 1 ? options_.output : nullptr;
   auto ring = RingSession::Create(open, std::move(fds), *session->memory, std::move(options));
   if (!ring.ok()) return ring.status();

@@ -20,6 +20,7 @@
 #include "server/device/device.h"
 #include "server/worker/host/arena_memory.h"
 #include "server/worker/host/ring_session.h"
+#include "server/worker/memory/arena_book.h"
 
 namespace warpline::worker {
 
@@ -82,6 +83,7 @@ class HostProcess {
   absl::Duration driver_time_;
   absl::Duration context_time_;
   size_t opened_ = 0;
+  ArenaBook arenas_;
   absl::flat_hash_map<uint64_t, ProcessSession> sessions_;
 };
 

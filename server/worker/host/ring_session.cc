@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   session.host_charged_bytes = open.host_charged_bytes();
   session.memory = ring->memory_.get();
   session.recorder = ring->recorder_.get();
+  if (open.guard() != 0) session.arenas = options.arenas;
   session.adopt_lanes = !FewProcessors();
   auto hosted = HostedSession::Create(std::move(session));
   if (!hosted.ok()) return hosted.status();

@@ -23,6 +23,7 @@
 #include "server/worker/host/server_module_record.h"
 #include "server/worker/host/socket_charger.h"
 #include "server/worker/lanes/decoder_thread.h"
+#include "server/worker/memory/arena_book.h"
 #include "server/worker/memory/virtual_memory.h"
 #include "server/worker/session/hosted_session.h"
 #include "transport/shm_ring.h"
@@ -36,6 +37,8 @@ class RingSession {
     std::vector<SessionDevice> devices;
     int control_fd = -1;             // Borrowed; the socket to the server.
     OutputSource* output = nullptr;  // Borrowed; what the session's kernels print, or null.
+    // Borrowed; the arenas of the process's sessions, this one's among them.
+    const ArenaBook* arenas = nullptr;
   };
 
   // `open` and `fds` are what OpenWorker says; `memory` is borrowed. Makes again what the journal

@@ -253,6 +253,9 @@ CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string*
     kernel->param_bytes = std::max(kernel->param_bytes, param.offset + param.size);
     tail->append(BytesOf(param));
   }
+  if (host_->pointers != nullptr) {
+    kernel->params = std::make_shared<const std::vector<device::ParamLayout>>(std::move(params));
+  }
   cmd::KernelFindReply reply;
   for (int i = 0; i < static_cast<int>(std::size(reply.attributes)); ++i) {
     // Older drivers know fewer attributes; one that they do not know reads as 0.
@@ -350,12 +353,25 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
   host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
+// Once for all launches of the graph, whose nodes keep their parameters.
+void ControlLane::LookAtParams(const Graph& graph) {
+  if (host_->pointers == nullptr) return;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Kernel* const kernel = graph.kernels[i].get();
+    if (kernel == nullptr || kernel->params == nullptr) continue;
+    const absl::Span<const std::byte> params = graph.nodes[i].params;
+    host_->pointers->Look(*kernel->params,
+                          {reinterpret_cast<const char*>(params.data()), params.size()});
+  }
+}
+
 void ControlLane::CreateGraph(Task& task) {
   Graph* const graph = task.graph.get();
   const uint64_t bytes = OutsideMemory::GraphBytes(graph->nodes.size(), graph->image->total());
   graph->result = host_->outside->Take(graph->device, bytes);
   if (graph->result == CudaResult::kSuccess) {
     graph->result = MakeGraph(host_->devices->context(graph->device), host_->gate, graph);
+    LookAtParams(*graph);
     if (graph->native) {
       graph->outside_bytes = bytes;
     } else {

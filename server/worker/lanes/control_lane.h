@@ -71,6 +71,7 @@ class ControlLane : public Lane {
   // Reports whether there is anything that ends with the worker.
   void NoteObjects() RUNS_ON(on_lane_);
 
+  void LookAtParams(const Graph& graph) RUNS_ON(on_lane_);
   void CreateGraph(Task& task) RUNS_ON(on_lane_);
 
   std::map<std::pair<uint32_t, int>, LimitMemory> limits_ ABSL_GUARDED_BY(on_lane_);

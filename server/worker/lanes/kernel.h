@@ -71,6 +71,8 @@ struct Kernel {
   CudaResult result = CudaResult::kNotReady;
   device::KernelId id{};
   uint32_t param_bytes = 0;
+  // Null where nobody looks at what launches bring. All versions of a kernel share it.
+  std::shared_ptr<const std::vector<device::ParamLayout>> params;
   KernelSettings settings{};
   std::shared_ptr<KernelOnDevice> on_device;  // All versions of a kernel share it.
 };

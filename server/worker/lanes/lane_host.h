@@ -14,6 +14,7 @@
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/kernel.h"
 #include "server/worker/lanes/lane_inbox.h"
+#include "server/worker/lanes/neighbour_pointers.h"
 #include "server/worker/lanes/print_relay.h"
 #include "server/worker/lanes/staging_pool.h"
 #include "server/worker/lanes/task.h"
@@ -67,7 +68,8 @@ class StateObserver {
   virtual void OnLostWithWorker(bool any) = 0;
 };
 
-// All objects are borrowed, thread-safe, and live longer than the lanes. None is null.
+// All objects are borrowed, thread-safe, and live longer than the lanes. None is null but for
+// `pointers`.
 struct LaneHost {
   const DeviceSet* devices = nullptr;
   LaneReports* reports = nullptr;
@@ -80,7 +82,8 @@ struct LaneHost {
   LaunchGate* gate = nullptr;
   CachedImages* images = nullptr;
   LaneNaps* naps = nullptr;
-  LogBudget* log = nullptr;  // For lines of the kinds of session_log.h.
+  const NeighbourPointers* pointers = nullptr;  // Null for a session that is not guarded.
+  LogBudget* log = nullptr;                     // For lines of the kinds of session_log.h.
   // The decoder's thread may adopt a lane (lane.h): it polls between two payloads.
   bool adopts_lanes = false;
 };

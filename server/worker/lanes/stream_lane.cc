@@ -288,6 +288,7 @@ void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
   }
   if (result == CudaResult::kSuccess) {
     if (kernel.module->prints) Prints(task.ticket);
+    if (kernel.params != nullptr) host_->pointers->Look(*kernel.params, params);
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
     result = host_->gate->With({&task.kernel, 1}, [&, stream = device_stream_] {
       return context_->Launch(kernel.id, config, {bytes, params.size()}, stream);

@@ -57,6 +57,15 @@ CudaResult SmallCopies::Write(uint64_t address, std::string_view bytes) {
   return result;
 }
 
+CudaResult SmallCopies::WriteVariable(device::ModuleId module, const std::string& name,
+                                      std::string_view bytes) {
+  CudaResult result = Prepare();
+  if (result == CudaResult::kSuccess) {
+    result = context_->WriteVariable(module, name, bytes, stream_);
+  }
+  return result == CudaResult::kSuccess ? Wait() : result;
+}
+
 CudaResult SmallCopies::Zero(uint64_t address, uint64_t bytes) {
   CudaResult result = Prepare();
   if (result == CudaResult::kSuccess) result = context_->Memset(address, 0, 1, bytes, stream_);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "common/cuda/cuda_result.h"
@@ -23,6 +24,9 @@ class SmallCopies {
   SmallCopies& operator=(const SmallCopies&) = delete;
 
   CudaResult Write(uint64_t address, std::string_view bytes);
+  // Calls Modules::WriteVariable().
+  CudaResult WriteVariable(device::ModuleId module, const std::string& name,
+                           std::string_view bytes);
   CudaResult Zero(uint64_t address, uint64_t bytes);
   CudaResult Read(uint64_t address, void* out, size_t bytes);
 

@@ -20,6 +20,12 @@ MemoryCharger* ChargerOf(const HostedSession::Options& options) {
   return options.charger != nullptr ? options.charger : &none;
 }
 
+std::optional<NeighbourPointers> PointersOf(const HostedSession::Options& options,
+                                            SharedUsage* usage) {
+  if (options.arenas == nullptr) return std::nullopt;
+  return NeighbourPointers(options.arenas, options.arena_base, options.arena_bytes, usage);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HostedSession>> HostedSession::Create(Options options) {
@@ -37,6 +43,7 @@ HostedSession::HostedSession(Options options)
       devices_(std::move(options.devices), limits_),
       sink_(options.writer, &progress_),
       staging_(devices_.context(0), limits_.staging_buffers, usage_),
+      pointers_(PointersOf(options, usage_)),
       prints_(options.output, &devices_, &sink_),
       continuity_(&devices_, options.recorder, options.sm, &log_),
       outside_(ChargerOf(options), devices_.size()),
@@ -58,6 +65,7 @@ HostedSession::HostedSession(Options options)
                   .gate = &gate_,
                   .images = &images_,
                   .naps = &naps_,
+                  .pointers = pointers_.has_value() ? &*pointers_ : nullptr,
                   .log = &log_,
                   .adopts_lanes = options.adopt_lanes}),
       order_(&lane_host_, &completion_),

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,11 @@
 #include "server/worker/lanes/kernel.h"
 #include "server/worker/lanes/lane_host.h"
 #include "server/worker/lanes/lane_inbox.h"
+#include "server/worker/lanes/neighbour_pointers.h"
 #include "server/worker/lanes/print_relay.h"
 #include "server/worker/lanes/session_limits.h"
 #include "server/worker/lanes/staging_pool.h"
+#include "server/worker/memory/arena_book.h"
 #include "server/worker/memory/host_memory.h"
 #include "server/worker/memory/virtual_memory.h"
 #include "server/worker/order/completion.h"
@@ -67,6 +70,10 @@ class HostedSession {
     uint64_t host_charged_bytes = 0;   // See HostMemory.
     VirtualMemory* memory = nullptr;   // The memory handles that the server hands over.
     Recorder* recorder = nullptr;      // Notes what a next worker needs.
+    // The arenas of the process's sessions, this one's among them: values in the parameters of
+    // launches that look like addresses in others' are counted. Null for a session that is not
+    // guarded.
+    const ArenaBook* arenas = nullptr;
     // Whoever calls Decode() also calls LookAfterLane(), often.
     bool adopt_lanes = false;
   };
@@ -121,6 +128,7 @@ class HostedSession {
   ReplySink sink_;
   StagingPool staging_;
   LaunchGate gate_;
+  const std::optional<NeighbourPointers> pointers_;
   LaneNaps naps_;
   CachedImages images_;
   PrintRelay prints_;

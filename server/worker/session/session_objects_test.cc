@@ -83,6 +83,40 @@ TEST_F(SessionObjectsTest, ALinkIsNotMadeOfWhatIsNotThere) {
   EXPECT_EQ(ResultOf(bad_option), CudaResult::kInvalidValue);
 }
 
+// The array has 64 x 16 elements of 4 bytes. What a driver makes of sums that overflow is not
+// tried.
+TEST_F(SessionObjectsTest, BoxesBeyondTheirArrayDoNotReachTheDevice) {
+  AddArray(3);
+  struct Box {
+    uint64_t x, y, z, width, height, depth;
+  };
+  const uint64_t most = ~uint64_t{0};
+  const Box boxes[] = {{0, 0, 0, 260, 1, 1},     {256, 0, 0, 4, 1, 1},  {0, 0, 0, 4, 17, 1},
+                       {0, 16, 0, 4, 1, 1},      {0, 0, 1, 4, 1, 1},    {0, 0, 0, 4, 1, 2},
+                       {most, 0, 0, 4, 1, 1},    {0, most, 0, 4, 2, 1}, {0, 0, most, 4, 1, 2},
+                       {most - 3, 0, 0, 8, 1, 1}};
+  std::vector<uint64_t> refused, failed;
+  for (const Box& b : boxes) {
+    failed.push_back(Add(cmd::CopyToArray{1, 3, b.x, b.y, b.z, b.width, b.height, b.depth},
+                         std::string(b.width * b.height * b.depth, 'x')));
+    failed.push_back(Add(
+        cmd::CopyDeviceToArray{1, 3, b.x, b.y, b.z, 4096, 512, 16384, b.width, b.height, b.depth}));
+    failed.push_back(Add(
+        cmd::CopyArrayToDevice{1, 8192, 512, 16384, 3, b.x, b.y, b.z, b.width, b.height, b.depth}));
+    failed.push_back(
+        Add(cmd::CopyArrayToArray{1, 3, b.x, b.y, b.z, 3, 0, 0, 0, b.width, b.height, b.depth}));
+    failed.push_back(
+        Add(cmd::CopyArrayToArray{1, 3, 0, 0, 0, 3, b.x, b.y, b.z, b.width, b.height, b.depth}));
+    refused.push_back(Add(cmd::CopyFromArray{1, 3, b.x, b.y, b.z, b.width, b.height, b.depth}));
+  }
+  const uint64_t whole = Add(cmd::CopyFromArray{1, 3, 0, 0, 0, 256, 16, 1});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(whole), CudaResult::kSuccess);
+  for (const uint64_t seq : refused) EXPECT_EQ(ResultOf(seq), CudaResult::kInvalidValue) << seq;
+  for (const uint64_t seq : failed) EXPECT_TRUE(replies_.Has(ReplyId::kFailed, seq)) << seq;
+  EXPECT_THAT(context_.log(), ElementsAre("array@0 64x16 levels=0", "array-copy@1 array20>host"));
+}
+
 TEST_F(SessionObjectsTest, CopiesOfArraysNameBothEnds) {
   AddArray(3);
   Add(cmd::CopyToArray{1, 3, 0, 0, 0, 4, 1, 1}, "data");

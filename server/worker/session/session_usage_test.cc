@@ -2,6 +2,8 @@
 #include <string>
 #include <thread>
 
+#include "proto/graph_definition.h"
+#include "server/worker/memory/arena_book.h"
 #include "server/worker/testing/session_fixture.h"
 
 namespace warpline::worker {
@@ -43,6 +45,43 @@ TEST_F(SessionUsageTest, CommandsAreInFlightUntilTheyAreComplete) {
   context_.Resume(1);
   replies_.Wait(sync);
   while (Now(Usage::kCommandsInFlight) != 0) std::this_thread::yield();
+}
+
+TEST_F(SessionUsageTest, ParametersThatLookLikeANeighboursAddressAreCountedAndNotRefused) {
+  constexpr uint64_t kOwn = 0x300000000000, kNeighbour = 0x310000000000, kArena = 1ull << 32;
+  ArenaBook arenas;
+  arenas.Add(kOwn, kArena);
+  arenas.Add(kNeighbour, kArena);
+  HostedSession::Options options = OptionsOf();
+  options.arena_base = kOwn;
+  options.arena_bytes = kArena;
+  options.arenas = &arenas;
+  Restart(std::move(options));
+  LoadKernel();
+  const auto params = [](uint64_t address) {
+    return std::string(reinterpret_cast<const char*>(&address), sizeof(address)) + "1234";
+  };
+  Add(LaunchOn(1), params(kOwn + 64));
+  Add(LaunchOn(1), params(kNeighbour + 64));
+  Add(cmd::LaunchEx{1, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}, params(kNeighbour));
+  // As many bytes as the kernel does not have: not looked at, and not launched.
+  Add(LaunchOn(1), params(kNeighbour) + "more");
+  const uint64_t sync = Add(cmd::StreamSync{1});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(sync);
+  EXPECT_EQ(Now(Usage::kNeighbourPointers), 2u);
+  const cmd::Launch launch = LaunchOn(0);
+  std::string definition;
+  AppendGraphStep(static_cast<uint32_t>(CommandId::kLaunch), {},
+                  {reinterpret_cast<const char*>(&launch), sizeof(launch)}, params(kNeighbour),
+                  &definition);
+  Add(cmd::ImageData{77, definition.size(), 0}, definition);
+  const uint64_t made = Add(cmd::GraphCreate{9, 77});
+  ASSERT_TRUE(Send().ok());
+  CudaResult result = CudaResult::kUnknown;
+  replies_.Wait(made, &result);
+  EXPECT_EQ(result, CudaResult::kSuccess);
+  EXPECT_EQ(Now(Usage::kNeighbourPointers), 3u) << "once for all its launches";
 }
 
 TEST_F(SessionUsageTest, LimitsThatWereMetAreCounted) {

@@ -55,6 +55,10 @@ class FakeModules : public virtual device::Modules {
     *bytes = 16;
     return name == "missing" ? CudaResult::kNotFound : CudaResult::kSuccess;
   }
+  CudaResult WriteVariable(device::ModuleId, const std::string&, std::string_view,
+                           device::StreamId) override {
+    return CudaResult::kSuccess;
+  }
   CudaResult ManagedBlock(uint64_t, uint64_t* base, uint64_t* bytes) override {
     *base = *bytes = 0;
     return CudaResult::kSuccess;

@@ -59,6 +59,9 @@ class FakeMemory : public virtual device::Memory {
   }
   CudaResult MapHost(uint64_t, uint64_t, int) override { return CudaResult::kNotSupported; }
   CudaResult UnmapHost(uint64_t, uint64_t) override { return CudaResult::kInvalidValue; }
+  void LimitVariables() override {}
+  void AddVariable(uint64_t, uint64_t) override {}
+  void RemoveVariable(uint64_t) override {}
   CudaResult AllocStaging(size_t bytes, void** host) override {
     *host = ::operator new(bytes);
     MutexLock lock(&mu_);

@@ -36,6 +36,11 @@ class CpuMemory : public virtual device::Memory {
   }
   CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
+  void LimitVariables() override { shared_->gate().LimitVariables(); }
+  void AddVariable(uint64_t address, uint64_t bytes) override {
+    shared_->gate().AddVariable(address, bytes);
+  }
+  void RemoveVariable(uint64_t address) override { shared_->gate().RemoveVariable(address); }
   CudaResult AllocStaging(size_t bytes, void** host) override;
   void FreeStaging(void* host) override;
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "server/device/cpu/memory/copy_bytes.h"
 #include "server/device/cpu/modules/cpu_log.h"
 #include "server/device/cpu/modules/cpu_module.h"
 
@@ -62,6 +63,24 @@ CudaResult CpuModules::FindGlobal(ModuleId module, const std::string& name, uint
   const std::shared_ptr<CpuModule> found = modules_.Find(module);
   if (found == nullptr) return CudaResult::kInvalidHandle;
   return found->FindGlobal(name, address, bytes);
+}
+
+CudaResult CpuModules::WriteVariable(ModuleId module, const std::string& name,
+                                     std::string_view bytes, device::StreamId stream) {
+  uint64_t address = 0;
+  uint64_t size = 0;
+  const CudaResult found = FindGlobal(module, name, &address, &size);
+  if (found != CudaResult::kSuccess) return found;
+  if (bytes.size() > size) return CudaResult::kInvalidValue;
+  return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
+                         [this, address, kept = std::string(bytes)] {
+                           // The module may have been unloaded meanwhile.
+                           if (!memory_.Contains(address, kept.size(), kWrites)) {
+                             return CudaResult::kIllegalAddress;
+                           }
+                           CopyBytes(reinterpret_cast<void*>(address), kept.data(), kept.size());
+                           return CudaResult::kSuccess;
+                         });
 }
 
 CudaResult CpuModules::ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) {

@@ -21,7 +21,10 @@ namespace warpline::cpu {
 class CpuModules : public virtual device::Modules {
  public:
   explicit CpuModules(CpuShared* shared)
-      : memory_(shared->memory()), streams_(shared->streams()), modules_(shared->modules()) {}
+      : shared_(shared),
+        memory_(shared->memory()),
+        streams_(shared->streams()),
+        modules_(shared->modules()) {}
 
   CudaResult LoadModule(std::string_view image, device::ModuleId* module) override;
   // The options are meant for compilers and have no effect. What is wrong with the image goes into
@@ -36,6 +39,8 @@ class CpuModules : public virtual device::Modules {
                         device::KernelId* kernel) override;
   CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
                         uint64_t* bytes) override;
+  CudaResult WriteVariable(device::ModuleId module, const std::string& name, std::string_view bytes,
+                           device::StreamId stream) override;
   CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
   // Refuses: variables are at the same place in every process.
   CudaResult TakeBlock(uint64_t*) override {
@@ -44,6 +49,7 @@ class CpuModules : public virtual device::Modules {
   void FreeBlock(uint64_t) override {}
 
  private:
+  CpuShared* const shared_;
   MemoryMap& memory_;
   StreamSet& streams_;
   ModuleTable& modules_;

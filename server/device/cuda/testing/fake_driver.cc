@@ -153,6 +153,11 @@ CUresult Instantiate(CUgraphExec* graph, CUgraph, unsigned long long) {
   *graph = reinterpret_cast<CUgraphExec>(uint64_t{2});
   return CUDA_SUCCESS;
 }
+CUresult LaunchGraph(CUgraphExec, CUstream) {
+  Note("GraphLaunch\n");
+  return CUDA_SUCCESS;
+}
+CUresult DestroyGraphExec(CUgraphExec) { return CUDA_SUCCESS; }
 CUresult AddMemset(CUgraphNode*, CUgraph, const CUgraphNode*, size_t,
                    const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
   Note(absl::StrCat("NodeFill ", Hex(params->dst)));
@@ -202,6 +207,8 @@ FakeDriver::FakeDriver() {
   api_.p_cuGraphCreate = &CreateGraph;
   api_.p_cuGraphDestroy = &DestroyGraph;
   api_.p_cuGraphInstantiate = &Instantiate;
+  api_.p_cuGraphLaunch = &LaunchGraph;
+  api_.p_cuGraphExecDestroy = &DestroyGraphExec;
   api_.p_cuGraphAddMemsetNode = &AddMemset;
   api_.p_cuGraphAddMemcpyNode = &AddMemcpy;
   api_.p_cuGraphAddBatchMemOpNode = &AddMemOps;
