@@ -29,7 +29,7 @@ class GuardSuite:
     def rows(self):
         for mode, flags in MODES.items():
             said = subprocess.run(
-                [self._program, "--device=" + self.device, "--escapes=" + self._list, *flags],
+                [self._program, "--device=" + self.device, "--jobs=4", "--escapes=" + self._list, *flags],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 text=True, timeout=TIMEOUT_S, check=False).stdout
             seen = 0

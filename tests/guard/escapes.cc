@@ -60,6 +60,7 @@ bool ReadTreatment(std::string_view field, Escape* escape) {
     bool* const word = words[i] == "harms"    ? &escape->harms
                        : words[i] == "faults" ? &escape->faults
                        : words[i] == "soft"   ? &escape->soft
+                       : words[i] == "loops"  ? &escape->loops
                                               : nullptr;
     if (word == nullptr) return false;
     *word = true;

@@ -18,6 +18,7 @@ struct Escape {
   bool harms = false;   // Whether the CPU device shows the harm
   bool faults = false;  // Whether it may end the context unless it is hardened
   bool soft = false;    // Whether it is refused if it is to be hardened
+  bool loops = false;   // Whether it does not end unless it is told to, and hardened
   std::string body;
   std::string text;  // The whole module; its kernel is `k`.
 };

@@ -1,5 +1,6 @@
 #include "tests/guard/two_arenas.h"
 
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace {
 constexpr uint64_t kArenaBytes = uint64_t{1} << TwoArenas::kArenaBits;
 constexpr uint64_t kReservedBytes = 4 * kArenaBytes;
 constexpr uint64_t kZoneBytes = 16 * TwoArenas::kMiB;
+constexpr std::chrono::milliseconds kBeforeStop(100);
 constexpr size_t kStagingBytes = 64 << 10;
 // ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
 constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
@@ -136,16 +138,37 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
 
 CudaResult TwoArenas::Run(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
                           absl::Span<const std::byte> params) {
-  const device::LaunchConfig config = {{1, 1, 1}, {threads, 1, 1}, shared_bytes};
-  const CudaResult result = context_->Launch(kernel, config, params, device::kLegacyStream);
+  const CudaResult result = Launch(kernel, threads, shared_bytes, params);
   return result == CudaResult::kSuccess ? Sync() : result;
 }
 
-CudaResult TwoArenas::Sync() {
+CudaResult TwoArenas::Launch(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
+                             absl::Span<const std::byte> params) {
+  const device::LaunchConfig config = {{1, 1, 1}, {threads, 1, 1}, shared_bytes};
+  return context_->Launch(kernel, config, params, device::kLegacyStream);
+}
+
+CudaResult TwoArenas::RunAndStop(device::KernelId kernel, const Tenant& tenant,
+                                 absl::Span<const std::byte> params) {
+  constexpr uint32_t kNonBlocking = 1;
+  constexpr uint32_t kThreads = 64;
+  const uint32_t stop = 1;
+  device::StreamId other{};
+  CudaResult result = context_->CreateStream(kNonBlocking, 0, &other);
+  if (result == CudaResult::kSuccess) result = Launch(kernel, kThreads, 0, params);
+  std::this_thread::sleep_for(kBeforeStop);
+  if (result == CudaResult::kSuccess) {
+    result = context_->CopyToDevice(tenant.stop, &stop, sizeof(stop), other);
+  }
+  if (result == CudaResult::kSuccess) result = Sync(other);
+  return result == CudaResult::kSuccess ? Sync() : result;
+}
+
+CudaResult TwoArenas::Sync(device::StreamId stream) {
   device::EventId event{};
   CudaResult result = context_->CreateEvent(2, &event);
   if (result == CudaResult::kSuccess) {
-    result = context_->RecordEvent(event, device::kLegacyStream);
+    result = context_->RecordEvent(event, stream);
   }
   if (result != CudaResult::kSuccess) return result;
   while ((result = context_->QueryEvent(event)) == CudaResult::kNotReady) {

@@ -54,6 +54,10 @@ class TwoArenas {
   CudaResult Run(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
                  absl::Span<const std::byte> params);
 
+  // The same with a kernel of `tenant`'s that is told to stop after a while, and not sooner.
+  CudaResult RunAndStop(device::KernelId kernel, const Tenant& tenant,
+                        absl::Span<const std::byte> params);
+
   CudaResult Write(uint64_t address, absl::Span<const uint32_t> words);
   CudaResult WriteBytes(uint64_t address, std::string_view bytes);
   CudaResult Read(uint64_t address, size_t count, std::vector<uint32_t>* words);
@@ -62,7 +66,9 @@ class TwoArenas {
   TwoArenas() = default;
   absl::Status Map(uint64_t arena, Tenant* tenant);
   absl::Status MapStopWords(uint64_t address);
-  CudaResult Sync();
+  CudaResult Launch(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
+                    absl::Span<const std::byte> params);
+  CudaResult Sync(device::StreamId stream = device::kLegacyStream);
 
   std::unique_ptr<device::Backend> backend_;
   std::unique_ptr<device::ChunkSource> chunks_;
