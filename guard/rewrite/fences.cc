@@ -61,6 +61,10 @@ void FenceWriter::TestShared(std::string_view x) {
   Add(Make("isspacep.shared", {Name(Use("wlg_ps")), Name(x)}));
 }
 
+void FenceWriter::BeginIterations() {
+  Add(Make("max.s32", {Name(Use("wlg_n")), Name("wlg_n"), Number(1)}));
+}
+
 void FenceWriter::CountIteration(std::string_view predicate, bool negated) {
   Add(Make("add.s32", {Name(Use("wlg_n")), Name("wlg_n"), Number(-1)}));
   std::vector<ptx::Operand> operands = {Name(Use("wlg_pl")), Name("wlg_n"), Number(0)};

@@ -47,6 +47,8 @@ class FenceWriter {
   void TestWholeWarp();
   // Sets wlg_ps.
   void TestShared(std::string_view x);
+  // At least one iteration is left.
+  void BeginIterations();
   // Takes one from the iterations that are left. Sets wlg_pl if some are and the predicate, which
   // may be empty, holds.
   void CountIteration(std::string_view predicate, bool negated);

@@ -151,17 +151,19 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   const ptx::Function& source = *function_.source;
   bool calls = false;
   bool begins = true;  // A run without labels and branches
+  if (module_.options->hardened && module_.options->stops) loops_ = LoopsOf(function_.code);
   for (const ptx::Statement& statement : function_.code) {
     at_ = &statement;
     code_.At(statement.line);
     const auto* const instruction = std::get_if<Instruction>(&statement.node);
     if (instruction == nullptr) {
       if (const auto* const label = std::get_if<ptx::Label>(&statement.node)) {
-        passed_.insert(label->name);
+        PlaceLabel(statement, label->name);
         is_whole_ = false;
         begins = true;
+      } else {
+        code_.Add(statement);
       }
-      code_.Add(statement);
       continue;
     }
     // ptxas takes the whole run for one of all lanes, so the check stands before all of it.
@@ -300,18 +302,27 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
   return absl::OkStatus();
 }
 
+void FunctionRewriter::PlaceLabel(const ptx::Statement& statement, const std::string& name) {
+  if (loops_.contains(name)) {
+    std::string& again = again_[name];
+    again = absl::StrCat(std::string(kRuntimePrefix), "again_", again_.size());
+    BeginLoop(again, statement.line, &code_);
+  }
+  code_.Add(statement);
+}
+
 absl::Status FunctionRewriter::RewriteBranch(Instruction branch) {
   const std::string& label = branch.operands[0].name;
   if (!function_.labels.contains(label)) {
     return Refuse("a branch to what is no label of the function");
   }
-  const bool polls = module_.options->hardened && module_.options->stops;
-  if (!polls || !passed_.contains(label)) {
+  const auto again = again_.find(label);
+  if (again == again_.end()) {
     Put(std::move(branch));
     return absl::OkStatus();
   }
-  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "loop_", loops_++);
-  AddLoopBranch(branch, after, &code_);
+  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "left_", loop_branches_++);
+  AddLoopBranch(branch, again->second, after, &code_);
   if (!branch.guard.empty()) code_.Add(ptx::Statement{ptx::Label{after}, at_->line});
   return absl::OkStatus();
 }

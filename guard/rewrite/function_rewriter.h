@@ -45,6 +45,7 @@ class FunctionRewriter {
 
  private:
   absl::Status RewriteInstruction(ptx::Instruction instruction);
+  void PlaceLabel(const ptx::Statement& statement, const std::string& name);
   absl::Status RewriteBranch(ptx::Instruction branch);
   absl::Status RewriteCall(ptx::Instruction call);
   void RewriteTrap(const ptx::Instruction& trap);
@@ -80,8 +81,9 @@ class FunctionRewriter {
   int traps_ = 0;
   bool is_whole_ = false;  // All lanes of the warp have come here together.
   int skips_ = 0;
-  int loops_ = 0;
-  std::unordered_set<std::string_view> passed_;  // Labels
+  std::unordered_set<std::string> loops_;               // Labels of loops that ask whether to stop
+  std::unordered_map<std::string, std::string> again_;  // What stands before those passed so far
+  int loop_branches_ = 0;
 };
 
 }  // namespace warpline::guard

@@ -30,12 +30,32 @@ bool SetsIterations(const Instruction& instruction) {
 
 }  // namespace
 
-void AddLoopBranch(const Instruction& branch, const std::string& after, FenceWriter* code) {
+std::unordered_set<std::string> LoopsOf(const std::vector<ptx::Statement>& code) {
+  std::unordered_set<std::string> passed, loops;
+  for (const ptx::Statement& statement : code) {
+    if (const auto* const label = std::get_if<ptx::Label>(&statement.node)) {
+      passed.insert(label->name);
+    } else if (const auto* const branch = std::get_if<Instruction>(&statement.node);
+               branch != nullptr && branch->opcode == "bra" && !branch->operands.empty() &&
+               passed.contains(branch->operands[0].name)) {
+      loops.insert(branch->operands[0].name);
+    }
+  }
+  return loops;
+}
+
+void BeginLoop(const std::string& again, ptx::SourceLine line, FenceWriter* code) {
+  code->Add(ptx::Statement{ptx::Label{again}, line});
+  code->BeginIterations();
+}
+
+void AddLoopBranch(const Instruction& branch, const std::string& again, const std::string& after,
+                   FenceWriter* code) {
   code->CountIteration(branch.guard, branch.guard_negated);
-  Instruction again = branch;
-  again.guard = "wlg_pl";
-  again.guard_negated = false;
-  code->Add(std::move(again));
+  Instruction next = branch;
+  next.guard = "wlg_pl";
+  next.guard_negated = false;
+  code->Add(std::move(next));
   if (!branch.guard.empty()) {
     Instruction leave = Make("bra", {Name(after)});
     leave.guard = branch.guard;
@@ -43,10 +63,7 @@ void AddLoopBranch(const Instruction& branch, const std::string& after, FenceWri
     code->Add(std::move(leave));
   }
   code->Poll(kMostIterations);
-  Instruction on = branch;
-  on.guard.clear();
-  on.guard_negated = false;
-  code->Add(std::move(on));
+  code->Add(Make("bra", {Name(again)}));
 }
 
 std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,

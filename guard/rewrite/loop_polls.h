@@ -1,9 +1,11 @@
 // Has loops ask, from time to time, whether the kernel is to stop (docs/guarded-ptx.md, Loops).
 //
-// The last iterations that a thread may make without asking are counted in wlg_n, by the branch
-// that closes a loop: it is taken while some are left, and behind it the thread reads the stop word
-// and, if it is not to end, goes on with new ones. So an iteration costs an addition and a
-// comparison, and what is read stands outside of the loop that ptxas sees.
+// The iterations that a thread may make without asking are counted in wlg_n, by the branch that
+// closes a loop: it is taken while some are left, and behind it the thread reads the stop word and,
+// if it is not to end, enters the loop again with new ones. So a loop becomes two, one in the other
+// (strip-mining), and an iteration of the inner one costs an addition and a comparison. ptxas takes
+// them for two only because a statement stands where the outer one begins; with one place to begin
+// at it would make one loop of them, whose ways meet again in each iteration.
 //
 // Thread-safe.
 #ifndef WARPLINE_GUARD_REWRITE_LOOP_POLLS_H_
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "guard/rewrite/fences.h"
@@ -19,9 +22,16 @@
 
 namespace warpline::guard {
 
-// Adds `branch`, which leads back to a label that stands above it, to `code`, with its poll.
-// `after` is a label to be placed behind it, if it has a predicate.
-void AddLoopBranch(const ptx::Instruction& branch, const std::string& after, FenceWriter* code);
+// The labels to which branches lead back that stand below them.
+std::unordered_set<std::string> LoopsOf(const std::vector<ptx::Statement>& code);
+
+// Adds what stands before the label of a loop; `again` is a label of the guard's.
+void BeginLoop(const std::string& again, ptx::SourceLine line, FenceWriter* code);
+
+// Adds `branch`, which leads back to the label of a loop, to `code`, with its poll. `again` is that
+// of BeginLoop(), and `after` one to be placed behind it, if it has a predicate.
+void AddLoopBranch(const ptx::Instruction& branch, const std::string& again,
+                   const std::string& after, FenceWriter* code);
 
 // Sets how many iterations the functions of a module make without asking, so that there are no more
 // than kMostBetweenPolls statements in between, functions that are called included. Returns the

@@ -64,6 +64,10 @@ Refusal Fences::SetIterations(int64_t number) {
 Refusal Fences::ApplyLoop(Step step) {
   if (!limits_.policy.hardened) return kHardenedOnly;
   switch (step) {
+    case Step::kBeginIterations:
+      // The one is taken away again before the next branch back.
+      now_.has_counted = false;
+      return prologue_.iterations ? Refusal() : kNotSet;
     case Step::kCountIteration:
       now_.has_counted = true;
       return prologue_.iterations ? Refusal() : kNotSet;

@@ -70,6 +70,7 @@ enum class Step : uint8_t {
   kArriveParameters,
   kArriveConstants,
   // --- Of loops.
+  kBeginIterations,
   kCountIteration,
   kTestIterations,
   kStopAddress,
