@@ -65,8 +65,12 @@ void FenceWriter::BeginIterations() {
   Add(Make("max.s32", {Name(Use("wlg_n")), Name("wlg_n"), Number(1)}));
 }
 
-void FenceWriter::CountIteration(std::string_view predicate, bool negated) {
+void FenceWriter::CountIteration() {
   Add(Make("add.s32", {Name(Use("wlg_n")), Name("wlg_n"), Number(-1)}));
+}
+
+void FenceWriter::TestIterations(std::string_view predicate, bool negated) {
+  Use("wlg_n");
   std::vector<ptx::Operand> operands = {Name(Use("wlg_pl")), Name("wlg_n"), Number(0)};
   if (!predicate.empty()) {
     operands.push_back(Name(predicate));

@@ -49,9 +49,10 @@ class FenceWriter {
   void TestShared(std::string_view x);
   // At least one iteration is left.
   void BeginIterations();
-  // Takes one from the iterations that are left. Sets wlg_pl if some are and the predicate, which
-  // may be empty, holds.
-  void CountIteration(std::string_view predicate, bool negated);
+  // Takes one from the iterations that are left.
+  void CountIteration();
+  // Sets wlg_pl if some are left and the predicate, which may be empty, holds.
+  void TestIterations(std::string_view predicate, bool negated);
   // Ends the thread if it is to stop; it has so many iterations then.
   void Poll(int64_t iterations);
   // Where a generic address lies in shared memory, if it does.

@@ -306,9 +306,10 @@ void FunctionRewriter::PlaceLabel(const ptx::Statement& statement, const std::st
   if (loops_.contains(name)) {
     std::string& again = again_[name];
     again = absl::StrCat(std::string(kRuntimePrefix), "again_", again_.size());
-    BeginLoop(again, statement.line, &code_);
+    BeginLoop(name, again, statement.line, &code_);
+  } else {
+    code_.Add(statement);
   }
-  code_.Add(statement);
 }
 
 absl::Status FunctionRewriter::RewriteBranch(Instruction branch) {

@@ -44,14 +44,17 @@ std::unordered_set<std::string> LoopsOf(const std::vector<ptx::Statement>& code)
   return loops;
 }
 
-void BeginLoop(const std::string& again, ptx::SourceLine line, FenceWriter* code) {
+void BeginLoop(const std::string& label, const std::string& again, ptx::SourceLine line,
+               FenceWriter* code) {
   code->Add(ptx::Statement{ptx::Label{again}, line});
   code->BeginIterations();
+  code->Add(ptx::Statement{ptx::Label{label}, line});
+  code->CountIteration();
 }
 
 void AddLoopBranch(const Instruction& branch, const std::string& again, const std::string& after,
                    FenceWriter* code) {
-  code->CountIteration(branch.guard, branch.guard_negated);
+  code->TestIterations(branch.guard, branch.guard_negated);
   Instruction next = branch;
   next.guard = "wlg_pl";
   next.guard_negated = false;

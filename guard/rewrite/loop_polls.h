@@ -1,11 +1,12 @@
 // Has loops ask, from time to time, whether the kernel is to stop (docs/guarded-ptx.md, Loops).
 //
-// The iterations that a thread may make without asking are counted in wlg_n, by the branch that
-// closes a loop: it is taken while some are left, and behind it the thread reads the stop word and,
-// if it is not to end, enters the loop again with new ones. So a loop becomes two, one in the other
-// (strip-mining), and an iteration of the inner one costs an addition and a comparison. ptxas takes
-// them for two only because a statement stands where the outer one begins; with one place to begin
-// at it would make one loop of them, whose ways meet again in each iteration.
+// The iterations that a thread may make without asking are counted in wlg_n, where each begins. The
+// branch that closes a loop is taken while some are left, and behind it the thread reads the stop
+// word and, if it is not to end, enters the loop again with new ones. So a loop becomes two, one in
+// the other (strip-mining), and an iteration of the inner one costs an addition, early enough that
+// nothing waits for it, and a comparison. ptxas takes them for two only because a statement stands
+// where the outer one begins; with one place to begin at it would make one loop of them, whose ways
+// meet again in each iteration.
 //
 // Thread-safe.
 #ifndef WARPLINE_GUARD_REWRITE_LOOP_POLLS_H_
@@ -25,8 +26,9 @@ namespace warpline::guard {
 // The labels to which branches lead back that stand below them.
 std::unordered_set<std::string> LoopsOf(const std::vector<ptx::Statement>& code);
 
-// Adds what stands before the label of a loop; `again` is a label of the guard's.
-void BeginLoop(const std::string& again, ptx::SourceLine line, FenceWriter* code);
+// Adds the label of a loop with what stands around it; `again` is a label of the guard's.
+void BeginLoop(const std::string& label, const std::string& again, ptx::SourceLine line,
+               FenceWriter* code);
 
 // Adds `branch`, which leads back to the label of a loop, to `code`, with its poll. `again` is that
 // of BeginLoop(), and `after` one to be placed behind it, if it has a predicate.

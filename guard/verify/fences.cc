@@ -64,17 +64,13 @@ Refusal Fences::SetIterations(int64_t number) {
 Refusal Fences::ApplyLoop(Step step) {
   if (!limits_.policy.hardened) return kHardenedOnly;
   switch (step) {
-    case Step::kBeginIterations:
-      // The one is taken away again before the next branch back.
-      now_.has_counted = false;
-      return prologue_.iterations ? Refusal() : kNotSet;
+    case Step::kGiveIteration:
     case Step::kCountIteration:
-      now_.has_counted = true;
       return prologue_.iterations ? Refusal() : kNotSet;
     case Step::kTestIterations:
       now_.has_local_window = false;
-      now_.may_iterate = now_.has_counted;
-      return now_.has_counted ? Refusal() : kMissing;
+      now_.may_iterate = true;
+      return prologue_.iterations ? Refusal() : kNotSet;
     case Step::kStopAddress:
       now_.at = {.holds = Holds::kStop};
       now_.has_shared_leg = now_.has_local_leg = false;

@@ -65,8 +65,7 @@ struct GuardState {
   bool has_shared_window = false;  // wlg_ps
   bool has_local_window = false;   // wlg_pl
   bool is_stopping = false;        // wlg_ps says whether the thread is to stop.
-  bool has_counted = false;        // One has been taken from the iterations that are left ...
-  bool may_iterate = false;        // ... and wlg_pl is true only if some are.
+  bool may_iterate = false;        // wlg_pl is true only if some iterations are left.
   bool has_shared_leg = false;     // wlg_at went through the shared leg ...
   bool has_local_leg = false;      // ... and through the local one after it.
   bool is_stride_bounded = false;

@@ -73,7 +73,7 @@ constexpr Form kForms[] = {
     {"mov.b32 wlg_smem, %aggr_smem_size", Step::kSetSmem},
     {"mov.b32 wlg_n, <N>", Step::kSetIterations},
 
-    {"max.s32 wlg_n, wlg_n, 1", Step::kBeginIterations},
+    {"max.s32 wlg_n, wlg_n, 1", Step::kGiveIteration},
     {"add.s32 wlg_n, wlg_n, -1", Step::kCountIteration},
     {"setp.gt.s32 wlg_pl, wlg_n, 0", Step::kTestIterations},
     {"setp.gt.and.s32 wlg_pl, wlg_n, 0, <Q>", Step::kTestIterations},

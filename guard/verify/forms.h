@@ -70,7 +70,7 @@ enum class Step : uint8_t {
   kArriveParameters,
   kArriveConstants,
   // --- Of loops.
-  kBeginIterations,
+  kGiveIteration,
   kCountIteration,
   kTestIterations,
   kStopAddress,

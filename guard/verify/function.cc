@@ -47,6 +47,8 @@ constexpr std::string_view kZeroShared[] = {
     "\tbarrier.sync 0;",
     "wlg_zeroed:",
 };
+constexpr std::string_view kGiveIteration = "\tmax.s32 wlg_n, wlg_n, 1;";
+constexpr std::string_view kCountIteration = "\tadd.s32 wlg_n, wlg_n, -1;";
 constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
 constexpr std::string_view kOfAWarp[] = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"};
 constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
@@ -109,6 +111,7 @@ Finding FunctionVerifier::Verify(FunctionFacts* facts) {
 Refusal FunctionVerifier::VerifyLine(const Line& line) {
   Refusal refusal;
   if (FollowZeroing(line.text, &refusal)) return refusal;
+  if (refusal = FollowLoopStart(line.text); !refusal.empty()) return refusal;
   const bool passed = std::exchange(passed_, false);
   if (!line.text.empty() && line.text.back() == ':') return VerifyLabel(line.text);
   const bool is_pragma = line.text == kPragma;
@@ -204,6 +207,23 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
   return {};
 }
 
+// An iteration that is given is taken away again before any branch back, so that nobody comes by
+// one in this way; each arrival at a counted label takes one.
+Refusal FunctionVerifier::FollowLoopStart(std::string_view line) {
+  const bool is_label = !line.empty() && line.back() == ':';
+  const bool counts = line == kCountIteration;
+  if ((loop_start_ == LoopStart::kGiven && !is_label) ||
+      (loop_start_ == LoopStart::kLabel && !counts)) {
+    return "an iteration is given and not taken at the label of a loop";
+  }
+  if (counts && !label_.empty()) counted_.insert(label_);
+  label_ = is_label ? line.substr(0, line.size() - 1) : std::string_view();
+  loop_start_ = line == kGiveIteration             ? LoopStart::kGiven
+                : loop_start_ == LoopStart::kGiven ? LoopStart::kLabel
+                                                   : LoopStart::kNone;
+  return {};
+}
+
 bool FunctionVerifier::FollowZeroing(std::string_view line, Refusal* refusal) {
   constexpr size_t kSteps = std::size(kZeroShared);
   const bool is_inside = zeroing_ > 0 && zeroing_ < kSteps;
@@ -233,7 +253,8 @@ Refusal FunctionVerifier::VerifyBranch(const Line& line) {
   const Policy& policy = limits_.policy;
   const Name* const label = scope_.Find(target.name);
   if (!policy.hardened || !policy.stops || label == nullptr) return {};
-  const bool has_counted = line.text.starts_with("\t@wlg_pl bra ") && fences_.now().may_iterate;
+  const bool has_counted = line.text.starts_with("\t@wlg_pl bra ") && fences_.now().may_iterate &&
+                           counted_.contains(target.name);
   return has_counted || fences_.now().has_asked ? Refusal() : "a loop that may not be stopped";
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "guard/verify/accesses.h"
 #include "guard/verify/declarations.h"
 #include "guard/verify/fences.h"
@@ -76,6 +77,8 @@ class FunctionVerifier {
   Refusal VerifyInstruction(const Line& line, bool passed);
   bool LocalsAreZero() const;
   Refusal VerifyBranch(const Line& line);
+  // Notes the labels at which iterations are counted, and that what gives one stands before them.
+  Refusal FollowLoopStart(std::string_view line);
   // Whether the line is one of those that zero shared memory, at the start of an entry.
   bool FollowZeroing(std::string_view line, Refusal* refusal);
   Refusal FollowWholeWarp(const Line& line);
@@ -108,8 +111,13 @@ class FunctionVerifier {
   std::vector<Branch> branches_;
   int64_t registers_ = 0;        // That the body declares
   int64_t parameter_bytes_ = 0;  // Of space .param, likewise
-  size_t zeroing_ = 0;           // Lines that zero shared memory, and have been read
-  bool has_begun_ = false;       // Something stands above that is the tenant's.
+  // Where a loop begins: one iteration is given, its label stands there, one is taken.
+  enum class LoopStart : uint8_t { kNone, kGiven, kLabel };
+  LoopStart loop_start_ = LoopStart::kNone;
+  std::string_view label_;  // That the line before places; empty if it is something else
+  absl::flat_hash_set<std::string_view> counted_;  // Labels at which an iteration is taken
+  size_t zeroing_ = 0;      // Lines that zero shared memory, and have been read
+  bool has_begun_ = false;  // Something stands above that is the tenant's.
   FunctionFacts* facts_ = nullptr;
 };
 
