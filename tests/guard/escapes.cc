@@ -57,11 +57,12 @@ bool ReadTreatment(std::string_view field, Escape* escape) {
     return false;
   }
   for (size_t i = 1; i < words.size(); ++i) {
-    bool* const word = words[i] == "harms"    ? &escape->harms
-                       : words[i] == "faults" ? &escape->faults
-                       : words[i] == "soft"   ? &escape->soft
-                       : words[i] == "loops"  ? &escape->loops
-                                              : nullptr;
+    bool* const word = words[i] == "harms"     ? &escape->harms
+                       : words[i] == "faults"  ? &escape->faults
+                       : words[i] == "soft"    ? &escape->soft
+                       : words[i] == "loops"   ? &escape->loops
+                       : words[i] == "residue" ? &escape->residue
+                                               : nullptr;
     if (word == nullptr) return false;
     *word = true;
   }

@@ -15,10 +15,11 @@ struct Escape {
   enum class Treatment : uint8_t { kRefused, kGuarded, kDropped, kEnds };
   int line = 0;  // In the file
   Treatment treatment = Treatment::kRefused;
-  bool harms = false;   // Whether the CPU device shows the harm
-  bool faults = false;  // Whether it may end the context unless it is hardened
-  bool soft = false;    // Whether it is refused if it is to be hardened
-  bool loops = false;   // Whether it does not end unless it is told to, and hardened
+  bool harms = false;    // Whether the CPU device shows the harm
+  bool faults = false;   // Whether it may end the context unless it is hardened
+  bool soft = false;     // Whether it is refused if it is to be hardened
+  bool loops = false;    // Whether it does not end unless it is told to, and hardened
+  bool residue = false;  // Whether it looks for what a neighbour left in shared memory
   std::string body;
   std::string text;  // The whole module; its kernel is `k`.
 };

@@ -81,6 +81,9 @@ absl::StatusOr<Outcome> RunHere(const Escape& escape, const GuardedText* guarded
   std::memcpy(params.data(), &target, 8);
   std::memcpy(params.data() + layout[1].offset, &mine, 8);
   std::memcpy(params.data() + layout[2].offset, &n, 4);
+  if (escape.residue && arenas.LeaveInSharedMemory(kSecret) != CudaResult::kSuccess) {
+    return absl::InternalError("nothing can be left in shared memory");
+  }
   const CudaResult ended = escape.loops && guarded != nullptr
                                ? arenas.RunAndStop(*kernel, arenas.attacker(), params)
                                : arenas.Run(*kernel, 32, 0, params);
@@ -229,9 +232,9 @@ int Main() {
   std::ifstream in(absl::GetFlag(FLAGS_escapes));
   const std::string file{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   auto escapes = ReadEscapes(file);
-  // A group that trusts itself has nobody who would stop its loops.
+  // A group that trusts itself has nobody who would stop its loops, and no secrets.
   if (escapes.ok() && !absl::GetFlag(FLAGS_hardened)) {
-    std::erase_if(*escapes, [](const Escape& escape) { return escape.loops; });
+    std::erase_if(*escapes, [](const Escape& escape) { return escape.loops || escape.residue; });
   }
   if (!escapes.ok() || escapes->empty()) {
     std::fprintf(stderr, "no list of attacks: %s\n", escapes.status().ToString().c_str());

@@ -18,6 +18,35 @@ constexpr size_t kStagingBytes = 64 << 10;
 // ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
 constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 
+// Fills the block's shared memory; the numbers repeat after 4096.
+constexpr char kFill[] = R"(.version 7.0
+.target sm_70
+.address_size 64
+.extern .shared .align 16 .b8 all[];
+.visible .entry fill(.param .u32 first, .param .u32 bytes)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<9>;
+  ld.param.u32 %r1, [first];
+  ld.param.u32 %r2, [bytes];
+  mov.u32 %r3, %tid.x;
+  shl.b32 %r3, %r3, 2;
+  mov.u32 %r4, all;
+FILL:
+  setp.ge.u32 %p1, %r3, %r2;
+  @%p1 bra FILLED;
+  shr.u32 %r5, %r3, 2;
+  and.b32 %r5, %r5, 4095;
+  add.u32 %r5, %r5, %r1;
+  add.u32 %r6, %r4, %r3;
+  st.volatile.shared.u32 [%r6], %r5;
+  add.u32 %r3, %r3, 4096;
+  bra FILL;
+FILLED:
+  ret;
+}
+)";
+
 absl::Status Failed(const char* what, CudaResult result) {
   return absl::InternalError(absl::StrCat(what, ": CUDA error ", static_cast<int>(result)));
 }
@@ -139,6 +168,23 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
 CudaResult TwoArenas::Run(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
                           absl::Span<const std::byte> params) {
   const CudaResult result = Launch(kernel, threads, shared_bytes, params);
+  return result == CudaResult::kSuccess ? Sync() : result;
+}
+
+CudaResult TwoArenas::LeaveInSharedMemory(uint32_t first) {
+  constexpr uint32_t kBytes = 48 << 10;
+  constexpr uint32_t kBlocks = 2000;
+  constexpr uint32_t kThreads = 1024;
+  device::ModuleId module{};
+  device::KernelId fill{};
+  CudaResult result = context_->LoadModule(kFill, &module);
+  if (result == CudaResult::kSuccess) result = context_->FindKernel(module, "fill", &fill);
+  if (result != CudaResult::kSuccess) return result;
+  const uint32_t params[] = {first, kBytes};
+  const device::LaunchConfig config = {{kBlocks, 1, 1}, {kThreads, 1, 1}, kBytes};
+  result = context_->Launch(
+      fill, config, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(params), sizeof(params)),
+      device::kLegacyStream);
   return result == CudaResult::kSuccess ? Sync() : result;
 }
 

@@ -58,6 +58,10 @@ class TwoArenas {
   CudaResult RunAndStop(device::KernelId kernel, const Tenant& tenant,
                         absl::Span<const std::byte> params);
 
+  // Has a kernel of nobody's leave `first` and the numbers after it in the shared memory of all
+  // multiprocessors.
+  CudaResult LeaveInSharedMemory(uint32_t first);
+
   CudaResult Write(uint64_t address, absl::Span<const uint32_t> words);
   CudaResult WriteBytes(uint64_t address, std::string_view bytes);
   CudaResult Read(uint64_t address, size_t count, std::vector<uint32_t>* words);
