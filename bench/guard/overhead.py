@@ -100,10 +100,10 @@ def plot(results):
     out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" '
            'font-family="sans-serif" font-size="11">' % (LEFT + WIDTH + 30, height),
            '<rect width="100%" height="100%" fill="white"/>',
-           '<text x="%d" y="14">Time of kernels, guarded to unguarded:</text>' % LEFT]
+           '<text x="8" y="14">Time of kernels, guarded to unguarded:</text>']
     for index, (mode, color) in enumerate(COLORS.items()):
         out.append('<circle cx="%d" cy="10" r="4" fill="%s"/><text x="%d" y="14">%s</text>' % (
-            LEFT + 230 + index * 80, color, LEFT + 238 + index * 80, mode))
+            LEFT + 110 + index * 74, color, LEFT + 118 + index * 74, mode))
     for tenths in range(8, 17, 2):
         x = place(tenths / 10)
         out.append('<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s"/>' % (
