@@ -54,6 +54,7 @@ Refusal Fences::SetIterations(int64_t number) {
   if (number < 1 || number > kMostIterations) return kWrongNumber;
   if (!in_prologue_) {
     iterations_ = std::max(iterations_, number);
+    now_.may_go_on = now_.has_asked;
     return now_.has_asked ? Refusal() : kMissing;
   }
   if (limits_.is_entry) iterations_ = number;

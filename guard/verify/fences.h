@@ -71,7 +71,8 @@ struct GuardState {
   bool is_stride_bounded = false;
   // wlg_t has no other bits than those of this number; 0 if it may have any.
   int64_t part = 0;
-  bool has_asked = false;  // The thread has ended here if it is to stop.
+  bool has_asked = false;  // The thread has ended here if it is to stop ...
+  bool may_go_on = false;  // ... and otherwise has new iterations.
 };
 
 // Follows the guard registers through the statements of one function, in their order.

@@ -255,7 +255,7 @@ Refusal FunctionVerifier::VerifyBranch(const Line& line) {
   if (!policy.hardened || !policy.stops || label == nullptr) return {};
   const bool has_counted = line.text.starts_with("\t@wlg_pl bra ") && fences_.now().may_iterate &&
                            counted_.contains(target.name);
-  return has_counted || fences_.now().has_asked ? Refusal() : "a loop that may not be stopped";
+  return has_counted || fences_.now().may_go_on ? Refusal() : "a loop that may not be stopped";
 }
 
 bool FunctionVerifier::LocalsAreZero() const {
