@@ -57,10 +57,7 @@ absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& o
     if (!guarded.ok()) return guarded.status();
     GuardedText result;
     result.text = ptx::Print(guarded->module);
-    const absl::Status verified = Verify(result.text, {.arena_bits = options.arena_bits,
-                                                       .hardened = options.hardened,
-                                                       .stops = options.stops,
-                                                       .zeroes = options.zeroes});
+    const absl::Status verified = Verify(result.text, PolicyOf(options));
     if (verified.ok()) {
       result.layout = std::move(guarded->layout);
       result.kernels = std::move(guarded->kernels);
@@ -76,6 +73,13 @@ absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& o
       return absl::InternalError(why);
     }
   }
+}
+
+Policy PolicyOf(const RewriteOptions& options) {
+  return {.arena_bits = options.arena_bits,
+          .hardened = options.hardened,
+          .stops = options.stops,
+          .zeroes = options.zeroes};
 }
 
 std::string GlobalsAt(const ModuleLayout& layout, uint64_t address) {

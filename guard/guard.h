@@ -14,12 +14,16 @@
 
 #include "absl/status/statusor.h"
 #include "guard/rewrite/rewrite.h"
+#include "guard/verify/policy.h"
 
 namespace warpline::guard {
 
 // Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
 // or the verifier after which a text may come out another, or may no longer be accepted.
 inline constexpr uint32_t kGuardVersion = 2;
+
+// What the verifier has to hold the text to that Guard() makes with such options.
+Policy PolicyOf(const RewriteOptions& options);
 
 struct GuardedText {
   std::string text;  // What the verifier has accepted
@@ -49,6 +53,12 @@ struct ModulePlaces {
   uint64_t stop = 0;
 };
 std::string GuardWords(const ModulePlaces& places);
+
+// A module with nothing but a stop word, for those who have no other place that kernels cannot
+// write.
+inline constexpr std::string_view kStopWordModule =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 stop;\n";
+inline constexpr char kStopWordVariable[] = "stop";
 
 }  // namespace warpline::guard
 

@@ -158,8 +158,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
     const auto* const instruction = std::get_if<Instruction>(&statement.node);
     if (instruction == nullptr) {
       if (const auto* const label = std::get_if<ptx::Label>(&statement.node)) {
-        PlaceLabel(statement, label->name);
-        is_whole_ = false;
+        PlaceLabel(label->name);
         begins = true;
       } else {
         code_.Add(statement);
@@ -201,7 +200,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   const absl::Status status = WriteWhatIsRead(function_, code_.code(), &written);
   if (!status.ok()) return status;
   std::vector<ptx::Variable> declarations = function_.declarations;
-  if (traps_ != 0) {
+  if (traps_) {
     ptx::Variable line;
     line.space = "param";
     line.type = "b32";
@@ -302,13 +301,23 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
   return absl::OkStatus();
 }
 
-void FunctionRewriter::PlaceLabel(const ptx::Statement& statement, const std::string& name) {
+std::string FunctionRewriter::NewLabel(std::string_view stem) {
+  return absl::StrCat(std::string(kRuntimePrefix), std::string(stem), "_", labels_++);
+}
+
+void FunctionRewriter::Place(const std::string& label) {
+  code_.Add(ptx::Statement{ptx::Label{label}, at_->line});
+  is_whole_ = false;
+}
+
+void FunctionRewriter::PlaceLabel(const std::string& name) {
   if (loops_.contains(name)) {
     std::string& again = again_[name];
-    again = absl::StrCat(std::string(kRuntimePrefix), "again_", again_.size());
-    BeginLoop(name, again, statement.line, &code_);
+    again = NewLabel("again");
+    BeginLoop(name, again, at_->line, &code_);
+    is_whole_ = false;
   } else {
-    code_.Add(statement);
+    Place(name);
   }
 }
 
@@ -322,9 +331,9 @@ absl::Status FunctionRewriter::RewriteBranch(Instruction branch) {
     Put(std::move(branch));
     return absl::OkStatus();
   }
-  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "left_", loop_branches_++);
+  const std::string after = NewLabel("left");
   AddLoopBranch(branch, again->second, after, &code_);
-  if (!branch.guard.empty()) code_.Add(ptx::Statement{ptx::Label{after}, at_->line});
+  if (!branch.guard.empty()) Place(after);
   return absl::OkStatus();
 }
 
@@ -352,21 +361,20 @@ void FunctionRewriter::NeedWholeWarp() {
 
 // An instruction of a warp with a predicate, which becomes a branch.
 absl::Status FunctionRewriter::RewriteSkipped(Instruction instruction) {
-  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "skip_", skips_++);
+  const std::string after = NewLabel("skip");
   Instruction skip = Make("bra", {Name(after)});
   skip.guard = std::exchange(instruction.guard, "");
   skip.guard_negated = !std::exchange(instruction.guard_negated, false);
   Put(std::move(skip));
   is_whole_ = false;
   if (absl::Status status = RewriteInstruction(std::move(instruction)); !status.ok()) return status;
-  code_.Add(ptx::Statement{ptx::Label{after}, at_->line});
-  is_whole_ = false;
+  Place(after);
   return absl::OkStatus();
 }
 
 // One thread ends, and says so, where a trap would end everybody's context.
 void FunctionRewriter::RewriteTrap(const Instruction& trap) {
-  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "after_", traps_++);
+  const std::string after = NewLabel("after");
   if (!trap.guard.empty()) {
     Instruction skip = Make("bra", {Name(after)});
     skip.guard = trap.guard;
@@ -374,6 +382,7 @@ void FunctionRewriter::RewriteTrap(const Instruction& trap) {
     Put(std::move(skip));
   }
   const std::string line = absl::StrCat(std::string(kRuntimePrefix), "line");
+  traps_ = true;
   Put(Make("st.param.b32", {Address(line), Number(at_->line.number)}));
   Operand arguments;
   arguments.kind = Operand::Kind::kList;
@@ -384,7 +393,7 @@ void FunctionRewriter::RewriteTrap(const Instruction& trap) {
   arguments.elements.push_back(Name(line));
   Put(Make("call", {Name(kTrapFunction), std::move(arguments)}));
   Put(Make("exit", {}));
-  if (!trap.guard.empty()) code_.Add(ptx::Statement{ptx::Label{after}, at_->line});
+  if (!trap.guard.empty()) Place(after);
 }
 
 absl::Status FunctionRewriter::RewriteCall(Instruction call) {
@@ -558,12 +567,8 @@ absl::Status FunctionRewriter::RewriteGenericMatrix(const Instruction& instructi
   if (module_.options->hardened || !is_wide_register || !address.elements.empty()) {
     return RewriteMatrixAccess(instruction);  // Which says why not
   }
-  const std::string in_shared = absl::StrCat(std::string(kRuntimePrefix), "skip_", skips_++);
-  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "skip_", skips_++);
-  const auto place = [this](const std::string& label) {
-    code_.Add(ptx::Statement{ptx::Label{label}, at_->line});
-    is_whole_ = false;
-  };
+  const std::string in_shared = NewLabel("skip");
+  const std::string after = NewLabel("skip");
   const std::string_view base = address.offset == 0 ? std::string_view(address.name)
                                                     : code_.Sum(address.name, address.offset);
   code_.TestShared(base);
@@ -576,10 +581,10 @@ absl::Status FunctionRewriter::RewriteGenericMatrix(const Instruction& instructi
   NeedWholeWarp();
   if (absl::Status status = RewriteMatrixAccess(std::move(global)); !status.ok()) return status;
   Put(Make("bra", {Name(after)}));
-  place(in_shared);
+  Place(in_shared);
   NeedWholeWarp();
   if (absl::Status status = RewriteMatrixAccess(instruction); !status.ok()) return status;
-  place(after);
+  Place(after);
   return absl::OkStatus();
 }
 

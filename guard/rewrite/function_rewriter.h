@@ -45,7 +45,11 @@ class FunctionRewriter {
 
  private:
   absl::Status RewriteInstruction(ptx::Instruction instruction);
-  void PlaceLabel(const ptx::Statement& statement, const std::string& name);
+  // A name for a label of the guard's own.
+  std::string NewLabel(std::string_view stem);
+  void Place(const std::string& label);
+  // Places one of the tenant's.
+  void PlaceLabel(const std::string& name);
   absl::Status RewriteBranch(ptx::Instruction branch);
   absl::Status RewriteCall(ptx::Instruction call);
   void RewriteTrap(const ptx::Instruction& trap);
@@ -78,12 +82,11 @@ class FunctionRewriter {
   const uint64_t local_offset_;
   FenceWriter code_;
   const ptx::Statement* at_ = nullptr;
-  int traps_ = 0;
-  bool is_whole_ = false;  // All lanes of the warp have come here together.
-  int skips_ = 0;
-  std::unordered_set<std::string> loops_;               // Labels of loops that ask whether to stop
+  bool traps_ = false;                     // The function has a trap, which became a call.
+  bool is_whole_ = false;                  // All lanes of the warp have come here together.
+  int labels_ = 0;                         // Of the guard's own
+  std::unordered_set<std::string> loops_;  // Labels of loops that ask whether to stop
   std::unordered_map<std::string, std::string> again_;  // What stands before those passed so far
-  int loop_branches_ = 0;
 };
 
 }  // namespace warpline::guard

@@ -1,6 +1,5 @@
 #include "guard/verify/function.h"
 
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -12,46 +11,8 @@ namespace {
 
 constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
 constexpr int64_t kMostStride = 65536;
-// What stands before instructions that a warp executes as one.
-constexpr std::string_view kWholeWarp[] = {
-    "\tbar.warp.sync -1;",
-    "\tactivemask.b32 wlg_t;",
-    "\tsetp.ne.s32 wlg_ps, wlg_t, -1;",
-    "\t@wlg_ps exit;",
-};
-// What an entry zeroes shared memory with, behind what is the hardware's own.
-constexpr std::string_view kZeroShared[] = {
-    "\tmov.u32 wlg_s, %reserved_smem_offset_end;",
-    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;",
-    "\t@wlg_ps bra wlg_zeroed;",
-    "\tmov.u32 wlg_lo, %tid.z;",
-    "\tmov.u32 wlg_t, %ntid.y;",
-    "\tmov.u32 wlg_hi, %tid.y;",
-    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;",
-    "\tmov.u32 wlg_t, %ntid.x;",
-    "\tmov.u32 wlg_hi, %tid.x;",
-    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;",
-    "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;",
-    "\tmov.u32 wlg_hi, %ntid.y;",
-    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
-    "\tmov.u32 wlg_hi, %ntid.z;",
-    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
-    "\tshl.b32 wlg_t, wlg_t, 4;",
-    "wlg_zero:",
-    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;",
-    "\t@wlg_ps bra wlg_written;",
-    "\tst.shared.v4.b32 [wlg_s], {0, 0, 0, 0};",
-    "\tadd.u32 wlg_s, wlg_s, wlg_t;",
-    "\tbra wlg_zero;",
-    "wlg_written:",
-    "\tbarrier.sync 0;",
-    "wlg_zeroed:",
-};
-constexpr std::string_view kGiveIteration = "\tmax.s32 wlg_n, wlg_n, 1;";
-constexpr std::string_view kCountIteration = "\tadd.s32 wlg_n, wlg_n, -1;";
 constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
 constexpr std::string_view kOfAWarp[] = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"};
-constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
 // Whether an operand is a name and nothing else.
@@ -105,13 +66,19 @@ Finding FunctionVerifier::Verify(FunctionFacts* facts) {
     }
   }
   facts_->iterations = fences_.iterations();
+  facts_->zeroes_shared = zeroing_.is_complete();
   return {};
 }
 
 Refusal FunctionVerifier::VerifyLine(const Line& line) {
   Refusal refusal;
-  if (FollowZeroing(line.text, &refusal)) return refusal;
-  if (refusal = FollowLoopStart(line.text); !refusal.empty()) return refusal;
+  const bool may_zero = !has_begun_ && limits_.is_entry && limits_.policy.hardened &&
+                        LocalsAreZero() && fences_.prologue().smem;
+  if (zeroing_.Follow(line.text, may_zero, &refusal)) {
+    FollowZeroing();
+    return refusal;
+  }
+  if (refusal = loop_starts_.Follow(line.text); !refusal.empty()) return refusal;
   const bool passed = std::exchange(passed_, false);
   if (!line.text.empty() && line.text.back() == ':') return VerifyLabel(line.text);
   const bool is_pragma = line.text == kPragma;
@@ -125,7 +92,7 @@ Refusal FunctionVerifier::VerifyLine(const Line& line) {
 Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
   declares_ = false;
   has_begun_ = true;
-  whole_ = 0;
+  whole_warp_.Reset();
   if (!LocalsAreZero()) return kNotZeroed;
   fences_.Reset();
   Cursor cursor(line);
@@ -145,14 +112,13 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
     }
   }
   if (Refusal refusal = FollowWholeWarp(line); !refusal.empty()) return refusal;
+  ++facts_->instructions;
   if (WritesGuard(instruction_)) {
-    ++facts_->instructions;
     if (instruction_.has_predicate) return "a guard's statement has a predicate";
     if (Refusal refusal = fences_.Apply(instruction_.text); !refusal.empty()) return refusal;
     return FollowOperands(/*writes_first=*/true);
   }
   fences_.EndPrologue();
-  ++facts_->instructions;
   if (!LocalsAreZero()) {
     const std::string offset = zeroed_ == 0 ? "" : absl::StrCat("+", zeroed_);
     if (instruction_.has_predicate ||
@@ -194,54 +160,19 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
 // ptxas takes the code behind such an instruction to be reached by all lanes together, and lets
 // what it takes for the same in all of them share registers. So all must be there.
 Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
-  constexpr size_t kSteps = std::size(kWholeWarp);
   if (absl::c_linear_search(kOfAWarp, instruction_.opcode)) {
-    if (whole_ < kSteps) return "an instruction of a warp that may not be whole";
+    if (!whole_warp_.is_whole()) return "an instruction of a warp that may not be whole";
     return instruction_.has_predicate ? "an instruction of a warp with a predicate" : Refusal();
   }
-  if (whole_ < kSteps && line.text == kWholeWarp[whole_]) {
-    ++whole_;
-  } else if (whole_ < kSteps || absl::c_linear_search(kParts, instruction_.opcode)) {
-    whole_ = line.text == kWholeWarp[0] ? 1 : 0;
-  }
+  whole_warp_.Follow(line.text, instruction_.opcode);
   return {};
 }
 
-// An iteration that is given is taken away again before any branch back, so that nobody comes by
-// one in this way; each arrival at a counted label takes one.
-Refusal FunctionVerifier::FollowLoopStart(std::string_view line) {
-  const bool is_label = !line.empty() && line.back() == ':';
-  const bool counts = line == kCountIteration;
-  if ((loop_start_ == LoopStart::kGiven && !is_label) ||
-      (loop_start_ == LoopStart::kLabel && !counts)) {
-    return "an iteration is given and not taken at the label of a loop";
-  }
-  if (counts && !label_.empty()) counted_.insert(label_);
-  label_ = is_label ? line.substr(0, line.size() - 1) : std::string_view();
-  loop_start_ = line == kGiveIteration             ? LoopStart::kGiven
-                : loop_start_ == LoopStart::kGiven ? LoopStart::kLabel
-                                                   : LoopStart::kNone;
-  return {};
-}
-
-bool FunctionVerifier::FollowZeroing(std::string_view line, Refusal* refusal) {
-  constexpr size_t kSteps = std::size(kZeroShared);
-  const bool is_inside = zeroing_ > 0 && zeroing_ < kSteps;
-  if (zeroing_ == kSteps || line != kZeroShared[zeroing_]) {
-    if (is_inside) *refusal = "a statement among those that zero shared memory";
-    return is_inside;
-  }
-  if (!is_inside && (has_begun_ || !limits_.is_entry || !LocalsAreZero() ||
-                     !limits_.policy.hardened || !fences_.prologue().smem)) {
-    *refusal = "shared memory is zeroed in another place than the start of an entry";
-    return true;
-  }
+void FunctionVerifier::FollowZeroing() {
   declares_ = false;
   fences_.EndPrologue();
-  facts_->zeroes_shared = ++zeroing_ == kSteps;
   ++facts_->instructions;
-  if (facts_->zeroes_shared) fences_.Reset();
-  return true;
+  if (zeroing_.is_complete()) fences_.Reset();
 }
 
 // A branch back, by which a loop is closed, is taken only where the thread has asked whether to
@@ -254,7 +185,7 @@ Refusal FunctionVerifier::VerifyBranch(const Line& line) {
   const Name* const label = scope_.Find(target.name);
   if (!policy.hardened || !policy.stops || label == nullptr) return {};
   const bool has_counted = line.text.starts_with("\t@wlg_pl bra ") && fences_.now().may_iterate &&
-                           counted_.contains(target.name);
+                           loop_starts_.Counts(target.name);
   return has_counted || fences_.now().may_go_on ? Refusal() : "a loop that may not be stopped";
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "guard/verify/accesses.h"
 #include "guard/verify/declarations.h"
 #include "guard/verify/fences.h"
@@ -15,6 +14,7 @@
 #include "guard/verify/names.h"
 #include "guard/verify/policy.h"
 #include "guard/verify/reader.h"
+#include "guard/verify/sequences.h"
 #include "guard/verify/written.h"
 
 namespace warpline::guard {
@@ -77,10 +77,7 @@ class FunctionVerifier {
   Refusal VerifyInstruction(const Line& line, bool passed);
   bool LocalsAreZero() const;
   Refusal VerifyBranch(const Line& line);
-  // Notes the labels at which iterations are counted, and that what gives one stands before them.
-  Refusal FollowLoopStart(std::string_view line);
-  // Whether the line is one of those that zero shared memory, at the start of an entry.
-  bool FollowZeroing(std::string_view line, Refusal* refusal);
+  void FollowZeroing();
   Refusal FollowWholeWarp(const Line& line);
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);
@@ -104,19 +101,15 @@ class FunctionVerifier {
   Fences fences_;
   bool declares_ = true;  // Only declarations have been read.
   bool passed_ = false;   // The statement before has written wlg_pass.
-  size_t whole_ = 0;      // Statements of the check that the warp is whole, which stand here
+  WholeWarpCheck whole_warp_;
   Instruction instruction_;
   Written written_;
   int64_t zeroed_ = 0;  // Bytes of wlg_locals that the entry has zeroed
   std::vector<Branch> branches_;
   int64_t registers_ = 0;        // That the body declares
   int64_t parameter_bytes_ = 0;  // Of space .param, likewise
-  // Where a loop begins: one iteration is given, its label stands there, one is taken.
-  enum class LoopStart : uint8_t { kNone, kGiven, kLabel };
-  LoopStart loop_start_ = LoopStart::kNone;
-  std::string_view label_;  // That the line before places; empty if it is something else
-  absl::flat_hash_set<std::string_view> counted_;  // Labels at which an iteration is taken
-  size_t zeroing_ = 0;      // Lines that zero shared memory, and have been read
+  LoopStarts loop_starts_;
+  SharedZeroing zeroing_;
   bool has_begun_ = false;  // Something stands above that is the tenant's.
   FunctionFacts* facts_ = nullptr;
 };

@@ -12,6 +12,15 @@
 namespace warpline::compiler {
 namespace {
 
+guard::RewriteOptions OptionsOf(const CompileRequest& request) {
+  return {.arena_bits = static_cast<int>(request.arena_bits),
+          .hardened = request.hardened != 0,
+          .stops = (request.hardened & CompileRequest::kStops) != 0,
+          .zeroes = (request.hardened & CompileRequest::kZeroes) != 0,
+          .checks = request.checks != 0,
+          .first_site = request.first_site};
+}
+
 bool Report(const absl::Status& status, int report) {
   if (status.ok()) return true;
   const absl::string_view message = status.message().substr(0, CompileReply::kMostReason);
@@ -24,13 +33,7 @@ bool Rewrite(const CompileRequest& request, int ptx, int text, int layout, int r
   if (!input.ok()) return Report(input.status(), report);
   // It also verifies, which counts for nothing here, but tells it what the verifier would refuse,
   // so that a mistake of the rewriter's costs a kernel and not the module.
-  const auto guarded =
-      guard::Guard(input->bytes(), {.arena_bits = static_cast<int>(request.arena_bits),
-                                    .hardened = request.hardened != 0,
-                                    .stops = (request.hardened & CompileRequest::kStops) != 0,
-                                    .zeroes = (request.hardened & CompileRequest::kZeroes) != 0,
-                                    .checks = request.checks != 0,
-                                    .first_site = request.first_site});
+  const auto guarded = guard::Guard(input->bytes(), OptionsOf(request));
   if (!guarded.ok()) return Report(guarded.status(), report);
   absl::Status status = WriteAll(text, guarded->text);
   if (status.ok()) status = WriteAll(layout, LayoutBytes(*guarded));
@@ -40,12 +43,7 @@ bool Rewrite(const CompileRequest& request, int ptx, int text, int layout, int r
 bool Verify(const CompileRequest& request, int text, int report) {
   const auto input = FrozenView::Map(text, kMostOutputBytes);
   if (!input.ok()) return Report(input.status(), report);
-  return Report(
-      guard::Verify(input->bytes(), {.arena_bits = static_cast<int>(request.arena_bits),
-                                     .hardened = request.hardened != 0,
-                                     .stops = (request.hardened & CompileRequest::kStops) != 0,
-                                     .zeroes = (request.hardened & CompileRequest::kZeroes) != 0}),
-      report);
+  return Report(guard::Verify(input->bytes(), guard::PolicyOf(OptionsOf(request))), report);
 }
 
 bool Compile(const JitLink& jit, const CompileRequest& request, int text, int code, int report) {

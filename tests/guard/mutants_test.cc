@@ -49,9 +49,6 @@ constexpr uint64_t kArenaBytes = uint64_t{1} << kArenaBits;
 constexpr uint64_t kZoneBytes = 16 << 20;
 constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 
-constexpr char kStopWord[] =
-    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 stop;\n";
-
 using Lines = std::vector<std::string>;
 
 // The memory of one tenant. Its addresses are those of this process.
@@ -75,8 +72,9 @@ class Arena {
   bool MapStopWord() {
     std::string error;
     uint64_t bytes = 0;
-    return cpu::CpuModule::Load(kStopWord, &memory_, &stop_word_, &error) == CudaResult::kSuccess &&
-           stop_word_->FindGlobal("stop", &stop_, &bytes) == CudaResult::kSuccess;
+    return cpu::CpuModule::Load(kStopWordModule, &memory_, &stop_word_, &error) ==
+               CudaResult::kSuccess &&
+           stop_word_->FindGlobal(kStopWordVariable, &stop_, &bytes) == CudaResult::kSuccess;
   }
 
   cpu::MemoryMap memory_;

@@ -136,10 +136,8 @@ CudaResult CudaModules::FindGlobal(ModuleId module, const std::string& name, uin
 CudaResult CudaModules::WriteVariable(ModuleId module, const std::string& name,
                                       std::string_view bytes, StreamId stream) {
   uint64_t address = 0;
-  uint64_t size = 0;
-  const CudaResult found = FindGlobal(module, name, &address, &size);
+  const CudaResult found = FindRoom(module, name, bytes.size(), &address);
   if (found != CudaResult::kSuccess) return found;
-  if (bytes.size() > size) return CudaResult::kInvalidValue;
   return ToResult(api_->p_cuMemcpyHtoDAsync(address, bytes.data(), bytes.size(), Native(stream)));
 }
 

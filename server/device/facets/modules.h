@@ -58,6 +58,15 @@ class Modules {
   // the same place in every process anyway.
   virtual CudaResult TakeBlock(uint64_t* address) = 0;
   virtual void FreeBlock(uint64_t address) = 0;
+
+ protected:
+  // For WriteVariable(): where a variable lies that has so many bytes.
+  CudaResult FindRoom(ModuleId module, const std::string& name, uint64_t bytes, uint64_t* address) {
+    uint64_t most = 0;
+    const CudaResult found = FindGlobal(module, name, address, &most);
+    if (found != CudaResult::kSuccess) return found;
+    return bytes <= most ? CudaResult::kSuccess : CudaResult::kInvalidValue;
+  }
 };
 
 }  // namespace warpline::device

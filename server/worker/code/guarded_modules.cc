@@ -18,12 +18,6 @@ using guard::RecordsHeader;
 constexpr uint64_t kRecordsBytes =
     sizeof(RecordsHeader) + uint64_t{GuardedModules::kRecords} * sizeof(guard::Record);
 
-constexpr std::string_view kStopWordModule = R"(.version 7.0
-.target sm_70
-.address_size 64
-.visible .global .align 4 .u32 stop;
-)";
-
 // Names and reasons are the tenant's text, which goes to terminals.
 std::string Shown(absl::string_view text) { return absl::CEscape(text.substr(0, 400)); }
 
@@ -173,10 +167,10 @@ CudaResult GuardedModules::PrepareRecords() {
 CudaResult GuardedModules::PrepareStopWord() {
   if (stop_ != 0) return CudaResult::kSuccess;
   device::ModuleId module{};
-  const CudaResult result = inner_->LoadModule(kStopWordModule, &module);
+  const CudaResult result = inner_->LoadModule(guard::kStopWordModule, &module);
   if (result != CudaResult::kSuccess) return result;
   uint64_t address = 0, bytes = 0;
-  const CudaResult found = inner_->FindGlobal(module, "stop", &address, &bytes);
+  const CudaResult found = inner_->FindGlobal(module, guard::kStopWordVariable, &address, &bytes);
   if (found == CudaResult::kSuccess && bytes == sizeof(uint32_t)) {
     stop_ = address;
     return CudaResult::kSuccess;
@@ -333,10 +327,8 @@ CudaResult GuardedModules::FindGlobal(device::ModuleId module, const std::string
 CudaResult GuardedModules::WriteVariable(device::ModuleId module, const std::string& name,
                                          std::string_view bytes, device::StreamId stream) {
   uint64_t address = 0;
-  uint64_t size = 0;
-  const CudaResult found = FindGlobal(module, name, &address, &size);
+  const CudaResult found = FindRoom(module, name, bytes.size(), &address);
   if (found != CudaResult::kSuccess) return found;
-  if (bytes.size() > size) return CudaResult::kInvalidValue;
   return context_->CopyToDevice(address, bytes.data(), bytes.size(), stream);
 }
 

@@ -68,10 +68,8 @@ CudaResult CpuModules::FindGlobal(ModuleId module, const std::string& name, uint
 CudaResult CpuModules::WriteVariable(ModuleId module, const std::string& name,
                                      std::string_view bytes, device::StreamId stream) {
   uint64_t address = 0;
-  uint64_t size = 0;
-  const CudaResult found = FindGlobal(module, name, &address, &size);
+  const CudaResult found = FindRoom(module, name, bytes.size(), &address);
   if (found != CudaResult::kSuccess) return found;
-  if (bytes.size() > size) return CudaResult::kInvalidValue;
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, address, kept = std::string(bytes)] {
                            // The module may have been unloaded meanwhile.

@@ -6,12 +6,6 @@
 #include "server/device/cpu/testing/kernel_loader.h"
 
 namespace warpline::cpu {
-namespace {
-
-constexpr char kStopWord[] =
-    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 stop;\n";
-
-}  // namespace
 
 CudaResult LoadText(device::Context* context, std::string_view text, uint64_t arena,
                     uint64_t variables, device::ModuleId* module) {
@@ -34,8 +28,9 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
   // The stop word is a variable of a module of nobody's.
   device::ModuleId words{};
   uint64_t stop = 0;
-  if (result == CudaResult::kSuccess) result = context->LoadModule(kStopWord, &words);
-  if (result == CudaResult::kSuccess) result = context->FindGlobal(words, "stop", &stop, &bytes);
+  if (result == CudaResult::kSuccess) result = context->LoadModule(guard::kStopWordModule, &words);
+  if (result == CudaResult::kSuccess)
+    result = context->FindGlobal(words, guard::kStopWordVariable, &stop, &bytes);
   write(at, guard::GuardWords({.arena = arena, .globals = variables, .stop = stop}));
   write(variables, guard::GlobalsAt(guarded->layout, variables));
   return result;

@@ -1,0 +1,87 @@
+#include "guard/verify/sequences.h"
+
+#include <iterator>
+
+#include "absl/algorithm/container.h"
+
+namespace warpline::guard {
+namespace {
+
+constexpr std::string_view kWholeWarp[] = {
+    "\tbar.warp.sync -1;",
+    "\tactivemask.b32 wlg_t;",
+    "\tsetp.ne.s32 wlg_ps, wlg_t, -1;",
+    "\t@wlg_ps exit;",
+};
+constexpr std::string_view kZeroShared[] = {
+    "\tmov.u32 wlg_s, %reserved_smem_offset_end;",
+    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;",
+    "\t@wlg_ps bra wlg_zeroed;",
+    "\tmov.u32 wlg_lo, %tid.z;",
+    "\tmov.u32 wlg_t, %ntid.y;",
+    "\tmov.u32 wlg_hi, %tid.y;",
+    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;",
+    "\tmov.u32 wlg_t, %ntid.x;",
+    "\tmov.u32 wlg_hi, %tid.x;",
+    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;",
+    "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;",
+    "\tmov.u32 wlg_hi, %ntid.y;",
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
+    "\tmov.u32 wlg_hi, %ntid.z;",
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
+    "\tshl.b32 wlg_t, wlg_t, 4;",
+    "wlg_zero:",
+    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;",
+    "\t@wlg_ps bra wlg_written;",
+    "\tst.shared.v4.b32 [wlg_s], {0, 0, 0, 0};",
+    "\tadd.u32 wlg_s, wlg_s, wlg_t;",
+    "\tbra wlg_zero;",
+    "wlg_written:",
+    "\tbarrier.sync 0;",
+    "wlg_zeroed:",
+};
+constexpr std::string_view kGiveIteration = "\tmax.s32 wlg_n, wlg_n, 1;";
+constexpr std::string_view kCountIteration = "\tadd.s32 wlg_n, wlg_n, -1;";
+constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
+
+}  // namespace
+
+void WholeWarpCheck::Follow(std::string_view line, std::string_view opcode) {
+  if (!is_whole() && line == kWholeWarp[done_]) {
+    ++done_;
+  } else if (!is_whole() || absl::c_linear_search(kParts, opcode)) {
+    done_ = line == kWholeWarp[0] ? 1 : 0;
+  }
+}
+
+bool WholeWarpCheck::is_whole() const { return done_ == std::size(kWholeWarp); }
+
+Refusal LoopStarts::Follow(std::string_view line) {
+  const bool is_label = !line.empty() && line.back() == ':';
+  const bool counts = line == kCountIteration;
+  if ((at_ == At::kGiven && !is_label) || (at_ == At::kLabel && !counts)) {
+    return "an iteration is given and not taken at the label of a loop";
+  }
+  if (counts && !label_.empty()) counted_.insert(label_);
+  label_ = is_label ? line.substr(0, line.size() - 1) : std::string_view();
+  at_ = line == kGiveIteration ? At::kGiven : at_ == At::kGiven ? At::kLabel : At::kElsewhere;
+  return {};
+}
+
+bool SharedZeroing::Follow(std::string_view line, bool may_begin, Refusal* refusal) {
+  const bool is_inside = done_ > 0 && !is_complete();
+  if (is_complete() || line != kZeroShared[done_]) {
+    if (is_inside) *refusal = "a statement among those that zero shared memory";
+    return is_inside;
+  }
+  if (!is_inside && !may_begin) {
+    *refusal = "shared memory is zeroed in another place than the start of an entry";
+    return true;
+  }
+  ++done_;
+  return true;
+}
+
+bool SharedZeroing::is_complete() const { return done_ == std::size(kZeroShared); }
+
+}  // namespace warpline::guard

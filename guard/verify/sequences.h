@@ -1,0 +1,62 @@
+// Statements of the guard's that must stand together and in their order. Each class follows one
+// such sequence through the lines of one function's body.
+//
+// Thread-compatible.
+#ifndef WARPLINE_GUARD_VERIFY_SEQUENCES_H_
+#define WARPLINE_GUARD_VERIFY_SEQUENCES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/container/flat_hash_set.h"
+#include "guard/verify/reader.h"
+
+namespace warpline::guard {
+
+// The check that all lanes of a warp are here, which ends the warp if some are missing.
+class WholeWarpCheck {
+ public:
+  // `opcode` is that of the instruction in the line.
+  void Follow(std::string_view line, std::string_view opcode);
+  // A label stands here, to which lanes may come in parts.
+  void Reset() { done_ = 0; }
+  // Whether the check stands above, on every way to here.
+  bool is_whole() const;
+
+ private:
+  size_t done_ = 0;  // Statements of it that have been read
+};
+
+// Where a loop begins: an iteration is given, the loop's label stands there, an iteration is taken.
+// What is given is taken before any branch back, so that nobody comes by one in this way.
+class LoopStarts {
+ public:
+  // Wants every line that is not among those that zero shared memory.
+  Refusal Follow(std::string_view line);
+  // Whether an iteration is taken at the label.
+  bool Counts(std::string_view label) const { return counted_.contains(label); }
+
+ private:
+  enum class At : uint8_t { kElsewhere, kGiven, kLabel };
+
+  At at_ = At::kElsewhere;
+  std::string_view label_;  // That the line before places; empty if it is something else
+  absl::flat_hash_set<std::string_view> counted_;
+};
+
+// What an entry zeroes shared memory with, behind what is the hardware's own.
+class SharedZeroing {
+ public:
+  // Whether the line is one of it, or ought to be; then `*refusal` is what is wrong with it.
+  // `may_begin` says whether nothing of the tenant's stands above and wlg_smem is set.
+  bool Follow(std::string_view line, bool may_begin, Refusal* refusal);
+  bool is_complete() const;
+
+ private:
+  size_t done_ = 0;  // Lines of it that have been read
+};
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_VERIFY_SEQUENCES_H_
