@@ -1,0 +1,49 @@
+// Groups of instructions that the rewriter handles alike.
+#ifndef WARPLINE_GUARD_REWRITE_FAMILIES_H_
+#define WARPLINE_GUARD_REWRITE_FAMILIES_H_
+
+#include <algorithm>
+#include <string_view>
+
+#include "ptx/ast.h"
+#include "ptx/instruction_set.h"
+
+namespace warpline::guard {
+
+inline bool Has(const ptx::Instruction& instruction, std::string_view modifier) {
+  return std::find(instruction.modifiers.begin(), instruction.modifiers.end(), modifier) !=
+         instruction.modifiers.end();
+}
+
+// Whether ptxas takes the code behind it to be reached by all lanes of a warp together.
+inline bool IsOfAWarp(ptx::Family family) {
+  switch (family) {
+    case ptx::Family::kMatrixMultiply:
+    case ptx::Family::kWmmaMultiply:
+    case ptx::Family::kWmmaLoad:
+    case ptx::Family::kWmmaStore:
+    case ptx::Family::kTileLoad:
+    case ptx::Family::kTileStore:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether fewer lanes may be behind it than before.
+inline bool Parts(ptx::Family family) {
+  return family == ptx::Family::kBranch || family == ptx::Family::kCall ||
+         family == ptx::Family::kReturn || family == ptx::Family::kExit ||
+         family == ptx::Family::kTrap;
+}
+
+// Whether a run of statements of the same lanes ends with it.
+inline bool EndsRun(const ptx::Instruction& instruction) {
+  ptx::Description what;
+  if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown) return true;
+  return Parts(what.row().family) || (IsOfAWarp(what.row().family) && !instruction.guard.empty());
+}
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_REWRITE_FAMILIES_H_

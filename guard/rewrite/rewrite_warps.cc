@@ -1,0 +1,128 @@
+// The part of FunctionRewriter that rewrites what the lanes of a warp execute together.
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "guard/rewrite/families.h"
+#include "guard/rewrite/function_rewriter.h"
+#include "guard/rewrite/statements.h"
+#include "ptx/types.h"
+
+namespace warpline::guard {
+namespace {
+
+using ptx::Description;
+using ptx::Instruction;
+using ptx::Operand;
+
+}  // namespace
+
+bool FunctionRewriter::HasWarpsInstruction(const ptx::Statement* from) const {
+  const ptx::Statement* const end = function_.code.data() + function_.code.size();
+  for (; from != end && !std::holds_alternative<ptx::Label>(from->node); ++from) {
+    const auto* const instruction = std::get_if<Instruction>(&from->node);
+    if (instruction == nullptr) continue;
+    Description what;
+    if (ptx::Describe(*instruction, &what) != ptx::Verdict::kKnown) return false;
+    if (IsOfAWarp(what.row().family) && instruction->guard.empty()) return true;
+    if (EndsRun(*instruction)) return false;
+  }
+  return false;
+}
+
+void FunctionRewriter::NeedWholeWarp() {
+  if (std::exchange(is_whole_, true)) return;
+  Put(Make("bar.warp.sync", {Number(-1)}));
+  code_.TestWholeWarp();
+  Instruction end = Make("exit", {});
+  end.guard = "wlg_ps";
+  Put(std::move(end));
+}
+
+// An instruction of a warp with a predicate, which becomes a branch.
+absl::Status FunctionRewriter::RewriteSkipped(Instruction instruction) {
+  const std::string after = NewLabel("skip");
+  Instruction skip = Make("bra", {Name(after)});
+  skip.guard = std::exchange(instruction.guard, "");
+  skip.guard_negated = !std::exchange(instruction.guard_negated, false);
+  Put(std::move(skip));
+  is_whole_ = false;
+  if (absl::Status status = RewriteInstruction(std::move(instruction)); !status.ok()) return status;
+  Place(after);
+  return absl::OkStatus();
+}
+
+// Its rows lie a stride apart, so that one in generic space could leave the window of its base. One
+// that names no space lies in shared memory here.
+absl::Status FunctionRewriter::RewriteMatrixAccess(Instruction instruction) {
+  for (const Operand& operand : instruction.operands) {
+    if (operand.kind == Operand::Kind::kAddress) {
+      const Symbol* const symbol = function_.Find(operand.name);
+      if (symbol == nullptr || symbol->kind != Symbol::Kind::kRegister ||
+          !operand.elements.empty()) {
+        return Refuse("a matrix at an address that is not in a register");
+      }
+    } else if (absl::Status status = CheckOperand(operand); !status.ok()) {
+      return status;
+    }
+  }
+  const size_t at = instruction.opcode == "wmma" && Has(instruction, "load") ? 1 : 0;
+  Operand& address = instruction.operands[at];
+  const bool is_wide = ptx::TypeBytes(function_.Find(address.name)->type) == 8;
+  const std::string x = address.name;
+  const int64_t offset = address.offset;
+  const bool is_shared = Has(instruction, "shared") || Has(instruction, "shared::cta");
+  const bool is_global = Has(instruction, "global");
+  // Its rows would have to be aligned, and to end within shared memory.
+  if (module_.options->hardened) return Refuse("a matrix at a stride");
+  if (instruction.operands.size() > 2) {
+    Operand& stride = instruction.operands[2];
+    if (stride.kind != Operand::Kind::kInteger || stride.value > 65'536) {
+      stride = Name(code_.Stride(stride));
+    }
+  }
+  if (is_shared) {
+    Put(std::move(instruction));
+    return absl::OkStatus();
+  }
+  if (!is_wide) return Refuse("an address of 32 bits");
+  const std::string_view base = offset == 0 ? std::string_view(x) : code_.Sum(x, offset);
+  address = Address(is_global ? code_.Arena(base, 1) : code_.InShared(base));
+  // wmma.load.a.sync.aligned.row.m16n16k16[.space].type
+  if (!is_global) instruction.modifiers.insert(instruction.modifiers.end() - 1, "shared");
+  Put(std::move(instruction));
+  return absl::OkStatus();
+}
+
+// A matrix in generic space: two ways, of which one leads to each space.
+absl::Status FunctionRewriter::RewriteGenericMatrix(const Instruction& instruction) {
+  const size_t at = instruction.opcode == "wmma" && Has(instruction, "load") ? 1 : 0;
+  const Operand& address = instruction.operands[at];
+  const Symbol* const symbol = function_.Find(address.name);
+  const bool is_wide_register = symbol != nullptr && symbol->kind == Symbol::Kind::kRegister &&
+                                ptx::TypeBytes(symbol->type) == 8;
+  if (module_.options->hardened || !is_wide_register || !address.elements.empty()) {
+    return RewriteMatrixAccess(instruction);  // Which says why not
+  }
+  const std::string in_shared = NewLabel("skip");
+  const std::string after = NewLabel("skip");
+  const std::string_view base = address.offset == 0 ? std::string_view(address.name)
+                                                    : code_.Sum(address.name, address.offset);
+  code_.TestShared(base);
+  Instruction choose = Make("bra", {Name(in_shared)});
+  choose.guard = "wlg_ps";
+  Put(std::move(choose));
+  is_whole_ = false;
+  Instruction global = instruction;
+  global.modifiers.insert(global.modifiers.end() - 1, "global");
+  NeedWholeWarp();
+  if (absl::Status status = RewriteMatrixAccess(std::move(global)); !status.ok()) return status;
+  Put(Make("bra", {Name(after)}));
+  Place(in_shared);
+  NeedWholeWarp();
+  if (absl::Status status = RewriteMatrixAccess(instruction); !status.ok()) return status;
+  Place(after);
+  return absl::OkStatus();
+}
+
+}  // namespace warpline::guard
