@@ -47,13 +47,17 @@ enum class Family : uint8_t {
   kCopyAsync,
   kCopyAsyncGroup,
   kCopyAsyncArrive,
+  kBulkCopy,  // Of bytes whose number is a register
   kBarrierInit,
   kBarrierEnd,
   kBarrierArrive,
   kBarrierTest,
   kBarrierPending,
+  kBarrierExpect,  // Of bytes that bulk copies are to bring
   kMatrixMultiply,
   kWmmaMultiply,
+  kWarpgroupMultiply,
+  kWarpgroupOrder,  // Of the former, which runs beside the program
   kWmmaLoad,
   kWmmaStore,
   kTileLoad,
@@ -65,6 +69,9 @@ enum class Family : uint8_t {
   kMatch,
   kReduce,
   kActiveMask,
+  kElect,
+  kTileMove,     // From registers to registers of a warp
+  kCachePolicy,  // Makes what the operand behind L2::cache_hint may be.
 };
 
 // What an operand is to its instruction.
@@ -161,7 +168,7 @@ class Description {
   size_t count_ = 0;  // Number of operands
   std::array<Role, kMostOperands> roles_{};
   std::array<char, kMostOperands> letters_{};  // Taken from InstructionRow::operands
-  std::array<MemoryAccess, 2> accesses_{};
+  std::array<MemoryAccess, 3> accesses_{};
   size_t access_count_ = 0;
   size_t space_count_ = 0;  // Number of spaces that are named
   std::string_view type_;

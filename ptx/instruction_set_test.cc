@@ -75,6 +75,15 @@ TEST(InstructionSetTest, AccessesHaveSpaceDirectionAndSize) {
        {{1, Kind::kRead, Space::kGlobal, 0}}},
       {"wmma.store.d.sync.aligned.col.m16n16k16.f32 [%l1], {%f1}, 16;",
        {{0, Kind::kWrite, Space::kGeneric, 0}}},
+      {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%l1], %r2, "
+       "[%r3];",
+       {{0, Kind::kWrite, Space::kSharedCluster, 0},
+        {1, Kind::kRead, Space::kGlobal, 0},
+        {3, Kind::kUpdate, Space::kGeneric, 0}}},
+      {"cp.async.bulk.global.shared::cta.bulk_group [%l1], [%r1], 64;",
+       {{0, Kind::kWrite, Space::kGlobal, 0}, {1, Kind::kRead, Space::kShared, 0}}},
+      {"mbarrier.arrive.expect_tx.shared.b64 %l1, [%r1], 4;",
+       {{1, Kind::kUpdate, Space::kShared, 8}}},
       {"discard.global.L2 [%l1], 128;", {{0, Kind::kWrite, Space::kGlobal, 128}}},
       {"prefetch.global.L2::evict_last [%l1];", {{0, Kind::kNone, Space::kGlobal, 0}}},
       {"add.s32 %r1, %r2, 3;", {}},
@@ -97,15 +106,18 @@ TEST(InstructionSetTest, AccessesHaveSpaceDirectionAndSize) {
 }
 
 TEST(InstructionSetTest, WhatIsNotInTheTableIsUnknown) {
-  constexpr char kBulk[] =
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%l1], %r2, [%r3];";
+  constexpr char kTensor[] =
+      "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%l1, "
+      "{%r2}], [%r3];";
   for (const char* const text : {
            "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%l1, {%f4,%f5}];",
-           kBulk,
+           kTensor,
            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%l1], [%r1], %r2;",
            "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];",
            "multimem.ld_reduce.global.add.u32 %r1, [%l1];",
-           "mbarrier.arrive.expect_tx.shared.b64 %l1, [%r1], 4;",
+           "mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r1], 4;",
+           "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1}, %l1, %l2, %r1, 0, %p1, 1, "
+           "1;",
            "stackrestore.u64 %l1;",
            "broadcast.b32 %r1;",
            "bar %r1;",

@@ -79,6 +79,9 @@ constexpr InstructionRow kRows[] = {
      Extent::kElements},
     {"red", Family::kAtomic, "Uss?", "<space> <hint> <order> <vector> <type> <operation>",
      Extent::kElements},
+    {"createpolicy.fractional", Family::kCachePolicy, "ds?"},
+    {"createpolicy.cvt", Family::kCachePolicy, "ds"},
+    {"createpolicy.range", Family::kCachePolicy, "dNss", "<space> <hint> b64"},
     {"prefetch", Family::kHint, "N", "<space> <hint> L1 L2 tensormap"},
     {"prefetchu", Family::kHint, "N", "L1"},
     {"applypriority", Family::kHint, "Ni", "<space> <hint>"},
@@ -91,12 +94,19 @@ constexpr InstructionRow kRows[] = {
     {"cp.async.wait_all", Family::kCopyAsyncGroup, ""},
     {"cp.async.mbarrier.arrive", Family::kCopyAsyncArrive, "U", "<space> noinc b64",
      Extent::kBarrier},
+    {"cp.async.bulk", Family::kBulkCopy, "WRsU?s?",
+     "<space> <hint> mbarrier::complete_tx::bytes bulk_group"},
+    {"cp.async.bulk.prefetch", Family::kHint, "Nss?", "<space> <hint> L2"},
+    {"cp.async.bulk.commit_group", Family::kCopyAsyncGroup, ""},
+    {"cp.async.bulk.wait_group", Family::kCopyAsyncGroup, "i"},
     {"mbarrier.init", Family::kBarrierInit, "Ws", "<space> b64", Extent::kBarrier},
     {"mbarrier.inval", Family::kBarrierEnd, "W", "<space> b64", Extent::kBarrier},
-    {"mbarrier.arrive", Family::kBarrierArrive, "d?Us?", "<space> <hint> <order> noComplete b64",
-     Extent::kBarrier},
+    {"mbarrier.arrive", Family::kBarrierArrive, "d?Us?",
+     "<space> <hint> <order> noComplete expect_tx b64", Extent::kBarrier},
     {"mbarrier.arrive_drop", Family::kBarrierArrive, "d?Us?",
-     "<space> <hint> <order> noComplete b64", Extent::kBarrier},
+     "<space> <hint> <order> noComplete expect_tx b64", Extent::kBarrier},
+    {"mbarrier.expect_tx", Family::kBarrierExpect, "Us", "<space> <hint> <order> b64",
+     Extent::kBarrier},
     {"mbarrier.test_wait", Family::kBarrierTest, "dRss?", "<space> <hint> <order> parity b64",
      Extent::kBarrier},
     {"mbarrier.try_wait", Family::kBarrierTest, "dRss?", "<space> <hint> <order> parity b64",
@@ -105,6 +115,10 @@ constexpr InstructionRow kRows[] = {
 
     // --- Matrices that the threads of a warp hold together.
     {"mma", Family::kMatrixMultiply, "dssss?s?"},
+    {"wgmma.mma_async.sync", Family::kWarpgroupMultiply, "ssspiii?i?"},
+    {"wgmma.fence", Family::kWarpgroupOrder, ""},
+    {"wgmma.commit_group", Family::kWarpgroupOrder, ""},
+    {"wgmma.wait_group", Family::kWarpgroupOrder, "i"},
     {"wmma.mma", Family::kWmmaMultiply, "dsss"},
     {"wmma.load", Family::kWmmaLoad, "dRs?", "a b c d row col sync aligned <shape> <space> <type>",
      Extent::kMatrix},
@@ -114,6 +128,7 @@ constexpr InstructionRow kRows[] = {
      Extent::kTileRow},
     {"stmatrix", Family::kTileStore, "Ws", "sync aligned m8n8 x1 x2 x4 trans b16 <space>",
      Extent::kTileRow},
+    {"movmatrix", Family::kTileMove, "ds"},
 
     // --- Control, barriers, and exchanges between the threads of a warp.
     {"bra", Family::kBranch, "t"},
@@ -145,6 +160,7 @@ constexpr InstructionRow kRows[] = {
     {"match", Family::kMatch, "dss"},
     {"redux", Family::kReduce, "dss"},
     {"activemask", Family::kActiveMask, "d"},
+    {"elect", Family::kElect, "ds"},
 };
 
 }  // namespace

@@ -52,6 +52,11 @@ std::string_view FenceWriter::Stride(const ptx::Operand& stride) {
   return "wlg_stride";
 }
 
+std::string_view FenceWriter::BulkSize(const ptx::Operand& bytes) {
+  Add(Make("min.u32", {Name(Use("wlg_stride")), bytes, Number(kMostBulkBytes)}));
+  return "wlg_stride";
+}
+
 void FenceWriter::TestWholeWarp() {
   Add(Make("activemask.b32", {Name(Use("wlg_t"))}));
   Add(Make("setp.ne.s32", {Name(Use("wlg_ps")), Name("wlg_t"), Number(-1)}));
@@ -89,9 +94,15 @@ void FenceWriter::Poll(int64_t iterations) {
   Add(Make("mov.b32", {Name(Use("wlg_n")), Number(iterations)}));
 }
 
-std::string_view FenceWriter::Part(const ptx::Operand& size, int64_t bytes) {
+std::string_view FenceWriter::Part(const ptx::Operand& size, int64_t bytes,
+                                   std::string_view predicate, bool negated) {
   Add(Make("and.b32", {Name(Use("wlg_t")), size, Number(bytes - 1)}));
-  Add(Make("setp.ne.s32", {Name(Use("wlg_ps")), Name("wlg_t"), Number(0)}));
+  std::vector<ptx::Operand> operands = {Name(Use("wlg_ps")), Name("wlg_t"), Number(0)};
+  if (!predicate.empty()) {
+    operands.push_back(Name(predicate));
+    operands.back().negated = negated;
+  }
+  Add(Make(predicate.empty() ? "setp.ne.s32" : "setp.ne.and.s32", std::move(operands)));
   ptx::Instruction end = Make("exit", {});
   end.guard = "wlg_ps";
   Add(std::move(end));

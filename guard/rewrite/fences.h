@@ -41,8 +41,11 @@ class FenceWriter {
   std::string_view Consts() { return Use("wlg_consts"); }
   std::string_view Locals() { return Use("wlg_local"); }
   std::string_view Stride(const ptx::Operand& stride);
-  // `bytes` or nothing. For another size the thread ends.
-  std::string_view Part(const ptx::Operand& size, int64_t bytes);
+  std::string_view BulkSize(const ptx::Operand& bytes);
+  // `bytes` or nothing. For another size the thread ends, if the predicate, which may be empty,
+  // holds.
+  std::string_view Part(const ptx::Operand& size, int64_t bytes, std::string_view predicate,
+                        bool negated);
   // Sets wlg_ps in lanes that are not all here.
   void TestWholeWarp();
   // Sets wlg_ps.

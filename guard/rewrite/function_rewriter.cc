@@ -59,6 +59,13 @@ bool IsSpecialRegister(std::string_view name) {
          std::end(kSpecialRegisters);
 }
 
+// An instruction with the predicate of another.
+Instruction Under(const Instruction& pattern, Instruction instruction) {
+  instruction.guard = pattern.guard;
+  instruction.guard_negated = pattern.guard_negated;
+  return instruction;
+}
+
 FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& function) {
   FenceSettings settings;
   settings.arena_bits = module.options->arena_bits;
@@ -225,11 +232,24 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     case Family::kBarrierArrive:
     case Family::kBarrierTest:
     case Family::kCopyAsyncArrive:
+    case Family::kBarrierExpect:
       // Seen on a GPU: the context ends where something else lies than what `init` wrote.
       if (module_.options->hardened) {
         return Refuse("a barrier in memory, which any store may break");
       }
       break;
+    case Family::kBulkCopy:
+      return RewriteBulkCopy(std::move(instruction));
+    case Family::kWarpgroupMultiply:
+      // Seen on a GPU: it reads nothing but the block's own shared memory, and ends the context
+      // where a descriptor leads out of it.
+      if (module_.options->hardened) return Refuse("matrices that descriptors name");
+      break;
+    case Family::kCachePolicy:
+      // Nothing reads it: DropCacheHint().
+      if (absl::Status status = CheckOperand(instruction.operands[0]); !status.ok()) return status;
+      Put(Under(instruction, Make("mov.b64", {instruction.operands[0], Number(0)})));
+      return absl::OkStatus();
     case Family::kFence:
       if (!instruction.operands.empty()) return Refuse("a fence for tensor maps");
       break;
@@ -366,14 +386,17 @@ bool FunctionRewriter::PutAddress(const std::string& name, int64_t offset,
   } else {
     return false;
   }
-  if (!is_wide) *status = Refuse("half an address");
+  // The addresses of local memory alone fit into 32 bits.
+  const bool is_local = base == "wlg_local";
+  if (!is_wide && !is_local) *status = Refuse("half an address");
   if (!status->ok()) return true;
-  Instruction sum =
-      Make("add.s64", {destination, Name(base),
-                       Number(static_cast<int64_t>(place + static_cast<uint64_t>(offset)))});
-  sum.guard = pattern.guard;
-  sum.guard_negated = pattern.guard_negated;
-  Put(std::move(sum));
+  const Operand distance = Number(static_cast<int64_t>(place + static_cast<uint64_t>(offset)));
+  if (is_wide) {
+    Put(Under(pattern, Make("add.s64", {destination, Name(base), distance})));
+  } else {
+    Put(Under(pattern, Make("cvt.u32.u64", {destination, Name(base)})));
+    Put(Under(pattern, Make("add.s32", {destination, destination, distance})));
+  }
   return true;
 }
 

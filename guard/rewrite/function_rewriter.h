@@ -58,7 +58,8 @@ class FunctionRewriter {
   absl::Status RewriteMatrixAccess(ptx::Instruction instruction);
   absl::Status RewriteGenericMatrix(const ptx::Instruction& instruction);
   absl::Status RewriteAccesses(const ptx::Description& what, ptx::Instruction instruction);
-  absl::Status RewritePart(uint64_t bytes, ptx::Operand* size);
+  absl::Status RewriteBulkCopy(ptx::Instruction copy);
+  absl::Status RewritePart(ptx::Instruction* copy);
   absl::Status RewriteAddress(const ptx::MemoryAccess& access, bool only_shared,
                               ptx::Instruction* instruction, ptx::Operand* address);
   absl::Status RewriteVariableAddress(const ptx::MemoryAccess& access, ptx::Operand* address);

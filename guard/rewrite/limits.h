@@ -18,6 +18,8 @@ inline constexpr uint64_t kLocalAlignment = 16;
 inline constexpr uint64_t kParameterAlignment = 16;
 // An offset up to this stays in its instruction.
 inline constexpr int64_t kMostOffset = 8 << 20;
+// More than shared memory has, and less than the zone behind an arena.
+inline constexpr int64_t kMostBulkBytes = 1 << 20;
 
 // Statements that a thread may execute before it asks whether to stop: a good tenth of a second.
 inline constexpr int64_t kMostBetweenPolls = int64_t{1} << 26;

@@ -30,6 +30,7 @@ bool IsOnlyShared(Family family) {
     case Family::kBarrierArrive:
     case Family::kBarrierTest:
     case Family::kCopyAsyncArrive:
+    case Family::kBarrierExpect:
       return true;
     default:
       return false;
@@ -64,19 +65,62 @@ absl::Status FunctionRewriter::RewriteAccesses(const Description& what, Instruct
   }
   if (what.row().family == Family::kCopyAsync && module_.options->hardened &&
       instruction.operands.size() > 3) {
-    if (!instruction.guard.empty()) return Refuse("a copy of a part with a predicate");
-    const absl::Status status =
-        RewritePart(instruction.operands[2].value, &instruction.operands[3]);
+    const absl::Status status = RewritePart(&instruction);
     if (!status.ok()) return status;
   }
   Put(std::move(instruction));
   return absl::OkStatus();
 }
 
+// Between shared memory and the arena. It may be longer than any access, though not than the zone
+// behind the arena; in shared memory the hardware sees where a block's own ends.
+absl::Status FunctionRewriter::RewriteBulkCopy(Instruction copy) {
+  if (module_.options->hardened) return Refuse("a copy of many bytes, which may not be aligned");
+  DropCacheHint(&copy);
+  const bool to_shared = Has(copy, "mbarrier::complete_tx::bytes");
+  const bool to_global = Has(copy, "bulk_group");
+  // cp.async.bulk.TO.FROM.how
+  const auto names = [&copy](size_t at, std::string_view space) {
+    return copy.modifiers.size() == 5 && copy.modifiers[at] == space;
+  };
+  const bool is_known = to_shared ? (names(2, "shared::cluster") || names(2, "shared::cta")) &&
+                                        names(3, "global") && copy.operands.size() == 4
+                                  : to_global && names(2, "global") && names(3, "shared::cta") &&
+                                        copy.operands.size() == 3;
+  if (!is_known) return Refuse("a copy between spaces that the guard does not know");
+  for (size_t i = 0; i < copy.operands.size(); ++i) {
+    Operand& operand = copy.operands[i];
+    if (operand.kind != Operand::Kind::kAddress) {
+      if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
+      continue;
+    }
+    MemoryAccess access;
+    access.kind = ptx::AccessKind::kUpdate;
+    access.bytes = 1;
+    access.space = i == (to_shared ? 1 : 0) ? StateSpace::kGlobal : StateSpace::kShared;
+    if (!operand.elements.empty()) return Refuse("an address with coordinates");
+    const bool moves = access.space == StateSpace::kGlobal && operand.offset != 0;
+    const Symbol* const symbol = function_.Find(operand.name);
+    if (moves && symbol != nullptr && ptx::TypeBytes(symbol->type) == 8) {
+      operand = Address(code_.Arena(code_.Sum(operand.name, operand.offset), 1));
+      continue;
+    }
+    const absl::Status status = RewriteAddress(access, false, &copy, &operand);
+    if (!status.ok()) return status;
+  }
+  Operand& size = copy.operands[2];
+  if (size.kind != Operand::Kind::kInteger || size.value > kMostBulkBytes) {
+    size = Name(code_.BulkSize(size));
+  }
+  Put(std::move(copy));
+  return absl::OkStatus();
+}
+
 // The compiler reads a part from the end of its source, where it is not aligned. So a copy in which
 // that is not the whole ends the thread.
-absl::Status FunctionRewriter::RewritePart(uint64_t bytes, Operand* size) {
-  const auto whole = static_cast<int64_t>(bytes);
+absl::Status FunctionRewriter::RewritePart(Instruction* copy) {
+  const uint64_t bytes = copy->operands[2].value;
+  Operand* const size = &copy->operands[3];
   if (size->kind == Operand::Kind::kInteger) {
     if (size->value == 0 || size->value == bytes) return absl::OkStatus();
     return Refuse("a copy of a part");
@@ -84,7 +128,7 @@ absl::Status FunctionRewriter::RewritePart(uint64_t bytes, Operand* size) {
   const Symbol* const symbol = function_.Find(size->name);
   if (symbol == nullptr || symbol->type == "pred") return absl::OkStatus();
   if (ptx::TypeBytes(symbol->type) != 4) return Refuse("a size of other than 32 bits");
-  *size = Name(code_.Part(*size, whole));
+  *size = Name(code_.Part(*size, static_cast<int64_t>(bytes), copy->guard, copy->guard_negated));
   is_whole_ = false;
   return absl::OkStatus();
 }

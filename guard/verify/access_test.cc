@@ -221,6 +221,68 @@ TEST(Verify, CopiesOfAPartCopyAllOrNothing) {
       kHardened);
 }
 
+// The same under the copy's predicate ends the thread less often.
+TEST(Verify, ACopyOfAPartMayHaveAPredicate) {
+  const auto with = [&](const char* test) {
+    return Module(Joined({kSharedFence4,
+                          kAlignedArena4,
+                          {"and.b32 wlg_t, %r1, 3", test, "@wlg_ps exit", "and.b32 wlg_t, %r1, 4",
+                           "@!%p1 cp.async.ca.shared.global [wlg_s], [wlg_at], 4, wlg_t"}}));
+  };
+  ExpectAccepted(with("setp.ne.and.s32 wlg_ps, wlg_t, 0, !%p1"), kHardened);
+  ExpectRefused(with("setp.ne.or.s32 wlg_ps, wlg_t, 0, !%p1"), kHardened);
+  ExpectRefused(with("setp.ne.and.s32 wlg_ps, wlg_t, 0, %r1"), kHardened);
+  ExpectRefused(Module({"mov.b32 wlg_t, 5", "setp.ne.and.s32 wlg_ps, wlg_t, 0, %p1"}), kHardened);
+}
+
+// How many bytes a copy moves is bounded, and between which spaces it does is written out.
+TEST(Verify, RefusesBulkCopiesThatAreNotBounded) {
+  const std::string in = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes ";
+  ExpectAccepted(Module(Joined({kArena, {in + "[sm], [wlg_at], 1048576, [sm]"}})), kPlain);
+  for (const std::string& copy : {
+           in + "[sm], [wlg_at], 1048577, [sm]",
+           in + "[sm], [wlg_at], -16, [sm]",
+           in + "[sm], [wlg_at], %r1, [sm]",
+           in + "[sm], [wlg_at], wlg_stride, [sm]",
+           in + "[sm], [wlg_at+16], 16, [sm]",
+           in + "[sm], [%rd1], 16, [sm]",
+           in + "[sm], [wlg_at], 16, [wlg_const]",
+           in + "[sm], [wlg_at], 16",
+           std::string("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 16"),
+           std::string("cp.async.bulk.global.shared::cta.bulk_group [wlg_at], [sm], 16, %rd1"),
+           std::string("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+                       "[sm], [sm], 16, [sm]"),
+           std::string("cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes "
+                       "[sm], [wlg_at], 16, [sm]"),
+           std::string("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [wlg_at], [sm], "
+                       "16"),
+       }) {
+    ExpectRefused(Module(Joined({kArena, {copy}})), kPlain);
+  }
+}
+
+// Descriptors lead to the block's own shared memory, or the context ends.
+TEST(Verify, MatricesThatDescriptorsNameAreForWholeWarpsThatMayFault) {
+  const Statements multiply = {
+      "wgmma.fence.sync.aligned",
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd1, %rd2, %p1, 1, "
+      "1, 0, 0",
+      "wgmma.commit_group.sync.aligned",
+      "wgmma.wait_group.sync.aligned 0",
+  };
+  ExpectAccepted(Module(Joined({kWholeWarp, multiply})), kPlain);
+  for (const std::string& statement : multiply) {
+    ExpectRefused(Module({statement}), kPlain);
+    ExpectRefused(Module(Joined({kWholeWarp, {statement}})), kHardened);
+  }
+  for (const char* const results : {"{%f1, %f2, %f3, wlg_t}", "wlg_at", "[wlg_at]"}) {
+    ExpectRefused(Module(Joined({kWholeWarp,
+                                 {absl::StrCat("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 ",
+                                               results, ", %rd1, %rd2, %p1, 1, 1, 0, 0")}})),
+                  kPlain);
+  }
+}
+
 TEST(Verify, AcceptsSeveralAccessesBehindOneFence) {
   ExpectAccepted(Module(Joined({kArena,
                                 {"ld.global.b32 %r1, [wlg_at]", "mov.u64 %rd1, 0", "@%p1 bra L",
@@ -348,7 +410,6 @@ TEST(Verify, RefusesAccesses) {
       {arena, "prefetch.global.L1 [wlg_at]"},
       {arena, "discard.global.L2 [wlg_at], 128"},
       {arena, "mbarrier.init.global.b64 [wlg_at], 1"},
-      {arena, "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 4"},
       {arena, "tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [wlg_at, {%r1}]"},
       {Joined({arena, kSharedLeg}), "ld.global.b32 %r1, [wlg_at]"},
       {Joined({arena, kSharedLeg, kLocalLeg4}), "ld.global.b32 %r1, [wlg_at]"},

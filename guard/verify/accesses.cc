@@ -23,6 +23,7 @@ class Checker {
   Refusal Check() const {
     if (access_.is_matrix && hardened_) return "a matrix whose rows may not be aligned";
     if (access_.is_barrier && hardened_) return "a barrier that any store may break";
+    if (access_.is_bulk && hardened_) return "a copy of bytes that may not be aligned";
     switch (access_.space) {
       case Space::kGeneric:
         return CheckGeneric();
@@ -63,9 +64,10 @@ class Checker {
     if (!Is("wlg_at") || now_.at.holds != Holds::kInArena || now_.has_shared_leg) {
       return "an address in space .global without its arena fence";
     }
-    const int64_t most = access_.is_matrix ? 0 : kMostOffset;
+    const bool is_extent = access_.is_matrix || access_.is_bulk;
+    const int64_t most = is_extent ? 0 : kMostOffset;
     if (address_.value < -most || address_.value > most) return "an offset that is too large";
-    if (access_.is_matrix) return {};
+    if (is_extent) return {};
     if (hardened_ && address_.value % access_.bytes != 0) return kUnaligned;
     return CheckFenced(now_.at);
   }

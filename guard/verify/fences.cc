@@ -12,6 +12,7 @@ constexpr int64_t kMostAccess = 32;     // Bytes of the largest access
 constexpr int64_t kBaseAlignment = 16;  // Of wlg_locals and of an entry's parameters
 constexpr int64_t kSharedMask = 262143;
 constexpr int64_t kMostStride = 65536;
+constexpr int64_t kMostBulk = 1048576;
 constexpr int64_t kMostIterations = 1023;
 
 // Whether `number` is a power of two that may be the bytes of an access.
@@ -149,8 +150,8 @@ Refusal Fences::ApplyArena(Step step, int64_t number) {
       now_.has_shared_leg = now_.has_local_leg = false;
       return {};
     case Step::kBoundStride:
-      if (number != kMostStride) return kWrongNumber;
-      now_.is_stride_bounded = true;
+      if (number != kMostStride && number != kMostBulk) return kWrongNumber;
+      now_.stride_bound = number;
       return {};
     default:  // kX
       return {};
@@ -228,6 +229,9 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
       now_.t = {};
       now_.part = number;
       return number > 0 && number <= kMostAccess ? Refusal() : kWrongNumber;
+    case Step::kTestPartIf:
+      now_.has_shared_window = now_.is_stopping = false;
+      return now_.part != 0 ? Refusal() : kMissing;
     case Step::kTestPart:
       now_.has_shared_window = false;
       now_.is_stopping = now_.t.holds == Holds::kStop;

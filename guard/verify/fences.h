@@ -68,7 +68,7 @@ struct GuardState {
   bool may_iterate = false;        // wlg_pl is true only if some iterations are left.
   bool has_shared_leg = false;     // wlg_at went through the shared leg ...
   bool has_local_leg = false;      // ... and through the local one after it.
-  bool is_stride_bounded = false;
+  int64_t stride_bound = 0;        // Of what wlg_stride holds; 0 if it is not bounded
   // wlg_t has no other bits than those of this number; 0 if it may have any.
   int64_t part = 0;
   bool has_asked = false;  // The thread has ended here if it is to stop ...

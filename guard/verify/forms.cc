@@ -40,6 +40,7 @@ constexpr Form kForms[] = {
     {"cvt.u64.u32 wlg_off, wlg_s", Step::kSToOff},
     {"and.b32 wlg_t, <R>, <N>", Step::kKeepPart},
     {"setp.ne.s32 wlg_ps, wlg_t, 0", Step::kTestPart},
+    {"setp.ne.and.s32 wlg_ps, wlg_t, 0, <Q>", Step::kTestPartIf},
 
     {"activemask.b32 wlg_t", Step::kReadLanes},
     {"setp.ne.s32 wlg_ps, wlg_t, -1", Step::kTestLanes},

@@ -54,6 +54,7 @@ enum class Step : uint8_t {
   kSToOff,
   // --- Of a copy of a part of its bytes.
   kKeepPart,
+  kTestPartIf,
   kTestPart,
   // --- Of the local leg and the local, parameter and constant fences.
   kTestLocal,

@@ -11,8 +11,10 @@ namespace {
 
 constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
 constexpr int64_t kMostStride = 65536;
+constexpr int64_t kMostBulk = 1048576;  // Bytes of a copy; less than the zone behind an arena
 constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
-constexpr std::string_view kOfAWarp[] = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"};
+constexpr std::string_view kOfAWarp[] = {"mma",       "wmma",  "ldmatrix", "stmatrix",
+                                         "movmatrix", "elect", "wgmma"};
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
 // Whether an operand is a name and nothing else.
@@ -134,6 +136,9 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   if (instruction_.text.starts_with("st.param.b64 [wlg_pass], ")) return VerifyPass();
   Description description;
   if (Refusal refusal = Describe(instruction_, &description); !refusal.empty()) return refusal;
+  if (limits_.policy.hardened && instruction_.opcode == "wgmma") {
+    return "descriptors that may lead out of shared memory";
+  }
   Refusal refusal;
   switch (description.rule) {
     case Rule::kMemory:
@@ -220,16 +225,19 @@ Refusal FunctionVerifier::VerifyMemory(const Description& description) {
       return refusal;
     }
   }
-  if (access.is_matrix && instruction_.operands.size() == 3) {
-    const Operand& stride = instruction_.operands[2];
+  if (access.is_bulk || (access.is_matrix && instruction_.operands.size() == 3)) {
+    const int64_t most = access.is_bulk ? kMostBulk : kMostStride;
+    const Operand& extent = instruction_.operands[2];
     const bool is_literal =
-        stride.kind == Operand::Kind::kInteger && stride.value >= 0 && stride.value <= kMostStride;
+        extent.kind == Operand::Kind::kInteger && extent.value >= 0 && extent.value <= most;
+    const int64_t bound = fences_.now().stride_bound;
     const bool is_bounded =
-        IsPlainName(stride) && stride.name == "wlg_stride" && fences_.now().is_stride_bounded;
-    if (!is_literal && !is_bounded) return "a stride that is not bounded";
+        IsPlainName(extent) && extent.name == "wlg_stride" && bound != 0 && bound <= most;
+    if (!is_literal && !is_bounded) return "a stride or size that is not bounded";
   }
   // A copy of fewer bytes than its size reads the end of its source, which is not aligned.
-  if (description.count == 2 && limits_.policy.hardened && instruction_.operands.size() == 4) {
+  if (description.count == 2 && !access.is_bulk && limits_.policy.hardened &&
+      instruction_.operands.size() == 4) {
     const Operand& size = instruction_.operands[3];
     const Name* const name = scope_.Find(size.name);
     const bool is_literal =

@@ -39,6 +39,9 @@ constexpr Row kRows[] = {
     Silent("cp.async.commit_group", 0, 0, 0),
     Silent("cp.async.wait_group", 1, 1, 0),
     Silent("cp.async.wait_all", 0, 0, 0),
+    Silent("cp.async.bulk.commit_group", 0, 0, 0),
+    Silent("cp.async.bulk.wait_group", 1, 1, kBulkWord),
+    {"cp.async.bulk", Rule::kMemory, kSpaceWord | kBulkWord, 3, 4, 0, kGlobal | kShared},
     {"cp.async", Rule::kMemory, kSpaceWord | kCacheWord, 3, 4, 0, kGlobal | kShared},
 
     {"mbarrier.init", Rule::kMemory, kMbarrierWords, 2, 2, 0, kShared, 8, true},
@@ -47,6 +50,7 @@ constexpr Row kRows[] = {
     {"mbarrier.arrive_drop", Rule::kMemory, kMbarrierWords, 2, 3, 1, kShared, 8, true},
     {"mbarrier.test_wait", Rule::kMemory, kMbarrierWords, 3, 3, 1, kShared, 8},
     {"mbarrier.try_wait", Rule::kMemory, kMbarrierWords, 3, 4, 1, kShared, 8},
+    {"mbarrier.expect_tx", Rule::kMemory, kMbarrierWords, 2, 2, 0, kShared, 8, true},
     Registers("mbarrier.pending_count", 2, 2, kMbarrierWord),
 
     {"ldmatrix", Rule::kMemory, kSpaceWord | kTileWord, 2, 2, 1, kShared, 16},
@@ -80,6 +84,11 @@ constexpr Row kRows[] = {
     Registers("redux", 2, 3),
     Registers("activemask", 1, 1),
     Registers("elect", 2, 2),
+    // Its first operand is read as well.
+    Silent("wgmma.mma_async", 6, 8, kAnyWord),
+    Silent("wgmma.fence", 0, 0, kAnyWord),
+    Silent("wgmma.commit_group", 0, 0, kAnyWord),
+    Silent("wgmma.wait_group", 1, 1, kAnyWord),
     Registers("movmatrix", 2, 2),
     Registers("abs", 2, 2),
     Registers("add", 3, 3),

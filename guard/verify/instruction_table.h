@@ -26,6 +26,7 @@ enum Words : uint32_t {
   kBarrierWord = 1 << 10,   // Of barrier
   kCvtaWord = 1 << 11,      // Of cvta
   kIsspacepWord = 1 << 12,  // Of isspacep
+  kBulkWord = 1 << 13,      // Of cp.async.bulk
   // Any word that does not name memory, known or not.
   kAnyWord = 1u << 31,
 };

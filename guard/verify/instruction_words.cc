@@ -11,6 +11,10 @@ constexpr uint32_t kScope = kOrderWord | kFenceWord;
 constexpr Word kWords[] = {
     {"global", kSpaceWord | kFenceWord | kCvtaWord | kIsspacepWord, Space::kGlobal},
     {"shared", kSpaceWord | kCvtaWord | kIsspacepWord, Space::kShared},
+    {"shared::cluster", kBulkWord},
+    {"mbarrier::complete_tx::bytes", kBulkWord},
+    {"bulk_group", kBulkWord},
+    {"read", kBulkWord},
     {"shared::cta", kSpaceWord | kFenceWord | kIsspacepWord, Space::kShared},
     {"local", kSpaceWord | kCvtaWord | kIsspacepWord, Space::kLocal},
     {"param", kSpaceWord | kIsspacepWord, Space::kParam},
@@ -99,6 +103,7 @@ constexpr Word kWords[] = {
     {"noComplete", kMbarrierWord},
     {"parity", kMbarrierWord},
     {"noinc", kMbarrierWord},
+    {"expect_tx", kMbarrierWord},
 
     // --- Matrices and barriers.
     {"sync", kMatrixWord | kTileWord | kBarrierWord},

@@ -61,7 +61,9 @@ const Table& TheTable() {
 // Whether a modifier of an instruction on registers may be such that it names memory.
 bool MayNameMemory(std::string_view modifier) {
   const Word* const word = TheTable().FindWord(modifier);
-  if (word != nullptr) return (word->groups & kSpaceWord) != 0 || modifier == "async";
+  if (word != nullptr) {
+    return (word->groups & (kSpaceWord | kBulkWord)) != 0 || modifier == "async";
+  }
   return modifier == "bulk" || modifier == "tensor" || modifier == "tensormap" ||
          (modifier.find("::") != std::string_view::npos && !modifier.starts_with("sp::") &&
           !modifier.starts_with("kind::") && !modifier.starts_with("scale_vec::"));
@@ -122,6 +124,26 @@ Refusal DescribeCopy(const Instruction& instruction, const Modifiers& modifiers,
   return {};
 }
 
+// Describes the addresses of a copy of many bytes, which is one of these.
+Refusal DescribeBulkCopy(const Instruction& instruction, Description* description) {
+  using Words = std::vector<std::string_view>;
+  constexpr std::string_view kDone = "mbarrier::complete_tx::bytes";
+  const Words words(instruction.modifiers.begin(), instruction.modifiers.end());
+  const bool to_shared = words == Words{"async", "bulk", "shared::cta", "global", kDone} ||
+                         words == Words{"async", "bulk", "shared::cluster", "global", kDone};
+  const bool to_global = words == Words{"async", "bulk", "global", "shared::cta", "bulk_group"};
+  if (!to_shared && !to_global) return "not a copy between global and shared memory";
+  if (instruction.operands.size() != (to_shared ? 4u : 3u)) return "a wrong number of operands";
+  const Space target = to_shared ? Space::kShared : Space::kGlobal;
+  const Space source = to_shared ? Space::kGlobal : Space::kShared;
+  description->count = to_shared ? 3 : 2;
+  description->accesses[0] = {.operand = 0, .space = target, .writes = true, .is_bulk = true};
+  description->accesses[1] = {.operand = 1, .space = source, .is_bulk = true};
+  description->accesses[2] = {
+      .operand = 3, .space = Space::kShared, .writes = true, .is_barrier = true, .bytes = 8};
+  return {};
+}
+
 Refusal DescribeMemory(const Row& row, const Modifiers& modifiers, Description* description) {
   if (modifiers.spaces > 1) return "more than one space";
   if ((row.spaces & SpaceBit(modifiers.space)) == 0) return "not a space of this instruction";
@@ -159,8 +181,10 @@ Refusal Describe(const Instruction& instruction, Description* description) {
   description->count = 0;
   if (row->rule != Rule::kMemory) return {};
   const bool copies = row->mnemonic == "cp.async";
-  const Refusal refusal = copies ? DescribeCopy(instruction, modifiers, description)
-                                 : DescribeMemory(*row, modifiers, description);
+  const Refusal refusal = row->mnemonic == "cp.async.bulk"
+                              ? DescribeBulkCopy(instruction, description)
+                          : copies ? DescribeCopy(instruction, modifiers, description)
+                                   : DescribeMemory(*row, modifiers, description);
   if (!refusal.empty()) return refusal;
   for (size_t i = 0; i < description->count; ++i) {
     if (instruction.operands[description->accesses[i].operand].kind != Operand::Kind::kAddress) {

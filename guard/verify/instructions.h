@@ -29,6 +29,7 @@ struct Access {
   bool writes = false;
   // The rows of a matrix, which are a stride apart. `bytes` is not known then.
   bool is_matrix = false;
+  bool is_bulk = false;     // As many bytes as a register says
   bool is_barrier = false;  // Of mbarrier, which faults if something else lies there
   int64_t bytes = 0;
 };
@@ -36,7 +37,7 @@ struct Access {
 struct Description {
   Rule rule = Rule::kRegisters;
   bool writes_first = false;  // The first operand is one, or are some, that the instruction writes.
-  std::array<Access, 2> accesses;
+  std::array<Access, 3> accesses;
   size_t count = 0;  // Number of accesses
 };
 

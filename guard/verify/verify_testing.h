@@ -238,6 +238,12 @@ inline std::vector<Fenced> AllFenced() {
        "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
        "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [wlg_at], wlg_stride",
        kPlain},
+      {Joined({kArena, {"min.u32 wlg_stride, %r1, 1048576"}}),
+       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [wlg_at], "
+       "wlg_stride, [sm]",
+       kPlain},
+      {Joined({kArena, {"min.u32 wlg_stride, %r1, 65536"}}),
+       "@%p1 cp.async.bulk.global.shared::cta.bulk_group [wlg_at], [sm+16], wlg_stride", kPlain},
   };
 }
 

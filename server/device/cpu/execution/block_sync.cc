@@ -60,6 +60,18 @@ uint32_t Reduce(WarpSyncKind kind, uint32_t a, uint32_t b) {
   }
 }
 
+// Four lanes hold a row of the tile, two elements each, the first in the lower half.
+uint32_t TransposedPair(const uint64_t (&values)[kLanes], int lane) {
+  const int row = lane / 4;
+  uint32_t pair = 0;
+  for (const int half : {0, 1}) {
+    const int column = lane % 4 * 2 + half;
+    const auto element = static_cast<uint16_t>(values[column * 4 + row / 2] >> (row % 2 * 16));
+    pair |= uint32_t{element} << (16 * half);
+  }
+  return pair;
+}
+
 bool IsShuffle(WarpSyncKind kind) {
   return kind >= WarpSyncKind::kShflUp && kind <= WarpSyncKind::kShflIdx;
 }
@@ -248,7 +260,7 @@ void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
     const int i = __builtin_ctz(m);
     const Op& op = code_.ops[pcs[i]];
     const uint8_t* const regs = warp.regs + frames[i];
-    if (op.warp_sync == WarpSyncKind::kBarrier) continue;
+    if (op.warp_sync == WarpSyncKind::kBarrier || op.warp_sync == WarpSyncKind::kElect) continue;
     if (IsVote(op.warp_sync)) {
       votes |= ((PredicateBits(regs, op.r[2]) >> i & 1) ^ (op.negated ? 1u : 0u)) << i;
       continue;
@@ -300,6 +312,17 @@ void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
         if (op.r[1] != kNoSlot) SetPredicate(regs, op.r[1], bit, all);
         break;
       }
+      case WarpSyncKind::kElect: {
+        const int elected = __builtin_ctz(lanes);
+        if (op.r[0] != kNoSlot) {
+          SetLane<uint32_t>(regs, op.r[0], i, static_cast<uint32_t>(elected));
+        }
+        SetPredicate(regs, op.r[1], bit, i == elected);
+        break;
+      }
+      case WarpSyncKind::kMoveTile:
+        SetLane<uint32_t>(regs, op.r[0], i, TransposedPair(values, i));
+        break;
       default:
         SetLane<uint32_t>(regs, op.r[0], i, reduced);
         break;

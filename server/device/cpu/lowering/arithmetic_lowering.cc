@@ -156,4 +156,9 @@ bool ArithmeticLowering::TestSpace(const Instruction& in) {
   return true;
 }
 
+bool ArithmeticLowering::CachePolicy(const Instruction& in) {
+  uint32_t d;
+  return Destination(in.operands[0], 'l', &d) && EmitNamed("mov.b64", d, Constant(Width::k64, 0));
+}
+
 }  // namespace warpline::cpu

@@ -18,6 +18,8 @@ class ArithmeticLowering : private OperandLowering {
   bool Move(const ptx::Instruction& in);
   bool ConvertAddress(const ptx::Instruction& in);
   bool TestSpace(const ptx::Instruction& in);
+  // 0: there is no cache to have a policy for.
+  bool CachePolicy(const ptx::Instruction& in);
 
  private:
   bool MoveVector(const ptx::Instruction& in, bool pack);

@@ -63,6 +63,7 @@ bool AsyncLowering::Init(const Instruction& in, const ptx::Description& what) {
 }
 
 bool AsyncLowering::Arrive(const Instruction& in, const ptx::Description& what) {
+  if (Has(in, "expect_tx")) return Unsupported(in);  // There are no bulk copies.
   const ptx::MemoryAccess& access = what.accesses()[0];
   const bool has_state = access.operand > 0;
   const size_t next = access.operand + size_t{1};

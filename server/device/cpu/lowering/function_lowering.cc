@@ -138,6 +138,11 @@ bool FunctionLowering::LowerKnown(const ptx::Instruction& in, const ptx::Descrip
       return AsyncLowering(context_).Arrive(in, what);
     case Family::kBarrierTest:
       return AsyncLowering(context_).Test(in, what);
+    case Family::kBulkCopy:
+    case Family::kBarrierExpect:
+    case Family::kWarpgroupMultiply:
+    case Family::kWarpgroupOrder:
+      return code_.Unsupported(ptx::Print(in));
     case Family::kBarrierPending:
       return AsyncLowering(context_).Pending(in);
     case Family::kMatrixMultiply:
@@ -164,6 +169,12 @@ bool FunctionLowering::LowerKnown(const ptx::Instruction& in, const ptx::Descrip
       return SyncLowering(context_).Reduce(in);
     case Family::kActiveMask:
       return SyncLowering(context_).ActiveMask(in);
+    case Family::kElect:
+      return SyncLowering(context_).Elect(in);
+    case Family::kTileMove:
+      return SyncLowering(context_).MoveTile(in);
+    case Family::kCachePolicy:
+      return ArithmeticLowering(context_).CachePolicy(in);
   }
   return false;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace warpline::cpu {
 namespace {
@@ -186,6 +187,37 @@ bool SyncLowering::ActiveMask(const Instruction& in) {
   uint32_t d;
   if (!Destination(in.operands[0], 'i', &d)) return false;
   Emit(OpKind::kActiveMask).r[0] = d;
+  return true;
+}
+
+bool SyncLowering::Elect(const Instruction& in) {
+  const Operand& first = in.operands[0];
+  if (in.modifiers != std::vector<std::string>{"sync"} || first.kind != Operand::Kind::kPair) {
+    return Unsupported(in);
+  }
+  uint32_t d = kNoSlot, p, members;
+  if (!Source(in.operands[1], 'i', &members)) return false;
+  if (first.elements[0].name != "_" && !Destination(first.elements[0], 'i', &d)) return false;
+  if (!Destination(first.elements[1], 'p', &p)) return false;
+  Op& op = Emit(OpKind::kWarpSync);
+  op.warp_sync = WarpSyncKind::kElect;
+  op.r[0] = d;
+  op.r[1] = p;
+  op.r[5] = members;
+  return true;
+}
+
+bool SyncLowering::MoveTile(const Instruction& in) {
+  if (in.modifiers != std::vector<std::string>{"sync", "aligned", "m8n8", "trans", "b16"}) {
+    return Unsupported(in);
+  }
+  uint32_t d, a;
+  if (!Source(in.operands[1], 'i', &a) || !Destination(in.operands[0], 'i', &d)) return false;
+  Op& op = Emit(OpKind::kWarpSync);
+  op.warp_sync = WarpSyncKind::kMoveTile;
+  op.r[0] = d;
+  op.r[2] = a;
+  op.r[5] = Constant(Width::k32, kAllLanes);
   return true;
 }
 

@@ -19,6 +19,8 @@ class SyncLowering : private OperandLowering {
   bool Match(const ptx::Instruction& in);
   bool Reduce(const ptx::Instruction& in);
   bool ActiveMask(const ptx::Instruction& in);
+  bool Elect(const ptx::Instruction& in);
+  bool MoveTile(const ptx::Instruction& in);
 };
 
 }  // namespace warpline::cpu

@@ -110,6 +110,8 @@ enum class WarpSyncKind : uint8_t {
   kReduxAnd,
   kReduxOr,
   kReduxXor,
+  kElect,
+  kMoveTile,  // movmatrix: columns become rows.
 };
 
 struct Op;

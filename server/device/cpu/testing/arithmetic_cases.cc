@@ -286,6 +286,8 @@ void AddSequences(Builder* b) {
   for (const char* op : {"add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"}) {
     add(absl::StrCat("redux.sync.", op, " %r0, %r1, 0xffffffff"), "ii");
   }
+  add("elect.sync %r7|%p7, 0xffffffff; selp.b32 %r6, 64, 0, %p7; or.b32 %r0, %r7, %r6", "ii");
+  add("movmatrix.sync.aligned.m8n8.trans.b16 %r0, %r1", "ii");
   add("activemask.b32 %r0", "ii");
   add("@%p1 activemask.b32 %r0; @!%p1 mov.u32 %r0, 7", "ip");
 }
