@@ -1,11 +1,10 @@
 #include "guard/rewrite/call_graph.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
-#include <string_view>
 #include <variant>
 
+#include "guard/rewrite/families.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
 #include "ptx/types.h"
@@ -13,25 +12,7 @@
 namespace warpline::guard {
 namespace {
 
-// Whether an instruction may access shared memory, as far as its words tell.
-bool MayUseShared(const ptx::Instruction& instruction) {
-  static constexpr std::string_view kAccesses[] = {
-      "ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix", "mbarrier",
-  };
-  static constexpr std::string_view kOthers[] = {"global", "local", "param", "const"};
-  if (std::find(std::begin(kAccesses), std::end(kAccesses), instruction.opcode) ==
-      std::end(kAccesses)) {
-    return false;
-  }
-  const auto names = [&instruction](std::string_view space) {
-    return std::any_of(
-        instruction.modifiers.begin(), instruction.modifiers.end(),
-        [space](const std::string& word) { return word.substr(0, word.find(':')) == space; });
-  };
-  return names("shared") || std::none_of(std::begin(kOthers), std::end(kOthers), names);
-}
-
-bool MayUseShared(const FlatFunction& function) {
+bool AnyMayUseShared(const FlatFunction& function) {
   return std::any_of(function.code.begin(), function.code.end(), [](const auto& statement) {
     const auto* const instruction = std::get_if<ptx::Instruction>(&statement.node);
     return instruction != nullptr && MayUseShared(*instruction);
@@ -79,7 +60,7 @@ CallGraph FindCalls(const FunctionsByName& functions) {
   }
   for (size_t i = 0; i < order.size(); ++i) {
     const auto uses = [&graph](const std::string& name) { return graph.use_shared.contains(name); };
-    if (MayUseShared(functions.at(order[i])) ||
+    if (AnyMayUseShared(functions.at(order[i])) ||
         std::any_of(callees[order[i]].begin(), callees[order[i]].end(), uses)) {
       graph.use_shared.insert(order[i]);
     }

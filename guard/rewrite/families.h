@@ -3,6 +3,8 @@
 #define WARPLINE_GUARD_REWRITE_FAMILIES_H_
 
 #include <algorithm>
+#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "ptx/ast.h"
@@ -46,6 +48,24 @@ inline bool EndsRun(const ptx::Instruction& instruction) {
   ptx::Description what;
   if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown) return true;
   return Parts(what.row().family) || (IsOfAWarp(what.row().family) && !instruction.guard.empty());
+}
+
+// Whether an instruction may access shared memory, as far as its words tell.
+inline bool MayUseShared(const ptx::Instruction& instruction) {
+  static constexpr std::string_view kAccesses[] = {
+      "ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix", "mbarrier",
+  };
+  static constexpr std::string_view kOthers[] = {"global", "local", "param", "const"};
+  if (std::find(std::begin(kAccesses), std::end(kAccesses), instruction.opcode) ==
+      std::end(kAccesses)) {
+    return false;
+  }
+  const auto names = [&instruction](std::string_view space) {
+    return std::any_of(
+        instruction.modifiers.begin(), instruction.modifiers.end(),
+        [space](const std::string& word) { return word.substr(0, word.find(':')) == space; });
+  };
+  return names("shared") || std::none_of(std::begin(kOthers), std::end(kOthers), names);
 }
 
 }  // namespace warpline::guard

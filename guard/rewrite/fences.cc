@@ -1,5 +1,10 @@
 #include "guard/rewrite/fences.h"
 
+#include <algorithm>
+#include <iterator>
+#include <variant>
+
+#include "guard/rewrite/families.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/statements.h"
 #include "guard/rewrite/words.h"
@@ -34,6 +39,13 @@ ptx::Variable Declare(std::string_view space, std::string_view type, std::string
 }
 
 int64_t Minus(uint64_t bytes) { return -static_cast<int64_t>(bytes); }
+
+void AddTo(std::vector<ptx::Statement>* body, std::string_view mnemonic,
+           std::vector<ptx::Operand> operands, std::string_view guard = {}) {
+  ptx::Instruction instruction = Make(mnemonic, std::move(operands));
+  instruction.guard = guard;
+  body->push_back({std::move(instruction), {}});
+}
 
 }  // namespace
 
@@ -278,7 +290,14 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   }
   if (settings_.zeroes_shared) ZeroShared(&body);
   for (ptx::Statement& statement : first) body.push_back(std::move(statement));
-  for (ptx::Statement& statement : code_) body.push_back(std::move(statement));
+  bool waits = settings_.zeroes_shared;
+  for (ptx::Statement& statement : code_) {
+    if (waits && NeedsZeros(statement)) {
+      AwaitZeros(&body);
+      waits = false;
+    }
+    body.push_back(std::move(statement));
+  }
   code_.clear();
   return body;
 }
@@ -288,9 +307,7 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
 void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
   const auto add = [body](std::string_view mnemonic, std::vector<ptx::Operand> operands,
                           std::string_view guard = {}) {
-    ptx::Instruction instruction = Make(mnemonic, std::move(operands));
-    instruction.guard = guard;
-    body->push_back({std::move(instruction), {}});
+    AddTo(body, mnemonic, std::move(operands), guard);
   };
   const auto special = [](std::string_view name, std::string_view component) {
     ptx::Operand operand = Name(name);
@@ -316,16 +333,33 @@ void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
   add("shl.b32", {t, t, Number(4)});
   body->push_back({ptx::Label{"wlg_zero"}, {}});
   add("setp.ge.u32", {Name("wlg_ps"), s, Name("wlg_smem")});
-  add("bra", {Name("wlg_written")}, "wlg_ps");
+  add("bra", {Name("wlg_zeroed")}, "wlg_ps");
   ptx::Operand zeros;
   zeros.kind = ptx::Operand::Kind::kVector;
   zeros.elements.assign(4, Number(0));
   add("st.shared.v4.b32", {Address("wlg_s"), zeros});
   add("add.u32", {s, s, t});
   add("bra", {Name("wlg_zero")});
-  body->push_back({ptx::Label{"wlg_written"}, {}});
-  add("barrier.sync", {Number(0)});
   body->push_back({ptx::Label{"wlg_zeroed"}, {}});
+}
+
+// All threads have to have zeroed their parts before any of them uses shared memory, and before
+// they part. Until then they load what they need from elsewhere.
+bool FenceWriter::NeedsZeros(const ptx::Statement& statement) {
+  const auto* const instruction = std::get_if<ptx::Instruction>(&statement.node);
+  if (instruction == nullptr) return std::holds_alternative<ptx::Label>(statement.node);
+  static constexpr std::string_view kParting[] = {"bra", "call", "ret", "exit", "bar", "barrier"};
+  const std::string_view target =
+      instruction->operands.empty() ? std::string_view() : instruction->operands[0].name;
+  return std::find(std::begin(kParting), std::end(kParting), instruction->opcode) !=
+             std::end(kParting) ||
+         target == "wlg_s" || target == "wlg_ps" || MayUseShared(*instruction);
+}
+
+void FenceWriter::AwaitZeros(std::vector<ptx::Statement>* body) {
+  AddTo(body, "mov.u32", {Name("wlg_s"), Name("%reserved_smem_offset_end")});
+  AddTo(body, "setp.lt.u32", {Name("wlg_ps"), Name("wlg_s"), Name("wlg_smem")});
+  AddTo(body, "barrier.sync", {Number(0)}, "wlg_ps");
 }
 
 }  // namespace warpline::guard

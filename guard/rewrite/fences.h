@@ -89,7 +89,9 @@ class FenceWriter {
   std::string_view ClampShared(uint64_t bytes);
   void Align(std::string_view type, std::string_view name, uint64_t bytes);
   // What a kernel begins with where others have used the same shared memory before.
-  void ZeroShared(std::vector<ptx::Statement>* body);
+  static void ZeroShared(std::vector<ptx::Statement>* body);
+  static bool NeedsZeros(const ptx::Statement& statement);
+  static void AwaitZeros(std::vector<ptx::Statement>* body);
 
   const FenceSettings settings_;
   ptx::SourceLine line_;

@@ -33,6 +33,11 @@ void Fences::Reset() {
   now_ = GuardState();
 }
 
+void Fences::ForgetShared() {
+  now_.s = {};
+  now_.has_shared_window = now_.is_stopping = false;
+}
+
 Refusal Fences::Apply(std::string_view statement) {
   int64_t number = 0;
   const Step step = FindStep(statement, scope_, limits_.first_parameter, &number);

@@ -87,6 +87,8 @@ class Fences {
   void EndPrologue() { in_prologue_ = false; }
   // A label stands here: nothing is known but what the prologue has set.
   void Reset();
+  // wlg_s and wlg_ps hold something else.
+  void ForgetShared();
   // A thread ends here where wlg_ps holds.
   void EndWhereStopping() { now_.has_asked = now_.has_asked || now_.is_stopping; }
 

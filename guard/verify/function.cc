@@ -15,6 +15,7 @@ constexpr int64_t kMostBulk = 1048576;  // Bytes of a copy; less than the zone b
 constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
 constexpr std::string_view kOfAWarp[] = {"mma",       "wmma",  "ldmatrix", "stmatrix",
                                          "movmatrix", "elect", "wgmma"};
+constexpr Refusal kNotAwaited = "threads have not waited until shared memory is zero";
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
 // Whether an operand is a name and nothing else.
@@ -76,8 +77,9 @@ Refusal FunctionVerifier::VerifyLine(const Line& line) {
   Refusal refusal;
   const bool may_zero = !has_begun_ && limits_.is_entry && limits_.policy.hardened &&
                         LocalsAreZero() && fences_.prologue().smem;
+  const bool was_awaited = zeroing_.is_awaited();
   if (zeroing_.Follow(line.text, may_zero, &refusal)) {
-    FollowZeroing();
+    FollowZeroing(was_awaited);
     return refusal;
   }
   if (refusal = loop_starts_.Follow(line.text); !refusal.empty()) return refusal;
@@ -92,6 +94,7 @@ Refusal FunctionVerifier::VerifyLine(const Line& line) {
 }
 
 Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
+  if (zeroing_.is_awaited()) return kNotAwaited;
   declares_ = false;
   has_begun_ = true;
   whole_warp_.Reset();
@@ -139,6 +142,10 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   if (limits_.policy.hardened && instruction_.opcode == "wgmma") {
     return "descriptors that may lead out of shared memory";
   }
+  constexpr std::string_view kAwaiting[] = {"bra", "call", "ret", "exit", "bar", "barrier"};
+  if (zeroing_.is_awaited() && absl::c_linear_search(kAwaiting, instruction_.opcode)) {
+    return kNotAwaited;
+  }
   Refusal refusal;
   switch (description.rule) {
     case Rule::kMemory:
@@ -173,11 +180,15 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
   return {};
 }
 
-void FunctionVerifier::FollowZeroing() {
+void FunctionVerifier::FollowZeroing(bool awaits) {
   declares_ = false;
   fences_.EndPrologue();
   ++facts_->instructions;
-  if (zeroing_.is_complete()) fences_.Reset();
+  if (awaits) {
+    fences_.ForgetShared();
+  } else {
+    fences_.Reset();
+  }
 }
 
 // A branch back, by which a loop is closed, is taken only where the thread has asked whether to
@@ -217,8 +228,10 @@ Refusal FunctionVerifier::VerifyMemory(const Description& description) {
   for (size_t i = 0; i < instruction_.operands.size(); ++i) {
     if (next < description.count && description.accesses[next].operand == i) {
       const Access& checked = description.accesses[next++];
-      facts_->uses_shared = facts_->uses_shared || checked.space == Space::kShared ||
-                            checked.space == Space::kGeneric;
+      if (checked.space == Space::kShared || checked.space == Space::kGeneric) {
+        facts_->uses_shared = true;
+        if (zeroing_.is_awaited()) return kNotAwaited;
+      }
       Refusal refusal = CheckAccess(checked, instruction_.operands[i], here);
       if (!refusal.empty()) return refusal;
     } else if (Refusal refusal = VerifyPlain(i); !refusal.empty()) {

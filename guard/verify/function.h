@@ -77,7 +77,8 @@ class FunctionVerifier {
   Refusal VerifyInstruction(const Line& line, bool passed);
   bool LocalsAreZero() const;
   Refusal VerifyBranch(const Line& line);
-  void FollowZeroing();
+  // A statement of those that zero shared memory, or that await it.
+  void FollowZeroing(bool awaits);
   Refusal FollowWholeWarp(const Line& line);
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);

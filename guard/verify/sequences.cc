@@ -32,13 +32,16 @@ constexpr std::string_view kZeroShared[] = {
     "\tshl.b32 wlg_t, wlg_t, 4;",
     "wlg_zero:",
     "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;",
-    "\t@wlg_ps bra wlg_written;",
+    "\t@wlg_ps bra wlg_zeroed;",
     "\tst.shared.v4.b32 [wlg_s], {0, 0, 0, 0};",
     "\tadd.u32 wlg_s, wlg_s, wlg_t;",
     "\tbra wlg_zero;",
-    "wlg_written:",
-    "\tbarrier.sync 0;",
     "wlg_zeroed:",
+};
+constexpr std::string_view kAwaitZeros[] = {
+    "\tmov.u32 wlg_s, %reserved_smem_offset_end;",
+    "\tsetp.lt.u32 wlg_ps, wlg_s, wlg_smem;",
+    "\t@wlg_ps barrier.sync 0;",
 };
 constexpr std::string_view kGiveIteration = "\tmax.s32 wlg_n, wlg_n, 1;";
 constexpr std::string_view kCountIteration = "\tadd.s32 wlg_n, wlg_n, -1;";
@@ -69,19 +72,29 @@ Refusal LoopStarts::Follow(std::string_view line) {
 }
 
 bool SharedZeroing::Follow(std::string_view line, bool may_begin, Refusal* refusal) {
-  const bool is_inside = done_ > 0 && !is_complete();
-  if (is_complete() || line != kZeroShared[done_]) {
-    if (is_inside) *refusal = "a statement among those that zero shared memory";
-    return is_inside;
-  }
-  if (!is_inside && !may_begin) {
+  if (step_ == Step::kAwaited) return FollowLines(kZeroShared, line, refusal);  // A second one
+  if (step_ == Step::kZeroed) return FollowLines(kAwaitZeros, line, refusal);
+  const bool is_first = done_ == 0;
+  if (!FollowLines(kZeroShared, line, refusal)) return false;
+  if (is_first && !may_begin) {
     *refusal = "shared memory is zeroed in another place than the start of an entry";
-    return true;
   }
-  ++done_;
   return true;
 }
 
-bool SharedZeroing::is_complete() const { return done_ == std::size(kZeroShared); }
+// Whether the line is one of a run, or ought to be. A run that has ended is the next step.
+bool SharedZeroing::FollowLines(absl::Span<const std::string_view> lines, std::string_view line,
+                                Refusal* refusal) {
+  if (line != lines[done_]) {
+    if (done_ > 0) *refusal = "a statement among those that zero shared memory";
+    return done_ > 0;
+  }
+  if (step_ == Step::kAwaited) *refusal = "shared memory is zeroed a second time";
+  if (++done_ == lines.size()) {
+    done_ = 0;
+    step_ = step_ == Step::kNone ? Step::kZeroed : Step::kAwaited;
+  }
+  return true;
+}
 
 }  // namespace warpline::guard

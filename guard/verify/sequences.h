@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
 #include "guard/verify/reader.h"
 
 namespace warpline::guard {
@@ -45,16 +46,24 @@ class LoopStarts {
   absl::flat_hash_set<std::string_view> counted_;
 };
 
-// What an entry zeroes shared memory with, behind what is the hardware's own.
+// What an entry zeroes shared memory with, behind what is the hardware's own, and what waits until
+// all threads have done so. In between neither is shared memory used, nor do threads part.
 class SharedZeroing {
  public:
   // Whether the line is one of it, or ought to be; then `*refusal` is what is wrong with it.
   // `may_begin` says whether nothing of the tenant's stands above and wlg_smem is set.
   bool Follow(std::string_view line, bool may_begin, Refusal* refusal);
-  bool is_complete() const;
+  // Threads have not waited for each other yet.
+  bool is_awaited() const { return step_ == Step::kZeroed; }
+  bool is_complete() const { return step_ == Step::kAwaited && done_ == 0; }
 
  private:
-  size_t done_ = 0;  // Lines of it that have been read
+  enum class Step : uint8_t { kNone, kZeroed, kAwaited };
+  bool FollowLines(absl::Span<const std::string_view> lines, std::string_view line,
+                   Refusal* refusal);
+
+  Step step_ = Step::kNone;
+  size_t done_ = 0;  // Lines of the next step that have been read
 };
 
 }  // namespace warpline::guard

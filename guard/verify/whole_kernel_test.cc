@@ -164,17 +164,20 @@ constexpr char kZeroing[] =
     "\tshl.b32 wlg_t, wlg_t, 4;\n"
     "wlg_zero:\n"
     "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;\n"
-    "\t@wlg_ps bra wlg_written;\n"
+    "\t@wlg_ps bra wlg_zeroed;\n"
     "\tst.shared.v4.b32 [wlg_s], {0, 0, 0, 0};\n"
     "\tadd.u32 wlg_s, wlg_s, wlg_t;\n"
     "\tbra wlg_zero;\n"
-    "wlg_written:\n"
-    "\tbarrier.sync 0;\n"
     "wlg_zeroed:\n";
+constexpr char kAwaiting[] =
+    "\tmov.u32 wlg_s, %reserved_smem_offset_end;\n"
+    "\tsetp.lt.u32 wlg_ps, wlg_s, wlg_smem;\n"
+    "\t@wlg_ps barrier.sync 0;\n";
 
-std::string Zeroing(const Statements& statements) {
-  return absl::StrReplaceAll(Module(statements),
-                             {{kZeroLocals, absl::StrCat(kZeroLocals, kZeroing)}});
+// The statements, with `between` in front of what awaits the zeroing.
+std::string Zeroing(const Statements& statements, const std::string& between = "") {
+  return absl::StrReplaceAll(
+      Module(statements), {{kZeroLocals, absl::StrCat(kZeroLocals, kZeroing, between, kAwaiting)}});
 }
 
 TEST(WholeKernel, SharedMemoryIsZeroedBeforeItIsUsed) {
@@ -206,12 +209,41 @@ TEST(WholeKernel, NoStatementOfItMayBeMissingOrElsewhere) {
     ExpectRefused(absl::StrReplaceAll(text, {{kZeroing, less}}), kZeroes);
     begin = end;
   }
+  const std::string awaiting(kAwaiting);
+  for (size_t begin = 0; begin < awaiting.size();) {
+    const size_t end = awaiting.find('\n', begin) + 1;
+    const std::string less = awaiting.substr(0, begin) + awaiting.substr(end);
+    ExpectRefused(absl::StrReplaceAll(text, {{kAwaiting, less}}), kZeroes);
+    const std::string more = awaiting.substr(0, end) + "\tmov.b32 %r1, %r2;\n";
+    if (end < awaiting.size()) {
+      ExpectRefused(absl::StrReplaceAll(text, {{kAwaiting, more + awaiting.substr(end)}}), kZeroes);
+    }
+    begin = end;
+  }
   const std::string late = absl::StrReplaceAll(
-      Module({use}), {{kWriteParameters, absl::StrCat(kWriteParameters, kZeroing)}});
+      Module({use}), {{kWriteParameters, absl::StrCat(kWriteParameters, kZeroing, kAwaiting)}});
   ExpectRefused(late, kZeroes);
+  ExpectRefused(absl::StrReplaceAll(text, {{kAwaiting, absl::StrCat(kAwaiting, kAwaiting)}}),
+                kZeroes);
   ExpectRefused(absl::StrReplaceAll(text, {{kSmemPrologue, ""}}), kZeroes);
   ExpectRefused(absl::StrReplaceAll(text, {{kZeroing, absl::StrCat(kZeroing, kZeroing)}}), kZeroes);
   ExpectRefused(Zeroing({use, "bra wlg_zeroed"}), kZeroes);
+}
+
+// Loads from elsewhere need not wait.
+TEST(WholeKernel, NobodyUsesSharedMemoryOrPartsBeforeAllHaveZeroedIt) {
+  const std::string use = "ld.shared.b32 %r1, [sm]";
+  for (const char* const fine : {"\tmov.u32 %r1, %tid.x;\n", "\tld.param.b64 %rd1, [p];\n",
+                                 "\tld.local.b32 %r1, [wlg_locals];\n"}) {
+    ExpectAccepted(Zeroing({use}, fine), kZeroes);
+  }
+  for (const char* const early :
+       {"\tld.shared.b32 %r1, [sm];\n", "M:\n", "\tbra L;\n", "\t@%p1 bra L;\n", "\texit;\n",
+        "\t@%p1 exit;\n", "\tret;\n", "\tbarrier.sync 0;\n", "\tbarrier.sync 1;\n",
+        "\tbar.warp.sync -1;\n", "\t@wlg_ps barrier.sync 0;\n"}) {
+    ExpectRefused(Zeroing({use, "L:"}, absl::StrCat("\tsetp.ne.s32 %p1, 1, 0;\n", early)), kZeroes);
+  }
+  ExpectAccepted(Zeroing({use, "L:"}, "\tsetp.ne.s32 %p1, 1, 0;\n"), kZeroes);
 }
 
 // The function that uses it is called by another.
@@ -226,7 +258,8 @@ TEST(WholeKernel, AlsoByFunctionsThatAreCalled) {
     return absl::StrCat(functions, ".entry k ()\n{\n", registers, first, "\tcall f;\n\tret;\n}\n");
   };
   ExpectRefused(module(""), kZeroes);
-  ExpectAccepted(module(absl::StrCat(kSmemPrologue, kZeroing)), kZeroes);
+  ExpectRefused(module(absl::StrCat(kSmemPrologue, kZeroing)), kZeroes);
+  ExpectAccepted(module(absl::StrCat(kSmemPrologue, kZeroing, kAwaiting)), kZeroes);
 }
 
 }  // namespace
