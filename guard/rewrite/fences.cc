@@ -23,7 +23,8 @@ constexpr GuardRegister kRegisters[] = {
     {"wlg_local", "b64"}, {"wlg_smem", "b32"},    {"wlg_lo", "b32"},     {"wlg_hi", "b32"},
     {"wlg_s", "b32"},     {"wlg_t", "b32"},       {"wlg_stride", "b32"}, {"wlg_x", "b64"},
     {"wlg_off", "b64"},   {"wlg_at", "b64"},      {"wlg_ps", "pred"},    {"wlg_pl", "pred"},
-    {"wlg_n", "b32"},
+    {"wlg_n", "b32"},     {"wlg_g0", "b32"},      {"wlg_g1", "b32"},     {"wlg_g2", "b32"},
+    {"wlg_g3", "b32"},
 };
 
 // More than any block can have, less than the window that generic addresses of it lie in.
@@ -216,11 +217,33 @@ std::string_view FenceWriter::SharedVariable(std::string_view name, int64_t offs
 }
 
 std::string_view FenceWriter::ClampShared(uint64_t bytes) {
+  ClampShared(Use("wlg_s"), bytes, bytes);
+  return "wlg_s";
+}
+
+void FenceWriter::ClampShared(std::string_view name, uint64_t bytes, uint64_t alignment) {
   Use("wlg_smem");
   Add(Make("sub.s32", {Name(Use("wlg_t")), Name("wlg_smem"), Number(int64_t(bytes))}));
-  Add(Make("min.u32", {Name("wlg_s"), Name("wlg_s"), Name("wlg_t")}));
-  Align("b32", "wlg_s", bytes);
-  return "wlg_s";
+  Add(Make("min.u32", {Name(name), Name(name), Name("wlg_t")}));
+  Align("b32", name, alignment);
+}
+
+std::string_view FenceWriter::SharedGroupRegister(int number) {
+  static constexpr std::string_view kNames[] = {"wlg_g0", "wlg_g1", "wlg_g2", "wlg_g3"};
+  static_assert(std::size(kNames) == kSharedGroups);
+  return kNames[number];
+}
+
+void FenceWriter::BeginSharedGroup(const SharedGroup& group) {
+  const std::string_view name = Use(SharedGroupRegister(group.number));
+  if (group.is_wide) Add(Make("cvt.u32.u64", {Name(name), Name(group.base)}));
+  const std::string_view x = group.is_wide ? name : std::string_view(group.base);
+  if (group.offset != 0) {
+    Add(Make("add.s32", {Name(name), Name(x), Number(group.offset)}));
+  } else if (!group.is_wide) {
+    Add(Make("mov.b32", {Name(name), Name(x)}));
+  }
+  ClampShared(name, group.span, group.alignment);
 }
 
 std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view first_param,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "guard/rewrite/shared_groups.h"
 #include "ptx/ast.h"
 
 namespace warpline::guard {
@@ -58,6 +59,9 @@ class FenceWriter {
   void TestIterations(std::string_view predicate, bool negated);
   // Ends the thread if it is to stop; it has so many iterations then.
   void Poll(int64_t iterations);
+  // Has the register of the group hold the address that the others are distances from.
+  void BeginSharedGroup(const SharedGroup& group);
+  static std::string_view SharedGroupRegister(int number);
   // Where a generic address lies in shared memory, if it does.
   std::string_view InShared(std::string_view x);
 
@@ -86,6 +90,7 @@ class FenceWriter {
   }
   std::string_view Within(std::string_view x, std::string_view base, uint64_t total,
                           uint64_t bytes);
+  void ClampShared(std::string_view name, uint64_t bytes, uint64_t alignment);
   std::string_view ClampShared(uint64_t bytes);
   void Align(std::string_view type, std::string_view name, uint64_t bytes);
   // What a kernel begins with where others have used the same shared memory before.

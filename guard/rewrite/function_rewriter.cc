@@ -86,7 +86,8 @@ FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFuncti
     : module_(module),
       function_(function),
       local_offset_(local_offset),
-      code_(SettingsOf(module, function)) {}
+      code_(SettingsOf(module, function)),
+      shared_groups_(function) {}
 
 absl::Status FunctionRewriter::Refuse(const std::string& why) const {
   std::string statement;

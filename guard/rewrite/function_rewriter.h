@@ -15,6 +15,7 @@
 #include "guard/rewrite/flatten.h"
 #include "guard/rewrite/module_layout.h"
 #include "guard/rewrite/rewrite.h"
+#include "guard/rewrite/shared_groups.h"
 #include "ptx/ast.h"
 #include "ptx/instruction_set.h"
 
@@ -82,6 +83,7 @@ class FunctionRewriter {
   const FlatFunction& function_;
   const uint64_t local_offset_;
   FenceWriter code_;
+  const SharedGroups shared_groups_;
   const ptx::Statement* at_ = nullptr;
   bool traps_ = false;                     // The function has a trap, which became a call.
   bool is_whole_ = false;                  // All lanes of the warp have come here together.

@@ -18,6 +18,12 @@ inline constexpr uint64_t kLocalAlignment = 16;
 inline constexpr uint64_t kParameterAlignment = 16;
 // An offset up to this stays in its instruction.
 inline constexpr int64_t kMostOffset = 8 << 20;
+inline constexpr uint64_t kMostAccessBytes = 32;
+// The bytes of shared memory that one fence may be for. Each block has as many, the driver's.
+inline constexpr uint64_t kMostSharedSpan = 1024;
+// Fences for several accesses to shared memory that may stand at once.
+inline constexpr int kSharedGroups = 4;
+
 // More than shared memory has, and less than the zone behind an arena.
 inline constexpr int64_t kMostBulkBytes = 1 << 20;
 

@@ -233,6 +233,13 @@ absl::Status FunctionRewriter::RewriteRegisterAddress(const MemoryAccess& access
   const std::string x = address->name;
   const int64_t offset = address->offset;
   const bool is_shared = access.space == StateSpace::kShared;
+  if (const SharedGroups::Place* const place = shared_groups_.Find(at_);
+      hardened && is_shared && place != nullptr) {
+    const SharedGroup& group = shared_groups_.groups()[place->group];
+    if (place->is_first) code_.BeginSharedGroup(group);
+    *address = Address(FenceWriter::SharedGroupRegister(group.number), place->distance);
+    return absl::OkStatus();
+  }
   if (is_shared || only_shared) {
     std::string_view place = x;
     int64_t rest = offset;

@@ -75,6 +75,35 @@ TEST(RewriteTest, AlignsWhenHardened) {
       Has(TextOf(Kernel("ld.global.u32 %r1, [%rd1+2];"), hardened), "\tadd.s64 wlg_x, %rd1, 2;\n"));
 }
 
+// One clamp where all are surely executed together, and the register holds the same for all.
+TEST(RewriteTest, ClampsAccessesThroughOneRegisterTogether) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  const auto text = [&](const std::string& code) { return TextOf(Kernel(code), hardened); };
+  const std::string two =
+      text("ld.shared.u32 %r2, [%r1+4];\nst.shared.v2.u32 [%r1+16], {%r1, %r2};");
+  EXPECT_TRUE(
+      Has(two,
+          "\tmov.b32 wlg_g0, %r1;\n\tsub.s32 wlg_t, wlg_smem, 24;\n"
+          "\tmin.u32 wlg_g0, wlg_g0, wlg_t;\n\tand.b32 wlg_g0, wlg_g0, -8;\n"
+          "\tld.shared.u32 %r2, [wlg_g0+4];\n\tst.shared.v2.u32 [wlg_g0+16], {%r1, %r2};\n"));
+  EXPECT_TRUE(Has(text("ld.shared.u32 %r2, [%rd1];\nld.shared.u32 %r1, [%rd1+1020];"),
+                  "\tcvt.u32.u64 wlg_g0, %rd1;\n\tsub.s32 wlg_t, wlg_smem, 1024;\n"));
+  for (const char* const apart : {
+           "ld.shared.u32 %r1, [%r1+4];\nld.shared.u32 %r2, [%r1];",
+           "ld.shared.u32 %r2, [%r1+4];\nL:\nld.shared.u32 %r2, [%r1];",
+           "ld.shared.u32 %r2, [%r1+4];\n@%p1 exit;\nld.shared.u32 %r2, [%r1];",
+           "ld.shared.u32 %r2, [%r1+4];\n@%p1 ld.shared.u32 %r2, [%r1];",
+           "ld.shared.u32 %r2, [%r1+4096];\nld.shared.u32 %r2, [%r1];",
+           "ld.shared.u32 %r2, [%r1+4];\nld.shared.u32 %r2, [%r2];",
+           "cp.async.ca.shared.global [%r1], [%rd1], 4, %r2;\nld.shared.u32 %r2, [%r1];",
+       }) {
+    EXPECT_FALSE(Has(text(apart), "wlg_g0")) << apart;
+  }
+  // Where their bytes would not be aligned they are no group.
+  EXPECT_FALSE(
+      Has(text("ld.shared.u32 %r2, [%r1+2];\nld.shared.v2.u32 {%r1, %r2}, [%r1+8];"), "wlg_g0"));
+}
+
 TEST(RewriteTest, KeepsThePredicateOnTheAccessAlone) {
   EXPECT_TRUE(Has(TextOf(Kernel("@!%p1 st.global.u32 [%rd1], %r1;")),
                   "\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n\t@!%p1 st.global.u32 [wlg_at], %r1;\n"));

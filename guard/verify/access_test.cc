@@ -308,6 +308,50 @@ TEST(Verify, AcceptsTheOtherWaysToASharedFence) {
   ExpectAccepted(Module(generic), kHardened);
 }
 
+TEST(Verify, AFenceForSeveralAccessesToSharedMemoryIsForItsBytes) {
+  const auto with = [](const std::string& access) {
+    return Module(Joined({kSharedGroup, {access}}));
+  };
+  for (const char* const inside :
+       {"ld.shared.b64 %rd1, [wlg_g0]", "ld.shared.b64 %rd1, [wlg_g0+16]",
+        "ld.shared.b32 %r1, [wlg_g0+20]", "atom.shared.add.u32 %r1, [wlg_g0+4], 1",
+        "@%p1 st.shared.b16 [wlg_g0+22], %h1"}) {
+    ExpectAccepted(with(inside), kHardened);
+    ExpectRefused(Module({inside}), kHardened);
+  }
+  for (const char* const outside :
+       {"ld.shared.b64 %rd1, [wlg_g0+24]", "ld.shared.b64 %rd1, [wlg_g0+20]",
+        "ld.shared.b64 %rd1, [wlg_g0+12]", "ld.shared.b32 %r1, [wlg_g0+24]",
+        "ld.shared.b32 %r1, [wlg_g0+-4]", "ld.shared.b32 %r1, [wlg_g0+2]",
+        "ld.shared.v4.b32 {%r1, %r2, %r3, %r4}, [wlg_g0]", "ld.shared.b32 %r1, [wlg_g1]",
+        "ld.global.b32 %r1, [wlg_g0]", "ld.b32 %r1, [wlg_g0]", "ld.shared.b32 %r1, [wlg_s]"}) {
+    ExpectRefused(with(outside), kHardened);
+  }
+  // The next ones have registers of their own, as long as no label stands between.
+  const std::string last = "ld.shared.b64 %rd1, [wlg_g0+16]";
+  ExpectAccepted(Module(Joined({kSharedGroup, kSharedFence4, kAlignedArena4, {last}})), kHardened);
+  ExpectRefused(Module(Joined({kSharedGroup, {"L:", last}})), kHardened);
+  for (const char* const step :
+       {"add.s32 wlg_g0, wlg_g0, 8", "mov.b32 wlg_g0, %r1", "cvt.u32.u64 wlg_g0, %rd1"}) {
+    ExpectRefused(Module(Joined({kSharedGroup, {step, last}})), kHardened);
+  }
+  for (const char* const step : {"mov.b32 wlg_g4, %r1", "min.u32 wlg_g0, wlg_g1, wlg_t",
+                                 "and.b32 wlg_g0, wlg_g1, -8", "mov.b32 wlg_g0, sm"}) {
+    ExpectRefused(Module(Joined({{"mov.b32 wlg_g1, %r1"}, kSharedGroup, {step}})), kHardened);
+  }
+  // There are surely so many bytes of shared memory, and no more.
+  const auto span = [](const char* number) {
+    return Module({"mov.b32 wlg_g0, %r1", absl::StrCat("sub.s32 wlg_t, wlg_smem, ", number),
+                   "min.u32 wlg_g0, wlg_g0, wlg_t", "and.b32 wlg_g0, wlg_g0, -4",
+                   "ld.shared.b32 %r1, [wlg_g0+1020]"});
+  };
+  ExpectAccepted(span("1024"), kHardened);
+  ExpectRefused(span("1025"), kHardened);
+  ExpectRefused(span("1020"), kHardened);
+  ExpectRefused(span("0"), kHardened);
+  ExpectRefused(span("-4"), kHardened);
+}
+
 TEST(Verify, AcceptsASumBeforeAFence) {
   Statements all = Joined({{"add.s64 wlg_x, %rd1, -9223372036854775808"},
                            kArena,

@@ -1,5 +1,7 @@
 #include "guard/verify/accesses.h"
 
+#include <iterator>
+
 namespace warpline::guard {
 namespace {
 
@@ -89,10 +91,34 @@ class Checker {
     if (!is_variable && !is_register) return "not an address in shared memory";
     if (!hardened_) return {};
     if (is_variable) return CheckInside(name->bytes, name->alignment);
+    if (const Value* const group = GroupOf(address_.name); group != nullptr) {
+      return CheckInGroup(*group);
+    }
     if (!Is("wlg_s") || address_.value != 0 || now_.s.holds != Holds::kShared) {
       return "an address in shared memory without its fence";
     }
     return CheckFenced(now_.s);
+  }
+
+  const Value* GroupOf(std::string_view name) const {
+    constexpr std::string_view kNames[] = {"wlg_g0", "wlg_g1", "wlg_g2", "wlg_g3"};
+    static_assert(std::size(kNames) == kGroups);
+    for (size_t i = 0; i < kGroups; ++i) {
+      if (name == kNames[i]) return &now_.groups[i];
+    }
+    return nullptr;
+  }
+
+  // An access at a distance from the start of what a fence has confined.
+  Refusal CheckInGroup(const Value& group) const {
+    if (group.holds != Holds::kShared) return "an address in shared memory without its fence";
+    if (address_.value < 0 || access_.bytes > group.bytes ||
+        address_.value > group.bytes - access_.bytes) {
+      return "an access beyond what the fence is for";
+    }
+    const bool is_aligned =
+        address_.value % access_.bytes == 0 && group.alignment % access_.bytes == 0;
+    return is_aligned ? Refusal() : kUnaligned;
   }
 
   Refusal CheckLocal() const {

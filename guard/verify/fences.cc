@@ -10,6 +10,7 @@ using Stage = Value::Stage;
 
 constexpr int64_t kMostAccess = 32;     // Bytes of the largest access
 constexpr int64_t kBaseAlignment = 16;  // Of wlg_locals and of an entry's parameters
+constexpr int64_t kMostSpan = 1024;     // Of shared memory, which each block has
 constexpr int64_t kSharedMask = 262143;
 constexpr int64_t kMostStride = 65536;
 constexpr int64_t kMostBulk = 1048576;
@@ -40,7 +41,8 @@ void Fences::ForgetShared() {
 
 Refusal Fences::Apply(std::string_view statement) {
   int64_t number = 0;
-  const Step step = FindStep(statement, scope_, limits_.first_parameter, &number);
+  size_t group = 0;
+  const Step step = FindStep(statement, scope_, limits_.first_parameter, &number, &group);
   if (step == Step::kNone) return "a guard register is written by something else than a fence";
   if (step == Step::kSetIterations) {
     if (Refusal refusal = SetIterations(number); !refusal.empty()) return refusal;
@@ -49,6 +51,9 @@ Refusal Fences::Apply(std::string_view statement) {
   if (step <= Step::kSetIterations) return ApplyPrologue(step);
   in_prologue_ = false;
   if (step <= Step::kBoundStride) return ApplyArena(step, number);
+  if (step >= Step::kGroup && step <= Step::kAlignGroup) {
+    return ApplyGroup(step, number, &now_.groups[group]);
+  }
   if (step <= Step::kTestPart) return ApplyShared(step, number);
   if (step <= Step::kArriveConstants) return ApplyWindow(step, number);
   return ApplyLoop(step);
@@ -206,7 +211,7 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
       return {};
     case Step::kSetT:
       if (!prologue_.smem) return kNotSet;
-      if (!IsAccessSize(number)) return kWrongNumber;
+      if (number < 1 || number > kMostSpan) return kWrongNumber;
       now_.t = {.holds = Holds::kRaw, .bytes = number};
       now_.part = 0;
       return {};
@@ -243,6 +248,24 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
       return now_.is_stopping || now_.part != 0 ? Refusal() : kMissing;
     default:  // kS
       s = {.holds = Holds::kRaw};
+      return {};
+  }
+}
+
+Refusal Fences::ApplyGroup(Step step, int64_t number, Value* group) {
+  if (!limits_.policy.hardened) return kHardenedOnly;
+  switch (step) {
+    case Step::kBoundGroup:
+      if (group->holds != Holds::kRaw || now_.t.holds != Holds::kRaw) return kMissing;
+      *group = {.holds = Holds::kShared, .stage = Stage::kBounded, .bytes = now_.t.bytes};
+      return {};
+    case Step::kAlignGroup:
+      if (group->holds != Holds::kShared) return kMissing;
+      if (!IsAlignmentMask(number)) return kWrongNumber;
+      group->alignment = std::max(group->alignment, -number);
+      return {};
+    default:  // kGroup
+      *group = {.holds = Holds::kRaw};
       return {};
   }
 }

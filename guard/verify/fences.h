@@ -6,6 +6,7 @@
 #ifndef WARPLINE_GUARD_VERIFY_FENCES_H_
 #define WARPLINE_GUARD_VERIFY_FENCES_H_
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -62,6 +63,7 @@ struct Value {
 // What is known of all of them.
 struct GuardState {
   Value lo, hi, at, off, s, t;
+  std::array<Value, kGroups> groups;
   bool has_shared_window = false;  // wlg_ps
   bool has_local_window = false;   // wlg_pl
   bool is_stopping = false;        // wlg_ps says whether the thread is to stop.
@@ -101,6 +103,7 @@ class Fences {
   Refusal ApplyPrologue(Step step);
   Refusal ApplyArena(Step step, int64_t number);
   Refusal ApplyShared(Step step, int64_t number);
+  Refusal ApplyGroup(Step step, int64_t number, Value* group);
   Refusal ApplyWindow(Step step, int64_t number);
   Refusal ApplyLoop(Step step);
   Refusal SetIterations(int64_t number);

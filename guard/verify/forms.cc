@@ -7,7 +7,8 @@ namespace {
 
 struct Form {
   // <X> is a register of 64 bits, <R> one of 32 bits, <Q> a predicate with or without !, <S> a
-  // variable in shared memory with or without an offset, <P> the first parameter, and <N> a number.
+  // variable in shared memory with or without an offset, <P> the first parameter, <N> a number, and
+  // <G> a digit, the same at all places.
   std::string_view text;
   Step step;
 };
@@ -38,6 +39,12 @@ constexpr Form kForms[] = {
     {"min.u32 wlg_s, wlg_s, wlg_t", Step::kBoundS},
     {"and.b32 wlg_s, wlg_s, <N>", Step::kAlignS},
     {"cvt.u64.u32 wlg_off, wlg_s", Step::kSToOff},
+    {"cvt.u32.u64 wlg_g<G>, <X>", Step::kGroup},
+    {"add.s32 wlg_g<G>, <R>, <N>", Step::kGroup},
+    {"add.s32 wlg_g<G>, wlg_g<G>, <N>", Step::kGroup},
+    {"mov.b32 wlg_g<G>, <R>", Step::kGroup},
+    {"min.u32 wlg_g<G>, wlg_g<G>, wlg_t", Step::kBoundGroup},
+    {"and.b32 wlg_g<G>, wlg_g<G>, <N>", Step::kAlignGroup},
     {"and.b32 wlg_t, <R>, <N>", Step::kKeepPart},
     {"setp.ne.s32 wlg_ps, wlg_t, 0", Step::kTestPart},
     {"setp.ne.and.s32 wlg_ps, wlg_t, 0, <Q>", Step::kTestPartIf},
@@ -82,6 +89,9 @@ constexpr Form kForms[] = {
     {"ld.volatile.global.b32 wlg_t, [wlg_at]", Step::kReadStop},
 };
 
+constexpr std::string_view kDigits = "0123";
+static_assert(kDigits.size() == kGroups);
+
 // Whether fences may confine what the register holds.
 bool IsAddressRegister(std::string_view name, const Scope& scope) {
   if (IsGuardName(name) && name != "wlg_x" && name != "wlg_globals") return false;
@@ -90,8 +100,9 @@ bool IsAddressRegister(std::string_view name, const Scope& scope) {
 }
 
 bool Matches(std::string_view form, std::string_view statement, const Scope& scope,
-             std::string_view first_parameter, int64_t* number) {
+             std::string_view first_parameter, int64_t* number, size_t* group) {
   Cursor cursor(statement);
+  *group = kGroups;
   while (!form.empty()) {
     const std::string_view literal = form.substr(0, form.find('<'));
     if (!cursor.Skip(literal)) return false;
@@ -101,6 +112,13 @@ bool Matches(std::string_view form, std::string_view statement, const Scope& sco
     form.remove_prefix(3);
     if (hole == 'N') {
       if (!cursor.Integer(number)) return false;
+      continue;
+    }
+    if (hole == 'G') {
+      size_t digit = 0;
+      while (digit < kGroups && !cursor.Skip(kDigits.substr(digit, 1))) ++digit;
+      if (digit == kGroups || (*group != kGroups && *group != digit)) return false;
+      *group = digit;
       continue;
     }
     if (hole == 'Q') cursor.Skip("!");
@@ -127,9 +145,9 @@ bool Matches(std::string_view form, std::string_view statement, const Scope& sco
 }  // namespace
 
 Step FindStep(std::string_view statement, const Scope& scope, std::string_view first_parameter,
-              int64_t* number) {
+              int64_t* number, size_t* group) {
   for (const Form& form : kForms) {
-    if (Matches(form.text, statement, scope, first_parameter, number)) return form.step;
+    if (Matches(form.text, statement, scope, first_parameter, number, group)) return form.step;
   }
   return Step::kNone;
 }

@@ -3,6 +3,7 @@
 #ifndef WARPLINE_GUARD_VERIFY_FORMS_H_
 #define WARPLINE_GUARD_VERIFY_FORMS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -11,6 +12,9 @@
 namespace warpline::guard {
 
 // What such a statement does.
+// The registers wlg_g0, wlg_g1, ...
+inline constexpr size_t kGroups = 4;
+
 enum class Step : uint8_t {
   // --- Of the prologue, in their order.
   kNone,
@@ -52,6 +56,10 @@ enum class Step : uint8_t {
   kBoundS,
   kAlignS,
   kSToOff,
+  // --- Of a fence for several accesses to shared memory.
+  kGroup,  // wlg_g0 to wlg_g3 hold anything.
+  kBoundGroup,
+  kAlignGroup,
   // --- Of a copy of a part of its bytes.
   kKeepPart,
   kTestPartIf,
@@ -80,9 +88,10 @@ enum class Step : uint8_t {
 
 // Returns which step a statement is, or kNone. The statement has no predicate, tab and semicolon.
 // `scope` is that of its function, and `first_parameter` the name of the function's first
-// parameter. `number` becomes the number in the statement, where its form has one.
+// parameter. `number` becomes the number in the statement, where its form has one, and `group` that
+// of the register wlg_g0 to wlg_g3.
 Step FindStep(std::string_view statement, const Scope& scope, std::string_view first_parameter,
-              int64_t* number);
+              int64_t* number, size_t* group);
 
 }  // namespace warpline::guard
 

@@ -35,7 +35,8 @@ inline constexpr char kRegisters[] =
     "\t.reg .b64 wlg_consts;\n\t.reg .b64 wlg_params;\n\t.reg .b64 wlg_local;\n"
     "\t.reg .b32 wlg_lo;\n\t.reg .b32 wlg_hi;\n\t.reg .b32 wlg_s;\n\t.reg .b32 wlg_t;\n"
     "\t.reg .b32 wlg_stride;\n\t.reg .b64 wlg_x;\n\t.reg .b64 wlg_off;\n\t.reg .b64 wlg_at;\n"
-    "\t.reg .pred wlg_ps;\n\t.reg .pred wlg_pl;\n\t.reg .b32 wlg_n;\n";
+    "\t.reg .pred wlg_ps;\n\t.reg .pred wlg_pl;\n\t.reg .b32 wlg_n;\n"
+    "\t.reg .b32 wlg_g0;\n\t.reg .b32 wlg_g1;\n\t.reg .b32 wlg_g2;\n\t.reg .b32 wlg_g3;\n";
 
 inline constexpr char kVariables[] =
     "\t.shared .align 16 .b8 sm[64];\n\t.param .b32 a;\n\t.param .align 8 .b8 b[16];\n";
@@ -214,6 +215,14 @@ struct Fenced {
   Statements All() const { return Joined({fence, {access}}); }
 };
 
+// For 24 bytes through one register.
+inline const Statements kSharedGroup = {
+    "add.s32 wlg_g0, %r1, -8",
+    "sub.s32 wlg_t, wlg_smem, 24",
+    "min.u32 wlg_g0, wlg_g0, wlg_t",
+    "and.b32 wlg_g0, wlg_g0, -8",
+};
+
 inline std::vector<Fenced> AllFenced() {
   return {
       {kArena, "st.global.v4.b32 [wlg_at+-8388608], {%r1, %r2, %r3, %r4}", kPlain},
@@ -238,6 +247,8 @@ inline std::vector<Fenced> AllFenced() {
        "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
        "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [wlg_at], wlg_stride",
        kPlain},
+      {kSharedGroup, "ld.shared.b64 %rd1, [wlg_g0+16]", kHardened},
+      {kSharedGroup, "st.shared.b32 [wlg_g0+20], %r1", kHardened},
       {Joined({kArena, {"min.u32 wlg_stride, %r1, 1048576"}}),
        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [wlg_at], "
        "wlg_stride, [sm]",

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kSharedUnit = 16;
+constexpr uint32_t kLeastShared = 1024;  // As much of a block's a GPU's driver keeps for itself.
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -61,8 +62,13 @@ Block::Block(const LaunchShape& shape)
 
   const uint32_t alignment = std::max<uint32_t>(code_.shared_alignment, 16);
   // GPUs hand it out in pieces as well, though larger ones.
-  shared_bytes_ = static_cast<uint32_t>(
+  program_shared_bytes_ = static_cast<uint32_t>(
       RoundUp(code_.static_shared_bytes + shape.dynamic_shared_bytes, kSharedUnit));
+  // Guarded kernels ask how much there is.
+  const bool asks =
+      std::any_of(code_.specials.begin(), code_.specials.end(),
+                  [](const auto& special) { return special.first == Special::kAggrSmem; });
+  shared_bytes_ = asks ? std::max(program_shared_bytes_, kLeastShared) : program_shared_bytes_;
   shared_storage_.resize(shared_bytes_ + alignment);
   const auto start = reinterpret_cast<uint64_t>(shared_storage_.data());
   shared_ = reinterpret_cast<uint8_t*>(RoundUp(start, alignment));

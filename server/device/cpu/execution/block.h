@@ -170,6 +170,7 @@ class Block {
   uint64_t reserved_bytes_ = 0;  // Of the budget
   uint64_t local_stride_ = 0;
   uint32_t shared_bytes_ = 0;
+  uint32_t program_shared_bytes_ = 0;  // Of these, what the program has asked for
   uint8_t* registers_ = nullptr;
   uint64_t register_map_bytes_ = 0;
   uint8_t* locals_ = nullptr;

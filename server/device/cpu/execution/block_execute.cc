@@ -365,6 +365,8 @@ void Block::FillSpecial(const Warp& warp, uint8_t* regs, Special special, uint32
     case Special::kOne:
       return fill(1);
     case Special::kTotalSmem:
+      return fill(program_shared_bytes_);
+    case Special::kAggrSmem:
       return fill(shared_bytes_);
     case Special::kDynamicSmem:
       return fill(shape_.dynamic_shared_bytes);

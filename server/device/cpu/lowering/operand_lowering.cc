@@ -64,7 +64,7 @@ constexpr SpecialRow kSpecials[] = {
     {"%cluster_nctaid.z", Special::kOne, Width::k32},
     {"%cluster_nctarank", Special::kOne, Width::k32},
     {"%total_smem_size", Special::kTotalSmem, Width::k32},
-    {"%aggr_smem_size", Special::kTotalSmem, Width::k32},
+    {"%aggr_smem_size", Special::kAggrSmem, Width::k32},
     {"%dynamic_smem_size", Special::kDynamicSmem, Width::k32},
     {"%reserved_smem_offset_end", Special::kZero, Width::k32},
 };

@@ -85,6 +85,7 @@ enum class Special : uint8_t {
   kZero,
   kOne,
   kTotalSmem,
+  kAggrSmem,
   kDynamicSmem,
 };
 
