@@ -45,8 +45,8 @@ class LastLevel {
   LastLevel(int levels, FlatFunction* function) : levels_(levels), function_(*function) {}
 
   void EndCalls(const std::set<std::string>& callees) {
-    // Nobody comes behind a call that ends the thread, and ptxas breaks off (13.0) where a result is
-    // read there that nothing writes.
+    // Nobody comes behind a call that ends the thread, and ptxas breaks off (13.0) where a result
+    // is read there that nothing writes.
     bool is_reached = true;
     for (ptx::Statement& statement : std::exchange(function_.code, {})) {
       is_reached = is_reached || std::holds_alternative<ptx::Label>(statement.node);
@@ -219,7 +219,8 @@ class Unroller {
         } else {
           for (ptx::Statement& statement : copy.code) {
             std::string* const callee = CalleeOf(&statement);
-            if (callee != nullptr && circle.contains(*callee)) *callee = NameOfLevel(*callee, level + 1);
+            if (callee != nullptr && circle.contains(*callee))
+              *callee = NameOfLevel(*callee, level + 1);
           }
         }
         functions_[NameOfLevel(name, level)] = std::move(copy);
