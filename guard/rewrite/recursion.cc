@@ -164,48 +164,67 @@ class Unroller {
     return steps;
   }
 
-  void Unroll(const Names& circle) {
+  // Of one level.
+  struct Size {
     int64_t statements = 0;
     uint64_t local_bytes = 0;
-    std::map<std::string, Calls> calls;
-    std::string why;
+  };
+
+  void Unroll(const Names& circle) {
+    Size size;
     for (const std::string& name : circle) {
       const FlatFunction& function = functions_.at(name);
       if (function.source->is_entry) return;
-      // The levels would have one each, where the function has one.
-      for (const ptx::Variable& variable : function.declarations) {
-        if (variable.space == "shared") why = "it calls itself and has a variable in shared memory";
+      size.statements += static_cast<int64_t>(function.code.size());
+      size.local_bytes += ptx::AlignUp(function.local_bytes, kLocalAlignment);
+    }
+    const std::string why = WhyNot(circle, size);
+    for (const std::string& name : circle) {
+      if (!why.empty()) unrolled_.refused[name] = why;
+    }
+    if (why.empty()) Copy(circle, CountLevels(circle, size));
+  }
+
+  // Why a circle is refused; empty if it is not.
+  std::string WhyNot(const Names& circle, const Size& size) const {
+    for (const std::string& name : circle) {
+      for (const ptx::Variable& variable : functions_.at(name).declarations) {
+        // The levels would have one each, where the function has one.
+        if (variable.space != "shared") continue;
+        return "it calls itself and has a variable in shared memory";
       }
-      statements += static_cast<int64_t>(function.code.size());
-      local_bytes += ptx::AlignUp(function.local_bytes, kLocalAlignment);
-      calls[name] = CallsOf(name, circle);
     }
-    if (statements * kLeastLevels > kMostLeastStatements) {
-      why = "it calls itself, and its copies would have too many statements";
-    } else if (local_bytes * kLeastLevels > kMostLeastLocalBytes) {
-      why = "it calls itself, and its copies would need too much local memory";
+    if (size.statements > kMostLeastStatements / kLeastLevels) {
+      return "it calls itself, and its copies would have too many statements";
     }
-    if (!why.empty()) {
-      for (const std::string& name : circle) unrolled_.refused[name] = why;
-      return;
+    if (size.local_bytes > kMostLeastLocalBytes / kLeastLevels) {
+      return "it calls itself, and its copies would need too much local memory";
     }
-    int levels = 0;
+    return "";
+  }
+
+  // Adds one level after another, from the last one up, and leaves the steps of the first one.
+  int CountLevels(const Names& circle, const Size& size) {
+    std::map<std::string, Calls> calls;
+    for (const std::string& name : circle) calls[name] = CallsOf(name, circle);
+    Size sum;
     Steps steps;
-    while (levels < kMostLevels) {
+    int levels = 0;
+    for (; levels < kMostLevels; ++levels) {
       Steps more;
       int64_t most = 0;
       for (const std::string& name : circle) {
         most = std::max(most, more[name] = StepsOf(calls.at(name), steps));
       }
-      const bool fits = (levels + 1) * statements <= kMostLevelStatements &&
-                        static_cast<uint64_t>(levels + 1) * local_bytes <= kMostLevelLocalBytes &&
-                        most <= kMostLevelSteps;
+      sum.statements += size.statements;
+      sum.local_bytes += size.local_bytes;
+      const bool fits = sum.statements <= kMostLevelStatements &&
+                        sum.local_bytes <= kMostLevelLocalBytes && most <= kMostLevelSteps;
       if (!fits && levels >= kLeastLevels) break;
       steps = std::move(more);
-      ++levels;
     }
     steps_.merge(std::move(steps));
-    Copy(circle, levels);
+    return levels;
   }
 
   void Copy(const Names& circle, int levels) {
@@ -219,8 +238,8 @@ class Unroller {
         } else {
           for (ptx::Statement& statement : copy.code) {
             std::string* const callee = CalleeOf(&statement);
-            if (callee != nullptr && circle.contains(*callee))
-              *callee = NameOfLevel(*callee, level + 1);
+            if (callee == nullptr || !circle.contains(*callee)) continue;
+            *callee = NameOfLevel(*callee, level + 1);
           }
         }
         functions_[NameOfLevel(name, level)] = std::move(copy);
