@@ -182,7 +182,7 @@ class ModuleRewriter {
       if (refused != options_.refused.end()) Refuse(name, {name, refused->second});
     }
     if (!recursion_.copies.empty()) needs_runtime_ = true;
-    // Kernels cannot be called. One that is refuses them.
+    // What is left are circles with a kernel in them, which cannot be called.
     for (const auto& [name, other] : FindCalls(functions_).recursive) {
       Refuse(name, {name, absl::StrCat("it calls '", other, "', which may call itself")});
     }
