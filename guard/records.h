@@ -20,6 +20,9 @@ enum class RecordKind : uint32_t {
   kOutOfBounds = 4,
   kMisaligned = 5,
   kOutOfShared = 6,
+  // A call of a function that had called itself as often as it may (rewrite/recursion.h). `line` is
+  // that of the PTX, `text` how often that is.
+  kTooDeep = 7,
 };
 
 // At the start of the ring. Records follow it at once.

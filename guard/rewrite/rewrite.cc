@@ -18,6 +18,7 @@
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/loop_polls.h"
+#include "guard/rewrite/recursion.h"
 #include "guard/rewrite/runtime.h"
 #include "guard/rewrite/warp_atomics.h"
 #include "guard/rewrite/words.h"
@@ -83,7 +84,12 @@ class ModuleRewriter {
     layout_ = &guarded->layout;
     CollectShared();
     FlattenAll();
-    RefuseRecursion();
+    DropCallersOfRefused();
+    DropUnreachable();
+    LimitRecursion();
+    if (needs_runtime_) {
+      for (const Function& function : RuntimeFunctions()) FlattenOne(function);
+    }
     // Who calls what is refused is refused as well, and the rest may need less local memory.
     do {
       DropCallersOfRefused();
@@ -136,7 +142,7 @@ class ModuleRewriter {
   }
 
   void FlattenAll() {
-    bool needs_runtime = options_.checks;
+    needs_runtime_ = options_.checks;
     for (const auto& item : module_.items) {
       const auto* const function = std::get_if<Function>(&item);
       if (function == nullptr || !function->has_body) continue;
@@ -149,10 +155,8 @@ class ModuleRewriter {
           AggregateAtomics(IsVersion(7, 0) && Generation() >= 80, &flat->second);
         }
       }
-      needs_runtime = needs_runtime || NeedsRuntime(*function);
+      needs_runtime_ = needs_runtime_ || NeedsRuntime(*function);
     }
-    if (!needs_runtime) return;
-    for (const Function& function : RuntimeFunctions()) FlattenOne(function);
   }
 
   void FlattenOne(const Function& function) {
@@ -169,7 +173,16 @@ class ModuleRewriter {
     functions_[function.name] = *std::move(flat);
   }
 
-  void RefuseRecursion() {
+  void LimitRecursion() {
+    recursion_ = UnrollRecursion(&functions_);
+    for (const auto& [name, why] : recursion_.refused) Refuse(name, {name, why});
+    for (const std::string& name : recursion_.copies) {
+      order_.push_back(name);
+      const auto refused = options_.refused.find(name);
+      if (refused != options_.refused.end()) Refuse(name, {name, refused->second});
+    }
+    if (!recursion_.copies.empty()) needs_runtime_ = true;
+    // What is left are circles with a kernel in them, which cannot be called.
     for (const auto& [name, other] : FindCalls(functions_).recursive) {
       Refuse(name, {name, absl::StrCat("it calls '", other, "', which may call itself")});
     }
@@ -352,6 +365,8 @@ class ModuleRewriter {
   std::map<std::string, Reason> refused_;
   std::map<std::string, Function> rewritten_;
   std::vector<CheckSite> sites_;
+  Unrolled recursion_;
+  bool needs_runtime_ = false;
   bool dropped_ = false;
 };
 

@@ -77,7 +77,7 @@ TEST(RewriteTest, AlignsWhenHardened) {
 
 // One clamp where all are surely executed together, and the register holds the same for all.
 TEST(RewriteTest, ClampsAccessesThroughOneRegisterTogether) {
-  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true, .zeroes = false};
   const auto text = [&](const std::string& code) { return TextOf(Kernel(code), hardened); };
   const std::string two =
       text("ld.shared.u32 %r2, [%r1+4];\nst.shared.v2.u32 [%r1+16], {%r1, %r2};");
@@ -86,8 +86,8 @@ TEST(RewriteTest, ClampsAccessesThroughOneRegisterTogether) {
           "\tmov.b32 wlg_g0, %r1;\n\tsub.s32 wlg_t, wlg_smem, 24;\n"
           "\tmin.u32 wlg_g0, wlg_g0, wlg_t;\n\tand.b32 wlg_g0, wlg_g0, -8;\n"
           "\tld.shared.u32 %r2, [wlg_g0+4];\n\tst.shared.v2.u32 [wlg_g0+16], {%r1, %r2};\n"));
-  EXPECT_TRUE(Has(text("ld.shared.u32 %r2, [%rd1];\nld.shared.u32 %r1, [%rd1+1020];"),
-                  "\tcvt.u32.u64 wlg_g0, %rd1;\n\tsub.s32 wlg_t, wlg_smem, 1024;\n"));
+  EXPECT_TRUE(Has(text("ld.shared.u32 %r2, [%rd1];\nld.shared.u32 %r1, [%rd1+960];"),
+                  "\tcvt.u32.u64 wlg_g0, %rd1;\n\tsub.s32 wlg_t, wlg_smem, 964;\n"));
   for (const char* const apart : {
            "ld.shared.u32 %r1, [%r1+4];\nld.shared.u32 %r2, [%r1];",
            "ld.shared.u32 %r2, [%r1+4];\nL:\nld.shared.u32 %r2, [%r1];",
@@ -205,11 +205,96 @@ TEST(RewriteTest, RefusesKernelByKernel) {
   EXPECT_EQ(guarded->refusals[0].reason, "line 7: an absolute address: ld.global.u32 %rd1, [64];");
 }
 
-TEST(RewriteTest, RefusesRecursion) {
+// A kernel that calls `f`, which calls itself.
+std::string Recursive(const std::string& declarations, const std::string& body,
+                      const std::string& call = "call f, ();") {
+  return Kernel("call f, ();", ".func f()\n{\n.reg .b32 %r<9>;\n" + declarations + body + "\n" +
+                                   call + "\nmov.u32 %r1, 1;\nret;\n}\n");
+}
+
+// How many levels a module's function `f` has.
+int LevelsOf(const std::string& text) {
+  int levels = 0;
+  while (text.find(absl::StrCat(".func $guard_level", levels + 1, "_f (")) != std::string::npos) {
+    ++levels;
+  }
+  return levels + 1;
+}
+
+TEST(RewriteTest, AFunctionThatCallsItselfBecomesLevels) {
+  const std::string text = TextOf(Recursive("", ""));
+  EXPECT_TRUE(Has(text, ".func $guard_level15_f ();\n"));
+  EXPECT_TRUE(Has(text, ".func f ()\n{\n\t.reg .b32 %r<9>;\n\tcall $guard_level1_f, ();\n"));
+  EXPECT_TRUE(Has(text, "\tcall $guard_level15_f, ();\n"));
+  EXPECT_TRUE(Has(text,
+                  "\tst.param.b32 [$guard_deep_line], 8;\n"
+                  "\tst.param.b32 [$guard_deep_levels], 16;\n"
+                  "\tcall $guard_too_deep, ($guard_deep_line, $guard_deep_levels);\n\texit;\n}\n"));
+  EXPECT_EQ(text.find("level16"), std::string::npos);
+  EXPECT_EQ(LevelsOf(text), 16);
+}
+
+TEST(RewriteTest, FunctionsThatCallEachOtherBecomeLevels) {
+  const std::string text = TextOf(
+      ".version 8.0\n.target sm_90\n.address_size 64\n"
+      ".func b();\n.visible .func a()\n{\ncall b;\nret;\n}\n.func b()\n{\ncall a;\nret;\n}\n"
+      ".entry k()\n{\ncall a;\nret;\n}\n");
+  EXPECT_TRUE(Has(text, ".visible .func a ()\n{\n\tcall $guard_level1_b;\n"));
+  EXPECT_TRUE(Has(text, "\n.func $guard_level2_a ()\n{\n\tcall $guard_level3_b;\n"));
+  // What no kernel reaches is not there.
+  EXPECT_EQ(text.find("$guard_level1_a"), std::string::npos);
+  EXPECT_EQ(text.find("func b"), std::string::npos);
+}
+
+TEST(RewriteTest, LongFunctionsHaveFewerLevels) {
+  const auto statements = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += "mov.u32 %r1, 1;\n";
+    return text;
+  };
+  EXPECT_EQ(LevelsOf(TextOf(Recursive("", statements(1000)))), 9);
+  EXPECT_EQ(LevelsOf(TextOf(Recursive("", statements(10'000)))), 3);
+  EXPECT_EQ(RefusalOf(Recursive("", statements(17'000))),
+            "it calls itself, and its copies would have too many statements");
+}
+
+TEST(RewriteTest, FunctionsWithManyLocalsHaveFewerLevels) {
+  EXPECT_EQ(LevelsOf(TextOf(Recursive(".local .b8 a[500];\n", ""))), 8);
+  EXPECT_EQ(LevelsOf(TextOf(Recursive(".local .b8 a[20000];\n", ""))), 3);
+  EXPECT_EQ(RefusalOf(Recursive(".local .b8 a[30000];\n", "")),
+            "it calls itself, and its copies would need too much local memory");
+}
+
+TEST(RewriteTest, FunctionsThatCallThemselvesOftenHaveFewerLevels) {
+  const std::string call = "call f, ();\n";
+  EXPECT_EQ(LevelsOf(TextOf(Recursive("", "", call + call))), 16);
+  EXPECT_EQ(LevelsOf(TextOf(Recursive("", "", call + call + call + call))), 9);
+  // What it calls counts as well.
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += call;
+  EXPECT_EQ(LevelsOf(TextOf(Recursive("", "", many))), 3);
+  EXPECT_EQ(RefusalOf(Recursive("", "", many), {.arena_bits = 36, .hardened = true}),
+            "it calls so many functions that it may not be stopped in time");
+}
+
+TEST(RewriteTest, RefusesRecursionThatCopiesWouldChange) {
+  EXPECT_EQ(RefusalOf(Recursive(".shared .b32 a;\n", "")),
+            "it calls itself and has a variable in shared memory");
   EXPECT_EQ(RefusalOf(".version 8.0\n.target sm_90\n.address_size 64\n"
-                      ".func b();\n.func a()\n{\ncall b;\nret;\n}\n.func b()\n{\ncall a;\nret;\n}\n"
-                      ".entry k()\n{\ncall a;\nret;\n}\n"),
-            "it calls 'a', which may call itself");
+                      ".entry k();\n.func f()\n{\ncall k;\nret;\n}\n"
+                      ".entry k()\n{\ncall f;\nret;\n}\n"),
+            "it calls 'f', which may call itself");
+}
+
+// Neither does the search for circles call itself once for each function.
+TEST(RewriteTest, RefusesAVeryLongCircle) {
+  constexpr int kFunctions = 20'000;
+  std::string text = ".version 8.0\n.target sm_90\n.address_size 64\n.func f0();\n";
+  for (int i = kFunctions - 1; i >= 0; --i) {
+    absl::StrAppend(&text, ".func f", i, "()\n{\ncall f", (i + 1) % kFunctions, ";\nret;\n}\n");
+  }
+  EXPECT_EQ(RefusalOf(text + ".entry k()\n{\ncall f7;\nret;\n}\n"),
+            "it calls itself, and its copies would have too many statements");
 }
 
 TEST(RewriteTest, RefusesReservedNames) {

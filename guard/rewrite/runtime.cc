@@ -154,6 +154,32 @@ NONE:
   exit;
 }
 
+.func $guard_too_deep(.param .b32 line, .param .b32 levels)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<3>;
+  .param .b32 a0;
+  .param .b32 a1;
+  .param .b64 a2;
+  .param .b64 a3;
+  .param .b64 a4;
+  .param .b64 a5;
+  .param .b32 r0;
+  mov.u32 %r1, 7;
+  st.param.b32 [a0], %r1;
+  ld.param.u32 %r2, [line];
+  st.param.b32 [a1], %r2;
+  ld.param.u32 %r3, [levels];
+  cvt.u64.u32 %rd2, %r3;
+  st.param.b64 [a2], %rd2;
+  mov.u64 %rd1, 0;
+  st.param.b64 [a3], %rd1;
+  st.param.b64 [a4], %rd1;
+  st.param.b64 [a5], %rd1;
+  call (r0), $guard_record, (a0, a1, a2, a3, a4, a5);
+  exit;
+}
+
 .func $guard_check(.param .b64 address, .param .b32 site, .param .b32 bytes, .param .b32 space)
 {
   .reg .pred %p<16>;

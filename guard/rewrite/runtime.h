@@ -20,6 +20,9 @@ inline constexpr std::string_view kRuntimePrefix = "$guard_";
 inline constexpr std::string_view kWordsVariable = "$guard_words";
 // Called with the number of the line before a thread ends that would have trapped.
 inline constexpr std::string_view kTrapFunction = "$guard_trap";
+// Called with the number of the line, and of the levels that there are, before a thread ends that
+// would have called itself once more than there are levels (recursion.h).
+inline constexpr std::string_view kTooDeepFunction = "$guard_too_deep";
 // Called before an access that is checked (checks.h), with its address, the number of its site, its
 // bytes and its space.
 inline constexpr std::string_view kCheckFunction = "$guard_check";

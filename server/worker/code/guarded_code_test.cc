@@ -67,6 +67,16 @@ constexpr char kText[] = R"(.version 8.0
   @%p1 trap;
   ret;
 }
+.func falls()
+{
+  call falls;
+  ret;
+}
+.visible .entry falls_deep(.param .u64 unused)
+{
+  call falls;
+  ret;
+}
 .visible .entry jumps(.param .u64 target)
 {
   .reg .b64 %rd<2>;
@@ -272,6 +282,14 @@ TEST_P(GuardedCodeTest, ATrapIsTheSessionsFault) {
   Run("prints", 1);
   EXPECT_EQ(Collect(true), CudaResult::kLaunchFailed);
   EXPECT_NE(texts_[2].find("a kernel trapped at line "), std::string::npos) << texts_[2];
+}
+
+TEST_P(GuardedCodeTest, AFunctionThatCallsItselfTooOftenIsTheSessionsFault) {
+  Run("falls_deep", 0);
+  EXPECT_EQ(Collect(true), CudaResult::kHardwareStackError);
+  EXPECT_NE(texts_[2].find("a function called itself more than 16 levels deep at line "),
+            std::string::npos)
+      << texts_[2];
 }
 
 TEST_P(GuardedCodeTest, WhatIsRefusedIsSaid) {

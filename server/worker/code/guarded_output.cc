@@ -90,6 +90,13 @@ CudaResult RecordReader::Show(const Record& record, const OutputSource::Emit& em
       if (*shown < kMostOutput) emit(2, text);
       *shown += text.size();
       return CudaResult::kLaunchFailed;
+    case RecordKind::kTooDeep:
+      text =
+          absl::StrCat("warpline: guard: a function called itself more than ", record.text,
+                       " levels deep at line ", record.line, " of its PTX, ", Place(record), "\n");
+      if (*shown < kMostOutput) emit(2, text);
+      *shown += text.size();
+      return CudaResult::kHardwareStackError;
     case RecordKind::kOutOfBounds:
     case RecordKind::kMisaligned:
     case RecordKind::kOutOfShared:
