@@ -325,8 +325,9 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   return body;
 }
 
-// Each thread zeroes every n-th of the block's pieces of 16 bytes, n being their number. The
-// hardware's own part, at the start, stays.
+// Each thread zeroes every n-th of the block's pieces of 16 bytes, n being the number of threads.
+// The hardware's own part, at the start, stays. Blocks that are a row of threads do without the
+// numbers that others need.
 void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
   const auto add = [body](std::string_view mnemonic, std::vector<ptx::Operand> operands,
                           std::string_view guard = {}) {
@@ -338,31 +339,38 @@ void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
     return operand;
   };
   const ptx::Operand s = Name("wlg_s"), t = Name("wlg_t"), lo = Name("wlg_lo"), hi = Name("wlg_hi");
-  add("mov.u32", {s, Name("%reserved_smem_offset_end")});
-  add("setp.ge.u32", {Name("wlg_ps"), s, Name("wlg_smem")});
-  add("bra", {Name("wlg_zeroed")}, "wlg_ps");
-  add("mov.u32", {lo, special("%tid", "z")});
+  const ptx::Operand ps = Name("wlg_ps");
+  add("mov.u32", {lo, special("%tid", "x")});
   add("mov.u32", {t, special("%ntid", "y")});
-  add("mov.u32", {hi, special("%tid", "y")});
-  add("mad.lo.u32", {lo, lo, t, hi});
-  add("mov.u32", {t, special("%ntid", "x")});
-  add("mov.u32", {hi, special("%tid", "x")});
-  add("mad.lo.u32", {lo, lo, t, hi});
-  add("mad.lo.u32", {s, lo, Number(16), s});
-  add("mov.u32", {hi, special("%ntid", "y")});
-  add("mul.lo.u32", {t, t, hi});
   add("mov.u32", {hi, special("%ntid", "z")});
   add("mul.lo.u32", {t, t, hi});
+  add("setp.eq.u32", {ps, t, Number(1)});
+  add("bra", {Name("wlg_row")}, "wlg_ps");
+  add("mov.u32", {hi, special("%tid", "z")});
+  add("mov.u32", {lo, special("%ntid", "y")});
+  add("mul.lo.u32", {hi, hi, lo});
+  add("mov.u32", {lo, special("%tid", "y")});
+  add("add.u32", {hi, hi, lo});
+  add("mov.u32", {lo, special("%ntid", "x")});
+  add("mul.lo.u32", {hi, hi, lo});
+  add("mov.u32", {lo, special("%tid", "x")});
+  add("add.u32", {lo, lo, hi});
+  body->push_back({ptx::Label{"wlg_row"}, {}});
+  add("mov.u32", {hi, special("%ntid", "x")});
+  add("mul.lo.u32", {t, t, hi});
   add("shl.b32", {t, t, Number(4)});
-  body->push_back({ptx::Label{"wlg_zero"}, {}});
-  add("setp.ge.u32", {Name("wlg_ps"), s, Name("wlg_smem")});
+  add("mov.u32", {s, Name("%reserved_smem_offset_end")});
+  add("mad.lo.u32", {s, lo, Number(16), s});
+  add("setp.ge.u32", {ps, s, Name("wlg_smem")});
   add("bra", {Name("wlg_zeroed")}, "wlg_ps");
+  body->push_back({ptx::Label{"wlg_zero"}, {}});
   ptx::Operand zeros;
   zeros.kind = ptx::Operand::Kind::kVector;
   zeros.elements.assign(4, Number(0));
   add("st.shared.v4.b32", {Address("wlg_s"), zeros});
   add("add.u32", {s, s, t});
-  add("bra", {Name("wlg_zero")});
+  add("setp.lt.u32", {ps, s, Name("wlg_smem")});
+  add("bra", {Name("wlg_zero")}, "wlg_ps");
   body->push_back({ptx::Label{"wlg_zeroed"}, {}});
 }
 

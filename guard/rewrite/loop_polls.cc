@@ -15,7 +15,7 @@ namespace {
 using ptx::Instruction;
 
 // Enough that a poll, which waits for the L2 cache, is not seen in the time of the loop.
-constexpr int64_t kMostIterations = 1023;
+constexpr int64_t kMostIterations = 65535;
 
 std::string CalleeOf(const Instruction& call) {
   for (const ptx::Operand& operand : call.operands) {

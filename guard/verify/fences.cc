@@ -14,7 +14,7 @@ constexpr int64_t kMostSpan = 1024;     // Of shared memory, which each block ha
 constexpr int64_t kSharedMask = 262143;
 constexpr int64_t kMostStride = 65536;
 constexpr int64_t kMostBulk = 1048576;
-constexpr int64_t kMostIterations = 1023;
+constexpr int64_t kMostIterations = 65535;
 
 // Whether `number` is a power of two that may be the bytes of an access.
 bool IsAccessSize(int64_t number) {

@@ -13,7 +13,7 @@ namespace {
 constexpr Policy kStops = {.arena_bits = 36, .hardened = true, .stops = true, .zeroes = false};
 constexpr Policy kZeroes = {.arena_bits = 36, .hardened = true, .stops = false, .zeroes = true};
 
-constexpr char kIterations[] = "\tmov.b32 wlg_n, 1023;\n";
+constexpr char kIterations[] = "\tmov.b32 wlg_n, 65535;\n";
 
 // What closes a loop at L while %p1 holds.
 const Statements kCounted = {
@@ -25,7 +25,7 @@ const Statements kPoll = {
     "ld.volatile.global.b32 wlg_t, [wlg_at]",
     "setp.ne.s32 wlg_ps, wlg_t, 0",
     "@wlg_ps exit",
-    "mov.b32 wlg_n, 1023",
+    "mov.b32 wlg_n, 65535",
 };
 const Statements kLoop =
     Joined({{"AGAIN:", "max.s32 wlg_n, wlg_n, 1", "L:", "add.s32 wlg_n, wlg_n, -1"},
@@ -91,8 +91,8 @@ TEST(WholeKernel, RefusesAlteredLoops) {
       {"@wlg_ps exit", "@!wlg_ps exit"},
       {"@wlg_ps exit", "@wlg_pl exit"},
       {"@wlg_ps exit", "@%p1 exit"},
-      {"\tmov.b32 wlg_n, 1023;\n\tbra", "\tmov.b32 wlg_n, 1024;\n\tbra"},
-      {"\tmov.b32 wlg_n, 1023;\n\tbra", "\tmov.b32 wlg_n, %r1;\n\tbra"},
+      {"\tmov.b32 wlg_n, 65535;\n\tbra", "\tmov.b32 wlg_n, 65536;\n\tbra"},
+      {"\tmov.b32 wlg_n, 65535;\n\tbra", "\tmov.b32 wlg_n, %r1;\n\tbra"},
       {"\tbra AGAIN;", "M:\n\tbra AGAIN;"},
       {"max.s32 wlg_n, wlg_n, 1", "max.s32 wlg_n, wlg_n, 2"},
       {"max.s32 wlg_n, wlg_n, 1", "max.u32 wlg_n, wlg_n, 1"},
@@ -146,28 +146,34 @@ TEST(WholeKernel, CallsAreBoundedLikeLoops) {
 }
 
 constexpr char kZeroing[] =
-    "\tmov.u32 wlg_s, %reserved_smem_offset_end;\n"
-    "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;\n"
-    "\t@wlg_ps bra wlg_zeroed;\n"
-    "\tmov.u32 wlg_lo, %tid.z;\n"
+    "\tmov.u32 wlg_lo, %tid.x;\n"
     "\tmov.u32 wlg_t, %ntid.y;\n"
-    "\tmov.u32 wlg_hi, %tid.y;\n"
-    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;\n"
-    "\tmov.u32 wlg_t, %ntid.x;\n"
-    "\tmov.u32 wlg_hi, %tid.x;\n"
-    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;\n"
-    "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;\n"
-    "\tmov.u32 wlg_hi, %ntid.y;\n"
-    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
     "\tmov.u32 wlg_hi, %ntid.z;\n"
     "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
+    "\tsetp.eq.u32 wlg_ps, wlg_t, 1;\n"
+    "\t@wlg_ps bra wlg_row;\n"
+    "\tmov.u32 wlg_hi, %tid.z;\n"
+    "\tmov.u32 wlg_lo, %ntid.y;\n"
+    "\tmul.lo.u32 wlg_hi, wlg_hi, wlg_lo;\n"
+    "\tmov.u32 wlg_lo, %tid.y;\n"
+    "\tadd.u32 wlg_hi, wlg_hi, wlg_lo;\n"
+    "\tmov.u32 wlg_lo, %ntid.x;\n"
+    "\tmul.lo.u32 wlg_hi, wlg_hi, wlg_lo;\n"
+    "\tmov.u32 wlg_lo, %tid.x;\n"
+    "\tadd.u32 wlg_lo, wlg_lo, wlg_hi;\n"
+    "wlg_row:\n"
+    "\tmov.u32 wlg_hi, %ntid.x;\n"
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
     "\tshl.b32 wlg_t, wlg_t, 4;\n"
-    "wlg_zero:\n"
+    "\tmov.u32 wlg_s, %reserved_smem_offset_end;\n"
+    "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;\n"
     "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;\n"
     "\t@wlg_ps bra wlg_zeroed;\n"
+    "wlg_zero:\n"
     "\tst.shared.v4.b32 [wlg_s], {0, 0, 0, 0};\n"
     "\tadd.u32 wlg_s, wlg_s, wlg_t;\n"
-    "\tbra wlg_zero;\n"
+    "\tsetp.lt.u32 wlg_ps, wlg_s, wlg_smem;\n"
+    "\t@wlg_ps bra wlg_zero;\n"
     "wlg_zeroed:\n";
 constexpr char kAwaiting[] =
     "\tmov.u32 wlg_s, %reserved_smem_offset_end;\n"

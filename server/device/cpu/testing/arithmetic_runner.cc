@@ -82,7 +82,7 @@ std::string Kernel(const ArithmeticCase& test, size_t index) {
 }  // namespace
 
 std::string ArithmeticModule(const std::vector<ArithmeticCase>& cases) {
-  std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n";
+  std::string text = ".version 8.0\n.target sm_90\n.address_size 64\n";
   for (size_t i = 0; i < cases.size(); ++i) text += Kernel(cases[i], i);
   return text;
 }
