@@ -79,7 +79,7 @@ Refusal FunctionVerifier::VerifyLine(const Line& line) {
                         LocalsAreZero() && fences_.prologue().smem;
   const bool was_awaited = zeroing_.is_awaited();
   if (zeroing_.Follow(line.text, may_zero, &refusal)) {
-    FollowZeroing(was_awaited);
+    FollowZeroing(line.text, was_awaited);
     return refusal;
   }
   if (refusal = loop_starts_.Follow(line.text); !refusal.empty()) return refusal;
@@ -180,10 +180,10 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
   return {};
 }
 
-void FunctionVerifier::FollowZeroing(bool awaits) {
+void FunctionVerifier::FollowZeroing(std::string_view line, bool awaits) {
   declares_ = false;
   fences_.EndPrologue();
-  ++facts_->instructions;
+  if (line.back() != ':') ++facts_->instructions;
   if (awaits) {
     fences_.ForgetShared();
   } else {

@@ -78,7 +78,7 @@ class FunctionVerifier {
   bool LocalsAreZero() const;
   Refusal VerifyBranch(const Line& line);
   // A statement of those that zero shared memory, or that await it.
-  void FollowZeroing(bool awaits);
+  void FollowZeroing(std::string_view line, bool awaits);
   Refusal FollowWholeWarp(const Line& line);
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);
