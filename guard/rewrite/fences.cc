@@ -154,7 +154,7 @@ std::string_view FenceWriter::Generic(std::string_view x, uint64_t bytes) {
   Add(Make("cvta.to.shared.u64", {Name("wlg_off"), Name(x)}));
   if (settings_.hardened) {
     Add(Make("cvt.u32.u64", {Name(Use("wlg_s")), Name("wlg_off")}));
-    ClampShared(bytes);
+    ClampShared("wlg_s", bytes, bytes, 1);
     Add(Make("cvt.u64.u32", {Name("wlg_off"), Name("wlg_s")}));
   } else {
     Add(Make("and.b64", {Name("wlg_off"), Name("wlg_off"), Number(kSharedMask)}));
@@ -196,7 +196,7 @@ std::string_view FenceWriter::Const(std::string_view x, uint64_t bytes) {
 }
 
 std::string_view FenceWriter::Shared(std::string_view x, bool is_wide, int64_t offset,
-                                     uint64_t bytes) {
+                                     uint64_t bytes, uint64_t known) {
   Use("wlg_s");
   if (is_wide) {
     Add(Make("cvt.u32.u64", {Name("wlg_s"), Name(x)}));
@@ -207,25 +207,24 @@ std::string_view FenceWriter::Shared(std::string_view x, bool is_wide, int64_t o
   } else if (!is_wide) {
     Add(Make("mov.b32", {Name("wlg_s"), Name(x)}));
   }
-  return ClampShared(bytes);
+  ClampShared("wlg_s", bytes, bytes, is_wide ? 1 : known);
+  return "wlg_s";
 }
 
 std::string_view FenceWriter::SharedVariable(std::string_view name, int64_t offset,
                                              uint64_t bytes) {
   Add(Make("mov.b32", {Name(Use("wlg_s")), Name(name, offset)}));
-  return ClampShared(bytes);
-}
-
-std::string_view FenceWriter::ClampShared(uint64_t bytes) {
-  ClampShared(Use("wlg_s"), bytes, bytes);
+  ClampShared("wlg_s", bytes, bytes, 1);
   return "wlg_s";
 }
 
-void FenceWriter::ClampShared(std::string_view name, uint64_t bytes, uint64_t alignment) {
+void FenceWriter::ClampShared(std::string_view name, uint64_t bytes, uint64_t alignment,
+                              uint64_t known) {
   Use("wlg_smem");
   Add(Make("sub.s32", {Name(Use("wlg_t")), Name("wlg_smem"), Number(int64_t(bytes))}));
   Add(Make("min.u32", {Name(name), Name(name), Name("wlg_t")}));
-  Align("b32", name, alignment);
+  // The end of shared memory is a multiple of kMostKnownAlignment.
+  if (known < alignment || bytes % alignment != 0) Align("b32", name, alignment);
 }
 
 std::string_view FenceWriter::SharedGroupRegister(int number) {
@@ -234,7 +233,7 @@ std::string_view FenceWriter::SharedGroupRegister(int number) {
   return kNames[number];
 }
 
-void FenceWriter::BeginSharedGroup(const SharedGroup& group) {
+void FenceWriter::BeginSharedGroup(const SharedGroup& group, uint64_t known) {
   const std::string_view name = Use(SharedGroupRegister(group.number));
   if (group.is_wide) Add(Make("cvt.u32.u64", {Name(name), Name(group.base)}));
   const std::string_view x = group.is_wide ? name : std::string_view(group.base);
@@ -243,7 +242,7 @@ void FenceWriter::BeginSharedGroup(const SharedGroup& group) {
   } else if (!group.is_wide) {
     Add(Make("mov.b32", {Name(name), Name(x)}));
   }
-  ClampShared(name, group.span, group.alignment);
+  ClampShared(name, group.span, group.alignment, group.is_wide ? 1 : known);
 }
 
 std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view first_param,

@@ -60,7 +60,8 @@ class FenceWriter {
   // Ends the thread if it is to stop; it has so many iterations then.
   void Poll(int64_t iterations);
   // Has the register of the group hold the address that the others are distances from.
-  void BeginSharedGroup(const SharedGroup& group);
+  // `known` is what that address is known to be a multiple of.
+  void BeginSharedGroup(const SharedGroup& group, uint64_t known);
   static std::string_view SharedGroupRegister(int number);
   // Where a generic address lies in shared memory, if it does.
   std::string_view InShared(std::string_view x);
@@ -72,7 +73,9 @@ class FenceWriter {
   std::string_view Param(std::string_view x, uint64_t bytes);
   std::string_view Const(std::string_view x, uint64_t bytes);
   // `x` is a register.
-  std::string_view Shared(std::string_view x, bool is_wide, int64_t offset, uint64_t bytes);
+  // The sum of x and the offset is known to be a multiple of `known`.
+  std::string_view Shared(std::string_view x, bool is_wide, int64_t offset, uint64_t bytes,
+                          uint64_t known);
   std::string_view SharedVariable(std::string_view name, int64_t offset, uint64_t bytes);
 
   // What was added so far.
@@ -90,8 +93,8 @@ class FenceWriter {
   }
   std::string_view Within(std::string_view x, std::string_view base, uint64_t total,
                           uint64_t bytes);
-  void ClampShared(std::string_view name, uint64_t bytes, uint64_t alignment);
-  std::string_view ClampShared(uint64_t bytes);
+  // `alignment` is what the register is to be a multiple of, `known` what it is already.
+  void ClampShared(std::string_view name, uint64_t bytes, uint64_t alignment, uint64_t known);
   void Align(std::string_view type, std::string_view name, uint64_t bytes);
   // What a kernel begins with where others have used the same shared memory before.
   static void ZeroShared(std::vector<ptx::Statement>* body);

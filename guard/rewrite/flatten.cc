@@ -211,6 +211,7 @@ class Flattener {
       symbol.kind = Symbol::Kind::kArgument;
     } else if (variable.space == "shared") {
       symbol.kind = Symbol::Kind::kShared;
+      symbol.alignment = ptx::VariableAlignment(variable);
     } else if (variable.space != "reg") {
       return Refuse(statement.line, absl::StrCat("a .", variable.space, " variable of a function"));
     }

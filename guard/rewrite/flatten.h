@@ -29,8 +29,9 @@ struct Symbol {
   };
   Kind kind = Kind::kRegister;
   std::string type;
-  uint64_t bytes = 0;   // Of one that is not a register; 0 without a size
-  uint64_t offset = 0;  // Of a parameter among the parameters, of a kLocal among the locals
+  uint64_t bytes = 0;      // Of one that is not a register; 0 without a size
+  uint64_t alignment = 1;  // Of a kShared
+  uint64_t offset = 0;     // Of a parameter among the parameters, of a kLocal among the locals
 };
 
 struct FlatFunction {

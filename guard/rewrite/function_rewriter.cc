@@ -87,7 +87,16 @@ FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFuncti
       function_(function),
       local_offset_(local_offset),
       code_(SettingsOf(module, function)),
-      shared_groups_(function) {}
+      shared_groups_(function),
+      alignments_([this](const std::string& name) { return AlignmentOf(name); }) {}
+
+uint64_t FunctionRewriter::AlignmentOf(const std::string& name) const {
+  if (const Symbol* const symbol = function_.Find(name); symbol != nullptr) {
+    return symbol->kind == Symbol::Kind::kShared ? symbol->alignment : 0;
+  }
+  const auto found = module_.shared->find(name);
+  return found == module_.shared->end() ? 0 : found->second.alignment;
+}
 
 absl::Status FunctionRewriter::Refuse(const std::string& why) const {
   std::string statement;
@@ -122,6 +131,10 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
     calls = calls || instruction->opcode == "call" || instruction->opcode == "trap" ||
             instruction->opcode == "brkpt";
     if (absl::Status status = RewriteInstruction(*instruction); !status.ok()) return status;
+    Description what;
+    if (ptx::Describe(*instruction, &what) == ptx::Verdict::kKnown) {
+      alignments_.Follow(*instruction, what);
+    }
   }
   result->linkage = source.linkage == "visible" || source.linkage == "weak" ? source.linkage : "";
   result->is_entry = source.is_entry;
@@ -272,6 +285,7 @@ std::string FunctionRewriter::NewLabel(std::string_view stem) {
 void FunctionRewriter::Place(const std::string& label) {
   code_.Add(ptx::Statement{ptx::Label{label}, at_->line});
   is_whole_ = false;
+  alignments_.Forget();
 }
 
 void FunctionRewriter::PlaceLabel(const std::string& name) {
@@ -280,6 +294,7 @@ void FunctionRewriter::PlaceLabel(const std::string& name) {
     again = NewLabel("again");
     BeginLoop(name, again, at_->line, &code_);
     is_whole_ = false;
+    alignments_.Forget();
   } else {
     Place(name);
   }

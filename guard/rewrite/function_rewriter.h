@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "guard/rewrite/alignments.h"
 #include "guard/rewrite/fences.h"
 #include "guard/rewrite/flatten.h"
 #include "guard/rewrite/module_layout.h"
@@ -22,11 +23,16 @@
 namespace warpline::guard {
 
 // What a function is rewritten with. All is borrowed.
+struct SharedVariable {
+  uint64_t bytes = 0;  // 0 for one of dynamic size
+  uint64_t alignment = 1;
+};
+
 struct ModuleContext {
   const RewriteOptions* options = nullptr;
   const ModuleLayout* layout = nullptr;
-  // The `.shared` variables of the module, with their sizes; 0 for one of dynamic size.
-  const std::unordered_map<std::string, uint64_t>* shared = nullptr;
+  // The `.shared` variables of the module.
+  const std::unordered_map<std::string, SharedVariable>* shared = nullptr;
   // The functions that can be called.
   const std::unordered_map<std::string, const FlatFunction*>* functions = nullptr;
   uint64_t local_bytes = 0;  // Of wlg_locals, in every kernel; 0 if there is none
@@ -46,6 +52,8 @@ class FunctionRewriter {
 
  private:
   absl::Status RewriteInstruction(ptx::Instruction instruction);
+  // Of a variable in shared memory; 0 for another name.
+  uint64_t AlignmentOf(const std::string& name) const;
   // A name for a label of the guard's own.
   std::string NewLabel(std::string_view stem);
   void Place(const std::string& label);
@@ -84,6 +92,7 @@ class FunctionRewriter {
   const uint64_t local_offset_;
   FenceWriter code_;
   const SharedGroups shared_groups_;
+  Alignments alignments_;
   const ptx::Statement* at_ = nullptr;
   bool traps_ = false;                     // The function has a trap, which became a call.
   bool is_whole_ = false;                  // All lanes of the warp have come here together.

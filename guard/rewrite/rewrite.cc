@@ -133,7 +133,9 @@ class ModuleRewriter {
       if (variable == nullptr || variable->space != "shared") continue;
       uint64_t bytes = 0;
       if (!SizeOf(*variable, &bytes) || !variable->init.empty()) continue;
-      if (!shared_.emplace(variable->name, bytes).second) continue;
+      if (!shared_.emplace(variable->name, SharedVariable{bytes, ptx::VariableAlignment(*variable)})
+               .second)
+        continue;
       Variable copy = *variable;
       // Without a size it is the dynamic part, which is the same whatever module declares it.
       copy.linkage = bytes == 0 ? "extern" : "";
@@ -357,7 +359,7 @@ class ModuleRewriter {
   const RewriteOptions options_;
   const ModuleLayout* layout_ = nullptr;
   std::unordered_set<std::string> names_;
-  std::unordered_map<std::string, uint64_t> shared_;
+  std::unordered_map<std::string, SharedVariable> shared_;
   std::vector<Variable> shared_variables_;
   std::vector<std::string> order_;    // Functions with a body, as they stand in the module
   std::vector<std::string> entries_;  // The same of kernels

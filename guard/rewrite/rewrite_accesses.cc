@@ -186,7 +186,7 @@ absl::Status FunctionRewriter::RewriteVariableAddress(const MemoryAccess& access
   }
   if (const auto shared = module_.shared->find(address->name); shared != module_.shared->end()) {
     if (access.space != StateSpace::kShared) return Refuse("a variable of another space");
-    if (hardened && !fits(shared->second)) {
+    if (hardened && !fits(shared->second.bytes)) {
       *address = Address(code_.SharedVariable(address->name, address->offset, access.bytes));
     }
     return absl::OkStatus();
@@ -236,7 +236,9 @@ absl::Status FunctionRewriter::RewriteRegisterAddress(const MemoryAccess& access
   if (const SharedGroups::Place* const place = shared_groups_.Find(at_);
       hardened && is_shared && place != nullptr) {
     const SharedGroup& group = shared_groups_.groups()[place->group];
-    if (place->is_first) code_.BeginSharedGroup(group);
+    if (place->is_first) {
+      code_.BeginSharedGroup(group, Alignments::OfSum(alignments_.Of(group.base), group.offset));
+    }
     *address = Address(FenceWriter::SharedGroupRegister(group.number), place->distance);
     return absl::OkStatus();
   }
@@ -252,7 +254,10 @@ absl::Status FunctionRewriter::RewriteRegisterAddress(const MemoryAccess& access
       instruction->modifiers.insert(instruction->modifiers.end() - 1, "shared");
     }
     *address =
-        hardened ? Address(code_.Shared(place, is_wide, rest, access.bytes)) : Address(place, rest);
+        hardened
+            ? Address(code_.Shared(place, is_wide, rest, access.bytes,
+                                   Alignments::OfSum(alignments_.Of(std::string(place)), rest)))
+            : Address(place, rest);
     return absl::OkStatus();
   }
   std::string_view sum = x;

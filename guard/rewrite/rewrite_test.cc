@@ -104,6 +104,22 @@ TEST(RewriteTest, ClampsAccessesThroughOneRegisterTogether) {
       Has(text("ld.shared.u32 %r2, [%r1+2];\nld.shared.v2.u32 {%r1, %r2}, [%r1+8];"), "wlg_g0"));
 }
 
+TEST(RewriteTest, MasksNoAddressThatIsAMultipleAnyway) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true, .zeroes = false};
+  const auto has_mask = [&](const std::string& code) {
+    return Has(TextOf(Kernel(code, ".shared .align 8 .b8 s[64];"), hardened),
+               "\tand.b32 wlg_s, wlg_s, ");
+  };
+  const std::string table = "shl.b32 %r2, %r1, 2;\nmov.u32 %r3, s;\nadd.s32 %r4, %r3, %r2;\n";
+  EXPECT_FALSE(has_mask(table + "ld.shared.u32 %r5, [%r4];"));
+  EXPECT_FALSE(has_mask(table + "ld.shared.u32 %r5, [%r4+12];"));
+  EXPECT_TRUE(has_mask(table + "ld.shared.v2.u32 {%r5, %r6}, [%r4];"));
+  EXPECT_TRUE(has_mask(table + "ld.shared.u32 %r5, [%r4+2];"));
+  EXPECT_TRUE(has_mask(table + "L:\nld.shared.u32 %r5, [%r4];"));
+  EXPECT_TRUE(has_mask(table + "@%p1 mov.u32 %r4, %r1;\nld.shared.u32 %r5, [%r4];"));
+  EXPECT_TRUE(has_mask(table + "ld.param.u32 %r4, [n];\nld.shared.u32 %r5, [%r4];"));
+}
+
 TEST(RewriteTest, KeepsThePredicateOnTheAccessAlone) {
   EXPECT_TRUE(Has(TextOf(Kernel("@!%p1 st.global.u32 [%rd1], %r1;")),
                   "\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n\t@!%p1 st.global.u32 [wlg_at], %r1;\n"));

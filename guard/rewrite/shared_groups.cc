@@ -132,7 +132,9 @@ bool SharedGroups::Add(const Candidate& candidate, int number) {
   const int64_t steps = (largest->offset - candidate.least + alignment - 1) / alignment;
   group.alignment = largest->bytes;
   group.offset = largest->offset - steps * alignment;
-  group.span = static_cast<uint64_t>(candidate.end - group.offset);
+  // Shared memory ends at a multiple of 16.
+  group.span = ptx::AlignUp(static_cast<uint64_t>(candidate.end - group.offset),
+                            std::min<uint64_t>(group.alignment, 16));
   for (const Access& access : candidate.accesses) {
     if ((access.offset - group.offset) % static_cast<int64_t>(access.bytes) != 0) return false;
   }

@@ -352,6 +352,67 @@ TEST(Verify, AFenceForSeveralAccessesToSharedMemoryIsForItsBytes) {
   ExpectRefused(span("-4"), kHardened);
 }
 
+// What surely is a multiple of the access needs no mask.
+TEST(Verify, FollowsWhatRegistersAreMultiplesOf) {
+  const auto fenced = [](const Statements& before, const std::string& first) {
+    return Module(Joined({before,
+                          {first, "sub.s32 wlg_t, wlg_smem, 4", "min.u32 wlg_s, wlg_s, wlg_t",
+                           "ld.shared.b32 %r2, [wlg_s]"}}));
+  };
+  const auto of = [&](const Statements& before) { return fenced(before, "mov.b32 wlg_s, %r1"); };
+  const std::string shift = "shl.b32 %r1, %r3, 2";
+  for (const Statements& before : {
+           Statements{shift},
+           Statements{"and.b32 %r1, %r3, 8064"},
+           Statements{"and.b32 %r1, %r3, -4"},
+           Statements{"mov.u32 %r1, sm"},
+           Statements{"mov.u32 %r1, sm+8"},
+           Statements{"mov.u32 %r4, sm", shift, "add.s32 %r1, %r4, %r1"},
+           Statements{shift, "add.s32 %r1, %r1, -12"},
+           Statements{shift, "sub.s32 %r1, 16, %r1"},
+           Statements{shift, "or.b32 %r1, %r1, 4"},
+           Statements{shift, "mov.b32 %r4, %r1", "mov.b32 %r1, %r4"},
+           Statements{"shl.b32 %r1, %r3, 40"},
+       }) {
+    ExpectAccepted(of(before), kHardened);
+  }
+  for (const Statements& before : {
+           Statements{"shl.b32 %r1, %r3, 1"},
+           Statements{"shl.b32 %r1, %r3, %r4"},
+           Statements{"shl.b32 %r1, %r3, -1"},
+           Statements{"@%p1 shl.b32 %r1, %r3, 2"},
+           Statements{"shr.u32 %r1, %r3, 2"},
+           Statements{"and.b32 %r1, %r3, 8062"},
+           Statements{"mov.u32 %r1, sm+2"},
+           Statements{"mov.u32 %r1, %laneid"},
+           Statements{"mov.u32 %r1, %tid.x"},
+           Statements{shift, "add.s32 %r1, %r1, 2"},
+           Statements{shift, "add.s32 %r1, %r1, %r3"},
+           Statements{shift, "xor.b32 %r1, %r1, 1"},
+           Statements{shift, "add.sat.s32 %r1, %r1, 4"},
+           Statements{shift, "mul.hi.u32 %r1, %r1, 4"},
+           Statements{shift, "mov.b64 {%r1, %r4}, %rd1"},
+           Statements{shift, "shfl.sync.bfly.b32 %r1|%p1, %r2, 16, 31, -1"},
+           Statements{shift, "ld.param.b32 %r1, [n]"},
+           Statements{shift, "@%p1 mov.b32 %r1, %r3"},
+           Statements{shift, "L:"},
+           Statements{"mov.u32 %r1, word", "shr.u32 %r1, %r1, 1"},
+       }) {
+    ExpectRefused(of(before), kHardened);
+  }
+  ExpectAccepted(fenced({shift}, "add.s32 wlg_s, %r1, 8"), kHardened);
+  ExpectRefused(fenced({shift}, "add.s32 wlg_s, %r1, 2"), kHardened);
+  ExpectAccepted(fenced({}, "mov.b32 wlg_s, sm+4"), kHardened);
+  ExpectRefused(fenced({}, "mov.b32 wlg_s, sm+2"), kHardened);
+  // Nor may the bytes that it is for end elsewhere than at a multiple.
+  const auto group = [&](const char* span) {
+    return Module({shift, "mov.b32 wlg_g0, %r1", absl::StrCat("sub.s32 wlg_t, wlg_smem, ", span),
+                   "min.u32 wlg_g0, wlg_g0, wlg_t", "ld.shared.b32 %r2, [wlg_g0+4]"});
+  };
+  ExpectAccepted(group("8"), kHardened);
+  ExpectRefused(group("10"), kHardened);
+}
+
 TEST(Verify, AcceptsASumBeforeAFence) {
   Statements all = Joined({{"add.s64 wlg_x, %rd1, -9223372036854775808"},
                            kArena,

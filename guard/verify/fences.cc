@@ -40,9 +40,9 @@ void Fences::ForgetShared() {
 }
 
 Refusal Fences::Apply(std::string_view statement) {
-  int64_t number = 0;
-  size_t group = 0;
-  const Step step = FindStep(statement, scope_, limits_.first_parameter, &number, &group);
+  const Match match = FindStep(statement, scope_, limits_.first_parameter);
+  const Step step = match.step;
+  const int64_t number = match.number;
   if (step == Step::kNone) return "a guard register is written by something else than a fence";
   if (step == Step::kSetIterations) {
     if (Refusal refusal = SetIterations(number); !refusal.empty()) return refusal;
@@ -52,9 +52,9 @@ Refusal Fences::Apply(std::string_view statement) {
   in_prologue_ = false;
   if (step <= Step::kBoundStride) return ApplyArena(step, number);
   if (step >= Step::kGroup && step <= Step::kAlignGroup) {
-    return ApplyGroup(step, number, &now_.groups[group]);
+    return ApplyGroup(match, &now_.groups[match.group]);
   }
-  if (step <= Step::kTestPart) return ApplyShared(step, number);
+  if (step <= Step::kTestPart) return ApplyShared(match);
   if (step <= Step::kArriveConstants) return ApplyWindow(step, number);
   return ApplyLoop(step);
 }
@@ -168,7 +168,14 @@ Refusal Fences::ApplyArena(Step step, int64_t number) {
   }
 }
 
-Refusal Fences::ApplyShared(Step step, int64_t number) {
+// What a shared fence begins with: a register or a variable, with a number added or not.
+int64_t Fences::AlignmentOf(const Match& match) const {
+  return match.name.empty() ? 1 : alignments_.Of(match.name, match.number);
+}
+
+Refusal Fences::ApplyShared(const Match& match) {
+  const Step step = match.step;
+  const int64_t number = match.number;
   Value& off = now_.off;
   Value& s = now_.s;
   const bool hardened = limits_.policy.hardened;
@@ -217,7 +224,7 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
       return {};
     case Step::kBoundS:
       if (s.holds != Holds::kRaw || now_.t.holds != Holds::kRaw) return kMissing;
-      s = {.holds = Holds::kShared, .stage = Stage::kBounded, .bytes = now_.t.bytes};
+      s = Clamped(s);
       return {};
     case Step::kAlignS:
       if (s.holds != Holds::kShared) return kMissing;
@@ -247,17 +254,28 @@ Refusal Fences::ApplyShared(Step step, int64_t number) {
       now_.is_stopping = now_.t.holds == Holds::kStop;
       return now_.is_stopping || now_.part != 0 ? Refusal() : kMissing;
     default:  // kS
-      s = {.holds = Holds::kRaw};
+      s = {.holds = Holds::kRaw, .alignment = AlignmentOf(match)};
       return {};
   }
 }
 
-Refusal Fences::ApplyGroup(Step step, int64_t number, Value* group) {
+// The least of a raw value and of where the last of so many bytes begin. So it is a multiple of
+// what both are.
+Value Fences::Clamped(const Value& raw) const {
+  return {.holds = Holds::kShared,
+          .stage = Stage::kBounded,
+          .bytes = now_.t.bytes,
+          .alignment = std::min(raw.alignment, Alignments::OfNumber(now_.t.bytes))};
+}
+
+Refusal Fences::ApplyGroup(const Match& match, Value* group) {
+  const Step step = match.step;
+  const int64_t number = match.number;
   if (!limits_.policy.hardened) return kHardenedOnly;
   switch (step) {
     case Step::kBoundGroup:
       if (group->holds != Holds::kRaw || now_.t.holds != Holds::kRaw) return kMissing;
-      *group = {.holds = Holds::kShared, .stage = Stage::kBounded, .bytes = now_.t.bytes};
+      *group = Clamped(*group);
       return {};
     case Step::kAlignGroup:
       if (group->holds != Holds::kShared) return kMissing;
@@ -265,7 +283,7 @@ Refusal Fences::ApplyGroup(Step step, int64_t number, Value* group) {
       group->alignment = std::max(group->alignment, -number);
       return {};
     default:  // kGroup
-      *group = {.holds = Holds::kRaw};
+      *group = {.holds = Holds::kRaw, .alignment = AlignmentOf(match)};
       return {};
   }
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "guard/verify/alignments.h"
 #include "guard/verify/forms.h"
 #include "guard/verify/names.h"
 #include "guard/verify/policy.h"
@@ -81,7 +82,8 @@ struct GuardState {
 class Fences {
  public:
   // Both must outlive this. `scope` is that of the function.
-  Fences(const Limits* limits, const Scope* scope) : limits_(*limits), scope_(*scope) {}
+  Fences(const Limits* limits, const Scope* scope, const Alignments* alignments)
+      : limits_(*limits), scope_(*scope), alignments_(*alignments) {}
 
   // Checks and follows a statement that writes a guard register. It has no predicate.
   Refusal Apply(std::string_view statement);
@@ -102,8 +104,10 @@ class Fences {
  private:
   Refusal ApplyPrologue(Step step);
   Refusal ApplyArena(Step step, int64_t number);
-  Refusal ApplyShared(Step step, int64_t number);
-  Refusal ApplyGroup(Step step, int64_t number, Value* group);
+  Refusal ApplyShared(const Match& match);
+  Refusal ApplyGroup(const Match& match, Value* group);
+  Value Clamped(const Value& raw) const;
+  int64_t AlignmentOf(const Match& match) const;
   Refusal ApplyWindow(Step step, int64_t number);
   Refusal ApplyLoop(Step step);
   Refusal SetIterations(int64_t number);
@@ -113,6 +117,7 @@ class Fences {
 
   const Limits& limits_;
   const Scope& scope_;
+  const Alignments& alignments_;
   Prologue prologue_;
   bool in_prologue_ = true;
   Step last_prologue_step_ = Step::kNone;

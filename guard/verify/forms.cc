@@ -100,9 +100,9 @@ bool IsAddressRegister(std::string_view name, const Scope& scope) {
 }
 
 bool Matches(std::string_view form, std::string_view statement, const Scope& scope,
-             std::string_view first_parameter, int64_t* number, size_t* group) {
+             std::string_view first_parameter, Match* match) {
   Cursor cursor(statement);
-  *group = kGroups;
+  *match = {.group = kGroups};
   while (!form.empty()) {
     const std::string_view literal = form.substr(0, form.find('<'));
     if (!cursor.Skip(literal)) return false;
@@ -111,14 +111,14 @@ bool Matches(std::string_view form, std::string_view statement, const Scope& sco
     const char hole = form[1];
     form.remove_prefix(3);
     if (hole == 'N') {
-      if (!cursor.Integer(number)) return false;
+      if (!cursor.Integer(&match->number)) return false;
       continue;
     }
     if (hole == 'G') {
       size_t digit = 0;
       while (digit < kGroups && !cursor.Skip(kDigits.substr(digit, 1))) ++digit;
-      if (digit == kGroups || (*group != kGroups && *group != digit)) return false;
-      *group = digit;
+      if (digit == kGroups || (match->group != kGroups && match->group != digit)) return false;
+      match->group = digit;
       continue;
     }
     if (hole == 'Q') cursor.Skip("!");
@@ -136,20 +136,24 @@ bool Matches(std::string_view form, std::string_view statement, const Scope& sco
     if (hole == 'Q' && !(found->kind == Name::Kind::kRegister && found->type == "pred")) {
       return false;
     }
-    if (hole == 'S' && !(found->kind == Name::Kind::kShared && cursor.Offset(number))) return false;
+    if (hole == 'S' && !(found->kind == Name::Kind::kShared && cursor.Offset(&match->number)))
+      return false;
     if (hole == 'P' && name != first_parameter) return false;
+    match->name = name;
   }
   return cursor.AtEnd();
 }
 
 }  // namespace
 
-Step FindStep(std::string_view statement, const Scope& scope, std::string_view first_parameter,
-              int64_t* number, size_t* group) {
+Match FindStep(std::string_view statement, const Scope& scope, std::string_view first_parameter) {
+  Match match;
   for (const Form& form : kForms) {
-    if (Matches(form.text, statement, scope, first_parameter, number, group)) return form.step;
+    if (!Matches(form.text, statement, scope, first_parameter, &match)) continue;
+    match.step = form.step;
+    return match;
   }
-  return Step::kNone;
+  return {};
 }
 
 }  // namespace warpline::guard

@@ -86,12 +86,18 @@ enum class Step : uint8_t {
   kReadStop,
 };
 
+// A statement that is a step, and what its form leaves open.
+struct Match {
+  Step step = Step::kNone;
+  int64_t number = 0;
+  size_t group = 0;            // Of the register wlg_g0 to wlg_g3
+  std::string_view name = {};  // The register or the variable in shared memory that it reads
+};
+
 // Returns which step a statement is, or kNone. The statement has no predicate, tab and semicolon.
 // `scope` is that of its function, and `first_parameter` the name of the function's first
-// parameter. `number` becomes the number in the statement, where its form has one, and `group` that
-// of the register wlg_g0 to wlg_g3.
-Step FindStep(std::string_view statement, const Scope& scope, std::string_view first_parameter,
-              int64_t* number, size_t* group);
+// parameter.
+Match FindStep(std::string_view statement, const Scope& scope, std::string_view first_parameter);
 
 }  // namespace warpline::guard
 

@@ -39,7 +39,10 @@ bool WritesGuard(const Instruction& instruction) {
 }  // namespace
 
 FunctionVerifier::FunctionVerifier(const Module& module, const Function& function)
-    : module_(module), function_(function), scope_(&module.names), fences_(&limits_, &scope_) {
+    : module_(module),
+      function_(function),
+      scope_(&module.names),
+      fences_(&limits_, &scope_, &alignments_) {
   limits_.policy = module.policy;
   limits_.target = module.target;
   limits_.locals = module.locals;
@@ -98,6 +101,7 @@ Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
   declares_ = false;
   has_begun_ = true;
   whole_warp_.Reset();
+  alignments_.Forget();
   if (!LocalsAreZero()) return kNotZeroed;
   fences_.Reset();
   Cursor cursor(line);
@@ -166,6 +170,7 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
       }
       break;
   }
+  alignments_.Follow(instruction_);
   return refusal.empty() ? FollowInstruction(description) : refusal;
 }
 
@@ -183,7 +188,7 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
 void FunctionVerifier::FollowZeroing(std::string_view line, bool awaits) {
   declares_ = false;
   fences_.EndPrologue();
-  if (line.back() != ':') ++facts_->instructions;
+  if (!line.ends_with(':')) ++facts_->instructions;
   if (awaits) {
     fences_.ForgetShared();
   } else {

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "guard/verify/accesses.h"
+#include "guard/verify/alignments.h"
 #include "guard/verify/declarations.h"
 #include "guard/verify/fences.h"
 #include "guard/verify/instructions.h"
@@ -99,6 +100,7 @@ class FunctionVerifier {
   const Function& function_;
   Scope scope_;
   Limits limits_;
+  Alignments alignments_{&scope_};
   Fences fences_;
   bool declares_ = true;  // Only declarations have been read.
   bool passed_ = false;   // The statement before has written wlg_pass.

@@ -205,8 +205,8 @@ TEST(Verify, RefusesDeclarations) {
 TEST(Verify, ARegisterMayNotBeReadUnderTwoDeclarations) {
   const std::string both = absl::StrCat("\t.reg .b32 %r2;\n", "\t.reg .b32 %r<9>;\n");
   for (const char* name : {"%r1", "%r2"}) {
-    const std::string good = Module({absl::StrCat("mov.b32 ", name, ", 1")});
-    const std::string once = Replaced(good, "\tmov.b32 %r2, 0;\n", "");
+    const std::string good = Module({absl::StrCat("mov.b32 ", name, ", 2")});
+    const std::string once = Replaced(good, "\tmov.b32 %r2, 1;\n", "");
     const std::string text = Replaced(once, "\t.reg .b32 %r<9>;\n", both);
     EXPECT_EQ(Verify(text, kPlain).ok(), std::string_view(name) == "%r1");
   }
@@ -215,7 +215,7 @@ TEST(Verify, ARegisterMayNotBeReadUnderTwoDeclarations) {
 // A module with an entry whose registers nobody has written, but for %p1 and %r1.
 std::string Unwritten(const Statements& statements) {
   return absl::StrCat(kPreamble, kEntry, "{\n", kRegisters, kVariables,
-                      "\tmov.pred %p1, 0;\n\tmov.b32 %r1, 0;\n", Body(statements), "\tret;\n}\n");
+                      "\tmov.pred %p1, 0;\n\tmov.b32 %r1, 1;\n", Body(statements), "\tret;\n}\n");
 }
 
 TEST(Verify, WhatIsReadHasBeenWritten) {
@@ -271,7 +271,7 @@ TEST(Verify, LocalsAreZeroedFirst) {
         "\tst.local.v2.b32 [wlg_locals+32], {0, 0};\n",
         "\t@%p1 st.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n",
         "L:\n\tst.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n",
-        "\tmov.b32 %r1, 0;\n\tst.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n"}) {
+        "\tmov.b32 %r1, 1;\n\tst.local.v4.b32 [wlg_locals+32], {0, 0, 0, 0};\n"}) {
     ExpectRefused(Replaced(good, zero, other), kPlain);
   }
 }

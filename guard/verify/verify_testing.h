@@ -51,7 +51,7 @@ inline std::string WriteAll() {
                {"mov.b64", "%rd"}, {"mov.b32", "%f"}, {"mov.b64", "%fd"}};
   for (const auto& kind : kinds) {
     for (int i = 0; i < 9; ++i)
-      absl::StrAppend(&text, "\t", kind.move, " ", kind.prefix, i, ", 0;\n");
+      absl::StrAppend(&text, "\t", kind.move, " ", kind.prefix, i, ", 1;\n");
   }
   return text;
 }
