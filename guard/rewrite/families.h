@@ -27,7 +27,6 @@ inline bool IsOfAWarp(ptx::Family family) {
     case ptx::Family::kTileLoad:
     case ptx::Family::kTileStore:
     case ptx::Family::kTileMove:
-    case ptx::Family::kElect:
     case ptx::Family::kWarpgroupMultiply:
     case ptx::Family::kWarpgroupOrder:
       return true;

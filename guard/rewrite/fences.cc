@@ -359,6 +359,8 @@ void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
   add("mul.lo.u32", {t, t, hi});
   add("shl.b32", {t, t, Number(4)});
   add("mov.u32", {s, Name("%reserved_smem_offset_end")});
+  add("add.u32", {s, s, Number(15)});
+  add("and.b32", {s, s, Number(-16)});
   add("mad.lo.u32", {s, lo, Number(16), s});
   add("setp.ge.u32", {ps, s, Name("wlg_smem")});
   add("bra", {Name("wlg_zeroed")}, "wlg_ps");

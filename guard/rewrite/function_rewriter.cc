@@ -66,6 +66,14 @@ Instruction Under(const Instruction& pattern, Instruction instruction) {
   return instruction;
 }
 
+ptx::Variable Register(const std::string& type, const std::string& name) {
+  ptx::Variable variable;
+  variable.space = "reg";
+  variable.type = type;
+  variable.name = name;
+  return variable;
+}
+
 FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& function) {
   FenceSettings settings;
   settings.arena_bits = module.options->arena_bits;
@@ -164,6 +172,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   const absl::Status status = WriteWhatIsRead(function_, code_.code(), &written);
   if (!status.ok()) return status;
   std::vector<ptx::Variable> declarations = function_.declarations;
+  for (const std::string& name : scratch_) declarations.push_back(Register("b32", name));
   if (traps_) {
     ptx::Variable line;
     line.space = "param";
@@ -259,6 +268,8 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
       // where a descriptor leads out of it.
       if (module_.options->hardened) return Refuse("matrices that descriptors name");
       break;
+    case Family::kElect:
+      return RewriteElect(instruction);
     case Family::kCachePolicy:
       // Nothing reads it: DropCacheHint().
       if (absl::Status status = CheckOperand(instruction.operands[0]); !status.ok()) return status;

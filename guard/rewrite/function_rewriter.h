@@ -4,6 +4,7 @@
 #define WARPLINE_GUARD_REWRITE_FUNCTION_REWRITER_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -75,6 +76,7 @@ class FunctionRewriter {
   absl::Status RewriteRegisterAddress(const ptx::MemoryAccess& access, const Symbol& symbol,
                                       bool only_shared, ptx::Instruction* instruction,
                                       ptx::Operand* address);
+  absl::Status RewriteElect(const ptx::Instruction& elect);
   absl::Status RewriteSkipped(ptx::Instruction instruction);
   // Whether an instruction of a warp stands in the run of statements that begins there.
   bool HasWarpsInstruction(const ptx::Statement* from) const;
@@ -94,6 +96,7 @@ class FunctionRewriter {
   const SharedGroups shared_groups_;
   Alignments alignments_;
   const ptx::Statement* at_ = nullptr;
+  std::set<std::string> scratch_;          // Registers of 32 bits that the tenant has not declared
   bool traps_ = false;                     // The function has a trap, which became a call.
   bool is_whole_ = false;                  // All lanes of the warp have come here together.
   int labels_ = 0;                         // Of the guard's own

@@ -27,7 +27,8 @@ inline constexpr int kSharedGroups = 4;
 // More than shared memory has, and less than the zone behind an arena.
 inline constexpr int64_t kMostBulkBytes = 1 << 20;
 
-// Statements that a thread may execute before it asks whether to stop: a good tenth of a second.
+// What a thread may execute before it asks whether to stop, in additions: WeightOf() says how many
+// of them an instruction may take. On a full GPU that is a second or two.
 inline constexpr int64_t kMostBetweenPolls = int64_t{1} << 26;
 
 // False for a variable that is larger than any of them.

@@ -7,6 +7,7 @@
 
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/statements.h"
+#include "guard/rewrite/weights.h"
 #include "guard/rewrite/words.h"
 
 namespace warpline::guard {
@@ -82,7 +83,7 @@ std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
     for (const ptx::Statement& statement : function.body) {
       const auto* const instruction = std::get_if<Instruction>(&statement.node);
       if (instruction == nullptr) continue;
-      ++length;
+      length += WeightOf(*instruction);
       if (instruction->opcode == "call") length += lengths[CalleeOf(*instruction)];
       length = std::min(length, kMostBetweenPolls + 1);
     }

@@ -12,6 +12,7 @@
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
 #include "guard/rewrite/statements.h"
+#include "guard/rewrite/weights.h"
 #include "ptx/types.h"
 
 namespace warpline::guard {
@@ -142,7 +143,9 @@ class Unroller {
   Calls CallsOf(const std::string& name, const Names& circle) {
     Calls calls;
     for (ptx::Statement& statement : functions_.at(name).code) {
-      calls.steps = std::min(calls.steps + 1, kMostLevelSteps + 1);
+      if (const auto* const instruction = std::get_if<ptx::Instruction>(&statement.node)) {
+        calls.steps = std::min(calls.steps + WeightOf(*instruction), kMostLevelSteps + 1);
+      }
       const std::string* const callee = CalleeOf(&statement);
       if (callee == nullptr) continue;
       if (circle.contains(*callee)) {
@@ -159,7 +162,8 @@ class Unroller {
     int64_t steps = calls.steps;
     for (const std::string& callee : calls.inside) {
       const auto found = next.find(callee);
-      if (found != next.end()) steps = std::min(steps + found->second, kMostLevelSteps + 1);
+      const int64_t more = found == next.end() ? kTooDeepSteps : found->second;
+      steps = std::min(steps + more, kMostLevelSteps + 1);
     }
     return steps;
   }

@@ -27,9 +27,12 @@ inline constexpr int kMostLevels = 16;
 inline constexpr int kLeastLevels = 3;
 inline constexpr int64_t kMostLevelStatements = 10'000;  // Of all levels together
 inline constexpr uint64_t kMostLevelLocalBytes = 4 << 10;
-// Statements that a thread executes in them if no loop goes round more than once, with those of
-// functions that they call. Functions that call themselves twice take twice as many a level.
-inline constexpr int64_t kMostLevelSteps = int64_t{1} << 19;
+// What a thread executes in them if no loop goes round more than once, with functions that they
+// call, each statement as often as WeightOf() says. Functions that call themselves twice take twice
+// as many a level, and kernels that call several circles have to be stoppable as well.
+inline constexpr int64_t kMostLevelSteps = int64_t{1} << 20;
+// Of what says that it went too deep.
+inline constexpr int64_t kTooDeepSteps = 256;
 // Of kLeastLevels.
 inline constexpr int64_t kMostLeastStatements = 50'000;
 inline constexpr uint64_t kMostLeastLocalBytes = 64 << 10;

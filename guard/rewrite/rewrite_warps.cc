@@ -3,8 +3,10 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/function_rewriter.h"
+#include "guard/rewrite/runtime.h"
 #include "guard/rewrite/statements.h"
 #include "ptx/types.h"
 
@@ -49,6 +51,34 @@ absl::Status FunctionRewriter::RewriteSkipped(Instruction instruction) {
   is_whole_ = false;
   if (absl::Status status = RewriteInstruction(std::move(instruction)); !status.ok()) return status;
   Place(after);
+  return absl::OkStatus();
+}
+
+// ptxas keeps who is elected in a register that a warp has once, but any lanes may elect one of
+// them. So the first of them is, without the instruction.
+absl::Status FunctionRewriter::RewriteElect(const Instruction& elect) {
+  for (const Operand& operand : elect.operands) {
+    if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
+  }
+  const Operand& result = elect.operands[0];
+  if (result.kind != Operand::Kind::kPair || result.elements.size() != 2) {
+    return Refuse("an election that tells nobody");
+  }
+  const std::string members = absl::StrCat(std::string(kRuntimePrefix), "members");
+  const std::string first = absl::StrCat(std::string(kRuntimePrefix), "first");
+  scratch_.insert({members, first});
+  const auto put = [this, &elect](Instruction instruction) {
+    instruction.guard = elect.guard;
+    instruction.guard_negated = elect.guard_negated;
+    Put(std::move(instruction));
+  };
+  Put(Make("mov.b32", {Name(members), elect.operands[1]}));
+  Put(Make("brev.b32", {Name(first), Name(members)}));
+  Put(Make("clz.b32", {Name(first), Name(first)}));
+  put(Make("bar.warp.sync", {Name(members)}));
+  if (result.elements[0].name != "_") put(Make("mov.b32", {result.elements[0], Name(first)}));
+  Put(Make("mov.u32", {Name(members), Name("%laneid")}));
+  put(Make("setp.eq.u32", {result.elements[1], Name(first), Name(members)}));
   return absl::OkStatus();
 }
 

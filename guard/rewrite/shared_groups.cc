@@ -50,7 +50,10 @@ void SharedGroups::Follow(const ptx::Statement& statement, const Instruction& in
 
 void SharedGroups::NoteAccess(const ptx::Statement& statement, const Instruction& instruction,
                               const ptx::Description& what) {
-  if (what.accesses().size() != 1 || !instruction.guard.empty()) return;
+  // Not all lanes have to give a tile's address.
+  const ptx::Family family = what.row().family;
+  const bool is_tile = family == ptx::Family::kTileLoad || family == ptx::Family::kTileStore;
+  if (what.accesses().size() != 1 || !instruction.guard.empty() || is_tile) return;
   const ptx::MemoryAccess& access = what.accesses()[0];
   const Operand& address = instruction.operands[access.operand];
   const Symbol* const symbol = function_.Find(address.name);

@@ -107,7 +107,6 @@ TEST(Verify, AcceptsStatementsWithoutFences) {
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [sm+16]",
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, "
       "{%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}",
-      "elect.sync _|%p1, -1",
       "vote.sync.ballot.b32 %r1, %p1, -1",
       "bra L",
       "@%p1 bra L",

@@ -66,10 +66,10 @@ class Checker {
     if (!Is("wlg_at") || now_.at.holds != Holds::kInArena || now_.has_shared_leg) {
       return "an address in space .global without its arena fence";
     }
-    const bool is_extent = access_.is_matrix || access_.is_bulk;
-    const int64_t most = is_extent ? 0 : kMostOffset;
+    const bool is_unsized = access_.is_matrix || access_.is_bulk;
+    const int64_t most = is_unsized ? 0 : kMostOffset;
     if (address_.value < -most || address_.value > most) return "an offset that is too large";
-    if (is_extent) return {};
+    if (is_unsized) return {};
     if (hardened_ && address_.value % access_.bytes != 0) return kUnaligned;
     return CheckFenced(now_.at);
   }

@@ -12,8 +12,6 @@ constexpr int64_t kMostAccess = 32;     // Bytes of the largest access
 constexpr int64_t kBaseAlignment = 16;  // Of wlg_locals and of an entry's parameters
 constexpr int64_t kMostSpan = 1024;     // Of shared memory, which each block has
 constexpr int64_t kSharedMask = 262143;
-constexpr int64_t kMostStride = 65536;
-constexpr int64_t kMostBulk = 1048576;
 constexpr int64_t kMostIterations = 65535;
 
 // Whether `number` is a power of two that may be the bytes of an access.

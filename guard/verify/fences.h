@@ -18,6 +18,11 @@
 
 namespace warpline::guard {
 
+// What wlg_stride may be bounded to: the stride of a matrix, and the bytes of a bulk copy, which
+// are less than the zone behind an arena.
+inline constexpr int64_t kMostStride = 65536;
+inline constexpr int64_t kMostBulk = 1048576;
+
 // The numbers that the statements of one function may use.
 struct Limits {
   Policy policy;

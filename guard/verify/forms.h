@@ -11,10 +11,10 @@
 
 namespace warpline::guard {
 
-// What such a statement does.
 // The registers wlg_g0, wlg_g1, ...
 inline constexpr size_t kGroups = 4;
 
+// What such a statement does.
 enum class Step : uint8_t {
   // --- Of the prologue, in their order.
   kNone,

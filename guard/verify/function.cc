@@ -5,16 +5,15 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "guard/verify/weights.h"
 
 namespace warpline::guard {
 namespace {
 
 constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
-constexpr int64_t kMostStride = 65536;
-constexpr int64_t kMostBulk = 1048576;  // Bytes of a copy; less than the zone behind an arena
 constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
-constexpr std::string_view kOfAWarp[] = {"mma",       "wmma",  "ldmatrix", "stmatrix",
-                                         "movmatrix", "elect", "wgmma"};
+constexpr std::string_view kOfAWarp[] = {"mma",      "wmma",      "ldmatrix",
+                                         "stmatrix", "movmatrix", "wgmma"};
 constexpr Refusal kNotAwaited = "threads have not waited until shared memory is zero";
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
@@ -121,7 +120,7 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
     }
   }
   if (Refusal refusal = FollowWholeWarp(line); !refusal.empty()) return refusal;
-  ++facts_->instructions;
+  facts_->instructions += WeightOf(instruction_);
   if (WritesGuard(instruction_)) {
     if (instruction_.has_predicate) return "a guard's statement has a predicate";
     if (Refusal refusal = fences_.Apply(instruction_.text); !refusal.empty()) return refusal;

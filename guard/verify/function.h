@@ -47,8 +47,8 @@ struct Finding {
 // What the functions of a module have to keep to together.
 struct FunctionFacts {
   std::vector<size_t> callees;  // Indices of the module's functions, one for each call
-  int64_t instructions = 0;
-  int64_t iterations = 0;  // That a thread makes at most until it asks whether to stop
+  int64_t instructions = 0;     // Each as often as WeightOf() says
+  int64_t iterations = 0;       // That a thread makes at most until it asks whether to stop
   bool uses_shared = false;
   bool zeroes_shared = false;
 };

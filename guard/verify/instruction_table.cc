@@ -40,7 +40,7 @@ constexpr Row kRows[] = {
     Silent("cp.async.wait_group", 1, 1, 0),
     Silent("cp.async.wait_all", 0, 0, 0),
     Silent("cp.async.bulk.commit_group", 0, 0, 0),
-    Silent("cp.async.bulk.wait_group", 1, 1, kBulkWord),
+    Silent("cp.async.bulk.wait_group", 1, 1, kWaitWord),
     {"cp.async.bulk", Rule::kMemory, kSpaceWord | kBulkWord, 3, 4, 0, kGlobal | kShared},
     {"cp.async", Rule::kMemory, kSpaceWord | kCacheWord, 3, 4, 0, kGlobal | kShared},
 
@@ -83,7 +83,6 @@ constexpr Row kRows[] = {
     Registers("match", 2, 3),
     Registers("redux", 2, 3),
     Registers("activemask", 1, 1),
-    Registers("elect", 2, 2),
     // Its first operand is read as well.
     Silent("wgmma.mma_async", 6, 8, kAnyWord),
     Silent("wgmma.fence", 0, 0, kAnyWord),

@@ -27,6 +27,7 @@ enum Words : uint32_t {
   kCvtaWord = 1 << 11,      // Of cvta
   kIsspacepWord = 1 << 12,  // Of isspacep
   kBulkWord = 1 << 13,      // Of cp.async.bulk
+  kWaitWord = 1 << 14,      // Of cp.async.bulk.wait_group
   // Any word that does not name memory, known or not.
   kAnyWord = 1u << 31,
 };

@@ -14,7 +14,7 @@ constexpr Word kWords[] = {
     {"shared::cluster", kBulkWord},
     {"mbarrier::complete_tx::bytes", kBulkWord},
     {"bulk_group", kBulkWord},
-    {"read", kBulkWord},
+    {"read", kWaitWord},
     {"shared::cta", kSpaceWord | kFenceWord | kIsspacepWord, Space::kShared},
     {"local", kSpaceWord | kCvtaWord | kIsspacepWord, Space::kLocal},
     {"param", kSpaceWord | kIsspacepWord, Space::kParam},

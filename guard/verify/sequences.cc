@@ -34,6 +34,8 @@ constexpr std::string_view kZeroShared[] = {
     "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
     "\tshl.b32 wlg_t, wlg_t, 4;",
     "\tmov.u32 wlg_s, %reserved_smem_offset_end;",
+    "\tadd.u32 wlg_s, wlg_s, 15;",
+    "\tand.b32 wlg_s, wlg_s, -16;",
     "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;",
     "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;",
     "\t@wlg_ps bra wlg_zeroed;",

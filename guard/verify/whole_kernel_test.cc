@@ -145,6 +145,33 @@ TEST(WholeKernel, CallsAreBoundedLikeLoops) {
   ExpectAccepted(module(40), kHardened);
 }
 
+// Instructions that take long count as often as an addition would take as long.
+TEST(WholeKernel, LongInstructionsCountMore) {
+  const auto loop = [](const char* instruction, int count, int iterations) {
+    Statements statements = {"AGAIN:", "max.s32 wlg_n, wlg_n, 1", "L:", "add.s32 wlg_n, wlg_n, -1"};
+    for (int i = 0; i < count; ++i) statements.push_back(instruction);
+    const Statements end = Joined({kCounted, {"@!%p1 bra AFTER"}, kPoll, {"bra AGAIN", "AFTER:"}});
+    statements.insert(statements.end(), end.begin(), end.end());
+    return absl::StrReplaceAll(Looping(statements), {{"65535", absl::StrCat(iterations)}});
+  };
+  const struct {
+    const char* instruction;
+    int most;  // Iterations with one of them, about
+  } kCases[] = {{"nanosleep.u32 1000000", 63},
+                {"membar.sys", 40000},
+                {"fence.acq_rel.gpu", 40000},
+                {"atom.shared.add.u32 %r1, [sm], 1", 20000},
+                {"red.shared.add.u32 [sm], 1", 20000}};
+  for (const auto& one : kCases) {
+    ExpectAccepted(loop(one.instruction, 1, one.most), kStops);
+    ExpectRefused(loop(one.instruction, 2, one.most), kStops);
+  }
+  ExpectAccepted(loop("div.u32 %r1, %r2, %r3", 8, 65535), kStops);
+  ExpectRefused(loop("div.u32 %r1, %r2, %r3", 64, 65535), kStops);
+  ExpectAccepted(loop("ld.shared.b32 %r1, [sm]", 500, 65535), kStops);
+  ExpectRefused(loop("ld.local.b32 %r1, [wlg_locals]", 32, 65535), kStops);
+}
+
 constexpr char kZeroing[] =
     "\tmov.u32 wlg_lo, %tid.x;\n"
     "\tmov.u32 wlg_t, %ntid.y;\n"
@@ -166,6 +193,8 @@ constexpr char kZeroing[] =
     "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
     "\tshl.b32 wlg_t, wlg_t, 4;\n"
     "\tmov.u32 wlg_s, %reserved_smem_offset_end;\n"
+    "\tadd.u32 wlg_s, wlg_s, 15;\n"
+    "\tand.b32 wlg_s, wlg_s, -16;\n"
     "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;\n"
     "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;\n"
     "\t@wlg_ps bra wlg_zeroed;\n"
