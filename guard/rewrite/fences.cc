@@ -29,7 +29,6 @@ constexpr GuardRegister kRegisters[] = {
 
 // More than any block can have, less than the window that generic addresses of it lie in.
 constexpr int64_t kSharedMask = (256 << 10) - 1;
-constexpr int64_t kMostStride = 65'536;
 
 ptx::Variable Declare(std::string_view space, std::string_view type, std::string_view name) {
   ptx::Variable variable;
@@ -60,13 +59,8 @@ std::string_view FenceWriter::Widen(std::string_view x) {
   return "wlg_x";
 }
 
-std::string_view FenceWriter::Stride(const ptx::Operand& stride) {
-  Add(Make("min.u32", {Name(Use("wlg_stride")), stride, Number(kMostStride)}));
-  return "wlg_stride";
-}
-
-std::string_view FenceWriter::BulkSize(const ptx::Operand& bytes) {
-  Add(Make("min.u32", {Name(Use("wlg_stride")), bytes, Number(kMostBulkBytes)}));
+std::string_view FenceWriter::Bounded(const ptx::Operand& extent, int64_t most) {
+  Add(Make("min.u32", {Name(Use("wlg_stride")), extent, Number(most)}));
   return "wlg_stride";
 }
 
@@ -77,34 +71,6 @@ void FenceWriter::TestWholeWarp() {
 
 void FenceWriter::TestShared(std::string_view x) {
   Add(Make("isspacep.shared", {Name(Use("wlg_ps")), Name(x)}));
-}
-
-void FenceWriter::BeginIterations() {
-  Add(Make("max.s32", {Name(Use("wlg_n")), Name("wlg_n"), Number(1)}));
-}
-
-void FenceWriter::CountIteration() {
-  Add(Make("add.s32", {Name(Use("wlg_n")), Name("wlg_n"), Number(-1)}));
-}
-
-void FenceWriter::TestIterations(std::string_view predicate, bool negated) {
-  Use("wlg_n");
-  std::vector<ptx::Operand> operands = {Name(Use("wlg_pl")), Name("wlg_n"), Number(0)};
-  if (!predicate.empty()) {
-    operands.push_back(Name(predicate));
-    operands.back().negated = negated;
-  }
-  Add(Make(predicate.empty() ? "setp.gt.s32" : "setp.gt.and.s32", std::move(operands)));
-}
-
-void FenceWriter::Poll(int64_t iterations) {
-  Add(Make("ld.const.b64", {Name(Use("wlg_at")), Address(kConstVariable, kStopWord)}));
-  Add(Make("ld.volatile.global.b32", {Name(Use("wlg_t")), Address("wlg_at")}));
-  Add(Make("setp.ne.s32", {Name(Use("wlg_ps")), Name("wlg_t"), Number(0)}));
-  ptx::Instruction end = Make("exit", {});
-  end.guard = "wlg_ps";
-  Add(std::move(end));
-  Add(Make("mov.b32", {Name(Use("wlg_n")), Number(iterations)}));
 }
 
 std::string_view FenceWriter::Part(const ptx::Operand& size, int64_t bytes,
@@ -227,7 +193,7 @@ void FenceWriter::ClampShared(std::string_view name, uint64_t bytes, uint64_t al
   if (known < alignment || bytes % alignment != 0) Align("b32", name, alignment);
 }
 
-std::string_view FenceWriter::SharedGroupRegister(int number) {
+std::string_view SharedGroupRegister(int number) {
   static constexpr std::string_view kNames[] = {"wlg_g0", "wlg_g1", "wlg_g2", "wlg_g3"};
   static_assert(std::size(kNames) == kSharedGroups);
   return kNames[number];

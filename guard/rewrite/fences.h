@@ -23,6 +23,9 @@ struct FenceSettings {
   uint64_t const_bytes = 0;
 };
 
+// The guard register of a SharedGroup with this number.
+std::string_view SharedGroupRegister(int number);
+
 // The statements of one function, in order. Thread-compatible.
 //
 // The methods that fence take a register's name, write what confines its value, and return the name
@@ -35,14 +38,20 @@ class FenceWriter {
   void Add(ptx::Instruction instruction) { code_.push_back({std::move(instruction), line_}); }
   void Add(ptx::Statement statement) { code_.push_back(std::move(statement)); }
 
+  // Has a guard register be declared, and set if the prologue sets it.
+  std::string_view Use(std::string_view name) {
+    used_.insert(name);
+    return name;
+  }
+
   // --- Values
   std::string_view Sum(std::string_view x, int64_t offset);
   std::string_view Widen(std::string_view x);
   std::string_view Globals() { return Use("wlg_globals"); }
   std::string_view Consts() { return Use("wlg_consts"); }
   std::string_view Locals() { return Use("wlg_local"); }
-  std::string_view Stride(const ptx::Operand& stride);
-  std::string_view BulkSize(const ptx::Operand& bytes);
+  // The stride of a matrix, or the bytes of a copy; `most` at the most.
+  std::string_view Bounded(const ptx::Operand& extent, int64_t most);
   // `bytes` or nothing. For another size the thread ends, if the predicate, which may be empty,
   // holds.
   std::string_view Part(const ptx::Operand& size, int64_t bytes, std::string_view predicate,
@@ -51,18 +60,9 @@ class FenceWriter {
   void TestWholeWarp();
   // Sets wlg_ps.
   void TestShared(std::string_view x);
-  // At least one iteration is left.
-  void BeginIterations();
-  // Takes one from the iterations that are left.
-  void CountIteration();
-  // Sets wlg_pl if some are left and the predicate, which may be empty, holds.
-  void TestIterations(std::string_view predicate, bool negated);
-  // Ends the thread if it is to stop; it has so many iterations then.
-  void Poll(int64_t iterations);
   // Has the register of the group hold the address that the others are distances from.
   // `known` is what that address is known to be a multiple of.
   void BeginSharedGroup(const SharedGroup& group, uint64_t known);
-  static std::string_view SharedGroupRegister(int number);
   // Where a generic address lies in shared memory, if it does.
   std::string_view InShared(std::string_view x);
 
@@ -87,10 +87,6 @@ class FenceWriter {
                                    std::vector<ptx::Statement> first);
 
  private:
-  std::string_view Use(std::string_view name) {
-    used_.insert(name);
-    return name;
-  }
   std::string_view Within(std::string_view x, std::string_view base, uint64_t total,
                           uint64_t bytes);
   // `alignment` is what the register is to be a multiple of, `known` what it is already.

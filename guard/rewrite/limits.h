@@ -24,6 +24,8 @@ inline constexpr uint64_t kMostSharedSpan = 1024;
 // Fences for several accesses to shared memory that may stand at once.
 inline constexpr int kSharedGroups = 4;
 
+// Bytes between the rows of a matrix.
+inline constexpr int64_t kMostStride = 65'536;
 // More than shared memory has, and less than the zone behind an arena.
 inline constexpr int64_t kMostBulkBytes = 1 << 20;
 

@@ -1,9 +1,11 @@
 #include "guard/rewrite/loop_polls.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/statements.h"
@@ -29,6 +31,38 @@ bool SetsIterations(const Instruction& instruction) {
   return instruction.opcode == "mov" && instruction.operands[0].name == "wlg_n";
 }
 
+// At least one iteration is left.
+void BeginIterations(FenceWriter* code) {
+  code->Add(Make("max.s32", {Name(code->Use("wlg_n")), Name("wlg_n"), Number(1)}));
+}
+
+// Takes one from the iterations that are left.
+void CountIteration(FenceWriter* code) {
+  code->Add(Make("add.s32", {Name(code->Use("wlg_n")), Name("wlg_n"), Number(-1)}));
+}
+
+// Sets wlg_pl if some are left and the predicate, which may be empty, holds.
+void TestIterations(std::string_view predicate, bool negated, FenceWriter* code) {
+  code->Use("wlg_n");
+  std::vector<ptx::Operand> operands = {Name(code->Use("wlg_pl")), Name("wlg_n"), Number(0)};
+  if (!predicate.empty()) {
+    operands.push_back(Name(predicate));
+    operands.back().negated = negated;
+  }
+  code->Add(Make(predicate.empty() ? "setp.gt.s32" : "setp.gt.and.s32", std::move(operands)));
+}
+
+// Ends the thread if it is to stop; it has so many iterations then.
+void Poll(int64_t iterations, FenceWriter* code) {
+  code->Add(Make("ld.const.b64", {Name(code->Use("wlg_at")), Address(kConstVariable, kStopWord)}));
+  code->Add(Make("ld.volatile.global.b32", {Name(code->Use("wlg_t")), Address("wlg_at")}));
+  code->Add(Make("setp.ne.s32", {Name(code->Use("wlg_ps")), Name("wlg_t"), Number(0)}));
+  ptx::Instruction end = Make("exit", {});
+  end.guard = "wlg_ps";
+  code->Add(std::move(end));
+  code->Add(Make("mov.b32", {Name(code->Use("wlg_n")), Number(iterations)}));
+}
+
 }  // namespace
 
 std::unordered_set<std::string> LoopsOf(const std::vector<ptx::Statement>& code) {
@@ -48,14 +82,14 @@ std::unordered_set<std::string> LoopsOf(const std::vector<ptx::Statement>& code)
 void BeginLoop(const std::string& label, const std::string& again, ptx::SourceLine line,
                FenceWriter* code) {
   code->Add(ptx::Statement{ptx::Label{again}, line});
-  code->BeginIterations();
+  BeginIterations(code);
   code->Add(ptx::Statement{ptx::Label{label}, line});
-  code->CountIteration();
+  CountIteration(code);
 }
 
 void AddLoopBranch(const Instruction& branch, const std::string& again, const std::string& after,
                    FenceWriter* code) {
-  code->TestIterations(branch.guard, branch.guard_negated);
+  TestIterations(branch.guard, branch.guard_negated, code);
   Instruction next = branch;
   next.guard = "wlg_pl";
   next.guard_negated = false;
@@ -66,7 +100,7 @@ void AddLoopBranch(const Instruction& branch, const std::string& again, const st
     leave.guard_negated = !branch.guard_negated;
     code->Add(std::move(leave));
   }
-  code->Poll(kMostIterations);
+  Poll(kMostIterations, code);
   code->Add(Make("bra", {Name(again)}));
 }
 

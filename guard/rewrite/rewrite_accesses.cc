@@ -110,7 +110,7 @@ absl::Status FunctionRewriter::RewriteBulkCopy(Instruction copy) {
   }
   Operand& size = copy.operands[2];
   if (size.kind != Operand::Kind::kInteger || size.value > kMostBulkBytes) {
-    size = Name(code_.BulkSize(size));
+    size = Name(code_.Bounded(size, kMostBulkBytes));
   }
   Put(std::move(copy));
   return absl::OkStatus();
@@ -239,7 +239,7 @@ absl::Status FunctionRewriter::RewriteRegisterAddress(const MemoryAccess& access
     if (place->is_first) {
       code_.BeginSharedGroup(group, Alignments::OfSum(alignments_.Of(group.base), group.offset));
     }
-    *address = Address(FenceWriter::SharedGroupRegister(group.number), place->distance);
+    *address = Address(SharedGroupRegister(group.number), place->distance);
     return absl::OkStatus();
   }
   if (is_shared || only_shared) {

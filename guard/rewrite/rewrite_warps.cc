@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/function_rewriter.h"
+#include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
 #include "guard/rewrite/statements.h"
 #include "ptx/types.h"
@@ -107,8 +108,8 @@ absl::Status FunctionRewriter::RewriteMatrixAccess(Instruction instruction) {
   if (module_.options->hardened) return Refuse("a matrix at a stride");
   if (instruction.operands.size() > 2) {
     Operand& stride = instruction.operands[2];
-    if (stride.kind != Operand::Kind::kInteger || stride.value > 65'536) {
-      stride = Name(code_.Stride(stride));
+    if (stride.kind != Operand::Kind::kInteger || stride.value > kMostStride) {
+      stride = Name(code_.Bounded(stride, kMostStride));
     }
   }
   if (is_shared) {
