@@ -14,11 +14,11 @@
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/kernel.h"
 #include "server/worker/lanes/lane_inbox.h"
-#include "server/worker/lanes/neighbour_pointers.h"
 #include "server/worker/lanes/print_relay.h"
 #include "server/worker/lanes/staging_pool.h"
 #include "server/worker/lanes/task.h"
 #include "server/worker/memory/memory_charger.h"
+#include "server/worker/memory/neighbour_pointers.h"
 #include "server/worker/memory/outside_memory.h"
 #include "server/worker/replies/reply_sink.h"
 

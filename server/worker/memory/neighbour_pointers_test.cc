@@ -1,4 +1,4 @@
-#include "server/worker/lanes/neighbour_pointers.h"
+#include "server/worker/memory/neighbour_pointers.h"
 
 #include <string>
 #include <vector>

@@ -2,8 +2,8 @@
 //
 // Guarded kernels reach nothing through such a value, which may be a number that only looks like
 // one, so it is not refused. Many of them say that somebody tries.
-#ifndef WARPLINE_SERVER_WORKER_LANES_NEIGHBOUR_POINTERS_H_
-#define WARPLINE_SERVER_WORKER_LANES_NEIGHBOUR_POINTERS_H_
+#ifndef WARPLINE_SERVER_WORKER_MEMORY_NEIGHBOUR_POINTERS_H_
+#define WARPLINE_SERVER_WORKER_MEMORY_NEIGHBOUR_POINTERS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -46,4 +46,4 @@ class NeighbourPointers {
 
 }  // namespace warpline::worker
 
-#endif  // WARPLINE_SERVER_WORKER_LANES_NEIGHBOUR_POINTERS_H_
+#endif  // WARPLINE_SERVER_WORKER_MEMORY_NEIGHBOUR_POINTERS_H_
