@@ -36,7 +36,7 @@ uint64_t Alignments::OfResult(const ptx::Instruction& instruction) const {
   const bool is_number = operands.size() > 2 && operands[2].kind == Operand::Kind::kInteger;
   if (opcode == "mov") return Of(operands[1]);
   if (opcode == "shl") {
-    if (!is_number) return Of(operands[1]);
+    if (!is_number) return 1;  // As the verifier reads it
     return operands[2].value >= 4
                ? kMostKnownAlignment
                : std::min(Of(operands[1]) << operands[2].value, kMostKnownAlignment);

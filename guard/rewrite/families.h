@@ -43,10 +43,12 @@ inline bool Parts(ptx::Family family) {
 }
 
 // Whether a run of statements of the same lanes ends with it.
+inline bool EndsRun(const ptx::Instruction& instruction, const ptx::Description& what) {
+  return Parts(what.row().family) || (IsOfAWarp(what.row().family) && !instruction.guard.empty());
+}
 inline bool EndsRun(const ptx::Instruction& instruction) {
   ptx::Description what;
-  if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown) return true;
-  return Parts(what.row().family) || (IsOfAWarp(what.row().family) && !instruction.guard.empty());
+  return ptx::Describe(instruction, &what) != ptx::Verdict::kKnown || EndsRun(instruction, what);
 }
 
 // Whether an instruction may access shared memory, as far as its words tell.

@@ -95,8 +95,9 @@ FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFuncti
       function_(function),
       local_offset_(local_offset),
       code_(SettingsOf(module, function)),
-      shared_groups_(function),
-      alignments_([this](const std::string& name) { return AlignmentOf(name); }) {}
+      alignments_([this](const std::string& name) { return AlignmentOf(name); }) {
+  if (module.options->hardened) shared_groups_.emplace(function);
+}
 
 uint64_t FunctionRewriter::AlignmentOf(const std::string& name) const {
   if (const Symbol* const symbol = function_.Find(name); symbol != nullptr) {
@@ -140,7 +141,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
             instruction->opcode == "brkpt";
     if (absl::Status status = RewriteInstruction(*instruction); !status.ok()) return status;
     Description what;
-    if (ptx::Describe(*instruction, &what) == ptx::Verdict::kKnown) {
+    if (module_.options->hardened && ptx::Describe(*instruction, &what) == ptx::Verdict::kKnown) {
       alignments_.Follow(*instruction, what);
     }
   }

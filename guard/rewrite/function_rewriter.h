@@ -4,6 +4,7 @@
 #define WARPLINE_GUARD_REWRITE_FUNCTION_REWRITER_H_
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,12 +24,13 @@
 
 namespace warpline::guard {
 
-// What a function is rewritten with. All is borrowed.
+// One of the module's variables in shared memory.
 struct SharedVariable {
   uint64_t bytes = 0;  // 0 for one of dynamic size
   uint64_t alignment = 1;
 };
 
+// What a function is rewritten with. All is borrowed.
 struct ModuleContext {
   const RewriteOptions* options = nullptr;
   const ModuleLayout* layout = nullptr;
@@ -93,7 +95,7 @@ class FunctionRewriter {
   const FlatFunction& function_;
   const uint64_t local_offset_;
   FenceWriter code_;
-  const SharedGroups shared_groups_;
+  std::optional<SharedGroups> shared_groups_;  // If hardened
   Alignments alignments_;
   const ptx::Statement* at_ = nullptr;
   std::set<std::string> scratch_;          // Registers of 32 bits that the tenant has not declared

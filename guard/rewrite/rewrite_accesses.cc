@@ -233,13 +233,14 @@ absl::Status FunctionRewriter::RewriteRegisterAddress(const MemoryAccess& access
   const std::string x = address->name;
   const int64_t offset = address->offset;
   const bool is_shared = access.space == StateSpace::kShared;
-  if (const SharedGroups::Place* const place = shared_groups_.Find(at_);
-      hardened && is_shared && place != nullptr) {
-    const SharedGroup& group = shared_groups_.groups()[place->group];
-    if (place->is_first) {
+  const SharedGroups::Place* const in_group =
+      hardened && is_shared ? shared_groups_->Find(at_) : nullptr;
+  if (in_group != nullptr) {
+    const SharedGroup& group = shared_groups_->groups()[in_group->group];
+    if (in_group->is_first) {
       code_.BeginSharedGroup(group, Alignments::OfSum(alignments_.Of(group.base), group.offset));
     }
-    *address = Address(SharedGroupRegister(group.number), place->distance);
+    *address = Address(SharedGroupRegister(group.number), in_group->distance);
     return absl::OkStatus();
   }
   if (is_shared || only_shared) {

@@ -28,7 +28,7 @@ bool FunctionRewriter::HasWarpsInstruction(const ptx::Statement* from) const {
     Description what;
     if (ptx::Describe(*instruction, &what) != ptx::Verdict::kKnown) return false;
     if (IsOfAWarp(what.row().family) && instruction->guard.empty()) return true;
-    if (EndsRun(*instruction)) return false;
+    if (EndsRun(*instruction, what)) return false;
   }
   return false;
 }

@@ -39,7 +39,7 @@ const SharedGroups::Place* SharedGroups::Find(const ptx::Statement* statement) c
 
 void SharedGroups::Follow(const ptx::Statement& statement, const Instruction& instruction) {
   ptx::Description what;
-  if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown || EndsRun(instruction) ||
+  if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown || EndsRun(instruction, what) ||
       MayEndLanes(instruction, what)) {
     EndRun();
     return;

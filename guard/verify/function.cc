@@ -169,7 +169,7 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
       }
       break;
   }
-  alignments_.Follow(instruction_);
+  if (limits_.policy.hardened) alignments_.Follow(instruction_);
   return refusal.empty() ? FollowInstruction(description) : refusal;
 }
 
