@@ -115,7 +115,7 @@ constexpr InstructionRow kRows[] = {
 
     // --- Matrices that the threads of a warp hold together.
     {"mma", Family::kMatrixMultiply, "dssss?s?"},
-    {"wgmma.mma_async.sync", Family::kWarpgroupMultiply, "ssspiii?i?"},
+    {"wgmma.mma_async.sync", Family::kWarpgroupMultiply, "ssspi?i?i?i?"},
     {"wgmma.fence", Family::kWarpgroupOrder, ""},
     {"wgmma.commit_group", Family::kWarpgroupOrder, ""},
     {"wgmma.wait_group", Family::kWarpgroupOrder, "i"},

@@ -17,8 +17,9 @@ namespace warpline::guard {
 struct FenceSettings {
   int arena_bits = 36;
   bool hardened = false;
-  bool zeroes_shared = false;  // The function is a kernel that may reach shared memory.
-  uint64_t local_bytes = 0;    // 0 where there is no wlg_locals
+  bool zeroes_shared = false;     // The function is a kernel that may reach shared memory.
+  bool uses_descriptors = false;  // The function reads matrices by descriptors.
+  uint64_t local_bytes = 0;       // 0 where there is no wlg_locals
   uint64_t param_bytes = 0;
   uint64_t const_bytes = 0;
 };
@@ -95,7 +96,7 @@ class FenceWriter {
   // What a kernel begins with where others have used the same shared memory before.
   static void ZeroShared(std::vector<ptx::Statement>* body);
   static bool NeedsZeros(const ptx::Statement& statement);
-  static void AwaitZeros(std::vector<ptx::Statement>* body);
+  void AwaitZeros(std::vector<ptx::Statement>* body) const;
 
   const FenceSettings settings_;
   ptx::SourceLine line_;

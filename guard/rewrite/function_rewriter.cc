@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "guard/rewrite/descriptors.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/loop_polls.h"
@@ -81,6 +82,7 @@ FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& functi
   settings.zeroes_shared = settings.hardened && module.options->zeroes &&
                            function.source->is_entry &&
                            module.use_shared->contains(function.source->name);
+  settings.uses_descriptors = UsesDescriptors(function.code);
   settings.local_bytes = module.local_bytes;
   settings.param_bytes = function.param_bytes;
   settings.const_bytes = module.layout->consts_image.size();
@@ -265,10 +267,7 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     case Family::kBulkCopy:
       return RewriteBulkCopy(std::move(instruction));
     case Family::kWarpgroupMultiply:
-      // Seen on a GPU: it reads nothing but the block's own shared memory, and ends the context
-      // where a descriptor leads out of it.
-      if (module_.options->hardened) return Refuse("matrices that descriptors name");
-      break;
+      return RewriteWarpgroupMultiply(std::move(instruction));
     case Family::kElect:
       return RewriteElect(instruction);
     case Family::kCachePolicy:

@@ -84,7 +84,7 @@ constexpr Row kRows[] = {
     Registers("redux", 2, 3),
     Registers("activemask", 1, 1),
     // Its first operand is read as well.
-    Silent("wgmma.mma_async", 6, 8, kAnyWord),
+    Silent("wgmma.mma_async", 4, 8, kAnyWord),
     Silent("wgmma.fence", 0, 0, kAnyWord),
     Silent("wgmma.commit_group", 0, 0, kAnyWord),
     Silent("wgmma.wait_group", 1, 1, kAnyWord),

@@ -55,6 +55,8 @@ class SharedZeroing {
   bool Follow(std::string_view line, bool may_begin, Refusal* refusal);
   // Threads have not waited for each other yet.
   bool is_awaited() const { return step_ == Step::kZeroed; }
+  // The zeros are there also for what reads by matrix descriptors.
+  bool is_fenced() const { return is_fenced_ && is_complete(); }
   bool is_complete() const { return step_ == Step::kAwaited && done_ == 0; }
 
  private:
@@ -64,6 +66,7 @@ class SharedZeroing {
 
   Step step_ = Step::kNone;
   size_t done_ = 0;  // Lines of the next step that have been read
+  bool is_fenced_ = false;
 };
 
 }  // namespace warpline::guard
