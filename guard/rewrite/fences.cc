@@ -133,8 +133,7 @@ std::string_view FenceWriter::Generic(std::string_view x, uint64_t bytes) {
   Add(Make("isspacep.local", {Name(Use("wlg_pl")), Name(x)}));
   Add(Make("cvta.to.local.u64", {Name("wlg_off"), Name(x)}));
   Add(Make("sub.s64", {Name("wlg_off"), Name("wlg_off"), Name("wlg_local")}));
-  Add(Make("min.u64",
-           {Name("wlg_off"), Name("wlg_off"), Number(int64_t(settings_.local_bytes - bytes))}));
+  Add(Make("min.u64", {Name("wlg_off"), Name("wlg_off"), Number(LastLocal(bytes))}));
   Align("b64", "wlg_off", bytes);
   Add(Make("add.s64", {Name("wlg_off"), Name("wlg_off"), Name("wlg_local")}));
   Add(Make("cvta.local.u64", {Name("wlg_off"), Name("wlg_off")}));
@@ -142,24 +141,30 @@ std::string_view FenceWriter::Generic(std::string_view x, uint64_t bytes) {
   return "wlg_at";
 }
 
-std::string_view FenceWriter::Within(std::string_view x, std::string_view base, uint64_t total,
+// A kernel's pointers to local memory lead to its own variables, of which ptxas makes registers if
+// it sees that they are few.
+int64_t FenceWriter::LastLocal(uint64_t bytes) const {
+  return static_cast<int64_t>(std::max(settings_.local_window, bytes) - bytes);
+}
+
+std::string_view FenceWriter::Within(std::string_view x, std::string_view base, int64_t last,
                                      uint64_t bytes) {
   Use(base);
   Add(Make("sub.s64", {Name(Use("wlg_off")), Name(x), Name(base)}));
-  Add(Make("min.u64", {Name("wlg_off"), Name("wlg_off"), Number(int64_t(total - bytes))}));
+  Add(Make("min.u64", {Name("wlg_off"), Name("wlg_off"), Number(last)}));
   Align("b64", "wlg_off", bytes);
   Add(Make("add.s64", {Name(Use("wlg_at")), Name("wlg_off"), Name(base)}));
   return "wlg_at";
 }
 
 std::string_view FenceWriter::Local(std::string_view x, uint64_t bytes) {
-  return Within(x, "wlg_local", settings_.local_bytes, bytes);
+  return Within(x, "wlg_local", LastLocal(bytes), bytes);
 }
 std::string_view FenceWriter::Param(std::string_view x, uint64_t bytes) {
-  return Within(x, "wlg_params", settings_.param_bytes, bytes);
+  return Within(x, "wlg_params", int64_t(settings_.param_bytes - bytes), bytes);
 }
 std::string_view FenceWriter::Const(std::string_view x, uint64_t bytes) {
-  return Within(x, "wlg_consts", settings_.const_bytes, bytes);
+  return Within(x, "wlg_consts", int64_t(settings_.const_bytes - bytes), bytes);
 }
 
 std::string_view FenceWriter::Shared(std::string_view x, bool is_wide, int64_t offset,
@@ -243,7 +248,10 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   if (used_.contains("wlg_base")) {
     // By lane, though the word is the same: ptxas must not keep it in a register that a warp has
     // once, which lanes elsewhere in the code may write.
-    begin(Make("mov.u32", {Name("wlg_t"), Name("%laneid")}));
+    // Most kernels read their thread's place in a row anyway.
+    ptx::Operand place = Name(settings_.is_wide ? "%tid" : "%laneid");
+    if (settings_.is_wide) place.component = "x";
+    begin(Make("mov.u32", {Name("wlg_t"), place}));
     begin(Make("and.b32", {Name("wlg_t"), Name("wlg_t"), Number(1)}));
     begin(Make("shl.b32", {Name("wlg_t"), Name("wlg_t"), Number(2)}));
     begin(Make("cvt.u64.u32", {Name("wlg_off"), Name("wlg_t")}));

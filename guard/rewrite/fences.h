@@ -19,7 +19,10 @@ struct FenceSettings {
   bool hardened = false;
   bool zeroes_shared = false;     // The function is a kernel that may reach shared memory.
   bool uses_descriptors = false;  // The function reads matrices by descriptors.
+  bool is_wide = false;           // A kernel whose blocks may have more than one thread in a row.
   uint64_t local_bytes = 0;       // 0 where there is no wlg_locals
+  // Bytes from its start that the function's own pointers may lead to.
+  uint64_t local_window = 0;
   uint64_t param_bytes = 0;
   uint64_t const_bytes = 0;
 };
@@ -88,8 +91,9 @@ class FenceWriter {
                                    std::vector<ptx::Statement> first);
 
  private:
-  std::string_view Within(std::string_view x, std::string_view base, uint64_t total,
-                          uint64_t bytes);
+  // Where the last access of so many bytes to local memory may begin.
+  int64_t LastLocal(uint64_t bytes) const;
+  std::string_view Within(std::string_view x, std::string_view base, int64_t last, uint64_t bytes);
   // `alignment` is what the register is to be a multiple of, `known` what it is already.
   void ClampShared(std::string_view name, uint64_t bytes, uint64_t alignment, uint64_t known);
   void Align(std::string_view type, std::string_view name, uint64_t bytes);

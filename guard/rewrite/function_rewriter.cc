@@ -75,7 +75,17 @@ ptx::Variable Register(const std::string& type, const std::string& name) {
   return variable;
 }
 
-FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& function) {
+// Whether a kernel says that its blocks have one thread in the direction of x.
+bool SaysOneThreadWide(const ptx::Function& kernel) {
+  return std::any_of(kernel.directives.begin(), kernel.directives.end(),
+                     [](const ptx::Directive& directive) {
+                       return (directive.name == "maxntid" || directive.name == "reqntid") &&
+                              (directive.values.empty() || directive.values[0] <= 1);
+                     });
+}
+
+FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& function,
+                         uint64_t local_offset) {
   FenceSettings settings;
   settings.arena_bits = module.options->arena_bits;
   settings.hardened = module.options->hardened;
@@ -83,7 +93,10 @@ FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& functi
                            function.source->is_entry &&
                            module.use_shared->contains(function.source->name);
   settings.uses_descriptors = UsesDescriptors(function.code);
+  settings.is_wide = function.source->is_entry && !SaysOneThreadWide(*function.source);
   settings.local_bytes = module.local_bytes;
+  settings.local_window =
+      function.source->is_entry ? local_offset + function.local_bytes : module.local_bytes;
   settings.param_bytes = function.param_bytes;
   settings.const_bytes = module.layout->consts_image.size();
   return settings;
@@ -96,7 +109,7 @@ FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFuncti
     : module_(module),
       function_(function),
       local_offset_(local_offset),
-      code_(SettingsOf(module, function)),
+      code_(SettingsOf(module, function, local_offset)),
       alignments_([this](const std::string& name) { return AlignmentOf(name); }) {
   if (module.options->hardened) shared_groups_.emplace(function);
 }

@@ -162,4 +162,11 @@ Refusal CheckDirective(std::string_view line) {
   return "a directive that is not allowed";
 }
 
+bool SaysOneThreadWide(std::string_view line) {
+  Cursor cursor(line);
+  int64_t threads = 0;
+  return (cursor.Skip(".maxntid ") || cursor.Skip(".reqntid ")) && cursor.Count(&threads) &&
+         threads <= 1;
+}
+
 }  // namespace warpline::guard

@@ -62,6 +62,8 @@ Refusal MeasureParameters(const Head& head, int64_t* bytes);
 
 // Checks a line between a function's head and its body, such as `.maxntid 256, 1, 1`.
 Refusal CheckDirective(std::string_view line);
+// Whether such a line says that blocks have one thread in the direction of x.
+bool SaysOneThreadWide(std::string_view line);
 
 }  // namespace warpline::guard
 

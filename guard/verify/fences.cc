@@ -51,6 +51,7 @@ Refusal Fences::Apply(std::string_view statement) {
     if (Refusal refusal = SetIterations(number); !refusal.empty()) return refusal;
     if (!in_prologue_) return {};
   }
+  if (match.is_place && !limits_.is_wide) return "%tid.x may be the same for all threads";
   if (step <= Step::kSetIterations) return ApplyPrologue(step);
   in_prologue_ = false;
   if (step <= Step::kBoundStride) return ApplyArena(step, number);

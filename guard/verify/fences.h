@@ -31,6 +31,7 @@ struct Limits {
   int64_t constants = 0;   // N, the bytes of wlg_const
   int64_t parameters = 0;  // Bytes of the entry's parameters; 0 in a .func
   bool is_entry = false;
+  bool is_wide = false;  // %tid.x is not the same for all threads, as far as ptxas knows.
   std::string_view first_parameter;  // The name; empty if the function has none
 };
 

@@ -13,6 +13,8 @@ struct Form {
   Step step;
 };
 
+constexpr std::string_view kReadPlace = "mov.u32 wlg_t, %tid.x";
+
 constexpr Form kForms[] = {
     {"mov.b64 {wlg_lo, wlg_hi}, <X>", Step::kSplit},
     {"lop3.b32 wlg_hi, wlg_hi, <N>, wlg_base, 234", Step::kConfineHigh},
@@ -67,6 +69,7 @@ constexpr Form kForms[] = {
     {"add.s64 wlg_at, wlg_off, wlg_consts", Step::kArriveConstants},
 
     {"mov.u32 wlg_t, %laneid", Step::kReadLane},
+    {kReadPlace, Step::kReadLane},
     {"and.b32 wlg_t, wlg_t, 1", Step::kLaneBit},
     {"shl.b32 wlg_t, wlg_t, 2", Step::kLanePlace},
     {"cvt.u64.u32 wlg_off, wlg_t", Step::kLaneOffset},
@@ -151,6 +154,7 @@ Match FindStep(std::string_view statement, const Scope& scope, std::string_view 
   for (const Form& form : kForms) {
     if (!Matches(form.text, statement, scope, first_parameter, &match)) continue;
     match.step = form.step;
+    match.is_place = form.text == kReadPlace;
     return match;
   }
   return {};

@@ -18,7 +18,7 @@ inline constexpr size_t kGroups = 4;
 enum class Step : uint8_t {
   // --- Of the prologue, in their order.
   kNone,
-  kReadLane,
+  kReadLane,  // Or the thread's place in its row, which `is_place` tells
   kLaneBit,
   kLanePlace,
   kLaneOffset,
@@ -90,6 +90,7 @@ enum class Step : uint8_t {
 struct Match {
   Step step = Step::kNone;
   int64_t number = 0;
+  bool is_place = false;
   size_t group = 0;            // Of the register wlg_g0 to wlg_g3
   std::string_view name = {};  // The register or the variable in shared memory that it reads
 };

@@ -47,6 +47,7 @@ FunctionVerifier::FunctionVerifier(const Module& module, const Function& functio
   limits_.locals = module.locals;
   limits_.constants = module.constants;
   limits_.is_entry = function.head.is_entry;
+  limits_.is_wide = function.head.is_entry && !function.is_one_wide;
   if (!function.head.parameters.empty()) {
     limits_.first_parameter = function.head.parameters[0].name;
   }

@@ -23,9 +23,10 @@ namespace warpline::guard {
 
 struct Function {
   Head head;
-  Line line;              // Of the head
-  std::string_view body;  // The lines between { and }
-  size_t body_line = 0;   // The number of the line of {
+  Line line;                 // Of the head
+  std::string_view body;     // The lines between { and }
+  size_t body_line = 0;      // The number of the line of {
+  bool is_one_wide = false;  // Its blocks have one thread in the direction of x.
 };
 
 // What is known of a module once its text has been read, without the statements of its functions.

@@ -116,6 +116,7 @@ Refusal ModuleReader::ReadDefinition(Head head) {
   while (lines_.Next()) {
     if (line().text == "{") return ReadBody(&function);
     if (Refusal refusal = CheckDirective(line().text); !refusal.empty()) return refusal;
+    function.is_one_wide = function.is_one_wide || SaysOneThreadWide(line().text);
   }
   return "a function without a body";
 }

@@ -293,7 +293,7 @@ TEST(Verify, RefusesPrologues) {
       {"\tand.b32 wlg_t, wlg_t, 1;\n", ""},
       {"\tand.b32 wlg_t, wlg_t, 1;\n", "\tand.b32 wlg_t, wlg_t, 3;\n"},
       {"\tshl.b32 wlg_t, wlg_t, 2;\n", "\tshl.b32 wlg_t, wlg_t, 3;\n"},
-      {"\tmov.u32 wlg_t, %laneid;\n", "\tmov.u32 wlg_t, %tid.x;\n"},
+      {"\tmov.u32 wlg_t, %laneid;\n", "\tmov.u32 wlg_t, %tid.y;\n"},
       {"\tadd.s64 wlg_off, wlg_off, wlg_at;\n", ""},
       {"\tmov.b64 wlg_at, wlg_const;\n",
        "\tmov.b64 wlg_at, wlg_const;\n\tmov.b64 wlg_consts, wlg_const;\n"},
@@ -312,6 +312,32 @@ TEST(Verify, RefusesPrologues) {
                                  {"\tmov.b64 wlg_consts, wlg_const;\n",
                                   "\tmov.b64 wlg_params, p;\n\tmov.b64 wlg_consts, wlg_const;\n"}});
   ExpectRefused(swapped, kPlain);
+}
+
+// ptxas must not know that the word is the same for all lanes.
+TEST(Verify, TheArenasWordIsReadByLaneOrByAThreadsPlaceInItsRow) {
+  const std::string text =
+      Replaced(Module({}), "\tmov.u32 wlg_t, %laneid;\n", "\tmov.u32 wlg_t, %tid.x;\n");
+  ExpectAccepted(text, kPlain);
+  const std::string wide = ".maxntid 256, 1, 1\n";
+  ExpectAccepted(Replaced(text, wide, ".maxntid 2\n"), kPlain);
+  for (const char* const narrow : {".maxntid 1\n", ".reqntid 1, 256, 1\n", ".maxntid 0, 256\n",
+                                   ".maxntid 256, 1, 1\n.reqntid 1, 256\n"}) {
+    ExpectRefused(Replaced(text, wide, narrow), kPlain);
+    ExpectAccepted(Replaced(Module({}), wide, narrow), kPlain);
+  }
+  const auto called = [&wide](const std::string& entry) {
+    return absl::StrReplaceAll(entry, {{kEntry, ".func k ()\n"},
+                                       {wide, ""},
+                                       {kVariables, ""},
+                                       {kLocals, ""},
+                                       {kLocalPrologue, ""},
+                                       {kZeroLocals, ""},
+                                       {kWriteParameters, ""},
+                                       {"\tmov.b64 wlg_params, p;\n", ""}});
+  };
+  ExpectAccepted(called(Module({})), kPlain);
+  ExpectRefused(called(text), kPlain);
 }
 
 TEST(Verify, FencesNeedWhatThePrologueSets) {
