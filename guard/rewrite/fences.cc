@@ -25,7 +25,7 @@ constexpr GuardRegister kRegisters[] = {
     {"wlg_off", "b64"},   {"wlg_at", "b64"},      {"wlg_ps", "pred"},    {"wlg_pl", "pred"},
     {"wlg_n", "b32"},     {"wlg_g0", "b32"},      {"wlg_g1", "b32"},     {"wlg_g2", "b32"},
     {"wlg_g3", "b32"},    {"wlg_e", "b32"},       {"wlg_f", "b32"},      {"wlg_da", "b64"},
-    {"wlg_db", "b64"},
+    {"wlg_db", "b64"},    {"wlg_pu", "pred"},
 };
 
 // More than any block can have, less than the window that generic addresses of it lie in.
@@ -86,7 +86,11 @@ std::string_view FenceWriter::Part(const ptx::Operand& size, int64_t bytes,
   ptx::Instruction end = Make("exit", {});
   end.guard = "wlg_ps";
   Add(std::move(end));
-  Add(Make("and.b32", {Name("wlg_t"), size, Number(bytes)}));
+  return AllOrNothing(size, bytes);
+}
+
+std::string_view FenceWriter::AllOrNothing(const ptx::Operand& size, int64_t bytes) {
+  Add(Make("and.b32", {Name(Use("wlg_t")), size, Number(bytes)}));
   return "wlg_t";
 }
 

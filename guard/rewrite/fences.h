@@ -56,6 +56,8 @@ class FenceWriter {
   std::string_view Locals() { return Use("wlg_local"); }
   // The stride of a matrix, or the bytes of a copy; `most` at the most.
   std::string_view Bounded(const ptx::Operand& extent, int64_t most);
+  // A size that is `bytes` or nothing.
+  std::string_view AllOrNothing(const ptx::Operand& size, int64_t bytes);
   // `bytes` or nothing. For another size the thread ends, if the predicate, which may be empty,
   // holds.
   std::string_view Part(const ptx::Operand& size, int64_t bytes, std::string_view predicate,

@@ -105,13 +105,16 @@ FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& functi
 }  // namespace
 
 FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFunction& function,
-                                   uint64_t local_offset)
+                                   uint64_t local_offset, Convergence* convergence)
     : module_(module),
       function_(function),
       local_offset_(local_offset),
       code_(SettingsOf(module, function, local_offset)),
-      alignments_([this](const std::string& name) { return AlignmentOf(name); }) {
-  if (module.options->hardened) shared_groups_.emplace(function);
+      alignments_([this](const std::string& name) { return AlignmentOf(name); }),
+      convergence_(*convergence) {
+  if (!module.options->hardened) return;
+  shared_groups_.emplace(function);
+  known_sizes_.emplace(function);
 }
 
 uint64_t FunctionRewriter::AlignmentOf(const std::string& name) const {
@@ -241,7 +244,11 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     }
     NeedWholeWarp();
   }
-  if (Parts(what.row().family)) is_whole_ = false;
+  const bool was_whole = is_whole_;
+  if (Parts(what.row().family)) {
+    is_whole_ = false;
+    goes_on_ = !instruction.guard.empty() || what.row().family == Family::kCall;
+  }
   switch (what.row().family) {
     case Family::kHint:
       // The cache's business; but what waits for another grid has to stay.
@@ -251,7 +258,7 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
       RewriteTrap(instruction);
       return absl::OkStatus();
     case Family::kBranch:
-      return RewriteBranch(std::move(instruction));
+      return RewriteBranch(std::move(instruction), was_whole);
     case Family::kCall:
       return RewriteCall(std::move(instruction));
     case Family::kMove:
@@ -306,37 +313,75 @@ std::string FunctionRewriter::NewLabel(std::string_view stem) {
   return absl::StrCat(std::string(kRuntimePrefix), std::string(stem), "_", labels_++);
 }
 
+std::string FunctionRewriter::NewJoinedLabel() { return absl::StrCat("wlg_w", labels_++); }
+
+const std::string& FunctionRewriter::JoinedName(const std::string& label) {
+  std::string& name = joined_names_[label];
+  if (name.empty()) name = NewJoinedLabel();
+  return name;
+}
+
 void FunctionRewriter::Place(const std::string& label) {
   code_.Add(ptx::Statement{ptx::Label{label}, at_->line});
   is_whole_ = false;
+  goes_on_ = true;
   alignments_.Forget();
 }
 
-void FunctionRewriter::PlaceLabel(const std::string& name) {
-  if (loops_.contains(name)) {
-    std::string& again = again_[name];
-    again = NewLabel("again");
-    BeginLoop(name, again, at_->line, &code_);
-    is_whole_ = false;
-    alignments_.Forget();
-  } else {
-    Place(name);
+bool FunctionRewriter::ComesTogether(const std::string& label) {
+  if (!convergence_.IsJoined(label)) return false;
+  if (!goes_on_) return true;
+  if (!is_whole_) {
+    // A check stands before the label rather than behind it.
+    if (HasWarpsInstruction(at_ + 1)) {
+      NeedWholeWarp();
+    } else {
+      convergence_.Part(label);
+    }
   }
+  return is_whole_;
 }
 
-absl::Status FunctionRewriter::RewriteBranch(Instruction branch) {
-  const std::string& label = branch.operands[0].name;
+void FunctionRewriter::PlaceLabel(const std::string& name) {
+  const bool is_joined = ComesTogether(name);
+  const std::string& label = is_joined ? JoinedName(name) : name;
+  if (loops_.contains(name)) {
+    std::string& again = again_[name];
+    again = is_joined ? NewJoinedLabel() : NewLabel("again");
+    BeginLoop(label, again, at_->line, &code_);
+    goes_on_ = true;
+    alignments_.Forget();
+  } else {
+    Place(label);
+  }
+  is_whole_ = is_joined_ = is_joined;
+}
+
+absl::Status FunctionRewriter::RewriteBranch(Instruction branch, bool was_whole) {
+  const std::string label = branch.operands[0].name;
   if (!function_.labels.contains(label)) {
     return Refuse("a branch to what is no label of the function");
   }
-  const auto again = again_.find(label);
-  if (again == again_.end()) {
-    Put(std::move(branch));
-    return absl::OkStatus();
+  const bool together = was_whole && convergence_.HasJoined() && convergence_.KeepsTogether(branch);
+  if (convergence_.IsJoined(label)) {
+    if (!together) convergence_.Part(label);
+    branch.operands[0].name = JoinedName(label);
   }
-  const std::string after = NewLabel("left");
-  AddLoopBranch(branch, again->second, after, &code_);
-  if (!branch.guard.empty()) Place(after);
+  const bool may_pass = !branch.guard.empty();
+  const auto again = again_.find(label);
+  if (again != again_.end()) {
+    const std::string after = together ? NewJoinedLabel() : NewLabel("left");
+    AddLoopBranch(branch, again->second, after, together, &code_);
+    if (may_pass) Place(after);
+  } else {
+    if (together && may_pass) {
+      AddVote("wlg_pu", branch.guard, branch.guard_negated, &code_);
+      branch.guard = "wlg_pu";
+      branch.guard_negated = false;
+    }
+    Put(std::move(branch));
+  }
+  is_whole_ = together && may_pass;
   return absl::OkStatus();
 }
 

@@ -14,8 +14,10 @@
 
 #include "absl/status/status.h"
 #include "guard/rewrite/alignments.h"
+#include "guard/rewrite/convergence.h"
 #include "guard/rewrite/fences.h"
 #include "guard/rewrite/flatten.h"
+#include "guard/rewrite/known_sizes.h"
 #include "guard/rewrite/module_layout.h"
 #include "guard/rewrite/rewrite.h"
 #include "guard/rewrite/shared_groups.h"
@@ -46,9 +48,10 @@ struct ModuleContext {
 // Thread-compatible. One object for one function.
 class FunctionRewriter {
  public:
-  // `local_offset` is where the function's locals begin in wlg_locals.
-  FunctionRewriter(const ModuleContext& module, const FlatFunction& function,
-                   uint64_t local_offset);
+  // `local_offset` is where the function's locals begin in wlg_locals. If `convergence`, which is
+  // the function's and must outlive this, does not settle on what was written, that does not count.
+  FunctionRewriter(const ModuleContext& module, const FlatFunction& function, uint64_t local_offset,
+                   Convergence* convergence);
 
   // INVALID_ARGUMENT, with "line N: ...", for what cannot be guarded.
   absl::Status Rewrite(ptx::Function* result);
@@ -62,7 +65,12 @@ class FunctionRewriter {
   void Place(const std::string& label);
   // Places one of the tenant's.
   void PlaceLabel(const std::string& name);
-  absl::Status RewriteBranch(ptx::Instruction branch);
+  // Whether only whole warps come to the tenant's label that stands here.
+  bool ComesTogether(const std::string& label);
+  // The name of such a label in what is written.
+  const std::string& JoinedName(const std::string& label);
+  std::string NewJoinedLabel();
+  absl::Status RewriteBranch(ptx::Instruction branch, bool was_whole);
   absl::Status RewriteCall(ptx::Instruction call);
   void RewriteTrap(const ptx::Instruction& trap);
   absl::Status RewriteMove(ptx::Instruction move);
@@ -97,13 +105,18 @@ class FunctionRewriter {
   const uint64_t local_offset_;
   FenceWriter code_;
   std::optional<SharedGroups> shared_groups_;  // If hardened
+  std::optional<KnownSizes> known_sizes_;      // Likewise
   Alignments alignments_;
   const ptx::Statement* at_ = nullptr;
-  std::set<std::string> scratch_;          // Registers of 32 bits that the tenant has not declared
-  bool traps_ = false;                     // The function has a trap, which became a call.
-  bool is_whole_ = false;                  // All lanes of the warp have come here together.
-  int labels_ = 0;                         // Of the guard's own
-  std::unordered_set<std::string> loops_;  // Labels of loops that ask whether to stop
+  std::set<std::string> scratch_;  // Registers of 32 bits that the tenant has not declared
+  bool traps_ = false;             // The function has a trap, which became a call.
+  bool is_whole_ = false;          // All lanes of the warp have come here together.
+  bool is_joined_ = false;         // They have since a label, without a check.
+  bool goes_on_ = true;            // Who was at the statement before may come here.
+  Convergence& convergence_;
+  std::unordered_map<std::string, std::string> joined_names_;
+  int labels_ = 0;                                      // Of the guard's own
+  std::unordered_set<std::string> loops_;               // Labels of loops that ask whether to stop
   std::unordered_map<std::string, std::string> again_;  // What stands before those passed so far
 };
 

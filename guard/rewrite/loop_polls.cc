@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "guard/rewrite/convergence.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/statements.h"
 #include "guard/rewrite/weights.h"
@@ -53,10 +54,11 @@ void TestIterations(std::string_view predicate, bool negated, FenceWriter* code)
 }
 
 // Ends the thread if it is to stop; it has so many iterations then.
-void Poll(int64_t iterations, FenceWriter* code) {
+void Poll(int64_t iterations, bool together, FenceWriter* code) {
   code->Add(Make("ld.const.b64", {Name(code->Use("wlg_at")), Address(kConstVariable, kStopWord)}));
   code->Add(Make("ld.volatile.global.b32", {Name(code->Use("wlg_t")), Address("wlg_at")}));
   code->Add(Make("setp.ne.s32", {Name(code->Use("wlg_ps")), Name("wlg_t"), Number(0)}));
+  if (together) AddVote("wlg_ps", "wlg_ps", false, code);
   ptx::Instruction end = Make("exit", {});
   end.guard = "wlg_ps";
   code->Add(std::move(end));
@@ -88,19 +90,23 @@ void BeginLoop(const std::string& label, const std::string& again, ptx::SourceLi
 }
 
 void AddLoopBranch(const Instruction& branch, const std::string& again, const std::string& after,
-                   FenceWriter* code) {
-  TestIterations(branch.guard, branch.guard_negated, code);
+                   bool together, FenceWriter* code) {
   Instruction next = branch;
+  if (together && !branch.guard.empty()) {
+    AddVote("wlg_pu", branch.guard, branch.guard_negated, code);
+    next.guard = "wlg_pu";
+    next.guard_negated = false;
+  }
+  Instruction leave = Make("bra", {Name(after)});
+  leave.guard = next.guard;
+  leave.guard_negated = !next.guard_negated;
+  TestIterations(next.guard, next.guard_negated, code);
+  if (together) AddVote("wlg_pl", "wlg_pl", false, code);
   next.guard = "wlg_pl";
   next.guard_negated = false;
   code->Add(std::move(next));
-  if (!branch.guard.empty()) {
-    Instruction leave = Make("bra", {Name(after)});
-    leave.guard = branch.guard;
-    leave.guard_negated = !branch.guard_negated;
-    code->Add(std::move(leave));
-  }
-  Poll(kMostIterations, code);
+  if (!leave.guard.empty()) code->Add(std::move(leave));
+  Poll(kMostIterations, together, code);
   code->Add(Make("bra", {Name(again)}));
 }
 

@@ -31,9 +31,10 @@ void BeginLoop(const std::string& label, const std::string& again, ptx::SourceLi
                FenceWriter* code);
 
 // Adds `branch`, which leads back to the label of a loop, to `code`, with its poll. `again` is that
-// of BeginLoop(), and `after` one to be placed behind it, if it has a predicate.
+// of BeginLoop(), and `after` one to be placed behind it, if it has a predicate. `together` says
+// that all lanes of a warp are here and shall go the same way, as many iterations as one has left.
 void AddLoopBranch(const ptx::Instruction& branch, const std::string& again,
-                   const std::string& after, FenceWriter* code);
+                   const std::string& after, bool together, FenceWriter* code);
 
 // Sets how many iterations the functions of a module make without asking, so that there are no more
 // than kMostBetweenPolls statements in between, functions that are called included. Returns the

@@ -51,6 +51,16 @@ bool NeedsRuntime(const Function& function) {
   return false;
 }
 
+absl::Status RewriteFunction(const ModuleContext& context, const FlatFunction& function,
+                             uint64_t local_offset, Function* result) {
+  Convergence convergence(function);
+  do {
+    FunctionRewriter rewriter(context, function, local_offset, &convergence);
+    if (absl::Status status = rewriter.Rewrite(result); !status.ok()) return status;
+  } while (!convergence.Settle());
+  return absl::OkStatus();
+}
+
 bool NamesAreFree(const Function& function) {
   for (const Variable& variable : function.params) {
     if (IsReserved(variable.name)) return false;
@@ -249,8 +259,8 @@ class ModuleRewriter {
     for (const auto& [name, function] : functions_) {
       absl::Status status = absl::InvalidArgumentError("it needs too much local memory");
       if (context.local_bytes <= kMostLocalBytes) {
-        status = FunctionRewriter(context, function, graph.local_offsets.at(name))
-                     .Rewrite(&rewritten_[name]);
+        status =
+            RewriteFunction(context, function, graph.local_offsets.at(name), &rewritten_[name]);
       }
       if (!status.ok()) found[name] = {name, std::string(status.message())};
     }

@@ -35,7 +35,11 @@ bool FunctionRewriter::HasWarpsInstruction(const ptx::Statement* from) const {
 }
 
 void FunctionRewriter::NeedWholeWarp() {
-  if (std::exchange(is_whole_, true)) return;
+  if (std::exchange(is_whole_, true)) {
+    if (is_joined_) convergence_.NoteUse();
+    return;
+  }
+  is_joined_ = false;
   Put(Make("bar.warp.sync", {Number(-1)}));
   code_.TestWholeWarp();
   Instruction end = Make("exit", {});

@@ -60,7 +60,7 @@ Refusal Fences::Apply(std::string_view statement) {
   }
   if (step <= Step::kTestPart) return ApplyShared(match);
   if (step <= Step::kArriveConstants) return ApplyWindow(step, number);
-  return ApplyLoop(step);
+  return step <= Step::kReadStop ? ApplyLoop(step) : ApplyVote(step);
 }
 
 // How many iterations there are until the next poll: at the start, and behind a poll.
@@ -97,6 +97,20 @@ Refusal Fences::ApplyLoop(Step step) {
       now_.part = 0;
       return {};
   }
+}
+
+// A predicate holds where it does for any lane of the warp. So lanes go on while one of them has
+// iterations left, and each takes one of its own then; and they stop where one is to stop.
+Refusal Fences::ApplyVote(Step step) {
+  if (step == Step::kVoteIterations) {
+    now_.has_local_window = false;
+    return now_.may_iterate ? Refusal() : kMissing;
+  }
+  if (step == Step::kVoteStop) {
+    now_.has_shared_window = false;
+    return now_.is_stopping ? Refusal() : kMissing;
+  }
+  return {};
 }
 
 Refusal Fences::ApplyPrologue(Step step) {

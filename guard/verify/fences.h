@@ -118,6 +118,7 @@ class Fences {
   int64_t AlignmentOf(const Match& match) const;
   Refusal ApplyWindow(Step step, int64_t number);
   Refusal ApplyLoop(Step step);
+  Refusal ApplyVote(Step step);
   Refusal SetIterations(int64_t number);
   Refusal Measure(Value::Holds window, bool base_is_set);
   Refusal Bound(int64_t most);

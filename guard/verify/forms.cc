@@ -88,8 +88,13 @@ constexpr Form kForms[] = {
     {"add.s32 wlg_n, wlg_n, -1", Step::kCountIteration},
     {"setp.gt.s32 wlg_pl, wlg_n, 0", Step::kTestIterations},
     {"setp.gt.and.s32 wlg_pl, wlg_n, 0, <Q>", Step::kTestIterations},
+    {"setp.gt.and.s32 wlg_pl, wlg_n, 0, wlg_pu", Step::kTestIterations},
     {"ld.const.b64 wlg_at, [wlg_const+40]", Step::kStopAddress},
     {"ld.volatile.global.b32 wlg_t, [wlg_at]", Step::kReadStop},
+
+    {"vote.sync.any.pred wlg_pu, <Q>, -1", Step::kVote},
+    {"vote.sync.any.pred wlg_pl, wlg_pl, -1", Step::kVoteIterations},
+    {"vote.sync.any.pred wlg_ps, wlg_ps, -1", Step::kVoteStop},
 };
 
 constexpr std::string_view kDigits = "0123";

@@ -84,6 +84,10 @@ enum class Step : uint8_t {
   kTestIterations,
   kStopAddress,
   kReadStop,
+  // --- Of lanes that go the same way.
+  kVote,
+  kVoteIterations,
+  kVoteStop,
 };
 
 // A statement that is a step, and what its form leaves open.

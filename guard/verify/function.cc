@@ -15,6 +15,7 @@ constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
 constexpr std::string_view kOfAWarp[] = {"mma",      "wmma",      "ldmatrix",
                                          "stmatrix", "movmatrix", "wgmma"};
 constexpr Refusal kNotAwaited = "threads have not waited until shared memory is zero";
+constexpr Refusal kMayPart = "a warp that may not be whole";
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
 // Whether an operand is a name and nothing else.
@@ -27,7 +28,9 @@ bool IsPlainName(const Operand& operand) {
 bool WritesGuard(const Instruction& instruction) {
   if (instruction.operands.empty()) return false;
   const Operand& first = instruction.operands[0];
-  if (first.kind == Operand::Kind::kName) return IsGuardName(first.name);
+  if (first.kind == Operand::Kind::kName) {
+    return IsGuardName(first.name) && !IsJoinedLabel(first.name);
+  }
   if (first.kind != Operand::Kind::kVector && first.kind != Operand::Kind::kPair) return false;
   for (const Operand& element : instruction.ElementsOf(first)) {
     if (IsGuardName(element.name)) return true;
@@ -101,15 +104,18 @@ Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
   if (zeroing_.is_awaited()) return kNotAwaited;
   declares_ = false;
   has_begun_ = true;
-  whole_warp_.Reset();
+  Cursor cursor(line);
+  std::string_view name;
+  if (!cursor.Name(&name) || !cursor.Skip(":") || !cursor.AtEnd()) return "a malformed label";
+  const bool is_joined = IsJoinedLabel(name);
+  if (is_joined && written_.reachable() && !whole_warp_.is_whole()) return kMayPart;
+  whole_warp_.PlaceLabel(is_joined);
   descriptors_.Reset();
   alignments_.Forget();
   if (!LocalsAreZero()) return kNotZeroed;
   fences_.Reset();
-  Cursor cursor(line);
-  std::string_view name;
-  if (!cursor.Name(&name) || !cursor.Skip(":") || !cursor.AtEnd()) return "a malformed label";
-  if (Refusal refusal = CheckTenantName(name); !refusal.empty()) return refusal;
+  const Refusal bad_name = is_joined ? Refusal() : CheckTenantName(name);
+  if (!bad_name.empty()) return bad_name;
   if (!scope_.Declare(name, {.kind = Name::Kind::kLabel})) return "a name is declared twice";
   return written_.PlaceLabel(name);
 }
@@ -126,6 +132,7 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   facts_->instructions += WeightOf(instruction_);
   if (WritesGuard(instruction_)) {
     if (instruction_.has_predicate) return "a guard's statement has a predicate";
+    if (instruction_.opcode == "vote" && !whole_warp_.is_whole()) return kMayPart;
     if (Refusal refusal = fences_.Apply(instruction_.text); !refusal.empty()) return refusal;
     return FollowOperands(/*writes_first=*/true);
   }
@@ -183,7 +190,7 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
     if (!whole_warp_.is_whole()) return "an instruction of a warp that may not be whole";
     return instruction_.has_predicate ? "an instruction of a warp with a predicate" : Refusal();
   }
-  whole_warp_.Follow(line.text, instruction_.opcode);
+  whole_warp_.Follow(line.text, instruction_);
   return {};
 }
 
@@ -196,6 +203,7 @@ Refusal FunctionVerifier::FollowDescriptor(Refusal refusal) {
   if (!descriptors_.is_complete()) return {};
   fences_.ForgetSplit();
   fences_.ForgetShared();
+  whole_warp_.ForgetVotes();
   written_.Write(descriptors_.last(), /*is_passing=*/true);
   return {};
 }
@@ -234,6 +242,7 @@ Refusal FunctionVerifier::VerifyBranch(const Line& line) {
   const Operand& target = instruction_.operands[0];
   if (!IsPlainName(target)) return "not a label";
   branches_.push_back({line, target.name});
+  if (IsJoinedLabel(target.name) && !whole_warp_.keeps_together()) return kMayPart;
   const Policy& policy = limits_.policy;
   const Name* const label = scope_.Find(target.name);
   if (!policy.hardened || !policy.stops || label == nullptr) return {};

@@ -18,7 +18,7 @@ constexpr std::pair<std::string_view, std::string_view> kGuardRegisters[] = {
     {"wlg_off", "b64"},    {"wlg_at", "b64"},    {"wlg_ps", "pred"},     {"wlg_pl", "pred"},
     {"wlg_n", "b32"},      {"wlg_g0", "b32"},    {"wlg_g1", "b32"},      {"wlg_g2", "b32"},
     {"wlg_g3", "b32"},     {"wlg_e", "b32"},     {"wlg_f", "b32"},       {"wlg_da", "b64"},
-    {"wlg_db", "b64"},
+    {"wlg_db", "b64"},     {"wlg_pu", "pred"},
 };
 
 constexpr std::string_view kVectorRegisters[] = {"%tid", "%ntid", "%ctaid", "%nctaid"};
@@ -72,6 +72,12 @@ int Scope::Matches(std::string_view name, const Name** match) const {
 }
 
 bool IsGuardName(std::string_view name) { return name.starts_with("wlg_"); }
+
+bool IsJoinedLabel(std::string_view name) {
+  Cursor cursor(name);
+  int64_t number = 0;
+  return cursor.Skip("wlg_w") && cursor.Count(&number) && cursor.AtEnd();
+}
 
 std::string_view GuardRegisterType(std::string_view name) {
   for (const auto& [guard, type] : kGuardRegisters) {

@@ -61,6 +61,8 @@ class Scope {
 
 // Whether a name begins with wlg_.
 bool IsGuardName(std::string_view name);
+// wlg_w and a number: a label to which only whole warps come.
+bool IsJoinedLabel(std::string_view name);
 // The type of a guard register; empty for other names.
 std::string_view GuardRegisterType(std::string_view name);
 // Whether a register of that type has integers of so many bits.

@@ -13,6 +13,8 @@ constexpr std::string_view kWholeWarp[] = {
     "\tsetp.ne.s32 wlg_ps, wlg_t, -1;",
     "\t@wlg_ps exit;",
 };
+constexpr std::string_view kVote = "\tvote.sync.any.pred wlg_p";
+constexpr std::string_view kPredicates[] = {"wlg_ps", "wlg_pl", "wlg_pu"};
 constexpr std::string_view kZeroShared[] = {
     "\tmov.u32 wlg_lo, %tid.x;",
     "\tmov.u32 wlg_t, %ntid.y;",
@@ -58,15 +60,37 @@ constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
 
 }  // namespace
 
-void WholeWarpCheck::Follow(std::string_view line, std::string_view opcode) {
-  if (!is_whole() && line == kWholeWarp[done_]) {
+void WholeWarpCheck::Follow(std::string_view line, const Instruction& instruction) {
+  const bool was_whole = is_whole();
+  // Those who are called may part.
+  keeps_together_ = was_whole && instruction.opcode != "call" &&
+                    (!instruction.has_predicate || IsVoted(instruction.predicate));
+  if (!was_whole && line == kWholeWarp[done_]) {
     ++done_;
-  } else if (!is_whole() || absl::c_linear_search(kParts, opcode)) {
+  } else if (!was_whole ||
+             (absl::c_linear_search(kParts, instruction.opcode) && !keeps_together_)) {
     done_ = line == kWholeWarp[0] ? 1 : 0;
+  }
+  if (instruction.operands.empty()) return;
+  for (size_t i = 0; i < std::size(kPredicates); ++i) {
+    if (instruction.operands[0].name != kPredicates[i]) continue;
+    voted_[i] = was_whole && line.starts_with(kVote) && !instruction.has_predicate;
   }
 }
 
+void WholeWarpCheck::PlaceLabel(bool joined) {
+  done_ = joined ? std::size(kWholeWarp) : 0;
+  voted_ = {};
+}
+
 bool WholeWarpCheck::is_whole() const { return done_ == std::size(kWholeWarp); }
+
+bool WholeWarpCheck::IsVoted(std::string_view predicate) const {
+  for (size_t i = 0; i < std::size(kPredicates); ++i) {
+    if (predicate == kPredicates[i]) return voted_[i];
+  }
+  return false;
+}
 
 Refusal LoopStarts::Follow(std::string_view line) {
   const bool is_label = !line.empty() && line.back() == ':';

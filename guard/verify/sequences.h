@@ -5,6 +5,7 @@
 #ifndef WARPLINE_GUARD_VERIFY_SEQUENCES_H_
 #define WARPLINE_GUARD_VERIFY_SEQUENCES_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -15,18 +16,27 @@
 
 namespace warpline::guard {
 
-// The check that all lanes of a warp are here, which ends the warp if some are missing.
+// Where all lanes of a warp are together: behind a check that ends the warp if some are missing,
+// until they part. They stay together where a branch or exit is taken by all or by none, since the
+// lanes have voted on its predicate.
 class WholeWarpCheck {
  public:
-  // `opcode` is that of the instruction in the line.
-  void Follow(std::string_view line, std::string_view opcode);
-  // A label stands here, to which lanes may come in parts.
-  void Reset() { done_ = 0; }
-  // Whether the check stands above, on every way to here.
+  void Follow(std::string_view line, const Instruction& instruction);
+  // A label stands here, to which lanes may come in parts, or, if `joined`, only whole warps.
+  void PlaceLabel(bool joined);
+  // The predicates of the guard hold something else.
+  void ForgetVotes() { voted_ = {}; }
+  // Whether all lanes are here, on every way to here.
   bool is_whole() const;
+  // Whether they were at the instruction that was followed, and still are wherever it leads.
+  bool keeps_together() const { return keeps_together_; }
 
  private:
-  size_t done_ = 0;  // Statements of it that have been read
+  bool IsVoted(std::string_view predicate) const;
+
+  size_t done_ = 0;  // Statements of the check that have been read
+  bool keeps_together_ = false;
+  std::array<bool, 3> voted_ = {};  // wlg_ps, wlg_pl and wlg_pu are the same in all lanes.
 };
 
 // Where a loop begins: an iteration is given, the loop's label stands there, an iteration is taken.

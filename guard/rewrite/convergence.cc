@@ -1,0 +1,56 @@
+#include "guard/rewrite/convergence.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "guard/rewrite/families.h"
+#include "guard/rewrite/statements.h"
+#include "ptx/instruction_set.h"
+
+namespace warpline::guard {
+namespace {
+
+constexpr int kMostTries = 8;
+
+bool HasInstructionsOfAWarp(const FlatFunction& function) {
+  return std::any_of(
+      function.code.begin(), function.code.end(), [](const ptx::Statement& statement) {
+        const auto* const instruction = std::get_if<ptx::Instruction>(&statement.node);
+        ptx::Description what;
+        return instruction != nullptr &&
+               ptx::Describe(*instruction, &what) == ptx::Verdict::kKnown &&
+               IsOfAWarp(what.row().family);
+      });
+}
+
+}  // namespace
+
+Convergence::Convergence(const FlatFunction& function) {
+  if (!HasInstructionsOfAWarp(function)) return;
+  uniform_.emplace(function);
+  joined_ = function.labels;
+}
+
+bool Convergence::KeepsTogether(const ptx::Instruction& branch) const {
+  return branch.guard.empty() || (uniform_.has_value() && uniform_->Contains(branch.guard));
+}
+
+bool Convergence::Settle() {
+  const bool is_done = parted_.empty() && (is_of_use_ || joined_.empty());
+  if (is_done) return true;
+  for (const std::string& label : parted_) joined_.erase(label);
+  // Votes that save no check are of no use.
+  if (parted_.empty() || ++tries_ == kMostTries) joined_.clear();
+  parted_.clear();
+  is_of_use_ = false;
+  return false;
+}
+
+void AddVote(std::string_view result, std::string_view predicate, bool negated, FenceWriter* code) {
+  ptx::Operand source = Name(predicate);
+  source.negated = negated;
+  code->Add(Make("vote.sync.any.pred", {Name(code->Use(result)), std::move(source), Number(-1)}));
+}
+
+}  // namespace warpline::guard

@@ -1,0 +1,154 @@
+// Instructions of a warp, and the labels to which only whole warps come.
+#include <string>
+#include <string_view>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gtest/gtest.h"
+#include "guard/verify/verify_testing.h"
+
+namespace warpline::guard {
+namespace {
+
+constexpr Policy kStops = {.arena_bits = 36, .hardened = true, .stops = true, .zeroes = false};
+
+const Statements kMove = {"movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2"};
+constexpr char kVote[] = "vote.sync.any.pred wlg_pu, %p1, -1";
+
+// A loop that all lanes of a warp leave together.
+const Statements kLoop =
+    Joined({kWholeWarp, {"wlg_w0:"}, kMove, {kVote, "@wlg_pu bra wlg_w0"}, kMove});
+
+// One that can be stopped.
+const Statements kStoppable =
+    Joined({kWholeWarp,
+            {"wlg_w1:", "max.s32 wlg_n, wlg_n, 1", "wlg_w0:", "add.s32 wlg_n, wlg_n, -1"},
+            kMove,
+            {kVote, "setp.gt.and.s32 wlg_pl, wlg_n, 0, wlg_pu",
+             "vote.sync.any.pred wlg_pl, wlg_pl, -1", "@wlg_pl bra wlg_w0", "@!wlg_pu bra wlg_w2",
+             "ld.const.b64 wlg_at, [wlg_const+40]", "ld.volatile.global.b32 wlg_t, [wlg_at]",
+             "setp.ne.s32 wlg_ps, wlg_t, 0", "vote.sync.any.pred wlg_ps, wlg_ps, -1",
+             "@wlg_ps exit", "mov.b32 wlg_n, 65535", "bra wlg_w1", "wlg_w2:"},
+            kMove});
+
+std::string Stoppable(const Statements& statements) {
+  return Replaced(Module(statements), kSmemPrologue,
+                  absl::StrCat(kSmemPrologue, "\tmov.b32 wlg_n, 65535;\n"));
+}
+
+Statements Without(const Statements& statements, size_t left_out) {
+  Statements rest = statements;
+  rest.erase(rest.begin() + static_cast<ptrdiff_t>(left_out));
+  return rest;
+}
+
+TEST(WholeWarp, StaysTogetherWhereItsLanesHaveVoted) {
+  ExpectAccepted(Module(kLoop), kPlain);
+  ExpectAccepted(Stoppable(kStoppable), kStops);
+  // Forward, by all lanes or by none; the way that does not lead there ends before.
+  ExpectAccepted(
+      Module(Joined({kWholeWarp,
+                     {kVote, "@wlg_pu bra wlg_w7", "mov.b32 %r1, %r2", "bra wlg_w7", "wlg_w7:"},
+                     kMove})),
+      kPlain);
+  ExpectAccepted(Module(Joined({kWholeWarp, {kVote, "@!wlg_pu exit"}, kMove})), kPlain);
+}
+
+TEST(WholeWarp, NeedsEveryStatementOfIt) {
+  for (size_t i = 0; i < kLoop.size(); ++i) {
+    const std::string_view left_out = kLoop[i];
+    if (left_out == kMove[0] || left_out == "@wlg_pu bra wlg_w0") continue;
+    if (left_out == "wlg_w0:") continue;  // The branch leads nowhere then.
+    SCOPED_TRACE(kLoop[i]);
+    ExpectRefused(Module(Without(kLoop, i)), kPlain);
+  }
+  for (size_t i = 0; i < kStoppable.size(); ++i) {
+    // Without these the code does something else, which is allowed as well.
+    static const Statements kOther = {kMove[0],
+                                      "wlg_w0:",
+                                      "wlg_w1:",
+                                      "wlg_w2:",
+                                      "max.s32 wlg_n, wlg_n, 1",
+                                      kVote,
+                                      "@wlg_pl bra wlg_w0",
+                                      "@!wlg_pu bra wlg_w2",
+                                      "bra wlg_w1"};
+    if (absl::c_linear_search(kOther, kStoppable[i])) continue;
+    SCOPED_TRACE(kStoppable[i]);
+    ExpectRefused(Stoppable(Without(kStoppable, i)), kStops);
+  }
+}
+
+TEST(WholeWarp, ALabelOfWholeWarpsIsReachedByNobodyElse) {
+  const auto refused = [](const Statements& before, const Statements& after) {
+    ExpectRefused(Module(Joined({before, {"wlg_w0:"}, kMove, after})), kPlain);
+  };
+  refused({}, {});
+  refused({"L:"}, {});
+  refused(Joined({kWholeWarp, {"L:"}}), {});
+  refused(Joined({kWholeWarp, {"@%p1 exit"}}), {});
+  refused(Joined({kWholeWarp, {"@%p1 bra L", "L:"}}), {});
+  refused({"@%p1 bra wlg_w0", "bar.warp.sync -1", "activemask.b32 wlg_t",
+           "setp.ne.s32 wlg_ps, wlg_t, -1", "@wlg_ps exit"},
+          {});
+  refused(kWholeWarp, {"@%p1 bra wlg_w0"});
+  refused(kWholeWarp, {"L:", "bra wlg_w0"});
+  refused(kWholeWarp, {"@%p1 exit", "bra wlg_w0"});
+  refused(kWholeWarp, {"@%p1 exit", kVote, "@wlg_pu bra wlg_w0"});
+  // The predicate is not what was voted on any more.
+  refused(kWholeWarp, {kVote, "L:", "@wlg_pu bra wlg_w0"});
+  refused(kWholeWarp, {"isspacep.shared wlg_ps, %rd1", "@wlg_ps bra wlg_w0"});
+  refused(kWholeWarp, {"isspacep.local wlg_pl, %rd1", "@wlg_pl bra wlg_w0"});
+  refused(kWholeWarp, {"vote.sync.any.pred %p2, %p1, -1", "@%p2 bra wlg_w0"});
+}
+
+TEST(WholeWarp, VotesAreOfOneForm) {
+  for (const char* const vote :
+       {"vote.sync.any.pred wlg_pu, %p1, 1", "vote.sync.any.pred wlg_pu, %p1, %r1",
+        "vote.sync.all.pred wlg_pu, %p1, -1", "vote.any.pred wlg_pu, %p1",
+        "vote.sync.any.pred wlg_ps, %p1, -1", "vote.sync.any.pred wlg_pl, %p1, -1",
+        "vote.sync.any.pred wlg_pu, wlg_pu, -1", "vote.sync.any.pred wlg_pu, %r1, -1",
+        "mov.pred wlg_pu, %p1", "@%p2 vote.sync.any.pred wlg_pu, %p1, -1"}) {
+    ExpectRefused(Module(Joined({kWholeWarp,
+                                 {"isspacep.shared wlg_ps, %rd1", "isspacep.local wlg_pl, %rd1",
+                                  kVote, vote}})),
+                  kPlain);
+  }
+  ExpectRefused(Module({kVote}), kPlain);
+  ExpectAccepted(Module(Joined({kWholeWarp, {kVote}})), kPlain);
+}
+
+// A check of a descriptor writes the predicate that was voted on before.
+TEST(WholeWarp, AVoteIsForgottenWhereItsPredicateIsWritten) {
+  const Statements stop = {"ld.const.b64 wlg_at, [wlg_const+40]",
+                           "ld.volatile.global.b32 wlg_t, [wlg_at]", "setp.ne.s32 wlg_ps, wlg_t, 0",
+                           "vote.sync.any.pred wlg_ps, wlg_ps, -1"};
+  ExpectAccepted(Module(Joined({kWholeWarp, stop, {"@wlg_ps exit"}, kMove})), kHardened);
+  ExpectRefused(
+      Module(Joined(
+          {kWholeWarp, stop, Check("wlg_da", "%rd1", kExtentOf8Columns), {"@wlg_ps exit"}, kMove})),
+      kHardened);
+}
+
+TEST(WholeWarp, LabelsOfTheGuardsHaveNumbers) {
+  for (const char* const label : {"wlg_w:", "wlg_wx:", "wlg_w01:", "wlg_w-1:", "wlg_x0:"}) {
+    ExpectRefused(Module(Joined({kWholeWarp, {label}})), kPlain);
+  }
+  ExpectRefused(Module(Joined({kWholeWarp, {"wlg_w0:", "wlg_w0:"}})), kPlain);
+  ExpectRefused(Module(Joined({kWholeWarp, {"bra wlg_w0"}})), kPlain);
+  ExpectRefused(Module(Joined({kWholeWarp, {".reg .b32 wlg_w0"}})), kPlain);
+}
+
+// Who is called may part.
+TEST(WholeWarp, IsForgottenBehindACall) {
+  const std::string text =
+      absl::StrCat(kPreamble, ".func f ()\n{\n\tret;\n}\n.entry k ()\n{\n\t.reg .b32 %r<3>;\n",
+                   "\t.reg .b32 wlg_t;\n\t.reg .pred wlg_ps;\n\tmov.b32 %r2, 0;\n",
+                   Body(kWholeWarp), "\tcall f;\n", Body(kMove), "\tret;\n}\n");
+  ExpectRefused(text, kPlain);
+  ExpectAccepted(Replaced(text, "\tcall f;\n", ""), kPlain);
+}
+
+}  // namespace
+}  // namespace warpline::guard
