@@ -118,6 +118,9 @@ class Block {
   bool Fault(CudaResult result, const Op& op, const std::string& text);
 
  private:
+  static constexpr uint32_t kNamedBarriers = 16;
+  static constexpr uint32_t kMaxWarpgroups = 8;
+
   struct Barrier {
     uint32_t warps = 0;     // Warps that wait as a whole
     uint32_t arrived = 0;   // Threads that did bar.arrive
@@ -151,6 +154,8 @@ class Block {
   // --- Barriers and exchanges between lanes (block_sync.cc).
   // Both take those lanes out of the current group that have to wait.
   bool EnterBarrier(Warp& warp, const Op& op, uint32_t mask);
+  void EnterWarpgroupBarrier(Warp& warp);
+  void WaitAtBarrier(Warp& warp, uint32_t id, uint32_t threads);
   void WarpSettled(Warp& warp);
   void CheckBarrier(uint32_t id);
   void ReleaseBarrier(uint32_t id);
@@ -178,7 +183,7 @@ class Block {
   uint8_t* shared_ = nullptr;
   std::vector<std::byte> shared_storage_;
   std::vector<Warp> warps_;
-  std::array<Barrier, 16> barriers_;
+  std::array<Barrier, kNamedBarriers + kMaxWarpgroups> barriers_;  // Those with numbers first
   std::array<uint32_t, 3> index_{};
   uint32_t live_warps_ = 0;
   uint32_t join_pc_ = 0;  // Where the current group meets the next one.

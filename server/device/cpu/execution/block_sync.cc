@@ -1,4 +1,6 @@
 // Barriers of a block, and exchanges between the lanes of a warp.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "server/device/cpu/execution/block.h"
 #include "server/device/cpu/execution/lane_registers.h"
@@ -82,19 +84,23 @@ bool IsVote(WarpSyncKind kind) {
 }  // namespace
 
 bool Block::EnterBarrier(Warp& warp, const Op& op, uint32_t mask) {
+  if (op.barrier == BarrierKind::kWarpgroup) {
+    EnterWarpgroupBarrier(warp);
+    return true;
+  }
   Group& group = warp.current;
   const uint8_t* const regs = warp.regs + group.frame;
   const int first = __builtin_ctz(mask);
   const uint32_t id = Lane<uint32_t>(regs, op.r[1], first);
   const uint32_t count = op.r[2] == kNoSlot ? 0 : Lane<uint32_t>(regs, op.r[2], first);
-  if (id >= barriers_.size() || count % kLanes != 0) {
+  if (id >= kNamedBarriers || count % kLanes != 0) {
     return Fault(CudaResult::kIllegalInstruction, op,
                  absl::StrCat("barrier ", id, " with ", count, " threads"));
   }
-  Barrier& barrier = barriers_[id];
-  barrier.in_use = true;
-  barrier.expected = count;
   if (op.barrier == BarrierKind::kArrive) {
+    Barrier& barrier = barriers_[id];
+    barrier.in_use = true;
+    barrier.expected = count;
     group.pc += 1;
     warp.arrive_lanes |= mask;
     if ((warp.alive & ~warp.arrive_lanes) == 0) {
@@ -104,12 +110,27 @@ bool Block::EnterBarrier(Warp& warp, const Op& op, uint32_t mask) {
     }
     return true;
   }
+  WaitAtBarrier(warp, id, count);
+  return true;
+}
+
+// The last warpgroup of a block may have fewer warps than others.
+void Block::EnterWarpgroupBarrier(Warp& warp) {
+  const uint32_t warpgroup = warp.index / kWarpsPerWarpgroup;
+  const uint32_t warps = std::min(warp_count_ - warpgroup * kWarpsPerWarpgroup, kWarpsPerWarpgroup);
+  WaitAtBarrier(warp, kNamedBarriers + warpgroup, warps * kLanes);
+}
+
+// `threads` is how many of them come there; 0 means all of the block.
+void Block::WaitAtBarrier(Warp& warp, uint32_t id, uint32_t threads) {
+  barriers_[id].in_use = true;
+  barriers_[id].expected = threads;
+  Group& group = warp.current;
   group.state = GroupState::kAtBarrier;
   group.barrier = static_cast<uint8_t>(id);
   Park(warp, group);
   group.mask = 0;
   group.state = GroupState::kReady;
-  return true;
 }
 
 // A warp counts as arrived when all its lanes wait at one barrier, even at different instructions.
@@ -146,7 +167,7 @@ void Block::ReleaseBarrier(uint32_t id) {
   for_each_group([&](Warp& warp, Group& group) {
     const Op& op = code_.ops[group.pc];
     threads += static_cast<uint32_t>(__builtin_popcount(group.mask));
-    if (op.barrier == BarrierKind::kSync) return;
+    if (op.barrier == BarrierKind::kSync || op.barrier == BarrierKind::kWarpgroup) return;
     uint32_t bits = PredicateBits(warp.regs + group.frame, op.r[3]);
     if (op.negated) bits = ~bits;
     yes += static_cast<uint32_t>(__builtin_popcount(bits & group.mask));

@@ -2,55 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_format.h"
-#include "server/device/cpu/alu/half_float.h"
 #include "server/device/cpu/execution/block.h"
 #include "server/device/cpu/execution/lane_addresses.h"
 #include "server/device/cpu/execution/lane_registers.h"
+#include "server/device/cpu/execution/matrix_elements.h"
 
 namespace warpline::cpu {
 namespace {
 
 constexpr size_t kMaxElements = 512;
-
-struct TypeRow {
-  std::string_view name;
-  MatrixType type;
-  int bytes;
-};
-constexpr TypeRow kTypes[] = {
-    {"f16", MatrixType::kF16, 2}, {"bf16", MatrixType::kBf16, 2}, {"tf32", MatrixType::kTf32, 4},
-    {"f32", MatrixType::kF32, 4}, {"f64", MatrixType::kF64, 8},   {"s8", MatrixType::kS8, 1},
-    {"u8", MatrixType::kU8, 1},   {"s32", MatrixType::kS32, 4},
-};
-
-int Bytes(MatrixType type) {
-  for (const TypeRow& row : kTypes) {
-    if (row.type == type) return row.bytes;
-  }
-  return 4;
-}
-
-bool IsInteger(MatrixType type) {
-  return type == MatrixType::kS8 || type == MatrixType::kU8 || type == MatrixType::kS32;
-}
-
-// Returns where element `index` of a lane's registers is, in a register file of columns.
-uint8_t* Element(uint8_t* regs, const Matrix& matrix, int lane, int index) {
-  const int bytes = Bytes(matrix.type);
-  const int per = MatrixElementsPerRegister(matrix.type);
-  const uint32_t slot = matrix.slots[static_cast<size_t>(index / per)];
-  const int column = std::max(bytes, 4);
-  return regs + slot + static_cast<ptrdiff_t>(lane) * column +
-         static_cast<ptrdiff_t>(index % per) * bytes;
-}
-
-int ElementsPerLane(const Matrix& matrix) {
-  return static_cast<int>(matrix.slots.size()) * MatrixElementsPerRegister(matrix.type);
-}
 
 // Where an element is in a matrix that lies row by row.
 size_t Flat(int row, int columns, int column) {
@@ -75,7 +38,7 @@ Position MmaPosition(const MatrixSite& site, const Matrix& matrix, int lane, int
   if (&matrix == &site.c || &matrix == &site.d) {
     return {group + index / 2 * 8, member * 2 + index % 2};
   }
-  const int per = MatrixElementsPerRegister(matrix.type);
+  const int per = ElementsPerRegister(matrix.type);
   const int reg = index / per, part = index % per;
   if (&matrix == &site.b) return {member * per + part + reg * 4 * per, group};
   if (matrix.rows == 8) return {group, member * per + part + reg * 4 * per};
@@ -86,58 +49,6 @@ Position Where(const MatrixSite& site, const Matrix& matrix, int lane, int index
   return site.wmma ? WmmaPosition(matrix, lane, index) : MmaPosition(site, matrix, lane, index);
 }
 
-double ReadFloat(const uint8_t* at, MatrixType type) {
-  uint16_t half;
-  uint32_t word;
-  float narrow;
-  double wide;
-  switch (type) {
-    case MatrixType::kF16:
-      std::memcpy(&half, at, sizeof(half));
-      return F16::Widen(half);
-    case MatrixType::kBf16:
-      std::memcpy(&half, at, sizeof(half));
-      return Bf16::Widen(half);
-    case MatrixType::kTf32:
-      std::memcpy(&word, at, sizeof(word));
-      word &= ~uint32_t{0x1fff};
-      std::memcpy(&narrow, &word, sizeof(narrow));
-      return narrow;
-    case MatrixType::kF64:
-      std::memcpy(&wide, at, sizeof(wide));
-      return wide;
-    default:
-      std::memcpy(&narrow, at, sizeof(narrow));
-      return narrow;
-  }
-}
-
-void WriteFloat(uint8_t* at, MatrixType type, double value) {
-  if (type == MatrixType::kF64) {
-    std::memcpy(at, &value, sizeof(value));
-  } else if (type == MatrixType::kF16) {
-    const uint16_t half = F16::Narrow(value);
-    std::memcpy(at, &half, sizeof(half));
-  } else {
-    const auto narrow = static_cast<float>(value);
-    std::memcpy(at, &narrow, sizeof(narrow));
-  }
-}
-
-int64_t ReadInteger(const uint8_t* at, MatrixType type) {
-  if (type == MatrixType::kS8) return static_cast<int8_t>(*at);
-  if (type == MatrixType::kU8) return *at;
-  int32_t value;
-  std::memcpy(&value, at, sizeof(value));
-  return value;
-}
-
-void WriteInteger(uint8_t* at, bool saturate, int64_t value) {
-  if (saturate) value = std::clamp<int64_t>(value, INT32_MIN, INT32_MAX);
-  const auto narrow = static_cast<int32_t>(value);
-  std::memcpy(at, &narrow, sizeof(narrow));
-}
-
 template <typename V, typename Read>
 void Gather(const MatrixSite& site, const Matrix& matrix, uint8_t* regs, Read read,
             std::array<V, kMaxElements>* out) {
@@ -145,7 +56,7 @@ void Gather(const MatrixSite& site, const Matrix& matrix, uint8_t* regs, Read re
     for (int i = 0; i < ElementsPerLane(matrix); ++i) {
       const Position at = Where(site, matrix, lane, i);
       (*out)[Flat(at.row, matrix.columns, at.column)] =
-          read(Element(regs, matrix, lane, i), matrix.type);
+          read(ElementOf(regs, matrix, lane, i), matrix.type);
     }
   }
 }
@@ -164,21 +75,16 @@ void Multiply(const MatrixSite& site, uint8_t* regs, Read read, Write write) {
       for (int k = 0; k < k_end; ++k) {
         sum += a[Flat(at.row, k_end, k)] * b[Flat(k, columns, at.column)];
       }
-      write(Element(regs, site.d, lane, i), sum);
+      write(ElementOf(regs, site.d, lane, i), sum);
     }
   }
 }
 
-bool WholeWarp(Block& block, const Op& op, uint32_t mask) {
-  if (mask == kAllLanes) return true;
-  return block.Fault(CudaResult::kIllegalInstruction, op, "matrix operation of a part of a warp");
-}
-
 bool Transfer(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask, bool store) {
-  if (!WholeWarp(block, op, mask)) return false;
+  if (!IsWholeWarp(block, op, mask)) return false;
   const MatrixSite& site = block.code().matrices[op.target];
   const Matrix& matrix = site.d;
-  const int bytes = Bytes(matrix.type);
+  const int bytes = BytesOf(matrix.type);
   const auto size = static_cast<uint32_t>(bytes);
   for (int lane = 0; lane < kLanes; ++lane) {
     const auto stride = Lane<uint32_t>(regs, site.stride, lane);
@@ -193,7 +99,7 @@ bool Transfer(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t ma
         return block.Fault(CudaResult::kIllegalAddress, op,
                            absl::StrFormat("matrix at generic address 0x%x", address));
       }
-      uint8_t* const element = Element(regs, matrix, lane, i);
+      uint8_t* const element = ElementOf(regs, matrix, lane, i);
       auto* const memory = reinterpret_cast<void*>(host);
       std::memcpy(store ? memory : element, store ? element : memory, size);
     }
@@ -202,7 +108,7 @@ bool Transfer(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t ma
 }
 
 bool Tiles(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask, bool store) {
-  if (!WholeWarp(block, op, mask)) return false;
+  if (!IsWholeWarp(block, op, mask)) return false;
   const MatrixSite& site = block.code().matrices[op.target];
   for (size_t tile = 0; tile < site.d.slots.size(); ++tile) {
     uint64_t rows[8];
@@ -234,19 +140,8 @@ bool Tiles(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask,
 
 }  // namespace
 
-bool FindMatrixType(std::string_view name, MatrixType* type) {
-  for (const TypeRow& row : kTypes) {
-    if (row.name != name) continue;
-    *type = row.type;
-    return true;
-  }
-  return false;
-}
-
-int MatrixElementsPerRegister(MatrixType type) { return std::max(4 / Bytes(type), 1); }
-
 bool MatrixMultiply(Block& block, Warp&, uint8_t* regs, const Op& op, uint32_t mask) {
-  if (!WholeWarp(block, op, mask)) return false;
+  if (!IsWholeWarp(block, op, mask)) return false;
   const MatrixSite& site = block.code().matrices[op.target];
   if (IsInteger(site.d.type)) {
     Multiply<int64_t>(site, regs, ReadInteger,

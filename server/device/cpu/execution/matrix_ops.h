@@ -6,17 +6,9 @@
 #ifndef WARPLINE_SERVER_DEVICE_CPU_EXECUTION_MATRIX_OPS_H_
 #define WARPLINE_SERVER_DEVICE_CPU_EXECUTION_MATRIX_OPS_H_
 
-#include <string_view>
-
-#include "server/device/cpu/machine/kernel_code.h"
 #include "server/device/cpu/machine/op.h"
 
 namespace warpline::cpu {
-
-// Returns false for a type that matrices do not have here.
-bool FindMatrixType(std::string_view name, MatrixType* type);
-// The number of elements in one register; f64 has a register of its own width.
-int MatrixElementsPerRegister(MatrixType type);
 
 // D = A * B + C.
 bool MatrixMultiply(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask);

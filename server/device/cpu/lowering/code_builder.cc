@@ -117,4 +117,11 @@ bool CodeBuilder::EmitNamed(std::string_view mnemonic, uint32_t d, uint32_t a, u
   return true;
 }
 
+void CodeBuilder::MeetWholeWarp() {
+  const uint32_t members = Constant(Width::k32, kAllLanes);
+  Op& meet = Emit(OpKind::kWarpSync);
+  meet.warp_sync = WarpSyncKind::kBarrier;
+  meet.r[5] = members;
+}
+
 }  // namespace warpline::cpu

@@ -50,6 +50,8 @@ class CodeBuilder {
   // An operation on slots, by its mnemonic in the ALU table.
   bool EmitNamed(std::string_view mnemonic, uint32_t d, uint32_t a, uint32_t b = kNoSlot,
                  uint32_t c = kNoSlot);
+  // A barrier of all lanes of the warp.
+  void MeetWholeWarp();
   // Branch targets count from its start.
   std::vector<Op>& ops() { return ops_; }
 

@@ -13,6 +13,7 @@
 #include "server/device/cpu/lowering/matrix_lowering.h"
 #include "server/device/cpu/lowering/memory_lowering.h"
 #include "server/device/cpu/lowering/sync_lowering.h"
+#include "server/device/cpu/lowering/warpgroup_lowering.h"
 
 namespace warpline::cpu {
 namespace {
@@ -140,9 +141,11 @@ bool FunctionLowering::LowerKnown(const ptx::Instruction& in, const ptx::Descrip
       return AsyncLowering(context_).Test(in, what);
     case Family::kBulkCopy:
     case Family::kBarrierExpect:
-    case Family::kWarpgroupMultiply:
-    case Family::kWarpgroupOrder:
       return code_.Unsupported(ptx::Print(in));
+    case Family::kWarpgroupMultiply:
+      return WarpgroupLowering(context_).Multiply(in);
+    case Family::kWarpgroupOrder:
+      return WarpgroupLowering(context_).Order(in);
     case Family::kBarrierPending:
       return AsyncLowering(context_).Pending(in);
     case Family::kMatrixMultiply:

@@ -41,6 +41,7 @@ struct KernelContext {
   std::vector<CallSite> calls;
   std::vector<IndirectCall> indirect_calls;
   std::vector<MatrixSite> matrices;
+  std::vector<WarpgroupSite> warpgroup_multiplies;
 };
 
 inline constexpr uint64_t kMaxLocalBytes = 512 << 10;  // CUDA's limit for a thread

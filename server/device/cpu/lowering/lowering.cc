@@ -40,6 +40,7 @@ class KernelLowering {
     if (!status.ok()) return status;
     code_.calls = std::move(context_.calls);
     code_.matrices = std::move(context_.matrices);
+    code_.warpgroup_multiplies = std::move(context_.warpgroup_multiplies);
     status = MeasureStacks();
     if (!status.ok()) return status;
     return std::move(code_);

@@ -118,8 +118,8 @@ const std::map<std::string_view, std::string_view> kExamples = {
 
 // What the table has for others: the CPU device refuses it.
 const std::set<std::string_view> kNotLowered = {
-    "cp.async.bulk", "mbarrier.expect_tx", "wgmma.mma_async.sync",
-    "wgmma.fence",   "wgmma.commit_group", "wgmma.wait_group",
+    "cp.async.bulk",
+    "mbarrier.expect_tx",
 };
 
 // What lowering asks of the ALU besides; no PTX has these names.
@@ -207,6 +207,58 @@ TEST(LoweringTest, InternalOperationsAreNoInstructions) {
   for (const char* const text :
        {"broadcast.b32 %r1", "window %p1, %l1", "extend.u8.b32 %r1, %r2", "relu.f16 %h1, %h2"}) {
     EXPECT_TRUE(absl::IsUnimplemented(LowerText(text))) << text;
+  }
+}
+
+TEST(LoweringTest, OtherWarpgroupMultipliesAreRefused) {
+  const auto lower = [](const char* types, const char* operands) {
+    return LowerText(
+        absl::StrCat("wgmma.mma_async.sync.aligned.", types, " {%f1,%f2,%f3,%f4}, ", operands));
+  };
+  for (const char* const types : {
+           "m64n8k32.f32.e4m3.e4m3",
+           "m64n8k256.s32.b1.b1.and.popc",
+           "m64n8k16.f32.f16.bf16",
+           "m64n8k16.bf16.bf16.bf16",
+           "m64n8k8.f32.f16.f16",
+           "m64n8k16.f32.f16",
+           "m64n8k16.f32.f16.f16.satfinite",
+           "m64n12k16.f32.f16.f16",
+           "m64n264k16.f32.f16.f16",
+           "m64n0k16.f32.f16.f16",
+           "m64n08k16.f32.f16.f16",
+           "m16n8k16.f32.f16.f16",
+           "m64n99999999999k16.f32.f16.f16",
+           "m64n40k32.s32.s8.s8",
+           "f32.f16.f16",
+       }) {
+    EXPECT_TRUE(absl::IsUnimplemented(lower(types, "%l1, %l2, %p1, 1, 1, 0, 0"))) << types;
+  }
+  constexpr char kHalf[] = "m64n8k16.f32.f16.f16";
+  EXPECT_TRUE(lower(kHalf, "{%r1,%r2,%r3,%r4}, %l2, !%p1, -1, 1, 1").ok());
+  for (const char* const operands : {
+           "%l1, %l2, %p1, 1, 1, 0",
+           "%l1, %l2, %p1, 1, 1",
+           "%l1, %l2, %p1",
+           "%l1, %l2, %p1, 0, 1, 0, 0",
+           "%l1, %l2, %p1, 1, 1, 2, 0",
+           "%l1, %l2, %r1, 1, 1, 0, 0",
+           "%r1, %l2, %p1, 1, 1, 0, 0",
+           "{%r1,%r2,%r3}, %l2, %p1, 1, 1, 0",
+           "{%r1,%r2,%r3,%r4}, %l2, %p1, 1, 1, 0, 0",
+           "{%r1,%r2,%r3,%l4}, %l2, %p1, 1, 1, 0",
+       }) {
+    EXPECT_TRUE(absl::IsInvalidArgument(lower(kHalf, operands))) << operands;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(lower("m64n16k16.f32.f16.f16", "%l1, %l2, %p1, 1, 1, 0, 0")));
+  EXPECT_TRUE(absl::IsUnimplemented(LowerText("wgmma.wait_group.sync 0")));
+}
+
+TEST(LoweringTest, WarpgroupMultiplyOfIntegersHasFourOperands) {
+  for (const char* const types : {"satfinite.s32.s8.u8", "s32.u8.u8", "s32.u8.s8.satfinite"}) {
+    const std::string text = absl::StrCat("wgmma.mma_async.sync.aligned.m64n8k32.", types,
+                                          " {%r1,%r2,%r3,%r4}, %l1, %l2, %p1");
+    EXPECT_TRUE(LowerText(text).ok()) << text;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ptx/types.h"
+#include "server/device/cpu/execution/matrix_elements.h"
 #include "server/device/cpu/execution/matrix_ops.h"
 
 namespace warpline::cpu {
@@ -102,7 +103,7 @@ bool MatrixLowering::Registers(const Operand& operand, bool destination, bool ex
   }
   // Every place that the handlers compute must lie inside.
   const int elements = matrix->rows * matrix->columns;
-  const int held = static_cast<int>(count) * MatrixElementsPerRegister(matrix->type) * kLanes;
+  const int held = static_cast<int>(count) * ElementsPerRegister(matrix->type) * kLanes;
   if (count > 16 || elements % kLanes != 0 || elements > kMaxMatrixElements || held < elements ||
       (exact && held != elements)) {
     return Invalid("wrong number of matrix registers");
@@ -111,11 +112,7 @@ bool MatrixLowering::Registers(const Operand& operand, bool destination, bool ex
 }
 
 bool MatrixLowering::EmitSite(MatrixSite site, MemoryFn fn) {
-  // All lanes together, wherever they come from.
-  const uint32_t members = Constant(Width::k32, kAllLanes);
-  Op& meet = Emit(OpKind::kWarpSync);
-  meet.warp_sync = WarpSyncKind::kBarrier;
-  meet.r[5] = members;
+  MeetWholeWarp();
   EmitHandler(fn).target = static_cast<uint32_t>(kernel_->matrices.size());
   kernel_->matrices.push_back(std::move(site));
   return true;
@@ -134,7 +131,7 @@ bool MatrixLowering::Multiply(const Instruction& in) {
   site.a = {name.types[1], shape.m, shape.k, {}};
   site.b = {name.types[2], shape.k, shape.n, {}};
   site.c = {name.types[3], shape.m, shape.n, {}};
-  const int step = 4 * MatrixElementsPerRegister(site.a.type);
+  const int step = 4 * ElementsPerRegister(site.a.type);
   if ((shape.m != 8 && shape.m != 16) || shape.n != 8 || shape.k % step != 0 ||
       !TypesFit(site.d.type, site.a.type, site.b.type, site.c.type)) {
     return Unsupported(in);

@@ -69,6 +69,8 @@ class OperandLowering {
                  uint32_t c = kNoSlot) {
     return code_.EmitNamed(mnemonic, d, a, b, c);
   }
+  // Lets all lanes of the warp come together, wherever they come from.
+  void MeetWholeWarp() { code_.MeetWholeWarp(); }
   const Symbol* Find(const std::string& name) { return scopes_.Find(name); }
 
   const FunctionContext& context_;

@@ -62,6 +62,23 @@ struct MatrixSite {
   uint32_t stride = kNoSlot;   // 32 bits, in elements
 };
 
+// A multiply of a warpgroup, of which each warp has 16 rows of D: D = A * B, or A * B + D. What is
+// not in registers lies in shared memory, where descriptors say.
+struct WarpgroupSite {
+  Matrix d;
+  MatrixType a_type = MatrixType::kF16;
+  MatrixType b_type = MatrixType::kF16;
+  std::vector<uint32_t> a;          // The four registers of A; empty where A has a descriptor
+  uint32_t a_descriptor = kNoSlot;  // 64 bits
+  uint32_t b_descriptor = kNoSlot;  // 64 bits
+  uint32_t accumulates = kNoSlot;   // A predicate: whether D is added
+  bool accumulates_negated = false;
+  bool negate = false;        // The products
+  bool a_transposed = false;  // Elements of one column of A follow each other in memory.
+  bool b_transposed = false;  // Elements of one row of B follow each other in memory.
+  bool saturate = false;
+};
+
 struct FunctionCode {
   std::string name;
   uint32_t entry_pc = 0;
@@ -76,6 +93,7 @@ struct KernelCode {
   std::vector<CallSite> calls;
   std::vector<IndirectSite> indirect_calls;
   std::vector<MatrixSite> matrices;
+  std::vector<WarpgroupSite> warpgroup_multiplies;
   std::vector<ConstantSlot> constants;                 // Those of the kernel's frame.
   std::vector<std::pair<Special, uint32_t>> specials;  // In that frame, filled for each block.
   // True when the kernel calls itself; the sizes below are then those of a stack of the default

@@ -12,6 +12,7 @@
 namespace warpline::cpu {
 
 inline constexpr int kLanes = 32;
+inline constexpr uint32_t kWarpsPerWarpgroup = 4;
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
 inline constexpr uint32_t kNoSlot = 0xffffffffu;
 
@@ -39,7 +40,7 @@ enum class OpKind : uint8_t {
   kExit,
   kTrap,  // A fault: imm is the CudaResult
 
-  kBarrier,   // bar.sync, bar.red, bar.arrive
+  kBarrier,   // bar.sync, bar.red, bar.arrive, wgmma.wait_group
   kWarpSync,  // shfl, vote, match, redux, bar.warp: waits for the lanes of its member mask
   kActiveMask,
   kSpecial,       // r[0] = special register `special`
@@ -89,7 +90,14 @@ enum class Special : uint8_t {
   kDynamicSmem,
 };
 
-enum class BarrierKind : uint8_t { kSync, kArrive, kPopc, kAnd, kOr };
+enum class BarrierKind : uint8_t {
+  kSync,
+  kArrive,
+  kPopc,
+  kAnd,
+  kOr,
+  kWarpgroup,  // One of the warpgroup's own, which has no number in PTX
+};
 
 enum class WarpSyncKind : uint8_t {
   kBarrier,
