@@ -151,8 +151,22 @@ TEST(InstructionSetTest, OperandsAreThoseOfTheRow) {
            "lop3.b32 %r1, %r2, %r3, %r4, %r5;",
            "cp.async.ca.shared.global [%r1], [%l1], %r2;",
            "ret %r1;",
+           "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1}, %l1, %l2;",
+           "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1}, %l1, %l2, %p1, 1, 1, 0, 0, 0;",
+           "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1}, %l1, %l2, %p1, %r1;",
        }) {
     EXPECT_EQ(VerdictOf(text), Verdict::kWrongOperands) << text;
+  }
+}
+
+TEST(InstructionSetTest, WarpgroupMultipliesHaveFourToEightOperands) {
+  for (const char* const text : {
+           "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1}, %l1, %l2, %p1;",
+           "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1}, %l1, %l2, %p1, 1, -1;",
+           "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1}, {%r1}, %l2, %p1, 1, 1, 0;",
+           "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1}, %l1, %l2, %p1, 1, 1, 0, 1;",
+       }) {
+    EXPECT_EQ(VerdictOf(text), Verdict::kKnown) << text;
   }
 }
 

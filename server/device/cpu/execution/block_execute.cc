@@ -71,6 +71,7 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
         if (!op.memory(*this, warp, regs, op, mask)) return false;
         // The group may be waiting for another, which should soon have its turn.
         if (op.ordered) *budget -= kOrderedCost;
+        *budget -= op.cost;
         ++pc;
         continue;
       case OpKind::kBranch: {

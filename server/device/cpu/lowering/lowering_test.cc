@@ -268,7 +268,8 @@ TEST(LoweringTest, CorpusIsKnown) {
   size_t instructions = 0;
   for (const char* const name :
        {"corpus/calls.ptx", "corpus/exchange.ptx", "corpus/matrix.ptx", "corpus/system.ptx",
-        "programs_ptx/programs.ptx", "system_ptx/system.ptx", "tensor_ptx/tensor.ptx"}) {
+        "corpus/warpgroup.ptx", "programs_ptx/programs.ptx", "system_ptx/system.ptx",
+        "tensor_ptx/tensor.ptx"}) {
     std::ifstream in(absl::StrCat(kFolder, name));
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     if (text.empty()) continue;  // There is no text without a CUDA toolkit.

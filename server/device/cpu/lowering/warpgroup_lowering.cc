@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kNamed = 4;  // Operands: D, A, B, and whether D is added
 constexpr int kRowsPerWarp = 16;
+constexpr int kCostOfColumn = 16;  // As many instructions take about as long.
 
 bool IsHalf(MatrixType type) { return type == MatrixType::kF16 || type == MatrixType::kBf16; }
 
@@ -145,8 +146,9 @@ bool WarpgroupLowering::Multiply(const Instruction& in) {
     return false;
   }
   MeetWholeWarp();
-  EmitHandler(WarpgroupMultiply).target =
-      static_cast<uint32_t>(kernel_->warpgroup_multiplies.size());
+  Op& op = EmitHandler(WarpgroupMultiply);
+  op.target = static_cast<uint32_t>(kernel_->warpgroup_multiplies.size());
+  op.cost = static_cast<uint16_t>(kCostOfColumn * site.d.columns);
   kernel_->warpgroup_multiplies.push_back(std::move(site));
   return true;
 }

@@ -140,6 +140,7 @@ struct Op {
   uint32_t guard = kNoSlot;  // Predicate slot
   uint32_t target = 0;
   uint32_t line = 0;
+  uint16_t cost = 0;  // How many instructions more it counts for in a warp's turn.
   OpKind kind = OpKind::kAlu;
   bool guard_negated = false;
   bool negated = false;       // For a predicate operand.

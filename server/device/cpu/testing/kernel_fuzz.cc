@@ -35,7 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     shape.code = &kernel->code;
     shape.memory = &memory;
     shape.params = params;
-    shape.block = {40, 1, 1};
+    // A part of a warp, behind a whole one or, where the kernel needs it, a warpgroup.
+    shape.block = {kernel->code.warpgroup_multiplies.empty() ? 40u : 136u, 1, 1};
     shape.dynamic_shared_bytes = 64;
     shape.output = &output;
     shape.heap = &heap;

@@ -82,7 +82,7 @@ std::string Instruction(const Product& product) {
 std::string KernelOf(const Product& product, const std::string& before = "",
                      const std::string& after = "") {
   std::string text = absl::StrCat(
-      ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p0)\n{\n"
+      ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p0)\n{\n"
       ".shared .align 1024 .b8 tile[",
       kSharedBytes, "];\n.reg .pred %p<4>;\n.reg .b32 %r<9>, %a<4>;\n.reg .b64 %l<9>;\n.reg .",
       product.d == "f32" ? "f32" : "b32", " %d<128>;\n");
