@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kNamed = 4;  // Operands: D, A, B, and whether D is added
 constexpr int kRowsPerWarp = 16;
-constexpr int kCostOfColumn = 16;  // As many instructions take about as long.
+constexpr int kCostOfColumn = 150;  // As many instructions take about as long.
 
 bool IsHalf(MatrixType type) { return type == MatrixType::kF16 || type == MatrixType::kBf16; }
 

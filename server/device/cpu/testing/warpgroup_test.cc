@@ -49,8 +49,10 @@ int InitialD(const Product& product, int row, int column) {
 }
 int64_t FinalD(const Product& product, int row, int column) {
   int64_t sum = 0;
-  for (int k = 0; k < DepthOf(product); ++k) sum += A(product, row, k) * B(product, column, k);
-  sum *= product.sign_a * product.sign_b;
+  for (int k = 0; k < DepthOf(product); ++k) {
+    sum += int64_t{A(product, row, k)} * B(product, column, k);
+  }
+  if (product.sign_a != product.sign_b) sum = -sum;
   if (product.accumulates) sum += InitialD(product, row, column);
   if (!product.saturates) return sum;
   return std::min<int64_t>(std::max<int64_t>(sum, INT32_MIN), INT32_MAX);
@@ -77,22 +79,17 @@ std::string Instruction(const Product& product) {
   return absl::StrCat(text, ", ", product.b_layout.transposed ? 1 : 0, ";\n");
 }
 
-// Copies what the kernel is given to shared memory and registers. `before` and `after` stand around
-// the multiply; %r1 is the thread.
-std::string KernelOf(const Product& product, const std::string& before = "",
-                     const std::string& after = "") {
+// Fills shared memory and the registers of a thread with what the kernel is given; %r1 is the
+// thread.
+std::string Loads(const Product& product) {
   std::string text = absl::StrCat(
-      ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p0)\n{\n"
-      ".shared .align 1024 .b8 tile[",
-      kSharedBytes, "];\n.reg .pred %p<4>;\n.reg .b32 %r<9>, %a<4>;\n.reg .b64 %l<9>;\n.reg .",
-      product.d == "f32" ? "f32" : "b32", " %d<128>;\n");
-  absl::StrAppend(&text,
-                  "ld.param.u64 %l1, [p0];\ncvta.to.global.u64 %l1, %l1;\nmov.u32 %r1, %tid.x;\n"
-                  "mov.u32 %r7, %ntid.x;\nmov.u32 %r2, %r1;\n"
-                  "next:\nshl.b32 %r3, %r2, 2;\ncvt.u64.u32 %l2, %r3;\nadd.u64 %l2, %l1, %l2;\n"
-                  "ld.global.u32 %r4, [%l2];\nmov.u32 %r5, tile;\nadd.u32 %r5, %r5, %r3;\n"
-                  "st.shared.u32 [%r5], %r4;\nadd.u32 %r2, %r2, %r7;\nsetp.lt.u32 %p0, %r2, ",
-                  kSharedBytes / 4, ";\n@%p0 bra next;\nfence.proxy.async;\nbar.sync 0;\n");
+      "ld.param.u64 %l1, [p0];\ncvta.to.global.u64 %l1, %l1;\nmov.u32 %r1, %tid.x;\n"
+      "mov.u32 %r7, %ntid.x;\nmov.u32 %r2, %r1;\n"
+      "next:\nshl.b32 %r3, %r2, 2;\ncvt.u64.u32 %l2, %r3;\nadd.u64 %l2, %l1, %l2;\n"
+      "ld.global.u32 %r4, [%l2];\nmov.u32 %r5, tile;\nadd.u32 %r5, %r5, %r3;\n"
+      "st.shared.u32 [%r5], %r4;\nadd.u32 %r2, %r2, %r7;\nsetp.lt.u32 %p0, %r2, ",
+      kSharedBytes / 4, ";\n@%p0 bra next;\nfence.proxy.async;\nbar.sync 0;\n");
+  // On hardware the tile does not start at 0.
   absl::StrAppend(&text, "ld.global.v2.u64 {%l3, %l4}, [%l1+", kDescriptors,
                   "];\nmov.u32 %r6, tile;\nshr.u32 %r6, %r6, 4;\ncvt.u64.u32 %l6, %r6;\n"
                   "add.u64 %l3, %l3, %l6;\nadd.u64 %l4, %l4, %l6;\nld.global.u32 %r4, [%l1+",
@@ -105,9 +102,20 @@ std::string KernelOf(const Product& product, const std::string& before = "",
     absl::StrAppend(&text, "ld.global.b32 %d", i, ", [%l5+", kRegistersOfD + 4 * uint64_t(i),
                     "];\n");
   }
+  return text;
+}
+
+// `before` and `after` stand around the multiply.
+std::string KernelOf(const Product& product, const std::string& before = "",
+                     const std::string& after = "") {
+  std::string text = absl::StrCat(
+      ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p0)\n{\n"
+      ".shared .align 1024 .b8 tile[",
+      kSharedBytes, "];\n.reg .pred %p<4>;\n.reg .b32 %r<9>, %a<4>;\n.reg .b64 %l<9>;\n.reg .",
+      product.d == "f32" ? "f32" : "b32", " %d<128>;\n", Loads(product));
   absl::StrAppend(&text, before, "wgmma.fence.sync.aligned;\n", Instruction(product),
                   "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n", after);
-  for (int i = 0; i < registers; ++i) {
+  for (int i = 0; i < RegisterCount(product); ++i) {
     absl::StrAppend(&text, "st.global.b32 [%l5+", kRegistersOfD + 4 * uint64_t(i), "], %d", i,
                     ";\n");
   }
@@ -138,7 +146,7 @@ class WarpgroupTest : public KernelFixture {
 
   std::vector<uint32_t> ReadRegistersOfD(const Product& product) {
     return Read<uint32_t>(memory_ + kRegistersOfD,
-                          static_cast<size_t>(kWarpgroupThreads * RegisterCount(product)));
+                          size_t{kWarpgroupThreads} * static_cast<size_t>(RegisterCount(product)));
   }
 
   void ExpectProduct(const Product& product) {
@@ -262,7 +270,7 @@ TEST_F(WarpgroupTest, LowBitsOfTf32AreIgnored) {
   product.a = product.b = "tf32";
   product.a_in_registers = true;
   WriteOperands(product);
-  std::vector<uint32_t> a = Read<uint32_t>(memory_ + kRegistersOfA, 4 * kWarpgroupThreads);
+  std::vector<uint32_t> a = Read<uint32_t>(memory_ + kRegistersOfA, size_t{4} * kWarpgroupThreads);
   for (uint32_t& word : a) word |= 0x1fff;
   Write(memory_ + kRegistersOfA, a);
   ASSERT_EQ(Run(KernelOf(product)), CudaResult::kSuccess);
