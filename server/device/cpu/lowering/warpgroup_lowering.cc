@@ -1,6 +1,6 @@
 #include "server/device/cpu/lowering/warpgroup_lowering.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
