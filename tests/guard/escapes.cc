@@ -61,6 +61,7 @@ bool ReadTreatment(std::string_view field, Escape* escape) {
                        : words[i] == "faults"  ? &escape->faults
                        : words[i] == "soft"    ? &escape->soft
                        : words[i] == "loops"   ? &escape->loops
+                       : words[i] == "group"   ? &escape->group
                        : words[i] == "residue" ? &escape->residue
                                                : nullptr;
     if (word == nullptr) return false;

@@ -19,6 +19,7 @@ struct Escape {
   bool faults = false;   // Whether it may end the context unless it is hardened
   bool soft = false;     // Whether it is refused if it is to be hardened
   bool loops = false;    // Whether it does not end unless it is told to, and hardened
+  bool group = false;    // Whether it wants a block of a warpgroup, 128 threads
   bool residue = false;  // Whether it looks for what a neighbour left in shared memory
   std::string body;
   std::string text;  // The whole module; its kernel is `k`.

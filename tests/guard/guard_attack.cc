@@ -86,7 +86,7 @@ absl::StatusOr<Outcome> RunHere(const Escape& escape, const GuardedText* guarded
   }
   const CudaResult ended = escape.loops && guarded != nullptr
                                ? arenas.RunAndStop(*kernel, arenas.attacker(), params)
-                               : arenas.Run(*kernel, 32, 0, params);
+                               : arenas.Run(*kernel, escape.group ? 128 : 32, 0, params);
   if (ended != CudaResult::kSuccess) {
     outcome.harm = {true, true, absl::StrCat("the context ended with CUDA error ", ended)};
     return outcome;

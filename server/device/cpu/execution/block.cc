@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kSharedUnit = 16;
+constexpr uint32_t kGuardedSharedUnit = 128;
 constexpr uint32_t kLeastShared = 1024;  // As much of a block's a GPU's driver keeps for itself.
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -61,14 +62,18 @@ Block::Block(const LaunchShape& shape)
   registers_ = registers;
 
   const uint32_t alignment = std::max<uint32_t>(code_.shared_alignment, 16);
-  // GPUs hand it out in pieces as well, though larger ones.
+  // GPUs hand it out in pieces of 128 bytes. Smaller ones show more of a program's mistakes.
   program_shared_bytes_ = static_cast<uint32_t>(
       RoundUp(code_.static_shared_bytes + shape.dynamic_shared_bytes, kSharedUnit));
-  // Guarded kernels ask how much there is.
+  // Guarded kernels ask how much there is, and rely on a GPU's pieces and on what its driver keeps.
   const bool asks =
       std::any_of(code_.specials.begin(), code_.specials.end(),
                   [](const auto& special) { return special.first == Special::kAggrSmem; });
-  shared_bytes_ = asks ? std::max(program_shared_bytes_, kLeastShared) : program_shared_bytes_;
+  shared_bytes_ = program_shared_bytes_;
+  if (asks) {
+    const auto whole = static_cast<uint32_t>(RoundUp(shared_bytes_, kGuardedSharedUnit));
+    shared_bytes_ = std::max(whole, kLeastShared);
+  }
   shared_storage_.resize(shared_bytes_ + alignment);
   const auto start = reinterpret_cast<uint64_t>(shared_storage_.data());
   shared_ = reinterpret_cast<uint8_t*>(RoundUp(start, alignment));
