@@ -92,6 +92,34 @@ class ChunkSource {
   virtual absl::StatusOr<std::optional<uint64_t>> FreeBytes() = 0;
 };
 
+// What one session has of a device that many share.
+struct SharedContextOptions {
+  // The multiprocessors on which the session's kernels run; 0 for all of them. A device gives the
+  // least share that it can make of at least so many, or all.
+  int multiprocessors = 0;
+};
+
+// A device whose hardware context the sessions of many tenants share, each with a Context of its
+// own: an arena, a gate, streams and all other objects, none of which another one can name. Kernels
+// are kept within their arenas by what they are made of (guard/), not by this. Thread-safe.
+//
+// What would stop or slow the work of others is done when the device is opened, or refused: these
+// contexts map no host memory, set no limits and map nothing once they are sealed. A fault of the
+// hardware context is every session's.
+class SharedDevice {
+ public:
+  virtual ~SharedDevice() = default;
+  // Its streams do not wait for those of others, and the legacy stream is one of its own. What is
+  // left in it ends with it, its arena included: the caller has seen to it that nothing runs.
+  virtual absl::StatusOr<std::unique_ptr<Context>> OpenContext(
+      const SharedContextOptions& options) = 0;
+};
+
+struct SharedDeviceOptions {
+  // Of staging memory for all sessions together (Memory::AllocStaging).
+  uint64_t staging_bytes = uint64_t{64} << 20;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -109,6 +137,9 @@ class Backend {
     if (!contexts.ok()) return contexts.status();
     return std::move(contexts->front());
   }
+  // Opens a device for many sessions. It outlives the contexts that it opens.
+  virtual absl::StatusOr<std::unique_ptr<SharedDevice>> OpenShared(
+      int ordinal, const SharedDeviceOptions& options) = 0;
   virtual absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) = 0;
 };
 

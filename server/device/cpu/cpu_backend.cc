@@ -1,14 +1,44 @@
 #include "server/device/cpu/cpu_backend.h"
 
+#include <sys/mman.h>
+
+#include <cstddef>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "server/device/cpu/context/cpu_context.h"
 #include "server/device/cpu/machine/device_info.h"
 #include "server/device/cpu/memory/memfd_chunks.h"
+#include "server/device/staging_pool.h"
 
 namespace warpline::device {
 namespace {
+
+// Each session has a group of its own, and so nothing of another's: the device's cores and staging
+// memory are what they share.
+class CpuSharedDevice : public SharedDevice {
+ public:
+  // Takes `staging_bytes` of memory at `staging`.
+  CpuSharedDevice(int devices, void* staging, size_t staging_bytes)
+      : devices_(devices),
+        staging_(staging),
+        staging_bytes_(staging_bytes),
+        pool_(staging, staging_bytes) {}
+  ~CpuSharedDevice() override { munmap(staging_, staging_bytes_); }
+
+  absl::StatusOr<std::unique_ptr<Context>> OpenContext(const SharedContextOptions&) override {
+    const auto group = std::make_shared<cpu::CpuGroup>(1, devices_);
+    group->gate.LimitVariables();
+    return std::make_unique<cpu::CpuContext>(
+        std::make_unique<cpu::CpuShared>(cpu::HostCores(), group, 0, &pool_));
+  }
+
+ private:
+  const int devices_;
+  void* const staging_;
+  const size_t staging_bytes_;
+  StagingPool pool_;
+};
 
 class CpuBackend : public Backend {
  public:
@@ -36,6 +66,15 @@ class CpuBackend : public Backend {
           std::make_unique<cpu::CpuShared>(cpu::HostCores(), group, i)));
     }
     return contexts;
+  }
+
+  absl::StatusOr<std::unique_ptr<SharedDevice>> OpenShared(
+      int ordinal, const SharedDeviceOptions& options) override {
+    if (!Has(ordinal)) return absl::InvalidArgumentError("no such device");
+    void* const staging = mmap(nullptr, options.staging_bytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (staging == MAP_FAILED) return absl::ResourceExhaustedError("no staging memory");
+    return std::make_unique<CpuSharedDevice>(devices_, staging, options.staging_bytes);
   }
 
   absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) override {

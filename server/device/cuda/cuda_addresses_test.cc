@@ -295,7 +295,7 @@ TEST_F(CudaAddressesTest, AWindowOnOtherMemoryIsNotPassedOn) {
 TEST_F(CudaAddressesTest, AGraphIsNotLaunchedOnceItsMemoryIsGone) {
   constexpr uint64_t kMore = kHostBytes;
   context_->LimitVariables();
-  context_->AddVariable(kVariables, kSpan);
+  context_->AddVariable(kVariables, kSpan, kVariables);
   UniqueFd fd(memfd_create("more", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(fd.get(), kMore), 0);
   const uint64_t more = host_ + kHostBytes;
@@ -319,7 +319,7 @@ TEST_F(CudaAddressesTest, AGraphIsNotLaunchedOnceItsMemoryIsGone) {
   const GraphNode node = CopyNode(arena, {kVariables, kSpan, 0}, extent);
   GraphId graph{};
   ASSERT_EQ(context_->CreateGraph({&node, 1}, &graph), CudaResult::kSuccess);
-  context_->AddVariable(kVariables + kSpan, kSpan);
+  context_->AddVariable(kVariables + kSpan, kSpan, kVariables + kSpan);
   context_->RemoveVariable(kVariables + kSpan);
   EXPECT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess) << "another's";
   context_->RemoveVariable(kVariables);
@@ -328,7 +328,7 @@ TEST_F(CudaAddressesTest, AGraphIsNotLaunchedOnceItsMemoryIsGone) {
 
 TEST_F(CudaAddressesTest, LimitedVariablesReachTheDriverByNameAlone) {
   context_->LimitVariables();
-  context_->AddVariable(kVariables + kSpan, kSpan);
+  context_->AddVariable(kVariables + kSpan, kSpan, kVariables + kSpan);
   EXPECT_EQ(CopyOf(kArena, kVariables + kSpan),
             absl::StrCat("DtoD ", Hex(kArena), " <- ", Hex(kVariables + kSpan), "\n"));
   const BoxExtent extent = {kSpan / 2, 2, 1};

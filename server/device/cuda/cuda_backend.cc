@@ -9,6 +9,7 @@
 #include "server/device/cuda/cuda_context.h"
 #include "server/device/cuda/cuda_group.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/shared/cuda_shared_device.h"
 
 namespace warpline::device {
 namespace {
@@ -76,6 +77,11 @@ class CudaBackend : public Backend {
           std::make_unique<CudaMember>(CudaMember{api_, *group, place})));
     }
     return contexts;
+  }
+
+  absl::StatusOr<std::unique_ptr<SharedDevice>> OpenShared(
+      int ordinal, const SharedDeviceOptions& options) override {
+    return CudaSharedDevice::Open(api_, ordinal, options);
   }
 
   absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) override {

@@ -11,14 +11,18 @@ CudaResult CudaCopies::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
   Enter();
   const auto to = gate().Admit(dst, bytes, MemoryUse::kWrite);
   if (!to) return CudaResult::kInvalidValue;
-  return ToResult(api_->p_cuMemcpyHtoDAsync(to->address(), src, bytes, Native(stream)));
+  return IssueTo(stream, [&](CUstream on) {
+    return api_->p_cuMemcpyHtoDAsync(to->address(), src, bytes, on);
+  });
 }
 
 CudaResult CudaCopies::CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) {
   Enter();
   const auto from = gate().Admit(src, bytes, MemoryUse::kRead);
   if (!from) return CudaResult::kInvalidValue;
-  return ToResult(api_->p_cuMemcpyDtoHAsync(dst, from->address(), bytes, Native(stream)));
+  return IssueTo(stream, [&](CUstream on) {
+    return api_->p_cuMemcpyDtoHAsync(dst, from->address(), bytes, on);
+  });
 }
 
 CudaResult CudaCopies::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
@@ -28,17 +32,25 @@ CudaResult CudaCopies::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, St
   if (!to || !from) return CudaResult::kInvalidValue;
   // Host memory that the device reaches has a device address, so it can be either end of these.
   if (from->kind() == MemoryKind::kHost) {
-    return ToResult(api_->p_cuMemcpyHtoDAsync(to->address(), from->host(), bytes, Native(stream)));
+    return IssueTo(stream, [&](CUstream on) {
+      return api_->p_cuMemcpyHtoDAsync(to->address(), from->host(), bytes, on);
+    });
   }
   if (to->kind() == MemoryKind::kHost) {
-    return ToResult(api_->p_cuMemcpyDtoHAsync(to->host(), from->address(), bytes, Native(stream)));
+    return IssueTo(stream, [&](CUstream on) {
+      return api_->p_cuMemcpyDtoHAsync(to->host(), from->address(), bytes, on);
+    });
   }
   // This copy also works when neither device reaches the other's memory.
   if (IsForeign(*to) || IsForeign(*from)) {
-    return ToResult(api_->p_cuMemcpyPeerAsync(to->address(), ContextOf(*to), from->address(),
-                                              ContextOf(*from), bytes, Native(stream)));
+    return IssueTo(stream, [&](CUstream on) {
+      return api_->p_cuMemcpyPeerAsync(to->address(), ContextOf(*to), from->address(),
+                                       ContextOf(*from), bytes, on);
+    });
   }
-  return ToResult(api_->p_cuMemcpyDtoDAsync(to->address(), from->address(), bytes, Native(stream)));
+  return IssueTo(stream, [&](CUstream on) {
+    return api_->p_cuMemcpyDtoDAsync(to->address(), from->address(), bytes, on);
+  });
 }
 
 CudaResult CudaCopies::Memset(uint64_t dst, uint32_t value, int width, size_t count,
@@ -49,13 +61,17 @@ CudaResult CudaCopies::Memset(uint64_t dst, uint32_t value, int width, size_t co
   if (!to) return CudaResult::kInvalidValue;
   switch (width) {
     case 1:
-      return ToResult(api_->p_cuMemsetD8Async(to->address(), static_cast<uint8_t>(value), count,
-                                              Native(stream)));
+      return IssueTo(stream, [&](CUstream on) {
+        return api_->p_cuMemsetD8Async(to->address(), static_cast<uint8_t>(value), count, on);
+      });
     case 2:
-      return ToResult(api_->p_cuMemsetD16Async(to->address(), static_cast<uint16_t>(value), count,
-                                               Native(stream)));
+      return IssueTo(stream, [&](CUstream on) {
+        return api_->p_cuMemsetD16Async(to->address(), static_cast<uint16_t>(value), count, on);
+      });
     default:
-      return ToResult(api_->p_cuMemsetD32Async(to->address(), value, count, Native(stream)));
+      return IssueTo(stream, [&](CUstream on) {
+        return api_->p_cuMemsetD32Async(to->address(), value, count, on);
+      });
   }
 }
 
@@ -69,13 +85,18 @@ CudaResult CudaCopies::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, 
   const uint64_t at = to->span().address();
   switch (width) {
     case 1:
-      return ToResult(api_->p_cuMemsetD2D8Async(at, pitch, static_cast<uint8_t>(value), columns,
-                                                rows, Native(stream)));
+      return IssueTo(stream, [&](CUstream on) {
+        return api_->p_cuMemsetD2D8Async(at, pitch, static_cast<uint8_t>(value), columns, rows, on);
+      });
     case 2:
-      return ToResult(api_->p_cuMemsetD2D16Async(at, pitch, static_cast<uint16_t>(value), columns,
-                                                 rows, Native(stream)));
+      return IssueTo(stream, [&](CUstream on) {
+        return api_->p_cuMemsetD2D16Async(at, pitch, static_cast<uint16_t>(value), columns, rows,
+                                          on);
+      });
     default:
-      return ToResult(api_->p_cuMemsetD2D32Async(at, pitch, value, columns, rows, Native(stream)));
+      return IssueTo(stream, [&](CUstream on) {
+        return api_->p_cuMemsetD2D32Async(at, pitch, value, columns, rows, on);
+      });
   }
 }
 
@@ -87,7 +108,7 @@ CudaResult CudaCopies::CopyBoxToDevice(const BoxPlace& dst, const void* src,
   CUDA_MEMCPY3D copy = DescribeBox(extent);
   SetSource(src, extent, &copy);
   SetTarget(*to, extent, &copy);
-  return ToResult(api_->p_cuMemcpy3DAsync(&copy, Native(stream)));
+  return IssueTo(stream, [&](CUstream on) { return api_->p_cuMemcpy3DAsync(&copy, on); });
 }
 
 CudaResult CudaCopies::CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
@@ -98,7 +119,7 @@ CudaResult CudaCopies::CopyBoxFromDevice(void* dst, const BoxPlace& src, const B
   CUDA_MEMCPY3D copy = DescribeBox(extent);
   SetSource(*from, extent, &copy);
   SetTarget(dst, extent, &copy);
-  return ToResult(api_->p_cuMemcpy3DAsync(&copy, Native(stream)));
+  return IssueTo(stream, [&](CUstream on) { return api_->p_cuMemcpy3DAsync(&copy, on); });
 }
 
 CudaResult CudaCopies::CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
@@ -110,8 +131,9 @@ CudaResult CudaCopies::CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
   CUDA_MEMCPY3D copy = DescribeBox(extent);
   SetSource(*from, extent, &copy);
   SetTarget(*to, extent, &copy);
-  return ToResult(CopyBox(*api_, copy, context_, ContextOf(to->span()), ContextOf(from->span()),
-                          Native(stream)));
+  return IssueTo(stream, [&](CUstream on) {
+    return CopyBox(*api_, copy, context_, ContextOf(to->span()), ContextOf(from->span()), on);
+  });
 }
 
 CudaResult CudaCopies::MemOps(absl::Span<const MemOp> operations, StreamId stream) {
@@ -119,8 +141,9 @@ CudaResult CudaCopies::MemOps(absl::Span<const MemOp> operations, StreamId strea
   std::vector<CUstreamBatchMemOpParams> native;
   const CUresult result = Translate(gate(), operations, &native);
   if (result != CUDA_SUCCESS) return ToResult(result);
-  return ToResult(api_->p_cuStreamBatchMemOp(Native(stream), static_cast<unsigned>(native.size()),
-                                             native.data(), 0));
+  return IssueTo(stream, [&](CUstream on) {
+    return api_->p_cuStreamBatchMemOp(on, static_cast<unsigned>(native.size()), native.data(), 0);
+  });
 }
 
 }  // namespace warpline::device

@@ -71,7 +71,7 @@ class GraphBuilder {
   }
 
   void Note(const GatedSpan& span, MemoryUse use) {
-    if (span.kind() != MemoryKind::kArena) outside_.push_back({span.address(), span.bytes(), use});
+    if (span.kind() != MemoryKind::kArena) outside_.push_back({span.named(), span.bytes(), use});
   }
 
   bool IsForeign(const std::optional<GatedBox>& box) const {
@@ -199,6 +199,17 @@ class GraphBuilder {
 
 }  // namespace
 
+CudaGraphs::~CudaGraphs() {
+  for (const GraphId graph : live_graphs_.TakeAll()) {
+    Enter();
+    api_->p_cuGraphExecDestroy(Native(graph));
+  }
+  for (const FrameId frame : live_frames_.TakeAll()) {
+    Enter();
+    api_->p_cuGraphDestroy(Native(frame));
+  }
+}
+
 CudaResult CudaGraphs::FillFrame(FrameId frame, absl::Span<const GraphNode> nodes) {
   Enter();
   Outside outside;
@@ -220,6 +231,7 @@ CudaResult CudaGraphs::CreateGraphOf(FrameId frame, GraphId* graph) {
   CUgraphExec executable = nullptr;
   const CUresult result = api_->p_cuGraphInstantiate(&executable, Native(frame), 0);
   *graph = static_cast<GraphId>(reinterpret_cast<uint64_t>(executable));
+  if (result == CUDA_SUCCESS) live_graphs_.Add(*graph);
   MutexLock lock(&mu_);
   const auto outside = frames_.find(frame);
   if (result == CUDA_SUCCESS && outside != frames_.end()) {
@@ -254,6 +266,7 @@ CudaResult CudaGraphs::CreateFrame(FrameId* frame) {
   CUgraph native = nullptr;
   const CUresult result = api_->p_cuGraphCreate(&native, 0);
   *frame = static_cast<FrameId>(reinterpret_cast<uint64_t>(native));
+  if (result == CUDA_SUCCESS) live_frames_.Add(*frame);
   return ToResult(result);
 }
 
@@ -272,6 +285,7 @@ CudaResult CudaGraphs::AddConditional(FrameId frame, uint32_t first_value, uint3
 
 CudaResult CudaGraphs::DestroyFrame(FrameId frame) {
   Enter();
+  if (!live_frames_.Remove(frame)) return CudaResult::kInvalidHandle;
   {
     MutexLock lock(&mu_);
     frames_.erase(frame);
@@ -291,11 +305,12 @@ CudaResult CudaGraphs::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* g
 CudaResult CudaGraphs::LaunchGraph(GraphId graph, StreamId stream) {
   Enter();
   if (!StillAdmitted(graph)) return CudaResult::kInvalidValue;
-  return ToResult(api_->p_cuGraphLaunch(Native(graph), Native(stream)));
+  return IssueTo(stream, [&](CUstream on) { return api_->p_cuGraphLaunch(Native(graph), on); });
 }
 
 CudaResult CudaGraphs::DestroyGraph(GraphId graph) {
   Enter();
+  if (!live_graphs_.Remove(graph)) return CudaResult::kInvalidHandle;
   {
     MutexLock lock(&mu_);
     graphs_.erase(graph);

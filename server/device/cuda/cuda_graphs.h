@@ -12,6 +12,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "server/device/cuda/cuda_part.h"
+#include "server/device/cuda/shared/live_set.h"
 #include "server/device/facets/graphs.h"
 #include "server/device/gate/address_gate.h"
 
@@ -27,7 +28,9 @@ struct OutsideSpan {
 // Thread-safe, as the driver is.
 class CudaGraphs : public virtual Graphs, protected CudaPart {
  public:
-  explicit CudaGraphs(CudaMember* member) : CudaPart(*member) {}
+  explicit CudaGraphs(CudaMember* member)
+      : CudaPart(*member), live_frames_(is_shared()), live_graphs_(is_shared()) {}
+  ~CudaGraphs() override;
 
   CudaResult CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) override;
   // kInvalidValue once host memory or variables of a node are the session's no more.
@@ -48,6 +51,8 @@ class CudaGraphs : public virtual Graphs, protected CudaPart {
   // Whether the gate still admits what the graph's nodes name outside the arena.
   bool StillAdmitted(GraphId graph);
 
+  LiveSet<FrameId> live_frames_;
+  LiveSet<GraphId> live_graphs_;
   std::atomic<bool> any_outside_{false};  // Some graph had such memory.
   Mutex mu_;                              // No other lock is taken under it, and no call made.
   std::map<FrameId, Outside> frames_ ABSL_GUARDED_BY(mu_);

@@ -54,16 +54,21 @@ void CudaGroup::EnablePeers() {
   }
 }
 
-CudaResult CudaGroup::ReserveArena(uint64_t base, uint64_t bytes) {
+CudaResult CudaGroup::ReserveAt(uint64_t at, uint64_t bytes) {
   CUdeviceptr got = 0;
-  const CUresult result = api_->p_cuMemAddressReserve(&got, bytes, bytes, base, 0);
+  const CUresult result = api_->p_cuMemAddressReserve(&got, bytes, bytes, at, 0);
   if (result != CUDA_SUCCESS) return ToResult(result);
-  if (got != base) {
+  if (got != at) {
     api_->p_cuMemAddressFree(got, bytes);
     return CudaResult::kInvalidValue;
   }
-  gate_.SetArena(base, bytes);
   return CudaResult::kSuccess;
+}
+
+CudaResult CudaGroup::ReserveArena(uint64_t base, uint64_t bytes) {
+  const CudaResult result = ReserveAt(base, bytes);
+  if (result == CudaResult::kSuccess) gate_.SetArena(base, bytes);
+  return result;
 }
 
 void CudaGroup::OnMapped(uint64_t va, uint64_t bytes, uint32_t owner) {

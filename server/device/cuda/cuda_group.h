@@ -37,7 +37,10 @@ class CudaGroup {
   CudaGroup(const CudaGroup&) = delete;
   CudaGroup& operator=(const CudaGroup&) = delete;
 
-  // A context must be current.
+  // Reserve device addresses: [at, at + bytes) and nowhere else, and the same for the arena, which
+  // the gate knows then. `bytes` is a power of two, and `at` a multiple of it. A context must be
+  // current.
+  CudaResult ReserveAt(uint64_t at, uint64_t bytes);
   CudaResult ReserveArena(uint64_t base, uint64_t bytes);
   // Every address that a command names passes it.
   AddressGate& gate() { return gate_; }

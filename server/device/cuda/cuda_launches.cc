@@ -45,6 +45,12 @@ class NativeLaunch {
 
 }  // namespace
 
+CudaLaunches::~CudaLaunches() {
+  if (!is_shared() || idle_stream_.load() == nullptr) return;
+  Enter();
+  api_->p_cuStreamDestroy(idle_stream_.load());
+}
+
 CudaResult CudaLaunches::Launch(KernelId kernel, const LaunchConfig& config,
                                 absl::Span<const std::byte> params, StreamId stream) {
   Enter();
@@ -54,14 +60,16 @@ CudaResult CudaLaunches::Launch(KernelId kernel, const LaunchConfig& config,
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   void** const packed = bytes > 0 ? extra : nullptr;
   if (config.cooperative || !config.attributes.empty()) {
-    NativeLaunch native(config, gate(), Native(stream));
-    return ToResult(
-        api_->p_cuLaunchKernelEx(native.config(), NativeFunction(kernel), nullptr, packed));
+    return IssueTo(stream, [&](CUstream on) {
+      NativeLaunch native(config, gate(), on);
+      return api_->p_cuLaunchKernelEx(native.config(), NativeFunction(kernel), nullptr, packed);
+    });
   }
-  return ToResult(api_->p_cuLaunchKernel(NativeFunction(kernel), config.grid[0], config.grid[1],
-                                         config.grid[2], config.block[0], config.block[1],
-                                         config.block[2], config.dynamic_shared_bytes,
-                                         Native(stream), nullptr, packed));
+  return IssueTo(stream, [&](CUstream on) {
+    return api_->p_cuLaunchKernel(NativeFunction(kernel), config.grid[0], config.grid[1],
+                                  config.grid[2], config.block[0], config.block[1], config.block[2],
+                                  config.dynamic_shared_bytes, on, nullptr, packed);
+  });
 }
 
 CudaResult CudaLaunches::Params(KernelId kernel, std::vector<ParamLayout>* params) {
@@ -121,6 +129,13 @@ CudaResult CudaLaunches::GetLimit(int limit, uint64_t* value) {
 
 CudaResult CudaLaunches::SetLimit(int limit, uint64_t value) {
   Enter();
+  if (is_shared()) {
+    // A limit is everybody's, and setting one waits for everybody's kernels.
+    uint64_t now = 0;
+    const CudaResult found = GetLimit(limit, &now);
+    if (found != CudaResult::kSuccess) return found;
+    return value <= now ? CudaResult::kSuccess : CudaResult::kNotSupported;
+  }
   return ToResult(api_->p_cuCtxSetLimit(static_cast<CUlimit>(limit), value));
 }
 

@@ -20,6 +20,7 @@ class CudaLaunches : public virtual Launches, protected CudaPart {
   static constexpr Capabilities kGives = Capability::kClusters;
 
   explicit CudaLaunches(CudaMember* member) : CudaPart(*member) {}
+  ~CudaLaunches() override;
 
   CudaResult Launch(KernelId kernel, const LaunchConfig& config, absl::Span<const std::byte> params,
                     StreamId stream) override;
@@ -31,6 +32,8 @@ class CudaLaunches : public virtual Launches, protected CudaPart {
   CudaResult MaxActiveClusters(KernelId kernel, const LaunchConfig& config, int* clusters) override;
   CudaResult MaxClusterSize(KernelId kernel, const LaunchConfig& config, int* size) override;
   CudaResult GetLimit(int limit, uint64_t* value) override;
+  // In a context of a shared device, kSuccess for what the limit allows already, kNotSupported for
+  // more.
   CudaResult SetLimit(int limit, uint64_t value) override;
   CudaResult FlushOutput() override;
 

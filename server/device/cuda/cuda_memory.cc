@@ -60,6 +60,7 @@ CudaResult CudaMemory::MapSink(uint64_t va, uint64_t bytes) {
   if (first) {
     const CUresult made = Create(kSinkBytes, &sink_);
     if (made != CUDA_SUCCESS) return ToResult(made);
+    own_bytes_ += kSinkBytes;
   }
   for (uint64_t at = va; at < va + bytes; at += kSinkBytes) {
     if (sinks_.contains(at)) continue;
@@ -83,6 +84,7 @@ CudaResult CudaMemory::MapOwn(uint64_t va, uint64_t bytes) {
   // The mapping keeps it.
   api_->p_cuMemRelease(memory);
   if (mapped != CUDA_SUCCESS) return ToResult(mapped);
+  own_bytes_ += bytes;
   const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
   return set == CudaResult::kSuccess ? Zero(va, bytes) : set;
 }

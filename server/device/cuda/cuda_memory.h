@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_MEMORY_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_MEMORY_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -14,7 +15,7 @@
 
 namespace warpline::device {
 
-// Thread-safe, as the driver is.
+// Thread-safe, as the driver is. It is for contexts whose device is not shared.
 class CudaMemory : public virtual Memory, protected CudaPart {
  public:
   explicit CudaMemory(CudaMember* member) : CudaPart(*member) {}
@@ -26,14 +27,16 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
   CudaResult MapSink(uint64_t va, uint64_t bytes) override;
   CudaResult MapOwn(uint64_t va, uint64_t bytes) override;
+  CudaResult Seal() override { return CudaResult::kNotSupported; }
+  uint64_t own_bytes() const override { return own_bytes_.load(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
   void LimitVariables() override { group_->gate().LimitVariables(); }
-  void AddVariable(uint64_t address, uint64_t bytes) override {
-    group_->gate().AddVariable(address, bytes);
+  void AddVariable(uint64_t named, uint64_t bytes, uint64_t address) override {
+    group_->gate().AddVariable(named, bytes, address);
   }
-  void RemoveVariable(uint64_t address) override { group_->gate().RemoveVariable(address); }
+  void RemoveVariable(uint64_t named) override { group_->gate().RemoveVariable(named); }
   CudaResult AllocStaging(size_t bytes, void** host) override;
   void FreeStaging(void* host) override;
 
@@ -44,6 +47,7 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   CudaResult Zero(uint64_t va, uint64_t bytes);
   void DropSinks(uint64_t va, uint64_t bytes);
 
+  std::atomic<uint64_t> own_bytes_{0};
   Mutex sinks_mu_;
   CUmemGenericAllocationHandle sink_ = 0;                // Written with sinks_mu_ held.
   std::set<uint64_t> sinks_ ABSL_GUARDED_BY(sinks_mu_);  // The granules at which it is mapped.

@@ -34,6 +34,19 @@ std::shared_ptr<const std::string> CudaModules::Compiled(std::string_view image)
   return result == CudaResult::kSuccess ? compiled_.Keep(hash, std::move(code)) : nullptr;
 }
 
+CudaModules::~CudaModules() {
+  for (const ModuleId module : modules_.TakeAll()) {
+    Enter();
+    api_->p_cuLibraryUnload(Native(module));
+  }
+}
+
+CudaResult CudaModules::Keep(CUresult result, CUlibrary library, ModuleId* module) {
+  *module = ToId<ModuleId>(library);
+  if (result == CUDA_SUCCESS) modules_.Add(*module);
+  return ToResult(result);
+}
+
 CudaResult CudaModules::LoadModule(std::string_view image, ModuleId* module) {
   Enter();
   const std::shared_ptr<const std::string> compiled = Compiled(image);
@@ -42,8 +55,7 @@ CudaResult CudaModules::LoadModule(std::string_view image, ModuleId* module) {
   CUlibrary library = nullptr;
   const CUresult result = api_->p_cuLibraryLoadData(&library, terminated.c_str(), nullptr, nullptr,
                                                     0, nullptr, nullptr, 0);
-  *module = ToId<ModuleId>(library);
-  return ToResult(result);
+  return Keep(result, library, module);
 }
 
 // Loads it as a module first, because that compiles at once and its log is then complete. The
@@ -78,8 +90,7 @@ CudaResult CudaModules::LoadModuleJit(std::string_view image, absl::Span<const J
   CUlibrary library = nullptr;
   result = api_->p_cuLibraryLoadData(&library, terminated.c_str(), ids.data(), values.data(),
                                      static_cast<unsigned>(asked), nullptr, nullptr, 0);
-  *module = ToId<ModuleId>(library);
-  return ToResult(result);
+  return Keep(result, library, module);
 }
 
 CudaResult CudaModules::CheckModule(ModuleId module) {
@@ -90,6 +101,7 @@ CudaResult CudaModules::CheckModule(ModuleId module) {
 
 CudaResult CudaModules::UnloadModule(ModuleId module) {
   Enter();
+  if (!modules_.Remove(module)) return CudaResult::kInvalidHandle;
   return ToResult(api_->p_cuLibraryUnload(Native(module)));
 }
 
@@ -138,7 +150,9 @@ CudaResult CudaModules::WriteVariable(ModuleId module, const std::string& name,
   uint64_t address = 0;
   const CudaResult found = FindRoom(module, name, bytes.size(), &address);
   if (found != CudaResult::kSuccess) return found;
-  return ToResult(api_->p_cuMemcpyHtoDAsync(address, bytes.data(), bytes.size(), Native(stream)));
+  return IssueTo(stream, [&](CUstream on) {
+    return api_->p_cuMemcpyHtoDAsync(address, bytes.data(), bytes.size(), on);
+  });
 }
 
 CudaResult CudaModules::ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) {

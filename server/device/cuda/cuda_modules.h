@@ -13,6 +13,7 @@
 #include "server/device/cuda/compiled_code.h"
 #include "server/device/cuda/cuda_links.h"
 #include "server/device/cuda/cuda_part.h"
+#include "server/device/cuda/shared/live_set.h"
 #include "server/device/facets/modules.h"
 
 namespace warpline::device {
@@ -22,7 +23,9 @@ class CudaModules : public virtual Modules, protected CudaPart {
  public:
   static constexpr Capabilities kGives = Capability::kVariableBlocks;
 
-  explicit CudaModules(CudaMember* member) : CudaPart(*member), compiler_(member) {}
+  explicit CudaModules(CudaMember* member)
+      : CudaPart(*member), modules_(is_shared()), compiler_(member) {}
+  ~CudaModules() override;
 
   CudaResult LoadModule(std::string_view image, ModuleId* module) override;
   CudaResult LoadModuleJit(std::string_view image, absl::Span<const JitOption> options, JitLog* log,
@@ -39,11 +42,16 @@ class CudaModules : public virtual Modules, protected CudaPart {
   CudaResult TakeBlock(uint64_t* address) override;
   void FreeBlock(uint64_t address) override;
 
+ protected:
+  // Ends a load: returns its result, and the library that came of it.
+  CudaResult Keep(CUresult result, CUlibrary library, ModuleId* module);
+
  private:
   // Null where the driver is to load the image as it is: it has machine code for the device, or
   // something that does not compile.
   std::shared_ptr<const std::string> Compiled(std::string_view image);
 
+  LiveSet<ModuleId> modules_;
   CudaLinks compiler_;
   CompiledCode compiled_;
 };

@@ -5,8 +5,14 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/cuda/cuda_result.h"
 #include "server/device/cuda/cuda_group.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/native.h"
+#include "server/device/cuda/shared/cuda_share.h"
+#include "server/device/cuda/shared/legacy_order.h"
+#include "server/device/cuda/shared/session_streams.h"
+#include "server/device/facets/types.h"
 #include "server/device/gate/address_gate.h"
 
 namespace warpline::device {
@@ -16,6 +22,8 @@ struct CudaMember {
   const DriverApi* api = nullptr;
   std::shared_ptr<CudaGroup> group;
   uint32_t place = 0;  // Its place among the group's members
+  // What it has of a shared device; null for a context of any other.
+  std::unique_ptr<CudaShare> share = nullptr;
 };
 
 class CudaPart {
@@ -25,11 +33,26 @@ class CudaPart {
         group_(member.group.get()),
         place_(member.place),
         device_(group_->members()[place_].device),
-        context_(group_->members()[place_].context) {}
+        context_(group_->members()[place_].context),
+        share_(member.share.get()) {}
 
   // Makes the context current on the calling thread. It calls the driver only when the thread used
   // another context last.
   void Enter() const;
+  bool is_shared() const { return share_ != nullptr; }
+  // The driver's stream. What is issued to it goes through IssueTo().
+  CUstream NativeOf(StreamId stream) const {
+    return share_ == nullptr ? Native(stream) : share_->streams->Of(stream)->native();
+  }
+  // Issues one operation: returns what `call`, given the driver's stream, returns. In a context of
+  // a shared device this is where CUDA's legacy order is made, whose failures are returned, too.
+  template <typename Call>
+  CudaResult IssueTo(StreamId stream, const Call& call) const {
+    if (share_ == nullptr) return ToResult(call(Native(stream)));
+    SessionStream* const to = share_->streams->Of(stream);
+    const LegacyOrder::Scope scope(share_->streams->order(), to);
+    return ToResult(scope.error() == CUDA_SUCCESS ? call(to->native()) : scope.error());
+  }
   const AddressGate& gate() const { return group_->gate(); }
   // Whether the memory is known to belong to another of the contexts that were opened together.
   bool IsForeign(const GatedSpan& span) const { return group_->MemberOf(span, place_) != place_; }
@@ -43,6 +66,7 @@ class CudaPart {
   const uint32_t place_;
   const CUdevice device_;
   const CUcontext context_;
+  CudaShare* const share_;
 };
 
 }  // namespace warpline::device

@@ -6,8 +6,16 @@
 
 namespace warpline::device {
 
+CudaStreams::~CudaStreams() {
+  for (const EventId event : events_.TakeAll()) {
+    Enter();
+    api_->p_cuEventDestroy(Native(event));
+  }
+}
+
 CudaResult CudaStreams::CreateStream(uint32_t flags, int priority, StreamId* stream) {
   Enter();
+  if (is_shared()) return ToResult(share_->streams->Create(flags, priority, stream));
   CUstream native = nullptr;
   const CUresult result = api_->p_cuStreamCreateWithPriority(&native, flags, priority);
   *stream = ToId<StreamId>(native);
@@ -16,7 +24,8 @@ CudaResult CudaStreams::CreateStream(uint32_t flags, int priority, StreamId* str
 
 CudaResult CudaStreams::DestroyStream(StreamId stream) {
   Enter();
-  return ToResult(api_->p_cuStreamDestroy(Native(stream)));
+  return ToResult(is_shared() ? share_->streams->Destroy(stream)
+                              : api_->p_cuStreamDestroy(Native(stream)));
 }
 
 CudaResult CudaStreams::SetStreamAttribute(StreamId stream, const LaunchAttribute& attribute) {
@@ -26,7 +35,7 @@ CudaResult CudaStreams::SetStreamAttribute(StreamId stream, const LaunchAttribut
   CUstreamAttrValue value;
   static_assert(sizeof(value) == sizeof(attribute.value));
   std::memcpy(&value, attribute.value.data(), sizeof(value));
-  return ToResult(api_->p_cuStreamSetAttribute(Native(stream),
+  return ToResult(api_->p_cuStreamSetAttribute(NativeOf(stream),
                                                static_cast<CUstreamAttrID>(attribute.id), &value));
 }
 
@@ -35,22 +44,25 @@ CudaResult CudaStreams::CreateEvent(uint32_t flags, EventId* event) {
   CUevent native = nullptr;
   const CUresult result = api_->p_cuEventCreate(&native, flags);
   *event = ToId<EventId>(native);
+  if (result == CUDA_SUCCESS) events_.Add(*event);
   return ToResult(result);
 }
 
 CudaResult CudaStreams::DestroyEvent(EventId event) {
   Enter();
+  if (!events_.Remove(event)) return CudaResult::kInvalidHandle;
   return ToResult(api_->p_cuEventDestroy(Native(event)));
 }
 
 CudaResult CudaStreams::RecordEvent(EventId event, StreamId stream) {
   Enter();
-  return ToResult(api_->p_cuEventRecord(Native(event), Native(stream)));
+  return IssueTo(stream, [&](CUstream to) { return api_->p_cuEventRecord(Native(event), to); });
 }
 
 CudaResult CudaStreams::WaitEvent(StreamId stream, EventId event) {
   Enter();
-  return ToResult(api_->p_cuStreamWaitEvent(Native(stream), Native(event), 0));
+  return IssueTo(stream,
+                 [&](CUstream to) { return api_->p_cuStreamWaitEvent(to, Native(event), 0); });
 }
 
 CudaResult CudaStreams::QueryEvent(EventId event) {
@@ -61,6 +73,11 @@ CudaResult CudaStreams::QueryEvent(EventId event) {
 CudaResult CudaStreams::ElapsedMs(EventId start, EventId end, float* ms) {
   Enter();
   return ToResult(api_->p_cuEventElapsedTime(ms, Native(start), Native(end)));
+}
+
+CudaResult CudaStreams::QueryIdle() {
+  Enter();
+  return is_shared() ? ToResult(share_->streams->QueryIdle()) : CudaResult::kNotSupported;
 }
 
 }  // namespace warpline::device

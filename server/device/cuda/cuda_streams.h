@@ -6,6 +6,7 @@
 
 #include "common/cuda/cuda_result.h"
 #include "server/device/cuda/cuda_part.h"
+#include "server/device/cuda/shared/live_set.h"
 #include "server/device/facets/streams.h"
 
 namespace warpline::device {
@@ -13,7 +14,8 @@ namespace warpline::device {
 // Thread-safe, as the driver is.
 class CudaStreams : public virtual Streams, protected CudaPart {
  public:
-  explicit CudaStreams(CudaMember* member) : CudaPart(*member) {}
+  explicit CudaStreams(CudaMember* member) : CudaPart(*member), events_(is_shared()) {}
+  ~CudaStreams() override;
 
   CudaResult CreateStream(uint32_t flags, int priority, StreamId* stream) override;
   CudaResult DestroyStream(StreamId stream) override;
@@ -24,6 +26,10 @@ class CudaStreams : public virtual Streams, protected CudaPart {
   CudaResult WaitEvent(StreamId stream, EventId event) override;
   CudaResult QueryEvent(EventId event) override;
   CudaResult ElapsedMs(EventId start, EventId end, float* ms) override;
+  CudaResult QueryIdle() override;
+
+ private:
+  LiveSet<EventId> events_;
 };
 
 }  // namespace warpline::device

@@ -24,6 +24,17 @@ absl::StatusOr<const DriverApi*> Load() {
   }
   WARPLINE_DRIVER_FUNCTIONS(WARPLINE_LOAD)
 #undef WARPLINE_LOAD
+  bool green = true;
+#define WARPLINE_LOAD(name)                                                                       \
+  api.p_##name = reinterpret_cast<decltype(api.p_##name)>(dlsym(library, WARPLINE_SYMBOL(name))); \
+  green = green && api.p_##name != nullptr;
+  WARPLINE_GREEN_FUNCTIONS(WARPLINE_LOAD)
+#undef WARPLINE_LOAD
+#define WARPLINE_DROP(name) api.p_##name = nullptr;
+  if (!green) {
+    WARPLINE_GREEN_FUNCTIONS(WARPLINE_DROP)
+  }
+#undef WARPLINE_DROP
   api.p_cuTensorMapEncodeIm2colWide = reinterpret_cast<decltype(api.p_cuTensorMapEncodeIm2colWide)>(
       dlsym(library, "cuTensorMapEncodeIm2colWide"));
   api.p_cuGraphAddNode = reinterpret_cast<decltype(api.p_cuGraphAddNode)>(

@@ -65,6 +65,7 @@ namespace warpline::device {
   F(cuStreamCreateWithPriority)         \
   F(cuStreamDestroy)                    \
   F(cuStreamSynchronize)                \
+  F(cuStreamQuery)                      \
   F(cuStreamWaitEvent)                  \
   F(cuStreamBatchMemOp)                 \
   F(cuStreamSetAttribute)               \
@@ -127,10 +128,21 @@ namespace warpline::device {
   F(cuSurfObjectDestroy)                \
   F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
 
+// What makes green contexts: parts of a device's multiprocessors. All of them are null when the
+// driver is from before CUDA 12.4.
+#define WARPLINE_GREEN_FUNCTIONS(F) \
+  F(cuDeviceGetDevResource)         \
+  F(cuDevSmResourceSplitByCount)    \
+  F(cuDevResourceGenerateDesc)      \
+  F(cuGreenCtxCreate)               \
+  F(cuGreenCtxDestroy)              \
+  F(cuGreenCtxStreamCreate)
+
 // The functions, by their plain names. Immutable once loaded.
 struct DriverApi {
 #define WARPLINE_DECLARE(name) decltype(&::name) p_##name = nullptr;
   WARPLINE_DRIVER_FUNCTIONS(WARPLINE_DECLARE)
+  WARPLINE_GREEN_FUNCTIONS(WARPLINE_DECLARE)
 #undef WARPLINE_DECLARE
   // Null when the driver is from before CUDA 12.8.
   decltype(&::cuTensorMapEncodeIm2colWide) p_cuTensorMapEncodeIm2colWide = nullptr;

@@ -20,6 +20,9 @@ namespace warpline::device {
 class Memory {
  public:
   static constexpr Capabilities kGives = {};
+  // In a context of a shared device, the size of each of the two zones beside the arena. They are
+  // reserved with it, so arenas of one shared device lie so far apart at least, twice over.
+  static constexpr uint64_t kZoneBytes = uint64_t{64} << 20;
 
   virtual ~Memory() = default;
 
@@ -46,6 +49,14 @@ class Memory {
   // Maps memory of the context's own at [va, va + bytes), which holds zeros and ends with the
   // context. kInvalidValue as for MapChunk().
   virtual CudaResult MapOwn(uint64_t va, uint64_t bytes) = 0;
+  // For a context of a shared device, once its memory is mapped and before anything runs: maps a
+  // sink wherever nothing is mapped in the arena and in the zones beside it, so that no access that
+  // a guarded kernel can make faults. From now on nothing is mapped or unmapped until the context
+  // ends, since a hole would be there for a moment: that is kNotSupported. kNotSupported for other
+  // contexts.
+  virtual CudaResult Seal() = 0;
+  // The memory of the context's own that MapSink(), MapOwn() and Seal() have taken so far.
+  virtual uint64_t own_bytes() const = 0;
   // Sets what the device, and those that reach its memory, may do with one mapped chunk from now
   // on. kInvalidValue when no chunk is mapped there.
   virtual CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) = 0;
@@ -58,11 +69,11 @@ class Memory {
   // From now on, commands reach of the memory of modules only the variables that AddVariable()
   // names, in all contexts that were opened together.
   virtual void LimitVariables() = 0;
-  // Names a variable that Modules::FindGlobal() has found, or a part of one; no other begins at the
-  // same address.
-  virtual void AddVariable(uint64_t address, uint64_t bytes) = 0;
+  // Names a variable that Modules::FindGlobal() has found, or a part of one. Commands name it at
+  // `named`, where no other begins: at its address, or anywhere in the arena.
+  virtual void AddVariable(uint64_t named, uint64_t bytes, uint64_t address) = 0;
   // Undoes one AddVariable(), before the variable's module is unloaded.
-  virtual void RemoveVariable(uint64_t address) = 0;
+  virtual void RemoveVariable(uint64_t named) = 0;
   // Allocates host memory with which copies to and from the device are fastest (pinned, where that
   // exists), for all contexts that were opened together.
   virtual CudaResult AllocStaging(size_t bytes, void** host) = 0;

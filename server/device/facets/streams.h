@@ -37,6 +37,9 @@ class Streams {
   // ended.
   virtual CudaResult QueryEvent(EventId event) = 0;
   virtual CudaResult ElapsedMs(EventId start, EventId end, float* ms) = 0;
+  // For a context of a shared device: kSuccess when nothing that was issued to its streams, those
+  // included that were destroyed, is under way; kNotReady before. kNotSupported for other contexts.
+  virtual CudaResult QueryIdle() = 0;
 };
 
 }  // namespace warpline::device

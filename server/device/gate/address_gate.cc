@@ -1,5 +1,6 @@
 #include "server/device/gate/address_gate.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
@@ -47,19 +48,37 @@ bool AddressGate::RemoveHost(uint64_t address, uint64_t bytes) {
   return true;
 }
 
-void AddressGate::AddVariable(uint64_t address, uint64_t bytes) {
+void AddressGate::AddVariable(uint64_t named, uint64_t bytes, uint64_t address) {
   MutexLock lock(&mu_);
-  variables_[address] = bytes;
+  variables_[named] = {bytes, address};
+  if (named == address) return;
+  first_named_.store(std::min(first_named_.load(), named), std::memory_order_release);
 }
 
-void AddressGate::RemoveVariable(uint64_t address) {
+void AddressGate::RemoveVariable(uint64_t named) {
   MutexLock lock(&mu_);
-  variables_.erase(address);
+  variables_.erase(named);
   removals_.fetch_add(1, std::memory_order_release);
+}
+
+std::optional<uint64_t> AddressGate::FindVariable(uint64_t named, uint64_t bytes) const {
+  const auto next = variables_.upper_bound(named);
+  if (next == variables_.begin()) return std::nullopt;
+  const auto& [start, variable] = *std::prev(next);
+  if (!Within(named, bytes, start, variable.bytes)) return std::nullopt;
+  return variable.address + (named - start);
 }
 
 std::optional<GatedSpan> AddressGate::Admit(uint64_t address, uint64_t bytes, MemoryUse use) const {
   if (!InArena(address, bytes)) return AdmitOutsideArena(address, bytes);
+  if (address >= first_named_.load(std::memory_order_acquire)) {
+    std::optional<uint64_t> variable;
+    {
+      MutexLock lock(&mu_);
+      variable = FindVariable(address, bytes);
+    }
+    if (variable) return AdmitVariables(*variable, address, bytes);
+  }
   if (!facts_->IsMapped(address, bytes, use)) return std::nullopt;
   return GatedSpan(address, bytes, MemoryKind::kArena, 0);
 }
@@ -68,16 +87,23 @@ std::optional<GatedSpan> AddressGate::AdmitOutsideArena(uint64_t address, uint64
   {
     MutexLock lock(&mu_);
     if (InOne(hosts_, address, bytes)) return GatedSpan(address, bytes, MemoryKind::kHost, 0);
-    if (limits_variables_.load(std::memory_order_acquire) && !InOne(variables_, address, bytes)) {
-      return std::nullopt;
+    if (limits_variables_.load(std::memory_order_acquire)) {
+      // One that is named in the arena has no other name.
+      const std::optional<uint64_t> variable = FindVariable(address, bytes);
+      if (!variable || *variable != address) return std::nullopt;
     }
   }
+  return AdmitVariables(address, address, bytes);
+}
+
+std::optional<GatedSpan> AddressGate::AdmitVariables(uint64_t address, uint64_t named,
+                                                     uint64_t bytes) const {
   VariableBlock block;
   if (!facts_->FindVariables(address, &block) ||
       !Within(address, bytes, block.address, block.bytes)) {
     return std::nullopt;
   }
-  return GatedSpan(address, bytes, MemoryKind::kVariables, block.owner);
+  return GatedSpan(address, named, bytes, MemoryKind::kVariables, block.owner);
 }
 
 std::optional<GatedSpan> AddressGate::AdmitElements(uint64_t address, uint64_t width,
@@ -101,7 +127,9 @@ std::optional<GatedBox> AddressGate::AdmitBox(const BoxPlace& place, const BoxEx
   if (!BoxSpan(place, extent, &bytes)) return std::nullopt;
   const std::optional<GatedSpan> span = Admit(place.address, bytes, use);
   if (!span) return std::nullopt;
-  return GatedBox(*span, place);
+  BoxPlace there = place;
+  there.address = span->address();
+  return GatedBox(*span, there);
 }
 
 bool AddressGate::AdmitsWord(const MemOp& operation) const {

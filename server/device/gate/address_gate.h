@@ -58,7 +58,10 @@ class MemoryFacts {
 // A span that a gate has admitted.
 class GatedSpan {
  public:
+  // Where the memory is. It is what the tenant named, but for a variable that has another name.
   uint64_t address() const { return address_; }
+  // What the tenant named.
+  uint64_t named() const { return named_; }
   uint64_t bytes() const { return bytes_; }
   MemoryKind kind() const { return kind_; }
   // VariableBlock::owner. Only kVariables has one.
@@ -69,9 +72,12 @@ class GatedSpan {
  private:
   friend class AddressGate;
   GatedSpan(uint64_t address, uint64_t bytes, MemoryKind kind, uint32_t owner)
-      : address_(address), bytes_(bytes), owner_(owner), kind_(kind) {}
+      : GatedSpan(address, address, bytes, kind, owner) {}
+  GatedSpan(uint64_t address, uint64_t named, uint64_t bytes, MemoryKind kind, uint32_t owner)
+      : address_(address), named_(named), bytes_(bytes), owner_(owner), kind_(kind) {}
 
   uint64_t address_;
+  uint64_t named_;
   uint64_t bytes_;
   uint32_t owner_;
   MemoryKind kind_;
@@ -119,10 +125,10 @@ class AddressGate {
   // block of the backend's may also hold what is not for the tenant.
   void LimitVariables() { limits_variables_.store(true, std::memory_order_release); }
   // A variable exists from now on, at an address where no other begins; without effect before
-  // LimitVariables().
-  void AddVariable(uint64_t address, uint64_t bytes);
+  // LimitVariables(). Commands name it at `named`: at its address, or anywhere in the arena.
+  void AddVariable(uint64_t named, uint64_t bytes, uint64_t address);
   // Its module is about to go.
-  void RemoveVariable(uint64_t address);
+  void RemoveVariable(uint64_t named);
 
   // How often something that was admitted may have ceased to be. Who keeps a span for later, as a
   // graph does, asks again when this has changed since before it was admitted.
@@ -149,17 +155,28 @@ class AddressGate {
 
  private:
   using Ranges = std::map<uint64_t, uint64_t>;  // Address -> bytes
+  struct Variable {
+    uint64_t bytes = 0;
+    uint64_t address = 0;
+  };
 
   std::optional<GatedSpan> AdmitOutsideArena(uint64_t address, uint64_t bytes) const;
+  // A span of variables, if it is one.
+  std::optional<GatedSpan> AdmitVariables(uint64_t address, uint64_t named, uint64_t bytes) const;
+  // The address of what lies within one variable, which the span names.
+  std::optional<uint64_t> FindVariable(uint64_t named, uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   MemoryFacts* const facts_;
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> bytes_{0};  // Set last: the arena exists once this is not zero.
   std::atomic<bool> limits_variables_{false};
   std::atomic<uint64_t> removals_{0};
+  // No variable is named in the arena below this address.
+  std::atomic<uint64_t> first_named_{~uint64_t{0}};
   mutable Mutex mu_;  // No other lock is taken under it, and no call made.
   Ranges hosts_ ABSL_GUARDED_BY(mu_);
-  Ranges variables_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, Variable> variables_ ABSL_GUARDED_BY(mu_);  // By what they are named.
 };
 
 }  // namespace warpline::device

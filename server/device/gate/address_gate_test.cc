@@ -127,8 +127,8 @@ TEST_F(AddressGateTest, ASpanLiesInOneBlockOfVariables) {
 TEST_F(AddressGateTest, LimitedVariablesAreAdmittedByName) {
   gate_.LimitVariables();
   EXPECT_FALSE(Admits(kVariables, 1));
-  gate_.AddVariable(kVariables + 64, 16);
-  gate_.AddVariable(kVariables + 80, 16);
+  gate_.AddVariable(kVariables + 64, 16, kVariables + 64);
+  gate_.AddVariable(kVariables + 80, 16, kVariables + 80);
   EXPECT_TRUE(Admits(kVariables + 64, 16, kWrite));
   EXPECT_TRUE(Admits(kVariables + 84, 12));
   EXPECT_FALSE(Admits(kVariables, 64, kWrite));
@@ -148,7 +148,7 @@ TEST_F(AddressGateTest, LimitedVariablesAreAdmittedByName) {
 // The name of a variable does not make memory of it that the backend knows nothing of.
 TEST_F(AddressGateTest, AVariableLiesInABlockOfTheBackend) {
   gate_.LimitVariables();
-  gate_.AddVariable(0x1000, 64);
+  gate_.AddVariable(0x1000, 64, 0x1000);
   EXPECT_FALSE(Admits(0x1000, 64));
 }
 

@@ -89,6 +89,8 @@ std::vector<std::string> DeviceFixture::Backends() {
   return names;
 }
 
+std::string_view DeviceFixture::Ptx() { return kPtx; }
+
 void DeviceFixture::SetUp() {
   absl::StatusOr<std::unique_ptr<Backend>> backend = OpenBackend(GetParam());
   if (!backend.ok()) GTEST_SKIP() << backend.status();

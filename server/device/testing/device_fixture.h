@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/cuda/cuda_result.h"
@@ -28,6 +29,8 @@ class DeviceFixture : public ::testing::TestWithParam<std::string> {
  public:
   // The names of all backends.
   static std::vector<std::string> Backends();
+  // The text of the module that Find() looks into.
+  static std::string_view Ptx();
 
  protected:
   static constexpr uint64_t kMiB = 1ull << 20;

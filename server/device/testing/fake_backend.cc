@@ -69,6 +69,11 @@ class FakeBackend : public Backend {
     return absl::UnimplementedError("the fake device executes nothing");
   }
 
+  absl::StatusOr<std::unique_ptr<SharedDevice>> OpenShared(int,
+                                                           const SharedDeviceOptions&) override {
+    return absl::UnimplementedError("the fake device executes nothing");
+  }
+
   absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int) override {
     return std::unique_ptr<ChunkSource>(new FakeChunkSource(options_));
   }

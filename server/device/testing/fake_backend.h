@@ -21,7 +21,7 @@ struct FakeBackendOptions {
 };
 
 // Chunks are sealed memory files, so their contents and their lifetime can be checked.
-// OpenContexts() returns UNIMPLEMENTED.
+// OpenContexts() and OpenShared() return UNIMPLEMENTED.
 std::unique_ptr<Backend> NewFakeBackend(const FakeBackendOptions& options);
 
 }  // namespace warpline::device

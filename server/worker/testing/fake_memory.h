@@ -42,6 +42,8 @@ class FakeMemory : public virtual device::Memory {
   CudaResult ReserveArena(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult MapSink(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult MapOwn(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
+  CudaResult Seal() override { return CudaResult::kSuccess; }
+  uint64_t own_bytes() const override { return 0; }
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int) override {
     MutexLock lock(&mu_);
     chunks_[va] = {bytes, 3};
@@ -60,7 +62,7 @@ class FakeMemory : public virtual device::Memory {
   CudaResult MapHost(uint64_t, uint64_t, int) override { return CudaResult::kNotSupported; }
   CudaResult UnmapHost(uint64_t, uint64_t) override { return CudaResult::kInvalidValue; }
   void LimitVariables() override {}
-  void AddVariable(uint64_t, uint64_t) override {}
+  void AddVariable(uint64_t, uint64_t, uint64_t) override {}
   void RemoveVariable(uint64_t) override {}
   CudaResult AllocStaging(size_t bytes, void** host) override {
     *host = ::operator new(bytes);

@@ -71,6 +71,7 @@ class FakeStreamFacet : public virtual device::Streams {
     *ms = 1.5f;
     return CudaResult::kSuccess;
   }
+  CudaResult QueryIdle() override { return CudaResult::kSuccess; }
 
  private:
   FakeLog& log_;

@@ -49,6 +49,13 @@ CudaResult CpuLaunches::GetLimit(int limit, uint64_t* value) {
 
 CudaResult CpuLaunches::SetLimit(int limit, uint64_t value) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  if (shared_->is_shared()) {
+    // As on a GPU, where a limit is that of all who share the device.
+    uint64_t now = 0;
+    const CudaResult found = GetLimit(limit, &now);
+    if (found != CudaResult::kSuccess) return found;
+    return value <= now ? CudaResult::kSuccess : CudaResult::kNotSupported;
+  }
   switch (limit) {
     case kStackSize:
       if (value > kMaxLocalStack) return CudaResult::kInvalidValue;

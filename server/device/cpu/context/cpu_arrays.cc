@@ -42,7 +42,7 @@ bool CpuArrays::FindEnd(const ArrayEnd& end, const BoxExtent& extent, MemoryUse 
     case ArrayEnd::Kind::kDevice: {
       const auto box = gate_.AdmitBox(end.place, extent, use);
       if (!box) return false;
-      found->place = end.place;
+      found->place = box->place();
       found->bytes = box->span().bytes();
       return true;
     }

@@ -87,6 +87,7 @@ CudaResult CpuCopies::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, i
   const auto to = gate_.AdmitRows(dst, pitch, unit, columns, rows, MemoryUse::kWrite);
   if (!to || dst % unit != 0 || (rows > 1 && pitch % unit != 0)) return CudaResult::kInvalidValue;
   const BoxExtent extent = {columns * unit, rows, 1};
+  dst = to->span().address();
   return streams_.Submit(
       shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
       [this, dst, pitch, value, width, columns, extent, bytes = to->span().bytes()] {
@@ -113,7 +114,7 @@ std::optional<CpuCopies::BoxEnd> CpuCopies::OnDevice(const BoxPlace& place, cons
                                                      MemoryUse use) const {
   const auto box = gate_.AdmitBox(place, extent, use);
   if (!box) return std::nullopt;
-  return BoxEnd{place, box->span().bytes(), false};
+  return BoxEnd{box->place(), box->span().bytes(), false};
 }
 
 CudaResult CpuCopies::CopyBox(const std::optional<BoxEnd>& dst, const std::optional<BoxEnd>& src,

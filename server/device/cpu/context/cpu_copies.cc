@@ -19,8 +19,10 @@ void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 CudaResult CpuCopies::CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  if (!gate_.Admit(dst, bytes, MemoryUse::kWrite)) return CudaResult::kInvalidValue;
+  const auto to = gate_.Admit(dst, bytes, MemoryUse::kWrite);
+  if (!to) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
+  dst = to->address();
   const bool done = streams_.RunIfIdle(shared_->NumberOf(stream), [dst, src, bytes] {
     CopyBytes(Pointer(dst), src, bytes);
     return CudaResult::kSuccess;
@@ -41,8 +43,10 @@ CudaResult CpuCopies::CopyToDevice(uint64_t dst, const void* src, size_t bytes, 
 
 CudaResult CpuCopies::CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  if (!gate_.Admit(src, bytes, MemoryUse::kRead)) return CudaResult::kInvalidValue;
+  const auto from = gate_.Admit(src, bytes, MemoryUse::kRead);
+  if (!from) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
+  src = from->address();
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, src, bytes] {
                            if (!memory_.Contains(src, bytes)) return CudaResult::kIllegalAddress;
@@ -53,10 +57,12 @@ CudaResult CpuCopies::CopyFromDevice(void* dst, uint64_t src, size_t bytes, Stre
 
 CudaResult CpuCopies::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  if (!gate_.Admit(src, bytes, MemoryUse::kRead) || !gate_.Admit(dst, bytes, MemoryUse::kWrite)) {
-    return CudaResult::kInvalidValue;
-  }
+  const auto from = gate_.Admit(src, bytes, MemoryUse::kRead);
+  const auto to = gate_.Admit(dst, bytes, MemoryUse::kWrite);
+  if (!from || !to) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
+  src = from->address();
+  dst = to->address();
   return streams_.Submit(
       shared_->NumberOf(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
         if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes, kWrites)) {
@@ -75,6 +81,7 @@ CudaResult CpuCopies::Memset(uint64_t dst, uint32_t value, int width, size_t cou
   const auto to = gate_.AdmitElements(dst, unit, count, MemoryUse::kWrite);
   if (!to || dst % unit != 0) return CudaResult::kInvalidValue;
   if (count == 0) return CudaResult::kSuccess;
+  dst = to->address();
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, value, width, count, bytes = to->bytes()] {
                            if (!memory_.Contains(dst, bytes, kWrites)) {

@@ -4,13 +4,23 @@
 
 namespace warpline::cpu {
 
+CpuMemory::~CpuMemory() {
+  std::unordered_map<void*, size_t> left;
+  {
+    MutexLock lock(&mu_);
+    left.swap(staging_);
+  }
+  for (const auto& [host, bytes] : left) Release(host, bytes);
+}
+
 CudaResult CpuMemory::ReserveArena(uint64_t base, uint64_t size) {
-  const CudaResult result = memory_.ReserveArena(base, size);
+  const CudaResult result = memory_.ReserveArena(base, size, shared_->is_shared() ? kZoneBytes : 0);
   if (result == CudaResult::kSuccess) shared_->gate().SetArena(base, size);
   return result;
 }
 
 CudaResult CpuMemory::MapHost(uint64_t va, uint64_t bytes, int fd) {
+  if (shared_->is_shared()) return CudaResult::kNotSupported;
   const CudaResult result = memory_.MapRegion(va, bytes, fd);
   if (result == CudaResult::kSuccess) shared_->gate().AddHost(va, bytes);
   return result;
@@ -23,10 +33,13 @@ CudaResult CpuMemory::UnmapHost(uint64_t va, uint64_t bytes) {
 }
 
 CudaResult CpuMemory::AllocStaging(size_t bytes, void** host) {
-  void* const at =
-      bytes == 0 ? MAP_FAILED
-                 : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
+  void* at = nullptr;
+  if (shared_->is_shared()) {
+    at = shared_->staging()->Take(bytes);
+  } else if (bytes != 0) {
+    at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  if (at == nullptr || at == MAP_FAILED) return CudaResult::kOutOfMemory;
   *host = at;
   MutexLock lock(&mu_);
   staging_[at] = bytes;
@@ -34,11 +47,23 @@ CudaResult CpuMemory::AllocStaging(size_t bytes, void** host) {
 }
 
 void CpuMemory::FreeStaging(void* host) {
-  MutexLock lock(&mu_);
-  const auto it = staging_.find(host);
-  if (it == staging_.end()) return;
-  munmap(host, it->second);
-  staging_.erase(it);
+  size_t bytes = 0;
+  {
+    MutexLock lock(&mu_);
+    const auto it = staging_.find(host);
+    if (it == staging_.end()) return;
+    bytes = it->second;
+    staging_.erase(it);
+  }
+  Release(host, bytes);
+}
+
+void CpuMemory::Release(void* host, size_t bytes) {
+  if (shared_->is_shared()) {
+    shared_->staging()->GiveBack(host);
+  } else {
+    munmap(host, bytes);
+  }
 }
 
 }  // namespace warpline::cpu

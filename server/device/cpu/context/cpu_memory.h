@@ -19,6 +19,7 @@ namespace warpline::cpu {
 class CpuMemory : public virtual device::Memory {
  public:
   explicit CpuMemory(CpuShared* shared) : shared_(shared), memory_(shared->memory()) {}
+  ~CpuMemory() override;
 
   uint32_t peers() const override { return (uint32_t{2} << (shared_->group().contexts - 1)) - 1; }
   CudaResult ReserveArena(uint64_t base, uint64_t size) override;
@@ -31,23 +32,30 @@ class CpuMemory : public virtual device::Memory {
   CudaResult MapSink(uint64_t va, uint64_t bytes) override { return memory_.MapSink(va, bytes); }
   // A sink's pages are its own.
   CudaResult MapOwn(uint64_t va, uint64_t bytes) override { return memory_.MapSink(va, bytes); }
+  CudaResult Seal() override {
+    return shared_->is_shared() ? memory_.Seal() : CudaResult::kNotSupported;
+  }
+  uint64_t own_bytes() const override { return memory_.own_bytes(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access) override {
     return memory_.SetChunkAccess(va, bytes, access);
   }
   CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
   void LimitVariables() override { shared_->gate().LimitVariables(); }
-  void AddVariable(uint64_t address, uint64_t bytes) override {
-    shared_->gate().AddVariable(address, bytes);
+  void AddVariable(uint64_t named, uint64_t bytes, uint64_t address) override {
+    shared_->gate().AddVariable(named, bytes, address);
   }
   void RemoveVariable(uint64_t address) override { shared_->gate().RemoveVariable(address); }
   CudaResult AllocStaging(size_t bytes, void** host) override;
   void FreeStaging(void* host) override;
 
  private:
+  void Release(void* host, size_t bytes);
+
   CpuShared* const shared_;
   MemoryMap& memory_;
   Mutex mu_;
+  // What was allocated; of a shared device's pool, for is_shared().
   std::unordered_map<void*, size_t> staging_ ABSL_GUARDED_BY(mu_);
 };
 

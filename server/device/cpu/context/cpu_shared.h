@@ -14,6 +14,7 @@
 #include "server/device/cpu/streams/stream_set.h"
 #include "server/device/facets/types.h"
 #include "server/device/gate/address_gate.h"
+#include "server/device/staging_pool.h"
 
 namespace warpline::cpu {
 
@@ -21,9 +22,11 @@ namespace warpline::cpu {
 class CpuShared {
  public:
   // `cores` is the number of the host's cores that run blocks. `place` is the context's number
-  // among those of `group`.
-  CpuShared(int cores, std::shared_ptr<CpuGroup> group, uint32_t place)
-      : cores_(cores), group_(std::move(group)), place_(place) {}
+  // among those of `group`. `staging` is the pool of a device that sessions share; null for a
+  // context of any other.
+  CpuShared(int cores, std::shared_ptr<CpuGroup> group, uint32_t place,
+            device::StagingPool* staging = nullptr)
+      : cores_(cores), group_(std::move(group)), place_(place), staging_(staging) {}
 
   // Drops queued work and stops running kernels, also those of the contexts that were opened with
   // this one, because the streams' threads use the parts.
@@ -32,6 +35,9 @@ class CpuShared {
   int cores() const { return cores_; }
   uint32_t place() const { return place_; }
   CpuGroup& group() { return *group_; }
+  // Whether sessions share the device.
+  bool is_shared() const { return staging_ != nullptr; }
+  device::StagingPool* staging() { return staging_; }
   MemoryMap& memory() { return group_->memory; }
   device::AddressGate& gate() { return group_->gate; }
   StreamSet& streams() { return group_->streams; }
@@ -51,6 +57,7 @@ class CpuShared {
   const int cores_;
   const std::shared_ptr<CpuGroup> group_;
   const uint32_t place_;
+  device::StagingPool* const staging_;
   ModuleTable modules_;
   KeptBytes kept_{kMaxKeptBytes};
 };

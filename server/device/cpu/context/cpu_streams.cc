@@ -52,4 +52,9 @@ CudaResult CpuStreams::ElapsedMs(EventId start, EventId end, float* ms) {
   return streams_.ElapsedMs(Number(start), Number(end), ms);
 }
 
+CudaResult CpuStreams::QueryIdle() {
+  if (!shared_->is_shared()) return CudaResult::kNotSupported;
+  return streams_.IsIdle() ? streams_.error() : CudaResult::kNotReady;
+}
+
 }  // namespace warpline::cpu

@@ -28,6 +28,7 @@ class CpuStreams : public virtual device::Streams {
   CudaResult WaitEvent(device::StreamId stream, device::EventId event) override;
   CudaResult QueryEvent(device::EventId event) override;
   CudaResult ElapsedMs(device::EventId start, device::EventId end, float* ms) override;
+  CudaResult QueryIdle() override;
 
  private:
   CpuShared* const shared_;

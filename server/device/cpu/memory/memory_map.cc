@@ -2,8 +2,14 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/sealed_memory.h"
+#include "common/unique_fd.h"
 
 namespace warpline::cpu {
 namespace {
@@ -18,6 +24,10 @@ constexpr uint64_t kMaxRegionBytes = uint64_t{4} << 30;
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
+// What is mapped in one piece of a sealed arena's sinks. Many small pieces would use up the
+// mappings that a process may have.
+constexpr uint64_t kSinkBytes = uint64_t{64} << 20;
+
 uint64_t Granules(uint64_t bytes) { return bytes >> kGranuleShift; }
 
 bool IsAligned(uint64_t value) { return (value & (kGranuleBytes - 1)) == 0; }
@@ -26,40 +36,44 @@ bool IsAligned(uint64_t value) { return (value & (kGranuleBytes - 1)) == 0; }
 
 MemoryMap::~MemoryMap() {
   const uint64_t size = size_.load();
+  MutexLock lock(&mu_);
   if (size != 0) {
-    munmap(Pointer(base_.load()), size);
+    munmap(Pointer(base_.load() - zone_bytes_), size + 2 * zone_bytes_);
     munmap(granules_, Granules(size));
   }
-  MutexLock lock(&mu_);
   for (const auto& [address, region] : regions_) munmap(Pointer(address), region.bytes);
 }
 
-CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size) {
+CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size, uint64_t zone_bytes) {
   MutexLock lock(&mu_);
   if (size_.load() != 0 || size == 0 || size > kMaxArenaBytes || (size & (size - 1)) != 0 ||
-      !IsAligned(size) || base % size != 0 || base == 0) {
+      !IsAligned(size) || base % size != 0 || base == 0 || base < zone_bytes) {
     return CudaResult::kInvalidValue;
   }
-  void* const at = mmap(Pointer(base), size, PROT_NONE,
+  const uint64_t start = base - zone_bytes;
+  const uint64_t bytes = size + 2 * zone_bytes;
+  void* const at = mmap(Pointer(start), bytes, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
-  if (at != Pointer(base)) {  // A kernel without MAP_FIXED_NOREPLACE takes the address as a hint.
-    munmap(at, size);
+  if (at != Pointer(start)) {  // A kernel without MAP_FIXED_NOREPLACE takes the address as a hint.
+    munmap(at, bytes);
     return CudaResult::kOutOfMemory;
   }
   void* const granules = mmap(nullptr, Granules(size), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (granules == MAP_FAILED) {
-    munmap(at, size);
+    munmap(at, bytes);
     return CudaResult::kOutOfMemory;
   }
   granules_ = static_cast<std::atomic<uint8_t>*>(granules);
+  zone_bytes_ = zone_bytes;
   base_.store(base, std::memory_order_relaxed);
   size_.store(size, std::memory_order_release);
   return CudaResult::kSuccess;
 }
 
 CudaResult MemoryMap::CheckFree(uint64_t va, uint64_t bytes) const {
+  if (sealed_) return CudaResult::kNotSupported;
   const uint64_t offset = va - base_.load();
   const uint64_t size = size_.load();
   if (bytes == 0 || !IsAligned(va) || !IsAligned(bytes) || offset >= size ||
@@ -105,8 +119,57 @@ CudaResult MemoryMap::MapSink(uint64_t va, uint64_t bytes) {
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
     return CudaResult::kOutOfMemory;
   }
-  SetGranules(va - base_.load(), bytes, kReads | kWrites);
+  const uint64_t offset = va - base_.load();
+  for (uint64_t g = Granules(offset); g < Granules(offset + bytes); ++g) {
+    if (granules_[g].load() == 0) own_bytes_ += kGranuleBytes;  // Others had a sink already.
+  }
+  SetGranules(offset, bytes, kReads | kWrites);
   return CudaResult::kSuccess;
+}
+
+// All sinks are the same pages, so that whatever is written there takes no more than these.
+CudaResult MemoryMap::Seal() {
+  MutexLock lock(&mu_);
+  if (sealed_ || zone_bytes_ == 0) return CudaResult::kNotSupported;
+  const absl::StatusOr<UniqueFd> sink = NewSealedMemory("warpline-sink", kSinkBytes);
+  if (!sink.ok()) return CudaResult::kOutOfMemory;
+  const uint64_t base = base_.load();
+  const uint64_t size = size_.load();
+  bool filled = FillWith(sink->get(), base - zone_bytes_, base) &&
+                FillWith(sink->get(), base + size, base + size + zone_bytes_);
+  std::vector<bool> is_mapped;
+  for (uint64_t g = 0; g < Granules(size); ++g) {
+    is_mapped.push_back(granules_[g].load() != 0 || InChunk(base + g * kGranuleBytes));
+  }
+  for (uint64_t at = 0; filled && at < Granules(size);) {
+    uint64_t end = at + 1;
+    while (end < Granules(size) && is_mapped[end] == is_mapped[at]) ++end;
+    if (!is_mapped[at]) {
+      filled = FillWith(sink->get(), base + at * kGranuleBytes, base + end * kGranuleBytes);
+      if (filled) SetGranules(at * kGranuleBytes, (end - at) * kGranuleBytes, kReads | kWrites);
+    }
+    at = end;
+  }
+  if (!filled) return CudaResult::kOutOfMemory;
+  own_bytes_ += kSinkBytes;
+  sealed_ = true;
+  sealed_zone_bytes_.store(zone_bytes_, std::memory_order_release);
+  return CudaResult::kSuccess;
+}
+
+bool MemoryMap::InChunk(uint64_t va) const {
+  const auto next = chunks_.upper_bound(va);
+  return next != chunks_.begin() && va - std::prev(next)->first < std::prev(next)->second;
+}
+
+bool MemoryMap::FillWith(int fd, uint64_t start, uint64_t end) {
+  for (uint64_t at = start; at < end; at += kSinkBytes) {
+    if (mmap(Pointer(at), std::min(end - at, kSinkBytes), PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void MemoryMap::SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds) {
@@ -118,6 +181,7 @@ void MemoryMap::SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds) {
 // The mapping itself stays as it is: every access is checked by the granules.
 CudaResult MemoryMap::SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access) {
   MutexLock lock(&mu_);
+  if (sealed_) return CudaResult::kNotSupported;
   const auto it = chunks_.find(va);
   if (it == chunks_.end() || it->second != bytes) return CudaResult::kInvalidValue;
   SetGranules(va - base_.load(), bytes, static_cast<uint8_t>(access));
@@ -126,6 +190,7 @@ CudaResult MemoryMap::SetChunkAccess(uint64_t va, uint64_t bytes, device::Memory
 
 CudaResult MemoryMap::UnmapChunk(uint64_t va, uint64_t bytes) {
   MutexLock lock(&mu_);
+  if (sealed_) return CudaResult::kNotSupported;
   const auto it = chunks_.find(va);
   if (it == chunks_.end() || it->second != bytes) return CudaResult::kInvalidValue;
   const uint64_t offset = va - base_.load();

@@ -35,12 +35,15 @@ class MemoryMap : public device::MemoryFacts {
   // Unmaps everything. No access may be under way.
   ~MemoryMap() override;
 
-  // These do what device::Memory says.
-  CudaResult ReserveArena(uint64_t base, uint64_t size);
+  // These do what device::Memory says. The zones beside the arena that Seal() needs have
+  // `zone_bytes` each.
+  CudaResult ReserveArena(uint64_t base, uint64_t size, uint64_t zone_bytes = 0);
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd);
   CudaResult MapSink(uint64_t va, uint64_t bytes);
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes);
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access);
+  CudaResult Seal();
+  uint64_t own_bytes() const { return own_bytes_.load(std::memory_order_relaxed); }
 
   // Makes `bytes` of zeroed memory outside the arena accessible.
   CudaResult AllocateRegion(uint64_t bytes, RegionUse use, uint64_t* address);
@@ -57,7 +60,7 @@ class MemoryMap : public device::MemoryFacts {
 
   // True when every byte of [address, address + bytes) may be accessed in this way.
   bool Contains(uint64_t address, uint64_t bytes, AccessKind kind = kReads) const {
-    return InArena(address, bytes, kind) || InRegion(address, bytes);
+    return InArena(address, bytes, kind) || InZone(address, bytes) || InRegion(address, bytes);
   }
 
   bool InArena(uint64_t address, uint64_t bytes, AccessKind kind = kReads) const {
@@ -73,6 +76,14 @@ class MemoryMap : public device::MemoryFacts {
   }
 
   bool InRegion(uint64_t address, uint64_t bytes) const;
+  // True in the zones of a sealed arena. Kernels reach them, and commands do not.
+  bool InZone(uint64_t address, uint64_t bytes) const {
+    const uint64_t zone = sealed_zone_bytes_.load(std::memory_order_acquire);
+    if (zone == 0 || bytes > zone) return false;
+    const uint64_t base = base_.load(std::memory_order_relaxed);
+    const uint64_t end = base + size_.load(std::memory_order_relaxed);
+    return address - (base - zone) <= zone - bytes || address - end <= zone - bytes;
+  }
 
  private:
   struct Region {
@@ -83,7 +94,15 @@ class MemoryMap : public device::MemoryFacts {
   mutable Mutex mu_;
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> size_{0};  // Set last: the arena exists once this is not zero.
-  // Returns kInvalidValue unless the range consists of granules of the arena without a chunk.
+  std::atomic<uint64_t> own_bytes_{0};
+  std::atomic<uint64_t> sealed_zone_bytes_{0};    // Set last: the zones are mapped then.
+  uint64_t zone_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // As they are reserved
+  bool sealed_ ABSL_GUARDED_BY(mu_) = false;
+  bool InChunk(uint64_t va) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Maps pages of `fd` all over [start, end), from its beginning again and again.
+  static bool FillWith(int fd, uint64_t start, uint64_t end);
+  // Returns kNotSupported once sealed, and kInvalidValue unless the range consists of granules of
+  // the arena without a chunk.
   CudaResult CheckFree(uint64_t va, uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds);
 

@@ -260,6 +260,17 @@ CudaResult StreamSet::ElapsedMs(uint64_t start, uint64_t end, float* ms) {
   return CudaResult::kSuccess;
 }
 
+bool StreamSet::IsIdle() {
+  MutexLock lock(&mu_);
+  const auto is_idle = [](const Stream& stream) {
+    return stream.last == nullptr || stream.last->done;
+  };
+  return std::all_of(streams_.begin(), streams_.end(),
+                     [&](const auto& entry) { return is_idle(*entry.second); }) &&
+         std::all_of(closing_.begin(), closing_.end(),
+                     [&](const auto& stream) { return is_idle(*stream); });
+}
+
 void StreamSet::Drain() {
   MutexLock lock(&mu_);
   std::vector<CompletionPtr> pending;

@@ -65,6 +65,9 @@ class StreamSet {
   CudaResult QueryEvent(uint64_t event);
   CudaResult ElapsedMs(uint64_t start, uint64_t end, float* ms);
 
+  // Whether nothing is under way that was submitted to any stream, those included that were
+  // destroyed.
+  bool IsIdle();
   // Waits for everything submitted before the call.
   void Drain();
 

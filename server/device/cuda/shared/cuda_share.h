@@ -1,0 +1,22 @@
+// What a context of a shared device has besides what every context has.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_
+
+#include <memory>
+
+#include "server/device/cuda/shared/green_contexts.h"
+#include "server/device/cuda/shared/session_streams.h"
+#include "server/device/staging_pool.h"
+
+namespace warpline::device {
+
+// Its parts are thread-safe. The streams end first: no stream may outlive its green context.
+struct CudaShare {
+  StagingPool* staging = nullptr;  // The shared device's.
+  GreenContexts::Lease multiprocessors;
+  std::unique_ptr<SessionStreams> streams;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_

@@ -1,0 +1,94 @@
+#include "server/device/cuda/shared/cuda_shared_device.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "server/device/cuda/cuda_group.h"
+#include "server/device/cuda/shared/cuda_share.h"
+#include "server/device/cuda/shared/cuda_shared_context.h"
+#include "server/device/cuda/shared/session_streams.h"
+
+namespace warpline::device {
+namespace {
+
+// Makes a context current for a scope, and leaves the thread's own as it is.
+class Pushed {
+ public:
+  Pushed(const DriverApi* api, CUcontext context)
+      : api_(api), result_(api->p_cuCtxPushCurrent(context)) {}
+  ~Pushed() {
+    CUcontext popped = nullptr;
+    if (result_ == CUDA_SUCCESS) api_->p_cuCtxPopCurrent(&popped);
+  }
+  Pushed(const Pushed&) = delete;
+  Pushed& operator=(const Pushed&) = delete;
+
+  absl::Status status() const { return StatusFromCudaResult(ToResult(result_), "context"); }
+
+ private:
+  const DriverApi* const api_;
+  const CUresult result_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SharedDevice>> CudaSharedDevice::Open(
+    const DriverApi* api, int ordinal, const SharedDeviceOptions& options) {
+  CUdevice device = 0;
+  CUresult result = api->p_cuDeviceGet(&device, ordinal);
+  if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "cuDeviceGet");
+  CUcontext context = nullptr;
+  result = api->p_cuDevicePrimaryCtxRetain(&context, device);
+  if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "primary context");
+  auto shared = absl::WrapUnique(new CudaSharedDevice(api, ordinal, device, context));
+  const absl::Status made = shared->MakeShares(options);
+  if (!made.ok()) return made;
+  return shared;
+}
+
+absl::Status CudaSharedDevice::MakeShares(const SharedDeviceOptions& options) {
+  const Pushed pushed(api_, context_);
+  if (!pushed.status().ok()) return pushed.status();
+  const CUresult result =
+      api_->p_cuMemHostAlloc(&staging_memory_, options.staging_bytes, CU_MEMHOSTALLOC_PORTABLE);
+  if (result != CUDA_SUCCESS) {
+    staging_memory_ = nullptr;
+    return StatusFromCudaResult(ToResult(result), "staging memory");
+  }
+  // The driver does not say what it holds.
+  std::memset(staging_memory_, 0, options.staging_bytes);
+  staging_.emplace(staging_memory_, options.staging_bytes);
+  green_.emplace(api_, device_);
+  return absl::OkStatus();
+}
+
+CudaSharedDevice::~CudaSharedDevice() {
+  {
+    const Pushed pushed(api_, context_);
+    green_.reset();
+    staging_.reset();
+    if (staging_memory_ != nullptr) api_->p_cuMemFreeHost(staging_memory_);
+  }
+  api_->p_cuDevicePrimaryCtxRelease(device_);
+}
+
+absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
+    const SharedContextOptions& options) {
+  auto group = CudaGroup::Open(api_, {&ordinal_, 1});
+  if (!group.ok()) return group.status();
+  // The driver knows the memory of all sessions; only what is named is this one's.
+  (*group)->gate().LimitVariables();
+  auto share = std::make_unique<CudaShare>();
+  share->staging = &*staging_;
+  share->multiprocessors = green_->Take(options.multiprocessors);
+  const Pushed pushed(api_, context_);
+  if (!pushed.status().ok()) return pushed.status();
+  auto streams = SessionStreams::Open(api_, share->multiprocessors.context());
+  if (!streams.ok()) return streams.status();
+  share->streams = *std::move(streams);
+  return std::make_unique<CudaSharedContext>(
+      std::make_unique<CudaMember>(CudaMember{api_, *std::move(group), 0, std::move(share)}));
+}
+
+}  // namespace warpline::device

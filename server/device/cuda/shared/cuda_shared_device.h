@@ -1,0 +1,45 @@
+// A GPU whose primary context many sessions share.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_DEVICE_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_DEVICE_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/shared/green_contexts.h"
+#include "server/device/device.h"
+#include "server/device/staging_pool.h"
+
+namespace warpline::device {
+
+// Thread-safe.
+class CudaSharedDevice : public SharedDevice {
+ public:
+  // Retains the primary context, and makes staging memory and green contexts for all sessions.
+  static absl::StatusOr<std::unique_ptr<SharedDevice>> Open(const DriverApi* api, int ordinal,
+                                                            const SharedDeviceOptions& options);
+  ~CudaSharedDevice() override;
+
+  absl::StatusOr<std::unique_ptr<Context>> OpenContext(
+      const SharedContextOptions& options) override;
+
+ private:
+  CudaSharedDevice(const DriverApi* api, int ordinal, CUdevice device, CUcontext context)
+      : api_(api), ordinal_(ordinal), device_(device), context_(context) {}
+
+  absl::Status MakeShares(const SharedDeviceOptions& options);
+
+  const DriverApi* const api_;
+  const int ordinal_;
+  const CUdevice device_;
+  const CUcontext context_;
+  void* staging_memory_ = nullptr;
+  // Both are made by Open() and then constant.
+  std::optional<StagingPool> staging_;
+  std::optional<GreenContexts> green_;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_DEVICE_H_

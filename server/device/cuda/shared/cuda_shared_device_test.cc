@@ -1,0 +1,428 @@
+// What contexts of a shared GPU ask of the driver, and what they leave behind: nothing.
+#include "server/device/cuda/shared/cuda_shared_device.h"
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/device/cuda/shared/stalling_calls.h"
+#include "server/device/cuda/testing/timeline_driver.h"
+#include "server/device/device.h"
+
+namespace warpline::device {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kArena = 0x300000000000;
+constexpr uint64_t kArenaBytes = 4096 * kMiB;
+constexpr uint64_t kOtherArena = kArena + 2 * kArenaBytes;
+constexpr uint64_t kStagingBytes = 1 * kMiB;
+constexpr KernelId kKernel{0x77};
+const char* const kStalling[] = {
+#define WARPLINE_NAME(name) #name,
+    WARPLINE_STALLING_FUNCTIONS(WARPLINE_NAME)
+#undef WARPLINE_NAME
+};
+
+class CudaSharedDeviceTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    contexts_.clear();
+    device_.reset();
+    EXPECT_EQ(driver_.Misuse(), "");
+    EXPECT_EQ(driver_.Live(), "");
+  }
+
+  void OpenDevice() {
+    auto device = CudaSharedDevice::Open(driver_.api(), 0, {kStagingBytes});
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+  Context* Open(int multiprocessors = 0) {
+    if (device_ == nullptr) OpenDevice();
+    auto context = device_->OpenContext({multiprocessors});
+    EXPECT_TRUE(context.ok()) << context.status();
+    contexts_.push_back(*std::move(context));
+    return contexts_.back().get();
+  }
+  // With a chunk at the arena's start, memory of its own behind it, and all of it sealed.
+  Context* OpenSealed(uint64_t arena = kArena) {
+    Context* const context = Open();
+    EXPECT_EQ(context->ReserveArena(arena, kArenaBytes), CudaResult::kSuccess);
+    EXPECT_EQ(context->MapChunk(arena, 2 * kMiB, 3), CudaResult::kSuccess);
+    EXPECT_EQ(context->MapOwn(arena + 2 * kMiB, 2 * kMiB), CudaResult::kSuccess);
+    EXPECT_EQ(context->Seal(), CudaResult::kSuccess);
+    return context;
+  }
+  std::vector<int> StallingCalls() {
+    std::vector<int> calls;
+    for (const char* name : kStalling) calls.push_back(driver_.Count(name));
+    return calls;
+  }
+
+  TimelineDriver driver_;
+  std::unique_ptr<SharedDevice> device_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+};
+
+// Makes one of everything, and does one of everything.
+void UseAll(Context* context, uint64_t arena) {
+  const auto expect = [](CudaResult result) { EXPECT_EQ(result, CudaResult::kSuccess); };
+  StreamId blocking{}, apart{};
+  expect(context->CreateStream(0, 0, &blocking));
+  expect(context->CreateStream(1, 0, &apart));
+  EventId event{};
+  expect(context->CreateEvent(2, &event));
+  ModuleId module{}, compiled{};
+  JitLog log;
+  log.info = "of before";
+  expect(
+      context->LoadModule("\x7f"
+                          "ELF",
+                          &module));
+  expect(
+      context->LoadModuleJit("\x7f"
+                             "ELF",
+                             {}, &log, &compiled));
+  EXPECT_EQ(log.info, "");
+  KernelId kernel{};
+  expect(context->CheckModule(module));
+  expect(context->FindKernel(module, "kernel", &kernel));
+  std::vector<ParamLayout> params;
+  expect(context->Params(kKernel, &params));
+  void* staging = nullptr;
+  expect(context->AllocStaging(100, &staging));
+  LaunchConfig attributed;
+  attributed.cooperative = true;
+  const MemOp word = {MemOp::kWrite32, 0, arena, 0};
+  const BoxPlace box = {arena, 64, 128};
+  GraphNode fill;
+  fill.kind = GraphNode::Kind::kMemset;
+  fill.dst = {arena, 0, 0};
+  fill.width = 4;
+  fill.columns = 1;
+  fill.rows = 1;
+  GraphId graph{};
+  FrameId frame{};
+  expect(context->CreateGraph({&fill, 1}, &graph));
+  expect(context->CreateFrame(&frame));
+  ArrayShape shape;
+  shape.width = 16;
+  shape.format = 0x20;
+  shape.channels = 1;
+  ArrayShape levels = shape;
+  levels.levels = 2;
+  ArrayId array{}, mipmapped{};
+  expect(context->CreateArray(&shape, &array));
+  expect(context->CreateArray(&levels, &mipmapped));
+  Texture texture;
+  texture.array = array;
+  Texture surface = texture;
+  surface.is_surface = true;
+  uint64_t texture_object = 0, surface_object = 0;
+  expect(context->CreateTexture(texture, &texture_object));
+  expect(context->CreateTexture(surface, &surface_object));
+  ArrayEnd in_array, in_arena;
+  in_array.kind = ArrayEnd::Kind::kArray;
+  in_array.array = array;
+  in_arena.kind = ArrayEnd::Kind::kDevice;
+  in_arena.place = box;
+  LinkId link{};
+  expect(context->CreateLink({}, &link));
+  uint64_t name = arena + 0x1000;
+  for (const StreamId stream : {kLegacyStream, blocking, apart, kLegacyStream}) {
+    expect(context->CopyToDevice(arena, staging, 64, stream));
+    expect(context->CopyFromDevice(staging, arena, 64, stream));
+    expect(context->CopyOnDevice(arena, arena + 64, 64, stream));
+    expect(context->Memset(name, 0, 1, 64, stream));
+    expect(context->Memset(arena, 0, 2, 64, stream));
+    expect(context->Memset(arena, 0, 4, 64, stream));
+    expect(context->MemsetRows(arena, 64, 0, 1, 64, 2, stream));
+    expect(context->CopyBoxToDevice(box, staging, {64, 1, 1}, stream));
+    expect(context->CopyBoxFromDevice(staging, box, {64, 1, 1}, stream));
+    expect(context->CopyBoxOnDevice(box, box, {64, 1, 1}, stream));
+    expect(context->CopyArray(in_array, in_arena, {64, 1, 1}, stream));
+    expect(context->MemOps({&word, 1}, stream));
+    expect(context->Launch(static_cast<KernelId>(name + 0x100), {}, {}, stream));
+    expect(context->Launch(kKernel, attributed, {}, stream));
+    expect(context->LaunchGraph(graph, stream));
+    expect(context->RecordEvent(event, stream));
+    expect(context->WaitEvent(stream, event));
+    expect(context->SetStreamAttribute(stream, {}));
+    name += 0x1000;
+  }
+  expect(context->WriteVariable(module, "variable", {}, kLegacyStream));
+  expect(context->SetKernelAttribute(kKernel, 8, 1024));
+  int value = 0;
+  expect(context->GetKernelAttribute(kKernel, 8, &value));
+  expect(context->SetLimit(0, 1024));
+  EXPECT_EQ(context->SetLimit(0, 1025), CudaResult::kNotSupported);
+  expect(context->FlushOutput());
+  context->QueryIdle();
+  uint64_t block = 0;
+  EXPECT_EQ(context->TakeBlock(&block), CudaResult::kNotSupported);
+  context->FreeBlock(0x1000);
+  EXPECT_FALSE(context->capabilities().Has(Capability::kVariableBlocks));
+}
+
+// Makes one of everything and destroys it again.
+void MakeAndDestroy(Context* context) {
+  const auto expect = [](CudaResult result) { EXPECT_EQ(result, CudaResult::kSuccess); };
+  StreamId stream{};
+  expect(context->CreateStream(0, 0, &stream));
+  expect(context->DestroyStream(stream));
+  EXPECT_EQ(context->DestroyStream(stream), CudaResult::kInvalidHandle);
+  EventId event{};
+  expect(context->CreateEvent(0, &event));
+  expect(context->DestroyEvent(event));
+  EXPECT_EQ(context->DestroyEvent(event), CudaResult::kInvalidHandle);
+  ModuleId module{};
+  expect(
+      context->LoadModule("\x7f"
+                          "ELF",
+                          &module));
+  expect(context->UnloadModule(module));
+  EXPECT_EQ(context->UnloadModule(module), CudaResult::kInvalidHandle);
+  GraphId graph{};
+  expect(context->CreateGraph({}, &graph));
+  expect(context->DestroyGraph(graph));
+  EXPECT_EQ(context->DestroyGraph(graph), CudaResult::kInvalidHandle);
+  FrameId frame{};
+  expect(context->CreateFrame(&frame));
+  expect(context->DestroyFrame(frame));
+  EXPECT_EQ(context->DestroyFrame(frame), CudaResult::kInvalidHandle);
+  ArrayShape shape;
+  shape.width = 16;
+  ArrayId array{};
+  expect(context->CreateArray(&shape, &array));
+  Texture surface;
+  surface.is_surface = true;
+  surface.array = array;
+  uint64_t object = 0;
+  expect(context->CreateTexture(surface, &object));
+  EXPECT_EQ(context->DestroyTexture(object, false), CudaResult::kInvalidHandle);
+  expect(context->DestroyTexture(object, true));
+  expect(context->DestroyArray(array));
+  EXPECT_EQ(context->DestroyArray(array), CudaResult::kInvalidHandle);
+  LinkId link{};
+  expect(context->CreateLink({}, &link));
+  context->DestroyLink(link);
+  void* staging = nullptr;
+  expect(context->AllocStaging(1, &staging));
+  context->FreeStaging(staging);
+  context->FreeStaging(staging);
+}
+
+TEST_F(CudaSharedDeviceTest, NothingIsCalledThatStallsOthersOnceSealed) {
+  Context* const context = OpenSealed();
+  const std::vector<int> before = StallingCalls();
+  UseAll(context, kArena);
+  MakeAndDestroy(context);
+  contexts_.clear();
+  const std::vector<int> after = StallingCalls();
+  for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i], before[i]) << kStalling[i];
+}
+
+// Neither does the opening of a session, which others see while they run.
+TEST_F(CudaSharedDeviceTest, NothingIsCalledThatStallsOthersOnceTheDeviceIsOpen) {
+  Open(8);
+  const std::vector<int> before = StallingCalls();
+  OpenSealed();
+  Open(16);
+  const std::vector<int> after = StallingCalls();
+  for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i], before[i]) << kStalling[i];
+}
+
+TEST_F(CudaSharedDeviceTest, AContextLeavesNothingBehind) {
+  OpenDevice();
+  const std::string before = driver_.Live();
+  UseAll(OpenSealed(), kArena);
+  EXPECT_NE(driver_.Live(), before);
+  contexts_.clear();
+  EXPECT_EQ(driver_.Live(), before);
+  // All of it can be had again.
+  Context* const next = OpenSealed();
+  void* staging = nullptr;
+  EXPECT_EQ(next->AllocStaging(kStagingBytes, &staging), CudaResult::kSuccess);
+}
+
+TEST_F(CudaSharedDeviceTest, ASealedArenaHasNoHoles) {
+  Context* const context = Open();
+  ASSERT_EQ(context->ReserveArena(kArena, kArenaBytes), CudaResult::kSuccess);
+  EXPECT_EQ(context->own_bytes(), 0u);
+  ASSERT_EQ(context->MapChunk(kArena + 2 * kMiB, 2 * kMiB, 3), CudaResult::kSuccess);
+  ASSERT_EQ(context->MapChunk(kArena + 1024 * kMiB, 1024 * kMiB, 3), CudaResult::kSuccess);
+  ASSERT_EQ(context->MapOwn(kArena + kArenaBytes - 4 * kMiB, 4 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(context->own_bytes(), 4 * kMiB);
+  constexpr uint64_t kZone = Memory::kZoneBytes;
+  EXPECT_FALSE(driver_.IsAccessible(kArena, kArenaBytes));
+  const int accesses = driver_.Count("cuMemSetAccess");
+  const int made = driver_.Count("cuMemCreate");
+  ASSERT_EQ(context->Seal(), CudaResult::kSuccess);
+  EXPECT_TRUE(driver_.IsAccessible(kArena - kZone, kArenaBytes + 2 * kZone));
+  EXPECT_EQ(context->own_bytes(), 4 * kMiB + 66 * kMiB);
+  EXPECT_EQ(driver_.Count("cuMemCreate") - made, 2);
+  EXPECT_EQ(driver_.Count("cuMemSetAccess") - accesses, 5 + 2) << "holes, and memory to zero";
+  // 32 for the first 64 MiB, with the chunk; 30 more at the end of the arena, and what is its own.
+  EXPECT_EQ(driver_.Mappings(kArena - kZone, kArenaBytes + 2 * kZone),
+            1 + 32 + 15 + 1 + 31 + 30 + 1 + 1);
+}
+
+TEST_F(CudaSharedDeviceTest, ASealedArenaStaysAsItIs) {
+  Context* const context = OpenSealed();
+  EXPECT_EQ(context->MapChunk(kArena + 4 * kMiB, 2 * kMiB, 3), CudaResult::kNotSupported);
+  EXPECT_EQ(context->UnmapChunk(kArena, 2 * kMiB), CudaResult::kNotSupported);
+  EXPECT_EQ(context->MapSink(kArena + 4 * kMiB, 2 * kMiB), CudaResult::kNotSupported);
+  EXPECT_EQ(context->MapOwn(kArena + 4 * kMiB, 2 * kMiB), CudaResult::kNotSupported);
+  EXPECT_EQ(context->SetChunkAccess(kArena, 2 * kMiB, MemoryAccess::kRead),
+            CudaResult::kNotSupported);
+  EXPECT_EQ(context->Seal(), CudaResult::kNotSupported);
+  EXPECT_EQ(context->MapHost(0x500000000000, 4096, 3), CudaResult::kNotSupported);
+  EXPECT_EQ(context->UnmapHost(0x500000000000, 4096), CudaResult::kInvalidValue);
+}
+
+TEST_F(CudaSharedDeviceTest, ChunksAndSinksComeAndGoBeforeTheSeal) {
+  Context* const context = Open();
+  EXPECT_EQ(context->Seal(), CudaResult::kInvalidValue) << "without an arena";
+  ASSERT_EQ(context->ReserveArena(kArena, kArenaBytes), CudaResult::kSuccess);
+  EXPECT_EQ(context->ReserveArena(kOtherArena, kArenaBytes), CudaResult::kInvalidValue);
+  EXPECT_EQ(context->MapSink(kArena, 8 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(context->MapSink(kArena, 8 * kMiB), CudaResult::kSuccess) << "is there";
+  EXPECT_EQ(context->own_bytes(), 2 * kMiB);
+  EXPECT_EQ(context->MapChunk(kArena + 2 * kMiB, 4 * kMiB, 3), CudaResult::kSuccess);
+  EXPECT_EQ(context->MapChunk(kArena + 4 * kMiB, 4 * kMiB, 3), CudaResult::kInvalidValue);
+  EXPECT_EQ(context->MapSink(kArena, 4 * kMiB), CudaResult::kInvalidValue);
+  EXPECT_EQ(context->MapSink(kArena + 4 * kMiB, 2 * kMiB), CudaResult::kInvalidValue);
+  EXPECT_EQ(context->UnmapChunk(kArena, 2 * kMiB), CudaResult::kInvalidValue) << "a sink";
+  EXPECT_EQ(context->SetChunkAccess(kArena + 2 * kMiB, 4 * kMiB, MemoryAccess::kRead),
+            CudaResult::kSuccess);
+  EXPECT_EQ(context->UnmapChunk(kArena + 2 * kMiB, 4 * kMiB), CudaResult::kSuccess);
+  for (const uint64_t at : {kArena - 2 * kMiB, kArena + kArenaBytes, kArena + kMiB}) {
+    EXPECT_EQ(context->MapChunk(at, 2 * kMiB, 3), CudaResult::kInvalidValue);
+    EXPECT_EQ(context->MapOwn(at, 2 * kMiB), CudaResult::kInvalidValue);
+    EXPECT_EQ(context->MapSink(at, 2 * kMiB), CudaResult::kInvalidValue);
+  }
+  EXPECT_EQ(context->Seal(), CudaResult::kSuccess);
+  EXPECT_TRUE(driver_.IsAccessible(kArena, kArenaBytes));
+}
+
+TEST_F(CudaSharedDeviceTest, AnArenaWithoutItsZonesIsNotReserved) {
+  OpenDevice();
+  Context* const context = Open();
+  const std::string before = driver_.Live();
+  driver_.Occupy(kArena + kArenaBytes + Memory::kZoneBytes - 4096, 4096);
+  EXPECT_EQ(context->ReserveArena(kArena, kArenaBytes), CudaResult::kInvalidValue);
+  EXPECT_EQ(driver_.Live(), before);
+  driver_.Occupy(kOtherArena + kMiB, 4096);
+  EXPECT_EQ(context->ReserveArena(kOtherArena, kArenaBytes), CudaResult::kInvalidValue);
+  EXPECT_EQ(driver_.Live(), before);
+  EXPECT_EQ(context->ReserveArena(kOtherArena + 2 * kArenaBytes, kArenaBytes),
+            CudaResult::kSuccess);
+}
+
+TEST_F(CudaSharedDeviceTest, AFailedSealLeavesTheArenaAsItWas) {
+  Context* const context = Open();
+  ASSERT_EQ(context->ReserveArena(kArena, kArenaBytes), CudaResult::kSuccess);
+  ASSERT_EQ(context->MapChunk(kArena, 2 * kMiB, 3), CudaResult::kSuccess);
+  for (const char* call : {"cuMemMap", "cuMemSetAccess", "cuMemsetD8Async"}) {
+    driver_.Fail(call, 1);
+    EXPECT_NE(context->MapOwn(kArena + 2 * kMiB, 2 * kMiB), CudaResult::kSuccess) << call;
+    driver_.Fail(call, 0);
+    EXPECT_EQ(context->own_bytes(), 0u);
+  }
+  for (const auto& [call, nth] : {std::pair("cuMemCreate", 1), std::pair("cuMemsetD8Async", 1),
+                                  std::pair("cuMemSetAccess", 2), std::pair("cuMemMap", 50)}) {
+    driver_.Fail(call, nth);
+    EXPECT_EQ(context->Seal(), CudaResult::kOutOfMemory) << call;
+    driver_.Fail(call, 0);
+    EXPECT_EQ(driver_.Mappings(kArena - Memory::kZoneBytes, 2 * kArenaBytes), 1) << call;
+  }
+  EXPECT_EQ(context->Seal(), CudaResult::kSuccess);
+}
+
+TEST_F(CudaSharedDeviceTest, OneSessionDoesNotNameWhatIsAnothers) {
+  Context* const one = OpenSealed();
+  Context* const other = OpenSealed(kOtherArena);
+  EXPECT_EQ(one->Memset(kArena, 0, 4, 1, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(other->Memset(kArena, 0, 4, 1, kLegacyStream), CudaResult::kInvalidValue);
+  EXPECT_EQ(one->Memset(kOtherArena, 0, 4, 1, kLegacyStream), CudaResult::kInvalidValue);
+  EXPECT_EQ(one->Memset(kArena - 4, 0, 4, 1, kLegacyStream), CudaResult::kInvalidValue)
+      << "zones are for kernels";
+  EventId event{};
+  ASSERT_EQ(one->CreateEvent(0, &event), CudaResult::kSuccess);
+  EXPECT_EQ(other->DestroyEvent(event), CudaResult::kInvalidHandle);
+  void* staging = nullptr;
+  ASSERT_EQ(one->AllocStaging(kStagingBytes / 2, &staging), CudaResult::kSuccess);
+  std::memset(staging, 1, 100);
+  other->FreeStaging(staging);
+  EXPECT_EQ(static_cast<char*>(staging)[99], 1);
+  void* more = nullptr;
+  EXPECT_EQ(other->AllocStaging(kStagingBytes, &more), CudaResult::kOutOfMemory);
+  one->FreeStaging(staging);
+  ASSERT_EQ(other->AllocStaging(kStagingBytes, &more), CudaResult::kSuccess);
+  EXPECT_EQ(static_cast<char*>(more)[99], 0);
+}
+
+TEST_F(CudaSharedDeviceTest, SessionsDoNotWaitForEachOther) {
+  Context* const one = OpenSealed();
+  Context* const other = OpenSealed(kOtherArena);
+  StreamId blocking{};
+  ASSERT_EQ(other->CreateStream(0, 0, &blocking), CudaResult::kSuccess);
+  EXPECT_EQ(one->Memset(kArena, 0, 1, 1, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(other->Memset(kOtherArena, 0, 1, 1, blocking), CudaResult::kSuccess);
+  EXPECT_EQ(other->Memset(kOtherArena + 1, 0, 1, 1, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(one->Memset(kArena + 1, 0, 1, 1, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_TRUE(driver_.ComesAfter(kOtherArena + 1, kOtherArena));
+  EXPECT_TRUE(driver_.ComesAfter(kArena + 1, kArena));
+  EXPECT_FALSE(driver_.ComesAfter(kOtherArena, kArena));
+  EXPECT_FALSE(driver_.ComesAfter(kOtherArena + 1, kArena));
+  EXPECT_FALSE(driver_.ComesAfter(kArena + 1, kOtherArena));
+  EXPECT_EQ(one->QueryIdle(), CudaResult::kNotReady);
+  driver_.Complete();
+  EXPECT_EQ(one->QueryIdle(), CudaResult::kSuccess);
+}
+
+TEST_F(CudaSharedDeviceTest, StreamsRunOnTheSessionsMultiprocessors) {
+  OpenDevice();
+  EXPECT_EQ(driver_.Count("cuGreenCtxCreate"), 16 + 8 + 4 + 2);
+  Open(0);
+  Open(65);
+  EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), 0);
+  Context* const context = Open(16);
+  EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), 1);
+  StreamId stream{};
+  EXPECT_EQ(context->CreateStream(0, 0, &stream), CudaResult::kSuccess);
+  EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), 2);
+}
+
+TEST_F(CudaSharedDeviceTest, WithoutGreenContextsAllShareEverything) {
+  driver_.DropGreenContexts();
+  Context* const context = Open(16);
+  StreamId stream{};
+  EXPECT_EQ(context->CreateStream(0, 0, &stream), CudaResult::kSuccess);
+}
+
+TEST_F(CudaSharedDeviceTest, WhatCannotBeOpenedLeavesNothingBehind) {
+  driver_.Fail("cuMemHostAlloc", 1);
+  EXPECT_FALSE(CudaSharedDevice::Open(driver_.api(), 0, {}).ok());
+  driver_.Fail("cuMemHostAlloc", 0);
+  EXPECT_EQ(driver_.Live(), "");
+  driver_.Fail("cuGreenCtxCreate", 5);
+  OpenDevice();
+  driver_.Fail("cuGreenCtxCreate", 0);
+  const std::string before = driver_.Live();
+  for (const char* call : {"cuStreamCreateWithPriority", "cuEventCreate",
+                           "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent"}) {
+    driver_.Fail(call, 1);
+    EXPECT_FALSE(device_->OpenContext({}).ok()) << call;
+    driver_.Fail(call, 0);
+    EXPECT_EQ(driver_.Live(), before) << call;
+  }
+}
+
+}  // namespace
+}  // namespace warpline::device

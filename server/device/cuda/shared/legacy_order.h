@@ -1,0 +1,88 @@
+// CUDA's order between a context's legacy stream and its blocking streams, made with events.
+//
+// The streams of contexts that share a device are non-blocking for the driver, so that nobody waits
+// for anybody else's. What CUDA promises within one context is made here: an operation on the
+// legacy stream comes after all earlier ones on blocking streams, and an operation on a blocking
+// stream after all earlier ones on the legacy stream. Non-blocking streams are in no order.
+//
+//   const LegacyOrder::Scope scope(&order, stream);
+//   if (scope.error() != CUDA_SUCCESS) return scope.error();
+//   return api->p_cuMemsetD8Async(dst, 0, bytes, stream->native());
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_LEGACY_ORDER_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_SHARED_LEGACY_ORDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+#include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/shared/session_stream.h"
+
+namespace warpline::device {
+
+// Thread-safe. Of two operations that must be in order, the first one's scope has ended before the
+// second one's begins; all others may be issued at the same time. No lock is held across a call of
+// the driver, and nothing is issued that is not needed: while one stream is used alone, its scopes
+// cost two atomic operations.
+class LegacyOrder {
+ public:
+  // `legacy` is the context's legacy stream.
+  LegacyOrder(const DriverApi* api, std::shared_ptr<SessionStream> legacy)
+      : api_(api), legacy_(std::move(legacy)) {}
+  LegacyOrder(const LegacyOrder&) = delete;
+  LegacyOrder& operator=(const LegacyOrder&) = delete;
+
+  // Around the call that issues one operation.
+  class Scope {
+   public:
+    // Makes the stream wait for what the operation must come after.
+    Scope(LegacyOrder* order, SessionStream* stream)
+        : order_(order), stream_(stream), error_(order->Begin(stream)) {}
+    ~Scope() { order_->End(stream_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+    // The operation may be issued only on CUDA_SUCCESS.
+    CUresult error() const { return error_; }
+
+   private:
+    LegacyOrder* const order_;
+    SessionStream* const stream_;
+    const CUresult error_;
+  };
+
+  const std::shared_ptr<SessionStream>& legacy() const { return legacy_; }
+
+  // A stream exists from now on.
+  void Add(const std::shared_ptr<SessionStream>& stream);
+  // The stream is about to be destroyed, and nothing is issued to it any more. Its mark covers all
+  // that was. The legacy stream still comes after its work.
+  void Remove(const std::shared_ptr<SessionStream>& stream);
+  // The work that these marks of removed streams stand for is complete.
+  void Forget(const std::vector<std::shared_ptr<StreamMark>>& marks);
+
+ private:
+  CUresult Begin(SessionStream* stream);
+  void End(SessionStream* stream);
+  CUresult ComeAfterBlocking();
+  CUresult ComeAfterLegacy(SessionStream* stream);
+
+  const DriverApi* const api_;
+  const std::shared_ptr<SessionStream> legacy_;
+  // The operations of all blocking streams together, and how many of them the legacy stream waits
+  // for: they differ when there is anything new.
+  Watermark blocking_issued_;
+  Watermark blocking_awaited_;
+  Mutex mu_;  // No other lock is taken under it, and no call made.
+  std::set<std::shared_ptr<SessionStream>> blocking_ ABSL_GUARDED_BY(mu_);
+  // Of destroyed streams that the legacy stream does not wait for yet.
+  std::vector<std::shared_ptr<StreamMark>> departed_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_SHARED_LEGACY_ORDER_H_

@@ -1,0 +1,64 @@
+// All streams of one context of a shared device: they are made, found by their ids and kept in
+// CUDA's legacy order, and it is known whether anything of theirs is under way.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SESSION_STREAMS_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SESSION_STREAMS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/shared/legacy_order.h"
+#include "server/device/cuda/shared/session_stream.h"
+#include "server/device/facets/types.h"
+
+namespace warpline::device {
+
+// Thread-safe. The context is current on every thread that calls it, and on the one that ends it.
+class SessionStreams {
+ public:
+  // Makes the legacy stream. The kernels of all streams run on the multiprocessors of `green`;
+  // nullptr for all of the device's.
+  static absl::StatusOr<std::unique_ptr<SessionStreams>> Open(const DriverApi* api,
+                                                              CUgreenCtx green);
+
+  // `flags` is CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
+  CUresult Create(uint32_t flags, int priority, StreamId* id);
+  // CUDA_ERROR_INVALID_HANDLE for the legacy stream, and for what is no stream of this context.
+  CUresult Destroy(StreamId id);
+  // REQUIRES: `id` is kLegacyStream, or from Create() and not destroyed.
+  SessionStream* Of(StreamId id) const {
+    return id == kLegacyStream ? order_.legacy().get()
+                               : reinterpret_cast<SessionStream*>(static_cast<uint64_t>(id));
+  }
+  LegacyOrder* order() { return &order_; }
+  // CUDA_SUCCESS when nothing is under way that was issued to any stream, CUDA_ERROR_NOT_READY
+  // before, or the error with which work ended.
+  CUresult QueryIdle();
+
+ private:
+  SessionStreams(const DriverApi* api, CUgreenCtx green, std::shared_ptr<SessionStream> legacy)
+      : api_(api), green_(green), order_(api, std::move(legacy)) {}
+
+  static CUresult MakeNative(const DriverApi* api, CUgreenCtx green, int priority,
+                             CUstream* stream);
+  // Whether work of destroyed streams is under way. Forgets what is complete.
+  CUresult QueryDeparted();
+
+  const DriverApi* const api_;
+  const CUgreenCtx green_;
+  LegacyOrder order_;
+  Mutex mu_;  // No other lock is taken under it, and no call made.
+  std::map<StreamId, std::shared_ptr<SessionStream>> streams_ ABSL_GUARDED_BY(mu_);
+  // The ends of destroyed streams' work, until they have been seen.
+  std::vector<std::shared_ptr<StreamMark>> departed_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_SHARED_SESSION_STREAMS_H_

@@ -1,0 +1,362 @@
+// Tests every backend's shared device: sessions side by side in one hardware context.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/cuda/cuda_numbers.h"
+#include "common/cuda/cuda_result.h"
+#include "common/unique_fd.h"
+#include "gtest/gtest.h"
+#include "server/device/device.h"
+#include "server/device/testing/device_fixture.h"
+
+namespace warpline::device {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kArenaBytes = 4096 * kMiB;
+constexpr uint64_t kChunkBytes = 2 * kMiB;
+constexpr uint64_t kStagingBytes = 1 * kMiB;
+constexpr uint64_t kZone = Memory::kZoneBytes;
+// ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
+constexpr uint64_t kArenaBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
+constexpr LaunchConfig OneThread() { return {{1, 1, 1}, {1, 1, 1}, 0}; }
+
+// A session with an arena that has one chunk, everything else of which is a sink.
+struct Session {
+  std::unique_ptr<Context> context;
+  UniqueFd fd;
+  uint64_t base = 0;    // Of the arena.
+  uint64_t memory = 0;  // Where the chunk is.
+  void* staging = nullptr;
+  ModuleId module{};
+};
+
+class SharedDeviceTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto backend = OpenBackend(GetParam());
+    if (!backend.ok()) GTEST_SKIP() << backend.status();
+    backend_ = *std::move(backend);
+    auto chunks = backend_->OpenChunkSource(0);
+    ASSERT_TRUE(chunks.ok()) << chunks.status();
+    chunks_ = *std::move(chunks);
+    auto device = backend_->OpenShared(0, {kStagingBytes});
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+
+  // Opens a session at the first place that is free, or at `base`.
+  void Open(Session* session, uint64_t base = 0, int multiprocessors = 0) {
+    auto context = device_->OpenContext({multiprocessors});
+    ASSERT_TRUE(context.ok()) << context.status();
+    session->context = *std::move(context);
+    std::vector<uint64_t> bases = {base};
+    if (base == 0) {
+      bases.clear();
+      for (const uint64_t first : kArenaBases) {
+        for (uint64_t i = 0; i < 4; ++i) bases.push_back(first + 2 * i * kArenaBytes);
+      }
+    }
+    for (const uint64_t at : bases) {
+      if (session->context->ReserveArena(at, kArenaBytes) == CudaResult::kSuccess) {
+        session->base = at;
+        break;
+      }
+    }
+    ASSERT_NE(session->base, 0u);
+    auto fd = chunks_->CreateChunk(kChunkBytes);
+    ASSERT_TRUE(fd.ok()) << fd.status();
+    session->fd = *std::move(fd);
+    session->memory = session->base + 4 * kMiB;
+    ASSERT_EQ(session->context->MapChunk(session->memory, kChunkBytes, session->fd.get()),
+              CudaResult::kSuccess);
+    ASSERT_EQ(session->context->AllocStaging(4096, &session->staging), CudaResult::kSuccess);
+  }
+  void OpenSealed(Session* session, int multiprocessors = 0) {
+    ASSERT_NO_FATAL_FAILURE(Open(session, 0, multiprocessors));
+    ASSERT_EQ(session->context->Seal(), CudaResult::kSuccess);
+  }
+
+  static CudaResult Sync(Session* session, StreamId stream) {
+    EventId event{};
+    CudaResult result = session->context->CreateEvent(2, &event);
+    if (result == CudaResult::kSuccess) result = session->context->RecordEvent(event, stream);
+    if (result != CudaResult::kSuccess) return result;
+    do {
+      result = session->context->QueryEvent(event);
+      std::this_thread::yield();
+    } while (result == CudaResult::kNotReady);
+    session->context->DestroyEvent(event);
+    return result;
+  }
+
+  static std::vector<uint32_t> Read(Session* session, uint64_t address, size_t count) {
+    EXPECT_EQ(session->context->CopyFromDevice(session->staging, address, count * 4, kLegacyStream),
+              CudaResult::kSuccess);
+    EXPECT_EQ(Sync(session, kLegacyStream), CudaResult::kSuccess);
+    const auto* words = static_cast<const uint32_t*>(session->staging);
+    return {words, words + count};
+  }
+
+  static CudaResult Write(Session* session, uint64_t address, uint32_t word, StreamId stream) {
+    return session->context->Memset(address, word, 4, 1, stream);
+  }
+
+  KernelId Find(Session* session, const char* name) {
+    if (session->module == ModuleId{}) {
+      EXPECT_EQ(session->context->LoadModule(DeviceFixture::Ptx(), &session->module),
+                CudaResult::kSuccess);
+    }
+    KernelId kernel{};
+    EXPECT_EQ(session->context->FindKernel(session->module, name, &kernel), CudaResult::kSuccess);
+    return kernel;
+  }
+
+  // Launches a kernel with one parameter, an address.
+  static CudaResult Launch(Session* session, KernelId kernel, uint64_t address, StreamId stream) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&address);
+    return session->context->Launch(kernel, OneThread(), {bytes, sizeof(address)}, stream);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ChunkSource> chunks_;
+  std::unique_ptr<SharedDevice> device_;
+};
+
+TEST_P(SharedDeviceTest, SessionsWorkSideBySide) {
+  Session one, other;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&one));
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&other));
+  uint32_t value = 7;
+  for (Session* session : {&one, &other}) {
+    EXPECT_EQ(session->context->Memset(session->memory, value, 4, 4, kLegacyStream),
+              CudaResult::kSuccess);
+    const uint32_t word = value + 1;
+    EXPECT_EQ(session->context->CopyToDevice(session->memory + 4, &word, 4, kLegacyStream),
+              CudaResult::kSuccess);
+    EXPECT_EQ(
+        session->context->CopyOnDevice(session->memory + 8, session->memory + 4, 4, kLegacyStream),
+        CudaResult::kSuccess);
+    EXPECT_EQ(Launch(session, Find(session, "store"), session->memory + 12, kLegacyStream),
+              CudaResult::kSuccess);
+    value += 10;
+  }
+  EXPECT_EQ(Read(&one, one.memory, 4), (std::vector<uint32_t>{7, 8, 8, 42}));
+  EXPECT_EQ(Read(&other, other.memory, 4), (std::vector<uint32_t>{17, 18, 18, 42}));
+}
+
+TEST_P(SharedDeviceTest, StrayAccessesOfASealedArenaDoNoHarm) {
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+  EXPECT_EQ(Write(&session, session.memory, 5, kLegacyStream), CudaResult::kSuccess);
+  const KernelId store = Find(&session, "store");
+  const uint64_t end = session.base + kArenaBytes;
+  for (const uint64_t at :
+       {session.base, session.base + 2 * kMiB, session.memory - 4, session.memory + kChunkBytes,
+        session.base + 64 * kMiB, session.base + kArenaBytes / 2 + 4, end - 4, end, end + kZone - 4,
+        session.base - 4, session.base - kZone}) {
+    EXPECT_EQ(Launch(&session, store, at, kLegacyStream), CudaResult::kSuccess);
+    EXPECT_EQ(Sync(&session, kLegacyStream), CudaResult::kSuccess) << std::hex << at;
+  }
+  EXPECT_EQ(Read(&session, session.memory, 1)[0], 5u);
+  // What commands name is memory of the arena, and zones are none.
+  EXPECT_EQ(Write(&session, end - 4, 1, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Write(&session, end, 1, kLegacyStream), CudaResult::kInvalidValue);
+  EXPECT_EQ(Write(&session, session.base - 4, 1, kLegacyStream), CudaResult::kInvalidValue);
+  EXPECT_EQ(Sync(&session, kLegacyStream), CudaResult::kSuccess);
+}
+
+TEST_P(SharedDeviceTest, SinksHoldZerosAndAreTheSessionsOwn) {
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(Open(&session));
+  EXPECT_EQ(session.context->own_bytes(), 0u);
+  ASSERT_EQ(session.context->MapOwn(session.base, 2 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(session.context->own_bytes(), 2 * kMiB);
+  ASSERT_EQ(session.context->Seal(), CudaResult::kSuccess);
+  const uint64_t own = session.context->own_bytes();
+  EXPECT_GT(own, 2 * kMiB);
+  EXPECT_LE(own, 2 * kMiB + 128 * kMiB);
+  for (const uint64_t at :
+       {session.base, session.base + 2 * kMiB, session.base + kArenaBytes - 8}) {
+    EXPECT_EQ(Read(&session, at, 2), (std::vector<uint32_t>{0, 0}));
+  }
+}
+
+TEST_P(SharedDeviceTest, ASealedContextMapsNothing) {
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+  Context& context = *session.context;
+  const uint64_t at = session.base + 1024 * kMiB;
+  EXPECT_EQ(context.MapChunk(at, kChunkBytes, session.fd.get()), CudaResult::kNotSupported);
+  EXPECT_EQ(context.UnmapChunk(session.memory, kChunkBytes), CudaResult::kNotSupported);
+  EXPECT_EQ(context.MapSink(at, 2 * kMiB), CudaResult::kNotSupported);
+  EXPECT_EQ(context.MapOwn(at, 2 * kMiB), CudaResult::kNotSupported);
+  EXPECT_EQ(context.SetChunkAccess(session.memory, kChunkBytes, MemoryAccess::kRead),
+            CudaResult::kNotSupported);
+  EXPECT_EQ(context.Seal(), CudaResult::kNotSupported);
+  EXPECT_EQ(context.MapHost(0x500000000000, kChunkBytes, session.fd.get()),
+            CudaResult::kNotSupported);
+  EXPECT_EQ(Write(&session, session.memory, 5, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(&session, session.memory, 1)[0], 5u);
+}
+
+TEST_P(SharedDeviceTest, LimitsStayAsTheyAre) {
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(Open(&session));
+  constexpr int kStackSize = 0;
+  uint64_t bytes = 0;
+  ASSERT_EQ(session.context->GetLimit(kStackSize, &bytes), CudaResult::kSuccess);
+  EXPECT_EQ(session.context->SetLimit(kStackSize, bytes), CudaResult::kSuccess);
+  EXPECT_EQ(session.context->SetLimit(kStackSize, bytes / 2), CudaResult::kSuccess);
+  EXPECT_EQ(session.context->SetLimit(kStackSize, bytes + 1), CudaResult::kNotSupported);
+  uint64_t now = 0;
+  EXPECT_EQ(session.context->GetLimit(kStackSize, &now), CudaResult::kSuccess);
+  EXPECT_EQ(now, bytes);
+}
+
+TEST_P(SharedDeviceTest, OneSessionDoesNotNameWhatIsAnothers) {
+  Session one, other;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&one));
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&other));
+  EXPECT_EQ(Write(&one, other.memory, 1, kLegacyStream), CudaResult::kInvalidValue);
+  EXPECT_EQ(other.context->CopyToDevice(one.memory, one.staging, 4, kLegacyStream),
+            CudaResult::kInvalidValue);
+  EXPECT_EQ(other.context->CopyOnDevice(other.memory, one.memory, 4, kLegacyStream),
+            CudaResult::kInvalidValue);
+  Find(&one, "store");
+  uint64_t table = 0, bytes = 0;
+  ASSERT_EQ(one.context->FindGlobal(one.module, "table", &table, &bytes), CudaResult::kSuccess);
+  EXPECT_EQ(Write(&one, table, 9, kLegacyStream), CudaResult::kInvalidValue) << "not named yet";
+  one.context->AddVariable(table, bytes, table);
+  EXPECT_EQ(Write(&one, table, 9, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Write(&other, table, 9, kLegacyStream), CudaResult::kInvalidValue);
+  EXPECT_EQ(Sync(&one, kLegacyStream), CudaResult::kSuccess);
+}
+
+TEST_P(SharedDeviceTest, WhatASessionHadIsFreeWhenItHasEnded) {
+  for (int i = 0; i < 3; ++i) {
+    Session session;
+    ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+    const uint64_t base = session.base;
+    // Half of it is left, and the events, streams, the module and the rest of the memory are, too.
+    void* half = nullptr;
+    ASSERT_EQ(session.context->AllocStaging(kStagingBytes / 2 + 4096, &half), CudaResult::kSuccess);
+    EXPECT_EQ(session.context->AllocStaging(kStagingBytes / 2, &half), CudaResult::kOutOfMemory);
+    StreamId stream{};
+    EventId event{};
+    EXPECT_EQ(session.context->CreateStream(0, 0, &stream), CudaResult::kSuccess);
+    EXPECT_EQ(session.context->CreateEvent(0, &event), CudaResult::kSuccess);
+    EXPECT_EQ(Launch(&session, Find(&session, "store"), session.memory, stream),
+              CudaResult::kSuccess);
+    EXPECT_EQ(Sync(&session, stream), CudaResult::kSuccess);
+    session.context.reset();
+    Session next;
+    ASSERT_NO_FATAL_FAILURE(Open(&next, base));
+    EXPECT_EQ(next.base, base);
+  }
+}
+
+TEST_P(SharedDeviceTest, StagingIsGivenBackWithoutItsContents) {
+  Session one, other;
+  ASSERT_NO_FATAL_FAILURE(Open(&one));
+  ASSERT_NO_FATAL_FAILURE(Open(&other));
+  void* taken = nullptr;
+  const size_t rest = kStagingBytes - 2 * 4096;
+  ASSERT_EQ(one.context->AllocStaging(rest, &taken), CudaResult::kSuccess);
+  static_cast<char*>(taken)[7] = 1;
+  void* more = nullptr;
+  EXPECT_EQ(other.context->AllocStaging(1, &more), CudaResult::kOutOfMemory);
+  other.context->FreeStaging(taken);
+  EXPECT_EQ(other.context->AllocStaging(1, &more), CudaResult::kOutOfMemory) << "another's";
+  one.context->FreeStaging(taken);
+  ASSERT_EQ(other.context->AllocStaging(rest, &more), CudaResult::kSuccess);
+  EXPECT_EQ(static_cast<char*>(more)[7], 0);
+}
+
+TEST_P(SharedDeviceTest, TheLegacyStreamAndBlockingStreamsAreInOrder) {
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+  Context& context = *session.context;
+  StreamId blocking{}, apart{};
+  ASSERT_EQ(context.CreateStream(0, 0, &blocking), CudaResult::kSuccess);
+  ASSERT_EQ(context.CreateStream(kStreamNonBlocking, 0, &apart), CudaResult::kSuccess);
+  EXPECT_EQ(context.Memset(session.memory, 0, 4, 8, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(&session, kLegacyStream), CudaResult::kSuccess);
+  const KernelId spin = Find(&session, "spin");
+  EXPECT_EQ(context.QueryIdle(), CudaResult::kSuccess);
+  ASSERT_EQ(Launch(&session, spin, session.memory, blocking), CudaResult::kSuccess);
+  // Each of these copies what the one before it has made.
+  ASSERT_EQ(context.CopyOnDevice(session.memory + 8, session.memory + 4, 4, kLegacyStream),
+            CudaResult::kSuccess);
+  ASSERT_EQ(context.CopyOnDevice(session.memory + 12, session.memory + 8, 4, blocking),
+            CudaResult::kSuccess);
+  ASSERT_EQ(context.CopyOnDevice(session.memory + 16, session.memory + 12, 4, kLegacyStream),
+            CudaResult::kSuccess);
+  EventId event{};
+  ASSERT_EQ(context.CreateEvent(2, &event), CudaResult::kSuccess);
+  ASSERT_EQ(context.RecordEvent(event, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(context.QueryEvent(event), CudaResult::kNotReady);
+  EXPECT_EQ(context.QueryIdle(), CudaResult::kNotReady);
+  EXPECT_EQ(context.DestroyStream(blocking), CudaResult::kSuccess);
+  EXPECT_EQ(context.QueryIdle(), CudaResult::kNotReady);
+  // This one waits for none of them.
+  EXPECT_EQ(Write(&session, session.memory + 20, 3, apart), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(&session, apart), CudaResult::kSuccess);
+  EXPECT_EQ(Write(&session, session.memory, 1, apart), CudaResult::kSuccess);
+  EXPECT_EQ(Read(&session, session.memory, 6), (std::vector<uint32_t>{1, 1, 1, 1, 1, 3}));
+  EXPECT_EQ(Sync(&session, apart), CudaResult::kSuccess);
+  EXPECT_EQ(context.QueryIdle(), CudaResult::kSuccess);
+}
+
+TEST_P(SharedDeviceTest, ASessionDoesNotWaitForAnothersStreams) {
+  Session one, other;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&one));
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&other));
+  StreamId apart{};
+  ASSERT_EQ(one.context->CreateStream(kStreamNonBlocking, 0, &apart), CudaResult::kSuccess);
+  EXPECT_EQ(one.context->Memset(one.memory, 0, 4, 2, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(&one, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(Launch(&one, Find(&one, "spin"), one.memory, kLegacyStream), CudaResult::kSuccess);
+  // The kernel runs on while another session does all this.
+  EXPECT_EQ(Write(&other, other.memory, 4, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(&other, other.memory, 1)[0], 4u);
+  EXPECT_EQ(other.context->QueryIdle(), CudaResult::kSuccess);
+  Session third;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&third));
+  third.context.reset();
+  EXPECT_EQ(one.context->QueryIdle(), CudaResult::kNotReady);
+  EXPECT_EQ(Write(&one, one.memory, 1, apart), CudaResult::kSuccess);
+  EXPECT_EQ(Read(&one, one.memory, 2), (std::vector<uint32_t>{1, 1}));
+}
+
+TEST_P(SharedDeviceTest, SessionsRunOnPartsOfTheDevice) {
+  std::vector<Session> sessions(3);
+  int multiprocessors = 1;
+  for (Session& session : sessions) {
+    ASSERT_NO_FATAL_FAILURE(OpenSealed(&session, multiprocessors));
+    EXPECT_EQ(Launch(&session, Find(&session, "store"), session.memory, kLegacyStream),
+              CudaResult::kSuccess);
+    multiprocessors *= 32;
+  }
+  for (Session& session : sessions) EXPECT_EQ(Read(&session, session.memory, 1)[0], 42u);
+}
+
+// A context that has its device to itself has neither.
+TEST_P(SharedDeviceTest, OtherContextsAreNotSealed) {
+  auto context = backend_->OpenContext(0);
+  ASSERT_TRUE(context.ok()) << context.status();
+  EXPECT_EQ((*context)->Seal(), CudaResult::kNotSupported);
+  EXPECT_EQ((*context)->QueryIdle(), CudaResult::kNotSupported);
+  EXPECT_EQ((*context)->own_bytes(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, SharedDeviceTest, testing::ValuesIn(DeviceFixture::Backends()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace warpline::device
