@@ -96,6 +96,8 @@ enum Feature : uint64_t {
   kFeatureOutlives = 128,
   // The session's kernels are guarded as Hello.guard asks.
   kFeatureGuard = 256,
+  // The session is of the tier that Hello.tier asks for.
+  kFeatureTiers = 512,
 };
 
 enum FrameKind : uint32_t {

@@ -65,6 +65,13 @@ constexpr GuardWindow GuardWindowOf(uint64_t arena_base, uint64_t arena_bytes) {
   return {arena_base >> bits << bits, bits, true};
 }
 
+// The window of a session that shares its context with others: its arena and nothing else.
+constexpr GuardWindow ArenaWindow(uint64_t arena_base, uint64_t arena_bytes) {
+  int bits = 32;
+  while (bits < 63 && (uint64_t{1} << bits) < arena_bytes) ++bits;
+  return {arena_base, bits, false};
+}
+
 // The end of each device's part of a guarded session's arena, in which the worker puts the
 // variables of modules; the client has the rest.
 constexpr uint64_t ModuleRoomBytes(uint64_t part_bytes) { return part_bytes / 16; }

@@ -1,7 +1,11 @@
 #include "server/flags.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,12 +13,14 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "audit/audit_flags.h"
 #include "common/byte_size.h"
 #include "common/endpoint.h"
 #include "common/serving/listen_address.h"
 #include "common/serving/tls_flags.h"
+#include "proto/tier.h"
 #include "server/admin/admin_socket.h"
 #include "server/backends/backend_names.h"
 #include "transport/registry/listen.h"
@@ -73,6 +79,17 @@ ABSL_FLAG(
     "a host, of a network behind NAT, or of all that come through `ssh -L`.");
 ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
           "The largest range of device addresses that a session may have.");
+ABSL_FLAG(std::vector<std::string>, tiers, std::vector<std::string>({"isolated", "guarded"}),
+          "What keeps sessions apart from others on their device, separated by commas: isolated, a "
+          "process and a context each, which run whatever a program has; and guarded, hardened "
+          "kernels in a context that many share, for programs that ask for it (--tier=guarded).");
+ABSL_FLAG(warpline::ByteSize, guarded_arena_size, {warpline::kMinArenaBytes},
+          "The largest range of device addresses that a session of the guarded tier may have, from "
+          "4GiB to 1TiB. All of it is mapped, so that larger ones take longer to open; with 4GiB "
+          "kernels check addresses at the least cost.");
+ABSL_FLAG(warpline::ByteSize, guarded_memory, {1ull << 30},
+          "Device memory that a session of the guarded tier gets when it opens and its lease does "
+          "not say how much. It gets no more later.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
           "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
@@ -165,6 +182,8 @@ namespace {
 constexpr int kMostWarmWorkers = 64;
 constexpr int kMostHardwareQueues = 32;
 constexpr int kMostStrangersPerPeer = 4096;
+constexpr uint64_t kMostGuardedArenaBytes = 1ull << 40;
+constexpr uint64_t kLeastGuardedMemory = 32ull << 20;
 
 absl::StatusOr<LanePorts> ParseLanePorts(const std::string& text) {
   if (text.empty()) return LanePorts();
@@ -286,6 +305,33 @@ absl::StatusOr<jail::JailerOptions> Jail() {
   return options;
 }
 
+absl::StatusOr<TierOptions> Tiers() {
+  TierOptions options;
+  options.tiers.clear();
+  for (const std::string& name : absl::GetFlag(FLAGS_tiers)) {
+    const std::optional<Tier> tier = ParseTier(name);
+    if (!tier.has_value()) {
+      const std::vector<std::string> names(std::begin(kTiers), std::end(kTiers));
+      return absl::InvalidArgumentError(absl::StrCat("--tiers: there is no tier \"", name,
+                                                     "\", only ", absl::StrJoin(names, " and ")));
+    }
+    const auto& known = options.tiers;
+    if (std::find(known.begin(), known.end(), *tier) == known.end()) options.tiers.push_back(*tier);
+  }
+  if (options.tiers.empty()) return absl::InvalidArgumentError("--tiers names no tier");
+  const uint64_t arena = absl::GetFlag(FLAGS_guarded_arena_size).bytes;
+  if (arena < kMinArenaBytes || arena > kMostGuardedArenaBytes || !std::has_single_bit(arena)) {
+    return absl::InvalidArgumentError(
+        "--guarded_arena_size must be a power of two from 4GiB to 1TiB");
+  }
+  options.guarded_arena_bytes = arena;
+  options.guarded_memory_bytes = absl::GetFlag(FLAGS_guarded_memory).bytes;
+  if (options.guarded_memory_bytes < kLeastGuardedMemory) {
+    return absl::InvalidArgumentError("--guarded_memory must be at least 32MiB");
+  }
+  return options;
+}
+
 absl::StatusOr<SessionLimits> Sessions() {
   SessionLimits limits;
   limits.max_sessions = absl::GetFlag(FLAGS_max_sessions);
@@ -368,6 +414,9 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
   auto sessions = Sessions();
   if (!sessions.ok()) return sessions.status();
   options.sessions = *sessions;
+  auto tiers = Tiers();
+  if (!tiers.ok()) return tiers.status();
+  options.tiers = *std::move(tiers);
   auto scheduler = Scheduler();
   if (!scheduler.ok()) return scheduler.status();
   options.scheduler = *std::move(scheduler);

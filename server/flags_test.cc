@@ -18,6 +18,9 @@ ABSL_DECLARE_FLAG(warpline::ByteSize, session_memory);
 ABSL_DECLARE_FLAG(int, max_sessions);
 ABSL_DECLARE_FLAG(int, strangers_per_peer);
 ABSL_DECLARE_FLAG(warpline::ByteSize, arena_size);
+ABSL_DECLARE_FLAG(std::vector<std::string>, tiers);
+ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_arena_size);
+ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_memory);
 ABSL_DECLARE_FLAG(std::string, scheduler);
 ABSL_DECLARE_FLAG(std::string, scheduler_credential_file);
 ABSL_DECLARE_FLAG(int, resume_seconds);
@@ -153,6 +156,34 @@ TEST_F(FlagsTest, RefusesArenasThatAreNoPowerOfTwo) {
   }
   absl::SetFlag(&FLAGS_arena_size, {uint64_t{1} << 40});
   EXPECT_TRUE(ServerOptionsFromFlags().ok());
+}
+
+TEST_F(FlagsTest, BothTiersAreThereUnlessOneIsNamed) {
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.tiers,
+            (std::vector<Tier>{Tier::kIsolated, Tier::kGuarded}));
+  absl::SetFlag(&FLAGS_tiers, {"guarded", "guarded"});
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.tiers, std::vector<Tier>{Tier::kGuarded});
+  absl::SetFlag(&FLAGS_tiers, {});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--tiers names no tier");
+  absl::SetFlag(&FLAGS_tiers, {"isolated", "shared"});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--tiers: there is no tier \"shared\"");
+}
+
+TEST_F(FlagsTest, RefusesGuardedArenasThatAreNoPowerOfTwo) {
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_arena_bytes, uint64_t{4} << 30);
+  for (const uint64_t bytes :
+       {uint64_t{0}, uint64_t{1} << 31, uint64_t{5} << 30, uint64_t{1} << 41}) {
+    absl::SetFlag(&FLAGS_guarded_arena_size, {bytes});
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_arena_size");
+  }
+  absl::SetFlag(&FLAGS_guarded_arena_size, {uint64_t{1} << 40});
+  EXPECT_TRUE(ServerOptionsFromFlags().ok());
+}
+
+TEST_F(FlagsTest, RefusesGuardedSessionsWithoutMemory) {
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_memory_bytes, uint64_t{1} << 30);
+  absl::SetFlag(&FLAGS_guarded_memory, {uint64_t{1} << 20});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_memory must be at least 32MiB");
 }
 
 TEST_F(FlagsTest, RefusesACredentialOfNoUse) {

@@ -22,6 +22,7 @@
 #include "common/version.h"
 #include "proto/admin.pb.h"
 #include "proto/frames.h"
+#include "proto/tier.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/admin_socket.h"
 #include "server/admin/admin_socket_lock.h"
@@ -43,6 +44,9 @@ namespace {
 using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
 
 constexpr int kStrangersOfOthers = 32;
+
+// Of a guarded worker, whose sessions share them: as many as the driver has for a process.
+constexpr int kGuardedHardwareQueues = 32;
 
 // What a client may send ahead on a stream that is not read (transport/grpc). A stranger's is read,
 // as is a bulk connection, and holds a frame at most.
@@ -179,9 +183,16 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   // Those of the CPU device have a thread besides, which does their work.
   options.tasks_per_stream = UsesNvidiaDriver(backend) ? 1 : 2;
   WarnOfFewTasks(options);
-  options.session.worker = WorkerProgram(*std::move(worker), backend, from.device.hardware_queues);
-  options.session.warm_workers =
-      from.device.warm_workers.value_or(UsesNvidiaDriver(backend) ? 1 : 0);
+  options.session.worker = WorkerProgram(*worker, backend, from.device.hardware_queues);
+  options.session.tiers = from.tiers.tiers;
+  options.session.guarded.worker = WorkerProgram(*worker, backend, kGuardedHardwareQueues);
+  options.session.guarded.max_arena_bytes = from.tiers.guarded_arena_bytes;
+  options.session.guarded.memory_bytes = from.tiers.guarded_memory_bytes;
+  const auto& tiers = from.tiers.tiers;
+  if (std::find(tiers.begin(), tiers.end(), Tier::kIsolated) != tiers.end()) {
+    options.session.warm_workers =
+        from.device.warm_workers.value_or(UsesNvidiaDriver(backend) ? 1 : 0);
+  }
   options.host_memory_bytes = from.sessions.host_memory_bytes;
   options.session.max_arena_bytes = from.sessions.max_arena_bytes;
   options.session.server_name = server_name;

@@ -11,6 +11,7 @@
 #include "audit/audit_log.h"
 #include "common/serving/tls_files.h"
 #include "memory/arena_book.h"
+#include "proto/tier.h"
 #include "server/jail/jailer.h"
 #include "server/lanes/lane_process.h"
 #include "server/lanes/networks.h"
@@ -59,6 +60,16 @@ struct DeviceOptions {
   std::string compiler_program;
 };
 
+// The tiers of sessions, and what those of the guarded one may have.
+struct TierOptions {
+  // At least one, each once.
+  std::vector<Tier> tiers = {Tier::kIsolated, Tier::kGuarded};
+  // A power of two from 4 GiB to 1 TiB.
+  uint64_t guarded_arena_bytes = kMinArenaBytes;
+  // Device memory of a session whose lease does not say how much.
+  uint64_t guarded_memory_bytes = 1ull << 30;
+};
+
 // What each session may have.
 struct SessionLimits {
   int max_sessions = 64;
@@ -95,6 +106,7 @@ struct ServerOptions {
   // How workers and keepers are confined.
   jail::JailerOptions jail;
   SessionLimits sessions;
+  TierOptions tiers;
   // Without a folder no module images are kept.
   ModuleStoreOptions modules;
   SchedulerOptions scheduler;

@@ -217,7 +217,14 @@ bool RingWriter::PrepareToSleep(size_t size) {
 void RingWriter::ClearDoorbell() { Drain(writable_.get()); }
 
 bool RingWriter::WaitWritable(absl::Duration timeout) {
-  return WaitFor(writable_.get(), timeout, [this] { return PrepareToSleep(refused_size_); });
+  return WaitFor(writable_.get(), timeout, [this] {
+    return !interrupted_.load(std::memory_order_acquire) && PrepareToSleep(refused_size_);
+  });
+}
+
+void RingWriter::Interrupt() {
+  interrupted_.store(true, std::memory_order_release);
+  Ring(writable_.get());
 }
 
 // Reader
@@ -291,7 +298,14 @@ bool RingReader::PrepareToSleep() {
 void RingReader::ClearDoorbell() { Drain(readable_.get()); }
 
 bool RingReader::WaitReadable(absl::Duration timeout) {
-  return WaitFor(readable_.get(), timeout, [this] { return PrepareToSleep(); });
+  return WaitFor(readable_.get(), timeout, [this] {
+    return !interrupted_.load(std::memory_order_acquire) && PrepareToSleep();
+  });
+}
+
+void RingReader::Interrupt() {
+  interrupted_.store(true, std::memory_order_release);
+  Ring(readable_.get());
 }
 
 }  // namespace warpline

@@ -16,6 +16,7 @@
 #ifndef WARPLINE_TRANSPORT_SHM_RING_H_
 #define WARPLINE_TRANSPORT_SHM_RING_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,6 +66,9 @@ class RingWriter {
   // After TryWrite() found no room: sleeps until there is room for that frame, or the ring is
   // broken, or `timeout` has passed. False for the last.
   bool WaitWritable(absl::Duration timeout);
+  // From now on WaitWritable() returns true at once. Any thread may call it, also while another one
+  // sleeps there.
+  void Interrupt();
 
   // For event loops. Asks for the doorbell when a payload of `size` bytes fits; false when it fits
   // already or the ring is broken, and no doorbell comes. writable_fd() is readable after the
@@ -94,6 +98,7 @@ class RingWriter {
   uint64_t head_ = 0;        // As last seen.
   size_t refused_size_ = 0;  // The payload that found no room last.
   bool broken_ = false;
+  std::atomic<bool> interrupted_{false};
 };
 
 // The reading end. Thread-compatible.
@@ -114,6 +119,9 @@ class RingReader {
   // Sleeps until a frame is there, or the ring is broken, or `timeout` has passed. False for the
   // last.
   bool WaitReadable(absl::Duration timeout);
+  // From now on WaitReadable() returns true at once. Any thread may call it, also while another one
+  // sleeps there.
+  void Interrupt();
 
   // For event loops. Asks for the doorbell at the next frame; false when there is one already or
   // the ring is broken, and no doorbell comes. readable_fd() is readable after the doorbell rang
@@ -134,6 +142,7 @@ class RingReader {
   uint64_t tail_ = 0;       // As last seen.
   size_t peeked_size_ = 0;  // Of the whole frame; 0 when none is peeked.
   bool broken_ = false;
+  std::atomic<bool> interrupted_{false};
 };
 
 }  // namespace warpline

@@ -39,6 +39,7 @@ CudaResult Allocator::Impl::ReturnUnused(bool wait) {
   }
   SpinMutexLock lock(&mu_);
   ReclaimAll();
+  if (!returns_memory_) return CudaResult::kSuccess;
   for (const Grant& grant : heap_.TakeReturnable(kChunkGranularity, 0)) {
     memory_->ReturnMemory(grant);
   }

@@ -51,6 +51,7 @@ Allocator::Impl::Impl(Session* session, uint32_t device, Clock clock)
       notices_(&session->notices()),
       counters_(&session->counters()),
       device_(device),
+      returns_memory_(!session->terms().HasAllMemory()),
       clock_(std::move(clock)),
       quota_bytes_(session->terms().device(device).total_bytes),
       heap_(session->terms().arena_base + device * PartBytes(session->terms()) + kArenaMargin,
@@ -202,6 +203,7 @@ uint64_t Allocator::Impl::QuotaLeft() const {
 // Called when memory is free but in pieces: gives whole grants back so that a contiguous one can be
 // asked for.
 bool Allocator::Impl::ReturnForGrowth(uint64_t bytes) {
+  if (!returns_memory_) return false;
   const uint64_t returnable = heap_.ReturnableBytes(kChunkGranularity);
   if (returnable == 0 || QuotaLeft() + returnable < bytes) return false;
   for (const Grant& grant : heap_.TakeReturnable(kChunkGranularity, 0)) {
@@ -282,6 +284,7 @@ void Allocator::Impl::Reclaim(Block* block) {
 }
 
 void Allocator::Impl::Trim() {
+  if (!returns_memory_) return;
   const absl::Time now = clock_();
   if (now - last_growth_ < kQuietBeforeReturn || now - last_trim_ < kBetweenReturns) return;
   last_trim_ = now;

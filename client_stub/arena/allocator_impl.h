@@ -67,6 +67,7 @@ class Allocator::Impl {
   Notices* const notices_;
   Counters* const counters_;
   const uint32_t device_;
+  const bool returns_memory_;  // Otherwise all there is stays granted from the start.
   const Clock clock_;
   const uint64_t quota_bytes_;
 

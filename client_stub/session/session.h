@@ -22,6 +22,7 @@
 #include "client_stub/session/session_status.h"
 #include "client_stub/session/session_terms.h"
 #include "proto/guard.h"
+#include "proto/tier.h"
 
 namespace warpline::stub {
 
@@ -36,6 +37,9 @@ struct SessionOptions {
   // gives up by itself sooner than this.
   absl::Duration open_deadline = absl::Seconds(90);
   GuardMode guard = GuardMode::kOff;  // How the session's kernels are guarded.
+  // What keeps it apart from others. In the guarded tier kernels are hardened, unless the mode says
+  // otherwise, which the server refuses.
+  Tier tier = Tier::kIsolated;
   uint64_t initial_memory_bytes = 64ull << 20;
   // Writes what kernels print (OutputBuffer::Printer). Null drops it.
   int (*printer)(int descriptor, const char* text, size_t bytes, int wait) = nullptr;

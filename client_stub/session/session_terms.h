@@ -44,6 +44,8 @@ struct SessionTerms {
   uint64_t features = 0;  // Those that both have (proto/frames.h, Feature).
   bool same_host = true;  // No network lies between client and server.
 
+  // Whether the session is of the guarded tier, in which it has all its memory from the start.
+  bool HasAllMemory() const { return (features & kFeatureTiers) != 0; }
   // Whether the server says by itself why it refused memory.
   bool TellsRefusals() const { return (features & kFeatureRefusals) != 0; }
   const RemoteDevice& device(uint32_t number = 0) const { return devices[number]; }

@@ -92,6 +92,7 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_client_pid(from.client.pid);
   to->set_peer(FitText(from.client.peer, 2 * kMaxText));
   to->set_transport(from.client.transport);
+  to->set_tier(from.tier);
   to->set_gpu(from.devices.empty() ? -1 : from.devices.front().ordinal);
   for (size_t i = 1; i < from.devices.size(); ++i) to->add_more_gpus(from.devices[i].ordinal);
   to->set_worker_pid(static_cast<uint32_t>(from.worker_pid));

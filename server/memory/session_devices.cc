@@ -160,6 +160,10 @@ void SessionDevices::MapAgainFrom(size_t number, bool go_on, std::function<void(
       });
 }
 
+void SessionDevices::Seal() {
+  for (const auto& device : devices_) device->memory->Seal();
+}
+
 void SessionDevices::End() {
   for (const auto& device : devices_) device->memory->End();
 }

@@ -75,6 +75,7 @@ class SessionDevices {
   void Suspend() RUNS_ON(control_loop);
   void Abandon() RUNS_ON(control_loop);
   void MapAgain(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
+  void Seal() RUNS_ON(control_loop);
   void End() RUNS_ON(control_loop);
 
   // Requests for chunks that devices have not answered.

@@ -129,12 +129,50 @@ void SessionMemory::Next() {
   }
 }
 
+void SessionMemory::Seal() {
+  sealed_.emplace();
+  book_.ForEachChunk([this](uint64_t va, const Chunk& chunk) {
+    control_loop.AssertOnLoop();
+    sealed_->Add(va, chunk.bytes);
+  });
+}
+
+bool SessionMemory::AnswerSealed(const Operation& operation) {
+  const MemoryRequest& request = operation.request;
+  if (operation.is_return) {
+    if (!sealed_.has_value() || operation.returned.handle() != 0) return false;
+    const absl::Status returned =
+        sealed_->Return(operation.returned.va(), operation.returned.bytes());
+    Done();
+    if (!returned.ok()) links_.client->Violated(returned);
+    return true;
+  }
+  if (request.has_share() || !request.open().empty() || request.handle() != 0) {
+    Answer(0, CudaResult::kNotSupported, "a guarded session has no memory apart from its arena");
+    return true;
+  }
+  if (!sealed_.has_value()) return false;
+  const auto bytes = sealed_->Take(request.va(), request.min_bytes(), request.want_bytes());
+  if (bytes.ok()) {
+    Answer(*bytes, CudaResult::kSuccess, "");
+  } else if (absl::IsResourceExhausted(bytes.status())) {
+    Answer(0, CudaResult::kOutOfMemory,
+           absl::StrCat("a guarded session has all its memory from the start, ",
+                        book_.backed_bytes(), " bytes: `warpline run --memory` says how much"));
+  } else {
+    Answer(0, CudaResult::kInvalidValue, std::string(bytes.status().message()));
+  }
+  return true;
+}
+
 void SessionMemory::Start() {
   // A copy: answering it takes it off the queue.
   const Operation operation = queue_.front();
+  const bool allowed = operation.is_return || options_.entitlement.Allows(Capability::kMemory);
+  if (allowed && options_.at_once && AnswerSealed(operation)) return;
   if (operation.is_return) {
     StartReturn(operation.returned);
-  } else if (!options_.entitlement.Allows(Capability::kMemory)) {
+  } else if (!allowed) {
     Answer(0, CudaResult::kNotPermitted, "the lease does not give the right to memory");
   } else if (operation.request.has_share()) {
     StartShare(operation.request);
@@ -173,7 +211,7 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
   TakeKept(request.want_bytes(), kChunkClasses.front());
   const uint64_t got = taken_reservation_.bytes();
   uint64_t want = request.want_bytes();
-  if (options_.entitlement.leased()) {
+  if (options_.entitlement.leased() && !options_.at_once) {
     const uint64_t left = quota_->limit_bytes() - quota_->used_bytes();
     want = std::min(want, std::max({request.min_bytes(), got, left / kSharedPart}));
   }

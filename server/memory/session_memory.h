@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "memory/arena_book.h"
 #include "memory/handle_book.h"
 #include "memory/quota.h"
+#include "memory/sealed_book.h"
 #include "proto/devices.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
@@ -59,6 +61,9 @@ struct SessionMemoryOptions {
   SessionAudit* audit = nullptr;
   // What the device is called by all sessions of the server.
   std::string device_uuid = {};
+  // The session gets all its memory by its first requests, before Seal(). What its lease has left
+  // is then given to it without thought of others, and handles are refused.
+  bool at_once = false;
 };
 
 // Shared, since a request to the pool may be under way at its end.
@@ -98,6 +103,11 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // was asked for meanwhile. The former worker must be gone. `done` is called with the worker's
   // first error. Without `go_on` nothing else is done for the session any more.
   void MapAgain(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
+
+  // From now on nothing is mapped or unmapped, since the session's kernels may reach all of its
+  // arena at any time. What the client returns stays mapped, and its requests are answered with
+  // what it has returned, or CUDA_ERROR_OUT_OF_MEMORY. Not while a request is under way.
+  void Seal() RUNS_ON(control_loop);
 
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
   void End() RUNS_ON(control_loop);
@@ -179,6 +189,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void GiveUpKept() RUNS_ON(control_loop);
   // What the quota says of itself, or that of all sessions of the peer when less is left of that.
   std::string QuotaText() const RUNS_ON(control_loop);
+  // The operation under way, of a session that gets its memory at once: true when it is answered.
+  bool AnswerSealed(const Operation& operation) RUNS_ON(control_loop);
   // Requests that concern handles (session_handles.cc).
   bool OfDevice(uint64_t first, uint64_t count) const RUNS_ON(control_loop);
   void StartCreate(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
@@ -210,6 +222,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   const MemoryLinks links_;
   ArenaBook book_ ABSL_GUARDED_BY(control_loop);
   HandleBook handles_ ABSL_GUARDED_BY(control_loop);
+  // What the client has of the memory, once that is sealed.
+  std::optional<SealedBook> sealed_ ABSL_GUARDED_BY(control_loop);
   std::deque<Operation> queue_ ABSL_GUARDED_BY(control_loop);
   bool busy_ ABSL_GUARDED_BY(control_loop) = false;
   bool ended_ ABSL_GUARDED_BY(control_loop) = false;

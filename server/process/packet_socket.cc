@@ -46,6 +46,13 @@ absl::StatusOr<std::pair<UniqueFd, UniqueFd>> PacketSocketPair() {
 
 absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message,
                         absl::Span<const int> fds) {
+  const auto sent = TrySendPacket(fd, message, fds);
+  if (!sent.ok()) return sent.status();
+  return *sent ? absl::OkStatus() : absl::UnavailableError("sendmsg: the socket is full");
+}
+
+absl::StatusOr<bool> TrySendPacket(int fd, const google::protobuf::MessageLite& message,
+                                   absl::Span<const int> fds) {
   const size_t bytes = message.ByteSizeLong();
   if (bytes > kMaxPacketBytes) {
     return absl::InvalidArgumentError(absl::StrCat("packet of ", bytes, " bytes"));
@@ -58,8 +65,9 @@ absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message,
   std::string body(1, '\0');
   if (!message.AppendToString(&body)) return absl::InvalidArgumentError("incomplete message");
 
-  if (SendWithFds(fd, body, fds) < 0) return ErrnoStatus("sendmsg");
-  return absl::OkStatus();
+  if (SendWithFds(fd, body, fds) >= 0) return true;
+  if (errno == EAGAIN) return false;
+  return ErrnoStatus("sendmsg");
 }
 
 absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,

@@ -32,6 +32,10 @@ absl::StatusOr<std::pair<UniqueFd, UniqueFd>> PacketSocketPair();
 absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message,
                         absl::Span<const int> fds);
 
+// The same, but returns false when a non-blocking socket is full, and nothing was sent.
+absl::StatusOr<bool> TrySendPacket(int fd, const google::protobuf::MessageLite& message,
+                                   absl::Span<const int> fds);
+
 // Receives one packet into `*message`, and replaces `*fds` by the descriptors that came with it,
 // close-on-exec. When `fds` is null, and on any error, the descriptors that came along are closed.
 // Blocks until there is a packet, unless `fd` is non-blocking. UNAVAILABLE at the end of the stream

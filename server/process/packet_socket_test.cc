@@ -85,6 +85,20 @@ TEST_F(PacketSocketTest, NonBlockingSocketWithoutPacketIsNotFound) {
   EXPECT_EQ(ReceivePacket(far_.get(), &message, nullptr).code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(PacketSocketTest, AFullNonBlockingSocketTakesNothing) {
+  ASSERT_EQ(fcntl(near_.get(), F_SETFL, O_NONBLOCK), 0);
+  FromKeeper message;
+  message.set_message(std::string(kMaxPacketBytes / 2, 'x'));
+  size_t sent = 0;
+  absl::StatusOr<bool> took = true;
+  while ((took = TrySendPacket(near_.get(), message, {})).ok() && *took) ++sent;
+  EXPECT_TRUE(took.ok());
+  EXPECT_EQ(SendPacket(near_.get(), message, {}).code(), absl::StatusCode::kUnavailable);
+  FromKeeper got;
+  for (size_t i = 0; i < sent; ++i) ASSERT_TRUE(ReceivePacket(far_.get(), &got, nullptr).ok());
+  EXPECT_TRUE(TrySendPacket(near_.get(), message, {}).value());
+}
+
 TEST_F(PacketSocketTest, BoundsAreKeptOnSending) {
   FromKeeper large;
   large.set_message(std::string(kMaxPacketBytes + 1, 'x'));

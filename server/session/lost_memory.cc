@@ -19,7 +19,7 @@ void LostMemory::Stop() {
   if (reader_ != nullptr) reader_->Stop();
 }
 
-std::shared_ptr<WorkerProcess> LostMemory::TakeReader(WorkerEvents* events) {
+std::shared_ptr<Worker> LostMemory::TakeReader(WorkerEvents* events) {
   return worker_->TakeReader(events);
 }
 

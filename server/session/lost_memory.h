@@ -38,7 +38,7 @@ class LostMemory : private MemoryReaderHost {
 
  private:
   // MemoryReaderHost.
-  std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) override RUNS_ON(control_loop);
+  std::shared_ptr<Worker> TakeReader(WorkerEvents* events) override RUNS_ON(control_loop);
   void MapForReader(std::function<void(CudaResult)> done) override RUNS_ON(control_loop);
   void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) override
       RUNS_ON(control_loop);

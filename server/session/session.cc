@@ -9,6 +9,7 @@
 #include "common/text.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"
+#include "proto/tier.h"
 #include "server/handover/journal_file.h"
 #include "server/session/connection/message_frame.h"
 
@@ -56,6 +57,7 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
           audit_)),
       worker_({.doorbell = context.doorbell,
                .pool = context.pool,
+               .guarded = context.guarded,
                .port = port_,
                .lines = &lines_,
                .holdings = &holdings_,
@@ -82,7 +84,9 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
            .take_over =
                [this](UniqueFd variables) {
                  control_loop.AssertOnLoop();
-                 BeginTakeover("replaced on request", std::move(variables));
+                 BeginTakeover(worker_.leaving() ? "the work of another session did not end"
+                                                 : "replaced on request",
+                               std::move(variables));
                },
            .save_timeout = context.options->open_timeout}),
       seat_(std::move(seat)) {}
@@ -156,7 +160,9 @@ void Session::HandleHello() {
   const auto version = CheckHello(&hello_);
   if (!version.ok()) return ProtocolError(version.status());
   terms_.version = *version;
-  if (const uint64_t most = context_.options->max_arena_bytes; hello_.arena_bytes() > most) {
+  const SessionOptions& options = *context_.options;
+  if (const absl::Status tier = CheckTier(hello_, options); !tier.ok()) return Refuse(tier);
+  if (const uint64_t most = MostArenaBytes(hello_, options); hello_.arena_bytes() > most) {
     return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
   }
   if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
@@ -168,6 +174,19 @@ void Session::HandleHello() {
   StartWorker();
 }
 
+std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) {
+  uint64_t bytes = device.capacity_bytes();
+  uint64_t chunks = device.max_chunks();
+  const uint64_t most = context_.options->guarded.memory_bytes;
+  // A lease's sessions, of whatever tier, have one quota.
+  if (IsGuarded(hello_) && !entitlement().leased() && most < bytes) {
+    chunks = static_cast<uint64_t>(static_cast<double>(chunks) * static_cast<double>(most) /
+                                   static_cast<double>(bytes));
+    bytes = most;
+  }
+  return seat_.QuotaOn(device.info().uuid(), bytes, chunks);
+}
+
 absl::Status Session::OpenDevices() {
   SessionMemoryOptions options;
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
@@ -175,10 +194,10 @@ absl::Status Session::OpenDevices() {
   options.payer = seat_.payer();
   options.shares = context_.shares;
   options.audit = audit_.get();
+  options.at_once = IsGuarded(hello_);
   std::vector<SessionDevicePlace> places;
   for (DeviceMemory* const device : placed_) {
-    places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes(),
-                                            device->max_chunks())});
+    places.push_back({device, QuotaOn(*device)});
   }
   holdings_.devices().Open(places, options);
   holdings_.host_segments().SetTenantQuota(
@@ -193,6 +212,7 @@ absl::Status Session::OpenDevices() {
 
 void Session::StartWorker() {
   const SessionOptions& options = *context_.options;
+  if (IsGuarded(hello_)) worker_.SetTier(Tier::kGuarded);
   const absl::Status started =
       worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
                     options.ring_bytes);
@@ -209,13 +229,40 @@ void Session::OpenTimedOut() {
 void Session::OpenTo(const warpline_internal::WorkerOpened& opened) {
   if (opened.error() != 0) return Refuse(WhyNotOpened(opened, hello_));
   terms_.peers = PeersOf(opened, holdings_.devices().size());
+  if (IsGuarded(hello_)) return TakeAll();
   if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
-  client_.HoldNextGrant([this](MemoryGrant grant) {
+  TakeFirst(hello_.initial_memory(), [this](MemoryGrant grant) {
     control_loop.AssertOnLoop();
-    if (state_ == State::kOpening) Welcome(std::move(grant));
+    Welcome(std::move(grant));
+  });
+}
+
+void Session::TakeFirst(const warpline_internal::MemoryRequest& request,
+                        std::function<void(MemoryGrant)> granted) {
+  client_.HoldNextGrant([this, granted = std::move(granted)](MemoryGrant grant) {
+    control_loop.AssertOnLoop();
+    if (state_ == State::kOpening) granted(std::move(grant));
   });
   client_.Count();
-  holdings_.devices().Request(hello_.initial_memory());
+  holdings_.devices().Request(request);
+}
+
+void Session::TakeAll() {
+  const auto seal = [this](MemoryGrant grant) {
+    control_loop.AssertOnLoop();
+    holdings_.devices().Seal();
+    terms_.fixed_bytes = grant.bytes();
+    Welcome(std::move(grant));
+  };
+  warpline_internal::MemoryRequest request = AllMemoryOf(Facts());
+  if (request.want_bytes() == 0) return seal(MemoryGrant());
+  TakeFirst(request, [this, request, seal](MemoryGrant grant) mutable {
+    control_loop.AssertOnLoop();
+    if (grant.bytes() > 0) return seal(std::move(grant));
+    // The device has less: it gets what there is.
+    request.set_min_bytes(kChunkGranularity);
+    TakeFirst(request, seal);
+  });
 }
 
 void Session::Welcome(MemoryGrant grant) {
@@ -282,6 +329,8 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
     return answer({board >= 0 ? CudaResult::kSuccess : CudaResult::kNotSupported, board, {}});
   }
   if (!MayShareHostMemory(entitlement())) return answer({CudaResult::kNotPermitted, -1, {}});
+  // Its kernels would not reach it.
+  if (IsGuarded(hello_)) return answer({CudaResult::kNotSupported, -1, {}});
   // What a lane has mapped could be filled again by it, and would be on nobody's bill.
   if (request.give_back() && lane_.Reaches(request.va())) {
     return answer({CudaResult::kIllegalState, -1, {}});
@@ -417,6 +466,13 @@ void Session::OnWorkerLost(const std::string& why) {
   }
   BeginTakeover(absl::StrCat("worker died: ", why), UniqueFd());
   replacement_.Finish(absl::AbortedError("its worker died meanwhile"));
+}
+
+// A session that is not open yet ends with its worker.
+void Session::OnWorkerLeaving() {
+  if (state_ != State::kOpen) return;
+  // What is not at rest by then is lost with the worker before.
+  replacement_.Begin(context_.options->open_timeout, [](const absl::Status&) {});
 }
 
 void Session::OnWorkerDistrusted(const std::string& why) {
@@ -624,6 +680,7 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.since = since_;
   snapshot.reason = reason_;
   snapshot.entitlement = entitlement();
+  snapshot.tier = TierName(IsGuarded(hello_) ? Tier::kGuarded : Tier::kIsolated);
   // A lane comes as any client does that shares memory with the server.
   const std::string transport = lane_.connected() ? "ucx" : port_->transport();
   snapshot.client = {hello_.program(),       hello_.pid(),  hello_.boot_id(),

@@ -112,6 +112,7 @@ class Session : public SessionControl,
   void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override
       RUNS_ON(control_loop);
   void OnWorkerLost(const std::string& why) override RUNS_ON(control_loop);
+  void OnWorkerLeaving() override RUNS_ON(control_loop);
   void OnWorkerDistrusted(const std::string& why) override RUNS_ON(control_loop);
   void OnWorkerGone() override RUNS_ON(control_loop);
 
@@ -130,8 +131,14 @@ class Session : public SessionControl,
   std::string DevicesText() const RUNS_ON(control_loop);
   // RESOURCE_EXHAUSTED when whoever pays has no host memory left.
   absl::Status OpenDevices() RUNS_ON(control_loop);
+  std::shared_ptr<Quota> QuotaOn(const DeviceMemory& device) RUNS_ON(control_loop);
   void StartWorker() RUNS_ON(control_loop);
   void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
+  // Memory before the client has it: `granted` is called if the session is still opening then.
+  void TakeFirst(const warpline_internal::MemoryRequest& request,
+                 std::function<void(warpline_internal::MemoryGrant)> granted) RUNS_ON(control_loop);
+  // All that a guarded session gets.
+  void TakeAll() RUNS_ON(control_loop);
   void Welcome(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop);
   SessionFacts Facts() const RUNS_ON(control_loop);
 

@@ -50,6 +50,11 @@ SessionHost::SessionHost(SessionHostOptions options,
                               .jailer = options_.jailer,
                               .program = options_.session.worker,
                               .warm = options_.session.warm_workers}),
+      guarded_(&control_, &spawner_, &deaths_,
+               GuardedWorkersOptions{.launcher = options_.launcher,
+                                     .jailer = options_.jailer,
+                                     .program = options_.session.guarded.worker,
+                                     .process = options_.session.guarded.process}),
       compilers_(options_.compilers == nullptr
                      ? nullptr
                      : std::make_unique<CompilerPool>(&control_, &spawner_, *options_.compilers)),
@@ -73,7 +78,10 @@ SessionHost::~SessionHost() {
   auto stopped = std::make_shared<std::promise<void>>();
   control_.Post([this, stopped] {
     control_loop.AssertOnLoop();
-    pool_.Stop([stopped] { stopped->set_value(); });
+    pool_.Stop([this, stopped] {
+      control_loop.AssertOnLoop();
+      guarded_.Stop([stopped] { stopped->set_value(); });
+    });
   });
   stopped->get_future().wait();
   control_.Post([this] {
@@ -98,6 +106,7 @@ void SessionHost::RenewWorkers() {
   OnControl([this] {
     control_loop.AssertOnLoop();
     pool_.Renew();
+    guarded_.Renew();
   });
 }
 
@@ -138,6 +147,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   context.spawner = &spawner_;
   context.lanes = options_.lanes.get();
   context.pool = &pool_;
+  context.guarded = &guarded_;
   context.compilers = compilers_.get();
   context.tasks = &tasks_;
   context.shares = &shares_;

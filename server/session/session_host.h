@@ -33,6 +33,7 @@
 #include "server/session/session_options.h"
 #include "server/session/session_snapshot.h"
 #include "server/session/task_shares.h"
+#include "server/workers/guarded_workers.h"
 #include "server/workers/worker_pool.h"
 #include "transport/channel.h"
 
@@ -175,6 +176,7 @@ class SessionHost : public Acceptor,
   std::unique_ptr<ModuleCache> modules_;
   DeathWatch deaths_;
   WorkerPool pool_ ABSL_GUARDED_BY(control_loop);
+  GuardedWorkers guarded_ ABSL_GUARDED_BY(control_loop);
   std::unique_ptr<CompilerPool> compilers_;  // Null for none.
   TaskShares tasks_ ABSL_GUARDED_BY(control_loop);
   HostMemoryPort host_memory_port_ ABSL_GUARDED_BY(control_loop);

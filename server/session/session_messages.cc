@@ -2,14 +2,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/cuda/cuda_result.h"
 #include "common/process_identity.h"
 #include "memory/arena_book.h"
 #include "proto/frames.h"
 #include "proto/guard.h"
 #include "proto/refusal.h"
+#include "proto/tier.h"
 #include "server/leases/placement.h"
 
 namespace warpline::server {
@@ -38,6 +43,32 @@ uint64_t SinkBytes(const warpline_internal::Hello& hello) {
   return sink <= kMostSinkBytes && sink % kChunkGranularity == 0 ? sink : 0;
 }
 
+// Sets the mode that the tier implies.
+absl::Status CheckGuard(warpline_internal::Hello* hello) {
+  if (hello->guard() >= std::size(kGuardModes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("this server does not know the guard's mode ", hello->guard()));
+  }
+  if (hello->tier() >= std::size(kTiers)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("this server does not know the tier ", hello->tier()));
+  }
+  if (!IsGuarded(*hello)) return absl::OkStatus();
+  constexpr auto kHardened = static_cast<uint32_t>(GuardMode::kHardened);
+  if (hello->guard() != kHardened && hello->guard() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernels of the guarded tier are hardened, and not guarded as ",
+                     std::string(kGuardModes[hello->guard()])));
+  }
+  hello->set_guard(kHardened);
+  return absl::OkStatus();
+}
+
+// What stays of a guarded session's quota for streams, graphs and variables.
+uint64_t OutsideBytes(uint64_t quota_bytes) {
+  return std::min(quota_bytes / 8, uint64_t{256} << 20);
+}
+
 // A completion board is of use only where the client can map it.
 bool HasBoard(const warpline_internal::Hello& hello) {
   return (hello.features() & kFeatureBoard) != 0 && hello.boot_id() == BootId();
@@ -58,18 +89,41 @@ absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello) {
   const absl::Status arena =
       ValidateArena({hello->arena_base(), hello->arena_bytes()}, kMaxArenaBytes);
   if (!arena.ok()) return arena;
-  if (hello->guard() >= std::size(kGuardModes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("this server does not know the guard's mode ", hello->guard()));
-  }
+  if (const absl::Status guard = CheckGuard(hello); !guard.ok()) return guard;
   return version;
+}
+
+absl::Status CheckTier(const warpline_internal::Hello& hello, const SessionOptions& options) {
+  const auto wanted = static_cast<Tier>(hello.tier());
+  std::vector<std::string> offered;
+  for (const Tier tier : options.tiers) {
+    if (tier == wanted) return absl::OkStatus();
+    offered.emplace_back(TierName(tier));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("this server has no sessions of the tier ", std::string(TierName(wanted)),
+                   ", only ", absl::StrJoin(offered, " and "), ": use --tier=", offered.front()));
+}
+
+uint64_t MostArenaBytes(const warpline_internal::Hello& hello, const SessionOptions& options) {
+  if (!IsGuarded(hello)) return options.max_arena_bytes;
+  return std::min(options.max_arena_bytes, options.guarded.max_arena_bytes);
 }
 
 absl::StatusOr<std::vector<std::string>> WantedDevices(const warpline_internal::Hello& hello,
                                                        const Entitlement& entitlement) {
-  auto wanted = ParseDeviceNames(hello.device());
-  if (entitlement.devices.empty()) return wanted;
-  return ChooseOfLease(entitlement.devices, wanted);
+  std::vector<std::string> wanted = ParseDeviceNames(hello.device());
+  if (!entitlement.devices.empty()) {
+    auto chosen = ChooseOfLease(entitlement.devices, wanted);
+    if (!chosen.ok()) return chosen.status();
+    wanted = *std::move(chosen);
+  }
+  if (IsGuarded(hello) && wanted.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a session of the guarded tier has one device, and not ", wanted.size(),
+                     ": name one of them, or use --tier=isolated"));
+  }
+  return wanted;
 }
 
 absl::Status WhyNotOpened(const warpline_internal::WorkerOpened& opened,
@@ -102,6 +156,28 @@ WorkerDevice WorkersDevice(const SessionDevices& devices) {
   return device;
 }
 
+warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) {
+  const warpline_internal::Hello& hello = *facts.hello;
+  const Quota& quota = facts.devices->quota(0);
+  warpline_internal::MemoryRequest request = hello.initial_memory();
+  // Where the client begins to use its arena; it leaves as much before the room for modules.
+  if (request.va() < hello.arena_base() + kChunkGranularity) {
+    request.set_va(hello.arena_base() + kChunkGranularity);
+  }
+  const uint64_t margin = request.va() - hello.arena_base();
+  const uint64_t part = hello.arena_bytes() - ModuleRoomBytes(hello.arena_bytes());
+  const uint64_t room = margin < part / 2 ? part - 2 * margin : 0;
+  uint64_t limit = quota.limit_bytes();
+  if (facts.entitlement->slice.memory_bytes == 0) {
+    limit = std::min(limit, facts.options->guarded.memory_bytes);
+  }
+  limit = std::min(limit, quota.limit_bytes() - std::min(quota.limit_bytes(), quota.used_bytes()));
+  const uint64_t want = std::min(room, limit - OutsideBytes(limit));
+  request.set_want_bytes(want - want % kChunkGranularity);
+  request.set_min_bytes(request.want_bytes());
+  return request;
+}
+
 warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams) {
   const WorkerDevice device = WorkersDevice(*facts.devices);
   warpline_internal::OpenWorker open;
@@ -131,9 +207,11 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   uint64_t features = kFeatureCompressedImages | kFeatureRefusals | kFeatureOutlives;
   if (facts.keeps_modules) features |= kFeatureModuleCache;
   if (HasBoard(*facts.hello)) features |= kFeatureBoard;
-  if (MayShareHostMemory(*facts.entitlement)) features |= kFeatureBulk;
+  const bool guarded = IsGuarded(*facts.hello);
+  if (MayShareHostMemory(*facts.entitlement) && !guarded) features |= kFeatureBulk;
   if (facts.offers_lanes && terms.resumable) features |= kFeatureLanes;
   if (facts.hello->guard() != 0) features |= kFeatureGuard;
+  if (facts.hello->tier() != 0) features |= kFeatureTiers;
   warpline_internal::Welcome welcome;
   welcome.set_version(terms.version);
   welcome.set_features((facts.hello->features() & features) |
@@ -141,7 +219,8 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   welcome.set_session(facts.id);
   welcome.set_secret(terms.secret);
   *welcome.mutable_device() = devices.device(0).info();
-  welcome.set_quota_bytes(devices.quota(0).limit_bytes());
+  welcome.set_quota_bytes(terms.fixed_bytes != 0 ? terms.fixed_bytes
+                                                 : devices.quota(0).limit_bytes());
   for (size_t i = 1; i < devices.size(); ++i) {
     auto* const more = welcome.add_more_devices();
     *more->mutable_info() = devices.device(i).info();

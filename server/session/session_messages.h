@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "lease/entitlement.h"
 #include "proto/session.pb.h"
+#include "proto/tier.h"
 #include "proto/worker.pb.h"
 #include "server/memory/session_devices.h"
 #include "server/process/control_loop.h"
@@ -20,10 +21,19 @@
 namespace warpline::server {
 
 // The version that both ends speak. Otherwise the client has broken the protocol, and this says
-// how. Cuts what is too long.
+// how. Cuts what is too long, and sets the guard's mode where the tier implies it.
 absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello);
+// Whether the server has the tier that a session asks for. FAILED_PRECONDITION where it does not;
+// the text says what there is instead.
+absl::Status CheckTier(const warpline_internal::Hello& hello, const SessionOptions& options);
+inline bool IsGuarded(const warpline_internal::Hello& hello) {
+  return hello.tier() == static_cast<uint32_t>(Tier::kGuarded);
+}
+// The largest arena that the session may have.
+uint64_t MostArenaBytes(const warpline_internal::Hello& hello, const SessionOptions& options);
 // The devices that a session asks for: of those of its lease, if that names some; the ordinals that
-// a program uses count those then. Errors as PlaceSession().
+// a program uses count those then. Errors as PlaceSession(), and INVALID_ARGUMENT for more devices
+// than the tier gives.
 absl::StatusOr<std::vector<std::string>> WantedDevices(const warpline_internal::Hello& hello,
                                                        const Entitlement& entitlement);
 // What a client is told whose worker has not opened. Of the arena alone, so that it tries another.
@@ -47,6 +57,10 @@ struct SessionFacts {
 // The devices that its worker opens.
 WorkerDevice WorkersDevice(const SessionDevices& devices) RUNS_ON(control_loop);
 
+// The memory that a guarded session gets when it opens, which is all that it ever has: want_bytes
+// is 0 where there is none left for it. Part of its quota stays for what it has outside the arena.
+warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) RUNS_ON(control_loop);
+
 // For a worker that is the session's first; at most `streams` at a time.
 warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams)
     RUNS_ON(control_loop);
@@ -57,6 +71,8 @@ struct WelcomeTerms {
   bool resumable = false;
   std::string secret;
   std::vector<uint32_t> peers;  // As Welcome.peers.
+  // What the session has of its first device, and gets no more of; 0 for its quota.
+  uint64_t fixed_bytes = 0;
 };
 warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms)
     RUNS_ON(control_loop);

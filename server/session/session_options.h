@@ -13,6 +13,7 @@
 #include "common/log/keyed_log_budget.h"
 #include "memory/arena_book.h"
 #include "memory/quota.h"
+#include "proto/tier.h"
 #include "server/compilers/compiler_pool.h"
 #include "server/handover/counters.h"
 #include "server/handover/host_bytes.h"
@@ -29,11 +30,26 @@
 #include "server/session/connection/session_channel.h"
 #include "server/session/connection/session_link.h"
 #include "server/session/task_shares.h"
+#include "server/workers/guarded_worker.h"
+#include "server/workers/guarded_workers.h"
 #include "server/workers/worker_pool.h"
 
 namespace warpline::server {
 
+// What sessions of the guarded tier may have.
+struct GuardedTierOptions {
+  // How their workers are started.
+  ChildOptions worker;
+  GuardedWorkerOptions process;
+  uint64_t max_arena_bytes = kMinArenaBytes;
+  // Of a session whose lease does not say how much it may have.
+  uint64_t memory_bytes = 1ull << 30;
+};
+
 struct SessionOptions {
+  // The tiers that sessions may have; at least one.
+  std::vector<Tier> tiers = {Tier::kIsolated, Tier::kGuarded};
+  GuardedTierOptions guarded;
   // How a worker is started.
   ChildOptions worker;
   // Workers of each device that wait for a session with everything done that does not depend on it.
@@ -96,6 +112,7 @@ struct SessionContext {
   // What sessions share with their clients, all together.
   std::shared_ptr<Quota> host_memory;
   WorkerPool* pool = nullptr;
+  GuardedWorkers* guarded = nullptr;
   CompilerPool* compilers = nullptr;  // Null where workers guard modules by themselves.
   TaskShares* tasks = nullptr;
   ShareBook* shares = nullptr;

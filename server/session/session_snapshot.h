@@ -77,6 +77,7 @@ struct SessionSnapshot {
   absl::Time since;
   std::string reason;  // Why it ends, once it does.
   Entitlement entitlement;
+  std::string tier;  // proto/tier.h
   ClientSnapshot client;
   int worker_pid = 0;
   // In the order of the session; none before they were chosen.

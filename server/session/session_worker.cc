@@ -21,21 +21,34 @@ absl::Status SessionWorker::Start(WorkerDevice device, warpline_internal::OpenWo
   open_ = std::move(open);
   auto first = open_;
   first.set_quiet(parts_.lines->quiet());
-  Take(std::move(first), -1);
+  return Take(std::move(first), -1);
+}
+
+absl::Status SessionWorker::TakeWorker() {
+  if (tier_ == Tier::kGuarded) {
+    auto seat = parts_.guarded->Take(device_, this);
+    if (!seat.ok()) return seat.status();
+    worker_ = *std::move(seat);
+  } else {
+    pooled_ = parts_.pool->Take(device_, this);
+    worker_ = pooled_;
+  }
+  gone_ = false;
+  leaving_ = false;
   return absl::OkStatus();
 }
 
-void SessionWorker::Take(warpline_internal::OpenWorker open, int variables_fd) {
+absl::Status SessionWorker::Take(warpline_internal::OpenWorker open, int variables_fd) {
   opened_ = false;
+  if (const absl::Status taken = TakeWorker(); !taken.ok()) return taken;
   if (parts_.compilers != nullptr && open.guard() != 0) {
     compiler_ = parts_.compilers->Connect(tenant_);
     open.set_compiler(compiler_.socket.valid());
     open.set_compiler_gives_text(!parts_.compilers->compiles());
   }
-  worker_ = parts_.pool->Take(device_, this);
-  gone_ = false;
   worker_->Open(std::move(open), rings_,
                 {journal_->fd(), board_.get(), variables_fd, compiler_.socket.get()});
+  return absl::OkStatus();
 }
 
 absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
@@ -51,11 +64,10 @@ absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
   open.set_resume_seq(resume_seq);
   open.set_variables(variables_fd >= 0);
   open.set_host_charged_bytes(parts_.holdings->host_charged_bytes());
-  Take(std::move(open), variables_fd);
-  return absl::OkStatus();
+  return Take(std::move(open), variables_fd);
 }
 
-std::shared_ptr<WorkerProcess> SessionWorker::TakeReader(WorkerEvents* events) {
+std::shared_ptr<Worker> SessionWorker::TakeReader(WorkerEvents* events) {
   reader_ = parts_.pool->Take(device_, events);
   auto open = open_;
   open.set_quiet(parts_.lines->quiet());
@@ -82,9 +94,10 @@ void SessionWorker::Kill() {
 void SessionWorker::LetGo() {
   connected_ = false;
   if (gone_) return;
-  if (!worker_->untouched()) return worker_->Kill();
-  worker_->CancelOpen();
-  parts_.pool->GiveBack(device_, std::exchange(worker_, nullptr));
+  if (pooled_ == nullptr || !pooled_->untouched()) return worker_->Kill();
+  pooled_->CancelOpen();
+  worker_ = nullptr;
+  parts_.pool->GiveBack(device_, std::exchange(pooled_, nullptr));
   gone_ = true;
 }
 
@@ -93,7 +106,9 @@ void SessionWorker::End() {
   compiler_ = {};
 }
 
-void SessionWorker::Refill() { parts_.pool->Refill(device_); }
+void SessionWorker::Refill() {
+  if (tier_ == Tier::kIsolated) parts_.pool->Refill(device_);
+}
 
 absl::Status SessionWorker::Send(const warpline_internal::ToWorker& message,
                                  absl::Span<const int> fds) {
@@ -105,6 +120,7 @@ absl::Status SessionWorker::Send(const warpline_internal::ToWorker& message,
 }
 
 void SessionWorker::Thaw() {
+  if (leaving_) return;  // What waits is the next worker's.
   // What a former worker left in its ring has been seen by the watch on that.
   if (watched_ != rings_->pair()) {
     UnwatchDoorbell();
@@ -192,6 +208,12 @@ void SessionWorker::OnKeepModule(const warpline_internal::KeepModule& keep, Uniq
 
 void SessionWorker::OnModuleLoaded(const warpline_internal::ModuleLoaded& loaded) {
   Judge(parts_.modules->Loaded(loaded));
+}
+
+void SessionWorker::OnWorkerLeaving() {
+  leaving_ = true;
+  rings_->Freeze();
+  parts_.events->OnWorkerLeaving();
 }
 
 void SessionWorker::OnWorkerDied(const std::string& why) { parts_.events->OnWorkerLost(why); }

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/unique_fd.h"
+#include "proto/tier.h"
 #include "proto/worker.pb.h"
 #include "server/compilers/compiler_pool.h"
 #include "server/continuity/worker_place.h"
@@ -25,6 +26,8 @@
 #include "server/session/session_holdings.h"
 #include "server/session/session_lines.h"
 #include "server/session/session_modules.h"
+#include "server/workers/guarded_workers.h"
+#include "server/workers/worker.h"
 #include "server/workers/worker_link.h"
 #include "server/workers/worker_pool.h"
 #include "server/workers/worker_process.h"
@@ -43,6 +46,8 @@ class SessionWorkerEvents {
       RUNS_ON(control_loop) = 0;
   // It died, or the session cannot go on with it; `why` is for logs and the client.
   virtual void OnWorkerLost(const std::string& why) RUNS_ON(control_loop) = 0;
+  // It is to be ended because of another session; see WorkerEvents. The gate is frozen.
+  virtual void OnWorkerLeaving() RUNS_ON(control_loop) = 0;
   // It lives but breaks the protocol.
   virtual void OnWorkerDistrusted(const std::string& why) RUNS_ON(control_loop) = 0;
   // The process is gone and so are its mappings.
@@ -55,6 +60,7 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   struct Parts {
     EventLoop* doorbell = nullptr;
     WorkerPool* pool = nullptr;
+    GuardedWorkers* guarded = nullptr;  // Null where no session is of the guarded tier.
     std::shared_ptr<SessionPort> port;
     SessionLines* lines = nullptr;
     // Where its messages go.
@@ -68,8 +74,11 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
 
   // Whose compiler the session's workers have if they are to guard modules. Before Start().
   void SetTenant(std::string tenant) RUNS_ON(control_loop) { tenant_ = std::move(tenant); }
+  // What its workers are: processes of its own, or seats in the device's guarded worker. Before
+  // Start().
+  void SetTier(Tier tier) RUNS_ON(control_loop) { tier_ = tier; }
   // Takes a worker, which opens the session as `open` says. RESOURCE_EXHAUSTED when the system has
-  // no descriptors or memory left. Called once.
+  // no descriptors or memory left, or the device's guarded worker has no room. Called once.
   absl::Status Start(WorkerDevice device, warpline_internal::OpenWorker open, uint64_t ring_bytes)
       RUNS_ON(control_loop);
   // The session is open: commands and replies pass from now on, and a worker that is lost may be
@@ -85,12 +94,14 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   void Refill() RUNS_ON(control_loop);
   // A worker that maps what the session holds, to be read, and executes nothing. From now on
   // messages go to it; its events go to `events` (borrowed).
-  std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) RUNS_ON(control_loop);
+  std::shared_ptr<Worker> TakeReader(WorkerEvents* events) RUNS_ON(control_loop);
 
   // Of the last worker that opened; 0 for none.
   int pid() const RUNS_ON(control_loop) { return pid_; }
   // The completion board, which belongs to this object; -1 where the session has none.
   int board_fd() const RUNS_ON(control_loop) { return board_.get(); }
+  // Whether it is about to be ended because of another session.
+  bool leaving() const RUNS_ON(control_loop) { return leaving_; }
   // What the journal says. 0 and nothing before Start().
   uint32_t journal_flags() const RUNS_ON(control_loop) {
     return journal_ == nullptr ? 0 : journal_->flags();
@@ -127,10 +138,12 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   void OnKeepModule(const warpline_internal::KeepModule& keep, UniqueFd image) override
       RUNS_ON(control_loop);
   void OnModuleLoaded(const warpline_internal::ModuleLoaded& loaded) override RUNS_ON(control_loop);
+  void OnWorkerLeaving() override RUNS_ON(control_loop);
   void OnWorkerDied(const std::string& why) override RUNS_ON(control_loop);
   void OnWorkerGone() override RUNS_ON(control_loop);
 
-  void Take(warpline_internal::OpenWorker open, int variables_fd) RUNS_ON(control_loop);
+  absl::Status Take(warpline_internal::OpenWorker open, int variables_fd) RUNS_ON(control_loop);
+  absl::Status TakeWorker() RUNS_ON(control_loop);
   // What a part says of one of the worker's messages.
   void Judge(const absl::Status& status) RUNS_ON(control_loop);
   void WatchDoorbell() RUNS_ON(control_loop);
@@ -146,11 +159,16 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   std::string tenant_ ABSL_GUARDED_BY(control_loop);
   // The last worker's; nobody's for a session that is not guarded.
   CompilerSeat compiler_ ABSL_GUARDED_BY(control_loop);
-  std::shared_ptr<WorkerProcess> worker_ ABSL_GUARDED_BY(control_loop);
-  std::shared_ptr<WorkerProcess> reader_ ABSL_GUARDED_BY(control_loop);
+  Tier tier_ ABSL_GUARDED_BY(control_loop) = Tier::kIsolated;
+  std::shared_ptr<Worker> worker_ ABSL_GUARDED_BY(control_loop);
+  // The same, where it is the pool's.
+  std::shared_ptr<WorkerProcess> pooled_ ABSL_GUARDED_BY(control_loop);
+  std::shared_ptr<Worker> reader_ ABSL_GUARDED_BY(control_loop);
   bool gone_ ABSL_GUARDED_BY(control_loop) = true;
   bool opened_ ABSL_GUARDED_BY(control_loop) = false;     // It has said so, whatever with.
   bool connected_ ABSL_GUARDED_BY(control_loop) = false;  // Until the session fails or ends.
+  // The worker is about to be ended, and nothing more goes to it.
+  bool leaving_ ABSL_GUARDED_BY(control_loop) = false;
   int pid_ ABSL_GUARDED_BY(control_loop) = 0;
   // Whose doorbell is watched.
   std::shared_ptr<RingPair> watched_ ABSL_GUARDED_BY(control_loop);

@@ -36,6 +36,9 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.max_sessions = max_sessions;
   options.session.worker.path = Runfile("server/testing/fake_worker");
   options.session.worker.args = std::move(worker_args);
+  options.session.tiers = tiers_;
+  options.session.guarded = guarded_;
+  options.session.guarded.worker = options.session.worker;
   options.session.warm_workers = warm_workers_;
   options.session.max_pending_requests = 8;
   options.session.server_name = "test server";

@@ -12,9 +12,11 @@
 #include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "gtest/gtest.h"
+#include "proto/tier.h"
 #include "server/leases/lease_book.h"
 #include "server/session/server_log.h"
 #include "server/session/session_host.h"
+#include "server/session/session_options.h"
 #include "server/testing/test_client.h"
 #include "transport/inproc/inproc_channel.h"
 
@@ -43,7 +45,10 @@ class SessionFixture : public testing::Test {
 
   // For StartServer().
   absl::Duration resume_timeout_ = absl::ZeroDuration();
-  int warm_workers_ = 0;                                    // For StartServer().
+  int warm_workers_ = 0;                                         // For StartServer().
+  std::vector<Tier> tiers_ = {Tier::kIsolated, Tier::kGuarded};  // For StartServer().
+  // For StartServer(), which sets the program.
+  GuardedTierOptions guarded_;
   KeyedLogBudgetOptions log_options_ = ServerLogOptions();  // For StartServer().
   std::unique_ptr<audit::AuditLog> audit_;                  // For StartServer().
   // For StartServer(), which sets the clock and the memory of a session.

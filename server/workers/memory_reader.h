@@ -17,7 +17,7 @@
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
 #include "server/process/control_loop.h"
-#include "server/workers/worker_process.h"
+#include "server/workers/worker.h"
 
 namespace warpline::server {
 
@@ -26,7 +26,7 @@ class MemoryReaderHost {
  public:
   virtual ~MemoryReaderHost() = default;
   // Returns a worker that was opened as a reader and sends its events to `events`.
-  virtual std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) RUNS_ON(control_loop) = 0;
+  virtual std::shared_ptr<Worker> TakeReader(WorkerEvents* events) RUNS_ON(control_loop) = 0;
   // Makes the reader's worker map everything that the session holds.
   virtual void MapForReader(std::function<void(CudaResult)> done) RUNS_ON(control_loop) = 0;
   virtual void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data)
@@ -51,7 +51,7 @@ class MemoryReader : public WorkerEvents, public std::enable_shared_from_this<Me
   void Stop() RUNS_ON(control_loop);
   bool gone() const RUNS_ON(control_loop) { return worker_ == nullptr || worker_gone_; }
   // The worker to which messages about the session's memory go.
-  WorkerProcess* worker() const RUNS_ON(control_loop) { return worker_.get(); }
+  Worker* worker() const RUNS_ON(control_loop) { return worker_.get(); }
 
   // Implements WorkerEvents.
   void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override
@@ -70,7 +70,7 @@ class MemoryReader : public WorkerEvents, public std::enable_shared_from_this<Me
 
   MemoryReaderHost* const host_;
   std::deque<warpline_internal::ReadBack> queue_ ABSL_GUARDED_BY(control_loop);
-  std::shared_ptr<WorkerProcess> worker_ ABSL_GUARDED_BY(control_loop);
+  std::shared_ptr<Worker> worker_ ABSL_GUARDED_BY(control_loop);
   UniqueFd file_ ABSL_GUARDED_BY(control_loop);
   CudaResult failed_ ABSL_GUARDED_BY(control_loop) = CudaResult::kSuccess;
   bool ready_ ABSL_GUARDED_BY(control_loop) = false;

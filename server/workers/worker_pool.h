@@ -21,6 +21,7 @@
 #include "server/process/child_process.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
+#include "server/workers/worker.h"
 #include "server/workers/worker_process.h"
 
 namespace warpline::server {
@@ -38,15 +39,6 @@ struct WorkerPoolOptions {
   absl::Duration last_backoff = absl::Seconds(60);
 };
 
-// A device as workers open it, or several devices, for which no worker waits.
-struct WorkerDevice {
-  std::string backend;
-  int ordinal = 0;
-  std::vector<int> more_ordinals = {};
-
-  bool several() const { return !more_ordinals.empty(); }
-};
-
 // Call Stop() before destroying it.
 class WorkerPool {
  public:
@@ -54,7 +46,8 @@ class WorkerPool {
   WorkerPool(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerPoolOptions options);
 
   // Takes a worker for a session, and sends its events to `events` (borrowed, see WorkerProcess).
-  // It is a warm one when there is one, otherwise one that was just started.
+  // It is a warm one when there is one, otherwise one that was just started; for several devices
+  // none waits.
   std::shared_ptr<WorkerProcess> Take(const WorkerDevice& device, WorkerEvents* events)
       RUNS_ON(control_loop);
   // Takes back a worker that nothing of a session has reached.

@@ -28,7 +28,8 @@ constexpr VerbInfo kVerbs[] = {
     {"--version", Verb::kVersion, ""},
     {"serve", Verb::kServe, ""},
     {"run", Verb::kRun,
-     "endpoint:text memory:size device:text gpus:number sessions:number guard:text check"},
+     "endpoint:text memory:size device:text gpus:number sessions:number guard:text check "
+     "tier:text"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
@@ -195,8 +196,10 @@ absl::Status TakeAction(CommandLine* line) {
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
   warpline run [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
-               [--guard=off|fence|clamped|stoppable|hardened | --check] [--] PROGRAM
+               [--tier=isolated|guarded] [--guard=off|fence|clamped|stoppable|hardened | --check]
+               [--] PROGRAM
                                    run a program, and all that it starts, under one lease; with
+                                   --tier=guarded in a context that it shares with others, with
                                    --check, tell which accesses of its kernels are wrong, and where
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]

@@ -105,6 +105,7 @@ std::string PsReport(const StatReply& reply) {
   Table table({{"SESSION", true},
                {"SERVER", false, true},
                {"GPU", true},
+               {"TIER", false, true},
                {"STATE"},
                {"AGE", true},
                {"MEMORY", true},
@@ -121,8 +122,9 @@ std::string PsReport(const StatReply& reply) {
                {"WHY", false, true}});
   for (const SessionStat& session : reply.sessions()) {
     table.Add({absl::StrCat(session.id()), Shown(session.server()), ShownGpus(session),
-               session.state(), ShownAge(session.age_seconds()), ShownBytes(session.memory_bytes()),
-               ShownBytes(session.quota_bytes()), absl::StrCat(session.commands()),
+               Shown(session.tier()), session.state(), ShownAge(session.age_seconds()),
+               ShownBytes(session.memory_bytes()), ShownBytes(session.quota_bytes()),
+               absl::StrCat(session.commands()),
                session.restarts() == 0 ? "" : absl::StrCat(session.restarts()),
                Shown(session.tenant()), Shown(session.lease()),
                session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),

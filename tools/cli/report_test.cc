@@ -36,6 +36,14 @@ TEST(ReportTest, TheTransportIsShown) {
   EXPECT_THAT(PsReport(Example()), HasSubstr("TRANSPORT"));
 }
 
+TEST(ReportTest, TheTierIsShownWhereTheServerTellsIt) {
+  auto reply = Example();
+  EXPECT_THAT(PsReport(reply), Not(HasSubstr("TIER")));
+  reply.mutable_sessions(0)->set_tier("guarded");
+  EXPECT_THAT(PsReport(reply), HasSubstr("TIER"));
+  EXPECT_THAT(PsReport(reply), HasSubstr("guarded"));
+}
+
 TEST(ReportTest, StatShowsHostMemoryWhereTheServerTellsIt) {
   auto reply = Example();
   EXPECT_THAT(StatReport(reply), Not(HasSubstr("host_memory")));

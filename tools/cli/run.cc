@@ -16,6 +16,7 @@
 #include "common/text.h"
 #include "common/version.h"
 #include "proto/guard.h"
+#include "proto/tier.h"
 #include "tools/cli/child.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/program_check.h"
@@ -186,11 +187,22 @@ int Run(const CommandLine& line, const std::string& endpoint) {
     }
     setenv("WARPLINE_GUARD", mode.c_str(), 1);
   }
+  const bool has_tier = line.Has("tier");
+  if (has_tier) {
+    const std::string& tier = line.Text("tier");
+    if (!ParseTier(tier).has_value()) {
+      return Complain(absl::StrCat("--tier=", tier, ": expected isolated or guarded"), 2);
+    }
+    if (guards && tier != TierName(Tier::kIsolated)) {
+      return Complain("--guard and --check are for sessions of the isolated tier", 2);
+    }
+    setenv("WARPLINE_TIER", tier.c_str(), 1);
+  }
   const sigset_t mask = BlockForwardedSignals();
   PrependLibraryPath(*libraries);
   // When another `warpline run` around this one has a lease already, this program is part of it.
   const bool inherits = getenv("WARPLINE_TOKEN_FILE") != nullptr && line.endpoint.empty() &&
-                        line.options.size() == (guards ? 1 : 0);
+                        line.options.size() == (guards ? 1u : 0u) + (has_tier ? 1u : 0u);
   if (inherits) {
     const auto child = StartChild(*program, line.rest, mask);
     return child.ok() ? WaitForChild(*child) : Complain(child.status(), CodeOf(child.status()));

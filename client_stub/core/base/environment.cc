@@ -82,6 +82,8 @@ Environment ReadEnvironment() {
   environment.share_memory = Variable("WARPLINE_SHARE_MEMORY") != "0";
   const std::string guard = Variable("WARPLINE_GUARD");
   environment.guard = guard.empty() ? GuardMode::kOff : ParseGuardMode(guard);
+  const std::string tier = Variable("WARPLINE_TIER");
+  environment.tier = tier.empty() ? Tier::kIsolated : ParseTier(tier);
   int version;
   if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {
     version = kCudaVersion;

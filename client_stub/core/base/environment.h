@@ -6,12 +6,16 @@
 //   WARPLINE_CREDENTIAL       the tenant's credential, for a scheduler as endpoint
 //   WARPLINE_CREDENTIAL_FILE  a file with it, where the variable is not set
 //   WARPLINE_TLS_*            an encrypted connection (common/serving/tls_files.h); read at
-//   dialling WARPLINE_CONNECT_TIMEOUT  for how many seconds cuInit waits for a connection (5)
+//                             dialling
+//   WARPLINE_CONNECT_TIMEOUT  for how many seconds cuInit waits for a connection (5)
 //   WARPLINE_RESUME_SECONDS   how long a lost connection is tried again (30; 0: not at all)
 //   WARPLINE_TRANSFER         where the session may go on once it is open: "local", through shared
 //                             memory or a socket of this host; "ucx"; "0", nowhere; else wherever
 //                             it can
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
+//   WARPLINE_TIER             what keeps the session apart from others: "guarded", in a context
+//   that
+//                             they share; "isolated" or unset, a process of its own
 //   WARPLINE_GUARD            how kernels are guarded: "fence", "clamped", "stoppable", "hardened",
 //                             "report"; "off" or unset: not
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
@@ -33,6 +37,7 @@
 
 #include "absl/time/time.h"
 #include "proto/guard.h"
+#include "proto/tier.h"
 
 namespace warpline::stub {
 
@@ -59,6 +64,8 @@ struct Environment {
   bool share_memory = true;
   // None for a mode that does not exist.
   std::optional<GuardMode> guard = GuardMode::kOff;
+  // None for a tier that does not exist.
+  std::optional<Tier> tier = Tier::kIsolated;
   int driver_version = 13000;
   std::string stat;
   VisibleDevices visible;

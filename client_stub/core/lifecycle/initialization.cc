@@ -223,8 +223,13 @@ CUresult Open() {
     LogError("WARPLINE_GUARD is none of off, fence, clamped, stoppable and hardened");
     return CUDA_ERROR_NO_DEVICE;
   }
+  if (!env.tier.has_value()) {
+    LogError("WARPLINE_TIER is neither isolated nor guarded");
+    return CUDA_ERROR_NO_DEVICE;
+  }
   SessionOptions options;
   options.guard = *env.guard;
+  options.tier = *env.tier;
   options.endpoint = env.endpoint;
   options.device = env.visible.device;
   options.deadline = env.connect_timeout;

@@ -1,6 +1,7 @@
 #include "client_stub/session/handshake/arena_reservation.h"
 
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +22,12 @@ constexpr uint64_t kPlaces[] = {0x300000000000, 0x200000000000, 0x400000000000, 
 // ThreadSanitizer ends the process for a mapping outside its few ranges; libraries are at the upper
 // end of this one.
 constexpr uint64_t kTsanPlaces[] = {0x7e8000000000, 0x7e9000000000, 0x7ea000000000, 0x7ec000000000};
+
+// The range of these places.
+constexpr uint64_t kFirstPlace = 0x180000000000, kEndOfPlaces = 0x500000000000;
+constexpr int kPlacesOfASize = 6;
+
+constexpr uint64_t kSizes[] = {4 * kTiB, kTiB, 256 * kGiB, 64 * kGiB, 16 * kGiB, 4 * kGiB};
 
 }  // namespace
 
@@ -53,10 +60,24 @@ ArenaReservation ArenaReservation::At(uint64_t base, uint64_t bytes) {
 
 std::vector<ArenaCandidate> ArenaCandidates() {
   std::vector<ArenaCandidate> candidates;
-  for (const uint64_t bytes : {4 * kTiB, kTiB, 256 * kGiB, 64 * kGiB, 16 * kGiB, 4 * kGiB}) {
+  for (const uint64_t bytes : kSizes) {
     for (const uint64_t base : kPlaces) candidates.push_back({base, bytes});
     for (const uint64_t base : kTsanPlaces) {
       if (base % bytes == 0) candidates.push_back({base, bytes});
+    }
+  }
+  return candidates;
+}
+
+std::vector<ArenaCandidate> SharedArenaCandidates() {
+  std::vector<ArenaCandidate> candidates;
+  for (const uint64_t bytes : kSizes) {
+    for (int i = 0; i < kPlacesOfASize; ++i) {
+      uint64_t number = 0;
+      if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        number = static_cast<uint64_t>(i);
+      const uint64_t places = (kEndOfPlaces - kFirstPlace) / bytes;
+      candidates.push_back({kFirstPlace + number % places * bytes, bytes});
     }
   }
   return candidates;

@@ -41,6 +41,10 @@ struct ArenaCandidate {
 };
 std::vector<ArenaCandidate> ArenaCandidates();
 
+// The same for a session whose worker has the arenas of others, too: places at random in the range
+// of the first ones, so that few are taken.
+std::vector<ArenaCandidate> SharedArenaCandidates();
+
 }  // namespace warpline::stub
 
 #endif  // WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_ARENA_RESERVATION_H_

@@ -17,9 +17,9 @@
 namespace warpline::stub {
 namespace {
 
-constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache |
-                                    kFeatureCompressedImages | kFeatureRefusals | kFeatureBoard |
-                                    kFeatureBulk | kFeatureLanes | kFeatureOutlives | kFeatureGuard;
+constexpr uint64_t kKnownFeatures =
+    kFeatureResume | kFeatureModuleCache | kFeatureCompressedImages | kFeatureRefusals |
+    kFeatureBoard | kFeatureBulk | kFeatureLanes | kFeatureOutlives | kFeatureGuard | kFeatureTiers;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;
@@ -95,7 +95,11 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   hello.set_arena_base(arena.base);
   hello.set_arena_bytes(arena.bytes);
   hello.set_driver_version(kCudaVersion);
-  hello.set_guard(static_cast<uint32_t>(options.guard));
+  const bool shares = options.tier == Tier::kGuarded;
+  const GuardMode guard =
+      shares && options.guard == GuardMode::kOff ? GuardMode::kHardened : options.guard;
+  hello.set_guard(static_cast<uint32_t>(guard));
+  hello.set_tier(static_cast<uint32_t>(options.tier));
   hello.set_start_time(ProcessStartTime(hello.pid()));
   hello.set_boot_id(BootId());
   hello.set_pid_namespace(PidNamespace());
@@ -103,8 +107,10 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
     const uint64_t most = arena.bytes - 2 * kArenaMargin;
     auto* memory = hello.mutable_initial_memory();
     memory->set_va(arena.base + kArenaMargin);
-    memory->set_want_bytes(std::min(most, (options.initial_memory_bytes + kChunkGranularity - 1) /
-                                              kChunkGranularity * kChunkGranularity));
+    // In the guarded tier a session gets all that it may have.
+    const uint64_t want = (options.initial_memory_bytes + kChunkGranularity - 1) /
+                          kChunkGranularity * kChunkGranularity;
+    memory->set_want_bytes(shares ? most : std::min(most, want));
     memory->set_min_bytes(kChunkGranularity);
   }
   return hello.SerializeAsString();

@@ -67,6 +67,9 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if (options.guard != GuardMode::kOff && (welcomed.terms.features & kFeatureGuard) == 0) {
     return absl::FailedPreconditionError("the server does not guard kernels: it is too old");
   }
+  if (options.tier != Tier::kIsolated && !welcomed.terms.HasAllMemory()) {
+    return absl::FailedPreconditionError("the server has no tiers: it is too old");
+  }
   commands_.SetTerms(welcomed.version, welcomed.window_bytes, welcomed.window_commands);
   if (!welcomed.host_memory_socket.empty() && welcomed.boot_id == BootId()) {
     memory_.SetHostMemory(std::make_unique<HostMemoryLink>(LocalServer(options.endpoint),
@@ -157,7 +160,7 @@ absl::StatusOr<std::unique_ptr<SessionImpl>> OpenWithArena(const ArenaCandidate&
 
 absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
                                                          const Dialer& dialer) {
-  ArenaSearch search(ArenaCandidates());
+  ArenaSearch search(options.tier == Tier::kGuarded ? SharedArenaCandidates() : ArenaCandidates());
   while (const auto place = search.Next()) {
     ArenaReservation arena = ArenaReservation::At(place->base, place->bytes);
     if (!arena.held()) continue;

@@ -1,5 +1,7 @@
 #include "server/compiler/client/compiler_client.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -51,15 +53,17 @@ absl::StatusOr<Compiled> CompilerClient::Compile(std::string_view ptx,
   CompileReply reply;
   std::vector<UniqueFd> fds;
   MutexLock lock(&mu_);
-  if (socket_.get() < 0) return absl::UnavailableError("the compiler has ended");
+  if (ended_) return absl::UnavailableError("the compiler has ended");
   absl::Status status = SendRecord(socket_.get(), &request, sizeof(request), {file->get()});
   if (status.ok()) status = ReceiveRecord(socket_.get(), &reply, sizeof(reply), &fds);
   if (!status.ok()) {
     // Answers have no numbers: one that comes late would be taken for the next.
-    socket_ = UniqueFd();
+    ended_ = true;
     return absl::UnavailableError("the compiler has ended");
   }
   return Read(reply, fds);
 }
+
+void CompilerClient::Close() { shutdown(socket_.get(), SHUT_RDWR); }
 
 }  // namespace warpline::compiler

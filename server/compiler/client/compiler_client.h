@@ -51,10 +51,13 @@ class CompilerClient {
   // UNAVAILABLE when the compiler is gone. `options.refused` must be empty.
   absl::StatusOr<Compiled> Compile(std::string_view ptx, const guard::RewriteOptions& options,
                                    int sm, Output output);
+  // From now on nothing is compiled, and who waits for it gets UNAVAILABLE.
+  void Close();
 
  private:
-  Mutex mu_;
-  UniqueFd socket_ ABSL_GUARDED_BY(mu_);
+  const UniqueFd socket_;
+  Mutex mu_;  // Held while something is compiled.
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace warpline::compiler

@@ -15,7 +15,9 @@ GuardedCode::GuardedCode(const Options& options, const std::vector<device::Conte
     GuardedModules::Options of;
     of.sm = options.sm;
     of.mode = options.mode;
-    of.window = GuardWindowOf(options.arena_base, options.arena_bytes);
+    of.window = options.shared ? ArenaWindow(options.arena_base, options.arena_bytes)
+                               : GuardWindowOf(options.arena_base, options.arena_bytes);
+    of.shared = options.shared;
     of.part_base = options.arena_base + i * part;
     of.part_bytes = part;
     of.compiler = options.compiler;
@@ -24,6 +26,10 @@ GuardedCode::GuardedCode(const Options& options, const std::vector<device::Conte
     devices.push_back(devices_.back().get());
   }
   output_ = std::make_unique<GuardedOutput>(driver, &notes_, std::move(devices));
+}
+
+void GuardedCode::StopKernels() {
+  for (const auto& device : devices_) device->StopKernels();
 }
 
 }  // namespace warpline::worker

@@ -29,6 +29,9 @@ class GuardedCode {
     // The session's arena.
     uint64_t arena_base = 0;
     uint64_t arena_bytes = 0;
+    // The device is one that other sessions share: the window is the arena alone, and there has to
+    // be a compiler.
+    bool shared = false;
     // See GuardedModules::Options.
     compiler::CompilerClient* compiler = nullptr;
     compiler::Output output = compiler::Output::kCubin;
@@ -41,6 +44,8 @@ class GuardedCode {
 
   device::Modules* modules(size_t device) const { return devices_[device].get(); }
   OutputSource* output() const { return output_.get(); }
+  // Has the session's kernels end that ask whether to stop, and those that come later.
+  void StopKernels();
 
  private:
   GuardNotes notes_;

@@ -32,6 +32,23 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
             ModuleRoomBytes(options.part_bytes)),
       copies_(context) {
   context_->LimitVariables();
+  if (options.shared) {
+    MutexLock lock(&mu_);
+    // Modules with variables find no room otherwise.
+    (void)room_.MapAtOnce(kSharedRoomBytes);
+  }
+}
+
+void GuardedModules::StopKernels() {
+  MutexLock lock(&mu_);
+  stopped_ = true;
+  if (stop_ != 0) (void)WriteStopWord();
+}
+
+CudaResult GuardedModules::WriteStopWord() {
+  const uint32_t stop = 1;
+  return copies_.WriteVariable(stop_module_, guard::kStopWordVariable,
+                               {reinterpret_cast<const char*>(&stop), sizeof(stop)});
 }
 
 absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view text,
@@ -51,6 +68,9 @@ absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view
       return ready;
     }
     if (!absl::IsUnimplemented(compiled.status())) return compiled.status();
+  }
+  if (options_.shared) {
+    return absl::UnavailableError("this server has no compiler for the guarded tier");
   }
   auto guarded = guard::Guard(text, how);
   if (!guarded.ok()) return guarded.status();
@@ -81,11 +101,13 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
   Loaded loaded;
   result = Place(ready->guarded, *module, &loaded);
   if (result != CudaResult::kSuccess) {
-    if (loaded.globals != 0) room_.Give(loaded.globals);
+    GiveBack(loaded);
     inner_->UnloadModule(*module);
     return result;
   }
-  for (const auto& [address, bytes] : Constants(loaded)) context_->AddVariable(address, bytes);
+  for (const auto& [offset, bytes] : Constants(loaded)) {
+    context_->AddVariable(loaded.named_consts + offset, bytes, loaded.consts + offset);
+  }
   modules_[*module] = std::move(loaded);
   if (!checks()) return CudaResult::kSuccess;
   KeepSites(static_cast<uint32_t>(first_site), std::move(ready->guarded.sites));
@@ -108,6 +130,10 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
       (bytes < guard::kGuardWordBytes ||
        !guard::LieWithin(guarded.layout.consts, guard::kGuardWordBytes, bytes))) {
     result = CudaResult::kInvalidImage;
+  }
+  loaded->named_consts = loaded->consts;
+  if (result == CudaResult::kSuccess && options_.shared && !guarded.layout.consts.empty()) {
+    result = room_.Take(bytes, &loaded->named_consts);
   }
   if (result == CudaResult::kSuccess && checks()) result = PrepareRanges();
   const uint64_t globals_bytes = guarded.layout.globals_bytes;
@@ -139,10 +165,15 @@ std::map<uint64_t, uint64_t> GuardedModules::Constants(const Loaded& loaded) {
   for (const guard::PlacedVariable& variable : loaded.const_variables) {
     if (!variable.refusal.empty() || variable.bytes == 0) continue;
     // In a layout of another process, two may begin at one place.
-    uint64_t& bytes = constants[loaded.consts + variable.offset];
+    uint64_t& bytes = constants[variable.offset];
     bytes = std::max(bytes, variable.bytes);
   }
   return constants;
+}
+
+void GuardedModules::GiveBack(const Loaded& loaded) {
+  if (loaded.globals != 0) room_.Give(loaded.globals);
+  if (loaded.named_consts != loaded.consts) room_.Give(loaded.named_consts);
 }
 
 CudaResult GuardedModules::PrepareRecords() {
@@ -173,7 +204,8 @@ CudaResult GuardedModules::PrepareStopWord() {
   const CudaResult found = inner_->FindGlobal(module, guard::kStopWordVariable, &address, &bytes);
   if (found == CudaResult::kSuccess && bytes == sizeof(uint32_t)) {
     stop_ = address;
-    return CudaResult::kSuccess;
+    stop_module_ = module;
+    return stopped_ ? WriteStopWord() : CudaResult::kSuccess;
   }
   inner_->UnloadModule(module);
   return found == CudaResult::kSuccess ? CudaResult::kInvalidImage : found;
@@ -258,7 +290,9 @@ void GuardedModules::CloseConstants(device::ModuleId module) {
   MutexLock lock(&mu_);
   const auto found = modules_.find(module);
   if (found == modules_.end()) return;
-  for (const auto& [address, bytes] : Constants(found->second)) context_->RemoveVariable(address);
+  for (const auto& [offset, bytes] : Constants(found->second)) {
+    context_->RemoveVariable(found->second.named_consts + offset);
+  }
 }
 
 CudaResult GuardedModules::UnloadModule(device::ModuleId module) {
@@ -267,7 +301,7 @@ CudaResult GuardedModules::UnloadModule(device::ModuleId module) {
   MutexLock lock(&mu_);
   const auto found = modules_.find(module);
   if (found == modules_.end()) return result;
-  if (found->second.globals != 0) room_.Give(found->second.globals);
+  GiveBack(found->second);
   modules_.erase(found);
   if (checks()) (void)WriteRanges();
   return result;
@@ -316,7 +350,7 @@ CudaResult GuardedModules::FindGlobal(device::ModuleId module, const std::string
             absl::StrCat("variable ", Shown(name), " is refused: it ", Shown(variable.refusal)));
         return CudaResult::kNotSupported;
       }
-      *address = (is_const ? loaded.consts : loaded.globals) + variable.offset;
+      *address = (is_const ? loaded.named_consts : loaded.globals) + variable.offset;
       *bytes = variable.bytes;
       return CudaResult::kSuccess;
     }

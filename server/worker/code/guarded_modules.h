@@ -39,6 +39,8 @@ class GuardedModules : public device::Modules {
  public:
   // For so many records (guard/records.h) there is room at once.
   static constexpr uint32_t kRecords = 6000;
+  // On a device that others share, the variables of all modules have so much memory together.
+  static constexpr uint64_t kSharedRoomBytes = 64u << 20;
   // So many checked accesses are known by their places; others only by their numbers.
   static constexpr size_t kMostSites = 1u << 20;
 
@@ -49,8 +51,11 @@ class GuardedModules : public device::Modules {
     // The device's part of the session's arena.
     uint64_t part_base = 0;
     uint64_t part_bytes = 0;
+    // The device is one that other sessions share: nothing can be mapped for variables later, and
+    // nothing of a tenant's is parsed or compiled in this process.
+    bool shared = false;
     // Guards and compiles the modules, into what it is asked for; borrowed. Null for this process
-    // and its driver, which do so as well where the compiler cannot.
+    // and its driver, which do so as well where the compiler cannot, unless the device is shared.
     compiler::CompilerClient* compiler = nullptr;
     compiler::Output output = compiler::Output::kCubin;
   };
@@ -84,6 +89,8 @@ class GuardedModules : public device::Modules {
   uint64_t records() const;
   // Where the tables of ranges are (proto/guard.h); 0 as long as nothing is checked.
   uint64_t ranges() const;
+  // Writes the stop word, if any kernel reads one.
+  void StopKernels();
   // The checked access with that number; false for an unknown one.
   bool FindSite(uint32_t number, guard::CheckSite* site) const;
   device::Context* context() const { return context_; }
@@ -96,6 +103,10 @@ class GuardedModules : public device::Modules {
     bool leaves_records = false;
     uint64_t globals = 0;
     uint64_t consts = 0;
+    // Where commands name the constants. The driver puts them elsewhere in each process, and what
+    // the application has asked for once it keeps. So on a shared device, where others have taken
+    // memory before, they are named in the arena.
+    uint64_t named_consts = 0;
   };
 
   // A guarded module before it is on the device.
@@ -112,15 +123,17 @@ class GuardedModules : public device::Modules {
   // Puts the variables and the guard's words where they belong.
   CudaResult Place(const guard::GuardedText& guarded, device::ModuleId module, Loaded* loaded)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The constants that the application may name, sizes by addresses; they lie behind the guard's
-  // words.
+  // The constants that the application may name, sizes by their places behind `consts`; the guard's
+  // words come before them.
   static std::map<uint64_t, uint64_t> Constants(const Loaded& loaded);
+  void GiveBack(const Loaded& loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // No command reaches the module's constants from now on.
   void CloseConstants(device::ModuleId module);
   CudaResult PrepareRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The word that stops kernels: a variable of a module of its own, since no kernel may write it
   // and so it cannot lie in the arena.
   CudaResult PrepareStopWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CudaResult WriteStopWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The tables come first in the room, where the client expects them.
   CudaResult PrepareRanges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Writes the table of the modules' variables.
@@ -139,7 +152,9 @@ class GuardedModules : public device::Modules {
   std::map<device::ModuleId, Loaded> modules_ ABSL_GUARDED_BY(mu_);
   uint64_t records_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t ranges_ ABSL_GUARDED_BY(mu_) = 0;
+  device::ModuleId stop_module_ ABSL_GUARDED_BY(mu_){};
   uint64_t stop_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<uint64_t> next_site_{1};
   std::map<uint32_t, std::vector<guard::CheckSite>> sites_ ABSL_GUARDED_BY(mu_);  // By the first
   size_t site_count_ ABSL_GUARDED_BY(mu_) = 0;

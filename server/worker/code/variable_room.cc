@@ -1,14 +1,18 @@
 #include "server/worker/code/variable_room.h"
 
+#include <algorithm>
+
 namespace warpline::worker {
 namespace {
 
-uint64_t Blocks(uint64_t bytes) {
-  constexpr uint64_t kBlock = device::kBlockBytes;
-  return bytes / kBlock * kBlock + (bytes % kBlock == 0 ? 0 : kBlock);
-}
+// As much as any variable wants to be aligned to, and more.
+constexpr uint64_t kSmallPiece = 4096;
 
 }  // namespace
+
+uint64_t VariableRoom::Pieces(uint64_t bytes) const {
+  return bytes / piece_bytes_ * piece_bytes_ + (bytes % piece_bytes_ == 0 ? 0 : piece_bytes_);
+}
 
 uint64_t VariableRoom::FirstFree(uint64_t bytes) const {
   uint64_t at = base_;
@@ -19,11 +23,24 @@ uint64_t VariableRoom::FirstFree(uint64_t bytes) const {
   return end_ - at >= bytes ? at : 0;
 }
 
+CudaResult VariableRoom::MapAtOnce(uint64_t bytes) {
+  bytes = std::min(bytes, end_ - base_);
+  const CudaResult result = context_->MapOwn(base_, bytes);
+  end_ = result == CudaResult::kSuccess ? base_ + bytes : base_;
+  piece_bytes_ = kSmallPiece;
+  return result;
+}
+
 CudaResult VariableRoom::Take(uint64_t bytes, uint64_t* address) {
   if (bytes == 0 || bytes > end_ - base_) return CudaResult::kOutOfMemory;
-  bytes = Blocks(bytes);
+  bytes = Pieces(bytes);
   const uint64_t at = FirstFree(bytes);
   if (at == 0) return CudaResult::kOutOfMemory;
+  if (piece_bytes_ != device::kBlockBytes) {
+    taken_[at] = bytes;
+    *address = at;
+    return CudaResult::kSuccess;
+  }
   // What is mapped already may have come in other sizes, so blocks are mapped one by one where any
   // of them is, and together where none is.
   const auto mapped = mapped_.lower_bound(at);

@@ -1,7 +1,8 @@
 // Where the variables of guarded modules lie: the end of a device's part of the arena, which the
-// client leaves alone, in blocks.
+// client leaves alone. It is mapped block by block as it is taken, or at once; then it is handed
+// out in smaller pieces.
 //
-// Blocks are taken in the order of their addresses, the first free ones, so that a next worker that
+// What is taken is the first that is free, in the order of addresses, so that a next worker that
 // loads the same modules in the same order has them where they were, and can move them with fillers
 // (server/worker/continuity/variable_placer.h).
 #ifndef WARPLINE_SERVER_WORKER_CODE_VARIABLE_ROOM_H_
@@ -23,6 +24,9 @@ class VariableRoom {
   VariableRoom(device::Context* context, uint64_t base, uint64_t bytes)
       : context_(context), base_(base), end_(base + bytes) {}
 
+  // Maps the first `bytes` of the room, a multiple of device::kBlockBytes, which are all there is
+  // of it from now on. Nothing is there after an error of Memory::MapOwn(), which is returned.
+  CudaResult MapAtOnce(uint64_t bytes);
   // Takes so much memory, which holds whatever was there. kOutOfMemory when there is no room, and
   // the errors of Memory::MapOwn().
   CudaResult Take(uint64_t bytes, uint64_t* address);
@@ -34,10 +38,12 @@ class VariableRoom {
  private:
   // The first free range of so many bytes; 0 if there is none.
   uint64_t FirstFree(uint64_t bytes) const;
+  uint64_t Pieces(uint64_t bytes) const;
 
   device::Context* const context_;
   const uint64_t base_;
-  const uint64_t end_;
+  uint64_t end_;
+  uint64_t piece_bytes_ = device::kBlockBytes;
   std::map<uint64_t, uint64_t> taken_;  // Sizes by their addresses
   std::set<uint64_t> mapped_;           // Blocks that have memory
 };

@@ -28,7 +28,8 @@ namespace warpline::worker {
 // Thread-safe, except for what runs on the decoder's thread.
 class Recorder {
  public:
-  // `journal` is borrowed. Addresses outside the arena are taken for those of variables.
+  // `journal` is borrowed. The arena is the part of it that outlives the worker. Addresses outside
+  // are taken for those of variables.
   Recorder(Journal* journal, uint64_t arena_base, uint64_t arena_bytes)
       : journal_(journal), arena_base_(arena_base), arena_bytes_(arena_bytes) {}
 

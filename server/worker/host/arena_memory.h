@@ -33,6 +33,10 @@ class ArenaMemory {
   // it.
   void RefuseHost() { maps_host_ = false; }
 
+  // For a device that others share: nothing is mapped any more, and nowhere in the arena does an
+  // access fault (Memory::Seal). Any thread may call it.
+  CudaResult Seal() { return contexts_[0]->Seal(); }
+
   // Carry out the server's requests, with their descriptors. Map() maps all of a request or
   // nothing.
   CudaResult Map(const warpline_internal::MapMemory& map, const std::vector<UniqueFd>& fds);

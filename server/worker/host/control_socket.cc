@@ -103,8 +103,8 @@ void OnMemory(const ToWorker& request, std::vector<UniqueFd> fds, ProcessSession
   }
 }
 
-// Handles a request. Returns false for one that gets no answer.
-bool OnRequest(const ToWorker& request, std::vector<UniqueFd> fds, HostProcess* process,
+// Handles a request that came on `fd`. Returns false for one that gets no answer now.
+bool OnRequest(int fd, const ToWorker& request, std::vector<UniqueFd> fds, HostProcess* process,
                FromWorker* answer) {
   ProcessSession* const session = process->Find(request.session());
   RingSession* const ring = session == nullptr ? nullptr : session->ring.get();
@@ -126,6 +126,15 @@ bool OnRequest(const ToWorker& request, std::vector<UniqueFd> fds, HostProcess* 
     }
     case ToWorker::kCharged:
       if (ring != nullptr) ring->OnCharged(request.charged());
+      return false;
+    case ToWorker::kClose:
+      process->Close(request.session(), [fd, number = request.session()](bool hangs) {
+        FromWorker message;
+        message.set_session(number);
+        message.mutable_closed()->set_hangs(hangs);
+        // When the server is gone, the process ends anyway.
+        SendPacket(fd, message, {}).IgnoreError();
+      });
       return false;
     case ToWorker::kModuleImage:
       if (ring != nullptr) ring->OnModuleImage(fds.empty() ? UniqueFd() : std::move(fds[0]));
@@ -149,7 +158,8 @@ void ServeControlSocket(int fd, HostProcess* process) {
     }
     FromWorker answer;
     answer.set_session(request.session());
-    if (OnRequest(request, std::move(fds), process, &answer) && !SendPacket(fd, answer, {}).ok()) {
+    if (OnRequest(fd, request, std::move(fds), process, &answer) &&
+        !SendPacket(fd, answer, {}).ok()) {
       return;
     }
   }

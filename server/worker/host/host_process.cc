@@ -1,9 +1,12 @@
 #include "server/worker/host/host_process.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -12,6 +15,7 @@
 #include "proto/guard.h"
 #include "proto/refusal.h"
 #include "server/jail/jail.h"
+#include "transport/loop_thread.h"
 
 namespace warpline::worker {
 namespace {
@@ -67,9 +71,19 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
     if (!place.ok()) return place.status();
     places_.push_back(*place);
   }
-  auto contexts = backend_->OpenContexts(places_);
-  if (!contexts.ok()) return contexts.status();
-  contexts_ = *std::move(contexts);
+  if (prepare.shared()) {
+    if (places_.size() != 1) return absl::InvalidArgumentError("one device can be shared");
+    auto shared = backend_->OpenShared(places_[0], {});
+    if (!shared.ok()) return shared.status();
+    shared_ = *std::move(shared);
+    auto watched = shared_->OpenContext({});
+    if (!watched.ok()) return watched.status();
+    watch_ = std::make_unique<ContextWatch>(*std::move(watched));
+  } else {
+    auto contexts = backend_->OpenContexts(places_);
+    if (!contexts.ok()) return contexts.status();
+    contexts_ = *std::move(contexts);
+  }
   driver_time_ = driver_ready - start;
   context_time_ = absl::Now() - driver_ready;
   return absl::OkStatus();
@@ -77,7 +91,7 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
 
 absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
   const std::vector<int> ordinals = OrdinalsOf(prepare);
-  if (!contexts_.empty()) {
+  if (!contexts_.empty() || shares()) {
     if (ordinals == ordinals_) return absl::OkStatus();
     return absl::FailedPreconditionError("the worker was prepared for other devices");
   }
@@ -95,21 +109,27 @@ absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
   if (status.ok()) status = jail.CloseBeforeTenants();
   jail_report_ = jail.report();
   // Nothing is to be executed beside an open jail, whatever comes next.
-  if (!status.ok()) contexts_.clear();
+  if (!status.ok()) {
+    contexts_.clear();
+    watch_ = nullptr;
+    shared_ = nullptr;
+  }
   return status;
 }
 
-std::vector<device::Context*> HostProcess::Contexts() const {
+std::vector<device::Context*> HostProcess::Contexts(const ProcessSession& session) const {
+  if (shares()) return {session.context.get()};
   std::vector<device::Context*> contexts;
   for (const auto& context : contexts_) contexts.push_back(context.get());
   return contexts;
 }
 
-std::vector<SessionDevice> HostProcess::Devices() const {
+std::vector<SessionDevice> HostProcess::Devices(const ProcessSession& session) const {
+  const std::vector<device::Context*> contexts = Contexts(session);
   std::vector<SessionDevice> devices;
-  for (size_t i = 0; i < contexts_.size(); ++i) {
+  for (size_t i = 0; i < contexts.size(); ++i) {
     SessionDevice& device = devices.emplace_back();
-    device.context = contexts_[i].get();
+    device.context = contexts[i];
     if (const auto info = backend_->Info(places_[i]); info.ok()) {
       device.max_stack_bytes = MostStackBytes(*info);
       device.max_threads = MostThreads(*info);
@@ -119,6 +139,7 @@ std::vector<SessionDevice> HostProcess::Devices() const {
 }
 
 std::vector<uint32_t> HostProcess::Peers() const {
+  if (shares()) return {1};
   std::vector<uint32_t> peers;
   for (const auto& context : contexts_) peers.push_back(context->peers());
   return peers;
@@ -129,23 +150,45 @@ ProcessSession* HostProcess::Find(uint64_t session) {
   return it == sessions_.end() ? nullptr : &it->second;
 }
 
-absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds) {
-  if (opened_ >= options_.max_sessions || sessions_.contains(open.session())) {
+absl::Status HostProcess::CheckRoom(const OpenWorker& open) const {
+  if (sessions_.contains(open.session())) {
+    return absl::FailedPreconditionError("the worker hosts this session already");
+  }
+  if (!shares()) {
+    if (opened_ < options_.max_sessions) return absl::OkStatus();
     return absl::FailedPreconditionError("the worker hosts a session already");
   }
+  if (open.reader() || static_cast<GuardMode>(open.guard()) != GuardMode::kHardened) {
+    return absl::FailedPreconditionError("sessions that share a device are hardened");
+  }
+  // The CPU device executes the text itself, so there is no machine code to ask for.
+  if (open.compiler_gives_text() && !absl::StartsWith(open.backend(), "cpu")) {
+    return absl::FailedPreconditionError("the guarded tier needs a compiler for machine code");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds) {
+  if (const absl::Status room = CheckRoom(open); !room.ok()) return room;
   ++opened_;
   const absl::Time start = absl::Now();
-  const absl::Status prepared = Prepare(PreparationFor(open));
+  const absl::Status prepared = shares() ? absl::OkStatus() : Prepare(PreparationFor(open));
   if (!prepared.ok()) return prepared;
-  const CudaResult reserved = contexts_[0]->ReserveArena(open.arena_base(), open.arena_bytes());
+  ProcessSession session;
+  if (shares()) {
+    auto context = shared_->OpenContext({});
+    if (!context.ok()) return context.status();
+    session.context = *std::move(context);
+  }
+  const std::vector<device::Context*> contexts = Contexts(session);
+  const CudaResult reserved = contexts[0]->ReserveArena(open.arena_base(), open.arena_bytes());
   if (reserved != CudaResult::kSuccess) {
     return ArenaUnavailable(absl::StrFormat("%d bytes at %#x: %s", open.arena_bytes(),
                                             open.arena_base(), CudaResultName(reserved)));
   }
   arenas_.Add(open.arena_base(), open.arena_bytes());
-  if (open.quiet()) SetLogLevel(LogLevel::kNone);
-  ProcessSession session;
-  session.memory = std::make_unique<ArenaMemory>(Contexts(), open.arena_base(), open.arena_bytes());
+  if (open.quiet() && !shares()) SetLogLevel(LogLevel::kNone);
+  session.memory = std::make_unique<ArenaMemory>(contexts, open.arena_base(), open.arena_bytes());
   if (!open.reader()) {
     const absl::Status status = OpenSession(open, std::move(fds), &session);
     if (!status.ok()) return status;
@@ -161,21 +204,51 @@ absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds
 
 absl::Status HostProcess::OpenSession(const OpenWorker& open, std::vector<UniqueFd> fds,
                                       ProcessSession* session) {
-  session->memory->MapSinks(open.sink_bytes());
-  if (open.guard() != 0 && !GuardWindowOf(open.arena_base(), open.arena_bytes()).host_memory) {
+  if (!shares()) session->memory->MapSinks(open.sink_bytes());
+  if (shares() ||
+      (open.guard() != 0 && !GuardWindowOf(open.arena_base(), open.arena_bytes()).host_memory)) {
     session->memory->RefuseHost();
   }
   RingSession::Options options;
-  options.devices = Devices();
+  options.devices = Devices(*session);
+  options.shared = shares();
+  if (shares()) options.on_fault = [this] { OnFault(); };
   options.control_fd = options_.control_fd;
   options.arenas = &arenas_;
-  options.output = opened_ == 1 ? options_.output : nullptr;
-  auto ring = RingSession::Create(open, std::move(fds), *session->memory, std::move(options));
+  options.output = shares() ? nullptr : options_.output;
+  auto ring = RingSession::Create(open, std::move(fds), session->memory.get(), std::move(options));
   if (!ring.ok()) return ring.status();
   session->ring = *std::move(ring);
   return session->ring->Start([this, number = open.session()](const absl::Status& why) {
     if (options_.on_ended) options_.on_ended(number, why);
   });
+}
+
+// A session that fails by itself, as after a failed assertion, fails alone.
+void HostProcess::OnFault() {
+  const CudaResult lost = watch_->Look();
+  if (lost == CudaResult::kSuccess) return;
+  LogError("the context that sessions share is lost error=", CudaResultName(lost));
+  _exit(kContextLost);
+}
+
+void HostProcess::Close(uint64_t number, std::function<void(bool hangs)> done) {
+  const auto found = sessions_.find(number);
+  if (!shares() || found == sessions_.end()) return done(false);
+  auto session = std::make_shared<ProcessSession>(std::move(found->second));
+  sessions_.erase(found);
+  const auto end = [this, session, number, done = std::move(done)] {
+    const uint64_t base = session->memory->base();
+    const absl::Time start = absl::Now();
+    const bool ended = session->End(options_.patience);
+    arenas_.Remove(base);
+    if (!ended) LogError("work on the device does not end session=", number);
+    LogInfo("closed session=", number, " us=", absl::ToInt64Microseconds(absl::Now() - start));
+    done(!ended);
+  };
+  auto thread = TryStartLoopThread("wl-close", end);
+  if (!thread.ok()) return end();
+  thread->detach();
 }
 
 }  // namespace warpline::worker

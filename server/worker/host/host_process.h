@@ -1,8 +1,12 @@
 // A worker's process: its devices' contexts, and the sessions that it hosts.
 //
-// Today a process hosts one session, or a reader, which maps memory and executes nothing. The
-// jail, the level of the log, and descriptors 1 and 2 belong to the process and not to a
-// session, so if there are several sessions, only what the first one's kernels print is heard.
+// There are two kinds. One hosts one session, or a reader, which maps memory and executes nothing;
+// the process is its tenant's, and ends with it. The other one shares its device among the guarded
+// sessions of many tenants (PrepareWorker.shared): each has an arena, a gate and objects of its
+// own, its kernels are hardened (guard/), and it ends alone. Of what tenants send, such a process
+// parses commands and nothing else; their modules are guarded, verified and compiled elsewhere
+// (server/compiler). If the hardware context ends, the process ends at once, before any session
+// hears of it: those with nothing in flight go on in the next process.
 #ifndef WARPLINE_SERVER_WORKER_HOST_HOST_PROCESS_H_
 #define WARPLINE_SERVER_WORKER_HOST_HOST_PROCESS_H_
 
@@ -18,26 +22,25 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
-#include "server/worker/host/arena_memory.h"
-#include "server/worker/host/ring_session.h"
+#include "server/worker/host/context_watch.h"
+#include "server/worker/host/process_session.h"
 #include "server/worker/memory/arena_book.h"
 
 namespace warpline::worker {
-
-// The parts of a session. Both stay for as long as the process lives.
-struct ProcessSession {
-  std::unique_ptr<ArenaMemory> memory;
-  std::unique_ptr<RingSession> ring;  // Null for a reader.
-};
 
 // Belongs to the thread that receives the server's requests. It is never destroyed once a session
 // runs: the process ends with _exit, and its memory and device contexts end with it.
 class HostProcess {
  public:
+  // The exit status of a process whose sessions have lost the context that they share.
+  static constexpr int kContextLost = 3;
+
   struct Options {
     int control_fd = -1;             // Borrowed; the socket to the server.
     OutputSource* output = nullptr;  // Borrowed; the process's descriptors 1 and 2, or null.
-    size_t max_sessions = 1;
+    size_t max_sessions = 1;         // Of a process that does not share its device.
+    // Of a shared device: how long a session's work has to end when it is closed.
+    absl::Duration patience = absl::Seconds(2);
     // Called when a session has been opened, on the thread of Open(). For tests; null for nothing.
     std::function<void()> on_opened;
     // Called when a session is over, with its number in the server, on the thread of its decoder.
@@ -52,13 +55,19 @@ class HostProcess {
   absl::Status Prepare(const warpline_internal::PrepareWorker& prepare);
 
   // Opens a session, with `fds` as OpenWorker says, and starts it. FAILED_PRECONDITION beyond
-  // `max_sessions`, among which sessions that failed to open count too; a refusal with a typed
-  // reason (proto/refusal.h) where the client can do something about it; otherwise the errors of
-  // RingSession.
+  // `max_sessions`, among which sessions that failed to open count too, and for what a shared
+  // device cannot have: several devices, a reader, kernels that are not hardened; a refusal with a
+  // typed reason (proto/refusal.h) where the client can do something about it; otherwise the errors
+  // of RingSession.
   absl::Status Open(const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds);
 
   // Returns null when no session has this number.
   ProcessSession* Find(uint64_t session);
+
+  // Ends a session of a shared device: nobody finds it any more. `done` is called when nothing is
+  // left of it, or when its work does not end (see ProcessSession), on a thread of its own or on
+  // this one.
+  void Close(uint64_t session, std::function<void(bool hangs)> done);
 
   // What became of the jail; empty before Prepare().
   const warpline_internal::JailReport& jail_report() const { return jail_report_; }
@@ -67,9 +76,14 @@ class HostProcess {
   std::vector<uint32_t> Peers() const;
 
  private:
-  std::vector<device::Context*> Contexts() const;
-  std::vector<SessionDevice> Devices() const;
+  bool shares() const { return shared_ != nullptr; }
+  // Those of a session that is being opened.
+  std::vector<device::Context*> Contexts(const ProcessSession& session) const;
+  std::vector<SessionDevice> Devices(const ProcessSession& session) const;
+  absl::Status CheckRoom(const warpline_internal::OpenWorker& open) const;
   absl::Status OpenDevices(const warpline_internal::PrepareWorker& prepare);
+  // A session has failed. On any thread.
+  void OnFault();
   absl::Status OpenSession(const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds,
                            ProcessSession* session);
 
@@ -78,7 +92,9 @@ class HostProcess {
   std::unique_ptr<device::Backend> backend_;
   std::vector<int> ordinals_;  // Those of the contexts, as the server numbers them,
   std::vector<int> places_;    // and as this process's driver does.
-  std::vector<std::unique_ptr<device::Context>> contexts_;  // By the sessions' device numbers.
+  std::vector<std::unique_ptr<device::Context>> contexts_;  // By the session's device numbers.
+  std::unique_ptr<device::SharedDevice> shared_;            // Then there are none of these.
+  std::unique_ptr<ContextWatch> watch_;                     // Of the shared device
   // The times that Prepare() took, for the log.
   absl::Duration driver_time_;
   absl::Duration context_time_;

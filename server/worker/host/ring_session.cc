@@ -41,6 +41,11 @@ SessionLimits LimitsOf(const warpline_internal::OpenWorker& open) {
   return limits;
 }
 
+// How much of the arena outlives this worker: all but the room of a guarded session's variables.
+uint64_t KeptBytes(const warpline_internal::OpenWorker& open) {
+  return open.arena_bytes() - (open.guard() != 0 ? ModuleRoomBytes(open.arena_bytes()) : 0);
+}
+
 }  // namespace
 
 absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
@@ -53,21 +58,21 @@ absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
   auto journal = Journal::Open(std::move((*fds)[2 * kRingFds]));
   if (!journal.ok()) return journal.status();
   journal_ = *std::move(journal);
-  // The process's budgets count for the session that was opened last.
-  LogBudget::CountAllIn(&journal_->usage()->rows[RowOf(Usage::kLogLinesLeftOut)]);
+  // The budgets of a process with one session count for that.
+  if (!shared_) LogBudget::CountAllIn(&journal_->usage()->rows[RowOf(Usage::kLogLinesLeftOut)]);
   return absl::OkStatus();
 }
 
-void RingSession::Guard(const warpline_internal::OpenWorker& open, const ArenaMemory& memory,
-                        Options* options) {
+void RingSession::Guard(const warpline_internal::OpenWorker& open, Options* options) {
   GuardedCode::Options guard;
   guard.mode = static_cast<GuardMode>(open.guard());
   guard.sm = open.sm();
-  guard.arena_base = memory.base();
-  guard.arena_bytes = memory.bytes();
+  guard.arena_base = arena_->base();
+  guard.arena_bytes = arena_->bytes();
+  guard.shared = shared_;
   guard.compiler = compiler_.get();
   guard.output = open.compiler_gives_text() ? compiler::Output::kText : compiler::Output::kCubin;
-  code_ = std::make_unique<GuardedCode>(guard, memory.contexts(), options->output);
+  code_ = std::make_unique<GuardedCode>(guard, arena_->contexts(), options->output);
   for (size_t i = 0; i < options->devices.size(); ++i) {
     options->devices[i].code = code_->modules(i);
   }
@@ -75,7 +80,7 @@ void RingSession::Guard(const warpline_internal::OpenWorker& open, const ArenaMe
 }
 
 absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
-    const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, const ArenaMemory& memory,
+    const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, ArenaMemory* memory,
     Options options) {
   const bool has_board = open.board_generation() > 0;
   UniqueFd to_compiler;
@@ -86,22 +91,23 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   if (fds.size() != kOpenFds + (has_board ? 1 : 0) + (open.variables() ? 1 : 0)) {
     return absl::InvalidArgumentError("descriptors of the rings");
   }
-  std::unique_ptr<RingSession> ring(new RingSession(open.session(), options.control_fd));
+  std::unique_ptr<RingSession> ring(new RingSession(open.session(), memory, options));
   absl::Status status = ring->Attach(&fds);
   if (!status.ok()) return status;
-  ring->recorder_ = std::make_unique<Recorder>(ring->journal_.get(), memory.base(), memory.bytes());
-  ring->memory_ = std::make_unique<VirtualMemory>(memory.contexts());
+  ring->recorder_ =
+      std::make_unique<Recorder>(ring->journal_.get(), memory->base(), KeptBytes(open));
+  ring->memory_ = std::make_unique<VirtualMemory>(memory->contexts());
   if (to_compiler.valid()) {
     ring->compiler_ = std::make_unique<compiler::CompilerClient>(std::move(to_compiler));
   }
   const LoopScope scope(&decoder_thread);
   HostedSession::Options session;
-  if (open.guard() != 0) ring->Guard(open, memory, &options);
+  if (open.guard() != 0) ring->Guard(open, &options);
   session.devices = std::move(options.devices);
   session.limits = LimitsOf(open);
   session.writer = ring->replies_.get();
-  session.arena_base = memory.base();
-  session.arena_bytes = memory.bytes();
+  session.arena_base = memory->base();
+  session.arena_bytes = memory->bytes();
   if (open.has_rights()) session.rights = open.rights();
   session.sm = open.sm();
   session.output = options.output;
@@ -110,6 +116,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   session.memory = ring->memory_.get();
   session.recorder = ring->recorder_.get();
   if (open.guard() != 0) session.arenas = options.arenas;
+  session.on_fault = std::move(options.on_fault);
   session.adopt_lanes = !FewProcessors();
   auto hosted = HostedSession::Create(std::move(session));
   if (!hosted.ok()) return hosted.status();
@@ -143,8 +150,22 @@ absl::Status RingSession::Start(std::function<void(const absl::Status& why)> on_
     Run(on_ended);
   });
   if (!decoder.ok()) return decoder.status();
-  decoder->detach();
+  decoder_ = *std::move(decoder);
   return absl::OkStatus();
+}
+
+// Who may be waiting comes first, so that the threads end.
+void RingSession::Stop() {
+  charger_.Close();
+  if (images_ != nullptr) images_->Deliver(UniqueFd());
+  if (compiler_ != nullptr) compiler_->Close();
+  if (replies_ != nullptr) replies_->Close();
+  if (code_ != nullptr) code_->StopKernels();
+  stopping_.store(true);
+  if (commands_ != nullptr) commands_->Interrupt();
+  if (decoder_.joinable()) decoder_.join();
+  const LoopScope scope(&decoder_thread);
+  session_ = nullptr;
 }
 
 absl::StatusOr<bool> RingSession::DecodeNext() {
@@ -155,6 +176,13 @@ absl::StatusOr<bool> RingSession::DecodeNext() {
     return absl::InternalError(absl::StrCat("ring from the server: ", got.status().ToString()));
   }
   if (!*got) return false;
+  if (!sealed_) {
+    const CudaResult result = arena_->Seal();
+    if (result != CudaResult::kSuccess) {
+      return absl::InternalError(absl::StrCat("the arena: ", CudaResultName(result)));
+    }
+    sealed_ = true;
+  }
   if (kind != kCommands) return absl::InvalidArgumentError("unknown frame kind");
   const absl::Status decoded = session_->Decode(std::move(payload));
   if (!decoded.ok()) return decoded;
@@ -165,7 +193,7 @@ void RingSession::Run(const std::function<void(const absl::Status&)>& on_ended) 
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
   pthread_setname_np(pthread_self(), "wl-decoder");
   AdaptivePoll poll(PollFor());
-  while (true) {
+  while (!stopping_.load(std::memory_order_acquire)) {
     const absl::StatusOr<bool> decoded = DecodeNext();
     if (!decoded.ok()) return on_ended(decoded.status());
     const AdaptivePoll::Clock::time_point now = AdaptivePoll::Clock::now();

@@ -3,9 +3,11 @@
 #ifndef WARPLINE_SERVER_WORKER_HOST_RING_SESSION_H_
 #define WARPLINE_SERVER_WORKER_HOST_RING_SESSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,30 +32,42 @@
 
 namespace warpline::worker {
 
-// Lives as long as its process once it has been started.
 class RingSession {
  public:
   struct Options {
     std::vector<SessionDevice> devices;
+    // They are shared with other sessions of the process. The session is guarded, and its arena is
+    // sealed before its first command.
+    bool shared = false;
     int control_fd = -1;             // Borrowed; the socket to the server.
     OutputSource* output = nullptr;  // Borrowed; what the session's kernels print, or null.
     // Borrowed; the arenas of the process's sessions, this one's among them.
     const ArenaBook* arenas = nullptr;
+    // See HostedSession::Options.
+    std::function<void()> on_fault;
   };
 
   // `open` and `fds` are what OpenWorker says; `memory` is borrowed. Makes again what the journal
   // holds. INVALID_ARGUMENT for wrong descriptors, RESOURCE_EXHAUSTED without threads, and the
   // errors of ReplayJournal() and Continuity::Restore().
   static absl::StatusOr<std::unique_ptr<RingSession>> Create(
-      const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds,
-      const ArenaMemory& memory, Options options);
+      const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, ArenaMemory* memory,
+      Options options);
+  ~RingSession() { Stop(); }
+  RingSession(const RingSession&) = delete;
+  RingSession& operator=(const RingSession&) = delete;
 
   // Starts the decoder's thread. It calls `on_ended` when the session is over, with
   // INVALID_ARGUMENT for a client that broke the protocol, and then ends; other sessions of the
   // process go on. What the session was given before is completed.
   absl::Status Start(std::function<void(const absl::Status& why)> on_ended);
 
-  // The server's requests and answers; any thread may call these.
+  // The session is over: ends its threads, and has its kernels end that ask whether to stop. What
+  // was not issued to the device is dropped, what was issued is not waited for. Nobody calls
+  // anything else of it meanwhile or afterwards. It may take as long as a module takes to load.
+  void Stop();
+
+  // The server's requests and answers; any thread may call these until Stop().
   CudaResult Hold(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds);
   CudaResult Drop(uint64_t handle) { return memory_->Drop(handle); }
   absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
@@ -63,15 +77,22 @@ class RingSession {
   uint64_t replayed_bytes() const { return session_->replayed_bytes(); }
 
  private:
-  RingSession(uint64_t number, int control_fd) : charger_(control_fd, number) {}
+  RingSession(uint64_t number, ArenaMemory* arena, const Options& options)
+      : arena_(arena),
+        shared_(options.shared),
+        charger_(options.control_fd, number),
+        sealed_(!options.shared) {}
   absl::Status Attach(std::vector<UniqueFd>* fds);
   // Puts the guard before the devices and the output of `options`.
-  void Guard(const warpline_internal::OpenWorker& open, const ArenaMemory& memory,
-             Options* options);
+  void Guard(const warpline_internal::OpenWorker& open, Options* options);
   void Run(const std::function<void(const absl::Status&)>& on_ended) RUNS_ON(decoder_thread);
   // Takes one frame if there is one, and returns whether there was.
   absl::StatusOr<bool> DecodeNext() RUNS_ON(decoder_thread);
 
+  ArenaMemory* const arena_;
+  const bool shared_;
+  std::atomic<bool> stopping_{false};
+  std::thread decoder_;
   // The members stand in the order in which they need each other.
   SocketCharger charger_;
   std::unique_ptr<RingReader> commands_;
@@ -84,6 +105,7 @@ class RingSession {
   std::unique_ptr<ServerImageCache> images_;            // Null when the server keeps no images.
   std::unique_ptr<ServerModuleRecord> loaded_;          // Null when the server records none.
   std::unique_ptr<HostedSession> session_;
+  bool sealed_ ABSL_GUARDED_BY(decoder_thread);  // Or needs not be.
 };
 
 }  // namespace warpline::worker

@@ -50,7 +50,7 @@ class Served {
     fds.resize(fds.size() - leave_out);
     RingSession::Options options;
     options.devices = {{&context_}};
-    auto session = RingSession::Create(open_, std::move(fds), memory_, std::move(options));
+    auto session = RingSession::Create(open_, std::move(fds), &memory_, std::move(options));
     if (!session.ok()) return session.status();
     session_ = session->release();  // It lives as long as the process.
     return session_->Start([this](const absl::Status& why) {

@@ -14,9 +14,14 @@ void RingFrameWriter::Write(std::string_view head, std::string_view tail) {
       LogError("ring to the server: ", done.status().ToString());
       _exit(1);
     }
-    if (*done) return;
+    if (*done || closed_.load(std::memory_order_acquire)) return;
     ring_->WaitWritable(absl::Milliseconds(10));
   }
+}
+
+void RingFrameWriter::Close() {
+  closed_.store(true, std::memory_order_release);
+  ring_->Interrupt();
 }
 
 }  // namespace warpline::worker

@@ -21,6 +21,9 @@ class SocketCharger : public MemoryCharger {
   void Uncharge(uint32_t device, uint64_t bytes) override;
 
   void OnCharged(const warpline_internal::MemoryCharged& charged);
+  // The session is over: nothing is asked for any more, and who waits for an answer gets
+  // kOutOfMemory. What the session was charged for ends with it.
+  void Close();
 
  private:
   const int fd_;
@@ -32,6 +35,7 @@ class SocketCharger : public MemoryCharger {
   uint64_t last_asked_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_answered_ ABSL_GUARDED_BY(mu_) = 0;
   int error_ ABSL_GUARDED_BY(mu_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace warpline::worker

@@ -14,6 +14,12 @@ void ArenaBook::Add(uint64_t base, uint64_t bytes) {
   size_.store(arenas_.size(), std::memory_order_release);
 }
 
+void ArenaBook::Remove(uint64_t base) {
+  ExclusiveMutexLock lock(&mu_);
+  arenas_.erase(base);
+  size_.store(arenas_.size(), std::memory_order_release);
+}
+
 bool ArenaBook::Holds(uint64_t address) const {
   if (address < first_.load(std::memory_order_relaxed) ||
       address > last_.load(std::memory_order_relaxed)) {

@@ -19,9 +19,10 @@ class ArenaBook {
   ArenaBook(const ArenaBook&) = delete;
   ArenaBook& operator=(const ArenaBook&) = delete;
 
-  // A session has [base, base + bytes) from now on, which overlaps with no other's. It stays in the
-  // book, as the range stays reserved, for as long as the process lives.
+  // A session has [base, base + bytes) from now on, which overlaps with no other's.
   void Add(uint64_t base, uint64_t bytes);
+  // The session that had the range at `base` has ended.
+  void Remove(uint64_t base);
 
   // How many there are; takes no lock.
   size_t size() const { return size_.load(std::memory_order_acquire); }
@@ -30,7 +31,7 @@ class ArenaBook {
 
  private:
   std::atomic<size_t> size_{0};
-  std::atomic<uint64_t> first_{~uint64_t{0}};                 // The least address of any,
+  std::atomic<uint64_t> first_{~uint64_t{0}};                 // The least address of any ever,
   std::atomic<uint64_t> last_{0};                             // and the largest.
   mutable SharedMutex mu_;                                    // No other lock is taken under it.
   std::map<uint64_t, uint64_t> arenas_ ABSL_GUARDED_BY(mu_);  // Sizes by addresses

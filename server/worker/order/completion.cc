@@ -69,6 +69,7 @@ bool Completion::Idle() {
 void Completion::FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why) {
   const CommandInfo& command = FindCommand(id);
   if (IsSticky(result)) {
+    if (parts_.on_fault) parts_.on_fault();
     CudaResult none = CudaResult::kSuccess;
     if (!fault_.compare_exchange_strong(none, result)) return;
     LogWarning("fault command=", seq, " call=", command.name, " error=", CudaResultName(result));

@@ -38,8 +38,10 @@ class Completion : public LaneReports {
     SharedUsage* usage = nullptr;
     Recorder* recorder = nullptr;
     LogBudget* log = nullptr;
+    // Called with a sticky error, before anybody hears of it, on any thread. May be empty.
+    std::function<void()> on_fault;
   };
-  explicit Completion(const Parts& parts) : parts_(parts) {}
+  explicit Completion(Parts parts) : parts_(std::move(parts)) {}
 
   // Adds a lane to those that count.
   void AddLane(std::shared_ptr<Lane> lane) RUNS_ON(decoder_thread);

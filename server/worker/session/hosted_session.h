@@ -13,6 +13,7 @@
 #define WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,6 +75,8 @@ class HostedSession {
     // launches that look like addresses in others' are counted. Null for a session that is not
     // guarded.
     const ArenaBook* arenas = nullptr;
+    // See Completion::Parts.
+    std::function<void()> on_fault;
     // Whoever calls Decode() also calls LookAfterLane(), often.
     bool adopt_lanes = false;
   };

@@ -1,0 +1,74 @@
+// The guarded workers of a server: one current process for each device, which hosts the sessions of
+// the guarded tier there.
+//
+//   auto worker = guarded.Take(device, events);  // A seat in the current process.
+//   if (!worker.ok()) return worker.status();
+//   (*worker)->Open(open, rings, files);
+//
+// It is started when the first session of the tier comes, and kept while it lives. A process that
+// leaves (GuardedWorker) or dies is followed by another when the next session comes, or one of its
+// own goes on.
+#ifndef WARPLINE_SERVER_WORKERS_GUARDED_WORKERS_H_
+#define WARPLINE_SERVER_WORKERS_GUARDED_WORKERS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "common/log/log_budget.h"
+#include "server/jail/jailer.h"
+#include "server/process/child_process.h"
+#include "server/process/control_loop.h"
+#include "server/process/death_watch.h"
+#include "server/process/event_loop.h"
+#include "server/workers/guarded_worker.h"
+#include "server/workers/worker.h"
+
+namespace warpline::server {
+
+struct GuardedWorkersOptions {
+  ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
+  // Borrowed, and outliving the processes. Null for no jail, in tests.
+  jail::Jailer* jailer = nullptr;
+  ChildOptions program;
+  GuardedWorkerOptions process;
+};
+
+// Call Stop() before destroying it.
+class GuardedWorkers {
+ public:
+  // The loops and `deaths` are borrowed.
+  GuardedWorkers(EventLoop* control, EventLoop* spawner, DeathWatch* deaths,
+                 GuardedWorkersOptions options);
+
+  // Takes a worker for a session; its events go to `events` (borrowed until OnWorkerGone()).
+  // RESOURCE_EXHAUSTED when the device's process has as many sessions as it takes, INVALID_ARGUMENT
+  // for several devices, UNAVAILABLE after Stop().
+  absl::StatusOr<std::shared_ptr<Worker>> Take(const WorkerDevice& device, WorkerEvents* events)
+      RUNS_ON(control_loop);
+  // Gives new sessions to processes of the program that lies there now. Those that run end when
+  // their last session has left.
+  void Renew() RUNS_ON(control_loop);
+  // Starts no more processes, ends those that there are, and calls `stopped` when they are gone.
+  void Stop(std::function<void()> stopped) RUNS_ON(control_loop);
+
+ private:
+  std::shared_ptr<GuardedWorker> Start(const WorkerDevice& device) RUNS_ON(control_loop);
+  void OnGone(const GuardedWorker* process) RUNS_ON(control_loop);
+
+  const GuardedWorkersOptions options_;
+  LogBudget log_ ABSL_GUARDED_BY(control_loop);
+  const GuardedWorker::Parts parts_;
+  std::map<int, std::shared_ptr<GuardedWorker>> current_ ABSL_GUARDED_BY(control_loop);
+  // All that are not gone.
+  std::vector<std::shared_ptr<GuardedWorker>> processes_ ABSL_GUARDED_BY(control_loop);
+  bool stopping_ ABSL_GUARDED_BY(control_loop) = false;
+  std::function<void()> stopped_ ABSL_GUARDED_BY(control_loop);
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_WORKERS_GUARDED_WORKERS_H_

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Sessions of the guarded tier: many of them in one process and one context."""
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+import harness
+
+WORKER = "warpline-worker"
+PROGRAMS = ("vector_add", "histogram", "two_streams", "events_and_memset", "matmul_tiled",
+            "malloc_async", "host_functions", "long_program")
+GUARDED = {"WARPLINE_TIER": "guarded"}
+
+
+class GuardedTierTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = harness.local_server.Installation.from_bazel_bin(
+            harness.RUNFILES,
+            {"bin/examples/" + name: ("tests/chaos/" if name == "long_program" else "examples/") + name
+             for name in PROGRAMS})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def server(self, *flags):
+        return harness.local_server.Server(self.installation, ["--device=cpu", "--warm_workers=0", *flags])
+
+    def workers(self, server):
+        return harness.server_processes(server.pid, WORKER)
+
+    def run_warpline(self, server, *arguments):
+        return subprocess.run([str(self.installation.root / "bin/warpline"), *arguments],
+                              env=dict(os.environ, WARPLINE_ENDPOINT=server.endpoint),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+
+    def run_program(self, server, name, *flags):
+        return self.run_warpline(server, "run", *flags, "--",
+                                 str(self.installation.root / "bin/examples" / name))
+
+    def start_long(self, server, seconds):
+        return harness.start(self.installation, server.endpoint, "long_program",
+                             "--seconds=%d" % seconds, env=GUARDED)
+
+    def test_programs_run_with_one_worker_for_all(self):
+        with self.server() as server:
+            for name in PROGRAMS[:-1]:
+                done = self.run_program(server, name, "--tier=guarded")
+                self.assertEqual(done.returncode, 0, done.stdout + server.log_tail())
+                self.assertIn(name + ": ok", done.stdout)
+            self.assertEqual(len(self.workers(server)), 1)
+            self.assertEqual(len(re.findall("worker closed session=", server.log())), len(PROGRAMS) - 1)
+
+    def test_many_at_a_time_have_right_results(self):
+        with self.server() as server:
+            running = [harness.start(self.installation, server.endpoint, "histogram", env=GUARDED)
+                       for _ in range(12)]
+            for process in running:
+                status, stdout, stderr = harness.finish(process)
+                self.assertEqual(status, 0, stdout + stderr + server.log_tail())
+                self.assertIn("histogram: ok", stdout)
+            self.assertEqual(len(self.workers(server)), 1)
+
+    def test_ps_tells_the_tier(self):
+        with self.server() as server:
+            program = self.start_long(server, 60)
+            try:
+                harness.wait_until(lambda: "guarded" in self.run_warpline(server, "ps").stdout,
+                                   "a guarded session in the list")
+            finally:
+                program.kill()
+                program.communicate()
+
+    def test_a_client_that_is_killed_leaves_nothing_and_disturbs_nobody(self):
+        with self.server() as server:
+            victim = self.start_long(server, 60)
+            harness.wait_until(lambda: len(self.workers(server)) == 1, "a worker")
+            neighbour = self.start_long(server, 3)
+            harness.wait_until(lambda: len(re.findall("opened session=", server.log())) >= 2,
+                               "two sessions")
+            victim.kill()
+            victim.communicate()
+            harness.wait_until(lambda: "worker closed session=" in server.log(), "the session is closed")
+            status, stdout, stderr = harness.finish(neighbour)
+            self.assertEqual(status, 0, stdout + stderr)
+            self.assertEqual(len(self.workers(server)), 1)
+
+    def test_sessions_without_work_in_flight_survive_their_worker(self):
+        with self.server() as server:
+            running = [self.start_long(server, 4) for _ in range(3)]
+            harness.wait_until(lambda: len(re.findall("opened session=", server.log())) >= 3,
+                               "three sessions")
+            time.sleep(1)  # They are past their start, whose copies may be in flight.
+            os.kill(self.workers(server)[0], signal.SIGKILL)
+            ends = [harness.finish(process) for process in running]
+            for status, stdout, stderr in ends:
+                # Whoever had work in flight hears of it, and the program reads the rest back;
+                # nobody has a wrong result.
+                self.assertRegex(stdout, "long_program: (ok|LOST)", stderr)
+                self.assertIn(status, (0, 3))
+            done = self.run_program(server, "vector_add", "--tier=guarded")
+            self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_what_the_tier_cannot_have_is_refused_with_a_reason(self):
+        with self.server() as server:
+            done = self.run_program(server, "vector_add", "--tier=guarded", "--guard=fence")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("isolated tier", done.stdout)
+            done = self.run_program(server, "vector_add", "--tier=none")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("expected isolated or guarded", done.stdout)
+        with self.server("--tiers=isolated") as server:
+            done = self.run_program(server, "vector_add", "--tier=guarded")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("isolated", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
