@@ -158,7 +158,9 @@ TEST_F(FlagsTest, RefusesArenasThatAreNoPowerOfTwo) {
   EXPECT_TRUE(ServerOptionsFromFlags().ok());
 }
 
-TEST_F(FlagsTest, BothTiersAreThereUnlessOneIsNamed) {
+TEST_F(FlagsTest, OnlyTheIsolatedTierIsThereUnlessOthersAreNamed) {
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.tiers, std::vector<Tier>{Tier::kIsolated});
+  absl::SetFlag(&FLAGS_tiers, {"isolated", "guarded"});
   EXPECT_EQ(ServerOptionsFromFlags()->tiers.tiers,
             (std::vector<Tier>{Tier::kIsolated, Tier::kGuarded}));
   absl::SetFlag(&FLAGS_tiers, {"guarded", "guarded"});

@@ -63,7 +63,7 @@ struct DeviceOptions {
 // The tiers of sessions, and what those of the guarded one may have.
 struct TierOptions {
   // At least one, each once.
-  std::vector<Tier> tiers = {Tier::kIsolated, Tier::kGuarded};
+  std::vector<Tier> tiers = {Tier::kIsolated};
   // A power of two from 4 GiB to 1 TiB.
   uint64_t guarded_arena_bytes = kMinArenaBytes;
   // Device memory of a session whose lease does not say how much.

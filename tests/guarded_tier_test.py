@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Sessions of the guarded tier: many of them in one process and one context."""
+import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import time
 import unittest
+from random import Random
 
 import harness
 
@@ -28,7 +31,7 @@ class GuardedTierTest(unittest.TestCase):
         cls.installation.close()
 
     def server(self, *flags):
-        return harness.local_server.Server(self.installation, ["--device=cpu", "--warm_workers=0", *flags])
+        return harness.local_server.Server(self.installation, ["--device=cpu", "--warm_workers=0", "--tiers=isolated,guarded", *flags])
 
     def workers(self, server):
         return harness.server_processes(server.pid, WORKER)
@@ -88,6 +91,46 @@ class GuardedTierTest(unittest.TestCase):
             status, stdout, stderr = harness.finish(neighbour)
             self.assertEqual(status, 0, stdout + stderr)
             self.assertEqual(len(self.workers(server)), 1)
+
+    def test_random_sessions_leave_nothing(self):
+        """Sessions that run to their end, or whose clients are killed at some time, several at once."""
+        random = Random(int(os.environ.get("SEED", "1")))
+        total = int(os.environ.get("SESSIONS", "60"))
+        with self.server() as server:
+            harness.run(self.installation, server.endpoint, "vector_add", env=GUARDED)
+            worker = self.workers(server)[0]
+            harness.wait_until(lambda: "worker closed session=" in server.log(), "the first is closed")
+            before = self.held_by(worker)
+            running, begun = [], 0
+            while begun < total or running:
+                while begun < total and len(running) < 8:
+                    name = random.choice(("vector_add", "histogram", "malloc_async", "two_streams"))
+                    process = harness.start(self.installation, server.endpoint, name, env=GUARDED)
+                    running.append((process, name, random.choice((None, None, random.uniform(0, 0.3)))))
+                    begun += 1
+                process, name, kill_after = running.pop(random.randrange(len(running)))
+                if kill_after is not None:
+                    time.sleep(kill_after)
+                    process.kill()
+                    process.communicate()
+                    continue
+                status, stdout, stderr = harness.finish(process)
+                self.assertEqual(status, 0, stdout + stderr)
+                self.assertIn(name + ": ok", stdout)
+            harness.wait_until(lambda: self.held_by(worker) == before,
+                               lambda: "the worker holds what it held before: %s, %s" % (
+                                   before, self.held_by(worker)))
+            self.assertEqual(self.workers(server), [worker])
+            sessions = json.loads(self.run_warpline(server, "stat", "--json").stdout)
+            self.assertEqual(sessions.get("sessions", []), [])
+
+    @staticmethod
+    def held_by(pid):
+        """Threads, descriptors and mapped ranges of addresses at arenas' places of a process."""
+        threads = len(os.listdir("/proc/%d/task" % pid))
+        arenas = [line for line in pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines()
+                  if 0x180000000000 - (1 << 32) <= int(line.split("-")[0], 16) < 0x500000000000]
+        return threads, harness.descriptors(pid), len(arenas)
 
     def test_sessions_without_work_in_flight_survive_their_worker(self):
         with self.server() as server:

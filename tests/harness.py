@@ -108,7 +108,8 @@ def resident_mib(pid):
 def wait_until(condition, what, timeout_s=30):
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "not within %d s: %s" % (timeout_s, what)
+        assert time.monotonic() < deadline, "not within %d s: %s" % (
+            timeout_s, what() if callable(what) else what)
         time.sleep(0.02)
 
 
