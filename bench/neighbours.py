@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""How long a tiny kernel takes beside a neighbour that keeps the GPU busy, by tier.
+
+  neighbours.py --bundle=DIR --program=neighbour [--tiers=guarded,isolated] [--seconds=3] [--json=FILE] [--md=FILE]
+
+For each tier a server is started, and in it, one after the other, a tiny program alone, each busy
+program alone, and the tiny one beside each busy one. Prints a table of what a tiny kernel took on
+the device (from an event before it to one behind it) and in the program (launch and wait), and how
+much of its rate alone the busy program kept. `native` stands for two programs without Warpline.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+KINDS = ("compute", "memory", "atomics", "shared", "copies", "launches", "allocations")
+# A busy program has begun by then.
+HEAD_START_S = 1.5
+
+
+def last_json(text):
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    raise ValueError("no result in %r" % text[-300:])
+
+
+class Programs:
+    """Runs the program with what its environment says."""
+
+    def __init__(self, program, env):
+        self._program = str(program)
+        self._env = env
+
+    def start(self, role, seconds):
+        return subprocess.Popen([self._program, "--role=" + role, "--seconds=%g" % seconds], env=self._env,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True)
+
+    @staticmethod
+    def finish(process, timeout_s):
+        try:
+            said, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+        if process.returncode != 0:
+            raise RuntimeError("ended with %s: %s" % (process.returncode, said[-300:]))
+        return last_json(said)
+
+    def alone(self, role, seconds):
+        return self.finish(self.start(role, seconds), seconds + 60)
+
+    def beside(self, kind, seconds):
+        busy = self.start(kind, seconds + 2 * HEAD_START_S)
+        time.sleep(HEAD_START_S)
+        tiny = self.finish(self.start("tiny", seconds), seconds + 60)
+        return tiny, self.finish(busy, seconds + 60)
+
+
+def measure(programs, kinds, seconds):
+    """Rows by kind: what the tiny program and the busy one had; what failed, in words."""
+    rows = {"alone": {"tiny": programs.alone("tiny", seconds)}}
+    for kind in kinds:
+        try:
+            alone = programs.alone(kind, seconds)["rounds_a_second"]
+            tiny, busy = programs.beside(kind, seconds)
+        except (RuntimeError, ValueError) as error:
+            rows[kind] = {"failed": str(error)}
+            continue
+        rows[kind] = {"tiny": tiny, "busy_kept": busy["rounds_a_second"] / alone if alone else 0}
+    return rows
+
+
+def table(results):
+    lines = ["| tier | beside | device p50, us | p95 | max | program p50, us | p95 | busy one keeps |",
+             "|---|---|---|---|---|---|---|---|"]
+    for tier, rows in results.items():
+        for kind, row in rows.items():
+            if "failed" in row:
+                lines.append("| %s | %s | failed: %s | | | | | |" % (tier, kind, row["failed"][:80]))
+                continue
+            device, program = row["tiny"]["device_us"], row["tiny"]["program_us"]
+            kept = "%.2f" % row["busy_kept"] if "busy_kept" in row else ""
+            lines.append("| %s | %s | %.1f | %.1f | %.0f | %.1f | %.1f | %s |" % (
+                tier, kind, device["p50"], device["p95"], device["max"], program["p50"], program["p95"], kept))
+    return "\n".join(lines)
+
+
+def environment(**more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
+    env.update(more)
+    return env
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", type=pathlib.Path, required=True)
+    parser.add_argument("--program", type=pathlib.Path, required=True, help="bench/cuda:neighbour")
+    parser.add_argument("--tiers", default="guarded,isolated", help="of native, guarded, isolated")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--md", type=pathlib.Path)
+    args = parser.parse_args()
+    sys.path.insert(0, str(args.bundle))
+    import local_server  # pylint: disable=import-error,import-outside-toplevel
+    results = {}
+    for tier in args.tiers.split(","):
+        if tier == "native":
+            results[tier] = measure(Programs(args.program, environment()), args.kinds.split(","), args.seconds)
+            continue
+        installation = local_server.Installation(args.bundle)
+        with local_server.Server(installation, ["--device=" + args.device, "--tiers=isolated,guarded"]) as server:
+            env = installation.client_environment(server.endpoint)
+            env["WARPLINE_TIER"] = tier
+            results[tier] = measure(Programs(args.program, env), args.kinds.split(","), args.seconds)
+    print(table(results))
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="ascii")
+    if args.md:
+        args.md.write_text(table(results) + "\n", encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()
