@@ -54,7 +54,7 @@ inline bool EndsRun(const ptx::Instruction& instruction) {
 // Whether an instruction may access shared memory, as far as its words tell.
 inline bool MayUseShared(const ptx::Instruction& instruction) {
   static constexpr std::string_view kAccesses[] = {
-      "ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix", "mbarrier", "wgmma",
+      "ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix", "mbarrier",
   };
   static constexpr std::string_view kOthers[] = {"global", "local", "param", "const"};
   if (std::find(std::begin(kAccesses), std::end(kAccesses), instruction.opcode) ==

@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "guard/rewrite/descriptors.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/loop_polls.h"
@@ -92,7 +91,6 @@ FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& functi
   settings.zeroes_shared = settings.hardened && module.options->zeroes &&
                            function.source->is_entry &&
                            module.use_shared->contains(function.source->name);
-  settings.uses_descriptors = UsesDescriptors(function.code);
   settings.is_wide = function.source->is_entry && !SaysOneThreadWide(*function.source);
   settings.local_bytes = module.local_bytes;
   settings.local_window =
@@ -235,6 +233,9 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     const Symbol* const guard = function_.Find(instruction.guard);
     if (guard == nullptr || guard->type != "pred") return Refuse("a predicate that is none");
   }
+  if (module_.options->hardened && instruction.opcode == "wgmma") {
+    return Refuse("wgmma, which ends the context where a warp of its four has ended");
+  }
   if (IsOfAWarp(what.row().family)) {
     if (!instruction.guard.empty()) return RewriteSkipped(std::move(instruction));
     const bool is_matrix =
@@ -286,8 +287,6 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
       break;
     case Family::kBulkCopy:
       return RewriteBulkCopy(std::move(instruction));
-    case Family::kWarpgroupMultiply:
-      return RewriteWarpgroupMultiply(std::move(instruction));
     case Family::kElect:
       return RewriteElect(instruction);
     case Family::kCachePolicy:

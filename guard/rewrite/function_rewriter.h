@@ -86,7 +86,6 @@ class FunctionRewriter {
   absl::Status RewriteRegisterAddress(const ptx::MemoryAccess& access, const Symbol& symbol,
                                       bool only_shared, ptx::Instruction* instruction,
                                       ptx::Operand* address);
-  absl::Status RewriteWarpgroupMultiply(ptx::Instruction multiply);
   absl::Status RewriteElect(const ptx::Instruction& elect);
   absl::Status RewriteSkipped(ptx::Instruction instruction);
   // Whether an instruction of a warp stands in the run of statements that begins there.

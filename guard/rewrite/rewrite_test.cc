@@ -137,6 +137,18 @@ TEST(RewriteTest, KeepsThePredicateOnTheAccessAlone) {
                   "\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n\t@!%p1 st.global.u32 [wlg_at], %r1;\n"));
 }
 
+TEST(RewriteTest, HardenedKernelsDoNotMultiplyInFourWarps) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  for (const char* const statement :
+       {"wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;",
+        "wgmma.wait_group.sync.aligned 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1;"}) {
+    EXPECT_EQ(RefusalOf(Kernel(statement)), "") << statement;
+    EXPECT_TRUE(Has(RefusalOf(Kernel(statement), hardened),
+                    "wgmma, which ends the context where a warp of its four has ended"));
+  }
+}
+
 TEST(RewriteTest, PutsVariablesIntoTheArena) {
   const std::string declarations =
       ".global .align 4 .b8 a[6] = {1, 2};\n.global .u64 b = a+4;\n.extern .global .u32 c;\n";

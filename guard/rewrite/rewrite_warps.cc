@@ -4,7 +4,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "guard/rewrite/descriptors.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
@@ -85,40 +84,6 @@ absl::Status FunctionRewriter::RewriteElect(const Instruction& elect) {
   if (result.elements[0].name != "_") put(Make("mov.b32", {result.elements[0], Name(first)}));
   Put(Make("mov.u32", {Name(members), Name("%laneid")}));
   put(Make("setp.eq.u32", {result.elements[1], Name(first), Name(members)}));
-  return absl::OkStatus();
-}
-
-// It reads nothing but the block's own shared memory, as was seen on a GPU, and ends the context
-// where a descriptor leads out of it.
-absl::Status FunctionRewriter::RewriteWarpgroupMultiply(Instruction multiply) {
-  for (const Operand& operand : multiply.operands) {
-    if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
-  }
-  if (!module_.options->hardened) {
-    Put(std::move(multiply));
-    return absl::OkStatus();
-  }
-  DescribedMatrices matrices;
-  if (!FindDescribedMatrices(multiply, &matrices)) {
-    return Refuse("matrices whose descriptors the guard does not know");
-  }
-  if (module_.options->zeroes && !function_.source->is_entry) {
-    return Refuse("matrices that descriptors name, in a function that is called");
-  }
-  const auto confine = [this, &multiply](size_t operand, const DescribedMatrix& matrix,
-                                         std::string_view destination) {
-    Operand& descriptor = multiply.operands[operand];
-    const Symbol* const symbol = function_.Find(descriptor.name);
-    if (symbol == nullptr || ptx::TypeBytes(symbol->type) != 8) return false;
-    ConfineDescriptor(descriptor.name, matrix, destination, &code_);
-    descriptor = Name(destination);
-    return true;
-  };
-  if ((matrices.has_a && !confine(DescribedMatrices::kA, matrices.a, "wlg_da")) ||
-      !confine(DescribedMatrices::kB, matrices.b, "wlg_db")) {
-    return Refuse("a descriptor that is no register of 64 bits");
-  }
-  Put(std::move(multiply));
   return absl::OkStatus();
 }
 

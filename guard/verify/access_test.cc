@@ -260,6 +260,29 @@ TEST(Verify, RefusesBulkCopiesThatAreNotBounded) {
   }
 }
 
+// Descriptors lead to the block's own shared memory, or the context ends.
+TEST(Verify, MatricesThatDescriptorsNameAreForWholeWarpsThatMayFault) {
+  const Statements multiply = {
+      "wgmma.fence.sync.aligned",
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd1, %rd2, %p1, 1, "
+      "1, 0, 0",
+      "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1",
+      "wgmma.commit_group.sync.aligned",
+      "wgmma.wait_group.sync.aligned 0",
+  };
+  ExpectAccepted(Module(Joined({kWholeWarp, multiply})), kPlain);
+  for (const std::string& statement : multiply) {
+    ExpectRefused(Module({statement}), kPlain);
+    ExpectRefused(Module(Joined({kWholeWarp, {statement}})), kHardened);
+  }
+  for (const char* const results : {"{%f1, %f2, %f3, wlg_t}", "wlg_at", "[wlg_at]"}) {
+    ExpectRefused(Module(Joined({kWholeWarp,
+                                 {absl::StrCat("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 ",
+                                               results, ", %rd1, %rd2, %p1, 1, 1, 0, 0")}})),
+                  kPlain);
+  }
+}
+
 TEST(Verify, AcceptsSeveralAccessesBehindOneFence) {
   ExpectAccepted(Module(Joined({kArena,
                                 {"ld.global.b32 %r1, [wlg_at]", "mov.u64 %rd1, 0", "@%p1 bra L",

@@ -32,11 +32,6 @@ void Fences::Reset() {
   now_ = GuardState();
 }
 
-void Fences::ForgetSplit() {
-  now_.lo = now_.hi = now_.t = {};
-  now_.part = 0;
-}
-
 void Fences::ForgetShared() {
   now_.s = {};
   now_.has_shared_window = now_.is_stopping = false;

@@ -53,7 +53,6 @@ constexpr std::string_view kAwaitZeros[] = {
     "\tsetp.lt.u32 wlg_ps, wlg_s, wlg_smem;",
     "\t@wlg_ps barrier.sync 0;",
 };
-constexpr std::string_view kFenceZeros = "\tfence.proxy.async;";
 constexpr std::string_view kGiveIteration = "\tmax.s32 wlg_n, wlg_n, 1;";
 constexpr std::string_view kCountIteration = "\tadd.s32 wlg_n, wlg_n, -1;";
 constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
@@ -106,10 +105,7 @@ Refusal LoopStarts::Follow(std::string_view line) {
 
 bool SharedZeroing::Follow(std::string_view line, bool may_begin, Refusal* refusal) {
   if (step_ == Step::kAwaited) return FollowLines(kZeroShared, line, refusal);  // A second one
-  if (step_ == Step::kZeroed) {
-    is_fenced_ = is_fenced_ || (done_ == 0 && line == kFenceZeros);
-    return FollowLines(kAwaitZeros, line, refusal);
-  }
+  if (step_ == Step::kZeroed) return FollowLines(kAwaitZeros, line, refusal);
   const bool is_first = done_ == 0;
   if (!FollowLines(kZeroShared, line, refusal)) return false;
   if (is_first && !may_begin) {

@@ -24,8 +24,6 @@ class WholeWarpCheck {
   void Follow(std::string_view line, const Instruction& instruction);
   // A label stands here, to which lanes may come in parts, or, if `joined`, only whole warps.
   void PlaceLabel(bool joined);
-  // The predicates of the guard hold something else.
-  void ForgetVotes() { voted_ = {}; }
   // Whether all lanes are here, on every way to here.
   bool is_whole() const;
   // Whether they were at the instruction that was followed, and still are wherever it leads.
@@ -65,8 +63,6 @@ class SharedZeroing {
   bool Follow(std::string_view line, bool may_begin, Refusal* refusal);
   // Threads have not waited for each other yet.
   bool is_awaited() const { return step_ == Step::kZeroed; }
-  // The zeros are there also for what reads by matrix descriptors.
-  bool is_fenced() const { return is_fenced_ && is_complete(); }
   bool is_complete() const { return step_ == Step::kAwaited && done_ == 0; }
 
  private:
@@ -76,7 +72,6 @@ class SharedZeroing {
 
   Step step_ = Step::kNone;
   size_t done_ = 0;  // Lines of the next step that have been read
-  bool is_fenced_ = false;
 };
 
 }  // namespace warpline::guard

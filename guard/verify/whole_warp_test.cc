@@ -119,18 +119,6 @@ TEST(WholeWarp, VotesAreOfOneForm) {
   ExpectAccepted(Module(Joined({kWholeWarp, {kVote}})), kPlain);
 }
 
-// A check of a descriptor writes the predicate that was voted on before.
-TEST(WholeWarp, AVoteIsForgottenWhereItsPredicateIsWritten) {
-  const Statements stop = {"ld.const.b64 wlg_at, [wlg_const+40]",
-                           "ld.volatile.global.b32 wlg_t, [wlg_at]", "setp.ne.s32 wlg_ps, wlg_t, 0",
-                           "vote.sync.any.pred wlg_ps, wlg_ps, -1"};
-  ExpectAccepted(Module(Joined({kWholeWarp, stop, {"@wlg_ps exit"}, kMove})), kHardened);
-  ExpectRefused(
-      Module(Joined(
-          {kWholeWarp, stop, Check("wlg_da", "%rd1", kExtentOf8Columns), {"@wlg_ps exit"}, kMove})),
-      kHardened);
-}
-
 TEST(WholeWarp, LabelsOfTheGuardsHaveNumbers) {
   for (const char* const label : {"wlg_w:", "wlg_wx:", "wlg_w01:", "wlg_w-1:", "wlg_x0:"}) {
     ExpectRefused(Module(Joined({kWholeWarp, {label}})), kPlain);
