@@ -137,6 +137,21 @@ TEST(RewriteTest, KeepsThePredicateOnTheAccessAlone) {
                   "\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n\t@!%p1 st.global.u32 [wlg_at], %r1;\n"));
 }
 
+TEST(RewriteTest, AlignsWhatItsVariableDoesNot) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true, .zeroes = false};
+  const auto text = [&](const std::string& variable, const std::string& space) {
+    const std::string access = "ld.shared.u64 %rd1, [s+8];";
+    return space == "body" ? TextOf(Kernel(variable + access), hardened)
+                           : TextOf(Kernel(access, variable), hardened);
+  };
+  for (const char* const space : {"body", "module"}) {
+    EXPECT_TRUE(Has(text(".shared .align 8 .b8 s[16];\n", space), ", [s+8];\n"));
+    EXPECT_TRUE(Has(text(".shared .align 4 .b8 s[16];\n", space),
+                    "\tmov.b32 wlg_s, s+8;\n\tsub.s32 wlg_t, wlg_smem, 8;\n"
+                    "\tmin.u32 wlg_s, wlg_s, wlg_t;\n\tand.b32 wlg_s, wlg_s, -8;\n"));
+  }
+}
+
 TEST(RewriteTest, HardenedKernelsDoNotMultiplyInFourWarps) {
   const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
   for (const char* const statement :
