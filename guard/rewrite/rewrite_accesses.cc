@@ -128,7 +128,7 @@ absl::Status FunctionRewriter::RewritePart(Instruction* copy) {
   const Symbol* const symbol = function_.Find(size->name);
   if (symbol == nullptr || symbol->type == "pred") return absl::OkStatus();
   if (ptx::TypeBytes(symbol->type) != 4) return Refuse("a size of other than 32 bits");
-  if (known_sizes_->IsAllOrNothing(size->name, bytes)) {
+  if (known_numbers_.IsAllOrNothing(size->name, bytes)) {
     *size = Name(code_.AllOrNothing(*size, static_cast<int64_t>(bytes)));
     return absl::OkStatus();
   }

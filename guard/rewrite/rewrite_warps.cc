@@ -1,4 +1,7 @@
 // The part of FunctionRewriter that rewrites what the lanes of a warp execute together.
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,8 +18,25 @@ namespace warpline::guard {
 namespace {
 
 using ptx::Description;
+using ptx::Family;
 using ptx::Instruction;
 using ptx::Operand;
+
+// Whether a block has a barrier of that number, and whether it may be for so many threads.
+bool IsBarrier(uint64_t number) { return number <= kLastBarrier; }
+bool AreThreads(uint64_t count) {
+  return count > 0 && count <= kMostThreads && count % kLanes == 0;
+}
+
+// The number of a barrier of a block, and for how many threads it is; null if it does not say so.
+std::pair<Operand*, Operand*> NumbersOf(const Description& what, Instruction* barrier) {
+  Operand* numbers[2] = {};
+  size_t count = 0;
+  for (size_t i = 0; i < barrier->operands.size() && count < 2; ++i) {
+    if (what.roles()[i] == ptx::Role::kSource) numbers[count++] = &barrier->operands[i];
+  }
+  return {numbers[0], numbers[1]};
+}
 
 }  // namespace
 
@@ -44,6 +64,60 @@ void FunctionRewriter::NeedWholeWarp() {
   Instruction end = Make("exit", {});
   end.guard = "wlg_ps";
   Put(std::move(end));
+}
+
+void FunctionRewriter::NameByLiterals(const Description& what, Instruction* instruction) const {
+  const auto number_in = [this](const Operand& operand) {
+    return operand.kind == Operand::Kind::kName ? known_numbers_.OnlyOf(operand.name)
+                                                : std::nullopt;
+  };
+  switch (what.row().family) {
+    case Family::kBlockBarrier: {
+      const auto [number, count] = NumbersOf(what, instruction);
+      if (const auto known = number_in(*number); known.has_value() && IsBarrier(*known)) {
+        *number = Number(static_cast<int64_t>(*known));
+      }
+      if (count == nullptr) break;
+      if (const auto known = number_in(*count); known.has_value() && AreThreads(*known)) {
+        *count = Number(static_cast<int64_t>(*known));
+      }
+      break;
+    }
+    case Family::kWarpBarrier:
+    case Family::kShuffle:
+    case Family::kVote:
+    case Family::kMatch:
+    case Family::kReduce: {
+      Operand& mask = instruction->operands.back();
+      const auto known = number_in(mask);
+      if (Has(*instruction, "sync") && known.has_value()) {
+        mask = Number(static_cast<int64_t>(*known));
+      }
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+absl::Status FunctionRewriter::RewriteBlockBarrier(const Description& what, Instruction barrier) {
+  // That a warp comes as one is the tenant's word.
+  if (barrier.opcode == "bar") barrier.opcode = "barrier";
+  std::erase(barrier.modifiers, "aligned");
+  for (const Operand& operand : barrier.operands) {
+    if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
+  }
+  if (module_.options->hardened) {
+    const auto [number, count] = NumbersOf(what, &barrier);
+    if (number->kind != Operand::Kind::kInteger || !IsBarrier(number->value)) {
+      return Refuse("a barrier whose number is not a literal from 0 to 15");
+    }
+    if (count != nullptr && (count->kind != Operand::Kind::kInteger || !AreThreads(count->value))) {
+      return Refuse("a barrier for threads that are not a literal multiple of 32 up to 1024");
+    }
+  }
+  Put(std::move(barrier));
+  return absl::OkStatus();
 }
 
 // An instruction of a warp with a predicate, which becomes a branch.

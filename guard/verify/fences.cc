@@ -94,8 +94,8 @@ Refusal Fences::ApplyLoop(Step step) {
   }
 }
 
-// A predicate holds where it does for any lane of the warp. So lanes go on while one of them has
-// iterations left, and each takes one of its own then; and they stop where one is to stop.
+// Lanes go on while each of them has iterations left, and take one of their own then; and they stop
+// where one is to stop.
 Refusal Fences::ApplyVote(Step step) {
   if (step == Step::kVoteIterations) {
     now_.has_local_window = false;

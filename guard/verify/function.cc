@@ -14,6 +14,9 @@ constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
 constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
 constexpr std::string_view kOfAWarp[] = {"mma",      "wmma",      "ldmatrix",
                                          "stmatrix", "movmatrix", "wgmma"};
+constexpr int64_t kLastBarrier = 15;
+constexpr int64_t kMostThreads = 1024;  // Of a block
+constexpr int64_t kLanes = 32;
 constexpr Refusal kNotAwaited = "threads have not waited until shared memory is zero";
 constexpr Refusal kOfFourWarps = "wgmma, which ends the context where a warp of its four has ended";
 constexpr Refusal kMayPart = "a warp that may not be whole";
@@ -152,6 +155,9 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   if (instruction_.text.starts_with("st.param.b64 [wlg_pass], ")) return VerifyPass();
   Description description;
   if (Refusal refusal = Describe(instruction_, &description); !refusal.empty()) return refusal;
+  if (limits_.policy.hardened && instruction_.opcode == "barrier") {
+    if (Refusal refusal = VerifyBarrier(); !refusal.empty()) return refusal;
+  }
   constexpr std::string_view kAwaiting[] = {"bra", "call", "ret", "exit", "bar", "barrier"};
   if (zeroing_.is_awaited() && absl::c_linear_search(kAwaiting, instruction_.opcode)) {
     return kNotAwaited;
@@ -185,10 +191,27 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
 Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
   if (absl::c_linear_search(kOfAWarp, instruction_.opcode)) {
     if (!whole_warp_.is_whole()) return "an instruction of a warp that may not be whole";
-    return instruction_.has_predicate ? "an instruction of a warp with a predicate" : Refusal();
+    if (instruction_.has_predicate) return "an instruction of a warp with a predicate";
   }
   whole_warp_.Follow(line.text, instruction_);
   return {};
+}
+
+// A barrier that there is not ends the context, as does one for more threads than a block has or
+// for a part of a warp.
+Refusal FunctionVerifier::VerifyBarrier() const {
+  const absl::Span<const Operand> numbers = BarrierNumbers(instruction_);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const bool is_literal = numbers[i].kind == Operand::Kind::kInteger;
+    const int64_t value = numbers[i].value;
+    if (i == 0 && !(is_literal && value >= 0 && value <= kLastBarrier)) {
+      return "a barrier whose number is not a literal from 0 to 15";
+    }
+    if (i > 0 && !(is_literal && value > 0 && value <= kMostThreads && value % kLanes == 0)) {
+      return "a barrier for threads that are not a literal multiple of 32 up to 1024";
+    }
+  }
+  return numbers.empty() || numbers.size() > 2 ? "a malformed barrier" : Refusal();
 }
 
 void FunctionVerifier::FollowZeroing(std::string_view line, bool awaits) {

@@ -82,6 +82,7 @@ class FunctionVerifier {
   // A statement of those that zero shared memory, or that await it.
   void FollowZeroing(std::string_view line, bool awaits);
   Refusal FollowWholeWarp(const Line& line);
+  Refusal VerifyBarrier() const;
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);
   Refusal VerifyMove();
