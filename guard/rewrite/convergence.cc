@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/statements.h"
 #include "ptx/instruction_set.h"
@@ -47,10 +48,12 @@ bool Convergence::Settle() {
   return false;
 }
 
-void AddVote(std::string_view result, std::string_view predicate, bool negated, FenceWriter* code) {
+void AddVote(std::string_view mode, std::string_view result, std::string_view predicate,
+             bool negated, FenceWriter* code) {
   ptx::Operand source = Name(predicate);
   source.negated = negated;
-  code->Add(Make("vote.sync.any.pred", {Name(code->Use(result)), std::move(source), Number(-1)}));
+  code->Add(Make(absl::StrCat("vote.sync.", std::string(mode), ".pred"),
+                 {Name(code->Use(result)), std::move(source), Number(-1)}));
 }
 
 }  // namespace warpline::guard

@@ -49,8 +49,9 @@ class Convergence {
 };
 
 // Has `result`, a guard's predicate, say for all lanes whether a predicate, which may be negated,
-// holds in any of them.
-void AddVote(std::string_view result, std::string_view predicate, bool negated, FenceWriter* code);
+// holds in `mode` of them: "any" or "all".
+void AddVote(std::string_view mode, std::string_view result, std::string_view predicate,
+             bool negated, FenceWriter* code);
 
 }  // namespace warpline::guard
 

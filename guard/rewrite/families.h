@@ -3,6 +3,8 @@
 #define WARPLINE_GUARD_REWRITE_FAMILIES_H_
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -42,6 +44,40 @@ inline bool Parts(ptx::Family family) {
          family == ptx::Family::kTrap;
 }
 
+// Whether a literal names all lanes of a warp.
+inline bool NamesAllLanes(const ptx::Operand& operand) {
+  return operand.kind == ptx::Operand::Kind::kInteger &&
+         static_cast<uint32_t>(operand.value) == 0xffffffff;
+}
+
+// Whether some lanes may go on from it before others do, though all go the same way.
+inline bool MaySeparate(const ptx::Instruction& instruction, const ptx::Description& what) {
+  switch (what.row().family) {
+    case ptx::Family::kSleep:
+      return !instruction.guard.empty();
+    case ptx::Family::kBlockBarrier:
+      if (!instruction.guard.empty()) return true;
+      for (size_t i = 0; i < instruction.operands.size(); ++i) {
+        if (what.roles()[i] == ptx::Role::kSource &&
+            instruction.operands[i].kind != ptx::Operand::Kind::kInteger) {
+          return true;
+        }
+      }
+      return false;
+    case ptx::Family::kWarpBarrier:
+    case ptx::Family::kShuffle:
+    case ptx::Family::kVote:
+    case ptx::Family::kMatch:
+    case ptx::Family::kReduce:
+      return !instruction.guard.empty() || !Has(instruction, "sync") ||
+             !NamesAllLanes(instruction.operands.back());
+    case ptx::Family::kElect:  // The rewriter has a barrier of a warp instead.
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Whether a run of statements of the same lanes ends with it.
 inline bool EndsRun(const ptx::Instruction& instruction, const ptx::Description& what) {
   return Parts(what.row().family) || (IsOfAWarp(what.row().family) && !instruction.guard.empty());
@@ -54,7 +90,7 @@ inline bool EndsRun(const ptx::Instruction& instruction) {
 // Whether an instruction may access shared memory, as far as its words tell.
 inline bool MayUseShared(const ptx::Instruction& instruction) {
   static constexpr std::string_view kAccesses[] = {
-      "ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix", "mbarrier", "wgmma",
+      "ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix", "mbarrier",
   };
   static constexpr std::string_view kOthers[] = {"global", "local", "param", "const"};
   if (std::find(std::begin(kAccesses), std::end(kAccesses), instruction.opcode) ==

@@ -24,8 +24,7 @@ constexpr GuardRegister kRegisters[] = {
     {"wlg_s", "b32"},     {"wlg_t", "b32"},       {"wlg_stride", "b32"}, {"wlg_x", "b64"},
     {"wlg_off", "b64"},   {"wlg_at", "b64"},      {"wlg_ps", "pred"},    {"wlg_pl", "pred"},
     {"wlg_n", "b32"},     {"wlg_g0", "b32"},      {"wlg_g1", "b32"},     {"wlg_g2", "b32"},
-    {"wlg_g3", "b32"},    {"wlg_e", "b32"},       {"wlg_f", "b32"},      {"wlg_da", "b64"},
-    {"wlg_db", "b64"},    {"wlg_pu", "pred"},
+    {"wlg_g3", "b32"},    {"wlg_pu", "pred"},
 };
 
 // More than any block can have, less than the window that generic addresses of it lie in.
@@ -367,9 +366,7 @@ bool FenceWriter::NeedsZeros(const ptx::Statement& statement) {
          target == "wlg_s" || target == "wlg_ps" || MayUseShared(*instruction);
 }
 
-void FenceWriter::AwaitZeros(std::vector<ptx::Statement>* body) const {
-  // What is read by descriptors goes another way to shared memory than what is stored.
-  if (settings_.uses_descriptors) AddTo(body, "fence.proxy.async", {});
+void FenceWriter::AwaitZeros(std::vector<ptx::Statement>* body) {
   AddTo(body, "mov.u32", {Name("wlg_s"), Name("%reserved_smem_offset_end")});
   AddTo(body, "setp.lt.u32", {Name("wlg_ps"), Name("wlg_s"), Name("wlg_smem")});
   AddTo(body, "barrier.sync", {Number(0)}, "wlg_ps");

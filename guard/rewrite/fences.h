@@ -17,10 +17,9 @@ namespace warpline::guard {
 struct FenceSettings {
   int arena_bits = 36;
   bool hardened = false;
-  bool zeroes_shared = false;     // The function is a kernel that may reach shared memory.
-  bool uses_descriptors = false;  // The function reads matrices by descriptors.
-  bool is_wide = false;           // A kernel whose blocks may have more than one thread in a row.
-  uint64_t local_bytes = 0;       // 0 where there is no wlg_locals
+  bool zeroes_shared = false;  // The function is a kernel that may reach shared memory.
+  bool is_wide = false;        // A kernel whose blocks may have more than one thread in a row.
+  uint64_t local_bytes = 0;    // 0 where there is no wlg_locals
   // Bytes from its start that the function's own pointers may lead to.
   uint64_t local_window = 0;
   uint64_t param_bytes = 0;
@@ -102,7 +101,7 @@ class FenceWriter {
   // What a kernel begins with where others have used the same shared memory before.
   static void ZeroShared(std::vector<ptx::Statement>* body);
   static bool NeedsZeros(const ptx::Statement& statement);
-  void AwaitZeros(std::vector<ptx::Statement>* body) const;
+  static void AwaitZeros(std::vector<ptx::Statement>* body);
 
   const FenceSettings settings_;
   ptx::SourceLine line_;

@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "guard/rewrite/descriptors.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/loop_polls.h"
@@ -75,13 +74,22 @@ ptx::Variable Register(const std::string& type, const std::string& name) {
   return variable;
 }
 
+// Whether a directive says how many threads blocks have.
+bool IsOfThreads(const ptx::Directive& directive) {
+  return directive.name == "maxntid" || directive.name == "reqntid";
+}
+
+// Whether a block can have as many threads in the direction of x as a directive may say.
+bool HasThreadsOfABlock(const ptx::Directive& directive) {
+  return !IsOfThreads(directive) || directive.values.empty() || directive.values[0] <= kMostThreads;
+}
+
 // Whether a kernel says that its blocks have one thread in the direction of x.
 bool SaysOneThreadWide(const ptx::Function& kernel) {
-  return std::any_of(kernel.directives.begin(), kernel.directives.end(),
-                     [](const ptx::Directive& directive) {
-                       return (directive.name == "maxntid" || directive.name == "reqntid") &&
-                              (directive.values.empty() || directive.values[0] <= 1);
-                     });
+  return std::any_of(
+      kernel.directives.begin(), kernel.directives.end(), [](const ptx::Directive& directive) {
+        return IsOfThreads(directive) && (directive.values.empty() || directive.values[0] <= 1);
+      });
 }
 
 FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& function,
@@ -92,7 +100,6 @@ FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& functi
   settings.zeroes_shared = settings.hardened && module.options->zeroes &&
                            function.source->is_entry &&
                            module.use_shared->contains(function.source->name);
-  settings.uses_descriptors = UsesDescriptors(function.code);
   settings.is_wide = function.source->is_entry && !SaysOneThreadWide(*function.source);
   settings.local_bytes = module.local_bytes;
   settings.local_window =
@@ -110,11 +117,10 @@ FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFuncti
       function_(function),
       local_offset_(local_offset),
       code_(SettingsOf(module, function, local_offset)),
+      known_numbers_(function),
       alignments_([this](const std::string& name) { return AlignmentOf(name); }),
       convergence_(*convergence) {
-  if (!module.options->hardened) return;
-  shared_groups_.emplace(function);
-  known_sizes_.emplace(function);
+  if (module.options->hardened) shared_groups_.emplace(function);
 }
 
 uint64_t FunctionRewriter::AlignmentOf(const std::string& name) const {
@@ -154,14 +160,16 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
     }
     // ptxas takes the whole run for one of all lanes, so the check stands before all of it.
     if (std::exchange(begins, false) && HasWarpsInstruction(&statement)) NeedWholeWarp();
-    begins = EndsRun(*instruction);
     calls = calls || instruction->opcode == "call" || instruction->opcode == "trap" ||
             instruction->opcode == "brkpt";
+    const bool was_whole = is_whole_;
     if (absl::Status status = RewriteInstruction(*instruction); !status.ok()) return status;
     Description what;
-    if (module_.options->hardened && ptx::Describe(*instruction, &what) == ptx::Verdict::kKnown) {
-      alignments_.Follow(*instruction, what);
-    }
+    if (ptx::Describe(*instruction, &what) != ptx::Verdict::kKnown) continue;
+    // Instructions of a warp that become two ways have a check in each.
+    const bool separates = was_whole && !is_whole_ && !IsOfAWarp(what.row().family);
+    begins = separates || EndsRun(*instruction, what);
+    if (module_.options->hardened) alignments_.Follow(*instruction, what);
   }
   result->linkage = source.linkage == "visible" || source.linkage == "weak" ? source.linkage : "";
   result->is_entry = source.is_entry;
@@ -176,6 +184,9 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
     result->params.insert(result->params.begin(), std::move(depot));
   }
   for (const ptx::Directive& directive : source.directives) {
+    if (!HasThreadsOfABlock(directive)) {
+      return absl::InvalidArgumentError("blocks of more threads than there can be");
+    }
     // .noreturn is the tenant's word, and others are hints.
     static constexpr std::string_view kKept[] = {
         "maxntid",           "reqntid",         "minnctapersm",  "maxnreg",
@@ -235,6 +246,9 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     const Symbol* const guard = function_.Find(instruction.guard);
     if (guard == nullptr || guard->type != "pred") return Refuse("a predicate that is none");
   }
+  if (module_.options->hardened && instruction.opcode == "wgmma") {
+    return Refuse("wgmma, which ends the context where a warp of its four has ended");
+  }
   if (IsOfAWarp(what.row().family)) {
     if (!instruction.guard.empty()) return RewriteSkipped(std::move(instruction));
     const bool is_matrix =
@@ -244,7 +258,9 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     }
     NeedWholeWarp();
   }
+  NameByLiterals(what, &instruction);
   const bool was_whole = is_whole_;
+  if (MaySeparate(instruction, what)) is_whole_ = false;
   if (Parts(what.row().family)) {
     is_whole_ = false;
     goes_on_ = !instruction.guard.empty() || what.row().family == Family::kCall;
@@ -269,10 +285,7 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     case Family::kWmmaStore:
       return RewriteMatrixAccess(std::move(instruction));
     case Family::kBlockBarrier:
-      // That a warp comes as one is the tenant's word.
-      if (instruction.opcode == "bar") instruction.opcode = "barrier";
-      std::erase(instruction.modifiers, "aligned");
-      break;
+      return RewriteBlockBarrier(what, std::move(instruction));
     case Family::kBarrierInit:
     case Family::kBarrierEnd:
     case Family::kBarrierArrive:
@@ -286,8 +299,6 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
       break;
     case Family::kBulkCopy:
       return RewriteBulkCopy(std::move(instruction));
-    case Family::kWarpgroupMultiply:
-      return RewriteWarpgroupMultiply(std::move(instruction));
     case Family::kElect:
       return RewriteElect(instruction);
     case Family::kCachePolicy:
@@ -375,7 +386,7 @@ absl::Status FunctionRewriter::RewriteBranch(Instruction branch, bool was_whole)
     if (may_pass) Place(after);
   } else {
     if (together && may_pass) {
-      AddVote("wlg_pu", branch.guard, branch.guard_negated, &code_);
+      AddVote("any", "wlg_pu", branch.guard, branch.guard_negated, &code_);
       branch.guard = "wlg_pu";
       branch.guard_negated = false;
     }

@@ -17,7 +17,7 @@
 #include "guard/rewrite/convergence.h"
 #include "guard/rewrite/fences.h"
 #include "guard/rewrite/flatten.h"
-#include "guard/rewrite/known_sizes.h"
+#include "guard/rewrite/known_numbers.h"
 #include "guard/rewrite/module_layout.h"
 #include "guard/rewrite/rewrite.h"
 #include "guard/rewrite/shared_groups.h"
@@ -86,7 +86,9 @@ class FunctionRewriter {
   absl::Status RewriteRegisterAddress(const ptx::MemoryAccess& access, const Symbol& symbol,
                                       bool only_shared, ptx::Instruction* instruction,
                                       ptx::Operand* address);
-  absl::Status RewriteWarpgroupMultiply(ptx::Instruction multiply);
+  // Has the instruction name barriers, threads and lanes by literals where registers hold such.
+  void NameByLiterals(const ptx::Description& what, ptx::Instruction* instruction) const;
+  absl::Status RewriteBlockBarrier(const ptx::Description& what, ptx::Instruction barrier);
   absl::Status RewriteElect(const ptx::Instruction& elect);
   absl::Status RewriteSkipped(ptx::Instruction instruction);
   // Whether an instruction of a warp stands in the run of statements that begins there.
@@ -105,7 +107,7 @@ class FunctionRewriter {
   const uint64_t local_offset_;
   FenceWriter code_;
   std::optional<SharedGroups> shared_groups_;  // If hardened
-  std::optional<KnownSizes> known_sizes_;      // Likewise
+  const KnownNumbers known_numbers_;
   Alignments alignments_;
   const ptx::Statement* at_ = nullptr;
   std::set<std::string> scratch_;  // Registers of 32 bits that the tenant has not declared

@@ -29,6 +29,11 @@ inline constexpr int64_t kMostStride = 65'536;
 // More than shared memory has, and less than the zone behind an arena.
 inline constexpr int64_t kMostBulkBytes = 1 << 20;
 
+// Of a block.
+inline constexpr uint64_t kMostThreads = 1024;
+inline constexpr uint64_t kLastBarrier = 15;
+inline constexpr uint64_t kLanes = 32;  // Of a warp
+
 // What a thread may execute before it asks whether to stop, in additions: WeightOf() says how many
 // of them an instruction may take. On a full GPU that is a second or two.
 inline constexpr int64_t kMostBetweenPolls = int64_t{1} << 26;

@@ -58,7 +58,7 @@ void Poll(int64_t iterations, bool together, FenceWriter* code) {
   code->Add(Make("ld.const.b64", {Name(code->Use("wlg_at")), Address(kConstVariable, kStopWord)}));
   code->Add(Make("ld.volatile.global.b32", {Name(code->Use("wlg_t")), Address("wlg_at")}));
   code->Add(Make("setp.ne.s32", {Name(code->Use("wlg_ps")), Name("wlg_t"), Number(0)}));
-  if (together) AddVote("wlg_ps", "wlg_ps", false, code);
+  if (together) AddVote("any", "wlg_ps", "wlg_ps", false, code);
   ptx::Instruction end = Make("exit", {});
   end.guard = "wlg_ps";
   code->Add(std::move(end));
@@ -93,7 +93,7 @@ void AddLoopBranch(const Instruction& branch, const std::string& again, const st
                    bool together, FenceWriter* code) {
   Instruction next = branch;
   if (together && !branch.guard.empty()) {
-    AddVote("wlg_pu", branch.guard, branch.guard_negated, code);
+    AddVote("any", "wlg_pu", branch.guard, branch.guard_negated, code);
     next.guard = "wlg_pu";
     next.guard_negated = false;
   }
@@ -101,7 +101,7 @@ void AddLoopBranch(const Instruction& branch, const std::string& again, const st
   leave.guard = next.guard;
   leave.guard_negated = !next.guard_negated;
   TestIterations(next.guard, next.guard_negated, code);
-  if (together) AddVote("wlg_pl", "wlg_pl", false, code);
+  if (together) AddVote("all", "wlg_pl", "wlg_pl", false, code);
   next.guard = "wlg_pl";
   next.guard_negated = false;
   code->Add(std::move(next));

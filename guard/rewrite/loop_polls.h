@@ -32,7 +32,7 @@ void BeginLoop(const std::string& label, const std::string& again, ptx::SourceLi
 
 // Adds `branch`, which leads back to the label of a loop, to `code`, with its poll. `again` is that
 // of BeginLoop(), and `after` one to be placed behind it, if it has a predicate. `together` says
-// that all lanes of a warp are here and shall go the same way, as many iterations as one has left.
+// that all lanes of a warp are here and shall go the same way, while all have iterations left.
 void AddLoopBranch(const ptx::Instruction& branch, const std::string& again,
                    const std::string& after, bool together, FenceWriter* code);
 

@@ -128,7 +128,7 @@ absl::Status FunctionRewriter::RewritePart(Instruction* copy) {
   const Symbol* const symbol = function_.Find(size->name);
   if (symbol == nullptr || symbol->type == "pred") return absl::OkStatus();
   if (ptx::TypeBytes(symbol->type) != 4) return Refuse("a size of other than 32 bits");
-  if (known_sizes_->IsAllOrNothing(size->name, bytes)) {
+  if (known_numbers_.IsAllOrNothing(size->name, bytes)) {
     *size = Name(code_.AllOrNothing(*size, static_cast<int64_t>(bytes)));
     return absl::OkStatus();
   }
@@ -159,6 +159,9 @@ absl::Status FunctionRewriter::RewriteVariableAddress(const MemoryAccess& access
            static_cast<uint64_t>(address->offset) <= bytes - access.bytes &&
            (!hardened || static_cast<uint64_t>(address->offset) % access.bytes == 0);
   };
+  const auto stays_in_shared = [&](uint64_t bytes, uint64_t alignment) {
+    return !hardened || (fits(bytes) && alignment % access.bytes == 0);
+  };
   const Symbol* const symbol = function_.Find(address->name);
   if (symbol != nullptr) {
     switch (symbol->kind) {
@@ -173,7 +176,7 @@ absl::Status FunctionRewriter::RewriteVariableAddress(const MemoryAccess& access
         return absl::OkStatus();
       case Symbol::Kind::kShared:
         if (access.space != StateSpace::kShared) break;
-        if (hardened && !fits(symbol->bytes)) {
+        if (!stays_in_shared(symbol->bytes, symbol->alignment)) {
           *address = Address(code_.SharedVariable(address->name, address->offset, access.bytes));
         }
         return absl::OkStatus();
@@ -190,7 +193,7 @@ absl::Status FunctionRewriter::RewriteVariableAddress(const MemoryAccess& access
   }
   if (const auto shared = module_.shared->find(address->name); shared != module_.shared->end()) {
     if (access.space != StateSpace::kShared) return Refuse("a variable of another space");
-    if (hardened && !fits(shared->second.bytes)) {
+    if (!stays_in_shared(shared->second.bytes, shared->second.alignment)) {
       *address = Address(code_.SharedVariable(address->name, address->offset, access.bytes));
     }
     return absl::OkStatus();

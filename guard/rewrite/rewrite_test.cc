@@ -137,6 +137,133 @@ TEST(RewriteTest, KeepsThePredicateOnTheAccessAlone) {
                   "\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n\t@!%p1 st.global.u32 [wlg_at], %r1;\n"));
 }
 
+TEST(RewriteTest, AlignsWhatItsVariableDoesNot) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true, .zeroes = false};
+  const auto text = [&](const std::string& variable, const std::string& space) {
+    const std::string access = "ld.shared.u64 %rd1, [s+8];";
+    return space == "body" ? TextOf(Kernel(variable + access), hardened)
+                           : TextOf(Kernel(access, variable), hardened);
+  };
+  for (const char* const space : {"body", "module"}) {
+    EXPECT_TRUE(Has(text(".shared .align 8 .b8 s[16];\n", space), ", [s+8];\n"));
+    EXPECT_TRUE(Has(text(".shared .align 4 .b8 s[16];\n", space),
+                    "\tmov.b32 wlg_s, s+8;\n\tsub.s32 wlg_t, wlg_smem, 8;\n"
+                    "\tmin.u32 wlg_s, wlg_s, wlg_t;\n\tand.b32 wlg_s, wlg_s, -8;\n"));
+  }
+}
+
+// One that is none ends the context.
+TEST(RewriteTest, HardenedBarriersHaveLiteralNumbers) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  for (const char* const barrier :
+       {"bar.sync 0;", "bar.sync 15, 1024;", "barrier.cta.arrive 1, 64;",
+        "barrier.red.popc.u32 %r1, 0, 32, %p1;", "bar.red.and.pred %p1, 0, %p2;"}) {
+    EXPECT_EQ(RefusalOf(Kernel(barrier), hardened), "");
+  }
+  // Also where registers hold them.
+  EXPECT_TRUE(Has(TextOf(Kernel("mov.u32 %r1, 3;\nmov.u32 %r2, 96;\nbar.sync %r1, %r2;"), hardened),
+                  "\tbarrier.sync 3, 96;\n"));
+  EXPECT_TRUE(Has(TextOf(Kernel("mov.u32 %r1, 3;\nbar.red.popc.u32 %r2, %r1, %r1, %p1;")),
+                  "\tbarrier.red.popc.u32 %r2, 3, %r1, %p1;\n"));
+  const std::string number = "a barrier whose number is not a literal from 0 to 15: ";
+  const std::string threads =
+      "a barrier for threads that are not a literal multiple of 32 up to 1024: ";
+  const struct {
+    std::string code;
+    std::string refusal;
+  } refused[] = {
+      {"bar.sync 16;", number + "barrier.sync 16;"},
+      {"bar.sync %r1;", number + "barrier.sync %r1;"},
+      {"mov.u32 %r1, 3;\n@%p1 mov.u32 %r1, 4;\nbar.sync %r1;", number},
+      {"mov.u32 %r1, %tid.x;\nbar.red.popc.u32 %r2, %r1, %p1;", number},
+      {"bar.sync 1, %r1;", threads},
+      {"bar.sync 1, 48;", threads},
+      {"bar.arrive 1, 4096;", threads},
+      {"bar.sync 1, 0;", threads},
+      {"mov.u32 %r1, 16;\nbar.sync 1, %r1;", threads},
+      {"bar.red.or.pred %p1, 0, %r1, %p2;", threads},
+  };
+  for (const auto& [code, refusal] : refused) {
+    const std::string why = refusal.substr(0, refusal.find(": "));
+    EXPECT_TRUE(Has(RefusalOf(Kernel(code), hardened), why)) << code;
+    EXPECT_EQ(RefusalOf(Kernel(code)), "") << code;
+  }
+}
+
+TEST(RewriteTest, HardenedKernelsDoNotMultiplyInFourWarps) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  for (const char* const statement :
+       {"wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;",
+        "wgmma.wait_group.sync.aligned 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1;"}) {
+    EXPECT_EQ(RefusalOf(Kernel(statement)), "") << statement;
+    EXPECT_TRUE(Has(RefusalOf(Kernel(statement), hardened),
+                    "wgmma, which ends the context where a warp of its four has ended"));
+  }
+}
+
+constexpr char kCheck[] =
+    "\tbar.warp.sync -1;\n\tactivemask.b32 wlg_t;\n"
+    "\tsetp.ne.s32 wlg_ps, wlg_t, -1;\n\t@wlg_ps exit;\n";
+
+// So often a kernel sees whether a warp is whole.
+int ChecksOf(const std::string& text) {
+  int checks = 0;
+  for (size_t at = text.find(kCheck); at != std::string::npos; at = text.find(kCheck, at + 1)) {
+    ++checks;
+  }
+  return checks;
+}
+
+TEST(RewriteTest, ChecksAgainWhereSomeLanesWaitForEachOther) {
+  const std::string move = "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;\n";
+  const auto checks = [&](const std::string& between) {
+    const std::string text = TextOf(Kernel(move + between + "\n" + move));
+    EXPECT_NE(text, "") << between;
+    return ChecksOf(text);
+  };
+  for (const char* const together :
+       {"", "bar.warp.sync -1;", "bar.warp.sync 0xffffffff;",
+        "mov.u32 %r7, -1;\nbar.warp.sync %r7;",
+        "mov.u32 %r7, 0xffffffff;\nshfl.sync.idx.b32 %r1, %r2, %r3, 31, %r7;",
+        "vote.sync.ballot.b32 %r1, %p1, -1;", "match.any.sync.b32 %r1, %r2, -1;",
+        "redux.sync.add.s32 %r1, %r2, -1;", "bar.sync 0;", "bar.arrive 1, 64;",
+        "nanosleep.u32 %r1;"}) {
+    EXPECT_EQ(checks(together), 1) << together;
+  }
+  for (const char* const apart :
+       {"bar.warp.sync %r1;", "bar.warp.sync 1;", "vote.sync.ballot.b32 %r1, %p1, %r7;",
+        "match.any.sync.b32 %r1, %r2, %r7;", "redux.sync.add.s32 %r1, %r2, 7;",
+        "shfl.sync.idx.b32 %r1, %r2, %r3, 31, %r7;", "@%p1 bar.warp.sync -1;", "@%p1 bar.sync 0;",
+        "bar.sync %r7, 32;", "@%p1 nanosleep.u32 20;", "elect.sync %r1|%p1, -1;"}) {
+    EXPECT_EQ(checks(apart), 2) << apart;
+  }
+}
+
+// A loop of a whole warp goes on while all lanes have iterations left.
+TEST(RewriteTest, LanesOfAWholeWarpVoteOnTheirLoop) {
+  const std::string loop =
+      "mov.u32 %r3, 0;\nL:\nmovmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;\n"
+      "add.u32 %r3, %r3, 1;\nsetp.lt.u32 %p1, %r3, 9;\n@%p1 bra L;";
+  const std::string text = TextOf(Kernel(loop), {.arena_bits = 36, .hardened = true});
+  EXPECT_EQ(ChecksOf(text), 1);
+  EXPECT_TRUE(Has(text,
+                  "\tvote.sync.any.pred wlg_pu, %p1, -1;\n"
+                  "\tsetp.gt.and.s32 wlg_pl, wlg_n, 0, wlg_pu;\n"
+                  "\tvote.sync.all.pred wlg_pl, wlg_pl, -1;\n\t@wlg_pl bra wlg_w"));
+  EXPECT_TRUE(Has(text, "\tvote.sync.any.pred wlg_ps, wlg_ps, -1;\n\t@wlg_ps exit;\n"));
+}
+
+TEST(RewriteTest, RefusesBlocksThatAreTooLarge) {
+  const auto kernel = [](const std::string& directive) {
+    return ".version 8.0\n.target sm_90\n.address_size 64\n.entry k()\n" + directive +
+           "\n{\nret;\n}\n";
+  };
+  EXPECT_EQ(RefusalOf(kernel(".maxntid 1024, 1, 1")), "");
+  EXPECT_EQ(RefusalOf(kernel(".maxntid 1025, 1, 1")), "blocks of more threads than there can be");
+  EXPECT_EQ(RefusalOf(kernel(".reqntid 4294967297")), "blocks of more threads than there can be");
+}
+
 TEST(RewriteTest, PutsVariablesIntoTheArena) {
   const std::string declarations =
       ".global .align 4 .b8 a[6] = {1, 2};\n.global .u64 b = a+4;\n.extern .global .u32 c;\n";

@@ -1,10 +1,12 @@
 // The part of FunctionRewriter that rewrites what the lanes of a warp execute together.
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "guard/rewrite/descriptors.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
@@ -16,8 +18,25 @@ namespace warpline::guard {
 namespace {
 
 using ptx::Description;
+using ptx::Family;
 using ptx::Instruction;
 using ptx::Operand;
+
+// Whether a block has a barrier of that number, and whether it may be for so many threads.
+bool IsBarrier(uint64_t number) { return number <= kLastBarrier; }
+bool AreThreads(uint64_t count) {
+  return count > 0 && count <= kMostThreads && count % kLanes == 0;
+}
+
+// The number of a barrier of a block, and for how many threads it is; null if it does not say so.
+std::pair<Operand*, Operand*> NumbersOf(const Description& what, Instruction* barrier) {
+  Operand* numbers[2] = {};
+  size_t count = 0;
+  for (size_t i = 0; i < barrier->operands.size() && count < 2; ++i) {
+    if (what.roles()[i] == ptx::Role::kSource) numbers[count++] = &barrier->operands[i];
+  }
+  return {numbers[0], numbers[1]};
+}
 
 }  // namespace
 
@@ -45,6 +64,60 @@ void FunctionRewriter::NeedWholeWarp() {
   Instruction end = Make("exit", {});
   end.guard = "wlg_ps";
   Put(std::move(end));
+}
+
+void FunctionRewriter::NameByLiterals(const Description& what, Instruction* instruction) const {
+  const auto number_in = [this](const Operand& operand) {
+    return operand.kind == Operand::Kind::kName ? known_numbers_.OnlyOf(operand.name)
+                                                : std::nullopt;
+  };
+  switch (what.row().family) {
+    case Family::kBlockBarrier: {
+      const auto [number, count] = NumbersOf(what, instruction);
+      if (const auto known = number_in(*number); known.has_value() && IsBarrier(*known)) {
+        *number = Number(static_cast<int64_t>(*known));
+      }
+      if (count == nullptr) break;
+      if (const auto known = number_in(*count); known.has_value() && AreThreads(*known)) {
+        *count = Number(static_cast<int64_t>(*known));
+      }
+      break;
+    }
+    case Family::kWarpBarrier:
+    case Family::kShuffle:
+    case Family::kVote:
+    case Family::kMatch:
+    case Family::kReduce: {
+      Operand& mask = instruction->operands.back();
+      const auto known = number_in(mask);
+      if (Has(*instruction, "sync") && known.has_value()) {
+        mask = Number(static_cast<int64_t>(*known));
+      }
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+absl::Status FunctionRewriter::RewriteBlockBarrier(const Description& what, Instruction barrier) {
+  // That a warp comes as one is the tenant's word.
+  if (barrier.opcode == "bar") barrier.opcode = "barrier";
+  std::erase(barrier.modifiers, "aligned");
+  for (const Operand& operand : barrier.operands) {
+    if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
+  }
+  if (module_.options->hardened) {
+    const auto [number, count] = NumbersOf(what, &barrier);
+    if (number->kind != Operand::Kind::kInteger || !IsBarrier(number->value)) {
+      return Refuse("a barrier whose number is not a literal from 0 to 15");
+    }
+    if (count != nullptr && (count->kind != Operand::Kind::kInteger || !AreThreads(count->value))) {
+      return Refuse("a barrier for threads that are not a literal multiple of 32 up to 1024");
+    }
+  }
+  Put(std::move(barrier));
+  return absl::OkStatus();
 }
 
 // An instruction of a warp with a predicate, which becomes a branch.
@@ -85,40 +158,6 @@ absl::Status FunctionRewriter::RewriteElect(const Instruction& elect) {
   if (result.elements[0].name != "_") put(Make("mov.b32", {result.elements[0], Name(first)}));
   Put(Make("mov.u32", {Name(members), Name("%laneid")}));
   put(Make("setp.eq.u32", {result.elements[1], Name(first), Name(members)}));
-  return absl::OkStatus();
-}
-
-// It reads nothing but the block's own shared memory, as was seen on a GPU, and ends the context
-// where a descriptor leads out of it.
-absl::Status FunctionRewriter::RewriteWarpgroupMultiply(Instruction multiply) {
-  for (const Operand& operand : multiply.operands) {
-    if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
-  }
-  if (!module_.options->hardened) {
-    Put(std::move(multiply));
-    return absl::OkStatus();
-  }
-  DescribedMatrices matrices;
-  if (!FindDescribedMatrices(multiply, &matrices)) {
-    return Refuse("matrices whose descriptors the guard does not know");
-  }
-  if (module_.options->zeroes && !function_.source->is_entry) {
-    return Refuse("matrices that descriptors name, in a function that is called");
-  }
-  const auto confine = [this, &multiply](size_t operand, const DescribedMatrix& matrix,
-                                         std::string_view destination) {
-    Operand& descriptor = multiply.operands[operand];
-    const Symbol* const symbol = function_.Find(descriptor.name);
-    if (symbol == nullptr || ptx::TypeBytes(symbol->type) != 8) return false;
-    ConfineDescriptor(descriptor.name, matrix, destination, &code_);
-    descriptor = Name(destination);
-    return true;
-  };
-  if ((matrices.has_a && !confine(DescribedMatrices::kA, matrices.a, "wlg_da")) ||
-      !confine(DescribedMatrices::kB, matrices.b, "wlg_db")) {
-    return Refuse("a descriptor that is no register of 64 bits");
-  }
-  Put(std::move(multiply));
   return absl::OkStatus();
 }
 

@@ -105,8 +105,8 @@ TEST(Verify, AcceptsStatementsWithoutFences) {
       "setp.ne.s32 wlg_ps, wlg_t, -1",
       "@wlg_ps exit",
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [sm+16]",
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, "
-      "{%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}",
+      absl::StrCat("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, ",
+                   "{%r1, %r2, %r3, %r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4}"),
       "vote.sync.ballot.b32 %r1, %p1, -1",
       "bra L",
       "@%p1 bra L",
@@ -257,6 +257,54 @@ TEST(Verify, RefusesBulkCopiesThatAreNotBounded) {
                        "16"),
        }) {
     ExpectRefused(Module(Joined({kArena, {copy}})), kPlain);
+  }
+}
+
+// Descriptors lead to the block's own shared memory, or the context ends.
+TEST(Verify, MatricesThatDescriptorsNameAreForWholeWarpsThatMayFault) {
+  const Statements multiply = {
+      "wgmma.fence.sync.aligned",
+      absl::StrCat("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, ",
+                   "%rd1, %rd2, %p1, 1, 1, 0, 0"),
+      "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1",
+      "wgmma.commit_group.sync.aligned",
+      "wgmma.wait_group.sync.aligned 0",
+  };
+  ExpectAccepted(Module(Joined({kWholeWarp, multiply})), kPlain);
+  for (const std::string& statement : multiply) {
+    ExpectRefused(Module({statement}), kPlain);
+    ExpectRefused(Module(Joined({kWholeWarp, {statement}})), kHardened);
+  }
+  for (const char* const results : {"{%f1, %f2, %f3, wlg_t}", "wlg_at", "[wlg_at]"}) {
+    ExpectRefused(Module(Joined({kWholeWarp,
+                                 {absl::StrCat("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 ",
+                                               results, ", %rd1, %rd2, %p1, 1, 1, 0, 0")}})),
+                  kPlain);
+  }
+}
+
+// Others end the context.
+TEST(Verify, HardenedBarriersAreThoseThatABlockHas) {
+  for (const char* const barrier :
+       {"barrier.sync 0", "barrier.sync 15", "barrier.sync 1, 32", "barrier.cta.sync 1, 1024",
+        "barrier.arrive 3, 96", "barrier.red.popc.u32 %r1, 0, %p1",
+        "barrier.red.or.pred %p1, 7, 64, !%p2", "@%p1 barrier.sync 0"}) {
+    ExpectAccepted(Module({barrier}), kHardened);
+  }
+  for (const char* const barrier :
+       {"barrier.sync %r1", "barrier.sync 1, %r1", "barrier.sync %r1, 32", "barrier.arrive %r1, 32",
+        "barrier.arrive 1, %r1", "barrier.red.popc.u32 %r1, %r2, %p1",
+        "barrier.red.popc.u32 %r1, 0, %r2, %p1"}) {
+    ExpectAccepted(Module({barrier}), kPlain);
+    ExpectRefused(Module({barrier}), kHardened);
+  }
+  for (const char* const barrier :
+       {"barrier.sync 16", "barrier.sync -1", "barrier.sync 1, 0", "barrier.sync 1, 16",
+        "barrier.sync 1, 33", "barrier.sync 1, 1056", "barrier.arrive 1, 4096",
+        "barrier.sync 1, -32", "barrier.sync 1, 32, 32", "barrier.sync %tid.x",
+        "barrier.red.popc.u32 %r1, 16, %p1", "barrier.red.popc.u32 %r1, 0, 48, %p1",
+        "barrier.red.popc.u32 0, %p1", "barrier.sync 0f00000000", "barrier.sync _"}) {
+    ExpectRefused(Module({barrier}), kHardened);
   }
 }
 

@@ -14,6 +14,8 @@ constexpr std::pair<std::string_view, int64_t> kTypes[] = {
     {"f16", 2}, {"f32", 4}, {"f64", 8}, {"pred", 1}, {"f16x2", 4}, {"b128", 16},
 };
 
+constexpr int64_t kMostThreads = 1024;  // Of a block
+
 constexpr std::string_view kSpaces[] = {"reg", "param", "shared", "local", "const"};
 
 // A directive of functions and how many numbers follow it.
@@ -21,9 +23,10 @@ struct Directive {
   std::string_view name;
   int least;
   int most;
+  bool is_threads = false;  // Of a block, in the direction of x first
 };
 constexpr Directive kDirectives[] = {
-    {".maxntid", 1, 3},         {".reqntid", 1, 3},           {".minnctapersm", 1, 1},
+    {".maxntid", 1, 3, true},   {".reqntid", 1, 3, true},     {".minnctapersm", 1, 1},
     {".maxnreg", 1, 1},         {".reqnctapercluster", 1, 3}, {".maxclusterrank", 1, 1},
     {".explicitcluster", 0, 0},
 };
@@ -150,13 +153,15 @@ Refusal CheckDirective(std::string_view line) {
   const bool named = cursor.Skip(".") && cursor.Word(&name);
   for (const Directive& directive : kDirectives) {
     if (!named || name != directive.name.substr(1)) continue;
-    int64_t value = 0;
+    int64_t value = 0, row = 0;
     int count = 0;
     while (cursor.Skip(count == 0 ? " " : ", ")) {
       if (!cursor.Count(&value)) return "a malformed number";
+      if (count == 0) row = value;
       ++count;
     }
-    const bool fits = count >= directive.least && count <= directive.most && cursor.AtEnd();
+    const bool fits = count >= directive.least && count <= directive.most && cursor.AtEnd() &&
+                      (!directive.is_threads || row <= kMostThreads);
     return fits ? Refusal() : "a directive with the wrong numbers";
   }
   return "a directive that is not allowed";

@@ -32,11 +32,6 @@ void Fences::Reset() {
   now_ = GuardState();
 }
 
-void Fences::ForgetSplit() {
-  now_.lo = now_.hi = now_.t = {};
-  now_.part = 0;
-}
-
 void Fences::ForgetShared() {
   now_.s = {};
   now_.has_shared_window = now_.is_stopping = false;
@@ -99,8 +94,8 @@ Refusal Fences::ApplyLoop(Step step) {
   }
 }
 
-// A predicate holds where it does for any lane of the warp. So lanes go on while one of them has
-// iterations left, and each takes one of its own then; and they stop where one is to stop.
+// Lanes go on while each of them has iterations left, and take one of their own then; and they stop
+// where one is to stop.
 Refusal Fences::ApplyVote(Step step) {
   if (step == Step::kVoteIterations) {
     now_.has_local_window = false;

@@ -97,8 +97,6 @@ class Fences {
   void EndPrologue() { in_prologue_ = false; }
   // A label stands here: nothing is known but what the prologue has set.
   void Reset();
-  // wlg_lo, wlg_hi and wlg_t hold something else.
-  void ForgetSplit();
   // wlg_s and wlg_ps hold something else.
   void ForgetShared();
   // A thread ends here where wlg_ps holds.

@@ -93,7 +93,7 @@ constexpr Form kForms[] = {
     {"ld.volatile.global.b32 wlg_t, [wlg_at]", Step::kReadStop},
 
     {"vote.sync.any.pred wlg_pu, <Q>, -1", Step::kVote},
-    {"vote.sync.any.pred wlg_pl, wlg_pl, -1", Step::kVoteIterations},
+    {"vote.sync.all.pred wlg_pl, wlg_pl, -1", Step::kVoteIterations},
     {"vote.sync.any.pred wlg_ps, wlg_ps, -1", Step::kVoteStop},
 };
 
@@ -144,8 +144,9 @@ bool Matches(std::string_view form, std::string_view statement, const Scope& sco
     if (hole == 'Q' && !(found->kind == Name::Kind::kRegister && found->type == "pred")) {
       return false;
     }
-    if (hole == 'S' && !(found->kind == Name::Kind::kShared && cursor.Offset(&match->number)))
+    if (hole == 'S' && !(found->kind == Name::Kind::kShared && cursor.Offset(&match->number))) {
       return false;
+    }
     if (hole == 'P' && name != first_parameter) return false;
     match->name = name;
   }

@@ -14,7 +14,11 @@ constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
 constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
 constexpr std::string_view kOfAWarp[] = {"mma",      "wmma",      "ldmatrix",
                                          "stmatrix", "movmatrix", "wgmma"};
+constexpr int64_t kLastBarrier = 15;
+constexpr int64_t kMostThreads = 1024;  // Of a block
+constexpr int64_t kLanes = 32;
 constexpr Refusal kNotAwaited = "threads have not waited until shared memory is zero";
+constexpr Refusal kOfFourWarps = "wgmma, which ends the context where a warp of its four has ended";
 constexpr Refusal kMayPart = "a warp that may not be whole";
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
@@ -84,7 +88,6 @@ Refusal FunctionVerifier::VerifyLine(const Line& line) {
   const bool may_zero = !has_begun_ && limits_.is_entry && limits_.policy.hardened &&
                         LocalsAreZero() && fences_.prologue().smem;
   const bool was_awaited = zeroing_.is_awaited();
-  if (descriptors_.Follow(line.text, &refusal)) return FollowDescriptor(refusal);
   if (zeroing_.Follow(line.text, may_zero, &refusal)) {
     FollowZeroing(line.text, was_awaited);
     return refusal;
@@ -110,7 +113,6 @@ Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
   const bool is_joined = IsJoinedLabel(name);
   if (is_joined && written_.reachable() && !whole_warp_.is_whole()) return kMayPart;
   whole_warp_.PlaceLabel(is_joined);
-  descriptors_.Reset();
   alignments_.Forget();
   if (!LocalsAreZero()) return kNotZeroed;
   fences_.Reset();
@@ -128,6 +130,7 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
       return "a predicate that is not declared";
     }
   }
+  if (limits_.policy.hardened && instruction_.opcode == "wgmma") return kOfFourWarps;
   if (Refusal refusal = FollowWholeWarp(line); !refusal.empty()) return refusal;
   facts_->instructions += WeightOf(instruction_);
   if (WritesGuard(instruction_)) {
@@ -152,8 +155,8 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   if (instruction_.text.starts_with("st.param.b64 [wlg_pass], ")) return VerifyPass();
   Description description;
   if (Refusal refusal = Describe(instruction_, &description); !refusal.empty()) return refusal;
-  if (instruction_.text.starts_with("wgmma.mma_async.")) {
-    if (Refusal refusal = VerifyMultiplication(); !refusal.empty()) return refusal;
+  if (limits_.policy.hardened && instruction_.opcode == "barrier") {
+    if (Refusal refusal = VerifyBarrier(); !refusal.empty()) return refusal;
   }
   constexpr std::string_view kAwaiting[] = {"bra", "call", "ret", "exit", "bar", "barrier"};
   if (zeroing_.is_awaited() && absl::c_linear_search(kAwaiting, instruction_.opcode)) {
@@ -188,41 +191,27 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
 Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
   if (absl::c_linear_search(kOfAWarp, instruction_.opcode)) {
     if (!whole_warp_.is_whole()) return "an instruction of a warp that may not be whole";
-    return instruction_.has_predicate ? "an instruction of a warp with a predicate" : Refusal();
+    if (instruction_.has_predicate) return "an instruction of a warp with a predicate";
   }
   whole_warp_.Follow(line.text, instruction_);
   return {};
 }
 
-// A statement of the check of a descriptor, behind the first.
-Refusal FunctionVerifier::FollowDescriptor(Refusal refusal) {
-  if (!refusal.empty()) return refusal;
-  if (!limits_.policy.hardened) return "a check of kernels that are hardened";
-  if (!fences_.prologue().smem) return "the prologue has not set wlg_smem";
-  ++facts_->instructions;
-  if (!descriptors_.is_complete()) return {};
-  fences_.ForgetSplit();
-  fences_.ForgetShared();
-  whole_warp_.ForgetVotes();
-  written_.Write(descriptors_.last(), /*is_passing=*/true);
-  return {};
-}
-
-// Matrices in shared memory, which only checked descriptors name.
-Refusal FunctionVerifier::VerifyMultiplication() {
-  facts_->uses_shared = true;
-  if (zeroing_.is_awaited()) return kNotAwaited;
-  if (!limits_.policy.hardened) return {};
-  Multiplication what;
-  if (Refusal refusal = ReadMultiplication(instruction_, &what); !refusal.empty()) return refusal;
-  const auto& operands = instruction_.operands;
-  if ((what.has_a && !descriptors_.Confines(operands[1], what.a)) ||
-      !descriptors_.Confines(operands[2], what.b)) {
-    return "a descriptor without its check";
+// A barrier that there is not ends the context, as does one for more threads than a block has or
+// for a part of a warp.
+Refusal FunctionVerifier::VerifyBarrier() const {
+  const absl::Span<const Operand> numbers = BarrierNumbers(instruction_);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const bool is_literal = numbers[i].kind == Operand::Kind::kInteger;
+    const int64_t value = numbers[i].value;
+    if (i == 0 && !(is_literal && value >= 0 && value <= kLastBarrier)) {
+      return "a barrier whose number is not a literal from 0 to 15";
+    }
+    if (i > 0 && !(is_literal && value > 0 && value <= kMostThreads && value % kLanes == 0)) {
+      return "a barrier for threads that are not a literal multiple of 32 up to 1024";
+    }
   }
-  // What is read by descriptors goes another way than what is stored.
-  if (limits_.policy.zeroes && !zeroing_.is_fenced()) return "zeros without their fence";
-  return {};
+  return numbers.empty() || numbers.size() > 2 ? "a malformed barrier" : Refusal();
 }
 
 void FunctionVerifier::FollowZeroing(std::string_view line, bool awaits) {

@@ -10,7 +10,6 @@
 #include "guard/verify/accesses.h"
 #include "guard/verify/alignments.h"
 #include "guard/verify/declarations.h"
-#include "guard/verify/descriptors.h"
 #include "guard/verify/fences.h"
 #include "guard/verify/instructions.h"
 #include "guard/verify/names.h"
@@ -83,8 +82,7 @@ class FunctionVerifier {
   // A statement of those that zero shared memory, or that await it.
   void FollowZeroing(std::string_view line, bool awaits);
   Refusal FollowWholeWarp(const Line& line);
-  Refusal FollowDescriptor(Refusal refusal);
-  Refusal VerifyMultiplication();
+  Refusal VerifyBarrier() const;
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);
   Refusal VerifyMove();
@@ -109,7 +107,6 @@ class FunctionVerifier {
   bool declares_ = true;  // Only declarations have been read.
   bool passed_ = false;   // The statement before has written wlg_pass.
   WholeWarpCheck whole_warp_;
-  DescriptorChecks descriptors_;
   Instruction instruction_;
   Written written_;
   int64_t zeroed_ = 0;  // Bytes of wlg_locals that the entry has zeroed

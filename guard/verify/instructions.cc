@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "guard/verify/instruction_table.h"
 
@@ -192,6 +193,13 @@ Refusal Describe(const Instruction& instruction, Description* description) {
     }
   }
   return {};
+}
+
+absl::Span<const Operand> BarrierNumbers(const Instruction& barrier) {
+  const absl::Span<const Operand> operands = barrier.operands;
+  if (!absl::c_linear_search(barrier.modifiers, "red")) return operands;
+  // The result stands before them, and the predicate behind.
+  return operands.size() < 3 ? operands : operands.subspan(1, operands.size() - 2);
 }
 
 }  // namespace warpline::guard

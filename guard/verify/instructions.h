@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "guard/verify/reader.h"
 
 namespace warpline::guard {
@@ -44,6 +45,9 @@ struct Description {
 // Fills in `description`. The operands at `accesses` exist and are addresses; the others are for
 // the caller to check.
 Refusal Describe(const Instruction& instruction, Description* description);
+
+// Of a barrier of a block: its number, and for how many threads it is if it says so.
+absl::Span<const Operand> BarrierNumbers(const Instruction& barrier);
 
 }  // namespace warpline::guard
 

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "absl/algorithm/container.h"
+#include "guard/verify/instructions.h"
 
 namespace warpline::guard {
 namespace {
@@ -13,8 +14,27 @@ constexpr std::string_view kWholeWarp[] = {
     "\tsetp.ne.s32 wlg_ps, wlg_t, -1;",
     "\t@wlg_ps exit;",
 };
-constexpr std::string_view kVote = "\tvote.sync.any.pred wlg_p";
-constexpr std::string_view kPredicates[] = {"wlg_ps", "wlg_pl", "wlg_pu"};
+
+// The predicates that are voted on, with what a vote begins with.
+struct Vote {
+  std::string_view predicate;
+  std::string_view line;
+};
+constexpr Vote kVotes[] = {
+    {"wlg_ps", "\tvote.sync.any.pred wlg_ps, wlg_ps, -1;"},
+    {"wlg_pl", "\tvote.sync.all.pred wlg_pl, wlg_pl, -1;"},
+    {"wlg_pu", "\tvote.sync.any.pred wlg_pu, "},
+};
+
+// What is done by the lanes that an operand names, and its place.
+struct ByNamedLanes {
+  std::string_view opcode;
+  size_t mask;
+};
+constexpr ByNamedLanes kByNamedLanes[] = {
+    {"bar", 0}, {"vote", 2}, {"match", 2}, {"redux", 2}, {"shfl", 4},
+};
+
 constexpr std::string_view kZeroShared[] = {
     "\tmov.u32 wlg_lo, %tid.x;",
     "\tmov.u32 wlg_t, %ntid.y;",
@@ -53,41 +73,61 @@ constexpr std::string_view kAwaitZeros[] = {
     "\tsetp.lt.u32 wlg_ps, wlg_s, wlg_smem;",
     "\t@wlg_ps barrier.sync 0;",
 };
-constexpr std::string_view kFenceZeros = "\tfence.proxy.async;";
 constexpr std::string_view kGiveIteration = "\tmax.s32 wlg_n, wlg_n, 1;";
 constexpr std::string_view kCountIteration = "\tadd.s32 wlg_n, wlg_n, -1;";
 constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
 
+bool IsLiteral(const Operand& operand) { return operand.kind == Operand::Kind::kInteger; }
+
+// Whether an operand names all lanes of a warp.
+bool NamesAllLanes(const Operand& operand) {
+  return IsLiteral(operand) && (operand.value == -1 || operand.value == 0xffffffff);
+}
+
+// Whether some lanes may go on from an instruction before others do, though all go the same way.
+bool MaySeparate(const Instruction& instruction) {
+  if (instruction.opcode == "nanosleep") return instruction.has_predicate;
+  if (instruction.opcode == "barrier") {
+    return instruction.has_predicate || !absl::c_all_of(BarrierNumbers(instruction), IsLiteral);
+  }
+  const auto* const found = absl::c_find_if(
+      kByNamedLanes, [&](const ByNamedLanes& row) { return row.opcode == instruction.opcode; });
+  if (found == std::end(kByNamedLanes)) return false;
+  return instruction.has_predicate || instruction.operands.size() <= found->mask ||
+         !NamesAllLanes(instruction.operands[found->mask]);
+}
+
 }  // namespace
 
 void WholeWarpCheck::Follow(std::string_view line, const Instruction& instruction) {
-  const bool was_whole = is_whole();
+  const bool was_whole = is_whole_;
   // Those who are called may part.
   keeps_together_ = was_whole && instruction.opcode != "call" &&
                     (!instruction.has_predicate || IsVoted(instruction.predicate));
-  if (!was_whole && line == kWholeWarp[done_]) {
-    ++done_;
-  } else if (!was_whole ||
-             (absl::c_linear_search(kParts, instruction.opcode) && !keeps_together_)) {
-    done_ = line == kWholeWarp[0] ? 1 : 0;
+  done_ = line == kWholeWarp[done_] ? done_ + 1 : line == kWholeWarp[0] ? 1 : 0;
+  if (done_ == std::size(kWholeWarp)) {
+    done_ = 0;
+    is_whole_ = true;
+  } else if ((absl::c_linear_search(kParts, instruction.opcode) && !keeps_together_) ||
+             MaySeparate(instruction)) {
+    is_whole_ = false;
   }
   if (instruction.operands.empty()) return;
-  for (size_t i = 0; i < std::size(kPredicates); ++i) {
-    if (instruction.operands[0].name != kPredicates[i]) continue;
-    voted_[i] = was_whole && line.starts_with(kVote) && !instruction.has_predicate;
+  for (size_t i = 0; i < std::size(kVotes); ++i) {
+    if (instruction.operands[0].name != kVotes[i].predicate) continue;
+    voted_[i] = was_whole && line.starts_with(kVotes[i].line);
   }
 }
 
 void WholeWarpCheck::PlaceLabel(bool joined) {
-  done_ = joined ? std::size(kWholeWarp) : 0;
+  done_ = 0;
+  is_whole_ = joined;
   voted_ = {};
 }
 
-bool WholeWarpCheck::is_whole() const { return done_ == std::size(kWholeWarp); }
-
 bool WholeWarpCheck::IsVoted(std::string_view predicate) const {
-  for (size_t i = 0; i < std::size(kPredicates); ++i) {
-    if (predicate == kPredicates[i]) return voted_[i];
+  for (size_t i = 0; i < std::size(kVotes); ++i) {
+    if (predicate == kVotes[i].predicate) return voted_[i];
   }
   return false;
 }
@@ -106,10 +146,7 @@ Refusal LoopStarts::Follow(std::string_view line) {
 
 bool SharedZeroing::Follow(std::string_view line, bool may_begin, Refusal* refusal) {
   if (step_ == Step::kAwaited) return FollowLines(kZeroShared, line, refusal);  // A second one
-  if (step_ == Step::kZeroed) {
-    is_fenced_ = is_fenced_ || (done_ == 0 && line == kFenceZeros);
-    return FollowLines(kAwaitZeros, line, refusal);
-  }
+  if (step_ == Step::kZeroed) return FollowLines(kAwaitZeros, line, refusal);
   const bool is_first = done_ == 0;
   if (!FollowLines(kZeroShared, line, refusal)) return false;
   if (is_first && !may_begin) {

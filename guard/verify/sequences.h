@@ -18,16 +18,14 @@ namespace warpline::guard {
 
 // Where all lanes of a warp are together: behind a check that ends the warp if some are missing,
 // until they part. They stay together where a branch or exit is taken by all or by none, since the
-// lanes have voted on its predicate.
+// lanes have voted on its predicate. They may part where some of them wait for each other or sleep.
 class WholeWarpCheck {
  public:
   void Follow(std::string_view line, const Instruction& instruction);
   // A label stands here, to which lanes may come in parts, or, if `joined`, only whole warps.
   void PlaceLabel(bool joined);
-  // The predicates of the guard hold something else.
-  void ForgetVotes() { voted_ = {}; }
   // Whether all lanes are here, on every way to here.
-  bool is_whole() const;
+  bool is_whole() const { return is_whole_; }
   // Whether they were at the instruction that was followed, and still are wherever it leads.
   bool keeps_together() const { return keeps_together_; }
 
@@ -35,6 +33,7 @@ class WholeWarpCheck {
   bool IsVoted(std::string_view predicate) const;
 
   size_t done_ = 0;  // Statements of the check that have been read
+  bool is_whole_ = false;
   bool keeps_together_ = false;
   std::array<bool, 3> voted_ = {};  // wlg_ps, wlg_pl and wlg_pu are the same in all lanes.
 };
@@ -65,8 +64,6 @@ class SharedZeroing {
   bool Follow(std::string_view line, bool may_begin, Refusal* refusal);
   // Threads have not waited for each other yet.
   bool is_awaited() const { return step_ == Step::kZeroed; }
-  // The zeros are there also for what reads by matrix descriptors.
-  bool is_fenced() const { return is_fenced_ && is_complete(); }
   bool is_complete() const { return step_ == Step::kAwaited && done_ == 0; }
 
  private:
@@ -76,7 +73,6 @@ class SharedZeroing {
 
   Step step_ = Step::kNone;
   size_t done_ = 0;  // Lines of the next step that have been read
-  bool is_fenced_ = false;
 };
 
 }  // namespace warpline::guard

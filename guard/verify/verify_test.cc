@@ -415,6 +415,8 @@ TEST(Verify, RefusesModules) {
       {".maxntid 256, 1, 1\n", ".noreturn\n"},
       {".maxntid 256, 1, 1\n", ".maxntid 256,1,1\n"},
       {".maxntid 256, 1, 1\n", ".maxntid\n"},
+      {".maxntid 256, 1, 1\n", ".maxntid 1025\n"},
+      {".maxntid 256, 1, 1\n", ".reqntid 4294967297, 1, 1\n"},
       {".maxntid 256, 1, 1\n", ".pragma \"nounroll\";\n"},
       {".maxntid 256, 1, 1\n", "\n"},
       {"\tret;\n}\n", "\tret;\n"},

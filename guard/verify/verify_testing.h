@@ -37,7 +37,6 @@ inline constexpr char kRegisters[] =
     "\t.reg .b32 wlg_stride;\n\t.reg .b64 wlg_x;\n\t.reg .b64 wlg_off;\n\t.reg .b64 wlg_at;\n"
     "\t.reg .pred wlg_ps;\n\t.reg .pred wlg_pl;\n\t.reg .b32 wlg_n;\n"
     "\t.reg .b32 wlg_g0;\n\t.reg .b32 wlg_g1;\n\t.reg .b32 wlg_g2;\n\t.reg .b32 wlg_g3;\n"
-    "\t.reg .b32 wlg_e;\n\t.reg .b32 wlg_f;\n\t.reg .b64 wlg_da;\n\t.reg .b64 wlg_db;\n"
     "\t.reg .pred wlg_pu;\n";
 
 inline constexpr char kVariables[] =
@@ -83,39 +82,6 @@ inline const Statements kWholeWarp = {"bar.warp.sync -1", "activemask.b32 wlg_t"
 
 inline constexpr char kEntry[] =
     ".visible .entry k (.param .b64 p, .param .align 8 .b8 q[16], .param .b32 n)\n";
-
-// The check of the descriptor in `from`, with the numbers that its matrix has.
-struct CheckExtent {
-  int64_t leading;
-  int64_t stride;
-  int64_t end;
-};
-// The 8 columns of B, where what lies side by side is what is summed up.
-inline constexpr CheckExtent kExtentOf8Columns = {1, 0, 0x1725410f};
-inline Statements Check(std::string_view to, std::string_view from, const CheckExtent& extent) {
-  return {
-      absl::StrCat("mov.b64 {wlg_lo, wlg_hi}, ", std::string(from)),
-      "and.b32 wlg_lo, wlg_lo, 1073692671",
-      "and.b32 wlg_hi, wlg_hi, -1072807937",
-      "shr.u32 wlg_s, wlg_hi, 27",
-      absl::StrCat("bfe.u32 wlg_e, ", extent.end, ", wlg_s, 8"),
-      "and.b32 wlg_f, wlg_lo, 16383",
-      "add.s32 wlg_e, wlg_e, wlg_f",
-      "shr.u32 wlg_f, wlg_lo, 16",
-      absl::StrCat("bfe.u32 wlg_t, ", extent.leading, ", wlg_s, 8"),
-      "mad.lo.s32 wlg_e, wlg_f, wlg_t, wlg_e",
-      "and.b32 wlg_f, wlg_hi, 16383",
-      absl::StrCat("bfe.u32 wlg_t, ", extent.stride, ", wlg_s, 8"),
-      "mad.lo.s32 wlg_e, wlg_f, wlg_t, wlg_e",
-      "shr.u32 wlg_e, wlg_e, 3",
-      "add.s32 wlg_t, wlg_smem, 127",
-      "shr.u32 wlg_t, wlg_t, 7",
-      "setp.le.u32 wlg_ps, wlg_e, wlg_t",
-      "selp.b32 wlg_lo, wlg_lo, 0, wlg_ps",
-      "selp.b32 wlg_hi, wlg_hi, 0, wlg_ps",
-      absl::StrCat("mov.b64 ", std::string(to), ", {wlg_lo, wlg_hi}"),
-  };
-}
 
 // Statements without tabs and semicolons; a label has its colon.
 inline std::string Body(const Statements& statements) {

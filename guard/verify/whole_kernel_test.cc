@@ -281,28 +281,6 @@ TEST(WholeKernel, NobodyUsesSharedMemoryOrPartsBeforeAllHaveZeroedIt) {
   ExpectAccepted(Zeroing({use, "L:"}, "\tsetp.ne.s32 %p1, 1, 0;\n"), kZeroes);
 }
 
-// What reads by descriptors goes another way to shared memory than the zeros.
-TEST(WholeKernel, ZerosAreFencedFromWhatReadsByDescriptors) {
-  const Statements use =
-      Joined({kWholeWarp,
-              Check("wlg_db", "%rd2", kExtentOf8Columns),
-              {"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, {%r1, "
-               "%r2, %r3, %r4}, wlg_db, %p1, 1, 1, 0"}});
-  const std::string fence = "\tfence.proxy.async;\n";
-  ExpectAccepted(Zeroing(use, fence), kZeroes);
-  ExpectAccepted(Zeroing(use, absl::StrCat("\tmov.u32 %r1, %tid.x;\n", fence)), kZeroes);
-  ExpectRefused(Zeroing(use), kZeroes);
-  ExpectRefused(Zeroing(use, "\t@%p1 fence.proxy.async;\n"), kZeroes);
-  ExpectRefused(Zeroing(Joined({{"fence.proxy.async"}, use})), kZeroes);
-  ExpectRefused(Module(Joined({{"fence.proxy.async"}, use})), kZeroes);
-  const std::string awaiting(kAwaiting);
-  const size_t second = awaiting.find('\n') + 1;
-  ExpectRefused(
-      absl::StrReplaceAll(Zeroing(use), {{kAwaiting, absl::StrCat(awaiting.substr(0, second), fence,
-                                                                  awaiting.substr(second))}}),
-      kZeroes);
-}
-
 // The function that uses it is called by another.
 TEST(WholeKernel, AlsoByFunctionsThatAreCalled) {
   const std::string functions = absl::StrCat(

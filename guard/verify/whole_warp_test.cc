@@ -26,7 +26,7 @@ const Statements kStoppable =
             {"wlg_w1:", "max.s32 wlg_n, wlg_n, 1", "wlg_w0:", "add.s32 wlg_n, wlg_n, -1"},
             kMove,
             {kVote, "setp.gt.and.s32 wlg_pl, wlg_n, 0, wlg_pu",
-             "vote.sync.any.pred wlg_pl, wlg_pl, -1", "@wlg_pl bra wlg_w0", "@!wlg_pu bra wlg_w2",
+             "vote.sync.all.pred wlg_pl, wlg_pl, -1", "@wlg_pl bra wlg_w0", "@!wlg_pu bra wlg_w2",
              "ld.const.b64 wlg_at, [wlg_const+40]", "ld.volatile.global.b32 wlg_t, [wlg_at]",
              "setp.ne.s32 wlg_ps, wlg_t, 0", "vote.sync.any.pred wlg_ps, wlg_ps, -1",
              "@wlg_ps exit", "mov.b32 wlg_n, 65535", "bra wlg_w1", "wlg_w2:"},
@@ -119,16 +119,69 @@ TEST(WholeWarp, VotesAreOfOneForm) {
   ExpectAccepted(Module(Joined({kWholeWarp, {kVote}})), kPlain);
 }
 
-// A check of a descriptor writes the predicate that was voted on before.
-TEST(WholeWarp, AVoteIsForgottenWhereItsPredicateIsWritten) {
-  const Statements stop = {"ld.const.b64 wlg_at, [wlg_const+40]",
-                           "ld.volatile.global.b32 wlg_t, [wlg_at]", "setp.ne.s32 wlg_ps, wlg_t, 0",
-                           "vote.sync.any.pred wlg_ps, wlg_ps, -1"};
-  ExpectAccepted(Module(Joined({kWholeWarp, stop, {"@wlg_ps exit"}, kMove})), kHardened);
-  ExpectRefused(
-      Module(Joined(
-          {kWholeWarp, stop, Check("wlg_da", "%rd1", kExtentOf8Columns), {"@wlg_ps exit"}, kMove})),
-      kHardened);
+// Where one lane has iterations left and goes on, another takes more than it has, without end.
+TEST(WholeWarp, GoesOnWhileAllItsLanesHaveIterationsLeft) {
+  const auto voting = [](const std::string& vote) {
+    return Replaced(Stoppable(kStoppable), "vote.sync.all.pred wlg_pl, wlg_pl, -1", vote);
+  };
+  ExpectAccepted(voting("vote.sync.all.pred wlg_pl, wlg_pl, -1"), kStops);
+  for (const char* const vote :
+       {"vote.sync.any.pred wlg_pl, wlg_pl, -1", "vote.sync.all.pred wlg_pl, !wlg_pl, -1",
+        "vote.sync.all.pred wlg_pl, wlg_pl, 4294967295", "vote.sync.all.pred wlg_pl, wlg_pu, -1",
+        "vote.sync.uni.pred wlg_pl, wlg_pl, -1"}) {
+    ExpectRefused(voting(vote), kStops);
+  }
+  ExpectRefused(Replaced(Stoppable(kStoppable), "vote.sync.any.pred wlg_ps, wlg_ps, -1",
+                         "vote.sync.all.pred wlg_ps, wlg_ps, -1"),
+                kStops);
+}
+
+// What some lanes do alone leaves them apart, although all go the same way.
+TEST(WholeWarp, PartsWhereSomeLanesWaitForEachOther) {
+  for (const char* const together :
+       {"bar.warp.sync -1", "bar.warp.sync 4294967295", "vote.sync.any.pred %p2, %p1, -1",
+        "vote.sync.ballot.b32 %r1, %p1, 4294967295", "match.any.sync.b32 %r1, %r2, -1",
+        "redux.sync.add.s32 %r1, %r2, -1", "shfl.sync.idx.b32 %r1, %r2, %r3, 31, -1",
+        "shfl.sync.bfly.b32 %r1|%p1, %r2, 16, 31, -1", "nanosleep.u32 %r1", "barrier.sync 0",
+        "barrier.sync 1, 64", "barrier.arrive 1, 64", "barrier.red.popc.u32 %r1, 0, 64, %p1",
+        "@%p1 mov.b32 %r1, 1"}) {
+    ExpectAccepted(Module(Joined({kWholeWarp, {together}, kMove})), kPlain);
+    ExpectAccepted(Module(Joined({kWholeWarp, {together}, kMove})), kHardened);
+  }
+  for (const char* const apart :
+       {"bar.warp.sync 1", "bar.warp.sync %r1", "bar.warp.sync 2147483647",
+        "vote.sync.any.pred %p2, %p1, %r3", "vote.any.pred %p2, %p1",
+        "match.any.sync.b32 %r1, %r2, 65535", "redux.sync.add.s32 %r1, %r2, %r3",
+        "shfl.sync.idx.b32 %r1, %r2, %r3, 31, %r4", "shfl.idx.b32 %r1, %r2, %r3, -1",
+        "@%p1 bar.warp.sync -1", "@%p1 vote.sync.any.pred %p2, %p1, -1",
+        "@%p1 shfl.sync.idx.b32 %r1, %r2, %r3, 31, -1", "@%p1 nanosleep.u32 %r1",
+        "@%p1 barrier.sync 0", "@%p1 barrier.red.popc.u32 %r1, 0, 64, %p1"}) {
+    ExpectRefused(Module(Joined({kWholeWarp, {apart}, kMove})), kPlain);
+    ExpectAccepted(Module(Joined({kWholeWarp, {apart}, kWholeWarp, kMove})), kPlain);
+    ExpectRefused(Module(Joined({kWholeWarp, {apart, kVote}})), kPlain);
+    ExpectRefused(Module(Joined({kWholeWarp, {apart, "wlg_w0:"}})), kPlain);
+  }
+  for (const char* const barrier :
+       {"barrier.sync %r1, 32", "barrier.sync 1, %r1", "barrier.arrive %r1, 32",
+        "barrier.red.popc.u32 %r2, %r1, %p1", "barrier.red.and.pred %p2, 1, %r1, %p1"}) {
+    ExpectAccepted(Module({barrier}), kPlain);
+    ExpectRefused(Module(Joined({kWholeWarp, {barrier}, kMove})), kPlain);
+  }
+}
+
+TEST(WholeWarp, IsWholeBehindASecondCheckToo) {
+  ExpectAccepted(Module(Joined({kWholeWarp, kWholeWarp, kMove, kWholeWarp, kMove})), kPlain);
+  for (size_t i = 0; i < kWholeWarp.size(); ++i) {
+    const bool ends = i + 1 == kWholeWarp.size();
+    // Without its end it ends nobody, and the warp is as whole as it was.
+    const std::string text = Module(Joined({kWholeWarp, Without(kWholeWarp, i), kMove}));
+    if (ends) {
+      ExpectAccepted(text, kPlain);
+    } else {
+      ExpectRefused(text, kPlain);
+    }
+    ExpectRefused(Module(Joined({kWholeWarp, {"L:"}, Without(kWholeWarp, i), kMove})), kPlain);
+  }
 }
 
 TEST(WholeWarp, LabelsOfTheGuardsHaveNumbers) {

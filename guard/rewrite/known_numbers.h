@@ -1,8 +1,9 @@
-// What sizes registers may hold.
-#ifndef WARPLINE_GUARD_REWRITE_KNOWN_SIZES_H_
-#define WARPLINE_GUARD_REWRITE_KNOWN_SIZES_H_
+// What numbers registers may hold.
+#ifndef WARPLINE_GUARD_REWRITE_KNOWN_NUMBERS_H_
+#define WARPLINE_GUARD_REWRITE_KNOWN_NUMBERS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,14 +12,16 @@
 
 namespace warpline::guard {
 
-// The sizes of copies are mostly such: all of the bytes, or none where an element is masked out.
-// Thread-compatible.
-class KnownSizes {
+// The sizes of copies are mostly such: all of the bytes, or none where an element is masked out. So
+// are the numbers of barriers and the masks that name lanes. Thread-compatible.
+class KnownNumbers {
  public:
-  explicit KnownSizes(const FlatFunction& function);
+  explicit KnownNumbers(const FlatFunction& function);
 
   // Whether the register holds `bytes` or nothing, wherever it is read.
   bool IsAllOrNothing(const std::string& name, uint64_t bytes) const;
+  // The one number that is written to the register.
+  std::optional<uint64_t> OnlyOf(const std::string& name) const;
 
  private:
   // What is written to a register.
@@ -32,4 +35,4 @@ class KnownSizes {
 
 }  // namespace warpline::guard
 
-#endif  // WARPLINE_GUARD_REWRITE_KNOWN_SIZES_H_
+#endif  // WARPLINE_GUARD_REWRITE_KNOWN_NUMBERS_H_

@@ -1,4 +1,4 @@
-#include "guard/rewrite/known_sizes.h"
+#include "guard/rewrite/known_numbers.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -33,7 +33,7 @@ size_t CountPicked(const Instruction& instruction) {
 
 }  // namespace
 
-KnownSizes::KnownSizes(const FlatFunction& function) {
+KnownNumbers::KnownNumbers(const FlatFunction& function) {
   for (const ptx::Statement& statement : function.code) {
     const auto* const instruction = std::get_if<Instruction>(&statement.node);
     if (instruction == nullptr) continue;
@@ -60,7 +60,7 @@ KnownSizes::KnownSizes(const FlatFunction& function) {
   }
 }
 
-bool KnownSizes::IsAllOrNothing(const std::string& name, uint64_t bytes) const {
+bool KnownNumbers::IsAllOrNothing(const std::string& name, uint64_t bytes) const {
   std::unordered_set<std::string> followed = {name};
   std::vector<const std::string*> open = {&name};
   while (!open.empty()) {
@@ -78,6 +78,15 @@ bool KnownSizes::IsAllOrNothing(const std::string& name, uint64_t bytes) const {
     }
   }
   return true;
+}
+
+std::optional<uint64_t> KnownNumbers::OnlyOf(const std::string& name) const {
+  const auto found = registers_.find(name);
+  if (found == registers_.end() || !found->second.is_known || !found->second.registers.empty() ||
+      found->second.numbers.size() != 1) {
+    return std::nullopt;
+  }
+  return *found->second.numbers.begin();
 }
 
 }  // namespace warpline::guard
