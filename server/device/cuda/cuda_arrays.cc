@@ -33,13 +33,6 @@ void SetTarget(const ArrayEnd& end, CUDA_MEMCPY3D* copy) {
 
 }  // namespace
 
-CudaArrays::~CudaArrays() {
-  for (const ArrayId array : arrays_.TakeAll()) {
-    Enter();
-    Destroy(array);
-  }
-}
-
 CudaResult CudaArrays::CreateArray(ArrayShape* shape, ArrayId* array) {
   Enter();
   // Refuses arrays without memory of their own, and arrays whose memory the driver maps later.
@@ -57,7 +50,6 @@ CudaResult CudaArrays::CreateArray(ArrayShape* shape, ArrayId* array) {
     CUmipmappedArray made = nullptr;
     const CUresult result = api_->p_cuMipmappedArrayCreate(&made, &native, shape->levels);
     *array = static_cast<ArrayId>(reinterpret_cast<uint64_t>(made) | kMipmappedBit);
-    if (result == CUDA_SUCCESS) arrays_.Add(*array);
     return ToResult(result);
   }
   CUarray made = nullptr;
@@ -70,17 +62,11 @@ CudaResult CudaArrays::CreateArray(ArrayShape* shape, ArrayId* array) {
   }
   SetShape(native, shape);
   *array = static_cast<ArrayId>(reinterpret_cast<uint64_t>(made));
-  arrays_.Add(*array);
   return CudaResult::kSuccess;
 }
 
 CudaResult CudaArrays::DestroyArray(ArrayId array) {
   Enter();
-  if (!arrays_.Remove(array)) return CudaResult::kInvalidHandle;
-  return Destroy(array);
-}
-
-CudaResult CudaArrays::Destroy(ArrayId array) {
   return ToResult(IsMipmapped(array) ? api_->p_cuMipmappedArrayDestroy(NativeMipmapped(array))
                                      : api_->p_cuArrayDestroy(NativeArray(array)));
 }
@@ -168,8 +154,7 @@ CudaResult CudaArrays::CopyArray(const ArrayEnd& to, const ArrayEnd& from, const
   if (!UseSource(from, extent, &copy, &source) || !UseTarget(to, extent, &copy, &target)) {
     return CudaResult::kInvalidValue;
   }
-  return IssueTo(stream,
-                 [&](CUstream on) { return CopyBox(*api_, copy, context_, target, source, on); });
+  return ToResult(CopyBox(*api_, copy, context_, target, source, Native(stream)));
 }
 
 }  // namespace warpline::device

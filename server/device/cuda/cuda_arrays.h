@@ -9,7 +9,6 @@
 #include "common/cuda/box.h"
 #include "common/cuda/cuda_result.h"
 #include "server/device/cuda/cuda_part.h"
-#include "server/device/cuda/shared/live_set.h"
 #include "server/device/facets/arrays.h"
 
 namespace warpline::device {
@@ -17,8 +16,7 @@ namespace warpline::device {
 // Thread-safe, as the driver is.
 class CudaArrays : public virtual Arrays, protected CudaPart {
  public:
-  explicit CudaArrays(CudaMember* member) : CudaPart(*member), arrays_(is_shared()) {}
-  ~CudaArrays() override;
+  explicit CudaArrays(CudaMember* member) : CudaPart(*member) {}
 
   CudaResult CreateArray(ArrayShape* shape, ArrayId* array) override;
   CudaResult DestroyArray(ArrayId array) override;
@@ -28,7 +26,6 @@ class CudaArrays : public virtual Arrays, protected CudaPart {
                        StreamId stream) override;
 
  private:
-  CudaResult Destroy(ArrayId array);
   bool IsArray(const ArrayEnd& end) const;
   // Set one end of `*copy`, and the context that it names. Return false for an end that a command
   // may not name.
@@ -36,8 +33,6 @@ class CudaArrays : public virtual Arrays, protected CudaPart {
                  CUcontext* context) const;
   bool UseTarget(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy,
                  CUcontext* context) const;
-
-  LiveSet<ArrayId> arrays_;
 };
 
 }  // namespace warpline::device

@@ -295,7 +295,7 @@ CudaResult CudaGraphs::DestroyFrame(FrameId frame) {
 
 CudaResult CudaGraphs::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) {
   FrameId frame;
-  CudaResult result = CreateFrame(&frame);
+  CudaResult result = CudaGraphs::CreateFrame(&frame);
   if (result != CudaResult::kSuccess) return result;
   const absl::Cleanup destroy = [&] { DestroyFrame(frame); };
   result = FillFrame(frame, nodes);

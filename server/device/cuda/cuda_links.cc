@@ -48,13 +48,6 @@ Link* Native(LinkId id) { return reinterpret_cast<Link*>(static_cast<uint64_t>(i
 
 }  // namespace
 
-CudaLinks::~CudaLinks() {
-  for (const LinkId id : links_.TakeAll()) {
-    Enter();
-    Destroy(id);
-  }
-}
-
 CudaResult CudaLinks::CreateLink(absl::Span<const JitOption> options, LinkId* id) {
   Enter();
   auto* const link = new Link;
@@ -73,7 +66,6 @@ CudaResult CudaLinks::CreateLink(absl::Span<const JitOption> options, LinkId* id
     return ToResult(result);
   }
   *id = static_cast<LinkId>(reinterpret_cast<uint64_t>(link));
-  links_.Add(*id);
   return CudaResult::kSuccess;
 }
 
@@ -113,10 +105,6 @@ CudaResult CudaLinks::CompleteLink(LinkId id, std::string* code, JitLog* log) {
 
 void CudaLinks::DestroyLink(LinkId id) {
   Enter();
-  if (links_.Remove(id)) Destroy(id);
-}
-
-void CudaLinks::Destroy(LinkId id) {
   Link* const link = Native(id);
   api_->p_cuLinkDestroy(link->state);
   delete link;

@@ -9,7 +9,6 @@
 #include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
 #include "server/device/cuda/cuda_part.h"
-#include "server/device/cuda/shared/live_set.h"
 #include "server/device/facets/links.h"
 
 namespace warpline::device {
@@ -17,19 +16,13 @@ namespace warpline::device {
 // Thread-safe, as the driver is.
 class CudaLinks : public virtual Links, protected CudaPart {
  public:
-  explicit CudaLinks(CudaMember* member) : CudaPart(*member), links_(is_shared()) {}
-  ~CudaLinks() override;
+  explicit CudaLinks(CudaMember* member) : CudaPart(*member) {}
 
   CudaResult CreateLink(absl::Span<const JitOption> options, LinkId* id) override;
   CudaResult AddToLink(LinkId id, uint32_t type, std::string_view data, const std::string& name,
                        absl::Span<const JitOption> options, JitLog* log) override;
   CudaResult CompleteLink(LinkId id, std::string* code, JitLog* log) override;
   void DestroyLink(LinkId id) override;
-
- private:
-  void Destroy(LinkId id);
-
-  LiveSet<LinkId> links_;
 };
 
 }  // namespace warpline::device

@@ -73,13 +73,6 @@ void SetView(const Texture& texture, CUDA_RESOURCE_VIEW_DESC* native) {
 
 }  // namespace
 
-CudaTextures::~CudaTextures() {
-  for (const auto& [object, is_surface] : objects_.TakeAll()) {
-    Enter();
-    Destroy(object, is_surface);
-  }
-}
-
 // The memory of a texture without an array lies in the arena, the end of its last row too. Only
 // arrays have views.
 bool CudaTextures::MayUseMemory(const Texture& texture) const {
@@ -100,7 +93,6 @@ CudaResult CudaTextures::CreateTexture(const Texture& texture, uint64_t* object)
     CUsurfObject made = 0;
     const CUresult result = api_->p_cuSurfObjectCreate(&made, &resource);
     *object = made;
-    if (result == CUDA_SUCCESS) objects_.Add({made, true});
     return ToResult(result);
   }
   CUDA_TEXTURE_DESC options = {};
@@ -111,17 +103,11 @@ CudaResult CudaTextures::CreateTexture(const Texture& texture, uint64_t* object)
   const CUresult result =
       api_->p_cuTexObjectCreate(&made, &resource, &options, texture.has_view ? &view : nullptr);
   *object = made;
-  if (result == CUDA_SUCCESS) objects_.Add({made, false});
   return ToResult(result);
 }
 
 CudaResult CudaTextures::DestroyTexture(uint64_t object, bool is_surface) {
   Enter();
-  if (!objects_.Remove({object, is_surface})) return CudaResult::kInvalidHandle;
-  return Destroy(object, is_surface);
-}
-
-CudaResult CudaTextures::Destroy(uint64_t object, bool is_surface) {
   return ToResult(is_surface ? api_->p_cuSurfObjectDestroy(object)
                              : api_->p_cuTexObjectDestroy(object));
 }

@@ -3,11 +3,9 @@
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_TEXTURES_H_
 
 #include <cstdint>
-#include <utility>
 
 #include "common/cuda/cuda_result.h"
 #include "server/device/cuda/cuda_part.h"
-#include "server/device/cuda/shared/live_set.h"
 #include "server/device/facets/textures.h"
 
 namespace warpline::device {
@@ -15,8 +13,7 @@ namespace warpline::device {
 // Thread-safe, as the driver is.
 class CudaTextures : public virtual Textures, protected CudaPart {
  public:
-  explicit CudaTextures(CudaMember* member) : CudaPart(*member), objects_(is_shared()) {}
-  ~CudaTextures() override;
+  explicit CudaTextures(CudaMember* member) : CudaPart(*member) {}
 
   CudaResult CreateTexture(const Texture& texture, uint64_t* object) override;
   CudaResult DestroyTexture(uint64_t object, bool is_surface) override;
@@ -24,9 +21,6 @@ class CudaTextures : public virtual Textures, protected CudaPart {
 
  private:
   bool MayUseMemory(const Texture& texture) const;
-  CudaResult Destroy(uint64_t object, bool is_surface);
-
-  LiveSet<std::pair<uint64_t, bool>> objects_;  // Each with whether it is a surface
 };
 
 }  // namespace warpline::device

@@ -2,8 +2,14 @@
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_LACKING_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_LACKING_H_
 
+#include <string>
+#include <string_view>
+
+#include "absl/types/span.h"
+#include "server/device/facets/arrays.h"
 #include "server/device/facets/capabilities.h"
 #include "server/device/facets/graphs.h"
+#include "server/device/facets/links.h"
 #include "server/device/facets/textures.h"
 
 namespace warpline::device {
@@ -21,6 +27,42 @@ class NoTextures : public virtual Textures {
   CudaResult EncodeTensorMap(const TensorMap&, TensorMapBytes*) override {
     return Lacks(Capability::kTensorMaps);
   }
+};
+
+class NoLinks : public virtual Links {
+ public:
+  static constexpr Capabilities kGives = {};
+
+  explicit NoLinks(const void* /*state*/) {}
+
+  CudaResult CreateLink(absl::Span<const JitOption>, LinkId*) override { return Refuse(); }
+  CudaResult AddToLink(LinkId, uint32_t, std::string_view, const std::string&,
+                       absl::Span<const JitOption>, JitLog*) override {
+    return Refuse();
+  }
+  CudaResult CompleteLink(LinkId, std::string*, JitLog*) override { return Refuse(); }
+  void DestroyLink(LinkId) override {}
+
+ private:
+  static CudaResult Refuse() { return Lacks(Capability::kLinks); }
+};
+
+class NoArrays : public virtual Arrays {
+ public:
+  static constexpr Capabilities kGives = {};
+
+  explicit NoArrays(const void* /*state*/) {}
+
+  CudaResult CreateArray(ArrayShape*, ArrayId*) override { return Refuse(); }
+  CudaResult DestroyArray(ArrayId) override { return Refuse(); }
+  CudaResult ArrayLevel(ArrayId, uint32_t, ArrayShape*, ArrayId*) override { return Refuse(); }
+  CudaResult ArrayPlane(ArrayId, uint32_t, ArrayShape*, ArrayId*) override { return Refuse(); }
+  CudaResult CopyArray(const ArrayEnd&, const ArrayEnd&, const BoxExtent&, StreamId) override {
+    return Refuse();
+  }
+
+ private:
+  static CudaResult Refuse() { return Lacks(Capability::kArrays); }
 };
 
 class NoGraphs : public virtual Graphs {

@@ -68,6 +68,9 @@ struct MemOp {
   uint64_t value = 0;
 };
 static_assert(sizeof(MemOp) == 24);
+constexpr bool IsWait(const MemOp& operation) {
+  return operation.kind == MemOp::kWait32 || operation.kind == MemOp::kWait64;
+}
 inline constexpr size_t kMaxMemOps = 256;  // In one call; CUDA has the same limit.
 
 struct LaunchConfig {

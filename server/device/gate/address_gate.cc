@@ -133,12 +133,11 @@ std::optional<GatedBox> AddressGate::AdmitBox(const BoxPlace& place, const BoxEx
 }
 
 bool AddressGate::AdmitsWord(const MemOp& operation) const {
-  const bool waits = operation.kind == MemOp::kWait32 || operation.kind == MemOp::kWait64;
   const bool wide = operation.kind == MemOp::kWait64 || operation.kind == MemOp::kWrite64;
   const uint64_t bytes = wide ? 8 : 4;
   if (operation.address % bytes != 0) return false;
   const std::optional<GatedSpan> span =
-      Admit(operation.address, bytes, waits ? MemoryUse::kRead : MemoryUse::kWrite);
+      Admit(operation.address, bytes, IsWait(operation) ? MemoryUse::kRead : MemoryUse::kWrite);
   return span && span->kind() != MemoryKind::kVariables;
 }
 

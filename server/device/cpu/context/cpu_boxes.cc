@@ -46,8 +46,6 @@ bool Holds(const MemOp& op) {
   }
 }
 
-bool IsWait(const MemOp& op) { return op.kind == MemOp::kWait32 || op.kind == MemOp::kWait64; }
-
 CudaResult Check(const MemOp& op, const device::AddressGate& gate) {
   switch (op.kind) {
     case MemOp::kBarrier:
@@ -164,7 +162,7 @@ CudaResult CpuCopies::MemOps(absl::Span<const MemOp> operations, StreamId stream
     const CudaResult result = Check(op, gate_);
     if (result != CudaResult::kSuccess) return result;
   }
-  const bool waits = std::any_of(operations.begin(), operations.end(), IsWait);
+  const bool waits = std::any_of(operations.begin(), operations.end(), device::IsWait);
   std::vector<MemOp> kept(operations.begin(), operations.end());
   // A wait holds the stream's thread, never the caller's.
   return streams_.Submit(shared_->NumberOf(stream),

@@ -12,6 +12,7 @@
 #include "server/device/cpu/context/cpu_shared.h"
 #include "server/device/cpu/context/cpu_streams.h"
 #include "server/device/facets/lacking.h"
+#include "server/device/shared_parts.h"
 
 namespace warpline::cpu {
 
@@ -20,6 +21,12 @@ namespace warpline::cpu {
 using CpuContext =
     device::ContextOf<CpuShared, CpuMemory, CpuStreams, CpuCopies, CpuLaunches, CpuModules,
                       CpuLinks, CpuArrays, device::NoTextures, device::NoGraphs>;
+
+// A session's on a shared device: without what it would not have on a GPU either.
+using CpuSharedContext =
+    device::ContextOf<CpuShared, CpuMemory, CpuStreams, device::WithoutWaits<CpuCopies>,
+                      CpuLaunches, CpuModules, device::NoLinks, device::NoArrays,
+                      device::NoTextures, device::NoGraphs>;
 
 }  // namespace warpline::cpu
 

@@ -4,22 +4,23 @@
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_CONTEXT_H_
 
 #include "server/device/context_of.h"
-#include "server/device/cuda/cuda_arrays.h"
 #include "server/device/cuda/cuda_copies.h"
 #include "server/device/cuda/cuda_graphs.h"
 #include "server/device/cuda/cuda_launches.h"
-#include "server/device/cuda/cuda_links.h"
 #include "server/device/cuda/cuda_part.h"
 #include "server/device/cuda/cuda_streams.h"
-#include "server/device/cuda/cuda_textures.h"
 #include "server/device/cuda/shared/cuda_shared_memory.h"
 #include "server/device/cuda/shared/cuda_shared_modules.h"
+#include "server/device/facets/lacking.h"
+#include "server/device/shared_parts.h"
 
 namespace warpline::device {
 
+// It has no links, whose pieces the driver would compile in this process, and neither arrays, whose
+// end waits for kernels, nor textures, which guarded kernels cannot use.
 using CudaSharedContext =
-    ContextOf<CudaMember, CudaSharedMemory, CudaStreams, CudaCopies, CudaLaunches,
-              CudaSharedModules, CudaLinks, CudaArrays, CudaTextures, CudaGraphs>;
+    ContextOf<CudaMember, CudaSharedMemory, CudaStreams, WithoutWaits<CudaCopies>, CudaLaunches,
+              CudaSharedModules, NoLinks, NoArrays, NoTextures, WithoutLoops<CudaGraphs>>;
 
 }  // namespace warpline::device
 
