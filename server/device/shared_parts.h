@@ -37,8 +37,9 @@ class WithoutLoops : public Graphs {
 
   CudaResult CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) override {
     for (const GraphNode& node : nodes) {
+      // Not kNotSupported, after which the nodes would be issued one by one.
       if (std::any_of(node.operations.begin(), node.operations.end(), IsWait)) {
-        return CudaResult::kNotSupported;
+        return CudaResult::kInvalidValue;
       }
     }
     return Graphs::CreateGraph(nodes, graph);

@@ -29,6 +29,7 @@ class CpuSharedDevice : public SharedDevice {
   absl::StatusOr<std::unique_ptr<Context>> OpenContext(const SharedContextOptions&) override {
     const auto group = std::make_shared<cpu::CpuGroup>(1, devices_);
     group->gate.LimitVariables();
+    group->gate.LimitAttributes();
     return std::make_unique<cpu::CpuSharedContext>(
         std::make_unique<cpu::CpuShared>(cpu::HostCores(), group, 0, &pool_));
   }

@@ -71,7 +71,8 @@ class GraphBuilder {
   }
 
   void Note(const GatedSpan& span, MemoryUse use) {
-    if (span.kind() != MemoryKind::kArena) outside_.push_back({span.named(), span.bytes(), use});
+    if (span.kind() != MemoryKind::kArena)
+      outside_.push_back({span.named(), span.address(), span.bytes(), use});
   }
 
   bool IsForeign(const std::optional<GatedBox>& box) const {
@@ -159,7 +160,8 @@ class GraphBuilder {
       // The gate looks at words as at spans; a barrier has none.
       if (op.kind == MemOp::kBarrier || group_->gate().InArena(op.address, 0)) continue;
       const bool wide = op.kind == MemOp::kWait64 || op.kind == MemOp::kWrite64;
-      outside_.push_back({op.address, wide ? uint64_t{8} : uint64_t{4}, MemoryUse::kWrite});
+      outside_.push_back(
+          {op.address, op.address, wide ? uint64_t{8} : uint64_t{4}, MemoryUse::kWrite});
     }
     CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
     params.ctx = context_;
@@ -252,7 +254,9 @@ bool CudaGraphs::StillAdmitted(GraphId graph) {
     spans = found->second.spans;
   }
   for (const OutsideSpan& span : spans) {
-    if (!gate().Admit(span.address, span.bytes, span.use)) return false;
+    // Another module's variable may have the name by now.
+    const auto now = gate().Admit(span.named, span.bytes, span.use);
+    if (!now || now->address() != span.address) return false;
   }
   MutexLock lock(&mu_);
   if (const auto found = graphs_.find(graph); found != graphs_.end()) {

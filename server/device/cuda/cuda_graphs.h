@@ -20,7 +20,8 @@ namespace warpline::device {
 
 // Memory outside the arena that a node of a graph names, as the gate admitted it.
 struct OutsideSpan {
-  uint64_t address = 0;
+  uint64_t named = 0;
+  uint64_t address = 0;  // Where that was, as the node has it.
   uint64_t bytes = 0;
   MemoryUse use = MemoryUse::kRead;
 };

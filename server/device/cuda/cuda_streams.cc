@@ -15,7 +15,7 @@ CudaStreams::~CudaStreams() {
 
 CudaResult CudaStreams::CreateStream(uint32_t flags, int priority, StreamId* stream) {
   Enter();
-  if (is_shared()) return ToResult(share_->streams->Create(flags, priority, stream));
+  if (is_shared()) return ToResult(share_->streams->Create(flags, stream));
   CUstream native = nullptr;
   const CUresult result = api_->p_cuStreamCreateWithPriority(&native, flags, priority);
   *stream = ToId<StreamId>(native);

@@ -22,6 +22,8 @@ bool InOne(const std::map<uint64_t, uint64_t>& ranges, uint64_t address, uint64_
 
 // CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, and where its value has the window.
 constexpr uint32_t kAccessPolicyWindow = 1;
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, _PROGRAMMATIC_EVENT and _PRIORITY.
+constexpr uint32_t kLimited[] = {6, 7, 8};
 struct Window {
   uint64_t address;
   uint64_t bytes;
@@ -142,7 +144,10 @@ bool AddressGate::AdmitsWord(const MemOp& operation) const {
 }
 
 bool AddressGate::AdmitsAttribute(const LaunchAttribute& attribute) const {
-  if (attribute.id != kAccessPolicyWindow) return true;
+  if (attribute.id != kAccessPolicyWindow) {
+    return !limits_attributes_.load(std::memory_order_acquire) ||
+           !std::count(std::begin(kLimited), std::end(kLimited), attribute.id);
+  }
   Window window;
   std::memcpy(&window, attribute.value.data(), sizeof(window));
   // A window without bytes takes back what was said before.

@@ -124,6 +124,9 @@ class AddressGate {
   // From now on, of the memory of modules, only variables are admitted that AddVariable() names: a
   // block of the backend's may also hold what is not for the tenant.
   void LimitVariables() { limits_variables_.store(true, std::memory_order_release); }
+  // From now on no attribute is admitted by which a launch would go before those of others, or
+  // begin before its time: others share the device.
+  void LimitAttributes() { limits_attributes_.store(true, std::memory_order_release); }
   // A variable exists from now on, at an address where no other begins; without effect before
   // LimitVariables(). Commands name it at `named`: at its address, or anywhere in the arena.
   void AddVariable(uint64_t named, uint64_t bytes, uint64_t address);
@@ -149,8 +152,8 @@ class AddressGate {
   // An aligned word of an operation on a stream. Variables are not admitted: a worker that takes
   // over could not know what was written.
   bool AdmitsWord(const MemOp& operation) const;
-  // Whether a hint about memory (an access policy window) concerns the session's own, or whether
-  // the attribute is another.
+  // Whether the attribute may be set: a hint about memory (an access policy window) if that is the
+  // session's own, another one unless attributes are limited.
   bool AdmitsAttribute(const LaunchAttribute& attribute) const;
 
  private:
@@ -171,6 +174,7 @@ class AddressGate {
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> bytes_{0};  // Set last: the arena exists once this is not zero.
   std::atomic<bool> limits_variables_{false};
+  std::atomic<bool> limits_attributes_{false};
   std::atomic<uint64_t> removals_{0};
   // No variable is named in the arena below this address.
   std::atomic<uint64_t> first_named_{~uint64_t{0}};

@@ -145,6 +145,42 @@ TEST_F(AddressGateTest, LimitedVariablesAreAdmittedByName) {
   EXPECT_TRUE(Admits(kHost, 64));
 }
 
+TEST_F(AddressGateTest, AVariableThatIsNamedInTheArenaIsFoundWhereItIs) {
+  constexpr uint64_t kNamed = kBase + kBytes / 4;
+  gate_.LimitVariables();
+  gate_.AddVariable(kNamed, 64, kVariables + 128);
+  const auto span = gate_.Admit(kNamed + 8, 16, kWrite);
+  ASSERT_TRUE(span);
+  EXPECT_EQ(span->kind(), MemoryKind::kVariables);
+  EXPECT_EQ(span->address(), kVariables + 136);
+  EXPECT_EQ(span->named(), kNamed + 8);
+  const auto box = gate_.AdmitBox({kNamed, 32, 0}, {8, 2, 1}, kWrite);
+  ASSERT_TRUE(box);
+  EXPECT_EQ(box->place().address, kVariables + 128);
+  EXPECT_FALSE(Admits(kVariables + 128, 16)) << "it has another name";
+  // What leaves it is memory of the arena.
+  const auto across = gate_.Admit(kNamed + 60, 8, kRead);
+  ASSERT_TRUE(across);
+  EXPECT_EQ(across->kind(), MemoryKind::kArena);
+  EXPECT_EQ(across->address(), kNamed + 60);
+  const uint64_t removals = gate_.removals();
+  gate_.RemoveVariable(kNamed);
+  EXPECT_NE(gate_.removals(), removals);
+  const auto after = gate_.Admit(kNamed + 8, 16, kWrite);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->kind(), MemoryKind::kArena);
+}
+
+TEST_F(AddressGateTest, WhereAttributesAreLimitedNoLaunchGoesBeforeOthers) {
+  LaunchAttribute priority, cluster;
+  priority.id = 8;
+  cluster.id = 4;
+  EXPECT_TRUE(gate_.AdmitsAttribute(priority));
+  gate_.LimitAttributes();
+  EXPECT_FALSE(gate_.AdmitsAttribute(priority));
+  EXPECT_TRUE(gate_.AdmitsAttribute(cluster));
+}
+
 // The name of a variable does not make memory of it that the backend knows nothing of.
 TEST_F(AddressGateTest, AVariableLiesInABlockOfTheBackend) {
   gate_.LimitVariables();

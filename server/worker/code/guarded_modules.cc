@@ -30,7 +30,8 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
       notes_(notes),
       room_(context, options.part_base + options.part_bytes - ModuleRoomBytes(options.part_bytes),
             ModuleRoomBytes(options.part_bytes)),
-      copies_(context) {
+      copies_(context),
+      stop_copies_(context) {
   context_->LimitVariables();
   if (options.shared) {
     MutexLock lock(&mu_);
@@ -40,15 +41,15 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
 }
 
 void GuardedModules::StopKernels() {
-  MutexLock lock(&mu_);
-  stopped_ = true;
+  MutexLock lock(&stop_mu_);
+  stop_word_ = 1;
   if (stop_ != 0) (void)WriteStopWord();
 }
 
 CudaResult GuardedModules::WriteStopWord() {
-  const uint32_t stop = 1;
-  return copies_.WriteVariable(stop_module_, guard::kStopWordVariable,
-                               {reinterpret_cast<const char*>(&stop), sizeof(stop)});
+  return stop_copies_.WriteVariable(
+      stop_module_, guard::kStopWordVariable,
+      {reinterpret_cast<const char*>(&stop_word_), sizeof(stop_word_)});
 }
 
 absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view text,
@@ -144,16 +145,19 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
       result = copies_.Write(loaded->globals, guard::GlobalsAt(guarded.layout, loaded->globals));
     }
   }
+  uint64_t stop = 0;
   loaded->leaves_records = guarded.leaves_records;
   if (result == CudaResult::kSuccess && guarded.leaves_records) result = PrepareRecords();
-  if (result == CudaResult::kSuccess && IsHardened(options_.mode)) result = PrepareStopWord();
+  if (result == CudaResult::kSuccess && IsHardened(options_.mode)) {
+    result = PrepareStopWord(&stop);
+  }
   if (result == CudaResult::kSuccess) {
     result = copies_.WriteVariable(module, std::string(guard::kConstVariable),
                                    guard::GuardWords({.arena = options_.window.base,
                                                       .globals = loaded->globals,
                                                       .records = records_,
                                                       .ranges = ranges_,
-                                                      .stop = stop_}));
+                                                      .stop = stop}));
   }
   loaded->global_variables = guarded.layout.globals;
   loaded->const_variables = guarded.layout.consts;
@@ -195,7 +199,10 @@ CudaResult GuardedModules::PrepareRecords() {
   return result;
 }
 
-CudaResult GuardedModules::PrepareStopWord() {
+// Writing it at once also makes ready what it takes to write it later.
+CudaResult GuardedModules::PrepareStopWord(uint64_t* address_of) {
+  MutexLock lock(&stop_mu_);
+  *address_of = stop_;
   if (stop_ != 0) return CudaResult::kSuccess;
   device::ModuleId module{};
   const CudaResult result = inner_->LoadModule(guard::kStopWordModule, &module);
@@ -203,9 +210,9 @@ CudaResult GuardedModules::PrepareStopWord() {
   uint64_t address = 0, bytes = 0;
   const CudaResult found = inner_->FindGlobal(module, guard::kStopWordVariable, &address, &bytes);
   if (found == CudaResult::kSuccess && bytes == sizeof(uint32_t)) {
-    stop_ = address;
+    *address_of = stop_ = address;
     stop_module_ = module;
-    return stopped_ ? WriteStopWord() : CudaResult::kSuccess;
+    return WriteStopWord();
   }
   inner_->UnloadModule(module);
   return found == CudaResult::kSuccess ? CudaResult::kInvalidImage : found;

@@ -132,8 +132,8 @@ class GuardedModules : public device::Modules {
   CudaResult PrepareRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The word that stops kernels: a variable of a module of its own, since no kernel may write it
   // and so it cannot lie in the arena.
-  CudaResult PrepareStopWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  CudaResult WriteStopWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CudaResult PrepareStopWord(uint64_t* address_of);
+  CudaResult WriteStopWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(stop_mu_);
   // The tables come first in the room, where the client expects them.
   CudaResult PrepareRanges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Writes the table of the modules' variables.
@@ -152,9 +152,13 @@ class GuardedModules : public device::Modules {
   std::map<device::ModuleId, Loaded> modules_ ABSL_GUARDED_BY(mu_);
   uint64_t records_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t ranges_ ABSL_GUARDED_BY(mu_) = 0;
-  device::ModuleId stop_module_ ABSL_GUARDED_BY(mu_){};
-  uint64_t stop_ ABSL_GUARDED_BY(mu_) = 0;
-  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  // Acquired after mu_. Whoever stops kernels does not wait for a module that is being loaded,
+  // which may wait for kernels.
+  Mutex stop_mu_;
+  SmallCopies stop_copies_ ABSL_GUARDED_BY(stop_mu_);
+  device::ModuleId stop_module_ ABSL_GUARDED_BY(stop_mu_){};
+  uint64_t stop_ ABSL_GUARDED_BY(stop_mu_) = 0;
+  uint32_t stop_word_ ABSL_GUARDED_BY(stop_mu_) = 0;  // What it is, or is to be.
   std::atomic<uint64_t> next_site_{1};
   std::map<uint32_t, std::vector<guard::CheckSite>> sites_ ABSL_GUARDED_BY(mu_);  // By the first
   size_t site_count_ ABSL_GUARDED_BY(mu_) = 0;

@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_WORKER_COMMANDS_COMMAND_HANDLER_H_
 #define WARPLINE_SERVER_WORKER_COMMANDS_COMMAND_HANDLER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,7 @@ struct CommandParts {
   VirtualMemory* memory = nullptr;  // Null when there are no handles to be mapped.
   uint64_t arena_base = 0;
   uint64_t arena_bytes = 0;
+  const std::atomic<bool>* ending = nullptr;  // The session is over: nothing is decoded any more.
 };
 
 // The number of handles that a session has, in the tables and elsewhere.

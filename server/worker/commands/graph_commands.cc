@@ -98,6 +98,7 @@ void GraphCommands::On(const cmd::ConditionalDestroy& command, std::string_view 
   tables().frames.erase(found);
   tables().graph_nodes -= std::exchange(task.frame->counted, 0);
   tables().Release(&task.frame->hold);
+  order().AfterAllIsComplete(&task);
   order().ToControl<cmd::ConditionalDestroy>(std::move(task));
 }
 
@@ -110,6 +111,7 @@ void GraphCommands::On(const cmd::GraphDestroy& command, std::string_view tail) 
   tables().module_bytes -= task.graph->image->total();
   tables().graph_nodes -= task.graph->nodes.size();
   tables().Release(&task.graph->hold);
+  order().AfterAllIsComplete(&task);
   order().ToControl<cmd::GraphDestroy>(std::move(task));
 }
 

@@ -80,6 +80,7 @@ void ModuleCommands::On(const cmd::ModuleUnload& command, std::string_view tail)
   absl::erase_if(tables().kernels,
                  [&](const auto& kernel) { return kernel.second->module == task.module; });
   tables().modules.erase(command.module);
+  order().AfterAllIsComplete(&task);
   order().ToControl<cmd::ModuleUnload>(std::move(task));
 }
 

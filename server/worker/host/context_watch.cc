@@ -11,8 +11,7 @@ ContextWatch::ContextWatch(std::unique_ptr<device::Context> context)
 
 CudaResult ContextWatch::Look() {
   if (made_ != CudaResult::kSuccess) return made_;
-  const CudaResult result = context_->RecordEvent(event_, device::kLegacyStream);
-  return IsSticky(result) ? result : CudaResult::kSuccess;
+  return context_->RecordEvent(event_, device::kLegacyStream);
 }
 
 }  // namespace warpline::worker

@@ -15,8 +15,8 @@ class ContextWatch {
   // `context` is of the shared device, and nobody else's.
   explicit ContextWatch(std::unique_ptr<device::Context> context);
 
-  // The error with which the context has ended for everybody; kSuccess while it is alive. A session
-  // may end with such an error by itself, as after a failed assertion.
+  // The error with which the context has ended for everybody, which is any; kSuccess while it is
+  // alive. A session may end with a sticky error by itself, as after a failed assertion.
   CudaResult Look();
 
  private:

@@ -191,7 +191,12 @@ absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds
   session.memory = std::make_unique<ArenaMemory>(contexts, open.arena_base(), open.arena_bytes());
   if (!open.reader()) {
     const absl::Status status = OpenSession(open, std::move(fds), &session);
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      arenas_.Remove(open.arena_base());
+      // What it has on the device may still be written to, as by a copy to a variable.
+      if (shares()) (void)session.End(options_.patience);
+      return status;
+    }
     LogInfo("opened session=", open.session(), " gpu=", absl::StrJoin(ordinals_, ","),
             " us=", absl::ToInt64Microseconds(absl::Now() - start),
             " driver_ms=", absl::ToInt64Milliseconds(driver_time_),
@@ -238,10 +243,10 @@ void HostProcess::Close(uint64_t number, std::function<void(bool hangs)> done) {
   auto session = std::make_shared<ProcessSession>(std::move(found->second));
   sessions_.erase(found);
   const auto end = [this, session, number, done = std::move(done)] {
-    const uint64_t base = session->memory->base();
     const absl::Time start = absl::Now();
+    // Before another session can have it.
+    arenas_.Remove(session->memory->base());
     const bool ended = session->End(options_.patience);
-    arenas_.Remove(base);
     if (!ended) LogError("work on the device does not end session=", number);
     LogInfo("closed session=", number, " us=", absl::ToInt64Microseconds(absl::Now() - start));
     done(!ended);

@@ -118,6 +118,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   if (open.guard() != 0) session.arenas = options.arenas;
   session.on_fault = std::move(options.on_fault);
   session.adopt_lanes = !FewProcessors();
+  session.shares_device = options.shared;
   auto hosted = HostedSession::Create(std::move(session));
   if (!hosted.ok()) return hosted.status();
   ring->session_ = *std::move(hosted);
@@ -157,11 +158,12 @@ absl::Status RingSession::Start(std::function<void(const absl::Status& why)> on_
 // Who may be waiting comes first, so that the threads end.
 void RingSession::Stop() {
   charger_.Close();
-  if (images_ != nullptr) images_->Deliver(UniqueFd());
+  if (images_ != nullptr) images_->Close();
   if (compiler_ != nullptr) compiler_->Close();
   if (replies_ != nullptr) replies_->Close();
   if (code_ != nullptr) code_->StopKernels();
   stopping_.store(true);
+  if (session_ != nullptr) session_->BeginEnd();
   if (commands_ != nullptr) commands_->Interrupt();
   if (decoder_.joinable()) decoder_.join();
   const LoopScope scope(&decoder_thread);
@@ -195,7 +197,10 @@ void RingSession::Run(const std::function<void(const absl::Status&)>& on_ended) 
   AdaptivePoll poll(PollFor());
   while (!stopping_.load(std::memory_order_acquire)) {
     const absl::StatusOr<bool> decoded = DecodeNext();
-    if (!decoded.ok()) return on_ended(decoded.status());
+    if (!decoded.ok()) {
+      if (!stopping_.load(std::memory_order_acquire)) on_ended(decoded.status());
+      return;
+    }
     const AdaptivePoll::Clock::time_point now = AdaptivePoll::Clock::now();
     if (*decoded) {
       poll.Found(now);

@@ -21,12 +21,13 @@ UniqueFd ServerImageCache::Find(const ContentHash& hash, uint64_t bytes) {
   question.mutable_find_module()->set_sha256(hash.data(), hash.size());
   question.mutable_find_module()->set_bytes(bytes);
   MutexLock lock(&mu_);
-  if (waiting_) return UniqueFd();
+  if (waiting_ || closed_) return UniqueFd();
   waiting_ = true;
   answer_ = UniqueFd();  // Drops an answer that came too late.
   if (!SendPacket(socket_, question, {}).ok()) return UniqueFd();
   const absl::Time deadline = absl::Now() + kMostWait;
-  while (waiting_ && absl::Now() < deadline) delivered_.WaitWithTimeout(&mu_, kMostWait);
+  while (waiting_ && !closed_ && absl::Now() < deadline)
+    delivered_.WaitWithTimeout(&mu_, kMostWait);
   return waiting_ ? UniqueFd() : std::move(answer_);
 }
 
@@ -36,6 +37,12 @@ void ServerImageCache::Keep(int image, uint64_t bytes) {
   offer.mutable_keep_module()->set_bytes(bytes);
   // When the server is gone, the process ends anyway.
   SendPacket(socket_, offer, {image}).IgnoreError();
+}
+
+void ServerImageCache::Close() {
+  MutexLock lock(&mu_);
+  closed_ = true;
+  delivered_.NotifyAll();
 }
 
 void ServerImageCache::Deliver(UniqueFd image) {

@@ -23,6 +23,8 @@ class ServerImageCache final : public ImageCache {
 
   // Passes on the answer that the socket's reader received.
   void Deliver(UniqueFd image);
+  // The session is over: nothing is found any more, and who waits for an answer has none.
+  void Close();
 
  private:
   const int socket_;
@@ -32,6 +34,7 @@ class ServerImageCache final : public ImageCache {
   // True while a question is not answered. It stays true when the wait was given up: a second
   // question is not allowed.
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
   UniqueFd answer_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "common/cuda/cuda_numbers.h"
 #include "common/loop/adaptive_poll.h"
 #include "server/worker/lanes/session_log.h"
@@ -89,9 +90,13 @@ bool Lane::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
 }
 
 bool Lane::Satisfied(const Task& task) {
-  return std::all_of(task.after.begin(), task.after.end(), [](const Prerequisite& p) {
+  const auto issued = [](const Prerequisite& p) {
     return p.lane->issued() >= p.ticket || p.lane->finished();
-  });
+  };
+  const auto complete = [](const Prerequisite& p) {
+    return p.lane->delivered() >= p.ticket || p.lane->finished();
+  };
+  return absl::c_all_of(task.after, issued) && absl::c_all_of(task.complete, complete);
 }
 
 bool Lane::IssueReady() {

@@ -86,6 +86,8 @@ struct LaneHost {
   LogBudget* log = nullptr;                     // For lines of the kinds of session_log.h.
   // The decoder's thread may adopt a lane (lane.h): it polls between two payloads.
   bool adopts_lanes = false;
+  // Other sessions have the same hardware context.
+  bool shares_device = false;
 };
 
 }  // namespace warpline::worker

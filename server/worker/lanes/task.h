@@ -85,6 +85,8 @@ struct Task {
   // The latest StreamBarriers of other streams, for which the stream waits before the command.
   std::vector<std::shared_ptr<EventRecord>> barriers;
   absl::InlinedVector<Prerequisite, 1> after;
+  // The same, but complete, and not issued alone.
+  std::vector<Prerequisite> complete;
   // Work of other lanes that the command comes after and that has data for the client: from here
   // on, nothing may be reported as complete before that data has been sent.
   std::vector<Prerequisite> data;

@@ -113,6 +113,14 @@ void StreamOrder::AfterAllStreams(Task* task) {
   });
 }
 
+void StreamOrder::AfterAllIsComplete(Task* task) {
+  if (!host_->shares_device) return;
+  ForEachStream([&](const Stream& stream) RUNS_ON(decoder_thread) {
+    const uint64_t appended = stream.lane->appended();
+    if (stream.lane->delivered() < appended) task->complete.push_back({stream.lane, appended});
+  });
+}
+
 void StreamOrder::ComesAfterData(Stream* stream, const std::shared_ptr<Lane>& other,
                                  uint64_t ticket, Task* task) {
   if (other->delivered() >= ticket) return;

@@ -86,6 +86,10 @@ class StreamOrder {
     return true;
   }
 
+  // Where sessions share a device, code goes only once nothing can use it, and memory of another
+  // session can come in its place: makes `task` come after the completion of all that streams have.
+  void AfterAllIsComplete(Task* task) RUNS_ON(decoder_thread);
+
   // Notes that what `stream` was given last sends data to the client.
   void SendsData(Stream* stream) RUNS_ON(decoder_thread) {
     stream->data_ticket = stream->lane->appended();

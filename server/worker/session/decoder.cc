@@ -77,6 +77,10 @@ absl::Status Decoder::Decode(std::string payload) {
   uint32_t count = 0;
   absl::Status status;
   while (!reader.Done()) {
+    if (ending()) {
+      status = absl::CancelledError("the session is over");
+      break;
+    }
     absl::StatusOr<CommandView> command = reader.Next();
     if (!command.ok()) {
       status = command.status();
@@ -114,7 +118,7 @@ void Decoder::AwaitRoom() {
   parts_.order->GiveBackAdopted();
   parts_.progress->Await([this, most] {
     decoder_thread.AssertOnLoop();
-    return !TooMuchQueued(most);
+    return ending() || !TooMuchQueued(most);
   });
 }
 

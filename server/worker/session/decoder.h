@@ -50,6 +50,7 @@ class Decoder {
   void PublishUsage() RUNS_ON(decoder_thread);
 
  private:
+  bool ending() const { return parts_.ending->load(std::memory_order_seq_cst); }
   bool TooMuchQueued(uint64_t most_bytes) const RUNS_ON(decoder_thread);
   // Waits while too much is queued, or more than the host's memory is given for.
   void AwaitRoom() RUNS_ON(decoder_thread);

@@ -68,7 +68,8 @@ HostedSession::HostedSession(Options options)
                   .naps = &naps_,
                   .pointers = pointers_.has_value() ? &*pointers_ : nullptr,
                   .log = &log_,
-                  .adopts_lanes = options.adopt_lanes}),
+                  .adopts_lanes = options.adopt_lanes,
+                  .shares_device = options.shares_device}),
       order_(&lane_host_, &completion_),
       current_(&completion_, &sink_, usage_),
       command_parts_({.current = &current_,
@@ -85,7 +86,8 @@ HostedSession::HostedSession(Options options)
                       .host_memory = &host_memory_,
                       .memory = options.memory,
                       .arena_base = options.arena_base,
-                      .arena_bytes = options.arena_bytes}),
+                      .arena_bytes = options.arena_bytes,
+                      .ending = &ending_}),
       decoder_(&command_parts_, usage_, options.rights) {}
 
 // Threads end before anything that they use is destroyed.

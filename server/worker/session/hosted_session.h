@@ -12,6 +12,7 @@
 #ifndef WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_
 #define WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -79,6 +80,8 @@ class HostedSession {
     std::function<void()> on_fault;
     // Whoever calls Decode() also calls LookAfterLane(), often.
     bool adopt_lanes = false;
+    // The devices are shared with other sessions of the process.
+    bool shares_device = false;
   };
 
   // RESOURCE_EXHAUSTED when the system has no threads for it.
@@ -91,6 +94,13 @@ class HostedSession {
   // Calls Decoder::Decode().
   absl::Status Decode(std::string payload) RUNS_ON(decoder_thread) {
     return decoder_.Decode(std::move(payload));
+  }
+
+  // The session is over: Decode() returns soon, whatever it waits for, with CANCELLED. Any thread
+  // may call it.
+  void BeginEnd() {
+    ending_.store(true, std::memory_order_seq_cst);
+    progress_.Notify();
   }
 
   // Makes again what the recorder's journal holds, and goes on after command `seq`. Call it before
@@ -121,6 +131,7 @@ class HostedSession {
   explicit HostedSession(Options options);
 
   const SessionLimits limits_;
+  std::atomic<bool> ending_{false};
   LogBudget log_;
   SharedUsage own_usage_;
   SharedUsage* const usage_;

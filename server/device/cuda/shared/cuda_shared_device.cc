@@ -79,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   if (!group.ok()) return group.status();
   // The driver knows the memory of all sessions; only what is named is this one's.
   (*group)->gate().LimitVariables();
+  (*group)->gate().LimitAttributes();
   auto share = std::make_unique<CudaShare>();
   share->staging = &*staging_;
   share->multiprocessors = green_->Take(options.multiprocessors);

@@ -151,7 +151,7 @@ void ExpectRefusals(Context* context, uint64_t arena) {
   waits.kind = GraphNode::Kind::kMemOps;
   waits.operations = {wait};
   GraphId graph{};
-  EXPECT_EQ(context->CreateGraph({&waits, 1}, &graph), CudaResult::kNotSupported);
+  EXPECT_EQ(context->CreateGraph({&waits, 1}, &graph), CudaResult::kInvalidValue);
   FrameId frame{};
   EXPECT_EQ(context->CreateFrame(&frame), CudaResult::kNotSupported);
   ArrayShape shape;

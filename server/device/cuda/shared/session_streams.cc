@@ -6,19 +6,20 @@
 
 namespace warpline::device {
 
-CUresult SessionStreams::MakeNative(const DriverApi* api, CUgreenCtx green, int priority,
-                                    CUstream* stream) {
+CUresult SessionStreams::MakeNative(const DriverApi* api, CUgreenCtx green, CUstream* stream) {
+  // Nobody goes before others who share the device.
+  constexpr int kPriority = 0;
   if (green == nullptr) {
-    return api->p_cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, priority);
+    return api->p_cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, kPriority);
   }
-  return api->p_cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority);
+  return api->p_cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, kPriority);
 }
 
 absl::StatusOr<std::unique_ptr<SessionStreams>> SessionStreams::Open(const DriverApi* api,
                                                                      CUgreenCtx green) {
   CUstream native = nullptr;
   std::shared_ptr<SessionStream> legacy;
-  CUresult result = MakeNative(api, green, 0, &native);
+  CUresult result = MakeNative(api, green, &native);
   if (result == CUDA_SUCCESS) {
     result = SessionStream::Make(api, native, SessionStream::Kind::kLegacy, &legacy);
   }
@@ -26,12 +27,12 @@ absl::StatusOr<std::unique_ptr<SessionStreams>> SessionStreams::Open(const Drive
   return absl::WrapUnique(new SessionStreams(api, green, std::move(legacy)));
 }
 
-CUresult SessionStreams::Create(uint32_t flags, int priority, StreamId* id) {
+CUresult SessionStreams::Create(uint32_t flags, StreamId* id) {
   if (flags != CU_STREAM_DEFAULT && flags != CU_STREAM_NON_BLOCKING) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUstream native = nullptr;
-  CUresult result = MakeNative(api_, green_, priority, &native);
+  CUresult result = MakeNative(api_, green_, &native);
   if (result != CUDA_SUCCESS) return result;
   std::shared_ptr<SessionStream> stream;
   result = SessionStream::Make(api_, native,

@@ -28,7 +28,7 @@ class SessionStreams {
                                                               CUgreenCtx green);
 
   // `flags` is CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
-  CUresult Create(uint32_t flags, int priority, StreamId* id);
+  CUresult Create(uint32_t flags, StreamId* id);
   // CUDA_ERROR_INVALID_HANDLE for the legacy stream, and for what is no stream of this context.
   CUresult Destroy(StreamId id);
   // REQUIRES: `id` is kLegacyStream, or from Create() and not destroyed.
@@ -45,8 +45,7 @@ class SessionStreams {
   SessionStreams(const DriverApi* api, CUgreenCtx green, std::shared_ptr<SessionStream> legacy)
       : api_(api), green_(green), order_(api, std::move(legacy)) {}
 
-  static CUresult MakeNative(const DriverApi* api, CUgreenCtx green, int priority,
-                             CUstream* stream);
+  static CUresult MakeNative(const DriverApi* api, CUgreenCtx green, CUstream* stream);
   // Whether work of destroyed streams is under way. Forgets what is complete.
   CUresult QueryDeparted();
 

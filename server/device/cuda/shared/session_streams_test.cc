@@ -19,9 +19,9 @@ class SessionStreamsTest : public testing::Test {
     auto streams = SessionStreams::Open(driver_.api(), nullptr);
     ASSERT_TRUE(streams.ok()) << streams.status();
     streams_ = *std::move(streams);
-    ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, 0, &blocking_), CUDA_SUCCESS);
-    ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, 0, &other_), CUDA_SUCCESS);
-    ASSERT_EQ(streams_->Create(CU_STREAM_NON_BLOCKING, 0, &apart_), CUDA_SUCCESS);
+    ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, &blocking_), CUDA_SUCCESS);
+    ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, &other_), CUDA_SUCCESS);
+    ASSERT_EQ(streams_->Create(CU_STREAM_NON_BLOCKING, &apart_), CUDA_SUCCESS);
   }
   void TearDown() override {
     streams_.reset();
@@ -103,7 +103,7 @@ TEST_F(SessionStreamsTest, TheWorkOfADestroyedStreamCountsStill) {
 TEST_F(SessionStreamsTest, WhatIsCompleteIsForgotten) {
   for (uint64_t name = 1; name < 20; ++name) {
     StreamId stream{};
-    ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, 0, &stream), CUDA_SUCCESS);
+    ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, &stream), CUDA_SUCCESS);
     EXPECT_EQ(Issue(stream, name), CUDA_SUCCESS);
     driver_.Complete();
     EXPECT_EQ(streams_->Destroy(stream), CUDA_SUCCESS);
@@ -133,9 +133,9 @@ TEST_F(SessionStreamsTest, AFailureToOrderIsReturnedAndMadeUpFor) {
   EXPECT_TRUE(driver_.ComesAfter(3, 1));
   StreamId stream{};
   driver_.Fail("cuEventCreate", 1);
-  EXPECT_EQ(streams_->Create(CU_STREAM_DEFAULT, 0, &stream), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(streams_->Create(CU_STREAM_DEFAULT, &stream), CUDA_ERROR_OUT_OF_MEMORY);
   driver_.Fail("cuEventCreate", 0);
-  EXPECT_EQ(streams_->Create(2, 0, &stream), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(streams_->Create(2, &stream), CUDA_ERROR_INVALID_VALUE);
 }
 
 // Streams are issued to, made and destroyed at the same time, and in turns all have to meet.
@@ -156,7 +156,7 @@ TEST_F(SessionStreamsTest, ThreadsIssueAtTheSameTime) {
     threads.emplace_back([&] {
       for (uint64_t i = 0; i < kOperations; ++i) {
         StreamId stream{};
-        EXPECT_EQ(streams_->Create(CU_STREAM_DEFAULT, 0, &stream), CUDA_SUCCESS);
+        EXPECT_EQ(streams_->Create(CU_STREAM_DEFAULT, &stream), CUDA_SUCCESS);
         EXPECT_EQ(Issue(stream, (round << 32) + 5000 + i), CUDA_SUCCESS);
         EXPECT_EQ(streams_->Destroy(stream), CUDA_SUCCESS);
       }
