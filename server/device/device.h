@@ -116,8 +116,9 @@ class SharedDevice {
 };
 
 struct SharedDeviceOptions {
-  // Of staging memory for all sessions together (Memory::AllocStaging).
-  uint64_t staging_bytes = uint64_t{64} << 20;
+  // Of staging memory for all sessions together (Memory::AllocStaging): for 128 sessions with four
+  // buffers of 512 KiB each and three of 64 KiB.
+  uint64_t staging_bytes = uint64_t{288} << 20;
 };
 
 class Backend {

@@ -41,13 +41,13 @@ namespace warpline::server {
 
 struct GuardedWorkerOptions {
   // Sessions of one process, those that are ending included.
-  size_t max_sessions = 256;
+  size_t max_sessions = 128;
   // For the process to open its device.
   absl::Duration prepare_timeout = absl::Seconds(60);
   // For the process to take what waits for it.
   absl::Duration stuck_timeout = absl::Seconds(10);
-  // For the process to end a session.
-  absl::Duration close_timeout = absl::Seconds(5);
+  // For the process to end a session. It says itself when the session's work does not end.
+  absl::Duration close_timeout = absl::Seconds(40);
   // For the other sessions of a process that leaves.
   absl::Duration drain = absl::Seconds(1);
 };

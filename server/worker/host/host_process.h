@@ -39,8 +39,9 @@ class HostProcess {
     int control_fd = -1;             // Borrowed; the socket to the server.
     OutputSource* output = nullptr;  // Borrowed; the process's descriptors 1 and 2, or null.
     size_t max_sessions = 1;         // Of a process that does not share its device.
-    // Of a shared device: how long a session's work has to end when it is closed.
-    absl::Duration patience = absl::Seconds(2);
+    // Of a shared device: how long a session's work has to end when it is closed. Others go on
+    // meanwhile, and there may be much of it.
+    absl::Duration patience = absl::Seconds(20);
     // Called when a session has been opened, on the thread of Open(). For tests; null for nothing.
     std::function<void()> on_opened;
     // Called when a session is over, with its number in the server, on the thread of its decoder.

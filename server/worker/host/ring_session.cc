@@ -33,8 +33,16 @@ RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
   return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};
 }
 
-SessionLimits LimitsOf(const warpline_internal::OpenWorker& open) {
+// On a shared device, where staging memory is for so many sessions (device::SharedDeviceOptions).
+constexpr size_t kSharedStagingBuffers = 2;
+constexpr size_t kMostSharedStagingBuffers = 4;
+
+SessionLimits LimitsOf(const warpline_internal::OpenWorker& open, bool shared) {
   SessionLimits limits;
+  if (shared) {
+    limits.staging_buffers = kSharedStagingBuffers;
+    limits.most_staging_buffers = kMostSharedStagingBuffers;
+  }
   if (open.max_handles() > 0) limits.max_handles = open.max_handles();
   if (open.max_streams() > 0) limits.max_streams = open.max_streams();
   if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
@@ -104,7 +112,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   HostedSession::Options session;
   if (open.guard() != 0) ring->Guard(open, &options);
   session.devices = std::move(options.devices);
-  session.limits = LimitsOf(open);
+  session.limits = LimitsOf(open, options.shared);
   session.writer = ring->replies_.get();
   session.arena_base = memory->base();
   session.arena_bytes = memory->bytes();

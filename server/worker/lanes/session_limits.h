@@ -18,6 +18,9 @@ struct SessionLimits {
   uint64_t max_queued_commands = 256u << 10;
   size_t max_watches = 4096;  // Waits for all streams at once.
   size_t staging_buffers = 16;
+  // Those included that a lane gets beyond that because it has none; a session that shares its
+  // device with others has its part of the staging memory and no more.
+  size_t most_staging_buffers = ~size_t{0};
   // The bounds of CU_LIMIT_PRINTF_FIFO_SIZE and CU_LIMIT_MALLOC_HEAP_SIZE: the device takes their
   // memory beside what the session is charged for.
   uint64_t max_printf_bytes = 64u << 20;

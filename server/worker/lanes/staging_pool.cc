@@ -15,7 +15,7 @@ void* StagingPool::Take(bool first, CudaResult* result) {
   *result = CudaResult::kSuccess;
   {
     MutexLock lock(&mu_);
-    if (!first && used_ >= max_buffers_) {
+    if (used_ >= (first ? most_buffers_ : max_buffers_)) {
       Refused();
       return nullptr;
     }

@@ -19,13 +19,14 @@ inline constexpr size_t kStagingBytes = 512u << 10;
 class StagingPool {
  public:
   // `context` is borrowed, and so is `usage`, where the pool says how much is in use.
-  StagingPool(device::Context* context, size_t max_buffers, SharedUsage* usage)
-      : context_(context), max_buffers_(max_buffers), usage_(usage) {}
+  StagingPool(device::Context* context, size_t max_buffers, size_t most_buffers, SharedUsage* usage)
+      : context_(context), max_buffers_(max_buffers), most_buffers_(most_buffers), usage_(usage) {}
   ~StagingPool();
 
   // Returns a buffer of kStagingBytes, or null when `max_buffers` are in use or none can be made
   // (then `*result` is not kSuccess). A caller that holds none gets its `first` even beyond the
-  // bound: a stalled stream that holds many must not keep others from copying.
+  // bound, up to `most_buffers`: a stalled stream that holds many must not keep others from
+  // copying.
   void* Take(bool first, CudaResult* result);
   void Give(void* buffer);
 
@@ -35,6 +36,7 @@ class StagingPool {
 
   device::Context* const context_;
   const size_t max_buffers_;
+  const size_t most_buffers_;
   SharedUsage* const usage_;
   Mutex mu_;
   std::vector<void*> idle_ ABSL_GUARDED_BY(mu_);

@@ -42,7 +42,7 @@ HostedSession::HostedSession(Options options)
       usage_(options.recorder == nullptr ? &own_usage_ : options.recorder->journal()->usage()),
       devices_(std::move(options.devices), limits_),
       sink_(options.writer, &progress_),
-      staging_(devices_.context(0), limits_.staging_buffers, usage_),
+      staging_(devices_.context(0), limits_.staging_buffers, limits_.most_staging_buffers, usage_),
       pointers_(PointersOf(options, usage_)),
       prints_(options.output, &devices_, &sink_),
       continuity_(&devices_, options.recorder, options.sm, &log_),
