@@ -115,7 +115,7 @@ def main():
         if tier == "native":
             results[tier] = measure(Programs(args.program, environment()), args.kinds.split(","), args.seconds)
             continue
-        installation = local_server.Installation(args.bundle)
+        installation = local_server.Installation.from_bundle(args.bundle)
         with local_server.Server(installation, ["--device=" + args.device, "--tiers=isolated,guarded"]) as server:
             env = installation.client_environment(server.endpoint)
             env["WARPLINE_TIER"] = tier

@@ -137,6 +137,7 @@ void RunTiny(double warmup, double seconds) {
   for (double now = start; now < start + warmup + seconds; now = Now()) {
     CHECK(cudaEventRecord(before, stream));
     Tiny<<<1, 32, 0, stream>>>(data);
+    CHECK(cudaGetLastError());
     CHECK(cudaEventRecord(behind, stream));
     CHECK(cudaStreamSynchronize(stream));
     const double end = Now();
