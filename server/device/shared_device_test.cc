@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -344,6 +345,79 @@ TEST_P(SharedDeviceTest, SessionsRunOnPartsOfTheDevice) {
     multiprocessors *= 32;
   }
   for (Session& session : sessions) EXPECT_EQ(Read(&session, session.memory, 1)[0], 42u);
+}
+
+// Each block stores the number of its multiprocessor, and stays a while, so that they spread.
+constexpr char kWhere[] = R"(.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry where(.param .u64 to)
+{
+  .reg .b64 %a<3>, %t<3>;
+  .reg .b32 %r<3>;
+  .reg .pred %p<2>;
+  ld.param.u64 %a1, [to];
+  mov.u32 %r1, %ctaid.x;
+  mul.wide.u32 %a2, %r1, 4;
+  add.s64 %a1, %a1, %a2;
+  mov.u32 %r2, %smid;
+  st.global.u32 [%a1], %r2;
+  mov.u64 %t1, %clock64;
+STAY:
+  mov.u64 %t2, %clock64;
+  sub.s64 %t2, %t2, %t1;
+  setp.lt.s64 %p1, %t2, 20000;
+  @%p1 bra STAY;
+  ret;
+}
+)";
+
+TEST_P(SharedDeviceTest, NoTwoSessionsThatWorkUseOneMultiprocessor) {
+  if (GetParam() == "cpu") GTEST_SKIP() << "the CPU device has no multiprocessors to divide";
+  constexpr uint32_t kBlocks = 1056;
+  std::vector<Session> sessions(2);
+  for (Session& session : sessions) {
+    ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+    ASSERT_EQ(session.context->LoadModule(kWhere, &session.module), CudaResult::kSuccess);
+  }
+  const auto run = [&](Session* session, bool as_graph) {
+    const KernelId where = Find(session, "where");
+    const auto* bytes = reinterpret_cast<const std::byte*>(&session->memory);
+    const LaunchConfig config = {{kBlocks, 1, 1}, {256, 1, 1}, 0};
+    if (as_graph) {
+      GraphNode node;
+      node.kind = GraphNode::Kind::kLaunch;
+      node.kernel = where;
+      node.config = config;
+      node.params = {bytes, sizeof(session->memory)};
+      GraphId graph{};
+      EXPECT_EQ(session->context->CreateGraph({&node, 1}, &graph), CudaResult::kSuccess);
+      EXPECT_EQ(session->context->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess);
+      EXPECT_EQ(session->context->DestroyGraph(graph), CudaResult::kSuccess);
+    } else {
+      EXPECT_EQ(
+          session->context->Launch(where, config, {bytes, sizeof(session->memory)}, kLegacyStream),
+          CudaResult::kSuccess);
+    }
+  };
+  const auto used = [&](Session* session) {
+    const std::vector<uint32_t> all = Read(session, session->memory, 1024);
+    return std::set<uint32_t>(all.begin(), all.end());
+  };
+  run(&sessions[0], false);
+  const size_t whole = used(&sessions[0]).size();
+  for (const bool as_graph : {false, true}) {
+    for (int round = 0; round < 2; ++round) {
+      for (Session& session : sessions) run(&session, as_graph);
+    }
+    const std::set<uint32_t> one = used(&sessions[0]), other = used(&sessions[1]);
+    EXPECT_LE(one.size() + other.size(), whole);
+    EXPECT_GE(one.size(), whole / 3) << as_graph;
+    EXPECT_GE(other.size(), whole / 3) << as_graph;
+    for (const uint32_t multiprocessor : one) {
+      EXPECT_FALSE(other.contains(multiprocessor)) << multiprocessor << ", " << as_graph;
+    }
+  }
 }
 
 // A context that has its device to itself has neither.

@@ -16,13 +16,10 @@ namespace {
 // Adds nodes to a graph that is being built.
 class GraphBuilder {
  public:
-  // Builds for the context with the number `place` in `group`.
-  GraphBuilder(const DriverApi* api, CudaGroup* group, uint32_t place, CUgraph graph)
-      : api_(api),
-        group_(group),
-        place_(place),
-        context_(group->members()[place].context),
-        bodies_({graph}) {}
+  // Builds for the context with the number `place` in `group`; kernels run in `context`.
+  GraphBuilder(const DriverApi* api, CudaGroup* group, uint32_t place, CUcontext context,
+               CUgraph graph)
+      : api_(api), group_(group), place_(place), context_(context), bodies_({graph}) {}
 
   CudaResult Add(const GraphNode& from) {
     after_.clear();
@@ -216,7 +213,7 @@ CudaResult CudaGraphs::FillFrame(FrameId frame, absl::Span<const GraphNode> node
   Enter();
   Outside outside;
   outside.removals = gate().removals();
-  GraphBuilder builder(api_, group_, place_, Native(frame));
+  GraphBuilder builder(api_, group_, place_, NodeContext(), Native(frame));
   for (const GraphNode& node : nodes) {
     const CudaResult result = builder.Add(node);
     if (result != CudaResult::kSuccess) return result;
@@ -309,7 +306,8 @@ CudaResult CudaGraphs::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* g
 CudaResult CudaGraphs::LaunchGraph(GraphId graph, StreamId stream) {
   Enter();
   if (!StillAdmitted(graph)) return CudaResult::kInvalidValue;
-  return IssueTo(stream, [&](CUstream on) { return api_->p_cuGraphLaunch(Native(graph), on); });
+  return IssueTo(stream, [&](CUstream on) { return api_->p_cuGraphLaunch(Native(graph), on); },
+                 {SharePlanner::kAll, false});
 }
 
 CudaResult CudaGraphs::DestroyGraph(GraphId graph) {

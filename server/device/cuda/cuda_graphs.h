@@ -44,6 +44,10 @@ class CudaGraphs : public virtual Graphs, protected CudaPart {
   CudaResult CreateGraphOf(FrameId frame, GraphId* graph) override;
   CudaResult DestroyFrame(FrameId frame) override;
 
+ protected:
+  // Where the kernels of nodes that are added now run.
+  virtual CUcontext NodeContext() const { return context_; }
+
  private:
   struct Outside {
     std::vector<OutsideSpan> spans;

@@ -43,6 +43,10 @@ class NativeLaunch {
   CUlaunchConfig config_ = {};
 };
 
+StreamWork WorkOf(const LaunchConfig& config) {
+  return {uint64_t{config.grid[0]} * config.grid[1] * config.grid[2], config.cooperative};
+}
+
 }  // namespace
 
 CudaLaunches::~CudaLaunches() {
@@ -60,16 +64,22 @@ CudaResult CudaLaunches::Launch(KernelId kernel, const LaunchConfig& config,
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   void** const packed = bytes > 0 ? extra : nullptr;
   if (config.cooperative || !config.attributes.empty()) {
-    return IssueTo(stream, [&](CUstream on) {
-      NativeLaunch native(config, gate(), on);
-      return api_->p_cuLaunchKernelEx(native.config(), NativeFunction(kernel), nullptr, packed);
-    });
+    return IssueTo(
+        stream,
+        [&](CUstream on) {
+          NativeLaunch native(config, gate(), on);
+          return api_->p_cuLaunchKernelEx(native.config(), NativeFunction(kernel), nullptr, packed);
+        },
+        WorkOf(config));
   }
-  return IssueTo(stream, [&](CUstream on) {
-    return api_->p_cuLaunchKernel(NativeFunction(kernel), config.grid[0], config.grid[1],
-                                  config.grid[2], config.block[0], config.block[1], config.block[2],
-                                  config.dynamic_shared_bytes, on, nullptr, packed);
-  });
+  return IssueTo(
+      stream,
+      [&](CUstream on) {
+        return api_->p_cuLaunchKernel(
+            NativeFunction(kernel), config.grid[0], config.grid[1], config.grid[2], config.block[0],
+            config.block[1], config.block[2], config.dynamic_shared_bytes, on, nullptr, packed);
+      },
+      WorkOf(config));
 }
 
 CudaResult CudaLaunches::Params(KernelId kernel, std::vector<ParamLayout>* params) {

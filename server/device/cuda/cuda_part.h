@@ -11,6 +11,7 @@
 #include "server/device/cuda/native.h"
 #include "server/device/cuda/shared/cuda_share.h"
 #include "server/device/cuda/shared/legacy_order.h"
+#include "server/device/cuda/shared/session_stream.h"
 #include "server/device/cuda/shared/session_streams.h"
 #include "server/device/facets/types.h"
 #include "server/device/gate/address_gate.h"
@@ -40,18 +41,15 @@ class CudaPart {
   // another context last.
   void Enter() const;
   bool is_shared() const { return share_ != nullptr; }
-  // The driver's stream. What is issued to it goes through IssueTo().
-  CUstream NativeOf(StreamId stream) const {
-    return share_ == nullptr ? Native(stream) : share_->streams->Of(stream)->native();
-  }
   // Issues one operation: returns what `call`, given the driver's stream, returns. In a context of
-  // a shared device this is where CUDA's legacy order is made, whose failures are returned, too.
+  // a shared device this is where CUDA's legacy order is made, whose failures are returned, too,
+  // and where the stream gets the multiprocessors for its work.
   template <typename Call>
-  CudaResult IssueTo(StreamId stream, const Call& call) const {
+  CudaResult IssueTo(StreamId stream, const Call& call, const StreamWork& work = {}) const {
     if (share_ == nullptr) return ToResult(call(Native(stream)));
     SessionStream* const to = share_->streams->Of(stream);
-    const LegacyOrder::Scope scope(share_->streams->order(), to);
-    return ToResult(scope.error() == CUDA_SUCCESS ? call(to->native()) : scope.error());
+    const LegacyOrder::Scope scope(share_->streams->order(), to, work);
+    return ToResult(scope.error() == CUDA_SUCCESS ? call(scope.native()) : scope.error());
   }
   const AddressGate& gate() const { return group_->gate(); }
   // Whether the memory is known to belong to another of the contexts that were opened together.

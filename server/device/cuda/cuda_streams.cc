@@ -35,8 +35,9 @@ CudaResult CudaStreams::SetStreamAttribute(StreamId stream, const LaunchAttribut
   CUstreamAttrValue value;
   static_assert(sizeof(value) == sizeof(attribute.value));
   std::memcpy(&value, attribute.value.data(), sizeof(value));
-  return ToResult(api_->p_cuStreamSetAttribute(NativeOf(stream),
-                                               static_cast<CUstreamAttrID>(attribute.id), &value));
+  const auto id = static_cast<CUstreamAttrID>(attribute.id);
+  return ToResult(is_shared() ? share_->streams->Of(stream)->SetAttribute(id, value)
+                              : api_->p_cuStreamSetAttribute(Native(stream), id, &value));
 }
 
 CudaResult CudaStreams::CreateEvent(uint32_t flags, EventId* event) {

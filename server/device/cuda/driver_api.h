@@ -136,6 +136,7 @@ namespace warpline::device {
   F(cuDevResourceGenerateDesc)      \
   F(cuGreenCtxCreate)               \
   F(cuGreenCtxDestroy)              \
+  F(cuCtxFromGreenCtx)              \
   F(cuGreenCtxStreamCreate)
 
 // The functions, by their plain names. Immutable once loaded.

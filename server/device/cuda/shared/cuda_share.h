@@ -6,14 +6,16 @@
 
 #include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/session_streams.h"
+#include "server/device/cuda/shared/share_planner.h"
 #include "server/device/staging_pool.h"
 
 namespace warpline::device {
 
-// Its parts are thread-safe. The streams end first: no stream may outlive its green context.
+// Its parts are thread-safe. The streams end first: they look at the seat.
 struct CudaShare {
-  StagingPool* staging = nullptr;  // The shared device's.
-  GreenContexts::Lease multiprocessors;
+  StagingPool* staging = nullptr;           // The shared device's.
+  const GreenContexts* contexts = nullptr;  // Likewise.
+  std::unique_ptr<SharePlanner::Seat> seat;
   std::unique_ptr<SessionStreams> streams;
 };
 

@@ -5,10 +5,10 @@
 
 #include "server/device/context_of.h"
 #include "server/device/cuda/cuda_copies.h"
-#include "server/device/cuda/cuda_graphs.h"
 #include "server/device/cuda/cuda_launches.h"
 #include "server/device/cuda/cuda_part.h"
 #include "server/device/cuda/cuda_streams.h"
+#include "server/device/cuda/shared/cuda_shared_graphs.h"
 #include "server/device/cuda/shared/cuda_shared_memory.h"
 #include "server/device/cuda/shared/cuda_shared_modules.h"
 #include "server/device/facets/lacking.h"
@@ -20,7 +20,7 @@ namespace warpline::device {
 // end waits for kernels, nor textures, which guarded kernels cannot use.
 using CudaSharedContext =
     ContextOf<CudaMember, CudaSharedMemory, CudaStreams, WithoutWaits<CudaCopies>, CudaLaunches,
-              CudaSharedModules, NoLinks, NoArrays, NoTextures, WithoutLoops<CudaGraphs>>;
+              CudaSharedModules, NoLinks, NoArrays, NoTextures, WithoutLoops<CudaSharedGraphs>>;
 
 }  // namespace warpline::device
 

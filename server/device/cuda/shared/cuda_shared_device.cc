@@ -60,12 +60,14 @@ absl::Status CudaSharedDevice::MakeShares(const SharedDeviceOptions& options) {
   std::memset(staging_memory_, 0, options.staging_bytes);
   staging_.emplace(staging_memory_, options.staging_bytes);
   green_.emplace(api_, device_);
+  planner_.emplace(green_->slots());
   return absl::OkStatus();
 }
 
 CudaSharedDevice::~CudaSharedDevice() {
   {
     const Pushed pushed(api_, context_);
+    planner_.reset();
     green_.reset();
     staging_.reset();
     if (staging_memory_ != nullptr) api_->p_cuMemFreeHost(staging_memory_);
@@ -82,10 +84,11 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   (*group)->gate().LimitAttributes();
   auto share = std::make_unique<CudaShare>();
   share->staging = &*staging_;
-  share->multiprocessors = green_->Take(options.multiprocessors);
+  share->contexts = &*green_;
+  share->seat = planner_->Join(options.multiprocessors);
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();
-  auto streams = SessionStreams::Open(api_, share->multiprocessors.context());
+  auto streams = SessionStreams::Open(api_, &*green_, share->seat.get());
   if (!streams.ok()) return streams.status();
   share->streams = *std::move(streams);
   return std::make_unique<CudaSharedContext>(

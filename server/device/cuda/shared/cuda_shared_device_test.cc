@@ -364,15 +364,50 @@ TEST_F(CudaSharedDeviceTest, SessionsDoNotWaitForEachOther) {
 
 TEST_F(CudaSharedDeviceTest, StreamsRunOnTheSessionsMultiprocessors) {
   OpenDevice();
-  EXPECT_EQ(driver_.Count("cuGreenCtxCreate"), 16 + 8 + 4 + 2);
-  Open(0);
-  Open(65);
+  EXPECT_EQ(driver_.Count("cuGreenCtxCreate"), 54) << "the rows of ten slots, but for the whole";
+  Context* const large = Open();
   EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), 0);
-  Context* const context = Open(16);
+  Context* const limited = Open(16);
   EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), 1);
   StreamId stream{};
-  EXPECT_EQ(context->CreateStream(0, 0, &stream), CudaResult::kSuccess);
+  EXPECT_EQ(limited->CreateStream(0, 0, &stream), CudaResult::kSuccess);
   EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), 2);
+  // Alone, then beside another one.
+  EXPECT_EQ(large->Launch(kKernel, {{1056, 1, 1}, {32, 1, 1}, 0}, {}, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), 2);
+  EXPECT_EQ(limited->Launch(kKernel, {{1, 1, 1}, {32, 1, 1}, 0}, {}, stream), CudaResult::kSuccess);
+  const int before = driver_.Count("cuGreenCtxStreamCreate");
+  EXPECT_EQ(large->Launch(KernelId{0x78}, {{1056, 1, 1}, {32, 1, 1}, 0}, {}, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), before + 1);
+}
+
+TEST_F(CudaSharedDeviceTest, GraphsAreMadeAgainWhereTheirSessionGetsItsPlace) {
+  OpenDevice();
+  Context* const one = Open();
+  Context* const other = Open();
+  GraphNode node;
+  node.kind = GraphNode::Kind::kLaunch;
+  node.kernel = kKernel;
+  node.config = {{1056, 1, 1}, {32, 1, 1}, 0};
+  GraphId graph{};
+  EXPECT_EQ(one->CreateGraph({&node, 1}, &graph), CudaResult::kSuccess);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(one->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess);
+  }
+  EXPECT_EQ(driver_.Count("cuGraphInstantiate"), 1);
+  EXPECT_EQ(other->Launch(kKernel, {{1, 1, 1}, {32, 1, 1}, 0}, {}, kLegacyStream),
+            CudaResult::kSuccess);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(one->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess);
+  }
+  EXPECT_EQ(driver_.Count("cuGraphInstantiate"), 2);
+  EXPECT_EQ(driver_.Count("cuGraphExecDestroy"), 1);
+  EXPECT_EQ(other->LaunchGraph(graph, kLegacyStream), CudaResult::kInvalidHandle);
+  EXPECT_EQ(one->DestroyGraph(graph), CudaResult::kSuccess);
+  EXPECT_EQ(one->DestroyGraph(graph), CudaResult::kInvalidHandle);
+  EXPECT_EQ(one->LaunchGraph(graph, kLegacyStream), CudaResult::kInvalidHandle);
 }
 
 TEST_F(CudaSharedDeviceTest, WithoutGreenContextsAllShareEverything) {

@@ -1,56 +1,122 @@
 #include "server/device/cuda/shared/green_contexts.h"
 
+#include <algorithm>
+
 namespace warpline::device {
 namespace {
 
-// The parts that are made: splits of the whole device. Larger ones are rarely asked for, and the
-// whole needs no green context.
-struct Split {
-  unsigned multiprocessors;  // Of each part, at least.
-  unsigned parts;            // At most.
-};
-constexpr Split kSplits[] = {{8, 16}, {16, 8}, {32, 4}, {64, 2}};
+// The least part that Hopper makes.
+constexpr unsigned kGroupMultiprocessors = 8;
+// So many slots of one group each; those behind them have two.
+constexpr size_t kSmallSlots = 4;
+// Bounds the memory that the contexts take, and the time.
+constexpr unsigned kMostGroups = 24;
+
+using Groups = std::vector<CUdevResource>;
+
+int MultiprocessorsOf(const Groups& groups) {
+  int sum = 0;
+  for (const CUdevResource& group : groups) sum += static_cast<int>(group.sm.smCount);
+  return sum;
+}
+
+// All of the device's multiprocessors, in groups; none if the device cannot be divided.
+Groups Split(const DriverApi* api, CUdevice device) {
+  CUdevResource whole = {};
+  if (api->p_cuGreenCtxCreate == nullptr ||
+      api->p_cuDeviceGetDevResource(device, &whole, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS ||
+      whole.sm.smCount < 2 * kGroupMultiprocessors) {
+    return {};
+  }
+  Groups groups(kMostGroups);
+  unsigned made = kMostGroups;
+  CUdevResource rest = {};
+  const unsigned least = std::max(kGroupMultiprocessors, whole.sm.smCount / kMostGroups / 8 * 8);
+  if (api->p_cuDevSmResourceSplitByCount(groups.data(), &made, &whole, &rest, 0, least) !=
+      CUDA_SUCCESS) {
+    return {};
+  }
+  groups.resize(std::min(made, kMostGroups));
+  if (rest.type == CU_DEV_RESOURCE_TYPE_SM && rest.sm.smCount > 0) groups.push_back(rest);
+  return groups;
+}
+
+std::vector<Groups> IntoSlots(const Groups& groups) {
+  std::vector<Groups> slots;
+  for (const CUdevResource& group : groups) {
+    const bool full = slots.size() <= kSmallSlots || slots.back().size() >= 2;
+    if (full) slots.emplace_back();
+    slots.back().push_back(group);
+  }
+  return slots;
+}
 
 }  // namespace
 
-std::vector<GreenContexts::Part> GreenContexts::Make(const DriverApi* api, CUdevice device) {
-  std::vector<Part> parts;
-  if (api->p_cuGreenCtxCreate == nullptr) return parts;
-  CUdevResource whole = {};
-  if (api->p_cuDeviceGetDevResource(device, &whole, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS) {
-    return parts;
-  }
-  for (const Split& split : kSplits) {
-    if (split.multiprocessors >= whole.sm.smCount) break;
-    std::vector<CUdevResource> groups(split.parts);
-    unsigned made = split.parts;
-    if (api->p_cuDevSmResourceSplitByCount(groups.data(), &made, &whole, nullptr, 0,
-                                           split.multiprocessors) != CUDA_SUCCESS) {
-      continue;
-    }
-    groups.resize(made < split.parts ? made : split.parts);
-    for (CUdevResource& group : groups) {
-      CUdevResourceDesc description = nullptr;
-      CUgreenCtx context = nullptr;
-      if (api->p_cuDevResourceGenerateDesc(&description, &group, 1) != CUDA_SUCCESS ||
-          api->p_cuGreenCtxCreate(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM) !=
-              CUDA_SUCCESS) {
-        return parts;  // The device has no room for more.
+GreenContexts::GreenContexts(const DriverApi* api, CUdevice device) : api_(api) {
+  Make(device);
+  if (slots_.empty()) slots_ = {1};
+}
+
+void GreenContexts::Make(CUdevice device) {
+  std::vector<Groups> slots = IntoSlots(Split(api_, device));
+  const auto count = static_cast<uint16_t>(slots.size());
+  if (count < 2) return;
+  of_.resize(count);
+  for (uint16_t begin = 0; begin < count; ++begin) {
+    for (uint16_t end = begin + 1; end <= count; ++end) {
+      if (!MakeRange(device, &slots, {begin, end})) {
+        // All or none: a plan may ask for any.
+        of_.clear();
+        DestroyAll();
+        return;
       }
-      parts.push_back({context, static_cast<int>(group.sm.smCount)});
     }
   }
-  return parts;
+  for (const Groups& slot : slots) slots_.push_back(MultiprocessorsOf(slot));
 }
 
-std::vector<int> GreenContexts::SizesOf(const std::vector<Part>& parts) {
-  std::vector<int> sizes;
-  for (const Part& part : parts) sizes.push_back(part.multiprocessors);
-  return sizes;
+bool GreenContexts::MakeRange(CUdevice device, std::vector<Groups>* slots, const SlotRange& range) {
+  Green made;
+  if (range.begin > 0 || range.end < slots->size()) {
+    Groups groups;
+    for (size_t i = range.begin; i < range.end; ++i) {
+      groups.insert(groups.end(), (*slots)[i].begin(), (*slots)[i].end());
+    }
+    CUdevResourceDesc description = nullptr;
+    if (api_->p_cuDevResourceGenerateDesc(&description, groups.data(),
+                                          static_cast<unsigned>(groups.size())) != CUDA_SUCCESS ||
+        api_->p_cuGreenCtxCreate(&made.green, description, device, CU_GREEN_CTX_DEFAULT_STREAM) !=
+            CUDA_SUCCESS) {
+      return false;
+    }
+    made_.push_back(made.green);
+    if (api_->p_cuCtxFromGreenCtx(&made.context, made.green) != CUDA_SUCCESS) return false;
+  }
+  of_[range.begin].push_back(made);
+  return true;
 }
 
-GreenContexts::~GreenContexts() {
-  for (const Part& part : parts_) api_->p_cuGreenCtxDestroy(part.context);
+GreenContexts::Green GreenContexts::Of(const SlotRange& range) const {
+  if (range.begin >= of_.size() || range.end <= range.begin) return {};
+  const auto& rows = of_[range.begin];
+  const size_t row = range.end - range.begin - 1u;
+  return row < rows.size() ? rows[row] : Green{};
+}
+
+CUresult GreenContexts::MakeStream(const SlotRange& range, CUstream* stream) const {
+  // Nobody goes before others who share the device.
+  constexpr int kPriority = 0;
+  const CUgreenCtx green = Of(range).green;
+  if (green == nullptr) {
+    return api_->p_cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, kPriority);
+  }
+  return api_->p_cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, kPriority);
+}
+
+void GreenContexts::DestroyAll() {
+  for (const CUgreenCtx context : made_) api_->p_cuGreenCtxDestroy(context);
+  made_.clear();
 }
 
 }  // namespace warpline::device

@@ -2,70 +2,61 @@
 // once, because making one waits for running kernels.
 //
 //   GreenContexts contexts(api, device);
-//   const GreenContexts::Lease lease = contexts.Take(16);
-//   if (lease.context() != nullptr) api->p_cuGreenCtxStreamCreate(&stream, lease.context(), ...);
+//   CUstream stream = nullptr;
+//   CUresult result = contexts.MakeStream(plan[0], &stream);
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_GREEN_CONTEXTS_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_GREEN_CONTEXTS_H_
 
 #include <cstddef>
-#include <optional>
-#include <utility>
+#include <cstdint>
 #include <vector>
 
 #include "server/device/cuda/driver_api.h"
-#include "server/device/cuda/shared/share_lattice.h"
+#include "server/device/cuda/shared/share_plan.h"
 
 namespace warpline::device {
 
 // Thread-safe. It outlives the streams of its contexts.
+//
+// The device is divided into slots of neighbouring multiprocessors, of which the first few are
+// small, and there is a green context for every row of slots but the whole, which needs none. On an
+// H100 these are 54, which take 5 MiB of device memory and 2.2 ms each to make.
 class GreenContexts {
  public:
-  // Part of the device for a user, or all of it. Movable; it ends before the GreenContexts does.
-  class Lease {
-   public:
-    Lease() = default;
-    Lease(GreenContexts* from, std::optional<size_t> part) : from_(from), part_(part) {}
-    Lease(Lease&& other) noexcept { *this = std::move(other); }
-    Lease& operator=(Lease&& other) noexcept {
-      std::swap(from_, other.from_);
-      std::swap(part_, other.part_);
-      return *this;
-    }
-    ~Lease() {
-      if (part_) from_->lattice_.GiveBack(*part_);
-    }
-    // Null for all of the device.
-    CUgreenCtx context() const { return part_ ? from_->parts_[*part_].context : nullptr; }
-
-   private:
-    GreenContexts* from_ = nullptr;
-    std::optional<size_t> part_;
-  };
-
-  // Makes what the driver and the device can, which may be nothing. The device's primary context is
-  // current, and stays retained.
-  GreenContexts(const DriverApi* api, CUdevice device)
-      : api_(api), parts_(Make(api, device)), lattice_(SizesOf(parts_)) {}
+  // Makes what the driver and the device can; a device that cannot be divided has one slot. The
+  // device's primary context is current, and stays retained.
+  GreenContexts(const DriverApi* api, CUdevice device);
   GreenContexts(const GreenContexts&) = delete;
   GreenContexts& operator=(const GreenContexts&) = delete;
-  ~GreenContexts();
+  ~GreenContexts() { DestroyAll(); }
 
-  // As ShareLattice::Take().
-  Lease Take(int multiprocessors) { return {this, lattice_.Take(multiprocessors)}; }
-  size_t parts() const { return parts_.size(); }
+  // The slots' numbers of multiprocessors.
+  const std::vector<int>& slots() const { return slots_; }
+  SlotRange whole() const { return {0, static_cast<uint16_t>(slots_.size())}; }
+  size_t contexts() const { return made_.size(); }
+
+  // Makes a stream that waits for no other, whose kernels run on these slots. The primary context
+  // is current.
+  CUresult MakeStream(const SlotRange& range, CUstream* stream) const;
+  // The context in which kernels of graphs run on these slots; null stands for the primary one.
+  CUcontext ContextOf(const SlotRange& range) const { return Of(range).context; }
 
  private:
-  struct Part {
-    CUgreenCtx context = nullptr;
-    int multiprocessors = 0;
+  struct Green {
+    CUgreenCtx green = nullptr;
+    CUcontext context = nullptr;
   };
 
-  static std::vector<Part> Make(const DriverApi* api, CUdevice device);
-  static std::vector<int> SizesOf(const std::vector<Part>& parts);
+  Green Of(const SlotRange& range) const;
+  void Make(CUdevice device);
+  bool MakeRange(CUdevice device, std::vector<std::vector<CUdevResource>>* groups,
+                 const SlotRange& range);
+  void DestroyAll();
 
   const DriverApi* const api_;
-  const std::vector<Part> parts_;
-  ShareLattice lattice_;
+  std::vector<int> slots_;
+  std::vector<std::vector<Green>> of_;  // By first slot and number of slots, less one.
+  std::vector<CUgreenCtx> made_;
 };
 
 }  // namespace warpline::device

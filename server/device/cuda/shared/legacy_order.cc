@@ -24,12 +24,12 @@ void LegacyOrder::Forget(const std::vector<std::shared_ptr<StreamMark>>& marks) 
   });
 }
 
-CUresult LegacyOrder::Begin(SessionStream* stream) {
+CUresult LegacyOrder::Begin(SessionStream* stream, CUstream native) {
   switch (stream->kind()) {
     case SessionStream::Kind::kLegacy:
-      return ComeAfterBlocking();
+      return ComeAfterBlocking(native);
     case SessionStream::Kind::kBlocking:
-      return ComeAfterLegacy(stream);
+      return ComeAfterLegacy(stream, native);
     case SessionStream::Kind::kNonBlocking:
       return CUDA_SUCCESS;
   }
@@ -42,18 +42,18 @@ void LegacyOrder::End(SessionStream* stream) {
   if (stream->kind() == SessionStream::Kind::kBlocking) blocking_issued_.Increment();
 }
 
-CUresult LegacyOrder::ComeAfterLegacy(SessionStream* stream) {
+CUresult LegacyOrder::ComeAfterLegacy(SessionStream* stream, CUstream native) {
   const uint64_t operations = legacy_->issued.value();
   if (stream->awaits.value() >= operations) return CUDA_SUCCESS;
-  CUresult result = legacy_->mark()->Cover(legacy_->native(), operations);
+  CUresult result = legacy_->Cover(operations);
   if (result != CUDA_SUCCESS) return result;
-  result = api_->p_cuStreamWaitEvent(stream->native(), legacy_->mark()->event(), 0);
+  result = api_->p_cuStreamWaitEvent(native, legacy_->mark()->event(), 0);
   // Only now: another thread that sees the new value issues without waiting.
   if (result == CUDA_SUCCESS) stream->awaits.Raise(operations);
   return result;
 }
 
-CUresult LegacyOrder::ComeAfterBlocking() {
+CUresult LegacyOrder::ComeAfterBlocking(CUstream legacy) {
   const uint64_t operations = blocking_issued_.value();
   if (blocking_awaited_.value() >= operations) return CUDA_SUCCESS;
   std::vector<std::shared_ptr<SessionStream>> streams;
@@ -67,14 +67,14 @@ CUresult LegacyOrder::ComeAfterBlocking() {
   }
   for (const auto& stream : streams) {
     const uint64_t upto = stream->issued.value();
-    CUresult result = stream->mark()->Cover(stream->native(), upto);
+    CUresult result = stream->Cover(upto);
     if (result != CUDA_SUCCESS) return result;
-    result = api_->p_cuStreamWaitEvent(legacy_->native(), stream->mark()->event(), 0);
+    result = api_->p_cuStreamWaitEvent(legacy, stream->mark()->event(), 0);
     if (result != CUDA_SUCCESS) return result;
     stream->awaited.Raise(upto);
   }
   for (const auto& mark : departed) {
-    const CUresult result = api_->p_cuStreamWaitEvent(legacy_->native(), mark->event(), 0);
+    const CUresult result = api_->p_cuStreamWaitEvent(legacy, mark->event(), 0);
     if (result != CUDA_SUCCESS) return result;
   }
   Forget(departed);

@@ -5,9 +5,9 @@
 // legacy stream comes after all earlier ones on blocking streams, and an operation on a blocking
 // stream after all earlier ones on the legacy stream. Non-blocking streams are in no order.
 //
-//   const LegacyOrder::Scope scope(&order, stream);
+//   const LegacyOrder::Scope scope(&order, stream, {});
 //   if (scope.error() != CUDA_SUCCESS) return scope.error();
-//   return api->p_cuMemsetD8Async(dst, 0, bytes, stream->native());
+//   return api->p_cuMemsetD8Async(dst, 0, bytes, scope.native());
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_LEGACY_ORDER_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_LEGACY_ORDER_H_
 
@@ -39,19 +39,30 @@ class LegacyOrder {
   // Around the call that issues one operation.
   class Scope {
    public:
-    // Makes the stream wait for what the operation must come after.
-    Scope(LegacyOrder* order, SessionStream* stream)
-        : order_(order), stream_(stream), error_(order->Begin(stream)) {}
+    // Makes the stream wait for what the operation must come after, and follow its session.
+    Scope(LegacyOrder* order, SessionStream* stream, const StreamWork& work)
+        : order_(order),
+          stream_(stream),
+          use_(Followed(stream, work)),
+          error_(order->Begin(stream, use_.native())) {}
     ~Scope() { order_->End(stream_); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
     // The operation may be issued only on CUDA_SUCCESS.
     CUresult error() const { return error_; }
+    // The driver's stream, to which the operation is issued.
+    CUstream native() const { return use_.native(); }
 
    private:
+    static SessionStream* Followed(SessionStream* stream, const StreamWork& work) {
+      stream->Follow(work);
+      return stream;
+    }
+
     LegacyOrder* const order_;
     SessionStream* const stream_;
+    const SessionStream::Use use_;
     const CUresult error_;
   };
 
@@ -66,10 +77,11 @@ class LegacyOrder {
   void Forget(const std::vector<std::shared_ptr<StreamMark>>& marks);
 
  private:
-  CUresult Begin(SessionStream* stream);
+  CUresult Begin(SessionStream* stream, CUstream native);
   void End(SessionStream* stream);
-  CUresult ComeAfterBlocking();
-  CUresult ComeAfterLegacy(SessionStream* stream);
+  // `legacy` and `native` are the driver's streams that wait.
+  CUresult ComeAfterBlocking(CUstream legacy);
+  CUresult ComeAfterLegacy(SessionStream* stream, CUstream native);
 
   const DriverApi* const api_;
   const std::shared_ptr<SessionStream> legacy_;

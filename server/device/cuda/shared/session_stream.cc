@@ -1,5 +1,9 @@
 #include "server/device/cuda/shared/session_stream.h"
 
+#include <sched.h>
+
+#include <utility>
+
 #include "absl/memory/memory.h"
 
 namespace warpline::device {
@@ -12,16 +16,66 @@ CUresult StreamMark::Cover(CUstream stream, uint64_t operations) {
   return result;
 }
 
-CUresult SessionStream::Make(const DriverApi* api, CUstream native, Kind kind,
+// Whoever is alone makes a few calls of the driver that do not wait.
+void UseLock::LockShared() {
+  while (users_.fetch_add(1, std::memory_order_acquire) >= kAlone) {
+    users_.fetch_sub(1, std::memory_order_relaxed);
+    sched_yield();
+  }
+}
+
+CUresult SessionStream::Make(const DriverApi* api, const GreenContexts* contexts,
+                             SharePlanner::Seat* seat, Kind kind,
                              std::shared_ptr<SessionStream>* stream) {
+  const SlotRange place = seat->place();
+  CUstream native = nullptr;
+  CUresult result = contexts->MakeStream(place, &native);
+  if (result != CUDA_SUCCESS) return result;
   CUevent mark = nullptr;
-  const CUresult result = api->p_cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING);
+  result = api->p_cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING);
   if (result != CUDA_SUCCESS) {
     api->p_cuStreamDestroy(native);
     return result;
   }
-  *stream = absl::WrapUnique(new SessionStream(api, native, kind, mark));
+  *stream = absl::WrapUnique(new SessionStream(api, contexts, seat, kind, native, place, mark));
   return CUDA_SUCCESS;
+}
+
+void SessionStream::Follow(const StreamWork& work) {
+  seat_->Use(&used_, work.blocks);
+  const SlotRange to = work.whole ? contexts_->whole() : seat_->place();
+  if (to == place() || !use_.TryLock()) return;
+  // Also when it fails, so that it is not tried again at each operation.
+  place_.store(to, std::memory_order_relaxed);
+  CUstream next = nullptr;
+  if (contexts_->MakeStream(to, &next) == CUDA_SUCCESS) {
+    if (Continue(next) == CUDA_SUCCESS) std::swap(native_, next);
+    api_->p_cuStreamDestroy(next);
+  }
+  use_.Unlock();
+}
+
+// Nobody else issues to the stream now, so that its mark can stand for all that was.
+CUresult SessionStream::Continue(CUstream next) {
+  if (const uint64_t operations = issued.value(); operations > 0) {
+    CUresult result = mark_->Cover(native_, operations);
+    if (result != CUDA_SUCCESS) return result;
+    result = api_->p_cuStreamWaitEvent(next, mark_->event(), 0);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  MutexLock lock(&mu_);
+  for (const auto& [id, value] : attributes_) {
+    (void)api_->p_cuStreamSetAttribute(next, id, &value);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult SessionStream::SetAttribute(CUstreamAttrID id, const CUstreamAttrValue& value) {
+  const Use use(this);
+  MutexLock lock(&mu_);
+  const CUresult result = api_->p_cuStreamSetAttribute(use.native(), id, &value);
+  if (result == CUDA_SUCCESS) attributes_[id] = value;
+  return result;
 }
 
 }  // namespace warpline::device

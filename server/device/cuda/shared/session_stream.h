@@ -5,9 +5,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/shared/green_contexts.h"
+#include "server/device/cuda/shared/share_plan.h"
+#include "server/device/cuda/shared/share_planner.h"
 
 namespace warpline::device {
 
@@ -48,22 +54,84 @@ class StreamMark {
   Watermark covered_;
 };
 
-// Thread-safe. Who holds a pointer may use the driver's stream; it is destroyed with the last one,
-// which in the sense of CUDA lets work complete that was submitted. A context is current then.
+// What an operation asks of the multiprocessors.
+struct StreamWork {
+  uint64_t blocks = 0;  // Of its kernels (SharePlanner::Seat::Use).
+  // All of its blocks run at the same time, so that it may fit on the whole device alone.
+  bool whole = false;
+};
+
+// A lock that many hold at once, or one alone, who does not wait for them. Both hold it for as long
+// as calls of the driver take. Thread-safe.
+class ABSL_LOCKABLE UseLock {
+ public:
+  void LockShared() ABSL_SHARED_LOCK_FUNCTION();
+  void UnlockShared() ABSL_UNLOCK_FUNCTION() { users_.fetch_sub(1, std::memory_order_release); }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
+    int none = 0;
+    return users_.compare_exchange_strong(none, kAlone, std::memory_order_acquire);
+  }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { users_.fetch_sub(kAlone, std::memory_order_release); }
+
+ private:
+  static constexpr int kAlone = 1 << 30;
+  std::atomic<int> users_{0};
+};
+
+// Thread-safe. It is destroyed with the last pointer, which in the sense of CUDA lets work complete
+// that was submitted. The primary context is current for all that calls the driver.
+//
+// The driver's stream behind it is another one when its session gets other multiprocessors: a new
+// stream goes on where the old one ends, and what was issued before stays where it was.
 class SessionStream {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking };
 
-  // Takes `native`, which it destroys on failure, too.
-  static CUresult Make(const DriverApi* api, CUstream native, Kind kind,
-                       std::shared_ptr<SessionStream>* stream);
+  // Makes a stream for the session's seat. `contexts` and `seat` outlive it.
+  static CUresult Make(const DriverApi* api, const GreenContexts* contexts,
+                       SharePlanner::Seat* seat, Kind kind, std::shared_ptr<SessionStream>* stream);
   SessionStream(const SessionStream&) = delete;
   SessionStream& operator=(const SessionStream&) = delete;
   ~SessionStream() { api_->p_cuStreamDestroy(native_); }
 
-  CUstream native() const { return native_; }
   Kind kind() const { return kind_; }
   const std::shared_ptr<StreamMark>& mark() const { return mark_; }
+
+  // The driver's stream stays the same for as long as one of these exists. Whoever has one makes no
+  // second one of the same stream.
+  class ABSL_SCOPED_LOCKABLE Use {
+   public:
+    explicit Use(SessionStream* stream) ABSL_SHARED_LOCK_FUNCTION(stream->use_) : stream_(stream) {
+      stream_->use_.LockShared();
+    }
+    ~Use() ABSL_UNLOCK_FUNCTION() { stream_->use_.UnlockShared(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+    CUstream native() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return stream_->native_; }
+
+   private:
+    SessionStream* const stream_;
+  };
+
+  // Before an operation is issued, by the thread that issues it and holds no Use: the stream moves
+  // to where its session has its place now, unless others use it. A stream that cannot move stays
+  // usable where it is.
+  void Follow(const StreamWork& work);
+  // Where it is.
+  SlotRange place() const { return place_.load(std::memory_order_relaxed); }
+  // Has the mark stand for the first `operations`, which have been issued.
+  CUresult Cover(uint64_t operations) {
+    const Use use(this);
+    return mark_->Cover(use.native(), operations);
+  }
+  // CUDA_SUCCESS when all that was issued is complete, CUDA_ERROR_NOT_READY before.
+  CUresult Query() {
+    const Use use(this);
+    return api_->p_cuStreamQuery(use.native());
+  }
+  // A hint to the driver.
+  CUresult SetAttribute(CUstreamAttrID id, const CUstreamAttrValue& value);
 
   // How many operations have been issued to it: their driver calls have returned.
   Watermark issued;
@@ -73,13 +141,29 @@ class SessionStream {
   Watermark awaits;
 
  private:
-  SessionStream(const DriverApi* api, CUstream native, Kind kind, CUevent mark)
-      : api_(api), native_(native), kind_(kind), mark_(std::make_shared<StreamMark>(api, mark)) {}
+  SessionStream(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
+                Kind kind, CUstream native, SlotRange place, CUevent mark)
+      : api_(api),
+        contexts_(contexts),
+        seat_(seat),
+        kind_(kind),
+        mark_(std::make_shared<StreamMark>(api, mark)),
+        native_(native),
+        place_(place) {}
+
+  CUresult Continue(CUstream next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(use_);
 
   const DriverApi* const api_;
-  const CUstream native_;
+  const GreenContexts* const contexts_;
+  SharePlanner::Seat* const seat_;
   const Kind kind_;
   const std::shared_ptr<StreamMark> mark_;  // Shared with those who wait when the stream is gone.
+  SharePlanner::StreamUse used_;
+  UseLock use_;
+  CUstream native_ ABSL_GUARDED_BY(use_);
+  std::atomic<SlotRange> place_;
+  Mutex mu_;  // Calls of the driver are made under it, no other lock is taken.
+  std::map<CUstreamAttrID, CUstreamAttrValue> attributes_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::device

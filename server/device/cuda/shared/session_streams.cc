@@ -6,39 +6,26 @@
 
 namespace warpline::device {
 
-CUresult SessionStreams::MakeNative(const DriverApi* api, CUgreenCtx green, CUstream* stream) {
-  // Nobody goes before others who share the device.
-  constexpr int kPriority = 0;
-  if (green == nullptr) {
-    return api->p_cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, kPriority);
-  }
-  return api->p_cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, kPriority);
-}
-
 absl::StatusOr<std::unique_ptr<SessionStreams>> SessionStreams::Open(const DriverApi* api,
-                                                                     CUgreenCtx green) {
-  CUstream native = nullptr;
+                                                                     const GreenContexts* contexts,
+                                                                     SharePlanner::Seat* seat) {
   std::shared_ptr<SessionStream> legacy;
-  CUresult result = MakeNative(api, green, &native);
-  if (result == CUDA_SUCCESS) {
-    result = SessionStream::Make(api, native, SessionStream::Kind::kLegacy, &legacy);
-  }
+  const CUresult result =
+      SessionStream::Make(api, contexts, seat, SessionStream::Kind::kLegacy, &legacy);
   if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "legacy stream");
-  return absl::WrapUnique(new SessionStreams(api, green, std::move(legacy)));
+  return absl::WrapUnique(new SessionStreams(api, contexts, seat, std::move(legacy)));
 }
 
 CUresult SessionStreams::Create(uint32_t flags, StreamId* id) {
   if (flags != CU_STREAM_DEFAULT && flags != CU_STREAM_NON_BLOCKING) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  CUstream native = nullptr;
-  CUresult result = MakeNative(api_, green_, &native);
-  if (result != CUDA_SUCCESS) return result;
   std::shared_ptr<SessionStream> stream;
-  result = SessionStream::Make(api_, native,
-                               flags == CU_STREAM_NON_BLOCKING ? SessionStream::Kind::kNonBlocking
-                                                               : SessionStream::Kind::kBlocking,
-                               &stream);
+  const CUresult result =
+      SessionStream::Make(api_, contexts_, seat_,
+                          flags == CU_STREAM_NON_BLOCKING ? SessionStream::Kind::kNonBlocking
+                                                          : SessionStream::Kind::kBlocking,
+                          &stream);
   if (result != CUDA_SUCCESS) return result;
   order_.Add(stream);
   *id = static_cast<StreamId>(reinterpret_cast<uint64_t>(stream.get()));
@@ -56,7 +43,7 @@ CUresult SessionStreams::Destroy(StreamId id) {
     stream = found->second;
   }
   // From here on the mark stands for the stream's work.
-  const CUresult result = stream->mark()->Cover(stream->native(), stream->issued.value());
+  const CUresult result = stream->Cover(stream->issued.value());
   if (result != CUDA_SUCCESS) return result;
   order_.Remove(stream);
   {
@@ -75,7 +62,7 @@ CUresult SessionStreams::QueryIdle() {
     for (const auto& [id, stream] : streams_) streams.push_back(stream);
   }
   for (const auto& stream : streams) {
-    const CUresult result = api_->p_cuStreamQuery(stream->native());
+    const CUresult result = stream->Query();
     if (result != CUDA_SUCCESS) return result;
   }
   // Last: a stream that was destroyed meanwhile was asked above, or is among these.

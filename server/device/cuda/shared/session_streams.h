@@ -22,10 +22,11 @@ namespace warpline::device {
 // Thread-safe. The context is current on every thread that calls it, and on the one that ends it.
 class SessionStreams {
  public:
-  // Makes the legacy stream. The kernels of all streams run on the multiprocessors of `green`;
-  // nullptr for all of the device's.
+  // Makes the legacy stream. The kernels of all streams run where the seat says. `contexts` and
+  // `seat` outlive it.
   static absl::StatusOr<std::unique_ptr<SessionStreams>> Open(const DriverApi* api,
-                                                              CUgreenCtx green);
+                                                              const GreenContexts* contexts,
+                                                              SharePlanner::Seat* seat);
 
   // `flags` is CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
   CUresult Create(uint32_t flags, StreamId* id);
@@ -42,15 +43,16 @@ class SessionStreams {
   CUresult QueryIdle();
 
  private:
-  SessionStreams(const DriverApi* api, CUgreenCtx green, std::shared_ptr<SessionStream> legacy)
-      : api_(api), green_(green), order_(api, std::move(legacy)) {}
+  SessionStreams(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
+                 std::shared_ptr<SessionStream> legacy)
+      : api_(api), contexts_(contexts), seat_(seat), order_(api, std::move(legacy)) {}
 
-  static CUresult MakeNative(const DriverApi* api, CUgreenCtx green, CUstream* stream);
   // Whether work of destroyed streams is under way. Forgets what is complete.
   CUresult QueryDeparted();
 
   const DriverApi* const api_;
-  const CUgreenCtx green_;
+  const GreenContexts* const contexts_;
+  SharePlanner::Seat* const seat_;
   LegacyOrder order_;
   Mutex mu_;  // No other lock is taken under it, and no call made.
   std::map<StreamId, std::shared_ptr<SessionStream>> streams_ ABSL_GUARDED_BY(mu_);

@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/legacy_order.h"
+#include "server/device/cuda/shared/session_stream.h"
+#include "server/device/cuda/shared/share_planner.h"
 #include "server/device/cuda/testing/timeline_driver.h"
 
 namespace warpline::device {
@@ -16,7 +19,11 @@ namespace {
 class SessionStreamsTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto streams = SessionStreams::Open(driver_.api(), nullptr);
+    contexts_ = std::make_unique<GreenContexts>(driver_.api(), 0);
+    planner_ = std::make_unique<SharePlanner>(contexts_->slots());
+    seat_ = planner_->Join(0);
+    neighbour_ = planner_->Join(0);
+    auto streams = SessionStreams::Open(driver_.api(), contexts_.get(), seat_.get());
     ASSERT_TRUE(streams.ok()) << streams.status();
     streams_ = *std::move(streams);
     ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, &blocking_), CUDA_SUCCESS);
@@ -25,20 +32,31 @@ class SessionStreamsTest : public testing::Test {
   }
   void TearDown() override {
     streams_.reset();
+    neighbour_.reset();
+    seat_.reset();
+    planner_.reset();
+    contexts_.reset();
     EXPECT_EQ(driver_.Misuse(), "");
     EXPECT_EQ(driver_.Live(), "");
   }
 
   // Issues the operation with this name.
-  CUresult Issue(StreamId id, uint64_t name) {
+  CUresult Issue(StreamId id, uint64_t name, const StreamWork& work = {}) {
     SessionStream* const stream = streams_->Of(id);
-    const LegacyOrder::Scope scope(streams_->order(), stream);
+    const LegacyOrder::Scope scope(streams_->order(), stream, work);
     if (scope.error() != CUDA_SUCCESS) return scope.error();
-    return driver_.api()->p_cuMemsetD8Async(name, 0, 1, stream->native());
+    return driver_.api()->p_cuMemsetD8Async(name, 0, 1, scope.native());
   }
+  // The neighbour begins to work, which takes multiprocessors from this session.
+  void NeighbourWorks() { neighbour_->Use(&neighbour_stream_, SharePlanner::kAll); }
+  CUstream Native(StreamId id) { return SessionStream::Use(streams_->Of(id)).native(); }
   int OrderCalls() { return driver_.Count("cuEventRecord") + driver_.Count("cuStreamWaitEvent"); }
 
   TimelineDriver driver_;
+  std::unique_ptr<GreenContexts> contexts_;
+  std::unique_ptr<SharePlanner> planner_;
+  std::unique_ptr<SharePlanner::Seat> seat_, neighbour_;
+  SharePlanner::StreamUse neighbour_stream_;
   std::unique_ptr<SessionStreams> streams_;
   StreamId blocking_{}, other_{}, apart_{};
 };
@@ -109,7 +127,7 @@ TEST_F(SessionStreamsTest, WhatIsCompleteIsForgotten) {
     EXPECT_EQ(streams_->Destroy(stream), CUDA_SUCCESS);
   }
   EXPECT_EQ(streams_->QueryIdle(), CUDA_SUCCESS);
-  EXPECT_EQ(driver_.Live(), "event 4, stream 4");
+  EXPECT_EQ(driver_.Live(), "event 4, green context 54, stream 4");
 }
 
 TEST_F(SessionStreamsTest, IdleIsWhenNothingIsUnderWay) {
@@ -170,6 +188,103 @@ TEST_F(SessionStreamsTest, ThreadsIssueAtTheSameTime) {
         EXPECT_TRUE(driver_.ComesAfter(last, (round << 32) + first + i)) << first + i;
         EXPECT_TRUE(driver_.ComesAfter(last + 1, (round << 32) + first + i)) << first + i;
       }
+    }
+  }
+}
+
+// Kernels of the second operation run elsewhere, and yet come after those of the first.
+TEST_F(SessionStreamsTest, AStreamGoesOnInOrderWhereItsSessionGetsItsPlace) {
+  constexpr StreamWork kWork = {SharePlanner::kAll, false};
+  EXPECT_EQ(Issue(apart_, 1, kWork), CUDA_SUCCESS);
+  EXPECT_EQ(Issue(kLegacyStream, 2, kWork), CUDA_SUCCESS);
+  const CUstream before = Native(apart_);
+  EXPECT_EQ(streams_->Of(apart_)->place(), contexts_->whole());
+  NeighbourWorks();
+  EXPECT_EQ(Issue(apart_, 3, kWork), CUDA_SUCCESS);
+  EXPECT_NE(Native(apart_), before);
+  EXPECT_EQ(streams_->Of(apart_)->place(), seat_->place());
+  EXPECT_NE(seat_->place(), contexts_->whole());
+  EXPECT_TRUE(driver_.ComesAfter(3, 1));
+  // The order of legacy and blocking streams goes on, whichever of them has moved.
+  EXPECT_EQ(Issue(blocking_, 4, kWork), CUDA_SUCCESS);
+  EXPECT_EQ(Issue(kLegacyStream, 5, kWork), CUDA_SUCCESS);
+  EXPECT_EQ(Issue(other_, 6, kWork), CUDA_SUCCESS);
+  EXPECT_TRUE(driver_.ComesAfter(4, 2));
+  EXPECT_TRUE(driver_.ComesAfter(5, 4));
+  EXPECT_TRUE(driver_.ComesAfter(5, 2));
+  EXPECT_TRUE(driver_.ComesAfter(6, 5));
+  EXPECT_EQ(streams_->QueryIdle(), CUDA_ERROR_NOT_READY);
+  driver_.Complete();
+  EXPECT_EQ(streams_->QueryIdle(), CUDA_SUCCESS);
+}
+
+TEST_F(SessionStreamsTest, WorkThatNeedsTheWholeDeviceHasItForAsLong) {
+  NeighbourWorks();
+  EXPECT_EQ(Issue(apart_, 1, {SharePlanner::kAll, false}), CUDA_SUCCESS);
+  EXPECT_NE(streams_->Of(apart_)->place(), contexts_->whole());
+  EXPECT_EQ(Issue(apart_, 2, {SharePlanner::kAll, true}), CUDA_SUCCESS);
+  EXPECT_EQ(streams_->Of(apart_)->place(), contexts_->whole());
+  EXPECT_EQ(Issue(apart_, 3, {SharePlanner::kAll, false}), CUDA_SUCCESS);
+  EXPECT_EQ(streams_->Of(apart_)->place(), seat_->place());
+  EXPECT_TRUE(driver_.ComesAfter(2, 1));
+  EXPECT_TRUE(driver_.ComesAfter(3, 2));
+}
+
+TEST_F(SessionStreamsTest, AStreamInUseElsewhereStaysWhereItIs) {
+  NeighbourWorks();
+  const CUstream before = Native(apart_);
+  {
+    const SessionStream::Use use(streams_->Of(apart_));
+    EXPECT_EQ(Issue(apart_, 1, {SharePlanner::kAll, false}), CUDA_SUCCESS);
+    EXPECT_EQ(use.native(), before);
+  }
+  EXPECT_EQ(Issue(apart_, 2), CUDA_SUCCESS);
+  EXPECT_NE(Native(apart_), before);
+  EXPECT_TRUE(driver_.ComesAfter(2, 1));
+}
+
+TEST_F(SessionStreamsTest, AStreamThatCannotMoveGoesOnWhereItIs) {
+  EXPECT_EQ(Issue(apart_, 1), CUDA_SUCCESS);
+  for (const char* call : {"cuGreenCtxStreamCreate", "cuStreamWaitEvent"}) {
+    NeighbourWorks();
+    const CUstream before = Native(apart_);
+    driver_.Fail(call, 1);
+    EXPECT_EQ(Issue(apart_, call[2] == 'G' ? 2 : 3, {1, false}), CUDA_SUCCESS) << call;
+    EXPECT_EQ(Native(apart_), before);
+    driver_.Fail(call, 0);
+  }
+  EXPECT_TRUE(driver_.ComesAfter(3, 1));
+}
+
+TEST_F(SessionStreamsTest, HintsMoveAlong) {
+  CUstreamAttrValue value = {};
+  EXPECT_EQ(streams_->Of(apart_)->SetAttribute(CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, value),
+            CUDA_SUCCESS);
+  NeighbourWorks();
+  EXPECT_EQ(Issue(apart_, 1, {1, false}), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.Count("cuStreamSetAttribute"), 2);
+}
+
+// Threads issue to streams of their own and to the legacy stream while the session's place changes.
+TEST_F(SessionStreamsTest, StreamsMoveWhileOthersIssue) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([this, t] {
+      StreamId stream{};
+      ASSERT_EQ(streams_->Create(t == 0 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT, &stream),
+                CUDA_SUCCESS);
+      for (uint64_t i = 1; i < 200; ++i) {
+        const uint64_t name = static_cast<uint64_t>(t + 1) * 100'000 + i * 2;
+        ASSERT_EQ(Issue(stream, name, {i % 3 * 40, i % 7 == 0}), CUDA_SUCCESS);
+        ASSERT_EQ(Issue(kLegacyStream, name + 1, {SharePlanner::kAll, false}), CUDA_SUCCESS);
+        if (i % 5 == 0) NeighbourWorks();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (uint64_t t = 1; t <= 3; ++t) {
+    for (uint64_t i = 2; i < 200; ++i) {
+      ASSERT_TRUE(driver_.ComesAfter(t * 100'000 + i * 2, t * 100'000 + (i - 1) * 2));
     }
   }
 }

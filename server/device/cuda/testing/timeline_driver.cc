@@ -76,6 +76,10 @@ void BehaveAsContexts() {
     *context = As<CUgreenCtx>(g_driver->Make("green context"));
     return CUDA_SUCCESS;
   });
+  WARPLINE_BEHAVE(cuCtxFromGreenCtx, [](CUcontext* context, CUgreenCtx green) {
+    *context = As<CUcontext>(IdOf(green));
+    return CUDA_SUCCESS;
+  });
   WARPLINE_BEHAVE(cuGreenCtxDestroy, [](CUgreenCtx context) {
     return g_driver->Destroy("green context", IdOf(context));
   });

@@ -1,0 +1,111 @@
+#include "server/device/cuda/shared/share_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace warpline::device {
+namespace {
+
+const std::vector<int> kSlots = {8, 8, 8, 8, 16, 16, 16, 16, 16, 20};
+constexpr int kAll = 132;
+
+int Size(const SlotRange& range) {
+  return std::accumulate(kSlots.begin() + range.begin, kSlots.begin() + range.end, 0);
+}
+
+std::vector<int> Sizes(const std::vector<ShareDemand>& demands) {
+  std::vector<int> sizes;
+  for (const SlotRange& range : PlanShares(kSlots, demands)) sizes.push_back(Size(range));
+  return sizes;
+}
+
+bool Overlap(const SlotRange& a, const SlotRange& b) { return a.begin < b.end && b.begin < a.end; }
+
+TEST(SharePlanTest, WhoIsAloneHasTheDevice) {
+  EXPECT_EQ(Sizes({{kAll}}), std::vector<int>({kAll}));
+  EXPECT_EQ(Sizes({{1}}), std::vector<int>({kAll}));
+  EXPECT_EQ(Sizes({{0}}), std::vector<int>({kAll}));
+  EXPECT_EQ(Sizes({{0}, {0}}), std::vector<int>({kAll, kAll}));
+  EXPECT_TRUE(PlanShares(kSlots, {}).empty());
+}
+
+TEST(SharePlanTest, ASmallOneLeavesTheRestToALargeOne) {
+  EXPECT_EQ(Sizes({{kAll}, {1}}), std::vector<int>({124, 8}));
+  EXPECT_EQ(Sizes({{1}, {kAll}}), std::vector<int>({8, 124}));
+  EXPECT_EQ(Sizes({{12}, {kAll}, {1}}), std::vector<int>({16, 108, 8}));
+}
+
+TEST(SharePlanTest, LargeOnesGetEqualParts) {
+  EXPECT_EQ(Sizes({{kAll}, {kAll}}), std::vector<int>({64, 68}));
+  EXPECT_EQ(Sizes({{kAll}, {kAll}, {kAll}}), std::vector<int>({48, 48, 36}));
+  EXPECT_EQ(Sizes({{kAll}, {1}, {kAll}}), std::vector<int>({56, 8, 68}));
+}
+
+TEST(SharePlanTest, ASlotStaysFreeForThoseWhoRest) {
+  EXPECT_EQ(Sizes({{kAll}, {0}}), std::vector<int>({124, 8}));
+  EXPECT_EQ(Sizes({{0}, {kAll}, {0}, {kAll}}), std::vector<int>({8, 56, 8, 68}));
+  const std::vector<SlotRange> plan = PlanShares(kSlots, {{kAll}, {0}});
+  EXPECT_FALSE(Overlap(plan[0], plan[1]));
+}
+
+TEST(SharePlanTest, LimitsHold) {
+  EXPECT_EQ(Sizes({{kAll, 32}}), std::vector<int>({32}));
+  EXPECT_EQ(Sizes({{kAll, 32}, {kAll}}), std::vector<int>({32, 100}));
+  EXPECT_EQ(Sizes({{kAll, 20}}), std::vector<int>({16}));
+  EXPECT_EQ(Sizes({{kAll, 1}}), std::vector<int>({8})) << "no less than a slot";
+}
+
+TEST(SharePlanTest, MoreThanThereAreSlotsShareThem) {
+  const std::vector<ShareDemand> demands(23, ShareDemand{kAll});
+  std::vector<int> users(kSlots.size());
+  for (const SlotRange& range : PlanShares(kSlots, demands)) {
+    ASSERT_EQ(range.end, range.begin + 1);
+    ++users[range.begin];
+  }
+  for (const int count : users) {
+    EXPECT_GE(count, 2);
+    EXPECT_LE(count, 3);
+  }
+}
+
+TEST(SharePlanTest, ADeviceWithOneSlotIsNotDivided) {
+  for (const SlotRange& range : PlanShares({16}, {{16}, {1}, {0}})) {
+    EXPECT_EQ(range, (SlotRange{0, 1}));
+  }
+}
+
+TEST(SharePlanTest, WhateverIsWantedNobodyWorksOnAnothersSlots) {
+  std::mt19937 random(20);
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<ShareDemand> demands(1 + random() % 14);
+    for (ShareDemand& demand : demands) {
+      demand.wanted = random() % 3 == 0 ? 0 : static_cast<int>(1 + random() % 200);
+      demand.most = random() % 4 == 0 ? static_cast<int>(1 + random() % kAll) : 0;
+    }
+    const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
+    ASSERT_EQ(plan.size(), demands.size());
+    size_t working = 0;
+    for (const ShareDemand& demand : demands) working += demand.wanted > 0;
+    for (size_t i = 0; i < plan.size(); ++i) {
+      ASSERT_LT(plan[i].begin, plan[i].end);
+      ASSERT_LE(plan[i].end, kSlots.size());
+      if (demands[i].wanted == 0) continue;
+      if (demands[i].most > 0) {
+        ASSERT_LE(Size(plan[i]), std::max(demands[i].most, 20));
+      }
+      for (size_t j = 0; j < plan.size() && working < kSlots.size(); ++j) {
+        if (i == j) continue;
+        ASSERT_FALSE(Overlap(plan[i], plan[j])) << round << ": " << i << ", " << j;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace warpline::device

@@ -1,0 +1,107 @@
+// Who of those who share a device works, and on which of its multiprocessors.
+//
+//   SharePlanner planner(contexts.slots());
+//   const std::unique_ptr<SharePlanner::Seat> seat = planner.Join(0);
+//   seat->Use(&stream_use, blocks);   // Before each operation is issued.
+//   SlotRange on = seat->place();     // Where to issue it.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+#include "server/device/cuda/shared/share_plan.h"
+
+namespace warpline::device {
+
+// Thread-safe. It outlives its seats.
+//
+// A session works while it launches kernels, and for a short time after; it then rests, and after a
+// long time without any operation it is absent. What it wants is what its streams' largest grids
+// can use together: a grid runs on no more multiprocessors than it has blocks. A plan is made when
+// somebody begins to work or wants more, at once, and otherwise a few times a second.
+class SharePlanner {
+ public:
+  // Milliseconds of a clock that only rises.
+  using Clock = int64_t (*)();
+  static int64_t CoarseClock();
+
+  // A session that has launched nothing for so long rests, and its former grids are forgotten.
+  static constexpr int64_t kWindowMs = 250;
+  // A session that has issued nothing for so long is absent.
+  static constexpr int64_t kPresenceMs = 60'000;
+  // What an operation uses of which that is not known.
+  static constexpr uint64_t kAll = UINT64_MAX;
+
+  // The largest grid that one stream launched lately. Thread-safe.
+  class StreamUse {
+   private:
+    friend class SharePlanner;
+    std::atomic<uint64_t> window_{0};
+    std::atomic<uint64_t> blocks_{0};
+  };
+
+  // A session's place. Thread-safe.
+  class Seat {
+   public:
+    ~Seat() { planner_->Leave(this); }
+    Seat(const Seat&) = delete;
+    Seat& operator=(const Seat&) = delete;
+
+    SlotRange place() const { return Unpacked(place_.load(std::memory_order_acquire)); }
+    // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
+    // one without kernels.
+    void Use(StreamUse* stream, uint64_t blocks) { planner_->OnUse(this, stream, blocks); }
+
+   private:
+    friend class SharePlanner;
+    Seat(SharePlanner* planner, int most) : planner_(planner), most_(most) {}
+
+    SharePlanner* const planner_;
+    const int most_;
+    std::atomic<uint32_t> place_{0};
+    std::atomic<int64_t> used_ms_{0};  // The last operation; 0 for none yet.
+    std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
+    std::atomic<int> planned_{0};      // The multiprocessors that the plan reckons with.
+    uint64_t blocks_before_ = 0;       // Of the window before. Guarded by the planner's mu_.
+  };
+
+  explicit SharePlanner(std::vector<int> slots, Clock clock = &CoarseClock);
+  SharePlanner(const SharePlanner&) = delete;
+  SharePlanner& operator=(const SharePlanner&) = delete;
+
+  // Adds a session that may have at most so many multiprocessors; 0 for all.
+  std::unique_ptr<Seat> Join(int most);
+
+ private:
+  static uint32_t Packed(const SlotRange& range) { return uint32_t{range.begin} << 16 | range.end; }
+  static SlotRange Unpacked(uint32_t packed) {
+    return {static_cast<uint16_t>(packed >> 16), static_cast<uint16_t>(packed)};
+  }
+
+  void Leave(Seat* seat);
+  void OnUse(Seat* seat, StreamUse* stream, uint64_t blocks);
+  // Begins another window when this one's time is over.
+  void Look(int64_t now);
+  void Plan(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The multiprocessors that so many blocks can use.
+  int Wanted(uint64_t blocks) const {
+    return static_cast<int>(blocks < static_cast<uint64_t>(all_) ? blocks : all_);
+  }
+
+  const std::vector<int> slots_;
+  const int all_;
+  const Clock clock_;
+  std::atomic<int64_t> window_end_{0};
+  std::atomic<uint64_t> window_{1};
+  Mutex mu_;  // No other lock is taken under it, and no call made.
+  std::vector<Seat*> seats_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_

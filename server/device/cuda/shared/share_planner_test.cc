@@ -1,0 +1,132 @@
+#include "server/device/cuda/shared/share_planner.h"
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/device/cuda/shared/share_plan.h"
+
+namespace warpline::device {
+namespace {
+
+int64_t g_now = 0;
+int64_t Now() { return g_now; }
+
+const std::vector<int> kSlots = {8, 8, 8, 8, 16, 16, 16, 16, 16, 20};
+constexpr SlotRange kWhole = {0, 10};
+
+class SharePlannerTest : public testing::Test {
+ protected:
+  void SetUp() override { g_now = 1000; }
+  void Wait(int64_t ms) { g_now += ms; }
+
+  SharePlanner planner_{kSlots, &Now};
+  SharePlanner::StreamUse stream_, other_stream_;
+};
+
+TEST_F(SharePlannerTest, WhoIsAloneHasTheDevice) {
+  const auto seat = planner_.Join(0);
+  EXPECT_EQ(seat->place(), kWhole);
+  seat->Use(&stream_, 1);
+  EXPECT_EQ(seat->place(), kWhole);
+  const auto idle = planner_.Join(0);
+  seat->Use(&stream_, SharePlanner::kAll);
+  EXPECT_EQ(seat->place(), kWhole) << "who never issued anything takes nothing";
+}
+
+TEST_F(SharePlannerTest, APlanIsMadeAtOnceWhenSomebodyBegins) {
+  const auto large = planner_.Join(0);
+  const auto small = planner_.Join(0);
+  large->Use(&stream_, 1056);
+  small->Use(&other_stream_, 1);
+  EXPECT_EQ(small->place(), (SlotRange{0, 1}));
+  EXPECT_EQ(large->place(), (SlotRange{1, 10}));
+}
+
+TEST_F(SharePlannerTest, WhoRestsKeepsASlotAndTheOthersGetTheRest) {
+  const auto large = planner_.Join(0);
+  const auto other = planner_.Join(0);
+  large->Use(&stream_, 1056);
+  other->Use(&other_stream_, 1056);
+  EXPECT_NE(large->place().end, kWhole.end);
+  for (int i = 0; i < 3; ++i) {
+    Wait(SharePlanner::kWindowMs);
+    large->Use(&stream_, 1056);
+  }
+  EXPECT_EQ(large->place(), (SlotRange{1, 10}));
+  EXPECT_EQ(other->place(), (SlotRange{0, 1}));
+  Wait(SharePlanner::kPresenceMs + 1);
+  large->Use(&stream_, 1056);
+  EXPECT_EQ(large->place(), kWhole);
+}
+
+TEST_F(SharePlannerTest, DemandIsTheSumOfTheStreamsLargestGrids) {
+  const auto seat = planner_.Join(0);
+  const auto other = planner_.Join(0);
+  SharePlanner::StreamUse streams[3];
+  other->Use(&other_stream_, 1056);
+  for (auto& stream : streams) {
+    seat->Use(&stream, 8);
+    seat->Use(&stream, 4);
+    seat->Use(&stream, 8);
+  }
+  EXPECT_EQ(seat->place(), (SlotRange{0, 3}));
+  // What a stream launched once is forgotten.
+  for (int i = 0; i < 3; ++i) {
+    Wait(SharePlanner::kWindowMs);
+    seat->Use(&streams[0], 8);
+    other->Use(&other_stream_, 1056);
+  }
+  EXPECT_EQ(seat->place(), (SlotRange{0, 1}));
+}
+
+TEST_F(SharePlannerTest, OperationsWithoutKernelsAreNoWork) {
+  const auto copies = planner_.Join(0);
+  const auto large = planner_.Join(0);
+  large->Use(&stream_, 1056);
+  for (int i = 0; i < 3; ++i) {
+    Wait(SharePlanner::kWindowMs);
+    large->Use(&stream_, 1056);
+    copies->Use(&other_stream_, 0);
+  }
+  EXPECT_EQ(copies->place(), (SlotRange{0, 1}));
+  EXPECT_EQ(large->place(), (SlotRange{1, 10}));
+}
+
+TEST_F(SharePlannerTest, WhoLeavesGivesBackItsPart) {
+  const auto large = planner_.Join(0);
+  auto other = planner_.Join(0);
+  large->Use(&stream_, 1056);
+  other->Use(&other_stream_, 1056);
+  EXPECT_NE(large->place(), kWhole);
+  other.reset();
+  EXPECT_EQ(large->place(), kWhole);
+}
+
+TEST_F(SharePlannerTest, LimitsHold) {
+  const auto seat = planner_.Join(32);
+  EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
+  seat->Use(&stream_, 1056);
+  EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
+}
+
+TEST_F(SharePlannerTest, ThreadsMayUseAndLeaveAtTheSameTime) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      SharePlanner::StreamUse stream;
+      for (int i = 0; i < 200; ++i) {
+        const auto seat = planner_.Join(0);
+        for (int j = 1; j < 20; ++j) seat->Use(&stream, static_cast<uint64_t>(j * (t + 1)));
+        EXPECT_LT(seat->place().begin, seat->place().end);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(planner_.Join(0)->place(), kWhole);
+}
+
+}  // namespace
+}  // namespace warpline::device
