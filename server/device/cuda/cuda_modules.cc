@@ -34,12 +34,23 @@ std::shared_ptr<const std::string> CudaModules::Compiled(std::string_view image)
   return result == CudaResult::kSuccess ? compiled_.Keep(hash, std::move(code)) : nullptr;
 }
 
-CudaModules::~CudaModules() {
+CudaModules::~CudaModules() { CudaModules::UnloadAll(); }
+
+void CudaModules::UnloadAll() {
   for (const ModuleId module : modules_.TakeAll()) {
     Enter();
-    api_->p_cuLibraryUnload(Native(module));
+    UnloadLibrary(Native(module));
   }
 }
+
+CUresult CudaModules::LoadLibrary(const std::string& image, LibraryOptions options,
+                                  CUlibrary* library) {
+  return api_->p_cuLibraryLoadData(library, image.c_str(), options.ids.data(),
+                                   options.values.data(), static_cast<unsigned>(options.ids.size()),
+                                   nullptr, nullptr, 0);
+}
+
+CUresult CudaModules::UnloadLibrary(CUlibrary library) { return api_->p_cuLibraryUnload(library); }
 
 CudaResult CudaModules::Keep(CUresult result, CUlibrary library, ModuleId* module) {
   *module = ToId<ModuleId>(library);
@@ -53,8 +64,7 @@ CudaResult CudaModules::LoadModule(std::string_view image, ModuleId* module) {
   // PTX must end in NUL, which a view does not promise.
   const std::string terminated(compiled == nullptr ? image : *compiled);
   CUlibrary library = nullptr;
-  const CUresult result = api_->p_cuLibraryLoadData(&library, terminated.c_str(), nullptr, nullptr,
-                                                    0, nullptr, nullptr, 0);
+  const CUresult result = LoadLibrary(terminated, {}, &library);
   return Keep(result, library, module);
 }
 
@@ -102,7 +112,7 @@ CudaResult CudaModules::CheckModule(ModuleId module) {
 CudaResult CudaModules::UnloadModule(ModuleId module) {
   Enter();
   if (!modules_.Remove(module)) return CudaResult::kInvalidHandle;
-  return ToResult(api_->p_cuLibraryUnload(Native(module)));
+  return ToResult(UnloadLibrary(Native(module)));
 }
 
 CudaResult CudaModules::Kernels(ModuleId module, std::vector<std::string>* names) {

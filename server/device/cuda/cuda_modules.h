@@ -43,8 +43,18 @@ class CudaModules : public virtual Modules, protected CudaPart {
   void FreeBlock(uint64_t address) override;
 
  protected:
+  // Options of the driver, and what it makes of an image with them.
+  struct LibraryOptions {
+    std::vector<CUjit_option> ids;
+    std::vector<void*> values;
+  };
+  virtual CUresult LoadLibrary(const std::string& image, LibraryOptions options,
+                               CUlibrary* library);
+  virtual CUresult UnloadLibrary(CUlibrary library);
   // Ends a load: returns its result, and the library that came of it.
   CudaResult Keep(CUresult result, CUlibrary library, ModuleId* module);
+  // Unloads what is left. The last class that overrides UnloadLibrary() calls it when it ends.
+  void UnloadAll();
 
  private:
   // Null where the driver is to load the image as it is: it has machine code for the device, or

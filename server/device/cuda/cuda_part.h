@@ -11,6 +11,7 @@
 #include "server/device/cuda/native.h"
 #include "server/device/cuda/shared/cuda_share.h"
 #include "server/device/cuda/shared/legacy_order.h"
+#include "server/device/cuda/shared/quiet_moments.h"
 #include "server/device/cuda/shared/session_stream.h"
 #include "server/device/cuda/shared/session_streams.h"
 #include "server/device/facets/types.h"
@@ -43,13 +44,16 @@ class CudaPart {
   bool is_shared() const { return share_ != nullptr; }
   // Issues one operation: returns what `call`, given the driver's stream, returns. In a context of
   // a shared device this is where CUDA's legacy order is made, whose failures are returned, too,
-  // and where the stream gets the multiprocessors for its work.
+  // where the stream gets the multiprocessors for its work, and where kernels may be held back.
   template <typename Call>
   CudaResult IssueTo(StreamId stream, const Call& call, const StreamWork& work = {}) const {
     if (share_ == nullptr) return ToResult(call(Native(stream)));
     SessionStream* const to = share_->streams->Of(stream);
+    const QuietMoments::Launch launch(work.blocks > 0 ? share_->streams->moments() : nullptr);
     const LegacyOrder::Scope scope(share_->streams->order(), to, work);
-    return ToResult(scope.error() == CUDA_SUCCESS ? call(scope.native()) : scope.error());
+    if (scope.error() != CUDA_SUCCESS) return ToResult(scope.error());
+    if (work.blocks > 0) to->AddKernel();
+    return ToResult(call(scope.native()));
   }
   const AddressGate& gate() const { return group_->gate(); }
   // Whether the memory is known to belong to another of the contexts that were opened together.

@@ -104,6 +104,7 @@ namespace warpline::device {
   F(cuPointerGetAttribute)              \
   F(cuPointerGetAttributes)             \
   F(cuMemGetAddressRange)               \
+  F(cuKernelGetFunction)                \
   F(cuKernelGetName)                    \
   F(cuKernelGetParamInfo)               \
   F(cuKernelGetAttribute)               \

@@ -61,12 +61,14 @@ absl::Status CudaSharedDevice::MakeShares(const SharedDeviceOptions& options) {
   staging_.emplace(staging_memory_, options.staging_bytes);
   green_.emplace(api_, device_);
   planner_.emplace(green_->slots());
+  moments_.emplace(api_);
   return absl::OkStatus();
 }
 
 CudaSharedDevice::~CudaSharedDevice() {
   {
     const Pushed pushed(api_, context_);
+    moments_.reset();
     planner_.reset();
     green_.reset();
     staging_.reset();
@@ -88,7 +90,7 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->seat = planner_->Join(options.multiprocessors);
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();
-  auto streams = SessionStreams::Open(api_, &*green_, share->seat.get());
+  auto streams = SessionStreams::Open(api_, &*green_, share->seat.get(), &*moments_);
   if (!streams.ok()) return streams.status();
   share->streams = *std::move(streams);
   return std::make_unique<CudaSharedContext>(

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "server/device/cuda/driver_api.h"
 #include "server/device/cuda/shared/green_contexts.h"
+#include "server/device/cuda/shared/quiet_moments.h"
 #include "server/device/cuda/shared/share_planner.h"
 #include "server/device/device.h"
 #include "server/device/staging_pool.h"
@@ -40,6 +41,7 @@ class CudaSharedDevice : public SharedDevice {
   std::optional<StagingPool> staging_;
   std::optional<GreenContexts> green_;
   std::optional<SharePlanner> planner_;
+  std::optional<QuietMoments> moments_;
 };
 
 }  // namespace warpline::device

@@ -1,10 +1,12 @@
 // What contexts of a shared GPU ask of the driver, and what they leave behind: nothing.
 #include "server/device/cuda/shared/cuda_shared_device.h"
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,7 @@ class CudaSharedDeviceTest : public testing::Test {
  protected:
   void TearDown() override {
     contexts_.clear();
+    driver_.Complete();
     device_.reset();
     EXPECT_EQ(driver_.Misuse(), "");
     EXPECT_EQ(driver_.Live(), "");
@@ -196,6 +199,7 @@ TEST_F(CudaSharedDeviceTest, NothingIsCalledThatStallsOthersOnceSealed) {
   Context* const context = OpenSealed();
   const std::vector<int> before = StallingCalls();
   UseAll(context, kArena);
+  driver_.Complete();
   MakeAndDestroy(context);
   ExpectRefusals(context, kArena);
   contexts_.clear();
@@ -219,7 +223,12 @@ TEST_F(CudaSharedDeviceTest, AContextLeavesNothingBehind) {
   UseAll(OpenSealed(), kArena);
   EXPECT_NE(driver_.Live(), before);
   contexts_.clear();
-  EXPECT_EQ(driver_.Live(), before);
+  EXPECT_EQ(driver_.Live(), before + ", library 2") << "whose end waits for a quiet moment";
+  driver_.Complete();
+  ModuleId module{};
+  EXPECT_EQ(Open()->LoadModule("", &module), CudaResult::kSuccess);
+  contexts_.clear();
+  EXPECT_EQ(driver_.Count("cuLibraryUnload"), 2);
   // All of it can be had again.
   Context* const next = OpenSealed();
   void* staging = nullptr;
@@ -360,6 +369,28 @@ TEST_F(CudaSharedDeviceTest, SessionsDoNotWaitForEachOther) {
   EXPECT_EQ(one->QueryIdle(), CudaResult::kNotReady);
   driver_.Complete();
   EXPECT_EQ(one->QueryIdle(), CudaResult::kSuccess);
+}
+
+// The driver would wait for the kernel, and nobody could do what the kernel waits for.
+TEST_F(CudaSharedDeviceTest, CodeIsLoadedWhenNoKernelRuns) {
+  Context* const one = Open();
+  Context* const other = Open();
+  EXPECT_EQ(one->Launch(kKernel, {{1, 1, 1}, {1, 1, 1}, 0}, {}, kLegacyStream),
+            CudaResult::kSuccess);
+  std::atomic<bool> loaded{false};
+  std::thread loads([&] {
+    ModuleId module{};
+    EXPECT_EQ(other->LoadModule("", &module), CudaResult::kSuccess);
+    loaded = true;
+  });
+  // Others' calls go on meanwhile, launches between pauses.
+  EXPECT_EQ(one->Launch(KernelId{0x78}, {{1, 1, 1}, {1, 1, 1}, 0}, {}, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_FALSE(loaded);
+  EXPECT_EQ(driver_.Count("cuLibraryLoadData"), 0);
+  driver_.Complete();
+  loads.join();
+  EXPECT_TRUE(loaded);
 }
 
 TEST_F(CudaSharedDeviceTest, StreamsRunOnTheSessionsMultiprocessors) {

@@ -1,7 +1,11 @@
 #include "server/device/cuda/shared/cuda_shared_modules.h"
 
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "server/device/cuda/shared/quiet_moments.h"
+#include "server/device/cuda/shared/session_streams.h"
 
 namespace warpline::device {
 
@@ -12,17 +16,45 @@ CudaResult CudaSharedModules::LoadModuleJit(std::string_view image,
   *log = JitLog();
   // PTX must end in NUL, which a view does not promise.
   const std::string terminated(image);
-  std::vector<CUjit_option> ids;
-  std::vector<void*> values;
+  LibraryOptions native;
   for (const JitOption& option : options) {
-    ids.push_back(static_cast<CUjit_option>(option.id));
-    values.push_back(reinterpret_cast<void*>(static_cast<uint64_t>(option.value)));
+    native.ids.push_back(static_cast<CUjit_option>(option.id));
+    native.values.push_back(reinterpret_cast<void*>(static_cast<uint64_t>(option.value)));
   }
   CUlibrary library = nullptr;
-  const CUresult result =
-      api_->p_cuLibraryLoadData(&library, terminated.c_str(), ids.data(), values.data(),
-                                static_cast<unsigned>(ids.size()), nullptr, nullptr, 0);
+  const CUresult result = LoadLibrary(terminated, std::move(native), &library);
   return Keep(result, library, module);
+}
+
+CUresult CudaSharedModules::LoadLibrary(const std::string& image, LibraryOptions options,
+                                        CUlibrary* library) {
+  return share_->streams->moments()->At([&] {
+    CUresult result = CudaModules::LoadLibrary(image, options, library);
+    if (result != CUDA_SUCCESS) return result;
+    result = UseNow(*library);
+    if (result != CUDA_SUCCESS) api_->p_cuLibraryUnload(*library);
+    return result;
+  });
+}
+
+CUresult CudaSharedModules::UseNow(CUlibrary library) {
+  CUmodule module = nullptr;
+  CUresult result = api_->p_cuLibraryGetModule(&module, library);
+  unsigned count = 0;
+  if (result == CUDA_SUCCESS) result = api_->p_cuLibraryGetKernelCount(&count, library);
+  if (result != CUDA_SUCCESS || count == 0) return result;
+  std::vector<CUkernel> kernels(count);
+  result = api_->p_cuLibraryEnumerateKernels(kernels.data(), count, library);
+  for (size_t i = 0; i < kernels.size() && result == CUDA_SUCCESS; ++i) {
+    CUfunction function = nullptr;
+    result = api_->p_cuKernelGetFunction(&function, kernels[i]);
+  }
+  return result;
+}
+
+CUresult CudaSharedModules::UnloadLibrary(CUlibrary library) {
+  share_->streams->moments()->UnloadLater(library);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace warpline::device

@@ -33,11 +33,17 @@ CUresult SessionStream::Make(const DriverApi* api, const GreenContexts* contexts
   if (result != CUDA_SUCCESS) return result;
   CUevent mark = nullptr;
   result = api->p_cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING);
+  CUevent kernel_mark = nullptr;
+  if (result == CUDA_SUCCESS) {
+    result = api->p_cuEventCreate(&kernel_mark, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) api->p_cuEventDestroy(mark);
+  }
   if (result != CUDA_SUCCESS) {
     api->p_cuStreamDestroy(native);
     return result;
   }
-  *stream = absl::WrapUnique(new SessionStream(api, contexts, seat, kind, native, place, mark));
+  *stream = absl::WrapUnique(
+      new SessionStream(api, contexts, seat, kind, native, place, mark, kernel_mark));
   return CUDA_SUCCESS;
 }
 
@@ -68,6 +74,19 @@ CUresult SessionStream::Continue(CUstream next) {
     (void)api_->p_cuStreamSetAttribute(next, id, &value);
   }
   return CUDA_SUCCESS;
+}
+
+// The mark is recorded once for as many kernels as there are, so that copies which are issued all
+// the time do not delay it.
+bool SessionStream::Quiet() {
+  const uint64_t kernels = kernels_.value();
+  if (quiet_.value() >= kernels) return true;
+  const Use use(this);
+  CUresult result = kernel_mark_.Cover(use.native(), kernels);
+  if (result == CUDA_SUCCESS) result = api_->p_cuEventQuery(kernel_mark_.event());
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  quiet_.Raise(kernels);
+  return true;
 }
 
 CUresult SessionStream::SetAttribute(CUstreamAttrID id, const CUstreamAttrValue& value) {

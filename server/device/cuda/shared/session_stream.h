@@ -130,6 +130,10 @@ class SessionStream {
     const Use use(this);
     return api_->p_cuStreamQuery(use.native());
   }
+  // A kernel is among the operations that have been issued.
+  void AddKernel() { kernels_.Raise(issued.value() + 1); }
+  // Whether all kernels so far are complete, or have failed.
+  bool Quiet();
   // A hint to the driver.
   CUresult SetAttribute(CUstreamAttrID id, const CUstreamAttrValue& value);
 
@@ -142,12 +146,13 @@ class SessionStream {
 
  private:
   SessionStream(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
-                Kind kind, CUstream native, SlotRange place, CUevent mark)
+                Kind kind, CUstream native, SlotRange place, CUevent mark, CUevent kernel_mark)
       : api_(api),
         contexts_(contexts),
         seat_(seat),
         kind_(kind),
         mark_(std::make_shared<StreamMark>(api, mark)),
+        kernel_mark_(api, kernel_mark),
         native_(native),
         place_(place) {}
 
@@ -158,6 +163,9 @@ class SessionStream {
   SharePlanner::Seat* const seat_;
   const Kind kind_;
   const std::shared_ptr<StreamMark> mark_;  // Shared with those who wait when the stream is gone.
+  StreamMark kernel_mark_;
+  Watermark kernels_;  // The number of the last operation that had kernels.
+  Watermark quiet_;    // The kernels up to this one are complete.
   SharePlanner::StreamUse used_;
   UseLock use_;
   CUstream native_ ABSL_GUARDED_BY(use_);

@@ -8,12 +8,13 @@ namespace warpline::device {
 
 absl::StatusOr<std::unique_ptr<SessionStreams>> SessionStreams::Open(const DriverApi* api,
                                                                      const GreenContexts* contexts,
-                                                                     SharePlanner::Seat* seat) {
+                                                                     SharePlanner::Seat* seat,
+                                                                     QuietMoments* moments) {
   std::shared_ptr<SessionStream> legacy;
   const CUresult result =
       SessionStream::Make(api, contexts, seat, SessionStream::Kind::kLegacy, &legacy);
   if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "legacy stream");
-  return absl::WrapUnique(new SessionStreams(api, contexts, seat, std::move(legacy)));
+  return absl::WrapUnique(new SessionStreams(api, contexts, seat, moments, std::move(legacy)));
 }
 
 CUresult SessionStreams::Create(uint32_t flags, StreamId* id) {
@@ -55,13 +56,23 @@ CUresult SessionStreams::Destroy(StreamId id) {
   return CUDA_SUCCESS;
 }
 
-CUresult SessionStreams::QueryIdle() {
+std::vector<std::shared_ptr<SessionStream>> SessionStreams::All() {
   std::vector<std::shared_ptr<SessionStream>> streams = {order_.legacy()};
-  {
-    MutexLock lock(&mu_);
-    for (const auto& [id, stream] : streams_) streams.push_back(stream);
+  MutexLock lock(&mu_);
+  for (const auto& [id, stream] : streams_) streams.push_back(stream);
+  return streams;
+}
+
+// In this order: a stream that is destroyed meanwhile is among the departed then.
+bool SessionStreams::Quiet() {
+  for (const auto& stream : All()) {
+    if (!stream->Quiet()) return false;
   }
-  for (const auto& stream : streams) {
+  return QueryDeparted() != CUDA_ERROR_NOT_READY;
+}
+
+CUresult SessionStreams::QueryIdle() {
+  for (const auto& stream : All()) {
     const CUresult result = stream->Query();
     if (result != CUDA_SUCCESS) return result;
   }

@@ -13,20 +13,25 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/legacy_order.h"
+#include "server/device/cuda/shared/quiet_moments.h"
 #include "server/device/cuda/shared/session_stream.h"
+#include "server/device/cuda/shared/share_planner.h"
 #include "server/device/facets/types.h"
 
 namespace warpline::device {
 
 // Thread-safe. The context is current on every thread that calls it, and on the one that ends it.
-class SessionStreams {
+class SessionStreams : public KernelSource {
  public:
-  // Makes the legacy stream. The kernels of all streams run where the seat says. `contexts` and
-  // `seat` outlive it.
+  // Makes the legacy stream. The kernels of all streams run where the seat says. `contexts`,
+  // `seat` and `moments` outlive it.
   static absl::StatusOr<std::unique_ptr<SessionStreams>> Open(const DriverApi* api,
                                                               const GreenContexts* contexts,
-                                                              SharePlanner::Seat* seat);
+                                                              SharePlanner::Seat* seat,
+                                                              QuietMoments* moments);
+  ~SessionStreams() override { moments_->Leave(this); }
 
   // `flags` is CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
   CUresult Create(uint32_t flags, StreamId* id);
@@ -38,21 +43,31 @@ class SessionStreams {
                                : reinterpret_cast<SessionStream*>(static_cast<uint64_t>(id));
   }
   LegacyOrder* order() { return &order_; }
+  QuietMoments* moments() const { return moments_; }
+  bool Quiet() override;
   // CUDA_SUCCESS when nothing is under way that was issued to any stream, CUDA_ERROR_NOT_READY
   // before, or the error with which work ended.
   CUresult QueryIdle();
 
  private:
   SessionStreams(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
-                 std::shared_ptr<SessionStream> legacy)
-      : api_(api), contexts_(contexts), seat_(seat), order_(api, std::move(legacy)) {}
+                 QuietMoments* moments, std::shared_ptr<SessionStream> legacy)
+      : api_(api),
+        contexts_(contexts),
+        seat_(seat),
+        moments_(moments),
+        order_(api, std::move(legacy)) {
+    moments_->Join(this);
+  }
 
+  std::vector<std::shared_ptr<SessionStream>> All();
   // Whether work of destroyed streams is under way. Forgets what is complete.
   CUresult QueryDeparted();
 
   const DriverApi* const api_;
   const GreenContexts* const contexts_;
   SharePlanner::Seat* const seat_;
+  QuietMoments* const moments_;
   LegacyOrder order_;
   Mutex mu_;  // No other lock is taken under it, and no call made.
   std::map<StreamId, std::shared_ptr<SessionStream>> streams_ ABSL_GUARDED_BY(mu_);

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/legacy_order.h"
+#include "server/device/cuda/shared/quiet_moments.h"
 #include "server/device/cuda/shared/session_stream.h"
 #include "server/device/cuda/shared/share_planner.h"
 #include "server/device/cuda/testing/timeline_driver.h"
@@ -23,7 +24,9 @@ class SessionStreamsTest : public testing::Test {
     planner_ = std::make_unique<SharePlanner>(contexts_->slots());
     seat_ = planner_->Join(0);
     neighbour_ = planner_->Join(0);
-    auto streams = SessionStreams::Open(driver_.api(), contexts_.get(), seat_.get());
+    moments_ = std::make_unique<QuietMoments>(driver_.api());
+    auto streams =
+        SessionStreams::Open(driver_.api(), contexts_.get(), seat_.get(), moments_.get());
     ASSERT_TRUE(streams.ok()) << streams.status();
     streams_ = *std::move(streams);
     ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, &blocking_), CUDA_SUCCESS);
@@ -32,6 +35,7 @@ class SessionStreamsTest : public testing::Test {
   }
   void TearDown() override {
     streams_.reset();
+    moments_.reset();
     neighbour_.reset();
     seat_.reset();
     planner_.reset();
@@ -45,6 +49,7 @@ class SessionStreamsTest : public testing::Test {
     SessionStream* const stream = streams_->Of(id);
     const LegacyOrder::Scope scope(streams_->order(), stream, work);
     if (scope.error() != CUDA_SUCCESS) return scope.error();
+    if (work.blocks > 0) stream->AddKernel();
     return driver_.api()->p_cuMemsetD8Async(name, 0, 1, scope.native());
   }
   // The neighbour begins to work, which takes multiprocessors from this session.
@@ -55,6 +60,7 @@ class SessionStreamsTest : public testing::Test {
   TimelineDriver driver_;
   std::unique_ptr<GreenContexts> contexts_;
   std::unique_ptr<SharePlanner> planner_;
+  std::unique_ptr<QuietMoments> moments_;
   std::unique_ptr<SharePlanner::Seat> seat_, neighbour_;
   SharePlanner::StreamUse neighbour_stream_;
   std::unique_ptr<SessionStreams> streams_;
@@ -127,7 +133,7 @@ TEST_F(SessionStreamsTest, WhatIsCompleteIsForgotten) {
     EXPECT_EQ(streams_->Destroy(stream), CUDA_SUCCESS);
   }
   EXPECT_EQ(streams_->QueryIdle(), CUDA_SUCCESS);
-  EXPECT_EQ(driver_.Live(), "event 4, green context 54, stream 4");
+  EXPECT_EQ(driver_.Live(), "event 8, green context 54, stream 4");
 }
 
 TEST_F(SessionStreamsTest, IdleIsWhenNothingIsUnderWay) {
@@ -254,6 +260,23 @@ TEST_F(SessionStreamsTest, AStreamThatCannotMoveGoesOnWhereItIs) {
     driver_.Fail(call, 0);
   }
   EXPECT_TRUE(driver_.ComesAfter(3, 1));
+}
+
+TEST_F(SessionStreamsTest, KernelsAreWaitedForAndCopiesAreNot) {
+  EXPECT_TRUE(streams_->Quiet());
+  EXPECT_EQ(Issue(apart_, 1), CUDA_SUCCESS);
+  EXPECT_TRUE(streams_->Quiet());
+  EXPECT_EQ(Issue(apart_, 2, {1, false}), CUDA_SUCCESS);
+  EXPECT_FALSE(streams_->Quiet());
+  driver_.Complete();
+  EXPECT_EQ(Issue(apart_, 3), CUDA_SUCCESS);
+  EXPECT_TRUE(streams_->Quiet()) << "a copy behind the kernel";
+  EXPECT_TRUE(streams_->Quiet());
+  EXPECT_EQ(Issue(apart_, 4, {1, false}), CUDA_SUCCESS);
+  EXPECT_EQ(streams_->Destroy(apart_), CUDA_SUCCESS);
+  EXPECT_FALSE(streams_->Quiet()) << "of a stream that was destroyed";
+  driver_.Complete();
+  EXPECT_TRUE(streams_->Quiet());
 }
 
 TEST_F(SessionStreamsTest, HintsMoveAlong) {

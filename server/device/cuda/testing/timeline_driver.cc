@@ -185,11 +185,14 @@ void BehaveAsMemory() {
 void BehaveAsObjects() {
   WARPLINE_BEHAVE(cuLibraryLoadData, [](CUlibrary* library, const void*, CUjit_option*, void**,
                                         unsigned, CUlibraryOption*, void**, unsigned) {
+    g_driver->ChangeCode();
     *library = As<CUlibrary>(g_driver->Make("library"));
     return CUDA_SUCCESS;
   });
-  WARPLINE_BEHAVE(cuLibraryUnload,
-                  [](CUlibrary library) { return g_driver->Destroy("library", IdOf(library)); });
+  WARPLINE_BEHAVE(cuLibraryUnload, [](CUlibrary library) {
+    g_driver->ChangeCode();
+    return g_driver->Destroy("library", IdOf(library));
+  });
   WARPLINE_BEHAVE(cuKernelGetParamInfo,
                   [](CUkernel, size_t, size_t*, size_t*) { return CUDA_ERROR_INVALID_VALUE; });
   WARPLINE_BEHAVE(cuGraphCreate, [](CUgraph* graph, unsigned) {
@@ -366,6 +369,16 @@ CUresult TimelineDriver::Misused(const std::string& what) {
 
 bool TimelineDriver::AllComplete(const Operations& operations) {
   return std::includes(complete_.begin(), complete_.end(), operations.begin(), operations.end());
+}
+
+void TimelineDriver::ChangeCode() {
+  MutexLock lock(&mu_);
+  for (const auto& [operation, before] : before_) {
+    if (complete_.count(operation) == 0) {
+      (void)Misused("changes code while something runs");
+      return;
+    }
+  }
 }
 
 CUresult TimelineDriver::Issue(CUstream stream, uint64_t name) {

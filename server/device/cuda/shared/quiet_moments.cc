@@ -1,0 +1,97 @@
+#include "server/device/cuda/shared/quiet_moments.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace warpline::device {
+namespace {
+
+constexpr absl::Duration kLook = absl::Microseconds(20);
+
+}  // namespace
+
+QuietMoments::~QuietMoments() { UnloadWaiting(); }
+
+void QuietMoments::BeginLaunch() {
+  for (;;) {
+    // Whoever holds back looks at the one after setting the other.
+    launching_.fetch_add(1, std::memory_order_seq_cst);
+    if (!held_back_.load(std::memory_order_seq_cst)) return;
+    launching_.fetch_sub(1, std::memory_order_acq_rel);
+    MutexLock lock(&mu_);
+    while (held_back_.load(std::memory_order_seq_cst)) go_on_.Wait(&mu_);
+  }
+}
+
+void QuietMoments::HoldBack(bool hold) {
+  MutexLock lock(&mu_);
+  held_back_.store(hold, std::memory_order_seq_cst);
+  if (!hold) go_on_.NotifyAll();
+}
+
+void QuietMoments::Join(KernelSource* source) {
+  MutexLock lock(&sources_mu_);
+  sources_.insert(source);
+}
+
+void QuietMoments::Leave(KernelSource* source) {
+  MutexLock lock(&sources_mu_);
+  sources_.erase(source);
+}
+
+bool QuietMoments::AllQuiet() {
+  if (launching_.load(std::memory_order_seq_cst) > 0) return false;
+  MutexLock lock(&sources_mu_);
+  return std::all_of(sources_.begin(), sources_.end(),
+                     [](KernelSource* source) { return source->Quiet(); });
+}
+
+bool QuietMoments::AwaitQuiet(absl::Time until) {
+  while (!AllQuiet()) {
+    if (absl::Now() >= until) return false;
+    absl::SleepFor(kLook);
+  }
+  return true;
+}
+
+CUresult QuietMoments::At(absl::FunctionRef<CUresult()> call) {
+  MutexLock moment(&moment_mu_);
+  const absl::Time given_up = absl::Now() + options_.patience;
+  for (absl::Duration pause = options_.first_pause;;
+       pause = std::min(2 * pause, options_.most_pause)) {
+    HoldBack(true);
+    if (AwaitQuiet(absl::Now() + pause)) {
+      const CUresult result = call();
+      UnloadWaiting();
+      HoldBack(false);
+      return result;
+    }
+    HoldBack(false);
+    if (absl::Now() >= given_up) return CUDA_ERROR_SYSTEM_NOT_READY;
+    absl::SleepFor(3 * pause);
+  }
+}
+
+void QuietMoments::UnloadLater(CUlibrary library) {
+  bool many = false;
+  {
+    MutexLock lock(&mu_);
+    waiting_.push_back(library);
+    many = waiting_.size() > kMostWaiting;
+  }
+  // If it fails, the next one tries again.
+  if (many) (void)At([] { return CUDA_SUCCESS; });
+}
+
+void QuietMoments::UnloadWaiting() {
+  std::vector<CUlibrary> waiting;
+  {
+    MutexLock lock(&mu_);
+    waiting = std::exchange(waiting_, {});
+  }
+  for (const CUlibrary library : waiting) api_->p_cuLibraryUnload(library);
+}
+
+}  // namespace warpline::device
