@@ -119,6 +119,10 @@ struct SharedDeviceOptions {
   // Of staging memory for all sessions together (Memory::AllocStaging): for 128 sessions with four
   // buffers of 512 KiB each and three of 64 KiB.
   uint64_t staging_bytes = uint64_t{288} << 20;
+  // Of local memory for each thread that the device can hold. It is there from the start, because
+  // the driver waits for everybody's kernels when it makes more; kernels that need more are refused
+  // (kLaunchOutOfResources).
+  uint64_t local_bytes = 4096;
 };
 
 class Backend {

@@ -31,7 +31,7 @@ def program_names(folder):
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def environment(mode, lib=None, endpoint=None):
+def environment(mode, lib=None, endpoint=None, tier=None):
     """What a program runs with: the driver of this machine, or ours alone."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
     if mode != "native":
@@ -39,6 +39,8 @@ def environment(mode, lib=None, endpoint=None):
             env.pop(name, None)
         env["LD_LIBRARY_PATH"] = str(lib)
         env["WARPLINE_ENDPOINT"] = endpoint
+        if tier:
+            env["WARPLINE_TIER"] = tier
     env["WARPLINE_CONFORMANCE"] = mode
     return env
 
@@ -173,6 +175,7 @@ def main():
     parser.add_argument("--remote", metavar="ENDPOINT")
     parser.add_argument("--cpu", action="store_true", help="the server has the CPU device")
     parser.add_argument("--lib", help="folder of our libcuda.so.1")
+    parser.add_argument("--tier", help="of the sessions (WARPLINE_TIER)")
     parser.add_argument("--only", help="programs, separated by commas; writes no table")
     parser.add_argument("--csv", type=pathlib.Path)
     parser.add_argument("--check", action="store_true")
@@ -183,7 +186,7 @@ def main():
         parser.error("--remote needs --lib")
     mode = "native" if args.native else "cpu" if args.cpu else "remote"
     only = args.only.split(",") if args.only else None
-    lines = run_all(args.programs, environment(mode, args.lib, args.remote), only)
+    lines = run_all(args.programs, environment(mode, args.lib, args.remote, args.tier), only)
     summary = summarize(lines)
     failed = sorted(call for call, (verdict, _) in summary.items() if verdict == "FAIL")
     print("%s: %d calls, %d FAIL, %d checks" % (mode, len(summary), len(failed), len(lines)))

@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "server/device/cuda/shared/green_contexts.h"
@@ -15,6 +16,7 @@ namespace warpline::device {
 struct CudaShare {
   StagingPool* staging = nullptr;           // The shared device's.
   const GreenContexts* contexts = nullptr;  // Likewise.
+  uint64_t local_bytes = 0;                 // SharedDeviceOptions::local_bytes.
   std::unique_ptr<SharePlanner::Seat> seat;
   std::unique_ptr<SessionStreams> streams;
 };

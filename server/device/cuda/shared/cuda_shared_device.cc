@@ -50,7 +50,9 @@ absl::StatusOr<std::unique_ptr<SharedDevice>> CudaSharedDevice::Open(
 absl::Status CudaSharedDevice::MakeShares(const SharedDeviceOptions& options) {
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();
-  const CUresult result =
+  CUresult result = api_->p_cuCtxSetLimit(CU_LIMIT_STACK_SIZE, options.local_bytes);
+  if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "local memory");
+  result =
       api_->p_cuMemHostAlloc(&staging_memory_, options.staging_bytes, CU_MEMHOSTALLOC_PORTABLE);
   if (result != CUDA_SUCCESS) {
     staging_memory_ = nullptr;
@@ -59,6 +61,7 @@ absl::Status CudaSharedDevice::MakeShares(const SharedDeviceOptions& options) {
   // The driver does not say what it holds.
   std::memset(staging_memory_, 0, options.staging_bytes);
   staging_.emplace(staging_memory_, options.staging_bytes);
+  local_bytes_ = options.local_bytes;
   green_.emplace(api_, device_);
   planner_.emplace(green_->slots());
   moments_.emplace(api_);
@@ -87,6 +90,7 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   auto share = std::make_unique<CudaShare>();
   share->staging = &*staging_;
   share->contexts = &*green_;
+  share->local_bytes = local_bytes_;
   share->seat = planner_->Join(options.multiprocessors);
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();

@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_DEVICE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_DEVICE_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -39,6 +40,7 @@ class CudaSharedDevice : public SharedDevice {
   void* staging_memory_ = nullptr;
   // Both are made by Open() and then constant.
   std::optional<StagingPool> staging_;
+  uint64_t local_bytes_ = 0;
   std::optional<GreenContexts> green_;
   std::optional<SharePlanner> planner_;
   std::optional<QuietMoments> moments_;

@@ -371,6 +371,19 @@ TEST_F(CudaSharedDeviceTest, SessionsDoNotWaitForEachOther) {
   EXPECT_EQ(one->QueryIdle(), CudaResult::kSuccess);
 }
 
+// The driver would wait for everybody's kernels when it makes more.
+TEST_F(CudaSharedDeviceTest, KernelsHaveNoMoreLocalMemoryThanThereIs) {
+  Context* const context = Open();
+  ModuleId module{};
+  ASSERT_EQ(context->LoadModule("", &module), CudaResult::kSuccess);
+  KernelId kernel{};
+  driver_.HaveLocalBytes(static_cast<int>(SharedDeviceOptions().local_bytes));
+  EXPECT_EQ(context->FindKernel(module, "kernel", &kernel), CudaResult::kSuccess);
+  driver_.HaveLocalBytes(static_cast<int>(SharedDeviceOptions().local_bytes) + 16);
+  EXPECT_EQ(context->FindKernel(module, "kernel", &kernel), CudaResult::kLaunchOutOfResources);
+  EXPECT_EQ(driver_.Count("cuCtxSetLimit"), 1) << "when the device is opened";
+}
+
 // The driver would wait for the kernel, and nobody could do what the kernel waits for.
 TEST_F(CudaSharedDeviceTest, CodeIsLoadedWhenNoKernelRuns) {
   Context* const one = Open();

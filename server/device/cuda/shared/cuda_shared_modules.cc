@@ -26,6 +26,18 @@ CudaResult CudaSharedModules::LoadModuleJit(std::string_view image,
   return Keep(result, library, module);
 }
 
+CudaResult CudaSharedModules::FindKernel(ModuleId module, const std::string& name,
+                                         KernelId* kernel) {
+  const CudaResult found = CudaModules::FindKernel(module, name, kernel);
+  if (found != CudaResult::kSuccess) return found;
+  int bytes = 0;
+  const CUresult result = api_->p_cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+                                                       Native(*kernel), device_);
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  return static_cast<uint64_t>(bytes) <= share_->local_bytes ? CudaResult::kSuccess
+                                                             : CudaResult::kLaunchOutOfResources;
+}
+
 CUresult CudaSharedModules::LoadLibrary(const std::string& image, LibraryOptions options,
                                         CUlibrary* library) {
   return share_->streams->moments()->At([&] {

@@ -25,6 +25,8 @@ class CudaSharedModules : public CudaModules {
   // Loads a library alone, which has nothing to say: the log is empty.
   CudaResult LoadModuleJit(std::string_view image, absl::Span<const JitOption> options, JitLog* log,
                            ModuleId* module) override;
+  // kLaunchOutOfResources for a kernel with more local memory than every thread has.
+  CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) override;
   CudaResult TakeBlock(uint64_t*) override { return Lacks(Capability::kVariableBlocks); }
   void FreeBlock(uint64_t) override {}
 

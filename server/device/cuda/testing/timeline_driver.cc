@@ -193,6 +193,10 @@ void BehaveAsObjects() {
     g_driver->ChangeCode();
     return g_driver->Destroy("library", IdOf(library));
   });
+  WARPLINE_BEHAVE(cuKernelGetAttribute, [](int* value, CUfunction_attribute, CUkernel, CUdevice) {
+    *value = g_driver->local_bytes();
+    return CUDA_SUCCESS;
+  });
   WARPLINE_BEHAVE(cuKernelGetParamInfo,
                   [](CUkernel, size_t, size_t*, size_t*) { return CUDA_ERROR_INVALID_VALUE; });
   WARPLINE_BEHAVE(cuGraphCreate, [](CUgraph* graph, unsigned) {

@@ -11,6 +11,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_TESTING_TIMELINE_DRIVER_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_TESTING_TIMELINE_DRIVER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -55,6 +56,9 @@ class TimelineDriver {
   bool IsAccessible(uint64_t address, uint64_t bytes);
   // The number of mappings in the range.
   int Mappings(uint64_t address, uint64_t bytes);
+  // What kernels need of local memory from now on.
+  void HaveLocalBytes(int bytes) { local_bytes_ = bytes; }
+  int local_bytes() const { return local_bytes_; }
   // The address is taken by somebody else.
   void Occupy(uint64_t address, uint64_t bytes);
 
@@ -91,6 +95,7 @@ class TimelineDriver {
   bool AllComplete(const Operations& operations) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   DriverApi api_;
+  std::atomic<int> local_bytes_{0};
   Mutex mu_;
   std::map<std::string, int> counts_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int> failures_ ABSL_GUARDED_BY(mu_);
