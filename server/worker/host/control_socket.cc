@@ -43,18 +43,30 @@ absl::Status OnPrepare(const PrepareWorker& prepare, const std::vector<UniqueFd>
   return held.ok() ? process->Prepare(prepare) : held;
 }
 
-void OnOpen(const OpenWorker& open, std::vector<UniqueFd> fds, HostProcess* process,
-            WorkerOpened* opened) {
-  const absl::Status status = process->Open(open, std::move(fds));
-  SetStatus(status, status.ToString(absl::StatusToStringMode::kWithNoExtraData), opened);
-  if (!status.ok()) {
-    *opened->mutable_refusal() = RefusalOf(status);
-    return;
-  }
-  for (const uint32_t peers : process->Peers()) opened->add_peers(peers);
-  if (const auto& ring = process->Find(open.session())->ring; ring != nullptr) {
-    opened->set_charged_bytes(ring->replayed_bytes());
-  }
+// Sends what is said of a session. When the server is gone, the process ends anyway.
+void Say(int fd, uint64_t session, FromWorker message) {
+  message.set_session(session);
+  SendPacket(fd, message, {}).IgnoreError();
+}
+
+void OnOpen(int fd, const OpenWorker& open, std::vector<UniqueFd> fds, HostProcess* process) {
+  process->Open(open, std::move(fds),
+                [fd, process, number = open.session()](const absl::Status& status,
+                                                       const ProcessSession* session) {
+                  FromWorker answer;
+                  WorkerOpened* const opened = answer.mutable_opened();
+                  SetStatus(status, status.ToString(absl::StatusToStringMode::kWithNoExtraData),
+                            opened);
+                  if (!status.ok()) {
+                    *opened->mutable_refusal() = RefusalOf(status);
+                  } else {
+                    for (const uint32_t peers : process->Peers()) opened->add_peers(peers);
+                    if (session->ring != nullptr) {
+                      opened->set_charged_bytes(session->ring->replayed_bytes());
+                    }
+                  }
+                  Say(fd, number, std::move(answer));
+                });
 }
 
 absl::Status OnSave(ProcessSession* session, const std::vector<UniqueFd>& fds) {
@@ -103,45 +115,48 @@ void OnMemory(const ToWorker& request, std::vector<UniqueFd> fds, ProcessSession
   }
 }
 
-// Handles a request that came on `fd`. Returns false for one that gets no answer now.
-bool OnRequest(int fd, const ToWorker& request, std::vector<UniqueFd> fds, HostProcess* process,
-               FromWorker* answer) {
-  ProcessSession* const session = process->Find(request.session());
-  RingSession* const ring = session == nullptr ? nullptr : session->ring.get();
+// Handles what the session is asked, in order.
+void OnQuestion(const ToWorker& request, std::vector<UniqueFd> fds, ProcessSession* session,
+                FromWorker* answer) {
+  if (!request.has_save()) return OnMemory(request, std::move(fds), session, answer);
+  const absl::Status status = OnSave(session, fds);
+  answer->mutable_saved()->set_id(request.save().id());
+  SetStatus(status, std::string(status.message()), answer->mutable_saved());
+}
+
+// Handles a request that came on `fd`.
+void OnRequest(int fd, ToWorker request, std::vector<UniqueFd> fds, HostProcess* process) {
+  const uint64_t session = request.session();
   switch (request.kind_case()) {
     case ToWorker::kOpen:
-      OnOpen(request.open(), std::move(fds), process, answer->mutable_opened());
-      return true;
+      return OnOpen(fd, request.open(), std::move(fds), process);
     case ToWorker::kPrepare: {
       const absl::Status status = OnPrepare(request.prepare(), fds, process);
-      SetStatus(status, status.ToString(), answer->mutable_prepared());
-      *answer->mutable_prepared()->mutable_jail() = process->jail_report();
-      return true;
+      FromWorker answer;
+      SetStatus(status, status.ToString(), answer.mutable_prepared());
+      *answer.mutable_prepared()->mutable_jail() = process->jail_report();
+      return Say(fd, session, std::move(answer));
     }
-    case ToWorker::kSave: {
-      const absl::Status status = OnSave(session, fds);
-      answer->mutable_saved()->set_id(request.save().id());
-      SetStatus(status, std::string(status.message()), answer->mutable_saved());
-      return true;
-    }
+    // What somebody waits for who may be in the way of what the session is asked.
     case ToWorker::kCharged:
-      if (ring != nullptr) ring->OnCharged(request.charged());
-      return false;
-    case ToWorker::kClose:
-      process->Close(request.session(), [fd, number = request.session()](bool hangs) {
-        FromWorker message;
-        message.set_session(number);
-        message.mutable_closed()->set_hangs(hangs);
-        // When the server is gone, the process ends anyway.
-        SendPacket(fd, message, {}).IgnoreError();
-      });
-      return false;
+      return process->Tell(session, [&](RingSession* ring) { ring->OnCharged(request.charged()); });
     case ToWorker::kModuleImage:
-      if (ring != nullptr) ring->OnModuleImage(fds.empty() ? UniqueFd() : std::move(fds[0]));
-      return false;
+      return process->Tell(session, [&](RingSession* ring) {
+        ring->OnModuleImage(fds.empty() ? UniqueFd() : std::move(fds[0]));
+      });
+    case ToWorker::kClose:
+      return process->Close(session, [fd, session](bool hangs) {
+        FromWorker message;
+        message.mutable_closed()->set_hangs(hangs);
+        Say(fd, session, std::move(message));
+      });
     default:
-      OnMemory(request, std::move(fds), session, answer);
-      return true;
+      return process->Ask(session, [fd, request = std::move(request),
+                                    fds = std::move(fds)](ProcessSession* asked) mutable {
+        FromWorker answer;
+        OnQuestion(request, std::move(fds), asked, &answer);
+        Say(fd, request.session(), std::move(answer));
+      });
   }
 }
 
@@ -156,12 +171,7 @@ void ServeControlSocket(int fd, HostProcess* process) {
       LogError("unknown request from the server");
       return;
     }
-    FromWorker answer;
-    answer.set_session(request.session());
-    if (OnRequest(fd, request, std::move(fds), process, &answer) &&
-        !SendPacket(fd, answer, {}).ok()) {
-      return;
-    }
+    OnRequest(fd, std::move(request), std::move(fds), process);
   }
 }
 

@@ -15,7 +15,6 @@
 #include "proto/guard.h"
 #include "proto/refusal.h"
 #include "server/jail/jail.h"
-#include "transport/loop_thread.h"
 
 namespace warpline::worker {
 namespace {
@@ -59,7 +58,7 @@ PrepareWorker PreparationFor(const OpenWorker& open) {
 
 absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
   const absl::Time start = absl::Now();
-  auto backend = device::OpenBackend(prepare.backend());
+  auto backend = options_.open_backend(prepare.backend());
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
   const absl::Time driver_ready = absl::Now();
@@ -145,9 +144,17 @@ std::vector<uint32_t> HostProcess::Peers() const {
   return peers;
 }
 
-ProcessSession* HostProcess::Find(uint64_t session) {
+void HostProcess::Ask(uint64_t session, SessionDesk::Task ask) {
   const auto it = sessions_.find(session);
-  return it == sessions_.end() ? nullptr : &it->second;
+  if (it == sessions_.end()) return ask(nullptr);
+  it->second->Do([ask = std::move(ask)](ProcessSession* asked) mutable {
+    ask(asked->open ? asked : nullptr);
+  });
+}
+
+void HostProcess::Tell(uint64_t session, absl::FunctionRef<void(RingSession*)> tell) {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end()) it->second->WithRing(tell);
 }
 
 absl::Status HostProcess::CheckRoom(const OpenWorker& open) const {
@@ -168,19 +175,37 @@ absl::Status HostProcess::CheckRoom(const OpenWorker& open) const {
   return absl::OkStatus();
 }
 
-absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds) {
-  if (const absl::Status room = CheckRoom(open); !room.ok()) return room;
+void HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds, Opened done) {
+  if (const absl::Status room = CheckRoom(open); !room.ok()) return done(room, nullptr);
   ++opened_;
-  const absl::Time start = absl::Now();
   const absl::Status prepared = shares() ? absl::OkStatus() : Prepare(PreparationFor(open));
-  if (!prepared.ok()) return prepared;
-  ProcessSession session;
+  if (!prepared.ok()) return done(prepared, nullptr);
+  absl::StatusOr<std::shared_ptr<SessionDesk>> desk = SessionDesk::OfCaller();
+  if (shares()) desk = SessionDesk::WithThread();
+  if (!desk.ok()) return done(desk.status(), nullptr);
+  sessions_.emplace(open.session(), *desk);
+  (*desk)->Do([this, at = desk->get(), open, fds = std::move(fds),
+               done = std::move(done)](ProcessSession* session) mutable {
+    const absl::Status status = OpenAt(at, open, std::move(fds), session);
+    // What a session on a shared device has may still be written to, as by a copy to a variable; it
+    // goes when it is closed.
+    if (!status.ok() && !shares()) {
+      session->ring = nullptr;
+      session->memory = nullptr;
+    }
+    done(status, session);
+  });
+}
+
+absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
+                                 std::vector<UniqueFd> fds, ProcessSession* session) {
+  const absl::Time start = absl::Now();
   if (shares()) {
     auto context = shared_->OpenContext({});
     if (!context.ok()) return context.status();
-    session.context = *std::move(context);
+    session->context = *std::move(context);
   }
-  const std::vector<device::Context*> contexts = Contexts(session);
+  const std::vector<device::Context*> contexts = Contexts(*session);
   const CudaResult reserved = contexts[0]->ReserveArena(open.arena_base(), open.arena_bytes());
   if (reserved != CudaResult::kSuccess) {
     return ArenaUnavailable(absl::StrFormat("%d bytes at %#x: %s", open.arena_bytes(),
@@ -188,27 +213,22 @@ absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds
   }
   arenas_.Add(open.arena_base(), open.arena_bytes());
   if (open.quiet() && !shares()) SetLogLevel(LogLevel::kNone);
-  session.memory = std::make_unique<ArenaMemory>(contexts, open.arena_base(), open.arena_bytes());
+  session->memory = std::make_unique<ArenaMemory>(contexts, open.arena_base(), open.arena_bytes());
   if (!open.reader()) {
-    const absl::Status status = OpenSession(open, std::move(fds), &session);
-    if (!status.ok()) {
-      arenas_.Remove(open.arena_base());
-      // What it has on the device may still be written to, as by a copy to a variable.
-      if (shares()) (void)session.End(options_.patience);
-      return status;
-    }
+    const absl::Status status = OpenRing(desk, open, std::move(fds), session);
+    if (!status.ok()) return status;
     LogInfo("opened session=", open.session(), " gpu=", absl::StrJoin(ordinals_, ","),
             " us=", absl::ToInt64Microseconds(absl::Now() - start),
             " driver_ms=", absl::ToInt64Milliseconds(driver_time_),
             " context_ms=", absl::ToInt64Milliseconds(context_time_));
   }
-  sessions_.emplace(open.session(), std::move(session));
+  session->open = true;
   if (options_.on_opened) options_.on_opened();
   return absl::OkStatus();
 }
 
-absl::Status HostProcess::OpenSession(const OpenWorker& open, std::vector<UniqueFd> fds,
-                                      ProcessSession* session) {
+absl::Status HostProcess::OpenRing(SessionDesk* desk, const OpenWorker& open,
+                                   std::vector<UniqueFd> fds, ProcessSession* session) {
   if (!shares()) session->memory->MapSinks(open.sink_bytes());
   if (shares() ||
       (open.guard() != 0 && !GuardWindowOf(open.arena_base(), open.arena_bytes()).host_memory)) {
@@ -224,6 +244,10 @@ absl::Status HostProcess::OpenSession(const OpenWorker& open, std::vector<Unique
   auto ring = RingSession::Create(open, std::move(fds), session->memory.get(), std::move(options));
   if (!ring.ok()) return ring.status();
   session->ring = *std::move(ring);
+  desk->Show(session->ring.get());
+  // Whoever ends it from now on finds the ring session, and tells it.
+  if (desk->ending()) return absl::CancelledError("the session is over");
+  if (const absl::Status restored = session->ring->Restore(open); !restored.ok()) return restored;
   return session->ring->Start([this, number = open.session()](const absl::Status& why) {
     if (options_.on_ended) options_.on_ended(number, why);
   });
@@ -240,20 +264,24 @@ void HostProcess::OnFault() {
 void HostProcess::Close(uint64_t number, std::function<void(bool hangs)> done) {
   const auto found = sessions_.find(number);
   if (!shares() || found == sessions_.end()) return done(false);
-  auto session = std::make_shared<ProcessSession>(std::move(found->second));
+  const std::shared_ptr<SessionDesk> desk = std::move(found->second);
   sessions_.erase(found);
-  const auto end = [this, session, number, done = std::move(done)] {
-    const absl::Time start = absl::Now();
-    // Before another session can have it.
-    arenas_.Remove(session->memory->base());
-    const bool ended = session->End(options_.patience);
-    if (!ended) LogError("work on the device does not end session=", number);
-    LogInfo("closed session=", number, " us=", absl::ToInt64Microseconds(absl::Now() - start));
-    done(!ended);
-  };
-  auto thread = TryStartLoopThread("wl-close", end);
-  if (!thread.ok()) return end();
-  thread->detach();
+  desk->DoLast([this, number, at = desk.get(), done = std::move(done)](ProcessSession* session) {
+    done(!End(number, at, session));
+  });
+  // After DoLast(), so that one that is being opened is either told here or sees that it ends.
+  desk->WithRing([](RingSession* ring) { ring->BeginEnd(); });
+}
+
+bool HostProcess::End(uint64_t number, SessionDesk* desk, ProcessSession* session) {
+  const absl::Time start = absl::Now();
+  desk->Show(nullptr);
+  // Before another session can have it.
+  if (session->memory != nullptr) arenas_.Remove(session->memory->base());
+  const bool ended = session->End(options_.patience);
+  if (!ended) LogError("work on the device does not end session=", number);
+  LogInfo("closed session=", number, " us=", absl::ToInt64Microseconds(absl::Now() - start));
+  return ended;
 }
 
 }  // namespace warpline::worker

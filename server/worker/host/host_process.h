@@ -14,26 +14,36 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
 #include "server/worker/host/context_watch.h"
 #include "server/worker/host/process_session.h"
+#include "server/worker/host/session_desk.h"
 #include "server/worker/memory/arena_book.h"
 
 namespace warpline::worker {
 
-// Belongs to the thread that receives the server's requests. It is never destroyed once a session
-// runs: the process ends with _exit, and its memory and device contexts end with it.
+// Belongs to the thread that receives the server's requests, which waits for nobody's work once the
+// device is shared: each session is opened, asked and ended on a thread of its own (SessionDesk).
+// It is never destroyed once a session runs: the process ends with _exit, and its memory and device
+// contexts end with it.
 class HostProcess {
  public:
   // The exit status of a process whose sessions have lost the context that they share.
   static constexpr int kContextLost = 3;
+
+  using OpenBackend =
+      std::function<absl::StatusOr<std::unique_ptr<device::Backend>>(const std::string& name)>;
 
   struct Options {
     int control_fd = -1;             // Borrowed; the socket to the server.
@@ -42,7 +52,8 @@ class HostProcess {
     // Of a shared device: how long a session's work has to end when it is closed. Others go on
     // meanwhile, and there may be much of it.
     absl::Duration patience = absl::Seconds(20);
-    // Called when a session has been opened, on the thread of Open(). For tests; null for nothing.
+    OpenBackend open_backend = &device::OpenBackend;  // Tests pass another function.
+    // Called when a session has been opened, on the thread that did. For tests; null for nothing.
     std::function<void()> on_opened;
     // Called when a session is over, with its number in the server, on the thread of its decoder.
     std::function<void(uint64_t session, const absl::Status& why)> on_ended;
@@ -55,19 +66,26 @@ class HostProcess {
   // calls must name the same devices, or return FAILED_PRECONDITION.
   absl::Status Prepare(const warpline_internal::PrepareWorker& prepare);
 
-  // Opens a session, with `fds` as OpenWorker says, and starts it. FAILED_PRECONDITION beyond
-  // `max_sessions`, among which sessions that failed to open count too, and for what a shared
-  // device cannot have: several devices, a reader, kernels that are not hardened; a refusal with a
-  // typed reason (proto/refusal.h) where the client can do something about it; otherwise the errors
-  // of RingSession.
-  absl::Status Open(const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds);
+  // Opens a session, with `fds` as OpenWorker says, starts it, and calls `done` with it; on a
+  // shared device later, on the session's thread. FAILED_PRECONDITION beyond `max_sessions`, among
+  // which sessions that failed to open count too, and for what a shared device cannot have: several
+  // devices, a reader, kernels that are not hardened; RESOURCE_EXHAUSTED without a thread; a
+  // refusal with a typed reason (proto/refusal.h) where the client can do something about it;
+  // CANCELLED when it was closed meanwhile; otherwise the errors of RingSession.
+  using Opened = absl::AnyInvocable<void(const absl::Status& status, ProcessSession* session)>;
+  void Open(const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, Opened done);
 
-  // Returns null when no session has this number.
-  ProcessSession* Find(uint64_t session);
+  // Calls `ask` with the session, after all that it was asked before; null for one that does not
+  // exist or could not be opened. On a shared device later, on the session's thread. It is dropped
+  // when the session is closed before its turn.
+  void Ask(uint64_t session, SessionDesk::Task ask);
+  // Calls `tell` now if the session has a ring session by now. It must not wait.
+  void Tell(uint64_t session, absl::FunctionRef<void(RingSession*)> tell);
 
   // Ends a session of a shared device: nobody finds it any more. `done` is called when nothing is
-  // left of it, or when its work does not end (see ProcessSession), on a thread of its own or on
-  // this one.
+  // left of it, or when its work does not end (see ProcessSession), on the session's thread; at
+  // once where there is no such session. One that is still being opened is ended as soon as that
+  // can be left.
   void Close(uint64_t session, std::function<void(bool hangs)> done);
 
   // What became of the jail; empty before Prepare().
@@ -85,8 +103,12 @@ class HostProcess {
   absl::Status OpenDevices(const warpline_internal::PrepareWorker& prepare);
   // A session has failed. On any thread.
   void OnFault();
-  absl::Status OpenSession(const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds,
-                           ProcessSession* session);
+  // These run where the session's tasks do.
+  absl::Status OpenAt(SessionDesk* desk, const warpline_internal::OpenWorker& open,
+                      std::vector<UniqueFd> fds, ProcessSession* session);
+  absl::Status OpenRing(SessionDesk* desk, const warpline_internal::OpenWorker& open,
+                        std::vector<UniqueFd> fds, ProcessSession* session);
+  bool End(uint64_t number, SessionDesk* desk, ProcessSession* session);
 
   const Options options_;
   warpline_internal::JailReport jail_report_;
@@ -101,7 +123,7 @@ class HostProcess {
   absl::Duration context_time_;
   size_t opened_ = 0;
   ArenaBook arenas_;
-  absl::flat_hash_map<uint64_t, ProcessSession> sessions_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<SessionDesk>> sessions_;
 };
 
 }  // namespace warpline::worker

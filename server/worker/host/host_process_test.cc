@@ -42,6 +42,13 @@ warpline_internal::OpenWorker OpenOn(const std::vector<int>& ordinals) {
   return open;
 }
 
+absl::Status Open(const warpline_internal::OpenWorker& open, HostProcess* process) {
+  absl::Status opened = absl::UnknownError("it was not said");
+  process->Open(open, {},
+                [&](const absl::Status& status, const ProcessSession*) { opened = status; });
+  return opened;
+}
+
 CudaResult Map(uint64_t va, const std::vector<uint64_t>& chunks, HostProcess* process,
                const std::string& contents = "") {
   warpline_internal::MapMemory map;
@@ -51,8 +58,11 @@ CudaResult Map(uint64_t va, const std::vector<uint64_t>& chunks, HostProcess* pr
     map.add_chunk_bytes(bytes);
     fds.push_back(Memory(kChunk, contents));
   }
-  ProcessSession* const session = process->Find(kSession);
-  return session == nullptr ? CudaResult::kIllegalState : session->memory->Map(map, fds);
+  CudaResult result = CudaResult::kUnknown;
+  process->Ask(kSession, [&](ProcessSession* session) {
+    result = session == nullptr ? CudaResult::kIllegalState : session->memory->Map(map, fds);
+  });
+  return result;
 }
 
 std::string Read(uint64_t va, uint64_t bytes, HostProcess* process, CudaResult* result) {
@@ -61,7 +71,8 @@ std::string Read(uint64_t va, uint64_t bytes, HostProcess* process, CudaResult* 
   read.set_bytes(bytes);
   std::vector<UniqueFd> fds;
   fds.push_back(Memory(bytes, ""));
-  *result = process->Find(kSession)->memory->Read(read, fds);
+  process->Ask(kSession,
+               [&](ProcessSession* session) { *result = session->memory->Read(read, fds); });
   std::string text(bytes, '\0');
   EXPECT_EQ(pread(fds[0].get(), text.data(), bytes, 0), static_cast<ssize_t>(bytes));
   return text;
@@ -70,7 +81,7 @@ std::string Read(uint64_t va, uint64_t bytes, HostProcess* process, CudaResult* 
 TEST(HostProcessTest, MemoryIsTheDevicesInWhosePartItLies) {
   HostProcess process({});
   EXPECT_EQ(Map(kArenaBase, {kChunk}, &process), CudaResult::kIllegalState);
-  ASSERT_TRUE(process.Open(OpenOn({1, 0}), {}).ok());
+  ASSERT_TRUE(Open(OpenOn({1, 0}), &process).ok());
   ASSERT_EQ(process.Peers().size(), 2u);
   EXPECT_EQ(Map(kArenaBase, {kChunk}, &process, "first"), CudaResult::kSuccess);
   EXPECT_EQ(Map(kArenaBase + kPart, {kChunk, kChunk}, &process, "second"), CudaResult::kSuccess);
@@ -82,7 +93,9 @@ TEST(HostProcessTest, MemoryIsTheDevicesInWhosePartItLies) {
   warpline_internal::UnmapMemory unmap;
   unmap.set_va(kArenaBase);
   unmap.add_chunk_bytes(kChunk);
-  EXPECT_EQ(process.Find(kSession)->memory->Unmap(unmap), CudaResult::kSuccess);
+  process.Ask(kSession, [&](ProcessSession* session) {
+    EXPECT_EQ(session->memory->Unmap(unmap), CudaResult::kSuccess);
+  });
   Read(kArenaBase, 5, &process, &result);
   EXPECT_EQ(result, CudaResult::kInvalidValue);
 }
@@ -93,7 +106,7 @@ TEST(HostProcessTest, AQuietOneSaysNothing) {
   warpline_internal::OpenWorker open = OpenOn({0});
   open.set_quiet(true);
   LogInfo("before");
-  ASSERT_TRUE(process.Open(open, {}).ok());
+  ASSERT_TRUE(Open(open, &process).ok());
   LogError("after");
   SetLogLevel(LogLevel::kInfo);
   EXPECT_EQ(log.LinesWith("before").size(), 1u);
@@ -102,7 +115,7 @@ TEST(HostProcessTest, AQuietOneSaysNothing) {
 
 TEST(HostProcessTest, NothingIsMappedBesideTheDevicesParts) {
   HostProcess process({});
-  ASSERT_TRUE(process.Open(OpenOn({0, 1}), {}).ok());
+  ASSERT_TRUE(Open(OpenOn({0, 1}), &process).ok());
   for (const uint64_t va :
        {kArenaBase - kChunk, kArenaBase + kPart - kChunk, kArenaBase + kArenaBytes - kChunk,
         kArenaBase + kArenaBytes, uint64_t{0}, ~uint64_t{0} - kChunk}) {
@@ -112,7 +125,7 @@ TEST(HostProcessTest, NothingIsMappedBesideTheDevicesParts) {
   CudaResult result;
   Read(kArenaBase + kPart - 4, 8, &process, &result);
   EXPECT_EQ(result, CudaResult::kInvalidValue);
-  EXPECT_EQ(process.Open(OpenOn({0, 1}), {}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Open(OpenOn({0, 1}), &process).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(HostProcessTest, TheDevicesAreThoseThatItWasPreparedFor) {
@@ -122,17 +135,17 @@ TEST(HostProcessTest, TheDevicesAreThoseThatItWasPreparedFor) {
   prepare.set_ordinal(1);
   ASSERT_TRUE(process.Prepare(prepare).ok());
   EXPECT_TRUE(process.Prepare(prepare).ok());
-  EXPECT_EQ(process.Open(OpenOn({1, 0}), {}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Open(OpenOn({1, 0}), &process).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(HostProcessTest, DevicesAreNamedOnceAndAreThere) {
   for (const std::vector<int>& ordinals : std::vector<std::vector<int>>{{0, 0}, {0, 2}, {-1}}) {
     HostProcess process({});
-    EXPECT_FALSE(process.Open(OpenOn(ordinals), {}).ok());
+    EXPECT_FALSE(Open(OpenOn(ordinals), &process).ok());
     EXPECT_EQ(Map(kArenaBase, {kChunk}, &process), CudaResult::kIllegalState);
   }
   HostProcess process({});
-  EXPECT_FALSE(process.Open(OpenOn(std::vector<int>(17, 0)), {}).ok());
+  EXPECT_FALSE(Open(OpenOn(std::vector<int>(17, 0)), &process).ok());
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ bool AwaitIdle(device::Context* context, absl::Duration patience) {
 }  // namespace
 
 bool ProcessSession::End(absl::Duration patience) {
+  open = false;
+  if (context == nullptr) return true;
   if (ring != nullptr) ring->Stop();
   if (!AwaitIdle(context.get(), patience)) {
     (void)ring.release();

@@ -17,6 +17,7 @@ struct ProcessSession {
   std::unique_ptr<device::Context> context;
   std::unique_ptr<ArenaMemory> memory;
   std::unique_ptr<RingSession> ring;  // Null for a reader.
+  bool open = false;                  // All of it is there.
 
   // Ends a session that has a context of its own: its threads, its work on the device, and all that
   // it has there. It waits for that work, which is told to stop, and returns false when it has not

@@ -90,13 +90,12 @@ void RingSession::Guard(const warpline_internal::OpenWorker& open, Options* opti
 absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
     const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, ArenaMemory* memory,
     Options options) {
-  const bool has_board = open.board_generation() > 0;
   UniqueFd to_compiler;
   if (open.compiler() && !fds.empty()) {
     to_compiler = std::move(fds.back());
     fds.pop_back();
   }
-  if (fds.size() != kOpenFds + (has_board ? 1 : 0) + (open.variables() ? 1 : 0)) {
+  if (fds.size() != kOpenFds + (open.board_generation() > 0 ? 1 : 0) + (open.variables() ? 1 : 0)) {
     return absl::InvalidArgumentError("descriptors of the rings");
   }
   std::unique_ptr<RingSession> ring(new RingSession(open.session(), memory, options));
@@ -130,27 +129,33 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   auto hosted = HostedSession::Create(std::move(session));
   if (!hosted.ok()) return hosted.status();
   ring->session_ = *std::move(hosted);
-  if (open.resume_seq() > 0 || ring->journal_->entries() > 0) {
-    status = ring->session_->Replay(open.resume_seq());
-  }
-  if (status.ok() && open.variables()) {
-    status = ring->session_->RestoreVariables(fds.back().get());
-  }
-  if (!status.ok()) return status;
-  if (has_board) {
-    auto board = BoardWriter::Attach(fds[kOpenFds], open.board_generation());
-    if (!board.ok()) return board.status();
-    ring->session_->replies().UseBoard(*std::move(board));
-  }
   if (open.module_cache()) {
     ring->images_ = std::make_unique<ServerImageCache>(options.control_fd, open.session());
-    ring->session_->UseImageCache(ring->images_.get());
   }
   if (open.record_modules()) {
     ring->loaded_ = std::make_unique<ServerModuleRecord>(options.control_fd, open.session());
-    ring->session_->RecordModules(ring->loaded_.get());
   }
+  ring->fds_ = std::move(fds);
   return ring;
+}
+
+absl::Status RingSession::Restore(const warpline_internal::OpenWorker& open) {
+  const LoopScope scope(&decoder_thread);
+  const std::vector<UniqueFd> fds = std::move(fds_);
+  absl::Status status;
+  if (open.resume_seq() > 0 || journal_->entries() > 0) {
+    status = session_->Replay(open.resume_seq());
+  }
+  if (status.ok() && open.variables()) status = session_->RestoreVariables(fds.back().get());
+  if (!status.ok()) return status;
+  if (open.board_generation() > 0) {
+    auto board = BoardWriter::Attach(fds[kOpenFds], open.board_generation());
+    if (!board.ok()) return board.status();
+    session_->replies().UseBoard(*std::move(board));
+  }
+  if (images_ != nullptr) session_->UseImageCache(images_.get());
+  if (loaded_ != nullptr) session_->RecordModules(loaded_.get());
+  return absl::OkStatus();
 }
 
 absl::Status RingSession::Start(std::function<void(const absl::Status& why)> on_ended) {
@@ -163,15 +168,19 @@ absl::Status RingSession::Start(std::function<void(const absl::Status& why)> on_
   return absl::OkStatus();
 }
 
-// Who may be waiting comes first, so that the threads end.
-void RingSession::Stop() {
+void RingSession::BeginEnd() {
   charger_.Close();
   if (images_ != nullptr) images_->Close();
   if (compiler_ != nullptr) compiler_->Close();
   if (replies_ != nullptr) replies_->Close();
-  if (code_ != nullptr) code_->StopKernels();
   stopping_.store(true);
   if (session_ != nullptr) session_->BeginEnd();
+}
+
+// Who may be waiting comes first, so that the threads end.
+void RingSession::Stop() {
+  BeginEnd();
+  if (code_ != nullptr) code_->StopKernels();
   if (commands_ != nullptr) commands_->Interrupt();
   if (decoder_.joinable()) decoder_.join();
   const LoopScope scope(&decoder_thread);

@@ -47,9 +47,8 @@ class RingSession {
     std::function<void()> on_fault;
   };
 
-  // `open` and `fds` are what OpenWorker says; `memory` is borrowed. Makes again what the journal
-  // holds. INVALID_ARGUMENT for wrong descriptors, RESOURCE_EXHAUSTED without threads, and the
-  // errors of ReplayJournal() and Continuity::Restore().
+  // `open` and `fds` are what OpenWorker says; `memory` is borrowed. INVALID_ARGUMENT for wrong
+  // descriptors, RESOURCE_EXHAUSTED without threads.
   static absl::StatusOr<std::unique_ptr<RingSession>> Create(
       const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, ArenaMemory* memory,
       Options options);
@@ -57,10 +56,18 @@ class RingSession {
   RingSession(const RingSession&) = delete;
   RingSession& operator=(const RingSession&) = delete;
 
+  // Makes again what the journal holds, once, before Start(). It waits for the device. The errors
+  // are those of ReplayJournal() and Continuity::Restore().
+  absl::Status Restore(const warpline_internal::OpenWorker& open);
+
   // Starts the decoder's thread. It calls `on_ended` when the session is over, with
   // INVALID_ARGUMENT for a client that broke the protocol, and then ends; other sessions of the
   // process go on. What the session was given before is completed.
   absl::Status Start(std::function<void(const absl::Status& why)> on_ended);
+
+  // The session is to end: whatever it waits for besides the device, it waits for no longer, and it
+  // begins nothing new. Does not wait. Any thread may call it, also during Restore().
+  void BeginEnd();
 
   // The session is over: ends its threads, and has its kernels end that ask whether to stop. What
   // was not issued to the device is dropped, what was issued is not waited for. Nobody calls
@@ -93,6 +100,7 @@ class RingSession {
   const bool shared_;
   std::atomic<bool> stopping_{false};
   std::thread decoder_;
+  std::vector<UniqueFd> fds_;  // What is left of OpenWorker's for Restore().
   // The members stand in the order in which they need each other.
   SocketCharger charger_;
   std::unique_ptr<RingReader> commands_;

@@ -53,6 +53,7 @@ class Served {
     auto session = RingSession::Create(open_, std::move(fds), &memory_, std::move(options));
     if (!session.ok()) return session.status();
     session_ = session->release();  // It lives as long as the process.
+    if (const absl::Status restored = session_->Restore(open_); !restored.ok()) return restored;
     return session_->Start([this](const absl::Status& why) {
       MutexLock lock(&mu_);
       why_ = why;

@@ -195,7 +195,7 @@ void Decoder::Replay(JournalEntry entry) {
 void Decoder::Finish() {
   parts_.order->Flush();
   parts_.order->GiveBackAdopted();
-  parts_.progress->Await([this] { return parts_.completion->Idle(); });
+  parts_.progress->Await([this] { return ending() || parts_.completion->Idle(); });
 }
 
 void Decoder::ResumeAfter(uint64_t seq) { next_seq_ = seq + 1; }

@@ -42,7 +42,7 @@ class Decoder {
   // Runs an entry of the journal as a command, when the session is taken over from another worker,
   // which had accepted it.
   void Replay(JournalEntry entry) RUNS_ON(decoder_thread);
-  // Hands everything to the lanes and waits until it is complete.
+  // Hands everything to the lanes and waits until it is complete, or the session is over.
   void Finish() RUNS_ON(decoder_thread);
   // Lets commands go on after number `seq`.
   void ResumeAfter(uint64_t seq) RUNS_ON(decoder_thread);

@@ -58,8 +58,10 @@ absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* 
   journal->ForEachOf([](CommandId id) { return id == CommandId::kGlobalFind; },
                      [&](const JournalEntry& entry) { parts.recorder->Expect(entry); });
   size_t count = 0;
+  const auto over = [&] { return parts.ending->load(std::memory_order_seq_cst); };
   const auto replay = [&](JournalEntry entry) {
     decoder_thread.AssertOnLoop();
+    if (over()) return;
     ReplayEntry(std::move(entry), parts, decoder);
     ++count;
   };
@@ -67,9 +69,12 @@ absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* 
   continuity->BeginPlacing();
   journal->ForEachOf(IsCode, replay);
   decoder->Finish();
+  // Lanes may still be placing then.
+  if (over()) return absl::CancelledError("the session is over");
   continuity->EndPlacing();
   journal->ForEachOf(IsData, replay);
   decoder->Finish();
+  if (over()) return absl::CancelledError("the session is over");
   parts.current->TakeRetired();
   if (parts.memory != nullptr) parts.memory->SetRestoring(false);
   const bool in_place = parts.recorder->EndReplay();

@@ -14,7 +14,7 @@ namespace warpline::worker {
 
 // Runs what the journal holds, and lets the session go on after command `seq`. Called before
 // anything else is decoded; `parts` must have a recorder. ABORTED when the session cannot be as it
-// was, FAILED_PRECONDITION with several devices.
+// was, FAILED_PRECONDITION with several devices, CANCELLED when the session ends meanwhile.
 absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* continuity,
                            Decoder* decoder) RUNS_ON(decoder_thread);
 

@@ -1,0 +1,225 @@
+// Tests the process of a shared device: whatever its sessions wait for, the thread that receives
+// messages does not.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "gtest/gtest.h"
+#include "proto/guard.h"
+#include "server/handover/journal_file.h"
+#include "server/handover/worker_rings.h"
+#include "server/worker/host/host_process.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr uint64_t kArenaBytes = 4ull << 30;
+constexpr uint64_t kArenaBase = 0x300000000000;
+constexpr uint64_t kArenaStep = 1ull << 40;  // An arena has zones before and after it.
+
+// Holds up whoever passes it while it is closed.
+class Barrier {
+ public:
+  void Close() { Set(false); }
+  void Open() { Set(true); }
+  void Pass() {
+    MutexLock lock(&mu_);
+    ++at_it_;
+    changed_.NotifyAll();
+    while (!open_) changed_.Wait(&mu_);
+    --at_it_;
+  }
+  // Waits until so many wait there.
+  void AwaitHeld(int count) {
+    MutexLock lock(&mu_);
+    while (at_it_ < count) changed_.Wait(&mu_);
+  }
+
+ private:
+  void Set(bool open) {
+    MutexLock lock(&mu_);
+    open_ = open;
+    changed_.NotifyAll();
+  }
+
+  Mutex mu_;
+  CondVar changed_;
+  bool open_ ABSL_GUARDED_BY(mu_) = true;
+  int at_it_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// The CPU device, which other work may hold up.
+class BusyDevice : public device::SharedDevice {
+ public:
+  BusyDevice(std::unique_ptr<device::SharedDevice> device, Barrier* busy)
+      : device_(std::move(device)), busy_(busy) {}
+  absl::StatusOr<std::unique_ptr<device::Context>> OpenContext(
+      const device::SharedContextOptions& options) override {
+    busy_->Pass();
+    return device_->OpenContext(options);
+  }
+
+ private:
+  const std::unique_ptr<device::SharedDevice> device_;
+  Barrier* const busy_;
+};
+
+class BusyBackend : public device::Backend {
+ public:
+  BusyBackend(std::unique_ptr<device::Backend> backend, Barrier* busy)
+      : backend_(std::move(backend)), busy_(busy) {}
+  int DeviceCount() override { return backend_->DeviceCount(); }
+  absl::StatusOr<int> Find(int ordinal, const std::string& pci_bus_id) override {
+    return backend_->Find(ordinal, pci_bus_id);
+  }
+  absl::StatusOr<device::DeviceInfo> Info(int ordinal) override { return backend_->Info(ordinal); }
+  absl::StatusOr<std::vector<std::unique_ptr<device::Context>>> OpenContexts(
+      absl::Span<const int> ordinals) override {
+    return backend_->OpenContexts(ordinals);
+  }
+  absl::StatusOr<std::unique_ptr<device::SharedDevice>> OpenShared(
+      int ordinal, const device::SharedDeviceOptions& options) override {
+    auto shared = backend_->OpenShared(ordinal, options);
+    if (!shared.ok()) return shared.status();
+    return std::make_unique<BusyDevice>(*std::move(shared), busy_);
+  }
+  absl::StatusOr<std::unique_ptr<device::ChunkSource>> OpenChunkSource(int ordinal) override {
+    return backend_->OpenChunkSource(ordinal);
+  }
+
+ private:
+  const std::unique_ptr<device::Backend> backend_;
+  Barrier* const busy_;
+};
+
+class SharedProcessTest : public testing::Test {
+ protected:
+  SharedProcessTest() : process_(new HostProcess(OptionsOf(&device_))) {
+    warpline_internal::PrepareWorker prepare;
+    prepare.set_backend("cpu");
+    prepare.set_shared(true);
+    EXPECT_TRUE(process_->Prepare(prepare).ok());
+  }
+
+  static HostProcess::Options OptionsOf(Barrier* device) {
+    HostProcess::Options options;
+    options.open_backend =
+        [device](const std::string& name) -> absl::StatusOr<std::unique_ptr<device::Backend>> {
+      auto backend = device::OpenBackend(name);
+      if (!backend.ok()) return backend.status();
+      return std::make_unique<BusyBackend>(*std::move(backend), device);
+    };
+    return options;
+  }
+
+  void Open(uint64_t session) {
+    warpline_internal::OpenWorker open;
+    open.set_backend("cpu");
+    open.set_session(session);
+    open.set_arena_base(kArenaBase + session * kArenaStep);
+    open.set_arena_bytes(kArenaBytes);
+    open.set_guard(static_cast<uint32_t>(GuardMode::kHardened));
+    rings_.push_back(*WorkerRings::Create(1 << 20));
+    journals_.push_back(*JournalFile::Create());
+    std::vector<UniqueFd> fds;
+    for (const int fd : rings_.back()->child_fds()) fds.push_back(UniqueFd(dup(fd)));
+    fds.push_back(UniqueFd(dup(journals_.back()->fd())));
+    process_->Open(open, std::move(fds), [this](const absl::Status& status, ProcessSession*) {
+      Say(status.ok() ? "opened" : std::string(status.message()));
+    });
+  }
+  void Ask(uint64_t session) {
+    process_->Ask(session, [this](ProcessSession* asked) {
+      Say(asked == nullptr ? "asked nobody" : "asked");
+    });
+  }
+  void Close(uint64_t session) {
+    process_->Close(session, [this](bool hangs) { Say(hangs ? "hangs" : "closed"); });
+  }
+
+  void Say(const std::string& what) {
+    MutexLock lock(&mu_);
+    said_.push_back(what);
+    changed_.NotifyAll();
+  }
+  // Waits until so much was said, and returns it.
+  std::vector<std::string> Said(size_t count) {
+    MutexLock lock(&mu_);
+    while (said_.size() < count) changed_.Wait(&mu_);
+    return said_;
+  }
+
+  Barrier device_;
+  HostProcess* const process_;  // Never destroyed, as in the program.
+  std::vector<std::shared_ptr<WorkerRings>> rings_;
+  std::vector<std::unique_ptr<JournalFile>> journals_;
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<std::string> said_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(SharedProcessTest, ASessionThatWaitsForTheDeviceHoldsUpNoOther) {
+  device_.Close();
+  Open(1);
+  device_.AwaitHeld(1);
+  // What comes for it has its turn later, and this thread goes on.
+  Ask(1);
+  Ask(2);
+  Open(2);
+  device_.AwaitHeld(2);
+  EXPECT_EQ(Said(1), std::vector<std::string>{"asked nobody"});
+  device_.Open();
+  std::vector<std::string> said = Said(4);
+  EXPECT_EQ(std::count(said.begin(), said.end(), "opened"), 2);
+  EXPECT_EQ(std::count(said.begin(), said.end(), "asked"), 1);
+  Close(1);
+  Close(2);
+  said = Said(6);
+  EXPECT_EQ(std::count(said.begin(), said.end(), "closed"), 2);
+}
+
+TEST_F(SharedProcessTest, ASessionThatIsBeingOpenedCanBeClosed) {
+  device_.Close();
+  Open(1);
+  device_.AwaitHeld(1);
+  Ask(1);
+  Close(1);
+  device_.Open();
+  EXPECT_EQ(Said(2), (std::vector<std::string>{"the session is over", "closed"}));
+  // Its number and its place are free again.
+  Open(1);
+  EXPECT_EQ(Said(3).back(), "opened");
+  Close(1);
+  EXPECT_EQ(Said(4).back(), "closed");
+}
+
+TEST_F(SharedProcessTest, OneThatCouldNotBeOpenedIsClosedLikeOthers) {
+  Open(1);
+  EXPECT_EQ(Said(1).back(), "opened");
+  warpline_internal::OpenWorker open;
+  open.set_backend("cpu");
+  open.set_session(2);
+  open.set_arena_base(kArenaBase + 2 * kArenaStep);
+  open.set_arena_bytes(kArenaBytes);
+  open.set_guard(static_cast<uint32_t>(GuardMode::kHardened));
+  process_->Open(open, {}, [this](const absl::Status& status, ProcessSession*) {
+    Say(std::string(status.message()));
+  });
+  EXPECT_EQ(Said(2).back(), "descriptors of the rings");
+  Ask(2);
+  EXPECT_EQ(Said(3).back(), "asked nobody");
+  Close(2);
+  EXPECT_EQ(Said(4).back(), "closed");
+  Close(1);
+  EXPECT_EQ(Said(5).back(), "closed");
+}
+
+}  // namespace
+}  // namespace warpline::worker
