@@ -18,6 +18,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -97,6 +98,10 @@ struct SharedContextOptions {
   // The multiprocessors on which the session's kernels run; 0 for all of them. A device gives the
   // least share that it can make of at least so many, or all.
   int multiprocessors = 0;
+  // Called when other sessions need a moment at which no kernel runs, as to load code, and kernels
+  // of this one do not end: they are to be ended. Any thread may call it, more than once and until
+  // the context has ended; it calls nothing of the context that waits. May be null.
+  std::function<void()> on_overdue = nullptr;
 };
 
 // A device whose hardware context the sessions of many tenants share, each with a Context of its

@@ -201,7 +201,8 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
                                  std::vector<UniqueFd> fds, ProcessSession* session) {
   const absl::Time start = absl::Now();
   if (shares()) {
-    auto context = shared_->OpenContext({});
+    session->overdue = std::make_shared<OverdueKernels>();
+    auto context = shared_->OpenContext({0, [overdue = session->overdue] { overdue->Say(); }});
     if (!context.ok()) return context.status();
     session->context = *std::move(context);
   }
@@ -245,6 +246,9 @@ absl::Status HostProcess::OpenRing(SessionDesk* desk, const OpenWorker& open,
   if (!ring.ok()) return ring.status();
   session->ring = *std::move(ring);
   desk->Show(session->ring.get());
+  if (session->overdue != nullptr) {
+    session->overdue->Ask([ring = session->ring.get()] { ring->EndKernels(); });
+  }
   // Whoever ends it from now on finds the ring session, and tells it.
   if (desk->ending()) return absl::CancelledError("the session is over");
   if (const absl::Status restored = session->ring->Restore(open); !restored.ok()) return restored;

@@ -20,6 +20,7 @@ bool AwaitIdle(device::Context* context, absl::Duration patience) {
 }  // namespace
 
 bool ProcessSession::End(absl::Duration patience) {
+  if (overdue != nullptr) overdue->Ask(nullptr);
   open = false;
   if (context == nullptr) return true;
   if (ring != nullptr) ring->Stop();

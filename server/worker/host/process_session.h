@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "server/device/device.h"
 #include "server/worker/host/arena_memory.h"
+#include "server/worker/host/overdue_kernels.h"
 #include "server/worker/host/ring_session.h"
 
 namespace warpline::worker {
@@ -15,6 +16,7 @@ namespace warpline::worker {
 struct ProcessSession {
   // On a device that others share, the session's own; null otherwise.
   std::unique_ptr<device::Context> context;
+  std::shared_ptr<OverdueKernels> overdue;  // Likewise.
   std::unique_ptr<ArenaMemory> memory;
   std::unique_ptr<RingSession> ring;  // Null for a reader.
   bool open = false;                  // All of it is there.

@@ -177,6 +177,13 @@ void RingSession::BeginEnd() {
   if (session_ != nullptr) session_->BeginEnd();
 }
 
+// The error comes first: what the kernels have left undone must not be taken for a result.
+void RingSession::EndKernels() {
+  session_->Fail(CudaResult::kLaunchTimeout,
+                 "kernels of this session kept others from loading code for too long");
+  if (code_ != nullptr) code_->StopKernels();
+}
+
 // Who may be waiting comes first, so that the threads end.
 void RingSession::Stop() {
   BeginEnd();

@@ -77,6 +77,9 @@ class RingSession {
   // The server's requests and answers; any thread may call these until Stop().
   CudaResult Hold(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds);
   CudaResult Drop(uint64_t handle) { return memory_->Drop(handle); }
+  // The session's kernels do not end while others wait: it fails with kLaunchTimeout, and its
+  // kernels are told to stop.
+  void EndKernels();
   absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
   void OnCharged(const warpline_internal::MemoryCharged& charged) { charger_.OnCharged(charged); }
   void OnModuleImage(UniqueFd image);

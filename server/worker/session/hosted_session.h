@@ -103,6 +103,11 @@ class HostedSession {
     progress_.Notify();
   }
 
+  // An error that no command has caused. Any thread may call it.
+  void Fail(CudaResult result, std::string_view why) {
+    completion_.FailBecause(0, CommandId::kStreamSync, result, why);
+  }
+
   // Makes again what the recorder's journal holds, and goes on after command `seq`. Call it before
   // Decode(). The errors are those of ReplayJournal().
   absl::Status Replay(uint64_t seq) RUNS_ON(decoder_thread);

@@ -202,6 +202,19 @@ TEST_F(SessionTest, StickyErrorAnswersEveryWaitAndStaysForLater) {
   EXPECT_EQ(result, CudaResult::kIllegalAddress);
 }
 
+TEST_F(SessionTest, AnErrorFromOutsideSticks) {
+  AddStream(7);
+  const uint64_t opened = Add(cmd::StreamSync{7});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(opened);
+  session_->Fail(CudaResult::kLaunchTimeout, "too long");
+  const uint64_t sync = Add(cmd::StreamSync{7});
+  ASSERT_TRUE(Send().ok());
+  CudaResult result;
+  replies_.Wait(sync, &result);
+  EXPECT_EQ(result, CudaResult::kLaunchTimeout);
+}
+
 TEST_F(SessionTest, UnknownHandlesAreRefusedAndTheSessionGoesOn) {
   const uint64_t sync = Add(cmd::StreamSync{42});
   const uint64_t launch = Add(LaunchOn(1), params_);  // Kernel 3 does not exist.

@@ -94,7 +94,8 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->seat = planner_->Join(options.multiprocessors);
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();
-  auto streams = SessionStreams::Open(api_, &*green_, share->seat.get(), &*moments_);
+  auto streams =
+      SessionStreams::Open(api_, &*green_, share->seat.get(), &*moments_, options.on_overdue);
   if (!streams.ok()) return streams.status();
   share->streams = *std::move(streams);
   return std::make_unique<CudaSharedContext>(

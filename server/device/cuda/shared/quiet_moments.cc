@@ -56,22 +56,40 @@ bool QuietMoments::AwaitQuiet(absl::Time until) {
   return true;
 }
 
+bool QuietMoments::Pause(absl::Duration most) {
+  HoldBack(true);
+  return AwaitQuiet(absl::Now() + most);
+}
+
+bool QuietMoments::Insist() {
+  if (Pause(options_.last_pause)) return true;
+  {
+    MutexLock lock(&sources_mu_);
+    for (KernelSource* const source : sources_) {
+      if (!source->Quiet()) source->Overdue();
+    }
+  }
+  return AwaitQuiet(absl::Now() + options_.grace);
+}
+
 CUresult QuietMoments::At(absl::FunctionRef<CUresult()> call) {
   MutexLock moment(&moment_mu_);
-  const absl::Time given_up = absl::Now() + options_.patience;
-  for (absl::Duration pause = options_.first_pause;;
+  const absl::Time patient_until = absl::Now() + options_.patience;
+  bool quiet = false;
+  for (absl::Duration pause = options_.first_pause; !quiet && absl::Now() < patient_until;
        pause = std::min(2 * pause, options_.most_pause)) {
-    HoldBack(true);
-    if (AwaitQuiet(absl::Now() + pause)) {
-      const CUresult result = call();
-      UnloadWaiting();
-      HoldBack(false);
-      return result;
-    }
+    quiet = Pause(pause);
+    if (quiet) break;
     HoldBack(false);
-    if (absl::Now() >= given_up) return CUDA_ERROR_SYSTEM_NOT_READY;
     absl::SleepFor(3 * pause);
   }
+  CUresult result = CUDA_ERROR_SYSTEM_NOT_READY;
+  if (quiet || Insist()) {
+    result = call();
+    UnloadWaiting();
+  }
+  HoldBack(false);
+  return result;
 }
 
 void QuietMoments::UnloadLater(CUlibrary library) {

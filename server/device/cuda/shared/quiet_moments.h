@@ -31,6 +31,8 @@ class KernelSource {
   virtual ~KernelSource() = default;
   // Whether all kernels that have been launched are complete, or have failed. It does not wait.
   virtual bool Quiet() = 0;
+  // Its kernels do not end, and others wait: they are to be ended. It may be told more than once.
+  virtual void Overdue() = 0;
 };
 
 struct QuietOptions {
@@ -38,8 +40,12 @@ struct QuietOptions {
   // `most_pause`; between two pauses they go on for three times as long as the last one.
   absl::Duration first_pause = absl::Milliseconds(5);
   absl::Duration most_pause = absl::Milliseconds(640);
-  // After so long a moment is given up.
+  // When there was no moment for so long, launches are held back for `last_pause`. Sources whose
+  // kernels run even then are overdue. When theirs have not ended after `grace` either, there is
+  // no moment.
   absl::Duration patience = absl::Seconds(10);
+  absl::Duration last_pause = absl::Seconds(5);
+  absl::Duration grace = absl::Seconds(2);
 };
 
 // Thread-safe. It outlives its sources and launches.
@@ -87,7 +93,11 @@ class QuietMoments {
   void BeginLaunch();
   void HoldBack(bool hold);
   bool AllQuiet();
-  // Waits until all is quiet, at most until `until`, while launches are held back.
+  // Holds launches back until all is quiet, and returns true, or for so long at most.
+  bool Pause(absl::Duration most);
+  // As Pause(), until the sources that are not quiet have had to end their kernels. Launches stay
+  // held back.
+  bool Insist();
   bool AwaitQuiet(absl::Time until);
   void UnloadWaiting();
 

@@ -20,11 +20,19 @@ class FakeSource : public KernelSource {
   ~FakeSource() override { moments_->Leave(this); }
 
   bool Quiet() override { return left_.load() < 0 ? false : left_.load() == 0 || --left_ == 0; }
+  void Overdue() override {
+    ++overdue_;
+    if (obeys_) left_.store(0);
+  }
   void Be(int left) { left_.store(left); }
+  void Obey() { obeys_ = true; }
+  int overdue() const { return overdue_; }
 
  private:
   QuietMoments* const moments_;
   std::atomic<int> left_;
+  std::atomic<int> overdue_{0};
+  std::atomic<bool> obeys_{false};
 };
 
 constexpr int kNever = -1;
@@ -40,7 +48,8 @@ class QuietMomentsTest : public testing::Test {
   }
 
   TimelineDriver driver_;
-  QuietOptions options_ = {absl::Milliseconds(1), absl::Milliseconds(4), absl::Milliseconds(30)};
+  QuietOptions options_ = {absl::Milliseconds(1), absl::Milliseconds(4), absl::Milliseconds(30),
+                           absl::Milliseconds(30), absl::Milliseconds(30)};
   std::optional<QuietMoments> moments_{std::in_place, driver_.api(), options_};
 };
 
@@ -59,8 +68,17 @@ TEST_F(QuietMomentsTest, WhoIsNeverQuietEndsTheWaitAndNothingElse) {
   };
   EXPECT_EQ(moments_->At(call), CUDA_ERROR_SYSTEM_NOT_READY);
   EXPECT_FALSE(called);
+  EXPECT_EQ(source.overdue(), 1);
   const QuietMoments::Launch launch(&*moments_);  // Launches are not held back for ever.
   source.Be(0);
+}
+
+TEST_F(QuietMomentsTest, WhoIsOverdueEndsItsKernelsAndTheOthersGoOn) {
+  FakeSource endless(&*moments_, kNever), other(&*moments_);
+  endless.Obey();
+  EXPECT_EQ(moments_->At([] { return CUDA_SUCCESS; }), CUDA_SUCCESS);
+  EXPECT_EQ(endless.overdue(), 1);
+  EXPECT_EQ(other.overdue(), 0);
 }
 
 TEST_F(QuietMomentsTest, LaunchesAreHeldBackDuringTheMoment) {

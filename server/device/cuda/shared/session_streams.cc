@@ -6,15 +6,15 @@
 
 namespace warpline::device {
 
-absl::StatusOr<std::unique_ptr<SessionStreams>> SessionStreams::Open(const DriverApi* api,
-                                                                     const GreenContexts* contexts,
-                                                                     SharePlanner::Seat* seat,
-                                                                     QuietMoments* moments) {
+absl::StatusOr<std::unique_ptr<SessionStreams>> SessionStreams::Open(
+    const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
+    QuietMoments* moments, std::function<void()> on_overdue) {
   std::shared_ptr<SessionStream> legacy;
   const CUresult result =
       SessionStream::Make(api, contexts, seat, SessionStream::Kind::kLegacy, &legacy);
   if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "legacy stream");
-  return absl::WrapUnique(new SessionStreams(api, contexts, seat, moments, std::move(legacy)));
+  return absl::WrapUnique(
+      new SessionStreams(api, contexts, seat, moments, std::move(on_overdue), std::move(legacy)));
 }
 
 CUresult SessionStreams::Create(uint32_t flags, StreamId* id) {

@@ -4,6 +4,7 @@
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SESSION_STREAMS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -26,11 +27,12 @@ namespace warpline::device {
 class SessionStreams : public KernelSource {
  public:
   // Makes the legacy stream. The kernels of all streams run where the seat says. `contexts`,
-  // `seat` and `moments` outlive it.
+  // `seat` and `moments` outlive it. `on_overdue` may be null (SharedContextOptions).
   static absl::StatusOr<std::unique_ptr<SessionStreams>> Open(const DriverApi* api,
                                                               const GreenContexts* contexts,
                                                               SharePlanner::Seat* seat,
-                                                              QuietMoments* moments);
+                                                              QuietMoments* moments,
+                                                              std::function<void()> on_overdue);
   ~SessionStreams() override { moments_->Leave(this); }
 
   // `flags` is CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
@@ -45,17 +47,22 @@ class SessionStreams : public KernelSource {
   LegacyOrder* order() { return &order_; }
   QuietMoments* moments() const { return moments_; }
   bool Quiet() override;
+  void Overdue() override {
+    if (on_overdue_) on_overdue_();
+  }
   // CUDA_SUCCESS when nothing is under way that was issued to any stream, CUDA_ERROR_NOT_READY
   // before, or the error with which work ended.
   CUresult QueryIdle();
 
  private:
   SessionStreams(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
-                 QuietMoments* moments, std::shared_ptr<SessionStream> legacy)
+                 QuietMoments* moments, std::function<void()> on_overdue,
+                 std::shared_ptr<SessionStream> legacy)
       : api_(api),
         contexts_(contexts),
         seat_(seat),
         moments_(moments),
+        on_overdue_(std::move(on_overdue)),
         order_(api, std::move(legacy)) {
     moments_->Join(this);
   }
@@ -68,6 +75,7 @@ class SessionStreams : public KernelSource {
   const GreenContexts* const contexts_;
   SharePlanner::Seat* const seat_;
   QuietMoments* const moments_;
+  const std::function<void()> on_overdue_;
   LegacyOrder order_;
   Mutex mu_;  // No other lock is taken under it, and no call made.
   std::map<StreamId, std::shared_ptr<SessionStream>> streams_ ABSL_GUARDED_BY(mu_);

@@ -26,7 +26,7 @@ class SessionStreamsTest : public testing::Test {
     neighbour_ = planner_->Join(0);
     moments_ = std::make_unique<QuietMoments>(driver_.api());
     auto streams =
-        SessionStreams::Open(driver_.api(), contexts_.get(), seat_.get(), moments_.get());
+        SessionStreams::Open(driver_.api(), contexts_.get(), seat_.get(), moments_.get(), nullptr);
     ASSERT_TRUE(streams.ok()) << streams.status();
     streams_ = *std::move(streams);
     ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, &blocking_), CUDA_SUCCESS);
