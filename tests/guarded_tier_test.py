@@ -14,7 +14,11 @@ import harness
 
 WORKER = "warpline-worker"
 PROGRAMS = ("vector_add", "histogram", "two_streams", "events_and_memset", "matmul_tiled",
-            "malloc_async", "host_functions", "long_program")
+            "malloc_async", "host_functions")
+CHAOS = ("long_program", "unruly")
+# What unruly sessions do; the last two wait for a kernel that does not end.
+ROLES = ("stray", "misaligned", "shared", "trap", "assert", "deep", "calls", "code", "endless",
+         "partial")
 GUARDED = {"WARPLINE_TIER": "guarded"}
 
 
@@ -23,8 +27,8 @@ class GuardedTierTest(unittest.TestCase):
     def setUpClass(cls):
         cls.installation = harness.local_server.Installation.from_bazel_bin(
             harness.RUNFILES,
-            {"bin/examples/" + name: ("tests/chaos/" if name == "long_program" else "examples/") + name
-             for name in PROGRAMS})
+            {"bin/examples/" + name: ("tests/chaos/" if name in CHAOS else "examples/") + name
+             for name in PROGRAMS + CHAOS})
 
     @classmethod
     def tearDownClass(cls):
@@ -51,12 +55,12 @@ class GuardedTierTest(unittest.TestCase):
 
     def test_programs_run_with_one_worker_for_all(self):
         with self.server() as server:
-            for name in PROGRAMS[:-1]:
+            for name in PROGRAMS:
                 done = self.run_program(server, name, "--tier=guarded")
                 self.assertEqual(done.returncode, 0, done.stdout + server.log_tail())
                 self.assertIn(name + ": ok", done.stdout)
             self.assertEqual(len(self.workers(server)), 1)
-            self.assertEqual(len(re.findall("worker closed session=", server.log())), len(PROGRAMS) - 1)
+            self.assertEqual(len(re.findall("worker closed session=", server.log())), len(PROGRAMS))
 
     def test_many_at_a_time_have_right_results(self):
         with self.server() as server:
@@ -131,6 +135,27 @@ class GuardedTierTest(unittest.TestCase):
         arenas = [line for line in pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines()
                   if 0x180000000000 - (1 << 32) <= int(line.split("-")[0], 16) < 0x500000000000]
         return threads, harness.descriptors(pid), len(arenas)
+
+    def test_unruly_sessions_disturb_nobody(self):
+        with self.server() as server:
+            healthy = [self.start_long(server, 6) for _ in range(4)]
+            harness.wait_until(lambda: len(re.findall("opened session=", server.log())) >= 4,
+                               "four sessions")
+            workers = self.workers(server)
+            unruly = {role: harness.start(self.installation, server.endpoint, "unruly", "--role=" + role,
+                                          "--seconds=2", env=GUARDED) for role in ROLES}
+            for role in ROLES[:-2]:
+                status, stdout, stderr = harness.finish(unruly[role])
+                self.assertEqual(status, 0, role + stdout + stderr[-2000:])
+                self.assertRegex(stdout, r"unruly: done rounds=[1-9]", role)
+            for role in ROLES[-2:]:
+                subprocess.run(["pkill", "-KILL", "-P", str(unruly[role].pid)], check=False)
+                unruly[role].kill()
+                unruly[role].communicate()
+            for process in healthy:
+                status, stdout, stderr = harness.finish(process)
+                self.assertEqual(status, 0, stdout + stderr + server.log_tail())
+            self.assertEqual(self.workers(server), workers)
 
     def test_sessions_without_work_in_flight_survive_their_worker(self):
         with self.server() as server:

@@ -153,6 +153,7 @@ void Code(std::mt19937_64* random) {
     cudaLibraryGetKernel(&kernel, library, "f");
     cudaLibraryUnload(library);
   }
+  cudaGetLastError();
 }
 
 // Returns whether an error sticks.
