@@ -14,21 +14,21 @@ namespace {
 
 constexpr int kMostTries = 8;
 
-bool HasInstructionsOfAWarp(const FlatFunction& function) {
+bool NeedsWholeWarps(const FlatFunction& function, bool at_barriers) {
   return std::any_of(
-      function.code.begin(), function.code.end(), [](const ptx::Statement& statement) {
+      function.code.begin(), function.code.end(), [at_barriers](const ptx::Statement& statement) {
         const auto* const instruction = std::get_if<ptx::Instruction>(&statement.node);
         ptx::Description what;
         return instruction != nullptr &&
                ptx::Describe(*instruction, &what) == ptx::Verdict::kKnown &&
-               IsOfAWarp(what.row().family);
+               NeedsWholeWarp(what.row().family, at_barriers);
       });
 }
 
 }  // namespace
 
-Convergence::Convergence(const FlatFunction& function) {
-  if (!HasInstructionsOfAWarp(function)) return;
+Convergence::Convergence(const FlatFunction& function, bool at_barriers) {
+  if (!NeedsWholeWarps(function, at_barriers)) return;
   uniform_.emplace(function);
   joined_ = function.labels;
 }

@@ -24,8 +24,9 @@ namespace warpline::guard {
 // Thread-compatible.
 class Convergence {
  public:
-  // Nothing is known of a function without instructions of a warp. `function` must outlive this.
-  explicit Convergence(const FlatFunction& function);
+  // Nothing is known of a function without instructions to which only whole warps come; they are
+  // NeedsWholeWarp(). `function` must outlive this.
+  Convergence(const FlatFunction& function, bool at_barriers);
 
   // Whether lanes that are together stay so at a branch or exit: it has no predicate, or one that
   // is the same for all.

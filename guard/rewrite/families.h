@@ -37,6 +37,12 @@ inline bool IsOfAWarp(ptx::Family family) {
   }
 }
 
+// Whether all lanes of a warp have to come to it together, in a function where they have to come so
+// to barriers of a block or not.
+inline bool NeedsWholeWarp(ptx::Family family, bool at_barriers) {
+  return IsOfAWarp(family) || (at_barriers && family == ptx::Family::kBlockBarrier);
+}
+
 // Whether fewer lanes may be behind it than before.
 inline bool Parts(ptx::Family family) {
   return family == ptx::Family::kBranch || family == ptx::Family::kCall ||

@@ -116,6 +116,7 @@ FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFuncti
     : module_(module),
       function_(function),
       local_offset_(local_offset),
+      at_barriers_(module.have_several_barriers->contains(function.source->name)),
       code_(SettingsOf(module, function, local_offset)),
       known_numbers_(function),
       alignments_([this](const std::string& name) { return AlignmentOf(name); }),
@@ -256,8 +257,8 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
     if (is_matrix && what.accesses()[0].space == StateSpace::kGeneric) {
       return RewriteGenericMatrix(instruction);
     }
-    NeedWholeWarp();
   }
+  if (NeedsWholeWarp(what.row().family, at_barriers_)) NeedWholeWarp();
   NameByLiterals(what, &instruction);
   const bool was_whole = is_whole_;
   if (MaySeparate(instruction, what)) is_whole_ = false;

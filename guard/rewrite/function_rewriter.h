@@ -43,6 +43,8 @@ struct ModuleContext {
   uint64_t local_bytes = 0;  // Of wlg_locals, in every kernel; 0 if there is none
   // The functions that may reach shared memory, themselves or by what they call.
   const std::unordered_set<std::string>* use_shared = nullptr;
+  // Those to whose barriers of a block only whole warps may come.
+  const std::unordered_set<std::string>* have_several_barriers = nullptr;
 };
 
 // Thread-compatible. One object for one function.
@@ -105,6 +107,7 @@ class FunctionRewriter {
   const ModuleContext& module_;
   const FlatFunction& function_;
   const uint64_t local_offset_;
+  const bool at_barriers_;  // Warps have to be whole there too.
   FenceWriter code_;
   std::optional<SharedGroups> shared_groups_;  // If hardened
   const KnownNumbers known_numbers_;

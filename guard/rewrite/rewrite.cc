@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "guard/rewrite/barriers.h"
 #include "guard/rewrite/call_graph.h"
 #include "guard/rewrite/checks.h"
 #include "guard/rewrite/function_rewriter.h"
@@ -53,7 +54,7 @@ bool NeedsRuntime(const Function& function) {
 
 absl::Status RewriteFunction(const ModuleContext& context, const FlatFunction& function,
                              uint64_t local_offset, Function* result) {
-  Convergence convergence(function);
+  Convergence convergence(function, context.have_several_barriers->contains(function.source->name));
   do {
     FunctionRewriter rewriter(context, function, local_offset, &convergence);
     if (absl::Status status = rewriter.Rewrite(result); !status.ok()) return status;
@@ -100,6 +101,7 @@ class ModuleRewriter {
     if (needs_runtime_) {
       for (const Function& function : RuntimeFunctions()) FlattenOne(function);
     }
+    if (options_.hardened) NumberBarriers();
     // Who calls what is refused is refused as well, and the rest may need less local memory.
     do {
       DropCallersOfRefused();
@@ -200,6 +202,18 @@ class ModuleRewriter {
     }
   }
 
+  void NumberBarriers() {
+    DropCallersOfRefused();
+    DropUnreachable();
+    const CallGraph graph = FindCalls(functions_);
+    NumberedBarriers numbered = guard::NumberBarriers(
+        options_.zeroes ? graph.use_shared : decltype(graph.use_shared)(), &functions_);
+    for (const std::string& name : numbered.refused) {
+      Refuse(name, {name, "more barriers of different forms than a block has"});
+    }
+    have_several_barriers_ = std::move(numbered.have_several);
+  }
+
   void Refuse(const std::string& name, Reason reason) {
     refused_[name] = std::move(reason);
     functions_.erase(name);
@@ -255,6 +269,7 @@ class ModuleRewriter {
     context.local_bytes =
         graph.local_bytes == 0 ? 0 : std::max(graph.local_bytes, kLeastLocalBytes);
     context.use_shared = &graph.use_shared;
+    context.have_several_barriers = &have_several_barriers_;
     std::map<std::string, Reason> found;
     for (const auto& [name, function] : functions_) {
       absl::Status status = absl::InvalidArgumentError("it needs too much local memory");
@@ -378,6 +393,7 @@ class ModuleRewriter {
   std::map<std::string, Function> rewritten_;
   std::vector<CheckSite> sites_;
   Unrolled recursion_;
+  std::unordered_set<std::string> have_several_barriers_;
   bool needs_runtime_ = false;
   bool dropped_ = false;
 };

@@ -240,6 +240,57 @@ TEST(RewriteTest, ChecksAgainWhereSomeLanesWaitForEachOther) {
   }
 }
 
+// One number stands for one kind and one number of threads.
+TEST(RewriteTest, HardenedBarriersHaveNumbersOfTheirOwn) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  const std::string counts = Kernel("bar.sync 0;\nbar.red.popc.u32 %r1, 0, %p1;\nbar.sync 0;");
+  EXPECT_TRUE(Has(TextOf(counts, hardened),
+                  absl::StrCat(kCheck, "\tbarrier.sync 0;\n",
+                               "\tbarrier.red.popc.u32 %r1, 1, %p1;\n\tbarrier.sync 0;\n")));
+  EXPECT_TRUE(Has(TextOf(counts), "\tbarrier.red.popc.u32 %r1, 0, %p1;\n"));
+  EXPECT_EQ(ChecksOf(TextOf(counts)), 0);
+  EXPECT_TRUE(Has(TextOf(Kernel("bar.sync 1, 64;\nbar.sync 1, 96;\nbar.arrive 1, 64;"), hardened),
+                  absl::StrCat(kCheck, "\tbarrier.sync 1, 64;\n\tbarrier.sync 0, 96;\n",
+                               "\tbarrier.arrive 1, 64;\n")));
+  // Number 0 is that of the barrier behind the zeroing of shared memory, and of others like it.
+  EXPECT_TRUE(
+      Has(TextOf(Kernel("st.shared.u32 [%r1], %r1;\nbar.red.popc.u32 %r1, 0, %p1;"), hardened),
+          "\tbarrier.red.popc.u32 %r1, 1, %p1;\n"));
+  EXPECT_TRUE(Has(TextOf(Kernel("bar.sync 0, 64;\nbar.sync 0;"), hardened),
+                  "\tbarrier.sync 1, 64;\n\tbarrier.sync 0;\n"));
+  std::string many;
+  for (int i = 1; i <= 16; ++i) absl::StrAppend(&many, "bar.sync 1, ", 32 * i, ";\n");
+  EXPECT_EQ(RefusalOf(Kernel(many), hardened), "");
+  EXPECT_EQ(RefusalOf(Kernel(many + "bar.sync 0;"), hardened),
+            "more barriers of different forms than a block has");
+  EXPECT_EQ(RefusalOf(Kernel(many + "bar.sync 0;")), "");
+}
+
+TEST(RewriteTest, WarpsAreWholeAtSeveralBarriers) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  const auto text = [&](const std::string& body, const std::string& declarations = "") {
+    return TextOf(Kernel(body, declarations), hardened);
+  };
+  EXPECT_EQ(ChecksOf(text("bar.sync 0;\nL:\n@%p1 bar.sync 0;")), 0);
+  EXPECT_EQ(ChecksOf(text("bar.sync 0;\nbar.sync 1;")), 1);
+  EXPECT_EQ(ChecksOf(text("bar.arrive 1, 64;\nbar.sync 1, 64;")), 1);
+  EXPECT_EQ(
+      ChecksOf(text("mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 9;\nbar.sync 0;\n@%p1 bra L;\n"
+                    "bar.sync 1;\nL:\nbar.sync 2;")),
+      3);
+  const std::string skips = text("@!%p1 bar.sync 0;\nbar.sync 1;");
+  EXPECT_TRUE(Has(skips, absl::StrCat("\t@%p1 bra $guard_awaited_0;\n", kCheck,
+                                      "\tbarrier.sync 0;\n$guard_awaited_0:\n", kCheck,
+                                      "\tbarrier.sync 1;\n")));
+  // All lanes go round together.
+  EXPECT_EQ(ChecksOf(text("mov.u32 %r3, 0;\nL:\nbar.sync 0;\nbar.sync 1;\nadd.u32 %r3, %r3, 1;\n"
+                          "setp.lt.u32 %p1, %r3, 9;\n@%p1 bra L;")),
+            1);
+  const std::string function = ".func f()\n{\nbar.sync 2;\nret;\n}\n";
+  EXPECT_EQ(ChecksOf(text("call f, ();\nbar.sync 2;", function)), 0);
+  EXPECT_EQ(ChecksOf(text("call f, ();\nbar.sync 3;", function)), 2);
+}
+
 // A loop of a whole warp goes on while all lanes have iterations left.
 TEST(RewriteTest, LanesOfAWholeWarpVoteOnTheirLoop) {
   const std::string loop =

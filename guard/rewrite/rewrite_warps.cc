@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "guard/rewrite/barriers.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
@@ -22,22 +23,6 @@ using ptx::Family;
 using ptx::Instruction;
 using ptx::Operand;
 
-// Whether a block has a barrier of that number, and whether it may be for so many threads.
-bool IsBarrier(uint64_t number) { return number <= kLastBarrier; }
-bool AreThreads(uint64_t count) {
-  return count > 0 && count <= kMostThreads && count % kLanes == 0;
-}
-
-// The number of a barrier of a block, and for how many threads it is; null if it does not say so.
-std::pair<Operand*, Operand*> NumbersOf(const Description& what, Instruction* barrier) {
-  Operand* numbers[2] = {};
-  size_t count = 0;
-  for (size_t i = 0; i < barrier->operands.size() && count < 2; ++i) {
-    if (what.roles()[i] == ptx::Role::kSource) numbers[count++] = &barrier->operands[i];
-  }
-  return {numbers[0], numbers[1]};
-}
-
 }  // namespace
 
 bool FunctionRewriter::HasWarpsInstruction(const ptx::Statement* from) const {
@@ -47,7 +32,7 @@ bool FunctionRewriter::HasWarpsInstruction(const ptx::Statement* from) const {
     if (instruction == nullptr) continue;
     Description what;
     if (ptx::Describe(*instruction, &what) != ptx::Verdict::kKnown) return false;
-    if (IsOfAWarp(what.row().family) && instruction->guard.empty()) return true;
+    if (NeedsWholeWarp(what.row().family, at_barriers_) && instruction->guard.empty()) return true;
     if (EndsRun(*instruction, what)) return false;
   }
   return false;
@@ -67,29 +52,18 @@ void FunctionRewriter::NeedWholeWarp() {
 }
 
 void FunctionRewriter::NameByLiterals(const Description& what, Instruction* instruction) const {
-  const auto number_in = [this](const Operand& operand) {
-    return operand.kind == Operand::Kind::kName ? known_numbers_.OnlyOf(operand.name)
-                                                : std::nullopt;
-  };
   switch (what.row().family) {
-    case Family::kBlockBarrier: {
-      const auto [number, count] = NumbersOf(what, instruction);
-      if (const auto known = number_in(*number); known.has_value() && IsBarrier(*known)) {
-        *number = Number(static_cast<int64_t>(*known));
-      }
-      if (count == nullptr) break;
-      if (const auto known = number_in(*count); known.has_value() && AreThreads(*known)) {
-        *count = Number(static_cast<int64_t>(*known));
-      }
+    case Family::kBlockBarrier:
+      NumberBarrier(what, known_numbers_, instruction);
       break;
-    }
     case Family::kWarpBarrier:
     case Family::kShuffle:
     case Family::kVote:
     case Family::kMatch:
     case Family::kReduce: {
       Operand& mask = instruction->operands.back();
-      const auto known = number_in(mask);
+      const auto known =
+          mask.kind == Operand::Kind::kName ? known_numbers_.OnlyOf(mask.name) : std::nullopt;
       if (Has(*instruction, "sync") && known.has_value()) {
         mask = Number(static_cast<int64_t>(*known));
       }
@@ -109,10 +83,10 @@ absl::Status FunctionRewriter::RewriteBlockBarrier(const Description& what, Inst
   }
   if (module_.options->hardened) {
     const auto [number, count] = NumbersOf(what, &barrier);
-    if (number->kind != Operand::Kind::kInteger || !IsBarrier(number->value)) {
+    if (!IsBarrierNumber(*number)) {
       return Refuse("a barrier whose number is not a literal from 0 to 15");
     }
-    if (count != nullptr && (count->kind != Operand::Kind::kInteger || !AreThreads(count->value))) {
+    if (count != nullptr && !AreThreadsOfABarrier(*count)) {
       return Refuse("a barrier for threads that are not a literal multiple of 32 up to 1024");
     }
   }

@@ -1,5 +1,6 @@
 #include "guard/verify/function.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -80,6 +81,8 @@ Finding FunctionVerifier::Verify(FunctionFacts* facts) {
   }
   facts_->iterations = fences_.iterations();
   facts_->zeroes_shared = zeroing_.is_complete();
+  // All threads of a block come to the barrier behind the zeroing before any comes to another one.
+  if (zeroing_.is_complete()) facts_->barriers.Add({}, function_.line, true);
   return {};
 }
 
@@ -156,7 +159,7 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   Description description;
   if (Refusal refusal = Describe(instruction_, &description); !refusal.empty()) return refusal;
   if (limits_.policy.hardened && instruction_.opcode == "barrier") {
-    if (Refusal refusal = VerifyBarrier(); !refusal.empty()) return refusal;
+    if (Refusal refusal = VerifyBarrier(line); !refusal.empty()) return refusal;
   }
   constexpr std::string_view kAwaiting[] = {"bra", "call", "ret", "exit", "bar", "barrier"};
   if (zeroing_.is_awaited() && absl::c_linear_search(kAwaiting, instruction_.opcode)) {
@@ -198,12 +201,23 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
 }
 
 // A barrier that there is not ends the context, as does one for more threads than a block has or
-// for a part of a warp.
-Refusal FunctionVerifier::VerifyBarrier() const {
+// for a part of a warp. Which of them may stand together is another matter.
+Refusal FunctionVerifier::VerifyBarrier(const Line& line) {
+  constexpr std::string_view kKinds[] = {"sync", "arrive", "red"};
+  BarrierForm form;
+  int kinds = 0;
+  for (const std::string_view modifier : instruction_.modifiers) {
+    const auto* const kind = absl::c_find(kKinds, modifier);
+    if (kind == std::end(kKinds)) continue;
+    form.kind = static_cast<BarrierForm::Kind>(kind - std::begin(kKinds));
+    ++kinds;
+  }
+  if (kinds != 1) return "a malformed barrier";
   const absl::Span<const Operand> numbers = BarrierNumbers(instruction_);
   for (size_t i = 0; i < numbers.size(); ++i) {
     const bool is_literal = numbers[i].kind == Operand::Kind::kInteger;
     const int64_t value = numbers[i].value;
+    (i == 0 ? form.number : form.threads) = value;
     if (i == 0 && !(is_literal && value >= 0 && value <= kLastBarrier)) {
       return "a barrier whose number is not a literal from 0 to 15";
     }
@@ -211,7 +225,10 @@ Refusal FunctionVerifier::VerifyBarrier() const {
       return "a barrier for threads that are not a literal multiple of 32 up to 1024";
     }
   }
-  return numbers.empty() || numbers.size() > 2 ? "a malformed barrier" : Refusal();
+  if (numbers.empty() || numbers.size() > 2) return "a malformed barrier";
+  // One with a predicate leaves no warp whole.
+  facts_->barriers.Add(form, line, whole_warp_.is_whole());
+  return {};
 }
 
 void FunctionVerifier::FollowZeroing(std::string_view line, bool awaits) {

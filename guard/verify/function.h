@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "guard/verify/accesses.h"
 #include "guard/verify/alignments.h"
+#include "guard/verify/barriers.h"
 #include "guard/verify/declarations.h"
 #include "guard/verify/fences.h"
 #include "guard/verify/instructions.h"
@@ -39,12 +40,6 @@ struct Module {
   absl::flat_hash_map<std::string_view, size_t> definitions;  // By name; indices of `functions`
 };
 
-// A refused line. `refusal` is empty if nothing is refused.
-struct Finding {
-  Line line;
-  Refusal refusal;
-};
-
 // What the functions of a module have to keep to together.
 struct FunctionFacts {
   std::vector<size_t> callees;  // Indices of the module's functions, one for each call
@@ -52,6 +47,7 @@ struct FunctionFacts {
   int64_t iterations = 0;       // That a thread makes at most until it asks whether to stop
   bool uses_shared = false;
   bool zeroes_shared = false;
+  Barriers barriers;  // If hardened
 };
 
 // One body. Everything that is passed to it must outlive it. Thread-compatible.
@@ -82,7 +78,7 @@ class FunctionVerifier {
   // A statement of those that zero shared memory, or that await it.
   void FollowZeroing(std::string_view line, bool awaits);
   Refusal FollowWholeWarp(const Line& line);
-  Refusal VerifyBarrier() const;
+  Refusal VerifyBarrier(const Line& line);
   Refusal VerifyPass();
   Refusal VerifyMemory(const Description& description);
   Refusal VerifyMove();

@@ -24,6 +24,12 @@ struct Line {
   std::string_view text;  // Without its end
 };
 
+// A refused line. `refusal` is empty if nothing is refused.
+struct Finding {
+  Line line;
+  Refusal refusal;
+};
+
 // Splits a text into lines.
 class Lines {
  public:

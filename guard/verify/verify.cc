@@ -58,7 +58,10 @@ Finding VerifyTogether(const Module& module, std::vector<FunctionFacts>* functio
       function.instructions = std::min(function.instructions + (*functions)[callee].instructions,
                                        kMostBetweenPolls + 1);
       function.uses_shared = function.uses_shared || (*functions)[callee].uses_shared;
+      function.barriers.Include((*functions)[callee].barriers);
     }
+    // Those of others never meet them: a block executes one kernel.
+    if (Finding finding = function.barriers.Verify(); !finding.refusal.empty()) return finding;
     const int64_t iterations = std::max<int64_t>(function.iterations, 1);
     const Policy& policy = module.policy;
     if (policy.hardened && policy.stops && function.instructions > kMostBetweenPolls / iterations) {

@@ -281,6 +281,18 @@ TEST(WholeKernel, NobodyUsesSharedMemoryOrPartsBeforeAllHaveZeroedIt) {
   ExpectAccepted(Zeroing({use, "L:"}, "\tsetp.ne.s32 %p1, 1, 0;\n"), kZeroes);
 }
 
+// The barrier behind the zeroing is one of those that a kernel has.
+TEST(WholeKernel, TheBarrierBehindTheZeroingIsOneOfSeveral) {
+  ExpectAccepted(Zeroing({"barrier.sync 0", "L:", "@%p1 barrier.sync 0"}), kZeroes);
+  ExpectRefused(Zeroing({"barrier.sync 1"}), kZeroes);
+  ExpectRefused(Zeroing({"barrier.red.popc.u32 %r1, 1, %p1"}), kZeroes);
+  ExpectAccepted(Zeroing(Joined({kWholeWarp, {"barrier.sync 1, 64"}})), kZeroes);
+  ExpectRefused(Zeroing(Joined({kWholeWarp, {"barrier.sync 0, 64"}})), kZeroes);
+  ExpectRefused(Zeroing(Joined({kWholeWarp, {"barrier.red.popc.u32 %r1, 0, %p1"}})), kZeroes);
+  ExpectRefused(Zeroing(Joined({kWholeWarp, {"barrier.sync 1", "@wlg_ps barrier.sync 0"}})),
+                kZeroes);
+}
+
 // The function that uses it is called by another.
 TEST(WholeKernel, AlsoByFunctionsThatAreCalled) {
   const std::string functions = absl::StrCat(
