@@ -20,7 +20,7 @@ namespace warpline::guard {
 
 // Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
 // or the verifier after which a text may come out another, or may no longer be accepted.
-inline constexpr uint32_t kGuardVersion = 6;
+inline constexpr uint32_t kGuardVersion = 7;
 
 // What the verifier has to hold the text to that Guard() makes with such options.
 Policy PolicyOf(const RewriteOptions& options);
@@ -46,8 +46,10 @@ std::string GlobalsAt(const ModuleLayout& layout, uint64_t address);
 struct ModulePlaces {
   uint64_t arena = 0;
   uint64_t globals = 0;  // Of the module's variables, in the arena
-  uint64_t records = 0;  // Of the ring of records, in the arena; 0 if there is none (records.h)
-  uint64_t ranges = 0;   // Of the first table of ranges (proto/guard.h); 0 if nothing is checked
+  // Of the ring of records, in the arena (records.h); 0 if there is none. A module that leaves
+  // records has one: where there is none, some are written to the start of the arena.
+  uint64_t records = 0;
+  uint64_t ranges = 0;  // Of the first table of ranges (proto/guard.h); 0 if nothing is checked
   // Of the word of 32 bits that makes kernels stop when it is not 0, where no kernel can write.
   // Hardened modules always have one.
   uint64_t stop = 0;

@@ -6,6 +6,7 @@
 #ifndef WARPLINE_GUARD_RECORDS_H_
 #define WARPLINE_GUARD_RECORDS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace warpline::guard {
@@ -29,7 +30,10 @@ enum class RecordKind : uint32_t {
 struct RecordsHeader {
   uint32_t taken = 0;  // How many records were begun, also those for which there was no room
   uint32_t room = 0;   // For so many records
-  uint8_t reserved[56] = {};
+  // The line of the PTX to which threads came without the rest of their warp, where all have to
+  // come together, and ended; 0 if none did. One of several.
+  uint32_t parted_line = 0;
+  uint8_t reserved[52] = {};
 };
 
 struct Record {
@@ -44,6 +48,10 @@ struct Record {
   uint64_t arguments[32] = {};  // What a format takes, as printf's arguments lie in memory
 };
 
+// Guarded kernels write there.
+inline constexpr int64_t kPartedLineOffset = 8;
+
+static_assert(offsetof(RecordsHeader, parted_line) == kPartedLineOffset);
 static_assert(sizeof(RecordsHeader) == 64);
 static_assert(sizeof(Record) == 320);
 

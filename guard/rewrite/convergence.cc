@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kMostTries = 8;
 
+}  // namespace
+
 bool NeedsWholeWarps(const FlatFunction& function, bool at_barriers) {
   return std::any_of(
       function.code.begin(), function.code.end(), [at_barriers](const ptx::Statement& statement) {
@@ -24,8 +26,6 @@ bool NeedsWholeWarps(const FlatFunction& function, bool at_barriers) {
                NeedsWholeWarp(what.row().family, at_barriers);
       });
 }
-
-}  // namespace
 
 Convergence::Convergence(const FlatFunction& function, bool at_barriers) {
   if (!NeedsWholeWarps(function, at_barriers)) return;

@@ -19,6 +19,10 @@
 
 namespace warpline::guard {
 
+// Whether the function has something to which all lanes of a warp have to come together, barriers
+// of a block being such or not.
+bool NeedsWholeWarps(const FlatFunction& function, bool at_barriers);
+
 // What is known of one function, found by trying: a function is written as if all its labels were
 // such, whoever writes it says which are not, and writes it again until none is left over.
 // Thread-compatible.

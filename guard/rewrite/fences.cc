@@ -24,11 +24,17 @@ constexpr GuardRegister kRegisters[] = {
     {"wlg_s", "b32"},     {"wlg_t", "b32"},       {"wlg_stride", "b32"}, {"wlg_x", "b64"},
     {"wlg_off", "b64"},   {"wlg_at", "b64"},      {"wlg_ps", "pred"},    {"wlg_pl", "pred"},
     {"wlg_n", "b32"},     {"wlg_g0", "b32"},      {"wlg_g1", "b32"},     {"wlg_g2", "b32"},
-    {"wlg_g3", "b32"},    {"wlg_pu", "pred"},
+    {"wlg_g3", "b32"},    {"wlg_pu", "pred"},     {"wlg_live", "b32"},
 };
 
 // More than any block can have, less than the window that generic addresses of it lie in.
 constexpr int64_t kSharedMask = (256 << 10) - 1;
+
+ptx::Operand Special(std::string_view name, std::string_view component) {
+  ptx::Operand operand = Name(name);
+  operand.component = component;
+  return operand;
+}
 
 ptx::Variable Declare(std::string_view space, std::string_view type, std::string_view name) {
   ptx::Variable variable;
@@ -64,9 +70,26 @@ std::string_view FenceWriter::Bounded(const ptx::Operand& extent, int64_t most) 
   return "wlg_stride";
 }
 
-void FenceWriter::TestWholeWarp() {
+void FenceWriter::TestWholeWarp(bool of_live) {
   Add(Make("activemask.b32", {Name(Use("wlg_t"))}));
   Add(Make("setp.ne.s32", {Name(Use("wlg_ps")), Name("wlg_t"), Number(-1)}));
+  // Compared with a register alone, ptxas has the mask in a register that a warp has once.
+  if (of_live) {
+    Add(Make("setp.ne.and.s32",
+             {Name("wlg_ps"), Name("wlg_t"), Name(Use("wlg_live")), Name("wlg_ps")}));
+  }
+}
+
+void FenceWriter::Leave(std::string_view predicate, bool negated) {
+  ptx::Operand stays = Name(predicate);
+  stays.negated = !negated;
+  Add(Make("vote.sync.ballot.b32", {Name(Use("wlg_t")), std::move(stays), Number(-1)}));
+  // Not the vote itself: ptxas might keep that in a register that a warp has once.
+  Add(Make("and.b32", {Name(Use("wlg_live")), Name("wlg_live"), Name("wlg_t")}));
+  ptx::Instruction end = Make("exit", {});
+  end.guard = predicate;
+  end.guard_negated = negated;
+  Add(std::move(end));
 }
 
 void FenceWriter::TestShared(std::string_view x) {
@@ -231,6 +254,9 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   // Whoever is called gets the locals' address from its caller.
   const bool hands_on = calls && settings_.local_bytes != 0;
   if (hands_on) Locals();
+  if (used_.contains("wlg_live")) {
+    for (const char* const name : {"wlg_lo", "wlg_hi", "wlg_t"}) Use(name);
+  }
   if (settings_.zeroes_shared) {
     for (const char* const name : {"wlg_smem", "wlg_s", "wlg_t", "wlg_lo", "wlg_hi", "wlg_ps"}) {
       Use(name);
@@ -288,6 +314,7 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
       begin(Make("st.local.v4.b32", {Address("wlg_locals", static_cast<int64_t>(at)), zeros}));
     }
   }
+  if (used_.contains("wlg_live")) CountLanes(&body);
   if (settings_.zeroes_shared) ZeroShared(&body);
   for (ptx::Statement& statement : first) body.push_back(std::move(statement));
   bool waits = settings_.zeroes_shared;
@@ -302,6 +329,31 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   return body;
 }
 
+// Threads are numbered row by row, and warps are 32 of them in that order, of which the last one of
+// a block may have fewer. So lane i is there if the first one's number plus i is less than the
+// number of threads.
+void FenceWriter::CountLanes(std::vector<ptx::Statement>* body) {
+  const ptx::Operand lo = Name("wlg_lo"), hi = Name("wlg_hi"), t = Name("wlg_t");
+  const ptx::Operand live = Name("wlg_live");
+  AddTo(body, "mov.u32", {lo, Special("%tid", "z")});
+  AddTo(body, "mov.u32", {t, Special("%ntid", "y")});
+  AddTo(body, "mov.u32", {hi, Special("%tid", "y")});
+  AddTo(body, "mad.lo.u32", {lo, lo, t, hi});
+  AddTo(body, "mov.u32", {hi, Special("%ntid", "x")});
+  AddTo(body, "mul.lo.u32", {t, t, hi});
+  AddTo(body, "mul.lo.u32", {lo, lo, hi});
+  AddTo(body, "mov.u32", {hi, Special("%tid", "x")});
+  AddTo(body, "add.u32", {lo, lo, hi});
+  AddTo(body, "and.b32", {lo, lo, Number(-32)});
+  AddTo(body, "mov.u32", {hi, Special("%ntid", "z")});
+  AddTo(body, "mul.lo.u32", {t, t, hi});
+  AddTo(body, "sub.u32", {t, t, lo});
+  // What is shifted by 32 and more is 0.
+  AddTo(body, "mov.b32", {live, Number(-1)});
+  AddTo(body, "shl.b32", {live, live, t});
+  AddTo(body, "not.b32", {live, live});
+}
+
 // Each thread zeroes every n-th of the block's pieces of 16 bytes, n being the number of threads.
 // The hardware's own part, at the start, stays. Blocks that are a row of threads do without the
 // numbers that others need.
@@ -310,30 +362,25 @@ void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
                           std::string_view guard = {}) {
     AddTo(body, mnemonic, std::move(operands), guard);
   };
-  const auto special = [](std::string_view name, std::string_view component) {
-    ptx::Operand operand = Name(name);
-    operand.component = component;
-    return operand;
-  };
   const ptx::Operand s = Name("wlg_s"), t = Name("wlg_t"), lo = Name("wlg_lo"), hi = Name("wlg_hi");
   const ptx::Operand ps = Name("wlg_ps");
-  add("mov.u32", {lo, special("%tid", "x")});
-  add("mov.u32", {t, special("%ntid", "y")});
-  add("mov.u32", {hi, special("%ntid", "z")});
+  add("mov.u32", {lo, Special("%tid", "x")});
+  add("mov.u32", {t, Special("%ntid", "y")});
+  add("mov.u32", {hi, Special("%ntid", "z")});
   add("mul.lo.u32", {t, t, hi});
   add("setp.eq.u32", {ps, t, Number(1)});
   add("bra", {Name("wlg_row")}, "wlg_ps");
-  add("mov.u32", {hi, special("%tid", "z")});
-  add("mov.u32", {lo, special("%ntid", "y")});
+  add("mov.u32", {hi, Special("%tid", "z")});
+  add("mov.u32", {lo, Special("%ntid", "y")});
   add("mul.lo.u32", {hi, hi, lo});
-  add("mov.u32", {lo, special("%tid", "y")});
+  add("mov.u32", {lo, Special("%tid", "y")});
   add("add.u32", {hi, hi, lo});
-  add("mov.u32", {lo, special("%ntid", "x")});
+  add("mov.u32", {lo, Special("%ntid", "x")});
   add("mul.lo.u32", {hi, hi, lo});
-  add("mov.u32", {lo, special("%tid", "x")});
+  add("mov.u32", {lo, Special("%tid", "x")});
   add("add.u32", {lo, lo, hi});
   body->push_back({ptx::Label{"wlg_row"}, {}});
-  add("mov.u32", {hi, special("%ntid", "x")});
+  add("mov.u32", {hi, Special("%ntid", "x")});
   add("mul.lo.u32", {t, t, hi});
   add("shl.b32", {t, t, Number(4)});
   add("mov.u32", {s, Name("%reserved_smem_offset_end")});

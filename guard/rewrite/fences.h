@@ -61,8 +61,12 @@ class FenceWriter {
   // holds.
   std::string_view Part(const ptx::Operand& size, int64_t bytes, std::string_view predicate,
                         bool negated);
-  // Sets wlg_ps in lanes that are not all here.
-  void TestWholeWarp();
+  // Sets wlg_ps in lanes that are not all here: not 32 of them, or, if `of_live`, not all that
+  // there are and that have not left by Leave().
+  void TestWholeWarp(bool of_live);
+  // Ends the lanes of a whole warp for which the predicate, which may be negated, holds, and has
+  // the others count without them.
+  void Leave(std::string_view predicate, bool negated);
   // Sets wlg_ps.
   void TestShared(std::string_view x);
   // Has the register of the group hold the address that the others are distances from.
@@ -100,6 +104,8 @@ class FenceWriter {
   void Align(std::string_view type, std::string_view name, uint64_t bytes);
   // What a kernel begins with where others have used the same shared memory before.
   static void ZeroShared(std::vector<ptx::Statement>* body);
+  // Sets wlg_live to the lanes that the thread's warp has.
+  static void CountLanes(std::vector<ptx::Statement>* body);
   static bool NeedsZeros(const ptx::Statement& statement);
   static void AwaitZeros(std::vector<ptx::Statement>* body);
 

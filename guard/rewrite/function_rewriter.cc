@@ -117,6 +117,7 @@ FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFuncti
       function_(function),
       local_offset_(local_offset),
       at_barriers_(module.have_several_barriers->contains(function.source->name)),
+      counts_lanes_(at_barriers_ && !NeedsWholeWarps(function, /*at_barriers=*/false)),
       code_(SettingsOf(module, function, local_offset)),
       known_numbers_(function),
       alignments_([this](const std::string& name) { return AlignmentOf(name); }),
@@ -146,6 +147,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   bool calls = false;
   bool begins = true;  // A run without labels and branches
   if (module_.options->hardened && module_.options->stops) loops_ = LoopsOf(function_.code);
+  const ptx::Statement* const first_leave = FindFirstLeave();
   for (const ptx::Statement& statement : function_.code) {
     at_ = &statement;
     code_.At(statement.line);
@@ -160,7 +162,10 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
       continue;
     }
     // ptxas takes the whole run for one of all lanes, so the check stands before all of it.
-    if (std::exchange(begins, false) && HasWarpsInstruction(&statement)) NeedWholeWarp();
+    if (std::exchange(begins, false)) {
+      if (const ptx::Statement* const needs = FindOfWholeWarp(&statement)) NeedWholeWarp(*needs);
+    }
+    if (&statement == first_leave) NeedWholeWarp(statement);
     calls = calls || instruction->opcode == "call" || instruction->opcode == "trap" ||
             instruction->opcode == "brkpt";
     const bool was_whole = is_whole_;
@@ -204,6 +209,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   if (!status.ok()) return status;
   std::vector<ptx::Variable> declarations = function_.declarations;
   for (const std::string& name : scratch_) declarations.push_back(Register("b32", name));
+  if (leaves_lines_) declarations.push_back(Register("b64", RecordsRegister()));
   if (traps_) {
     ptx::Variable line;
     line.space = "param";
@@ -258,9 +264,13 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
       return RewriteGenericMatrix(instruction);
     }
   }
-  if (NeedsWholeWarp(what.row().family, at_barriers_)) NeedWholeWarp();
+  if (NeedsWholeWarp(what.row().family, at_barriers_)) NeedWholeWarp(*at_);
   NameByLiterals(what, &instruction);
   const bool was_whole = is_whole_;
+  if (was_whole && CountsWhoLeaves(instruction, what.row().family)) {
+    code_.Leave(instruction.guard, instruction.guard_negated);
+    return absl::OkStatus();
+  }
   if (MaySeparate(instruction, what)) is_whole_ = false;
   if (Parts(what.row().family)) {
     is_whole_ = false;
@@ -345,8 +355,8 @@ bool FunctionRewriter::ComesTogether(const std::string& label) {
   if (!goes_on_) return true;
   if (!is_whole_) {
     // A check stands before the label rather than behind it.
-    if (HasWarpsInstruction(at_ + 1)) {
-      NeedWholeWarp();
+    if (const ptx::Statement* const needs = FindOfWholeWarp(at_ + 1)) {
+      NeedWholeWarp(*needs);
     } else {
       convergence_.Part(label);
     }

@@ -57,6 +57,8 @@ class FunctionRewriter {
 
   // INVALID_ARGUMENT, with "line N: ...", for what cannot be guarded.
   absl::Status Rewrite(ptx::Function* result);
+  // Whether threads of what was written may leave a line in RecordsHeader (guard/records.h).
+  bool leaves_lines() const { return leaves_lines_; }
 
  private:
   absl::Status RewriteInstruction(ptx::Instruction instruction);
@@ -93,10 +95,19 @@ class FunctionRewriter {
   absl::Status RewriteBlockBarrier(const ptx::Description& what, ptx::Instruction barrier);
   absl::Status RewriteElect(const ptx::Instruction& elect);
   absl::Status RewriteSkipped(ptx::Instruction instruction);
-  // Whether an instruction of a warp stands in the run of statements that begins there.
-  bool HasWarpsInstruction(const ptx::Statement* from) const;
+  // The first statement of the run which begins there to which all lanes of a warp have to come
+  // together; null if there is none.
+  const ptx::Statement* FindOfWholeWarp(const ptx::Statement* from) const;
+  // Whether it is an exit by which lanes leave a whole warp of which the others count without them.
+  bool CountsWhoLeaves(const ptx::Instruction& instruction, ptx::Family family) const;
+  // Holds the address of the ring of records in a check.
+  static std::string RecordsRegister();
   // Puts the check that all lanes of the warp are here, unless one stands before on the same way.
-  void NeedWholeWarp();
+  // Those that are not end, and leave the line of `needs`, for which it is.
+  void NeedWholeWarp(const ptx::Statement& needs);
+  // The first exit of a kernel of which it can be said which lanes leave by it, where all are still
+  // together; null if there is none.
+  const ptx::Statement* FindFirstLeave() const;
   absl::Status CheckOperand(const ptx::Operand& operand) const;
   // Puts the address of a variable, plus `offset`, into a register. False for a name that is none.
   bool PutAddress(const std::string& name, int64_t offset, const ptx::Operand& destination,
@@ -108,6 +119,9 @@ class FunctionRewriter {
   const FlatFunction& function_;
   const uint64_t local_offset_;
   const bool at_barriers_;  // Warps have to be whole there too.
+  // Warps are whole without the lanes that they do not have, or that have left. Instructions of a
+  // warp want all 32.
+  const bool counts_lanes_;
   FenceWriter code_;
   std::optional<SharedGroups> shared_groups_;  // If hardened
   const KnownNumbers known_numbers_;
@@ -115,9 +129,10 @@ class FunctionRewriter {
   const ptx::Statement* at_ = nullptr;
   std::set<std::string> scratch_;  // Registers of 32 bits that the tenant has not declared
   bool traps_ = false;             // The function has a trap, which became a call.
-  bool is_whole_ = false;          // All lanes of the warp have come here together.
-  bool is_joined_ = false;         // They have since a label, without a check.
-  bool goes_on_ = true;            // Who was at the statement before may come here.
+  bool leaves_lines_ = false;  // It has a check that leaves the line where a warp was not whole.
+  bool is_whole_ = false;      // All lanes of the warp have come here together.
+  bool is_joined_ = false;     // They have since a label, without a check.
+  bool goes_on_ = true;        // Who was at the statement before may come here.
   Convergence& convergence_;
   std::unordered_map<std::string, std::string> joined_names_;
   int labels_ = 0;                                      // Of the guard's own

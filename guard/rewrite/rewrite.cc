@@ -16,6 +16,8 @@
 #include "guard/rewrite/barriers.h"
 #include "guard/rewrite/call_graph.h"
 #include "guard/rewrite/checks.h"
+#include "guard/rewrite/convergence.h"
+#include "guard/rewrite/early_returns.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/loop_polls.h"
@@ -53,11 +55,12 @@ bool NeedsRuntime(const Function& function) {
 }
 
 absl::Status RewriteFunction(const ModuleContext& context, const FlatFunction& function,
-                             uint64_t local_offset, Function* result) {
+                             uint64_t local_offset, Function* result, bool* leaves_lines) {
   Convergence convergence(function, context.have_several_barriers->contains(function.source->name));
   do {
     FunctionRewriter rewriter(context, function, local_offset, &convergence);
     if (absl::Status status = rewriter.Rewrite(result); !status.ok()) return status;
+    *leaves_lines = rewriter.leaves_lines();
   } while (!convergence.Settle());
   return absl::OkStatus();
 }
@@ -212,6 +215,14 @@ class ModuleRewriter {
       Refuse(name, {name, "more barriers of different forms than a block has"});
     }
     have_several_barriers_ = std::move(numbered.have_several);
+    for (const std::string& name : have_several_barriers_) {
+      const auto found = functions_.find(name);
+      // Instructions of a warp want all of its lanes, whoever has returned.
+      if (found != functions_.end() && found->second.source->is_entry &&
+          !NeedsWholeWarps(found->second, /*at_barriers=*/false)) {
+        EndAtOnce(&found->second);
+      }
+    }
   }
 
   void Refuse(const std::string& name, Reason reason) {
@@ -256,6 +267,7 @@ class ModuleRewriter {
   void RewriteAll() {
     dropped_ = false;
     rewritten_.clear();
+    leave_lines_.clear();
     const CallGraph graph = FindCalls(functions_);
     std::unordered_map<std::string, const FlatFunction*> callable;
     for (const auto& [name, function] : functions_) {
@@ -274,8 +286,10 @@ class ModuleRewriter {
     for (const auto& [name, function] : functions_) {
       absl::Status status = absl::InvalidArgumentError("it needs too much local memory");
       if (context.local_bytes <= kMostLocalBytes) {
-        status =
-            RewriteFunction(context, function, graph.local_offsets.at(name), &rewritten_[name]);
+        bool leaves_lines = false;
+        status = RewriteFunction(context, function, graph.local_offsets.at(name), &rewritten_[name],
+                                 &leaves_lines);
+        if (leaves_lines) leave_lines_.insert(name);
       }
       if (!status.ok()) found[name] = {name, std::string(status.message())};
     }
@@ -315,7 +329,9 @@ class ModuleRewriter {
     for (const std::string& name : order_) {
       const auto found = rewritten_.find(name);
       if (found == rewritten_.end()) continue;
-      if (name.starts_with(kRuntimePrefix)) guarded->leaves_records = true;
+      if (name.starts_with(kRuntimePrefix) || leave_lines_.contains(name)) {
+        guarded->leaves_records = true;
+      }
       out.items.push_back(std::move(found->second));
       rewritten_.erase(found);
     }
@@ -391,6 +407,7 @@ class ModuleRewriter {
   FunctionsByName functions_;         // Those that are not refused
   std::map<std::string, Reason> refused_;
   std::map<std::string, Function> rewritten_;
+  std::unordered_set<std::string> leave_lines_;  // Of these, where a warp was not whole
   std::vector<CheckSite> sites_;
   Unrolled recursion_;
   std::unordered_set<std::string> have_several_barriers_;

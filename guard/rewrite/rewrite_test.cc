@@ -203,8 +203,19 @@ TEST(RewriteTest, HardenedKernelsDoNotMultiplyInFourWarps) {
 }
 
 constexpr char kCheck[] =
-    "\tbar.warp.sync -1;\n\tactivemask.b32 wlg_t;\n"
-    "\tsetp.ne.s32 wlg_ps, wlg_t, -1;\n\t@wlg_ps exit;\n";
+    "\tbar.warp.sync -1;\n\tactivemask.b32 wlg_t;\n\tsetp.ne.s32 wlg_ps, wlg_t, -1;\n";
+constexpr char kOfLive[] = "\tsetp.ne.and.s32 wlg_ps, wlg_t, wlg_live, wlg_ps;\n";
+
+// Where they leave the line.
+constexpr char kLeavesLine[] =
+    "\tld.const.b64 $guard_records, [wlg_const+24];\n"
+    "\tmov.b64 {wlg_lo, wlg_hi}, $guard_records;\n\tlop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234;\n"
+    "\tand.b32 wlg_lo, wlg_lo, -4;\n\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n";
+
+// What the lanes do that are not together, at something that stands on this line.
+std::string Ends(int line) {
+  return absl::StrCat("\t@wlg_ps st.global.b32 [wlg_at+8], ", line, ";\n\t@wlg_ps exit;\n");
+}
 
 // So often a kernel sees whether a warp is whole.
 int ChecksOf(const std::string& text) {
@@ -245,13 +256,14 @@ TEST(RewriteTest, HardenedBarriersHaveNumbersOfTheirOwn) {
   const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
   const std::string counts = Kernel("bar.sync 0;\nbar.red.popc.u32 %r1, 0, %p1;\nbar.sync 0;");
   EXPECT_TRUE(Has(TextOf(counts, hardened),
-                  absl::StrCat(kCheck, "\tbarrier.sync 0;\n",
+                  absl::StrCat(kCheck, kOfLive, Ends(10), "\tbarrier.sync 0;\n",
                                "\tbarrier.red.popc.u32 %r1, 1, %p1;\n\tbarrier.sync 0;\n")));
   EXPECT_TRUE(Has(TextOf(counts), "\tbarrier.red.popc.u32 %r1, 0, %p1;\n"));
   EXPECT_EQ(ChecksOf(TextOf(counts)), 0);
-  EXPECT_TRUE(Has(TextOf(Kernel("bar.sync 1, 64;\nbar.sync 1, 96;\nbar.arrive 1, 64;"), hardened),
-                  absl::StrCat(kCheck, "\tbarrier.sync 1, 64;\n\tbarrier.sync 0, 96;\n",
-                               "\tbarrier.arrive 1, 64;\n")));
+  EXPECT_TRUE(
+      Has(TextOf(Kernel("bar.sync 1, 64;\nbar.sync 1, 96;\nbar.arrive 1, 64;"), hardened),
+          absl::StrCat(kCheck, kOfLive, Ends(10), "\tbarrier.sync 1, 64;\n\tbarrier.sync 0, 96;\n",
+                       "\tbarrier.arrive 1, 64;\n")));
   // Number 0 is that of the barrier behind the zeroing of shared memory, and of others like it.
   EXPECT_TRUE(
       Has(TextOf(Kernel("st.shared.u32 [%r1], %r1;\nbar.red.popc.u32 %r1, 0, %p1;"), hardened),
@@ -279,9 +291,10 @@ TEST(RewriteTest, WarpsAreWholeAtSeveralBarriers) {
                     "bar.sync 1;\nL:\nbar.sync 2;")),
       3);
   const std::string skips = text("@!%p1 bar.sync 0;\nbar.sync 1;");
-  EXPECT_TRUE(Has(skips, absl::StrCat("\t@%p1 bra $guard_awaited_0;\n", kCheck,
-                                      "\tbarrier.sync 0;\n$guard_awaited_0:\n", kCheck,
-                                      "\tbarrier.sync 1;\n")));
+  const std::string records = kLeavesLine;
+  EXPECT_TRUE(Has(skips, absl::StrCat("\t@%p1 bra $guard_awaited_0;\n", records, kCheck, kOfLive,
+                                      Ends(10), "\tbarrier.sync 0;\n$guard_awaited_0:\n", records,
+                                      kCheck, kOfLive, Ends(11), "\tbarrier.sync 1;\n")));
   // All lanes go round together.
   EXPECT_EQ(ChecksOf(text("mov.u32 %r3, 0;\nL:\nbar.sync 0;\nbar.sync 1;\nadd.u32 %r3, %r3, 1;\n"
                           "setp.lt.u32 %p1, %r3, 9;\n@%p1 bra L;")),
@@ -289,6 +302,59 @@ TEST(RewriteTest, WarpsAreWholeAtSeveralBarriers) {
   const std::string function = ".func f()\n{\nbar.sync 2;\nret;\n}\n";
   EXPECT_EQ(ChecksOf(text("call f, ();\nbar.sync 2;", function)), 0);
   EXPECT_EQ(ChecksOf(text("call f, ();\nbar.sync 3;", function)), 2);
+}
+
+// The lanes of a warp that is not whole leave the line to which they have come.
+TEST(RewriteTest, ThreadsDoNotEndWithoutAWord) {
+  const std::string move = "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;";
+  for (const bool hardened : {false, true}) {
+    const auto guarded =
+        Guarded(Kernel("add.u32 %r2, %r2, 1;\n" + move), {.arena_bits = 36, .hardened = hardened});
+    ASSERT_TRUE(guarded.ok()) << guarded.status();
+    EXPECT_TRUE(guarded->leaves_records);
+    EXPECT_TRUE(Has(ptx::Print(guarded->module), absl::StrCat(kCheck, Ends(11))));
+  }
+  EXPECT_FALSE(Guarded(Kernel("bar.sync 0;"), {.hardened = true})->leaves_records);
+}
+
+// Of warps that are whole without the lanes that they do not have, or that have returned.
+TEST(RewriteTest, WarpsAtSeveralBarriersCountTheirLanes) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  const auto text = [&](const std::string& body, const std::string& declarations = "") {
+    return TextOf(Kernel(body, declarations), hardened);
+  };
+  const std::string barriers = "bar.sync 0;\nbar.sync 1;\n";
+  const std::string guard = "mov.u32 %r1, %tid.x;\nsetp.gt.u32 %p1, %r1, 9;\n";
+  const auto leaves = [](const char* stay, const char* leave) {
+    return absl::StrCat("\tvote.sync.ballot.b32 wlg_t, ", stay,
+                        ", -1;\n\tand.b32 wlg_live, wlg_live, wlg_t;\n\t@", leave, " exit;\n");
+  };
+  EXPECT_TRUE(Has(text(barriers), "\tshl.b32 wlg_live, wlg_live, wlg_t;\n"));
+  EXPECT_EQ(text("bar.sync 0;\nbar.sync 0;").find("wlg_live"), std::string::npos);
+  for (const char* const end :
+       {"@%p1 ret;\n", "@%p1 exit;\n", "@%p1 bra END;\n", "@%p1 bra E;\n"}) {
+    const std::string early = text(guard + end + barriers + "E:\nEND:");
+    EXPECT_TRUE(Has(early, absl::StrCat(kCheck, kOfLive, Ends(12), leaves("!%p1", "%p1")))) << end;
+    EXPECT_EQ(ChecksOf(early), 1) << end;
+  }
+  EXPECT_TRUE(Has(text(guard + "@!%p1 ret;\n" + barriers), leaves("%p1", "!%p1")));
+  // Others are at another place by then, so that it cannot be said who leaves.
+  const std::string apart = guard + "@%p1 bra L;\nadd.u32 %r2, %r1, 1;\nL:\n";
+  EXPECT_FALSE(Has(text(apart + "@%p1 ret;\n" + barriers), "vote.sync.ballot"));
+  EXPECT_TRUE(Has(text(apart + barriers + "@%p1 ret;\nbar.sync 0;"), "vote.sync.ballot"));
+  // What is behind the end is something else.
+  EXPECT_FALSE(
+      Has(text(guard + "@%p1 bra L;\n" + barriers + "L:\nadd.u32 %r2, %r1, 1;"), "ballot"));
+  const std::string function = ".func f(.param .b32 n)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<2>;\n" +
+                               guard + "@%p1 ret;\n" + barriers + "ret;\n}\n";
+  const std::string called = text("{.param .b32 a;\nst.param.b32 [a], 1;\ncall f, (a);}", function);
+  EXPECT_TRUE(Has(called, kOfLive));
+  EXPECT_FALSE(Has(called, "ballot"));
+  // Instructions of a warp want 32.
+  const std::string matrix =
+      text(guard + "@%p1 ret;\n" + barriers + "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r1;");
+  EXPECT_GT(ChecksOf(matrix), 0);
+  EXPECT_EQ(matrix.find("wlg_live"), std::string::npos);
 }
 
 // A loop of a whole warp goes on while all lanes have iterations left.

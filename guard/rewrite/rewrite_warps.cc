@@ -7,12 +7,14 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "guard/records.h"
 #include "guard/rewrite/barriers.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
 #include "guard/rewrite/statements.h"
+#include "guard/rewrite/words.h"
 #include "ptx/types.h"
 
 namespace warpline::guard {
@@ -25,27 +27,57 @@ using ptx::Operand;
 
 }  // namespace
 
-bool FunctionRewriter::HasWarpsInstruction(const ptx::Statement* from) const {
+const ptx::Statement* FunctionRewriter::FindOfWholeWarp(const ptx::Statement* from) const {
   const ptx::Statement* const end = function_.code.data() + function_.code.size();
   for (; from != end && !std::holds_alternative<ptx::Label>(from->node); ++from) {
     const auto* const instruction = std::get_if<Instruction>(&from->node);
     if (instruction == nullptr) continue;
     Description what;
-    if (ptx::Describe(*instruction, &what) != ptx::Verdict::kKnown) return false;
-    if (NeedsWholeWarp(what.row().family, at_barriers_) && instruction->guard.empty()) return true;
-    if (EndsRun(*instruction, what)) return false;
+    if (ptx::Describe(*instruction, &what) != ptx::Verdict::kKnown) return nullptr;
+    if (NeedsWholeWarp(what.row().family, at_barriers_) && instruction->guard.empty()) return from;
+    if (EndsRun(*instruction, what)) return nullptr;
   }
-  return false;
+  return nullptr;
 }
 
-void FunctionRewriter::NeedWholeWarp() {
+bool FunctionRewriter::CountsWhoLeaves(const Instruction& instruction, Family family) const {
+  return counts_lanes_ && function_.source->is_entry && family == Family::kExit &&
+         !instruction.guard.empty();
+}
+
+const ptx::Statement* FunctionRewriter::FindFirstLeave() const {
+  for (const ptx::Statement& statement : function_.code) {
+    if (std::holds_alternative<ptx::Label>(statement.node)) return nullptr;
+    const auto* const instruction = std::get_if<Instruction>(&statement.node);
+    if (instruction == nullptr) continue;
+    Description what;
+    if (ptx::Describe(*instruction, &what) != ptx::Verdict::kKnown) return nullptr;
+    if (CountsWhoLeaves(*instruction, what.row().family)) return &statement;
+    if (EndsRun(*instruction, what) || MaySeparate(*instruction, what)) return nullptr;
+  }
+  return nullptr;
+}
+
+std::string FunctionRewriter::RecordsRegister() {
+  return absl::StrCat(std::string(kRuntimePrefix), "records");
+}
+
+void FunctionRewriter::NeedWholeWarp(const ptx::Statement& needs) {
   if (std::exchange(is_whole_, true)) {
     if (is_joined_) convergence_.NoteUse();
     return;
   }
   is_joined_ = false;
+  leaves_lines_ = true;
+  const std::string records = RecordsRegister();
+  Put(Make("ld.const.b64", {Name(records), Address(kConstVariable, kRecordsWord)}));
+  const std::string_view at = code_.Arena(records, sizeof(uint32_t));
   Put(Make("bar.warp.sync", {Number(-1)}));
-  code_.TestWholeWarp();
+  code_.TestWholeWarp(counts_lanes_);
+  Instruction leave = Make("st.global.b32", {Address(at, kPartedLineOffset),
+                                             Number(static_cast<int64_t>(needs.line.number))});
+  leave.guard = "wlg_ps";
+  Put(std::move(leave));
   Instruction end = Make("exit", {});
   end.guard = "wlg_ps";
   Put(std::move(end));
@@ -198,11 +230,11 @@ absl::Status FunctionRewriter::RewriteGenericMatrix(const Instruction& instructi
   is_whole_ = false;
   Instruction global = instruction;
   global.modifiers.insert(global.modifiers.end() - 1, "global");
-  NeedWholeWarp();
+  NeedWholeWarp(*at_);
   if (absl::Status status = RewriteMatrixAccess(std::move(global)); !status.ok()) return status;
   Put(Make("bra", {Name(after)}));
   Place(in_shared);
-  NeedWholeWarp();
+  NeedWholeWarp(*at_);
   if (absl::Status status = RewriteMatrixAccess(instruction); !status.ok()) return status;
   Place(after);
   return absl::OkStatus();

@@ -255,6 +255,8 @@ Refusal Fences::ApplyShared(const Match& match) {
     case Step::kTestLanes:
       now_.has_shared_window = now_.is_stopping = false;
       return {};
+    case Step::kDropLanes:
+      return {};
     case Step::kKeepPart:
       now_.t = {};
       now_.part = number;

@@ -53,6 +53,9 @@ constexpr Form kForms[] = {
 
     {"activemask.b32 wlg_t", Step::kReadLanes},
     {"setp.ne.s32 wlg_ps, wlg_t, -1", Step::kTestLanes},
+    {"setp.ne.and.s32 wlg_ps, wlg_t, wlg_live, wlg_ps", Step::kTestLanes},
+    {"vote.sync.ballot.b32 wlg_t, <Q>, -1", Step::kReadLanes},
+    {"and.b32 wlg_live, wlg_live, wlg_t", Step::kDropLanes},
 
     {"isspacep.local wlg_pl, <X>", Step::kTestLocal},
     {"cvta.to.local.u64 wlg_off, <X>", Step::kToLocal},

@@ -49,6 +49,7 @@ enum class Step : uint8_t {
   // --- Of the check that a warp is whole.
   kReadLanes,
   kTestLanes,
+  kDropLanes,
   // --- Of the hardened shared leg and the shared fence.
   kSharedToS,
   kS,  // wlg_s holds anything.

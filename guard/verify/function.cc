@@ -87,7 +87,14 @@ Finding FunctionVerifier::Verify(FunctionFacts* facts) {
 }
 
 Refusal FunctionVerifier::VerifyLine(const Line& line) {
-  Refusal refusal;
+  Refusal refusal = leaving_lanes_.Follow(line.text);
+  if (!refusal.empty()) return refusal;
+  if (lane_counting_.Follow(line.text, !has_begun_ && zeroing_.is_none(), &refusal)) {
+    FollowOwn(line.text);
+    fences_.Reset();
+    if (lane_counting_.is_complete()) written_.Write("wlg_live", /*is_passing=*/false);
+    return refusal;
+  }
   const bool may_zero = !has_begun_ && limits_.is_entry && limits_.policy.hardened &&
                         LocalsAreZero() && fences_.prologue().smem;
   const bool was_awaited = zeroing_.is_awaited();
@@ -195,8 +202,9 @@ Refusal FunctionVerifier::FollowWholeWarp(const Line& line) {
   if (absl::c_linear_search(kOfAWarp, instruction_.opcode)) {
     if (!whole_warp_.is_whole()) return "an instruction of a warp that may not be whole";
     if (instruction_.has_predicate) return "an instruction of a warp with a predicate";
+    if (lane_counting_.is_complete()) return "an instruction of a warp where lanes may be missing";
   }
-  whole_warp_.Follow(line.text, instruction_);
+  whole_warp_.Follow(line.text, instruction_, leaving_lanes_.is_exit());
   return {};
 }
 
@@ -231,10 +239,14 @@ Refusal FunctionVerifier::VerifyBarrier(const Line& line) {
   return {};
 }
 
-void FunctionVerifier::FollowZeroing(std::string_view line, bool awaits) {
+void FunctionVerifier::FollowOwn(std::string_view line) {
   declares_ = false;
   fences_.EndPrologue();
   if (!line.ends_with(':')) ++facts_->instructions;
+}
+
+void FunctionVerifier::FollowZeroing(std::string_view line, bool awaits) {
+  FollowOwn(line);
   if (awaits) {
     fences_.ForgetShared();
   } else {

@@ -75,7 +75,9 @@ class FunctionVerifier {
   Refusal VerifyInstruction(const Line& line, bool passed);
   bool LocalsAreZero() const;
   Refusal VerifyBranch(const Line& line);
-  // A statement of those that zero shared memory, or that await it.
+  // A statement of a sequence of the guard's that stands as a whole.
+  void FollowOwn(std::string_view line);
+  // One of those that zero shared memory, or that await it.
   void FollowZeroing(std::string_view line, bool awaits);
   Refusal FollowWholeWarp(const Line& line);
   Refusal VerifyBarrier(const Line& line);
@@ -103,6 +105,8 @@ class FunctionVerifier {
   bool declares_ = true;  // Only declarations have been read.
   bool passed_ = false;   // The statement before has written wlg_pass.
   WholeWarpCheck whole_warp_;
+  LaneCounting lane_counting_;
+  LeavingLanes leaving_lanes_;
   Instruction instruction_;
   Written written_;
   int64_t zeroed_ = 0;  // Bytes of wlg_locals that the entry has zeroed

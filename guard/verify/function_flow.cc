@@ -7,7 +7,7 @@ namespace {
 
 // The guard registers that hold something from the prologue on.
 constexpr std::string_view kSetOnce[] = {"wlg_base",   "wlg_smem",  "wlg_globals", "wlg_consts",
-                                         "wlg_params", "wlg_local", "wlg_n"};
+                                         "wlg_params", "wlg_local", "wlg_n",       "wlg_live"};
 
 constexpr Refusal kUnwritten = "something is read that may not have been written";
 

@@ -3,10 +3,30 @@
 #include <iterator>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "guard/verify/instructions.h"
 
 namespace warpline::guard {
 namespace {
+
+constexpr std::string_view kCountLanes[] = {
+    "\tmov.u32 wlg_lo, %tid.z;",
+    "\tmov.u32 wlg_t, %ntid.y;",
+    "\tmov.u32 wlg_hi, %tid.y;",
+    "\tmad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi;",
+    "\tmov.u32 wlg_hi, %ntid.x;",
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
+    "\tmul.lo.u32 wlg_lo, wlg_lo, wlg_hi;",
+    "\tmov.u32 wlg_hi, %tid.x;",
+    "\tadd.u32 wlg_lo, wlg_lo, wlg_hi;",
+    "\tand.b32 wlg_lo, wlg_lo, -32;",
+    "\tmov.u32 wlg_hi, %ntid.z;",
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
+    "\tsub.u32 wlg_t, wlg_t, wlg_lo;",
+    "\tmov.b32 wlg_live, -1;",
+    "\tshl.b32 wlg_live, wlg_live, wlg_t;",
+    "\tnot.b32 wlg_live, wlg_live;",
+};
 
 constexpr std::string_view kWholeWarp[] = {
     "\tbar.warp.sync -1;",
@@ -14,6 +34,15 @@ constexpr std::string_view kWholeWarp[] = {
     "\tsetp.ne.s32 wlg_ps, wlg_t, -1;",
     "\t@wlg_ps exit;",
 };
+// Behind the third one may stand that the lanes are not all that there are either, and that those
+// which end leave a line, which is an access like others.
+constexpr size_t kTested = 3;
+constexpr std::string_view kTestLiveLanes = "\tsetp.ne.and.s32 wlg_ps, wlg_t, wlg_live, wlg_ps;";
+constexpr std::string_view kLeaveLine = "\t@wlg_ps st.global.b32 [wlg_at";
+
+constexpr std::string_view kVoteToStay = "\tvote.sync.ballot.b32 wlg_t, ";
+constexpr std::string_view kEndOfVote = ", -1;";
+constexpr std::string_view kDropLanes = "\tand.b32 wlg_live, wlg_live, wlg_t;";
 
 // The predicates that are voted on, with what a vote begins with.
 struct Vote {
@@ -99,12 +128,62 @@ bool MaySeparate(const Instruction& instruction) {
 
 }  // namespace
 
-void WholeWarpCheck::Follow(std::string_view line, const Instruction& instruction) {
+bool LaneCounting::Follow(std::string_view line, bool may_begin, Refusal* refusal) {
+  if (done_ == std::size(kCountLanes) || (done_ == 0 && !may_begin)) return false;
+  if (line == kCountLanes[done_]) {
+    ++done_;
+    return true;
+  }
+  if (done_ > 0) *refusal = "a statement among those that count the lanes of a warp";
+  return done_ > 0;
+}
+
+bool LaneCounting::is_complete() const { return done_ == std::size(kCountLanes); }
+
+Refusal LeavingLanes::Follow(std::string_view line) {
+  constexpr Refusal kBroken = "lanes that are not counted any more and do not end";
+  switch (at_) {
+    case At::kVoted:
+      at_ = At::kDropped;
+      return line == kDropLanes ? Refusal() : kBroken;
+    case At::kDropped:
+      at_ = At::kExit;
+      return line == exit_ ? Refusal() : kBroken;
+    case At::kElsewhere:
+    case At::kExit:
+      break;
+  }
+  at_ = At::kElsewhere;
+  if (line == kDropLanes) return kBroken;
+  if (!line.starts_with(kVoteToStay) || !line.ends_with(kEndOfVote)) return {};
+  line.remove_prefix(kVoteToStay.size());
+  line.remove_suffix(kEndOfVote.size());
+  exit_ = line.starts_with('!') ? absl::StrCat("\t@", std::string(line.substr(1)), " exit;")
+                                : absl::StrCat("\t@!", std::string(line), " exit;");
+  at_ = At::kVoted;
+  return {};
+}
+
+bool WholeWarpCheck::IsBesides(std::string_view line) {
+  if (done_ == kTested && besides_ < Besides::kLiveLanes && line == kTestLiveLanes) {
+    besides_ = Besides::kLiveLanes;
+    return true;
+  }
+  if (done_ == kTested && besides_ < Besides::kLine && line.starts_with(kLeaveLine)) {
+    besides_ = Besides::kLine;
+    return true;
+  }
+  besides_ = Besides::kNothing;
+  return false;
+}
+
+void WholeWarpCheck::Follow(std::string_view line, const Instruction& instruction, bool leaves) {
   const bool was_whole = is_whole_;
   // Those who are called may part.
   keeps_together_ = was_whole && instruction.opcode != "call" &&
-                    (!instruction.has_predicate || IsVoted(instruction.predicate));
-  done_ = line == kWholeWarp[done_] ? done_ + 1 : line == kWholeWarp[0] ? 1 : 0;
+                    (!instruction.has_predicate || leaves || IsVoted(instruction.predicate));
+  if (!IsBesides(line))
+    done_ = line == kWholeWarp[done_] ? done_ + 1 : line == kWholeWarp[0] ? 1 : 0;
   if (done_ == std::size(kWholeWarp)) {
     done_ = 0;
     is_whole_ = true;
@@ -121,6 +200,7 @@ void WholeWarpCheck::Follow(std::string_view line, const Instruction& instructio
 
 void WholeWarpCheck::PlaceLabel(bool joined) {
   done_ = 0;
+  besides_ = Besides::kNothing;
   is_whole_ = joined;
   voted_ = {};
 }

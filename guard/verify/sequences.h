@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/container/flat_hash_set.h"
@@ -16,12 +17,43 @@
 
 namespace warpline::guard {
 
+// How a function finds out which lanes the thread's warp has, which wlg_live says then.
+class LaneCounting {
+ public:
+  // Whether the line is one of it, or ought to be; then `*refusal` is what is wrong with it.
+  // `may_begin` says whether nothing of the tenant's stands above.
+  bool Follow(std::string_view line, bool may_begin, Refusal* refusal);
+  bool is_complete() const;
+
+ private:
+  size_t done_ = 0;  // Lines that have been read
+};
+
+// How lanes of a whole warp leave it for ever: all vote on who stays, those are what wlg_live says
+// from then on, and the others end. Nothing stands in between.
+class LeavingLanes {
+ public:
+  // Wants every line.
+  Refusal Follow(std::string_view line);
+  // Whether the line is the exit of those who leave.
+  bool is_exit() const { return at_ == At::kExit; }
+
+ private:
+  enum class At : uint8_t { kElsewhere, kVoted, kDropped, kExit };
+
+  At at_ = At::kElsewhere;
+  std::string exit_;  // The line by which those leave who have voted so
+};
+
 // Where all lanes of a warp are together: behind a check that ends the warp if some are missing,
 // until they part. They stay together where a branch or exit is taken by all or by none, since the
 // lanes have voted on its predicate. They may part where some of them wait for each other or sleep.
+// All are 32 in a function that does not count them, and in another one those that wlg_live says,
+// which are all that there are and have not ended.
 class WholeWarpCheck {
  public:
-  void Follow(std::string_view line, const Instruction& instruction);
+  // `leaves` says whether the others do not count those any more who end here.
+  void Follow(std::string_view line, const Instruction& instruction, bool leaves);
   // A label stands here, to which lanes may come in parts, or, if `joined`, only whole warps.
   void PlaceLabel(bool joined);
   // Whether all lanes are here, on every way to here.
@@ -32,7 +64,13 @@ class WholeWarpCheck {
  private:
   bool IsVoted(std::string_view predicate) const;
 
+  // What may stand before the exit of the check, in this order.
+  enum class Besides : uint8_t { kNothing, kLiveLanes, kLine };
+  // Whether the line is one of these. Otherwise nothing of them is left.
+  bool IsBesides(std::string_view line);
+
   size_t done_ = 0;  // Statements of the check that have been read
+  Besides besides_ = Besides::kNothing;
   bool is_whole_ = false;
   bool keeps_together_ = false;
   std::array<bool, 3> voted_ = {};  // wlg_ps, wlg_pl and wlg_pu are the same in all lanes.
@@ -65,6 +103,8 @@ class SharedZeroing {
   // Threads have not waited for each other yet.
   bool is_awaited() const { return step_ == Step::kZeroed; }
   bool is_complete() const { return step_ == Step::kAwaited && done_ == 0; }
+  // Nothing of it has been read.
+  bool is_none() const { return step_ == Step::kNone && done_ == 0; }
 
  private:
   enum class Step : uint8_t { kNone, kZeroed, kAwaited };

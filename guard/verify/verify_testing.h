@@ -37,7 +37,7 @@ inline constexpr char kRegisters[] =
     "\t.reg .b32 wlg_stride;\n\t.reg .b64 wlg_x;\n\t.reg .b64 wlg_off;\n\t.reg .b64 wlg_at;\n"
     "\t.reg .pred wlg_ps;\n\t.reg .pred wlg_pl;\n\t.reg .b32 wlg_n;\n"
     "\t.reg .b32 wlg_g0;\n\t.reg .b32 wlg_g1;\n\t.reg .b32 wlg_g2;\n\t.reg .b32 wlg_g3;\n"
-    "\t.reg .pred wlg_pu;\n";
+    "\t.reg .pred wlg_pu;\n\t.reg .b32 wlg_live;\n";
 
 inline constexpr char kVariables[] =
     "\t.shared .align 16 .b8 sm[64];\n\t.param .b32 a;\n\t.param .align 8 .b8 b[16];\n";
@@ -80,6 +80,27 @@ inline constexpr char kSmemPrologue[] = "\tmov.b32 wlg_smem, %aggr_smem_size;\n"
 inline const Statements kWholeWarp = {"bar.warp.sync -1", "activemask.b32 wlg_t",
                                       "setp.ne.s32 wlg_ps, wlg_t, -1", "@wlg_ps exit"};
 
+// The same where only those count that there are and that have not left.
+inline const Statements kLiveWarp = {
+    "bar.warp.sync -1", "activemask.b32 wlg_t", "setp.ne.s32 wlg_ps, wlg_t, -1",
+    "setp.ne.and.s32 wlg_ps, wlg_t, wlg_live, wlg_ps", "@wlg_ps exit"};
+inline const Statements kCountLanes = {"mov.u32 wlg_lo, %tid.z",
+                                       "mov.u32 wlg_t, %ntid.y",
+                                       "mov.u32 wlg_hi, %tid.y",
+                                       "mad.lo.u32 wlg_lo, wlg_lo, wlg_t, wlg_hi",
+                                       "mov.u32 wlg_hi, %ntid.x",
+                                       "mul.lo.u32 wlg_t, wlg_t, wlg_hi",
+                                       "mul.lo.u32 wlg_lo, wlg_lo, wlg_hi",
+                                       "mov.u32 wlg_hi, %tid.x",
+                                       "add.u32 wlg_lo, wlg_lo, wlg_hi",
+                                       "and.b32 wlg_lo, wlg_lo, -32",
+                                       "mov.u32 wlg_hi, %ntid.z",
+                                       "mul.lo.u32 wlg_t, wlg_t, wlg_hi",
+                                       "sub.u32 wlg_t, wlg_t, wlg_lo",
+                                       "mov.b32 wlg_live, -1",
+                                       "shl.b32 wlg_live, wlg_live, wlg_t",
+                                       "not.b32 wlg_live, wlg_live"};
+
 inline constexpr char kEntry[] =
     ".visible .entry k (.param .b64 p, .param .align 8 .b8 q[16], .param .b32 n)\n";
 
@@ -99,6 +120,12 @@ inline std::string Module(const Statements& statements) {
                       kEntry, ".maxntid 256, 1, 1\n{\n", kRegisters, kVariables, kLocals, kPrologue,
                       kLocalPrologue, kSmemPrologue, kZeroLocals, WriteAll(), kWriteParameters,
                       Body(statements), "\tret;\n}\n");
+}
+
+// The same, which counts lanes by these statements.
+inline std::string Counting(const Statements& count, const Statements& statements) {
+  return absl::StrReplaceAll(Module(statements),
+                             {{kZeroLocals, absl::StrCat(kZeroLocals, Body(count))}});
 }
 
 inline std::string WithoutLocals(const Statements& statements) {

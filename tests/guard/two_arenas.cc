@@ -167,7 +167,13 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
 
 CudaResult TwoArenas::Run(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
                           absl::Span<const std::byte> params) {
-  const CudaResult result = Launch(kernel, threads, shared_bytes, params);
+  const CudaResult result = Launch(kernel, {threads, 1, 1}, shared_bytes, params);
+  return result == CudaResult::kSuccess ? Sync() : result;
+}
+
+CudaResult TwoArenas::RunBlock(device::KernelId kernel, const std::array<uint32_t, 3>& block,
+                               absl::Span<const std::byte> params) {
+  const CudaResult result = Launch(kernel, block, 0, params);
   return result == CudaResult::kSuccess ? Sync() : result;
 }
 
@@ -188,9 +194,9 @@ CudaResult TwoArenas::LeaveInSharedMemory(uint32_t first) {
   return result == CudaResult::kSuccess ? Sync() : result;
 }
 
-CudaResult TwoArenas::Launch(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
-                             absl::Span<const std::byte> params) {
-  const device::LaunchConfig config = {{1, 1, 1}, {threads, 1, 1}, shared_bytes};
+CudaResult TwoArenas::Launch(device::KernelId kernel, const std::array<uint32_t, 3>& block,
+                             uint32_t shared_bytes, absl::Span<const std::byte> params) {
+  const device::LaunchConfig config = {{1, 1, 1}, block, shared_bytes};
   return context_->Launch(kernel, config, params, device::kLegacyStream);
 }
 
@@ -201,7 +207,7 @@ CudaResult TwoArenas::RunAndStop(device::KernelId kernel, const Tenant& tenant,
   const uint32_t stop = 1;
   device::StreamId other{};
   CudaResult result = context_->CreateStream(kNonBlocking, 0, &other);
-  if (result == CudaResult::kSuccess) result = Launch(kernel, kThreads, 0, params);
+  if (result == CudaResult::kSuccess) result = Launch(kernel, {kThreads, 1, 1}, 0, params);
   std::this_thread::sleep_for(kBeforeStop);
   if (result == CudaResult::kSuccess) {
     result = context_->CopyToDevice(tenant.stop, &stop, sizeof(stop), other);

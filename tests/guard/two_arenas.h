@@ -3,6 +3,7 @@
 #ifndef WARPLINE_TESTS_GUARD_TWO_ARENAS_H_
 #define WARPLINE_TESTS_GUARD_TWO_ARENAS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,9 +51,11 @@ class TwoArenas {
   // Loads a guarded module for a tenant.
   absl::StatusOr<device::KernelId> LoadFor(const Tenant& tenant, const GuardedText& guarded,
                                            const std::string& kernel);
-  // Runs one block to its end.
+  // Runs one block to its end, which is a row of threads, or has the threads of `block`.
   CudaResult Run(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
                  absl::Span<const std::byte> params);
+  CudaResult RunBlock(device::KernelId kernel, const std::array<uint32_t, 3>& block,
+                      absl::Span<const std::byte> params);
 
   // The same with a kernel of `tenant`'s that is told to stop after a while, and not sooner.
   CudaResult RunAndStop(device::KernelId kernel, const Tenant& tenant,
@@ -70,8 +73,8 @@ class TwoArenas {
   TwoArenas() = default;
   absl::Status Map(uint64_t arena, Tenant* tenant);
   absl::Status MapStopWords(uint64_t address);
-  CudaResult Launch(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
-                    absl::Span<const std::byte> params);
+  CudaResult Launch(device::KernelId kernel, const std::array<uint32_t, 3>& block,
+                    uint32_t shared_bytes, absl::Span<const std::byte> params);
   CudaResult Sync(device::StreamId stream = device::kLegacyStream);
 
   std::unique_ptr<device::Backend> backend_;
