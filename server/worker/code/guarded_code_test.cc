@@ -77,6 +77,13 @@ constexpr char kText[] = R"(.version 8.0
   call falls;
   ret;
 }
+.visible .entry moves(.param .u64 unused)
+{
+  .reg .b32 %r<3>;
+  mov.u32 %r1, %tid.x;
+  movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;
+  ret;
+}
 .visible .entry jumps(.param .u64 target)
 {
   .reg .b64 %rd<2>;
@@ -290,6 +297,20 @@ TEST_P(GuardedCodeTest, AFunctionThatCallsItselfTooOftenIsTheSessionsFault) {
   EXPECT_NE(texts_[2].find("a function called itself more than 16 levels deep at line "),
             std::string::npos)
       << texts_[2];
+}
+
+TEST_P(GuardedCodeTest, AWarpThatIsNotWholeIsTheSessionsFault) {
+  Run("moves", 0, 64);
+  EXPECT_EQ(Collect(true), CudaResult::kSuccess);
+  EXPECT_EQ(texts_[2], "");
+  Run("moves", 0, 40);
+  EXPECT_EQ(Collect(false), CudaResult::kLaunchFailed);
+  EXPECT_EQ(texts_[2],
+            "warpline: guard: a kernel came to line 57 of its PTX, a barrier or a matrix "
+            "instruction, with a part of a warp, whose threads ended\n");
+  EXPECT_EQ(Collect(true), CudaResult::kLaunchFailed);
+  EXPECT_EQ(texts_[2], "") << "once";
+  EXPECT_EQ(Collect(true), CudaResult::kSuccess);
 }
 
 TEST_P(GuardedCodeTest, WhatIsRefusedIsSaid) {

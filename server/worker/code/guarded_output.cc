@@ -115,6 +115,16 @@ CudaResult RecordReader::Show(const Record& record, const OutputSource::Emit& em
   return CudaResult::kSuccess;
 }
 
+CudaResult RecordReader::ShowParted(const RecordsHeader& header, const OutputSource::Emit& emit) {
+  if (header.parted_line == 0) return CudaResult::kSuccess;
+  if (!std::exchange(parted_shown_, true)) {
+    emit(2, absl::StrCat("warpline: guard: a kernel came to line ", header.parted_line,
+                         " of its PTX, a barrier or a matrix instruction, with a part of a warp, "
+                         "whose threads ended\n"));
+  }
+  return CudaResult::kLaunchFailed;
+}
+
 std::string RecordReader::Describe(const Record& record) {
   guard::CheckSite site;
   const bool known = code_->FindSite(record.line, &site);
@@ -187,7 +197,7 @@ CudaResult RecordReader::Collect(bool at_rest, const OutputSource::Emit& emit) {
   const uint32_t taken = std::min(header.taken, GuardedModules::kRecords);
   page_.clear();  // The tenant may have written there.
   size_t shown = 0;
-  CudaResult first = CudaResult::kSuccess;
+  CudaResult first = ShowParted(header, emit);
   bool complete = true;
   while (read_ < taken && complete) {
     const uint32_t count = std::min(taken - read_, kRecordsAtOnce);
@@ -212,7 +222,7 @@ CudaResult RecordReader::Collect(bool at_rest, const OutputSource::Emit& emit) {
                          site.line, " of ", absl::CEscape(site.function), "\n"));
   }
   found_.clear();
-  if (at_rest && header.taken != 0) {
+  if (at_rest && (header.taken != 0 || header.parted_line != 0)) {
     const RecordsHeader empty = {.room = GuardedModules::kRecords};
     // The records first, so that none is taken for one of the next kernel's.
     if (copies_.Zero(ring + sizeof(header), uint64_t{taken} * sizeof(Record)) ==
@@ -220,6 +230,7 @@ CudaResult RecordReader::Collect(bool at_rest, const OutputSource::Emit& emit) {
         copies_.Write(ring, {reinterpret_cast<const char*>(&empty), sizeof(empty)}) ==
             CudaResult::kSuccess) {
       read_ = 0;
+      parted_shown_ = false;
     }
   }
   return first;

@@ -41,6 +41,8 @@ class RecordReader {
   bool ReadString(uint64_t address, std::string* text);
   void Print(const guard::Record& record, std::string* text);
   CudaResult Show(const guard::Record& record, const OutputSource::Emit& emit, size_t* shown);
+  // Says where threads ended since their warp was not whole, if some did.
+  CudaResult ShowParted(const guard::RecordsHeader& header, const OutputSource::Emit& emit);
   // What is wrong with the access that a check has found.
   std::string Describe(const guard::Record& record);
   // Where the address lies: ", 16 bytes behind 400 bytes at 0x300000000000,".
@@ -49,7 +51,8 @@ class RecordReader {
 
   GuardedModules* const code_;
   SmallCopies copies_;
-  uint32_t read_ = 0;  // Records that were shown since the ring was empty
+  uint32_t read_ = 0;          // Records that were shown since the ring was empty
+  bool parted_shown_ = false;  // So was RecordsHeader::parted_line.
   std::vector<guard::Record> records_;
   std::map<uint32_t, uint64_t>
       found_;             // Threads of the present look, by the sites of their accesses
