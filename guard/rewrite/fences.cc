@@ -60,6 +60,11 @@ std::string_view FenceWriter::Sum(std::string_view x, int64_t offset) {
   return "wlg_x";
 }
 
+std::string_view FenceWriter::Records() {
+  Add(Make("ld.const.b64", {Name(Use("wlg_x")), Address(kConstVariable, kRecordsWord)}));
+  return "wlg_x";
+}
+
 std::string_view FenceWriter::Widen(std::string_view x) {
   Add(Make("cvt.u64.u32", {Name(Use("wlg_x")), Name(x)}));
   return "wlg_x";

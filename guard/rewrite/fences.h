@@ -53,6 +53,8 @@ class FenceWriter {
   std::string_view Globals() { return Use("wlg_globals"); }
   std::string_view Consts() { return Use("wlg_consts"); }
   std::string_view Locals() { return Use("wlg_local"); }
+  // Where the ring of records lies.
+  std::string_view Records();
   // The stride of a matrix, or the bytes of a copy; `most` at the most.
   std::string_view Bounded(const ptx::Operand& extent, int64_t most);
   // A size that is `bytes` or nothing.

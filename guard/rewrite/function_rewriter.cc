@@ -209,7 +209,6 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   if (!status.ok()) return status;
   std::vector<ptx::Variable> declarations = function_.declarations;
   for (const std::string& name : scratch_) declarations.push_back(Register("b32", name));
-  if (leaves_lines_) declarations.push_back(Register("b64", RecordsRegister()));
   if (traps_) {
     ptx::Variable line;
     line.space = "param";

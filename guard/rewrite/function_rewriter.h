@@ -100,8 +100,6 @@ class FunctionRewriter {
   const ptx::Statement* FindOfWholeWarp(const ptx::Statement* from) const;
   // Whether it is an exit by which lanes leave a whole warp of which the others count without them.
   bool CountsWhoLeaves(const ptx::Instruction& instruction, ptx::Family family) const;
-  // Holds the address of the ring of records in a check.
-  static std::string RecordsRegister();
   // Puts the check that all lanes of the warp are here, unless one stands before on the same way.
   // Those that are not end, and leave the line of `needs`, for which it is.
   void NeedWholeWarp(const ptx::Statement& needs);

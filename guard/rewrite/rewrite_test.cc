@@ -208,8 +208,8 @@ constexpr char kOfLive[] = "\tsetp.ne.and.s32 wlg_ps, wlg_t, wlg_live, wlg_ps;\n
 
 // Where they leave the line.
 constexpr char kLeavesLine[] =
-    "\tld.const.b64 $guard_records, [wlg_const+24];\n"
-    "\tmov.b64 {wlg_lo, wlg_hi}, $guard_records;\n\tlop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234;\n"
+    "\tld.const.b64 wlg_x, [wlg_const+24];\n"
+    "\tmov.b64 {wlg_lo, wlg_hi}, wlg_x;\n\tlop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234;\n"
     "\tand.b32 wlg_lo, wlg_lo, -4;\n\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n";
 
 // What the lanes do that are not together, at something that stands on this line.
@@ -302,6 +302,14 @@ TEST(RewriteTest, WarpsAreWholeAtSeveralBarriers) {
   const std::string function = ".func f()\n{\nbar.sync 2;\nret;\n}\n";
   EXPECT_EQ(ChecksOf(text("call f, ();\nbar.sync 2;", function)), 0);
   EXPECT_EQ(ChecksOf(text("call f, ();\nbar.sync 3;", function)), 2);
+}
+
+// The registers of an election are written on one way to a label and not on another one.
+TEST(RewriteTest, RegistersOfAnElectionAreZeroWhereThereWasNone) {
+  const std::string text =
+      TextOf(Kernel("mov.u32 %r1, 1;\nsetp.eq.u32 %p1, %r1, 0;\nelect.sync %r2|%p3, -1;\nL:\n"
+                    "@%p1 bra L;\nret;\nM:\n@%p1 bra L;"));
+  EXPECT_TRUE(Has(text, "\tmov.b32 $guard_members, 0;\n"));
 }
 
 // The lanes of a warp that is not whole leave the line to which they have come.

@@ -14,7 +14,6 @@
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
 #include "guard/rewrite/statements.h"
-#include "guard/rewrite/words.h"
 #include "ptx/types.h"
 
 namespace warpline::guard {
@@ -58,10 +57,6 @@ const ptx::Statement* FunctionRewriter::FindFirstLeave() const {
   return nullptr;
 }
 
-std::string FunctionRewriter::RecordsRegister() {
-  return absl::StrCat(std::string(kRuntimePrefix), "records");
-}
-
 void FunctionRewriter::NeedWholeWarp(const ptx::Statement& needs) {
   if (std::exchange(is_whole_, true)) {
     if (is_joined_) convergence_.NoteUse();
@@ -69,9 +64,7 @@ void FunctionRewriter::NeedWholeWarp(const ptx::Statement& needs) {
   }
   is_joined_ = false;
   leaves_lines_ = true;
-  const std::string records = RecordsRegister();
-  Put(Make("ld.const.b64", {Name(records), Address(kConstVariable, kRecordsWord)}));
-  const std::string_view at = code_.Arena(records, sizeof(uint32_t));
+  const std::string_view at = code_.Arena(code_.Records(), sizeof(uint32_t));
   Put(Make("bar.warp.sync", {Number(-1)}));
   code_.TestWholeWarp(counts_lanes_);
   Instruction leave = Make("st.global.b32", {Address(at, kPartedLineOffset),

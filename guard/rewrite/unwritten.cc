@@ -269,7 +269,9 @@ class Finder {
         first->push_back({Make("st.param.b8", {Address(name, offset), Number(0)}), {}});
         continue;
       }
-      const std::string& type = function_.Find(name)->type;
+      // What the rewriter adds to the tenant's registers has 32 bits.
+      const Symbol* const symbol = function_.Find(name);
+      const std::string type = symbol == nullptr ? "b32" : symbol->type;
       const int bytes = ptx::TypeBytes(type);
       if (type != "pred" && bytes != 2 && bytes != 4 && bytes != 8) {
         return absl::InvalidArgumentError(

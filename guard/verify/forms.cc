@@ -24,6 +24,7 @@ constexpr Form kForms[] = {
     {"add.s64 wlg_x, <X>, <N>", Step::kX},
     {"cvt.u64.u32 wlg_x, <R>", Step::kX},
     {"cvta.to.shared.u64 wlg_x, <X>", Step::kX},
+    {"ld.const.b64 wlg_x, [wlg_const+24]", Step::kX},
     {"min.u32 wlg_stride, <R>, <N>", Step::kBoundStride},
 
     {"isspacep.shared wlg_ps, <X>", Step::kTestShared},
