@@ -16,21 +16,27 @@ class GuardCompilerTest(unittest.TestCase):
     def setUpClass(cls):
         cls.installation = harness.local_server.Installation.from_bazel_bin(
             harness.RUNFILES,
-            {"bin/examples/" + name: "examples/" + name for name in ("vector_add", "histogram")})
+            {"bin/examples/vector_add": "examples/vector_add",
+             "bin/examples/histogram": "examples/histogram",
+             "bin/examples/parted_warps": "tests/cuda/parted_warps"})
 
     @classmethod
     def tearDownClass(cls):
         cls.installation.close()
 
-    def run_guarded(self, server, program, *flags):
-        """Runs it, and expects that its results are right."""
+    def output_of(self, server, program, *flags, arguments=()):
+        """Runs it, and returns what it says."""
         root = self.installation.root
         done = subprocess.run(
             [str(root / "bin/warpline"), "run", "--endpoint=" + server.endpoint, *flags, "--",
-             str(root / "bin/examples" / program)],
+             str(root / "bin/examples" / program), *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + server.log_tail())
-        self.assertIn(program + ": ok", done.stdout)
+        return done.stdout
+
+    def run_guarded(self, server, program, *flags):
+        """Runs it, and expects that its results are right."""
+        self.assertIn(program + ": ok", self.output_of(server, program, *flags))
 
     @staticmethod
     def stages_of(pid):
@@ -57,6 +63,14 @@ class GuardCompilerTest(unittest.TestCase):
             self.assertGreater(self.stages_of(compilers[0]), after_other_mode)
             self.run_guarded(server, "histogram", "--check")
             self.assertEqual(harness.server_processes(server.pid, COMPILER), compilers)
+
+    def test_a_part_of_a_warp_at_several_barriers_is_right_or_an_error(self):
+        with harness.local_server.Server(self.installation, ["--device=cpu"]) as server:
+            for mode in ("fence", "hardened"):
+                self.run_guarded(server, "parted_warps", "--guard=" + mode)
+            said = self.output_of(server, "parted_warps", "--guard=hardened", arguments=["--part=1"])
+            self.assertRegex(said, "warpline: guard: a kernel came to line [0-9]+ of its PTX, a barrier")
+            self.assertIn("parted_warps: cudaErrorLaunchFailure", said)
 
     def test_a_compiler_is_in_a_jail(self):
         with harness.local_server.Server(self.installation, ["--device=cpu"]) as server:
