@@ -2,6 +2,7 @@
 #include <string>
 
 #include "guard/guard.h"
+#include "guard/records.h"
 #include "guard/rewrite/words.h"
 #include "server/device/cpu/testing/kernel_loader.h"
 
@@ -31,7 +32,11 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
   if (result == CudaResult::kSuccess) result = context->LoadModule(guard::kStopWordModule, &words);
   if (result == CudaResult::kSuccess)
     result = context->FindGlobal(words, guard::kStopWordVariable, &stop, &bytes);
-  write(at, guard::GuardWords({.arena = arena, .globals = variables, .stop = stop}));
+  // A ring without room for records; its head is written all the same.
+  const uint64_t records = variables + (guarded->layout.globals_bytes + 63) / 64 * 64;
+  write(at, guard::GuardWords(
+                {.arena = arena, .globals = variables, .records = records, .stop = stop}));
+  write(records, std::string(sizeof(guard::RecordsHeader), '\0'));
   write(variables, guard::GlobalsAt(guarded->layout, variables));
   return result;
 }
