@@ -1,6 +1,9 @@
 // Tests barriers of blocks, and grids whose blocks wait for each other.
+#include <cstdint>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
 #include "server/device/cpu/testing/kernel_fixture.h"
 
 namespace warpline::cpu {
@@ -108,6 +111,39 @@ TEST_F(BarrierTest, WarpsThatEndedAreNotWaitedFor) {
 TEST_F(BarrierTest, ThreadsThatWaitForeverEndTheLaunch) {
   EXPECT_EQ(RunToEnd(KernelText("bar.sync 1, 64;"), 32), CudaResult::kLaunchTimeout);
 }
+
+// Two barriers to which halves of the lanes, or every other warp, come.
+struct Pair {
+  const char* one;
+  const char* other;
+  int of;  // 1 or 32
+  uint32_t threads;
+  CudaResult result = CudaResult::kIllegalInstruction;
+};
+
+class BarrierPairTest : public KernelFixture, public ::testing::WithParamInterface<Pair> {};
+
+// As a GPU does.
+TEST_P(BarrierPairTest, FaultsWhereAWarpIsInPartsOrFormsDiffer) {
+  const Pair& pair = GetParam();
+  EXPECT_EQ(RunToEnd(KernelText(absl::StrCat("mov.u32 %r1, %tid.x;\nand.b32 %r2, %r1, ", pair.of,
+                                             ";\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 bra L;\nbarrier.",
+                                             pair.one, ";\nbra END;\nL:\nbarrier.", pair.other,
+                                             ";\nEND:\n")),
+                     pair.threads),
+            pair.result);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Pairs, BarrierPairTest,
+    ::testing::Values(Pair{"sync 1", "sync 2", 1, 32}, Pair{"sync 1, 32", "sync 2, 32", 1, 32},
+                      Pair{"arrive 1, 64", "arrive 2, 64", 1, 32},
+                      Pair{"sync 1", "red.popc.u32 %r3, 1, %p1", 1, 32},
+                      Pair{"sync 1, 64", "red.popc.u32 %r3, 1, 64, %p1", 32, 64},
+                      Pair{"arrive 1, 64", "sync 1, 96", 32, 96},
+                      // Others may be there at the same time.
+                      Pair{"sync 1, 32", "sync 2, 32", 32, 64, CudaResult::kSuccess},
+                      Pair{"sync 1", "sync 1, 64", 32, 64, CudaResult::kSuccess}));
 
 TEST_F(BarrierTest, ABarrierThatDoesNotExistFaults) {
   EXPECT_EQ(RunToEnd(KernelText("mov.u32 %r1, 16;\nbar.sync %r1;"), 32),

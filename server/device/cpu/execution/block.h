@@ -79,6 +79,7 @@ struct Warp {
   std::array<Group, kLanes> waiting;
   uint32_t arrived_barrier = kNoSlot;  // The barrier at which all living lanes wait.
   uint32_t arrive_lanes = 0;           // Lanes that executed bar.arrive, while others have not.
+  uint32_t arrive_barrier = 0;         // Of which barrier
   std::vector<std::array<ReturnFrame, kLanes>> returns;  // By depth
 };
 
@@ -125,6 +126,7 @@ class Block {
     uint32_t warps = 0;     // Warps that wait as a whole
     uint32_t arrived = 0;   // Threads that did bar.arrive
     uint32_t expected = 0;  // Threads; 0 for all of the block
+    bool reduces = false;
     bool in_use = false;
   };
 
@@ -156,7 +158,8 @@ class Block {
   bool EnterBarrier(Warp& warp, const Op& op, uint32_t mask);
   void EnterWarpgroupBarrier(Warp& warp);
   void WaitAtBarrier(Warp& warp, uint32_t id, uint32_t threads);
-  void WarpSettled(Warp& warp);
+  bool WarpSettled(Warp& warp);  // False on a fault, as the following.
+  bool JoinBarrier(const Op& op, uint32_t id, uint32_t threads);
   void CheckBarrier(uint32_t id);
   void ReleaseBarrier(uint32_t id);
   void EnterWarpSync(Warp& warp, const Op& op, uint32_t mask);

@@ -62,8 +62,7 @@ bool Block::RunWarp(Warp& warp) {
     warp.current.mask = 0;
     if (!ok) return false;
   }
-  WarpSettled(warp);
-  return true;
+  return WarpSettled(warp);
 }
 
 bool Block::SelectGroup(Warp& warp) {

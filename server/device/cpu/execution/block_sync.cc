@@ -97,10 +97,13 @@ bool Block::EnterBarrier(Warp& warp, const Op& op, uint32_t mask) {
     return Fault(CudaResult::kIllegalInstruction, op,
                  absl::StrCat("barrier ", id, " with ", count, " threads"));
   }
+  if (!JoinBarrier(op, id, count)) return false;
   if (op.barrier == BarrierKind::kArrive) {
     Barrier& barrier = barriers_[id];
-    barrier.in_use = true;
-    barrier.expected = count;
+    if (warp.arrive_lanes != 0 && warp.arrive_barrier != id) {
+      return Fault(CudaResult::kIllegalInstruction, op, "parts of a warp at different barriers");
+    }
+    warp.arrive_barrier = id;
     group.pc += 1;
     warp.arrive_lanes |= mask;
     if ((warp.alive & ~warp.arrive_lanes) == 0) {
@@ -111,6 +114,24 @@ bool Block::EnterBarrier(Warp& warp, const Op& op, uint32_t mask) {
     return true;
   }
   WaitAtBarrier(warp, id, count);
+  return true;
+}
+
+// Seen on an H100: the context ends where some come to a number for so many threads, or to reduce,
+// and others for another number of threads, or not to reduce.
+bool Block::JoinBarrier(const Op& op, uint32_t id, uint32_t threads) {
+  const bool reduces = op.barrier == BarrierKind::kPopc || op.barrier == BarrierKind::kAnd ||
+                       op.barrier == BarrierKind::kOr;
+  const auto all_of = [this](uint32_t count) { return count == 0 ? warp_count_ * kLanes : count; };
+  Barrier& barrier = barriers_[id];
+  if (barrier.in_use &&
+      (barrier.reduces != reduces || all_of(barrier.expected) != all_of(threads))) {
+    return Fault(CudaResult::kIllegalInstruction, op,
+                 absl::StrCat("barrier ", id, ", to which others have come in another form"));
+  }
+  barrier.in_use = true;
+  barrier.reduces = reduces;
+  barrier.expected = threads;
   return true;
 }
 
@@ -134,16 +155,24 @@ void Block::WaitAtBarrier(Warp& warp, uint32_t id, uint32_t threads) {
 }
 
 // A warp counts as arrived when all its lanes wait at one barrier, even at different instructions.
-void Block::WarpSettled(Warp& warp) {
-  if (warp.alive == 0 || warp.arrived_barrier != kNoSlot || warp.waiting_count == 0) return;
+// Seen on an H100: the context ends where they wait at different ones.
+bool Block::WarpSettled(Warp& warp) {
+  if (warp.alive == 0 || warp.arrived_barrier != kNoSlot || warp.waiting_count == 0) return true;
   const uint32_t id = warp.waiting[0].barrier;
+  bool is_one = true;
   for (uint32_t i = 0; i < warp.waiting_count; ++i) {
     const Group& group = warp.waiting[i];
-    if (group.state != GroupState::kAtBarrier || group.barrier != id) return;
+    if (group.state != GroupState::kAtBarrier) return true;
+    is_one = is_one && group.barrier == id;
+  }
+  if (!is_one) {
+    return Fault(CudaResult::kIllegalInstruction, code_.ops[warp.waiting[0].pc],
+                 "parts of a warp at different barriers");
   }
   warp.arrived_barrier = id;
   ++barriers_[id].warps;
   CheckBarrier(id);
+  return true;
 }
 
 void Block::CheckBarrier(uint32_t id) {
