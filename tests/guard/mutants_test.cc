@@ -1,6 +1,6 @@
 // Changes guarded PTX at random and executes what the verifier still accepts: nothing of it may
 // leave the arena. Only the arena and its zones are mapped, so whatever leaves them faults.
-//   mutants_test --escapes=FILE [--mutants=N] [--seed=N] [--hardened] [PTX FILES]
+//   mutants_test --escapes=FILE [--only=TEXT] [--mutants=N] [--seed=N] [--hardened] [PTX FILES]
 // N is the number of mutants that are executed. Prints how many were made, accepted and executed;
 // ends with 1 at the first that left, and prints it.
 #include <algorithm>
@@ -21,6 +21,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -39,6 +40,7 @@
 ABSL_FLAG(std::string, escapes, "", "the list of attacks, which are what is changed");
 ABSL_FLAG(uint64_t, mutants, 3000, "how many are executed");
 ABSL_FLAG(uint64_t, seed, 1, "of the random numbers");
+ABSL_FLAG(std::string, only, "", "only of attacks with this in their text");
 ABSL_FLAG(bool, hardened, false, "guard against faults as well, so that no fault is allowed");
 
 namespace warpline::guard {
@@ -85,11 +87,14 @@ class Arena {
 
 enum class End { kNotRun, kFine, kFault, kEscape };
 
-// Whether a fault tells of an access that no mutant may make. One in shared memory is the tenant's
-// own as long as it is not guarded against faults.
+// Whether a fault tells of an access that no mutant may make, or of a barrier that ends the
+// context. One in shared memory is the tenant's own as long as it is not guarded against faults.
 bool IsEscape(CudaResult fault, const std::string& text, bool hardened) {
   if (hardened) {
-    return fault == CudaResult::kIllegalAddress || fault == CudaResult::kMisalignedAddress;
+    const bool is_barrier =
+        fault == CudaResult::kIllegalInstruction && text.find("barrier") != std::string::npos;
+    return fault == CudaResult::kIllegalAddress || fault == CudaResult::kMisalignedAddress ||
+           is_barrier;
   }
   // The windows of the other spaces are at the end of the generic addresses.
   return fault == CudaResult::kIllegalAddress && text.find("shared") == std::string::npos &&
@@ -240,7 +245,9 @@ int Main(const std::vector<char*>& files) {
   const auto escapes = ReadEscapes(ReadFile(absl::GetFlag(FLAGS_escapes)));
   if (!escapes.ok()) return 2;
   std::vector<std::string> texts;
-  for (const Escape& escape : *escapes) texts.push_back(escape.text);
+  for (const Escape& escape : *escapes) {
+    if (absl::StrContains(escape.text, absl::GetFlag(FLAGS_only))) texts.push_back(escape.text);
+  }
   for (const char* const file : files) texts.push_back(ReadFile(file));
   std::vector<Lines> seeds;
   for (const std::string& text : texts) {
