@@ -17,8 +17,15 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "common/fatbin/fatbin.h"
+#include "common/tier/device_code.h"
+#include "common/tier/file_survey.h"
+#include "common/tier/keyed_lines.h"
+#include "common/tier/program_identity.h"
+#include "common/tier/tier_record.h"
 #include "common/unique_fd.h"
 #include "guard/guard.h"
 #include "ptx/ast.h"
@@ -59,12 +66,6 @@ void ExplainText(const std::string& text, bool hardened, Reasons* reasons) {
     const auto* const function = std::get_if<ptx::Function>(&item);
     if (function != nullptr && function->is_entry) Note(function->name, why, reasons);
   }
-}
-
-// Whether machine code has functions in it: programs have modules without any, too.
-bool HasFunctions(const fatbin::ImageEntry& entry) {
-  const absl::StatusOr<std::string> code = fatbin::EntryPayload(entry);
-  return !code.ok() || code->find(".text.") != std::string::npos;
 }
 
 std::string ReadFile(const std::string& path) {
@@ -131,28 +132,53 @@ ExplainedFile ExplainFile(const std::string& path, std::string_view bytes, bool 
     ExplainText(std::string(bytes), hardened, &reasons);
   }
   std::set<std::string> seen;
+  uint64_t left_bytes = tier::kMostLookedInto;
   for (const std::string_view container : containers) {
     const auto entries = fatbin::ParseImage(container);
     if (!entries.ok()) continue;
-    bool has_text = false;
-    const fatbin::ImageEntry* code = nullptr;
+    if (tier::CodeOfContainer(container, &left_bytes).machine_code_alone) ++file.machine_code;
     for (const fatbin::ImageEntry& entry : *entries) {
-      if (entry.kind == fatbin::ImageKind::kElf) code = &entry;
       if (entry.kind != fatbin::ImageKind::kPtx) continue;
       const absl::StatusOr<std::string> text = fatbin::EntryPayload(entry);
-      if (!text.ok()) continue;
-      has_text = true;
-      if (seen.insert(*text).second) ExplainText(*text, hardened, &reasons);
+      if (text.ok() && seen.insert(*text).second) ExplainText(*text, hardened, &reasons);
     }
-    if (!has_text && code != nullptr && HasFunctions(*code)) ++file.machine_code;
   }
   for (auto& [name, reason] : reasons) file.kernels.push_back({name, std::move(reason)});
   return file;
 }
 
+std::string ExplainChoice(const std::string& program, const std::vector<std::string>& files,
+                          const std::string& cache_folder) {
+  const std::string known =
+      tier::TierRecord(cache_folder).Find(tier::IdentifyProgram(program, {program}));
+  if (!known.empty()) {
+    return absl::StrCat("--tier=auto: isolated, as ", Shown(known), " in an earlier run");
+  }
+  // Without the bounds of a start.
+  tier::FileSurvey survey({.cache_folder = "",
+                           .most_file_bytes = uint64_t{1} << 30,
+                           .most_bytes = uint64_t{1} << 40,
+                           .most_time = absl::InfiniteDuration()});
+  std::set<std::string> targets;
+  for (const std::string& path : files) {
+    const tier::DeviceCode code = survey.Look(path);
+    if (!code.obstacle.empty()) {
+      return absl::StrCat("--tier=auto: isolated, because of ", Shown(path), ": ", code.obstacle);
+    }
+    targets.insert(code.targets.begin(), code.targets.end());
+  }
+  if (targets.empty()) {
+    return "--tier=auto: guarded, as long as it loads no library with machine code alone";
+  }
+  return absl::StrCat(
+      "--tier=auto: guarded, where the server offers that and the device takes PTX for ",
+      absl::StrJoin(targets, " and "));
+}
+
 int Explain(const CommandLine& line) {
   const bool all = line.Has("all");
   std::vector<std::string> files;
+  std::string first;
   for (const std::string& name : line.rest) {
     std::string path = name;
     if (access(path.c_str(), R_OK) != 0) {
@@ -163,6 +189,7 @@ int Explain(const CommandLine& line) {
       }
       path = *program;
     }
+    if (first.empty()) first = path;
     files.push_back(path);
     for (std::string& library : LibrariesOf(path)) files.push_back(std::move(library));
   }
@@ -194,9 +221,10 @@ int Explain(const CommandLine& line) {
   }
   if (kernels == 0 && machine_code == 0) {
     std::printf("no kernels in %s or its libraries\n", Shown(line.rest[0]).c_str());
-    return 0;
+  } else {
+    std::printf("guarded: %zu of %zu kernels\n", guarded, kernels);
   }
-  std::printf("guarded: %zu of %zu kernels\n", guarded, kernels);
+  std::printf("%s\n", ExplainChoice(first, files, tier::CacheFolder()).c_str());
   return guarded == kernels && machine_code == 0 ? 0 : 1;
 }
 

@@ -1,7 +1,13 @@
 #include "tools/cli/explain.h"
 
-#include <string>
+#include <stdlib.h>
 
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/tier/program_identity.h"
+#include "common/tier/tier_record.h"
 #include "gtest/gtest.h"
 
 namespace warpline::cli {
@@ -75,6 +81,45 @@ TEST(ExplainTest, TakesWhateverThereIs) {
     const ExplainedFile file = ExplainFile("file", bytes, true);
     for (const ExplainedKernel& kernel : file.kernels) EXPECT_NE(kernel.reason, "");
   }
+}
+
+class ExplainChoiceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "/explain-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  std::string Write(const std::string& name, const std::string& bytes) const {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+  std::string Choice(const std::vector<std::string>& files) const {
+    return ExplainChoice(files[0], files, folder_ + "/cache");
+  }
+  const std::string machine_code_ = Container(2,
+                                              "\x7f"
+                                              "ELF .text.k");
+  std::string folder_;
+};
+
+TEST_F(ExplainChoiceTest, GuardedUnlessAFileStandsInTheWay) {
+  const std::string program = Write("program", Container(1, kModule));
+  EXPECT_EQ(Choice({program}),
+            "--tier=auto: guarded, where the server offers that and the device takes PTX for 90");
+  const std::string library = Write("libx.so", machine_code_);
+  EXPECT_EQ(Choice({program, library}),
+            "--tier=auto: isolated, because of " + library + ": it has machine code without PTX");
+  EXPECT_EQ(Choice({Write("script.py", "print()")}),
+            "--tier=auto: guarded, as long as it loads no library with machine code alone");
+}
+
+TEST_F(ExplainChoiceTest, SaysWhatStoodInTheWayBefore) {
+  const std::string program = Write("program", Container(1, kModule));
+  ASSERT_TRUE(tier::TierRecord(folder_ + "/cache")
+                  .Add(tier::IdentifyProgram(program, {program}), "kernel k was refused"));
+  EXPECT_EQ(Choice({program}), "--tier=auto: isolated, as kernel k was refused in an earlier run");
 }
 
 }  // namespace

@@ -1,0 +1,139 @@
+#include "common/tier/file_survey.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/steady_time.h"
+#include "common/tier/elf_sections.h"
+#include "common/unique_fd.h"
+
+namespace warpline::tier {
+namespace {
+
+// What these bring for a device that is not as new as they are is machine code for it, and what PTX
+// they have is for others. The names end where a version may begin.
+constexpr std::string_view kMachineCodeLibraries[] = {
+    "libcublas",   "libcublasLt",   "libcudnn",      "libcufft",      "libcufftw",
+    "libcusolver", "libcusolverMg", "libcusparse",   "libcusparseLt", "libcutensor",
+    "libnccl",     "libnvjpeg",     "libtorch_cuda", "libnvinfer",
+};
+// Families of libraries: what follows may be any word.
+constexpr std::string_view kMachineCodeFamilies[] = {"libcudnn_", "libnpp", "libnvinfer_",
+                                                     "libtorch_cuda_"};
+
+// A file that was written in this time may be written again without another time.
+constexpr absl::Duration kUnsettled = absl::Seconds(2);
+
+std::string ReadAtMost(int file, uint64_t offset, uint64_t bytes) {
+  std::string text(bytes, '\0');
+  uint64_t got = 0;
+  while (got < bytes) {
+    const ssize_t more =
+        pread(file, text.data() + got, bytes - got, static_cast<off_t>(offset + got));
+    if (more < 0 && errno == EINTR) continue;
+    if (more <= 0) break;
+    got += static_cast<uint64_t>(more);
+  }
+  text.resize(got);
+  return text;
+}
+
+std::string IdentityOf(const struct stat& is) {
+  return absl::StrCat(is.st_dev, "-", is.st_ino, "-", is.st_size, "-", is.st_mtim.tv_sec, ".",
+                      is.st_mtim.tv_nsec, "-", is.st_ctim.tv_sec, ".", is.st_ctim.tv_nsec);
+}
+
+void Add(DeviceCode more, DeviceCode* to) {
+  if (to->obstacle.empty()) to->obstacle = std::move(more.obstacle);
+  to->targets.merge(more.targets);
+}
+
+}  // namespace
+
+std::string_view FileName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+bool IsMachineCodeLibrary(std::string_view file_name) {
+  for (const std::string_view family : kMachineCodeFamilies) {
+    if (file_name.starts_with(family)) return true;
+  }
+  // Wheels put a hash after the name: libcudart-d0da41ae.so.11.0.
+  const std::string_view name = file_name.substr(0, file_name.find_first_of(".-"));
+  return std::find(std::begin(kMachineCodeLibraries), std::end(kMachineCodeLibraries), name) !=
+         std::end(kMachineCodeLibraries);
+}
+
+FileSurvey::FileSurvey(Options options)
+    : options_(std::move(options)),
+      cache_({.folder = options_.cache_folder,
+              .name = "device-code-1",
+              .most_lines = 4096,
+              .most_bytes = size_t{1} << 20}),
+      began_(options_.clock ? options_.clock() : SteadyNow()),
+      known_(cache_.Read()) {}
+
+bool FileSurvey::OutOfBounds() const {
+  const absl::Time now = options_.clock ? options_.clock() : SteadyNow();
+  return read_bytes_ >= options_.most_bytes || now - began_ > options_.most_time;
+}
+
+DeviceCode FileSurvey::Read(int file, uint64_t size) {
+  const auto read = [this, file](uint64_t offset, uint64_t bytes) {
+    std::string text = ReadAtMost(file, offset, bytes);
+    read_bytes_ += text.size();
+    return text;
+  };
+  if (size <= options_.small_file_bytes) return FindDeviceCode(read(0, size));
+  const std::vector<FileRange> ranges =
+      DeviceCodeSections(read, size).value_or(std::vector<FileRange>{{0, size}});
+  uint64_t left = options_.most_file_bytes;
+  DeviceCode found;
+  for (const FileRange& range : ranges) {
+    const uint64_t bytes = std::min(range.bytes, left);
+    left -= bytes;
+    Add(FindDeviceCode(read(range.offset, bytes)), &found);
+    if (found.obstacle.empty() && bytes < range.bytes) {
+      found.obstacle = "it has more device code than is looked into";
+    }
+    if (!found.obstacle.empty()) break;
+  }
+  return found;
+}
+
+DeviceCode FileSurvey::Look(const std::string& path) {
+  DeviceCode code;
+  if (IsMachineCodeLibrary(FileName(path))) {
+    code.obstacle = "it is a library of machine code";
+    return code;
+  }
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat is;
+  if (!file.valid() || fstat(file.get(), &is) != 0 || !S_ISREG(is.st_mode)) return code;
+  const std::string identity = IdentityOf(is);
+  if (const auto known = known_.find(identity); known != known_.end()) {
+    if (auto parsed = ParseDeviceCode(known->second)) return *std::move(parsed);
+  }
+  if (OutOfBounds()) {
+    code.obstacle = "there is more to look into before it than is done at a start";
+    return code;
+  }
+  code = Read(file.get(), static_cast<uint64_t>(is.st_size));
+  const absl::Time now = options_.wall_clock ? options_.wall_clock() : absl::Now();
+  const absl::Time changed =
+      std::max(absl::TimeFromTimespec(is.st_mtim), absl::TimeFromTimespec(is.st_ctim));
+  if (now - changed > kUnsettled) found_[identity] = FormatDeviceCode(code);
+  return code;
+}
+
+void FileSurvey::Save() {
+  if (options_.cache_folder.empty() || found_.empty()) return;
+  cache_.Put(found_);
+  found_.clear();
+}
+
+}  // namespace warpline::tier
