@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "lease/rights.h"
+#include "proto/tier.h"
 
 namespace warpline {
 
@@ -49,12 +50,14 @@ struct Entitlement {
   std::vector<std::string> devices = {};
   DeviceSlice slice = {};
   Rights rights = kAllRights;
+  TierSet tiers = kAllTiers;  // What its sessions may be of, where the server has it.
   // After this time the token opens no session.
   absl::Time expires = absl::InfiniteFuture();
   // The time when the lease ends, whether or not it is still held.
   absl::Time ends = absl::InfiniteFuture();
 
   bool leased() const { return !lease.empty(); }
+  bool AllowsTier(Tier tier) const { return (tiers & SetOf(tier)) != 0; }
   bool Allows(Capability capability) const { return warpline::Allows(rights, capability); }
   // The bytes that it may hold on a device that gives `capacity_bytes` in all.
   uint64_t MemoryOn(uint64_t capacity_bytes) const {

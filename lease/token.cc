@@ -70,6 +70,7 @@ absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& t
   FillSlice(token.slice, body.mutable_slice());
   body.set_max_sessions(token.max_sessions);
   body.set_rights(token.rights);
+  body.set_tiers(UnlessDefault(token.tiers, kAllTiers));
   body.set_expires_unix_ms(absl::ToUnixMillis(token.expires));
   body.set_ends_unix_ms(ToMs(token.ends));
   body.set_certificate(token.holder.certificate);
@@ -108,6 +109,7 @@ absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<V
   token.slice = SliceOf(body.memory_bytes(), body.slice());
   token.max_sessions = body.max_sessions();
   token.rights = body.rights();
+  token.tiers = OrDefault<TierSet>(body.tiers(), kAllTiers);
   token.expires = absl::FromUnixMillis(body.expires_unix_ms());
   token.holder = {.certificate = body.certificate(), .names = body.certificate_names()};
   if (body.ends_unix_ms() != 0) token.ends = absl::FromUnixMillis(body.ends_unix_ms());

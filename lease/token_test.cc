@@ -62,6 +62,14 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(slice.hardware_queues, 2u);
 }
 
+TEST_F(TokenTest, TiersAreCarried) {
+  EXPECT_EQ(OpenToken(Text(), {key_.verify_key()})->tiers, kAllTiers);
+  token_.tiers = SetOf(Tier::kGuarded);
+  const LeaseToken opened = OpenToken(Text(), {key_.verify_key()}).value();
+  EXPECT_TRUE(opened.AllowsTier(Tier::kGuarded));
+  EXPECT_FALSE(opened.AllowsTier(Tier::kIsolated));
+}
+
 TEST_F(TokenTest, KeySurvivesBeingStored) {
   const auto again = SigningKey::FromPrivateBytes(key_.private_bytes());
   ASSERT_TRUE(again.ok());

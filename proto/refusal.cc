@@ -1,6 +1,7 @@
 #include "proto/refusal.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,12 @@ absl::Status NoRoom(absl::string_view message) {
   Refusal refusal;
   refusal.set_reason(Refusal::NO_ROOM);
   return WithRefusal(absl::ResourceExhaustedError(message), refusal);
+}
+
+absl::Status TierRefused(absl::Status status) {
+  Refusal refusal;
+  refusal.set_reason(Refusal::TIER);
+  return WithRefusal(std::move(status), refusal);
 }
 
 Refusal RefusalOf(const absl::Status& status) {

@@ -28,6 +28,10 @@ absl::Status ArenaTooLarge(uint64_t bytes, uint64_t most_bytes);
 // There are already as many sessions as may be; `message` says how many.
 absl::Status NoRoom(absl::string_view message);
 
+// `status`, which says why a session cannot be of the tier that it asks for, as such a refusal.
+// Whoever has the tier chosen for them (TierChoice::kAuto) then asks for another.
+absl::Status TierRefused(absl::Status status);
+
 // The reason that `status` carries for programs. It is UNSPECIFIED when there is none, and may be
 // one that only a newer peer knows.
 warpline_internal::Refusal RefusalOf(const absl::Status& status);

@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "lease/rights.h"
+#include "proto/tier.h"
 
 namespace warpline::scheduler {
 
@@ -24,6 +25,9 @@ struct TenantRecord {
   uint64_t max_seconds = 0;          // The longest time that a lease may last; 0 for no limit.
   uint32_t max_sessions = 0;         // For all leases together; 0 for no limit.
   Rights rights = kAllRights;        // Those of its sessions.
+  TierSet tiers = kAllTiers;         // What its sessions may be of.
+  // What they are of where nobody says.
+  TierChoice tier = TierChoice::kIsolated;
 };
 
 struct DeviceRecord {

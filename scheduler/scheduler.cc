@@ -253,6 +253,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   token.slice.memory_bytes = lease.memory_bytes;
   token.max_sessions = std::min(lease.max_sessions, tenant.max_lease_sessions);
   token.rights = tenant.rights;
+  token.tiers = tenant.tiers;
   token.expires = lease.expires;
   token.ends = lease.ends;
   auto text = SignToken(keys_.SignerAt(Now()), token);
@@ -267,6 +268,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   reply.set_memory_bytes(lease.memory_bytes);
   reply.set_max_sessions(token.max_sessions);
   reply.set_rights(token.rights);
+  reply.set_tier(static_cast<uint32_t>(tenant.tier));
   for (const auto& device : servers_[lease.server].report.devices()) {
     if (device.uuid() == lease.devices.front()) reply.set_driver_version(device.driver_version());
   }

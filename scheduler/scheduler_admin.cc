@@ -7,6 +7,7 @@
 #include "common/text.h"
 #include "lease/entitlement.h"
 #include "lease/rights.h"
+#include "proto/tier.h"
 #include "scheduler/scheduler.h"
 
 namespace warpline::scheduler {
@@ -17,6 +18,20 @@ using warpline_internal::TenantRequest;
 
 constexpr size_t kMaxTenants = 4096;
 constexpr size_t kMaxName = 64;
+
+absl::Status CheckTiers(const TenantRecord& tenant) {
+  const auto tier = static_cast<uint32_t>(tenant.tier);
+  const bool known = tenant.tiers == kAllTiers || (tenant.tiers & ~kKnownTiers) == 0;
+  if (!known || tenant.tiers == 0 || tier >= std::size(kTierChoices)) {
+    return absl::InvalidArgumentError("the scheduler does not know such tiers");
+  }
+  if (tenant.tier != TierChoice::kAuto && (tenant.tiers & SetOf(static_cast<Tier>(tier))) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a tenant with the tiers ", FormatTierSet(tenant.tiers), " cannot have ",
+                     std::string(kTierChoices[tier]), " where it names none: give it --tier, too"));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -50,10 +65,13 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (request.has_max_lease_sessions()) tenant.max_lease_sessions = request.max_lease_sessions();
   if (request.has_max_sessions()) tenant.max_sessions = request.max_sessions();
   if (request.has_rights()) tenant.rights = request.rights();
+  if (request.has_tiers()) tenant.tiers = request.tiers();
+  if (request.has_tier()) tenant.tier = static_cast<TierChoice>(request.tier());
   if (request.has_max_seconds()) tenant.max_seconds = request.max_seconds();
   if ((tenant.rights & ~kKnownRights) != 0) {
     return absl::InvalidArgumentError("the scheduler does not know such rights");
   }
+  if (const absl::Status tiers = CheckTiers(tenant); !tiers.ok()) return tiers;
   if (tenant.max_lease_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
       tenant.max_seconds > (1ull << 32)) {
     return absl::InvalidArgumentError("a tenant's limits are out of range");
@@ -72,7 +90,9 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   LogInfo(known ? "changed" : "added", " tenant=", tenant.name,
           " memory_bytes=", tenant.memory_bytes, " max_leases=", tenant.max_leases,
           " max_lease_sessions=", tenant.max_lease_sessions, " max_sessions=", tenant.max_sessions,
-          " max_seconds=", tenant.max_seconds, " rights=", FormatRights(tenant.rights));
+          " max_seconds=", tenant.max_seconds, " rights=", FormatRights(tenant.rights),
+          " tiers=", FormatTierSet(tenant.tiers),
+          " tier=", std::string(TierChoiceName(tenant.tier)));
   return reply;
 }
 
@@ -121,6 +141,8 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
     to->set_max_lease_sessions(tenant.max_lease_sessions);
     to->set_max_sessions(tenant.max_sessions);
     to->set_rights(tenant.rights);
+    to->set_tiers(tenant.tiers);
+    to->set_tier(static_cast<uint32_t>(tenant.tier));
     to->set_max_seconds(tenant.max_seconds);
     for (const LeaseRecord& lease : *leases) {
       if (lease.tenant != tenant.name || lease.state != LeaseState::kActive) continue;

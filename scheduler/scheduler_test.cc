@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lease/token.h"
+#include "proto/tier.h"
 #include "scheduler/scheduler_fixture.h"
 #include "scheduler/sqlite.h"
 #include "scheduler/state_folder.h"
@@ -419,6 +420,42 @@ TEST_F(SchedulerTest, TokenGivesItsTenantsRightsAndLimitsOfTheMoment) {
   ASSERT_TRUE(renewed.ok()) << renewed.status();
   EXPECT_EQ(token(renewed->token()).rights, kAllRights);
   EXPECT_EQ(token(renewed->token()).max_sessions, 3u);
+}
+
+TEST_F(SchedulerTest, TokenGivesItsTenantsTiersAndTheLeaseWhatNobodyNames) {
+  warpline_internal::TenantRequest change;
+  change.set_tiers(SetOf(Tier::kIsolated));
+  const std::string vision = AddTenant("vision", 0, 0, 0, change);
+  const ReportReply keys = Tell(Report("a"));
+  const auto token = [&](const std::string& text) {
+    return OpenToken(text, {{keys.keys(0).id(), keys.keys(0).key()}}).value();
+  };
+  const auto first = Acquire(1, vision);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(token(first->token()).tiers, SetOf(Tier::kIsolated));
+  EXPECT_EQ(first->tier(), static_cast<uint32_t>(TierChoice::kIsolated));
+  change.set_credential("operator");
+  change.set_name("vision");
+  for (const TierSet wrong : {TierSet{0}, kKnownTiers + 1, TierSet{1} << 63}) {
+    change.set_tiers(wrong);
+    EXPECT_EQ(scheduler_->PutTenant(change).status().code(), Code::kInvalidArgument) << wrong;
+  }
+  // What nobody names has to be one that it may have.
+  change.set_tiers(SetOf(Tier::kGuarded));
+  EXPECT_THAT(std::string(scheduler_->PutTenant(change).status().message()), HasSubstr("--tier"));
+  change.set_tier(7);
+  EXPECT_EQ(scheduler_->PutTenant(change).status().code(), Code::kInvalidArgument);
+  change.set_tiers(kAllTiers);
+  change.set_tier(static_cast<uint32_t>(TierChoice::kAuto));
+  ASSERT_TRUE(scheduler_->PutTenant(change).ok());
+  Restart();
+  const auto renewed = scheduler_->Renew(first->token());
+  ASSERT_TRUE(renewed.ok()) << renewed.status();
+  EXPECT_EQ(token(renewed->token()).tiers, kAllTiers);
+  EXPECT_EQ(renewed->tier(), static_cast<uint32_t>(TierChoice::kAuto));
+  const auto shown = scheduler_->Tenants("operator")->tenants(0);
+  EXPECT_EQ(shown.tiers(), kAllTiers);
+  EXPECT_EQ(shown.tier(), static_cast<uint32_t>(TierChoice::kAuto));
 }
 
 TEST_F(SchedulerTest, ClockThatWasAheadBeforeARestartKeepsNoLeaseForLonger) {

@@ -41,6 +41,11 @@ PRAGMA user_version = 2;
 CREATE TABLE audit_heads (server TEXT PRIMARY KEY, head TEXT NOT NULL, lost TEXT NOT NULL)
   WITHOUT ROWID;
 PRAGMA user_version = 3;
+)sql",
+    R"sql(
+ALTER TABLE tenants ADD COLUMN tiers INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE tenants ADD COLUMN tier INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 4;
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kSteps);
 
@@ -150,7 +155,7 @@ absl::Status Store::MustChange(const std::string& what) {
 
 absl::Status Store::AddTenant(const TenantRecord& tenant) {
   const auto status =
-      Statement(db(), "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
+      Statement(db(), "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
           .Bind(tenant.name)
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
@@ -159,6 +164,8 @@ absl::Status Store::AddTenant(const TenantRecord& tenant) {
           .Bind(tenant.max_seconds)
           .Bind(tenant.max_sessions)
           .Bind(tenant.rights)
+          .Bind(tenant.tiers)
+          .Bind(static_cast<uint32_t>(tenant.tier))
           .Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
@@ -170,7 +177,8 @@ absl::Status Store::UpdateTenant(const TenantRecord& tenant) {
   const auto status =
       Statement(db(),
                 "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
-                "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ? "
+                "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
+                "tier = ? "
                 "WHERE name = ?")
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
@@ -179,6 +187,8 @@ absl::Status Store::UpdateTenant(const TenantRecord& tenant) {
           .Bind(tenant.max_seconds)
           .Bind(tenant.max_sessions)
           .Bind(tenant.rights)
+          .Bind(tenant.tiers)
+          .Bind(static_cast<uint32_t>(tenant.tier))
           .Bind(tenant.name)
           .Run();
   return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
@@ -210,12 +220,13 @@ absl::StatusOr<std::vector<TenantRecord>> Store::Tenants() {
   std::vector<TenantRecord> tenants;
   Statement row(db(),
                 "SELECT name, credential_hash, memory_bytes, max_leases, max_lease_sessions, "
-                "max_seconds, max_sessions, rights FROM tenants");
+                "max_seconds, max_sessions, rights, tiers, tier FROM tenants");
   while (row.Step()) {
     tenants.push_back({row.Text(0), row.Text(1), static_cast<uint64_t>(row.Number(2)),
                        static_cast<uint32_t>(row.Number(3)), static_cast<uint32_t>(row.Number(4)),
                        static_cast<uint64_t>(row.Number(5)), static_cast<uint32_t>(row.Number(6)),
-                       static_cast<Rights>(row.Number(7))});
+                       static_cast<Rights>(row.Number(7)), static_cast<TierSet>(row.Number(8)),
+                       static_cast<TierChoice>(row.Number(9))});
   }
   if (!row.status().ok()) return row.status();
   return tenants;

@@ -153,6 +153,8 @@ TEST_F(StoreTest, StateOfTheFirstVersionIsTakenOver) {
   EXPECT_EQ(tenants->front().max_lease_sessions, 7u);
   EXPECT_EQ(tenants->front().max_sessions, 0u);
   EXPECT_EQ(tenants->front().rights, kAllRights);
+  EXPECT_EQ(tenants->front().tiers, kAllTiers);
+  EXPECT_EQ(tenants->front().tier, TierChoice::kIsolated);
 }
 
 // The state is as it was before the heads of audits were kept.
@@ -162,7 +164,12 @@ TEST_F(StoreTest, StateOfTheSecondVersionIsTakenOver) {
   ASSERT_TRUE(
       Database::Open(path)
           .value()
-          ->Execute("CREATE TABLE servers (name TEXT PRIMARY KEY, endpoint TEXT NOT NULL,"
+          ->Execute("CREATE TABLE tenants (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL,"
+                    "  memory_bytes INTEGER NOT NULL, max_leases INTEGER NOT NULL,"
+                    "  max_lease_sessions INTEGER NOT NULL, max_seconds INTEGER NOT NULL,"
+                    "  max_sessions INTEGER NOT NULL DEFAULT 0,"
+                    "  rights INTEGER NOT NULL DEFAULT 1) WITHOUT ROWID;"
+                    "CREATE TABLE servers (name TEXT PRIMARY KEY, endpoint TEXT NOT NULL,"
                     "  version TEXT NOT NULL) WITHOUT ROWID;"
                     "CREATE TABLE devices (server TEXT NOT NULL REFERENCES servers(name)"
                     "  ON DELETE CASCADE, place INTEGER NOT NULL, uuid TEXT NOT NULL,"

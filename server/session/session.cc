@@ -161,11 +161,16 @@ void Session::HandleHello() {
   if (!version.ok()) return ProtocolError(version.status());
   terms_.version = *version;
   const SessionOptions& options = *context_.options;
-  if (const absl::Status tier = CheckTier(hello_, options); !tier.ok()) return Refuse(tier);
+  if (const absl::Status tier = CheckTier(hello_, options); !tier.ok()) {
+    return RefuseTier(tier);
+  }
   if (const uint64_t most = MostArenaBytes(hello_, options); hello_.arena_bytes() > most) {
     return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
   }
   if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
+  if (const absl::Status tier = CheckTenantsTier(hello_, entitlement()); !tier.ok()) {
+    return RefuseTier(tier);
+  }
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
   lines_.Begin();
   if (const absl::Status opened = OpenDevices(); !opened.ok()) return Refuse(opened);
@@ -216,18 +221,18 @@ void Session::StartWorker() {
   const absl::Status started =
       worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
                     options.ring_bytes);
-  if (!started.ok()) return Refuse(started);
+  if (!started.ok()) return RefuseTier(started);
   SetTimer(options.open_timeout, &Session::OpenTimedOut);
 }
 
 void Session::OpenTimedOut() {
   // Nobody else shall wait for it.
   worker_.Kill();
-  Refuse(absl::DeadlineExceededError("the worker did not open the device in time"));
+  RefuseTier(absl::DeadlineExceededError("the worker did not open the device in time"));
 }
 
 void Session::OpenTo(const warpline_internal::WorkerOpened& opened) {
-  if (opened.error() != 0) return Refuse(WhyNotOpened(opened, hello_));
+  if (opened.error() != 0) return RefuseTier(WhyNotOpened(opened, hello_));
   terms_.peers = PeersOf(opened, holdings_.devices().size());
   if (IsGuarded(hello_)) return TakeAll();
   if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
@@ -451,7 +456,8 @@ void Session::OnWorkerLost(const std::string& why) {
   if (state_ != State::kOpening && !Serving()) return;
   NoteDeath(why);
   if (state_ == State::kOpening) {
-    return Refuse(absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
+    return RefuseTier(
+        absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
   }
   if (state_ == State::kReplacing) return takeover_.OnWorkerDied(why);
   // What it took is complete, or it is in flight for ever.
@@ -566,6 +572,12 @@ void Session::Refuse(const absl::Status& status) {
   }
   port_->Close(status);
   End(absl::StrCat("refused: ", why));
+}
+
+void Session::RefuseTier(const absl::Status& status) {
+  // In a process of its own it may be otherwise. What concerns the arena does so here, too.
+  const bool typed = RefusalOf(status).reason() != warpline_internal::Refusal::UNSPECIFIED;
+  Refuse(IsGuarded(hello_) && !typed ? TierRefused(status) : status);
 }
 
 void Session::ProtocolError(const absl::Status& status) {

@@ -164,6 +164,8 @@ class Session : public SessionControl,
   void FaultTimedOut() RUNS_ON(control_loop);
   // Sends the client away with `status` and ends.
   void Refuse(const absl::Status& status) RUNS_ON(control_loop);
+  // Refuses what may be otherwise for a session of another tier.
+  void RefuseTier(const absl::Status& status) RUNS_ON(control_loop);
   void ProtocolError(const absl::Status& status) RUNS_ON(control_loop);
   void SendFault(CudaResult error, const std::string& message, bool keep_memory)
       RUNS_ON(control_loop);

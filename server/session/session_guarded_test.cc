@@ -3,9 +3,14 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
+#include "common/steady_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lease/signing_key.h"
+#include "lease/token.h"
 #include "proto/frames.h"
 #include "proto/guard.h"
 #include "proto/refusal.h"
@@ -202,6 +207,43 @@ TEST_F(SessionGuardedTest, IsolatedSessionsMayBeRefusedToo) {
   const absl::Status refusal = Refusal(TestClient::GoodHello());
   EXPECT_EQ(refusal.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refusal.message()), HasSubstr("use --tier=guarded"));
+}
+
+TEST_F(SessionGuardedTest, RefusalsOfTheTierAreTyped) {
+  tiers_ = {Tier::kIsolated};
+  StartServer();
+  EXPECT_EQ(RefusalOf(Refusal(GuardedHello())).reason(), warpline_internal::Refusal::TIER);
+}
+
+TEST_F(SessionGuardedTest, TenantsHaveTheTiersOfTheirTokens) {
+  lease_options_.required = true;
+  lease_options_.server_name = "s";
+  StartServer();
+  const SigningKey key = SigningKey::Generate().value();
+  leases_->SetKeys({key.verify_key()});
+  const auto signed_in = [&](Hello hello, TierSet tiers) {
+    LeaseToken token;
+    token.lease = absl::StrCat("lease", tiers);
+    token.tenant = "vision";
+    token.server = "s";
+    token.max_sessions = 8;
+    token.tiers = tiers;
+    token.expires = SteadyNow() + absl::Hours(1);
+    hello.set_token(SignToken(key, token).value());
+    return hello;
+  };
+  const Hello isolated = TestClient::GoodHello();
+  absl::Status refusal = Refusal(signed_in(GuardedHello(), SetOf(Tier::kIsolated)));
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refusal.message()),
+              HasSubstr("the tenant vision has no sessions of the tier guarded, only isolated"));
+  EXPECT_EQ(RefusalOf(refusal).reason(), warpline_internal::Refusal::TIER);
+  refusal = Refusal(signed_in(isolated, SetOf(Tier::kGuarded)));
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refusal.message()), HasSubstr("use --tier=guarded"));
+  EXPECT_TRUE(Dial()->Open(signed_in(isolated, SetOf(Tier::kIsolated))).has_value());
+  EXPECT_TRUE(Dial()->Open(signed_in(GuardedHello(), SetOf(Tier::kGuarded))).has_value());
+  EXPECT_TRUE(Dial()->Open(signed_in(GuardedHello(1), kAllTiers)).has_value());
 }
 
 TEST_F(SessionGuardedTest, LargerArenasAreRefusedWithTheLargest) {

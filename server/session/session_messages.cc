@@ -105,6 +105,16 @@ absl::Status CheckTier(const warpline_internal::Hello& hello, const SessionOptio
                    ", only ", absl::StrJoin(offered, " and "), ": use --tier=", offered.front()));
 }
 
+absl::Status CheckTenantsTier(const warpline_internal::Hello& hello,
+                              const Entitlement& entitlement) {
+  const auto wanted = static_cast<Tier>(hello.tier());
+  if (entitlement.AllowsTier(wanted)) return absl::OkStatus();
+  const std::string allowed = FormatTierSet(entitlement.tiers & kKnownTiers);
+  return absl::PermissionDeniedError(
+      absl::StrCat("the tenant ", entitlement.tenant, " has no sessions of the tier ",
+                   std::string(TierName(wanted)), ", only ", allowed, ": use --tier=", allowed));
+}
+
 uint64_t MostArenaBytes(const warpline_internal::Hello& hello, const SessionOptions& options) {
   if (!IsGuarded(hello)) return options.max_arena_bytes;
   return std::min(options.max_arena_bytes, options.guarded.max_arena_bytes);

@@ -26,6 +26,9 @@ absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello);
 // Whether the server has the tier that a session asks for. FAILED_PRECONDITION where it does not;
 // the text says what there is instead.
 absl::Status CheckTier(const warpline_internal::Hello& hello, const SessionOptions& options);
+// Whether the session's tenant may have the tier. PERMISSION_DENIED where it may not.
+absl::Status CheckTenantsTier(const warpline_internal::Hello& hello,
+                              const Entitlement& entitlement);
 inline bool IsGuarded(const warpline_internal::Hello& hello) {
   return hello.tier() == static_cast<uint32_t>(Tier::kGuarded);
 }

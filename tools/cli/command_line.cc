@@ -9,6 +9,7 @@
 #include "common/byte_size.h"
 #include "lease/rights.h"
 #include "proto/devices.h"
+#include "proto/tier.h"
 
 namespace warpline::cli {
 namespace {
@@ -17,7 +18,7 @@ struct VerbInfo {
   const char* name;
   Verb verb;
   // Words, separated by spaces: options with a value of a kind (":size", ":number", ":rights",
-  // ":text") or without one.
+  // ":tiers", ":tier", ":text") or without one.
   const char* options;
 };
 
@@ -29,13 +30,13 @@ constexpr VerbInfo kVerbs[] = {
     {"serve", Verb::kServe, ""},
     {"run", Verb::kRun,
      "endpoint:text memory:size device:text gpus:number sessions:number guard:text check "
-     "tier:text"},
+     "tier:tier"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
     {"tenant", Verb::kTenant,
      "endpoint:text memory:size max_leases:number max_sessions:number max_lease_sessions:number "
-     "max_seconds:number rights:rights new_credential json"},
+     "max_seconds:number rights:rights tiers:tiers tier:tier new_credential json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text json"},
     {"replace", Verb::kReplace, "endpoint:text"},
@@ -119,6 +120,13 @@ absl::Status CheckValue(const std::string& kind, const std::string& option,
       return Wrong(absl::StrCat("--", option, "=", value), ": ", rights.status().message());
     }
   }
+  const std::string given = absl::StrCat("--", option, "=", value);
+  if (kind == "tier" && !ParseTierChoice(value).has_value()) {
+    return Wrong(given, ": ", "expected isolated, guarded or auto");
+  }
+  if (kind == "tiers" && !ParseTierSet(value).has_value()) {
+    return Wrong(given, ": ", "expected all, or isolated and guarded with a comma between");
+  }
   return absl::OkStatus();
 }
 
@@ -196,11 +204,13 @@ absl::Status TakeAction(CommandLine* line) {
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
   warpline run [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
-               [--tier=isolated|guarded] [--guard=off|fence|clamped|stoppable|hardened | --check]
+               [--tier=isolated|guarded|auto] [--guard=off|fence|clamped|stoppable|hardened | --check]
                [--] PROGRAM
                                    run a program, and all that it starts, under one lease; with
                                    --tier=guarded in a context that it shares with others, with
-                                   --check, tell which accesses of its kernels are wrong, and where
+                                   --tier=auto there unless its device code or an earlier run says
+                                   that it needs a process of its own, with --check, tell which
+                                   accesses of its kernels are wrong, and where
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]
                                    the same with rates, again and again
@@ -209,7 +219,8 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    devices; under `warpline run` also nvidia-smi shows it
   warpline explain [--hardened] [--all] PROGRAM
                                    which kernels of a program and its libraries can be guarded, so
-                                   that they may share a context with others', and why others cannot
+                                   that they may share a context with others', why others cannot, and
+                                   what --tier=auto would choose
   warpline stat [--endpoint=E]     counters of a server's devices and sessions
   warpline replace [SESSION]       have other workers take over from those of one session of a server
                                    or all, as after an upgrade
@@ -245,7 +256,9 @@ LIMITS are --memory=SIZE, --max_leases=N and --max_sessions=N of all leases of t
 (0 for no limit), --max_lease_sessions=N and --max_seconds=N of each (0 seconds for no limit), and
 --rights=LIST of its sessions: all, none, or some of launch (run kernels), load (bring code),
 copy_in, copy_out (to and from the device) and memory, separated by commas. A call without its right
-gets CUDA_ERROR_NOT_PERMITTED. Of --max_sessions, a run that names no --sessions gets a quarter.
+gets CUDA_ERROR_NOT_PERMITTED, and so does a session of a tier that is not in --tiers=LIST (all, or
+isolated and guarded with a comma between); --tier is what a run of the tenant's has that names none
+(isolated). Of --max_sessions, a run that names no --sessions gets a quarter.
 
 DIR is the --audit_dir of a server or scheduler, and without it /var/lib/warpline/audit. WHEN is a time
 (2026-11-22T15:00:00Z), a day, or how long ago (90m); E is an event (session.refused) or the events of

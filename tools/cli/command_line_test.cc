@@ -84,6 +84,9 @@ TEST(CommandLineTest, TenantsAndLeasesHaveActions) {
   EXPECT_FALSE(ParseCommandLine({"tenant"}).ok());
   EXPECT_EQ(Parsed({"tenant", "set", "a", "--rights=load,launch"}).Text("rights"), "load,launch");
   EXPECT_FALSE(ParseCommandLine({"tenant", "set", "a", "--rights=fly"}).ok());
+  EXPECT_EQ(Parsed({"tenant", "set", "a", "--tiers=guarded", "--tier=auto"}).Text("tier"), "auto");
+  EXPECT_FALSE(ParseCommandLine({"tenant", "set", "a", "--tiers=auto"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"tenant", "set", "a", "--tier=best"}).ok());
   EXPECT_EQ(Parsed({"servers"}).action, "list");
   EXPECT_EQ(Parsed({"servers", "--json"}).action, "list");
   EXPECT_EQ(Parsed({"servers", "add", "gpu1:14000"}).rest, std::vector<std::string>{"gpu1:14000"});

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lease/rights.h"
+#include "proto/tier.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/table.h"
 #include "tools/cli/text.h"
@@ -74,8 +75,13 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   if (line.Has("max_lease_sessions")) {
     request.set_max_lease_sessions(static_cast<uint32_t>(line.Number("max_lease_sessions")));
   }
-  // The rights were checked where the command line was parsed.
+  // Rights and tiers were checked where the command line was parsed.
   if (line.Has("rights")) request.set_rights(ParseRights(line.Text("rights")).value_or(0));
+  if (line.Has("tiers")) request.set_tiers(ParseTierSet(line.Text("tiers")).value_or(0));
+  if (line.Has("tier")) {
+    const auto tier = ParseTierChoice(line.Text("tier")).value_or(TierChoice::kIsolated);
+    request.set_tier(static_cast<uint32_t>(tier));
+  }
   if (line.Has("max_seconds")) request.set_max_seconds(line.Number("max_seconds"));
   request.set_create(line.action == "add");
   request.set_new_credential(line.Has("new_credential"));
@@ -207,7 +213,9 @@ std::string TenantsReport(const TenantList& list) {
                {"MAX_SESSIONS", true},
                {"MAX_LEASE_SESSIONS", true},
                {"MAX_SECONDS", true},
-               {"RIGHTS"}});
+               {"RIGHTS"},
+               {"TIERS"},
+               {"TIER"}});
   for (const auto& tenant : list.tenants()) {
     table.Add({Shown(tenant.name()), ShownBytes(tenant.leased_bytes()),
                Limit(tenant.memory_bytes(), ShownBytes(tenant.memory_bytes())),
@@ -217,7 +225,9 @@ std::string TenantsReport(const TenantList& list) {
                Limit(tenant.max_sessions(), absl::StrCat(tenant.max_sessions())),
                absl::StrCat(tenant.max_lease_sessions()),
                Limit(tenant.max_seconds(), absl::StrCat(tenant.max_seconds())),
-               FormatRights(tenant.rights())});
+               FormatRights(tenant.rights()), FormatTierSet(tenant.tiers()),
+               tenant.tier() < std::size(kTierChoices) ? std::string(kTierChoices[tenant.tier()])
+                                                       : absl::StrCat(tenant.tier())});
   }
   return table.Text();
 }

@@ -156,6 +156,13 @@ absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
       "what answers at ", endpoint, " gives out leases of ", devices, " GPU: is it too old?"));
 }
 
+// Sets the tenant's tier where nobody has named one.
+void TellTier(uint32_t tier) {
+  if (tier == static_cast<uint32_t>(TierChoice::kIsolated) || tier >= std::size(kTierChoices))
+    return;
+  setenv("WARPLINE_TIER", std::string(kTierChoices[tier]).c_str(), 0);
+}
+
 void TellDriverVersion(int version) {
   // The version is asked for before there is a connection. A newer driver can do all that clients
   // offer.
@@ -190,10 +197,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   const bool has_tier = line.Has("tier");
   if (has_tier) {
     const std::string& tier = line.Text("tier");
-    if (!ParseTier(tier).has_value()) {
-      return Complain(absl::StrCat("--tier=", tier, ": expected isolated or guarded"), 2);
-    }
-    if (guards && tier != TierName(Tier::kIsolated)) {
+    if (guards && tier == TierName(Tier::kGuarded)) {
       return Complain("--guard and --check are for sessions of the isolated tier", 2);
     }
     setenv("WARPLINE_TIER", tier.c_str(), 1);
@@ -217,6 +221,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   setenv("WARPLINE_ENDPOINT", (*lease)->endpoint().c_str(), 1);
   setenv("WARPLINE_TOKEN_FILE", (*file)->path().c_str(), 1);
   TellDriverVersion((*lease)->granted().driver_version());
+  if (!guards) TellTier((*lease)->granted().tier());
   // The program needs its lease, but not the means to get others.
   unsetenv("WARPLINE_CREDENTIAL");
   unsetenv("WARPLINE_CREDENTIAL_FILE");
