@@ -83,7 +83,7 @@ Environment ReadEnvironment() {
   const std::string guard = Variable("WARPLINE_GUARD");
   environment.guard = guard.empty() ? GuardMode::kOff : ParseGuardMode(guard);
   const std::string tier = Variable("WARPLINE_TIER");
-  environment.tier = tier.empty() ? Tier::kIsolated : ParseTier(tier);
+  environment.tier = tier.empty() ? TierChoice::kIsolated : ParseTierChoice(tier);
   int version;
   if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {
     version = kCudaVersion;

@@ -15,7 +15,8 @@
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
 //   WARPLINE_TIER             what keeps the session apart from others: "guarded", in a context
 //   that
-//                             they share; "isolated" or unset, a process of its own
+//                             they share; "isolated" or unset, a process of its own; "auto",
+//                             guarded unless something is known to stand in the way
 //   WARPLINE_GUARD            how kernels are guarded: "fence", "clamped", "stoppable", "hardened",
 //                             "report"; "off" or unset: not
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
@@ -65,7 +66,7 @@ struct Environment {
   // None for a mode that does not exist.
   std::optional<GuardMode> guard = GuardMode::kOff;
   // None for a tier that does not exist.
-  std::optional<Tier> tier = Tier::kIsolated;
+  std::optional<TierChoice> tier = TierChoice::kIsolated;
   int driver_version = 13000;
   std::string stat;
   VisibleDevices visible;

@@ -27,9 +27,13 @@
 #include "client_stub/core/registered/registered_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/host_calls.h"
+#include "client_stub/core/tier/loaded_files.h"
+#include "client_stub/core/tier/tier_opening.h"
 #include "common/cuda/cuda_numbers.h"
 #include "common/log/log.h"
 #include "common/mutex.h"
+#include "common/tier/keyed_lines.h"
+#include "common/tier/program_identity.h"
 
 namespace warpline::stub {
 
@@ -153,9 +157,10 @@ std::vector<Allocator*> AddDevices() {
   return allocators;
 }
 
-void OpenGate(std::unique_ptr<Session> session) {
+void OpenGate(OpenedInTier opened) {
   Runtime& r = runtime();
-  r.session = session.release();  // Lives as long as the process.
+  r.session = opened.session.release();  // Lives as long as the process, as all that follows.
+  r.tier_watch = opened.watch.release();
   r.terms = &r.session->terms();
   r.commands = &r.session->commands();
   r.status = &r.session->status();
@@ -210,6 +215,24 @@ bool DropLastDevice(SessionOptions* options) {
   return true;
 }
 
+absl::StatusOr<std::unique_ptr<Session>> OpenSession(SessionOptions options) {
+  auto session = g_opener.load()(options);
+  // As in CUDA, the list ends before the first entry that names no device.
+  while (session.status().code() == absl::StatusCode::kNotFound && DropLastDevice(&options)) {
+    session = g_opener.load()(options);
+  }
+  return session;
+}
+
+TierOpening OpeningFor(const Environment& env) {
+  TierOpening::Options options;
+  options.choice = *env.tier;
+  options.program = tier::IdentifySelf;
+  options.files = LoadedFiles;
+  options.cache_folder = tier::CacheFolder();
+  return TierOpening(std::move(options), OpenSession);
+}
+
 CUresult Open() {
   const Environment& env = environment();
   if (env.visible.none) return CUDA_ERROR_NO_DEVICE;
@@ -224,12 +247,11 @@ CUresult Open() {
     return CUDA_ERROR_NO_DEVICE;
   }
   if (!env.tier.has_value()) {
-    LogError("WARPLINE_TIER is neither isolated nor guarded");
+    LogError("WARPLINE_TIER is none of isolated, guarded and auto");
     return CUDA_ERROR_NO_DEVICE;
   }
   SessionOptions options;
   options.guard = *env.guard;
-  options.tier = *env.tier;
   options.endpoint = env.endpoint;
   options.device = env.visible.device;
   options.deadline = env.connect_timeout;
@@ -238,20 +260,17 @@ CUresult Open() {
   options.transfer = env.transfer;
   options.lanes = env.lanes;
   if (!ReadSecrets(env, &options)) return CUDA_ERROR_NOT_PERMITTED;
-  auto session = g_opener.load()(options);
-  // As in CUDA, the list ends before the first entry that names no device.
-  while (session.status().code() == absl::StatusCode::kNotFound && DropLastDevice(&options)) {
-    session = g_opener.load()(options);
-  }
-  if (!session.ok()) return RefuseUnreachable(session.status());
-  const int server_version = (*session)->terms().device().driver_version;
+  auto opened = OpeningFor(env).Open(options);
+  if (!opened.ok()) return RefuseUnreachable(opened.status());
+  const std::unique_ptr<Session>& session = opened->session;
+  const int server_version = session->terms().device().driver_version;
   if (server_version < env.driver_version) {
     LogError("the server's driver is for CUDA ", server_version, ", older than ",
              env.driver_version, ": update it, or set WARPLINE_DRIVER_VERSION=", server_version);
-    (*session)->Close(kExitDeadline);
+    session->Close(kExitDeadline);
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   }
-  OpenGate(std::move(*session));
+  OpenGate(*std::move(opened));
   return CUDA_SUCCESS;
 }
 

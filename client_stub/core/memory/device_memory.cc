@@ -5,9 +5,19 @@
 #include <vector>
 
 #include "client_stub/core/memory/virtual_memory.h"
+#include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/tier/tier_watch.h"
 #include "proto/devices.h"
 
 namespace warpline::stub {
+namespace {
+
+void TellWatch(CUresult result) {
+  TierWatch* const watch = runtime().tier_watch;
+  if (watch != nullptr && result == CUDA_ERROR_OUT_OF_MEMORY) watch->OnMemoryRefused();
+}
+
+}  // namespace
 
 DeviceMemory::DeviceMemory(const SessionTerms& terms, std::vector<Allocator*> allocators,
                            VirtualMemory* virtual_memory, IpcMemory* ipc_memory)
@@ -32,6 +42,7 @@ CUresult DeviceMemory::Allocate(uint32_t device, const Context* context, uint64_
     virtual_memory_->ReturnUnused(device);
     result = ToCu(allocator->Allocate(bytes, address));
   }
+  TellWatch(result);
   if (result == CUDA_SUCCESS) NoteAllocated(context, nullptr, *address, bytes);
   return result;
 }
@@ -45,6 +56,7 @@ CUresult DeviceMemory::AllocateAsync(uint32_t device, const Context* context, Me
     virtual_memory_->ReturnUnused(device);
     result = ToCu(allocator->AllocateAsync(bytes, stream, address));
   }
+  TellWatch(result);
   if (result == CUDA_SUCCESS) {
     NoteAllocated(context, pool, *address, bytes);
   } else {

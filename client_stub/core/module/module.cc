@@ -7,6 +7,7 @@
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/module/image_upload.h"
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/tier/tier_watch.h"
 #include "client_stub/session/session.h"
 
 namespace warpline::stub {
@@ -55,9 +56,23 @@ CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
       runtime().session->memory().NoteRefusedMemory(
           result, "the quota leaves too little for a module's variables or its kernels' stacks");
     }
-    if (result != kImageMissing || again) return ToCu(result);
+    if (result != kImageMissing || again) {
+      TellWatch(result, tail);
+      return ToCu(result);
+    }
     SendInstead(wire);
   }
+}
+
+void Module::TellWatch(CudaResult result, std::string_view name) {
+  TierWatch* const watch = runtime().tier_watch;
+  if (watch == nullptr || result == CudaResult::kSuccess) return;
+  const void* image = nullptr;
+  {
+    MutexLock lock(&mu_);
+    image = image_.bytes.data();
+  }
+  watch->OnModule(result, image, name);
 }
 
 void Module::SendInstead(uint64_t wire) {

@@ -98,6 +98,9 @@ class Module {
   // not to have the image that was named by its hash, sends the image and makes the call again.
   template <typename Make>
   CUresult Ask(Make make, std::string_view tail = {}, std::string* reply = nullptr);
+  // Has the tier's watch, if there is one, judge the outcome of a call about the module or what it
+  // names.
+  void TellWatch(CudaResult result, std::string_view name);
   // Called when the server lacks the image of module `wire`: gives the module another number, under
   // which the image itself is sent next.
   void SendInstead(uint64_t wire);

@@ -43,6 +43,7 @@ class MirroredMemory;
 class RegisteredMemory;
 class Session;
 class SharedHostMemory;
+class TierWatch;
 class VirtualMemory;
 
 // Thread-safe. Plain members are set before `gate` opens and constant afterwards.
@@ -67,6 +68,7 @@ struct Runtime {
   BulkCopies* bulk_copies = nullptr;
   HostCalls* host_calls = nullptr;
   CheckedRanges* checked_ranges = nullptr;  // nullptr unless kernels check their accesses.
+  TierWatch* tier_watch = nullptr;          // nullptr unless the session is of the guarded tier.
   bool launch_blocking = false;
   // The number of captures under way (captures.h).
   std::atomic<int> captures{0};
