@@ -180,7 +180,7 @@ class GuardedTierTest(unittest.TestCase):
             self.assertIn("isolated tier", done.stdout)
             done = self.run_program(server, "vector_add", "--tier=none")
             self.assertEqual(done.returncode, 2)
-            self.assertIn("expected isolated or guarded", done.stdout)
+            self.assertIn("expected isolated, guarded or auto", done.stdout)
         with self.server("--tiers=isolated") as server:
             done = self.run_program(server, "vector_add", "--tier=guarded")
             self.assertNotEqual(done.returncode, 0)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/tier/tier_watch.h"
 #include "common/cuda/array_format.h"
 #include "common/mutex.h"
 
@@ -74,7 +75,9 @@ CUresult Create(Table* table, Context* context, CUDA_ARRAY3D_DESCRIPTOR shape, u
                                     shape.Flags,
                                     levels};
   std::string reply;
-  CUresult result = ToCu(commands.Call(WaitKind::kRoundTrip, command, {}, &reply));
+  const CudaResult made = commands.Call(WaitKind::kRoundTrip, command, {}, &reply);
+  if (runtime().tier_watch != nullptr) runtime().tier_watch->OnCall(made, "arrays");
+  CUresult result = ToCu(made);
   if (result == CUDA_SUCCESS && !TakeShape<cmd::ArrayCreateReply>(reply, &shape, &levels)) {
     result = CUDA_ERROR_UNKNOWN;
   }

@@ -9,6 +9,7 @@
 #include "client_stub/core/copy/arrays.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/tier/tier_watch.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -148,7 +149,9 @@ CUresult CreateTexture(const TextureInfo& info, uint64_t* object) {
     if (info.has_view) SetView(info.view, &command);
   }
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, {}, &reply)));
+  const CudaResult result = runtime().commands->Call(WaitKind::kRoundTrip, command, {}, &reply);
+  if (runtime().tier_watch != nullptr) runtime().tier_watch->OnCall(result, "textures");
+  WARPLINE_TRY(ToCu(result));
   std::string_view rest = reply;
   cmd::TextureCreateReply made;
   if (!TakeStruct(&rest, &made)) return CUDA_ERROR_UNKNOWN;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/tier/tier_watch.h"
 
 namespace warpline::stub {
 
@@ -17,8 +18,10 @@ CUresult Link::Create() {
 
 CUresult Link::Begin() {
   const uint64_t wire = runtime().NewNumber(device_);
-  const CUresult result =
-      ToCu(runtime().commands->Call(WaitKind::kRoundTrip, cmd::LinkCreate{wire}, options_.wire()));
+  const CudaResult made =
+      runtime().commands->Call(WaitKind::kRoundTrip, cmd::LinkCreate{wire}, options_.wire());
+  if (runtime().tier_watch != nullptr) runtime().tier_watch->OnCall(made, "linker");
+  const CUresult result = ToCu(made);
   if (result == CUDA_SUCCESS) {
     wire_ = wire;
   } else {

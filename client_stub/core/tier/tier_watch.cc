@@ -42,6 +42,12 @@ void TierWatch::OnModule(CudaResult result, const void* image, std::string_view 
   }
 }
 
+void TierWatch::OnCall(CudaResult result, std::string_view what) {
+  if (result == CudaResult::kNotSupported) {
+    Note(absl::StrCat("the tier has no ", std::string(what)));
+  }
+}
+
 void TierWatch::OnMemoryRefused() { Note("more memory was refused than it had from the start"); }
 
 void TierWatch::Note(const std::string& obstacle) {

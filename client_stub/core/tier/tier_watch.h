@@ -29,6 +29,9 @@ class TierWatch {
   // is mapped there is named.
   void OnModule(CudaResult result, const void* image, std::string_view name);
 
+  // A call for what no session of the tier has, such as arrays, ended with `result`.
+  void OnCall(CudaResult result, std::string_view what);
+
   // Memory was refused.
   void OnMemoryRefused();
 
