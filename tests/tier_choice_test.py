@@ -155,6 +155,10 @@ class TierChoiceTest(unittest.TestCase):
             self.assert_isolated(server, self.run_auto(server, sys.executable, first), 1,
                                  "in an earlier run")
             self.assert_guarded(server, self.run_auto(server, sys.executable, second, self.ptx), 2)
+            done = self.warpline("explain", sys.executable, first)
+            self.assertIn("in an earlier run", done.stdout)
+            done = self.warpline("explain", sys.executable, second)
+            self.assertIn("--tier=auto: guarded", done.stdout)
 
     def test_libraries_that_are_loaded_before_count(self):
         script = self.write("script.py", SCRIPT.encode())

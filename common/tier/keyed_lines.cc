@@ -53,9 +53,15 @@ bool MakeFolder(const std::string& folder) {
   return mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
+// One of the user's: in another's, its owner would choose what is read and written.
 UniqueFd OpenFolder(const std::string& folder) {
   if (folder.empty()) return UniqueFd();
-  return UniqueFd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat is;
+  if (!opened.valid() || fstat(opened.get(), &is) != 0 || is.st_uid != geteuid()) {
+    return UniqueFd();
+  }
+  return opened;
 }
 
 // A plain file of the user's. `flags` may not wait for whatever has that name.

@@ -57,6 +57,16 @@ TEST_F(KeyedLinesTest, WithoutAFolderNothingIsKept) {
   }
 }
 
+TEST_F(KeyedLinesTest, InAFolderOfSomebodyElsesNothingIsKept) {
+  const KeyedLines lines(Options());
+  ASSERT_TRUE(lines.Put({{"a", "b"}}));
+  if (chown(folder_.c_str(), geteuid() + 1, static_cast<gid_t>(-1)) != 0) {
+    GTEST_SKIP() << "takes the right to give files away";
+  }
+  EXPECT_EQ(lines.Read(), Lines());
+  EXPECT_FALSE(lines.Put({{"c", "d"}}));
+}
+
 TEST_F(KeyedLinesTest, OldestLinesGoFirst) {
   KeyedLines::Options options = Options();
   options.most_lines = 3;

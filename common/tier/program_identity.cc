@@ -73,8 +73,19 @@ std::vector<std::string> OwnArguments() {
     if (got <= 0) break;
     text.append(buffer, static_cast<size_t>(got));
   }
+  // Each ends with a NUL.
+  if (text.ends_with('\0')) text.pop_back();
   arguments = absl::StrSplit(text, '\0');
   return arguments;
+}
+
+std::string Identify(const std::string& executable, std::string_view name,
+                     const std::vector<std::string>& arguments) {
+  ContentHasher hasher;
+  if (!AddFile(executable, &hasher)) return "";
+  if (IsInterpreter(name)) AddScript(arguments, &hasher);
+  ContentHash hash;
+  return hasher.Finish(&hash) ? HashText(hash) : "";
 }
 
 }  // namespace
@@ -88,18 +99,15 @@ bool IsInterpreter(std::string_view file_name) {
 
 std::string IdentifyProgram(const std::string& executable,
                             const std::vector<std::string>& arguments) {
-  ContentHasher hasher;
-  if (!AddFile(executable, &hasher)) return "";
-  if (IsInterpreter(FileName(executable))) AddScript(arguments, &hasher);
-  ContentHash hash;
-  return hasher.Finish(&hash) ? HashText(hash) : "";
+  return Identify(executable, FileName(executable), arguments);
 }
 
 std::string IdentifySelf() {
   char path[PATH_MAX];
   const ssize_t bytes = readlink("/proc/self/exe", path, sizeof(path));
   if (bytes <= 0 || static_cast<size_t>(bytes) >= sizeof(path)) return "";
-  return IdentifyProgram(std::string(path, static_cast<size_t>(bytes)), OwnArguments());
+  // The file may have been replaced by another of its name.
+  return Identify("/proc/self/exe", FileName({path, static_cast<size_t>(bytes)}), OwnArguments());
 }
 
 }  // namespace warpline::tier

@@ -18,7 +18,7 @@ CUDA = re.compile(r"^(cuda[A-Za-z_]*|cu[A-Z]\w*|nvrtc|driver_types|vector_types|
 UCX_FOLDERS = ("transport/ucx/",)
 CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
                 "tests/conformance/", "tests/stress/", "tests/surface/", "tests/attack/",
-                "tests/chaos/", "tests/checks/", "bench/guard/")
+                "tests/chaos/", "tests/checks/", "tests/tiers/", "bench/guard/")
 
 
 def read_folders():

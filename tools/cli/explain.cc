@@ -147,10 +147,10 @@ ExplainedFile ExplainFile(const std::string& path, std::string_view bytes, bool 
   return file;
 }
 
-std::string ExplainChoice(const std::string& program, const std::vector<std::string>& files,
-                          const std::string& cache_folder) {
+std::string ExplainChoice(const std::string& program, const std::vector<std::string>& words,
+                          const std::vector<std::string>& files, const std::string& cache_folder) {
   const std::string known =
-      tier::TierRecord(cache_folder).Find(tier::IdentifyProgram(program, {program}));
+      tier::TierRecord(cache_folder).Find(tier::IdentifyProgram(program, words));
   if (!known.empty()) {
     return absl::StrCat("--tier=auto: isolated, as ", Shown(known), " in an earlier run");
   }
@@ -224,7 +224,7 @@ int Explain(const CommandLine& line) {
   } else {
     std::printf("guarded: %zu of %zu kernels\n", guarded, kernels);
   }
-  std::printf("%s\n", ExplainChoice(first, files, tier::CacheFolder()).c_str());
+  std::printf("%s\n", ExplainChoice(first, line.rest, files, tier::CacheFolder()).c_str());
   return guarded == kernels && machine_code == 0 ? 0 : 1;
 }
 

@@ -28,11 +28,12 @@ struct ExplainedFile {
 // `bytes` are a program, a library, a fatbin or PTX. Whatever they are, this is safe.
 ExplainedFile ExplainFile(const std::string& path, std::string_view bytes, bool hardened);
 
-// One line: which tier --tier=auto would choose for the program, and why. `files` are the program
-// and its libraries; the record of earlier runs is in `cache_folder`. What a program loads while it
-// runs and the server's word are not known here.
-std::string ExplainChoice(const std::string& program, const std::vector<std::string>& files,
-                          const std::string& cache_folder);
+// One line: which tier --tier=auto would choose for the program, and why. `words` are the program
+// and the script that it runs, if it is an interpreter; `files` are its files and libraries; the
+// record of earlier runs is in `cache_folder`. What a program loads while it runs and the server's
+// word are not known here.
+std::string ExplainChoice(const std::string& program, const std::vector<std::string>& words,
+                          const std::vector<std::string>& files, const std::string& cache_folder);
 
 // Returns the exit code: 0 when all kernels can be guarded, 1 when some cannot, 2 without a file.
 int Explain(const CommandLine& line);

@@ -96,7 +96,7 @@ class ExplainChoiceTest : public testing::Test {
     return path;
   }
   std::string Choice(const std::vector<std::string>& files) const {
-    return ExplainChoice(files[0], files, folder_ + "/cache");
+    return ExplainChoice(files[0], {files[0]}, files, folder_ + "/cache");
   }
   const std::string machine_code_ = Container(2,
                                               "\x7f"
