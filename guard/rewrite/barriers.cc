@@ -1,11 +1,11 @@
 #include "guard/rewrite/barriers.h"
 
 #include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -28,7 +28,10 @@ struct Form {
   bool reduces = false;
   uint64_t threads = 0;  // 0 if it does not say
 
-  friend auto operator<=>(const Form&, const Form&) = default;
+  friend bool operator==(const Form&, const Form&) = default;
+  friend bool operator<(const Form& a, const Form& b) {
+    return std::tie(a.number, a.reduces, a.threads) < std::tie(b.number, b.reduces, b.threads);
+  }
 };
 
 // Of all threads of a block, as the one behind the zeroing.

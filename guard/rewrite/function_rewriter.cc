@@ -22,7 +22,6 @@ namespace {
 using ptx::Description;
 using ptx::Family;
 using ptx::Instruction;
-using ptx::MemoryAccess;
 using ptx::Operand;
 using ptx::StateSpace;
 

@@ -149,8 +149,9 @@ class ModuleRewriter {
       uint64_t bytes = 0;
       if (!SizeOf(*variable, &bytes) || !variable->init.empty()) continue;
       if (!shared_.emplace(variable->name, SharedVariable{bytes, ptx::VariableAlignment(*variable)})
-               .second)
+               .second) {
         continue;
+      }
       Variable copy = *variable;
       // Without a size it is the dynamic part, which is the same whatever module declares it.
       copy.linkage = bytes == 0 ? "extern" : "";

@@ -341,7 +341,7 @@ TEST(RewriteTest, WarpsAtSeveralBarriersCountTheirLanes) {
   EXPECT_EQ(text("bar.sync 0;\nbar.sync 0;").find("wlg_live"), std::string::npos);
   for (const char* const end :
        {"@%p1 ret;\n", "@%p1 exit;\n", "@%p1 bra END;\n", "@%p1 bra E;\n"}) {
-    const std::string early = text(guard + end + barriers + "E:\nEND:");
+    const std::string early = text(absl::StrCat(guard, end, barriers, "E:\nEND:"));
     EXPECT_TRUE(Has(early, absl::StrCat(kCheck, kOfLive, Ends(12), leaves("!%p1", "%p1")))) << end;
     EXPECT_EQ(ChecksOf(early), 1) << end;
   }

@@ -182,8 +182,9 @@ void WholeWarpCheck::Follow(std::string_view line, const Instruction& instructio
   // Those who are called may part.
   keeps_together_ = was_whole && instruction.opcode != "call" &&
                     (!instruction.has_predicate || leaves || IsVoted(instruction.predicate));
-  if (!IsBesides(line))
+  if (!IsBesides(line)) {
     done_ = line == kWholeWarp[done_] ? done_ + 1 : line == kWholeWarp[0] ? 1 : 0;
+  }
   if (done_ == std::size(kWholeWarp)) {
     done_ = 0;
     is_whole_ = true;
