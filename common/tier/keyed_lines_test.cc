@@ -100,8 +100,9 @@ TEST_F(KeyedLinesTest, RandomBytesAreReadAndReplaced) {
   std::mt19937 random(1);
   for (int i = 0; i < 200; ++i) {
     std::string text(random() % 3000, '\0');
-    for (char& c : text)
+    for (char& c : text) {
       c = static_cast<char>(random() % 4 == 0 ? "\n ab"[random() % 4] : random());
+    }
     Write(text);
     EXPECT_TRUE(lines.Put({{"mine", "kept"}}));
     EXPECT_EQ(lines.Read()["mine"], "kept");
@@ -157,13 +158,13 @@ TEST_F(KeyedLinesTest, AWriterThatWasKilledStopsNobody) {
 }
 
 TEST_F(KeyedLinesTest, WritersAtOnceLoseNothing) {
-  constexpr int kWriters = 4, kLines = 10;
+  constexpr size_t kWriters = 4, kLines = 10;
   std::vector<pid_t> writers;
-  for (int writer = 0; writer < kWriters; ++writer) {
+  for (size_t writer = 0; writer < kWriters; ++writer) {
     const pid_t child = fork();
     if (child == 0) {
       const KeyedLines lines(Options());
-      for (int line = 0; line < kLines; ++line) {
+      for (size_t line = 0; line < kLines; ++line) {
         while (!lines.Put({{absl::StrCat("w", writer, "-", line), "x"}})) {
         }
       }
@@ -184,7 +185,7 @@ TEST_F(KeyedLinesTest, WritersAtOnceLoseNothing) {
     }
     EXPECT_EQ(status, 0);
   }
-  EXPECT_EQ(lines.Read().size(), size_t{kWriters * kLines});
+  EXPECT_EQ(lines.Read().size(), kWriters * kLines);
 }
 
 }  // namespace

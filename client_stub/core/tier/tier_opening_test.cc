@@ -37,7 +37,7 @@ class TierOpeningTest : public testing::Test {
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }
-  absl::StatusOr<OpenedInTier> Open(TierChoice choice, std::vector<std::string> files = {}) {
+  absl::StatusOr<OpenedInTier> Open(TierChoice choice, const std::vector<std::string>& files = {}) {
     TierOpening::Options options;
     options.choice = choice;
     options.program = [this] { return program_; };
