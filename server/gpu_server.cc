@@ -34,6 +34,7 @@
 #include "server/process/process_roles.h"
 #include "server/process/running_process.h"
 #include "server/session/task_shares.h"
+#include "server/worker_program.h"
 #include "transport/grpc/tls/grpc_tls.h"
 #include "transport/registry/listen.h"
 #include "transport/shm/shm_address.h"
@@ -44,9 +45,6 @@ namespace {
 using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
 
 constexpr int kStrangersOfOthers = 32;
-
-// Of a guarded worker, whose sessions share them: as many as the driver has for a process.
-constexpr int kGuardedHardwareQueues = 32;
 
 // What a client may send ahead on a stream that is not read (transport/grpc). A stranger's is read,
 // as is a bulk connection, and holds a frame at most.
@@ -131,23 +129,6 @@ std::unique_ptr<ModuleStore> OpenModuleStore(const ModuleStoreOptions& options) 
   return *std::move(store);
 }
 
-// How workers are started on devices of `backend`.
-ChildOptions WorkerProgram(std::string path, const std::string& backend, int hardware_queues) {
-  ChildOptions program;
-  program.path = std::move(path);
-  if (!UsesNvidiaDriver(backend)) return program;
-  // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
-  // from another must find them where they were.
-  program.same_addresses = true;
-  // The driver's cache of what it compiled would be one for all tenants, who could tell by the time
-  // that a load takes what others have loaded, or change it for them.
-  program.environment = {{"CUDA_MODULE_LOADING", "LAZY"}, {"CUDA_CACHE_DISABLE", "1"}};
-  if (hardware_queues > 0) {
-    program.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", absl::StrCat(hardware_queues));
-  }
-  return program;
-}
-
 // The first unix socket that others can find: a relative path means nothing to them.
 std::string UnixSocket(const std::vector<std::string>& addresses) {
   for (const std::string& address : addresses) {
@@ -185,7 +166,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   WarnOfFewTasks(options);
   options.session.worker = WorkerProgram(*worker, backend, from.device.hardware_queues);
   options.session.tiers = from.tiers.tiers;
-  options.session.guarded.worker = WorkerProgram(*worker, backend, kGuardedHardwareQueues);
+  options.session.guarded.worker = SharedWorkerProgram(*worker, backend);
   options.session.guarded.max_arena_bytes = from.tiers.guarded_arena_bytes;
   options.session.guarded.memory_bytes = from.tiers.guarded_memory_bytes;
   const auto& tiers = from.tiers.tiers;

@@ -45,6 +45,23 @@ constexpr char kText[] = R"(.version 8.0
 }
 )";
 
+constexpr char kLocalText[] = R"(.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry keeps(.param .u32 at)
+{
+  .local .align 4 .b8 kept[4096];
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  ld.param.u32 %r1, [at];
+  cvt.u64.u32 %rd1, %r1;
+  mov.u64 %rd2, kept;
+  add.u64 %rd3, %rd1, %rd2;
+  st.local.u32 [%rd3], %r1;
+  ret;
+}
+)";
+
 // What a compiler answers.
 struct Answer {
   absl::Status status;
@@ -52,9 +69,9 @@ struct Answer {
   std::string layout = {};
 };
 
-Answer Honest(const compiler::CompileRequest& request) {
-  const auto guarded = guard::Guard(kText, {.arena_bits = static_cast<int>(request.arena_bits),
-                                            .hardened = request.hardened != 0});
+Answer Honest(const compiler::CompileRequest& request, const char* text = kText) {
+  const auto guarded = guard::Guard(text, {.arena_bits = static_cast<int>(request.arena_bits),
+                                           .hardened = request.hardened != 0});
   return {absl::OkStatus(), guarded->text, compiler::LayoutBytes(*guarded)};
 }
 
@@ -104,6 +121,7 @@ class CompiledModulesTest : public testing::Test {
     options.window = GuardWindowOf(arena_, 4 * kGiB);
     options.part_base = arena_;
     options.part_bytes = 4 * kGiB;
+    options.most_local_bytes = most_local_bytes_;
     options.compiler = &client;
     options.output = compiler::Output::kText;
     modules_ = std::make_unique<GuardedModules>(contexts_[0].get(), options, &notes_);
@@ -125,6 +143,7 @@ class CompiledModulesTest : public testing::Test {
   std::unique_ptr<device::Backend> backend_;
   std::vector<std::unique_ptr<device::Context>> contexts_;
   uint64_t arena_ = 0;
+  uint64_t most_local_bytes_ = 0;
   GuardNotes notes_;
   std::unique_ptr<GuardedModules> modules_;
   device::ModuleId module_{};
@@ -184,6 +203,21 @@ TEST_F(CompiledModulesTest, ALayoutThatLeadsElsewhereIsNotTaken) {
             }),
             CudaResult::kOutOfMemory);
   EXPECT_EQ(LoadWith([](guard::GuardedText*) {}), CudaResult::kSuccess);
+}
+
+TEST_F(CompiledModulesTest, AKernelWithMoreLocalMemoryThanThereIsReadyIsRefused) {
+  const auto answer = [](const compiler::CompileRequest& request) {
+    return Honest(request, kLocalText);
+  };
+  device::KernelId kernel{};
+  most_local_bytes_ = 16 << 10;
+  ASSERT_EQ(Load(answer), CudaResult::kSuccess);
+  EXPECT_EQ(modules_->FindKernel(module_, "keeps", &kernel), CudaResult::kSuccess);
+  most_local_bytes_ = 4095;
+  ASSERT_EQ(Load(answer), CudaResult::kSuccess);
+  EXPECT_EQ(modules_->FindKernel(module_, "keeps", &kernel), CudaResult::kLaunchOutOfResources);
+  EXPECT_THAT(notes_.Take(),
+              ElementsAre(HasSubstr("kernel keeps is refused: a thread of it takes")));
 }
 
 TEST_F(CompiledModulesTest, CodeThatIsNotGuardedIsNotTaken) {

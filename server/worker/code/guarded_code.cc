@@ -20,6 +20,7 @@ GuardedCode::GuardedCode(const Options& options, const std::vector<device::Conte
     of.shared = options.shared;
     of.part_base = options.arena_base + i * part;
     of.part_bytes = part;
+    of.most_local_bytes = options.most_local_bytes;
     of.compiler = options.compiler;
     of.output = options.output;
     devices_.push_back(std::make_unique<GuardedModules>(contexts[i], of, &notes_));

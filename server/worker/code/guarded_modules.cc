@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/cuda/cuda_numbers.h"
 #include "common/fatbin/fatbin.h"
 #include "guard/records.h"
 #include "guard/rewrite/words.h"
@@ -326,6 +327,10 @@ CudaResult GuardedModules::Kernels(device::ModuleId module, std::vector<std::str
 CudaResult GuardedModules::FindKernel(device::ModuleId module, const std::string& name,
                                       device::KernelId* kernel) {
   const CudaResult result = inner_->FindKernel(module, name, kernel);
+  // Where a device refuses such kernels itself, it does not say why.
+  if (result == CudaResult::kSuccess || result == CudaResult::kLaunchOutOfResources) {
+    return CheckLocalMemory(name, *kernel);
+  }
   if (result != CudaResult::kNotFound) return result;
   MutexLock lock(&mu_);
   const auto found = modules_.find(module);
@@ -334,6 +339,18 @@ CudaResult GuardedModules::FindKernel(device::ModuleId module, const std::string
   if (refusal == found->second.refusals.end()) return result;
   notes_->Add(absl::StrCat("kernel ", Shown(name), " is refused: ", Shown(refusal->second)));
   return CudaResult::kNotSupported;
+}
+
+CudaResult GuardedModules::CheckLocalMemory(const std::string& name, device::KernelId kernel) {
+  if (options_.most_local_bytes == 0) return CudaResult::kSuccess;
+  int bytes = 0;
+  const CudaResult result = context_->GetKernelAttribute(kernel, kFunctionLocalBytes, &bytes);
+  if (result != CudaResult::kSuccess) return result;
+  if (static_cast<uint64_t>(std::max(bytes, 0)) <= options_.most_local_bytes) return result;
+  notes_->Add(absl::StrCat("kernel ", Shown(name), " is refused: a thread of it takes ", bytes,
+                           " bytes of local memory, and has ", options_.most_local_bytes,
+                           " in the guarded tier"));
+  return CudaResult::kLaunchOutOfResources;
 }
 
 bool GuardedModules::LeavesRecords(device::ModuleId module) {

@@ -54,6 +54,9 @@ class GuardedModules : public device::Modules {
     // The device is one that other sessions share: nothing can be mapped for variables later, and
     // nothing of a tenant's is parsed or compiled in this process.
     bool shared = false;
+    // Kernels with more local memory a thread are refused (device::SharedDeviceOptions); 0 for no
+    // bound.
+    uint64_t most_local_bytes = 0;
     // Guards and compiles the modules, into what it is asked for; borrowed. Null for this process
     // and its driver, which do so as well where the compiler cannot, unless the device is shared.
     compiler::CompilerClient* compiler = nullptr;
@@ -72,7 +75,8 @@ class GuardedModules : public device::Modules {
   CudaResult CheckModule(device::ModuleId module) override { return inner_->CheckModule(module); }
   CudaResult UnloadModule(device::ModuleId module) override;
   CudaResult Kernels(device::ModuleId module, std::vector<std::string>* names) override;
-  // kNotSupported for a kernel that the guard has refused.
+  // kNotSupported for a kernel that the guard has refused, kLaunchOutOfResources for one that takes
+  // too much local memory.
   CudaResult FindKernel(device::ModuleId module, const std::string& name,
                         device::KernelId* kernel) override;
   bool LeavesRecords(device::ModuleId module) override;
@@ -117,6 +121,9 @@ class GuardedModules : public device::Modules {
     std::string_view code() const { return compiled ? compiled->code() : guarded.text; }
   };
   absl::StatusOr<Ready> MakeReady(std::string_view text, uint32_t first_site);
+
+  // Notes why a kernel that was found is refused after all, and returns kLaunchOutOfResources.
+  CudaResult CheckLocalMemory(const std::string& name, device::KernelId kernel);
 
   using Load = absl::FunctionRef<CudaResult(std::string_view text, device::ModuleId* module)>;
   CudaResult LoadGuarded(std::string_view image, Load load, device::ModuleId* module);

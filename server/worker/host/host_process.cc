@@ -39,6 +39,8 @@ uint64_t MostStackBytes(const device::DeviceInfo& info) {
   return std::clamp(info.total_bytes / 8 / MostThreads(info), kLeast, kMost);
 }
 
+constexpr device::SharedDeviceOptions kSharedOptions;
+
 template <typename Message>
 std::vector<int> OrdinalsOf(const Message& message) {
   std::vector<int> ordinals = {message.ordinal()};
@@ -72,7 +74,7 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
   }
   if (prepare.shared()) {
     if (places_.size() != 1) return absl::InvalidArgumentError("one device can be shared");
-    auto shared = backend_->OpenShared(places_[0], {});
+    auto shared = backend_->OpenShared(places_[0], kSharedOptions);
     if (!shared.ok()) return shared.status();
     shared_ = *std::move(shared);
     auto watched = shared_->OpenContext({});
@@ -130,7 +132,7 @@ std::vector<SessionDevice> HostProcess::Devices(const ProcessSession& session) c
     SessionDevice& device = devices.emplace_back();
     device.context = contexts[i];
     if (const auto info = backend_->Info(places_[i]); info.ok()) {
-      device.max_stack_bytes = MostStackBytes(*info);
+      device.max_stack_bytes = shares() ? kSharedOptions.local_bytes : MostStackBytes(*info);
       device.max_threads = MostThreads(*info);
     }
   }

@@ -19,8 +19,6 @@ namespace {
 constexpr size_t kMaxNames = 256u << 10;
 // The bytes of one launch attribute on the wire.
 constexpr size_t kAttributeBytes = 72;
-// Of CUfunction_attribute: what a kernel keeps of each thread in memory.
-constexpr int kLocalBytes = 3;
 
 }  // namespace
 
@@ -263,7 +261,8 @@ CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string*
       reply.attributes[i] = 0;
     }
   }
-  const auto local_bytes = static_cast<uint64_t>(std::max(reply.attributes[kLocalBytes], 0));
+  const auto local_bytes =
+      static_cast<uint64_t>(std::max(reply.attributes[kFunctionLocalBytes], 0));
   result = TakeForKernel(kernel->module->device, local_bytes);
   if (result != CudaResult::kSuccess) return result;
   KernelSettings settings;
