@@ -158,8 +158,9 @@ absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
 
 // Sets the tenant's tier where nobody has named one.
 void TellTier(uint32_t tier) {
-  if (tier == static_cast<uint32_t>(TierChoice::kIsolated) || tier >= std::size(kTierChoices))
+  if (tier == static_cast<uint32_t>(TierChoice::kIsolated) || tier >= std::size(kTierChoices)) {
     return;
+  }
   setenv("WARPLINE_TIER", std::string(kTierChoices[tier]).c_str(), 0);
 }
 
