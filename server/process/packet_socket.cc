@@ -73,6 +73,7 @@ absl::StatusOr<bool> TrySendPacket(int fd, const google::protobuf::MessageLite& 
 absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
                            std::vector<UniqueFd>* fds) {
   if (fds != nullptr) fds->clear();
+  message->Clear();
   thread_local const std::unique_ptr<char[]> buffer(new char[kMaxPacketBytes + 1]);
   iovec iov = {buffer.get(), kMaxPacketBytes + 1};
   // Room for all that the kernel passes on leaves none behind in it, and lets us close surplus
@@ -94,16 +95,16 @@ absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
   std::vector<UniqueFd> received;
   CollectFds(header, &received);
   if (got == 0) return absl::UnavailableError("peer closed");
-  // There is room for everything that the kernel passes on, so it dropped some for want of free
-  // descriptor numbers.
-  if ((header.msg_flags & MSG_CTRUNC) != 0) {
-    return absl::ResourceExhaustedError("no free descriptors for those of a packet");
-  }
   if ((header.msg_flags & MSG_TRUNC) != 0 || received.size() > kMaxPacketFds) {
     return absl::InvalidArgumentError("packet too large");
   }
   if (!message->ParseFromArray(buffer.get() + 1, static_cast<int>(got) - 1)) {
     return absl::InvalidArgumentError("packet is not the expected message");
+  }
+  // There is room for everything that the kernel passes on, so it dropped some for want of free
+  // descriptor numbers.
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    return absl::ResourceExhaustedError("no free descriptors for those of a packet");
   }
   if (fds != nullptr) *fds = std::move(received);
   return absl::OkStatus();

@@ -41,7 +41,8 @@ absl::StatusOr<bool> TrySendPacket(int fd, const google::protobuf::MessageLite& 
 // Blocks until there is a packet, unless `fd` is non-blocking. UNAVAILABLE at the end of the stream
 // ("peer closed"), NOT_FOUND when a non-blocking socket has no packet, INVALID_ARGUMENT when the
 // packet is not a message of this type or is too large, RESOURCE_EXHAUSTED when this process has no
-// free descriptors.
+// free descriptors; then there is the message all the same, without any, unless the system is short
+// of more than that, for which the message is empty.
 absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
                            std::vector<UniqueFd>* fds);
 

@@ -1,6 +1,7 @@
 #include "server/process/packet_socket.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -105,6 +106,24 @@ TEST_F(PacketSocketTest, BoundsAreKeptOnSending) {
   EXPECT_EQ(SendPacket(near_.get(), large, {}).code(), absl::StatusCode::kInvalidArgument);
   const std::vector<int> many(kMaxPacketFds + 1, near_.get());
   EXPECT_EQ(SendPacket(near_.get(), ToKeeper(), many).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(PacketSocketTest, WithoutFreeDescriptorsTheMessageComesAlone) {
+  FromKeeper sent;
+  sent.set_message("there");
+  ASSERT_TRUE(SendPacket(near_.get(), sent, {near_.get(), far_.get()}).ok());
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const UniqueFd first_free(dup(near_.get()));
+  const rlimit none = {static_cast<rlim_t>(first_free.get()), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  FromKeeper got;
+  std::vector<UniqueFd> fds;
+  const absl::Status received = ReceivePacket(far_.get(), &got, &fds);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(received.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(got.message(), "there");
+  EXPECT_TRUE(fds.empty());
 }
 
 TEST_F(PacketSocketTest, GarbageIsRefusedAndItsDescriptorsClosed) {

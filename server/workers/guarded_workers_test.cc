@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <functional>
@@ -204,6 +205,15 @@ class GuardedWorkersTest : public testing::Test {
     EXPECT_TRUE(SendPacket(launcher_.end(process), message, {}).ok());
     Settle();
   }
+  // An offer of an image, which comes without its descriptor if there is none free.
+  void SayOffer(size_t process, uint64_t session) {
+    FromWorker message;
+    message.set_session(session);
+    message.mutable_keep_module();
+    const int end = launcher_.end(process);
+    EXPECT_TRUE(SendPacket(end, message, {end}).ok());
+    Settle();
+  }
   void SayDone(size_t process, uint64_t session, uint64_t id) {
     Say(process, session,
         [id](FromWorker* message) { message->mutable_memory_done()->set_id(id); });
@@ -343,6 +353,20 @@ TEST_F(GuardedWorkersTest, ADeathIsEverybodys) {
   EXPECT_EQ(third_.why, "");
   ASSERT_TRUE(Take(&fourth_).ok());
   EXPECT_EQ(launcher_.started(), 2u);
+}
+
+TEST_F(GuardedWorkersTest, AnOfferForWhichThereIsNoDescriptorIsLeftOut) {
+  Start({&first_, &second_});
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {static_cast<rlim_t>(UniqueFd(dup(launcher_.end(0))).get()), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  SayOffer(0, 1);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  SayDone(0, 1, 10);
+  EXPECT_THAT(first_.done_ids, ElementsAre(10));
+  EXPECT_EQ(first_.why, "");
+  EXPECT_EQ(second_.why, "");
 }
 
 TEST_F(GuardedWorkersTest, AMessageOfNobodysSessionIsTheEnd) {

@@ -133,7 +133,10 @@ void WorkerChild::OnPacket() {
     const absl::Status received = ReceivePacket(socket_.get(), &message, &fds);
     if (absl::IsNotFound(received)) return;
     if (absl::IsUnavailable(received)) return Died("");
-    if (!received.ok()) return Died(absl::StrCat("bad message: ", received.ToString()));
+    // What has come without its descriptors for want of room is refused, or left out.
+    const bool cut = absl::IsResourceExhausted(received) &&
+                     message.kind_case() != warpline_internal::FromWorker::KIND_NOT_SET;
+    if (!received.ok() && !cut) return Died(absl::StrCat("bad message: ", received.ToString()));
     if (message.has_prepared() && message.session() == 0) {
       if (std::exchange(said_prepared_, true)) return Died("bad message: prepared twice");
       OnPrepared(message.prepared());

@@ -38,6 +38,8 @@ absl::StatusOr<bool> HandOn(const FromWorker& message, std::vector<UniqueFd> fds
       events->OnFindModule(message.find_module());
       return true;
     case FromWorker::kKeepModule:
+      // Without one, there was no room for it here. It is an offer.
+      if (fds.empty()) return true;
       if (fds.size() != 1) break;
       events->OnKeepModule(message.keep_module(), std::move(fds[0]));
       return true;

@@ -26,7 +26,7 @@ std::shared_ptr<Image> ImageCommands::NewImage(uint64_t handle, uint64_t total) 
     Refuse(CudaResult::kOutOfMemory);  // The server has told why.
     return nullptr;
   }
-  auto image = std::make_shared<Image>(total, /*for_cache=*/parts_.images->Takes(total));
+  auto image = std::make_shared<Image>(total, parts_.images->FilesFor(total));
   tables().module_bytes += total;
   tables().images.emplace(handle, image);
   return image;
@@ -81,7 +81,7 @@ void ImageCommands::On(const cmd::ImageFind& command, std::string_view) {
   UniqueFd memory;
   if (may_be_there) memory = parts_.images->Find(hash, command.total);
   if (!HandlesLeft()) return;
-  auto image = std::make_shared<Image>(command.total, /*for_cache=*/false);
+  auto image = std::make_shared<Image>(command.total, nullptr);
   if (memory.valid() && image->Adopt(memory)) {
     if (!NoteParts(command.image, image->bytes())) return Refuse(CudaResult::kOutOfMemory);
     tables().module_bytes += command.total;

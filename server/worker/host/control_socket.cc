@@ -166,7 +166,13 @@ void ServeControlSocket(int fd, HostProcess* process) {
   while (true) {
     ToWorker request;
     std::vector<UniqueFd> fds;
-    if (!ReceivePacket(fd, &request, &fds).ok()) return;
+    const absl::Status received = ReceivePacket(fd, &request, &fds);
+    if (absl::IsResourceExhausted(received) && request.session() != 0) {
+      // The one whose message has lost its descriptors is refused what it asks.
+      LogError("session=", request.session(), ": ", received.ToString());
+    } else if (!received.ok()) {
+      return;
+    }
     if (request.kind_case() == ToWorker::KIND_NOT_SET) {
       LogError("unknown request from the server");
       return;

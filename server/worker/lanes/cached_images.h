@@ -41,6 +41,8 @@ class CachedImages {
 
   // Whether an image of this size may be in the cache and is worth keeping.
   bool Takes(uint64_t bytes) const;
+  // Where an image of this size gets a file from that the cache can be offered; null for none.
+  ImageFiles* FilesFor(uint64_t bytes) { return Takes(bytes) ? &files_ : nullptr; }
   // Calls ImageCache::Find(), for an image that Takes() allows.
   UniqueFd Find(const ContentHash& hash, uint64_t bytes) RUNS_ON(decoder_thread) {
     return cache_->Find(hash, bytes);
@@ -51,6 +53,7 @@ class CachedImages {
  private:
   ImageCache* cache_ = nullptr;
   ModuleRecord* record_ = nullptr;
+  ImageFiles files_;
 };
 
 }  // namespace warpline::worker

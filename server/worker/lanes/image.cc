@@ -7,8 +7,9 @@
 
 namespace warpline::worker {
 
-Image::Image(uint64_t total, bool for_cache) : total_(total) {
-  if (!for_cache || total == 0) return;
+Image::Image(uint64_t total, ImageFiles* files) : total_(total) {
+  if (files == nullptr || total == 0 || !files->Take()) return;
+  files_ = files;
   UniqueFd memory(memfd_create("warpline-image", MFD_CLOEXEC));
   if (!memory.valid() || ftruncate(memory.get(), static_cast<off_t>(total)) != 0) return;
   void* const map = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
@@ -19,6 +20,8 @@ Image::Image(uint64_t total, bool for_cache) : total_(total) {
 
 Image::~Image() {
   if (base_ != nullptr) munmap(base_, total_);
+  memory_.Reset(-1);
+  if (files_ != nullptr) files_->Give();
 }
 
 char* Image::Room(uint64_t bytes) {

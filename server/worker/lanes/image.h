@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_WORKER_LANES_IMAGE_H_
 #define WARPLINE_SERVER_WORKER_LANES_IMAGE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,13 +12,31 @@
 
 namespace warpline::worker {
 
+// Counts the images of a session that have a descriptor each, of which the process has not many.
+// Thread-safe.
+class ImageFiles {
+ public:
+  static constexpr int kMost = 16;
+
+  // Returns false when there are as many as there may be.
+  bool Take() {
+    if (count_.fetch_add(1, std::memory_order_relaxed) < kMost) return true;
+    Give();
+    return false;
+  }
+  void Give() { count_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int> count_{0};
+};
+
 // Thread-compatible: the decoder fills it, then the control lane reads it.
 class Image {
  public:
-  // Makes an image of `total` bytes, none of which has arrived. With `for_cache` it lies in memory
-  // that a descriptor names, so that it can be handed on without a copy; when the system has none,
-  // it lies in other memory.
-  Image(uint64_t total, bool for_cache);
+  // Makes an image of `total` bytes, none of which has arrived. With `files` (borrowed; null for
+  // none) it lies in memory that a descriptor names, so that it can be handed on without a copy;
+  // when the session has as many as it may, or the system has none, it lies in other memory.
+  Image(uint64_t total, ImageFiles* files);
   ~Image();
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
@@ -56,6 +75,7 @@ class Image {
   bool missing_ = false;
   bool adopted_ = false;
   std::string heap_;
+  ImageFiles* files_ = nullptr;  // To which it gives its descriptor back.
   UniqueFd memory_;
   char* base_ = nullptr;  // Start of the mapping, if it is one.
 };
