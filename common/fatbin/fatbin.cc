@@ -3,9 +3,12 @@
 #include <lz4.h>
 #include <zstd.h>
 
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/fatbin/format.h"
 
 namespace warpline::fatbin {
@@ -153,6 +156,23 @@ std::vector<std::string_view> FindContainers(std::string_view file) {
 
 namespace {
 
+// Names a few of the architectures that the PTX is for.
+std::string WhyNoPtx(const std::vector<ImageEntry>& entries, uint32_t device) {
+  constexpr size_t kMostNamed = 8;
+  std::set<std::string> targets;
+  for (const ImageEntry& entry : entries) {
+    if (entry.kind != ImageKind::kPtx || targets.size() > kMostNamed) continue;
+    const bool specific = (entry.flags & kFlagArchSpecific) != 0;
+    const bool family = (entry.flags & kFlagFamily) != 0;
+    targets.insert(absl::StrCat("sm_", entry.sm, specific ? "a" : family ? "f" : ""));
+  }
+  if (targets.empty()) return "it has machine code alone, and no PTX";
+  const bool more = targets.size() > kMostNamed;
+  if (more) targets.erase(std::prev(targets.end()));
+  return absl::StrCat("it has PTX for other devices alone (", absl::StrJoin(targets, ", "),
+                      more ? " and more" : "", "), and this one is sm_", device);
+}
+
 absl::StatusOr<std::string> NewestPtx(const std::vector<ImageEntry>& entries, uint32_t device) {
   const ImageEntry* best = nullptr;
   const auto rank = [](const ImageEntry& entry) {
@@ -164,7 +184,7 @@ absl::StatusOr<std::string> NewestPtx(const std::vector<ImageEntry>& entries, ui
     if ((entry.flags & kFlagFamily) != 0 && entry.sm / 10 != device / 10) continue;
     if (best == nullptr || rank(entry) > rank(*best)) best = &entry;
   }
-  if (best == nullptr) return absl::NotFoundError("the image has no PTX for this device");
+  if (best == nullptr) return absl::NotFoundError(WhyNoPtx(entries, device));
   return EntryPayload(*best);
 }
 

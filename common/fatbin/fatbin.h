@@ -52,7 +52,8 @@ absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry,
 
 // The PTX text in the image that suits a device of `sm`, such as 90, best: the newest that is not
 // newer than the device, and of that the text that is made for its very architecture. NOT_FOUND if
-// there is none; otherwise the errors of ParseImage() and EntryPayload().
+// there is none, with what there is instead; otherwise the errors of ParseImage() and
+// EntryPayload().
 absl::StatusOr<std::string> PtxOf(std::string_view image, int sm);
 
 // As PtxOf(), for an image that has no machine code for such a device; NOT_FOUND for one that has.

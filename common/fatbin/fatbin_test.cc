@@ -233,6 +233,19 @@ TEST(FatbinTest, ContainersInAFile) {
   EXPECT_TRUE(FindContainers("").empty());
 }
 
+TEST(FatbinTest, WhereThereIsNoPtxForADeviceItIsSaidWhatThereIs) {
+  const std::string cubin = Entry(2, 90, 0, "code", 0);
+  EXPECT_EQ(PtxOf(Container(cubin), 90).status(),
+            absl::NotFoundError("it has machine code alone, and no PTX"));
+  const std::string newer = Entry(1, 100, 0, kPtx, 0) + Entry(1, 80, kFlagArchSpecific, kPtx, 0);
+  EXPECT_EQ(PtxOf(Container(cubin + newer), 90).status(),
+            absl::NotFoundError("it has PTX for other devices alone (sm_100, sm_80a), and this one "
+                                "is sm_90"));
+  std::string many;
+  for (uint32_t sm = 100; sm < 200; ++sm) many += Entry(1, sm, 0, kPtx, 0);
+  EXPECT_LT(PtxOf(Container(many), 90).status().message().size(), 200u);
+}
+
 TEST(FatbinTest, KernelsThatMayPrintNameTheDriversFunctions) {
   EXPECT_TRUE(MayPrint(".version 9.0\n.extern .func (.param .b32 r) vprintf ();\n"));
   EXPECT_TRUE(MayPrint(".version 9.0\n.extern .func __assertfail ();\n"));

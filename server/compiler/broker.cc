@@ -9,6 +9,7 @@
 #include <climits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/steady_time.h"
 #include "guard/guard.h"
@@ -24,12 +25,13 @@ bool MakesSense(const CompileRequest& request) {
   return request.magic == CompileRequest::kMagic && request.output <= Output::kText &&
          request.arena_bits >= 32 && request.arena_bits <= 47 && request.hardened <= 7 &&
          (request.hardened == 0 || (request.hardened & CompileRequest::kHardened) != 0) &&
-         request.checks <= 1 && request.sm >= 10 && request.sm <= 999 && request.unused == 0;
+         request.checks <= 1 && request.sm >= 10 && request.sm <= 999 &&
+         request.source <= Source::kImage;
 }
 
 absl::StatusOr<ContentHash> KeyOf(const CompileRequest& request, int ptx,
                                   const std::string& library_version) {
-  const auto text = FrozenView::Map(ptx, kMostPtxBytes);
+  const auto text = FrozenView::Map(ptx, MostBytes(request.source));
   if (!text.ok()) return text.status();
   ContentHash of_text;
   ContentHash key;
@@ -199,11 +201,14 @@ void Broker::OnStageEnd(Client* client) {
   switch (end.kind) {
     case StageEnd::Kind::kDone:
       break;
-    case StageEnd::Kind::kRefused:
-      return Refuse(client, absl::StatusCode::kInvalidArgument,
-                    job.step == Step::kRewrite
-                        ? ReportOf(job.report.get())
-                        : absl::StrCat(name, ": ", ReportOf(job.report.get())));
+    case StageEnd::Kind::kRefused: {
+      std::string report = ReportOf(job.report.get());
+      if (job.step != Step::kRewrite) report = absl::StrCat(name, ": ", report);
+      const bool none = absl::StartsWith(report, kNoPtxMark);
+      if (none) report.erase(0, kNoPtxMark.size());
+      return Refuse(client, none ? absl::StatusCode::kNotFound : absl::StatusCode::kInvalidArgument,
+                    report);
+    }
     case StageEnd::Kind::kLimit:
       return Refuse(client, absl::StatusCode::kResourceExhausted, absl::StrCat(name, " ", end.why));
     case StageEnd::Kind::kCrashed:

@@ -172,6 +172,31 @@ TEST(BrokerTest, TextThatIsNoPtxIsRefusedWithTheReason) {
   EXPECT_EQ(status.message(), guard::Guard("not ptx", kOptions).status().message());
 }
 
+TEST(BrokerTest, ThePtxOfAnImageIsTakenOutByTheRewriter) {
+  BrokerOptions options;
+  options.stages = RealStages(nullptr);
+  BrokerProcess broker(std::move(options));
+  CompilerClient client(broker.Connect());
+  auto compiled = client.Compile(kPtx, kOptions, 90, Output::kText, Source::kImage);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(compiled->code(), guard::Guard(kPtx, kOptions)->text);
+  // It is not taken for what was asked of the text.
+  EXPECT_FALSE(compiled->cached());
+  EXPECT_FALSE(client.Compile(kPtx, kOptions, 90, Output::kText)->cached());
+  const auto none = client.Compile("no image", kOptions, 90, Output::kText, Source::kImage);
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(BrokerTest, AnImageWithoutPtxIsToldFromOneThatIsRefused) {
+  BrokerOptions options;
+  options.stages = RealStages(nullptr);
+  options.stages.rewrite = [](const CompileRequest&, int, int, int, int report) {
+    return Fail(absl::StrCat(kNoPtxMark, "none for this device"), report);
+  };
+  BrokerProcess broker(std::move(options));
+  EXPECT_EQ(broker.Compile(kPtx).status(), absl::NotFoundError("none for this device"));
+}
+
 TEST(BrokerTest, MachineCodeIsMadeWhereThereIsNvidiasLibrary) {
   const auto jit = JitLink::Load("");
   if (!jit.ok()) GTEST_SKIP() << jit.status();
@@ -424,7 +449,7 @@ TEST_F(HostileClientTest, FieldsThatMakeNoSenseEndTheConnection) {
   requests[4].checks = 7;
   requests[5].sm = 100000;
   requests[6].output = static_cast<Output>(2);
-  requests[7].unused = 1;
+  requests[7].source = static_cast<Source>(2);
   for (const CompileRequest& request : requests) {
     EXPECT_EQ(Ask(broker_->Connect(), request, {file->get()}), -1);
   }

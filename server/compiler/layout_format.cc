@@ -1,5 +1,6 @@
 #include "server/compiler/layout_format.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,12 @@ constexpr uint32_t kMagic = 0x314c5057;  // "WPL1"
 // Constants of a module, and variables that any device has room for.
 constexpr uint64_t kMostConstBytes = uint64_t{64} << 10;
 constexpr uint64_t kMostGlobalBytes = uint64_t{1} << 40;
+// Of a name: that of ptx/lexer.cc. Workers put them into messages of bounded size.
+constexpr uint64_t kMostNameBytes = 16384;
+// Of what is for people.
+constexpr uint64_t kMostTextBytes = 4096;
+// Of kernels, of variables and of refusals each.
+constexpr uint64_t kMostThings = 1u << 16;
 
 class Writer {
  public:
@@ -25,6 +32,8 @@ class Writer {
     Put(uint64_t{text.size()});
     bytes_.append(text);
   }
+  // What is for people is cut.
+  void PutWords(std::string_view text) { Put(text.substr(0, kMostTextBytes)); }
   std::string Take() { return std::move(bytes_); }
 
  private:
@@ -43,9 +52,9 @@ class Reader {
     bytes_.remove_prefix(sizeof(number));
     return number;
   }
-  std::string Text() {
+  std::string Text(uint64_t most) {
     const uint64_t size = Number();
-    if (size > bytes_.size()) {
+    if (size > std::min<uint64_t>(most, bytes_.size())) {
       Fail();
       return "";
     }
@@ -53,10 +62,12 @@ class Reader {
     bytes_.remove_prefix(size);
     return text;
   }
+  std::string Name() { return Text(kMostNameBytes); }
+  std::string Words() { return Text(kMostTextBytes); }
   // The number of elements that follow, each of which has at least `least` numbers.
-  uint64_t Count(uint64_t least) {
+  uint64_t Count(uint64_t least, uint64_t most = ~uint64_t{0}) {
     const uint64_t count = Number();
-    return count > bytes_.size() / (least * sizeof(uint64_t)) ? Fail() : count;
+    return count > std::min(most, bytes_.size() / (least * sizeof(uint64_t))) ? Fail() : count;
   }
   bool whole() const { return !failed_ && bytes_.empty(); }
 
@@ -77,17 +88,17 @@ void PutVariables(const std::vector<guard::PlacedVariable>& variables, Writer* o
     out->Put(variable.name);
     out->Put(variable.offset);
     out->Put(variable.bytes);
-    out->Put(variable.refusal);
+    out->PutWords(variable.refusal);
   }
 }
 
 std::vector<guard::PlacedVariable> ReadVariables(Reader* in) {
-  std::vector<guard::PlacedVariable> variables(in->Count(4));
+  std::vector<guard::PlacedVariable> variables(in->Count(4, kMostThings));
   for (guard::PlacedVariable& variable : variables) {
-    variable.name = in->Text();
+    variable.name = in->Name();
     variable.offset = in->Number();
     variable.bytes = in->Number();
-    variable.refusal = in->Text();
+    variable.refusal = in->Words();
   }
   return variables;
 }
@@ -125,14 +136,14 @@ std::string LayoutBytes(const guard::GuardedText& guarded) {
   for (const guard::Refusal& refusal : guarded.refusals) {
     out.Put(refusal.kernel);
     out.Put(refusal.function);
-    out.Put(refusal.reason);
+    out.PutWords(refusal.reason);
   }
   out.Put(uint64_t{guarded.sites.size()});
   for (const guard::CheckSite& site : guarded.sites) {
     out.Put(site.function);
     out.Put(uint64_t{site.line});
-    out.Put(site.statement);
-    out.Put(site.source);
+    out.PutWords(site.statement);
+    out.PutWords(site.source);
     out.Put(uint64_t{site.writes});
   }
   return out.Take();
@@ -145,24 +156,24 @@ absl::StatusOr<guard::GuardedText> ParseLayout(std::string_view bytes) {
   guarded.layout.globals = ReadVariables(&in);
   guarded.layout.consts = ReadVariables(&in);
   guarded.layout.globals_bytes = in.Number();
-  guarded.layout.globals_image = in.Text();
+  guarded.layout.globals_image = in.Text(bytes.size());
   guarded.layout.relocations.resize(in.Count(1));
   for (guard::Relocation& relocation : guarded.layout.relocations) relocation.offset = in.Number();
-  guarded.kernels.resize(in.Count(1));
-  for (std::string& kernel : guarded.kernels) kernel = in.Text();
+  guarded.kernels.resize(in.Count(1, kMostThings));
+  for (std::string& kernel : guarded.kernels) kernel = in.Name();
   guarded.leaves_records = in.Number() != 0;
-  guarded.refusals.resize(in.Count(3));
+  guarded.refusals.resize(in.Count(3, kMostThings));
   for (guard::Refusal& refusal : guarded.refusals) {
-    refusal.kernel = in.Text();
-    refusal.function = in.Text();
-    refusal.reason = in.Text();
+    refusal.kernel = in.Name();
+    refusal.function = in.Name();
+    refusal.reason = in.Words();
   }
   guarded.sites.resize(in.Count(5));
   for (guard::CheckSite& site : guarded.sites) {
-    site.function = in.Text();
+    site.function = in.Name();
     site.line = static_cast<uint32_t>(in.Number());
-    site.statement = in.Text();
-    site.source = in.Text();
+    site.statement = in.Words();
+    site.source = in.Words();
     site.writes = in.Number() != 0;
   }
   if (!known || !in.whole()) return absl::InvalidArgumentError("a layout that cannot be read");

@@ -19,7 +19,8 @@ std::string LayoutBytes(const guard::GuardedText& guarded);
 
 // The reverse. INVALID_ARGUMENT for bytes that LayoutBytes() does not write, and for a layout that
 // contradicts itself: of variables outside their block, of an image that is larger than it, of
-// relocations outside the image.
+// relocations outside the image; of names that are longer than PTX's (16 KiB), or of more than
+// 65,536 kernels, variables or refusals. What is for people has 4 KiB.
 absl::StatusOr<guard::GuardedText> ParseLayout(std::string_view bytes);
 
 }  // namespace warpline::compiler

@@ -60,6 +60,28 @@ TEST(LayoutFormatTest, ChangedBytesDoNoHarm) {
   }
 }
 
+TEST(LayoutFormatTest, NamesHaveBoundsAndWhatIsForPeopleIsCut) {
+  for (const size_t size : {size_t{16384}, size_t{16385}}) {
+    const std::string name(size, 'n');
+    const bool fits = size == 16384;
+    auto guarded = Sample();
+    guarded.kernels[0] = name;
+    EXPECT_EQ(ParseLayout(LayoutBytes(guarded)).ok(), fits);
+    guarded = Sample();
+    guarded.layout.globals[0].name = name;
+    EXPECT_EQ(ParseLayout(LayoutBytes(guarded)).ok(), fits);
+    guarded = Sample();
+    guarded.refusals[0].kernel = name;
+    EXPECT_EQ(ParseLayout(LayoutBytes(guarded)).ok(), fits);
+    guarded = Sample();
+    guarded.refusals[0].reason = name;
+    EXPECT_EQ(ParseLayout(LayoutBytes(guarded))->refusals[0].reason, std::string(4096, 'n'));
+  }
+  auto guarded = Sample();
+  guarded.refusals.resize((1u << 16) + 1);
+  EXPECT_FALSE(ParseLayout(LayoutBytes(guarded)).ok());
+}
+
 TEST(LayoutFormatTest, WhatLeadsOutsideItsBlockIsRefused) {
   auto guarded = Sample();
   guarded.layout.globals[1].bytes = 65;

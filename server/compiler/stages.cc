@@ -4,6 +4,9 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/fatbin/fatbin.h"
 #include "guard/guard.h"
 #include "guard/verify/verify.h"
 #include "server/compiler/frozen_file.h"
@@ -28,12 +31,31 @@ bool Report(const absl::Status& status, int report) {
   return false;
 }
 
+// The PTX of what the worker sent, whose grammar is known here alone.
+absl::StatusOr<std::string> PtxIn(std::string_view image, int sm) {
+  auto ptx = fatbin::PtxOf(image, sm);
+  if (absl::IsNotFound(ptx.status())) {
+    return absl::NotFoundError(absl::StrCat(kNoPtxMark, ptx.status().message()));
+  }
+  if (ptx.ok() && ptx->size() > kMostPtxBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("it has more than ", kMostPtxBytes >> 20, " MiB of text"));
+  }
+  return ptx;
+}
+
 bool Rewrite(const CompileRequest& request, int ptx, int text, int layout, int report) {
-  const auto input = FrozenView::Map(ptx, kMostPtxBytes);
+  const auto input = FrozenView::Map(ptx, MostBytes(request.source));
   if (!input.ok()) return Report(input.status(), report);
+  absl::StatusOr<std::string> of_image("");
+  if (request.source == Source::kImage) {
+    of_image = PtxIn(input->bytes(), static_cast<int>(request.sm));
+    if (!of_image.ok()) return Report(of_image.status(), report);
+  }
   // It also verifies, which counts for nothing here, but tells it what the verifier would refuse,
   // so that a mistake of the rewriter's costs a kernel and not the module.
-  const auto guarded = guard::Guard(input->bytes(), OptionsOf(request));
+  const auto guarded = guard::Guard(request.source == Source::kImage ? *of_image : input->bytes(),
+                                    OptionsOf(request));
   if (!guarded.ok()) return Report(guarded.status(), report);
   absl::Status status = WriteAll(text, guarded->text);
   if (status.ok()) status = WriteAll(layout, LayoutBytes(*guarded));

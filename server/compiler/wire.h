@@ -2,8 +2,8 @@
 // a SOCK_SEQPACKET socket, with frozen files attached. Nothing in them has a length of its own, so
 // that a compiler that parses them has nothing to get wrong.
 //
-// A worker sends CompileRequest with the PTX; the compiler answers CompileReply, with the code and
-// the layout if it went well. One request at a time is under way.
+// A worker sends CompileRequest with the PTX, or an image that has it; the compiler answers
+// CompileReply, with the code and the layout if it went well. One request at a time is under way.
 #ifndef WARPLINE_SERVER_COMPILER_WIRE_H_
 #define WARPLINE_SERVER_COMPILER_WIRE_H_
 
@@ -20,6 +20,8 @@ namespace warpline::compiler {
 
 // More PTX than this is not compiled.
 inline constexpr uint64_t kMostPtxBytes = uint64_t{64} << 20;
+// Nor is an image of more bytes looked into.
+inline constexpr uint64_t kMostImageBytes = uint64_t{512} << 20;
 // A stage writes no file that is larger.
 inline constexpr uint64_t kMostOutputBytes = uint64_t{256} << 20;
 
@@ -27,6 +29,17 @@ enum class Output : uint32_t {
   kCubin = 0,  // Machine code, for devices of NVIDIA's
   kText = 1,   // The guarded PTX, for a device that takes that
 };
+
+// What the worker's file holds.
+enum class Source : uint32_t {
+  kText = 0,   // PTX
+  kImage = 1,  // A fatbin container, a cubin or PTX, of which the PTX for the device is meant
+};
+
+// Of the largest file that is taken.
+inline constexpr uint64_t MostBytes(Source source) {
+  return source == Source::kImage ? kMostImageBytes : kMostPtxBytes;
+}
 
 struct CompileRequest {
   static constexpr uint32_t kMagic = 0x31435057;  // "WPC1"
@@ -41,7 +54,7 @@ struct CompileRequest {
   uint32_t checks = 0;
   uint32_t first_site = 0;
   uint32_t sm = 0;  // That of the device, such as 90.
-  uint32_t unused = 0;
+  Source source = Source::kText;
 };
 
 struct CompileReply {

@@ -31,17 +31,18 @@ absl::StatusOr<Compiled> Read(const CompileReply& reply, const std::vector<Uniqu
 
 }  // namespace
 
-absl::StatusOr<Compiled> CompilerClient::Compile(std::string_view ptx,
+absl::StatusOr<Compiled> CompilerClient::Compile(std::string_view module,
                                                  const guard::RewriteOptions& options, int sm,
-                                                 Output output) {
-  if (ptx.size() > kMostPtxBytes) {
+                                                 Output output, Source source) {
+  if (module.size() > MostBytes(source)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("it has more than ", kMostPtxBytes >> 20, " MiB of text"));
+        absl::StrCat("it has more than ", MostBytes(source) >> 20, " MiB"));
   }
-  const auto file = FrozenFile("ptx", ptx);
+  const auto file = FrozenFile("ptx", module);
   if (!file.ok()) return file.status();
   CompileRequest request;
   request.output = output;
+  request.source = source;
   request.arena_bits = static_cast<uint32_t>(options.arena_bits);
   if (options.hardened) {
     request.hardened = CompileRequest::kHardened | (options.stops ? CompileRequest::kStops : 0) |

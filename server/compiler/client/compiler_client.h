@@ -45,12 +45,13 @@ class CompilerClient {
   explicit CompilerClient(UniqueFd socket) : socket_(std::move(socket)) {}
 
   // Guards the module, as guard::Guard() does, and compiles it for devices of capability `sm`.
-  // Blocks until that is done, which the compiler bounds. INVALID_ARGUMENT, with why, for text that
-  // is refused; RESOURCE_EXHAUSTED for text that takes a stage beyond its limits; INTERNAL where a
-  // stage has ended otherwise; UNIMPLEMENTED where there is no compiler for machine code;
-  // UNAVAILABLE when the compiler is gone. `options.refused` must be empty.
-  absl::StatusOr<Compiled> Compile(std::string_view ptx, const guard::RewriteOptions& options,
-                                   int sm, Output output);
+  // `module` is what `source` says; nothing of it is parsed here. Blocks until that is done, which
+  // the compiler bounds. INVALID_ARGUMENT, with why, for text that is refused, NOT_FOUND for an
+  // image without PTX for the device; RESOURCE_EXHAUSTED for text that takes a stage beyond its
+  // limits; INTERNAL where a stage has ended otherwise; UNIMPLEMENTED where there is no compiler
+  // for machine code; UNAVAILABLE when the compiler is gone. `options.refused` must be empty.
+  absl::StatusOr<Compiled> Compile(std::string_view module, const guard::RewriteOptions& options,
+                                   int sm, Output output, Source source = Source::kText);
   // From now on nothing is compiled, and who waits for it gets UNAVAILABLE.
   void Close();
 

@@ -42,6 +42,10 @@ class Modules {
   // loaded it to look at after they have run.
   virtual bool LeavesRecords(ModuleId) { return false; }
 
+  // Adds the names of the variables that kernels of the module can write, and returns true, where
+  // whoever loaded it knows them all. False where they show in the image alone.
+  virtual bool WritableVariables(ModuleId, std::vector<std::string>* /*names*/) { return false; }
+
   // Finds address and size of a `.global` or `.const` variable, managed or not. kNotFound for
   // another name.
   virtual CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,

@@ -122,10 +122,11 @@ class CompiledModulesTest : public testing::Test {
     options.part_base = arena_;
     options.part_bytes = 4 * kGiB;
     options.most_local_bytes = most_local_bytes_;
+    options.shared = shared_;
     options.compiler = &client;
     options.output = compiler::Output::kText;
     modules_ = std::make_unique<GuardedModules>(contexts_[0].get(), options, &notes_);
-    const CudaResult result = modules_->LoadModule(kText, &module_);
+    const CudaResult result = modules_->LoadModule(image_, &module_);
     peer.join();
     return result;
   }
@@ -144,6 +145,8 @@ class CompiledModulesTest : public testing::Test {
   std::vector<std::unique_ptr<device::Context>> contexts_;
   uint64_t arena_ = 0;
   uint64_t most_local_bytes_ = 0;
+  bool shared_ = false;
+  std::string image_ = kText;
   GuardNotes notes_;
   std::unique_ptr<GuardedModules> modules_;
   device::ModuleId module_{};
@@ -218,6 +221,25 @@ TEST_F(CompiledModulesTest, AKernelWithMoreLocalMemoryThanThereIsReadyIsRefused)
   EXPECT_EQ(modules_->FindKernel(module_, "keeps", &kernel), CudaResult::kLaunchOutOfResources);
   EXPECT_THAT(notes_.Take(),
               ElementsAre(HasSubstr("kernel keeps is refused: a thread of it takes")));
+}
+
+TEST_F(CompiledModulesTest, OfASharedDeviceTheCompilerAloneLooksIntoTheImage) {
+  shared_ = true;
+  image_ = "whatever a tenant sends";
+  ASSERT_EQ(Load([](const compiler::CompileRequest& request) {
+              EXPECT_EQ(request.source, compiler::Source::kImage);
+              return Honest(request);
+            }),
+            CudaResult::kSuccess);
+  std::vector<std::string> names;
+  EXPECT_TRUE(modules_->WritableVariables(module_, &names));
+  EXPECT_THAT(names, ElementsAre("counter"));
+  EXPECT_EQ(Load([](const compiler::CompileRequest&) {
+              return Answer{absl::NotFoundError("it has machine code alone, and no PTX")};
+            }),
+            CudaResult::kNoBinaryForGpu);
+  EXPECT_THAT(notes_.Take(),
+              ElementsAre("a module is refused: it has machine code alone, and no PTX"));
 }
 
 TEST_F(CompiledModulesTest, CodeThatIsNotGuardedIsNotTaken) {

@@ -63,7 +63,9 @@ absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view
                                      .first_site = first_site};
   Ready ready;
   if (options_.compiler != nullptr) {
-    auto compiled = options_.compiler->Compile(text, how, options_.sm, options_.output);
+    // What tenants send has a grammar, which the process of others does not read.
+    const auto source = options_.shared ? compiler::Source::kImage : compiler::Source::kText;
+    auto compiled = options_.compiler->Compile(text, how, options_.sm, options_.output, source);
     if (compiled.ok()) {
       ready.guarded = std::move(compiled->guarded());
       ready.compiled = *std::move(compiled);
@@ -82,18 +84,21 @@ absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view
 
 CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
                                        device::ModuleId* module) {
-  const absl::StatusOr<std::string> text = fatbin::PtxOf(image, options_.sm);
-  if (absl::IsNotFound(text.status())) {
-    notes_->Add("a module has machine code alone, which cannot be guarded");
-    return CudaResult::kNoBinaryForGpu;
-  }
-  if (!text.ok()) return CudaResult::kInvalidImage;
+  absl::StatusOr<std::string> text("");
+  if (!options_.shared) text = fatbin::PtxOf(image, options_.sm);
+  if (!text.ok() && !absl::IsNotFound(text.status())) return CudaResult::kInvalidImage;
   // No module has as many accesses as its text has bytes.
-  const uint64_t first_site = checks() ? next_site_.fetch_add(text->size()) : 0;
-  if (first_site + text->size() > UINT32_MAX) return CudaResult::kOutOfMemory;
-  absl::StatusOr<Ready> ready = MakeReady(*text, static_cast<uint32_t>(first_site));
+  const uint64_t text_bytes = text.ok() ? text->size() : 0;
+  const uint64_t first_site = checks() ? next_site_.fetch_add(text_bytes) : 0;
+  if (first_site + text_bytes > UINT32_MAX) return CudaResult::kOutOfMemory;
+  const auto make_ready = [&]() -> absl::StatusOr<Ready> {
+    if (!text.ok()) return text.status();
+    return MakeReady(options_.shared ? image : *text, static_cast<uint32_t>(first_site));
+  };
+  absl::StatusOr<Ready> ready = make_ready();
   if (!ready.ok()) {
     notes_->Add(absl::StrCat("a module is refused: ", Shown(ready.status().message())));
+    if (absl::IsNotFound(ready.status())) return CudaResult::kNoBinaryForGpu;
     return absl::IsUnavailable(ready.status()) ? CudaResult::kJitCompilerNotFound
                                                : CudaResult::kInvalidPtx;
   }
@@ -357,6 +362,17 @@ bool GuardedModules::LeavesRecords(device::ModuleId module) {
   MutexLock lock(&mu_);
   const auto found = modules_.find(module);
   return found != modules_.end() && found->second.leaves_records;
+}
+
+bool GuardedModules::WritableVariables(device::ModuleId module, std::vector<std::string>* names) {
+  if (!options_.shared) return false;
+  MutexLock lock(&mu_);
+  const auto found = modules_.find(module);
+  if (found == modules_.end()) return false;
+  for (const guard::PlacedVariable& variable : found->second.global_variables) {
+    if (variable.refusal.empty()) names->push_back(variable.name);
+  }
+  return true;
 }
 
 CudaResult GuardedModules::FindGlobal(device::ModuleId module, const std::string& name,

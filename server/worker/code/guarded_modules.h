@@ -80,6 +80,7 @@ class GuardedModules : public device::Modules {
   CudaResult FindKernel(device::ModuleId module, const std::string& name,
                         device::KernelId* kernel) override;
   bool LeavesRecords(device::ModuleId module) override;
+  bool WritableVariables(device::ModuleId module, std::vector<std::string>* names) override;
   // kNotSupported for a variable that the guard has refused.
   CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
                         uint64_t* bytes) override;
@@ -120,6 +121,7 @@ class GuardedModules : public device::Modules {
 
     std::string_view code() const { return compiled ? compiled->code() : guarded.text; }
   };
+  // `text` is the image itself where others share the process.
   absl::StatusOr<Ready> MakeReady(std::string_view text, uint32_t first_site);
 
   // Notes why a kernel that was found is refused after all, and returns kLaunchOutOfResources.

@@ -19,8 +19,10 @@ uint64_t ModuleOf(const Task& task) {
 
 }  // namespace
 
-Continuity::Continuity(const DeviceSet* devices, Recorder* recorder, int sm, LogBudget* log)
-    : devices_(devices),
+Continuity::Continuity(const DeviceSet* devices, Recorder* recorder, int sm, bool reads_images,
+                       LogBudget* log)
+    : reads_images_(reads_images),
+      devices_(devices),
       recorder_(recorder),
       sm_(sm),
       log_(log),
@@ -54,6 +56,7 @@ CudaResult Continuity::PlaceVariables(const Task& task,
 }
 
 uint64_t Continuity::VariableBytes(const Task& task) {
+  if (!reads_images_) return 0;
   loading_ = WritableVariables(task.image->bytes(), sm_);
   return loading_.bytes;
 }
@@ -61,6 +64,10 @@ uint64_t Continuity::VariableBytes(const Task& task) {
 uint32_t Continuity::OnModuleLoaded(const Task& task) {
   ModuleVariables found = std::exchange(loading_, ModuleVariables());
   if (!keeps_variables()) return 0;
+  if (!reads_images_) {
+    found.complete = devices_->code(0)->WritableVariables(task.module->id, &found.names);
+    std::erase_if(found.names, [](const std::string& name) { return IsCompilersOwn(name); });
+  }
   const uint32_t at_risk =
       (found.any() ? kJournalVariables : 0u) | (found.allocates ? kJournalHeap : 0u);
   carrier_.OnLoaded(ModuleOf(task), task.module->id, std::move(found));

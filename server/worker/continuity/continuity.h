@@ -24,8 +24,10 @@ namespace warpline::worker {
 class Continuity : public StateObserver {
  public:
   // All pointers are borrowed; `recorder` may be null. `sm`, such as 90, decides which of a
-  // module's images runs.
-  Continuity(const DeviceSet* devices, Recorder* recorder, int sm, LogBudget* log);
+  // module's images runs. Images are looked into for what kernels can write if
+  // `reads_images`; otherwise those are asked who load them.
+  Continuity(const DeviceSet* devices, Recorder* recorder, int sm, bool reads_images,
+             LogBudget* log);
 
   // Between these two calls, modules that are loaded get their variables where the former worker
   // had them. Called with no lane at work.
@@ -53,6 +55,7 @@ class Continuity : public StateObserver {
  private:
   bool keeps_variables() const { return recorder_ != nullptr && !devices_->several(); }
 
+  const bool reads_images_;
   const DeviceSet* const devices_;
   Recorder* const recorder_;
   const int sm_;

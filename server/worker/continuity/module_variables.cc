@@ -14,15 +14,6 @@
 namespace warpline::worker {
 namespace {
 
-// Strings in calls of printf and assert, which are never written.
-bool IsCompilersOwn(std::string_view name) {
-  for (const std::string_view own : {"$str", "__unnamed_", "__func__", "__PRETTY_FUNCTION__"}) {
-    if (name.substr(0, own.size()) == own) return true;
-  }
-  return name.find("E8__func__") != std::string_view::npos ||
-         name.find("E19__PRETTY_FUNCTION__") != std::string_view::npos;
-}
-
 // How often each byte of a cubin is read at most, on average.
 constexpr uint64_t kMostReadings = 4;
 
@@ -206,6 +197,14 @@ uint64_t BytesOf(fatbin::ImageKind kind, const absl::StatusOr<std::string>& code
 }
 
 }  // namespace
+
+bool IsCompilersOwn(std::string_view name) {
+  for (const std::string_view own : {"$str", "__unnamed_", "__func__", "__PRETTY_FUNCTION__"}) {
+    if (name.substr(0, own.size()) == own) return true;
+  }
+  return name.find("E8__func__") != std::string_view::npos ||
+         name.find("E19__PRETTY_FUNCTION__") != std::string_view::npos;
+}
 
 ModuleVariables WritableVariables(std::string_view image, int sm) {
   ModuleVariables variables;

@@ -29,6 +29,10 @@ struct ModuleVariables {
   bool any() const { return !complete || !names.empty(); }
 };
 
+// Whether the compiler made a variable of this name, for a string in calls of printf and assert,
+// which nobody writes.
+bool IsCompilersOwn(std::string_view name);
+
 // Looks at that part of `image` (a fatbin, a cubin or PTX) that runs on a device of `sm` (such as
 // 90; 0 for any PTX). Strings that the compiler made for printf and assert do not count, nor do
 // constants. The result is incomplete when in doubt, as for an image that cannot be read, or not

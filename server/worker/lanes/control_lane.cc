@@ -40,7 +40,7 @@ void ControlLane::Loaded(CudaResult result, Task& task) {
   if (result == CudaResult::kSuccess) task.module->at_risk = host_->state->OnModuleLoaded(task);
   if (result == CudaResult::kSuccess &&
       (host_->devices->code(task.module->device)->LeavesRecords(task.module->id) ||
-       fatbin::MayPrint(image))) {
+       (!host_->shares_device && fatbin::MayPrint(image)))) {
     task.module->prints = true;
     host_->prints->ExpectPrints();
   }

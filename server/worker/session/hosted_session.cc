@@ -45,7 +45,7 @@ HostedSession::HostedSession(Options options)
       staging_(devices_.context(0), limits_.staging_buffers, limits_.most_staging_buffers, usage_),
       pointers_(PointersOf(options, usage_)),
       prints_(options.output, &devices_, &sink_),
-      continuity_(&devices_, options.recorder, options.sm, &log_),
+      continuity_(&devices_, options.recorder, options.sm, !options.shares_device, &log_),
       outside_(ChargerOf(options), devices_.size()),
       host_memory_(ChargerOf(options), options.host_charged_bytes),
       completion_({.sink = &sink_,

@@ -80,7 +80,7 @@ class HostedSession {
     std::function<void()> on_fault;
     // Whoever calls Decode() also calls LookAfterLane(), often.
     bool adopt_lanes = false;
-    // The devices are shared with other sessions of the process.
+    // The devices are shared with other sessions of the process, which does not look into images.
     bool shares_device = false;
   };
 
