@@ -92,6 +92,11 @@ ABSL_FLAG(warpline::ByteSize, guarded_arena_size, {warpline::kMinArenaBytes},
 ABSL_FLAG(warpline::ByteSize, guarded_memory, {1ull << 30},
           "Device memory that a session of the guarded tier gets when it opens and its lease does "
           "not say how much. It gets no more later.");
+ABSL_FLAG(int, guarded_hang_seconds, 60,
+          "Who had a session of the guarded tier whose work did not end, which ends the process of "
+          "all, gets no session of that tier for so long, and twice as long after each time that "
+          "follows, up to a day. Who that is: the tenant of a lease, else the peer, as in "
+          "--peer_memory. Sessions of the isolated tier stay allowed. 0 for no such pause.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
           "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
@@ -331,6 +336,10 @@ absl::StatusOr<TierOptions> Tiers() {
   if (options.guarded_memory_bytes < kLeastGuardedMemory) {
     return absl::InvalidArgumentError("--guarded_memory must be at least 32MiB");
   }
+  if (absl::GetFlag(FLAGS_guarded_hang_seconds) < 0) {
+    return absl::InvalidArgumentError("--guarded_hang_seconds must not be negative");
+  }
+  options.guarded_hang_pause = absl::Seconds(absl::GetFlag(FLAGS_guarded_hang_seconds));
   return options;
 }
 

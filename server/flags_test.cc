@@ -20,6 +20,7 @@ ABSL_DECLARE_FLAG(int, strangers_per_peer);
 ABSL_DECLARE_FLAG(warpline::ByteSize, arena_size);
 ABSL_DECLARE_FLAG(std::vector<std::string>, tiers);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_arena_size);
+ABSL_DECLARE_FLAG(int, guarded_hang_seconds);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_memory);
 ABSL_DECLARE_FLAG(std::string, scheduler);
 ABSL_DECLARE_FLAG(std::string, scheduler_credential_file);
@@ -186,6 +187,14 @@ TEST_F(FlagsTest, RefusesGuardedSessionsWithoutMemory) {
   EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_memory_bytes, uint64_t{1} << 30);
   absl::SetFlag(&FLAGS_guarded_memory, {uint64_t{1} << 20});
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_memory must be at least 32MiB");
+}
+
+TEST_F(FlagsTest, WhoseWorkHangsWaitsAMinuteUnlessItIsSaidOtherwise) {
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_hang_pause, absl::Minutes(1));
+  absl::SetFlag(&FLAGS_guarded_hang_seconds, 0);
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_hang_pause, absl::ZeroDuration());
+  absl::SetFlag(&FLAGS_guarded_hang_seconds, -1);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_hang_seconds");
 }
 
 TEST_F(FlagsTest, RefusesACredentialOfNoUse) {

@@ -68,6 +68,8 @@ struct TierOptions {
   uint64_t guarded_arena_bytes = kMinArenaBytes;
   // Device memory of a session whose lease does not say how much.
   uint64_t guarded_memory_bytes = 1ull << 30;
+  // For how long somebody gets no session whose work did not end, at first.
+  absl::Duration guarded_hang_pause = absl::Minutes(1);
 };
 
 // What each session may have.

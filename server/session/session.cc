@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "common/crypto/secret.h"
 #include "common/steady_time.h"
 #include "common/text.h"
@@ -170,6 +171,10 @@ void Session::HandleHello() {
   if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
   if (const absl::Status tier = CheckTenantsTier(hello_, entitlement()); !tier.ok()) {
     return RefuseTier(tier);
+  }
+  if (IsGuarded(hello_)) {
+    const absl::Status may = context_.hangs->Check(seat_.payer(), absl::Now());
+    if (!may.ok()) return RefuseTier(may);
   }
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
   lines_.Begin();
@@ -475,6 +480,8 @@ void Session::OnWorkerLost(const std::string& why) {
 }
 
 // A session that is not open yet ends with its worker.
+void Session::OnWorkerHangs() { context_.hangs->OnHang(seat_.payer(), absl::Now()); }
+
 void Session::OnWorkerLeaving() {
   if (state_ != State::kOpen) return;
   // What is not at rest by then is lost with the worker before.

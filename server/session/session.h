@@ -113,6 +113,7 @@ class Session : public SessionControl,
       RUNS_ON(control_loop);
   void OnWorkerLost(const std::string& why) override RUNS_ON(control_loop);
   void OnWorkerLeaving() override RUNS_ON(control_loop);
+  void OnWorkerHangs() override RUNS_ON(control_loop);
   void OnWorkerDistrusted(const std::string& why) override RUNS_ON(control_loop);
   void OnWorkerGone() override RUNS_ON(control_loop);
 

@@ -326,6 +326,19 @@ TEST_F(SessionGuardedTest, NeighboursOfWorkThatDoesNotEndGoOnIfTheyAreAtRest) {
   EXPECT_EQ(Of(4).worker_pid, Of(2).worker_pid);
 }
 
+TEST_F(SessionGuardedTest, WhoseWorkDoesNotEndIsRefusedTheTierForAWhile) {
+  guarded_.memory_bytes = 64 * kMiB;
+  guarded_.hang_pause = absl::Hours(1);
+  StartServer({"--hangs=1"});
+  auto hung = OpenGuarded(0);
+  hung.reset();
+  while (host_->sessions() > 0) std::this_thread::yield();
+  const absl::Status refusal = Refusal(GuardedHello());
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refusal.message()), HasSubstr("no sessions of the tier guarded until"));
+  EXPECT_TRUE(Dial()->Open(TestClient::GoodHello()).has_value());
+}
+
 TEST_F(SessionGuardedTest, SessionsAtRestGoOnWhenTheirWorkerDies) {
   guarded_.memory_bytes = 64 * kMiB;
   StartServer();

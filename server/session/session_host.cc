@@ -55,6 +55,7 @@ SessionHost::SessionHost(SessionHostOptions options,
                                      .jailer = options_.jailer,
                                      .program = options_.session.guarded.worker,
                                      .process = options_.session.guarded.process}),
+      hangs_(options_.session.guarded.hang_pause),
       compilers_(options_.compilers == nullptr
                      ? nullptr
                      : std::make_unique<CompilerPool>(&control_, &spawner_, *options_.compilers)),
@@ -148,6 +149,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   context.lanes = options_.lanes.get();
   context.pool = &pool_;
   context.guarded = &guarded_;
+  context.hangs = &hangs_;
   context.compilers = compilers_.get();
   context.tasks = &tasks_;
   context.shares = &shares_;

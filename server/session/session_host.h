@@ -34,6 +34,7 @@
 #include "server/session/session_snapshot.h"
 #include "server/session/task_shares.h"
 #include "server/workers/guarded_workers.h"
+#include "server/workers/hang_book.h"
 #include "server/workers/worker_pool.h"
 #include "transport/channel.h"
 
@@ -177,6 +178,7 @@ class SessionHost : public Acceptor,
   DeathWatch deaths_;
   WorkerPool pool_ ABSL_GUARDED_BY(control_loop);
   GuardedWorkers guarded_ ABSL_GUARDED_BY(control_loop);
+  HangBook hangs_ ABSL_GUARDED_BY(control_loop);
   std::unique_ptr<CompilerPool> compilers_;  // Null for none.
   TaskShares tasks_ ABSL_GUARDED_BY(control_loop);
   HostMemoryPort host_memory_port_ ABSL_GUARDED_BY(control_loop);

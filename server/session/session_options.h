@@ -32,6 +32,7 @@
 #include "server/session/task_shares.h"
 #include "server/workers/guarded_worker.h"
 #include "server/workers/guarded_workers.h"
+#include "server/workers/hang_book.h"
 #include "server/workers/worker_pool.h"
 
 namespace warpline::server {
@@ -44,6 +45,8 @@ struct GuardedTierOptions {
   uint64_t max_arena_bytes = kMinArenaBytes;
   // Of a session whose lease does not say how much it may have.
   uint64_t memory_bytes = 1ull << 30;
+  // For how long somebody gets no session whose work did not end, at first (HangBook).
+  absl::Duration hang_pause = absl::ZeroDuration();
 };
 
 struct SessionOptions {
@@ -113,6 +116,7 @@ struct SessionContext {
   std::shared_ptr<Quota> host_memory;
   WorkerPool* pool = nullptr;
   GuardedWorkers* guarded = nullptr;
+  HangBook* hangs = nullptr;
   CompilerPool* compilers = nullptr;  // Null where workers guard modules by themselves.
   TaskShares* tasks = nullptr;
   ShareBook* shares = nullptr;

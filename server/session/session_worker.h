@@ -48,6 +48,8 @@ class SessionWorkerEvents {
   virtual void OnWorkerLost(const std::string& why) RUNS_ON(control_loop) = 0;
   // It is to be ended because of another session; see WorkerEvents. The gate is frozen.
   virtual void OnWorkerLeaving() RUNS_ON(control_loop) = 0;
+  // It was ended, and its work on a shared device does not end.
+  virtual void OnWorkerHangs() RUNS_ON(control_loop) = 0;
   // It lives but breaks the protocol.
   virtual void OnWorkerDistrusted(const std::string& why) RUNS_ON(control_loop) = 0;
   // The process is gone and so are its mappings.
@@ -128,6 +130,7 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override
       RUNS_ON(control_loop);
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override RUNS_ON(control_loop);
+  void OnWorkerHangs() override RUNS_ON(control_loop) { parts_.events->OnWorkerHangs(); }
   void OnMemoryDone(const warpline_internal::MemoryDone& done) override RUNS_ON(control_loop);
   void OnHostDone(const warpline_internal::MemoryDone& done) override RUNS_ON(control_loop);
   void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override

@@ -284,6 +284,7 @@ bool WorkerSeat::OnMessage(const warpline_internal::FromWorker& message,
       return process_->Broken("bad message: closed out of turn");
     }
     if (message.closed().hangs()) {
+      events_->OnWorkerHangs();
       process_->OnHangs(shared_from_this());
     } else {
       process_->End(shared_from_this());

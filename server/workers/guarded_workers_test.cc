@@ -81,6 +81,7 @@ class FakeSession : public WorkerEvents {
   void OnMemoryDone(const warpline_internal::MemoryDone& done) override {
     done_ids.push_back(done.id());
   }
+  void OnWorkerHangs() override { ++hangs; }
   void OnWorkerLeaving() override {
     ++leaving;
     if (on_leaving) on_leaving();
@@ -99,6 +100,7 @@ class FakeSession : public WorkerEvents {
   int prepare_error = 0;
   int opened = 0;
   std::vector<uint64_t> done_ids;
+  int hangs = 0;
   int leaving = 0;
   std::function<void()> on_leaving;
   std::string why;
@@ -293,6 +295,7 @@ TEST_F(GuardedWorkersTest, WorkThatDoesNotEndEndsWithTheProcessOnceTheOthersHadT
   Kill(&first_);
   ExpectClose(0, 1);
   SayClosed(0, 1, /*hangs=*/true);
+  EXPECT_EQ(first_.hangs, 1);
   EXPECT_EQ(first_.leaving, 0);
   EXPECT_EQ(second_.leaving, 1);
   EXPECT_FALSE(first_.gone);

@@ -57,6 +57,8 @@ class WorkerEvents {
   // The worker cannot be used any more; `why` is for logs and the client. The process may still be
   // on its way out.
   virtual void OnWorkerDied(const std::string& why) RUNS_ON(control_loop) = 0;
+  // The session was killed, and its work does not end; OnWorkerGone() follows in a while.
+  virtual void OnWorkerHangs() RUNS_ON(control_loop) {}
   // The last call: nothing is left of the session in the process, nor are its mappings.
   // OnWorkerDied() came before, unless Kill() was called.
   virtual void OnWorkerGone() RUNS_ON(control_loop) = 0;
@@ -89,7 +91,8 @@ class Worker {
   virtual absl::Status Send(warpline_internal::ToWorker message, absl::Span<const int> fds)
       RUNS_ON(control_loop) = 0;
 
-  // Ends what the worker does for the session. OnWorkerGone() follows, and no other event.
+  // Ends what the worker does for the session. OnWorkerGone() follows, and no other event
+  // but OnWorkerHangs().
   virtual void Kill() RUNS_ON(control_loop) = 0;
 
   // Of its process; 0 when there is none.
