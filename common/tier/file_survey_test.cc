@@ -1,40 +1,27 @@
 #include "common/tier/file_survey.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/tier/fatbin_bytes.h"
+#include "common/tier/folder_fixture.h"
 #include "gtest/gtest.h"
 
 namespace warpline::tier {
 namespace {
 
-class FileSurveyTest : public testing::Test {
+class FileSurveyTest : public FolderFixture {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/survey-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
   // Files count as written long ago.
   FileSurvey::Options Options() const {
     return {.cache_folder = folder_ + "/cache",
             .wall_clock = [] { return absl::Now() + absl::Hours(1); }};
   }
-
-  std::string folder_;
 };
 
 TEST_F(FileSurveyTest, LooksIntoFiles) {

@@ -1,30 +1,16 @@
 #include "common/tier/tier_record.h"
 
-#include <stdlib.h>
-
-#include <fstream>
 #include <string>
 
+#include "common/tier/folder_fixture.h"
 #include "common/tier/program_identity.h"
 #include "gtest/gtest.h"
 
 namespace warpline::tier {
 namespace {
 
-class TierRecordTest : public testing::Test {
+class TierRecordTest : public FolderFixture {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/record-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
-
-  std::string folder_;
 };
 
 TEST_F(TierRecordTest, KeepsWhatStoodInTheWay) {

@@ -1,11 +1,9 @@
 #include "tools/cli/explain.h"
 
-#include <stdlib.h>
-
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "common/tier/folder_fixture.h"
 #include "common/tier/program_identity.h"
 #include "common/tier/tier_record.h"
 #include "gtest/gtest.h"
@@ -83,25 +81,14 @@ TEST(ExplainTest, TakesWhateverThereIs) {
   }
 }
 
-class ExplainChoiceTest : public testing::Test {
+class ExplainChoiceTest : public tier::FolderFixture {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/explain-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
   std::string Choice(const std::vector<std::string>& files) const {
     return ExplainChoice(files[0], {files[0]}, files, folder_ + "/cache");
   }
   const std::string machine_code_ = Container(2,
                                               "\x7f"
                                               "ELF .text.k");
-  std::string folder_;
 };
 
 TEST_F(ExplainChoiceTest, GuardedUnlessAFileStandsInTheWay) {

@@ -1,8 +1,5 @@
 #include "client_stub/core/tier/tier_opening.h"
 
-#include <stdlib.h>
-
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +7,7 @@
 #include "client_stub/core/testing/fake_session.h"
 #include "common/log/log_capture.h"
 #include "common/tier/fatbin_bytes.h"
+#include "common/tier/folder_fixture.h"
 #include "common/tier/tier_record.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -25,18 +23,8 @@ using tier::MachineCode;
 using tier::Ptx;
 
 // The device is an H200: compute capability 9.0.
-class TierOpeningTest : public testing::Test {
+class TierOpeningTest : public tier::FolderFixture {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/opening-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
   absl::StatusOr<OpenedInTier> Open(TierChoice choice, const std::vector<std::string>& files = {}) {
     TierOpening::Options options;
     options.choice = choice;
@@ -53,7 +41,6 @@ class TierOpeningTest : public testing::Test {
   }
 
   const std::string program_ = std::string(64, 'a');
-  std::string folder_;
   SessionOptions session_;
   absl::Status refusal_;
   std::vector<Tier> asked_;

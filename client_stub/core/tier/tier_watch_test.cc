@@ -1,10 +1,9 @@
 #include "client_stub/core/tier/tier_watch.h"
 
-#include <stdlib.h>
-
 #include <string>
 
 #include "common/log/log_capture.h"
+#include "common/tier/folder_fixture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -13,17 +12,11 @@ namespace {
 
 using testing::HasSubstr;
 
-class TierWatchTest : public testing::Test {
+class TierWatchTest : public tier::FolderFixture {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "/watch-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
   tier::TierRecord Record() const { return tier::TierRecord(folder_ + "/cache"); }
 
   const std::string program_ = std::string(64, 'a');
-  std::string folder_;
 };
 
 TEST_F(TierWatchTest, WhatStandsInTheWayIsSaidAndKept) {
