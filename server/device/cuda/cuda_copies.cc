@@ -65,27 +65,19 @@ CudaResult CudaCopies::Memset(uint64_t dst, uint32_t value, int width, size_t co
   if (width != 1 && width != 2 && width != 4) return CudaResult::kInvalidValue;
   const auto to = gate().AdmitElements(dst, static_cast<uint64_t>(width), count, MemoryUse::kWrite);
   if (!to) return CudaResult::kInvalidValue;
-  const StreamWork work = FillOf(to->bytes());
+  const auto fill = [&](const auto& call) { return IssueTo(stream, call, FillOf(to->bytes())); };
   switch (width) {
     case 1:
-      return IssueTo(
-          stream,
-          [&](CUstream on) {
-            return api_->p_cuMemsetD8Async(to->address(), static_cast<uint8_t>(value), count, on);
-          },
-          work);
+      return fill([&](CUstream on) {
+        return api_->p_cuMemsetD8Async(to->address(), static_cast<uint8_t>(value), count, on);
+      });
     case 2:
-      return IssueTo(
-          stream,
-          [&](CUstream on) {
-            return api_->p_cuMemsetD16Async(to->address(), static_cast<uint16_t>(value), count, on);
-          },
-          work);
+      return fill([&](CUstream on) {
+        return api_->p_cuMemsetD16Async(to->address(), static_cast<uint16_t>(value), count, on);
+      });
     default:
-      return IssueTo(
-          stream,
-          [&](CUstream on) { return api_->p_cuMemsetD32Async(to->address(), value, count, on); },
-          work);
+      return fill(
+          [&](CUstream on) { return api_->p_cuMemsetD32Async(to->address(), value, count, on); });
   }
 }
 
@@ -97,31 +89,23 @@ CudaResult CudaCopies::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, 
       gate().AdmitRows(dst, pitch, static_cast<uint64_t>(width), columns, rows, MemoryUse::kWrite);
   if (!to) return CudaResult::kInvalidValue;
   const uint64_t at = to->span().address();
-  const StreamWork work = FillOf(static_cast<uint64_t>(width) * columns * rows);
+  const auto fill = [&](const auto& call) {
+    return IssueTo(stream, call, FillOf(static_cast<uint64_t>(width) * columns * rows));
+  };
   switch (width) {
     case 1:
-      return IssueTo(
-          stream,
-          [&](CUstream on) {
-            return api_->p_cuMemsetD2D8Async(at, pitch, static_cast<uint8_t>(value), columns, rows,
-                                             on);
-          },
-          work);
+      return fill([&](CUstream on) {
+        return api_->p_cuMemsetD2D8Async(at, pitch, static_cast<uint8_t>(value), columns, rows, on);
+      });
     case 2:
-      return IssueTo(
-          stream,
-          [&](CUstream on) {
-            return api_->p_cuMemsetD2D16Async(at, pitch, static_cast<uint16_t>(value), columns,
-                                              rows, on);
-          },
-          work);
+      return fill([&](CUstream on) {
+        return api_->p_cuMemsetD2D16Async(at, pitch, static_cast<uint16_t>(value), columns, rows,
+                                          on);
+      });
     default:
-      return IssueTo(
-          stream,
-          [&](CUstream on) {
-            return api_->p_cuMemsetD2D32Async(at, pitch, value, columns, rows, on);
-          },
-          work);
+      return fill([&](CUstream on) {
+        return api_->p_cuMemsetD2D32Async(at, pitch, value, columns, rows, on);
+      });
   }
 }
 
