@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """How long a tiny kernel takes beside a neighbour that keeps the GPU busy, by tier.
 
-  neighbours.py --bundle=DIR --program=neighbour [--tiers=guarded,isolated] [--seconds=3] [--json=FILE] [--md=FILE]
+  neighbours.py --bundle=DIR --program=neighbour [--tiers=guarded,isolated,native,mps] [--seconds=3] [--json=FILE] [--md=FILE]
 
 For each tier a server is started, and in it, one after the other, a tiny program alone, each busy
 program alone, and the tiny one beside each busy one. Prints a table of what a tiny kernel took on
 the device (from an event before it to one behind it) and in the program (launch and wait), and how
-much of its rate alone the busy program kept. `native` stands for two programs without Warpline.
+much of its rate alone each of them kept. `native` stands for two programs without Warpline, `mps`
+for two under a Multi-Process Service of NVIDIA's that is started for them in folders of its own.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -62,32 +65,38 @@ class Programs:
         return tiny, self.finish(busy, seconds + 60)
 
 
+def kept(beside, alone):
+    """The part of its rate alone."""
+    return beside["rounds_a_second"] / alone["rounds_a_second"] if alone["rounds_a_second"] else 0
+
+
 def measure(programs, kinds, seconds):
     """Rows by kind: what the tiny program and the busy one had; what failed, in words."""
-    rows = {"alone": {"tiny": programs.alone("tiny", seconds)}}
+    tiny_alone = programs.alone("tiny", seconds)
+    rows = {"alone": {"tiny": tiny_alone}}
     for kind in kinds:
         try:
-            alone = programs.alone(kind, seconds)["rounds_a_second"]
+            alone = programs.alone(kind, seconds)
             tiny, busy = programs.beside(kind, seconds)
         except (RuntimeError, ValueError) as error:
             rows[kind] = {"failed": str(error)}
             continue
-        rows[kind] = {"tiny": tiny, "busy_kept": busy["rounds_a_second"] / alone if alone else 0}
+        rows[kind] = {"tiny": tiny, "busy_kept": kept(busy, alone), "tiny_kept": kept(tiny, tiny_alone)}
     return rows
 
 
 def table(results):
-    lines = ["| tier | beside | device p50, us | p95 | max | program p50, us | p95 | busy one keeps |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = ["| tier | beside | device p50, us | p95 | max | program p50, us | p95 | it keeps | busy one keeps |",
+             "|---|---|---|---|---|---|---|---|---|"]
     for tier, rows in results.items():
         for kind, row in rows.items():
             if "failed" in row:
-                lines.append("| %s | %s | failed: %s | | | | | |" % (tier, kind, row["failed"][:80]))
+                lines.append("| %s | %s | failed: %s | | | | | | |" % (tier, kind, row["failed"][:80]))
                 continue
             device, program = row["tiny"]["device_us"], row["tiny"]["program_us"]
-            kept = "%.2f" % row["busy_kept"] if "busy_kept" in row else ""
-            lines.append("| %s | %s | %.1f | %.1f | %.0f | %.1f | %.1f | %s |" % (
-                tier, kind, device["p50"], device["p95"], device["max"], program["p50"], program["p95"], kept))
+            parts = ["%.2f" % row[part] if part in row else "" for part in ("tiny_kept", "busy_kept")]
+            lines.append("| %s | %s | %.1f | %.1f | %.0f | %.1f | %.1f | %s | %s |" % (
+                tier, kind, device["p50"], device["p95"], device["max"], program["p50"], program["p95"], *parts))
     return "\n".join(lines)
 
 
@@ -97,11 +106,36 @@ def environment(**more):
     return env
 
 
+@contextlib.contextmanager
+def multi_process_service():
+    """The environment of programs that share one."""
+    with tempfile.TemporaryDirectory(prefix="mps-") as folder:
+        env = environment(CUDA_MPS_PIPE_DIRECTORY=folder + "/pipe", CUDA_MPS_LOG_DIRECTORY=folder + "/log")
+        for name in ("pipe", "log"):
+            os.mkdir("%s/%s" % (folder, name))
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], env=env, check=True)
+        try:
+            yield env
+        finally:
+            subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", env=env, text=True, timeout=60,
+                           check=False)
+
+
+@contextlib.contextmanager
+def guest_of(local_server, bundle, device, tier):
+    """The environment of programs in that tier of a server of their own."""
+    installation = local_server.Installation.from_bundle(bundle)
+    with local_server.Server(installation, ["--device=" + device, "--tiers=isolated,guarded"]) as server:
+        env = installation.client_environment(server.endpoint)
+        env["WARPLINE_TIER"] = tier
+        yield env
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", type=pathlib.Path, required=True)
     parser.add_argument("--program", type=pathlib.Path, required=True, help="bench/cuda:neighbour")
-    parser.add_argument("--tiers", default="guarded,isolated", help="of native, guarded, isolated")
+    parser.add_argument("--tiers", default="guarded,isolated", help="of native, mps, guarded, isolated")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=3)
@@ -112,13 +146,10 @@ def main():
     import local_server  # pylint: disable=import-error,import-outside-toplevel
     results = {}
     for tier in args.tiers.split(","):
-        if tier == "native":
-            results[tier] = measure(Programs(args.program, environment()), args.kinds.split(","), args.seconds)
-            continue
-        installation = local_server.Installation.from_bundle(args.bundle)
-        with local_server.Server(installation, ["--device=" + args.device, "--tiers=isolated,guarded"]) as server:
-            env = installation.client_environment(server.endpoint)
-            env["WARPLINE_TIER"] = tier
+        surroundings = (contextlib.nullcontext(environment()) if tier == "native" else
+                        multi_process_service() if tier == "mps" else
+                        guest_of(local_server, args.bundle, args.device, tier))
+        with surroundings as env:
             results[tier] = measure(Programs(args.program, env), args.kinds.split(","), args.seconds)
     print(table(results))
     if args.json:

@@ -5,7 +5,7 @@
 //
 // --compute_ms: kernels take up to so much longer, so that something is in flight more often.
 // The last line of its output is its verdict:
-//   long_program: ok rounds=...                            everything was right
+//   long_program: ok rounds=... longest_ms=...             everything was right; the longest round
 //   long_program: LOST error=... at=... intact=... dirty=...
 //       a sticky error at that time (seconds since the epoch); what nothing was in flight for was
 //       read back intact
@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -68,11 +69,15 @@ class Program {
   int Run() {
     if (!Open()) return Lost();
     const double end = Now() + options_.seconds;
-    while (Now() < end) {
+    double longest = 0;
+    for (double start = Now(); start < end;) {
       if (!Round()) return wrong_.empty() ? Lost() : Failed();
       ++rounds_;
+      const double now = Now();
+      longest = std::max(longest, now - start);
+      start = now;
     }
-    std::printf("long_program: ok rounds=%d\n", rounds_);
+    std::printf("long_program: ok rounds=%d longest_ms=%.0f\n", rounds_, 1e3 * longest);
     return 0;
   }
 
