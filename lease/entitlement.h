@@ -30,14 +30,16 @@ struct DeviceSlice {
   uint64_t max_handles = 1u << 20;
   uint64_t max_module_bytes = 4ull << 30;
 
-  // --- Carried from the token to where it will be enforced, but not enforced yet.
+  // --- Enforced on the guarded tier.
   uint32_t sm_percent = 100;  // Share of the device's multiprocessors, 1 to 100.
+  // The longest time that one launch may run.
+  absl::Duration launch_time_limit = absl::InfiniteDuration();
+
+  // --- Carried from the token to where it will be enforced, but not enforced yet.
   // When two sessions both have work, the one of higher priority goes first; sessions of equal
   // priority get time by their weights.
   int32_t priority = 0;
   uint32_t weight = 1;
-  // The longest time that one launch may run.
-  absl::Duration launch_time_limit = absl::InfiniteDuration();
   uint32_t hardware_queues = 0;  // 0 for the number that the server gives to every session.
 };
 

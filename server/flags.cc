@@ -83,8 +83,7 @@ ABSL_FLAG(
     std::vector<std::string>, tiers, std::vector<std::string>({"isolated"}),
     "What keeps sessions apart from others on their device, separated by commas: isolated, a "
     "process and a context each, which run whatever a program has; and guarded, hardened "
-    "kernels in a context that many share, for programs that ask for it (--tier=guarded). The "
-    "guarded tier has been tried on the CPU device, not yet on a GPU.");
+    "kernels in a context that many share, for programs that ask for it (--tier=guarded).");
 ABSL_FLAG(warpline::ByteSize, guarded_arena_size, {warpline::kMinArenaBytes},
           "The largest range of device addresses that a session of the guarded tier may have, from "
           "4GiB to 1TiB. All of it is mapped, so that larger ones take longer to open; with 4GiB "
@@ -92,6 +91,11 @@ ABSL_FLAG(warpline::ByteSize, guarded_arena_size, {warpline::kMinArenaBytes},
 ABSL_FLAG(warpline::ByteSize, guarded_memory, {1ull << 30},
           "Device memory that a session of the guarded tier gets when it opens and its lease does "
           "not say how much. It gets no more later.");
+ABSL_FLAG(int, guarded_launch_seconds, 0,
+          "The longest that a launch of a session of the guarded tier may take; a lease may say "
+          "less. Its kernels are ended then, and the program gets CUDA_ERROR_LAUNCH_TIMEOUT. 0 for "
+          "no limit: then this becomes of kernels that run for more than 10 s only while another "
+          "session waits for the multiprocessors that they have, or to load code.");
 ABSL_FLAG(int, guarded_hang_seconds, 60,
           "Who had a session of the guarded tier whose work did not end, which ends the process of "
           "all, gets no session of that tier for so long, and twice as long after each time that "
@@ -336,6 +340,11 @@ absl::StatusOr<TierOptions> Tiers() {
   if (options.guarded_memory_bytes < kLeastGuardedMemory) {
     return absl::InvalidArgumentError("--guarded_memory must be at least 32MiB");
   }
+  const int launch_seconds = absl::GetFlag(FLAGS_guarded_launch_seconds);
+  if (launch_seconds < 0) {
+    return absl::InvalidArgumentError("--guarded_launch_seconds must not be negative");
+  }
+  if (launch_seconds > 0) options.guarded_launch_limit = absl::Seconds(launch_seconds);
   if (absl::GetFlag(FLAGS_guarded_hang_seconds) < 0) {
     return absl::InvalidArgumentError("--guarded_hang_seconds must not be negative");
   }

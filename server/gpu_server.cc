@@ -170,6 +170,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.session.guarded.max_arena_bytes = from.tiers.guarded_arena_bytes;
   options.session.guarded.memory_bytes = from.tiers.guarded_memory_bytes;
   options.session.guarded.hang_pause = from.tiers.guarded_hang_pause;
+  options.session.guarded.launch_limit = from.tiers.guarded_launch_limit;
   const auto& tiers = from.tiers.tiers;
   if (std::find(tiers.begin(), tiers.end(), Tier::kIsolated) != tiers.end()) {
     options.session.warm_workers =

@@ -70,6 +70,8 @@ struct TierOptions {
   uint64_t guarded_memory_bytes = 1ull << 30;
   // For how long somebody gets no session whose work did not end, at first.
   absl::Duration guarded_hang_pause = absl::Minutes(1);
+  // The longest that a launch of any of them may take.
+  absl::Duration guarded_launch_limit = absl::InfiniteDuration();
 };
 
 // What each session may have.

@@ -188,6 +188,19 @@ warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) {
   return request;
 }
 
+// What a session may have of a device that it shares with others in one context.
+void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
+  const DeviceSlice& slice = facts.entitlement->slice;
+  const absl::Duration limit =
+      std::min(slice.launch_time_limit, facts.options->guarded.launch_limit);
+  if (limit != absl::InfiniteDuration()) {
+    const absl::Duration least = absl::Milliseconds(1);
+    open->set_launch_limit_ms(
+        static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, least))));
+  }
+  if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
+}
+
 warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams) {
   const WorkerDevice device = WorkersDevice(*facts.devices);
   warpline_internal::OpenWorker open;
@@ -208,6 +221,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_record_modules(facts.records_modules);
   if (HasBoard(*facts.hello)) open.set_board_generation(1);
   open.set_guard(facts.hello->guard());
+  if (IsGuarded(*facts.hello)) SetShare(facts, &open);
   return open;
 }
 

@@ -47,6 +47,8 @@ struct GuardedTierOptions {
   uint64_t memory_bytes = 1ull << 30;
   // For how long somebody gets no session whose work did not end, at first (HangBook).
   absl::Duration hang_pause = absl::ZeroDuration();
+  // The longest that a launch may take; a lease may say less.
+  absl::Duration launch_limit = absl::InfiniteDuration();
 };
 
 struct SessionOptions {

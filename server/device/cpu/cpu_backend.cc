@@ -33,6 +33,8 @@ class CpuSharedDevice : public SharedDevice {
     return std::make_unique<cpu::CpuSharedContext>(
         std::make_unique<cpu::CpuShared>(cpu::HostCores(), group, 0, &pool_));
   }
+  // The host's scheduler divides its processors.
+  void Look() override {}
 
  private:
   const int devices_;

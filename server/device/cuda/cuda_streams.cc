@@ -81,4 +81,11 @@ CudaResult CudaStreams::QueryIdle() {
   return is_shared() ? ToResult(share_->streams->QueryIdle()) : CudaResult::kNotSupported;
 }
 
+ProcessorRange CudaStreams::BusyProcessors() {
+  if (!is_shared()) return {};
+  Enter();
+  const SlotRange busy = share_->streams->Busy();
+  return {busy.begin, busy.end};
+}
+
 }  // namespace warpline::device

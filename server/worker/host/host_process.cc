@@ -22,9 +22,11 @@ namespace {
 using ::warpline_internal::OpenWorker;
 using ::warpline_internal::PrepareWorker;
 
+// CUdevice_attribute.
+constexpr int kMultiprocessors = 16, kThreadsEach = 39;
+
 // The threads that the device can hold at once.
 uint64_t MostThreads(const device::DeviceInfo& info) {
-  constexpr int kMultiprocessors = 16, kThreadsEach = 39;  // CUdevice_attribute.
   uint64_t threads = 1;
   for (const auto& [attribute, value] : info.attributes) {
     if (attribute == kMultiprocessors || attribute == kThreadsEach) threads *= std::max(value, 1);
@@ -80,6 +82,8 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
     auto watched = shared_->OpenContext({});
     if (!watched.ok()) return watched.status();
     watch_ = std::make_unique<ContextWatch>(*std::move(watched));
+    const absl::Status started = WatchKernels();
+    if (!started.ok()) return started;
   } else {
     auto contexts = backend_->OpenContexts(places_);
     if (!contexts.ok()) return contexts.status();
@@ -87,6 +91,19 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
   }
   driver_time_ = driver_ready - start;
   context_time_ = absl::Now() - driver_ready;
+  return absl::OkStatus();
+}
+
+absl::Status HostProcess::WatchKernels() {
+  KernelWatchOptions options = options_.kernels;
+  options.look = [device = shared_.get()] { device->Look(); };
+  options.hangs = [this](uint64_t session) {
+    if (!options_.on_ended) return;
+    options_.on_ended(session, absl::DeadlineExceededError("its kernels do not end"));
+  };
+  auto watch = KernelWatch::Start(std::move(options));
+  if (!watch.ok()) return watch.status();
+  kernel_watch_ = *std::move(watch);
   return absl::OkStatus();
 }
 
@@ -112,6 +129,7 @@ absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
   // Nothing is to be executed beside an open jail, whatever comes next.
   if (!status.ok()) {
     contexts_.clear();
+    kernel_watch_ = nullptr;
     watch_ = nullptr;
     shared_ = nullptr;
   }
@@ -137,6 +155,17 @@ std::vector<SessionDevice> HostProcess::Devices(const ProcessSession& session) c
     }
   }
   return devices;
+}
+
+int HostProcess::ProcessorsOf(const OpenWorker& open) const {
+  const auto info = backend_->Info(places_[0]);
+  if (open.sm_percent() == 0 || open.sm_percent() >= 100 || !info.ok()) return 0;
+  for (const auto& [attribute, value] : info->attributes) {
+    if (attribute == kMultiprocessors) {
+      return std::max(1, value * static_cast<int>(open.sm_percent()) / 100);
+    }
+  }
+  return 0;
 }
 
 std::vector<uint32_t> HostProcess::Peers() const {
@@ -186,6 +215,11 @@ void HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds, Opened
   if (shares()) desk = SessionDesk::WithThread();
   if (!desk.ok()) return done(desk.status(), nullptr);
   sessions_.emplace(open.session(), *desk);
+  if (kernel_watch_ != nullptr) {
+    kernel_watch_->Add(open.session(), *desk,
+                       open.launch_limit_ms() == 0 ? absl::InfiniteDuration()
+                                                   : absl::Milliseconds(open.launch_limit_ms()));
+  }
   (*desk)->Do([this, at = desk->get(), open, fds = std::move(fds),
                done = std::move(done)](ProcessSession* session) mutable {
     const absl::Status status = OpenAt(at, open, std::move(fds), session);
@@ -204,7 +238,8 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
   const absl::Time start = absl::Now();
   if (shares()) {
     session->overdue = std::make_shared<OverdueKernels>();
-    auto context = shared_->OpenContext({0, [overdue = session->overdue] { overdue->Say(); }});
+    auto context = shared_->OpenContext(
+        {ProcessorsOf(open), [overdue = session->overdue] { overdue->Say(); }});
     if (!context.ok()) return context.status();
     session->context = *std::move(context);
   }
@@ -249,7 +284,9 @@ absl::Status HostProcess::OpenRing(SessionDesk* desk, const OpenWorker& open,
   session->ring = *std::move(ring);
   desk->Show(session->ring.get());
   if (session->overdue != nullptr) {
-    session->overdue->Ask([ring = session->ring.get()] { ring->EndKernels(); });
+    session->overdue->Ask([ring = session->ring.get()] {
+      ring->EndKernels("kernels of this session kept others from loading code for too long");
+    });
   }
   // Whoever ends it from now on finds the ring session, and tells it.
   if (desk->ending()) return absl::CancelledError("the session is over");
@@ -272,6 +309,7 @@ void HostProcess::Close(uint64_t number, std::function<void(bool hangs)> done) {
   if (!shares() || found == sessions_.end()) return done(false);
   const std::shared_ptr<SessionDesk> desk = std::move(found->second);
   sessions_.erase(found);
+  kernel_watch_->Remove(number);
   desk->DoLast([this, number, at = desk.get(), done = std::move(done)](ProcessSession* session) {
     done(!End(number, at, session));
   });

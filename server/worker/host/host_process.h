@@ -27,6 +27,7 @@
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
 #include "server/worker/host/context_watch.h"
+#include "server/worker/host/kernel_watch.h"
 #include "server/worker/host/process_session.h"
 #include "server/worker/host/session_desk.h"
 #include "server/worker/memory/arena_book.h"
@@ -52,6 +53,8 @@ class HostProcess {
     // Of a shared device: how long a session's work has to end when it is closed. Others go on
     // meanwhile, and there may be much of it.
     absl::Duration patience = absl::Seconds(20);
+    // Of a shared device, but for what it calls.
+    KernelWatchOptions kernels;
     OpenBackend open_backend = &device::OpenBackend;  // Tests pass another function.
     // Called when a session has been opened, on the thread that did. For tests; null for nothing.
     std::function<void()> on_opened;
@@ -99,8 +102,11 @@ class HostProcess {
   // Those of a session that is being opened.
   std::vector<device::Context*> Contexts(const ProcessSession& session) const;
   std::vector<SessionDevice> Devices(const ProcessSession& session) const;
+  // How many of the shared device's multiprocessors a session may have; 0 for all.
+  int ProcessorsOf(const warpline_internal::OpenWorker& open) const;
   absl::Status CheckRoom(const warpline_internal::OpenWorker& open) const;
   absl::Status OpenDevices(const warpline_internal::PrepareWorker& prepare);
+  absl::Status WatchKernels();
   // A session has failed. On any thread.
   void OnFault();
   // These run where the session's tasks do.
@@ -118,6 +124,7 @@ class HostProcess {
   std::vector<std::unique_ptr<device::Context>> contexts_;  // By the session's device numbers.
   std::unique_ptr<device::SharedDevice> shared_;            // Then there are none of these.
   std::unique_ptr<ContextWatch> watch_;                     // Of the shared device
+  std::unique_ptr<KernelWatch> kernel_watch_;               // Likewise
   // The times that Prepare() took, for the log.
   absl::Duration driver_time_;
   absl::Duration context_time_;

@@ -179,9 +179,17 @@ void RingSession::BeginEnd() {
 }
 
 // The error comes first: what the kernels have left undone must not be taken for a result.
-void RingSession::EndKernels() {
-  session_->Fail(CudaResult::kLaunchTimeout,
-                 "kernels of this session kept others from loading code for too long");
+RingSession::StalledWork RingSession::LookAtWork(absl::Time now) {
+  StalledWork work;
+  work.since = session_->StalledSince(now);
+  if (work.since != absl::InfiniteFuture()) {
+    work.processors = arena_->contexts()[0]->BusyProcessors();
+  }
+  return work;
+}
+
+void RingSession::EndKernels(std::string_view why) {
+  session_->Fail(CudaResult::kLaunchTimeout, why);
   if (code_ != nullptr) code_->StopKernels();
 }
 

@@ -7,15 +7,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/compiler/client/compiler_client.h"
+#include "server/device/facets/types.h"
 #include "server/worker/code/guarded_code.h"
 #include "server/worker/continuity/journal.h"
 #include "server/worker/continuity/recorder.h"
@@ -77,9 +80,16 @@ class RingSession {
   // The server's requests and answers; any thread may call these until Stop().
   CudaResult Hold(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds);
   CudaResult Drop(uint64_t handle) { return memory_->Drop(handle); }
-  // The session's kernels do not end while others wait: it fails with kLaunchTimeout, and its
-  // kernels are told to stop.
-  void EndKernels();
+  // What of the session's work does not become complete.
+  struct StalledWork {
+    absl::Time since = absl::InfiniteFuture();  // Completion::StalledSince()
+    // Of its kernels under way, if anything stalls.
+    device::ProcessorRange processors;
+  };
+  StalledWork LookAtWork(absl::Time now);
+  // The session's kernels take too long, as `why` says to the client: it fails with kLaunchTimeout,
+  // and its kernels are told to stop.
+  void EndKernels(std::string_view why);
   absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
   void OnCharged(const warpline_internal::MemoryCharged& charged) { charger_.OnCharged(charged); }
   void OnModuleImage(UniqueFd image);

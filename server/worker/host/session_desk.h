@@ -24,8 +24,8 @@
 
 namespace warpline::worker {
 
-// Shared by its owner and its thread. Do(), DoLast() and WithRing() belong to the thread that
-// receives messages; the rest is for tasks. The server bounds what waits here: it has one question
+// Shared by its owner, its thread and whoever watches it. Do() and DoLast() belong to the thread
+// that receives messages; the rest, but for WithRing(), is for tasks. The server bounds what waits here: it has one question
 // of each kind about a session under way.
 class SessionDesk {
  public:
@@ -42,6 +42,7 @@ class SessionDesk {
   // is told (ending()), and the thread ends. REQUIRES: with a thread.
   void DoLast(Task task);
   // Calls `call` now, whatever is being done, if there is a ring session already. It must not wait.
+  // Any thread may call it.
   void WithRing(absl::FunctionRef<void(RingSession*)> call);
 
   // --- For tasks.

@@ -65,6 +65,7 @@ class BusyDevice : public device::SharedDevice {
     busy_->Pass();
     return device_->OpenContext(options);
   }
+  void Look() override { device_->Look(); }
 
  private:
   const std::unique_ptr<device::SharedDevice> device_;

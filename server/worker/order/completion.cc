@@ -66,6 +66,18 @@ bool Completion::Idle() {
                      [](const auto& lane) { return lane->delivered() == lane->appended(); });
 }
 
+// What is complete counts when it is answered, which adds nothing to how long the device takes.
+absl::Time Completion::StalledSince(absl::Time now) {
+  MutexLock lock(&mu_);
+  std::vector<LaneWork> work;
+  for (const auto& lane : lanes_) {
+    // In this order: what is issued meanwhile is under way.
+    const uint64_t complete = lane->delivered();
+    work.push_back({lane.get(), lane->issued(), complete});
+  }
+  return stall_clock_.Look(work, now);
+}
+
 void Completion::FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why) {
   const CommandInfo& command = FindCommand(id);
   if (IsSticky(result)) {

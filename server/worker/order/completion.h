@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "common/progress.h"
@@ -23,6 +24,7 @@
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/lane.h"
 #include "server/worker/lanes/lane_host.h"
+#include "server/worker/order/stall_clock.h"
 
 namespace warpline::worker {
 
@@ -68,6 +70,10 @@ class Completion : public LaneReports {
   int waiting() const { return watch_count_.load(); }
   // Whether everything that the lanes were given is complete and answered.
   bool Idle();
+  // Since when work has been under way on the device of which nothing becomes complete, in the lane
+  // of which that is true the longest, as far as these calls have seen; InfiniteFuture() without
+  // such work. Any thread may call it, one at a time.
+  absl::Time StalledSince(absl::Time now);
 
   // Implements LaneReports.
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
@@ -108,6 +114,7 @@ class Completion : public LaneReports {
   Mutex mu_;
   std::vector<std::shared_ptr<Lane>> lanes_ ABSL_GUARDED_BY(mu_);
   std::vector<Watch> watches_ ABSL_GUARDED_BY(mu_);
+  StallClock stall_clock_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::worker

@@ -108,6 +108,9 @@ class HostedSession {
     completion_.FailBecause(0, CommandId::kStreamSync, result, why);
   }
 
+  // Calls Completion::StalledSince().
+  absl::Time StalledSince(absl::Time now) { return completion_.StalledSince(now); }
+
   // Makes again what the recorder's journal holds, and goes on after command `seq`. Call it before
   // Decode(). The errors are those of ReplayJournal().
   absl::Status Replay(uint64_t seq) RUNS_ON(decoder_thread);

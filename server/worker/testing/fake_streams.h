@@ -72,6 +72,7 @@ class FakeStreamFacet : public virtual device::Streams {
     return CudaResult::kSuccess;
   }
   CudaResult QueryIdle() override { return CudaResult::kSuccess; }
+  device::ProcessorRange BusyProcessors() override { return {}; }
 
  private:
   FakeLog& log_;

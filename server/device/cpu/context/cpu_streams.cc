@@ -57,4 +57,10 @@ CudaResult CpuStreams::QueryIdle() {
   return streams_.IsIdle() ? streams_.error() : CudaResult::kNotReady;
 }
 
+// All kernels have the same processors.
+device::ProcessorRange CpuStreams::BusyProcessors() {
+  if (!shared_->is_shared() || streams_.IsIdle()) return {};
+  return {0, 1};
+}
+
 }  // namespace warpline::cpu

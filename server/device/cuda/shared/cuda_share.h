@@ -2,8 +2,11 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "absl/types/span.h"
 
 #include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/session_streams.h"
@@ -15,6 +18,7 @@ namespace warpline::device {
 // Its parts are thread-safe. The streams end first: they look at the seat.
 struct CudaShare {
   StagingPool* staging = nullptr;           // The shared device's.
+  absl::Span<const std::byte> zeros;        // Likewise, page-locked.
   const GreenContexts* contexts = nullptr;  // Likewise.
   uint64_t local_bytes = 0;                 // SharedDeviceOptions::local_bytes.
   std::unique_ptr<SharePlanner::Seat> seat;

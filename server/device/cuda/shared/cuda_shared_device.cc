@@ -52,14 +52,15 @@ absl::Status CudaSharedDevice::MakeShares(const SharedDeviceOptions& options) {
   if (!pushed.status().ok()) return pushed.status();
   CUresult result = api_->p_cuCtxSetLimit(CU_LIMIT_STACK_SIZE, options.local_bytes);
   if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "local memory");
-  result =
-      api_->p_cuMemHostAlloc(&staging_memory_, options.staging_bytes, CU_MEMHOSTALLOC_PORTABLE);
+  const uint64_t host_bytes = options.staging_bytes + kZeroBytes;
+  result = api_->p_cuMemHostAlloc(&staging_memory_, host_bytes, CU_MEMHOSTALLOC_PORTABLE);
   if (result != CUDA_SUCCESS) {
     staging_memory_ = nullptr;
     return StatusFromCudaResult(ToResult(result), "staging memory");
   }
   // The driver does not say what it holds.
-  std::memset(staging_memory_, 0, options.staging_bytes);
+  std::memset(staging_memory_, 0, host_bytes);
+  zeros_ = {static_cast<const std::byte*>(staging_memory_) + options.staging_bytes, kZeroBytes};
   staging_.emplace(staging_memory_, options.staging_bytes);
   local_bytes_ = options.local_bytes;
   green_.emplace(api_, device_);
@@ -89,6 +90,7 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   (*group)->gate().LimitAttributes();
   auto share = std::make_unique<CudaShare>();
   share->staging = &*staging_;
+  share->zeros = zeros_;
   share->contexts = &*green_;
   share->local_bytes = local_bytes_;
   share->seat = planner_->Join(options.multiprocessors);
@@ -100,6 +102,13 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->streams = *std::move(streams);
   return std::make_unique<CudaSharedContext>(
       std::make_unique<CudaMember>(CudaMember{api_, *std::move(group), 0, std::move(share)}));
+}
+
+void CudaSharedDevice::Look() {
+  const Pushed pushed(api_, context_);
+  if (!pushed.status().ok()) return;
+  moments_->Look();
+  planner_->Look();
 }
 
 }  // namespace warpline::device

@@ -2,11 +2,13 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_DEVICE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_DEVICE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "server/device/cuda/driver_api.h"
 #include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/quiet_moments.h"
@@ -26,8 +28,12 @@ class CudaSharedDevice : public SharedDevice {
 
   absl::StatusOr<std::unique_ptr<Context>> OpenContext(
       const SharedContextOptions& options) override;
+  void Look() override;
 
  private:
+  // Of zeros that memory of the device is filled from.
+  static constexpr uint64_t kZeroBytes = uint64_t{2} << 20;
+
   CudaSharedDevice(const DriverApi* api, int ordinal, CUdevice device, CUcontext context)
       : api_(api), ordinal_(ordinal), device_(device), context_(context) {}
 
@@ -37,8 +43,9 @@ class CudaSharedDevice : public SharedDevice {
   const int ordinal_;
   const CUdevice device_;
   const CUcontext context_;
-  void* staging_memory_ = nullptr;
-  // Both are made by Open() and then constant.
+  void* staging_memory_ = nullptr;  // And the zeros behind it.
+  // These are made by Open() and then constant.
+  absl::Span<const std::byte> zeros_;
   std::optional<StagingPool> staging_;
   uint64_t local_bytes_ = 0;
   std::optional<GreenContexts> green_;

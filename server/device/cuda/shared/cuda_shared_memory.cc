@@ -84,12 +84,17 @@ CUresult CudaSharedMemory::SetAccess(uint64_t va, uint64_t bytes, MemoryAccess a
   return api_->p_cuMemSetAccess(va, bytes, &description, 1);
 }
 
+// By a copy from the host, which needs no multiprocessor: a fill would wait for the kernels of others.
 CUresult CudaSharedMemory::Zero(uint64_t va, uint64_t bytes) {
   CUstream stream = nullptr;
   CUresult result = api_->p_cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
   if (result != CUDA_SUCCESS) return result;
   const absl::Cleanup destroy = [&] { api_->p_cuStreamDestroy(stream); };
-  result = api_->p_cuMemsetD8Async(va, 0, bytes, stream);
+  const absl::Span<const std::byte> zeros = share_->zeros;
+  for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += zeros.size()) {
+    result = api_->p_cuMemcpyHtoDAsync(va + at, zeros.data(),
+                                       std::min<uint64_t>(zeros.size(), bytes - at), stream);
+  }
   return result == CUDA_SUCCESS ? api_->p_cuStreamSynchronize(stream) : result;
 }
 

@@ -41,6 +41,11 @@ void QuietMoments::Leave(KernelSource* source) {
   sources_.erase(source);
 }
 
+void QuietMoments::Look() {
+  MutexLock lock(&sources_mu_);
+  for (KernelSource* const source : sources_) (void)source->Quiet();
+}
+
 bool QuietMoments::AllQuiet() {
   if (launching_.load(std::memory_order_seq_cst) > 0) return false;
   MutexLock lock(&sources_mu_);

@@ -49,7 +49,8 @@ CUresult SessionStream::Make(const DriverApi* api, const GreenContexts* contexts
 
 void SessionStream::Follow(const StreamWork& work) {
   seat_->Use(&used_, work.blocks);
-  const SlotRange to = work.whole ? contexts_->whole() : seat_->place();
+  const bool whole = work.whole && !seat_->limited();
+  const SlotRange to = whole ? contexts_->whole() : seat_->place();
   if (to == place() || !use_.TryLock()) return;
   // Also when it fails, so that it is not tried again at each operation.
   place_.store(to, std::memory_order_relaxed);

@@ -57,7 +57,8 @@ class StreamMark {
 // What an operation asks of the multiprocessors.
 struct StreamWork {
   uint64_t blocks = 0;  // Of its kernels (SharePlanner::Seat::Use).
-  // All of its blocks run at the same time, so that it may fit on the whole device alone.
+  // All of its blocks run at the same time, so that it may fit on the whole device alone. Where the
+  // session may not have that, what does not fit on its part is refused by the driver.
   bool whole = false;
 };
 

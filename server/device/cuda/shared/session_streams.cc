@@ -63,12 +63,24 @@ std::vector<std::shared_ptr<SessionStream>> SessionStreams::All() {
   return streams;
 }
 
-// In this order: a stream that is destroyed meanwhile is among the departed then.
 bool SessionStreams::Quiet() {
+  const SlotRange busy = Busy();
+  return busy.begin == busy.end;
+}
+
+// In this order: a stream that is destroyed meanwhile is among the departed then.
+SlotRange SessionStreams::Busy() {
+  SlotRange busy;
   for (const auto& stream : All()) {
-    if (!stream->Quiet()) return false;
+    if (stream->Quiet()) continue;
+    const SlotRange place = stream->place();
+    busy = busy.begin == busy.end ? place
+                                  : SlotRange{std::min(busy.begin, place.begin),
+                                              std::max(busy.end, place.end)};
   }
-  return QueryDeparted() != CUDA_ERROR_NOT_READY;
+  if (QueryDeparted() == CUDA_ERROR_NOT_READY) busy = contexts_->whole();
+  seat_->SetRunning(busy.begin != busy.end);
+  return busy;
 }
 
 CUresult SessionStreams::QueryIdle() {

@@ -279,6 +279,20 @@ TEST_F(SessionStreamsTest, KernelsAreWaitedForAndCopiesAreNot) {
   EXPECT_TRUE(streams_->Quiet());
 }
 
+TEST_F(SessionStreamsTest, KernelsAreBusyWhereTheyWereIssued) {
+  EXPECT_EQ(streams_->Busy(), SlotRange());
+  EXPECT_EQ(Issue(apart_, 1, {1056, false}), CUDA_SUCCESS);
+  const SlotRange whole = streams_->Of(apart_)->place();
+  NeighbourWorks();
+  EXPECT_EQ(streams_->Busy(), whole);
+  driver_.Complete();
+  EXPECT_EQ(streams_->Busy(), SlotRange());
+  EXPECT_EQ(Issue(apart_, 2, {1056, false}), CUDA_SUCCESS);
+  EXPECT_EQ(streams_->Busy(), seat_->place());
+  EXPECT_NE(streams_->Busy(), whole);
+  driver_.Complete();
+}
+
 TEST_F(SessionStreamsTest, HintsMoveAlong) {
   CUstreamAttrValue value = {};
   EXPECT_EQ(streams_->Of(apart_)->SetAttribute(CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, value),

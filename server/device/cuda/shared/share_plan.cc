@@ -63,6 +63,27 @@ class Layout {
   int left_;
 };
 
+// A slot for each of more sessions than there are slots from `first` on. Those whose kernels run for
+// long get as many of the slots as they are of the sessions, but never all and at least one.
+void ShareSlots(const std::vector<Worker>& workers, const std::vector<ShareDemand>& demands,
+                size_t first, size_t usable, std::vector<SlotRange>* plan) {
+  const auto runs_long = [&](const Worker& worker) { return demands[worker.session].runs_long; };
+  const auto count = static_cast<size_t>(std::count_if(workers.begin(), workers.end(), runs_long));
+  size_t for_long = 0;
+  if (count == workers.size()) for_long = usable;
+  if (count > 0 && count < workers.size() && usable > 1) {
+    for_long = std::clamp<size_t>(usable * count / workers.size(), 1, usable - 1);
+  }
+  size_t long_ones = 0, others = 0;
+  for (const Worker& worker : workers) {
+    const bool apart = for_long > 0 && runs_long(worker);
+    const size_t at = apart ? usable - for_long + long_ones++ % for_long
+                            : others++ % (for_long < usable ? usable - for_long : usable);
+    const auto slot = static_cast<uint16_t>(first + at);
+    (*plan)[worker.session] = {slot, static_cast<uint16_t>(slot + 1)};
+  }
+}
+
 }  // namespace
 
 std::vector<SlotRange> PlanShares(const std::vector<int>& slots,
@@ -81,15 +102,13 @@ std::vector<SlotRange> PlanShares(const std::vector<int>& slots,
   }
   const std::vector<Worker> workers = WorkersOf(demands);
   const size_t usable = slots.size() - first;
+  if (workers.size() > usable) {
+    ShareSlots(workers, demands, first, usable, &plan);
+    return plan;
+  }
   Layout layout(slots, first);
   for (size_t i = 0; i < workers.size(); ++i) {
-    SlotRange& range = plan[workers[i].session];
-    if (workers.size() > usable) {
-      const auto slot = static_cast<uint16_t>(first + i % usable);
-      range = {slot, static_cast<uint16_t>(slot + 1)};
-    } else {
-      range = layout.Place(workers[i], workers.size() - i);
-    }
+    plan[workers[i].session] = layout.Place(workers[i], workers.size() - i);
   }
   return plan;
 }

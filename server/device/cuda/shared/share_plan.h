@@ -24,16 +24,18 @@ struct ShareDemand {
   int wanted = 0;
   // The most that it may have; 0 for no limit. Nobody has less than a slot.
   int most = 0;
+  // It has kernels that run for long, behind which others' would wait that share a slot with it.
+  bool runs_long = false;
 };
 
 // Returns each session's slots. `slots` are their numbers of multiprocessors.
 //
 // - Who works gets as much as it wants, as far as it is no more than its part: the device is
-// divided
-//   evenly (max-min fair), and what some do not want is the others'.
+//   divided evenly (max-min fair), and what some do not want is the others'.
 // - When anybody rests, the first slot stays free for those who do, so that the kernels with which
 //   one of them begins again do not wait.
-// - Who is alone has the whole device. When more work than there are slots, several share one.
+// - Who is alone has the whole device. When more work than there are slots, several share one, those
+//   whose kernels run for long among themselves.
 //
 // The same sessions with the same demands get the same slots.
 std::vector<SlotRange> PlanShares(const std::vector<int>& slots,

@@ -74,6 +74,26 @@ TEST(SharePlanTest, MoreThanThereAreSlotsShareThem) {
   }
 }
 
+// A kernel in front of one of theirs is soon over then.
+TEST(SharePlanTest, WhereSlotsAreSharedThoseThatRunLongShareAmongThemselves) {
+  for (const size_t sessions : {11, 13, 20, 64}) {
+    for (const size_t long_ones : {1, 2, 9, 11}) {
+      std::vector<ShareDemand> demands(sessions, ShareDemand{kAll});
+      for (size_t i = 0; i < long_ones; ++i) demands[i * sessions / long_ones].runs_long = true;
+      const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
+      for (size_t i = 0; i < sessions; ++i) {
+        for (size_t j = 0; j < sessions; ++j) {
+          if (demands[i].runs_long == demands[j].runs_long) continue;
+          EXPECT_FALSE(Overlap(plan[i], plan[j])) << sessions << ", " << long_ones;
+        }
+      }
+    }
+  }
+  for (const SlotRange& range : PlanShares({8, 8}, {{9, 0, true}, {9, 0, true}, {9, 0, true}})) {
+    EXPECT_EQ(range.end, range.begin + 1);
+  }
+}
+
 TEST(SharePlanTest, ADeviceWithOneSlotIsNotDivided) {
   for (const SlotRange& range : PlanShares({16}, {{16}, {1}, {0}})) {
     EXPECT_EQ(range, (SlotRange{0, 1}));
@@ -87,6 +107,7 @@ TEST(SharePlanTest, WhateverIsWantedNobodyWorksOnAnothersSlots) {
     for (ShareDemand& demand : demands) {
       demand.wanted = random() % 3 == 0 ? 0 : static_cast<int>(1 + random() % 200);
       demand.most = random() % 4 == 0 ? static_cast<int>(1 + random() % kAll) : 0;
+      demand.runs_long = random() % 4 == 0;
     }
     const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
     ASSERT_EQ(plan.size(), demands.size());

@@ -38,7 +38,7 @@ void SharePlanner::Leave(Seat* seat) {
 void SharePlanner::OnUse(Seat* seat, StreamUse* stream, uint64_t blocks) {
   const int64_t now = clock_();
   seat->used_ms_.store(now, std::memory_order_relaxed);
-  if (now >= window_end_.load(std::memory_order_relaxed)) Look(now);
+  LookAt(now);
   if (blocks == 0) return;
   blocks = std::min(blocks, static_cast<uint64_t>(all_));
   // Streams that several threads use at the same time may count twice or not at all.
@@ -55,13 +55,19 @@ void SharePlanner::OnUse(Seat* seat, StreamUse* stream, uint64_t blocks) {
   Plan(now);
 }
 
-void SharePlanner::Look(int64_t now) {
+void SharePlanner::NextWindow(int64_t now) {
   MutexLock lock(&mu_);
   if (now < window_end_.load(std::memory_order_relaxed)) return;
   window_end_.store(now + kWindowMs, std::memory_order_relaxed);
   window_.fetch_add(1, std::memory_order_relaxed);
   for (Seat* const seat : seats_) {
-    seat->blocks_before_ = seat->blocks_.exchange(0, std::memory_order_relaxed);
+    const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
+    const bool runs_on = launched == 0 && seat->running_.load(std::memory_order_relaxed);
+    if (runs_on) {
+      seat->runs_long_until_ms_ = now + kRunsLongMs;
+    } else {
+      seat->blocks_before_ = launched;
+    }
   }
   Plan(now);
 }
@@ -81,7 +87,7 @@ void SharePlanner::Plan(int64_t now) {
       continue;
     }
     present.push_back(seat);
-    demands.push_back({wanted, seat->most_});
+    demands.push_back({wanted, seat->most_, now < seat->runs_long_until_ms_});
   }
   const std::vector<SlotRange> plan = PlanShares(slots_, demands);
   for (size_t i = 0; i < present.size(); ++i) {

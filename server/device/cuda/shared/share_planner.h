@@ -20,8 +20,8 @@ namespace warpline::device {
 
 // Thread-safe. It outlives its seats.
 //
-// A session works while it launches kernels, and for a short time after; it then rests, and after a
-// long time without any operation it is absent. What it wants is what its streams' largest grids
+// A session works while it launches kernels or they run, and for a short time after; it then rests,
+// and after a long time without any operation it is absent. What it wants is what its streams' largest grids
 // can use together: a grid runs on no more multiprocessors than it has blocks. A plan is made when
 // somebody begins to work or wants more, at once, and otherwise a few times a second.
 class SharePlanner {
@@ -32,6 +32,9 @@ class SharePlanner {
 
   // A session that has launched nothing for so long rests, and its former grids are forgotten.
   static constexpr int64_t kWindowMs = 250;
+  // A session of which a kernel ran through a whole window is one whose kernels run for long, and
+  // stays so for as long as this.
+  static constexpr int64_t kRunsLongMs = 2'000;
   // A session that has issued nothing for so long is absent.
   static constexpr int64_t kPresenceMs = 60'000;
   // What an operation uses of which that is not known.
@@ -53,9 +56,13 @@ class SharePlanner {
     Seat& operator=(const Seat&) = delete;
 
     SlotRange place() const { return Unpacked(place_.load(std::memory_order_acquire)); }
+    // Whether it may never have the whole device.
+    bool limited() const { return most_ > 0; }
     // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
     // one without kernels.
     void Use(StreamUse* stream, uint64_t blocks) { planner_->OnUse(this, stream, blocks); }
+    // Whether kernels that were launched are under way, as seen now.
+    void SetRunning(bool running) { running_.store(running, std::memory_order_relaxed); }
 
    private:
     friend class SharePlanner;
@@ -67,13 +74,19 @@ class SharePlanner {
     std::atomic<int64_t> used_ms_{0};  // The last operation; 0 for none yet.
     std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
     std::atomic<int> planned_{0};      // The multiprocessors that the plan reckons with.
-    uint64_t blocks_before_ = 0;       // Of the window before. Guarded by the planner's mu_.
+    std::atomic<bool> running_{false};
+    // Guarded by the planner's mu_: the blocks of the window before, or, while nothing new is
+    // launched, of what runs; and until when it is known for kernels that run for long.
+    uint64_t blocks_before_ = 0;
+    int64_t runs_long_until_ms_ = 0;
   };
 
   explicit SharePlanner(std::vector<int> slots, Clock clock = &CoarseClock);
   SharePlanner(const SharePlanner&) = delete;
   SharePlanner& operator=(const SharePlanner&) = delete;
 
+  // Begins another window if this one's time is over, as operations do.
+  void Look() { LookAt(clock_()); }
   // Adds a session that may have at most so many multiprocessors; 0 for all.
   std::unique_ptr<Seat> Join(int most);
 
@@ -85,8 +98,10 @@ class SharePlanner {
 
   void Leave(Seat* seat);
   void OnUse(Seat* seat, StreamUse* stream, uint64_t blocks);
-  // Begins another window when this one's time is over.
-  void Look(int64_t now);
+  void LookAt(int64_t now) {
+    if (now >= window_end_.load(std::memory_order_relaxed)) NextWindow(now);
+  }
+  void NextWindow(int64_t now);
   void Plan(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The multiprocessors that so many blocks can use.
   int Wanted(uint64_t blocks) const {

@@ -105,6 +105,44 @@ TEST_F(SharePlannerTest, WhoLeavesGivesBackItsPart) {
   EXPECT_EQ(large->place(), kWhole);
 }
 
+// Others that got its slots would wait behind its kernel.
+TEST_F(SharePlannerTest, WhoseKernelRunsKeepsItsPlace) {
+  const auto runs = planner_.Join(0);
+  const auto other = planner_.Join(0);
+  runs->Use(&stream_, 1056);
+  other->Use(&other_stream_, 1056);
+  const SlotRange place = runs->place();
+  runs->SetRunning(true);
+  for (int i = 0; i < 400; ++i) {
+    Wait(SharePlanner::kWindowMs);
+    other->Use(&other_stream_, 1056);
+    planner_.Look();
+  }
+  EXPECT_EQ(runs->place(), place);
+  runs->SetRunning(false);
+  for (int i = 0; i < 3; ++i) {
+    Wait(SharePlanner::kWindowMs);
+    other->Use(&other_stream_, 1056);
+  }
+  EXPECT_EQ(other->place(), kWhole) << "it is absent now";
+}
+
+TEST_F(SharePlannerTest, WhoseKernelsRunLongSharesWithNobodyElse) {
+  std::vector<std::unique_ptr<SharePlanner::Seat>> seats;
+  std::vector<SharePlanner::StreamUse> streams(11);
+  for (int i = 0; i < 11; ++i) seats.push_back(planner_.Join(0));
+  for (int round = 0; round < 4; ++round) {
+    // The first launches once, and the others all the time.
+    for (size_t i = round == 0 ? 0 : 1; i < seats.size(); ++i) seats[i]->Use(&streams[i], 1056);
+    seats[0]->SetRunning(true);
+    Wait(SharePlanner::kWindowMs);
+    planner_.Look();
+  }
+  for (size_t i = 1; i < seats.size(); ++i) {
+    EXPECT_NE(seats[i]->place().begin, seats[0]->place().begin) << i;
+  }
+}
+
 TEST_F(SharePlannerTest, LimitsHold) {
   const auto seat = planner_.Join(32);
   EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
