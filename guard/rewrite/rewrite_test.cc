@@ -415,12 +415,12 @@ TEST(RewriteTest, BlocksThatMayTakeLongAskInSmallerGrids) {
   EXPECT_EQ(blocks("add.u32 %r1, %r2, 1;"), 1 << 20);
   std::string sleeps;
   for (int i = 0; i < 8; ++i) sleeps += "nanosleep.u32 1000000;\n";
-  EXPECT_LE(blocks(sleeps), 1 << 13);
-  EXPECT_GT(blocks(sleeps), 1 << 12);
+  EXPECT_LE(blocks(sleeps), 1 << 11);
+  EXPECT_GT(blocks(sleeps), 1 << 10);
   // With a loop, what a thread may execute until it asks.
   const int64_t looping = blocks("L:\nsetp.lt.u32 %p1, %r1, 9;\n@%p1 bra L;");
-  EXPECT_GT(looping, 1 << 10);
-  EXPECT_LT(looping, 1 << 14);
+  EXPECT_GT(looping, 1 << 8);
+  EXPECT_LT(looping, 1 << 12);
 }
 
 TEST(RewriteTest, RefusesBlocksThatAreTooLarge) {

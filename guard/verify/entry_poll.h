@@ -13,7 +13,7 @@
 namespace warpline::guard {
 
 // What the blocks of a grid may execute in sum, a thread of each counted, if they do not ask.
-inline constexpr int64_t kMostUnasked = int64_t{1} << 36;
+inline constexpr int64_t kMostUnasked = int64_t{1} << 34;
 
 // Follows the statements of it, which stand together and in their order, through the lines of a
 // kernel's body.

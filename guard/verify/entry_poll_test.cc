@@ -123,11 +123,11 @@ TEST(EntryPoll, TheBoundIsANumberOfBlocks) {
   }
 }
 
-// The blocks that do not ask may take no longer than 2^36 additions together.
+// The blocks that do not ask may take no longer than 2^34 additions together.
 TEST(EntryPoll, LongBlocksAskInSmallerGrids) {
   const Statements sleeps(32, "nanosleep.u32 1000000");  // 2^25
-  ExpectAccepted(Asking("2047", sleeps), kStops);
-  ExpectRefused(Asking("2048", sleeps), kStops);
+  ExpectAccepted(Asking("511", sleeps), kStops);
+  ExpectRefused(Asking("512", sleeps), kStops);
 }
 
 // What a thread may execute until it asks in a loop counts, not the length of the text.
@@ -138,7 +138,7 @@ TEST(EntryPoll, IterationsThatDoNotAskCount) {
         {{"wlg_off, 16;", absl::StrCat("wlg_off, ", blocks, ";")}});
   };
   ExpectAccepted(looping(1, 1 << 20), kStops);
-  ExpectAccepted(looping(65535, 1024), kStops);
+  ExpectAccepted(looping(65535, 512), kStops);
   ExpectRefused(looping(65535, 1 << 20), kStops);
 }
 
