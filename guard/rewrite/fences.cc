@@ -4,6 +4,7 @@
 #include <iterator>
 #include <variant>
 
+#include "guard/rewrite/entry_poll.h"
 #include "guard/rewrite/families.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/statements.h"
@@ -30,12 +31,6 @@ constexpr GuardRegister kRegisters[] = {
 // More than any block can have, less than the window that generic addresses of it lie in.
 constexpr int64_t kSharedMask = (256 << 10) - 1;
 
-ptx::Operand Special(std::string_view name, std::string_view component) {
-  ptx::Operand operand = Name(name);
-  operand.component = component;
-  return operand;
-}
-
 ptx::Variable Declare(std::string_view space, std::string_view type, std::string_view name) {
   ptx::Variable variable;
   variable.space = space;
@@ -45,13 +40,6 @@ ptx::Variable Declare(std::string_view space, std::string_view type, std::string
 }
 
 int64_t Minus(uint64_t bytes) { return -static_cast<int64_t>(bytes); }
-
-void AddTo(std::vector<ptx::Statement>* body, std::string_view mnemonic,
-           std::vector<ptx::Operand> operands, std::string_view guard = {}) {
-  ptx::Instruction instruction = Make(mnemonic, std::move(operands));
-  instruction.guard = guard;
-  body->push_back({std::move(instruction), {}});
-}
 
 }  // namespace
 
@@ -262,6 +250,9 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   if (used_.contains("wlg_live")) {
     for (const char* const name : {"wlg_lo", "wlg_hi", "wlg_t"}) Use(name);
   }
+  if (settings_.asks_at_entry) {
+    for (const std::string_view name : kEntryPollRegisters) Use(name);
+  }
   if (settings_.zeroes_shared) {
     for (const char* const name : {"wlg_smem", "wlg_s", "wlg_t", "wlg_lo", "wlg_hi", "wlg_ps"}) {
       Use(name);
@@ -310,6 +301,7 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
     begin(Make("mov.b32", {Name("wlg_smem"), Name("%aggr_smem_size")}));
   }
   if (used_.contains("wlg_n")) begin(Make("mov.b32", {Name("wlg_n"), Number(1)}));
+  if (settings_.asks_at_entry) AddEntryPoll(&body);
   // What a former kernel has left there is nobody's business.
   if (is_entry && used_.contains("wlg_local")) {
     for (uint64_t at = 0; at < settings_.local_bytes; at += kLocalAlignment) {

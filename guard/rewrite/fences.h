@@ -17,6 +17,7 @@ namespace warpline::guard {
 struct FenceSettings {
   int arena_bits = 36;
   bool hardened = false;
+  bool asks_at_entry = false;  // The function is a kernel that asks whether to stop.
   bool zeroes_shared = false;  // The function is a kernel that may reach shared memory.
   bool is_wide = false;        // A kernel whose blocks may have more than one thread in a row.
   uint64_t local_bytes = 0;    // 0 where there is no wlg_locals

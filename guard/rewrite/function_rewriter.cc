@@ -96,6 +96,7 @@ FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& functi
   FenceSettings settings;
   settings.arena_bits = module.options->arena_bits;
   settings.hardened = module.options->hardened;
+  settings.asks_at_entry = settings.hardened && module.options->stops && function.source->is_entry;
   settings.zeroes_shared = settings.hardened && module.options->zeroes &&
                            function.source->is_entry &&
                            module.use_shared->contains(function.source->name);

@@ -37,6 +37,13 @@ inline constexpr uint64_t kLanes = 32;  // Of a warp
 // What a thread may execute before it asks whether to stop, in additions: WeightOf() says how many
 // of them an instruction may take. On a full GPU that is a second or two.
 inline constexpr int64_t kMostBetweenPolls = int64_t{1} << 26;
+// What the blocks of a grid may execute in sum, a thread of each counted, if none of them asks
+// where it begins. With 1024 threads a block, and integers that a multiprocessor adds 64 of in a
+// cycle, that is 1.2 seconds of an H100, and 20 of eight of its multiprocessors, which a session
+// has at the least. A session's end may take 40.
+inline constexpr int64_t kMostUnasked = int64_t{1} << 34;
+// More blocks ask in any case. The shortest of so many take a millisecond.
+inline constexpr int64_t kMostBlocksUnasked = int64_t{1} << 20;
 
 // False for a variable that is larger than any of them.
 inline bool SizeOf(const ptx::Variable& variable, uint64_t* bytes) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "guard/rewrite/convergence.h"
+#include "guard/rewrite/entry_poll.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/statements.h"
 #include "guard/rewrite/weights.h"
@@ -136,11 +137,14 @@ std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
         std::min(kMostIterations, kMostBetweenPolls / std::max<int64_t>(length, 1));
     // Whoever is called may be called from a loop, and asks soon.
     bool is_first = !function.is_entry;
+    bool has_loops = false;
     for (ptx::Statement& statement : function.body) {
       auto* const instruction = std::get_if<Instruction>(&statement.node);
       if (instruction == nullptr || !SetsIterations(*instruction)) continue;
       instruction->operands[1] = Number(std::exchange(is_first, false) ? 1 : iterations);
+      has_loops = true;
     }
+    if (function.is_entry) SetEntryPoll(length * (has_loops ? iterations : 1), &function);
   }
   return too_long;
 }

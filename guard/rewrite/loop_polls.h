@@ -37,9 +37,10 @@ void AddLoopBranch(const ptx::Instruction& branch, const std::string& again,
                    const std::string& after, bool together, FenceWriter* code);
 
 // Sets how many iterations the functions of a module make without asking, so that there are no more
-// than kMostBetweenPolls statements in between, functions that are called included. Returns the
-// functions for which that cannot be had, since they call too many others. In `order` each function
-// stands before whom it calls.
+// than kMostBetweenPolls statements in between, functions that are called included; and in how
+// large a grid the blocks of a kernel ask where they begin (entry_poll.h). Returns the functions
+// for which that cannot be had, since they call too many others. In `order` each function stands
+// before whom it calls.
 std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
                                         std::map<std::string, ptx::Function>* functions);
 

@@ -1,5 +1,7 @@
 #include "guard/rewrite/rewrite.h"
 
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -377,6 +379,48 @@ TEST(RewriteTest, LanesOfAWholeWarpVoteOnTheirLoop) {
                   "\tsetp.gt.and.s32 wlg_pl, wlg_n, 0, wlg_pu;\n"
                   "\tvote.sync.all.pred wlg_pl, wlg_pl, -1;\n\t@wlg_pl bra wlg_w"));
   EXPECT_TRUE(Has(text, "\tvote.sync.any.pred wlg_ps, wlg_ps, -1;\n\t@wlg_ps exit;\n"));
+}
+
+// How many blocks a grid of the kernel may have that does not ask whether to stop; 0 if it always
+// does, or never.
+int64_t UnaskedBlocks(const std::string& text) {
+  constexpr std::string_view kCompare = "\tsetp.le.u64 wlg_ps, wlg_off, ";
+  const size_t at = text.find(kCompare);
+  return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + kCompare.size());
+}
+
+TEST(RewriteTest, BlocksOfLargeGridsAskWhereTheyBegin) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  const std::string store = Kernel("st.global.u32 [%rd1], %r1;");
+  EXPECT_TRUE(Has(TextOf(store, hardened),
+                  "\tld.const.b32 wlg_base, [wlg_off];\n\tmov.u32 wlg_t, %nctaid.y;\n"));
+  EXPECT_TRUE(Has(TextOf(store, hardened), "\t@wlg_ps exit;\nwlg_entered:\n"));
+  EXPECT_EQ(UnaskedBlocks(TextOf(store)), 0);
+  EXPECT_EQ(UnaskedBlocks(TextOf(store, {.hardened = true, .stops = false})), 0);
+  // Before what a kernel does first in any case, and not in the functions that it calls.
+  const std::string text = TextOf(
+      Kernel(".local .b32 l;\ncall f, ();\nld.shared.u32 %r1, [%r2];\nst.local.u32 [l], %r1;",
+             ".func f()\n{\nret;\n}"),
+      hardened);
+  EXPECT_TRUE(Has(text, "\tcall f"));
+  EXPECT_LT(text.find("wlg_entered:"), text.find("wlg_zero:"));
+  EXPECT_LT(text.find("wlg_entered:"), text.find("st.local"));
+  EXPECT_EQ(text.find("%nctaid.y"), text.rfind("%nctaid.y"));
+}
+
+TEST(RewriteTest, BlocksThatMayTakeLongAskInSmallerGrids) {
+  const auto blocks = [](const std::string& code) {
+    return UnaskedBlocks(TextOf(Kernel(code), {.arena_bits = 36, .hardened = true}));
+  };
+  EXPECT_EQ(blocks("add.u32 %r1, %r2, 1;"), 1 << 20);
+  std::string sleeps;
+  for (int i = 0; i < 8; ++i) sleeps += "nanosleep.u32 1000000;\n";
+  EXPECT_LE(blocks(sleeps), 1 << 11);
+  EXPECT_GT(blocks(sleeps), 1 << 10);
+  // With a loop, what a thread may execute until it asks.
+  const int64_t looping = blocks("L:\nsetp.lt.u32 %p1, %r1, 9;\n@%p1 bra L;");
+  EXPECT_GT(looping, 1 << 8);
+  EXPECT_LT(looping, 1 << 12);
 }
 
 TEST(RewriteTest, RefusesBlocksThatAreTooLarge) {

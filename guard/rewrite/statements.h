@@ -40,6 +40,12 @@ inline ptx::Operand Halves(std::string_view low, std::string_view high) {
   return operand;
 }
 
+inline ptx::Operand Special(std::string_view name, std::string_view component) {
+  ptx::Operand operand = Name(name);
+  operand.component = component;
+  return operand;
+}
+
 // `mnemonic` with its modifiers, such as "add.s64".
 inline ptx::Instruction Make(std::string_view mnemonic, std::vector<ptx::Operand> operands) {
   ptx::Instruction instruction;
@@ -52,6 +58,14 @@ inline ptx::Instruction Make(std::string_view mnemonic, std::vector<ptx::Operand
   }
   instruction.operands = std::move(operands);
   return instruction;
+}
+
+// Adds a statement that stands in no line of the tenant's.
+inline void AddTo(std::vector<ptx::Statement>* body, std::string_view mnemonic,
+                  std::vector<ptx::Operand> operands, std::string_view guard = {}) {
+  ptx::Instruction instruction = Make(mnemonic, std::move(operands));
+  instruction.guard = guard;
+  body->push_back({std::move(instruction), {}});
 }
 
 }  // namespace warpline::guard

@@ -95,6 +95,8 @@ class Fences {
   Refusal Apply(std::string_view statement);
   // Something stands here that does not belong to the prologue, and so the prologue has ended.
   void EndPrologue() { in_prologue_ = false; }
+  // Nothing stands above but declarations and statements of the prologue.
+  bool in_prologue() const { return in_prologue_; }
   // A label stands here: nothing is known but what the prologue has set.
   void Reset();
   // wlg_s and wlg_ps hold something else.

@@ -18,6 +18,7 @@ constexpr std::string_view kOfAWarp[] = {"mma",      "wmma",      "ldmatrix",
 constexpr int64_t kLastBarrier = 15;
 constexpr int64_t kMostThreads = 1024;  // Of a block
 constexpr int64_t kLanes = 32;
+constexpr Refusal kNotAsked = "a kernel whose blocks do not ask whether to stop where they begin";
 constexpr Refusal kNotAwaited = "threads have not waited until shared memory is zero";
 constexpr Refusal kOfFourWarps = "wgmma, which ends the context where a warp of its four has ended";
 constexpr Refusal kMayPart = "a warp that may not be whole";
@@ -56,6 +57,7 @@ FunctionVerifier::FunctionVerifier(const Module& module, const Function& functio
   limits_.constants = module.constants;
   limits_.is_entry = function.head.is_entry;
   limits_.is_wide = function.head.is_entry && !function.is_one_wide;
+  asks_at_entry_ = module.policy.hardened && module.policy.stops && function.head.is_entry;
   if (!function.head.parameters.empty()) {
     limits_.first_parameter = function.head.parameters[0].name;
   }
@@ -70,6 +72,7 @@ Finding FunctionVerifier::Verify(FunctionFacts* facts) {
       return {lines.line(), refusal};
     }
   }
+  if (asks_at_entry_ && !entry_poll_.is_complete()) return {function_.line, kNotAsked};
   if (written_.reachable()) {
     if (Refusal refusal = FollowReturn(); !refusal.empty()) return {lines.line(), refusal};
   }
@@ -80,13 +83,28 @@ Finding FunctionVerifier::Verify(FunctionFacts* facts) {
     }
   }
   facts_->iterations = fences_.iterations();
+  facts_->unasked_blocks = entry_poll_.blocks();
   facts_->zeroes_shared = zeroing_.is_complete();
   // All threads of a block come to the barrier behind the zeroing before any comes to another one.
   if (zeroing_.is_complete()) facts_->barriers.Add({}, function_.line, true);
   return {};
 }
 
+// Nothing of a kernel that is to be stopped stands before its poll but the prologue, nor is there a
+// way around it: nobody else can name the label that ends it.
 Refusal FunctionVerifier::VerifyLine(const Line& line) {
+  Refusal refusal;
+  if (entry_poll_.Follow(line.text, asks_at_entry_ && fences_.in_prologue(), &refusal)) {
+    FollowOwn(line.text);
+    fences_.Reset();
+    return refusal;
+  }
+  if (refusal = VerifyBehindPoll(line); !refusal.empty()) return refusal;
+  const bool is_early = asks_at_entry_ && !entry_poll_.is_complete() && !fences_.in_prologue();
+  return is_early ? kNotAsked : Refusal();
+}
+
+Refusal FunctionVerifier::VerifyBehindPoll(const Line& line) {
   Refusal refusal = leaving_lanes_.Follow(line.text);
   if (!refusal.empty()) return refusal;
   if (lane_counting_.Follow(line.text, !has_begun_ && zeroing_.is_none(), &refusal)) {

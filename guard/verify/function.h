@@ -11,6 +11,7 @@
 #include "guard/verify/alignments.h"
 #include "guard/verify/barriers.h"
 #include "guard/verify/declarations.h"
+#include "guard/verify/entry_poll.h"
 #include "guard/verify/fences.h"
 #include "guard/verify/instructions.h"
 #include "guard/verify/names.h"
@@ -45,6 +46,7 @@ struct FunctionFacts {
   std::vector<size_t> callees;  // Indices of the module's functions, one for each call
   int64_t instructions = 0;     // Each as often as WeightOf() says
   int64_t iterations = 0;       // That a thread makes at most until it asks whether to stop
+  int64_t unasked_blocks = 0;   // Of the largest grid that does not ask where a block begins
   bool uses_shared = false;
   bool zeroes_shared = false;
   Barriers barriers;  // If hardened
@@ -68,6 +70,7 @@ class FunctionVerifier {
 
   Refusal DeclareParameters();
   Refusal VerifyLine(const Line& line);
+  Refusal VerifyBehindPoll(const Line& line);
   Refusal VerifyLabel(std::string_view line);
   Refusal VerifyDeclaration(std::string_view line);
   Refusal DeclareRegisters(const Variable& variable);
@@ -102,8 +105,10 @@ class FunctionVerifier {
   Limits limits_;
   Alignments alignments_{&scope_};
   Fences fences_;
-  bool declares_ = true;  // Only declarations have been read.
-  bool passed_ = false;   // The statement before has written wlg_pass.
+  bool declares_ = true;        // Only declarations have been read.
+  bool passed_ = false;         // The statement before has written wlg_pass.
+  bool asks_at_entry_ = false;  // It has to.
+  EntryPoll entry_poll_;
   WholeWarpCheck whole_warp_;
   LaneCounting lane_counting_;
   LeavingLanes leaving_lanes_;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "guard/verify/entry_poll.h"
 #include "guard/verify/function.h"
 #include "guard/verify/module.h"
 #include "guard/verify/reader.h"
@@ -66,6 +67,12 @@ Finding VerifyTogether(const Module& module, std::vector<FunctionFacts>* functio
     const Policy& policy = module.policy;
     if (policy.hardened && policy.stops && function.instructions > kMostBetweenPolls / iterations) {
       return {text.line, "too many instructions before it asks whether to stop"};
+    }
+    // A block that has begun asks, or ends, after as much as a thread does from one poll to the
+    // next.
+    if (function.unasked_blocks >
+        kMostUnasked / std::max<int64_t>(function.instructions * iterations, 1)) {
+      return {text.line, "too many blocks that do not ask whether to stop"};
     }
     if (policy.hardened && policy.zeroes && text.head.is_entry && function.uses_shared &&
         !function.zeroes_shared) {

@@ -76,6 +76,29 @@ inline constexpr char kPrologue[] =
 inline constexpr char kLocalPrologue[] = "\tmov.b64 wlg_local, wlg_locals;\n";
 inline constexpr char kSmemPrologue[] = "\tmov.b32 wlg_smem, %aggr_smem_size;\n";
 
+// By which blocks ask, where they begin, whether the kernel is to stop, but in grids of at most 16.
+inline constexpr char kEntryPoll[] =
+    "\tmov.u32 wlg_t, %nctaid.y;\n"
+    "\tmov.u32 wlg_hi, %nctaid.z;\n"
+    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
+    "\tmov.u32 wlg_hi, %nctaid.x;\n"
+    "\tmul.wide.u32 wlg_off, wlg_t, wlg_hi;\n"
+    "\tsetp.le.u64 wlg_ps, wlg_off, 16;\n"
+    "\t@wlg_ps bra wlg_entered;\n"
+    "\tmov.u32 wlg_lo, %tid.x;\n"
+    "\tmov.u32 wlg_hi, %tid.y;\n"
+    "\tor.b32 wlg_lo, wlg_lo, wlg_hi;\n"
+    "\tmov.u32 wlg_hi, %tid.z;\n"
+    "\tor.b32 wlg_lo, wlg_lo, wlg_hi;\n"
+    "\tmov.b32 wlg_t, 0;\n"
+    "\tsetp.eq.u32 wlg_ps, wlg_lo, 0;\n"
+    "\tld.const.b64 wlg_at, [wlg_const+40];\n"
+    "\t@wlg_ps ld.volatile.global.b32 wlg_t, [wlg_at];\n"
+    "\tsetp.ne.s32 wlg_ps, wlg_t, 0;\n"
+    "\tbarrier.red.or.pred wlg_ps, 0, wlg_ps;\n"
+    "\t@wlg_ps exit;\n"
+    "wlg_entered:\n";
+
 // What stands before instructions of a warp.
 inline const Statements kWholeWarp = {"bar.warp.sync -1", "activemask.b32 wlg_t",
                                       "setp.ne.s32 wlg_ps, wlg_t, -1", "@wlg_ps exit"};
@@ -126,6 +149,16 @@ inline std::string Module(const Statements& statements) {
 inline std::string Counting(const Statements& count, const Statements& statements) {
   return absl::StrReplaceAll(Module(statements),
                              {{kZeroLocals, absl::StrCat(kZeroLocals, Body(count))}});
+}
+
+// `text` of Module() with `more` behind the prologue.
+inline std::string BehindPrologue(const std::string& text, const std::string& more) {
+  return absl::StrReplaceAll(text, {{kZeroLocals, absl::StrCat(more, kZeroLocals)}});
+}
+
+// A module that begins with these lines, behind the prologue.
+inline std::string Beginning(const std::string& lines, const Statements& statements) {
+  return BehindPrologue(Module(statements), lines);
 }
 
 inline std::string WithoutLocals(const Statements& statements) {

@@ -1,5 +1,5 @@
 // What a hardened kernel has to keep to as a whole: its loops ask whether to stop, and it begins by
-// zeroing shared memory.
+// zeroing shared memory. That its blocks ask where they begin is tested in entry_poll_test.cc.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -34,9 +34,10 @@ const Statements kLoop =
             kPoll,
             {"bra AGAIN", "AFTER:"}});
 
+std::string Counted(const Statements& statements) { return Beginning(kIterations, statements); }
+
 std::string Looping(const Statements& statements) {
-  return absl::StrReplaceAll(Module(statements),
-                             {{kSmemPrologue, absl::StrCat(kSmemPrologue, kIterations)}});
+  return BehindPrologue(Counted(statements), kEntryPoll);
 }
 
 Statements Without(const Statements& statements, size_t left_out) {
@@ -53,7 +54,7 @@ TEST(WholeKernel, AcceptsLoopsThatPoll) {
                                  kPoll,
                                  {"bra L"}})),
                  kStops);
-  ExpectAccepted(Module({"@%p1 bra L", "mov.b32 %r1, %r2", "L:"}), kStops);
+  ExpectAccepted(Looping({"@%p1 bra L", "mov.b32 %r1, %r2", "L:"}), kStops);
 }
 
 TEST(WholeKernel, RefusesLoopsThatDoNot) {
@@ -61,7 +62,7 @@ TEST(WholeKernel, RefusesLoopsThatDoNot) {
                                  Statements{"L:", "@wlg_pl bra L"}}) {
     ExpectRefused(Looping(loop), kStops);
   }
-  ExpectAccepted(Looping({"L:", "bra L"}), kHardened);
+  ExpectAccepted(Module({"L:", "bra L"}), kHardened);
   // No statement of a loop may be missing.
   for (size_t i = 1; i < kLoop.size(); ++i) {
     if (kLoop[i].find("bra") != std::string::npos || kLoop[i].find("max") != std::string::npos) {
@@ -105,10 +106,10 @@ TEST(WholeKernel, RefusesAlteredLoops) {
       {"\t@wlg_ps exit", "\tisspacep.shared wlg_ps, %rd1;\n\t@wlg_ps exit"},
       {kIterations, ""},
   };
-  const std::string text = Looping(kLoop);
-  ExpectAccepted(text, kStops);
+  const std::string text = Counted(kLoop);
+  ExpectAccepted(BehindPrologue(text, kEntryPoll), kStops);
   for (const auto& change : kChanges) {
-    ExpectRefused(Replaced(text, change.from, change.to), kStops);
+    ExpectRefused(BehindPrologue(Replaced(text, change.from, change.to), kEntryPoll), kStops);
   }
 }
 
@@ -129,7 +130,7 @@ TEST(WholeKernel, TheStopWordIsOnlyRead) {
 
 // Functions that call others twice, and those others twice, and so on, take as long as a loop.
 TEST(WholeKernel, CallsAreBoundedLikeLoops) {
-  const auto module = [](int depth) {
+  const auto module = [](int depth, const char* ask) {
     std::string text(kPreamble);
     for (int i = 0; i < depth; ++i) {
       absl::StrAppend(&text, ".func f", i, " ()\n{\n");
@@ -138,11 +139,12 @@ TEST(WholeKernel, CallsAreBoundedLikeLoops) {
       }
       absl::StrAppend(&text, "\tret;\n}\n");
     }
-    return absl::StrCat(text, ".entry k ()\n{\n\tcall f", depth - 1, ";\n\tret;\n}\n");
+    return absl::StrCat(text, ".entry k ()\n{\n", kRegisters, ask, "\tcall f", depth - 1,
+                        ";\n\tret;\n}\n");
   };
-  ExpectAccepted(module(20), kStops);
-  ExpectRefused(module(40), kStops);
-  ExpectAccepted(module(40), kHardened);
+  ExpectAccepted(module(20, kEntryPoll), kStops);
+  ExpectRefused(module(40, kEntryPoll), kStops);
+  ExpectAccepted(module(40, ""), kHardened);
 }
 
 // Instructions that take long count as often as an addition would take as long.

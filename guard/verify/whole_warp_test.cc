@@ -33,8 +33,7 @@ const Statements kStoppable =
             kMove});
 
 std::string Stoppable(const Statements& statements) {
-  return Replaced(Module(statements), kSmemPrologue,
-                  absl::StrCat(kSmemPrologue, "\tmov.b32 wlg_n, 65535;\n"));
+  return Beginning(absl::StrCat("\tmov.b32 wlg_n, 65535;\n", kEntryPoll), statements);
 }
 
 Statements Without(const Statements& statements, size_t left_out) {

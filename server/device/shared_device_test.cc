@@ -347,6 +347,32 @@ TEST_P(SharedDeviceTest, SessionsRunOnPartsOfTheDevice) {
   for (Session& session : sessions) EXPECT_EQ(Read(&session, session.memory, 1)[0], 42u);
 }
 
+// The limit is far below what CUDA allows. A graph gets it when it is made.
+TEST_P(SharedDeviceTest, GridsThatWouldNotEndInTimeAreRefused) {
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+  const KernelId store = Find(&session, "store");
+  const auto* const address = reinterpret_cast<const std::byte*>(&session.memory);
+  GraphNode node;
+  node.kind = GraphNode::Kind::kLaunch;
+  node.kernel = store;
+  node.config = OneThread();
+  node.params = {address, sizeof(session.memory)};
+  for (const bool is_cooperative : {false, true}) {
+    node.config.cooperative = is_cooperative;
+    node.config.grid = {(uint32_t{1} << 31) - 1, 2, 1};
+    EXPECT_EQ(session.context->Launch(store, node.config, node.params, kLegacyStream),
+              CudaResult::kInvalidValue);
+    GraphId graph{};
+    EXPECT_EQ(session.context->CreateGraph({&node, 1}, &graph), CudaResult::kInvalidValue);
+  }
+  node.config.cooperative = false;
+  node.config.grid = {1, 2, 1};
+  EXPECT_EQ(session.context->Launch(store, node.config, node.params, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(Read(&session, session.memory, 1)[0], 42u);
+}
+
 // Each block stores the number of its multiprocessor, and stays a while, so that they spread.
 constexpr char kWhere[] = R"(.version 7.0
 .target sm_75

@@ -62,6 +62,7 @@ bool ReadTreatment(std::string_view field, Escape* escape) {
                        : words[i] == "soft"    ? &escape->soft
                        : words[i] == "loops"   ? &escape->loops
                        : words[i] == "group"   ? &escape->group
+                       : words[i] == "grid"    ? &escape->grid
                        : words[i] == "residue" ? &escape->residue
                                                : nullptr;
     if (word == nullptr) return false;

@@ -20,6 +20,7 @@ struct Escape {
   bool soft = false;     // Whether it is refused if it is to be hardened
   bool loops = false;    // Whether it does not end unless it is told to, and hardened
   bool group = false;    // Whether it wants a block of a warpgroup, 128 threads
+  bool grid = false;     // Whether it wants a grid of many blocks
   bool residue = false;  // Whether it looks for what a neighbour left in shared memory
   std::string body;
   std::string text;  // The whole module; its kernel is `k`.

@@ -34,6 +34,9 @@ namespace warpline::guard {
 namespace {
 
 constexpr size_t kWords = 4096;
+// More than may begin without asking whether to stop, of blocks that take as long as those of the
+// list.
+constexpr uint32_t kManyBlocks = 1 << 17;
 constexpr uint32_t kSecret = 0x5ec20000;
 
 // A kernel that has nothing to do but loop does not end if it has not by then. It takes a GPU a
@@ -84,9 +87,10 @@ absl::StatusOr<Outcome> RunHere(const Escape& escape, const GuardedText* guarded
   if (escape.residue && arenas.LeaveInSharedMemory(kSecret) != CudaResult::kSuccess) {
     return absl::InternalError("nothing can be left in shared memory");
   }
+  const uint32_t blocks = escape.grid ? kManyBlocks : 1;
   const CudaResult ended = escape.loops && guarded != nullptr
-                               ? arenas.RunAndStop(*kernel, arenas.attacker(), params)
-                               : arenas.Run(*kernel, escape.group ? 128 : 32, 0, params);
+                               ? arenas.RunAndStop(*kernel, arenas.attacker(), params, blocks)
+                               : arenas.Run(*kernel, escape.group ? 128 : 32, 0, params, blocks);
   if (ended != CudaResult::kSuccess) {
     outcome.harm = {true, true, absl::StrCat("the context ended with CUDA error ", ended)};
     return outcome;

@@ -135,6 +135,8 @@ End Execute(const std::string& text, bool hardened, Arena* arena, std::string* f
     shape.code = &kernel->code;
     shape.memory = &memory;
     shape.params = params;
+    // Blocks of such a grid ask whether to stop.
+    shape.grid = {1 << 21, 1, 1};
     shape.block = {40, 1, 1};
     shape.dynamic_shared_bytes = 64;
     shape.output = &output;

@@ -166,14 +166,14 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
 }
 
 CudaResult TwoArenas::Run(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
-                          absl::Span<const std::byte> params) {
-  const CudaResult result = Launch(kernel, {threads, 1, 1}, shared_bytes, params);
+                          absl::Span<const std::byte> params, uint32_t blocks) {
+  const CudaResult result = Launch(kernel, blocks, {threads, 1, 1}, shared_bytes, params);
   return result == CudaResult::kSuccess ? Sync() : result;
 }
 
 CudaResult TwoArenas::RunBlock(device::KernelId kernel, const std::array<uint32_t, 3>& block,
                                absl::Span<const std::byte> params) {
-  const CudaResult result = Launch(kernel, block, 0, params);
+  const CudaResult result = Launch(kernel, 1, block, 0, params);
   return result == CudaResult::kSuccess ? Sync() : result;
 }
 
@@ -194,20 +194,21 @@ CudaResult TwoArenas::LeaveInSharedMemory(uint32_t first) {
   return result == CudaResult::kSuccess ? Sync() : result;
 }
 
-CudaResult TwoArenas::Launch(device::KernelId kernel, const std::array<uint32_t, 3>& block,
-                             uint32_t shared_bytes, absl::Span<const std::byte> params) {
-  const device::LaunchConfig config = {{1, 1, 1}, block, shared_bytes};
+CudaResult TwoArenas::Launch(device::KernelId kernel, uint32_t blocks,
+                             const std::array<uint32_t, 3>& block, uint32_t shared_bytes,
+                             absl::Span<const std::byte> params) {
+  const device::LaunchConfig config = {{blocks, 1, 1}, block, shared_bytes};
   return context_->Launch(kernel, config, params, device::kLegacyStream);
 }
 
 CudaResult TwoArenas::RunAndStop(device::KernelId kernel, const Tenant& tenant,
-                                 absl::Span<const std::byte> params) {
+                                 absl::Span<const std::byte> params, uint32_t blocks) {
   constexpr uint32_t kNonBlocking = 1;
   constexpr uint32_t kThreads = 64;
   const uint32_t stop = 1;
   device::StreamId other{};
   CudaResult result = context_->CreateStream(kNonBlocking, 0, &other);
-  if (result == CudaResult::kSuccess) result = Launch(kernel, {kThreads, 1, 1}, 0, params);
+  if (result == CudaResult::kSuccess) result = Launch(kernel, blocks, {kThreads, 1, 1}, 0, params);
   std::this_thread::sleep_for(kBeforeStop);
   if (result == CudaResult::kSuccess) {
     result = context_->CopyToDevice(tenant.stop, &stop, sizeof(stop), other);

@@ -51,15 +51,15 @@ class TwoArenas {
   // Loads a guarded module for a tenant.
   absl::StatusOr<device::KernelId> LoadFor(const Tenant& tenant, const GuardedText& guarded,
                                            const std::string& kernel);
-  // Runs one block to its end, which is a row of threads, or has the threads of `block`.
+  // Runs blocks to their end, which are a row of threads, or one that has the threads of `block`.
   CudaResult Run(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
-                 absl::Span<const std::byte> params);
+                 absl::Span<const std::byte> params, uint32_t blocks = 1);
   CudaResult RunBlock(device::KernelId kernel, const std::array<uint32_t, 3>& block,
                       absl::Span<const std::byte> params);
 
   // The same with a kernel of `tenant`'s that is told to stop after a while, and not sooner.
   CudaResult RunAndStop(device::KernelId kernel, const Tenant& tenant,
-                        absl::Span<const std::byte> params);
+                        absl::Span<const std::byte> params, uint32_t blocks = 1);
 
   // Has a kernel of nobody's leave `first` and the numbers after it in the shared memory of all
   // multiprocessors.
@@ -73,7 +73,7 @@ class TwoArenas {
   TwoArenas() = default;
   absl::Status Map(uint64_t arena, Tenant* tenant);
   absl::Status MapStopWords(uint64_t address);
-  CudaResult Launch(device::KernelId kernel, const std::array<uint32_t, 3>& block,
+  CudaResult Launch(device::KernelId kernel, uint32_t blocks, const std::array<uint32_t, 3>& block,
                     uint32_t shared_bytes, absl::Span<const std::byte> params);
   CudaResult Sync(device::StreamId stream = device::kLegacyStream);
 

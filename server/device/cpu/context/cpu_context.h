@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_CONTEXT_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_CONTEXT_H_
 
+#include "server/device/bounded_grids.h"
 #include "server/device/context_of.h"
 #include "server/device/cpu/context/cpu_arrays.h"
 #include "server/device/cpu/context/cpu_copies.h"
@@ -25,8 +26,9 @@ using CpuContext =
 // A session's on a shared device: without what it would not have on a GPU either.
 using CpuSharedContext =
     device::ContextOf<CpuShared, CpuMemory, CpuStreams, device::WithoutWaits<CpuCopies>,
-                      CpuLaunches, CpuModules, device::NoLinks, device::NoArrays,
-                      device::NoTextures, device::NoGraphs>;
+                      device::WithBoundedGrids<CpuLaunches>, CpuModules, device::NoLinks,
+                      device::NoArrays, device::NoTextures,
+                      device::WithBoundedNodes<device::NoGraphs>>;
 
 }  // namespace warpline::cpu
 

@@ -3,6 +3,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_CONTEXT_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_CONTEXT_H_
 
+#include "server/device/bounded_grids.h"
 #include "server/device/context_of.h"
 #include "server/device/cuda/cuda_copies.h"
 #include "server/device/cuda/cuda_launches.h"
@@ -19,8 +20,9 @@ namespace warpline::device {
 // It has no links, whose pieces the driver would compile in this process, and neither arrays, whose
 // end waits for kernels, nor textures, which guarded kernels cannot use.
 using CudaSharedContext =
-    ContextOf<CudaMember, CudaSharedMemory, CudaStreams, WithoutWaits<CudaCopies>, CudaLaunches,
-              CudaSharedModules, NoLinks, NoArrays, NoTextures, WithoutLoops<CudaSharedGraphs>>;
+    ContextOf<CudaMember, CudaSharedMemory, CudaStreams, WithoutWaits<CudaCopies>,
+              WithBoundedGrids<CudaLaunches>, CudaSharedModules, NoLinks, NoArrays, NoTextures,
+              WithBoundedNodes<WithoutLoops<CudaSharedGraphs>>>;
 
 }  // namespace warpline::device
 
