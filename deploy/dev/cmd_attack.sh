@@ -54,7 +54,7 @@ main() {
   local arg args=() mutated=()
   need_build
   say "building the server, the client library and the attacks"
-  bazel_call build --config=opt -- "${INSTALLATION[@]}" //tests/attack:all //tests/chaos:long_program \
+  bazel_call build --config=opt -- "${INSTALLATION[@]}" //tests/attack/... //tests/chaos:long_program \
     //tests/guard:guard_attack //tests/hostile:attack //examples:vector_add || die "the build failed"
   for arg in "$@"; do
     if [ "$arg" = --prove ]; then
