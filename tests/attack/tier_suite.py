@@ -24,7 +24,8 @@ from wire_suite import environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 WORKER = "warpline-worker"
-FLAGS = ["--tiers=isolated,guarded", "--guarded_memory=64MiB"]
+MEMORY = "64MiB"  # Of a session.
+FLAGS = ["--tiers=isolated,guarded", "--guarded_memory=" + MEMORY]
 READY_TIMEOUT_S = 120
 ATTACK_TIMEOUT_S = 120
 # Rounds of a neighbour: one may have begun before the attack was over.
@@ -59,15 +60,16 @@ WIRE_ROWS = """
 
 
 class TierNeighbour:
-    """A neighbour's process. It is ready once the constructor returns."""
+    """A neighbour's process, under a lease: it is another tenant's than the attackers, who have none."""
 
     def __init__(self, installation, server, board, number):
-        env = installation.client_environment(server.endpoint)
-        env["WARPLINE_TIER"] = "guarded"
+        env = dict(environment(), WARPLINE_ENDPOINT=server.endpoint)
         self.board = board
         self._output = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
-            [str(installation.root / "bin/tier_neighbour"), "--board=%s" % board,
+            [str(installation.root / "bin/warpline"), "run", "--tier=guarded",
+             "--memory=" + MEMORY, "--",
+             str(installation.root / "bin/tier_neighbour"), "--board=%s" % board,
              "--number=%d" % number, "--rest_ms=%d" % REST_MS[TierSuite.device]], env=env, stdin=subprocess.PIPE, stdout=self._output,
             stderr=subprocess.STDOUT)
 
@@ -218,10 +220,9 @@ class TierSuite:
             try:
                 for number in range(self.neighbours):
                     self._neighbours.append(self._start(number))
-                for neighbour in self._neighbours:
-                    if not neighbour.makes_rounds(1):
-                        raise local_server.Error("no neighbour: %s\n%s" % (
-                            neighbour.stop(), self._server.log_tail()))
+                if not all(neighbour.makes_rounds(1) for neighbour in self._neighbours):
+                    raise local_server.Error("a neighbour does not start:\n%s"
+                                             % self._server.log_tail())
                 self._workers = self._find_workers()
                 yield from self._all_rows(only)
             finally:
