@@ -49,7 +49,7 @@ WIRE_ROWS = """
     memory_outside_the_arena memory_where_it_has_some memory_beyond_the_quota
     return_of_what_it_does_not_have share_of_what_it_does_not_have
     share_of_a_handle_that_there_is_not handles_that_wrap_around handles_of_another_session
-    first_memory_used_after_its_return
+    first_memory_used_after_its_return random_commands
     module_of_half_an_image compressed_part_that_is_a_bomb modules_of_garbage
     variables_beyond_the_quota stack_of_a_terabyte
     graph_of_a_kernel_that_there_is_not graph_with_a_circle graph_of_other_commands graph_of_garbage

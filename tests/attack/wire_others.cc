@@ -1,4 +1,5 @@
-// What is another session's: its objects, by their handles, and memory that it may have taken over.
+// What is another session's: its objects, by their handles, memory that it may have taken over, and the
+// process that it may share.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include "proto/graph_definition.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
+#include "tests/hostile/commands.h"
+#include "tests/hostile/raw_client.h"
 
 namespace warpline::attack {
 namespace {
@@ -155,7 +158,37 @@ WireResult FirstMemoryAfterReturn(const WireTarget& target) {
                                                : "it cannot write there any more");
 }
 
+// Commands of every kind with fields that may make sense, in sessions one after another. A session may
+// end of it, in order.
+WireResult RandomCommands(const WireTarget& target) {
+  constexpr int kSessions = 8, kBatches = 20, kCommandsOfABatch = 100;
+  int refused = 0;
+  for (int i = 0; i < kSessions * target.scale; ++i) {
+    auto session = WireSession::Open(target);
+    if (!session.ok()) return Unprepared(session.status());
+    hostile::Random random(static_cast<uint64_t>(i));
+    hostile::RawClient& client = *(*session)->client();
+    uint64_t seq = 1;
+    for (int batch = 0; batch < kBatches && !client.closed(); ++batch) {
+      std::string commands;
+      for (int c = 0; c < kCommandsOfABatch; ++c) hostile::AppendRandomCommand(random, &commands);
+      client.Send(kCommands, hostile::CommandsPayload(seq, kCommandsOfABatch, commands));
+      seq += kCommandsOfABatch;
+    }
+    client.Flush();
+    const auto fault = client.Expect(kFault, absl::Milliseconds(200));
+    refused += fault.ok() ? 1 : 0;
+    warpline_internal::Fault why;
+    if (fault.ok() && why.ParseFromString(*fault) && SaysCrashed(why.message())) {
+      return Succeeded(why.message());
+    }
+  }
+  return Stopped(absl::StrCat(kSessions * target.scale, " sessions, of which ", refused,
+                              " were ended with a reason"));
+}
+
 constexpr WireAttack kAttacks[] = {
+    {"random_commands", "-", "", &RandomCommands},
     {"first_memory_used_after_its_return", "-", "", &FirstMemoryAfterReturn},
     {"handles_of_another_session", "-", "", &OfAnotherSession},
 };

@@ -124,6 +124,16 @@ constexpr Call kClaims[] = {
        return DRIVER(cuPointerGetAttribute)(side->data(), CU_POINTER_ATTRIBUTE_RANGE_SIZE, there);
      },
      true},
+    {"cuPointerGetAttributes",
+     [](CUdeviceptr there, Side*) {
+       CUpointer_attribute which = CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+       size_t bytes = 0;
+       void* data[] = {&bytes};
+       const CUresult result = DRIVER(cuPointerGetAttributes)(1, &which, data, there);
+       // It takes any address; of one that is unknown it says nothing.
+       return result == CUDA_SUCCESS && bytes == 0 ? CUDA_ERROR_INVALID_VALUE : result;
+     },
+     true},
     {"cuMemGetAddressRange",
      [](CUdeviceptr there, Side*) {
        CUdeviceptr base = 0;
