@@ -6,7 +6,7 @@ Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N]
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
 line an attack, then `attack: S of N stopped, D neighbours disturbed`; exit status 0 when S = N and D = 0.
-docs/security.md says what stops them. The suites, of which the first five are made without --suite:
+docs/security.md says what stops them. The suites, of which the first six are made without --suite:
   escape    workers attack everything around them once their jail is closed; each attack is made once more
             in a worker without the layers of the jail that stop it, where it must get through, for which
             root is needed

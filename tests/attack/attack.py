@@ -44,7 +44,7 @@ from wire_suite import WireSuite  # noqa: E402
 SUITES = {suite.name: suite for suite in (EscapeSuite, AccompliceSuite, WireSuite, ResidueSuite,
                                        GuardSuite, TierSuite, TrafficSuite, ShareSuite)}
 DEFAULT_SUITES = (EscapeSuite.name, AccompliceSuite.name, WireSuite.name, ResidueSuite.name,
-                  GuardSuite.name)
+                  GuardSuite.name, TierSuite.name)
 PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/guard_attack": "tests/guard/guard_attack",
             "bin/hostile": "tests/hostile/attack",

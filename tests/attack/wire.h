@@ -29,8 +29,8 @@ namespace warpline::attack {
 struct WireTarget {
   std::string endpoint;  // HOST:PORT
   pid_t pid = 0;
-  std::string log;  // The file that it logs to.
-  int scale = 1;    // Floods are so many times as large.
+  std::string log;              // The file that it logs to.
+  int scale = 1;                // Floods are so many times as large.
   Tier tier = Tier::kIsolated;  // Of the sessions that WireSession::Open() opens.
   // Where other sessions have memory. Only in a process that has several are these addresses
   // anything to a command.
@@ -117,8 +117,8 @@ Footprint Measure(const WireTarget& target);
 // within kPatience.
 WireResult JudgeGrowth(const WireTarget& target, const Footprint& before, const Footprint& most);
 
-// Opens an isolated session as an honest client, writes to its memory and reads it back. An error says
-// what went wrong, taking longer than kPatience included.
+// Opens an isolated session as an honest client, writes to its memory and reads it back. An error
+// says what went wrong, taking longer than kPatience included.
 absl::Status HonestSession(const WireTarget& target);
 // Whether an honest client is served while the attack goes on.
 WireResult JudgeNeighbour(const WireTarget& target, const std::string& meanwhile);

@@ -32,9 +32,9 @@ namespace warpline::attack {
 namespace {
 
 constexpr absl::Span<const WireAttack> (*kFamilies[])() = {
-    &OpeningAttacks,      &FrameAttacks,  &AddressAttacks,    &MemoryAttacks,
-    &CodeAttacks,         &OthersAttacks, &ResumptionAttacks, &AdminAttacks,
-    &FloodAttacks, &SharedMemoryAttacks, &BulkAttacks,   &LaneAttacks};
+    &OpeningAttacks, &FrameAttacks,        &AddressAttacks,    &MemoryAttacks,
+    &CodeAttacks,    &OthersAttacks,       &ResumptionAttacks, &AdminAttacks,
+    &FloodAttacks,   &SharedMemoryAttacks, &BulkAttacks,       &LaneAttacks};
 
 const char* NameOf(WireOutcome outcome) {
   switch (outcome) {
@@ -80,8 +80,12 @@ int Main() {
   for (const std::string& text : absl::GetFlag(FLAGS_foreign)) {
     if (!absl::SimpleHexAtoi(text, &foreign.emplace_back())) return 64;
   }
-  const WireTarget target = {absl::GetFlag(FLAGS_endpoint), absl::GetFlag(FLAGS_pid),
-                             absl::GetFlag(FLAGS_log), absl::GetFlag(FLAGS_scale), *tier, foreign};
+  const WireTarget target = {absl::GetFlag(FLAGS_endpoint),
+                             absl::GetFlag(FLAGS_pid),
+                             absl::GetFlag(FLAGS_log),
+                             absl::GetFlag(FLAGS_scale),
+                             *tier,
+                             foreign};
   if (absl::GetFlag(FLAGS_honest_first)) {
     if (const absl::Status served = HonestSession(target); !served.ok()) Say(Unprepared(served));
   }

@@ -1,5 +1,5 @@
-// What is another session's: its objects, by their handles, memory that it may have taken over, and the
-// process that it may share.
+// What is another session's: its objects, by their handles, memory that it may have taken over, and
+// the process that it may share.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -60,7 +60,9 @@ constexpr Use kUses[] = {
     {"a wait for its stream",
      [](WireSession* session) -> Made { return session->Call(cmd::StreamSync{kObject}); }},
     {"a record of its event",
-     [](WireSession* session) -> Made { return session->Do(cmd::EventRecord{kObject, kLegacy}); }},
+     [](WireSession* session) -> Made {
+       return session->Do(cmd::EventRecord{kObject, kLegacy});
+     }},
     {"a wait for its event",
      [](WireSession* session) -> Made { return session->Call(cmd::EventSync{kObject}); }},
     {"its variable",
@@ -76,7 +78,9 @@ constexpr Use kUses[] = {
        return session->Do(cmd::Launch{kLegacy, kObject, 1, 1, 1, 1, 1, 1, 0, 0});
      }},
     {"its graph",
-     [](WireSession* session) -> Made { return session->Do(cmd::GraphLaunch{kLegacy, kObject}); }},
+     [](WireSession* session) -> Made {
+       return session->Do(cmd::GraphLaunch{kLegacy, kObject});
+     }},
     {"the end of its graph",
      [](WireSession* session) -> Made { return session->Do(cmd::GraphDestroy{kObject}); }},
     {"the end of its event",
@@ -158,8 +162,8 @@ WireResult FirstMemoryAfterReturn(const WireTarget& target) {
                                                : "it cannot write there any more");
 }
 
-// Commands of every kind with fields that may make sense, in sessions one after another. A session may
-// end of it, in order.
+// Commands of every kind with fields that may make sense, in sessions one after another. A session
+// may end of it, in order.
 WireResult RandomCommands(const WireTarget& target) {
   constexpr int kSessions = 8, kBatches = 20, kCommandsOfABatch = 100;
   int refused = 0;

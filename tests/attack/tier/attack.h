@@ -1,10 +1,10 @@
-// The tier suite: what a tenant of the guarded tier does to another one, whose session is in the same
-// process and has the same context.
+// The tier suite: what a tenant of the guarded tier does to another one, whose session is in the
+// same process and has the same context.
 //
-// A tenant attacks as an unmodified program does: by the driver's API, of Warpline's client. It knows
-// all of the other's addresses and handles. An attack says what it brought home. tier_suite.py has each
-// made by a process of its own, beside tenants (neighbour.cu) that check what is theirs, and looks
-// whether the one that was attacked is as before.
+// A tenant attacks as an unmodified program does: by the driver's API, of Warpline's client. It
+// knows all of the other's addresses and handles. An attack says what it brought home.
+// tier_suite.py has each made by a process of its own, beside tenants (neighbour.cu) that check
+// what is theirs, and looks whether the one that was attacked is as before.
 #ifndef WARPLINE_TESTS_ATTACK_TIER_ATTACK_H_
 #define WARPLINE_TESTS_ATTACK_TIER_ATTACK_H_
 
@@ -33,8 +33,8 @@ struct TierTarget {
   std::string successor;                      // The program of successor_main.cc.
 };
 
-// An error says that the attack could not be prepared, so that nothing is shown; UNIMPLEMENTED, that
-// there is nothing here that it could be made with.
+// An error says that the attack could not be prepared, so that nothing is shown; UNIMPLEMENTED,
+// that there is nothing here that it could be made with.
 using TierRun = absl::StatusOr<Loot> (*)(Home* home, const TierTarget& target);
 
 struct TierAttack {

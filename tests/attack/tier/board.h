@@ -1,5 +1,5 @@
-// What a neighbour (neighbour.cu) says of itself, in a file that those who attack it map as well: an
-// attacker is taken to know all addresses and all handles.
+// What a neighbour (neighbour.cu) says of itself, in a file that those who attack it map as well:
+// an attacker is taken to know all addresses and all handles.
 #ifndef WARPLINE_TESTS_ATTACK_TIER_BOARD_H_
 #define WARPLINE_TESTS_ATTACK_TIER_BOARD_H_
 

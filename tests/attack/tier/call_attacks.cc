@@ -1,5 +1,5 @@
-// Calls of the driver's API with a neighbour's addresses. Each is made with the attacker's own memory
-// first: what works there, and nowhere else, is refused for its address.
+// Calls of the driver's API with a neighbour's addresses. Each is made with the attacker's own
+// memory first: what works there, and nowhere else, is refused for its address.
 #include <array>
 #include <cstring>
 #include <string>
@@ -90,7 +90,8 @@ constexpr Call kCopies[] = {
      [](CUdeviceptr there, Side* side) { return CopyRows(there, side->own); }},
     {"cuMemcpy3D from there",
      [](CUdeviceptr there, Side* side) { return CopyBox(side->own, there); }},
-    {"cuMemcpy3D to there", [](CUdeviceptr there, Side* side) { return CopyBox(there, side->own); }},
+    {"cuMemcpy3D to there",
+     [](CUdeviceptr there, Side* side) { return CopyBox(there, side->own); }},
 };
 
 constexpr Call kFills[] = {
@@ -116,8 +117,8 @@ constexpr Call kFills[] = {
      }},
 };
 
-// What tells of memory, or takes it. None of it may succeed at a neighbour's address, but for what is
-// about the host's memory, where the attacker may have anything at that address.
+// What tells of memory, or takes it. None of it may succeed at a neighbour's address, but for what
+// is about the host's memory, where the attacker may have anything at that address.
 constexpr Call kClaims[] = {
     {"cuPointerGetAttribute",
      [](CUdeviceptr there, Side* side) {
@@ -187,8 +188,8 @@ constexpr Call kClaims[] = {
      [](CUdeviceptr there, Side*) { return DRIVER(cuMemAddressFree)(there, 2 << 20); }, true},
     {"cuMemHostUnregister",
      [](CUdeviceptr there, Side*) { return DRIVER(cuMemHostUnregister)(Pointer(there)); }},
-    {"cuMemFreeHost", [](CUdeviceptr there, Side*) { return DRIVER(cuMemFreeHost)(Pointer(there)); },
-     true},
+    {"cuMemFreeHost",
+     [](CUdeviceptr there, Side*) { return DRIVER(cuMemFreeHost)(Pointer(there)); }, true},
     {"cuMemFreeAsync",
      [](CUdeviceptr there, Side*) { return DRIVER(cuMemFreeAsync)(there, nullptr); }, true},
     // Last: what is the attacker's own is free then.
@@ -201,8 +202,7 @@ void Make(const Call& call, Home* home, const NeighbourBoard& board, Side* side,
   DRIVER(cuMemAlloc_v2)(&own, 2 << 20);
   absl::StrAppend(&loot->detail, loot->detail.empty() ? "" : "; ", call.name, " ",
                   int{call.make(own, side)}, " at home");
-  for (const uint64_t there :
-       {board.memory, board.variable, board.constants, board.pool_memory}) {
+  for (const uint64_t there : {board.memory, board.variable, board.constants, board.pool_memory}) {
     const CUresult result = call.make(there, side);
     home->Wait();
     absl::StrAppend(&loot->detail, " ", int{result});

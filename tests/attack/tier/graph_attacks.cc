@@ -75,7 +75,8 @@ absl::StatusOr<Loot> Captured(Home* home, const TierTarget& target) {
   const CUresult ended = DRIVER(cuStreamEndCapture)(stream, &graph);
   return Launch(home, ended, graph,
                 absl::StrCat("captured: copy ", int{copied}, ", fill ", int{set}, ", kernel ",
-                             int{launched}, ";").c_str());
+                             int{launched}, ";")
+                    .c_str());
 }
 
 // Made with its own addresses, which are then changed for a neighbour's.
@@ -103,9 +104,12 @@ absl::StatusOr<Loot> Changed(Home* home, const TierTarget& target) {
 }
 
 constexpr TierAttack kAttacks[] = {
-    {"graph_copies_from_there", &CopyNode},  {"graph_copies_to_there", &CopyToNode},
-    {"graph_fills_there", &SetNode},         {"graph_kernel_reads_there", &KernelNode},
-    {"graph_kernel_writes_there", &KernelToNode}, {"graph_captured", &Captured},
+    {"graph_copies_from_there", &CopyNode},
+    {"graph_copies_to_there", &CopyToNode},
+    {"graph_fills_there", &SetNode},
+    {"graph_kernel_reads_there", &KernelNode},
+    {"graph_kernel_writes_there", &KernelToNode},
+    {"graph_captured", &Captured},
     {"graph_changed_once_made", &Changed},
 };
 

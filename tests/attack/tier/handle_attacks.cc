@@ -1,6 +1,6 @@
-// Handles that are a neighbour's, as the neighbour has them. Handles are numbers that mean something to
-// their own session only: at most they name an object of the attacker's own. So the neighbour, who uses
-// its objects all the while, says whether anything became of it.
+// Handles that are a neighbour's, as the neighbour has them. Handles are numbers that mean
+// something to their own session only: at most they name an object of the attacker's own. So the
+// neighbour, who uses its objects all the while, says whether anything became of it.
 #include <cstdint>
 #include <string>
 
@@ -73,7 +73,8 @@ absl::StatusOr<Loot> Modules(Home* home, const TierTarget& target) {
   size_t bytes = 0;
   Results results;
   results.Add("cuModuleGetFunction", DRIVER(cuModuleGetFunction)(&function, module, "triple"));
-  results.Add("cuModuleGetGlobal", DRIVER(cuModuleGetGlobal_v2)(&address, &bytes, module, "g_secrets"));
+  results.Add("cuModuleGetGlobal",
+              DRIVER(cuModuleGetGlobal_v2)(&address, &bytes, module, "g_secrets"));
   results.Add("cuLibraryGetKernel", DRIVER(cuLibraryGetKernel)(&kernel, library, "triple"));
   results.Add("cuLibraryGetModule", DRIVER(cuLibraryGetModule)(&of_library, library));
   results.Add("cuLibraryGetGlobal",
@@ -92,9 +93,9 @@ absl::StatusOr<Loot> Kernels(Home* home, const TierTarget& target) {
     int value = 0;
     results.Add("cuFuncGetAttribute",
                 DRIVER(cuFuncGetAttribute)(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
-    results.Add("cuFuncSetAttribute",
-                DRIVER(cuFuncSetAttribute)(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                           0));
+    results.Add(
+        "cuFuncSetAttribute",
+        DRIVER(cuFuncSetAttribute)(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 0));
     results.Add("cuLaunchKernel", DRIVER(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr,
                                                          parameters, nullptr));
   }
@@ -154,9 +155,9 @@ absl::StatusOr<Loot> Contexts(Home* home, const TierTarget& target) {
 }
 
 constexpr TierAttack kAttacks[] = {
-    {"handles_of_streams", &Streams}, {"handles_of_events", &Events},
-    {"handles_of_modules", &Modules}, {"handles_of_kernels", &Kernels},
-    {"handles_of_graphs", &Graphs},   {"handles_of_pools", &Pools},
+    {"handles_of_streams", &Streams},   {"handles_of_events", &Events},
+    {"handles_of_modules", &Modules},   {"handles_of_kernels", &Kernels},
+    {"handles_of_graphs", &Graphs},     {"handles_of_pools", &Pools},
     {"handles_of_contexts", &Contexts},
 };
 

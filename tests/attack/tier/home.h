@@ -8,8 +8,6 @@
 #define WARPLINE_TESTS_ATTACK_TIER_HOME_H_
 
 // Functions of the driver by their exact symbols; first, because cuda.h then has them.
-#include "tests/surface/surface.h"
-
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -19,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tests/surface/surface.h"
 
 #define DRIVER(fn) SURFACE_CALL(fn)
 

@@ -3,8 +3,8 @@
 //   tier_attack --board=FILE --endpoint=HOST:PORT --escapes=FILE --successor=PROGRAM --attack=NAME
 //   tier_attack --list --escapes=FILE
 //
-// The last line of what it prints is "OUTCOME DETAIL", as wire_client's. What cannot be seen from here
-// is whether the neighbour, whose board FILE is, is as before.
+// The last line of what it prints is "OUTCOME DETAIL", as wire_client's. What cannot be seen from
+// here is whether the neighbour, whose board FILE is, is as before.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

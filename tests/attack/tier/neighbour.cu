@@ -4,9 +4,9 @@
 //
 // Its secrets lie in device memory, in memory of a pool, in a variable, in constants and, while its
 // kernels run, in shared and local memory. FILE says where (board.h). It goes on until its standard
-// input ends; then it prints `tier_neighbour: rounds=N wrong=N` and ends with 0 if nothing was wrong.
-// What it finds wrong it says, counts and mends. It rests between its rounds. Ends with 1 at once when
-// a call fails.
+// input ends; then it prints `tier_neighbour: rounds=N wrong=N` and ends with 0 if nothing was
+// wrong. What it finds wrong it says, counts and mends. It rests between its rounds. Ends with 1 at
+// once when a call fails.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -23,12 +23,12 @@
 
 #include "board.h"
 
-#define CUDA_CHECK(call)                                                             \
-  do {                                                                               \
-    if (const cudaError_t result = (call); result != cudaSuccess) {                  \
-      std::printf("tier_neighbour: %s: %s\n", #call, cudaGetErrorString(result));    \
-      std::exit(1);                                                                  \
-    }                                                                                \
+#define CUDA_CHECK(call)                                                          \
+  do {                                                                            \
+    if (const cudaError_t result = (call); result != cudaSuccess) {               \
+      std::printf("tier_neighbour: %s: %s\n", #call, cudaGetErrorString(result)); \
+      std::exit(1);                                                               \
+    }                                                                             \
   } while (false)
 
 namespace {
@@ -125,7 +125,8 @@ class Neighbour {
   }
 
  private:
-  static constexpr size_t kMemoryBytes = Board::kMemoryWords * 4, kPoolBytes = Board::kPoolWords * 4;
+  static constexpr size_t kMemoryBytes = Board::kMemoryWords * 4,
+                          kPoolBytes = Board::kPoolWords * 4;
 
   void WriteSecrets() {
     CUDA_CHECK(cudaMemcpyAsync(memory_, secrets_.data(), kMemoryBytes, cudaMemcpyDefault, stream_));
@@ -210,8 +211,8 @@ class Neighbour {
   void CheckGraphAndKernel() {
     void* parameters[] = {&results_};
     CUDA_CHECK(cudaGraphLaunch(exec_, stream_));
-    CUDA_CHECK(cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(1), dim3(1), parameters,
-                                0, stream_));
+    CUDA_CHECK(cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(1), dim3(1),
+                                parameters, 0, stream_));
     CUDA_CHECK(cudaMemcpyAsync(pinned_, results_, kMemoryBytes, cudaMemcpyDeviceToHost, stream_));
     CUDA_CHECK(cudaStreamSynchronize(stream_));
     Expect(pinned_[0] == secrets_[0] * kFactor, "what a library's kernel made");

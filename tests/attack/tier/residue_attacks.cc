@@ -1,5 +1,5 @@
-// What a session finds in memory of each kind that it was given and has not written. Neighbours whose
-// sessions ended just before had their secrets in each.
+// What a session finds in memory of each kind that it was given and has not written. Neighbours
+// whose sessions ended just before had their secrets in each.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -182,9 +182,9 @@ absl::StatusOr<Loot> HostMemory(Home*, const TierTarget&) {
 }
 
 constexpr TierAttack kAttacks[] = {
-    {"residue_in_memory", &AllMemory},          {"residue_in_pools", &PoolMemory},
-    {"residue_in_variables", &Variables},       {"residue_in_shared_memory", &SharedMemory},
-    {"residue_in_local_memory", &LocalMemory},  {"residue_in_host_memory", &HostMemory},
+    {"residue_in_memory", &AllMemory},         {"residue_in_pools", &PoolMemory},
+    {"residue_in_variables", &Variables},      {"residue_in_shared_memory", &SharedMemory},
+    {"residue_in_local_memory", &LocalMemory}, {"residue_in_host_memory", &HostMemory},
 };
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kBytes = 4096;
 constexpr uint32_t kTrace = 0x0badf00d;
 
-// A graph whose nodes name its memory at `stale`: what copies from there, fills it, and has a kernel
-// read and write it. Those nodes that the client refuses are left out.
+// A graph whose nodes name its memory at `stale`: what copies from there, fills it, and has a
+// kernel read and write it. Those nodes that the client refuses are left out.
 class StaleGraph {
  public:
   StaleGraph(const Home& home, CUdeviceptr stale) {
@@ -47,12 +47,14 @@ std::string Use(const Home& home, CUdeviceptr stale) {
   uint64_t from = stale, to = home.memory() + 3 * kBytes;
   uint32_t words = kBytes / 4, few = 16, value = kTrace;
   const CUresult read = home.Launch("copy", {&from, &to, &words});
-  const CUresult copied = DRIVER(cuMemcpyDtoDAsync_v2)(home.memory() + 4 * kBytes, stale, kBytes, nullptr);
+  const CUresult copied =
+      DRIVER(cuMemcpyDtoDAsync_v2)(home.memory() + 4 * kBytes, stale, kBytes, nullptr);
   const CUresult written = home.Launch("fill", {&from, &few, &value});
   const CUresult filled = DRIVER(cuMemsetD32Async)(stale, kTrace, few, nullptr);
   const CUresult done = home.Wait();
-  return absl::StrCat("a kernel read: ", int{read}, ", a copy ", int{copied}, ", a kernel wrote: ",
-                      int{written}, ", a fill ", int{filled}, ", then ", int{done});
+  return absl::StrCat("a kernel read: ", int{read}, ", a copy ", int{copied},
+                      ", a kernel wrote: ", int{written}, ", a fill ", int{filled}, ", then ",
+                      int{done});
 }
 
 absl::StatusOr<Loot> Judged(const Home& home, Successor* next, const std::string& detail) {

@@ -1,5 +1,5 @@
-// Another tenant's session, in a process of its own (successor_main.cc), at the addresses that a former
-// one had.
+// Another tenant's session, in a process of its own (successor_main.cc), at the addresses that a
+// former one had.
 //
 //   { auto former = Successor::Start(target, arena); }  // Its session ends here.
 //   auto next = Successor::Start(target, arena);

@@ -1,10 +1,10 @@
-// A tenant of the guarded tier at addresses of its choice, where a former one may have been. Programs
-// get theirs at random; this one speaks to the server itself.
+// A tenant of the guarded tier at addresses of its choice, where a former one may have been.
+// Programs get theirs at random; this one speaks to the server itself.
 //
 //   tier_successor --endpoint=HOST:PORT --arena=ADDRESS
 //
-// Waits until the arena is free, fills memory with secrets (board.h), prints `holds ADDRESS`, and once its
-// standard input has ended, `intact` or what has become of the secrets.
+// Waits until the arena is free, fills memory with secrets (board.h), prints `holds ADDRESS`, and
+// once its standard input has ended, `intact` or what has become of the secrets.
 #include <unistd.h>
 
 #include <cstdint>

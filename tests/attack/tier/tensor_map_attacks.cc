@@ -1,5 +1,5 @@
-// Tensor maps, which name memory by bits that hardware reads: of its own memory, altered so that they
-// name a neighbour's, and of garbage.
+// Tensor maps, which name memory by bits that hardware reads: of its own memory, altered so that
+// they name a neighbour's, and of garbage.
 #include <array>
 #include <cstring>
 #include <random>
