@@ -79,28 +79,52 @@ absl::StatusOr<Loot> Captured(Home* home, const TierTarget& target) {
                     .c_str());
 }
 
-// Made with its own addresses, which are then changed for a neighbour's.
-absl::StatusOr<Loot> Changed(Home* home, const TierTarget& target) {
+// Launches a graph of one node that was made with its own addresses, after they were changed.
+template <typename Add, typename Change>
+absl::StatusOr<Loot> Changed(Home* home, Add add, Change change) {
   CUgraph graph = nullptr;
-  CUgraphNode copy = nullptr, set = nullptr, kernel = nullptr;
+  CUgraphNode node = nullptr;
   CUgraphExec exec = nullptr;
-  const uint64_t own = home->memory(), other = own + Home::kBytes / 2;
-  if (DRIVER(cuGraphCreate)(&graph, 0) != CUDA_SUCCESS ||
-      AddCopy(&copy, graph, own, other, kBytes) != CUDA_SUCCESS ||
-      AddSet(&set, graph, other + 2 * kBytes, kBytes) != CUDA_SUCCESS ||
-      AddKernel(&kernel, graph, *home, own + kBytes, other, kBytes) != CUDA_SUCCESS ||
+  if (DRIVER(cuGraphCreate)(&graph, 0) != CUDA_SUCCESS || add(&node, graph) != CUDA_SUCCESS ||
       DRIVER(cuGraphInstantiateWithFlags)(&exec, graph, 0) != CUDA_SUCCESS) {
     return absl::InternalError("no graph of its own");
   }
-  const NeighbourBoard& board = *target.neighbour;
-  const CUresult copied = ChangeCopy(exec, copy, own, board.memory, kBytes);
-  const CUresult filled = ChangeSet(exec, set, board.memory, kBytes);
-  const CUresult run = ChangeKernel(exec, kernel, *home, own + kBytes, board.variable, kBytes);
+  const CUresult changed = change(exec, node);
   CUresult result = DRIVER(cuGraphLaunch)(exec, nullptr);
   if (result == CUDA_SUCCESS) result = home->Wait();
   return Loot{home->ReadMemory(),
-              absl::StrCat("changed: copy ", int{copied}, ", fill ", int{filled}, ", kernel ",
-                           int{run}, "; launched ", int{result})};
+              absl::StrCat("changed: ", int{changed}, ", then launched: ", int{result})};
+}
+
+absl::StatusOr<Loot> ChangedCopy(Home* home, const TierTarget& target) {
+  const CUdeviceptr own = home->memory(), other = own + Home::kBytes / 2;
+  return Changed(
+      home,
+      [&](CUgraphNode* node, CUgraph graph) { return AddCopy(node, graph, own, other, kBytes); },
+      [&](CUgraphExec exec, CUgraphNode node) {
+        return ChangeCopy(exec, node, own, target.neighbour->memory, kBytes);
+      });
+}
+
+absl::StatusOr<Loot> ChangedSet(Home* home, const TierTarget& target) {
+  return Changed(
+      home,
+      [&](CUgraphNode* node, CUgraph graph) { return AddSet(node, graph, home->memory(), kBytes); },
+      [&](CUgraphExec exec, CUgraphNode node) {
+        return ChangeSet(exec, node, target.neighbour->memory, kBytes);
+      });
+}
+
+absl::StatusOr<Loot> ChangedKernel(Home* home, const TierTarget& target) {
+  const CUdeviceptr own = home->memory(), other = own + Home::kBytes / 2;
+  return Changed(
+      home,
+      [&](CUgraphNode* node, CUgraph graph) {
+        return AddKernel(node, graph, *home, own, other, kBytes);
+      },
+      [&](CUgraphExec exec, CUgraphNode node) {
+        return ChangeKernel(exec, node, *home, own, target.neighbour->variable, kBytes);
+      });
 }
 
 constexpr TierAttack kAttacks[] = {
@@ -110,7 +134,9 @@ constexpr TierAttack kAttacks[] = {
     {"graph_kernel_reads_there", &KernelNode},
     {"graph_kernel_writes_there", &KernelToNode},
     {"graph_captured", &Captured},
-    {"graph_changed_once_made", &Changed},
+    {"graph_changed_to_copy_from_there", &ChangedCopy},
+    {"graph_changed_to_fill_there", &ChangedSet},
+    {"graph_changed_to_read_there", &ChangedKernel},
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Kernels that go to a neighbour's addresses.
-#include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/attack/tier/attack.h"

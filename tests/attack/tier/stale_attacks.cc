@@ -1,6 +1,7 @@
 // Addresses of memory that its owner has no more, and that a neighbour may have now.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/attack/tier/attack.h"
@@ -10,42 +11,63 @@
 namespace warpline::attack {
 namespace {
 
-constexpr size_t kBytes = 4096;
+constexpr size_t kBytes = 4096, kFewBytes = 64;
 constexpr uint32_t kTrace = 0x0badf00d;
 
-// A graph whose nodes name its memory at `stale`: what copies from there, fills it, and has a
-// kernel read and write it. Those nodes that the client refuses are left out.
-class StaleGraph {
+// Graphs of a node each, which name its memory at `stale`: one copies from there, one fills it, and
+// kernels read and write it.
+class StaleGraphs {
  public:
-  StaleGraph(const Home& home, CUdeviceptr stale) {
-    CUgraph graph = nullptr;
-    DRIVER(cuGraphCreate)(&graph, 0);
-    CUgraphNode node = nullptr;
+  StaleGraphs(const Home& home, CUdeviceptr stale) {
     const CUdeviceptr to = home.memory();
-    nodes_ += AddCopy(&node, graph, to, stale, kBytes) == CUDA_SUCCESS;
-    nodes_ += AddKernel(&node, graph, home, to + kBytes, stale, kBytes) == CUDA_SUCCESS;
-    nodes_ += AddKernel(&node, graph, home, stale, to + 2 * kBytes, 64) == CUDA_SUCCESS;
-    nodes_ += AddSet(&node, graph, stale + 1024, 64) == CUDA_SUCCESS;
-    made_ = DRIVER(cuGraphInstantiateWithFlags)(&exec_, graph, 0);
+    Add([&](CUgraphNode* node, CUgraph graph) { return AddCopy(node, graph, to, stale, kBytes); });
+    Add([&](CUgraphNode* node, CUgraph graph) { return AddSet(node, graph, stale, kFewBytes); });
+    Add([&](CUgraphNode* node, CUgraph graph) {
+      return AddKernel(node, graph, home, to + kBytes, stale, kBytes);
+    });
+    Add([&](CUgraphNode* node, CUgraph graph) {
+      return AddKernel(node, graph, home, stale, to + 2 * kBytes, kFewBytes);
+    });
   }
 
+  // Launches those that could be made, and says what came of each.
   std::string Launch(const Home& home) const {
-    CUresult result = made_;
-    if (result == CUDA_SUCCESS) result = DRIVER(cuGraphLaunch)(exec_, nullptr);
-    if (result == CUDA_SUCCESS) result = home.Wait();
-    return absl::StrCat("a graph of ", nodes_, " nodes: ", static_cast<int>(result));
+    std::string text = "graphs that copy, fill, read and write:";
+    for (const Graph& graph : graphs_) {
+      CUresult result = graph.made;
+      if (result == CUDA_SUCCESS) result = DRIVER(cuGraphLaunch)(graph.exec, nullptr);
+      if (result == CUDA_SUCCESS) result = home.Wait();
+      absl::StrAppend(&text, " ", int{result});
+    }
+    return text;
   }
 
  private:
-  CUgraphExec exec_ = nullptr;
-  CUresult made_ = CUDA_SUCCESS;
-  int nodes_ = 0;
+  struct Graph {
+    CUgraphExec exec = nullptr;
+    CUresult made = CUDA_SUCCESS;
+  };
+
+  template <typename AddNode>
+  void Add(AddNode add) {
+    Graph made;
+    CUgraph graph = nullptr;
+    CUgraphNode node = nullptr;
+    made.made = DRIVER(cuGraphCreate)(&graph, 0);
+    if (made.made == CUDA_SUCCESS) made.made = add(&node, graph);
+    if (made.made == CUDA_SUCCESS) {
+      made.made = DRIVER(cuGraphInstantiateWithFlags)(&made.exec, graph, 0);
+    }
+    graphs_.push_back(made);
+  }
+
+  std::vector<Graph> graphs_;
 };
 
 // Reads and writes at the addresses, and says what came of it.
 std::string Use(const Home& home, CUdeviceptr stale) {
   uint64_t from = stale, to = home.memory() + 3 * kBytes;
-  uint32_t words = kBytes / 4, few = 16, value = kTrace;
+  uint32_t words = kBytes / 4, few = kFewBytes / 4, value = kTrace;
   const CUresult read = home.Launch("copy", {&from, &to, &words});
   const CUresult copied =
       DRIVER(cuMemcpyDtoDAsync_v2)(home.memory() + 4 * kBytes, stale, kBytes, nullptr);
@@ -69,11 +91,11 @@ absl::StatusOr<Loot> OfAnEndedSession(Home* home, const TierTarget& target) {
   auto former = Successor::Start(target, arena);
   if (!former.ok()) return former.status();
   const uint64_t stale = (*former)->memory();
-  const StaleGraph graph(*home, stale);
+  const StaleGraphs graphs(*home, stale);
   former->reset();
   auto next = Successor::Start(target, arena);
   if (!next.ok()) return next.status();
-  const std::string launched = graph.Launch(*home);
+  const std::string launched = graphs.Launch(*home);
   return Judged(*home, next->get(), absl::StrCat(launched, "; ", Use(*home, stale)));
 }
 
@@ -84,7 +106,7 @@ absl::StatusOr<Loot> OfFreedMemory(Home* home, const TierTarget& target) {
       DRIVER(cuMemAllocAsync)(&pooled, 1 << 20, nullptr) != CUDA_SUCCESS) {
     return absl::InternalError("no memory");
   }
-  const StaleGraph graph(*home, stale), of_pooled(*home, pooled);
+  const StaleGraphs graphs(*home, stale), of_pooled(*home, pooled);
   // Copies that were queued before the memory is freed, and some behind that.
   const CUdeviceptr to = home->memory() + 5 * kBytes;
   DRIVER(cuMemcpyDtoDAsync_v2)(to, pooled, kBytes, nullptr);
@@ -96,7 +118,7 @@ absl::StatusOr<Loot> OfFreedMemory(Home* home, const TierTarget& target) {
   auto next = Successor::Start(target, Successor::OwnArena());
   if (!next.ok()) return next.status();
   std::string detail = absl::StrCat("a copy behind the free: ", int{behind}, "; ");
-  for (const StaleGraph* each : {&graph, &of_pooled}) {
+  for (const StaleGraphs* each : {&graphs, &of_pooled}) {
     absl::StrAppend(&detail, each->Launch(*home), "; ");
   }
   for (const CUdeviceptr each : {stale, pooled}) absl::StrAppend(&detail, Use(*home, each), "; ");

@@ -102,7 +102,7 @@ CUresult Encode(CUdeviceptr address, CUtensorMap* map) {
 }
 
 absl::StatusOr<Loot> Altered(Home* home, const TierTarget& target) {
-  alignas(64) CUtensorMap own = {};
+  CUtensorMap own = {};
   const CUresult encoded = Encode(home->memory(), &own);
   Map map;
   static_assert(sizeof(map) == sizeof(own));
@@ -113,7 +113,7 @@ absl::StatusOr<Loot> Altered(Home* home, const TierTarget& target) {
 }
 
 absl::StatusOr<Loot> OfTheNeighbour(Home* home, const TierTarget& target) {
-  alignas(64) CUtensorMap theirs = {};
+  CUtensorMap theirs = {};
   const CUresult encoded = Encode(target.neighbour->memory, &theirs);
   Map map;
   std::memcpy(&map, &theirs, sizeof(map));
