@@ -33,6 +33,8 @@ ROUNDS = 2
 # Between rounds. On the CPU device ten neighbours would keep all processors busy.
 REST_MS = {"cpu": 60, "cuda": 1}
 BOARD = struct.Struct("<QQQQ")  # How NeighbourBoard begins (tier/board.h).
+# The upper halves of addresses in the arenas of the wire suite (wire_session.h, wire_others.cc).
+WIRE_ARENAS = (0x3000, 0x3010)
 ESCAPE, RESIDUE = "escape_", "residue_"
 NOT_PREPARED = "; not prepared, so nothing is shown"
 RAN = "; ran"  # Says an escape whose kernel was not refused.
@@ -60,18 +62,20 @@ WIRE_ROWS = """
 
 
 class TierNeighbour:
-    """A neighbour's process, under a lease: it is another tenant's than the attackers, who have none."""
+    """A neighbour's process, under a lease: it is another tenant's than the attackers, who have none.
+    `addresses` are those of its memory and of its variable."""
 
     def __init__(self, installation, server, board, number):
         env = dict(environment(), WARPLINE_ENDPOINT=server.endpoint)
         self.board = board
+        board.unlink(missing_ok=True)
         self._output = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             [str(installation.root / "bin/warpline"), "run", "--tier=guarded",
-             "--memory=" + MEMORY, "--",
-             str(installation.root / "bin/tier_neighbour"), "--board=%s" % board,
-             "--number=%d" % number, "--rest_ms=%d" % REST_MS[TierSuite.device]], env=env, stdin=subprocess.PIPE, stdout=self._output,
-            stderr=subprocess.STDOUT)
+             "--memory=" + MEMORY, "--", str(installation.root / "bin/tier_neighbour"),
+             "--board=%s" % board, "--number=%d" % number,
+             "--rest_ms=%d" % REST_MS[TierSuite.device]],
+            env=env, stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.STDOUT)
 
     def _read(self):
         data = self.board.read_bytes() if self.board.exists() else b""
@@ -122,7 +126,7 @@ class TierSuite:
         self.rounds = 0
         self.failures = []  # What disturbed neighbours said.
         self._server = self._folder = self._workers = None
-        self._neighbours, self._extra = [], 0
+        self._neighbours = []
 
     def attacks(self):
         listed = subprocess.run([self._program, "--list", self._escapes], check=True,
@@ -131,8 +135,17 @@ class TierSuite:
         return [name for name in listed if not name.startswith(ESCAPE)], escapes[::self.every]
 
     def _start(self, number):
-        return TierNeighbour(self._installation, self._server,
-                             self._folder / ("neighbour-%d" % number), number)
+        """A neighbour that has made a round. Programs get their addresses at random, and what the rows
+        of the wire suite ask for has to be free."""
+        while True:
+            neighbour = TierNeighbour(self._installation, self._server,
+                                      self._folder / ("neighbour-%d" % number), number)
+            if not neighbour.makes_rounds(1):
+                raise local_server.Error("a neighbour does not start: %s\n%s" % (
+                    neighbour.stop(), self._server.log_tail()))
+            if not any(at >> 32 in WIRE_ARENAS for at in neighbour.addresses):
+                return neighbour
+            neighbour.stop()
 
     def _find_workers(self):
         return {pid for pid in local_server.descendants(self._server.pid)
@@ -155,14 +168,8 @@ class TierSuite:
 
     def _attack_after_another(self, name, neighbour):
         """Once the session of one more neighbour has ended."""
-        self._extra += 1
-        former = self._start(self.neighbours)
-        went_on = former.makes_rounds(1)
-        said = former.stop()
-        former.board.unlink()
-        if said or not went_on:
-            return "unprepared", said or "no neighbour"
-        return self._attack(name, neighbour)
+        said = self._start(self.neighbours).stop()
+        return ("unprepared", said) if said else self._attack(name, neighbour)
 
     def _row(self, play, name, neighbour):
         wrong = neighbour.wrong
@@ -220,9 +227,6 @@ class TierSuite:
             try:
                 for number in range(self.neighbours):
                     self._neighbours.append(self._start(number))
-                if not all(neighbour.makes_rounds(1) for neighbour in self._neighbours):
-                    raise local_server.Error("a neighbour does not start:\n%s"
-                                             % self._server.log_tail())
                 self._workers = self._find_workers()
                 yield from self._all_rows(only)
             finally:
