@@ -44,6 +44,7 @@ struct TierAttack {
 
 // By family; each has a file.
 absl::Span<const TierAttack> KernelAttacks();
+absl::Span<const TierAttack> PrintAttacks();
 absl::Span<const TierAttack> GraphAttacks();
 absl::Span<const TierAttack> StaleAttacks();
 absl::Span<const TierAttack> CallAttacks();

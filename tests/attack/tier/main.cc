@@ -33,8 +33,8 @@ namespace warpline::attack {
 namespace {
 
 constexpr absl::Span<const TierAttack> (*kFamilies[])() = {
-    &KernelAttacks, &GraphAttacks,     &StaleAttacks,  &CallAttacks,
-    &HandleAttacks, &TensorMapAttacks, &ResidueAttacks};
+    &KernelAttacks, &PrintAttacks,  &GraphAttacks,     &StaleAttacks,
+    &CallAttacks,   &HandleAttacks, &TensorMapAttacks, &ResidueAttacks};
 // Before the number of its line, the name of an attack of the list.
 constexpr char kEscape[] = "escape_";
 
