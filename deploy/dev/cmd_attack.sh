@@ -1,12 +1,12 @@
 help_text() {
   cat <<'TEXT'
 Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N] [--device=NAME]
-                    [--server_flag=FLAG]...
-       ./dev attack --prove [--only=ROW,...]
+                    [--neighbours=N] [--every=N] [--server_flag=FLAG]...
+       ./dev attack --prove [--suite=NAME]... [--only=ROW,...]
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
 line an attack, then `attack: S of N stopped, D neighbours disturbed`; exit status 0 when S = N and D = 0.
-docs/security.md says what stops them. The suites, of which the first five are made without --suite:
+docs/security.md says what stops them. The suites, of which the first six are made without --suite:
   escape    workers attack everything around them once their jail is closed; each attack is made once more
             in a worker without the layers of the jail that stop it, where it must get through, for which
             root is needed
@@ -20,15 +20,21 @@ docs/security.md says what stops them. The suites, of which the first five are m
             tenant
   guard     kernels of one tenant that try to reach another's memory in the same context, without the guard
             and with it (tests/guard/escapes.txt)
+  tier      tenants of the guarded tier attack each other in one process and one context, beside
+            --neighbours (10) tenants with secrets whose addresses and handles the attackers know: kernels,
+            graphs, stale addresses, calls, forged handles and tensor maps, what former sessions left, the
+            kernels of tests/guard/escapes.txt (of these, with --every=N, each Nth), and rows of the suite
+            wire. docs/security.md says what counts as stopped
   traffic   hostile traffic from several processes for --minutes (1): prints how many messages, and the
             server's memory, descriptors, threads and log at the start, at most and at the end
   share     an honest session beside --sessions (64) hostile ones that keep the processors busy, each time
             for --seconds (20): prints what it gets done of its fair share, a 65th of what it does alone,
             and ends with 1 below half of that
 With --prove: copies the sources to ~/.cache/warpline, builds the server there with switches for all
-defences of tests/attack/mutations.toml, and makes each row of the suite wire against a server of its own
-without the defences that stop it. One line a row, then `proved: P of N rows get through without their
-defence`; exit status 0 when P = N. The first time it builds for some minutes.
+defences of tests/attack/mutations.toml, and makes each row of the suite wire, and some of the suite tier,
+against a server of its own without the defences that stop it. One line a row, then `proved: P of N rows
+get through without their defence`; exit status 0 when P = N. The first time it builds for some minutes.
+  --suite    of this suite only, wire or tier
   --only     these rows only
 Others:
   --device   where kernels run: cpu (default) or cuda
@@ -54,7 +60,7 @@ main() {
   local arg args=() mutated=()
   need_build
   say "building the server, the client library and the attacks"
-  bazel_call build --config=opt -- "${INSTALLATION[@]}" //tests/attack:all //tests/chaos:long_program \
+  bazel_call build --config=opt -- "${INSTALLATION[@]}" //tests/attack/... //tests/chaos:long_program \
     //tests/guard:guard_attack //tests/hostile:attack //examples:vector_add || die "the build failed"
   for arg in "$@"; do
     if [ "$arg" = --prove ]; then

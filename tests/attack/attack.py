@@ -2,8 +2,8 @@
 """Attacks a running server, and says what was stopped.
 
   attack.py --bazel_bin=DIR [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N]
-            [--device=NAME] [--server_flag=FLAG]...
-  attack.py --bazel_bin=DIR --prove=DIR [--only=ROW,...]
+            [--neighbours=N] [--every=N] [--device=NAME] [--server_flag=FLAG]...
+  attack.py --bazel_bin=DIR --prove=DIR [--suite=NAME] [--only=ROW,...]
 
 One line an attack, `SUITE NAME: VERDICT (what happened)`, with VERDICT one of stopped, NOT STOPPED,
 and n/a where the host lacks what the attack is about; then
@@ -11,8 +11,9 @@ and n/a where the host lacks what the attack is about; then
   attack: S of N stopped, D neighbours disturbed (A n/a)
 
 Exit status 0 when S = N and D = 0. A neighbour, which is another tenant's program, checks its results
-all the while, but for the suite share, which measures such a program. With --prove, shows of each row of
-the wire suite that it gets through without what stops it (prove.py).
+all the while, but for the suite share, which measures such a program; the suite tier has ten of them.
+With --prove, shows of rows of the suites wire and tier that they get through without what stops them
+(prove.py, prove_tier.py).
 """
 import argparse
 import os
@@ -32,16 +33,18 @@ from accomplice_suite import AccompliceSuite  # noqa: E402
 from escape_suite import EscapeSuite  # noqa: E402
 from guard_suite import GuardSuite  # noqa: E402
 from prove import SERVER_PROGRAMS, Prover  # noqa: E402
+from prove_tier import TierProver  # noqa: E402
 from residue_suite import ResidueSuite  # noqa: E402
 from share_suite import ShareSuite  # noqa: E402
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Neighbour  # noqa: E402
+from tier_suite import TierSuite  # noqa: E402
 from traffic_suite import TrafficSuite  # noqa: E402
 from wire_suite import WireSuite  # noqa: E402
 
 SUITES = {suite.name: suite for suite in (EscapeSuite, AccompliceSuite, WireSuite, ResidueSuite,
-                                       GuardSuite, TrafficSuite, ShareSuite)}
+                                       GuardSuite, TierSuite, TrafficSuite, ShareSuite)}
 DEFAULT_SUITES = (EscapeSuite.name, AccompliceSuite.name, WireSuite.name, ResidueSuite.name,
-                  GuardSuite.name)
+                  GuardSuite.name, TierSuite.name)
 PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/guard_attack": "tests/guard/guard_attack",
             "bin/hostile": "tests/hostile/attack",
@@ -49,6 +52,9 @@ PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/residue": "tests/attack/residue",
             "bin/share_flood": "tests/attack/share_flood",
             "bin/share_program": "tests/attack/share_program",
+            "bin/tier_attack": "tests/attack/tier/tier_attack",
+            "bin/tier_neighbour": "tests/attack/tier/tier_neighbour",
+            "bin/tier_successor": "tests/attack/tier/tier_successor",
             "bin/vector_add": "examples/vector_add",
             "bin/wire_client": "tests/attack/wire_client"}
 
@@ -67,6 +73,10 @@ def arguments():
                         help="hostile ones of the suite share")
     parser.add_argument("--seconds", type=float, default=ShareSuite.seconds,
                         help="that the suite share measures each time")
+    parser.add_argument("--neighbours", type=int, default=TierSuite.neighbours,
+                        help="of the suite tier")
+    parser.add_argument("--every", type=int, default=TierSuite.every, metavar="N",
+                        help="of the list of escapes, the suite tier makes each Nth only")
     parser.add_argument("--device", default="cpu", help="where kernels run: cpu (default) or cuda")
     parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG")
     parser.add_argument("--prove", type=pathlib.Path, metavar="BAZEL_BIN",
@@ -106,7 +116,10 @@ def prove(options):
             (installation.root / target).unlink()
             shutil.copy2((options.prove / source).resolve(), installation.root / target)
         only = set(filter(None, options.only.split(",")))
-        return 0 if Prover(installation, server_flags(options)).prove(only) else 1
+        provers = {WireSuite.name: Prover, TierSuite.name: TierProver}
+        proved = [provers[name](installation, server_flags(options)).prove(only)
+                  for name in provers if name in (options.suite or provers)]
+        return 0 if all(proved) else 1
     finally:
         installation.close()
 
@@ -179,7 +192,8 @@ def attack(options, installation):
     bounds = ["--peer_memory=4GiB", "--tenant_host_memory=8GiB",
               "--listen=127.0.0.1:0,unix:%s" % (installation.root / "server.sock")]
     names = options.suite or DEFAULT_SUITES
-    own = (TrafficSuite.name, ShareSuite.name)  # They count as one peer with the neighbour.
+    # They count as one peer with the neighbour, or have neighbours of their own.
+    own = (TrafficSuite.name, ShareSuite.name, TierSuite.name)
     groups = [([name for name in names if name not in own], [*flags, *bounds]),
               ([name for name in names if name == TrafficSuite.name], flags)]
     for group, its_flags in groups:
@@ -189,6 +203,13 @@ def attack(options, installation):
     if ShareSuite.name in names:
         for row in ShareSuite(installation, flags).rows():
             tally.add(row)
+    if TierSuite.name in names:
+        suite = TierSuite(installation, flags)
+        for row in suite.rows():
+            tally.add(row)
+        for failure in suite.failures:
+            print("attack: a neighbour was disturbed:\n%s" % failure)
+        disturbed, runs = disturbed + len(suite.failures), runs + suite.rounds
     print("attack: %d of %d stopped, %d neighbours disturbed (%d n/a, %d runs of the neighbour)"
           % (tally.stopped, tally.counted, disturbed, tally.absent, runs))
     return 0 if tally.stopped == tally.counted and tally.counted and not disturbed else 1
@@ -197,8 +218,10 @@ def attack(options, installation):
 def main():
     options = arguments()
     TrafficSuite.minutes = options.minutes
-    AccompliceSuite.device = GuardSuite.device = ResidueSuite.device = options.device
+    for suite in (AccompliceSuite, GuardSuite, ResidueSuite, TierSuite):
+        suite.device = options.device
     ShareSuite.sessions, ShareSuite.seconds = options.sessions, options.seconds
+    TierSuite.neighbours, TierSuite.every = options.neighbours, options.every
     local_server.stop_on_signals()
     try:
         if options.prove:

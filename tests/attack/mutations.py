@@ -47,7 +47,7 @@ class Mutation:
     def __init__(self, entry):
         self.name = entry.get("name", "")
         self.file, self.find, self.replace = entry["file"], entry["find"], entry["replace"]
-        self.rows = entry.get("rows", [])
+        self.rows, self.tier_rows = entry.get("rows", []), entry.get("tier_rows", [])
 
     def apply(self, text):
         if text.count(self.find) != 1:
@@ -69,9 +69,11 @@ class Table:
     @staticmethod
     def _check(data):
         for entry in data["defence"]:
-            if set(entry) - {"name", "finding", "file", "find", "replace", "rows", "what"}:
+            if set(entry) - {"name", "finding", "file", "find", "replace", "rows", "tier_rows",
+                           "what"}:
                 raise Error("mutation %s has unknown keys" % entry.get("name"))
-            if not re.fullmatch(r"[a-z0-9_]+", entry["name"]) or not entry["rows"]:
+            if not re.fullmatch(r"[a-z0-9_]+", entry["name"]) or not (
+                    entry.get("rows") or entry.get("tier_rows")):
                 raise Error("mutation %s: a name and rows are needed" % entry.get("name"))
             if not re.search(r"\bOFF\b", entry["replace"]):
                 raise Error("mutation %s does not say OFF" % entry["name"])
@@ -79,6 +81,14 @@ class Table:
     def defences_of(self, row):
         """The names of all that stop a row, which are taken away together."""
         return sorted({m.name for m in self.mutations if row in m.rows})
+
+    def tier_rows(self):
+        """Sets of rows of the tier suite by the defences that stop them, sorted."""
+        groups = {}
+        for row in sorted({row for m in self.mutations for row in m.tier_rows}):
+            defences = tuple(sorted({m.name for m in self.mutations if row in m.tier_rows}))
+            groups.setdefault(defences, set()).add(row)
+        return groups
 
     def files(self):
         return sorted({mutation.file for mutation in self.mutations})

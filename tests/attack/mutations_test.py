@@ -10,9 +10,10 @@ import sys
 import unittest
 
 SOURCES = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(SOURCES / "tests/attack"))
+sys.path[:0] = [str(SOURCES / "tests/attack"), str(SOURCES / "deploy/local")]
 
 import mutations  # noqa: E402  (found by the path above)
+import tier_suite  # noqa: E402
 
 
 def entry(**changes):
@@ -46,6 +47,15 @@ class TableTest(unittest.TestCase):
         rows = [line.split() for line in listed.splitlines()]
         self.assertGreater(len(rows), 100)
         self.table.check_rows([(name, flags) for name, _, flags in rows])
+
+    def test_each_row_of_the_tier_suite_exists(self):
+        runfiles = pathlib.Path(os.environ["TEST_SRCDIR"]) / "warpline"
+        listed = subprocess.run(
+            [str(runfiles / "tests/attack/tier/tier_attack"), "--list",
+             "--escapes=%s" % (runfiles / "tests/guard/escapes.txt")], check=True,
+            stdout=subprocess.PIPE, text=True).stdout.split()
+        proved = set().union(*self.table.tier_rows().values())
+        self.assertLessEqual(proved, {*listed, *tier_suite.WIRE_ROWS})
 
     def test_a_row_without_an_account_is_found(self):
         rows = [(row, "-") for m in self.table.mutations for row in m.rows]

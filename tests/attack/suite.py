@@ -5,6 +5,7 @@ import subprocess
 import threading
 
 STOPPED, NOT_STOPPED, NOT_HERE = "stopped", "NOT STOPPED", "n/a"
+OUTCOMES = ("stopped", "succeeded", "unprepared", "not_here")
 
 
 class Row:
@@ -15,6 +16,23 @@ class Row:
 
     def __str__(self):
         return "%s %s: %s (%s)" % (self.suite, self.name, self.verdict, self.detail)
+
+
+def outcome_of(command, env, timeout_s):
+    """Runs a program that makes one attack and ends with a line "OUTCOME DETAIL". Returns both. An attack
+    that breaks off has succeeded."""
+    try:
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace",
+                              timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        return "succeeded", "no end after %d s" % timeout_s
+    for line in reversed(done.stdout.splitlines()):
+        outcome, _, detail = line.partition(" ")
+        if outcome in OUTCOMES:
+            return outcome, detail
+    return "succeeded", "the attack ended with status %d: %s" % (done.returncode,
+                                                                 done.stdout[-300:])
 
 
 class Neighbour:

@@ -141,7 +141,7 @@ WireResult JudgeGrowth(const WireTarget& target, const Footprint& before, const 
 
 absl::Status HonestSession(const WireTarget& target) {
   const absl::Time start = absl::Now();
-  auto session = WireSession::Open(target);
+  auto session = WireSession::OpenWith(target, HonestHello());
   if (!session.ok()) return session.status();
   const std::string written = "an honest client's bytes";
   const auto copied = (*session)->Do(cmd::CopyToDevice{kLegacyStreamHandle, kOwn}, written);

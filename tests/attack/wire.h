@@ -15,11 +15,13 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/unique_fd.h"
+#include "proto/tier.h"
 
 namespace warpline::attack {
 
@@ -27,8 +29,12 @@ namespace warpline::attack {
 struct WireTarget {
   std::string endpoint;  // HOST:PORT
   pid_t pid = 0;
-  std::string log;  // The file that it logs to.
-  int scale = 1;    // Floods are so many times as large.
+  std::string log;              // The file that it logs to.
+  int scale = 1;                // Floods are so many times as large.
+  Tier tier = Tier::kIsolated;  // Of the sessions that WireSession::Open() opens.
+  // Where other sessions have memory. Only in a process that has several are these addresses
+  // anything to a command.
+  std::vector<uint64_t> foreign;
 };
 
 enum class WireOutcome {
@@ -58,6 +64,7 @@ absl::Span<const WireAttack> FrameAttacks();
 absl::Span<const WireAttack> AddressAttacks();
 absl::Span<const WireAttack> MemoryAttacks();
 absl::Span<const WireAttack> CodeAttacks();
+absl::Span<const WireAttack> OthersAttacks();
 absl::Span<const WireAttack> ResumptionAttacks();
 absl::Span<const WireAttack> AdminAttacks();
 absl::Span<const WireAttack> FloodAttacks();
@@ -110,8 +117,8 @@ Footprint Measure(const WireTarget& target);
 // within kPatience.
 WireResult JudgeGrowth(const WireTarget& target, const Footprint& before, const Footprint& most);
 
-// Opens a session as an honest client, writes to its memory and reads it back. An error says what
-// went wrong, taking longer than kPatience included.
+// Opens an isolated session as an honest client, writes to its memory and reads it back. An error
+// says what went wrong, taking longer than kPatience included.
 absl::Status HonestSession(const WireTarget& target);
 // Whether an honest client is served while the attack goes on.
 WireResult JudgeNeighbour(const WireTarget& target, const std::string& meanwhile);

@@ -236,13 +236,15 @@ enum class Within {
 };
 
 // Where a session has nothing. A worker with a GPU lies at the same addresses in every process.
-std::vector<uint64_t> Foreign(uint64_t own_bytes, Within within) {
+std::vector<uint64_t> Foreign(const WireTarget& target, uint64_t own_bytes, Within within) {
   std::vector<uint64_t> addresses = {0x555555554000,  // The worker's program.
                                      0x7ffff7d00000,  // Its libraries.
                                      0x7ffffffde000,  // Its stack.
                                      kHostArenaBase,  // Host memory that nobody shares.
                                      ~uint64_t{0} - kBytes / 2 + 1};  // It wraps around.
-  if (within == Within::kNothing) return addresses;
+  addresses.insert(addresses.begin(), target.foreign.begin(), target.foreign.end());
+  // The arena of a guarded session has something everywhere.
+  if (within == Within::kNothing || target.tier == Tier::kGuarded) return addresses;
   // Behind a grant lies a chunk that takes stray accesses, which is the session's own.
   const uint64_t end = kOwn + own_bytes + kChunkGranularity;
   addresses.push_back(kArena + kArenaBytes - 4096);  // Of no grant.
@@ -260,10 +262,11 @@ WireResult Try(const WireTarget& target, Access access, Within within) {
   if (*good != 0) return Unprepared(absl::StrCat("CUDA error ", *good));
   WireResult last;
   bool over = false;
-  const std::vector<uint64_t> foreign = Foreign(own_bytes, within);
+  const std::vector<uint64_t> foreign = Foreign(target, own_bytes, within);
   for (const uint64_t address : foreign) {
     // Some errors are the session's last.
     if (over) {
+      session->reset();
       session = WireSession::Open(target);
       if (!session.ok()) return Unprepared(session.status());
     }
@@ -316,6 +319,7 @@ WireResult SizesThatOverflow(const WireTarget& target) {
   if (!session.ok()) return Unprepared(session.status());
   WireResult judged = JudgeRefusal((*session)->Do(set), "a memset");
   if (judged.outcome != WireOutcome::kStopped) return judged;
+  session->reset();
   session = WireSession::Open(target);
   if (!session.ok()) return Unprepared(session.status());
   const uint64_t large = 1ull << 33;

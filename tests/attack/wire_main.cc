@@ -10,15 +10,19 @@
 #include <cstdio>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tests/attack/wire.h"
 
 ABSL_FLAG(std::string, endpoint, "", "HOST:PORT of the server, on this machine");
 ABSL_FLAG(int, pid, 0, "its process");
 ABSL_FLAG(std::string, log, "", "the file that it logs to");
+ABSL_FLAG(std::string, tier, "isolated", "of the sessions that attack");
+ABSL_FLAG(std::vector<std::string>, foreign, {}, "addresses at which others have memory");
 ABSL_FLAG(int, scale, 1, "floods are so many times as large");
 ABSL_FLAG(std::string, attack, "", "which one");
 ABSL_FLAG(bool, honest_first, false, "look whether an honest client is served before it, too");
@@ -28,9 +32,9 @@ namespace warpline::attack {
 namespace {
 
 constexpr absl::Span<const WireAttack> (*kFamilies[])() = {
-    &OpeningAttacks,      &FrameAttacks,      &AddressAttacks, &MemoryAttacks,
-    &CodeAttacks,         &ResumptionAttacks, &AdminAttacks,   &FloodAttacks,
-    &SharedMemoryAttacks, &BulkAttacks,       &LaneAttacks};
+    &OpeningAttacks, &FrameAttacks,        &AddressAttacks,    &MemoryAttacks,
+    &CodeAttacks,    &OthersAttacks,       &ResumptionAttacks, &AdminAttacks,
+    &FloodAttacks,   &SharedMemoryAttacks, &BulkAttacks,       &LaneAttacks};
 
 const char* NameOf(WireOutcome outcome) {
   switch (outcome) {
@@ -70,8 +74,18 @@ int List() {
 
 int Main() {
   if (absl::GetFlag(FLAGS_list)) return List();
-  const WireTarget target = {absl::GetFlag(FLAGS_endpoint), absl::GetFlag(FLAGS_pid),
-                             absl::GetFlag(FLAGS_log), absl::GetFlag(FLAGS_scale)};
+  const auto tier = ParseTier(absl::GetFlag(FLAGS_tier));
+  if (!tier) return 64;
+  std::vector<uint64_t> foreign;
+  for (const std::string& text : absl::GetFlag(FLAGS_foreign)) {
+    if (!absl::SimpleHexAtoi(text, &foreign.emplace_back())) return 64;
+  }
+  const WireTarget target = {absl::GetFlag(FLAGS_endpoint),
+                             absl::GetFlag(FLAGS_pid),
+                             absl::GetFlag(FLAGS_log),
+                             absl::GetFlag(FLAGS_scale),
+                             *tier,
+                             foreign};
   if (absl::GetFlag(FLAGS_honest_first)) {
     if (const absl::Status served = HonestSession(target); !served.ok()) Say(Unprepared(served));
   }

@@ -1,6 +1,8 @@
 #include "tests/attack/wire_session.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/cuda/cuda_numbers.h"
 #include "proto/frames.h"
 #include "tests/hostile/commands.h"
@@ -31,7 +33,26 @@ MemoryRequest Request(uint64_t id, uint64_t va, uint64_t bytes) {
 
 absl::StatusOr<std::unique_ptr<WireSession>> WireSession::Open(const WireTarget& target,
                                                                bool resumable) {
-  return OpenWith(target, HonestHello(resumable));
+  return OpenAt(target, kArena, resumable);
+}
+
+absl::StatusOr<std::unique_ptr<WireSession>> WireSession::OpenAt(const WireTarget& target,
+                                                                 uint64_t arena, bool resumable) {
+  Hello hello = HonestHello(resumable);
+  hello.set_arena_base(arena);
+  hello.mutable_initial_memory()->set_va(arena + (kOwn - kArena));
+  hello.set_tier(static_cast<uint32_t>(target.tier));
+  if (target.tier == Tier::kIsolated) return OpenWith(target, hello);
+  hello.set_features(hello.features() | kFeatureTiers);
+  // The arena of a session that ends is free a moment later.
+  const absl::Time deadline = absl::Now() + kPatience;
+  auto session = OpenWith(target, hello);
+  while (absl::StrContains(session.status().message(), "cannot have the client's arena") &&
+         absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(10));
+    session = OpenWith(target, hello);
+  }
+  return session;
 }
 
 absl::StatusOr<std::unique_ptr<WireSession>> WireSession::OpenWith(const WireTarget& target,

@@ -32,6 +32,11 @@ class WireSession {
   // Errors are those of the server's refusal.
   static absl::StatusOr<std::unique_ptr<WireSession>> Open(const WireTarget& target,
                                                            bool resumable = false);
+  // At another arena than kArena. In the process that sessions of the guarded tier share, waits
+  // until it is free.
+  static absl::StatusOr<std::unique_ptr<WireSession>> OpenAt(const WireTarget& target,
+                                                             uint64_t arena,
+                                                             bool resumable = false);
   static absl::StatusOr<std::unique_ptr<WireSession>> OpenWith(
       const WireTarget& target, const warpline_internal::Hello& hello);
 

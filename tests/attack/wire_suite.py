@@ -10,10 +10,9 @@ import pathlib
 import subprocess
 import sys
 
-from suite import NOT_HERE, NOT_STOPPED, STOPPED, Row
+from suite import NOT_HERE, NOT_STOPPED, STOPPED, Row, outcome_of
 
 TIMEOUT_S = 120
-OUTCOMES = ("stopped", "succeeded", "unprepared", "not_here")
 
 
 def environment():
@@ -34,24 +33,10 @@ class WireSuite:
     def close(self):
         pass
 
-    def _outcome(self, command):
-        try:
-            done = subprocess.run(command, env=environment(), stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  errors="replace", timeout=TIMEOUT_S, check=False)
-        except subprocess.TimeoutExpired:
-            return "succeeded", "no end after %d s" % TIMEOUT_S
-        for line in reversed(done.stdout.splitlines()):
-            outcome, _, detail = line.partition(" ")
-            if outcome in OUTCOMES:
-                return outcome, detail
-        return "succeeded", "the attack ended with status %d: %s" % (done.returncode,
-                                                                     done.stdout[-300:])
-
     def play(self, name):
-        return self._outcome([self._client, "--endpoint=" + self._server.endpoint,
-                              "--pid=%d" % self._server.pid, "--log=%s" % self._server.log_path,
-                              "--attack=" + name, self._scale])
+        return outcome_of([self._client, "--endpoint=" + self._server.endpoint,
+                           "--pid=%d" % self._server.pid, "--log=%s" % self._server.log_path,
+                           "--attack=" + name, self._scale], environment(), TIMEOUT_S)
 
     def _play_without(self, name, flags):
         """Against a server of its own, in a process that ends no other server's children."""
@@ -59,8 +44,8 @@ class WireSuite:
         command = [sys.executable, str(here.parents[1] / "with_server.py"),
                    "--bundle=%s" % self._root, "--device=cpu"]
         command += ["--server_flag=" + flag for flag in ["--warm_workers=0", *flags.split(",")]]
-        return self._outcome([*command, "--", self._client, "--endpoint={endpoint}", "--pid={pid}",
-                              "--log={log}", "--attack=" + name, self._scale])
+        return outcome_of([*command, "--", self._client, "--endpoint={endpoint}", "--pid={pid}",
+                           "--log={log}", "--attack=" + name, self._scale], environment(), TIMEOUT_S)
 
     def rows(self):
         for name, finding, without in self.attacks:
