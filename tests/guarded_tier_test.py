@@ -157,6 +157,22 @@ class GuardedTierTest(unittest.TestCase):
                 self.assertEqual(status, 0, stdout + stderr + server.log_tail())
             self.assertEqual(self.workers(server), workers)
 
+    def test_a_launch_that_takes_longer_than_it_may_is_ended(self):
+        with self.server("--guarded_launch_seconds=1") as server:
+            healthy = self.start_long(server, 4)
+            harness.wait_until(lambda: "opened session=" in server.log(), "a session")
+            workers = self.workers(server)
+            unruly = harness.start(self.installation, server.endpoint, "unruly", "--role=endless",
+                                   "--seconds=1", env=GUARDED)
+            status, stdout, stderr = harness.finish(unruly)
+            self.assertEqual(status, 0, stdout + stderr[-2000:])
+            self.assertIn("unruly: done rounds=1 errors=1", stdout)
+            self.assertIn("CUDA_ERROR_LAUNCH_TIMEOUT", stderr)
+            self.assertIn("ran for longer than 1s", server.log())
+            status, stdout, stderr = harness.finish(healthy)
+            self.assertEqual(status, 0, stdout + stderr + server.log_tail())
+            self.assertEqual(self.workers(server), workers)
+
     def test_sessions_without_work_in_flight_survive_their_worker(self):
         with self.server() as server:
             running = [self.start_long(server, 4) for _ in range(3)]

@@ -1,9 +1,10 @@
 // Computes, copies and rests in turn for a while, and checks everything it gets against a copy that
 // it keeps on the host. When it loses its session it reads its memory back and checks that too.
 //
-//   long_program [--seconds=N] [--words=N] [--seed=N] [--compute_ms=N]
+//   long_program [--seconds=N] [--words=N] [--seed=N] [--compute_ms=N] [--rest_ms=N]
 //
 // --compute_ms: kernels take up to so much longer, so that something is in flight more often.
+// --rest_ms: the longest rest (60), with nothing in flight; there is one after every other round.
 // The last line of its output is its verdict:
 //   long_program: ok rounds=... longest_ms=...             everything was right; the longest round
 //   long_program: LOST error=... at=... intact=... dirty=...
@@ -45,6 +46,7 @@ __global__ void Wait(long long cycles) {
 struct Options {
   double seconds = 5;
   uint32_t compute_ms = 0;
+  uint32_t rest_ms = 60;
   uint32_t words = 1 << 16;
   uint32_t seed = 1;
 };
@@ -125,7 +127,7 @@ class Program {
     if (Pick(4) == 0 && !Compare(Pick(kBuffers))) return false;
     if (!Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize")) return false;
     std::memset(dirty_, 0, sizeof(dirty_));
-    if (Pick(2) == 0) Rest(1 + Pick(60));
+    if (Pick(2) == 0) Rest(1 + Pick(options_.rest_ms));
     // A change of worker may fall between these two records or behind them.
     float milliseconds = -1;
     if (!Check(cudaEventElapsedTime(&milliseconds, start_, end_), "cudaEventElapsedTime")) {
@@ -277,11 +279,13 @@ int main(int argc, char** argv) {
     if (std::strncmp(argv[i], "--seconds=", 10) == 0) options.seconds = std::atof(argv[i] + 10);
     if (std::strncmp(argv[i], "--words=", 8) == 0) options.words = std::atoi(argv[i] + 8);
     if (std::strncmp(argv[i], "--seed=", 7) == 0) options.seed = std::atoi(argv[i] + 7);
+    if (std::strncmp(argv[i], "--rest_ms=", 10) == 0) options.rest_ms = std::atoi(argv[i] + 10);
     if (std::strncmp(argv[i], "--compute_ms=", 13) == 0) {
       options.compute_ms = std::atoi(argv[i] + 13);
     }
   }
   if (options.words < 2) options.words = 2;
+  if (options.rest_ms < 1) options.rest_ms = 1;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   return Program(options).Run();
 }

@@ -2,7 +2,8 @@
 """Healthy programs beside unruly ones in one guarded worker, and what became of each.
 
   unruly.py --bundle=FOLDER [--device=auto] [--roles=stray,trap,...] [--healthy=10] [--seconds=6]
-            [--unruly_seconds=3] [--end=client|worker|nobody] [--server_flag=FLAG]... [--log=FILE]
+            [--unruly_seconds=3] [--end=client|worker|nobody] [--idle=N] [--user=NAME]
+            [--server_flag=FLAG]... [--log=FILE]
 
 FOLDER is an installation (lib/, bin/) with long_program and unruly in bin/ or beside this script.
 For each role of unruly.cu, in turn: so many long programs run for so many seconds, with the unruly
@@ -10,7 +11,9 @@ one among them, and check all their results. One line a role: what the programs 
 results to the end; LOST: CUDA's sticky error, and memory that was read back intact; FAILED: anything
 else), their longest round, and whether the worker is the same. --end says how a role ends whose
 kernels do not: when its seconds are over its client is killed, so that its session has to be ended; or
-the worker is; or it is left alone. The server's log has the details; its lines about workers that are
+the worker is; or it is left alone. --idle makes so many of the healthy programs rest for up to a second
+at a time. --user, for root, runs the unruly one as that user, which makes it another tenant: whose work
+did not end gets no other session for a while. The server's log has the details; its lines about workers that are
 replaced follow. The last line is `unruly: R of N roles disturbed nobody`. A role disturbs where a
 healthy program FAILED, where one LOST its session without the worker having gone, and where the
 unruly program's own last line is not as expected. Exit status 0 when nobody was disturbed.
@@ -46,9 +49,9 @@ def find(name, installation):
     return str(beside if beside.is_file() else installation.root / "bin" / name)
 
 
-def start(command, env):
+def start(command, env, user=None):
     # In a group of its own, since unruly's sessions are those of its child processes.
-    return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    return subprocess.Popen(command, env=env, user=user, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
 
@@ -88,11 +91,12 @@ class Table:
         """(whether nobody was disturbed, what became of the programs)."""
         options = self._options
         healthy = [start([find("long_program", self._installation), "--seconds=%g" % options.seconds,
-                          "--seed=%d" % seed], self._env) for seed in range(options.healthy)]
+                          "--seed=%d" % seed, "--rest_ms=%d" % (1000 if seed < options.idle else 60)],
+                         self._env) for seed in range(options.healthy)]
         time.sleep(HEAD_START_S)
         before = self._workers()
         unruly = start([find("unruly", self._installation), "--role=" + role,
-                        "--seconds=%g" % options.unruly_seconds], self._env)
+                        "--seconds=%g" % options.unruly_seconds], self._env, options.user)
         end = options.end if role in ENDLESS else "nobody"
         if end != "nobody":
             time.sleep(options.unruly_seconds)
@@ -108,10 +112,11 @@ class Table:
         gone = set(before) - set(self._workers())
         right = sum(v.startswith("long_program: ok") for v in verdicts)
         lost = sum(v.startswith("long_program: LOST") for v in verdicts)
+        idle_lost = sum(v.startswith("long_program: LOST") for v in verdicts[:options.idle])
         failed = [v for v in verdicts if not v.startswith(("long_program: ok", "long_program: LOST"))]
         longest = [int(found[1]) for found in (re.search(r"longest_ms=(\d+)", v) for v in verdicts) if found]
-        said = "%d ok, %d LOST, %d FAILED, longest round %s ms, %s; itself: %s" % (
-            right, lost, len(failed), max(longest, default="?"),
+        said = "%d ok, %d LOST (%d of %d idle ones), %d FAILED, longest round %s ms, %s; itself: %s" % (
+            right, lost, idle_lost, options.idle, len(failed), max(longest, default="?"),
             "worker replaced" if gone else "same worker", own)
         for verdict in verdicts:
             if not verdict.startswith("long_program: ok"):
@@ -128,6 +133,8 @@ def main():
     parser.add_argument("--healthy", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--unruly_seconds", type=float, default=3)
+    parser.add_argument("--idle", type=int, default=0)
+    parser.add_argument("--user")
     parser.add_argument("--end", choices=("client", "worker", "nobody"), default="client")
     parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG")
     parser.add_argument("--log", type=pathlib.Path, metavar="FILE", help="keep the server's log there")

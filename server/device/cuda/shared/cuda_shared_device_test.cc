@@ -140,6 +140,7 @@ void UseAll(Context* context, uint64_t arena) {
   EXPECT_EQ(context->SetLimit(0, 1025), CudaResult::kNotSupported);
   expect(context->FlushOutput());
   context->QueryIdle();
+  EXPECT_FALSE(context->BusyProcessors().Overlaps({}));
   uint64_t block = 0;
   EXPECT_EQ(context->TakeBlock(&block), CudaResult::kNotSupported);
   context->FreeBlock(0x1000);
@@ -313,13 +314,13 @@ TEST_F(CudaSharedDeviceTest, AFailedSealLeavesTheArenaAsItWas) {
   Context* const context = Open();
   ASSERT_EQ(context->ReserveArena(kArena, kArenaBytes), CudaResult::kSuccess);
   ASSERT_EQ(context->MapChunk(kArena, 2 * kMiB, 3), CudaResult::kSuccess);
-  for (const char* call : {"cuMemMap", "cuMemSetAccess", "cuMemsetD8Async"}) {
+  for (const char* call : {"cuMemMap", "cuMemSetAccess", "cuMemcpyHtoDAsync"}) {
     driver_.Fail(call, 1);
     EXPECT_NE(context->MapOwn(kArena + 2 * kMiB, 2 * kMiB), CudaResult::kSuccess) << call;
     driver_.Fail(call, 0);
     EXPECT_EQ(context->own_bytes(), 0u);
   }
-  for (const auto& [call, nth] : {std::pair("cuMemCreate", 1), std::pair("cuMemsetD8Async", 1),
+  for (const auto& [call, nth] : {std::pair("cuMemCreate", 1), std::pair("cuMemcpyHtoDAsync", 1),
                                   std::pair("cuMemSetAccess", 2), std::pair("cuMemMap", 50)}) {
     driver_.Fail(call, nth);
     EXPECT_EQ(context->Seal(), CudaResult::kOutOfMemory) << call;
