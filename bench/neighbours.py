@@ -150,7 +150,7 @@ def main():
                         multi_process_service() if tier == "mps" else
                         guest_of(local_server, args.bundle, args.device, tier))
         with surroundings as env:
-            results[tier] = measure(Programs(args.program, env), args.kinds.split(","), args.seconds)
+            results[tier] = measure(Programs(args.program.resolve(), env), args.kinds.split(","), args.seconds)
     print(table(results))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="ascii")

@@ -87,11 +87,11 @@ void KernelWatch::Run() {
   }
 }
 
-WatchedWork KernelWatch::WorkOf(const Watched& session, absl::Time now) const {
+WatchedWork KernelWatch::WorkOf(const Watched& session) const {
   WatchedWork work;
   work.limit = session.limit;
   session.desk->WithRing([&](RingSession* ring) {
-    const RingSession::StalledWork stalled = ring->LookAtWork(now);
+    const RingSession::StalledWork stalled = ring->LookAtWork();
     work.stalled_since = stalled.since;
     work.processors = stalled.processors;
   });
@@ -104,7 +104,7 @@ void KernelWatch::Look(const std::map<uint64_t, Watched>& sessions, absl::Time n
   std::map<uint64_t, WatchedWork> work;
   std::vector<WatchedWork> in_order;
   for (const auto& [number, session] : sessions) {
-    in_order.push_back(WorkOf(session, now));
+    in_order.push_back(WorkOf(session));
     work[number] = in_order.back();
   }
   if (AwaitEnd(work, now)) return;

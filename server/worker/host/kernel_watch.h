@@ -87,7 +87,7 @@ class KernelWatch {
   void Look(const std::map<uint64_t, Watched>& sessions, absl::Time now);
   // Returns whether kernels that were told to end still run.
   bool AwaitEnd(const std::map<uint64_t, WatchedWork>& work, absl::Time now);
-  WatchedWork WorkOf(const Watched& session, absl::Time now) const;
+  WatchedWork WorkOf(const Watched& session) const;
 
   const KernelWatchOptions options_;
   Mutex mu_;  // No other lock is taken under it, and no call made.

@@ -179,9 +179,9 @@ void RingSession::BeginEnd() {
 }
 
 // The error comes first: what the kernels have left undone must not be taken for a result.
-RingSession::StalledWork RingSession::LookAtWork(absl::Time now) {
+RingSession::StalledWork RingSession::LookAtWork() {
   StalledWork work;
-  work.since = session_->StalledSince(now);
+  work.since = session_->StalledSince();
   if (work.since != absl::InfiniteFuture()) {
     work.processors = arena_->contexts()[0]->BusyProcessors();
   }

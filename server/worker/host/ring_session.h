@@ -86,7 +86,7 @@ class RingSession {
     // Of its kernels under way, if anything stalls.
     device::ProcessorRange processors;
   };
-  StalledWork LookAtWork(absl::Time now);
+  StalledWork LookAtWork();
   // The session's kernels take too long, as `why` says to the client: it fails with kLaunchTimeout,
   // and its kernels are told to stop.
   void EndKernels(std::string_view why);

@@ -112,6 +112,7 @@ bool Lane::IssueReady() {
       wait.data = std::exchange(task.data, {});
       pending_.push_back(std::move(wait));
     }
+    if (issued() == retired()) NoteProgress();
     if (Issue(task) == Step::kBlocked) break;
     last_issued_seq_ = task.seq;
     issued_.store(task.ticket, std::memory_order_release);
@@ -180,6 +181,7 @@ void Lane::Retire(uint64_t ticket, uint64_t seq) {
   if (printed_ > before) SendPrints(ticket, seq);
   retired_seq_ = seq;
   retired_ = ticket;
+  if (ticket != issued()) NoteProgress();
   host_->reports->OnRetired(this, ticket - before, &batch_);
 }
 

@@ -89,6 +89,11 @@ class Lane {
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
   uint64_t retired() const RUNS_ON(on_lane_) { return retired_; }
   uint64_t delivered() const { return delivered_.load(std::memory_order_acquire); }
+  // Of work that was issued and is not complete: when the first of it was issued, or when something
+  // became complete the last time, whatever was later. Of no meaning without such work.
+  absl::Time under_way_since() const {
+    return absl::FromUnixNanos(under_way_since_.load(std::memory_order_relaxed));
+  }
   // The numbers of the commands at retired() and delivered().
   uint64_t retired_seq() const RUNS_ON(on_lane_) { return retired_seq_; }
   uint64_t delivered_seq() const { return delivered_seq_.load(std::memory_order_acquire); }
@@ -177,6 +182,9 @@ class Lane {
     return !ready_.empty() || !pending_.empty() || !event_waits_.empty() || HasTail();
   }
   static bool Satisfied(const Task& task);
+  void NoteProgress() {
+    under_way_since_.store(absl::GetCurrentTimeNanos(), std::memory_order_relaxed);
+  }
   void Complete(const Pending& pending, CudaResult result) RUNS_ON(on_lane_);
 
   const Kind kind_;
@@ -197,6 +205,7 @@ class Lane {
   std::atomic<uint64_t> appended_{0};
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> delivered_{0};
+  std::atomic<int64_t> under_way_since_{0};  // Nanoseconds since 1970.
   std::atomic<uint64_t> delivered_seq_{0};
   std::atomic<bool> finished_{false};
   std::atomic<size_t> event_wait_count_{0};

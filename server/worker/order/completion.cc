@@ -67,15 +67,13 @@ bool Completion::Idle() {
 }
 
 // What is complete counts when it is answered, which adds nothing to how long the device takes.
-absl::Time Completion::StalledSince(absl::Time now) {
+absl::Time Completion::StalledSince() {
+  absl::Time since = absl::InfiniteFuture();
   MutexLock lock(&mu_);
-  std::vector<LaneWork> work;
   for (const auto& lane : lanes_) {
-    // In this order: what is issued meanwhile is under way.
-    const uint64_t complete = lane->delivered();
-    work.push_back({lane.get(), lane->issued(), complete});
+    if (lane->issued() != lane->delivered()) since = std::min(since, lane->under_way_since());
   }
-  return stall_clock_.Look(work, now);
+  return since;
 }
 
 void Completion::FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why) {

@@ -24,7 +24,6 @@
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/lane.h"
 #include "server/worker/lanes/lane_host.h"
-#include "server/worker/order/stall_clock.h"
 
 namespace warpline::worker {
 
@@ -70,10 +69,9 @@ class Completion : public LaneReports {
   int waiting() const { return watch_count_.load(); }
   // Whether everything that the lanes were given is complete and answered.
   bool Idle();
-  // Since when work has been under way on the device of which nothing becomes complete, in the lane
-  // of which that is true the longest, as far as these calls have seen; InfiniteFuture() without
-  // such work. Any thread may call it, one at a time.
-  absl::Time StalledSince(absl::Time now);
+  // Since when work has been under way on the device of which nothing became complete, in the lane
+  // of which that is true the longest; InfiniteFuture() without such work. Any thread may call it.
+  absl::Time StalledSince();
 
   // Implements LaneReports.
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
@@ -114,7 +112,6 @@ class Completion : public LaneReports {
   Mutex mu_;
   std::vector<std::shared_ptr<Lane>> lanes_ ABSL_GUARDED_BY(mu_);
   std::vector<Watch> watches_ ABSL_GUARDED_BY(mu_);
-  StallClock stall_clock_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::worker

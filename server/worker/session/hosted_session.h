@@ -109,7 +109,7 @@ class HostedSession {
   }
 
   // Calls Completion::StalledSince().
-  absl::Time StalledSince(absl::Time now) { return completion_.StalledSince(now); }
+  absl::Time StalledSince() { return completion_.StalledSince(); }
 
   // Makes again what the recorder's journal holds, and goes on after command `seq`. Call it before
   // Decode(). The errors are those of ReplayJournal().

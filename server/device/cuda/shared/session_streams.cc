@@ -79,7 +79,7 @@ SlotRange SessionStreams::Busy() {
                                               std::max(busy.end, place.end)};
   }
   if (QueryDeparted() == CUDA_ERROR_NOT_READY) busy = contexts_->whole();
-  seat_->SetRunning(busy.begin != busy.end);
+  seat_->SetBusy(busy);
   return busy;
 }
 

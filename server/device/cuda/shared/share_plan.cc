@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <numeric>
 
 namespace warpline::device {
 namespace {
@@ -12,6 +11,9 @@ int Limit(const ShareDemand& demand) {
   return demand.most > 0 ? demand.most : std::numeric_limits<int>::max();
 }
 
+bool Works(const ShareDemand& demand) { return demand.wanted > 0; }
+int SlotsOf(const SlotRange& range) { return range.end - range.begin; }
+
 // A session that works, and what it can use.
 struct Worker {
   size_t session = 0;
@@ -19,70 +21,90 @@ struct Worker {
   int limit = 0;
 };
 
+// The slots that the plan gives out, and those that kernels which run for long are on.
+struct Room {
+  std::vector<uint16_t> free;  // In order.
+  std::vector<bool> stays;     // By session: it keeps the slots of its kernels.
+};
+
+// Sessions whose kernels have few slots keep theirs before those whose kernels have many, and at
+// least one slot is left if there is anybody else.
+Room RoomBeside(size_t slot_count, const std::vector<ShareDemand>& demands) {
+  Room room;
+  room.stays.assign(demands.size(), false);
+  std::vector<size_t> pinned;
+  for (size_t i = 0; i < demands.size(); ++i) {
+    if (Works(demands[i]) && SlotsOf(demands[i].pinned) > 0) pinned.push_back(i);
+  }
+  std::stable_sort(pinned.begin(), pinned.end(), [&](size_t a, size_t b) {
+    return SlotsOf(demands[a].pinned) < SlotsOf(demands[b].pinned);
+  });
+  std::vector<bool> taken(slot_count, false);
+  size_t staying = 0;
+  for (const size_t session : pinned) {
+    std::vector<bool> then = taken;
+    const SlotRange& range = demands[session].pinned;
+    std::fill(then.begin() + range.begin, then.begin() + range.end, true);
+    const bool all = std::find(then.begin(), then.end(), false) == then.end();
+    if (all && staying + 1 < demands.size()) continue;
+    taken = std::move(then);
+    room.stays[session] = true;
+    ++staying;
+  }
+  for (size_t slot = 0; slot < slot_count; ++slot) {
+    if (!taken[slot]) room.free.push_back(static_cast<uint16_t>(slot));
+  }
+  return room;
+}
+
 // Those who want least come first: what they leave is the others'.
-std::vector<Worker> WorkersOf(const std::vector<ShareDemand>& demands) {
+std::vector<Worker> WorkersOf(const std::vector<ShareDemand>& demands, const Room& room) {
   std::vector<Worker> workers;
   for (size_t i = 0; i < demands.size(); ++i) {
+    if (!Works(demands[i]) || room.stays[i]) continue;
     const int limit = Limit(demands[i]);
-    if (demands[i].wanted > 0) workers.push_back({i, std::min(demands[i].wanted, limit), limit});
+    workers.push_back({i, std::min(demands[i].wanted, limit), limit});
   }
   std::stable_sort(workers.begin(), workers.end(),
                    [](const Worker& a, const Worker& b) { return a.wanted < b.wanted; });
   return workers;
 }
 
-// Gives out the slots from `first` on, one row of them after the other.
+// Gives out slots, one row of them after the other.
 class Layout {
  public:
-  Layout(const std::vector<int>& slots, size_t first)
-      : slots_(slots),
-        next_(first),
-        left_(std::accumulate(slots.begin() + static_cast<ptrdiff_t>(first), slots.end(), 0)) {}
+  // `free` are those that there are, from the place `first` on.
+  Layout(const std::vector<int>& slots, const std::vector<uint16_t>& free, size_t first)
+      : slots_(slots), free_(free), next_(first) {
+    for (size_t i = first; i < free.size(); ++i) left_ += slots[free[i]];
+  }
 
   // Gives one of `workers` who still come its even part, or what it wants, and at least a slot. The
-  // last one, who wants most, gets all that is left.
+  // last one, who wants most, gets all that is left. A row has no gap.
   SlotRange Place(const Worker& worker, size_t workers) {
     const int part = left_ / static_cast<int>(workers);
     const int target = workers == 1 ? left_ : std::min(worker.wanted, part);
-    const size_t begin = next_;
-    int sum = slots_[next_++];
-    while (next_ + workers - 1 < slots_.size()) {
-      const int more = slots_[next_];
+    const uint16_t begin = free_[next_];
+    uint16_t end = begin + 1;
+    int sum = slots_[free_[next_++]];
+    while (next_ + workers - 1 < free_.size() && free_[next_] == end) {
+      const int more = slots_[end];
       // Half a slot too few is as good as half a slot too many.
       if (sum + more > worker.limit || 2 * (target - sum) < more) break;
       sum += more;
       ++next_;
+      ++end;
     }
     left_ -= sum;
-    return {static_cast<uint16_t>(begin), static_cast<uint16_t>(next_)};
+    return {begin, end};
   }
 
  private:
   const std::vector<int>& slots_;
+  const std::vector<uint16_t>& free_;
   size_t next_;
-  int left_;
+  int left_ = 0;
 };
-
-// A slot for each of more sessions than there are slots from `first` on. Those whose kernels run for
-// long get as many of the slots as they are of the sessions, but never all and at least one.
-void ShareSlots(const std::vector<Worker>& workers, const std::vector<ShareDemand>& demands,
-                size_t first, size_t usable, std::vector<SlotRange>* plan) {
-  const auto runs_long = [&](const Worker& worker) { return demands[worker.session].runs_long; };
-  const auto count = static_cast<size_t>(std::count_if(workers.begin(), workers.end(), runs_long));
-  size_t for_long = 0;
-  if (count == workers.size()) for_long = usable;
-  if (count > 0 && count < workers.size() && usable > 1) {
-    for_long = std::clamp<size_t>(usable * count / workers.size(), 1, usable - 1);
-  }
-  size_t long_ones = 0, others = 0;
-  for (const Worker& worker : workers) {
-    const bool apart = for_long > 0 && runs_long(worker);
-    const size_t at = apart ? usable - for_long + long_ones++ % for_long
-                            : others++ % (for_long < usable ? usable - for_long : usable);
-    const auto slot = static_cast<uint16_t>(first + at);
-    (*plan)[worker.session] = {slot, static_cast<uint16_t>(slot + 1)};
-  }
-}
 
 }  // namespace
 
@@ -90,25 +112,31 @@ std::vector<SlotRange> PlanShares(const std::vector<int>& slots,
                                   const std::vector<ShareDemand>& demands) {
   const auto slot_count = static_cast<uint16_t>(slots.size());
   std::vector<SlotRange> plan(demands.size(), SlotRange{0, slot_count});
-  const auto works = [](const ShareDemand& demand) { return demand.wanted > 0; };
-  const auto working = static_cast<size_t>(std::count_if(demands.begin(), demands.end(), works));
+  const auto working = static_cast<size_t>(std::count_if(demands.begin(), demands.end(), Works));
   if (working == 0) return plan;
-  const bool rest = working < demands.size() && working < slots.size();
+  const Room room = RoomBeside(slots.size(), demands);
+  const std::vector<Worker> workers = WorkersOf(demands, room);
+  for (size_t i = 0; i < demands.size(); ++i) {
+    if (room.stays[i]) plan[i] = demands[i].pinned;
+  }
+  const bool rest = working < demands.size() && workers.size() < room.free.size();
   const size_t first = rest ? 1 : 0;
   if (rest) {
+    const uint16_t slot = room.free[0];
     for (size_t i = 0; i < demands.size(); ++i) {
-      if (!works(demands[i])) plan[i] = {0, 1};
+      if (!Works(demands[i])) plan[i] = {slot, static_cast<uint16_t>(slot + 1)};
     }
   }
-  const std::vector<Worker> workers = WorkersOf(demands);
-  const size_t usable = slots.size() - first;
-  if (workers.size() > usable) {
-    ShareSlots(workers, demands, first, usable, &plan);
-    return plan;
-  }
-  Layout layout(slots, first);
+  const size_t usable = room.free.size() - first;
+  Layout layout(slots, room.free, first);
   for (size_t i = 0; i < workers.size(); ++i) {
-    plan[workers[i].session] = layout.Place(workers[i], workers.size() - i);
+    SlotRange& range = plan[workers[i].session];
+    if (workers.size() > usable) {
+      const uint16_t slot = room.free[first + i % usable];
+      range = {slot, static_cast<uint16_t>(slot + 1)};
+    } else {
+      range = layout.Place(workers[i], workers.size() - i);
+    }
   }
   return plan;
 }

@@ -24,8 +24,8 @@ struct ShareDemand {
   int wanted = 0;
   // The most that it may have; 0 for no limit. Nobody has less than a slot.
   int most = 0;
-  // It has kernels that run for long, behind which others' would wait that share a slot with it.
-  bool runs_long = false;
+  // Where it has kernels that run for long, behind which others' would wait; empty for nowhere.
+  SlotRange pinned = {};
 };
 
 // Returns each session's slots. `slots` are their numbers of multiprocessors.
@@ -34,8 +34,9 @@ struct ShareDemand {
 //   divided evenly (max-min fair), and what some do not want is the others'.
 // - When anybody rests, the first slot stays free for those who do, so that the kernels with which
 //   one of them begins again do not wait.
-// - Who is alone has the whole device. When more work than there are slots, several share one, those
-//   whose kernels run for long among themselves.
+// - Who is alone has the whole device. When more work than there are slots, several share one.
+// - Who has kernels that run for long stays where they are, and nobody else gets slots there, unless
+//   they are on all that there are.
 //
 // The same sessions with the same demands get the same slots.
 std::vector<SlotRange> PlanShares(const std::vector<int>& slots,

@@ -74,24 +74,30 @@ TEST(SharePlanTest, MoreThanThereAreSlotsShareThem) {
   }
 }
 
-// A kernel in front of one of theirs is soon over then.
-TEST(SharePlanTest, WhereSlotsAreSharedThoseThatRunLongShareAmongThemselves) {
-  for (const size_t sessions : {11, 13, 20, 64}) {
-    for (const size_t long_ones : {1, 2, 9, 11}) {
+TEST(SharePlanTest, NobodyGetsTheSlotsOfKernelsThatRunForLong) {
+  for (const size_t sessions : {2, 5, 11, 13, 64}) {
+    for (const SlotRange pinned : {SlotRange{0, 1}, {4, 5}, {3, 7}, {1, 10}}) {
       std::vector<ShareDemand> demands(sessions, ShareDemand{kAll});
-      for (size_t i = 0; i < long_ones; ++i) demands[i * sessions / long_ones].runs_long = true;
+      demands[1].pinned = pinned;
       const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
+      EXPECT_EQ(plan[1], pinned);
       for (size_t i = 0; i < sessions; ++i) {
-        for (size_t j = 0; j < sessions; ++j) {
-          if (demands[i].runs_long == demands[j].runs_long) continue;
-          EXPECT_FALSE(Overlap(plan[i], plan[j])) << sessions << ", " << long_ones;
-        }
+        EXPECT_TRUE(i == 1 || !Overlap(plan[i], pinned)) << sessions << ": " << i;
       }
     }
   }
-  for (const SlotRange& range : PlanShares({8, 8}, {{9, 0, true}, {9, 0, true}, {9, 0, true}})) {
-    EXPECT_EQ(range.end, range.begin + 1);
-  }
+}
+
+TEST(SharePlanTest, KernelsOnAllSlotsAreInEverybodysWayAnyhow) {
+  std::vector<ShareDemand> demands(3, ShareDemand{kAll});
+  demands[0].pinned = {0, 10};
+  EXPECT_EQ(PlanShares(kSlots, demands), PlanShares(kSlots, {{kAll}, {kAll}, {kAll}}));
+  demands[1].pinned = {0, 2};
+  const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
+  EXPECT_EQ(plan[1], (SlotRange{0, 2}));
+  EXPECT_GE(plan[0].begin, 2);
+  EXPECT_GE(plan[2].begin, 2);
+  EXPECT_EQ(PlanShares(kSlots, {{kAll, 0, {0, 10}}})[0], (SlotRange{0, 10}));
 }
 
 TEST(SharePlanTest, ADeviceWithOneSlotIsNotDivided) {
@@ -107,20 +113,27 @@ TEST(SharePlanTest, WhateverIsWantedNobodyWorksOnAnothersSlots) {
     for (ShareDemand& demand : demands) {
       demand.wanted = random() % 3 == 0 ? 0 : static_cast<int>(1 + random() % 200);
       demand.most = random() % 4 == 0 ? static_cast<int>(1 + random() % kAll) : 0;
-      demand.runs_long = random() % 4 == 0;
+      if (random() % 16 != 0) continue;
+      demand.pinned.begin = static_cast<uint16_t>(random() % kSlots.size());
+      demand.pinned.end = static_cast<uint16_t>(
+          demand.pinned.begin + 1 + random() % (kSlots.size() - demand.pinned.begin));
     }
     const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
     ASSERT_EQ(plan.size(), demands.size());
     size_t working = 0;
-    for (const ShareDemand& demand : demands) working += demand.wanted > 0;
+    bool pinned = false;
+    for (const ShareDemand& demand : demands) {
+      working += demand.wanted > 0;
+      pinned |= demand.pinned != SlotRange();
+    }
     for (size_t i = 0; i < plan.size(); ++i) {
       ASSERT_LT(plan[i].begin, plan[i].end);
       ASSERT_LE(plan[i].end, kSlots.size());
       if (demands[i].wanted == 0) continue;
-      if (demands[i].most > 0) {
+      if (demands[i].most > 0 && !pinned) {
         ASSERT_LE(Size(plan[i]), std::max(demands[i].most, 20));
       }
-      for (size_t j = 0; j < plan.size() && working < kSlots.size(); ++j) {
+      for (size_t j = 0; j < plan.size() && working < kSlots.size() && !pinned; ++j) {
         if (i == j) continue;
         ASSERT_FALSE(Overlap(plan[i], plan[j])) << round << ": " << i << ", " << j;
       }

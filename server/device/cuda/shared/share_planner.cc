@@ -62,12 +62,10 @@ void SharePlanner::NextWindow(int64_t now) {
   window_.fetch_add(1, std::memory_order_relaxed);
   for (Seat* const seat : seats_) {
     const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
-    const bool runs_on = launched == 0 && seat->running_.load(std::memory_order_relaxed);
-    if (runs_on) {
-      seat->runs_long_until_ms_ = now + kRunsLongMs;
-    } else {
-      seat->blocks_before_ = launched;
-    }
+    seat->pinned_ = {};
+    if (launched == 0) seat->pinned_ = Unpacked(seat->busy_.load(std::memory_order_relaxed));
+    const bool runs_on = seat->pinned_.begin < seat->pinned_.end;
+    if (!runs_on) seat->blocks_before_ = launched;
   }
   Plan(now);
 }
@@ -87,7 +85,7 @@ void SharePlanner::Plan(int64_t now) {
       continue;
     }
     present.push_back(seat);
-    demands.push_back({wanted, seat->most_, now < seat->runs_long_until_ms_});
+    demands.push_back({wanted, seat->most_, seat->pinned_});
   }
   const std::vector<SlotRange> plan = PlanShares(slots_, demands);
   for (size_t i = 0; i < present.size(); ++i) {

@@ -23,7 +23,8 @@ namespace warpline::device {
 // A session works while it launches kernels or they run, and for a short time after; it then rests,
 // and after a long time without any operation it is absent. What it wants is what its streams' largest grids
 // can use together: a grid runs on no more multiprocessors than it has blocks. A plan is made when
-// somebody begins to work or wants more, at once, and otherwise a few times a second.
+// somebody begins to work or wants more, at once, and otherwise a few times a second. A kernel that
+// runs through a whole window runs for long.
 class SharePlanner {
  public:
   // Milliseconds of a clock that only rises.
@@ -32,9 +33,6 @@ class SharePlanner {
 
   // A session that has launched nothing for so long rests, and its former grids are forgotten.
   static constexpr int64_t kWindowMs = 250;
-  // A session of which a kernel ran through a whole window is one whose kernels run for long, and
-  // stays so for as long as this.
-  static constexpr int64_t kRunsLongMs = 2'000;
   // A session that has issued nothing for so long is absent.
   static constexpr int64_t kPresenceMs = 60'000;
   // What an operation uses of which that is not known.
@@ -61,8 +59,8 @@ class SharePlanner {
     // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
     // one without kernels.
     void Use(StreamUse* stream, uint64_t blocks) { planner_->OnUse(this, stream, blocks); }
-    // Whether kernels that were launched are under way, as seen now.
-    void SetRunning(bool running) { running_.store(running, std::memory_order_relaxed); }
+    // Where kernels that were launched are under way, as seen now; empty for nowhere.
+    void SetBusy(const SlotRange& busy) { busy_.store(Packed(busy), std::memory_order_relaxed); }
 
    private:
     friend class SharePlanner;
@@ -74,11 +72,11 @@ class SharePlanner {
     std::atomic<int64_t> used_ms_{0};  // The last operation; 0 for none yet.
     std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
     std::atomic<int> planned_{0};      // The multiprocessors that the plan reckons with.
-    std::atomic<bool> running_{false};
+    std::atomic<uint32_t> busy_{0};    // Packed.
     // Guarded by the planner's mu_: the blocks of the window before, or, while nothing new is
-    // launched, of what runs; and until when it is known for kernels that run for long.
+    // launched, of what runs; and where that is.
     uint64_t blocks_before_ = 0;
-    int64_t runs_long_until_ms_ = 0;
+    SlotRange pinned_;
   };
 
   explicit SharePlanner(std::vector<int> slots, Clock clock = &CoarseClock);

@@ -112,14 +112,14 @@ TEST_F(SharePlannerTest, WhoseKernelRunsKeepsItsPlace) {
   runs->Use(&stream_, 1056);
   other->Use(&other_stream_, 1056);
   const SlotRange place = runs->place();
-  runs->SetRunning(true);
+  runs->SetBusy(place);
   for (int i = 0; i < 400; ++i) {
     Wait(SharePlanner::kWindowMs);
     other->Use(&other_stream_, 1056);
     planner_.Look();
   }
   EXPECT_EQ(runs->place(), place);
-  runs->SetRunning(false);
+  runs->SetBusy({});
   for (int i = 0; i < 3; ++i) {
     Wait(SharePlanner::kWindowMs);
     other->Use(&other_stream_, 1056);
@@ -127,14 +127,14 @@ TEST_F(SharePlannerTest, WhoseKernelRunsKeepsItsPlace) {
   EXPECT_EQ(other->place(), kWhole) << "it is absent now";
 }
 
-TEST_F(SharePlannerTest, WhoseKernelsRunLongSharesWithNobodyElse) {
+TEST_F(SharePlannerTest, WhoseKernelRunsLongSharesWithNobodyElse) {
   std::vector<std::unique_ptr<SharePlanner::Seat>> seats;
   std::vector<SharePlanner::StreamUse> streams(11);
   for (int i = 0; i < 11; ++i) seats.push_back(planner_.Join(0));
   for (int round = 0; round < 4; ++round) {
     // The first launches once, and the others all the time.
     for (size_t i = round == 0 ? 0 : 1; i < seats.size(); ++i) seats[i]->Use(&streams[i], 1056);
-    seats[0]->SetRunning(true);
+    if (round == 0) seats[0]->SetBusy(seats[0]->place());
     Wait(SharePlanner::kWindowMs);
     planner_.Look();
   }
