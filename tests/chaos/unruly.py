@@ -11,8 +11,8 @@ one among them, and check all their results. One line a role: what the programs 
 results to the end; LOST: CUDA's sticky error, and memory that was read back intact; FAILED: anything
 else), their longest round, and whether the worker is the same. --end says how a role ends whose
 kernels do not: when its seconds are over its client is killed, so that its session has to be ended; or
-the worker is; or it is left alone. --idle makes so many of the healthy programs rest for up to a second
-at a time. --user, for root, runs the unruly one as that user, which makes it another tenant: whose work
+the worker is; or it is left alone. --idle makes so many of the healthy programs rest for up to five
+seconds at a time. --user, for root, runs the unruly one as that user, which makes it another tenant: whose work
 did not end gets no other session for a while. The server's log has the details; its lines about workers that are
 replaced follow. The last line is `unruly: R of N roles disturbed nobody`. A role disturbs where a
 healthy program FAILED, where one LOST its session without the worker having gone, and where the
@@ -91,7 +91,7 @@ class Table:
         """(whether nobody was disturbed, what became of the programs)."""
         options = self._options
         healthy = [start([find("long_program", self._installation), "--seconds=%g" % options.seconds,
-                          "--seed=%d" % seed, "--rest_ms=%d" % (1000 if seed < options.idle else 60)],
+                          "--seed=%d" % seed, "--rest_ms=%d" % (5000 if seed < options.idle else 60)],
                          self._env) for seed in range(options.healthy)]
         time.sleep(HEAD_START_S)
         before = self._workers()

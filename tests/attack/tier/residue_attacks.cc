@@ -13,7 +13,8 @@ namespace {
 constexpr unsigned kThreads = 128, kBlocks = 256;
 constexpr size_t kPiece = 8 << 20;  // Is copied at a time.
 
-// Kernels that write out what they find. Each thread has kWords words in `out`.
+// Kernels that write out what they find. Each thread has kWords words in `out`. A store that is never
+// executed keeps the array in local memory.
 constexpr unsigned kWords = 64;
 constexpr char kKernels[] = R"(
 .version 7.0
@@ -58,9 +59,13 @@ NEXT:
   mul.wide.u32 %rd2, %r3, 256;
   add.s64 %rd3, %rd1, %rd2;
   mov.u64 %rd4, memory;
+  setp.eq.u64 %p1, %rd1, 0;
+  and.b64 %rd5, %rd1, 252;
+  add.s64 %rd5, %rd4, %rd5;
+  @%p1 st.local.u32 [%rd5], %r1;
   mov.u32 %r6, 0;
 NEXT:
-  ld.volatile.local.u32 %r7, [%rd4];
+  ld.local.u32 %r7, [%rd4];
   st.global.u32 [%rd3], %r7;
   add.s64 %rd4, %rd4, 4;
   add.s64 %rd3, %rd3, 4;
