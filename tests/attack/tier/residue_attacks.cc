@@ -13,8 +13,8 @@ namespace {
 constexpr unsigned kThreads = 128, kBlocks = 256;
 constexpr size_t kPiece = 8 << 20;  // Is copied at a time.
 
-// Kernels that write out what they find. Each thread has kWords words in `out`. A store that is never
-// executed keeps the array in local memory.
+// Kernels that write out what they find. Each thread has kWords words in `out`. The array
+// stays in local memory for its indices and a store that is never executed.
 constexpr unsigned kWords = 64;
 constexpr char kKernels[] = R"(
 .version 7.0
@@ -65,9 +65,12 @@ NEXT:
   @%p1 st.local.u32 [%rd5], %r1;
   mov.u32 %r6, 0;
 NEXT:
-  ld.local.u32 %r7, [%rd4];
+  add.u32 %r8, %r6, %r2;
+  and.b32 %r8, %r8, 63;
+  mul.wide.u32 %rd5, %r8, 4;
+  add.s64 %rd5, %rd4, %rd5;
+  ld.local.u32 %r7, [%rd5];
   st.global.u32 [%rd3], %r7;
-  add.s64 %rd4, %rd4, 4;
   add.s64 %rd3, %rd3, 4;
   add.u32 %r6, %r6, 1;
   setp.lt.u32 %p1, %r6, 64;
