@@ -153,6 +153,11 @@ void WarnOfFewTasks(const SessionHostOptions& options) {
              ": give it more (TasksMax, pids.max, RLIMIT_NPROC) or set --max_sessions");
 }
 
+bool Has(Tier tier, const ServerOptions& options) {
+  const auto& tiers = options.tiers.tiers;
+  return std::find(tiers.begin(), tiers.end(), tier) != tiers.end();
+}
+
 absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
                                                const std::string& server_name,
                                                const std::string& backend) {
@@ -170,8 +175,8 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.session.guarded.max_arena_bytes = from.tiers.guarded_arena_bytes;
   options.session.guarded.memory_bytes = from.tiers.guarded_memory_bytes;
   options.session.guarded.hang_pause = from.tiers.guarded_hang_pause;
-  const auto& tiers = from.tiers.tiers;
-  if (std::find(tiers.begin(), tiers.end(), Tier::kIsolated) != tiers.end()) {
+  options.session.guarded.standby.kept = from.tiers.guarded_standby && Has(Tier::kGuarded, from);
+  if (Has(Tier::kIsolated, from)) {
     options.session.warm_workers =
         from.device.warm_workers.value_or(UsesNvidiaDriver(backend) ? 1 : 0);
   }

@@ -70,6 +70,8 @@ struct TierOptions {
   uint64_t guarded_memory_bytes = 1ull << 30;
   // For how long somebody gets no session whose work did not end, at first.
   absl::Duration guarded_hang_pause = absl::Minutes(1);
+  // Whether each device in use has a second process that takes over when the first one is lost.
+  bool guarded_standby = true;
 };
 
 // What each session may have.

@@ -35,7 +35,9 @@ class GuardedTierTest(unittest.TestCase):
         cls.installation.close()
 
     def server(self, *flags):
-        return harness.local_server.Server(self.installation, ["--device=cpu", "--warm_workers=0", "--tiers=isolated,guarded", *flags])
+        return harness.local_server.Server(
+            self.installation, ["--device=cpu", "--warm_workers=0", "--tiers=isolated,guarded",
+                                "--noguarded_standby", *flags])
 
     def workers(self, server):
         return harness.server_processes(server.pid, WORKER)
@@ -172,6 +174,31 @@ class GuardedTierTest(unittest.TestCase):
                 self.assertIn(status, (0, 3))
             done = self.run_program(server, "vector_add", "--tier=guarded")
             self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_a_standby_takes_over_and_is_followed_by_another(self):
+        ready = r"guarded standby is ready gpu=0 worker_pid=(\d+)"
+        with self.server("--guarded_standby") as server:
+            running = [self.start_long(server, 6) for _ in range(2)]
+            harness.wait_until(lambda: re.search(ready, server.log()), "a standby")
+            standby = int(re.search(ready, server.log())[1])
+            current, = (pid for pid in self.workers(server) if pid != standby)
+            os.kill(current, signal.SIGKILL)
+            harness.wait_until(lambda: "guarded sessions recovered" in server.log(), "the recovery")
+            print(re.search("guarded sessions recovered.*", server.log())[0])
+            self.assertRegex(server.log(), "guarded standby takes over gpu=0 worker_pid=%d former_pid=%d"
+                             % (standby, current))
+            recovered = re.search(r"recovered gpu=0 lost_pid=(\d+) went_on=(\d+) lost=(\d+) left=(\d+) "
+                                  r"seconds=(\S+)", server.log())
+            self.assertEqual(int(recovered[1]), current)
+            self.assertEqual(sum(int(recovered[i]) for i in (2, 3, 4)), 2)
+            self.assertLess(float(recovered[5]), 5)
+            done = self.run_program(server, "vector_add", "--tier=guarded")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertRegex(server.log(), r'opened session=\d+ gpu=0 pid=%d .*program="vector_add"' % standby)
+            for process in running:
+                status, stdout, stderr = harness.finish(process)
+                self.assertIn(status, (0, 3), stdout + stderr)
+            self.assertEqual(len(re.findall(ready, server.log())), 2)
 
     def test_what_the_tier_cannot_have_is_refused_with_a_reason(self):
         with self.server() as server:

@@ -465,6 +465,7 @@ void Session::OnWorkerLost(const std::string& why) {
         absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
   }
   if (state_ == State::kReplacing) return takeover_.OnWorkerDied(why);
+  JoinRecovery();
   // What it took is complete, or it is in flight for ever.
   worker_.Freeze();
   const bool idle = worker_.Taken() == worker_.Retired();
@@ -484,8 +485,14 @@ void Session::OnWorkerHangs() { context_.hangs->OnHang(seat_.payer(), absl::Now(
 
 void Session::OnWorkerLeaving() {
   if (state_ != State::kOpen) return;
+  JoinRecovery();
   // What is not at rest by then is lost with the worker before.
   replacement_.Begin(context_.options->open_timeout, [](const absl::Status&) {});
+}
+
+void Session::JoinRecovery() {
+  // It lasts until the session is served again, whatever happens to the worker that takes over.
+  if (recovery_ == nullptr) recovery_ = worker_.JoinRecovery();
 }
 
 void Session::OnWorkerDistrusted(const std::string& why) {
@@ -517,6 +524,7 @@ void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
 
 void Session::OnTakenOver() {
   state_ = State::kOpen;
+  if (recovery_ != nullptr) std::exchange(recovery_, nullptr)->WentOn();
   context_.counters->worker_replacements.Add(1);
   audit_->Worker(audit::Event::kWorkerReplaced, reason_, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
@@ -605,6 +613,7 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   fault.set_message(message);
   fault.set_memory_kept(keep_memory);
   ClearTimer();
+  if (recovery_ != nullptr) std::exchange(recovery_, nullptr)->Lost();
   state_ = State::kFaulted;
   reason_ = message;
   takeover_.Forget();
@@ -645,6 +654,7 @@ void Session::End(const std::string& reason) {
   if (state_ != State::kFaulted) reason_ = reason;
   state_ = State::kEnding;
   ClearTimer();
+  recovery_ = nullptr;
   presence_.End();
   port_->Shut();
   bulk_->Shut();

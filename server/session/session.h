@@ -54,6 +54,7 @@
 #include "server/session/session_snapshot.h"
 #include "server/session/session_worker.h"
 #include "server/session/task_shares.h"
+#include "server/workers/recovery.h"
 
 namespace warpline::server {
 
@@ -154,6 +155,8 @@ class Session : public SessionControl,
   // A bulk connection asks for host memory, or gives some back.
   void HandleBulkMemory(const warpline_internal::HostMemoryRequest& request,
                         BulkMemoryAnswer answer) RUNS_ON(control_loop);
+  // The worker is lost, or leaves.
+  void JoinRecovery() RUNS_ON(control_loop);
   void BeginTakeover(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
   void NoteDeath(const std::string& why) RUNS_ON(control_loop);
   void SetTimer(absl::Duration delay, void (Session::*body)()) RUNS_ON(control_loop);
@@ -193,6 +196,8 @@ class Session : public SessionControl,
   SessionHoldings holdings_ ABSL_GUARDED_BY(control_loop);
   LostMemory lost_memory_ ABSL_GUARDED_BY(control_loop);
   Takeover takeover_ ABSL_GUARDED_BY(control_loop);
+  // Its part in what becomes of the sessions of a lost process; null for none.
+  std::unique_ptr<RecoveryShare> recovery_ ABSL_GUARDED_BY(control_loop);
   Replacement replacement_ ABSL_GUARDED_BY(control_loop);
 
   State state_ ABSL_GUARDED_BY(control_loop) = State::kWaiting;

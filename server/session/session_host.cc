@@ -54,7 +54,8 @@ SessionHost::SessionHost(SessionHostOptions options,
                GuardedWorkersOptions{.launcher = options_.launcher,
                                      .jailer = options_.jailer,
                                      .program = options_.session.guarded.worker,
-                                     .process = options_.session.guarded.process}),
+                                     .process = options_.session.guarded.process,
+                                     .standby = options_.session.guarded.standby}),
       hangs_(options_.session.guarded.hang_pause),
       compilers_(options_.compilers == nullptr
                      ? nullptr
@@ -63,7 +64,8 @@ SessionHost::SessionHost(SessionHostOptions options,
               .max_sessions = options_.max_sessions,
               .tasks_per_stream = options_.tasks_per_stream,
               .devices = static_cast<int>(devices.size()),
-              .warm_workers = options_.session.warm_workers}),
+              .warm_workers =
+                  options_.session.warm_workers + (options_.session.guarded.standby.kept ? 1 : 0)}),
       host_memory_port_(&control_, this) {
   control_.Post([this] {
     control_loop.AssertOnLoop();
