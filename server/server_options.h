@@ -72,6 +72,9 @@ struct TierOptions {
   absl::Duration guarded_hang_pause = absl::Minutes(1);
   // Whether each device in use has a second process that takes over when the first one is lost.
   bool guarded_standby = true;
+  // What each of these processes takes of the device; DeviceMemoryOptions says what it is by
+  // default.
+  std::optional<uint64_t> guarded_context_bytes;
 };
 
 // What each session may have.

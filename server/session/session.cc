@@ -100,6 +100,7 @@ SessionFacts Session::Facts() const {
           .hello = &hello_,
           .entitlement = &entitlement(),
           .devices = &holdings_.devices(),
+          .guarded = guarded_sizes_,
           .keeps_modules = modules_->kept(),
           .records_modules = context_.audit != nullptr,
           .offers_lanes = lane_.Offered()};
@@ -181,7 +182,10 @@ void Session::HandleHello() {
   if (const absl::Status opened = OpenDevices(); !opened.ok()) return Refuse(opened);
   tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
-  StartWorker();
+  SetTimer(options.open_timeout, &Session::OpenTimedOut);
+  if (!IsGuarded(hello_)) return StartWorker();
+  worker_.SetTier(Tier::kGuarded);
+  TakeOwnMemory();
 }
 
 std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) {
@@ -220,14 +224,25 @@ absl::Status Session::OpenDevices() {
                              quota->limit_bytes(), " bytes, that they may have"));
 }
 
+void Session::TakeOwnMemory() {
+  const auto sizes = DivideMemoryOf(Facts());
+  if (!sizes.ok()) return RefuseTier(sizes.status());
+  guarded_sizes_ = *sizes;
+  holdings_.devices().TakeOwn(guarded_sizes_.own_bytes(), [this](const absl::Status& taken) {
+    control_loop.AssertOnLoop();
+    if (state_ != State::kOpening) return;
+    if (taken.ok()) return StartWorker();
+    RefuseTier(absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the session's sinks and variables, ",
+                     guarded_sizes_.own_bytes(), " bytes: ", std::string(taken.message()))));
+  });
+}
+
 void Session::StartWorker() {
-  const SessionOptions& options = *context_.options;
-  if (IsGuarded(hello_)) worker_.SetTier(Tier::kGuarded);
   const absl::Status started =
       worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
-                    options.ring_bytes);
-  if (!started.ok()) return RefuseTier(started);
-  SetTimer(options.open_timeout, &Session::OpenTimedOut);
+                    context_.options->ring_bytes);
+  if (!started.ok()) RefuseTier(started);
 }
 
 void Session::OpenTimedOut() {

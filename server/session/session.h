@@ -35,6 +35,7 @@
 #include "server/continuity/takeover.h"
 #include "server/leases/lease_book.h"
 #include "server/memory/device_memory.h"
+#include "server/memory/guarded_sizes.h"
 #include "server/memory/host_segments.h"
 #include "server/memory/memory_links.h"
 #include "server/process/control_loop.h"
@@ -134,6 +135,8 @@ class Session : public SessionControl,
   // RESOURCE_EXHAUSTED when whoever pays has no host memory left.
   absl::Status OpenDevices() RUNS_ON(control_loop);
   std::shared_ptr<Quota> QuotaOn(const DeviceMemory& device) RUNS_ON(control_loop);
+  // Charges what a guarded session's worker takes of the device, and then starts it.
+  void TakeOwnMemory() RUNS_ON(control_loop);
   void StartWorker() RUNS_ON(control_loop);
   void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
   // Memory before the client has it: `granted` is called if the session is still opening then.
@@ -204,6 +207,7 @@ class Session : public SessionControl,
   std::string reason_ ABSL_GUARDED_BY(control_loop);
   warpline_internal::Hello hello_ ABSL_GUARDED_BY(control_loop);
   WelcomeTerms terms_ ABSL_GUARDED_BY(control_loop);
+  GuardedSizes guarded_sizes_ ABSL_GUARDED_BY(control_loop);
   LeaseSeat seat_ ABSL_GUARDED_BY(control_loop);
   // As placed, until the end.
   std::vector<DeviceMemory*> placed_ ABSL_GUARDED_BY(control_loop);
