@@ -143,12 +143,14 @@ void ChunkPool::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill)
   leaving_.Add(std::move(chunks), std::move(bill));
 }
 
+absl::StatusOr<std::optional<uint64_t>> ChunkPool::KnownBytes() {
+  auto free = maker_->FreeBytes();
+  if (!free.ok() || !free->has_value()) return free;
+  return **free + granted_bytes_ + stock_bytes_ + leaving_.open_bytes();
+}
+
 void ChunkPool::Settle(absl::Time now) {
-  leaving_.Settle(now, [this]() -> absl::StatusOr<std::optional<uint64_t>> {
-    auto free = maker_->FreeBytes();
-    if (!free.ok() || !free->has_value()) return free;
-    return **free + granted_bytes_ + stock_bytes_ + leaving_.open_bytes();
-  });
+  leaving_.Settle(now, [this] { return KnownBytes(); });
 }
 
 size_t ChunkPool::WantedInStock(size_t chunk_class) const {

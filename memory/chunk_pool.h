@@ -85,6 +85,9 @@ class ChunkPool {
   // Undoes a Claim(), or a part of it.
   void Unclaim(uint64_t bytes) { claimed_bytes_ -= bytes; }
 
+  // What of the device is free or in chunks. Nothing where the maker does not say.
+  absl::StatusOr<std::optional<uint64_t>> KnownBytes();
+
   // Goes on with what was returned; see Quarantine.
   void Settle(absl::Time now);
   const Quarantine& leaving() const { return leaving_; }

@@ -66,10 +66,9 @@ absl::Status DeviceMemory::StartOnLoop() {
   const bool is_gpu = UsesNvidiaDriver(backend_);
   const uint64_t reserve =
       options_.reserve_bytes.value_or(is_gpu ? std::min(total / 8, kMaxDefaultReserve) : 0);
-  const uint64_t context = options_.shared_context_bytes.value_or(is_gpu ? kSharedContextBytes : 0);
-  shared_contexts_bytes_ = options_.shared_contexts * context;
+  shared_context_bytes_ = options_.shared_context_bytes.value_or(is_gpu ? kSharedContextBytes : 0);
   capacity_bytes_ = total - std::min(total, reserve);
-  capacity_bytes_ -= std::min(capacity_bytes_, shared_contexts_bytes_);
+  capacity_bytes_ -= std::min(capacity_bytes_, shared_contexts_bytes());
   capacity_bytes_ -= capacity_bytes_ % kChunkClasses.back();
   pool_.emplace(ChunkPool::Options{.capacity_bytes = capacity_bytes_,
                                    .max_chunks = options_.max_chunks,
@@ -157,6 +156,17 @@ void DeviceMemory::Unclaim(uint64_t bytes) {
     on_loop_.AssertOnLoop();
     pool_->Unclaim(bytes);
     Settle();
+  });
+}
+
+void DeviceMemory::ReadOthers(std::function<void(std::optional<uint64_t>)> read) {
+  loop_.Post([this, read = std::move(read)] {
+    on_loop_.AssertOnLoop();
+    const auto known = pool_->KnownBytes();
+    RestartIfDown();
+    if (!known.ok() || !known->has_value()) return read(std::nullopt);
+    const uint64_t ours = **known + pool_->stats().claimed_bytes;
+    read(info_.total_bytes() - std::min(info_.total_bytes(), ours));
   });
 }
 

@@ -72,8 +72,11 @@ class DeviceMemory {
   int ordinal() const { return ordinal_; }
   int device_count() const { return device_count_; }
   uint64_t capacity_bytes() const { return capacity_bytes_; }
-  // What is left to the guarded tier's contexts.
-  uint64_t shared_contexts_bytes() const { return shared_contexts_bytes_; }
+  // What is left to each of the guarded tier's contexts, and to all of them.
+  uint64_t shared_context_bytes() const { return shared_context_bytes_; }
+  uint64_t shared_contexts_bytes() const {
+    return options_.shared_contexts * shared_context_bytes_;
+  }
   size_t max_chunks() const { return options_.max_chunks; }
   const std::string& note() const { return note_; }
 
@@ -93,6 +96,11 @@ class DeviceMemory {
   void AfterReturns(std::function<void()> settled);
   // Whether AfterReturns() would have to wait for something.
   bool settling() const { return settling_.load(std::memory_order_acquire) > 0; }
+
+  // Asks what others than sessions have of the device: contexts of workers, and other programs.
+  // Nothing where the device does not say what is free, or cannot be asked. `read` is called on
+  // this object's thread.
+  void ReadOthers(std::function<void(std::optional<uint64_t>)> read);
 
   Stats stats() const;
   // 0 while there is none.
@@ -136,7 +144,7 @@ class DeviceMemory {
   int ordinal_ = 0;
   int device_count_ = 0;
   uint64_t capacity_bytes_ = 0;
-  uint64_t shared_contexts_bytes_ = 0;
+  uint64_t shared_context_bytes_ = 0;
   std::string note_;
 
   LoopAffinity on_loop_;

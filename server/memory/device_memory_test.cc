@@ -147,6 +147,22 @@ class CountedDeviceMemoryTest : public DeviceMemoryTest {
   const std::shared_ptr<Quota> quota_ = Quota::Create(256 * kMiB);
 };
 
+TEST_F(CountedDeviceMemoryTest, TellsWhatOthersHave) {
+  SetFree(200);
+  const auto memory = MustOpen(Options());
+  memory->Drain();
+  const auto others = [&] {
+    std::promise<std::optional<uint64_t>> read;
+    memory->ReadOthers([&](std::optional<uint64_t> bytes) { read.set_value(bytes); });
+    return read.get_future().get();
+  };
+  // The keeper counts as little as it is told.
+  const uint64_t stock = memory->stats().pool.stock_bytes;
+  EXPECT_EQ(others(), 56 * kMiB - stock);
+  SetFree(180);
+  EXPECT_EQ(others(), 76 * kMiB - stock);
+}
+
 TEST_F(CountedDeviceMemoryTest, ARequestWaitsUntilReturnedMemoryIsFree) {
   DeviceMemoryOptions options = Options();
   options.patience = absl::Seconds(60);

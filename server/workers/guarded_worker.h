@@ -61,6 +61,7 @@ enum GuardedLine : size_t {
   kGuardedStandbyLine,
   kGuardedTakesOverLine,
   kGuardedNoStandbyLine,
+  kGuardedContextLine,
   kGuardedLineCount
 };
 inline constexpr LogKind kGuardedLines[kGuardedLineCount] = {
@@ -69,7 +70,8 @@ inline constexpr LogKind kGuardedLines[kGuardedLineCount] = {
     {"guarded_recoveries", 10, absl::Minutes(1)},
     {"guarded_standbys_ready", 10, absl::Minutes(1)},
     {"guarded_standbys_taking_over", 10, absl::Minutes(1)},
-    {"no_guarded_standbys", 10, absl::Minutes(1)}};
+    {"no_guarded_standbys", 10, absl::Minutes(1)},
+    {"guarded_contexts", 10, absl::Minutes(1)}};
 
 class GuardedWorker;
 class WorkerSeat;
@@ -122,6 +124,8 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   void Kill() RUNS_ON(control_loop);
 
   pid_t pid() const RUNS_ON(control_loop) { return child_->pid(); }
+  // Of its device.
+  int ordinal() const RUNS_ON(control_loop) { return ordinal_; }
 
  private:
   friend class WorkerSeat;

@@ -1,5 +1,6 @@
 #include "server/workers/guarded_workers.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -62,12 +63,35 @@ std::shared_ptr<GuardedWorker> GuardedWorkers::Start(const WorkerDevice& device)
   start.jailer = options_.jailer;
   start.prepare.set_backend(device.backend);
   start.prepare.set_ordinal(device.ordinal);
+  if (options_.read_others != nullptr) {
+    measures_[process.get()] = ContextMeasure::Begin(
+        [read = options_.read_others, ordinal = device.ordinal](ContextMeasure::Answer answer) {
+          read(ordinal, std::move(answer));
+        });
+  }
   process->Start(std::move(start));
   processes_.push_back(process);
   return process;
 }
 
+void GuardedWorkers::SayContext(const GuardedWorker& process, uint64_t bytes) {
+  const LogPermit permit = log_.Ask(kGuardedContextLine);
+  if (!permit) return;
+  const uint64_t kept = options_.kept_bytes(process.ordinal());
+  const std::string keys = absl::StrCat(" gpu=", process.ordinal(), " worker_pid=", process.pid(),
+                                        " bytes=", bytes, " kept_bytes=", kept);
+  if (bytes <= kept) return permit.Info("guarded worker's context", keys);
+  permit.Warning("guarded worker's context takes more than is kept for it", keys,
+                 ": see --guarded_context_memory");
+}
+
 void GuardedWorkers::OnPrepared(GuardedWorker* process) {
+  if (const auto found = measures_.find(process); found != measures_.end()) {
+    found->second->End([this, process](uint64_t bytes) {
+      control_loop.AssertOnLoop();
+      SayContext(*process, bytes);
+    });
+  }
   for (auto& [ordinal, device] : devices_) {
     if (device.standby->OnPrepared(*process)) return;
     if (device.current.get() == process && InUse(device)) device.standby->Want();
@@ -82,6 +106,7 @@ void GuardedWorkers::OnUnusable(GuardedWorker* process, const std::string& why) 
 }
 
 void GuardedWorkers::OnGone(GuardedWorker* process) {
+  measures_.erase(process);
   std::erase_if(processes_, [process](const std::shared_ptr<GuardedWorker>& one) {
     return one.get() == process;
   });

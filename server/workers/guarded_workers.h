@@ -11,6 +11,7 @@
 #ifndef WARPLINE_SERVER_WORKERS_GUARDED_WORKERS_H_
 #define WARPLINE_SERVER_WORKERS_GUARDED_WORKERS_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,6 +26,7 @@
 #include "server/process/control_loop.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
+#include "server/workers/context_measure.h"
 #include "server/workers/guarded_standby.h"
 #include "server/workers/guarded_worker.h"
 #include "server/workers/worker.h"
@@ -38,6 +40,9 @@ struct GuardedWorkersOptions {
   ChildOptions program;
   GuardedWorkerOptions process;
   GuardedStandbyOptions standby;
+  // ContextMeasure::Read of a device, and what is kept of that for each process. Null for none.
+  std::function<void(int ordinal, ContextMeasure::Answer)> read_others;
+  std::function<uint64_t(int ordinal)> kept_bytes;
 };
 
 // Call Stop() before destroying it.
@@ -71,6 +76,8 @@ class GuardedWorkers : private GuardedWorkerEvents {
 
   Device& DeviceOf(const WorkerDevice& device) RUNS_ON(control_loop);
   std::shared_ptr<GuardedWorker> Start(const WorkerDevice& device) RUNS_ON(control_loop);
+  // Says in the log what a process has taken of its device.
+  void SayContext(const GuardedWorker& process, uint64_t bytes) RUNS_ON(control_loop);
   // Whether the device's current process serves sessions.
   static bool InUse(const Device& device) RUNS_ON(control_loop);
 
@@ -81,6 +88,9 @@ class GuardedWorkers : private GuardedWorkerEvents {
   std::map<int, Device> devices_ ABSL_GUARDED_BY(control_loop);  // By ordinal.
   // All that are not gone.
   std::vector<std::shared_ptr<GuardedWorker>> processes_ ABSL_GUARDED_BY(control_loop);
+  // Of those that are not gone, where devices say what is free.
+  std::map<const GuardedWorker*, std::shared_ptr<ContextMeasure>> measures_
+      ABSL_GUARDED_BY(control_loop);
   bool stopping_ ABSL_GUARDED_BY(control_loop) = false;
   std::function<void()> stopped_ ABSL_GUARDED_BY(control_loop);
 };

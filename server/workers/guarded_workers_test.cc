@@ -22,6 +22,7 @@
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
 #include "server/process/packet_socket.h"
+#include "server/workers/context_measure.h"
 #include "server/workers/recovery.h"
 
 namespace warpline::server {
@@ -689,6 +690,23 @@ TEST_F(GuardedStandbyTest, ADeadOneIsNotTaken) {
   AwaitThat([&] { return first_.gone; });
   ASSERT_TRUE(Take(&second_).ok());
   EXPECT_EQ(launcher_.started(), 3u);
+}
+
+TEST_F(GuardedStandbyTest, EachContextIsMeasured) {
+  std::vector<int> asked;
+  uint64_t others = 100;
+  options_.read_others = [&](int ordinal, const ContextMeasure::Answer& answer) {
+    asked.push_back(ordinal);
+    control_.Post([&others, answer] { answer(others += 1000); });
+  };
+  std::vector<int> compared;
+  options_.kept_bytes = [&](int ordinal) {
+    compared.push_back(ordinal);
+    return 2000;
+  };
+  StartBoth();
+  AwaitThat([&] { return compared.size() == 2; });
+  EXPECT_THAT(asked, ElementsAre(0, 0, 0, 0));
 }
 
 TEST_F(GuardedStandbyTest, EndsWithItsProgram) {
