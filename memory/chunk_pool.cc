@@ -76,6 +76,16 @@ bool ChunkPool::MakeRoomFor(uint64_t bytes) {
   return fits();
 }
 
+bool ChunkPool::Claim(uint64_t bytes) {
+  if (bytes > options_.capacity_bytes || taken_bytes() > options_.capacity_bytes - bytes) {
+    return false;
+  }
+  const uint64_t beyond = held_bytes() + bytes;
+  if (beyond > options_.capacity_bytes) GiveUpStock(beyond - options_.capacity_bytes);
+  claimed_bytes_ += bytes;
+  return true;
+}
+
 // Closing the descriptor of a chunk that nobody else has had frees its memory.
 void ChunkPool::GiveUpStock(uint64_t needed_bytes) {
   uint64_t freed = 0;
@@ -91,8 +101,7 @@ void ChunkPool::GiveUpStock(uint64_t needed_bytes) {
 
 absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t want_bytes,
                                                    uint64_t largest_bytes) {
-  const uint64_t taken_bytes = granted_bytes_ + leaving_.bytes();
-  const uint64_t room = options_.capacity_bytes - std::min(options_.capacity_bytes, taken_bytes);
+  const uint64_t room = options_.capacity_bytes - std::min(options_.capacity_bytes, taken_bytes());
   const uint64_t smallest = kChunkClasses.back();
   want_bytes = std::min(want_bytes, room - room % smallest);
   if (want_bytes < min_bytes) {
@@ -134,17 +143,18 @@ void ChunkPool::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill)
   leaving_.Add(std::move(chunks), std::move(bill));
 }
 
+absl::StatusOr<std::optional<uint64_t>> ChunkPool::KnownBytes() {
+  auto free = maker_->FreeBytes();
+  if (!free.ok() || !free->has_value()) return free;
+  return **free + granted_bytes_ + stock_bytes_ + leaving_.open_bytes();
+}
+
 void ChunkPool::Settle(absl::Time now) {
-  leaving_.Settle(now, [this]() -> absl::StatusOr<std::optional<uint64_t>> {
-    auto free = maker_->FreeBytes();
-    if (!free.ok() || !free->has_value()) return free;
-    return **free + granted_bytes_ + stock_bytes_ + leaving_.open_bytes();
-  });
+  leaving_.Settle(now, [this] { return KnownBytes(); });
 }
 
 size_t ChunkPool::WantedInStock(size_t chunk_class) const {
-  const uint64_t taken = granted_bytes_ + leaving_.bytes();
-  const uint64_t left = options_.capacity_bytes - std::min(options_.capacity_bytes, taken);
+  const uint64_t left = options_.capacity_bytes - std::min(options_.capacity_bytes, taken_bytes());
   return std::min<uint64_t>({kMostInStock[chunk_class],
                              left / kStockPart / kChunkClasses[chunk_class],
                              options_.max_chunks / kStockPart});
@@ -177,7 +187,8 @@ bool ChunkPool::Restock() {
 }
 
 ChunkPool::Stats ChunkPool::stats() const {
-  return {granted_bytes_, stock_bytes_, leaving_.bytes(), leaving_.stuck_bytes(), chunks()};
+  return {granted_bytes_,         stock_bytes_,   leaving_.bytes(),
+          leaving_.stuck_bytes(), claimed_bytes_, chunks()};
 }
 
 }  // namespace warpline

@@ -52,7 +52,11 @@ class ChunkPool {
     uint64_t stock_bytes = 0;    // Zeroed, ready to be granted.
     uint64_t leaving_bytes = 0;  // Returned and not known to be free.
     uint64_t stuck_bytes = 0;    // The part of them that did not come back in time.
+    uint64_t claimed_bytes = 0;  // Others take them, without chunks.
     size_t chunks = 0;
+
+    // All that is in use.
+    uint64_t used_bytes() const { return granted_bytes + claimed_bytes; }
   };
 
   // `maker` is borrowed.
@@ -75,6 +79,15 @@ class ChunkPool {
   // Takes back chunks whose descriptors have been in no other process: they go to the stock.
   void ReturnUnused(std::vector<Chunk> chunks);
 
+  // Others take so much of the device, of which there are no chunks: their memory comes of the
+  // same capacity. False, and nothing claimed, when there is less.
+  bool Claim(uint64_t bytes);
+  // Undoes a Claim(), or a part of it.
+  void Unclaim(uint64_t bytes) { claimed_bytes_ -= bytes; }
+
+  // What of the device is free or in chunks. Nothing where the maker does not say.
+  absl::StatusOr<std::optional<uint64_t>> KnownBytes();
+
   // Goes on with what was returned; see Quarantine.
   void Settle(absl::Time now);
   const Quarantine& leaving() const { return leaving_; }
@@ -87,7 +100,9 @@ class ChunkPool {
   Stats stats() const;
 
  private:
-  uint64_t held_bytes() const { return granted_bytes_ + stock_bytes_ + leaving_.bytes(); }
+  // What cannot be granted, whatever is given up of the stock.
+  uint64_t taken_bytes() const { return granted_bytes_ + claimed_bytes_ + leaving_.bytes(); }
+  uint64_t held_bytes() const { return taken_bytes() + stock_bytes_; }
   size_t chunks() const { return chunks_ + leaving_.open_chunks(); }
   uint64_t TakeStock(size_t chunk_class, uint64_t want_bytes, std::vector<Chunk>* taken);
   absl::StatusOr<uint64_t> TakeNew(size_t chunk_class, uint64_t want_bytes,
@@ -102,6 +117,7 @@ class ChunkPool {
   Quarantine leaving_;
   uint64_t granted_bytes_ = 0;
   uint64_t stock_bytes_ = 0;
+  uint64_t claimed_bytes_ = 0;
   size_t chunks_ = 0;  // Granted and in stock.
 };
 

@@ -99,6 +99,21 @@ TEST_F(ChunkPoolTest, BelowMinimumTakesNothing) {
   EXPECT_EQ(maker_.created, 0u);
 }
 
+TEST_F(ChunkPoolTest, WhatOthersClaimIsNotGranted) {
+  ChunkPool pool({.capacity_bytes = kGiB}, &maker_);
+  FillStock(&pool);
+  EXPECT_FALSE(pool.Claim(kGiB + 2 * kMiB));
+  const auto taken = MustTake(&pool, 512 * kMiB, 512 * kMiB);
+  EXPECT_FALSE(pool.Claim(514 * kMiB));
+  EXPECT_TRUE(pool.Claim(500 * kMiB)) << "of what was in stock, too";
+  EXPECT_LE(pool.stats().stock_bytes, 12 * kMiB);
+  EXPECT_EQ(pool.stats().claimed_bytes, 500 * kMiB);
+  EXPECT_EQ(TotalBytes(MustTake(&pool, 2 * kMiB, kGiB)), 12 * kMiB);
+  EXPECT_FALSE(pool.Claim(2 * kMiB));
+  pool.Unclaim(500 * kMiB);
+  EXPECT_EQ(TotalBytes(MustTake(&pool, 2 * kMiB, kGiB)), 500 * kMiB);
+}
+
 TEST_F(ChunkPoolTest, AChunkThatAWorkerHadIsNeverGrantedAgain) {
   ChunkPool pool({.capacity_bytes = 64 * kMiB}, &maker_);
   auto taken = MustTake(&pool, 64 * kMiB, 64 * kMiB);

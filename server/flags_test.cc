@@ -22,6 +22,8 @@ ABSL_DECLARE_FLAG(std::vector<std::string>, tiers);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_arena_size);
 ABSL_DECLARE_FLAG(int, guarded_hang_seconds);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_memory);
+ABSL_DECLARE_FLAG(std::string, guarded_context_memory);
+ABSL_DECLARE_FLAG(bool, guarded_standby);
 ABSL_DECLARE_FLAG(std::string, scheduler);
 ABSL_DECLARE_FLAG(std::string, scheduler_credential_file);
 ABSL_DECLARE_FLAG(int, resume_seconds);
@@ -187,6 +189,22 @@ TEST_F(FlagsTest, RefusesGuardedSessionsWithoutMemory) {
   EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_memory_bytes, uint64_t{1} << 30);
   absl::SetFlag(&FLAGS_guarded_memory, {uint64_t{1} << 20});
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_memory must be at least 32MiB");
+  // A large arena takes larger sinks.
+  absl::SetFlag(&FLAGS_guarded_memory, {uint64_t{64} << 20});
+  EXPECT_TRUE(ServerOptionsFromFlags().ok());
+  absl::SetFlag(&FLAGS_guarded_arena_size, {uint64_t{1} << 40});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_memory: a guarded session takes");
+}
+
+TEST_F(FlagsTest, TheGuardedTierHasAStandbyAndContextsOfAKnownSize) {
+  EXPECT_TRUE(ServerOptionsFromFlags()->tiers.guarded_standby);
+  EXPECT_FALSE(ServerOptionsFromFlags()->tiers.guarded_context_bytes.has_value());
+  absl::SetFlag(&FLAGS_guarded_standby, false);
+  absl::SetFlag(&FLAGS_guarded_context_memory, "2GiB");
+  EXPECT_FALSE(ServerOptionsFromFlags()->tiers.guarded_standby);
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_context_bytes, uint64_t{2} << 30);
+  absl::SetFlag(&FLAGS_guarded_context_memory, "much");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_context_memory=much");
 }
 
 TEST_F(FlagsTest, WhoseWorkHangsWaitsAMinuteUnlessItIsSaidOtherwise) {

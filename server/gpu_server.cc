@@ -78,8 +78,13 @@ void WarnOfFewDescriptors(const DeviceMemory& device) {
              ": give it more (LimitNOFILE, RLIMIT_NOFILE)");
 }
 
-absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* launcher,
-                                    jail::Jailer* jailer, size_t descriptors) {
+bool Has(Tier tier, const TierOptions& options) {
+  return std::find(options.tiers.begin(), options.tiers.end(), tier) != options.tiers.end();
+}
+
+absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, const TierOptions& tiers,
+                                    ProcessLauncher* launcher, jail::Jailer* jailer,
+                                    size_t descriptors) {
   auto keeper = ProgramOr(from.keeper_program, ProcessRole::kKeeper);
   if (!keeper.ok()) return keeper.status();
   Devices devices;
@@ -89,6 +94,8 @@ absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* 
   options.keeper.program.path = *std::move(keeper);
   options.keeper.backend = from.backend;
   options.reserve_bytes = from.reserve_bytes;
+  if (Has(Tier::kGuarded, tiers)) options.shared_contexts = tiers.guarded_standby ? 2 : 1;
+  options.shared_context_bytes = tiers.guarded_context_bytes;
   int count = 1;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     options.keeper.ordinal = ordinal;
@@ -107,7 +114,8 @@ absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* 
     if (!(*device)->note().empty()) LogInfo("no GPU is used: ", (*device)->note());
     LogInfo("device gpu=", ordinal, " name=\"", (*device)->info().name(),
             "\" backend=", (*device)->backend(), " memory_bytes=", (*device)->info().total_bytes(),
-            " capacity_bytes=", (*device)->capacity_bytes());
+            " capacity_bytes=", (*device)->capacity_bytes(),
+            " guarded_contexts_bytes=", (*device)->shared_contexts_bytes());
     devices.push_back(std::move(*device));
   }
   for (const auto& device : devices) WarnOfFewDescriptors(*device);
@@ -171,8 +179,9 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.session.guarded.memory_bytes = from.tiers.guarded_memory_bytes;
   options.session.guarded.hang_pause = from.tiers.guarded_hang_pause;
   options.session.guarded.launch_limit = from.tiers.guarded_launch_limit;
-  const auto& tiers = from.tiers.tiers;
-  if (std::find(tiers.begin(), tiers.end(), Tier::kIsolated) != tiers.end()) {
+  options.session.guarded.standby.kept =
+      from.tiers.guarded_standby && Has(Tier::kGuarded, from.tiers);
+  if (Has(Tier::kIsolated, from.tiers)) {
     options.session.warm_workers =
         from.device.warm_workers.value_or(UsesNvidiaDriver(backend) ? 1 : 0);
   }
@@ -280,7 +289,8 @@ absl::Status GpuServer::Compose() {
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
   launcher_ = *std::move(launcher);
-  auto devices = OpenDevices(options_.device, launcher_.get(), jailer_.get(), descriptors);
+  auto devices =
+      OpenDevices(options_.device, options_.tiers, launcher_.get(), jailer_.get(), descriptors);
   if (!devices.ok()) return devices.status();
   auto host = HostOptions(options_, name_, devices->front()->backend());
   if (!host.ok()) return host.status();

@@ -72,6 +72,11 @@ struct TierOptions {
   absl::Duration guarded_hang_pause = absl::Minutes(1);
   // The longest that a launch of any of them may take.
   absl::Duration guarded_launch_limit = absl::InfiniteDuration();
+  // Whether each device in use has a second process that takes over when the first one is lost.
+  bool guarded_standby = true;
+  // What each of these processes takes of the device; DeviceMemoryOptions says what it is by
+  // default.
+  std::optional<uint64_t> guarded_context_bytes;
 };
 
 // What each session may have.

@@ -35,7 +35,9 @@ class GuardedTierTest(unittest.TestCase):
         cls.installation.close()
 
     def server(self, *flags):
-        return harness.local_server.Server(self.installation, ["--device=cpu", "--warm_workers=0", "--tiers=isolated,guarded", *flags])
+        return harness.local_server.Server(
+            self.installation, ["--device=cpu", "--warm_workers=0", "--tiers=isolated,guarded",
+                                "--noguarded_standby", *flags])
 
     def workers(self, server):
         return harness.server_processes(server.pid, WORKER)
@@ -104,7 +106,7 @@ class GuardedTierTest(unittest.TestCase):
             harness.run(self.installation, server.endpoint, "vector_add", env=GUARDED)
             worker = self.workers(server)[0]
             harness.wait_until(lambda: "worker closed session=" in server.log(), "the first is closed")
-            before = self.held_by(worker)
+            before = self.settled(worker)
             running, begun = [], 0
             while begun < total or running:
                 while begun < total and len(running) < 8:
@@ -125,8 +127,15 @@ class GuardedTierTest(unittest.TestCase):
                                lambda: "the worker holds what it held before: %s, %s" % (
                                    before, self.held_by(worker)))
             self.assertEqual(self.workers(server), [worker])
-            sessions = json.loads(self.run_warpline(server, "stat", "--json").stdout)
-            self.assertEqual(sessions.get("sessions", []), [])
+            self.assertEqual(self.stat(server).get("sessions", []), [])
+
+    def settled(self, pid):
+        """What it holds once the thread that has said so last has ended."""
+        while True:
+            held = self.held_by(pid)
+            time.sleep(0.3)
+            if self.held_by(pid) == held:
+                return held
 
     @staticmethod
     def held_by(pid):
@@ -188,6 +197,53 @@ class GuardedTierTest(unittest.TestCase):
                 self.assertIn(status, (0, 3))
             done = self.run_program(server, "vector_add", "--tier=guarded")
             self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_a_standby_takes_over_and_is_followed_by_another(self):
+        ready = r"guarded standby is ready gpu=0 worker_pid=(\d+)"
+        with self.server("--guarded_standby") as server:
+            running = [self.start_long(server, 6) for _ in range(2)]
+            harness.wait_until(lambda: re.search(ready, server.log()), "a standby")
+            standby = int(re.search(ready, server.log())[1])
+            current, = (pid for pid in self.workers(server) if pid != standby)
+            os.kill(current, signal.SIGKILL)
+            harness.wait_until(lambda: "guarded sessions recovered" in server.log(), "the recovery")
+            print(re.search("guarded sessions recovered.*", server.log())[0])
+            self.assertRegex(server.log(), "guarded standby takes over gpu=0 worker_pid=%d former_pid=%d"
+                             % (standby, current))
+            recovered = re.search(r"recovered gpu=0 lost_pid=(\d+) went_on=(\d+) lost=(\d+) left=(\d+) "
+                                  r"seconds=(\S+)", server.log())
+            self.assertEqual(int(recovered[1]), current)
+            self.assertEqual(sum(int(recovered[i]) for i in (2, 3, 4)), 2)
+            self.assertLess(float(recovered[5]), 5)
+            done = self.run_program(server, "vector_add", "--tier=guarded")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertRegex(server.log(), r'opened session=\d+ gpu=0 pid=%d .*program="vector_add"' % standby)
+            # Those that were at rest may be none.
+            running.append(self.start_long(server, 6))
+            harness.wait_until(lambda: len(re.findall(ready, server.log())) == 2, "the next standby")
+            for process in running:
+                status, stdout, stderr = harness.finish(process)
+                self.assertIn(status, (0, 3), stdout + stderr)
+
+    def test_a_quota_includes_sinks_and_variables_and_the_books_end_at_zero(self):
+        flags = ("--guarded_memory=256MiB", "--guarded_context_memory=1GiB")
+        with self.server(*flags, "--guarded_standby") as both, self.server(*flags) as one:
+            capacities = [self.stat(server)["devices"][0]["capacity_bytes"] for server in (both, one)]
+            self.assertEqual(int(capacities[1]) - int(capacities[0]), 1 << 30, "a standby's context")
+            program = self.start_long(one, 60)
+            try:
+                harness.wait_until(lambda: re.search(r"opened session=\d+ gpu=0 pid", one.log()), "a session")
+                session, = self.stat(one)["sessions"]
+                self.assertEqual(int(session["memory_bytes"]), (214 + 26) << 20)
+                self.assertEqual(int(self.stat(one)["devices"][0]["granted_bytes"]), (214 + 26) << 20)
+            finally:
+                program.kill()
+                program.communicate()
+            harness.wait_until(
+                lambda: int(self.stat(one)["devices"][0]["granted_bytes"]) == 0, "empty books")
+
+    def stat(self, server):
+        return json.loads(self.run_warpline(server, "stat", "--json").stdout)
 
     def test_what_the_tier_cannot_have_is_refused_with_a_reason(self):
         with self.server() as server:

@@ -130,7 +130,7 @@ void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
   to->set_sessions(static_cast<uint32_t>(from.sessions));
   to->set_total_bytes(from.memory.total_bytes);
   to->set_capacity_bytes(from.memory.capacity_bytes);
-  to->set_granted_bytes(from.memory.pool.granted_bytes);
+  to->set_granted_bytes(from.memory.pool.used_bytes());
   to->set_pooled_bytes(from.memory.pool.stock_bytes + from.memory.pool.leaving_bytes);
 }
 

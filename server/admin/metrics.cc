@@ -159,7 +159,7 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
     f.DeviceGauge("warpline_device_memory_capacity_bytes", "Memory that sessions may hold.", gpu,
                   memory.capacity_bytes);
     f.DeviceGauge("warpline_device_memory_granted_bytes", "Memory that sessions hold.", gpu,
-                  memory.pool.granted_bytes);
+                  memory.pool.used_bytes());
     f.DeviceGauge("warpline_device_memory_stock_bytes", "Memory made ahead, ready to be granted.",
                   gpu, memory.pool.stock_bytes);
     f.DeviceGauge("warpline_device_memory_leaving_bytes",

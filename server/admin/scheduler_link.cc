@@ -86,7 +86,7 @@ absl::Duration SchedulerLink::ReportOnce() {
     added->set_backend(device.backend);
     added->set_driver_version(device.info.driver_version());
     added->set_capacity_bytes(device.memory.capacity_bytes);
-    added->set_granted_bytes(device.memory.pool.granted_bytes);
+    added->set_granted_bytes(device.memory.pool.used_bytes());
   }
   for (const SessionSnapshot& session : snapshot.sessions) {
     if (static_cast<size_t>(report.sessions_size()) < kMaxSessions) {

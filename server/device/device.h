@@ -102,6 +102,10 @@ struct SharedContextOptions {
   // of this one do not end: they are to be ended. Any thread may call it, more than once and until
   // the context has ended; it calls nothing of the context that waits. May be null.
   std::function<void()> on_overdue = nullptr;
+  // Of the memory that its arena shows where nothing is mapped (Memory::Seal): with a small granule
+  // besides, that is all that sealing takes. A power of two from kBlockBytes up to
+  // Memory::kZoneBytes.
+  uint64_t sink_granule_bytes = Memory::kZoneBytes;
 };
 
 // A device whose hardware context the sessions of many tenants share, each with a Context of its
@@ -116,6 +120,7 @@ class SharedDevice {
   virtual ~SharedDevice() = default;
   // Its streams do not wait for those of others, and the legacy stream is one of its own. What is
   // left in it ends with it, its arena included: the caller has seen to it that nothing runs.
+  // INVALID_ARGUMENT for a granule that is none.
   virtual absl::StatusOr<std::unique_ptr<Context>> OpenContext(
       const SharedContextOptions& options) = 0;
   // Sees whose kernels are under way, and gives multiprocessors accordingly. To be called a few times

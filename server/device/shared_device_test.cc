@@ -188,6 +188,25 @@ TEST_P(SharedDeviceTest, SinksHoldZerosAndAreTheSessionsOwn) {
   }
 }
 
+TEST_P(SharedDeviceTest, GranulesOfSinksAreTheSessionsOrRefused) {
+  for (const uint64_t bad : {uint64_t{0}, 3 * kMiB, 2 * kZone}) {
+    EXPECT_EQ(device_->OpenContext({.sink_granule_bytes = bad}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(Open(&session));
+  auto context = device_->OpenContext({.sink_granule_bytes = 8 * kMiB});
+  ASSERT_TRUE(context.ok()) << context.status();
+  session.context->FreeStaging(session.staging);
+  session.context = *std::move(context);
+  ASSERT_EQ(session.context->ReserveArena(session.base, kArenaBytes), CudaResult::kSuccess);
+  ASSERT_EQ(session.context->MapChunk(session.memory, kChunkBytes, session.fd.get()),
+            CudaResult::kSuccess);
+  ASSERT_EQ(session.context->Seal(), CudaResult::kSuccess);
+  EXPECT_GE(session.context->own_bytes(), 8 * kMiB);
+  EXPECT_LE(session.context->own_bytes(), 10 * kMiB);
+}
+
 TEST_P(SharedDeviceTest, ASealedContextMapsNothing) {
   Session session;
   ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));

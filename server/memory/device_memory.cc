@@ -17,6 +17,9 @@ constexpr absl::Duration kRestartDelay = absl::Seconds(1);
 constexpr absl::Duration kSettleDelay = absl::Milliseconds(2);
 constexpr absl::Duration kStuckDelay = absl::Seconds(1);
 constexpr uint64_t kMaxDefaultReserve = 4ull << 30;
+// What a process of the guarded tier was seen to take of an H100 (docs/guarded-tier.md), rounded
+// up. What it will take is not known before a device's memory is promised to sessions.
+constexpr uint64_t kSharedContextBytes = 1664ull << 20;
 
 enum KeeperLine : size_t { kDiedLine, kStartedLine, kNotStartedLine, kStuckLine, kKeeperLineCount };
 constexpr LogKind kKeeperLines[kKeeperLineCount] = {{"keepers_died", 10, absl::Minutes(1)},
@@ -60,9 +63,12 @@ absl::Status DeviceMemory::StartOnLoop() {
   device_count_ = keeper_.device_count();
   note_ = keeper_.note();
   const uint64_t total = info_.total_bytes();
-  const uint64_t reserve = options_.reserve_bytes.value_or(
-      UsesNvidiaDriver(backend_) ? std::min(total / 8, kMaxDefaultReserve) : 0);
+  const bool is_gpu = UsesNvidiaDriver(backend_);
+  const uint64_t reserve =
+      options_.reserve_bytes.value_or(is_gpu ? std::min(total / 8, kMaxDefaultReserve) : 0);
+  shared_context_bytes_ = options_.shared_context_bytes.value_or(is_gpu ? kSharedContextBytes : 0);
   capacity_bytes_ = total - std::min(total, reserve);
+  capacity_bytes_ -= std::min(capacity_bytes_, shared_contexts_bytes());
   capacity_bytes_ -= capacity_bytes_ % kChunkClasses.back();
   pool_.emplace(ChunkPool::Options{.capacity_bytes = capacity_bytes_,
                                    .max_chunks = options_.max_chunks,
@@ -121,23 +127,60 @@ void DeviceMemory::RestartIfDown() {
 
 void DeviceMemory::Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken,
                         uint64_t largest_bytes) {
-  Request request{min_bytes, want_bytes, largest_bytes, std::move(taken),
-                  SteadyNow() + options_.patience};
-  loop_.Post([this, request = std::move(request)] {
+  Ask([this, min_bytes, want_bytes, largest_bytes, taken = std::move(taken)](bool last) {
     on_loop_.AssertOnLoop();
-    if (!TryTake(request)) waiting_.push_back(request);
+    auto chunks = pool_->Take(min_bytes, want_bytes, largest_bytes);
+    RestartIfDown();
+    if (absl::IsResourceExhausted(chunks.status()) && !last) return false;
+    Restock();
+    Publish();
+    taken(std::move(chunks));
+    return true;
   });
 }
 
-bool DeviceMemory::TryTake(const Request& request) {
-  auto chunks = pool_->Take(request.min_bytes, request.want_bytes, request.largest_bytes);
-  RestartIfDown();
-  const bool may_pass = absl::IsResourceExhausted(chunks.status()) && pool_->leaving().pending();
-  if (may_pass && SteadyNow() < request.deadline) return false;
-  Restock();
-  Publish();
-  request.taken(std::move(chunks));
-  return true;
+void DeviceMemory::Claim(uint64_t bytes, std::function<void(bool)> claimed) {
+  Ask([this, bytes, claimed = std::move(claimed)](bool last) {
+    on_loop_.AssertOnLoop();
+    const bool has_room = pool_->Claim(bytes);
+    if (!has_room && !last) return false;
+    Restock();
+    Publish();
+    claimed(has_room);
+    return true;
+  });
+}
+
+void DeviceMemory::Unclaim(uint64_t bytes) {
+  loop_.Post([this, bytes] {
+    on_loop_.AssertOnLoop();
+    pool_->Unclaim(bytes);
+    Settle();
+  });
+}
+
+void DeviceMemory::ReadOthers(std::function<void(std::optional<uint64_t>)> read) {
+  loop_.Post([this, read = std::move(read)] {
+    on_loop_.AssertOnLoop();
+    const auto known = pool_->KnownBytes();
+    RestartIfDown();
+    if (!known.ok() || !known->has_value()) return read(std::nullopt);
+    const uint64_t ours = **known + pool_->stats().claimed_bytes;
+    read(info_.total_bytes() - std::min(info_.total_bytes(), ours));
+  });
+}
+
+void DeviceMemory::Ask(Request request) {
+  Waiting waiting{std::move(request), SteadyNow() + options_.patience};
+  loop_.Post([this, waiting = std::move(waiting)] {
+    on_loop_.AssertOnLoop();
+    if (!Try(waiting)) waiting_.push_back(waiting);
+  });
+}
+
+bool DeviceMemory::Try(const Waiting& waiting) {
+  const bool may_pass = pool_->leaving().pending() && SteadyNow() < waiting.deadline;
+  return waiting.request(/*last=*/!may_pass);
 }
 
 void DeviceMemory::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) {
@@ -191,9 +234,9 @@ void DeviceMemory::Settle() {
   stuck_bytes_ = stuck;
   // Each is tried as often as there are at most.
   for (size_t left = waiting_.size(); left > 0; --left) {
-    const Request request = std::move(waiting_.front());
+    const Waiting waiting = std::move(waiting_.front());
     waiting_.pop_front();
-    if (!TryTake(request)) waiting_.push_back(request);
+    if (!Try(waiting)) waiting_.push_back(waiting);
   }
   for (; !after_returns_.empty() && after_returns_.front().returns <= settled;
        after_returns_.pop_front()) {

@@ -38,6 +38,11 @@ struct DeviceMemoryOptions {
   // Left to the contexts of workers and to others who use the device. By default an eighth of a
   // GPU, at most 4 GiB, and nothing of the CPU device.
   std::optional<uint64_t> reserve_bytes;
+  // Processes of the guarded tier that may have their context open at a time, the standby
+  // included, and what each takes of the device. By default what was seen on an H100, and nothing
+  // of the CPU device.
+  uint64_t shared_contexts = 0;
+  std::optional<uint64_t> shared_context_bytes;
   size_t max_chunks = 16384;
   // How long memory that was returned may take to be free, and a request may wait for it.
   absl::Duration patience = absl::Seconds(2);
@@ -48,7 +53,7 @@ class DeviceMemory {
  public:
   struct Stats {
     uint64_t total_bytes = 0;     // Of the device.
-    uint64_t capacity_bytes = 0;  // Less the reserve.
+    uint64_t capacity_bytes = 0;  // Less the reserve and the guarded tier's contexts.
     ChunkPool::Stats pool;
     uint64_t keeper_restarts = 0;
     bool stocked = true;  // Nothing is being made ahead.
@@ -67,6 +72,11 @@ class DeviceMemory {
   int ordinal() const { return ordinal_; }
   int device_count() const { return device_count_; }
   uint64_t capacity_bytes() const { return capacity_bytes_; }
+  // What is left to each of the guarded tier's contexts, and to all of them.
+  uint64_t shared_context_bytes() const { return shared_context_bytes_; }
+  uint64_t shared_contexts_bytes() const {
+    return options_.shared_contexts * shared_context_bytes_;
+  }
   size_t max_chunks() const { return options_.max_chunks; }
   const std::string& note() const { return note_; }
 
@@ -75,6 +85,9 @@ class DeviceMemory {
   // free. `taken` is called on this object's thread.
   void Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken,
             uint64_t largest_bytes = kChunkClasses.front());
+  // ChunkPool::Claim(), tried again likewise. `claimed` is called on this object's thread.
+  void Claim(uint64_t bytes, std::function<void(bool)> claimed);
+  void Unclaim(uint64_t bytes);
   // ChunkPool::Return() and ChunkPool::ReturnUnused().
   void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill);
   void ReturnUnused(std::vector<Chunk> chunks);
@@ -83,6 +96,11 @@ class DeviceMemory {
   void AfterReturns(std::function<void()> settled);
   // Whether AfterReturns() would have to wait for something.
   bool settling() const { return settling_.load(std::memory_order_acquire) > 0; }
+
+  // Asks what others than sessions have of the device: contexts of workers, and other programs.
+  // Nothing where the device does not say what is free, or cannot be asked. `read` is called on
+  // this object's thread.
+  void ReadOthers(std::function<void(std::optional<uint64_t>)> read);
 
   Stats stats() const;
   // 0 while there is none.
@@ -97,11 +115,11 @@ class DeviceMemory {
   void WatchKeeper() RUNS_ON(on_loop_);
   void OnKeeperExit() RUNS_ON(on_loop_);
   void RestartIfDown() RUNS_ON(on_loop_);
-  struct Request {
-    uint64_t min_bytes = 0;
-    uint64_t want_bytes = 0;
-    uint64_t largest_bytes = 0;
-    Taken taken;
+  // Tries to serve who asks. False when there is too little and it shall be tried again, which it
+  // is not for ever: `last` says so.
+  using Request = std::function<bool(bool last)>;
+  struct Waiting {
+    Request request;
     absl::Time deadline;
   };
   struct SettledWaiter {
@@ -109,8 +127,10 @@ class DeviceMemory {
     std::function<void()> settled;
   };
 
+  // Posts a request, which may wait for what is leaving.
+  void Ask(Request request);
   // False when it waits.
-  bool TryTake(const Request& request) RUNS_ON(on_loop_);
+  bool Try(const Waiting& waiting) RUNS_ON(on_loop_);
   // Goes on with returns and with whoever waits for them.
   void Settle() RUNS_ON(on_loop_);
   void SettleLater() RUNS_ON(on_loop_);
@@ -124,6 +144,7 @@ class DeviceMemory {
   int ordinal_ = 0;
   int device_count_ = 0;
   uint64_t capacity_bytes_ = 0;
+  uint64_t shared_context_bytes_ = 0;
   std::string note_;
 
   LoopAffinity on_loop_;
@@ -134,7 +155,7 @@ class DeviceMemory {
   EventLoop::Token settle_timer_ ABSL_GUARDED_BY(on_loop_) = 0;
   bool restocking_ ABSL_GUARDED_BY(on_loop_) = false;
   uint64_t stuck_bytes_ ABSL_GUARDED_BY(on_loop_) = 0;
-  std::deque<Request> waiting_ ABSL_GUARDED_BY(on_loop_);
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(on_loop_);
   std::deque<SettledWaiter> after_returns_ ABSL_GUARDED_BY(on_loop_);
   LogBudget log_;
 

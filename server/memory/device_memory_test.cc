@@ -69,6 +69,33 @@ TEST_F(DeviceMemoryTest, ReserveIsNotHandedOut) {
   EXPECT_EQ(TotalBytes(*chunks), 156 * kMiB);
 }
 
+TEST_F(DeviceMemoryTest, NorAreTheContextsOfTheGuardedTier) {
+  DeviceMemoryOptions options = Options();
+  options.shared_contexts = 2;
+  EXPECT_EQ(MustOpen(options)->capacity_bytes(), 256 * kMiB) << "nothing of the CPU device";
+  options.reserve_bytes = 100 * kMiB;
+  options.shared_context_bytes = 30 * kMiB;
+  const auto memory = MustOpen(options);
+  EXPECT_EQ(memory->shared_contexts_bytes(), 60 * kMiB);
+  EXPECT_EQ(memory->capacity_bytes(), 96 * kMiB);
+}
+
+TEST_F(DeviceMemoryTest, WhatIsClaimedIsNotHandedOut) {
+  const auto memory = MustOpen(Options());
+  const auto claim = [&](uint64_t bytes) {
+    std::promise<bool> claimed;
+    memory->Claim(bytes, [&](bool result) { claimed.set_value(result); });
+    return claimed.get_future().get();
+  };
+  EXPECT_TRUE(claim(100 * kMiB));
+  EXPECT_FALSE(claim(158 * kMiB));
+  EXPECT_EQ(memory->stats().pool.claimed_bytes, 100 * kMiB);
+  EXPECT_EQ(TotalBytes(*Take(memory.get(), 2 * kMiB, 1024 * kMiB)), 156 * kMiB);
+  memory->Unclaim(100 * kMiB);
+  memory->Drain();
+  EXPECT_EQ(memory->stats().pool.claimed_bytes, 0u);
+}
+
 TEST_F(DeviceMemoryTest, TheStockIsMadeAhead) {
   const auto memory = MustOpen(Options());
   memory->Drain();
@@ -119,6 +146,22 @@ class CountedDeviceMemoryTest : public DeviceMemoryTest {
   const std::string path_ = testing::TempDir() + "/free";
   const std::shared_ptr<Quota> quota_ = Quota::Create(256 * kMiB);
 };
+
+TEST_F(CountedDeviceMemoryTest, TellsWhatOthersHave) {
+  SetFree(200);
+  const auto memory = MustOpen(Options());
+  memory->Drain();
+  const auto others = [&] {
+    std::promise<std::optional<uint64_t>> read;
+    memory->ReadOthers([&](std::optional<uint64_t> bytes) { read.set_value(bytes); });
+    return read.get_future().get();
+  };
+  // The keeper counts as little as it is told.
+  const uint64_t stock = memory->stats().pool.stock_bytes;
+  EXPECT_EQ(others(), 56 * kMiB - stock);
+  SetFree(180);
+  EXPECT_EQ(others(), 76 * kMiB - stock);
+}
 
 TEST_F(CountedDeviceMemoryTest, ARequestWaitsUntilReturnedMemoryIsFree) {
   DeviceMemoryOptions options = Options();

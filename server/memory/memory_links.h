@@ -41,6 +41,9 @@ class ChunkSource {
   // DeviceMemory::Take(), with `taken` called on the control loop.
   virtual void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken)
       RUNS_ON(control_loop) = 0;
+  // DeviceMemory::Claim(), with `claimed` called on the control loop.
+  virtual void Claim(uint64_t bytes, std::function<void(bool)> claimed) RUNS_ON(control_loop) = 0;
+  virtual void Unclaim(uint64_t bytes) RUNS_ON(control_loop) = 0;
   // Gives back chunks whose processes are gone, and what they are charged to until they are free.
   virtual void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill)
       RUNS_ON(control_loop) = 0;

@@ -34,6 +34,18 @@ class SessionDevices::Device : public ChunkSource {
         },
         largest_bytes);
   }
+  void Claim(uint64_t bytes, std::function<void(bool)> claimed) override RUNS_ON(control_loop) {
+    ++all_->takes_under_way_;
+    device->Claim(bytes, [all = all_, claimed = std::move(claimed)](bool has_room) {
+      all->links_.control->Post([all, claimed, has_room] {
+        control_loop.AssertOnLoop();
+        --all->takes_under_way_;
+        claimed(has_room);
+        all->taken_();
+      });
+    });
+  }
+  void Unclaim(uint64_t bytes) override RUNS_ON(control_loop) { device->Unclaim(bytes); }
   void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override
       RUNS_ON(control_loop) {
     std::vector<Chunk> unshared = TakeUnshared(std::move(chunks), &bill);
@@ -104,6 +116,10 @@ SessionDevices::Device& SessionDevices::OfHandle(uint64_t handle) const {
 
 SessionDevices::Device& SessionDevices::Of(uint64_t handle, uint64_t va) const {
   return handle != 0 ? OfHandle(handle) : OfAddress(va);
+}
+
+void SessionDevices::TakeOwn(uint64_t bytes, std::function<void(absl::Status)> taken) {
+  devices_.front()->memory->TakeOwn(bytes, std::move(taken));
 }
 
 void SessionDevices::Request(const warpline_internal::MemoryRequest& request) {

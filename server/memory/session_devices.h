@@ -61,6 +61,8 @@ class SessionDevices {
   const Quota& quota(size_t number) const RUNS_ON(control_loop);
   const SessionMemory& memory(size_t number) const RUNS_ON(control_loop);
 
+  // As SessionMemory, of the first device.
+  void TakeOwn(uint64_t bytes, std::function<void(absl::Status)> taken) RUNS_ON(control_loop);
   // As SessionMemory, of the device that it is about.
   void Request(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
   void Return(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);
@@ -78,7 +80,7 @@ class SessionDevices {
   void Seal() RUNS_ON(control_loop);
   void End() RUNS_ON(control_loop);
 
-  // Requests for chunks that devices have not answered.
+  // Requests for chunks and claims that devices have not answered.
   int takes_under_way() const RUNS_ON(control_loop) { return takes_under_way_; }
   // What the session keeps of a device, of a quota or a part of it (null for any).
   uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const RUNS_ON(control_loop);

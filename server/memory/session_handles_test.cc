@@ -30,6 +30,8 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     pending = std::move(taken);
   }
   void ReturnUnused(std::vector<Chunk>) override {}
+  void Claim(uint64_t, std::function<void(bool)> claimed) override { claimed(false); }
+  void Unclaim(uint64_t) override {}
   void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override {
     returned += TakeUnshared(std::move(chunks), &bill).size();
   }

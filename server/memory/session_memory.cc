@@ -15,6 +15,18 @@ using warpline_internal::MemoryRequest;
 using warpline_internal::MemoryReturn;
 using warpline_internal::ToWorker;
 
+void SessionMemory::TakeOwn(uint64_t bytes, std::function<void(absl::Status)> taken) {
+  // Shared, since functions must be copyable.
+  const auto own = std::make_shared<Reservation>(quota_->Reserve(bytes, bytes, 1));
+  if (own->bytes() < bytes) return taken(absl::ResourceExhaustedError(QuotaText()));
+  links_.chunks->Claim(bytes, [self = shared_from_this(), own, taken](bool claimed) {
+    control_loop.AssertOnLoop();
+    if (!claimed) return taken(absl::ResourceExhaustedError("the device has too little left"));
+    self->own_ = std::move(*own);
+    taken(absl::OkStatus());
+  });
+}
+
 void SessionMemory::Request(MemoryRequest request) {
   Operation operation;
   operation.request = std::move(request);
@@ -548,6 +560,10 @@ void SessionMemory::End() {
   kept_bytes_ = 0;
   bill.push_back(std::exchange(kept_reservation_, Reservation()));
   bill.push_back(outside_.End());
+  if (own_.bytes() > 0) {
+    links_.chunks->Unclaim(own_.bytes());
+    bill.push_back(std::move(own_));
+  }
   std::erase_if(bill, [](const Reservation& part) { return part.bytes() == 0; });
   links_.chunks->Return(std::move(chunks), std::move(bill));
 }

@@ -79,6 +79,10 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
         transfer_id_(HandleOnDevice(options.device, 0)),
         outside_(quota_) {}
 
+  // Takes what the session's worker takes of the device as it opens, without chunks, until the
+  // session's end: it counts against the quota and the device's capacity. `taken` is called with
+  // RESOURCE_EXHAUSTED where one of them has too little left. Once, before anything is requested.
+  void TakeOwn(uint64_t bytes, std::function<void(absl::Status)> taken) RUNS_ON(control_loop);
   // Answered by ClientLink::Push(), in order.
   void Request(warpline_internal::MemoryRequest request) RUNS_ON(control_loop);
   void Return(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);
@@ -112,9 +116,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
   void End() RUNS_ON(control_loop);
 
-  // In the arena, behind handles, and what was charged.
+  // In the arena, behind handles, what was charged, and what its worker takes.
   uint64_t backed_bytes() const RUNS_ON(control_loop) {
-    return book_.backed_bytes() + handles_.bytes() + outside_.bytes();
+    return book_.backed_bytes() + handles_.bytes() + outside_.bytes() + own_.bytes();
   }
   // Returned by the client, and nobody else's before the worker is gone.
   uint64_t kept_bytes() const RUNS_ON(control_loop) { return kept_bytes_; }
@@ -245,6 +249,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   std::vector<Chunk> limbo_ ABSL_GUARDED_BY(control_loop);
   std::vector<Reservation> limbo_reservations_ ABSL_GUARDED_BY(control_loop);
   ChargeBook outside_ ABSL_GUARDED_BY(control_loop);
+  Reservation own_ ABSL_GUARDED_BY(control_loop);  // As in TakeOwn(), once it is claimed.
 };
 
 }  // namespace warpline::server

@@ -29,6 +29,12 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     asked_bytes = want_bytes;
     pending = std::move(taken);
   }
+  void Claim(uint64_t bytes, std::function<void(bool)> claimed) override {
+    const bool has_room = bytes <= claimable;
+    if (has_room) claimable -= bytes;
+    claimed(has_room);
+  }
+  void Unclaim(uint64_t bytes) override { claimable += bytes; }
   void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override {
     returned += chunks.size();
     if (frees_late) std::move(bill.begin(), bill.end(), std::back_inserter(billed));
@@ -62,6 +68,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     std::exchange(pending, nullptr)(std::move(chunks));
   }
 
+  uint64_t claimable = 0;
   int takes = 0;
   uint64_t asked_bytes = 0;
   Taken pending;
@@ -152,6 +159,25 @@ TEST_F(SessionMemoryTest, WhatTheWorkerTakesElsewhereCountsAgainstTheQuota) {
   EXPECT_EQ(memory_->Charge(64 * kMiB), CudaResult::kSuccess);
   memory_->End();
   EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(SessionMemoryTest, WhatItsWorkerTakesToOpenCountsUntilItsEnd) {
+  const auto take = [&](uint64_t bytes) {
+    absl::Status result = absl::UnknownError("not called");
+    memory_->TakeOwn(bytes, [&](const absl::Status& status) { result = status; });
+    return result;
+  };
+  host_.claimable = 100 * kMiB;
+  EXPECT_TRUE(absl::IsResourceExhausted(take(1025 * kMiB))) << "of the quota";
+  EXPECT_TRUE(absl::IsResourceExhausted(take(101 * kMiB))) << "of the device";
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  EXPECT_TRUE(take(82 * kMiB).ok());
+  EXPECT_EQ(quota_->used_bytes(), 82 * kMiB);
+  EXPECT_EQ(memory_->backed_bytes(), 82 * kMiB);
+  EXPECT_EQ(host_.claimable, 18 * kMiB);
+  memory_->End();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  EXPECT_EQ(host_.claimable, 100 * kMiB);
 }
 
 TEST_F(SessionMemoryTest, WhatASessionHadIsOnItsBillUntilItIsFree) {

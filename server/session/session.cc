@@ -100,6 +100,7 @@ SessionFacts Session::Facts() const {
           .hello = &hello_,
           .entitlement = &entitlement(),
           .devices = &holdings_.devices(),
+          .guarded = guarded_sizes_,
           .keeps_modules = modules_->kept(),
           .records_modules = context_.audit != nullptr,
           .offers_lanes = lane_.Offered()};
@@ -181,7 +182,10 @@ void Session::HandleHello() {
   if (const absl::Status opened = OpenDevices(); !opened.ok()) return Refuse(opened);
   tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
-  StartWorker();
+  SetTimer(options.open_timeout, &Session::OpenTimedOut);
+  if (!IsGuarded(hello_)) return StartWorker();
+  worker_.SetTier(Tier::kGuarded);
+  TakeOwnMemory();
 }
 
 std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) {
@@ -220,14 +224,25 @@ absl::Status Session::OpenDevices() {
                              quota->limit_bytes(), " bytes, that they may have"));
 }
 
+void Session::TakeOwnMemory() {
+  const auto sizes = DivideMemoryOf(Facts());
+  if (!sizes.ok()) return RefuseTier(sizes.status());
+  guarded_sizes_ = *sizes;
+  holdings_.devices().TakeOwn(guarded_sizes_.own_bytes(), [this](const absl::Status& taken) {
+    control_loop.AssertOnLoop();
+    if (state_ != State::kOpening) return;
+    if (taken.ok()) return StartWorker();
+    RefuseTier(absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the session's sinks and variables, ",
+                     guarded_sizes_.own_bytes(), " bytes: ", std::string(taken.message()))));
+  });
+}
+
 void Session::StartWorker() {
-  const SessionOptions& options = *context_.options;
-  if (IsGuarded(hello_)) worker_.SetTier(Tier::kGuarded);
   const absl::Status started =
       worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
-                    options.ring_bytes);
-  if (!started.ok()) return RefuseTier(started);
-  SetTimer(options.open_timeout, &Session::OpenTimedOut);
+                    context_.options->ring_bytes);
+  if (!started.ok()) RefuseTier(started);
 }
 
 void Session::OpenTimedOut() {
@@ -465,6 +480,7 @@ void Session::OnWorkerLost(const std::string& why) {
         absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
   }
   if (state_ == State::kReplacing) return takeover_.OnWorkerDied(why);
+  JoinRecovery();
   // What it took is complete, or it is in flight for ever.
   worker_.Freeze();
   const bool idle = worker_.Taken() == worker_.Retired();
@@ -484,8 +500,14 @@ void Session::OnWorkerHangs() { context_.hangs->OnHang(seat_.payer(), absl::Now(
 
 void Session::OnWorkerLeaving() {
   if (state_ != State::kOpen) return;
+  JoinRecovery();
   // What is not at rest by then is lost with the worker before.
   replacement_.Begin(context_.options->open_timeout, [](const absl::Status&) {});
+}
+
+void Session::JoinRecovery() {
+  // It lasts until the session is served again, whatever happens to the worker that takes over.
+  if (recovery_ == nullptr) recovery_ = worker_.JoinRecovery();
 }
 
 void Session::OnWorkerDistrusted(const std::string& why) {
@@ -517,6 +539,7 @@ void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
 
 void Session::OnTakenOver() {
   state_ = State::kOpen;
+  if (recovery_ != nullptr) std::exchange(recovery_, nullptr)->WentOn();
   context_.counters->worker_replacements.Add(1);
   audit_->Worker(audit::Event::kWorkerReplaced, reason_, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
@@ -605,6 +628,7 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   fault.set_message(message);
   fault.set_memory_kept(keep_memory);
   ClearTimer();
+  if (recovery_ != nullptr) std::exchange(recovery_, nullptr)->Lost();
   state_ = State::kFaulted;
   reason_ = message;
   takeover_.Forget();
@@ -645,6 +669,7 @@ void Session::End(const std::string& reason) {
   if (state_ != State::kFaulted) reason_ = reason;
   state_ = State::kEnding;
   ClearTimer();
+  recovery_ = nullptr;
   presence_.End();
   port_->Shut();
   bulk_->Shut();

@@ -35,6 +35,7 @@
 #include "server/continuity/takeover.h"
 #include "server/leases/lease_book.h"
 #include "server/memory/device_memory.h"
+#include "server/memory/guarded_sizes.h"
 #include "server/memory/host_segments.h"
 #include "server/memory/memory_links.h"
 #include "server/process/control_loop.h"
@@ -54,6 +55,7 @@
 #include "server/session/session_snapshot.h"
 #include "server/session/session_worker.h"
 #include "server/session/task_shares.h"
+#include "server/workers/recovery.h"
 
 namespace warpline::server {
 
@@ -133,6 +135,8 @@ class Session : public SessionControl,
   // RESOURCE_EXHAUSTED when whoever pays has no host memory left.
   absl::Status OpenDevices() RUNS_ON(control_loop);
   std::shared_ptr<Quota> QuotaOn(const DeviceMemory& device) RUNS_ON(control_loop);
+  // Charges what a guarded session's worker takes of the device, and then starts it.
+  void TakeOwnMemory() RUNS_ON(control_loop);
   void StartWorker() RUNS_ON(control_loop);
   void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
   // Memory before the client has it: `granted` is called if the session is still opening then.
@@ -154,6 +158,8 @@ class Session : public SessionControl,
   // A bulk connection asks for host memory, or gives some back.
   void HandleBulkMemory(const warpline_internal::HostMemoryRequest& request,
                         BulkMemoryAnswer answer) RUNS_ON(control_loop);
+  // The worker is lost, or leaves.
+  void JoinRecovery() RUNS_ON(control_loop);
   void BeginTakeover(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
   void NoteDeath(const std::string& why) RUNS_ON(control_loop);
   void SetTimer(absl::Duration delay, void (Session::*body)()) RUNS_ON(control_loop);
@@ -193,12 +199,15 @@ class Session : public SessionControl,
   SessionHoldings holdings_ ABSL_GUARDED_BY(control_loop);
   LostMemory lost_memory_ ABSL_GUARDED_BY(control_loop);
   Takeover takeover_ ABSL_GUARDED_BY(control_loop);
+  // Its part in what becomes of the sessions of a lost process; null for none.
+  std::unique_ptr<RecoveryShare> recovery_ ABSL_GUARDED_BY(control_loop);
   Replacement replacement_ ABSL_GUARDED_BY(control_loop);
 
   State state_ ABSL_GUARDED_BY(control_loop) = State::kWaiting;
   std::string reason_ ABSL_GUARDED_BY(control_loop);
   warpline_internal::Hello hello_ ABSL_GUARDED_BY(control_loop);
   WelcomeTerms terms_ ABSL_GUARDED_BY(control_loop);
+  GuardedSizes guarded_sizes_ ABSL_GUARDED_BY(control_loop);
   LeaseSeat seat_ ABSL_GUARDED_BY(control_loop);
   // As placed, until the end.
   std::vector<DeviceMemory*> placed_ ABSL_GUARDED_BY(control_loop);

@@ -30,8 +30,10 @@ using warpline_internal::Welcome;
 
 class SessionGuardedTest : public SessionFixture {
  protected:
-  // What a session has of the 192 MiB of its quota: an eighth stays for what is outside the arena.
-  static constexpr uint64_t kAll = 168 * kMiB;
+  // What a session has of the 192 MiB of its quota: sinks and variables take the second part, and a
+  // sixteenth stays for streams and graphs.
+  static constexpr uint64_t kAll = 158 * kMiB;
+  static constexpr uint64_t kOwn = 22 * kMiB;
   static constexpr uint64_t kArenaBytes = 4ull << 30;
 
   // Of the so-manieth session, which has an arena of its own.
@@ -80,7 +82,9 @@ TEST_F(SessionGuardedTest, AllMemoryComesWithTheWelcome) {
   EXPECT_EQ(welcome.initial_memory().bytes(), kAll);
   EXPECT_EQ(welcome.quota_bytes(), kAll);
   EXPECT_EQ(Of(1).tier, "guarded");
-  EXPECT_EQ(Of(1).memory.bytes, kAll);
+  EXPECT_EQ(Of(1).memory.bytes, kAll + kOwn);
+  EXPECT_EQ(Of(1).memory.quota_used_bytes, kAll + kOwn);
+  EXPECT_EQ(memory_[0]->stats().pool.claimed_bytes, kOwn);
   client->SendCommands(Body('w', 77, kArena + 8 * kMiB + kAll - 8));
   EXPECT_TRUE(client->Await(kReplies).has_value());
 }
@@ -90,22 +94,44 @@ TEST_F(SessionGuardedTest, TheServersLimitIsTheQuotaWithoutALease) {
   StartServer();
   Welcome welcome;
   auto client = OpenGuarded(0, &welcome);
-  EXPECT_EQ(welcome.quota_bytes(), 56 * kMiB);
+  EXPECT_EQ(welcome.quota_bytes(), 46 * kMiB);
   EXPECT_EQ(Of(1).memory.quota_bytes, 64 * kMiB);
 }
 
 TEST_F(SessionGuardedTest, ASessionGetsWhatTheLeaseHasLeft) {
   StartServer();
   std::string token;
-  ASSERT_TRUE(leases_->OpenLocal(128 * kMiB, {}, 0, &token).ok());
+  ASSERT_TRUE(leases_->OpenLocal(192 * kMiB, {}, 0, &token).ok());
   Hello hello = GuardedHello(0);
   hello.set_token(token);
+  // The client leaves so much room only between its margins, of 3840 MiB before the variables.
+  hello.mutable_initial_memory()->set_va(ArenaOf(0) + 1870 * kMiB);
   auto first = Dial();
-  EXPECT_EQ(first->Open(hello)->quota_bytes(), 112 * kMiB);
+  EXPECT_EQ(first->Open(hello)->quota_bytes(), 100 * kMiB);
   hello = GuardedHello(1);
   hello.set_token(token);
   auto second = Dial();
-  EXPECT_EQ(second->Open(hello)->quota_bytes(), 14 * kMiB);
+  EXPECT_EQ(second->Open(hello)->quota_bytes(), 50 * kMiB);
+  // Of the last 6 MiB there is no session.
+  hello = GuardedHello(2);
+  hello.set_token(token);
+  const absl::Status refusal = Refusal(hello);
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refusal.message()), HasSubstr("its sinks and its variables"));
+  EXPECT_EQ(RefusalOf(refusal).reason(), warpline_internal::Refusal::TIER);
+}
+
+TEST_F(SessionGuardedTest, WithoutRoomOnTheDeviceForItsSinksASessionIsRefused) {
+  StartServer();
+  auto first = OpenGuarded(0);
+  auto second = OpenGuarded(1);
+  const absl::Status refusal = Refusal(GuardedHello(2));
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refusal.message()), HasSubstr("the device has too little left"));
+  EXPECT_EQ(memory_[0]->stats().pool.claimed_bytes, 2 * kOwn);
+  first.reset();
+  while (memory_[0]->stats().pool.claimed_bytes > kOwn) std::this_thread::yield();
+  EXPECT_TRUE(Dial()->Open(GuardedHello(2)).has_value());
 }
 
 TEST_F(SessionGuardedTest, ASessionGetsWhatTheDeviceHasLeft) {
@@ -113,7 +139,7 @@ TEST_F(SessionGuardedTest, ASessionGetsWhatTheDeviceHasLeft) {
   auto first = OpenGuarded(0);
   Welcome welcome;
   auto second = OpenGuarded(1, &welcome);
-  EXPECT_EQ(welcome.quota_bytes(), 256 * kMiB - kAll);
+  EXPECT_EQ(welcome.quota_bytes(), 256 * kMiB - kAll - 2 * kOwn);
 }
 
 TEST_F(SessionGuardedTest, NothingIsMappedLater) {
@@ -149,7 +175,7 @@ TEST_F(SessionGuardedTest, ReturnedMemoryStaysWhereItIsAndIsGivenAgain) {
   client->SendCommands(Body('r', va));
   EXPECT_EQ((*client->Await(kReplies))[0], 77);
   EXPECT_EQ(client->RequestMemory(va + 64 * kMiB, 2 * kMiB, 512 * kMiB)->bytes(), kAll - 64 * kMiB);
-  EXPECT_EQ(Of(1).memory.bytes, kAll);
+  EXPECT_EQ(Of(1).memory.bytes, kAll + kOwn);
   // What it does not have breaks the protocol, as with any session.
   back.set_va(va + kAll);
   back.set_bytes(2 * kMiB);
@@ -347,7 +373,7 @@ TEST_F(SessionGuardedTest, SessionsAtRestGoOnWhenTheirWorkerDies) {
   const uint64_t va = ArenaOf(1) + 8 * kMiB;
   MemoryReturn back;
   back.set_va(va);
-  back.set_bytes(56 * kMiB);
+  back.set_bytes(46 * kMiB);
   second->SendMessage(kMemoryReturn, back);
   EXPECT_EQ(second->RequestMemory(va, 2 * kMiB, 2 * kMiB)->bytes(), 2 * kMiB);
   first->SendCommands(Body('d'));

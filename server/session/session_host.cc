@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,10 +52,18 @@ SessionHost::SessionHost(SessionHostOptions options,
                               .program = options_.session.worker,
                               .warm = options_.session.warm_workers}),
       guarded_(&control_, &spawner_, &deaths_,
-               GuardedWorkersOptions{.launcher = options_.launcher,
-                                     .jailer = options_.jailer,
-                                     .program = options_.session.guarded.worker,
-                                     .process = options_.session.guarded.process}),
+               GuardedWorkersOptions{
+                   .launcher = options_.launcher,
+                   .jailer = options_.jailer,
+                   .program = options_.session.guarded.worker,
+                   .process = options_.session.guarded.process,
+                   .standby = options_.session.guarded.standby,
+                   .read_others =
+                       [this](int ordinal, ContextMeasure::Answer answer) {
+                         ReadOthers(ordinal, std::move(answer));
+                       },
+                   .kept_bytes =
+                       [this](int ordinal) { return DeviceAt(ordinal)->shared_context_bytes(); }}),
       hangs_(options_.session.guarded.hang_pause),
       compilers_(options_.compilers == nullptr
                      ? nullptr
@@ -63,7 +72,8 @@ SessionHost::SessionHost(SessionHostOptions options,
               .max_sessions = options_.max_sessions,
               .tasks_per_stream = options_.tasks_per_stream,
               .devices = static_cast<int>(devices.size()),
-              .warm_workers = options_.session.warm_workers}),
+              .warm_workers =
+                  options_.session.warm_workers + (options_.session.guarded.standby.kept ? 1 : 0)}),
       host_memory_port_(&control_, this) {
   control_.Post([this] {
     control_loop.AssertOnLoop();
@@ -71,6 +81,16 @@ SessionHost::SessionHost(SessionHostOptions options,
     // Clients find nobody there, and do without.
     if (!listening.ok()) LogWarning(listening.message());
     for (const auto& device : devices_) pool_.Refill({device->backend(), device->ordinal()});
+  });
+}
+
+DeviceMemory* SessionHost::DeviceAt(int ordinal) const {
+  return devices_[static_cast<size_t>(ordinal)].get();
+}
+
+void SessionHost::ReadOthers(int ordinal, ContextMeasure::Answer answer) {
+  DeviceAt(ordinal)->ReadOthers([this, answer = std::move(answer)](std::optional<uint64_t> bytes) {
+    control_.Post([answer, bytes] { answer(bytes); });
   });
 }
 

@@ -33,6 +33,7 @@
 #include "server/session/session_options.h"
 #include "server/session/session_snapshot.h"
 #include "server/session/task_shares.h"
+#include "server/workers/context_measure.h"
 #include "server/workers/guarded_workers.h"
 #include "server/workers/hang_book.h"
 #include "server/workers/worker_pool.h"
@@ -147,6 +148,10 @@ class SessionHost : public Acceptor,
   bool HasSecret(uint64_t session, const std::string& secret) override RUNS_ON(control_loop);
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer) override RUNS_ON(control_loop);
+
+  DeviceMemory* DeviceAt(int ordinal) const;
+  // DeviceMemory::ReadOthers(), with the answer on the control loop.
+  void ReadOthers(int ordinal, ContextMeasure::Answer answer);
 
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);

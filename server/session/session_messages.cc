@@ -11,6 +11,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/process_identity.h"
 #include "memory/arena_book.h"
+#include "memory/quota.h"
 #include "proto/frames.h"
 #include "proto/guard.h"
 #include "proto/refusal.h"
@@ -64,9 +65,10 @@ absl::Status CheckGuard(warpline_internal::Hello* hello) {
   return absl::OkStatus();
 }
 
-// What stays of a guarded session's quota for streams, graphs and variables.
-uint64_t OutsideBytes(uint64_t quota_bytes) {
-  return std::min(quota_bytes / 8, uint64_t{256} << 20);
+// Of the quota and of what it is part of.
+uint64_t LeftOf(const Quota& quota) {
+  const Quota& scarcer = quota.scarcer();
+  return scarcer.limit_bytes() - std::min(scarcer.limit_bytes(), scarcer.used_bytes());
 }
 
 // A completion board is of use only where the client can map it.
@@ -166,9 +168,16 @@ WorkerDevice WorkersDevice(const SessionDevices& devices) {
   return device;
 }
 
+absl::StatusOr<GuardedSizes> DivideMemoryOf(const SessionFacts& facts) {
+  uint64_t bytes = LeftOf(facts.devices->quota(0));
+  if (facts.entitlement->slice.memory_bytes == 0) {
+    bytes = std::min(bytes, facts.options->guarded.memory_bytes);
+  }
+  return GuardedSizesFor(bytes, facts.hello->arena_bytes());
+}
+
 warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) {
   const warpline_internal::Hello& hello = *facts.hello;
-  const Quota& quota = facts.devices->quota(0);
   warpline_internal::MemoryRequest request = hello.initial_memory();
   // Where the client begins to use its arena; it leaves as much before the room for modules.
   if (request.va() < hello.arena_base() + kChunkGranularity) {
@@ -177,12 +186,9 @@ warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) {
   const uint64_t margin = request.va() - hello.arena_base();
   const uint64_t part = hello.arena_bytes() - ModuleRoomBytes(hello.arena_bytes());
   const uint64_t room = margin < part / 2 ? part - 2 * margin : 0;
-  uint64_t limit = quota.limit_bytes();
-  if (facts.entitlement->slice.memory_bytes == 0) {
-    limit = std::min(limit, facts.options->guarded.memory_bytes);
-  }
-  limit = std::min(limit, quota.limit_bytes() - std::min(quota.limit_bytes(), quota.used_bytes()));
-  const uint64_t want = std::min(room, limit - OutsideBytes(limit));
+  // Others of the same quota may have taken of it meanwhile.
+  const uint64_t want =
+      std::min({room, facts.guarded.memory_bytes, LeftOf(facts.devices->quota(0))});
   request.set_want_bytes(want - want % kChunkGranularity);
   request.set_min_bytes(request.want_bytes());
   return request;
@@ -222,6 +228,8 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   if (HasBoard(*facts.hello)) open.set_board_generation(1);
   open.set_guard(facts.hello->guard());
   if (IsGuarded(*facts.hello)) SetShare(facts, &open);
+  open.set_variable_room_bytes(facts.guarded.variable_bytes);
+  open.set_sink_granule_bytes(facts.guarded.sink_granule_bytes);
   return open;
 }
 

@@ -13,6 +13,7 @@
 #include "proto/session.pb.h"
 #include "proto/tier.h"
 #include "proto/worker.pb.h"
+#include "server/memory/guarded_sizes.h"
 #include "server/memory/session_devices.h"
 #include "server/process/control_loop.h"
 #include "server/session/session_options.h"
@@ -45,13 +46,14 @@ absl::Status WhyNotOpened(const warpline_internal::WorkerOpened& opened,
 // For each of so many devices, a bit for each that it can access, itself included.
 std::vector<uint32_t> PeersOf(const warpline_internal::WorkerOpened& opened, size_t devices);
 
-// What a session is told of itself. All are borrowed.
+// What a session is told of itself. All pointers are borrowed.
 struct SessionFacts {
   uint64_t id = 0;
   const SessionOptions* options = nullptr;
   const warpline_internal::Hello* hello = nullptr;
   const Entitlement* entitlement = nullptr;
   const SessionDevices* devices = nullptr;
+  GuardedSizes guarded;  // Of a guarded session, once they are known.
   bool keeps_modules = false;
   bool records_modules = false;
   bool offers_lanes = false;
@@ -60,8 +62,11 @@ struct SessionFacts {
 // The devices that its worker opens.
 WorkerDevice WorkersDevice(const SessionDevices& devices) RUNS_ON(control_loop);
 
-// The memory that a guarded session gets when it opens, which is all that it ever has: want_bytes
-// is 0 where there is none left for it. Part of its quota stays for what it has outside the arena.
+// How the memory of a guarded session is divided that its quota has left for it.
+// RESOURCE_EXHAUSTED where that is too little.
+absl::StatusOr<GuardedSizes> DivideMemoryOf(const SessionFacts& facts) RUNS_ON(control_loop);
+// The memory that a guarded session gets in its arena when it opens, which is all that it ever has
+// there: want_bytes is 0 where there is none left for it.
 warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) RUNS_ON(control_loop);
 
 // For a worker that is the session's first; at most `streams` at a time.

@@ -30,6 +30,7 @@
 #include "server/session/connection/session_channel.h"
 #include "server/session/connection/session_link.h"
 #include "server/session/task_shares.h"
+#include "server/workers/guarded_standby.h"
 #include "server/workers/guarded_worker.h"
 #include "server/workers/guarded_workers.h"
 #include "server/workers/hang_book.h"
@@ -42,6 +43,7 @@ struct GuardedTierOptions {
   // How their workers are started.
   ChildOptions worker;
   GuardedWorkerOptions process;
+  GuardedStandbyOptions standby;
   uint64_t max_arena_bytes = kMinArenaBytes;
   // Of a session whose lease does not say how much it may have.
   uint64_t memory_bytes = 1ull << 30;

@@ -27,6 +27,7 @@
 #include "server/session/session_lines.h"
 #include "server/session/session_modules.h"
 #include "server/workers/guarded_workers.h"
+#include "server/workers/recovery.h"
 #include "server/workers/worker.h"
 #include "server/workers/worker_link.h"
 #include "server/workers/worker_pool.h"
@@ -102,6 +103,10 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   int pid() const RUNS_ON(control_loop) { return pid_; }
   // The completion board, which belongs to this object; -1 where the session has none.
   int board_fd() const RUNS_ON(control_loop) { return board_.get(); }
+  // As Worker, of the one that is leaving or has died.
+  std::unique_ptr<RecoveryShare> JoinRecovery() RUNS_ON(control_loop) {
+    return worker_ == nullptr ? nullptr : worker_->JoinRecovery();
+  }
   // Whether it is about to be ended because of another session.
   bool leaving() const RUNS_ON(control_loop) { return leaving_; }
   // What the journal says. 0 and nothing before Start().

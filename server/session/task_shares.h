@@ -22,7 +22,7 @@ struct TaskShareOptions {
   int max_sessions = 64;
   uint64_t tasks_per_stream = 1;
   int devices = 1;       // Each has a keeper.
-  int warm_workers = 0;  // Of each device.
+  int warm_workers = 0;  // Of each device, with the guarded tier's standby.
 };
 
 // Outlives its shares, which belong to the control loop as it does.

@@ -75,7 +75,7 @@ void SessionFixture::ExpectNothingLeft() {
   EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
   for (DeviceMemory* memory : memory_) {
     memory->Drain();
-    EXPECT_EQ(memory->stats().pool.granted_bytes, 0u);
+    EXPECT_EQ(memory->stats().pool.used_bytes(), 0u);
     EXPECT_EQ(memory->stats().pool.leaving_bytes, 0u);
   }
 }

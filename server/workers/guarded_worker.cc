@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/steady_time.h"
 #include "server/workers/worker_messages.h"
 
 namespace warpline::server {
@@ -14,11 +15,11 @@ constexpr absl::Duration kRetry = absl::Milliseconds(2);
 }  // namespace
 
 GuardedWorker::GuardedWorker(const Parts& parts, const GuardedWorkerOptions& options,
-                             std::function<void(GuardedWorker*)> gone)
+                             GuardedWorkerEvents* events)
     : control_(parts.control),
       log_(parts.log),
       options_(options),
-      gone_(std::move(gone)),
+      events_(events),
       child_(std::make_shared<WorkerChild>(parts.control, parts.spawner, parts.deaths,
                                            static_cast<WorkerChildEvents*>(this))),
       backlog_([this](const warpline_internal::ToWorker& message, absl::Span<const int> fds) {
@@ -70,9 +71,11 @@ void GuardedWorker::ClearTimers() {
 // Seats come and go while they are told something.
 void GuardedWorker::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
   control_->Remove(std::exchange(prepare_timer_, 0));
-  if (prepared.error() != 0) {
-    usable_ = false;
+  if (prepared.error() == 0) {
+    events_->OnPrepared(this);
+  } else {
     why_ = prepared.message();
+    Unusable(why_);
   }
   const auto seats = seats_;
   for (const auto& seat : seats) seat->OnPrepared(prepared);
@@ -94,8 +97,24 @@ bool GuardedWorker::Broken(const std::string& why) {
   return false;
 }
 
+void GuardedWorker::Unusable(const std::string& why) {
+  if (std::exchange(usable_, false)) events_->OnUnusable(this, why);
+}
+
+void GuardedWorker::BeginRecovery() {
+  if (recovery_ != nullptr) return;
+  recovery_ = std::make_shared<Recovery>(
+      &SteadyNow,
+      [log = log_, ordinal = ordinal_, lost_pid = pid()](const Recovery::Outcome& outcome) {
+        if (const LogPermit permit = log->Ask(kGuardedRecoveryLine)) {
+          permit.Info("guarded sessions recovered gpu=", ordinal, " lost_pid=", lost_pid,
+                      " went_on=", outcome.went_on, " lost=", outcome.lost, " left=", outcome.left,
+                      " seconds=", absl::ToDoubleSeconds(outcome.took));
+        }
+      });
+}
+
 void GuardedWorker::OnDied(const std::string& why) {
-  usable_ = false;
   ClearTimers();
   backlog_.Clear();
   if (const LogPermit permit = log_->Ask(kGuardedDiedLine)) {
@@ -103,6 +122,8 @@ void GuardedWorker::OnDied(const std::string& why) {
                    " sessions=", seats_.size(), " by=", why);
   }
   why_ = why;
+  BeginRecovery();
+  Unusable(why);
   const auto seats = seats_;
   for (const auto& seat : seats) seat->OnDied(why);
 }
@@ -117,7 +138,8 @@ void GuardedWorker::OnGone() {
     const auto seat = seats_.front();
     End(seat);
   }
-  gone_(this);
+  recovery_ = nullptr;
+  events_->OnGone(this);
 }
 
 // --- What seats do.
@@ -198,13 +220,14 @@ void GuardedWorker::OnHangs(const std::shared_ptr<WorkerSeat>& seat) {
 
 void GuardedWorker::Leave(uint64_t hung) {
   if (leaving_ || !child_->alive()) return;
-  usable_ = false;
   leaving_ = true;
   why_ = "the work of another session did not end";
   if (const LogPermit permit = log_->Ask(kGuardedLeavesLine)) {
     permit.Warning("guarded worker is replaced gpu=", ordinal_, " worker_pid=", pid(),
                    " sessions=", seats_.size(), " hung_session=", hung);
   }
+  BeginRecovery();
+  Unusable(why_);
   SetTimer(&drain_timer_, options_.drain, &GuardedWorker::Kill);
   const auto seats = seats_;
   for (const auto& seat : seats) seat->OnLeaving();

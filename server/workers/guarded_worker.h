@@ -34,6 +34,7 @@
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
 #include "server/workers/packet_backlog.h"
+#include "server/workers/recovery.h"
 #include "server/workers/worker.h"
 #include "server/workers/worker_child.h"
 
@@ -53,14 +54,42 @@ struct GuardedWorkerOptions {
 };
 
 // What is logged of them.
-enum GuardedLine : size_t { kGuardedDiedLine, kGuardedLeavesLine, kGuardedLineCount };
+enum GuardedLine : size_t {
+  kGuardedDiedLine,
+  kGuardedLeavesLine,
+  kGuardedRecoveryLine,
+  kGuardedStandbyLine,
+  kGuardedTakesOverLine,
+  kGuardedNoStandbyLine,
+  kGuardedContextLine,
+  kGuardedLineCount
+};
 inline constexpr LogKind kGuardedLines[kGuardedLineCount] = {
     {"guarded_workers_died", 10, absl::Minutes(1)},
-    {"guarded_workers_replaced", 10, absl::Minutes(1)}};
+    {"guarded_workers_replaced", 10, absl::Minutes(1)},
+    {"guarded_recoveries", 10, absl::Minutes(1)},
+    {"guarded_standbys_ready", 10, absl::Minutes(1)},
+    {"guarded_standbys_taking_over", 10, absl::Minutes(1)},
+    {"no_guarded_standbys", 10, absl::Minutes(1)},
+    {"guarded_contexts", 10, absl::Minutes(1)}};
 
+class GuardedWorker;
 class WorkerSeat;
 
-// Shared by its owner, which keeps it until `gone` is called, its seats, and callbacks under way.
+// Receives what becomes of such a process.
+class GuardedWorkerEvents {
+ public:
+  virtual ~GuardedWorkerEvents() = default;
+  // Its device is open.
+  virtual void OnPrepared(GuardedWorker* process) RUNS_ON(control_loop) = 0;
+  // It takes no new sessions any more, and this was not asked of it. Once, before its sessions are
+  // told.
+  virtual void OnUnusable(GuardedWorker* process, const std::string& why) RUNS_ON(control_loop) = 0;
+  // The last call: the process is gone and all its seats know.
+  virtual void OnGone(GuardedWorker* process) RUNS_ON(control_loop) = 0;
+};
+
+// Shared by its owner, which keeps it until OnGone(), its seats, and callbacks under way.
 class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
                       private WorkerChildEvents {
  public:
@@ -72,13 +101,15 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
     LogBudget* log = nullptr;  // Of kGuardedLines.
   };
 
-  // `gone` is called once, when the process is gone and all its seats know.
+  // `events` are borrowed until OnGone().
   GuardedWorker(const Parts& parts, const GuardedWorkerOptions& options,
-                std::function<void(GuardedWorker*)> gone);
+                GuardedWorkerEvents* events);
 
   // Starts the program. `start.prepare` names one device.
   void Start(WorkerStart start) RUNS_ON(control_loop);
 
+  // Whether its device is open.
+  bool prepared() const RUNS_ON(control_loop) { return child_->prepared(); }
   // Whether it takes new sessions: it is not dying, leaving or retired.
   bool usable() const RUNS_ON(control_loop) { return usable_ && child_->alive(); }
   bool full() const RUNS_ON(control_loop) { return seats_.size() >= options_.max_sessions; }
@@ -93,6 +124,8 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   void Kill() RUNS_ON(control_loop);
 
   pid_t pid() const RUNS_ON(control_loop) { return child_->pid(); }
+  // Of its device.
+  int ordinal() const RUNS_ON(control_loop) { return ordinal_; }
 
  private:
   friend class WorkerSeat;
@@ -105,7 +138,6 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   void OnGone() override RUNS_ON(control_loop);
 
   // --- For seats.
-  bool prepared() const RUNS_ON(control_loop) { return child_->prepared(); }
   // The process knows the seat's session from now on. False when it has that number already.
   bool Enter(uint64_t session, WorkerSeat* seat) RUNS_ON(control_loop);
   absl::Status Send(warpline_internal::ToWorker message, absl::Span<const int> fds)
@@ -120,9 +152,15 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   void OnHangs(const std::shared_ptr<WorkerSeat>& seat) RUNS_ON(control_loop);
   // The process breaks the protocol. Always false.
   bool Broken(const std::string& why) RUNS_ON(control_loop);
+  std::unique_ptr<RecoveryShare> JoinRecovery() RUNS_ON(control_loop) {
+    return recovery_ == nullptr ? nullptr : recovery_->Join();
+  }
 
   // `hung` is the session because of which it does.
   void Leave(uint64_t hung) RUNS_ON(control_loop);
+  // It takes no new sessions any more.
+  void Unusable(const std::string& why) RUNS_ON(control_loop);
+  void BeginRecovery() RUNS_ON(control_loop);
   // Ends a process that has nobody left to wait for.
   void MaybeKill() RUNS_ON(control_loop);
   void WatchBacklog() RUNS_ON(control_loop);
@@ -136,7 +174,7 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   EventLoop* const control_;
   LogBudget* const log_;
   const GuardedWorkerOptions options_;
-  const std::function<void(GuardedWorker*)> gone_;
+  GuardedWorkerEvents* const events_;
   const std::shared_ptr<WorkerChild> child_;
   PacketBacklog backlog_ ABSL_GUARDED_BY(control_loop);
   // Those that have not heard OnWorkerGone().
@@ -147,6 +185,8 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   bool leaving_ ABSL_GUARDED_BY(control_loop) = false;
   int ordinal_ ABSL_GUARDED_BY(control_loop) = 0;
   std::string why_ ABSL_GUARDED_BY(control_loop) = "it ended";  // For sessions that lose it.
+  // Of its sessions, from the moment when it is lost until it is gone.
+  std::shared_ptr<Recovery> recovery_ ABSL_GUARDED_BY(control_loop);
   EventLoop::Token prepare_timer_ ABSL_GUARDED_BY(control_loop) = 0;
   EventLoop::Token drain_timer_ ABSL_GUARDED_BY(control_loop) = 0;
   EventLoop::Token stuck_timer_ ABSL_GUARDED_BY(control_loop) = 0;
@@ -167,6 +207,9 @@ class WorkerSeat : public Worker, public std::enable_shared_from_this<WorkerSeat
   void Kill() override RUNS_ON(control_loop);
   pid_t pid() const override RUNS_ON(control_loop) {
     return process_ == nullptr ? 0 : process_->pid();
+  }
+  std::unique_ptr<RecoveryShare> JoinRecovery() override RUNS_ON(control_loop) {
+    return process_ == nullptr ? nullptr : process_->JoinRecovery();
   }
 
  private:

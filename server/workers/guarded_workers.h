@@ -6,14 +6,16 @@
 //   (*worker)->Open(open, rings, files);
 //
 // It is started when the first session of the tier comes, and kept while it lives. A process that
-// leaves (GuardedWorker) or dies is followed by another when the next session comes, or one of its
-// own goes on.
+// leaves (GuardedWorker) or dies is followed by its standby at once (GuardedStandby), and without
+// one by another when the next session comes, or one of its own goes on.
 #ifndef WARPLINE_SERVER_WORKERS_GUARDED_WORKERS_H_
 #define WARPLINE_SERVER_WORKERS_GUARDED_WORKERS_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -24,6 +26,8 @@
 #include "server/process/control_loop.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
+#include "server/workers/context_measure.h"
+#include "server/workers/guarded_standby.h"
 #include "server/workers/guarded_worker.h"
 #include "server/workers/worker.h"
 
@@ -35,10 +39,14 @@ struct GuardedWorkersOptions {
   jail::Jailer* jailer = nullptr;
   ChildOptions program;
   GuardedWorkerOptions process;
+  GuardedStandbyOptions standby;
+  // ContextMeasure::Read of a device, and what is kept of that for each process. Null for none.
+  std::function<void(int ordinal, ContextMeasure::Answer)> read_others;
+  std::function<uint64_t(int ordinal)> kept_bytes;
 };
 
 // Call Stop() before destroying it.
-class GuardedWorkers {
+class GuardedWorkers : private GuardedWorkerEvents {
  public:
   // The loops and `deaths` are borrowed.
   GuardedWorkers(EventLoop* control, EventLoop* spawner, DeathWatch* deaths,
@@ -56,15 +64,33 @@ class GuardedWorkers {
   void Stop(std::function<void()> stopped) RUNS_ON(control_loop);
 
  private:
-  std::shared_ptr<GuardedWorker> Start(const WorkerDevice& device) RUNS_ON(control_loop);
-  void OnGone(const GuardedWorker* process) RUNS_ON(control_loop);
+  struct Device {
+    std::shared_ptr<GuardedWorker> current;  // Null for none.
+    std::unique_ptr<GuardedStandby> standby;
+  };
 
+  // GuardedWorkerEvents.
+  void OnPrepared(GuardedWorker* process) override RUNS_ON(control_loop);
+  void OnUnusable(GuardedWorker* process, const std::string& why) override RUNS_ON(control_loop);
+  void OnGone(GuardedWorker* process) override RUNS_ON(control_loop);
+
+  Device& DeviceOf(const WorkerDevice& device) RUNS_ON(control_loop);
+  std::shared_ptr<GuardedWorker> Start(const WorkerDevice& device) RUNS_ON(control_loop);
+  // Says in the log what a process has taken of its device.
+  void SayContext(const GuardedWorker& process, uint64_t bytes) RUNS_ON(control_loop);
+  // Whether the device's current process serves sessions.
+  static bool InUse(const Device& device) RUNS_ON(control_loop);
+
+  EventLoop* const control_;
   const GuardedWorkersOptions options_;
   LogBudget log_ ABSL_GUARDED_BY(control_loop);
   const GuardedWorker::Parts parts_;
-  std::map<int, std::shared_ptr<GuardedWorker>> current_ ABSL_GUARDED_BY(control_loop);
+  std::map<int, Device> devices_ ABSL_GUARDED_BY(control_loop);  // By ordinal.
   // All that are not gone.
   std::vector<std::shared_ptr<GuardedWorker>> processes_ ABSL_GUARDED_BY(control_loop);
+  // Of those that are not gone, where devices say what is free.
+  std::map<const GuardedWorker*, std::shared_ptr<ContextMeasure>> measures_
+      ABSL_GUARDED_BY(control_loop);
   bool stopping_ ABSL_GUARDED_BY(control_loop) = false;
   std::function<void()> stopped_ ABSL_GUARDED_BY(control_loop);
 };

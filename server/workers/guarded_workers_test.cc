@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/log/log.h"
 #include "common/mutex.h"
 #include "gmock/gmock.h"
@@ -21,6 +22,8 @@
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
 #include "server/process/packet_socket.h"
+#include "server/workers/context_measure.h"
+#include "server/workers/recovery.h"
 
 namespace warpline::server {
 namespace {
@@ -90,6 +93,7 @@ class FakeSession : public WorkerEvents {
     EXPECT_FALSE(gone);
     EXPECT_EQ(why, "") << "told twice";
     why = reason;
+    if (joins) recovery = worker->JoinRecovery();
   }
   void OnWorkerGone() override {
     EXPECT_FALSE(gone);
@@ -97,6 +101,8 @@ class FakeSession : public WorkerEvents {
   }
 
   std::shared_ptr<Worker> worker;
+  bool joins = false;  // Takes part in the recovery when its process dies.
+  std::unique_ptr<RecoveryShare> recovery;
   int prepare_error = 0;
   int opened = 0;
   std::vector<uint64_t> done_ids;
@@ -546,6 +552,174 @@ TEST_F(GuardedWorkersTest, AProcessOfAnOlderProgramEndsWithItsLastSession) {
   ToWorker message;
   std::vector<UniqueFd> fds;
   EXPECT_FALSE(ReceivePacket(launcher_.end(0), &message, &fds).ok());
+}
+
+TEST_F(GuardedWorkersTest, SessionsOfALostProcessHaveAPartInItsRecovery) {
+  Start({&first_, &second_});
+  OnControl([&] { EXPECT_EQ(first_.worker->JoinRecovery(), nullptr); });
+  Kill(&second_);
+  first_.joins = second_.joins = true;
+  Say(0, 1, [](FromWorker*) {});  // Of no kind.
+  AwaitThat([&] { return first_.gone && second_.gone; });
+  OnControl([&] {
+    ASSERT_NE(first_.recovery, nullptr);
+    first_.recovery->WentOn();
+    EXPECT_EQ(second_.recovery, nullptr);
+    EXPECT_EQ(first_.worker->JoinRecovery(), nullptr);
+  });
+}
+
+// With a standby that is started at once.
+class GuardedStandbyTest : public GuardedWorkersTest {
+ protected:
+  GuardedStandbyTest() {
+    options_.standby.kept = true;
+    options_.standby.pause = absl::ZeroDuration();
+  }
+  void AwaitStarted(size_t processes) {
+    AwaitThat([&] { return launcher_.started() == processes; });
+  }
+  // Until the loop's timers of that delay that run now are due.
+  void AwaitTimers(absl::Duration delay) {
+    bool due = false;
+    OnControl([&] { control_.RunAfter(delay + absl::Milliseconds(1), [&] { due = true; }); });
+    AwaitThat([&] { return due; });
+  }
+  // The process dies of what it says.
+  void Die(size_t process) { SayDone(process, 77, 1); }
+  // The first process has one session, and the second one is prepared.
+  void StartBoth() {
+    Start({&first_});
+    AwaitStarted(2);
+    Prepare(1);
+  }
+};
+
+TEST_F(GuardedStandbyTest, TakesOverAtOnceAndIsFollowedByAnother) {
+  StartBoth();
+  Die(0);
+  AwaitThat([&] { return first_.gone; });
+  ASSERT_TRUE(Take(&second_).ok());
+  Open(&second_, 2);
+  AnswerOpen(1, 2);  // It has its device open already.
+  Settle();
+  EXPECT_EQ(second_.opened, 1);
+  AwaitStarted(3);
+  Prepare(2);
+  Die(1);
+  AwaitThat([&] { return second_.gone; });
+  ASSERT_TRUE(Take(&third_).ok());
+  Open(&third_, 3);
+  AnswerOpen(2, 3);
+}
+
+TEST_F(GuardedStandbyTest, IsNotStartedBeforeTheCurrentOneIsPrepared) {
+  ASSERT_TRUE(Take(&first_).ok());
+  Settle();
+  EXPECT_EQ(launcher_.started(), 1u);
+  Prepare(0);
+  AwaitStarted(2);
+}
+
+TEST_F(GuardedStandbyTest, IsNotStartedForAProcessWithoutSessions) {
+  options_.standby.pause = absl::Milliseconds(20);
+  Start({&first_});
+  Kill(&first_);
+  SayClosed(0, 1);
+  EXPECT_TRUE(first_.gone);
+  AwaitTimers(options_.standby.pause);
+  EXPECT_EQ(launcher_.started(), 1u);
+  ASSERT_TRUE(Take(&second_).ok());
+  AwaitStarted(2);
+}
+
+TEST_F(GuardedStandbyTest, TakesOverBeforeItIsPrepared) {
+  Start({&first_});
+  AwaitStarted(2);
+  Die(0);
+  AwaitThat([&] { return first_.gone; });
+  ASSERT_TRUE(Take(&second_).ok());
+  Open(&second_, 2);
+  EXPECT_EQ(launcher_.started(), 2u);
+  Prepare(1);
+  AnswerOpen(1, 2);
+  AwaitStarted(3);
+}
+
+TEST_F(GuardedStandbyTest, TakesTheSessionsOfAProcessThatLeaves) {
+  options_.process.drain = absl::InfiniteDuration();
+  ASSERT_TRUE(Take(&second_).ok());
+  Open(&second_, 2);
+  Take(&first_).IgnoreError();
+  Open(&first_, 1);
+  Prepare(0);
+  AnswerOpen(0, 2);
+  AnswerOpen(0, 1);
+  AwaitStarted(2);
+  Prepare(1);
+  Kill(&first_);
+  SayClosed(0, 1, /*hangs=*/true);
+  EXPECT_EQ(second_.leaving, 1);
+  ASSERT_TRUE(Take(&third_).ok());
+  OnControl([&] { EXPECT_EQ(third_.worker->pid(), 2); });
+}
+
+TEST_F(GuardedStandbyTest, ALostOneIsNotStartedAgainBeforeItsPauseIsOver) {
+  options_.standby.first_backoff = absl::Milliseconds(20);
+  Start({&first_});
+  AwaitStarted(2);
+  Prepare(1, /*error=*/2);
+  Settle();
+  ASSERT_TRUE(Take(&second_).ok());
+  Settle();
+  EXPECT_EQ(launcher_.started(), 2u);
+  AwaitTimers(options_.standby.first_backoff);
+  // Nor without anybody who needs one.
+  Settle();
+  EXPECT_EQ(launcher_.started(), 2u);
+  ASSERT_TRUE(Take(&third_).ok());
+  AwaitStarted(3);
+  EXPECT_EQ(first_.why, "");
+}
+
+TEST_F(GuardedStandbyTest, ADeadOneIsNotTaken) {
+  StartBoth();
+  Die(1);
+  Settle();
+  Die(0);
+  AwaitThat([&] { return first_.gone; });
+  ASSERT_TRUE(Take(&second_).ok());
+  EXPECT_EQ(launcher_.started(), 3u);
+}
+
+TEST_F(GuardedStandbyTest, EachContextIsMeasured) {
+  std::vector<int> asked;
+  uint64_t others = 100;
+  options_.read_others = [&](int ordinal, const ContextMeasure::Answer& answer) {
+    asked.push_back(ordinal);
+    control_.Post([&others, answer] { answer(others += 1000); });
+  };
+  std::vector<int> compared;
+  options_.kept_bytes = [&](int ordinal) {
+    compared.push_back(ordinal);
+    return 2000;
+  };
+  StartBoth();
+  AwaitThat([&] { return compared.size() == 2; });
+  EXPECT_THAT(asked, ElementsAre(0, 0, 0, 0));
+}
+
+TEST_F(GuardedStandbyTest, EndsWithItsProgram) {
+  StartBoth();
+  OnControl([&] { workers().Renew(); });
+  ASSERT_TRUE(Take(&second_).ok());
+  EXPECT_EQ(launcher_.started(), 3u);
+  OnControl([&] { EXPECT_EQ(second_.worker->pid(), 3); });
+  // Nobody is at the other end any more.
+  ToWorker message;
+  std::vector<UniqueFd> fds;
+  AwaitThat([&] { return !ReceivePacket(launcher_.end(1), &message, &fds).ok(); });
+  EXPECT_EQ(first_.why, "");
 }
 
 }  // namespace

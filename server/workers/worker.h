@@ -20,6 +20,7 @@
 #include "proto/worker.pb.h"
 #include "server/handover/worker_rings.h"
 #include "server/process/control_loop.h"
+#include "server/workers/recovery.h"
 
 namespace warpline::server {
 
@@ -97,6 +98,10 @@ class Worker {
 
   // Of its process; 0 when there is none.
   virtual pid_t pid() const RUNS_ON(control_loop) = 0;
+
+  // The session's part in what becomes of those of its process, once that is leaving or has died.
+  // Null before, and where the process is the session's own.
+  virtual std::unique_ptr<RecoveryShare> JoinRecovery() RUNS_ON(control_loop) { return nullptr; }
 };
 
 }  // namespace warpline::server

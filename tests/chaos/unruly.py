@@ -35,7 +35,9 @@ ENDLESS = ROLES[-2:]
 PATIENCE_S = 60
 # The healthy ones have begun by then.
 HEAD_START_S = 2
-OF_WORKERS = re.compile(r"guarded worker|took over|overdue|LAUNCH_TIMEOUT|hang", re.IGNORECASE)
+# What the server's log says of workers that have sessions.
+SERVES = re.compile(r"server (?:opened|worker replaced) session=\d+ gpu=\d+ pid=(\d+)")
+OF_WORKERS = re.compile(r"guarded (?:worker|standby|sessions)|took over|overdue|LAUNCH_TIMEOUT|hang", re.IGNORECASE)
 
 
 def find_local_server(bundle):
@@ -85,6 +87,7 @@ class Table:
     def __init__(self, options, installation, server, descendants):
         self._options, self._installation = options, installation
         self._workers = lambda: workers(descendants(server.pid))
+        self._serving = lambda: {int(pid) for pid in SERVES.findall(server.log())}
         self._env = dict(installation.client_environment(server.endpoint), WARPLINE_TIER="guarded")
 
     def sit(self, role):
@@ -103,7 +106,8 @@ class Table:
         if end == "client":
             kill(unruly)
         if end == "worker":
-            for pid in before:
+            # Not its standby, which is to take over.
+            for pid in self._serving().intersection(before):
                 os.kill(pid, signal.SIGKILL)
         verdicts = [last_line(process, options.seconds + PATIENCE_S) for process in healthy]
         if role in ENDLESS:

@@ -26,12 +26,16 @@ class CpuSharedDevice : public SharedDevice {
         pool_(staging, staging_bytes) {}
   ~CpuSharedDevice() override { munmap(staging_, staging_bytes_); }
 
-  absl::StatusOr<std::unique_ptr<Context>> OpenContext(const SharedContextOptions&) override {
+  absl::StatusOr<std::unique_ptr<Context>> OpenContext(
+      const SharedContextOptions& options) override {
+    if (!Memory::IsSinkGranule(options.sink_granule_bytes)) {
+      return absl::InvalidArgumentError("not a granule of sinks");
+    }
     const auto group = std::make_shared<cpu::CpuGroup>(1, devices_);
     group->gate.LimitVariables();
     group->gate.LimitAttributes();
-    return std::make_unique<cpu::CpuSharedContext>(
-        std::make_unique<cpu::CpuShared>(cpu::HostCores(), group, 0, &pool_));
+    return std::make_unique<cpu::CpuSharedContext>(std::make_unique<cpu::CpuShared>(
+        cpu::HostCores(), group, 0, &pool_, options.sink_granule_bytes));
   }
   // The host's scheduler divides its processors.
   void Look() override {}

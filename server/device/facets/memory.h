@@ -7,6 +7,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_MEMORY_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_MEMORY_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,6 +24,11 @@ class Memory {
   // In a context of a shared device, the size of each of the two zones beside the arena. They are
   // reserved with it, so arenas of one shared device lie so far apart at least, twice over.
   static constexpr uint64_t kZoneBytes = uint64_t{64} << 20;
+
+  // Whether sinks may consist of granules of this size (SharedContextOptions).
+  static constexpr bool IsSinkGranule(uint64_t bytes) {
+    return std::has_single_bit(bytes) && bytes >= kBlockBytes && bytes <= kZoneBytes;
+  }
 
   virtual ~Memory() = default;
 

@@ -123,6 +123,7 @@ class CompiledModulesTest : public testing::Test {
     options.part_bytes = 4 * kGiB;
     options.most_local_bytes = most_local_bytes_;
     options.shared = shared_;
+    options.shared_room_bytes = 64u << 20;
     options.compiler = &client;
     options.output = compiler::Output::kText;
     modules_ = std::make_unique<GuardedModules>(contexts_[0].get(), options, &notes_);

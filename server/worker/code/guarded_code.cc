@@ -18,6 +18,7 @@ GuardedCode::GuardedCode(const Options& options, const std::vector<device::Conte
     of.window = options.shared ? ArenaWindow(options.arena_base, options.arena_bytes)
                                : GuardWindowOf(options.arena_base, options.arena_bytes);
     of.shared = options.shared;
+    of.shared_room_bytes = options.shared_room_bytes;
     of.part_base = options.arena_base + i * part;
     of.part_bytes = part;
     of.most_local_bytes = options.most_local_bytes;

@@ -33,6 +33,7 @@ class GuardedCode {
     // be a compiler.
     bool shared = false;
     // See GuardedModules::Options.
+    uint64_t shared_room_bytes = 0;
     uint64_t most_local_bytes = 0;
     compiler::CompilerClient* compiler = nullptr;
     compiler::Output output = compiler::Output::kCubin;

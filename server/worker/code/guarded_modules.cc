@@ -37,7 +37,7 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
   if (options.shared) {
     MutexLock lock(&mu_);
     // Modules with variables find no room otherwise.
-    (void)room_.MapAtOnce(kSharedRoomBytes);
+    (void)room_.MapAtOnce(options.shared_room_bytes);
   }
 }
 

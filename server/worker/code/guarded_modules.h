@@ -39,8 +39,6 @@ class GuardedModules : public device::Modules {
  public:
   // For so many records (guard/records.h) there is room at once.
   static constexpr uint32_t kRecords = 6000;
-  // On a device that others share, the variables of all modules have so much memory together.
-  static constexpr uint64_t kSharedRoomBytes = 64u << 20;
   // So many checked accesses are known by their places; others only by their numbers.
   static constexpr size_t kMostSites = 1u << 20;
 
@@ -54,6 +52,8 @@ class GuardedModules : public device::Modules {
     // The device is one that other sessions share: nothing can be mapped for variables later, and
     // nothing of a tenant's is parsed or compiled in this process.
     bool shared = false;
+    // There, the variables of all modules have so much memory together.
+    uint64_t shared_room_bytes = 0;
     // Kernels with more local memory a thread are refused (device::SharedDeviceOptions); 0 for no
     // bound.
     uint64_t most_local_bytes = 0;

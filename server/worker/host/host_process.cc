@@ -238,8 +238,10 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
   const absl::Time start = absl::Now();
   if (shares()) {
     session->overdue = std::make_shared<OverdueKernels>();
-    auto context = shared_->OpenContext(
-        {ProcessorsOf(open), [overdue = session->overdue] { overdue->Say(); }});
+    auto context =
+        shared_->OpenContext({.multiprocessors = ProcessorsOf(open),
+                              .on_overdue = [overdue = session->overdue] { overdue->Say(); },
+                              .sink_granule_bytes = open.sink_granule_bytes()});
     if (!context.ok()) return context.status();
     session->context = *std::move(context);
   }

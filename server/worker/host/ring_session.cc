@@ -78,6 +78,7 @@ void RingSession::Guard(const warpline_internal::OpenWorker& open, Options* opti
   guard.arena_base = arena_->base();
   guard.arena_bytes = arena_->bytes();
   guard.shared = shared_;
+  guard.shared_room_bytes = open.variable_room_bytes();
   if (shared_) guard.most_local_bytes = options->devices[0].max_stack_bytes;
   guard.compiler = compiler_.get();
   guard.output = open.compiler_gives_text() ? compiler::Output::kText : compiler::Output::kCubin;

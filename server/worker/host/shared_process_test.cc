@@ -127,6 +127,8 @@ class SharedProcessTest : public testing::Test {
     open.set_arena_base(kArenaBase + session * kArenaStep);
     open.set_arena_bytes(kArenaBytes);
     open.set_guard(static_cast<uint32_t>(GuardMode::kHardened));
+    open.set_variable_room_bytes(2u << 20);
+    open.set_sink_granule_bytes(8u << 20);
     rings_.push_back(*WorkerRings::Create(1 << 20));
     journals_.push_back(*JournalFile::Create());
     std::vector<UniqueFd> fds;
@@ -210,6 +212,8 @@ TEST_F(SharedProcessTest, OneThatCouldNotBeOpenedIsClosedLikeOthers) {
   open.set_arena_base(kArenaBase + 2 * kArenaStep);
   open.set_arena_bytes(kArenaBytes);
   open.set_guard(static_cast<uint32_t>(GuardMode::kHardened));
+  open.set_variable_room_bytes(2u << 20);
+  open.set_sink_granule_bytes(8u << 20);
   process_->Open(open, {}, [this](const absl::Status& status, ProcessSession*) {
     Say(std::string(status.message()));
   });

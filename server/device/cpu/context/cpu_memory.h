@@ -33,7 +33,8 @@ class CpuMemory : public virtual device::Memory {
   // A sink's pages are its own.
   CudaResult MapOwn(uint64_t va, uint64_t bytes) override { return memory_.MapSink(va, bytes); }
   CudaResult Seal() override {
-    return shared_->is_shared() ? memory_.Seal() : CudaResult::kNotSupported;
+    return shared_->is_shared() ? memory_.Seal(shared_->sink_granule_bytes())
+                                : CudaResult::kNotSupported;
   }
   uint64_t own_bytes() const override { return memory_.own_bytes(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access) override {

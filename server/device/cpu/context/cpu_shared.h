@@ -23,10 +23,14 @@ class CpuShared {
  public:
   // `cores` is the number of the host's cores that run blocks. `place` is the context's number
   // among those of `group`. `staging` is the pool of a device that sessions share; null for a
-  // context of any other.
+  // context of any other. Its sinks have granules of `sink_granule_bytes`.
   CpuShared(int cores, std::shared_ptr<CpuGroup> group, uint32_t place,
-            device::StagingPool* staging = nullptr)
-      : cores_(cores), group_(std::move(group)), place_(place), staging_(staging) {}
+            device::StagingPool* staging = nullptr, uint64_t sink_granule_bytes = 0)
+      : cores_(cores),
+        group_(std::move(group)),
+        place_(place),
+        staging_(staging),
+        sink_granule_bytes_(sink_granule_bytes) {}
 
   // Drops queued work and stops running kernels, also those of the contexts that were opened with
   // this one, because the streams' threads use the parts.
@@ -38,6 +42,7 @@ class CpuShared {
   // Whether sessions share the device.
   bool is_shared() const { return staging_ != nullptr; }
   device::StagingPool* staging() { return staging_; }
+  uint64_t sink_granule_bytes() const { return sink_granule_bytes_; }
   MemoryMap& memory() { return group_->memory; }
   device::AddressGate& gate() { return group_->gate; }
   StreamSet& streams() { return group_->streams; }
@@ -58,6 +63,7 @@ class CpuShared {
   const std::shared_ptr<CpuGroup> group_;
   const uint32_t place_;
   device::StagingPool* const staging_;
+  const uint64_t sink_granule_bytes_;
   ModuleTable modules_;
   KeptBytes kept_{kMaxKeptBytes};
 };

@@ -24,10 +24,6 @@ constexpr uint64_t kMaxRegionBytes = uint64_t{4} << 30;
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-// What is mapped in one piece of a sealed arena's sinks. Many small pieces would use up the
-// mappings that a process may have.
-constexpr uint64_t kSinkBytes = uint64_t{64} << 20;
-
 uint64_t Granules(uint64_t bytes) { return bytes >> kGranuleShift; }
 
 bool IsAligned(uint64_t value) { return (value & (kGranuleBytes - 1)) == 0; }
@@ -128,15 +124,15 @@ CudaResult MemoryMap::MapSink(uint64_t va, uint64_t bytes) {
 }
 
 // All sinks are the same pages, so that whatever is written there takes no more than these.
-CudaResult MemoryMap::Seal() {
+CudaResult MemoryMap::Seal(uint64_t sink_bytes) {
   MutexLock lock(&mu_);
   if (sealed_ || zone_bytes_ == 0) return CudaResult::kNotSupported;
-  const absl::StatusOr<UniqueFd> sink = NewSealedMemory("warpline-sink", kSinkBytes);
+  const absl::StatusOr<UniqueFd> sink = NewSealedMemory("warpline-sink", sink_bytes);
   if (!sink.ok()) return CudaResult::kOutOfMemory;
   const uint64_t base = base_.load();
   const uint64_t size = size_.load();
-  bool filled = FillWith(sink->get(), base - zone_bytes_, base) &&
-                FillWith(sink->get(), base + size, base + size + zone_bytes_);
+  bool filled = FillWith(sink->get(), sink_bytes, base - zone_bytes_, base) &&
+                FillWith(sink->get(), sink_bytes, base + size, base + size + zone_bytes_);
   std::vector<bool> is_mapped;
   for (uint64_t g = 0; g < Granules(size); ++g) {
     is_mapped.push_back(granules_[g].load() != 0 || InChunk(base + g * kGranuleBytes));
@@ -145,13 +141,14 @@ CudaResult MemoryMap::Seal() {
     uint64_t end = at + 1;
     while (end < Granules(size) && is_mapped[end] == is_mapped[at]) ++end;
     if (!is_mapped[at]) {
-      filled = FillWith(sink->get(), base + at * kGranuleBytes, base + end * kGranuleBytes);
+      filled =
+          FillWith(sink->get(), sink_bytes, base + at * kGranuleBytes, base + end * kGranuleBytes);
       if (filled) SetGranules(at * kGranuleBytes, (end - at) * kGranuleBytes, kReads | kWrites);
     }
     at = end;
   }
   if (!filled) return CudaResult::kOutOfMemory;
-  own_bytes_ += kSinkBytes;
+  own_bytes_ += sink_bytes;
   sealed_ = true;
   sealed_zone_bytes_.store(zone_bytes_, std::memory_order_release);
   return CudaResult::kSuccess;
@@ -162,10 +159,10 @@ bool MemoryMap::InChunk(uint64_t va) const {
   return next != chunks_.begin() && va - std::prev(next)->first < std::prev(next)->second;
 }
 
-bool MemoryMap::FillWith(int fd, uint64_t start, uint64_t end) {
-  for (uint64_t at = start; at < end; at += kSinkBytes) {
-    if (mmap(Pointer(at), std::min(end - at, kSinkBytes), PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+bool MemoryMap::FillWith(int fd, uint64_t bytes, uint64_t start, uint64_t end) {
+  for (uint64_t at = start; at < end; at += bytes) {
+    if (mmap(Pointer(at), std::min(end - at, bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+             fd, 0) == MAP_FAILED) {
       return false;
     }
   }

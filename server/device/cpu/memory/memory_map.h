@@ -42,7 +42,9 @@ class MemoryMap : public device::MemoryFacts {
   CudaResult MapSink(uint64_t va, uint64_t bytes);
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes);
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access);
-  CudaResult Seal();
+  // All sinks together are `sink_bytes`, mapped again and again; small ones use up the mappings
+  // that a process may have.
+  CudaResult Seal(uint64_t sink_bytes);
   uint64_t own_bytes() const { return own_bytes_.load(std::memory_order_relaxed); }
 
   // Makes `bytes` of zeroed memory outside the arena accessible.
@@ -99,8 +101,8 @@ class MemoryMap : public device::MemoryFacts {
   uint64_t zone_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // As they are reserved
   bool sealed_ ABSL_GUARDED_BY(mu_) = false;
   bool InChunk(uint64_t va) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Maps pages of `fd` all over [start, end), from its beginning again and again.
-  static bool FillWith(int fd, uint64_t start, uint64_t end);
+  // Maps the `bytes` of `fd` all over [start, end), from its beginning again and again.
+  static bool FillWith(int fd, uint64_t bytes, uint64_t start, uint64_t end);
   // Returns kNotSupported once sealed, and kInvalidValue unless the range consists of granules of
   // the arena without a chunk.
   CudaResult CheckFree(uint64_t va, uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

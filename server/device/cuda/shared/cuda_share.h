@@ -21,6 +21,7 @@ struct CudaShare {
   absl::Span<const std::byte> zeros;        // Likewise, page-locked.
   const GreenContexts* contexts = nullptr;  // Likewise.
   uint64_t local_bytes = 0;                 // SharedDeviceOptions::local_bytes.
+  uint64_t sink_granule_bytes = 0;          // SharedContextOptions::sink_granule_bytes.
   std::unique_ptr<SharePlanner::Seat> seat;
   std::unique_ptr<SessionStreams> streams;
 };

@@ -83,6 +83,9 @@ CudaSharedDevice::~CudaSharedDevice() {
 
 absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
     const SharedContextOptions& options) {
+  if (!Memory::IsSinkGranule(options.sink_granule_bytes)) {
+    return absl::InvalidArgumentError("not a granule of sinks");
+  }
   auto group = CudaGroup::Open(api_, {&ordinal_, 1});
   if (!group.ok()) return group.status();
   // The driver knows the memory of all sessions; only what is named is this one's.
@@ -93,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->zeros = zeros_;
   share->contexts = &*green_;
   share->local_bytes = local_bytes_;
+  share->sink_granule_bytes = options.sink_granule_bytes;
   share->seat = planner_->Join(options.multiprocessors);
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();

@@ -258,6 +258,23 @@ TEST_F(CudaSharedDeviceTest, ASealedArenaHasNoHoles) {
             1 + 32 + 15 + 1 + 31 + 30 + 1 + 1);
 }
 
+TEST_F(CudaSharedDeviceTest, SinksTakeWhatTheSessionPaysFor) {
+  OpenDevice();
+  for (const uint64_t granule : {2 * kMiB, 16 * kMiB}) {
+    auto context = device_->OpenContext({.sink_granule_bytes = granule});
+    ASSERT_TRUE(context.ok()) << context.status();
+    ASSERT_EQ((*context)->ReserveArena(kArena, kArenaBytes), CudaResult::kSuccess);
+    ASSERT_EQ((*context)->MapChunk(kArena, 2 * kMiB, 3), CudaResult::kSuccess);
+    ASSERT_EQ((*context)->Seal(), CudaResult::kSuccess);
+    EXPECT_EQ((*context)->own_bytes(), granule == 2 * kMiB ? granule : granule + 2 * kMiB);
+    EXPECT_TRUE(driver_.IsAccessible(kArena - Memory::kZoneBytes, kArenaBytes));
+  }
+  for (const uint64_t bad : {uint64_t{0}, kMiB, 3 * kMiB, 6 * kMiB, 128 * kMiB}) {
+    EXPECT_EQ(device_->OpenContext({.sink_granule_bytes = bad}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST_F(CudaSharedDeviceTest, ASealedArenaStaysAsItIs) {
   Context* const context = OpenSealed();
   EXPECT_EQ(context->MapChunk(kArena + 4 * kMiB, 2 * kMiB, 3), CudaResult::kNotSupported);

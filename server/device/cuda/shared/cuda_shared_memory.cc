@@ -9,10 +9,10 @@
 namespace warpline::device {
 namespace {
 
-// The granules of sinks. Few large ones make an arena's sealing short; small ones fit everywhere.
+// The smaller granule of sinks, which fits everywhere. Few of the larger ones make an arena's
+// sealing short.
 constexpr uint64_t kSmallBytes = kChunkGranularity;
-constexpr uint64_t kLargeBytes = uint64_t{64} << 20;
-static_assert(Memory::kZoneBytes % kLargeBytes == 0);
+static_assert(kSmallBytes == kBlockBytes);
 
 }  // namespace
 
@@ -31,7 +31,7 @@ CudaSharedMemory::~CudaSharedMemory() {
 CudaResult CudaSharedMemory::ReserveArena(uint64_t base, uint64_t size) {
   Enter();
   MutexLock lock(&mu_);
-  if (gate().arena_bytes() != 0 || base < kZoneBytes || size < kLargeBytes ||
+  if (gate().arena_bytes() != 0 || base < kZoneBytes || size < kZoneBytes ||
       base > ~uint64_t{0} - size - kZoneBytes) {
     return CudaResult::kInvalidValue;
   }
@@ -220,8 +220,10 @@ std::vector<CudaSharedMemory::Range> CudaSharedMemory::Holes(const Range& range)
 
 CUresult CudaSharedMemory::Fill(const Range& hole, bool may_be_large) {
   for (uint64_t at = hole.start; at < hole.end;) {
-    const bool large = may_be_large && at % kLargeBytes == 0 && hole.end - at >= kLargeBytes;
-    const uint64_t bytes = large ? kLargeBytes : kSmallBytes;
+    const uint64_t large_bytes = share_->sink_granule_bytes;
+    const bool large = may_be_large && large_bytes > kSmallBytes && at % large_bytes == 0 &&
+                       hole.end - at >= large_bytes;
+    const uint64_t bytes = large ? large_bytes : kSmallBytes;
     Sink* const sink = large ? &large_ : &small_;
     sink->bytes = bytes;
     const CUresult result = MapGranule(at, sink);

@@ -75,7 +75,7 @@ class CudaSharedMemory : public virtual Memory, protected CudaPart {
   CUresult Zero(uint64_t va, uint64_t bytes);
   // The parts of the range where nothing is mapped.
   std::vector<Range> Holes(const Range& range) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Maps sinks all over a hole, from large granules where they fit if `may_be_large`.
+  // Maps sinks all over a hole, from the session's larger granule where it fits if `may_be_large`.
   CUresult Fill(const Range& hole, bool may_be_large) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Maps a granule of the sink, which is made and zeroed if it is the first.
   CUresult MapGranule(uint64_t va, Sink* sink) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
