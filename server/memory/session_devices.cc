@@ -118,8 +118,8 @@ SessionDevices::Device& SessionDevices::Of(uint64_t handle, uint64_t va) const {
   return handle != 0 ? OfHandle(handle) : OfAddress(va);
 }
 
-void SessionDevices::TakeOwn(uint64_t bytes, std::function<void(absl::Status)> taken) {
-  devices_.front()->memory->TakeOwn(bytes, std::move(taken));
+void SessionDevices::TakeOwn(uint64_t bytes, const std::function<void(absl::Status)>& taken) {
+  devices_.front()->memory->TakeOwn(bytes, taken);
 }
 
 void SessionDevices::Request(const warpline_internal::MemoryRequest& request) {

@@ -62,7 +62,8 @@ class SessionDevices {
   const SessionMemory& memory(size_t number) const RUNS_ON(control_loop);
 
   // As SessionMemory, of the first device.
-  void TakeOwn(uint64_t bytes, std::function<void(absl::Status)> taken) RUNS_ON(control_loop);
+  void TakeOwn(uint64_t bytes, const std::function<void(absl::Status)>& taken)
+      RUNS_ON(control_loop);
   // As SessionMemory, of the device that it is about.
   void Request(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
   void Return(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);

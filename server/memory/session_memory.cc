@@ -15,7 +15,7 @@ using warpline_internal::MemoryRequest;
 using warpline_internal::MemoryReturn;
 using warpline_internal::ToWorker;
 
-void SessionMemory::TakeOwn(uint64_t bytes, std::function<void(absl::Status)> taken) {
+void SessionMemory::TakeOwn(uint64_t bytes, const std::function<void(absl::Status)>& taken) {
   // Shared, since functions must be copyable.
   const auto own = std::make_shared<Reservation>(quota_->Reserve(bytes, bytes, 1));
   if (own->bytes() < bytes) return taken(absl::ResourceExhaustedError(QuotaText()));

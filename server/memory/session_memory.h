@@ -82,7 +82,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // Takes what the session's worker takes of the device as it opens, without chunks, until the
   // session's end: it counts against the quota and the device's capacity. `taken` is called with
   // RESOURCE_EXHAUSTED where one of them has too little left. Once, before anything is requested.
-  void TakeOwn(uint64_t bytes, std::function<void(absl::Status)> taken) RUNS_ON(control_loop);
+  void TakeOwn(uint64_t bytes, const std::function<void(absl::Status)>& taken)
+      RUNS_ON(control_loop);
   // Answered by ClientLink::Push(), in order.
   void Request(warpline_internal::MemoryRequest request) RUNS_ON(control_loop);
   void Return(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);

@@ -55,7 +55,7 @@ class GuardedWorkers : private GuardedWorkerEvents {
   // Takes a worker for a session; its events go to `events` (borrowed until OnWorkerGone()).
   // RESOURCE_EXHAUSTED when the device's process has as many sessions as it takes, INVALID_ARGUMENT
   // for several devices, UNAVAILABLE after Stop().
-  absl::StatusOr<std::shared_ptr<Worker>> Take(const WorkerDevice& device, WorkerEvents* events)
+  absl::StatusOr<std::shared_ptr<Worker>> Take(const WorkerDevice& wanted, WorkerEvents* events)
       RUNS_ON(control_loop);
   // Gives new sessions to processes of the program that lies there now. Those that run end when
   // their last session has left.
@@ -74,7 +74,7 @@ class GuardedWorkers : private GuardedWorkerEvents {
   void OnUnusable(GuardedWorker* process, const std::string& why) override RUNS_ON(control_loop);
   void OnGone(GuardedWorker* process) override RUNS_ON(control_loop);
 
-  Device& DeviceOf(const WorkerDevice& device) RUNS_ON(control_loop);
+  Device& DeviceOf(const WorkerDevice& wanted) RUNS_ON(control_loop);
   std::shared_ptr<GuardedWorker> Start(const WorkerDevice& device) RUNS_ON(control_loop);
   // Says in the log what a process has taken of its device.
   void SayContext(const GuardedWorker& process, uint64_t bytes) RUNS_ON(control_loop);
