@@ -20,7 +20,7 @@ constexpr char kKernels[] = R"(
 .version 7.0
 .target sm_75
 .address_size 64
-.visible .global .align 16 .b8 unwritten[16777216];
+.visible .global .align 16 .b8 unwritten[1048576];
 .visible .entry shared(.param .u64 out)
 {
   .reg .pred %p<2>;
