@@ -80,11 +80,10 @@ ABSL_FLAG(
     "a host, of a network behind NAT, or of all that come through `ssh -L`.");
 ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
           "The largest range of device addresses that a session may have.");
-ABSL_FLAG(
-    std::vector<std::string>, tiers, std::vector<std::string>({"isolated"}),
-    "What keeps sessions apart from others on their device, separated by commas: isolated, a "
-    "process and a context each, which run whatever a program has; and guarded, hardened "
-    "kernels in a context that many share, for programs that ask for it (--tier=guarded).");
+ABSL_FLAG(std::vector<std::string>, tiers, std::vector<std::string>({"isolated"}),
+          "What keeps sessions apart from others on their device, separated by commas: isolated, a "
+          "process and a context each, which run whatever a program has; and guarded, hardened "
+          "kernels in a context that many share, for programs that ask for it (--tier=guarded).");
 ABSL_FLAG(warpline::ByteSize, guarded_arena_size, {warpline::kMinArenaBytes},
           "The largest range of device addresses that a session of the guarded tier may have, from "
           "4GiB to 1TiB. All of it is mapped, so that larger ones take longer to open; with 4GiB "

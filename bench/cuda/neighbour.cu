@@ -157,9 +157,8 @@ void RunTiny(double warmup, double seconds) {
       "{\"role\": \"tiny\", \"kernels\": %zu, \"rounds_a_second\": %.2f, \"device_us\": "
       "{\"p50\": %.2f, \"p95\": %.2f, \"max\": %.2f}, \"program_us\": {\"p50\": %.2f, "
       "\"p95\": %.2f, \"max\": %.2f}}\n",
-      device.size(), static_cast<double>(program.size()) / std::max(spent, 1e-9),
-      At(&device, 0.5), At(&device, 0.95), At(&device, 1), At(&program, 0.5),
-      At(&program, 0.95), At(&program, 1));
+      device.size(), static_cast<double>(program.size()) / std::max(spent, 1e-9), At(&device, 0.5),
+      At(&device, 0.95), At(&device, 1), At(&program, 0.5), At(&program, 0.95), At(&program, 1));
 }
 
 void RunBusy(const std::string& role, double warmup, double seconds) {

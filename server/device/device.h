@@ -95,8 +95,8 @@ class ChunkSource {
 
 // What one session has of a device that many share.
 struct SharedContextOptions {
-  // The most multiprocessors that the session's kernels may run on; 0 for all. A device that divides
-  // them gives no more, but at least the least part that it can make.
+  // The most multiprocessors that the session's kernels may run on; 0 for all. A device that
+  // divides them gives no more, but at least the least part that it can make.
   int multiprocessors = 0;
   // Called when other sessions need a moment at which no kernel runs, as to load code, and kernels
   // of this one do not end: they are to be ended. Any thread may call it, more than once and until
@@ -123,8 +123,8 @@ class SharedDevice {
   // INVALID_ARGUMENT for a granule that is none.
   virtual absl::StatusOr<std::unique_ptr<Context>> OpenContext(
       const SharedContextOptions& options) = 0;
-  // Sees whose kernels are under way, and gives multiprocessors accordingly. To be called a few times
-  // a second while there are sessions: who has launched nothing lately may still run.
+  // Sees whose kernels are under way, and gives multiprocessors accordingly. To be called a few
+  // times a second while there are sessions: who has launched nothing lately may still run.
   virtual void Look() = 0;
 };
 

@@ -74,8 +74,8 @@ std::shared_ptr<GuardedWorker> GuardedWorkers::Start(const WorkerDevice& device)
   return process;
 }
 
-// What else opens on the device meanwhile, such as another process's context, counts as well, so that
-// only much more than is kept says something.
+// What else opens on the device meanwhile, such as another process's context, counts as well, so
+// that only much more than is kept says something.
 void GuardedWorkers::SayContext(const GuardedWorker& process, uint64_t bytes) {
   const LogPermit permit = log_.Ask(kGuardedContextLine);
   if (!permit) return;

@@ -12,9 +12,9 @@ results to the end; LOST: CUDA's sticky error, and memory that was read back int
 else), their longest round, and whether the worker is the same. --end says how a role ends whose
 kernels do not: when its seconds are over its client is killed, so that its session has to be ended; or
 the worker is; or it is left alone. --idle makes so many of the healthy programs rest for up to five
-seconds at a time. --user, for root, runs the unruly one as that user, which makes it another tenant: whose work
-did not end gets no other session for a while. The server's log has the details; its lines about workers that are
-replaced follow. The last line is `unruly: R of N roles disturbed nobody`. A role disturbs where a
+seconds at a time. --user, for root, runs the unruly one as that user, which makes it another tenant:
+whose work did not end gets no other session for a while. The server's log has the details; its lines
+about workers that are replaced follow. The last line is `unruly: R of N roles disturbed nobody`. A role disturbs where a
 healthy program FAILED, where one LOST its session without the worker having gone, and where the
 unruly program's own last line is not as expected. Exit status 0 when nobody was disturbed.
 """

@@ -3,6 +3,8 @@
 // pages, or else gets a mirror.
 #include "client_stub/core/memory/host_memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "client_stub/core/managed/mirrored_memory.h"
@@ -21,6 +23,15 @@ constexpr uint64_t kPage = 4096;
 
 uint64_t AddressOf(const HostMemory::Range& range) {
   return reinterpret_cast<uint64_t>(range.base);
+}
+
+// Whether the process has all pages of the range, which is not empty.
+bool IsMapped(const void* p, uint64_t bytes) {
+  const auto address = reinterpret_cast<uint64_t>(p);
+  const uint64_t start = address / kPage * kPage;
+  if (bytes > ~uint64_t{0} - address) return false;
+  // It writes nothing, and fails where nothing is mapped.
+  return msync(reinterpret_cast<void*>(start), address + bytes - start, MS_ASYNC) == 0;
 }
 
 // Waits for copies into the range that may still be under way.
@@ -156,6 +167,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Fla
                                   CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (bytesize != 0 && !IsMapped(p, bytesize)) return CUDA_ERROR_INVALID_VALUE;
   return NoteOwner(p, runtime().host_memory->Register(p, bytesize, Flags));
 }
 

@@ -308,6 +308,20 @@ TEST_F(MemoryCallsTest, RegisteredMemoryIsMirroredOnceItsDeviceAddressIsAskedFor
   munmap(memory, 8192);
 }
 
+TEST_F(MemoryCallsTest, WhatTheProcessHasNotMappedIsNotRegistered) {
+  void* memory = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  char* const host = static_cast<char*>(memory);
+  ASSERT_EQ(munmap(host + 4096, 4096), 0);
+  EXPECT_EQ(cuMemHostRegister_v2(host + 100, 3996, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostUnregister(host + 100), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostRegister_v2(host + 100, 3997, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostRegister_v2(host + 100, ~size_t{0}, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostRegister_v2(reinterpret_cast<void*>(uint64_t{1} << 60), 4096, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  munmap(memory, 4096);
+}
+
 TEST_F(MemoryCallsTest, SharedMappingsAreNotMirrored) {
   void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);

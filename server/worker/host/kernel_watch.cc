@@ -22,8 +22,7 @@ bool Stalls(const WatchedWork& work) {
 // Whether `waiting` has waited for `patience` for what `running` may have.
 bool WaitsFor(const WatchedWork& waiting, const WatchedWork& running, absl::Time now,
               absl::Duration patience) {
-  return now - waiting.stalled_since >= patience &&
-         waiting.processors.Overlaps(running.processors);
+  return now - waiting.stalled_since >= patience && waiting.processors.Overlaps(running.processors);
 }
 
 }  // namespace
@@ -37,8 +36,7 @@ std::optional<size_t> PickOverdue(absl::Span<const WatchedWork> sessions, absl::
     const absl::Duration stalled = now - work.stalled_since;
     bool overdue = stalled >= work.limit;
     for (size_t other = 0; !overdue && other < sessions.size(); ++other) {
-      overdue = other != i && stalled >= patience &&
-                WaitsFor(sessions[other], work, now, patience);
+      overdue = other != i && stalled >= patience && WaitsFor(sessions[other], work, now, patience);
     }
     if (overdue && (!first || work.stalled_since < sessions[*first].stalled_since)) first = i;
   }

@@ -1,5 +1,5 @@
-// Ends the kernels of sessions on a shared device that run for too long: for longer than the session
-// may have them run, or while others wait for the multiprocessors that they have.
+// Ends the kernels of sessions on a shared device that run for too long: for longer than the
+// session may have them run, or while others wait for the multiprocessors that they have.
 //
 // Within one hardware context a kernel keeps its multiprocessors until it ends. Sessions have parts
 // of the device (SharePlanner), but a kernel that was launched when its session had more of it, or
@@ -38,8 +38,8 @@ struct WatchedWork {
   absl::Duration limit = absl::InfiniteDuration();
 };
 
-// Which session's kernels are to be ended, if any: one that has stalled for as long as its limit, or
-// the first of those that have stalled for `patience`, where another that wants some of the same
+// Which session's kernels are to be ended, if any: one that has stalled for as long as its limit,
+// or the first of those that have stalled for `patience`, where another that wants some of the same
 // multiprocessors has waited for as long.
 std::optional<size_t> PickOverdue(absl::Span<const WatchedWork> sessions, absl::Time now,
                                   absl::Duration patience);

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "absl/types/span.h"
-
 #include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/session_streams.h"
 #include "server/device/cuda/shared/share_planner.h"

@@ -84,7 +84,8 @@ CUresult CudaSharedMemory::SetAccess(uint64_t va, uint64_t bytes, MemoryAccess a
   return api_->p_cuMemSetAccess(va, bytes, &description, 1);
 }
 
-// By a copy from the host, which needs no multiprocessor: a fill would wait for the kernels of others.
+// By a copy from the host, which needs no multiprocessor: a fill would wait for the kernels of
+// others.
 CUresult CudaSharedMemory::Zero(uint64_t va, uint64_t bytes) {
   CUstream stream = nullptr;
   CUresult result = api_->p_cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);

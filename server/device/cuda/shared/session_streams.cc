@@ -74,9 +74,9 @@ SlotRange SessionStreams::Busy() {
   for (const auto& stream : All()) {
     if (stream->Quiet()) continue;
     const SlotRange place = stream->place();
-    busy = busy.begin == busy.end ? place
-                                  : SlotRange{std::min(busy.begin, place.begin),
-                                              std::max(busy.end, place.end)};
+    busy = busy.begin == busy.end
+               ? place
+               : SlotRange{std::min(busy.begin, place.begin), std::max(busy.end, place.end)};
   }
   if (QueryDeparted() == CUDA_ERROR_NOT_READY) busy = contexts_->whole();
   seat_->SetBusy(busy);

@@ -35,7 +35,8 @@ struct ShareDemand {
 // - When anybody rests, the first slot stays free for those who do, so that the kernels with which
 //   one of them begins again do not wait.
 // - Who is alone has the whole device. When more work than there are slots, several share one.
-// - Who has kernels that run for long stays where they are, and nobody else gets slots there, unless
+// - Who has kernels that run for long stays where they are, and nobody else gets slots there,
+// unless
 //   they are on all that there are.
 //
 // The same sessions with the same demands get the same slots.

@@ -115,8 +115,8 @@ TEST(SharePlanTest, WhateverIsWantedNobodyWorksOnAnothersSlots) {
       demand.most = random() % 4 == 0 ? static_cast<int>(1 + random() % kAll) : 0;
       if (random() % 16 != 0) continue;
       demand.pinned.begin = static_cast<uint16_t>(random() % kSlots.size());
-      demand.pinned.end = static_cast<uint16_t>(
-          demand.pinned.begin + 1 + random() % (kSlots.size() - demand.pinned.begin));
+      demand.pinned.end = static_cast<uint16_t>(demand.pinned.begin + 1 +
+                                                random() % (kSlots.size() - demand.pinned.begin));
     }
     const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
     ASSERT_EQ(plan.size(), demands.size());

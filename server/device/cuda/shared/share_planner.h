@@ -21,10 +21,10 @@ namespace warpline::device {
 // Thread-safe. It outlives its seats.
 //
 // A session works while it launches kernels or they run, and for a short time after; it then rests,
-// and after a long time without any operation it is absent. What it wants is what its streams' largest grids
-// can use together: a grid runs on no more multiprocessors than it has blocks. A plan is made when
-// somebody begins to work or wants more, at once, and otherwise a few times a second. A kernel that
-// runs through a whole window runs for long.
+// and after a long time without any operation it is absent. What it wants is what its streams'
+// largest grids can use together: a grid runs on no more multiprocessors than it has blocks. A plan
+// is made when somebody begins to work or wants more, at once, and otherwise a few times a second.
+// A kernel that runs through a whole window runs for long.
 class SharePlanner {
  public:
   // Milliseconds of a clock that only rises.
