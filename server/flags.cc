@@ -96,8 +96,9 @@ ABSL_FLAG(warpline::ByteSize, guarded_memory, {1ull << 30},
 ABSL_FLAG(int, guarded_launch_seconds, 0,
           "The longest that a launch of a session of the guarded tier may take; a lease may say "
           "less. Its kernels are ended then, and the program gets CUDA_ERROR_LAUNCH_TIMEOUT. 0 for "
-          "no limit: then this becomes of kernels that run for more than 10 s only while another "
-          "session waits for the multiprocessors that they have, or to load code.");
+          "no limit: then this happens to kernels that run for more than 10 s while another "
+          "session waits for the multiprocessors that they have, or to load code. What counts is "
+          "for how long nothing in one of the session's streams becomes complete.");
 ABSL_FLAG(int, guarded_hang_seconds, 60,
           "Who had a session of the guarded tier whose work did not end, which ends the process of "
           "all, gets no session of that tier for so long, and twice as long after each time that "

@@ -39,7 +39,7 @@ absl::StatusOr<GuardedSizes> GuardedSizesFor(uint64_t bytes, uint64_t arena_byte
   if (sizes.memory_bytes > 0) return sizes;
   return absl::ResourceExhaustedError(
       absl::StrCat("a guarded session takes ", sizes.own_bytes(),
-                   " bytes of the device for its sinks and its ", "variables, and may have ", bytes,
+                   " bytes of the device for its sinks and its variables, and may have ", bytes,
                    " bytes in all: have more allowed (--memory), or use --tier=isolated"));
 }
 

@@ -76,6 +76,19 @@ bool HasBoard(const warpline_internal::Hello& hello) {
   return (hello.features() & kFeatureBoard) != 0 && hello.boot_id() == BootId();
 }
 
+// What a session may have of a device that it shares with others in one context.
+void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
+  const DeviceSlice& slice = facts.entitlement->slice;
+  const absl::Duration limit =
+      std::min(slice.launch_time_limit, facts.options->guarded.launch_limit);
+  if (limit != absl::InfiniteDuration()) {
+    const absl::Duration least = absl::Milliseconds(1);
+    open->set_launch_limit_ms(
+        static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, least))));
+  }
+  if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
+}
+
 }  // namespace
 
 absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello) {
@@ -192,19 +205,6 @@ warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) {
   request.set_want_bytes(want - want % kChunkGranularity);
   request.set_min_bytes(request.want_bytes());
   return request;
-}
-
-// What a session may have of a device that it shares with others in one context.
-void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
-  const DeviceSlice& slice = facts.entitlement->slice;
-  const absl::Duration limit =
-      std::min(slice.launch_time_limit, facts.options->guarded.launch_limit);
-  if (limit != absl::InfiniteDuration()) {
-    const absl::Duration least = absl::Milliseconds(1);
-    open->set_launch_limit_ms(
-        static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, least))));
-  }
-  if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
 }
 
 warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams) {

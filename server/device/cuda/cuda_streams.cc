@@ -81,11 +81,10 @@ CudaResult CudaStreams::QueryIdle() {
   return is_shared() ? ToResult(share_->streams->QueryIdle()) : CudaResult::kNotSupported;
 }
 
-ProcessorRange CudaStreams::BusyProcessors() {
+// As SharedDevice::Look() has seen it, so that nobody waits here for a call of the driver.
+ProcessorSet CudaStreams::BusyProcessors() {
   if (!is_shared()) return {};
-  Enter();
-  const SlotRange busy = share_->streams->Busy();
-  return {busy.begin, busy.end};
+  return {share_->seat->busy()};
 }
 
 }  // namespace warpline::device

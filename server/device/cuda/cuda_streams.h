@@ -27,7 +27,7 @@ class CudaStreams : public virtual Streams, protected CudaPart {
   CudaResult QueryEvent(EventId event) override;
   CudaResult ElapsedMs(EventId start, EventId end, float* ms) override;
   CudaResult QueryIdle() override;
-  ProcessorRange BusyProcessors() override;
+  ProcessorSet BusyProcessors() override;
 
  private:
   LiveSet<EventId> events_;

@@ -40,9 +40,10 @@ class Streams {
   // For a context of a shared device: kSuccess when nothing that was issued to its streams, those
   // included that were destroyed, is under way; kNotReady before. kNotSupported for other contexts.
   virtual CudaResult QueryIdle() = 0;
-  // Where kernels that are under way run or are to run: another context's that want a part of it
-  // may wait for them. Empty without such kernels, and where nobody shares the device.
-  virtual ProcessorRange BusyProcessors() = 0;
+  // Where kernels that are under way run or are to run, as SharedDevice::Look() has seen it the
+  // last time: another context's that want some of it may wait for them. Empty without such
+  // kernels, and where nobody shares the device.
+  virtual ProcessorSet BusyProcessors() = 0;
 };
 
 }  // namespace warpline::device

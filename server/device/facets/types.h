@@ -28,16 +28,13 @@ enum class ArrayId : uint64_t {};
 // CUDA's legacy default stream: it synchronizes with every blocking stream of its context.
 inline constexpr StreamId kLegacyStream{1};
 
-// A row of a device's multiprocessors, from `begin` to before `end`, in whatever pieces it counts.
-struct ProcessorRange {
-  int begin = 0;
-  int end = 0;
+// Some of a device's multiprocessors, in whatever pieces it counts, of which each bit is one.
+struct ProcessorSet {
+  uint64_t pieces = 0;
 
-  bool empty() const { return begin >= end; }
-  bool Overlaps(const ProcessorRange& other) const {
-    return !empty() && !other.empty() && begin < other.end && other.begin < end;
-  }
-  friend bool operator==(const ProcessorRange&, const ProcessorRange&) = default;
+  bool empty() const { return pieces == 0; }
+  bool Overlaps(const ProcessorSet& other) const { return (pieces & other.pieces) != 0; }
+  friend bool operator==(const ProcessorSet&, const ProcessorSet&) = default;
 };
 
 // One kernel parameter's place in the parameter buffer, in bytes.

@@ -120,12 +120,16 @@ absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
     }
   }
   ordinals_ = ordinals;
-  if (!prepare.has_jail()) return OpenDevices(prepare);
-  jail::Jail jail(prepare.jail());
-  absl::Status status = jail.CloseBeforeDriver();
-  if (status.ok()) status = OpenDevices(prepare);
-  if (status.ok()) status = jail.CloseBeforeTenants();
-  jail_report_ = jail.report();
+  absl::Status status;
+  if (prepare.has_jail()) {
+    jail::Jail jail(prepare.jail());
+    status = jail.CloseBeforeDriver();
+    if (status.ok()) status = OpenDevices(prepare);
+    if (status.ok()) status = jail.CloseBeforeTenants();
+    jail_report_ = jail.report();
+  } else {
+    status = OpenDevices(prepare);
+  }
   // Nothing is to be executed beside an open jail, whatever comes next.
   if (!status.ok()) {
     contexts_.clear();
@@ -311,7 +315,7 @@ void HostProcess::Close(uint64_t number, std::function<void(bool hangs)> done) {
   if (!shares() || found == sessions_.end()) return done(false);
   const std::shared_ptr<SessionDesk> desk = std::move(found->second);
   sessions_.erase(found);
-  kernel_watch_->Remove(number);
+  kernel_watch_->OnClosing(number);
   desk->DoLast([this, number, at = desk.get(), done = std::move(done)](ProcessSession* session) {
     done(!End(number, at, session));
   });
@@ -325,7 +329,11 @@ bool HostProcess::End(uint64_t number, SessionDesk* desk, ProcessSession* sessio
   // Before another session can have it.
   if (session->memory != nullptr) arenas_.Remove(session->memory->base());
   const bool ended = session->End(options_.patience);
-  if (!ended) LogError("work on the device does not end session=", number);
+  if (ended) {
+    kernel_watch_->Remove(number);
+  } else {
+    LogError("work on the device does not end session=", number);
+  }
   LogInfo("closed session=", number, " us=", absl::ToInt64Microseconds(absl::Now() - start));
   return ended;
 }

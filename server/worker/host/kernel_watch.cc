@@ -7,8 +7,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/log/log.h"
+#include "common/steady_time.h"
 #include "server/worker/host/ring_session.h"
 #include "transport/loop_thread.h"
 
@@ -66,6 +66,12 @@ void KernelWatch::Add(uint64_t session, std::shared_ptr<SessionDesk> desk, absl:
   changed_.NotifyAll();
 }
 
+void KernelWatch::OnClosing(uint64_t session) {
+  MutexLock lock(&mu_);
+  const auto found = sessions_.find(session);
+  if (found != sessions_.end()) found->second.closing_since = SteadyNow();
+}
+
 void KernelWatch::Remove(uint64_t session) {
   MutexLock lock(&mu_);
   sessions_.erase(session);
@@ -81,7 +87,7 @@ void KernelWatch::Run() {
       if (stop_) return;
       sessions = sessions_;
     }
-    Look(sessions, absl::Now());
+    Look(sessions, SteadyNow());
   }
 }
 
@@ -99,17 +105,16 @@ WatchedWork KernelWatch::WorkOf(const Watched& session) const {
 
 void KernelWatch::Look(const std::map<uint64_t, Watched>& sessions, absl::Time now) {
   if (options_.look) options_.look();
-  std::map<uint64_t, WatchedWork> work;
-  std::vector<WatchedWork> in_order;
-  for (const auto& [number, session] : sessions) {
-    in_order.push_back(WorkOf(session));
-    work[number] = in_order.back();
+  if (AwaitEnd(sessions, now) || AwaitClosing(sessions, now)) {
+    since_ = now;
+    return;
   }
-  if (AwaitEnd(work, now)) return;
-  const auto overdue = PickOverdue(in_order, now, options_.patience);
+  std::vector<WatchedWork> work;
+  for (const auto& [number, session] : sessions) work.push_back(WorkOf(session));
+  const auto overdue = PickOverdue(work, now, options_.patience);
   if (!overdue) return;
   const auto& [number, session] = *std::next(sessions.begin(), static_cast<ptrdiff_t>(*overdue));
-  const WatchedWork& its = in_order[*overdue];
+  const WatchedWork& its = work[*overdue];
   const absl::Duration ran = now - its.stalled_since;
   const std::string why =
       ran >= its.limit
@@ -117,24 +122,31 @@ void KernelWatch::Look(const std::map<uint64_t, Watched>& sessions, absl::Time n
                          absl::FormatDuration(its.limit), ", which is what it may")
           : absl::StrCat("a kernel of this session ran for ",
                          absl::FormatDuration(absl::Trunc(ran, absl::Milliseconds(100))),
-                         " while others waited for the multiprocessors that it has");
+                         " while others waited for multiprocessors that it has or wants");
   LogWarning("kernels are ended session=", number, " why=\"", why, "\"");
   session.desk->WithRing([&](RingSession* ring) { ring->EndKernels(why); });
   told_ = Told{number, now};
 }
 
-bool KernelWatch::AwaitEnd(const std::map<uint64_t, WatchedWork>& work, absl::Time now) {
+// The device is asked: commands of a session that has failed are complete at once.
+bool KernelWatch::AwaitEnd(const std::map<uint64_t, Watched>& sessions, absl::Time now) {
   if (!told_) return false;
-  const auto its = work.find(told_->session);
-  if (its == work.end() || !Stalls(its->second)) {
+  const auto found = sessions.find(told_->session);
+  if (found == sessions.end() || found->second.closing_since != absl::InfiniteFuture() ||
+      WorkOf(found->second).processors.empty()) {
     told_.reset();
-    since_ = now;
-    return true;
+    return false;
   }
   if (now - told_->at >= options_.grace && !std::exchange(told_->hangs, true)) {
-    options_.hangs(told_->session);
+    found->second.desk->WithRing([&](RingSession*) { options_.hangs(told_->session); });
   }
   return true;
+}
+
+bool KernelWatch::AwaitClosing(const std::map<uint64_t, Watched>& sessions, absl::Time now) {
+  return std::any_of(sessions.begin(), sessions.end(), [&](const auto& entry) {
+    return now - entry.second.closing_since >= options_.closing;
+  });
 }
 
 }  // namespace warpline::worker

@@ -5,7 +5,7 @@
 // of the device (SharePlanner), but a kernel that was launched when its session had more of it, or
 // when there are more sessions than parts, can be in the way of another session's. Neither the
 // driver nor hardware says which kernel waits for which, so this goes by age: of those that make no
-// progress and want the same multiprocessors, the first is the one that runs.
+// progress and want the same multiprocessors, the first is taken for the one that runs.
 #ifndef WARPLINE_SERVER_WORKER_HOST_KERNEL_WATCH_H_
 #define WARPLINE_SERVER_WORKER_HOST_KERNEL_WATCH_H_
 
@@ -32,8 +32,8 @@ namespace warpline::worker {
 struct WatchedWork {
   // Since when its work on the device makes no progress; InfiniteFuture() while it does.
   absl::Time stalled_since = absl::InfiniteFuture();
-  // Where its kernels run or are to run, if it stalls.
-  device::ProcessorRange processors;
+  // Where its kernels run or are to run.
+  device::ProcessorSet processors;
   // The longest that it may stall in any case.
   absl::Duration limit = absl::InfiniteDuration();
 };
@@ -49,9 +49,12 @@ struct KernelWatchOptions {
   absl::Duration patience = absl::Seconds(10);
   // For kernels to end that are told to.
   absl::Duration grace = absl::Seconds(2);
+  // A session that takes so long to end has kernels that do not end.
+  absl::Duration closing = absl::Seconds(1);
   // Called at each look (SharedDevice::Look). May be null.
   std::function<void()> look;
-  // The kernels of a session do not end. Called once for it; it may not call the watch.
+  // The kernels of a session do not end. Called once for it, and not when it has begun to end; it
+  // may not call the watch.
   std::function<void(uint64_t session)> hangs;
 };
 
@@ -66,13 +69,17 @@ class KernelWatch {
 
   // `limit` is as in WatchedWork.
   void Add(uint64_t session, std::shared_ptr<SessionDesk> desk, absl::Duration limit);
-  // It ends, and is looked after by whoever ends it.
+  // It ends, and is looked after by whoever ends it. While that takes long, it may be in the way of
+  // others, who are not blamed for it.
+  void OnClosing(uint64_t session);
+  // Nothing is left of it.
   void Remove(uint64_t session);
 
  private:
   struct Watched {
     std::shared_ptr<SessionDesk> desk;
     absl::Duration limit;
+    absl::Time closing_since = absl::InfiniteFuture();
   };
   // Kernels that were told to end.
   struct Told {
@@ -85,8 +92,9 @@ class KernelWatch {
 
   void Run();
   void Look(const std::map<uint64_t, Watched>& sessions, absl::Time now);
-  // Returns whether kernels that were told to end still run.
-  bool AwaitEnd(const std::map<uint64_t, WatchedWork>& work, absl::Time now);
+  // Whether kernels that were told to end, or those of a session that ends, still run.
+  bool AwaitEnd(const std::map<uint64_t, Watched>& sessions, absl::Time now);
+  bool AwaitClosing(const std::map<uint64_t, Watched>& sessions, absl::Time now);
   WatchedWork WorkOf(const Watched& session) const;
 
   const KernelWatchOptions options_;

@@ -179,19 +179,20 @@ void RingSession::BeginEnd() {
   if (session_ != nullptr) session_->BeginEnd();
 }
 
-// The error comes first: what the kernels have left undone must not be taken for a result.
 RingSession::StalledWork RingSession::LookAtWork() {
-  StalledWork work;
-  work.since = session_->StalledSince();
-  if (work.since != absl::InfiniteFuture()) {
-    work.processors = arena_->contexts()[0]->BusyProcessors();
-  }
-  return work;
+  return {session_->StalledSince(), arena_->contexts()[0]->BusyProcessors()};
 }
 
+// The error comes first: what the kernels have left undone must not be taken for a result. A client
+// that does not read holds up only the thread that tells it, until the session is closed.
 void RingSession::EndKernels(std::string_view why) {
-  session_->Fail(CudaResult::kLaunchTimeout, why);
-  if (code_ != nullptr) code_->StopKernels();
+  if (ends_kernels_.exchange(true)) return;
+  auto ending = TryStartLoopThread("wl-ending", [this, why = std::string(why)] {
+    session_->Fail(CudaResult::kLaunchTimeout, why);
+    if (code_ != nullptr) code_->StopKernels();
+  });
+  // Without a thread the kernels run on, and whoever wants them ended sees that.
+  if (ending.ok()) ending_ = *std::move(ending);
 }
 
 // Who may be waiting comes first, so that the threads end.
@@ -200,6 +201,7 @@ void RingSession::Stop() {
   if (code_ != nullptr) code_->StopKernels();
   if (commands_ != nullptr) commands_->Interrupt();
   if (decoder_.joinable()) decoder_.join();
+  if (ending_.joinable()) ending_.join();
   const LoopScope scope(&decoder_thread);
   session_ = nullptr;
 }

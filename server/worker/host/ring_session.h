@@ -83,12 +83,12 @@ class RingSession {
   // What of the session's work does not become complete.
   struct StalledWork {
     absl::Time since = absl::InfiniteFuture();  // Completion::StalledSince()
-    // Of its kernels under way, if anything stalls.
-    device::ProcessorRange processors;
+    // Of its kernels under way (Streams::BusyProcessors).
+    device::ProcessorSet processors;
   };
   StalledWork LookAtWork();
-  // The session's kernels take too long, as `why` says to the client: it fails with kLaunchTimeout,
-  // and its kernels are told to stop.
+  // The session's kernels take too long, as `why` says to the client: soon it fails with
+  // kLaunchTimeout, and its kernels are told to stop. It waits for nobody.
   void EndKernels(std::string_view why);
   absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
   void OnCharged(const warpline_internal::MemoryCharged& charged) { charger_.OnCharged(charged); }
@@ -113,6 +113,8 @@ class RingSession {
   const bool shared_;
   std::atomic<bool> stopping_{false};
   std::thread decoder_;
+  std::atomic<bool> ends_kernels_{false};
+  std::thread ending_;         // Of EndKernels()
   std::vector<UniqueFd> fds_;  // What is left of OpenWorker's for Restore().
   // The members stand in the order in which they need each other.
   SocketCharger charger_;

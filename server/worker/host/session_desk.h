@@ -25,8 +25,8 @@
 namespace warpline::worker {
 
 // Shared by its owner, its thread and whoever watches it. Do() and DoLast() belong to the thread
-// that receives messages; the rest, but for WithRing(), is for tasks. The server bounds what waits
-// here: it has one question of each kind about a session under way.
+// that receives messages, WithRing() is for any thread, and the rest is for tasks. The server
+// bounds what waits here: it has one question of each kind about a session under way.
 class SessionDesk {
  public:
   // Gets the session that the desk is for, which tasks alone touch.

@@ -23,6 +23,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/loop/loop_affinity.h"
+#include "common/steady_time.h"
 #include "proto/command_lists.h"
 #include "proto/devices.h"
 #include "server/device/device.h"
@@ -90,7 +91,8 @@ class Lane {
   uint64_t retired() const RUNS_ON(on_lane_) { return retired_; }
   uint64_t delivered() const { return delivered_.load(std::memory_order_acquire); }
   // Of work that was issued and is not complete: when the first of it was issued, or when something
-  // became complete the last time, whatever was later. Of no meaning without such work.
+  // became complete the last time, whatever was later, by SteadyNow(). Of no meaning without such
+  // work.
   absl::Time under_way_since() const {
     return absl::FromUnixNanos(under_way_since_.load(std::memory_order_relaxed));
   }
@@ -183,7 +185,7 @@ class Lane {
   }
   static bool Satisfied(const Task& task);
   void NoteProgress() {
-    under_way_since_.store(absl::GetCurrentTimeNanos(), std::memory_order_relaxed);
+    under_way_since_.store(absl::ToUnixNanos(SteadyNow()), std::memory_order_relaxed);
   }
   void Complete(const Pending& pending, CudaResult result) RUNS_ON(on_lane_);
 

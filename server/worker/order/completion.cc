@@ -66,7 +66,7 @@ bool Completion::Idle() {
                      [](const auto& lane) { return lane->delivered() == lane->appended(); });
 }
 
-// What is complete counts when it is answered, which adds nothing to how long the device takes.
+// What is complete counts when it is answered. A client that does not read its answers stalls, too.
 absl::Time Completion::StalledSince() {
   absl::Time since = absl::InfiniteFuture();
   MutexLock lock(&mu_);
@@ -76,25 +76,39 @@ absl::Time Completion::StalledSince() {
   return since;
 }
 
+bool Completion::SetFault(CudaResult result) {
+  CudaResult none = CudaResult::kSuccess;
+  if (!fault_.compare_exchange_strong(none, result)) return false;
+  if (parts_.recorder != nullptr) parts_.recorder->OnFault();
+  return true;
+}
+
+// The text of a failed assertion comes before its error.
+void Completion::TellFault(uint64_t seq, CommandId id, CudaResult result, std::string_view why) {
+  LogWarning("fault command=", seq, " call=", FindCommand(id).name,
+             " error=", CudaResultName(result));
+  (void)parts_.prints->Send(0);
+  parts_.sink->Failed(seq, id, result, why);
+}
+
+// For the client what is complete has succeeded, unless it has heard of an error before.
+void Completion::FailUnasked(CudaResult result, std::string_view why) {
+  if (fault() != CudaResult::kSuccess) return;
+  TellFault(0, CommandId::kStreamSync, result, why);
+  SetFault(result);
+}
+
 void Completion::FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why) {
-  const CommandInfo& command = FindCommand(id);
   if (IsSticky(result)) {
     if (parts_.on_fault) parts_.on_fault();
-    CudaResult none = CudaResult::kSuccess;
-    if (!fault_.compare_exchange_strong(none, result)) return;
-    LogWarning("fault command=", seq, " call=", command.name, " error=", CudaResultName(result));
-    if (parts_.recorder != nullptr) parts_.recorder->OnFault();
-  } else if (fault() != CudaResult::kSuccess) {
+    if (SetFault(result)) TellFault(seq, id, result, why);
     return;
   }
-  if (!IsSticky(result)) {
-    if (const LogPermit permit = parts_.log->Ask(command.audit ? kAuditedLine : kRefusedLine)) {
-      permit.Info("refused command=", seq, " call=", command.name,
-                  " error=", CudaResultName(result));
-    }
+  if (fault() != CudaResult::kSuccess) return;
+  const CommandInfo& command = FindCommand(id);
+  if (const LogPermit permit = parts_.log->Ask(command.audit ? kAuditedLine : kRefusedLine)) {
+    permit.Info("refused command=", seq, " call=", command.name, " error=", CudaResultName(result));
   }
-  // The text of a failed assertion comes before its error.
-  if (IsSticky(result)) (void)parts_.prints->Send(0);
   parts_.sink->Failed(seq, id, result, why);
 }
 

@@ -78,6 +78,9 @@ class Completion : public LaneReports {
   void Fail(uint64_t seq, CommandId id, CudaResult result) override {
     FailBecause(seq, id, result, {});
   }
+  // With an error that no command has caused. The client is told before anything becomes complete
+  // because of it, which waits where the client does not read.
+  void FailUnasked(CudaResult result, std::string_view why);
   // The same with a reason in words for the client.
   void FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why);
   void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
@@ -92,6 +95,9 @@ class Completion : public LaneReports {
 
   void WhenRetired(const std::function<bool(const Lane&)>& wanted, std::function<void()> done)
       RUNS_ON(decoder_thread);
+  // Everything fails from now on. Returns false if it did already.
+  bool SetFault(CudaResult result);
+  void TellFault(uint64_t seq, CommandId id, CudaResult result, std::string_view why);
   void RunWatches();
   // Returns the command up to which everything is complete and its replies are sent, or are about
   // to be sent in the batch of `reporter`.

@@ -103,10 +103,8 @@ class HostedSession {
     progress_.Notify();
   }
 
-  // An error that no command has caused. Any thread may call it.
-  void Fail(CudaResult result, std::string_view why) {
-    completion_.FailBecause(0, CommandId::kStreamSync, result, why);
-  }
+  // Calls Completion::FailUnasked(). Any thread may call it.
+  void Fail(CudaResult result, std::string_view why) { completion_.FailUnasked(result, why); }
 
   // Calls Completion::StalledSince().
   absl::Time StalledSince() { return completion_.StalledSince(); }

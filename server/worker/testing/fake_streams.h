@@ -72,7 +72,7 @@ class FakeStreamFacet : public virtual device::Streams {
     return CudaResult::kSuccess;
   }
   CudaResult QueryIdle() override { return CudaResult::kSuccess; }
-  device::ProcessorRange BusyProcessors() override { return {}; }
+  device::ProcessorSet BusyProcessors() override { return {}; }
 
  private:
   FakeLog& log_;

@@ -58,9 +58,9 @@ CudaResult CpuStreams::QueryIdle() {
 }
 
 // All kernels have the same processors.
-device::ProcessorRange CpuStreams::BusyProcessors() {
+device::ProcessorSet CpuStreams::BusyProcessors() {
   if (!shared_->is_shared() || streams_.IsIdle()) return {};
-  return {0, 1};
+  return {1};
 }
 
 }  // namespace warpline::cpu

@@ -29,7 +29,7 @@ class CpuStreams : public virtual device::Streams {
   CudaResult QueryEvent(device::EventId event) override;
   CudaResult ElapsedMs(device::EventId start, device::EventId end, float* ms) override;
   CudaResult QueryIdle() override;
-  device::ProcessorRange BusyProcessors() override;
+  device::ProcessorSet BusyProcessors() override;
 
  private:
   CpuShared* const shared_;

@@ -96,7 +96,9 @@ CUresult CudaSharedMemory::Zero(uint64_t va, uint64_t bytes) {
     result = api_->p_cuMemcpyHtoDAsync(va + at, zeros.data(),
                                        std::min<uint64_t>(zeros.size(), bytes - at), stream);
   }
-  return result == CUDA_SUCCESS ? api_->p_cuStreamSynchronize(stream) : result;
+  // Also after an error: what was issued still writes there.
+  const CUresult done = api_->p_cuStreamSynchronize(stream);
+  return result == CUDA_SUCCESS ? done : result;
 }
 
 CudaResult CudaSharedMemory::MapChunk(uint64_t va, uint64_t bytes, int fd) {

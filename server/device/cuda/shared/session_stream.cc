@@ -49,9 +49,13 @@ CUresult SessionStream::Make(const DriverApi* api, const GreenContexts* contexts
 
 void SessionStream::Follow(const StreamWork& work) {
   seat_->Use(&used_, work.blocks);
-  const bool whole = work.whole && !seat_->limited();
-  const SlotRange to = whole ? contexts_->whole() : seat_->place();
-  if (to == place() || !use_.TryLock()) return;
+  const SlotRange seat = seat_->place();
+  const bool whole = work.whole && !seat_->limited() && work.blocks > contexts_->SizeOf(seat);
+  const SlotRange to = whole ? contexts_->whole() : seat;
+  if (to == place()) return;
+  const SlotSet leaves = Quiet() ? 0 : kernel_slots();
+  if (!use_.TryLock()) return;
+  left_.store(leaves, std::memory_order_relaxed);
   // Also when it fails, so that it is not tried again at each operation.
   place_.store(to, std::memory_order_relaxed);
   CUstream next = nullptr;
@@ -81,12 +85,14 @@ CUresult SessionStream::Continue(CUstream next) {
 // the time do not delay it.
 bool SessionStream::Quiet() {
   const uint64_t kernels = kernels_.value();
-  if (quiet_.value() >= kernels) return true;
-  const Use use(this);
-  CUresult result = kernel_mark_.Cover(use.native(), kernels);
-  if (result == CUDA_SUCCESS) result = api_->p_cuEventQuery(kernel_mark_.event());
-  if (result == CUDA_ERROR_NOT_READY) return false;
-  quiet_.Raise(kernels);
+  if (quiet_.value() < kernels) {
+    const Use use(this);
+    CUresult result = kernel_mark_.Cover(use.native(), kernels);
+    if (result == CUDA_SUCCESS) result = api_->p_cuEventQuery(kernel_mark_.event());
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    quiet_.Raise(kernels);
+  }
+  left_.store(0, std::memory_order_relaxed);
   return true;
 }
 

@@ -121,6 +121,9 @@ class SessionStream {
   void Follow(const StreamWork& work);
   // Where it is.
   SlotRange place() const { return place_.load(std::memory_order_relaxed); }
+  // Where its kernels may be under way: where it is, and where it left some when it moved. Of no
+  // meaning when it is quiet.
+  SlotSet kernel_slots() const { return SetOf(place()) | left_.load(std::memory_order_relaxed); }
   // Has the mark stand for the first `operations`, which have been issued.
   CUresult Cover(uint64_t operations) {
     const Use use(this);
@@ -171,7 +174,8 @@ class SessionStream {
   UseLock use_;
   CUstream native_ ABSL_GUARDED_BY(use_);
   std::atomic<SlotRange> place_;
-  Mutex mu_;  // Calls of the driver are made under it, no other lock is taken.
+  std::atomic<SlotSet> left_{0};  // Where kernels were under way when it moved on.
+  Mutex mu_;                      // Calls of the driver are made under it, no other lock is taken.
   std::map<CUstreamAttrID, CUstreamAttrValue> attributes_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -63,22 +63,15 @@ std::vector<std::shared_ptr<SessionStream>> SessionStreams::All() {
   return streams;
 }
 
-bool SessionStreams::Quiet() {
-  const SlotRange busy = Busy();
-  return busy.begin == busy.end;
-}
+bool SessionStreams::Quiet() { return Busy() == 0; }
 
 // In this order: a stream that is destroyed meanwhile is among the departed then.
-SlotRange SessionStreams::Busy() {
-  SlotRange busy;
+SlotSet SessionStreams::Busy() {
+  SlotSet busy = 0;
   for (const auto& stream : All()) {
-    if (stream->Quiet()) continue;
-    const SlotRange place = stream->place();
-    busy = busy.begin == busy.end
-               ? place
-               : SlotRange{std::min(busy.begin, place.begin), std::max(busy.end, place.end)};
+    if (!stream->Quiet()) busy |= stream->kernel_slots();
   }
-  if (QueryDeparted() == CUDA_ERROR_NOT_READY) busy = contexts_->whole();
+  if (QueryDeparted() == CUDA_ERROR_NOT_READY) busy = SetOf(contexts_->whole());
   seat_->SetBusy(busy);
   return busy;
 }

@@ -47,9 +47,9 @@ class SessionStreams : public KernelSource {
   LegacyOrder* order() { return &order_; }
   QuietMoments* moments() const { return moments_; }
   bool Quiet() override;
-  // From the first to the last slot where kernels are under way; none when it is quiet. Kernels of
-  // streams that were destroyed may be anywhere.
-  SlotRange Busy();
+  // The slots where kernels are under way; none when it is quiet. Kernels of streams that were
+  // destroyed may be anywhere.
+  SlotSet Busy();
   void Overdue() override {
     if (on_overdue_) on_overdue_();
   }

@@ -280,15 +280,19 @@ TEST_F(SessionStreamsTest, KernelsAreWaitedForAndCopiesAreNot) {
 }
 
 TEST_F(SessionStreamsTest, KernelsAreBusyWhereTheyWereIssued) {
-  EXPECT_EQ(streams_->Busy(), SlotRange());
+  EXPECT_EQ(streams_->Busy(), 0u);
   EXPECT_EQ(Issue(apart_, 1, {1056, false}), CUDA_SUCCESS);
-  const SlotRange whole = streams_->Of(apart_)->place();
+  const SlotSet whole = SetOf(streams_->Of(apart_)->place());
   NeighbourWorks();
   EXPECT_EQ(streams_->Busy(), whole);
+  EXPECT_EQ(Issue(apart_, 2), CUDA_SUCCESS);
+  EXPECT_NE(SetOf(streams_->Of(apart_)->place()), whole);
+  EXPECT_EQ(streams_->Busy(), whole) << "a copy behind the kernel has moved the stream";
+  EXPECT_EQ(seat_->busy(), whole);
   driver_.Complete();
-  EXPECT_EQ(streams_->Busy(), SlotRange());
-  EXPECT_EQ(Issue(apart_, 2, {1056, false}), CUDA_SUCCESS);
-  EXPECT_EQ(streams_->Busy(), seat_->place());
+  EXPECT_EQ(streams_->Busy(), 0u);
+  EXPECT_EQ(Issue(apart_, 3, {1056, false}), CUDA_SUCCESS);
+  EXPECT_EQ(streams_->Busy(), SetOf(seat_->place()));
   EXPECT_NE(streams_->Busy(), whole);
   driver_.Complete();
 }

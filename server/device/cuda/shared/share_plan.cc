@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 
 namespace warpline::device {
 namespace {
@@ -29,7 +30,12 @@ struct Room {
 
 // Sessions whose kernels have few slots keep theirs before those whose kernels have many, and at
 // least one slot is left if there is anybody else.
-Room RoomBeside(size_t slot_count, const std::vector<ShareDemand>& demands) {
+Room RoomBeside(const std::vector<int>& slots, const std::vector<ShareDemand>& demands) {
+  const size_t slot_count = slots.size();
+  const auto working = std::count_if(demands.begin(), demands.end(), Works);
+  const int part =
+      std::max(std::accumulate(slots.begin(), slots.end(), 0) / static_cast<int>(working),
+               *std::max_element(slots.begin(), slots.end()));
   Room room;
   room.stays.assign(demands.size(), false);
   std::vector<size_t> pinned;
@@ -46,7 +52,10 @@ Room RoomBeside(size_t slot_count, const std::vector<ShareDemand>& demands) {
     const SlotRange& range = demands[session].pinned;
     std::fill(then.begin() + range.begin, then.begin() + range.end, true);
     const bool all = std::find(then.begin(), then.end(), false) == then.end();
-    if (all && staying + 1 < demands.size()) continue;
+    const bool too_many =
+        demands[session].overstays && working > 1 &&
+        std::accumulate(slots.begin() + range.begin, slots.begin() + range.end, 0) > part;
+    if (too_many || (all && staying + 1 < demands.size())) continue;
     taken = std::move(then);
     room.stays[session] = true;
     ++staying;
@@ -114,7 +123,7 @@ std::vector<SlotRange> PlanShares(const std::vector<int>& slots,
   std::vector<SlotRange> plan(demands.size(), SlotRange{0, slot_count});
   const auto working = static_cast<size_t>(std::count_if(demands.begin(), demands.end(), Works));
   if (working == 0) return plan;
-  const Room room = RoomBeside(slots.size(), demands);
+  const Room room = RoomBeside(slots, demands);
   const std::vector<Worker> workers = WorkersOf(demands, room);
   for (size_t i = 0; i < demands.size(); ++i) {
     if (room.stays[i]) plan[i] = demands[i].pinned;

@@ -6,6 +6,8 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLAN_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLAN_H_
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +21,22 @@ struct SlotRange {
   friend bool operator==(const SlotRange&, const SlotRange&) = default;
 };
 
+// Slots, of which each bit is one.
+using SlotSet = uint64_t;
+inline constexpr size_t kMostSlots = 64;
+
+inline SlotSet SetOf(const SlotRange& range) {
+  SlotSet set = 0;
+  for (uint16_t slot = range.begin; slot < range.end; ++slot) set |= SlotSet{1} << slot;
+  return set;
+}
+// From the first to the last of them; an empty range for none.
+inline SlotRange HullOf(SlotSet set) {
+  if (set == 0) return {};
+  return {static_cast<uint16_t>(std::countr_zero(set)),
+          static_cast<uint16_t>(kMostSlots - static_cast<size_t>(std::countl_zero(set)))};
+}
+
 struct ShareDemand {
   // The multiprocessors that its kernels can use at once; 0 for a session that rests.
   int wanted = 0;
@@ -26,6 +44,8 @@ struct ShareDemand {
   int most = 0;
   // Where it has kernels that run for long, behind which others' would wait; empty for nowhere.
   SlotRange pinned = {};
+  // They have run for so long that it keeps no more slots for itself than its even part.
+  bool overstays = false;
 };
 
 // Returns each session's slots. `slots` are their numbers of multiprocessors.
@@ -37,7 +57,7 @@ struct ShareDemand {
 // - Who is alone has the whole device. When more work than there are slots, several share one.
 // - Who has kernels that run for long stays where they are, and nobody else gets slots there,
 // unless
-//   they are on all that there are.
+//   they are on all that there are, or on more than an even part for too long.
 //
 // The same sessions with the same demands get the same slots.
 std::vector<SlotRange> PlanShares(const std::vector<int>& slots,

@@ -62,10 +62,13 @@ void SharePlanner::NextWindow(int64_t now) {
   window_.fetch_add(1, std::memory_order_relaxed);
   for (Seat* const seat : seats_) {
     const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
-    seat->pinned_ = {};
-    if (launched == 0) seat->pinned_ = Unpacked(seat->busy_.load(std::memory_order_relaxed));
-    const bool runs_on = seat->pinned_.begin < seat->pinned_.end;
-    if (!runs_on) seat->blocks_before_ = launched;
+    seat->pinned_ = launched == 0 ? HullOf(seat->busy()) : SlotRange();
+    if (seat->pinned_ == SlotRange()) {
+      seat->blocks_before_ = launched;
+      seat->pinned_since_ms_ = 0;
+    } else if (seat->pinned_since_ms_ == 0) {
+      seat->pinned_since_ms_ = now;
+    }
   }
   Plan(now);
 }
@@ -85,7 +88,8 @@ void SharePlanner::Plan(int64_t now) {
       continue;
     }
     present.push_back(seat);
-    demands.push_back({wanted, seat->most_, seat->pinned_});
+    demands.push_back({wanted, seat->most_, seat->pinned_,
+                       seat->pinned_since_ms_ != 0 && now - seat->pinned_since_ms_ >= kStayMs});
   }
   const std::vector<SlotRange> plan = PlanShares(slots_, demands);
   for (size_t i = 0; i < present.size(); ++i) {

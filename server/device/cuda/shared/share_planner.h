@@ -33,6 +33,8 @@ class SharePlanner {
 
   // A session that has launched nothing for so long rests, and its former grids are forgotten.
   static constexpr int64_t kWindowMs = 250;
+  // Who has a kernel that runs for so long keeps an even part at most for itself.
+  static constexpr int64_t kStayMs = 10'000;
   // A session that has issued nothing for so long is absent.
   static constexpr int64_t kPresenceMs = 60'000;
   // What an operation uses of which that is not known.
@@ -59,8 +61,9 @@ class SharePlanner {
     // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
     // one without kernels.
     void Use(StreamUse* stream, uint64_t blocks) { planner_->OnUse(this, stream, blocks); }
-    // Where kernels that were launched are under way, as seen now; empty for nowhere.
-    void SetBusy(const SlotRange& busy) { busy_.store(Packed(busy), std::memory_order_relaxed); }
+    // Where kernels that were launched are under way, as seen now; none for nowhere.
+    void SetBusy(SlotSet busy) { busy_.store(busy, std::memory_order_relaxed); }
+    SlotSet busy() const { return busy_.load(std::memory_order_relaxed); }
 
    private:
     friend class SharePlanner;
@@ -72,11 +75,12 @@ class SharePlanner {
     std::atomic<int64_t> used_ms_{0};  // The last operation; 0 for none yet.
     std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
     std::atomic<int> planned_{0};      // The multiprocessors that the plan reckons with.
-    std::atomic<uint32_t> busy_{0};    // Packed.
+    std::atomic<SlotSet> busy_{0};
     // Guarded by the planner's mu_: the blocks of the window before, or, while nothing new is
     // launched, of what runs; and where that is.
     uint64_t blocks_before_ = 0;
     SlotRange pinned_;
+    int64_t pinned_since_ms_ = 0;
   };
 
   explicit SharePlanner(std::vector<int> slots, Clock clock = &CoarseClock);

@@ -112,14 +112,14 @@ TEST_F(SharePlannerTest, WhoseKernelRunsKeepsItsPlace) {
   runs->Use(&stream_, 1056);
   other->Use(&other_stream_, 1056);
   const SlotRange place = runs->place();
-  runs->SetBusy(place);
+  runs->SetBusy(SetOf(place));
   for (int i = 0; i < 400; ++i) {
     Wait(SharePlanner::kWindowMs);
     other->Use(&other_stream_, 1056);
     planner_.Look();
   }
   EXPECT_EQ(runs->place(), place);
-  runs->SetBusy({});
+  runs->SetBusy(0);
   for (int i = 0; i < 3; ++i) {
     Wait(SharePlanner::kWindowMs);
     other->Use(&other_stream_, 1056);
@@ -134,7 +134,7 @@ TEST_F(SharePlannerTest, WhoseKernelRunsLongSharesWithNobodyElse) {
   for (int round = 0; round < 4; ++round) {
     // The first launches once, and the others all the time.
     for (size_t i = round == 0 ? 0 : 1; i < seats.size(); ++i) seats[i]->Use(&streams[i], 1056);
-    if (round == 0) seats[0]->SetBusy(seats[0]->place());
+    if (round == 0) seats[0]->SetBusy(SetOf(seats[0]->place()));
     Wait(SharePlanner::kWindowMs);
     planner_.Look();
   }
