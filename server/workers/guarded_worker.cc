@@ -317,7 +317,7 @@ bool WorkerSeat::OnMessage(const warpline_internal::FromWorker& message,
   if (state_ != State::kOpen) return true;  // It was on its way.
   if (message.has_ended()) {
     // Nothing of it is told before the process has let go of what the session's next worker needs.
-    why_ = "the protocol was broken";
+    why_ = message.ended().overdue() ? "its kernels did not end" : "the protocol was broken";
     state_ = State::kClosing;
     process_->Close(shared_from_this());
     return true;

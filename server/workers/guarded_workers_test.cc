@@ -404,6 +404,15 @@ TEST_F(GuardedWorkersTest, ClosedOutOfTurnIsTheEnd) {
   EXPECT_EQ(first_.why, "bad message: closed out of turn");
 }
 
+TEST_F(GuardedWorkersTest, ASessionWhoseKernelsDidNotEndIsToldSo) {
+  Start({&first_, &second_});
+  Say(0, 1, [](FromWorker* message) { message->mutable_ended()->set_overdue(true); });
+  ExpectClose(0, 1);
+  SayClosed(0, 1);
+  EXPECT_EQ(first_.why, "its kernels did not end");
+  EXPECT_EQ(second_.why, "");
+}
+
 TEST_F(GuardedWorkersTest, ASessionThatBrokeTheProtocolIsToldWhenItIsOut) {
   Start({&first_, &second_});
   Say(0, 1, [](FromWorker* message) { message->mutable_ended(); });

@@ -185,7 +185,7 @@ void SendSessionEnded(int fd, uint64_t session, const absl::Status& why) {
   LogError("session ended session=", session, ": ", why.ToString());
   FromWorker message;
   message.set_session(session);
-  message.mutable_ended();
+  message.mutable_ended()->set_overdue(absl::IsDeadlineExceeded(why));
   // When the server is gone, the process ends anyway.
   SendPacket(fd, message, {}).IgnoreError();
 }

@@ -13,7 +13,8 @@ namespace warpline::worker {
 // session that does not exist is answered with kIllegalState.
 void ServeControlSocket(int fd, HostProcess* process);
 
-// Logs why a session is over, and tells the server that it is. Thread-safe.
+// Logs why a session is over, and tells the server that it is: DEADLINE_EXCEEDED for kernels that
+// do not end, otherwise for a protocol that was broken. Thread-safe.
 void SendSessionEnded(int fd, uint64_t session, const absl::Status& why);
 
 }  // namespace warpline::worker
