@@ -19,7 +19,6 @@ healthy program FAILED, where one LOST its session without the worker having gon
 unruly program's own last line is not as expected. Exit status 0 when nobody was disturbed.
 """
 import argparse
-import importlib
 import os
 import pathlib
 import re
@@ -29,6 +28,10 @@ import sys
 import time
 
 _HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(_HERE), str(_HERE.parent)]
+
+from with_server import find_local_server  # noqa: E402  (found by the path above)
+
 # Those of unruly.cu; the last two wait for a kernel that does not end.
 ROLES = ("stray", "misaligned", "shared", "trap", "assert", "deep", "calls", "code", "endless", "partial")
 ENDLESS = ROLES[-2:]
@@ -38,12 +41,6 @@ HEAD_START_S = 2
 # What the server's log says of workers that have sessions.
 SERVES = re.compile(r"server (?:opened|worker replaced) session=\d+ gpu=\d+ pid=(\d+)")
 OF_WORKERS = re.compile(r"guarded (?:worker|standby|sessions)|took over|overdue|LAUNCH_TIMEOUT|hang", re.IGNORECASE)
-
-
-def find_local_server(bundle):
-    """The module local_server, which lies in the bundle, else in this repository."""
-    sys.path[:0] = [str(bundle), str(_HERE.parent.parent / "deploy/local")]
-    return importlib.import_module("local_server")
 
 
 def find(name, installation):

@@ -78,11 +78,11 @@ class Completion : public LaneReports {
   void Fail(uint64_t seq, CommandId id, CudaResult result) override {
     FailBecause(seq, id, result, {});
   }
+  // The same with a reason in words for the client.
+  void FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why);
   // With an error that no command has caused. The client is told before anything becomes complete
   // because of it, which waits where the client does not read.
   void FailUnasked(CudaResult result, std::string_view why);
-  // The same with a reason in words for the client.
-  void FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why);
   void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
   void AfterRetired() override;
 

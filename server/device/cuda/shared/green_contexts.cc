@@ -119,12 +119,4 @@ void GreenContexts::DestroyAll() {
   made_.clear();
 }
 
-uint64_t GreenContexts::SizeOf(const SlotRange& range) const {
-  uint64_t size = 0;
-  for (uint16_t slot = range.begin; slot < range.end; ++slot) {
-    size += static_cast<uint64_t>(slots_[slot]);
-  }
-  return size;
-}
-
 }  // namespace warpline::device

@@ -32,8 +32,6 @@ class GreenContexts {
 
   // The slots' numbers of multiprocessors.
   const std::vector<int>& slots() const { return slots_; }
-  // The multiprocessors of these slots.
-  uint64_t SizeOf(const SlotRange& range) const;
   SlotRange whole() const { return {0, static_cast<uint16_t>(slots_.size())}; }
   size_t contexts() const { return made_.size(); }
 

@@ -43,7 +43,7 @@ void QuietMoments::Leave(KernelSource* source) {
 
 void QuietMoments::Look() {
   MutexLock lock(&sources_mu_);
-  for (KernelSource* const source : sources_) (void)source->Quiet();
+  for (KernelSource* const source : sources_) source->Look();
 }
 
 bool QuietMoments::AllQuiet() {

@@ -29,9 +29,10 @@ namespace warpline::device {
 class KernelSource {
  public:
   virtual ~KernelSource() = default;
-  // Whether all kernels that have been launched are complete, or have failed. It does not wait. It
-  // is asked now and then, so that the source knows itself.
+  // Whether all kernels that have been launched are complete, or have failed. It does not wait.
   virtual bool Quiet() = 0;
+  // Called now and then: where its kernels are under way is to be seen. It does not wait.
+  virtual void Look() = 0;
   // Its kernels do not end, and others wait: they are to be ended. It may be told more than once.
   virtual void Overdue() = 0;
 };
@@ -81,7 +82,7 @@ class QuietMoments {
   // Returns when nobody asks the source any more.
   void Leave(KernelSource* source);
 
-  // Asks every source once. A context is current.
+  // Has every source look. A context is current.
   void Look();
   // Makes the call at a quiet moment and returns what it returns; CUDA_ERROR_SYSTEM_NOT_READY if
   // there was none in time. A context is current.

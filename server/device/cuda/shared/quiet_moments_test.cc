@@ -20,6 +20,7 @@ class FakeSource : public KernelSource {
   ~FakeSource() override { moments_->Leave(this); }
 
   bool Quiet() override { return left_.load() < 0 ? false : left_.load() == 0 || --left_ == 0; }
+  void Look() override {}
   void Overdue() override {
     ++overdue_;
     if (obeys_) left_.store(0);

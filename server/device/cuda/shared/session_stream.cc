@@ -50,7 +50,8 @@ CUresult SessionStream::Make(const DriverApi* api, const GreenContexts* contexts
 void SessionStream::Follow(const StreamWork& work) {
   seat_->Use(&used_, work.blocks);
   const SlotRange seat = seat_->place();
-  const bool whole = work.whole && !seat_->limited() && work.blocks > contexts_->SizeOf(seat);
+  const bool whole = work.whole && !seat_->limited() &&
+                     work.blocks > static_cast<uint64_t>(SizeOf(contexts_->slots(), seat));
   const SlotRange to = whole ? contexts_->whole() : seat;
   if (to == place()) return;
   const SlotSet leaves = Quiet() ? 0 : kernel_slots();

@@ -63,16 +63,20 @@ std::vector<std::shared_ptr<SessionStream>> SessionStreams::All() {
   return streams;
 }
 
-bool SessionStreams::Quiet() { return Busy() == 0; }
+// In this order, as in Busy(): a stream that is destroyed meanwhile is among the departed then.
+bool SessionStreams::Quiet() {
+  for (const auto& stream : All()) {
+    if (!stream->Quiet()) return false;
+  }
+  return QueryDeparted() != CUDA_ERROR_NOT_READY;
+}
 
-// In this order: a stream that is destroyed meanwhile is among the departed then.
 SlotSet SessionStreams::Busy() {
   SlotSet busy = 0;
   for (const auto& stream : All()) {
     if (!stream->Quiet()) busy |= stream->kernel_slots();
   }
   if (QueryDeparted() == CUDA_ERROR_NOT_READY) busy = SetOf(contexts_->whole());
-  seat_->SetBusy(busy);
   return busy;
 }
 

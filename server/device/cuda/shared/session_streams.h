@@ -47,6 +47,8 @@ class SessionStreams : public KernelSource {
   LegacyOrder* order() { return &order_; }
   QuietMoments* moments() const { return moments_; }
   bool Quiet() override;
+  // Tells the seat where it is busy.
+  void Look() override { seat_->SetBusy(Busy()); }
   // The slots where kernels are under way; none when it is quiet. Kernels of streams that were
   // destroyed may be anywhere.
   SlotSet Busy();

@@ -288,6 +288,7 @@ TEST_F(SessionStreamsTest, KernelsAreBusyWhereTheyWereIssued) {
   EXPECT_EQ(Issue(apart_, 2), CUDA_SUCCESS);
   EXPECT_NE(SetOf(streams_->Of(apart_)->place()), whole);
   EXPECT_EQ(streams_->Busy(), whole) << "a copy behind the kernel has moved the stream";
+  streams_->Look();
   EXPECT_EQ(seat_->busy(), whole);
   driver_.Complete();
   EXPECT_EQ(streams_->Busy(), 0u);

@@ -52,9 +52,7 @@ Room RoomBeside(const std::vector<int>& slots, const std::vector<ShareDemand>& d
     const SlotRange& range = demands[session].pinned;
     std::fill(then.begin() + range.begin, then.begin() + range.end, true);
     const bool all = std::find(then.begin(), then.end(), false) == then.end();
-    const bool too_many =
-        demands[session].overstays && working > 1 &&
-        std::accumulate(slots.begin() + range.begin, slots.begin() + range.end, 0) > part;
+    const bool too_many = demands[session].overstays && working > 1 && SizeOf(slots, range) > part;
     if (too_many || (all && staying + 1 < demands.size())) continue;
     taken = std::move(then);
     room.stays[session] = true;

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace warpline::device {
@@ -35,6 +36,11 @@ inline SlotRange HullOf(SlotSet set) {
   if (set == 0) return {};
   return {static_cast<uint16_t>(std::countr_zero(set)),
           static_cast<uint16_t>(kMostSlots - static_cast<size_t>(std::countl_zero(set)))};
+}
+
+// The multiprocessors of these slots, of which `slots` are the numbers.
+inline int SizeOf(const std::vector<int>& slots, const SlotRange& range) {
+  return std::accumulate(slots.begin() + range.begin, slots.begin() + range.end, 0);
 }
 
 struct ShareDemand {

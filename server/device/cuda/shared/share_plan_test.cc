@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -15,9 +14,7 @@ namespace {
 const std::vector<int> kSlots = {8, 8, 8, 8, 16, 16, 16, 16, 16, 20};
 constexpr int kAll = 132;
 
-int Size(const SlotRange& range) {
-  return std::accumulate(kSlots.begin() + range.begin, kSlots.begin() + range.end, 0);
-}
+int Size(const SlotRange& range) { return SizeOf(kSlots, range); }
 
 std::vector<int> Sizes(const std::vector<ShareDemand>& demands) {
   std::vector<int> sizes;
