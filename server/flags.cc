@@ -107,13 +107,13 @@ ABSL_FLAG(int, guarded_hang_seconds, 60,
 ABSL_FLAG(bool, guarded_standby, true,
           "Each device whose guarded tier is in use has one more process with its context open, "
           "which takes over at once when the process of all is lost: sessions at rest then go on "
-          "0.9 s earlier on an H100. It takes the memory of one more context, there 1.6 GiB of the "
+          "0.9 s earlier on an H100. It takes the memory of one more context, there 1.7 GiB of the "
           "device. Without it the next process is started when it is needed.");
 ABSL_FLAG(
     std::string, guarded_context_memory, "",
     "What the process of the guarded tier takes of its device without any session, such as "
     "2GiB, and its standby once more: sessions are promised that much less of a device when "
-    "--tiers has guarded. Empty for 1.625GiB of a GPU, as seen on an H100, and nothing of the "
+    "--tiers has guarded. Empty for 1.75GiB of a GPU, as seen on an H100, and nothing of the "
     "CPU device.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "

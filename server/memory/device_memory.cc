@@ -19,7 +19,7 @@ constexpr absl::Duration kStuckDelay = absl::Seconds(1);
 constexpr uint64_t kMaxDefaultReserve = 4ull << 30;
 // What a process of the guarded tier was seen to take of an H100 (docs/guarded-tier.md), rounded
 // up. What it will take is not known before a device's memory is promised to sessions.
-constexpr uint64_t kSharedContextBytes = 1664ull << 20;
+constexpr uint64_t kSharedContextBytes = 1792ull << 20;
 
 enum KeeperLine : size_t { kDiedLine, kStartedLine, kNotStartedLine, kStuckLine, kKeeperLineCount };
 constexpr LogKind kKeeperLines[kKeeperLineCount] = {{"keepers_died", 10, absl::Minutes(1)},

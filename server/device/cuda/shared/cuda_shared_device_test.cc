@@ -426,7 +426,7 @@ TEST_F(CudaSharedDeviceTest, CodeIsLoadedWhenNoKernelRuns) {
 
 TEST_F(CudaSharedDeviceTest, StreamsRunOnTheSessionsMultiprocessors) {
   OpenDevice();
-  EXPECT_EQ(driver_.Count("cuGreenCtxCreate"), 54) << "the rows of ten slots, but for the whole";
+  EXPECT_EQ(driver_.Count("cuGreenCtxCreate"), 77) << "the rows of twelve slots, but for the whole";
   Context* const large = Open();
   EXPECT_EQ(driver_.Count("cuGreenCtxStreamCreate"), 0);
   Context* const limited = Open(16);

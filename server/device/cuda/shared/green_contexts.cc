@@ -8,7 +8,7 @@ namespace {
 // The least part that Hopper makes.
 constexpr unsigned kGroupMultiprocessors = 8;
 // So many slots of one group each; those behind them have two.
-constexpr size_t kSmallSlots = 4;
+constexpr size_t kSmallSlots = 8;
 // Bounds the memory that the contexts take, and the time.
 constexpr unsigned kMostGroups = 24;
 

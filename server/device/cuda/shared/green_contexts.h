@@ -18,9 +18,9 @@ namespace warpline::device {
 
 // Thread-safe. It outlives the streams of its contexts.
 //
-// The device is divided into slots of neighbouring multiprocessors, of which the first few are
+// The device is divided into slots of neighbouring multiprocessors, of which the first eight are
 // small, and there is a green context for every row of slots but the whole, which needs none. On an
-// H100 these are 54, which take 5 MiB of device memory and 2.2 ms each to make.
+// H100 these are 77, which take 5 MiB of device memory and 2.2 ms each to make.
 class GreenContexts {
  public:
   // Makes what the driver and the device can; a device that cannot be divided has one slot. The

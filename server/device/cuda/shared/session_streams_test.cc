@@ -133,7 +133,7 @@ TEST_F(SessionStreamsTest, WhatIsCompleteIsForgotten) {
     EXPECT_EQ(streams_->Destroy(stream), CUDA_SUCCESS);
   }
   EXPECT_EQ(streams_->QueryIdle(), CUDA_SUCCESS);
-  EXPECT_EQ(driver_.Live(), "event 8, green context 54, stream 4");
+  EXPECT_EQ(driver_.Live(), "event 8, green context 77, stream 4");
 }
 
 TEST_F(SessionStreamsTest, IdleIsWhenNothingIsUnderWay) {

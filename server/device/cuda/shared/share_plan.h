@@ -62,8 +62,7 @@ struct ShareDemand {
 //   one of them begins again do not wait.
 // - Who is alone has the whole device. When more work than there are slots, several share one.
 // - Who has kernels that run for long stays where they are, and nobody else gets slots there,
-// unless
-//   they are on all that there are, or on more than an even part for too long.
+//   unless they are on all that there are, or on more than an even part for too long.
 //
 // The same sessions with the same demands get the same slots.
 std::vector<SlotRange> PlanShares(const std::vector<int>& slots,

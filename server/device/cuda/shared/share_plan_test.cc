@@ -11,7 +11,7 @@
 namespace warpline::device {
 namespace {
 
-const std::vector<int> kSlots = {8, 8, 8, 8, 16, 16, 16, 16, 16, 20};
+const std::vector<int> kSlots = {8, 8, 8, 8, 8, 8, 8, 8, 16, 16, 16, 20};
 constexpr int kAll = 132;
 
 int Size(const SlotRange& range) { return SizeOf(kSlots, range); }
@@ -59,7 +59,7 @@ TEST(SharePlanTest, LimitsHold) {
 }
 
 TEST(SharePlanTest, MoreThanThereAreSlotsShareThem) {
-  const std::vector<ShareDemand> demands(23, ShareDemand{kAll});
+  const std::vector<ShareDemand> demands(27, ShareDemand{kAll});
   std::vector<int> users(kSlots.size());
   for (const SlotRange& range : PlanShares(kSlots, demands)) {
     ASSERT_EQ(range.end, range.begin + 1);
@@ -73,7 +73,7 @@ TEST(SharePlanTest, MoreThanThereAreSlotsShareThem) {
 
 TEST(SharePlanTest, NobodyGetsTheSlotsOfKernelsThatRunForLong) {
   for (const size_t sessions : {2, 5, 11, 13, 64}) {
-    for (const SlotRange pinned : {SlotRange{0, 1}, {4, 5}, {3, 7}, {1, 10}}) {
+    for (const SlotRange pinned : {SlotRange{0, 1}, {4, 5}, {3, 7}, {1, 12}}) {
       std::vector<ShareDemand> demands(sessions, ShareDemand{kAll});
       demands[1].pinned = pinned;
       const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
@@ -87,12 +87,12 @@ TEST(SharePlanTest, NobodyGetsTheSlotsOfKernelsThatRunForLong) {
 
 TEST(SharePlanTest, WhoOverstaysKeepsNoMoreThanAnEvenPart) {
   std::vector<ShareDemand> demands(3, ShareDemand{kAll});
-  demands[0].pinned = {1, 10};
+  demands[0].pinned = {1, 12};
   EXPECT_EQ(PlanShares(kSlots, demands)[1], (SlotRange{0, 1}));
   demands[0].overstays = true;
   EXPECT_EQ(PlanShares(kSlots, demands), PlanShares(kSlots, {{kAll}, {kAll}, {kAll}}));
-  demands[0].pinned = {8, 10};
-  EXPECT_EQ(PlanShares(kSlots, demands)[0], (SlotRange{8, 10}));
+  demands[0].pinned = {10, 12};
+  EXPECT_EQ(PlanShares(kSlots, demands)[0], (SlotRange{10, 12}));
 }
 
 TEST(SharePlanTest, SetsAndRangesOfSlots) {
@@ -105,14 +105,14 @@ TEST(SharePlanTest, SetsAndRangesOfSlots) {
 
 TEST(SharePlanTest, KernelsOnAllSlotsAreInEverybodysWayAnyhow) {
   std::vector<ShareDemand> demands(3, ShareDemand{kAll});
-  demands[0].pinned = {0, 10};
+  demands[0].pinned = {0, 12};
   EXPECT_EQ(PlanShares(kSlots, demands), PlanShares(kSlots, {{kAll}, {kAll}, {kAll}}));
   demands[1].pinned = {0, 2};
   const std::vector<SlotRange> plan = PlanShares(kSlots, demands);
   EXPECT_EQ(plan[1], (SlotRange{0, 2}));
   EXPECT_GE(plan[0].begin, 2);
   EXPECT_GE(plan[2].begin, 2);
-  EXPECT_EQ(PlanShares(kSlots, {{kAll, 0, {0, 10}}})[0], (SlotRange{0, 10}));
+  EXPECT_EQ(PlanShares(kSlots, {{kAll, 0, {0, 12}}})[0], (SlotRange{0, 12}));
 }
 
 TEST(SharePlanTest, ADeviceWithOneSlotIsNotDivided) {

@@ -14,8 +14,8 @@ namespace {
 int64_t g_now = 0;
 int64_t Now() { return g_now; }
 
-const std::vector<int> kSlots = {8, 8, 8, 8, 16, 16, 16, 16, 16, 20};
-constexpr SlotRange kWhole = {0, 10};
+const std::vector<int> kSlots = {8, 8, 8, 8, 8, 8, 8, 8, 16, 16, 16, 20};
+constexpr SlotRange kWhole = {0, 12};
 
 class SharePlannerTest : public testing::Test {
  protected:
@@ -42,7 +42,7 @@ TEST_F(SharePlannerTest, APlanIsMadeAtOnceWhenSomebodyBegins) {
   large->Use(&stream_, 1056);
   small->Use(&other_stream_, 1);
   EXPECT_EQ(small->place(), (SlotRange{0, 1}));
-  EXPECT_EQ(large->place(), (SlotRange{1, 10}));
+  EXPECT_EQ(large->place(), (SlotRange{1, 12}));
 }
 
 TEST_F(SharePlannerTest, WhoRestsKeepsASlotAndTheOthersGetTheRest) {
@@ -55,7 +55,7 @@ TEST_F(SharePlannerTest, WhoRestsKeepsASlotAndTheOthersGetTheRest) {
     Wait(SharePlanner::kWindowMs);
     large->Use(&stream_, 1056);
   }
-  EXPECT_EQ(large->place(), (SlotRange{1, 10}));
+  EXPECT_EQ(large->place(), (SlotRange{1, 12}));
   EXPECT_EQ(other->place(), (SlotRange{0, 1}));
   Wait(SharePlanner::kPresenceMs + 1);
   large->Use(&stream_, 1056);
@@ -92,7 +92,7 @@ TEST_F(SharePlannerTest, OperationsWithoutKernelsAreNoWork) {
     copies->Use(&other_stream_, 0);
   }
   EXPECT_EQ(copies->place(), (SlotRange{0, 1}));
-  EXPECT_EQ(large->place(), (SlotRange{1, 10}));
+  EXPECT_EQ(large->place(), (SlotRange{1, 12}));
 }
 
 TEST_F(SharePlannerTest, WhoLeavesGivesBackItsPart) {
