@@ -2,12 +2,12 @@
 """Healthy programs beside unruly ones in one guarded worker, and what became of each.
 
   unruly.py --bundle=FOLDER [--device=auto] [--roles=stray,trap,...] [--healthy=10] [--seconds=6]
-            [--unruly_seconds=3] [--end=client|worker|nobody] [--idle=N] [--user=NAME]
+            [--head_start=2] [--unruly_seconds=3] [--end=client|worker|nobody] [--idle=N] [--user=NAME]
             [--server_flag=FLAG]... [--log=FILE]
 
 FOLDER is an installation (lib/, bin/) with long_program and unruly in bin/ or beside this script.
 For each role of unruly.cu, in turn: so many long programs run for so many seconds, with the unruly
-one among them, and check all their results. One line a role: what the programs ended with (ok: right
+one among them after a head start, and check all their results. One line a role: what the programs ended with (ok: right
 results to the end; LOST: CUDA's sticky error, and memory that was read back intact; FAILED: anything
 else), their longest round, and whether the worker is the same. --end says how a role ends whose
 kernels do not: when its seconds are over its client is killed, so that its session has to be ended; or
@@ -36,8 +36,6 @@ from with_server import find_local_server  # noqa: E402  (found by the path abov
 ROLES = ("stray", "misaligned", "shared", "trap", "assert", "deep", "calls", "code", "endless", "partial")
 ENDLESS = ROLES[-2:]
 PATIENCE_S = 60
-# The healthy ones have begun by then.
-HEAD_START_S = 2
 # What the server's log says of workers that have sessions.
 SERVES = re.compile(r"server (?:opened|worker replaced) session=\d+ gpu=\d+ pid=(\d+)")
 OF_WORKERS = re.compile(r"guarded (?:worker|standby|sessions)|took over|overdue|LAUNCH_TIMEOUT|hang", re.IGNORECASE)
@@ -93,7 +91,7 @@ class Table:
         healthy = [start([find("long_program", self._installation), "--seconds=%g" % options.seconds,
                           "--seed=%d" % seed, "--rest_ms=%d" % (5000 if seed < options.idle else 60)],
                          self._env) for seed in range(options.healthy)]
-        time.sleep(HEAD_START_S)
+        time.sleep(options.head_start)
         before = self._workers()
         unruly = start([find("unruly", self._installation), "--role=" + role,
                         "--seconds=%g" % options.unruly_seconds], self._env, options.user)
@@ -133,6 +131,7 @@ def main():
     parser.add_argument("--roles", default=",".join(ROLES))
     parser.add_argument("--healthy", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--head_start", type=float, default=2, metavar="SECONDS")
     parser.add_argument("--unruly_seconds", type=float, default=3)
     parser.add_argument("--idle", type=int, default=0)
     parser.add_argument("--user")
