@@ -6,7 +6,7 @@ namespace warpline::server {
 
 void LostMemory::Read(const warpline_internal::ReadBack& request) {
   if (reader_ == nullptr) {
-    reader_ = std::make_shared<MemoryReader>(static_cast<MemoryReaderHost*>(this));
+    reader_ = std::make_shared<MemoryReader>(static_cast<MemoryReaderHost*>(this), recovery_);
   }
   reader_->Read(request, worker_->gone());
 }

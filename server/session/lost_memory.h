@@ -14,6 +14,7 @@
 #include "server/session/session_lines.h"
 #include "server/session/session_worker.h"
 #include "server/workers/memory_reader.h"
+#include "server/workers/recovery.h"
 
 namespace warpline::server {
 
@@ -29,6 +30,11 @@ class LostMemory : private MemoryReaderHost {
         lines_(lines),
         gone_(std::move(gone)) {}
 
+  // The session could not go on after `recovery`, which others may still be in: nothing is started
+  // that would delay them.
+  void GiveWay(std::weak_ptr<Recovery> recovery) RUNS_ON(control_loop) {
+    recovery_ = std::move(recovery);
+  }
   // Answered to the client, in order. The session has failed.
   void Read(const warpline_internal::ReadBack& request) RUNS_ON(control_loop);
   // The worker that was lost is gone.
@@ -51,6 +57,7 @@ class LostMemory : private MemoryReaderHost {
   SessionClient* const client_;
   SessionLines* const lines_;
   const std::function<void()> gone_;
+  std::weak_ptr<Recovery> recovery_ ABSL_GUARDED_BY(control_loop);
   std::shared_ptr<MemoryReader> reader_ ABSL_GUARDED_BY(control_loop);
 };
 

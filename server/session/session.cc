@@ -628,7 +628,7 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   fault.set_message(message);
   fault.set_memory_kept(keep_memory);
   ClearTimer();
-  if (recovery_ != nullptr) std::exchange(recovery_, nullptr)->Lost();
+  if (recovery_ != nullptr) lost_memory_.GiveWay(std::exchange(recovery_, nullptr)->Lost());
   state_ = State::kFaulted;
   reason_ = message;
   takeover_.Forget();

@@ -104,7 +104,7 @@ void GuardedWorker::Unusable(const std::string& why) {
 void GuardedWorker::BeginRecovery() {
   if (recovery_ != nullptr) return;
   recovery_ = std::make_shared<Recovery>(
-      &SteadyNow,
+      control_, &SteadyNow,
       [log = log_, ordinal = ordinal_, lost_pid = pid()](const Recovery::Outcome& outcome) {
         if (const LogPermit permit = log->Ask(kGuardedRecoveryLine)) {
           permit.Info("guarded sessions recovered gpu=", ordinal, " lost_pid=", lost_pid,

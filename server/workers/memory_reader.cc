@@ -18,6 +18,15 @@ void MemoryReader::OnFormerGone() {
 }
 
 void MemoryReader::Start() {
+  if (const auto recovery = std::exchange(recovery_, {}).lock()) {
+    waits_ = true;
+    return recovery->WhenOver([self = shared_from_this()] {
+      control_loop.AssertOnLoop();
+      self->waits_ = false;
+      if (self->failed_ == CudaResult::kSuccess) self->Start();
+    });
+  }
+  if (waits_) return;
   absl::StatusOr<UniqueFd> file = NewSealedMemory("warpline-readback", kMaxReadBack);
   if (!file.ok()) return Fail(CudaResult::kOutOfMemory);
   file_ = *std::move(file);

@@ -17,6 +17,7 @@
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
 #include "server/process/control_loop.h"
+#include "server/workers/recovery.h"
 #include "server/workers/worker.h"
 
 namespace warpline::server {
@@ -40,8 +41,10 @@ class MemoryReaderHost {
 // gone() must be true when it is destroyed.
 class MemoryReader : public WorkerEvents, public std::enable_shared_from_this<MemoryReader> {
  public:
-  // `host` is borrowed.
-  explicit MemoryReader(MemoryReaderHost* host) : host_(host) {}
+  // `host` is borrowed. Starting a worker delays those sessions that go on with another one after
+  // `recovery`, so it waits until that is over, or a little (Recovery::WhenOver).
+  MemoryReader(MemoryReaderHost* host, std::weak_ptr<Recovery> recovery)
+      : host_(host), recovery_(std::move(recovery)) {}
 
   // Reads a range, which must be backed. OnReadAnswered() gives the answers in order. Nothing is
   // mapped before `former_gone`, because the worker that was lost may still use the memory.
@@ -69,10 +72,12 @@ class MemoryReader : public WorkerEvents, public std::enable_shared_from_this<Me
   void Answer(CudaResult error, std::string data) RUNS_ON(control_loop);
 
   MemoryReaderHost* const host_;
+  std::weak_ptr<Recovery> recovery_ ABSL_GUARDED_BY(control_loop);
   std::deque<warpline_internal::ReadBack> queue_ ABSL_GUARDED_BY(control_loop);
   std::shared_ptr<Worker> worker_ ABSL_GUARDED_BY(control_loop);
   UniqueFd file_ ABSL_GUARDED_BY(control_loop);
   CudaResult failed_ ABSL_GUARDED_BY(control_loop) = CudaResult::kSuccess;
+  bool waits_ ABSL_GUARDED_BY(control_loop) = false;  // For the recovery of others.
   bool ready_ ABSL_GUARDED_BY(control_loop) = false;
   bool busy_ ABSL_GUARDED_BY(control_loop) = false;
   bool worker_gone_ ABSL_GUARDED_BY(control_loop) = false;

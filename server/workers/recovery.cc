@@ -4,11 +4,28 @@
 
 namespace warpline::server {
 
-Recovery::Recovery(Clock clock, std::function<void(const Outcome&)> over)
-    : clock_(std::move(clock)), over_(std::move(over)), began_(clock_()) {}
+Recovery::Recovery(Timers* timers, Clock clock, std::function<void(const Outcome&)> over)
+    : timers_(timers), clock_(std::move(clock)), over_(std::move(over)), began_(clock_()) {}
 
 Recovery::~Recovery() {
   if (outcome_.went_on + outcome_.lost + outcome_.left > 0) over_(outcome_);
+  timers_->Remove(timer_);
+  CallWaiting();
+}
+
+void Recovery::WhenOver(std::function<void()> callback) {
+  waiting_.push_back(std::move(callback));
+  if (timer_ != 0) return;
+  timer_ = timers_->RunAfter(kLongestWait, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->timer_ = 0;
+    self->CallWaiting();
+  });
+}
+
+void Recovery::CallWaiting() {
+  for (const auto& callback : std::exchange(waiting_, {})) callback();
 }
 
 std::unique_ptr<RecoveryShare> Recovery::Join() {
@@ -25,9 +42,11 @@ void RecoveryShare::WentOn() {
   recovery_ = nullptr;
 }
 
-void RecoveryShare::Lost() {
+std::weak_ptr<Recovery> RecoveryShare::Lost() {
   ++recovery_->outcome_.lost;
+  const std::weak_ptr<Recovery> left = recovery_;
   recovery_ = nullptr;
+  return left;
 }
 
 }  // namespace warpline::server

@@ -13,8 +13,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "server/process/timers.h"
 
 namespace warpline::server {
 
@@ -34,22 +36,32 @@ class Recovery : public std::enable_shared_from_this<Recovery> {
   // Does not go back.
   using Clock = std::function<absl::Time()>;
 
-  // It begins now. `over` is called once, unless no session had a part in it.
-  Recovery(Clock clock, std::function<void(const Outcome&)> over);
+  // It begins now. `over` is called once, unless no session had a part in it. `timers` are borrowed.
+  Recovery(Timers* timers, Clock clock, std::function<void(const Outcome&)> over);
   Recovery(const Recovery&) = delete;
   Recovery& operator=(const Recovery&) = delete;
   ~Recovery();
 
   // A session has a part in it from now on.
   std::unique_ptr<RecoveryShare> Join();
+  // For what can wait until those who go on are served, because it would delay them: called once,
+  // when the recovery is over or has lasted for kLongestWait more.
+  void WhenOver(std::function<void()> callback);
+
+  static constexpr absl::Duration kLongestWait = absl::Seconds(2);
 
  private:
   friend class RecoveryShare;
 
+  void CallWaiting();
+
+  Timers* const timers_;
   const Clock clock_;
   const std::function<void(const Outcome&)> over_;
   const absl::Time began_;
   Outcome outcome_;
+  std::vector<std::function<void()>> waiting_;
+  Timers::Token timer_ = 0;
 };
 
 // One session's part. A session that neither goes on nor is lost before it is dropped has left.
@@ -62,8 +74,8 @@ class RecoveryShare {
 
   // One of these, once. The session is served again.
   void WentOn();
-  // The session could not go on.
-  void Lost();
+  // The session could not go on. Returns what others still have of the recovery.
+  std::weak_ptr<Recovery> Lost();
 
  private:
   std::shared_ptr<Recovery> recovery_;  // Null once its fate is known.

@@ -5,6 +5,7 @@
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "server/testing/fake_timers.h"
 
 namespace warpline::server {
 namespace {
@@ -13,10 +14,11 @@ class RecoveryTest : public testing::Test {
  protected:
   std::shared_ptr<Recovery> Begin() {
     return std::make_shared<Recovery>(
-        [this] { return now_; },
+        &timers_, [this] { return now_; },
         [this](const Recovery::Outcome& outcome) { outcomes_.push_back(outcome); });
   }
 
+  FakeTimers timers_;
   absl::Time now_ = absl::UnixEpoch();
   std::vector<Recovery::Outcome> outcomes_;
 };
@@ -52,6 +54,36 @@ TEST_F(RecoveryTest, WaitsForTheProcessWhichMayTellMoreSessions) {
   ASSERT_EQ(outcomes_.size(), 1u);
   EXPECT_EQ(outcomes_[0].lost, 1u);
   EXPECT_EQ(outcomes_[0].went_on, 1u);
+}
+
+TEST_F(RecoveryTest, WhatCanWaitWaitsForThoseWhoGoOn) {
+  auto recovery = Begin();
+  auto goes_on = recovery->Join();
+  const std::weak_ptr<Recovery> others = recovery->Join()->Lost();
+  recovery.reset();
+  int calls = 0;
+  others.lock()->WhenOver([&] { ++calls; });
+  EXPECT_EQ(calls, 0);
+  goes_on->WentOn();
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(others.expired());
+  timers_.Advance(2 * Recovery::kLongestWait);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(RecoveryTest, NothingWaitsForLong) {
+  auto recovery = Begin();
+  const auto stays = recovery->Join();
+  int calls = 0;
+  recovery->WhenOver([&] { ++calls; });
+  recovery->WhenOver([&] { ++calls; });
+  timers_.Advance(Recovery::kLongestWait - absl::Milliseconds(1));
+  EXPECT_EQ(calls, 0);
+  timers_.Advance(absl::Milliseconds(1));
+  EXPECT_EQ(calls, 2);
+  recovery->WhenOver([&] { ++calls; });
+  timers_.Advance(Recovery::kLongestWait);
+  EXPECT_EQ(calls, 3);
 }
 
 TEST_F(RecoveryTest, OfNobodyIsNotTold) {

@@ -35,6 +35,10 @@ constexpr size_t kMaxEventWaits = 4096;
 // the sleeps become.
 constexpr int64_t kMaxNapNs = 500'000;
 
+// Until the driver is asked again for a mark on which no answer hangs: about as long as it takes the
+// device to copy a piece.
+constexpr std::chrono::microseconds kUnhurried(8);
+
 // Waking another core costs more than most waits last, so a lane polls before it sleeps.
 std::chrono::microseconds PollFor() { return std::chrono::microseconds(FewProcessors() ? 5 : 100); }
 
@@ -245,8 +249,13 @@ bool Lane::Poll() {
     }
     if (result == CudaResult::kSuccess) result = front.mark_result;
     if (result == CudaResult::kSuccess && front.mark != nullptr) {
+      const bool unhurried = front.unhurried && pending_.back().reply_seq == 0;
+      if (unhurried && Clock::now() < ask_after_) break;
       result = context_->QueryEvent(front.mark->id());
-      if (result == CudaResult::kNotReady) break;
+      if (result == CudaResult::kNotReady) {
+        if (unhurried) ask_after_ = Clock::now() + kUnhurried;
+        break;
+      }
     }
     const Pending pending = std::move(pending_.front());
     pending_.pop_front();

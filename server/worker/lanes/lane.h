@@ -117,6 +117,10 @@ class Lane {
     CudaResult reply_result = CudaResult::kSuccess;
     // Why the mark could not be made.
     CudaResult mark_result = CudaResult::kSuccess;
+    // It only gives a buffer back: while no answer waits behind it, the driver is asked a little
+    // later if it is not complete, since each question holds up those who launch kernels in the
+    // same context.
+    bool unhurried = false;
     // Task::data. This waits for them, and so does what comes after it.
     std::vector<Prerequisite> data;
     // Runs before the lane retires and the reply is sent. May be empty.
@@ -198,6 +202,7 @@ class Lane {
 
   std::deque<Task> ready_ ABSL_GUARDED_BY(on_lane_);
   std::vector<EventWait> event_waits_ ABSL_GUARDED_BY(on_lane_);
+  std::chrono::steady_clock::time_point ask_after_ ABSL_GUARDED_BY(on_lane_);
   uint64_t last_issued_seq_ ABSL_GUARDED_BY(on_lane_) = 0;
   uint64_t last_marked_ ABSL_GUARDED_BY(on_lane_) = 0;
   uint64_t retired_ ABSL_GUARDED_BY(on_lane_) = 0;

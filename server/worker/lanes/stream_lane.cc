@@ -177,6 +177,7 @@ Lane::Step StreamLane::CopyIn(Task& task, Copy copy) {
   Pending pending;
   pending.ticket = task.ticket;
   pending.seq = task.seq;
+  pending.unhurried = true;
   pending.action = [this, buffer](CudaResult, std::string*) {
     on_lane_.AssertOnLoop();
     GiveStaging(buffer);
