@@ -212,7 +212,9 @@ TEST(Executable, NothingDoesNotRun) { EXPECT_EQ(Executable().Run(nullptr, nullpt
 
 // These get past no verifier; the interpreter ends them all the same.
 TEST(Executable, EndsWhatWasNotVerified) {
-  for (const char* text : {"goto -1", "r0 = 1", "raw 0xff 0 0 0; exit", "r0 = 0; goto +30000"}) {
+  for (const char* text :
+       {"goto -1", "r0 = 1", "raw 0xff 0 0 0; exit", "r0 = 0; goto +30000", "goto -30000",
+        "r0 = 0; if r0 == 0 goto +1; exit", "raw 0x18 0 0 0", "call 1; exit"}) {
     EXPECT_EQ(Executable(Assemble(text), {}, {}).Run(nullptr, nullptr), std::nullopt) << text;
   }
 }

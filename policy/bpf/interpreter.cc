@@ -41,12 +41,24 @@ uint64_t ToLittle(uint64_t value, int64_t bits) {
   return bits == 64 ? value : value & ((uint64_t{1} << bits) - 1);
 }
 
+// No instruction has it; what the verifier rules out becomes this, and ends the program.
+constexpr uint8_t kNoOpcode = 0;
+static_assert(kShapes[kNoOpcode] == Shape::kUnknown);
+
+// The address of a helper's function, as a step has it.
+int64_t AddressOf(int32_t number, absl::Span<const Helper> helpers) {
+  for (const Helper& helper : helpers) {
+    if (helper.number == number) return reinterpret_cast<int64_t>(helper.call);
+  }
+  return 0;
+}
+
 }  // namespace
 
 Executable::Executable(absl::Span<const Instruction> code,
                        absl::Span<const std::shared_ptr<Map>> maps,
                        absl::Span<const Helper> helpers) {
-  steps_.reserve(code.size());
+  steps_.reserve(code.size() + 1);
   for (size_t pc = 0; pc < code.size(); ++pc) {
     const Instruction& instruction = code[pc];
     Step step = {.opcode = instruction.opcode,
@@ -54,14 +66,15 @@ Executable::Executable(absl::Span<const Instruction> code,
                  .src = instruction.src(),
                  .offset = instruction.offset,
                  .immediate = instruction.immediate};
+    const size_t target = pc + 1 + static_cast<size_t>(int64_t{instruction.offset});
+    const bool jumps = (step.opcode & 7) == kJmp || (step.opcode & 7) == kJmp32;
+    if (jumps && target > code.size()) step.opcode = kNoOpcode;
     if (step.opcode == kCall) {
-      for (const Helper& helper : helpers) {
-        if (helper.number != instruction.immediate) continue;
-        step.immediate = reinterpret_cast<int64_t>(helper.call);
-        break;
-      }
+      step.immediate = AddressOf(instruction.immediate, helpers);
+      if (step.immediate == 0) step.opcode = kNoOpcode;
     }
-    const bool is_wide = step.opcode == kWideLoad;
+    const bool is_wide = step.opcode == kWideLoad && pc + 1 < code.size();
+    if (step.opcode == kWideLoad && !is_wide) step.opcode = kNoOpcode;
     if (is_wide && step.src == kMapReference) {
       step.immediate = reinterpret_cast<int64_t>(maps[instruction.immediate].get());
     } else if (is_wide) {
@@ -75,6 +88,7 @@ Executable::Executable(absl::Span<const Instruction> code,
       ++pc;
     }
   }
+  steps_.emplace_back();  // The end, where no program arrives.
 }
 
 // Each of these stands for the cases of one operation: of 64 and 32 bits, with an immediate and
@@ -98,7 +112,7 @@ Executable::Executable(absl::Span<const Instruction> code,
   case (operation) | (wide): {                                       \
     const T a = static_cast<T>(r[step.dst]);                         \
     const T b = static_cast<T>(operand);                             \
-    if (condition) pc += step.offset;                                \
+    if (condition) at += step.offset;                                \
     break;                                                           \
   }
 #define WARPLINE_BRANCH(operation, condition)                                                \
@@ -125,12 +139,10 @@ std::optional<uint64_t> Executable::Run(const void* context, void* self) const {
   uint64_t* const r = registers.data();
   r[1] = reinterpret_cast<uint64_t>(context);
   r[kFrame] = reinterpret_cast<uint64_t>(stack.data() + stack.size());
-  const Step* const steps = steps_.data();
-  const size_t count = steps_.size();
-  size_t pc = 0;
   // No step is taken twice, since there are no loops.
-  for (size_t taken = 0; taken < count && pc < count; ++taken, ++pc) {
-    const Step& step = steps[pc];
+  const Step* at = steps_.data();
+  for (size_t left = steps_.size(); left != 0; --left, ++at) {
+    const Step& step = *at;
     switch (step.opcode) {
       WARPLINE_ARITHMETIC(kAdd, a + b)
       WARPLINE_ARITHMETIC(kSub, a - b)
@@ -163,7 +175,7 @@ std::optional<uint64_t> Executable::Run(const void* context, void* self) const {
         WARPLINE_ACCESS(kWord8, uint64_t)
       case kWideLoad:
         r[step.dst] = static_cast<uint64_t>(step.immediate);
-        ++pc;
+        ++at;
         break;
 
         WARPLINE_BRANCH(kJeq, a == b)
@@ -178,7 +190,7 @@ std::optional<uint64_t> Executable::Run(const void* context, void* self) const {
         WARPLINE_BRANCH(kJslt, Signed(a) < Signed(b))
         WARPLINE_BRANCH(kJsle, Signed(a) <= Signed(b))
       case kJumpAlways:
-        pc += step.offset;
+        at += step.offset;
         break;
 
       case kCall: {

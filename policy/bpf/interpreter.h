@@ -44,7 +44,7 @@ class Executable {
     int64_t immediate = 0;  // Of a wide load all 64 bits; of a call the address of the function.
   };
 
-  std::vector<Step> steps_;  // As many as there are instructions.
+  std::vector<Step> steps_;  // One for each instruction, and one that ends whatever comes there.
 };
 
 }  // namespace warpline::policy::bpf

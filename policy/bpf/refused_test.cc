@@ -217,6 +217,9 @@ const Refused kRefused[] = {
     {"AddressHalfOverwrittenIsNoNumber",
      "u64 [ r10 - 8 ] = r1; u8 [ r10 - 8 ] = 0; r0 = u8 [ r10 - 7 ]; exit",
      "pc 2: the stack at r10-7 is read, and was not written on every way to here"},
+    {"AddressOverANumberHalfOverwritten",
+     "u64 [ r10 - 8 ] = 4; u64 [ r10 - 8 ] = r1; u8 [ r10 - 8 ] = 0; r0 = u64 [ r10 - 8 ]; exit",
+     "pc 3: the stack at r10-8 is read, and was not written on every way to here"},
     {"AddressOrNumberOnTheStack",
      "r2 = u64 [ r1 + 0 ]; u64 [ r10 - 8 ] = r1; if r2 == 0 goto a; u64 [ r10 - 8 ] = 4096;"
      "a: r3 = u64 [ r10 - 8 ]; r0 = u64 [ r3 + 0 ]; exit",

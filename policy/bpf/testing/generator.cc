@@ -101,7 +101,7 @@ void Generator::Access() {
       return;
     default: {
       const auto& [offset, field] = kFields[Below(kFields.size())];
-      return Emit(kLdx | kMemory | field, NumberRegister(), 6, offset, 0);
+      return Emit(kLdx | kMemory | field, NumberRegister(), 6, Below(60) == 0 ? -8 : offset, 0);
     }
   }
 }
@@ -118,6 +118,10 @@ void Generator::LookUp() {
   Emit(kWideLoad, 1, kMapReference, 0, map);
   Emit(0, 0, 0, 0, 0);
   Emit(kCall, 0, 0, 0, 1);
+  if (Below(8) == 0) {  // On one way it is what another look-up returned.
+    Emit(kJgt | kJmp | kRegisterOperand, 8, 9, 1, 0);
+    Emit(kLdx | kMemory | kWord8, 0, kFrame, -32, 0);
+  }
   const int value = Below(2) == 0 ? 0 : 4;
   if (value != 0) Emit(kMov | kAlu64 | kRegisterOperand, value, 0, 0, 0);
   const bool is_stored = Below(4) == 0;
