@@ -210,6 +210,69 @@ TEST(Accepted, ManyBranches) {
 
 TEST(Executable, NothingDoesNotRun) { EXPECT_EQ(Executable().Run(nullptr, nullptr), std::nullopt); }
 
+// The interpreter has whatever the verifier knows, and computes what the model does.
+TEST(Executable, EveryOpcode) {
+  const std::vector<uint64_t> numbers = {0,
+                                         1,
+                                         2,
+                                         7,
+                                         31,
+                                         32,
+                                         63,
+                                         64,
+                                         0x7fffffff,
+                                         0x80000000,
+                                         0xffffffff,
+                                         0x100000000,
+                                         0x7fffffffffffffff,
+                                         0x8000000000000000,
+                                         0x8877665544332211,
+                                         ~uint64_t{0}};
+  const auto wide = [](uint8_t reg, uint64_t value) {
+    return std::vector<Instruction>{
+        {kWideLoad, reg, 0, static_cast<int32_t>(value)},
+        {0, 0, 0, static_cast<int32_t>(value >> 32)},
+    };
+  };
+  int known = 0;
+  for (int opcode = 0; opcode < 256; ++opcode) {
+    const Shape shape = kShapes[opcode];
+    const FieldsUsed used = FieldsOf(shape);
+    // The other shapes have one opcode each, and their rows above.
+    if (!used.dst || shape == Shape::kWide) continue;
+    ++known;
+    for (const uint64_t a : numbers) {
+      for (const uint64_t b : numbers) {
+        std::vector<Instruction> code = Assemble("u64 [ r10 - 8 ] = -1; r3 = r10; r3 += -8");
+        for (const Instruction& i : wide(0, a)) code.push_back(i);
+        for (const Instruction& i : wide(2, b)) code.push_back(i);
+        Instruction tested = {static_cast<uint8_t>(opcode), 2 << 4, 0, 0};
+        if (!used.src) tested.registers = 0;
+        if (used.immediate) tested.immediate = static_cast<int32_t>(b);
+        if (shape == Shape::kByteSwap) tested.immediate = 16 << (b % 3);
+        if (shape == Shape::kLoad) tested.registers = 3 << 4;
+        if (shape == Shape::kStoreImmediate) tested.registers = 3;
+        if (shape == Shape::kStoreRegister) tested.registers = 3 | 2 << 4;
+        const bool branches = shape == Shape::kBranchImmediate || shape == Shape::kBranchRegister;
+        if (branches) tested.offset = 1;
+        code.push_back(tested);
+        for (const Instruction& i : Assemble("r0 ^= 5; r4 = u64 [ r10 - 8 ]; r0 += r4; exit")) {
+          code.push_back(i);
+        }
+        ASSERT_EQ(Verify(code, testing::TestHook(), {}, {}).message(), "") << opcode;
+        const TestContext context;
+        Model model({});
+        model.Run(code, context);
+        ASSERT_EQ(model.fault(), "") << opcode;
+        ASSERT_EQ(Executable(code, {}, {}).Run(&context, nullptr), std::optional(model.verdict()))
+            << opcode << " of " << a << " and " << b;
+      }
+    }
+  }
+  // Arithmetic, negations, byte swaps, loads and stores, branches.
+  EXPECT_EQ(known, 2 * 12 * 2 + 2 + 2 + 3 * 4 + 2 * 11 * 2);
+}
+
 // These get past no verifier; the interpreter ends them all the same.
 TEST(Executable, EndsWhatWasNotVerified) {
   for (const char* text :
