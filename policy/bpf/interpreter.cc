@@ -8,24 +8,11 @@ namespace warpline::policy::bpf {
 namespace {
 
 // Words of memory that may be cells of maps, which other threads write at the same time, and fields
-// of structures of other types.
-template <typename T>
-struct Aliased {
-  typedef T Word
-      __attribute__((may_alias));  // NOLINT(modernize-use-using): GCC drops it in `using`.
-};
-
-template <typename T>
-uint64_t LoadWord(uint64_t address) {
-  return __atomic_load_n(reinterpret_cast<const typename Aliased<T>::Word*>(address),
-                         __ATOMIC_RELAXED);
-}
-
-template <typename T>
-void StoreWord(uint64_t address, uint64_t value) {
-  __atomic_store_n(reinterpret_cast<typename Aliased<T>::Word*>(address), static_cast<T>(value),
-                   __ATOMIC_RELAXED);
-}
+// of structures of other types. GCC forgets the attribute of what depends on a template's type.
+using Word1 [[gnu::may_alias]] = uint8_t;
+using Word2 [[gnu::may_alias]] = uint16_t;
+using Word4 [[gnu::may_alias]] = uint32_t;
+using Word8 [[gnu::may_alias]] = uint64_t;
 
 int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
 int32_t Signed(uint32_t value) { return static_cast<int32_t>(value); }
@@ -121,15 +108,20 @@ Executable::Executable(absl::Span<const Instruction> code,
   WARPLINE_BRANCH_CASE(operation, uint32_t, kJmp32, step.immediate, condition)               \
   WARPLINE_BRANCH_CASE(operation, uint32_t, kJmp32 | kRegisterOperand, r[step.src], condition)
 
-#define WARPLINE_ACCESS(size, T)                             \
-  case kLdx | kMemory | (size):                              \
-    r[step.dst] = LoadWord<T>(r[step.src] + step.offset);    \
-    break;                                                   \
-  case kSt | kMemory | (size):                               \
-    StoreWord<T>(r[step.dst] + step.offset, step.immediate); \
-    break;                                                   \
-  case kStx | kMemory | (size):                              \
-    StoreWord<T>(r[step.dst] + step.offset, r[step.src]);    \
+#define WARPLINE_LOAD(Word, reg) \
+  __atomic_load_n(reinterpret_cast<const Word*>(r[reg] + step.offset), __ATOMIC_RELAXED)
+#define WARPLINE_STORE(Word, reg, value)                                                    \
+  __atomic_store_n(reinterpret_cast<Word*>(r[reg] + step.offset), static_cast<Word>(value), \
+                   __ATOMIC_RELAXED)
+#define WARPLINE_ACCESS(size, Word)                 \
+  case kLdx | kMemory | (size):                     \
+    r[step.dst] = WARPLINE_LOAD(Word, step.src);    \
+    break;                                          \
+  case kSt | kMemory | (size):                      \
+    WARPLINE_STORE(Word, step.dst, step.immediate); \
+    break;                                          \
+  case kStx | kMemory | (size):                     \
+    WARPLINE_STORE(Word, step.dst, r[step.src]);    \
     break;
 
 std::optional<uint64_t> Executable::Run(const void* context, void* self) const {
@@ -169,10 +161,10 @@ std::optional<uint64_t> Executable::Run(const void* context, void* self) const {
         r[step.dst] = ToBig(r[step.dst], step.immediate);
         break;
 
-        WARPLINE_ACCESS(kWord1, uint8_t)
-        WARPLINE_ACCESS(kWord2, uint16_t)
-        WARPLINE_ACCESS(kWord4, uint32_t)
-        WARPLINE_ACCESS(kWord8, uint64_t)
+        WARPLINE_ACCESS(kWord1, Word1)
+        WARPLINE_ACCESS(kWord2, Word2)
+        WARPLINE_ACCESS(kWord4, Word4)
+        WARPLINE_ACCESS(kWord8, Word8)
       case kWideLoad:
         r[step.dst] = static_cast<uint64_t>(step.immediate);
         ++at;
@@ -211,6 +203,8 @@ std::optional<uint64_t> Executable::Run(const void* context, void* self) const {
 #undef WARPLINE_ARITHMETIC
 #undef WARPLINE_BRANCH_CASE
 #undef WARPLINE_BRANCH
+#undef WARPLINE_LOAD
+#undef WARPLINE_STORE
 #undef WARPLINE_ACCESS
 
 }  // namespace warpline::policy::bpf

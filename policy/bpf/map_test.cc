@@ -128,7 +128,7 @@ TEST(Map, ThreadsAddToTheSameEntries) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (uint64_t key = 0; key < kKeys; ++key) EXPECT_EQ(map.Find(&key)[0], 4u * 5000 / kKeys);
+  for (uint64_t key = 0; key < kKeys; ++key) EXPECT_EQ(map.Find(&key)[0], 20000 / kKeys);
 }
 
 // A reader finds the entry that it looks for whatever happens to others, and none that is not

@@ -162,13 +162,13 @@ const Refused kRefused[] = {
 
     // Addresses are not numbers
     {"AddressPlusNumber", "r2 = u64 [ r1 + 0 ]; r1 += r2; r0 = u64 [ r1 + 0 ]; exit",
-     "pc 1: r1 is an address, and a number is needed"},
+     "pc 1: an address is moved by something that is not a constant"},
     {"NumberPlusAddress", "r2 = 8; r2 += r1; r0 = u64 [ r2 + 0 ]; exit",
-     "pc 1: r1 is an address, and a number is needed"},
+     "pc 1: an address is moved by something that is not a constant"},
     {"AddressMinusAddress", "r2 = r10; r2 -= r1; r0 = r2; exit",
-     "pc 1: r2 is an address, and a number is needed"},
+     "pc 1: an address is moved by something that is not a constant"},
     {"AddressMinusItself", "r2 = r10; r2 -= r2; r0 = r2; exit",
-     "pc 1: r2 is an address, and a number is needed"},
+     "pc 1: an address is moved by something that is not a constant"},
     {"AddressAnd", "r1 &= 7; r0 = r1; exit", "pc 0: r1 is an address, and a number is needed"},
     {"AddressTimes", "r1 *= 1; r0 = r1; exit", "pc 0: r1 is an address, and a number is needed"},
     {"AddressNegated", "r1 = -r1; r0 = r1; exit", "pc 0: r1 is an address, and a number is needed"},
@@ -180,7 +180,7 @@ const Refused kRefused[] = {
     {"AndRangeExploit",
      "r2 = u32 [ r1 + 8 ]; r2 &= 255; if r2 < 6 goto end; if r2 > 8 goto end; r2 &= 5; r2 -= 4;"
      "r1 += r2; r0 = u8 [ r1 + 0 ]; exit; end: r0 = 0; exit",
-     "pc 6: r1 is an address, and a number is needed"},
+     "pc 6: an address is moved by something that is not a constant"},
     {"AddressIsReturned", "r0 = r1; exit", "pc 1: r0 is an address, and not a verdict"},
     {"StackIsReturned", "r0 = r10; exit", "pc 1: r0 is an address, and not a verdict"},
     {"MapIsReturned", "r0 = map 0; exit", "pc 2: r0 is an address, and not a verdict"},

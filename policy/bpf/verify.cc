@@ -151,7 +151,16 @@ class Verifier {
       if (needed.ok()) state_->reg(dst) = state_->reg(instruction.src());
       return needed;
     }
-    absl::Status needed = is_move ? absl::OkStatus() : NeedScalar(dst);
+    const int operation = instruction.opcode & 0xf0;
+    const bool moves_address =
+        (operation == kAdd || operation == kSub) &&
+        (state_->reg(dst).IsReference() || state_->reg(instruction.src()).IsReference());
+    absl::Status needed = is_move ? absl::OkStatus() : NeedWritten(dst);
+    if (needed.ok()) needed = NeedWritten(instruction.src());
+    if (needed.ok() && moves_address) {
+      return Refused("an address is moved by something that is not a constant");
+    }
+    if (needed.ok() && !is_move) needed = NeedScalar(dst);
     if (needed.ok()) needed = NeedScalar(instruction.src());
     return SetScalar(dst, std::move(needed));
   }
