@@ -108,6 +108,7 @@ Executable::Executable(absl::Span<const Instruction> code,
   WARPLINE_BRANCH_CASE(operation, uint32_t, kJmp32, step.immediate, condition)               \
   WARPLINE_BRANCH_CASE(operation, uint32_t, kJmp32 | kRegisterOperand, r[step.src], condition)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): Word is a type.
 #define WARPLINE_LOAD(Word, reg) \
   __atomic_load_n(reinterpret_cast<const Word*>(r[reg] + step.offset), __ATOMIC_RELAXED)
 #define WARPLINE_STORE(Word, reg, value)                                                    \
@@ -123,6 +124,7 @@ Executable::Executable(absl::Span<const Instruction> code,
   case kStx | kMemory | (size):                     \
     WARPLINE_STORE(Word, step.dst, r[step.src]);    \
     break;
+// NOLINTEND(bugprone-macro-parentheses)
 
 std::optional<uint64_t> Executable::Run(const void* context, void* self) const {
   // Not set to zeros: a program reads what it has written.

@@ -170,8 +170,9 @@ class Verifier {
       return SetScalar(instruction.dst(), absl::OkStatus());
     }
     const auto map = static_cast<uint32_t>(instruction.immediate);
-    if (map >= maps_.size() || code_[pc_ + 1].immediate != 0)
+    if (map >= maps_.size() || code_[pc_ + 1].immediate != 0) {
       return Refused("there is no such map");
+    }
     absl::Status writable = NeedWritable(instruction.dst());
     if (writable.ok()) {
       state_->reg(instruction.dst()) = {.kind = Kind::kMap, .map = static_cast<uint16_t>(map)};
@@ -314,8 +315,9 @@ class Verifier {
     }
     Value result = kAnyScalar;
     if (helper->result == Result::kValueOrNull) {
-      if (map < 0)
+      if (map < 0) {
         return Refused(absl::StrCat("helper function ", std::string(helper->name), " has no map"));
+      }
       result = {.kind = Kind::kValueOrNull,
                 .map = static_cast<uint16_t>(map),
                 .origin = static_cast<uint16_t>(pc_)};

@@ -44,7 +44,7 @@ void Decide(benchmark::State& state, const std::string& name) {
     uint64_t tenant = 3;
     buckets->Find(&tenant)[0] = static_cast<uint64_t>(int64_t{-1} << 50);
   }
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     context.now_ns += 1000;
     benchmark::DoNotOptimize((*program)->Run(kOnDispatch, &context, sizeof(context)));
   }
@@ -64,14 +64,14 @@ void Arithmetic(benchmark::State& state) {
   code.push_back({kExit, 0, 0, 0});
   const Executable executable(code, {}, {});
   const warpline_on_dispatch context = {};
-  for (auto _ : state) benchmark::DoNotOptimize(executable.Run(&context, nullptr));
+  while (state.KeepRunning()) benchmark::DoNotOptimize(executable.Run(&context, nullptr));
 }
 BENCHMARK(Arithmetic)->Arg(3)->Arg(40)->Arg(400);
 
 void Load(benchmark::State& state, const std::string& name) {
   testing::PolicyHost host;
   const std::string object = ReadExample(name);
-  for (auto _ : state) benchmark::DoNotOptimize(Program::Load(object, host.Interface()));
+  while (state.KeepRunning()) benchmark::DoNotOptimize(Program::Load(object, host.Interface()));
 }
 BENCHMARK_CAPTURE(Load, day_and_night, "day_and_night");
 BENCHMARK_CAPTURE(Load, latency_guard, "latency_guard");
@@ -84,7 +84,7 @@ void VerifyBranches(benchmark::State& state) {
     code.push_back({kJeq | kJmp, 0, static_cast<int16_t>(count - 2 - code.size()), 7});
   }
   code.push_back({kExit, 0, 0, 0});
-  for (auto _ : state) benchmark::DoNotOptimize(Verify(code, WarplineHooks()[0], {}, {}));
+  while (state.KeepRunning()) benchmark::DoNotOptimize(Verify(code, WarplineHooks()[0], {}, {}));
 }
 BENCHMARK(VerifyBranches)->Arg(64)->Arg(512)->Arg(4096);
 

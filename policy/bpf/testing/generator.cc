@@ -97,7 +97,9 @@ void Generator::Access() {
       Emit(kStx | kMemory | kWord8, kFrame, Below(2) == 0 ? 6 : kFrame, -24, 0);
       if (Below(4) == 0) Access();
       Emit(kLdx | kMemory | kWord8, 5, kFrame, -24, 0);
-      if (Below(4) == 0) Emit(kLdx | kMemory | size, NumberRegister(), 5, near / 16 * bytes, 0);
+      if (Below(4) == 0) {
+        Emit(kLdx | kMemory | size, NumberRegister(), 5, int64_t{near} / 16 * bytes, 0);
+      }
       return;
     default: {
       const auto& [offset, field] = kFields[Below(kFields.size())];
@@ -128,8 +130,9 @@ void Generator::LookUp() {
   if (is_stored) Emit(kStx | kMemory | kWord8, kFrame, 0, -32, 0);
   const size_t check = code_.size();
   const bool jumps_if_null = Below(12) != 0;
-  if (Below(16) != 0)
+  if (Below(16) != 0) {
     Emit(kJmp | (jumps_if_null ? kJeq : kJne), Below(6) == 0 ? 0 : value, 0, 0, 0);
+  }
   const int cell = 8 * static_cast<int>(Below(Below(16) == 0 ? 4 : (map == 2 ? 1 : 2)));
   const int size = kSizes[Below(kSizes.size())];
   if (Below(16) == 0) Emit(kAdd | kAlu64, value, 0, 0, 8);
@@ -206,7 +209,7 @@ std::vector<Instruction> Generator::Make() {
   Emit(kMov | kAlu64 | kRegisterOperand, 6, 1, 0, 0);
   for (const int reg : {0, 7, 8, 9}) Emit(kMov | kAlu64, reg, 0, 0, Immediate());
   for (int i = 1; i <= 4; ++i) {
-    if (Below(3) != 0) Emit(kStx | kMemory | kWord8, kFrame, 7, -8 * i, 0);
+    if (Below(3) != 0) Emit(kStx | kMemory | kWord8, kFrame, 7, int64_t{-8} * i, 0);
   }
   const uint64_t count = 1 + Below(Below(4) == 0 ? 60 : 15);
   const bool is_noisy = Below(3) == 0;
@@ -277,7 +280,7 @@ std::vector<Instruction> Generator::MakeNumbers() {
   Emit(kLdx | kMemory | kWord4, 8, 1, 16, 0);
   Emit(kLdx | kMemory | kWord1, 9, 1, 24, 0);
   Emit(kMov | kAlu64 | kRegisterOperand, 6, 1, 0, 0);
-  for (int i = 1; i <= 4; ++i) Emit(kStx | kMemory | kWord8, kFrame, 0, -8 * i, 0);
+  for (int i = 1; i <= 4; ++i) Emit(kStx | kMemory | kWord8, kFrame, 0, int64_t{-8} * i, 0);
   const uint64_t count = 5 + Below(40);
   // Within a wide load no branch may end.
   std::vector<size_t> halves;
