@@ -24,7 +24,7 @@
 namespace warpline::policy::bpf {
 namespace {
 
-constexpr int kPrograms = 1500;
+constexpr int kPrograms = 4000;
 
 // What the programs of MakeNumbers() read: four words.
 struct NumbersContext {
