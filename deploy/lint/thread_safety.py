@@ -13,8 +13,8 @@ import os
 import subprocess
 import sys
 
-CHECKED = ("client_stub", "common", "lease", "memory", "proto", "ptx", "scheduler", "server", "tools",
-           "transport")
+CHECKED = ("client_stub", "common", "lease", "memory", "policy", "proto", "ptx", "scheduler", "server",
+           "tools", "transport")
 # Nothing but the analysis: other warnings are GCC's and clang-tidy's.
 ANALYSIS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
 PROGRESS_EVERY = 100
