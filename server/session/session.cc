@@ -238,7 +238,16 @@ void Session::TakeOwnMemory() {
   });
 }
 
+absl::Status Session::JoinDispatch() {
+  if (context_.dispatcher == nullptr) return absl::OkStatus();
+  auto seat = context_.dispatcher->Join(SeatTermsOf(Facts(), seat_.payer()));
+  if (!seat.ok()) return seat.status();
+  worker_.SetDispatch(*std::move(seat));
+  return absl::OkStatus();
+}
+
 void Session::StartWorker() {
+  if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
   const absl::Status started =
       worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
                     context_.options->ring_bytes);
@@ -736,6 +745,7 @@ SessionSnapshot Session::Snapshot() const {
   presence_.Describe(&snapshot.continuity);
   snapshot.continuity.restarts = takeover_.count();
   snapshot.usage = worker_.usage();
+  snapshot.engines = worker_.engine_usage();
   return snapshot;
 }
 

@@ -233,6 +233,23 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   return open;
 }
 
+dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer) {
+  const DeviceSlice& slice = facts.entitlement->slice;
+  const WorkerDevice device = WorkersDevice(*facts.devices);
+  dispatch::SeatTerms terms;
+  terms.gpus = device.more_ordinals;
+  terms.gpus.insert(terms.gpus.begin(), device.ordinal);
+  terms.shares_context = IsGuarded(*facts.hello);
+  // Who has no lease of a scheduler was promised nothing apart from others of the same payer.
+  const bool promised = facts.entitlement->leased() && facts.entitlement->tenant != kLocalTenant;
+  terms.slice = promised ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
+  if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
+  terms.compute_weight = slice.weight;
+  terms.copy_weight = slice.copy_weight;
+  terms.priority = slice.priority;
+  return terms;
+}
+
 warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms) {
   const SessionOptions& options = *facts.options;
   const SessionDevices& devices = *facts.devices;

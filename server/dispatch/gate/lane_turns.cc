@@ -80,6 +80,7 @@ void LaneTurns::StopWaiting() {
 }
 
 void LaneTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
+  if (!issued_.empty() && issued_.back().last == ticket) return;
   if (bytes > 0) slot(engine).worker.bytes.fetch_add(bytes, std::memory_order_relaxed);
   if (in_flight(engine).commands++ == 0) BeginWork(engine, gates_->now_ns());
   if (!issued_.empty() && issued_.back().engine == engine) {

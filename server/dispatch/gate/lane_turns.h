@@ -76,7 +76,8 @@ class LaneTurns {
     if (grant.open() && limited_ == Engine::kNothing) return true;
     return Ask(engine, grant);
   }
-  // A command was issued; `ticket` grows. `bytes` are those of a copy.
+  // A command was issued, or a part of it; `ticket` grows from command to command. `bytes` are
+  // those of a copy.
   void OnIssued(Engine engine, uint64_t ticket, uint64_t bytes) {
     if (slots_ == nullptr || engine == Engine::kNothing) return;
     Note(engine, ticket, bytes);
