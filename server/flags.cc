@@ -110,12 +110,11 @@ ABSL_FLAG(bool, guarded_standby, true,
           "which takes over at once when the process of all is lost: sessions at rest then go on "
           "0.9 s earlier on an H100. It takes the memory of one more context, there 1.7 GiB of the "
           "device. Without it the next process is started when it is needed.");
-ABSL_FLAG(
-    std::string, guarded_context_memory, "",
-    "What the process of the guarded tier takes of its device without any session, such as "
-    "2GiB, and its standby once more: sessions are promised that much less of a device when "
-    "--tiers has guarded. Empty for 1.75GiB of a GPU, as seen on an H100, and nothing of the "
-    "CPU device.");
+ABSL_FLAG(std::string, guarded_context_memory, "",
+          "What the process of the guarded tier takes of its device without any session, such as "
+          "2GiB, and its standby once more: sessions are promised that much less of a device when "
+          "--tiers has guarded. Empty for 1.75GiB of a GPU, as seen on an H100, and nothing of the "
+          "CPU device.");
 ABSL_FLAG(std::string, dispatch, "band",
           "How sessions of different leases share the time of a device: band, by the weights of "
           "their leases; fifo; priority; edf, by their periods; fairness, by finish times; or off, "
