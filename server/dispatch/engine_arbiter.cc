@@ -53,7 +53,11 @@ void EngineArbiter::Look(int64_t now_ns) {
   const int64_t passed_ns =
       now_ns_ == 0 ? 0 : std::clamp<int64_t>(now_ns - now_ns_, 0, kMostLookNs);
   now_ns_ = std::max(now_ns_, now_ns);
-  for (const auto& c : contenders_) NoteWants(*c, passed_ns);
+  active_weight_ = 0;
+  for (const auto& c : contenders_) {
+    NoteWants(*c, passed_ns);
+    if (Active(*c)) active_weight_ += c->terms_.weight;
+  }
   Charge(passed_ns);
   switch (phase_) {
     case Phase::kOpen:
@@ -171,10 +175,7 @@ void EngineArbiter::Replenish(int64_t total_ns) {
 }
 
 uint32_t EngineArbiter::ShareOf(const Contender& c) const {
-  uint64_t weights = 0;
-  for (const auto& other : contenders_) {
-    if (Active(*other) || other.get() == &c) weights += other->terms_.weight;
-  }
+  const uint64_t weights = active_weight_ + (Active(c) ? 0 : c.terms_.weight);
   return static_cast<uint32_t>(uint64_t{1000} * c.terms_.weight / weights);
 }
 

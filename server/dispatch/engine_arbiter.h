@@ -125,6 +125,7 @@ class EngineArbiter {
   int64_t others_wanted_ns_ = 0;  // The last time.
   int64_t turn_ns_ = 0;           // Charged in this turn.
   int64_t owed_ns_ = 0;           // Charged in this look to credits.
+  uint64_t active_weight_ = 0;    // Of those that are active, together.
 };
 
 }  // namespace warpline::dispatch

@@ -87,6 +87,7 @@ void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
         static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, least))));
   }
   if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
+  open->set_compute_weight(slice.weight);
 }
 
 }  // namespace
