@@ -11,6 +11,8 @@ namespace {
 
 absl::Duration NapOf(GpuDispatch::Pace pace) {
   switch (pace) {
+    case GpuDispatch::Pace::kDraining:
+      return absl::Microseconds(40);
     case GpuDispatch::Pace::kTurns:
       return absl::Microseconds(100);
     case GpuDispatch::Pace::kWatchful:

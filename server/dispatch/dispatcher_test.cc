@@ -66,7 +66,7 @@ TEST(Dispatcher, SlicesThatWantTheSameEngineTakeTurns) {
   EXPECT_EQ(of_one.grant().state(), Grant::State::kShared);
   of_two.worker.lanes_waiting = 1;
   now_ns += kMs;
-  EXPECT_EQ(dispatcher->LookNow(), absl::Microseconds(100));
+  EXPECT_LE(dispatcher->LookNow(), absl::Microseconds(100));
   of_one.worker.lanes_in_flight = 0;
   of_one.worker.lanes_waiting = 1;
   now_ns += kMs / 10;

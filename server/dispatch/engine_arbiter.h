@@ -47,8 +47,9 @@ struct ArbiterOptions {
   int64_t free_start_ns = 400'000;
   // How long others' work may stay in flight before a turn begins beside it.
   int64_t drain_limit_ns = 20'000'000;
-  // For how long nobody else must have wanted the engine before it is open again.
-  int64_t linger_ns = 3'000'000;
+  // For how long nobody else must have wanted the engine before it is open again: who comes back
+  // every few milliseconds finds little in flight.
+  int64_t linger_ns = 100'000'000;
 };
 
 // Thread-compatible: the dispatcher's lock guards it. Its clock is what Look() is told.
@@ -70,6 +71,8 @@ class EngineArbiter {
   bool wanted() const;
   // Whether it is given in turns at the moment.
   bool in_turns() const { return phase_ != Phase::kOpen; }
+  // Whether one turn is over and the next one has not begun.
+  bool draining() const { return phase_ == Phase::kDraining; }
   // Whose turn it is, or is to be; null while the engine is open, or the policy has all wait.
   const Contender* holder() const { return holder_; }
 

@@ -145,7 +145,7 @@ TEST(EngineArbiter, TheLastOneLeftIsOpenAgain) {
   gpu.Run(kSecond);
   EXPECT_TRUE(gpu.arbiter(Engine::kCompute).in_turns());
   leaves->Switch(false);
-  gpu.Run(20 * kMs);
+  gpu.Run(200 * kMs);
   EXPECT_FALSE(gpu.arbiter(Engine::kCompute).in_turns());
   stays->TakeUsed(Engine::kCompute);
   gpu.Run(kSecond);

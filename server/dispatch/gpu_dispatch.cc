@@ -132,14 +132,17 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
     ShowWants(&slice);
   }
   bool turns = false;
+  bool draining = false;
   bool wanted = false;
   for (const auto& arbiter : arbiters_) {
     arbiter->Look(now_ns);
     turns |= arbiter->in_turns();
+    draining |= arbiter->draining();
     wanted |= arbiter->wanted();
   }
   for (auto& [key, slice] : slices_) Settle(&slice);
   if (wanted) wanted_ns_ = now_ns;
+  if (draining) return Pace::kDraining;
   if (turns) return Pace::kTurns;
   return now_ns - wanted_ns_ < kRestNs ? Pace::kWatchful : Pace::kSlow;
 }

@@ -21,7 +21,7 @@ namespace warpline::dispatch {
 class GpuDispatch {
  public:
   // How soon the next look is due.
-  enum class Pace { kNone, kSlow, kWatchful, kTurns };
+  enum class Pace { kNone, kSlow, kWatchful, kTurns, kDraining };
 
   // `policy` is borrowed.
   GpuDispatch(const ArbiterOptions& options, policy::Policy* policy);

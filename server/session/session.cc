@@ -704,9 +704,9 @@ void Session::MaybeFinish() {
   modules_->Stop();
   tasks_ = TaskShares::Share();
   state_ = State::kEnded;
+  SayClosed();
   worker_.End();
   lane_.End();
-  SayClosed();
   seat_ = LeaseSeat();
   context_.owner->OnSessionEnded(id_, placed_, std::move(kept));
 }
@@ -715,6 +715,10 @@ void Session::SayClosed() const {
   context_.counters->ended.AddAll(port_->traffic());
   const SessionUsage usage = worker_.usage();
   context_.counters->AddEnded(usage);
+  const dispatch::SeatUsage engines = worker_.engine_usage();
+  for (size_t i = 0; i < engines.size(); ++i) {
+    context_.counters->ended_engine_ns[i].Add(static_cast<uint64_t>(engines[i].busy_ns));
+  }
   audit_->Closed(reason_, port_->traffic().commands.value(), usage[Usage::kNeighbourPointers]);
   const uint64_t left_out = usage[Usage::kLogLinesLeftOut];
   if (const LogPermit permit = lines_.AskForLast()) {

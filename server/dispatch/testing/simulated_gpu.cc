@@ -31,9 +31,10 @@ void SimulatedTenant::LaneLooks(int64_t now_ns) {
     retired_ = complete_;
     turns_->OnRetired(retired_);
   }
-  while (on_ && ready_ns_ <= now_ns) {
+  while ((on_ || waits_) && ready_ns_ <= now_ns) {
     const SimulatedWork& work = program_[next_ % program_.size()];
-    if (in_flight_.size() >= 64 || !turns_->MayIssue(work.engine)) break;
+    waits_ = in_flight_.size() >= 64 || !turns_->MayIssue(work.engine);
+    if (waits_) break;
     const uint64_t bytes = work.engine == Engine::kCompute ? 0 : uint64_t{1} << 20;
     turns_->OnIssued(work.engine, ++tickets_, bytes);
     in_flight_.push_back({work, tickets_, work.ns, ready_ns_});

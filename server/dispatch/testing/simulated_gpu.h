@@ -66,6 +66,7 @@ class SimulatedTenant {
   std::array<int64_t, kEngines> used_ns_{};
   std::deque<Command> in_flight_;
   bool on_ = true;
+  bool waits_ = false;  // It has a command that it may not issue yet.
   size_t next_ = 0;
   uint64_t tickets_ = 0;
   uint64_t complete_ = 0;
