@@ -13,11 +13,17 @@ sys.path.insert(0, str(harness.RUNFILES / "bench"))
 import shares  # pylint: disable=wrong-import-position
 
 
+# They launch, copy, wait and free in several streams.
+EXAMPLES = ("two_streams", "free_in_flight", "malloc_async", "pageable_copies", "host_functions",
+            "events_and_memset", "reduction")
+
+
 class DispatchTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.installation = local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/shares": "bench/cuda/shares"})
+            harness.RUNFILES, {"bin/shares": "bench/cuda/shares",
+                               **{"bin/" + name: "examples/" + name for name in EXAMPLES}})
         cls.program = pathlib.Path(cls.installation.root) / "bin/shares"
 
     @classmethod
@@ -50,6 +56,21 @@ class DispatchTest(unittest.TestCase):
 
     def test_weights_are_kept_on_an_isolated_device(self):
         self.expect_share((3, 1), "isolated", 3 / 4)
+
+    def test_programs_that_take_turns_give_right_results(self):
+        flags = ["--device=cpu", "--tiers=isolated,guarded", "--dispatch_quantum_us=1000"]
+        with shares.Pool(local_server, self.installation, (1, 1), flags) as pool:
+            busy = pool.start(0, "isolated", str(self.program), "--rounds=400", "--kernel_us=500",
+                              "--seconds=12", "--blocks=4")
+            copies = pool.start(0, "isolated", str(self.program), "--kernel_us=500",
+                                "--seconds=12", "--copy_mib=4")
+            for name in EXAMPLES:
+                with self.subTest(name):
+                    program = pool.start(1, "isolated", str(self.program.parent / name))
+                    out, errors = program.communicate(timeout=100)
+                    self.assertEqual(program.returncode, 0, out + errors)
+            for process in (busy, copies):
+                self.assertGreater(shares.result_of(process, 60)["progress"][-1][1], 0)
 
     def test_without_dispatch_there_are_no_books(self):
         self.assertEqual(self.books((3, 1), "isolated", "--dispatch=off"), 0)
