@@ -21,6 +21,9 @@ namespace warpline {
 // The tenant of sessions without a lease, and of leases that a server issues itself.
 inline constexpr char kLocalTenant[] = "local";
 
+// Weights are from 1 to this.
+inline constexpr uint32_t kMostWeight = 1000;
+
 // The part of each device that a session gets.
 struct DeviceSlice {
   // --- Enforced.
@@ -35,11 +38,14 @@ struct DeviceSlice {
   // The longest time that one launch may run.
   absl::Duration launch_time_limit = absl::InfiniteDuration();
 
-  // --- Carried from the token to where it will be enforced, but not enforced yet.
-  // When two sessions both have work, the one of higher priority goes first; sessions of equal
-  // priority get time by their weights.
-  int32_t priority = 0;
+  // --- Enforced where the server dispatches (server/dispatch).
+  // The lease's sessions together have time on a device, and its way to and from the host, by their
+  // weights among those who want it at the moment. Policies that ask for it go by priority first.
   uint32_t weight = 1;
+  uint32_t copy_weight = 1;
+  int32_t priority = 0;
+
+  // --- Carried from the token to where it will be enforced, but not enforced yet.
   uint32_t hardware_queues = 0;  // 0 for the number that the server gives to every session.
 };
 

@@ -37,6 +37,7 @@ void FillSlice(const DeviceSlice& slice, warpline_internal::TokenSlice* to) {
   to->set_sm_percent(UnlessDefault(slice.sm_percent, usual.sm_percent));
   to->set_priority(slice.priority);
   to->set_weight(UnlessDefault(slice.weight, usual.weight));
+  to->set_copy_weight(UnlessDefault(slice.copy_weight, usual.copy_weight));
   if (slice.launch_time_limit != absl::InfiniteDuration()) {
     to->set_launch_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(slice.launch_time_limit)));
   }
@@ -51,6 +52,7 @@ DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& 
   slice.sm_percent = OrDefault(from.sm_percent(), slice.sm_percent);
   slice.priority = from.priority();
   slice.weight = OrDefault(from.weight(), slice.weight);
+  slice.copy_weight = OrDefault(from.copy_weight(), slice.copy_weight);
   if (from.launch_ms() != 0) slice.launch_time_limit = absl::Milliseconds(from.launch_ms());
   slice.hardware_queues = from.hardware_queues();
   return slice;

@@ -49,6 +49,7 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   token_.slice.sm_percent = 25;
   token_.slice.priority = -3;
   token_.slice.weight = 7;
+  token_.slice.copy_weight = 5;
   token_.slice.launch_time_limit = absl::Milliseconds(250);
   token_.slice.hardware_queues = 2;
   const DeviceSlice slice = OpenToken(Text(), {key_.verify_key()})->slice;
@@ -58,6 +59,7 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(slice.sm_percent, 25u);
   EXPECT_EQ(slice.priority, -3);
   EXPECT_EQ(slice.weight, 7u);
+  EXPECT_EQ(slice.copy_weight, 5u);
   EXPECT_EQ(slice.launch_time_limit, absl::Milliseconds(250));
   EXPECT_EQ(slice.hardware_queues, 2u);
 }

@@ -28,6 +28,10 @@ struct TenantRecord {
   TierSet tiers = kAllTiers;         // What its sessions may be of.
   // What they are of where nobody says.
   TierChoice tier = TierChoice::kIsolated;
+  // Of each of its leases where others want the device, too (DeviceSlice).
+  uint32_t weight = 1;
+  uint32_t copy_weight = 1;
+  uint32_t priority = 0;
 };
 
 struct DeviceRecord {

@@ -251,6 +251,9 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   token.server = lease.server;
   token.devices = lease.devices;
   token.slice.memory_bytes = lease.memory_bytes;
+  token.slice.weight = tenant.weight;
+  token.slice.copy_weight = tenant.copy_weight;
+  token.slice.priority = static_cast<int32_t>(tenant.priority);
   token.max_sessions = std::min(lease.max_sessions, tenant.max_lease_sessions);
   token.rights = tenant.rights;
   token.tiers = tenant.tiers;

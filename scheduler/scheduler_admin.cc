@@ -18,6 +18,9 @@ using warpline_internal::TenantRequest;
 
 constexpr size_t kMaxTenants = 4096;
 constexpr size_t kMaxName = 64;
+constexpr uint32_t kMostPriority = 100;
+
+bool IsWeight(uint32_t weight) { return weight >= 1 && weight <= kMostWeight; }
 
 absl::Status CheckTiers(const TenantRecord& tenant) {
   const auto tier = static_cast<uint32_t>(tenant.tier);
@@ -67,13 +70,17 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (request.has_rights()) tenant.rights = request.rights();
   if (request.has_tiers()) tenant.tiers = request.tiers();
   if (request.has_tier()) tenant.tier = static_cast<TierChoice>(request.tier());
+  if (request.has_weight()) tenant.weight = request.weight();
+  if (request.has_copy_weight()) tenant.copy_weight = request.copy_weight();
+  if (request.has_priority()) tenant.priority = request.priority();
   if (request.has_max_seconds()) tenant.max_seconds = request.max_seconds();
   if ((tenant.rights & ~kKnownRights) != 0) {
     return absl::InvalidArgumentError("the scheduler does not know such rights");
   }
   if (const absl::Status tiers = CheckTiers(tenant); !tiers.ok()) return tiers;
   if (tenant.max_lease_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
-      tenant.max_seconds > (1ull << 32)) {
+      tenant.max_seconds > (1ull << 32) || !IsWeight(tenant.weight) ||
+      !IsWeight(tenant.copy_weight) || tenant.priority > kMostPriority) {
     return absl::InvalidArgumentError("a tenant's limits are out of range");
   }
   TenantReply reply;
@@ -91,7 +98,8 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
           " memory_bytes=", tenant.memory_bytes, " max_leases=", tenant.max_leases,
           " max_lease_sessions=", tenant.max_lease_sessions, " max_sessions=", tenant.max_sessions,
           " max_seconds=", tenant.max_seconds, " rights=", FormatRights(tenant.rights),
-          " tiers=", FormatTierSet(tenant.tiers),
+          " weight=", tenant.weight, " copy_weight=", tenant.copy_weight,
+          " priority=", tenant.priority, " tiers=", FormatTierSet(tenant.tiers),
           " tier=", std::string(TierChoiceName(tenant.tier)));
   return reply;
 }
@@ -144,6 +152,9 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
     to->set_tiers(tenant.tiers);
     to->set_tier(static_cast<uint32_t>(tenant.tier));
     to->set_max_seconds(tenant.max_seconds);
+    to->set_weight(tenant.weight);
+    to->set_copy_weight(tenant.copy_weight);
+    to->set_priority(tenant.priority);
     for (const LeaseRecord& lease : *leases) {
       if (lease.tenant != tenant.name || lease.state != LeaseState::kActive) continue;
       to->set_leases(to->leases() + 1);

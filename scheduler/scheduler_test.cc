@@ -422,6 +422,34 @@ TEST_F(SchedulerTest, TokenGivesItsTenantsRightsAndLimitsOfTheMoment) {
   EXPECT_EQ(token(renewed->token()).max_sessions, 3u);
 }
 
+TEST_F(SchedulerTest, TokenGivesItsTenantsWeights) {
+  warpline_internal::TenantRequest change;
+  change.set_weight(3);
+  change.set_copy_weight(2);
+  change.set_priority(5);
+  const std::string vision = AddTenant("vision", 0, 0, 0, change);
+  const ReportReply keys = Tell(Report("a"));
+  const auto slice = [&](const std::string& text) {
+    return OpenToken(text, {{keys.keys(0).id(), keys.keys(0).key()}}).value().slice;
+  };
+  const auto first = Acquire(1, vision);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(slice(first->token()).weight, 3u);
+  EXPECT_EQ(slice(first->token()).copy_weight, 2u);
+  EXPECT_EQ(slice(first->token()).priority, 5);
+  change.set_credential("operator");
+  change.set_name("vision");
+  for (const uint32_t wrong : {0u, 1001u}) {
+    change.set_weight(wrong);
+    EXPECT_EQ(scheduler_->PutTenant(change).status().code(), Code::kInvalidArgument) << wrong;
+  }
+  change.set_weight(10);
+  ASSERT_TRUE(scheduler_->PutTenant(change).ok());
+  Restart();
+  EXPECT_EQ(slice(scheduler_->Renew(first->token())->token()).weight, 10u);
+  EXPECT_EQ(scheduler_->Tenants("operator")->tenants(0).weight(), 10u);
+}
+
 TEST_F(SchedulerTest, TokenGivesItsTenantsTiersAndTheLeaseWhatNobodyNames) {
   warpline_internal::TenantRequest change;
   change.set_tiers(SetOf(Tier::kIsolated));

@@ -46,6 +46,12 @@ PRAGMA user_version = 3;
 ALTER TABLE tenants ADD COLUMN tiers INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE tenants ADD COLUMN tier INTEGER NOT NULL DEFAULT 0;
 PRAGMA user_version = 4;
+)sql",
+    R"sql(
+ALTER TABLE tenants ADD COLUMN weight INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE tenants ADD COLUMN copy_weight INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE tenants ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 5;
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kSteps);
 
@@ -155,7 +161,8 @@ absl::Status Store::MustChange(const std::string& what) {
 
 absl::Status Store::AddTenant(const TenantRecord& tenant) {
   const auto status =
-      Statement(db(), "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      Statement(db(),
+                "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
           .Bind(tenant.name)
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
@@ -166,6 +173,9 @@ absl::Status Store::AddTenant(const TenantRecord& tenant) {
           .Bind(tenant.rights)
           .Bind(tenant.tiers)
           .Bind(static_cast<uint32_t>(tenant.tier))
+          .Bind(tenant.weight)
+          .Bind(tenant.copy_weight)
+          .Bind(tenant.priority)
           .Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
@@ -178,7 +188,7 @@ absl::Status Store::UpdateTenant(const TenantRecord& tenant) {
       Statement(db(),
                 "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
                 "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
-                "tier = ? "
+                "tier = ?, weight = ?, copy_weight = ?, priority = ? "
                 "WHERE name = ?")
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
@@ -189,6 +199,9 @@ absl::Status Store::UpdateTenant(const TenantRecord& tenant) {
           .Bind(tenant.rights)
           .Bind(tenant.tiers)
           .Bind(static_cast<uint32_t>(tenant.tier))
+          .Bind(tenant.weight)
+          .Bind(tenant.copy_weight)
+          .Bind(tenant.priority)
           .Bind(tenant.name)
           .Run();
   return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
@@ -220,13 +233,16 @@ absl::StatusOr<std::vector<TenantRecord>> Store::Tenants() {
   std::vector<TenantRecord> tenants;
   Statement row(db(),
                 "SELECT name, credential_hash, memory_bytes, max_leases, max_lease_sessions, "
-                "max_seconds, max_sessions, rights, tiers, tier FROM tenants");
+                "max_seconds, max_sessions, rights, tiers, tier, weight, copy_weight, "
+                "priority FROM tenants");
   while (row.Step()) {
     tenants.push_back({row.Text(0), row.Text(1), static_cast<uint64_t>(row.Number(2)),
                        static_cast<uint32_t>(row.Number(3)), static_cast<uint32_t>(row.Number(4)),
                        static_cast<uint64_t>(row.Number(5)), static_cast<uint32_t>(row.Number(6)),
                        static_cast<Rights>(row.Number(7)), static_cast<TierSet>(row.Number(8)),
-                       static_cast<TierChoice>(row.Number(9))});
+                       static_cast<TierChoice>(row.Number(9)),
+                       static_cast<uint32_t>(row.Number(10)), static_cast<uint32_t>(row.Number(11)),
+                       static_cast<uint32_t>(row.Number(12))});
   }
   if (!row.status().ok()) return row.status();
   return tenants;

@@ -155,6 +155,9 @@ TEST_F(StoreTest, StateOfTheFirstVersionIsTakenOver) {
   EXPECT_EQ(tenants->front().rights, kAllRights);
   EXPECT_EQ(tenants->front().tiers, kAllTiers);
   EXPECT_EQ(tenants->front().tier, TierChoice::kIsolated);
+  EXPECT_EQ(tenants->front().weight, 1u);
+  EXPECT_EQ(tenants->front().copy_weight, 1u);
+  EXPECT_EQ(tenants->front().priority, 0u);
 }
 
 // The state is as it was before the heads of audits were kept.

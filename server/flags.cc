@@ -20,6 +20,7 @@
 #include "common/endpoint.h"
 #include "common/serving/listen_address.h"
 #include "common/serving/tls_flags.h"
+#include "policy/builtin.h"
 #include "proto/tier.h"
 #include "server/admin/admin_socket.h"
 #include "server/backends/backend_names.h"
@@ -109,12 +110,19 @@ ABSL_FLAG(bool, guarded_standby, true,
           "which takes over at once when the process of all is lost: sessions at rest then go on "
           "0.9 s earlier on an H100. It takes the memory of one more context, there 1.7 GiB of the "
           "device. Without it the next process is started when it is needed.");
-ABSL_FLAG(
-    std::string, guarded_context_memory, "",
-    "What the process of the guarded tier takes of its device without any session, such as "
-    "2GiB, and its standby once more: sessions are promised that much less of a device when "
-    "--tiers has guarded. Empty for 1.75GiB of a GPU, as seen on an H100, and nothing of the "
-    "CPU device.");
+ABSL_FLAG(std::string, guarded_context_memory, "",
+          "What the process of the guarded tier takes of its device without any session, such as "
+          "2GiB, and its standby once more: sessions are promised that much less of a device when "
+          "--tiers has guarded. Empty for 1.75GiB of a GPU, as seen on an H100, and nothing of the "
+          "CPU device.");
+ABSL_FLAG(std::string, dispatch, "band",
+          "How sessions of different leases share the time of a device: band, by the weights of "
+          "their leases; fifo; priority; edf, by their periods; fairness, by finish times; or off, "
+          "as the driver has it. Sessions of the same lease, or of one peer where there is no "
+          "scheduler, share as the driver has it. A lease that is alone pays nothing for it.");
+ABSL_FLAG(int, dispatch_quantum_us, 6000,
+          "How long one lease has an engine of a device, to itself, while others want it. Between "
+          "two of them the engine stands still for some 150 us.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
           "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
@@ -205,6 +213,8 @@ namespace warpline::server {
 namespace {
 
 constexpr int kMostWarmWorkers = 64;
+constexpr absl::Duration kLeastQuantum = absl::Milliseconds(1);
+constexpr absl::Duration kMostQuantum = absl::Seconds(1);
 constexpr int kMostHardwareQueues = 32;
 constexpr int kMostStrangersPerPeer = 4096;
 constexpr uint64_t kMostGuardedArenaBytes = 1ull << 40;
@@ -376,6 +386,25 @@ absl::StatusOr<TierOptions> Tiers() {
   return options;
 }
 
+absl::StatusOr<DispatchOptions> Dispatch() {
+  DispatchOptions options;
+  options.policy = absl::GetFlag(FLAGS_dispatch);
+  if (options.policy != "off") {
+    const absl::Status known = policy::MakePolicy(options.policy).status();
+    if (!known.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--dispatch: ", std::string(known.message()), ", and off"));
+    }
+  }
+  options.quantum = absl::Microseconds(absl::GetFlag(FLAGS_dispatch_quantum_us));
+  if (options.quantum < kLeastQuantum || options.quantum > kMostQuantum) {
+    return absl::InvalidArgumentError(absl::StrCat("--dispatch_quantum_us must be from ",
+                                                   absl::ToInt64Microseconds(kLeastQuantum), " to ",
+                                                   absl::ToInt64Microseconds(kMostQuantum)));
+  }
+  return options;
+}
+
 absl::StatusOr<SessionLimits> Sessions() {
   SessionLimits limits;
   limits.max_sessions = absl::GetFlag(FLAGS_max_sessions);
@@ -461,6 +490,9 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
   auto tiers = Tiers();
   if (!tiers.ok()) return tiers.status();
   options.tiers = *std::move(tiers);
+  auto dispatch = Dispatch();
+  if (!dispatch.ok()) return dispatch.status();
+  options.dispatch = *std::move(dispatch);
   auto scheduler = Scheduler();
   if (!scheduler.ok()) return scheduler.status();
   options.scheduler = *std::move(scheduler);

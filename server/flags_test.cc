@@ -20,6 +20,8 @@ ABSL_DECLARE_FLAG(int, strangers_per_peer);
 ABSL_DECLARE_FLAG(warpline::ByteSize, arena_size);
 ABSL_DECLARE_FLAG(std::vector<std::string>, tiers);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_arena_size);
+ABSL_DECLARE_FLAG(std::string, dispatch);
+ABSL_DECLARE_FLAG(int, dispatch_quantum_us);
 ABSL_DECLARE_FLAG(int, guarded_hang_seconds);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_memory);
 ABSL_DECLARE_FLAG(std::string, guarded_context_memory);
@@ -213,6 +215,19 @@ TEST_F(FlagsTest, WhoseWorkHangsWaitsAMinuteUnlessItIsSaidOtherwise) {
   EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_hang_pause, absl::ZeroDuration());
   absl::SetFlag(&FLAGS_guarded_hang_seconds, -1);
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_hang_seconds");
+}
+
+TEST_F(FlagsTest, LeasesTakeTurnsByBandUnlessItIsSaidOtherwise) {
+  EXPECT_EQ(ServerOptionsFromFlags()->dispatch.policy, "band");
+  EXPECT_EQ(ServerOptionsFromFlags()->dispatch.quantum, absl::Milliseconds(6));
+  absl::SetFlag(&FLAGS_dispatch, "off");
+  absl::SetFlag(&FLAGS_dispatch_quantum_us, 20000);
+  EXPECT_EQ(ServerOptionsFromFlags()->dispatch.policy, "off");
+  EXPECT_EQ(ServerOptionsFromFlags()->dispatch.quantum, absl::Milliseconds(20));
+  absl::SetFlag(&FLAGS_dispatch_quantum_us, 10);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--dispatch_quantum_us must be from");
+  absl::SetFlag(&FLAGS_dispatch, "lottery");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--dispatch: there is no policy");
 }
 
 TEST_F(FlagsTest, RefusesACredentialOfNoUse) {

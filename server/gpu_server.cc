@@ -28,6 +28,7 @@
 #include "server/admin/admin_socket_lock.h"
 #include "server/admin/device_status.h"
 #include "server/backends/backend_names.h"
+#include "server/dispatch/dispatcher.h"
 #include "server/memory/device_memory.h"
 #include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
@@ -235,6 +236,15 @@ absl::StatusOr<std::unique_ptr<CompilerOptions>> MakeCompilerOptions(const Devic
   return compilers;
 }
 
+// Null where sessions share devices as the driver has it.
+absl::StatusOr<std::unique_ptr<dispatch::Dispatcher>> MakeDispatcher(const DispatchOptions& from) {
+  if (from.policy == "off") return nullptr;
+  dispatch::DispatcherOptions options;
+  options.policy = from.policy;
+  options.arbiter.quantum_ns = absl::ToInt64Nanoseconds(from.quantum);
+  return dispatch::Dispatcher::Create(std::move(options));
+}
+
 // A tenant that is alone may open as many sessions as there may be.
 uint64_t TenantHostBytes(const SessionLimits& limits, const SessionOptions& session) {
   if (limits.tenant_host_bytes != 0) return limits.tenant_host_bytes;
@@ -315,6 +325,9 @@ absl::Status GpuServer::Compose() {
                                        launcher_.get(), jailer_.get());
   if (!compilers.ok()) return compilers.status();
   host->compilers = *std::move(compilers);
+  auto dispatcher = MakeDispatcher(options_.dispatch);
+  if (!dispatcher.ok()) return dispatcher.status();
+  host->dispatcher = *std::move(dispatcher);
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   shm_name_ = host->session.shm_name;

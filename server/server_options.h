@@ -79,6 +79,13 @@ struct TierOptions {
   std::optional<uint64_t> guarded_context_bytes;
 };
 
+// How sessions share the time of devices.
+struct DispatchOptions {
+  // A policy of policy/builtin.h, or "off" for whatever the driver does.
+  std::string policy = "band";
+  absl::Duration quantum = absl::Milliseconds(6);
+};
+
 // What each session may have.
 struct SessionLimits {
   int max_sessions = 64;
@@ -116,6 +123,7 @@ struct ServerOptions {
   jail::JailerOptions jail;
   SessionLimits sessions;
   TierOptions tiers;
+  DispatchOptions dispatch;
   // Without a folder no module images are kept.
   ModuleStoreOptions modules;
   SchedulerOptions scheduler;

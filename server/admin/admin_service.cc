@@ -82,6 +82,23 @@ void FillUsage(const SessionUsage& from, warpline_internal::SessionStat* to) {
   to->set_limits_reached(known["limits_reached"]->value());
 }
 
+void AddUsage(const char* name, uint64_t value, bool bytes, warpline_internal::SessionStat* to) {
+  auto* const stat = to->add_usage();
+  stat->set_name(name);
+  stat->set_value(value);
+  stat->set_bytes(bytes);
+}
+
+// What the session has had of its devices' engines.
+void FillEngines(const dispatch::SeatUsage& engines, warpline_internal::SessionStat* to) {
+  static constexpr const char* kBusy[] = {"compute_us", "copy_in_us", "copy_out_us"};
+  for (size_t i = 0; i < engines.size(); ++i) {
+    AddUsage(kBusy[i], static_cast<uint64_t>(engines[i].busy_ns) / 1000, false, to);
+  }
+  AddUsage("copied_in", engines[1].bytes, true, to);
+  AddUsage("copied_out", engines[2].bytes, true, to);
+}
+
 }  // namespace
 
 // Program, peer and reason may hold what a tenant wrote, cut anywhere.
@@ -118,6 +135,7 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_unacknowledged_bytes(from.traffic.unacknowledged_bytes);
   to->set_restarts(from.continuity.restarts);
   FillUsage(from.usage, to);
+  FillEngines(from.engines, to);
 }
 
 namespace {

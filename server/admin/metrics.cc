@@ -27,6 +27,10 @@ class Families {
     Add(row.metric, row.help, total ? MetricType::Counter : MetricType::Gauge, std::move(labels),
         value);
   }
+  void Seconds(const char* name, const char* help, const char* label, const char* value,
+               double seconds) {
+    Add(name, help, MetricType::Counter, {{label, value}}, seconds);
+  }
   void DeviceCounter(const char* name, const char* help, int gpu, uint64_t value) {
     Add(name, help, MetricType::Counter, {{"gpu", absl::StrCat(gpu)}}, value);
   }
@@ -38,10 +42,14 @@ class Families {
  private:
   void Add(const char* name, const char* help, MetricType type,
            std::vector<ClientMetric::Label> labels, uint64_t value) {
+    Add(name, help, type, std::move(labels), static_cast<double>(value));
+  }
+  void Add(const char* name, const char* help, MetricType type,
+           std::vector<ClientMetric::Label> labels, double value) {
     ClientMetric metric;
     metric.label = std::move(labels);
-    metric.counter.value = static_cast<double>(value);
-    metric.gauge.value = static_cast<double>(value);
+    metric.counter.value = value;
+    metric.gauge.value = value;
     for (MetricFamily& family : families_) {
       if (family.name == name) {
         family.metric.push_back(std::move(metric));
@@ -100,6 +108,16 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
           "Device memory that clients returned and that stays theirs until their worker is gone.",
           kept);
   for (const UsageInfo& row : kUsageTable) f.Usage(row, snapshot.usage[row.usage]);
+  static constexpr const char* kEngineNames[] = {"compute", "copy_in", "copy_out"};
+  for (size_t i = 0; i < std::size(kEngineNames); ++i) {
+    double ns = static_cast<double>(counters.ended_engine_ns[i].value());
+    for (const SessionSnapshot& session : snapshot.sessions) {
+      ns += static_cast<double>(session.engines[i].busy_ns);
+    }
+    f.Seconds("warpline_engine_busy_seconds_total",
+              "How long sessions have had the engines of devices, where these are dispatched.",
+              "engine", kEngineNames[i], ns / 1e9);
+  }
   f.Gauge("warpline_host_memory_bytes",
           "Page-locked memory of this host that sessions share with their clients.",
           snapshot.host_memory_bytes);

@@ -4,6 +4,7 @@
 #include <prometheus/metric_family.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,6 +71,19 @@ TEST_F(MetricsTest, TotalsOutliveTheirSessions) {
     const uint64_t left = row.kind == UsageKind::kTotal ? kMostPerSession : 0;
     EXPECT_EQ(Metric(row), static_cast<double>(left)) << row.metric;
   }
+}
+
+TEST_F(MetricsTest, EnginesAreInTheStatisticsOfASession) {
+  SessionSnapshot snapshot;
+  snapshot.engines[0].busy_ns = 2'500'000;
+  snapshot.engines[2].bytes = 1 << 20;
+  warpline_internal::SessionStat stat;
+  FillSessionStat(snapshot, &stat);
+  std::map<std::string, uint64_t> found;
+  for (const auto& usage : stat.usage()) found[usage.name()] = usage.value();
+  EXPECT_EQ(found["compute_us"], 2500u);
+  EXPECT_EQ(found["copy_in_us"], 0u);
+  EXPECT_EQ(found["copied_out"], uint64_t{1} << 20);
 }
 
 TEST_F(MetricsTest, EveryRowIsInTheStatisticsOfASession) {

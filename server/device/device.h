@@ -98,6 +98,8 @@ struct SharedContextOptions {
   // The most multiprocessors that the session's kernels may run on; 0 for all. A device that
   // divides them gives no more, but at least the least part that it can make.
   int multiprocessors = 0;
+  // Its part of them beside other sessions that work, where the device divides them.
+  int weight = 1;
   // Called when other sessions need a moment at which no kernel runs, as to load code, and kernels
   // of this one do not end: they are to be ended. Any thread may call it, more than once and until
   // the context has ended; it calls nothing of the context that waits. May be null.

@@ -61,6 +61,8 @@ struct ServerCounters {
   TrafficCounters ended;     // The sum over sessions that have ended.
   // The sums over sessions that have ended, of the rows that are totals.
   std::array<Counter, kUsageCount> ended_usage;
+  // How long they have had the engines of devices: compute, copies in, copies out.
+  std::array<Counter, 3> ended_engine_ns;
 
   void AddEnded(const SessionUsage& usage) {
     for (const UsageInfo& row : kUsageTable) {

@@ -238,7 +238,16 @@ void Session::TakeOwnMemory() {
   });
 }
 
+absl::Status Session::JoinDispatch() {
+  if (context_.dispatcher == nullptr) return absl::OkStatus();
+  auto seat = context_.dispatcher->Join(SeatTermsOf(Facts(), seat_.payer()));
+  if (!seat.ok()) return seat.status();
+  worker_.SetDispatch(*std::move(seat));
+  return absl::OkStatus();
+}
+
 void Session::StartWorker() {
+  if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
   const absl::Status started =
       worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
                     context_.options->ring_bytes);
@@ -695,9 +704,9 @@ void Session::MaybeFinish() {
   modules_->Stop();
   tasks_ = TaskShares::Share();
   state_ = State::kEnded;
+  SayClosed();
   worker_.End();
   lane_.End();
-  SayClosed();
   seat_ = LeaseSeat();
   context_.owner->OnSessionEnded(id_, placed_, std::move(kept));
 }
@@ -706,6 +715,10 @@ void Session::SayClosed() const {
   context_.counters->ended.AddAll(port_->traffic());
   const SessionUsage usage = worker_.usage();
   context_.counters->AddEnded(usage);
+  const dispatch::SeatUsage engines = worker_.engine_usage();
+  for (size_t i = 0; i < engines.size(); ++i) {
+    context_.counters->ended_engine_ns[i].Add(static_cast<uint64_t>(engines[i].busy_ns));
+  }
   audit_->Closed(reason_, port_->traffic().commands.value(), usage[Usage::kNeighbourPointers]);
   const uint64_t left_out = usage[Usage::kLogLinesLeftOut];
   if (const LogPermit permit = lines_.AskForLast()) {
@@ -736,6 +749,7 @@ SessionSnapshot Session::Snapshot() const {
   presence_.Describe(&snapshot.continuity);
   snapshot.continuity.restarts = takeover_.count();
   snapshot.usage = worker_.usage();
+  snapshot.engines = worker_.engine_usage();
   return snapshot;
 }
 

@@ -137,6 +137,7 @@ class Session : public SessionControl,
   std::shared_ptr<Quota> QuotaOn(const DeviceMemory& device) RUNS_ON(control_loop);
   // Charges what a guarded session's worker takes of the device, and then starts it.
   void TakeOwnMemory() RUNS_ON(control_loop);
+  absl::Status JoinDispatch() RUNS_ON(control_loop);
   void StartWorker() RUNS_ON(control_loop);
   void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
   // Memory before the client has it: `granted` is called if the session is still opening then.

@@ -173,6 +173,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   context.compilers = compilers_.get();
   context.tasks = &tasks_;
   context.shares = &shares_;
+  context.dispatcher = options_.dispatcher.get();
   context.counters = &counters_;
   context.log = &log_;
   context.audit = options_.audit;

@@ -18,6 +18,7 @@
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "server/compilers/compiler_pool.h"
+#include "server/dispatch/dispatcher.h"
 #include "server/handover/counters.h"
 #include "server/jail/jailer.h"
 #include "server/lanes/lane_process.h"
@@ -51,6 +52,8 @@ struct SessionHostOptions {
   std::unique_ptr<const LaneOptions> lanes;
   // Of guarded sessions' compilers; null where workers guard modules by themselves.
   std::unique_ptr<const CompilerOptions> compilers;
+  // Of sessions' time on the devices; null for none.
+  std::unique_ptr<dispatch::Dispatcher> dispatcher;
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
   // stream takes on the devices.

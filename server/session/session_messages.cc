@@ -87,6 +87,7 @@ void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
         static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, least))));
   }
   if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
+  open->set_compute_weight(slice.weight);
 }
 
 }  // namespace
@@ -231,6 +232,23 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_variable_room_bytes(facts.guarded.variable_bytes);
   open.set_sink_granule_bytes(facts.guarded.sink_granule_bytes);
   return open;
+}
+
+dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer) {
+  const DeviceSlice& slice = facts.entitlement->slice;
+  const WorkerDevice device = WorkersDevice(*facts.devices);
+  dispatch::SeatTerms terms;
+  terms.gpus = device.more_ordinals;
+  terms.gpus.insert(terms.gpus.begin(), device.ordinal);
+  terms.shares_context = IsGuarded(*facts.hello);
+  // Who has no lease of a scheduler was promised nothing apart from others of the same payer.
+  const bool promised = facts.entitlement->leased() && facts.entitlement->tenant != kLocalTenant;
+  terms.slice = promised ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
+  if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
+  terms.compute_weight = slice.weight;
+  terms.copy_weight = slice.copy_weight;
+  terms.priority = slice.priority;
+  return terms;
 }
 
 warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms) {

@@ -13,6 +13,7 @@
 #include "proto/session.pb.h"
 #include "proto/tier.h"
 #include "proto/worker.pb.h"
+#include "server/dispatch/dispatch_seat.h"
 #include "server/memory/guarded_sizes.h"
 #include "server/memory/session_devices.h"
 #include "server/process/control_loop.h"
@@ -71,6 +72,11 @@ warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) RUNS_ON(
 
 // For a worker that is the session's first; at most `streams` at a time.
 warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams)
+    RUNS_ON(control_loop);
+
+// Its place in the dispatch of its devices, which it shares with the other sessions of its lease,
+// or with those of the same `payer` where no scheduler gives leases.
+dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer)
     RUNS_ON(control_loop);
 
 // What the client needs to go on with a session that is open.

@@ -15,6 +15,7 @@
 #include "memory/quota.h"
 #include "proto/tier.h"
 #include "server/compilers/compiler_pool.h"
+#include "server/dispatch/dispatcher.h"
 #include "server/handover/counters.h"
 #include "server/handover/host_bytes.h"
 #include "server/lanes/lane_process.h"
@@ -124,6 +125,7 @@ struct SessionContext {
   CompilerPool* compilers = nullptr;  // Null where workers guard modules by themselves.
   TaskShares* tasks = nullptr;
   ShareBook* shares = nullptr;
+  dispatch::Dispatcher* dispatcher = nullptr;  // Null where nothing is dispatched.
   ServerCounters* counters = nullptr;
   KeyedLogBudget* log = nullptr;     // Of the kinds of server_log.h.
   audit::AuditLog* audit = nullptr;  // Null where nothing is recorded.

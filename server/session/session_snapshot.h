@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "lease/entitlement.h"
+#include "server/dispatch/dispatch_seat.h"
 #include "server/handover/counters.h"
 #include "server/handover/session_usage.h"
 
@@ -86,6 +87,7 @@ struct SessionSnapshot {
   TrafficSnapshot traffic;
   ContinuitySnapshot continuity;
   SessionUsage usage;
+  dispatch::SeatUsage engines;  // Of its devices, where they are dispatched.
 };
 
 }  // namespace warpline::server

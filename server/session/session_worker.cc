@@ -46,8 +46,10 @@ absl::Status SessionWorker::Take(warpline_internal::OpenWorker open, int variabl
     open.set_compiler(compiler_.socket.valid());
     open.set_compiler_gives_text(!parts_.compilers->compiles());
   }
+  open.set_dispatch(dispatch_ != nullptr);
   worker_->Open(std::move(open), rings_,
-                {journal_->fd(), board_.get(), variables_fd, compiler_.socket.get()});
+                {journal_->fd(), board_.get(), variables_fd, compiler_.socket.get(),
+                 dispatch_ == nullptr ? -1 : dispatch_->fd()});
   return absl::OkStatus();
 }
 
@@ -58,6 +60,7 @@ absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
     permit.Info("another worker takes over ", parts_.lines->Keys());
   }
   parts_.modules->OnOtherWorker();
+  if (dispatch_ != nullptr) dispatch_->ForgetWorker();
   if (board_.valid()) open_.set_board_generation(open_.board_generation() + 1);
   auto open = open_;
   open.set_quiet(parts_.lines->quiet());
@@ -104,6 +107,7 @@ void SessionWorker::LetGo() {
 void SessionWorker::End() {
   UnwatchDoorbell();
   compiler_ = {};
+  dispatch_ = nullptr;
 }
 
 void SessionWorker::Refill() {

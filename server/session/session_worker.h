@@ -17,6 +17,7 @@
 #include "proto/worker.pb.h"
 #include "server/compilers/compiler_pool.h"
 #include "server/continuity/worker_place.h"
+#include "server/dispatch/dispatch_seat.h"
 #include "server/handover/journal_file.h"
 #include "server/handover/session_usage.h"
 #include "server/handover/worker_rings.h"
@@ -77,6 +78,10 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
 
   // Whose compiler the session's workers have if they are to guard modules. Before Start().
   void SetTenant(std::string tenant) RUNS_ON(control_loop) { tenant_ = std::move(tenant); }
+  // Its place in the dispatch of its devices; null where nothing is dispatched. Before Start().
+  void SetDispatch(std::unique_ptr<dispatch::DispatchSeat> seat) RUNS_ON(control_loop) {
+    dispatch_ = std::move(seat);
+  }
   // What its workers are: processes of its own, or seats in the device's guarded worker. Before
   // Start().
   void SetTier(Tier tier) RUNS_ON(control_loop) { tier_ = tier; }
@@ -115,6 +120,11 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   }
   SessionUsage usage() const RUNS_ON(control_loop) {
     return journal_ == nullptr ? SessionUsage() : journal_->usage();
+  }
+
+  // What it has had of its devices' engines; nothing where nothing is dispatched.
+  dispatch::SeatUsage engine_usage() const RUNS_ON(control_loop) {
+    return dispatch_ == nullptr ? dispatch::SeatUsage() : dispatch_->usage();
   }
 
   // WorkerLink. A worker that is dying counts as there while another may follow.
@@ -164,6 +174,7 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   std::shared_ptr<WorkerRings> rings_ ABSL_GUARDED_BY(control_loop);
   std::unique_ptr<JournalFile> journal_ ABSL_GUARDED_BY(control_loop);
   UniqueFd board_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<dispatch::DispatchSeat> dispatch_ ABSL_GUARDED_BY(control_loop);
   std::string tenant_ ABSL_GUARDED_BY(control_loop);
   // The last worker's; nobody's for a session that is not guarded.
   CompilerSeat compiler_ ABSL_GUARDED_BY(control_loop);

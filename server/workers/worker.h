@@ -72,6 +72,7 @@ struct SessionFiles {
   int board = -1;
   int variables = -1;
   int compiler = -1;
+  int dispatch = -1;
 };
 
 // Kill() or OnWorkerDied(), and then OnWorkerGone(), must come before it is destroyed.

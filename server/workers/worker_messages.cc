@@ -56,7 +56,7 @@ std::vector<int> OpeningFiles(const WorkerRings* rings, const SessionFiles& file
   if (rings == nullptr) return {};
   std::vector<int> fds = rings->child_fds();
   fds.push_back(files.journal);
-  for (const int file : {files.board, files.variables, files.compiler}) {
+  for (const int file : {files.board, files.variables, files.compiler, files.dispatch}) {
     if (file >= 0) fds.push_back(file);
   }
   return fds;

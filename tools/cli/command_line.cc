@@ -36,7 +36,8 @@ constexpr VerbInfo kVerbs[] = {
     {"top", Verb::kTop, "endpoint:text once interval:number"},
     {"tenant", Verb::kTenant,
      "endpoint:text memory:size max_leases:number max_sessions:number max_lease_sessions:number "
-     "max_seconds:number rights:rights tiers:tiers tier:tier new_credential json"},
+     "max_seconds:number rights:rights tiers:tiers tier:tier weight:number copy_weight:number "
+     "priority:number new_credential json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text json"},
     {"replace", Verb::kReplace, "endpoint:text"},
@@ -258,7 +259,9 @@ LIMITS are --memory=SIZE, --max_leases=N and --max_sessions=N of all leases of t
 copy_in, copy_out (to and from the device) and memory, separated by commas. A call without its right
 gets CUDA_ERROR_NOT_PERMITTED, and so does a session of a tier that is not in --tiers=LIST (all, or
 isolated and guarded with a comma between); --tier is what a run of the tenant's has that names none
-(isolated). Of --max_sessions, a run that names no --sessions gets a quarter.
+(isolated). Of --max_sessions, a run that names no --sessions gets a quarter. Where leases of
+others want a device at the same time, each has its time by --weight=N, and copies by --copy_weight=N
+(1 to 1000, 1 by default); --priority=N counts for servers with --dispatch=priority.
 
 DIR is the --audit_dir of a server or scheduler, and without it /var/lib/warpline/audit. WHEN is a time
 (2026-11-22T15:00:00Z), a day, or how long ago (90m); E is an event (session.refused) or the events of

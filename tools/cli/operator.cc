@@ -82,6 +82,11 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
     const auto tier = ParseTierChoice(line.Text("tier")).value_or(TierChoice::kIsolated);
     request.set_tier(static_cast<uint32_t>(tier));
   }
+  if (line.Has("weight")) request.set_weight(static_cast<uint32_t>(line.Number("weight")));
+  if (line.Has("copy_weight")) {
+    request.set_copy_weight(static_cast<uint32_t>(line.Number("copy_weight")));
+  }
+  if (line.Has("priority")) request.set_priority(static_cast<uint32_t>(line.Number("priority")));
   if (line.Has("max_seconds")) request.set_max_seconds(line.Number("max_seconds"));
   request.set_create(line.action == "add");
   request.set_new_credential(line.Has("new_credential"));
@@ -213,6 +218,7 @@ std::string TenantsReport(const TenantList& list) {
                {"MAX_SESSIONS", true},
                {"MAX_LEASE_SESSIONS", true},
                {"MAX_SECONDS", true},
+               {"WEIGHT", true},
                {"RIGHTS"},
                {"TIERS"},
                {"TIER"}});
@@ -225,6 +231,7 @@ std::string TenantsReport(const TenantList& list) {
                Limit(tenant.max_sessions(), absl::StrCat(tenant.max_sessions())),
                absl::StrCat(tenant.max_lease_sessions()),
                Limit(tenant.max_seconds(), absl::StrCat(tenant.max_seconds())),
+               absl::StrCat(tenant.weight(), "/", tenant.copy_weight()),
                FormatRights(tenant.rights()), FormatTierSet(tenant.tiers()),
                tenant.tier() < std::size(kTierChoices) ? std::string(kTierChoices[tenant.tier()])
                                                        : absl::StrCat(tenant.tier())});

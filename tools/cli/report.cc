@@ -98,6 +98,15 @@ std::string StatReport(const StatReply& reply) {
   return out;
 }
 
+// How long the session has had its devices; empty where the server does not say.
+std::string ShownCompute(const SessionStat& session) {
+  for (const auto& usage : session.usage()) {
+    if (usage.name() != "compute_us" || usage.value() == 0) continue;
+    return absl::StrFormat("%.1fs", static_cast<double>(usage.value()) / 1e6);
+  }
+  return "";
+}
+
 std::string PsReport(const StatReply& reply) {
   if (reply.sessions_size() == 0) {
     return absl::StrCat("no sessions on ", Shown(reply.server()), "\n");
@@ -111,6 +120,7 @@ std::string PsReport(const StatReply& reply) {
                {"MEMORY", true},
                {"QUOTA", true},
                {"COMMANDS", true},
+               {"COMPUTE", true, true},
                {"RESTARTS", true, true},
                {"TENANT", false, true},
                {"LEASE", false, true},
@@ -124,7 +134,7 @@ std::string PsReport(const StatReply& reply) {
     table.Add({absl::StrCat(session.id()), Shown(session.server()), ShownGpus(session),
                Shown(session.tier()), session.state(), ShownAge(session.age_seconds()),
                ShownBytes(session.memory_bytes()), ShownBytes(session.quota_bytes()),
-               absl::StrCat(session.commands()),
+               absl::StrCat(session.commands()), ShownCompute(session),
                session.restarts() == 0 ? "" : absl::StrCat(session.restarts()),
                Shown(session.tenant()), Shown(session.lease()),
                session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),

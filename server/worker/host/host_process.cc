@@ -242,10 +242,11 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
   const absl::Time start = absl::Now();
   if (shares()) {
     session->overdue = std::make_shared<OverdueKernels>();
-    auto context =
-        shared_->OpenContext({.multiprocessors = ProcessorsOf(open),
-                              .on_overdue = [overdue = session->overdue] { overdue->Say(); },
-                              .sink_granule_bytes = open.sink_granule_bytes()});
+    auto context = shared_->OpenContext(
+        {.multiprocessors = ProcessorsOf(open),
+         .weight = static_cast<int>(std::clamp(open.compute_weight(), 1u, 1000u)),
+         .on_overdue = [overdue = session->overdue] { overdue->Say(); },
+         .sink_granule_bytes = open.sink_granule_bytes()});
     if (!context.ok()) return context.status();
     session->context = *std::move(context);
   }

@@ -14,6 +14,7 @@
 #include "common/loop/adaptive_poll.h"
 #include "proto/frames.h"
 #include "proto/guard.h"
+#include "server/dispatch/page/dispatch_page.h"
 #include "server/worker/replies/reply_sink.h"
 #include "transport/loop_thread.h"
 #include "transport/shm_board.h"
@@ -22,7 +23,7 @@ namespace warpline::worker {
 namespace {
 
 // The descriptors are those of the two rings and the journal, and perhaps the board and the file of
-// variables that a former worker saved, and the socket to a compiler.
+// variables that a former worker saved, the socket to a compiler, and the page of dispatch.
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
 
@@ -31,6 +32,14 @@ std::chrono::microseconds PollFor() { return std::chrono::microseconds(FewProces
 
 RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
   return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};
+}
+
+// The last descriptor, if it is there.
+UniqueFd TakeLast(bool there, std::vector<UniqueFd>* fds) {
+  if (!there || fds->empty()) return UniqueFd();
+  UniqueFd last = std::move(fds->back());
+  fds->pop_back();
+  return last;
 }
 
 // On a shared device, where staging memory is for so many sessions (device::SharedDeviceOptions).
@@ -71,6 +80,14 @@ absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
   return absl::OkStatus();
 }
 
+absl::Status RingSession::AttachDispatch(UniqueFd fd) {
+  if (!fd.valid()) return absl::OkStatus();
+  auto page = dispatch::DispatchPage::Attach(std::move(fd));
+  if (!page.ok()) return page.status();
+  gates_ = std::make_unique<dispatch::SessionGates>(*std::move(page));
+  return absl::OkStatus();
+}
+
 void RingSession::Guard(const warpline_internal::OpenWorker& open, Options* options) {
   GuardedCode::Options guard;
   guard.mode = static_cast<GuardMode>(open.guard());
@@ -92,16 +109,14 @@ void RingSession::Guard(const warpline_internal::OpenWorker& open, Options* opti
 absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
     const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, ArenaMemory* memory,
     Options options) {
-  UniqueFd to_compiler;
-  if (open.compiler() && !fds.empty()) {
-    to_compiler = std::move(fds.back());
-    fds.pop_back();
-  }
+  UniqueFd turns = TakeLast(open.dispatch(), &fds);
+  UniqueFd to_compiler = TakeLast(open.compiler(), &fds);
   if (fds.size() != kOpenFds + (open.board_generation() > 0 ? 1 : 0) + (open.variables() ? 1 : 0)) {
     return absl::InvalidArgumentError("descriptors of the rings");
   }
   std::unique_ptr<RingSession> ring(new RingSession(open.session(), memory, options));
   absl::Status status = ring->Attach(&fds);
+  if (status.ok()) status = ring->AttachDispatch(std::move(turns));
   if (!status.ok()) return status;
   ring->recorder_ =
       std::make_unique<Recorder>(ring->journal_.get(), memory->base(), KeptBytes(open));
@@ -125,6 +140,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   session.memory = ring->memory_.get();
   session.recorder = ring->recorder_.get();
   if (open.guard() != 0) session.arenas = options.arenas;
+  session.gates = ring->gates_.get();
   session.on_fault = std::move(options.on_fault);
   session.adopt_lanes = !FewProcessors();
   session.shares_device = options.shared;

@@ -19,6 +19,7 @@
 #include "proto/worker.pb.h"
 #include "server/compiler/client/compiler_client.h"
 #include "server/device/facets/types.h"
+#include "server/dispatch/gate/lane_turns.h"
 #include "server/worker/code/guarded_code.h"
 #include "server/worker/continuity/journal.h"
 #include "server/worker/continuity/recorder.h"
@@ -103,6 +104,8 @@ class RingSession {
         charger_(options.control_fd, number),
         sealed_(!options.shared) {}
   absl::Status Attach(std::vector<UniqueFd>* fds);
+  // The page whose descriptor `fd` is, if it is valid.
+  absl::Status AttachDispatch(UniqueFd fd);
   // Puts the guard before the devices and the output of `options`.
   void Guard(const warpline_internal::OpenWorker& open, Options* options);
   void Run(const std::function<void(const absl::Status&)>& on_ended) RUNS_ON(decoder_thread);
@@ -127,6 +130,7 @@ class RingSession {
   std::unique_ptr<GuardedCode> code_;                   // Null for a session that is not guarded.
   std::unique_ptr<ServerImageCache> images_;            // Null when the server keeps no images.
   std::unique_ptr<ServerModuleRecord> loaded_;          // Null when the server records none.
+  std::unique_ptr<dispatch::SessionGates> gates_;       // Null where nothing is dispatched.
   std::unique_ptr<HostedSession> session_;
   bool sealed_ ABSL_GUARDED_BY(decoder_thread);  // Or needs not be.
 };

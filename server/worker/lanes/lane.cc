@@ -14,6 +14,7 @@
 #include "common/cuda/cuda_numbers.h"
 #include "common/loop/adaptive_poll.h"
 #include "server/worker/lanes/session_log.h"
+#include "server/worker/lanes/task_engine.h"
 
 namespace warpline::worker {
 namespace {
@@ -48,7 +49,8 @@ Lane::Lane(const LaneHost* host, Kind kind, uint64_t stream)
     : host_(host),
       context_(host->devices->context(DeviceOfHandle(stream))),
       kind_(kind),
-      stream_(stream) {}
+      stream_(stream),
+      turns_(host->gates, DeviceOfHandle(stream)) {}
 
 bool Lane::Start() {
   try {
@@ -75,6 +77,7 @@ void Lane::Stop() {
   ready_.clear();
   pending_.clear();
   event_waits_.clear();
+  turns_.Leave();
 }
 
 uint64_t Lane::Append(Task task) {
@@ -103,6 +106,17 @@ bool Lane::Satisfied(const Task& task) {
   return absl::c_all_of(task.after, issued) && absl::c_all_of(task.complete, complete);
 }
 
+Lane::Step Lane::IssueInTurn(Task& task) {
+  const EngineWork work = EngineWorkOf(task);
+  if (!turns_.MayIssue(work.engine)) return Step::kBlocked;
+  const Step step = Issue(task);
+  // A copy that waits for staging memory may have parts under way.
+  if (step == Step::kDone || work.bytes > 0) {
+    turns_.OnIssued(work.engine, task.ticket, work.bytes);
+  }
+  return step;
+}
+
 bool Lane::IssueReady() {
   bool progress = false;
   while (!ready_.empty()) {
@@ -117,13 +131,13 @@ bool Lane::IssueReady() {
       pending_.push_back(std::move(wait));
     }
     if (issued() == retired()) NoteProgress();
-    if (Issue(task) == Step::kBlocked) break;
+    if (IssueInTurn(task) == Step::kBlocked) break;
     last_issued_seq_ = task.seq;
     issued_.store(task.ticket, std::memory_order_release);
     ready_.pop_front();
     progress = true;
     ++unmarked_;
-    if (unmarked_ >= kMarkEvery) {
+    if (unmarked_ >= turns_.MarkEvery(kMarkEvery)) {
       MarkTail();
       Poll();
       if (answers_ > 0) Deliver();
@@ -185,6 +199,7 @@ void Lane::Retire(uint64_t ticket, uint64_t seq) {
   if (printed_ > before) SendPrints(ticket, seq);
   retired_seq_ = seq;
   retired_ = ticket;
+  turns_.OnRetired(ticket);
   if (ticket != issued()) NoteProgress();
   host_->reports->OnRetired(this, ticket - before, &batch_);
 }
@@ -295,7 +310,7 @@ absl::Duration Lane::NapAfter(std::chrono::nanoseconds waited) {
                          host_->sink->Awaited(stream_);
   const int64_t nap_ns = answering ? std::clamp<int64_t>(waited.count() / 64, 20'000, kMaxNapNs)
                                    : std::clamp<int64_t>(waited.count() / 32, 50'000, kMaxNapNs);
-  return absl::Nanoseconds(nap_ns);
+  return turns_.NapAtMost(absl::Nanoseconds(nap_ns));
 }
 
 void Lane::TakeTurn() {
@@ -401,6 +416,7 @@ void Lane::Run() {
   // It has the turn for good.
   const LoopScope scope(&on_lane_);
   Finish();
+  turns_.Leave();
   const std::vector<EventWait> late = inbox_.Close();
   finished_.store(true, std::memory_order_release);
   for (const EventWait& wait : late) host_->sink->Reply(wait.seq, host_->reports->fault());

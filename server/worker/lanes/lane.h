@@ -27,6 +27,7 @@
 #include "proto/command_lists.h"
 #include "proto/devices.h"
 #include "server/device/device.h"
+#include "server/dispatch/gate/lane_turns.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/lane_host.h"
@@ -172,6 +173,8 @@ class Lane {
   void Run();
   Next Look() RUNS_ON(on_lane_);
   bool IssueReady() RUNS_ON(on_lane_);
+  // Issues the task where its engine is free for it.
+  Step IssueInTurn(Task& task) RUNS_ON(on_lane_);
   bool Poll() RUNS_ON(on_lane_);
   bool PollEventWaits() RUNS_ON(on_lane_);
   void Deliver() RUNS_ON(on_lane_);
@@ -201,6 +204,7 @@ class Lane {
   std::atomic<bool> adopted_{false};           // By the decoder's thread, which alone writes it.
 
   std::deque<Task> ready_ ABSL_GUARDED_BY(on_lane_);
+  dispatch::LaneTurns turns_ ABSL_GUARDED_BY(on_lane_);
   std::vector<EventWait> event_waits_ ABSL_GUARDED_BY(on_lane_);
   std::chrono::steady_clock::time_point ask_after_ ABSL_GUARDED_BY(on_lane_);
   uint64_t last_issued_seq_ ABSL_GUARDED_BY(on_lane_) = 0;

@@ -9,6 +9,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/log/log_budget.h"
 #include "server/device/device.h"
+#include "server/dispatch/gate/lane_turns.h"
 #include "server/worker/lanes/cached_images.h"
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/event.h"
@@ -69,7 +70,7 @@ class StateObserver {
 };
 
 // All objects are borrowed, thread-safe, and live longer than the lanes. None is null but for
-// `pointers`.
+// `pointers` and `gates`.
 struct LaneHost {
   const DeviceSet* devices = nullptr;
   LaneReports* reports = nullptr;
@@ -83,7 +84,9 @@ struct LaneHost {
   CachedImages* images = nullptr;
   LaneNaps* naps = nullptr;
   const NeighbourPointers* pointers = nullptr;  // Null for a session that is not guarded.
-  LogBudget* log = nullptr;                     // For lines of the kinds of session_log.h.
+  // Whose turn it is on the devices' engines. Null where nothing is dispatched.
+  const dispatch::SessionGates* gates = nullptr;
+  LogBudget* log = nullptr;  // For lines of the kinds of session_log.h.
   // The decoder's thread may adopt a lane (lane.h): it polls between two payloads.
   bool adopts_lanes = false;
   // Other sessions have the same hardware context.

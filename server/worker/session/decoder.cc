@@ -11,6 +11,7 @@
 #include "proto/wire.h"
 #include "server/handover/host_bytes.h"
 #include "server/worker/lanes/session_log.h"
+#include "server/worker/lanes/task_engine.h"
 
 namespace warpline::worker {
 namespace {
@@ -35,13 +36,11 @@ static_assert(std::all_of(std::begin(kCommandTable), std::end(kCommandTable),
                                    (engine == Engine::kNothing || HasRow(engine));
                           }));
 
-// The engine of a command that was accepted. A copy between places of the device goes over the bus
-// where one of them is host memory that the device reaches.
+// The engine of a command that was accepted.
 Engine EngineOf(CommandId id, std::string_view body) {
   cmd::CopyOnDevice copy;
   if (id == CommandId::kCopyOnDevice && TakeStruct(&body, &copy)) {
-    if (InHostArena(copy.dst)) return Engine::kCopyOut;
-    if (InHostArena(copy.src)) return Engine::kCopyIn;
+    return EngineOfCopy(copy);
   }
   return FindCommand(id).engine;
 }

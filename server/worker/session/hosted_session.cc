@@ -67,6 +67,7 @@ HostedSession::HostedSession(Options options)
                   .images = &images_,
                   .naps = &naps_,
                   .pointers = pointers_.has_value() ? &*pointers_ : nullptr,
+                  .gates = options.gates,
                   .log = &log_,
                   .adopts_lanes = options.adopt_lanes,
                   .shares_device = options.shares_device}),

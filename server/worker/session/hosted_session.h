@@ -25,6 +25,7 @@
 #include "common/log/log_budget.h"
 #include "common/progress.h"
 #include "lease/rights.h"
+#include "server/dispatch/gate/lane_turns.h"
 #include "server/handover/session_usage.h"
 #include "server/worker/commands/command_handler.h"
 #include "server/worker/commands/current_command.h"
@@ -76,6 +77,8 @@ class HostedSession {
     // launches that look like addresses in others' are counted. Null for a session that is not
     // guarded.
     const ArenaBook* arenas = nullptr;
+    // Whose turn it is on the devices' engines. Null where nothing is dispatched.
+    const dispatch::SessionGates* gates = nullptr;
     // See Completion::Parts.
     std::function<void()> on_fault;
     // Whoever calls Decode() also calls LookAfterLane(), often.

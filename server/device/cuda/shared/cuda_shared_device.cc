@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->contexts = &*green_;
   share->local_bytes = local_bytes_;
   share->sink_granule_bytes = options.sink_granule_bytes;
-  share->seat = planner_->Join(options.multiprocessors);
+  share->seat = planner_->Join(options.multiprocessors, options.weight);
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();
   auto streams =

@@ -20,6 +20,7 @@ struct Worker {
   size_t session = 0;
   int wanted = 0;
   int limit = 0;
+  int weight = 1;
 };
 
 // The slots that the plan gives out, and those that kernels which run for long are on.
@@ -64,16 +65,18 @@ Room RoomBeside(const std::vector<int>& slots, const std::vector<ShareDemand>& d
   return room;
 }
 
-// Those who want least come first: what they leave is the others'.
+// Those who want least of what their weights give them come first: what they leave is the others'.
 std::vector<Worker> WorkersOf(const std::vector<ShareDemand>& demands, const Room& room) {
   std::vector<Worker> workers;
   for (size_t i = 0; i < demands.size(); ++i) {
     if (!Works(demands[i]) || room.stays[i]) continue;
     const int limit = Limit(demands[i]);
-    workers.push_back({i, std::min(demands[i].wanted, limit), limit});
+    workers.push_back(
+        {i, std::min(demands[i].wanted, limit), limit, std::max(demands[i].weight, 1)});
   }
-  std::stable_sort(workers.begin(), workers.end(),
-                   [](const Worker& a, const Worker& b) { return a.wanted < b.wanted; });
+  std::stable_sort(workers.begin(), workers.end(), [](const Worker& a, const Worker& b) {
+    return int64_t{a.wanted} * b.weight < int64_t{b.wanted} * a.weight;
+  });
   return workers;
 }
 
@@ -86,10 +89,10 @@ class Layout {
     for (size_t i = first; i < free.size(); ++i) left_ += slots[free[i]];
   }
 
-  // Gives one of `workers` who still come its even part, or what it wants, and at least a slot. The
-  // last one, who wants most, gets all that is left. A row has no gap.
-  SlotRange Place(const Worker& worker, size_t workers) {
-    const int part = left_ / static_cast<int>(workers);
+  // Gives one of `workers` who still come, of so many `weights` together, its part, or what it
+  // wants, and at least a slot. The last one gets all that is left. A row has no gap.
+  SlotRange Place(const Worker& worker, size_t workers, int64_t weights) {
+    const int part = static_cast<int>(int64_t{left_} * worker.weight / weights);
     const int target = workers == 1 ? left_ : std::min(worker.wanted, part);
     const uint16_t begin = free_[next_];
     uint16_t end = begin + 1;
@@ -136,14 +139,17 @@ std::vector<SlotRange> PlanShares(const std::vector<int>& slots,
   }
   const size_t usable = room.free.size() - first;
   Layout layout(slots, room.free, first);
+  int64_t weights = 0;
+  for (const Worker& worker : workers) weights += worker.weight;
   for (size_t i = 0; i < workers.size(); ++i) {
     SlotRange& range = plan[workers[i].session];
     if (workers.size() > usable) {
       const uint16_t slot = room.free[first + i % usable];
       range = {slot, static_cast<uint16_t>(slot + 1)};
     } else {
-      range = layout.Place(workers[i], workers.size() - i);
+      range = layout.Place(workers[i], workers.size() - i, weights);
     }
+    weights -= workers[i].weight;
   }
   return plan;
 }

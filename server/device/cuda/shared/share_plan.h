@@ -52,12 +52,14 @@ struct ShareDemand {
   SlotRange pinned = {};
   // They have run for so long that it keeps no more slots for itself than its even part.
   bool overstays = false;
+  // Its part of the device beside others that work, from 1 on.
+  int weight = 1;
 };
 
 // Returns each session's slots. `slots` are their numbers of multiprocessors.
 //
 // - Who works gets as much as it wants, as far as it is no more than its part: the device is
-//   divided evenly (max-min fair), and what some do not want is the others'.
+//   divided by weight (max-min fair), and what some do not want is the others'.
 // - When anybody rests, the first slot stays free for those who do, so that the kernels with which
 //   one of them begins again do not wait.
 // - Who is alone has the whole device. When more work than there are slots, several share one.

@@ -44,6 +44,22 @@ TEST(SharePlanTest, LargeOnesGetEqualParts) {
   EXPECT_EQ(Sizes({{kAll}, {1}, {kAll}}), std::vector<int>({56, 8, 68}));
 }
 
+ShareDemand Weighted(int weight, int wanted = kAll) {
+  ShareDemand demand;
+  demand.wanted = wanted;
+  demand.weight = weight;
+  return demand;
+}
+
+// As near as slots come to it.
+TEST(SharePlanTest, LargeOnesGetPartsByTheirWeights) {
+  EXPECT_EQ(Sizes({Weighted(3), Weighted(1)}), std::vector<int>({96, 36}));
+  EXPECT_EQ(Sizes({Weighted(1), Weighted(3)}), std::vector<int>({36, 96}));
+  EXPECT_EQ(Sizes({Weighted(10), Weighted(1)}), std::vector<int>({112, 20}));
+  // What the weighty one does not want is the other's.
+  EXPECT_EQ(Sizes({Weighted(10, 16), Weighted(1)}), std::vector<int>({16, 116}));
+}
+
 TEST(SharePlanTest, ASlotStaysFreeForThoseWhoRest) {
   EXPECT_EQ(Sizes({{kAll}, {0}}), std::vector<int>({124, 8}));
   EXPECT_EQ(Sizes({{0}, {kAll}, {0}, {kAll}}), std::vector<int>({8, 56, 8, 68}));
@@ -127,6 +143,7 @@ TEST(SharePlanTest, WhateverIsWantedNobodyWorksOnAnothersSlots) {
     std::vector<ShareDemand> demands(1 + random() % 14);
     for (ShareDemand& demand : demands) {
       demand.wanted = random() % 3 == 0 ? 0 : static_cast<int>(1 + random() % 200);
+      demand.weight = static_cast<int>(1 + random() % 12);
       demand.most = random() % 4 == 0 ? static_cast<int>(1 + random() % kAll) : 0;
       if (random() % 16 != 0) continue;
       demand.pinned.begin = static_cast<uint16_t>(random() % kSlots.size());

@@ -21,8 +21,8 @@ SharePlanner::SharePlanner(std::vector<int> slots, Clock clock)
       all_(std::accumulate(slots_.begin(), slots_.end(), 0)),
       clock_(clock) {}
 
-std::unique_ptr<SharePlanner::Seat> SharePlanner::Join(int most) {
-  auto seat = absl::WrapUnique(new Seat(this, most));
+std::unique_ptr<SharePlanner::Seat> SharePlanner::Join(int most, int weight) {
+  auto seat = absl::WrapUnique(new Seat(this, most, weight));
   MutexLock lock(&mu_);
   seats_.push_back(seat.get());
   Plan(clock_());
@@ -89,7 +89,8 @@ void SharePlanner::Plan(int64_t now) {
     }
     present.push_back(seat);
     demands.push_back({wanted, seat->most_, seat->pinned_,
-                       seat->pinned_since_ms_ != 0 && now - seat->pinned_since_ms_ >= kStayMs});
+                       seat->pinned_since_ms_ != 0 && now - seat->pinned_since_ms_ >= kStayMs,
+                       seat->weight_});
   }
   const std::vector<SlotRange> plan = PlanShares(slots_, demands);
   for (size_t i = 0; i < present.size(); ++i) {

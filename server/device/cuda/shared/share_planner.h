@@ -67,10 +67,12 @@ class SharePlanner {
 
    private:
     friend class SharePlanner;
-    Seat(SharePlanner* planner, int most) : planner_(planner), most_(most) {}
+    Seat(SharePlanner* planner, int most, int weight)
+        : planner_(planner), most_(most), weight_(weight) {}
 
     SharePlanner* const planner_;
     const int most_;
+    const int weight_;
     std::atomic<uint32_t> place_{0};
     std::atomic<int64_t> used_ms_{0};  // The last operation; 0 for none yet.
     std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
@@ -89,8 +91,9 @@ class SharePlanner {
 
   // Begins another window if this one's time is over, as operations do.
   void Look() { LookAt(clock_()); }
-  // Adds a session that may have at most so many multiprocessors; 0 for all.
-  std::unique_ptr<Seat> Join(int most);
+  // Adds a session that may have at most so many multiprocessors, 0 for all, and has them by its
+  // weight where others want them.
+  std::unique_ptr<Seat> Join(int most, int weight = 1);
 
  private:
   static uint32_t Packed(const SlotRange& range) { return uint32_t{range.begin} << 16 | range.end; }

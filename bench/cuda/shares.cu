@@ -1,0 +1,160 @@
+// A tenant that keeps the GPU busy with kernels of one length and says how far it got, for
+// bench/shares.py.
+//
+//   shares --calibrate --kernel_us=N [--blocks=N]         Says the rounds of a kernel of that
+//   length. shares --rounds=N --kernel_us=N --seconds=N           Launches them for so long.
+//          [--blocks=N] [--wait] [--copy_mib=N]
+//
+// A kernel does a fixed amount of arithmetic: one that looked at a clock would be done as soon
+// beside others as alone. With --wait each kernel is waited for, without it some milliseconds of
+// them are always queued. With --copy_mib it copies so much to the device instead, over and over.
+// The last line of the output is a JSON object: how much was complete at which time
+// (CLOCK_MONOTONIC, seconds), in kernels or copies, and how long one takes alone.
+#include <cuda_runtime.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void Work(float* data, int rounds) {
+  const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  float a = data[i];
+  for (int r = 0; r < rounds; ++r) a = fmaf(a, 1.0001f, 0.5f);
+  data[i] = a;
+}
+
+void Check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "shares: %s: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+#define CHECK(call) Check(call, #call)
+
+double Now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+struct Options {
+  bool calibrate = false, wait = false;
+  int rounds = 1000, blocks = 1056, copy_mib = 0;
+  double kernel_us = 50, seconds = 5;
+};
+
+struct Tenant {
+  explicit Tenant(const Options& options) : options(options) {
+    const size_t bytes = size_t(std::max(options.blocks, 1)) * kThreads * sizeof(float);
+    CHECK(cudaMalloc(&data, bytes));
+    CHECK(cudaMemset(data, 0, bytes));
+    if (options.copy_mib > 0) {
+      copy_bytes = size_t(options.copy_mib) << 20;
+      CHECK(cudaMallocHost(&host, copy_bytes));
+      CHECK(cudaMalloc(&device, copy_bytes));
+    }
+    CHECK(cudaStreamCreate(&stream));
+  }
+
+  void Issue(int rounds) {
+    if (copy_bytes > 0) {
+      CHECK(cudaMemcpyAsync(device, host, copy_bytes, cudaMemcpyHostToDevice, stream));
+    } else {
+      Work<<<options.blocks, kThreads, 0, stream>>>(data, rounds);
+    }
+  }
+
+  // How long one takes, of several that follow each other.
+  double SecondsOf(int rounds, int count) {
+    Issue(rounds);
+    CHECK(cudaStreamSynchronize(stream));
+    const double start = Now();
+    for (int i = 0; i < count; ++i) Issue(rounds);
+    CHECK(cudaStreamSynchronize(stream));
+    return (Now() - start) / count;
+  }
+
+  const Options options;
+  float* data = nullptr;
+  void *host = nullptr, *device = nullptr;
+  size_t copy_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+int Calibrate(Tenant* tenant) {
+  const double want = tenant->options.kernel_us * 1e-6;
+  double rounds = 200, took = 0;
+  for (int i = 0; i < 8; ++i) {
+    const int count = std::max(8, static_cast<int>(0.2 / std::max(want, 1e-5)) / (i < 6 ? 8 : 1));
+    took = tenant->SecondsOf(static_cast<int>(rounds), std::min(count, 4000));
+    const double factor = want / took;
+    if (i == 7) break;
+    rounds = std::clamp(rounds * std::clamp(factor, 0.1, 20.0), 1.0, 5e8);
+  }
+  std::printf("{\"rounds\": %d, \"kernel_us\": %.3f}\n", static_cast<int>(rounds), took * 1e6);
+  return 0;
+}
+
+int Run(Tenant* tenant) {
+  const Options& options = tenant->options;
+  // What a batch takes is long enough not to wait too often, and some batches are queued.
+  const int batch =
+      options.wait ? 1 : std::max(1, static_cast<int>(1000 / std::max(options.kernel_us, 1.0)));
+  const size_t ahead = options.wait ? 1 : 6;
+  std::vector<cudaEvent_t> events(ahead);
+  for (cudaEvent_t& event : events) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  std::vector<std::pair<double, uint64_t>> progress;
+  uint64_t issued = 0, complete = 0;
+  const double start = Now();
+  progress.push_back({start, 0});
+  for (double now = start; now < start + options.seconds;) {
+    for (int i = 0; i < batch; ++i) tenant->Issue(options.rounds);
+    CHECK(cudaEventRecord(events[issued % ahead], tenant->stream));
+    ++issued;
+    if (issued - complete < ahead) continue;
+    CHECK(cudaEventSynchronize(events[complete % ahead]));
+    ++complete;
+    now = Now();
+    if (now - progress.back().first >= 0.01) progress.push_back({now, complete * batch});
+  }
+  CHECK(cudaStreamSynchronize(tenant->stream));
+  std::printf("{\"kernel_us\": %.3f, \"progress\": [", options.kernel_us);
+  for (size_t i = 0; i < progress.size(); ++i) {
+    std::printf("%s[%.6f, %llu]", i == 0 ? "" : ", ", progress[i].first,
+                static_cast<unsigned long long>(progress[i].second));
+  }
+  std::printf("]}\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const char* const arg = argv[i];
+    const char* const equals = std::strchr(arg, '=');
+    const double value = equals == nullptr ? 0 : std::atof(equals + 1);
+    const auto is = [&](const char* name) {
+      return std::strncmp(arg, name, std::strlen(name)) == 0;
+    };
+    if (is("--calibrate")) options.calibrate = true;
+    if (is("--wait")) options.wait = true;
+    if (is("--rounds=")) options.rounds = static_cast<int>(value);
+    if (is("--blocks=")) options.blocks = static_cast<int>(value);
+    if (is("--copy_mib=")) options.copy_mib = static_cast<int>(value);
+    if (is("--kernel_us=")) options.kernel_us = value;
+    if (is("--seconds=")) options.seconds = value;
+  }
+  Tenant tenant(options);
+  return options.calibrate ? Calibrate(&tenant) : Run(&tenant);
+}

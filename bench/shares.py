@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""What tenants with weights get of a GPU that they keep busy together.
+
+  shares.py --bundle=DIR --program=shares [--device=auto] [--tier=isolated|guarded] [--seconds=12]
+            [--weights=1:1,3:1,10:1] [--kernels_us=50:50,50:5000,5000:50,5000:5000] [--wait]
+            [--dispatch=band,off] [--json=FILE] [--md=FILE]
+
+For each kind of dispatch, each pair of weights and each pair of lengths a scheduler with two
+tenants and a server are asked to run two programs (bench/cuda:shares) at once. A kernel does a fixed
+amount of arithmetic, calibrated alone and through the same server, so what a tenant has had is the number
+of its kernels times the time of one alone. Prints, from two seconds after both were at work until
+the first one ended: the share of the first tenant in all, the largest distance of its share in one
+second from what the weights say, the error in all relative to the smaller share, the sum of what
+both had by the time that passed, and what the server's books say of the first one's share. The
+first rows are of a tenant alone.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+WARM_UP_S = 2.0
+
+
+class Pool:
+    """A scheduler with tenants, and one server. A context manager."""
+
+    def __init__(self, local_server, installation, weights, server_flags):
+        self._local_server = local_server
+        self._bin = pathlib.Path(installation.root) / "bin"
+        self._installation = installation
+        self._weights = weights
+        self._server_flags = server_flags
+        self._stack = contextlib.ExitStack()
+        self._credentials = []
+        self._folder = None
+        self._scheduler = None
+        self.server = None
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self._folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shares-")))
+            self._start_scheduler(stack)
+            for i, weight in enumerate(self._weights):
+                self._credentials.append(self.warpline(
+                    "tenant", "add", "tenant%d" % i, "--weight=%d" % weight, "--copy_weight=%d" % weight).strip())
+            credential = self._folder / "server.credential"
+            credential.write_text(self.warpline("servers", "add", "one"), encoding="ascii")
+            flags = ["--scheduler=" + self._endpoint, "--name=one",
+                     "--scheduler_credential_file=%s" % credential, *self._server_flags]
+            self.server = stack.enter_context(self._local_server.Server(self._installation, flags))
+            self._wait(lambda: "up server=one" in self._log(), "the server is known")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def _log(self):
+        return (self._folder / "log").read_text(encoding="utf-8")
+
+    @staticmethod
+    def _wait(condition, what):
+        deadline = time.monotonic() + 30
+        while not condition():
+            if time.monotonic() > deadline:
+                raise RuntimeError("waited in vain until " + what)
+            time.sleep(0.02)
+
+    def _start_scheduler(self, stack):
+        port = self._folder / "port"
+        log = stack.enter_context(open(self._folder / "log", "wb"))
+        self._scheduler = subprocess.Popen(
+            [str(self._bin / "warpline-scheduler"), "--listen=127.0.0.1:0", "--port_file=%s" % port,
+             "--state=%s" % (self._folder / "state"), "--report_interval=200ms"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        stack.callback(self._end_scheduler)
+        self._wait(port.exists, "the scheduler serves")
+        self._endpoint = "127.0.0.1:" + port.read_text(encoding="ascii").strip()
+
+    def _end_scheduler(self):
+        self._scheduler.terminate()
+        self._scheduler.wait(20)
+
+    def _environment(self, **more):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
+        env["WARPLINE_OPERATOR_CREDENTIAL_FILE"] = str(self._folder / "state/operator.credential")
+        env.update(more)
+        return env
+
+    def warpline(self, *arguments, endpoint=None):
+        done = subprocess.run([str(self._bin / "warpline"), *arguments, "--endpoint=" + (endpoint or self._endpoint)],
+                              env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=60, check=False)
+        if done.returncode != 0:
+            raise RuntimeError("warpline %s: %s" % (" ".join(arguments), done.stderr))
+        return done.stdout
+
+    def start(self, tenant, tier, *command):
+        return subprocess.Popen(
+            [str(self._bin / "warpline"), "run", "--endpoint=" + self._endpoint, "--tier=" + tier, "--", *command],
+            env=self._environment(WARPLINE_CREDENTIAL=self._credentials[tenant]), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def engine_times(self):
+        """Microseconds of compute by tenant, as the server's books have them."""
+        stat = json.loads(self.warpline("stat", "--json", endpoint=self.server.endpoint))
+        times = {}
+        for session in stat["sessions"]:
+            usage = {row["name"]: int(row.get("value", 0)) for row in session["usage"]}
+            times[session.get("tenant", "")] = times.get(session.get("tenant", ""), 0) + usage.get("compute_us", 0)
+        return times
+
+
+def result_of(process, timeout_s):
+    try:
+        said, errors = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, errors = process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError("ended with %s: %s" % (process.returncode, (said + errors)[-600:]))
+    return json.loads(said.splitlines()[-1])
+
+
+def at(progress, moment):
+    """How much was complete at a moment, between two that are known."""
+    for (t0, n0), (t1, n1) in zip(progress, progress[1:]):
+        if t0 <= moment <= t1:
+            return n0 + (n1 - n0) * (moment - t0) / (t1 - t0)
+    return progress[-1][1]
+
+
+def had(run, start, end):
+    """Seconds of the device, as long as its kernels take alone."""
+    return (at(run["progress"], end) - at(run["progress"], start)) * run["kernel_us"] * 1e-6
+
+
+def judge(runs, weights):
+    start = max(run["progress"][0][0] for run in runs) + WARM_UP_S
+    end = min(run["progress"][-1][0] for run in runs)
+    due = weights[0] / sum(weights)
+    times = [had(run, start, end) for run in runs]
+    share = times[0] / sum(times)
+    worst = 0
+    for second in range(int(end - start)):
+        parts = [had(run, start + second, start + second + 1) for run in runs]
+        worst = max(worst, abs(parts[0] / sum(parts) - due))
+    smaller = min(due, 1 - due)
+    return {"due": due, "share": share, "worst_second": worst, "relative_error": abs(share - due) / smaller,
+            "sum": sum(times) / (end - start), "seconds": end - start}
+
+
+class Measurement:
+    def __init__(self, pool, program, tier, options):
+        self._pool = pool
+        self._program = str(program)
+        self._tier = tier
+        self._options = options
+
+    def calibrate(self, kernel_us):
+        return result_of(self._pool.start(0, self._tier, self._program, "--calibrate",
+                                          "--kernel_us=%g" % kernel_us, *self._options), 120)
+
+    def _start(self, tenant, kernel, seconds):
+        return self._pool.start(tenant, self._tier, self._program, "--rounds=%d" % kernel["rounds"],
+                                "--kernel_us=%g" % kernel["kernel_us"], "--seconds=%g" % seconds, *self._options)
+
+    def alone(self, kernel, seconds):
+        run = result_of(self._start(0, kernel, seconds), seconds + 60)
+        start, end = run["progress"][0][0] + seconds / 4, run["progress"][-1][0]
+        return had(run, start, end) / (end - start)
+
+    def together(self, kernels, weights, seconds):
+        processes = [self._start(i, kernel, seconds) for i, kernel in enumerate(kernels)]
+        time.sleep(seconds * 0.35)
+        before = self._pool.engine_times()
+        time.sleep(seconds * 0.45)
+        after = self._pool.engine_times()
+        runs = [result_of(process, seconds + 60) for process in processes]
+        row = judge(runs, weights)
+        booked = [after["tenant%d" % i] - before["tenant%d" % i] for i in range(len(runs))]
+        row["books"] = booked[0] / sum(booked) if sum(booked) > 0 else 0
+        return row
+
+
+def pairs(text):
+    return [tuple(float(part) for part in pair.split(":")) for pair in text.split(",")]
+
+
+def table(rows):
+    lines = ["| dispatch | weights | kernels, us | due | had | worst second, pp | relative error | sum | books |",
+             "|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        if "share" not in row:
+            lines.append("| %s | alone | %g | | | | | %.3f | |" % (row["dispatch"], row["kernels_us"][0], row["sum"]))
+            continue
+        lines.append("| %s | %g:%g | %g : %g | %.3f | %.3f | %.1f | %.3f | %.3f | %.3f |" % (
+            row["dispatch"], *row["weights"], *row["kernels_us"], row["due"], row["share"],
+            100 * row["worst_second"], row["relative_error"], row["sum"], row["books"]))
+    return "\n".join(lines)
+
+
+def measure(local_server, installation, args):
+    rows = []
+    options = ["--blocks=%d" % args.blocks] + (["--wait"] if args.wait else [])
+    for dispatch in args.dispatch.split(","):
+        for weights in pairs(args.weights):
+            flags = ["--device=" + args.device, "--tiers=isolated,guarded", "--dispatch=" + dispatch,
+                     *args.server_flag]
+            with Pool(local_server, installation, weights, flags) as pool:
+                measurement = Measurement(pool, args.program.resolve(), args.tier, options)
+                lengths = sorted({length for pair in pairs(args.kernels_us) for length in pair})
+                kernels = {length: measurement.calibrate(length) for length in lengths}
+                for length in lengths:
+                    rows.append({"dispatch": dispatch, "kernels_us": [length],
+                                 "sum": measurement.alone(kernels[length], max(args.seconds / 4, 1))})
+                for pair in pairs(args.kernels_us):
+                    row = measurement.together([kernels[length] for length in pair], weights, args.seconds)
+                    rows.append({"dispatch": dispatch, "weights": weights, "kernels_us": pair, **row})
+                    print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", type=pathlib.Path, required=True)
+    parser.add_argument("--program", type=pathlib.Path, required=True, help="bench/cuda:shares")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--tier", default="isolated")
+    parser.add_argument("--seconds", type=float, default=14)
+    parser.add_argument("--weights", default="1:1,3:1,10:1")
+    parser.add_argument("--kernels_us", default="50:50,50:5000,5000:50,5000:5000")
+    parser.add_argument("--blocks", type=int, default=1056, help="of each kernel; 16 on the CPU device")
+    parser.add_argument("--wait", action="store_true", help="each kernel is waited for")
+    parser.add_argument("--dispatch", default="band,off")
+    parser.add_argument("--server_flag", action="append", default=[])
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--md", type=pathlib.Path)
+    return parser.parse_args(arguments)
+
+
+def main():
+    args = parse()
+    sys.path.insert(0, str(args.bundle))
+    import local_server  # pylint: disable=import-error,import-outside-toplevel
+    rows = measure(local_server, local_server.Installation.from_bundle(args.bundle), args)
+    print(table(rows))
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="ascii")
+    if args.md:
+        args.md.write_text(table(rows) + "\n", encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+// What decides who goes first: the hooks that a policy answers, what it is told, what it may say.
+//
+// A policy advises and the server enforces: it may delay, reorder and refuse, and never grants what
+// quotas, rights or the guard deny. It has no clock of its own, waits for nothing, and touches no
+// device. What it does not know it leaves to the default, and a verdict that a hook does not know
+// is the default, too, so that an older policy goes on with a newer server.
+//
+// Contexts are plain structures of fixed layout. Their beginnings are those of
+// policy/include/warpline_policy.h, from which programs are compiled, so that one that is written
+// in C gets them as they are; what was added since stands at their ends. Times are nanoseconds of
+// one steady clock, shares are thousandths of a device.
+//
+//   class Shortest : public Policy {
+//    public:
+//     std::string_view name() const override { return "shortest"; }
+//     Verdict OnDispatch(const DispatchContext& c) override {
+//       return Verdict::Score(~static_cast<uint32_t>(c.expected_ns / 1000));
+//     }
+//   };
+#ifndef WARPLINE_POLICY_POLICY_H_
+#define WARPLINE_POLICY_POLICY_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace warpline::policy {
+
+inline constexpr uint32_t kPolicyVersion = 1;
+
+enum class Action : uint32_t {
+  kDefault = 0,
+  kRun = 1,
+  kHold = 2,  // Argument: microseconds; 0 for until something changes.
+  kSkip = 3,
+  kReject = 4,
+  kYield = 5,
+  kKeep = 6,
+  kFail = 7,
+  kReclaim = 8,
+  kScore = 9,  // Argument: the score, where most is best.
+};
+
+struct Verdict {
+  Action action = Action::kDefault;
+  uint32_t argument = 0;
+
+  static constexpr Verdict Run() { return {Action::kRun, 0}; }
+  static constexpr Verdict Hold(uint32_t us) { return {Action::kHold, us}; }
+  static constexpr Verdict Skip() { return {Action::kSkip, 0}; }
+  static constexpr Verdict Yield() { return {Action::kYield, 0}; }
+  static constexpr Verdict Keep() { return {Action::kKeep, 0}; }
+  static constexpr Verdict Score(uint32_t score) { return {Action::kScore, score}; }
+};
+
+// What every context begins with.
+struct ContextHead {
+  uint32_t version = kPolicyVersion;
+  uint32_t vgpu = 0;     // The number of the slice on its device.
+  uint64_t tenant = 0;   // A number that stays the tenant's.
+  uint64_t session = 0;  // 0 where the hook is about no single session.
+  uint64_t now_ns = 0;
+};
+
+// A call has arrived. kRun (take it), kHold (queue it), kReject.
+struct SubmitContext {
+  ContextHead head;
+  uint64_t bytes = 0;
+  uint64_t expected_ns = 0;  // 0 where nothing is known.
+  uint32_t call_class = 0;   // 0 for a launch, 1 for a transfer, 2 for others.
+  uint32_t queue_depth = 0;  // Calls of the session that wait already.
+};
+
+// A lease is to be placed. kScore, kReject.
+struct AdmitContext {
+  ContextHead head;
+  uint64_t wanted_bytes = 0;
+  uint64_t free_bytes = 0;
+  uint32_t wanted_share = 0;
+  uint32_t given_share = 0;
+  uint32_t leases = 0;
+  int32_t priority = 0;
+};
+
+// The slice has work for an engine that is to be given to somebody. kRun, kScore, kHold, kSkip: of
+// those that may run the one with the highest score does, and of equal ones that which has waited
+// the longest; kRun is a score of 0.
+struct DispatchContext {
+  ContextHead head;
+  int64_t credit_ns = 0;  // What it may still use, beside what others use; less than 0 for a debt.
+  uint64_t wait_ns = 0;
+  uint64_t expected_ns = 0;  // 0 where nothing is known.
+  uint32_t used_share = 0;   // Measured over the last second.
+  uint32_t bw_share = 0;     // Assigned, among those that are active.
+  uint32_t queue_depth = 0;
+  uint32_t engine = 0;  // 0 for compute, 1 for copies.
+  int32_t priority = 0;
+  uint32_t more_urgent_waiting = 0;  // Slices of higher priority that wait for this engine.
+  uint32_t power_mw = 0;             // 0 where the device does not say.
+  uint32_t power_limit_mw = 0;
+  int32_t temperature_c = 0;
+  uint32_t day_second = 0;  // Since midnight, UTC.
+  // Since version 1 of the built-in policies; programs in C do not see these.
+  uint64_t period_ns = 0;    // How often the slice has work, where its lease says; 0 for unknown.
+  uint64_t active_ns = 0;    // How long it has had work since it was last at rest.
+  uint64_t attained_ns = 0;  // How long it has had the engine meanwhile.
+  uint32_t active_slices = 0;
+  uint32_t reserved = 0;
+};
+
+// A slice's work runs while another one waits. kYield, kKeep.
+struct PreemptContext {
+  ContextHead head;
+  uint64_t elapsed_ns = 0;
+  uint64_t waiting_ns = 0;  // Of whoever has waited the longest.
+  int32_t priority = 0;
+  int32_t waiting_priority = 0;  // The highest of those that wait.
+  uint32_t level = 1;            // 1 between calls, 2 within a kernel.
+  uint32_t engine = 0;
+  // As in DispatchContext. Of the one that waits which has the least of its share.
+  uint32_t waiting_used_share = 0;
+  uint32_t waiting_bw_share = 0;
+  int64_t waiting_credit_ns = 0;
+};
+
+// Work is complete; the verdict is ignored.
+struct RetireContext {
+  ContextHead head;
+  uint64_t actual_ns = 0;
+  uint64_t bytes = 0;
+  uint32_t engine = 0;
+  uint32_t status = 0;  // 0, or CUDA's error.
+};
+
+// Memory is short. kFail, kReclaim, kHold.
+struct MemFaultContext {
+  ContextHead head;
+  uint64_t wanted_bytes = 0;
+  uint64_t used_bytes = 0;
+  uint64_t quota_bytes = 0;
+  uint64_t pool_free_bytes = 0;
+};
+
+// A candidate for reclaiming. kScore: what scores most goes first.
+struct ReclaimContext {
+  ContextHead head;
+  uint64_t bytes = 0;
+  uint64_t age_ns = 0;
+  uint32_t references = 0;
+  int32_t priority = 0;
+};
+
+// A copy is to be queued. kRun, kHold.
+struct CopyEnqueueContext {
+  ContextHead head;
+  uint64_t bytes = 0;
+  uint64_t io_used_bytes = 0;
+  uint64_t io_budget_bytes = 0;
+  uint32_t direction = 0;  // 0 to the device, 1 from it, 2 on it.
+  int32_t priority = 0;
+};
+
+// The device's power or heat has been read. kRun, or kHold for everybody's work meanwhile.
+struct PowerContext {
+  ContextHead head;
+  uint32_t power_mw = 0;
+  uint32_t power_limit_mw = 0;
+  int32_t temperature_c = 0;
+  uint32_t reserved = 0;
+};
+
+// Called by one thread at a time, which holds no lock that a caller of another hook wants.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  // For logs and `warpline policy`.
+  virtual std::string_view name() const = 0;
+
+  virtual Verdict OnSubmit(const SubmitContext&) { return {}; }
+  virtual Verdict OnAdmit(const AdmitContext&) { return {}; }
+  virtual Verdict OnDispatch(const DispatchContext&) { return {}; }
+  virtual Verdict OnPreempt(const PreemptContext&) { return {}; }
+  virtual void OnRetire(const RetireContext&) {}
+  virtual Verdict OnMemFault(const MemFaultContext&) { return {}; }
+  virtual Verdict OnReclaim(const ReclaimContext&) { return {}; }
+  virtual Verdict OnCopyEnqueue(const CopyEnqueueContext&) { return {}; }
+  virtual Verdict OnPower(const PowerContext&) { return {}; }
+};
+
+}  // namespace warpline::policy
+
+#endif  // WARPLINE_POLICY_POLICY_H_

@@ -1,0 +1,73 @@
+// One slice's part in the use of one engine: what it wants, what it has had, what it may do.
+#ifndef WARPLINE_SERVER_DISPATCH_CONTENDER_H_
+#define WARPLINE_SERVER_DISPATCH_CONTENDER_H_
+
+#include <cstdint>
+
+#include "server/dispatch/page/dispatch_page.h"
+#include "server/dispatch/usage_window.h"
+
+namespace warpline::dispatch {
+
+// What a slice was promised of an engine.
+struct ContenderTerms {
+  uint64_t tenant = 0;   // As ContextHead of policy/policy.h has it.
+  uint32_t vgpu = 0;     // Likewise.
+  uint32_t weight = 1;   // From 1 on.
+  int32_t priority = 0;  // Higher ones first, for policies that ask.
+  // Slices of the same domain run at once: their sessions are in one hardware context. 0 for a
+  // slice that runs alone.
+  uint64_t domain = 0;
+};
+
+// What the slice's sessions say, all together.
+struct Wants {
+  bool waiting = false;    // Some lane has a command and may not issue it.
+  bool in_flight = false;  // Some lane has issued what is not complete.
+  bool worked = false;     // Something has become complete since the last look.
+  uint32_t lanes = 0;      // That wait.
+
+  // Looks may fall between two short kernels, each time.
+  bool busy() const { return in_flight || worked; }
+};
+
+// Belongs to its EngineArbiter. Thread-compatible.
+class Contender {
+ public:
+  explicit Contender(const ContenderTerms& terms) : terms_(terms) {}
+
+  const ContenderTerms& terms() const { return terms_; }
+  // Before each look of the arbiter.
+  void See(const Wants& wants) { wants_ = wants; }
+  // After it.
+  Grant grant() const { return grant_; }
+  // The time that it has had the engine while others wanted it, as the arbiter measured it.
+  int64_t charged_ns() const { return charged_ns_; }
+  int64_t credit_ns() const { return credit_ns_; }
+  // The turns that it had.
+  uint64_t turns() const { return turns_; }
+
+ private:
+  friend class EngineArbiter;
+
+  const ContenderTerms terms_;
+  Wants wants_;
+  Grant grant_ = Grant::Open();
+
+  int64_t credit_ns_ = 0;
+  int64_t charged_ns_ = 0;
+  uint64_t turns_ = 0;
+  UsageWindow used_;
+  // By the arbiter's clock; 0 for never.
+  int64_t wanted_ns_ = 0;         // The last time that it wanted the engine.
+  int64_t waiting_since_ns_ = 0;  // 0 while it does not wait.
+  int64_t active_since_ns_ = 0;   // 0 while it is at rest.
+  int64_t attained_ns_ = 0;       // How long it has had the engine since then.
+  int64_t held_until_ns_ = 0;     // The policy has it wait.
+  int64_t away_until_ns_ = 0;     // It had a turn and did not come.
+  uint32_t missed_ = 0;           // How many such turns, one after another.
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_DISPATCH_CONTENDER_H_

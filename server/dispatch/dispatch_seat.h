@@ -1,0 +1,73 @@
+// A session's place in the dispatch of its devices.
+#ifndef WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_
+#define WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/dispatch/page/dispatch_page.h"
+#include "server/dispatch/slot_reader.h"
+
+namespace warpline::dispatch {
+
+class Dispatcher;
+class GpuDispatch;
+
+// What a session was promised, and whom it shares that with.
+struct SeatTerms {
+  // The ordinals of its devices, in the order of the session.
+  std::vector<int> gpus;
+  // Sessions that name the same slice have its shares together: those of a lease, or of a peer
+  // without one.
+  std::string slice;
+  uint32_t compute_weight = 1;
+  uint32_t copy_weight = 1;
+  int32_t priority = 0;
+  // The session runs in the context that all sessions with this on its device share.
+  bool shares_context = false;
+};
+
+// What a session has had of an engine of all its devices together.
+struct EngineUsage {
+  // As its worker says, but no longer than has passed; while the engine was given in turns, as the
+  // server measured it.
+  int64_t busy_ns = 0;
+  uint64_t commands = 0;
+  uint64_t bytes = 0;  // Of copies.
+};
+using SeatUsage = std::array<EngineUsage, kEngines>;
+
+// Thread-safe. Leaves when it is destroyed, which must be before the dispatcher is.
+class DispatchSeat {
+ public:
+  ~DispatchSeat();
+  DispatchSeat(const DispatchSeat&) = delete;
+  DispatchSeat& operator=(const DispatchSeat&) = delete;
+
+  // Of the page for the session's worker. It belongs to the seat.
+  int fd() const { return page_->fd(); }
+  // The worker has ended, and another one gets the page.
+  void ForgetWorker() { page_->ForgetWorker(); }
+  SeatUsage usage();
+
+ private:
+  friend class Dispatcher;
+  friend class GpuDispatch;
+
+  DispatchSeat(Dispatcher* dispatcher, SeatTerms terms, std::unique_ptr<DispatchPage> page)
+      : dispatcher_(dispatcher), terms_(std::move(terms)), page_(std::move(page)) {}
+
+  Dispatcher* const dispatcher_;
+  const SeatTerms terms_;
+  const std::unique_ptr<DispatchPage> page_;
+  // Under the dispatcher's lock.
+  std::array<std::array<SlotReader, kEngines>, kMaxSessionDevices> readers_;
+  SeatUsage usage_;
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_

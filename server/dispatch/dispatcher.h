@@ -1,0 +1,83 @@
+// Divides the server's GPUs among sessions: has a seat for each, and a thread that looks after
+// those that share a GPU with others.
+//
+//   auto dispatcher = Dispatcher::Create(options);
+//   if (!dispatcher.ok()) ...
+//   auto seat = (*dispatcher)->Join({.gpus = {0}, .slice = "lease 7", .compute_weight = 3});
+//   if (!seat.ok()) ...
+//   <pass (*seat)->fd() to the session's worker>
+//   ... (*seat)->usage() ...
+//   seat->reset();  // The session is over.
+//
+// While a GPU has the sessions of one slice only, nobody looks at it. While others have it, too,
+// and at most one of them works, the thread looks every millisecond, or every ten when nobody has
+// worked for a while; and every 100 us while two want the
+// same engine, or 40 us between two turns.
+#ifndef WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
+#define WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "policy/policy.h"
+#include "server/dispatch/dispatch_seat.h"
+#include "server/dispatch/engine_arbiter.h"
+#include "server/dispatch/gpu_dispatch.h"
+#include "server/dispatch/page/dispatch_page.h"
+
+namespace warpline::dispatch {
+
+struct DispatcherOptions {
+  std::string policy = "band";  // As MakePolicy() of policy/builtin.h takes it.
+  ArbiterOptions arbiter;
+  // By which workers go, too.
+  int64_t (*clock)() = &MonotonicNs;
+  // Without it LookNow() is called instead; for tests.
+  bool has_thread = true;
+};
+
+// Thread-safe. All seats leave before it is destroyed.
+class Dispatcher {
+ public:
+  // INVALID_ARGUMENT for a policy that there is not, RESOURCE_EXHAUSTED without a thread.
+  static absl::StatusOr<std::unique_ptr<Dispatcher>> Create(DispatcherOptions options);
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  // RESOURCE_EXHAUSTED when the system has no descriptors or memory left.
+  absl::StatusOr<std::unique_ptr<DispatchSeat>> Join(SeatTerms terms);
+
+  // Looks at all GPUs, and returns when the next look is due.
+  absl::Duration LookNow();
+
+ private:
+  friend class DispatchSeat;
+
+  Dispatcher(DispatcherOptions options, std::unique_ptr<policy::Policy> policy)
+      : options_(std::move(options)), policy_(std::move(policy)) {}
+  void Leave(DispatchSeat* seat);
+  SeatUsage UsageOf(DispatchSeat* seat);
+  absl::Duration Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Run();
+
+  const DispatcherOptions options_;
+  Mutex mu_;  // A leaf: policies are called under it, and call nothing of the server's.
+  CondVar changed_;
+  const std::unique_ptr<policy::Policy> policy_;
+  std::map<int, GpuDispatch> gpus_ ABSL_GUARDED_BY(mu_);  // By ordinal.
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool slow_ ABSL_GUARDED_BY(mu_) = true;  // The thread sleeps for long.
+  std::thread thread_;
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_DISPATCH_DISPATCHER_H_

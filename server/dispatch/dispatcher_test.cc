@@ -1,0 +1,154 @@
+#include "server/dispatch/dispatcher.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace warpline::dispatch {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+std::atomic<int64_t> now_ns{0};
+int64_t Now() { return now_ns; }
+
+std::unique_ptr<Dispatcher> NewDispatcher(bool has_thread = false) {
+  now_ns = 1000 * kMs;
+  DispatcherOptions options;
+  options.clock = has_thread ? &MonotonicNs : &Now;
+  options.has_thread = has_thread;
+  return std::move(*Dispatcher::Create(std::move(options)));
+}
+
+// The worker's end of a seat's page.
+std::unique_ptr<DispatchPage> WorkersPage(const DispatchSeat& seat) {
+  return std::move(*DispatchPage::Attach(UniqueFd(dup(seat.fd()))));
+}
+
+constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+
+TEST(Dispatcher, LoneSessionIsOpenAndNobodyLooks) {
+  const auto dispatcher = NewDispatcher();
+  const auto seat = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  EXPECT_EQ(dispatcher->LookNow(), absl::InfiniteDuration());
+  const auto page = WorkersPage(*seat);
+  EXPECT_TRUE(page->device(0)[kCompute].grant().open());
+  page->device(0)[kCompute].worker.lanes_in_flight = 1;
+  page->device(0)[kCompute].worker.busy_since_ns = now_ns.load();
+  seat->usage();
+  now_ns += 5 * kMs;
+  EXPECT_EQ(seat->usage()[kCompute].busy_ns, 5 * kMs);
+}
+
+TEST(Dispatcher, SessionsOfOneSliceShareAsTheyLike) {
+  const auto dispatcher = NewDispatcher();
+  const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto second = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  EXPECT_EQ(dispatcher->LookNow(), absl::InfiniteDuration());
+  EXPECT_TRUE(WorkersPage(*second)->device(0)[kCompute].grant().open());
+}
+
+TEST(Dispatcher, SlicesThatWantTheSameEngineTakeTurns) {
+  const auto dispatcher = NewDispatcher();
+  const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto second = *dispatcher->Join({.gpus = {3, 0}, .slice = "b"});
+  const auto elsewhere = *dispatcher->Join({.gpus = {1}, .slice = "c"});
+  EXPECT_EQ(dispatcher->LookNow(), absl::Milliseconds(10));
+  const auto one = WorkersPage(*first);
+  const auto two = WorkersPage(*second);
+  EngineSlot& of_one = one->device(0)[kCompute];
+  EngineSlot& of_two = two->device(1)[kCompute];
+  of_one.worker.lanes_in_flight = 1;
+  now_ns += kMs;
+  EXPECT_EQ(dispatcher->LookNow(), absl::Milliseconds(1));
+  EXPECT_EQ(of_one.grant().state(), Grant::State::kShared);
+  of_two.worker.lanes_waiting = 1;
+  now_ns += kMs;
+  EXPECT_LE(dispatcher->LookNow(), absl::Microseconds(100));
+  of_one.worker.lanes_in_flight = 0;
+  of_one.worker.lanes_waiting = 1;
+  now_ns += kMs / 10;
+  dispatcher->LookNow();
+  EXPECT_NE(of_one.grant().state(), of_two.grant().state());
+  // Other engines and other devices are nobody's.
+  EXPECT_EQ(one->device(0)[EngineIndex(Engine::kCopyIn)].grant().state(), Grant::State::kShared);
+  EXPECT_TRUE(two->device(0)[kCompute].grant().open());
+  EXPECT_TRUE(WorkersPage(*elsewhere)->device(0)[kCompute].grant().open());
+}
+
+TEST(Dispatcher, WhoStaysIsOpenWhenTheOtherLeaves) {
+  const auto dispatcher = NewDispatcher();
+  const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
+  const auto one = WorkersPage(*first);
+  one->device(0)[kCompute].worker.lanes_waiting = 1;
+  WorkersPage(*second)->device(0)[kCompute].worker.lanes_in_flight = 1;
+  for (int i = 0; i < 3; ++i) {
+    now_ns += kMs;
+    dispatcher->LookNow();
+  }
+  second.reset();
+  EXPECT_TRUE(one->device(0)[kCompute].grant().open());
+  EXPECT_EQ(dispatcher->LookNow(), absl::InfiniteDuration());
+}
+
+TEST(Dispatcher, NextWorkerBeginsWithNothingInFlight) {
+  const auto dispatcher = NewDispatcher();
+  const auto seat = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto page = WorkersPage(*seat);
+  page->device(0)[kCompute].worker.lanes_in_flight = 3;
+  page->device(0)[kCompute].worker.lanes_waiting = 2;
+  seat->ForgetWorker();
+  EXPECT_EQ(page->device(0)[kCompute].worker.lanes_in_flight, 0u);
+  EXPECT_EQ(page->device(0)[kCompute].worker.lanes_waiting, 0u);
+}
+
+TEST(Dispatcher, WhatWorkersWriteAnywhereEndsNobody) {
+  const auto dispatcher = NewDispatcher();
+  const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
+  const auto page = WorkersPage(*first);
+  uint64_t random = 1;
+  for (int i = 0; i < 2000; ++i) {
+    for (size_t device = 0; device < kMaxSessionDevices; ++device) {
+      auto* const words = reinterpret_cast<std::atomic<uint64_t>*>(&page->device(device));
+      for (size_t word = 0; word < sizeof(DeviceSlots) / 8; ++word) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        if (random >> 61 == 0) words[word].store(random, std::memory_order_relaxed);
+      }
+    }
+    now_ns += kMs / 10;
+    dispatcher->LookNow();
+  }
+  EXPECT_LE(first->usage()[kCompute].busy_ns, 201 * kMs);
+  EXPECT_GE(first->usage()[kCompute].busy_ns, 0);
+}
+
+TEST(Dispatcher, UnknownPolicyIsRefused) {
+  DispatcherOptions options;
+  options.policy = "lottery";
+  EXPECT_EQ(Dispatcher::Create(std::move(options)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// With the thread and real time: one session waits, and hears that it may go on.
+TEST(Dispatcher, ThreadGivesTurns) {
+  const auto dispatcher = NewDispatcher(/*has_thread=*/true);
+  const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
+  const auto one = WorkersPage(*first);
+  const auto two = WorkersPage(*second);
+  one->device(0)[kCompute].worker.lanes_waiting = 1;
+  two->device(0)[kCompute].worker.lanes_waiting = 1;
+  bool had_one = false;
+  bool had_two = false;
+  while (!had_one || !had_two) {
+    had_one |= one->device(0)[kCompute].grant().state() == Grant::State::kTurn;
+    had_two |= two->device(0)[kCompute].grant().state() == Grant::State::kTurn;
+  }
+}
+
+}  // namespace
+}  // namespace warpline::dispatch

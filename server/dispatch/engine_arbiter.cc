@@ -1,0 +1,370 @@
+#include "server/dispatch/engine_arbiter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace warpline::dispatch {
+namespace {
+
+// A look that comes late charges no more than this at once.
+constexpr int64_t kMostLookNs = 50'000'000;
+// Who has not wanted the engine for so long has no share of what others use.
+constexpr int64_t kActiveNs = 100'000'000;
+constexpr int64_t kMostCreditNs = 100'000'000;
+constexpr int64_t kMostDebtNs = 1'000'000'000;
+// A policy may not have an engine stand still for longer at a time.
+constexpr int64_t kMostHoldNs = 10'000'000;
+// For how long who missed its turn is left out, at first and at most.
+constexpr int64_t kFirstAwayNs = 1'000'000;
+constexpr uint32_t kMostMissed = 8;
+
+}  // namespace
+
+Contender* EngineArbiter::Add(const ContenderTerms& terms) {
+  return contenders_.emplace_back(std::make_unique<Contender>(terms)).get();
+}
+
+void EngineArbiter::Remove(Contender* contender) {
+  const bool held = holder_ == contender;
+  std::erase_if(contenders_, [&](const auto& c) { return c.get() == contender; });
+  if (held) Reopen();
+}
+
+bool EngineArbiter::wanted() const {
+  return std::any_of(contenders_.begin(), contenders_.end(),
+                     [](const auto& c) { return Wanting(*c); });
+}
+
+bool EngineArbiter::Active(const Contender& c) const {
+  return c.wanted_ns_ != 0 && now_ns_ - c.wanted_ns_ < kActiveNs;
+}
+
+bool EngineArbiter::OthersWant(const Contender& c) const {
+  return std::any_of(contenders_.begin(), contenders_.end(),
+                     [&](const auto& other) { return Counts(*other) && !Together(*other, c); });
+}
+
+bool EngineArbiter::Contended() const {
+  return std::any_of(contenders_.begin(), contenders_.end(),
+                     [&](const auto& c) { return Counts(*c) && OthersWant(*c); });
+}
+
+void EngineArbiter::Look(int64_t now_ns) {
+  const int64_t passed_ns =
+      now_ns_ == 0 ? 0 : std::clamp<int64_t>(now_ns - now_ns_, 0, kMostLookNs);
+  now_ns_ = std::max(now_ns_, now_ns);
+  active_weight_ = 0;
+  for (const auto& c : contenders_) {
+    NoteWants(*c, passed_ns);
+    if (Active(*c)) active_weight_ += c->terms_.weight;
+  }
+  Charge(passed_ns);
+  switch (phase_) {
+    case Phase::kOpen:
+      if (Contended()) BeginDrain(Choose(/*others=*/false));
+      break;
+    case Phase::kDraining:
+      if (holder_ == nullptr) holder_ = Choose(/*others=*/false);
+      if (holder_ == nullptr && !wanted()) {
+        Reopen();
+      } else if (holder_ != nullptr &&
+                 (Drained() || now_ns_ - phase_since_ns_ >= options_.drain_limit_ns)) {
+        BeginTurn();
+      }
+      break;
+    case Phase::kTurn:
+      LookAtTurn();
+      break;
+  }
+  Publish();
+}
+
+// --- Accounts.
+
+void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
+  if (Wanting(c)) {
+    if (!Active(c)) {
+      c.active_since_ns_ = now_ns_;
+      c.attained_ns_ = 0;
+    }
+    c.wanted_ns_ = now_ns_;
+  } else if (!Active(c)) {
+    c.active_since_ns_ = 0;
+    // A debt is not for ever.
+    if (c.credit_ns_ < 0) c.credit_ns_ = std::min<int64_t>(c.credit_ns_ + passed_ns / 2, 0);
+  }
+  if (c.wants_.busy()) c.missed_ = 0;
+  if (!c.wants_.waiting || (phase_ == Phase::kTurn && HeldBy(c))) {
+    c.waiting_since_ns_ = 0;
+  } else if (c.waiting_since_ns_ == 0) {
+    c.waiting_since_ns_ = now_ns_;
+  }
+}
+
+void EngineArbiter::Charge(int64_t passed_ns) {
+  owed_ns_ = 0;
+  if (phase_ == Phase::kTurn) {
+    ChargeTurn(passed_ns);
+  } else {
+    const auto busy = std::count_if(contenders_.begin(), contenders_.end(),
+                                    [](const auto& c) { return c->wants_.busy(); });
+    if (busy == 0) return;
+    const bool owed = phase_ == Phase::kDraining;
+    for (const auto& c : contenders_) {
+      if (c->wants_.busy()) Take(*c, passed_ns / busy, owed);
+    }
+  }
+  Replenish(owed_ns_);
+}
+
+// The slices of a domain have parts of the multiprocessors by their weights.
+void EngineArbiter::ChargeTurn(int64_t passed_ns) {
+  int64_t weights = 0;
+  int64_t overrunning = 0;
+  for (const auto& c : contenders_) {
+    if (!c->wants_.busy()) continue;
+    if (HeldBy(*c)) {
+      weights += c->terms_.weight;
+    } else {
+      ++overrunning;
+    }
+  }
+  const bool owed = OthersWant(*holder_);
+  const bool holds = weights > 0 || (came_ && owed) ||
+                     (owed && now_ns_ - phase_since_ns_ > options_.free_start_ns);
+  if (!holds && overrunning == 0) return;
+  const int64_t each_ns = passed_ns / (overrunning + (holds ? 1 : 0));
+  for (const auto& c : contenders_) {
+    if (!c->wants_.busy()) continue;
+    const bool held = HeldBy(*c);
+    Take(*c, held ? each_ns * c->terms_.weight / weights : each_ns, owed || !held);
+  }
+  if (holds) turn_ns_ += each_ns;
+  if (holds && weights == 0) Take(*holder_, each_ns, owed);
+}
+
+void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
+  c.used_.Add(now_ns_, used_ns);
+  c.attained_ns_ += used_ns;
+  if (phase_ != Phase::kOpen) c.charged_ns_ += used_ns;
+  if (!owed) return;
+  c.credit_ns_ = std::max(c.credit_ns_ - used_ns, -kMostDebtNs);
+  owed_ns_ += used_ns;
+}
+
+// What was used is given out again, by weight, among those that are active. What does not fit into
+// one's credit goes to the others, so that they keep their distances.
+void EngineArbiter::Replenish(int64_t total_ns) {
+  for (int round = 0; round < 3 && total_ns > 0; ++round) {
+    int64_t weights = 0;
+    for (const auto& c : contenders_) {
+      if (Active(*c) && c->credit_ns_ < kMostCreditNs) weights += c->terms_.weight;
+    }
+    if (weights == 0) return;
+    int64_t given_ns = 0;
+    for (const auto& c : contenders_) {
+      if (!Active(*c) || c->credit_ns_ >= kMostCreditNs) continue;
+      const int64_t part_ns =
+          std::min(total_ns * c->terms_.weight / weights, kMostCreditNs - c->credit_ns_);
+      c->credit_ns_ += part_ns;
+      given_ns += part_ns;
+    }
+    total_ns -= given_ns;
+    if (total_ns < static_cast<int64_t>(contenders_.size())) return;
+  }
+}
+
+uint32_t EngineArbiter::ShareOf(const Contender& c) const {
+  const uint64_t weights = active_weight_ + (Active(c) ? 0 : c.terms_.weight);
+  return static_cast<uint32_t>(uint64_t{1000} * c.terms_.weight / weights);
+}
+
+// --- Decisions.
+
+void EngineArbiter::LookAtTurn() {
+  const bool others = OthersWant(*holder_);
+  if (others) others_wanted_ns_ = now_ns_;
+  if (!others && now_ns_ - others_wanted_ns_ >= options_.linger_ns) return Reopen();
+  const bool busy = std::any_of(contenders_.begin(), contenders_.end(),
+                                [&](const auto& c) { return c->wants_.busy() && HeldBy(*c); });
+  if (busy) {
+    came_ = true;
+    idle_since_ns_ = 0;
+  } else if (idle_since_ns_ == 0) {
+    idle_since_ns_ = now_ns_;
+  }
+  if (!others) {
+    if (now_ns_ >= until_ns_ - options_.renew_ns) until_ns_ = now_ns_ + options_.quantum_ns;
+    return;
+  }
+  if (TurnWasted() || PolicyYields()) return BeginDrain(Choose(/*others=*/true));
+  if (now_ns_ < until_ns_ - options_.renew_ns) return;
+  Contender* const next = Choose(/*others=*/false);
+  if (next != nullptr && HeldBy(*next)) {
+    until_ns_ = std::max(until_ns_, now_ns_) + options_.quantum_ns;
+  } else if (now_ns_ >= until_ns_) {
+    BeginDrain(next);
+  }
+}
+
+bool EngineArbiter::TurnWasted() {
+  if (idle_since_ns_ == 0) return false;
+  const int64_t idle_ns = now_ns_ - idle_since_ns_;
+  if (came_) {
+    // Past its end nothing more is issued, so there is nothing to wait for.
+    const bool behind = now_ns_ < until_ns_ && (holder_->credit_ns_ > 0 ||
+                                                holder_->used_.Share(now_ns_) < ShareOf(*holder_));
+    return idle_ns >= (behind ? options_.short_wait_ns : options_.least_wait_ns);
+  }
+  if (idle_ns < options_.start_wait_ns) return false;
+  holder_->missed_ = std::min(holder_->missed_ + 1, kMostMissed);
+  holder_->away_until_ns_ = now_ns_ + (kFirstAwayNs << holder_->missed_);
+  return true;
+}
+
+bool EngineArbiter::PolicyYields() {
+  policy::PreemptContext context;
+  context.head = HeadOf(*holder_);
+  context.elapsed_ns = static_cast<uint64_t>(now_ns_ - phase_since_ns_);
+  context.priority = holder_->terms_.priority;
+  context.engine = options_.engine;
+  const Contender* neediest = nullptr;
+  int64_t least = 0;
+  for (const auto& c : contenders_) {
+    if (!Counts(*c) || !c->wants_.waiting || HeldBy(*c) || c->held_until_ns_ > now_ns_) continue;
+    if (c->waiting_since_ns_ != 0) {
+      context.waiting_ns =
+          std::max(context.waiting_ns, static_cast<uint64_t>(now_ns_ - c->waiting_since_ns_));
+    }
+    context.waiting_priority = neediest == nullptr
+                                   ? c->terms_.priority
+                                   : std::max(context.waiting_priority, c->terms_.priority);
+    const int64_t had = static_cast<int64_t>(c->used_.Share(now_ns_)) * 1000 / ShareOf(*c);
+    if (neediest == nullptr || had < least) {
+      neediest = c.get();
+      least = had;
+      context.waiting_used_share = c->used_.Share(now_ns_);
+      context.waiting_bw_share = ShareOf(*c);
+      context.waiting_credit_ns = c->credit_ns_;
+    }
+  }
+  return neediest != nullptr && policy_->OnPreempt(context).action == policy::Action::kYield;
+}
+
+policy::ContextHead EngineArbiter::HeadOf(const Contender& c) const {
+  policy::ContextHead head;
+  head.vgpu = c.terms_.vgpu;
+  head.tenant = c.terms_.tenant;
+  head.now_ns = static_cast<uint64_t>(now_ns_);
+  return head;
+}
+
+policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
+  policy::DispatchContext context;
+  context.head = HeadOf(c);
+  context.credit_ns = c.credit_ns_;
+  if (c.waiting_since_ns_ != 0) {
+    context.wait_ns = static_cast<uint64_t>(now_ns_ - c.waiting_since_ns_);
+  }
+  context.used_share = c.used_.Share(now_ns_);
+  context.bw_share = ShareOf(c);
+  context.queue_depth = c.wants_.lanes;
+  context.engine = options_.engine;
+  context.priority = c.terms_.priority;
+  if (c.active_since_ns_ != 0) {
+    context.active_ns = static_cast<uint64_t>(now_ns_ - c.active_since_ns_);
+  }
+  context.attained_ns = static_cast<uint64_t>(c.attained_ns_);
+  for (const auto& other : contenders_) {
+    if (Active(*other)) ++context.active_slices;
+    if (Counts(*other) && other->terms_.priority > c.terms_.priority) {
+      ++context.more_urgent_waiting;
+    }
+  }
+  return context;
+}
+
+Contender* EngineArbiter::Choose(bool others) {
+  Contender* best = nullptr;
+  Contender* skipped = nullptr;  // The best of those that should not run if anybody else can.
+  uint32_t best_score = 0;
+  const auto longer = [](const Contender& a, const Contender& b) {
+    if (a.waiting_since_ns_ == 0 || b.waiting_since_ns_ == 0) return b.waiting_since_ns_ == 0;
+    return a.waiting_since_ns_ < b.waiting_since_ns_;
+  };
+  for (const auto& c : contenders_) {
+    if (!Counts(*c) || (others && HeldBy(*c)) || c->held_until_ns_ > now_ns_) continue;
+    const policy::Verdict verdict = policy_->OnDispatch(DispatchContextOf(*c));
+    uint32_t score = 0;
+    switch (verdict.action) {
+      case policy::Action::kHold: {
+        const int64_t hold_ns = verdict.argument == 0 ? 0 : verdict.argument * int64_t{1000};
+        c->held_until_ns_ = now_ns_ + std::min(hold_ns, kMostHoldNs);
+        continue;
+      }
+      case policy::Action::kSkip:
+        if (skipped == nullptr || c->credit_ns_ > skipped->credit_ns_) skipped = c.get();
+        continue;
+      case policy::Action::kScore:
+        score = verdict.argument;
+        break;
+      default:
+        break;
+    }
+    if (best == nullptr || score > best_score || (score == best_score && longer(*c, *best))) {
+      best = c.get();
+      best_score = score;
+    }
+  }
+  return best != nullptr ? best : skipped;
+}
+
+bool EngineArbiter::Drained() const {
+  return std::none_of(contenders_.begin(), contenders_.end(),
+                      [&](const auto& c) { return c->wants_.in_flight && !HeldBy(*c); });
+}
+
+void EngineArbiter::BeginDrain(Contender* next) {
+  if (phase_ == Phase::kTurn) {
+    policy::RetireContext context;
+    context.head = HeadOf(*holder_);
+    context.actual_ns = static_cast<uint64_t>(std::exchange(turn_ns_, 0));
+    context.engine = options_.engine;
+    policy_->OnRetire(context);
+  }
+  phase_ = Phase::kDraining;
+  phase_since_ns_ = now_ns_;
+  holder_ = next;
+  if (holder_ != nullptr && Drained()) BeginTurn();
+}
+
+void EngineArbiter::BeginTurn() {
+  phase_ = Phase::kTurn;
+  phase_since_ns_ = now_ns_;
+  until_ns_ = now_ns_ + options_.quantum_ns;
+  came_ = false;
+  idle_since_ns_ = 0;
+  others_wanted_ns_ = now_ns_;
+  ++holder_->turns_;
+}
+
+void EngineArbiter::Reopen() {
+  phase_ = Phase::kOpen;
+  phase_since_ns_ = now_ns_;
+  holder_ = nullptr;
+}
+
+void EngineArbiter::Publish() {
+  for (const auto& c : contenders_) {
+    if (phase_ == Phase::kOpen) {
+      c->grant_ = contenders_.size() > 1 ? Grant::Shared() : Grant::Open();
+    } else if (phase_ == Phase::kTurn) {
+      c->grant_ = HeldBy(*c) ? Grant::Turn(until_ns_) : Grant::Closed(until_ns_);
+    } else {
+      c->grant_ =
+          Grant::Closed(HeldBy(*c) || holder_ == nullptr ? now_ns_ : now_ns_ + options_.quantum_ns);
+    }
+  }
+}
+
+}  // namespace warpline::dispatch

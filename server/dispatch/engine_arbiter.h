@@ -1,0 +1,136 @@
+// Decides which slice has an engine of a GPU, and for how long.
+//
+// Processes that share a GPU by time slicing cannot be told apart by events: a batch of 10 ms reads
+// 20 while another process works. So whoever has the engine has it alone, for a turn, and is
+// charged the time of the turn; in between, what is in flight drains. While at most one slice wants
+// the engine nobody has turns: it is open, costs nothing and is not charged.
+//
+//     open --two want it--> draining --nothing of others in flight--> turn
+//     turn --its end, and another goes first--> draining
+//     turn --nobody else has wanted it for a while--> open
+//
+// A turn ends early when its slice has nothing in flight, after a short wait if it has had less
+// than its share (BAND's, see policy/band.h), so that little is left idle. What is still in flight
+// when a turn is over, such as a long kernel, is charged to its slice; after a bound the next turn
+// begins beside it, and both are charged half. So who claims to have work in flight for ever pays
+// for it. Who claims to wait and does not come when it is its turn is left out for a while, for
+// longer each time. Who claims to have nothing in flight loses its turn.
+//
+// Which slice is next the policy says; the arbiter counts what policies go by.
+#ifndef WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
+#define WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "policy/policy.h"
+#include "server/dispatch/contender.h"
+
+namespace warpline::dispatch {
+
+struct ArbiterOptions {
+  uint32_t engine = 0;  // As contexts of policies have it: 0 for compute, 1 for copies.
+  // How long a turn is. Between turns an engine is idle for some 150 us, until it has been seen
+  // that nothing is in flight any more and the next slice has seen that it may begin: 2.5 % of
+  // this.
+  int64_t quantum_ns = 6'000'000;
+  // A turn is prolonged this long before its end, so that whoever goes on does not stop.
+  int64_t renew_ns = 300'000;
+  // For how long who has had less than its share may have nothing in flight.
+  int64_t short_wait_ns = 200'000;
+  // The same for others: one look might fall between two kernels.
+  int64_t least_wait_ns = 80'000;
+  // From the beginning of a turn to the first command.
+  int64_t start_wait_ns = 1'500'000;
+  // What of that is not charged.
+  int64_t free_start_ns = 400'000;
+  // How long others' work may stay in flight before a turn begins beside it.
+  int64_t drain_limit_ns = 20'000'000;
+  // For how long nobody else must have wanted the engine before it is open again: who comes back
+  // every few milliseconds finds little in flight.
+  int64_t linger_ns = 100'000'000;
+};
+
+// Thread-compatible: the dispatcher's lock guards it. Its clock is what Look() is told.
+class EngineArbiter {
+ public:
+  // `policy` is borrowed.
+  EngineArbiter(const ArbiterOptions& options, policy::Policy* policy)
+      : options_(options), policy_(policy) {}
+
+  // The contender belongs to the arbiter until Remove().
+  Contender* Add(const ContenderTerms& terms);
+  void Remove(Contender* contender);
+
+  // One look at what all contenders want, which have been told by See(): charges them, and decides
+  // anew what each may do. `now_ns` does not go backwards.
+  void Look(int64_t now_ns);
+
+  // Whether anybody wanted the engine at the last look.
+  bool wanted() const;
+  // Whether it is given in turns at the moment.
+  bool in_turns() const { return phase_ != Phase::kOpen; }
+  // Whether one turn is over and the next one has not begun.
+  bool draining() const { return phase_ == Phase::kDraining; }
+  // Whose turn it is, or is to be; null while the engine is open, or the policy has all wait.
+  const Contender* holder() const { return holder_; }
+
+ private:
+  enum class Phase { kOpen, kDraining, kTurn };
+
+  static bool Together(const Contender& a, const Contender& b) {
+    return &a == &b || (a.terms_.domain != 0 && a.terms_.domain == b.terms_.domain);
+  }
+  static bool Wanting(const Contender& c) { return c.wants_.waiting || c.wants_.busy(); }
+  bool Counts(const Contender& c) const { return Wanting(c) && c.away_until_ns_ <= now_ns_; }
+  bool Active(const Contender& c) const;
+  bool HeldBy(const Contender& c) const { return holder_ != nullptr && Together(c, *holder_); }
+  // Whether somebody wants the engine who does not run together with `c`.
+  bool OthersWant(const Contender& c) const;
+  bool Contended() const;
+
+  // Accounts.
+  void Charge(int64_t passed_ns);
+  void ChargeTurn(int64_t passed_ns);
+  // In equal parts to whoever has work in flight and is none of the holder's.
+  void ChargeOverrun(int64_t each_ns);
+  void Take(Contender& c, int64_t used_ns, bool owed);
+  void Replenish(int64_t total_ns);
+  void NoteWants(Contender& c, int64_t passed_ns);
+
+  // Decisions.
+  void LookAtTurn();
+  bool TurnWasted();
+  bool PolicyYields();
+  // The next one, never of the holder's domain if `others`; null where the policy has all wait.
+  Contender* Choose(bool others);
+  policy::DispatchContext DispatchContextOf(Contender& c) const;
+  policy::ContextHead HeadOf(const Contender& c) const;
+  uint32_t ShareOf(const Contender& c) const;
+  void BeginDrain(Contender* next);
+  bool Drained() const;
+  void BeginTurn();
+  void Reopen();
+  void Publish();
+
+  const ArbiterOptions options_;
+  policy::Policy* const policy_;
+  std::vector<std::unique_ptr<Contender>> contenders_;
+  int64_t now_ns_ = 0;
+
+  Phase phase_ = Phase::kOpen;
+  Contender* holder_ = nullptr;
+  int64_t phase_since_ns_ = 0;
+  int64_t until_ns_ = 0;          // Of a turn.
+  bool came_ = false;             // In this turn something was in flight.
+  int64_t idle_since_ns_ = 0;     // In this turn; 0 while something is in flight.
+  int64_t others_wanted_ns_ = 0;  // The last time.
+  int64_t turn_ns_ = 0;           // Charged in this turn.
+  int64_t owed_ns_ = 0;           // Charged in this look to credits.
+  uint64_t active_weight_ = 0;    // Of those that are active, together.
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_

@@ -1,0 +1,307 @@
+#include "server/dispatch/engine_arbiter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "policy/band.h"
+#include "policy/builtin.h"
+#include "server/dispatch/testing/simulated_gpu.h"
+
+namespace warpline::dispatch {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kSecond = 1000 * kMs;
+constexpr int64_t kShort = 50'000;
+constexpr int64_t kLong = 5 * kMs;
+
+std::vector<SimulatedWork> Kernels(int64_t ns, int64_t host_ns = -1) {
+  return {{Engine::kCompute, ns, host_ns}};
+}
+
+ContenderTerms Weight(uint32_t weight, int32_t priority = 0) {
+  ContenderTerms terms;
+  terms.weight = weight;
+  terms.priority = priority;
+  return terms;
+}
+
+// Runs both for ten seconds, and holds each second and all of them to the share of the first.
+void ExpectShares(SimulatedGpu* gpu, SimulatedTenant* first, SimulatedTenant* second,
+                  double share) {
+  // What was queued while the engine was open is paid for first.
+  gpu->Run(2 * kSecond);
+  first->TakeUsed(Engine::kCompute);
+  second->TakeUsed(Engine::kCompute);
+  double all_first = 0, all = 0;
+  for (int i = 0; i < 10; ++i) {
+    gpu->Run(kSecond);
+    const auto one = static_cast<double>(first->TakeUsed(Engine::kCompute));
+    const auto two = static_cast<double>(second->TakeUsed(Engine::kCompute));
+    EXPECT_NEAR(one / (one + two), share, 0.03) << "in second " << i;
+    all_first += one;
+    all += one + two;
+  }
+  EXPECT_NEAR(all_first / all / share, 1, 0.03);
+  EXPECT_NEAR((1 - all_first / all) / (1 - share), 1, 0.03);
+  EXPECT_GE(all, 0.9 * 10 * kSecond);
+}
+
+struct Pair {
+  uint32_t weight;
+  int64_t first_ns;
+  int64_t second_ns;
+};
+
+class Shares : public testing::TestWithParam<Pair> {};
+
+TEST_P(Shares, AreThoseOfTheWeights) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  const Pair& pair = GetParam();
+  SimulatedTenant* const first = gpu.Add(Weight(pair.weight), Kernels(pair.first_ns));
+  SimulatedTenant* const second = gpu.Add(Weight(1), Kernels(pair.second_ns));
+  ExpectShares(&gpu, first, second, pair.weight / (pair.weight + 1.0));
+}
+
+INSTANTIATE_TEST_SUITE_P(OfWeightsAndLengths, Shares,
+                         testing::Values(Pair{1, kShort, kShort}, Pair{1, kShort, kLong},
+                                         Pair{1, kLong, kLong}, Pair{3, kShort, kShort},
+                                         Pair{3, kShort, kLong}, Pair{3, kLong, kShort},
+                                         Pair{3, kLong, kLong}, Pair{10, kShort, kShort},
+                                         Pair{10, kShort, kLong}, Pair{10, kLong, kShort},
+                                         Pair{10, kLong, kLong}),
+                         [](const auto& info) {
+                           return "w" + std::to_string(info.param.weight) + "_" +
+                                  std::to_string(info.param.first_ns / 1000) + "us_" +
+                                  std::to_string(info.param.second_ns / 1000) + "us";
+                         });
+
+// Kernels of 100 ms cannot be stopped, and others may run beside them after a while; they are
+// charged for.
+TEST(EngineArbiter, OverlongKernelsArePaidForLater) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const brief = gpu.Add(Weight(1), Kernels(kShort));
+  SimulatedTenant* const endless = gpu.Add(Weight(1), Kernels(100 * kMs));
+  gpu.Run(10 * kSecond);
+  const auto one = static_cast<double>(brief->TakeUsed(Engine::kCompute));
+  const auto two = static_cast<double>(endless->TakeUsed(Engine::kCompute));
+  EXPECT_NEAR(one / (one + two), 0.5, 0.03);
+}
+
+TEST(EngineArbiter, WhoIsAloneHasEverythingAndIsNotCharged) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const alone = gpu.Add(Weight(1), Kernels(kShort));
+  SimulatedTenant* const idle = gpu.Add(Weight(10), Kernels(kShort));
+  idle->Switch(false);
+  gpu.Run(kSecond);
+  EXPECT_GE(alone->TakeUsed(Engine::kCompute), kSecond * 98 / 100);
+  EXPECT_EQ(alone->contender(Engine::kCompute)->charged_ns(), 0);
+  EXPECT_FALSE(gpu.arbiter(Engine::kCompute).in_turns());
+}
+
+TEST(EngineArbiter, WhatOneLeavesTheOtherHas) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const greedy = gpu.Add(Weight(1), Kernels(kShort));
+  // It has work for a fifth of the time, and is promised half of it.
+  SimulatedTenant* const modest = gpu.Add(Weight(1), Kernels(2 * kMs, 8 * kMs));
+  gpu.Run(5 * kSecond);
+  const int64_t one = greedy->TakeUsed(Engine::kCompute);
+  const int64_t two = modest->TakeUsed(Engine::kCompute);
+  EXPECT_GE(one + two, 5 * kSecond * 90 / 100)
+      << one << " " << two << " turns " << modest->contender(Engine::kCompute)->turns() << " "
+      << greedy->contender(Engine::kCompute)->turns();
+  // It waits for no more than one of the other's turns at a time.
+  EXPECT_GE(two, 5 * kSecond * 12 / 100);
+}
+
+// A host that waits for each of its kernels of 50 us and comes back with the next one.
+TEST(EngineArbiter, ShortKernelsThatAreWaitedForKeepTheirTurn) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const waits = gpu.Add(Weight(1), Kernels(kShort, 20'000));
+  SimulatedTenant* const greedy = gpu.Add(Weight(1), Kernels(kLong));
+  gpu.Run(5 * kSecond);
+  const int64_t one = waits->TakeUsed(Engine::kCompute);
+  const int64_t two = greedy->TakeUsed(Engine::kCompute);
+  // Half of the time, of which a good part is the host's.
+  EXPECT_GE(one, 5 * kSecond / 4);
+  EXPECT_LE(two, 5 * kSecond * 55 / 100);
+}
+
+TEST(EngineArbiter, TheLastOneLeftIsOpenAgain) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const stays = gpu.Add(Weight(1), Kernels(kShort));
+  SimulatedTenant* const leaves = gpu.Add(Weight(10), Kernels(kShort));
+  gpu.Run(kSecond);
+  EXPECT_TRUE(gpu.arbiter(Engine::kCompute).in_turns());
+  leaves->Switch(false);
+  gpu.Run(200 * kMs);
+  EXPECT_FALSE(gpu.arbiter(Engine::kCompute).in_turns());
+  stays->TakeUsed(Engine::kCompute);
+  gpu.Run(kSecond);
+  EXPECT_GE(stays->TakeUsed(Engine::kCompute), kSecond * 98 / 100);
+}
+
+TEST(EngineArbiter, CopiesAndKernelsDoNotStarveEachOther) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const computes = gpu.Add(Weight(1), Kernels(kShort));
+  SimulatedTenant* const copies = gpu.Add(Weight(1), {{Engine::kCopyIn, 300'000, -1}});
+  SimulatedTenant* const both =
+      gpu.Add(Weight(1), {{Engine::kCopyIn, 500'000, -1}, {Engine::kCompute, 500'000, -1}});
+  gpu.Run(5 * kSecond);
+  EXPECT_GE(computes->TakeUsed(Engine::kCompute), 5 * kSecond * 45 / 100);
+  EXPECT_GE(copies->TakeUsed(Engine::kCopyIn), 5 * kSecond * 45 / 100);
+  EXPECT_GE(both->TakeUsed(Engine::kCopyIn), 5 * kSecond * 10 / 100);
+  EXPECT_GE(both->TakeUsed(Engine::kCompute), 5 * kSecond * 10 / 100);
+}
+
+// Those of one context run at once, and its turn is theirs together.
+TEST(EngineArbiter, SlicesOfOneDomainHaveTheirTurnsTogether) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  ContenderTerms shared = Weight(1);
+  shared.domain = 7;
+  SimulatedTenant* const one = gpu.Add(shared, Kernels(kShort));
+  SimulatedTenant* const two = gpu.Add(shared, Kernels(kShort));
+  SimulatedTenant* const apart = gpu.Add(Weight(2), Kernels(kShort));
+  gpu.Run(5 * kSecond);
+  const auto first = static_cast<double>(one->TakeUsed(Engine::kCompute));
+  const auto second = static_cast<double>(two->TakeUsed(Engine::kCompute));
+  const auto third = static_cast<double>(apart->TakeUsed(Engine::kCompute));
+  const double all = first + second + third;
+  EXPECT_NEAR(first / all, 0.25, 0.03);
+  EXPECT_NEAR(second / all, 0.25, 0.03);
+  EXPECT_NEAR(third / all, 0.5, 0.03);
+}
+
+// --- Those who lie. Each has the weight of the honest one, whose share is half.
+
+class Liars : public testing::Test {
+ protected:
+  void Lie(std::function<void(SimulatedTenant*)> lie) {
+    liar_->lie = std::move(lie);
+    gpu_.Run(4 * kSecond);
+    const auto honest = static_cast<double>(honest_->TakeUsed(Engine::kCompute));
+    const auto liar = static_cast<double>(liar_->TakeUsed(Engine::kCompute));
+    EXPECT_LE(liar, 0.53 * (honest + liar));
+    EXPECT_GE(honest, 0.40 * 4 * kSecond);
+  }
+
+  policy::Band band_;
+  SimulatedGpu gpu_{&band_};
+  SimulatedTenant* const honest_ = gpu_.Add(Weight(1), Kernels(kShort));
+  SimulatedTenant* const liar_ = gpu_.Add(Weight(1), Kernels(kShort));
+};
+
+TEST_F(Liars, NothingInFlight) {
+  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_in_flight = 0; });
+}
+
+TEST_F(Liars, AlwaysInFlight) {
+  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_in_flight = 1u << 31; });
+}
+
+TEST_F(Liars, InFlightWithoutWork) {
+  liar_->Switch(false);
+  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_in_flight = 1; });
+}
+
+TEST_F(Liars, WaitsForEverWithoutWork) {
+  liar_->Switch(false);
+  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_waiting = 1; });
+  EXPECT_GE(honest_->contender(Engine::kCompute)->charged_ns() +
+                honest_->contender(Engine::kCompute)->credit_ns(),
+            0);
+}
+
+TEST_F(Liars, HugeAndBackwards) {
+  Lie([n = uint64_t{0}](SimulatedTenant* liar) mutable {
+    WorkerLine& line = liar->line(Engine::kCompute);
+    line.lanes_waiting = ~uint32_t{0};
+    line.busy_ns = ++n % 2 == 0 ? ~uint64_t{0} : 0;
+    line.commands = ~uint64_t{0} - n;
+    line.bytes = n % 3;
+    line.busy_since_ns = n % 2 == 0 ? INT64_MIN : INT64_MAX;
+  });
+}
+
+TEST_F(Liars, Flickers) {
+  Lie([n = 0](SimulatedTenant* liar) mutable {
+    liar->line(Engine::kCompute).lanes_in_flight = ++n % 2;
+    liar->line(Engine::kCompute).lanes_waiting = n / 2 % 2;
+  });
+}
+
+// --- Other policies.
+
+TEST(EngineArbiter, StrictPriorityGoesFirst) {
+  policy::StrictPriority priority;
+  SimulatedGpu gpu(&priority);
+  SimulatedTenant* const urgent = gpu.Add(Weight(1, 1), Kernels(kMs, 9 * kMs));
+  SimulatedTenant* const other = gpu.Add(Weight(10), Kernels(kShort));
+  int64_t worst_ns = 0;
+  for (int i = 0; i < 200; ++i) {
+    gpu.Run(10 * kMs);
+    worst_ns = std::max(worst_ns, urgent->latency_ns());
+  }
+  // What the other has in flight, and its own kernel.
+  EXPECT_LE(worst_ns, 3 * kMs);
+  EXPECT_GE(other->TakeUsed(Engine::kCompute), 2 * kSecond * 75 / 100);
+}
+
+TEST(EngineArbiter, FifoTakesTurns) {
+  policy::Fifo fifo;
+  SimulatedGpu gpu(&fifo);
+  SimulatedTenant* const first = gpu.Add(Weight(10), Kernels(kShort));
+  SimulatedTenant* const second = gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Run(2 * kSecond);
+  const auto one = static_cast<double>(first->TakeUsed(Engine::kCompute));
+  const auto two = static_cast<double>(second->TakeUsed(Engine::kCompute));
+  EXPECT_NEAR(one / (one + two), 0.5, 0.03);
+}
+
+TEST(EngineArbiter, FinishTimeFairnessHoldsToWeights) {
+  policy::FinishTimeFairness fairness;
+  SimulatedGpu gpu(&fairness);
+  SimulatedTenant* const first = gpu.Add(Weight(3), Kernels(kShort));
+  SimulatedTenant* const second = gpu.Add(Weight(1), Kernels(kLong));
+  gpu.Run(4 * kSecond);
+  const auto one = static_cast<double>(first->TakeUsed(Engine::kCompute));
+  const auto two = static_cast<double>(second->TakeUsed(Engine::kCompute));
+  EXPECT_NEAR(one / (one + two), 0.75, 0.03);
+}
+
+// A policy that has everybody wait delays them, and no more.
+class HoldsAll : public policy::Policy {
+ public:
+  std::string_view name() const override { return "holds"; }
+  policy::Verdict OnDispatch(const policy::DispatchContext&) override {
+    ++asked;
+    return policy::Verdict::Hold(5000);
+  }
+  int asked = 0;
+};
+
+TEST(EngineArbiter, WhoIsHeldIsAskedForAgain) {
+  HoldsAll holds;
+  SimulatedGpu gpu(&holds);
+  gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Run(100 * kMs);
+  EXPECT_GE(holds.asked, 30);
+  EXPECT_LE(holds.asked, 50);
+}
+
+}  // namespace
+}  // namespace warpline::dispatch

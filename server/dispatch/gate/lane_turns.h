@@ -1,0 +1,138 @@
+// The lane's side of dispatch: asked before a command is issued to an engine, told what was issued
+// and what is complete.
+//
+//   LaneTurns turns(gates, device);
+//   if (!turns.MayIssue(engine)) ...              // Tried again at the lane's next look.
+//   <issue>
+//   turns.OnIssued(engine, ticket, bytes);
+//   ...
+//   turns.OnRetired(ticket);
+//
+// While nobody else has the device, MayIssue() is one load of a line that stays in the lane's
+// cache, and OnIssued() counts in the lane's own memory; the shared line is written only where the
+// lane begins to have work in flight, or has none left. Nothing here is a system call, takes a
+// lock, or waits.
+//
+// While somebody else has the device and does nothing, the lane keeps no more than 16 ms of work
+// ahead, for which others would have to wait. While others wait, it issues no more than what it
+// takes to keep the engine busy, and nothing that would begin after its turn, so that little is in
+// flight when the turn ends: XSched's first level (Shen et al., OSDI 2025), with a threshold in
+// time and not in commands. It also issues no copy behind kernels of its own that are not complete,
+// nor a kernel behind copies: that would have one engine for as long as it waits for the other.
+#ifndef WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
+#define WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "proto/command_lists.h"
+#include "server/dispatch/page/dispatch_page.h"
+
+namespace warpline::dispatch {
+
+// Smaller copies are over before a turn could be given, and need none.
+inline constexpr uint64_t kLeastCopyBytes = 64u << 10;
+
+// What of a session's page its lanes share: thread-safe.
+class SessionGates {
+ public:
+  // By MonotonicNs(), or by a test's clock.
+  using Clock = int64_t (*)();
+
+  explicit SessionGates(std::unique_ptr<DispatchPage> page, Clock clock = &MonotonicNs)
+      : page_(std::move(page)), clock_(clock) {}
+
+  DeviceSlots& device(size_t device) const { return page_->device(device); }
+  int64_t now_ns() const { return clock_(); }
+
+ private:
+  const std::unique_ptr<DispatchPage> page_;
+  const Clock clock_;
+};
+
+// One lane's. Thread-compatible: it belongs to whoever has the lane's turn.
+class LaneTurns {
+ public:
+  // How far ahead of the device a lane issues while others wait, and while others might come.
+  static constexpr int64_t kAheadNs = 1'000'000;
+  static constexpr int64_t kSharedAheadNs = 16'000'000;
+
+  // `gates` is borrowed; null where nothing is dispatched. `device` is the session's number of it.
+  LaneTurns(const SessionGates* gates, size_t device);
+  // Takes back what the lane has said of itself.
+  ~LaneTurns() { Leave(); }
+  LaneTurns(const LaneTurns&) = delete;
+  LaneTurns& operator=(const LaneTurns&) = delete;
+
+  // Whether a command of this engine may be issued now. kNothing always may.
+  bool MayIssue(Engine engine) {
+    if (slots_ == nullptr || engine == Engine::kNothing) return true;
+    const Grant grant = (*slots_)[EngineIndex(engine)].grant();
+    if (grant.open() && limited_ == Engine::kNothing) return true;
+    return Ask(engine, grant);
+  }
+  // A command was issued, or a part of it; `ticket` grows from command to command. `bytes` are
+  // those of a copy.
+  void OnIssued(Engine engine, uint64_t ticket, uint64_t bytes) {
+    if (slots_ == nullptr || engine == Engine::kNothing) return;
+    Note(engine, ticket, bytes);
+  }
+  // Everything up to this ticket is complete.
+  void OnRetired(uint64_t ticket) {
+    if (!issued_.empty()) Settle(ticket);
+  }
+
+  // How many commands there may be between two marks, such that the lane hears in time that the
+  // engine needs more; `most` while nobody else wants it.
+  uint64_t MarkEvery(uint64_t most) const;
+  // How long the lane may sleep between two looks, at most `nap`.
+  absl::Duration NapAtMost(absl::Duration nap) const;
+  // The lane ends: takes back what it has said of itself.
+  void Leave();
+
+ private:
+  // Commands of one engine that were issued one after another.
+  struct Run {
+    Engine engine;
+    uint64_t last;  // Its ticket.
+    uint64_t count;
+  };
+  // What the lane has in flight of an engine.
+  struct InFlight {
+    uint64_t commands = 0;
+    int64_t since_ns = 0;  // When the first of them may have begun.
+    // How long one takes: an average over some 32 of them; 0 before the first is complete.
+    int64_t expected_ns = 0;
+  };
+
+  EngineSlot& slot(Engine engine) { return (*slots_)[EngineIndex(engine)]; }
+  InFlight& in_flight(Engine engine) { return in_flight_[EngineIndex(engine)]; }
+  bool Ask(Engine engine, Grant grant);
+  // In a turn that lasts until then; 0 for none.
+  bool HasRoom(Engine engine, int64_t until_ns);
+  void WaitFor(Engine engine);
+  void StopWaiting();
+  void Note(Engine engine, uint64_t ticket, uint64_t bytes);
+  void Settle(uint64_t ticket);
+  void Complete(Engine engine, uint64_t commands, int64_t now_ns);
+  void BeginWork(Engine engine, int64_t now_ns);
+  void EndWork(Engine engine, int64_t now_ns);
+
+  const SessionGates* const gates_;
+  DeviceSlots* const slots_;             // Null where nothing is dispatched.
+  Engine waits_for_ = Engine::kNothing;  // What lanes_waiting says of this lane.
+  Engine limited_ = Engine::kNothing;    // The last one that was not wholly open.
+  int64_t ahead_ns_ = 0;                 // How far ahead it may be of that one.
+  int64_t likely_ns_ = 0;                // When its turn may begin, while it waits.
+  std::deque<Run> issued_;
+  std::array<InFlight, kEngines> in_flight_;
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_

@@ -1,0 +1,146 @@
+#include "server/dispatch/gate/lane_turns.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+namespace warpline::dispatch {
+namespace {
+
+constexpr int64_t kUs = 1000;
+int64_t now_ns = 0;
+int64_t Now() { return now_ns; }
+
+class LaneTurnsTest : public testing::Test {
+ protected:
+  LaneTurnsTest() {
+    now_ns = 1'000'000 * kUs;
+    auto page = DispatchPage::Create();
+    page_ = page->get();
+    gates_ = std::make_unique<SessionGates>(*std::move(page), &Now);
+    turns_ = std::make_unique<LaneTurns>(gates_.get(), 0);
+  }
+
+  EngineSlot& slot(Engine engine = Engine::kCompute) {
+    return page_->device(0)[EngineIndex(engine)];
+  }
+  WorkerLine& line(Engine engine = Engine::kCompute) { return slot(engine).worker; }
+  // Issues as much as it may, and says how much that is.
+  int Issue(Engine engine = Engine::kCompute, int most = 1000) {
+    int issued = 0;
+    while (issued < most && turns_->MayIssue(engine)) {
+      turns_->OnIssued(engine, ++ticket_, engine == Engine::kCompute ? 0 : 1 << 20);
+      ++issued;
+    }
+    return issued;
+  }
+  void RetireAllAfter(int64_t ns) {
+    now_ns += ns;
+    turns_->OnRetired(ticket_);
+  }
+
+  DispatchPage* page_;
+  std::unique_ptr<SessionGates> gates_;
+  std::unique_ptr<LaneTurns> turns_;
+  uint64_t ticket_ = 0;
+};
+
+TEST_F(LaneTurnsTest, OpenEngineHasNoLimit) {
+  EXPECT_EQ(Issue(), 1000);
+  EXPECT_EQ(line().lanes_in_flight, 1u);
+  EXPECT_EQ(line().lanes_waiting, 0u);
+  EXPECT_EQ(turns_->MarkEvery(64), 64u);
+  RetireAllAfter(500 * kUs);
+  EXPECT_EQ(line().lanes_in_flight, 0u);
+  EXPECT_EQ(line().busy_ns, 500u * kUs);
+  EXPECT_EQ(line().commands, 1000u);
+}
+
+TEST_F(LaneTurnsTest, ClosedEngineIsWaitedForUntilItOpens) {
+  slot().SetGrant(Grant::Closed(now_ns + 5000 * kUs));
+  EXPECT_EQ(Issue(), 0);
+  EXPECT_EQ(Issue(), 0);
+  EXPECT_EQ(line().lanes_waiting, 1u);
+  // It need not look before its turn is near.
+  EXPECT_GT(turns_->NapAtMost(absl::Seconds(1)), absl::Milliseconds(4));
+  EXPECT_LE(turns_->NapAtMost(absl::Seconds(1)), absl::Milliseconds(5));
+  slot().SetGrant(Grant::Open());
+  EXPECT_EQ(Issue(), 1000);
+  EXPECT_EQ(line().lanes_waiting, 0u);
+}
+
+TEST_F(LaneTurnsTest, TurnHasAMillisecondOfWorkAhead) {
+  slot().SetGrant(Grant::Turn(now_ns + 6000 * kUs));
+  // Nothing is known of the kernels yet.
+  EXPECT_EQ(Issue(), 8);
+  RetireAllAfter(8 * 50 * kUs);
+  EXPECT_EQ(Issue(), 20);
+  EXPECT_EQ(turns_->MarkEvery(64), 10u);
+}
+
+TEST_F(LaneTurnsTest, LongKernelsHaveOneThatFollows) {
+  slot().SetGrant(Grant::Turn(now_ns + 60'000 * kUs));
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(5000 * kUs);
+  EXPECT_EQ(Issue(), 2);
+  EXPECT_EQ(turns_->MarkEvery(64), 1u);
+}
+
+TEST_F(LaneTurnsTest, NothingIsIssuedThatWouldBeginAfterTheTurn) {
+  slot().SetGrant(Grant::Turn(now_ns + 60'000 * kUs));
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(5000 * kUs);
+  slot().SetGrant(Grant::Turn(now_ns + 4000 * kUs));
+  EXPECT_EQ(Issue(), 1);
+  slot().SetGrant(Grant::Turn(now_ns - 1));
+  RetireAllAfter(5000 * kUs);
+  EXPECT_EQ(Issue(), 0);
+  EXPECT_EQ(line().lanes_waiting, 1u);
+}
+
+TEST_F(LaneTurnsTest, SharedDeviceHasSomeMillisecondsAhead) {
+  slot().SetGrant(Grant::Shared());
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(5000 * kUs);
+  EXPECT_EQ(Issue(), 4);
+  EXPECT_EQ(line().lanes_waiting, 0u);
+}
+
+TEST_F(LaneTurnsTest, OneEngineIsNotHeldWhileTheOtherIsWaitedFor) {
+  slot(Engine::kCopyIn).SetGrant(Grant::Turn(now_ns + 6000 * kUs));
+  EXPECT_EQ(Issue(Engine::kCompute, 1), 1);
+  EXPECT_EQ(Issue(Engine::kCopyIn), 0);
+  RetireAllAfter(10 * kUs);
+  EXPECT_GT(Issue(Engine::kCopyIn), 0);
+  EXPECT_EQ(line(Engine::kCopyIn).bytes, uint64_t{8} << 20);
+}
+
+TEST_F(LaneTurnsTest, PartsOfACommandCountOnce) {
+  turns_->OnIssued(Engine::kCopyOut, 1, 1 << 20);
+  turns_->OnIssued(Engine::kCopyOut, 1, 1 << 20);
+  EXPECT_EQ(line(Engine::kCopyOut).bytes, uint64_t{1} << 20);
+  turns_->OnRetired(1);
+  EXPECT_EQ(line(Engine::kCopyOut).lanes_in_flight, 0u);
+}
+
+TEST_F(LaneTurnsTest, LaneThatEndsTakesBackWhatItSaid) {
+  Issue(Engine::kCompute, 3);
+  slot(Engine::kCopyIn).SetGrant(Grant::Closed(0));
+  Issue(Engine::kCopyIn);
+  turns_ = nullptr;
+  EXPECT_EQ(line().lanes_in_flight, 0u);
+  EXPECT_EQ(line(Engine::kCopyIn).lanes_waiting, 0u);
+}
+
+TEST_F(LaneTurnsTest, WithoutDispatchEverythingMayBeIssued) {
+  LaneTurns none(nullptr, 0);
+  EXPECT_TRUE(none.MayIssue(Engine::kCompute));
+  none.OnIssued(Engine::kCompute, 1, 0);
+  none.OnRetired(1);
+  EXPECT_EQ(none.MarkEvery(64), 64u);
+  EXPECT_EQ(none.NapAtMost(absl::Seconds(1)), absl::Seconds(1));
+}
+
+}  // namespace
+}  // namespace warpline::dispatch

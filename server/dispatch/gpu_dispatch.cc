@@ -1,0 +1,150 @@
+#include "server/dispatch/gpu_dispatch.h"
+
+#include <algorithm>
+
+#include "absl/hash/hash.h"
+
+namespace warpline::dispatch {
+namespace {
+
+// After so long at rest, a newcomer need not be noticed at once: until then two run at a time, as
+// without any dispatch.
+constexpr int64_t kRestNs = 100'000'000;
+// All sessions of the guarded tier on a GPU are in one context.
+constexpr uint64_t kSharedDomain = 1;
+
+}  // namespace
+
+GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy) : policy_(policy) {
+  for (size_t i = 0; i < kEngines; ++i) {
+    ArbiterOptions own = options;
+    own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
+    arbiters_[i] = std::make_unique<EngineArbiter>(own, policy_);
+  }
+}
+
+ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
+  ContenderTerms contender;
+  contender.tenant = absl::Hash<std::string>()(terms.slice);
+  contender.vgpu = last_vgpu_;
+  const bool computes = engine == EngineIndex(Engine::kCompute);
+  contender.weight = std::max(1u, computes ? terms.compute_weight : terms.copy_weight);
+  contender.priority = terms.priority;
+  contender.domain = terms.shares_context ? kSharedDomain : 0;
+  return contender;
+}
+
+void GpuDispatch::Join(DispatchSeat* seat, size_t device) {
+  Slice& slice = slices_[seat->terms_.slice];
+  if (slice.members.empty()) {
+    ++last_vgpu_;
+    for (size_t i = 0; i < kEngines; ++i) {
+      slice.contenders[i] = arbiters_[i]->Add(TermsOf(seat->terms_, i));
+    }
+  }
+  slice.members.push_back({seat, device, {}});
+}
+
+void GpuDispatch::Leave(DispatchSeat* seat) {
+  const auto found = slices_.find(seat->terms_.slice);
+  if (found == slices_.end()) return;
+  std::erase_if(found->second.members, [seat](const Member& m) { return m.seat == seat; });
+  if (!found->second.members.empty()) return;
+  for (size_t i = 0; i < kEngines; ++i) arbiters_[i]->Remove(found->second.contenders[i]);
+  slices_.erase(found);
+  if (slices_.size() < 2) OpenAll();
+}
+
+void GpuDispatch::OpenAll() {
+  for (auto& [key, slice] : slices_) {
+    for (const Member& member : slice.members) {
+      for (EngineSlot& slot : member.seat->page_->device(member.device)) {
+        slot.SetGrant(Grant::Open());
+      }
+    }
+  }
+}
+
+void GpuDispatch::Read(Member* member, int64_t now_ns) {
+  DeviceSlots& slots = member->seat->page_->device(member->device);
+  for (size_t i = 0; i < kEngines; ++i) {
+    member->read[i] = member->seat->readers_[member->device][i].Read(slots[i].worker, now_ns);
+    EngineUsage& usage = member->seat->usage_[i];
+    usage.commands += member->read[i].commands;
+    usage.bytes += member->read[i].bytes;
+  }
+}
+
+void GpuDispatch::ReadUsage(DispatchSeat* seat, int64_t now_ns) {
+  const auto found = slices_.find(seat->terms_.slice);
+  if (found == slices_.end()) return;
+  // In turns the looks come soon enough, and know better.
+  for (Member& member : found->second.members) {
+    if (member.seat != seat || slices_.size() > 1) continue;
+    Read(&member, now_ns);
+    for (size_t i = 0; i < kEngines; ++i) seat->usage_[i].busy_ns += member.read[i].busy_ns;
+  }
+}
+
+void GpuDispatch::ShowWants(Slice* slice) {
+  for (size_t i = 0; i < kEngines; ++i) {
+    Wants wants;
+    for (const Member& member : slice->members) {
+      const SlotReading& read = member.read[i];
+      wants.waiting |= read.waiting > 0;
+      wants.in_flight |= read.in_flight;
+      wants.worked |= read.commands > 0;
+      wants.lanes += read.waiting;
+    }
+    slice->contenders[i]->See(wants);
+  }
+}
+
+// Writes the grants, and notes what the slice's sessions have used: what the arbiter has charged
+// is divided among those that worked.
+void GpuDispatch::Settle(Slice* slice) {
+  for (size_t i = 0; i < kEngines; ++i) {
+    const Contender& contender = *slice->contenders[i];
+    const int64_t charged_ns = contender.charged_ns() - slice->charged_ns[i];
+    slice->charged_ns[i] = contender.charged_ns();
+    const auto worked = std::count_if(
+        slice->members.begin(), slice->members.end(),
+        [i](const Member& m) { return m.read[i].in_flight || m.read[i].commands > 0; });
+    for (const Member& member : slice->members) {
+      const SlotReading& read = member.read[i];
+      int64_t& busy_ns = member.seat->usage_[i].busy_ns;
+      if (!arbiters_[i]->in_turns()) {
+        busy_ns += read.busy_ns;
+      } else if (read.in_flight || read.commands > 0) {
+        busy_ns += charged_ns / worked;
+      } else if (worked == 0) {
+        busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
+      }
+      member.seat->page_->device(member.device)[i].SetGrant(contender.grant());
+    }
+  }
+}
+
+GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
+  if (slices_.size() < 2) return Pace::kNone;
+  for (auto& [key, slice] : slices_) {
+    for (Member& member : slice.members) Read(&member, now_ns);
+    ShowWants(&slice);
+  }
+  bool turns = false;
+  bool draining = false;
+  bool wanted = false;
+  for (const auto& arbiter : arbiters_) {
+    arbiter->Look(now_ns);
+    turns |= arbiter->in_turns();
+    draining |= arbiter->draining();
+    wanted |= arbiter->wanted();
+  }
+  for (auto& [key, slice] : slices_) Settle(&slice);
+  if (wanted) wanted_ns_ = now_ns;
+  if (draining) return Pace::kDraining;
+  if (turns) return Pace::kTurns;
+  return now_ns - wanted_ns_ < kRestNs ? Pace::kWatchful : Pace::kSlow;
+}
+
+}  // namespace warpline::dispatch

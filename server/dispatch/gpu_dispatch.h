@@ -1,0 +1,66 @@
+// The dispatch of one GPU: its slices with their sessions, and an arbiter for each engine.
+#ifndef WARPLINE_SERVER_DISPATCH_GPU_DISPATCH_H_
+#define WARPLINE_SERVER_DISPATCH_GPU_DISPATCH_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "policy/policy.h"
+#include "server/dispatch/dispatch_seat.h"
+#include "server/dispatch/engine_arbiter.h"
+#include "server/dispatch/page/dispatch_page.h"
+
+namespace warpline::dispatch {
+
+// Thread-compatible: the dispatcher's lock guards it.
+class GpuDispatch {
+ public:
+  // How soon the next look is due.
+  enum class Pace { kNone, kSlow, kWatchful, kTurns, kDraining };
+
+  // `policy` is borrowed.
+  GpuDispatch(const ArbiterOptions& options, policy::Policy* policy);
+
+  // The seat's device number `device` is this GPU.
+  void Join(DispatchSeat* seat, size_t device);
+  void Leave(DispatchSeat* seat);
+
+  // Reads what all sessions want, decides, and writes what they may do. With fewer than two slices
+  // there is nothing to decide.
+  Pace Look(int64_t now_ns);
+  // Adds what the seat has used since it was last read, outside of Look().
+  void ReadUsage(DispatchSeat* seat, int64_t now_ns);
+
+ private:
+  struct Member {
+    DispatchSeat* seat;
+    size_t device;
+    std::array<SlotReading, kEngines> read;
+  };
+  struct Slice {
+    std::array<Contender*, kEngines> contenders{};
+    std::array<int64_t, kEngines> charged_ns{};  // At the last look.
+    std::vector<Member> members;
+  };
+
+  ContenderTerms TermsOf(const SeatTerms& terms, size_t engine);
+  void Read(Member* member, int64_t now_ns);
+  void ShowWants(Slice* slice);
+  void Settle(Slice* slice);
+  void OpenAll();
+
+  policy::Policy* const policy_;
+  std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
+  std::map<std::string, Slice> slices_;
+  uint32_t last_vgpu_ = 0;
+  int64_t wanted_ns_ = 0;  // The last time that anybody wanted an engine.
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_DISPATCH_GPU_DISPATCH_H_

@@ -1,0 +1,105 @@
+// A GPU that processes share by time slicing, with tenants whose lanes are the worker's own
+// (LaneTurns), under arbiters that see only what stands in the tenants' pages. Time is simulated.
+#ifndef WARPLINE_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
+#define WARPLINE_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "policy/policy.h"
+#include "server/dispatch/engine_arbiter.h"
+#include "server/dispatch/gate/lane_turns.h"
+#include "server/dispatch/page/dispatch_page.h"
+#include "server/dispatch/slot_reader.h"
+
+namespace warpline::dispatch {
+
+// One command of a lane's program.
+struct SimulatedWork {
+  Engine engine = Engine::kCompute;
+  int64_t ns = 50'000;
+  // The host waits for the command's end, and then does something else for so long, before it has
+  // the next one; less than 0 for a host that does not wait.
+  int64_t host_ns = -1;
+};
+
+class SimulatedGpu;
+
+// A session with one lane, which repeats its program for as long as it is on.
+class SimulatedTenant {
+ public:
+  SimulatedTenant(const ContenderTerms& terms, std::vector<SimulatedWork> program);
+
+  void Switch(bool on) { on_ = on; }
+  // What it had of the engine since the last call.
+  int64_t TakeUsed(Engine engine);
+  uint64_t complete() const { return complete_; }
+  // Of the last command: from when it could have begun until it was complete.
+  int64_t latency_ns() const { return latency_ns_; }
+  WorkerLine& line(Engine engine) { return page_->device(0)[EngineIndex(engine)].worker; }
+  Contender* contender(Engine engine) { return contenders_[EngineIndex(engine)]; }
+  // Called before each look of the arbiter, to write lies into the page. May be null.
+  std::function<void(SimulatedTenant*)> lie;
+
+ private:
+  friend class SimulatedGpu;
+  struct Command {
+    SimulatedWork work;
+    uint64_t ticket;
+    int64_t left_ns;
+    int64_t ready_ns;
+  };
+
+  void LaneLooks(int64_t now_ns);
+
+  const ContenderTerms terms_;
+  const std::vector<SimulatedWork> program_;
+  DispatchPage* page_ = nullptr;
+  std::unique_ptr<SessionGates> gates_;
+  std::unique_ptr<LaneTurns> turns_;
+  std::array<Contender*, kEngines> contenders_{};
+  std::array<SlotReader, kEngines> readers_;
+  std::array<int64_t, kEngines> used_ns_{};
+  std::deque<Command> in_flight_;
+  bool on_ = true;
+  bool waits_ = false;  // It has a command that it may not issue yet.
+  size_t next_ = 0;
+  uint64_t tickets_ = 0;
+  uint64_t complete_ = 0;
+  uint64_t retired_ = 0;
+  int64_t ready_ns_ = 0;  // When the host has its next command.
+  int64_t look_ns_ = 0;
+  int64_t latency_ns_ = 0;
+};
+
+class SimulatedGpu {
+ public:
+  static constexpr int64_t kStepNs = 5'000;
+  static constexpr int64_t kLookNs = 100'000;
+
+  // `policy` is borrowed; null for no dispatch at all.
+  explicit SimulatedGpu(policy::Policy* policy, ArbiterOptions options = {});
+
+  SimulatedTenant* Add(const ContenderTerms& terms, std::vector<SimulatedWork> program);
+  // Goes on for so long.
+  void Run(int64_t ns);
+  int64_t now_ns() const;
+  const EngineArbiter& arbiter(Engine engine) const { return *arbiters_[EngineIndex(engine)]; }
+
+ private:
+  void Work();
+  void Arbitrate();
+
+  const bool dispatches_;
+  std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
+  std::vector<std::unique_ptr<SimulatedTenant>> tenants_;
+  int64_t look_ns_ = 0;
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Tenants with weights on one CPU device, end to end: a scheduler, a server, two programs that keep
+the device busy with kernels of different lengths, and the server's books of who has had it."""
+import os
+import pathlib
+import sys
+import unittest
+
+import harness
+import local_server
+
+sys.path.insert(0, str(harness.RUNFILES / "bench"))
+import shares  # pylint: disable=wrong-import-position
+
+
+# They launch, copy, wait and free in several streams.
+EXAMPLES = ("two_streams", "free_in_flight", "malloc_async", "pageable_copies", "host_functions",
+            "events_and_memset", "reduction")
+
+
+class DispatchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = local_server.Installation.from_bazel_bin(
+            harness.RUNFILES, {"bin/shares": "bench/cuda/shares",
+                               **{"bin/" + name: "examples/" + name for name in EXAMPLES}})
+        cls.program = pathlib.Path(cls.installation.root) / "bin/shares"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def books(self, weights, tier, *flags):
+        """The first tenant's share of the device, as the server has it."""
+        with shares.Pool(local_server, self.installation, weights,
+                         ["--device=cpu", "--tiers=isolated,guarded", *flags]) as pool:
+            measurement = shares.Measurement(pool, self.program, tier, ["--blocks=4"])
+            kernels = [measurement.calibrate(length) for length in (500, 3000)]
+            return measurement.together(kernels, weights, 4)["books"]
+
+    def expect_share(self, weights, tier, due):
+        # Where others want the processors, programs do not keep the device busy, and lose turns.
+        tried = []
+        while len(tried) < 3:
+            tried.append(self.books(weights, tier))
+            if abs(tried[-1] - due) <= 0.05:
+                return
+        self.assertGreater(min(tried), 0)
+        self.assertLess(max(tried), 1)
+        if os.getloadavg()[0] > 1.5 * os.cpu_count():
+            self.skipTest("others keep the processors busy; the shares were %s" % tried)
+        self.fail("the shares were %s" % tried)
+
+    def test_equal_weights_have_equal_shares_of_an_isolated_device(self):
+        self.expect_share((1, 1), "isolated", 1 / 2)
+
+    def test_weights_are_kept_on_an_isolated_device(self):
+        self.expect_share((3, 1), "isolated", 3 / 4)
+
+    def test_programs_that_take_turns_give_right_results(self):
+        flags = ["--device=cpu", "--tiers=isolated,guarded", "--dispatch_quantum_us=1000"]
+        with shares.Pool(local_server, self.installation, (1, 1), flags) as pool:
+            busy = pool.start(0, "isolated", str(self.program), "--rounds=400", "--kernel_us=500",
+                              "--seconds=12", "--blocks=4")
+            copies = pool.start(0, "isolated", str(self.program), "--kernel_us=500",
+                                "--seconds=12", "--copy_mib=4")
+            for name in EXAMPLES:
+                with self.subTest(name):
+                    program = pool.start(1, "isolated", str(self.program.parent / name))
+                    out, errors = program.communicate(timeout=100)
+                    self.assertEqual(program.returncode, 0, out + errors)
+            for process in (busy, copies):
+                self.assertGreater(shares.result_of(process, 60)["progress"][-1][1], 0)
+
+    def test_without_dispatch_there_are_no_books(self):
+        self.assertEqual(self.books((3, 1), "isolated", "--dispatch=off"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
