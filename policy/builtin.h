@@ -17,6 +17,7 @@ class Fifo : public Policy {
  public:
   std::string_view name() const override { return "fifo"; }
   Verdict OnDispatch(const DispatchContext&) override { return Verdict::Run(); }
+  Verdict OnPreempt(const PreemptContext&) override { return Verdict::Keep(); }
 };
 
 // Higher priorities go first and need not wait for the end of a turn; equal ones share by BAND.
@@ -34,6 +35,7 @@ class EarliestDeadline : public Policy {
  public:
   std::string_view name() const override { return "edf"; }
   Verdict OnDispatch(const DispatchContext& context) override;
+  Verdict OnPreempt(const PreemptContext&) override { return Verdict::Keep(); }
 };
 
 // Who is furthest behind what it would have had alone on its share goes first: finish-time fairness
@@ -42,6 +44,7 @@ class FinishTimeFairness : public Policy {
  public:
   std::string_view name() const override { return "fairness"; }
   Verdict OnDispatch(const DispatchContext& context) override;
+  Verdict OnPreempt(const PreemptContext&) override { return Verdict::Keep(); }
 };
 
 // The names that MakePolicy() knows, the default first.

@@ -26,6 +26,7 @@ struct Wants {
   bool in_flight = false;  // Some lane has issued what is not complete.
   bool worked = false;     // Something has become complete since the last look.
   uint32_t lanes = 0;      // That wait.
+  uint64_t bytes = 0;      // Of copies that were issued since the last look.
 
   // Looks may fall between two short kernels, each time.
   bool busy() const { return in_flight || worked; }
@@ -58,6 +59,7 @@ class Contender {
   int64_t charged_ns_ = 0;
   uint64_t turns_ = 0;
   UsageWindow used_;
+  UsageWindow moved_;  // Bytes of copies.
   // By the arbiter's clock; 0 for never.
   int64_t wanted_ns_ = 0;         // The last time that it wanted the engine.
   int64_t waiting_since_ns_ = 0;  // 0 while it does not wait.

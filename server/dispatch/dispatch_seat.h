@@ -20,9 +20,10 @@ class GpuDispatch;
 struct SeatTerms {
   // The ordinals of its devices, in the order of the session.
   std::vector<int> gpus;
+  std::string tenant = {};  // Whom policies know it by.
   // Sessions that name the same slice have its shares together: those of a lease, or of a peer
   // without one.
-  std::string slice;
+  std::string slice = {};
   uint32_t compute_weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;

@@ -64,6 +64,13 @@ absl::StatusOr<std::unique_ptr<DispatchSeat>> Dispatcher::Join(SeatTerms terms) 
   return seat;
 }
 
+std::unique_ptr<policy::Policy> Dispatcher::SetPolicy(std::unique_ptr<policy::Policy> policy) {
+  MutexLock lock(&mu_);
+  policy_.swap(policy);
+  for (auto& [ordinal, gpu] : gpus_) gpu.SetPolicy(policy_.get());
+  return policy;
+}
+
 void Dispatcher::Leave(DispatchSeat* seat) {
   MutexLock lock(&mu_);
   for (auto& [ordinal, gpu] : gpus_) gpu.Leave(seat);

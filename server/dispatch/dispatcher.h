@@ -55,6 +55,9 @@ class Dispatcher {
   // RESOURCE_EXHAUSTED when the system has no descriptors or memory left.
   absl::StatusOr<std::unique_ptr<DispatchSeat>> Join(SeatTerms terms);
 
+  // Asks this policy from now on, and gives back the former one, which is asked nothing any more.
+  std::unique_ptr<policy::Policy> SetPolicy(std::unique_ptr<policy::Policy> policy);
+
   // Looks at all GPUs, and returns when the next look is due.
   absl::Duration LookNow();
 
@@ -71,8 +74,8 @@ class Dispatcher {
   const DispatcherOptions options_;
   Mutex mu_;  // A leaf: policies are called under it, and call nothing of the server's.
   CondVar changed_;
-  const std::unique_ptr<policy::Policy> policy_;
-  std::map<int, GpuDispatch> gpus_ ABSL_GUARDED_BY(mu_);  // By ordinal.
+  std::unique_ptr<policy::Policy> policy_ ABSL_GUARDED_BY(mu_);  // Never null.
+  std::map<int, GpuDispatch> gpus_ ABSL_GUARDED_BY(mu_);         // By ordinal.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool slow_ ABSL_GUARDED_BY(mu_) = true;  // The thread sleeps for long.
   std::thread thread_;

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "policy/builtin.h"
+
 namespace warpline::dispatch {
 namespace {
 
@@ -124,6 +126,24 @@ TEST(Dispatcher, WhatWorkersWriteAnywhereEndsNobody) {
   }
   EXPECT_LE(first->usage()[kCompute].busy_ns, 201 * kMs);
   EXPECT_GE(first->usage()[kCompute].busy_ns, 0);
+}
+
+TEST(Dispatcher, PolicyIsSwappedWhileSessionsTakeTurns) {
+  const auto dispatcher = NewDispatcher();
+  const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
+  const auto one = WorkersPage(*first);
+  const auto two = WorkersPage(*second);
+  one->device(0)[kCompute].worker.lanes_waiting = 1;
+  two->device(0)[kCompute].worker.lanes_waiting = 1;
+  for (int i = 0; i < 100; ++i) {
+    now_ns += kMs / 10;
+    dispatcher->LookNow();
+    if (i != 50) continue;
+    const auto former = dispatcher->SetPolicy(std::move(*policy::MakePolicy("fifo")));
+    EXPECT_EQ(former->name(), "band");
+  }
+  EXPECT_EQ(dispatcher->SetPolicy(std::move(*policy::MakePolicy("band")))->name(), "fifo");
 }
 
 TEST(Dispatcher, UnknownPolicyIsRefused) {

@@ -54,8 +54,11 @@ void EngineArbiter::Look(int64_t now_ns) {
       now_ns_ == 0 ? 0 : std::clamp<int64_t>(now_ns - now_ns_, 0, kMostLookNs);
   now_ns_ = std::max(now_ns_, now_ns);
   active_weight_ = 0;
+  moved_bytes_ = 0;
   for (const auto& c : contenders_) {
     NoteWants(*c, passed_ns);
+    c->moved_.Add(now_ns_, static_cast<int64_t>(c->wants_.bytes));
+    moved_bytes_ += c->moved_.Sum(now_ns_);
     if (Active(*c)) active_weight_ += c->terms_.weight;
   }
   Charge(passed_ns);
@@ -248,7 +251,12 @@ bool EngineArbiter::PolicyYields() {
       context.waiting_credit_ns = c->credit_ns_;
     }
   }
-  return neediest != nullptr && policy_->OnPreempt(context).action == policy::Action::kYield;
+  if (neediest == nullptr) return false;
+  policy::Action action = policy_->OnPreempt(context).action;
+  if (action != policy::Action::kYield && action != policy::Action::kKeep) {
+    action = default_policy_.OnPreempt(context).action;
+  }
+  return action == policy::Action::kYield;
 }
 
 policy::ContextHead EngineArbiter::HeadOf(const Contender& c) const {
@@ -284,6 +292,34 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   return context;
 }
 
+policy::CopyEnqueueContext EngineArbiter::CopyContextOf(Contender& c) const {
+  policy::CopyEnqueueContext context;
+  context.head = HeadOf(c);
+  context.io_used_bytes = static_cast<uint64_t>(c.moved_.Sum(now_ns_));
+  context.io_budget_bytes = static_cast<uint64_t>(moved_bytes_) / 1000 * ShareOf(c);
+  context.direction = options_.direction;
+  context.priority = c.terms_.priority;
+  return context;
+}
+
+policy::Verdict EngineArbiter::VerdictOn(Contender& c) {
+  if (options_.engine != 0) {
+    const policy::Verdict verdict = policy_->OnCopyEnqueue(CopyContextOf(c));
+    if (verdict.action == policy::Action::kHold) return verdict;
+  }
+  const policy::DispatchContext context = DispatchContextOf(c);
+  const policy::Verdict verdict = policy_->OnDispatch(context);
+  switch (verdict.action) {
+    case policy::Action::kRun:
+    case policy::Action::kHold:
+    case policy::Action::kSkip:
+    case policy::Action::kScore:
+      return verdict;
+    default:
+      return default_policy_.OnDispatch(context);
+  }
+}
+
 Contender* EngineArbiter::Choose(bool others) {
   Contender* best = nullptr;
   Contender* skipped = nullptr;  // The best of those that should not run if anybody else can.
@@ -294,7 +330,7 @@ Contender* EngineArbiter::Choose(bool others) {
   };
   for (const auto& c : contenders_) {
     if (!Counts(*c) || (others && HeldBy(*c)) || c->held_until_ns_ > now_ns_) continue;
-    const policy::Verdict verdict = policy_->OnDispatch(DispatchContextOf(*c));
+    const policy::Verdict verdict = VerdictOn(*c);
     uint32_t score = 0;
     switch (verdict.action) {
       case policy::Action::kHold: {

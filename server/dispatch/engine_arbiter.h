@@ -16,7 +16,8 @@
 // for it. Who claims to wait and does not come when it is its turn is left out for a while, for
 // longer each time. Who claims to have nothing in flight loses its turn.
 //
-// Which slice is next the policy says; the arbiter counts what policies go by.
+// Which slice is next the policy says; the arbiter counts what policies go by. What a policy leaves
+// to the default, or says that the hook does not know, BAND decides.
 #ifndef WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
 #define WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
 
@@ -24,13 +25,16 @@
 #include <memory>
 #include <vector>
 
+#include "policy/band.h"
 #include "policy/policy.h"
 #include "server/dispatch/contender.h"
 
 namespace warpline::dispatch {
 
 struct ArbiterOptions {
-  uint32_t engine = 0;  // As contexts of policies have it: 0 for compute, 1 for copies.
+  // As contexts of policies have them: 0 for compute, 1 for copies; and their direction.
+  uint32_t engine = 0;
+  uint32_t direction = 0;
   // How long a turn is. Between turns an engine is idle for some 150 us, until it has been seen
   // that nothing is in flight any more and the next slice has seen that it may begin: 2.5 % of
   // this.
@@ -58,6 +62,9 @@ class EngineArbiter {
   // `policy` is borrowed.
   EngineArbiter(const ArbiterOptions& options, policy::Policy* policy)
       : options_(options), policy_(policy) {}
+
+  // Asks this policy from now on, which is borrowed.
+  void SetPolicy(policy::Policy* policy) { policy_ = policy; }
 
   // The contender belongs to the arbiter until Remove().
   Contender* Add(const ContenderTerms& terms);
@@ -105,7 +112,9 @@ class EngineArbiter {
   bool PolicyYields();
   // The next one, never of the holder's domain if `others`; null where the policy has all wait.
   Contender* Choose(bool others);
+  policy::Verdict VerdictOn(Contender& c);
   policy::DispatchContext DispatchContextOf(Contender& c) const;
+  policy::CopyEnqueueContext CopyContextOf(Contender& c) const;
   policy::ContextHead HeadOf(const Contender& c) const;
   uint32_t ShareOf(const Contender& c) const;
   void BeginDrain(Contender* next);
@@ -115,7 +124,8 @@ class EngineArbiter {
   void Publish();
 
   const ArbiterOptions options_;
-  policy::Policy* const policy_;
+  policy::Policy* policy_;
+  policy::Band default_policy_;
   std::vector<std::unique_ptr<Contender>> contenders_;
   int64_t now_ns_ = 0;
 
@@ -129,6 +139,7 @@ class EngineArbiter {
   int64_t turn_ns_ = 0;           // Charged in this turn.
   int64_t owed_ns_ = 0;           // Charged in this look to credits.
   uint64_t active_weight_ = 0;    // Of those that are active, together.
+  int64_t moved_bytes_ = 0;       // By all in the last second.
 };
 
 }  // namespace warpline::dispatch

@@ -303,5 +303,52 @@ TEST(EngineArbiter, WhoIsHeldIsAskedForAgain) {
   EXPECT_LE(holds.asked, 50);
 }
 
+// What a policy does not know, or does not answer, BAND does.
+class KnowsNothing : public policy::Policy {
+ public:
+  std::string_view name() const override { return "nothing"; }
+  policy::Verdict OnDispatch(const policy::DispatchContext&) override {
+    return {static_cast<policy::Action>(77), 5};
+  }
+  policy::Verdict OnPreempt(const policy::PreemptContext&) override {
+    return {policy::Action::kReclaim, 0};
+  }
+};
+
+TEST(EngineArbiter, UnknownVerdictsAreTheDefault) {
+  KnowsNothing nothing;
+  SimulatedGpu gpu(&nothing);
+  SimulatedTenant* const first = gpu.Add(Weight(3), Kernels(kShort));
+  SimulatedTenant* const second = gpu.Add(Weight(1), Kernels(kLong));
+  ExpectShares(&gpu, first, second, 0.75);
+}
+
+// Holds back copies of whoever moved more than so many bytes in the last second.
+class LimitsCopies : public policy::Policy {
+ public:
+  static constexpr uint64_t kMost = 100 << 20;
+  std::string_view name() const override { return "limits copies"; }
+  policy::Verdict OnCopyEnqueue(const policy::CopyEnqueueContext& context) override {
+    if (context.head.vgpu == 1 && context.io_used_bytes > kMost) return policy::Verdict::Hold(1000);
+    return {};
+  }
+};
+
+TEST(EngineArbiter, CopiesAreHeldBackByWhatWasMoved) {
+  LimitsCopies limits;
+  SimulatedGpu gpu(&limits);
+  ContenderTerms limited = Weight(1);
+  limited.vgpu = 1;
+  // A copy is of 1 MiB.
+  SimulatedTenant* const held = gpu.Add(limited, {{Engine::kCopyIn, 1 * kMs, -1}});
+  SimulatedTenant* const free = gpu.Add(Weight(1), {{Engine::kCopyIn, 1 * kMs, -1}});
+  gpu.Run(3 * kSecond);
+  held->TakeUsed(Engine::kCopyIn);
+  free->TakeUsed(Engine::kCopyIn);
+  gpu.Run(2 * kSecond);
+  EXPECT_LE(held->TakeUsed(Engine::kCopyIn), 2 * 120 * kMs);
+  EXPECT_GE(free->TakeUsed(Engine::kCopyIn), 2 * 850 * kMs);
+}
+
 }  // namespace
 }  // namespace warpline::dispatch

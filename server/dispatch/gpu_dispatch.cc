@@ -2,30 +2,40 @@
 
 #include <algorithm>
 
-#include "absl/hash/hash.h"
-
 namespace warpline::dispatch {
 namespace {
 
 // After so long at rest, a newcomer need not be noticed at once: until then two run at a time, as
 // without any dispatch.
 constexpr int64_t kRestNs = 100'000'000;
+// The same in every run of the server, as policies may have it in their maps: FNV-1a.
+uint64_t NumberOf(const std::string& tenant) {
+  uint64_t number = 0xcbf29ce484222325;
+  for (const char c : tenant) number = (number ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return number;
+}
+
 // All sessions of the guarded tier on a GPU are in one context.
 constexpr uint64_t kSharedDomain = 1;
 
 }  // namespace
 
-GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy) : policy_(policy) {
+GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy) {
   for (size_t i = 0; i < kEngines; ++i) {
     ArbiterOptions own = options;
     own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
-    arbiters_[i] = std::make_unique<EngineArbiter>(own, policy_);
+    own.direction = i == EngineIndex(Engine::kCopyOut) ? 1 : 0;
+    arbiters_[i] = std::make_unique<EngineArbiter>(own, policy);
   }
+}
+
+void GpuDispatch::SetPolicy(policy::Policy* policy) {
+  for (const auto& arbiter : arbiters_) arbiter->SetPolicy(policy);
 }
 
 ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   ContenderTerms contender;
-  contender.tenant = absl::Hash<std::string>()(terms.slice);
+  contender.tenant = NumberOf(terms.tenant);
   contender.vgpu = last_vgpu_;
   const bool computes = engine == EngineIndex(Engine::kCompute);
   contender.weight = std::max(1u, computes ? terms.compute_weight : terms.copy_weight);
@@ -95,6 +105,7 @@ void GpuDispatch::ShowWants(Slice* slice) {
       wants.in_flight |= read.in_flight;
       wants.worked |= read.commands > 0;
       wants.lanes += read.waiting;
+      wants.bytes += read.bytes;
     }
     slice->contenders[i]->See(wants);
   }

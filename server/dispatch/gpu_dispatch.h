@@ -26,6 +26,9 @@ class GpuDispatch {
   // `policy` is borrowed.
   GpuDispatch(const ArbiterOptions& options, policy::Policy* policy);
 
+  // Asks this one from now on, which is borrowed.
+  void SetPolicy(policy::Policy* policy);
+
   // The seat's device number `device` is this GPU.
   void Join(DispatchSeat* seat, size_t device);
   void Leave(DispatchSeat* seat);
@@ -54,7 +57,6 @@ class GpuDispatch {
   void Settle(Slice* slice);
   void OpenAll();
 
-  policy::Policy* const policy_;
   std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
   std::map<std::string, Slice> slices_;
   uint32_t last_vgpu_ = 0;

@@ -1,4 +1,4 @@
-// How much of the last second something was used.
+// How much of something was used in the last second: time, or bytes.
 #ifndef WARPLINE_SERVER_DISPATCH_USAGE_WINDOW_H_
 #define WARPLINE_SERVER_DISPATCH_USAGE_WINDOW_H_
 
@@ -14,15 +14,18 @@ class UsageWindow {
  public:
   static constexpr int64_t kWindowNs = 1'000'000'000;
 
-  void Add(int64_t now_ns, int64_t used_ns) {
+  void Add(int64_t now_ns, int64_t used) {
     Advance(now_ns);
-    parts_[At(part_)] += used_ns;
-    sum_ns_ += used_ns;
+    parts_[At(part_)] += used;
+    sum_ += used;
   }
-  // In thousandths.
-  uint32_t Share(int64_t now_ns) {
+  int64_t Sum(int64_t now_ns) {
     Advance(now_ns);
-    return static_cast<uint32_t>(std::clamp<int64_t>(sum_ns_ * 1000 / kWindowNs, 0, 1000));
+    return sum_;
+  }
+  // Of time: the part of the second, in thousandths.
+  uint32_t Share(int64_t now_ns) {
+    return static_cast<uint32_t>(std::clamp<int64_t>(Sum(now_ns) * 1000 / kWindowNs, 0, 1000));
   }
 
  private:
@@ -35,7 +38,7 @@ class UsageWindow {
     const int64_t steps = std::min<int64_t>(part - part_, kParts);
     for (int64_t i = 0; i < steps; ++i) {
       int64_t& oldest = parts_[At(part - i)];
-      sum_ns_ -= oldest;
+      sum_ -= oldest;
       oldest = 0;
     }
     part_ = std::max(part_, part);
@@ -43,7 +46,7 @@ class UsageWindow {
 
   std::array<int64_t, kParts> parts_{};
   int64_t part_ = 0;
-  int64_t sum_ns_ = 0;
+  int64_t sum_ = 0;
 };
 
 }  // namespace warpline::dispatch

@@ -243,6 +243,7 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.shares_context = IsGuarded(*facts.hello);
   // Who has no lease of a scheduler was promised nothing apart from others of the same payer.
   const bool promised = facts.entitlement->leased() && facts.entitlement->tenant != kLocalTenant;
+  terms.tenant = promised ? facts.entitlement->tenant : payer;
   terms.slice = promised ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
   if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
   terms.compute_weight = slice.weight;

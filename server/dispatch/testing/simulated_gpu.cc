@@ -50,6 +50,7 @@ SimulatedGpu::SimulatedGpu(policy::Policy* policy, ArbiterOptions options)
     : dispatches_(policy != nullptr) {
   for (const Engine engine : kAll) {
     options.engine = engine == Engine::kCompute ? 0 : 1;
+    options.direction = engine == Engine::kCopyOut ? 1 : 0;
     arbiters_[EngineIndex(engine)] = std::make_unique<EngineArbiter>(options, policy);
   }
 }
@@ -110,7 +111,7 @@ void SimulatedGpu::Arbitrate() {
     for (const auto& tenant : tenants_) {
       const SlotReading read = tenant->readers_[at].Read(tenant->line(engine), simulated_now_ns);
       tenant->contenders_[at]->See(
-          {read.waiting > 0, read.in_flight, read.commands > 0, read.waiting});
+          {read.waiting > 0, read.in_flight, read.commands > 0, read.waiting, read.bytes});
     }
     arbiters_[at]->Look(simulated_now_ns);
     for (const auto& tenant : tenants_) {
