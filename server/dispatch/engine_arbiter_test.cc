@@ -346,8 +346,8 @@ TEST(EngineArbiter, CopiesAreHeldBackByWhatWasMoved) {
   held->TakeUsed(Engine::kCopyIn);
   free->TakeUsed(Engine::kCopyIn);
   gpu.Run(2 * kSecond);
-  EXPECT_LE(held->TakeUsed(Engine::kCopyIn), 2 * 120 * kMs);
-  EXPECT_GE(free->TakeUsed(Engine::kCopyIn), 2 * 850 * kMs);
+  EXPECT_LE(held->TakeUsed(Engine::kCopyIn), kMs * 120 * 2);
+  EXPECT_GE(free->TakeUsed(Engine::kCopyIn), kMs * 850 * 2);
 }
 
 }  // namespace

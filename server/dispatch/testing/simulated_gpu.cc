@@ -79,7 +79,7 @@ void SimulatedGpu::Work() {
     for (const auto& tenant : tenants_) {
       auto& queue = tenant->in_flight_;
       if (queue.empty() || queue.front().work.engine != engine) continue;
-      int64_t left_ns = kStepNs / busy;
+      int64_t left_ns = kStepNs / std::max<int64_t>(busy, 1);
       while (left_ns > 0 && !queue.empty() && queue.front().work.engine == engine) {
         SimulatedTenant::Command& command = queue.front();
         const int64_t part_ns = std::min(left_ns, command.left_ns);
