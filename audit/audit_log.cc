@@ -24,14 +24,14 @@ constexpr LogKind kEach[] = {
     {"none", 1, absl::Hours(1)},         {"sessions", 1000, absl::Seconds(10)},
     {"refused", 100, absl::Minutes(1)},  {"modules", 5000, absl::Seconds(5)},
     {"shares", 2000, absl::Seconds(10)}, {"workers", 200, absl::Seconds(30)},
-    {"admin", 1000, absl::Seconds(10)},
+    {"admin", 1000, absl::Seconds(10)},  {"policies", 100, absl::Minutes(1)},
 };
 // Of all together.
 constexpr LogKind kAll[] = {
     {"none", 1, absl::Hours(1)},          {"sessions", 20'000, absl::Seconds(1)},
     {"refused", 2000, absl::Seconds(5)},  {"modules", 50'000, absl::Milliseconds(500)},
     {"shares", 20'000, absl::Seconds(1)}, {"workers", 2000, absl::Seconds(5)},
-    {"admin", 2000, absl::Seconds(5)},
+    {"admin", 2000, absl::Seconds(5)},    {"policies", 1000, absl::Seconds(10)},
 };
 
 enum AuditLine : size_t { kFailingLine, kAuditLineCount };

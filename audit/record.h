@@ -46,6 +46,9 @@ enum class Event : size_t {
   kWorkerKilled,
   kWorkerReplaced,
   kAdminReplace,
+  kAdminPolicy,
+  kPolicyFailed,
+  kPolicyNote,
   // Of the scheduler.
   kSchedulerStarted,
   kSchedulerStopped,
@@ -56,7 +59,16 @@ enum class Event : size_t {
 };
 
 // How often records are written whose cause is somebody who is not trusted: see AuditLog.
-enum class Bound : size_t { kNone, kSessions, kRefusals, kModules, kShares, kWorkers, kAdmin };
+enum class Bound : size_t {
+  kNone,
+  kSessions,
+  kRefusals,
+  kModules,
+  kShares,
+  kWorkers,
+  kAdmin,
+  kPolicies
+};
 
 struct EventInfo {
   Event event;

@@ -115,11 +115,14 @@ ABSL_FLAG(std::string, guarded_context_memory, "",
           "2GiB, and its standby once more: sessions are promised that much less of a device when "
           "--tiers has guarded. Empty for 1.75GiB of a GPU, as seen on an H100, and nothing of the "
           "CPU device.");
-ABSL_FLAG(std::string, dispatch, "band",
-          "How sessions of different leases share the time of a device: band, by the weights of "
-          "their leases; fifo; priority; edf, by their periods; fairness, by finish times; or off, "
-          "as the driver has it. Sessions of the same lease, or of one peer where there is no "
-          "scheduler, share as the driver has it. A lease that is alone pays nothing for it.");
+ABSL_FLAG(
+    std::string, dispatch, "band",
+    "How sessions of different leases share the time of a device: band, by the weights of "
+    "their leases; fifo; priority; edf, by their periods; fairness, by finish times; a policy "
+    "of your own, by its file (./mine.bpf.o; docs/policies.md); or off, as the driver has it. "
+    "`warpline policy` changes it while the server runs. Sessions of the same lease, or of one "
+    "peer where there is no scheduler, share as the driver has it. A lease that is alone "
+    "pays nothing for it.");
 ABSL_FLAG(int, dispatch_quantum_us, 6000,
           "How long one lease has an engine of a device, to itself, while others want it. Between "
           "two of them the engine stands still for some 150 us.");
@@ -389,11 +392,11 @@ absl::StatusOr<TierOptions> Tiers() {
 absl::StatusOr<DispatchOptions> Dispatch() {
   DispatchOptions options;
   options.policy = absl::GetFlag(FLAGS_dispatch);
-  if (options.policy != "off") {
+  if (options.policy != "off" && !absl::StrContains(options.policy, '/')) {
     const absl::Status known = policy::MakePolicy(options.policy).status();
     if (!known.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--dispatch: ", std::string(known.message()), ", and off"));
+          absl::StrCat("--dispatch: ", std::string(known.message()), ", off, and files with a /"));
     }
   }
   options.quantum = absl::Microseconds(absl::GetFlag(FLAGS_dispatch_quantum_us));

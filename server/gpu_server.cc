@@ -28,10 +28,11 @@
 #include "server/admin/admin_socket_lock.h"
 #include "server/admin/device_status.h"
 #include "server/backends/backend_names.h"
-#include "server/dispatch/dispatcher.h"
 #include "server/memory/device_memory.h"
 #include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
+#include "server/policies/dispatch_policies.h"
+#include "server/policies/policy_methods.h"
 #include "server/process/process_roles.h"
 #include "server/process/running_process.h"
 #include "server/session/task_shares.h"
@@ -236,15 +237,6 @@ absl::StatusOr<std::unique_ptr<CompilerOptions>> MakeCompilerOptions(const Devic
   return compilers;
 }
 
-// Null where sessions share devices as the driver has it.
-absl::StatusOr<std::unique_ptr<dispatch::Dispatcher>> MakeDispatcher(const DispatchOptions& from) {
-  if (from.policy == "off") return nullptr;
-  dispatch::DispatcherOptions options;
-  options.policy = from.policy;
-  options.arbiter.quantum_ns = absl::ToInt64Nanoseconds(from.quantum);
-  return dispatch::Dispatcher::Create(std::move(options));
-}
-
 // A tenant that is alone may open as many sessions as there may be.
 uint64_t TenantHostBytes(const SessionLimits& limits, const SessionOptions& session) {
   if (limits.tenant_host_bytes != 0) return limits.tenant_host_bytes;
@@ -325,9 +317,15 @@ absl::Status GpuServer::Compose() {
                                        launcher_.get(), jailer_.get());
   if (!compilers.ok()) return compilers.status();
   host->compilers = *std::move(compilers);
-  auto dispatcher = MakeDispatcher(options_.dispatch);
-  if (!dispatcher.ok()) return dispatcher.status();
-  host->dispatcher = *std::move(dispatcher);
+  // Otherwise sessions share devices as the driver has it.
+  if (options_.dispatch.policy != "off") {
+    auto policies = MakeDispatchPolicies({.policy = options_.dispatch.policy,
+                                          .quantum = options_.dispatch.quantum,
+                                          .audit = audit_.get()});
+    if (!policies.ok()) return policies.status();
+    policies_ = std::move(policies->book);
+    host->dispatcher = std::move(policies->dispatcher);
+  }
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   shm_name_ = host->session.shm_name;
@@ -410,6 +408,10 @@ absl::Status GpuServer::StartAdminListener() {
     options.methods[kReplaceMethod] = audit::Audited(
         audit_.get(), &DescribeReplace, [this](const std::string&, const std::string& request) {
           return AnswerReplace(host_.get(), replacements_.get(), request);
+        });
+    options.methods[kPolicyMethod] = audit::Audited(
+        audit_.get(), &DescribePolicy, [this](const std::string&, const std::string& request) {
+          return AnswerPolicy(policies_.get(), request);
         });
     admin_listener_ = MakeListener(std::move(options));
     status = admin_listener_->Start({"unix:" + *path}, host_.get());

@@ -24,6 +24,7 @@
 #include "server/jail/jailer.h"
 #include "server/leases/lease_book.h"
 #include "server/nvml/sampler.h"
+#include "server/policies/policy_book.h"
 #include "server/server_options.h"
 #include "server/session/session_host.h"
 #include "server/supervisor/supervised_launcher.h"
@@ -84,6 +85,7 @@ class GpuServer {
   std::unique_ptr<supervisor::SupervisedLauncher> launcher_;
   std::unique_ptr<LeaseBook> leases_;
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
+  std::unique_ptr<PolicyBook> policies_;    // Null with --dispatch=off.
   std::unique_ptr<SessionHost> host_;
   std::shared_ptr<ServerMetrics> metrics_;
   std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.

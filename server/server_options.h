@@ -81,7 +81,8 @@ struct TierOptions {
 
 // How sessions share the time of devices.
 struct DispatchOptions {
-  // A policy of policy/builtin.h, or "off" for whatever the driver does.
+  // A policy of policy/builtin.h, the file of an object (with a '/'), or "off" for whatever the
+  // driver does.
   std::string policy = "band";
   absl::Duration quantum = absl::Milliseconds(6);
 };

@@ -1,5 +1,5 @@
-/* Day and night: between 8 and 20 o'clock UTC batch tenants together get a quarter of what they have
- * at night. Work of priority 0 is batch work. */
+/* Day and night: between 8 and 20 o'clock UTC batch tenants together get a quarter of what they
+ * have at night. Work of priority 0 is batch work. */
 #include "warpline_policy.h"
 
 WARPLINE_POLICY();

@@ -1,14 +1,15 @@
-/* Latency guard: best-effort work waits while a tenant with a deadline waits, or has run a moment ago.
+/* Latency guard: best-effort work waits while a tenant with a deadline waits, or has run a moment
+ * ago.
  *
- * A tenant that answers requests leaves short gaps between its kernels. Work that is begun in such a
- * gap is in the way of the next kernel, since a kernel is not taken back. */
+ * A tenant that answers requests leaves short gaps between its kernels. Work that is begun in such
+ * a gap is in the way of the next kernel, since a kernel is not taken back. */
 #include "warpline_policy.h"
 
 WARPLINE_POLICY();
 
-#define QUIET_NS 300000   /* how long ago urgent work must have run */
+#define QUIET_NS 300000     /* how long ago urgent work must have run */
 #define STARVED_NS 50000000 /* best-effort work that has waited for so long runs all the same */
-#define SHORT_NS 20000    /* work that is in nobody's way */
+#define SHORT_NS 20000      /* work that is in nobody's way */
 
 enum { LAST_URGENT_NS, HELD, CELLS };
 WARPLINE_MAP(engines, WARPLINE_ARRAY, sizeof(u32), CELLS, 2);

@@ -1,4 +1,5 @@
-/* Token bucket: each tenant may use the device for RATE thousandths of the time, and BURST_NS at once. */
+/* Token bucket: each tenant may use the device for RATE thousandths of the time, and BURST_NS at
+ * once. */
 #include "warpline_policy.h"
 
 WARPLINE_POLICY();
@@ -31,7 +32,8 @@ u64 dispatch(const struct warpline_on_dispatch* ctx) {
   return WARPLINE_HOLD_US(wait_us < LONGEST_WAIT_US ? wait_us : LONGEST_WAIT_US);
 }
 
-/* What the work took is known when it is complete. The bucket may go below zero by one piece of work. */
+/* What the work took is known when it is complete. The bucket may go below zero by one piece of
+ * work. */
 SEC("on_retire")
 u64 retire(const struct warpline_on_retire* ctx) {
   u64 tenant = ctx->tenant;

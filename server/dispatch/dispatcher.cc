@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "policy/band.h"
 #include "policy/builtin.h"
 #include "transport/loop_thread.h"
 
@@ -60,12 +62,17 @@ absl::StatusOr<std::unique_ptr<DispatchSeat>> Dispatcher::Join(SeatTerms terms) 
   for (size_t i = 0; i < std::min<size_t>(gpus.size(), kMaxSessionDevices); ++i) {
     gpus_.try_emplace(gpus[i], options_.arbiter, policy_.get()).first->second.Join(seat.get(), i);
   }
+  joined_ = true;
   if (slow_) changed_.NotifyAll();
   return seat;
 }
 
-std::unique_ptr<policy::Policy> Dispatcher::SetPolicy(std::unique_ptr<policy::Policy> policy) {
+std::shared_ptr<policy::Policy> Dispatcher::SetPolicy(std::shared_ptr<policy::Policy> policy) {
   MutexLock lock(&mu_);
+  return Replace(std::move(policy));
+}
+
+std::shared_ptr<policy::Policy> Dispatcher::Replace(std::shared_ptr<policy::Policy> policy) {
   policy_.swap(policy);
   for (auto& [ordinal, gpu] : gpus_) gpu.SetPolicy(policy_.get());
   return policy;
@@ -87,27 +94,46 @@ SeatUsage Dispatcher::UsageOf(DispatchSeat* seat) {
 }
 
 absl::Duration Dispatcher::LookNow() {
-  MutexLock lock(&mu_);
-  return Look();
+  Failure failure;
+  absl::Duration nap;
+  {
+    MutexLock lock(&mu_);
+    joined_ = false;
+    nap = Look(&failure);
+    slow_ = nap > absl::Milliseconds(1);
+  }
+  if (failure.policy != nullptr && options_.policy_failed) {
+    options_.policy_failed(failure.policy, failure.why);
+  }
+  return nap;
 }
 
-absl::Duration Dispatcher::Look() {
+absl::Duration Dispatcher::Look(Failure* failure) {
   const int64_t now_ns = options_.clock();
   absl::Duration nap = absl::InfiniteDuration();
-  for (auto& [ordinal, gpu] : gpus_) nap = std::min(nap, NapOf(gpu.Look(now_ns)));
+  for (auto& [ordinal, gpu] : gpus_) {
+    nap = std::min(nap, NapOf(gpu.Look(now_ns)));
+    const absl::Duration held = absl::Nanoseconds(gpu.held_ns());
+    if (held < options_.patience || failure->policy != nullptr) continue;
+    failure->why = absl::StrCat("it has had everybody wait for gpu ", ordinal, " for ",
+                                absl::FormatDuration(absl::Trunc(held, absl::Milliseconds(1))));
+    failure->policy = Replace(std::make_shared<policy::Band>());
+  }
   return nap;
 }
 
 void Dispatcher::Run() {
-  MutexLock lock(&mu_);
-  while (!stop_) {
-    const absl::Duration nap = Look();
-    slow_ = nap > absl::Milliseconds(1);
+  for (;;) {
+    const absl::Duration nap = LookNow();
+    MutexLock lock(&mu_);
+    if (stop_) return;
+    if (joined_) continue;  // Meanwhile.
     if (nap == absl::InfiniteDuration()) {
       changed_.Wait(&mu_);
     } else {
       changed_.WaitWithTimeout(&mu_, nap);
     }
+    if (stop_) return;
   }
 }
 

@@ -17,6 +17,7 @@
 #define WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,12 @@ namespace warpline::dispatch {
 struct DispatcherOptions {
   std::string policy = "band";  // As MakePolicy() of policy/builtin.h takes it.
   ArbiterOptions arbiter;
+  // A policy that has everybody wait for an engine for so long is replaced by BAND.
+  absl::Duration patience = absl::Milliseconds(80);
+  // Told of that, with the reason, on the dispatcher's thread. May call the dispatcher. Null for
+  // nobody.
+  std::function<void(const std::shared_ptr<policy::Policy>& failed, const std::string& why)>
+      policy_failed;
   // By which workers go, too.
   int64_t (*clock)() = &MonotonicNs;
   // Without it LookNow() is called instead; for tests.
@@ -56,7 +63,7 @@ class Dispatcher {
   absl::StatusOr<std::unique_ptr<DispatchSeat>> Join(SeatTerms terms);
 
   // Asks this policy from now on, and gives back the former one, which is asked nothing any more.
-  std::unique_ptr<policy::Policy> SetPolicy(std::unique_ptr<policy::Policy> policy);
+  std::shared_ptr<policy::Policy> SetPolicy(std::shared_ptr<policy::Policy> policy);
 
   // Looks at all GPUs, and returns when the next look is due.
   absl::Duration LookNow();
@@ -64,20 +71,30 @@ class Dispatcher {
  private:
   friend class DispatchSeat;
 
-  Dispatcher(DispatcherOptions options, std::unique_ptr<policy::Policy> policy)
+  // A policy that was replaced, and why.
+  struct Failure {
+    std::shared_ptr<policy::Policy> policy;
+    std::string why;
+  };
+
+  Dispatcher(DispatcherOptions options, std::shared_ptr<policy::Policy> policy)
       : options_(std::move(options)), policy_(std::move(policy)) {}
   void Leave(DispatchSeat* seat);
   SeatUsage UsageOf(DispatchSeat* seat);
-  absl::Duration Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Says in `*failure` if it has replaced the policy.
+  absl::Duration Look(Failure* failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<policy::Policy> Replace(std::shared_ptr<policy::Policy> policy)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();
 
   const DispatcherOptions options_;
   Mutex mu_;  // A leaf: policies are called under it, and call nothing of the server's.
   CondVar changed_;
-  std::unique_ptr<policy::Policy> policy_ ABSL_GUARDED_BY(mu_);  // Never null.
+  std::shared_ptr<policy::Policy> policy_ ABSL_GUARDED_BY(mu_);  // Never null.
   std::map<int, GpuDispatch> gpus_ ABSL_GUARDED_BY(mu_);         // By ordinal.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  bool slow_ ABSL_GUARDED_BY(mu_) = true;  // The thread sleeps for long.
+  bool slow_ ABSL_GUARDED_BY(mu_) = true;     // The thread sleeps for long.
+  bool joined_ ABSL_GUARDED_BY(mu_) = false;  // Somebody has, since the last look.
   std::thread thread_;
 };
 

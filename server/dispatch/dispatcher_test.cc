@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "policy/builtin.h"
@@ -140,10 +141,67 @@ TEST(Dispatcher, PolicyIsSwappedWhileSessionsTakeTurns) {
     now_ns += kMs / 10;
     dispatcher->LookNow();
     if (i != 50) continue;
-    const auto former = dispatcher->SetPolicy(std::move(*policy::MakePolicy("fifo")));
+    const auto former = dispatcher->SetPolicy(*policy::MakePolicy("fifo"));
     EXPECT_EQ(former->name(), "band");
   }
-  EXPECT_EQ(dispatcher->SetPolicy(std::move(*policy::MakePolicy("band")))->name(), "fifo");
+  EXPECT_EQ(dispatcher->SetPolicy(*policy::MakePolicy("band"))->name(), "fifo");
+}
+
+// Has everybody wait.
+class Endless : public policy::Policy {
+ public:
+  std::string_view name() const override { return "endless"; }
+  policy::Verdict OnDispatch(const policy::DispatchContext&) override {
+    ++asked;
+    return policy::Verdict::Hold(1'000'000);
+  }
+
+  int asked = 0;
+};
+
+TEST(Dispatcher, APolicyThatHasEverybodyWaitIsReplaced) {
+  now_ns = 1000 * kMs;
+  std::string why;
+  std::shared_ptr<policy::Policy> failed;
+  DispatcherOptions options;
+  options.has_thread = false;
+  options.clock = &Now;
+  options.policy_failed = [&](const std::shared_ptr<policy::Policy>& policy,
+                              const std::string& reason) {
+    failed = policy;
+    why = reason;
+  };
+  const auto dispatcher = *Dispatcher::Create(options);
+  const auto endless = std::make_shared<Endless>();
+  dispatcher->SetPolicy(endless);
+  const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
+  const auto one = WorkersPage(*first);
+  const auto two = WorkersPage(*second);
+  one->device(0)[kCompute].worker.lanes_waiting = 1;
+  two->device(0)[kCompute].worker.lanes_waiting = 1;
+  const int64_t began_ns = now_ns;
+  while (failed == nullptr && now_ns < began_ns + 1000 * kMs) {
+    now_ns += kMs / 10;
+    dispatcher->LookNow();
+  }
+  EXPECT_EQ(failed, endless);
+  EXPECT_GT(endless->asked, 2);
+  EXPECT_LE(now_ns - began_ns, 100 * kMs);
+  EXPECT_GE(now_ns - began_ns, 80 * kMs);
+  EXPECT_EQ(why, "it has had everybody wait for gpu 0 for 80ms");
+  // BAND gives somebody a turn, and is not taken for the one that failed.
+  failed = nullptr;
+  const auto has_turn = [&](const auto& page) {
+    return page->device(0)[kCompute].grant().state() == Grant::State::kTurn;
+  };
+  for (int i = 0; i < 20 && !has_turn(one) && !has_turn(two); ++i) {
+    now_ns += kMs / 10;
+    dispatcher->LookNow();
+  }
+  EXPECT_TRUE(has_turn(one) || has_turn(two));
+  EXPECT_EQ(failed, nullptr);
+  EXPECT_EQ(dispatcher->SetPolicy(std::make_shared<Endless>())->name(), "band");
 }
 
 TEST(Dispatcher, UnknownPolicyIsRefused) {

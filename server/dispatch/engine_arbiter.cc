@@ -82,6 +82,12 @@ void EngineArbiter::Look(int64_t now_ns) {
   Publish();
 }
 
+void EngineArbiter::SetPolicy(policy::Policy* policy) {
+  policy_ = policy;
+  held_since_ns_ = 0;
+  for (const auto& c : contenders_) c->held_until_ns_ = 0;
+}
+
 // --- Accounts.
 
 void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
@@ -328,14 +334,20 @@ Contender* EngineArbiter::Choose(bool others) {
     if (a.waiting_since_ns_ == 0 || b.waiting_since_ns_ == 0) return b.waiting_since_ns_ == 0;
     return a.waiting_since_ns_ < b.waiting_since_ns_;
   };
+  bool held = false;
   for (const auto& c : contenders_) {
-    if (!Counts(*c) || (others && HeldBy(*c)) || c->held_until_ns_ > now_ns_) continue;
+    if (!Counts(*c) || (others && HeldBy(*c))) continue;
+    if (c->held_until_ns_ > now_ns_) {
+      held = true;
+      continue;
+    }
     const policy::Verdict verdict = VerdictOn(*c);
     uint32_t score = 0;
     switch (verdict.action) {
       case policy::Action::kHold: {
         const int64_t hold_ns = verdict.argument == 0 ? 0 : verdict.argument * int64_t{1000};
         c->held_until_ns_ = now_ns_ + std::min(hold_ns, kMostHoldNs);
+        held = true;
         continue;
       }
       case policy::Action::kSkip:
@@ -352,7 +364,13 @@ Contender* EngineArbiter::Choose(bool others) {
       best_score = score;
     }
   }
-  return best != nullptr ? best : skipped;
+  if (best == nullptr) best = skipped;
+  if (best != nullptr || !held) {
+    held_since_ns_ = 0;
+  } else if (held_since_ns_ == 0) {
+    held_since_ns_ = now_ns_;
+  }
+  return best;
 }
 
 bool EngineArbiter::Drained() const {
@@ -388,6 +406,7 @@ void EngineArbiter::Reopen() {
   phase_ = Phase::kOpen;
   phase_since_ns_ = now_ns_;
   holder_ = nullptr;
+  held_since_ns_ = 0;
 }
 
 void EngineArbiter::Publish() {

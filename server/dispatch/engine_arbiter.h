@@ -63,8 +63,8 @@ class EngineArbiter {
   EngineArbiter(const ArbiterOptions& options, policy::Policy* policy)
       : options_(options), policy_(policy) {}
 
-  // Asks this policy from now on, which is borrowed.
-  void SetPolicy(policy::Policy* policy) { policy_ = policy; }
+  // Asks this policy from now on, which is borrowed. Whom the former one has wait need not.
+  void SetPolicy(policy::Policy* policy);
 
   // The contender belongs to the arbiter until Remove().
   Contender* Add(const ContenderTerms& terms);
@@ -82,6 +82,8 @@ class EngineArbiter {
   bool draining() const { return phase_ == Phase::kDraining; }
   // Whose turn it is, or is to be; null while the engine is open, or the policy has all wait.
   const Contender* holder() const { return holder_; }
+  // For how long the policy has had everybody wait who wants the engine; 0 while it does not.
+  int64_t held_ns() const { return held_since_ns_ == 0 ? 0 : now_ns_ - held_since_ns_; }
 
  private:
   enum class Phase { kOpen, kDraining, kTurn };
@@ -135,6 +137,7 @@ class EngineArbiter {
   int64_t until_ns_ = 0;          // Of a turn.
   bool came_ = false;             // In this turn something was in flight.
   int64_t idle_since_ns_ = 0;     // In this turn; 0 while something is in flight.
+  int64_t held_since_ns_ = 0;     // The policy has everybody wait; 0 while it does not.
   int64_t others_wanted_ns_ = 0;  // The last time.
   int64_t turn_ns_ = 0;           // Charged in this turn.
   int64_t owed_ns_ = 0;           // Charged in this look to credits.

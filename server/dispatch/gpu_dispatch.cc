@@ -33,6 +33,12 @@ void GpuDispatch::SetPolicy(policy::Policy* policy) {
   for (const auto& arbiter : arbiters_) arbiter->SetPolicy(policy);
 }
 
+int64_t GpuDispatch::held_ns() const {
+  int64_t most = 0;
+  for (const auto& arbiter : arbiters_) most = std::max(most, arbiter->held_ns());
+  return most;
+}
+
 ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   ContenderTerms contender;
   contender.tenant = NumberOf(terms.tenant);

@@ -28,6 +28,8 @@ class GpuDispatch {
 
   // Asks this one from now on, which is borrowed.
   void SetPolicy(policy::Policy* policy);
+  // For how long the policy has had everybody wait for one of the engines; 0 while it does not.
+  int64_t held_ns() const;
 
   // The seat's device number `device` is this GPU.
   void Join(DispatchSeat* seat, size_t device);

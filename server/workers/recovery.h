@@ -36,7 +36,8 @@ class Recovery : public std::enable_shared_from_this<Recovery> {
   // Does not go back.
   using Clock = std::function<absl::Time()>;
 
-  // It begins now. `over` is called once, unless no session had a part in it. `timers` are borrowed.
+  // It begins now. `over` is called once, unless no session had a part in it. `timers` are
+  // borrowed.
   Recovery(Timers* timers, Clock clock, std::function<void(const Outcome&)> over);
   Recovery(const Recovery&) = delete;
   Recovery& operator=(const Recovery&) = delete;

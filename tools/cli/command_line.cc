@@ -46,6 +46,7 @@ constexpr VerbInfo kVerbs[] = {
     {"audit", Verb::kAudit,
      "dir:text follow json verify anchor:text scheduler:text server:text since:text session:number "
      "tenant:text event:text"},
+    {"policy", Verb::kPolicy, "endpoint:text name:text swap json"},
 };
 
 struct ActionInfo {
@@ -60,6 +61,9 @@ constexpr ActionInfo kActions[] = {
     {Verb::kLease, "list", false},    {Verb::kLease, "revoke", true},
     {Verb::kServers, "add", true},    {Verb::kServers, "renew", true},
     {Verb::kServers, "remove", true}, {Verb::kServers, "list", false},
+    {Verb::kPolicy, "load", true},    {Verb::kPolicy, "check", true},
+    {Verb::kPolicy, "swap", true},    {Verb::kPolicy, "rollback", false},
+    {Verb::kPolicy, "remove", true},  {Verb::kPolicy, "list", false},
 };
 
 // The words with which a verb that has actions names its object, and its actions.
@@ -74,6 +78,8 @@ ActionWords WordsOf(Verb verb) {
       return {"tenant", "add, set, remove or list"};
     case Verb::kServers:
       return {"server", "add, renew, remove or list"};
+    case Verb::kPolicy:
+      return {"policy", "list, load, check, swap, rollback or remove"};
     default:
       return {"lease", "list or revoke"};
   }
@@ -177,7 +183,8 @@ absl::Status CheckGpus(const CommandLine& line) {
 }
 
 absl::Status TakeAction(CommandLine* line) {
-  if (line->verb == Verb::kServers && line->rest.empty()) line->rest.push_back("list");
+  const bool lists = line->verb == Verb::kServers || line->verb == Verb::kPolicy;
+  if (lists && line->rest.empty()) line->rest.push_back("list");
   const ActionInfo* found = nullptr;
   for (const ActionInfo& action : kActions) {
     if (action.verb == line->verb && !line->rest.empty() && line->rest[0] == action.name) {
@@ -223,6 +230,13 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    that they may share a context with others', why others cannot, and
                                    what --tier=auto would choose
   warpline stat [--endpoint=E]     counters of a server's devices and sessions
+  warpline policy [list]           what may decide who goes first on a server's devices, and what does
+  warpline policy load FILE [--name=NAME] [--swap]
+                                   load a policy, which clang compiled to eBPF; with --swap, use it
+  warpline policy check FILE       whether a server would take it, without one
+  warpline policy swap NAME        use this one from now on
+  warpline policy rollback         use again what was used before
+  warpline policy remove NAME
   warpline replace [SESSION]       have other workers take over from those of one session of a server
                                    or all, as after an upgrade
 
@@ -277,7 +291,7 @@ A scheduler with tenants wants a credential: WARPLINE_CREDENTIAL, or WARPLINE_CR
 changes tenants and leases wants the operator's: WARPLINE_OPERATOR_CREDENTIAL_FILE, else
 operator.credential in the state folder of your own scheduler or of the service. So do its listings.
 
-ps, top, stat and replace are for a server's operator: its own user or root, on its host. They ask
+ps, top, stat, policy and replace are for a server's operator: its own user or root, on its host. They ask
 at its admin socket, which the server names itself (warpline serve --admin_socket=PATH); where that
 socket is forwarded from another host, E is unix:/PATH. Under `warpline run`, or with a tenant's
 credential at a scheduler, ps, top and stat show what concerns that lease or tenant.
@@ -331,7 +345,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   }
   if (auto status = CheckGpus(line); !status.ok()) return status;
   const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
-  if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers) {
+  if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
+      line.verb == Verb::kPolicy) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
   } else if (!takes_program && line.verb != Verb::kServe && !takes_session && !line.rest.empty()) {
     return Wrong("unexpected argument \"", line.rest[0], "\"");

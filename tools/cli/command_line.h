@@ -26,12 +26,13 @@ enum class Verb {
   kReplace,
   kDevices,
   kExplain,
-  kAudit
+  kAudit,
+  kPolicy
 };
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
-  // The action of kTenant, kLease and kServers: "add", "list", ...
+  // The action of kTenant, kLease, kServers and kPolicy: "add", "list", ...
   std::string action;
   // The value of --endpoint; empty when it was not given.
   std::string endpoint;
@@ -42,7 +43,7 @@ struct CommandLine {
   std::map<std::string, std::string> options;
   // What follows the options. kReplace: the session's number, or nothing. kServe: the server's
   // flags. kRun: the program and its arguments, at least one. kExplain: programs. kTenant, kLease,
-  // kServers: the name.
+  // kServers, kPolicy: the name, or a file.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

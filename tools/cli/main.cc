@@ -21,6 +21,7 @@
 #include "tools/cli/devices.h"
 #include "tools/cli/explain.h"
 #include "tools/cli/operator.h"
+#include "tools/cli/policy.h"
 #include "tools/cli/report.h"
 #include "tools/cli/run.h"
 #include "tools/cli/text.h"
@@ -141,6 +142,8 @@ int Main(const std::vector<std::string>& args) {
       return Explain(*line);
     case Verb::kAudit:
       return Audit(*line);
+    case Verb::kPolicy:
+      return Print(Policy(*line, Endpoint(*line)));
   }
   return 2;
 }

@@ -36,8 +36,8 @@ constexpr size_t kMaxEventWaits = 4096;
 // the sleeps become.
 constexpr int64_t kMaxNapNs = 500'000;
 
-// Until the driver is asked again for a mark on which no answer hangs: about as long as it takes the
-// device to copy a piece.
+// Until the driver is asked again for a mark on which no answer hangs: about as long as it takes
+// the device to copy a piece.
 constexpr std::chrono::microseconds kUnhurried(8);
 
 // Waking another core costs more than most waits last, so a lane polls before it sleeps.
