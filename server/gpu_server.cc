@@ -26,6 +26,7 @@
 #include "server/admin/admin_service.h"
 #include "server/admin/admin_socket.h"
 #include "server/admin/admin_socket_lock.h"
+#include "server/admin/trace_method.h"
 #include "server/admin/device_status.h"
 #include "server/backends/backend_names.h"
 #include "server/memory/device_memory.h"
@@ -409,6 +410,9 @@ absl::Status GpuServer::StartAdminListener() {
         audit_.get(), &DescribeReplace, [this](const std::string&, const std::string& request) {
           return AnswerReplace(host_.get(), replacements_.get(), request);
         });
+    options.methods[kTraceMethod] = [this](const std::string&, const std::string& request) {
+      return AnswerTrace(host_->dispatcher(), request);
+    };
     options.methods[kPolicyMethod] = audit::Audited(
         audit_.get(), &DescribePolicy, [this](const std::string&, const std::string& request) {
           return AnswerPolicy(policies_.get(), request);

@@ -98,6 +98,18 @@ class PolicyTest(unittest.TestCase):
             server = pool.server
             for name in ("token_bucket", "latency_guard", "day_and_night"):
                 self.do(server, "load", str(EXAMPLES / (name + ".bpf.o")))
+            trace = pathlib.Path(self.installation.root) / "trace.json"
+            said = subprocess.run([str(self.bin / "warpline"), "trace", "--seconds=1", "-o", str(trace),
+                                   "--endpoint=" + server.endpoint], capture_output=True, text=True, timeout=60,
+                                  check=False)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+            waits = [e for e in events if e.get("cat") == "wait" and "for" in e["args"]]
+            turns = [e for e in events if e.get("cat") == "turn"]
+            self.assertGreater(len(waits), 3)
+            # Who waited, and for whom, by the names of tenants.
+            self.assertRegex(waits[0]["args"]["slice"] + waits[0]["args"]["for"], "tenant[01].*tenant[01]")
+            self.assertTrue(any(t["args"]["slice"] == waits[0]["args"]["for"] for t in turns))
             deadline = time.monotonic() + 5
             while time.monotonic() < deadline:
                 for name in ("token_bucket", "fifo", "latency_guard", "priority", "day_and_night", "band"):

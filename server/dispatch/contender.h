@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/page/dispatch_page.h"
 #include "server/dispatch/usage_window.h"
 
@@ -26,7 +27,8 @@ struct Wants {
   bool in_flight = false;  // Some lane has issued what is not complete.
   bool worked = false;     // Something has become complete since the last look.
   uint32_t lanes = 0;      // That wait.
-  uint64_t bytes = 0;      // Of copies that were issued since the last look.
+  uint64_t commands = 0;   // That have become complete since the last look.
+  uint64_t bytes = 0;      // Of copies that were issued since then.
 
   // Looks may fall between two short kernels, each time.
   bool busy() const { return in_flight || worked; }
@@ -68,6 +70,12 @@ class Contender {
   int64_t held_until_ns_ = 0;     // The policy has it wait.
   int64_t away_until_ns_ = 0;     // It had a turn and did not come.
   uint32_t missed_ = 0;           // How many such turns, one after another.
+  // What its spans in the flight recorder will say.
+  int64_t working_since_ns_ = 0;  // 0 while it has nothing in flight.
+  uint64_t work_commands_ = 0;
+  uint64_t work_bytes_ = 0;
+  TraceReason waits_because_ = TraceReason::kNone;
+  uint32_t waits_for_ = 0;  // ContenderTerms::vgpu of another.
 };
 
 }  // namespace warpline::dispatch

@@ -93,6 +93,16 @@ SeatUsage Dispatcher::UsageOf(DispatchSeat* seat) {
   return seat->usage_;
 }
 
+std::map<int, TracePart> Dispatcher::Trace(const std::map<int, uint64_t>& after, size_t most) {
+  std::map<int, TracePart> parts;
+  MutexLock lock(&mu_);
+  for (const auto& [ordinal, gpu] : gpus_) {
+    const auto since = after.find(ordinal);
+    parts[ordinal] = gpu.recorder().After(since == after.end() ? 0 : since->second, most);
+  }
+  return parts;
+}
+
 absl::Duration Dispatcher::LookNow() {
   Failure failure;
   absl::Duration nap;

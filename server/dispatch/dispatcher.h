@@ -30,6 +30,7 @@
 #include "policy/policy.h"
 #include "server/dispatch/dispatch_seat.h"
 #include "server/dispatch/engine_arbiter.h"
+#include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/gpu_dispatch.h"
 #include "server/dispatch/page/dispatch_page.h"
 
@@ -64,6 +65,10 @@ class Dispatcher {
 
   // Asks this policy from now on, and gives back the former one, which is asked nothing any more.
   std::shared_ptr<policy::Policy> SetPolicy(std::shared_ptr<policy::Policy> policy);
+
+  // What the GPUs' flight recorders have, by ordinal: of each at most `most` spans since the number
+  // that `after` has for it (FlightRecorder::After). A GPU is there once it has had a session.
+  std::map<int, TracePart> Trace(const std::map<int, uint64_t>& after, size_t most);
 
   // Looks at all GPUs, and returns when the next look is due.
   absl::Duration LookNow();

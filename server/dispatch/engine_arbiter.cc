@@ -26,8 +26,9 @@ Contender* EngineArbiter::Add(const ContenderTerms& terms) {
 
 void EngineArbiter::Remove(Contender* contender) {
   const bool held = holder_ == contender;
+  if (held) RecordTurn(TraceReason::kLeft);
   std::erase_if(contenders_, [&](const auto& c) { return c.get() == contender; });
-  if (held) Reopen();
+  if (held) Reopen(TraceReason::kLeft);
 }
 
 bool EngineArbiter::wanted() const {
@@ -64,12 +65,12 @@ void EngineArbiter::Look(int64_t now_ns) {
   Charge(passed_ns);
   switch (phase_) {
     case Phase::kOpen:
-      if (Contended()) BeginDrain(Choose(/*others=*/false));
+      if (Contended()) BeginDrain(Choose(/*others=*/false), TraceReason::kNone);
       break;
     case Phase::kDraining:
       if (holder_ == nullptr) holder_ = Choose(/*others=*/false);
       if (holder_ == nullptr && !wanted()) {
-        Reopen();
+        Reopen(TraceReason::kAlone);
       } else if (holder_ != nullptr &&
                  (Drained() || now_ns_ - phase_since_ns_ >= options_.drain_limit_ns)) {
         BeginTurn();
@@ -78,6 +79,9 @@ void EngineArbiter::Look(int64_t now_ns) {
     case Phase::kTurn:
       LookAtTurn();
       break;
+  }
+  if (recorder_ != nullptr) {
+    for (const auto& c : contenders_) NoteWhyItWaits(*c);
   }
   Publish();
 }
@@ -104,10 +108,16 @@ void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
   }
   if (c.wants_.busy()) c.missed_ = 0;
   if (!c.wants_.waiting || (phase_ == Phase::kTurn && HeldBy(c))) {
+    if (c.waiting_since_ns_ != 0) {
+      Record(c, TraceKind::kWait, c.waits_because_, c.waiting_since_ns_);
+    }
     c.waiting_since_ns_ = 0;
+    c.waits_because_ = TraceReason::kNone;
+    c.waits_for_ = 0;
   } else if (c.waiting_since_ns_ == 0) {
     c.waiting_since_ns_ = now_ns_;
   }
+  RecordWork(c);
 }
 
 void EngineArbiter::Charge(int64_t passed_ns) {
@@ -188,12 +198,77 @@ uint32_t EngineArbiter::ShareOf(const Contender& c) const {
   return static_cast<uint32_t>(uint64_t{1000} * c.terms_.weight / weights);
 }
 
+// --- Records.
+
+void EngineArbiter::Record(const Contender& c, TraceKind kind, TraceReason reason,
+                           int64_t since_ns) {
+  if (recorder_ == nullptr) return;
+  TraceSpan span;
+  span.kind = kind;
+  span.reason = reason;
+  span.engine = recorded_as_;
+  span.slice = c.terms_.vgpu;
+  span.begin_ns = since_ns;
+  span.end_ns = now_ns_;
+  switch (kind) {
+    case TraceKind::kTurn:
+      span.charged_ns = turn_ns_;
+      break;
+    case TraceKind::kWait:
+      span.other = c.waits_for_;
+      break;
+    case TraceKind::kWork:
+      span.commands = c.work_commands_;
+      span.bytes = c.work_bytes_;
+      break;
+  }
+  recorder_->Add(span);
+}
+
+void EngineArbiter::RecordTurn(TraceReason why) {
+  if (phase_ == Phase::kTurn) Record(*holder_, TraceKind::kTurn, why, phase_since_ns_);
+}
+
+// One span for what follows at once.
+void EngineArbiter::RecordWork(Contender& c) {
+  if (c.wants_.busy()) {
+    if (c.working_since_ns_ == 0) c.working_since_ns_ = now_ns_;
+    c.work_commands_ += c.wants_.commands;
+    c.work_bytes_ += c.wants_.bytes;
+  } else if (c.working_since_ns_ != 0) {
+    Record(c, TraceKind::kWork, TraceReason::kNone, c.working_since_ns_);
+    c.working_since_ns_ = 0;
+    c.work_commands_ = 0;
+    c.work_bytes_ = 0;
+  }
+}
+
+// The weightiest reason of a wait is the one that it is recorded with: that the policy wants it, and
+// else whose turn it was last.
+void EngineArbiter::NoteWhyItWaits(Contender& c) {
+  if (c.waiting_since_ns_ == 0 || c.waits_because_ == TraceReason::kHeld) return;
+  if (c.held_until_ns_ > now_ns_) {
+    c.waits_because_ = TraceReason::kHeld;
+    c.waits_for_ = 0;
+  } else if (phase_ == Phase::kTurn && !HeldBy(c)) {
+    c.waits_because_ = TraceReason::kTurnOfAnother;
+    c.waits_for_ = holder_->terms_.vgpu;
+  } else if (phase_ == Phase::kDraining && c.waits_because_ == TraceReason::kNone) {
+    c.waits_because_ = TraceReason::kDraining;
+    for (const auto& other : contenders_) {
+      if (!Together(*other, c) && other->wants_.in_flight) c.waits_for_ = other->terms_.vgpu;
+    }
+  }
+}
+
 // --- Decisions.
 
 void EngineArbiter::LookAtTurn() {
   const bool others = OthersWant(*holder_);
   if (others) others_wanted_ns_ = now_ns_;
-  if (!others && now_ns_ - others_wanted_ns_ >= options_.linger_ns) return Reopen();
+  if (!others && now_ns_ - others_wanted_ns_ >= options_.linger_ns) {
+    return Reopen(TraceReason::kAlone);
+  }
   const bool busy = std::any_of(contenders_.begin(), contenders_.end(),
                                 [&](const auto& c) { return c->wants_.busy() && HeldBy(*c); });
   if (busy) {
@@ -206,29 +281,33 @@ void EngineArbiter::LookAtTurn() {
     if (now_ns_ >= until_ns_ - options_.renew_ns) until_ns_ = now_ns_ + options_.quantum_ns;
     return;
   }
-  if (TurnWasted() || PolicyYields()) return BeginDrain(Choose(/*others=*/true));
+  if (const TraceReason wasted = TurnWasted(); wasted != TraceReason::kNone) {
+    return BeginDrain(Choose(/*others=*/true), wasted);
+  }
+  if (PolicyYields()) return BeginDrain(Choose(/*others=*/true), TraceReason::kYielded);
   if (now_ns_ < until_ns_ - options_.renew_ns) return;
   Contender* const next = Choose(/*others=*/false);
   if (next != nullptr && HeldBy(*next)) {
     until_ns_ = std::max(until_ns_, now_ns_) + options_.quantum_ns;
   } else if (now_ns_ >= until_ns_) {
-    BeginDrain(next);
+    BeginDrain(next, TraceReason::kUsedUp);
   }
 }
 
-bool EngineArbiter::TurnWasted() {
-  if (idle_since_ns_ == 0) return false;
+TraceReason EngineArbiter::TurnWasted() {
+  if (idle_since_ns_ == 0) return TraceReason::kNone;
   const int64_t idle_ns = now_ns_ - idle_since_ns_;
   if (came_) {
     // Past its end nothing more is issued, so there is nothing to wait for.
     const bool behind = now_ns_ < until_ns_ && (holder_->credit_ns_ > 0 ||
                                                 holder_->used_.Share(now_ns_) < ShareOf(*holder_));
-    return idle_ns >= (behind ? options_.short_wait_ns : options_.least_wait_ns);
+    const int64_t most_ns = behind ? options_.short_wait_ns : options_.least_wait_ns;
+    return idle_ns >= most_ns ? TraceReason::kIdle : TraceReason::kNone;
   }
-  if (idle_ns < options_.start_wait_ns) return false;
+  if (idle_ns < options_.start_wait_ns) return TraceReason::kNone;
   holder_->missed_ = std::min(holder_->missed_ + 1, kMostMissed);
   holder_->away_until_ns_ = now_ns_ + (kFirstAwayNs << holder_->missed_);
-  return true;
+  return TraceReason::kNotCome;
 }
 
 bool EngineArbiter::PolicyYields() {
@@ -378,8 +457,9 @@ bool EngineArbiter::Drained() const {
                       [&](const auto& c) { return c->wants_.in_flight && !HeldBy(*c); });
 }
 
-void EngineArbiter::BeginDrain(Contender* next) {
+void EngineArbiter::BeginDrain(Contender* next, TraceReason why) {
   if (phase_ == Phase::kTurn) {
+    RecordTurn(why);
     policy::RetireContext context;
     context.head = HeadOf(*holder_);
     context.actual_ns = static_cast<uint64_t>(std::exchange(turn_ns_, 0));
@@ -402,7 +482,8 @@ void EngineArbiter::BeginTurn() {
   ++holder_->turns_;
 }
 
-void EngineArbiter::Reopen() {
+void EngineArbiter::Reopen(TraceReason why) {
+  if (why != TraceReason::kLeft) RecordTurn(why);
   phase_ = Phase::kOpen;
   phase_since_ns_ = now_ns_;
   holder_ = nullptr;

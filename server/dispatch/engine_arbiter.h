@@ -28,6 +28,7 @@
 #include "policy/band.h"
 #include "policy/policy.h"
 #include "server/dispatch/contender.h"
+#include "server/dispatch/flight_recorder.h"
 
 namespace warpline::dispatch {
 
@@ -65,6 +66,12 @@ class EngineArbiter {
 
   // Asks this policy from now on, which is borrowed. Whom the former one has wait need not.
   void SetPolicy(policy::Policy* policy);
+
+  // Turns, waits and work of this engine are added to the recorder, which is borrowed, from now on.
+  void RecordTo(FlightRecorder* recorder, size_t engine) {
+    recorder_ = recorder;
+    recorded_as_ = static_cast<uint8_t>(engine);
+  }
 
   // The contender belongs to the arbiter until Remove().
   Contender* Add(const ContenderTerms& terms);
@@ -108,9 +115,16 @@ class EngineArbiter {
   void Replenish(int64_t total_ns);
   void NoteWants(Contender& c, int64_t passed_ns);
 
+  // Records.
+  void Record(const Contender& c, TraceKind kind, TraceReason reason, int64_t since_ns);
+  void RecordTurn(TraceReason why);
+  void RecordWork(Contender& c);
+  void NoteWhyItWaits(Contender& c);
+
   // Decisions.
   void LookAtTurn();
-  bool TurnWasted();
+  // Why the turn is of no use any more; kNone while it is.
+  TraceReason TurnWasted();
   bool PolicyYields();
   // The next one, never of the holder's domain if `others`; null where the policy has all wait.
   Contender* Choose(bool others);
@@ -119,13 +133,16 @@ class EngineArbiter {
   policy::CopyEnqueueContext CopyContextOf(Contender& c) const;
   policy::ContextHead HeadOf(const Contender& c) const;
   uint32_t ShareOf(const Contender& c) const;
-  void BeginDrain(Contender* next);
+  // A turn that is under way ends for this reason.
+  void BeginDrain(Contender* next, TraceReason why);
   bool Drained() const;
   void BeginTurn();
-  void Reopen();
+  void Reopen(TraceReason why);
   void Publish();
 
   const ArbiterOptions options_;
+  FlightRecorder* recorder_ = nullptr;  // Null for none.
+  uint8_t recorded_as_ = 0;
   policy::Policy* policy_;
   policy::Band default_policy_;
   std::vector<std::unique_ptr<Contender>> contenders_;

@@ -123,6 +123,75 @@ TEST(EngineArbiter, WhatOneLeavesTheOtherHas) {
   EXPECT_GE(two, 5 * kSecond * 12 / 100);
 }
 
+std::vector<TraceSpan> SpansOf(const SimulatedGpu& gpu, TraceKind kind, uint32_t slice) {
+  std::vector<TraceSpan> spans = gpu.recorder().Latest(FlightRecorder::kSpans);
+  std::erase_if(spans, [&](const TraceSpan& s) { return s.kind != kind || s.slice != slice; });
+  return spans;
+}
+
+ContenderTerms Named(uint32_t vgpu) {
+  ContenderTerms terms;
+  terms.vgpu = vgpu;
+  return terms;
+}
+
+TEST(EngineArbiter, WhyALaunchWaitedCanBeReadAfterwards) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  gpu.Add(Named(1), Kernels(kLong));
+  SimulatedTenant* const other = gpu.Add(Named(2), Kernels(kShort));
+  gpu.Run(kSecond);
+  const std::vector<TraceSpan> waits = SpansOf(gpu, TraceKind::kWait, 2);
+  const std::vector<TraceSpan> turns = SpansOf(gpu, TraceKind::kTurn, 1);
+  ASSERT_GT(waits.size(), 20u);
+  ASSERT_GT(turns.size(), 20u);
+  int explained = 0;
+  for (const TraceSpan& wait : waits) {
+    EXPECT_EQ(wait.engine, EngineIndex(Engine::kCompute));
+    // One launch that waited: for whom, and what that one had the device for meanwhile.
+    if (wait.reason != TraceReason::kTurnOfAnother) continue;
+    EXPECT_EQ(wait.other, 1u);
+    explained += std::any_of(turns.begin(), turns.end(), [&](const TraceSpan& turn) {
+      return turn.begin_ns < wait.end_ns && turn.end_ns > wait.begin_ns;
+    });
+  }
+  EXPECT_GT(explained, 20);
+  for (const TraceSpan& turn : turns) {
+    EXPECT_LT(turn.begin_ns, turn.end_ns);
+    EXPECT_GT(turn.charged_ns, 0);
+    EXPECT_TRUE(turn.reason == TraceReason::kUsedUp || turn.reason == TraceReason::kYielded)
+        << NameOf(turn.reason);
+  }
+  // What one has in flight while it has the engine is one span, or a few.
+  EXPECT_FALSE(SpansOf(gpu, TraceKind::kWork, 2).empty());
+  other->Switch(false);
+  gpu.Run(kSecond);
+  EXPECT_EQ(SpansOf(gpu, TraceKind::kTurn, 1).back().reason, TraceReason::kAlone);
+}
+
+TEST(EngineArbiter, WhomThePolicyHasWaitIsRecordedSo) {
+  class HoldsSecond : public policy::Policy {
+   public:
+    std::string_view name() const override { return "holds_second"; }
+    policy::Verdict OnDispatch(const policy::DispatchContext& c) override {
+      return holds && c.head.vgpu == 2 ? policy::Verdict::Hold(5000) : policy::Verdict::Run();
+    }
+
+    bool holds = true;
+  };
+  HoldsSecond policy;
+  SimulatedGpu gpu(&policy);
+  gpu.Add(Named(1), Kernels(kShort));
+  gpu.Add(Named(2), Kernels(kShort));
+  gpu.Run(100 * kMs);
+  policy.holds = false;
+  gpu.Run(100 * kMs);
+  const std::vector<TraceSpan> waits = SpansOf(gpu, TraceKind::kWait, 2);
+  ASSERT_FALSE(waits.empty());
+  EXPECT_EQ(waits.front().reason, TraceReason::kHeld);
+  EXPECT_GT(waits.front().end_ns - waits.front().begin_ns, 80 * kMs);
+}
+
 // A host that waits for each of its kernels of 50 us and comes back with the next one.
 TEST(EngineArbiter, ShortKernelsThatAreWaitedForKeepTheirTurn) {
   policy::Band band;

@@ -26,6 +26,7 @@ GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy) 
     own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
     own.direction = i == EngineIndex(Engine::kCopyOut) ? 1 : 0;
     arbiters_[i] = std::make_unique<EngineArbiter>(own, policy);
+    arbiters_[i]->RecordTo(&recorder_, i);
   }
 }
 
@@ -54,6 +55,8 @@ void GpuDispatch::Join(DispatchSeat* seat, size_t device) {
   Slice& slice = slices_[seat->terms_.slice];
   if (slice.members.empty()) {
     ++last_vgpu_;
+    recorder_.NameSlice(last_vgpu_, seat->terms_.tenant.empty() ? seat->terms_.slice
+                                                                : seat->terms_.tenant);
     for (size_t i = 0; i < kEngines; ++i) {
       slice.contenders[i] = arbiters_[i]->Add(TermsOf(seat->terms_, i));
     }
@@ -111,6 +114,7 @@ void GpuDispatch::ShowWants(Slice* slice) {
       wants.in_flight |= read.in_flight;
       wants.worked |= read.commands > 0;
       wants.lanes += read.waiting;
+      wants.commands += read.commands;
       wants.bytes += read.bytes;
     }
     slice->contenders[i]->See(wants);

@@ -13,6 +13,7 @@
 #include "policy/policy.h"
 #include "server/dispatch/dispatch_seat.h"
 #include "server/dispatch/engine_arbiter.h"
+#include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/page/dispatch_page.h"
 
 namespace warpline::dispatch {
@@ -30,6 +31,7 @@ class GpuDispatch {
   void SetPolicy(policy::Policy* policy);
   // For how long the policy has had everybody wait for one of the engines; 0 while it does not.
   int64_t held_ns() const;
+  const FlightRecorder& recorder() const { return recorder_; }
 
   // The seat's device number `device` is this GPU.
   void Join(DispatchSeat* seat, size_t device);
@@ -59,6 +61,7 @@ class GpuDispatch {
   void Settle(Slice* slice);
   void OpenAll();
 
+  FlightRecorder recorder_;
   std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
   std::map<std::string, Slice> slices_;
   uint32_t last_vgpu_ = 0;

@@ -121,6 +121,8 @@ class SessionHost : public Acceptor,
   int sessions() const;
   HostSnapshot Snapshot();
   const ServerCounters& counters() const { return counters_; }
+  // Null where sessions share devices as the driver has it.
+  dispatch::Dispatcher* dispatcher() const { return options_.dispatcher.get(); }
   // Null where no module images are kept.
   const ModuleStore* modules() const { return modules_ == nullptr ? nullptr : &modules_->store(); }
   // Traffic of all sessions since the start.

@@ -47,6 +47,7 @@ constexpr VerbInfo kVerbs[] = {
      "dir:text follow json verify anchor:text scheduler:text server:text since:text session:number "
      "tenant:text event:text"},
     {"policy", Verb::kPolicy, "endpoint:text name:text swap json"},
+    {"trace", Verb::kTrace, "endpoint:text seconds:number output:text"},
 };
 
 struct ActionInfo {
@@ -144,7 +145,8 @@ absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::str
   const std::string& arg = args[*next];
   if (!absl::StartsWith(arg, "-")) return false;
   const size_t equals = arg.find('=');
-  const std::string name = absl::StartsWith(arg, "--") ? arg.substr(2, equals - 2) : "";
+  std::string name = absl::StartsWith(arg, "--") ? arg.substr(2, equals - 2) : "";
+  if (arg == "-o") name = "output";
   const auto kind = KindOf(verb, name);
   if (!kind.ok()) return Wrong("unknown option \"", arg, "\"");
   std::string value = "1";
@@ -237,6 +239,10 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline policy swap NAME        use this one from now on
   warpline policy rollback         use again what was used before
   warpline policy remove NAME
+  warpline trace [--seconds=5] -o FILE
+                                   who had a server's devices, who waited and why, while it runs; with
+                                   --seconds=0, what the server remembers. Perfetto (ui.perfetto.dev)
+                                   and chrome://tracing open the file
   warpline replace [SESSION]       have other workers take over from those of one session of a server
                                    or all, as after an upgrade
 
@@ -291,7 +297,7 @@ A scheduler with tenants wants a credential: WARPLINE_CREDENTIAL, or WARPLINE_CR
 changes tenants and leases wants the operator's: WARPLINE_OPERATOR_CREDENTIAL_FILE, else
 operator.credential in the state folder of your own scheduler or of the service. So do its listings.
 
-ps, top, stat, policy and replace are for a server's operator: its own user or root, on its host. They ask
+ps, top, stat, policy, trace and replace are for a server's operator: its own user or root, on its host. They ask
 at its admin socket, which the server names itself (warpline serve --admin_socket=PATH); where that
 socket is forwarded from another host, E is unix:/PATH. Under `warpline run`, or with a tenant's
 credential at a scheduler, ps, top and stat show what concerns that lease or tenant.

@@ -27,7 +27,8 @@ enum class Verb {
   kDevices,
   kExplain,
   kAudit,
-  kPolicy
+  kPolicy,
+  kTrace
 };
 
 struct CommandLine {

@@ -26,6 +26,7 @@
 #include "tools/cli/run.h"
 #include "tools/cli/text.h"
 #include "tools/cli/top.h"
+#include "tools/cli/trace.h"
 
 namespace warpline::cli {
 namespace {
@@ -144,6 +145,8 @@ int Main(const std::vector<std::string>& args) {
       return Audit(*line);
     case Verb::kPolicy:
       return Print(Policy(*line, Endpoint(*line)));
+    case Verb::kTrace:
+      return Print(Trace(*line, Endpoint(*line)));
   }
   return 2;
 }

@@ -52,6 +52,7 @@ SimulatedGpu::SimulatedGpu(policy::Policy* policy, ArbiterOptions options)
     options.engine = engine == Engine::kCompute ? 0 : 1;
     options.direction = engine == Engine::kCopyOut ? 1 : 0;
     arbiters_[EngineIndex(engine)] = std::make_unique<EngineArbiter>(options, policy);
+    arbiters_[EngineIndex(engine)]->RecordTo(&recorder_, EngineIndex(engine));
   }
 }
 
@@ -110,8 +111,12 @@ void SimulatedGpu::Arbitrate() {
     const size_t at = EngineIndex(engine);
     for (const auto& tenant : tenants_) {
       const SlotReading read = tenant->readers_[at].Read(tenant->line(engine), simulated_now_ns);
-      tenant->contenders_[at]->See(
-          {read.waiting > 0, read.in_flight, read.commands > 0, read.waiting, read.bytes});
+      tenant->contenders_[at]->See({.waiting = read.waiting > 0,
+                                    .in_flight = read.in_flight,
+                                    .worked = read.commands > 0,
+                                    .lanes = read.waiting,
+                                    .commands = read.commands,
+                                    .bytes = read.bytes});
     }
     arbiters_[at]->Look(simulated_now_ns);
     for (const auto& tenant : tenants_) {

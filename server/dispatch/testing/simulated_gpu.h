@@ -12,6 +12,7 @@
 
 #include "policy/policy.h"
 #include "server/dispatch/engine_arbiter.h"
+#include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/gate/lane_turns.h"
 #include "server/dispatch/page/dispatch_page.h"
 #include "server/dispatch/slot_reader.h"
@@ -89,12 +90,14 @@ class SimulatedGpu {
   void Run(int64_t ns);
   int64_t now_ns() const;
   const EngineArbiter& arbiter(Engine engine) const { return *arbiters_[EngineIndex(engine)]; }
+  const FlightRecorder& recorder() const { return recorder_; }
 
  private:
   void Work();
   void Arbitrate();
 
   const bool dispatches_;
+  FlightRecorder recorder_;
   std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
   std::vector<std::unique_ptr<SimulatedTenant>> tenants_;
   int64_t look_ns_ = 0;
