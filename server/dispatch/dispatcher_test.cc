@@ -6,9 +6,12 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "policy/builtin.h"
+#include "server/dispatch/gate/lane_turns.h"
 
 namespace warpline::dispatch {
 namespace {
@@ -226,6 +229,32 @@ TEST(Dispatcher, ThreadGivesTurns) {
     had_one |= one->device(0)[kCompute].grant().state() == Grant::State::kTurn;
     had_two |= two->device(0)[kCompute].grant().state() == Grant::State::kTurn;
   }
+}
+
+// Each lane on a thread of its own, as in workers.
+TEST(Dispatcher, LanesOfSeveralSessionsAllComeToAnEnd) {
+  const auto dispatcher = NewDispatcher(/*has_thread=*/true);
+  std::vector<std::unique_ptr<DispatchSeat>> seats;
+  std::vector<std::unique_ptr<SessionGates>> gates;
+  std::vector<std::thread> lanes;
+  for (int i = 0; i < 3; ++i) {
+    seats.push_back(*dispatcher->Join({.gpus = {0}, .slice = std::string(1, 'a' + i)}));
+    gates.push_back(std::make_unique<SessionGates>(WorkersPage(*seats.back())));
+    for (int lane = 0; lane < 2; ++lane) {
+      lanes.emplace_back([gate = gates.back().get()] {
+        LaneTurns turns(gate, 0);
+        for (uint64_t ticket = 1; ticket <= 300;) {
+          if (turns.MayIssue(Engine::kCompute)) {
+            turns.OnIssued(Engine::kCompute, ticket, 0);
+            turns.OnRetired(ticket++);
+          }
+          std::this_thread::yield();
+        }
+      });
+    }
+  }
+  for (std::thread& lane : lanes) lane.join();
+  for (const auto& seat : seats) EXPECT_GE(seat->usage()[kCompute].busy_ns, 0);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST_F(LaneTurnsTest, TurnHasAMillisecondOfWorkAhead) {
   slot().SetGrant(Grant::Turn(now_ns + 6000 * kUs));
   // Nothing is known of the kernels yet.
   EXPECT_EQ(Issue(), 8);
-  RetireAllAfter(8 * 50 * kUs);
+  RetireAllAfter(kUs * 50 * 8);
   EXPECT_EQ(Issue(), 20);
   EXPECT_EQ(turns_->MarkEvery(64), 10u);
 }
