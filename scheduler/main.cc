@@ -24,8 +24,8 @@
 #include "scheduler/metrics.h"
 #include "scheduler/redirector.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
-#include "scheduler/store.h"
 #include "transport/grpc/grpc_server.h"
 #include "transport/grpc/server_tls.h"
 
@@ -146,7 +146,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& fold
   auto keys = KeyRing::Open(folder + "/keys", absl::GetFlag(FLAGS_key_period).get(),
                             options.lost_after, SteadyNow());
   if (!keys.ok()) return keys.status();
-  auto store = Store::Open(folder + "/state.db");
+  auto store = SqliteStore::Open(folder + "/state.db");
   if (!store.ok()) return store.status();
   return Scheduler::Create(std::move(options), *std::move(store), *std::move(keys));
 }

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
+#include "scheduler/sqlite_store.h"
 #include "transport/inproc/inproc_channel.h"
 
 namespace warpline::scheduler {
@@ -66,7 +67,7 @@ class RedirectorTest : public testing::Test {
     options.operator_credential = "operator";
     options.clock = [] { return absl::FromUnixSeconds(1800000000); };
     auto keys = KeyRing::Open(folder + "/keys", absl::Hours(1), absl::Seconds(5), options.clock());
-    auto store = Store::Open(folder + "/state.db");
+    auto store = SqliteStore::Open(folder + "/state.db");
     ASSERT_TRUE(keys.ok() && store.ok());
     auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
     ASSERT_TRUE(scheduler.ok()) << scheduler.status();

@@ -84,11 +84,11 @@ Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, Key
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions options,
                                                              std::unique_ptr<Store> store,
                                                              KeyRing keys) {
-  const std::string path = store->path();
   auto scheduler = std::unique_ptr<Scheduler>(
       new Scheduler(std::move(options), std::move(store), std::move(keys)));
   if (const absl::Status taken = scheduler->TakeState(); !taken.ok()) {
-    return ExplainStoreError(path, taken);
+    MutexLock lock(&scheduler->mu_);
+    return scheduler->store_->Explain(taken);
   }
   return scheduler;
 }
@@ -115,16 +115,10 @@ absl::Status Scheduler::TakeState() {
     servers_[server.name].lost_at = now;
     records_[server.name] = server;
   }
-  auto leases = store_->Leases();
-  if (!leases.ok()) return leases.status();
-  // While there was no scheduler, leases could not be renewed.
-  for (LeaseRecord& lease : *leases) {
-    if (lease.state != LeaseState::kActive) continue;
-    // This holds whatever the clock said before.
-    lease.expires = std::min(now + options_.lease_ttl, lease.ends);
-    if (const absl::Status updated = store_->UpdateLease(lease); !updated.ok()) return updated;
-  }
-  return absl::OkStatus();
+  // Leases are read with each request, too. While there was no scheduler, they could not be
+  // renewed: this holds whatever the clock said before.
+  if (const auto leases = store_->Leases(); !leases.ok()) return leases.status();
+  return store_->ExtendLeases(now, options_.lease_ttl);
 }
 
 // --- Credentials of the caller.

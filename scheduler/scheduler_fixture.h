@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
 
 namespace warpline::scheduler {
@@ -35,7 +36,7 @@ class SchedulerTest : public testing::Test {
     options.max_leases = 8;
     options.clock = [this] { return now_; };
     auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
-    auto store = Store::Open(folder_ + "/state.db");
+    auto store = SqliteStore::Open(folder_ + "/state.db");
     ASSERT_TRUE(keys.ok() && store.ok());
     auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
     ASSERT_TRUE(scheduler.ok()) << scheduler.status();

@@ -9,8 +9,8 @@
 #include "proto/tier.h"
 #include "scheduler/scheduler_fixture.h"
 #include "scheduler/sqlite.h"
+#include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
-#include "scheduler/store.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -290,7 +290,7 @@ TEST_F(SchedulerTest, StateThatCannotBeReadIsNotAnEmptyOne) {
   ASSERT_TRUE(Acquire(16).ok());
   scheduler_.reset();
   auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
-  auto store = Store::Open(folder_ + "/state.db");
+  auto store = SqliteStore::Open(folder_ + "/state.db");
   ASSERT_TRUE(keys.ok() && store.ok());
   // The file is sound but lacks a table.
   ASSERT_TRUE(Database::Open(folder_ + "/state.db").value()->Execute("DROP TABLE leases").ok());
