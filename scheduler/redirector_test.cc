@@ -71,7 +71,8 @@ class RedirectorTest : public testing::Test {
     ASSERT_TRUE(keys.ok() && store.ok());
     auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
     ASSERT_TRUE(scheduler.ok()) << scheduler.status();
-    scheduler_ = *std::move(scheduler);
+    role_ = std::make_unique<SoleRole>(*std::move(scheduler));
+    scheduler_ = *role_->Leading();
     warpline_internal::ServerRequest server;
     server.set_credential("operator");
     server.set_name("s");
@@ -91,7 +92,7 @@ class RedirectorTest : public testing::Test {
     tenant.set_name("t");
     tenant.set_create(true);
     credential_ = scheduler_->PutTenant(tenant)->credential();
-    redirector_ = std::make_unique<Redirector>(scheduler_.get());
+    redirector_ = std::make_unique<Redirector>(role_.get());
     server_ = std::make_unique<InprocServer>(redirector_.get(), ChannelOptions());
   }
 
@@ -114,7 +115,8 @@ class RedirectorTest : public testing::Test {
     return leases->leases(leases->leases_size() - 1).device();
   }
 
-  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<SoleRole> role_;
+  std::shared_ptr<Scheduler> scheduler_;
   std::string credential_;
   std::unique_ptr<Redirector> redirector_;
   std::unique_ptr<InprocServer> server_;

@@ -121,6 +121,23 @@ absl::Status Scheduler::TakeState() {
   return store_->ExtendLeases(now, options_.lease_ttl);
 }
 
+// --- Whether what was said holds.
+
+uint64_t Scheduler::Confirmations() {
+  MutexLock lock(&mu_);
+  return store_->confirmations();
+}
+
+absl::Status Scheduler::ConfirmSince(uint64_t mark) {
+  MutexLock lock(&mu_);
+  return store_->ConfirmSince(mark);
+}
+
+uint64_t Scheduler::Epoch() {
+  MutexLock lock(&mu_);
+  return store_->epoch();
+}
+
 // --- Credentials of the caller.
 
 absl::StatusOr<TenantRecord> Scheduler::TenantOf(const std::string& credential, bool local) {
@@ -150,6 +167,10 @@ absl::StatusOr<TenantRecord> Scheduler::TenantOf(const std::string& credential, 
 
 absl::Status Scheduler::CheckOperator(const std::string& credential) const {
   if (EqualSecrets(credential, options_.operator_credential)) return absl::OkStatus();
+  if (!options_.operator_hash.empty() &&
+      EqualSecrets(HashCredential(credential), options_.operator_hash)) {
+    return absl::OkStatus();
+  }
   return absl::UnauthenticatedError(
       "this is for the scheduler's operator: set WARPLINE_OPERATOR_CREDENTIAL_FILE to "
       "operator.credential in the scheduler's state folder");
@@ -248,6 +269,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   token.max_sessions = std::min(lease.max_sessions, tenant.max_lease_sessions);
   token.rights = tenant.rights;
   token.tiers = tenant.tiers;
+  token.epoch = store_->epoch();
   token.expires = lease.expires;
   token.ends = lease.ends;
   auto text = SignToken(keys_.SignerAt(Now()), token);

@@ -32,8 +32,8 @@ class SqliteStore : public Store {
     return ExplainStoreError(path_, error);
   }
   uint64_t epoch() const override { return 0; }
-  absl::Status Confirm() override { return absl::OkStatus(); }
   uint64_t confirmations() const override { return 0; }
+  absl::Status ConfirmSince(uint64_t) override { return absl::OkStatus(); }
 
   absl::Status AddTenant(const TenantRecord& tenant) override;
   absl::Status UpdateTenant(const TenantRecord& tenant) override;

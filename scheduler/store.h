@@ -36,11 +36,12 @@ class Store {
   // The number of the term in which this store writes; it grows with each scheduler that leads. 0
   // where there is only ever one scheduler.
   virtual uint64_t epoch() const = 0;
-  // Returns OK if no other scheduler has led until now: whatever was read before this call was
-  // right until then. FAILED_PRECONDITION once another one leads.
-  virtual absl::Status Confirm() = 0;
-  // Grows with every call that has confirmed as much, changes included.
+  // How often a call, changes included, has learned that no other scheduler has led until then.
   virtual uint64_t confirmations() const = 0;
+  // Returns OK if no other scheduler has led until some moment since confirmations() was `mark`:
+  // what was read since then was right at that moment. FAILED_PRECONDITION once another one leads,
+  // UNAVAILABLE when it cannot be known now.
+  virtual absl::Status ConfirmSince(uint64_t mark) = 0;
 
   // Adding returns ALREADY_EXISTS for a known name, and updating NOT_FOUND for an unknown one.
   virtual absl::Status AddTenant(const TenantRecord& tenant) = 0;

@@ -5,10 +5,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "scheduler/etcd/etcd_store.h"
+#include "scheduler/etcd/testing/local_etcd.h"
 #include "scheduler/sqlite_store.h"
 #include "transport/testing/temp_folder.h"
 
@@ -31,6 +34,29 @@ class SqliteHouse : public StoreHouse {
  private:
   testing::TempFolder folder_;
 };
+
+// Each opening is another term: the leader's key is made anew.
+class EtcdHouse : public StoreHouse {
+ public:
+  explicit EtcdHouse(std::unique_ptr<LocalEtcd> etcd)
+      : etcd_(std::move(etcd)), client_(etcd_->options()) {}
+
+  absl::StatusOr<std::unique_ptr<Store>> Open() override {
+    const auto guard = TakeLead(&client_, "/warpline/leader");
+    if (!guard.ok()) return guard.status();
+    return EtcdStore::Open(&client_, "/warpline/", *guard, [](const std::string&) {});
+  }
+
+ private:
+  const std::unique_ptr<LocalEtcd> etcd_;
+  EtcdClient client_;
+};
+
+std::unique_ptr<StoreHouse> MakeEtcdHouse() {
+  auto etcd = LocalEtcd::Start();
+  if (etcd == nullptr) return nullptr;
+  return std::make_unique<EtcdHouse>(std::move(etcd));
+}
 
 struct StoreKind {
   const char* name;
@@ -217,10 +243,11 @@ TEST_P(StoreTest, ExtendedLeasesDoNotOutliveTheirEnd) {
   EXPECT_EQ(store_->FindLease("3").value()->expires, absl::FromUnixMillis(2000));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StoreTest,
-                         ::testing::Values(StoreKind{
-                             "Sqlite", [] { return std::make_unique<SqliteHouse>(); }}),
-                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, StoreTest,
+    ::testing::Values(StoreKind{"Sqlite", [] { return std::make_unique<SqliteHouse>(); }},
+                      StoreKind{"Etcd", [] { return MakeEtcdHouse(); }}),
+    [](const auto& kind) { return kind.param.name; });
 
 }  // namespace
 }  // namespace warpline::scheduler
