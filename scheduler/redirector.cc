@@ -16,7 +16,7 @@
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "lease/entitlement.h"
-#include "lease/leader_hint.h"
+#include "proto/leader_hint.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"

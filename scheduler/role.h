@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "lease/leader_hint.h"
+#include "proto/leader_hint.h"
 #include "scheduler/scheduler.h"
 
 namespace warpline::scheduler {
@@ -19,7 +19,7 @@ class Role {
   virtual ~Role() = default;
 
   // The scheduler that decides, if it is here. UNAVAILABLE, with the words of
-  // AnotherScheduler() (lease/leader_hint.h), if it is elsewhere or nowhere.
+  // AnotherScheduler() (proto/leader_hint.h), if it is elsewhere or nowhere.
   //
   // It is shared because a term may end while a request is being answered.
   virtual absl::StatusOr<std::shared_ptr<Scheduler>> Leading() = 0;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lease/leader_hint.h"
+#include "proto/leader_hint.h"
 #include "scheduler/etcd/etcd_store.h"
 #include "scheduler/state_folder.h"
 

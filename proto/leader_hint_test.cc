@@ -1,4 +1,4 @@
-#include "lease/leader_hint.h"
+#include "proto/leader_hint.h"
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"

@@ -1,7 +1,7 @@
 // How a scheduler that does not lead says which one does. The words are for people, and for
 // programs that ask the right one next.
-#ifndef WARPLINE_LEASE_LEADER_HINT_H_
-#define WARPLINE_LEASE_LEADER_HINT_H_
+#ifndef WARPLINE_PROTO_LEADER_HINT_H_
+#define WARPLINE_PROTO_LEADER_HINT_H_
 
 #include <string>
 
@@ -20,4 +20,4 @@ std::string LeaderIn(const absl::Status& status);
 
 }  // namespace warpline
 
-#endif  // WARPLINE_LEASE_LEADER_HINT_H_
+#endif  // WARPLINE_PROTO_LEADER_HINT_H_
