@@ -27,8 +27,7 @@
 namespace warpline::stub {
 
 struct SessionOptions {
-  // "host:port" or "unix:/path", or several schedulers' of which one leads, separated by commas.
-  std::string endpoint;
+  std::string endpoint;    // "host:port" or "unix:/path"
   std::string device;      // In the form of Hello.device: one or several.
   std::string token;       // The token of a lease, for a server that wants one.
   std::string credential;  // The tenant's, for a scheduler.
