@@ -75,6 +75,7 @@ absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& t
   body.set_tiers(UnlessDefault(token.tiers, kAllTiers));
   body.set_expires_unix_ms(absl::ToUnixMillis(token.expires));
   body.set_ends_unix_ms(ToMs(token.ends));
+  body.set_epoch(token.epoch);
   body.set_certificate(token.holder.certificate);
   body.set_certificate_names(token.holder.names);
   const std::string bytes = body.SerializeAsString();
@@ -112,6 +113,7 @@ absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<V
   token.max_sessions = body.max_sessions();
   token.rights = body.rights();
   token.tiers = OrDefault<TierSet>(body.tiers(), kAllTiers);
+  token.epoch = body.epoch();
   token.expires = absl::FromUnixMillis(body.expires_unix_ms());
   token.holder = {.certificate = body.certificate(), .names = body.certificate_names()};
   if (body.ends_unix_ms() != 0) token.ends = absl::FromUnixMillis(body.ends_unix_ms());

@@ -36,6 +36,8 @@ struct LeaseToken : Entitlement {
   uint32_t max_sessions = 0;
   // Who got it, over TLS: nobody else may use it there, as in RFC 8705.
   CertificateHolder holder;
+  // The number of the scheduler's term in which it was signed; 0 where only one scheduler leads.
+  uint64_t epoch = 0;
 };
 
 absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& token);

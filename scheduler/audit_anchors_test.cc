@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "scheduler/sqlite_store.h"
 #include "transport/testing/temp_folder.h"
 
 namespace warpline::scheduler {
@@ -16,7 +17,7 @@ std::string Head(uint64_t records, char hash) {
 
 class AuditAnchorsTest : public ::testing::Test {
  protected:
-  AuditAnchorsTest() : store_(Store::Open(folder_.path() + "/state.db").value()) {}
+  AuditAnchorsTest() : store_(SqliteStore::Open(folder_.path() + "/state.db").value()) {}
 
   // What another scheduler finds in the store.
   std::string Kept(const std::string& server) {

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "audit/audit_flags.h"
@@ -20,12 +22,16 @@
 #include "common/serving/tls_flags.h"
 #include "common/steady_time.h"
 #include "common/version.h"
+#include "scheduler/etcd/elected_role.h"
+#include "scheduler/etcd/etcd_client.h"
+#include "scheduler/etcd/etcd_flags.h"
 #include "scheduler/methods.h"
 #include "scheduler/metrics.h"
 #include "scheduler/redirector.h"
+#include "scheduler/role.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
-#include "scheduler/store.h"
 #include "transport/grpc/grpc_server.h"
 #include "transport/grpc/server_tls.h"
 
@@ -36,7 +42,8 @@ ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultSchedulerEndpoint
 ABSL_FLAG(std::string, port_file, "",
           "Where to write the port of the first host:port address once the scheduler is ready.");
 ABSL_FLAG(std::string, state, "",
-          "The folder for the state. Empty for ~/.local/state/warpline-scheduler.");
+          "The folder for the state, or etcd://host:port,host:port,... for a state that several "
+          "schedulers share, of which one leads. Empty for ~/.local/state/warpline-scheduler.");
 ABSL_FLAG(std::string, placement, "spread",
           "Which device a lease gets: spread (the one with the most free memory) or pack (the one "
           "with the least that is enough).");
@@ -73,6 +80,10 @@ As long as nobody has added a tenant, programs and servers of this host are take
 credential. `warpline tenant add NAME` adds a tenant and prints its credential; from then on
 programs need one. `warpline servers add NAME` does the same for a server, which shows it with
 --name=NAME and --scheduler_credential_file; from the first tenant or server on, all need theirs.
+
+Several schedulers share a state in etcd (--state=etcd://host:port,... with --etcd_ca and so on): one
+leads, another takes over when it is gone. Servers, programs and operators name them all, separated
+by commas.
 
 Signals: SIGTERM or SIGINT ends it, with exit code 0. Sessions go on; leases are kept in the state
 folder.)";
@@ -124,16 +135,14 @@ absl::Status CheckFlags() {
 }
 
 std::string StateFolder() {
-  const std::string folder = absl::GetFlag(FLAGS_state);
+  const std::string state = absl::GetFlag(FLAGS_state);
+  const std::string folder = IsEtcdState(state) ? StateFolderFromFlags() : state;
   return folder.empty() ? DefaultSchedulerState() : folder;
 }
 
-absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& folder) {
-  if (auto status = HoldStateFolder(folder); !status.ok()) return status;
-  auto operator_credential = CredentialIn(folder + "/operator.credential");
-  if (!operator_credential.ok()) return operator_credential.status();
+SchedulerOptions OptionsFromFlags(std::string operator_credential) {
   SchedulerOptions options;
-  options.operator_credential = *std::move(operator_credential);
+  options.operator_credential = std::move(operator_credential);
   options.policy =
       absl::GetFlag(FLAGS_placement) == "pack" ? PlacementPolicy::kPack : PlacementPolicy::kSpread;
   options.lease_ttl = absl::GetFlag(FLAGS_lease_ttl).get();
@@ -143,19 +152,64 @@ absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& fold
   options.lost_after = absl::GetFlag(FLAGS_lost_after).get();
   options.forget_after = absl::GetFlag(FLAGS_forget_after).get();
   options.clock = [] { return SteadyNow(); };
-  auto keys = KeyRing::Open(folder + "/keys", absl::GetFlag(FLAGS_key_period).get(),
-                            options.lost_after, SteadyNow());
-  if (!keys.ok()) return keys.status();
-  auto store = Store::Open(folder + "/state.db");
-  if (!store.ok()) return store.status();
-  return Scheduler::Create(std::move(options), *std::move(store), *std::move(keys));
+  return options;
 }
 
-void HousekeepUntilSignal(Scheduler* scheduler, Redirector* redirector, const EndSignals& signals) {
+// What this scheduler is, and what it needs for that.
+struct OpenedRole {
+  std::unique_ptr<EtcdClient> etcd;  // Null for the only scheduler.
+  std::unique_ptr<Role> role;
+  ElectedRole* elected = nullptr;  // The role, if it is one of several.
+};
+
+absl::StatusOr<OpenedRole> OpenRole(const std::string& folder) {
+  if (auto status = HoldStateFolder(folder); !status.ok()) return status;
+  auto operator_credential = CredentialIn(folder + "/operator.credential");
+  if (!operator_credential.ok()) return operator_credential.status();
+  SchedulerOptions options = OptionsFromFlags(*std::move(operator_credential));
+  const absl::Duration key_period = absl::GetFlag(FLAGS_key_period).get();
+  OpenedRole opened;
+  if (const std::string state = absl::GetFlag(FLAGS_state); IsEtcdState(state)) {
+    auto client = EtcdClientFromFlags(state);
+    if (!client.ok()) return client.status();
+    auto prefix = EtcdPrefixFromFlags();
+    if (!prefix.ok()) return prefix.status();
+    const auto ttl = LeaderTtlFromFlags();
+    if (!ttl.ok()) return ttl.status();
+    opened.etcd = std::make_unique<EtcdClient>(*std::move(client));
+    auto elected = std::make_unique<ElectedRole>(ElectedRoleOptions{.scheduler = std::move(options),
+                                                                    .prefix = *std::move(prefix),
+                                                                    .key_period = key_period,
+                                                                    .leader_ttl = *ttl},
+                                                 opened.etcd.get());
+    opened.elected = elected.get();
+    opened.role = std::move(elected);
+    return opened;
+  }
+  auto keys = KeyRing::Open(folder + "/keys", key_period, options.lost_after, SteadyNow());
+  if (!keys.ok()) return keys.status();
+  auto store = SqliteStore::Open(folder + "/state.db");
+  if (!store.ok()) return store.status();
+  auto scheduler = Scheduler::Create(std::move(options), *std::move(store), *std::move(keys));
+  if (!scheduler.ok()) return scheduler.status();
+  opened.role = std::make_unique<SoleRole>(*std::move(scheduler));
+  return opened;
+}
+
+// The first address of `listen`, with the port that was taken for it.
+std::string AdvertisedAddress(const std::vector<std::string>& listen, int port) {
+  const std::string named = AdvertisedFromFlags();
+  if (!named.empty()) return named;
+  const std::string& first = listen.front();
+  if (absl::StartsWith(first, "unix:")) return first;
+  return absl::StrCat(first.substr(0, first.rfind(':')), ":", port);
+}
+
+void HousekeepUntilSignal(Role* role, Redirector* redirector, const EndSignals& signals) {
   const absl::Duration pause =
       std::min(absl::Seconds(1), absl::GetFlag(FLAGS_report_interval).get());
   while (!signals.WaitFor(pause)) {
-    scheduler->Housekeep();
+    role->Housekeep();
     redirector->EndSilent(kHelloTimeout);
   }
 }
@@ -174,18 +228,18 @@ int Run() {
   const EndSignals signals;
   RaiseDescriptorLimit();
   const std::string folder = StateFolder();
-  auto scheduler = OpenScheduler(folder);
-  if (!scheduler.ok()) return Complain(scheduler.status());
-  auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen),
-                               std::make_shared<SchedulerMetrics>(scheduler->get()));
+  auto opened = OpenRole(folder);
+  if (!opened.ok()) return Complain(opened.status());
+  Role* const role = opened->role.get();
+  auto exposer =
+      ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), std::make_shared<SchedulerMetrics>(role));
   if (!exposer.ok()) return Complain(exposer.status());
   const auto audit = audit::OpenAudit(*audit_options);
   if (!audit.ok()) return Complain(audit.status());
-  Redirector redirector(scheduler->get());
+  Redirector redirector(role);
   GrpcServerOptions options;
   options.methods = SchedulerMethods(
-      scheduler->get(), absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()),
-      audit->get());
+      role, absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()), audit->get());
   options.method_lanes = SchedulerLanes(options.methods);
   options.max_connections = kMaxConnections;
   TakeTlsFlags(&options);
@@ -196,15 +250,20 @@ int Run() {
   if (const std::string path = absl::GetFlag(FLAGS_port_file); !path.empty()) {
     if (auto status = WritePortFile(path, server.port()); !status.ok()) return Complain(status);
   }
-  LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(listen, ","),
-          " port=", server.port(), " state=", folder, " pid=", getpid());
+  LogInfo(
+      "serving version=", kVersion, " listen=", absl::StrJoin(listen, ","), " port=", server.port(),
+      " state=", opened->etcd == nullptr ? folder : absl::StrCat("etcd://", opened->etcd->name()),
+      " pid=", getpid());
+  if (opened->elected != nullptr) {
+    opened->elected->Start(AdvertisedAddress(listen, server.port()));
+  }
   Record(audit->get(), audit::Event::kSchedulerStarted);
-  if ((*scheduler)->Counts().tenants == 0) {
+  if (const auto sole = role->Leading(); sole.ok() && (*sole)->Counts().tenants == 0) {
     LogInfo(
         "no tenant is configured: programs and servers of this host are taken without a "
         "credential; `warpline tenant add` ends that");
   }
-  HousekeepUntilSignal(scheduler->get(), &redirector, signals);
+  HousekeepUntilSignal(role, &redirector, signals);
   LogInfo("stopping");
   redirector.StartDrain();
   server.SetServing(false);

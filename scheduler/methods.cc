@@ -52,6 +52,14 @@ auto Method(Body body) {
   });
 }
 
+// The same with `body(scheduler, request)` of the scheduler that leads.
+template <typename Request, typename Body>
+auto Leading(Role* role, Body body) {
+  return Method<Request>([role, body](const Request& request, bool) {
+    return AnswerLeading(role, [&](Scheduler& scheduler) { return body(scheduler, request); });
+  });
+}
+
 std::string Path(const char* name) { return absl::StrCat("/warpline_internal.Scheduler/", name); }
 
 // What is recorded of an operator's requests: never the credential.
@@ -88,41 +96,60 @@ void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* m
 
 }  // namespace
 
-UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name,
-                              audit::AuditLog* audit) {
+UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit) {
   UnaryMethods methods;
   methods[Path("Acquire")] = PeerMethod<AcquireRequest>([=](const auto& request,
                                                             const std::string& peer) {
-    return scheduler->Acquire(request, /*by_sessions=*/false, IsLocalPeer(peer), HolderOf(peer));
+    return AnswerLeading(role, [&](Scheduler& scheduler) {
+      return scheduler.Acquire(request, /*by_sessions=*/false, IsLocalPeer(peer), HolderOf(peer));
+    });
   });
   methods[Path("Renew")] =
       PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
-        return scheduler->Renew(request.token(), HolderOf(peer));
+        return AnswerLeading(role, [&](Scheduler& scheduler) {
+          return scheduler.Renew(request.token(), HolderOf(peer));
+        });
       });
   methods[Path("Release")] =
       PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
-        return Done(scheduler->Release(request.token(), HolderOf(peer)));
+        return AnswerLeading(role, [&](Scheduler& scheduler) {
+          return Done(scheduler.Release(request.token(), HolderOf(peer)));
+        });
       });
-  methods[Path("Report")] = Method<ServerReport>(
-      [=](const auto& request, bool local) { return scheduler->Report(request, local); });
-  methods[Path("PutTenant")] = Method<TenantRequest>(
-      [=](const auto& request, bool) { return scheduler->PutTenant(request); });
-  methods[Path("RemoveTenant")] = Method<TenantRequest>(
-      [=](const auto& request, bool) { return Done(scheduler->RemoveTenant(request)); });
-  methods[Path("Revoke")] = Method<RevokeRequest>(
-      [=](const auto& request, bool) { return Done(scheduler->Revoke(request)); });
-  methods[Path("Tenants")] = Method<Operator>(
-      [=](const auto& request, bool) { return scheduler->Tenants(request.credential()); });
-  methods[Path("Leases")] = Method<Operator>(
-      [=](const auto& request, bool) { return scheduler->Leases(request.credential()); });
-  methods[Path("Servers")] = Method<Operator>(
-      [=](const auto& request, bool) { return scheduler->Servers(request.credential()); });
-  methods[Path("PutServer")] = Method<ServerRequest>(
-      [=](const auto& request, bool) { return scheduler->PutServer(request); });
-  methods[Path("RemoveServer")] = Method<ServerRequest>(
-      [=](const auto& request, bool) { return Done(scheduler->RemoveServer(request)); });
-  methods["/warpline_internal.Admin/Stat"] = Method<StatRequest>(
-      [=](const auto& request, bool) { return scheduler->Stat(request, name); });
+  methods[Path("Report")] = Method<ServerReport>([=](const auto& request, bool local) {
+    return AnswerLeading(role,
+                         [&](Scheduler& scheduler) { return scheduler.Report(request, local); });
+  });
+  methods[Path("PutTenant")] = Leading<TenantRequest>(
+      role, [](Scheduler& scheduler, const auto& request) { return scheduler.PutTenant(request); });
+  methods[Path("RemoveTenant")] =
+      Leading<TenantRequest>(role, [](Scheduler& scheduler, const auto& request) {
+        return Done(scheduler.RemoveTenant(request));
+      });
+  methods[Path("Revoke")] = Leading<RevokeRequest>(
+      role,
+      [](Scheduler& scheduler, const auto& request) { return Done(scheduler.Revoke(request)); });
+  methods[Path("PutServer")] = Leading<ServerRequest>(
+      role, [](Scheduler& scheduler, const auto& request) { return scheduler.PutServer(request); });
+  methods[Path("RemoveServer")] =
+      Leading<ServerRequest>(role, [](Scheduler& scheduler, const auto& request) {
+        return Done(scheduler.RemoveServer(request));
+      });
+  methods["/warpline_internal.Admin/Stat"] = Leading<StatRequest>(
+      role,
+      [name](Scheduler& scheduler, const auto& request) { return scheduler.Stat(request, name); });
+  methods[Path("Tenants")] = Method<Operator>([=](const auto& request, bool) {
+    return AnswerReading(
+        role, [&](Scheduler& scheduler) { return scheduler.Tenants(request.credential()); });
+  });
+  methods[Path("Leases")] = Method<Operator>([=](const auto& request, bool) {
+    return AnswerReading(
+        role, [&](Scheduler& scheduler) { return scheduler.Leases(request.credential()); });
+  });
+  methods[Path("Servers")] = Method<Operator>([=](const auto& request, bool) {
+    return AnswerReading(
+        role, [&](Scheduler& scheduler) { return scheduler.Servers(request.credential()); });
+  });
   Audit<TenantRequest>(audit, "PutTenant", /*removes=*/false, &methods);
   Audit<TenantRequest>(audit, "RemoveTenant", /*removes=*/true, &methods);
   Audit<ServerRequest>(audit, "PutServer", /*removes=*/false, &methods);

@@ -18,10 +18,20 @@ MetricFamily Family(const char* name, const char* help, MetricType type, uint64_
 }  // namespace
 
 std::vector<MetricFamily> SchedulerMetrics::Collect() const {
-  const SchedulerCounts counts = scheduler_->Counts();
+  const auto scheduler = role_->Leading();
+  SchedulerCounts counts;
+  uint64_t epoch = 0;
+  if (scheduler.ok()) {
+    counts = (*scheduler)->Counts();
+    epoch = (*scheduler)->Epoch();
+  }
   constexpr auto kGauge = MetricType::Gauge;
   constexpr auto kCounter = MetricType::Counter;
   return {
+      Family("warpline_scheduler_leads", "1 if this scheduler decides, 0 if another one does.",
+             kGauge, scheduler.ok() ? 1 : 0),
+      Family("warpline_scheduler_epoch", "The number of the term in which it leads.", kGauge,
+             epoch),
       Family("warpline_scheduler_tenants", "Tenants.", kGauge, counts.tenants),
       Family("warpline_scheduler_servers_up", "Servers that report.", kGauge, counts.servers_up),
       Family("warpline_scheduler_servers_lost", "Servers that have stopped reporting.", kGauge,

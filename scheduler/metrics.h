@@ -7,19 +7,19 @@
 
 #include <vector>
 
-#include "scheduler/scheduler.h"
+#include "scheduler/role.h"
 
 namespace warpline::scheduler {
 
 // Thread-safe.
 class SchedulerMetrics : public prometheus::Collectable {
  public:
-  // `scheduler` is borrowed.
-  explicit SchedulerMetrics(Scheduler* scheduler) : scheduler_(scheduler) {}
+  // `role` is borrowed. Where another scheduler leads, it says so and counts nothing.
+  explicit SchedulerMetrics(Role* role) : role_(role) {}
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
-  Scheduler* const scheduler_;
+  Role* const role_;
 };
 
 }  // namespace warpline::scheduler

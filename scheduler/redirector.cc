@@ -16,6 +16,7 @@
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "lease/entitlement.h"
+#include "proto/leader_hint.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
@@ -103,11 +104,17 @@ class Conversation : public SessionHandler {
       if (!devices.ok()) return devices.status();
       request.set_devices(*devices);
     }
-    const auto lease = owner_->scheduler_->Acquire(request, /*by_sessions=*/true, local_, holder_);
-    if (!lease.ok()) return lease.status();
+    const auto lease = AnswerLeading(owner_->role_, [&](Scheduler& scheduler) {
+      return scheduler.Acquire(request, /*by_sessions=*/true, local_, holder_);
+    });
     warpline_internal::Redirect redirect;
-    redirect.set_endpoint(lease->endpoint());
-    redirect.set_token(lease->token());
+    if (lease.ok()) {
+      redirect.set_endpoint(lease->endpoint());
+      redirect.set_token(lease->token());
+    } else {
+      redirect.set_endpoint(LeaderIn(lease.status()));
+      if (redirect.endpoint().empty()) return lease.status();
+    }
     Frame frame;
     frame.kind = kRedirect;
     frame.payload = redirect.SerializeAsString();

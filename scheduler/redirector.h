@@ -1,5 +1,6 @@
 // Answers programs that dial the scheduler as if it were a server: gives each a lease of its own,
-// and the address and token with which to open its session.
+// and the address and token with which to open its session. Where another scheduler leads it gives
+// the address of that one, without a token.
 #ifndef WARPLINE_SCHEDULER_REDIRECTOR_H_
 #define WARPLINE_SCHEDULER_REDIRECTOR_H_
 
@@ -11,7 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/role.h"
 #include "transport/channel.h"
 
 namespace warpline::scheduler {
@@ -19,8 +20,8 @@ namespace warpline::scheduler {
 // Thread-safe. Must outlive its channels.
 class Redirector : public Acceptor {
  public:
-  // `scheduler` is borrowed.
-  explicit Redirector(Scheduler* scheduler) : scheduler_(scheduler) {}
+  // `role` is borrowed.
+  explicit Redirector(Role* role) : role_(role) {}
 
   std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) override;
 
@@ -33,7 +34,7 @@ class Redirector : public Acceptor {
  private:
   friend class Conversation;
 
-  Scheduler* const scheduler_;
+  Role* const role_;
   std::atomic<bool> draining_{false};
 
   Mutex mu_;

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
+#include "scheduler/sqlite_store.h"
 #include "transport/inproc/inproc_channel.h"
 
 namespace warpline::scheduler {
@@ -66,11 +67,12 @@ class RedirectorTest : public testing::Test {
     options.operator_credential = "operator";
     options.clock = [] { return absl::FromUnixSeconds(1800000000); };
     auto keys = KeyRing::Open(folder + "/keys", absl::Hours(1), absl::Seconds(5), options.clock());
-    auto store = Store::Open(folder + "/state.db");
+    auto store = SqliteStore::Open(folder + "/state.db");
     ASSERT_TRUE(keys.ok() && store.ok());
     auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
     ASSERT_TRUE(scheduler.ok()) << scheduler.status();
-    scheduler_ = *std::move(scheduler);
+    role_ = std::make_unique<SoleRole>(*std::move(scheduler));
+    scheduler_ = *role_->Leading();
     warpline_internal::ServerRequest server;
     server.set_credential("operator");
     server.set_name("s");
@@ -90,7 +92,7 @@ class RedirectorTest : public testing::Test {
     tenant.set_name("t");
     tenant.set_create(true);
     credential_ = scheduler_->PutTenant(tenant)->credential();
-    redirector_ = std::make_unique<Redirector>(scheduler_.get());
+    redirector_ = std::make_unique<Redirector>(role_.get());
     server_ = std::make_unique<InprocServer>(redirector_.get(), ChannelOptions());
   }
 
@@ -113,7 +115,8 @@ class RedirectorTest : public testing::Test {
     return leases->leases(leases->leases_size() - 1).device();
   }
 
-  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<SoleRole> role_;
+  std::shared_ptr<Scheduler> scheduler_;
   std::string credential_;
   std::unique_ptr<Redirector> redirector_;
   std::unique_ptr<InprocServer> server_;

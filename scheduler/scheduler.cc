@@ -84,11 +84,11 @@ Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, Key
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions options,
                                                              std::unique_ptr<Store> store,
                                                              KeyRing keys) {
-  const std::string path = store->path();
   auto scheduler = std::unique_ptr<Scheduler>(
       new Scheduler(std::move(options), std::move(store), std::move(keys)));
   if (const absl::Status taken = scheduler->TakeState(); !taken.ok()) {
-    return ExplainStoreError(path, taken);
+    MutexLock lock(&scheduler->mu_);
+    return scheduler->store_->Explain(taken);
   }
   return scheduler;
 }
@@ -115,16 +115,27 @@ absl::Status Scheduler::TakeState() {
     servers_[server.name].lost_at = now;
     records_[server.name] = server;
   }
-  auto leases = store_->Leases();
-  if (!leases.ok()) return leases.status();
-  // While there was no scheduler, leases could not be renewed.
-  for (LeaseRecord& lease : *leases) {
-    if (lease.state != LeaseState::kActive) continue;
-    // This holds whatever the clock said before.
-    lease.expires = std::min(now + options_.lease_ttl, lease.ends);
-    if (const absl::Status updated = store_->UpdateLease(lease); !updated.ok()) return updated;
-  }
-  return absl::OkStatus();
+  // Leases are read with each request, too. While there was no scheduler, they could not be
+  // renewed: this holds whatever the clock said before.
+  if (const auto leases = store_->Leases(); !leases.ok()) return leases.status();
+  return store_->ExtendLeases(now, options_.lease_ttl);
+}
+
+// --- Whether what was said holds.
+
+uint64_t Scheduler::Confirmations() {
+  MutexLock lock(&mu_);
+  return store_->confirmations();
+}
+
+absl::Status Scheduler::ConfirmSince(uint64_t mark) {
+  MutexLock lock(&mu_);
+  return store_->ConfirmSince(mark);
+}
+
+uint64_t Scheduler::Epoch() {
+  MutexLock lock(&mu_);
+  return store_->epoch();
 }
 
 // --- Credentials of the caller.
@@ -156,6 +167,10 @@ absl::StatusOr<TenantRecord> Scheduler::TenantOf(const std::string& credential, 
 
 absl::Status Scheduler::CheckOperator(const std::string& credential) const {
   if (EqualSecrets(credential, options_.operator_credential)) return absl::OkStatus();
+  if (!options_.operator_hash.empty() &&
+      EqualSecrets(HashCredential(credential), options_.operator_hash)) {
+    return absl::OkStatus();
+  }
   return absl::UnauthenticatedError(
       "this is for the scheduler's operator: set WARPLINE_OPERATOR_CREDENTIAL_FILE to "
       "operator.credential in the scheduler's state folder");
@@ -257,6 +272,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   token.max_sessions = std::min(lease.max_sessions, tenant.max_lease_sessions);
   token.rights = tenant.rights;
   token.tiers = tenant.tiers;
+  token.epoch = store_->epoch();
   token.expires = lease.expires;
   token.ends = lease.ends;
   auto text = SignToken(keys_.SignerAt(Now()), token);

@@ -50,6 +50,10 @@ struct SchedulerOptions {
   double tenant_calls_per_second = 50;
   double tenant_calls_at_once = 500;
   std::string operator_credential;
+  // The hash of another credential that is the operator's too; empty for none.
+  std::string operator_hash;
+  // The scheduler does not lead: it says what its store has, and takes no change.
+  bool only_reads = false;
   // A clock that is not set back or forward while the scheduler runs: SteadyNow().
   std::function<absl::Time()> clock;
 };
@@ -110,6 +114,11 @@ class Scheduler {
   // that shows its credential, its own sessions alone. `name` is the scheduler's.
   absl::StatusOr<warpline_internal::StatReply> Stat(const warpline_internal::StatRequest& request,
                                                     const std::string& name);
+
+  // Those of the store.
+  uint64_t Confirmations();
+  absl::Status ConfirmSince(uint64_t mark);
+  uint64_t Epoch();
 
   // Ends what has run out, and makes new keys. Call it every second or so.
   void Housekeep();

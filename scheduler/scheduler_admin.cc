@@ -141,6 +141,7 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
   }
   auto sessions = SessionsByLease();
   warpline_internal::TenantList list;
+  list.set_from_follower(options_.only_reads);
   for (const TenantRecord& tenant : *tenants) {
     auto* to = list.add_tenants();
     to->set_name(tenant.name);
@@ -184,6 +185,7 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
   auto sessions = SessionsByLease();
   const absl::Time now = Now();
   warpline_internal::LeaseList list;
+  list.set_from_follower(options_.only_reads);
   for (const LeaseRecord& lease : *leases) {
     auto* to = list.add_leases();
     to->set_id(lease.id);

@@ -11,7 +11,7 @@ namespace {
 
 using Code = absl::StatusCode;
 
-TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
+TEST_P(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
   ServerReport report = Report("a");
   for (const char* uuid : {"GPU-a2", "GPU-a3"}) {
     *report.add_devices() = report.devices(0);
@@ -53,7 +53,7 @@ TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
   EXPECT_EQ(devices, (std::set<std::string>{"GPU-a,GPU-a2", "GPU-a3,GPU-a2"}));
 }
 
-TEST_F(SchedulerTest, TenantsMemoryCountsEveryDeviceOfALease) {
+TEST_P(SchedulerTest, TenantsMemoryCountsEveryDeviceOfALease) {
   AddServer("a");
   ServerReport report = Report("a");
   *report.add_devices() = report.devices(0);
@@ -69,7 +69,7 @@ TEST_F(SchedulerTest, TenantsMemoryCountsEveryDeviceOfALease) {
   EXPECT_TRUE(scheduler_->Acquire(request, false, true).ok());
 }
 
-TEST_F(SchedulerTest, DevicesThatCannotBeToldApartAreRefused) {
+TEST_P(SchedulerTest, DevicesThatCannotBeToldApartAreRefused) {
   ServerReport report = Report("a");
   *report.add_devices() = report.devices(0);
   EXPECT_EQ(scheduler_->Report(report, true).status().code(), Code::kInvalidArgument);
@@ -77,7 +77,7 @@ TEST_F(SchedulerTest, DevicesThatCannotBeToldApartAreRefused) {
   EXPECT_EQ(scheduler_->Report(report, true).status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(SchedulerTest, SessionOfSeveralDevicesCountsOnEach) {
+TEST_P(SchedulerTest, SessionOfSeveralDevicesCountsOnEach) {
   ServerReport report = Report("a");
   *report.add_devices() = report.devices(0);
   report.mutable_devices(1)->set_uuid("GPU-a2");
@@ -89,6 +89,8 @@ TEST_F(SchedulerTest, SessionOfSeveralDevicesCountsOnEach) {
   EXPECT_EQ(stat->devices(0).sessions(), 1u);
   EXPECT_EQ(stat->devices(1).sessions(), 1u);
 }
+
+INSTANTIATE_TEST_SUITE_P(States, SchedulerTest, kStateKinds, StateKindName);
 
 }  // namespace
 }  // namespace warpline::scheduler

@@ -1,16 +1,23 @@
-// A scheduler with a clock of the test, and what tenants and servers say to it.
+// A scheduler with a clock of the test, on either kind of store, and what tenants and servers say
+// to it.
 #ifndef WARPLINE_SCHEDULER_SCHEDULER_FIXTURE_H_
 #define WARPLINE_SCHEDULER_SCHEDULER_FIXTURE_H_
 
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "scheduler/etcd/etcd_client.h"
+#include "scheduler/etcd/etcd_store.h"
+#include "scheduler/etcd/testing/local_etcd.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
+#include "scheduler/store.h"
 
 namespace warpline::scheduler {
 
@@ -21,11 +28,33 @@ using warpline_internal::ServerReport;
 
 inline constexpr uint64_t kGiB = 1ull << 30;
 
-class SchedulerTest : public testing::Test {
+enum class StateKind { kSqlite, kEtcd };
+
+// Tests of it are made for both kinds with INSTANTIATE_TEST_SUITE_P(States, SchedulerTest,
+// kStateKinds, StateKindName).
+class SchedulerTest : public ::testing::TestWithParam<StateKind> {
  protected:
-  SchedulerTest() : folder_(testing::TempDir() + "/scheduler_XXXXXX") {
+  SchedulerTest() : folder_(::testing::TempDir() + "/scheduler_XXXXXX") {
     if (mkdtemp(folder_.data()) == nullptr) abort();
+  }
+
+  void SetUp() override {
+    if (GetParam() == StateKind::kEtcd) {
+      // One for all tests of the process; each has a prefix of its own.
+      static const std::unique_ptr<LocalEtcd> etcd = LocalEtcd::Start();
+      if (etcd == nullptr) GTEST_SKIP() << "etcd is not installed (apt-get install etcd-server)";
+      client_ = std::make_unique<EtcdClient>(etcd->options());
+    }
     Restart();
+  }
+
+  // Opens the state of the scheduler before.
+  absl::StatusOr<std::unique_ptr<Store>> OpenStore() {
+    if (GetParam() == StateKind::kSqlite) return SqliteStore::Open(folder_ + "/state.db");
+    const std::string prefix = folder_ + "/";
+    const auto guard = TakeLead(client_.get(), prefix + "leader");
+    if (!guard.ok()) return guard.status();
+    return EtcdStore::Open(client_.get(), prefix, *guard, [](const std::string&) {});
   }
 
   void Restart() {
@@ -35,7 +64,7 @@ class SchedulerTest : public testing::Test {
     options.max_leases = 8;
     options.clock = [this] { return now_; };
     auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
-    auto store = Store::Open(folder_ + "/state.db");
+    auto store = OpenStore();
     ASSERT_TRUE(keys.ok() && store.ok());
     auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
     ASSERT_TRUE(scheduler.ok()) << scheduler.status();
@@ -124,10 +153,17 @@ class SchedulerTest : public testing::Test {
   }
 
   std::string folder_;
+  std::unique_ptr<EtcdClient> client_;  // Null unless the state is in etcd.
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   std::unique_ptr<Scheduler> scheduler_;
   std::map<std::string, std::string> servers_;  // Their credentials.
 };
+
+inline const auto kStateKinds = ::testing::Values(StateKind::kSqlite, StateKind::kEtcd);
+
+inline std::string StateKindName(const ::testing::TestParamInfo<StateKind>& kind) {
+  return kind.param == StateKind::kSqlite ? "Sqlite" : "Etcd";
+}
 
 }  // namespace warpline::scheduler
 

@@ -187,6 +187,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   }
   reply.set_interval_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.report_interval)));
   reply.set_now_unix_ms(absl::ToUnixMillis(now));
+  reply.set_epoch(store_->epoch());
   if (live.tell_ended || !report.heard()) {
     if (auto status = TellEnded(report.name(), &reply); !status.ok()) return status;
     live.tell_ended = false;
@@ -272,6 +273,7 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
   if (!credentials.ok()) return credentials.status();
   const absl::Time now = Now();
   warpline_internal::ServerList list;
+  list.set_from_follower(options_.only_reads);
   for (const auto& [name, record] : records_) {
     const LiveServer& live = servers_[name];
     const bool up = IsUp(live, now);
@@ -279,7 +281,10 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
     to->set_name(name);
     to->set_endpoint(record.endpoint);
     to->set_version(record.version);
-    to->set_state(!up ? "lost" : live.report.draining() ? "draining" : "up");
+    to->set_state(options_.only_reads      ? "unknown"
+                  : !up                    ? "lost"
+                  : live.report.draining() ? "draining"
+                                           : "up");
     to->set_heard_seconds_ago(absl::ToDoubleSeconds(now - live.heard));
     for (const DeviceRecord& device : record.devices) {
       auto* added = to->add_devices();

@@ -115,20 +115,27 @@ absl::StatusOr<std::string> CredentialIn(const std::string& path) {
   return made;
 }
 
-// The file has a line for each key: when it was made, in milliseconds, and the key in hex.
+absl::StatusOr<std::string> KeyFile::Read() { return ReadFile(path_); }
+
 absl::StatusOr<KeyRing> KeyRing::Open(const std::string& path, absl::Duration period,
                                       absl::Duration settle, absl::Time now) {
-  KeyRing ring(path, period, settle);
-  const auto text = ReadFile(path);
+  return Open(std::make_unique<KeyFile>(path), period, settle, now);
+}
+
+// The text has a line for each key: when it was made, in milliseconds, and the key in hex.
+absl::StatusOr<KeyRing> KeyRing::Open(std::unique_ptr<KeyShelf> shelf, absl::Duration period,
+                                      absl::Duration settle, absl::Time now) {
+  const absl::Status damaged =
+      absl::FailedPreconditionError(absl::StrCat(shelf->name(), " is damaged"));
+  const auto text = shelf->Read();
   if (!text.ok()) return text.status();
+  KeyRing ring(std::move(shelf), period, settle);
   for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
     int64_t created = 0;
-    if (words.size() != 2 || !absl::SimpleAtoi(words[0], &created)) {
-      return absl::FailedPreconditionError(absl::StrCat(path, " is damaged"));
-    }
+    if (words.size() != 2 || !absl::SimpleAtoi(words[0], &created)) return damaged;
     auto key = SigningKey::FromPrivateBytes(absl::HexStringToBytes(words[1]));
-    if (!key.ok()) return absl::FailedPreconditionError(absl::StrCat(path, " is damaged"));
+    if (!key.ok()) return damaged;
     ring.keys_.push_back({absl::FromUnixMillis(created), *std::move(key)});
   }
   const auto rotated = ring.RotateIfDue(now);
@@ -161,7 +168,7 @@ absl::StatusOr<bool> KeyRing::RotateIfDue(absl::Time now) {
     absl::StrAppend(&text, absl::ToUnixMillis(entry.created), " ",
                     absl::BytesToHexString(entry.key.private_bytes()), "\n");
   }
-  if (auto status = WriteSecret(path_, text); !status.ok()) return status;
+  if (auto status = shelf_->Write(text); !status.ok()) return status;
   keys_ = std::move(keys);
   return true;
 }

@@ -3,7 +3,9 @@
 #ifndef WARPLINE_SCHEDULER_STATE_FOLDER_H_
 #define WARPLINE_SCHEDULER_STATE_FOLDER_H_
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,11 +34,38 @@ std::string HashCredential(absl::string_view credential);
 // returns.
 absl::Status WriteSecret(const std::string& path, const std::string& text);
 
+// Where a KeyRing's text is kept.
+class KeyShelf {
+ public:
+  virtual ~KeyShelf() = default;
+  // Returns an empty text as long as nothing was written.
+  virtual absl::StatusOr<std::string> Read() = 0;
+  // Replaces the text as a whole. It is kept when the call returns.
+  virtual absl::Status Write(const std::string& text) = 0;
+  // For messages.
+  virtual std::string name() const = 0;
+};
+
+// A file that only its owner can read.
+class KeyFile : public KeyShelf {
+ public:
+  explicit KeyFile(std::string path) : path_(std::move(path)) {}
+  absl::StatusOr<std::string> Read() override;
+  absl::Status Write(const std::string& text) override { return WriteSecret(path_, text); }
+  std::string name() const override { return path_; }
+
+ private:
+  const std::string path_;
+};
+
 // The newest keys that sign tokens, at most two. A new key is made when the newest is older than
 // `period`. It does not sign before it is `settle` old, so that all servers know it by then; the
 // key before it stays known until the next is made. Thread-compatible.
 class KeyRing {
  public:
+  static absl::StatusOr<KeyRing> Open(std::unique_ptr<KeyShelf> shelf, absl::Duration period,
+                                      absl::Duration settle, absl::Time now);
+  // With the keys in the file `path`.
   static absl::StatusOr<KeyRing> Open(const std::string& path, absl::Duration period,
                                       absl::Duration settle, absl::Time now);
 
@@ -51,10 +80,10 @@ class KeyRing {
     SigningKey key;
   };
 
-  KeyRing(std::string path, absl::Duration period, absl::Duration settle)
-      : path_(std::move(path)), period_(period), settle_(settle) {}
+  KeyRing(std::unique_ptr<KeyShelf> shelf, absl::Duration period, absl::Duration settle)
+      : shelf_(std::move(shelf)), period_(period), settle_(settle) {}
 
-  std::string path_;
+  std::unique_ptr<KeyShelf> shelf_;
   absl::Duration period_;
   absl::Duration settle_;
   std::vector<Entry> keys_;  // Newest first; never empty once open.

@@ -1,19 +1,17 @@
-// The scheduler's state on disk, in SQLite. Every change is on the disk when its call returns,
-// whole or not at all, so that a scheduler that is killed at any moment goes on from its last
-// answer.
+// The scheduler's state, kept where it outlives the scheduler. Every change is kept when its call
+// returns, whole or not at all, so that a scheduler that is killed at any moment goes on from its
+// last answer.
 #ifndef WARPLINE_SCHEDULER_STORE_H_
 #define WARPLINE_SCHEDULER_STORE_H_
 
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "scheduler/records.h"
-#include "scheduler/sqlite.h"
 
 namespace warpline::scheduler {
 
@@ -23,79 +21,78 @@ struct LeaseEnd {
   absl::Time forget;
 };
 
-// Puts an `error` of reading or writing the state in the file `path` into words for the person that
-// starts the scheduler: names the file and says what can be done.
-absl::Status ExplainStoreError(const std::string& path, const absl::Status& error);
-
-// Thread-compatible. Any call may return UNAVAILABLE when the disk fails; nothing has changed then.
+// Thread-compatible. Any call may return UNAVAILABLE when what keeps the state fails; nothing has
+// changed then, or, with several schedulers, this store takes no further change. A store that
+// several schedulers share returns FAILED_PRECONDITION for a change, and changes nothing, once
+// another scheduler leads.
 class Store {
  public:
-  // FAILED_PRECONDITION for the state of a newer version, DATA_LOSS for a file that is damaged,
-  // UNAVAILABLE for one that cannot be opened. The message is that of ExplainStoreError().
-  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
+  virtual ~Store() = default;
 
-  const std::string& path() const { return path_; }
+  // Puts an `error` of reading or writing the state into words for the person that starts the
+  // scheduler: names where the state is and says what can be done.
+  virtual absl::Status Explain(const absl::Status& error) const = 0;
+
+  // The number of the term in which this store writes; it grows with each scheduler that leads. 0
+  // where there is only ever one scheduler.
+  virtual uint64_t epoch() const = 0;
+  // How often a call, changes included, has learned that no other scheduler has led until then.
+  virtual uint64_t confirmations() const = 0;
+  // Returns OK if no other scheduler has led until some moment since confirmations() was `mark`:
+  // what was read since then was right at that moment. FAILED_PRECONDITION once another one leads,
+  // UNAVAILABLE when it cannot be known now.
+  virtual absl::Status ConfirmSince(uint64_t mark) = 0;
 
   // Adding returns ALREADY_EXISTS for a known name, and updating NOT_FOUND for an unknown one.
-  absl::Status AddTenant(const TenantRecord& tenant);
-  absl::Status UpdateTenant(const TenantRecord& tenant);
+  virtual absl::Status AddTenant(const TenantRecord& tenant) = 0;
+  virtual absl::Status UpdateTenant(const TenantRecord& tenant) = 0;
   // Removes the tenant, and ends its active leases as `end` says.
-  absl::Status RemoveTenant(const std::string& name, const LeaseEnd& end);
-  absl::StatusOr<std::vector<TenantRecord>> Tenants();
+  virtual absl::Status RemoveTenant(const std::string& name, const LeaseEnd& end) = 0;
+  virtual absl::StatusOr<std::vector<TenantRecord>> Tenants() = 0;
 
   // Adds the server, or replaces what is known of it.
-  absl::Status PutServer(const ServerRecord& server);
+  virtual absl::Status PutServer(const ServerRecord& server) = 0;
   // Forgets the server, which may register again, and the head of its audit unless it has a
   // credential.
-  absl::Status ForgetServer(const std::string& name);
+  virtual absl::Status ForgetServer(const std::string& name) = 0;
   // Removes the server with its credential, and ends its active leases as `end` says. NOT_FOUND for
   // a server that has neither registered nor a credential.
-  absl::Status RemoveServer(const std::string& name, const LeaseEnd& end);
-  absl::StatusOr<std::vector<ServerRecord>> Servers();
+  virtual absl::Status RemoveServer(const std::string& name, const LeaseEnd& end) = 0;
+  virtual absl::StatusOr<std::vector<ServerRecord>> Servers() = 0;
 
   // Store the hash of a server's credential. Adding returns ALREADY_EXISTS, and updating NOT_FOUND.
-  absl::Status AddServerCredential(const std::string& server, const std::string& hash);
-  absl::Status UpdateServerCredential(const std::string& server, const std::string& hash);
+  virtual absl::Status AddServerCredential(const std::string& server, const std::string& hash) = 0;
+  virtual absl::Status UpdateServerCredential(const std::string& server,
+                                              const std::string& hash) = 0;
   // Returns an empty text for a server that has no credential.
-  absl::StatusOr<std::string> ServerCredential(const std::string& server);
+  virtual absl::StatusOr<std::string> ServerCredential(const std::string& server) = 0;
   // The names of the servers that have a credential.
-  absl::StatusOr<std::vector<std::string>> ServersWithCredential();
+  virtual absl::StatusOr<std::vector<std::string>> ServersWithCredential() = 0;
 
-  // Adds these, or replaces what was known of their servers.
-  absl::Status PutAuditHeads(const std::vector<AuditHead>& heads);
-  absl::StatusOr<std::vector<AuditHead>> AuditHeads();
+  // Adds these, or replaces what was known of their servers. They are kept one by one: where that
+  // fails, some may have been.
+  virtual absl::Status PutAuditHeads(const std::vector<AuditHead>& heads) = 0;
+  virtual absl::StatusOr<std::vector<AuditHead>> AuditHeads() = 0;
 
-  absl::Status AddLease(const LeaseRecord& lease);
+  // Gives every active lease the time `ttl` from `now` on, but not beyond its end: while nobody
+  // led, leases could not be renewed. A store may keep that for the next change of a lease, since
+  // whoever leads next does the same.
+  virtual absl::Status ExtendLeases(absl::Time now, absl::Duration ttl) = 0;
+
+  virtual absl::Status AddLease(const LeaseRecord& lease) = 0;
   // Updates state, reason, expiry and holder. NOT_FOUND for an unknown lease.
-  absl::Status UpdateLease(const LeaseRecord& lease);
-  absl::Status RemoveLease(const std::string& id);
-  absl::StatusOr<std::optional<LeaseRecord>> FindLease(const std::string& id);
-  absl::StatusOr<std::vector<LeaseRecord>> Leases();
+  virtual absl::Status UpdateLease(const LeaseRecord& lease) = 0;
+  virtual absl::Status RemoveLease(const std::string& id) = 0;
+  virtual absl::StatusOr<std::optional<LeaseRecord>> FindLease(const std::string& id) = 0;
+  virtual absl::StatusOr<std::vector<LeaseRecord>> Leases() = 0;
   // Those of one kind, found without looking at the others.
-  absl::StatusOr<std::vector<LeaseRecord>> ActiveLeases();
+  virtual absl::StatusOr<std::vector<LeaseRecord>> ActiveLeases() = 0;
   // The ids of those that have ended, the one that is forgotten first at the front.
-  absl::StatusOr<std::vector<std::string>> EndedLeases(const std::string& tenant);
+  virtual absl::StatusOr<std::vector<std::string>> EndedLeases(const std::string& tenant) = 0;
   // Those of a server that have ended.
-  absl::StatusOr<std::vector<LeaseRecord>> EndedLeasesOn(const std::string& server);
+  virtual absl::StatusOr<std::vector<LeaseRecord>> EndedLeasesOn(const std::string& server) = 0;
   // Of any state. A lease expires no later than it ends.
-  absl::StatusOr<std::vector<LeaseRecord>> LeasesExpiredBy(absl::Time time);
-
- private:
-  Store(std::string path, std::unique_ptr<Database> database)
-      : path_(std::move(path)), database_(std::move(database)) {}
-  // Returns DATA_LOSS unless the whole file is sound: damage may lie in a place that is not read
-  // for months.
-  absl::Status Check();
-  absl::Status Migrate();
-  sqlite3* db() const { return database_->get(); }
-  absl::Status MustChange(const std::string& what);
-  // What ForgetServer() does, within a transaction.
-  absl::Status DeleteServer(const std::string& name);
-  // `column` is a column of the table of leases: "tenant" or "server".
-  absl::Status EndLeases(const char* column, const std::string& name, const LeaseEnd& end);
-
-  const std::string path_;
-  const std::unique_ptr<Database> database_;
+  virtual absl::StatusOr<std::vector<LeaseRecord>> LeasesExpiredBy(absl::Time time) = 0;
 };
 
 }  // namespace warpline::scheduler

@@ -141,7 +141,8 @@ ABSL_FLAG(
     "only, wherever they come from.");
 ABSL_FLAG(
     std::string, scheduler, "",
-    "The scheduler to join: host:port or unix:/path. Sessions then need one of its leases. "
+    "The scheduler to join: host:port or unix:/path, or several of which one leads, separated by "
+    "commas. Sessions then need one of its leases. "
     "Empty for none. With TLS, WARPLINE_TLS_CA, _CERT and _KEY count for this connection, and "
     "without them --tls_ca, --tls_cert and --tls_key.");
 ABSL_FLAG(std::string, scheduler_credential_file, "",

@@ -488,15 +488,16 @@ void GpuServer::Record(audit::Event event) {
 }
 
 void GpuServer::JoinScheduler() {
-  const std::string& address = options_.scheduler.address;
   SchedulerLinkOptions options;
-  options.scheduler.address = address;
-  // Certificates for servers often do not serve clients: the variables may name another.
-  options.scheduler.tls = ClientTls(address);
-  const TlsFiles& tls = options_.listen.tls;
-  if (options.scheduler.tls == nullptr && WantsTls(tls, address)) {
-    options.scheduler.tls = std::make_shared<TlsSource>(TlsSource::Side::kClient, tls);
-  }
+  options.schedulers = ParseAddresses(options_.scheduler.address);
+  options.target = [tls = options_.listen.tls](const std::string& address) {
+    // Certificates for servers often do not serve clients: the variables may name another.
+    GrpcTarget target = {.address = address, .tls = ClientTls(address)};
+    if (target.tls == nullptr && WantsTls(tls, address)) {
+      target.tls = std::make_shared<TlsSource>(TlsSource::Side::kClient, tls);
+    }
+    return target;
+  };
   options.credential = options_.scheduler.credential;
   // Where clients find the server: the port is known only once it listens.
   const std::string& advertised = options_.scheduler.advertised;

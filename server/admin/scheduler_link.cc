@@ -16,6 +16,9 @@ using warpline_internal::ServerReport;
 
 constexpr char kReport[] = "/warpline_internal.Scheduler/Report";
 constexpr absl::Duration kRetry = absl::Seconds(1);
+// Where there are several schedulers, one may be about to take over.
+constexpr absl::Duration kRetrySeveral = absl::Milliseconds(100);
+constexpr absl::Duration kAttempt = absl::Milliseconds(500);
 // As many as a report may carry.
 constexpr size_t kMaxSessions = 8000;
 
@@ -29,7 +32,7 @@ SchedulerLink::SchedulerLink(SchedulerLinkOptions options, SessionHost* host, Le
     : options_(std::move(options)),
       host_(host),
       book_(book),
-      client_(options_.scheduler),
+      client_(options_.schedulers, options_.target, kAttempt),
       log_(kLinkLines) {
   thread_ = StartLoopThread("wl-sched", [this] { Run(); });
 }
@@ -93,7 +96,10 @@ absl::Duration SchedulerLink::ReportOnce() {
       FillSessionStat(session, report.add_sessions());
     }
   }
-  const auto reply = CallUnary<ReportReply>(&client_, kReport, report, options_.answer_timeout);
+  auto reply = CallUnary<ReportReply>(&client_, kReport, report, options_.answer_timeout);
+  if (reply.ok() && reply->epoch() < epoch_) {
+    reply = absl::UnavailableError("a scheduler answered that does not lead any more");
+  }
   if (!reply.ok()) {
     const std::string trouble(reply.status().message());
     // Once for each kind of trouble, not once a second.
@@ -101,18 +107,19 @@ absl::Duration SchedulerLink::ReportOnce() {
         reply.status().code() == absl::StatusCode::kUnauthenticated) {
       if (trouble != trouble_) {
         if (const LogPermit permit = log_.Ask(kNoAnswerLine)) {
-          permit.Warning("no answer from scheduler=", options_.scheduler.address, " error=\"",
-                         trouble, "\": sessions go on");
+          permit.Warning("no answer from scheduler=", client_.address(), " error=\"", trouble,
+                         "\": sessions go on");
         }
       }
     }
     connected_ = false;
     trouble_ = trouble;
-    return kRetry;
+    return options_.schedulers.size() > 1 ? kRetrySeveral : kRetry;
   }
+  epoch_ = reply->epoch();
   if (!std::exchange(connected_, true)) {
     if (const LogPermit permit = log_.Ask(kConnectedLine)) {
-      permit.Info("connected scheduler=", options_.scheduler.address);
+      permit.Info("connected scheduler=", client_.address());
     }
   }
   trouble_.clear();

@@ -4,9 +4,11 @@
 #ifndef WARPLINE_SERVER_ADMIN_SCHEDULER_LINK_H_
 #define WARPLINE_SERVER_ADMIN_SCHEDULER_LINK_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
@@ -15,12 +17,13 @@
 #include "proto/scheduler.pb.h"
 #include "server/leases/lease_book.h"
 #include "server/session/session_host.h"
-#include "transport/grpc/unary/unary_client.h"
+#include "transport/grpc/unary/leader_client.h"
 
 namespace warpline::server {
 
 struct SchedulerLinkOptions {
-  GrpcTarget scheduler;
+  std::vector<std::string> schedulers;  // Their addresses, at least one; one of them leads.
+  LeaderClient::Targets target;
   std::string credential;
   std::string endpoint;  // Where clients reach this server.
   std::string version;
@@ -46,9 +49,11 @@ class SchedulerLink {
   const SchedulerLinkOptions options_;
   SessionHost* const host_;
   LeaseBook* const book_;
-  UnaryClient client_;
+  const LeaderClient client_;
   // Of the thread.
   bool connected_ = false;
+  // The newest that an answer was of.
+  uint64_t epoch_ = 0;
   std::string trouble_;
   LogBudget log_;
 

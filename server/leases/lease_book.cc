@@ -9,6 +9,7 @@
 #include "common/crypto/secret.h"
 #include "proto/devices.h"
 #include "proto/refusal.h"
+#include "server/leases/epoch_fence.h"
 
 namespace warpline::server {
 namespace {
@@ -61,6 +62,7 @@ struct LeaseSeat::Shared {
   std::map<std::string, Lease> leases ABSL_GUARDED_BY(mu);
   std::map<std::string, Ended> ended ABSL_GUARDED_BY(mu);
   std::set<std::string> idle ABSL_GUARDED_BY(mu);
+  EpochFence fence ABSL_GUARDED_BY(mu);
   // Of leases that were forgotten, by lease and device: memory of their last sessions may be on its
   // way back.
   std::map<std::pair<std::string, std::string>, std::weak_ptr<Quota>> former ABSL_GUARDED_BY(mu);
@@ -246,6 +248,11 @@ absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token, const Certif
   MutexLock lock(&shared_->mu);
   if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok()) {
     return status;
+  }
+  if (options_.required) {
+    if (auto status = shared_->fence.Pass(opened->lease, opened->epoch); !status.ok()) {
+      return status;
+    }
   }
   Lease& lease = shared_->leases[opened->lease];
   if (lease.sessions >= opened->max_sessions) {

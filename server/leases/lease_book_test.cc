@@ -31,6 +31,7 @@ class LeaseBookTest : public testing::Test {
 
   std::string Token(const std::string& lease, const std::string& server = "s") {
     LeaseToken token;
+    token.epoch = epoch_;
     token.lease = lease;
     token.tenant = "a";
     token.server = server;
@@ -49,6 +50,7 @@ class LeaseBookTest : public testing::Test {
   uint64_t payer_host_ = 0;
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   absl::Time ends_ = absl::InfiniteFuture();
+  uint64_t epoch_ = 0;
   const SigningKey key_ = SigningKey::Generate().value();
 };
 
@@ -73,6 +75,18 @@ TEST_F(LeaseBookTest, WithASchedulerOnlyItsTokensOpen) {
   std::string text;
   EXPECT_EQ(book->OpenLocal(kGiB, {}, 0, &text).status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LeaseBookTest, ATokenThatALaterTermReplacedOpensNothing) {
+  auto book = Scheduled();
+  epoch_ = 5;
+  const std::string old = Token("1");
+  const std::string others = Token("2");
+  EXPECT_TRUE(book->Join(old).ok());
+  epoch_ = 8;
+  EXPECT_TRUE(book->Join(Token("1")).ok());
+  EXPECT_EQ(Code(book->Join(old)), absl::StatusCode::kUnauthenticated);
+  EXPECT_TRUE(book->Join(others).ok());
 }
 
 TEST_F(LeaseBookTest, BeforeTheSchedulersFirstWordNobodyIsTurnedAwayForGood) {

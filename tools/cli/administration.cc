@@ -65,7 +65,7 @@ absl::StatusOr<StatReply> AskScheduler(const std::string& endpoint) {
   StatRequest request;
   request.set_operator_credential(*operators);
   request.set_tenant_credential(*tenants);
-  const UnaryClient client(TargetOf(endpoint));
+  const LeaderClient client = ClientOf(endpoint);
   auto reply = CallUnary<StatReply>(&client, kStat, request, kTimeout);
   if (!reply.ok()) return NoAnswer(endpoint, reply.status());
   return reply;
@@ -96,6 +96,8 @@ absl::StatusOr<UnaryClient> AdminOf(const std::string& endpoint) {
 }
 
 absl::StatusOr<StatReply> AskForStat(const std::string& endpoint) {
+  // Only schedulers are several.
+  if (ParseAddresses(endpoint).size() > 1) return AskScheduler(endpoint);
   const auto admin = AdminOf(endpoint);
   if (absl::IsUnimplemented(admin.status())) return AskScheduler(endpoint);
   StatRequest request;

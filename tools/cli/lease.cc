@@ -35,10 +35,15 @@ absl::StatusOr<std::string> FirstWordOf(const std::string& path, const char* var
       absl::StrCat("cannot read a credential from ", path, " (", variable, ")"));
 }
 
+// The scheduler answers so itself.
+bool HasNoServer(const absl::Status& status) {
+  return absl::StrContains(status.message(), "no server with a device is up");
+}
+
 absl::Status Explain(const absl::Status& status, const std::string& endpoint) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      if (absl::StrContains(status.message(), "no server with a device is up")) {
+      if (HasNoServer(status)) {
         return absl::UnavailableError(absl::StrCat(
             "the scheduler at ", endpoint,
             " has no server: start one with `warpline serve --scheduler=", endpoint, "`"));
@@ -63,6 +68,10 @@ GrpcTarget TargetOf(const std::string& endpoint) {
   return {.address = endpoint, .tls = ClientTls(endpoint)};
 }
 
+LeaderClient ClientOf(const std::string& endpoint) {
+  return LeaderClient(ParseAddresses(endpoint), &TargetOf);
+}
+
 absl::StatusOr<std::string> TenantCredential() {
   const std::string credential = Variable("WARPLINE_CREDENTIAL");
   const std::string path = Variable("WARPLINE_CREDENTIAL_FILE");
@@ -82,7 +91,7 @@ absl::StatusOr<std::string> OperatorCredential() {
   return "";
 }
 
-Lease::Lease(std::unique_ptr<UnaryClient> client, bool of_scheduler, LeaseReply granted)
+Lease::Lease(std::unique_ptr<LeaderClient> client, bool of_scheduler, LeaseReply granted)
     : client_(std::move(client)),
       of_scheduler_(of_scheduler),
       granted_(std::move(granted)),
@@ -90,10 +99,10 @@ Lease::Lease(std::unique_ptr<UnaryClient> client, bool of_scheduler, LeaseReply 
 
 absl::StatusOr<std::unique_ptr<Lease>> Lease::Acquire(const std::string& endpoint,
                                                       const AcquireRequest& request) {
-  auto client = std::make_unique<UnaryClient>(TargetOf(endpoint));
+  auto client = std::make_unique<LeaderClient>(ParseAddresses(endpoint), &TargetOf);
   bool of_scheduler = true;
   auto reply = CallUnary<LeaseReply>(client.get(), absl::StrCat(kScheduler, "Acquire"), request,
-                                     kAcquireTimeout);
+                                     kAcquireTimeout, &HasNoServer);
   if (reply.status().code() == absl::StatusCode::kUnimplemented) {
     of_scheduler = false;
     AcquireRequest plain = request;

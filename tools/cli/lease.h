@@ -9,14 +9,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/scheduler.pb.h"
-#include "transport/grpc/unary/unary_client.h"
+#include "transport/grpc/unary/leader_client.h"
 
 namespace warpline::cli {
 
 // Thread-safe.
 class Lease {
  public:
-  // Asks the server or scheduler that answers at `endpoint`. Errors say what to do about them.
+  // Asks the server or scheduler that answers at `endpoint`, or whichever leads of the schedulers
+  // that it names, separated by commas. Errors say what to do about them.
   static absl::StatusOr<std::unique_ptr<Lease>> Acquire(
       const std::string& endpoint, const warpline_internal::AcquireRequest& request);
 
@@ -31,17 +32,20 @@ class Lease {
   absl::Status Release(const std::string& token);
 
  private:
-  Lease(std::unique_ptr<UnaryClient> client, bool of_scheduler,
+  Lease(std::unique_ptr<LeaderClient> client, bool of_scheduler,
         warpline_internal::LeaseReply granted);
 
-  const std::unique_ptr<UnaryClient> client_;
+  const std::unique_ptr<LeaderClient> client_;
   const bool of_scheduler_;
   const warpline_internal::LeaseReply granted_;
   const std::string endpoint_;
 };
 
-// The target through which the command line reaches `endpoint`.
+// The target through which the command line reaches the one address `endpoint`.
 GrpcTarget TargetOf(const std::string& endpoint);
+
+// What reaches the addresses that `endpoint` names, separated by commas.
+LeaderClient ClientOf(const std::string& endpoint);
 
 // The value of WARPLINE_CREDENTIAL, or the content of WARPLINE_CREDENTIAL_FILE, or an empty text.
 // NOT_FOUND when the file cannot be read.

@@ -24,9 +24,12 @@ using warpline_internal::TenantRequest;
 
 constexpr absl::Duration kTimeout = absl::Seconds(5);
 
+constexpr char kFromFollower[] =
+    "(from a scheduler that does not lead: it does not know sessions, nor which servers are up)\n";
+
 class Asker {
  public:
-  Asker(const std::string& endpoint, bool json) : client_(TargetOf(endpoint)), json_(json) {}
+  Asker(const std::string& endpoint, bool json) : client_(ClientOf(endpoint)), json_(json) {}
 
   template <typename Reply, typename Request>
   absl::StatusOr<Reply> Ask(const char* method, const Request& request) {
@@ -50,11 +53,12 @@ class Asker {
                                    std::string (*report)(const List&)) {
     const auto list = Ask<List>(method, request);
     if (!list.ok()) return list.status();
-    return json_ ? ToJson(*list) : report(*list);
+    if (json_) return ToJson(*list);
+    return absl::StrCat(report(*list), list->from_follower() ? kFromFollower : "");
   }
 
  private:
-  UnaryClient client_;
+  const LeaderClient client_;
   const bool json_;
 };
 

@@ -120,7 +120,7 @@ absl::Status ParseRedirect(std::string_view payload) {
   warpline_internal::Redirect redirect;
   if (!redirect.ParseFromArray(payload.data(), static_cast<int>(payload.size())) ||
       redirect.endpoint().empty() || redirect.endpoint().size() > kMaxText ||
-      redirect.token().empty() || redirect.token().size() > kMaxToken) {
+      redirect.token().size() > kMaxToken) {
     return absl::InvalidArgumentError("the scheduler's redirect is malformed");
   }
   // This code is not tried again, because each attempt would take a lease.

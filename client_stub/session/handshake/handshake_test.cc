@@ -185,8 +185,8 @@ TEST(HandshakeTest, RedirectNamesWhereToGoAndWithWhat) {
 
 TEST(HandshakeTest, MalformedRedirectIsRefused) {
   warpline_internal::Redirect redirect;
-  redirect.set_endpoint("gpu1:14000");
   EXPECT_EQ(ParseRedirect(redirect.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument);
+  redirect.set_endpoint("gpu1:14000");
   redirect.set_token(std::string(100000, 'x'));
   EXPECT_EQ(ParseRedirect(redirect.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ParseRedirect("\xff\xff").code(), absl::StatusCode::kInvalidArgument);

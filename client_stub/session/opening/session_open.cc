@@ -1,6 +1,7 @@
 #include <string>
 #include <utility>
 
+#include "client_stub/session/opening/leader_search.h"
 #include "client_stub/session/opening/session_impl.h"
 #include "common/serving/tls_files.h"
 #include "transport/registry/dial.h"
@@ -29,14 +30,14 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
   };
   SessionOptions first = options;
   first.direct = options.direct && TlsFilesFromEnvironment().empty();
-  auto session = open(first);
-  // A scheduler names the server; a server that names another is not followed.
-  SessionOptions redirected = first;
-  if (!session.ok() && options.token.empty() && FollowRedirect(session.status(), &redirected)) {
-    session = open(redirected);
-  }
-  if (!session.ok()) return session.status();
-  return std::unique_ptr<Session>(*std::move(session));
+  std::unique_ptr<Session> opened;
+  const absl::Status status = OpenWhereLed(first, [&](const SessionOptions& to) {
+    auto session = open(to);
+    if (session.ok()) opened = *std::move(session);
+    return session.status();
+  });
+  if (!status.ok()) return status;
+  return opened;
 }
 
 }  // namespace warpline::stub

@@ -1,53 +1,19 @@
 #include "transport/grpc/unary/unary_call.h"
 
-#include <grpcpp/client_context.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
-
-#include <chrono>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "transport/grpc/base/grpc_process.h"
-#include "transport/grpc/base/grpc_status.h"
 #include "transport/grpc/connect/client_channel.h"
+#include "transport/grpc/unary/call_on_channel.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {
 namespace {
 
 using grpc_internal::ClientChannels;
-
-absl::Status CallOn(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                    const std::string& request, absl::Time deadline, std::string* answer) {
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(deadline));
-  grpc::CompletionQueue queue;
-  const grpc::Slice slice(request);
-  const auto call = stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&slice, 1), &queue);
-  call->StartCall();
-  grpc::ByteBuffer reply;
-  grpc::Status status;
-  call->Finish(&reply, &status, &queue);
-  void* tag;
-  bool ok;
-  queue.Next(&tag, &ok);
-  queue.Shutdown();
-  while (queue.Next(&tag, &ok)) {
-  }
-  if (!status.ok()) return grpc_internal::FromGrpcStatus(status);
-  std::vector<grpc::Slice> parts;
-  if (!reply.Dump(&parts).ok()) return absl::InternalError("unreadable answer");
-  for (const grpc::Slice& part : parts) {
-    answer->append(reinterpret_cast<const char*>(part.begin()), part.size());
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::string> Call(const GrpcTarget& target, const std::string& method,
                                  const std::string& request, absl::Time deadline) {
@@ -57,7 +23,7 @@ absl::StatusOr<std::string> Call(const GrpcTarget& target, const std::string& me
   absl::Status last;
   for (size_t i = 0; i < channels->all().size(); ++i) {
     std::string answer;
-    last = CallOn(channels->all()[i], method, request, deadline, &answer);
+    last = grpc_internal::CallOnChannel(channels->all()[i], method, request, deadline, &answer);
     if (last.ok()) return answer;
     if (!absl::IsUnavailable(last)) break;
     const absl::Status found = channels->ExplainFailure(i, deadline);

@@ -1,4 +1,4 @@
-#include "scheduler/store.h"
+#include "scheduler/sqlite_store.h"
 
 #include <sys/stat.h>
 
@@ -112,20 +112,20 @@ absl::Status ExplainStoreError(const std::string& path, const absl::Status& erro
           "-wal beside it; or move both away to start without tenants, servers and leases"));
 }
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& path) {
   // Sets the mask before SQLite makes its files, which would otherwise be readable by others.
   const mode_t before = umask(0077);
   auto database = Database::Open(path);
   umask(before);
   if (!database.ok()) return ExplainStoreError(path, database.status());
-  auto store = std::unique_ptr<Store>(new Store(path, *std::move(database)));
+  auto store = std::unique_ptr<SqliteStore>(new SqliteStore(path, *std::move(database)));
   absl::Status status = store->Check();
   if (status.ok()) status = store->Migrate();
   if (!status.ok()) return ExplainStoreError(path, status);
   return store;
 }
 
-absl::Status Store::Check() {
+absl::Status SqliteStore::Check() {
   Statement statement(db(), "PRAGMA quick_check(1)");
   const std::string found = statement.Step() ? statement.Text(0) : "";
   if (!statement.status().ok()) return statement.status();
@@ -133,7 +133,7 @@ absl::Status Store::Check() {
                        : absl::DataLossError(absl::StrCat("the file is damaged: ", found));
 }
 
-absl::Status Store::Migrate() {
+absl::Status SqliteStore::Migrate() {
   Transaction transaction(database_.get());
   if (!transaction.status().ok()) return transaction.status();
   int64_t version = 0;
@@ -154,12 +154,12 @@ absl::Status Store::Migrate() {
   return transaction.Commit();
 }
 
-absl::Status Store::MustChange(const std::string& what) {
+absl::Status SqliteStore::MustChange(const std::string& what) {
   return database_->changes() > 0 ? absl::OkStatus()
                                   : absl::NotFoundError(absl::StrCat("there is no ", what));
 }
 
-absl::Status Store::AddTenant(const TenantRecord& tenant) {
+absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
   const auto status =
       Statement(db(),
                 "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
@@ -183,7 +183,7 @@ absl::Status Store::AddTenant(const TenantRecord& tenant) {
              : absl::AlreadyExistsError(absl::StrCat("there is a tenant ", tenant.name));
 }
 
-absl::Status Store::UpdateTenant(const TenantRecord& tenant) {
+absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
   const auto status =
       Statement(db(),
                 "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
@@ -207,7 +207,8 @@ absl::Status Store::UpdateTenant(const TenantRecord& tenant) {
   return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
 }
 
-absl::Status Store::EndLeases(const char* column, const std::string& name, const LeaseEnd& end) {
+absl::Status SqliteStore::EndLeases(const char* column, const std::string& name,
+                                    const LeaseEnd& end) {
   const std::string sql =
       absl::StrCat("UPDATE leases SET state = ?, reason = ?, expires_ms = ? WHERE state = ? AND ",
                    column, " = ?");
@@ -220,7 +221,7 @@ absl::Status Store::EndLeases(const char* column, const std::string& name, const
       .Run();
 }
 
-absl::Status Store::RemoveTenant(const std::string& name, const LeaseEnd& end) {
+absl::Status SqliteStore::RemoveTenant(const std::string& name, const LeaseEnd& end) {
   Transaction transaction(database_.get());
   if (!transaction.status().ok()) return transaction.status();
   auto status = Statement(db(), "DELETE FROM tenants WHERE name = ?").Bind(name).Run();
@@ -229,7 +230,7 @@ absl::Status Store::RemoveTenant(const std::string& name, const LeaseEnd& end) {
   return status.ok() ? transaction.Commit() : status;
 }
 
-absl::StatusOr<std::vector<TenantRecord>> Store::Tenants() {
+absl::StatusOr<std::vector<TenantRecord>> SqliteStore::Tenants() {
   std::vector<TenantRecord> tenants;
   Statement row(db(),
                 "SELECT name, credential_hash, memory_bytes, max_leases, max_lease_sessions, "
@@ -248,7 +249,7 @@ absl::StatusOr<std::vector<TenantRecord>> Store::Tenants() {
   return tenants;
 }
 
-absl::Status Store::PutServer(const ServerRecord& server) {
+absl::Status SqliteStore::PutServer(const ServerRecord& server) {
   Transaction transaction(database_.get());
   if (!transaction.status().ok()) return transaction.status();
   auto status = Statement(db(), "DELETE FROM servers WHERE name = ?").Bind(server.name).Run();
@@ -274,7 +275,7 @@ absl::Status Store::PutServer(const ServerRecord& server) {
   return transaction.Commit();
 }
 
-absl::Status Store::DeleteServer(const std::string& name) {
+absl::Status SqliteStore::DeleteServer(const std::string& name) {
   auto status = Statement(db(),
                           "DELETE FROM audit_heads WHERE server = ? AND server NOT IN "
                           "(SELECT name FROM server_credentials)")
@@ -284,14 +285,14 @@ absl::Status Store::DeleteServer(const std::string& name) {
   return Statement(db(), "DELETE FROM servers WHERE name = ?").Bind(name).Run();
 }
 
-absl::Status Store::ForgetServer(const std::string& name) {
+absl::Status SqliteStore::ForgetServer(const std::string& name) {
   Transaction transaction(database_.get());
   if (!transaction.status().ok()) return transaction.status();
   const absl::Status status = DeleteServer(name);
   return status.ok() ? transaction.Commit() : status;
 }
 
-absl::Status Store::RemoveServer(const std::string& name, const LeaseEnd& end) {
+absl::Status SqliteStore::RemoveServer(const std::string& name, const LeaseEnd& end) {
   Transaction transaction(database_.get());
   if (!transaction.status().ok()) return transaction.status();
   auto status = Statement(db(), "DELETE FROM server_credentials WHERE name = ?").Bind(name).Run();
@@ -304,7 +305,7 @@ absl::Status Store::RemoveServer(const std::string& name, const LeaseEnd& end) {
   return transaction.Commit();
 }
 
-absl::Status Store::AddServerCredential(const std::string& server, const std::string& hash) {
+absl::Status SqliteStore::AddServerCredential(const std::string& server, const std::string& hash) {
   const auto status = Statement(db(), "INSERT OR IGNORE INTO server_credentials VALUES (?, ?)")
                           .Bind(server)
                           .Bind(hash)
@@ -315,7 +316,8 @@ absl::Status Store::AddServerCredential(const std::string& server, const std::st
              : absl::AlreadyExistsError(absl::StrCat("server ", server, " has a credential"));
 }
 
-absl::Status Store::UpdateServerCredential(const std::string& server, const std::string& hash) {
+absl::Status SqliteStore::UpdateServerCredential(const std::string& server,
+                                                 const std::string& hash) {
   const auto status =
       Statement(db(), "UPDATE server_credentials SET credential_hash = ? WHERE name = ?")
           .Bind(hash)
@@ -324,7 +326,7 @@ absl::Status Store::UpdateServerCredential(const std::string& server, const std:
   return status.ok() ? MustChange(absl::StrCat("server ", server, " with a credential")) : status;
 }
 
-absl::StatusOr<std::string> Store::ServerCredential(const std::string& server) {
+absl::StatusOr<std::string> SqliteStore::ServerCredential(const std::string& server) {
   Statement row(db(), "SELECT credential_hash FROM server_credentials WHERE name = ?");
   row.Bind(server);
   std::string hash;
@@ -333,7 +335,7 @@ absl::StatusOr<std::string> Store::ServerCredential(const std::string& server) {
   return hash;
 }
 
-absl::StatusOr<std::vector<std::string>> Store::ServersWithCredential() {
+absl::StatusOr<std::vector<std::string>> SqliteStore::ServersWithCredential() {
   std::vector<std::string> names;
   Statement row(db(), "SELECT name FROM server_credentials");
   while (row.Step()) names.push_back(row.Text(0));
@@ -341,7 +343,7 @@ absl::StatusOr<std::vector<std::string>> Store::ServersWithCredential() {
   return names;
 }
 
-absl::StatusOr<std::vector<ServerRecord>> Store::Servers() {
+absl::StatusOr<std::vector<ServerRecord>> SqliteStore::Servers() {
   std::vector<ServerRecord> servers;
   Statement row(db(), "SELECT name, endpoint, version FROM servers");
   while (row.Step()) servers.push_back({row.Text(0), row.Text(1), row.Text(2), {}});
@@ -360,7 +362,7 @@ absl::StatusOr<std::vector<ServerRecord>> Store::Servers() {
   return servers;
 }
 
-absl::Status Store::PutAuditHeads(const std::vector<AuditHead>& heads) {
+absl::Status SqliteStore::PutAuditHeads(const std::vector<AuditHead>& heads) {
   Transaction transaction(database_.get());
   if (!transaction.status().ok()) return transaction.status();
   for (const AuditHead& head : heads) {
@@ -374,7 +376,7 @@ absl::Status Store::PutAuditHeads(const std::vector<AuditHead>& heads) {
   return transaction.Commit();
 }
 
-absl::StatusOr<std::vector<AuditHead>> Store::AuditHeads() {
+absl::StatusOr<std::vector<AuditHead>> SqliteStore::AuditHeads() {
   std::vector<AuditHead> heads;
   Statement row(db(), "SELECT server, head, lost FROM audit_heads");
   while (row.Step()) heads.push_back({row.Text(0), row.Text(1), row.Text(2)});
@@ -382,7 +384,16 @@ absl::StatusOr<std::vector<AuditHead>> Store::AuditHeads() {
   return heads;
 }
 
-absl::Status Store::AddLease(const LeaseRecord& lease) {
+absl::Status SqliteStore::ExtendLeases(absl::Time now, absl::Duration ttl) {
+  return Statement(db(),
+                   "UPDATE leases SET expires_ms = CASE WHEN ends_ms <> 0 AND ends_ms < ?1 "
+                   "THEN ends_ms ELSE ?1 END WHERE state = ?2")
+      .Bind(ToMs(now + ttl))
+      .Bind(static_cast<int>(LeaseState::kActive))
+      .Run();
+}
+
+absl::Status SqliteStore::AddLease(const LeaseRecord& lease) {
   return Statement(db(), "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .Bind(lease.id)
       .Bind(lease.tenant)
@@ -401,7 +412,7 @@ absl::Status Store::AddLease(const LeaseRecord& lease) {
       .Run();
 }
 
-absl::Status Store::UpdateLease(const LeaseRecord& lease) {
+absl::Status SqliteStore::UpdateLease(const LeaseRecord& lease) {
   const auto status =
       Statement(db(),
                 "UPDATE leases SET by_sessions = ?, state = ?, reason = ?, expires_ms = ? "
@@ -415,11 +426,11 @@ absl::Status Store::UpdateLease(const LeaseRecord& lease) {
   return status.ok() ? MustChange(absl::StrCat("lease ", lease.id)) : status;
 }
 
-absl::Status Store::RemoveLease(const std::string& id) {
+absl::Status SqliteStore::RemoveLease(const std::string& id) {
   return Statement(db(), "DELETE FROM leases WHERE id = ?").Bind(id).Run();
 }
 
-absl::StatusOr<std::optional<LeaseRecord>> Store::FindLease(const std::string& id) {
+absl::StatusOr<std::optional<LeaseRecord>> SqliteStore::FindLease(const std::string& id) {
   const std::string sql = absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE id = ?");
   Statement row(db(), sql.c_str());
   row.Bind(id);
@@ -428,21 +439,21 @@ absl::StatusOr<std::optional<LeaseRecord>> Store::FindLease(const std::string& i
   return std::optional<LeaseRecord>();
 }
 
-absl::StatusOr<std::vector<LeaseRecord>> Store::Leases() {
+absl::StatusOr<std::vector<LeaseRecord>> SqliteStore::Leases() {
   const std::string sql =
       absl::StrCat("SELECT ", kLeaseColumns, " FROM leases ORDER BY created_ms, id");
   Statement row(db(), sql.c_str());
   return ReadLeases(&row);
 }
 
-absl::StatusOr<std::vector<LeaseRecord>> Store::ActiveLeases() {
+absl::StatusOr<std::vector<LeaseRecord>> SqliteStore::ActiveLeases() {
   const std::string sql = absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE state = ?");
   Statement row(db(), sql.c_str());
   row.Bind(static_cast<int>(LeaseState::kActive));
   return ReadLeases(&row);
 }
 
-absl::StatusOr<std::vector<LeaseRecord>> Store::LeasesExpiredBy(absl::Time time) {
+absl::StatusOr<std::vector<LeaseRecord>> SqliteStore::LeasesExpiredBy(absl::Time time) {
   const std::string sql =
       absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE expires_ms <= ?");
   Statement row(db(), sql.c_str());
@@ -450,7 +461,7 @@ absl::StatusOr<std::vector<LeaseRecord>> Store::LeasesExpiredBy(absl::Time time)
   return ReadLeases(&row);
 }
 
-absl::StatusOr<std::vector<LeaseRecord>> Store::EndedLeasesOn(const std::string& server) {
+absl::StatusOr<std::vector<LeaseRecord>> SqliteStore::EndedLeasesOn(const std::string& server) {
   const std::string sql =
       absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE server = ? AND state IN (?, ?)");
   Statement row(db(), sql.c_str());
@@ -460,7 +471,7 @@ absl::StatusOr<std::vector<LeaseRecord>> Store::EndedLeasesOn(const std::string&
   return ReadLeases(&row);
 }
 
-absl::StatusOr<std::vector<std::string>> Store::EndedLeases(const std::string& tenant) {
+absl::StatusOr<std::vector<std::string>> SqliteStore::EndedLeases(const std::string& tenant) {
   std::vector<std::string> ids;
   Statement row(db(),
                 "SELECT id FROM leases WHERE state IN (?, ?) AND tenant = ? ORDER BY expires_ms");

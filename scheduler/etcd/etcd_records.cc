@@ -1,0 +1,175 @@
+#include "scheduler/etcd/etcd_records.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "proto/devices.h"
+#include "proto/tier.h"
+#include "scheduler/etcd/etcd_records.pb.h"
+
+namespace warpline::scheduler {
+namespace {
+
+int64_t ToMs(absl::Time time) {
+  return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
+}
+
+absl::Status NoRecord(const char* kind, absl::string_view name) {
+  return absl::DataLossError(absl::StrCat("the record of ", kind, " ", name, " is damaged"));
+}
+
+}  // namespace
+
+std::string EncodeTenant(const TenantRecord& tenant) {
+  warpline_etcd::Tenant to;
+  to.set_credential_hash(tenant.credential_hash);
+  to.set_memory_bytes(tenant.memory_bytes);
+  to.set_max_leases(tenant.max_leases);
+  to.set_max_lease_sessions(tenant.max_lease_sessions);
+  to.set_max_seconds(tenant.max_seconds);
+  to.set_max_sessions(tenant.max_sessions);
+  to.set_rights(tenant.rights);
+  to.set_tiers(tenant.tiers);
+  to.set_tier(static_cast<uint32_t>(tenant.tier));
+  to.set_weight(tenant.weight);
+  to.set_copy_weight(tenant.copy_weight);
+  to.set_priority(tenant.priority);
+  return to.SerializeAsString();
+}
+
+absl::StatusOr<TenantRecord> DecodeTenant(absl::string_view name, const std::string& value) {
+  warpline_etcd::Tenant from;
+  if (!from.ParseFromString(value) || from.tier() >= std::size(kTierChoices)) {
+    return NoRecord("tenant", name);
+  }
+  TenantRecord tenant;
+  tenant.name = std::string(name);
+  tenant.credential_hash = from.credential_hash();
+  tenant.memory_bytes = from.memory_bytes();
+  tenant.max_leases = from.max_leases();
+  tenant.max_lease_sessions = from.max_lease_sessions();
+  tenant.max_seconds = from.max_seconds();
+  tenant.max_sessions = from.max_sessions();
+  tenant.rights = from.rights();
+  tenant.tiers = from.tiers();
+  tenant.tier = static_cast<TierChoice>(from.tier());
+  tenant.weight = std::max(1u, from.weight());
+  tenant.copy_weight = std::max(1u, from.copy_weight());
+  tenant.priority = from.priority();
+  return tenant;
+}
+
+std::string EncodeServer(const ServerRecord& server) {
+  warpline_etcd::Server to;
+  to.set_endpoint(server.endpoint);
+  to.set_version(server.version);
+  for (const DeviceRecord& device : server.devices) {
+    auto* const added = to.add_devices();
+    added->set_uuid(device.uuid);
+    added->set_name(device.name);
+    added->set_backend(device.backend);
+    added->set_capacity_bytes(device.capacity_bytes);
+  }
+  return to.SerializeAsString();
+}
+
+absl::StatusOr<ServerRecord> DecodeServer(absl::string_view name, const std::string& value) {
+  warpline_etcd::Server from;
+  if (!from.ParseFromString(value)) return NoRecord("server", name);
+  ServerRecord server;
+  server.name = std::string(name);
+  server.endpoint = from.endpoint();
+  server.version = from.version();
+  for (const auto& device : from.devices()) {
+    server.devices.push_back(
+        {device.uuid(), device.name(), device.backend(), device.capacity_bytes()});
+  }
+  return server;
+}
+
+std::string EncodeCredential(const std::string& hash) {
+  warpline_etcd::ServerCredential to;
+  to.set_hash(hash);
+  return to.SerializeAsString();
+}
+
+absl::StatusOr<std::string> DecodeCredential(const std::string& value) {
+  warpline_etcd::ServerCredential from;
+  if (!from.ParseFromString(value) || from.hash().empty()) {
+    return absl::DataLossError("a server's credential is damaged");
+  }
+  return from.hash();
+}
+
+std::string EncodeAuditHead(const AuditHead& head) {
+  warpline_etcd::AuditHead to;
+  to.set_head(head.head);
+  to.set_lost(head.lost);
+  return to.SerializeAsString();
+}
+
+absl::StatusOr<AuditHead> DecodeAuditHead(absl::string_view server, const std::string& value) {
+  warpline_etcd::AuditHead from;
+  if (!from.ParseFromString(value)) return NoRecord("the audit of", server);
+  return AuditHead{std::string(server), from.head(), from.lost()};
+}
+
+std::string EncodeLease(const LeaseRecord& lease) {
+  warpline_etcd::Lease to;
+  to.set_tenant(lease.tenant);
+  to.set_server(lease.server);
+  for (const std::string& device : lease.devices) to.add_devices(device);
+  to.set_memory_bytes(lease.memory_bytes);
+  to.set_max_sessions(lease.max_sessions);
+  to.set_program(lease.program);
+  to.set_pid(lease.pid);
+  to.set_by_sessions(lease.by_sessions);
+  to.set_state(static_cast<uint32_t>(lease.state));
+  to.set_reason(lease.reason);
+  to.set_created_unix_ms(absl::ToUnixMillis(lease.created));
+  to.set_expires_unix_ms(ToMs(lease.expires));
+  to.set_ends_unix_ms(ToMs(lease.ends));
+  return to.SerializeAsString();
+}
+
+absl::StatusOr<LeaseRecord> DecodeLease(absl::string_view id, const std::string& value) {
+  warpline_etcd::Lease from;
+  if (!from.ParseFromString(value) || from.devices().empty() ||
+      from.devices_size() > static_cast<int>(kMaxSessionDevices) ||
+      from.memory_bytes() >= (1ull << 50) ||
+      from.state() > static_cast<uint32_t>(LeaseState::kReleased)) {
+    return NoRecord("lease", id);
+  }
+  LeaseRecord lease;
+  lease.id = std::string(id);
+  lease.tenant = from.tenant();
+  lease.server = from.server();
+  lease.devices.assign(from.devices().begin(), from.devices().end());
+  lease.memory_bytes = from.memory_bytes();
+  lease.max_sessions = from.max_sessions();
+  lease.program = from.program();
+  lease.pid = from.pid();
+  lease.by_sessions = from.by_sessions();
+  lease.state = static_cast<LeaseState>(from.state());
+  lease.reason = from.reason();
+  lease.created = absl::FromUnixMillis(from.created_unix_ms());
+  lease.expires = absl::FromUnixMillis(from.expires_unix_ms());
+  if (from.ends_unix_ms() != 0) lease.ends = absl::FromUnixMillis(from.ends_unix_ms());
+  return lease;
+}
+
+std::string EncodeEnd(const LeaseEnd& end) {
+  warpline_etcd::EndMark to;
+  to.set_reason(end.reason);
+  to.set_forget_unix_ms(ToMs(end.forget));
+  return to.SerializeAsString();
+}
+
+absl::StatusOr<LeaseEnd> DecodeEnd(const std::string& value) {
+  warpline_etcd::EndMark from;
+  if (!from.ParseFromString(value)) return absl::DataLossError("a mark of ended leases is damaged");
+  return LeaseEnd{from.reason(), absl::FromUnixMillis(from.forget_unix_ms())};
+}
+
+}  // namespace warpline::scheduler

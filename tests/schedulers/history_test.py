@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""The judge of histories finds what is wrong, and nothing where nothing is."""
+import unittest
+
+import history
+
+GIB = 1 << 30
+
+
+def granted(lease, at, gib=10, ends=0, epoch=1, asked=None, joined=0, server="a"):
+    return "granted asked=%d at=%d lease=%s server=%s bytes=%d ends=%d epoch=%d joined=%d why=" % (
+        asked or at - 1, at, lease, server, gib * GIB, ends, epoch, joined)
+
+
+class HistoryTest(unittest.TestCase):
+    def judge(self, *lines):
+        # Long after: all that was due is overdue.
+        events = history.read([*lines, "stopped at=1000000000"])
+        return history.judge(events, 16 * GIB, 6 * history.US, 10 * history.US)
+
+    def told(self, lease, at):
+        return "ended at=%d server=a lease=%s epoch=1 why=x" % (at, lease)
+
+    def test_one_after_the_other_is_well(self):
+        self.assertEqual(self.judge(
+            granted("1", 10), "renewed asked=11 at=12 lease=1 epoch=1", "releasing at=20 lease=1",
+            "released asked=20 at=25 lease=1 code=0", self.told("1", 26),
+            granted("2", 24), "releasing at=30 lease=2",
+            "released asked=30 at=31 lease=2 code=0", self.told("2", 40)), [])
+
+    def test_two_that_do_not_fit_are_found(self):
+        wrong = self.judge(granted("1", 10), granted("2", 15), "releasing at=20 lease=1",
+                           "releasing at=20 lease=2", self.told("1", 26), self.told("2", 26))
+        self.assertEqual(len(wrong), 1)
+        self.assertIn("overbooked server=a", wrong[0])
+
+    def test_leases_that_are_lost_are_found(self):
+        wrong = self.judge(granted("1", 10, gib=1), granted("2", 10, gib=1),
+                           "unrenewed asked=11 at=12 lease=1 code=5 why=over", self.told("2", 13),
+                           "unrenewed asked=11 at=12 lease=2 code=14 why=later",
+                           "releasing at=20 lease=1", "releasing at=20 lease=2",
+                           self.told("1", 21))
+        self.assertEqual([w.split(" lease")[0] for w in wrong], ["lost", "ended too early"])
+
+    def test_leases_that_outlive_their_end_are_found(self):
+        wrong = self.judge(granted("1", 10), "releasing at=20 lease=1",
+                           "released asked=20 at=21 lease=1 code=0",
+                           "renewed asked=22 at=23 lease=1 epoch=1",
+                           granted("2", 40, ends=5000000),
+                           "renewed asked=7000000 at=7000001 lease=2 epoch=1", self.told("2", 60))
+        self.assertEqual([w.split(" lease")[0] for w in wrong],
+                         ["ended too early", "outlives its end", "renewed after its release",
+                          "renewed after its end"])
+
+    def test_an_answer_of_an_earlier_term_is_found(self):
+        wrong = self.judge(granted("1", 10, gib=1, epoch=7), granted("2", 20, gib=1, epoch=5),
+                           "releasing at=30 lease=1", "releasing at=30 lease=2",
+                           self.told("1", 31), self.told("2", 31))
+        self.assertEqual(len(wrong), 1)
+        self.assertIn("earlier term", wrong[0])
+
+    def test_a_token_that_the_server_refuses_is_found(self):
+        wrong = self.judge(granted("1", 10, joined=16), granted("2", 10, gib=1, joined=14),
+                           "releasing at=20 lease=1", "releasing at=20 lease=2",
+                           self.told("1", 26), self.told("2", 26))
+        self.assertEqual(len(wrong), 1)
+        self.assertIn("server refuses token lease=1", wrong[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
