@@ -21,6 +21,8 @@ using warpline_etcd::TxnRequest;
 
 constexpr size_t kIdBytes = 8;
 constexpr size_t kMaxAddress = 256;
+constexpr absl::Duration kFirstPause = absl::Seconds(1);
+constexpr absl::Duration kLongestPause = absl::Seconds(30);
 
 Compare CreatedAt(const EtcdGuard& guard) {
   Compare compare;
@@ -130,6 +132,7 @@ void Leadership::TryToLead() {
   }
   SetLeader("");
   const absl::Time began = options_.clock();
+  if (began < next_try_) return;
   const auto lease = client_->GrantLease(options_.ttl);
   if (!lease.ok()) return Note(lease.status());
   Leader self;
@@ -154,7 +157,11 @@ void Leadership::TryToLead() {
   if (auto status = options_.lead(guard); !status.ok()) {
     EndTerm(std::string(status.message()));
     Note(status);
+    pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
+    next_try_ = options_.clock() + pause_;
+    return;
   }
+  pause_ = absl::ZeroDuration();
 }
 
 void Leadership::KeepLeading() {

@@ -29,7 +29,7 @@ struct LeadershipOptions {
   // A clock that cannot be set: SteadyNow().
   std::function<absl::Time()> clock;
   // Called on the thread of this object, in turns. `lead` takes the state over; when it fails, this
-  // scheduler gives the lead up and tries again. `follow` ends what `lead` began.
+  // scheduler gives the lead up and tries again after a second, and later each time it fails again. `follow` ends what `lead` began.
   std::function<absl::Status(const EtcdGuard& guard)> lead;
   std::function<void()> follow;
 };
@@ -75,6 +75,9 @@ class Leadership {
   // Of the thread.
   std::optional<Term> term_;
   std::string trouble_;
+  // It does not try to lead before, since it could not take the state over lately.
+  absl::Time next_try_ = absl::InfinitePast();
+  absl::Duration pause_;
 
   mutable Mutex mu_;
   CondVar changed_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "client_stub/session/handshake/handshake.h"
+#include "common/steady_time.h"
 
 namespace warpline::stub {
 namespace {
@@ -35,7 +36,7 @@ absl::Status OpenWhereLed(const SessionOptions& options,
   const std::vector<std::string> addresses =
       absl::StrSplit(options.endpoint, ',', absl::SkipWhitespace());
   if (addresses.size() <= 1) return OpenFrom(options, open);
-  const absl::Time end = absl::Now() + options.deadline;
+  const absl::Time end = SteadyNow() + options.deadline;
   absl::Status status;
   while (true) {
     for (const std::string& address : addresses) {
@@ -45,7 +46,7 @@ absl::Status OpenWhereLed(const SessionOptions& options,
       status = OpenFrom(attempt, open);
       if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
     }
-    if (absl::Now() + kPause >= end) return status;
+    if (SteadyNow() + kPause >= end) return status;
     absl::SleepFor(kPause);
   }
 }

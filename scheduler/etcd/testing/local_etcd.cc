@@ -62,17 +62,32 @@ bool Answers(const EtcdClientOptions& options, pid_t pid) {
 
 }  // namespace
 
-std::unique_ptr<LocalEtcd> LocalEtcd::Start() {
+std::unique_ptr<LocalEtcd> LocalEtcd::Start(const TlsFiles& tls, const std::string& cert,
+                                            const std::string& key) {
   if (access(kProgram, X_OK) != 0) return nullptr;
   for (int attempt = 0; attempt < 3; ++attempt) {
     auto etcd = std::unique_ptr<LocalEtcd>(new LocalEtcd());
     etcd->address_ = absl::StrCat("127.0.0.1:", FreePort());
-    const std::string client = absl::StrCat("http://", etcd->address_);
+    if (!tls.empty()) {
+      etcd->tls_ = std::make_shared<TlsSource>(TlsSource::Side::kClient, tls);
+    }
+    const std::string client = absl::StrCat(tls.empty() ? "http://" : "https://", etcd->address_);
     const std::string peer = absl::StrCat("http://127.0.0.1:", FreePort());
-    etcd->pid_ = Spawn({kProgram, "--data-dir=" + etcd->folder_.path() + "/etcd",
-                        "--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-                        "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-                        "--initial-cluster=default=" + peer});
+    std::vector<std::string> arguments = {kProgram,
+                                          "--data-dir=" + etcd->folder_.path() + "/etcd",
+                                          "--listen-client-urls=" + client,
+                                          "--advertise-client-urls=" + client,
+                                          "--listen-peer-urls=" + peer,
+                                          "--initial-advertise-peer-urls=" + peer,
+                                          "--initial-cluster=default=" + peer};
+    if (!tls.empty()) {
+      for (const std::string& flag :
+           {"--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + tls.ca,
+            std::string("--client-cert-auth")}) {
+        arguments.push_back(flag);
+      }
+    }
+    etcd->pid_ = Spawn(arguments);
     if (etcd->pid_ < 0) return nullptr;
     if (Answers(etcd->options(), etcd->pid_)) return etcd;
   }
@@ -87,7 +102,7 @@ LocalEtcd::~LocalEtcd() {
 
 EtcdClientOptions LocalEtcd::options() const {
   EtcdClientOptions options;
-  options.members.push_back({.address = address_});
+  options.members.push_back({.address = address_, .tls = tls_});
   return options;
 }
 

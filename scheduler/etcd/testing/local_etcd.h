@@ -8,8 +8,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/serving/tls_files.h"
 #include "scheduler/etcd/etcd_client.h"
 #include "scheduler/etcd/etcd_store.h"
+#include "transport/grpc/tls/grpc_tls.h"
 #include "transport/testing/temp_folder.h"
 
 namespace warpline::scheduler {
@@ -17,8 +19,11 @@ namespace warpline::scheduler {
 // Not thread-safe. Ends with this object.
 class LocalEtcd {
  public:
-  // Returns when it answers; null where the program is not installed or does not start.
-  static std::unique_ptr<LocalEtcd> Start();
+  // Returns when it answers; null where the program is not installed or does not start. With
+  // `tls`, which are the files of a client that it accepts, it shows the certificate and key in
+  // `cert` and `key` and wants one that `tls.ca` has signed.
+  static std::unique_ptr<LocalEtcd> Start(const TlsFiles& tls = {}, const std::string& cert = "",
+                                          const std::string& key = "");
   ~LocalEtcd();
 
   const std::string& address() const { return address_; }
@@ -33,6 +38,7 @@ class LocalEtcd {
 
   testing::TempFolder folder_;
   std::string address_;
+  std::shared_ptr<TlsSource> tls_;
   pid_t pid_ = -1;
 };
 
