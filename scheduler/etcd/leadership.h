@@ -29,7 +29,8 @@ struct LeadershipOptions {
   // A clock that cannot be set: SteadyNow().
   std::function<absl::Time()> clock;
   // Called on the thread of this object, in turns. `lead` takes the state over; when it fails, this
-  // scheduler gives the lead up and tries again after a second, and later each time it fails again. `follow` ends what `lead` began.
+  // scheduler gives the lead up and tries again after a second, and later each time it fails again.
+  // `follow` ends what `lead` began.
   std::function<absl::Status(const EtcdGuard& guard)> lead;
   std::function<void()> follow;
 };

@@ -243,8 +243,8 @@ void EngineArbiter::RecordWork(Contender& c) {
   }
 }
 
-// The weightiest reason of a wait is the one that it is recorded with: that the policy wants it, and
-// else whose turn it was last.
+// The weightiest reason of a wait is the one that it is recorded with: that the policy wants it,
+// and else whose turn it was last.
 void EngineArbiter::NoteWhyItWaits(Contender& c) {
   if (c.waiting_since_ns_ == 0 || c.waits_because_ == TraceReason::kHeld) return;
   if (c.held_until_ns_ > now_ns_) {

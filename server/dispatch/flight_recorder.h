@@ -41,9 +41,9 @@ enum class TraceReason : uint8_t {
 struct TraceSpan {
   TraceKind kind = TraceKind::kTurn;
   TraceReason reason = TraceReason::kNone;
-  uint8_t engine = 0;   // EngineIndex().
-  uint32_t slice = 0;   // ContenderTerms::vgpu.
-  uint32_t other = 0;   // Whom it waited for; 0 for nobody that is known.
+  uint8_t engine = 0;  // EngineIndex().
+  uint32_t slice = 0;  // ContenderTerms::vgpu.
+  uint32_t other = 0;  // Whom it waited for; 0 for nobody that is known.
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   int64_t charged_ns = 0;  // Of a turn.

@@ -55,8 +55,8 @@ void GpuDispatch::Join(DispatchSeat* seat, size_t device) {
   Slice& slice = slices_[seat->terms_.slice];
   if (slice.members.empty()) {
     ++last_vgpu_;
-    recorder_.NameSlice(last_vgpu_, seat->terms_.tenant.empty() ? seat->terms_.slice
-                                                                : seat->terms_.tenant);
+    recorder_.NameSlice(last_vgpu_,
+                        seat->terms_.tenant.empty() ? seat->terms_.slice : seat->terms_.tenant);
     for (size_t i = 0; i < kEngines; ++i) {
       slice.contenders[i] = arbiters_[i]->Add(TermsOf(seat->terms_, i));
     }

@@ -91,8 +91,8 @@ class Writer {
     uint64_t row = span.engine() * kRowsOfEngine;
     if (!turn) row += 2 + 2 * uint64_t{span.slice()} + (span.kind() == "wait" ? 1 : 0);
     const std::string engine = EngineName(span.engine());
-    rows_[{gpu, row}] =
-        turn ? absl::StrCat(engine, ": turns") : absl::StrCat(engine, ": ", slice, " ", span.kind());
+    rows_[{gpu, row}] = turn ? absl::StrCat(engine, ": turns")
+                             : absl::StrCat(engine, ": ", slice, " ", span.kind());
     gpus_.insert(gpu);
     std::string args =
         absl::StrCat("\"slice\":", Quoted(slice), ",\"reason\":", Quoted(span.reason()));
