@@ -219,6 +219,8 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (!lease.ok()) return lease.status();
     if (!lease->has_value() || (*lease)->server != report.name()) continue;
     if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
+    // This answer may be lost, and then the next one has to tell it again.
+    if (told.count(id) > 0) continue;
     if (auto status = store_->RemoveLease(id); !status.ok()) return status;
     renewals_.Forget(id);
     if (const LogPermit permit = log_.Ask(TenantKey((*lease)->tenant), kOverLine)) {

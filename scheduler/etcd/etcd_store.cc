@@ -176,8 +176,8 @@ absl::Status EtcdStore::TakeRecord(absl::string_view key, const std::string& val
   }
   absl::string_view name = key;
   if (absl::ConsumePrefix(&name, kMark)) {
-    auto end = DecodeEnd(value);
-    if (end.ok()) marks_[std::string(name)] = *std::move(end);
+    const auto end = DecodeEnd(value);
+    if (end.ok()) marks_[std::string(name)] = *end;
     return end.status();
   }
   const size_t slash = key.find('/');
@@ -189,28 +189,28 @@ absl::Status EtcdStore::TakeRecord(absl::string_view key, const std::string& val
   }
   const std::string text(name);
   if (kind == kTenant) {
-    auto tenant = DecodeTenant(name, value);
-    if (tenant.ok()) image_.tenants[text] = *std::move(tenant);
+    const auto tenant = DecodeTenant(name, value);
+    if (tenant.ok()) image_.tenants[text] = *tenant;
     return tenant.status();
   }
   if (kind == kServer) {
-    auto server = DecodeServer(name, value);
-    if (server.ok()) image_.servers[text] = *std::move(server);
+    const auto server = DecodeServer(name, value);
+    if (server.ok()) image_.servers[text] = *server;
     return server.status();
   }
   if (kind == kCredential) {
-    auto hash = DecodeCredential(value);
-    if (hash.ok()) image_.credentials[text] = *std::move(hash);
+    const auto hash = DecodeCredential(value);
+    if (hash.ok()) image_.credentials[text] = *hash;
     return hash.status();
   }
   if (kind == kAudit) {
-    auto head = DecodeAuditHead(name, value);
-    if (head.ok()) image_.audit_heads[text] = *std::move(head);
+    const auto head = DecodeAuditHead(name, value);
+    if (head.ok()) image_.audit_heads[text] = *head;
     return head.status();
   }
   if (kind == kLease) {
-    auto lease = DecodeLease(name, value);
-    if (lease.ok()) image_.PutLease(*std::move(lease));
+    const auto lease = DecodeLease(name, value);
+    if (lease.ok()) image_.PutLease(*lease);
     return lease.status();
   }
   return absl::OkStatus();  // Of a version that needs no newer format for it.

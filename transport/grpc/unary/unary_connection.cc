@@ -21,7 +21,11 @@ UnaryConnection::~UnaryConnection() = default;
 absl::StatusOr<std::shared_ptr<UnaryConnection::Channels>> UnaryConnection::Connect() {
   MutexLock lock(&mu_);
   if (channels_ != nullptr) return channels_;
-  auto made = ClientChannels::Make(target_.address, target_.tls.get(), ChannelOptions());
+  // Every call has a deadline, and servers that are not ours, such as etcd, hang up on who pings
+  // them more often than they like.
+  ChannelOptions options;
+  options.keepalive = absl::Hours(24);
+  auto made = ClientChannels::Make(target_.address, target_.tls.get(), options);
   if (!made.ok()) return made.status();
   channels_ = std::make_shared<Channels>(Channels{*std::move(made)});
   return channels_;
@@ -42,8 +46,9 @@ absl::StatusOr<std::string> UnaryConnection::Call(const std::string& method,
     if (last.ok()) return answer;
     if (!absl::IsUnavailable(last)) break;
   }
-  // The next call looks the name up again and reads TLS's files anew.
-  if (absl::IsUnavailable(last)) {
+  // The next call looks the name up again, reads TLS's files anew, and does not rely on a
+  // connection whose other end may be gone.
+  if (absl::IsUnavailable(last) || absl::IsDeadlineExceeded(last)) {
     MutexLock lock(&mu_);
     if (channels_ == *channels) channels_ = nullptr;
   }

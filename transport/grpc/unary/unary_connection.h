@@ -15,7 +15,8 @@
 
 namespace warpline {
 
-// Thread-safe. The connection is made with the first call, and made again when it broke. Answers
+// Thread-safe. The connection is made with the first call, and made again when it broke, or a call
+// had no answer. Answers
 // are bounded as all messages of ours are, by a little more than a MiB.
 class UnaryConnection {
  public:
