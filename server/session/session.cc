@@ -355,7 +355,7 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
     return answer({board >= 0 ? CudaResult::kSuccess : CudaResult::kNotSupported, board, {}});
   }
   if (!MayShareHostMemory(entitlement())) return answer({CudaResult::kNotPermitted, -1, {}});
-  // Its kernels would reach no other memory of the host.
+  // Its kernels reach no memory of the host, and its copies have a window.
   const bool guarded = IsGuarded(hello_);
   const bool windows = context_.options->guarded.process.windows.count > 0;
   if (guarded && !(windows && request.staging())) {
