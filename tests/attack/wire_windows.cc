@@ -1,5 +1,6 @@
 // Attacks on staging memory that a client shares with its session's worker: what becomes of it when
 // the session has ended, and the client still has it mapped.
+#include <poll.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -56,10 +57,9 @@ class Staging {
   char* at_ = nullptr;
 };
 
-// Asks until there is some. NOT_FOUND where the server shares none.
+// Asks until there is some.
 absl::StatusOr<std::unique_ptr<Staging>> AskForStaging(const WireSession& session) {
   const warpline_internal::Welcome& welcome = session.welcome();
-  if (welcome.host_memory_socket().empty()) return absl::NotFoundError("nothing is shared");
   warpline_internal::HostMemoryRequest request;
   request.set_session(welcome.session());
   request.set_secret(welcome.secret());
@@ -73,6 +73,8 @@ absl::StatusOr<std::unique_ptr<Staging>> AskForStaging(const WireSession& sessio
     warpline_internal::HostMemoryAnswer answer;
     std::vector<UniqueFd> files;
     if (const absl::Status sent = SendPacket(socket->get(), request, {}); !sent.ok()) return sent;
+    pollfd readable = {socket->get(), POLLIN, 0};
+    poll(&readable, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience)));
     const absl::Status received = ReceivePacket(socket->get(), &answer, &files);
     if (!received.ok()) return received;
     if (answer.error() == 0 && files.size() == 1) {
@@ -81,7 +83,7 @@ absl::StatusOr<std::unique_ptr<Staging>> AskForStaging(const WireSession& sessio
       return staging;
     }
     if (answer.error() != kOutOfMemory || absl::Now() >= until) {
-      return absl::NotFoundError(absl::StrCat("no staging memory: ", answer.error()));
+      return absl::UnavailableError(absl::StrCat("no staging memory: ", answer.error()));
     }
     absl::SleepFor(kAgain);
   }
@@ -103,8 +105,8 @@ WireResult StagingKeptAfterItsSession(const WireTarget& target) {
       secret = "a secret of the next session's " + std::string(64, 's');
   auto former = WireSession::OpenAt(target, kArena);
   if (!former.ok()) return Unprepared(former.status());
+  if ((*former)->welcome().host_memory_socket().empty()) return NotHere("nothing is shared");
   const auto kept = AskForStaging(**former);
-  if (absl::IsNotFound(kept.status())) return NotHere(kept.status().ToString());
   if (!kept.ok()) return Unprepared(kept.status());
   std::memcpy((*kept)->at(), mark.data(), mark.size());
   if (const auto passed = Pass(former->get(), mark.size()); !passed.ok() || *passed != mark) {
