@@ -22,6 +22,10 @@ absl::StatusOr<UniqueFd> NewSealedMemory(const char* name, uint64_t bytes) {
   return memory;
 }
 
+void EmptyMemory(int fd, uint64_t bytes) {
+  fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
+}
+
 absl::StatusOr<uint64_t> SealedBytes(int fd) {
   constexpr int kNeededSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(fd, F_GET_SEALS);

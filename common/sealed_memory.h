@@ -15,6 +15,11 @@ namespace warpline {
 // text, when there is no memory or descriptor for it. Thread-safe.
 absl::StatusOr<UniqueFd> NewSealedMemory(const char* name, uint64_t bytes);
 
+// Gives `bytes` of memory behind such a descriptor back to the system, whoever has it mapped; it
+// holds zeros then. Pages that a driver has locked stay its own until it lets go of them.
+// Thread-safe.
+void EmptyMemory(int fd, uint64_t bytes);
+
 // How many bytes there are behind such a descriptor, which may be anything else: INVALID_ARGUMENT
 // for memory that could grow or shrink, or what is none. Thread-safe.
 absl::StatusOr<uint64_t> SealedBytes(int fd);

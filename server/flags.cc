@@ -110,6 +110,13 @@ ABSL_FLAG(bool, guarded_standby, true,
           "which takes over at once when the process of all is lost: sessions at rest then go on "
           "0.9 s earlier on an H100. It takes the memory of one more context, there 1.7 GiB of the "
           "device. Without it the next process is started when it is needed.");
+ABSL_FLAG(int, guarded_windows, 16,
+          "Pieces of host memory that the process of the guarded tier has locked for its device, "
+          "from its start, and its standby as many: a session on this host gets one when it first "
+          "makes a large copy, which then does not go with its commands. They are part of "
+          "--host_memory. Sessions for which none is left go on without. 0 to 64.");
+ABSL_FLAG(warpline::ByteSize, guarded_window, {16ull << 20},
+          "The size of each of them, from 4MiB to 32MiB, whole MiB.");
 ABSL_FLAG(std::string, guarded_context_memory, "",
           "What the process of the guarded tier takes of its device without any session, such as "
           "2GiB, and its standby once more: sessions are promised that much less of a device when "
@@ -223,6 +230,11 @@ constexpr int kMostHardwareQueues = 32;
 constexpr int kMostStrangersPerPeer = 4096;
 constexpr uint64_t kMostGuardedArenaBytes = 1ull << 40;
 constexpr uint64_t kLeastGuardedMemory = 32ull << 20;
+constexpr int kMostGuardedWindows = 64;
+// A client uses no more staging memory than the most.
+constexpr uint64_t kGuardedWindowUnit = 1ull << 20;
+constexpr uint64_t kLeastGuardedWindow = 4 * kGuardedWindowUnit;
+constexpr uint64_t kMostGuardedWindow = 32 * kGuardedWindowUnit;
 
 absl::StatusOr<LanePorts> ParseLanePorts(const std::string& text) {
   if (text.empty()) return LanePorts();
@@ -387,6 +399,18 @@ absl::StatusOr<TierOptions> Tiers() {
   }
   options.guarded_hang_pause = absl::Seconds(absl::GetFlag(FLAGS_guarded_hang_seconds));
   options.guarded_standby = absl::GetFlag(FLAGS_guarded_standby);
+  const int windows = absl::GetFlag(FLAGS_guarded_windows);
+  if (windows < 0 || windows > kMostGuardedWindows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--guarded_windows must be 0 to ", kMostGuardedWindows));
+  }
+  options.guarded_windows = static_cast<size_t>(windows);
+  options.guarded_window_bytes = absl::GetFlag(FLAGS_guarded_window).bytes;
+  if (options.guarded_window_bytes < kLeastGuardedWindow ||
+      options.guarded_window_bytes > kMostGuardedWindow ||
+      options.guarded_window_bytes % kGuardedWindowUnit != 0) {
+    return absl::InvalidArgumentError("--guarded_window must be whole MiB from 4MiB to 32MiB");
+  }
   return options;
 }
 

@@ -26,6 +26,8 @@ ABSL_DECLARE_FLAG(int, guarded_hang_seconds);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_memory);
 ABSL_DECLARE_FLAG(std::string, guarded_context_memory);
 ABSL_DECLARE_FLAG(bool, guarded_standby);
+ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_window);
+ABSL_DECLARE_FLAG(int, guarded_windows);
 ABSL_DECLARE_FLAG(std::string, scheduler);
 ABSL_DECLARE_FLAG(std::string, scheduler_credential_file);
 ABSL_DECLARE_FLAG(int, resume_seconds);
@@ -207,6 +209,23 @@ TEST_F(FlagsTest, TheGuardedTierHasAStandbyAndContextsOfAKnownSize) {
   EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_context_bytes, uint64_t{2} << 30);
   absl::SetFlag(&FLAGS_guarded_context_memory, "much");
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_context_memory=much");
+}
+
+TEST_F(FlagsTest, TheGuardedTierHasHostWindows) {
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_windows, 16u);
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_window_bytes, uint64_t{16} << 20);
+  absl::SetFlag(&FLAGS_guarded_windows, 0);
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_windows, 0u);
+  for (const uint64_t bytes : {uint64_t{1} << 20, uint64_t{64} << 20, (uint64_t{4} << 20) + 4096}) {
+    absl::SetFlag(&FLAGS_guarded_window, {bytes});
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_window must be whole MiB");
+  }
+  absl::SetFlag(&FLAGS_guarded_window, {uint64_t{32} << 20});
+  EXPECT_EQ(ServerOptionsFromFlags()->tiers.guarded_window_bytes, uint64_t{32} << 20);
+  for (const int windows : {-1, 65}) {
+    absl::SetFlag(&FLAGS_guarded_windows, windows);
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "--guarded_windows must be 0 to 64");
+  }
 }
 
 TEST_F(FlagsTest, WhoseWorkHangsWaitsAMinuteUnlessItIsSaidOtherwise) {

@@ -182,6 +182,8 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.session.guarded.memory_bytes = from.tiers.guarded_memory_bytes;
   options.session.guarded.hang_pause = from.tiers.guarded_hang_pause;
   options.session.guarded.launch_limit = from.tiers.guarded_launch_limit;
+  options.session.guarded.process.windows.count = from.tiers.guarded_windows;
+  options.session.guarded.process.windows.bytes = from.tiers.guarded_window_bytes;
   options.session.guarded.standby.kept =
       from.tiers.guarded_standby && Has(Tier::kGuarded, from.tiers);
   if (Has(Tier::kIsolated, from.tiers)) {

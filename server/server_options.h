@@ -74,6 +74,10 @@ struct TierOptions {
   absl::Duration guarded_launch_limit = absl::InfiniteDuration();
   // Whether each device in use has a second process that takes over when the first one is lost.
   bool guarded_standby = true;
+  // Host memory that each process of the guarded tier has locked for copies, in so many pieces, of
+  // which a session gets one.
+  uint64_t guarded_window_bytes = 16ull << 20;
+  size_t guarded_windows = 16;
   // What each of these processes takes of the device; DeviceMemoryOptions says what it is by
   // default.
   std::optional<uint64_t> guarded_context_bytes;

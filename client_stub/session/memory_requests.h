@@ -35,6 +35,8 @@ enum class HostSharing {
   kTake,
   // As memory that outlives the session, because bytes of the program itself are to lie in it.
   kTakeForProgram,
+  // As memory for bytes on their way, as much as the server likes: that of the file that comes.
+  kTakeForStaging,
   kGiveBack,
 };
 

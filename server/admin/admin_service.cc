@@ -116,6 +116,7 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_age_seconds(absl::ToDoubleSeconds(SteadyNow() - from.since));
   to->set_quota_bytes(from.memory.quota_bytes);
   to->set_memory_bytes(from.memory.bytes);
+  to->set_host_window_bytes(from.memory.window_bytes);
   to->set_frames_received(from.traffic.frames_received);
   to->set_frames_sent(from.traffic.frames_sent);
   to->set_commands(from.traffic.commands);

@@ -110,12 +110,31 @@ struct SharedContextOptions {
   uint64_t sink_granule_bytes = Memory::kZoneBytes;
 };
 
+// Memory of the host that a shared device reaches by copies at full speed: page-locked, where that
+// exists. One session at a time has it (Memory::ShowHost), whose client has it mapped, too.
+//
+// Locking pages, and unlocking them, stops the kernels of all who share the device, so it is done
+// while none runs.
+class HostWindow {
+ public:
+  virtual ~HostWindow() = default;
+  // Null once it was given up.
+  virtual void* host() const = 0;
+  virtual uint64_t bytes() const = 0;
+  // Takes the whole file behind `fd` (borrowed) in place of the one that it has, in as many bytes;
+  // with -1 none, for good. UNAVAILABLE, and nothing is changed, when kernels run; to be tried
+  // again later, and not often, since launches are held back for a moment. After any other error it
+  // is given up. REQUIRES: no session has it, and it was not given up.
+  virtual absl::Status Replace(int fd) = 0;
+};
+
 // A device whose hardware context the sessions of many tenants share, each with a Context of its
 // own: an arena, a gate, streams and all other objects, none of which another one can name. Kernels
 // are kept within their arenas by what they are made of (guard/), not by this. Thread-safe.
 //
-// What would stop or slow the work of others is done when the device is opened, or refused: these
-// contexts map no host memory, set no limits and map nothing once they are sealed. A fault of the
+// What would stop or slow the work of others is done when the device is opened, while no kernel
+// runs, or refused: these contexts map no host memory but windows that are there, set no limits and
+// map nothing once they are sealed. A fault of the
 // hardware context is every session's.
 class SharedDevice {
  public:
@@ -125,6 +144,10 @@ class SharedDevice {
   // INVALID_ARGUMENT for a granule that is none.
   virtual absl::StatusOr<std::unique_ptr<Context>> OpenContext(
       const SharedContextOptions& options) = 0;
+  // Makes a window of the whole file behind `fd` (borrowed). It waits for a moment in which no
+  // kernel runs, and sees to it that there is one, as loading code does: UNAVAILABLE if there is
+  // none even so. The device outlives it.
+  virtual absl::StatusOr<std::unique_ptr<HostWindow>> OpenWindow(int fd, uint64_t bytes) = 0;
   // Sees whose kernels are under way, and gives multiprocessors accordingly. To be called a few
   // times a second while there are sessions: who has launched nothing lately may still run.
   virtual void Look() = 0;

@@ -1,4 +1,6 @@
 // Tests every backend's shared device: sessions side by side in one hardware context.
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +12,7 @@
 
 #include "common/cuda/cuda_numbers.h"
 #include "common/cuda/cuda_result.h"
+#include "common/sealed_memory.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "server/device/device.h"
@@ -223,6 +226,41 @@ TEST_P(SharedDeviceTest, ASealedContextMapsNothing) {
             CudaResult::kNotSupported);
   EXPECT_EQ(Write(&session, session.memory, 5, kLegacyStream), CudaResult::kSuccess);
   EXPECT_EQ(Read(&session, session.memory, 1)[0], 5u);
+}
+
+TEST_P(SharedDeviceTest, ASessionCopiesThroughItsWindow) {
+  constexpr uint64_t kNamed = 0x500000000000;
+  constexpr uint64_t kWindowBytes = 1 * kMiB;
+  const auto file = NewSealedMemory("window", kWindowBytes);
+  const auto fresh = NewSealedMemory("window", kWindowBytes);
+  ASSERT_TRUE(file.ok() && fresh.ok());
+  const auto window = device_->OpenWindow(file->get(), kWindowBytes);
+  ASSERT_TRUE(window.ok()) << window.status();
+  {
+    Session session, other;
+    ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+    ASSERT_NO_FATAL_FAILURE(OpenSealed(&other));
+    ASSERT_EQ(session.context->ShowHost(kNamed, kWindowBytes, (*window)->host()),
+              CudaResult::kSuccess);
+    uint32_t word = 77;
+    ASSERT_EQ(pwrite(file->get(), &word, 4, 4096), 4);
+    EXPECT_EQ(session.context->CopyOnDevice(session.memory, kNamed + 4096, 4, kLegacyStream),
+              CudaResult::kSuccess);
+    EXPECT_EQ(Read(&session, session.memory, 1)[0], 77u);
+    EXPECT_EQ(Write(&session, session.memory, 78, kLegacyStream), CudaResult::kSuccess);
+    EXPECT_EQ(
+        session.context->CopyOnDevice(kNamed + kWindowBytes - 4, session.memory, 4, kLegacyStream),
+        CudaResult::kSuccess);
+    EXPECT_EQ(Sync(&session, kLegacyStream), CudaResult::kSuccess);
+    ASSERT_EQ(pread(file->get(), &word, 4, kWindowBytes - 4), 4);
+    EXPECT_EQ(word, 78u);
+    EXPECT_EQ(other.context->CopyOnDevice(other.memory, kNamed, 4, kLegacyStream),
+              CudaResult::kInvalidValue);
+    EXPECT_EQ(session.context->UnmapHost(kNamed + 4096, 4096), CudaResult::kInvalidValue);
+  }
+  ASSERT_TRUE((*window)->Replace(fresh->get()).ok());
+  ASSERT_EQ(pwrite(file->get(), "old", 3, 0), 3);
+  EXPECT_EQ(*static_cast<const char*>((*window)->host()), 0);
 }
 
 TEST_P(SharedDeviceTest, LimitsStayAsTheyAre) {

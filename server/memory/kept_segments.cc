@@ -1,14 +1,12 @@
 #include "server/memory/kept_segments.h"
 
-#include <fcntl.h>
-
 #include <utility>
+
+#include "common/sealed_memory.h"
 
 namespace warpline::server {
 
-void HostSegment::Empty() {
-  fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
-}
+void HostSegment::Empty() { EmptyMemory(fd.get(), bytes); }
 
 void KeptSegments::Add(uint64_t va, HostSegment segment) { segments_[va] = std::move(segment); }
 

@@ -67,6 +67,7 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
                .compilers = context.compilers}),
       holdings_({.control = context.control,
                  .worker = &worker_,
+                 .windows = &worker_,
                  .client = &client_,
                  .reclaimer = context.owner,
                  .host_memory = context.host_memory,
@@ -363,19 +364,25 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
     return answer({board >= 0 ? CudaResult::kSuccess : CudaResult::kNotSupported, board, {}});
   }
   if (!MayShareHostMemory(entitlement())) return answer({CudaResult::kNotPermitted, -1, {}});
-  // Its kernels would not reach it.
-  if (IsGuarded(hello_)) return answer({CudaResult::kNotSupported, -1, {}});
+  // Its kernels reach no memory of the host, and its copies have a window.
+  const bool guarded = IsGuarded(hello_);
+  const bool windows = context_.options->guarded.process.windows.count > 0;
+  if (guarded && !(windows && request.staging())) {
+    return answer({CudaResult::kNotSupported, -1, {}});
+  }
   // What a lane has mapped could be filled again by it, and would be on nobody's bill.
   if (request.give_back() && lane_.Reaches(request.va())) {
     return answer({CudaResult::kIllegalState, -1, {}});
   }
-  holdings_.host_segments().Request(
-      request, [weak = weak_from_this(), answer = std::move(answer)](const auto& result) {
-        control_loop.AssertOnLoop();
-        const auto self = weak.lock();
-        if (self != nullptr && !result.why.empty()) self->client_.NoteRefusedMemory(result.why);
-        answer(result);
-      });
+  HostSegments::Answer note = [weak = weak_from_this(),
+                               answer = std::move(answer)](const HostSegments::Result& result) {
+    control_loop.AssertOnLoop();
+    const auto self = weak.lock();
+    if (self != nullptr && !result.why.empty()) self->client_.NoteRefusedMemory(result.why);
+    answer(result);
+  };
+  if (guarded) return holdings_.window().Request(request, std::move(note));
+  holdings_.host_segments().Request(request, std::move(note));
 }
 
 void Session::OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) {
@@ -410,7 +417,10 @@ void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& reque
   } else if (!bulk_->HasRoom()) {
     return answer_with({CudaResult::kOutOfMemory, -1, "the session has too much of it already"});
   }
-  OnHostMemory(request, answer_with);
+  // A host window is for a client that has it mapped.
+  warpline_internal::HostMemoryRequest plain = request;
+  plain.clear_staging();
+  OnHostMemory(plain, answer_with);
 }
 
 void Session::OnLaneAsk() {

@@ -1,12 +1,24 @@
 // Sessions of the guarded tier: what they are refused and given, and how they share a worker.
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
+#include "common/sealed_memory.h"
 #include "common/steady_time.h"
+#include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lease/signing_key.h"
@@ -16,6 +28,7 @@
 #include "proto/refusal.h"
 #include "proto/session.pb.h"
 #include "proto/tier.h"
+#include "server/process/packet_socket.h"
 #include "server/testing/session_fixture.h"
 #include "server/testing/test_client.h"
 
@@ -200,6 +213,85 @@ TEST_F(SessionGuardedTest, HostMemoryIsRefused) {
   warpline_internal::HostMemoryAnswer answer;
   ASSERT_TRUE(answer.ParseFromString(bulk->Await(kBulkMemoryDone).value_or("\xff")));
   EXPECT_EQ(answer.error(), static_cast<int>(CudaResult::kNotSupported));
+}
+
+// The answer to a request for staging memory, and its file.
+std::pair<CudaResult, UniqueFd> AskForStaging(const Welcome& welcome) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string& name = welcome.host_memory_socket();
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  warpline_internal::HostMemoryRequest request;
+  request.set_session(welcome.session());
+  request.set_secret(welcome.secret());
+  request.set_va(kHostArenaBase);
+  request.set_bytes(4 << 20);
+  request.set_staging(true);
+  EXPECT_TRUE(SendPacket(socket.get(), request, {}).ok());
+  warpline_internal::HostMemoryAnswer answer;
+  std::vector<UniqueFd> fds;
+  EXPECT_TRUE(ReceivePacket(socket.get(), &answer, &fds).ok());
+  return {static_cast<CudaResult>(answer.error()), fds.empty() ? UniqueFd() : std::move(fds[0])};
+}
+
+TEST_F(SessionGuardedTest, StagingMemoryIsAHostWindowOfTheWorkers) {
+  guarded_.process.windows = {.count = 1, .bytes = 8 * kMiB};
+  StartServer();
+  Welcome one, other, third;
+  auto client = OpenGuarded(0, &one);
+  const uint64_t before = host_->Snapshot().host_memory_bytes;
+  EXPECT_GE(before, 8 * kMiB) << "charged from the start";
+  auto [result, file] = AskForStaging(one);
+  ASSERT_EQ(result, CudaResult::kSuccess);
+  EXPECT_EQ(SealedBytes(file.get()).value_or(0), 8 * kMiB);
+  EXPECT_EQ(Of(1).memory.window_bytes, 8 * kMiB);
+  EXPECT_EQ(host_->Snapshot().host_memory_bytes, before);
+  EXPECT_EQ(AskForStaging(one).first, CudaResult::kOutOfMemory) << "it has one";
+  auto neighbour = OpenGuarded(1, &other);
+  EXPECT_EQ(AskForStaging(other).first, CudaResult::kOutOfMemory);
+  EXPECT_THAT(Of(2).memory.refusal, HasSubstr("no host window is free"));
+  EXPECT_EQ(Of(2).memory.window_bytes, 0u);
+  ASSERT_EQ(pwrite(file.get(), "secret", 6, 0), 6);
+  client.reset();
+  while (Of(1).id != 0) std::this_thread::yield();
+  char byte = 1;
+  ASSERT_EQ(pread(file.get(), &byte, 1, 0), 1);
+  EXPECT_EQ(byte, 0);
+  ASSERT_EQ(pwrite(file.get(), "still here", 10, 0), 10);
+  auto next = OpenGuarded(2, &third);
+  auto [again, fresh] = AskForStaging(third);
+  while (again != CudaResult::kSuccess) {
+    std::this_thread::yield();
+    std::tie(again, fresh) = AskForStaging(third);
+  }
+  ASSERT_EQ(pread(fresh.get(), &byte, 1, 0), 1);
+  EXPECT_EQ(byte, 0) << "another session's file";
+}
+
+TEST_F(SessionGuardedTest, AWindowGoesAlongToTheNextWorker) {
+  guarded_.process.windows = {.count = 1, .bytes = 8 * kMiB};
+  StartServer();
+  Welcome welcome;
+  auto client = OpenGuarded(0, &welcome);
+  auto [result, file] = AskForStaging(welcome);
+  ASSERT_EQ(result, CudaResult::kSuccess);
+  ASSERT_EQ(pwrite(file.get(), "staged", 6, 0), 6);
+  ASSERT_EQ(kill(Of(1).worker_pid, SIGKILL), 0);
+  AwaitRestart(1);
+  EXPECT_EQ(Of(1).memory.window_bytes, 8 * kMiB);
+  char byte = 0;
+  ASSERT_EQ(pread(file.get(), &byte, 1, 0), 1);
+  EXPECT_EQ(byte, 's');
+}
+
+TEST_F(SessionGuardedTest, WithoutWindowsThereIsNoStagingMemory) {
+  StartServer();
+  Welcome welcome;
+  auto client = OpenGuarded(0, &welcome);
+  EXPECT_EQ(AskForStaging(welcome).first, CudaResult::kNotSupported);
 }
 
 TEST_F(SessionGuardedTest, UnknownTiersAndOtherModesAreRefused) {

@@ -19,16 +19,19 @@ SessionHoldings::SessionHoldings(const Parts& parts)
     : worker_(parts.worker),
       client_(parts.client),
       devices_({parts.control, parts.worker, parts.client, parts.reclaimer}, parts.taken),
-      host_segments_(parts.host_memory, parts.worker) {}
+      host_segments_(parts.host_memory, parts.worker),
+      window_(parts.windows, parts.worker) {}
 
 void SessionHoldings::Suspend() {
   devices_.Suspend();
   host_segments_.Suspend();
+  window_.Suspend();
 }
 
 void SessionHoldings::MapAgain(std::function<void(CudaResult)> done) {
   // The worker answers in order: when it has the devices' memory it has the host's.
   host_segments_.MapAgain();
+  window_.MapAgain();
   devices_.MapAgain(/*go_on=*/true, std::move(done));
 }
 
@@ -39,12 +42,14 @@ void SessionHoldings::MapForReader(std::function<void(CudaResult)> done) {
 void SessionHoldings::Abandon() {
   devices_.Abandon();
   host_segments_.Abandon();
+  window_.Abandon();
 }
 
 KeptSegments SessionHoldings::End() {
   devices_.End();
   host_charges_.reset();
   own_host_memory_ = Reservation();
+  window_.End();
   return host_segments_.End();
 }
 
@@ -76,6 +81,7 @@ absl::Status SessionHoldings::OnMemoryDone(const warpline_internal::MemoryDone& 
 }
 
 absl::Status SessionHoldings::OnHostDone(const warpline_internal::MemoryDone& done) {
+  if (window_.Awaits(done.id())) return window_.OnDone(done);
   const absl::Status status = host_segments_.OnDone(done);
   return absl::IsInvalidArgument(status) ? BadMessage(status.message()) : status;
 }
@@ -120,6 +126,7 @@ void SessionHoldings::Describe(SessionSnapshot* snapshot) const {
     snapshot->memory.bytes += device.memory_bytes;
     snapshot->memory.kept_bytes += devices_.memory(i).kept_bytes();
   }
+  snapshot->memory.window_bytes = window_.bytes();
   snapshot->memory.refusal = client_->memory_refusal();
 }
 

@@ -18,9 +18,11 @@
 #include "server/memory/host_segments.h"
 #include "server/memory/kept_segments.h"
 #include "server/memory/session_devices.h"
+#include "server/memory/session_window.h"
 #include "server/process/control_loop.h"
 #include "server/session/session_client.h"
 #include "server/session/session_snapshot.h"
+#include "server/workers/host_window.h"
 #include "server/workers/worker_link.h"
 
 namespace warpline::server {
@@ -33,6 +35,7 @@ class SessionHoldings : public Survivor {
   struct Parts {
     EventLoop* control = nullptr;
     WorkerLink* worker = nullptr;
+    HostWindowSource* windows = nullptr;
     SessionClient* client = nullptr;
     MemoryReclaimer* reclaimer = nullptr;
     std::shared_ptr<Quota> host_memory;
@@ -46,6 +49,7 @@ class SessionHoldings : public Survivor {
   SessionDevices& devices() RUNS_ON(control_loop) { return devices_; }
   const SessionDevices& devices() const RUNS_ON(control_loop) { return devices_; }
   HostSegments& host_segments() RUNS_ON(control_loop) { return host_segments_; }
+  SessionWindow& window() RUNS_ON(control_loop) { return window_; }
   // Takes `own_bytes` of host memory for the session from `quota`, of which its worker is given the
   // more that it asks for. False when that is not left. Called once.
   bool TakeHostMemory(std::shared_ptr<Quota> quota, uint64_t own_bytes) RUNS_ON(control_loop);
@@ -86,6 +90,7 @@ class SessionHoldings : public Survivor {
   SessionClient* const client_;
   SessionDevices devices_ ABSL_GUARDED_BY(control_loop);
   HostSegments host_segments_ ABSL_GUARDED_BY(control_loop);
+  SessionWindow window_ ABSL_GUARDED_BY(control_loop);
   Reservation own_host_memory_ ABSL_GUARDED_BY(control_loop);
   std::optional<ChargeBook> host_charges_ ABSL_GUARDED_BY(control_loop);
 };

@@ -29,6 +29,12 @@ uint64_t HostMemoryLimit(uint64_t configured) {
   return pages / 2 * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+// What guarded workers lock of the host's memory is of that of all sessions.
+GuardedWorkerOptions WithQuota(GuardedWorkerOptions options, std::shared_ptr<Quota> quota) {
+  options.windows.quota = std::move(quota);
+  return options;
+}
+
 SessionHostOptions WithSocket(SessionHostOptions options) {
   options.session.host_memory_socket = HostMemoryPort::NewName();
   return options;
@@ -56,7 +62,7 @@ SessionHost::SessionHost(SessionHostOptions options,
                    .launcher = options_.launcher,
                    .jailer = options_.jailer,
                    .program = options_.session.guarded.worker,
-                   .process = options_.session.guarded.process,
+                   .process = WithQuota(options_.session.guarded.process, host_memory_),
                    .standby = options_.session.guarded.standby,
                    .read_others =
                        [this](int ordinal, ContextMeasure::Answer answer) {

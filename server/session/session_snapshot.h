@@ -37,8 +37,9 @@ struct MemorySnapshot {
   uint64_t quota_bytes = 0;
   uint64_t quota_used_bytes = 0;
   uint64_t bytes = 0;
-  uint64_t kept_bytes = 0;  // Returned, and kept until the worker is gone.
-  std::string refusal;      // Why memory was refused, the latest time.
+  uint64_t kept_bytes = 0;    // Returned, and kept until the worker is gone.
+  uint64_t window_bytes = 0;  // Of its host window; 0 for none.
+  std::string refusal;        // Why memory was refused, the latest time.
 };
 
 struct TrafficSnapshot {

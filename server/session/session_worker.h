@@ -28,6 +28,7 @@
 #include "server/session/session_lines.h"
 #include "server/session/session_modules.h"
 #include "server/workers/guarded_workers.h"
+#include "server/workers/host_window.h"
 #include "server/workers/recovery.h"
 #include "server/workers/worker.h"
 #include "server/workers/worker_link.h"
@@ -58,7 +59,10 @@ class SessionWorkerEvents {
   virtual void OnWorkerGone() RUNS_ON(control_loop) = 0;
 };
 
-class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvents {
+class SessionWorker : public WorkerLink,
+                      public WorkerPlace,
+                      public HostWindowSource,
+                      private WorkerEvents {
  public:
   // All are borrowed, but for the port.
   struct Parts {
@@ -130,6 +134,14 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   // WorkerLink. A worker that is dying counts as there while another may follow.
   absl::Status Send(const warpline_internal::ToWorker& message, absl::Span<const int> fds) override
       RUNS_ON(control_loop);
+
+  // HostWindowSource, of the worker that is there.
+  std::optional<HostWindow> TakeWindow() override RUNS_ON(control_loop) {
+    return gone_ ? std::nullopt : worker_->TakeWindow();
+  }
+  std::optional<HostWindow> BringWindow(const HostWindow& former) override RUNS_ON(control_loop) {
+    return gone_ ? std::nullopt : worker_->BringWindow(former);
+  }
 
   // WorkerPlace. Not before Start(), but for gone() and Kill().
   uint64_t Freeze() override RUNS_ON(control_loop) { return rings_->Freeze(); }

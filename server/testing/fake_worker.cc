@@ -228,6 +228,8 @@ class FakeWorker {
       reply.mutable_memory_done()->set_id(message.hold().id());
     } else if (message.has_host()) {
       reply.mutable_host_done()->set_id(message.host().id());
+    } else if (message.has_window()) {
+      reply.mutable_window_done()->set_number(message.window().number());
     } else if (message.has_drop()) {
       reply.mutable_memory_done()->set_id(message.drop().id());
     } else if (message.has_map()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/steady_time.h"
 #include "server/workers/worker_messages.h"
 
@@ -25,7 +26,12 @@ GuardedWorker::GuardedWorker(const Parts& parts, const GuardedWorkerOptions& opt
       backlog_([this](const warpline_internal::ToWorker& message, absl::Span<const int> fds) {
         control_loop.AssertOnLoop();
         return child_->TrySend(message, fds);
-      }) {}
+      }),
+      windows_(options.windows,
+               [this](warpline_internal::ToWorker message, absl::Span<const int> fds) {
+                 control_loop.AssertOnLoop();
+                 return Send(std::move(message), fds);
+               }) {}
 
 void GuardedWorker::Start(WorkerStart start) {
   ordinal_ = start.prepare.ordinal();
@@ -72,6 +78,7 @@ void GuardedWorker::ClearTimers() {
 void GuardedWorker::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
   control_->Remove(std::exchange(prepare_timer_, 0));
   if (prepared.error() == 0) {
+    StartWindows();
     events_->OnPrepared(this);
   } else {
     why_ = prepared.message();
@@ -84,12 +91,52 @@ void GuardedWorker::OnPrepared(const warpline_internal::WorkerOpened& prepared) 
 
 bool GuardedWorker::OnMessage(const warpline_internal::FromWorker& message,
                               std::vector<UniqueFd> fds) {
+  if (message.has_window_done()) return OnWindowDone(message.window_done());
   const auto found = sessions_.find(message.session());
   if (found == sessions_.end()) {
     return Broken("bad message: of a session that it does not have");
   }
   const std::shared_ptr<WorkerSeat> seat = found->second->shared_from_this();
   return seat->OnMessage(message, std::move(fds));
+}
+
+void GuardedWorker::StartWindows() {
+  if (options_.windows.count == 0) return;
+  const size_t windows = windows_.Start();
+  const LogPermit permit = log_->Ask(kGuardedWindowsLine);
+  if (!permit) return;
+  const std::string keys =
+      absl::StrCat(" gpu=", ordinal_, " worker_pid=", pid(), " windows=", windows,
+                   " wanted=", options_.windows.count, " bytes=", options_.windows.bytes);
+  if (windows == options_.windows.count) return permit.Info("guarded worker's host windows", keys);
+  permit.Warning("guarded worker has too few host windows", keys, ": see --host_memory");
+}
+
+bool GuardedWorker::OnWindowDone(const warpline_internal::WindowDone& done) {
+  const absl::Status status = windows_.OnDone(done);
+  if (absl::IsInvalidArgument(status)) {
+    return Broken(absl::StrCat("bad message: ", std::string(status.message())));
+  }
+  if (status.ok()) return true;
+  if (const LogPermit permit = log_->Ask(kGuardedWindowsLine)) {
+    permit.Warning("guarded worker has lost a host window gpu=", ordinal_, " worker_pid=", pid(),
+                   " error=", status.message());
+  }
+  return true;
+}
+
+std::optional<HostWindow> GuardedWorker::TakeWindow(uint64_t session) {
+  auto window = windows_.Take();
+  if (window.has_value() || options_.windows.count == 0) return window;
+  if (const LogPermit permit = log_->Ask(kNoGuardedWindowLine)) {
+    permit.Info("no host window is free gpu=", ordinal_, " session=", session,
+                " windows=", options_.windows.count);
+  }
+  return window;
+}
+
+std::optional<HostWindow> GuardedWorker::BringWindow(const HostWindow& former) {
+  return windows_.Bring(former);
 }
 
 bool GuardedWorker::Broken(const std::string& why) {
@@ -117,6 +164,7 @@ void GuardedWorker::BeginRecovery() {
 void GuardedWorker::OnDied(const std::string& why) {
   ClearTimers();
   backlog_.Clear();
+  windows_.Clear();
   if (const LogPermit permit = log_->Ask(kGuardedDiedLine)) {
     permit.Warning("guarded worker died gpu=", ordinal_, " worker_pid=", pid(),
                    " sessions=", seats_.size(), " by=", why);
@@ -132,6 +180,7 @@ void GuardedWorker::OnGone() {
   const auto self = shared_from_this();
   ClearTimers();
   backlog_.Clear();
+  windows_.Clear();
   sessions_.clear();
   // One after the other, since each may have a new worker taken.
   while (!seats_.empty()) {
@@ -198,6 +247,8 @@ void GuardedWorker::End(const std::shared_ptr<WorkerSeat>& seat) {
   const auto found = sessions_.find(seat->session_);
   if (found != sessions_.end() && found->second == seat.get()) sessions_.erase(found);
   control_->Remove(std::exchange(seat->close_timer_, 0));
+  // Nothing of the session's is under way there any more.
+  if (seat->window_ != 0) windows_.GiveBack(std::exchange(seat->window_, 0));
   MaybeKill();
   seat->OnGone(why_);
 }
@@ -291,6 +342,20 @@ void WorkerSeat::Kill() {
     state_ = State::kClosing;
     process_->Close(shared_from_this());
   }
+}
+
+std::optional<HostWindow> WorkerSeat::TakeWindow() {
+  if (state_ != State::kOpen || quiet() || window_ != 0) return std::nullopt;
+  auto window = process_->TakeWindow(session_);
+  if (window.has_value()) window_ = window->number;
+  return window;
+}
+
+std::optional<HostWindow> WorkerSeat::BringWindow(const HostWindow& former) {
+  if (state_ != State::kOpen || quiet() || window_ != 0) return std::nullopt;
+  auto window = process_->BringWindow(former);
+  if (window.has_value()) window_ = window->number;
+  return window;
 }
 
 void WorkerSeat::OnPrepared(const warpline_internal::WorkerOpened& prepared) {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,8 @@
 #include "server/process/control_loop.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
+#include "server/workers/host_window.h"
+#include "server/workers/host_windows.h"
 #include "server/workers/packet_backlog.h"
 #include "server/workers/recovery.h"
 #include "server/workers/worker.h"
@@ -51,6 +54,7 @@ struct GuardedWorkerOptions {
   absl::Duration close_timeout = absl::Seconds(40);
   // For the other sessions of a process that leaves.
   absl::Duration drain = absl::Seconds(1);
+  HostWindowsOptions windows;
 };
 
 // What is logged of them.
@@ -62,6 +66,8 @@ enum GuardedLine : size_t {
   kGuardedTakesOverLine,
   kGuardedNoStandbyLine,
   kGuardedContextLine,
+  kGuardedWindowsLine,
+  kNoGuardedWindowLine,
   kGuardedLineCount
 };
 inline constexpr LogKind kGuardedLines[kGuardedLineCount] = {
@@ -71,7 +77,9 @@ inline constexpr LogKind kGuardedLines[kGuardedLineCount] = {
     {"guarded_standbys_ready", 10, absl::Minutes(1)},
     {"guarded_standbys_taking_over", 10, absl::Minutes(1)},
     {"no_guarded_standbys", 10, absl::Minutes(1)},
-    {"guarded_contexts", 10, absl::Minutes(1)}};
+    {"guarded_contexts", 10, absl::Minutes(1)},
+    {"guarded_windows", 10, absl::Minutes(1)},
+    {"no_guarded_window", 10, absl::Minutes(1)}};
 
 class GuardedWorker;
 class WorkerSeat;
@@ -150,12 +158,17 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   void EndSoon(std::shared_ptr<WorkerSeat> seat) RUNS_ON(control_loop);
   // The work of a session does not end.
   void OnHangs(const std::shared_ptr<WorkerSeat>& seat) RUNS_ON(control_loop);
+  // See HostWindowSource; nothing where no window is free, which the log says.
+  std::optional<HostWindow> TakeWindow(uint64_t session) RUNS_ON(control_loop);
+  std::optional<HostWindow> BringWindow(const HostWindow& former) RUNS_ON(control_loop);
   // The process breaks the protocol. Always false.
   bool Broken(const std::string& why) RUNS_ON(control_loop);
   std::unique_ptr<RecoveryShare> JoinRecovery() RUNS_ON(control_loop) {
     return recovery_ == nullptr ? nullptr : recovery_->Join();
   }
 
+  void StartWindows() RUNS_ON(control_loop);
+  bool OnWindowDone(const warpline_internal::WindowDone& done) RUNS_ON(control_loop);
   // `hung` is the session because of which it does.
   void Leave(uint64_t hung) RUNS_ON(control_loop);
   // It takes no new sessions any more.
@@ -177,6 +190,7 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   GuardedWorkerEvents* const events_;
   const std::shared_ptr<WorkerChild> child_;
   PacketBacklog backlog_ ABSL_GUARDED_BY(control_loop);
+  HostWindows windows_ ABSL_GUARDED_BY(control_loop);
   // Those that have not heard OnWorkerGone().
   std::vector<std::shared_ptr<WorkerSeat>> seats_ ABSL_GUARDED_BY(control_loop);
   // Those whose sessions the process knows, or is to know.
@@ -205,6 +219,8 @@ class WorkerSeat : public Worker, public std::enable_shared_from_this<WorkerSeat
   absl::Status Send(warpline_internal::ToWorker message, absl::Span<const int> fds) override
       RUNS_ON(control_loop);
   void Kill() override RUNS_ON(control_loop);
+  std::optional<HostWindow> TakeWindow() override RUNS_ON(control_loop);
+  std::optional<HostWindow> BringWindow(const HostWindow& former) override RUNS_ON(control_loop);
   pid_t pid() const override RUNS_ON(control_loop) {
     return process_ == nullptr ? 0 : process_->pid();
   }
@@ -249,6 +265,7 @@ class WorkerSeat : public Worker, public std::enable_shared_from_this<WorkerSeat
   // Why the session is over, where that is known before it is out of the process.
   std::string why_ ABSL_GUARDED_BY(control_loop);
   EventLoop::Token close_timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  uint32_t window_ ABSL_GUARDED_BY(control_loop) = 0;  // Its number; 0 for none.
 };
 
 }  // namespace warpline::server

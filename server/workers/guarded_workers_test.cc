@@ -392,6 +392,41 @@ TEST_F(GuardedWorkersTest, AMessageAfterTheLastIsTheEnd) {
   EXPECT_THAT(second_.why, HasSubstr("a session that it does not have"));
 }
 
+TEST_F(GuardedWorkersTest, WindowsComeBeforeSessionsAndAreReplacedAfterThem) {
+  options_.process.windows = {.count = 1, .bytes = 4096};
+  FakeSession one;
+  ASSERT_TRUE(Take(&one).ok());
+  Open(&one, 1);
+  Prepare(0);
+  std::vector<UniqueFd> fds;
+  const ToWorker first = Receive(0, &fds);
+  ASSERT_TRUE(first.has_window());
+  EXPECT_EQ(fds.size(), 1u);
+  Say(0, 0,
+      [&](FromWorker* done) { done->mutable_window_done()->set_number(first.window().number()); });
+  AnswerOpen(0, 1);
+  Settle();
+  OnControl([&] {
+    EXPECT_TRUE(one.worker->TakeWindow());
+    EXPECT_FALSE(one.worker->TakeWindow());
+  });
+  Kill(&one);
+  EXPECT_TRUE(Receive(0).has_close());
+  Say(0, 1, [](FromWorker* closed) { closed->mutable_closed(); });
+  AwaitThat([&] { return one.gone; });
+  fds.clear();
+  const ToWorker again = Receive(0, &fds);
+  EXPECT_EQ(again.window().number(), first.window().number());
+  EXPECT_EQ(fds.size(), 1u);
+}
+
+TEST_F(GuardedWorkersTest, AWindowThatWasNotDueIsTheEnd) {
+  FakeSession one;
+  Start({&one});
+  Say(0, 0, [](FromWorker* done) { done->mutable_window_done()->set_number(1); });
+  AwaitThat([&] { return one.gone; });
+}
+
 TEST_F(GuardedWorkersTest, AnAnswerThatNobodyAskedForIsTheEnd) {
   Start({&first_});
   Say(0, 1, [](FromWorker* message) { message->mutable_opened(); });

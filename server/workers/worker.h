@@ -20,6 +20,7 @@
 #include "proto/worker.pb.h"
 #include "server/handover/worker_rings.h"
 #include "server/process/control_loop.h"
+#include "server/workers/host_window.h"
 #include "server/workers/recovery.h"
 
 namespace warpline::server {
@@ -75,11 +76,10 @@ struct SessionFiles {
   int dispatch = -1;
 };
 
-// Kill() or OnWorkerDied(), and then OnWorkerGone(), must come before it is destroyed.
-class Worker {
+// Kill() or OnWorkerDied(), and then OnWorkerGone(), must come before it is destroyed. Only one in
+// a process of many sessions has host windows.
+class Worker : public HostWindowSource {
  public:
-  virtual ~Worker() = default;
-
   // Gives the worker its session, with the descriptors of `rings` (null for a reader) and `files`,
   // once. A worker whose device is not open yet gets them when it is; the files stay open until
   // OnWorkerOpened() or OnWorkerGone(). What cannot be sent comes as OnWorkerDied().

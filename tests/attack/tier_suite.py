@@ -58,7 +58,7 @@ WIRE_ROWS = """
     graph_of_a_kernel_that_there_is_not graph_with_a_circle graph_of_other_commands graph_of_garbage
     graph_of_4_billion_bodies launch_that_overflows launch_without_its_parameters
     link_of_garbage link_with_a_name_beyond_its_command endless_kernel host_calls_that_never_end
-    more_streams_than_a_session_may_have
+    more_streams_than_a_session_may_have staging_kept_after_its_session
 """.split()
 
 

@@ -32,9 +32,9 @@ namespace warpline::attack {
 namespace {
 
 constexpr absl::Span<const WireAttack> (*kFamilies[])() = {
-    &OpeningAttacks, &FrameAttacks,        &AddressAttacks,    &MemoryAttacks,
-    &CodeAttacks,    &OthersAttacks,       &ResumptionAttacks, &AdminAttacks,
-    &FloodAttacks,   &SharedMemoryAttacks, &BulkAttacks,       &LaneAttacks};
+    &OpeningAttacks, &FrameAttacks,      &AddressAttacks, &MemoryAttacks, &CodeAttacks,
+    &OthersAttacks,  &ResumptionAttacks, &AdminAttacks,   &FloodAttacks,  &SharedMemoryAttacks,
+    &BulkAttacks,    &LaneAttacks,       &WindowAttacks};
 
 const char* NameOf(WireOutcome outcome) {
   switch (outcome) {

@@ -82,6 +82,9 @@ std::string StatReport(const StatReply& reply) {
     }
     absl::StrAppend(&out, "replies          ", ShownBytes(session.reply_bytes()), "\n");
     absl::StrAppend(&out, "bulk             ", ShownBytes(session.bulk_bytes()), "\n");
+    if (session.host_window_bytes() > 0) {
+      absl::StrAppend(&out, "host_window      ", ShownBytes(session.host_window_bytes()), "\n");
+    }
     absl::StrAppend(&out, "frames           ", session.frames_received(), " in, ",
                     session.frames_sent(), " out\n");
     absl::StrAppend(&out, "memory_requests  ", session.memory_requests(), "\n");

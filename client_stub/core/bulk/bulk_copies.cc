@@ -29,11 +29,12 @@ Staging* BulkCopies::Choose(uint64_t (Staging::*least)() const, uint64_t bytes, 
 }
 
 template <typename Copy>
-CUresult BulkCopies::InParts(int parts, uint64_t bytes, uint64_t* done, Copy copy) {
+CUresult BulkCopies::InParts(int parts, uint64_t piece_bytes, uint64_t bytes, uint64_t* done,
+                             Copy copy) {
   if (parts == 1) return copy(0, 0, bytes, done);
   const auto count = static_cast<uint64_t>(parts);
-  const uint64_t pieces = (bytes + Staging::kPieceBytes - 1) / Staging::kPieceBytes;
-  const uint64_t each = (pieces + count - 1) / count * Staging::kPieceBytes;
+  const uint64_t pieces = (bytes + piece_bytes - 1) / piece_bytes;
+  const uint64_t each = (pieces + count - 1) / count * piece_bytes;
   struct Outcome {
     CUresult result = CUDA_SUCCESS;
     uint64_t done = 0;
@@ -59,7 +60,7 @@ CUresult BulkCopies::CopyIn(Stream* stream, uint64_t to, const void* from, uint6
   Staging* const staging = Choose(&Staging::least_in, bytes, &parts);
   if (staging == nullptr) return CUDA_SUCCESS;
   const char* const source = static_cast<const char*>(from);
-  return InParts(parts, bytes, done,
+  return InParts(parts, staging->pool(0).piece_bytes(), bytes, done,
                  [&](int part, uint64_t offset, uint64_t part_bytes, uint64_t* part_done) {
                    return PartCopy(commands_, staging, part, stream)
                        .In(to + offset, source + offset, part_bytes, part_done);
@@ -74,7 +75,7 @@ CUresult BulkCopies::CopyOut(Stream* stream, void* to, uint64_t from, uint64_t b
   if (staging == nullptr) return CUDA_SUCCESS;
   char* const target = static_cast<char*>(to);
   std::atomic<uint64_t> last{0};
-  WARPLINE_TRY(InParts(parts, bytes, done,
+  WARPLINE_TRY(InParts(parts, staging->pool(0).piece_bytes(), bytes, done,
                        [&](int part, uint64_t offset, uint64_t part_bytes, uint64_t* part_done) {
                          return PartCopy(commands_, staging, part, stream)
                              .Out(target + offset, from + offset, part_bytes, part_done, &last);

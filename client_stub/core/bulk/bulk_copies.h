@@ -60,9 +60,10 @@ class BulkCopies {
  private:
   // The staging for a copy that the least of which is `least`, and its parts; null for none.
   Staging* Choose(uint64_t (Staging::*least)() const, uint64_t bytes, int* parts);
-  // Cuts a copy into parts for the copying threads: copy(part, offset, bytes, done).
+  // Cuts a copy into parts of whole pieces for the copying threads: copy(part, offset, bytes,
+  // done).
   template <typename Copy>
-  CUresult InParts(int parts, uint64_t bytes, uint64_t* done, Copy copy);
+  CUresult InParts(int parts, uint64_t piece_bytes, uint64_t bytes, uint64_t* done, Copy copy);
 
   Commands* const commands_;
   SharedStaging shared_;

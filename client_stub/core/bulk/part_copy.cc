@@ -29,7 +29,7 @@ void PartCopy::GiveAll(std::deque<Piece>* pieces) {
 
 bool PartCopy::Fill(const char* from, uint64_t bytes) {
   while (begun_ < bytes && carried_.size() < staging_->ahead()) {
-    Piece piece = {pool().Take(), std::min(Staging::kPieceBytes, bytes - begun_)};
+    Piece piece = {pool().Take(), std::min(pool().piece_bytes(), bytes - begun_)};
     if (piece.address == 0) {
       if (!carried_.empty()) return true;
       if (on_device_.empty()) {
@@ -71,7 +71,7 @@ CUresult PartCopy::In(uint64_t to, const char* from, uint64_t bytes, uint64_t* d
 
 CUresult PartCopy::Ask(uint64_t from, uint64_t bytes) {
   while (begun_ < bytes && on_device_.size() < kPiecesAhead) {
-    Piece piece = {pool().Take(), std::min(Staging::kPieceBytes, bytes - begun_)};
+    Piece piece = {pool().Take(), std::min(pool().piece_bytes(), bytes - begun_)};
     if (piece.address == 0 && on_device_.empty() && carried_.empty()) {
       piece.address = pool().Await();
     }

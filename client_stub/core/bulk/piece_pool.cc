@@ -15,7 +15,9 @@ constexpr std::chrono::milliseconds kPatience{1};
 
 void PiecePool::Add(uint64_t address, uint64_t bytes) {
   MutexLock lock(&mu_);
-  for (uint64_t at = 0; at + kPieceBytes <= bytes; at += kPieceBytes) free_.push_back(address + at);
+  for (uint64_t at = 0; at + piece_bytes_ <= bytes; at += piece_bytes_) {
+    free_.push_back(address + at);
+  }
 }
 
 uint64_t PiecePool::Take() {

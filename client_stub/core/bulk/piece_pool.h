@@ -15,10 +15,13 @@ namespace warpline::stub {
 // Thread-safe.
 class PiecePool {
  public:
-  static constexpr uint64_t kPieceBytes = 512u << 10;
+  static constexpr uint64_t kPieceBytes = 512u << 10;  // Unless it is said otherwise.
 
-  // `commands` is borrowed.
-  explicit PiecePool(const Commands* commands) : commands_(commands) {}
+  // `commands` is borrowed. Each piece has `piece_bytes`.
+  explicit PiecePool(const Commands* commands, uint64_t piece_bytes = kPieceBytes)
+      : commands_(commands), piece_bytes_(piece_bytes) {}
+
+  uint64_t piece_bytes() const { return piece_bytes_; }
 
   // Adds the pieces of [address, address + bytes), whole ones.
   void Add(uint64_t address, uint64_t bytes);
@@ -39,6 +42,7 @@ class PiecePool {
   };
 
   const Commands* const commands_;
+  const uint64_t piece_bytes_;
   Mutex mu_;
   std::vector<uint64_t> free_ ABSL_GUARDED_BY(mu_);
   std::deque<Used> used_ ABSL_GUARDED_BY(mu_);  // Given back, the oldest first.

@@ -17,18 +17,19 @@ constexpr uint64_t kPiecesOfPart = 8;
 
 int SharedStaging::Reserve(uint64_t bytes, int parts) {
   const uint64_t pieces = static_cast<uint64_t>(parts) * kPiecesOfPart;
-  const uint64_t least = std::max(pieces * kPieceBytes, kLeastBytes);
+  const uint64_t least = std::max(pieces * pool_.piece_bytes(), kLeastBytes);
   const uint64_t wanted = std::clamp(std::bit_ceil(bytes) / 2, least, kMostBytes);
   MutexLock lock(&mu_);
   // What a server refuses once it is not asked for again: the other way is always there.
   if (bytes_ >= wanted || refused_) return bytes_ > 0 ? parts : 0;
-  uint64_t address = 0;
-  if (memory_->Allocate(wanted - bytes_, &address) != CudaResult::kSuccess) {
+  uint64_t address = 0, got = 0;
+  if (memory_->AllocateStaging(wanted - bytes_, kMostBytes, &address, &got) !=
+      CudaResult::kSuccess) {
     refused_ = true;
     return bytes_ > 0 ? parts : 0;
   }
-  pool_.Add(address, wanted - bytes_);
-  bytes_ = wanted;
+  pool_.Add(address, got);
+  bytes_ += got;
   return parts;
 }
 

@@ -11,14 +11,18 @@
 
 namespace warpline::stub {
 
-// The memory is taken as copies need it, and kept.
+// The memory is taken as copies need it, and kept. A session of the guarded tier has one piece of
+// the server's choice, its host window, or none; others of the server's device wait whenever one of
+// them calls the driver, so it makes fewer, larger copies.
 class SharedStaging final : public Staging {
  public:
   static constexpr uint64_t kLeastIn = 128u << 10;
+  static constexpr uint64_t kWindowPieceBytes = 1u << 20;
 
   // Both are borrowed.
   SharedStaging(SharedHostMemory* memory, const Commands* commands)
-      : memory_(memory), pool_(commands) {}
+      : memory_(memory),
+        pool_(commands, memory->only_staging() ? kWindowPieceBytes : PiecePool::kPieceBytes) {}
 
   uint64_t least_in() const override { return kLeastIn; }
   uint64_t least_out() const override { return 0; }

@@ -18,8 +18,6 @@ namespace warpline::stub {
 // Thread-safe. The parts of a copy are numbered from 0; each is one thread's.
 class Staging {
  public:
-  static constexpr uint64_t kPieceBytes = PiecePool::kPieceBytes;
-
   virtual ~Staging() = default;
 
   // The smallest copies for which it pays, to the device and to the host.
@@ -33,7 +31,7 @@ class Staging {
   virtual int Reserve(uint64_t bytes, int parts) = 0;
   // Whether there will be such memory soon, for which a copy should not take the next staging.
   virtual bool Soon() const { return false; }
-  // Where a part gets its pieces.
+  // Where a part gets its pieces, which have one size in all parts.
   virtual PiecePool& pool(int part) = 0;
 
   // Tells whether bytes that are fetched can be those that the device wrote: they cannot when this

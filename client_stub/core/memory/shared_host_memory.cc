@@ -4,9 +4,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
+#include "common/sealed_memory.h"
+#include "common/unique_fd.h"
 #include "proto/frames.h"
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -89,17 +92,49 @@ CudaResult SharedHostMemory::AllocateForProgram(uint64_t bytes, uint64_t* addres
   return AllocateWhole(HostSharing::kTakeForProgram, Up(bytes), address);
 }
 
+CudaResult SharedHostMemory::AllocateStaging(uint64_t bytes, uint64_t most, uint64_t* address,
+                                             uint64_t* got) {
+  if (bytes > most || most > kHostArenaBytes) return CudaResult::kOutOfMemory;
+  bytes = Up(bytes);
+  most = Up(most);
+  MutexLock lock(&mu_);
+  if (!Reserve()) return CudaResult::kNotSupported;
+  uint64_t at = 0;
+  if (!addresses_.Take(most, &at)) return CudaResult::kOutOfMemory;
+  UniqueFd fd;
+  CudaResult result = memory_->ShareHostMemory(HostSharing::kTakeForStaging, at, bytes, &fd);
+  uint64_t size = 0;
+  if (result == CudaResult::kSuccess) {
+    size = std::min(SealedBytes(fd.get()).value_or(0), most) / kHostPageBytes * kHostPageBytes;
+    if (size == 0 || !MapAt(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get())) {
+      memory_->ShareHostMemory(HostSharing::kGiveBack, at, bytes, &fd);
+      result = CudaResult::kOutOfMemory;
+    }
+  }
+  if (result != CudaResult::kSuccess) {
+    addresses_.Add(at, most);
+    return result;
+  }
+  // The server may name as much of the rest as it was asked for.
+  const uint64_t taken = std::max(size, bytes);
+  if (taken < most) addresses_.Add(at + taken, most - taken);
+  madvise(reinterpret_cast<void*>(at), size, MADV_DONTFORK);
+  *address = at;
+  *got = size;
+  return CudaResult::kSuccess;
+}
+
 CudaResult SharedHostMemory::Allocate(uint64_t bytes, uint64_t* address) {
   if (bytes > kHostArenaBytes) return CudaResult::kOutOfMemory;
   bytes = Up(bytes);
   MutexLock lock(&mu_);
-  if (!Reserve()) return CudaResult::kNotSupported;
+  if (!Reserve() || refused_) return CudaResult::kNotSupported;
   if (bytes >= kLarge) return AllocateWhole(HostSharing::kTake, bytes, address);
   bool fresh = false;
   if (!free_.Take(bytes, address)) {
     uint64_t segment;
     const CudaResult added = AddSegment(HostSharing::kTake, kSegmentBytes, &segment);
-    if (added == CudaResult::kNotSupported) there_ = false;
+    if (added == CudaResult::kNotSupported) refused_ = true;
     if (added != CudaResult::kSuccess) return added;
     free_.Add(segment, kSegmentBytes);
     free_.TakeAt(segment, bytes);

@@ -22,11 +22,18 @@ class SharedHostMemory {
   SharedHostMemory(const SessionTerms& terms, MemoryRequests* memory, bool allowed)
       : terms_(terms), memory_(memory), tried_(!allowed) {}
 
+  // Whether the session has it as staging alone.
+  bool only_staging() const { return terms_.HasAllMemory(); }
+
   // Allocates zeroed whole pages. kNotSupported where there is no such memory, kOutOfMemory beyond
   // the server's bound.
   CudaResult Allocate(uint64_t bytes, uint64_t* address);
   // The same, apart from other memory, and the bytes there outlive the session.
   CudaResult AllocateForProgram(uint64_t bytes, uint64_t* address);
+  // Allocates for bytes on their way: as much as the server likes, up to `most`, where it is asked
+  // for `bytes`; `*got` tells how much. It cannot be freed. A session of the guarded tier has no
+  // other memory of this kind.
+  CudaResult AllocateStaging(uint64_t bytes, uint64_t most, uint64_t* address, uint64_t* got);
   // Frees memory from Allocate() that no work under way uses any more.
   void Free(uint64_t address);
 
@@ -48,7 +55,8 @@ class SharedHostMemory {
   MemoryRequests* const memory_;
   Mutex mu_;
   bool tried_ ABSL_GUARDED_BY(mu_);
-  bool there_ ABSL_GUARDED_BY(mu_) = false;
+  bool there_ ABSL_GUARDED_BY(mu_) = false;                    // The addresses are reserved.
+  bool refused_ ABSL_GUARDED_BY(mu_) = false;                  // There is none but for staging.
   AddressRanges addresses_ ABSL_GUARDED_BY(mu_);               // Without a segment.
   AddressRanges free_ ABSL_GUARDED_BY(mu_);                    // In segments for small allocations.
   std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(mu_);  // By address.

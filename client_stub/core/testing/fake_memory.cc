@@ -91,10 +91,22 @@ void FakeMemory::ShareMemory() {
   shares_memory_ = true;
 }
 
+void FakeMemory::ShareWindow(uint64_t bytes) {
+  MutexLock lock(&mu_);
+  shares_memory_ = true;
+  window_bytes_ = bytes;
+}
+
 CudaResult FakeMemory::ShareHostMemory(HostSharing what, uint64_t, uint64_t bytes, UniqueFd* fd) {
   MutexLock lock(&mu_);
   if (!shares_memory_) return CudaResult::kNotSupported;
   if (what == HostSharing::kGiveBack) return CudaResult::kSuccess;
+  if (window_bytes_ > 0) {
+    if (what != HostSharing::kTakeForStaging) return CudaResult::kNotSupported;
+    if (window_taken_) return CudaResult::kOutOfMemory;
+    window_taken_ = true;
+    bytes = window_bytes_;
+  }
   auto memory = NewSealedMemory("fake-host-memory", bytes);
   if (!memory.ok()) return CudaResult::kOutOfMemory;
   *fd = *std::move(memory);

@@ -39,6 +39,8 @@ class FakeMemory : public MemoryRequests {
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   // From now on host memory is shared, which it is not at first.
   void ShareMemory();
+  // The same for one piece of staging memory of this size, and for nothing else.
+  void ShareWindow(uint64_t bytes);
   CudaResult ShareHostMemory(HostSharing what, uint64_t va, uint64_t bytes, UniqueFd* fd) override;
   CudaResult ReadBack(void*, uint64_t, uint64_t) override { return CudaResult::kNotSupported; }
 
@@ -57,6 +59,8 @@ class FakeMemory : public MemoryRequests {
   std::array<uint64_t, kMaxSessionDevices> granted_bytes_ ABSL_GUARDED_BY(mu_) = {};
   std::map<uint64_t, uint64_t> handles_ ABSL_GUARDED_BY(mu_);  // To bytes.
   bool shares_memory_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  bool window_taken_ ABSL_GUARDED_BY(mu_) = false;
   int handle_requests_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Offer> offers_ ABSL_GUARDED_BY(mu_);  // By token.
 };

@@ -82,6 +82,7 @@ CudaResult HostMemoryLink::Request(HostSharing what, uint64_t va, uint64_t bytes
   request.set_bytes(bytes);
   request.set_give_back(what == HostSharing::kGiveBack);
   request.set_outlives(what == HostSharing::kTakeForProgram);
+  request.set_staging(what == HostSharing::kTakeForStaging);
   return Ask(std::move(request), fd, why);
 }
 

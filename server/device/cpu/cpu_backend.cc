@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "server/device/cpu/context/cpu_context.h"
+#include "server/device/cpu/cpu_host_window.h"
 #include "server/device/cpu/machine/device_info.h"
 #include "server/device/cpu/memory/memfd_chunks.h"
 #include "server/device/staging_pool.h"
@@ -36,6 +37,9 @@ class CpuSharedDevice : public SharedDevice {
     group->gate.LimitAttributes();
     return std::make_unique<cpu::CpuSharedContext>(std::make_unique<cpu::CpuShared>(
         cpu::HostCores(), group, 0, &pool_, options.sink_granule_bytes));
+  }
+  absl::StatusOr<std::unique_ptr<HostWindow>> OpenWindow(int fd, uint64_t bytes) override {
+    return CpuHostWindow::Open(fd, bytes);
   }
   // The host's scheduler divides its processors.
   void Look() override {}

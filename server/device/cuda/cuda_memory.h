@@ -31,6 +31,7 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   uint64_t own_bytes() const override { return own_bytes_.load(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult ShowHost(uint64_t, uint64_t, void*) override { return CudaResult::kNotSupported; }
   CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
   void LimitVariables() override { group_->gate().LimitVariables(); }
   void AddVariable(uint64_t named, uint64_t bytes, uint64_t address) override {

@@ -70,6 +70,11 @@ class Memory {
   // for host and device alike. All contexts that were opened together reach it. kInvalidValue when
   // something is there, kNotSupported when the device has another address for it.
   virtual CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) = 0;
+  // For a context of a shared device: [va, va + bytes), outside the arena, names memory of the host
+  // from now on that the device reaches by copies at `host`, page-locked where that exists: a
+  // HostWindow of that device's, which stays as it is until the context has ended. kNotSupported
+  // for other contexts.
+  virtual CudaResult ShowHost(uint64_t va, uint64_t bytes, void* host) = 0;
   // Undoes one MapHost(), after work that runs has finished.
   virtual CudaResult UnmapHost(uint64_t va, uint64_t bytes) = 0;
   // From now on, commands reach of the memory of modules only the variables that AddVariable()

@@ -12,14 +12,6 @@ bool Within(uint64_t address, uint64_t bytes, uint64_t start, uint64_t size) {
   return address >= start && offset < size && bytes <= size - offset;
 }
 
-// Whether one of the ranges, which are bytes by addresses, holds all of the span.
-bool InOne(const std::map<uint64_t, uint64_t>& ranges, uint64_t address, uint64_t bytes) {
-  const auto next = ranges.upper_bound(address);
-  if (next == ranges.begin()) return false;
-  const auto& [start, size] = *std::prev(next);
-  return Within(address, bytes, start, size);
-}
-
 // CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, and where its value has the window.
 constexpr uint32_t kAccessPolicyWindow = 1;
 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, _PROGRAMMATIC_EVENT and _PRIORITY.
@@ -36,15 +28,15 @@ void AddressGate::SetArena(uint64_t base, uint64_t bytes) {
   bytes_.store(bytes, std::memory_order_release);
 }
 
-void AddressGate::AddHost(uint64_t address, uint64_t bytes) {
+void AddressGate::AddHost(uint64_t named, uint64_t bytes, uint64_t address) {
   MutexLock lock(&mu_);
-  hosts_[address] = bytes;
+  hosts_[named] = {bytes, address};
 }
 
-bool AddressGate::RemoveHost(uint64_t address, uint64_t bytes) {
+bool AddressGate::RemoveHost(uint64_t named, uint64_t bytes) {
   MutexLock lock(&mu_);
-  const auto it = hosts_.find(address);
-  if (it == hosts_.end() || it->second != bytes) return false;
+  const auto it = hosts_.find(named);
+  if (it == hosts_.end() || it->second.bytes != bytes) return false;
   hosts_.erase(it);
   removals_.fetch_add(1, std::memory_order_release);
   return true;
@@ -63,12 +55,12 @@ void AddressGate::RemoveVariable(uint64_t named) {
   removals_.fetch_add(1, std::memory_order_release);
 }
 
-std::optional<uint64_t> AddressGate::FindVariable(uint64_t named, uint64_t bytes) const {
-  const auto next = variables_.upper_bound(named);
-  if (next == variables_.begin()) return std::nullopt;
-  const auto& [start, variable] = *std::prev(next);
-  if (!Within(named, bytes, start, variable.bytes)) return std::nullopt;
-  return variable.address + (named - start);
+std::optional<uint64_t> AddressGate::FindIn(const Places& places, uint64_t named, uint64_t bytes) {
+  const auto next = places.upper_bound(named);
+  if (next == places.begin()) return std::nullopt;
+  const auto& [start, place] = *std::prev(next);
+  if (!Within(named, bytes, start, place.bytes)) return std::nullopt;
+  return place.address + (named - start);
 }
 
 std::optional<GatedSpan> AddressGate::Admit(uint64_t address, uint64_t bytes, MemoryUse use) const {
@@ -77,7 +69,7 @@ std::optional<GatedSpan> AddressGate::Admit(uint64_t address, uint64_t bytes, Me
     std::optional<uint64_t> variable;
     {
       MutexLock lock(&mu_);
-      variable = FindVariable(address, bytes);
+      variable = FindIn(variables_, address, bytes);
     }
     if (variable) return AdmitVariables(*variable, address, bytes);
   }
@@ -88,10 +80,12 @@ std::optional<GatedSpan> AddressGate::Admit(uint64_t address, uint64_t bytes, Me
 std::optional<GatedSpan> AddressGate::AdmitOutsideArena(uint64_t address, uint64_t bytes) const {
   {
     MutexLock lock(&mu_);
-    if (InOne(hosts_, address, bytes)) return GatedSpan(address, bytes, MemoryKind::kHost, 0);
+    if (const auto host = FindIn(hosts_, address, bytes)) {
+      return GatedSpan(*host, address, bytes, MemoryKind::kHost, 0);
+    }
     if (limits_variables_.load(std::memory_order_acquire)) {
       // One that is named in the arena has no other name.
-      const std::optional<uint64_t> variable = FindVariable(address, bytes);
+      const std::optional<uint64_t> variable = FindIn(variables_, address, bytes);
       if (!variable || *variable != address) return std::nullopt;
     }
   }
@@ -140,7 +134,7 @@ bool AddressGate::AdmitsWord(const MemOp& operation) const {
   if (operation.address % bytes != 0) return false;
   const std::optional<GatedSpan> span =
       Admit(operation.address, bytes, IsWait(operation) ? MemoryUse::kRead : MemoryUse::kWrite);
-  return span && span->kind() != MemoryKind::kVariables;
+  return span && span->kind() != MemoryKind::kVariables && span->address() == span->named();
 }
 
 bool AddressGate::AdmitsAttribute(const LaunchAttribute& attribute) const {
@@ -151,7 +145,9 @@ bool AddressGate::AdmitsAttribute(const LaunchAttribute& attribute) const {
   Window window;
   std::memcpy(&window, attribute.value.data(), sizeof(window));
   // A window without bytes takes back what was said before.
-  return window.bytes == 0 || Admit(window.address, window.bytes, MemoryUse::kRead);
+  if (window.bytes == 0) return true;
+  const auto span = Admit(window.address, window.bytes, MemoryUse::kRead);
+  return span && span->address() == span->named();
 }
 
 }  // namespace warpline::device

@@ -29,7 +29,7 @@ namespace warpline::device {
 // Where a span lies.
 enum class MemoryKind : uint8_t {
   kArena,      // In the arena.
-  kHost,       // In a segment of host memory that host and device have at the same address.
+  kHost,       // In memory of the host that the session has.
   kVariables,  // Among the variables of the session's modules, or in one where these are limited.
 };
 
@@ -58,7 +58,8 @@ class MemoryFacts {
 // A span that a gate has admitted.
 class GatedSpan {
  public:
-  // Where the memory is. It is what the tenant named, but for a variable that has another name.
+  // Where the memory is. It is what the tenant named, but for what has another name: a variable,
+  // or memory of the host.
   uint64_t address() const { return address_; }
   // What the tenant named.
   uint64_t named() const { return named_; }
@@ -117,10 +118,12 @@ class AddressGate {
     const uint64_t offset = address - arena_base();
     return offset < size && bytes <= size - offset;
   }
-  // A segment of host memory is mapped from now on.
-  void AddHost(uint64_t address, uint64_t bytes);
+  // A segment of host memory is mapped from now on, at the address by which commands name it.
+  void AddHost(uint64_t address, uint64_t bytes) { AddHost(address, bytes, address); }
+  // The same, but host and device have it at `address`.
+  void AddHost(uint64_t named, uint64_t bytes, uint64_t address);
   // It is about to be unmapped. Returns false, and does nothing, when there is no such segment.
-  bool RemoveHost(uint64_t address, uint64_t bytes);
+  bool RemoveHost(uint64_t named, uint64_t bytes);
   // From now on, of the memory of modules, only variables are admitted that AddVariable() names: a
   // block of the backend's may also hold what is not for the tenant.
   void LimitVariables() { limits_variables_.store(true, std::memory_order_release); }
@@ -150,15 +153,16 @@ class AddressGate {
   std::optional<GatedBox> AdmitBox(const BoxPlace& place, const BoxExtent& extent,
                                    MemoryUse use) const;
   // An aligned word of an operation on a stream. Variables are not admitted: a worker that takes
-  // over could not know what was written.
+  // over could not know what was written. Neither is what has another name: the word is passed on
+  // as it is.
   bool AdmitsWord(const MemOp& operation) const;
   // Whether the attribute may be set: a hint about memory (an access policy window) if that is the
-  // session's own, another one unless attributes are limited.
+  // session's own and has no other name, another one unless attributes are limited.
   bool AdmitsAttribute(const LaunchAttribute& attribute) const;
 
  private:
-  using Ranges = std::map<uint64_t, uint64_t>;  // Address -> bytes
-  struct Variable {
+  // What lies elsewhere than where it is named, perhaps.
+  struct Place {
     uint64_t bytes = 0;
     uint64_t address = 0;
   };
@@ -166,9 +170,9 @@ class AddressGate {
   std::optional<GatedSpan> AdmitOutsideArena(uint64_t address, uint64_t bytes) const;
   // A span of variables, if it is one.
   std::optional<GatedSpan> AdmitVariables(uint64_t address, uint64_t named, uint64_t bytes) const;
-  // The address of what lies within one variable, which the span names.
-  std::optional<uint64_t> FindVariable(uint64_t named, uint64_t bytes) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  using Places = std::map<uint64_t, Place>;  // By what they are named.
+  // The address of what lies within one of the places, which the span names.
+  static std::optional<uint64_t> FindIn(const Places& places, uint64_t named, uint64_t bytes);
 
   MemoryFacts* const facts_;
   std::atomic<uint64_t> base_{0};
@@ -179,8 +183,8 @@ class AddressGate {
   // No variable is named in the arena below this address.
   std::atomic<uint64_t> first_named_{~uint64_t{0}};
   mutable Mutex mu_;  // No other lock is taken under it, and no call made.
-  Ranges hosts_ ABSL_GUARDED_BY(mu_);
-  std::map<uint64_t, Variable> variables_ ABSL_GUARDED_BY(mu_);  // By what they are named.
+  Places hosts_ ABSL_GUARDED_BY(mu_);
+  Places variables_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::device

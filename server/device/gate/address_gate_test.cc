@@ -117,6 +117,24 @@ TEST_F(AddressGateTest, ASegmentThatIsGoneIsNotAdmitted) {
   EXPECT_TRUE(Admits(kHost + kHostBytes, 1));
 }
 
+TEST_F(AddressGateTest, HostMemoryMayLieElsewhereThanItIsNamed) {
+  constexpr uint64_t kNamed = 0x510000000000;
+  constexpr uint64_t kThere = 0x7fff00000000;
+  gate_.AddHost(kNamed, kHostBytes, kThere);
+  const auto span = gate_.Admit(kNamed + 64, kHostBytes - 64, kWrite);
+  ASSERT_TRUE(span);
+  EXPECT_EQ(span->kind(), MemoryKind::kHost);
+  EXPECT_EQ(span->host(), reinterpret_cast<void*>(kThere + 64));
+  EXPECT_EQ(span->named(), kNamed + 64);
+  EXPECT_EQ(gate_.AdmitBox({kNamed, 32, 0}, {8, 2, 1}, kWrite)->place().address, kThere);
+  EXPECT_FALSE(Admits(kThere, 1)) << "it has another name";
+  EXPECT_FALSE(Admits(kNamed + 1, kHostBytes));
+  EXPECT_FALSE(Admits(kNamed + kHostBytes, 1));
+  EXPECT_FALSE(gate_.AdmitsWord({MemOp::kWrite32, 0, kNamed, 1})) << "it would be passed on so";
+  EXPECT_TRUE(gate_.RemoveHost(kNamed, kHostBytes));
+  EXPECT_FALSE(Admits(kNamed, 1));
+}
+
 TEST_F(AddressGateTest, ASpanLiesInOneBlockOfVariables) {
   EXPECT_TRUE(Admits(kVariables, kVariableBytes));
   EXPECT_FALSE(Admits(kVariables, kVariableBytes + 1));
@@ -244,6 +262,8 @@ TEST_F(AddressGateTest, HintsAboutOtherMemoryAreNotAdmitted) {
   EXPECT_TRUE(window(kBase, 4096));
   EXPECT_TRUE(window(0x1000, 0));
   EXPECT_FALSE(window(0x1000, 1));
+  gate_.AddHost(0x520000000000, 4096, 0x7fff00000000);
+  EXPECT_FALSE(window(0x520000000000, 4096)) << "it would be passed on so";
   EXPECT_FALSE(window(kBase, kBytes + 1));
   attribute.id = 8;
   EXPECT_TRUE(window(0x1000, 1));

@@ -100,11 +100,32 @@ CudaResult ArenaMemory::Unmap(const warpline_internal::UnmapMemory& unmap) {
 // All devices reach the memory.
 CudaResult ArenaMemory::MapHost(const warpline_internal::HostSegment& segment,
                                 const std::vector<UniqueFd>& fds) {
+  if (segment.window() != 0) return ShowWindow(segment, fds);
   device::Context* const context = contexts_[0];
   if (segment.unmap()) return context->UnmapHost(segment.va(), segment.bytes());
   if (fds.size() != 1) return CudaResult::kInvalidValue;
   if (!maps_host_) return CudaResult::kNotSupported;
   return context->MapHost(segment.va(), segment.bytes(), fds[0].get());
+}
+
+// The session has it until its end: what is queued may name it.
+CudaResult ArenaMemory::ShowWindow(const warpline_internal::HostSegment& segment,
+                                   const std::vector<UniqueFd>& fds) {
+  if (windows_ == nullptr || has_window_ || segment.unmap() || fds.size() > 1) {
+    return CudaResult::kInvalidValue;
+  }
+  if (!fds.empty()) {
+    const absl::Status opened = windows_->Open(segment.window(), fds[0].get(), segment.bytes());
+    if (!opened.ok()) {
+      LogWarning("no host window window=", segment.window(), " error=", opened.ToString());
+      return CudaResultFromStatus(opened);
+    }
+  }
+  const auto memory = windows_->Find(segment.window());
+  if (!memory || memory->bytes != segment.bytes()) return CudaResult::kInvalidValue;
+  const CudaResult shown = contexts_[0]->ShowHost(segment.va(), memory->bytes, memory->host);
+  has_window_ = shown == CudaResult::kSuccess;
+  return shown;
 }
 
 CudaResult ArenaMemory::Read(const warpline_internal::ReadMemory& read,

@@ -10,6 +10,7 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
+#include "server/worker/host/host_windows.h"
 
 namespace warpline::worker {
 
@@ -32,6 +33,8 @@ class ArenaMemory {
   // From now on no host memory is mapped: the session's kernels are guarded, and would not reach
   // it.
   void RefuseHost() { maps_host_ = false; }
+  // For a device that others share: the session may have one of these windows (borrowed).
+  void UseWindows(HostWindows* windows) { windows_ = windows; }
 
   // For a device that others share: nothing is mapped any more, and nowhere in the arena does an
   // access fault (Memory::Seal). Any thread may call it.
@@ -48,12 +51,16 @@ class ArenaMemory {
  private:
   device::Context* ContextOf(uint64_t va, uint64_t bytes) const;
   void MapSinkAt(uint64_t end, device::Context* context);
+  CudaResult ShowWindow(const warpline_internal::HostSegment& segment,
+                        const std::vector<UniqueFd>& fds);
 
   const std::vector<device::Context*> contexts_;
   const uint64_t base_;
   const uint64_t bytes_;
   bool sinks_ = false;
   bool maps_host_ = true;
+  HostWindows* windows_ = nullptr;
+  bool has_window_ = false;
 };
 
 }  // namespace warpline::worker

@@ -144,6 +144,15 @@ void OnRequest(int fd, ToWorker request, std::vector<UniqueFd> fds, HostProcess*
       return process->Tell(session, [&](RingSession* ring) {
         ring->OnModuleImage(fds.empty() ? UniqueFd() : std::move(fds[0]));
       });
+    case ToWorker::kWindow:
+      return process->ReplaceWindow(
+          request.window(), fds.empty() ? UniqueFd() : std::move(fds[0]),
+          [fd, number = request.window().number()](const absl::Status& status) {
+            FromWorker message;
+            message.mutable_window_done()->set_number(number);
+            SetStatus(status, std::string(status.message()), message.mutable_window_done());
+            Say(fd, 0, std::move(message));
+          });
     case ToWorker::kClose:
       return process->Close(session, [fd, session](bool hangs) {
         FromWorker message;

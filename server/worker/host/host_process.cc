@@ -84,6 +84,9 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
     watch_ = std::make_unique<ContextWatch>(*std::move(watched));
     const absl::Status started = WatchKernels();
     if (!started.ok()) return started;
+    auto windows = HostWindows::Start(shared_.get());
+    if (!windows.ok()) return windows.status();
+    windows_ = *std::move(windows);
   } else {
     auto contexts = backend_->OpenContexts(places_);
     if (!contexts.ok()) return contexts.status();
@@ -135,6 +138,7 @@ absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
     contexts_.clear();
     kernel_watch_ = nullptr;
     watch_ = nullptr;
+    windows_ = nullptr;
     shared_ = nullptr;
   }
   return status;
@@ -279,6 +283,7 @@ absl::Status HostProcess::OpenRing(SessionDesk* desk, const OpenWorker& open,
       (open.guard() != 0 && !GuardWindowOf(open.arena_base(), open.arena_bytes()).host_memory)) {
     session->memory->RefuseHost();
   }
+  if (shares()) session->memory->UseWindows(windows_.get());
   RingSession::Options options;
   options.devices = Devices(*session);
   options.shared = shares();
@@ -301,6 +306,15 @@ absl::Status HostProcess::OpenRing(SessionDesk* desk, const OpenWorker& open,
   return session->ring->Start([this, number = open.session()](const absl::Status& why) {
     if (options_.on_ended) options_.on_ended(number, why);
   });
+}
+
+void HostProcess::ReplaceWindow(const warpline_internal::ReplaceWindow& request, UniqueFd fd,
+                                HostWindows::Done done) {
+  if (windows_ == nullptr) return done(absl::FailedPreconditionError("nothing is shared"));
+  if (fd.valid() && !windows_->Find(request.number()) && sessions_.empty()) {
+    return done(windows_->Open(request.number(), fd.get(), request.bytes()));
+  }
+  windows_->Replace(request.number(), std::move(fd), std::move(done));
 }
 
 // A session that fails by itself, as after a failed assertion, fails alone.

@@ -27,6 +27,7 @@
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
 #include "server/worker/host/context_watch.h"
+#include "server/worker/host/host_windows.h"
 #include "server/worker/host/kernel_watch.h"
 #include "server/worker/host/process_session.h"
 #include "server/worker/host/session_desk.h"
@@ -91,6 +92,12 @@ class HostProcess {
   // can be left.
   void Close(uint64_t session, std::function<void(bool hangs)> done);
 
+  // Carries out ReplaceWindow: makes a window now, or has its memory replaced later. `done` is
+  // called now or on another thread. FAILED_PRECONDITION where the process does not share its
+  // device.
+  void ReplaceWindow(const warpline_internal::ReplaceWindow& request, UniqueFd fd,
+                     HostWindows::Done done);
+
   // What became of the jail; empty before Prepare().
   const warpline_internal::JailReport& jail_report() const { return jail_report_; }
 
@@ -123,6 +130,7 @@ class HostProcess {
   std::vector<int> places_;    // and as this process's driver does.
   std::vector<std::unique_ptr<device::Context>> contexts_;  // By the session's device numbers.
   std::unique_ptr<device::SharedDevice> shared_;            // Then there are none of these.
+  std::unique_ptr<HostWindows> windows_;                    // Likewise
   std::unique_ptr<ContextWatch> watch_;                     // Of the shared device
   std::unique_ptr<KernelWatch> kernel_watch_;               // Likewise
   // The times that Prepare() took, for the log.

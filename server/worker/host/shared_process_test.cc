@@ -10,8 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
+#include "common/sealed_memory.h"
+#include "common/unique_fd.h"
 #include "gtest/gtest.h"
+#include "proto/frames.h"
 #include "proto/guard.h"
 #include "server/handover/journal_file.h"
 #include "server/handover/worker_rings.h"
@@ -64,6 +68,9 @@ class BusyDevice : public device::SharedDevice {
       const device::SharedContextOptions& options) override {
     busy_->Pass();
     return device_->OpenContext(options);
+  }
+  absl::StatusOr<std::unique_ptr<device::HostWindow>> OpenWindow(int fd, uint64_t bytes) override {
+    return device_->OpenWindow(fd, bytes);
   }
   void Look() override { device_->Look(); }
 
@@ -201,6 +208,55 @@ TEST_F(SharedProcessTest, ASessionThatIsBeingOpenedCanBeClosed) {
   EXPECT_EQ(Said(3).back(), "opened");
   Close(1);
   EXPECT_EQ(Said(4).back(), "closed");
+}
+
+TEST_F(SharedProcessTest, ASessionHasTheWindowThatTheServerSays) {
+  constexpr uint64_t kBytes = 64 << 10;
+  const auto file = [] {
+    auto made = NewSealedMemory("window", kBytes);
+    EXPECT_TRUE(made.ok());
+    return *std::move(made);
+  };
+  const auto replace = [this](uint32_t number, UniqueFd fd) {
+    warpline_internal::ReplaceWindow request;
+    request.set_number(number);
+    request.set_bytes(kBytes);
+    process_->ReplaceWindow(request, std::move(fd), [this](const absl::Status& status) {
+      Say(status.ok() ? "replaced" : std::string(status.message()));
+    });
+  };
+  const auto show = [this](uint64_t session, uint32_t number, std::vector<UniqueFd> fds) {
+    warpline_internal::HostSegment segment;
+    segment.set_va(kHostArenaBase);
+    segment.set_bytes(kBytes);
+    segment.set_window(number);
+    process_->Ask(session, [this, segment, fds = std::move(fds)](ProcessSession* asked) {
+      Say(CudaResultName(asked->memory->MapHost(segment, fds)));
+    });
+  };
+  replace(1, file());
+  EXPECT_EQ(Said(1).back(), "replaced");
+  Open(1);
+  Open(2);
+  Said(3);
+  show(1, 1, {});
+  EXPECT_EQ(Said(4).back(), CudaResultName(CudaResult::kSuccess));
+  show(1, 1, {});
+  EXPECT_EQ(Said(5).back(), CudaResultName(CudaResult::kInvalidValue)) << "it has one";
+  show(2, 7, {});
+  EXPECT_EQ(Said(6).back(), CudaResultName(CudaResult::kInvalidValue)) << "there is none";
+  std::vector<UniqueFd> former;
+  former.push_back(file());
+  show(2, 2, std::move(former));
+  EXPECT_EQ(Said(7).back(), CudaResultName(CudaResult::kSuccess)) << "it brings its own";
+  Close(1);
+  EXPECT_EQ(Said(8).back(), "closed");
+  replace(1, file());
+  EXPECT_EQ(Said(9).back(), "replaced");
+  replace(3, file());
+  EXPECT_EQ(Said(10).back(), "there is no such window") << "none is made beside sessions";
+  Close(2);
+  EXPECT_EQ(Said(11).back(), "closed");
 }
 
 TEST_F(SharedProcessTest, OneThatCouldNotBeOpenedIsClosedLikeOthers) {

@@ -60,6 +60,7 @@ class FakeMemory : public virtual device::Memory {
     return CudaResult::kSuccess;
   }
   CudaResult MapHost(uint64_t, uint64_t, int) override { return CudaResult::kNotSupported; }
+  CudaResult ShowHost(uint64_t, uint64_t, void*) override { return CudaResult::kNotSupported; }
   CudaResult UnmapHost(uint64_t, uint64_t) override { return CudaResult::kInvalidValue; }
   void LimitVariables() override {}
   void AddVariable(uint64_t, uint64_t, uint64_t) override {}

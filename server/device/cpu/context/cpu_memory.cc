@@ -26,6 +26,17 @@ CudaResult CpuMemory::MapHost(uint64_t va, uint64_t bytes, int fd) {
   return result;
 }
 
+CudaResult CpuMemory::ShowHost(uint64_t va, uint64_t bytes, void* host) {
+  if (!shared_->is_shared()) return CudaResult::kNotSupported;
+  if (bytes == 0 || bytes > ~uint64_t{0} - va || memory_.InArena(va, 0)) {
+    return CudaResult::kInvalidValue;
+  }
+  const auto address = reinterpret_cast<uint64_t>(host);
+  memory_.BorrowRegion(address, bytes);
+  shared_->gate().AddHost(va, bytes, address);
+  return CudaResult::kSuccess;
+}
+
 CudaResult CpuMemory::UnmapHost(uint64_t va, uint64_t bytes) {
   if (!shared_->gate().RemoveHost(va, bytes)) return CudaResult::kInvalidValue;
   memory_.FreeRegion(va);

@@ -41,6 +41,7 @@ class CpuMemory : public virtual device::Memory {
     return memory_.SetChunkAccess(va, bytes, access);
   }
   CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult ShowHost(uint64_t va, uint64_t bytes, void* host) override;
   CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
   void LimitVariables() override { shared_->gate().LimitVariables(); }
   void AddVariable(uint64_t named, uint64_t bytes, uint64_t address) override {

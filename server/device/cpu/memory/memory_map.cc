@@ -37,7 +37,9 @@ MemoryMap::~MemoryMap() {
     munmap(Pointer(base_.load() - zone_bytes_), size + 2 * zone_bytes_);
     munmap(granules_, Granules(size));
   }
-  for (const auto& [address, region] : regions_) munmap(Pointer(address), region.bytes);
+  for (const auto& [address, region] : regions_) {
+    if (region.use != RegionUse::kWindow) munmap(Pointer(address), region.bytes);
+  }
 }
 
 CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size, uint64_t zone_bytes) {
@@ -228,11 +230,16 @@ CudaResult MemoryMap::MapRegion(uint64_t address, uint64_t bytes, int fd) {
   return CudaResult::kSuccess;
 }
 
+void MemoryMap::BorrowRegion(uint64_t address, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  regions_[address] = {bytes, RegionUse::kWindow};
+}
+
 void MemoryMap::FreeRegion(uint64_t address) {
   MutexLock lock(&mu_);
   const auto it = regions_.find(address);
   if (it == regions_.end()) return;
-  munmap(Pointer(address), it->second.bytes);
+  if (it->second.use != RegionUse::kWindow) munmap(Pointer(address), it->second.bytes);
   regions_.erase(it);
 }
 

@@ -24,8 +24,8 @@ inline constexpr int kGranuleShift = 21;
 // Bits for the ways of using memory.
 enum AccessKind : uint8_t { kReads = 1, kWrites = 2 };
 
-// What memory outside the arena is for. Kernels reach all of it, commands only the first two.
-enum class RegionUse : uint8_t { kVariables, kHost, kKernels };
+// What memory outside the arena is for. Kernels reach all of it, commands all but the last.
+enum class RegionUse : uint8_t { kVariables, kHost, kWindow, kKernels };
 
 class MemoryMap : public device::MemoryFacts {
  public:
@@ -52,6 +52,8 @@ class MemoryMap : public device::MemoryFacts {
   // Makes the file behind `fd`, which is the host's, accessible at `address`, where nothing may lie
   // yet.
   CudaResult MapRegion(uint64_t address, uint64_t bytes, int fd);
+  // Makes memory of the host accessible that stays somebody else's and outlives this.
+  void BorrowRegion(uint64_t address, uint64_t bytes);
   void FreeRegion(uint64_t address);
 
   // For the gate.

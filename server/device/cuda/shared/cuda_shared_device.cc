@@ -5,6 +5,7 @@
 
 #include "absl/memory/memory.h"
 #include "server/device/cuda/cuda_group.h"
+#include "server/device/cuda/shared/cuda_host_window.h"
 #include "server/device/cuda/shared/cuda_share.h"
 #include "server/device/cuda/shared/cuda_shared_context.h"
 #include "server/device/cuda/shared/session_streams.h"
@@ -106,6 +107,10 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->streams = *std::move(streams);
   return std::make_unique<CudaSharedContext>(
       std::make_unique<CudaMember>(CudaMember{api_, *std::move(group), 0, std::move(share)}));
+}
+
+absl::StatusOr<std::unique_ptr<HostWindow>> CudaSharedDevice::OpenWindow(int fd, uint64_t bytes) {
+  return CudaHostWindow::Open(api_, context_, &*moments_, fd, bytes);
 }
 
 void CudaSharedDevice::Look() {

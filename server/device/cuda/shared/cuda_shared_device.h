@@ -28,6 +28,7 @@ class CudaSharedDevice : public SharedDevice {
 
   absl::StatusOr<std::unique_ptr<Context>> OpenContext(
       const SharedContextOptions& options) override;
+  absl::StatusOr<std::unique_ptr<HostWindow>> OpenWindow(int fd, uint64_t bytes) override;
   void Look() override;
 
  private:

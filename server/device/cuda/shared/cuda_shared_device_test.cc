@@ -1,6 +1,8 @@
 // What contexts of a shared GPU ask of the driver, and what they leave behind: nothing.
 #include "server/device/cuda/shared/cuda_shared_device.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/sealed_memory.h"
 #include "gtest/gtest.h"
 #include "server/device/cuda/shared/stalling_calls.h"
 #include "server/device/cuda/testing/timeline_driver.h"
@@ -24,6 +27,8 @@ constexpr uint64_t kArenaBytes = 4096 * kMiB;
 constexpr uint64_t kOtherArena = kArena + 2 * kArenaBytes;
 constexpr uint64_t kStagingBytes = 1 * kMiB;
 constexpr KernelId kKernel{0x77};
+constexpr uint64_t kNamed = 0x500000000000;
+constexpr uint64_t kWindowBytes = 64 << 10;
 const char* const kStalling[] = {
 #define WARPLINE_NAME(name) #name,
     WARPLINE_STALLING_FUNCTIONS(WARPLINE_NAME)
@@ -65,6 +70,14 @@ class CudaSharedDeviceTest : public testing::Test {
     std::vector<int> calls;
     for (const char* name : kStalling) calls.push_back(driver_.Count(name));
     return calls;
+  }
+
+  std::unique_ptr<HostWindow> OpenWindow() {
+    const auto file = NewSealedMemory("window", kWindowBytes);
+    EXPECT_TRUE(file.ok()) << file.status();
+    auto window = device_->OpenWindow(file->get(), kWindowBytes);
+    EXPECT_TRUE(window.ok()) << window.status();
+    return *std::move(window);
   }
 
   TimelineDriver driver_;
@@ -206,6 +219,77 @@ TEST_F(CudaSharedDeviceTest, NothingIsCalledThatStallsOthersOnceSealed) {
   contexts_.clear();
   const std::vector<int> after = StallingCalls();
   for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i], before[i]) << kStalling[i];
+}
+
+TEST_F(CudaSharedDeviceTest, AWindowIsCopiedThroughWhereItIs) {
+  OpenDevice();
+  std::unique_ptr<HostWindow> window = OpenWindow();
+  EXPECT_EQ(driver_.Count("cuMemHostRegister"), 1);
+  Context* const context = OpenSealed();
+  const std::vector<int> before = StallingCalls();
+  const int copies = driver_.Count("cuMemcpyHtoDAsync");
+  ASSERT_EQ(context->ShowHost(kNamed, kWindowBytes, window->host()), CudaResult::kSuccess);
+  EXPECT_EQ(context->CopyOnDevice(kArena, kNamed, kWindowBytes, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(context->CopyOnDevice(kNamed + 64, kArena, 64, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(driver_.Count("cuMemcpyHtoDAsync"), copies + 1);
+  EXPECT_EQ(driver_.Count("cuMemcpyDtoHAsync"), 1);
+  EXPECT_EQ(context->CopyOnDevice(kArena, kNamed + 64, kWindowBytes, kLegacyStream),
+            CudaResult::kInvalidValue);
+  EXPECT_EQ(
+      context->CopyOnDevice(kArena, reinterpret_cast<uint64_t>(window->host()), 64, kLegacyStream),
+      CudaResult::kInvalidValue)
+      << "it has another name";
+  const MemOp word = {MemOp::kWrite32, 0, kNamed, 0};
+  EXPECT_EQ(context->MemOps({&word, 1}, kLegacyStream), CudaResult::kInvalidValue);
+  Context* const other = OpenSealed(kOtherArena);
+  EXPECT_EQ(other->CopyOnDevice(kOtherArena, kNamed, 64, kLegacyStream), CudaResult::kInvalidValue);
+  contexts_.clear();
+  EXPECT_EQ(StallingCalls(), before);
+}
+
+TEST_F(CudaSharedDeviceTest, AWindowDoesNotCoverTheArena) {
+  Context* const context = OpenSealed();
+  int host = 0;
+  EXPECT_EQ(context->ShowHost(kArena + 4096, 4096, &host), CudaResult::kInvalidValue);
+  EXPECT_EQ(context->ShowHost(~uint64_t{0} - 4095, 8192, &host), CudaResult::kInvalidValue);
+  EXPECT_EQ(context->ShowHost(kNamed, 0, &host), CudaResult::kInvalidValue);
+}
+
+// The timeline's driver takes it for misuse to lock memory while something runs.
+TEST_F(CudaSharedDeviceTest, AWindowChangesItsMemoryWhenNothingRuns) {
+  OpenDevice();
+  std::unique_ptr<HostWindow> window = OpenWindow();
+  Context* const context = OpenSealed();
+  const void* const before = window->host();
+  const auto next = NewSealedMemory("window", kWindowBytes);
+  ASSERT_TRUE(next.ok()) << next.status();
+  ASSERT_EQ(context->Launch(kKernel, {{1, 1, 1}, {32, 1, 1}, 0}, {}, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(window->Replace(next->get()).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(window->host(), before);
+  EXPECT_EQ(driver_.Count("cuMemHostUnregister"), 0);
+  driver_.Complete();
+  EXPECT_TRUE(window->Replace(next->get()).ok());
+  EXPECT_EQ(driver_.Count("cuMemHostRegister"), 2);
+  EXPECT_EQ(driver_.Count("cuMemHostUnregister"), 1);
+  ASSERT_EQ(pwrite(next->get(), "x", 1, 4095), 1);
+  EXPECT_EQ(static_cast<const char*>(window->host())[4095], 'x');
+  EXPECT_TRUE(window->Replace(-1).ok());
+  EXPECT_EQ(window->host(), nullptr);
+  EXPECT_EQ(driver_.Count("cuMemHostUnregister"), 2);
+}
+
+TEST_F(CudaSharedDeviceTest, AWindowThatCannotBeLockedAgainIsGivenUp) {
+  OpenDevice();
+  std::unique_ptr<HostWindow> window = OpenWindow();
+  const auto next = NewSealedMemory("window", kWindowBytes);
+  ASSERT_TRUE(next.ok()) << next.status();
+  driver_.Fail("cuMemHostRegister", 1);
+  const absl::Status failed = window->Replace(next->get());
+  EXPECT_FALSE(failed.ok() || absl::IsUnavailable(failed)) << failed;
+  EXPECT_EQ(window->host(), nullptr);
+  EXPECT_FALSE(device_->OpenWindow(next->get(), kWindowBytes).ok());
 }
 
 // Neither does the opening of a session, which others see while they run.

@@ -267,6 +267,14 @@ void CudaSharedMemory::DropSinks(const Range& range) {
   }
 }
 
+CudaResult CudaSharedMemory::ShowHost(uint64_t va, uint64_t bytes, void* host) {
+  if (bytes == 0 || bytes > ~uint64_t{0} - va || gate().InArena(va, 0)) {
+    return CudaResult::kInvalidValue;
+  }
+  group_->gate().AddHost(va, bytes, reinterpret_cast<uint64_t>(host));
+  return CudaResult::kSuccess;
+}
+
 CudaResult CudaSharedMemory::AllocStaging(size_t bytes, void** host) {
   if (bytes == 0) return CudaResult::kInvalidValue;
   void* const taken = share_->staging->Take(bytes);

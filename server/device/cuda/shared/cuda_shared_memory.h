@@ -37,6 +37,7 @@ class CudaSharedMemory : public virtual Memory, protected CudaPart {
   uint64_t own_bytes() const override { return own_bytes_.load(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult MapHost(uint64_t, uint64_t, int) override { return CudaResult::kNotSupported; }
+  CudaResult ShowHost(uint64_t va, uint64_t bytes, void* host) override;
   CudaResult UnmapHost(uint64_t, uint64_t) override { return CudaResult::kInvalidValue; }
   void LimitVariables() override { group_->gate().LimitVariables(); }
   void AddVariable(uint64_t named, uint64_t bytes, uint64_t address) override {

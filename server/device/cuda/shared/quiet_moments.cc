@@ -97,6 +97,17 @@ CUresult QuietMoments::At(absl::FunctionRef<CUresult()> call) {
   return result;
 }
 
+CUresult QuietMoments::IfQuiet(absl::FunctionRef<CUresult()> call) {
+  MutexLock moment(&moment_mu_);
+  CUresult result = CUDA_ERROR_NOT_READY;
+  if (Pause(options_.first_pause)) {
+    result = call();
+    UnloadWaiting();
+  }
+  HoldBack(false);
+  return result;
+}
+
 void QuietMoments::UnloadLater(CUlibrary library) {
   bool many = false;
   {

@@ -1,4 +1,5 @@
-// Moments at which no kernel runs on a shared device, for loading and unloading code.
+// Moments at which no kernel runs on a shared device, for loading and unloading code, and for
+// locking pages of the host.
 //
 // The driver loads a library, and unloads one, when all running kernels of the hardware context are
 // complete, and until then it holds a lock that others' launches and copies need (measured on an
@@ -87,6 +88,9 @@ class QuietMoments {
   // Makes the call at a quiet moment and returns what it returns; CUDA_ERROR_SYSTEM_NOT_READY if
   // there was none in time. A context is current.
   CUresult At(absl::FunctionRef<CUresult()> call);
+  // The same for what nobody waits for: if there is no moment after one short pause the call is not
+  // made, and CUDA_ERROR_NOT_READY returned.
+  CUresult IfQuiet(absl::FunctionRef<CUresult()> call);
   // Has the library unloaded at the next quiet moment. A context is current.
   void UnloadLater(CUlibrary library);
 

@@ -115,6 +115,24 @@ TEST_F(QuietMomentsTest, LaunchesGoOnBetweenPauses) {
   program.join();
 }
 
+TEST_F(QuietMomentsTest, WhatNobodyWaitsForIsLeftToALaterMoment) {
+  FakeSource source(&*moments_, kNever);
+  source.Obey();
+  int calls = 0;
+  const auto call = [&] {
+    ++calls;
+    return CUDA_ERROR_INVALID_IMAGE;
+  };
+  EXPECT_EQ(moments_->IfQuiet(call), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(source.overdue(), 0);
+  EXPECT_EQ(calls, 0);
+  { const QuietMoments::Launch launch(&*moments_); }
+  source.Be(0);
+  EXPECT_EQ(moments_->IfQuiet(call), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(calls, 1);
+  const QuietMoments::Launch launch(&*moments_);
+}
+
 TEST_F(QuietMomentsTest, WhileALaunchIsMadeNothingIsQuiet) {
   std::optional<QuietMoments::Launch> launch(std::in_place, &*moments_);
   EXPECT_EQ(moments_->At([] { return CUDA_SUCCESS; }), CUDA_ERROR_SYSTEM_NOT_READY);

@@ -150,6 +150,19 @@ void BehaveAsMemory() {
     g_driver->Make("host memory");
     return CUDA_SUCCESS;
   });
+  WARPLINE_BEHAVE(cuMemHostRegister, [](void*, size_t, unsigned) {
+    g_driver->Stall("locks memory of the host");
+    g_driver->Make("locked memory");
+    return CUDA_SUCCESS;
+  });
+  WARPLINE_BEHAVE(cuMemHostUnregister, [](void*) {
+    g_driver->Stall("unlocks memory of the host");
+    return g_driver->Destroy("locked memory", 0);
+  });
+  WARPLINE_BEHAVE(cuMemHostGetDevicePointer, [](CUdeviceptr* at, void* host, unsigned) {
+    *at = reinterpret_cast<CUdeviceptr>(host);
+    return CUDA_SUCCESS;
+  });
   WARPLINE_BEHAVE(cuMemFreeHost, [](void* host) {
     std::free(host);
     return g_driver->Destroy("host memory", 0);
@@ -185,12 +198,12 @@ void BehaveAsMemory() {
 void BehaveAsObjects() {
   WARPLINE_BEHAVE(cuLibraryLoadData, [](CUlibrary* library, const void*, CUjit_option*, void**,
                                         unsigned, CUlibraryOption*, void**, unsigned) {
-    g_driver->ChangeCode();
+    g_driver->Stall("changes code");
     *library = As<CUlibrary>(g_driver->Make("library"));
     return CUDA_SUCCESS;
   });
   WARPLINE_BEHAVE(cuLibraryUnload, [](CUlibrary library) {
-    g_driver->ChangeCode();
+    g_driver->Stall("changes code");
     return g_driver->Destroy("library", IdOf(library));
   });
   WARPLINE_BEHAVE(cuKernelGetAttribute, [](int* value, CUfunction_attribute, CUkernel, CUdevice) {
@@ -375,11 +388,11 @@ bool TimelineDriver::AllComplete(const Operations& operations) {
   return std::includes(complete_.begin(), complete_.end(), operations.begin(), operations.end());
 }
 
-void TimelineDriver::ChangeCode() {
+void TimelineDriver::Stall(const char* what) {
   MutexLock lock(&mu_);
   for (const auto& [operation, before] : before_) {
     if (complete_.count(operation) == 0) {
-      (void)Misused("changes code while something runs");
+      (void)Misused(absl::StrCat(what, " while something runs"));
       return;
     }
   }

@@ -67,9 +67,9 @@ class TimelineDriver {
   bool Enter(const char* name);
   uint64_t Make(const char* kind);
   CUresult Destroy(const char* kind, uint64_t id);
-  // Code is loaded or unloaded, for which a driver would wait until no kernel runs: misuse when any
-  // operation does.
-  void ChangeCode();
+  // Something is done for which a driver would wait until no kernel runs: misuse when any operation
+  // does.
+  void Stall(const char* what);
   CUresult Issue(CUstream stream, uint64_t name);
   CUresult Record(CUevent event, CUstream stream);
   CUresult Wait(CUstream stream, CUevent event);
