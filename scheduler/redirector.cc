@@ -16,9 +16,9 @@
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "lease/entitlement.h"
-#include "proto/leader_hint.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
+#include "proto/leader_hint.h"
 #include "proto/session.pb.h"
 #include "transport/channel_loop.h"
 
