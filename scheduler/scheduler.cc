@@ -394,6 +394,7 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
   lease.reason = reason;
   lease.expires = Now() + Afterlife();
   renewals_.Forget(lease.id);
+  if (auto status = store_->UpdateLease(lease); !status.ok()) return status;
   // Also where no session of it runs: its token may still be good.
   if (const auto server = servers_.find(lease.server); server != servers_.end()) {
     server->second.tell_ended = true;
@@ -402,7 +403,7 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
     permit.Info("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
                 " reason=", Quoted(reason));
   }
-  return store_->UpdateLease(lease);
+  return absl::OkStatus();
 }
 
 absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) {

@@ -14,7 +14,7 @@ import relay
 ETCD = "/usr/bin/etcd"
 MEMBERS = 3
 # Short, so that abandoned leases end between two faults.
-TTL_S = 3
+TTL_S = 2
 
 
 def binaries_in(root):

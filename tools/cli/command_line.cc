@@ -266,8 +266,9 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline tenant remove NAME      ends its leases, too
   warpline --version | --help
 
-E is host:port or unix:/path of a server or a scheduler; without it WARPLINE_ENDPOINT counts, and
-then 127.0.0.1:14000, or 127.0.0.1:14100 for what only a scheduler answers. D is a number or
+E is host:port or unix:/path of a server or a scheduler, or of several schedulers of which one leads,
+separated by commas; without it WARPLINE_ENDPOINT counts, and then 127.0.0.1:14000, or
+127.0.0.1:14100 for what only a scheduler answers. D is a number or
 GPU-<uuid>, or several with commas between; without it the lease is of as many GPUs of one server as
 --gpus says, one by default, and --memory is of each of them. CUDA_VISIBLE_DEVICES chooses among the
 lease's GPUs by their numbers, from 0. N sessions are as many processes that use the GPUs at a time.
