@@ -35,12 +35,12 @@ absl::Status HostWindows::Open(uint32_t number, int fd, uint64_t bytes) {
   }
   auto window = device_->OpenWindow(fd, bytes);
   MutexLock lock(&mu_);
-  if (window.ok()) {
-    windows_[number].window = *std::move(window);
-  } else {
+  if (!window.ok()) {
     windows_.erase(number);
+    return window.status();
   }
-  return window.status();
+  windows_[number].window = *std::move(window);
+  return absl::OkStatus();
 }
 
 void HostWindows::Replace(uint32_t number, UniqueFd fd, Done done) {
