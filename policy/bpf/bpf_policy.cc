@@ -7,6 +7,7 @@
 #include "policy/bpf/contexts.h"
 #include "policy/bpf/helpers.h"
 #include "policy/bpf/host_interface.h"
+#include "policy/bpf/map.h"
 #include "policy/include/warpline_policy.h"
 
 namespace warpline::policy::bpf {
@@ -183,6 +184,21 @@ Verdict BpfPolicy::OnCopyEnqueue(const CopyEnqueueContext& context) {
 
 Verdict BpfPolicy::OnPower(const PowerContext& context) {
   return Ask(kOnPower, &context, sizeof(context));
+}
+
+std::vector<std::string> BpfPolicy::HookNames() const {
+  std::vector<std::string> names;
+  const absl::Span<const Hook> hooks = WarplineHooks();
+  for (size_t i = 0; i < hooks.size(); ++i) {
+    if (program_->Has(i)) names.emplace_back(hooks[i].name);
+  }
+  return names;
+}
+
+uint64_t BpfPolicy::MapBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& map : program_->maps()) bytes += bpf::MapBytes(map->shape());
+  return bytes;
 }
 
 }  // namespace warpline::policy::bpf

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "policy/bpf/program.h"
@@ -43,6 +44,9 @@ class BpfPolicy : public Policy {
   Verdict OnPower(const PowerContext& context) override;
 
   const Program& program() const { return *program_; }
+  // The names of the hooks that the object has programs for, and the memory of its maps.
+  std::vector<std::string> HookNames() const;
+  uint64_t MapBytes() const;
 
  private:
   explicit BpfPolicy(BpfPolicyOptions options);

@@ -8,8 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/crypto/content_hash.h"
-#include "policy/bpf/contexts.h"
-#include "policy/bpf/map.h"
 #include "policy/builtin.h"
 
 namespace warpline::server {
@@ -71,13 +69,8 @@ absl::StatusOr<LoadedPolicy> PolicyBook::Load(const std::string& name, std::stri
   info.name = name;
   info.sha256 = HashText(hash);
   info.loaded = absl::Now();
-  const auto hooks = policy::bpf::WarplineHooks();
-  for (size_t i = 0; i < hooks.size(); ++i) {
-    if ((*program)->program().Has(i)) info.hooks.emplace_back(hooks[i].name);
-  }
-  for (const auto& map : (*program)->program().maps()) {
-    info.map_bytes += policy::bpf::MapBytes(map->shape());
-  }
+  info.hooks = (*program)->HookNames();
+  info.map_bytes = (*program)->MapBytes();
   MutexLock lock(&mu_);
   if (!objects_.contains(name) && objects_.size() >= kMostLoaded) {
     return absl::ResourceExhaustedError(

@@ -3,14 +3,11 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "policy/bpf/bpf_policy.h"
-#include "policy/bpf/contexts.h"
-#include "policy/bpf/map.h"
 #include "tools/cli/administration.h"
 #include "tools/cli/table.h"
 #include "tools/cli/text.h"
@@ -76,16 +73,9 @@ absl::StatusOr<std::string> CheckPolicy(const std::string& object) {
   const auto policy = policy::bpf::BpfPolicy::Load(
       object, {.name = "checked", .now_ns = [] { return uint64_t{0}; }, .audit = [](uint64_t) {}});
   if (!policy.ok()) return policy.status();
-  std::vector<std::string> hooks;
-  const auto known = policy::bpf::WarplineHooks();
-  for (size_t i = 0; i < known.size(); ++i) {
-    if ((*policy)->program().Has(i)) hooks.emplace_back(known[i].name);
-  }
-  uint64_t bytes = 0;
-  for (const auto& map : (*policy)->program().maps()) bytes += policy::bpf::MapBytes(map->shape());
-  return absl::StrCat("accepted: ", absl::StrJoin(hooks, ", "),
-                      "; maps: ", (*policy)->program().maps().size(), " (", ShownBytes(bytes),
-                      ")\n");
+  return absl::StrCat("accepted: ", absl::StrJoin((*policy)->HookNames(), ", "),
+                      "; maps: ", (*policy)->program().maps().size(), " (",
+                      ShownBytes((*policy)->MapBytes()), ")\n");
 }
 
 absl::StatusOr<std::string> Policy(const CommandLine& line, const std::string& endpoint) {
