@@ -85,6 +85,11 @@ struct LeaseRecord {
   uint64_t total_bytes() const { return memory_bytes * devices.size(); }
 };
 
+// A time as stores keep it: milliseconds since 1970, and 0 for one that never comes.
+inline int64_t ToMs(absl::Time time) {
+  return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
+}
+
 }  // namespace warpline::scheduler
 
 #endif  // WARPLINE_SCHEDULER_RECORDS_H_

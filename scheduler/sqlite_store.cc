@@ -66,10 +66,6 @@ constexpr char kLeaseColumns[] =
     "id, tenant, server, device, memory_bytes, program, pid, by_sessions, state, reason, "
     "created_ms, expires_ms, ends_ms, max_sessions";
 
-int64_t ToMs(absl::Time time) {
-  return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
-}
-
 LeaseRecord ReadLease(const Statement& row) {
   LeaseRecord lease;
   lease.id = row.Text(0);

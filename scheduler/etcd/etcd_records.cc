@@ -11,10 +11,6 @@
 namespace warpline::scheduler {
 namespace {
 
-int64_t ToMs(absl::Time time) {
-  return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
-}
-
 absl::Status NoRecord(const char* kind, absl::string_view name) {
   return absl::DataLossError(absl::StrCat("the record of ", kind, " ", name, " is damaged"));
 }
