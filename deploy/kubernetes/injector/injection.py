@@ -227,8 +227,7 @@ def patch_for(pod, settings):
              if one["name"] in INIT_CONTAINERS]
     volumes = [one["name"] for one in _named(_part(spec, "volumes", list, "spec"), "spec.volumes")
                if one["name"] in VOLUMES]
-    injected = len(inits) == len(INIT_CONTAINERS) and len(volumes) == len(VOLUMES)
-    if not injected and (inits or volumes):
+    if len(inits) not in (0, len(INIT_CONTAINERS)) or len(volumes) not in (0, len(VOLUMES)):
         raise Refusal("the pod has an init container or a volume with a name that injection uses (%s)"
                       % ", ".join(dict.fromkeys(INIT_CONTAINERS + VOLUMES)))
     containers = _named(_part(spec, "containers", list, "spec"), "spec.containers")
@@ -239,12 +238,13 @@ def patch_for(pod, settings):
         if not _has_client(container):
             _check_container(container)
             _inject_container(patch, "/spec/containers/%d" % i, container, asked, settings)
-    if not injected:
+    if not inits:
         copy, hold = _init_containers(asked, settings)
         if spec.get("initContainers") is None:
             patch.add("/spec/initContainers", [])
         # The client is there, and the pod has its lease, before anything else of the pod starts.
         patch.add("/spec/initContainers/0", hold)
         patch.add("/spec/initContainers/0", copy)
+    if not volumes:
         patch.append_all("/spec/volumes", spec.get("volumes"), _volumes())
     return patch.operations
