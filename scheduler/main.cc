@@ -238,8 +238,8 @@ int Run() {
   auto opened = OpenRole(folder);
   if (!opened.ok()) return Complain(opened.status());
   Role* const role = opened->role.get();
-  auto exposer =
-      ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), std::make_shared<SchedulerMetrics>(role));
+  const auto metrics = std::make_shared<SchedulerMetrics>(role);
+  auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
   if (!exposer.ok()) return Complain(exposer.status());
   const auto audit = audit::OpenAudit(*audit_options);
   if (!audit.ok()) return Complain(audit.status());
