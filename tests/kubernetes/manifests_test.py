@@ -28,7 +28,7 @@ def version():
 def documented_secrets():
     """Those that docs/kubernetes.md has people make: in its table, each in the first column."""
     text = (manifests.ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
-    return re.findall(r"^\| `([a-z-]+)` \|", text, re.M)
+    return re.findall(r"^\| `(warpline-[a-z-]+)` \|", text, re.M)
 
 
 def faults_of(objects):
