@@ -10,14 +10,15 @@ import subprocess
 
 import manifests
 
-PORTS = ("14000", "14001", "14002", "14100", "14101", "14102")
+PORTS = ("14000", "14001", "14002", "14100", "14101", "14102", "2379")
 
 
 def free_ports(count):
+    """Of all addresses of this host."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
-            one.bind(("127.0.0.1", 0))
+            one.bind(("0.0.0.0", 0))
         return [one.getsockname()[1] for one in sockets]
     finally:
         for one in sockets:
@@ -34,11 +35,13 @@ class Machine:
         self.ports = dict(zip(PORTS, (str(port) for port in free_ports(len(PORTS)))))
         self.secrets = {}  # (namespace, name) -> {key: text}
 
-    def here(self, text):
-        """The text with ports, names of hosts and the installation as they are here."""
-        text = re.sub(r"\b14[01]0[012]\b", lambda match: self.ports[match[0]], text)
-        text = re.sub(r"warpline-scheduler-\d\.warpline-scheduler\.warpline\.svc", "127.0.0.1", text)
-        text = text.replace("0.0.0.0:", "127.0.0.1:")
+    def here(self, text, address="127.0.0.1"):
+        """The text with ports, names of hosts and the installation as they are here; `address` is the
+        pod's own. The pods of a StatefulSet have addresses one after the other."""
+        text = re.sub(r"\b(14[01]0[012]|2379)\b", lambda match: self.ports[match[0]], text)
+        text = re.sub(r"(?:warpline-scheduler|etcd)-(\d)(?:\.[a-z-]+){2}\.svc",
+                      lambda match: "127.0.0.%d" % (int(match[1]) + 1), text)
+        text = text.replace("0.0.0.0:", address + ":")
         return text.replace("/usr/lib/warpline", str(self.installation))
 
     def _files_of(self, volume, namespace):
@@ -74,10 +77,11 @@ class Machine:
             elif "configMapKeyRef" in source:
                 key = source["configMapKeyRef"]
                 value = manifests.find(self.objects, "ConfigMap", key["name"])["data"][key["key"]]
-            found[variable["name"]] = self.here(value)
+            found[variable["name"]] = value
         return found
 
-    def start(self, container, volumes, fields=None, program=None, pod_security=None):
+    def start(self, container, volumes, fields=None, program=None, pod_security=None,
+              address="127.0.0.1"):
         """Starts the container, or `program` in its place, and returns the process."""
         env = self._variables(container, fields or {})
 
@@ -96,7 +100,7 @@ class Machine:
         def put(text):
             text = re.sub(r"(?<![\w/])(%s)(?=[/:,\s]|$)" % inside, lambda found: outside[found[1]],
                           expand(text))
-            return self.here(text)
+            return self.here(text, address)
 
         # Flag files name paths, too.
         for name in {mount["name"] for mount in container.get("volumeMounts", [])}:
@@ -132,7 +136,7 @@ def has_user(user):
     return False
 
 
-def check_health(port, service):
+def check_health(port, service, address="127.0.0.1"):
     """The status that grpc.health.v1.Health/Check answers for a service, as a kubelet asks: over
     HTTP/2 in plain text."""
     def frame(kind, flags, stream, payload):
@@ -146,7 +150,7 @@ def check_health(port, service):
         (b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/grpc.health.v1.Health/Check"),
         (b":authority", b"localhost"), (b"content-type", b"application/grpc"), (b"te", b"trailers")))
     message = b"\x0a" + bytes((len(service),)) + service.encode()
-    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+    with socket.create_connection((address, port), 10) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") +
                            frame(1, 4, 1, headers) +
                            frame(0, 1, 1, b"\0" + struct.pack(">I", len(message)) + message))

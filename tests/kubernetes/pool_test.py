@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""A pool as the overlay dev makes it, from its rendered manifests: scheduler and server start with their
-flags, files, users and environment, servers and a tenant are enrolled, and an injected pod's containers
-run an unmodified program there."""
+"""A pool with the CPU device, from its rendered manifests: schedulers and server start with their flags,
+files, users and environment, servers and a tenant are enrolled, and an injected pod's containers run an
+unmodified program there."""
 import base64
 import json
 import pathlib
@@ -28,7 +28,7 @@ import local_server  # noqa: E402
 NODE = "node-a"
 
 
-class PoolTest(unittest.TestCase):
+class PoolCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.installation = local_server.Installation.from_bazel_bin(harness.RUNFILES, {
@@ -45,7 +45,7 @@ class PoolTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.folder.chmod(0o755)
-        self.objects = manifests.render("overlays/dev")
+        self.objects = self.render()
         self.machine = pods_here.Machine(self.folder, self.installation.root, self.objects)
         self.make_certificates()
         self.cluster = self.folder / "cluster.json"
@@ -56,8 +56,12 @@ class PoolTest(unittest.TestCase):
             "daemonset:warpline/warpline-server":
                 manifests.find(self.objects, "DaemonSet", "warpline-server")}}))
 
+    def render(self):
+        return manifests.render("overlays/dev")
+
     def make_certificates(self):
-        names = manifests.find(self.objects, "Certificate", "warpline-tls")["spec"]["dnsNames"]
+        names = manifests.find(manifests.render("overlays/cert-manager"), "Certificate", "warpline-tls")[
+            "spec"]["dnsNames"]
         subprocess.run([str(manifests.ROOT / "deploy/local/make_certs.sh"), "--server_is_client",
                         str(self.folder / "certs"), ",".join(names), "team"], check=True, capture_output=True)
         self.machine.secrets[("warpline", "warpline-tls")] = self.certificate("server")
@@ -80,40 +84,51 @@ class PoolTest(unittest.TestCase):
         self.addCleanup(end)
         return process
 
-    def start_workload(self, kind, name, fields):
+    def start_workload(self, kind, name, fields, number=0):
         workload = manifests.find(self.objects, kind, name)
+        spec = manifests.pod_spec(workload)
+        address = "127.0.0.%d" % (number + 1)
         claims = [c["metadata"]["name"] for c in workload["spec"].get("volumeClaimTemplates", [])]
-        volumes = self.machine.volumes_of({"name": name, "spec": manifests.pod_spec(workload)}, claims)
+        volumes = self.machine.volumes_of({"name": "%s-%d" % (name, number), "spec": spec}, claims)
+        for container in spec.get("initContainers", []):
+            first = self.end_at_last(self.machine.start(container, volumes, fields,
+                                                        pod_security=spec["securityContext"]))
+            out, _ = first.communicate(timeout=60)
+            self.assertEqual(first.returncode, 0, out)
         container = manifests.containers(workload)[0]
         process = self.end_at_last(self.machine.start(
-            container, volumes, fields, pod_security=manifests.pod_spec(workload)["securityContext"]))
+            container, volumes, fields, pod_security=spec["securityContext"], address=address))
         port = int(self.machine.ports[str(container["startupProbe"]["grpc"]["port"])])
 
         def ready():
             if process.poll() is not None:
                 raise AssertionError("%s ended: %s" % (name, process.stdout.read()))
             try:
-                return pods_here.check_health(port, "readiness") == "SERVING"
+                return pods_here.check_health(port, "readiness", address) == "SERVING"
             except (OSError, AssertionError):
                 return False
 
         harness.wait_until(ready, name + " is ready")
-        self.assertEqual(pods_here.check_health(port, "liveness"), "SERVING")
-        return process, volumes, container
+        self.assertEqual(pods_here.check_health(port, "liveness", address), "SERVING")
+        return process, volumes
 
-    def start_scheduler(self):
-        process, volumes, container = self.start_workload("StatefulSet", "warpline-scheduler", {})
-        self.operator = volumes["state"] / "state/operator.credential"
-        # What the container has, for what is executed in it.
+    def start_scheduler(self, number=0):
+        process, volumes = self.start_workload(
+            "StatefulSet", "warpline-scheduler", {"metadata.name": "warpline-scheduler-%d" % number}, number)
+        if number == 0:
+            self.write_exec(volumes)
+        return process
+
+    def write_exec(self, volumes):
+        """What the scheduler's container has, for what is executed in it."""
         script = self.folder / "in-the-pod"
         script.write_text("#!/bin/sh\nexec env WARPLINE_ENDPOINT=127.0.0.1:%s "
                           "WARPLINE_OPERATOR_CREDENTIAL_FILE=%s WARPLINE_TLS_CA=%s/ca.crt "
                           "WARPLINE_TLS_CERT=%s/tls.crt WARPLINE_TLS_KEY=%s/tls.key "
                           "WARPLINE_TLS_SERVER_NAME=warpline.warpline.svc %s/bin/warpline \"$@\"\n"
-                          % (self.machine.ports["14100"], self.operator, *[volumes["tls"]] * 3,
-                             self.installation.root))
+                          % (self.machine.ports["14100"], volumes["state"] / "state/operator.credential",
+                             *[volumes["tls"]] * 3, self.installation.root))
         script.chmod(0o755)
-        return process
 
     def warpline(self, *arguments):
         done = subprocess.run([str(self.folder / "in-the-pod"), *arguments], capture_output=True, text=True,
@@ -142,7 +157,7 @@ class PoolTest(unittest.TestCase):
     def start_server(self):
         self.enroll("servers")
         self.assertIn(NODE, self.secret("warpline", "warpline-server-credentials"))
-        process, *_ = self.start_workload("DaemonSet", "warpline-server", {
+        process, _ = self.start_workload("DaemonSet", "warpline-server", {
             "spec.nodeName": NODE, "status.podIP": "127.0.0.1"})
         harness.wait_until(lambda: NODE in self.warpline("servers", "list"), "the server has joined")
         return process
@@ -188,6 +203,8 @@ class PoolTest(unittest.TestCase):
         self.assertEqual(holder.wait(20), 0)
         return out, leases
 
+
+class OneSchedulerTest(PoolCase):
     def test_from_nothing_to_a_pod_that_computes(self):
         self.start_scheduler()
         server = self.start_server()
@@ -257,6 +274,65 @@ class PoolTest(unittest.TestCase):
         self.assertIn("unknown option", self.enroll("servers", "--memory=1GiB", status=2))
         self.assertIn("no name", self.enroll("tenant", "Team", status=2))
         self.assertIn("enroll: ", self.enroll("tenant", "team", "--nonsense=1", status=1))
+
+
+class SeveralSchedulersTest(PoolCase):
+    """The component etcd, with an etcd of one member at three addresses."""
+
+    def render(self):
+        return manifests.render_components(["etcd", "dev"])
+
+    def start_etcd(self):
+        addresses = ["127.0.0.%d" % n for n in (1, 2, 3)]
+        certs = self.folder / "etcd-certs"
+        subprocess.run([str(manifests.ROOT / "deploy/local/make_certs.sh"), str(certs), ",".join(addresses),
+                        "scheduler"], check=True, capture_output=True)
+        self.machine.secrets[("warpline", "warpline-etcd-client-tls")] = {
+            "ca.crt": (certs / "ca.crt").read_text(), "tls.crt": (certs / "scheduler.crt").read_text(),
+            "tls.key": (certs / "scheduler.key").read_text()}
+        self.machine.secrets[("warpline", "warpline-operator")] = {"credential": "a-long-random-word\n"}
+        clients = ",".join("https://%s:%s" % (one, self.machine.ports["2379"]) for one in addresses)
+        peer = "http://127.0.0.1:%d" % pods_here.free_ports(1)[0]
+        with open(self.folder / "etcd.log", "wb") as log:
+            etcd = subprocess.Popen(
+                ["etcd", "--data-dir=%s" % (self.folder / "etcd"), "--listen-client-urls=" + clients,
+                 "--advertise-client-urls=" + clients, "--cert-file=%s" % (certs / "server.crt"),
+                 "--key-file=%s" % (certs / "server.key"), "--trusted-ca-file=%s" % (certs / "ca.crt"),
+                 "--client-cert-auth", "--listen-peer-urls=" + peer,
+                 "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+        def end():
+            etcd.terminate()
+            etcd.wait(20)
+
+        self.addCleanup(end)
+
+    def leaders(self):
+        found = []
+        for number in range(3):
+            url = "http://127.0.0.%d:%s/metrics" % (number + 1, self.machine.ports["14102"])
+            try:
+                with urllib.request.urlopen(url, timeout=20) as answer:
+                    if re.search(r"^warpline_scheduler_leads 1", answer.read().decode(), re.M):
+                        found.append(number)
+            except OSError:
+                pass
+        return found
+
+    def test_another_one_leads_when_the_leader_is_gone(self):
+        self.assertEqual(manifests.find(self.objects, "StatefulSet", "warpline-scheduler")["spec"]["replicas"], 3)
+        self.start_etcd()
+        schedulers = [self.start_scheduler(number) for number in range(3)]
+        harness.wait_until(lambda: len(self.leaders()) == 1, "one leads")
+        self.start_server()
+        leader = self.leaders()[0]
+        schedulers[leader].kill()
+        schedulers[leader].wait()
+        harness.wait_until(lambda: len(self.leaders()) == 1 and self.leaders() != [leader],
+                           "another one leads")
+        everybody = ",".join("127.0.0.%d:%s" % (n, self.machine.ports["14100"]) for n in (1, 2, 3))
+        self.assertIn(NODE, self.warpline("servers", "list", "--endpoint=" + everybody))
 
 
 if __name__ == "__main__":
