@@ -447,6 +447,26 @@ def grace_faults(objects):
                 yield "%s is killed before --drain_seconds=%s are over" % (called(workload), drain)
 
 
+def _bytes(text):
+    match = re.fullmatch(r"(\d+)(Mi|Gi|Ti)B?", text)
+    assert match, text
+    return int(match[1]) << {"Mi": 20, "Gi": 30, "Ti": 40}[match[2]]
+
+
+def memory_faults(objects):
+    """Bounds of host memory that are the node's and not the pod's."""
+    for workload in workloads(objects):
+        for container in containers(workload):
+            if pathlib.PurePath(container["command"][0]).name != "warpline-server":
+                continue
+            limit = _bytes(container["resources"].get("limits", {}).get("memory", "0Mi"))
+            flags = last_flags(objects, container)
+            for name in ("--host_memory", "--tenant_host_memory"):
+                if name not in flags or 2 * _bytes(flags[name]) > limit:
+                    yield "%s: %s=%s, and the pod has %d bytes" % (called(workload), name,
+                                                                   flags.get(name), limit)
+
+
 def injection_faults(objects):
     """That injected pods find the schedulers that servers find."""
     injection = find(objects, "ConfigMap", "warpline-injection")
@@ -484,7 +504,7 @@ def all_faults(objects, version, known_secrets):
         for item in objects:
             yield from schema_faults(item, kubernetes)
     for check in (probe_faults, resource_faults, security_faults, selector_faults, port_faults,
-                  grace_faults, injection_faults):
+                  grace_faults, memory_faults, injection_faults):
         yield from check(objects)
     yield from image_faults(objects, version)
     yield from reference_faults(objects, known_secrets)

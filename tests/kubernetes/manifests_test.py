@@ -213,6 +213,10 @@ class RulesTest(unittest.TestCase):
         self.workload("DaemonSet")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 30
         self.assert_found("is killed before")
 
+    def test_more_host_memory_than_the_pod_has(self):
+        self.server()["resources"]["limits"]["memory"] = "32Gi"
+        self.assert_found("--host_memory=24GiB, and the pod has")
+
     def test_pods_that_are_sent_elsewhere(self):
         manifests.find(self.objects, "ConfigMap", "warpline-injection")["data"]["endpoint"] = "other:1"
         self.assert_found("injected pods get other:1")
