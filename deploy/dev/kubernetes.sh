@@ -1,6 +1,11 @@
 # What the tests of deploy/kubernetes need besides Debian's packages. Sourced by ./dev.
 # third_party/kubernetes/kubernetes_tools.bzl looks in the same place.
 
+# Tells Bazel where the tools are, if they are there: that it changes makes it look again.
+know_kubernetes_tools() {
+  [ ! -e "$CACHE/kubernetes-1.37.1" ] || export WARPLINE_KUBERNETES_TOOLS="$CACHE/kubernetes-1.37.1"
+}
+
 # Installs the wheels of deploy/dev/kubernetes_wheels.txt, if they are not there. An interrupted install
 # leaves only a folder that is never looked at.
 need_kubernetes_tools() {
@@ -23,4 +28,5 @@ need_kubernetes_tools() {
   done
   rm -rf "$partial/kubernetes_validate"
   mv "$partial" "$target"
+  know_kubernetes_tools
 }

@@ -29,7 +29,7 @@ NAMESPACE = "warpline"
 
 def need_tools():
     if not (TOOLS / "bin/kubectl").exists():
-        raise SystemExit("kubectl and the schemas are not there: run ./dev setup, and once "
+        raise SystemExit("kubectl and the schemas are not there: run ./dev setup, and ./dev test or "
                          "`bazel sync --configure`")
 
 
