@@ -33,7 +33,7 @@
 #include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
 #include "transport/grpc/grpc_server.h"
-#include "transport/grpc/health_listener.h"
+#include "transport/grpc/health/health_listener.h"
 #include "transport/grpc/server_tls.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultSchedulerEndpoint},

@@ -28,7 +28,7 @@
 #include "server/server_options.h"
 #include "server/session/session_host.h"
 #include "server/supervisor/supervised_launcher.h"
-#include "transport/grpc/health_listener.h"
+#include "transport/grpc/health/health_listener.h"
 #include "transport/listener.h"
 
 namespace warpline::server {

@@ -1,4 +1,4 @@
-#include "transport/grpc/health_listener.h"
+#include "transport/grpc/health/health_listener.h"
 
 #include <google/protobuf/wrappers.pb.h>
 

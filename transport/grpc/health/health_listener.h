@@ -4,8 +4,8 @@
 //   auto health = HealthListener::Start("[::]:14001");
 //   if (!health.ok()) ...
 //   (*health)->SetReady(true);
-#ifndef WARPLINE_TRANSPORT_GRPC_HEALTH_LISTENER_H_
-#define WARPLINE_TRANSPORT_GRPC_HEALTH_LISTENER_H_
+#ifndef WARPLINE_TRANSPORT_GRPC_HEALTH_HEALTH_LISTENER_H_
+#define WARPLINE_TRANSPORT_GRPC_HEALTH_HEALTH_LISTENER_H_
 
 #include <atomic>
 #include <memory>
@@ -50,4 +50,4 @@ class HealthListener {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_TRANSPORT_GRPC_HEALTH_LISTENER_H_
+#endif  // WARPLINE_TRANSPORT_GRPC_HEALTH_HEALTH_LISTENER_H_
