@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -270,6 +271,14 @@ std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
   return std::make_unique<nvml::Sampler>(std::move(options));
 }
 
+// By ordinal; none where NVML has no readings.
+std::map<int, std::string> PciBusIds(const Devices& devices) {
+  std::map<int, std::string> ids;
+  if (!UsesNvidiaDriver(devices.front()->backend())) return ids;
+  for (const auto& device : devices) ids[device->ordinal()] = device->info().pci_bus_id();
+  return ids;
+}
+
 }  // namespace
 
 GpuServer::GpuServer(ServerOptions options)
@@ -332,12 +341,29 @@ absl::Status GpuServer::Compose() {
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   shm_name_ = host->session.shm_name;
+  const std::map<int, std::string> pci_bus_ids = PciBusIds(*devices);
   host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
+  if (absl::Status watched = WatchDriver(pci_bus_ids); !watched.ok()) return watched;
   metrics_ = std::make_shared<ServerMetrics>(host_.get());
   auto exposer = ExposeMetrics(options_.listen.admin_address, metrics_);
   if (!exposer.ok()) return exposer.status();
   exposer_ = *std::move(exposer);
   replacements_ = std::make_unique<Replacements>(host_.get());
+  return absl::OkStatus();
+}
+
+// Isolated workers are their tenants', and the driver sees what they do.
+absl::Status GpuServer::WatchDriver(const std::map<int, std::string>& pci_bus_ids) {
+  if (pci_bus_ids.empty() || host_->dispatcher() == nullptr) return absl::OkStatus();
+  DriverWatchOptions options;
+  options.pci_bus_ids = pci_bus_ids;
+  options.dispatcher = host_->dispatcher();
+  options.end_session = [host = host_.get()](uint64_t session, const std::string& reason) {
+    host->EndSession(session, reason);
+  };
+  auto watch = DriverWatch::Create(std::move(options));
+  if (!watch.ok()) return watch.status();
+  watch_ = *std::move(watch);
   return absl::OkStatus();
 }
 
@@ -540,6 +566,7 @@ GpuServer::~GpuServer() {
   replacements_.reset();
   // Nobody comes back to a session that waits for its client.
   if (host_ != nullptr) host_->FaultAll("the server is shutting down");
+  watch_.reset();
   host_.reset();
   sampler_.reset();
   leases_.reset();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "policy/band.h"
 #include "policy/builtin.h"
 #include "transport/loop_thread.h"
@@ -29,9 +30,18 @@ absl::Duration NapOf(GpuDispatch::Pace pace) {
 
 }  // namespace
 
+int64_t RealTimeUs() { return absl::GetCurrentTimeNanos() / 1000; }
+
 DispatchSeat::~DispatchSeat() { dispatcher_->Leave(this); }
 
 SeatUsage DispatchSeat::usage() { return dispatcher_->UsageOf(this); }
+
+void DispatchSeat::SetWorker(pid_t pid) { dispatcher_->SetWorker(this, pid); }
+
+void DispatchSeat::ForgetWorker() {
+  dispatcher_->SetWorker(this, 0);
+  page_->ForgetWorker();
+}
 
 absl::StatusOr<std::unique_ptr<Dispatcher>> Dispatcher::Create(DispatcherOptions options) {
   auto policy = policy::MakePolicy(options.policy);
@@ -83,6 +93,27 @@ void Dispatcher::Leave(DispatchSeat* seat) {
   for (auto& [ordinal, gpu] : gpus_) gpu.Leave(seat);
 }
 
+void Dispatcher::SetWorker(DispatchSeat* seat, pid_t pid) {
+  MutexLock lock(&mu_);
+  seat->worker_ = pid;
+  seat->worker_since_us_ = options_.wall_clock_us();
+}
+
+std::map<int, GpuUse> Dispatcher::Uses() {
+  std::map<int, GpuUse> uses;
+  MutexLock lock(&mu_);
+  for (const auto& [ordinal, gpu] : gpus_) {
+    if (gpu.is_shared()) uses.emplace(ordinal, gpu.Use());
+  }
+  return uses;
+}
+
+void Dispatcher::ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns) {
+  MutexLock lock(&mu_);
+  const auto found = gpus_.find(ordinal);
+  if (found != gpus_.end()) found->second.ChargeStolen(session, stolen_ns);
+}
+
 SeatUsage Dispatcher::UsageOf(DispatchSeat* seat) {
   MutexLock lock(&mu_);
   const int64_t now_ns = options_.clock();
@@ -90,7 +121,9 @@ SeatUsage Dispatcher::UsageOf(DispatchSeat* seat) {
     const auto found = gpus_.find(ordinal);
     if (found != gpus_.end()) found->second.ReadUsage(seat, now_ns);
   }
-  return seat->usage_;
+  SeatUsage usage = seat->usage_;
+  usage[EngineIndex(Engine::kCompute)].busy_ns += seat->stolen_ns_;
+  return usage;
 }
 
 std::map<int, TracePart> Dispatcher::Trace(const std::map<int, uint64_t>& after, size_t most) {

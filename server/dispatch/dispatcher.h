@@ -16,6 +16,8 @@
 #ifndef WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
 #define WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -32,9 +34,13 @@
 #include "server/dispatch/engine_arbiter.h"
 #include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/gpu_dispatch.h"
+#include "server/dispatch/gpu_use.h"
 #include "server/dispatch/page/dispatch_page.h"
 
 namespace warpline::dispatch {
+
+// Microseconds of CLOCK_REALTIME.
+int64_t RealTimeUs();
 
 struct DispatcherOptions {
   std::string policy = "band";  // As MakePolicy() of policy/builtin.h takes it.
@@ -47,6 +53,8 @@ struct DispatcherOptions {
       policy_failed;
   // By which workers go, too.
   int64_t (*clock)() = &MonotonicNs;
+  // CLOCK_REALTIME, by which the driver goes.
+  int64_t (*wall_clock_us)() = &RealTimeUs;
   // Without it LookNow() is called instead; for tests.
   bool has_thread = true;
 };
@@ -65,6 +73,12 @@ class Dispatcher {
 
   // Asks this policy from now on, and gives back the former one, which is asked nothing any more.
   std::shared_ptr<policy::Policy> SetPolicy(std::shared_ptr<policy::Policy> policy);
+
+  // What is known of the use of the GPUs that several slices have, by ordinal.
+  std::map<int, GpuUse> Uses();
+  // A session has used compute of this GPU for so long without having been given it: a debt of its
+  // slice, and part of what it has used. Nothing where it is gone.
+  void ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns);
 
   // What the GPUs' flight recorders have, by ordinal: of each at most `most` spans since the number
   // that `after` has for it (FlightRecorder::After). A GPU is there once it has had a session.
@@ -85,6 +99,7 @@ class Dispatcher {
   Dispatcher(DispatcherOptions options, std::shared_ptr<policy::Policy> policy)
       : options_(std::move(options)), policy_(std::move(policy)) {}
   void Leave(DispatchSeat* seat);
+  void SetWorker(DispatchSeat* seat, pid_t pid);
   SeatUsage UsageOf(DispatchSeat* seat);
   // Says in `*failure` if it has replaced the policy.
   absl::Duration Look(Failure* failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -62,6 +62,8 @@ void EngineArbiter::Look(int64_t now_ns) {
     moved_bytes_ += c->moved_.Sum(now_ns_);
     if (Active(*c)) active_weight_ += c->terms_.weight;
   }
+  looked_ns_ += passed_ns;
+  NoteOthers(passed_ns);
   Charge(passed_ns);
   switch (phase_) {
     case Phase::kOpen:
@@ -120,6 +122,24 @@ void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
   RecordWork(c);
 }
 
+void EngineArbiter::NoteOthers(int64_t passed_ns) {
+  const auto counting = std::count_if(contenders_.begin(), contenders_.end(),
+                                      [this](const auto& c) { return Counts(*c); });
+  if (counting == 0) return;
+  for (const auto& c : contenders_) {
+    // Few are in a domain.
+    const bool others = c->terms_.domain == 0 ? counting > (Counts(*c) ? 1 : 0) : OthersWant(*c);
+    if (others) c->others_wanted_ns_ += passed_ns;
+  }
+}
+
+void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
+  contender->used_.Add(now_ns_, stolen_ns);
+  contender->credit_ns_ = std::max(contender->credit_ns_ - stolen_ns, -kMostDebtNs);
+  // What does not fit into the others' credits must not come back to it.
+  Replenish(stolen_ns, contender);
+}
+
 void EngineArbiter::Charge(int64_t passed_ns) {
   owed_ns_ = 0;
   if (phase_ == Phase::kTurn) {
@@ -165,6 +185,7 @@ void EngineArbiter::ChargeTurn(int64_t passed_ns) {
 void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
   c.used_.Add(now_ns_, used_ns);
   c.attained_ns_ += used_ns;
+  c.noted_ns_ += used_ns;
   if (phase_ != Phase::kOpen) c.charged_ns_ += used_ns;
   if (!owed) return;
   c.credit_ns_ = std::max(c.credit_ns_ - used_ns, -kMostDebtNs);
@@ -173,16 +194,19 @@ void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
 
 // What was used is given out again, by weight, among those that are active. What does not fit into
 // one's credit goes to the others, so that they keep their distances.
-void EngineArbiter::Replenish(int64_t total_ns) {
+void EngineArbiter::Replenish(int64_t total_ns, const Contender* except) {
+  const auto gets = [&](const Contender& c) {
+    return &c != except && Active(c) && c.credit_ns_ < kMostCreditNs;
+  };
   for (int round = 0; round < 3 && total_ns > 0; ++round) {
     int64_t weights = 0;
     for (const auto& c : contenders_) {
-      if (Active(*c) && c->credit_ns_ < kMostCreditNs) weights += c->terms_.weight;
+      if (gets(*c)) weights += c->terms_.weight;
     }
     if (weights == 0) return;
     int64_t given_ns = 0;
     for (const auto& c : contenders_) {
-      if (!Active(*c) || c->credit_ns_ >= kMostCreditNs) continue;
+      if (!gets(*c)) continue;
       const int64_t part_ns =
           std::min(total_ns * c->terms_.weight / weights, kMostCreditNs - c->credit_ns_);
       c->credit_ns_ += part_ns;

@@ -81,6 +81,14 @@ class EngineArbiter {
   // anew what each may do. `now_ns` does not go backwards.
   void Look(int64_t now_ns);
 
+  // The contender has used the engine for so long without having been given it: that is its debt,
+  // and the others' credit.
+  void ChargeStolen(Contender* contender, int64_t stolen_ns);
+  // What the contender was promised among those that are active and it, in thousandths.
+  uint32_t ShareOf(const Contender& c) const;
+  // How long all looks were about, together.
+  int64_t looked_ns() const { return looked_ns_; }
+
   // Whether anybody wanted the engine at the last look.
   bool wanted() const;
   // Whether it is given in turns at the moment.
@@ -112,8 +120,9 @@ class EngineArbiter {
   // In equal parts to whoever has work in flight and is none of the holder's.
   void ChargeOverrun(int64_t each_ns);
   void Take(Contender& c, int64_t used_ns, bool owed);
-  void Replenish(int64_t total_ns);
+  void Replenish(int64_t total_ns, const Contender* except = nullptr);
   void NoteWants(Contender& c, int64_t passed_ns);
+  void NoteOthers(int64_t passed_ns);
 
   // Records.
   void Record(const Contender& c, TraceKind kind, TraceReason reason, int64_t since_ns);
@@ -132,7 +141,6 @@ class EngineArbiter {
   policy::DispatchContext DispatchContextOf(Contender& c) const;
   policy::CopyEnqueueContext CopyContextOf(Contender& c) const;
   policy::ContextHead HeadOf(const Contender& c) const;
-  uint32_t ShareOf(const Contender& c) const;
   // A turn that is under way ends for this reason.
   void BeginDrain(Contender* next, TraceReason why);
   bool Drained() const;
@@ -147,6 +155,7 @@ class EngineArbiter {
   policy::Band default_policy_;
   std::vector<std::unique_ptr<Contender>> contenders_;
   int64_t now_ns_ = 0;
+  int64_t looked_ns_ = 0;
 
   Phase phase_ = Phase::kOpen;
   Contender* holder_ = nullptr;

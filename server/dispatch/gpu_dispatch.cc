@@ -105,6 +105,42 @@ void GpuDispatch::ReadUsage(DispatchSeat* seat, int64_t now_ns) {
   }
 }
 
+GpuUse GpuDispatch::Use() const {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  const EngineArbiter& arbiter = *arbiters_[kCompute];
+  GpuUse use;
+  use.looked_ns = arbiter.looked_ns();
+  for (const auto& [key, slice] : slices_) {
+    const Contender& contender = *slice.contenders[kCompute];
+    SliceUse& one = use.slices.emplace_back();
+    one.slice = key;
+    one.tenant = slice.members.front().seat->terms_.tenant;
+    one.vgpu = contender.terms().vgpu;
+    one.noted_ns = contender.noted_ns();
+    one.others_wanted_ns = contender.others_wanted_ns();
+    one.share = arbiter.ShareOf(contender);
+    for (const Member& member : slice.members) {
+      const DispatchSeat& seat = *member.seat;
+      if (seat.worker_ == 0) continue;
+      one.workers.push_back({seat.terms_.session, seat.worker_, seat.terms_.shares_context,
+                             seat.worker_since_us_, seat.usage_[kCompute].busy_ns});
+    }
+  }
+  return use;
+}
+
+void GpuDispatch::ChargeStolen(uint64_t session, int64_t stolen_ns) {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  for (auto& [key, slice] : slices_) {
+    for (const Member& member : slice.members) {
+      if (member.seat->terms_.session != session) continue;
+      arbiters_[kCompute]->ChargeStolen(slice.contenders[kCompute], stolen_ns);
+      member.seat->stolen_ns_ += stolen_ns;
+      return;
+    }
+  }
+}
+
 void GpuDispatch::ShowWants(Slice* slice) {
   for (size_t i = 0; i < kEngines; ++i) {
     Wants wants;

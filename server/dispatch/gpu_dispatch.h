@@ -14,6 +14,7 @@
 #include "server/dispatch/dispatch_seat.h"
 #include "server/dispatch/engine_arbiter.h"
 #include "server/dispatch/flight_recorder.h"
+#include "server/dispatch/gpu_use.h"
 #include "server/dispatch/page/dispatch_page.h"
 
 namespace warpline::dispatch {
@@ -42,6 +43,12 @@ class GpuDispatch {
   Pace Look(int64_t now_ns);
   // Adds what the seat has used since it was last read, outside of Look().
   void ReadUsage(DispatchSeat* seat, int64_t now_ns);
+
+  // Whether several slices have it.
+  bool is_shared() const { return slices_.size() > 1; }
+  GpuUse Use() const;
+  // As Dispatcher::ChargeStolen().
+  void ChargeStolen(uint64_t session, int64_t stolen_ns);
 
  private:
   struct Member {

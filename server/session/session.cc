@@ -530,13 +530,19 @@ void Session::JoinRecovery() {
 }
 
 void Session::OnWorkerDistrusted(const std::string& why) {
+  Distrust(why, absl::StrCat("worker died: ", why));
+}
+
+void Session::EndDistrusted(const std::string& why) { Distrust(why, why); }
+
+void Session::Distrust(const std::string& why, const std::string& message) {
   if (!Serving()) return OnWorkerLost(why);
   context_.counters->worker_deaths.Add(1);
   audit_->Worker(audit::Event::kWorkerKilled, why, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
     permit.Warning("worker not trusted ", lines_.Keys(), " why=", why);
   }
-  SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why), /*keep_memory=*/true);
+  SendFault(CudaResult::kLaunchFailed, message, /*keep_memory=*/true);
 }
 
 void Session::OnWorkerGone() {

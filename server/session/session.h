@@ -73,6 +73,8 @@ class Session : public SessionControl,
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
   // Ends it because its lease was ended.
   void EndWithLease(const std::string& message) RUNS_ON(control_loop);
+  // Ends it because its worker does what it may not; the client can still read its memory.
+  void EndDistrusted(const std::string& why) RUNS_ON(control_loop);
   // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
   // not.
   void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done)
@@ -175,6 +177,7 @@ class Session : public SessionControl,
   // Refuses what may be otherwise for a session of another tier.
   void RefuseTier(const absl::Status& status) RUNS_ON(control_loop);
   void ProtocolError(const absl::Status& status) RUNS_ON(control_loop);
+  void Distrust(const std::string& why, const std::string& message) RUNS_ON(control_loop);
   void SendFault(CudaResult error, const std::string& message, bool keep_memory)
       RUNS_ON(control_loop);
   void End(const std::string& reason) RUNS_ON(control_loop);

@@ -348,6 +348,16 @@ void SessionHost::EndLease(const std::string& lease, const std::string& reason) 
   });
 }
 
+void SessionHost::EndSession(uint64_t id, const std::string& reason) {
+  control_.Post([this, id, reason] {
+    control_loop.AssertOnLoop();
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return;
+    const auto session = found->second;
+    session->EndDistrusted(reason);
+  });
+}
+
 int SessionHost::sessions() const {
   MutexLock lock(&mu_);
   return live_;

@@ -117,6 +117,10 @@ class SessionHost : public Acceptor,
   // Ends the sessions of a lease with an error for the application.
   void EndLease(const std::string& lease, const std::string& reason);
 
+  // Ends one session whose worker is not trusted any more, with an error for the application and
+  // its memory kept to be read. Nothing where it is gone. Does not wait.
+  void EndSession(uint64_t id, const std::string& reason);
+
   // Sessions from their admission until nothing of them is left.
   int sessions() const;
   HostSnapshot Snapshot();

@@ -249,6 +249,7 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;
+  terms.session = facts.id;
   return terms;
 }
 
