@@ -168,12 +168,24 @@ struct PowerContext {
   uint32_t reserved = 0;
 };
 
+// What a policy wants beyond what all policies get.
+struct Wishes {
+  // To be asked as well while one slice alone wants an engine, which has it unasked otherwise. Its
+  // first work after a rest waits until the server has looked, for a millisecond at most.
+  bool asked_always = false;
+  // For how long it may have everybody wait before it is taken for one that fails; 0 for the
+  // server's patience.
+  int64_t longest_wait_ns = 0;
+};
+
 // Called by one thread at a time, which holds no lock that a caller of another hook wants.
 class Policy {
  public:
   virtual ~Policy() = default;
   // For logs and `warpline policy`.
   virtual std::string_view name() const = 0;
+  // The same each time.
+  virtual Wishes wishes() const { return {}; }
 
   virtual Verdict OnSubmit(const SubmitContext&) { return {}; }
   virtual Verdict OnAdmit(const AdmitContext&) { return {}; }

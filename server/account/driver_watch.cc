@@ -60,7 +60,10 @@ bool DriverWatch::ReadNow() {
   if (library_ == nullptr) return false;
   for (const auto& [ordinal, use] : options_.dispatcher->Uses()) {
     const auto found = options_.pci_bus_ids.find(ordinal);
-    if (found != options_.pci_bus_ids.end()) ReadAccount(ordinal, found->second, use);
+    if (found == options_.pci_bus_ids.end()) continue;
+    const nvml::PowerReading power = nvml::ReadPower(*library_, found->second);
+    options_.dispatcher->SetPower(ordinal, {power.power_mw, power.limit_mw, power.temperature_c});
+    ReadAccount(ordinal, found->second, use);
   }
   return true;
 }

@@ -64,6 +64,7 @@ class Contender {
   int64_t credit_ns_ = 0;
   int64_t charged_ns_ = 0;
   int64_t noted_ns_ = 0;
+  int64_t unretired_ns_ = 0;  // Charged, and the policy was not told.
   int64_t others_wanted_ns_ = 0;
   uint64_t turns_ = 0;
   UsageWindow used_;

@@ -70,7 +70,11 @@ absl::StatusOr<std::unique_ptr<DispatchSeat>> Dispatcher::Join(SeatTerms terms) 
   MutexLock lock(&mu_);
   const std::vector<int>& gpus = seat->terms_.gpus;
   for (size_t i = 0; i < std::min<size_t>(gpus.size(), kMaxSessionDevices); ++i) {
-    gpus_.try_emplace(gpus[i], options_.arbiter, policy_.get()).first->second.Join(seat.get(), i);
+    GpuDispatch& gpu =
+        gpus_.try_emplace(gpus[i], options_.arbiter, policy_.get()).first->second;
+    gpu.Join(seat.get(), i);
+    // Its worker is not there yet, and finds the engines at rest.
+    if (policy_->wishes().asked_always) gpu.Look(options_.clock());
   }
   joined_ = true;
   if (slow_) changed_.NotifyAll();
@@ -85,7 +89,34 @@ std::shared_ptr<policy::Policy> Dispatcher::SetPolicy(std::shared_ptr<policy::Po
 std::shared_ptr<policy::Policy> Dispatcher::Replace(std::shared_ptr<policy::Policy> policy) {
   policy_.swap(policy);
   for (auto& [ordinal, gpu] : gpus_) gpu.SetPolicy(policy_.get());
+  // It may want to be asked where nobody looked so far.
+  joined_ = true;
+  if (slow_) changed_.NotifyAll();
   return policy;
+}
+
+absl::Duration Dispatcher::Patience() const {
+  return std::max(options_.patience, absl::Nanoseconds(policy_->wishes().longest_wait_ns));
+}
+
+void Dispatcher::SetPower(int ordinal, const DevicePower& power) {
+  // A reading holds until the next one, if there is one.
+  constexpr int64_t kMostPowerHoldNs = 500'000'000;
+  MutexLock lock(&mu_);
+  power_[ordinal] = power;
+  const auto found = gpus_.find(ordinal);
+  if (found == gpus_.end() || !found->second.is_dispatched()) return;
+  policy::PowerContext context;
+  context.head.now_ns = static_cast<uint64_t>(options_.clock());
+  context.power_mw = power.power_mw;
+  context.power_limit_mw = power.limit_mw;
+  context.temperature_c = power.temperature_c;
+  const policy::Verdict verdict = policy_->OnPower(context);
+  if (verdict.action != policy::Action::kHold) return found->second.HoldAll(0);
+  const int64_t most_ns =
+      std::clamp<int64_t>(policy_->wishes().longest_wait_ns, kMostHoldNs, kMostPowerHoldNs);
+  const int64_t asked_ns = verdict.argument == 0 ? most_ns : verdict.argument * int64_t{1000};
+  found->second.HoldAll(options_.clock() + std::min(asked_ns, most_ns));
 }
 
 void Dispatcher::Leave(DispatchSeat* seat) {
@@ -103,7 +134,7 @@ std::map<int, GpuUse> Dispatcher::Uses() {
   std::map<int, GpuUse> uses;
   MutexLock lock(&mu_);
   for (const auto& [ordinal, gpu] : gpus_) {
-    if (gpu.is_shared()) uses.emplace(ordinal, gpu.Use());
+    if (gpu.is_dispatched()) uses.emplace(ordinal, gpu.Use());
   }
   return uses;
 }
@@ -153,11 +184,20 @@ absl::Duration Dispatcher::LookNow() {
 
 absl::Duration Dispatcher::Look(Failure* failure) {
   const int64_t now_ns = options_.clock();
+  const absl::Duration patience = Patience();
+  Surroundings surroundings;
+  surroundings.day_second =
+      static_cast<uint32_t>(options_.wall_clock_us() / 1'000'000 % (24 * 60 * 60));
   absl::Duration nap = absl::InfiniteDuration();
   for (auto& [ordinal, gpu] : gpus_) {
+    const DevicePower& power = power_[ordinal];
+    surroundings.power_mw = power.power_mw;
+    surroundings.power_limit_mw = power.limit_mw;
+    surroundings.temperature_c = power.temperature_c;
+    gpu.SetSurroundings(surroundings);
     nap = std::min(nap, NapOf(gpu.Look(now_ns)));
     const absl::Duration held = absl::Nanoseconds(gpu.held_ns());
-    if (held < options_.patience || failure->policy != nullptr) continue;
+    if (held < patience || failure->policy != nullptr) continue;
     failure->why = absl::StrCat("it has had everybody wait for gpu ", ordinal, " for ",
                                 absl::FormatDuration(absl::Trunc(held, absl::Milliseconds(1))));
     failure->policy = Replace(std::make_shared<policy::Band>());

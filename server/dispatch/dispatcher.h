@@ -9,7 +9,8 @@
 //   ... (*seat)->usage() ...
 //   seat->reset();  // The session is over.
 //
-// While a GPU has the sessions of one slice only, nobody looks at it. While others have it, too,
+// While a GPU has the sessions of one slice only, nobody looks at it, unless the policy wants to be
+// asked always. While others have it, too,
 // and at most one of them works, the thread looks every millisecond, or every ten when nobody has
 // worked for a while; and every 100 us while two want the
 // same engine, or 40 us between two turns.
@@ -45,7 +46,8 @@ int64_t RealTimeUs();
 struct DispatcherOptions {
   std::string policy = "band";  // As MakePolicy() of policy/builtin.h takes it.
   ArbiterOptions arbiter;
-  // A policy that has everybody wait for an engine for so long is replaced by BAND.
+  // A policy that has everybody wait for an engine for so long, or for longer if it says so
+  // (policy::Wishes), is replaced by BAND.
   absl::Duration patience = absl::Milliseconds(80);
   // Told of that, with the reason, on the dispatcher's thread. May call the dispatcher. Null for
   // nobody.
@@ -74,7 +76,10 @@ class Dispatcher {
   // Asks this policy from now on, and gives back the former one, which is asked nothing any more.
   std::shared_ptr<policy::Policy> SetPolicy(std::shared_ptr<policy::Policy> policy);
 
-  // What is known of the use of the GPUs that several slices have, by ordinal.
+  // The device's power and heat have been read: policies are told, and may have everybody wait.
+  void SetPower(int ordinal, const DevicePower& power);
+
+  // What is known of the use of the GPUs that are given in turns, by ordinal.
   std::map<int, GpuUse> Uses();
   // A session has used compute of this GPU for so long without having been given it: a debt of its
   // slice, and part of what it has used. Nothing where it is gone.
@@ -103,6 +108,7 @@ class Dispatcher {
   SeatUsage UsageOf(DispatchSeat* seat);
   // Says in `*failure` if it has replaced the policy.
   absl::Duration Look(Failure* failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Duration Patience() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<policy::Policy> Replace(std::shared_ptr<policy::Policy> policy)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();
@@ -112,6 +118,7 @@ class Dispatcher {
   CondVar changed_;
   std::shared_ptr<policy::Policy> policy_ ABSL_GUARDED_BY(mu_);  // Never null.
   std::map<int, GpuDispatch> gpus_ ABSL_GUARDED_BY(mu_);         // By ordinal.
+  std::map<int, DevicePower> power_ ABSL_GUARDED_BY(mu_);        // Likewise.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool slow_ ABSL_GUARDED_BY(mu_) = true;     // The thread sleeps for long.
   bool joined_ ABSL_GUARDED_BY(mu_) = false;  // Somebody has, since the last look.

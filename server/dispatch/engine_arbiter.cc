@@ -12,8 +12,6 @@ constexpr int64_t kMostLookNs = 50'000'000;
 constexpr int64_t kActiveNs = 100'000'000;
 constexpr int64_t kMostCreditNs = 100'000'000;
 constexpr int64_t kMostDebtNs = 1'000'000'000;
-// A policy may not have an engine stand still for longer at a time.
-constexpr int64_t kMostHoldNs = 10'000'000;
 // For how long who missed its turn is left out, at first and at most.
 constexpr int64_t kFirstAwayNs = 1'000'000;
 constexpr uint32_t kMostMissed = 8;
@@ -27,6 +25,8 @@ Contender* EngineArbiter::Add(const ContenderTerms& terms) {
 void EngineArbiter::Remove(Contender* contender) {
   const bool held = holder_ == contender;
   if (held) RecordTurn(TraceReason::kLeft);
+  // Who comes back finds in the policy's accounts what it had.
+  Retire();
   std::erase_if(contenders_, [&](const auto& c) { return c.get() == contender; });
   if (held) Reopen(TraceReason::kLeft);
 }
@@ -67,12 +67,12 @@ void EngineArbiter::Look(int64_t now_ns) {
   Charge(passed_ns);
   switch (phase_) {
     case Phase::kOpen:
-      if (Contended()) BeginDrain(Choose(/*others=*/false), TraceReason::kNone);
+      if (asked_always_ || Contended()) BeginDrain(Choose(/*others=*/false), TraceReason::kNone);
       break;
     case Phase::kDraining:
       if (holder_ == nullptr) holder_ = Choose(/*others=*/false);
       if (holder_ == nullptr && !wanted()) {
-        Reopen(TraceReason::kAlone);
+        if (!asked_always_) Reopen(TraceReason::kAlone);
       } else if (holder_ != nullptr &&
                  (Drained() || now_ns_ - phase_since_ns_ >= options_.drain_limit_ns)) {
         BeginTurn();
@@ -90,8 +90,14 @@ void EngineArbiter::Look(int64_t now_ns) {
 
 void EngineArbiter::SetPolicy(policy::Policy* policy) {
   policy_ = policy;
+  asked_always_ = policy->wishes().asked_always;
   held_since_ns_ = 0;
+  all_held_until_ns_ = 0;
   for (const auto& c : contenders_) c->held_until_ns_ = 0;
+}
+
+void EngineArbiter::Open() {
+  if (phase_ != Phase::kOpen) Reopen(TraceReason::kAlone);
 }
 
 // --- Accounts.
@@ -135,6 +141,7 @@ void EngineArbiter::NoteOthers(int64_t passed_ns) {
 
 void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
   contender->used_.Add(now_ns_, stolen_ns);
+  contender->unretired_ns_ += stolen_ns;
   contender->credit_ns_ = std::max(contender->credit_ns_ - stolen_ns, -kMostDebtNs);
   // What does not fit into the others' credits must not come back to it.
   Replenish(stolen_ns, contender);
@@ -186,7 +193,10 @@ void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
   c.used_.Add(now_ns_, used_ns);
   c.attained_ns_ += used_ns;
   c.noted_ns_ += used_ns;
-  if (phase_ != Phase::kOpen) c.charged_ns_ += used_ns;
+  if (phase_ != Phase::kOpen) {
+    c.charged_ns_ += used_ns;
+    c.unretired_ns_ += used_ns;
+  }
   if (!owed) return;
   c.credit_ns_ = std::max(c.credit_ns_ - used_ns, -kMostDebtNs);
   owed_ns_ += used_ns;
@@ -271,7 +281,7 @@ void EngineArbiter::RecordWork(Contender& c) {
 // and else whose turn it was last.
 void EngineArbiter::NoteWhyItWaits(Contender& c) {
   if (c.waiting_since_ns_ == 0 || c.waits_because_ == TraceReason::kHeld) return;
-  if (c.held_until_ns_ > now_ns_) {
+  if (std::max(c.held_until_ns_, all_held_until_ns_) > now_ns_) {
     c.waits_because_ = TraceReason::kHeld;
     c.waits_for_ = 0;
   } else if (phase_ == Phase::kTurn && !HeldBy(c)) {
@@ -290,7 +300,7 @@ void EngineArbiter::NoteWhyItWaits(Contender& c) {
 void EngineArbiter::LookAtTurn() {
   const bool others = OthersWant(*holder_);
   if (others) others_wanted_ns_ = now_ns_;
-  if (!others && now_ns_ - others_wanted_ns_ >= options_.linger_ns) {
+  if (!others && !asked_always_ && now_ns_ - others_wanted_ns_ >= options_.linger_ns) {
     return Reopen(TraceReason::kAlone);
   }
   const bool busy = std::any_of(contenders_.begin(), contenders_.end(),
@@ -301,14 +311,21 @@ void EngineArbiter::LookAtTurn() {
   } else if (idle_since_ns_ == 0) {
     idle_since_ns_ = now_ns_;
   }
-  if (!others) {
+  if (all_held_until_ns_ > now_ns_) return BeginDrain(nullptr, TraceReason::kHeld);
+  if (!others && !asked_always_) {
     if (now_ns_ >= until_ns_ - options_.renew_ns) until_ns_ = now_ns_ + options_.quantum_ns;
     return;
   }
+  // Who is alone may leave the engine idle until its turn is over.
+  if (!others) return LookAtItsEnd();
   if (const TraceReason wasted = TurnWasted(); wasted != TraceReason::kNone) {
     return BeginDrain(Choose(/*others=*/true), wasted);
   }
   if (PolicyYields()) return BeginDrain(Choose(/*others=*/true), TraceReason::kYielded);
+  LookAtItsEnd();
+}
+
+void EngineArbiter::LookAtItsEnd() {
   if (now_ns_ < until_ns_ - options_.renew_ns) return;
   Contender* const next = Choose(/*others=*/false);
   if (next != nullptr && HeldBy(*next)) {
@@ -383,6 +400,10 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   if (c.waiting_since_ns_ != 0) {
     context.wait_ns = static_cast<uint64_t>(now_ns_ - c.waiting_since_ns_);
   }
+  context.power_mw = surroundings_.power_mw;
+  context.power_limit_mw = surroundings_.power_limit_mw;
+  context.temperature_c = surroundings_.temperature_c;
+  context.day_second = surroundings_.day_second;
   context.used_share = c.used_.Share(now_ns_);
   context.bw_share = ShareOf(c);
   context.queue_depth = c.wants_.lanes;
@@ -430,6 +451,8 @@ policy::Verdict EngineArbiter::VerdictOn(Contender& c) {
 }
 
 Contender* EngineArbiter::Choose(bool others) {
+  // What everybody has had is in the accounts of the policy before it decides on more.
+  Retire();
   Contender* best = nullptr;
   Contender* skipped = nullptr;  // The best of those that should not run if anybody else can.
   uint32_t best_score = 0;
@@ -440,7 +463,7 @@ Contender* EngineArbiter::Choose(bool others) {
   bool held = false;
   for (const auto& c : contenders_) {
     if (!Counts(*c) || (others && HeldBy(*c))) continue;
-    if (c->held_until_ns_ > now_ns_) {
+    if (std::max(c->held_until_ns_, all_held_until_ns_) > now_ns_) {
       held = true;
       continue;
     }
@@ -484,11 +507,7 @@ bool EngineArbiter::Drained() const {
 void EngineArbiter::BeginDrain(Contender* next, TraceReason why) {
   if (phase_ == Phase::kTurn) {
     RecordTurn(why);
-    policy::RetireContext context;
-    context.head = HeadOf(*holder_);
-    context.actual_ns = static_cast<uint64_t>(std::exchange(turn_ns_, 0));
-    context.engine = options_.engine;
-    policy_->OnRetire(context);
+    Retire();
   }
   phase_ = Phase::kDraining;
   phase_since_ns_ = now_ns_;
@@ -496,7 +515,19 @@ void EngineArbiter::BeginDrain(Contender* next, TraceReason why) {
   if (holder_ != nullptr && Drained()) BeginTurn();
 }
 
+void EngineArbiter::Retire() {
+  for (const auto& c : contenders_) {
+    if (c->unretired_ns_ == 0) continue;
+    policy::RetireContext context;
+    context.head = HeadOf(*c);
+    context.actual_ns = static_cast<uint64_t>(std::exchange(c->unretired_ns_, 0));
+    context.engine = options_.engine;
+    policy_->OnRetire(context);
+  }
+}
+
 void EngineArbiter::BeginTurn() {
+  turn_ns_ = 0;
   phase_ = Phase::kTurn;
   phase_since_ns_ = now_ns_;
   until_ns_ = now_ns_ + options_.quantum_ns;
@@ -507,7 +538,9 @@ void EngineArbiter::BeginTurn() {
 }
 
 void EngineArbiter::Reopen(TraceReason why) {
-  if (why != TraceReason::kLeft) RecordTurn(why);
+  // Who has left is not there any more.
+  if (why != TraceReason::kLeft && phase_ == Phase::kTurn) RecordTurn(why);
+  Retire();
   phase_ = Phase::kOpen;
   phase_since_ns_ = now_ns_;
   holder_ = nullptr;

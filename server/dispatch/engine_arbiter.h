@@ -3,7 +3,9 @@
 // Processes that share a GPU by time slicing cannot be told apart by events: a batch of 10 ms reads
 // 20 while another process works. So whoever has the engine has it alone, for a turn, and is
 // charged the time of the turn; in between, what is in flight drains. While at most one slice wants
-// the engine nobody has turns: it is open, costs nothing and is not charged.
+// the engine nobody has turns: it is open, costs nothing and is not charged. A policy that wants to
+// be asked always (Wishes of policy/policy.h) is asked about that slice's turns, too; the engine is
+// then never open, and at rest between them.
 //
 //     open --two want it--> draining --nothing of others in flight--> turn
 //     turn --its end, and another goes first--> draining
@@ -31,6 +33,18 @@
 #include "server/dispatch/flight_recorder.h"
 
 namespace warpline::dispatch {
+
+// What policies are told of the device, and of the day.
+struct Surroundings {
+  // 0 where the device does not say.
+  uint32_t power_mw = 0;
+  uint32_t power_limit_mw = 0;
+  int32_t temperature_c = 0;
+  uint32_t day_second = 0;  // Since midnight, UTC.
+};
+
+// A policy may not have an engine stand still for longer at a time.
+inline constexpr int64_t kMostHoldNs = 10'000'000;
 
 struct ArbiterOptions {
   // As contexts of policies have them: 0 for compute, 1 for copies; and their direction.
@@ -62,10 +76,20 @@ class EngineArbiter {
  public:
   // `policy` is borrowed.
   EngineArbiter(const ArbiterOptions& options, policy::Policy* policy)
-      : options_(options), policy_(policy) {}
+      : options_(options),
+        policy_(policy),
+        asked_always_(policy != nullptr && policy->wishes().asked_always) {}
 
   // Asks this policy from now on, which is borrowed. Whom the former one has wait need not.
   void SetPolicy(policy::Policy* policy);
+
+  // What the policy is told of from now on.
+  void SetSurroundings(const Surroundings& surroundings) { surroundings_ = surroundings; }
+  // The policy has everybody wait until then, from the next look on, as far as the engine is given
+  // in turns.
+  void HoldAll(int64_t until_ns) { all_held_until_ns_ = until_ns; }
+  // Nobody looks any more, since at most one slice is left, which has the engine for itself.
+  void Open();
 
   // Turns, waits and work of this engine are added to the recorder, which is borrowed, from now on.
   void RecordTo(FlightRecorder* recorder, size_t engine) {
@@ -94,7 +118,9 @@ class EngineArbiter {
   // Whether it is given in turns at the moment.
   bool in_turns() const { return phase_ != Phase::kOpen; }
   // Whether one turn is over and the next one has not begun.
-  bool draining() const { return phase_ == Phase::kDraining; }
+  bool draining() const { return phase_ == Phase::kDraining && !at_rest(); }
+  // Whether nobody wants it, and whoever does is asked about.
+  bool at_rest() const { return phase_ == Phase::kDraining && holder_ == nullptr && !wanted(); }
   // Whose turn it is, or is to be; null while the engine is open, or the policy has all wait.
   const Contender* holder() const { return holder_; }
   // For how long the policy has had everybody wait who wants the engine; 0 while it does not.
@@ -132,6 +158,8 @@ class EngineArbiter {
 
   // Decisions.
   void LookAtTurn();
+  // Whether the turn goes on at its end.
+  void LookAtItsEnd();
   // Why the turn is of no use any more; kNone while it is.
   TraceReason TurnWasted();
   bool PolicyYields();
@@ -145,6 +173,8 @@ class EngineArbiter {
   void BeginDrain(Contender* next, TraceReason why);
   bool Drained() const;
   void BeginTurn();
+  // Tells the policy what was charged since it was last told.
+  void Retire();
   void Reopen(TraceReason why);
   void Publish();
 
@@ -152,6 +182,9 @@ class EngineArbiter {
   FlightRecorder* recorder_ = nullptr;  // Null for none.
   uint8_t recorded_as_ = 0;
   policy::Policy* policy_;
+  bool asked_always_;
+  Surroundings surroundings_;
+  int64_t all_held_until_ns_ = 0;
   policy::Band default_policy_;
   std::vector<std::unique_ptr<Contender>> contenders_;
   int64_t now_ns_ = 0;

@@ -20,7 +20,8 @@ constexpr uint64_t kSharedDomain = 1;
 
 }  // namespace
 
-GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy) {
+GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy)
+    : asked_always_(policy->wishes().asked_always) {
   for (size_t i = 0; i < kEngines; ++i) {
     ArbiterOptions own = options;
     own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
@@ -32,6 +33,16 @@ GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy) 
 
 void GpuDispatch::SetPolicy(policy::Policy* policy) {
   for (const auto& arbiter : arbiters_) arbiter->SetPolicy(policy);
+  asked_always_ = policy->wishes().asked_always;
+  if (!is_dispatched()) OpenAll();
+}
+
+void GpuDispatch::SetSurroundings(const Surroundings& surroundings) {
+  for (const auto& arbiter : arbiters_) arbiter->SetSurroundings(surroundings);
+}
+
+void GpuDispatch::HoldAll(int64_t until_ns) {
+  for (const auto& arbiter : arbiters_) arbiter->HoldAll(until_ns);
 }
 
 int64_t GpuDispatch::held_ns() const {
@@ -71,10 +82,11 @@ void GpuDispatch::Leave(DispatchSeat* seat) {
   if (!found->second.members.empty()) return;
   for (size_t i = 0; i < kEngines; ++i) arbiters_[i]->Remove(found->second.contenders[i]);
   slices_.erase(found);
-  if (slices_.size() < 2) OpenAll();
+  if (!is_dispatched()) OpenAll();
 }
 
 void GpuDispatch::OpenAll() {
+  for (const auto& arbiter : arbiters_) arbiter->Open();
   for (auto& [key, slice] : slices_) {
     for (const Member& member : slice.members) {
       for (EngineSlot& slot : member.seat->page_->device(member.device)) {
@@ -99,7 +111,7 @@ void GpuDispatch::ReadUsage(DispatchSeat* seat, int64_t now_ns) {
   if (found == slices_.end()) return;
   // In turns the looks come soon enough, and know better.
   for (Member& member : found->second.members) {
-    if (member.seat != seat || slices_.size() > 1) continue;
+    if (member.seat != seat || is_dispatched()) continue;
     Read(&member, now_ns);
     for (size_t i = 0; i < kEngines; ++i) seat->usage_[i].busy_ns += member.read[i].busy_ns;
   }
@@ -183,7 +195,7 @@ void GpuDispatch::Settle(Slice* slice) {
 }
 
 GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
-  if (slices_.size() < 2) return Pace::kNone;
+  if (!is_dispatched()) return Pace::kNone;
   for (auto& [key, slice] : slices_) {
     for (Member& member : slice.members) Read(&member, now_ns);
     ShowWants(&slice);
@@ -193,7 +205,7 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   bool wanted = false;
   for (const auto& arbiter : arbiters_) {
     arbiter->Look(now_ns);
-    turns |= arbiter->in_turns();
+    turns |= arbiter->in_turns() && !arbiter->at_rest();
     draining |= arbiter->draining();
     wanted |= arbiter->wanted();
   }
@@ -201,7 +213,10 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   if (wanted) wanted_ns_ = now_ns;
   if (draining) return Pace::kDraining;
   if (turns) return Pace::kTurns;
-  return now_ns - wanted_ns_ < kRestNs ? Pace::kWatchful : Pace::kSlow;
+  const bool lately = now_ns - wanted_ns_ < kRestNs;
+  // Whoever comes to an engine at rest waits for the next look.
+  if (asked_always_) return lately ? Pace::kTurns : Pace::kWatchful;
+  return lately ? Pace::kWatchful : Pace::kSlow;
 }
 
 }  // namespace warpline::dispatch

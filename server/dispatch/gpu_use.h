@@ -34,6 +34,13 @@ struct SliceUse {
   std::vector<WorkerUse> workers;
 };
 
+// What a device draws; 0 for what it does not say.
+struct DevicePower {
+  uint32_t power_mw = 0;
+  uint32_t limit_mw = 0;
+  int32_t temperature_c = 0;
+};
+
 struct GpuUse {
   // How long the dispatcher has looked after it; less than has passed where its thread came late.
   int64_t looked_ns = 0;
