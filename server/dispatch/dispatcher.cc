@@ -145,6 +145,37 @@ void Dispatcher::ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns) 
   if (found != gpus_.end()) found->second.ChargeStolen(session, stolen_ns);
 }
 
+policy::ContextHead Dispatcher::HeadOf(const std::string& tenant, uint64_t session) const {
+  policy::ContextHead head;
+  head.tenant = GpuDispatch::TenantNumber(tenant);
+  head.session = session;
+  head.now_ns = static_cast<uint64_t>(options_.clock());
+  return head;
+}
+
+policy::Verdict Dispatcher::AskSubmit(const std::string& tenant, int ordinal, uint64_t session,
+                                      policy::SubmitContext context) {
+  MutexLock lock(&mu_);
+  context.head = HeadOf(tenant, session);
+  const auto found = gpus_.find(ordinal);
+  if (found != gpus_.end()) context.queue_depth = found->second.SessionsOf(tenant);
+  return policy_->OnSubmit(context);
+}
+
+policy::Verdict Dispatcher::AskMemFault(const std::string& tenant,
+                                        policy::MemFaultContext context) {
+  MutexLock lock(&mu_);
+  context.head = HeadOf(tenant, 0);
+  return policy_->OnMemFault(context);
+}
+
+policy::Verdict Dispatcher::AskReclaim(const std::string& tenant, uint64_t session,
+                                       policy::ReclaimContext context) {
+  MutexLock lock(&mu_);
+  context.head = HeadOf(tenant, session);
+  return policy_->OnReclaim(context);
+}
+
 SeatUsage Dispatcher::UsageOf(DispatchSeat* seat) {
   MutexLock lock(&mu_);
   const int64_t now_ns = options_.clock();

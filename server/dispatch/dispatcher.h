@@ -85,6 +85,14 @@ class Dispatcher {
   // slice, and part of what it has used. Nothing where it is gone.
   void ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns);
 
+  // What the policy says of what is no matter of an engine, as its hooks of policy/policy.h. `tenant`
+  // is whom it knows the session's by (SeatTerms::tenant); the context's head is filled in here.
+  policy::Verdict AskSubmit(const std::string& tenant, int ordinal, uint64_t session,
+                            policy::SubmitContext context);
+  policy::Verdict AskMemFault(const std::string& tenant, policy::MemFaultContext context);
+  policy::Verdict AskReclaim(const std::string& tenant, uint64_t session,
+                             policy::ReclaimContext context);
+
   // What the GPUs' flight recorders have, by ordinal: of each at most `most` spans since the number
   // that `after` has for it (FlightRecorder::After). A GPU is there once it has had a session.
   std::map<int, TracePart> Trace(const std::map<int, uint64_t>& after, size_t most);
@@ -108,6 +116,8 @@ class Dispatcher {
   SeatUsage UsageOf(DispatchSeat* seat);
   // Says in `*failure` if it has replaced the policy.
   absl::Duration Look(Failure* failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  policy::ContextHead HeadOf(const std::string& tenant, uint64_t session) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Duration Patience() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<policy::Policy> Replace(std::shared_ptr<policy::Policy> policy)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

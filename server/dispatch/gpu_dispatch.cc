@@ -8,17 +8,27 @@ namespace {
 // After so long at rest, a newcomer need not be noticed at once: until then two run at a time, as
 // without any dispatch.
 constexpr int64_t kRestNs = 100'000'000;
-// The same in every run of the server, as policies may have it in their maps: FNV-1a.
-uint64_t NumberOf(const std::string& tenant) {
+// All sessions of the guarded tier on a GPU are in one context.
+constexpr uint64_t kSharedDomain = 1;
+
+}  // namespace
+
+// As policies may have it in their maps: FNV-1a.
+uint64_t GpuDispatch::TenantNumber(const std::string& tenant) {
   uint64_t number = 0xcbf29ce484222325;
   for (const char c : tenant) number = (number ^ static_cast<uint8_t>(c)) * 0x100000001b3;
   return number;
 }
 
-// All sessions of the guarded tier on a GPU are in one context.
-constexpr uint64_t kSharedDomain = 1;
-
-}  // namespace
+uint32_t GpuDispatch::SessionsOf(const std::string& tenant) const {
+  uint32_t count = 0;
+  for (const auto& [key, slice] : slices_) {
+    for (const Member& member : slice.members) {
+      if (member.seat->terms_.tenant == tenant) ++count;
+    }
+  }
+  return count;
+}
 
 GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy)
     : asked_always_(policy->wishes().asked_always) {
@@ -53,7 +63,7 @@ int64_t GpuDispatch::held_ns() const {
 
 ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   ContenderTerms contender;
-  contender.tenant = NumberOf(terms.tenant);
+  contender.tenant = TenantNumber(terms.tenant);
   contender.vgpu = last_vgpu_;
   const bool computes = engine == EngineIndex(Engine::kCompute);
   contender.weight = std::max(1u, computes ? terms.compute_weight : terms.copy_weight);

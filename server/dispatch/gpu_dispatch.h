@@ -46,6 +46,10 @@ class GpuDispatch {
 
   // Whether it is given in turns: several slices have it, or the policy is asked about one, too.
   bool is_dispatched() const { return slices_.size() > (asked_always_ ? 0 : 1); }
+  // A tenant's number for policies: the same in every run of the server.
+  static uint64_t TenantNumber(const std::string& tenant);
+  // How many sessions of the tenant it has.
+  uint32_t SessionsOf(const std::string& tenant) const;
   // What policies are told of the device from now on.
   void SetSurroundings(const Surroundings& surroundings);
   // The policy has everybody wait until then.

@@ -87,6 +87,9 @@ class Session : public SessionControl,
   // How much of `wanted` it keeps.
   uint64_t KeptBytes(const KeptMemory& wanted) const RUNS_ON(control_loop);
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
+  // Whom policies know it by.
+  std::string policy_tenant() const RUNS_ON(control_loop);
+  absl::Duration age() const;
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
   const std::shared_ptr<BulkPort>& bulk() const { return bulk_; }
@@ -109,7 +112,7 @@ class Session : public SessionControl,
  private:
   using BulkMemoryAnswer = SessionLane::MemoryAnswer;
 
-  enum class State { kWaiting, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
+  enum class State { kWaiting, kQueued, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
 
   // SessionWorkerEvents.
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override RUNS_ON(control_loop);
@@ -132,6 +135,9 @@ class Session : public SessionControl,
   void HandleHello() RUNS_ON(control_loop);
   absl::Status CheckSeat() RUNS_ON(control_loop);
   absl::Status TakePlace() RUNS_ON(control_loop);
+  // The server's policy has the session opened, wait, or refused.
+  void AskPolicy() RUNS_ON(control_loop);
+  void BeginOpening() RUNS_ON(control_loop);
   // The ordinals of its devices, with commas between.
   std::string DevicesText() const RUNS_ON(control_loop);
   // RESOURCE_EXHAUSTED when whoever pays has no host memory left.
@@ -150,6 +156,10 @@ class Session : public SessionControl,
   void Welcome(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop);
   SessionFacts Facts() const RUNS_ON(control_loop);
 
+  // The session has been open.
+  bool Began() const RUNS_ON(control_loop) {
+    return state_ != State::kWaiting && state_ != State::kQueued && state_ != State::kOpening;
+  }
   // The session is open or about to be again.
   bool Serving() const RUNS_ON(control_loop) {
     return state_ == State::kOpen || state_ == State::kReplacing;
@@ -217,6 +227,7 @@ class Session : public SessionControl,
   std::vector<DeviceMemory*> placed_ ABSL_GUARDED_BY(control_loop);
   TaskShares::Share tasks_ ABSL_GUARDED_BY(control_loop);
   EventLoop::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  absl::Duration queued_ ABSL_GUARDED_BY(control_loop);  // How long the policy has had it wait.
 };
 
 }  // namespace warpline::server
