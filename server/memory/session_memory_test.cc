@@ -334,7 +334,7 @@ TEST_F(SessionMemoryTest, RequestWaitsAndFailsAsThePolicyWillHaveIt) {
   host_.relief = {MemoryRelief::Kind::kRefused, {}};
   Request(8 * kMiB, 512 * kMiB, 512 * kMiB);
   EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
-  EXPECT_THAT(host_.grants.back().message(), ::testing::HasSubstr("policy"));
+  EXPECT_NE(host_.grants.back().message().find("policy"), std::string::npos);
 }
 
 TEST_F(SessionMemoryTest, WhoEndsWhileThePolicyHasItWaitIsForgotten) {
