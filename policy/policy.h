@@ -137,7 +137,7 @@ struct RetireContext {
 struct MemFaultContext {
   ContextHead head;
   uint64_t wanted_bytes = 0;
-  uint64_t used_bytes = 0;   // Of the quota, by all who share it.
+  uint64_t used_bytes = 0;  // Of the quota, by all who share it.
   uint64_t quota_bytes = 0;
   uint64_t pool_free_bytes = 0;  // Of the device.
 };
@@ -147,8 +147,8 @@ struct MemFaultContext {
 // left alone.
 struct ReclaimContext {
   ContextHead head;
-  uint64_t bytes = 0;   // That it keeps.
-  uint64_t age_ns = 0;  // Of the session.
+  uint64_t bytes = 0;       // That it keeps.
+  uint64_t age_ns = 0;      // Of the session.
   uint32_t references = 0;  // Other holders, of whom what is kept has none.
   int32_t priority = 0;
 };

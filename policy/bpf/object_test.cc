@@ -89,9 +89,7 @@ std::string WithAlways(std::string_view always) {
   return MakeObject("on_test", Assemble("r0 = 0; exit"), {}, always);
 }
 
-std::string Milliseconds(uint32_t ms) {
-  return {reinterpret_cast<const char*>(&ms), sizeof(ms)};
-}
+std::string Milliseconds(uint32_t ms) { return {reinterpret_cast<const char*>(&ms), sizeof(ms)}; }
 
 TEST(ReadObject, ReadsHowLongEverybodyMayWait) {
   EXPECT_EQ(ReadObject(WithAlways(""))->ask_always_ms, 0u);

@@ -1,6 +1,6 @@
-/* Session limit: a tenant has at most MOST sessions on a device; one more waits a while for another to
- * end, and is then refused. Urgent sessions are not held up for memory that others want, and nobody
- * waits for memory that no device has. */
+/* Session limit: a tenant has at most MOST sessions on a device; one more waits a while for another
+ * to end, and is then refused. Urgent sessions are not held up for memory that others want, and
+ * nobody waits for memory that no device has. */
 #include "warpline_policy.h"
 
 WARPLINE_POLICY();

@@ -49,7 +49,8 @@ struct warpline_on_submit {
   unsigned int queue_depth;       /* sessions that the tenant has on the device already */
 };
 
-/* A lease is to be placed on a node. Verdicts: SCORE, REJECT. Of schedulers: a server does not ask. */
+/* A lease is to be placed on a node. Verdicts: SCORE, REJECT. Of schedulers: a server does not ask.
+ */
 struct warpline_on_admit {
   WARPLINE_CONTEXT_HEAD;
   unsigned long long wanted_bytes;
@@ -214,9 +215,10 @@ typedef long long s64;
 /* Once in each policy: says which version of this header it was compiled with. */
 #define WARPLINE_POLICY() const u32 warpline_policy_abi SEC("version") = WARPLINE_POLICY_ABI
 
-/* At most once, at file scope: the policy is asked as well while one lease alone has the device, and
- * may have everybody wait for so many milliseconds, from 1 to 10,000, before it is taken for one that
- * fails. Others are asked only while several want the same engine, and may do so for 80 ms. */
+/* At most once, at file scope: the policy is asked as well while one lease alone has the device,
+ * and may have everybody wait for so many milliseconds, from 1 to 10,000, before it is taken for
+ * one that fails. Others are asked only while several want the same engine, and may do so for 80
+ * ms. */
 #define WARPLINE_ASK_ALWAYS(longest_wait_ms) \
   const u32 warpline_ask_always SEC("always") = (longest_wait_ms)
 

@@ -70,8 +70,7 @@ absl::StatusOr<std::unique_ptr<DispatchSeat>> Dispatcher::Join(SeatTerms terms) 
   MutexLock lock(&mu_);
   const std::vector<int>& gpus = seat->terms_.gpus;
   for (size_t i = 0; i < std::min<size_t>(gpus.size(), kMaxSessionDevices); ++i) {
-    GpuDispatch& gpu =
-        gpus_.try_emplace(gpus[i], options_.arbiter, policy_.get()).first->second;
+    GpuDispatch& gpu = gpus_.try_emplace(gpus[i], options_.arbiter, policy_.get()).first->second;
     gpu.Join(seat.get(), i);
     // Its worker is not there yet, and finds the engines at rest.
     if (policy_->wishes().asked_always) gpu.Look(options_.clock());

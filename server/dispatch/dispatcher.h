@@ -85,8 +85,9 @@ class Dispatcher {
   // slice, and part of what it has used. Nothing where it is gone.
   void ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns);
 
-  // What the policy says of what is no matter of an engine, as its hooks of policy/policy.h. `tenant`
-  // is whom it knows the session's by (SeatTerms::tenant); the context's head is filled in here.
+  // What the policy says of what is no matter of an engine, as its hooks of policy/policy.h.
+  // `tenant` is whom it knows the session's by (SeatTerms::tenant); the context's head is filled in
+  // here.
   policy::Verdict AskSubmit(const std::string& tenant, int ordinal, uint64_t session,
                             policy::SubmitContext context);
   policy::Verdict AskMemFault(const std::string& tenant, policy::MemFaultContext context);

@@ -38,7 +38,7 @@ class ClientLink {
 struct MemoryShortage {
   bool of_quota = false;  // The quota is short, else the device.
   uint64_t wanted_bytes = 0;
-  uint64_t used_bytes = 0;   // Of the quota.
+  uint64_t used_bytes = 0;  // Of the quota.
   uint64_t quota_bytes = 0;
   // What the policy has had the request wait so far.
   absl::Duration waited;
@@ -75,8 +75,8 @@ class ChunkSource {
   // Gives back chunks whose descriptors have been in no worker.
   virtual void ReturnUnused(std::vector<Chunk> chunks) RUNS_ON(control_loop) = 0;
   // Asks the policy what to do about a shortage. Otherwise, and once for each request, has sessions
-  // that the same pays for give up what they keep, those of the same quota where that is short, else
-  // those on the device; where none keeps anything and nothing is about to be free, that is no
+  // that the same pays for give up what they keep, those of the same quota where that is short,
+  // else those on the device; where none keeps anything and nothing is about to be free, that is no
   // relief. Calls `again` on the control loop when the request is to be tried again.
   virtual MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again)
       RUNS_ON(control_loop) = 0;
@@ -95,7 +95,7 @@ struct KeptMemory {
   // Who pays for the sessions (LeaseSeat::payer()). Others are not held up for it, and what they
   // keep was promised to them.
   std::string payer;
-  std::string tenant;  // Whom policies know the sessions by.
+  std::string tenant;            // Whom policies know the sessions by.
   const Quota* quota = nullptr;  // Null for any.
 };
 

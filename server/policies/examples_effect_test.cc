@@ -1,5 +1,5 @@
-// What the policies in policy/examples do to tenants of a simulated device, and to a dispatcher that is
-// told of power and the time of day.
+// What the policies in policy/examples do to tenants of a simulated device, and to a dispatcher
+// that is told of power and the time of day.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,10 +28,10 @@ int64_t wall_us = 0;
 std::shared_ptr<policy::bpf::BpfPolicy> Example(const std::string& name) {
   std::ifstream in("policy/examples/" + name + ".bpf.o", std::ios::binary);
   const std::string object{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  auto policy = policy::bpf::BpfPolicy::Load(
-      object, {.name = name,
-               .now_ns = [] { return static_cast<uint64_t>(now_ns); },
-               .audit = [](uint64_t) {}});
+  auto policy =
+      policy::bpf::BpfPolicy::Load(object, {.name = name,
+                                            .now_ns = [] { return static_cast<uint64_t>(now_ns); },
+                                            .audit = [](uint64_t) {}});
   EXPECT_TRUE(policy.ok()) << policy.status();
   return policy.ok() ? *std::move(policy) : nullptr;
 }
@@ -77,9 +77,9 @@ TEST(ExamplesEffect, LatencyGuardKeepsBestEffortWorkAway) {
   ASSERT_NE(guard, nullptr);
   SimulatedGpu gpu(guard.get());
   // A request is three kernels, 100 us apart.
-  SimulatedTenant* const urgent = gpu.Add(
-      Tenant(1, 1), {{Engine::kCompute, kMs / 2, kMs / 10}, {Engine::kCompute, kMs / 2, kMs / 10},
-                     {Engine::kCompute, kMs / 2, 9 * kMs}});
+  SimulatedTenant* const urgent = gpu.Add(Tenant(1, 1), {{Engine::kCompute, kMs / 2, kMs / 10},
+                                                         {Engine::kCompute, kMs / 2, kMs / 10},
+                                                         {Engine::kCompute, kMs / 2, 9 * kMs}});
   SimulatedTenant* const other = gpu.Add(Tenant(2), Kernels(kMs));
   gpu.Run(kSecond);
   int64_t worst_ns = 0;

@@ -191,8 +191,8 @@ void Session::AskPolicy() {
   if (context_.dispatcher == nullptr) return BeginOpening();
   policy::SubmitContext context;
   context.bytes = hello_.initial_memory().want_bytes();
-  const policy::Verdict verdict = context_.dispatcher->AskSubmit(
-      policy_tenant(), placed_.front()->ordinal(), id_, context);
+  const policy::Verdict verdict =
+      context_.dispatcher->AskSubmit(policy_tenant(), placed_.front()->ordinal(), id_, context);
   if (verdict.action == policy::Action::kReject) {
     return Refuse(absl::PermissionDeniedError("the server's policy refuses the session"));
   }
@@ -780,8 +780,8 @@ void Session::SayClosed() const {
 }
 
 SessionSnapshot Session::Snapshot() const {
-  static constexpr const char* kNames[] = {"waiting", "queued", "opening", "open", "replacing",
-                                           "faulted", "ending",  "ended"};
+  static constexpr const char* kNames[] = {"waiting",   "queued",  "opening", "open",
+                                           "replacing", "faulted", "ending",  "ended"};
   SessionSnapshot snapshot;
   snapshot.id = id_;
   snapshot.state = presence_.away() ? "detached" : kNames[static_cast<int>(state_)];

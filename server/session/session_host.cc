@@ -270,8 +270,7 @@ absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(
   return placed;
 }
 
-ShortageVerdict SessionHost::OnShortage(const KeptMemory& wanted,
-                                        const MemoryShortage& shortage) {
+ShortageVerdict SessionHost::OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) {
   using Kind = ShortageVerdict::Kind;
   if (options_.dispatcher == nullptr) return {};
   const DeviceMemory::Stats stats = wanted.device->stats();

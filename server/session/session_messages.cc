@@ -251,7 +251,8 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.gpus.insert(terms.gpus.begin(), device.ordinal);
   terms.shares_context = IsGuarded(*facts.hello);
   terms.tenant = PolicyTenantOf(*facts.entitlement, payer);
-  terms.slice = WasPromised(*facts.entitlement) ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
+  terms.slice =
+      WasPromised(*facts.entitlement) ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
   if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;

@@ -1,4 +1,5 @@
-// What a policy says of sessions that are opened, memory that does not fit, and memory that is kept.
+// What a policy says of sessions that are opened, memory that does not fit, and memory that is
+// kept.
 #include <functional>
 #include <memory>
 #include <string>

@@ -28,8 +28,19 @@ class FakeNvml {
     uint64_t time_us = 0;
     uint32_t percent = 0;
   };
+  // A MIG instance.
+  struct Instance {
+    std::string uuid;
+    uint32_t gpu_instance = 0;
+    uint32_t compute_instance = 0;
+  };
   struct Device {
     std::string pci_bus_id;
+    std::string uuid;
+    uint32_t minor = 0;
+    // Whether it is in MIG mode, and what it has then; null for a place without an instance.
+    bool mig = false;
+    std::vector<const Instance*> instances = {};
     uint32_t power_mw = 0;  // 0: not supported, as the other two.
     uint32_t limit_mw = 0;
     uint32_t temperature_c = 0;
