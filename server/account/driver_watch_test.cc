@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "policy/policy.h"
 #include "server/dispatch/page/dispatch_page.h"
 #include "server/nvml/testing/fake_nvml.h"
 
@@ -194,6 +195,43 @@ TEST_F(DriverWatchTest, ADriverThatDoesNotSayIsAskedOnce) {
   Run(20'000 * kMs);
   EXPECT_EQ(nvml_.asked(), 1);
   EXPECT_TRUE(ended_.empty());
+}
+
+// Keeps what it was told of power, and is asked about who is alone.
+class Told : public policy::Policy {
+ public:
+  std::string_view name() const override { return "told"; }
+  policy::Wishes wishes() const override { return {.asked_always = true}; }
+  policy::Verdict OnPower(const policy::PowerContext& context) override {
+    power = context;
+    return {};
+  }
+  policy::Verdict OnDispatch(const policy::DispatchContext& context) override {
+    dispatch = context;
+    return {};
+  }
+
+  policy::PowerContext power;
+  policy::DispatchContext dispatch;
+};
+
+TEST_F(DriverWatchTest, PoliciesAreToldWhatTheDeviceDraws) {
+  const auto told = std::make_shared<Told>();
+  dispatcher_->SetPolicy(told);
+  device_.power_mw = 412'000;
+  device_.limit_mw = 700'000;
+  device_.temperature_c = 71;
+  Add(1, 101, 1, /*honest=*/true);
+  Watch();
+  Run(1'000 * kMs);
+  EXPECT_EQ(told->power.power_mw, 412'000u);
+  EXPECT_EQ(told->power.power_limit_mw, 700'000u);
+  EXPECT_EQ(told->power.temperature_c, 71);
+  EXPECT_EQ(told->dispatch.power_mw, 412'000u);
+  nvml_.SetPower(&device_, 0);
+  Run(1'000 * kMs);
+  EXPECT_EQ(told->power.power_mw, 0u);
+  EXPECT_EQ(told->dispatch.power_mw, 0u);
 }
 
 TEST_F(DriverWatchTest, WithoutNvmlThereIsNothingToWatch) {
