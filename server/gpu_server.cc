@@ -449,6 +449,9 @@ void GpuServer::StartDirectListener() {
 }
 
 absl::Status GpuServer::Start() {
+  auto health = HealthListener::Start(options_.listen.health_address);
+  if (!health.ok()) return health.status();
+  health_ = *std::move(health);
   listener_ = MakeListener(MakeListenerOptions());
   std::vector<std::string> addresses = options_.listen.addresses;
   if (!shm_name_.empty()) addresses.push_back("shm://" + shm_name_);
@@ -457,6 +460,7 @@ absl::Status GpuServer::Start() {
   StartDirectListener();
   if (status = StartAdminListener(); !status.ok()) return status;
   listener_->SetServing(true);
+  if (health_ != nullptr) health_->SetReady(true);
   if (!options_.listen.port_file.empty()) {
     status = WritePortFile(options_.listen.port_file, port());
     if (!status.ok()) return status;
@@ -512,6 +516,7 @@ void GpuServer::Drain() {
           " drain_seconds=", absl::ToInt64Seconds(options_.drain_timeout));
   host_->StartDrain();
   listener_->SetServing(false);
+  if (health_ != nullptr) health_->SetReady(false);
   if (!host_->WaitUntilIdle(options_.drain_timeout)) {
     LogWarning("ending sessions=", host_->sessions());
     host_->FaultAll("the server is shutting down");

@@ -30,6 +30,7 @@
 #include "server/server_options.h"
 #include "server/session/session_host.h"
 #include "server/supervisor/supervised_launcher.h"
+#include "transport/grpc/health/health_listener.h"
 #include "transport/listener.h"
 
 namespace warpline::server {
@@ -94,6 +95,7 @@ class GpuServer {
   std::shared_ptr<ServerMetrics> metrics_;
   std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.
   std::unique_ptr<Replacements> replacements_;
+  std::unique_ptr<HealthListener> health_;  // Null for none.
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<AdminSocketLock> admin_lock_;  // Null for none.
   std::unique_ptr<Listener> direct_listener_;    // Null for none.
