@@ -71,6 +71,12 @@ uint64_t LeftOf(const Quota& quota) {
   return scarcer.limit_bytes() - std::min(scarcer.limit_bytes(), scarcer.used_bytes());
 }
 
+// The commands of the session that may be in flight, as its client is told.
+uint64_t WindowOf(const SessionFacts& facts) {
+  const uint64_t most = facts.entitlement->slice.max_commands;
+  return most == 0 ? facts.options->window_commands : std::min(most, facts.options->window_commands);
+}
+
 // A completion board is of use only where the client can map it.
 bool HasBoard(const warpline_internal::Hello& hello) {
   return (hello.features() & kFeatureBoard) != 0 && hello.boot_id() == BootId();
@@ -219,6 +225,9 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_session(facts.id);
   open.set_max_handles(facts.entitlement->slice.max_handles);
   open.set_max_module_bytes(facts.entitlement->slice.max_module_bytes);
+  if (facts.entitlement->slice.max_commands != 0) {
+    open.set_max_commands(WindowOf(facts) + kHostDoneWindow);
+  }
   open.set_max_streams(streams);
   open.set_sink_bytes(SinkBytes(*facts.hello));
   open.set_window_bytes(facts.options->window_bytes);
@@ -279,7 +288,7 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   }
   welcome.mutable_peers()->Add(terms.peers.begin(), terms.peers.end());
   welcome.set_window_bytes(options.window_bytes);
-  welcome.set_window_commands(options.window_commands);
+  welcome.set_window_commands(WindowOf(facts));
   welcome.set_server(options.server_name);
   welcome.set_boot_id(BootId());
   if (MayShareHostMemory(*facts.entitlement)) {

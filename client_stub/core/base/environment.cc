@@ -66,6 +66,7 @@ Environment ReadEnvironment() {
   environment.token_file = Variable("WARPLINE_TOKEN_FILE");
   environment.credential = Variable("WARPLINE_CREDENTIAL");
   environment.credential_file = Variable("WARPLINE_CREDENTIAL_FILE");
+  environment.slice = Variable("WARPLINE_SLICE");
   environment.stat = Variable("WARPLINE_STAT");
   environment.visible = ParseVisibleDevices(secure_getenv("CUDA_VISIBLE_DEVICES"));
   environment.launch_blocking = Variable("CUDA_LAUNCH_BLOCKING") == "1";
