@@ -82,16 +82,17 @@ bool HasBoard(const warpline_internal::Hello& hello) {
   return (hello.features() & kFeatureBoard) != 0 && hello.boot_id() == BootId();
 }
 
+// The longest that a launch may take; 0 for any time.
+uint64_t LaunchLimitMs(const SessionFacts& facts) {
+  absl::Duration limit = facts.entitlement->slice.launch_time_limit;
+  if (IsGuarded(*facts.hello)) limit = std::min(limit, facts.options->guarded.launch_limit);
+  if (limit == absl::InfiniteDuration()) return 0;
+  return static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, absl::Milliseconds(1))));
+}
+
 // What a session may have of a device that it shares with others in one context.
 void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
   const DeviceSlice& slice = facts.entitlement->slice;
-  const absl::Duration limit =
-      std::min(slice.launch_time_limit, facts.options->guarded.launch_limit);
-  if (limit != absl::InfiniteDuration()) {
-    const absl::Duration least = absl::Milliseconds(1);
-    open->set_launch_limit_ms(
-        static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, least))));
-  }
   if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
   open->set_compute_weight(slice.weight);
 }
@@ -237,6 +238,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_record_modules(facts.records_modules);
   if (HasBoard(*facts.hello)) open.set_board_generation(1);
   open.set_guard(facts.hello->guard());
+  open.set_launch_limit_ms(LaunchLimitMs(facts));
   if (IsGuarded(*facts.hello)) SetShare(facts, &open);
   open.set_variable_room_bytes(facts.guarded.variable_bytes);
   open.set_sink_granule_bytes(facts.guarded.sink_granule_bytes);
