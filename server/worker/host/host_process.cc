@@ -43,6 +43,9 @@ uint64_t MostStackBytes(const device::DeviceInfo& info) {
 
 constexpr device::SharedDeviceOptions kSharedOptions;
 
+// For the client of a session that is over its launch time to hear of it.
+constexpr absl::Duration kToldBeforeEnd = absl::Seconds(1);
+
 template <typename Message>
 std::vector<int> OrdinalsOf(const Message& message) {
   std::vector<int> ordinals = {message.ordinal()};
