@@ -5,7 +5,8 @@
 //   limit_storm --sessions=N [--threads=T] [--seed=S] [--memory=BYTES] [--handles=N]
 //               [--module_bytes=BYTES] [--commands=N] [--lease_sessions=N]
 //
-// Each of the threads has one session at a time, of either tier. The limits are those of the slice,
+// N sessions are opened, however often a thread is refused one because others have all that there
+// is. Each of the threads has one at a time, of either tier. The limits are those of the slice,
 // of which those that are given are watched. Prints every session that got more than that, and at
 // last "limit_storm: N sessions, O opened, R refused, V violations"; exits with 1 where V is not 0.
 #include <algorithm>
@@ -300,12 +301,18 @@ int Main() {
           if (begun == sessions) return;
           mine = begun++;
         }
-        // What a session does depends on its number alone.
+        // What a session does depends on its number and how often it was tried alone.
         storm.random.seed(absl::GetFlag(FLAGS_seed) * 1'000'003 + static_cast<uint64_t>(mine));
+        const absl::Time deadline = absl::Now() + kPatience;
         std::string violation;
-        const Outcome outcome = OneSession(storm, &violation);
+        int tried = 0;
+        while (OneSession(storm, &violation) == Outcome::kRefused && absl::Now() < deadline) {
+          ++tried;
+          absl::SleepFor(absl::Milliseconds(Upto(storm.random, 20)));
+        }
         MutexLock lock(&mu);
-        ++(outcome == Outcome::kOpened ? opened : refused);
+        refused += tried;
+        if (absl::Now() < deadline) ++opened;
         if (!violation.empty()) {
           ++violations;
           std::printf("limit_storm: session %d had %s\n", mine, violation.c_str());

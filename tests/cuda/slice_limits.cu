@@ -6,6 +6,7 @@
 //   threads     the same from --threads threads at once
 //   forks       the same from --processes processes, which all hold what they have until the last
 //               has been refused
+//   sessions    a session in each of --processes processes, at the same time
 //   handles     events
 //   modules     images of --piece MiB
 //   staging     page-locked host memory in pieces of --piece MiB
@@ -97,7 +98,31 @@ int Forks(size_t piece, int count) {
   while (wait(nullptr) > 0) {
   }
   Say("forks", shared->took, shared->refused > 0 ? "cudaErrorMemoryAllocation" : "other");
-  std::printf("slice_limits: %d of %d processes had a session\n", shared->refused.load(), count);
+  return 0;
+}
+
+// As many processes as have a session at a time.
+int Sessions(int count) {
+  struct Shared {
+    std::atomic<int> had{0};
+    std::atomic<int> error{0};
+    std::atomic<int> ended{0};
+  };
+  void* const page =
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const shared = new (page) Shared;
+  for (int i = 0; i < count; ++i) {
+    if (fork() != 0) continue;
+    const cudaError_t result = cudaFree(nullptr);
+    if (result == cudaSuccess) ++shared->had;
+    if (result != cudaSuccess) shared->error = result;
+    ++shared->ended;
+    while (shared->ended < count) usleep(1000);
+    _exit(0);
+  }
+  while (wait(nullptr) > 0) {
+  }
+  Say("sessions", shared->had, cudaGetErrorName(static_cast<cudaError_t>(shared->error.load())));
   return 0;
 }
 
@@ -228,6 +253,7 @@ int main(int argc, char** argv) {
   if (what == "memory") return Memory(piece);
   if (what == "threads") return Threads(piece, threads);
   if (what == "forks") return Forks(piece, processes);
+  if (what == "sessions") return Sessions(processes);
   if (what == "handles") return Handles();
   if (what == "modules") return Modules(piece);
   if (what == "staging") return Staging(piece);
