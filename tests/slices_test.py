@@ -319,10 +319,11 @@ class SlicesTest(unittest.TestCase):
             self.slice("add", "storm", **shape)
             vision = self.tenant("vision", "--slices=storm")
             plain = self.tenant("plain")
-            # What the first session brings about stays.
-            for tier in ("isolated", "guarded"):
-                status, out, errors = self.run_program(plain, "vector_add", options=["--tier=" + tier])
-                self.assertEqual(status, 0, out + errors)
+            # What the first session brings about stays, such as each tenant's compiler.
+            for credential in (plain, vision):
+                for tier in ("isolated", "guarded"):
+                    status, out, errors = self.run_program(credential, "vector_add", options=["--tier=" + tier])
+                    self.assertEqual(status, 0, out + errors)
             self.expect_nothing_left(server)
             before = self.held_by(server)
             # That of the shared worker's host windows.
@@ -354,6 +355,16 @@ class SlicesTest(unittest.TestCase):
             harness.wait_until(lambda: self.held_by(server) <= before,
                                lambda: "the server holds what it held before: %s, %s" % (before, self.held_by(server)))
             self.assertTrue(server.running(), server.log_tail())
+
+    def test_the_storm_sees_what_is_not_bounded(self):
+        with self.serving():
+            self.slice("add", "unbounded", memory="256MiB", sessions=8)
+            vision = self.tenant("vision", "--slices=unbounded")
+            _, out, errors = self.run_program(
+                vision, "limit_storm", "--sessions=40", "--threads=4", "--memory=%d" % (32 * MIB), "--handles=100",
+                "--module_bytes=%d" % MIB, "--commands=64", "--lease_sessions=1")
+            for kind in ("bytes of memory", "handles", "bytes of images", "commands in flight", "sessions"):
+                self.assertRegex(out, r"session \d+ had \d+ " + kind, errors)
 
     def held_by(self, server):
         """Descriptors of the server, and its isolated workers."""

@@ -113,7 +113,7 @@ std::string Hoard(Storm& storm, WireSession& session) {
         break;
     }
     const auto grant = session.Ask(request);
-    if (!grant.ok()) return "";
+    if (!grant.ok()) break;
     if (grant->error() != 0) {
       ++refused;
       continue;
