@@ -140,10 +140,9 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
       Leading<ServerRequest>(role, [](Scheduler& scheduler, const auto& request) {
         return Done(scheduler.RemoveServer(request));
       });
-  methods[Path("PutSlice")] =
-      Leading<SliceRequest>(role, [](Scheduler& scheduler, const auto& request) {
-        return Done(scheduler.PutSlice(request));
-      });
+  methods[Path("PutSlice")] = Leading<SliceRequest>(
+      role,
+      [](Scheduler& scheduler, const auto& request) { return Done(scheduler.PutSlice(request)); });
   methods[Path("RemoveSlice")] =
       Leading<SliceRequest>(role, [](Scheduler& scheduler, const auto& request) {
         return Done(scheduler.RemoveSlice(request));

@@ -298,8 +298,8 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
 absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, bool by_sessions,
                                               bool local, const CertificateHolder& holder) {
   if (request.credential().size() > kMaxText || request.program().size() > kMaxText ||
-      request.slice().size() > kMaxText ||
-      request.device().size() > kMaxDevicesText || request.memory_bytes() >= (1ull << 50)) {
+      request.slice().size() > kMaxText || request.device().size() > kMaxDevicesText ||
+      request.memory_bytes() >= (1ull << 50)) {
     return absl::InvalidArgumentError("a malformed request for a lease");
   }
   MutexLock lock(&mu_);

@@ -81,8 +81,8 @@ class Scheduler {
 
   // RESOURCE_EXHAUSTED for a tenant's limit, that of its calls included, for more than its slice
   // has, or a full pool, NOT_FOUND for an unknown device or slice, PERMISSION_DENIED for a slice
-  // that the tenant may not have. With `by_sessions` the lease lives by its sessions alone and will not be
-  // renewed.
+  // that the tenant may not have. With `by_sessions` the lease lives by its sessions alone and will
+  // not be renewed.
   absl::StatusOr<warpline_internal::LeaseReply> Acquire(
       const warpline_internal::AcquireRequest& request, bool by_sessions, bool local,
       const CertificateHolder& holder = {});

@@ -73,13 +73,12 @@ absl::Status Scheduler::PutSlice(const SliceRequest& request) {
   const absl::Status status = known ? store_->UpdateSlice(slice) : store_->AddSlice(slice);
   if (!status.ok()) return status;
   const SliceShape& shape = slice.shape;
-  LogInfo(known ? "changed" : "added", " slice=", slice.name,
-          " memory_bytes=", shape.memory_bytes, " staging_bytes=", shape.staging_bytes,
-          " max_sessions=", shape.max_sessions, " max_handles=", shape.max_handles,
-          " max_module_bytes=", shape.max_module_bytes, " max_commands=", shape.max_commands,
-          " sm_percent=", shape.sm_percent, " launch_ms=", shape.launch_ms,
-          " weight=", shape.weight, " copy_weight=", shape.copy_weight,
-          " priority=", shape.priority);
+  LogInfo(known ? "changed" : "added", " slice=", slice.name, " memory_bytes=", shape.memory_bytes,
+          " staging_bytes=", shape.staging_bytes, " max_sessions=", shape.max_sessions,
+          " max_handles=", shape.max_handles, " max_module_bytes=", shape.max_module_bytes,
+          " max_commands=", shape.max_commands, " sm_percent=", shape.sm_percent,
+          " launch_ms=", shape.launch_ms, " weight=", shape.weight,
+          " copy_weight=", shape.copy_weight, " priority=", shape.priority);
   return absl::OkStatus();
 }
 
@@ -90,10 +89,9 @@ absl::Status Scheduler::RemoveSlice(const SliceRequest& request) {
   if (!tenants.ok()) return tenants.status();
   for (const TenantRecord& tenant : *tenants) {
     if (std::count(tenant.slices.begin(), tenant.slices.end(), request.name()) == 0) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("tenant ", tenant.name, " has slice ", request.name(),
-                     ": take it away first, with `warpline tenant set ", tenant.name,
-                     " --slices=...`"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "tenant ", tenant.name, " has slice ", request.name(),
+        ": take it away first, with `warpline tenant set ", tenant.name, " --slices=...`"));
   }
   const absl::Status status = store_->RemoveSlice(request.name());
   if (status.ok()) LogInfo("removed slice=", request.name());
@@ -120,8 +118,7 @@ absl::StatusOr<warpline_internal::SliceList> Scheduler::Slices(const std::string
 }
 
 absl::StatusOr<LeaseRecord> Scheduler::ChooseOfSlice(const AcquireRequest& request,
-                                                     const TenantRecord& tenant,
-                                                     bool by_sessions) {
+                                                     const TenantRecord& tenant, bool by_sessions) {
   const auto slices = store_->Slices();
   if (!slices.ok()) return slices.status();
   auto slice = SliceFor(tenant, request.slice(), *slices);

@@ -55,8 +55,9 @@ bool MayHave(const TenantRecord& tenant, const std::string& slice) {
 }
 
 absl::Status NotItsSlice(const TenantRecord& tenant, const std::string& wanted) {
-  const std::string has =
-      tenant.slices.empty() ? "it has none" : absl::StrCat("only ", absl::StrJoin(tenant.slices, ", "));
+  const std::string has = tenant.slices.empty()
+                              ? "it has none"
+                              : absl::StrCat("only ", absl::StrJoin(tenant.slices, ", "));
   return absl::PermissionDeniedError(
       absl::StrCat("tenant ", tenant.name, " may not have slice ", wanted, ": ", has));
 }
@@ -85,10 +86,9 @@ absl::Status CheckSlice(const SliceRecord& slice) {
   }
   for (const Bounds& part : BoundsOf(slice.shape)) {
     if (part.value == 0 || (part.value >= part.least && part.value <= part.most)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--", part.option, "=", part.value,
-                                                   " of slice ", slice.name,
-                                                   ": expected 0 for the default, or ", part.least,
-                                                   " to ", part.most));
+    return absl::InvalidArgumentError(absl::StrCat("--", part.option, "=", part.value, " of slice ",
+                                                   slice.name, ": expected 0 for the default, or ",
+                                                   part.least, " to ", part.most));
   }
   return absl::OkStatus();
 }

@@ -1,8 +1,8 @@
 // What a slice may be, who may have it, and what it makes of a lease.
 //
-// An operator names shapes of a vGPU (SliceRecord) and says which of them a tenant may have. A lease
-// of a slice has that shape as it was when the lease was made. The tenant's own limits bound it in
-// any case: they are checked as for a lease without a slice.
+// An operator names shapes of a vGPU (SliceRecord) and says which of them a tenant may have. A
+// lease of a slice has that shape as it was when the lease was made. The tenant's own limits bound
+// it in any case: they are checked as for a lease without a slice.
 #ifndef WARPLINE_SCHEDULER_SLICE_RULES_H_
 #define WARPLINE_SCHEDULER_SLICE_RULES_H_
 

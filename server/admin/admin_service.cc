@@ -242,7 +242,8 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
     }
     if (!request.slice().empty()) {
       return absl::FailedPreconditionError(
-          "slices are a scheduler's, and this server gives out leases of its own: leave out --slice "
+          "slices are a scheduler's, and this server gives out leases of its own: leave out "
+          "--slice "
           "and WARPLINE_SLICE, or name a scheduler as endpoint");
     }
     auto devices = DevicesFor(host, request);

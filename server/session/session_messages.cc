@@ -74,7 +74,8 @@ uint64_t LeftOf(const Quota& quota) {
 // The commands of the session that may be in flight, as its client is told.
 uint64_t WindowOf(const SessionFacts& facts) {
   const uint64_t most = facts.entitlement->slice.max_commands;
-  return most == 0 ? facts.options->window_commands : std::min(most, facts.options->window_commands);
+  return most == 0 ? facts.options->window_commands
+                   : std::min(most, facts.options->window_commands);
 }
 
 // A completion board is of use only where the client can map it.

@@ -84,8 +84,7 @@ int Forks(size_t piece, int count) {
     std::atomic<int> refused{0};
     std::atomic<int> ended{0};
   };
-  void* const page =
-      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const shared = new (page) Shared;
   for (int i = 0; i < count; ++i) {
     if (fork() != 0) continue;
@@ -108,8 +107,7 @@ int Sessions(int count) {
     std::atomic<int> error{0};
     std::atomic<int> ended{0};
   };
-  void* const page =
-      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const shared = new (page) Shared;
   for (int i = 0; i < count; ++i) {
     if (fork() != 0) continue;

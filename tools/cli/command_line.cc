@@ -193,8 +193,8 @@ absl::Status CheckGpus(const CommandLine& line) {
 }
 
 absl::Status TakeAction(CommandLine* line) {
-  const bool lists = line->verb == Verb::kServers || line->verb == Verb::kPolicy ||
-                     line->verb == Verb::kSlice;
+  const bool lists =
+      line->verb == Verb::kServers || line->verb == Verb::kPolicy || line->verb == Verb::kSlice;
   if (lists && line->rest.empty()) line->rest.push_back("list");
   const ActionInfo* found = nullptr;
   for (const ActionInfo& action : kActions) {

@@ -248,8 +248,7 @@ std::string LeasesReport(const LeaseList& list) {
                absl::StrCat(lease.sessions(), "/", lease.max_sessions()),
                ShownBytes(lease.memory_bytes()), ShownAge(lease.age_seconds()),
                ShownAge(lease.expires_in_seconds()), Shown(lease.server()), Shown(lease.slice()),
-               Shown(lease.program()),
-               Shown(lease.device()), Shown(lease.reason())});
+               Shown(lease.program()), Shown(lease.device()), Shown(lease.reason())});
   }
   return table.Text();
 }

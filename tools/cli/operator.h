@@ -1,5 +1,5 @@
-// `warpline tenant`, `warpline lease`, `warpline slice` and `warpline servers`: the operator's commands for a
-// scheduler.
+// `warpline tenant`, `warpline lease`, `warpline slice` and `warpline servers`: the operator's
+// commands for a scheduler.
 #ifndef WARPLINE_TOOLS_CLI_OPERATOR_H_
 #define WARPLINE_TOOLS_CLI_OPERATOR_H_
 

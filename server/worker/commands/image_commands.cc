@@ -21,10 +21,12 @@ bool ImageCommands::HasRoomFor(uint64_t total) {
     parts_.current->RefuseBeyond(Limit::kModuleBytes, most);
     return false;
   }
-  if (parts_.host_memory->Hold(HostMemory::kImages, tables().module_bytes + total)) return true;
-  parts_.current->Meet(Limit::kModuleBytes, tables().module_bytes);
-  Refuse(CudaResult::kOutOfMemory);  // The server has told why.
-  return false;
+  if (!parts_.host_memory->Hold(HostMemory::kImages, tables().module_bytes + total)) {
+    parts_.current->Meet(Limit::kModuleBytes, tables().module_bytes);
+    Refuse(CudaResult::kOutOfMemory);  // The server has told why.
+    return false;
+  }
+  return true;
 }
 
 std::shared_ptr<Image> ImageCommands::NewImage(uint64_t handle, uint64_t total) {

@@ -23,7 +23,8 @@ namespace warpline::worker {
 
 // What it does of a session. The calls come from the limit's thread.
 struct LimitedSession {
-  // Since when work has been under way of which nothing becomes complete (Completion::StalledSince).
+  // Since when work has been under way of which nothing becomes complete
+  // (Completion::StalledSince).
   std::function<absl::Time()> stalled_since;
   // The client is to be told why it fails.
   std::function<void(const std::string& why)> fail;
