@@ -176,7 +176,7 @@ TEST_F(SessionHandlesTest, ASessionHasNoMoreHandlesThanItsLeaseSays) {
   first_.Create(1, 2 * kMiB, 1);
   first_.host.Deliver({2 * kMiB});
   first_.Done();
-  const std::string token = first_.Share(1).share();
+  const std::string token = first_.Share(1).token();
   bounded.Open(token, 3, 2 * kMiB);
   EXPECT_EQ(bounded.Error(), out_of_memory);
   EXPECT_EQ(first_.host.bad_returns, 0);
