@@ -201,6 +201,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // The operation under way, of a session that gets its memory at once: true when it is answered.
   bool AnswerSealed(const Operation& operation) RUNS_ON(control_loop);
   // Requests that concern handles (session_handles.cc).
+  std::string WhyNoMoreHandles(uint64_t more) const RUNS_ON(control_loop);
   bool OfDevice(uint64_t first, uint64_t count) const RUNS_ON(control_loop);
   void StartCreate(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
   void BeginHolding() RUNS_ON(control_loop);

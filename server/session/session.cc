@@ -246,8 +246,14 @@ absl::Status Session::OpenDevices() {
     places.push_back({device, QuotaOn(*device)});
   }
   holdings_.devices().Open(places, options);
-  holdings_.host_segments().SetTenantQuota(
-      seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes()));
+  const std::shared_ptr<Quota> staging =
+      seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes());
+  holdings_.host_segments().SetTenantQuota(staging);
+  // Without a bound in its slice, a guarded session has its window whatever others of its lease
+  // have.
+  if (entitlement().slice.staging_bytes != 0) {
+    holdings_.window().SetTenantQuota(staging, context_.options->guarded.process.windows.bytes);
+  }
   const std::shared_ptr<Quota> quota = seat_.PayersHostQuota();
   if (holdings_.TakeHostMemory(quota, HostBytesOfSession(*context_.options))) {
     return absl::OkStatus();
