@@ -42,6 +42,7 @@ const EventInfo kEvents[static_cast<size_t>(Event::kEventCount)] = {
     {Event::kAdminTenant, "admin.tenant", Bound::kAdmin},
     {Event::kAdminServer, "admin.server", Bound::kAdmin},
     {Event::kAdminRevoke, "admin.revoke", Bound::kAdmin},
+    {Event::kAdminSlice, "admin.slice", Bound::kAdmin},
 };
 
 const EventInfo& InfoOf(Event event) { return kEvents[static_cast<size_t>(event)]; }

@@ -55,6 +55,7 @@ enum class Event : size_t {
   kAdminTenant,
   kAdminServer,
   kAdminRevoke,
+  kAdminSlice,
   kEventCount,
 };
 

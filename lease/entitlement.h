@@ -23,20 +23,27 @@ inline constexpr char kLocalTenant[] = "local";
 
 // Weights are from 1 to this.
 inline constexpr uint32_t kMostWeight = 1000;
+// Priorities of leases are from 0 to this.
+inline constexpr uint32_t kMostPriority = 100;
 
 // The part of each device that a session gets.
 struct DeviceSlice {
   // --- Enforced.
   // Memory of each device for all sessions of a lease together; 0 for all that the server gives.
   uint64_t memory_bytes = 0;
+  // Host memory that all sessions of a lease together may share with the server, page-locked or as
+  // staging for copies; 0 for as large a part of the server's as memory_bytes is of the device's.
+  uint64_t staging_bytes = 0;
   // What one session may have: handles, and bytes of loaded modules.
   uint64_t max_handles = 1u << 20;
   uint64_t max_module_bytes = 4ull << 30;
+  // The commands of one session that may be sent and not complete; 0 for the server's default.
+  uint32_t max_commands = 0;
+  // The longest time that one launch may run.
+  absl::Duration launch_time_limit = absl::InfiniteDuration();
 
   // --- Enforced on the guarded tier.
   uint32_t sm_percent = 100;  // Share of the device's multiprocessors, 1 to 100.
-  // The longest time that one launch may run.
-  absl::Duration launch_time_limit = absl::InfiniteDuration();
 
   // --- Enforced where the server dispatches (server/dispatch).
   // The lease's sessions together have time on a device, and its way to and from the host, by their

@@ -42,6 +42,8 @@ void FillSlice(const DeviceSlice& slice, warpline_internal::TokenSlice* to) {
     to->set_launch_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(slice.launch_time_limit)));
   }
   to->set_hardware_queues(slice.hardware_queues);
+  to->set_max_commands(slice.max_commands);
+  to->set_staging_bytes(slice.staging_bytes);
 }
 
 DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& from) {
@@ -55,6 +57,8 @@ DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& 
   slice.copy_weight = OrDefault(from.copy_weight(), slice.copy_weight);
   if (from.launch_ms() != 0) slice.launch_time_limit = absl::Milliseconds(from.launch_ms());
   slice.hardware_queues = from.hardware_queues();
+  slice.max_commands = from.max_commands();
+  slice.staging_bytes = from.staging_bytes();
   return slice;
 }
 

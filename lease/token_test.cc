@@ -44,6 +44,8 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(usual.max_handles, DeviceSlice().max_handles);
   EXPECT_EQ(usual.sm_percent, 100u);
   EXPECT_EQ(usual.launch_time_limit, absl::InfiniteDuration());
+  EXPECT_EQ(usual.max_commands, 0u);
+  EXPECT_EQ(usual.staging_bytes, 0u);
   token_.slice.max_handles = 100;
   token_.slice.max_module_bytes = 1 << 20;
   token_.slice.sm_percent = 25;
@@ -52,6 +54,8 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   token_.slice.copy_weight = 5;
   token_.slice.launch_time_limit = absl::Milliseconds(250);
   token_.slice.hardware_queues = 2;
+  token_.slice.max_commands = 64;
+  token_.slice.staging_bytes = 16 << 20;
   const DeviceSlice slice = OpenToken(Text(), {key_.verify_key()})->slice;
   EXPECT_EQ(slice.memory_bytes, 4ull << 30);
   EXPECT_EQ(slice.max_handles, 100u);
@@ -62,6 +66,8 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(slice.copy_weight, 5u);
   EXPECT_EQ(slice.launch_time_limit, absl::Milliseconds(250));
   EXPECT_EQ(slice.hardware_queues, 2u);
+  EXPECT_EQ(slice.max_commands, 64u);
+  EXPECT_EQ(slice.staging_bytes, 16u << 20);
 }
 
 TEST_F(TokenTest, TiersAreCarried) {

@@ -46,6 +46,7 @@ class HandleBook {
   // Removes and returns everything.
   std::vector<HeldMemory> Clear();
 
+  size_t size() const { return held_.size(); }
   uint64_t bytes() const { return bytes_; }
   size_t chunk_count() const { return chunk_count_; }
 

@@ -136,6 +136,10 @@ enum FrameKind : uint32_t {
 // streams.
 inline constexpr uint64_t kWholeSession = ~uint64_t{0};
 
+// The commands that say that a host function has run (HostDone) may go beyond
+// Welcome.window_commands by so many: what fills the window may wait for them.
+inline constexpr uint64_t kHostDoneWindow = 64;
+
 // Starts the payload of kCommands. The commands of a session are numbered from 1, without gaps.
 struct CommandsHeader {
   uint64_t first_seq;

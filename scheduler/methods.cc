@@ -19,6 +19,7 @@ using warpline_internal::Operator;
 using warpline_internal::RevokeRequest;
 using warpline_internal::ServerReport;
 using warpline_internal::ServerRequest;
+using warpline_internal::SliceRequest;
 using warpline_internal::StatRequest;
 using warpline_internal::TenantRequest;
 
@@ -69,6 +70,10 @@ audit::Record Describe(const TenantRequest& request) {
 }
 audit::Record Describe(const ServerRequest& request) {
   return {.event = audit::Event::kAdminServer,
+          .texts = {{"action", request.create() ? "add" : "change"}, {"name", request.name()}}};
+}
+audit::Record Describe(const SliceRequest& request) {
+  return {.event = audit::Event::kAdminSlice,
           .texts = {{"action", request.create() ? "add" : "change"}, {"name", request.name()}}};
 }
 audit::Record Describe(const RevokeRequest& request) {
@@ -135,12 +140,23 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
       Leading<ServerRequest>(role, [](Scheduler& scheduler, const auto& request) {
         return Done(scheduler.RemoveServer(request));
       });
+  methods[Path("PutSlice")] = Leading<SliceRequest>(
+      role,
+      [](Scheduler& scheduler, const auto& request) { return Done(scheduler.PutSlice(request)); });
+  methods[Path("RemoveSlice")] =
+      Leading<SliceRequest>(role, [](Scheduler& scheduler, const auto& request) {
+        return Done(scheduler.RemoveSlice(request));
+      });
   methods["/warpline_internal.Admin/Stat"] = Leading<StatRequest>(
       role,
       [name](Scheduler& scheduler, const auto& request) { return scheduler.Stat(request, name); });
   methods[Path("Tenants")] = Method<Operator>([=](const auto& request, bool) {
     return AnswerReading(
         role, [&](Scheduler& scheduler) { return scheduler.Tenants(request.credential()); });
+  });
+  methods[Path("Slices")] = Method<Operator>([=](const auto& request, bool) {
+    return AnswerReading(
+        role, [&](Scheduler& scheduler) { return scheduler.Slices(request.credential()); });
   });
   methods[Path("Leases")] = Method<Operator>([=](const auto& request, bool) {
     return AnswerReading(
@@ -152,6 +168,8 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
   });
   Audit<TenantRequest>(audit, "PutTenant", /*removes=*/false, &methods);
   Audit<TenantRequest>(audit, "RemoveTenant", /*removes=*/true, &methods);
+  Audit<SliceRequest>(audit, "PutSlice", /*removes=*/false, &methods);
+  Audit<SliceRequest>(audit, "RemoveSlice", /*removes=*/true, &methods);
   Audit<ServerRequest>(audit, "PutServer", /*removes=*/false, &methods);
   Audit<ServerRequest>(audit, "RemoveServer", /*removes=*/true, &methods);
   Audit<RevokeRequest>(audit, "Revoke", /*removes=*/false, &methods);

@@ -15,6 +15,33 @@ namespace warpline::scheduler {
 // The tenant of a scheduler to which no tenant has been added yet.
 inline constexpr char kDefaultTenant[] = "default";
 
+// How much a slice is, a vGPU's shape that an operator has given a name. 0 leaves a part to what
+// tenants and servers have without a slice.
+struct SliceShape {
+  uint64_t memory_bytes = 0;      // Of each device, for all sessions of a lease together.
+  uint64_t staging_bytes = 0;     // Likewise, of host memory shared with the server.
+  uint32_t max_sessions = 0;      // Of a lease, at a time.
+  uint64_t max_handles = 0;       // Of one session.
+  uint64_t max_module_bytes = 0;  // Of one session.
+  uint32_t max_commands = 0;      // Of one session, sent and not complete.
+  uint32_t sm_percent = 0;        // Of a device's multiprocessors, 1 to 100.
+  uint64_t launch_ms = 0;         // The longest that a launch may take.
+  // Where others want the device, too; 0 for the tenant's own.
+  uint32_t weight = 0;
+  uint32_t copy_weight = 0;
+  uint32_t priority = 0;
+  friend bool operator==(const SliceShape&, const SliceShape&) = default;
+};
+
+struct SliceRecord {
+  std::string name;
+  SliceShape shape;
+  friend bool operator==(const SliceRecord&, const SliceRecord&) = default;
+};
+
+// In TenantRecord::slices, for every slice that there is.
+inline constexpr char kAnySlice[] = "any";
+
 struct TenantRecord {
   std::string name;
   // The SHA-256 of the credential, in hex. Credentials are random, so a slow hash is not needed.
@@ -32,6 +59,9 @@ struct TenantRecord {
   uint32_t weight = 1;
   uint32_t copy_weight = 1;
   uint32_t priority = 0;
+  // The slices that its leases may be of, of which the first is that of a lease that names none;
+  // empty for none, and kAnySlice alone for whichever a lease names.
+  std::vector<std::string> slices = {};
 };
 
 struct DeviceRecord {
@@ -80,6 +110,8 @@ struct LeaseRecord {
   absl::Time created;
   absl::Time expires;  // For a lease that is not active: when it is forgotten.
   absl::Time ends = absl::InfiniteFuture();  // The end, even if it is renewed.
+  // The slice that it is of, as that was when the lease was made; without a name for none.
+  SliceRecord slice = {};
 
   // The memory on all devices together.
   uint64_t total_bytes() const { return memory_bytes * devices.size(); }

@@ -97,6 +97,7 @@ class Conversation : public SessionHandler {
     request.set_credential(hello.credential());
     request.set_program(FitText(hello.program(), kMaxProgramName));
     request.set_pid(hello.pid());
+    request.set_slice(hello.slice());
     if (absl::StartsWith(hello.device(), "GPU-")) {
       request.set_device(hello.device());
     } else {

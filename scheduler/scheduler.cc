@@ -13,6 +13,7 @@
 #include "lease/entitlement.h"
 #include "lease/token.h"
 #include "proto/devices.h"
+#include "scheduler/slice_rules.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -151,6 +152,7 @@ absl::StatusOr<TenantRecord> Scheduler::TenantOf(const std::string& credential, 
     }
     TenantRecord tenant;
     tenant.name = kDefaultTenant;
+    tenant.slices = {kAnySlice};
     return tenant;
   }
   if (credential.empty()) {
@@ -265,10 +267,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   token.tenant = lease.tenant;
   token.server = lease.server;
   token.devices = lease.devices;
-  token.slice.memory_bytes = lease.memory_bytes;
-  token.slice.weight = tenant.weight;
-  token.slice.copy_weight = tenant.copy_weight;
-  token.slice.priority = static_cast<int32_t>(tenant.priority);
+  token.slice = TokenSliceOf(lease, tenant);
   token.max_sessions = std::min(lease.max_sessions, tenant.max_lease_sessions);
   token.rights = tenant.rights;
   token.tiers = tenant.tiers;
@@ -288,6 +287,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   reply.set_max_sessions(token.max_sessions);
   reply.set_rights(token.rights);
   reply.set_tier(static_cast<uint32_t>(tenant.tier));
+  reply.set_slice(lease.slice.name);
   for (const auto& device : servers_[lease.server].report.devices()) {
     if (device.uuid() == lease.devices.front()) reply.set_driver_version(device.driver_version());
   }
@@ -298,14 +298,15 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
 absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, bool by_sessions,
                                               bool local, const CertificateHolder& holder) {
   if (request.credential().size() > kMaxText || request.program().size() > kMaxText ||
-      request.device().size() > kMaxDevicesText || request.memory_bytes() >= (1ull << 50)) {
+      request.slice().size() > kMaxText || request.device().size() > kMaxDevicesText ||
+      request.memory_bytes() >= (1ull << 50)) {
     return absl::InvalidArgumentError("a malformed request for a lease");
   }
   MutexLock lock(&mu_);
   const auto tenant = TenantOf(request.credential(), local);
   if (!tenant.ok()) return tenant.status();
   const absl::Status counted = CountCall(tenant->name);
-  auto lease = counted.ok() ? Choose(request, *tenant, by_sessions) : counted;
+  auto lease = counted.ok() ? ChooseOfSlice(request, *tenant, by_sessions) : counted;
   if (!lease.ok()) {
     ++counts_.refused;
     if (const LogPermit permit = log_.Ask(TenantKey(tenant->name), kRefusedLine)) {
@@ -321,6 +322,7 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
     permit.Info("granted lease=", lease->id, " tenant=", lease->tenant, " server=", lease->server,
                 " device=", FormatDeviceNames(lease->devices),
                 " memory_bytes=", lease->memory_bytes, " max_sessions=", lease->max_sessions,
+                lease->slice.name.empty() ? "" : absl::StrCat(" slice=", lease->slice.name),
                 " program=", Quoted(lease->program));
   }
   return ReplyFor(*lease, *tenant, holder);

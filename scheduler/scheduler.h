@@ -79,9 +79,10 @@ class Scheduler {
   // Writes what was still to be written.
   ~Scheduler();
 
-  // RESOURCE_EXHAUSTED for a tenant's limit, that of its calls included, or a full pool, NOT_FOUND
-  // for an unknown device. With `by_sessions` the lease lives by its sessions alone and will not be
-  // renewed.
+  // RESOURCE_EXHAUSTED for a tenant's limit, that of its calls included, for more than its slice
+  // has, or a full pool, NOT_FOUND for an unknown device or slice, PERMISSION_DENIED for a slice
+  // that the tenant may not have. With `by_sessions` the lease lives by its sessions alone and will
+  // not be renewed.
   absl::StatusOr<warpline_internal::LeaseReply> Acquire(
       const warpline_internal::AcquireRequest& request, bool by_sessions, bool local,
       const CertificateHolder& holder = {});
@@ -107,6 +108,12 @@ class Scheduler {
       const warpline_internal::ServerRequest& request);
   // Removes the server and ends its leases. NOT_FOUND when it is unknown.
   absl::Status RemoveServer(const warpline_internal::ServerRequest& request);
+  // Makes or changes a slice. Leases that were made of it stay as they are. INVALID_ARGUMENT for
+  // what is no slice, ALREADY_EXISTS and NOT_FOUND as for tenants.
+  absl::Status PutSlice(const warpline_internal::SliceRequest& request);
+  // FAILED_PRECONDITION while a tenant has it.
+  absl::Status RemoveSlice(const warpline_internal::SliceRequest& request);
+  absl::StatusOr<warpline_internal::SliceList> Slices(const std::string& credential);
   absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential);
   absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential);
   absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential);
@@ -155,6 +162,10 @@ class Scheduler {
   absl::Status ForgetEnded(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> Choose(const warpline_internal::AcquireRequest& request,
                                      const TenantRecord& tenant, bool by_sessions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // As Choose(), of the slice that the request names or the tenant's first one.
+  absl::StatusOr<LeaseRecord> ChooseOfSlice(const warpline_internal::AcquireRequest& request,
+                                            const TenantRecord& tenant, bool by_sessions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,
                                                          const TenantRecord& tenant,

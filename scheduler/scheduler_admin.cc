@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/log/log.h"
 #include "common/text.h"
 #include "lease/entitlement.h"
 #include "lease/rights.h"
 #include "proto/tier.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/slice_rules.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -18,7 +20,6 @@ using warpline_internal::TenantRequest;
 
 constexpr size_t kMaxTenants = 4096;
 constexpr size_t kMaxName = 64;
-constexpr uint32_t kMostPriority = 100;
 
 bool IsWeight(uint32_t weight) { return weight >= 1 && weight <= kMostWeight; }
 
@@ -78,6 +79,12 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
     return absl::InvalidArgumentError("the scheduler does not know such rights");
   }
   if (const absl::Status tiers = CheckTiers(tenant); !tiers.ok()) return tiers;
+  if (request.has_slices()) {
+    const auto slices = store_->Slices();
+    if (!slices.ok()) return slices.status();
+    tenant.slices.assign(request.slices().names().begin(), request.slices().names().end());
+    if (auto status = CheckSlicesOf(tenant, *slices); !status.ok()) return status;
+  }
   if (tenant.max_lease_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
       tenant.max_seconds > (1ull << 32) || !IsWeight(tenant.weight) ||
       !IsWeight(tenant.copy_weight) || tenant.priority > kMostPriority) {
@@ -100,7 +107,8 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
           " max_seconds=", tenant.max_seconds, " rights=", FormatRights(tenant.rights),
           " weight=", tenant.weight, " copy_weight=", tenant.copy_weight,
           " priority=", tenant.priority, " tiers=", FormatTierSet(tenant.tiers),
-          " tier=", std::string(TierChoiceName(tenant.tier)));
+          " tier=", std::string(TierChoiceName(tenant.tier)),
+          " slices=", absl::StrJoin(tenant.slices, ","));
   return reply;
 }
 
@@ -138,6 +146,7 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
   if (tenants->empty()) {
     tenants->emplace_back();
     tenants->back().name = kDefaultTenant;
+    tenants->back().slices = {kAnySlice};
   }
   auto sessions = SessionsByLease();
   warpline_internal::TenantList list;
@@ -156,6 +165,7 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
     to->set_weight(tenant.weight);
     to->set_copy_weight(tenant.copy_weight);
     to->set_priority(tenant.priority);
+    for (const std::string& slice : tenant.slices) to->add_slices(slice);
     for (const LeaseRecord& lease : *leases) {
       if (lease.tenant != tenant.name || lease.state != LeaseState::kActive) continue;
       to->set_leases(to->leases() + 1);
@@ -204,6 +214,7 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
     const auto state = static_cast<size_t>(lease.state);
     to->set_state(state < std::size(kStates) ? kStates[state] : "unknown");
     to->set_reason(lease.reason);
+    to->set_slice(lease.slice.name);
   }
   return list;
 }

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "lease/entitlement.h"
 
 namespace warpline::scheduler {
@@ -52,6 +54,27 @@ ALTER TABLE tenants ADD COLUMN weight INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE tenants ADD COLUMN copy_weight INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE tenants ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 PRAGMA user_version = 5;
+)sql",
+    R"sql(
+ALTER TABLE tenants ADD COLUMN slices TEXT NOT NULL DEFAULT '';
+CREATE TABLE slices (name TEXT PRIMARY KEY, memory_bytes INTEGER NOT NULL,
+  staging_bytes INTEGER NOT NULL, max_sessions INTEGER NOT NULL, max_handles INTEGER NOT NULL,
+  max_module_bytes INTEGER NOT NULL, max_commands INTEGER NOT NULL, sm_percent INTEGER NOT NULL,
+  launch_ms INTEGER NOT NULL, weight INTEGER NOT NULL, copy_weight INTEGER NOT NULL,
+  priority INTEGER NOT NULL) WITHOUT ROWID;
+ALTER TABLE leases ADD COLUMN slice TEXT NOT NULL DEFAULT '';
+ALTER TABLE leases ADD COLUMN slice_memory_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_staging_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_max_sessions INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_max_handles INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_max_module_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_max_commands INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_sm_percent INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_launch_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_weight INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_copy_weight INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_priority INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 6;
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kSteps);
 
@@ -64,7 +87,48 @@ CREATE INDEX IF NOT EXISTS leases_by_server ON leases (server, state);
 
 constexpr char kLeaseColumns[] =
     "id, tenant, server, device, memory_bytes, program, pid, by_sessions, state, reason, "
-    "created_ms, expires_ms, ends_ms, max_sessions";
+    "created_ms, expires_ms, ends_ms, max_sessions, slice, slice_memory_bytes, "
+    "slice_staging_bytes, slice_max_sessions, slice_max_handles, slice_max_module_bytes, "
+    "slice_max_commands, slice_sm_percent, slice_launch_ms, slice_weight, slice_copy_weight, "
+    "slice_priority";
+
+// A slice's name and shape, in the order of the columns of `slices` and of those at the end of
+// `leases`.
+Statement& BindSlice(const SliceRecord& slice, Statement* statement) {
+  const SliceShape& shape = slice.shape;
+  return statement->Bind(slice.name)
+      .Bind(shape.memory_bytes)
+      .Bind(shape.staging_bytes)
+      .Bind(shape.max_sessions)
+      .Bind(shape.max_handles)
+      .Bind(shape.max_module_bytes)
+      .Bind(shape.max_commands)
+      .Bind(shape.sm_percent)
+      .Bind(shape.launch_ms)
+      .Bind(shape.weight)
+      .Bind(shape.copy_weight)
+      .Bind(shape.priority);
+}
+
+// Reads the same from the column `first` on.
+SliceRecord ReadSlice(const Statement& row, int first) {
+  const auto wide = [&](int i) { return static_cast<uint64_t>(row.Number(first + i)); };
+  const auto narrow = [&](int i) { return static_cast<uint32_t>(row.Number(first + i)); };
+  SliceRecord slice;
+  slice.name = row.Text(first);
+  slice.shape.memory_bytes = wide(1);
+  slice.shape.staging_bytes = wide(2);
+  slice.shape.max_sessions = narrow(3);
+  slice.shape.max_handles = wide(4);
+  slice.shape.max_module_bytes = wide(5);
+  slice.shape.max_commands = narrow(6);
+  slice.shape.sm_percent = narrow(7);
+  slice.shape.launch_ms = wide(8);
+  slice.shape.weight = narrow(9);
+  slice.shape.copy_weight = narrow(10);
+  slice.shape.priority = narrow(11);
+  return slice;
+}
 
 LeaseRecord ReadLease(const Statement& row) {
   LeaseRecord lease;
@@ -82,6 +146,7 @@ LeaseRecord ReadLease(const Statement& row) {
   lease.expires = absl::FromUnixMillis(row.Number(11));
   if (row.Number(12) != 0) lease.ends = absl::FromUnixMillis(row.Number(12));
   lease.max_sessions = static_cast<uint32_t>(row.Number(13));
+  lease.slice = ReadSlice(row, 14);
   return lease;
 }
 
@@ -158,7 +223,7 @@ absl::Status SqliteStore::MustChange(const std::string& what) {
 absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
   const auto status =
       Statement(db(),
-                "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+                "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
           .Bind(tenant.name)
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
@@ -172,6 +237,7 @@ absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
           .Bind(tenant.weight)
           .Bind(tenant.copy_weight)
           .Bind(tenant.priority)
+          .Bind(absl::StrJoin(tenant.slices, ","))
           .Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
@@ -184,7 +250,7 @@ absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
       Statement(db(),
                 "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
                 "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
-                "tier = ?, weight = ?, copy_weight = ?, priority = ? "
+                "tier = ?, weight = ?, copy_weight = ?, priority = ?, slices = ? "
                 "WHERE name = ?")
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
@@ -198,6 +264,7 @@ absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
           .Bind(tenant.weight)
           .Bind(tenant.copy_weight)
           .Bind(tenant.priority)
+          .Bind(absl::StrJoin(tenant.slices, ","))
           .Bind(tenant.name)
           .Run();
   return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
@@ -231,7 +298,7 @@ absl::StatusOr<std::vector<TenantRecord>> SqliteStore::Tenants() {
   Statement row(db(),
                 "SELECT name, credential_hash, memory_bytes, max_leases, max_lease_sessions, "
                 "max_seconds, max_sessions, rights, tiers, tier, weight, copy_weight, "
-                "priority FROM tenants");
+                "priority, slices FROM tenants");
   while (row.Step()) {
     tenants.push_back({row.Text(0), row.Text(1), static_cast<uint64_t>(row.Number(2)),
                        static_cast<uint32_t>(row.Number(3)), static_cast<uint32_t>(row.Number(4)),
@@ -239,10 +306,47 @@ absl::StatusOr<std::vector<TenantRecord>> SqliteStore::Tenants() {
                        static_cast<Rights>(row.Number(7)), static_cast<TierSet>(row.Number(8)),
                        static_cast<TierChoice>(row.Number(9)),
                        static_cast<uint32_t>(row.Number(10)), static_cast<uint32_t>(row.Number(11)),
-                       static_cast<uint32_t>(row.Number(12))});
+                       static_cast<uint32_t>(row.Number(12)),
+                       absl::StrSplit(row.Text(13), ',', absl::SkipEmpty())});
   }
   if (!row.status().ok()) return row.status();
   return tenants;
+}
+
+absl::Status SqliteStore::AddSlice(const SliceRecord& slice) {
+  Statement statement(db(),
+                      "INSERT OR IGNORE INTO slices VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  const auto status = BindSlice(slice, &statement).Run();
+  if (!status.ok()) return status;
+  return database_->changes() > 0
+             ? absl::OkStatus()
+             : absl::AlreadyExistsError(absl::StrCat("there is a slice ", slice.name));
+}
+
+absl::Status SqliteStore::UpdateSlice(const SliceRecord& slice) {
+  Statement statement(
+      db(),
+      "UPDATE slices SET name = ?, memory_bytes = ?, staging_bytes = ?, max_sessions = ?, "
+      "max_handles = ?, max_module_bytes = ?, max_commands = ?, sm_percent = ?, launch_ms = ?, "
+      "weight = ?, copy_weight = ?, priority = ? WHERE name = ?");
+  const auto status = BindSlice(slice, &statement).Bind(slice.name).Run();
+  return status.ok() ? MustChange(absl::StrCat("slice ", slice.name)) : status;
+}
+
+absl::Status SqliteStore::RemoveSlice(const std::string& name) {
+  const auto status = Statement(db(), "DELETE FROM slices WHERE name = ?").Bind(name).Run();
+  return status.ok() ? MustChange(absl::StrCat("slice ", name)) : status;
+}
+
+absl::StatusOr<std::vector<SliceRecord>> SqliteStore::Slices() {
+  std::vector<SliceRecord> slices;
+  Statement row(db(),
+                "SELECT name, memory_bytes, staging_bytes, max_sessions, max_handles, "
+                "max_module_bytes, max_commands, sm_percent, launch_ms, weight, copy_weight, "
+                "priority FROM slices ORDER BY name");
+  while (row.Step()) slices.push_back(ReadSlice(row, 0));
+  if (!row.status().ok()) return row.status();
+  return slices;
 }
 
 absl::Status SqliteStore::PutServer(const ServerRecord& server) {
@@ -390,8 +494,10 @@ absl::Status SqliteStore::ExtendLeases(absl::Time now, absl::Duration ttl) {
 }
 
 absl::Status SqliteStore::AddLease(const LeaseRecord& lease) {
-  return Statement(db(), "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-      .Bind(lease.id)
+  Statement statement(db(),
+                      "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  statement.Bind(lease.id)
       .Bind(lease.tenant)
       .Bind(lease.server)
       .Bind(FormatDeviceNames(lease.devices))
@@ -404,8 +510,8 @@ absl::Status SqliteStore::AddLease(const LeaseRecord& lease) {
       .Bind(ToMs(lease.created))
       .Bind(ToMs(lease.expires))
       .Bind(ToMs(lease.ends))
-      .Bind(lease.max_sessions)
-      .Run();
+      .Bind(lease.max_sessions);
+  return BindSlice(lease.slice, &statement).Run();
 }
 
 absl::Status SqliteStore::UpdateLease(const LeaseRecord& lease) {

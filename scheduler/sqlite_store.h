@@ -39,6 +39,10 @@ class SqliteStore : public Store {
   absl::Status UpdateTenant(const TenantRecord& tenant) override;
   absl::Status RemoveTenant(const std::string& name, const LeaseEnd& end) override;
   absl::StatusOr<std::vector<TenantRecord>> Tenants() override;
+  absl::Status AddSlice(const SliceRecord& slice) override;
+  absl::Status UpdateSlice(const SliceRecord& slice) override;
+  absl::Status RemoveSlice(const std::string& name) override;
+  absl::StatusOr<std::vector<SliceRecord>> Slices() override;
   absl::Status PutServer(const ServerRecord& server) override;
   absl::Status ForgetServer(const std::string& name) override;
   absl::Status RemoveServer(const std::string& name, const LeaseEnd& end) override;

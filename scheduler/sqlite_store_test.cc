@@ -122,6 +122,53 @@ TEST_F(SqliteStoreTest, StateOfTheSecondVersionIsTakenOver) {
 }
 
 // A child writes leases, tells each number when its call has returned, and is killed meanwhile.
+// The state is as it was before there were slices.
+TEST_F(SqliteStoreTest, StateOfTheFifthVersionIsTakenOver) {
+  store_.reset();
+  const std::string path = folder_ + "/old.db";
+  ASSERT_TRUE(
+      Database::Open(path)
+          .value()
+          ->Execute("CREATE TABLE tenants (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL,"
+                    "  memory_bytes INTEGER NOT NULL, max_leases INTEGER NOT NULL,"
+                    "  max_lease_sessions INTEGER NOT NULL, max_seconds INTEGER NOT NULL,"
+                    "  max_sessions INTEGER NOT NULL DEFAULT 0,"
+                    "  rights INTEGER NOT NULL DEFAULT 1, tiers INTEGER NOT NULL DEFAULT -1,"
+                    "  tier INTEGER NOT NULL DEFAULT 0, weight INTEGER NOT NULL DEFAULT 1,"
+                    "  copy_weight INTEGER NOT NULL DEFAULT 1,"
+                    "  priority INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;"
+                    "CREATE TABLE leases (id TEXT PRIMARY KEY, tenant TEXT NOT NULL,"
+                    "  server TEXT NOT NULL, device TEXT NOT NULL, memory_bytes INTEGER NOT NULL,"
+                    "  program TEXT NOT NULL, pid INTEGER NOT NULL, by_sessions INTEGER NOT NULL,"
+                    "  state INTEGER NOT NULL, reason TEXT NOT NULL, created_ms INTEGER NOT NULL,"
+                    "  expires_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL,"
+                    "  max_sessions INTEGER NOT NULL DEFAULT 64) WITHOUT ROWID;"
+                    "INSERT INTO tenants VALUES ('a', 'hash', 5, 3, 7, 60, 9, 1, -1, 0, 4, 2, 6);"
+                    "INSERT INTO leases VALUES ('1', 'a', 's', 'GPU-0', 1024, 'p', 8, 0, 0, '',"
+                    "  1000, 2000, 0, 5);"
+                    "PRAGMA user_version = 5;")
+          .ok());
+  auto store = SqliteStore::Open(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto tenants = (*store)->Tenants();
+  ASSERT_TRUE(tenants.ok()) << tenants.status();
+  ASSERT_EQ(tenants->size(), 1u);
+  EXPECT_EQ(tenants->front().weight, 4u);
+  EXPECT_EQ(tenants->front().priority, 6u);
+  EXPECT_TRUE(tenants->front().slices.empty());
+  EXPECT_TRUE((*store)->Slices()->empty());
+  const auto lease = (*store)->FindLease("1");
+  ASSERT_TRUE(lease.ok() && lease->has_value());
+  EXPECT_EQ((*lease)->memory_bytes, 1024u);
+  EXPECT_EQ((*lease)->max_sessions, 5u);
+  EXPECT_EQ((*lease)->slice, SliceRecord());
+  // What is written now has all columns.
+  LeaseRecord sliced = Lease("2");
+  sliced.slice = {"small", {.max_handles = 100}};
+  ASSERT_TRUE((*store)->AddLease(sliced).ok());
+  EXPECT_EQ((*(*store)->FindLease("2"))->slice, sliced.slice);
+}
+
 TEST_F(SqliteStoreTest, WhatWasAnsweredSurvivesBeingKilled) {
   store_.reset();
   int ends[2];

@@ -50,6 +50,14 @@ class Store {
   virtual absl::Status RemoveTenant(const std::string& name, const LeaseEnd& end) = 0;
   virtual absl::StatusOr<std::vector<TenantRecord>> Tenants() = 0;
 
+  // Adding returns ALREADY_EXISTS for a known name, updating and removing NOT_FOUND for an unknown
+  // one. Leases keep the shape that they were made with.
+  virtual absl::Status AddSlice(const SliceRecord& slice) = 0;
+  virtual absl::Status UpdateSlice(const SliceRecord& slice) = 0;
+  virtual absl::Status RemoveSlice(const std::string& name) = 0;
+  // In the order of their names.
+  virtual absl::StatusOr<std::vector<SliceRecord>> Slices() = 0;
+
   // Adds the server, or replaces what is known of it.
   virtual absl::Status PutServer(const ServerRecord& server) = 0;
   // Forgets the server, which may register again, and the head of its audit unless it has a

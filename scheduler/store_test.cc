@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -104,6 +105,7 @@ TEST_P(StoreTest, TenantsAreKept) {
   tenant.weight = 3;
   tenant.copy_weight = 2;
   tenant.priority = 5;
+  tenant.slices = {"small", "large"};
   ASSERT_TRUE(store_->UpdateTenant(tenant).ok());
   Reopen();
   const auto tenants = store_->Tenants();
@@ -112,6 +114,7 @@ TEST_P(StoreTest, TenantsAreKept) {
   EXPECT_EQ(tenants->front().weight, 3u);
   EXPECT_EQ(tenants->front().copy_weight, 2u);
   EXPECT_EQ(tenants->front().priority, 5u);
+  EXPECT_EQ(tenants->front().slices, tenant.slices);
   EXPECT_EQ(tenants->front().credential_hash, "hash");
   EXPECT_EQ(tenants->front().memory_bytes, 1ull << 40);
   EXPECT_EQ(tenants->front().max_leases, 4u);
@@ -122,6 +125,51 @@ TEST_P(StoreTest, TenantsAreKept) {
   ASSERT_TRUE(store_->RemoveTenant("a", {}).ok());
   EXPECT_EQ(store_->RemoveTenant("a", {}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->UpdateTenant(tenant).code(), absl::StatusCode::kNotFound);
+}
+
+// Each part has a number of its own, so that none is taken for another.
+SliceShape SomeShape() {
+  return {.memory_bytes = 4ull << 30,
+          .staging_bytes = 64u << 20,
+          .max_sessions = 3,
+          .max_handles = 400,
+          .max_module_bytes = 5u << 20,
+          .max_commands = 600,
+          .sm_percent = 70,
+          .launch_ms = 80,
+          .weight = 9,
+          .copy_weight = 10,
+          .priority = 11};
+}
+
+TEST_P(StoreTest, SlicesAreKept) {
+  SliceRecord slice = {"small", {}};
+  ASSERT_TRUE(store_->AddSlice(slice).ok());
+  EXPECT_EQ(store_->AddSlice(slice).code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(store_->AddSlice({"large", {}}).ok());
+  slice.shape = SomeShape();
+  ASSERT_TRUE(store_->UpdateSlice(slice).ok());
+  Reopen();
+  auto slices = store_->Slices();
+  ASSERT_TRUE(slices.ok()) << slices.status();
+  EXPECT_EQ(*slices, (std::vector<SliceRecord>{{"large", {}}, slice}));
+  ASSERT_TRUE(store_->RemoveSlice("large").ok());
+  EXPECT_EQ(store_->RemoveSlice("large").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->UpdateSlice({"large", {}}).code(), absl::StatusCode::kNotFound);
+  Reopen();
+  EXPECT_EQ(*store_->Slices(), std::vector<SliceRecord>{slice});
+}
+
+TEST_P(StoreTest, ALeaseKeepsTheShapeOfItsSlice) {
+  LeaseRecord lease = Lease("1");
+  lease.slice = {"small", SomeShape()};
+  ASSERT_TRUE(store_->AddLease(lease).ok());
+  ASSERT_TRUE(store_->AddLease(Lease("2")).ok());
+  lease.reason = "why";
+  ASSERT_TRUE(store_->UpdateLease(lease).ok());
+  Reopen();
+  EXPECT_EQ((*store_->FindLease("1"))->slice, lease.slice);
+  EXPECT_EQ((*store_->FindLease("2"))->slice, SliceRecord());
 }
 
 TEST_P(StoreTest, ServersAreReplacedWithTheirDevices) {

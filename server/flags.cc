@@ -129,7 +129,7 @@ ABSL_FLAG(
     "of your own, by its file (./mine.bpf.o; docs/policies.md); or off, as the driver has it. "
     "`warpline policy` changes it while the server runs. Sessions of the same lease, or of one "
     "peer where there is no scheduler, share as the driver has it. A lease that is alone "
-    "pays nothing for it.");
+    "pays nothing for it, unless a policy of your own wants to be asked about it as well.");
 ABSL_FLAG(int, dispatch_quantum_us, 6000,
           "How long one lease has an engine of a device, to itself, while others want it. Between "
           "two of them the engine stands still for some 150 us.");

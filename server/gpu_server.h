@@ -11,12 +11,14 @@
 #include <prometheus/exposer.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "audit/audit_log.h"
+#include "server/account/driver_watch.h"
 #include "server/admin/admin_socket_lock.h"
 #include "server/admin/metrics.h"
 #include "server/admin/replacements.h"
@@ -62,6 +64,7 @@ class GpuServer {
  private:
   explicit GpuServer(ServerOptions options);
   absl::Status Compose();
+  absl::Status WatchDriver(const std::map<int, std::string>& pci_bus_ids);
   ListenerOptions MakeListenerOptions();
   void JoinScheduler();
   // Listens for the operator, where that can be.
@@ -88,6 +91,7 @@ class GpuServer {
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
   std::unique_ptr<PolicyBook> policies_;    // Null with --dispatch=off.
   std::unique_ptr<SessionHost> host_;
+  std::unique_ptr<DriverWatch> watch_;  // Null where nothing is dispatched on NVIDIA's devices.
   std::shared_ptr<ServerMetrics> metrics_;
   std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.
   std::unique_ptr<Replacements> replacements_;

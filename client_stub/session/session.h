@@ -31,6 +31,7 @@ struct SessionOptions {
   std::string device;      // In the form of Hello.device: one or several.
   std::string token;       // The token of a lease, for a server that wants one.
   std::string credential;  // The tenant's, for a scheduler.
+  std::string slice;       // That of the lease that a scheduler is to give.
   // The time to connect.
   absl::Duration deadline = absl::Seconds(5);
   // The time from then on until the welcome. A busy server may take seconds to start a worker, and

@@ -16,6 +16,9 @@ PEM files, and the name in the server's certificate, for an encrypted connection
 .BR WARPLINE_CREDENTIAL_FILE ", " WARPLINE_CREDENTIAL
 The tenant's credential for a scheduler.
 .TP
+.B WARPLINE_SLICE
+The slice that a scheduler is to give.
+.TP
 .B WARPLINE_OPERATOR_CREDENTIAL_FILE
 The credential of the scheduler's operator."""),
         ("FILES", """\

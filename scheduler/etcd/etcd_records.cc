@@ -7,12 +7,43 @@
 #include "proto/devices.h"
 #include "proto/tier.h"
 #include "scheduler/etcd/etcd_records.pb.h"
+#include "scheduler/slice_rules.h"
 
 namespace warpline::scheduler {
 namespace {
 
 absl::Status NoRecord(const char* kind, absl::string_view name) {
   return absl::DataLossError(absl::StrCat("the record of ", kind, " ", name, " is damaged"));
+}
+
+void FillSlice(const SliceShape& shape, warpline_etcd::Slice* to) {
+  to->set_memory_bytes(shape.memory_bytes);
+  to->set_staging_bytes(shape.staging_bytes);
+  to->set_max_sessions(shape.max_sessions);
+  to->set_max_handles(shape.max_handles);
+  to->set_max_module_bytes(shape.max_module_bytes);
+  to->set_max_commands(shape.max_commands);
+  to->set_sm_percent(shape.sm_percent);
+  to->set_launch_ms(shape.launch_ms);
+  to->set_weight(shape.weight);
+  to->set_copy_weight(shape.copy_weight);
+  to->set_priority(shape.priority);
+}
+
+SliceShape ShapeOf(const warpline_etcd::Slice& from) {
+  SliceShape shape;
+  shape.memory_bytes = from.memory_bytes();
+  shape.staging_bytes = from.staging_bytes();
+  shape.max_sessions = from.max_sessions();
+  shape.max_handles = from.max_handles();
+  shape.max_module_bytes = from.max_module_bytes();
+  shape.max_commands = from.max_commands();
+  shape.sm_percent = from.sm_percent();
+  shape.launch_ms = from.launch_ms();
+  shape.weight = from.weight();
+  shape.copy_weight = from.copy_weight();
+  shape.priority = from.priority();
+  return shape;
 }
 
 }  // namespace
@@ -31,6 +62,7 @@ std::string EncodeTenant(const TenantRecord& tenant) {
   to.set_weight(tenant.weight);
   to.set_copy_weight(tenant.copy_weight);
   to.set_priority(tenant.priority);
+  for (const std::string& slice : tenant.slices) to.add_slices(slice);
   return to.SerializeAsString();
 }
 
@@ -53,7 +85,22 @@ absl::StatusOr<TenantRecord> DecodeTenant(absl::string_view name, const std::str
   tenant.weight = std::max(1u, from.weight());
   tenant.copy_weight = std::max(1u, from.copy_weight());
   tenant.priority = from.priority();
+  tenant.slices.assign(from.slices().begin(), from.slices().end());
   return tenant;
+}
+
+std::string EncodeSlice(const SliceRecord& slice) {
+  warpline_etcd::Slice to;
+  FillSlice(slice.shape, &to);
+  return to.SerializeAsString();
+}
+
+absl::StatusOr<SliceRecord> DecodeSlice(absl::string_view name, const std::string& value) {
+  warpline_etcd::Slice from;
+  if (!from.ParseFromString(value)) return NoRecord("slice", name);
+  SliceRecord slice = {std::string(name), ShapeOf(from)};
+  if (!CheckSlice(slice).ok()) return NoRecord("slice", name);
+  return slice;
 }
 
 std::string EncodeServer(const ServerRecord& server) {
@@ -126,6 +173,10 @@ std::string EncodeLease(const LeaseRecord& lease) {
   to.set_created_unix_ms(absl::ToUnixMillis(lease.created));
   to.set_expires_unix_ms(ToMs(lease.expires));
   to.set_ends_unix_ms(ToMs(lease.ends));
+  if (!lease.slice.name.empty()) {
+    to.set_slice_name(lease.slice.name);
+    FillSlice(lease.slice.shape, to.mutable_slice());
+  }
   return to.SerializeAsString();
 }
 
@@ -152,6 +203,9 @@ absl::StatusOr<LeaseRecord> DecodeLease(absl::string_view id, const std::string&
   lease.created = absl::FromUnixMillis(from.created_unix_ms());
   lease.expires = absl::FromUnixMillis(from.expires_unix_ms());
   if (from.ends_unix_ms() != 0) lease.ends = absl::FromUnixMillis(from.ends_unix_ms());
+  if (from.slice_name().empty()) return lease;
+  lease.slice = {from.slice_name(), ShapeOf(from.slice())};
+  if (!CheckSlice(lease.slice).ok()) return NoRecord("lease", id);
   return lease;
 }
 

@@ -14,10 +14,15 @@
 namespace warpline::scheduler {
 
 // What a scheduler must know to read the state. It stands in etcd beside the records, and a
-// scheduler that knows less does not lead.
-inline constexpr int64_t kEtcdFormat = 1;
+// scheduler that knows less does not lead. A state is of the first format until it has a slice,
+// which is the second: a scheduler that does not know slices would renew leases without their
+// limits.
+inline constexpr int64_t kFirstEtcdFormat = 1;
+inline constexpr int64_t kSlicesEtcdFormat = 2;
+inline constexpr int64_t kEtcdFormat = kSlicesEtcdFormat;
 
 std::string EncodeTenant(const TenantRecord& tenant);
+std::string EncodeSlice(const SliceRecord& slice);
 std::string EncodeServer(const ServerRecord& server);
 std::string EncodeCredential(const std::string& hash);
 std::string EncodeAuditHead(const AuditHead& head);
@@ -27,6 +32,7 @@ std::string EncodeEnd(const LeaseEnd& end);
 // Whoever writes into etcd may write anything, so each returns DATA_LOSS for what is no such
 // record: one that does not parse, or whose numbers stand for nothing. The name or id is the key's.
 absl::StatusOr<TenantRecord> DecodeTenant(absl::string_view name, const std::string& value);
+absl::StatusOr<SliceRecord> DecodeSlice(absl::string_view name, const std::string& value);
 absl::StatusOr<ServerRecord> DecodeServer(absl::string_view name, const std::string& value);
 absl::StatusOr<std::string> DecodeCredential(const std::string& value);
 absl::StatusOr<AuditHead> DecodeAuditHead(absl::string_view server, const std::string& value);

@@ -26,6 +26,7 @@ constexpr size_t kMaxSigningKeys = 4096;
 
 // The kinds of keys, each of which is followed by a name.
 constexpr char kTenant[] = "tenants/";
+constexpr char kSlice[] = "slices/";
 constexpr char kServer[] = "servers/";
 constexpr char kCredential[] = "credentials/";
 constexpr char kAudit[] = "audits/";
@@ -193,6 +194,11 @@ absl::Status EtcdStore::TakeRecord(absl::string_view key, const std::string& val
     if (tenant.ok()) image_.tenants[text] = *tenant;
     return tenant.status();
   }
+  if (kind == kSlice) {
+    const auto slice = DecodeSlice(name, value);
+    if (slice.ok()) image_.slices[text] = *slice;
+    return slice.status();
+  }
   if (kind == kServer) {
     const auto server = DecodeServer(name, value);
     if (server.ok()) image_.servers[text] = *server;
@@ -223,7 +229,8 @@ absl::Status EtcdStore::CheckFormat() {
                      kEtcdFormat, ": start a scheduler of the version that wrote it"));
   }
   if (format_ != 0 || lost_) return absl::OkStatus();
-  return Commit({Put(kFormat, "", absl::StrCat(kEtcdFormat))});
+  format_ = kFirstEtcdFormat;
+  return Commit({Put(kFormat, "", absl::StrCat(format_))});
 }
 
 // --- Changing.
@@ -357,6 +364,47 @@ absl::StatusOr<std::vector<TenantRecord>> EtcdStore::Tenants() {
   std::vector<TenantRecord> tenants;
   for (const auto& [name, tenant] : image_.tenants) tenants.push_back(tenant);
   return tenants;
+}
+
+// --- Slices.
+
+absl::Status EtcdStore::AddSlice(const SliceRecord& slice) {
+  if (image_.slices.count(slice.name) != 0) {
+    return absl::AlreadyExistsError(absl::StrCat("there is a slice ", slice.name));
+  }
+  Operations operations = {Put(kSlice, slice.name, EncodeSlice(slice))};
+  const int64_t format = std::max(format_, kSlicesEtcdFormat);
+  if (format != format_) operations.push_back(Put(kFormat, "", absl::StrCat(format)));
+  if (auto status = Change(operations); !status.ok()) return status;
+  format_ = format;
+  image_.slices[slice.name] = slice;
+  return absl::OkStatus();
+}
+
+absl::Status EtcdStore::UpdateSlice(const SliceRecord& slice) {
+  if (image_.slices.count(slice.name) == 0) {
+    return absl::NotFoundError(absl::StrCat("there is no slice ", slice.name));
+  }
+  if (auto status = Change({Put(kSlice, slice.name, EncodeSlice(slice))}); !status.ok()) {
+    return status;
+  }
+  image_.slices[slice.name] = slice;
+  return absl::OkStatus();
+}
+
+absl::Status EtcdStore::RemoveSlice(const std::string& name) {
+  if (image_.slices.count(name) == 0) {
+    return absl::NotFoundError(absl::StrCat("there is no slice ", name));
+  }
+  if (auto status = Change({Delete(kSlice, name)}); !status.ok()) return status;
+  image_.slices.erase(name);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<SliceRecord>> EtcdStore::Slices() {
+  std::vector<SliceRecord> slices;
+  for (const auto& [name, slice] : image_.slices) slices.push_back(slice);
+  return slices;
 }
 
 // --- Servers.

@@ -222,9 +222,41 @@ TEST_F(EtcdStoreTest, StateOfANewerFormatIsRefused) {
   Put("format", absl::StrCat(kEtcdFormat + 1));
   const auto store = Lead();
   EXPECT_EQ(store.status().code(), Code::kFailedPrecondition);
-  EXPECT_THAT(store.status().message(), HasSubstr("format 2"));
+  EXPECT_THAT(store.status().message(), HasSubstr(absl::StrCat("format ", kEtcdFormat + 1)));
   EXPECT_EQ(EtcdStore::OpenToRead(client_.get(), kPrefix).status().code(),
             Code::kFailedPrecondition);
+}
+
+// A scheduler of before, which would renew leases without the limits of their slices, leads until
+// then, and not any more.
+TEST_F(EtcdStoreTest, TheFirstSliceMakesAnotherFormatOfTheState) {
+  const auto format = [&] {
+    warpline_etcd::RangeRequest request;
+    request.set_key(absl::StrCat(kPrefix, "format"));
+    const auto found = client_->Range(request);
+    EXPECT_TRUE(found.ok() && found->kvs_size() == 1);
+    return found->kvs(0).value();
+  };
+  auto store = Lead().value();
+  EXPECT_EQ(format(), "1");
+  ASSERT_TRUE(store->AddTenant({"a", "hash"}).ok());
+  EXPECT_EQ(format(), "1");
+  ASSERT_TRUE(store->AddSlice({"small", {.max_handles = 100}}).ok());
+  EXPECT_EQ(format(), "2");
+  ASSERT_TRUE(store->AddSlice({"large", {}}).ok());
+  EXPECT_EQ(Lead().value()->Slices()->size(), 2u);
+  EXPECT_EQ(format(), "2");
+}
+
+TEST_F(EtcdStoreTest, ASliceThatNobodyCouldHaveMadeIsDamage) {
+  ASSERT_TRUE(Lead().ok());
+  Put("slices/small", "\xff");
+  EXPECT_EQ(Lead().status().code(), Code::kDataLoss);
+  // A hundred and one percent of the multiprocessors.
+  Put("slices/small", "\x38\x65");
+  EXPECT_EQ(Lead().status().code(), Code::kDataLoss);
+  Put("slices/small", "\x38\x64");
+  EXPECT_EQ(Lead().value()->Slices()->front().shape.sm_percent, 100u);
 }
 
 TEST_F(EtcdStoreTest, RecordsThatFillAnAnswerAreReadInSmallerPages) {

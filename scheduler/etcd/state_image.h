@@ -19,6 +19,7 @@ namespace warpline::scheduler {
 class StateImage {
  public:
   std::map<std::string, TenantRecord> tenants;
+  std::map<std::string, SliceRecord> slices;
   std::map<std::string, ServerRecord> servers;
   std::map<std::string, std::string> credentials;  // Of servers: their hashes.
   std::map<std::string, AuditHead> audit_heads;

@@ -240,6 +240,12 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
     if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("a malformed request");
     }
+    if (!request.slice().empty()) {
+      return absl::FailedPreconditionError(
+          "slices are a scheduler's, and this server gives out leases of its own: leave out "
+          "--slice "
+          "and WARPLINE_SLICE, or name a scheduler as endpoint");
+    }
     auto devices = DevicesFor(host, request);
     if (!devices.ok()) return devices.status();
     std::string text;

@@ -72,6 +72,10 @@ class JournalFile {
   // The descriptor for the worker. This object owns it.
   int fd() const { return fd_.get(); }
   uint64_t retired_seq() const { return head_->retired_seq.load(std::memory_order_acquire); }
+  // How many commands the workers have completed, by their own count.
+  uint64_t commands_complete() const {
+    return head_->usage.commands_complete.load(std::memory_order_acquire);
+  }
   SessionUsage usage() const { return ReadUsage(head_->usage); }
   uint32_t flags() const { return head_->flags.load(std::memory_order_acquire); }
 

@@ -166,7 +166,9 @@ std::shared_ptr<Quota> LeaseSeat::PayersHostQuota() {
 std::shared_ptr<Quota> LeaseSeat::HostQuota(uint64_t total_bytes, uint64_t capacity_bytes) {
   const double part = PartOf(entitlement_, capacity_bytes);
   const auto bytes = static_cast<uint64_t>(static_cast<double>(total_bytes) * part);
-  const uint64_t limit = std::max(bytes, total_bytes / kLeastHostPart);
+  const uint64_t own = entitlement_.slice.staging_bytes;
+  const uint64_t limit =
+      own == 0 ? std::max(bytes, total_bytes / kLeastHostPart) : std::min(own, total_bytes);
   const std::shared_ptr<Quota> all = PayersHostQuota();
   if (!entitlement_.leased()) return Quota::CreateWithin(all, limit);
   MutexLock lock(&shared_->mu);

@@ -51,7 +51,8 @@ class LeaseSeat {
                                  uint64_t max_chunks);
   // The quota of host memory that is shared with clients, where all sessions may have
   // `total_bytes`: as large a part of it as the lease has of a device that gives `capacity_bytes`,
-  // and at least a sixteenth. All sessions of a lease share it. It is a part of PayersHostQuota().
+  // and at least a sixteenth, or as its slice says. All sessions of a lease share it. It is a part
+  // of PayersHostQuota().
   std::shared_ptr<Quota> HostQuota(uint64_t total_bytes, uint64_t capacity_bytes);
   // The quota of all host memory that sessions take which are paid for by the same.
   std::shared_ptr<Quota> PayersHostQuota();

@@ -36,6 +36,7 @@ class LeaseBookTest : public testing::Test {
     token.tenant = "a";
     token.server = server;
     token.slice.memory_bytes = 4 * kGiB;
+    token.slice.staging_bytes = staging_bytes_;
     token.max_sessions = 2;
     token.expires = now_ + absl::Minutes(1);
     token.ends = ends_;
@@ -51,6 +52,7 @@ class LeaseBookTest : public testing::Test {
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   absl::Time ends_ = absl::InfiniteFuture();
   uint64_t epoch_ = 0;
+  uint64_t staging_bytes_ = 0;
   const SigningKey key_ = SigningKey::Generate().value();
 };
 
@@ -178,6 +180,18 @@ TEST_F(LeaseBookTest, HostMemoryIsInProportionToTheQuota) {
   EXPECT_EQ(second.HostQuota(64 * kGiB, 8 * kGiB), quota);
   EXPECT_EQ(book->Join(Token("2")).value().HostQuota(64 * kGiB, 1024 * kGiB)->limit_bytes(),
             4 * kGiB);
+}
+
+TEST_F(LeaseBookTest, HostMemoryIsWhatTheSliceSays) {
+  auto book = Scheduled();
+  staging_bytes_ = 64u << 20;
+  auto first = book->Join(Token("1")).value();
+  auto second = book->Join(Token("1")).value();
+  const auto quota = first.HostQuota(64 * kGiB, 8 * kGiB);
+  EXPECT_EQ(quota->limit_bytes(), 64u << 20);
+  EXPECT_EQ(second.HostQuota(64 * kGiB, 8 * kGiB), quota);
+  // No more than there is.
+  EXPECT_EQ(book->Join(Token("2")).value().HostQuota(1 << 20, 8 * kGiB)->limit_bytes(), 1u << 20);
 }
 
 TEST_F(LeaseBookTest, HostMemoryThatOutlivesASessionCountsForTheNextOneOfItsLease) {

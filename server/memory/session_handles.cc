@@ -38,6 +38,14 @@ std::vector<Chunk> TakeExactly(uint64_t bytes, std::vector<Chunk>* chunks) {
 
 }  // namespace
 
+// Why `more` handles cannot be added; nothing where they can.
+std::string SessionMemory::WhyNoMoreHandles(uint64_t more) const {
+  const uint64_t most = options_.entitlement.slice.max_handles;
+  if (more <= most && handles_.size() <= most - more) return "";
+  return absl::StrCat("the session holds ", handles_.size(), " memory handles, and may have ", most,
+                      " handles");
+}
+
 // Whether the handles from `first` on are the device's.
 bool SessionMemory::OfDevice(uint64_t first, uint64_t count) const {
   return DeviceOfHandle(first) == options_.device &&
@@ -55,6 +63,9 @@ void SessionMemory::StartCreate(const MemoryRequest& request) {
     if (handles_.Has(request.handle() + i)) {
       return Answer(0, CudaResult::kInvalidValue, "a handle exists already");
     }
+  }
+  if (const std::string why = WhyNoMoreHandles(count); !why.empty()) {
+    return Answer(0, CudaResult::kOutOfMemory, why);
   }
   // Only those of one chunk each come out even, several at a time.
   uint64_t want = IsChunkClass(bytes) ? request.want_bytes() : bytes;
@@ -215,6 +226,9 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   }
   if (offer->device != options_.device_uuid || !OfDevice(request.handle(), 1)) {
     return refuse("what was offered is memory of another device");
+  }
+  if (const std::string why = WhyNoMoreHandles(1); !why.empty()) {
+    return Answer(0, CudaResult::kOutOfMemory, why);
   }
   if (chunk_count() >= options_.max_chunks) {
     return Answer(0, CudaResult::kOutOfMemory, "the session holds too many chunks already");

@@ -35,7 +35,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override {
     returned += TakeUnshared(std::move(chunks), &bill).size();
   }
-  bool Reclaim(bool, std::function<void()>) override { return false; }
+  MemoryRelief Relieve(const MemoryShortage&, std::function<void()>) override { return {}; }
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
     attached = fds.size();
@@ -68,8 +68,9 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
 
 struct TestSession {
   TestSession(std::shared_ptr<Quota> quota, ShareBook* shares, std::string domain,
-              std::string device = "a device") {
+              std::string device = "a device", uint64_t max_handles = 1u << 20) {
     SessionMemoryOptions options;
+    options.entitlement.slice.max_handles = max_handles;
     options.arena = kArena;
     options.shares = shares;
     options.entitlement.lease = std::move(domain);
@@ -158,6 +159,33 @@ TEST_F(SessionHandlesTest, HandlesAreHeldByTheWorkerAndChargedUntilTheyAreDroppe
   first_.Done();
   EXPECT_EQ(first_.memory->kept_bytes(), 0u);
   EXPECT_EQ(quota_->used_bytes(), 40 * kMiB);
+}
+
+TEST_F(SessionHandlesTest, ASessionHasNoMoreHandlesThanItsLeaseSays) {
+  const auto out_of_memory = static_cast<int>(CudaResult::kOutOfMemory);
+  TestSession bounded(quota_, &shares_, "lease", "a device", /*max_handles=*/2);
+  bounded.Create(1, 2 * kMiB, 3);
+  EXPECT_EQ(bounded.Error(), out_of_memory);
+  bounded.Create(1, 2 * kMiB, 2);
+  bounded.host.Deliver({2 * kMiB, 2 * kMiB});
+  bounded.Done();
+  EXPECT_EQ(bounded.Error(), 0);
+  bounded.Create(3, 2 * kMiB, 1);
+  EXPECT_EQ(bounded.Error(), out_of_memory);
+  // Also for what others offer.
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  const std::string token = first_.Share(1).token();
+  bounded.Open(token, 3, 2 * kMiB);
+  EXPECT_EQ(bounded.Error(), out_of_memory);
+  EXPECT_EQ(first_.host.bad_returns, 0);
+  // What is dropped leaves room.
+  bounded.Drop(1);
+  bounded.Done();
+  bounded.Open(token, 3, 2 * kMiB);
+  bounded.Done();
+  EXPECT_EQ(bounded.Error(), 0);
 }
 
 TEST_F(SessionHandlesTest, ChunksThatDoNotAddUpAreKeptForOtherUses) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/sealed_memory.h"
 #include "proto/frames.h"
 
@@ -14,7 +15,19 @@ void SessionWindow::Request(const warpline_internal::HostMemoryRequest& request,
     return answer({CudaResult::kInvalidValue, -1, {}});
   }
   if (window_.has_value()) return answer({CudaResult::kOutOfMemory, -1, {}});
+  // Before a window is taken, which would have to get another file for it.
+  if (tenant_quota_ != nullptr) {
+    charge_ = tenant_quota_->Reserve(quota_bytes_, quota_bytes_, kHostPageBytes);
+    if (charge_.bytes() < quota_bytes_) {
+      charge_ = Reservation();
+      return answer({CudaResult::kOutOfMemory, -1,
+                     absl::StrCat("the lease's sessions may have ", tenant_quota_->limit_bytes(),
+                                  " bytes of staging memory and hold ", tenant_quota_->used_bytes(),
+                                  ": a host window has ", quota_bytes_)});
+    }
+  }
   if (!suspended_) window_ = source_->TakeWindow();
+  if (!window_.has_value()) charge_ = Reservation();
   if (!window_.has_value()) {
     return answer({CudaResult::kOutOfMemory, -1,
                    "no host window is free for it, so that large copies go with its commands"});
@@ -80,6 +93,7 @@ void SessionWindow::End() {
 void SessionWindow::Empty() {
   if (window_.has_value()) EmptyMemory(window_->file->get(), window_->bytes);
   window_.reset();
+  charge_ = Reservation();
 }
 
 }  // namespace warpline::server

@@ -6,10 +6,13 @@
 #define WARPLINE_SERVER_MEMORY_SESSION_WINDOW_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
 #include "server/memory/host_segments.h"
@@ -25,10 +28,15 @@ class SessionWindow {
   // Both are borrowed.
   SessionWindow(HostWindowSource* source, WorkerLink* worker) : source_(source), worker_(worker) {}
 
+  // The window, of `bytes`, counts against `quota` from when it is asked for. Before that, once.
+  void SetTenantQuota(std::shared_ptr<Quota> quota, uint64_t bytes) RUNS_ON(control_loop) {
+    tenant_quota_ = std::move(quota);
+    quota_bytes_ = bytes;
+  }
   // Answers a request for staging memory once the worker has the window: with its file, whose size
   // is the window's, however much was asked for. kInvalidValue for a place that is none, or for
-  // what cannot be asked of a window; kOutOfMemory, with a reason, where there is no window, and
-  // without one where the session has its window.
+  // what cannot be asked of a window; kOutOfMemory, with a reason, where there is no window or no
+  // quota left for it, and without one where the session has its window.
   void Request(const warpline_internal::HostMemoryRequest& request, HostSegments::Answer answer)
       RUNS_ON(control_loop);
   // Whether an answer of the worker's is due to it and not to the segments.
@@ -52,6 +60,9 @@ class SessionWindow {
 
   HostWindowSource* const source_;
   WorkerLink* const worker_;
+  std::shared_ptr<Quota> tenant_quota_ ABSL_GUARDED_BY(control_loop);  // Null for no bound.
+  uint64_t quota_bytes_ ABSL_GUARDED_BY(control_loop) = 0;
+  Reservation charge_ ABSL_GUARDED_BY(control_loop);
   bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
   std::optional<HostWindow> window_ ABSL_GUARDED_BY(control_loop);
   uint64_t va_ ABSL_GUARDED_BY(control_loop) = 0;  // By which commands name it.

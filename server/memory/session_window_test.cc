@@ -11,6 +11,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/sealed_memory.h"
 #include "gtest/gtest.h"
+#include "memory/quota.h"
 #include "proto/frames.h"
 
 namespace warpline::server {
@@ -114,6 +115,36 @@ TEST_F(SessionWindowTest, WhoFindsNoneIsToldWhy) {
   EXPECT_EQ(results_, std::vector{CudaResult::kOutOfMemory});
   EXPECT_NE(why_.find("no host window is free"), std::string::npos);
   EXPECT_TRUE(sent_.empty());
+}
+
+TEST_F(SessionWindowTest, ItCountsAgainstTheLeasesStaging) {
+  control_loop.AssertOnLoop();
+  const auto quota = Quota::Create(kBytes + kHostPageBytes);
+  window_.SetTenantQuota(quota, kBytes);
+  Ask(RequestAt(kHostArenaBase));
+  EXPECT_TRUE(Done(sent_.back().id()).ok());
+  EXPECT_EQ(results_, std::vector<CudaResult>{CudaResult::kSuccess});
+  EXPECT_EQ(quota->used_bytes(), kBytes);
+  window_.End();
+  EXPECT_EQ(quota->used_bytes(), 0u);
+}
+
+TEST_F(SessionWindowTest, WhoHasNoStagingLeftTakesNoWindow) {
+  control_loop.AssertOnLoop();
+  const auto quota = Quota::Create(kBytes);
+  const Reservation others = quota->Reserve(kHostPageBytes, kHostPageBytes, kHostPageBytes);
+  window_.SetTenantQuota(quota, kBytes);
+  Ask(RequestAt(kHostArenaBase));
+  EXPECT_EQ(results_, std::vector<CudaResult>{CudaResult::kOutOfMemory});
+  EXPECT_NE(why_.find("staging"), std::string::npos) << why_;
+  EXPECT_TRUE(free_.has_value());
+  EXPECT_EQ(quota->used_bytes(), kHostPageBytes);
+  // Where there is no window, nothing is held for it.
+  const auto plenty = Quota::Create(8 * kBytes);
+  window_.SetTenantQuota(plenty, kBytes);
+  free_.reset();
+  Ask(RequestAt(kHostArenaBase));
+  EXPECT_EQ(plenty->used_bytes(), 0u);
 }
 
 TEST_F(SessionWindowTest, RefusesPlacesThatAreNone) {

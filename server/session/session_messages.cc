@@ -71,23 +71,36 @@ uint64_t LeftOf(const Quota& quota) {
   return scarcer.limit_bytes() - std::min(scarcer.limit_bytes(), scarcer.used_bytes());
 }
 
+// The commands of the session that may be in flight, as its client is told.
+uint64_t WindowOf(const SessionFacts& facts) {
+  const uint64_t most = facts.entitlement->slice.max_commands;
+  return most == 0 ? facts.options->window_commands
+                   : std::min(most, facts.options->window_commands);
+}
+
 // A completion board is of use only where the client can map it.
 bool HasBoard(const warpline_internal::Hello& hello) {
   return (hello.features() & kFeatureBoard) != 0 && hello.boot_id() == BootId();
 }
 
+// The longest that a launch may take; 0 for any time.
+uint64_t LaunchLimitMs(const SessionFacts& facts) {
+  absl::Duration limit = facts.entitlement->slice.launch_time_limit;
+  if (IsGuarded(*facts.hello)) limit = std::min(limit, facts.options->guarded.launch_limit);
+  if (limit == absl::InfiniteDuration()) return 0;
+  return static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, absl::Milliseconds(1))));
+}
+
 // What a session may have of a device that it shares with others in one context.
 void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
   const DeviceSlice& slice = facts.entitlement->slice;
-  const absl::Duration limit =
-      std::min(slice.launch_time_limit, facts.options->guarded.launch_limit);
-  if (limit != absl::InfiniteDuration()) {
-    const absl::Duration least = absl::Milliseconds(1);
-    open->set_launch_limit_ms(
-        static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, least))));
-  }
   if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
   open->set_compute_weight(slice.weight);
+}
+
+// Who has no lease of a scheduler was promised nothing apart from others of the same payer.
+bool WasPromised(const Entitlement& entitlement) {
+  return entitlement.leased() && entitlement.tenant != kLocalTenant;
 }
 
 }  // namespace
@@ -219,6 +232,9 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_session(facts.id);
   open.set_max_handles(facts.entitlement->slice.max_handles);
   open.set_max_module_bytes(facts.entitlement->slice.max_module_bytes);
+  if (facts.entitlement->slice.max_commands != 0) {
+    open.set_max_commands(WindowOf(facts) + kHostDoneWindow);
+  }
   open.set_max_streams(streams);
   open.set_sink_bytes(SinkBytes(*facts.hello));
   open.set_window_bytes(facts.options->window_bytes);
@@ -228,10 +244,15 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_record_modules(facts.records_modules);
   if (HasBoard(*facts.hello)) open.set_board_generation(1);
   open.set_guard(facts.hello->guard());
+  open.set_launch_limit_ms(LaunchLimitMs(facts));
   if (IsGuarded(*facts.hello)) SetShare(facts, &open);
   open.set_variable_room_bytes(facts.guarded.variable_bytes);
   open.set_sink_granule_bytes(facts.guarded.sink_granule_bytes);
   return open;
+}
+
+std::string PolicyTenantOf(const Entitlement& entitlement, const std::string& payer) {
+  return WasPromised(entitlement) ? entitlement.tenant : payer;
 }
 
 dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer) {
@@ -241,14 +262,14 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.gpus = device.more_ordinals;
   terms.gpus.insert(terms.gpus.begin(), device.ordinal);
   terms.shares_context = IsGuarded(*facts.hello);
-  // Who has no lease of a scheduler was promised nothing apart from others of the same payer.
-  const bool promised = facts.entitlement->leased() && facts.entitlement->tenant != kLocalTenant;
-  terms.tenant = promised ? facts.entitlement->tenant : payer;
-  terms.slice = promised ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
+  terms.tenant = PolicyTenantOf(*facts.entitlement, payer);
+  terms.slice =
+      WasPromised(*facts.entitlement) ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
   if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;
+  terms.session = facts.id;
   return terms;
 }
 
@@ -279,7 +300,7 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   }
   welcome.mutable_peers()->Add(terms.peers.begin(), terms.peers.end());
   welcome.set_window_bytes(options.window_bytes);
-  welcome.set_window_commands(options.window_commands);
+  welcome.set_window_commands(WindowOf(facts));
   welcome.set_server(options.server_name);
   welcome.set_boot_id(BootId());
   if (MayShareHostMemory(*facts.entitlement)) {

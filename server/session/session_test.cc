@@ -19,6 +19,7 @@
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lease/signing_key.h"
 #include "lease/token.h"
 #include "proto/frames.h"
 #include "server/handover/host_bytes.h"
@@ -267,6 +268,33 @@ TEST_F(SessionTest, ImplausibleCommandHeadersEndTheSession) {
   auto stub = DialAndOpen();
   stub->Send(kCommands, "short");
   EXPECT_EQ(stub->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, CommandsInFlightAreAsManyAsTheLeaseSays) {
+  lease_options_.required = true;
+  lease_options_.server_name = "a server";
+  StartServer();
+  const SigningKey key = SigningKey::Generate().value();
+  leases_->SetKeys({key.verify_key()});
+  LeaseToken token;
+  token.lease = "1";
+  token.tenant = "a";
+  token.server = "a server";
+  token.max_sessions = 1;
+  token.expires = SteadyNow() + absl::Hours(1);
+  token.slice.max_commands = 100;
+  Hello hello = TestClient::GoodHello();
+  hello.set_token(SignToken(key, token).value());
+  auto client = Dial();
+  const auto welcome = client->Open(hello);
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->window_commands(), 100u);
+  // The worker completes none of them.
+  const std::string body = Body('n') + std::string(8192, '\0');
+  client->SendCommands(body, 100 + kHostDoneWindow);
+  client->AwaitReceived(100 + kHostDoneWindow);
+  client->SendCommands(body, 100 + kHostDoneWindow + 1);
+  EXPECT_EQ(client->AwaitClosed().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(SessionTest, FullRingHoldsTheClientBackWithoutLosingCommands) {

@@ -81,7 +81,11 @@ std::shared_ptr<Worker> SessionWorker::TakeReader(WorkerEvents* events) {
 
 void SessionWorker::Connect() {
   connected_ = true;
-  parts_.port->Open(rings_);
+  std::unique_ptr<const CommandWindow> window;
+  if (open_.max_commands() != 0) {
+    window = std::make_unique<CommandWindow>(open_.max_commands(), journal_);
+  }
+  parts_.port->Open(rings_, std::move(window));
   WatchDoorbell();
 }
 
@@ -170,6 +174,7 @@ void SessionWorker::OnWorkerOpened(const warpline_internal::WorkerOpened& opened
   if (opened_) return;
   opened_ = true;
   pid_ = static_cast<int>(worker_->pid());
+  if (dispatch_ != nullptr) dispatch_->SetWorker(pid_);
   parts_.lines->SetWorker(pid_);
   parts_.events->OnWorkerOpened(opened);
 }

@@ -184,7 +184,8 @@ class SessionWorker : public WorkerLink,
   warpline_internal::OpenWorker open_
       ABSL_GUARDED_BY(control_loop);  // As each worker of the session gets it, at first.
   std::shared_ptr<WorkerRings> rings_ ABSL_GUARDED_BY(control_loop);
-  std::unique_ptr<JournalFile> journal_ ABSL_GUARDED_BY(control_loop);
+  // Shared with the window of the port, which may outlive this.
+  std::shared_ptr<JournalFile> journal_ ABSL_GUARDED_BY(control_loop);
   UniqueFd board_ ABSL_GUARDED_BY(control_loop);
   std::unique_ptr<dispatch::DispatchSeat> dispatch_ ABSL_GUARDED_BY(control_loop);
   std::string tenant_ ABSL_GUARDED_BY(control_loop);

@@ -42,7 +42,9 @@ bool WorkerProcess::OnMessage(const warpline_internal::FromWorker& message,
   }
   // The process hosts no other session. Its log says more than its own account could be trusted
   // for.
-  if (message.has_ended()) return Died("the protocol was broken");
+  if (message.has_ended()) {
+    return Died(message.ended().overdue() ? "its kernels did not end" : "the protocol was broken");
+  }
   const auto goes_on = HandOn(message, std::move(fds), events_);
   return goes_on.ok() ? *goes_on : Died(std::string(goes_on.status().message()));
 }

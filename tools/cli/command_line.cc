@@ -30,16 +30,20 @@ constexpr VerbInfo kVerbs[] = {
     {"serve", Verb::kServe, ""},
     {"run", Verb::kRun,
      "endpoint:text memory:size device:text gpus:number sessions:number guard:text check "
-     "tier:tier"},
+      "tier:tier slice:text"},
     {"hold", Verb::kHold,
-     "folder:text endpoint:text memory:size device:text gpus:number sessions:number"},
+     "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
     {"tenant", Verb::kTenant,
      "endpoint:text memory:size max_leases:number max_sessions:number max_lease_sessions:number "
      "max_seconds:number rights:rights tiers:tiers tier:tier weight:number copy_weight:number "
-     "priority:number new_credential json"},
+     "priority:number slices:text new_credential json"},
+    {"slice", Verb::kSlice,
+     "endpoint:text memory:size staging:size sessions:number handles:number module_bytes:size "
+     "commands:number sm_percent:number launch_ms:number weight:number copy_weight:number "
+     "priority:number json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text json"},
     {"replace", Verb::kReplace, "endpoint:text"},
@@ -62,6 +66,8 @@ constexpr ActionInfo kActions[] = {
     {Verb::kTenant, "add", true},     {Verb::kTenant, "set", true},
     {Verb::kTenant, "remove", true},  {Verb::kTenant, "list", false},
     {Verb::kLease, "list", false},    {Verb::kLease, "revoke", true},
+    {Verb::kSlice, "add", true},      {Verb::kSlice, "set", true},
+    {Verb::kSlice, "remove", true},   {Verb::kSlice, "list", false},
     {Verb::kServers, "add", true},    {Verb::kServers, "renew", true},
     {Verb::kServers, "remove", true}, {Verb::kServers, "list", false},
     {Verb::kPolicy, "load", true},    {Verb::kPolicy, "check", true},
@@ -79,6 +85,8 @@ ActionWords WordsOf(Verb verb) {
   switch (verb) {
     case Verb::kTenant:
       return {"tenant", "add, set, remove or list"};
+    case Verb::kSlice:
+      return {"slice", "add, set, remove or list"};
     case Verb::kServers:
       return {"server", "add, renew, remove or list"};
     case Verb::kPolicy:
@@ -187,7 +195,8 @@ absl::Status CheckGpus(const CommandLine& line) {
 }
 
 absl::Status TakeAction(CommandLine* line) {
-  const bool lists = line->verb == Verb::kServers || line->verb == Verb::kPolicy;
+  const bool lists =
+      line->verb == Verb::kServers || line->verb == Verb::kPolicy || line->verb == Verb::kSlice;
   if (lists && line->rest.empty()) line->rest.push_back("list");
   const ActionInfo* found = nullptr;
   for (const ActionInfo& action : kActions) {
@@ -215,7 +224,7 @@ absl::Status TakeAction(CommandLine* line) {
 
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
-  warpline run [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
+  warpline run [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
                [--tier=isolated|guarded|auto] [--guard=off|fence|clamped|stoppable|hardened | --check]
                [--] PROGRAM
                                    run a program, and all that it starts, under one lease; with
@@ -266,6 +275,10 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline servers remove NAME     ends its leases, too; stop the server first
   warpline lease list              its leases
   warpline lease revoke LEASE [--reason=WHY]
+  warpline slice [list]            the shapes of a vGPU that its tenants may have
+  warpline slice add NAME [SHAPE]
+  warpline slice set NAME [SHAPE]  leases that were made of it keep what they have
+  warpline slice remove NAME       not while a tenant has it
   warpline tenant list             its tenants
   warpline tenant add NAME [LIMITS]
   warpline tenant set NAME [LIMITS] [--new_credential]
@@ -289,6 +302,16 @@ isolated and guarded with a comma between); --tier is what a run of the tenant's
 (isolated). Of --max_sessions, a run that names no --sessions gets a quarter. Where leases of
 others want a device at the same time, each has its time by --weight=N, and copies by --copy_weight=N
 (1 to 1000, 1 by default); --priority=N counts for servers with --dispatch=priority.
+
+SHAPE is, of each GPU of a lease: --memory=SIZE and --staging=SIZE (host memory that is shared with the
+server: page-locked, and for copies), of all sessions of the lease together; --sessions=N at a time;
+--handles=N (streams, events, modules, kernels, ...), --module_bytes=SIZE and --commands=N (sent and
+not complete) of each session; --sm_percent=N of the multiprocessors (guarded tier); --launch_ms=N, the
+longest that a launch may take; --weight=N, --copy_weight=N and --priority=N in place of the tenant's.
+0, or an option that is not given, leaves a part to what there is without a slice. A run names its slice
+with --slice=NAME, or WARPLINE_SLICE; more than the slice has is refused. Which slices a tenant may have
+is its --slices=LIST: names with commas between, any, or none (by default). With names, a run that
+names none is of the first one. The tenant's LIMITS bound it in any case.
 
 DIR is the --audit_dir of a server or scheduler, and without it /var/lib/warpline/audit. WHEN is a time
 (2026-11-22T15:00:00Z), a day, or how long ago (90m); E is an event (session.refused) or the events of
@@ -362,7 +385,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   }
   const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
-      line.verb == Verb::kPolicy) {
+      line.verb == Verb::kPolicy || line.verb == Verb::kSlice) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
   } else if (!takes_program && line.verb != Verb::kServe && !takes_session && !line.rest.empty()) {
     return Wrong("unexpected argument \"", line.rest[0], "\"");

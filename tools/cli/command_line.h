@@ -23,6 +23,7 @@ enum class Verb {
   kTop,
   kTenant,
   kLease,
+  kSlice,
   kServers,
   kReplace,
   kDevices,
@@ -34,7 +35,7 @@ enum class Verb {
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
-  // The action of kTenant, kLease, kServers and kPolicy: "add", "list", ...
+  // The action of kTenant, kLease, kSlice, kServers and kPolicy: "add", "list", ...
   std::string action;
   // The value of --endpoint; empty when it was not given.
   std::string endpoint;
@@ -45,7 +46,7 @@ struct CommandLine {
   std::map<std::string, std::string> options;
   // What follows the options. kReplace: the session's number, or nothing. kServe: the server's
   // flags. kRun: the program and its arguments, at least one. kExplain: programs. kTenant, kLease,
-  // kServers, kPolicy: the name, or a file.
+  // kSlice, kServers, kPolicy: the name, or a file.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

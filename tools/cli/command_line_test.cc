@@ -74,6 +74,25 @@ TEST(CommandLineTest, RunTakesSeveralGpus) {
   EXPECT_FALSE(ParseCommandLine({"run", "--gpus=all", "a"}).ok());
 }
 
+TEST(CommandLineTest, SlicesHaveShapes) {
+  const CommandLine line =
+      Parsed({"slice", "add", "small", "--memory=4GiB", "--staging=64MiB", "--sessions=2",
+              "--handles=100", "--module_bytes=8MiB", "--commands=64", "--sm_percent=25",
+              "--launch_ms=500", "--weight=3", "--copy_weight=2", "--priority=1"});
+  EXPECT_EQ(line.verb, Verb::kSlice);
+  EXPECT_EQ(line.action, "add");
+  EXPECT_EQ(line.rest, Words{"small"});
+  EXPECT_EQ(line.Size("staging"), 64u << 20);
+  EXPECT_EQ(line.Number("commands"), 64u);
+  EXPECT_EQ(Parsed({"slice"}).action, "list");
+  EXPECT_EQ(Parsed({"slice", "remove", "small"}).action, "remove");
+  EXPECT_FALSE(ParseCommandLine({"slice", "add"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"slice", "cut", "small"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"slice", "add", "a", "--handles=many"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"slice", "add", "a", "--module_bytes=some"}).ok());
+  EXPECT_EQ(Parsed({"run", "--slice=small", "a"}).Text("slice"), "small");
+}
+
 TEST(CommandLineTest, TenantsAndLeasesHaveActions) {
   const CommandLine line = Parsed({"tenant", "add", "vision", "--memory=1T", "--max_leases=3"});
   EXPECT_EQ(line.action, "add");
@@ -87,6 +106,7 @@ TEST(CommandLineTest, TenantsAndLeasesHaveActions) {
   EXPECT_EQ(Parsed({"tenant", "set", "a", "--tiers=guarded", "--tier=auto"}).Text("tier"), "auto");
   EXPECT_FALSE(ParseCommandLine({"tenant", "set", "a", "--tiers=auto"}).ok());
   EXPECT_FALSE(ParseCommandLine({"tenant", "set", "a", "--tier=best"}).ok());
+  EXPECT_EQ(Parsed({"tenant", "set", "a", "--slices=small,large"}).Text("slices"), "small,large");
   EXPECT_EQ(Parsed({"servers"}).action, "list");
   EXPECT_EQ(Parsed({"servers", "--json"}).action, "list");
   EXPECT_EQ(Parsed({"servers", "add", "gpu1:14000"}).rest, std::vector<std::string>{"gpu1:14000"});

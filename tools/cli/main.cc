@@ -157,6 +157,7 @@ int Main(const std::vector<std::string>& args) {
       return Top(*line, Endpoint(*line));
     case Verb::kTenant:
     case Verb::kLease:
+    case Verb::kSlice:
     case Verb::kServers:
       return Print(Operate(*line, Endpoint(*line, kDefaultSchedulerEndpoint)));
     case Verb::kReplace:

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lease/entitlement.h"
 #include "lease/rights.h"
 #include "proto/tier.h"
 #include "tools/cli/lease.h"
@@ -18,6 +20,8 @@ using warpline_internal::Operator;
 using warpline_internal::ServerList;
 using warpline_internal::ServerReply;
 using warpline_internal::ServerRequest;
+using warpline_internal::SliceList;
+using warpline_internal::SliceRequest;
 using warpline_internal::TenantList;
 using warpline_internal::TenantReply;
 using warpline_internal::TenantRequest;
@@ -92,6 +96,13 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   }
   if (line.Has("priority")) request.set_priority(static_cast<uint32_t>(line.Number("priority")));
   if (line.Has("max_seconds")) request.set_max_seconds(line.Number("max_seconds"));
+  if (line.Has("slices")) {
+    warpline_internal::SliceNames* const slices = request.mutable_slices();
+    const std::string list = line.Text("slices");
+    for (const std::string& name : ParseDeviceNames(list == "none" ? "" : list)) {
+      slices->add_names(name);
+    }
+  }
   request.set_create(line.action == "add");
   request.set_new_credential(line.Has("new_credential"));
   const auto reply = asker->Ask<TenantReply>("PutTenant", request);
@@ -115,6 +126,31 @@ absl::StatusOr<std::string> ChangeServer(const CommandLine& line, const std::str
   return absl::StrCat(reply->credential(), "\n");
 }
 
+absl::StatusOr<std::string> ChangeSlice(const CommandLine& line, const std::string& credential,
+                                        Asker* asker) {
+  SliceRequest request;
+  request.set_credential(credential);
+  request.set_name(line.rest[0]);
+  request.set_create(line.action == "add");
+  const auto number = [&](const char* option) {
+    return static_cast<uint32_t>(line.Number(option));
+  };
+  if (line.Has("memory")) request.set_memory_bytes(line.Size("memory"));
+  if (line.Has("staging")) request.set_staging_bytes(line.Size("staging"));
+  if (line.Has("sessions")) request.set_max_sessions(number("sessions"));
+  if (line.Has("handles")) request.set_max_handles(number("handles"));
+  if (line.Has("module_bytes")) request.set_max_module_bytes(line.Size("module_bytes"));
+  if (line.Has("commands")) request.set_max_commands(number("commands"));
+  if (line.Has("sm_percent")) request.set_sm_percent(number("sm_percent"));
+  if (line.Has("launch_ms")) request.set_launch_ms(number("launch_ms"));
+  if (line.Has("weight")) request.set_weight(number("weight"));
+  if (line.Has("copy_weight")) request.set_copy_weight(number("copy_weight"));
+  if (line.Has("priority")) request.set_priority(number("priority"));
+  const bool removes = line.action == "remove";
+  const auto done = asker->Ask<Nothing>(removes ? "RemoveSlice" : "PutSlice", request);
+  return done.ok() ? absl::StatusOr<std::string>("") : done.status();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& endpoint) {
@@ -126,6 +162,10 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
   if (line.verb == Verb::kServers) {
     if (line.action == "list") return asker.Show("Servers", reader, &ServersReport);
     return ChangeServer(line, *credential, &asker);
+  }
+  if (line.verb == Verb::kSlice) {
+    if (line.action == "list") return asker.Show("Slices", reader, &SlicesReport);
+    return ChangeSlice(line, *credential, &asker);
   }
   if (line.verb == Verb::kLease) {
     if (line.action == "list") return asker.Show("Leases", reader, &LeasesReport);
@@ -199,6 +239,7 @@ std::string LeasesReport(const LeaseList& list) {
                {"AGE", true},
                {"LEFT", true},
                {"SERVER"},
+               {"SLICE", false, true},
                {"PROGRAM"},
                {"DEVICES"},
                {"WHY", false, true}});
@@ -206,8 +247,35 @@ std::string LeasesReport(const LeaseList& list) {
     table.Add({Shown(lease.id()), Shown(lease.tenant()), lease.state(), lease.holder(),
                absl::StrCat(lease.sessions(), "/", lease.max_sessions()),
                ShownBytes(lease.memory_bytes()), ShownAge(lease.age_seconds()),
-               ShownAge(lease.expires_in_seconds()), Shown(lease.server()), Shown(lease.program()),
-               Shown(lease.device()), Shown(lease.reason())});
+               ShownAge(lease.expires_in_seconds()), Shown(lease.server()), Shown(lease.slice()),
+               Shown(lease.program()), Shown(lease.device()), Shown(lease.reason())});
+  }
+  return table.Text();
+}
+
+std::string SlicesReport(const SliceList& list) {
+  Table table({{"SLICE"},
+               {"MEMORY", true},
+               {"STAGING", true},
+               {"SESSIONS", true},
+               {"HANDLES", true},
+               {"MODULE_BYTES", true},
+               {"COMMANDS", true},
+               {"SM_PERCENT", true},
+               {"LAUNCH_MS", true},
+               {"WEIGHT", true},
+               {"COPY_WEIGHT", true},
+               {"PRIORITY", true},
+               {"LEASES", true}});
+  const auto bytes = [](uint64_t value) { return Limit(value, ShownBytes(value)); };
+  const auto number = [](uint64_t value) { return Limit(value, absl::StrCat(value)); };
+  for (const auto& slice : list.slices()) {
+    table.Add({Shown(slice.name()), bytes(slice.memory_bytes()), bytes(slice.staging_bytes()),
+               number(slice.max_sessions()), number(slice.max_handles()),
+               bytes(slice.max_module_bytes()), number(slice.max_commands()),
+               number(slice.sm_percent()), number(slice.launch_ms()), number(slice.weight()),
+               number(slice.copy_weight()), number(slice.priority()),
+               absl::StrCat(slice.leases())});
   }
   return table.Text();
 }
@@ -225,7 +293,8 @@ std::string TenantsReport(const TenantList& list) {
                {"WEIGHT", true},
                {"RIGHTS"},
                {"TIERS"},
-               {"TIER"}});
+               {"TIER"},
+               {"SLICES", false, true}});
   for (const auto& tenant : list.tenants()) {
     table.Add({Shown(tenant.name()), ShownBytes(tenant.leased_bytes()),
                Limit(tenant.memory_bytes(), ShownBytes(tenant.memory_bytes())),
@@ -238,7 +307,8 @@ std::string TenantsReport(const TenantList& list) {
                absl::StrCat(tenant.weight(), "/", tenant.copy_weight()),
                FormatRights(tenant.rights()), FormatTierSet(tenant.tiers()),
                tenant.tier() < std::size(kTierChoices) ? std::string(kTierChoices[tenant.tier()])
-                                                       : absl::StrCat(tenant.tier())});
+                                                       : absl::StrCat(tenant.tier()),
+               Shown(absl::StrJoin(tenant.slices(), ","))});
   }
   return table.Text();
 }

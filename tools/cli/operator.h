@@ -1,5 +1,5 @@
-// `warpline tenant`, `warpline lease` and `warpline servers`: the operator's commands for a
-// scheduler.
+// `warpline tenant`, `warpline lease`, `warpline slice` and `warpline servers`: the operator's
+// commands for a scheduler.
 #ifndef WARPLINE_TOOLS_CLI_OPERATOR_H_
 #define WARPLINE_TOOLS_CLI_OPERATOR_H_
 
@@ -21,6 +21,7 @@ absl::StatusOr<warpline_internal::Server> FindServer(const std::string& endpoint
 
 std::string ServersReport(const warpline_internal::ServerList& list);
 std::string LeasesReport(const warpline_internal::LeaseList& list);
+std::string SlicesReport(const warpline_internal::SliceList& list);
 std::string TenantsReport(const warpline_internal::TenantList& list);
 
 }  // namespace warpline::cli

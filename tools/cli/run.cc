@@ -162,10 +162,17 @@ absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
   request.set_device(line.Text("device"));
   request.set_devices(static_cast<uint32_t>(line.Number("gpus")));
   request.set_sessions(static_cast<uint32_t>(line.Number("sessions")));
+  const char* const slice = getenv("WARPLINE_SLICE");
+  request.set_slice(line.Has("slice") ? line.Text("slice") : slice == nullptr ? "" : slice);
   request.set_program(FitText(program.substr(program.rfind('/') + 1), 255));
   request.set_pid(static_cast<uint32_t>(getpid()));
   auto lease = Lease::Acquire(endpoint, request);
   if (!lease.ok()) return lease;
+  if (!request.slice().empty() && (*lease)->granted().slice() != request.slice()) {
+    (void)(*lease)->Release((*lease)->granted().token());
+    return absl::UnimplementedError(
+        absl::StrCat("what answers at ", endpoint, " knows no slices: is it too old?"));
+  }
   const std::string& granted = (*lease)->granted().device();
   const auto devices = static_cast<uint64_t>(std::count(granted.begin(), granted.end(), ',')) + 1;
   if (devices >= line.Number("gpus")) return lease;

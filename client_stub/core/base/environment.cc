@@ -86,6 +86,7 @@ Environment ReadEnvironment() {
   }
   environment.credential = Variable("WARPLINE_CREDENTIAL");
   environment.credential_file = Variable("WARPLINE_CREDENTIAL_FILE");
+  environment.slice = Variable("WARPLINE_SLICE");
   environment.stat = Variable("WARPLINE_STAT");
   environment.visible = ParseVisibleDevices(secure_getenv("CUDA_VISIBLE_DEVICES"));
   environment.launch_blocking = Variable("CUDA_LAUNCH_BLOCKING") == "1";

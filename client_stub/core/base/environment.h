@@ -7,6 +7,7 @@
 //                             them where neither is set
 //   WARPLINE_CREDENTIAL       the tenant's credential, for a scheduler as endpoint
 //   WARPLINE_CREDENTIAL_FILE  a file with it, where the variable is not set
+//   WARPLINE_SLICE            the slice that a scheduler as endpoint is to give
 //   WARPLINE_TLS_*            an encrypted connection (common/serving/tls_files.h); read at
 //                             dialling
 //   WARPLINE_CONNECT_TIMEOUT  for how many seconds cuInit waits for a connection (5)
@@ -59,6 +60,7 @@ struct Environment {
   std::string token_file;
   std::string credential;
   std::string credential_file;
+  std::string slice;
   absl::Duration connect_timeout = absl::Seconds(5);
   absl::Duration resume = absl::Seconds(30);
   bool transfer = true;  // To another address of this host.

@@ -188,6 +188,7 @@ void OpenGate(OpenedInTier opened) {
 
 // Reads token and credential. Logs the name of a file that cannot be read.
 bool ReadSecrets(const Environment& env, SessionOptions* options) {
+  options->slice = env.slice;
   options->credential = env.credential;
   if (options->credential.empty() && !env.credential_file.empty()) {
     options->credential = ReadSecretFile(env.credential_file);

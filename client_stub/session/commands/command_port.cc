@@ -8,6 +8,7 @@
 #include "client_stub/session/waits/one_shot.h"
 #include "client_stub/session/waits/wait_spin.h"
 #include "common/log/log.h"
+#include "proto/frames.h"
 
 namespace warpline::stub {
 namespace {
@@ -69,10 +70,12 @@ uint64_t CommandPort::Submit(CommandId id, const void* body, size_t body_bytes,
   uint64_t seq = 0;
   {
     CommandQueue::Turn turn(&queue_);
-    if (!queue_.HasRoom(bytes)) {
+    // What fills the window may wait for a host function.
+    const uint64_t more = id == CommandId::kHostDone ? kHostDoneWindow : 0;
+    if (!queue_.HasRoom(bytes, more)) {
       AddUnshared(&counters_.window_waits);
       channel_.Wake();
-      if (!queue_.WaitForRoom(bytes)) return 0;
+      if (!queue_.WaitForRoom(bytes, more)) return 0;
     }
     if (expected != nullptr) {
       CudaResult lost;

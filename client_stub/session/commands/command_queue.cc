@@ -34,43 +34,47 @@ void CommandQueue::SetWindow(uint64_t bytes, uint64_t commands) {
   ring_limit_ = std::min<uint64_t>(bytes, kCapacity);
 }
 
-bool CommandQueue::HasRoom(size_t bytes) {
+bool CommandQueue::HasRoom(size_t bytes, uint64_t more) {
   const uint64_t end = tail_.load(std::memory_order_relaxed) + bytes;
   if (end - known_head_ > ring_limit_) {
     known_head_ = head_.load(std::memory_order_seq_cst);
     if (end - known_head_ > ring_limit_) return false;
   }
-  if (next_seq() - known_retired_ > window_commands_) {
+  if (next_seq() - known_retired_ > window_commands_ + more) {
     known_retired_ = retired_.load(std::memory_order_seq_cst);
-    if (next_seq() - known_retired_ > window_commands_) return false;
+    if (next_seq() - known_retired_ > window_commands_ + more) return false;
   }
   return true;
 }
 
-bool CommandQueue::WaitForRoom(size_t bytes) {
-  const auto ended = [&] { return aborted_.load(std::memory_order_seq_cst) || HasRoom(bytes); };
+bool CommandQueue::WaitForRoom(size_t bytes, uint64_t more) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const auto ended = [&] {
+    return aborted_.load(std::memory_order_seq_cst) || HasRoom(bytes, more);
+  };
   if (!SpinUntil(kSpinForRoom, ended)) {
-    // The loop changes the window first and looks for a waiter afterwards.
-    producer_waits_.store(1, std::memory_order_seq_cst);
+    // The loop changes the window first and looks for waiters afterwards.
+    producers_waiting_.fetch_add(1, std::memory_order_seq_cst);
     while (true) {
       const uint32_t seen = progress_.load(std::memory_order_seq_cst);
       if (ended()) break;
+      producers_.Unlock();
       FutexWait(&progress_, seen);
+      producers_.Lock();
     }
-    producer_waits_.store(0, std::memory_order_seq_cst);
+    producers_waiting_.fetch_sub(1, std::memory_order_seq_cst);
   }
   return !aborted_.load(std::memory_order_seq_cst);
 }
 
-void CommandQueue::WakeProducer() {
-  if (producer_waits_.load(std::memory_order_seq_cst) == 0) return;
+void CommandQueue::WakeProducers() {
+  if (producers_waiting_.load(std::memory_order_seq_cst) == 0) return;
   progress_.fetch_add(1, std::memory_order_seq_cst);
   FutexWakeAll(&progress_);
 }
 
 void CommandQueue::Abort() {
   aborted_.store(true, std::memory_order_seq_cst);
-  WakeProducer();
+  WakeProducers();
 }
 
 void CommandQueue::Write(uint64_t at, const void* data, size_t bytes) {
@@ -151,7 +155,7 @@ bool CommandQueue::OnReceived(uint64_t seq) {
     received_seq_.store(seq, std::memory_order_release);
   }
   head_.store(head, std::memory_order_seq_cst);
-  WakeProducer();
+  WakeProducers();
   return true;
 }
 
@@ -159,7 +163,7 @@ bool CommandQueue::OnRetired(uint64_t count) {
   if (count > sent_seq_) return false;
   if (count > retired_.load(std::memory_order_relaxed)) {
     retired_.store(count, std::memory_order_seq_cst);
-    WakeProducer();
+    WakeProducers();
   }
   return true;
 }

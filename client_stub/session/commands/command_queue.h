@@ -2,8 +2,7 @@
 // and from there until the server has received them.
 //
 // One ring holds them all: the commands that wait to be sent and, behind them, those that were sent
-// and may have to be sent again. Producers are ordered by a lock; the loop takes no lock, so a
-// producer may wait for room while it holds the lock.
+// and may have to be sent again. Producers are ordered by a lock; the loop takes no lock.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_
 
@@ -44,11 +43,11 @@ class CommandQueue {
   class Turn;
 
   // This and the next three are called with a Turn. Returns true when a command of `bytes`
-  // (aligned, with its header) fits in the window now.
-  bool HasRoom(size_t bytes);
-  // Waits until the command fits. Returns false when the queue was aborted. No other thread appends
-  // meanwhile.
-  bool WaitForRoom(size_t bytes);
+  // (aligned, with its header) fits in the window now, which is by `more` commands larger for it.
+  bool HasRoom(size_t bytes, uint64_t more = 0);
+  // Waits until the command fits. Returns false when the queue was aborted. While the thread sleeps
+  // others have their turns: what it waits for may be a command of theirs.
+  bool WaitForRoom(size_t bytes, uint64_t more = 0);
   // Returns the number that Put() will give next.
   uint64_t next_seq() const { return last_seq_.load(std::memory_order_relaxed) + 1; }
   // Appends a command that HasRoom() or WaitForRoom() allowed.
@@ -88,7 +87,7 @@ class CommandQueue {
 
   void Write(uint64_t at, const void* data, size_t bytes);
   void AppendFrame(const SentFrame& frame, uint32_t acked, std::string* payload) const;
-  void WakeProducer();
+  void WakeProducers();
 
   char* ring_ = nullptr;
 
@@ -113,8 +112,8 @@ class CommandQueue {
   uint64_t unreceived_payload_ ABSL_GUARDED_BY(channel_loop) = 0;
   std::deque<SentFrame> sent_frames_ ABSL_GUARDED_BY(channel_loop);
 
-  // These wake the one producer that waits for room.
-  alignas(64) std::atomic<uint32_t> producer_waits_{0};
+  // How many producers wait for room, and what changes for them.
+  alignas(64) std::atomic<uint32_t> producers_waiting_{0};
   std::atomic<uint32_t> progress_{0};
   std::atomic<bool> aborted_{false};
 };

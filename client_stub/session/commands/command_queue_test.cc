@@ -236,6 +236,32 @@ TEST(CommandQueueTest, WaitForRoomEndsWhenCommandsRetireAndWhenTheQueueIsAborted
   producer.join();
 }
 
+// A host function's end must not wait for what waits for it.
+TEST(CommandQueueTest, AFullWindowHasRoomForWhoMayGoBeyondIt) {
+  const auto owned = std::make_unique<CommandQueue>();
+  CommandQueue& queue = *owned;
+  queue.SetWindow(kMiB, 16);
+  for (int i = 0; i < 16; ++i) ASSERT_TRUE(TryPut(&queue, 0, 0));
+  std::atomic<bool> waits{false};
+  std::thread producer([&] {
+    CommandQueue::Turn turn(&queue);
+    waits.store(true);
+    EXPECT_FALSE(queue.WaitForRoom(8));
+  });
+  while (!waits.load()) std::this_thread::yield();
+  {
+    CommandQueue::Turn turn(&queue);
+    ASSERT_TRUE(queue.WaitForRoom(8, 2));
+    const cmd::ImageData command = {};
+    queue.Put(CommandId::kImageData, &command, sizeof(command), {});
+    EXPECT_TRUE(queue.HasRoom(8, 2));
+    queue.Put(CommandId::kImageData, &command, sizeof(command), {});
+    EXPECT_FALSE(queue.HasRoom(8, 2));
+  }
+  queue.Abort();
+  producer.join();
+}
+
 TEST(CommandQueueTest, ManyProducersAndOneLoopLoseNothing) {
   const auto owned = std::make_unique<CommandQueue>();
   CommandQueue& queue = *owned;

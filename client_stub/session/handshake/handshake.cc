@@ -91,7 +91,10 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   hello.set_device(options.device);
   hello.set_token(options.token);
   // Where there is a token, the reader is not a scheduler.
-  if (options.token.empty()) hello.set_credential(options.credential);
+  if (options.token.empty()) {
+    hello.set_credential(options.credential);
+    hello.set_slice(options.slice);
+  }
   hello.set_arena_base(arena.base);
   hello.set_arena_bytes(arena.bytes);
   hello.set_driver_version(kCudaVersion);

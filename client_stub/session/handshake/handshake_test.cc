@@ -160,13 +160,16 @@ TEST(HandshakeTest, WhatACorrectServerDoesNotSendIsRefused) {
 TEST(HandshakeTest, CredentialIsForSchedulersAndTokenForServers) {
   SessionOptions options;
   options.credential = "secret";
+  options.slice = "small";
   warpline_internal::Hello hello;
   ASSERT_TRUE(hello.ParseFromString(MakeHello(options, kArena)));
   EXPECT_EQ(hello.credential(), "secret");
+  EXPECT_EQ(hello.slice(), "small");
   options.token = "token";
   ASSERT_TRUE(hello.ParseFromString(MakeHello(options, kArena)));
   EXPECT_EQ(hello.token(), "token");
   EXPECT_EQ(hello.credential(), "");
+  EXPECT_EQ(hello.slice(), "");
 }
 
 TEST(HandshakeTest, RedirectNamesWhereToGoAndWithWhat) {

@@ -241,6 +241,15 @@ Accept SessionChannel::OnCommands(Frame* frame) {
     link.OnCommands(header.count);
     return Accept::kTaken;
   }
+  if (const CommandWindow* const window = port_->window(); window != nullptr) {
+    if (header.count > window->most()) {
+      return Refuse(absl::ResourceExhaustedError(
+          absl::StrCat("a frame of ", header.count, " commands, where the session's lease allows ",
+                       window->most(), " in flight")));
+    }
+    // A client that keeps to its window has room. Others wait for what they have sent.
+    if (!window->HasRoom(link.received_seq(), header.count)) return Accept::kLater;
+  }
   // What is acknowledged is between us and the client.
   constexpr uint32_t kNone = 0;
   char* const acked_field = frame->payload.data() + offsetof(CommandsHeader, acked);

@@ -82,8 +82,10 @@ bool SessionPort::PopLast(Frame* frame) {
   return true;
 }
 
-void SessionPort::Open(std::shared_ptr<WorkerRings> rings) {
+void SessionPort::Open(std::shared_ptr<WorkerRings> rings,
+                       std::unique_ptr<const CommandWindow> window) {
   MutexLock lock(&mu_);
+  window_ = std::move(window);
   rings_ = std::move(rings);
   open_rings_.store(rings_.get(), std::memory_order_release);
   if (channel_ != nullptr) channel_->Wake();

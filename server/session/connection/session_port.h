@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/mutex.h"
+#include "server/handover/command_window.h"
 #include "server/handover/counters.h"
 #include "server/handover/worker_rings.h"
 #include "server/session/connection/session_link.h"
@@ -64,6 +65,8 @@ class SessionPort {
     return open_rings_.load(std::memory_order_acquire);
   }
   SessionLink& link() { return link_; }
+  // Of the commands that rings() may take; null for no bound.
+  const CommandWindow* window() const RUNS_ON(channel_loop) { return window_.get(); }
 
   // --- For the control side.
   // Whether there is a channel, or one that waits.
@@ -72,8 +75,9 @@ class SessionPort {
   std::string transport();
   // No channel is taken any more, nothing is queued, and a channel that is there ends.
   void Shut();
-  // Lets commands through to the worker.
-  void Open(std::shared_ptr<WorkerRings> rings);
+  // Lets commands through to the worker, as many as `window` says, or any number without one.
+  // Called once.
+  void Open(std::shared_ptr<WorkerRings> rings, std::unique_ptr<const CommandWindow> window);
   // Queues a frame for the client.
   void Push(Frame frame);
   // Queues the fault: it is sent when the ring has nothing more. If it is the `last` frame, the
@@ -90,6 +94,7 @@ class SessionPort {
 
  private:
   std::atomic<WorkerRings*> open_rings_{nullptr};
+  std::unique_ptr<const CommandWindow> window_;  // Constant once there are open_rings_.
   // Tell the channel's loop, which asks all the time, that there is something under the lock.
   std::atomic<bool> has_frames_{false};
   std::atomic<bool> has_last_{false};

@@ -49,6 +49,8 @@ class ImageCommands : public CommandHandler {
 
  private:
   // Makes an image, counts it and puts it into the table; returns null after a refusal.
+  // Whether an image of `total` bytes may be made; says why not.
+  bool HasRoomFor(uint64_t total) RUNS_ON(decoder_thread);
   std::shared_ptr<Image> NewImage(uint64_t handle, uint64_t total) RUNS_ON(decoder_thread);
   std::shared_ptr<Image> ImageForPart(uint64_t handle, uint64_t total, uint64_t offset)
       RUNS_ON(decoder_thread);

@@ -14,16 +14,24 @@ constexpr size_t kNotedPart = 4u << 20;
 
 }  // namespace
 
-std::shared_ptr<Image> ImageCommands::NewImage(uint64_t handle, uint64_t total) {
-  if (!HandlesLeft()) return nullptr;
+bool ImageCommands::HasRoomFor(uint64_t total) {
+  if (!HandlesLeft()) return false;
   const uint64_t most = parts_.limits->max_module_bytes;
   if (total > most - tables().module_bytes) {
     parts_.current->RefuseBeyond(Limit::kModuleBytes, most);
-    return nullptr;
+    return false;
   }
   if (!parts_.host_memory->Hold(HostMemory::kImages, tables().module_bytes + total)) {
     parts_.current->Meet(Limit::kModuleBytes, tables().module_bytes);
     Refuse(CudaResult::kOutOfMemory);  // The server has told why.
+    return false;
+  }
+  return true;
+}
+
+std::shared_ptr<Image> ImageCommands::NewImage(uint64_t handle, uint64_t total) {
+  if (!HasRoomFor(total)) {
+    tables().refused_images.Note(handle);
     return nullptr;
   }
   auto image = std::make_shared<Image>(total, parts_.images->FilesFor(total));

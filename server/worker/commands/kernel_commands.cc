@@ -7,9 +7,8 @@ namespace warpline::worker {
 
 void KernelCommands::On(const cmd::KernelFind& command, std::string_view tail) {
   const std::shared_ptr<Module> module = FindIn(tables().modules, command.module);
-  if (module == nullptr || tables().kernels.contains(command.kernel)) {
-    return Refuse(CudaResult::kInvalidHandle);
-  }
+  if (module == nullptr) return Refuse(tables().WhyNoModule(command.module));
+  if (tables().kernels.contains(command.kernel)) return Refuse(CudaResult::kInvalidHandle);
   if (!HandlesLeft()) return;
   Task task = NewTask(command, tail);
   task.kernel = std::make_shared<Kernel>();

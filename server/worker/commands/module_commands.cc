@@ -34,7 +34,9 @@ void ModuleCommands::Load(const Command& command, std::string_view tail) {
   Task task = NewTask(command, tail);
   if (!HasDeviceOf(command.module) ||
       !MakeModule(command.module, command.image, order().NextControlTicket(), &tables(), &task)) {
-    return Refuse(CudaResult::kInvalidHandle);
+    if (!tables().refused_images.Has(command.image)) return Refuse(CudaResult::kInvalidHandle);
+    tables().refused_modules.Note(command.module);
+    return Refuse(CudaResult::kOutOfMemory);
   }
   order().ToControl<Command>(std::move(task));
 }
@@ -50,7 +52,7 @@ template <typename Command>
 void ModuleCommands::ToModule(const Command& command, std::string_view tail) {
   Task task = NewTask(command, tail);
   task.module = FindIn(tables().modules, command.module);
-  if (task.module == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  if (task.module == nullptr) return Refuse(tables().WhyNoModule(command.module));
   order().ToControl<Command>(std::move(task));
 }
 

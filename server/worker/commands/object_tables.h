@@ -2,6 +2,8 @@
 #ifndef WARPLINE_SERVER_WORKER_COMMANDS_OBJECT_TABLES_H_
 #define WARPLINE_SERVER_WORKER_COMMANDS_OBJECT_TABLES_H_
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "common/cuda/cuda_result.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/graph.h"
@@ -41,6 +44,23 @@ std::shared_ptr<Object> FindIn(const HandleMap<std::shared_ptr<Object>>& objects
   return it == objects.end() ? nullptr : it->second;
 }
 
+// The latest handles that stand for nothing because there was no room for it: what is asked of them
+// fails for the same reason, and not because nobody has heard of them.
+class RefusedHandles {
+ public:
+  void Note(uint64_t handle) {
+    handles_[next_] = handle;
+    next_ = (next_ + 1) % handles_.size();
+  }
+  bool Has(uint64_t handle) const {
+    return handle != 0 && std::find(handles_.begin(), handles_.end(), handle) != handles_.end();
+  }
+
+ private:
+  std::array<uint64_t, 32> handles_{};
+  size_t next_ = 0;
+};
+
 struct ObjectTables {
   HandleMap<Event> events ABSL_GUARDED_BY(decoder_thread);
   HandleMap<HostCall> host_calls ABSL_GUARDED_BY(decoder_thread);
@@ -52,6 +72,9 @@ struct ObjectTables {
   HandleMap<std::shared_ptr<Graph>> graphs ABSL_GUARDED_BY(decoder_thread);
   HandleMap<std::shared_ptr<Frame>> frames ABSL_GUARDED_BY(decoder_thread);
 
+  RefusedHandles refused_images ABSL_GUARDED_BY(decoder_thread);
+  RefusedHandles refused_modules ABSL_GUARDED_BY(decoder_thread);
+
   // Bytes of images, and of what modules, links and graphs were made of.
   uint64_t module_bytes ABSL_GUARDED_BY(decoder_thread) = 0;
   uint64_t graph_nodes ABSL_GUARDED_BY(decoder_thread) = 0;  // Sum over all graphs and frames.
@@ -61,6 +84,10 @@ struct ObjectTables {
            links.size() + arrays.size() + graphs.size() + frames.size();
   }
 
+  // Why there is no such module.
+  CudaResult WhyNoModule(uint64_t handle) const RUNS_ON(decoder_thread) {
+    return refused_modules.Has(handle) ? CudaResult::kOutOfMemory : CudaResult::kInvalidHandle;
+  }
   // Takes an image out of the table; its bytes stay counted. Returns null for an image that is not
   // complete.
   std::shared_ptr<Image> TakeImage(uint64_t handle) RUNS_ON(decoder_thread);

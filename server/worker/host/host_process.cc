@@ -43,6 +43,9 @@ uint64_t MostStackBytes(const device::DeviceInfo& info) {
 
 constexpr device::SharedDeviceOptions kSharedOptions;
 
+// For the client of a session that is over its launch time to hear of it.
+constexpr absl::Duration kToldBeforeEnd = absl::Seconds(1);
+
 template <typename Message>
 std::vector<int> OrdinalsOf(const Message& message) {
   std::vector<int> ordinals = {message.ordinal()};
@@ -107,6 +110,18 @@ absl::Status HostProcess::WatchKernels() {
   auto watch = KernelWatch::Start(std::move(options));
   if (!watch.ok()) return watch.status();
   kernel_watch_ = *std::move(watch);
+  return absl::OkStatus();
+}
+
+absl::Status HostProcess::LimitLaunches(const OpenWorker& open, std::shared_ptr<SessionDesk> desk) {
+  auto end = [this, number = open.session()] {
+    if (!options_.on_ended) return;
+    options_.on_ended(number, absl::DeadlineExceededError("a launch took too long"));
+  };
+  auto limit = LaunchLimit::Start(LimitedSessionOf(std::move(desk), std::move(end)),
+                                  absl::Milliseconds(open.launch_limit_ms()), kToldBeforeEnd);
+  if (!limit.ok()) return limit.status();
+  launch_limit_ = *std::move(limit);
   return absl::OkStatus();
 }
 
@@ -227,6 +242,9 @@ void HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds, Opened
     kernel_watch_->Add(open.session(), *desk,
                        open.launch_limit_ms() == 0 ? absl::InfiniteDuration()
                                                    : absl::Milliseconds(open.launch_limit_ms()));
+  }
+  if (!shares() && open.launch_limit_ms() != 0 && !open.reader()) {
+    if (auto limited = LimitLaunches(open, *desk); !limited.ok()) return done(limited, nullptr);
   }
   (*desk)->Do([this, at = desk->get(), open, fds = std::move(fds),
                done = std::move(done)](ProcessSession* session) mutable {

@@ -29,6 +29,7 @@
 #include "server/worker/host/context_watch.h"
 #include "server/worker/host/host_windows.h"
 #include "server/worker/host/kernel_watch.h"
+#include "server/worker/host/launch_limit.h"
 #include "server/worker/host/process_session.h"
 #include "server/worker/host/session_desk.h"
 #include "server/worker/memory/arena_book.h"
@@ -114,6 +115,9 @@ class HostProcess {
   absl::Status CheckRoom(const warpline_internal::OpenWorker& open) const;
   absl::Status OpenDevices(const warpline_internal::PrepareWorker& prepare);
   absl::Status WatchKernels();
+  // Has a session of a process of its own end when a launch takes too long.
+  absl::Status LimitLaunches(const warpline_internal::OpenWorker& open,
+                             std::shared_ptr<SessionDesk> desk);
   // A session has failed. On any thread.
   void OnFault();
   // These run where the session's tasks do.
@@ -139,6 +143,7 @@ class HostProcess {
   size_t opened_ = 0;
   ArenaBook arenas_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<SessionDesk>> sessions_;
+  std::unique_ptr<LaunchLimit> launch_limit_;  // Null where nothing is shared or limited.
 };
 
 }  // namespace warpline::worker

@@ -55,6 +55,7 @@ SessionLimits LimitsOf(const warpline_internal::OpenWorker& open, bool shared) {
   if (open.max_handles() > 0) limits.max_handles = open.max_handles();
   if (open.max_streams() > 0) limits.max_streams = open.max_streams();
   if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
+  if (open.max_commands() > 0) limits.max_queued_commands = open.max_commands();
   return limits;
 }
 

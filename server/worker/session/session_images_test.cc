@@ -187,6 +187,21 @@ TEST_F(SessionImagesTest, ImagesFromTheCacheCountLikeThoseThatAreSent) {
   EXPECT_EQ(Load(5), CudaResult::kSuccess);
 }
 
+TEST_F(SessionImagesTest, AModuleThatThereIsNoRoomForIsOutOfMemory) {
+  SessionLimits limits;
+  limits.max_module_bytes = image_.size();
+  Restart(limits);
+  Add(cmd::ImageData{1, image_.size(), 0}, image_);
+  EXPECT_EQ(Load(1), CudaResult::kSuccess);  // Module 100.
+  Add(cmd::ImageData{2, image_.size(), 0}, image_);
+  EXPECT_EQ(Load(2), CudaResult::kOutOfMemory);
+  // Of which nobody has said anything.
+  EXPECT_EQ(Load(3), CudaResult::kInvalidHandle);
+  Add(cmd::ModuleUnload{100});
+  Add(cmd::ImageData{4, image_.size(), 0}, image_);
+  EXPECT_EQ(Load(4), CudaResult::kSuccess);
+}
+
 TEST_F(SessionImagesTest, CompressedPartsMakeTheSameImage) {
   std::string raw;
   for (int i = 0; i < 3000; ++i) raw += "line " + std::to_string(i) + "\n";

@@ -56,8 +56,8 @@ def _foreign_driver():
     return None
 
 
-def _options(endpoint, memory, gpus, device):
-    given = {"endpoint": endpoint, "memory": memory, "gpus": gpus, "device": device}
+def _options(endpoint, memory, gpus, device, slice_name):
+    given = {"endpoint": endpoint, "memory": memory, "gpus": gpus, "device": device, "slice": slice_name}
     return ["--%s=%s" % (name, value) for name, value in given.items() if value is not None]
 
 
@@ -83,11 +83,11 @@ def _lease(options):
     return json.loads(told)
 
 
-def connect(endpoint=None, *, memory=None, gpus=None, device=None):
+def connect(endpoint=None, *, memory=None, gpus=None, device=None, slice=None):  # pylint: disable=redefined-builtin
     """Gives this process, and what it starts from now on, the GPU of a server or scheduler.
 
     `endpoint`, "host:port" or "unix:/path", is WARPLINE_ENDPOINT if it is not given. `memory` (such as
-    "4GiB"), `gpus` and `device` are what `warpline run` takes; certificates and credentials are in the
+    "4GiB"), `gpus`, `device` and `slice` are what `warpline run` takes; certificates and credentials are in the
     same variables as for that. The lease ends with this process.
 
     Raises Error where nobody answers, and where the process has loaded another CUDA driver already:
@@ -100,7 +100,7 @@ def connect(endpoint=None, *, memory=None, gpus=None, device=None):
         raise Error("this process has loaded %s already: call warpline.connect() before anything that "
                     "uses CUDA is imported, or start the program with `warpline run --`" % foreign)
     import ctypes  # pylint: disable=import-outside-toplevel  (the smallest systems lack it)
-    os.environ.update(_lease(_options(endpoint, memory, gpus, device)))
+    os.environ.update(_lease(_options(endpoint, memory, gpus, device, slice)))
     former = os.environ.get("LD_LIBRARY_PATH")
     os.environ["LD_LIBRARY_PATH"] = libraries() + (":" + former if former else "")
     # From now on whoever asks for the driver by name gets these.
