@@ -232,7 +232,8 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    --tier=auto there unless its device code or an earlier run says
                                    that it needs a process of its own, with --check, tell which
                                    accesses of its kernels are wrong, and where
-  warpline hold --folder=DIR [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
+  warpline hold --folder=DIR [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D]
+                [--sessions=N]
                                    hold a lease until SIGTERM, waiting until there is one, for
                                    programs that are started elsewhere with WARPLINE_LEASE_FOLDER=DIR
                                    (the containers of a pod)
