@@ -327,8 +327,9 @@ void Allocator::PickUp(Entry* entry, size_t member, const Ask& ask, Decision* de
   }
   const std::string held = absl::StrCat("#", entry->number, ".", member);
   const Allocation* const allocation = pool_.Find(held);
-  if (allocation == nullptr) {
-    Refuse(absl::AbortedError("what was placed for it has gone; ask again"), decision);
+  if (allocation == nullptr || up_.count(allocation->server) == 0) {
+    // Its server has gone meanwhile.
+    Unplace(entry, decision);
     return;
   }
   Allocation lease = *allocation;
@@ -340,12 +341,31 @@ void Allocator::PickUp(Entry* entry, size_t member, const Ask& ask, Decision* de
   picks.set_picked(true);
   picks.set_lease(ask.lease());
   decision->set_outcome(warpline_placement::GRANTED);
-  *decision->mutable_place() = PlaceOf(entry->places[member]);
+  *decision->mutable_place() = entry->places[member];
   const bool all = std::all_of(entry->asking.begin(), entry->asking.end(),
                                [](const Member& one) { return one.picked(); });
   if (!all) return;
   placed_.erase(entry->number);
   line_.Remove(entry->number);
+}
+
+void Allocator::Unplace(Entry* entry, Decision* decision) {
+  const bool some = std::any_of(entry->asking.begin(), entry->asking.end(),
+                                [](const Member& one) { return one.picked(); });
+  if (some) {
+    Refuse(absl::UnavailableError("the server that was chosen has gone"), decision);
+    Drop(entry->number, "the server of another member of its gang has gone", decision);
+    return;
+  }
+  for (size_t i = 0; i < entry->asking.size(); ++i) Give(absl::StrCat("#", entry->number, ".", i));
+  entry->places.clear();
+  placed_.erase(entry->number);
+  line_.Update(entry);
+  decision->set_outcome(warpline_placement::WAITING);
+  decision->set_position(1);
+  decision->set_waiting(line_.requests());
+  decision->set_ask_again_ns(absl::ToInt64Nanoseconds(PauseAt(1)));
+  decision->set_message("the server that was chosen has gone");
 }
 
 void Allocator::Withdraw(const std::string& tenant, const std::string& ticket,

@@ -87,6 +87,8 @@ class Allocator {
   // What to say of the request of a ticket that is known.
   void AnswerWaiting(Entry* entry, const Ask& ask, Decision* decision);
   void PickUp(Entry* entry, size_t member, const Ask& ask, Decision* decision);
+  // What was placed is not there any more: it waits again, in its place.
+  void Unplace(Entry* entry, Decision* decision);
   absl::StatusOr<Entry*> Enqueue(const Ask& ask, const Want& want);
   void Withdraw(const std::string& tenant, const std::string& ticket, Decision* decision);
   // Removes the entry, and what there is for it.

@@ -132,7 +132,7 @@ bool Allocator::PlaceEntry(Entry* entry, std::vector<Site> sites, Decision* deci
     }
     sites[i] = *std::move(taken);
   }
-  entry->places = std::move(sites);
+  for (const Site& site : sites) entry->places.push_back(PlaceOf(site));
   entry->pick_up_ns = After(options_.silence);
   placed_.insert(entry->number);
   line_.Update(entry);
@@ -145,6 +145,7 @@ void Allocator::Pass(Decision* decision) {
   // What is set aside first, so that nothing else is placed where it was waited for.
   for (const uint64_t number : std::vector<uint64_t>(reserved_.begin(), reserved_.end())) {
     Entry* const entry = line_.Find(number);
+    if (entry != nullptr && !ReservationStands(*entry)) Unreserve(entry);
     if (entry == nullptr || !ReservationFits(*entry) || !MayHave(*entry)) continue;
     std::vector<Site> sites = entry->reserved;
     (void)PlaceEntry(entry, std::move(sites), decision);
@@ -181,15 +182,10 @@ void Allocator::Reserve(Entry* entry, std::vector<Site> sites, int64_t until_ns)
 }
 
 void Allocator::Unreserve(Entry* entry) {
-  for (const Site& site : entry->reserved) {
-    for (const uint32_t i : site.devices) {
-      const DeviceAt at{site.server, i};
-      if (site.server < pool_.servers().size() &&
-          i < pool_.servers()[site.server].devices.size() &&
-          pool_.at(at).held_for == entry->number) {
-        pool_.Hold(at, 0);
-      }
-    }
+  // Devices may be elsewhere now than where they were when they were set aside.
+  const std::vector<DeviceAt> held(pool_.held().begin(), pool_.held().end());
+  for (const DeviceAt& at : held) {
+    if (pool_.at(at).held_for == entry->number) pool_.Hold(at, 0);
   }
   entry->reserved.clear();
   entry->reserved_until_ns = kNever;
@@ -283,10 +279,6 @@ std::vector<Site> Allocator::ChooseReservation(const Entry& entry, int64_t* unti
 }
 
 void Allocator::ReserveForThePatient() {
-  for (const uint64_t number : std::vector<uint64_t>(reserved_.begin(), reserved_.end())) {
-    Entry* const entry = line_.Find(number);
-    if (entry != nullptr && !ReservationStands(*entry)) Unreserve(entry);
-  }
   const int64_t patience = absl::ToInt64Nanoseconds(options_.patience);
   std::set<uint64_t> hopeless;
   while (reserved_.size() < options_.max_reservations) {

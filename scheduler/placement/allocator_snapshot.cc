@@ -107,7 +107,7 @@ std::vector<Event> Allocator::Snapshot(int64_t now_ns) const {
     *waiting->mutable_ask() = entry->ask;
     waiting->set_since_ns(entry->since_ns);
     for (const auto& member : entry->asking) *waiting->add_members() = member;
-    for (const Site& site : entry->places) *waiting->add_places() = PlaceOf(site);
+    for (const Place& place : entry->places) *waiting->add_places() = place;
     waiting->set_pick_up_ns(entry->pick_up_ns);
     for (const Site& site : entry->reserved) *waiting->add_reserved() = PlaceOf(site);
     if (entry->reserved_until_ns != kNever) {
@@ -131,9 +131,7 @@ void Allocator::RestoreWaiting(const Waiting& waiting) {
   entry.since_ns = waiting.since_ns();
   entry.asking.assign(waiting.members().begin(), waiting.members().end());
   entry.pick_up_ns = waiting.pick_up_ns();
-  for (const Place& place : waiting.places()) {
-    if (auto site = SiteAt(place); site.has_value()) entry.places.push_back(*std::move(site));
-  }
+  entry.places.assign(waiting.places().begin(), waiting.places().end());
   Entry* const kept = line_.Add(std::move(entry));
   if (kept->placed()) placed_.insert(kept->number);
   std::vector<Site> reserved;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "scheduler/placement/decision_log.h"
 #include "scheduler/placement/testing/pool_events.h"
@@ -177,6 +178,7 @@ TEST_F(ReplayTest, NoFileOfBytesHurts) {
   std::ifstream file(Files()[0], std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
+  const google::protobuf::LogSilencer silence;
   for (int round = 0; round < 300; ++round) {
     std::string bytes = text.str();
     for (int i = 0; i < 4; ++i) bytes[random_() % bytes.size()] = static_cast<char>(random_());

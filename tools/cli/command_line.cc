@@ -18,7 +18,8 @@ struct VerbInfo {
   const char* name;
   Verb verb;
   // Words, separated by spaces: options with a value of a kind (":size", ":number", ":rights",
-  // ":tiers", ":tier", ":text") or without one.
+  // ":tiers", ":tier", ":duration", ":text") or without one; ":maybe_duration" takes it only after an
+  // equals sign, and is "inf" without.
   const char* options;
 };
 
@@ -30,16 +31,16 @@ constexpr VerbInfo kVerbs[] = {
     {"serve", Verb::kServe, ""},
     {"run", Verb::kRun,
      "endpoint:text memory:size device:text gpus:number sessions:number guard:text check "
-     "tier:tier"},
+     "tier:tier wait:maybe_duration gang:text members:number"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
     {"tenant", Verb::kTenant,
      "endpoint:text memory:size max_leases:number max_sessions:number max_lease_sessions:number "
      "max_seconds:number rights:rights tiers:tiers tier:tier weight:number copy_weight:number "
-     "priority:number new_credential json"},
+     "priority:number parent:text reserved:size new_credential json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
-    {"servers", Verb::kServers, "endpoint:text json"},
+    {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
     {"replace", Verb::kReplace, "endpoint:text"},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
     {"explain", Verb::kExplain, "hardened all"},
@@ -62,6 +63,8 @@ constexpr ActionInfo kActions[] = {
     {Verb::kLease, "list", false},    {Verb::kLease, "revoke", true},
     {Verb::kServers, "add", true},    {Verb::kServers, "renew", true},
     {Verb::kServers, "remove", true}, {Verb::kServers, "list", false},
+    {Verb::kServers, "cordon", true}, {Verb::kServers, "uncordon", true},
+    {Verb::kServers, "drain", true},
     {Verb::kPolicy, "load", true},    {Verb::kPolicy, "check", true},
     {Verb::kPolicy, "swap", true},    {Verb::kPolicy, "rollback", false},
     {Verb::kPolicy, "remove", true},  {Verb::kPolicy, "list", false},
@@ -78,7 +81,7 @@ ActionWords WordsOf(Verb verb) {
     case Verb::kTenant:
       return {"tenant", "add, set, remove or list"};
     case Verb::kServers:
-      return {"server", "add, renew, remove or list"};
+      return {"server", "add, renew, remove, cordon, uncordon, drain or list"};
     case Verb::kPolicy:
       return {"policy", "list, load, check, swap, rollback or remove"};
     default:
@@ -120,6 +123,11 @@ absl::Status CheckValue(const std::string& kind, const std::string& option,
   if (kind == "size" && !AbslParseFlag(value, &size, &error)) {
     return Wrong(absl::StrCat("--", option, "=", value), ": ", error);
   }
+  absl::Duration duration;
+  if (absl::EndsWith(kind, "duration") &&
+      (!absl::ParseDuration(value, &duration) || duration < absl::ZeroDuration())) {
+    return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected a time like 90s, 10m or 2h");
+  }
   if (kind == "number" && !absl::SimpleAtoi(value, &number)) {
     return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected a whole number");
   }
@@ -153,6 +161,8 @@ absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::str
   if (equals != std::string::npos) {
     if (kind->empty()) return Wrong("option --", name, " takes no value");
     value = arg.substr(equals + 1);
+  } else if (*kind == "maybe_duration") {
+    value = "inf";
   } else if (!kind->empty()) {
     if (*next + 1 >= args.size()) return Wrong("option --", name, " needs a value");
     value = args[++*next];
@@ -181,6 +191,23 @@ absl::Status CheckGpus(const CommandLine& line) {
   if (!device.empty() && named != gpus) {
     return Wrong("--gpus and --device do not agree: ", gpus, absl::StrCat(" and ", named));
   }
+  return absl::OkStatus();
+}
+
+// Checks that a gang has a name, members, and waits.
+absl::Status CheckGang(const CommandLine& line) {
+  if (line.verb != Verb::kRun) return absl::OkStatus();
+  if (line.Has("gang") != line.Has("members")) {
+    return Wrong("a gang has both ", "--gang=NAME and --members=N", "");
+  }
+  if (!line.Has("gang")) return absl::OkStatus();
+  if (line.Text("gang").empty() || line.Text("gang").size() > 64) {
+    return Wrong("--gang=", line.Text("gang"), ": expected a name of up to 64 characters");
+  }
+  if (line.Number("members") < 1 || line.Number("members") > 1024) {
+    return Wrong("--members=", line.Text("members"), ": expected 1 to 1024");
+  }
+  if (!line.Has("wait")) return Wrong("a gang waits for its members: ", "give it --wait", "");
   return absl::OkStatus();
 }
 
@@ -214,13 +241,16 @@ absl::Status TakeAction(CommandLine* line) {
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
   warpline run [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
+               [--wait[=10m]] [--gang=NAME --members=N]
                [--tier=isolated|guarded|auto] [--guard=off|fence|clamped|stoppable|hardened | --check]
                [--] PROGRAM
                                    run a program, and all that it starts, under one lease; with
                                    --tier=guarded in a context that it shares with others, with
                                    --tier=auto there unless its device code or an earlier run says
                                    that it needs a process of its own, with --check, tell which
-                                   accesses of its kernels are wrong, and where
+                                   accesses of its kernels are wrong, and where; with --wait, wait for
+                                   a lease that does not fit now; N runs of one --gang, on whichever
+                                   hosts, get their leases when there is room for all
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]
                                    the same with rates, again and again
@@ -258,6 +288,11 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline servers renew NAME      prints another one; the old one is of no use from then on, and
                                    the server's audit is taken as it is, whatever it has lost
   warpline servers remove NAME     ends its leases, too; stop the server first
+  warpline servers cordon NAME [--reason=WHY]
+                                   gives it no new leases
+  warpline servers drain NAME [--within=10m] [--reason=WHY]
+                                   nor lets its leases go on for longer; their holders are told
+  warpline servers uncordon NAME   gives it leases again
   warpline lease list              its leases
   warpline lease revoke LEASE [--reason=WHY]
   warpline tenant list             its tenants
@@ -282,7 +317,10 @@ gets CUDA_ERROR_NOT_PERMITTED, and so does a session of a tier that is not in --
 isolated and guarded with a comma between); --tier is what a run of the tenant's has that names none
 (isolated). Of --max_sessions, a run that names no --sessions gets a quarter. Where leases of
 others want a device at the same time, each has its time by --weight=N, and copies by --copy_weight=N
-(1 to 1000, 1 by default); --priority=N counts for servers with --dispatch=priority.
+(1 to 1000, 1 by default); --priority=N counts for servers with --dispatch=priority. The same weight and
+priority say whose request is next of those that wait. A tenant with --parent=TENANT is below that one,
+whose limits count what it has as well; --reserved=SIZE of memory is what it, and those below it, can
+count on where the scheduler runs with --preemption.
 
 DIR is the --audit_dir of a server or scheduler, and without it /var/lib/warpline/audit. WHEN is a time
 (2026-11-22T15:00:00Z), a day, or how long ago (90m); E is an event (session.refused) or the events of
@@ -313,6 +351,11 @@ uint64_t CommandLine::Size(const std::string& option) const {
   ByteSize size;
   std::string error;
   return Has(option) && AbslParseFlag(Text(option), &size, &error) ? size.bytes : 0;
+}
+
+absl::Duration CommandLine::Duration(const std::string& option, absl::Duration otherwise) const {
+  absl::Duration duration;
+  return Has(option) && absl::ParseDuration(Text(option), &duration) ? duration : otherwise;
 }
 
 uint64_t CommandLine::Number(const std::string& option) const {
@@ -351,6 +394,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     return Wrong("warpline ", line.verb == Verb::kRun ? "run" : "explain", ": no program given");
   }
   if (auto status = CheckGpus(line); !status.ok()) return status;
+  if (auto status = CheckGang(line); !status.ok()) return status;
   const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
       line.verb == Verb::kPolicy) {
