@@ -98,6 +98,7 @@ void PoolAllocator::Restore(const LeaseRecord& lease, const TenantRecord& tenant
   to->mutable_shape()->set_weight(tenant.weight);
   to->set_priority(tenant.priority);
   to->set_sessions(lease.max_sessions);
+  to->set_since_ns(absl::ToUnixNanos(lease.created));
   if (lease.ends != absl::InfiniteFuture()) to->set_ends_ns(absl::ToUnixNanos(lease.ends));
   Apply(std::move(event), now);
 }

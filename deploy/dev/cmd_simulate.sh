@@ -1,6 +1,6 @@
 help_text() {
   cat <<'TEXT'
-Usage: ./dev simulate [--servers=1250] [--sessions=100000] [--load=1.0] [--placement=pack|spread]
+Usage: ./dev simulate [--servers=1250] [--sessions=100000] [--load=0.95] [--placement=pack|spread]
                       [--seed=1] [--patience=10m] [--decisions=FOLDER] [--plot=FILE.svg]
 
 Builds the scheduler's placement and runs it on a virtual clock: a pool of servers with eight GPUs each,

@@ -145,7 +145,10 @@ void Allocator::SetCordon(const warpline_placement::Cordon& cordon, Decision* de
   if (state == nullptr) return;
   // By their ids, so that the order is the same each time.
   std::set<std::string> leases;
-  for (const Allocation* const allocation : state->allocations) leases.insert(allocation->id);
+  for (const Allocation* const allocation : state->allocations) {
+    // What is placed and not picked up yet never is: see PickUp().
+    if (allocation->id[0] != '#') leases.insert(allocation->id);
+  }
   for (const std::string& lease : leases) {
     warpline_placement::Notice notice;
     notice.set_lease(lease);
@@ -169,6 +172,7 @@ void Allocator::Restore(const warpline_placement::Lease& lease) {
   allocation.weight = std::max(lease.shape().weight(), 1u);
   allocation.priority = lease.priority();
   allocation.sessions = lease.sessions();
+  allocation.since_ns = lease.since_ns() != 0 ? lease.since_ns() : now_ns_;
   if (lease.ends_ns() != 0) allocation.ends_ns = lease.ends_ns();
   allocation.number = lease.number() != 0 ? lease.number() : next_lease_++;
   allocation.milli_gpus = lease.milli_gpus();
@@ -198,6 +202,17 @@ void Allocator::Release(const std::string& lease) {
 
 // --- Requests.
 
+absl::Status Allocator::WhyNotNow(const Want& want) const {
+  const bool all_cordoned =
+      pool_.usable_servers() == 0 && std::any_of(up_.begin(), up_.end(), [&](const auto& server) {
+        return cordons_.count(server) != 0;
+      });
+  if (all_cordoned) {
+    return absl::ResourceExhaustedError("no capacity: every server that is up is cordoned");
+  }
+  return WhyNot(pool_, want);
+}
+
 void Allocator::AnswerAsk(const Ask& ask, Decision* decision) {
   if (!ask.ticket().empty()) {
     if (Entry* const entry = line_.FindTicket(ask.tenant(), ask.ticket()); entry != nullptr) {
@@ -219,7 +234,7 @@ void Allocator::AnswerAsk(const Ask& ask, Decision* decision) {
       }
       why = site.status();
     } else {
-      why = WhyNot(pool_, want);
+      why = WhyNotNow(want);
     }
   }
   if (ask.ticket().empty()) {
@@ -312,7 +327,7 @@ void Allocator::AnswerWaiting(Entry* entry, const Ask& ask, Decision* decision) 
   decision->set_ask_again_ns(absl::ToInt64Nanoseconds(PauseAt(decision->position())));
   const Usage usage = LeastUsage(entry->want, entry->ask.sessions(), entry->members);
   absl::Status why = quotas_.Check(entry->ask.tenant(), usage);
-  if (why.ok()) why = WhyNot(pool_, entry->want);
+  if (why.ok()) why = WhyNotNow(entry->want);
   decision->set_message(decision->missing() != 0
                             ? absl::StrCat("of its gang of ", entry->members, ", ",
                                            decision->missing(), " have not asked yet")
@@ -327,7 +342,8 @@ void Allocator::PickUp(Entry* entry, size_t member, const Ask& ask, Decision* de
   }
   const std::string held = absl::StrCat("#", entry->number, ".", member);
   const Allocation* const allocation = pool_.Find(held);
-  if (allocation == nullptr || up_.count(allocation->server) == 0) {
+  if (allocation == nullptr || up_.count(allocation->server) == 0 ||
+      cordons_.count(allocation->server) != 0) {
     // Its server has gone meanwhile.
     Unplace(entry, decision);
     return;
@@ -335,6 +351,7 @@ void Allocator::PickUp(Entry* entry, size_t member, const Ask& ask, Decision* de
   Allocation lease = *allocation;
   lease.id = ask.lease();
   // Its time counts from now on.
+  lease.since_ns = now_ns_;
   lease.ends_ns = ask.lasts_ns() == 0 ? kNever : now_ns_ + ask.lasts_ns();
   pool_.Undo(held);
   pool_.Add(std::move(lease));

@@ -13,7 +13,9 @@
 // is dropped. Requests that wait are placed by the WaitingLine's order, whatever fits first; who has
 // waited for longer than `patience` gets devices set aside, on which nothing else is placed unless it
 // surely ends before they are all free (EASY back-filling, Lifka, JSSPP 1995, with a lease's end as its
-// estimate). With `preemption`, leases of lower rank get notice and end, if that helps.
+// estimate). Where leases have no end, those that began last are taken to end first: running times are
+// long-tailed, so that what has run for long goes on for long (Harchol-Balter and Downey, SIGMETRICS
+// 1996). With `preemption`, leases of lower rank get notice and end, if that helps.
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_ALLOCATOR_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_ALLOCATOR_H_
 
@@ -47,6 +49,9 @@ struct AllocatorOptions {
   uint32_t max_waiting_of_tenant = 256;
   // How many of them may have devices set aside at a time, and after which wait they get them.
   uint32_t max_reservations = 16;
+  // Of the usable devices, how many may be set aside so; one request may always have as many as it
+  // wants. They are idle until the last of them is free.
+  uint32_t max_reserved_percent = 5;
   absl::Duration patience = absl::Seconds(60);
   // A request that is not asked for again within this time is dropped, and one that was placed and is
   // not picked up is placed no more.
@@ -84,6 +89,7 @@ class Allocator {
 
   // --- Requests.
   void AnswerAsk(const Ask& ask, Decision* decision);
+  absl::Status WhyNotNow(const Want& want) const;
   // What to say of the request of a ticket that is known.
   void AnswerWaiting(Entry* entry, const Ask& ask, Decision* decision);
   void PickUp(Entry* entry, size_t member, const Ask& ask, Decision* decision);
@@ -114,6 +120,9 @@ class Allocator {
   void Reserve(Entry* entry, std::vector<Site> sites, int64_t until_ns);
   void Unreserve(Entry* entry);
   void ReserveForThePatient();
+  int64_t ExpectedRest(const Allocation& lease) const;
+  void ExpectRoom(const ServerState& server, const Want& want, std::vector<int64_t>* expected,
+                  std::vector<int64_t>* sure_ns) const;
   std::vector<Site> ChooseReservation(const Entry& entry, int64_t* until_ns) const;
   bool ReservationFits(const Entry& entry) const;
   bool ReservationStands(const Entry& entry) const;

@@ -49,6 +49,7 @@ void AddLeases(const Pool& pool, std::vector<Event>* events) {
     lease->set_ends_ns(allocation->ends_ns == kNever ? 0 : allocation->ends_ns);
     lease->set_number(allocation->number);
     lease->set_milli_gpus(allocation->milli_gpus);
+    lease->set_since_ns(allocation->since_ns);
   }
 }
 

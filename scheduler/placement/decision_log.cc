@@ -41,6 +41,7 @@ Record OptionsRecord(const AllocatorOptions& options) {
   to->set_max_waiting(options.max_waiting);
   to->set_max_waiting_of_tenant(options.max_waiting_of_tenant);
   to->set_max_reservations(options.max_reservations);
+  to->set_max_reserved_percent(options.max_reserved_percent);
   to->set_patience_ns(absl::ToInt64Nanoseconds(options.patience));
   to->set_silence_ns(absl::ToInt64Nanoseconds(options.silence));
   to->set_preemption(options.preemption);

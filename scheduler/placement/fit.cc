@@ -308,6 +308,26 @@ std::optional<Site> FindSiteWhere(const Pool& pool, const Want& want, Order orde
   return Scan(pool, want, order, usable);
 }
 
+bool MayFit(const Pool& pool, const Want& want, uint32_t sites) {
+  if (!want.named.empty()) return true;
+  uint64_t fit = 0;
+  for (const auto& [capacity, index] : pool.by_capacity()) {
+    const uint64_t wanted = WantedOf(capacity, want);
+    if (wanted == 0 || wanted > capacity) continue;
+    // Where parts of devices do, nothing is known without a look at each, nor where a server has
+    // devices of several capacities.
+    if (wanted <= capacity / 2 || pool.by_capacity().size() > 1 ||
+        index.partial.lower_bound({wanted, 0, {0, 0}}) != index.partial.end()) {
+      return true;
+    }
+    for (auto it = index.whole.lower_bound({want.gpus, 0}); it != index.whole.end() && fit < sites;
+         ++it) {
+      fit += it->first / want.gpus;
+    }
+  }
+  return fit >= sites;
+}
+
 absl::Status WhyNot(const Pool& pool, const Want& want) {
   if (pool.usable_devices() == 0) {
     return absl::UnavailableError("no server with a device is up");

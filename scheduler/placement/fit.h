@@ -54,6 +54,9 @@ std::vector<uint32_t> PickDevices(const ServerState& server, std::vector<uint32_
                                   uint32_t gpus, Order order);
 Site SiteOf(const Pool& pool, const Want& want, uint32_t server, std::vector<uint32_t> devices);
 
+// False when so many sites at once surely do not fit; much quicker than finding them.
+bool MayFit(const Pool& pool, const Want& want, uint32_t sites);
+
 // Why FindSite() found nothing: UNAVAILABLE when no server is usable, NOT_FOUND when no usable server
 // has the devices that are named, RESOURCE_EXHAUSTED, with what is free, otherwise.
 absl::Status WhyNot(const Pool& pool, const Want& want);

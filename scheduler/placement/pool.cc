@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
+
 namespace warpline::placement {
 namespace {
 
@@ -14,26 +16,38 @@ void Forget(const Allocation* allocation, std::vector<const Allocation*>* from) 
 
 }  // namespace
 
+template <typename Whole, typename Partial>
+void Pool::ForEachEntry(uint32_t number, Whole whole, Partial partial) {
+  ServerState& server = servers_[number];
+  // Servers have devices of one capacity, as a rule.
+  absl::InlinedVector<std::pair<uint64_t, uint32_t>, 4> counts;
+  for (uint32_t i = 0; i < server.devices.size(); ++i) {
+    const DeviceState& device = server.devices[i];
+    const uint64_t capacity = device.spec.capacity_bytes;
+    auto count = std::find_if(counts.begin(), counts.end(),
+                              [&](const auto& known) { return known.first == capacity; });
+    if (count == counts.end()) count = counts.insert(counts.end(), {capacity, 0});
+    if (device.held_for != 0) continue;
+    if (device.whole()) {
+      ++count->second;
+    } else {
+      partial(&by_capacity_[capacity], {device.free_bytes(), device.weights, {number, i}});
+    }
+  }
+  for (const auto& [capacity, count] : counts) {
+    CapacityIndex& index = by_capacity_[capacity];
+    if (count != 0) whole(&index, {count, number});
+  }
+}
+
 void Pool::Unindex(uint32_t number) {
   ServerState& server = servers_[number];
   if (!server.usable) return;
   --usable_servers_;
   usable_devices_ -= server.devices.size();
-  for (uint32_t i = 0; i < server.devices.size(); ++i) {
-    const DeviceState& device = server.devices[i];
-    CapacityIndex& index = by_capacity_[device.spec.capacity_bytes];
-    if (device.held_for != 0) continue;
-    if (!device.whole()) {
-      index.partial.erase({device.free_bytes(), device.weights, {number, i}});
-      continue;
-    }
-    const auto count = static_cast<uint32_t>(
-        std::count_if(server.devices.begin(), server.devices.end(), [&](const DeviceState& other) {
-          return other.whole() && other.held_for == 0 &&
-                 other.spec.capacity_bytes == device.spec.capacity_bytes;
-        }));
-    index.whole.erase({count, number});
-  }
+  ForEachEntry(
+      number, [](CapacityIndex* index, WholeEntry entry) { index->whole.erase(entry); },
+      [](CapacityIndex* index, PartialEntry entry) { index->partial.erase(entry); });
 }
 
 void Pool::Index(uint32_t number) {
@@ -41,21 +55,9 @@ void Pool::Index(uint32_t number) {
   if (!server.usable) return;
   ++usable_servers_;
   usable_devices_ += server.devices.size();
-  for (uint32_t i = 0; i < server.devices.size(); ++i) {
-    const DeviceState& device = server.devices[i];
-    CapacityIndex& index = by_capacity_[device.spec.capacity_bytes];
-    if (device.held_for != 0) continue;
-    if (!device.whole()) {
-      index.partial.insert({device.free_bytes(), device.weights, {number, i}});
-      continue;
-    }
-    const auto count = static_cast<uint32_t>(
-        std::count_if(server.devices.begin(), server.devices.end(), [&](const DeviceState& other) {
-          return other.whole() && other.held_for == 0 &&
-                 other.spec.capacity_bytes == device.spec.capacity_bytes;
-        }));
-    index.whole.insert({count, number});
-  }
+  ForEachEntry(
+      number, [](CapacityIndex* index, WholeEntry entry) { index->whole.insert(entry); },
+      [](CapacityIndex* index, PartialEntry entry) { index->partial.insert(entry); });
 }
 
 void Pool::Charge(const Allocation& allocation, ServerState* server, bool add) {

@@ -54,6 +54,7 @@ struct Allocation {
   uint32_t weight = 1;
   uint32_t priority = 0;
   uint32_t sessions = 0;
+  int64_t since_ns = 0;
   int64_t ends_ns = kNever;
   uint64_t number = 0;  // Grows with each.
   uint64_t milli_gpus = 0;  // Of all its devices, the larger of memory and multiprocessors.
@@ -143,6 +144,11 @@ class Pool {
   uint64_t growth() const { return growth_; }
 
  private:
+  using WholeEntry = std::pair<uint32_t, uint32_t>;
+  using PartialEntry = std::tuple<uint64_t, uint32_t, DeviceAt>;
+  // Calls these for what the server's devices have in the indexes, or are to have.
+  template <typename Whole, typename Partial>
+  void ForEachEntry(uint32_t server, Whole whole, Partial partial);
   // Takes a server out of the indexes, or puts it there. What is between the two changes it.
   void Unindex(uint32_t server);
   void Index(uint32_t server);

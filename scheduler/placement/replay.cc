@@ -18,6 +18,7 @@ AllocatorOptions OptionsOf(const warpline_placement::Options& from) {
   options.max_waiting = from.max_waiting();
   options.max_waiting_of_tenant = from.max_waiting_of_tenant();
   options.max_reservations = from.max_reservations();
+  options.max_reserved_percent = from.max_reserved_percent();
   options.patience = absl::Nanoseconds(from.patience_ns());
   options.silence = absl::Nanoseconds(from.silence_ns());
   options.preemption = from.preemption();

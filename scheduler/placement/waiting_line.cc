@@ -40,9 +40,11 @@ void WaitingLine::Update(Entry* entry) {
   uint32_t& counted = counted_[entry->number];
   const uint32_t now = entry->placed() ? 0 : static_cast<uint32_t>(entry->asking.size());
   count.requests += now - counted;
+  uint32_t& of_priority = count.by_priority[entry->ask.priority()];
+  of_priority += now - counted;
+  if (of_priority == 0) count.by_priority.erase(entry->ask.priority());
   requests_ += now - counted;
   counted = now;
-  count.priority = entry->ask.priority();
   if (count.requests == 0) counts_.erase(tenant);
   const ShapeKey key = KeyOf(*entry);
   if (entry->complete() && !entry->placed()) {
@@ -148,11 +150,14 @@ uint32_t WaitingLine::PositionOf(const Entry& entry, const QuotaTree& quotas) co
   const uint64_t weight = WeightOf(quotas, entry.ask.tenant());
   uint32_t position = own;
   for (const auto& [tenant, count] : counts_) {
-    if (tenant == entry.ask.tenant() || count.priority < entry.ask.priority()) continue;
-    const uint64_t turns = count.priority > entry.ask.priority()
-                               ? count.requests
-                               : (own * uint64_t{WeightOf(quotas, tenant)} + weight - 1) / weight;
-    position += static_cast<uint32_t>(std::min<uint64_t>(turns, count.requests));
+    if (tenant == entry.ask.tenant()) continue;
+    const uint64_t turns = (own * uint64_t{WeightOf(quotas, tenant)} + weight - 1) / weight;
+    for (const auto& [priority, requests] : count.by_priority) {
+      if (priority < entry.ask.priority()) continue;
+      position += priority > entry.ask.priority()
+                      ? requests
+                      : static_cast<uint32_t>(std::min<uint64_t>(turns, requests));
+    }
   }
   return position;
 }

@@ -88,7 +88,7 @@ class WaitingLine {
  private:
   struct Count {
     uint32_t requests = 0;
-    uint32_t priority = 0;  // Of the latest.
+    std::map<uint32_t, uint32_t> by_priority;
   };
 
   std::map<uint64_t, std::unique_ptr<Entry>> entries_;

@@ -61,7 +61,7 @@ void FairnessMeter::Add(const std::vector<double>& demands, const std::vector<do
         MaxMinShares(their_demands, their_weights, of_organisations[o]);
     for (size_t i = 0; i < members.size(); ++i) {
       fair_[members[i]] += shares[i];
-      had_[members[i]] += had[members[i]];
+      had_[members[i]] += std::min(had[members[i]], shares[i]);
     }
   }
 }

@@ -26,8 +26,8 @@ class FairnessMeter {
 
   // What the teams want and have at a moment, in devices.
   void Add(const std::vector<double>& demands, const std::vector<double>& had);
-  // Of what teams had over what they should have had. Teams that should have had nothing are left
-  // out.
+  // Of the parts that teams had of what they should have had. What one had above that, while others
+  // did not want it, is not counted. Teams that should have had nothing are left out.
   double Jain() const;
 
  private:

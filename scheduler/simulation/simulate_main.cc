@@ -10,7 +10,7 @@
 
 ABSL_FLAG(uint32_t, servers, 1250, "Servers, of eight devices each.");
 ABSL_FLAG(uint32_t, sessions, 100000, "Sessions.");
-ABSL_FLAG(double, load, 1.0, "What they want together, of all devices until the last one arrives.");
+ABSL_FLAG(double, load, 0.95, "What they want together, of all devices until the last one arrives.");
 ABSL_FLAG(uint64_t, seed, 1, "Of the sessions.");
 ABSL_FLAG(std::string, placement, "pack", "pack or spread.");
 ABSL_FLAG(absl::Duration, patience, absl::Minutes(10),

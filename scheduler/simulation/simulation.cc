@@ -302,7 +302,7 @@ void Simulation::State::Sum(Figures* figures) const {
   }
   figures->fairness = fairness_.Jain();
   std::map<std::string, std::vector<double>> by_size;
-  for (size_t i = 0; i < workload_.sessions.size(); ++i) {
+  for (size_t i = workload_.running; i < workload_.sessions.size(); ++i) {
     by_size[SizeOf(workload_.sessions[i])].push_back(waits_s_[i]);
     by_size["all"].push_back(waits_s_[i]);
   }
@@ -370,7 +370,7 @@ absl::StatusOr<Figures> Simulation::State::Run(
       next_sample += sample_s;
       Sample sample;
       TakeSample(now_s, &sample);
-      sample.arrived = arrived;
+      sample.arrived = arrived - std::min(arrived, workload_.running);
       used_sum_ += sample.used;
       ++used_samples_;
       if (progress) progress(sample);
@@ -381,7 +381,7 @@ absl::StatusOr<Figures> Simulation::State::Run(
   }
   if (!present_.empty()) return absl::InternalError("some sessions never ran");
   if (!allocator_->log_status().ok()) return allocator_->log_status();
-  figures_.sessions = sessions;
+  figures_.sessions = sessions - workload_.running;
   Figures figures;
   Sum(&figures);
   return figures;

@@ -62,8 +62,8 @@ struct Figures {
   // runs, which the scheduler may not, so this is a bound and not what another scheduler would get.
   double fragmentation = 0;
   size_t bounded_samples = 0;
-  // Jain's index of what tenants had to what weighted max-min fairness would have given them of the
-  // devices in use, over the samples at which something waits. 1 is fair.
+  // Jain's index of the parts that tenants had of what weighted max-min fairness would have given them
+  // of the devices in use (FairnessMeter), over the samples at which something waits. 1 is fair.
   double fairness = 0;
   double days = 0;
   size_t most_waiting = 0;

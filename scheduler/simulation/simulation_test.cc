@@ -17,14 +17,15 @@ WorkloadOptions Small() {
   WorkloadOptions options;
   options.sessions = 3000;
   options.devices = 320;
-  options.most_members = 8;
-  options.load = 1.1;
+  options.most_members = 4;
+  options.load = 0.9;
   return options;
 }
 
 TEST(SimulationTest, EverySessionRunsAndNothingIsPlacedTwice) {
   SimulationOptions options;
   options.servers = 40;
+  options.tick = absl::Minutes(2);
   std::string folder = ::testing::TempDir() + "/simulation_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   options.decisions = folder + "/decisions";
@@ -71,13 +72,17 @@ TEST(SimulationTest, TheSameSeedGivesTheSameFigures) {
 
 TEST(WorkloadTest, SessionsAreLikeThoseOfTheTraces) {
   const Workload workload = DrawWorkload({});
-  ASSERT_EQ(workload.sessions.size(), 100000u);
+  ASSERT_EQ(workload.sessions.size(), 100000u + workload.running);
+  double at_start = 0;
+  for (size_t i = 0; i < workload.running; ++i) at_start += workload.sessions[i].devices();
+  EXPECT_NEAR(at_start, 9500, 1000);
   size_t parts = 0;
   size_t gangs = 0;
   size_t brief = 0;
   double devices = 0;
   double wanted = 0;
-  for (const Session& session : workload.sessions) {
+  for (size_t i = workload.running; i < workload.sessions.size(); ++i) {
+    const Session& session = workload.sessions[i];
     parts += session.milli < 1000 ? 1 : 0;
     gangs += session.members > 1 ? 1 : 0;
     brief += session.lasts_s <= 1186 ? 1 : 0;
@@ -89,7 +94,7 @@ TEST(WorkloadTest, SessionsAreLikeThoseOfTheTraces) {
   EXPECT_NEAR(static_cast<double>(gangs), 4000, 300);
   EXPECT_NEAR(static_cast<double>(brief), 50000, 800);
   EXPECT_NEAR(devices / 1e5, 3.1, 0.2);
-  EXPECT_NEAR(wanted / (workload.sessions.back().arrives_s * 10000), 1, 0.1);
+  EXPECT_NEAR(wanted / (workload.sessions.back().arrives_s * 10000), 0.95, 0.1);
 }
 
 TEST(FairnessTest, MaxMinGivesWhatIsWantedAndDividesTheRest) {
@@ -106,7 +111,7 @@ TEST(FairnessTest, JainsIndexIsOneForEqualsAndOneOverNForOneOfThem) {
   meter.Add({8, 8, 8}, {2, 2, 4});
   EXPECT_DOUBLE_EQ(meter.Jain(), 1);
   meter.Add({8, 8, 8}, {4, 2, 2});
-  EXPECT_LT(meter.Jain(), 0.95);
+  EXPECT_LT(meter.Jain(), 0.99);
 }
 
 }  // namespace

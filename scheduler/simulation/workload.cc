@@ -94,8 +94,7 @@ Workload DrawWorkload(const WorkloadOptions& options) {
       workload.teams.push_back({absl::StrCat("org", o, "-team", t), o, 1 + t % 2});
     }
   }
-  double wanted = 0;
-  for (size_t i = 0; i < options.sessions; ++i) {
+  const auto draw = [&] {
     Session session;
     const Size& size = Draw(kSizes, &random);
     session.gpus = size.gpus;
@@ -105,16 +104,31 @@ Workload DrawWorkload(const WorkloadOptions& options) {
     // Some teams ask for much more than others, whatever their weights.
     const double skew = random.Fraction();
     session.tenant = static_cast<uint32_t>(skew * skew * static_cast<double>(workload.teams.size()));
-    wanted += session.devices() * session.lasts_s;
-    workload.sessions.push_back(session);
+    return session;
+  };
+  std::vector<Session> arriving;
+  double wanted = 0;
+  for (size_t i = 0; i < options.sessions; ++i) {
+    arriving.push_back(draw());
+    wanted += arriving.back().devices() * arriving.back().lasts_s;
   }
   const double mean_gap = wanted / static_cast<double>(options.sessions) /
                           (options.load * options.devices);
+  // Arrivals by day are closer than by night.
+  const auto gap = [&](double now) {
+    return -std::log(1 - random.Fraction()) * mean_gap / ActivityAt(now);
+  };
+  for (double now = -kLifetimes[std::size(kLifetimes) - 1].seconds; now < 0; now += gap(now)) {
+    Session session = draw();
+    session.lasts_s += now;
+    if (session.lasts_s > 0) workload.sessions.push_back(session);
+  }
+  workload.running = workload.sessions.size();
   double now = 0;
-  for (Session& session : workload.sessions) {
-    // Arrivals by day are closer than by night.
-    now += -std::log(1 - random.Fraction()) * mean_gap / ActivityAt(now);
+  for (Session& session : arriving) {
+    now += gap(now);
     session.arrives_s = now;
+    workload.sessions.push_back(session);
   }
   return workload;
 }

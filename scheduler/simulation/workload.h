@@ -20,7 +20,8 @@ namespace warpline::simulation {
 
 // One that a tenant wants to run. Each member of a gang has a lease of its own.
 struct Session {
-  double arrives_s = 0;  // From the start on.
+  // From the start on; those of 0 run for a while already.
+  double arrives_s = 0;
   double lasts_s = 0;    // From the time on when it has all its leases.
   uint32_t tenant = 0;   // Index.
   uint32_t gpus = 1;     // Of one server.
@@ -46,14 +47,17 @@ struct WorkloadOptions {
   size_t sessions = 100000;
   uint32_t devices = 10000;
   uint32_t most_members = 32;
-  // What sessions want together, of what there is. It is spread over a day with its hours.
-  double load = 1.0;
+  // What sessions want together, of what there is, in the mean of a day.
+  double load = 0.95;
 };
 
 struct Workload {
   std::vector<Organisation> organisations;
   std::vector<Team> teams;  // The tenants.
-  std::vector<Session> sessions;  // By arrival.
+  // By arrival: first those that have arrived before the start and have not ended by then, in what
+  // is left of their time, so that the pool is as full from the start on as it stays.
+  std::vector<Session> sessions;
+  size_t running = 0;  // How many of them have.
 };
 
 Workload DrawWorkload(const WorkloadOptions& options);
