@@ -166,19 +166,28 @@ absl::StatusOr<std::optional<LeaseRecord>> Scheduler::Choose(const AcquireReques
   auto wanted = RoomFor(request);
   if (!wanted.ok()) return wanted.status();
   const placement::Allocator& allocator = pool_.allocator();
-  if (allocator.pool().allocations().size() >= options_.max_leases) {
+  // Of one that waits already, or of another member of its gang, all that was seen to.
+  const placement::Entry* const known =
+      request.ticket().empty()
+          ? nullptr
+          : allocator.line().Look(tenant.name, request.ticket(), request.gang());
+  if (known == nullptr && allocator.pool().allocations().size() >= options_.max_leases) {
     return absl::ResourceExhaustedError("the scheduler has as many leases as it keeps");
   }
-  const auto sessions = SessionsFor(
-      tenant, request.sessions(), allocator.quotas().UsageOf(tenant.name).sessions, by_sessions);
-  // Who waits for sessions of its own leases names how many.
-  if (!sessions.ok() && (request.ticket().empty() || request.sessions() == 0 ||
-                         request.sessions() > tenant.max_lease_sessions)) {
-    return sessions.status();
+  wanted->sessions = request.sessions();
+  if (known != nullptr && request.sessions() == 0) {
+    wanted->sessions = known->ask.sessions();
+  } else if (known == nullptr) {
+    const auto sessions = SessionsFor(
+        tenant, request.sessions(), allocator.quotas().UsageOf(tenant.name).sessions, by_sessions);
+    // Who waits for sessions of its tenant's other leases names how many.
+    const bool may_wait = !request.ticket().empty() && request.sessions() != 0 &&
+                          request.sessions() <= tenant.max_lease_sessions;
+    if (!sessions.ok() && !may_wait) return sessions.status();
+    if (sessions.ok()) wanted->sessions = *sessions;
   }
   RefreshServers(now);
   wanted->lease = absl::BytesToHexString(RandomBytes(kLeaseIdBytes));
-  wanted->sessions = sessions.ok() ? *sessions : request.sessions();
   *decision = pool_.Ask(*wanted, tenant, now);
   if (decision->outcome() == warpline_placement::REFUSED) {
     return absl::Status(static_cast<absl::StatusCode>(decision->code()), decision->message());

@@ -88,6 +88,28 @@ TEST_P(SchedulerPlacementTest, WhoWaitsGetsALeaseWhenThereIsRoom) {
   EXPECT_EQ(scheduler_->Counts().waiting, 0u);
 }
 
+TEST_P(SchedulerPlacementTest, TheOnlySessionOfATenantIsWaitedForAndGot) {
+  warpline_internal::TenantRequest one;
+  one.set_max_sessions(1);
+  const std::string credential = AddTenant("t", 0, 0, 0, one);
+  Tell(Report("a"));
+  const std::string other = AddTenant("u", 0, 0, 0);
+  const auto first = Acquire(16, other);
+  EXPECT_TRUE(Ask(Want(10, "k", credential)).has_waiting());
+  ASSERT_TRUE(scheduler_->Release(first->token()).ok());
+  const LeaseReply granted = Ask(Want(10, "k", credential));
+  EXPECT_FALSE(granted.has_waiting());
+  EXPECT_EQ(granted.max_sessions(), 1u);
+  EXPECT_EQ(scheduler_->Acquire(Want(1, "l", credential), false, true).status().code(),
+            Code::kResourceExhausted);
+  // Who says how many waits for those of the tenant's other leases.
+  AcquireRequest named = Want(1, "l", credential);
+  named.set_sessions(1);
+  EXPECT_THAT(Ask(named).waiting().reason(), HasSubstr("may have 1 sessions"));
+  ASSERT_TRUE(scheduler_->Release(granted.token()).ok());
+  EXPECT_FALSE(Ask(named).has_waiting());
+}
+
 TEST_P(SchedulerPlacementTest, WhoWaitedAsksTheNextSchedulerAgain) {
   Tell(Report("a"));
   const auto first = Acquire(16);

@@ -99,6 +99,17 @@ Entry* WaitingLine::FindGang(const std::string& tenant, const std::string& gang)
   return found == gangs_.end() ? nullptr : Find(found->second);
 }
 
+const Entry* WaitingLine::Look(const std::string& tenant, const std::string& ticket,
+                               const std::string& gang) const {
+  auto number = tickets_.find({tenant, ticket});
+  if (number == tickets_.end()) {
+    number = gangs_.find({tenant, gang});
+    if (number == gangs_.end()) return nullptr;
+  }
+  const auto entry = entries_.find(number->second);
+  return entry == entries_.end() ? nullptr : entry->second.get();
+}
+
 Entry* WaitingLine::Next(const QuotaTree& quotas,
                          absl::FunctionRef<bool(const Entry&, Shape*)> fits,
                          absl::FunctionRef<Verdict(const Entry&)> may) {

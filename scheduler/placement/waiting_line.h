@@ -66,6 +66,9 @@ class WaitingLine {
   // Null when there is none.
   Entry* FindTicket(const std::string& tenant, const std::string& ticket);
   Entry* FindGang(const std::string& tenant, const std::string& gang);
+  // The entry of the ticket, or else of the gang; null for neither.
+  const Entry* Look(const std::string& tenant, const std::string& ticket,
+                    const std::string& gang) const;
   enum class Verdict {
     kYes,
     kAnother,  // Not this one.
