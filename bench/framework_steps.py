@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """One program of frameworks.py: warms up, prints a result, then does as many steps as each line of
 stdin says and prints how long each took, in milliseconds. A line may also say for how many seconds
-to go on ("2.5 s"). A step ends with its loss or token on the host."""
+to go on ("2.5 s"), and every how many milliseconds a step is due ("2.5 s every 10 ms"); a step's time is
+then from when it was due. A step ends with its loss, token or class on the host."""
 import itertools
 import json
 import pathlib
@@ -57,6 +58,18 @@ def resnet50_loader():
                 yield [part.cuda(non_blocking=True) for part in batch]
 
     return resnet50(batches())
+
+
+def resnet50_infer():
+    """One image from the host, fp16; what it shows is read back."""
+    model = models.resnet50().cuda().half().eval()
+    image = images(1)[0].half()
+
+    @torch.no_grad()
+    def step():
+        return model(image.cuda()).argmax()
+
+    return step
 
 
 def gpt2_train():
@@ -118,6 +131,19 @@ def say(value):
     sys.stdout.flush()
 
 
+def paced(step, seconds, every_ms):
+    """Milliseconds of each step, from when it was due. Steps that are late are made one after the
+    other."""
+    times, begun = [], time.perf_counter()
+    for number in itertools.count():
+        due = begun + number * every_ms / 1000
+        if due >= begun + seconds:
+            return times
+        time.sleep(max(0, due - time.perf_counter()))
+        float(step().detach())
+        times.append((time.perf_counter() - due) * 1000)
+
+
 def main():
     torch.manual_seed(0)
     step = globals()[sys.argv[1]]()
@@ -126,8 +152,12 @@ def main():
     results = [step().detach() for _ in range(max(WARM_UP, of))]
     say([round(float(value), 3) for value in results])
     for line in sys.stdin:
+        words = line.split()
+        if "every" in words:
+            say(paced(step, float(words[0]), float(words[3])))
+            continue
         times = []
-        seconds = float(line.split()[0]) if line.strip().endswith("s") else None
+        seconds = float(words[0]) if line.strip().endswith("s") else None
         end = time.perf_counter() + (seconds or 0)
         while time.perf_counter() < end if seconds is not None else len(times) < int(line):
             started = time.perf_counter()

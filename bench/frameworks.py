@@ -34,6 +34,9 @@ AT_ONCE = ("tiny_mlp_train", "gpt2_decode_fp16")
 NEEDS = {"gpt2_generate": "transformers"}
 # The control is a native program.
 KINDS = {"native": "native", "control": "native", "remote": "remote"}
+# Of many processes, so many start together: most of a start is one processor's work, and contexts
+# that are made at the same time wait for each other.
+STARTS_TOGETHER = 4
 # Programs print three digits, and sums whose order varies natively move the last of them.
 LAST_DIGIT = 0.0021
 NUMBERS = {16: "sixteen", 64: "sixty_four"}
@@ -95,15 +98,24 @@ def measure(sides, name, args):
     return row
 
 
+def start_all(sides, side, name, count, group):
+    """Appends to the group as many that are warmed up."""
+    for first in range(0, count, STARTS_TOGETHER):
+        started = [Runner(sides, side, name, number=number)
+                   for number in range(first, min(first + STARTS_TOGETHER, count))]
+        group.extend(started)
+        for runner in started:
+            runner.finish()
+        print("%s: %d of %d %s processes are ready" % (name, len(group), count, side),
+              file=sys.stderr, flush=True)
+
+
 def measure_at_once(sides, name, args):
     """The row of many processes of a program."""
     groups, rates = {"native": [], "remote": []}, {side: [] for side in KINDS}
     try:
-        # One after the other, since contexts that are made at the same time wait for each other.
         for side, group in groups.items():
-            for number in range(args.at_once):
-                group.append(Runner(sides, side, name, number=number))
-                group[-1].finish()
+            start_all(sides, side, name, args.at_once, group)
         for side in paired.turns(list(KINDS), args.rounds):
             group = groups[KINDS[side]]
             for runner in group:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How long a tiny kernel takes beside a neighbour that keeps the GPU busy, by tier.
 
-  neighbours.py --bundle=DIR --program=neighbour [--tiers=guarded,isolated,native,mps] [--seconds=3] [--json=FILE] [--md=FILE]
+  neighbours.py --bundle=DIR --program=neighbour [--tiers=guarded,isolated,native,mps] [--seconds=3]
+                [--server_flag=FLAG ...] [--json=FILE] [--md=FILE]
 
 For each tier a server is started, and in it, one after the other, a tiny program alone, each busy
 program alone, and the tiny one beside each busy one. Prints a table of what a tiny kernel took on
@@ -122,10 +123,11 @@ def multi_process_service():
 
 
 @contextlib.contextmanager
-def guest_of(local_server, bundle, device, tier):
+def guest_of(local_server, bundle, device, tier, server_flags):
     """The environment of programs in that tier of a server of their own."""
     installation = local_server.Installation.from_bundle(bundle)
-    with local_server.Server(installation, ["--device=" + device, "--tiers=isolated,guarded"]) as server:
+    flags = ["--device=" + device, "--tiers=isolated,guarded", *server_flags]
+    with local_server.Server(installation, flags) as server:
         env = installation.client_environment(server.endpoint)
         env["WARPLINE_TIER"] = tier
         yield env
@@ -139,6 +141,8 @@ def main():
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG",
+                        help="one more for the servers, such as --server_flag=--dispatch=off")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--md", type=pathlib.Path)
     args = parser.parse_args()
@@ -148,7 +152,7 @@ def main():
     for tier in args.tiers.split(","):
         surroundings = (contextlib.nullcontext(environment()) if tier == "native" else
                         multi_process_service() if tier == "mps" else
-                        guest_of(local_server, args.bundle, args.device, tier))
+                        guest_of(local_server, args.bundle, args.device, tier, args.server_flag))
         with surroundings as env:
             results[tier] = measure(Programs(args.program.resolve(), env), args.kinds.split(","), args.seconds)
     print(table(results))

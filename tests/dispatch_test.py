@@ -32,7 +32,7 @@ class DispatchTest(unittest.TestCase):
 
     def books(self, weights, tier, *flags):
         """The first tenant's share of the device, as the server has it."""
-        with shares.Pool(local_server, self.installation, weights,
+        with shares.Pool(local_server, self.installation, shares.tenants_of(weights),
                          ["--device=cpu", "--tiers=isolated,guarded", *flags]) as pool:
             measurement = shares.Measurement(pool, self.program, tier, ["--blocks=4"])
             kernels = [measurement.calibrate(length) for length in (500, 3000)]
@@ -59,7 +59,7 @@ class DispatchTest(unittest.TestCase):
 
     def test_programs_that_take_turns_give_right_results(self):
         flags = ["--device=cpu", "--tiers=isolated,guarded", "--dispatch_quantum_us=1000"]
-        with shares.Pool(local_server, self.installation, (1, 1), flags) as pool:
+        with shares.Pool(local_server, self.installation, shares.tenants_of((1, 1)), flags) as pool:
             busy = pool.start(0, "isolated", str(self.program), "--rounds=400", "--kernel_us=500",
                               "--seconds=12", "--blocks=4")
             copies = pool.start(0, "isolated", str(self.program), "--kernel_us=500",

@@ -92,7 +92,7 @@ class PolicyTest(unittest.TestCase):
             self.assertIn("--dispatch=off", errors)
 
     def test_policies_change_under_load_and_an_endless_one_is_replaced(self):
-        with shares.Pool(local_server, self.installation, (1, 1), ["--device=cpu"]) as pool:
+        with shares.Pool(local_server, self.installation, shares.tenants_of((1, 1)), ["--device=cpu"]) as pool:
             programs = [pool.start(tenant, "isolated", str(self.bin / "shares"), "--kernel_us=500", "--seconds=10",
                                    "--blocks=4", "--rounds=400") for tenant in (0, 1)]
             server = pool.server
