@@ -47,12 +47,13 @@ ABSL_FLAG(std::string, state, "",
 ABSL_FLAG(std::string, placement, "spread",
           "Which device a lease gets: spread (the one with the most free memory) or pack (the one "
           "with the least that is enough).");
-ABSL_FLAG(bool, preemption, false,
-          "A request that waits ends leases of lower priority, or of tenants that have more than is "
-          "reserved for them while it is within what is reserved for its own, after notice.");
+ABSL_FLAG(
+    bool, preemption, false,
+    "A request that waits ends leases of lower priority, or of tenants that have more than is "
+    "reserved for them while it is within what is reserved for its own, after notice.");
 ABSL_FLAG(warpline::DurationFlag, preemption_notice, absl::Minutes(1),
           "How long such a lease lasts after its holder is told.");
-ABSL_FLAG(warpline::DurationFlag, patience, absl::Minutes(1),
+ABSL_FLAG(warpline::DurationFlag, patience, absl::Minutes(10),
           "A request that waits for this long has devices set aside for it as they become free.");
 ABSL_FLAG(int, max_waiting, 128, "How many requests of each tenant may wait.");
 ABSL_FLAG(int, decision_log_mb, 32,
@@ -175,8 +176,7 @@ SchedulerOptions OptionsFromFlags(const std::string& folder, std::string operato
   options.placement.preemption = absl::GetFlag(FLAGS_preemption);
   options.placement.notice = absl::GetFlag(FLAGS_preemption_notice).get();
   options.placement.patience = absl::GetFlag(FLAGS_patience).get();
-  options.placement.max_waiting_of_tenant =
-      static_cast<uint32_t>(absl::GetFlag(FLAGS_max_waiting));
+  options.placement.max_waiting_of_tenant = static_cast<uint32_t>(absl::GetFlag(FLAGS_max_waiting));
   if (const int megabytes = absl::GetFlag(FLAGS_decision_log_mb); megabytes != 0) {
     options.decisions.folder = folder + "/decisions";
     options.decisions.file_bytes =

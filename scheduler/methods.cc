@@ -75,7 +75,7 @@ audit::Record Describe(const ServerRequest& request) {
 }
 audit::Record Describe(const CordonRequest& request) {
   return {.event = audit::Event::kAdminServer,
-          .texts = {{"action", !request.cordoned()            ? "uncordon"
+          .texts = {{"action", !request.cordoned()           ? "uncordon"
                                : request.has_drained_in_ms() ? "drain"
                                                              : "cordon"},
                     {"name", request.name()}}};
@@ -183,7 +183,8 @@ UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods) {
   UnaryMethodLanes lanes;
   for (const auto& [path, method] : methods) lanes[path] = kOthers;
   lanes[Path("Report")] = kReports;
-  for (const char* const name : {"Acquire", "Renew", "Release", "Withdraw"}) lanes[Path(name)] = kLeases;
+  for (const char* const name : {"Acquire", "Renew", "Release", "Withdraw"})
+    lanes[Path(name)] = kLeases;
   return lanes;
 }
 

@@ -159,8 +159,7 @@ Decision PoolAllocator::Ask(const RoomRequest& request, const TenantRecord& tena
   return Apply(std::move(event), now);
 }
 
-void PoolAllocator::Withdraw(const std::string& tenant, const std::string& ticket,
-                             absl::Time now) {
+void PoolAllocator::Withdraw(const std::string& tenant, const std::string& ticket, absl::Time now) {
   Event event;
   event.mutable_withdraw()->set_tenant(tenant);
   event.mutable_withdraw()->set_ticket(ticket);

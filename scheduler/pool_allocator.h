@@ -47,9 +47,10 @@ class PoolAllocator {
   absl::Status PutTenant(const TenantRecord& tenant, absl::Time now);
   void RemoveTenant(const std::string& name, absl::Time now);
   // The devices as they were last reported; with `up`, it may get leases.
-  void PutServer(const std::string& name,
-                 const google::protobuf::RepeatedPtrField<warpline_internal::ReportedDevice>& devices,
-                 bool up, absl::Time now);
+  void PutServer(
+      const std::string& name,
+      const google::protobuf::RepeatedPtrField<warpline_internal::ReportedDevice>& devices, bool up,
+      absl::Time now);
   void RemoveServer(const std::string& name, absl::Time now);
   void PutCordon(const CordonRecord& cordon, absl::Time now);
   void RemoveCordon(const std::string& server, absl::Time now);

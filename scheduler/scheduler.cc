@@ -42,8 +42,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions op
   auto allocator = placement::RecordedAllocator::Create(
       options.placement, options.only_reads ? placement::DecisionLogOptions() : options.decisions);
   if (!allocator.ok()) return allocator.status();
-  auto scheduler = std::unique_ptr<Scheduler>(new Scheduler(
-      std::move(options), std::move(store), std::move(keys), *std::move(allocator)));
+  auto scheduler = std::unique_ptr<Scheduler>(
+      new Scheduler(std::move(options), std::move(store), std::move(keys), *std::move(allocator)));
   if (const absl::Status taken = scheduler->TakeState(); !taken.ok()) {
     MutexLock lock(&scheduler->mu_);
     return scheduler->store_->Explain(taken);

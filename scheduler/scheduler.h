@@ -182,8 +182,7 @@ class Scheduler {
   // A lease, or none when the request waits: `decision` says why.
   absl::StatusOr<std::optional<LeaseRecord>> Choose(
       const warpline_internal::AcquireRequest& request, const TenantRecord& tenant,
-      bool by_sessions, warpline_placement::Decision* decision)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      bool by_sessions, warpline_placement::Decision* decision) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,
                                                          const TenantRecord& tenant,
                                                          const CertificateHolder& holder)

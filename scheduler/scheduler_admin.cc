@@ -82,9 +82,9 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   }
   if (const absl::Status tiers = CheckTiers(tenant); !tiers.ok()) return tiers;
   if (tenant.max_lease_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
-      tenant.reserved_bytes >= (1ull << 50) ||
-      tenant.max_seconds > (1ull << 32) || !IsWeight(tenant.weight) ||
-      !IsWeight(tenant.copy_weight) || tenant.priority > kMostPriority) {
+      tenant.reserved_bytes >= (1ull << 50) || tenant.max_seconds > (1ull << 32) ||
+      !IsWeight(tenant.weight) || !IsWeight(tenant.copy_weight) ||
+      tenant.priority > kMostPriority) {
     return absl::InvalidArgumentError("a tenant's limits are out of range");
   }
   TenantReply reply;
@@ -139,9 +139,8 @@ absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   if (!tenants.ok()) return tenants.status();
   for (const TenantRecord& tenant : *tenants) {
     if (tenant.parent != request.name()) continue;
-    return absl::FailedPreconditionError(absl::StrCat("tenant ", tenant.name, " is below ",
-                                                      request.name(),
-                                                      ": remove it first, or move it"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "tenant ", tenant.name, " is below ", request.name(), ": remove it first, or move it"));
   }
   const auto status =
       store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + Afterlife()});

@@ -76,8 +76,7 @@ absl::StatusOr<RoomRequest> RoomFor(const AcquireRequest& request) {
     return absl::InvalidArgumentError("a gang has a name and a number of members");
   }
   if (wanted.members > kMaxMembers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a gang has at most ", kMaxMembers, " members"));
+    return absl::InvalidArgumentError(absl::StrCat("a gang has at most ", kMaxMembers, " members"));
   }
   return wanted;
 }
@@ -159,8 +158,7 @@ absl::Status Scheduler::ForgetEnded(const std::string& tenant) {
 
 absl::StatusOr<std::optional<LeaseRecord>> Scheduler::Choose(const AcquireRequest& request,
                                                              const TenantRecord& tenant,
-                                                             bool by_sessions,
-                                                             Decision* decision) {
+                                                             bool by_sessions, Decision* decision) {
   const absl::Time now = Now();
   if (auto status = ForgetEnded(tenant.name); !status.ok()) return status;
   auto wanted = RoomFor(request);
@@ -222,8 +220,8 @@ LeaseReply Scheduler::WaitingReply(const AcquireRequest& request, const std::str
   waiting->set_waiting(decision.waiting());
   waiting->set_missing_members(decision.missing());
   waiting->set_reason(decision.message());
-  waiting->set_ask_again_ms(static_cast<uint32_t>(
-      absl::ToInt64Milliseconds(absl::Nanoseconds(decision.ask_again_ns()))));
+  waiting->set_ask_again_ms(
+      static_cast<uint32_t>(absl::ToInt64Milliseconds(absl::Nanoseconds(decision.ask_again_ns()))));
   return reply;
 }
 
@@ -249,11 +247,11 @@ void Scheduler::TellNotices(absl::Time now) {
     const auto* const allocation = pool_.allocator().pool().Find(notice.lease);
     const std::string tenant = allocation == nullptr ? "" : allocation->tenant;
     if (const LogPermit permit = log_.Ask(TenantKey(tenant), kNoticeLine)) {
-      permit.Info(notice.cancelled ? "stays lease=" : "ends soon lease=", notice.lease,
-                  " tenant=", tenant, " in_seconds=",
-                  absl::ToInt64Seconds(notice.cancelled ? absl::ZeroDuration()
-                                                        : notice.deadline - now),
-                  " reason=", Quoted(notice.reason));
+      permit.Info(
+          notice.cancelled ? "stays lease=" : "ends soon lease=", notice.lease, " tenant=", tenant,
+          " in_seconds=",
+          absl::ToInt64Seconds(notice.cancelled ? absl::ZeroDuration() : notice.deadline - now),
+          " reason=", Quoted(notice.reason));
     }
   }
 }
@@ -277,8 +275,8 @@ void Scheduler::EndDueLeases() {
 
 absl::Status Scheduler::CordonServer(const warpline_internal::CordonRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
-  const auto drained_in = absl::Milliseconds(static_cast<int64_t>(
-      std::min<uint64_t>(request.drained_in_ms(), 1ull << 50)));
+  const auto drained_in = absl::Milliseconds(
+      static_cast<int64_t>(std::min<uint64_t>(request.drained_in_ms(), 1ull << 50)));
   if (request.has_drained_in_ms() && (drained_in > kLongestDrain || !request.cordoned())) {
     return absl::InvalidArgumentError("a server is drained within 30 days");
   }

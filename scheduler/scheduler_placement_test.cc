@@ -1,13 +1,13 @@
-// Requests that wait, gangs, servers that are drained, tenants that nest, and leases that have to end
-// for others.
+// Requests that wait, gangs, servers that are drained, tenants that nest, and leases that have to
+// end for others.
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/log/log_capture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "common/log/log_capture.h"
 #include "lease/token.h"
 #include "scheduler/placement/replay.h"
 #include "scheduler/scheduler_fixture.h"
@@ -45,8 +45,9 @@ class SchedulerPlacementTest : public SchedulerTest {
     return scheduler_->CordonServer(request);
   }
 
-  absl::StatusOr<warpline_internal::TenantReply> PutTenant(
-      const std::string& name, const std::string& parent, bool create = true) {
+  absl::StatusOr<warpline_internal::TenantReply> PutTenant(const std::string& name,
+                                                           const std::string& parent,
+                                                           bool create = true) {
     warpline_internal::TenantRequest request;
     request.set_credential("operator");
     request.set_name(name);

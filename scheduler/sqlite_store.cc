@@ -164,8 +164,9 @@ absl::Status SqliteStore::MustChange(const std::string& what) {
 
 absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
   const auto status =
-      Statement(db(),
-                "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      Statement(
+          db(),
+          "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
           .Bind(tenant.name)
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
@@ -190,11 +191,12 @@ absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
 
 absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
   const auto status =
-      Statement(db(),
-                "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
-                "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
-                "tier = ?, weight = ?, copy_weight = ?, priority = ?, parent = ?, reserved_bytes = ? "
-                "WHERE name = ?")
+      Statement(
+          db(),
+          "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
+          "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
+          "tier = ?, weight = ?, copy_weight = ?, priority = ?, parent = ?, reserved_bytes = ? "
+          "WHERE name = ?")
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
           .Bind(tenant.max_leases)

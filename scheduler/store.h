@@ -55,8 +55,8 @@ class Store {
   // Forgets the server, which may register again, and the head of its audit unless it has a
   // credential. A cordon stays.
   virtual absl::Status ForgetServer(const std::string& name) = 0;
-  // Removes the server with its credential and its cordon, and ends its active leases as `end` says. NOT_FOUND for
-  // a server that has neither registered nor a credential.
+  // Removes the server with its credential and its cordon, and ends its active leases as `end`
+  // says. NOT_FOUND for a server that has neither registered nor a credential.
   virtual absl::Status RemoveServer(const std::string& name, const LeaseEnd& end) = 0;
   virtual absl::StatusOr<std::vector<ServerRecord>> Servers() = 0;
 

@@ -167,8 +167,7 @@ TEST_P(StoreTest, CordonsAreKeptUntilTheirServerIsRemoved) {
   ASSERT_TRUE(store_->PutCordon({"t", ""}).ok());
   ASSERT_TRUE(store_->ForgetServer("s").ok());
   Reopen();
-  EXPECT_THAT(store_->Cordons().value(),
-              ::testing::ElementsAre(drained, CordonRecord{"t", ""}));
+  EXPECT_THAT(store_->Cordons().value(), ::testing::ElementsAre(drained, CordonRecord{"t", ""}));
   ASSERT_TRUE(store_->RemoveCordon("t").ok());
   ASSERT_TRUE(store_->RemoveCordon("t").ok());
   EXPECT_EQ(store_->Cordons()->size(), 1u);

@@ -30,8 +30,8 @@ Want WantOf(const Ask& ask) {
   want.sm_percent = ask.shape().sm_percent();
   want.weight = std::max(ask.shape().weight(), 1u);
   want.named.assign(ask.named().begin(), ask.named().end());
-  want.gpus = want.named.empty() ? std::max(ask.gpus(), 1u)
-                                 : static_cast<uint32_t>(want.named.size());
+  want.gpus =
+      want.named.empty() ? std::max(ask.gpus(), 1u) : static_cast<uint32_t>(want.named.size());
   return want;
 }
 
@@ -107,8 +107,8 @@ Decision Allocator::Apply(const Event& event) {
 void Allocator::PutServer(const warpline_placement::Server& server) {
   std::vector<DeviceSpec> devices;
   for (const auto& device : server.devices()) {
-    devices.push_back({device.uuid(), device.capacity_bytes(), device.nvlink_group(),
-                       device.numa_group()});
+    devices.push_back(
+        {device.uuid(), device.capacity_bytes(), device.nvlink_group(), device.numa_group()});
   }
   if (server.up()) {
     up_.insert(server.name());
@@ -183,8 +183,9 @@ void Allocator::Restore(const warpline_placement::Lease& lease) {
       if (server != nullptr) {
         for (const DeviceState& device : server->devices) {
           if (device.spec.uuid != uuid || device.spec.capacity_bytes == 0) continue;
-          part = std::max<uint64_t>(allocation.memory_bytes / (device.spec.capacity_bytes / 1000 + 1),
-                                    allocation.sm_percent * 10);
+          part =
+              std::max<uint64_t>(allocation.memory_bytes / (device.spec.capacity_bytes / 1000 + 1),
+                                 allocation.sm_percent * 10);
         }
       }
       allocation.milli_gpus += std::clamp<uint64_t>(part, 1, 1000);
@@ -252,9 +253,9 @@ void Allocator::AnswerAsk(const Ask& ask, Decision* decision) {
     return;
   }
   if (pool_.usable_servers() > 0 && !CouldEverFit(pool_, want)) {
-    Refuse(absl::ResourceExhaustedError(absl::StrCat(
-               "no server could ever have it, even without any lease: ",
-               WhyNot(pool_, want).message())),
+    Refuse(absl::ResourceExhaustedError(
+               absl::StrCat("no server could ever have it, even without any lease: ",
+                            WhyNot(pool_, want).message())),
            decision);
     return;
   }
@@ -286,8 +287,8 @@ absl::StatusOr<Entry*> Allocator::Enqueue(const Ask& ask, const Want& want) {
   if (!ask.gang().empty()) {
     if (Entry* const gang = line_.FindGang(ask.tenant(), ask.gang()); gang != nullptr) {
       if (gang->complete()) {
-        return absl::AlreadyExistsError(absl::StrCat(
-            "the gang ", ask.gang(), " has its ", gang->members, " members: name another one"));
+        return absl::AlreadyExistsError(absl::StrCat("the gang ", ask.gang(), " has its ",
+                                                     gang->members, " members: name another one"));
       }
       Ask same = gang->ask;
       same.set_ticket(ask.ticket());
@@ -385,8 +386,7 @@ void Allocator::Unplace(Entry* entry, Decision* decision) {
   decision->set_message("the server that was chosen has gone");
 }
 
-void Allocator::Withdraw(const std::string& tenant, const std::string& ticket,
-                         Decision* decision) {
+void Allocator::Withdraw(const std::string& tenant, const std::string& ticket, Decision* decision) {
   Entry* const entry = line_.FindTicket(tenant, ticket);
   if (entry == nullptr) return;
   // Who has its lease already is no more asked for.

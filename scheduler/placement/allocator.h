@@ -1,21 +1,23 @@
 // Decides who gets which devices of a pool, who waits for them, and who has to give them up.
 //
 //   Allocator allocator(AllocatorOptions{});
-//   Event event;                             // at_ns, and what has happened: a server, a tenant, ...
-//   event.mutable_ask()->...;                // ... or a request.
-//   const Decision decision = allocator.Apply(event);
+//   Event event;                             // at_ns, and what has happened: a server, a tenant,
+//   ... event.mutable_ask()->...;                // ... or a request. const Decision decision =
+//   allocator.Apply(event);
 //
 // It has no clock, does no I/O and draws no random number: what it decides follows from the events
-// and their times alone, so a recorded sequence of events gives the same decisions again (replay.h).
+// and their times alone, so a recorded sequence of events gives the same decisions again
+// (replay.h).
 //
-// A request that names a ticket waits when it does not fit. Whoever sent it asks again with the same
-// ticket, at the time that the decision says, until it is granted; one that is not asked for any more
-// is dropped. Requests that wait are placed by the WaitingLine's order, whatever fits first; who has
-// waited for longer than `patience` gets devices set aside, on which nothing else is placed unless it
-// surely ends before they are all free (EASY back-filling, Lifka, JSSPP 1995, with a lease's end as its
-// estimate). Where leases have no end, those that began last are taken to end first: running times are
-// long-tailed, so that what has run for long goes on for long (Harchol-Balter and Downey, SIGMETRICS
-// 1996). With `preemption`, leases of lower rank get notice and end, if that helps.
+// A request that names a ticket waits when it does not fit. Whoever sent it asks again with the
+// same ticket, at the time that the decision says, until it is granted; one that is not asked for
+// any more is dropped. Requests that wait are placed by the WaitingLine's order, whatever fits
+// first; who has waited for longer than `patience` gets devices set aside, on which nothing else is
+// placed unless it surely ends before they are all free (EASY back-filling, Lifka, JSSPP 1995, with
+// a lease's end as its estimate). Where leases have no end, those that began last are taken to end
+// first: running times are long-tailed, so that what has run for long goes on for long
+// (Harchol-Balter and Downey, SIGMETRICS 1996). With `preemption`, leases of lower rank get notice
+// and end, if that helps.
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_ALLOCATOR_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_ALLOCATOR_H_
 
@@ -52,9 +54,9 @@ struct AllocatorOptions {
   // Of the usable devices, how many may be set aside so; one request may always have as many as it
   // wants. They are idle until the last of them is free.
   uint32_t max_reserved_percent = 5;
-  absl::Duration patience = absl::Seconds(60);
-  // A request that is not asked for again within this time is dropped, and one that was placed and is
-  // not picked up is placed no more.
+  absl::Duration patience = absl::Minutes(10);
+  // A request that is not asked for again within this time is dropped, and one that was placed and
+  // is not picked up is placed no more.
   absl::Duration silence = absl::Seconds(30);
   bool preemption = false;
   absl::Duration notice = absl::Seconds(60);
@@ -69,8 +71,8 @@ class Allocator {
  public:
   explicit Allocator(AllocatorOptions options) : options_(options) {}
 
-  // Of an ask, the decision says what becomes of it. Every decision may bring notices for leases, and
-  // say that leases' time has come: the caller ends those, and tells by a `release` event.
+  // Of an ask, the decision says what becomes of it. Every decision may bring notices for leases,
+  // and say that leases' time has come: the caller ends those, and tells by a `release` event.
   Decision Apply(const Event& event);
 
   // Events that, applied to a new Allocator with the same options, give one that decides the same.
@@ -152,7 +154,7 @@ class Allocator {
   std::set<std::string> up_;
   std::map<std::string, warpline_placement::Cordon> cordons_;
   std::map<std::string, warpline_placement::Notice> notices_;  // By lease.
-  std::set<uint64_t> placed_;    // Entries that wait to be picked up.
+  std::set<uint64_t> placed_;                                  // Entries that wait to be picked up.
   std::set<uint64_t> reserved_;  // Entries that have something set aside.
   uint64_t next_lease_ = 1;
   uint64_t next_waiting_ = 1;

@@ -33,8 +33,8 @@ void Allocator::Preempt(Decision* decision) {
     const Usage usage = LeastUsage(entry.want, entry.ask.sessions(), entry.members);
     return Rank{quotas_.WithinReserve(entry.ask.tenant(), usage.bytes), entry.ask.priority()};
   };
-  // What leases end for counts as if its tenant had it, or each of many requests would take all that
-  // the tenant can count on.
+  // What leases end for counts as if its tenant had it, or each of many requests would take all
+  // that the tenant can count on.
   std::set<uint64_t> pending;
   const auto count = [&](const Entry& entry, bool add) {
     const Usage usage = LeastUsage(entry.want, entry.ask.sessions(), entry.members);
@@ -73,20 +73,18 @@ bool Allocator::PreemptFor(Entry* entry, Rank rank, Decision* decision) {
   for (uint32_t i = 0; i < entry->members && enough; ++i) {
     std::optional<Site> site = FindSite(pool_, entry->want, options_.order);
     if (!site.has_value()) {
-      auto eviction = FindEviction(pool_, entry->want, options_.order, rank,
-                                   [this](const Allocation& lease) {
-                                     // What is placed but not picked up is nobody's yet, and who has
-                                     // notice already goes anyway.
-                                     const bool other = lease.id[0] == '#' ||
-                                                        notices_.count(lease.id) != 0;
-                                     return other ? Rank{true, ~0u} : RankOf(lease);
-                                   });
+      auto eviction =
+          FindEviction(pool_, entry->want, options_.order, rank, [this](const Allocation& lease) {
+            // What is placed but not picked up is nobody's yet, and who has
+            // notice already goes anyway.
+            const bool other = lease.id[0] == '#' || notices_.count(lease.id) != 0;
+            return other ? Rank{true, ~0u} : RankOf(lease);
+          });
       if (!eviction.has_value()) break;
       for (const std::string& victim : eviction->victims) {
         const Allocation& lease = *pool_.Find(victim);
         lost[lease.tenant] += lease.memory_bytes * lease.devices.size();
-        const Rank left{quotas_.NeededForReserve(lease.tenant, lost[lease.tenant]),
-                        lease.priority};
+        const Rank left{quotas_.NeededForReserve(lease.tenant, lost[lease.tenant]), lease.priority};
         enough = enough && left < rank;
         victims.push_back(victim);
       }
@@ -124,8 +122,8 @@ void Allocator::Cancel(uint64_t waiting, const std::string& server, const std::s
                        Decision* decision) {
   for (auto notice = notices_.begin(); notice != notices_.end();) {
     const auto& one = notice->second;
-    const bool its = (waiting != 0 && one.waiting() == waiting) ||
-                     (!server.empty() && one.server() == server);
+    const bool its =
+        (waiting != 0 && one.waiting() == waiting) || (!server.empty() && one.server() == server);
     if (!its) {
       ++notice;
       continue;

@@ -93,9 +93,8 @@ std::vector<Site> Allocator::ChooseReservation(const Entry& entry, int64_t* unti
     std::vector<uint32_t> could;
     for (uint32_t i = 0; i < server.devices.size(); ++i) {
       const DeviceState& device = server.devices[i];
-      const bool named = want.named.empty() ||
-                         std::find(want.named.begin(), want.named.end(), device.spec.uuid) !=
-                             want.named.end();
+      const bool named = want.named.empty() || std::find(want.named.begin(), want.named.end(),
+                                                         device.spec.uuid) != want.named.end();
       if (named && device.held_for == 0 && CouldFit(device, want)) could.push_back(i);
     }
     if (could.size() < want.gpus) continue;

@@ -108,8 +108,8 @@ void RecordedAllocator::Write(const Record& record) {
   const bool written =
       google::protobuf::util::SerializeDelimitedToOstream(record, &file_) && file_.flush();
   if (!written) {
-    status_ = absl::UnavailableError(
-        absl::StrCat("cannot write ", log_.folder, "/", kPrefix, number_));
+    status_ =
+        absl::UnavailableError(absl::StrCat("cannot write ", log_.folder, "/", kPrefix, number_));
   }
 }
 

@@ -1,9 +1,9 @@
 // Allocator decisions in files: what has happened and what was decided, so that it can be decided
 // again.
 //
-// A folder has files "decisions.NUMBER", of which the oldest are removed. Each begins with the options
-// and the state of then, so every file can be replayed alone. A record is its length, as a varint, and
-// a Record (placement.proto).
+// A folder has files "decisions.NUMBER", of which the oldest are removed. Each begins with the
+// options and the state of then, so every file can be replayed alone. A record is its length, as a
+// varint, and a Record (placement.proto).
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_DECISION_LOG_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_DECISION_LOG_H_
 

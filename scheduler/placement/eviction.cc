@@ -34,9 +34,8 @@ class Trial {
   std::vector<uint32_t> Fitting(const Want& want) const {
     std::vector<uint32_t> fitting;
     for (uint32_t i = 0; i < devices_.size(); ++i) {
-      const bool named =
-          want.named.empty() || std::find(want.named.begin(), want.named.end(),
-                                          devices_[i].spec.uuid) != want.named.end();
+      const bool named = want.named.empty() || std::find(want.named.begin(), want.named.end(),
+                                                         devices_[i].spec.uuid) != want.named.end();
       if (named && devices_[i].held_for == 0 && Fits(devices_[i], want)) fitting.push_back(i);
     }
     return fitting;

@@ -1,5 +1,5 @@
-// Chooses which leases would have to end so that a request fits: as kube-scheduler's preemption does,
-// those of the lowest rank, and none without need.
+// Chooses which leases would have to end so that a request fits: as kube-scheduler's preemption
+// does, those of the lowest rank, and none without need.
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_EVICTION_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_EVICTION_H_
 

@@ -77,7 +77,8 @@ TEST_F(EvictionTest, TheServerWhereTheLeastImportantGoIsChosen) {
   EXPECT_EQ(Victims(40, 2, 3), "b: b1-1 b0-1b");
 }
 
-// Whatever is chosen: with all victims gone it fits, and with any one of them still there it does not.
+// Whatever is chosen: with all victims gone it fits, and with any one of them still there it does
+// not.
 TEST_F(EvictionTest, VictimsAreEnoughAndAllNeeded) {
   uint64_t state = 99;
   const auto random = [&state](uint64_t below) {
@@ -110,10 +111,10 @@ TEST_F(EvictionTest, VictimsAreEnoughAndAllNeeded) {
     const Want want{.memory_bytes = (20 + random(60)) * kGiB,
                     .gpus = static_cast<uint32_t>(1 + random(4))};
     if (FindSite(pool, want, Order::kPack).has_value()) continue;
-    const auto eviction = FindEviction(pool, want, Order::kPack, {false, 2},
-                                       [](const Allocation& one) {
-                                         return Rank{false, one.priority};
-                                       });
+    const auto eviction =
+        FindEviction(pool, want, Order::kPack, {false, 2}, [](const Allocation& one) {
+          return Rank{false, one.priority};
+        });
     if (!eviction.has_value()) continue;
     ++found;
     std::vector<Allocation> victims;

@@ -27,8 +27,8 @@ std::tuple<uint64_t, uint32_t, uint32_t> RankOf(const DeviceState& device, uint3
   return {order == Order::kPack ? free : ~free, device.weights, position};
 }
 
-// How well devices are connected: 0 all by NVLink, or nothing is known of that, 1 on one NUMA node, 2
-// otherwise.
+// How well devices are connected: 0 all by NVLink, or nothing is known of that, 1 on one NUMA node,
+// 2 otherwise.
 int Distance(const ServerState& server, const std::vector<uint32_t>& devices) {
   bool nvlink = true;
   bool numa = true;
@@ -45,7 +45,7 @@ int Distance(const ServerState& server, const std::vector<uint32_t>& devices) {
 // The smallest group that has `gpus` of the positions; empty when none has.
 std::vector<uint32_t> SmallestGroup(const ServerState& server,
                                     const std::vector<uint32_t>& positions, uint32_t gpus,
-                                    uint32_t DeviceSpec::* group) {
+                                    uint32_t DeviceSpec::*group) {
   std::map<uint32_t, std::vector<uint32_t>> groups;
   for (const uint32_t i : positions) {
     const uint32_t number = server.devices[i].spec.*group;
@@ -92,8 +92,8 @@ std::optional<Site> Scan(const Pool& pool, const Want& want, Order order,
     if (!server.usable || server.devices.size() < want.gpus) continue;
     auto candidate = BestOf(server, want, order, usable);
     if (!candidate.has_value()) continue;
-    if (best.has_value() && std::tie(best->distance, best->worst) <=
-                                std::tie(candidate->distance, candidate->worst)) {
+    if (best.has_value() &&
+        std::tie(best->distance, best->worst) <= std::tie(candidate->distance, candidate->worst)) {
       continue;
     }
     best = std::move(candidate);
@@ -255,19 +255,17 @@ std::vector<uint32_t> PickDevices(const ServerState& server, std::vector<uint32_
     // Of equal ones that whose group has the fewest, so that large groups stay whole.
     const auto rank = [&](uint32_t i) {
       const DeviceSpec& spec = server.devices[i].spec;
-      const auto alike =
-          std::count_if(positions.begin(), positions.end(), [&](uint32_t other) {
-            return server.devices[other].spec.nvlink_group == spec.nvlink_group &&
-                   server.devices[other].spec.numa_group == spec.numa_group;
-          });
+      const auto alike = std::count_if(positions.begin(), positions.end(), [&](uint32_t other) {
+        return server.devices[other].spec.nvlink_group == spec.nvlink_group &&
+               server.devices[other].spec.numa_group == spec.numa_group;
+      });
       const auto [free, weights, position] = RankOf(server.devices[i], i, order);
       return std::tuple(free, weights, alike, position);
     };
     return {*std::min_element(positions.begin(), positions.end(),
                               [&](uint32_t a, uint32_t b) { return rank(a) < rank(b); })};
   }
-  std::vector<uint32_t> group =
-      SmallestGroup(server, positions, gpus, &DeviceSpec::nvlink_group);
+  std::vector<uint32_t> group = SmallestGroup(server, positions, gpus, &DeviceSpec::nvlink_group);
   if (group.empty()) group = SmallestGroup(server, positions, gpus, &DeviceSpec::numa_group);
   if (group.empty()) {
     group = std::move(positions);
@@ -335,9 +333,8 @@ absl::Status WhyNot(const Pool& pool, const Want& want) {
   bool somewhere = true;
   if (!want.named.empty()) (void)FindNamed(pool, want, &somewhere);
   if (!somewhere) {
-    return absl::NotFoundError(want.named.size() > 1
-                                   ? "no server that is up has all of the devices"
-                                   : "no server that is up has the device");
+    return absl::NotFoundError(want.named.size() > 1 ? "no server that is up has all of the devices"
+                                                     : "no server that is up has the device");
   }
   uint64_t most_free = 0;
   uint32_t most_sm = 0;
@@ -346,8 +343,8 @@ absl::Status WhyNot(const Pool& pool, const Want& want) {
     if (!server.usable) continue;
     size_t fitting = 0;
     for (const DeviceState& device : server.devices) {
-      const bool named = std::find(want.named.begin(), want.named.end(), device.spec.uuid) !=
-                         want.named.end();
+      const bool named =
+          std::find(want.named.begin(), want.named.end(), device.spec.uuid) != want.named.end();
       if (device.held_for != 0 || (!want.named.empty() && !named)) continue;
       if (device.free_bytes() > most_free) most_sm = 0;
       most_free = std::max(most_free, device.free_bytes());
@@ -377,9 +374,8 @@ bool CouldEverFit(const Pool& pool, const Want& want) {
   for (const ServerState& server : pool.servers()) {
     size_t fitting = 0;
     for (const DeviceState& device : server.devices) {
-      const bool named = want.named.empty() ||
-                         std::find(want.named.begin(), want.named.end(), device.spec.uuid) !=
-                             want.named.end();
+      const bool named = want.named.empty() || std::find(want.named.begin(), want.named.end(),
+                                                         device.spec.uuid) != want.named.end();
       if (named && CouldFit(device, want)) ++fitting;
     }
     if (fitting >= want.gpus) return true;

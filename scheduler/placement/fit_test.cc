@@ -44,8 +44,9 @@ std::string Names(const Pool& pool, const std::optional<Site>& site) {
 
 std::string Find(const Pool& pool, uint64_t gib, Order order, uint32_t gpus = 1,
                  uint32_t sm_percent = 0) {
-  return Names(pool, FindSite(pool, {.memory_bytes = gib * kGiB, .sm_percent = sm_percent,
-                                     .gpus = gpus}, order));
+  return Names(
+      pool,
+      FindSite(pool, {.memory_bytes = gib * kGiB, .sm_percent = sm_percent, .gpus = gpus}, order));
 }
 
 TEST(FitTest, SpreadTakesTheEmptiestDevice) {

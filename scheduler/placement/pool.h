@@ -2,7 +2,8 @@
 //
 //   Pool pool;
 //   pool.PutServer("a", {{"GPU-1", 80 << 30}}, /*usable=*/true);
-//   pool.Add({.id = "lease", .tenant = "t", .server = "a", .devices = {"GPU-1"}, .memory_bytes = 1 << 30});
+//   pool.Add({.id = "lease", .tenant = "t", .server = "a", .devices = {"GPU-1"}, .memory_bytes = 1
+//   << 30});
 //
 // Servers have small numbers; what is equal otherwise goes by server number and by position on the
 // server, so that the same pool gives the same choice.
@@ -56,7 +57,7 @@ struct Allocation {
   uint32_t sessions = 0;
   int64_t since_ns = 0;
   int64_t ends_ns = kNever;
-  uint64_t number = 0;  // Grows with each.
+  uint64_t number = 0;      // Grows with each.
   uint64_t milli_gpus = 0;  // Of all its devices, the larger of memory and multiprocessors.
 };
 
@@ -104,8 +105,8 @@ class Pool {
   Pool(Pool&&) = default;
   Pool& operator=(Pool&&) = default;
 
-  // Adds a server, or replaces what is known of it. Its number stays; a new one has `number`, if that
-  // is free, or else the least free one.
+  // Adds a server, or replaces what is known of it. Its number stays; a new one has `number`, if
+  // that is free, or else the least free one.
   void PutServer(const std::string& name, const std::vector<DeviceSpec>& devices, bool usable,
                  uint32_t number = kAnyNumber);
   void RemoveServer(const std::string& name);

@@ -33,16 +33,14 @@ absl::Status CheckOne(const TenantSpec& tenant, const Usage& held, const Usage& 
                                                      tenant.max_leases));
   }
   if (tenant.max_sessions != 0 && held.sessions + more.sessions > tenant.max_sessions) {
-    return absl::ResourceExhaustedError(absl::StrCat("tenant ", tenant.name, " may have ",
-                                                     tenant.max_sessions,
-                                                     " sessions and its leases hold ",
-                                                     held.sessions));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("tenant ", tenant.name, " may have ", tenant.max_sessions,
+                     " sessions and its leases hold ", held.sessions));
   }
   if (tenant.memory_bytes != 0 && held.bytes + more.bytes > tenant.memory_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("tenant ", tenant.name, " may lease ", tenant.memory_bytes >> 20,
-                     " MiB and holds ", held.bytes >> 20, " MiB; ", more.bytes >> 20,
-                     " MiB wanted"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "tenant ", tenant.name, " may lease ", tenant.memory_bytes >> 20, " MiB and holds ",
+        held.bytes >> 20, " MiB; ", more.bytes >> 20, " MiB wanted"));
   }
   return absl::OkStatus();
 }
@@ -76,8 +74,7 @@ absl::Status QuotaTree::Put(const TenantSpec& tenant) {
     if (at == tenant.name) below = std::max(below, depth);
   }
   if (above + 1 + below > kMaxDepth) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tenants nest at most ", kMaxDepth, " deep"));
+    return absl::InvalidArgumentError(absl::StrCat("tenants nest at most ", kMaxDepth, " deep"));
   }
   specs_[tenant.name] = tenant;
   Link();

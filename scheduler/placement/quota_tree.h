@@ -3,9 +3,9 @@
 // A tenant's limits are for all leases of it and of those below it, so a lease must be within the
 // limits of every tenant from its own up to the top. Fairness nests as well: whose turn it is, is
 // decided at the top first. There the branch goes first that has least in proportion to its weight,
-// then within it likewise (weighted max-min fairness of the dominant share, as in H-DRF, Bhattacharya
-// et al., SoCC 2013; a device is one unit, of which a lease has the larger of its parts of memory and
-// multiprocessors).
+// then within it likewise (weighted max-min fairness of the dominant share, as in H-DRF,
+// Bhattacharya et al., SoCC 2013; a device is one unit, of which a lease has the larger of its
+// parts of memory and multiprocessors).
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_QUOTA_TREE_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_QUOTA_TREE_H_
 
@@ -51,8 +51,8 @@ class QuotaTree {
   void Charge(const std::string& tenant, const Usage& usage);
   void Discharge(const std::string& tenant, const Usage& usage);
 
-  // RESOURCE_EXHAUSTED, naming the tenant whose limit it is, when one more lease of `usage` does not
-  // fit.
+  // RESOURCE_EXHAUSTED, naming the tenant whose limit it is, when one more lease of `usage` does
+  // not fit.
   absl::Status Check(const std::string& tenant, const Usage& usage) const;
   // Whether it could fit if the tenant and all others had nothing.
   bool CouldEver(const std::string& tenant, const Usage& usage) const;

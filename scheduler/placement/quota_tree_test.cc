@@ -53,8 +53,7 @@ TEST(QuotaTreeTest, UsageFollowsATenantThatMoves) {
 
 TEST(QuotaTreeTest, TenantsNestWithoutCyclesAndNotTooDeep) {
   QuotaTree tree = Company();
-  EXPECT_EQ(tree.Put({.name = "acme", .parent = "ann"}).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(tree.Put({.name = "acme", .parent = "ann"}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(tree.Put({.name = "acme", .parent = "acme"}).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(tree.Put({.name = "bob", .parent = "nobody"}).code(),

@@ -51,9 +51,9 @@ absl::StatusOr<Replay> ReplayDecisions(std::istream* file) {
     ++replay.decided;
     if (decision.SerializeAsString() == record.decision().SerializeAsString()) continue;
     replay.different = replay.decided;
-    replay.difference = absl::StrCat("event:\n", record.event().DebugString(), "recorded:\n",
-                                     record.decision().DebugString(), "decided now:\n",
-                                     decision.DebugString());
+    replay.difference =
+        absl::StrCat("event:\n", record.event().DebugString(), "recorded:\n",
+                     record.decision().DebugString(), "decided now:\n", decision.DebugString());
     return replay;
   }
 }

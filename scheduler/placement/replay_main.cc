@@ -1,5 +1,5 @@
-// replay_decisions FILE...: decides what warpline-scheduler recorded again, and says whether it comes
-// to the same. Exits with 1 for a file that does not, and with 2 for one that cannot be read.
+// replay_decisions FILE...: decides what warpline-scheduler recorded again, and says whether it
+// comes to the same. Exits with 1 for a file that does not, and with 2 for one that cannot be read.
 #include <cstdio>
 #include <fstream>
 

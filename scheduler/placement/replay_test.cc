@@ -27,10 +27,12 @@ class ReplayTest : public ::testing::Test {
   }
 
   std::unique_ptr<RecordedAllocator> Start(uint64_t file_bytes, uint32_t files) {
-    auto created = RecordedAllocator::Create(
-        {.order = Order::kPack, .patience = absl::Seconds(5), .silence = absl::Seconds(20),
-         .preemption = true, .notice = absl::Seconds(10)},
-        {folder_, file_bytes, files});
+    auto created = RecordedAllocator::Create({.order = Order::kPack,
+                                              .patience = absl::Seconds(5),
+                                              .silence = absl::Seconds(20),
+                                              .preemption = true,
+                                              .notice = absl::Seconds(10)},
+                                             {folder_, file_bytes, files});
     EXPECT_TRUE(created.ok()) << created.status();
     return *std::move(created);
   }
@@ -65,8 +67,8 @@ class ReplayTest : public ::testing::Test {
           break;
         }
         case 3:
-          apply(CordonOf(server, random_() % 3 == 0,
-                         random_() % 2 == 0 ? 0 : now_ + 5'000'000'000));
+          apply(
+              CordonOf(server, random_() % 3 == 0, random_() % 2 == 0 ? 0 : now_ + 5'000'000'000));
           break;
         case 4:
         case 5:

@@ -28,8 +28,8 @@ struct Entry {
   uint32_t members = 1;
   int64_t since_ns = 0;
   std::vector<warpline_placement::Member> asking;
-  // Once it is placed: a place for each member, until they have picked up their leases. By name, since
-  // servers may change meanwhile.
+  // Once it is placed: a place for each member, until they have picked up their leases. By name,
+  // since servers may change meanwhile.
   std::vector<warpline_placement::Place> places;
   int64_t pick_up_ns = 0;
   // What is set aside for it.

@@ -10,9 +10,8 @@ std::vector<double> MaxMinShares(const std::vector<double>& demands,
   std::vector<double> shares(demands.size(), 0);
   std::vector<size_t> order(demands.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return demands[a] / weights[a] < demands[b] / weights[b];
-  });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return demands[a] / weights[a] < demands[b] / weights[b]; });
   double weight = std::accumulate(weights.begin(), weights.end(), 0.0);
   // Who wants least for its weight is content first, and leaves the rest to the others.
   for (const size_t i : order) {
@@ -35,10 +34,7 @@ double JainIndex(const std::vector<double>& values) {
 
 FairnessMeter::FairnessMeter(const std::vector<Organisation>& organisations,
                              const std::vector<Team>& teams)
-    : organisations_(organisations),
-      teams_(teams),
-      fair_(teams.size(), 0),
-      had_(teams.size(), 0) {}
+    : organisations_(organisations), teams_(teams), fair_(teams.size(), 0), had_(teams.size(), 0) {}
 
 void FairnessMeter::Add(const std::vector<double>& demands, const std::vector<double>& had) {
   std::vector<double> wanted(organisations_.size(), 0);

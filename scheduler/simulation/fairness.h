@@ -1,5 +1,5 @@
-// How fair a division between tenants was, in comparison with weighted max-min fairness in two levels:
-// organisations, and the teams of each.
+// How fair a division between tenants was, in comparison with weighted max-min fairness in two
+// levels: organisations, and the teams of each.
 #ifndef WARPLINE_SCHEDULER_SIMULATION_FAIRNESS_H_
 #define WARPLINE_SCHEDULER_SIMULATION_FAIRNESS_H_
 
@@ -14,8 +14,8 @@ namespace warpline::simulation {
 std::vector<double> MaxMinShares(const std::vector<double>& demands,
                                  const std::vector<double>& weights, double amount);
 
-// Jain's index of fairness (Jain, Chiu and Hawe, 1984): 1 when all are equal, 1/n when one has all. 1
-// for none.
+// Jain's index of fairness (Jain, Chiu and Hawe, 1984): 1 when all are equal, 1/n when one has all.
+// 1 for none.
 double JainIndex(const std::vector<double>& values);
 
 // Thread-compatible.

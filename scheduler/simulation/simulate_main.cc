@@ -10,12 +10,14 @@
 
 ABSL_FLAG(uint32_t, servers, 1250, "Servers, of eight devices each.");
 ABSL_FLAG(uint32_t, sessions, 100000, "Sessions.");
-ABSL_FLAG(double, load, 0.95, "What they want together, of all devices until the last one arrives.");
+ABSL_FLAG(double, load, 0.95,
+          "What they want together, of all devices until the last one arrives.");
 ABSL_FLAG(uint64_t, seed, 1, "Of the sessions.");
 ABSL_FLAG(std::string, placement, "pack", "pack or spread.");
 ABSL_FLAG(absl::Duration, patience, absl::Minutes(10),
           "After which wait devices are set aside for a request.");
-ABSL_FLAG(std::string, decisions, "", "A folder for the decisions, to replay them; empty for none.");
+ABSL_FLAG(std::string, decisions, "",
+          "A folder for the decisions, to replay them; empty for none.");
 ABSL_FLAG(std::string, samples, "", "A file for the samples and waits as CSV; empty for none.");
 
 namespace warpline::simulation {
@@ -49,7 +51,8 @@ int Run() {
   options.decisions = absl::GetFlag(FLAGS_decisions);
   if (options.servers < 1 || options.servers > 60000 || workload.sessions < 1 ||
       !(workload.load > 0.01 && workload.load < 100)) {
-    return Complain("expected 1 to 60000 --servers, some --sessions, and a --load from 0.01 to 100");
+    return Complain(
+        "expected 1 to 60000 --servers, some --sessions, and a --load from 0.01 to 100");
   }
   workload.devices = options.servers * options.devices_each;
   // A gang that the pool cannot hold would wait for ever.
@@ -66,10 +69,10 @@ int Run() {
                    sample.waiting);
     }
     if (shown++ % 12 != 0) return;
-    std::printf("%6.1f h: %zu sessions arrived, %.1f %% of the devices in use (bound %.1f %%), "
-                "%u requests wait\n",
-                sample.hours, sample.arrived, 100 * sample.used, 100 * sample.bound,
-                sample.waiting);
+    std::printf(
+        "%6.1f h: %zu sessions arrived, %.1f %% of the devices in use (bound %.1f %%), "
+        "%u requests wait\n",
+        sample.hours, sample.arrived, 100 * sample.used, 100 * sample.bound, sample.waiting);
     std::fflush(stdout);
   });
   if (!figures.ok()) return Complain(std::string(figures.status().message()));
@@ -78,14 +81,16 @@ int Run() {
     std::fclose(file);
   }
   for (const auto& [size, waits] : figures->waits) {
-    std::printf("wait %-4s: %zu of %zu sessions waited, mean %.0f s, p50 %.0f s, p99 %.0f s, "
-                "most %.0f s\n",
-                size.c_str(), waits.waited, waits.sessions, waits.mean_s, waits.p50_s, waits.p99_s,
-                waits.most_s);
+    std::printf(
+        "wait %-4s: %zu of %zu sessions waited, mean %.0f s, p50 %.0f s, p99 %.0f s, "
+        "most %.0f s\n",
+        size.c_str(), waits.waited, waits.sessions, waits.mean_s, waits.p50_s, waits.p99_s,
+        waits.most_s);
   }
   const Waits& all = figures->waits.at("all");
   std::printf(
-      "simulate: %u GPUs, %zu sessions in %.1f days: %.0f placements/s on one core, ask p50 %.1f us "
+      "simulate: %u GPUs, %zu sessions in %.1f days: %.0f placements/s on one core, ask p50 %.1f "
+      "us "
       "p99 %.1f us, ticks %.2f s; %.1f %% in use, fragmentation %.2f %% below best-fit, Jain %.3f; "
       "waits mean %.0f s p99 %.0f s\n",
       workload.devices, figures->sessions, figures->days, figures->placements_per_s(),

@@ -37,10 +37,11 @@ std::string SizeOf(const Session& session) {
 }
 
 placement::Want WantOf(const Session& session) {
-  return {.memory_bytes = session.milli == 1000 ? kDeviceBytes : kDeviceBytes / 1000 * session.milli,
-          .sm_percent = session.milli / 10,
-          .weight = 1,
-          .gpus = session.gpus};
+  return {
+      .memory_bytes = session.milli == 1000 ? kDeviceBytes : kDeviceBytes / 1000 * session.milli,
+      .sm_percent = session.milli / 10,
+      .weight = 1,
+      .gpus = session.gpus};
 }
 
 double AtPart(const std::vector<double>& sorted, double part) {
@@ -162,8 +163,8 @@ absl::Status Simulation::State::AskFor(size_t number, uint32_t member, double no
   }
   const Decision decision = Apply(std::move(event), now_s);
   if (decision.outcome() == warpline_placement::REFUSED) {
-    return absl::InternalError(absl::StrCat("session ", number, " was refused: ",
-                                            decision.message()));
+    return absl::InternalError(
+        absl::StrCat("session ", number, " was refused: ", decision.message()));
   }
   if (decision.outcome() != warpline_placement::GRANTED) return absl::OkStatus();
   ++figures_.placements;
@@ -276,7 +277,8 @@ absl::Status Simulation::State::Check() const {
   for (const placement::ServerState& server : allocator_->allocator().pool().servers()) {
     for (const placement::DeviceState& device : server.devices) {
       if (device.leased_bytes > device.spec.capacity_bytes || device.leased_sm > 100) {
-        return absl::InternalError(absl::StrCat(device.spec.uuid, " is leased more than once over"));
+        return absl::InternalError(
+            absl::StrCat(device.spec.uuid, " is leased more than once over"));
       }
     }
   }
@@ -320,8 +322,7 @@ void Simulation::State::Sum(Figures* figures) const {
   }
 }
 
-absl::StatusOr<Figures> Simulation::State::Run(
-    const std::function<void(const Sample&)>& progress) {
+absl::StatusOr<Figures> Simulation::State::Run(const std::function<void(const Sample&)>& progress) {
   placement::AllocatorOptions options;
   options.order = options_.order;
   options.patience = options_.patience;

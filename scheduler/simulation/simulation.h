@@ -1,5 +1,5 @@
-// The scheduler's placement on a virtual clock: a pool, its tenants and their sessions, without servers
-// and without waiting.
+// The scheduler's placement on a virtual clock: a pool, its tenants and their sessions, without
+// servers and without waiting.
 //
 //   Simulation simulation({.servers = 1250}, DrawWorkload({}));
 //   const Figures figures = simulation.Run([](const Sample& sample) { ... });
@@ -34,8 +34,9 @@ struct SimulationOptions {
 
 struct Sample {
   double hours = 0;
-  double used = 0;     // Of all devices.
-  double bound = 0;    // What best-fit decreasing would use of them, for what runs and waits; see Figures.
+  double used = 0;  // Of all devices.
+  double bound =
+      0;  // What best-fit decreasing would use of them, for what runs and waits; see Figures.
   uint32_t waiting = 0;  // Requests.
   size_t arrived = 0;
 };
@@ -57,13 +58,15 @@ struct Figures {
   double p50_us = 0, p99_us = 0, most_us = 0;  // Of one ask.
   double placements_per_s() const { return static_cast<double>(placements) / deciding_s; }
   double used = 0;  // Of all devices, in the mean of the samples until the last session arrived.
-  // By how much less is used than what best-fit decreasing would, on an empty pool, for all that runs
-  // and waits at that moment; the mean of samples at which something waits. It may place anew what
-  // runs, which the scheduler may not, so this is a bound and not what another scheduler would get.
+  // By how much less is used than what best-fit decreasing would, on an empty pool, for all that
+  // runs and waits at that moment; the mean of samples at which something waits. It may place anew
+  // what runs, which the scheduler may not, so this is a bound and not what another scheduler would
+  // get.
   double fragmentation = 0;
   size_t bounded_samples = 0;
-  // Jain's index of the parts that tenants had of what weighted max-min fairness would have given them
-  // of the devices in use (FairnessMeter), over the samples at which something waits. 1 is fair.
+  // Jain's index of the parts that tenants had of what weighted max-min fairness would have given
+  // them of the devices in use (FairnessMeter), over the samples at which something waits. 1 is
+  // fair.
   double fairness = 0;
   double days = 0;
   size_t most_waiting = 0;
@@ -75,8 +78,8 @@ class Simulation {
   Simulation(SimulationOptions options, Workload workload);
   ~Simulation();
 
-  // UNAVAILABLE when decisions cannot be recorded, INTERNAL when the allocator did what must not be: a
-  // device was leased more than once over, or a gang in parts.
+  // UNAVAILABLE when decisions cannot be recorded, INTERNAL when the allocator did what must not
+  // be: a device was leased more than once over, or a gang in parts.
   absl::StatusOr<Figures> Run(const std::function<void(const Sample&)>& progress);
 
  private:

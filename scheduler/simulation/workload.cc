@@ -34,8 +34,8 @@ struct Size {
   uint32_t members;  // 0 for a part of a device.
 };
 
-constexpr Size kSizes[] = {{30.0, 1, 0}, {45.0, 1, 1}, {7.0, 2, 1},  {7.0, 4, 1},  {7.0, 8, 1},
-                           {2.0, 8, 2},  {1.2, 8, 4},  {0.5, 8, 8},  {0.2, 8, 16}, {0.1, 8, 32}};
+constexpr Size kSizes[] = {{30.0, 1, 0}, {45.0, 1, 1}, {7.0, 2, 1}, {7.0, 4, 1},  {7.0, 8, 1},
+                           {2.0, 8, 2},  {1.2, 8, 4},  {0.5, 8, 8}, {0.2, 8, 16}, {0.1, 8, 32}};
 
 // Of the pods that want a part of a device: how large it is, in thousandths.
 struct Part {
@@ -52,8 +52,8 @@ struct Quantile {
   double seconds;
 };
 
-constexpr Quantile kLifetimes[] = {{0, 10},        {0.05, 48},     {0.10, 61},    {0.25, 131},
-                                   {0.50, 1186},   {0.75, 3342},   {0.90, 12860}, {0.95, 49969},
+constexpr Quantile kLifetimes[] = {{0, 10},        {0.05, 48},       {0.10, 61},    {0.25, 131},
+                                   {0.50, 1186},   {0.75, 3342},     {0.90, 12860}, {0.95, 49969},
                                    {0.99, 287333}, {0.999, 1361908}, {1, 2000000}};
 
 template <typename Row, size_t kRows>
@@ -103,7 +103,8 @@ Workload DrawWorkload(const WorkloadOptions& options) {
     session.lasts_s = DrawLifetime(&random);
     // Some teams ask for much more than others, whatever their weights.
     const double skew = random.Fraction();
-    session.tenant = static_cast<uint32_t>(skew * skew * static_cast<double>(workload.teams.size()));
+    session.tenant =
+        static_cast<uint32_t>(skew * skew * static_cast<double>(workload.teams.size()));
     return session;
   };
   std::vector<Session> arriving;
@@ -112,8 +113,8 @@ Workload DrawWorkload(const WorkloadOptions& options) {
     arriving.push_back(draw());
     wanted += arriving.back().devices() * arriving.back().lasts_s;
   }
-  const double mean_gap = wanted / static_cast<double>(options.sessions) /
-                          (options.load * options.devices);
+  const double mean_gap =
+      wanted / static_cast<double>(options.sessions) / (options.load * options.devices);
   // Arrivals by day are closer than by night.
   const auto gap = [&](double now) {
     return -std::log(1 - random.Fraction()) * mean_gap / ActivityAt(now);

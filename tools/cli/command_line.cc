@@ -18,8 +18,8 @@ struct VerbInfo {
   const char* name;
   Verb verb;
   // Words, separated by spaces: options with a value of a kind (":size", ":number", ":rights",
-  // ":tiers", ":tier", ":duration", ":text") or without one; ":maybe_duration" takes it only after an
-  // equals sign, and is "inf" without.
+  // ":tiers", ":tier", ":duration", ":text") or without one; ":maybe_duration" takes it only after
+  // an equals sign, and is "inf" without.
   const char* options;
 };
 
@@ -58,16 +58,16 @@ struct ActionInfo {
 };
 
 constexpr ActionInfo kActions[] = {
-    {Verb::kTenant, "add", true},     {Verb::kTenant, "set", true},
-    {Verb::kTenant, "remove", true},  {Verb::kTenant, "list", false},
-    {Verb::kLease, "list", false},    {Verb::kLease, "revoke", true},
-    {Verb::kServers, "add", true},    {Verb::kServers, "renew", true},
-    {Verb::kServers, "remove", true}, {Verb::kServers, "list", false},
-    {Verb::kServers, "cordon", true}, {Verb::kServers, "uncordon", true},
-    {Verb::kServers, "drain", true},
-    {Verb::kPolicy, "load", true},    {Verb::kPolicy, "check", true},
-    {Verb::kPolicy, "swap", true},    {Verb::kPolicy, "rollback", false},
-    {Verb::kPolicy, "remove", true},  {Verb::kPolicy, "list", false},
+    {Verb::kTenant, "add", true},       {Verb::kTenant, "set", true},
+    {Verb::kTenant, "remove", true},    {Verb::kTenant, "list", false},
+    {Verb::kLease, "list", false},      {Verb::kLease, "revoke", true},
+    {Verb::kServers, "add", true},      {Verb::kServers, "renew", true},
+    {Verb::kServers, "remove", true},   {Verb::kServers, "list", false},
+    {Verb::kServers, "cordon", true},   {Verb::kServers, "uncordon", true},
+    {Verb::kServers, "drain", true},    {Verb::kPolicy, "load", true},
+    {Verb::kPolicy, "check", true},     {Verb::kPolicy, "swap", true},
+    {Verb::kPolicy, "rollback", false}, {Verb::kPolicy, "remove", true},
+    {Verb::kPolicy, "list", false},
 };
 
 // The words with which a verb that has actions names its object, and its actions.
@@ -126,7 +126,8 @@ absl::Status CheckValue(const std::string& kind, const std::string& option,
   absl::Duration duration;
   if (absl::EndsWith(kind, "duration") &&
       (!absl::ParseDuration(value, &duration) || duration < absl::ZeroDuration())) {
-    return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected a time like 90s, 10m or 2h");
+    return Wrong(absl::StrCat("--", option, "=", value), ": ",
+                 "expected a time like 90s, 10m or 2h");
   }
   if (kind == "number" && !absl::SimpleAtoi(value, &number)) {
     return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected a whole number");

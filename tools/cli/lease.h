@@ -32,15 +32,16 @@ class Lease {
   // The same, but waits for it where there may be one later; it outlives a change of schedulers.
   // DEADLINE_EXCEEDED after the time of `wait`, CANCELLED when that ended waiting.
   static absl::StatusOr<std::unique_ptr<Lease>> AcquireWaiting(
-      const std::string& endpoint, warpline_internal::AcquireRequest request, const LeaseWait& wait);
+      const std::string& endpoint, warpline_internal::AcquireRequest request,
+      const LeaseWait& wait);
 
   // The endpoint where sessions are opened.
   const std::string& endpoint() const { return endpoint_; }
   // The first reply, with the token of then.
   const warpline_internal::LeaseReply& granted() const { return granted_; }
 
-  // Returns the reply with the fresh token. UNAVAILABLE when there is no answer, NOT_FOUND when the lease is over,
-  // FAILED_PRECONDITION when it was ended.
+  // Returns the reply with the fresh token. UNAVAILABLE when there is no answer, NOT_FOUND when the
+  // lease is over, FAILED_PRECONDITION when it was ended.
   absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token);
   absl::Status Release(const std::string& token);
 

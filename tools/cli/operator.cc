@@ -271,8 +271,8 @@ std::string TenantsReport(const TenantList& list) {
                absl::StrCat(tenant.weight(), "/", tenant.copy_weight()),
                tenant.parent().empty() ? "-" : Shown(tenant.parent()),
                Limit(tenant.reserved_bytes(), ShownBytes(tenant.reserved_bytes())),
-               absl::StrCat(tenant.waiting()),
-               FormatRights(tenant.rights()), FormatTierSet(tenant.tiers()),
+               absl::StrCat(tenant.waiting()), FormatRights(tenant.rights()),
+               FormatTierSet(tenant.tiers()),
                tenant.tier() < std::size(kTierChoices) ? std::string(kTierChoices[tenant.tier()])
                                                        : absl::StrCat(tenant.tier())});
   }

@@ -105,12 +105,11 @@ class Renewer {
         const bool over =
             code == absl::StatusCode::kNotFound || code == absl::StatusCode::kFailedPrecondition;
         if (over || !in_trouble_) {
-          Complain(over
-                       ? absl::StrCat("the lease is lost: ", renewed.status().message())
-                       : absl::StrCat("the lease cannot be renewed now (",
-                                      renewed.status().message(),
-                                      "): what runs goes on, and it is tried again"),
-                   0);
+          Complain(
+              over ? absl::StrCat("the lease is lost: ", renewed.status().message())
+                   : absl::StrCat("the lease cannot be renewed now (", renewed.status().message(),
+                                  "): what runs goes on, and it is tried again"),
+              0);
         }
         in_trouble_ = true;
         if (over) return;
@@ -132,8 +131,8 @@ class Renewer {
       Complain("the lease goes on after all", 0);
       return;
     }
-    Complain(absl::StrCat("the lease ends in ", (renewed.ends_in_ms() + 999) / 1000, " s: ",
-                          Shown(ends_reason_)),
+    Complain(absl::StrCat("the lease ends in ", (renewed.ends_in_ms() + 999) / 1000,
+                          " s: ", Shown(ends_reason_)),
              0);
   }
 
@@ -174,8 +173,7 @@ class WaitShower {
 };
 
 absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
-                                                  const std::string& endpoint,
-                                                  WaitShower* shower) {
+                                                  const std::string& endpoint, WaitShower* shower) {
   const auto credential = TenantCredential();
   if (!credential.ok()) return credential.status();
   warpline_internal::AcquireRequest request;
