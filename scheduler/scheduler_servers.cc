@@ -195,7 +195,8 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
                  });
   live.report = report;
   live.report.clear_credential();
-  if (!same_devices || live.placed_on == report.draining()) PlaceOn(report.name(), &live, now);
+  const bool takes_leases = IsUp(live, now) && !report.draining();
+  if (!same_devices || live.placed_on != takes_leases) PlaceOn(report.name(), &live, now);
   ReportReply reply;
   for (const VerifyKey& key : keys_.VerifyKeys()) {
     auto* added = reply.add_keys();
