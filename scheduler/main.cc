@@ -48,6 +48,18 @@ ABSL_FLAG(std::string, state, "",
 ABSL_FLAG(std::string, placement, "spread",
           "Which device a lease gets: spread (the one with the most free memory) or pack (the one "
           "with the least that is enough).");
+ABSL_FLAG(
+    bool, preemption, false,
+    "A request that waits ends leases of lower priority, or of tenants that have more than is "
+    "reserved for them while it is within what is reserved for its own, after notice.");
+ABSL_FLAG(warpline::DurationFlag, preemption_notice, absl::Minutes(1),
+          "How long such a lease lasts after its holder is told.");
+ABSL_FLAG(warpline::DurationFlag, patience, absl::Minutes(10),
+          "A request that waits for this long has devices set aside for it as they become free.");
+ABSL_FLAG(int, max_waiting, 128, "How many requests of each tenant may wait.");
+ABSL_FLAG(int, decision_log_mb, 32,
+          "How many MiB of placement decisions are kept in the folder \"decisions\" of the state "
+          "folder; 0 for none.");
 ABSL_FLAG(warpline::DurationFlag, lease_ttl, absl::Seconds(60),
           "How long a lease lasts that nobody renews and that has no sessions.");
 ABSL_FLAG(warpline::DurationFlag, report_interval, absl::Seconds(1), "How often servers report.");
@@ -131,6 +143,22 @@ absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_forget_after).get() < absl::GetFlag(FLAGS_lost_after).get()) {
     return absl::InvalidArgumentError("--forget_after must not be less than --lost_after");
   }
+  // Holders hear of it when they renew, three times in --lease_ttl.
+  if (absl::GetFlag(FLAGS_preemption_notice).get() < absl::GetFlag(FLAGS_lease_ttl).get() / 2 ||
+      absl::GetFlag(FLAGS_preemption_notice).get() > absl::Hours(24)) {
+    return absl::InvalidArgumentError(
+        "--preemption_notice must be at least half of --lease_ttl, and at most a day");
+  }
+  if (absl::GetFlag(FLAGS_patience).get() < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("--patience must not be negative");
+  }
+  if (absl::GetFlag(FLAGS_max_waiting) < 0 || absl::GetFlag(FLAGS_max_waiting) > 4096) {
+    return absl::InvalidArgumentError("--max_waiting must be from 0 to 4096");
+  }
+  const int decisions = absl::GetFlag(FLAGS_decision_log_mb);
+  if (decisions < 0 || decisions > 65536) {
+    return absl::InvalidArgumentError("--decision_log_mb must be from 0 to 65536");
+  }
   if (absl::GetFlag(FLAGS_tenant_calls) < 1 || absl::GetFlag(FLAGS_tenant_calls) > 1000000) {
     return absl::InvalidArgumentError("--tenant_calls must be from 1 to 1000000");
   }
@@ -147,11 +175,20 @@ std::string StateFolder() {
   return folder.empty() ? DefaultSchedulerState() : folder;
 }
 
-SchedulerOptions OptionsFromFlags(std::string operator_credential) {
+SchedulerOptions OptionsFromFlags(const std::string& folder, std::string operator_credential) {
   SchedulerOptions options;
   options.operator_credential = std::move(operator_credential);
-  options.policy =
-      absl::GetFlag(FLAGS_placement) == "pack" ? PlacementPolicy::kPack : PlacementPolicy::kSpread;
+  options.placement.order = absl::GetFlag(FLAGS_placement) == "pack" ? placement::Order::kPack
+                                                                     : placement::Order::kSpread;
+  options.placement.preemption = absl::GetFlag(FLAGS_preemption);
+  options.placement.notice = absl::GetFlag(FLAGS_preemption_notice).get();
+  options.placement.patience = absl::GetFlag(FLAGS_patience).get();
+  options.placement.max_waiting_of_tenant = static_cast<uint32_t>(absl::GetFlag(FLAGS_max_waiting));
+  if (const int megabytes = absl::GetFlag(FLAGS_decision_log_mb); megabytes != 0) {
+    options.decisions.folder = folder + "/decisions";
+    options.decisions.file_bytes =
+        (static_cast<uint64_t>(megabytes) << 20) / options.decisions.files;
+  }
   options.lease_ttl = absl::GetFlag(FLAGS_lease_ttl).get();
   options.tenant_calls_per_second = absl::GetFlag(FLAGS_tenant_calls);
   options.tenant_calls_at_once = 10.0 * absl::GetFlag(FLAGS_tenant_calls);
@@ -173,7 +210,7 @@ absl::StatusOr<OpenedRole> OpenRole(const std::string& folder) {
   if (auto status = HoldStateFolder(folder); !status.ok()) return status;
   auto operator_credential = CredentialIn(folder + "/operator.credential");
   if (!operator_credential.ok()) return operator_credential.status();
-  SchedulerOptions options = OptionsFromFlags(*std::move(operator_credential));
+  SchedulerOptions options = OptionsFromFlags(folder, *std::move(operator_credential));
   const absl::Duration key_period = absl::GetFlag(FLAGS_key_period).get();
   OpenedRole opened;
   if (const std::string state = absl::GetFlag(FLAGS_state); IsEtcdState(state)) {

@@ -13,6 +13,7 @@ namespace warpline::scheduler {
 namespace {
 
 using warpline_internal::AcquireRequest;
+using warpline_internal::CordonRequest;
 using warpline_internal::LeaseToken;
 using warpline_internal::Nothing;
 using warpline_internal::Operator;
@@ -22,6 +23,7 @@ using warpline_internal::ServerRequest;
 using warpline_internal::SliceRequest;
 using warpline_internal::StatRequest;
 using warpline_internal::TenantRequest;
+using warpline_internal::WithdrawRequest;
 
 // A report of all sessions of a large server is a fraction of this.
 constexpr size_t kMaxRequest = 8u << 20;
@@ -75,6 +77,13 @@ audit::Record Describe(const ServerRequest& request) {
 audit::Record Describe(const SliceRequest& request) {
   return {.event = audit::Event::kAdminSlice,
           .texts = {{"action", request.create() ? "add" : "change"}, {"name", request.name()}}};
+}
+audit::Record Describe(const CordonRequest& request) {
+  return {.event = audit::Event::kAdminServer,
+          .texts = {{"action", !request.cordoned()           ? "uncordon"
+                               : request.has_drained_in_ms() ? "drain"
+                                                             : "cordon"},
+                    {"name", request.name()}}};
 }
 audit::Record Describe(const RevokeRequest& request) {
   return {.event = audit::Event::kAdminRevoke,
@@ -147,6 +156,14 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
       Leading<SliceRequest>(role, [](Scheduler& scheduler, const auto& request) {
         return Done(scheduler.RemoveSlice(request));
       });
+  methods[Path("CordonServer")] =
+      Leading<CordonRequest>(role, [](Scheduler& scheduler, const auto& request) {
+        return Done(scheduler.CordonServer(request));
+      });
+  methods[Path("Withdraw")] = Method<WithdrawRequest>([=](const auto& request, bool local) {
+    return AnswerLeading(
+        role, [&](Scheduler& scheduler) { return Done(scheduler.Withdraw(request, local)); });
+  });
   methods["/warpline_internal.Admin/Stat"] = Leading<StatRequest>(
       role,
       [name](Scheduler& scheduler, const auto& request) { return scheduler.Stat(request, name); });
@@ -172,6 +189,7 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
   Audit<SliceRequest>(audit, "RemoveSlice", /*removes=*/true, &methods);
   Audit<ServerRequest>(audit, "PutServer", /*removes=*/false, &methods);
   Audit<ServerRequest>(audit, "RemoveServer", /*removes=*/true, &methods);
+  Audit<CordonRequest>(audit, "CordonServer", /*removes=*/false, &methods);
   Audit<RevokeRequest>(audit, "Revoke", /*removes=*/false, &methods);
   return methods;
 }
@@ -183,7 +201,8 @@ UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods) {
   UnaryMethodLanes lanes;
   for (const auto& [path, method] : methods) lanes[path] = kOthers;
   lanes[Path("Report")] = kReports;
-  for (const char* const name : {"Acquire", "Renew", "Release"}) lanes[Path(name)] = kLeases;
+  for (const char* const name : {"Acquire", "Renew", "Release", "Withdraw"})
+    lanes[Path(name)] = kLeases;
   return lanes;
 }
 

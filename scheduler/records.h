@@ -62,6 +62,10 @@ struct TenantRecord {
   // The slices that its leases may be of, of which the first is that of a lease that names none;
   // empty for none, and kAnySlice alone for whichever a lease names.
   std::vector<std::string> slices = {};
+  // The tenant that it is below, whose limits hold for it as well; empty at the top.
+  std::string parent = {};
+  // Memory that it, and those below it, can count on; 0 for none.
+  uint64_t reserved_bytes = 0;
 };
 
 struct DeviceRecord {
@@ -78,6 +82,15 @@ struct ServerRecord {
   std::string version;
   std::vector<DeviceRecord> devices;
   friend bool operator==(const ServerRecord&, const ServerRecord&) = default;
+};
+
+// A server gets no new leases.
+struct CordonRecord {
+  std::string server;
+  std::string reason;
+  // When the leases that it has end; InfiniteFuture() when they may stay.
+  absl::Time drained = absl::InfiniteFuture();
+  friend bool operator==(const CordonRecord&, const CordonRecord&) = default;
 };
 
 // The end of a server's audit, in the form of audit::FormatAnchor().

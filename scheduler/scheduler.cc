@@ -1,7 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
-#include <set>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -23,70 +23,28 @@ using warpline_internal::LeaseReply;
 
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxDevicesText = 1024;
-constexpr size_t kLeaseIdBytes = 8;
-// A lease that asks for no number of sessions gets the tenant's sessions divided by this.
-constexpr uint32_t kSessionsShare = 4;
-// Bounds the ended leases that are kept for each tenant, so that a tenant that acquires and
-// releases all the time does not fill the table.
-constexpr size_t kMaxEnded = 64;
-
-// The number of sessions that a new lease gets when its tenant's leases have `held` of them.
-absl::StatusOr<uint32_t> SessionsFor(const TenantRecord& tenant, uint32_t wanted, uint64_t held,
-                                     bool by_sessions) {
-  if (wanted > tenant.max_lease_sessions) {
-    return absl::ResourceExhaustedError(absl::StrCat("a lease of tenant ", tenant.name,
-                                                     " may have ", tenant.max_lease_sessions,
-                                                     " sessions; ", wanted, " wanted"));
-  }
-  if (tenant.max_sessions == 0) return wanted == 0 ? tenant.max_lease_sessions : wanted;
-  const uint64_t left = tenant.max_sessions - std::min<uint64_t>(tenant.max_sessions, held);
-  if (left == 0 || wanted > left) {
-    return absl::ResourceExhaustedError(absl::StrCat("tenant ", tenant.name, " may have ",
-                                                     tenant.max_sessions,
-                                                     " sessions and its leases hold ", held));
-  }
-  if (wanted != 0) return wanted;
-  // A client that dialled the scheduler is one process.
-  const uint32_t share = by_sessions ? 1 : std::max(1u, tenant.max_sessions / kSessionsShare);
-  return static_cast<uint32_t>(std::min<uint64_t>({share, left, tenant.max_lease_sessions}));
-}
-
-// INVALID_ARGUMENT for a set of devices that no session could have.
-absl::StatusOr<PlacementRequest> PlacementFor(const AcquireRequest& request) {
-  PlacementRequest wanted;
-  wanted.memory_bytes = request.memory_bytes();
-  wanted.count = std::max(1u, request.devices());
-  wanted.named = ParseDeviceNames(request.device());
-  if (std::max(wanted.count, wanted.named.size()) > kMaxSessionDevices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a lease has at most ", kMaxSessionDevices, " devices"));
-  }
-  if (!wanted.named.empty() && request.devices() != 0 && wanted.count != wanted.named.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(wanted.count, " devices wanted and ", wanted.named.size(), " named"));
-  }
-  if (std::set<std::string>(wanted.named.begin(), wanted.named.end()).size() !=
-      wanted.named.size()) {
-    return absl::InvalidArgumentError("a device is named twice");
-  }
-  return wanted;
-}
+constexpr size_t kMaxTicket = 64;
 
 }  // namespace
 
-Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys)
+Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys,
+                     std::unique_ptr<placement::RecordedAllocator> allocator)
     : options_(std::move(options)),
       store_(std::move(store)),
       keys_(std::move(keys)),
       rates_(options_.tenant_calls_per_second, options_.tenant_calls_at_once),
       renewals_(options_.lease_ttl / 4),
+      pool_(std::move(allocator)),
       log_(SchedulerLogOptions()) {}
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions options,
                                                              std::unique_ptr<Store> store,
                                                              KeyRing keys) {
+  auto allocator = placement::RecordedAllocator::Create(
+      options.placement, options.only_reads ? placement::DecisionLogOptions() : options.decisions);
+  if (!allocator.ok()) return allocator.status();
   auto scheduler = std::unique_ptr<Scheduler>(
-      new Scheduler(std::move(options), std::move(store), std::move(keys)));
+      new Scheduler(std::move(options), std::move(store), std::move(keys), *std::move(allocator)));
   if (const absl::Status taken = scheduler->TakeState(); !taken.ok()) {
     MutexLock lock(&scheduler->mu_);
     return scheduler->store_->Explain(taken);
@@ -119,7 +77,8 @@ absl::Status Scheduler::TakeState() {
   // Leases are read with each request, too. While there was no scheduler, they could not be
   // renewed: this holds whatever the clock said before.
   if (const auto leases = store_->Leases(); !leases.ok()) return leases.status();
-  return store_->ExtendLeases(now, options_.lease_ttl);
+  if (auto status = store_->ExtendLeases(now, options_.lease_ttl); !status.ok()) return status;
+  return TakePool(now);
 }
 
 // --- Whether what was said holds.
@@ -180,85 +139,6 @@ absl::Status Scheduler::CheckOperator(const std::string& credential) const {
 
 // --- Leases.
 
-absl::Status Scheduler::ForgetEnded(const std::string& tenant) {
-  const auto ended = store_->EndedLeases(tenant);
-  if (!ended.ok()) return ended.status();
-  for (size_t i = 0; i + kMaxEnded < ended->size(); ++i) {
-    if (auto status = store_->RemoveLease((*ended)[i]); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
-                                              const TenantRecord& tenant, bool by_sessions) {
-  const absl::Time now = Now();
-  if (auto status = ForgetEnded(tenant.name); !status.ok()) return status;
-  const auto leases = store_->ActiveLeases();
-  if (!leases.ok()) return leases.status();
-  uint32_t held = 0;
-  uint64_t held_bytes = 0;
-  uint64_t held_sessions = 0;
-  std::map<std::pair<std::string, std::string>, std::pair<uint64_t, int>> leased;
-  for (const LeaseRecord& lease : *leases) {
-    for (const std::string& device : lease.devices) {
-      auto& [bytes, count] = leased[{lease.server, device}];
-      bytes += lease.memory_bytes;
-      ++count;
-    }
-    if (lease.tenant != tenant.name) continue;
-    ++held;
-    held_bytes += lease.total_bytes();
-    held_sessions += lease.max_sessions;
-  }
-  if (leases->size() >= options_.max_leases) {
-    return absl::ResourceExhaustedError("the scheduler has as many leases as it keeps");
-  }
-  if (tenant.max_leases != 0 && held >= tenant.max_leases) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("tenant ", tenant.name, " holds ", held, " leases, which is its limit"));
-  }
-  const auto sessions = SessionsFor(tenant, request.sessions(), held_sessions, by_sessions);
-  if (!sessions.ok()) return sessions.status();
-  std::vector<DeviceState> devices;
-  for (const auto& [name, server] : servers_) {
-    if (!IsUp(server, now) || server.report.draining()) continue;
-    for (const auto& device : server.report.devices()) {
-      const auto& [bytes, count] = leased[{name, device.uuid()}];
-      devices.push_back({name, device.uuid(), device.capacity_bytes(), bytes, count});
-    }
-  }
-  const auto wanted = PlacementFor(request);
-  if (!wanted.ok()) return wanted.status();
-  auto placed = Place(devices, *wanted, options_.policy);
-  if (!placed.ok()) return placed.status();
-  if (tenant.memory_bytes != 0) {
-    const uint64_t count = placed->devices.size();
-    const uint64_t left = tenant.memory_bytes - std::min(tenant.memory_bytes, held_bytes);
-    if (request.memory_bytes() == 0) {
-      placed->memory_bytes = std::min(placed->memory_bytes, left / count);
-    }
-    if (placed->memory_bytes == 0 || placed->memory_bytes > left / count) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "tenant ", tenant.name, " may lease ", tenant.memory_bytes >> 20, " MiB and holds ",
-          held_bytes >> 20, " MiB; ", count * request.memory_bytes() >> 20, " MiB wanted"));
-    }
-  }
-  LeaseRecord lease;
-  lease.id = absl::BytesToHexString(RandomBytes(kLeaseIdBytes));
-  lease.tenant = tenant.name;
-  lease.server = devices[placed->devices.front()].server;
-  for (const size_t i : placed->devices) lease.devices.push_back(devices[i].uuid);
-  lease.memory_bytes = placed->memory_bytes;
-  lease.max_sessions = *sessions;
-  lease.program = request.program();
-  lease.pid = request.pid();
-  lease.created = now;
-  if (tenant.max_seconds != 0) lease.ends = now + absl::Seconds(tenant.max_seconds);
-  lease.expires = std::min(now + options_.lease_ttl, lease.ends);
-  lease.by_sessions = by_sessions;
-  return lease;
-}
-
 absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const TenantRecord& tenant,
                                                const CertificateHolder& holder) {
   LeaseToken token;
@@ -274,6 +154,11 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   token.epoch = store_->epoch();
   token.expires = lease.expires;
   token.ends = lease.ends;
+  if (const LeaseNotice* const notice = pool_.NoticeFor(lease.id); notice != nullptr) {
+    // The server ends it by itself then.
+    token.ends = std::min(token.ends, notice->deadline);
+    token.expires = std::min(token.expires, notice->deadline);
+  }
   auto text = SignToken(keys_.SignerAt(Now()), token);
   if (!text.ok()) return text.status();
   LeaseReply reply;
@@ -291,6 +176,11 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   for (const auto& device : servers_[lease.server].report.devices()) {
     if (device.uuid() == lease.devices.front()) reply.set_driver_version(device.driver_version());
   }
+  if (const LeaseNotice* const notice = pool_.NoticeFor(lease.id); notice != nullptr) {
+    reply.set_ends_in_ms(static_cast<uint32_t>(std::max<int64_t>(
+        absl::ToInt64Milliseconds(std::min(notice->deadline - Now(), absl::Hours(24 * 30))), 1)));
+    reply.set_ends_reason(notice->reason);
+  }
   reply.set_renew_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease_ttl / 3)));
   return reply;
 }
@@ -299,24 +189,32 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
                                               bool local, const CertificateHolder& holder) {
   if (request.credential().size() > kMaxText || request.program().size() > kMaxText ||
       request.slice().size() > kMaxText || request.device().size() > kMaxDevicesText ||
-      request.memory_bytes() >= (1ull << 50)) {
+      request.memory_bytes() >= (1ull << 50) || request.ticket().size() > kMaxTicket ||
+      request.gang().size() > kMaxTicket) {
     return absl::InvalidArgumentError("a malformed request for a lease");
   }
   MutexLock lock(&mu_);
   const auto tenant = TenantOf(request.credential(), local);
   if (!tenant.ok()) return tenant.status();
   const absl::Status counted = CountCall(tenant->name);
-  auto lease = counted.ok() ? ChooseOfSlice(request, *tenant, by_sessions) : counted;
-  if (!lease.ok()) {
+  warpline_placement::Decision decision;
+  auto chosen = counted.ok() ? ChooseOfSlice(request, *tenant, by_sessions, &decision) : counted;
+  TellNotices(Now());
+  if (!chosen.ok()) {
     ++counts_.refused;
     if (const LogPermit permit = log_.Ask(TenantKey(tenant->name), kRefusedLine)) {
       permit.Info("refused a lease tenant=", tenant->name, " program=", Quoted(request.program()),
                   " memory_bytes=", request.memory_bytes(),
-                  " reason=", Quoted(lease.status().message()));
+                  " reason=", Quoted(chosen.status().message()));
     }
-    return lease.status();
+    return chosen.status();
   }
-  if (auto status = store_->AddLease(*lease); !status.ok()) return status;
+  if (!chosen->has_value()) return WaitingReply(request, tenant->name, decision);
+  const std::optional<LeaseRecord>& lease = *chosen;
+  if (auto status = store_->AddLease(*lease); !status.ok()) {
+    pool_.Release(lease->id, Now());
+    return status;
+  }
   ++counts_.granted;
   if (const LogPermit permit = log_.Ask(TenantKey(lease->tenant), kGrantedLine)) {
     permit.Info("granted lease=", lease->id, " tenant=", lease->tenant, " server=", lease->server,
@@ -397,6 +295,7 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
   lease.expires = Now() + Afterlife();
   renewals_.Forget(lease.id);
   if (auto status = store_->UpdateLease(lease); !status.ok()) return status;
+  pool_.Release(lease.id, Now());
   // Also where no session of it runs: its token may still be good.
   if (const auto server = servers_.find(lease.server); server != servers_.end()) {
     server->second.tell_ended = true;
@@ -459,7 +358,11 @@ void Scheduler::Housekeep() {
   MutexLock lock(&mu_);
   const absl::Time now = Now();
   HousekeepServers(now);
+  RefreshServers(now);
   HousekeepLeases(now);
+  pool_.Advance(now);
+  TellNotices(now);
+  EndDueLeases();
   if (const absl::Status status = anchors_.Write(store_.get(), now); !status.ok()) {
     if (const LogPermit permit = log_.Ask("", kStoreLine)) {
       permit.Error("cannot write the servers' anchors: ", status.message());

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/audit_anchors.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/allocator.h"
+#include "scheduler/pool_allocator.h"
 #include "scheduler/renewals.h"
 #include "scheduler/scheduler_log.h"
 #include "scheduler/state_folder.h"
@@ -35,7 +37,10 @@ namespace warpline::scheduler {
 inline constexpr absl::Duration kLeaseAfterlife = absl::Hours(1);
 
 struct SchedulerOptions {
-  PlacementPolicy policy = PlacementPolicy::kSpread;
+  // Who gets which devices, who waits, and who has to give way.
+  placement::AllocatorOptions placement;
+  // Where decisions are recorded; none without a folder.
+  placement::DecisionLogOptions decisions;
   // A lease that is not renewed and has no sessions ends after this time.
   absl::Duration lease_ttl = absl::Seconds(60);
   // Servers report this often, and count as lost when nothing came for `lost_after`.
@@ -44,8 +49,8 @@ struct SchedulerOptions {
   // A lost server's leases are kept for this long; then the server is forgotten and they run out.
   absl::Duration forget_after = absl::Hours(1);
   // Limits for the whole pool.
-  size_t max_leases = 4096;
-  size_t max_servers = 1024;
+  size_t max_leases = 65536;
+  size_t max_servers = 4096;
   // How often each tenant may ask for leases and renew them: in the long run, and at once.
   double tenant_calls_per_second = 50;
   double tenant_calls_at_once = 500;
@@ -62,6 +67,7 @@ struct SchedulerOptions {
 struct SchedulerCounts {
   uint64_t tenants = 0, servers_up = 0, servers_lost = 0, leases = 0, leased_bytes = 0;
   uint64_t capacity_bytes = 0, sessions = 0;
+  uint64_t waiting = 0, preempted = 0;
   uint64_t granted = 0, refused = 0, expired = 0, revoked = 0, rejected = 0;
 };
 
@@ -82,7 +88,8 @@ class Scheduler {
   // RESOURCE_EXHAUSTED for a tenant's limit, that of its calls included, for more than its slice
   // has, or a full pool, NOT_FOUND for an unknown device or slice, PERMISSION_DENIED for a slice
   // that the tenant may not have. With `by_sessions` the lease lives by its sessions alone and will
-  // not be renewed.
+  // not be renewed. A request with a ticket waits where it would otherwise be refused for something
+  // that may change: the reply has `waiting`, and the sender asks again.
   absl::StatusOr<warpline_internal::LeaseReply> Acquire(
       const warpline_internal::AcquireRequest& request, bool by_sessions, bool local,
       const CertificateHolder& holder = {});
@@ -93,6 +100,8 @@ class Scheduler {
   absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token,
                                                       const CertificateHolder& by = {});
   absl::Status Release(const std::string& token, const CertificateHolder& by = {});
+  // Ends waiting. OK also for a ticket that nobody waits with.
+  absl::Status Withdraw(const warpline_internal::WithdrawRequest& request, bool local);
   absl::StatusOr<warpline_internal::ReportReply> Report(
       const warpline_internal::ServerReport& report, bool local);
 
@@ -114,6 +123,8 @@ class Scheduler {
   // FAILED_PRECONDITION while a tenant has it.
   absl::Status RemoveSlice(const warpline_internal::SliceRequest& request);
   absl::StatusOr<warpline_internal::SliceList> Slices(const std::string& credential);
+  // NOT_FOUND for a server that has neither registered nor a credential.
+  absl::Status CordonServer(const warpline_internal::CordonRequest& request);
   absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential);
   absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential);
   absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential);
@@ -140,9 +151,11 @@ class Scheduler {
     warpline_internal::ServerReport report;
     // The server is to be told of all its leases that have ended, not of the reported ones alone.
     bool tell_ended = true;
+    bool placed_on = false;  // As the allocator was told.
   };
 
-  Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys);
+  Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys,
+            std::unique_ptr<placement::RecordedAllocator> allocator);
   // Reads the store. Called once, before anything else.
   absl::Status TakeState();
 
@@ -158,15 +171,31 @@ class Scheduler {
   absl::Status CheckServer(const warpline_internal::ServerReport& report, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckOperator(const std::string& credential) const;
+  // Fills the allocator with what the store has.
+  absl::Status TakePool(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells the allocator of servers that have come up or are up no more.
+  void RefreshServers(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PlaceOn(const std::string& name, LiveServer* server, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Logs what the allocator says of leases that have to end, and has their holders told.
+  void TellNotices(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndDueLeases() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  warpline_internal::LeaseReply WaitingReply(const warpline_internal::AcquireRequest& request,
+                                             const std::string& tenant,
+                                             const warpline_placement::Decision& decision)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Forgets all but the latest ended leases of a tenant.
   absl::Status ForgetEnded(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<LeaseRecord> Choose(const warpline_internal::AcquireRequest& request,
-                                     const TenantRecord& tenant, bool by_sessions)
+  // A lease of the slice, whose name is empty for none, or none when the request waits: `decision`
+  // says why.
+  absl::StatusOr<std::optional<LeaseRecord>> Choose(
+      const warpline_internal::AcquireRequest& request, const TenantRecord& tenant,
+      const SliceRecord& slice, bool by_sessions, warpline_placement::Decision* decision)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // As Choose(), of the slice that the request names or the tenant's first one.
-  absl::StatusOr<LeaseRecord> ChooseOfSlice(const warpline_internal::AcquireRequest& request,
-                                            const TenantRecord& tenant, bool by_sessions)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::optional<LeaseRecord>> ChooseOfSlice(
+      const warpline_internal::AcquireRequest& request, const TenantRecord& tenant,
+      bool by_sessions, warpline_placement::Decision* decision) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,
                                                          const TenantRecord& tenant,
                                                          const CertificateHolder& holder)
@@ -198,6 +227,7 @@ class Scheduler {
   SchedulerCounts counts_ ABSL_GUARDED_BY(mu_);
   TenantRates rates_ ABSL_GUARDED_BY(mu_);
   Renewals renewals_ ABSL_GUARDED_BY(mu_);
+  PoolAllocator pool_ ABSL_GUARDED_BY(mu_);
   AuditAnchors anchors_ ABSL_GUARDED_BY(mu_);
   KeyedLogBudget log_;  // By TenantKey() and ServerKey().
 };

@@ -64,6 +64,7 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (!known && tenants->size() >= kMaxTenants) {
     return absl::ResourceExhaustedError("there are as many tenants as the scheduler keeps");
   }
+  const TenantRecord before = tenant;
   if (request.has_memory_bytes()) tenant.memory_bytes = request.memory_bytes();
   if (request.has_max_leases()) tenant.max_leases = request.max_leases();
   if (request.has_max_lease_sessions()) tenant.max_lease_sessions = request.max_lease_sessions();
@@ -74,6 +75,8 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (request.has_weight()) tenant.weight = request.weight();
   if (request.has_copy_weight()) tenant.copy_weight = request.copy_weight();
   if (request.has_priority()) tenant.priority = request.priority();
+  if (request.has_parent()) tenant.parent = request.parent();
+  if (request.has_reserved_bytes()) tenant.reserved_bytes = request.reserved_bytes();
   if (request.has_max_seconds()) tenant.max_seconds = request.max_seconds();
   if ((tenant.rights & ~kKnownRights) != 0) {
     return absl::InvalidArgumentError("the scheduler does not know such rights");
@@ -86,8 +89,9 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
     if (auto status = CheckSlicesOf(tenant, *slices); !status.ok()) return status;
   }
   if (tenant.max_lease_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
-      tenant.max_seconds > (1ull << 32) || !IsWeight(tenant.weight) ||
-      !IsWeight(tenant.copy_weight) || tenant.priority > kMostPriority) {
+      tenant.reserved_bytes >= (1ull << 50) || tenant.max_seconds > (1ull << 32) ||
+      !IsWeight(tenant.weight) || !IsWeight(tenant.copy_weight) ||
+      tenant.priority > kMostPriority) {
     return absl::InvalidArgumentError("a tenant's limits are out of range");
   }
   TenantReply reply;
@@ -95,9 +99,19 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
     reply.set_credential(NewCredential());
     tenant.credential_hash = HashCredential(reply.credential());
   }
+  // The parent is judged where tenants nest; what could not be written is put back.
+  if (auto nested = pool_.PutTenant(tenant, Now()); !nested.ok()) return nested;
   const absl::Status status = known ? store_->UpdateTenant(tenant) : store_->AddTenant(tenant);
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    if (known) {
+      (void)pool_.PutTenant(before, Now());
+    } else {
+      pool_.RemoveTenant(tenant.name, Now());
+    }
+    return status;
+  }
   renewals_.ForgetAll();
+  TellNotices(Now());
   if (tenants->empty()) {
     if (auto ended = EndTrials(); !ended.ok()) return ended;
   }
@@ -106,7 +120,8 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
           " max_lease_sessions=", tenant.max_lease_sessions, " max_sessions=", tenant.max_sessions,
           " max_seconds=", tenant.max_seconds, " rights=", FormatRights(tenant.rights),
           " weight=", tenant.weight, " copy_weight=", tenant.copy_weight,
-          " priority=", tenant.priority, " tiers=", FormatTierSet(tenant.tiers),
+          " priority=", tenant.priority, " parent=", tenant.parent,
+          " reserved_bytes=", tenant.reserved_bytes, " tiers=", FormatTierSet(tenant.tiers),
           " tier=", std::string(TierChoiceName(tenant.tier)),
           " slices=", absl::StrJoin(tenant.slices, ","));
   return reply;
@@ -128,9 +143,21 @@ absl::Status Scheduler::EndTrials() {
 absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
+  const auto tenants = store_->Tenants();
+  if (!tenants.ok()) return tenants.status();
+  for (const TenantRecord& tenant : *tenants) {
+    if (tenant.parent != request.name()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "tenant ", tenant.name, " is below ", request.name(), ": remove it first, or move it"));
+  }
   const auto status =
       store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + Afterlife()});
   renewals_.ForgetAll();
+  if (status.ok()) {
+    pool_.ReleaseOfTenant(request.name(), Now());
+    pool_.RemoveTenant(request.name(), Now());
+    TellNotices(Now());
+  }
   if (status.ok()) LogInfo("removed tenant=", request.name());
   for (auto& [name, server] : servers_) server.tell_ended = true;
   return status;
@@ -166,6 +193,9 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
     to->set_copy_weight(tenant.copy_weight);
     to->set_priority(tenant.priority);
     for (const std::string& slice : tenant.slices) to->add_slices(slice);
+    to->set_parent(tenant.parent);
+    to->set_reserved_bytes(tenant.reserved_bytes);
+    to->set_waiting(pool_.allocator().line().RequestsOf(tenant.name));
     for (const LeaseRecord& lease : *leases) {
       if (lease.tenant != tenant.name || lease.state != LeaseState::kActive) continue;
       to->set_leases(to->leases() + 1);
@@ -266,6 +296,7 @@ absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(
 SchedulerCounts Scheduler::Counts() {
   MutexLock lock(&mu_);
   SchedulerCounts counts = counts_;
+  counts.waiting = pool_.allocator().line().requests();
   const absl::Time now = Now();
   for (const auto& [name, live] : servers_) {
     const bool up = IsUp(live, now);

@@ -62,6 +62,8 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
     SchedulerOptions options;
     options.operator_credential = "operator";
     options.max_leases = 8;
+    options.placement = placement_;
+    options.decisions.folder = folder_ + "/decisions";
     options.clock = [this] { return now_; };
     auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
     auto store = OpenStore();
@@ -153,6 +155,7 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
   }
 
   std::string folder_;
+  placement::AllocatorOptions placement_;
   std::unique_ptr<EtcdClient> client_;  // Null unless the state is in etcd.
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   std::unique_ptr<Scheduler> scheduler_;

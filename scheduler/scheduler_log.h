@@ -16,6 +16,8 @@ enum SchedulerLine : size_t {
   kRefusedLine,
   kEndedLine,  // Ended by tenant, operator or time.
   kOverLine,   // Ended with its last session.
+  kWaitingLine,
+  kNoticeLine,  // A lease ends soon, or does not any more.
   kServerLine,
   kStoreLine,  // Something could not be written; the key is "".
   kSchedulerLineCount,

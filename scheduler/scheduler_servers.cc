@@ -45,6 +45,13 @@ absl::Status CheckReport(const ServerReport& report) {
   return fits ? absl::OkStatus() : absl::InvalidArgumentError("a malformed report");
 }
 
+void SetCordon(const CordonRecord& cordon, absl::Time now, warpline_internal::Server* to) {
+  to->set_cordoned(true);
+  to->set_cordon_reason(cordon.reason);
+  if (cordon.drained == absl::InfiniteFuture()) return;
+  to->set_drained_in_seconds(std::max(absl::ToDoubleSeconds(cordon.drained - now), 0.001));
+}
+
 }  // namespace
 
 bool Scheduler::IsUp(const LiveServer& server, absl::Time now) const {
@@ -108,6 +115,9 @@ absl::Status Scheduler::RemoveServer(const ServerRequest& request) {
       request.name(), {"its server was removed from the pool", Now() + Afterlife()});
   if (!status.ok()) return status;
   renewals_.ForgetAll();
+  pool_.ReleaseOfServer(request.name(), Now());
+  pool_.RemoveServer(request.name(), Now());
+  TellNotices(Now());
   LogInfo("removed server=", request.name());
   records_.erase(request.name());
   servers_.erase(request.name());
@@ -177,8 +187,16 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   live.lost = false;
   live.heard = now;
   if (auto status = NoteAuditHead(report, now); !status.ok()) return status;
+  const bool same_devices =
+      std::equal(report.devices().begin(), report.devices().end(), live.report.devices().begin(),
+                 live.report.devices().end(), [](const auto& a, const auto& b) {
+                   return a.uuid() == b.uuid() && a.capacity_bytes() == b.capacity_bytes() &&
+                          a.nvlink_group() == b.nvlink_group() && a.numa_group() == b.numa_group();
+                 });
   live.report = report;
   live.report.clear_credential();
+  const bool takes_leases = IsUp(live, now) && !report.draining();
+  if (!same_devices || live.placed_on != takes_leases) PlaceOn(report.name(), &live, now);
   ReportReply reply;
   for (const VerifyKey& key : keys_.VerifyKeys()) {
     auto* added = reply.add_keys();
@@ -223,9 +241,19 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (told.count(id) > 0) continue;
     if (auto status = store_->RemoveLease(id); !status.ok()) return status;
     renewals_.Forget(id);
+    pool_.Release(id, now);
     if (const LogPermit permit = log_.Ask(TenantKey((*lease)->tenant), kOverLine)) {
       permit.Info("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
     }
+  }
+  for (const auto& reported : report.leases()) {
+    const LeaseNotice* const notice = pool_.NoticeFor(reported.lease());
+    if (notice == nullptr) continue;
+    auto* const ending = reply.add_ending();
+    ending->set_lease(reported.lease());
+    ending->set_reason(notice->reason);
+    ending->set_ends_in_ms(static_cast<uint32_t>(std::clamp<int64_t>(
+        absl::ToInt64Milliseconds(notice->deadline - now), 1, int64_t{1} << 31)));
   }
   return reply;
 }
@@ -262,6 +290,7 @@ void Scheduler::HousekeepServers(absl::Time now) {
     const auto credential = store_->ServerCredential(name);
     if (credential.ok() && credential->empty()) anchors_.Forget(name);
     records_.erase(name);
+    pool_.RemoveServer(name, now);
     server = servers_.erase(server);
   }
 }
@@ -273,6 +302,10 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
   if (!leases.ok()) return leases.status();
   const auto credentials = store_->ServersWithCredential();
   if (!credentials.ok()) return credentials.status();
+  const auto cordons = store_->Cordons();
+  if (!cordons.ok()) return cordons.status();
+  std::map<std::string, CordonRecord> cordoned;
+  for (const CordonRecord& cordon : *cordons) cordoned[cordon.server] = cordon;
   const absl::Time now = Now();
   warpline_internal::ServerList list;
   list.set_from_follower(options_.only_reads);
@@ -287,6 +320,12 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
                   : !up                    ? "lost"
                   : live.report.draining() ? "draining"
                                            : "up");
+    if (const auto cordon = cordoned.find(name); cordon != cordoned.end()) {
+      if (up && !options_.only_reads) {
+        to->set_state(cordon->second.drained == absl::InfiniteFuture() ? "cordoned" : "draining");
+      }
+      SetCordon(cordon->second, now, to);
+    }
     to->set_heard_seconds_ago(absl::ToDoubleSeconds(now - live.heard));
     for (const DeviceRecord& device : record.devices) {
       auto* added = to->add_devices();
@@ -317,6 +356,9 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
     auto* to = list.add_servers();
     to->set_name(name);
     to->set_state("added");
+    if (const auto cordon = cordoned.find(name); cordon != cordoned.end()) {
+      SetCordon(cordon->second, now, to);
+    }
     to->set_audit_head(anchors_.HeadOf(name));
     to->set_audit_lost(anchors_.LostOf(name));
     to->set_has_credential(true);

@@ -117,21 +117,22 @@ absl::StatusOr<warpline_internal::SliceList> Scheduler::Slices(const std::string
   return list;
 }
 
-absl::StatusOr<LeaseRecord> Scheduler::ChooseOfSlice(const AcquireRequest& request,
-                                                     const TenantRecord& tenant, bool by_sessions) {
+absl::StatusOr<std::optional<LeaseRecord>> Scheduler::ChooseOfSlice(
+    const AcquireRequest& request, const TenantRecord& tenant, bool by_sessions,
+    warpline_placement::Decision* decision) {
   const auto slices = store_->Slices();
   if (!slices.ok()) return slices.status();
   auto slice = SliceFor(tenant, request.slice(), *slices);
   if (!slice.ok()) return slice.status();
-  if (slice->name.empty()) return Choose(request, tenant, by_sessions);
+  if (slice->name.empty()) return Choose(request, tenant, *slice, by_sessions, decision);
   AcquireRequest shaped = request;
   if (auto status = ShapeRequest(*slice, tenant, by_sessions, &shaped); !status.ok()) return status;
-  auto lease = Choose(shaped, tenant, by_sessions);
-  if (!lease.ok()) return lease.status();
+  auto lease = Choose(shaped, tenant, *slice, by_sessions, decision);
+  if (!lease.ok() || !lease->has_value()) return lease;
   if (const uint32_t most = slice->shape.max_sessions; most != 0) {
-    lease->max_sessions = std::min(lease->max_sessions, most);
+    (*lease)->max_sessions = std::min((*lease)->max_sessions, most);
   }
-  lease->slice = *std::move(slice);
+  (*lease)->slice = *std::move(slice);
   return lease;
 }
 

@@ -75,6 +75,13 @@ ALTER TABLE leases ADD COLUMN slice_weight INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE leases ADD COLUMN slice_copy_weight INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE leases ADD COLUMN slice_priority INTEGER NOT NULL DEFAULT 0;
 PRAGMA user_version = 6;
+)sql",
+    R"sql(
+ALTER TABLE tenants ADD COLUMN parent TEXT NOT NULL DEFAULT '';
+ALTER TABLE tenants ADD COLUMN reserved_bytes INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE cordons (server TEXT PRIMARY KEY, reason TEXT NOT NULL, drained_ms INTEGER NOT NULL)
+  WITHOUT ROWID;
+PRAGMA user_version = 7;
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kSteps);
 
@@ -223,7 +230,8 @@ absl::Status SqliteStore::MustChange(const std::string& what) {
 absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
   const auto status =
       Statement(db(),
-                "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+                "INSERT OR IGNORE INTO tenants VALUES "
+                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
           .Bind(tenant.name)
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
@@ -238,6 +246,8 @@ absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
           .Bind(tenant.copy_weight)
           .Bind(tenant.priority)
           .Bind(absl::StrJoin(tenant.slices, ","))
+          .Bind(tenant.parent)
+          .Bind(tenant.reserved_bytes)
           .Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
@@ -250,8 +260,8 @@ absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
       Statement(db(),
                 "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
                 "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
-                "tier = ?, weight = ?, copy_weight = ?, priority = ?, slices = ? "
-                "WHERE name = ?")
+                "tier = ?, weight = ?, copy_weight = ?, priority = ?, slices = ?, parent = ?, "
+                "reserved_bytes = ? WHERE name = ?")
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
           .Bind(tenant.max_leases)
@@ -265,6 +275,8 @@ absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
           .Bind(tenant.copy_weight)
           .Bind(tenant.priority)
           .Bind(absl::StrJoin(tenant.slices, ","))
+          .Bind(tenant.parent)
+          .Bind(tenant.reserved_bytes)
           .Bind(tenant.name)
           .Run();
   return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
@@ -298,7 +310,7 @@ absl::StatusOr<std::vector<TenantRecord>> SqliteStore::Tenants() {
   Statement row(db(),
                 "SELECT name, credential_hash, memory_bytes, max_leases, max_lease_sessions, "
                 "max_seconds, max_sessions, rights, tiers, tier, weight, copy_weight, "
-                "priority, slices FROM tenants");
+                "priority, slices, parent, reserved_bytes FROM tenants");
   while (row.Step()) {
     tenants.push_back({row.Text(0), row.Text(1), static_cast<uint64_t>(row.Number(2)),
                        static_cast<uint32_t>(row.Number(3)), static_cast<uint32_t>(row.Number(4)),
@@ -307,7 +319,8 @@ absl::StatusOr<std::vector<TenantRecord>> SqliteStore::Tenants() {
                        static_cast<TierChoice>(row.Number(9)),
                        static_cast<uint32_t>(row.Number(10)), static_cast<uint32_t>(row.Number(11)),
                        static_cast<uint32_t>(row.Number(12)),
-                       absl::StrSplit(row.Text(13), ',', absl::SkipEmpty())});
+                       absl::StrSplit(row.Text(13), ',', absl::SkipEmpty()), row.Text(14),
+                       static_cast<uint64_t>(row.Number(15))});
   }
   if (!row.status().ok()) return row.status();
   return tenants;
@@ -401,6 +414,7 @@ absl::Status SqliteStore::RemoveServer(const std::string& name, const LeaseEnd& 
   if (status = DeleteServer(name); !status.ok()) return status;
   known = known || database_->changes() > 0;
   if (!known) return absl::NotFoundError(absl::StrCat("there is no server ", name));
+  if (status = RemoveCordon(name); !status.ok()) return status;
   if (status = EndLeases("server", name, end); !status.ok()) return status;
   return transaction.Commit();
 }
@@ -441,6 +455,30 @@ absl::StatusOr<std::vector<std::string>> SqliteStore::ServersWithCredential() {
   while (row.Step()) names.push_back(row.Text(0));
   if (!row.status().ok()) return row.status();
   return names;
+}
+
+absl::Status SqliteStore::PutCordon(const CordonRecord& cordon) {
+  return Statement(db(), "INSERT OR REPLACE INTO cordons VALUES (?, ?, ?)")
+      .Bind(cordon.server)
+      .Bind(cordon.reason)
+      .Bind(ToMs(cordon.drained))
+      .Run();
+}
+
+absl::Status SqliteStore::RemoveCordon(const std::string& server) {
+  return Statement(db(), "DELETE FROM cordons WHERE server = ?").Bind(server).Run();
+}
+
+absl::StatusOr<std::vector<CordonRecord>> SqliteStore::Cordons() {
+  std::vector<CordonRecord> cordons;
+  Statement row(db(), "SELECT server, reason, drained_ms FROM cordons");
+  while (row.Step()) {
+    CordonRecord cordon{row.Text(0), row.Text(1)};
+    if (row.Number(2) != 0) cordon.drained = absl::FromUnixMillis(row.Number(2));
+    cordons.push_back(std::move(cordon));
+  }
+  if (!row.status().ok()) return row.status();
+  return cordons;
 }
 
 absl::StatusOr<std::vector<ServerRecord>> SqliteStore::Servers() {

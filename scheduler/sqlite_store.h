@@ -51,6 +51,9 @@ class SqliteStore : public Store {
   absl::Status UpdateServerCredential(const std::string& server, const std::string& hash) override;
   absl::StatusOr<std::string> ServerCredential(const std::string& server) override;
   absl::StatusOr<std::vector<std::string>> ServersWithCredential() override;
+  absl::Status PutCordon(const CordonRecord& cordon) override;
+  absl::Status RemoveCordon(const std::string& server) override;
+  absl::StatusOr<std::vector<CordonRecord>> Cordons() override;
   absl::Status PutAuditHeads(const std::vector<AuditHead>& heads) override;
   absl::StatusOr<std::vector<AuditHead>> AuditHeads() override;
   absl::Status ExtendLeases(absl::Time now, absl::Duration ttl) override;

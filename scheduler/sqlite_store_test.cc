@@ -84,6 +84,9 @@ TEST_F(SqliteStoreTest, StateOfTheFirstVersionIsTakenOver) {
   EXPECT_EQ(tenants->front().weight, 1u);
   EXPECT_EQ(tenants->front().copy_weight, 1u);
   EXPECT_EQ(tenants->front().priority, 0u);
+  EXPECT_EQ(tenants->front().parent, "");
+  EXPECT_EQ(tenants->front().reserved_bytes, 0u);
+  EXPECT_TRUE((*store)->Cordons()->empty());
 }
 
 // The state is as it was before the heads of audits were kept.

@@ -61,10 +61,10 @@ class Store {
   // Adds the server, or replaces what is known of it.
   virtual absl::Status PutServer(const ServerRecord& server) = 0;
   // Forgets the server, which may register again, and the head of its audit unless it has a
-  // credential.
+  // credential. A cordon stays.
   virtual absl::Status ForgetServer(const std::string& name) = 0;
-  // Removes the server with its credential, and ends its active leases as `end` says. NOT_FOUND for
-  // a server that has neither registered nor a credential.
+  // Removes the server with its credential and its cordon, and ends its active leases as `end`
+  // says. NOT_FOUND for a server that has neither registered nor a credential.
   virtual absl::Status RemoveServer(const std::string& name, const LeaseEnd& end) = 0;
   virtual absl::StatusOr<std::vector<ServerRecord>> Servers() = 0;
 
@@ -76,6 +76,12 @@ class Store {
   virtual absl::StatusOr<std::string> ServerCredential(const std::string& server) = 0;
   // The names of the servers that have a credential.
   virtual absl::StatusOr<std::vector<std::string>> ServersWithCredential() = 0;
+
+  // Adds the cordon, or replaces that of its server.
+  virtual absl::Status PutCordon(const CordonRecord& cordon) = 0;
+  // OK also where there is none.
+  virtual absl::Status RemoveCordon(const std::string& server) = 0;
+  virtual absl::StatusOr<std::vector<CordonRecord>> Cordons() = 0;
 
   // Adds these, or replaces what was known of their servers. They are kept one by one: where that
   // fails, some may have been.

@@ -106,6 +106,8 @@ TEST_P(StoreTest, TenantsAreKept) {
   tenant.copy_weight = 2;
   tenant.priority = 5;
   tenant.slices = {"small", "large"};
+  tenant.parent = "org";
+  tenant.reserved_bytes = 1ull << 33;
   ASSERT_TRUE(store_->UpdateTenant(tenant).ok());
   Reopen();
   const auto tenants = store_->Tenants();
@@ -115,6 +117,8 @@ TEST_P(StoreTest, TenantsAreKept) {
   EXPECT_EQ(tenants->front().copy_weight, 2u);
   EXPECT_EQ(tenants->front().priority, 5u);
   EXPECT_EQ(tenants->front().slices, tenant.slices);
+  EXPECT_EQ(tenants->front().parent, "org");
+  EXPECT_EQ(tenants->front().reserved_bytes, 1ull << 33);
   EXPECT_EQ(tenants->front().credential_hash, "hash");
   EXPECT_EQ(tenants->front().memory_bytes, 1ull << 40);
   EXPECT_EQ(tenants->front().max_leases, 4u);
@@ -201,6 +205,23 @@ TEST_P(StoreTest, ServersCredentialsAreKept) {
   ASSERT_TRUE(store_->RemoveServer("s", {}).ok());
   EXPECT_EQ(store_->RemoveServer("s", {}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->ServerCredential("s").value(), "");
+}
+
+TEST_P(StoreTest, CordonsAreKeptUntilTheirServerIsRemoved) {
+  ASSERT_TRUE(store_->AddServerCredential("s", "1").ok());
+  ASSERT_TRUE(store_->PutCordon({"s", "old"}).ok());
+  const CordonRecord drained{"s", "new 'disks'", absl::FromUnixMillis(5000)};
+  ASSERT_TRUE(store_->PutCordon(drained).ok());
+  ASSERT_TRUE(store_->PutCordon({"t", ""}).ok());
+  ASSERT_TRUE(store_->ForgetServer("s").ok());
+  Reopen();
+  EXPECT_THAT(store_->Cordons().value(), ::testing::ElementsAre(drained, CordonRecord{"t", ""}));
+  ASSERT_TRUE(store_->RemoveCordon("t").ok());
+  ASSERT_TRUE(store_->RemoveCordon("t").ok());
+  EXPECT_EQ(store_->Cordons()->size(), 1u);
+  ASSERT_TRUE(store_->RemoveServer("s", {}).ok());
+  Reopen();
+  EXPECT_TRUE(store_->Cordons()->empty());
 }
 
 TEST_P(StoreTest, WhoIsRemovedLosesItsActiveLeasesAndNobodyElse) {

@@ -33,6 +33,7 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
+#include "server/nvml/device_groups.h"
 #include "server/open_devices.h"
 #include "server/policies/dispatch_policies.h"
 #include "server/policies/policy_methods.h"
@@ -507,6 +508,15 @@ void GpuServer::JoinScheduler() {
   options.version = kVersion;
   if (audit_ != nullptr) {
     options.audit_head = [this] { return audit::FormatAnchor(audit_->head()); };
+  }
+  if (sampler_ != nullptr) {
+    options.groups = [this] {
+      std::vector<std::string> addresses;
+      for (const DeviceSnapshot& device : host_->Snapshot().devices) {
+        addresses.push_back(device.info.pci_bus_id());
+      }
+      return nvml::GroupsOf(*sampler_->Get(), addresses);
+    };
   }
   scheduler_ = std::make_unique<SchedulerLink>(std::move(options), host_.get(), leases_.get());
 }

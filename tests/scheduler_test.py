@@ -132,6 +132,63 @@ class PoolTest(unittest.TestCase):
             self.assertEqual(process.wait(10), 128 + signal.SIGTERM)
         self.warpline("run", most, "true")
 
+    # --- Waiting, gangs, and servers that are taken out.
+
+    def whole_device(self):
+        capacity = [int(device["capacity_bytes"]) for server in
+                    json.loads(self.warpline("servers", "--json"))["servers"]
+                    for device in server["devices"]]
+        return "--memory=%d" % (min(capacity) // (2 << 20) * (2 << 20))
+
+    def test_run_waits_until_there_is_room(self):
+        whole = self.whole_device()
+        held = [self.start_run(whole, "sleep", "60") for _ in range(2)]
+        harness.wait_until(lambda: len(self.leases()) == 2, "two leases")
+        self.assertIn("within 1s", self.warpline("run", "--wait=1s", whole, "true", status=1))
+        interrupted = self.start_run("--wait", whole, "true")
+        harness.wait_until(lambda: "program=\"true\"" in self.scheduler.log() and
+                           "waits tenant=" in self.scheduler.log(), "it waits")
+        waits = self.start_run("--wait", whole, "echo", "ran")
+        harness.wait_until(lambda: "waits tenant=default program=\"echo\"" in self.scheduler.log(),
+                           "both wait")
+        interrupted.send_signal(signal.SIGINT)
+        self.assertEqual(interrupted.wait(10), 128 + signal.SIGINT)
+        held[0].terminate()
+        self.assertEqual(waits.wait(30), 0)
+        self.assertEqual(waits.stdout.read(), "ran\n")
+        self.assertIn("waiting for a lease, about number ", waits.stderr.read())
+        self.assertIsNone(held[1].poll())
+        error = self.warpline("run", "--wait", "--memory=64TiB", "true", status=1)
+        self.assertIn("no server could ever have it", error)
+
+    def test_gang_gets_its_leases_at_once(self):
+        whole = self.whole_device()
+        gang = ["--wait", "--gang=g", "--members=2", whole, "sleep", "60"]
+        first = self.start_run(*gang)
+        harness.wait_until(lambda: "1 have not asked yet" in self.scheduler.log(), "one waits")
+        self.assertEqual(self.leases(), [])
+        second = self.start_run(*gang)
+        harness.wait_until(lambda: len(self.leases()) == 2, "two leases")
+        self.assertEqual({lease["server"] for lease in self.leases()}, {"a", "b"})
+        for process in (first, second):
+            self.assertIsNone(process.poll())
+
+    def test_server_is_cordoned_and_drained(self):
+        self.warpline("servers", "cordon", "a", "--reason=a fan is loud")
+        self.assertIn("cordoned (a fan is loud)", self.warpline("servers"))
+        runs = self.start_run("--memory=1GiB", "sleep", "60")
+        harness.wait_until(self.leases, "the lease")
+        self.assertEqual(self.leases()[0]["server"], "b")
+        self.warpline("servers", "drain", "b", "--within=2s", "--reason=new disks")
+        harness.wait_until(lambda: self.leases("revoked"), "the lease ends")
+        self.assertIn("server b is being drained: new disks", self.leases("revoked")[0]["reason"])
+        self.assertIsNone(runs.poll())
+        self.assertIn("every server that is up is cordoned",
+                      self.warpline("run", "--memory=1GiB", "true", status=1))
+        self.warpline("servers", "uncordon", "b")
+        self.warpline("run", "--memory=1GiB", "true")
+        self.assertIn("there is no server", self.warpline("servers", "cordon", "c", status=1))
+
     # --- Several devices.
 
     def devices_of(self, *options, endpoint=None, **env):

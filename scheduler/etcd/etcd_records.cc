@@ -63,6 +63,8 @@ std::string EncodeTenant(const TenantRecord& tenant) {
   to.set_copy_weight(tenant.copy_weight);
   to.set_priority(tenant.priority);
   for (const std::string& slice : tenant.slices) to.add_slices(slice);
+  to.set_parent(tenant.parent);
+  to.set_reserved_bytes(tenant.reserved_bytes);
   return to.SerializeAsString();
 }
 
@@ -86,6 +88,8 @@ absl::StatusOr<TenantRecord> DecodeTenant(absl::string_view name, const std::str
   tenant.copy_weight = std::max(1u, from.copy_weight());
   tenant.priority = from.priority();
   tenant.slices.assign(from.slices().begin(), from.slices().end());
+  tenant.parent = from.parent();
+  tenant.reserved_bytes = from.reserved_bytes();
   return tenant;
 }
 
@@ -143,6 +147,21 @@ absl::StatusOr<std::string> DecodeCredential(const std::string& value) {
     return absl::DataLossError("a server's credential is damaged");
   }
   return from.hash();
+}
+
+std::string EncodeCordon(const CordonRecord& cordon) {
+  warpline_etcd::Cordon to;
+  to.set_reason(cordon.reason);
+  to.set_drained_unix_ms(ToMs(cordon.drained));
+  return to.SerializeAsString();
+}
+
+absl::StatusOr<CordonRecord> DecodeCordon(absl::string_view server, const std::string& value) {
+  warpline_etcd::Cordon from;
+  if (!from.ParseFromString(value)) return NoRecord("the cordon of", server);
+  CordonRecord cordon{std::string(server), from.reason()};
+  if (from.drained_unix_ms() != 0) cordon.drained = absl::FromUnixMillis(from.drained_unix_ms());
+  return cordon;
 }
 
 std::string EncodeAuditHead(const AuditHead& head) {

@@ -25,6 +25,7 @@ std::string EncodeTenant(const TenantRecord& tenant);
 std::string EncodeSlice(const SliceRecord& slice);
 std::string EncodeServer(const ServerRecord& server);
 std::string EncodeCredential(const std::string& hash);
+std::string EncodeCordon(const CordonRecord& cordon);
 std::string EncodeAuditHead(const AuditHead& head);
 std::string EncodeLease(const LeaseRecord& lease);
 std::string EncodeEnd(const LeaseEnd& end);
@@ -35,6 +36,7 @@ absl::StatusOr<TenantRecord> DecodeTenant(absl::string_view name, const std::str
 absl::StatusOr<SliceRecord> DecodeSlice(absl::string_view name, const std::string& value);
 absl::StatusOr<ServerRecord> DecodeServer(absl::string_view name, const std::string& value);
 absl::StatusOr<std::string> DecodeCredential(const std::string& value);
+absl::StatusOr<CordonRecord> DecodeCordon(absl::string_view server, const std::string& value);
 absl::StatusOr<AuditHead> DecodeAuditHead(absl::string_view server, const std::string& value);
 absl::StatusOr<LeaseRecord> DecodeLease(absl::string_view id, const std::string& value);
 absl::StatusOr<LeaseEnd> DecodeEnd(const std::string& value);

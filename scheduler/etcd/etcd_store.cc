@@ -29,6 +29,7 @@ constexpr char kTenant[] = "tenants/";
 constexpr char kSlice[] = "slices/";
 constexpr char kServer[] = "servers/";
 constexpr char kCredential[] = "credentials/";
+constexpr char kCordon[] = "cordons/";
 constexpr char kAudit[] = "audits/";
 constexpr char kLease[] = "leases/";
 constexpr char kMark[] = "ends/";
@@ -208,6 +209,11 @@ absl::Status EtcdStore::TakeRecord(absl::string_view key, const std::string& val
     const auto hash = DecodeCredential(value);
     if (hash.ok()) image_.credentials[text] = *hash;
     return hash.status();
+  }
+  if (kind == kCordon) {
+    const auto cordon = DecodeCordon(name, value);
+    if (cordon.ok()) image_.cordons[text] = *cordon;
+    return cordon.status();
   }
   if (kind == kAudit) {
     const auto head = DecodeAuditHead(name, value);
@@ -433,12 +439,13 @@ absl::Status EtcdStore::RemoveServer(const std::string& name, const LeaseEnd& en
   }
   const std::string mark = absl::StrCat(kOfServer, name);
   if (auto status = Change({Delete(kServer, name), Delete(kCredential, name), Delete(kAudit, name),
-                            Put(kMark, mark, EncodeEnd(end))});
+                            Delete(kCordon, name), Put(kMark, mark, EncodeEnd(end))});
       !status.ok()) {
     return status;
   }
   image_.servers.erase(name);
   image_.credentials.erase(name);
+  image_.cordons.erase(name);
   image_.audit_heads.erase(name);
   marks_[mark] = end;
   ApplyMark(mark, end);
@@ -483,6 +490,27 @@ absl::StatusOr<std::vector<std::string>> EtcdStore::ServersWithCredential() {
   std::vector<std::string> names;
   for (const auto& [name, hash] : image_.credentials) names.push_back(name);
   return names;
+}
+
+absl::Status EtcdStore::PutCordon(const CordonRecord& cordon) {
+  if (auto status = Change({Put(kCordon, cordon.server, EncodeCordon(cordon))}); !status.ok()) {
+    return status;
+  }
+  image_.cordons[cordon.server] = cordon;
+  return absl::OkStatus();
+}
+
+absl::Status EtcdStore::RemoveCordon(const std::string& server) {
+  if (image_.cordons.count(server) == 0) return absl::OkStatus();
+  if (auto status = Change({Delete(kCordon, server)}); !status.ok()) return status;
+  image_.cordons.erase(server);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<CordonRecord>> EtcdStore::Cordons() {
+  std::vector<CordonRecord> cordons;
+  for (const auto& [server, cordon] : image_.cordons) cordons.push_back(cordon);
+  return cordons;
 }
 
 absl::Status EtcdStore::PutOperatorHash(const std::string& hash) {

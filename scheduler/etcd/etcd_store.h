@@ -88,6 +88,9 @@ class EtcdStore : public Store {
   absl::Status UpdateServerCredential(const std::string& server, const std::string& hash) override;
   absl::StatusOr<std::string> ServerCredential(const std::string& server) override;
   absl::StatusOr<std::vector<std::string>> ServersWithCredential() override;
+  absl::Status PutCordon(const CordonRecord& cordon) override;
+  absl::Status RemoveCordon(const std::string& server) override;
+  absl::StatusOr<std::vector<CordonRecord>> Cordons() override;
   absl::Status PutAuditHeads(const std::vector<AuditHead>& heads) override;
   absl::StatusOr<std::vector<AuditHead>> AuditHeads() override;
   // Writes nothing: whoever leads next gives the leases their time anew.

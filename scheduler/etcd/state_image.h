@@ -22,6 +22,7 @@ class StateImage {
   std::map<std::string, SliceRecord> slices;
   std::map<std::string, ServerRecord> servers;
   std::map<std::string, std::string> credentials;  // Of servers: their hashes.
+  std::map<std::string, CordonRecord> cordons;
   std::map<std::string, AuditHead> audit_heads;
   std::string signing_keys;   // A KeyRing's text.
   std::string operator_hash;  // Of the credential that counts with every scheduler.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/steady_time.h"
+#include "common/text.h"
 #include "server/admin/admin_service.h"
 #include "transport/loop_thread.h"
 
@@ -22,9 +23,10 @@ constexpr absl::Duration kAttempt = absl::Milliseconds(500);
 // As many as a report may carry.
 constexpr size_t kMaxSessions = 8000;
 
-enum LinkLine : size_t { kNoAnswerLine, kConnectedLine, kLinkLineCount };
+enum LinkLine : size_t { kNoAnswerLine, kConnectedLine, kEndingLine, kLinkLineCount };
 constexpr LogKind kLinkLines[kLinkLineCount] = {{"no_answer", 20, absl::Minutes(1)},
-                                                {"connected", 20, absl::Minutes(1)}};
+                                                {"connected", 20, absl::Minutes(1)},
+                                                {"ending", 200, absl::Minutes(1)}};
 
 }  // namespace
 
@@ -59,6 +61,15 @@ void SchedulerLink::Run() {
   }
 }
 
+void SchedulerLink::AskForGroups() {
+  constexpr int kTimes = 20;
+  const bool known = std::any_of(groups_.numa.begin(), groups_.numa.end(),
+                                 [](uint32_t group) { return group != 0; });
+  if (!options_.groups || known || asked_for_groups_ >= kTimes) return;
+  ++asked_for_groups_;
+  groups_ = options_.groups();
+}
+
 absl::Duration SchedulerLink::ReportOnce() {
   for (const EndedLease& over : book_->TakeEnded()) EndLease(over.lease, over.reason);
   ServerReport report;
@@ -82,7 +93,9 @@ absl::Duration SchedulerLink::ReportOnce() {
   }
   const HostSnapshot snapshot = host_->Snapshot();
   report.set_draining(snapshot.draining);
-  for (const DeviceSnapshot& device : snapshot.devices) {
+  AskForGroups();
+  for (size_t i = 0; i < snapshot.devices.size(); ++i) {
+    const DeviceSnapshot& device = snapshot.devices[i];
     auto* added = report.add_devices();
     added->set_uuid(device.uuid);
     added->set_name(device.name);
@@ -90,6 +103,8 @@ absl::Duration SchedulerLink::ReportOnce() {
     added->set_driver_version(device.info.driver_version());
     added->set_capacity_bytes(device.memory.capacity_bytes);
     added->set_granted_bytes(device.memory.pool.used_bytes());
+    if (i < groups_.nvlink.size()) added->set_nvlink_group(groups_.nvlink[i]);
+    if (i < groups_.numa.size()) added->set_numa_group(groups_.numa[i]);
   }
   for (const SessionSnapshot& session : snapshot.sessions) {
     if (static_cast<size_t>(report.sessions_size()) < kMaxSessions) {
@@ -137,6 +152,17 @@ void SchedulerLink::Apply(const ReportReply& reply) {
     book_->SetSchedulerTime(absl::FromUnixMillis(reply.now_unix_ms()));
   }
   for (const auto& ended : reply.ended()) EndLease(ended.lease(), ended.reason());
+  std::map<std::string, std::string> ending;
+  for (const auto& one : reply.ending()) {
+    ending[one.lease()] = one.reason();
+    const auto told = ending_.find(one.lease());
+    if (told != ending_.end() && told->second == one.reason()) continue;
+    if (const LogPermit permit = log_.Ask(kEndingLine)) {
+      permit.Info("ends soon lease=", one.lease(), " in_seconds=", one.ends_in_ms() / 1000,
+                  " reason=", Quoted(one.reason()));
+    }
+  }
+  ending_ = std::move(ending);
 }
 
 void SchedulerLink::EndLease(const std::string& lease, const std::string& reason) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "common/mutex.h"
 #include "proto/scheduler.pb.h"
 #include "server/leases/lease_book.h"
+#include "server/nvml/device_groups.h"
 #include "server/session/session_host.h"
 #include "transport/grpc/unary/leader_client.h"
 
@@ -29,6 +31,9 @@ struct SchedulerLinkOptions {
   std::string version;
   // The last line of the audit's record; not set where there is none.
   std::function<std::string()> audit_head;
+  // Which of the devices, in the host's order, are close to each other; not set where nobody knows.
+  // It is asked until it knows, a few times.
+  std::function<nvml::DeviceGroups()> groups;
   absl::Duration answer_timeout = absl::Seconds(2);
 };
 
@@ -41,6 +46,7 @@ class SchedulerLink {
 
  private:
   void Run();
+  void AskForGroups();
   // Returns how long to wait for the next.
   absl::Duration ReportOnce();
   void Apply(const warpline_internal::ReportReply& reply);
@@ -52,6 +58,10 @@ class SchedulerLink {
   const LeaderClient client_;
   // Of the thread.
   bool connected_ = false;
+  nvml::DeviceGroups groups_;
+  int asked_for_groups_ = 0;
+  // Why leases end soon, by lease, as it was logged.
+  std::map<std::string, std::string> ending_;
   // The newest that an answer was of.
   uint64_t epoch_ = 0;
   std::string trouble_;

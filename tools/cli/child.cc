@@ -4,10 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
 
 namespace warpline::cli {
 namespace {
@@ -28,6 +30,19 @@ sigset_t BlockForwardedSignals() {
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &set, &before);
   return before;
+}
+
+int WaitForEndSignal(absl::Duration pause) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&set, number);
+  const absl::Time until = SteadyNow() + pause;
+  while (true) {
+    const timespec left = absl::ToTimespec(std::max(until - SteadyNow(), absl::ZeroDuration()));
+    const int number = sigtimedwait(&set, nullptr, &left);
+    if (number > 0) return number;
+    if (errno != EINTR || SteadyNow() >= until) return 0;
+  }
 }
 
 absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std::string>& arguments,

@@ -9,12 +9,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace warpline::cli {
 
 // Blocks the signals that WaitForChild() forwards, in this thread and in those that it starts from
 // now on. Returns the former mask, which the child gets.
 sigset_t BlockForwardedSignals();
+
+// Waits for `pause`, or for one of them that ends programs. Returns its number, or 0.
+int WaitForEndSignal(absl::Duration pause);
 
 // Starts the program with this process's environment and `mask`, in the same process group, so that
 // the terminal's signals reach it by themselves. NOT_FOUND or PERMISSION_DENIED.

@@ -18,7 +18,8 @@ struct VerbInfo {
   const char* name;
   Verb verb;
   // Words, separated by spaces: options with a value of a kind (":size", ":number", ":rights",
-  // ":tiers", ":tier", ":text") or without one.
+  // ":tiers", ":tier", ":duration", ":text") or without one; ":maybe_duration" takes it only after
+  // an equals sign, and is "inf" without.
   const char* options;
 };
 
@@ -30,7 +31,7 @@ constexpr VerbInfo kVerbs[] = {
     {"serve", Verb::kServe, ""},
     {"run", Verb::kRun,
      "endpoint:text memory:size device:text gpus:number sessions:number guard:text check "
-      "tier:tier slice:text"},
+      "tier:tier slice:text wait:maybe_duration gang:text members:number"},
     {"hold", Verb::kHold,
      "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text"},
     {"stat", Verb::kStat, "endpoint:text json"},
@@ -39,13 +40,13 @@ constexpr VerbInfo kVerbs[] = {
     {"tenant", Verb::kTenant,
      "endpoint:text memory:size max_leases:number max_sessions:number max_lease_sessions:number "
      "max_seconds:number rights:rights tiers:tiers tier:tier weight:number copy_weight:number "
-     "priority:number slices:text new_credential json"},
+     "priority:number slices:text parent:text reserved:size new_credential json"},
     {"slice", Verb::kSlice,
      "endpoint:text memory:size staging:size sessions:number handles:number module_bytes:size "
      "commands:number sm_percent:number launch_ms:number weight:number copy_weight:number "
      "priority:number json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
-    {"servers", Verb::kServers, "endpoint:text json"},
+    {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
     {"replace", Verb::kReplace, "endpoint:text"},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
     {"explain", Verb::kExplain, "hardened all"},
@@ -63,16 +64,18 @@ struct ActionInfo {
 };
 
 constexpr ActionInfo kActions[] = {
-    {Verb::kTenant, "add", true},     {Verb::kTenant, "set", true},
-    {Verb::kTenant, "remove", true},  {Verb::kTenant, "list", false},
-    {Verb::kLease, "list", false},    {Verb::kLease, "revoke", true},
-    {Verb::kSlice, "add", true},      {Verb::kSlice, "set", true},
-    {Verb::kSlice, "remove", true},   {Verb::kSlice, "list", false},
-    {Verb::kServers, "add", true},    {Verb::kServers, "renew", true},
-    {Verb::kServers, "remove", true}, {Verb::kServers, "list", false},
-    {Verb::kPolicy, "load", true},    {Verb::kPolicy, "check", true},
-    {Verb::kPolicy, "swap", true},    {Verb::kPolicy, "rollback", false},
-    {Verb::kPolicy, "remove", true},  {Verb::kPolicy, "list", false},
+    {Verb::kTenant, "add", true},       {Verb::kTenant, "set", true},
+    {Verb::kTenant, "remove", true},    {Verb::kTenant, "list", false},
+    {Verb::kLease, "list", false},      {Verb::kLease, "revoke", true},
+    {Verb::kSlice, "add", true},        {Verb::kSlice, "set", true},
+    {Verb::kSlice, "remove", true},     {Verb::kSlice, "list", false},
+    {Verb::kServers, "add", true},      {Verb::kServers, "renew", true},
+    {Verb::kServers, "remove", true},   {Verb::kServers, "list", false},
+    {Verb::kServers, "cordon", true},   {Verb::kServers, "uncordon", true},
+    {Verb::kServers, "drain", true},    {Verb::kPolicy, "load", true},
+    {Verb::kPolicy, "check", true},     {Verb::kPolicy, "swap", true},
+    {Verb::kPolicy, "rollback", false}, {Verb::kPolicy, "remove", true},
+    {Verb::kPolicy, "list", false},
 };
 
 // The words with which a verb that has actions names its object, and its actions.
@@ -88,7 +91,7 @@ ActionWords WordsOf(Verb verb) {
     case Verb::kSlice:
       return {"slice", "add, set, remove or list"};
     case Verb::kServers:
-      return {"server", "add, renew, remove or list"};
+      return {"server", "add, renew, remove, cordon, uncordon, drain or list"};
     case Verb::kPolicy:
       return {"policy", "list, load, check, swap, rollback or remove"};
     default:
@@ -130,6 +133,12 @@ absl::Status CheckValue(const std::string& kind, const std::string& option,
   if (kind == "size" && !AbslParseFlag(value, &size, &error)) {
     return Wrong(absl::StrCat("--", option, "=", value), ": ", error);
   }
+  absl::Duration duration;
+  if (absl::EndsWith(kind, "duration") &&
+      (!absl::ParseDuration(value, &duration) || duration < absl::ZeroDuration())) {
+    return Wrong(absl::StrCat("--", option, "=", value), ": ",
+                 "expected a time like 90s, 10m or 2h");
+  }
   if (kind == "number" && !absl::SimpleAtoi(value, &number)) {
     return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected a whole number");
   }
@@ -163,6 +172,8 @@ absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::str
   if (equals != std::string::npos) {
     if (kind->empty()) return Wrong("option --", name, " takes no value");
     value = arg.substr(equals + 1);
+  } else if (*kind == "maybe_duration") {
+    value = "inf";
   } else if (!kind->empty()) {
     if (*next + 1 >= args.size()) return Wrong("option --", name, " needs a value");
     value = args[++*next];
@@ -191,6 +202,23 @@ absl::Status CheckGpus(const CommandLine& line) {
   if (!device.empty() && named != gpus) {
     return Wrong("--gpus and --device do not agree: ", gpus, absl::StrCat(" and ", named));
   }
+  return absl::OkStatus();
+}
+
+// Checks that a gang has a name, members, and waits.
+absl::Status CheckGang(const CommandLine& line) {
+  if (line.verb != Verb::kRun) return absl::OkStatus();
+  if (line.Has("gang") != line.Has("members")) {
+    return Wrong("a gang has both ", "--gang=NAME and --members=N", "");
+  }
+  if (!line.Has("gang")) return absl::OkStatus();
+  if (line.Text("gang").empty() || line.Text("gang").size() > 64) {
+    return Wrong("--gang=", line.Text("gang"), ": expected a name of up to 64 characters");
+  }
+  if (line.Number("members") < 1 || line.Number("members") > 1024) {
+    return Wrong("--members=", line.Text("members"), ": expected 1 to 1024");
+  }
+  if (!line.Has("wait")) return Wrong("a gang waits for its members: ", "give it --wait", "");
   return absl::OkStatus();
 }
 
@@ -225,13 +253,16 @@ absl::Status TakeAction(CommandLine* line) {
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
   warpline run [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
+               [--wait[=10m]] [--gang=NAME --members=N]
                [--tier=isolated|guarded|auto] [--guard=off|fence|clamped|stoppable|hardened | --check]
                [--] PROGRAM
                                    run a program, and all that it starts, under one lease; with
                                    --tier=guarded in a context that it shares with others, with
                                    --tier=auto there unless its device code or an earlier run says
                                    that it needs a process of its own, with --check, tell which
-                                   accesses of its kernels are wrong, and where
+                                   accesses of its kernels are wrong, and where; with --wait, wait for
+                                   a lease that does not fit now; N runs of one --gang, on whichever
+                                   hosts, get their leases when there is room for all
   warpline hold --folder=DIR [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D]
                 [--sessions=N]
                                    hold a lease until SIGTERM, waiting until there is one, for
@@ -274,6 +305,11 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline servers renew NAME      prints another one; the old one is of no use from then on, and
                                    the server's audit is taken as it is, whatever it has lost
   warpline servers remove NAME     ends its leases, too; stop the server first
+  warpline servers cordon NAME [--reason=WHY]
+                                   gives it no new leases
+  warpline servers drain NAME [--within=10m] [--reason=WHY]
+                                   nor lets its leases go on for longer; their holders are told
+  warpline servers uncordon NAME   gives it leases again
   warpline lease list              its leases
   warpline lease revoke LEASE [--reason=WHY]
   warpline slice [list]            the shapes of a vGPU that its tenants may have
@@ -302,7 +338,10 @@ gets CUDA_ERROR_NOT_PERMITTED, and so does a session of a tier that is not in --
 isolated and guarded with a comma between); --tier is what a run of the tenant's has that names none
 (isolated). Of --max_sessions, a run that names no --sessions gets a quarter. Where leases of
 others want a device at the same time, each has its time by --weight=N, and copies by --copy_weight=N
-(1 to 1000, 1 by default); --priority=N counts for servers with --dispatch=priority.
+(1 to 1000, 1 by default); --priority=N counts for servers with --dispatch=priority. The same weight and
+priority say whose request is next of those that wait. A tenant with --parent=TENANT is below that one,
+whose limits count what it has as well; --reserved=SIZE of memory is what it, and those below it, can
+count on where the scheduler runs with --preemption.
 
 SHAPE is, of each GPU of a lease: --memory=SIZE and --staging=SIZE (host memory that is shared with the
 server: page-locked, and for copies), of all sessions of the lease together; --sessions=N at a time;
@@ -345,6 +384,11 @@ uint64_t CommandLine::Size(const std::string& option) const {
   return Has(option) && AbslParseFlag(Text(option), &size, &error) ? size.bytes : 0;
 }
 
+absl::Duration CommandLine::Duration(const std::string& option, absl::Duration otherwise) const {
+  absl::Duration duration;
+  return Has(option) && absl::ParseDuration(Text(option), &duration) ? duration : otherwise;
+}
+
 uint64_t CommandLine::Number(const std::string& option) const {
   uint32_t number = 0;
   return absl::SimpleAtoi(Text(option), &number) ? number : 0;
@@ -384,6 +428,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (line.verb == Verb::kHold && line.Text("folder").empty()) {
     return Wrong("warpline hold: no --folder given", "", "");
   }
+  if (auto status = CheckGang(line); !status.ok()) return status;
   const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
       line.verb == Verb::kPolicy || line.verb == Verb::kSlice) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/serving/tls_files.h"
 
 namespace warpline::cli {
@@ -54,6 +55,7 @@ struct CommandLine {
   std::string Text(const std::string& option) const;
   uint64_t Size(const std::string& option) const;
   uint64_t Number(const std::string& option) const;
+  absl::Duration Duration(const std::string& option, absl::Duration otherwise) const;
 };
 
 // Parses `args`, which leave out the program's name. INVALID_ARGUMENT says what was wrong. The

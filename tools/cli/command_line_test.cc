@@ -93,6 +93,38 @@ TEST(CommandLineTest, SlicesHaveShapes) {
   EXPECT_EQ(Parsed({"run", "--slice=small", "a"}).Text("slice"), "small");
 }
 
+TEST(CommandLineTest, RunWaitsForLongOrForATime) {
+  const CommandLine line = Parsed({"run", "--wait", "a", "--wait=1h"});
+  EXPECT_TRUE(line.Has("wait"));
+  EXPECT_EQ(line.Duration("wait", absl::ZeroDuration()), absl::InfiniteDuration());
+  EXPECT_EQ(line.rest, (Words{"a", "--wait=1h"}));
+  EXPECT_EQ(Parsed({"run", "--wait=90s", "a"}).Duration("wait", absl::ZeroDuration()),
+            absl::Seconds(90));
+  EXPECT_EQ(Parsed({"run", "a"}).Duration("wait", absl::Seconds(3)), absl::Seconds(3));
+  EXPECT_FALSE(ParseCommandLine({"run", "--wait=soon", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--wait=-1s", "a"}).ok());
+}
+
+TEST(CommandLineTest, GangsHaveANameMembersAndWait) {
+  EXPECT_EQ(Parsed({"run", "--wait", "--gang=g", "--members=4", "a"}).Number("members"), 4u);
+  EXPECT_FALSE(ParseCommandLine({"run", "--gang=g", "--members=4", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--wait", "--gang=g", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--wait", "--members=4", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--wait", "--gang=g", "--members=0", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--wait", "--gang=", "--members=2", "a"}).ok());
+}
+
+TEST(CommandLineTest, ServersAreCordonedAndDrained) {
+  const CommandLine line = Parsed({"servers", "drain", "a", "--within=5m", "--reason=new disks"});
+  EXPECT_EQ(line.action, "drain");
+  EXPECT_EQ(line.rest, Words{"a"});
+  EXPECT_EQ(line.Duration("within", absl::ZeroDuration()), absl::Minutes(5));
+  EXPECT_EQ(Parsed({"servers", "cordon", "a"}).action, "cordon");
+  EXPECT_EQ(Parsed({"servers", "uncordon", "a"}).action, "uncordon");
+  EXPECT_FALSE(ParseCommandLine({"servers", "cordon"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"servers", "drain", "a", "--within=soon"}).ok());
+}
+
 TEST(CommandLineTest, TenantsAndLeasesHaveActions) {
   const CommandLine line = Parsed({"tenant", "add", "vision", "--memory=1T", "--max_leases=3"});
   EXPECT_EQ(line.action, "add");

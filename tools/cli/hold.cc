@@ -71,7 +71,7 @@ absl::Status RenewUntilSignal(const std::string& folder, Lease* lease, const End
   while (!signals.WaitFor(pause)) {
     auto fresh = lease->Renew(*token);
     if (fresh.ok()) {
-      *token = *std::move(fresh);
+      *token = fresh->token();
       if (auto status = ReplaceTokenIn(folder, *token); !status.ok()) return status;
       pause = interval;
       in_trouble = false;

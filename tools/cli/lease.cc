@@ -1,12 +1,16 @@
 #include "tools/cli/lease.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/crypto/secret.h"
 #include "common/endpoint.h"
+#include "common/steady_time.h"
 
 namespace warpline::cli {
 namespace {
@@ -16,6 +20,8 @@ using warpline_internal::LeaseReply;
 using warpline_internal::Nothing;
 
 constexpr absl::Duration kAcquireTimeout = absl::Seconds(5);
+constexpr absl::Duration kAskNobodyAgain = absl::Seconds(1);
+constexpr size_t kTicketBytes = 16;
 constexpr absl::Duration kRenewTimeout = absl::Seconds(5);
 constexpr absl::Duration kReleaseTimeout = absl::Seconds(2);
 
@@ -115,15 +121,66 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Acquire(const std::string& endpoin
   return std::unique_ptr<Lease>(new Lease(std::move(client), of_scheduler, *std::move(reply)));
 }
 
-absl::StatusOr<std::string> Lease::Renew(const std::string& token) {
+absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& endpoint,
+                                                             AcquireRequest request,
+                                                             const LeaseWait& wait) {
+  auto client = std::make_unique<LeaderClient>(ParseAddresses(endpoint), &TargetOf);
+  request.set_ticket(absl::BytesToHexString(RandomBytes(kTicketBytes)));
+  warpline_internal::WithdrawRequest withdrawal;
+  withdrawal.set_credential(request.credential());
+  withdrawal.set_ticket(request.ticket());
+  const auto withdraw = [&] {
+    // Where nobody answers, the scheduler drops it when it is not asked again.
+    (void)CallUnary<Nothing>(client.get(), absl::StrCat(kScheduler, "Withdraw"), withdrawal,
+                             kReleaseTimeout);
+  };
+  const absl::Time until = SteadyNow() + wait.at_most;
+  warpline_internal::WaitingReply known;
+  bool waits = false;
+  while (true) {
+    auto reply = CallUnary<LeaseReply>(client.get(), absl::StrCat(kScheduler, "Acquire"), request,
+                                       kAcquireTimeout, &HasNoServer);
+    if (reply.ok() && !reply->has_waiting()) {
+      return std::unique_ptr<Lease>(
+          new Lease(std::move(client), /*of_scheduler=*/true, *std::move(reply)));
+    }
+    const auto code = reply.status().code();
+    const bool nobody =
+        code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded;
+    if (code == absl::StatusCode::kUnimplemented) {
+      return absl::UnimplementedError(absl::StrCat(
+          "what answers at ", endpoint, " is no scheduler: only schedulers let programs --wait"));
+    }
+    if (!reply.ok() && !(waits && nobody)) return Explain(reply.status(), endpoint);
+    // Another scheduler may be about to lead.
+    absl::Duration pause = kAskNobodyAgain;
+    if (reply.ok()) {
+      waits = true;
+      known = reply->waiting();
+      pause = absl::Milliseconds(std::clamp<uint32_t>(known.ask_again_ms(), 100, 30000));
+    }
+    const absl::Duration left = until - SteadyNow();
+    if (left <= absl::ZeroDuration()) {
+      withdraw();
+      return absl::DeadlineExceededError(absl::StrCat("no lease from ", endpoint, " within ",
+                                                      absl::FormatDuration(wait.at_most), ": ",
+                                                      known.reason()));
+    }
+    if (!wait.pause(known, std::min(pause, left))) {
+      withdraw();
+      return absl::CancelledError("waiting for a lease was ended");
+    }
+  }
+}
+
+absl::StatusOr<LeaseReply> Lease::Renew(const std::string& token) {
   warpline_internal::LeaseToken request;
   request.set_token(token);
   const auto reply = CallUnary<LeaseReply>(
       client_.get(),
       of_scheduler_ ? absl::StrCat(kScheduler, "Renew") : absl::StrCat(kServer, "RenewLease"),
       request, kRenewTimeout);
-  if (!reply.ok()) return reply.status();
-  return reply->token();
+  return reply;
 }
 
 absl::Status Lease::Release(const std::string& token) {

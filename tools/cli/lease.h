@@ -2,6 +2,7 @@
 #ifndef WARPLINE_TOOLS_CLI_LEASE_H_
 #define WARPLINE_TOOLS_CLI_LEASE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,13 @@
 
 namespace warpline::cli {
 
+// How a request waits for its lease.
+struct LeaseWait {
+  absl::Duration at_most = absl::InfiniteDuration();
+  // Shows what is known of the wait, takes the time `pause`, and returns false to end waiting.
+  std::function<bool(const warpline_internal::WaitingReply& known, absl::Duration pause)> pause;
+};
+
 // Thread-safe.
 class Lease {
  public:
@@ -21,14 +29,20 @@ class Lease {
   static absl::StatusOr<std::unique_ptr<Lease>> Acquire(
       const std::string& endpoint, const warpline_internal::AcquireRequest& request);
 
+  // The same, but waits for it where there may be one later; it outlives a change of schedulers.
+  // DEADLINE_EXCEEDED after the time of `wait`, CANCELLED when that ended waiting.
+  static absl::StatusOr<std::unique_ptr<Lease>> AcquireWaiting(
+      const std::string& endpoint, warpline_internal::AcquireRequest request,
+      const LeaseWait& wait);
+
   // The endpoint where sessions are opened.
   const std::string& endpoint() const { return endpoint_; }
   // The first reply, with the token of then.
   const warpline_internal::LeaseReply& granted() const { return granted_; }
 
-  // Returns the fresh token. UNAVAILABLE when there is no answer, NOT_FOUND when the lease is over,
-  // FAILED_PRECONDITION when it was ended.
-  absl::StatusOr<std::string> Renew(const std::string& token);
+  // Returns the reply with the fresh token. UNAVAILABLE when there is no answer, NOT_FOUND when the
+  // lease is over, FAILED_PRECONDITION when it was ended.
+  absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token);
   absl::Status Release(const std::string& token);
 
  private:

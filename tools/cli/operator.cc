@@ -27,6 +27,7 @@ using warpline_internal::TenantReply;
 using warpline_internal::TenantRequest;
 
 constexpr absl::Duration kTimeout = absl::Seconds(5);
+constexpr absl::Duration kDrainWithin = absl::Minutes(10);
 
 constexpr char kFromFollower[] =
     "(from a scheduler that does not lead: it does not know sessions, nor which servers are up)\n";
@@ -95,6 +96,8 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
     request.set_copy_weight(static_cast<uint32_t>(line.Number("copy_weight")));
   }
   if (line.Has("priority")) request.set_priority(static_cast<uint32_t>(line.Number("priority")));
+  if (line.Has("parent")) request.set_parent(line.Text("parent"));
+  if (line.Has("reserved")) request.set_reserved_bytes(line.Size("reserved"));
   if (line.Has("max_seconds")) request.set_max_seconds(line.Number("max_seconds"));
   if (line.Has("slices")) {
     warpline_internal::SliceNames* const slices = request.mutable_slices();
@@ -109,6 +112,24 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   if (!reply.ok()) return reply.status();
   // The credential stands alone on its line, so that it can be redirected into a file.
   return reply->credential().empty() ? std::string() : absl::StrCat(reply->credential(), "\n");
+}
+
+absl::StatusOr<std::string> CordonServer(const CommandLine& line, const std::string& credential,
+                                         Asker* asker) {
+  warpline_internal::CordonRequest request;
+  request.set_credential(credential);
+  request.set_name(line.rest[0]);
+  request.set_cordoned(line.action != "uncordon");
+  request.set_reason(line.Text("reason"));
+  if (line.action == "drain") {
+    const absl::Duration within = line.Duration("within", kDrainWithin);
+    if (within > absl::Hours(24 * 30)) {
+      return absl::InvalidArgumentError("a server is drained within 30 days");
+    }
+    request.set_drained_in_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(within)));
+  }
+  const auto done = asker->Ask<Nothing>("CordonServer", request);
+  return done.ok() ? absl::StatusOr<std::string>("") : done.status();
 }
 
 absl::StatusOr<std::string> ChangeServer(const CommandLine& line, const std::string& credential,
@@ -161,6 +182,9 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
   reader.set_credential(*credential);
   if (line.verb == Verb::kServers) {
     if (line.action == "list") return asker.Show("Servers", reader, &ServersReport);
+    const bool cordons =
+        line.action == "cordon" || line.action == "uncordon" || line.action == "drain";
+    if (cordons) return CordonServer(line, *credential, &asker);
     return ChangeServer(line, *credential, &asker);
   }
   if (line.verb == Verb::kSlice) {
@@ -214,9 +238,15 @@ std::string ServersReport(const ServerList& list) {
   for (const auto& server : list.servers()) {
     uint64_t capacity = 0;
     for (const auto& device : server.devices()) capacity += device.capacity_bytes();
-    const std::string state = server.state() == "lost"
-                                  ? absl::StrCat("lost ", ShownAge(server.heard_seconds_ago()))
-                                  : server.state();
+    std::string state = server.state();
+    if (state == "lost") absl::StrAppend(&state, " ", ShownAge(server.heard_seconds_ago()));
+    if (server.cordoned() && state != "cordoned" && state != "draining") state += " cordoned";
+    if (server.drained_in_seconds() > 0) {
+      absl::StrAppend(&state, " ", ShownAge(server.drained_in_seconds()));
+    }
+    if (!server.cordon_reason().empty()) {
+      absl::StrAppend(&state, " (", Shown(server.cordon_reason()), ")");
+    }
     table.Add({Shown(server.name()), state, absl::StrCat(server.devices_size()),
                absl::StrCat(server.leases()), absl::StrCat(server.sessions()),
                ShownBytes(server.leased_bytes()), ShownBytes(capacity),
@@ -291,6 +321,9 @@ std::string TenantsReport(const TenantList& list) {
                {"MAX_LEASE_SESSIONS", true},
                {"MAX_SECONDS", true},
                {"WEIGHT", true},
+               {"PARENT"},
+               {"RESERVED", true},
+               {"WAITING", true},
                {"RIGHTS"},
                {"TIERS"},
                {"TIER"},
@@ -305,7 +338,10 @@ std::string TenantsReport(const TenantList& list) {
                absl::StrCat(tenant.max_lease_sessions()),
                Limit(tenant.max_seconds(), absl::StrCat(tenant.max_seconds())),
                absl::StrCat(tenant.weight(), "/", tenant.copy_weight()),
-               FormatRights(tenant.rights()), FormatTierSet(tenant.tiers()),
+               tenant.parent().empty() ? "-" : Shown(tenant.parent()),
+               Limit(tenant.reserved_bytes(), ShownBytes(tenant.reserved_bytes())),
+               absl::StrCat(tenant.waiting()), FormatRights(tenant.rights()),
+               FormatTierSet(tenant.tiers()),
                tenant.tier() < std::size(kTierChoices) ? std::string(kTierChoices[tenant.tier()])
                                                        : absl::StrCat(tenant.tier()),
                Shown(absl::StrJoin(tenant.slices(), ","))});

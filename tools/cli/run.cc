@@ -20,6 +20,7 @@
 #include "tools/cli/child.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/program_check.h"
+#include "tools/cli/text.h"
 #include "tools/cli/token_file.h"
 
 namespace warpline::cli {
@@ -97,18 +98,18 @@ class Renewer {
   void Run() {
     absl::Duration pause = pause_;
     while (SleepFor(pause)) {
-      auto token = lease_->Renew(token_);
-      if (!token.ok()) {
+      auto renewed = lease_->Renew(token_);
+      if (!renewed.ok()) {
         pause = std::min(pause_, kRetry);
-        const auto code = token.status().code();
+        const auto code = renewed.status().code();
         const bool over =
             code == absl::StatusCode::kNotFound || code == absl::StatusCode::kFailedPrecondition;
         if (over || !in_trouble_) {
-          Complain(over
-                       ? absl::StrCat("the lease is lost: ", token.status().message())
-                       : absl::StrCat("the lease cannot be renewed now (", token.status().message(),
-                                      "): what runs goes on, and it is tried again"),
-                   0);
+          Complain(
+              over ? absl::StrCat("the lease is lost: ", renewed.status().message())
+                   : absl::StrCat("the lease cannot be renewed now (", renewed.status().message(),
+                                  "): what runs goes on, and it is tried again"),
+              0);
         }
         in_trouble_ = true;
         if (over) return;
@@ -116,9 +117,23 @@ class Renewer {
       }
       pause = pause_;
       in_trouble_ = false;
-      token_ = *std::move(token);
+      token_ = renewed->token();
+      TellEnd(*renewed);
       if (auto status = file_->Replace(token_); !status.ok()) Complain(status, 0);
     }
+  }
+
+  // Says when the lease has to end, and when it may stay after all.
+  void TellEnd(const warpline_internal::LeaseReply& renewed) {
+    if (renewed.ends_reason() == ends_reason_) return;
+    ends_reason_ = renewed.ends_reason();
+    if (ends_reason_.empty()) {
+      Complain("the lease goes on after all", 0);
+      return;
+    }
+    Complain(absl::StrCat("the lease ends in ", (renewed.ends_in_ms() + 999) / 1000,
+                          " s: ", Shown(ends_reason_)),
+             0);
   }
 
   Lease* const lease_;
@@ -127,10 +142,34 @@ class Renewer {
   // Belongs to the thread; after the thread was joined, to the thread that joined it.
   std::string token_;
   bool in_trouble_ = false;
+  std::string ends_reason_;
   Mutex mu_;
   CondVar stop_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
+};
+
+// Shows what is known of a wait for a lease when that changes, and ends with a signal.
+class WaitShower {
+ public:
+  bool Pause(const warpline_internal::WaitingReply& known, absl::Duration pause) {
+    std::string text = absl::StrCat("waiting for a lease, ");
+    if (known.missing_members() != 0) {
+      absl::StrAppend(&text, known.missing_members(), " of its gang have not asked yet");
+    } else {
+      absl::StrAppend(&text, "about number ", known.position(), " of ", known.waiting(), ": ",
+                      Shown(known.reason()));
+    }
+    if (text != shown_) Complain(text, 0);
+    shown_ = std::move(text);
+    signal_ = WaitForEndSignal(pause);
+    return signal_ == 0;
+  }
+  int signal() const { return signal_; }
+
+ private:
+  std::string shown_;
+  int signal_ = 0;
 };
 
 // Sets the tenant's tier where nobody has named one.
@@ -153,7 +192,8 @@ void TellDriverVersion(int version) {
 
 absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
                                                   const std::string& endpoint,
-                                                  const std::string& program) {
+                                                  const std::string& program,
+                                                  const LeaseWait* wait) {
   const auto credential = TenantCredential();
   if (!credential.ok()) return credential.status();
   warpline_internal::AcquireRequest request;
@@ -166,7 +206,10 @@ absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
   request.set_slice(line.Has("slice") ? line.Text("slice") : slice == nullptr ? "" : slice);
   request.set_program(FitText(program.substr(program.rfind('/') + 1), 255));
   request.set_pid(static_cast<uint32_t>(getpid()));
-  auto lease = Lease::Acquire(endpoint, request);
+  request.set_gang(line.Text("gang"));
+  request.set_members(static_cast<uint32_t>(line.Number("members")));
+  auto lease = wait != nullptr ? Lease::AcquireWaiting(endpoint, request, *wait)
+                               : Lease::Acquire(endpoint, request);
   if (!lease.ok()) return lease;
   if (!request.slice().empty() && (*lease)->granted().slice() != request.slice()) {
     (void)(*lease)->Release((*lease)->granted().token());
@@ -219,7 +262,14 @@ int Run(const CommandLine& line, const std::string& endpoint) {
     const auto child = StartChild(*program, line.rest, mask);
     return child.ok() ? WaitForChild(*child) : Complain(child.status(), CodeOf(child.status()));
   }
-  auto lease = AcquireFor(line, endpoint, line.rest[0]);
+  WaitShower shower;
+  LeaseWait wait;
+  wait.at_most = line.Duration("wait", absl::InfiniteDuration());
+  wait.pause = [&shower](const auto& known, absl::Duration pause) {
+    return shower.Pause(known, pause);
+  };
+  auto lease = AcquireFor(line, endpoint, line.rest[0], line.Has("wait") ? &wait : nullptr);
+  if (shower.signal() != 0) return 128 + shower.signal();
   if (!lease.ok()) return Complain(lease.status(), 1);
   auto file = TokenFile::Create((*lease)->granted().token());
   if (!file.ok()) {

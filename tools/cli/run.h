@@ -16,9 +16,11 @@ namespace warpline::cli {
 int Run(const CommandLine& line, const std::string& endpoint);
 
 // Asks for the lease that the options of `line` describe; `program` is what lists of leases show.
+// With `wait` the request waits for room, else it is refused where there is none.
 absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
                                                   const std::string& endpoint,
-                                                  const std::string& program);
+                                                  const std::string& program,
+                                                  const LeaseWait* wait = nullptr);
 
 }  // namespace warpline::cli
 

@@ -1,0 +1,206 @@
+#include "scheduler/pool_allocator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace warpline::scheduler {
+
+using warpline_placement::Decision;
+using warpline_placement::Event;
+
+namespace {
+
+// What a slice does not say is the tenant's.
+void FillTerms(const SliceShape& slice, const TenantRecord& tenant,
+               warpline_placement::Shape* shape) {
+  shape->set_sm_percent(slice.sm_percent);
+  shape->set_weight(slice.weight != 0 ? slice.weight : tenant.weight);
+}
+
+uint32_t PriorityOf(const SliceShape& slice, const TenantRecord& tenant) {
+  return slice.priority != 0 ? slice.priority : tenant.priority;
+}
+
+}  // namespace
+
+Decision PoolAllocator::Apply(Event event, absl::Time now) {
+  event.set_at_ns(absl::ToUnixNanos(now));
+  Decision decision = allocator_->Apply(event);
+  for (const auto& notice : decision.notices()) {
+    notices_.push_back({notice.lease(), absl::FromUnixNanos(notice.deadline_ns()), notice.reason(),
+                        notice.cancelled()});
+    if (notice.cancelled()) {
+      ending_.erase(notice.lease());
+    } else {
+      ending_[notice.lease()] = notices_.back();
+    }
+  }
+  for (const auto& due : decision.due()) due_.insert(due.lease());
+  return decision;
+}
+
+absl::Status PoolAllocator::PutTenant(const TenantRecord& tenant, absl::Time now) {
+  Event event;
+  auto* const to = event.mutable_put_tenant();
+  to->set_name(tenant.name);
+  to->set_parent(tenant.parent);
+  to->set_memory_bytes(tenant.memory_bytes);
+  to->set_reserved_bytes(tenant.reserved_bytes);
+  to->set_max_leases(tenant.max_leases);
+  to->set_max_sessions(tenant.max_sessions);
+  to->set_weight(tenant.weight);
+  const Decision decision = Apply(std::move(event), now);
+  if (decision.outcome() != warpline_placement::REFUSED) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(decision.code()), decision.message());
+}
+
+void PoolAllocator::RemoveTenant(const std::string& name, absl::Time now) {
+  Event event;
+  event.set_remove_tenant(name);
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::PutServer(
+    const std::string& name,
+    const google::protobuf::RepeatedPtrField<warpline_internal::ReportedDevice>& devices, bool up,
+    absl::Time now) {
+  Event event;
+  auto* const to = event.mutable_put_server();
+  to->set_name(name);
+  to->set_up(up);
+  for (const auto& device : devices) {
+    auto* const added = to->add_devices();
+    added->set_uuid(device.uuid());
+    added->set_capacity_bytes(device.capacity_bytes());
+    added->set_nvlink_group(device.nvlink_group());
+    added->set_numa_group(device.numa_group());
+  }
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::RemoveServer(const std::string& name, absl::Time now) {
+  Event event;
+  event.set_remove_server(name);
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::PutCordon(const CordonRecord& cordon, absl::Time now) {
+  Event event;
+  auto* const to = event.mutable_cordon();
+  to->set_server(cordon.server);
+  to->set_cordoned(true);
+  to->set_reason(cordon.reason);
+  if (cordon.drained != absl::InfiniteFuture()) {
+    to->set_drained_ns(absl::ToUnixNanos(cordon.drained));
+  }
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::RemoveCordon(const std::string& server, absl::Time now) {
+  Event event;
+  event.mutable_cordon()->set_server(server);
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::Restore(const LeaseRecord& lease, const TenantRecord& tenant, absl::Time now) {
+  Event event;
+  auto* const to = event.mutable_restore();
+  to->set_id(lease.id);
+  to->set_tenant(lease.tenant);
+  to->set_server(lease.server);
+  for (const std::string& device : lease.devices) to->add_devices(device);
+  to->mutable_shape()->set_memory_bytes(lease.memory_bytes);
+  FillTerms(lease.slice.shape, tenant, to->mutable_shape());
+  to->set_priority(PriorityOf(lease.slice.shape, tenant));
+  to->set_sessions(lease.max_sessions);
+  to->set_since_ns(absl::ToUnixNanos(lease.created));
+  if (lease.ends != absl::InfiniteFuture()) to->set_ends_ns(absl::ToUnixNanos(lease.ends));
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::Release(const std::string& lease, absl::Time now) {
+  ending_.erase(lease);
+  due_.erase(lease);
+  if (allocator().pool().Find(lease) == nullptr) return;
+  Event event;
+  event.set_release(lease);
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::ReleaseOfTenant(const std::string& tenant, absl::Time now) {
+  std::vector<std::string> leases;
+  std::vector<std::string> tickets;
+  for (const auto& [id, allocation] : allocator().pool().allocations()) {
+    if (allocation.tenant == tenant) leases.push_back(id);
+  }
+  for (const auto& [number, entry] : allocator().line().entries()) {
+    if (entry->ask.tenant() != tenant) continue;
+    for (const auto& member : entry->asking) tickets.push_back(member.ticket());
+  }
+  std::sort(leases.begin(), leases.end());
+  for (const std::string& ticket : tickets) Withdraw(tenant, ticket, now);
+  for (const std::string& lease : leases) Release(lease, now);
+}
+
+void PoolAllocator::ReleaseOfServer(const std::string& server, absl::Time now) {
+  std::vector<std::string> leases;
+  for (const auto& [id, allocation] : allocator().pool().allocations()) {
+    // What is placed and not picked up goes by itself.
+    if (allocation.server == server && id[0] != '#') leases.push_back(id);
+  }
+  std::sort(leases.begin(), leases.end());
+  for (const std::string& lease : leases) Release(lease, now);
+}
+
+Decision PoolAllocator::Ask(const RoomRequest& request, const TenantRecord& tenant,
+                            absl::Time now) {
+  Event event;
+  auto* const to = event.mutable_ask();
+  to->set_lease(request.lease);
+  to->set_tenant(tenant.name);
+  to->mutable_shape()->set_memory_bytes(request.memory_bytes);
+  FillTerms(request.slice, tenant, to->mutable_shape());
+  to->set_gpus(request.gpus);
+  for (const std::string& device : request.named) to->add_named(device);
+  to->set_sessions(request.sessions);
+  to->set_priority(PriorityOf(request.slice, tenant));
+  to->set_ticket(request.ticket);
+  to->set_gang(request.gang);
+  to->set_members(request.members);
+  if (tenant.max_seconds != 0) {
+    to->set_lasts_ns(absl::ToInt64Nanoseconds(absl::Seconds(tenant.max_seconds)));
+  }
+  return Apply(std::move(event), now);
+}
+
+void PoolAllocator::Withdraw(const std::string& tenant, const std::string& ticket, absl::Time now) {
+  Event event;
+  event.mutable_withdraw()->set_tenant(tenant);
+  event.mutable_withdraw()->set_ticket(ticket);
+  Apply(std::move(event), now);
+}
+
+void PoolAllocator::Advance(absl::Time now) {
+  Event event;
+  event.set_advance(true);
+  Apply(std::move(event), now);
+}
+
+std::vector<LeaseNotice> PoolAllocator::TakeNotices() { return std::exchange(notices_, {}); }
+
+std::vector<LeaseNotice> PoolAllocator::Due() const {
+  std::vector<LeaseNotice> due;
+  for (const std::string& lease : due_) {
+    if (const auto notice = ending_.find(lease); notice != ending_.end()) {
+      due.push_back(notice->second);
+    }
+  }
+  return due;
+}
+
+const LeaseNotice* PoolAllocator::NoticeFor(const std::string& lease) const {
+  const auto notice = ending_.find(lease);
+  return notice == ending_.end() ? nullptr : &notice->second;
+}
+
+}  // namespace warpline::scheduler
