@@ -364,7 +364,7 @@ class SlicesTest(unittest.TestCase):
             self.slice("add", "unbounded", memory="256MiB", sessions=8)
             vision = self.tenant("vision", "--slices=unbounded")
             _, out, errors = self.run_program(
-                vision, "limit_storm", "--sessions=40", "--threads=4", "--memory=%d" % (32 * MIB), "--handles=100",
+                vision, "limit_storm", "--sessions=60", "--threads=4", "--memory=%d" % (32 * MIB), "--handles=100",
                 "--module_bytes=%d" % MIB, "--commands=64", "--lease_sessions=1")
             for kind in ("bytes of memory", "handles", "bytes of images", "commands in flight", "sessions"):
                 self.assertRegex(out, r"session \d+ had \d+ " + kind, errors)
