@@ -20,6 +20,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -30,8 +31,8 @@ PROGRAM = HERE / "framework_steps.py"
 INFERENCE, TRAINING = 0, 1
 TENANTS = (["--weight=1", "--priority=10"], ["--weight=1"])
 NATIVE = "native"
-# So much earlier the training begins, and so much later it ends.
-HEAD_START_S = 1.0
+# So much earlier the training begins, and it ends so much later but for the requests that do not count.
+HEAD_START_S = 2.0
 
 
 class Steps:
@@ -84,8 +85,8 @@ def figures(times_ms):
     return {"p50": at(times_ms, 0.5), "p99": at(times_ms, 0.99), "max": max(times_ms), "requests": len(times_ms)}
 
 
-def row_of(name, inference, training, args):
-    """What both take alone and together."""
+def row_of(name, inference, training, args, trace):
+    """What both take alone and together; `trace` is begun with the latter and called to end it."""
     requests = "%g s every %g ms" % (args.seconds, args.every_ms)
     inference.begin(requests)
     alone = figures(inference.finish())
@@ -94,18 +95,30 @@ def row_of(name, inference, training, args):
     training.begin("%g s" % (args.seconds + 2 * HEAD_START_S))
     time.sleep(HEAD_START_S)
     inference.begin(requests)
+    end_trace = trace(name)
     together = figures(inference.finish())
+    end_trace()
     return {"dispatch": name, "alone": alone, "together": together, "training_alone": training_alone,
             "training": rate(training.finish(), HEAD_START_S, args.seconds)}
 
 
-def measure_pair(name, start, args):
+def measure_pair(name, start, args, trace=lambda _: lambda: None):
     with contextlib.ExitStack() as stack:
         steps = []
         for tenant, program in ((INFERENCE, args.inference), (TRAINING, args.training)):
             steps.append(start(tenant, [args.python, str(PROGRAM), program]))
             stack.callback(steps[-1].close)
-        return row_of(name, *steps, args)
+        return row_of(name, *steps, args, trace)
+
+
+def tracer(pool, folder):
+    """Begins a trace of the server's dispatch, and returns what ends it."""
+    def begin(name):
+        thread = threading.Thread(target=pool.warpline, kwargs={"endpoint": pool.server.endpoint}, args=(
+            "trace", "--seconds=3", "-o", str(folder / (name + ".json"))))
+        thread.start()
+        return thread.join
+    return begin
 
 
 def natively(_, command):
@@ -121,10 +134,11 @@ def measure(local_server, installation, args):
         else:
             flags = ["--device=" + args.device, "--tiers=isolated,guarded", "--dispatch=" + name, *args.server_flag]
             with Pool(local_server, installation, TENANTS, flags) as pool:
+                more = {"trace": tracer(pool, args.trace)} if args.trace and name != "off" else {}
                 rows.append(measure_pair(
                     pathlib.Path(name).name.split(".")[0],
                     lambda tenant, command: Steps(pool.command(args.tier, *command), pool.environment(tenant)),
-                    args))
+                    args, **more))
         print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     return rows
 
@@ -188,6 +202,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--md", type=pathlib.Path)
     parser.add_argument("--svg", type=pathlib.Path)
+    parser.add_argument("--trace", type=pathlib.Path, metavar="FOLDER",
+                        help="for a trace of three seconds of each kind of dispatch")
     args = parser.parse_args()
     sys.path.insert(0, str(args.bundle))
     import local_server  # pylint: disable=import-error,import-outside-toplevel

@@ -61,16 +61,17 @@ struct ContextHead {
   uint64_t now_ns = 0;
 };
 
-// A call has arrived. kRun (take it), kHold (queue it), kReject.
+// A session is about to be opened, before anything is taken for it. kRun (open it), kHold (it is
+// asked about again then), kReject.
 struct SubmitContext {
   ContextHead head;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;        // Device memory that it asks for with its opening.
   uint64_t expected_ns = 0;  // 0 where nothing is known.
-  uint32_t call_class = 0;   // 0 for a launch, 1 for a transfer, 2 for others.
-  uint32_t queue_depth = 0;  // Calls of the session that wait already.
+  uint32_t call_class = 3;   // A session: commands are asked about by the engines they want.
+  uint32_t queue_depth = 0;  // Sessions that the tenant has on the device already.
 };
 
-// A lease is to be placed. kScore, kReject.
+// A lease is to be placed. kScore, kReject. Of schedulers; a server does not ask it.
 struct AdmitContext {
   ContextHead head;
   uint64_t wanted_bytes = 0;
@@ -131,21 +132,24 @@ struct RetireContext {
   uint32_t status = 0;  // 0, or CUDA's error.
 };
 
-// Memory is short. kFail, kReclaim, kHold.
+// A session's request for memory does not fit. kFail (refuse it at once), kReclaim (first have
+// sessions of the same payer give up what they keep of what they returned), kHold (try again then).
 struct MemFaultContext {
   ContextHead head;
   uint64_t wanted_bytes = 0;
-  uint64_t used_bytes = 0;
+  uint64_t used_bytes = 0;  // Of the quota, by all who share it.
   uint64_t quota_bytes = 0;
-  uint64_t pool_free_bytes = 0;
+  uint64_t pool_free_bytes = 0;  // Of the device.
 };
 
-// A candidate for reclaiming. kScore: what scores most goes first.
+// A session that keeps what it returned, which others want: it is held up while its worker is
+// replaced. kScore: what scores most goes first, and of equal ones what keeps most. kKeep: it is
+// left alone.
 struct ReclaimContext {
   ContextHead head;
-  uint64_t bytes = 0;
-  uint64_t age_ns = 0;
-  uint32_t references = 0;
+  uint64_t bytes = 0;       // That it keeps.
+  uint64_t age_ns = 0;      // Of the session.
+  uint32_t references = 0;  // Other holders, of whom what is kept has none.
   int32_t priority = 0;
 };
 
@@ -159,7 +163,8 @@ struct CopyEnqueueContext {
   int32_t priority = 0;
 };
 
-// The device's power or heat has been read. kRun, or kHold for everybody's work meanwhile.
+// The device's power and heat have been read, four times a second while it is given in turns. kRun,
+// or kHold for everybody's work meanwhile, until the next reading at most.
 struct PowerContext {
   ContextHead head;
   uint32_t power_mw = 0;
@@ -168,12 +173,24 @@ struct PowerContext {
   uint32_t reserved = 0;
 };
 
+// What a policy wants beyond what all policies get.
+struct Wishes {
+  // To be asked as well while one slice alone wants an engine, which has it unasked otherwise. Its
+  // first work after a rest waits until the server has looked, for a millisecond at most.
+  bool asked_always = false;
+  // For how long it may have everybody wait before it is taken for one that fails; 0 for the
+  // server's patience.
+  int64_t longest_wait_ns = 0;
+};
+
 // Called by one thread at a time, which holds no lock that a caller of another hook wants.
 class Policy {
  public:
   virtual ~Policy() = default;
   // For logs and `warpline policy`.
   virtual std::string_view name() const = 0;
+  // The same each time.
+  virtual Wishes wishes() const { return {}; }
 
   virtual Verdict OnSubmit(const SubmitContext&) { return {}; }
   virtual Verdict OnAdmit(const AdmitContext&) { return {}; }

@@ -33,6 +33,7 @@
 #include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
 #include "transport/grpc/grpc_server.h"
+#include "transport/grpc/health/health_listener.h"
 #include "transport/grpc/server_tls.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultSchedulerEndpoint},
@@ -65,6 +66,9 @@ ABSL_FLAG(std::string, admin_listen, "",
           "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
 ABSL_FLAG(bool, admin_listen_anywhere, false,
           "--admin_listen may be an address that other hosts reach.");
+ABSL_FLAG(std::string, health_listen, "",
+          "host:port for health checks (grpc.health.v1) in plain text, such as a kubelet's: the "
+          "services liveness and readiness, and nothing else. Empty for none.");
 
 namespace warpline::scheduler {
 namespace {
@@ -104,6 +108,9 @@ absl::Status CheckFlags() {
   const auto metrics = CheckMetricsAddress(absl::GetFlag(FLAGS_admin_listen),
                                            absl::GetFlag(FLAGS_admin_listen_anywhere));
   if (!metrics.ok()) return metrics;
+  if (auto status = CheckHealthAddress(absl::GetFlag(FLAGS_health_listen)); !status.ok()) {
+    return status;
+  }
   const std::string placement = absl::GetFlag(FLAGS_placement);
   if (placement != "spread" && placement != "pack") {
     return absl::InvalidArgumentError(
@@ -231,11 +238,13 @@ int Run() {
   auto opened = OpenRole(folder);
   if (!opened.ok()) return Complain(opened.status());
   Role* const role = opened->role.get();
-  auto exposer =
-      ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), std::make_shared<SchedulerMetrics>(role));
+  const auto metrics = std::make_shared<SchedulerMetrics>(role);
+  auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
   if (!exposer.ok()) return Complain(exposer.status());
   const auto audit = audit::OpenAudit(*audit_options);
   if (!audit.ok()) return Complain(audit.status());
+  const auto health = HealthListener::Start(absl::GetFlag(FLAGS_health_listen));
+  if (!health.ok()) return Complain(health.status());
   Redirector redirector(role);
   GrpcServerOptions options;
   options.methods = SchedulerMethods(
@@ -247,6 +256,7 @@ int Run() {
   const auto listen = absl::GetFlag(FLAGS_listen);
   if (auto status = server.Start(listen, &redirector); !status.ok()) return Complain(status);
   server.SetServing(true);
+  if (*health != nullptr) (*health)->SetReady(true);
   if (const std::string path = absl::GetFlag(FLAGS_port_file); !path.empty()) {
     if (auto status = WritePortFile(path, server.port()); !status.ok()) return Complain(status);
   }
@@ -266,6 +276,7 @@ int Run() {
   HousekeepUntilSignal(role, &redirector, signals);
   LogInfo("stopping");
   redirector.StartDrain();
+  if (*health != nullptr) (*health)->SetReady(false);
   server.SetServing(false);
   server.Shutdown(absl::Seconds(1));
   Record(audit->get(), audit::Event::kSchedulerStopped);

@@ -129,7 +129,7 @@ ABSL_FLAG(
     "of your own, by its file (./mine.bpf.o; docs/policies.md); or off, as the driver has it. "
     "`warpline policy` changes it while the server runs. Sessions of the same lease, or of one "
     "peer where there is no scheduler, share as the driver has it. A lease that is alone "
-    "pays nothing for it.");
+    "pays nothing for it, unless a policy of your own wants to be asked about it as well.");
 ABSL_FLAG(int, dispatch_quantum_us, 6000,
           "How long one lease has an engine of a device, to itself, while others want it. Between "
           "two of them the engine stands still for some 150 us.");
@@ -138,6 +138,9 @@ ABSL_FLAG(std::string, admin_listen, "",
           "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
 ABSL_FLAG(bool, admin_listen_anywhere, false,
           "--admin_listen may be an address that other hosts reach.");
+ABSL_FLAG(std::string, health_listen, "",
+          "host:port for health checks (grpc.health.v1) in plain text, such as a kubelet's: the "
+          "services liveness and readiness, and nothing else. Empty for none.");
 ABSL_FLAG(
     std::string, admin_socket, "auto",
     "The unix socket of the server's operator, for the server's user and root alone: `warpline "
@@ -272,6 +275,8 @@ absl::StatusOr<ListenOptions> Listen() {
   absl::Status metrics =
       CheckMetricsAddress(options.admin_address, absl::GetFlag(FLAGS_admin_listen_anywhere));
   if (!metrics.ok()) return metrics;
+  options.health_address = absl::GetFlag(FLAGS_health_listen);
+  if (auto status = CheckHealthAddress(options.health_address); !status.ok()) return status;
   options.admin_socket = absl::GetFlag(FLAGS_admin_socket);
   if (absl::Status status = CheckAdminSocket(options.admin_socket); !status.ok()) return status;
   if (options.addresses.empty()) return absl::InvalidArgumentError("--listen names no address");

@@ -13,6 +13,7 @@
 
 ABSL_DECLARE_FLAG(std::vector<std::string>, listen);
 ABSL_DECLARE_FLAG(std::string, device);
+ABSL_DECLARE_FLAG(std::string, health_listen);
 ABSL_DECLARE_FLAG(std::string, device_reserve);
 ABSL_DECLARE_FLAG(warpline::ByteSize, session_memory);
 ABSL_DECLARE_FLAG(int, max_sessions);
@@ -247,6 +248,14 @@ TEST_F(FlagsTest, LeasesTakeTurnsByBandUnlessItIsSaidOtherwise) {
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--dispatch_quantum_us must be from");
   absl::SetFlag(&FLAGS_dispatch, "lottery");
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--dispatch: there is no policy");
+}
+
+TEST_F(FlagsTest, HealthIsAnsweredWhereItIsSaidAndNowhereElse) {
+  EXPECT_EQ(ServerOptionsFromFlags()->listen.health_address, "");
+  absl::SetFlag(&FLAGS_health_listen, "0.0.0.0:14001");
+  EXPECT_EQ(ServerOptionsFromFlags()->listen.health_address, "0.0.0.0:14001");
+  absl::SetFlag(&FLAGS_health_listen, "unix:/tmp/health");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--health_listen=unix:/tmp/health");
 }
 
 TEST_F(FlagsTest, RefusesACredentialOfNoUse) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
+#include "server/open_devices.h"
 #include "server/policies/dispatch_policies.h"
 #include "server/policies/policy_methods.h"
 #include "server/process/process_roles.h"
@@ -71,58 +73,27 @@ absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
   return supervisor::SupervisedLauncher::Create(std::move(program));
 }
 
-// Sessions whose chunks are all small cannot use the rest of the device.
-void WarnOfFewDescriptors(const DeviceMemory& device) {
-  const uint64_t smallest = device.capacity_bytes() / kChunkClasses.back();
-  if (smallest <= device.max_chunks()) return;
-  LogWarning("the system lets the server have descriptors for chunks=", device.max_chunks(),
-             " of gpu=", device.ordinal(),
-             ", and all of its memory in the smallest is chunks=", smallest,
-             ": give it more (LimitNOFILE, RLIMIT_NOFILE)");
-}
-
 bool Has(Tier tier, const TierOptions& options) {
   return std::find(options.tiers.begin(), options.tiers.end(), tier) != options.tiers.end();
 }
 
-absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, const TierOptions& tiers,
-                                    ProcessLauncher* launcher, jail::Jailer* jailer,
-                                    size_t descriptors) {
+absl::StatusOr<Devices> OpenAllDevices(const DeviceOptions& from, const TierOptions& tiers,
+                                       ProcessLauncher* launcher, jail::Jailer* jailer,
+                                       size_t descriptors) {
   auto keeper = ProgramOr(from.keeper_program, ProcessRole::kKeeper);
   if (!keeper.ok()) return keeper.status();
-  Devices devices;
-  DeviceMemoryOptions options;
-  options.keeper.launcher = launcher;
-  options.keeper.jailer = jailer;
-  options.keeper.program.path = *std::move(keeper);
-  options.keeper.backend = from.backend;
-  options.reserve_bytes = from.reserve_bytes;
-  if (Has(Tier::kGuarded, tiers)) options.shared_contexts = tiers.guarded_standby ? 2 : 1;
-  options.shared_context_bytes = tiers.guarded_context_bytes;
-  int count = 1;
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    options.keeper.ordinal = ordinal;
-    options.max_chunks = descriptors / 2 / static_cast<size_t>(count);
-    auto device = DeviceMemory::Open(options);
-    absl::Status usable = device.status();
-    if (usable.ok()) usable = CheckPageableAccess((*device)->info(), ordinal, from.pageable_access);
-    if (!usable.ok()) {
-      return absl::Status(usable.code(),
-                          absl::StrCat("device ", ordinal, ": ", std::string(usable.message())));
-    }
-    jailer->AddDevice(ordinal, (*device)->info().pci_bus_id());
-    // What "auto" became for the first device holds for all.
-    options.keeper.backend = (*device)->backend();
-    count = (*device)->device_count();
-    if (!(*device)->note().empty()) LogInfo("no GPU is used: ", (*device)->note());
-    LogInfo("device gpu=", ordinal, " name=\"", (*device)->info().name(),
-            "\" backend=", (*device)->backend(), " memory_bytes=", (*device)->info().total_bytes(),
-            " capacity_bytes=", (*device)->capacity_bytes(),
-            " guarded_contexts_bytes=", (*device)->shared_contexts_bytes());
-    devices.push_back(std::move(*device));
-  }
-  for (const auto& device : devices) WarnOfFewDescriptors(*device);
-  return devices;
+  OpenDevicesOptions options;
+  options.memory.keeper.launcher = launcher;
+  options.memory.keeper.jailer = jailer;
+  options.memory.keeper.program.path = *std::move(keeper);
+  options.memory.keeper.backend = from.backend;
+  options.memory.reserve_bytes = from.reserve_bytes;
+  if (Has(Tier::kGuarded, tiers)) options.memory.shared_contexts = tiers.guarded_standby ? 2 : 1;
+  options.memory.shared_context_bytes = tiers.guarded_context_bytes;
+  options.pageable_access = from.pageable_access;
+  options.descriptors = descriptors;
+  options.selected = DevicesToSelect(from.backend, &nvml::Library::Load);
+  return OpenDevices(std::move(options), jailer);
 }
 
 // A server without a cache works, only slower: null where there is none.
@@ -270,6 +241,14 @@ std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
   return std::make_unique<nvml::Sampler>(std::move(options));
 }
 
+// By ordinal; none where NVML has no readings.
+std::map<int, std::string> PciBusIds(const Devices& devices) {
+  std::map<int, std::string> ids;
+  if (!UsesNvidiaDriver(devices.front()->backend())) return ids;
+  for (const auto& device : devices) ids[device->ordinal()] = device->info().pci_bus_id();
+  return ids;
+}
+
 }  // namespace
 
 GpuServer::GpuServer(ServerOptions options)
@@ -295,7 +274,7 @@ absl::Status GpuServer::Compose() {
   if (!launcher.ok()) return launcher.status();
   launcher_ = *std::move(launcher);
   auto devices =
-      OpenDevices(options_.device, options_.tiers, launcher_.get(), jailer_.get(), descriptors);
+      OpenAllDevices(options_.device, options_.tiers, launcher_.get(), jailer_.get(), descriptors);
   if (!devices.ok()) return devices.status();
   auto host = HostOptions(options_, name_, devices->front()->backend());
   if (!host.ok()) return host.status();
@@ -332,12 +311,29 @@ absl::Status GpuServer::Compose() {
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   shm_name_ = host->session.shm_name;
+  const std::map<int, std::string> pci_bus_ids = PciBusIds(*devices);
   host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
+  if (absl::Status watched = WatchDriver(pci_bus_ids); !watched.ok()) return watched;
   metrics_ = std::make_shared<ServerMetrics>(host_.get());
   auto exposer = ExposeMetrics(options_.listen.admin_address, metrics_);
   if (!exposer.ok()) return exposer.status();
   exposer_ = *std::move(exposer);
   replacements_ = std::make_unique<Replacements>(host_.get());
+  return absl::OkStatus();
+}
+
+// Isolated workers are their tenants', and the driver sees what they do.
+absl::Status GpuServer::WatchDriver(const std::map<int, std::string>& pci_bus_ids) {
+  if (pci_bus_ids.empty() || host_->dispatcher() == nullptr) return absl::OkStatus();
+  DriverWatchOptions options;
+  options.pci_bus_ids = pci_bus_ids;
+  options.dispatcher = host_->dispatcher();
+  options.end_session = [host = host_.get()](uint64_t session, const std::string& reason) {
+    host->EndSession(session, reason);
+  };
+  auto watch = DriverWatch::Create(std::move(options));
+  if (!watch.ok()) return watch.status();
+  watch_ = *std::move(watch);
   return absl::OkStatus();
 }
 
@@ -453,6 +449,9 @@ void GpuServer::StartDirectListener() {
 }
 
 absl::Status GpuServer::Start() {
+  auto health = HealthListener::Start(options_.listen.health_address);
+  if (!health.ok()) return health.status();
+  health_ = *std::move(health);
   listener_ = MakeListener(MakeListenerOptions());
   std::vector<std::string> addresses = options_.listen.addresses;
   if (!shm_name_.empty()) addresses.push_back("shm://" + shm_name_);
@@ -461,6 +460,7 @@ absl::Status GpuServer::Start() {
   StartDirectListener();
   if (status = StartAdminListener(); !status.ok()) return status;
   listener_->SetServing(true);
+  if (health_ != nullptr) health_->SetReady(true);
   if (!options_.listen.port_file.empty()) {
     status = WritePortFile(options_.listen.port_file, port());
     if (!status.ok()) return status;
@@ -516,6 +516,7 @@ void GpuServer::Drain() {
           " drain_seconds=", absl::ToInt64Seconds(options_.drain_timeout));
   host_->StartDrain();
   listener_->SetServing(false);
+  if (health_ != nullptr) health_->SetReady(false);
   if (!host_->WaitUntilIdle(options_.drain_timeout)) {
     LogWarning("ending sessions=", host_->sessions());
     host_->FaultAll("the server is shutting down");
@@ -540,6 +541,7 @@ GpuServer::~GpuServer() {
   replacements_.reset();
   // Nobody comes back to a session that waits for its client.
   if (host_ != nullptr) host_->FaultAll("the server is shutting down");
+  watch_.reset();
   host_.reset();
   sampler_.reset();
   leases_.reset();

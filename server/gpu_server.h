@@ -11,12 +11,14 @@
 #include <prometheus/exposer.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "audit/audit_log.h"
+#include "server/account/driver_watch.h"
 #include "server/admin/admin_socket_lock.h"
 #include "server/admin/metrics.h"
 #include "server/admin/replacements.h"
@@ -28,6 +30,7 @@
 #include "server/server_options.h"
 #include "server/session/session_host.h"
 #include "server/supervisor/supervised_launcher.h"
+#include "transport/grpc/health/health_listener.h"
 #include "transport/listener.h"
 
 namespace warpline::server {
@@ -61,6 +64,7 @@ class GpuServer {
  private:
   explicit GpuServer(ServerOptions options);
   absl::Status Compose();
+  absl::Status WatchDriver(const std::map<int, std::string>& pci_bus_ids);
   ListenerOptions MakeListenerOptions();
   void JoinScheduler();
   // Listens for the operator, where that can be.
@@ -87,9 +91,11 @@ class GpuServer {
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
   std::unique_ptr<PolicyBook> policies_;    // Null with --dispatch=off.
   std::unique_ptr<SessionHost> host_;
+  std::unique_ptr<DriverWatch> watch_;  // Null where nothing is dispatched on NVIDIA's devices.
   std::shared_ptr<ServerMetrics> metrics_;
   std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.
   std::unique_ptr<Replacements> replacements_;
+  std::unique_ptr<HealthListener> health_;  // Null for none.
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<AdminSocketLock> admin_lock_;  // Null for none.
   std::unique_ptr<Listener> direct_listener_;    // Null for none.

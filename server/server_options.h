@@ -35,6 +35,8 @@ struct ListenOptions {
   std::string port_file;
   // Where Prometheus scrapes; empty for nowhere.
   std::string admin_address;
+  // Where health checks are answered in plain text; empty for nowhere.
+  std::string health_address;
   // Where the operator asks, as AdminSocketPath() takes it.
   std::string admin_socket = "none";
 };

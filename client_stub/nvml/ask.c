@@ -164,7 +164,8 @@ char* WarplineAskForDevices(void) {
   char path[PATH_MAX];
   int ends[2];
   const char* const endpoint = secure_getenv("WARPLINE_ENDPOINT");
-  if (endpoint == NULL || *endpoint == '\0') {
+  const char* const folder = secure_getenv("WARPLINE_LEASE_FOLDER");
+  if ((endpoint == NULL || *endpoint == '\0') && (folder == NULL || *folder == '\0')) {
     static const char kUnset[] = "WARPLINE_ENDPOINT is not set: no device";
     Complain(kUnset, sizeof(kUnset) - 1);
     return NULL;

@@ -59,6 +59,16 @@ absl::Status CheckMetricsAddress(const std::string& address, bool anywhere) {
                    "--admin_listen_anywhere as well if that is meant"));
 }
 
+absl::Status CheckHealthAddress(const std::string& address) {
+  if (address.empty()) return absl::OkStatus();
+  if (absl::StartsWith(address, "unix:")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--health_listen=", address, ": expected host:port"));
+  }
+  // That other hosts reach it is what it is for.
+  return CheckListenAddress(address, /*tls=*/true);
+}
+
 bool IsLocalPeer(const std::string& peer) {
   // The text after the address comes from a certificate.
   absl::string_view rest = absl::string_view(peer).substr(0, peer.find(' '));

@@ -18,6 +18,10 @@ absl::Status CheckListenAddress(const std::string& address, bool tls);
 // loopback addresses, or `anywhere` where the operator says so. Errors as above.
 absl::Status CheckMetricsAddress(const std::string& address, bool anywhere);
 
+// OK for "host:port", which other hosts may reach, and for empty, which is none; INVALID_ARGUMENT
+// otherwise.
+absl::Status CheckHealthAddress(const std::string& address);
+
 // True for a peer on this host, as Acceptor::Accept() gets it ("ipv4:127.0.0.1:52044 cn=...
 // cert=...").
 bool IsLocalPeer(const std::string& peer);

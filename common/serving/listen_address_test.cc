@@ -90,5 +90,14 @@ TEST(ListenAddressTest, APeerIsOneUnitHoweverManyAddressesItTakes) {
   EXPECT_EQ(PeerUnit("ipv6:nonsense:1"), "ipv6:nonsense");
 }
 
+TEST(HealthAddress, IsAHostAndAPort) {
+  for (const char* address : {"", "127.0.0.1:0", "0.0.0.0:14001", "[::]:14001", "localhost:1"}) {
+    EXPECT_TRUE(CheckHealthAddress(address).ok()) << address;
+  }
+  for (const char* address : {"unix:/tmp/health", "14001", "host", "host:", "shm://x"}) {
+    EXPECT_EQ(CheckHealthAddress(address).code(), absl::StatusCode::kInvalidArgument) << address;
+  }
+}
+
 }  // namespace
 }  // namespace warpline

@@ -17,8 +17,9 @@ namespace warpline {
 // never reads half of it. INTERNAL when it cannot be written.
 absl::Status WritePortFile(const std::string& path, int port);
 
-// Serves the metrics on the address of --admin_listen for as long as the result lives. Returns null
-// for an empty address; UNAVAILABLE when it cannot listen there.
+// Serves the metrics on the address of --admin_listen for as long as the result and `metrics` live;
+// whoever calls keeps both. Returns null for an empty address; UNAVAILABLE when it cannot listen
+// there.
 absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(
     const std::string& address, const std::shared_ptr<prometheus::Collectable>& metrics);
 

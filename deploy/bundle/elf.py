@@ -4,11 +4,15 @@ Edits are in place and keep every size and offset, so they can follow any other 
 """
 import struct
 
+_SHT_DYNAMIC = 6
 _SHT_DYNSYM = 11
 _SHT_GNU_VERNEED = 0x6FFFFFFE
 _STB_GLOBAL = 1
 _STB_GNU_UNIQUE = 10
 _SYMBOL_SIZE = 24
+_DT_NEEDED = 1
+_DT_RPATH = 15
+_DT_RUNPATH = 29
 
 
 def is_elf(path):
@@ -50,6 +54,28 @@ def _version_needs(data):
             if following == 0:
                 break
             need += following
+
+
+def _dynamic_strings(data, tags):
+    sections = list(_sections(data))
+    for kind, offset, size, link in sections:
+        if kind != _SHT_DYNAMIC:
+            continue
+        for at in range(offset, offset + size, 16):
+            tag, value = struct.unpack_from("<QQ", data, at)
+            if tag in tags:
+                yield _string(data, sections[link][1] + value)
+
+
+def needed_libraries(data):
+    """The SONAMEs that the file, given as its bytes, needs to load."""
+    return list(_dynamic_strings(data, (_DT_NEEDED,)))
+
+
+def library_folders(data):
+    """Where it looks for them first; $ORIGIN is the folder that it lies in."""
+    return [folder for path in _dynamic_strings(data, (_DT_RPATH, _DT_RUNPATH))
+            for folder in path.split(":") if folder]
 
 
 def required_versions(path):

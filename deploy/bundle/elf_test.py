@@ -37,6 +37,14 @@ class Elf(unittest.TestCase):
         for version in self.libc_versions():
             self.assertIn("Name: %s " % version, listed)
 
+    def test_needed_libraries_and_folders_are_those_of_the_file(self):
+        self.assertEqual(sorted(elf.needed_libraries(LIBSTDCXX.read_bytes())), sorted(
+            subprocess.run(["patchelf", "--print-needed", LIBSTDCXX], stdout=subprocess.PIPE, text=True,
+                           check=True).stdout.split()))
+        self.assertEqual(elf.library_folders(self.library.read_bytes()), [])
+        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN/a:/b", self.library], check=True)
+        self.assertEqual(elf.library_folders(self.library.read_bytes()), ["$ORIGIN/a", "/b"])
+
     def test_replaced_version_is_required_no_more(self):
         before = len(self.libc_versions())
         self.assertTrue(elf.replace_version(self.library, "GLIBC_2.14", "GLIBC_2.4"))

@@ -11,6 +11,7 @@ main() {
   local report status=0
   split_targets "$@"
   need_build test
+  need_kubernetes_tools
   say "running ${TARGETS[*]} with coverage"
   bazel_call coverage --keep_going "${FLAGS[@]}" -- "${TARGETS[@]}" || status=$?
   report=$(bazel_call info output_path 2>/dev/null)/_coverage/_coverage_report.dat

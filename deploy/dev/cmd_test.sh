@@ -34,6 +34,7 @@ main() {
   parse_build_options "$@"
   split_targets "${REST[@]}"
   if [ "$CONFIG" = clang ]; then need_build test clang; else need_build test; fi
+  need_kubernetes_tools
   say "testing ${TARGETS[*]} (configuration $CONFIG)"
   events=$(mktemp)
   bazel_call test --config="$CONFIG" --keep_going --build_event_json_file="$events" "${FLAGS[@]}" -- \

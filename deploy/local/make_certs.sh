@@ -4,21 +4,24 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-Usage: make_certs.sh [--days=N] DIR SERVER [CLIENT...]
+Usage: make_certs.sh [--days=N] [--server_is_client] DIR SERVER [CLIENT...]
 
 Writes to DIR what a server and its clients need for TLS (PEM; keys readable by their owner only):
   ca.crt ca.key            the authority; made once, kept by later runs
   server.crt server.key    for SERVER: the names and addresses that clients reach the server by,
                            separated by commas, such as gpuhost,gpuhost.example.org,10.0.0.7
   CLIENT.crt CLIENT.key    one for each CLIENT (default: client), shown in logs by this name
-Another run renews the certificates. For trying out: guard ca.key, or use your own authority.
+With --server_is_client the server's certificate is one for a client, too, as a server that joins a
+scheduler is. Another run renews the certificates. For trying out: guard ca.key, or use your own authority.
 TEXT
 }
 
 days=365
+server_usage=serverAuth
 while [ $# -gt 0 ]; do
   case "$1" in
     --days=*) days=${1#*=} ;;
+    --server_is_client) server_usage=serverAuth,clientAuth ;;
     -h | --help) usage; exit ;;
     -*) usage >&2; exit 2 ;;
     *) break ;;
@@ -70,7 +73,7 @@ for name in "${names[@]}"; do
   if [[ $name =~ ^[0-9.]+$ || $name == *:* ]]; then kind=IP; fi
   alternatives+="${alternatives:+,}$kind:$name"
 done
-issue server "${names[0]}" serverAuth "$alternatives"
+issue server "${names[0]}" "$server_usage" "$alternatives"
 for client in "$@"; do
   [[ $client =~ ^[A-Za-z0-9._@-]+$ && $client != server && $client != ca ]] || {
     echo "make_certs: \"$client\" is no name for a client" >&2

@@ -186,6 +186,11 @@ Verdict BpfPolicy::OnPower(const PowerContext& context) {
   return Ask(kOnPower, &context, sizeof(context));
 }
 
+Wishes BpfPolicy::wishes() const {
+  const uint32_t ms = program_->ask_always_ms();
+  return {.asked_always = ms != 0, .longest_wait_ns = int64_t{1'000'000} * ms};
+}
+
 std::vector<std::string> BpfPolicy::HookNames() const {
   std::vector<std::string> names;
   const absl::Span<const Hook> hooks = WarplineHooks();

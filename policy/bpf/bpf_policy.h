@@ -33,6 +33,7 @@ class BpfPolicy : public Policy {
 
   // Where the object has no program for a hook, or its verdict is none, the default.
   std::string_view name() const override { return options_.name; }
+  Wishes wishes() const override;
   Verdict OnSubmit(const SubmitContext& context) override;
   Verdict OnAdmit(const AdmitContext& context) override;
   Verdict OnDispatch(const DispatchContext& context) override;

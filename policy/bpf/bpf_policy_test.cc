@@ -81,6 +81,17 @@ TEST_F(BpfPolicyTest, OtherHooksAreTheDefault) {
   (*policy)->OnRetire({});
 }
 
+TEST_F(BpfPolicyTest, SaysWhetherItWantsToBeAskedAlways) {
+  const auto code = Assemble("r0 = 1; exit");
+  EXPECT_FALSE((*Load(MakeObject("on_dispatch", code)))->wishes().asked_always);
+  const uint32_t ms = 250;
+  const auto always =
+      Load(MakeObject("on_dispatch", code, {}, {reinterpret_cast<const char*>(&ms), sizeof(ms)}));
+  ASSERT_TRUE(always.ok()) << always.status();
+  EXPECT_TRUE((*always)->wishes().asked_always);
+  EXPECT_EQ((*always)->wishes().longest_wait_ns, 250'000'000);
+}
+
 TEST_F(BpfPolicyTest, EveryHookIsAsked) {
   for (const char* hook : {"on_submit", "on_admit", "on_dispatch", "on_preempt", "on_retire",
                            "on_mem_fault", "on_reclaim", "on_copy_enqueue", "on_power"}) {

@@ -45,6 +45,7 @@ class ExamplesTest : public ::testing::Test {
 
 TEST_F(ExamplesTest, TokenBucketHoldsWhoUsedItUp) {
   ASSERT_NO_FATAL_FAILURE(Load("token_bucket"));
+  EXPECT_EQ(program_->ask_always_ms(), 10000u);
   context_.tenant = 3;
   context_.now_ns = 1000 * kMs;
   EXPECT_EQ(Dispatch(), WARPLINE_RUN);
@@ -140,6 +141,53 @@ TEST_F(ExamplesTest, PowerBudgetHoldsLongWork) {
   EXPECT_EQ(Dispatch(), WARPLINE_DEFAULT);
   const uint32_t zero = 0;
   EXPECT_EQ(program_->FindMap("power")->Find(&zero)[1], 640000u);
+}
+
+TEST_F(ExamplesTest, PowerBudgetLetsInWhatHasWaitedForLong) {
+  ASSERT_NO_FATAL_FAILURE(Load("power_budget"));
+  EXPECT_EQ(program_->ask_always_ms(), 5000u);
+  context_.power_limit_mw = 700000;
+  context_.power_mw = 690000;
+  context_.wait_ns = 1900 * kMs;
+  EXPECT_EQ(Dispatch(), WARPLINE_HOLD_US(2000));
+  context_.wait_ns = 2100 * kMs;
+  EXPECT_EQ(Dispatch(), WARPLINE_DEFAULT);
+}
+
+TEST_F(ExamplesTest, SessionLimitHasOneTooManyWaitAndThenRefusesIt) {
+  ASSERT_NO_FATAL_FAILURE(Load("session_limit"));
+  EXPECT_EQ(program_->ask_always_ms(), 0u);
+  warpline_on_submit submit = {};
+  submit.tenant = 3;
+  submit.now_ns = 1000 * kMs;
+  submit.call_class = WARPLINE_SESSION;
+  submit.queue_depth = 3;
+  EXPECT_EQ(Verdict(kOnSubmit, submit), WARPLINE_RUN);
+  submit.queue_depth = 4;
+  EXPECT_EQ(Verdict(kOnSubmit, submit), WARPLINE_HOLD_US(20000));
+  submit.now_ns += 1900 * kMs;
+  EXPECT_EQ(Verdict(kOnSubmit, submit), WARPLINE_HOLD_US(20000));
+  submit.now_ns += 200 * kMs;
+  EXPECT_EQ(Verdict(kOnSubmit, submit), WARPLINE_REJECT);
+  // The next one has as long.
+  EXPECT_EQ(Verdict(kOnSubmit, submit), WARPLINE_HOLD_US(20000));
+  submit.tenant = 4;
+  submit.queue_depth = 0;
+  EXPECT_EQ(Verdict(kOnSubmit, submit), WARPLINE_RUN);
+}
+
+TEST_F(ExamplesTest, SessionLimitSparesUrgentSessionsAndRefusesWhatNeverFits) {
+  ASSERT_NO_FATAL_FAILURE(Load("session_limit"));
+  warpline_on_mem_fault fault = {};
+  fault.wanted_bytes = 5;
+  fault.quota_bytes = 4;
+  EXPECT_EQ(Verdict(kOnMemFault, fault), WARPLINE_FAIL);
+  fault.quota_bytes = 6;
+  EXPECT_EQ(Verdict(kOnMemFault, fault), WARPLINE_DEFAULT);
+  warpline_on_reclaim reclaim = {};
+  EXPECT_EQ(Verdict(kOnReclaim, reclaim), WARPLINE_DEFAULT);
+  reclaim.priority = 1;
+  EXPECT_EQ(Verdict(kOnReclaim, reclaim), WARPLINE_KEEP);
 }
 
 // Every byte of a real object is changed, and the object cut short everywhere. What still loads

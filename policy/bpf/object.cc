@@ -53,8 +53,8 @@ class Reader {
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
   absl::StatusOr<Object> Read() {
-    for (const auto part : {&Reader::ReadSections, &Reader::ReadVersion, &Reader::ReadMaps,
-                            &Reader::ReadPrograms, &Reader::ReadRelocations}) {
+    for (const auto part : {&Reader::ReadSections, &Reader::ReadVersion, &Reader::ReadAlways,
+                            &Reader::ReadMaps, &Reader::ReadPrograms, &Reader::ReadRelocations}) {
       if (const absl::Status read = (this->*part)(); !read.ok()) return read;
     }
     return std::move(object_);
@@ -121,6 +121,19 @@ class Reader {
     }
     ElementOf(sections_[version].bytes, 0, &object_.abi_version);
     return absl::OkStatus();
+  }
+
+  absl::Status ReadAlways() {
+    const auto is_it = [](const Section& section) { return section.name == "always"; };
+    if (std::none_of(sections_.begin(), sections_.end(), is_it)) return absl::OkStatus();
+    const size_t always = Find("always");
+    uint32_t& ms = object_.ask_always_ms;
+    if (always != kNone && sections_[always].bytes.size() == sizeof(ms)) {
+      ElementOf(sections_[always].bytes, 0, &ms);
+    }
+    if (ms >= 1 && ms <= kMostAskAlwaysMs) return absl::OkStatus();
+    return Refused(absl::StrCat("WARPLINE_ASK_ALWAYS() stands there once, with 1 to ",
+                                kMostAskAlwaysMs, " milliseconds"));
   }
 
   absl::Status ReadMaps() {

@@ -3,6 +3,7 @@
 // What counts of an object:
 //   a section that is executable   one program, which the section is named for
 //   "version"                      a uint32_t: the version of the interface it was compiled for
+//   "always"                       a uint32_t, where there is one: WARPLINE_ASK_ALWAYS()
 //   "maps"                         one MapDefinition for each map, named by a symbol
 //   relocations of programs        wide loads of a map's address
 // Other sections, such as debug information, are ignored, unless a program refers to them.
@@ -25,6 +26,7 @@ inline constexpr size_t kMostObjectBytes = size_t{1} << 20;
 inline constexpr size_t kMostSections = 256;
 inline constexpr size_t kMostMaps = 64;
 inline constexpr size_t kMostNameBytes = 64;
+inline constexpr uint32_t kMostAskAlwaysMs = 10'000;
 
 // An entry of "maps", as `struct warpline_map` of policy/include/warpline_policy.h has it.
 struct MapDefinition {
@@ -44,6 +46,7 @@ struct Object {
   };
 
   uint32_t abi_version = 0;
+  uint32_t ask_always_ms = 0;  // Of WARPLINE_ASK_ALWAYS(); 0 where the object does not say it.
   std::vector<MapShape> maps;  // In the order of "maps"; their shapes are not checked.
   std::vector<Program> programs;
 };

@@ -85,6 +85,29 @@ TEST(ReadObject, NeedsNoMaps) {
   EXPECT_TRUE(ReadObject(MakeObject("on_test", Assemble("r0 = 0; exit"))).ok());
 }
 
+std::string WithAlways(std::string_view always) {
+  return MakeObject("on_test", Assemble("r0 = 0; exit"), {}, always);
+}
+
+std::string Milliseconds(uint32_t ms) { return {reinterpret_cast<const char*>(&ms), sizeof(ms)}; }
+
+TEST(ReadObject, ReadsHowLongEverybodyMayWait) {
+  EXPECT_EQ(ReadObject(WithAlways(""))->ask_always_ms, 0u);
+  EXPECT_EQ(ReadObject(WithAlways(Milliseconds(1)))->ask_always_ms, 1u);
+  EXPECT_EQ(ReadObject(WithAlways(Milliseconds(10000)))->ask_always_ms, 10000u);
+}
+
+TEST(ReadObject, RefusesToWaitForEver) {
+  for (const std::string& always :
+       {Milliseconds(0), Milliseconds(10001), Milliseconds(~0u), std::string("abc"),
+        Milliseconds(5) + Milliseconds(5), std::string(1, '\x01')}) {
+    const auto refused = ReadObject(WithAlways(always)).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_EQ(refused.message(),
+              "object: WARPLINE_ASK_ALWAYS() stands there once, with 1 to 10000 milliseconds");
+  }
+}
+
 TEST(ReadObject, RefusesWhatIsNoObject) {
   for (const std::string& bytes : {std::string(),
                                    std::string("\x7f"

@@ -49,6 +49,8 @@ class Program {
   std::optional<uint64_t> Run(size_t hook, const void* context, size_t context_bytes) const;
 
   uint32_t abi_version() const { return host_.abi_version; }
+  // Of WARPLINE_ASK_ALWAYS(), in milliseconds; 0 where the object does not say it.
+  uint32_t ask_always_ms() const { return ask_always_ms_; }
   // In the order of the object. Null for a name that it does not have.
   const std::vector<std::shared_ptr<Map>>& maps() const { return maps_; }
   Map* FindMap(std::string_view name) const;
@@ -57,6 +59,7 @@ class Program {
   explicit Program(const HostInterface& host);
 
   const HostInterface host_;
+  uint32_t ask_always_ms_ = 0;
   std::vector<std::shared_ptr<Map>> maps_;
   std::vector<Executable> programs_;  // One for each hook; empty where the object has none.
 };

@@ -39,16 +39,18 @@ extern "C" {
   unsigned long long session; /* 0 where the hook is about no single session */ \
   unsigned long long now_ns
 
-/* A call has arrived. Verdicts: RUN (take it), HOLD (queue it), REJECT. */
+/* A session is about to be opened, before anything is taken for it. Verdicts: RUN (open it), HOLD
+ * (ask about it again then), REJECT. */
 struct warpline_on_submit {
   WARPLINE_CONTEXT_HEAD;
-  unsigned long long bytes;
+  unsigned long long bytes;       /* device memory that it asks for with its opening */
   unsigned long long expected_ns; /* 0: nothing is known */
-  unsigned int call_class;        /* enum warpline_call_class */
-  unsigned int queue_depth;       /* calls of the session that wait already */
+  unsigned int call_class;        /* WARPLINE_SESSION */
+  unsigned int queue_depth;       /* sessions that the tenant has on the device already */
 };
 
-/* A lease is to be placed on a node. Verdicts: SCORE, REJECT. */
+/* A lease is to be placed on a node. Verdicts: SCORE, REJECT. Of schedulers: a server does not ask.
+ */
 struct warpline_on_admit {
   WARPLINE_CONTEXT_HEAD;
   unsigned long long wanted_bytes;
@@ -98,7 +100,9 @@ struct warpline_on_retire {
   unsigned int status; /* 0, or CUDA's error */
 };
 
-/* Memory is short. Verdicts: FAIL, RECLAIM, HOLD (wait for somebody to free some). */
+/* A session's request for memory does not fit. Verdicts: FAIL (refuse it at once), RECLAIM (first
+ * have sessions of the same payer give up what they keep of what they returned), HOLD (wait for
+ * somebody to free some, and try again then). */
 struct warpline_on_mem_fault {
   WARPLINE_CONTEXT_HEAD;
   unsigned long long wanted_bytes;
@@ -107,12 +111,13 @@ struct warpline_on_mem_fault {
   unsigned long long pool_free_bytes;
 };
 
-/* A candidate for reclaiming. Verdict: SCORE; what scores most goes first. */
+/* A session that keeps what it returned, which others want: it is held up while its worker is
+ * replaced. Verdicts: SCORE (what scores most goes first), KEEP (it is left alone). */
 struct warpline_on_reclaim {
   WARPLINE_CONTEXT_HEAD;
-  unsigned long long bytes;
-  unsigned long long age_ns;
-  unsigned int references;
+  unsigned long long bytes;  /* that it keeps */
+  unsigned long long age_ns; /* of the session */
+  unsigned int references;   /* 0: what is kept has no other holder */
   int priority;
 };
 
@@ -126,8 +131,8 @@ struct warpline_on_copy_enqueue {
   int priority;
 };
 
-/* The device's power or heat has been read. Verdicts: RUN, or HOLD for everybody's work meanwhile.
- */
+/* The device's power and heat have been read, four times a second while it is given in turns.
+ * Verdicts: RUN, or HOLD for everybody's work meanwhile, until the next reading at most. */
 struct warpline_on_power {
   WARPLINE_CONTEXT_HEAD;
   unsigned int power_mw;
@@ -142,7 +147,12 @@ enum warpline_direction {
   WARPLINE_FROM_DEVICE = 1,
   WARPLINE_ON_DEVICE = 2
 };
-enum warpline_call_class { WARPLINE_LAUNCH = 0, WARPLINE_TRANSFER = 1, WARPLINE_OTHER = 2 };
+enum warpline_call_class {
+  WARPLINE_LAUNCH = 0,
+  WARPLINE_TRANSFER = 1,
+  WARPLINE_OTHER = 2,
+  WARPLINE_SESSION = 3
+};
 
 /* Verdicts. The low 32 bits say what to do, the high ones for how long. What a hook does not know
  * means WARPLINE_DEFAULT: the built-in policy decides. */
@@ -204,6 +214,13 @@ typedef long long s64;
 
 /* Once in each policy: says which version of this header it was compiled with. */
 #define WARPLINE_POLICY() const u32 warpline_policy_abi SEC("version") = WARPLINE_POLICY_ABI
+
+/* At most once, at file scope: the policy is asked as well while one lease alone has the device,
+ * and may have everybody wait for so many milliseconds, from 1 to 10,000, before it is taken for
+ * one that fails. Others are asked only while several want the same engine, and may do so for 80
+ * ms. */
+#define WARPLINE_ASK_ALWAYS(longest_wait_ms) \
+  const u32 warpline_ask_always SEC("always") = (longest_wait_ms)
 
 /* A map of the policy, at file scope. */
 #define WARPLINE_MAP(name, kind, key_bytes, value_cells, capacity) \

@@ -47,6 +47,10 @@ class Contender {
   // The time that it has had the engine while others wanted it, as the arbiter measured it.
   int64_t charged_ns() const { return charged_ns_; }
   int64_t credit_ns() const { return credit_ns_; }
+  // How long it was known to have work in flight, or the engine for itself: charged or not.
+  int64_t noted_ns() const { return noted_ns_; }
+  // How long others wanted the engine that do not run together with it.
+  int64_t others_wanted_ns() const { return others_wanted_ns_; }
   // The turns that it had.
   uint64_t turns() const { return turns_; }
 
@@ -59,6 +63,9 @@ class Contender {
 
   int64_t credit_ns_ = 0;
   int64_t charged_ns_ = 0;
+  int64_t noted_ns_ = 0;
+  int64_t unretired_ns_ = 0;  // Charged, and the policy was not told.
+  int64_t others_wanted_ns_ = 0;
   uint64_t turns_ = 0;
   UsageWindow used_;
   UsageWindow moved_;  // Bytes of copies.

@@ -2,6 +2,8 @@
 #ifndef WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_
 #define WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -29,6 +31,7 @@ struct SeatTerms {
   int32_t priority = 0;
   // The session runs in the context that all sessions with this on its device share.
   bool shares_context = false;
+  uint64_t session = 0;  // Its number, for whoever ends it.
 };
 
 // What a session has had of an engine of all its devices together.
@@ -50,8 +53,10 @@ class DispatchSeat {
 
   // Of the page for the session's worker. It belongs to the seat.
   int fd() const { return page_->fd(); }
+  // The session's worker is this process from now on.
+  void SetWorker(pid_t pid);
   // The worker has ended, and another one gets the page.
-  void ForgetWorker() { page_->ForgetWorker(); }
+  void ForgetWorker();
   SeatUsage usage();
 
  private:
@@ -67,6 +72,10 @@ class DispatchSeat {
   // Under the dispatcher's lock.
   std::array<std::array<SlotReader, kEngines>, kMaxSessionDevices> readers_;
   SeatUsage usage_;
+  // Of compute, that it was not given; not in `usage_`.
+  int64_t stolen_ns_ = 0;
+  pid_t worker_ = 0;  // 0 for none.
+  int64_t worker_since_us_ = 0;
 };
 
 }  // namespace warpline::dispatch

@@ -9,12 +9,15 @@
 //   ... (*seat)->usage() ...
 //   seat->reset();  // The session is over.
 //
-// While a GPU has the sessions of one slice only, nobody looks at it. While others have it, too,
+// While a GPU has the sessions of one slice only, nobody looks at it, unless the policy wants to be
+// asked always. While others have it, too,
 // and at most one of them works, the thread looks every millisecond, or every ten when nobody has
 // worked for a while; and every 100 us while two want the
 // same engine, or 40 us between two turns.
 #ifndef WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
 #define WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
@@ -32,14 +35,19 @@
 #include "server/dispatch/engine_arbiter.h"
 #include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/gpu_dispatch.h"
+#include "server/dispatch/gpu_use.h"
 #include "server/dispatch/page/dispatch_page.h"
 
 namespace warpline::dispatch {
 
+// Microseconds of CLOCK_REALTIME.
+int64_t RealTimeUs();
+
 struct DispatcherOptions {
   std::string policy = "band";  // As MakePolicy() of policy/builtin.h takes it.
   ArbiterOptions arbiter;
-  // A policy that has everybody wait for an engine for so long is replaced by BAND.
+  // A policy that has everybody wait for an engine for so long, or for longer if it says so
+  // (policy::Wishes), is replaced by BAND.
   absl::Duration patience = absl::Milliseconds(80);
   // Told of that, with the reason, on the dispatcher's thread. May call the dispatcher. Null for
   // nobody.
@@ -47,6 +55,8 @@ struct DispatcherOptions {
       policy_failed;
   // By which workers go, too.
   int64_t (*clock)() = &MonotonicNs;
+  // CLOCK_REALTIME, by which the driver goes.
+  int64_t (*wall_clock_us)() = &RealTimeUs;
   // Without it LookNow() is called instead; for tests.
   bool has_thread = true;
 };
@@ -65,6 +75,24 @@ class Dispatcher {
 
   // Asks this policy from now on, and gives back the former one, which is asked nothing any more.
   std::shared_ptr<policy::Policy> SetPolicy(std::shared_ptr<policy::Policy> policy);
+
+  // The device's power and heat have been read: policies are told, and may have everybody wait.
+  void SetPower(int ordinal, const DevicePower& power);
+
+  // What is known of the use of the GPUs that are given in turns, by ordinal.
+  std::map<int, GpuUse> Uses();
+  // A session has used compute of this GPU for so long without having been given it: a debt of its
+  // slice, and part of what it has used. Nothing where it is gone.
+  void ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns);
+
+  // What the policy says of what is no matter of an engine, as its hooks of policy/policy.h.
+  // `tenant` is whom it knows the session's by (SeatTerms::tenant); the context's head is filled in
+  // here.
+  policy::Verdict AskSubmit(const std::string& tenant, int ordinal, uint64_t session,
+                            policy::SubmitContext context);
+  policy::Verdict AskMemFault(const std::string& tenant, policy::MemFaultContext context);
+  policy::Verdict AskReclaim(const std::string& tenant, uint64_t session,
+                             policy::ReclaimContext context);
 
   // What the GPUs' flight recorders have, by ordinal: of each at most `most` spans since the number
   // that `after` has for it (FlightRecorder::After). A GPU is there once it has had a session.
@@ -85,9 +113,13 @@ class Dispatcher {
   Dispatcher(DispatcherOptions options, std::shared_ptr<policy::Policy> policy)
       : options_(std::move(options)), policy_(std::move(policy)) {}
   void Leave(DispatchSeat* seat);
+  void SetWorker(DispatchSeat* seat, pid_t pid);
   SeatUsage UsageOf(DispatchSeat* seat);
   // Says in `*failure` if it has replaced the policy.
   absl::Duration Look(Failure* failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  policy::ContextHead HeadOf(const std::string& tenant, uint64_t session) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Duration Patience() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<policy::Policy> Replace(std::shared_ptr<policy::Policy> policy)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();
@@ -97,6 +129,7 @@ class Dispatcher {
   CondVar changed_;
   std::shared_ptr<policy::Policy> policy_ ABSL_GUARDED_BY(mu_);  // Never null.
   std::map<int, GpuDispatch> gpus_ ABSL_GUARDED_BY(mu_);         // By ordinal.
+  std::map<int, DevicePower> power_ ABSL_GUARDED_BY(mu_);        // Likewise.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool slow_ ABSL_GUARDED_BY(mu_) = true;     // The thread sleeps for long.
   bool joined_ ABSL_GUARDED_BY(mu_) = false;  // Somebody has, since the last look.

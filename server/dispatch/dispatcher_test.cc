@@ -207,6 +207,145 @@ TEST(Dispatcher, APolicyThatHasEverybodyWaitIsReplaced) {
   EXPECT_EQ(dispatcher->SetPolicy(std::make_shared<Endless>())->name(), "band");
 }
 
+// Is asked about a slice that is alone, and has it wait for as long as the test wants.
+class Closed : public policy::Policy {
+ public:
+  std::string_view name() const override { return "closed"; }
+  policy::Wishes wishes() const override {
+    return {.asked_always = true, .longest_wait_ns = 300 * kMs};
+  }
+  policy::Verdict OnDispatch(const policy::DispatchContext& context) override {
+    seen = context;
+    return holds ? policy::Verdict::Hold(10'000) : policy::Verdict::Run();
+  }
+  policy::Verdict OnPower(const policy::PowerContext& context) override {
+    return context.power_mw > 500'000 ? policy::Verdict::Hold(0) : policy::Verdict::Run();
+  }
+
+  bool holds = false;
+  policy::DispatchContext seen;
+};
+
+class AskedAlways : public testing::Test {
+ protected:
+  AskedAlways() {
+    now_ns = 1000 * kMs;
+    DispatcherOptions options;
+    options.has_thread = false;
+    options.clock = &Now;
+    options.wall_clock_us = [] { return now_ns / 1000 + int64_t{3} * 86'400'000'000; };
+    options.policy_failed = [this](const auto&, const std::string& reason) { why_ = reason; };
+    dispatcher_ = *Dispatcher::Create(std::move(options));
+    dispatcher_->SetPolicy(policy_);
+    seat_ = *dispatcher_->Join({.gpus = {0}, .slice = "a"});
+    page_ = WorkersPage(*seat_);
+  }
+
+  EngineSlot& slot() { return page_->device(0)[kCompute]; }
+  Grant::State state() { return slot().grant().state(); }
+  void Pass(int64_t ns) {
+    for (const int64_t end_ns = now_ns + ns; now_ns < end_ns;) {
+      now_ns += kMs / 10;
+      dispatcher_->LookNow();
+    }
+  }
+
+  const std::shared_ptr<Closed> policy_ = std::make_shared<Closed>();
+  std::string why_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<DispatchSeat> seat_;
+  std::unique_ptr<DispatchPage> page_;
+};
+
+TEST_F(AskedAlways, AWorkerFindsTheEnginesClosed) {
+  EXPECT_EQ(state(), Grant::State::kClosed);
+  // Nobody wants it: it is looked at from time to time.
+  Pass(200 * kMs);
+  EXPECT_EQ(dispatcher_->LookNow(), absl::Milliseconds(1));
+  slot().worker.lanes_waiting = 1;
+  Pass(kMs / 5);
+  EXPECT_EQ(state(), Grant::State::kTurn);
+}
+
+TEST_F(AskedAlways, WhoIsAloneWaitsAsLongAsThePolicySays) {
+  policy_->holds = true;
+  slot().worker.lanes_waiting = 1;
+  Pass(250 * kMs);
+  EXPECT_EQ(state(), Grant::State::kClosed);
+  EXPECT_EQ(why_, "");
+  policy_->holds = false;
+  Pass(11 * kMs);
+  EXPECT_EQ(state(), Grant::State::kTurn);
+}
+
+TEST_F(AskedAlways, ItIsReplacedWhenItHoldsForLongerThanItSaid) {
+  policy_->holds = true;
+  slot().worker.lanes_waiting = 1;
+  Pass(350 * kMs);
+  EXPECT_EQ(why_, "it has had everybody wait for gpu 0 for 300ms");
+  // BAND does not want to be asked.
+  EXPECT_TRUE(slot().grant().open());
+  EXPECT_EQ(dispatcher_->LookNow(), absl::InfiniteDuration());
+}
+
+TEST_F(AskedAlways, AnotherPolicyOpensTheEngines) {
+  policy_->holds = true;
+  slot().worker.lanes_waiting = 1;
+  Pass(kMs);
+  dispatcher_->SetPolicy(*policy::MakePolicy("fifo"));
+  EXPECT_TRUE(slot().grant().open());
+  dispatcher_->SetPolicy(policy_);
+  Pass(kMs);
+  EXPECT_EQ(state(), Grant::State::kClosed);
+}
+
+TEST_F(AskedAlways, WhoStaysIsAskedAboutWhenTheOtherLeaves) {
+  auto other = *dispatcher_->Join({.gpus = {0}, .slice = "b"});
+  slot().worker.lanes_waiting = 1;
+  Pass(kMs);
+  policy_->holds = true;
+  other.reset();
+  Pass(20 * kMs);
+  EXPECT_EQ(state(), Grant::State::kClosed);
+}
+
+TEST_F(AskedAlways, PowerIsToldAndMayHaveEverybodyWait) {
+  slot().worker.lanes_waiting = 1;
+  dispatcher_->SetPower(0, {.power_mw = 400'000, .limit_mw = 700'000, .temperature_c = 61});
+  Pass(kMs);
+  EXPECT_EQ(policy_->seen.power_mw, 400'000u);
+  EXPECT_EQ(policy_->seen.power_limit_mw, 700'000u);
+  EXPECT_EQ(policy_->seen.temperature_c, 61);
+  EXPECT_EQ(policy_->seen.day_second, 1u);
+  EXPECT_EQ(state(), Grant::State::kTurn);
+  slot().worker.lanes_waiting = 0;
+  slot().worker.lanes_in_flight = 1;
+  dispatcher_->SetPower(0, {.power_mw = 600'000, .limit_mw = 700'000});
+  Pass(kMs);
+  EXPECT_EQ(state(), Grant::State::kClosed);
+  slot().worker.lanes_in_flight = 0;
+  slot().worker.lanes_waiting = 1;
+  Pass(100 * kMs);
+  EXPECT_EQ(state(), Grant::State::kClosed);
+  dispatcher_->SetPower(0, {.power_mw = 450'000, .limit_mw = 700'000});
+  Pass(kMs);
+  EXPECT_EQ(state(), Grant::State::kTurn);
+  // Another device's reading is not this one's.
+  dispatcher_->SetPower(5, {.power_mw = 600'000});
+  Pass(kMs);
+  EXPECT_EQ(state(), Grant::State::kTurn);
+}
+
+TEST_F(AskedAlways, AHoldForPowerEndsWithTheReadings) {
+  dispatcher_->SetPower(0, {.power_mw = 600'000});
+  slot().worker.lanes_waiting = 1;
+  Pass(250 * kMs);
+  EXPECT_EQ(state(), Grant::State::kClosed);
+  Pass(60 * kMs);
+  EXPECT_EQ(state(), Grant::State::kTurn);
+  EXPECT_EQ(why_, "");
+}
+
 TEST(Dispatcher, UnknownPolicyIsRefused) {
   DispatcherOptions options;
   options.policy = "lottery";

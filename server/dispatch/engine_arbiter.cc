@@ -12,8 +12,6 @@ constexpr int64_t kMostLookNs = 50'000'000;
 constexpr int64_t kActiveNs = 100'000'000;
 constexpr int64_t kMostCreditNs = 100'000'000;
 constexpr int64_t kMostDebtNs = 1'000'000'000;
-// A policy may not have an engine stand still for longer at a time.
-constexpr int64_t kMostHoldNs = 10'000'000;
 // For how long who missed its turn is left out, at first and at most.
 constexpr int64_t kFirstAwayNs = 1'000'000;
 constexpr uint32_t kMostMissed = 8;
@@ -27,6 +25,8 @@ Contender* EngineArbiter::Add(const ContenderTerms& terms) {
 void EngineArbiter::Remove(Contender* contender) {
   const bool held = holder_ == contender;
   if (held) RecordTurn(TraceReason::kLeft);
+  // Who comes back finds in the policy's accounts what it had.
+  Retire();
   std::erase_if(contenders_, [&](const auto& c) { return c.get() == contender; });
   if (held) Reopen(TraceReason::kLeft);
 }
@@ -62,15 +62,17 @@ void EngineArbiter::Look(int64_t now_ns) {
     moved_bytes_ += c->moved_.Sum(now_ns_);
     if (Active(*c)) active_weight_ += c->terms_.weight;
   }
+  looked_ns_ += passed_ns;
+  NoteOthers(passed_ns);
   Charge(passed_ns);
   switch (phase_) {
     case Phase::kOpen:
-      if (Contended()) BeginDrain(Choose(/*others=*/false), TraceReason::kNone);
+      if (asked_always_ || Contended()) BeginDrain(Choose(/*others=*/false), TraceReason::kNone);
       break;
     case Phase::kDraining:
       if (holder_ == nullptr) holder_ = Choose(/*others=*/false);
       if (holder_ == nullptr && !wanted()) {
-        Reopen(TraceReason::kAlone);
+        if (!asked_always_) Reopen(TraceReason::kAlone);
       } else if (holder_ != nullptr &&
                  (Drained() || now_ns_ - phase_since_ns_ >= options_.drain_limit_ns)) {
         BeginTurn();
@@ -88,8 +90,14 @@ void EngineArbiter::Look(int64_t now_ns) {
 
 void EngineArbiter::SetPolicy(policy::Policy* policy) {
   policy_ = policy;
+  asked_always_ = policy->wishes().asked_always;
   held_since_ns_ = 0;
+  all_held_until_ns_ = 0;
   for (const auto& c : contenders_) c->held_until_ns_ = 0;
+}
+
+void EngineArbiter::Open() {
+  if (phase_ != Phase::kOpen) Reopen(TraceReason::kAlone);
 }
 
 // --- Accounts.
@@ -118,6 +126,25 @@ void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
     c.waiting_since_ns_ = now_ns_;
   }
   RecordWork(c);
+}
+
+void EngineArbiter::NoteOthers(int64_t passed_ns) {
+  const auto counting = std::count_if(contenders_.begin(), contenders_.end(),
+                                      [this](const auto& c) { return Counts(*c); });
+  if (counting == 0) return;
+  for (const auto& c : contenders_) {
+    // Few are in a domain.
+    const bool others = c->terms_.domain == 0 ? counting > (Counts(*c) ? 1 : 0) : OthersWant(*c);
+    if (others) c->others_wanted_ns_ += passed_ns;
+  }
+}
+
+void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
+  contender->used_.Add(now_ns_, stolen_ns);
+  contender->unretired_ns_ += stolen_ns;
+  contender->credit_ns_ = std::max(contender->credit_ns_ - stolen_ns, -kMostDebtNs);
+  // What does not fit into the others' credits must not come back to it.
+  Replenish(stolen_ns, contender);
 }
 
 void EngineArbiter::Charge(int64_t passed_ns) {
@@ -165,7 +192,11 @@ void EngineArbiter::ChargeTurn(int64_t passed_ns) {
 void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
   c.used_.Add(now_ns_, used_ns);
   c.attained_ns_ += used_ns;
-  if (phase_ != Phase::kOpen) c.charged_ns_ += used_ns;
+  c.noted_ns_ += used_ns;
+  if (phase_ != Phase::kOpen) {
+    c.charged_ns_ += used_ns;
+    c.unretired_ns_ += used_ns;
+  }
   if (!owed) return;
   c.credit_ns_ = std::max(c.credit_ns_ - used_ns, -kMostDebtNs);
   owed_ns_ += used_ns;
@@ -173,16 +204,19 @@ void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
 
 // What was used is given out again, by weight, among those that are active. What does not fit into
 // one's credit goes to the others, so that they keep their distances.
-void EngineArbiter::Replenish(int64_t total_ns) {
+void EngineArbiter::Replenish(int64_t total_ns, const Contender* except) {
+  const auto gets = [&](const Contender& c) {
+    return &c != except && Active(c) && c.credit_ns_ < kMostCreditNs;
+  };
   for (int round = 0; round < 3 && total_ns > 0; ++round) {
     int64_t weights = 0;
     for (const auto& c : contenders_) {
-      if (Active(*c) && c->credit_ns_ < kMostCreditNs) weights += c->terms_.weight;
+      if (gets(*c)) weights += c->terms_.weight;
     }
     if (weights == 0) return;
     int64_t given_ns = 0;
     for (const auto& c : contenders_) {
-      if (!Active(*c) || c->credit_ns_ >= kMostCreditNs) continue;
+      if (!gets(*c)) continue;
       const int64_t part_ns =
           std::min(total_ns * c->terms_.weight / weights, kMostCreditNs - c->credit_ns_);
       c->credit_ns_ += part_ns;
@@ -247,7 +281,7 @@ void EngineArbiter::RecordWork(Contender& c) {
 // and else whose turn it was last.
 void EngineArbiter::NoteWhyItWaits(Contender& c) {
   if (c.waiting_since_ns_ == 0 || c.waits_because_ == TraceReason::kHeld) return;
-  if (c.held_until_ns_ > now_ns_) {
+  if (std::max(c.held_until_ns_, all_held_until_ns_) > now_ns_) {
     c.waits_because_ = TraceReason::kHeld;
     c.waits_for_ = 0;
   } else if (phase_ == Phase::kTurn && !HeldBy(c)) {
@@ -266,7 +300,7 @@ void EngineArbiter::NoteWhyItWaits(Contender& c) {
 void EngineArbiter::LookAtTurn() {
   const bool others = OthersWant(*holder_);
   if (others) others_wanted_ns_ = now_ns_;
-  if (!others && now_ns_ - others_wanted_ns_ >= options_.linger_ns) {
+  if (!others && !asked_always_ && now_ns_ - others_wanted_ns_ >= options_.linger_ns) {
     return Reopen(TraceReason::kAlone);
   }
   const bool busy = std::any_of(contenders_.begin(), contenders_.end(),
@@ -277,14 +311,21 @@ void EngineArbiter::LookAtTurn() {
   } else if (idle_since_ns_ == 0) {
     idle_since_ns_ = now_ns_;
   }
-  if (!others) {
+  if (all_held_until_ns_ > now_ns_) return BeginDrain(nullptr, TraceReason::kHeld);
+  if (!others && !asked_always_) {
     if (now_ns_ >= until_ns_ - options_.renew_ns) until_ns_ = now_ns_ + options_.quantum_ns;
     return;
   }
+  // Who is alone may leave the engine idle until its turn is over.
+  if (!others) return LookAtItsEnd();
   if (const TraceReason wasted = TurnWasted(); wasted != TraceReason::kNone) {
     return BeginDrain(Choose(/*others=*/true), wasted);
   }
   if (PolicyYields()) return BeginDrain(Choose(/*others=*/true), TraceReason::kYielded);
+  LookAtItsEnd();
+}
+
+void EngineArbiter::LookAtItsEnd() {
   if (now_ns_ < until_ns_ - options_.renew_ns) return;
   Contender* const next = Choose(/*others=*/false);
   if (next != nullptr && HeldBy(*next)) {
@@ -359,6 +400,10 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   if (c.waiting_since_ns_ != 0) {
     context.wait_ns = static_cast<uint64_t>(now_ns_ - c.waiting_since_ns_);
   }
+  context.power_mw = surroundings_.power_mw;
+  context.power_limit_mw = surroundings_.power_limit_mw;
+  context.temperature_c = surroundings_.temperature_c;
+  context.day_second = surroundings_.day_second;
   context.used_share = c.used_.Share(now_ns_);
   context.bw_share = ShareOf(c);
   context.queue_depth = c.wants_.lanes;
@@ -406,6 +451,8 @@ policy::Verdict EngineArbiter::VerdictOn(Contender& c) {
 }
 
 Contender* EngineArbiter::Choose(bool others) {
+  // What everybody has had is in the accounts of the policy before it decides on more.
+  Retire();
   Contender* best = nullptr;
   Contender* skipped = nullptr;  // The best of those that should not run if anybody else can.
   uint32_t best_score = 0;
@@ -416,7 +463,7 @@ Contender* EngineArbiter::Choose(bool others) {
   bool held = false;
   for (const auto& c : contenders_) {
     if (!Counts(*c) || (others && HeldBy(*c))) continue;
-    if (c->held_until_ns_ > now_ns_) {
+    if (std::max(c->held_until_ns_, all_held_until_ns_) > now_ns_) {
       held = true;
       continue;
     }
@@ -460,11 +507,7 @@ bool EngineArbiter::Drained() const {
 void EngineArbiter::BeginDrain(Contender* next, TraceReason why) {
   if (phase_ == Phase::kTurn) {
     RecordTurn(why);
-    policy::RetireContext context;
-    context.head = HeadOf(*holder_);
-    context.actual_ns = static_cast<uint64_t>(std::exchange(turn_ns_, 0));
-    context.engine = options_.engine;
-    policy_->OnRetire(context);
+    Retire();
   }
   phase_ = Phase::kDraining;
   phase_since_ns_ = now_ns_;
@@ -472,7 +515,19 @@ void EngineArbiter::BeginDrain(Contender* next, TraceReason why) {
   if (holder_ != nullptr && Drained()) BeginTurn();
 }
 
+void EngineArbiter::Retire() {
+  for (const auto& c : contenders_) {
+    if (c->unretired_ns_ == 0) continue;
+    policy::RetireContext context;
+    context.head = HeadOf(*c);
+    context.actual_ns = static_cast<uint64_t>(std::exchange(c->unretired_ns_, 0));
+    context.engine = options_.engine;
+    policy_->OnRetire(context);
+  }
+}
+
 void EngineArbiter::BeginTurn() {
+  turn_ns_ = 0;
   phase_ = Phase::kTurn;
   phase_since_ns_ = now_ns_;
   until_ns_ = now_ns_ + options_.quantum_ns;
@@ -483,7 +538,9 @@ void EngineArbiter::BeginTurn() {
 }
 
 void EngineArbiter::Reopen(TraceReason why) {
-  if (why != TraceReason::kLeft) RecordTurn(why);
+  // Who has left is not there any more.
+  if (why != TraceReason::kLeft && phase_ == Phase::kTurn) RecordTurn(why);
+  Retire();
   phase_ = Phase::kOpen;
   phase_since_ns_ = now_ns_;
   holder_ = nullptr;

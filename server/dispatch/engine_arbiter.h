@@ -3,7 +3,9 @@
 // Processes that share a GPU by time slicing cannot be told apart by events: a batch of 10 ms reads
 // 20 while another process works. So whoever has the engine has it alone, for a turn, and is
 // charged the time of the turn; in between, what is in flight drains. While at most one slice wants
-// the engine nobody has turns: it is open, costs nothing and is not charged.
+// the engine nobody has turns: it is open, costs nothing and is not charged. A policy that wants to
+// be asked always (Wishes of policy/policy.h) is asked about that slice's turns, too; the engine is
+// then never open, and at rest between them.
 //
 //     open --two want it--> draining --nothing of others in flight--> turn
 //     turn --its end, and another goes first--> draining
@@ -31,6 +33,18 @@
 #include "server/dispatch/flight_recorder.h"
 
 namespace warpline::dispatch {
+
+// What policies are told of the device, and of the day.
+struct Surroundings {
+  // 0 where the device does not say.
+  uint32_t power_mw = 0;
+  uint32_t power_limit_mw = 0;
+  int32_t temperature_c = 0;
+  uint32_t day_second = 0;  // Since midnight, UTC.
+};
+
+// A policy may not have an engine stand still for longer at a time.
+inline constexpr int64_t kMostHoldNs = 10'000'000;
 
 struct ArbiterOptions {
   // As contexts of policies have them: 0 for compute, 1 for copies; and their direction.
@@ -62,10 +76,20 @@ class EngineArbiter {
  public:
   // `policy` is borrowed.
   EngineArbiter(const ArbiterOptions& options, policy::Policy* policy)
-      : options_(options), policy_(policy) {}
+      : options_(options),
+        policy_(policy),
+        asked_always_(policy != nullptr && policy->wishes().asked_always) {}
 
   // Asks this policy from now on, which is borrowed. Whom the former one has wait need not.
   void SetPolicy(policy::Policy* policy);
+
+  // What the policy is told of from now on.
+  void SetSurroundings(const Surroundings& surroundings) { surroundings_ = surroundings; }
+  // The policy has everybody wait until then, from the next look on, as far as the engine is given
+  // in turns.
+  void HoldAll(int64_t until_ns) { all_held_until_ns_ = until_ns; }
+  // Nobody looks any more, since at most one slice is left, which has the engine for itself.
+  void Open();
 
   // Turns, waits and work of this engine are added to the recorder, which is borrowed, from now on.
   void RecordTo(FlightRecorder* recorder, size_t engine) {
@@ -81,12 +105,22 @@ class EngineArbiter {
   // anew what each may do. `now_ns` does not go backwards.
   void Look(int64_t now_ns);
 
+  // The contender has used the engine for so long without having been given it: that is its debt,
+  // and the others' credit.
+  void ChargeStolen(Contender* contender, int64_t stolen_ns);
+  // What the contender was promised among those that are active and it, in thousandths.
+  uint32_t ShareOf(const Contender& c) const;
+  // How long all looks were about, together.
+  int64_t looked_ns() const { return looked_ns_; }
+
   // Whether anybody wanted the engine at the last look.
   bool wanted() const;
   // Whether it is given in turns at the moment.
   bool in_turns() const { return phase_ != Phase::kOpen; }
   // Whether one turn is over and the next one has not begun.
-  bool draining() const { return phase_ == Phase::kDraining; }
+  bool draining() const { return phase_ == Phase::kDraining && !at_rest(); }
+  // Whether nobody wants it, and whoever does is asked about.
+  bool at_rest() const { return phase_ == Phase::kDraining && holder_ == nullptr && !wanted(); }
   // Whose turn it is, or is to be; null while the engine is open, or the policy has all wait.
   const Contender* holder() const { return holder_; }
   // For how long the policy has had everybody wait who wants the engine; 0 while it does not.
@@ -112,8 +146,9 @@ class EngineArbiter {
   // In equal parts to whoever has work in flight and is none of the holder's.
   void ChargeOverrun(int64_t each_ns);
   void Take(Contender& c, int64_t used_ns, bool owed);
-  void Replenish(int64_t total_ns);
+  void Replenish(int64_t total_ns, const Contender* except = nullptr);
   void NoteWants(Contender& c, int64_t passed_ns);
+  void NoteOthers(int64_t passed_ns);
 
   // Records.
   void Record(const Contender& c, TraceKind kind, TraceReason reason, int64_t since_ns);
@@ -123,6 +158,8 @@ class EngineArbiter {
 
   // Decisions.
   void LookAtTurn();
+  // Whether the turn goes on at its end.
+  void LookAtItsEnd();
   // Why the turn is of no use any more; kNone while it is.
   TraceReason TurnWasted();
   bool PolicyYields();
@@ -132,11 +169,12 @@ class EngineArbiter {
   policy::DispatchContext DispatchContextOf(Contender& c) const;
   policy::CopyEnqueueContext CopyContextOf(Contender& c) const;
   policy::ContextHead HeadOf(const Contender& c) const;
-  uint32_t ShareOf(const Contender& c) const;
   // A turn that is under way ends for this reason.
   void BeginDrain(Contender* next, TraceReason why);
   bool Drained() const;
   void BeginTurn();
+  // Tells the policy what was charged since it was last told.
+  void Retire();
   void Reopen(TraceReason why);
   void Publish();
 
@@ -144,9 +182,13 @@ class EngineArbiter {
   FlightRecorder* recorder_ = nullptr;  // Null for none.
   uint8_t recorded_as_ = 0;
   policy::Policy* policy_;
+  bool asked_always_;
+  Surroundings surroundings_;
+  int64_t all_held_until_ns_ = 0;
   policy::Band default_policy_;
   std::vector<std::unique_ptr<Contender>> contenders_;
   int64_t now_ns_ = 0;
+  int64_t looked_ns_ = 0;
 
   Phase phase_ = Phase::kOpen;
   Contender* holder_ = nullptr;

@@ -312,6 +312,89 @@ TEST_F(Liars, Flickers) {
   });
 }
 
+// --- A policy that wants to be asked about who is alone, and one that does not.
+
+// A budget for each tenant of a part of the time, as policy/examples/token_bucket.bpf.c has it.
+class Budget : public policy::Policy {
+ public:
+  explicit Budget(bool always) : always_(always) {}
+  std::string_view name() const override { return "budget"; }
+  policy::Wishes wishes() const override {
+    return {.asked_always = always_, .longest_wait_ns = kSecond};
+  }
+  policy::Verdict OnDispatch(const policy::DispatchContext& context) override {
+    ++asked;
+    const auto now_ns = static_cast<int64_t>(context.head.now_ns);
+    if (filled_ns_ != 0) left_ns_ = std::min(left_ns_ + (now_ns - filled_ns_) / 4, 10 * kMs);
+    filled_ns_ = now_ns;
+    return left_ns_ > 0 ? policy::Verdict::Run() : policy::Verdict::Hold(1000);
+  }
+  void OnRetire(const policy::RetireContext& context) override {
+    left_ns_ -= static_cast<int64_t>(context.actual_ns);
+  }
+
+  int asked = 0;
+
+ private:
+  const bool always_;
+  int64_t left_ns_ = 0;
+  int64_t filled_ns_ = 0;
+};
+
+TEST(EngineArbiter, WhoIsAloneIsHeldBackByAPolicyThatIsAskedAlways) {
+  for (const int64_t kernel_ns : {kShort, kMs, kLong}) {
+    Budget budget(/*always=*/true);
+    SimulatedGpu gpu(&budget);
+    SimulatedTenant* const alone = gpu.Add(Weight(1), Kernels(kernel_ns));
+    gpu.Run(kSecond);
+    alone->TakeUsed(Engine::kCompute);
+    gpu.Run(10 * kSecond);
+    const auto used = static_cast<double>(alone->TakeUsed(Engine::kCompute));
+    EXPECT_NEAR(used / (10 * kSecond), 0.25, 0.02) << kernel_ns;
+    EXPECT_GT(budget.asked, 100);
+  }
+}
+
+TEST(EngineArbiter, WhoIsAloneAndMayHasTheEngineLikeBefore) {
+  class Always : public policy::Policy {
+   public:
+    std::string_view name() const override { return "always"; }
+    policy::Wishes wishes() const override { return {.asked_always = true}; }
+  };
+  Always always;
+  SimulatedGpu gpu(&always);
+  SimulatedTenant* const alone = gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Run(kSecond);
+  EXPECT_GE(alone->TakeUsed(Engine::kCompute), kSecond * 97 / 100);
+  // With pauses, too, in which the engine is not taken from it before the end of its turn.
+  SimulatedGpu paused_gpu(&always);
+  SimulatedTenant* const pauses = paused_gpu.Add(Weight(1), Kernels(kMs, kMs / 2));
+  paused_gpu.Run(kSecond);
+  EXPECT_GE(pauses->TakeUsed(Engine::kCompute), kSecond * 60 / 100);
+  EXPECT_LE(pauses->contender(Engine::kCompute)->turns(), 175u);
+}
+
+TEST(EngineArbiter, OtherPoliciesAreNotAskedAboutWhoIsAlone) {
+  Budget budget(/*always=*/false);
+  SimulatedGpu gpu(&budget);
+  SimulatedTenant* const alone = gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Run(2 * kSecond);
+  EXPECT_GE(alone->TakeUsed(Engine::kCompute), 2 * kSecond * 98 / 100);
+  EXPECT_EQ(budget.asked, 0);
+}
+
+// Two that are held back by the same budget have it in turns.
+TEST(EngineArbiter, APolicyThatIsAskedAlwaysDividesWhatItGivesByTurns) {
+  Budget budget(/*always=*/true);
+  SimulatedGpu gpu(&budget);
+  SimulatedTenant* const one = gpu.Add(Weight(1), Kernels(kShort));
+  SimulatedTenant* const two = gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Run(10 * kSecond);
+  const auto first = static_cast<double>(one->TakeUsed(Engine::kCompute));
+  const auto second = static_cast<double>(two->TakeUsed(Engine::kCompute));
+  EXPECT_NEAR((first + second) / (10 * kSecond), 0.25, 0.03);
+}
+
 // --- Other policies.
 
 TEST(EngineArbiter, StrictPriorityGoesFirst) {

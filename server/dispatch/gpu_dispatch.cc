@@ -8,19 +8,30 @@ namespace {
 // After so long at rest, a newcomer need not be noticed at once: until then two run at a time, as
 // without any dispatch.
 constexpr int64_t kRestNs = 100'000'000;
-// The same in every run of the server, as policies may have it in their maps: FNV-1a.
-uint64_t NumberOf(const std::string& tenant) {
-  uint64_t number = 0xcbf29ce484222325;
-  for (const char c : tenant) number = (number ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  return number;
-}
-
 // All sessions of the guarded tier on a GPU are in one context.
 constexpr uint64_t kSharedDomain = 1;
 
 }  // namespace
 
-GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy) {
+// As policies may have it in their maps: FNV-1a.
+uint64_t GpuDispatch::TenantNumber(const std::string& tenant) {
+  uint64_t number = 0xcbf29ce484222325;
+  for (const char c : tenant) number = (number ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return number;
+}
+
+uint32_t GpuDispatch::SessionsOf(const std::string& tenant) const {
+  uint32_t count = 0;
+  for (const auto& [key, slice] : slices_) {
+    for (const Member& member : slice.members) {
+      if (member.seat->terms_.tenant == tenant) ++count;
+    }
+  }
+  return count;
+}
+
+GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy)
+    : asked_always_(policy->wishes().asked_always) {
   for (size_t i = 0; i < kEngines; ++i) {
     ArbiterOptions own = options;
     own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
@@ -32,6 +43,16 @@ GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy) 
 
 void GpuDispatch::SetPolicy(policy::Policy* policy) {
   for (const auto& arbiter : arbiters_) arbiter->SetPolicy(policy);
+  asked_always_ = policy->wishes().asked_always;
+  if (!is_dispatched()) OpenAll();
+}
+
+void GpuDispatch::SetSurroundings(const Surroundings& surroundings) {
+  for (const auto& arbiter : arbiters_) arbiter->SetSurroundings(surroundings);
+}
+
+void GpuDispatch::HoldAll(int64_t until_ns) {
+  for (const auto& arbiter : arbiters_) arbiter->HoldAll(until_ns);
 }
 
 int64_t GpuDispatch::held_ns() const {
@@ -42,7 +63,7 @@ int64_t GpuDispatch::held_ns() const {
 
 ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   ContenderTerms contender;
-  contender.tenant = NumberOf(terms.tenant);
+  contender.tenant = TenantNumber(terms.tenant);
   contender.vgpu = last_vgpu_;
   const bool computes = engine == EngineIndex(Engine::kCompute);
   contender.weight = std::max(1u, computes ? terms.compute_weight : terms.copy_weight);
@@ -71,10 +92,11 @@ void GpuDispatch::Leave(DispatchSeat* seat) {
   if (!found->second.members.empty()) return;
   for (size_t i = 0; i < kEngines; ++i) arbiters_[i]->Remove(found->second.contenders[i]);
   slices_.erase(found);
-  if (slices_.size() < 2) OpenAll();
+  if (!is_dispatched()) OpenAll();
 }
 
 void GpuDispatch::OpenAll() {
+  for (const auto& arbiter : arbiters_) arbiter->Open();
   for (auto& [key, slice] : slices_) {
     for (const Member& member : slice.members) {
       for (EngineSlot& slot : member.seat->page_->device(member.device)) {
@@ -99,9 +121,45 @@ void GpuDispatch::ReadUsage(DispatchSeat* seat, int64_t now_ns) {
   if (found == slices_.end()) return;
   // In turns the looks come soon enough, and know better.
   for (Member& member : found->second.members) {
-    if (member.seat != seat || slices_.size() > 1) continue;
+    if (member.seat != seat || is_dispatched()) continue;
     Read(&member, now_ns);
     for (size_t i = 0; i < kEngines; ++i) seat->usage_[i].busy_ns += member.read[i].busy_ns;
+  }
+}
+
+GpuUse GpuDispatch::Use() const {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  const EngineArbiter& arbiter = *arbiters_[kCompute];
+  GpuUse use;
+  use.looked_ns = arbiter.looked_ns();
+  for (const auto& [key, slice] : slices_) {
+    const Contender& contender = *slice.contenders[kCompute];
+    SliceUse& one = use.slices.emplace_back();
+    one.slice = key;
+    one.tenant = slice.members.front().seat->terms_.tenant;
+    one.vgpu = contender.terms().vgpu;
+    one.noted_ns = contender.noted_ns();
+    one.others_wanted_ns = contender.others_wanted_ns();
+    one.share = arbiter.ShareOf(contender);
+    for (const Member& member : slice.members) {
+      const DispatchSeat& seat = *member.seat;
+      if (seat.worker_ == 0) continue;
+      one.workers.push_back({seat.terms_.session, seat.worker_, seat.terms_.shares_context,
+                             seat.worker_since_us_, seat.usage_[kCompute].busy_ns});
+    }
+  }
+  return use;
+}
+
+void GpuDispatch::ChargeStolen(uint64_t session, int64_t stolen_ns) {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  for (auto& [key, slice] : slices_) {
+    for (const Member& member : slice.members) {
+      if (member.seat->terms_.session != session) continue;
+      arbiters_[kCompute]->ChargeStolen(slice.contenders[kCompute], stolen_ns);
+      member.seat->stolen_ns_ += stolen_ns;
+      return;
+    }
   }
 }
 
@@ -147,7 +205,7 @@ void GpuDispatch::Settle(Slice* slice) {
 }
 
 GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
-  if (slices_.size() < 2) return Pace::kNone;
+  if (!is_dispatched()) return Pace::kNone;
   for (auto& [key, slice] : slices_) {
     for (Member& member : slice.members) Read(&member, now_ns);
     ShowWants(&slice);
@@ -157,7 +215,7 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   bool wanted = false;
   for (const auto& arbiter : arbiters_) {
     arbiter->Look(now_ns);
-    turns |= arbiter->in_turns();
+    turns |= arbiter->in_turns() && !arbiter->at_rest();
     draining |= arbiter->draining();
     wanted |= arbiter->wanted();
   }
@@ -165,7 +223,10 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   if (wanted) wanted_ns_ = now_ns;
   if (draining) return Pace::kDraining;
   if (turns) return Pace::kTurns;
-  return now_ns - wanted_ns_ < kRestNs ? Pace::kWatchful : Pace::kSlow;
+  const bool lately = now_ns - wanted_ns_ < kRestNs;
+  // Whoever comes to an engine at rest waits for the next look.
+  if (asked_always_) return lately ? Pace::kTurns : Pace::kWatchful;
+  return lately ? Pace::kWatchful : Pace::kSlow;
 }
 
 }  // namespace warpline::dispatch

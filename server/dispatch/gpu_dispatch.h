@@ -14,6 +14,7 @@
 #include "server/dispatch/dispatch_seat.h"
 #include "server/dispatch/engine_arbiter.h"
 #include "server/dispatch/flight_recorder.h"
+#include "server/dispatch/gpu_use.h"
 #include "server/dispatch/page/dispatch_page.h"
 
 namespace warpline::dispatch {
@@ -43,6 +44,20 @@ class GpuDispatch {
   // Adds what the seat has used since it was last read, outside of Look().
   void ReadUsage(DispatchSeat* seat, int64_t now_ns);
 
+  // Whether it is given in turns: several slices have it, or the policy is asked about one, too.
+  bool is_dispatched() const { return slices_.size() > (asked_always_ ? 0 : 1); }
+  // A tenant's number for policies: the same in every run of the server.
+  static uint64_t TenantNumber(const std::string& tenant);
+  // How many sessions of the tenant it has.
+  uint32_t SessionsOf(const std::string& tenant) const;
+  // What policies are told of the device from now on.
+  void SetSurroundings(const Surroundings& surroundings);
+  // The policy has everybody wait until then.
+  void HoldAll(int64_t until_ns);
+  GpuUse Use() const;
+  // As Dispatcher::ChargeStolen().
+  void ChargeStolen(uint64_t session, int64_t stolen_ns);
+
  private:
   struct Member {
     DispatchSeat* seat;
@@ -59,11 +74,13 @@ class GpuDispatch {
   void Read(Member* member, int64_t now_ns);
   void ShowWants(Slice* slice);
   void Settle(Slice* slice);
+  // At most one slice is left, and the policy need not be asked.
   void OpenAll();
 
   FlightRecorder recorder_;
   std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
   std::map<std::string, Slice> slices_;
+  bool asked_always_;
   uint32_t last_vgpu_ = 0;
   int64_t wanted_ns_ = 0;  // The last time that anybody wanted an engine.
 };

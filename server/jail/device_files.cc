@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -32,14 +33,14 @@ std::string Canonical(absl::string_view pci_bus_id) {
   return absl::AsciiStrToLower(pci_bus_id);
 }
 
-// The number behind "Device Minor:" in the driver's words about a GPU; -1 when there is none.
-int DeviceMinor(const std::string& information) {
-  std::ifstream file(information);
+// The number behind `key` in what the driver says in a file; -1 when there is none.
+int NumberIn(const std::string& path, absl::string_view key) {
+  std::ifstream file(path);
   std::string line;
   while (std::getline(file, line)) {
     absl::string_view rest = line;
-    int minor = 0;
-    if (absl::ConsumePrefix(&rest, "Device Minor:") && absl::SimpleAtoi(rest, &minor)) return minor;
+    int number = 0;
+    if (absl::ConsumePrefix(&rest, key) && absl::SimpleAtoi(rest, &number)) return number;
   }
   return -1;
 }
@@ -69,10 +70,26 @@ std::vector<std::string> DeviceFilesOf(const std::vector<std::string>& pci_bus_i
     const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&id](const std::string& name) {
       return Canonical(name) == Canonical(id);
     });
-    const int minor =
-        gpu == gpus.end() ? -1 : DeviceMinor(absl::StrCat(folder, "/", *gpu, "/information"));
+    const int minor = gpu == gpus.end() ? -1
+                                        : NumberIn(absl::StrCat(folder, "/", *gpu, "/information"),
+                                                   "Device Minor:");
     if (minor < 0) return AllDeviceFiles(root);
     files.push_back(absl::StrCat(root, "/dev/nvidia", minor));
+  }
+  return files;
+}
+
+absl::StatusOr<std::vector<std::string>> InstanceFilesOf(uint32_t minor, uint32_t gpu_instance,
+                                                         uint32_t compute_instance,
+                                                         const std::string& root) {
+  std::vector<std::string> files = {absl::StrCat(root, "/dev/nvidia", minor)};
+  const std::string gpu =
+      absl::StrCat(root, "/proc/driver/nvidia/capabilities/gpu", minor, "/mig/gi", gpu_instance);
+  for (const std::string& access :
+       {absl::StrCat(gpu, "/access"), absl::StrCat(gpu, "/ci", compute_instance, "/access")}) {
+    const int number = NumberIn(access, "DeviceFileMinor:");
+    if (number < 0) return absl::NotFoundError(absl::StrCat(access, " names no file"));
+    files.push_back(absl::StrCat(root, "/dev/nvidia-caps/nvidia-cap", number));
   }
   return files;
 }

@@ -48,6 +48,20 @@ TEST(DeviceFilesTest, ADeviceWithoutAnAddressHasNone) {
   EXPECT_THAT(DeviceFilesOf({""}, Tree()), IsEmpty());
 }
 
+TEST(DeviceFilesTest, AnInstanceHasItsGpuAndItsOwn) {
+  const std::string root = Tree();
+  const std::string gpu = root + "/proc/driver/nvidia/capabilities/gpu1/mig/gi7";
+  std::filesystem::create_directories(gpu + "/ci0");
+  std::ofstream(gpu + "/access") << "DeviceFileMinor: 66\nDeviceFileMode: 292\n";
+  EXPECT_EQ(InstanceFilesOf(1, 7, 0, root).status().code(), absl::StatusCode::kNotFound);
+  std::ofstream(gpu + "/ci0/access") << "DeviceFileMinor: 67\nDeviceFileMode: 292\n";
+  const auto files = InstanceFilesOf(1, 7, 0, root);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_THAT(*files, ElementsAre(root + "/dev/nvidia1", root + "/dev/nvidia-caps/nvidia-cap66",
+                                  root + "/dev/nvidia-caps/nvidia-cap67"));
+  EXPECT_FALSE(InstanceFilesOf(1, 8, 0, root).ok());
+}
+
 TEST(DeviceFilesTest, AGroupIsNeededWhereOthersMayNotOpen) {
   const std::string file = Tree() + "/dev/nvidia0";
   chmod(file.c_str(), 0666);

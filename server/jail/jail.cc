@@ -1,11 +1,13 @@
 #include "server/jail/jail.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "server/jail/file_rules.h"
 #include "server/jail/layers_off.h"
 #include "server/jail/privileges.h"
@@ -50,6 +52,11 @@ absl::Status Jail::CloseBeforeDriver() {
   if (profile_ == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("no jail is called ", plan_.profile()));
   }
+  const bool has_instance = plan_.visible_devices().rfind("MIG-", 0) == 0;
+  if (!plan_.visible_devices().empty() &&
+      setenv("CUDA_VISIBLE_DEVICES", plan_.visible_devices().c_str(), 1) != 0) {
+    return absl::ResourceExhaustedError("no memory for the environment");
+  }
   const std::vector<gid_t> groups(plan_.groups().begin(), plan_.groups().end());
   const std::vector<std::string> devices(plan_.device_files().begin(), plan_.device_files().end());
   const ListenPorts listens = {profile_->listens, plan_.first_port(), plan_.last_port()};
@@ -86,7 +93,13 @@ absl::Status Jail::CloseBeforeDriver() {
   steps.push_back({Layer::kUndumpable, &MakeUndumpable});
   steps.push_back({Layer::kFiles, [&] {
                      if (profile_->nested) return RefuseFiles();
-                     return RestrictFiles(profile_->files, devices, listens);
+                     if (!has_instance) return RestrictFiles(profile_->files, devices, listens);
+                     // The files that give the GPU's other instances are not its own.
+                     std::vector<FileRule> files(profile_->files.begin(), profile_->files.end());
+                     std::erase_if(files, [](const FileRule& rule) {
+                       return absl::string_view(rule.path) == "/dev/nvidia-caps";
+                     });
+                     return RestrictFiles(files, devices, listens);
                    }});
   for (const Step& step : steps) {
     const absl::Status status = CloseLayer(step);

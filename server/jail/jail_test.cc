@@ -84,6 +84,26 @@ TEST(JailTest, AnUnknownProfileIsRefused) {
   EXPECT_THAT(jail.report().held(), IsEmpty());
 }
 
+TEST(JailTest, CudaIsToldWhatToShow) {
+  EXPECT_EQ(InChild([] {
+              auto plan = Plan(kWorkerProfile);
+              plan.set_visible_devices("MIG-11111111-2222-3333-4444-555555555501");
+              Jail jail(std::move(plan));
+              if (!CloseAll(&jail)) return 1;
+              const char* const shown = getenv("CUDA_VISIBLE_DEVICES");
+              return shown != nullptr &&
+                             std::string(shown) == "MIG-11111111-2222-3333-4444-555555555501"
+                         ? 0
+                         : 2;
+            }),
+            0);
+  EXPECT_EQ(InChild([] {
+              Jail jail(Plan(kWorkerProfile));
+              return CloseAll(&jail) && getenv("CUDA_VISIBLE_DEVICES") == nullptr ? 0 : 1;
+            }),
+            0);
+}
+
 TEST(JailTest, AThreadRunsInIt) {
   EXPECT_EQ(InChild([] {
               Jail jail(Plan(kWorkerProfile));

@@ -76,6 +76,20 @@ void Jailer::AddDevice(int ordinal, const std::string& pci_bus_id) {
   gpus_[ordinal] = std::move(gpu);
 }
 
+void Jailer::SelectDevice(int ordinal, Selected device) {
+  MutexLock lock(&mu_);
+  gpus_[ordinal] = {std::move(device.pci_bus_id), std::move(device.files), std::move(device.uuid),
+                    device.is_instance};
+}
+
+bool Jailer::Together(const std::vector<int>& ordinals) {
+  MutexLock lock(&mu_);
+  return ordinals.size() < 2 || std::none_of(ordinals.begin(), ordinals.end(), [this](int ordinal) {
+           const auto known = gpus_.find(ordinal);
+           return known != gpus_.end() && known->second.is_instance;
+         });
+}
+
 std::vector<std::string> Jailer::AddDevices(const std::vector<int>& ordinals,
                                             warpline_internal::JailPlan* plan) {
   std::vector<std::string> files;
@@ -84,6 +98,11 @@ std::vector<std::string> Jailer::AddDevices(const std::vector<int>& ordinals,
     const auto known = gpus_.find(ordinal);
     const Gpu gpu = known == gpus_.end() ? Gpu{"", AllDeviceFiles()} : known->second;
     plan->add_pci_bus_ids(gpu.pci_bus_id);
+    if (!gpu.uuid.empty()) {
+      std::string* const visible = plan->mutable_visible_devices();
+      if (!visible->empty()) visible->push_back(',');
+      visible->append(gpu.uuid);
+    }
     files.insert(files.end(), gpu.files.begin(), gpu.files.end());
   }
   return files;
@@ -91,6 +110,10 @@ std::vector<std::string> Jailer::AddDevices(const std::vector<int>& ordinals,
 
 absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const std::string& profile,
                                                       const std::vector<int>& ordinals) {
+  if (!Together(ordinals)) {
+    return absl::FailedPreconditionError(
+        "a MIG instance is used alone: CUDA shows no other device beside it");
+  }
   JailPlan plan;
   plan.set_profile(profile);
   plan.set_strict(options_.strict);

@@ -71,8 +71,19 @@ class Jailer {
   // is no GPU. Before anything else is asked for with this device.
   void AddDevice(int ordinal, const std::string& pci_bus_id);
 
+  // The same for a device that CUDA is to show alone, by its UUID, with the files that take it. A
+  // MIG instance is used by processes without another device.
+  struct Selected {
+    std::string pci_bus_id;
+    std::string uuid;
+    bool is_instance = false;
+    std::vector<std::string> files;
+  };
+  void SelectDevice(int ordinal, Selected device);
+
   // A cell for a process with this profile on the devices; for one that starts before AddDevice(),
-  // on all that the driver has. RESOURCE_EXHAUSTED when no user id is left.
+  // on all that the driver has. RESOURCE_EXHAUSTED when no user id is left; FAILED_PRECONDITION for
+  // a MIG instance and another device.
   absl::StatusOr<std::unique_ptr<Cell>> NewCell(const std::string& profile,
                                                 const std::vector<int>& ordinals);
 
@@ -82,7 +93,11 @@ class Jailer {
   struct Gpu {
     std::string pci_bus_id;
     std::vector<std::string> files;
+    std::string uuid = {};  // Empty where CUDA shows it by itself.
+    bool is_instance = false;
   };
+  // Whether a process can use all of them.
+  bool Together(const std::vector<int>& ordinals);
   // Names the devices in the plan, and returns their files.
   std::vector<std::string> AddDevices(const std::vector<int>& ordinals,
                                       warpline_internal::JailPlan* plan);

@@ -47,7 +47,8 @@ DeviceNames Chosen(const DeviceNames& uuids, const std::vector<size_t>& indices)
 // devices.
 absl::StatusOr<size_t> NamedDevice(const std::vector<std::string>& uuids, absl::string_view name,
                                    absl::string_view whose) {
-  if (absl::StartsWith(name, "GPU-")) {
+  // A MIG instance is a device like any other.
+  if (absl::StartsWith(name, "GPU-") || absl::StartsWith(name, "MIG-")) {
     const std::string lower = absl::StrCat("GPU-", absl::AsciiStrToLower(name.substr(4)));
     const auto found = std::find(uuids.begin(), uuids.end(), lower);
     if (found != uuids.end()) return static_cast<size_t>(found - uuids.begin());

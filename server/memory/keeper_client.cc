@@ -43,6 +43,7 @@ absl::Status KeeperClient::Start() {
   }
   if (cell_ != nullptr) cell_->OnClosed(reply->jail());
   device_ = reply->device();
+  if (!options_.uuid.empty()) device_.set_uuid(options_.uuid);
   device_count_ = reply->device_count();
   note_ = reply->message();
   if (!reply->backend().empty()) options_.backend = reply->backend();

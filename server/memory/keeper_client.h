@@ -28,6 +28,9 @@ struct KeeperOptions {
   ChildOptions program;
   std::string backend = "auto";
   int ordinal = 0;
+  // The 16 bytes by which the device is known; empty for those that CUDA says, which for a MIG
+  // instance may be its GPU's.
+  std::string uuid = {};
   // A keeper that does not answer a request for so long counts as dead.
   absl::Duration answer_timeout = absl::Seconds(60);
 };

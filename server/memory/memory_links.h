@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "memory/chunk.h"
 #include "memory/quota.h"
 #include "proto/session.pb.h"
@@ -33,6 +34,30 @@ class ClientLink {
   virtual void Violated(const absl::Status& status) RUNS_ON(control_loop) = 0;
 };
 
+// A request for memory that does not fit.
+struct MemoryShortage {
+  bool of_quota = false;  // The quota is short, else the device.
+  uint64_t wanted_bytes = 0;
+  uint64_t used_bytes = 0;  // Of the quota.
+  uint64_t quota_bytes = 0;
+  // What the policy has had the request wait so far.
+  absl::Duration waited;
+  // Sessions have given up what they kept for it already.
+  bool reclaimed = false;
+};
+
+// What is done about it.
+struct MemoryRelief {
+  enum class Kind {
+    kNone,        // Nothing: the request fails.
+    kRefused,     // The same, as the policy will have it.
+    kReclaiming,  // It is tried again when others have given up what they keep,
+    kWaiting,     // or when it has waited for `wait`.
+  };
+  Kind kind = Kind::kNone;
+  absl::Duration wait;
+};
+
 // Where the session's chunks of a device come from and go to.
 class ChunkSource {
  public:
@@ -49,11 +74,12 @@ class ChunkSource {
       RUNS_ON(control_loop) = 0;
   // Gives back chunks whose descriptors have been in no worker.
   virtual void ReturnUnused(std::vector<Chunk> chunks) RUNS_ON(control_loop) = 0;
-  // Has sessions that the same pays for give up what they keep, those of the same quota when
-  // `quota_short`, else those on the device, and calls `tried` on the control loop when that has
-  // succeeded or failed, and what was given back is free. False when none keeps anything and
-  // nothing is about to be free.
-  virtual bool Reclaim(bool quota_short, std::function<void()> tried) RUNS_ON(control_loop) = 0;
+  // Asks the policy what to do about a shortage. Otherwise, and once for each request, has sessions
+  // that the same pays for give up what they keep, those of the same quota where that is short,
+  // else those on the device; where none keeps anything and nothing is about to be free, that is no
+  // relief. Calls `again` on the control loop when the request is to be tried again.
+  virtual MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again)
+      RUNS_ON(control_loop) = 0;
 };
 
 // All borrowed.
@@ -69,13 +95,23 @@ struct KeptMemory {
   // Who pays for the sessions (LeaseSeat::payer()). Others are not held up for it, and what they
   // keep was promised to them.
   std::string payer;
+  std::string tenant;            // Whom policies know the sessions by.
   const Quota* quota = nullptr;  // Null for any.
+};
+
+// What a policy says of a shortage.
+struct ShortageVerdict {
+  enum class Kind { kDefault, kFail, kReclaim, kWait };
+  Kind kind = Kind::kDefault;
+  absl::Duration wait;
 };
 
 // Who has sessions give up what they keep.
 class MemoryReclaimer {
  public:
   virtual ~MemoryReclaimer() = default;
+  virtual ShortageVerdict OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage)
+      RUNS_ON(control_loop) = 0;
   // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
   // False when there is none. See SessionMemory.
   virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried)

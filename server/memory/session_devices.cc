@@ -1,11 +1,18 @@
 #include "server/memory/session_devices.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/devices.h"
 
 namespace warpline::server {
+namespace {
+
+// What a policy may have one request wait, all together.
+constexpr absl::Duration kMostPolicyWait = absl::Seconds(2);
+
+}  // namespace
 
 class SessionDevices::Device : public ChunkSource {
  public:
@@ -15,7 +22,8 @@ class SessionDevices::Device : public ChunkSource {
         memory(std::make_shared<SessionMemory>(
             options, place.quota, MemoryLinks{all->links_.worker, all->links_.client, this})),
         all_(all),
-        payer_(options.payer) {}
+        payer_(options.payer),
+        tenant_(options.tenant) {}
 
   // ChunkSource.
   void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken) override
@@ -54,15 +62,26 @@ class SessionDevices::Device : public ChunkSource {
   void ReturnUnused(std::vector<Chunk> chunks) override RUNS_ON(control_loop) {
     device->ReturnUnused(std::move(chunks));
   }
-  bool Reclaim(bool quota_short, std::function<void()> tried) override RUNS_ON(control_loop) {
-    const auto settled = [device = device, control = all_->links_.control, tried] {
-      device->AfterReturns([control, tried] { control->Post(tried); });
+  MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again) override
+      RUNS_ON(control_loop) {
+    using Kind = MemoryRelief::Kind;
+    const KeptMemory wanted = {device, payer_, tenant_,
+                               shortage.of_quota ? &quota->scarcer() : nullptr};
+    const ShortageVerdict verdict = all_->links_.reclaimer->OnShortage(wanted, shortage);
+    if (verdict.kind == ShortageVerdict::Kind::kFail) return {Kind::kRefused, {}};
+    const absl::Duration wait = std::min(verdict.wait, kMostPolicyWait - shortage.waited);
+    if (verdict.kind == ShortageVerdict::Kind::kWait && wait > absl::ZeroDuration()) {
+      all_->links_.control->RunAfter(wait, std::move(again));
+      return {Kind::kWaiting, wait};
+    }
+    if (shortage.reclaimed) return {};
+    const auto settled = [device = device, control = all_->links_.control, again] {
+      device->AfterReturns([control, again] { control->Post(again); });
     };
-    const KeptMemory wanted = {device, payer_, quota_short ? &quota->scarcer() : nullptr};
-    if (all_->links_.reclaimer->Reclaim(wanted, settled)) return true;
-    if (!device->settling()) return false;
+    if (all_->links_.reclaimer->Reclaim(wanted, settled)) return {Kind::kReclaiming, {}};
+    if (!device->settling()) return {};
     settled();
-    return true;
+    return {Kind::kReclaiming, {}};
   }
 
   DeviceMemory* const device;
@@ -72,6 +91,7 @@ class SessionDevices::Device : public ChunkSource {
  private:
   SessionDevices* const all_;
   const std::string payer_;
+  const std::string tenant_;
 };
 
 SessionDevices::SessionDevices(const SessionDevicesLinks& links, std::function<void()> taken)

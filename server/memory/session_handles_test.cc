@@ -35,7 +35,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override {
     returned += TakeUnshared(std::move(chunks), &bill).size();
   }
-  bool Reclaim(bool, std::function<void()>) override { return false; }
+  MemoryRelief Relieve(const MemoryShortage&, std::function<void()>) override { return {}; }
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
     attached = fds.size();

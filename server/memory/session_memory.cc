@@ -308,15 +308,34 @@ void SessionMemory::BeginMapping() {
 
 void SessionMemory::RunShort(bool quota_short, const std::string& message) {
   Keep(std::exchange(taken_, {}), std::exchange(taken_reservation_, Reservation()));
-  const bool tried = std::exchange(queue_.front().reclaimed, true);
+  Operation& operation = queue_.front();
+  MemoryShortage shortage;
+  shortage.of_quota = quota_short;
+  shortage.wanted_bytes = operation.request.min_bytes();
+  shortage.used_bytes = quota_->used_bytes();
+  shortage.quota_bytes = quota_->limit_bytes();
+  shortage.waited = operation.waited;
+  shortage.reclaimed = operation.reclaimed;
   const auto again = [self = shared_from_this()] {
     control_loop.AssertOnLoop();
     if (self->ended_ || self->abandoned_) return;
     self->Start();
     self->Next();
   };
-  if (!tried && links_.chunks->Reclaim(quota_short, again)) return;
-  Answer(0, CudaResult::kOutOfMemory, message);
+  const MemoryRelief relief = links_.chunks->Relieve(shortage, again);
+  switch (relief.kind) {
+    case MemoryRelief::Kind::kReclaiming:
+      operation.reclaimed = true;
+      return;
+    case MemoryRelief::Kind::kWaiting:
+      operation.waited += relief.wait;
+      return;
+    case MemoryRelief::Kind::kRefused:
+      return Answer(0, CudaResult::kOutOfMemory,
+                    absl::StrCat("the server's policy has nobody wait for memory: ", message));
+    case MemoryRelief::Kind::kNone:
+      return Answer(0, CudaResult::kOutOfMemory, message);
+  }
 }
 
 void SessionMemory::TakeKept(uint64_t bytes, uint64_t largest_bytes) {

@@ -22,6 +22,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
 #include "lease/entitlement.h"
 #include "memory/arena_book.h"
@@ -53,6 +54,8 @@ struct SessionMemoryOptions {
   Entitlement entitlement = {};
   // See LeaseSeat::payer().
   std::string payer = {};
+  // Whom policies know the session by.
+  std::string tenant = {};
   // Sessions of a lease, and all those without one, may open what one of them offers, memory of a
   // device as that of the same device only. Without leases there are no tenants to keep apart, and
   // the offer's token is what it takes. Borrowed; null where nobody may.
@@ -135,6 +138,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   struct Operation {
     bool is_return = false;
     bool reclaimed = false;  // Tried once already.
+    absl::Duration waited;   // Because of the policy.
     warpline_internal::MemoryRequest request;
     warpline_internal::MemoryReturn returned;
   };

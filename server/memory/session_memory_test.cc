@@ -40,12 +40,16 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     if (frees_late) std::move(bill.begin(), bill.end(), std::back_inserter(billed));
   }
   void ReturnUnused(std::vector<Chunk> chunks) override { unused += chunks.size(); }
-  bool Reclaim(bool quota_short, std::function<void()> tried) override {
+  MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again) override {
+    seen = shortage;
+    if (relief.kind == MemoryRelief::Kind::kWaiting) waited = std::move(again);
+    if (relief.kind != MemoryRelief::Kind::kNone) return relief;
+    if (shortage.reclaimed) return {};
     ++reclaims;
-    short_of_quota = quota_short;
-    if (!can_reclaim) return false;
-    reclaimed = std::move(tried);
-    return true;
+    short_of_quota = shortage.of_quota;
+    if (!can_reclaim) return {};
+    reclaimed = std::move(again);
+    return {MemoryRelief::Kind::kReclaiming, {}};
   }
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
@@ -80,6 +84,10 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   bool can_reclaim = false;
   bool short_of_quota = false;
   std::function<void()> reclaimed;
+  // What the policy says, where it says something, and of what.
+  MemoryRelief relief;
+  MemoryShortage seen;
+  std::function<void()> waited;
   std::vector<ToWorker> sent;
   size_t attached = 0;
   absl::Status send_status;
@@ -301,6 +309,42 @@ TEST_F(SessionMemoryTest, RequestTriesOnceToReclaim) {
   host_.Deliver(1);
   EXPECT_TRUE(Done().ok());
   EXPECT_EQ(host_.grants.back().bytes(), 2 * kMiB);
+}
+
+TEST_F(SessionMemoryTest, RequestWaitsAndFailsAsThePolicyWillHaveIt) {
+  host_.relief = {MemoryRelief::Kind::kWaiting, absl::Milliseconds(300)};
+  Reservation others = quota_->Reserve(1020 * kMiB, 1020 * kMiB, 1);
+  Request(0, 8 * kMiB, 8 * kMiB);
+  EXPECT_TRUE(host_.grants.empty());
+  EXPECT_TRUE(host_.seen.of_quota);
+  EXPECT_EQ(host_.seen.wanted_bytes, 8 * kMiB);
+  EXPECT_EQ(host_.seen.used_bytes, 1020 * kMiB);
+  EXPECT_EQ(host_.seen.quota_bytes, 1024 * kMiB);
+  EXPECT_EQ(host_.seen.waited, absl::ZeroDuration());
+  std::exchange(host_.waited, nullptr)();
+  EXPECT_TRUE(host_.grants.empty());
+  EXPECT_EQ(host_.seen.waited, absl::Milliseconds(300));
+  // Somebody has freed some.
+  others.ShrinkTo(1000 * kMiB);
+  std::exchange(host_.waited, nullptr)();
+  host_.Deliver(4);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 8 * kMiB);
+  EXPECT_EQ(host_.reclaims, 0);
+  host_.relief = {MemoryRelief::Kind::kRefused, {}};
+  Request(8 * kMiB, 512 * kMiB, 512 * kMiB);
+  EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_NE(host_.grants.back().message().find("policy"), std::string::npos);
+}
+
+TEST_F(SessionMemoryTest, WhoEndsWhileThePolicyHasItWaitIsForgotten) {
+  host_.relief = {MemoryRelief::Kind::kWaiting, absl::Milliseconds(300)};
+  const Reservation others = quota_->Reserve(1024 * kMiB, 1024 * kMiB, 1);
+  Request(0, 8 * kMiB, 8 * kMiB);
+  memory_->End();
+  const size_t grants = host_.grants.size();
+  std::exchange(host_.waited, nullptr)();
+  EXPECT_EQ(host_.grants.size(), grants);
 }
 
 TEST_F(SessionMemoryTest, LargeChunkThatIsKeptGoesToOthersWithItsWorker) {

@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/nvml/invoke.h"
 
 namespace warpline::nvml {
 namespace {
-
-using Handle = void*;
-constexpr int kSuccess = 0;
 
 // What a function takes after the handle, and what it gives.
 enum class Shape {
@@ -143,14 +141,6 @@ constexpr uint32_t kMemoryScope = 2;
 constexpr uint32_t kFixedFields[] = {90, 91, 187, 188, 189, 193, 194, 195, 196};
 constexpr uint32_t kLinkFields[] = {164, 165, 166};
 constexpr uint32_t kFieldLinks = 18;
-
-template <typename... Arguments>
-int Invoke(const Lookup& lookup, const char* name, Arguments... arguments) {
-  constexpr int kNoFunction = 13;
-  void* const function = lookup(name);
-  if (function == nullptr) return kNoFunction;
-  return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
-}
 
 void ReadText(const Lookup& lookup, const Source& source, Handle device, Readings* out) {
   char text[kTextBytes + 1] = "";

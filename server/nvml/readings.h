@@ -44,6 +44,9 @@ class Library {
   std::map<std::string, uint64_t> ReadPair(const std::string& pci_bus_id,
                                            const std::string& other_bus_id) const;
 
+  // For what else is read: see driver_samples.h.
+  const Lookup& lookup() const { return lookup_; }
+
  private:
   explicit Library(Lookup lookup) : lookup_(std::move(lookup)) {}
 

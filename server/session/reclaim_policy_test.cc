@@ -20,6 +20,15 @@ TEST(ReclaimPolicyTest, WhatKeepsMostIsTriedFirst) {
   EXPECT_EQ(ReclaimPolicy().Choose({{1, 5}, {2, 5}}), Ids({2, 1}));
 }
 
+TEST(ReclaimPolicyTest, AScoreGoesBeforeWhatIsKept) {
+  EXPECT_EQ(ReclaimPolicy().Choose({{1, 5, 2}, {2, 7, 1}, {3, 6, 2}, {4, 0, 9}}), Ids({3, 1, 2}));
+}
+
+TEST(ReclaimPolicyTest, WhoIsSparedIsNotHeldUp) {
+  EXPECT_EQ(ReclaimPolicy().Choose({{1, 5, 0, true}, {2, 1}}), Ids({2}));
+  EXPECT_EQ(ReclaimPolicy().Choose({{1, 5, 9, true}}), Ids());
+}
+
 TEST(ReclaimPolicyTest, OneRequestHoldsUpFourSessionsAtMost) {
   EXPECT_EQ(ReclaimPolicy().Choose({{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}}),
             Ids({6, 5, 4, 3}));

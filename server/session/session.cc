@@ -1,5 +1,6 @@
 #include "server/session/session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,8 @@ namespace {
 using warpline_internal::MemoryGrant;
 
 constexpr size_t kSecretBytes = 16;
+// How soon the policy is asked again about a session that it has wait.
+constexpr absl::Duration kLeastQueued = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -180,6 +183,33 @@ void Session::HandleHello() {
   }
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
   lines_.Begin();
+  state_ = State::kQueued;
+  AskPolicy();
+}
+
+void Session::AskPolicy() {
+  if (context_.dispatcher == nullptr) return BeginOpening();
+  policy::SubmitContext context;
+  context.bytes = hello_.initial_memory().want_bytes();
+  const policy::Verdict verdict =
+      context_.dispatcher->AskSubmit(policy_tenant(), placed_.front()->ordinal(), id_, context);
+  if (verdict.action == policy::Action::kReject) {
+    return Refuse(absl::PermissionDeniedError("the server's policy refuses the session"));
+  }
+  if (verdict.action != policy::Action::kHold) return BeginOpening();
+  const absl::Duration left = context_.options->most_queued - queued_;
+  if (left <= absl::ZeroDuration()) {
+    return Refuse(NoRoom(absl::StrCat("the server's policy has had the session wait for ",
+                                      absl::FormatDuration(queued_))));
+  }
+  const absl::Duration wait =
+      std::min(std::max(absl::Microseconds(verdict.argument), kLeastQueued), left);
+  queued_ += wait;
+  SetTimer(wait, &Session::AskPolicy);
+}
+
+void Session::BeginOpening() {
+  const SessionOptions& options = *context_.options;
   if (const absl::Status opened = OpenDevices(); !opened.ok()) return Refuse(opened);
   tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
@@ -207,6 +237,7 @@ absl::Status Session::OpenDevices() {
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
   options.payer = seat_.payer();
+  options.tenant = policy_tenant();
   options.shares = context_.shares;
   options.audit = audit_.get();
   options.at_once = IsGuarded(hello_);
@@ -445,6 +476,10 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
   return counts ? devices.KeptBytes(wanted.device, wanted.quota) : 0;
 }
 
+std::string Session::policy_tenant() const { return PolicyTenantOf(entitlement(), seat_.payer()); }
+
+absl::Duration Session::age() const { return SteadyNow() - since_; }
+
 void Session::OnReadMemory(warpline_internal::ReadBack request) {
   context_.control->Post([self = shared_from_this(), request = std::move(request)] {
     control_loop.AssertOnLoop();
@@ -536,13 +571,19 @@ void Session::JoinRecovery() {
 }
 
 void Session::OnWorkerDistrusted(const std::string& why) {
+  Distrust(why, absl::StrCat("worker died: ", why));
+}
+
+void Session::EndDistrusted(const std::string& why) { Distrust(why, why); }
+
+void Session::Distrust(const std::string& why, const std::string& message) {
   if (!Serving()) return OnWorkerLost(why);
   context_.counters->worker_deaths.Add(1);
   audit_->Worker(audit::Event::kWorkerKilled, why, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
     permit.Warning("worker not trusted ", lines_.Keys(), " why=", why);
   }
-  SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why), /*keep_memory=*/true);
+  SendFault(CudaResult::kLaunchFailed, message, /*keep_memory=*/true);
 }
 
 void Session::OnWorkerGone() {
@@ -621,7 +662,7 @@ void Session::HandleChannelClosed(const absl::Status& status) {
 
 void Session::Refuse(const absl::Status& status) {
   const std::string why = status.ToString(absl::StatusToStringMode::kWithNoExtraData);
-  if (state_ == State::kWaiting || state_ == State::kOpening) {
+  if (!Began()) {
     context_.counters->sessions_refused.Add(1);
     audit_->Refused(why);
   }
@@ -678,7 +719,7 @@ void Session::EndWithFault(CudaResult error, const std::string& message) {
   } else if (state_ == State::kFaulted && port_->StaysOpen()) {
     // Otherwise the channel closes by itself, once the client has the fault.
     port_->Close(absl::DeadlineExceededError(message));
-  } else if (state_ == State::kWaiting || state_ == State::kOpening) {
+  } else if (!Began()) {
     Refuse(absl::UnavailableError(message));
   }
 }
@@ -745,8 +786,8 @@ void Session::SayClosed() const {
 }
 
 SessionSnapshot Session::Snapshot() const {
-  static constexpr const char* kNames[] = {"waiting", "opening", "open", "replacing",
-                                           "faulted", "ending",  "ended"};
+  static constexpr const char* kNames[] = {"waiting",   "queued",  "opening", "open",
+                                           "replacing", "faulted", "ending",  "ended"};
   SessionSnapshot snapshot;
   snapshot.id = id_;
   snapshot.state = presence_.away() ? "detached" : kNames[static_cast<int>(state_)];

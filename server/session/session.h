@@ -73,6 +73,8 @@ class Session : public SessionControl,
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
   // Ends it because its lease was ended.
   void EndWithLease(const std::string& message) RUNS_ON(control_loop);
+  // Ends it because its worker does what it may not; the client can still read its memory.
+  void EndDistrusted(const std::string& why) RUNS_ON(control_loop);
   // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
   // not.
   void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done)
@@ -85,6 +87,9 @@ class Session : public SessionControl,
   // How much of `wanted` it keeps.
   uint64_t KeptBytes(const KeptMemory& wanted) const RUNS_ON(control_loop);
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
+  // Whom policies know it by.
+  std::string policy_tenant() const RUNS_ON(control_loop);
+  absl::Duration age() const;
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
   const std::shared_ptr<BulkPort>& bulk() const { return bulk_; }
@@ -107,7 +112,7 @@ class Session : public SessionControl,
  private:
   using BulkMemoryAnswer = SessionLane::MemoryAnswer;
 
-  enum class State { kWaiting, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
+  enum class State { kWaiting, kQueued, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
 
   // SessionWorkerEvents.
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override RUNS_ON(control_loop);
@@ -130,6 +135,9 @@ class Session : public SessionControl,
   void HandleHello() RUNS_ON(control_loop);
   absl::Status CheckSeat() RUNS_ON(control_loop);
   absl::Status TakePlace() RUNS_ON(control_loop);
+  // The server's policy has the session opened, wait, or refused.
+  void AskPolicy() RUNS_ON(control_loop);
+  void BeginOpening() RUNS_ON(control_loop);
   // The ordinals of its devices, with commas between.
   std::string DevicesText() const RUNS_ON(control_loop);
   // RESOURCE_EXHAUSTED when whoever pays has no host memory left.
@@ -148,6 +156,10 @@ class Session : public SessionControl,
   void Welcome(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop);
   SessionFacts Facts() const RUNS_ON(control_loop);
 
+  // The session has been open.
+  bool Began() const RUNS_ON(control_loop) {
+    return state_ != State::kWaiting && state_ != State::kQueued && state_ != State::kOpening;
+  }
   // The session is open or about to be again.
   bool Serving() const RUNS_ON(control_loop) {
     return state_ == State::kOpen || state_ == State::kReplacing;
@@ -175,6 +187,7 @@ class Session : public SessionControl,
   // Refuses what may be otherwise for a session of another tier.
   void RefuseTier(const absl::Status& status) RUNS_ON(control_loop);
   void ProtocolError(const absl::Status& status) RUNS_ON(control_loop);
+  void Distrust(const std::string& why, const std::string& message) RUNS_ON(control_loop);
   void SendFault(CudaResult error, const std::string& message, bool keep_memory)
       RUNS_ON(control_loop);
   void End(const std::string& reason) RUNS_ON(control_loop);
@@ -214,6 +227,7 @@ class Session : public SessionControl,
   std::vector<DeviceMemory*> placed_ ABSL_GUARDED_BY(control_loop);
   TaskShares::Share tasks_ ABSL_GUARDED_BY(control_loop);
   EventLoop::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  absl::Duration queued_ ABSL_GUARDED_BY(control_loop);  // How long the policy has had it wait.
 };
 
 }  // namespace warpline::server

@@ -59,6 +59,35 @@ TEST_F(SessionAuditTest, ASessionsLifeIsRecorded) {
                                                 "session.faulted", "session.closed"}));
 }
 
+TEST_F(SessionAuditTest, ASessionThatIsEndedForWhatItsWorkerDoesSaysWhy) {
+  Record({});
+  StartServer();
+  auto client = DialAndOpen();
+  auto neighbour = DialAndOpen();
+  host_->EndSession(1, "it does not keep to its turns");
+  const auto payload = client->Await(kFault);
+  ASSERT_TRUE(payload.has_value());
+  warpline_internal::Fault fault;
+  ASSERT_TRUE(fault.ParseFromString(*payload));
+  EXPECT_EQ(fault.message(), "it does not keep to its turns");
+  EXPECT_TRUE(fault.memory_kept());
+  // It is over, and a session that there is not is nobody's matter.
+  host_->EndSession(1, "again");
+  host_->EndSession(99, "nobody");
+  neighbour->SendCommands(Body('e'));
+  EXPECT_TRUE(neighbour->Await(kReplies).has_value());
+  client.reset();
+  neighbour.reset();
+  bool killed = false;
+  for (const audit::Line& line : Lines()) {
+    if (line.event != "worker.killed") continue;
+    killed = true;
+    EXPECT_EQ(line.Field("session"), "1");
+    EXPECT_EQ(line.Field("reason"), "it does not keep to its turns");
+  }
+  EXPECT_TRUE(killed);
+}
+
 TEST_F(SessionAuditTest, ARefusalIsRecorded) {
   Record({});
   StartServer({}, /*devices=*/1, /*max_sessions=*/1);

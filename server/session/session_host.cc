@@ -14,13 +14,14 @@
 #include "lease/token.h"
 #include "proto/refusal.h"
 #include "server/leases/placement.h"
-#include "server/session/reclaim_policy.h"
 
 namespace warpline::server {
 namespace {
 
 // How long a session whose worker is replaced for its memory may be held up by what is in flight.
 constexpr absl::Duration kReclaimWait = absl::Seconds(2);
+// How soon memory that a policy has wait is tried again.
+constexpr absl::Duration kLeastMemoryWait = absl::Milliseconds(1);
 
 // What is shared with clients is locked in memory once a device knows it.
 uint64_t HostMemoryLimit(uint64_t configured) {
@@ -269,10 +270,46 @@ absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(
   return placed;
 }
 
+ShortageVerdict SessionHost::OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) {
+  using Kind = ShortageVerdict::Kind;
+  if (options_.dispatcher == nullptr) return {};
+  const DeviceMemory::Stats stats = wanted.device->stats();
+  policy::MemFaultContext context;
+  context.wanted_bytes = shortage.wanted_bytes;
+  context.used_bytes = shortage.used_bytes;
+  context.quota_bytes = shortage.quota_bytes;
+  context.pool_free_bytes =
+      stats.capacity_bytes - std::min(stats.capacity_bytes, stats.pool.used_bytes());
+  const policy::Verdict verdict = options_.dispatcher->AskMemFault(wanted.tenant, context);
+  switch (verdict.action) {
+    case policy::Action::kFail:
+      return {Kind::kFail, {}};
+    case policy::Action::kReclaim:
+      return {Kind::kReclaim, {}};
+    case policy::Action::kHold:
+      return {Kind::kWait, std::max(absl::Microseconds(verdict.argument), kLeastMemoryWait)};
+    default:
+      return {};
+  }
+}
+
+void SessionHost::ScoreForReclaim(const Session& session, KeepingSession* keeping) {
+  if (options_.dispatcher == nullptr || keeping->bytes == 0) return;
+  policy::ReclaimContext context;
+  context.bytes = keeping->bytes;
+  context.age_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(session.age()));
+  context.priority = session.entitlement().slice.priority;
+  const policy::Verdict verdict =
+      options_.dispatcher->AskReclaim(session.policy_tenant(), keeping->id, context);
+  if (verdict.action == policy::Action::kScore) keeping->score = verdict.argument;
+  keeping->spared = verdict.action == policy::Action::kKeep;
+}
+
 bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
   std::vector<KeepingSession> keeping;
   for (const auto& [id, session] : sessions_) {
     keeping.push_back({id, session->KeptBytes(wanted)});
+    ScoreForReclaim(*session, &keeping.back());
   }
   const std::vector<uint64_t> chosen = ReclaimPolicy().Choose(std::move(keeping));
   if (chosen.empty()) return false;
@@ -345,6 +382,16 @@ void SessionHost::EndLease(const std::string& lease, const std::string& reason) 
     for (const auto& [id, session] : sessions) {
       if (session->entitlement().lease == lease) session->EndWithLease(message);
     }
+  });
+}
+
+void SessionHost::EndSession(uint64_t id, const std::string& reason) {
+  control_.Post([this, id, reason] {
+    control_loop.AssertOnLoop();
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return;
+    const auto session = found->second;
+    session->EndDistrusted(reason);
   });
 }
 

@@ -29,6 +29,7 @@
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/process/running_process.h"
+#include "server/session/reclaim_policy.h"
 #include "server/session/server_log.h"
 #include "server/session/session.h"
 #include "server/session/session_options.h"
@@ -117,6 +118,10 @@ class SessionHost : public Acceptor,
   // Ends the sessions of a lease with an error for the application.
   void EndLease(const std::string& lease, const std::string& reason);
 
+  // Ends one session whose worker is not trusted any more, with an error for the application and
+  // its memory kept to be read. Nothing where it is gone. Does not wait.
+  void EndSession(uint64_t id, const std::string& reason);
+
   // Sessions from their admission until nothing of them is left.
   int sessions() const;
   HostSnapshot Snapshot();
@@ -132,8 +137,12 @@ class SessionHost : public Acceptor,
   // SessionOwner.
   absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted) override
       RUNS_ON(control_loop);
+  ShortageVerdict OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) override
+      RUNS_ON(control_loop);
   bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override
       RUNS_ON(control_loop);
+  // What the policy says of a session that keeps some of `wanted`.
+  void ScoreForReclaim(const Session& session, KeepingSession* keeping) RUNS_ON(control_loop);
   void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                       KeptSegments kept) override RUNS_ON(control_loop);
 

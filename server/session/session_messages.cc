@@ -98,6 +98,11 @@ void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
   open->set_compute_weight(slice.weight);
 }
 
+// Who has no lease of a scheduler was promised nothing apart from others of the same payer.
+bool WasPromised(const Entitlement& entitlement) {
+  return entitlement.leased() && entitlement.tenant != kLocalTenant;
+}
+
 }  // namespace
 
 absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello) {
@@ -246,6 +251,10 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   return open;
 }
 
+std::string PolicyTenantOf(const Entitlement& entitlement, const std::string& payer) {
+  return WasPromised(entitlement) ? entitlement.tenant : payer;
+}
+
 dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer) {
   const DeviceSlice& slice = facts.entitlement->slice;
   const WorkerDevice device = WorkersDevice(*facts.devices);
@@ -253,14 +262,14 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.gpus = device.more_ordinals;
   terms.gpus.insert(terms.gpus.begin(), device.ordinal);
   terms.shares_context = IsGuarded(*facts.hello);
-  // Who has no lease of a scheduler was promised nothing apart from others of the same payer.
-  const bool promised = facts.entitlement->leased() && facts.entitlement->tenant != kLocalTenant;
-  terms.tenant = promised ? facts.entitlement->tenant : payer;
-  terms.slice = promised ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
+  terms.tenant = PolicyTenantOf(*facts.entitlement, payer);
+  terms.slice =
+      WasPromised(*facts.entitlement) ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
   if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;
+  terms.session = facts.id;
   return terms;
 }
 

@@ -74,6 +74,10 @@ warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) RUNS_ON(
 warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams)
     RUNS_ON(control_loop);
 
+// Whom policies know a session by: the tenant of its lease, or who pays for it where no scheduler
+// gives leases.
+std::string PolicyTenantOf(const Entitlement& entitlement, const std::string& payer);
+
 // Its place in the dispatch of its devices, which it shares with the other sessions of its lease,
 // or with those of the same `payer` where no scheduler gives leases.
 dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer)

@@ -78,6 +78,8 @@ struct SessionOptions {
   std::string shm_name;
   // See Welcome; empty where clients and workers share no memory.
   std::string host_memory_socket;
+  // For how long the policy may have a session wait that is to be opened.
+  absl::Duration most_queued = absl::Seconds(10);
   // A worker that has not opened its device, or taken over a session, by then is given up.
   absl::Duration open_timeout = absl::Seconds(60);
   // For the client to take the fault that ended its session.

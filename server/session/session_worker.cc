@@ -174,6 +174,7 @@ void SessionWorker::OnWorkerOpened(const warpline_internal::WorkerOpened& opened
   if (opened_) return;
   opened_ = true;
   pid_ = static_cast<int>(worker_->pid());
+  if (dispatch_ != nullptr) dispatch_->SetWorker(pid_);
   parts_.lines->SetWorker(pid_);
   parts_.events->OnWorkerOpened(opened);
 }

@@ -252,8 +252,11 @@ class FakeWorker {
                    std::vector<UniqueFd>* fds) {
     if (open.reader()) return;
     const size_t board = open.board_generation() > 0 ? 1 : 0;
-    if (fds->size() != 7 + board + (open.variables() ? 1 : 0)) _exit(8);
-    if (open.variables() && pread(fds->back().get(), &session->variables, 8, 0) != 8) _exit(11);
+    const size_t page = open.dispatch() ? 1 : 0;  // It asks for no turns.
+    if (fds->size() != 7 + board + (open.variables() ? 1 : 0) + page) _exit(8);
+    if (open.variables() && pread((*fds)[7 + board].get(), &session->variables, 8, 0) != 8) {
+      _exit(11);
+    }
     session->journal = static_cast<JournalHead*>(
         mmap(nullptr, kJournalHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, (*fds)[6].get(), 0));
     const auto ring = [&](size_t first) {

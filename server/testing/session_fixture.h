@@ -13,6 +13,7 @@
 #include "common/log/keyed_log_budget.h"
 #include "gtest/gtest.h"
 #include "proto/tier.h"
+#include "server/dispatch/dispatcher.h"
 #include "server/leases/lease_book.h"
 #include "server/session/server_log.h"
 #include "server/session/session_host.h"
@@ -51,6 +52,9 @@ class SessionFixture : public testing::Test {
   GuardedTierOptions guarded_;
   KeyedLogBudgetOptions log_options_ = ServerLogOptions();  // For StartServer().
   std::unique_ptr<audit::AuditLog> audit_;                  // For StartServer().
+  // For StartServer(), which hands it on; null where nothing is dispatched.
+  std::unique_ptr<dispatch::Dispatcher> dispatcher_;
+  absl::Duration most_queued_ = absl::Seconds(10);  // For StartServer().
   // For StartServer(), which sets the clock and the memory of a session.
   LeaseBookOptions lease_options_;
   std::unique_ptr<LeaseBook> leases_;

@@ -30,7 +30,9 @@ constexpr VerbInfo kVerbs[] = {
     {"serve", Verb::kServe, ""},
     {"run", Verb::kRun,
      "endpoint:text memory:size device:text gpus:number sessions:number guard:text check "
-     "tier:tier slice:text"},
+      "tier:tier slice:text"},
+    {"hold", Verb::kHold,
+     "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
@@ -230,6 +232,11 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    --tier=auto there unless its device code or an earlier run says
                                    that it needs a process of its own, with --check, tell which
                                    accesses of its kernels are wrong, and where
+  warpline hold --folder=DIR [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D]
+                [--sessions=N]
+                                   hold a lease until SIGTERM, waiting until there is one, for
+                                   programs that are started elsewhere with WARPLINE_LEASE_FOLDER=DIR
+                                   (the containers of a pod)
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]
                                    the same with rates, again and again
@@ -374,6 +381,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     return Wrong("warpline ", line.verb == Verb::kRun ? "run" : "explain", ": no program given");
   }
   if (auto status = CheckGpus(line); !status.ok()) return status;
+  if (line.verb == Verb::kHold && line.Text("folder").empty()) {
+    return Wrong("warpline hold: no --folder given", "", "");
+  }
   const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
       line.verb == Verb::kPolicy || line.verb == Verb::kSlice) {

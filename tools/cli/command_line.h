@@ -17,6 +17,7 @@ enum class Verb {
   kVersion,
   kServe,
   kRun,
+  kHold,
   kStat,
   kPs,
   kTop,

@@ -142,5 +142,19 @@ TEST(CommandLineTest, ExplainTakesPrograms) {
   EXPECT_FALSE(ParseCommandLine({"explain", "--endpoint=x", "a.out"}).ok());
 }
 
+TEST(CommandLineTest, HoldNeedsAFolderAndTakesWhatALeaseIsAskedForBy) {
+  const auto line = ParseCommandLine(
+      {"hold", "--folder=/warpline/lease", "--memory=4GiB", "--gpus=2", "--sessions=3"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->verb, Verb::kHold);
+  EXPECT_EQ(line->Text("folder"), "/warpline/lease");
+  EXPECT_EQ(line->Size("memory"), 4ull << 30);
+  EXPECT_EQ(line->Number("gpus"), 2u);
+  EXPECT_FALSE(ParseCommandLine({"hold"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"hold", "--folder="}).ok());
+  EXPECT_FALSE(ParseCommandLine({"hold", "--folder=/x", "program"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"hold", "--folder=/x", "--gpus=0"}).ok());
+}
+
 }  // namespace
 }  // namespace warpline::cli

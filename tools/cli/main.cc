@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/endpoint.h"
+#include "common/lease_folder.h"
 #include "common/serving/tls_files.h"
 #include "common/sibling_program.h"
 #include "common/version.h"
@@ -20,6 +21,7 @@
 #include "tools/cli/command_line.h"
 #include "tools/cli/devices.h"
 #include "tools/cli/explain.h"
+#include "tools/cli/hold.h"
 #include "tools/cli/operator.h"
 #include "tools/cli/policy.h"
 #include "tools/cli/report.h"
@@ -55,6 +57,25 @@ void ExportTls(const TlsFiles& tls) {
   ExportPath(kTlsCertVariable, tls.cert);
   ExportPath(kTlsKeyVariable, tls.key);
   if (!tls.server_name.empty()) setenv(kTlsServerNameVariable, tls.server_name.c_str(), 1);
+}
+
+// What a lease's folder says, for whatever is asked or started here, as the client library takes
+// it.
+void ExportLeaseFolder() {
+  const char* const folder = getenv(kLeaseFolderVariable);
+  if (folder == nullptr || *folder == '\0') return;
+  for (const char* variable : {"WARPLINE_ENDPOINT", "WARPLINE_TOKEN_FILE"}) {
+    const char* const value = getenv(variable);
+    if (value != nullptr && *value != '\0') return;
+  }
+  const HeldLease held = ReadLeaseFolder(folder);
+  if (held.endpoint.empty()) return;
+  setenv("WARPLINE_ENDPOINT", held.endpoint.c_str(), 1);
+  setenv("WARPLINE_TOKEN_FILE", held.token_file.c_str(), 1);
+  if (!held.driver_version.empty()) {
+    setenv("WARPLINE_DRIVER_VERSION", held.driver_version.c_str(), 0);
+  }
+  if (!held.tier.empty()) setenv("WARPLINE_TIER", held.tier.c_str(), 0);
 }
 
 // Replaces this process. Returns only on failure, with the exit code that shells use.
@@ -115,6 +136,7 @@ int Main(const std::vector<std::string>& args) {
     return Complain(absl::StrCat(std::string(line.status().message()), "; see warpline --help"), 2);
   }
   ExportTls(line->tls);
+  if (line->verb != Verb::kHold) ExportLeaseFolder();
   switch (line->verb) {
     case Verb::kHelp:
       std::fputs(kHelp, stdout);
@@ -126,6 +148,8 @@ int Main(const std::vector<std::string>& args) {
       return Serve(*line);
     case Verb::kRun:
       return Run(*line, Endpoint(*line));
+    case Verb::kHold:
+      return Hold(*line, Endpoint(*line, kDefaultSchedulerEndpoint));
     case Verb::kStat:
     case Verb::kPs:
       return Print(Report(*line));

@@ -75,7 +75,8 @@ absl::StatusOr<std::string> CheckPolicy(const std::string& object) {
   if (!policy.ok()) return policy.status();
   return absl::StrCat("accepted: ", absl::StrJoin((*policy)->HookNames(), ", "),
                       "; maps: ", (*policy)->program().maps().size(), " (",
-                      ShownBytes((*policy)->MapBytes()), ")\n");
+                      ShownBytes((*policy)->MapBytes()), ")",
+                      (*policy)->wishes().asked_always ? "; asked always" : "", "\n");
 }
 
 absl::StatusOr<std::string> Policy(const CommandLine& line, const std::string& endpoint) {

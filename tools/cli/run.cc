@@ -133,36 +133,6 @@ class Renewer {
   std::thread thread_;
 };
 
-absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
-                                                  const std::string& endpoint) {
-  const auto credential = TenantCredential();
-  if (!credential.ok()) return credential.status();
-  warpline_internal::AcquireRequest request;
-  request.set_credential(*credential);
-  request.set_memory_bytes(line.Size("memory"));
-  request.set_device(line.Text("device"));
-  request.set_devices(static_cast<uint32_t>(line.Number("gpus")));
-  request.set_sessions(static_cast<uint32_t>(line.Number("sessions")));
-  const char* const slice = getenv("WARPLINE_SLICE");
-  request.set_slice(line.Has("slice") ? line.Text("slice") : slice == nullptr ? "" : slice);
-  const std::string& program = line.rest[0];
-  request.set_program(FitText(program.substr(program.rfind('/') + 1), 255));
-  request.set_pid(static_cast<uint32_t>(getpid()));
-  auto lease = Lease::Acquire(endpoint, request);
-  if (!lease.ok()) return lease;
-  if (!request.slice().empty() && (*lease)->granted().slice() != request.slice()) {
-    (void)(*lease)->Release((*lease)->granted().token());
-    return absl::UnimplementedError(
-        absl::StrCat("what answers at ", endpoint, " knows no slices: is it too old?"));
-  }
-  const std::string& granted = (*lease)->granted().device();
-  const auto devices = static_cast<uint64_t>(std::count(granted.begin(), granted.end(), ',')) + 1;
-  if (devices >= line.Number("gpus")) return lease;
-  (void)(*lease)->Release((*lease)->granted().token());
-  return absl::UnimplementedError(absl::StrCat(
-      "what answers at ", endpoint, " gives out leases of ", devices, " GPU: is it too old?"));
-}
-
 // Sets the tenant's tier where nobody has named one.
 void TellTier(uint32_t tier) {
   if (tier == static_cast<uint32_t>(TierChoice::kIsolated) || tier >= std::size(kTierChoices)) {
@@ -180,6 +150,36 @@ void TellDriverVersion(int version) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
+                                                  const std::string& endpoint,
+                                                  const std::string& program) {
+  const auto credential = TenantCredential();
+  if (!credential.ok()) return credential.status();
+  warpline_internal::AcquireRequest request;
+  request.set_credential(*credential);
+  request.set_memory_bytes(line.Size("memory"));
+  request.set_device(line.Text("device"));
+  request.set_devices(static_cast<uint32_t>(line.Number("gpus")));
+  request.set_sessions(static_cast<uint32_t>(line.Number("sessions")));
+  const char* const slice = getenv("WARPLINE_SLICE");
+  request.set_slice(line.Has("slice") ? line.Text("slice") : slice == nullptr ? "" : slice);
+  request.set_program(FitText(program.substr(program.rfind('/') + 1), 255));
+  request.set_pid(static_cast<uint32_t>(getpid()));
+  auto lease = Lease::Acquire(endpoint, request);
+  if (!lease.ok()) return lease;
+  if (!request.slice().empty() && (*lease)->granted().slice() != request.slice()) {
+    (void)(*lease)->Release((*lease)->granted().token());
+    return absl::UnimplementedError(
+        absl::StrCat("what answers at ", endpoint, " knows no slices: is it too old?"));
+  }
+  const std::string& granted = (*lease)->granted().device();
+  const auto devices = static_cast<uint64_t>(std::count(granted.begin(), granted.end(), ',')) + 1;
+  if (devices >= line.Number("gpus")) return lease;
+  (void)(*lease)->Release((*lease)->granted().token());
+  return absl::UnimplementedError(absl::StrCat(
+      "what answers at ", endpoint, " gives out leases of ", devices, " GPU: is it too old?"));
+}
 
 int Run(const CommandLine& line, const std::string& endpoint) {
   const auto libraries = LibraryFolder();
@@ -219,7 +219,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
     const auto child = StartChild(*program, line.rest, mask);
     return child.ok() ? WaitForChild(*child) : Complain(child.status(), CodeOf(child.status()));
   }
-  auto lease = AcquireFor(line, endpoint);
+  auto lease = AcquireFor(line, endpoint, line.rest[0]);
   if (!lease.ok()) return Complain(lease.status(), 1);
   auto file = TokenFile::Create((*lease)->granted().token());
   if (!file.ok()) {

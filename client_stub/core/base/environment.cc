@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/lease_folder.h"
 #include "common/version.h"
 #include "proto/devices.h"
 
@@ -29,6 +30,20 @@ bool NamesDevice(absl::string_view entry) {
   if (absl::ConsumePrefix(&entry, "GPU-")) return !entry.empty();
   int ordinal;
   return absl::SimpleAtoi(entry, &ordinal) && ordinal >= 0;
+}
+
+// What the folder of `warpline hold` says, where the environment says nothing else.
+HeldLease Held(const Environment& environment) {
+  const std::string folder = Variable(kLeaseFolderVariable);
+  const bool counts =
+      !folder.empty() && environment.endpoint.empty() && environment.token_file.empty();
+  return counts ? ReadLeaseFolder(folder) : HeldLease();
+}
+
+// The variable's value, or what the lease's folder has where it is not set.
+std::string VariableOr(const char* name, const std::string& held) {
+  const std::string value = Variable(name);
+  return value.empty() ? held : value;
 }
 
 }  // namespace
@@ -64,6 +79,11 @@ Environment ReadEnvironment() {
   Environment environment;
   environment.endpoint = Variable("WARPLINE_ENDPOINT");
   environment.token_file = Variable("WARPLINE_TOKEN_FILE");
+  const HeldLease held = Held(environment);
+  if (!held.token_file.empty()) {
+    environment.endpoint = held.endpoint;
+    environment.token_file = held.token_file;
+  }
   environment.credential = Variable("WARPLINE_CREDENTIAL");
   environment.credential_file = Variable("WARPLINE_CREDENTIAL_FILE");
   environment.slice = Variable("WARPLINE_SLICE");
@@ -83,10 +103,11 @@ Environment ReadEnvironment() {
   environment.share_memory = Variable("WARPLINE_SHARE_MEMORY") != "0";
   const std::string guard = Variable("WARPLINE_GUARD");
   environment.guard = guard.empty() ? GuardMode::kOff : ParseGuardMode(guard);
-  const std::string tier = Variable("WARPLINE_TIER");
+  const std::string tier = VariableOr("WARPLINE_TIER", held.tier);
   environment.tier = tier.empty() ? TierChoice::kIsolated : ParseTierChoice(tier);
   int version;
-  if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {
+  if (!absl::SimpleAtoi(VariableOr("WARPLINE_DRIVER_VERSION", held.driver_version), &version) ||
+      version <= 0) {
     version = kCudaVersion;
   }
   environment.driver_version = version;

@@ -3,6 +3,8 @@
 //
 //   WARPLINE_ENDPOINT         where the server or scheduler is: "host:port" or "unix:/path"
 //   WARPLINE_TOKEN_FILE       the file with the lease's token, kept fresh by `warpline run`
+//   WARPLINE_LEASE_FOLDER     the folder of `warpline hold` (common/lease_folder.h), for both of
+//                             them where neither is set
 //   WARPLINE_CREDENTIAL       the tenant's credential, for a scheduler as endpoint
 //   WARPLINE_CREDENTIAL_FILE  a file with it, where the variable is not set
 //   WARPLINE_SLICE            the slice that a scheduler as endpoint is to give
@@ -15,8 +17,7 @@
 //                             it can
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
 //   WARPLINE_TIER             what keeps the session apart from others: "guarded", in a context
-//   that
-//                             they share; "isolated" or unset, a process of its own; "auto",
+//                             that they share; "isolated" or unset, a process of its own; "auto",
 //                             guarded unless something is known to stand in the way
 //   WARPLINE_GUARD            how kernels are guarded: "fence", "clamped", "stoppable", "hardened",
 //                             "report"; "off" or unset: not

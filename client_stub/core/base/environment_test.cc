@@ -1,7 +1,10 @@
 #include "client_stub/core/base/environment.h"
 
 #include <cstdlib>
+#include <string>
 
+#include "absl/status/status.h"
+#include "common/lease_folder.h"
 #include "gtest/gtest.h"
 
 namespace warpline::stub {
@@ -47,7 +50,8 @@ class EnvironmentTest : public testing::Test {
   void Set(const char* name, const char* value) { setenv(name, value, 1); }
   void TearDown() override {
     for (const char* name : {"WARPLINE_ENDPOINT", "WARPLINE_CONNECT_TIMEOUT",
-                             "WARPLINE_DRIVER_VERSION", "WARPLINE_STAT", "CUDA_LAUNCH_BLOCKING"}) {
+                             "WARPLINE_DRIVER_VERSION", "WARPLINE_STAT", "CUDA_LAUNCH_BLOCKING",
+                             "WARPLINE_TOKEN_FILE", "WARPLINE_TIER", kLeaseFolderVariable}) {
       unsetenv(name);
     }
   }
@@ -73,6 +77,28 @@ TEST_F(EnvironmentTest, ReadsItsVariables) {
   EXPECT_EQ(environment.driver_version, 12080);
   EXPECT_EQ(environment.stat, "/dev/null");
   EXPECT_TRUE(environment.launch_blocking);
+}
+
+TEST_F(EnvironmentTest, AHeldLeaseStandsForVariablesThatAreNotSet) {
+  std::string folder = testing::TempDir() + "/held-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  Set(kLeaseFolderVariable, folder.c_str());
+  EXPECT_EQ(ReadEnvironment().endpoint, "");
+  const HeldLease held = {
+      .endpoint = "gpu1:9310", .token_file = "", .driver_version = "12080", .tier = "guarded"};
+  ASSERT_EQ(WriteLeaseFolder(folder, held, "token"), absl::OkStatus());
+  Environment environment = ReadEnvironment();
+  EXPECT_EQ(environment.endpoint, "gpu1:9310");
+  EXPECT_EQ(environment.token_file, folder + "/token");
+  EXPECT_EQ(environment.driver_version, 12080);
+  EXPECT_EQ(environment.tier, TierChoice::kGuarded);
+  Set("WARPLINE_TIER", "isolated");
+  EXPECT_EQ(ReadEnvironment().tier, TierChoice::kIsolated);
+  Set("WARPLINE_ENDPOINT", "other:1");
+  environment = ReadEnvironment();
+  EXPECT_EQ(environment.endpoint, "other:1");
+  EXPECT_EQ(environment.token_file, "");
+  EXPECT_EQ(environment.driver_version, 13000);
 }
 
 TEST_F(EnvironmentTest, NumbersThatDoNotParseLeaveTheDefault) {

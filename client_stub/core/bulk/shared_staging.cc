@@ -17,7 +17,7 @@ constexpr uint64_t kPiecesOfPart = 8;
 
 int SharedStaging::Reserve(uint64_t bytes, int parts) {
   const uint64_t pieces = static_cast<uint64_t>(parts) * kPiecesOfPart;
-  const uint64_t least = std::max(pieces * pool_.piece_bytes(), kLeastBytes);
+  const uint64_t least = std::clamp(pieces * pool_.piece_bytes(), kLeastBytes, kMostBytes);
   const uint64_t wanted = std::clamp(std::bit_ceil(bytes) / 2, least, kMostBytes);
   MutexLock lock(&mu_);
   // What a server refuses once it is not asked for again: the other way is always there.

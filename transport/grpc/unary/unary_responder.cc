@@ -72,11 +72,11 @@ class UnaryResponder::Call : public AcceptEvent {
 
   void Begin() RUNS_ON(accept_loop) {
     owner_->called_(context_.peer());
-    if (context_.method() == kHealthCheck) {
+    method_ = owner_->methods_.find(context_.method());
+    if (method_ == owner_->methods_.end() && context_.method() == kHealthCheck) {
       const bool serving = owner_->serving_.load(std::memory_order_relaxed);
       return Answer(std::string(serving ? kServing : kNotServing));
     }
-    method_ = owner_->methods_.find(context_.method());
     if (method_ == owner_->methods_.end()) {
       return Answer(absl::UnimplementedError("no such method"));
     }

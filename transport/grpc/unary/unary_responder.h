@@ -5,8 +5,9 @@
 // take the events of sessions away from the threads that spin for them, at the price of a thread
 // switch per message.
 //
-// Check answers with one status for every service name, without looking at the request. Anything
-// unknown (Health/Watch included, which clients are to take for "healthy") is UNIMPLEMENTED.
+// Check answers with one status for every service name, without looking at the request, unless the
+// owner's methods have it. Anything unknown (Health/Watch included, which clients are to take for
+// "healthy") is UNIMPLEMENTED.
 #ifndef WARPLINE_TRANSPORT_GRPC_UNARY_UNARY_RESPONDER_H_
 #define WARPLINE_TRANSPORT_GRPC_UNARY_UNARY_RESPONDER_H_
 

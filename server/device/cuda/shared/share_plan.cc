@@ -21,6 +21,7 @@ struct Worker {
   int wanted = 0;
   int limit = 0;
   int weight = 1;
+  int owed = 0;
 };
 
 // The slots that the plan gives out, and those that kernels which run for long are on.
@@ -66,17 +67,29 @@ Room RoomBeside(const std::vector<int>& slots, const std::vector<ShareDemand>& d
 }
 
 // Those who want least of what their weights give them come first: what they leave is the others'.
-std::vector<Worker> WorkersOf(const std::vector<ShareDemand>& demands, const Room& room) {
+// Of those who want more than their part the smallest parts come first, since the first slots are
+// the smallest.
+std::vector<Worker> WorkersOf(const std::vector<ShareDemand>& demands, const Room& room,
+                              int multiprocessors) {
   std::vector<Worker> workers;
   for (size_t i = 0; i < demands.size(); ++i) {
     if (!Works(demands[i]) || room.stays[i]) continue;
     const int limit = Limit(demands[i]);
-    workers.push_back(
-        {i, std::min(demands[i].wanted, limit), limit, std::max(demands[i].weight, 1)});
+    workers.push_back({i, std::min(demands[i].wanted, limit), limit, std::max(demands[i].weight, 1),
+                       demands[i].owed});
   }
   std::stable_sort(workers.begin(), workers.end(), [](const Worker& a, const Worker& b) {
     return int64_t{a.wanted} * b.weight < int64_t{b.wanted} * a.weight;
   });
+  int64_t left = multiprocessors, weights = 0;
+  for (const Worker& worker : workers) weights += worker.weight;
+  auto greedy = workers.begin();
+  for (; greedy != workers.end() && greedy->wanted * weights <= left * greedy->weight; ++greedy) {
+    left -= greedy->wanted;
+    weights -= greedy->weight;
+  }
+  std::stable_sort(greedy, workers.end(),
+                   [](const Worker& a, const Worker& b) { return a.weight < b.weight; });
   return workers;
 }
 
@@ -92,7 +105,7 @@ class Layout {
   // Gives one of `workers` who still come, of so many `weights` together, its part, or what it
   // wants, and at least a slot. The last one gets all that is left. A row has no gap.
   SlotRange Place(const Worker& worker, size_t workers, int64_t weights) {
-    const int part = static_cast<int>(int64_t{left_} * worker.weight / weights);
+    const int part = static_cast<int>(int64_t{left_} * worker.weight / weights) + worker.owed;
     const int target = workers == 1 ? left_ : std::min(worker.wanted, part);
     const uint16_t begin = free_[next_];
     uint16_t end = begin + 1;
@@ -125,12 +138,15 @@ std::vector<SlotRange> PlanShares(const std::vector<int>& slots,
   const auto working = static_cast<size_t>(std::count_if(demands.begin(), demands.end(), Works));
   if (working == 0) return plan;
   const Room room = RoomBeside(slots, demands);
-  const std::vector<Worker> workers = WorkersOf(demands, room);
   for (size_t i = 0; i < demands.size(); ++i) {
     if (room.stays[i]) plan[i] = demands[i].pinned;
   }
-  const bool rest = working < demands.size() && workers.size() < room.free.size();
+  const auto staying = static_cast<size_t>(std::count(room.stays.begin(), room.stays.end(), true));
+  const bool rest = working < demands.size() && working - staying < room.free.size();
   const size_t first = rest ? 1 : 0;
+  int multiprocessors = 0;
+  for (size_t i = first; i < room.free.size(); ++i) multiprocessors += slots[room.free[i]];
+  const std::vector<Worker> workers = WorkersOf(demands, room, multiprocessors);
   if (rest) {
     const uint16_t slot = room.free[0];
     for (size_t i = 0; i < demands.size(); ++i) {

@@ -54,12 +54,16 @@ struct ShareDemand {
   bool overstays = false;
   // Its part of the device beside others that work, from 1 on.
   int weight = 1;
+  // By how many multiprocessors earlier plans fell short of its part, together; below 0 by how many
+  // they exceeded it.
+  int owed = 0;
 };
 
 // Returns each session's slots. `slots` are their numbers of multiprocessors.
 //
 // - Who works gets as much as it wants, as far as it is no more than its part: the device is
-//   divided by weight (max-min fair), and what some do not want is the others'.
+//   divided by weight (max-min fair), and what some do not want is the others'. Parts are rounded
+//   to slots, and what earlier plans rounded off is made up for.
 // - When anybody rests, the first slot stays free for those who do, so that the kernels with which
 //   one of them begins again do not wait.
 // - Who is alone has the whole device. When more work than there are slots, several share one.

@@ -53,11 +53,24 @@ ShareDemand Weighted(int weight, int wanted = kAll) {
 
 // As near as slots come to it.
 TEST(SharePlanTest, LargeOnesGetPartsByTheirWeights) {
-  EXPECT_EQ(Sizes({Weighted(3), Weighted(1)}), std::vector<int>({96, 36}));
-  EXPECT_EQ(Sizes({Weighted(1), Weighted(3)}), std::vector<int>({36, 96}));
-  EXPECT_EQ(Sizes({Weighted(10), Weighted(1)}), std::vector<int>({112, 20}));
+  EXPECT_EQ(Sizes({Weighted(3), Weighted(1)}), std::vector<int>({100, 32}));
+  EXPECT_EQ(Sizes({Weighted(1), Weighted(3)}), std::vector<int>({32, 100}));
+  EXPECT_EQ(Sizes({Weighted(10), Weighted(1)}), std::vector<int>({116, 16}));
   // What the weighty one does not want is the other's.
   EXPECT_EQ(Sizes({Weighted(10, 16), Weighted(1)}), std::vector<int>({16, 116}));
+}
+
+TEST(SharePlanTest, WhatWasRoundedOffIsMadeUpFor) {
+  ShareDemand light = Weighted(1), heavy = Weighted(10);
+  light.owed = -4;
+  heavy.owed = 4;
+  EXPECT_EQ(Sizes({heavy, light}), std::vector<int>({124, 8}));
+  light.owed = 4;
+  heavy.owed = -4;
+  EXPECT_EQ(Sizes({heavy, light}), std::vector<int>({116, 16}));
+  // Nobody is left without a slot.
+  light.owed = -1000;
+  EXPECT_EQ(Sizes({heavy, light}), std::vector<int>({124, 8}));
 }
 
 TEST(SharePlanTest, ASlotStaysFreeForThoseWhoRest) {
@@ -144,6 +157,7 @@ TEST(SharePlanTest, WhateverIsWantedNobodyWorksOnAnothersSlots) {
     for (ShareDemand& demand : demands) {
       demand.wanted = random() % 3 == 0 ? 0 : static_cast<int>(1 + random() % 200);
       demand.weight = static_cast<int>(1 + random() % 12);
+      demand.owed = static_cast<int>(random() % 49) - 24;
       demand.most = random() % 4 == 0 ? static_cast<int>(1 + random() % kAll) : 0;
       if (random() % 16 != 0) continue;
       demand.pinned.begin = static_cast<uint16_t>(random() % kSlots.size());

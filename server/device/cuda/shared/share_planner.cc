@@ -3,12 +3,21 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <utility>
 
 #include "absl/memory/memory.h"
 
 namespace warpline::device {
+namespace {
+
+// Parts that slots miss by less than one in so many are left as they are.
+constexpr int kLeastRounding = 16;
+// In multiprocessors. More cannot be made up for in a window or two.
+constexpr int kMostOwed = 24;
+
+}  // namespace
 
 int64_t SharePlanner::CoarseClock() {
   timespec now;
@@ -60,6 +69,7 @@ void SharePlanner::NextWindow(int64_t now) {
   if (now < window_end_.load(std::memory_order_relaxed)) return;
   window_end_.store(now + kWindowMs, std::memory_order_relaxed);
   window_.fetch_add(1, std::memory_order_relaxed);
+  NoteRounding();
   for (Seat* const seat : seats_) {
     const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
     seat->pinned_ = launched == 0 ? HullOf(seat->busy()) : SlotRange();
@@ -71,6 +81,29 @@ void SharePlanner::NextWindow(int64_t now) {
     }
   }
   Plan(now);
+}
+
+void SharePlanner::NoteRounding() {
+  std::vector<Seat*> greedy;
+  int64_t had = 0, weights = 0;
+  for (Seat* const seat : seats_) {
+    const int size = SizeOf(slots_, seat->place());
+    if (seat->planned_.load(std::memory_order_relaxed) <= size || seat->limited() ||
+        seat->pinned_ != SlotRange()) {
+      seat->owed_ = 0;
+      continue;
+    }
+    greedy.push_back(seat);
+    had += size;
+    weights += seat->weight_;
+  }
+  for (Seat* const seat : greedy) {
+    const int part = static_cast<int>(had * seat->weight_ / weights);
+    const int missed = part - SizeOf(slots_, seat->place());
+    // For less it is not worth moving.
+    if (std::abs(missed) * kLeastRounding < part && seat->owed_ == 0) continue;
+    seat->owed_ = std::clamp(seat->owed_ + missed, -kMostOwed, kMostOwed);
+  }
 }
 
 void SharePlanner::Plan(int64_t now) {
@@ -90,7 +123,7 @@ void SharePlanner::Plan(int64_t now) {
     present.push_back(seat);
     demands.push_back({wanted, seat->most_, seat->pinned_,
                        seat->pinned_since_ms_ != 0 && now - seat->pinned_since_ms_ >= kStayMs,
-                       seat->weight_});
+                       seat->weight_, seat->owed_});
   }
   const std::vector<SlotRange> plan = PlanShares(slots_, demands);
   for (size_t i = 0; i < present.size(); ++i) {

@@ -24,6 +24,7 @@ namespace warpline::device {
 // and after a long time without any operation it is absent. What it wants is what its streams'
 // largest grids can use together: a grid runs on no more multiprocessors than it has blocks. A plan
 // is made when somebody begins to work or wants more, at once, and otherwise a few times a second.
+// Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next.
 // A kernel that runs through a whole window runs for long.
 class SharePlanner {
  public:
@@ -83,6 +84,7 @@ class SharePlanner {
     uint64_t blocks_before_ = 0;
     SlotRange pinned_;
     int64_t pinned_since_ms_ = 0;
+    int owed_ = 0;  // ShareDemand::owed.
   };
 
   explicit SharePlanner(std::vector<int> slots, Clock clock = &CoarseClock);
@@ -107,6 +109,9 @@ class SharePlanner {
     if (now >= window_end_.load(std::memory_order_relaxed)) NextWindow(now);
   }
   void NextWindow(int64_t now);
+  // Counts by how much the plan of the window that is over misses the parts of those who could have
+  // used more than they had.
+  void NoteRounding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Plan(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The multiprocessors that so many blocks can use.
   int Wanted(uint64_t blocks) const {

@@ -1,5 +1,6 @@
 #include "server/device/cuda/shared/share_planner.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -148,6 +149,45 @@ TEST_F(SharePlannerTest, LimitsHold) {
   EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
   seat->Use(&stream_, 1056);
   EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
+}
+
+// In the mean, and within four points in each second.
+TEST_F(SharePlannerTest, PartsThatSlotsMissAreKeptInTheMean) {
+  for (const int weight : {2, 3, 5, 10, 20}) {
+    SharePlanner planner(kSlots, &Now);
+    SharePlanner::StreamUse light_use, heavy_use;
+    const auto light = planner.Join(0), heavy = planner.Join(0, weight);
+    constexpr int kWindowsASecond = 4, kSeconds = 20;
+    const double due = 1.0 / (1 + weight);
+    double sum = 0;
+    for (int second = 0; second < kSeconds; ++second) {
+      double in_second = 0;
+      for (int i = 0; i < kWindowsASecond; ++i) {
+        light->Use(&light_use, 1056);
+        heavy->Use(&heavy_use, 1056);
+        EXPECT_EQ(SizeOf(kSlots, light->place()) + SizeOf(kSlots, heavy->place()), 132);
+        in_second += SizeOf(kSlots, light->place()) / 132.0 / kWindowsASecond;
+        Wait(SharePlanner::kWindowMs);
+      }
+      // Less than a slot nobody has.
+      EXPECT_NEAR(in_second, std::max(due, 8 / 132.0), 0.04) << weight << " to one, " << second;
+      sum += in_second / kSeconds;
+    }
+    EXPECT_NEAR(sum, std::max(due, 8 / 132.0), 0.01) << weight << " to one";
+  }
+}
+
+TEST_F(SharePlannerTest, EvenPartsStayWhereTheyAre) {
+  const auto one = planner_.Join(0), other = planner_.Join(0);
+  one->Use(&stream_, 1056);
+  other->Use(&other_stream_, 1056);
+  const SlotRange place = one->place();
+  for (int i = 0; i < 40; ++i) {
+    Wait(SharePlanner::kWindowMs);
+    one->Use(&stream_, 1056);
+    other->Use(&other_stream_, 1056);
+    EXPECT_EQ(one->place(), place);
+  }
 }
 
 TEST_F(SharePlannerTest, ThreadsMayUseAndLeaveAtTheSameTime) {

@@ -1,0 +1,88 @@
+#include "common/lease_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+class LeaseFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "/lease-XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+  }
+
+  const HeldLease lease_ = {
+      .endpoint = "10.0.0.7:14000", .token_file = "", .driver_version = "13000", .tier = "guarded"};
+  std::string folder_;
+};
+
+TEST_F(LeaseFolderTest, WhatIsWrittenIsRead) {
+  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret"), absl::OkStatus());
+  const HeldLease read = ReadLeaseFolder(folder_);
+  EXPECT_EQ(read.endpoint, "10.0.0.7:14000");
+  EXPECT_EQ(read.driver_version, "13000");
+  EXPECT_EQ(read.tier, "guarded");
+  std::string token;
+  std::ifstream(read.token_file) >> token;
+  EXPECT_EQ(token, "secret");
+}
+
+TEST_F(LeaseFolderTest, EverybodyReadsWhateverTheMaskIs) {
+  const mode_t former = umask(077);
+  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret"), absl::OkStatus());
+  umask(former);
+  struct stat info = {};
+  ASSERT_EQ(stat((folder_ + "/token").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0644u);
+}
+
+TEST_F(LeaseFolderTest, AnEmptyFolderSaysNothing) {
+  const HeldLease read = ReadLeaseFolder(folder_);
+  EXPECT_EQ(read.endpoint, "");
+  EXPECT_EQ(read.token_file, folder_ + "/token");
+  EXPECT_EQ(ReadLeaseFolder("/does/not/exist").endpoint, "");
+}
+
+TEST_F(LeaseFolderTest, ClearingLeavesNothingOfTheLease) {
+  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret"), absl::OkStatus());
+  ASSERT_EQ(ClearLeaseFolder(folder_), absl::OkStatus());
+  ASSERT_EQ(ClearLeaseFolder(folder_), absl::OkStatus());
+  EXPECT_EQ(ReadLeaseFolder(folder_).endpoint, "");
+  EXPECT_NE(access((folder_ + "/token").c_str(), F_OK), 0);
+}
+
+TEST_F(LeaseFolderTest, ATokenIsReplacedAndALinkInItsPlaceIsNotFollowed) {
+  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret"), absl::OkStatus());
+  const std::string victim = folder_ + "/victim";
+  std::ofstream(victim) << "mine";
+  ASSERT_EQ(symlink(victim.c_str(), (folder_ + "/token.part").c_str()), 0);
+  ASSERT_EQ(ReplaceTokenIn(folder_, "fresh"), absl::OkStatus());
+  std::string text;
+  std::ifstream(victim) >> text;
+  EXPECT_EQ(text, "mine");
+  std::ifstream(folder_ + "/token") >> text;
+  EXPECT_EQ(text, "fresh");
+}
+
+TEST_F(LeaseFolderTest, SaysWhatCannotBeWritten) {
+  const absl::Status status = WriteLeaseFolder("/does/not/exist", lease_, "secret");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(std::string(status.message()).find("/does/not/exist"), std::string::npos);
+}
+
+TEST_F(LeaseFolderTest, AHugeFileIsReadInPart) {
+  std::ofstream(folder_ + "/endpoint") << std::string(1 << 20, 'a');
+  EXPECT_EQ(ReadLeaseFolder(folder_).endpoint.size(), 4096u);
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""A lease that `warpline hold` keeps for programs that are started elsewhere, as a pod's containers
+are."""
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import harness
+import local_server
+
+
+class HoldTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = local_server.Installation.from_bazel_bin(harness.RUNFILES, {
+            "bin/examples/vector_add": "examples/vector_add",
+            "bin/examples/lease_tree": "tests/cuda/lease_tree"})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def setUp(self):
+        self.scheduler = harness.Scheduler(self.installation)
+        self.addCleanup(self.scheduler.close)
+        folder = tempfile.TemporaryDirectory(prefix="warpline-hold-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def serve(self, *flags):
+        server = harness.server(self.installation, "--scheduler=" + self.scheduler.endpoint,
+                                "--name=a", *flags)
+        server.__enter__()
+        self.addCleanup(server.__exit__, None, None, None)
+        harness.wait_until(lambda: "up server=a" in self.scheduler.log(), "server is up")
+        return server
+
+    def environment(self, **more):
+        env = self.installation.client_environment("")
+        del env["WARPLINE_ENDPOINT"]
+        env["WARPLINE_OPERATOR_CREDENTIAL_FILE"] = str(
+            self.scheduler.folder / "state/operator.credential")
+        env.update(more)
+        return env
+
+    def start(self, *command, **env):
+        process = subprocess.Popen(command, env=self.environment(**env), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        def end():
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+        self.addCleanup(end)
+        return process
+
+    def binary(self, name):
+        return str(self.installation.root / "bin" / name)
+
+    def hold(self, *options):
+        return self.start(self.binary("warpline"), "hold", "--folder=%s" % self.folder,
+                          "--endpoint=" + self.scheduler.endpoint, *options)
+
+    def wait_for_lease(self):
+        harness.wait_until((self.folder / "token").exists, "the lease is there")
+
+    def leases(self):
+        done = self.start(self.binary("warpline"), "lease", "list", "--json",
+                          "--endpoint=" + self.scheduler.endpoint)
+        out, err = done.communicate(timeout=60)
+        self.assertEqual(done.returncode, 0, err)
+        return [lease for lease in json.loads(out)["leases"] if lease["state"] == "active"]
+
+    def run_program(self, *command):
+        """As in another container: it knows the folder, and that is all."""
+        done = self.start(*command, WARPLINE_LEASE_FOLDER=str(self.folder))
+        out, err = done.communicate(timeout=120)
+        self.assertEqual(done.returncode, 0, out + err)
+        return out
+
+    def test_programs_elsewhere_share_the_lease_and_its_end_leaves_nothing(self):
+        self.serve()
+        holder = self.hold("--memory=4GiB")
+        self.wait_for_lease()
+        held = self.leases()
+        self.assertEqual(len(held), 1)
+        self.assertEqual(held[0]["program"], socket.gethostname())
+        self.assertIn("vector_add: ok", self.run_program(self.binary("examples/vector_add")))
+        self.assertIn("lease_tree: ok (4 processes, 4 GiB)",
+                      self.run_program(self.binary("examples/lease_tree")))
+        # `warpline run` there is part of the lease, and so is what asks for the devices.
+        self.assertIn("vector_add: ok", self.run_program(
+            self.binary("warpline"), "run", "--", self.binary("examples/vector_add")))
+        self.assertIn("uuid ", self.run_program(self.binary("warpline"), "devices"))
+        self.assertEqual([lease["id"] for lease in self.leases()], [held[0]["id"]])
+        holder.send_signal(signal.SIGTERM)
+        self.assertEqual(holder.wait(20), 0)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        self.assertEqual(self.leases(), [])
+
+    def test_waits_until_there_is_room(self):
+        holder = self.hold("--memory=1GiB")
+        line = holder.stderr.readline()
+        self.assertIn("waiting:", line)
+        self.assertFalse((self.folder / "token").exists())
+        self.serve()
+        self.wait_for_lease()
+        self.assertEqual(len(self.leases()), 1)
+
+    def test_a_signal_ends_the_wait(self):
+        holder = self.hold()
+        self.assertIn("waiting:", holder.stderr.readline())
+        holder.terminate()
+        self.assertEqual(holder.wait(20), 0)
+
+    def test_a_lease_that_is_revoked_ends_the_holder(self):
+        self.serve()
+        holder = self.hold()
+        self.wait_for_lease()
+        done = self.start(self.binary("warpline"), "lease", "revoke", self.leases()[0]["id"],
+                          "--endpoint=" + self.scheduler.endpoint)
+        self.assertEqual(done.wait(60), 0)
+        self.assertEqual(holder.wait(30), 1)
+        self.assertIn("the lease is lost", holder.stderr.read())
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_folder_that_is_not_there_is_said(self):
+        holder = self.start(self.binary("warpline"), "hold", "--folder=%s/none" % self.folder,
+                            "--endpoint=" + self.scheduler.endpoint)
+        self.serve()
+        self.assertEqual(holder.wait(60), 2)
+        self.assertIn("cannot write", holder.stderr.read())
+
+    def test_what_a_former_holder_left_is_gone_before_there_is_a_lease(self):
+        (self.folder / "token").write_text("old\n")
+        holder = self.hold()
+        self.assertIn("waiting:", holder.stderr.readline())
+        self.assertFalse((self.folder / "token").exists())
+
+    def test_fresh_tokens_come_while_it_is_held(self):
+        self.serve()
+        self.hold()
+        self.wait_for_lease()
+        first = (self.folder / "token").read_text()
+        harness.wait_until(lambda: (self.folder / "token").read_text() not in ("", first),
+                           "a fresh token")
+        # The lease lives for longer than its time.
+        self.assertEqual(len(self.leases()), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

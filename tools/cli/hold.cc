@@ -1,0 +1,122 @@
+#include "tools/cli/hold.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/lease_folder.h"
+#include "common/serving/server_process.h"
+#include "common/version.h"
+#include "proto/tier.h"
+#include "tools/cli/lease.h"
+#include "tools/cli/run.h"
+
+namespace warpline::cli {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Seconds(1);
+constexpr absl::Duration kLongestPause = absl::Seconds(15);
+constexpr absl::Duration kRetryRenewing = absl::Seconds(2);
+
+int Complain(const absl::Status& status, int code) {
+  std::fprintf(stderr, "warpline hold: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+// Whether the same request may be granted later.
+bool MayBeGrantedLater(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kResourceExhausted ||
+         status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+// Asks again and again, more and more seldom. CANCELLED when a signal came first.
+absl::StatusOr<std::unique_ptr<Lease>> Await(const CommandLine& line, const std::string& endpoint,
+                                             const EndSignals& signals) {
+  std::string said;
+  for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    auto lease = AcquireFor(line, endpoint, HostName());
+    if (lease.ok() || !MayBeGrantedLater(lease.status())) return lease;
+    std::string why(lease.status().message());
+    if (why != said) {
+      Complain(absl::UnavailableError(absl::StrCat("waiting: ", why)), 0);
+      said = std::move(why);
+    }
+    if (signals.WaitFor(pause)) return absl::CancelledError("ended while it waited for a lease");
+  }
+}
+
+HeldLease WhatProgramsNeed(const Lease& lease) {
+  HeldLease held;
+  held.endpoint = lease.endpoint();
+  // A newer driver can do all that clients offer.
+  const int driver = std::min(lease.granted().driver_version(), kCudaVersion);
+  if (driver > 0) held.driver_version = absl::StrCat(driver);
+  const uint32_t tier = lease.granted().tier();
+  if (tier < std::size(kTierChoices)) held.tier = std::string(kTierChoices[tier]);
+  return held;
+}
+
+// Renews until a signal comes, which is OK, or the lease is over.
+absl::Status RenewUntilSignal(const std::string& folder, Lease* lease, const EndSignals& signals,
+                              std::string* token) {
+  const absl::Duration interval =
+      absl::Milliseconds(std::max<uint32_t>(lease->granted().renew_ms(), 100));
+  absl::Duration pause = interval;
+  bool in_trouble = false;
+  while (!signals.WaitFor(pause)) {
+    auto fresh = lease->Renew(*token);
+    if (fresh.ok()) {
+      *token = *std::move(fresh);
+      if (auto status = ReplaceTokenIn(folder, *token); !status.ok()) return status;
+      pause = interval;
+      in_trouble = false;
+      continue;
+    }
+    const auto code = fresh.status().code();
+    if (code == absl::StatusCode::kNotFound || code == absl::StatusCode::kFailedPrecondition) {
+      return absl::Status(
+          code, absl::StrCat("the lease is lost: ", std::string(fresh.status().message())));
+    }
+    if (!in_trouble) {
+      Complain(absl::UnavailableError(absl::StrCat("the lease cannot be renewed now (",
+                                                   fresh.status().message(),
+                                                   "): what runs goes on, and it is tried again")),
+               0);
+    }
+    in_trouble = true;
+    pause = std::min(interval, kRetryRenewing);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int Hold(const CommandLine& line, const std::string& endpoint) {
+  const EndSignals signals;
+  const std::string folder = line.Text("folder");
+  if (auto status = ClearLeaseFolder(folder); !status.ok()) return Complain(status, 2);
+  auto lease = Await(line, endpoint, signals);
+  if (lease.status().code() == absl::StatusCode::kCancelled) return 0;
+  if (!lease.ok()) return Complain(lease.status(), 1);
+  std::string token = (*lease)->granted().token();
+  absl::Status status = WriteLeaseFolder(folder, WhatProgramsNeed(**lease), token);
+  int code = 2;
+  if (status.ok()) {
+    std::fprintf(stderr, "warpline hold: holds lease %s on %s\n",
+                 (*lease)->granted().lease().c_str(), (*lease)->endpoint().c_str());
+    status = RenewUntilSignal(folder, lease->get(), signals, &token);
+    code = status.ok() ? 0 : 1;
+  }
+  if (!status.ok()) Complain(status, 0);
+  (void)ClearLeaseFolder(folder);
+  // When nobody answers, the lease expires by itself.
+  (void)(*lease)->Release(token);
+  return code;
+}
+
+}  // namespace warpline::cli
