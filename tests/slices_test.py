@@ -23,7 +23,7 @@ HOST_DONE_WINDOW = 64
 
 # The shape that is exceeded, in what `warpline slice add` takes.
 SHAPE = {"memory": "256MiB", "staging": "16MiB", "sessions": 4, "handles": 200, "module_bytes": "4MiB",
-         "commands": 128, "launch_ms": 400, "sm_percent": 50, "weight": 2}
+         "commands": 128, "sm_percent": 50, "weight": 2}
 
 
 class Neighbour:
@@ -233,7 +233,8 @@ class SlicesTest(unittest.TestCase):
             self.assertEqual(error, "cudaErrorMemoryAllocation")
             self.assertTrue(2 <= took <= 4, took)
         with self.subTest("launch time", tier=tier):
-            self.assertEqual(take("launch"), (1, "cudaErrorLaunchTimeout"))
+            took = self.taken(credential, "launch", options=[*options, "--slice=short"])
+            self.assertEqual(took, (1, "cudaErrorLaunchTimeout"))
             self.assertIn("longer than 400ms", server.log())
         with self.subTest("commands", tier=tier):
             self.exceed_commands(credential, server, options)
@@ -258,7 +259,9 @@ class SlicesTest(unittest.TestCase):
     def test_what_exceeds_a_slice_is_refused_while_a_neighbour_goes_on(self):
         with self.serving() as server:
             self.slice("add", "small", **SHAPE)
-            vision = self.tenant("vision", "--slices=small")
+            # Of its own: where others keep the processors busy, a good kernel may take as long.
+            self.slice("add", "short", memory=SHAPE["memory"], launch_ms=400)
+            vision = self.tenant("vision", "--slices=small,short")
             with Neighbour(self, self.tenant("neighbour")) as neighbour:
                 self.exceed(vision, server, "isolated")
                 self.exceed(vision, server, "guarded")
@@ -361,7 +364,7 @@ class SlicesTest(unittest.TestCase):
             self.slice("add", "unbounded", memory="256MiB", sessions=8)
             vision = self.tenant("vision", "--slices=unbounded")
             _, out, errors = self.run_program(
-                vision, "limit_storm", "--sessions=40", "--threads=4", "--memory=%d" % (32 * MIB), "--handles=100",
+                vision, "limit_storm", "--sessions=60", "--threads=4", "--memory=%d" % (32 * MIB), "--handles=100",
                 "--module_bytes=%d" % MIB, "--commands=64", "--lease_sessions=1")
             for kind in ("bytes of memory", "handles", "bytes of images", "commands in flight", "sessions"):
                 self.assertRegex(out, r"session \d+ had \d+ " + kind, errors)

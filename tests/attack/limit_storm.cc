@@ -95,6 +95,8 @@ std::string Hoard(Storm& storm, WireSession& session) {
   int refused = 0;
   for (uint64_t id = 1; id < 200 && refused < 4; ++id) {
     MemoryRequest request = Request(id, va, Upto(storm.random, 128) * 2 * kMiB);
+    // Mostly what there is.
+    if (storm.random() % 4 != 0) request.set_min_bytes(2 * kMiB);
     switch (storm.random() % 8) {
       case 0:
         request.set_want_bytes(storm.random());
