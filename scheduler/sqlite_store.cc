@@ -228,27 +228,26 @@ absl::Status SqliteStore::MustChange(const std::string& what) {
 }
 
 absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
-  const auto status =
-      Statement(db(),
-                "INSERT OR IGNORE INTO tenants VALUES "
-                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-          .Bind(tenant.name)
-          .Bind(tenant.credential_hash)
-          .Bind(tenant.memory_bytes)
-          .Bind(tenant.max_leases)
-          .Bind(tenant.max_lease_sessions)
-          .Bind(tenant.max_seconds)
-          .Bind(tenant.max_sessions)
-          .Bind(tenant.rights)
-          .Bind(tenant.tiers)
-          .Bind(static_cast<uint32_t>(tenant.tier))
-          .Bind(tenant.weight)
-          .Bind(tenant.copy_weight)
-          .Bind(tenant.priority)
-          .Bind(absl::StrJoin(tenant.slices, ","))
-          .Bind(tenant.parent)
-          .Bind(tenant.reserved_bytes)
-          .Run();
+  const auto status = Statement(db(),
+                                "INSERT OR IGNORE INTO tenants VALUES "
+                                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+                          .Bind(tenant.name)
+                          .Bind(tenant.credential_hash)
+                          .Bind(tenant.memory_bytes)
+                          .Bind(tenant.max_leases)
+                          .Bind(tenant.max_lease_sessions)
+                          .Bind(tenant.max_seconds)
+                          .Bind(tenant.max_sessions)
+                          .Bind(tenant.rights)
+                          .Bind(tenant.tiers)
+                          .Bind(static_cast<uint32_t>(tenant.tier))
+                          .Bind(tenant.weight)
+                          .Bind(tenant.copy_weight)
+                          .Bind(tenant.priority)
+                          .Bind(absl::StrJoin(tenant.slices, ","))
+                          .Bind(tenant.parent)
+                          .Bind(tenant.reserved_bytes)
+                          .Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
              ? absl::OkStatus()

@@ -31,7 +31,7 @@ constexpr VerbInfo kVerbs[] = {
     {"serve", Verb::kServe, ""},
     {"run", Verb::kRun,
      "endpoint:text memory:size device:text gpus:number sessions:number guard:text check "
-      "tier:tier slice:text wait:maybe_duration gang:text members:number"},
+     "tier:tier slice:text wait:maybe_duration gang:text members:number"},
     {"hold", Verb::kHold,
      "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text"},
     {"stat", Verb::kStat, "endpoint:text json"},
