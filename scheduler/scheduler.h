@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -151,6 +152,8 @@ class Scheduler {
     warpline_internal::ServerReport report;
     // The server is to be told of all its leases that have ended, not of the reported ones alone.
     bool tell_ended = true;
+    // Those that it was told of last.
+    std::set<std::string> told_ended;
     bool placed_on = false;  // As the allocator was told.
   };
 

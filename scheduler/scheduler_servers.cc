@@ -209,6 +209,8 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   if (live.tell_ended || !report.heard()) {
     if (auto status = TellEnded(report.name(), &reply); !status.ok()) return status;
     live.tell_ended = false;
+    live.told_ended.clear();
+    for (const auto& ended : reply.ended()) live.told_ended.insert(ended.lease());
   }
   std::set<std::string> told;
   for (const auto& ended : reply.ended()) told.insert(ended.lease());
@@ -239,6 +241,12 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
     // This answer may be lost, and then the next one has to tell it again.
     if (told.count(id) > 0) continue;
+    if ((*lease)->state != LeaseState::kActive && live.told_ended.count(id) == 0) {
+      // It has ended by a change whose outcome was not known, so nobody had the server told. Its
+      // token may still be good.
+      live.tell_ended = true;
+      continue;
+    }
     if (auto status = store_->RemoveLease(id); !status.ok()) return status;
     renewals_.Forget(id);
     pool_.Release(id, now);

@@ -734,6 +734,29 @@ TEST_P(SchedulerTest, ServersAreToldOfLeasesThatEndedWithoutSessions) {
   EXPECT_EQ(Tell(report).ended_size(), 1);
 }
 
+// As when a release reached the state, and its answer did not come.
+TEST_P(SchedulerTest, ServersAreToldOfLeasesThatEndedBehindTheSchedulersBack) {
+  if (GetParam() != StateKind::kSqlite) GTEST_SKIP() << "the other store has its state in memory";
+  ServerReport report = Report("a");
+  report.set_heard(true);
+  Tell(report);
+  const auto lease = Acquire(4);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(Tell(report).ended_size(), 0);
+  {
+    const auto store = OpenStore();
+    ASSERT_TRUE(store.ok()) << store.status();
+    auto record = (*store)->FindLease(lease->lease());
+    ASSERT_TRUE(record.ok() && record->has_value());
+    (*record)->state = LeaseState::kReleased;
+    ASSERT_TRUE((*store)->UpdateLease(**record).ok());
+  }
+  report.add_idle_leases(lease->lease());
+  Tell(report);
+  ASSERT_EQ(Tell(report).ended_size(), 1);
+  EXPECT_EQ(Tell(report).ended_size(), 0);
+}
+
 TEST_P(SchedulerTest, TheAnchorOfAServersAuditSurvivesARestart) {
   const auto head = [](uint64_t records) {
     return absl::StrCat(records, ":", std::string(64, static_cast<char>('a' + records % 6)));

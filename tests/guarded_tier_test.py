@@ -164,7 +164,7 @@ class GuardedTierTest(unittest.TestCase):
             for process in healthy:
                 status, stdout, stderr = harness.finish(process)
                 self.assertEqual(status, 0, stdout + stderr + server.log_tail())
-            self.assertEqual(self.workers(server), workers)
+            self.assertEqual(self.workers(server), workers, server.log_tail())
 
     def test_a_launch_that_takes_longer_than_it_may_is_ended(self):
         with self.server("--guarded_launch_seconds=1") as server:
