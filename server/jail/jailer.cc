@@ -83,11 +83,13 @@ void Jailer::SelectDevice(int ordinal, Selected device) {
 }
 
 bool Jailer::Together(const std::vector<int>& ordinals) {
+  if (ordinals.size() < 2) return true;
   MutexLock lock(&mu_);
-  return ordinals.size() < 2 || std::none_of(ordinals.begin(), ordinals.end(), [this](int ordinal) {
-           const auto known = gpus_.find(ordinal);
-           return known != gpus_.end() && known->second.is_instance;
-         });
+  for (const int ordinal : ordinals) {
+    const auto known = gpus_.find(ordinal);
+    if (known != gpus_.end() && known->second.is_instance) return false;
+  }
+  return true;
 }
 
 std::vector<std::string> Jailer::AddDevices(const std::vector<int>& ordinals,
