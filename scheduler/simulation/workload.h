@@ -5,9 +5,10 @@
 // part of a device and 48 % one device. That trace hardly has larger ones, so these are set by
 // hand: 21 % of sessions want 2, 4 or 8 devices of one server and 4 % are gangs of 2 to 32 servers
 // with 8 devices each, 3.1 devices on average (by memory, not looked up again: Hu et al., SC
-// 2021, report 1.75 for Microsoft's Philly and 3.72 for SenseTime's Helios). How long: the quantiles of 83,154 running times of
-// Philly's trace (Jeon et al., USENIX ATC 2019), as they stand in philly_runtime.csv beside
-// Alibaba's cluster-trace-gpu-v2020 (Weng et al., "MLaaS in the Wild", NSDI 2022).
+// 2021, report 1.75 for Microsoft's Philly and 3.72 for SenseTime's Helios). How long: the
+// quantiles of 83,154 running times of Philly's trace (Jeon et al., USENIX ATC 2019), as they stand
+// in philly_runtime.csv beside Alibaba's cluster-trace-gpu-v2020 (Weng et al., "MLaaS in the Wild",
+// NSDI 2022).
 #ifndef WARPLINE_SCHEDULER_SIMULATION_WORKLOAD_H_
 #define WARPLINE_SCHEDULER_SIMULATION_WORKLOAD_H_
 
