@@ -3,25 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "scheduler/slice_rules.h"
+
 namespace warpline::scheduler {
 
 using warpline_placement::Decision;
 using warpline_placement::Event;
-
-namespace {
-
-// What a slice does not say is the tenant's.
-void FillTerms(const SliceShape& slice, const TenantRecord& tenant,
-               warpline_placement::Shape* shape) {
-  shape->set_sm_percent(slice.sm_percent);
-  shape->set_weight(slice.weight != 0 ? slice.weight : tenant.weight);
-}
-
-uint32_t PriorityOf(const SliceShape& slice, const TenantRecord& tenant) {
-  return slice.priority != 0 ? slice.priority : tenant.priority;
-}
-
-}  // namespace
 
 Decision PoolAllocator::Apply(Event event, absl::Time now) {
   event.set_at_ns(absl::ToUnixNanos(now));
@@ -110,8 +97,10 @@ void PoolAllocator::Restore(const LeaseRecord& lease, const TenantRecord& tenant
   to->set_server(lease.server);
   for (const std::string& device : lease.devices) to->add_devices(device);
   to->mutable_shape()->set_memory_bytes(lease.memory_bytes);
-  FillTerms(lease.slice.shape, tenant, to->mutable_shape());
-  to->set_priority(PriorityOf(lease.slice.shape, tenant));
+  to->mutable_shape()->set_sm_percent(lease.slice.shape.sm_percent);
+  const LeaseTerms terms = TermsOf(lease.slice.shape, tenant);
+  to->mutable_shape()->set_weight(terms.weight);
+  to->set_priority(terms.priority);
   to->set_sessions(lease.max_sessions);
   to->set_since_ns(absl::ToUnixNanos(lease.created));
   if (lease.ends != absl::InfiniteFuture()) to->set_ends_ns(absl::ToUnixNanos(lease.ends));
@@ -159,11 +148,13 @@ Decision PoolAllocator::Ask(const RoomRequest& request, const TenantRecord& tena
   to->set_lease(request.lease);
   to->set_tenant(tenant.name);
   to->mutable_shape()->set_memory_bytes(request.memory_bytes);
-  FillTerms(request.slice, tenant, to->mutable_shape());
+  to->mutable_shape()->set_sm_percent(request.slice.sm_percent);
+  const LeaseTerms terms = TermsOf(request.slice, tenant);
+  to->mutable_shape()->set_weight(terms.weight);
   to->set_gpus(request.gpus);
   for (const std::string& device : request.named) to->add_named(device);
   to->set_sessions(request.sessions);
-  to->set_priority(PriorityOf(request.slice, tenant));
+  to->set_priority(terms.priority);
   to->set_ticket(request.ticket);
   to->set_gang(request.gang);
   to->set_members(request.members);

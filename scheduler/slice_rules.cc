@@ -151,6 +151,11 @@ absl::Status ShapeRequest(const SliceRecord& slice, const TenantRecord& tenant, 
   return absl::OkStatus();
 }
 
+LeaseTerms TermsOf(const SliceShape& shape, const TenantRecord& tenant) {
+  return {Either(shape.weight, tenant.weight), Either(shape.copy_weight, tenant.copy_weight),
+          Either(shape.priority, tenant.priority)};
+}
+
 DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant) {
   const SliceShape& shape = lease.slice.shape;
   DeviceSlice slice;
@@ -161,9 +166,10 @@ DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant) {
   slice.max_commands = shape.max_commands;
   slice.sm_percent = Either(shape.sm_percent, slice.sm_percent);
   if (shape.launch_ms != 0) slice.launch_time_limit = absl::Milliseconds(shape.launch_ms);
-  slice.weight = Either(shape.weight, tenant.weight);
-  slice.copy_weight = Either(shape.copy_weight, tenant.copy_weight);
-  slice.priority = static_cast<int32_t>(Either(shape.priority, tenant.priority));
+  const LeaseTerms terms = TermsOf(shape, tenant);
+  slice.weight = terms.weight;
+  slice.copy_weight = terms.copy_weight;
+  slice.priority = static_cast<int32_t>(terms.priority);
   return slice;
 }
 

@@ -6,6 +6,7 @@
 #ifndef WARPLINE_SCHEDULER_SLICE_RULES_H_
 #define WARPLINE_SCHEDULER_SLICE_RULES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,16 @@ absl::StatusOr<SliceRecord> SliceFor(const TenantRecord& tenant, const std::stri
 // where it wants more.
 absl::Status ShapeRequest(const SliceRecord& slice, const TenantRecord& tenant, bool by_sessions,
                           warpline_internal::AcquireRequest* request);
+
+// How a lease stands among others that want its device.
+struct LeaseTerms {
+  uint32_t weight = 1;
+  uint32_t copy_weight = 1;
+  uint32_t priority = 0;
+};
+
+// Those of a lease of this shape. What the shape does not say is the tenant's.
+LeaseTerms TermsOf(const SliceShape& shape, const TenantRecord& tenant);
 
 // What a token of the lease says of the slice.
 DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant);

@@ -99,6 +99,26 @@ constexpr char kLeaseColumns[] =
     "slice_max_commands, slice_sm_percent, slice_launch_ms, slice_weight, slice_copy_weight, "
     "slice_priority";
 
+// In the order of the columns of `tenants`.
+Statement& BindTenant(const TenantRecord& tenant, Statement* statement) {
+  return statement->Bind(tenant.name)
+      .Bind(tenant.credential_hash)
+      .Bind(tenant.memory_bytes)
+      .Bind(tenant.max_leases)
+      .Bind(tenant.max_lease_sessions)
+      .Bind(tenant.max_seconds)
+      .Bind(tenant.max_sessions)
+      .Bind(tenant.rights)
+      .Bind(tenant.tiers)
+      .Bind(static_cast<uint32_t>(tenant.tier))
+      .Bind(tenant.weight)
+      .Bind(tenant.copy_weight)
+      .Bind(tenant.priority)
+      .Bind(absl::StrJoin(tenant.slices, ","))
+      .Bind(tenant.parent)
+      .Bind(tenant.reserved_bytes);
+}
+
 // A slice's name and shape, in the order of the columns of `slices` and of those at the end of
 // `leases`.
 Statement& BindSlice(const SliceRecord& slice, Statement* statement) {
@@ -228,26 +248,10 @@ absl::Status SqliteStore::MustChange(const std::string& what) {
 }
 
 absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
-  const auto status = Statement(db(),
-                                "INSERT OR IGNORE INTO tenants VALUES "
-                                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-                          .Bind(tenant.name)
-                          .Bind(tenant.credential_hash)
-                          .Bind(tenant.memory_bytes)
-                          .Bind(tenant.max_leases)
-                          .Bind(tenant.max_lease_sessions)
-                          .Bind(tenant.max_seconds)
-                          .Bind(tenant.max_sessions)
-                          .Bind(tenant.rights)
-                          .Bind(tenant.tiers)
-                          .Bind(static_cast<uint32_t>(tenant.tier))
-                          .Bind(tenant.weight)
-                          .Bind(tenant.copy_weight)
-                          .Bind(tenant.priority)
-                          .Bind(absl::StrJoin(tenant.slices, ","))
-                          .Bind(tenant.parent)
-                          .Bind(tenant.reserved_bytes)
-                          .Run();
+  Statement statement(db(),
+                      "INSERT OR IGNORE INTO tenants VALUES "
+                      "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  const auto status = BindTenant(tenant, &statement).Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
              ? absl::OkStatus()
@@ -255,29 +259,13 @@ absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
 }
 
 absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
-  const auto status =
-      Statement(db(),
-                "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
-                "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
-                "tier = ?, weight = ?, copy_weight = ?, priority = ?, slices = ?, parent = ?, "
-                "reserved_bytes = ? WHERE name = ?")
-          .Bind(tenant.credential_hash)
-          .Bind(tenant.memory_bytes)
-          .Bind(tenant.max_leases)
-          .Bind(tenant.max_lease_sessions)
-          .Bind(tenant.max_seconds)
-          .Bind(tenant.max_sessions)
-          .Bind(tenant.rights)
-          .Bind(tenant.tiers)
-          .Bind(static_cast<uint32_t>(tenant.tier))
-          .Bind(tenant.weight)
-          .Bind(tenant.copy_weight)
-          .Bind(tenant.priority)
-          .Bind(absl::StrJoin(tenant.slices, ","))
-          .Bind(tenant.parent)
-          .Bind(tenant.reserved_bytes)
-          .Bind(tenant.name)
-          .Run();
+  Statement statement(
+      db(),
+      "UPDATE tenants SET name = ?, credential_hash = ?, memory_bytes = ?, max_leases = ?, "
+      "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
+      "tier = ?, weight = ?, copy_weight = ?, priority = ?, slices = ?, parent = ?, "
+      "reserved_bytes = ? WHERE name = ?");
+  const auto status = BindTenant(tenant, &statement).Bind(tenant.name).Run();
   return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
 }
 

@@ -1,6 +1,5 @@
 #include "server/session/session.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,8 +20,6 @@ namespace {
 using warpline_internal::MemoryGrant;
 
 constexpr size_t kSecretBytes = 16;
-// How soon the policy is asked again about a session that it has wait.
-constexpr absl::Duration kLeastQueued = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -185,27 +182,6 @@ void Session::HandleHello() {
   lines_.Begin();
   state_ = State::kQueued;
   AskPolicy();
-}
-
-void Session::AskPolicy() {
-  if (context_.dispatcher == nullptr) return BeginOpening();
-  policy::SubmitContext context;
-  context.bytes = hello_.initial_memory().want_bytes();
-  const policy::Verdict verdict =
-      context_.dispatcher->AskSubmit(policy_tenant(), placed_.front()->ordinal(), id_, context);
-  if (verdict.action == policy::Action::kReject) {
-    return Refuse(absl::PermissionDeniedError("the server's policy refuses the session"));
-  }
-  if (verdict.action != policy::Action::kHold) return BeginOpening();
-  const absl::Duration left = context_.options->most_queued - queued_;
-  if (left <= absl::ZeroDuration()) {
-    return Refuse(NoRoom(absl::StrCat("the server's policy has had the session wait for ",
-                                      absl::FormatDuration(queued_))));
-  }
-  const absl::Duration wait =
-      std::min(std::max(absl::Microseconds(verdict.argument), kLeastQueued), left);
-  queued_ += wait;
-  SetTimer(wait, &Session::AskPolicy);
 }
 
 void Session::BeginOpening() {
@@ -475,8 +451,6 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
       state_ == State::kOpen && devices.size() == 1 && seat_.payer() == wanted.payer;
   return counts ? devices.KeptBytes(wanted.device, wanted.quota) : 0;
 }
-
-std::string Session::policy_tenant() const { return PolicyTenantOf(entitlement(), seat_.payer()); }
 
 absl::Duration Session::age() const { return SteadyNow() - since_; }
 
