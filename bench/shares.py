@@ -2,7 +2,7 @@
 """What tenants with weights get of a GPU that they keep busy together.
 
   shares.py --bundle=DIR --program=shares [--device=auto] [--tier=isolated|guarded] [--seconds=12]
-            [--weights=1:1,3:1,10:1] [--kernels_us=50:50,50:5000,5000:50,5000:5000] [--wait]
+            [--weights=1:1,3:1,10:1] [--kernels_us=50:50,50:5000,5000:50,5000:5000,50:64MiB] [--wait]
             [--dispatch=band,off] [--json=FILE] [--md=FILE]
 
 For each kind of dispatch, each pair of weights and each pair of lengths a scheduler with two
@@ -12,7 +12,9 @@ of its kernels times the time of one alone. Prints, from two seconds after both 
 the first one ended: the share of the first tenant in all, the largest distance of its share in one
 second from what the weights say, the error in all relative to the smaller share, the sum of what
 both had by the time that passed, and what the server's books say of the first one's share. The
-first rows are of a tenant alone.
+first rows are of a tenant alone. A length in MiB stands for copies of so much to the device, over
+and over. Beside kernels they are on another engine: then each is due all that it has alone, and
+the row says what the first and the second kept of it.
 """
 import argparse
 import json
@@ -51,9 +53,19 @@ def had(run, start, end):
     return (at(run["progress"], end) - at(run["progress"], start)) * run["kernel_us"] * 1e-6
 
 
+def span(runs):
+    """From when all were at work until the first one ended."""
+    return max(run["progress"][0][0] for run in runs) + WARM_UP_S, min(run["progress"][-1][0] for run in runs)
+
+
+def judge_apart(runs):
+    """Of tenants that use different engines: what each kept of what it has alone."""
+    start, end = span(runs)
+    return {"kept": [had(run, start, end) / (end - start) for run in runs], "seconds": end - start}
+
+
 def judge(runs, weights):
-    start = max(run["progress"][0][0] for run in runs) + WARM_UP_S
-    end = min(run["progress"][-1][0] for run in runs)
+    start, end = span(runs)
     due = weights[0] / sum(weights)
     times = [had(run, start, end) for run in runs]
     share = times[0] / sum(times)
@@ -73,13 +85,18 @@ class Measurement:
         self._tier = tier
         self._options = options
 
-    def calibrate(self, kernel_us):
-        return result_of(self._pool.start(0, self._tier, self._program, "--calibrate",
-                                          "--kernel_us=%g" % kernel_us, *self._options), 120)
+    def calibrate(self, load):
+        """`load` is a kernel's length in microseconds, or "64MiB" for copies of so much."""
+        copy = ["--copy_mib=%d" % mib_of(load)] if mib_of(load) else []
+        kernel_us = 1000 if copy else load
+        kernel = result_of(self._pool.start(0, self._tier, self._program, "--calibrate",
+                                            "--kernel_us=%g" % kernel_us, *copy, *self._options), 120)
+        return {**kernel, "copy": copy}
 
     def _start(self, tenant, kernel, seconds):
         return self._pool.start(tenant, self._tier, self._program, "--rounds=%d" % kernel["rounds"],
-                                "--kernel_us=%g" % kernel["kernel_us"], "--seconds=%g" % seconds, *self._options)
+                                "--kernel_us=%g" % kernel["kernel_us"], "--seconds=%g" % seconds,
+                                *kernel["copy"], *self._options)
 
     def alone(self, kernel, seconds):
         run = result_of(self._start(0, kernel, seconds), seconds + 60)
@@ -93,6 +110,8 @@ class Measurement:
         time.sleep(seconds * 0.45)
         after = self._pool.engine_times()
         runs = [result_of(process, seconds + 60) for process in processes]
+        if len({bool(kernel["copy"]) for kernel in kernels}) > 1:
+            return judge_apart(runs)
         row = judge(runs, weights)
         booked = [after["tenant%d" % i] - before["tenant%d" % i] for i in range(len(runs))]
         row["books"] = booked[0] / sum(booked) if sum(booked) > 0 else 0
@@ -104,8 +123,18 @@ def tenants_of(weights):
     return [["--weight=%d" % weight, "--copy_weight=%d" % weight] for weight in weights]
 
 
+def mib_of(load):
+    """Of copies; 0 for kernels."""
+    return int(load[:-len("MiB")]) if isinstance(load, str) else 0
+
+
 def pairs(text):
-    return [tuple(float(part) for part in pair.split(":")) for pair in text.split(",")]
+    return [tuple(part if part.endswith("MiB") else float(part) for part in pair.split(":"))
+            for pair in text.split(",")]
+
+
+def said(load):
+    return load if isinstance(load, str) else "%g" % load
 
 
 def table(rows):
@@ -113,10 +142,14 @@ def table(rows):
              "|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         if "share" not in row:
-            lines.append("| %s | alone | %g | | | | | %.3f | |" % (row["dispatch"], row["kernels_us"][0], row["sum"]))
+            kept = row.get("kept", [row.get("sum")])
+            lines.append("| %s | %s | %s | | %s | | | %.3f | |" % (
+                row["dispatch"], "%g:%g" % row["weights"] if "weights" in row else "alone",
+                " : ".join(map(said, row["kernels_us"])),
+                ", ".join("%.3f" % part for part in kept) if len(kept) > 1 else "", sum(kept)))
             continue
-        lines.append("| %s | %g:%g | %g : %g | %.3f | %.3f | %.1f | %.3f | %.3f | %.3f |" % (
-            row["dispatch"], *row["weights"], *row["kernels_us"], row["due"], row["share"],
+        lines.append("| %s | %g:%g | %s : %s | %.3f | %.3f | %.1f | %.3f | %.3f | %.3f |" % (
+            row["dispatch"], *row["weights"], *map(said, row["kernels_us"]), row["due"], row["share"],
             100 * row["worst_second"], row["relative_error"], row["sum"], row["books"]))
     return "\n".join(lines)
 
@@ -130,7 +163,7 @@ def measure(local_server, installation, args):
                      *args.server_flag]
             with Pool(local_server, installation, tenants_of(weights), flags) as pool:
                 measurement = Measurement(pool, args.program.resolve(), args.tier, options)
-                lengths = sorted({length for pair in pairs(args.kernels_us) for length in pair})
+                lengths = sorted({length for pair in pairs(args.kernels_us) for length in pair}, key=said)
                 kernels = {length: measurement.calibrate(length) for length in lengths}
                 for length in lengths:
                     rows.append({"dispatch": dispatch, "kernels_us": [length],

@@ -19,10 +19,10 @@ PROGRAM = "large_module"
 class AuditTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/examples/" + PROGRAM: "bench/cuda/" + PROGRAM,
-                               "bin/examples/vector_add": "examples/vector_add",
-                               "bin/examples/long_program": "tests/chaos/long_program"})
+        cls.installation = harness.installation_with(
+            {"bin/examples/" + PROGRAM: "bench/cuda/" + PROGRAM,
+             "bin/examples/vector_add": "examples/vector_add",
+             "bin/examples/long_program": "tests/chaos/long_program"})
 
     @classmethod
     def tearDownClass(cls):

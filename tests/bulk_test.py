@@ -21,8 +21,7 @@ RELAY = harness.RUNFILES / "transport/testing/delay_relay_main"
 class BulkTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM})
+        cls.installation = harness.installation_with({"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM})
 
     @classmethod
     def tearDownClass(cls):

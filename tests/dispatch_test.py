@@ -21,9 +21,9 @@ EXAMPLES = ("two_streams", "free_in_flight", "malloc_async", "pageable_copies", 
 class DispatchTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/shares": "bench/cuda/shares",
-                               **{"bin/" + name: "examples/" + name for name in EXAMPLES}})
+        cls.installation = harness.installation_with(
+            {"bin/shares": "bench/cuda/shares",
+             **{"bin/" + name: "examples/" + name for name in EXAMPLES}})
         cls.program = pathlib.Path(cls.installation.root) / "bin/shares"
 
     @classmethod

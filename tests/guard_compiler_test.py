@@ -14,8 +14,7 @@ COMPILER = "warpline-compiler"
 class GuardCompilerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES,
+        cls.installation = harness.installation_with(
             {"bin/examples/vector_add": "examples/vector_add",
              "bin/examples/histogram": "examples/histogram",
              "bin/examples/parted_warps": "tests/cuda/parted_warps"})

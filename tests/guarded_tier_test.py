@@ -25,8 +25,7 @@ GUARDED = {"WARPLINE_TIER": "guarded"}
 class GuardedTierTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES,
+        cls.installation = harness.installation_with(
             {"bin/examples/" + name: ("tests/chaos/" if name in CHAOS else "examples/") + name
              for name in PROGRAMS + CHAOS})
 

@@ -1,7 +1,12 @@
 """What the tests that start a server have in common.
 
 A test runs from Bazel's runfiles, which lie as bazel-bin does. Everything runs on loopback and on
-the CPU device.
+the CPU device. A test that takes its programs from installation_with() also runs on a machine
+without Bazel, such as one with a GPU:
+
+    BUNDLE=DIR PROGRAMS=DIR DEVICE=cuda tests/slices_test.py
+
+BUNDLE is what `./dev bundle` made, and PROGRAMS a folder of the built programs that the test names.
 """
 import os
 import pathlib
@@ -13,7 +18,10 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RUNFILES = pathlib.Path(os.environ.get("RUNFILES_DIR") or os.environ["TEST_SRCDIR"]) / "warpline"
+BUNDLE = os.environ.get("BUNDLE")
+DEVICE = os.environ.get("DEVICE", "cpu")
+RUNFILES = ROOT if BUNDLE else pathlib.Path(
+    os.environ.get("RUNFILES_DIR") or os.environ["TEST_SRCDIR"]) / "warpline"
 sys.path.insert(0, str(RUNFILES / "deploy/local"))
 
 import local_server  # noqa: E402  (found by the path above)
@@ -24,12 +32,22 @@ LEASE_TTL_S = 2
 
 def install(programs):
     """An installation with these example programs. Close it at the end."""
-    return local_server.Installation.from_bazel_bin(
-        RUNFILES, {"bin/examples/" + name: "examples/" + name for name in programs})
+    return installation_with({"bin/examples/" + name: "examples/" + name for name in programs})
+
+
+def installation_with(programs):
+    """An installation with these programs, path in it -> path under bazel-bin. Close it at the end."""
+    if not BUNDLE:
+        return local_server.Installation.from_bazel_bin(RUNFILES, programs)
+    made = local_server.Installation(tempfile.mkdtemp(prefix="warpline-"), temporary=True)
+    shutil.copytree(BUNDLE, made.root, symlinks=True, dirs_exist_ok=True)
+    for target, source in programs.items():
+        shutil.copy(pathlib.Path(os.environ["PROGRAMS"]) / pathlib.Path(source).name, made.root / target)
+    return made
 
 
 def server(installation, *flags):
-    return local_server.Server(installation, ["--device=cpu", *flags])
+    return local_server.Server(installation, ["--device=" + DEVICE, *flags])
 
 
 def start(installation, endpoint, name, *arguments, stat=False, env=None):

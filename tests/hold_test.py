@@ -10,13 +10,12 @@ import tempfile
 import unittest
 
 import harness
-import local_server
 
 
 class HoldTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = local_server.Installation.from_bazel_bin(harness.RUNFILES, {
+        cls.installation = harness.installation_with({
             "bin/examples/vector_add": "examples/vector_add",
             "bin/examples/lease_tree": "tests/cuda/lease_tree"})
 

@@ -20,8 +20,8 @@ COPIED_MIB = 64
 class HostWindowsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/examples/large_copies": "tests/chaos/large_copies"})
+        cls.installation = harness.installation_with(
+            {"bin/examples/large_copies": "tests/chaos/large_copies"})
 
     @classmethod
     def tearDownClass(cls):

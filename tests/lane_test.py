@@ -32,8 +32,7 @@ OFFERED = ("--ucx_networks=127.0.0.0/8", "--ucx_ports=%d-%d" % (PORTS[0], PORTS[
 class LaneTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM})
+        cls.installation = harness.installation_with({"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM})
 
     @classmethod
     def tearDownClass(cls):

@@ -27,9 +27,9 @@ def newest(folder, name):
 class LibrariesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/library_start": "tests/libraries/library_start",
-                               "bin/compile_kernel": "tests/libraries/compile_kernel"})
+        cls.installation = harness.installation_with(
+            {"bin/library_start": "tests/libraries/library_start",
+             "bin/compile_kernel": "tests/libraries/compile_kernel"})
         cls.server = harness.server(cls.installation)
         cls.server.__enter__()
 

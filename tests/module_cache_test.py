@@ -18,8 +18,7 @@ MODULE_BYTES = 16 << 10
 class ModuleCacheTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/examples/" + PROGRAM: "bench/cuda/" + PROGRAM})
+        cls.installation = harness.installation_with({"bin/examples/" + PROGRAM: "bench/cuda/" + PROGRAM})
 
     @classmethod
     def tearDownClass(cls):

@@ -21,8 +21,7 @@ ENDLESS = harness.RUNFILES / "tests/policies/endless.bpf.o"
 class PolicyTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/shares": "bench/cuda/shares"})
+        cls.installation = harness.installation_with({"bin/shares": "bench/cuda/shares"})
         cls.bin = pathlib.Path(cls.installation.root) / "bin"
 
     @classmethod

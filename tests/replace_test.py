@@ -18,11 +18,11 @@ PROGRAM = "long_program"
 class ReplaceTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM,
-                               "bin/examples/variables": "tests/chaos/variables",
-                               "bin/long_program": "tests/chaos/" + PROGRAM,
-                               "bin/examples/mapped_memory": "tests/chaos/mapped_memory"})
+        cls.installation = harness.installation_with(
+            {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM,
+             "bin/examples/variables": "tests/chaos/variables",
+             "bin/long_program": "tests/chaos/" + PROGRAM,
+             "bin/examples/mapped_memory": "tests/chaos/mapped_memory"})
 
     @classmethod
     def tearDownClass(cls):

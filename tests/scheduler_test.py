@@ -13,7 +13,6 @@ import time
 import unittest
 
 import harness
-import local_server
 
 
 class PoolTest(unittest.TestCase):
@@ -21,7 +20,7 @@ class PoolTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.installation = local_server.Installation.from_bazel_bin(harness.RUNFILES, {
+        cls.installation = harness.installation_with({
             "bin/examples/vector_add": "examples/vector_add",
             "bin/examples/lease_tree": "tests/cuda/lease_tree"})
 

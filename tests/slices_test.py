@@ -54,7 +54,7 @@ class Neighbour:
 class SlicesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(harness.RUNFILES, {
+        cls.installation = harness.installation_with({
             "bin/vector_add": "examples/vector_add",
             "bin/slice_limits": "tests/cuda/slice_limits",
             "bin/limit_storm": "tests/attack/limit_storm"})
@@ -338,7 +338,7 @@ class SlicesTest(unittest.TestCase):
                                    "--module_bytes=%d" % (4 * MIB), "--commands=%d" % shape["commands"],
                                    "--lease_sessions=%d" % shape["sessions"])
                 most = self.watch(server, storm)
-                status, out, errors = harness.finish(storm, timeout_s=60)
+                status, out, errors = harness.finish(storm, timeout_s=max(60, SESSIONS))
             print("%s, in %.0f s; at most %s; %d runs of the neighbour" % (
                 out.strip(), time.monotonic() - begun, most, neighbour.runs))
             self.assertEqual(status, 0, out + errors + server.log_tail())

@@ -46,7 +46,7 @@ def container(kind, payload, sm=75):
 class TierChoiceTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.local_server.Installation.from_bazel_bin(harness.RUNFILES, {
+        cls.installation = harness.installation_with({
             "bin/late_module": "tests/tiers/late_module",
             "bin/machine_code": "tests/tiers/machine_code"})
 

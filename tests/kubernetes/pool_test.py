@@ -23,7 +23,6 @@ sys.path.insert(0, str(manifests.SOURCES / "injector"))
 
 import harness  # noqa: E402  (found by the path above)
 import injection  # noqa: E402
-import local_server  # noqa: E402
 
 NODE = "node-a"
 
@@ -31,7 +30,7 @@ NODE = "node-a"
 class PoolCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = local_server.Installation.from_bazel_bin(harness.RUNFILES, {
+        cls.installation = harness.installation_with({
             "bin/examples/vector_add": "examples/vector_add",
             "bin/examples/lease_tree": "tests/cuda/lease_tree"})
         cls.installation.root.chmod(0o755)

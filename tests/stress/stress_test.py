@@ -10,7 +10,6 @@ RUNFILES = pathlib.Path(os.environ.get("RUNFILES_DIR") or os.environ["TEST_SRCDI
 sys.path.insert(0, str(RUNFILES / "tests"))
 
 import harness  # noqa: E402  (found by the path above)
-import local_server  # noqa: E402
 
 SMALL = ["--rounds=6", "--operations=4", "--words=512"]
 
@@ -21,8 +20,7 @@ def needs_tsan(library):
 
 class StressTest(unittest.TestCase):
     def setUp(self):
-        self.installation = local_server.Installation.from_bazel_bin(
-            RUNFILES, {"bin/examples/stress": "tests/stress/stress"})
+        self.installation = harness.installation_with({"bin/examples/stress": "tests/stress/stress"})
         self.addCleanup(self.installation.close)
         self.env = {}
         if needs_tsan(self.installation.root / "lib/libwarpline_core.so"):
