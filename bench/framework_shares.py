@@ -7,13 +7,15 @@
 Both are programs of framework_steps.py, which read their losses back after each step. For each pair
 of weights a scheduler and a server are started, in which each program trains alone, and then both at
 once. What a program had of the GPU is its steps a second against those alone. Prints the first one's
-part of what both had, against what its weight says, and the sum.
+part of what both had, against what its weight says, the sum, and what the server's books say. A
+program that leaves the GPU idle between its steps has less than its weight says, and the other one more.
 """
 import argparse
 import contextlib
 import json
 import pathlib
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -37,20 +39,26 @@ def measure_pair(pool, programs, weights, args):
             alone.append(rate(each.finish(), WARM_UP_S))
         for each in steps:
             each.begin("%g s" % (args.seconds + WARM_UP_S))
+        time.sleep(WARM_UP_S)
+        before = pool.engine_times()
+        time.sleep(args.seconds - 1)
+        after = pool.engine_times()
         together = [rate(each.finish(), WARM_UP_S, args.seconds) for each in steps]
+    booked = [after["tenant%d" % i] - before["tenant%d" % i] for i in range(len(programs))]
     had = [now / then for now, then in zip(together, alone)]
     due, share = weights[0] / sum(weights), had[0] / sum(had)
     return {"programs": programs, "weights": weights, "due": due, "share": share, "had": had, "alone": alone,
-            "relative_error": abs(share - due) / min(due, 1 - due), "sum": sum(had)}
+            "books": booked[0] / max(sum(booked), 1), "relative_error": abs(share - due) / min(due, 1 - due),
+            "sum": sum(had)}
 
 
 def table(rows):
-    lines = ["| dispatch | programs | weights | due | had | relative error | each of alone | sum |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = ["| dispatch | programs | weights | due | had | relative error | each of alone | sum | books |",
+             "|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
-        lines.append("| %s | %s, %s | %g:%g | %.3f | %.3f | %.3f | %.3f, %.3f | %.3f |" % (
+        lines.append("| %s | %s, %s | %g:%g | %.3f | %.3f | %.3f | %.3f, %.3f | %.3f | %.3f |" % (
             row["dispatch"], *row["programs"], *row["weights"], row["due"], row["share"], row["relative_error"],
-            *row["had"], row["sum"]))
+            *row["had"], row["sum"], row["books"]))
     return "\n".join(lines)
 
 

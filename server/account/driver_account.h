@@ -1,22 +1,28 @@
 // Holds what the driver says of the processes on one GPU against what dispatch knows of them.
 //
 // A worker of the isolated tier is its tenant's, and its page with dispatch is advice to it: one
-// that was taken over launches without asking. The driver counts it all the same. Its account is
-// coarse: percents of its last sampling period, a sixth of a second to a second, and only of
-// processes that had some. So it is compared over windows, and only while others want compute; what
-// a slice may be off by is wide, and a session ends only after several windows in a row:
+// that was taken over launches without asking. The driver counts it all the same, but by samples:
+// five times a second it looks which process is on the device, and says of that one that it had all
+// of the last fifth (seen on an H100 with driver 580, docs/dispatch-on-a-gpu.md). So what it says
+// is a draw, and a second of draws proves nothing: of a slice that has a quarter, one reading in
+// four says 99 %. Draws are added up until they cannot be chance (DriftEvidence):
 //
-//   - over a window the driver says more than was noted by `debit_above`, and more than the slice's
-//     share: what is beyond is its debt, so that its next turns come later and others' sooner;
-//   - more than was noted by `end_above`, and than its share by `above_share`, in `windows` windows
-//     in a row: the session ends whose worker had most that it was not given.
+//   - each reading while others want compute is a draw of whether the slice was on the device,
+//     which is expected as often as dispatch has noted of it;
+//   - from `debit_evidence` on, and while it has more than its share, what it had beyond what was
+//   noted
+//     is its debt, which it pays by and by, so that its next turns come later and others' sooner;
+//   - from `end_evidence` on, when it has more than was noted by `end_above` and than its share by
+//     `above_share`, the session ends whose worker had most that it was not given.
 //
-// Whether a process has a tenant's kernels while it waits for its slice of time the driver may or
-// may not count: where the percents of all come to more than 100, each is taken for its part of
-// them.
+// Draws that follow each other are alike, since turns come at intervals as the driver's looks do:
+// `dependence` of them count as one.
 //
-// It is remembered for a while, by slice, that one of its sessions was ended: one more window is
-// then enough, so that reconnecting is no way out.
+// A driver may count a process that waits for its slice of time, too: where the percents of all
+// come to more than 100, each is taken for its part of them.
+//
+// It is remembered for a while, by slice, that one of its sessions was ended: half of the evidence
+// is then there from the start, so that reconnecting is no way out.
 #ifndef WARPLINE_SERVER_ACCOUNT_DRIVER_ACCOUNT_H_
 #define WARPLINE_SERVER_ACCOUNT_DRIVER_ACCOUNT_H_
 
@@ -29,18 +35,29 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "server/account/drift_evidence.h"
 #include "server/dispatch/gpu_use.h"
 #include "server/nvml/driver_samples.h"
 
 namespace warpline::server {
 
 struct AccountOptions {
-  absl::Duration window = absl::Seconds(2);
-  // In thousandths of the window.
-  int64_t debit_above = 100;
-  int64_t end_above = 250;
+  // Of the test, and in what it counts: once in some 45 hours in which two tenants want the device
+  // an honest slice is charged by chance, and once in two years its session ends.
+  double excess = 0.2;
+  int dependence = 4;
+  double debit_evidence = 12;
+  double end_evidence = 18;
+  // In thousandths of the time.
+  int64_t end_above = 200;
   int64_t above_share = 100;
-  int windows = 5;
+  // How a debt is paid: so much at once at most, of which dispatch takes no more than a second, and
+  // of a debt no more than so much in all.
+  absl::Duration debit = absl::Milliseconds(500);
+  absl::Duration debit_every = absl::Seconds(1);
+  absl::Duration most_debt = absl::Seconds(30);
+  // A reading after so long without any is about nobody knows what.
+  absl::Duration longest_reading = absl::Seconds(2);
   // How long it is remembered that a slice had a session ended.
   absl::Duration memory = absl::Minutes(10);
   // The driver is taken not to know the server's processes once these have worked for so long and
@@ -48,18 +65,18 @@ struct AccountOptions {
   absl::Duration silence = absl::Seconds(10);
 };
 
-// A slice that has used more than it was given in a window.
+// A slice that has used more than it was given.
 struct Overdraft {
   std::string slice;
   std::string tenant;
   uint64_t session = 0;  // Whose worker had most of it.
   pid_t pid = 0;
-  int64_t stolen_ns = 0;
-  // In thousandths of the window: by the driver, by dispatch, and as it was promised.
+  int64_t stolen_ns = 0;  // What it pays of that now.
+  // In thousandths of the time since it began: by the driver, by dispatch, and as it was promised.
   int64_t used = 0;
   int64_t noted = 0;
   int64_t share = 0;
-  int windows = 0;  // Of those in a row that are enough to end a session; 0 for none.
+  absl::Duration lasted;  // For how long others wanted the device meanwhile.
   bool ends = false;
 };
 
@@ -69,7 +86,7 @@ class DriverAccount {
   explicit DriverAccount(const AccountOptions& options) : options_(options) {}
 
   // What the driver has said since the last call, and how dispatch has it now. `now_ns` is of a
-  // steady clock. Says who used more than it was given whenever a window is over.
+  // steady clock. Says who has used more than it was given.
   std::vector<Overdraft> Observe(int64_t now_ns, const std::vector<nvml::ProcessUse>& samples,
                                  const dispatch::GpuUse& use);
   // The newest sample's time, since which new ones are wanted.
@@ -79,54 +96,67 @@ class DriverAccount {
   bool silent() const { return !named_ && worked_ns_ > absl::ToInt64Nanoseconds(options_.silence); }
 
  private:
-  // A worker, in this window.
   struct Process {
     uint64_t session = 0;
     std::string slice;
     int64_t since_us = 0;
-    int64_t used_us = 0;  // As the driver says.
-    int64_t busy_ns = 0;  // WorkerUse::busy_ns at the beginning.
-    int64_t noted_ns = 0;
+    int64_t busy_ns = 0;  // WorkerUse::busy_ns at the last reading.
+    int64_t beyond_ns =
+        0;  // What it had beside what was noted, since its slice came under suspicion.
   };
-  // A slice, in this window; one that comes back goes on.
+  // What is known of a slice. One that comes back goes on, so this is by its name.
   struct Slice {
+    explicit Slice(double excess) : drift(excess) {}
+
     std::string tenant;
     uint32_t share = 0;
-    uint32_t vgpu = 0;  // Of which the two sums are known.
+    uint32_t vgpu = 0;  // Of which the sums are known.
+    // SliceUse's, at the last reading.
     int64_t noted_sum_ns = 0;
     int64_t others_sum_ns = 0;
+    int64_t worked_sum_ns = 0;  // SliceUse::noted_ns at the last call.
+    double noted_before = 0;    // The part that was noted in the reading before.
+    DriftEvidence drift;
+    // While the evidence is above its least: what was drawn, and what of it is not charged yet.
+    int64_t lasted_ns = 0;
+    int64_t used_ns = 0;
     int64_t noted_ns = 0;
-    int64_t others_wanted_ns = 0;
+    int64_t owed_ns = 0;
+    int64_t debt_ns = 0;     // What is proven, and not paid yet.
+    int64_t seen_ns = 0;     // When it was there the last time.
+    int64_t debited_ns = 0;  // When it paid; 0 for never, as below.
+    int64_t ended_ns = 0;    // When a session of it was ended.
   };
-  struct Record {
-    int windows = 0;        // In a row.
-    int64_t judged_ns = 0;  // The last time.
-    int64_t ended_ns = 0;   // The last time that a session was ended; 0 for never.
+  // What a reading says, in parts of the time that it is about.
+  struct Reading {
+    int64_t span_ns = 0;    // 0 where it is not known what was going on.
+    int64_t looked_ns = 0;  // For how much of it the dispatcher has looked.
+    std::map<pid_t, double> parts;
   };
-  static constexpr size_t kMostRecords = 1024;
+  static constexpr size_t kMostSlices = 1024;
 
-  void NoteSlice(const dispatch::SliceUse& use);
-  void NoteWorker(const dispatch::WorkerUse& worker, const std::string& slice);
-  void NoteSamples(const std::vector<nvml::ProcessUse>& samples);
-  void BeginWindow(int64_t now_ns, const dispatch::GpuUse& use);
-  std::vector<Overdraft> Judge(int64_t now_ns, const dispatch::GpuUse& use);
-  void JudgeSlice(int64_t now_ns, int64_t looked_ns, const std::string& name, const Slice& slice,
-                  std::vector<Overdraft>* found);
-  // What the driver says of the slice's workers, and which of them is the first to end.
-  int64_t UsedBy(const std::string& slice, Overdraft* over) const;
-  void Forget(int64_t now_ns);
+  void Meet(int64_t now_ns, const dispatch::GpuUse& use);
+  void MeetWorker(const dispatch::WorkerUse& worker, const std::string& slice);
+  Reading Read(int64_t now_ns, const std::vector<nvml::ProcessUse>& samples,
+               const dispatch::GpuUse& use);
+  // Draws for a slice that is there, and says whether it is over its due.
+  void Draw(int64_t now_ns, const Reading& reading, const dispatch::SliceUse& use,
+            std::vector<Overdraft>* found);
+  // Whether the session is to end whose worker had most.
+  bool Judge(Slice* slice);
+  void Debit(int64_t now_ns, const std::string& name, bool ends, Slice* slice,
+             std::vector<Overdraft>* found);
+  void BeginAnew(const std::string& name, Slice* slice);
+  void Forget(int64_t now_ns, const dispatch::GpuUse& use);
 
   const AccountOptions options_;
-  bool began_ = false;
   bool named_ = false;
   int64_t worked_ns_ = 0;  // Of all slices, while none was named.
-  int64_t since_us_ = 0;
-  int64_t window_ns_ = 0;   // When it began.
-  int64_t looked_ns_ = 0;   // GpuUse::looked_ns then.
-  int64_t covered_us_ = 0;  // What the samples of this window are about, together.
+  int64_t since_us_ = 0;   // Of the newest sample.
+  int64_t read_ns_ = 0;    // When the last reading was; 0 before the first.
+  int64_t looked_ns_ = 0;  // GpuUse::looked_ns then.
   std::map<pid_t, Process> processes_;
   std::map<std::string, Slice> slices_;
-  std::map<std::string, Record> records_;
 };
 
 }  // namespace warpline::server

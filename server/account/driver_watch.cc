@@ -102,8 +102,8 @@ void DriverWatch::Act(int ordinal, const Overdraft& over) {
   if (over.ends) {
     options_.end_session(
         over.session,
-        absl::StrCat("the session does not keep to its turns: ", what, ", ", over.windows,
-                     " windows of ", absl::FormatDuration(options_.account.window), " in a row"));
+        absl::StrCat("the session does not keep to its turns: ", what, ", over ",
+                     absl::FormatDuration(absl::Trunc(over.lasted, absl::Seconds(1)))));
     return;
   }
   if (const LogPermit permit = log_.Ask(0)) {
