@@ -119,9 +119,7 @@ void DriverAccount::Draw(int64_t now_ns, const Reading& reading, const SliceUse&
   const bool own = std::any_of(use.workers.begin(), use.workers.end(),
                                [](const WorkerUse& worker) { return !worker.trusted; });
   if (!contested || !own) return;
-  const bool recent =
-      slice.ended_ns != 0 && now_ns - slice.ended_ns < absl::ToInt64Nanoseconds(options_.memory);
-  const double least = recent ? options_.end_evidence / 2 : 0;
+  const double least = ended_ns_.contains(Payer(use.slice, slice)) ? options_.end_evidence / 2 : 0;
   seen = std::min(seen, 1.0);
   slice.drift.Draw(seen, expected, 1.0 / options_.dependence, least, options_.end_evidence);
   if (slice.drift.evidence() <= least) BeginAnew(use.slice, &slice);
@@ -179,7 +177,7 @@ void DriverAccount::Debit(int64_t now_ns, const std::string& name, bool ends, Sl
   slice->debt_ns -= over.stolen_ns;
   slice->debited_ns = now_ns;
   if (ends) {
-    slice->ended_ns = now_ns;
+    ended_ns_[Payer(name, *slice)] = now_ns;
     slice->drift = DriftEvidence(options_.excess);
     BeginAnew(name, slice);
   }
@@ -197,6 +195,7 @@ void DriverAccount::Forget(int64_t now_ns, const GpuUse& use) {
   const int64_t memory_ns = absl::ToInt64Nanoseconds(options_.memory);
   std::erase_if(slices_,
                 [&](const auto& entry) { return now_ns - entry.second.seen_ns >= memory_ns; });
+  std::erase_if(ended_ns_, [&](const auto& entry) { return now_ns - entry.second >= memory_ns; });
   while (slices_.size() > kMostSlices) {
     slices_.erase(std::min_element(
         slices_.begin(), slices_.end(),

@@ -21,8 +21,8 @@
 // A driver may count a process that waits for its slice of time, too: where the percents of all
 // come to more than 100, each is taken for its part of them.
 //
-// It is remembered for a while, by slice, that one of its sessions was ended: half of the evidence
-// is then there from the start, so that reconnecting is no way out.
+// It is remembered for a while of a tenant, or of a peer without a lease, that a session was ended:
+// half of the evidence is then there from the start, so that another lease is no way out.
 #ifndef WARPLINE_SERVER_ACCOUNT_DRIVER_ACCOUNT_H_
 #define WARPLINE_SERVER_ACCOUNT_DRIVER_ACCOUNT_H_
 
@@ -58,7 +58,7 @@ struct AccountOptions {
   absl::Duration most_debt = absl::Seconds(30);
   // A reading after so long without any is about nobody knows what.
   absl::Duration longest_reading = absl::Seconds(2);
-  // How long it is remembered that a slice had a session ended.
+  // How long it is remembered that a tenant had a session ended.
   absl::Duration memory = absl::Minutes(10);
   // The driver is taken not to know the server's processes once these have worked for so long and
   // it named none.
@@ -124,8 +124,7 @@ class DriverAccount {
     int64_t owed_ns = 0;
     int64_t debt_ns = 0;     // What is proven, and not paid yet.
     int64_t seen_ns = 0;     // When it was there the last time.
-    int64_t debited_ns = 0;  // When it paid; 0 for never, as below.
-    int64_t ended_ns = 0;    // When a session of it was ended.
+    int64_t debited_ns = 0;  // When it paid; 0 for never.
   };
   // What a reading says, in parts of the time that it is about.
   struct Reading {
@@ -134,6 +133,11 @@ class DriverAccount {
     std::map<pid_t, double> parts;
   };
   static constexpr size_t kMostSlices = 1024;
+
+  // Whose sessions are remembered.
+  static const std::string& Payer(const std::string& name, const Slice& slice) {
+    return slice.tenant.empty() ? name : slice.tenant;
+  }
 
   void Meet(int64_t now_ns, const dispatch::GpuUse& use);
   void MeetWorker(const dispatch::WorkerUse& worker, const std::string& slice);
@@ -157,6 +161,7 @@ class DriverAccount {
   int64_t looked_ns_ = 0;  // GpuUse::looked_ns then.
   std::map<pid_t, Process> processes_;
   std::map<std::string, Slice> slices_;
+  std::map<std::string, int64_t> ended_ns_;  // When a session of a payer was ended the last time.
 };
 
 }  // namespace warpline::server

@@ -220,10 +220,12 @@ TEST_F(DriverAccountTest, SamplesThatComeLateEndNobody) {
 TEST_F(DriverAccountTest, ReconnectingIsNoWayOut) {
   // A new session, worker and place every second.
   uint64_t session = 7;
+  std::string lease = "thief";
   const auto reconnect = [&] {
     ++session;
     thief_pid_ = static_cast<pid_t>(session) + 1000;
     use_.slices[0] = Slice("thief", static_cast<uint32_t>(session), session, thief_pid_);
+    use_.slices[0].slice = lease;
     use_.slices[0].workers[0].since_us = now_ns_ / 1000;
   };
   const auto seconds_until_the_end = [&] {
@@ -239,7 +241,8 @@ TEST_F(DriverAccountTest, ReconnectingIsNoWayOut) {
   };
   const int first = seconds_until_the_end();
   ASSERT_NE(first, -1);
-  // It has less patience with the next one.
+  // It has less patience with the next one, though it is another lease's.
+  lease = "another lease of the thief's";
   reconnect();
   const int next = seconds_until_the_end();
   ASSERT_NE(next, -1);
