@@ -74,8 +74,12 @@ ABSL_FLAG(
     "How often in a second each tenant's programs may ask for leases or renew them in the long "
     "run; ten times as often at once. A lease is renewed three times in --lease_ttl.");
 ABSL_FLAG(std::string, admin_listen, "",
-          "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
+          "host:port for Prometheus (/metrics): plain text, no control, and nothing about tenants "
+          "without --tenant_metrics. "
           "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
+ABSL_FLAG(bool, tenant_metrics, false,
+          "Prometheus is also told the names of tenants and what each of them has: whoever can "
+          "scrape --admin_listen then knows.");
 ABSL_FLAG(bool, admin_listen_anywhere, false,
           "--admin_listen may be an address that other hosts reach.");
 ABSL_FLAG(std::string, health_listen, "",
@@ -275,7 +279,8 @@ int Run() {
   auto opened = OpenRole(folder);
   if (!opened.ok()) return Complain(opened.status());
   Role* const role = opened->role.get();
-  const auto metrics = std::make_shared<SchedulerMetrics>(role);
+  const auto metrics =
+      std::make_shared<SchedulerMetrics>(role, absl::GetFlag(FLAGS_tenant_metrics));
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
   if (!exposer.ok()) return Complain(exposer.status());
   const auto audit = audit::OpenAudit(*audit_options);

@@ -2,6 +2,8 @@
 
 #include <prometheus/metric_family.h>
 
+#include <utility>
+
 namespace warpline::scheduler {
 namespace {
 
@@ -13,6 +15,28 @@ MetricFamily Family(const char* name, const char* help, MetricType type, uint64_
   metric.counter.value = static_cast<double>(value);
   metric.gauge.value = static_cast<double>(value);
   return {name, help, type, {metric}};
+}
+
+void AddTenants(const std::vector<TenantCount>& tenants, std::vector<MetricFamily>* families) {
+  const auto add = [&](const char* name, const char* help, uint64_t TenantCount::*field) {
+    MetricFamily family = {name, help, MetricType::Gauge, {}};
+    for (const TenantCount& tenant : tenants) {
+      prometheus::ClientMetric metric;
+      metric.label = {{"tenant", tenant.name}};
+      metric.gauge.value = static_cast<double>(tenant.*field);
+      family.metric.push_back(std::move(metric));
+    }
+    families->push_back(std::move(family));
+  };
+  add("warpline_scheduler_tenant_leases", "Leases that a tenant holds.", &TenantCount::leases);
+  add("warpline_scheduler_tenant_leased_bytes", "Device memory of a tenant's leases.",
+      &TenantCount::leased_bytes);
+  add("warpline_scheduler_tenant_quota_bytes", "What a tenant may lease; 0 for no limit.",
+      &TenantCount::quota_bytes);
+  add("warpline_scheduler_tenant_reserved_bytes", "What is reserved for a tenant.",
+      &TenantCount::reserved_bytes);
+  add("warpline_scheduler_tenant_waiting", "A tenant's requests that wait for a lease.",
+      &TenantCount::waiting);
 }
 
 }  // namespace
@@ -27,7 +51,7 @@ std::vector<MetricFamily> SchedulerMetrics::Collect() const {
   }
   constexpr auto kGauge = MetricType::Gauge;
   constexpr auto kCounter = MetricType::Counter;
-  return {
+  std::vector<MetricFamily> families = {
       Family("warpline_scheduler_leads", "1 if this scheduler decides, 0 if another one does.",
              kGauge, scheduler.ok() ? 1 : 0),
       Family("warpline_scheduler_epoch", "The number of the term in which it leads.", kGauge,
@@ -57,6 +81,8 @@ std::vector<MetricFamily> SchedulerMetrics::Collect() const {
       Family("warpline_scheduler_rejected_total", "Requests with a wrong credential or token.",
              kCounter, counts.rejected),
   };
+  if (tenants_ && scheduler.ok()) AddTenants((*scheduler)->TenantCounts(kMostTenants), &families);
+  return families;
 }
 
 }  // namespace warpline::scheduler

@@ -72,6 +72,12 @@ struct SchedulerCounts {
   uint64_t granted = 0, refused = 0, expired = 0, revoked = 0, rejected = 0;
 };
 
+// What a tenant has, for metrics.
+struct TenantCount {
+  std::string name;
+  uint64_t leases = 0, leased_bytes = 0, quota_bytes = 0, reserved_bytes = 0, waiting = 0;
+};
+
 // Thread-safe. `local` says that a request comes from the scheduler's own host. Requests are not
 // trusted: one that is too long or malformed gets INVALID_ARGUMENT, and one whose sender has no
 // right to it UNAUTHENTICATED. UNAVAILABLE means that the state could not be written.
@@ -143,6 +149,8 @@ class Scheduler {
   void Housekeep();
 
   SchedulerCounts Counts();
+  // Of `most` tenants, those that have most leased first.
+  std::vector<TenantCount> TenantCounts(size_t most);
 
  private:
   struct LiveServer {

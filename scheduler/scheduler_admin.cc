@@ -1,6 +1,9 @@
 // The operator's requests to the scheduler.
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -314,6 +317,36 @@ SchedulerCounts Scheduler::Counts() {
       counts.leased_bytes += lease.total_bytes();
     }
   }
+  return counts;
+}
+
+std::vector<TenantCount> Scheduler::TenantCounts(size_t most) {
+  MutexLock lock(&mu_);
+  std::vector<TenantCount> counts;
+  const auto tenants = store_->Tenants();
+  const auto leases = store_->ActiveLeases();
+  if (!tenants.ok() || !leases.ok()) return counts;
+  std::map<std::string, TenantCount> by_name;
+  for (const LeaseRecord& lease : *leases) {
+    TenantCount& count = by_name[lease.tenant];
+    ++count.leases;
+    count.leased_bytes += lease.total_bytes();
+  }
+  for (const TenantRecord& tenant : *tenants) {
+    TenantCount& count = by_name[tenant.name];
+    count.quota_bytes = tenant.memory_bytes;
+    count.reserved_bytes = tenant.reserved_bytes;
+  }
+  if (tenants->empty()) by_name.try_emplace(kDefaultTenant);
+  for (auto& [name, count] : by_name) {
+    count.name = name;
+    count.waiting = pool_.allocator().line().RequestsOf(name);
+    counts.push_back(std::move(count));
+  }
+  std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.leased_bytes, a.waiting) > std::pair(b.leased_bytes, b.waiting);
+  });
+  if (counts.size() > most) counts.resize(most);
   return counts;
 }
 

@@ -79,6 +79,11 @@ TEST_P(SchedulerPlacementTest, WhoWaitsGetsALeaseWhenThereIsRoom) {
   EXPECT_GE(waits.waiting().ask_again_ms(), 100u);
   EXPECT_EQ(scheduler_->Counts().waiting, 1u);
   EXPECT_EQ(scheduler_->Tenants("operator")->tenants(0).waiting(), 1u);
+  const auto counts = scheduler_->TenantCounts(10);
+  ASSERT_FALSE(counts.empty());
+  EXPECT_EQ(counts[0].waiting, 1u);
+  EXPECT_EQ(counts[0].leases, scheduler_->Tenants("operator")->tenants(0).leases());
+  EXPECT_TRUE(scheduler_->TenantCounts(0).empty());
   ASSERT_TRUE(scheduler_->Release(first->token()).ok());
   // Nobody gets in between.
   EXPECT_EQ(Acquire(10).status().code(), Code::kResourceExhausted);

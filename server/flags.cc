@@ -134,8 +134,12 @@ ABSL_FLAG(int, dispatch_quantum_us, 6000,
           "How long one lease has an engine of a device, to itself, while others want it. Between "
           "two of them the engine stands still for some 150 us.");
 ABSL_FLAG(std::string, admin_listen, "",
-          "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
+          "host:port for Prometheus (/metrics): plain text, no control, and nothing about tenants "
+          "without --tenant_metrics. "
           "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
+ABSL_FLAG(bool, tenant_metrics, false,
+          "Prometheus is also told the names of tenants and what each of them has: whoever can "
+          "scrape --admin_listen then knows.");
 ABSL_FLAG(bool, admin_listen_anywhere, false,
           "--admin_listen may be an address that other hosts reach.");
 ABSL_FLAG(std::string, health_listen, "",
@@ -272,6 +276,7 @@ absl::StatusOr<ListenOptions> Listen() {
   options.ucx_ports = *ports;
   options.port_file = absl::GetFlag(FLAGS_port_file);
   options.admin_address = absl::GetFlag(FLAGS_admin_listen);
+  options.tenant_metrics = absl::GetFlag(FLAGS_tenant_metrics);
   absl::Status metrics =
       CheckMetricsAddress(options.admin_address, absl::GetFlag(FLAGS_admin_listen_anywhere));
   if (!metrics.ok()) return metrics;

@@ -319,6 +319,10 @@ absl::Status GpuServer::Compose() {
   auto exposer = ExposeMetrics(options_.listen.admin_address, metrics_);
   if (!exposer.ok()) return exposer.status();
   exposer_ = *std::move(exposer);
+  if (exposer_ != nullptr && options_.listen.tenant_metrics) {
+    tenant_metrics_ = std::make_shared<TenantMetrics>(host_.get());
+    exposer_->RegisterCollectable(tenant_metrics_);
+  }
   replacements_ = std::make_unique<Replacements>(host_.get());
   return absl::OkStatus();
 }

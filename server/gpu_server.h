@@ -23,6 +23,7 @@
 #include "server/admin/metrics.h"
 #include "server/admin/replacements.h"
 #include "server/admin/scheduler_link.h"
+#include "server/admin/tenant_metrics.h"
 #include "server/jail/jailer.h"
 #include "server/leases/lease_book.h"
 #include "server/nvml/sampler.h"
@@ -93,7 +94,8 @@ class GpuServer {
   std::unique_ptr<SessionHost> host_;
   std::unique_ptr<DriverWatch> watch_;  // Null where nothing is dispatched on NVIDIA's devices.
   std::shared_ptr<ServerMetrics> metrics_;
-  std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.
+  std::shared_ptr<TenantMetrics> tenant_metrics_;  // Null without --tenant_metrics.
+  std::unique_ptr<prometheus::Exposer> exposer_;   // Null for none. Does not own what it exposes.
   std::unique_ptr<Replacements> replacements_;
   std::unique_ptr<HealthListener> health_;  // Null for none.
   std::unique_ptr<Listener> listener_;

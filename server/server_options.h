@@ -35,6 +35,8 @@ struct ListenOptions {
   std::string port_file;
   // Where Prometheus scrapes; empty for nowhere.
   std::string admin_address;
+  // Whether it is also told what each tenant has.
+  bool tenant_metrics = false;
   // Where health checks are answered in plain text; empty for nowhere.
   std::string health_address;
   // Where the operator asks, as AdminSocketPath() takes it.

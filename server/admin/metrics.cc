@@ -34,6 +34,13 @@ class Families {
   void DeviceCounter(const char* name, const char* help, int gpu, uint64_t value) {
     Add(name, help, MetricType::Counter, {{"gpu", absl::StrCat(gpu)}}, value);
   }
+  // 1, with what joins the device with DCGM's metrics.
+  void DeviceInfo(const DeviceSnapshot& device) {
+    Add("warpline_device_info", "Devices, with the labels that DCGM's exporter gives them.",
+        MetricType::Gauge,
+        {{"gpu", absl::StrCat(device.ordinal)}, {"UUID", device.uuid}, {"modelName", device.name}},
+        uint64_t{1});
+  }
   void DeviceGauge(const char* name, const char* help, int gpu, uint64_t value) {
     Add(name, help, MetricType::Gauge, {{"gpu", absl::StrCat(gpu)}}, value);
   }
@@ -170,6 +177,7 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
   for (const DeviceSnapshot& device : snapshot.devices) {
     const int gpu = device.ordinal;
     const DeviceMemory::Stats& memory = device.memory;
+    f.DeviceInfo(device);
     f.DeviceGauge("warpline_device_sessions", "Sessions on the device.", gpu,
                   static_cast<uint64_t>(device.sessions));
     f.DeviceGauge("warpline_device_memory_total_bytes", "Memory of the device.", gpu,

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "server/handover/session_usage.h"
+#include "server/handover/tenant_totals.h"
 
 namespace warpline {
 
@@ -63,6 +64,7 @@ struct ServerCounters {
   std::array<Counter, kUsageCount> ended_usage;
   // How long they have had the engines of devices: compute, copies in, copies out.
   std::array<Counter, 3> ended_engine_ns;
+  TenantTotals ended_tenants;
 
   void AddEnded(const SessionUsage& usage) {
     for (const UsageInfo& row : kUsageTable) {

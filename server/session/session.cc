@@ -750,6 +750,7 @@ void Session::SayClosed() const {
   for (size_t i = 0; i < engines.size(); ++i) {
     context_.counters->ended_engine_ns[i].Add(static_cast<uint64_t>(engines[i].busy_ns));
   }
+  AddToTenant(engines);
   audit_->Closed(reason_, port_->traffic().commands.value(), usage[Usage::kNeighbourPointers]);
   const uint64_t left_out = usage[Usage::kLogLinesLeftOut];
   if (const LogPermit permit = lines_.AskForLast()) {
@@ -757,6 +758,21 @@ void Session::SayClosed() const {
                 " commands=", port_->traffic().commands.value(),
                 left_out == 0 ? "" : absl::StrCat(" log_lines_left_out=", left_out));
   }
+}
+
+void Session::AddToTenant(const dispatch::SeatUsage& engines) const {
+  if (placed_.empty()) return;
+  TenantTotal total;
+  for (size_t i = 0; i < engines.size(); ++i) {
+    total.engine_ns[i] = static_cast<uint64_t>(engines[i].busy_ns);
+  }
+  const TrafficCounters& traffic = port_->traffic();
+  total.sessions = 1;
+  total.commands = traffic.commands.value();
+  total.bulk_bytes = traffic.bulk_bytes.value();
+  total.memory_refused = traffic.memory_refused.value();
+  const int device = placed_.size() == 1 ? placed_.front()->ordinal() : TenantTotals::kSeveral;
+  context_.counters->ended_tenants.Add({entitlement().tenant, device}, total);
 }
 
 SessionSnapshot Session::Snapshot() const {
