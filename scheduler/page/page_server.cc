@@ -93,7 +93,8 @@ absl::Status CheckPageAddress(const std::string& address) {
 }
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(const std::string& address,
-                                                              PageHandler* handler) {
+                                                              PageHandler* handler,
+                                                              absl::Duration patience) {
   if (address.empty()) return nullptr;
   if (auto status = CheckPageAddress(address); !status.ok()) return status;
   mg_callbacks callbacks = {};
@@ -103,7 +104,7 @@ absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(const std::string&
   const std::string threads = absl::StrCat(kThreads);
   const std::string waiting = absl::StrCat(kWaitingConnections);
   const std::string bytes = absl::StrCat(kMaxRequestBytes);
-  const std::string patience = absl::StrCat(kPatienceMs);
+  const std::string milliseconds = absl::StrCat(absl::ToInt64Milliseconds(patience));
   // A connection is for one request, so that nobody keeps a thread by being silent between two.
   const char* options[] = {"listening_ports",
                            address.c_str(),
@@ -114,7 +115,7 @@ absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(const std::string&
                            "max_request_size",
                            bytes.c_str(),
                            "request_timeout_ms",
-                           patience.c_str(),
+                           milliseconds.c_str(),
                            "enable_keep_alive",
                            "no",
                            "decode_url",

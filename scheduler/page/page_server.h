@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "scheduler/page/page_handler.h"
 
 struct mg_context;
@@ -18,18 +19,19 @@ namespace warpline::scheduler::page {
 absl::Status CheckPageAddress(const std::string& address);
 
 // Thread-safe. Its threads are civetweb's, one of which each connection keeps while it is answered:
-// a request that is not there within kPatience, or an answer that is not read within it, is given
+// a request that is not there within `patience`, or an answer that is not read within it, is given
 // up. Ends with its destructor, which waits for answers that are under way.
 class PageServer {
  public:
   static constexpr int kThreads = 16;
   static constexpr int kWaitingConnections = 64;
   static constexpr int kMaxRequestBytes = 8192;
-  static constexpr int kPatienceMs = 5000;
+  static constexpr absl::Duration kPatience = absl::Seconds(5);
 
   // `handler` is borrowed. Null for an empty address; UNAVAILABLE when it cannot listen there.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(const std::string& address,
-                                                           PageHandler* handler);
+                                                           PageHandler* handler,
+                                                           absl::Duration patience = kPatience);
   ~PageServer();
   PageServer(const PageServer&) = delete;
   PageServer& operator=(const PageServer&) = delete;

@@ -76,8 +76,10 @@ std::string ReasonForTenant(absl::string_view reason) {
 }
 
 PoolSnapshot SeenByTenant(const PoolSnapshot& pool, const std::string& tenant) {
-  const Names branch = Branch(pool.tenants, tenant);
   PoolSnapshot seen;
+  // Tenants at the top are below "".
+  if (tenant.empty()) return seen;
+  const Names branch = Branch(pool.tenants, tenant);
   seen.from_follower = pool.from_follower;
   seen.epoch = pool.epoch;
   seen.afterlife = pool.afterlife;

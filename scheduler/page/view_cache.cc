@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/crypto/content_hash.h"
 #include "scheduler/page/pool_json.h"
 #include "scheduler/page/pool_view.h"
-#include "scheduler/state_folder.h"
 
 namespace warpline::scheduler::page {
 
@@ -33,13 +33,14 @@ absl::StatusOr<std::shared_ptr<const View>> ViewCache::ViewFor(const Viewer& vie
   if (!shown.ok()) return shown.status();
   const PoolPicture& picture = (*shown)->picture;
   MutexLock lock(&(*shown)->mu);
-  auto& kept = (*shown)->views[viewer.is_operator ? "" : viewer.tenant];
+  auto& kept = (*shown)->views[viewer.is_operator ? "operator" : "tenant " + viewer.tenant];
   if (kept != nullptr) return kept;
   auto view = std::make_shared<View>();
   view->json = viewer.is_operator
                    ? PoolJson(picture.pool, viewer, picture.leader)
                    : PoolJson(SeenByTenant(picture.pool, viewer.tenant), viewer, picture.leader);
-  view->etag = absl::StrCat("\"", HashCredential(view->json), "\"");
+  ContentHash hash;
+  if (HashContent(view->json, &hash)) view->etag = absl::StrCat("\"", HashText(hash), "\"");
   kept = std::move(view);
   return kept;
 }

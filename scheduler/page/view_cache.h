@@ -41,7 +41,7 @@ class ViewCache {
     absl::Time taken;
     PoolPicture picture;
     Mutex mu;
-    // By tenant; "" is the operator's.
+    // By viewer.
     std::map<std::string, std::shared_ptr<const View>> views ABSL_GUARDED_BY(mu);
   };
 

@@ -59,8 +59,9 @@ class Browser:
             webdriver.ActionChains(self.driver).send_keys(key).perform()
 
     def focused(self):
-        """What the focus is on: its id, or its label, or its text."""
+        """What the focus is on: its id, or its label, or its text; empty for nothing."""
         return self.js("const e = document.activeElement;"
+                       "if (e === document.body) return '';"
                        "return e.id || e.getAttribute('aria-label') || e.textContent")
 
     def sign_in(self, url, credential):

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import tempfile
 import time
@@ -16,8 +17,17 @@ BINARIES = {"warpline-scheduler": ROOT / "scheduler/warpline-scheduler",
 def wait_until(condition, what, timeout_s=30):
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "not within %d s: %s" % (timeout_s, what)
+        assert time.monotonic() < deadline, "not within %d s: %s" % (
+            timeout_s, what() if callable(what) else what)
         time.sleep(0.05)
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
 
 
 def hexed(text):

@@ -18,7 +18,9 @@ export function problemsOf(pool, now) {
       : host.state === "draining" ? "is shutting down when its sessions end" : "gets no new leases";
     add("odd", host.drained_ms ? "▾" : "▪", `${host.name} ${words}${host.reason ? `: ${host.reason}` : ""}`);
   }
-  const ending = pool.leases.filter((lease) => lease.ending_ms);
+  // Those of a host that is drained are told with it.
+  const drained = new Set(pool.hosts.filter((host) => host.drained_ms).map((host) => host.name));
+  const ending = pool.leases.filter((lease) => lease.ending_ms && !drained.has(lease.server));
   for (const lease of ending.slice(0, 5)) {
     add("odd", "◷", `A lease of ${lease.tenant} on ${lease.server} ends in ${lasting(lease.ending_ms - now)}: ${lease.ending_why}`);
   }

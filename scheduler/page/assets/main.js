@@ -9,6 +9,7 @@ import {Source} from "./source.js";
 import {ENDED, LEASES, SLICES, TENANTS, Table, WAITING} from "./tables.js";
 
 const KEPT = "warpline-credential";
+const MOST_PROBLEMS = 12;
 const tables = {
   tenants: new Table(byId("tenants"), TENANTS), waiting: new Table(byId("waiting"), WAITING),
   leases: new Table(byId("leases"), LEASES), slices: new Table(byId("slices"), SLICES),
@@ -79,10 +80,8 @@ function signOut(why = "") {
   // Nothing of what one viewer saw is left for the next.
   for (const table of Object.values(tables)) table.show([], 0);
   map.show([], false);
-  for (const id of ["totals", "problems", "viewer", "banner", "foot"]) {
-    sync(byId(id), [], String, null, null);
-    say(byId(id), "");
-  }
+  for (const id of ["totals", "problems"]) sync(byId(id), [], String, null, null);
+  for (const id of ["viewer", "banner", "foot", "announcer"]) say(byId(id), "");
   byId("find").value = "";
   for (const id of ["pool", "session", "sections"]) byId(id).hidden = true;
   document.title = "Warpline pool";
@@ -135,7 +134,10 @@ function showTotals() {
 function showProblems() {
   const problems = problemsOf(pool, now());
   byId("attention").hidden = problems.length === 0;
-  sync(byId("problems"), problems.slice(0, 12), (problem) => problem.text.replace(/\d+ (s|min)\b/g, ""),
+  const shown = problems.slice(0, MOST_PROBLEMS).map((problem, i) => ({...problem, key: String(i)}));
+  const left = problems.length - shown.length;
+  if (left) shown.push({key: "more", kind: "odd", sign: "…", text: `and ${number(left)} more`});
+  sync(byId("problems"), shown, (problem) => problem.key,
        () => make("li", {}, make("span", {class: "sign", "aria-hidden": "true"}), make("span")),
        (item, problem) => {
          put(item, "data-kind", problem.kind);

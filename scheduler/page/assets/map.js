@@ -4,7 +4,7 @@ import {make, put, say, sync} from "./dom.js";
 import {many, part, percent} from "./format.js";
 
 const STATES = {
-  up: "", unknown: "not known here", lost: "lost", cordoned: "no new leases", draining: "draining",
+  up: "", unknown: "not known here", lost: "lost", cordoned: "cordoned", draining: "draining",
 };
 // Besides colour and pattern.
 const SIGNS = {lost: "✕", cordoned: "▪", draining: "▾", unknown: "?"};
@@ -63,6 +63,9 @@ export class PoolMap {
     const sign = SIGNS[host.state] ?? "";
     say(row.state, sign ? `${sign} ${stateName(host.state)}` : "");
     say(row.used, this.own ? "" : part(host.leased, host.bytes));
+    // A tenant sees some of the host's GPUs, where they are among the others.
+    const last = Math.max(0, ...host.gpus.map((gpu) => gpu.n));
+    row.gpus.style.setProperty("--columns", this.own ? Math.max(8, last + 1) : host.gpus.length);
     sync(row.gpus, host.gpus, (gpu) => gpu.key, () => this.makeGpu(),
          (cell, gpu) => this.showGpu(cell, gpu));
   }
@@ -83,6 +86,7 @@ export class PoolMap {
     const words = describe(gpu, this.own);
     put(cell, "aria-label", words);
     put(cell, "title", words);
+    cell.style.gridColumn = this.own ? gpu.n + 1 : "auto";
     const height = `${percent(gpu.leased, gpu.bytes)}%`;
     if (cell.fill.style.height !== height) cell.fill.style.height = height;
   }

@@ -3,6 +3,8 @@ import {make, put, say, sync, unseen} from "./dom.js";
 import {bytes, lasting, many, momentOf, number, part, percent} from "./format.js";
 
 const PAGE = 50;
+// What stands where there is nothing in particular.
+const NOTHING = new Set(["none", "not said", "any", "shared", "tenant’s", "when it is released", "0"]);
 
 // Of a lease or a request: "2 × 40 GiB".
 const size = (gpus, of) => `${gpus > 1 ? `${gpus} × ` : ""}${of ? bytes(of) : "a quarter"}`;
@@ -181,6 +183,7 @@ export class Table {
       const {cell, text, note, bar} = tr.parts[i];
       const words = column.text(row, now);
       say(text, words);
+      put(text, "data-nothing", NOTHING.has(words));
       if (column.long) put(text, "title", words);
       if (column.title) put(text, "title", column.title(row));
       if (column.indent) put(cell, "data-depth", Math.min(column.indent(row), 7));
