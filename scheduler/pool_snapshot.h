@@ -16,7 +16,7 @@ namespace warpline::scheduler {
 struct ServerInPool {
   ServerRecord record;
   std::vector<uint32_t> numbers = {};  // Of the devices of `record`, as the server counts them.
-  std::string state;  // In the words of warpline_internal.Server.state.
+  std::string state;                   // In the words of warpline_internal.Server.state.
   absl::Time heard = absl::InfinitePast();  // Of a server that is lost; otherwise not set.
   bool cordoned = false;
   std::string cordon_reason = {};
@@ -56,8 +56,8 @@ struct PoolSnapshot {
   uint64_t epoch = 0;
   // How long an ended lease is kept: it ended so long before it expires.
   absl::Duration afterlife;
-  std::vector<ServerInPool> servers;  // By name.
-  std::vector<LeaseRecord> leases;    // Of all states.
+  std::vector<ServerInPool> servers;           // By name.
+  std::vector<LeaseRecord> leases;             // Of all states.
   std::map<std::string, uint32_t> sessions;    // By lease, for those that have any.
   std::map<std::string, LeaseNotice> notices;  // By lease, for active ones that end soon.
   std::vector<TenantRecord> tenants;           // Their hashes are empty.

@@ -47,11 +47,11 @@ WaitingInPool Describe(const placement::Entry& entry, const placement::Allocator
   to.since = absl::FromUnixNanos(entry.since_ns);
   to.limit_of = LimitInTheWay(allocator.quotas(), entry);
   using Why = WaitingInPool::Why;
-  to.why = entry.placed()             ? Why::kPickUp
-           : !entry.complete()        ? Why::kMembers
-           : !entry.reserved.empty()  ? Why::kSetAside
-           : !to.limit_of.empty()     ? Why::kLimit
-                                      : Why::kRoom;
+  to.why = entry.placed()            ? Why::kPickUp
+           : !entry.complete()       ? Why::kMembers
+           : !entry.reserved.empty() ? Why::kSetAside
+           : !to.limit_of.empty()    ? Why::kLimit
+                                     : Why::kRoom;
   if (to.why != Why::kLimit) to.limit_of.clear();
   return to;
 }

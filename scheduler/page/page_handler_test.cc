@@ -144,9 +144,9 @@ TEST_F(PageHandlerTest, FilesAreServedByTheirNamesAlone) {
     EXPECT_EQ(handler_.Answer({"GET", std::string(asset.path), "", std::string(asset.etag)}).status,
               304);
   }
-  for (const char* const path :
-       {"", "/index.html", "//", "/../etc/passwd", "/%2e%2e/etc/passwd", "/main.js/", "/main.js?x",
-        "/pool.json?credential=operators", "/Pool.json", "/pool.json/", "http://x/pool.json", "*"}) {
+  for (const char* const path : {"", "/index.html", "//", "/../etc/passwd", "/%2e%2e/etc/passwd",
+                                 "/main.js/", "/main.js?x", "/pool.json?credential=operators",
+                                 "/Pool.json", "/pool.json/", "http://x/pool.json", "*"}) {
     const PageResponse response = handler_.Answer({"GET", path, "Bearer operators"});
     EXPECT_EQ(response.status, 404) << path;
     EXPECT_FALSE(absl::StrContains(response.body, "umbrella"));
@@ -156,8 +156,8 @@ TEST_F(PageHandlerTest, FilesAreServedByTheirNamesAlone) {
 // Whatever is asked, nobody without a credential hears of a tenant, and there is always an answer.
 TEST_F(PageHandlerTest, AnyBytesAreAnswered) {
   std::mt19937 random(42);
-  const std::string pieces[] = {"GET", "HEAD", "/", "/pool.json", "Bearer ", "operators", "acmes",
-                                "\"", "\r\n", "..", "%00", "?"};
+  const std::string pieces[] = {"GET",   "HEAD", "/",    "/pool.json", "Bearer ", "operators",
+                                "acmes", "\"",   "\r\n", "..",         "%00",     "?"};
   const auto any = [&] {
     std::string text;
     for (uint32_t i = random() % 6; i > 0; --i) {

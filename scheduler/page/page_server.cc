@@ -20,25 +20,34 @@ std::string HeaderOf(const mg_connection* connection, const char* name) {
 
 absl::string_view PhraseOf(int status) {
   switch (status) {
-    case 200: return "OK";
-    case 304: return "Not Modified";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 429: return "Too Many Requests";
-    case 503: return "Service Unavailable";
-    default: return "Error";
+    case 200:
+      return "OK";
+    case 304:
+      return "Not Modified";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 429:
+      return "Too Many Requests";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Error";
   }
 }
 
 void Write(mg_connection* connection, const PageResponse& response) {
-  std::string head = absl::StrCat("HTTP/1.1 ", response.status, " ", PhraseOf(response.status),
-                                  "\r\nDate: ",
-                                  absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(),
-                                                   absl::UTCTimeZone()),
-                                  "\r\nConnection: close\r\n");
-  for (const auto& [name, value] : SafetyHeaders()) absl::StrAppend(&head, name, ": ", value, "\r\n");
+  std::string head = absl::StrCat(
+      "HTTP/1.1 ", response.status, " ", PhraseOf(response.status),
+      "\r\nDate: ", absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()),
+      "\r\nConnection: close\r\n");
+  for (const auto& [name, value] : SafetyHeaders())
+    absl::StrAppend(&head, name, ": ", value, "\r\n");
   for (const auto& [name, value] : response.headers) {
     absl::StrAppend(&head, name, ": ", value, "\r\n");
   }
@@ -88,7 +97,8 @@ absl::Status CheckPageAddress(const std::string& address) {
   if (!absl::IsPermissionDenied(status)) return status;
   return absl::PermissionDeniedError(absl::StrCat(
       "--page_listen=", address,
-      ": credentials are sent there in plain text, so it must be a loopback address. From elsewhere "
+      ": credentials are sent there in plain text, so it must be a loopback address. From "
+      "elsewhere "
       "it is reached by `ssh -L`, `kubectl port-forward` or a proxy on this host that speaks TLS"));
 }
 

@@ -14,8 +14,9 @@ struct mg_context;
 
 namespace warpline::scheduler::page {
 
-// OK for a loopback "host:port", and for empty, which is none. INVALID_ARGUMENT for no such address,
-// PERMISSION_DENIED, saying what to do, for one that other hosts reach: credentials are sent there.
+// OK for a loopback "host:port", and for empty, which is none. INVALID_ARGUMENT for no such
+// address, PERMISSION_DENIED, saying what to do, for one that other hosts reach: credentials are
+// sent there.
 absl::Status CheckPageAddress(const std::string& address);
 
 // Thread-safe. Its threads are civetweb's, one of which each connection keeps while it is answered:

@@ -96,10 +96,10 @@ TEST_F(PageServerTest, ShowsThePoolToWhoShowsACredential) {
 }
 
 TEST_F(PageServerTest, BrowsersMayNotAskForOtherSites) {
-  const std::string preflight =
-      Send("OPTIONS /pool.json HTTP/1.1\r\nOrigin: http://evil\r\n"
-           "Access-Control-Request-Method: GET\r\n"
-           "Access-Control-Request-Headers: authorization\r\n\r\n");
+  const std::string preflight = Send(
+      "OPTIONS /pool.json HTTP/1.1\r\nOrigin: http://evil\r\n"
+      "Access-Control-Request-Method: GET\r\n"
+      "Access-Control-Request-Headers: authorization\r\n\r\n");
   EXPECT_TRUE(absl::StartsWith(preflight, "HTTP/1.1 405 ")) << preflight;
   EXPECT_FALSE(absl::StrContains(preflight, "Access-Control-Allow"));
 }

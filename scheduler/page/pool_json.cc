@@ -54,12 +54,9 @@ Numbers NumbersOf(const PoolSnapshot& pool) {
 }
 
 json LeaseJson(const LeaseRecord& lease, const PoolSnapshot& pool, const Numbers& numbers) {
-  json to = {{"id", lease.id},
-             {"tenant", lease.tenant},
-             {"server", lease.server},
-             {"gpus", json::array()},
-             {"bytes", lease.memory_bytes},
-             {"max_sessions", lease.max_sessions}};
+  json to = {
+      {"id", lease.id},        {"tenant", lease.tenant},      {"server", lease.server},
+      {"gpus", json::array()}, {"bytes", lease.memory_bytes}, {"max_sessions", lease.max_sessions}};
   for (const std::string& uuid : lease.devices) {
     const auto found = numbers.find({lease.server, uuid});
     // -1 for a device that is not there at the moment.

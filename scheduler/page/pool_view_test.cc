@@ -40,9 +40,13 @@ TenantRecord Tenant(const std::string& name, const std::string& parent = "") {
 class PoolViewTest : public ::testing::Test {
  protected:
   PoolViewTest() {
-    pool_.tenants = {Tenant("above"), Tenant("mine", "above"), Tenant("below", "mine"),
-                     Tenant("deeper", "below"), Tenant("secret-org"),
-                     Tenant("secret-team", "secret-org"), Tenant("secret-sister", "above")};
+    pool_.tenants = {Tenant("above"),
+                     Tenant("mine", "above"),
+                     Tenant("below", "mine"),
+                     Tenant("deeper", "below"),
+                     Tenant("secret-org"),
+                     Tenant("secret-team", "secret-org"),
+                     Tenant("secret-sister", "above")};
     pool_.tenants[1].slices = {"small"};
     pool_.slices = {{"small", {}}, {"secret-slice", {}}};
     for (const char* const name : {"host1", "host2", "secret-host"}) {

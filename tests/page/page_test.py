@@ -207,6 +207,7 @@ class PageTest(unittest.TestCase):
 
     def test_the_accessibility_tree_names_everything(self):
         self.see(scenes.broken)
+        self.browser.until_text("gpu-a03 is lost", "#problems")
         tree = self.browser.tree()
         by_role = {}
         for role, name, properties in tree:
@@ -232,6 +233,7 @@ class PageTest(unittest.TestCase):
     def test_texts_are_told_from_their_ground(self):
         """Contrast as WCAG 2.2 AA wants it: 4.5, in light and dark."""
         self.see(scenes.broken)
+        self.browser.until_text("gpu-a03 is lost", "#problems")
         for scheme in ("light", "dark"):
             self.browser.cdp("Emulation.setEmulatedMedia",
                              features=[{"name": "prefers-color-scheme", "value": scheme}])
