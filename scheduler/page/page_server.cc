@@ -46,8 +46,9 @@ void Write(mg_connection* connection, const PageResponse& response) {
       "HTTP/1.1 ", response.status, " ", PhraseOf(response.status),
       "\r\nDate: ", absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()),
       "\r\nConnection: close\r\n");
-  for (const auto& [name, value] : SafetyHeaders())
+  for (const auto& [name, value] : SafetyHeaders()) {
     absl::StrAppend(&head, name, ": ", value, "\r\n");
+  }
   for (const auto& [name, value] : response.headers) {
     absl::StrAppend(&head, name, ": ", value, "\r\n");
   }
