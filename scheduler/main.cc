@@ -27,6 +27,9 @@
 #include "scheduler/etcd/etcd_flags.h"
 #include "scheduler/methods.h"
 #include "scheduler/metrics.h"
+#include "scheduler/page/page_handler.h"
+#include "scheduler/page/page_server.h"
+#include "scheduler/page/pool_source.h"
 #include "scheduler/redirector.h"
 #include "scheduler/role.h"
 #include "scheduler/scheduler.h"
@@ -82,6 +85,10 @@ ABSL_FLAG(bool, tenant_metrics, false,
           "scrape --admin_listen then knows.");
 ABSL_FLAG(bool, admin_listen_anywhere, false,
           "--admin_listen may be an address that other hosts reach.");
+ABSL_FLAG(std::string, page_listen, "",
+          "host:port of a loopback address for the pool's web page, in plain text; it is for who "
+          "shows the operator's credential, or a tenant's. Elsewhere it is reached by `ssh -L`, "
+          "`kubectl port-forward`, or a proxy on this host that speaks TLS. Empty for none.");
 ABSL_FLAG(std::string, health_listen, "",
           "host:port for health checks (grpc.health.v1) in plain text, such as a kubelet's: the "
           "services liveness and readiness, and nothing else. Empty for none.");
@@ -105,6 +112,9 @@ Several schedulers share a state in etcd (--state=etcd://host:port,... with --et
 leads, another takes over when it is gone. Servers, programs and operators name them all, separated
 by commas.
 
+A web page of the pool is at --page_listen: hosts, their GPUs, who has leases on them and who waits.
+It asks for a credential, and shows a tenant what is its own.
+
 Signals: SIGTERM or SIGINT ends it, with exit code 0. Sessions go on; leases are kept in the state
 folder.)";
 
@@ -124,6 +134,9 @@ absl::Status CheckFlags() {
   const auto metrics = CheckMetricsAddress(absl::GetFlag(FLAGS_admin_listen),
                                            absl::GetFlag(FLAGS_admin_listen_anywhere));
   if (!metrics.ok()) return metrics;
+  if (auto status = page::CheckPageAddress(absl::GetFlag(FLAGS_page_listen)); !status.ok()) {
+    return status;
+  }
   if (auto status = CheckHealthAddress(absl::GetFlag(FLAGS_health_listen)); !status.ok()) {
     return status;
   }
@@ -287,6 +300,11 @@ int Run() {
   if (!audit.ok()) return Complain(audit.status());
   const auto health = HealthListener::Start(absl::GetFlag(FLAGS_health_listen));
   if (!health.ok()) return Complain(health.status());
+  page::PoolOfRole pool(role);
+  page::PageHandler page_handler(&pool, [] { return SteadyNow(); });
+  const auto page = page::PageServer::Start(absl::GetFlag(FLAGS_page_listen), &page_handler);
+  if (!page.ok()) return Complain(page.status());
+  if (*page != nullptr) LogInfo("shows the pool page_port=", (*page)->port());
   Redirector redirector(role);
   GrpcServerOptions options;
   options.methods = SchedulerMethods(

@@ -26,6 +26,7 @@
 #include "scheduler/audit_anchors.h"
 #include "scheduler/placement/allocator.h"
 #include "scheduler/pool_allocator.h"
+#include "scheduler/pool_snapshot.h"
 #include "scheduler/renewals.h"
 #include "scheduler/scheduler_log.h"
 #include "scheduler/state_folder.h"
@@ -139,6 +140,11 @@ class Scheduler {
   // that shows its credential, its own sessions alone. `name` is the scheduler's.
   absl::StatusOr<warpline_internal::StatReply> Stat(const warpline_internal::StatRequest& request,
                                                     const std::string& name);
+
+  // Whose credential it is. UNAUTHENTICATED, which is counted as rejected, when it is nobody's.
+  absl::StatusOr<Viewer> ViewerOf(const std::string& credential);
+  // The pool as it is, for the viewers' eyes only as far as they may see it (page/pool_view.h).
+  absl::StatusOr<PoolSnapshot> Snapshot();
 
   // Those of the store.
   uint64_t Confirmations();

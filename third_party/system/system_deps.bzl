@@ -21,6 +21,7 @@ _LIBS = {
     "prometheus": (["prometheus-cpp-pull"], "prometheus-cpp-dev", []),
     "zstd": (["libzstd"], "libzstd-dev", []),
     "lz4": (["liblz4"], "liblz4-dev", []),
+    "nlohmann_json": (["nlohmann_json"], "nlohmann-json3-dev", []),
     "sqlite3": (["sqlite3"], "libsqlite3-dev", []),
     "crypto": (["libcrypto"], "libssl-dev", []),
     "ucx": (["ucx"], "libucx-dev", []),
@@ -29,6 +30,7 @@ _LIBS = {
 # Not described by any .pc file.
 _EXTRA = """
 cc_library(name = "grpc++_reflection", linkopts = ["-Wl,--push-state,--no-as-needed", "-lgrpc++_reflection", "-Wl,--pop-state"], deps = [":grpc++"])
+cc_library(name = "civetweb", linkopts = ["-lcivetweb"])
 cc_library(name = "benchmark_main", linkopts = ["-lbenchmark_main"], deps = [":benchmark"])
 """
 
