@@ -22,6 +22,7 @@ _LIBS = {
     "zstd": (["libzstd"], "libzstd-dev", []),
     "lz4": (["liblz4"], "liblz4-dev", []),
     "sqlite3": (["sqlite3"], "libsqlite3-dev", []),
+    "json": (["nlohmann_json"], "nlohmann-json3-dev", []),
     "crypto": (["libcrypto"], "libssl-dev", []),
     "ucx": (["ucx"], "libucx-dev", []),
 }
