@@ -30,6 +30,8 @@
 #include "scheduler/redirector.h"
 #include "scheduler/role.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/service_accounts/account_flags.h"
+#include "scheduler/service_accounts/account_gate.h"
 #include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
 #include "transport/grpc/grpc_server.h"
@@ -96,6 +98,9 @@ As long as nobody has added a tenant, programs and servers of this host are take
 credential. `warpline tenant add NAME` adds a tenant and prints its credential; from then on
 programs need one. `warpline servers add NAME` does the same for a server, which shows it with
 --name=NAME and --scheduler_credential_file; from the first tenant or server on, all need theirs.
+
+Pods of a Kubernetes cluster may show their ServiceAccount's token in place of a credential
+(--cluster_keys, --cluster_issuer): it acts as the tenant that has the pod's namespace.
 
 Several schedulers share a state in etcd (--state=etcd://host:port,... with --etcd_ca and so on): one
 leads, another takes over when it is gone. Servers, programs and operators name them all, separated
@@ -206,11 +211,14 @@ struct OpenedRole {
   ElectedRole* elected = nullptr;  // The role, if it is one of several.
 };
 
-absl::StatusOr<OpenedRole> OpenRole(const std::string& folder) {
+absl::StatusOr<OpenedRole> OpenRole(const std::string& folder,
+                                    std::shared_ptr<AccountGate> accounts, audit::AuditLog* audit) {
   if (auto status = HoldStateFolder(folder); !status.ok()) return status;
   auto operator_credential = CredentialIn(folder + "/operator.credential");
   if (!operator_credential.ok()) return operator_credential.status();
   SchedulerOptions options = OptionsFromFlags(folder, *std::move(operator_credential));
+  options.accounts = std::move(accounts);
+  options.audit = audit;
   const absl::Duration key_period = absl::GetFlag(FLAGS_key_period).get();
   OpenedRole opened;
   if (const std::string state = absl::GetFlag(FLAGS_state); IsEtcdState(state)) {
@@ -272,14 +280,16 @@ int Run() {
   const EndSignals signals;
   RaiseDescriptorLimit();
   const std::string folder = StateFolder();
-  auto opened = OpenRole(folder);
+  auto accounts = AccountGateFromFlags();
+  if (!accounts.ok()) return Complain(accounts.status());
+  const auto audit = audit::OpenAudit(*audit_options);
+  if (!audit.ok()) return Complain(audit.status());
+  auto opened = OpenRole(folder, *std::move(accounts), audit->get());
   if (!opened.ok()) return Complain(opened.status());
   Role* const role = opened->role.get();
   const auto metrics = std::make_shared<SchedulerMetrics>(role);
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
   if (!exposer.ok()) return Complain(exposer.status());
-  const auto audit = audit::OpenAudit(*audit_options);
-  if (!audit.ok()) return Complain(audit.status());
   const auto health = HealthListener::Start(absl::GetFlag(FLAGS_health_listen));
   if (!health.ok()) return Complain(health.status());
   Redirector redirector(role);
