@@ -56,6 +56,10 @@ ABSL_FLAG(
     "reserved for them while it is within what is reserved for its own, after notice.");
 ABSL_FLAG(warpline::DurationFlag, preemption_notice, absl::Minutes(1),
           "How long such a lease lasts after its holder is told.");
+ABSL_FLAG(
+    warpline::DurationFlag, share_epoch, absl::ZeroDuration(),
+    "How often leases that tenants have beyond their shares end, after notice, if others wait "
+    "that have less than theirs; what is reserved counts first. 0 for never.");
 ABSL_FLAG(warpline::DurationFlag, patience, absl::Minutes(10),
           "A request that waits for this long has devices set aside for it as they become free.");
 ABSL_FLAG(int, max_waiting, 128, "How many requests of each tenant may wait.");
@@ -154,6 +158,13 @@ absl::Status CheckFlags() {
     return absl::InvalidArgumentError(
         "--preemption_notice must be at least half of --lease_ttl, and at most a day");
   }
+  // Who is told at the end of one is gone before the next one ends.
+  if (const absl::Duration epoch = absl::GetFlag(FLAGS_share_epoch).get();
+      epoch != absl::ZeroDuration() &&
+      (epoch < absl::GetFlag(FLAGS_preemption_notice).get() || epoch > absl::Hours(24 * 7))) {
+    return absl::InvalidArgumentError(
+        "--share_epoch must be 0, or from --preemption_notice to seven days");
+  }
   if (absl::GetFlag(FLAGS_patience).get() < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("--patience must not be negative");
   }
@@ -187,6 +198,7 @@ SchedulerOptions OptionsFromFlags(const std::string& folder, std::string operato
                                                                      : placement::Order::kSpread;
   options.placement.preemption = absl::GetFlag(FLAGS_preemption);
   options.placement.notice = absl::GetFlag(FLAGS_preemption_notice).get();
+  options.placement.epoch = absl::GetFlag(FLAGS_share_epoch).get();
   options.placement.patience = absl::GetFlag(FLAGS_patience).get();
   options.placement.max_waiting_of_tenant = static_cast<uint32_t>(absl::GetFlag(FLAGS_max_waiting));
   if (const int megabytes = absl::GetFlag(FLAGS_decision_log_mb); megabytes != 0) {

@@ -253,6 +253,7 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
     to->set_state(state < std::size(kStates) ? kStates[state] : "unknown");
     to->set_reason(lease.reason);
     to->set_slice(lease.slice.name);
+    to->set_lent(pool_.allocator().lent().count(lease.id) != 0);
   }
   return list;
 }
