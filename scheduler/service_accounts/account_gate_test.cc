@@ -1,11 +1,15 @@
 #include "scheduler/service_accounts/account_gate.h"
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/log/log_capture.h"
 #include "gmock/gmock.h"
@@ -65,6 +69,33 @@ TEST_F(AccountGateTest, FollowsTheFile) {
   EXPECT_FALSE((*gate)->Open(TestToken(old_)).ok());
   EXPECT_TRUE((*gate)->Open(TestToken(next_)).ok());
   EXPECT_THAT(log_.LinesWith("takes ServiceAccount tokens keys="), SizeIs(3));
+}
+
+TEST_F(AccountGateTest, ManyMayAskWhileTheFileChanges) {
+  Write(Jwks({&old_}));
+  std::atomic<int64_t> seconds = 0;
+  AccountGateOptions options;
+  options.keys_path = path_;
+  options.rules = {.issuer = kTestIssuer, .audience = "warpline"};
+  options.clock = [&] { return now_ + absl::Seconds(seconds.load()); };
+  const auto gate = AccountGate::Create(std::move(options));
+  ASSERT_TRUE(gate.ok()) << gate.status();
+  const std::string token = TestToken(old_);
+  std::atomic<int> refused = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 50; ++j) {
+        if (!(*gate)->Open(token).ok()) ++refused;
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    Write(i % 2 == 0 ? Jwks({&next_, &old_}) : Jwks({&old_}));
+    ++seconds;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refused.load(), 0);
 }
 
 TEST_F(AccountGateTest, NoticesAChangeInPlace) {
