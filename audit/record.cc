@@ -43,6 +43,7 @@ const EventInfo kEvents[static_cast<size_t>(Event::kEventCount)] = {
     {Event::kAdminServer, "admin.server", Bound::kAdmin},
     {Event::kAdminRevoke, "admin.revoke", Bound::kAdmin},
     {Event::kAdminSlice, "admin.slice", Bound::kAdmin},
+    {Event::kCredentialRefused, "credential.refused", Bound::kRefusals},
 };
 
 const EventInfo& InfoOf(Event event) { return kEvents[static_cast<size_t>(event)]; }

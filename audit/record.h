@@ -56,6 +56,7 @@ enum class Event : size_t {
   kAdminServer,
   kAdminRevoke,
   kAdminSlice,
+  kCredentialRefused,
   kEventCount,
 };
 

@@ -33,6 +33,8 @@
 #include "scheduler/redirector.h"
 #include "scheduler/role.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/service_accounts/account_flags.h"
+#include "scheduler/service_accounts/account_gate.h"
 #include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
 #include "transport/grpc/grpc_server.h"
@@ -57,6 +59,10 @@ ABSL_FLAG(
     "reserved for them while it is within what is reserved for its own, after notice.");
 ABSL_FLAG(warpline::DurationFlag, preemption_notice, absl::Minutes(1),
           "How long such a lease lasts after its holder is told.");
+ABSL_FLAG(
+    warpline::DurationFlag, share_epoch, absl::ZeroDuration(),
+    "How often leases that tenants have beyond their shares end, after notice, if others wait "
+    "that have less than theirs; what is reserved counts first. 0 for never.");
 ABSL_FLAG(warpline::DurationFlag, patience, absl::Minutes(10),
           "A request that waits for this long has devices set aside for it as they become free.");
 ABSL_FLAG(int, max_waiting, 128, "How many requests of each tenant may wait.");
@@ -107,6 +113,9 @@ As long as nobody has added a tenant, programs and servers of this host are take
 credential. `warpline tenant add NAME` adds a tenant and prints its credential; from then on
 programs need one. `warpline servers add NAME` does the same for a server, which shows it with
 --name=NAME and --scheduler_credential_file; from the first tenant or server on, all need theirs.
+
+Pods of a Kubernetes cluster may show their ServiceAccount's token in place of a credential
+(--cluster_keys, --cluster_issuer): it acts as the tenant that has the pod's namespace.
 
 Several schedulers share a state in etcd (--state=etcd://host:port,... with --etcd_ca and so on): one
 leads, another takes over when it is gone. Servers, programs and operators name them all, separated
@@ -166,6 +175,13 @@ absl::Status CheckFlags() {
     return absl::InvalidArgumentError(
         "--preemption_notice must be at least half of --lease_ttl, and at most a day");
   }
+  // Who is told at the end of one is gone before the next one ends.
+  if (const absl::Duration epoch = absl::GetFlag(FLAGS_share_epoch).get();
+      epoch != absl::ZeroDuration() &&
+      (epoch < absl::GetFlag(FLAGS_preemption_notice).get() || epoch > absl::Hours(24 * 7))) {
+    return absl::InvalidArgumentError(
+        "--share_epoch must be 0, or from --preemption_notice to seven days");
+  }
   if (absl::GetFlag(FLAGS_patience).get() < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("--patience must not be negative");
   }
@@ -199,6 +215,7 @@ SchedulerOptions OptionsFromFlags(const std::string& folder, std::string operato
                                                                      : placement::Order::kSpread;
   options.placement.preemption = absl::GetFlag(FLAGS_preemption);
   options.placement.notice = absl::GetFlag(FLAGS_preemption_notice).get();
+  options.placement.epoch = absl::GetFlag(FLAGS_share_epoch).get();
   options.placement.patience = absl::GetFlag(FLAGS_patience).get();
   options.placement.max_waiting_of_tenant = static_cast<uint32_t>(absl::GetFlag(FLAGS_max_waiting));
   if (const int megabytes = absl::GetFlag(FLAGS_decision_log_mb); megabytes != 0) {
@@ -223,11 +240,14 @@ struct OpenedRole {
   ElectedRole* elected = nullptr;  // The role, if it is one of several.
 };
 
-absl::StatusOr<OpenedRole> OpenRole(const std::string& folder) {
+absl::StatusOr<OpenedRole> OpenRole(const std::string& folder,
+                                    std::shared_ptr<AccountGate> accounts, audit::AuditLog* audit) {
   if (auto status = HoldStateFolder(folder); !status.ok()) return status;
   auto operator_credential = CredentialIn(folder + "/operator.credential");
   if (!operator_credential.ok()) return operator_credential.status();
   SchedulerOptions options = OptionsFromFlags(folder, *std::move(operator_credential));
+  options.accounts = std::move(accounts);
+  options.audit = audit;
   const absl::Duration key_period = absl::GetFlag(FLAGS_key_period).get();
   OpenedRole opened;
   if (const std::string state = absl::GetFlag(FLAGS_state); IsEtcdState(state)) {
@@ -289,15 +309,17 @@ int Run() {
   const EndSignals signals;
   RaiseDescriptorLimit();
   const std::string folder = StateFolder();
-  auto opened = OpenRole(folder);
+  auto accounts = AccountGateFromFlags();
+  if (!accounts.ok()) return Complain(accounts.status());
+  const auto audit = audit::OpenAudit(*audit_options);
+  if (!audit.ok()) return Complain(audit.status());
+  auto opened = OpenRole(folder, *std::move(accounts), audit->get());
   if (!opened.ok()) return Complain(opened.status());
   Role* const role = opened->role.get();
   const auto metrics =
       std::make_shared<SchedulerMetrics>(role, absl::GetFlag(FLAGS_tenant_metrics));
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
   if (!exposer.ok()) return Complain(exposer.status());
-  const auto audit = audit::OpenAudit(*audit_options);
-  if (!audit.ok()) return Complain(audit.status());
   const auto health = HealthListener::Start(absl::GetFlag(FLAGS_health_listen));
   if (!health.ok()) return Complain(health.status());
   page::PoolOfRole pool(role);

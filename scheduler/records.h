@@ -66,6 +66,9 @@ struct TenantRecord {
   std::string parent = {};
   // Memory that it, and those below it, can count on; 0 for none.
   uint64_t reserved_bytes = 0;
+  // The namespaces of a Kubernetes cluster whose ServiceAccounts' tokens are credentials of it. No
+  // two tenants have the same.
+  std::vector<std::string> namespaces = {};
 };
 
 struct DeviceRecord {

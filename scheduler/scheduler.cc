@@ -35,6 +35,7 @@ Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, Key
       rates_(options_.tenant_calls_per_second, options_.tenant_calls_at_once),
       renewals_(options_.lease_ttl / 4),
       pool_(std::move(allocator)),
+      callers_(options_.accounts, options_.audit),
       log_(SchedulerLogOptions()) {}
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions options,
@@ -100,30 +101,13 @@ uint64_t Scheduler::Epoch() {
 
 // --- Credentials of the caller.
 
-absl::StatusOr<TenantRecord> Scheduler::TenantOf(const std::string& credential, bool local) {
+absl::StatusOr<TenantRecord> Scheduler::TenantOf(const absl::StatusOr<Caller>& caller, bool local) {
   const auto tenants = store_->Tenants();
   if (!tenants.ok()) return tenants.status();
-  if (tenants->empty()) {
-    if (!local) {
-      return absl::UnauthenticatedError(
-          "the scheduler has no tenants yet and takes only programs of its own host: add one with "
-          "`warpline tenant add`");
-    }
-    TenantRecord tenant;
-    tenant.name = kDefaultTenant;
-    tenant.slices = {kAnySlice};
-    return tenant;
-  }
-  if (credential.empty()) {
-    return absl::UnauthenticatedError(
-        "the scheduler wants a tenant's credential: set WARPLINE_CREDENTIAL_FILE");
-  }
-  const std::string hash = HashCredential(credential);
-  for (const TenantRecord& tenant : *tenants) {
-    if (EqualSecrets(tenant.credential_hash, hash)) return tenant;
-  }
+  auto tenant = caller.ok() ? callers_.TenantOf(*tenants, *caller, local) : caller.status();
+  if (!absl::IsPermissionDenied(tenant.status())) return tenant;
   ++counts_.rejected;
-  return absl::UnauthenticatedError("the scheduler knows no tenant with this credential");
+  return absl::UnauthenticatedError(tenant.status().message());
 }
 
 absl::Status Scheduler::CheckOperator(const std::string& credential) const {
@@ -187,14 +171,14 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
 
 absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, bool by_sessions,
                                               bool local, const CertificateHolder& holder) {
-  if (request.credential().size() > kMaxText || request.program().size() > kMaxText ||
-      request.slice().size() > kMaxText || request.device().size() > kMaxDevicesText ||
-      request.memory_bytes() >= (1ull << 50) || request.ticket().size() > kMaxTicket ||
-      request.gang().size() > kMaxTicket) {
+  if (request.program().size() > kMaxText || request.slice().size() > kMaxText ||
+      request.device().size() > kMaxDevicesText || request.memory_bytes() >= (1ull << 50) ||
+      request.ticket().size() > kMaxTicket || request.gang().size() > kMaxTicket) {
     return absl::InvalidArgumentError("a malformed request for a lease");
   }
+  const auto caller = callers_.Identify(request.credential());
   MutexLock lock(&mu_);
-  const auto tenant = TenantOf(request.credential(), local);
+  const auto tenant = TenantOf(caller, local);
   if (!tenant.ok()) return tenant.status();
   const absl::Status counted = CountCall(tenant->name);
   warpline_placement::Decision decision;
@@ -221,7 +205,7 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
                 " device=", FormatDeviceNames(lease->devices),
                 " memory_bytes=", lease->memory_bytes, " max_sessions=", lease->max_sessions,
                 lease->slice.name.empty() ? "" : absl::StrCat(" slice=", lease->slice.name),
-                " program=", Quoted(lease->program));
+                " program=", Quoted(lease->program), caller->WhoForLog());
   }
   return ReplyFor(*lease, *tenant, holder);
 }

@@ -18,17 +18,20 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "lease/token.h"
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/audit_anchors.h"
+#include "scheduler/callers.h"
 #include "scheduler/placement/allocator.h"
 #include "scheduler/pool_allocator.h"
 #include "scheduler/pool_snapshot.h"
 #include "scheduler/renewals.h"
 #include "scheduler/scheduler_log.h"
+#include "scheduler/service_accounts/account_gate.h"
 #include "scheduler/state_folder.h"
 #include "scheduler/store.h"
 #include "scheduler/tenant_rates.h"
@@ -61,6 +64,12 @@ struct SchedulerOptions {
   std::string operator_hash;
   // The scheduler does not lead: it says what its store has, and takes no change.
   bool only_reads = false;
+  // What takes ServiceAccount tokens as credentials; null where nothing does. Schedulers that
+  // follow each other in one process have the same.
+  std::shared_ptr<AccountGate> accounts;
+  // Where it is recorded that a credential was refused; null for nowhere. It outlives the
+  // scheduler.
+  audit::AuditLog* audit = nullptr;
   // A clock that is not set back or forward while the scheduler runs: SteadyNow().
   std::function<absl::Time()> clock;
 };
@@ -183,7 +192,8 @@ class Scheduler {
   absl::Status TellEnded(const std::string& server, warpline_internal::ReportReply* reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUp(const LiveServer& server, absl::Time now) const;
-  absl::StatusOr<TenantRecord> TenantOf(const std::string& credential, bool local)
+  // UNAUTHENTICATED for one who is none, also if `caller` says so.
+  absl::StatusOr<TenantRecord> TenantOf(const absl::StatusOr<Caller>& caller, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckServer(const warpline_internal::ServerReport& report, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -246,6 +256,7 @@ class Scheduler {
   Renewals renewals_ ABSL_GUARDED_BY(mu_);
   PoolAllocator pool_ ABSL_GUARDED_BY(mu_);
   AuditAnchors anchors_ ABSL_GUARDED_BY(mu_);
+  Callers callers_;
   KeyedLogBudget log_;  // By TenantKey() and ServerKey().
 };
 

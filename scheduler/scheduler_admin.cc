@@ -12,6 +12,7 @@
 #include "lease/entitlement.h"
 #include "lease/rights.h"
 #include "proto/tier.h"
+#include "scheduler/callers.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/slice_rules.h"
 
@@ -91,6 +92,11 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
     tenant.slices.assign(request.slices().names().begin(), request.slices().names().end());
     if (auto status = CheckSlicesOf(tenant, *slices); !status.ok()) return status;
   }
+  if (request.has_namespaces()) {
+    const auto& names = request.namespaces().names();
+    tenant.namespaces.assign(names.begin(), names.end());
+    if (auto status = CheckNamespacesOf(tenant, *tenants); !status.ok()) return status;
+  }
   if (tenant.max_lease_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
       tenant.reserved_bytes >= (1ull << 50) || tenant.max_seconds > (1ull << 32) ||
       !IsWeight(tenant.weight) || !IsWeight(tenant.copy_weight) ||
@@ -126,7 +132,8 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
           " priority=", tenant.priority, " parent=", tenant.parent,
           " reserved_bytes=", tenant.reserved_bytes, " tiers=", FormatTierSet(tenant.tiers),
           " tier=", std::string(TierChoiceName(tenant.tier)),
-          " slices=", absl::StrJoin(tenant.slices, ","));
+          " slices=", absl::StrJoin(tenant.slices, ","),
+          " namespaces=", absl::StrJoin(tenant.namespaces, ","));
   return reply;
 }
 
@@ -198,6 +205,7 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
     for (const std::string& slice : tenant.slices) to->add_slices(slice);
     to->set_parent(tenant.parent);
     to->set_reserved_bytes(tenant.reserved_bytes);
+    for (const std::string& name : tenant.namespaces) to->add_namespaces(name);
     to->set_waiting(pool_.allocator().line().RequestsOf(tenant.name));
     for (const LeaseRecord& lease : *leases) {
       if (lease.tenant != tenant.name || lease.state != LeaseState::kActive) continue;
@@ -248,6 +256,7 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
     to->set_state(state < std::size(kStates) ? kStates[state] : "unknown");
     to->set_reason(lease.reason);
     to->set_slice(lease.slice.name);
+    to->set_lent(pool_.allocator().lent().count(lease.id) != 0);
   }
   return list;
 }
@@ -255,11 +264,12 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
 absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(
     const warpline_internal::StatRequest& request, const std::string& name) {
   const absl::Status is_operator = CheckOperator(request.operator_credential());
+  const auto caller = callers_.Identify(request.tenant_credential());
   MutexLock lock(&mu_);
   std::string tenant;
   if (!is_operator.ok()) {
     if (request.tenant_credential().empty()) return is_operator;
-    const auto asking = TenantOf(request.tenant_credential(), /*local=*/false);
+    const auto asking = TenantOf(caller, /*local=*/false);
     if (!asking.ok()) return asking.status();
     tenant = asking->name;
   }

@@ -10,11 +10,13 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "audit/audit_log.h"
 #include "gtest/gtest.h"
 #include "scheduler/etcd/etcd_client.h"
 #include "scheduler/etcd/etcd_store.h"
 #include "scheduler/etcd/testing/local_etcd.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/service_accounts/account_gate.h"
 #include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
 #include "scheduler/store.h"
@@ -64,6 +66,8 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
     options.max_leases = 8;
     options.placement = placement_;
     options.decisions.folder = folder_ + "/decisions";
+    options.accounts = accounts_;
+    options.audit = audit_;
     options.clock = [this] { return now_; };
     auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
     auto store = OpenStore();
@@ -156,6 +160,8 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
 
   std::string folder_;
   placement::AllocatorOptions placement_;
+  std::shared_ptr<AccountGate> accounts_;
+  audit::AuditLog* audit_ = nullptr;
   std::unique_ptr<EtcdClient> client_;  // Null unless the state is in etcd.
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   std::unique_ptr<Scheduler> scheduler_;

@@ -228,11 +228,12 @@ LeaseReply Scheduler::WaitingReply(const AcquireRequest& request, const std::str
 }
 
 absl::Status Scheduler::Withdraw(const warpline_internal::WithdrawRequest& request, bool local) {
-  if (request.credential().size() > kMaxReason || request.ticket().size() > kMaxReason) {
+  if (request.ticket().size() > kMaxReason) {
     return absl::InvalidArgumentError("a malformed request");
   }
+  const auto caller = callers_.Identify(request.credential());
   MutexLock lock(&mu_);
-  const auto tenant = TenantOf(request.credential(), local);
+  const auto tenant = TenantOf(caller, local);
   if (!tenant.ok()) return tenant.status();
   if (request.ticket().empty()) return absl::OkStatus();
   pool_.Withdraw(tenant->name, request.ticket(), Now());

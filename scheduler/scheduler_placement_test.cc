@@ -2,6 +2,7 @@
 // end for others.
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -277,6 +278,36 @@ TEST_P(SchedulerPlacementTest, HigherPriorityEndsALeaseAfterNotice) {
   EXPECT_THAT(scheduler_->Renew(lease->token()).status().message(), HasSubstr("tenant high"));
   EXPECT_THAT(log.Text(), HasSubstr("ended lease="));
   EXPECT_FALSE(Ask(Want(10, "k", high)).has_waiting());
+}
+
+TEST_P(SchedulerPlacementTest, AnEpochTakesBackWhatIsLentAndSaysSo) {
+  placement_.epoch = absl::Seconds(60);
+  placement_.notice = absl::Seconds(40);
+  Restart();
+  const std::string first = AddTenant("first", 0, 0, 0);
+  const std::string second = AddTenant("second", 0, 0, 0);
+  Tell(Report("a"));
+  const auto kept = Acquire(8, first);
+  const auto lent = Acquire(8, first);
+  ASSERT_TRUE(kept.ok() && lent.ok());
+  const LogCapture log;
+  bool waits = true;
+  std::set<std::string> marked;
+  for (int i = 0; i < 60 && waits; ++i) {
+    Tell(WithSessions(WithSessions(Report("a"), kept->lease()), lent->lease()));
+    waits = Ask(Want(8, "k", second)).has_waiting();
+    Pass(absl::Seconds(3));
+    const auto leases = scheduler_->Leases("operator");
+    ASSERT_TRUE(leases.ok()) << leases.status();
+    for (const auto& lease : leases->leases()) {
+      if (lease.lent()) marked.insert(lease.id());
+    }
+  }
+  EXPECT_FALSE(waits);
+  EXPECT_EQ(marked, (std::set<std::string>{lent->lease()}));
+  EXPECT_THAT(log.Text(), HasSubstr("tenant second has less than its share"));
+  EXPECT_THAT(scheduler_->Renew(lent->token()).status().message(), HasSubstr("the epoch ends"));
+  EXPECT_TRUE(scheduler_->Renew(kept->token()).ok());
 }
 
 TEST_P(SchedulerPlacementTest, TenantsNestAndSoDoTheirLimits) {

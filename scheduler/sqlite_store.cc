@@ -82,6 +82,10 @@ ALTER TABLE tenants ADD COLUMN reserved_bytes INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE cordons (server TEXT PRIMARY KEY, reason TEXT NOT NULL, drained_ms INTEGER NOT NULL)
   WITHOUT ROWID;
 PRAGMA user_version = 7;
+)sql",
+    R"sql(
+ALTER TABLE tenants ADD COLUMN namespaces TEXT NOT NULL DEFAULT '';
+PRAGMA user_version = 8;
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kSteps);
 
@@ -116,7 +120,8 @@ Statement& BindTenant(const TenantRecord& tenant, Statement* statement) {
       .Bind(tenant.priority)
       .Bind(absl::StrJoin(tenant.slices, ","))
       .Bind(tenant.parent)
-      .Bind(tenant.reserved_bytes);
+      .Bind(tenant.reserved_bytes)
+      .Bind(absl::StrJoin(tenant.namespaces, ","));
 }
 
 // A slice's name and shape, in the order of the columns of `slices` and of those at the end of
@@ -250,7 +255,7 @@ absl::Status SqliteStore::MustChange(const std::string& what) {
 absl::Status SqliteStore::AddTenant(const TenantRecord& tenant) {
   Statement statement(db(),
                       "INSERT OR IGNORE INTO tenants VALUES "
-                      "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+                      "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const auto status = BindTenant(tenant, &statement).Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
@@ -264,7 +269,7 @@ absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
       "UPDATE tenants SET name = ?, credential_hash = ?, memory_bytes = ?, max_leases = ?, "
       "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ?, tiers = ?, "
       "tier = ?, weight = ?, copy_weight = ?, priority = ?, slices = ?, parent = ?, "
-      "reserved_bytes = ? WHERE name = ?");
+      "reserved_bytes = ?, namespaces = ? WHERE name = ?");
   const auto status = BindTenant(tenant, &statement).Bind(tenant.name).Run();
   return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
 }
@@ -297,7 +302,7 @@ absl::StatusOr<std::vector<TenantRecord>> SqliteStore::Tenants() {
   Statement row(db(),
                 "SELECT name, credential_hash, memory_bytes, max_leases, max_lease_sessions, "
                 "max_seconds, max_sessions, rights, tiers, tier, weight, copy_weight, "
-                "priority, slices, parent, reserved_bytes FROM tenants");
+                "priority, slices, parent, reserved_bytes, namespaces FROM tenants");
   while (row.Step()) {
     tenants.push_back({row.Text(0), row.Text(1), static_cast<uint64_t>(row.Number(2)),
                        static_cast<uint32_t>(row.Number(3)), static_cast<uint32_t>(row.Number(4)),
@@ -307,7 +312,8 @@ absl::StatusOr<std::vector<TenantRecord>> SqliteStore::Tenants() {
                        static_cast<uint32_t>(row.Number(10)), static_cast<uint32_t>(row.Number(11)),
                        static_cast<uint32_t>(row.Number(12)),
                        absl::StrSplit(row.Text(13), ',', absl::SkipEmpty()), row.Text(14),
-                       static_cast<uint64_t>(row.Number(15))});
+                       static_cast<uint64_t>(row.Number(15)),
+                       absl::StrSplit(row.Text(16), ',', absl::SkipEmpty())});
   }
   if (!row.status().ok()) return row.status();
   return tenants;

@@ -86,6 +86,7 @@ TEST_F(SqliteStoreTest, StateOfTheFirstVersionIsTakenOver) {
   EXPECT_EQ(tenants->front().priority, 0u);
   EXPECT_EQ(tenants->front().parent, "");
   EXPECT_EQ(tenants->front().reserved_bytes, 0u);
+  EXPECT_TRUE(tenants->front().namespaces.empty());
   EXPECT_TRUE((*store)->Cordons()->empty());
 }
 

@@ -108,6 +108,7 @@ TEST_P(StoreTest, TenantsAreKept) {
   tenant.slices = {"small", "large"};
   tenant.parent = "org";
   tenant.reserved_bytes = 1ull << 33;
+  tenant.namespaces = {"team-a", "team-b"};
   ASSERT_TRUE(store_->UpdateTenant(tenant).ok());
   Reopen();
   const auto tenants = store_->Tenants();
@@ -119,6 +120,7 @@ TEST_P(StoreTest, TenantsAreKept) {
   EXPECT_EQ(tenants->front().slices, tenant.slices);
   EXPECT_EQ(tenants->front().parent, "org");
   EXPECT_EQ(tenants->front().reserved_bytes, 1ull << 33);
+  EXPECT_EQ(tenants->front().namespaces, (std::vector<std::string>{"team-a", "team-b"}));
   EXPECT_EQ(tenants->front().credential_hash, "hash");
   EXPECT_EQ(tenants->front().memory_bytes, 1ull << 40);
   EXPECT_EQ(tenants->front().max_leases, 4u);

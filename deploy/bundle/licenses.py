@@ -5,6 +5,8 @@ import shutil
 import subprocess
 
 _COMMON = pathlib.Path("/usr/share/common-licenses")
+# Packages whose headers are part of programs, and of which no library is copied.
+_COMPILED_IN = ("nlohmann-json3-dev",)
 
 
 def _owner(path):
@@ -33,6 +35,8 @@ def collect_debian(libraries, folder):
     packages = {}
     for name, source in sorted(libraries.items()):
         packages.setdefault(_owner(source), []).append(name)
+    for package in _COMPILED_IN:
+        packages.setdefault(package, []).append("compiled into warpline-scheduler")
     lines = ["Libraries copied from Debian packages. Debian publishes the sources of every version",
              "at https://snapshot.debian.org.", ""]
     referred = set()

@@ -7,6 +7,10 @@ stands in an argument or is printed.
   enroll.py tenant NAMESPACE [LIMITS]
                                 the namespace becomes a tenant, its pods may be injected; LIMITS are
                                 those of `warpline tenant add`, such as --memory=64GiB
+                                With --service_accounts the pods' ServiceAccounts are its credentials,
+                                and no Secret holds one (the component service-account-tenants)
+  enroll.py keys                the schedulers take the public keys by which the cluster signs
+                                ServiceAccount tokens; again before it changes these
   enroll.py certificates [NAMESPACE...]
                                 copies the certificates of tenants, all without a name, to their
                                 namespaces again, after cert-manager has renewed them
@@ -25,6 +29,7 @@ import sys
 SERVERS = "warpline-server-credentials"
 TENANT = "warpline-tenant"
 CLIENT_TLS = "warpline-client-tls"
+CLUSTER_KEYS = "warpline-cluster-keys"
 WARPLINE = "/usr/lib/warpline/bin/warpline"
 TLS_FILES = ("ca.crt", "tls.crt", "tls.key")
 
@@ -62,6 +67,19 @@ class Cluster:
         else:
             self.run("patch", "secret", name, "--type=merge", "--patch-file=/dev/stdin",
                      namespace=namespace, given=json.dumps({"data": data}))
+
+    def put_config_map(self, name, data):
+        """Makes the ConfigMap or changes it; returns whether it was another one."""
+        found = self.get("configmap", name)
+        if found is not None and found.get("data") == data:
+            return False
+        if found is None:
+            self.run("create", "--filename=-", given=json.dumps({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}))
+        else:
+            self.run("patch", "configmap", name, "--type=merge", "--patch-file=/dev/stdin",
+                     given=json.dumps({"data": data}))
+        return True
 
     def secret(self, name, namespace=None):
         """Its values, or None."""
@@ -114,8 +132,19 @@ def enroll_servers(cluster):
 
 
 def tenants_of(cluster):
-    return {tenant["name"] for tenant in
+    """Name -> namespaces whose ServiceAccounts are its credentials."""
+    return {tenant["name"]: tenant.get("namespaces", []) for tenant in
             json.loads(cluster.warpline("tenant", "list", "--json")).get("tenants", [])}
+
+
+def enroll_keys(cluster):
+    keys = json.loads(cluster.run("get", "--raw=/openid/v1/jwks"))
+    if not keys.get("keys"):
+        raise Error("the API server serves no keys at /openid/v1/jwks")
+    issuer = json.loads(cluster.run("get", "--raw=/.well-known/openid-configuration")).get("issuer")
+    changed = cluster.put_config_map(CLUSTER_KEYS, {"jwks.json": json.dumps(keys)})
+    print("keys: %d, %s; the schedulers' --cluster_issuer must be %s" % (
+        len(keys["keys"]), "changed" if changed else "as they were", issuer))
 
 
 def certificate_from_cert_manager(cluster, tenant):
@@ -150,8 +179,14 @@ def enroll_tenant(cluster, args, limits):
     if cluster.get("namespace", tenant) is None:
         raise Error("there is no namespace %s" % tenant)
     tls = certificate_from_files(args) or certificate_from_cert_manager(cluster, tenant)
-    exists = tenant in tenants_of(cluster)
-    if not exists:
+    known = tenants_of(cluster)
+    exists = tenant in known
+    if args.service_accounts:
+        namespaces = sorted({tenant, *known.get(tenant, [])})
+        # The credential that a new tenant gets is shown to nobody.
+        cluster.warpline("tenant", "set" if exists else "add", tenant,
+                         "--namespaces=" + ",".join(namespaces), *limits)
+    elif not exists:
         said = cluster.warpline("tenant", "add", tenant, *limits)
         cluster.put_secret(TENANT, {"credential": credential_of(said)}, tenant)
     elif not (cluster.secret(TENANT, tenant) or {}).get("credential"):
@@ -180,26 +215,32 @@ def copy_certificates(cluster, tenants):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("servers", "tenant", "certificates"))
+    parser.add_argument("verb", choices=("servers", "tenant", "keys", "certificates"))
     parser.add_argument("namespaces", nargs="*", metavar="NAMESPACE")
     parser.add_argument("--kubectl", default="kubectl", help="the program (default kubectl)")
     parser.add_argument("--namespace", default="warpline", help="of the pool (default warpline)")
     for name in ("ca", "cert", "key"):
         parser.add_argument("--tls_" + name, metavar="FILE", help="of the tenant, without cert-manager")
+    parser.add_argument("--service_accounts", action="store_true",
+                        help="of the tenant: its pods show their ServiceAccounts' tokens")
     args, limits = parser.parse_known_args()
     wrong = [limit for limit in limits if not re.fullmatch(r"--[a-z_]+=[A-Za-z0-9_,.]+", limit)]
     if wrong or (limits and args.verb != "tenant"):
         parser.error("unknown option %s" % (wrong or limits)[0])
     if len(args.namespaces) != 1 and args.verb == "tenant":
         parser.error("name one namespace")
-    if args.namespaces and args.verb == "servers":
-        parser.error("servers takes no names")
+    if args.namespaces and args.verb in ("servers", "keys"):
+        parser.error("%s takes no names" % args.verb)
+    if args.service_accounts and args.verb != "tenant":
+        parser.error("--service_accounts is for a tenant")
     if any(not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) for name in args.namespaces):
         parser.error("no name of a namespace: %s" % " ".join(args.namespaces))
     cluster = Cluster(args.kubectl, args.namespace)
     try:
         if args.verb == "servers":
             enroll_servers(cluster)
+        elif args.verb == "keys":
+            enroll_keys(cluster)
         elif args.verb == "tenant":
             enroll_tenant(cluster, args, limits)
         else:

@@ -65,6 +65,7 @@ std::string EncodeTenant(const TenantRecord& tenant) {
   for (const std::string& slice : tenant.slices) to.add_slices(slice);
   to.set_parent(tenant.parent);
   to.set_reserved_bytes(tenant.reserved_bytes);
+  for (const std::string& name : tenant.namespaces) to.add_namespaces(name);
   return to.SerializeAsString();
 }
 
@@ -90,6 +91,7 @@ absl::StatusOr<TenantRecord> DecodeTenant(absl::string_view name, const std::str
   tenant.slices.assign(from.slices().begin(), from.slices().end());
   tenant.parent = from.parent();
   tenant.reserved_bytes = from.reserved_bytes();
+  tenant.namespaces.assign(from.namespaces().begin(), from.namespaces().end());
   return tenant;
 }
 

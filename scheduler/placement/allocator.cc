@@ -85,6 +85,7 @@ Decision Allocator::Apply(const Event& event) {
       Pass(&decision);
       ReserveForThePatient();
       Preempt(&decision);
+      EndEpoch(&decision);
       TellTheDue(&decision);
       break;
     case Event::kWaiting:
@@ -92,6 +93,13 @@ Decision Allocator::Apply(const Event& event) {
       return decision;
     case Event::kNotice:
       notices_[event.notice().lease()] = event.notice();
+      return decision;
+    case Event::kEpoch:
+      epoch_ends_ns_ = event.epoch().ends_ns();
+      lent_.insert(event.epoch().lent().begin(), event.epoch().lent().end());
+      for (const auto& standing : event.epoch().standings()) {
+        standings_[standing.tenant()] = {standing.due(), standing.had()};
+      }
       return decision;
     case Event::kCounters:
       next_lease_ = event.counters().next_lease();
@@ -182,13 +190,12 @@ void Allocator::Restore(const warpline_placement::Lease& lease) {
       uint64_t part = 1000;
       if (server != nullptr) {
         for (const DeviceState& device : server->devices) {
-          if (device.spec.uuid != uuid || device.spec.capacity_bytes == 0) continue;
+          if (device.spec.uuid != uuid) continue;
           part =
-              std::max<uint64_t>(allocation.memory_bytes / (device.spec.capacity_bytes / 1000 + 1),
-                                 allocation.sm_percent * 10);
+              MilliGpus(device.spec.capacity_bytes, allocation.memory_bytes, allocation.sm_percent);
         }
       }
-      allocation.milli_gpus += std::clamp<uint64_t>(part, 1, 1000);
+      allocation.milli_gpus += part;
     }
   }
   quotas_.Charge(allocation.tenant, {allocation.memory_bytes * allocation.devices.size(), 1,
@@ -198,6 +205,7 @@ void Allocator::Restore(const warpline_placement::Lease& lease) {
 
 void Allocator::Release(const std::string& lease) {
   notices_.erase(lease);
+  lent_.erase(lease);
   Give(lease);
 }
 

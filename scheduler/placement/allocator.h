@@ -17,7 +17,8 @@
 // a lease's end as its estimate). Where leases have no end, those that began last are taken to end
 // first: running times are long-tailed, so that what has run for long goes on for long
 // (Harchol-Balter and Downey, SIGMETRICS 1996). With `preemption`, leases of lower rank get notice
-// and end, if that helps.
+// and end, if that helps. With `epoch`, leases that tenants have beyond their shares are lent: at
+// the end of an epoch they get notice if somebody waits who has less than its share.
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_ALLOCATOR_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_ALLOCATOR_H_
 
@@ -28,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -60,6 +62,15 @@ struct AllocatorOptions {
   absl::Duration silence = absl::Seconds(30);
   bool preemption = false;
   absl::Duration notice = absl::Seconds(60);
+  // How often what tenants have beyond their shares is offered to those who wait; zero for never.
+  absl::Duration epoch = absl::ZeroDuration();
+};
+
+// What a tenant should have had and had of it, in milli-GPUs, summed over epochs of which earlier
+// ones count less.
+struct Standing {
+  uint64_t due = 0;
+  uint64_t had = 0;
 };
 
 // What a request wants on each of its servers, and how many there are.
@@ -81,6 +92,9 @@ class Allocator {
   const Pool& pool() const { return pool_; }
   const QuotaTree& quotas() const { return quotas_; }
   const WaitingLine& line() const { return line_; }
+  // The leases that were beyond their tenants' shares when the latest epoch ended, where everything
+  // that is reserved counts as wanted.
+  const std::set<std::string>& lent() const { return lent_; }
 
  private:
   void PutServer(const warpline_placement::Server& server);
@@ -132,11 +146,29 @@ class Allocator {
   // --- Leases that have to go.
   Rank RankOf(const Allocation& allocation) const;
   void Preempt(Decision* decision);
-  bool PreemptFor(Entry* entry, Rank rank, Decision* decision);
+  // Finds leases of lower rank and gives them notice, if all of them `may_go` together.
+  bool PreemptFor(Entry* entry, Rank rank, absl::FunctionRef<Rank(const Allocation&)> rank_of,
+                  absl::FunctionRef<bool(const std::vector<std::string>&)> may_go,
+                  const std::string& reason, Decision* decision);
   void Notify(warpline_placement::Notice notice, Decision* decision);
   // Takes back the notices for an entry, or for a drained server.
   void Cancel(uint64_t waiting, const std::string& server, const std::string& why,
               Decision* decision);
+
+  // --- Epochs.
+  struct EpochView;
+  // Once an epoch.
+  void EndEpoch(Decision* decision);
+  EpochView LookAtEpoch() const;
+  // Leases that tenants which had so much have beyond these shares: however many of them go, each
+  // tenant keeps its share, with `round_up` less than one lease short of it, and each what is
+  // reserved.
+  std::set<std::string> Beyond(const std::map<std::string, uint64_t>& had,
+                               const std::map<std::string, uint64_t>& shares,
+                               bool round_up = false);
+  void NoteStandings(const EpochView& view);
+  void TakeBack(EpochView* view, Decision* decision);
+  bool TakeBackFor(Entry* entry, const EpochView& view, bool burst, bool turn, Decision* decision);
 
   // --- Time.
   void DropTheSilent(Decision* decision);
@@ -155,7 +187,10 @@ class Allocator {
   std::map<std::string, warpline_placement::Cordon> cordons_;
   std::map<std::string, warpline_placement::Notice> notices_;  // By lease.
   std::set<uint64_t> placed_;                                  // Entries that wait to be picked up.
-  std::set<uint64_t> reserved_;  // Entries that have something set aside.
+  std::set<uint64_t> reserved_;                // Entries that have something set aside.
+  int64_t epoch_ends_ns_ = 0;                  // 0 before the first.
+  std::map<std::string, Standing> standings_;  // By tenant.
+  std::set<std::string> lent_;
   uint64_t next_lease_ = 1;
   uint64_t next_waiting_ = 1;
 };

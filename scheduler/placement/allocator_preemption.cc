@@ -57,37 +57,46 @@ void Allocator::Preempt(Decision* decision) {
         });
     if (next == nullptr) break;
     tried.insert(next->number);
-    if (PreemptFor(next, rank_of(*next), decision)) count(*next, true);
+    const Rank rank = rank_of(*next);
+    const auto lower = [this](const Allocation& lease) {
+      // What is placed but not picked up is nobody's yet, and who has notice already goes anyway.
+      const bool other = lease.id[0] == '#' || notices_.count(lease.id) != 0;
+      return other ? Rank{true, ~0u} : RankOf(lease);
+    };
+    const auto may_go = [&](const std::vector<std::string>& victims) {
+      std::map<std::string, uint64_t> lost;  // By tenant.
+      for (const std::string& victim : victims) {
+        const Allocation& lease = *pool_.Find(victim);
+        lost[lease.tenant] += lease.memory_bytes * lease.devices.size();
+        const Rank left{quotas_.NeededForReserve(lease.tenant, lost[lease.tenant]), lease.priority};
+        if (!(left < rank)) return false;
+      }
+      return true;
+    };
+    const std::string reason = absl::StrCat("tenant ", next->ask.tenant(), " needs its device and ",
+                                            rank.first ? "has reserved it" : "goes first");
+    if (PreemptFor(next, rank, lower, may_go, reason, decision)) count(*next, true);
   }
   for (const uint64_t number : std::set<uint64_t>(pending)) {
     if (const Entry* const entry = line_.Find(number); entry != nullptr) count(*entry, false);
   }
 }
 
-bool Allocator::PreemptFor(Entry* entry, Rank rank, Decision* decision) {
+bool Allocator::PreemptFor(Entry* entry, Rank rank,
+                           absl::FunctionRef<Rank(const Allocation&)> rank_of,
+                           absl::FunctionRef<bool(const std::vector<std::string>&)> may_go,
+                           const std::string& reason, Decision* decision) {
   Unreserve(entry);
   std::vector<Site> sites;
   std::vector<std::string> victims;
-  std::map<std::string, uint64_t> lost;  // By tenant.
   bool enough = true;
   for (uint32_t i = 0; i < entry->members && enough; ++i) {
     std::optional<Site> site = FindSite(pool_, entry->want, options_.order);
     if (!site.has_value()) {
-      auto eviction =
-          FindEviction(pool_, entry->want, options_.order, rank, [this](const Allocation& lease) {
-            // What is placed but not picked up is nobody's yet, and who has
-            // notice already goes anyway.
-            const bool other = lease.id[0] == '#' || notices_.count(lease.id) != 0;
-            return other ? Rank{true, ~0u} : RankOf(lease);
-          });
+      auto eviction = FindEviction(pool_, entry->want, options_.order, rank, rank_of);
       if (!eviction.has_value()) break;
-      for (const std::string& victim : eviction->victims) {
-        const Allocation& lease = *pool_.Find(victim);
-        lost[lease.tenant] += lease.memory_bytes * lease.devices.size();
-        const Rank left{quotas_.NeededForReserve(lease.tenant, lost[lease.tenant]), lease.priority};
-        enough = enough && left < rank;
-        victims.push_back(victim);
-      }
+      victims.insert(victims.end(), eviction->victims.begin(), eviction->victims.end());
+      enough = may_go(victims);
       site = std::move(eviction->site);
     }
     for (const uint32_t at : site->devices) pool_.Hold({site->server, at}, entry->number);
@@ -104,8 +113,7 @@ bool Allocator::PreemptFor(Entry* entry, Rank rank, Decision* decision) {
     notice.set_lease(victim);
     notice.set_deadline_ns(After(options_.notice));
     notice.set_waiting(entry->number);
-    notice.set_reason(absl::StrCat("tenant ", entry->ask.tenant(), " needs its device and ",
-                                   rank.first ? "has reserved it" : "goes first"));
+    notice.set_reason(reason);
     Notify(std::move(notice), decision);
   }
   return true;

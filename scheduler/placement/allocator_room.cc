@@ -10,17 +10,13 @@ namespace {
 
 using Verdict = WaitingLine::Verdict;
 
-uint64_t MilliGpus(const DeviceState& device, uint64_t bytes, uint32_t sm_percent) {
-  const uint64_t memory = bytes / (device.spec.capacity_bytes / 1000 + 1);
-  return std::clamp<uint64_t>(std::max<uint64_t>(memory, sm_percent * 10), 1, 1000);
-}
-
 }  // namespace
 
 Usage Allocator::UsageOf(const Site& site, const Want& want, uint32_t sessions) const {
   Usage usage{site.memory_bytes * site.devices.size(), 1, sessions, 0};
   for (const uint32_t i : site.devices) {
-    usage.milli_gpus += MilliGpus(pool_.at({site.server, i}), site.memory_bytes, want.sm_percent);
+    usage.milli_gpus += MilliGpus(pool_.at({site.server, i}).spec.capacity_bytes, site.memory_bytes,
+                                  want.sm_percent);
   }
   return usage;
 }

@@ -116,6 +116,17 @@ std::vector<Event> Allocator::Snapshot(int64_t now_ns) const {
     }
   }
   for (const auto& [lease, notice] : notices_) *events.emplace_back().mutable_notice() = notice;
+  if (epoch_ends_ns_ != 0) {
+    auto* const epoch = events.emplace_back().mutable_epoch();
+    epoch->set_ends_ns(epoch_ends_ns_);
+    for (const std::string& lease : lent_) epoch->add_lent(lease);
+    for (const auto& [tenant, standing] : standings_) {
+      auto* const to = epoch->add_standings();
+      to->set_tenant(tenant);
+      to->set_due(standing.due);
+      to->set_had(standing.had);
+    }
+  }
   auto* const counters = events.emplace_back().mutable_counters();
   counters->set_next_lease(next_lease_);
   counters->set_next_waiting(next_waiting_);

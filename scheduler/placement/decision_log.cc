@@ -46,6 +46,7 @@ Record OptionsRecord(const AllocatorOptions& options) {
   to->set_silence_ns(absl::ToInt64Nanoseconds(options.silence));
   to->set_preemption(options.preemption);
   to->set_notice_ns(absl::ToInt64Nanoseconds(options.notice));
+  to->set_epoch_ns(absl::ToInt64Nanoseconds(options.epoch));
   return record;
 }
 

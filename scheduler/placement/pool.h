@@ -10,6 +10,7 @@
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_POOL_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_POOL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -60,6 +61,12 @@ struct Allocation {
   uint64_t number = 0;      // Grows with each.
   uint64_t milli_gpus = 0;  // Of all its devices, the larger of memory and multiprocessors.
 };
+
+// The part of a device that these are, in thousandths: the larger of the two, and at least one.
+inline uint64_t MilliGpus(uint64_t capacity_bytes, uint64_t bytes, uint32_t sm_percent) {
+  const uint64_t memory = capacity_bytes == 0 ? 1000 : bytes * 1000 / capacity_bytes;
+  return std::clamp<uint64_t>(std::max<uint64_t>(memory, sm_percent * 10), 1, 1000);
+}
 
 struct DeviceState {
   DeviceSpec spec;

@@ -23,6 +23,7 @@ AllocatorOptions OptionsOf(const warpline_placement::Options& from) {
   options.silence = absl::Nanoseconds(from.silence_ns());
   options.preemption = from.preemption();
   options.notice = absl::Nanoseconds(from.notice_ns());
+  options.epoch = absl::Nanoseconds(from.epoch_ns());
   return options;
 }
 

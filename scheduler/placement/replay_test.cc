@@ -31,7 +31,8 @@ class ReplayTest : public ::testing::Test {
                                               .patience = absl::Seconds(5),
                                               .silence = absl::Seconds(20),
                                               .preemption = true,
-                                              .notice = absl::Seconds(10)},
+                                              .notice = absl::Seconds(10),
+                                              .epoch = absl::Seconds(15)},
                                              {folder_, file_bytes, files});
     EXPECT_TRUE(created.ok()) << created.status();
     return *std::move(created);

@@ -16,6 +16,10 @@ ABSL_FLAG(uint64_t, seed, 1, "Of the sessions.");
 ABSL_FLAG(std::string, placement, "pack", "pack or spread.");
 ABSL_FLAG(absl::Duration, patience, absl::Minutes(10),
           "After which wait devices are set aside for a request.");
+ABSL_FLAG(absl::Duration, share_epoch, absl::ZeroDuration(),
+          "How often what teams have beyond their shares goes to those who wait; 0 for never.");
+ABSL_FLAG(absl::Duration, restart, absl::Minutes(2),
+          "What a session has to do again whose lease was taken back.");
 ABSL_FLAG(std::string, decisions, "",
           "A folder for the decisions, to replay them; empty for none.");
 ABSL_FLAG(std::string, samples, "", "A file for the samples and waits as CSV; empty for none.");
@@ -48,6 +52,8 @@ int Run() {
   options.servers = absl::GetFlag(FLAGS_servers);
   options.order = placement == "pack" ? placement::Order::kPack : placement::Order::kSpread;
   options.patience = absl::GetFlag(FLAGS_patience);
+  options.epoch = absl::GetFlag(FLAGS_share_epoch);
+  options.restart = absl::GetFlag(FLAGS_restart);
   options.decisions = absl::GetFlag(FLAGS_decisions);
   if (options.servers < 1 || options.servers > 60000 || workload.sessions < 1 ||
       !(workload.load > 0.01 && workload.load < 100)) {
@@ -92,10 +98,12 @@ int Run() {
       "simulate: %u GPUs, %zu sessions in %.1f days: %.0f placements/s on one core, ask p50 %.1f "
       "us "
       "p99 %.1f us, ticks %.2f s; %.1f %% in use, fragmentation %.2f %% below best-fit, Jain %.3f; "
-      "waits mean %.0f s p99 %.0f s\n",
+      "waits mean %.0f s p99 %.0f s; finish time of a team's sessions by their running time: mean "
+      "%.3f, most %.3f; %zu leases taken back, %.0f device hours repeated\n",
       workload.devices, figures->sessions, figures->days, figures->placements_per_s(),
       figures->p50_us, figures->p99_us, figures->ticking_s, 100 * figures->used,
-      100 * figures->fragmentation, figures->fairness, all.mean_s, all.p99_s);
+      100 * figures->fragmentation, figures->fairness, all.mean_s, all.p99_s, figures->mean_behind,
+      figures->most_behind, figures->taken_back, figures->repeated_hours);
   return 0;
 }
 

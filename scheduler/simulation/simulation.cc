@@ -63,14 +63,17 @@ class Simulation::State {
   struct Running {
     size_t got = 0;  // Leases of its members.
     double placed_s = 0;
+    double left_s = 0;         // What it has to run yet.
+    uint32_t interrupted = 0;  // How often its leases were taken back.
   };
   // Something that is to happen to a session.
   struct Happening {
     double at_s;
     size_t session;
-    bool ends;  // Or else a ticket of its is asked for again.
+    uint32_t interrupted;  // It ends unless it was interrupted since.
     bool operator>(const Happening& other) const {
-      return std::tie(at_s, session, ends) > std::tie(other.at_s, other.session, other.ends);
+      return std::tie(at_s, session, interrupted) >
+             std::tie(other.at_s, other.session, other.interrupted);
     }
   };
 
@@ -78,7 +81,10 @@ class Simulation::State {
   void PutPool();
   absl::Status Arrive(size_t session, double now_s);
   absl::Status AskFor(size_t session, uint32_t member, double now_s);
+  void Release(size_t session, double now_s);
   void End(size_t session, double now_s);
+  // Those whose leases' time has come ask for others, for what they have not done yet.
+  absl::Status Interrupt(double now_s);
   absl::Status TakePlaced(double now_s);
   void TakeSample(double now_s, Sample* sample);
   double BestFitBound() const;
@@ -91,6 +97,8 @@ class Simulation::State {
   std::vector<Running> running_;
   std::set<size_t> present_;  // Those that have arrived and not ended.
   std::vector<std::string> placed_;
+  std::set<size_t> due_;
+  std::vector<double> took_s_;  // Until their ends.
   std::priority_queue<Happening, std::vector<Happening>, std::greater<>> happenings_;
   std::vector<double> ask_seconds_;
   std::vector<double> waits_s_;
@@ -111,6 +119,7 @@ Decision Simulation::State::Apply(Event event, double now_s, bool tick) {
   if (ask) ask_seconds_.push_back(took);
   ++figures_.events;
   for (const std::string& ticket : decision.placed()) placed_.push_back(ticket);
+  for (const auto& due : decision.due()) due_.insert(std::stoul(due.lease()));
   return decision;
 }
 
@@ -171,9 +180,9 @@ absl::Status Simulation::State::AskFor(size_t number, uint32_t member, double no
   Running& running = running_[number];
   if (++running.got < session.members) return absl::OkStatus();
   running.placed_s = now_s;
-  waits_s_[number] = now_s - session.arrives_s;
+  if (running.interrupted == 0) waits_s_[number] = now_s - session.arrives_s;
   had_[session.tenant] += session.devices();
-  happenings_.push({now_s + session.lasts_s, number, true});
+  happenings_.push({now_s + running.left_s, number, running.interrupted});
   return absl::OkStatus();
 }
 
@@ -181,6 +190,7 @@ absl::Status Simulation::State::Arrive(size_t number, double now_s) {
   const Session& session = workload_.sessions[number];
   demand_[session.tenant] += session.devices();
   present_.insert(number);
+  running_[number].left_s = session.lasts_s;
   for (uint32_t member = 0; member < session.members; ++member) {
     if (auto status = AskFor(number, member, now_s); !status.ok()) return status;
   }
@@ -203,16 +213,43 @@ absl::Status Simulation::State::TakePlaced(double now_s) {
   return absl::OkStatus();
 }
 
-void Simulation::State::End(size_t number, double now_s) {
+void Simulation::State::Release(size_t number, double now_s) {
   const Session& session = workload_.sessions[number];
   for (uint32_t member = 0; member < session.members; ++member) {
     Event event;
     event.set_release(absl::StrCat(number, ".", member));
     Apply(std::move(event), now_s);
   }
-  demand_[session.tenant] -= session.devices();
   had_[session.tenant] -= session.devices();
+}
+
+void Simulation::State::End(size_t number, double now_s) {
+  Release(number, now_s);
+  const Session& session = workload_.sessions[number];
+  demand_[session.tenant] -= session.devices();
+  took_s_[number] = now_s - session.arrives_s;
   present_.erase(number);
+}
+
+absl::Status Simulation::State::Interrupt(double now_s) {
+  for (const size_t number : std::exchange(due_, {})) {
+    const Session& session = workload_.sessions[number];
+    Running& running = running_[number];
+    // It may have ended, or been interrupted for another of its leases.
+    if (present_.count(number) == 0 || running.got != session.members) continue;
+    figures_.taken_back += session.members;
+    const double ran_s = now_s - running.placed_s;
+    const double repeats_s = std::min(absl::ToDoubleSeconds(options_.restart), ran_s);
+    figures_.repeated_hours += repeats_s * session.devices() / 3600;
+    running.left_s = std::max(running.left_s - ran_s + repeats_s, 1.0);
+    running.got = 0;
+    ++running.interrupted;
+    Release(number, now_s);
+    for (uint32_t member = 0; member < session.members; ++member) {
+      if (auto status = AskFor(number, member, now_s); !status.ok()) return status;
+    }
+  }
+  return TakePlaced(now_s);
 }
 
 double Simulation::State::BestFitBound() const {
@@ -303,6 +340,17 @@ void Simulation::State::Sum(Figures* figures) const {
     figures->fragmentation /= static_cast<double>(figures->bounded_samples);
   }
   figures->fairness = fairness_.Jain();
+  std::vector<double> took(workload_.teams.size()), ran(workload_.teams.size());
+  for (size_t i = workload_.running; i < workload_.sessions.size(); ++i) {
+    const Session& session = workload_.sessions[i];
+    took[session.tenant] += took_s_[i] * session.devices();
+    ran[session.tenant] += session.lasts_s * session.devices();
+  }
+  for (size_t t = 0; t < took.size(); ++t) {
+    const double behind = ran[t] == 0 ? 1 : took[t] / ran[t];
+    figures->most_behind = std::max(figures->most_behind, behind);
+    figures->mean_behind += behind / static_cast<double>(took.size());
+  }
   std::map<std::string, std::vector<double>> by_size;
   for (size_t i = workload_.running; i < workload_.sessions.size(); ++i) {
     by_size[SizeOf(workload_.sessions[i])].push_back(waits_s_[i]);
@@ -326,6 +374,8 @@ absl::StatusOr<Figures> Simulation::State::Run(const std::function<void(const Sa
   placement::AllocatorOptions options;
   options.order = options_.order;
   options.patience = options_.patience;
+  options.epoch = options_.epoch;
+  options.notice = options_.notice;
   // Who waits here asks when it is placed, and not before.
   options.silence = absl::Hours(24 * 365);
   options.max_waiting = options.max_waiting_of_tenant = 1u << 20;
@@ -336,6 +386,7 @@ absl::StatusOr<Figures> Simulation::State::Run(const std::function<void(const Sa
   const size_t sessions = workload_.sessions.size();
   running_.resize(sessions);
   waits_s_.resize(sessions);
+  took_s_.resize(sessions);
   demand_.resize(workload_.teams.size());
   had_.resize(workload_.teams.size());
   fairness_ = FairnessMeter(workload_.organisations, workload_.teams);
@@ -358,8 +409,10 @@ absl::StatusOr<Figures> Simulation::State::Run(const std::function<void(const Sa
     if (now_s == happening) {
       const Happening next = happenings_.top();
       happenings_.pop();
-      End(next.session, now_s);
-      status = TakePlaced(now_s);
+      if (next.interrupted == running_[next.session].interrupted) {
+        End(next.session, now_s);
+        status = TakePlaced(now_s);
+      }
     } else if (now_s == arrival) {
       status = Arrive(arrived++, now_s);
     } else if (now_s == tick) {
@@ -367,6 +420,7 @@ absl::StatusOr<Figures> Simulation::State::Run(const std::function<void(const Sa
       event.set_advance(true);
       Apply(std::move(event), now_s, /*tick=*/true);
       status = TakePlaced(now_s);
+      if (status.ok()) status = Interrupt(now_s);
     } else {
       next_sample += sample_s;
       Sample sample;

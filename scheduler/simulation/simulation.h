@@ -24,6 +24,12 @@ struct SimulationOptions {
   uint32_t devices_each = 8;  // In two NVLink groups, each on a NUMA node.
   placement::Order order = placement::Order::kPack;
   absl::Duration patience = absl::Minutes(10);
+  // As AllocatorOptions has them.
+  absl::Duration epoch = absl::ZeroDuration();
+  absl::Duration notice = absl::Minutes(1);
+  // What a session whose lease is taken back has to do again, besides asking for another one: its
+  // last checkpoint was so long ago, start included.
+  absl::Duration restart = absl::Minutes(2);
   // How often the scheduler looks at the time.
   absl::Duration tick = absl::Seconds(10);
   // How often a sample is taken.
@@ -64,6 +70,14 @@ struct Figures {
   // get.
   double fragmentation = 0;
   size_t bounded_samples = 0;
+  // Leases that ended since somebody with less than its share waited, and what their sessions had
+  // to do again, in hours of a device.
+  size_t taken_back = 0;
+  double repeated_hours = 0;
+  // Of each team, how long its sessions took from their arrival on in proportion to how long they
+  // ran, weighted by their devices (finish-time fairness compares these): the highest, and the
+  // mean.
+  double most_behind = 0, mean_behind = 0;
   // Jain's index of the parts that tenants had of what weighted max-min fairness would have given
   // them of the devices in use (FairnessMeter), over the samples at which something waits. 1 is
   // fair.

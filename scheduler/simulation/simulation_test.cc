@@ -55,6 +55,32 @@ TEST(SimulationTest, EverySessionRunsAndNothingIsPlacedTwice) {
   }
 }
 
+TEST(SimulationTest, EpochsBringTheFurthestBehindForward) {
+  SimulationOptions options;
+  options.servers = 40;
+  options.tick = absl::Minutes(2);
+  const Workload workload = DrawWorkload(Small());
+  const auto without = Simulation(options, workload).Run(nullptr);
+  std::string folder = ::testing::TempDir() + "/epochs_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  options.decisions = folder + "/decisions";
+  options.epoch = absl::Hours(1);
+  const auto with = Simulation(options, workload).Run(nullptr);
+  ASSERT_TRUE(without.ok() && with.ok()) << without.status() << with.status();
+  EXPECT_EQ(without->taken_back, 0u);
+  EXPECT_GT(with->taken_back, 10u);
+  EXPECT_GT(with->repeated_hours, 0);
+  EXPECT_EQ(with->sessions, without->sessions);
+  EXPECT_GT(with->fairness, without->fairness);
+  EXPECT_LT(with->most_behind, without->most_behind);
+  for (const auto& entry : std::filesystem::directory_iterator(options.decisions)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const auto replay = placement::ReplayDecisions(&file);
+    ASSERT_TRUE(replay.ok()) << replay.status();
+    EXPECT_EQ(replay->different, 0u) << replay->difference;
+  }
+}
+
 TEST(SimulationTest, TheSameSeedGivesTheSameFigures) {
   SimulationOptions options;
   options.servers = 40;

@@ -34,6 +34,9 @@ def main():
     if verb == "exec":
         assert words[1] == "warpline-scheduler-0" and rest[0] == "/usr/lib/warpline/bin/warpline"
         return subprocess.run([os.environ["FAKE_EXEC"], *rest[1:]], check=False).returncode
+    if verb == "get" and "--raw" in options:
+        print(json.dumps(cluster["raw"][options["--raw"]]))
+        return 0
     if verb == "get" and words[1] == "nodes":
         print(json.dumps({"items": [value for name, value in cluster["objects"].items()
                                     if name.startswith("node:")]}))

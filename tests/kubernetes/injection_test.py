@@ -23,6 +23,10 @@ import manifests
 import pods
 import policies
 
+sys.path.insert(0, str(manifests.SOURCES / "injector"))
+
+import injection  # noqa: E402  (found by the path above)
+
 HOST = "warpline-injector.warpline.svc"
 
 
@@ -213,6 +217,26 @@ class InjectionTest(unittest.TestCase):
                 by_policy, _ = self.by_policy(pod)
                 self.assertEqual(canonical(self.by_policy(by_policy)[0]), canonical(by_policy))
                 self.assertEqual(self.webhook.inject(by_policy), (by_policy, None))
+
+    def test_tokens_take_the_place_of_the_secret(self):
+        objects = manifests.render("overlays/service-account-tenants")
+        found = manifests.find(objects, "ConfigMap", "warpline-injection")
+        values = found["data"]
+        settings = injection.Settings(values["image"], values["endpoint"], values["tls_server_name"], {},
+                                      values["service_account_tokens"] == "true")
+        pod = pods.pod({"memory": "1Gi"})
+        by_webhook = jsonpatch.apply_patch(copy.deepcopy(pod), injection.patch_for(pod, settings))
+        by_policy = policies.mutate(self.mutating, pod, found)
+        self.assertEqual(policies.refusals(self.validating, by_policy, found), [])
+        self.assertEqual(canonical(by_webhook), canonical(by_policy))
+        self.assert_injected(pod, by_webhook)
+        (volume,) = [v for v in by_policy["spec"]["volumes"] if v["name"] == "warpline-credential"]
+        (source,) = volume["projected"]["sources"]
+        self.assertEqual(source["serviceAccountToken"],
+                         {"audience": "warpline", "expirationSeconds": 3600, "path": "credential"})
+        self.assertEqual(canonical(policies.mutate(self.mutating, by_policy, found)), canonical(by_policy))
+        without = policies.mutate(self.mutating, pod, self.params)
+        self.assertIn("warpline-tenant", json.dumps(without["spec"]["volumes"]))
 
     def test_a_container_that_comes_later_is_injected_too(self):
         once, _ = self.webhook.inject(pods.pod({"tier": "auto"}))

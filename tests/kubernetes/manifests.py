@@ -414,8 +414,9 @@ def reference_faults(objects, known_secrets):
         volumes = {volume["name"] for volume in spec.get("volumes", [])}
         volumes |= {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
         for volume in spec.get("volumes", []):
-            if "configMap" in volume and volume["configMap"]["name"] not in maps:
-                yield "%s: no ConfigMap %s" % (called(workload), volume["configMap"]["name"])
+            source = volume.get("configMap", {"optional": True})
+            if not source.get("optional") and source["name"] not in maps:
+                yield "%s: no ConfigMap %s" % (called(workload), source["name"])
             if "secret" in volume and volume["secret"]["secretName"] not in secrets:
                 yield "%s: nobody makes or documents the Secret %s" % (called(workload),
                                                                        volume["secret"]["secretName"])

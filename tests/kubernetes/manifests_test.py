@@ -13,6 +13,7 @@ import manifests
 # In the order in which they are listed, and what each needs besides.
 COMPONENTS = {"etcd": (), "cert-manager": (), "prometheus-operator": (), "dra": (), "ucx": (),
               "rdma": ("ucx",), "jail-strict": (), "dev": (), "injection": (),
+              "service-account-tenants": (),
               "admission-policy": ("injection",), "webhook": ("cert-manager", "injection")}
 # Those of which one is enough.
 EXCLUSIVE = ({"dra", "dev"}, {"admission-policy", "webhook"})
@@ -38,7 +39,7 @@ def faults_of(objects):
 class OverlaysTest(unittest.TestCase):
     def test_every_overlay_is_valid(self):
         names = manifests.overlays()
-        self.assertGreaterEqual(len(names), 11)
+        self.assertGreaterEqual(len(names), 12)
         for name in ["base", *names]:
             with self.subTest(name):
                 objects = manifests.render(name)
@@ -73,7 +74,8 @@ class OverlaysTest(unittest.TestCase):
         for name in ["base", *manifests.overlays()]:
             kinds = {item["kind"] for item in manifests.render(name)}
             lacking = kinds & manifests.LACKING["1.35"]
-            self.assertEqual(bool(lacking), name in ("overlays/admission-policy", "overlays/production"))
+            self.assertEqual(bool(lacking), name in (
+                "overlays/admission-policy", "overlays/production", "overlays/service-account-tenants"))
 
 
 class ProgramsTest(unittest.TestCase):

@@ -34,6 +34,8 @@ class Machine:
         self.objects = objects
         self.ports = dict(zip(PORTS, (str(port) for port in free_ports(len(PORTS)))))
         self.secrets = {}  # (namespace, name) -> {key: text}
+        self.config_maps = {}  # Those that people make: name -> {key: text}
+        self.sign = None  # What makes the ServiceAccount's token: (audience, namespace) -> text.
 
     def here(self, text, address="127.0.0.1"):
         """The text with ports, names of hosts and the installation as they are here; `address` is the
@@ -47,8 +49,14 @@ class Machine:
     def _files_of(self, volume, namespace):
         """The files that a volume of texts has."""
         if "configMap" in volume:
-            data = manifests.find(self.objects, "ConfigMap", volume["configMap"]["name"])["data"]
-            return dict(data)
+            name = volume["configMap"]["name"]
+            if volume["configMap"].get("optional"):
+                return self.config_maps.get(name, {})
+            return dict(manifests.find(self.objects, "ConfigMap", name)["data"])
+        if "projected" in volume:
+            (source,) = volume["projected"]["sources"]
+            token = source["serviceAccountToken"]
+            return {token["path"]: self.sign(token["audience"], namespace)}
         return self.secrets[(namespace, volume["secret"]["secretName"])]
 
     def volumes_of(self, pod, claims=(), namespace="warpline"):

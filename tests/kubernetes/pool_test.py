@@ -21,7 +21,8 @@ import pods_here
 sys.path.insert(0, str(manifests.ROOT / "tests"))
 sys.path.insert(0, str(manifests.SOURCES / "injector"))
 
-import harness  # noqa: E402  (found by the path above)
+import cluster_tokens  # noqa: E402  (found by the path above)
+import harness  # noqa: E402
 import injection  # noqa: E402
 
 NODE = "node-a"
@@ -172,7 +173,8 @@ class PoolCase(unittest.TestCase):
         pod = pods.pod(annotations)
         patch = injection.patch_for(pod, injection.Settings(
             settings["image"], settings["endpoint"], settings["tls_server_name"],
-            {name[6:]: text.split(" ") for name, text in settings.items() if name.startswith("slice.")}))
+            {name[6:]: text.split(" ") for name, text in settings.items() if name.startswith("slice.")},
+            settings.get("service_account_tokens") == "true"))
         import jsonpatch
         pod = jsonpatch.apply_patch(pod, patch)
         name = "pod-%d" % time.monotonic_ns()
@@ -273,6 +275,59 @@ class OneSchedulerTest(PoolCase):
         self.assertIn("unknown option", self.enroll("servers", "--memory=1GiB", status=2))
         self.assertIn("no name", self.enroll("tenant", "Team", status=2))
         self.assertIn("enroll: ", self.enroll("tenant", "team", "--nonsense=1", status=1))
+
+
+class ServiceAccountsTest(PoolCase):
+    """The component service-account-tenants: no Secret holds a tenant's credential."""
+
+    def render(self):
+        return manifests.render_components(["dev", "injection", "service-account-tenants"])
+
+    def serve_keys(self, *keys):
+        """What the API server says; it comes to the scheduler's volume when the ConfigMap changes."""
+        cluster = json.loads(self.cluster.read_text())
+        cluster["raw"] = {"/openid/v1/jwks": cluster_tokens.jwks(*keys),
+                          "/.well-known/openid-configuration": {"issuer": cluster_tokens.ISSUER}}
+        self.cluster.write_text(json.dumps(cluster))
+        said = self.enroll("keys")
+        self.assertIn("--cluster_issuer must be " + cluster_tokens.ISSUER, said)
+        data = json.loads(self.cluster.read_text())["objects"]["configmap:warpline/warpline-cluster-keys"]["data"]
+        for name, text in data.items():
+            cluster_tokens.put(self.keys_volume / name, text)
+        time.sleep(1.1)  # Longer than the scheduler goes by what it has looked at.
+        return said
+
+    def test_pods_are_tenants_by_their_service_accounts(self):
+        process, volumes = self.start_workload(
+            "StatefulSet", "warpline-scheduler", {"metadata.name": "warpline-scheduler-0"})
+        self.write_exec(volumes)
+        self.keys_volume = volumes["cluster-keys"]
+        self.start_server()
+        certs = self.folder / "certs"
+        tls = ["--tls_ca=%s" % (certs / "ca.crt"), "--tls_cert=%s" % (certs / "team.crt"),
+               "--tls_key=%s" % (certs / "team.key")]
+        self.enroll("tenant", "team", "--service_accounts", "--memory=8GiB", *tls)
+        self.enroll("tenant", "team", "--service_accounts", *tls)
+        objects = json.loads(self.cluster.read_text())["objects"]
+        self.assertNotIn("secret:team/warpline-tenant", objects)
+        self.secret("team", "warpline-client-tls")
+
+        first, second = (cluster_tokens.ClusterKey(self.folder, name) for name in ("first", "second"))
+        self.machine.sign = lambda audience, namespace: first.token(namespace, audience)
+        self.assertIn("keys: 1, changed", self.serve_keys(first))
+        self.assertIn("as they were", self.serve_keys(first))
+        program = [str(self.installation.root / "bin/examples/vector_add")]
+        out, leases = self.run_pod({"memory": "1Gi"}, program)
+        self.assertIn("vector_add: ok", out)
+        self.assertEqual([lease["tenant"] for lease in leases], ["team"])
+        # The cluster's next key: first it is served, then it signs.
+        self.serve_keys(first, second)
+        self.machine.sign = lambda audience, namespace: second.token(namespace, audience)
+        out, _ = self.run_pod({"memory": "1Gi"}, program)
+        self.assertIn("vector_add: ok", out)
+        self.machine.sign = lambda audience, namespace: first.token("other", audience)
+        with self.assertRaisesRegex(AssertionError, "has the namespace other"):
+            self.run_pod({"memory": "1Gi"}, program)
 
 
 class SeveralSchedulersTest(PoolCase):

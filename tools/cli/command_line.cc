@@ -40,7 +40,8 @@ constexpr VerbInfo kVerbs[] = {
     {"tenant", Verb::kTenant,
      "endpoint:text memory:size max_leases:number max_sessions:number max_lease_sessions:number "
      "max_seconds:number rights:rights tiers:tiers tier:tier weight:number copy_weight:number "
-     "priority:number slices:text parent:text reserved:size new_credential json"},
+     "priority:number slices:text parent:text reserved:size namespaces:text new_credential "
+     "json"},
     {"slice", Verb::kSlice,
      "endpoint:text memory:size staging:size sessions:number handles:number module_bytes:size "
      "commands:number sm_percent:number launch_ms:number weight:number copy_weight:number "
@@ -341,7 +342,9 @@ others want a device at the same time, each has its time by --weight=N, and copi
 (1 to 1000, 1 by default); --priority=N counts for servers with --dispatch=priority. The same weight and
 priority say whose request is next of those that wait. A tenant with --parent=TENANT is below that one,
 whose limits count what it has as well; --reserved=SIZE of memory is what it, and those below it, can
-count on where the scheduler runs with --preemption.
+count on where the scheduler runs with --preemption. --namespaces=LIST, with commas between, or none, are
+those of a Kubernetes cluster whose pods act as the tenant by their ServiceAccounts' tokens, where the
+scheduler takes such (--cluster_keys).
 
 SHAPE is, of each GPU of a lease: --memory=SIZE and --staging=SIZE (host memory that is shared with the
 server: page-locked, and for copies), of all sessions of the lease together; --sessions=N at a time;
@@ -363,7 +366,8 @@ with 1 for a record that is broken, and with 3 for one that cannot be read.
 A server or scheduler with TLS also needs --tls_ca=FILE, --tls_cert=FILE and --tls_key=FILE, or
 WARPLINE_TLS_CA, WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME
 (WARPLINE_TLS_SERVER_NAME) where its certificate names another host than E does.
-A scheduler with tenants wants a credential: WARPLINE_CREDENTIAL, or WARPLINE_CREDENTIAL_FILE. What
+A scheduler with tenants wants a credential: WARPLINE_CREDENTIAL, or WARPLINE_CREDENTIAL_FILE, a file
+that is read anew whenever it is asked for, such as a pod's ServiceAccount token that changes. What
 changes tenants and leases wants the operator's: WARPLINE_OPERATOR_CREDENTIAL_FILE, else
 operator.credential in the state folder of your own scheduler or of the service. So do its listings.
 

@@ -127,9 +127,14 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& 
   auto client = std::make_unique<LeaderClient>(ParseAddresses(endpoint), &TargetOf);
   request.set_ticket(absl::BytesToHexString(RandomBytes(kTicketBytes)));
   warpline_internal::WithdrawRequest withdrawal;
-  withdrawal.set_credential(request.credential());
   withdrawal.set_ticket(request.ticket());
+  const auto renew_credential = [&] {
+    const auto fresh = TenantCredential();
+    if (fresh.ok() && !fresh->empty()) request.set_credential(*fresh);
+  };
   const auto withdraw = [&] {
+    renew_credential();
+    withdrawal.set_credential(request.credential());
     // Where nobody answers, the scheduler drops it when it is not asked again.
     (void)CallUnary<Nothing>(client.get(), absl::StrCat(kScheduler, "Withdraw"), withdrawal,
                              kReleaseTimeout);
@@ -138,6 +143,8 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& 
   warpline_internal::WaitingReply known;
   bool waits = false;
   while (true) {
+    // It may be a token that runs out while the program waits, and whose file has the next one.
+    if (waits) renew_credential();
     auto reply = CallUnary<LeaseReply>(client.get(), absl::StrCat(kScheduler, "Acquire"), request,
                                        kAcquireTimeout, &HasNoServer);
     if (reply.ok() && !reply->has_waiting()) {

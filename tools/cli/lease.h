@@ -29,7 +29,8 @@ class Lease {
   static absl::StatusOr<std::unique_ptr<Lease>> Acquire(
       const std::string& endpoint, const warpline_internal::AcquireRequest& request);
 
-  // The same, but waits for it where there may be one later; it outlives a change of schedulers.
+  // The same, but waits for it where there may be one later; it outlives a change of schedulers,
+  // and shows the credential that TenantCredential() has when it asks again.
   // DEADLINE_EXCEEDED after the time of `wait`, CANCELLED when that ended waiting.
   static absl::StatusOr<std::unique_ptr<Lease>> AcquireWaiting(
       const std::string& endpoint, warpline_internal::AcquireRequest request,

@@ -106,6 +106,13 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
       slices->add_names(name);
     }
   }
+  if (line.Has("namespaces")) {
+    warpline_internal::NamespaceNames* const namespaces = request.mutable_namespaces();
+    const std::string list = line.Text("namespaces");
+    for (const std::string& name : ParseDeviceNames(list == "none" ? "" : list)) {
+      namespaces->add_names(name);
+    }
+  }
   request.set_create(line.action == "add");
   request.set_new_credential(line.Has("new_credential"));
   const auto reply = asker->Ask<TenantReply>("PutTenant", request);
@@ -327,6 +334,7 @@ std::string TenantsReport(const TenantList& list) {
                {"RIGHTS"},
                {"TIERS"},
                {"TIER"},
+               {"NAMESPACES"},
                {"SLICES", false, true}});
   for (const auto& tenant : list.tenants()) {
     table.Add({Shown(tenant.name()), ShownBytes(tenant.leased_bytes()),
@@ -344,6 +352,7 @@ std::string TenantsReport(const TenantList& list) {
                FormatTierSet(tenant.tiers()),
                tenant.tier() < std::size(kTierChoices) ? std::string(kTierChoices[tenant.tier()])
                                                        : absl::StrCat(tenant.tier()),
+               tenant.namespaces().empty() ? "-" : Shown(absl::StrJoin(tenant.namespaces(), ",")),
                Shown(absl::StrJoin(tenant.slices(), ","))});
   }
   return table.Text();

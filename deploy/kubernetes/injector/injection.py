@@ -35,6 +35,8 @@ class Settings:
     endpoint: str
     tls_server_name: str
     slices: dict  # Name -> options of `warpline hold`.
+    # Whether the pod's ServiceAccount token is the tenant's credential, in place of a Secret.
+    tokens: bool = False
 
     @classmethod
     def read(cls, folder):
@@ -52,7 +54,8 @@ class Settings:
                 raise Refusal("the ConfigMap warpline-injection has no %s" % name)
         slices = {name[len("slice."):]: text.split(" ") for name, text in values.items()
                   if name.startswith("slice.")}
-        return cls(values["image"], values["endpoint"], values["tls_server_name"], slices)
+        return cls(values["image"], values["endpoint"], values["tls_server_name"], slices,
+                   values.get("service_account_tokens") == "true")
 
 
 def _part(of, name, kind, where):
@@ -165,13 +168,20 @@ def _init_containers(asked, settings):
     return copy, hold
 
 
-def _volumes():
+def _credential(settings):
+    if not settings.tokens:
+        return {"secret": {"secretName": "warpline-tenant", "defaultMode": READABLE}}
+    # The kubelet writes the next one before this one runs out.
+    return {"projected": {"defaultMode": READABLE, "sources": [{"serviceAccountToken": {
+        "audience": "warpline", "expirationSeconds": 3600, "path": "credential"}}]}}
+
+
+def _volumes(settings):
     return [{"name": "warpline-client", "emptyDir": {"sizeLimit": "1Gi"}},
             {"name": "warpline-lease", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
             {"name": "warpline-tls",
              "secret": {"secretName": "warpline-client-tls", "defaultMode": READABLE}},
-            {"name": "warpline-credential",
-             "secret": {"secretName": "warpline-tenant", "defaultMode": READABLE}}]
+            {"name": "warpline-credential", **_credential(settings)}]
 
 
 class _Patch:
@@ -246,5 +256,5 @@ def patch_for(pod, settings):
         patch.add("/spec/initContainers/0", hold)
         patch.add("/spec/initContainers/0", copy)
     if not volumes:
-        patch.append_all("/spec/volumes", spec.get("volumes"), _volumes())
+        patch.append_all("/spec/volumes", spec.get("volumes"), _volumes(settings))
     return patch.operations
