@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A policy slows down kernels of the guarded tier, end to end on the CPU device: a scheduler, a
 server with the policy, a best-effort program and an urgent one."""
+import os
 import pathlib
 import sys
 import time
@@ -54,6 +55,12 @@ class ThrottleTest(unittest.TestCase):
         during, after = self.kernels_beside(self.policy, (0, 3))
         self.assertGreater(after, 0)
         self.assertLess(during, after / 4)
+
+    def test_programs_of_the_same_priority_are_not_slowed_down_for_each_other(self):
+        during, after = self.kernels_beside(self.policy, (0, 0))
+        if during <= after / 4 and os.getloadavg()[0] > 1.5 * os.cpu_count():
+            self.skipTest("others keep the processors busy")
+        self.assertGreater(during, after / 4)
 
     def test_programs_that_are_slowed_down_have_right_results(self):
         with self.pool(self.policy, (0, 3)) as pool:

@@ -4,10 +4,10 @@
 //   neighbour --role=tiny|request|compute|memory|atomics|shared|copies|launches|allocations|none
 //             [--seconds=N] [--warmup_s=N]
 //
-// The last line of its output is a JSON object. Of `tiny` and `request`: how many kernels it ran, and
-// the median, the 95th and 99th percentile and the maximum of what each took on the device, from an event before it to
-// one behind it, and of what launch and wait took the program, in microseconds. Of the others: how
-// many rounds a second they made.
+// The last line of its output is a JSON object. Of `tiny` and `request`: how many kernels it ran,
+// and the median, the 95th and 99th percentile and the maximum of what each took on the device,
+// from an event before it to one behind it, and of what launch and wait took the program, in
+// microseconds. Of the others: how many rounds a second they made.
 #include <cuda_runtime.h>
 #include <time.h>
 

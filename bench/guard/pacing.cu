@@ -46,7 +46,7 @@ constexpr uint64_t kArenaBytes = uint64_t{1} << 36;
 constexpr uint64_t kBytes = uint64_t{1} << 30;  // Of each buffer
 constexpr uint64_t kCount = kBytes / 16;
 constexpr uint32_t kThreads = 256, kStop = 0x80000000;
-constexpr uint32_t kRounds = 16;  // Of the grid that stays, some 12 ms
+constexpr uint32_t kRounds = 16;          // Of the grid that stays, some 12 ms
 constexpr uint32_t kWeights = 32u << 20;  // Bytes that a request reads
 
 CUdeviceptr memory, pace;
@@ -151,7 +151,8 @@ void Overhead(const std::vector<CUmodule>& modules, CUstream stream) {
     for (int round = 0; round < 5; ++round) {
       for (size_t m = 0; m < modules.size(); ++m) {
         const CUfunction function = Find(modules[m], Base(kernel.name).c_str());
-        best[m] = std::min(best[m], TimeOf([&](CUstream s) { kernel.launch(function, s); }, stream));
+        best[m] =
+            std::min(best[m], TimeOf([&](CUstream s) { kernel.launch(function, s); }, stream));
       }
     }
     for (const double us : best) std::printf(" %10.2f", us);
@@ -194,8 +195,7 @@ void Correct(CUmodule module, CUstream stream) {
   Launch(meet, 132, stream, counter, out, uint32_t{200});
   CHECK(cuStreamSynchronize(stream));
   std::printf("grid barriers by hand, 200 rounds at naps of 100 us: %.1f ms, results %s\n",
-              SecondsSince(start) * 1000,
-              Fetch(counter, 1)[0] == 132 * 200 ? "right" : "WRONG");
+              SecondsSince(start) * 1000, Fetch(counter, 1)[0] == 132 * 200 ? "right" : "WRONG");
   const CUfunction loop = Find(module, "stream_loop");
   SetPace(0);
   Launch(loop, 1056, stream, to, from, kCount, uint32_t{100000});
@@ -296,8 +296,7 @@ void Latency(CUmodule module, CUstream stream, const char* name) {
     if (i == 4) SetPace(200000);
     if (i == 8) SetPace(0);
     const auto start = Clock::now();
-    Launch(function, wide ? kCount / kThreads : 1056, stream, to, from, kCount,
-           wide ? 1 : kRounds);
+    Launch(function, wide ? kCount / kThreads : 1056, stream, to, from, kCount, wide ? 1 : kRounds);
     CHECK(cuStreamSynchronize(stream));
     std::printf(" %.2f", SecondsSince(start) * 1000);
   }
@@ -340,9 +339,10 @@ void Naps(CUstream stream) {
   CHECK(cuStreamSynchronize(stream));
   uint64_t ns[64];
   CHECK(cuMemcpyDtoH(ns, out, sizeof(ns)));
-  std::printf("naps of 1 ms of the first lane: it %.1f us, the second %.1f, lane 31 %.1f, the next "
-              "warp %.1f\n",
-              ns[0] / 1e3, ns[1] / 1e3, ns[31] / 1e3, ns[32] / 1e3);
+  std::printf(
+      "naps of 1 ms of the first lane alone: it %.1f us, the second %.1f, lane 31 %.1f, the "
+      "next warp %.1f\n",
+      ns[0] / 1e3, ns[1] / 1e3, ns[31] / 1e3, ns[32] / 1e3);
 }
 
 // A stream on so many multiprocessors, and one on the others.
@@ -397,9 +397,6 @@ int main(int argc, char** argv) {
   Latency(modules[0], whole, "stream_loop");
   Latency(modules[0], whole, "stream_wide");
   Divide(device, 16, &urgent, &effort);
-  for (size_t m = 0; m < std::min<size_t>(modules.size(), 2); ++m) {
-    std::printf("beside kernels of module %zu\n", m);
-    Beside(modules[m], context, urgent, effort);
-  }
+  Beside(modules[0], context, urgent, effort);
   return 0;
 }

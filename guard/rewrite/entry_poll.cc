@@ -52,8 +52,10 @@ void AddEntryPoll(std::vector<ptx::Statement>* body) {
   add("setp.eq.u32", {ps, lo, Number(0)});
   add("ld.const.b64", {at, Address(kConstVariable, kPaceWord)});
   add("ld.volatile.global.b32", {t, Address("wlg_at")}, "wlg_ps");
+  // A warp does not nap where its lanes have different times to nap for: seen on an H100.
+  add("shfl.sync.idx.b32", {t, t, Number(0), Number(31), Number(-1)});
   add("setp.lt.s32", {ps, t, Number(0)});
-  // The others of the block wait for the one that naps, who wakes soon if it is to stop.
+  // The others of the block wait for the warp that naps.
   add("max.s32", {t, t, Number(0)});
   add("nanosleep.u32", {t});
   add("barrier.red.or.pred", {ps, Number(0), ps});

@@ -23,6 +23,8 @@ using ptx::Instruction;
 // lanes which have counted differently seldom part; and so few that a loop which waits for memory
 // asks within some milliseconds.
 constexpr int64_t kMostIterations = 8191;
+// Until a kernel asks first, so that one which begins while it is to go slowly does so at once.
+constexpr int64_t kFirstIterations = 63;
 
 std::string CalleeOf(const Instruction& call) {
   for (const ptx::Operand& operand : call.operands) {
@@ -148,12 +150,16 @@ std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
     const int64_t iterations =
         std::min(kMostIterations, kMostBetweenPolls / std::max<int64_t>(length, 1));
     // Whoever is called may be called from a loop, and asks soon.
-    bool is_first = !function.is_entry;
+    const int64_t first = function.is_entry ? kFirstIterations : 1;
+    bool is_first = true;
     bool has_loops = false;
     for (ptx::Statement& statement : function.body) {
       auto* const instruction = std::get_if<Instruction>(&statement.node);
       if (instruction == nullptr || !SetsIterations(*instruction)) continue;
-      instruction->operands[1] = Number(std::exchange(is_first, false) ? 1 : iterations);
+      // The first one is that of the prologue.
+      const bool is_prologue = std::exchange(is_first, false);
+      instruction->operands[1] =
+          Number(is_prologue ? std::min(iterations, first) : iterations);
       has_loops = true;
     }
     if (function.is_entry) SetEntryPoll(length * (has_loops ? iterations : 1), &function);

@@ -29,6 +29,7 @@ constexpr std::string_view kAsk[] = {
     "\tsetp.eq.u32 wlg_ps, wlg_lo, 0;",
     "\tld.const.b64 wlg_at, [wlg_const+40];",
     "\t@wlg_ps ld.volatile.global.b32 wlg_t, [wlg_at];",
+    "\tshfl.sync.idx.b32 wlg_t, wlg_t, 0, 31, -1;",
     "\tsetp.lt.s32 wlg_ps, wlg_t, 0;",
     "\tmax.s32 wlg_t, wlg_t, 0;",
     "\tnanosleep.u32 wlg_t;",

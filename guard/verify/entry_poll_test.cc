@@ -74,6 +74,8 @@ TEST(EntryPoll, NoStatementOfItMayBeAnother) {
       {"and.b32 wlg_lo, wlg_lo, 2063", "and.b32 wlg_lo, wlg_lo, 15"},
       {"setp.ne.and.u32", "setp.ne.or.u32"},
       {"setp.lt.s32 wlg_ps, wlg_t, 0", "setp.ne.s32 wlg_ps, wlg_t, 0"},
+      {"wlg_t, wlg_t, 0, 31, -1", "wlg_t, wlg_t, 0, 31, 1"},
+      {"wlg_t, wlg_t, 0, 31, -1", "wlg_t, wlg_t, 1, 31, -1"},
       {"max.s32 wlg_t, wlg_t, 0", "max.s32 wlg_t, wlg_t, 1000000"},
       {"nanosleep.u32 wlg_t", "@wlg_ps nanosleep.u32 wlg_t"},
       {"nanosleep.u32 wlg_t", "nanosleep.u32 1000000"},

@@ -97,6 +97,7 @@ inline constexpr char kEntryPoll[] =
     "\tsetp.eq.u32 wlg_ps, wlg_lo, 0;\n"
     "\tld.const.b64 wlg_at, [wlg_const+40];\n"
     "\t@wlg_ps ld.volatile.global.b32 wlg_t, [wlg_at];\n"
+    "\tshfl.sync.idx.b32 wlg_t, wlg_t, 0, 31, -1;\n"
     "\tsetp.lt.s32 wlg_ps, wlg_t, 0;\n"
     "\tmax.s32 wlg_t, wlg_t, 0;\n"
     "\tnanosleep.u32 wlg_t;\n"

@@ -83,7 +83,7 @@ class PaceTest : public ::testing::Test {
     AwaitOther();
     return word;
   }
-  // Until thread 0 is past the iterations that it makes without asking.
+  // Until thread 0 is past the iterations that it makes before it asks first.
   void AwaitNaps() {
     while (Progress() <= kUnasked && running()) {
     }
@@ -95,7 +95,7 @@ class PaceTest : public ::testing::Test {
   }
 
   static constexpr size_t kWords = 8192;
-  static constexpr uint32_t kUnasked = 8191;
+  static constexpr uint32_t kUnasked = 63;
 
  private:
   void AwaitOther() {
