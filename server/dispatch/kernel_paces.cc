@@ -19,29 +19,34 @@ void KernelPaces::Note(absl::Span<const PacedSlice> slices, int64_t now_ns) {
   std::erase_if(known_, [](const auto& entry) { return !entry.second.seen; });
 }
 
+const PacedSlice* KernelPaces::MostUrgent(absl::Span<const PacedSlice> slices, int32_t above,
+                                          int64_t now_ns) const {
+  const PacedSlice* most = nullptr;
+  for (const PacedSlice& slice : slices) {
+    const int64_t last_ns = LastWork(slice);
+    if (slice.priority <= above || last_ns == 0 || now_ns - last_ns > kLingerNs) continue;
+    const bool is_more = most == nullptr || slice.priority > most->priority ||
+                         (slice.priority == most->priority && last_ns > LastWork(*most));
+    if (is_more) most = &slice;
+  }
+  return most;
+}
+
 void KernelPaces::Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Policy* policy) {
   Note(slices, now_ns);
   for (PacedSlice& slice : slices) {
     slice.nap_us = 0;
-    if (!slice.at_work) continue;
+    const PacedSlice* const urgent =
+        slice.at_work ? MostUrgent(slices, slice.priority, now_ns) : nullptr;
+    if (urgent == nullptr) continue;
     policy::PreemptContext context;
-    int64_t urgent_ns = 0;  // When the most urgent one was last at work.
-    for (const PacedSlice& other : slices) {
-      const int64_t last_ns = known_[other.vgpu].last_ns;
-      if (other.priority <= slice.priority || last_ns == 0 || now_ns - last_ns > kLingerNs)
-        continue;
-      if (urgent_ns != 0 && other.priority < context.waiting_priority) continue;
-      urgent_ns =
-          other.priority == context.waiting_priority ? std::max(urgent_ns, last_ns) : last_ns;
-      context.waiting_priority = other.priority;
-    }
-    if (urgent_ns == 0) continue;
     context.head.vgpu = slice.vgpu;
     context.head.tenant = slice.tenant;
     context.head.now_ns = static_cast<uint64_t>(now_ns);
     context.elapsed_ns = static_cast<uint64_t>(now_ns - known_[slice.vgpu].since_ns);
-    context.waiting_ns = static_cast<uint64_t>(now_ns - urgent_ns);
+    context.waiting_ns = static_cast<uint64_t>(now_ns - LastWork(*urgent));
     context.priority = slice.priority;
+    context.waiting_priority = urgent->priority;
     context.level = 2;
     const policy::Verdict verdict = policy->OnPreempt(context);
     if (verdict.action != policy::Action::kThrottle) continue;

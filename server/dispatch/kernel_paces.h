@@ -44,6 +44,11 @@ class KernelPaces {
   };
 
   void Note(absl::Span<const PacedSlice> slices, int64_t now_ns);
+  int64_t LastWork(const PacedSlice& slice) const { return known_.at(slice.vgpu).last_ns; }
+  // The most urgent of those above a priority that are at work, or were a moment ago; of several
+  // the one that was last. Null for none.
+  const PacedSlice* MostUrgent(absl::Span<const PacedSlice> slices, int32_t above,
+                               int64_t now_ns) const;
 
   std::map<uint32_t, Known> known_;  // By vgpu.
 };
