@@ -102,7 +102,7 @@ std::string GuardWords(const ModulePlaces& places) {
   std::memcpy(words.data() + kGlobalsWord, &places.globals, sizeof(places.globals));
   std::memcpy(words.data() + kRecordsWord, &places.records, sizeof(places.records));
   std::memcpy(words.data() + kRangesWord, &places.ranges, sizeof(places.ranges));
-  std::memcpy(words.data() + kStopWord, &places.stop, sizeof(places.stop));
+  std::memcpy(words.data() + kPaceWord, &places.pace, sizeof(places.pace));
   return words;
 }
 

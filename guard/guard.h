@@ -50,17 +50,22 @@ struct ModulePlaces {
   // records has one: where there is none, some are written to the start of the arena.
   uint64_t records = 0;
   uint64_t ranges = 0;  // Of the first table of ranges (proto/guard.h); 0 if nothing is checked
-  // Of the word of 32 bits that makes kernels stop when it is not 0, where no kernel can write.
-  // Hardened modules always have one.
-  uint64_t stop = 0;
+  // Of the pace word, 32 bits where no kernel can write. Hardened modules always have one.
+  uint64_t pace = 0;
 };
 std::string GuardWords(const ModulePlaces& places);
 
-// A module with nothing but a stop word, for those who have no other place that kernels cannot
+// What the pace word says: that kernels go as fast as they can, that they stop, or for how many
+// nanoseconds a thread naps each time that it asks (docs/guarded-ptx.md, Pace).
+inline constexpr uint32_t kFullPace = 0;
+inline constexpr uint32_t kStopKernels = 0x8000'0000;
+inline constexpr uint32_t kLongestNapNs = 1'000'000;  // Hardware has none that are longer.
+
+// A module with nothing but a pace word, for those who have no other place that kernels cannot
 // write.
-inline constexpr std::string_view kStopWordModule =
-    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 stop;\n";
-inline constexpr char kStopWordVariable[] = "stop";
+inline constexpr std::string_view kPaceWordModule =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 pace;\n";
+inline constexpr char kPaceWordVariable[] = "pace";
 
 }  // namespace warpline::guard
 

@@ -37,7 +37,8 @@ enum class Action : uint32_t {
   kKeep = 6,
   kFail = 7,
   kReclaim = 8,
-  kScore = 9,  // Argument: the score, where most is best.
+  kScore = 9,      // Argument: the score, where most is best.
+  kThrottle = 10,  // Argument: microseconds of each nap.
 };
 
 struct Verdict {
@@ -50,6 +51,7 @@ struct Verdict {
   static constexpr Verdict Yield() { return {Action::kYield, 0}; }
   static constexpr Verdict Keep() { return {Action::kKeep, 0}; }
   static constexpr Verdict Score(uint32_t score) { return {Action::kScore, score}; }
+  static constexpr Verdict Throttle(uint32_t us) { return {Action::kThrottle, us}; }
 };
 
 // What every context begins with.
@@ -108,13 +110,15 @@ struct DispatchContext {
   uint32_t reserved = 0;
 };
 
-// A slice's work runs while another one waits. kYield, kKeep.
+// At level 1, a slice's work runs while another one waits: kYield, kKeep. At level 2, its kernels
+// run beside those of a more urgent one, in the same hardware context: kThrottle, kKeep.
 struct PreemptContext {
   ContextHead head;
-  uint64_t elapsed_ns = 0;
-  uint64_t waiting_ns = 0;  // Of whoever has waited the longest.
+  uint64_t elapsed_ns = 0;  // Of the turn, or since it has had kernels in flight.
+  // Of whoever has waited the longest; at level 2, how long ago the most urgent one had work.
+  uint64_t waiting_ns = 0;
   int32_t priority = 0;
-  int32_t waiting_priority = 0;  // The highest of those that wait.
+  int32_t waiting_priority = 0;  // The highest of those that wait, or are more urgent.
   uint32_t level = 1;            // 1 between calls, 2 within a kernel.
   uint32_t engine = 0;
   // As in DispatchContext. Of the one that waits which has the least of its share.

@@ -1,13 +1,13 @@
-// One of two neighbours on a GPU: a program of tiny kernels that looks how long each takes, or one
-// that keeps the GPU busy in one of several ways.
+// One of two neighbours on a GPU: a program of tiny kernels, or of requests that read 32 MiB, that
+// looks how long each takes, or one that keeps the GPU busy in one of several ways.
 //
-//   neighbour --role=tiny|compute|memory|atomics|shared|copies|launches|allocations|none
+//   neighbour --role=tiny|request|compute|memory|atomics|shared|copies|launches|allocations|none
 //             [--seconds=N] [--warmup_s=N]
 //
-// The last line of its output is a JSON object. Of `tiny`: how many kernels it ran, and the median,
-// the 95th percentile and the maximum of what each took on the device, from an event before it to
-// one behind it, and of what launch and wait took the program, in microseconds. Of the others: how
-// many rounds a second they made.
+// The last line of its output is a JSON object. Of `tiny` and `request`: how many kernels it ran,
+// and the median, the 95th and 99th percentile and the maximum of what each took on the device,
+// from an event before it to one behind it, and of what launch and wait took the program, in
+// microseconds. Of the others: how many rounds a second they made.
 #include <cuda_runtime.h>
 #include <time.h>
 
@@ -23,8 +23,21 @@ namespace {
 
 constexpr size_t kBytes = 64u << 20;
 constexpr int kBlocks = 1056, kThreads = 256;
+constexpr size_t kRequestBytes = 32u << 20;
+constexpr int kRequestBlocks = 128;
 
 __global__ void Tiny(uint32_t* data) { data[threadIdx.x] += 1; }
+
+// A small inference: weights are read once.
+__global__ void Request(uint32_t* out, const uint4* weights, size_t count) {
+  uint32_t sum = 0;
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+    const uint4 value = weights[i];
+    sum += value.x ^ value.y ^ value.z ^ value.w;
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
 
 __global__ void Compute(float* data, int rounds) {
   const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -124,11 +137,17 @@ double At(std::vector<double>* values, double part) {
   return (*values)[place];
 }
 
-void RunTiny(double warmup, double seconds) {
+void RunSmall(const std::string& role, double warmup, double seconds) {
+  const bool requests = role == "request";
   uint32_t* data = nullptr;
+  uint4* weights = nullptr;
   cudaStream_t stream;
   cudaEvent_t before, behind;
-  CHECK(cudaMalloc(&data, 4096));
+  CHECK(cudaMalloc(&data, size_t{kRequestBlocks} * kThreads * sizeof(uint32_t)));
+  if (requests) {
+    CHECK(cudaMalloc(&weights, kRequestBytes));
+    CHECK(cudaMemset(weights, 1, kRequestBytes));
+  }
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CHECK(cudaEventCreate(&before));
   CHECK(cudaEventCreate(&behind));
@@ -137,7 +156,12 @@ void RunTiny(double warmup, double seconds) {
   double spent = 0;
   for (double now = start; now < start + warmup + seconds; now = Now()) {
     CHECK(cudaEventRecord(before, stream));
-    Tiny<<<1, 32, 0, stream>>>(data);
+    if (requests) {
+      Request<<<kRequestBlocks, kThreads, 0, stream>>>(data, weights,
+                                                       kRequestBytes / sizeof(uint4));
+    } else {
+      Tiny<<<1, 32, 0, stream>>>(data);
+    }
     CHECK(cudaGetLastError());
     CHECK(cudaEventRecord(behind, stream));
     CHECK(cudaStreamSynchronize(stream));
@@ -154,11 +178,12 @@ void RunTiny(double warmup, double seconds) {
   }
   // Rounds in the time that they took, without the rest between them.
   std::printf(
-      "{\"role\": \"tiny\", \"kernels\": %zu, \"rounds_a_second\": %.2f, \"device_us\": "
-      "{\"p50\": %.2f, \"p95\": %.2f, \"max\": %.2f}, \"program_us\": {\"p50\": %.2f, "
-      "\"p95\": %.2f, \"max\": %.2f}}\n",
-      device.size(), static_cast<double>(program.size()) / std::max(spent, 1e-9), At(&device, 0.5),
-      At(&device, 0.95), At(&device, 1), At(&program, 0.5), At(&program, 0.95), At(&program, 1));
+      "{\"role\": \"%s\", \"kernels\": %zu, \"rounds_a_second\": %.2f, \"device_us\": "
+      "{\"p50\": %.2f, \"p95\": %.2f, \"p99\": %.2f, \"max\": %.2f}, \"program_us\": "
+      "{\"p50\": %.2f, \"p95\": %.2f, \"p99\": %.2f, \"max\": %.2f}}\n",
+      role.c_str(), device.size(), static_cast<double>(program.size()) / std::max(spent, 1e-9),
+      At(&device, 0.5), At(&device, 0.95), At(&device, 0.99), At(&device, 1), At(&program, 0.5),
+      At(&program, 0.95), At(&program, 0.99), At(&program, 1));
 }
 
 void RunBusy(const std::string& role, double warmup, double seconds) {
@@ -202,8 +227,8 @@ int main(int argc, char** argv) {
   const std::string role = Value(argc, argv, "--role=", "tiny");
   const double seconds = std::atof(Value(argc, argv, "--seconds=", "3"));
   const double warmup = std::atof(Value(argc, argv, "--warmup_s=", "0.5"));
-  if (role == "tiny") {
-    RunTiny(warmup, seconds);
+  if (role == "tiny" || role == "request") {
+    RunSmall(role, warmup, seconds);
   } else {
     RunBusy(role, warmup, seconds);
   }

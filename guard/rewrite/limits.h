@@ -39,9 +39,8 @@ inline constexpr uint64_t kLanes = 32;  // Of a warp
 inline constexpr int64_t kMostBetweenPolls = int64_t{1} << 26;
 // What the blocks of a grid may execute in sum, a thread of each counted, if none of them asks
 // where it begins. With 1024 threads a block, and integers that a multiprocessor adds 64 of in a
-// cycle, that is 1.2 seconds of an H100, and 20 of eight of its multiprocessors, which a session
-// has at the least. A session's end may take 40.
-inline constexpr int64_t kMostUnasked = int64_t{1} << 34;
+// cycle, that is 0.15 seconds of an H100. (The contract allows eight times as much.)
+inline constexpr int64_t kMostUnasked = int64_t{1} << 31;
 // More blocks ask in any case. The shortest of so many take a millisecond.
 inline constexpr int64_t kMostBlocksUnasked = int64_t{1} << 20;
 

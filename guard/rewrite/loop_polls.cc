@@ -19,8 +19,12 @@ namespace {
 
 using ptx::Instruction;
 
-// Enough that a poll, which waits for the L2 cache, is not seen in the time of the loop.
-constexpr int64_t kMostIterations = 65535;
+// Enough that a poll, which waits for the L2 cache, is not seen in the time of the loop, and that
+// lanes which have counted differently seldom part; and so few that a loop which waits for memory
+// asks within some milliseconds.
+constexpr int64_t kMostIterations = 8191;
+// Until a kernel asks first, so that one which begins while it is to go slowly does so at once.
+constexpr int64_t kFirstIterations = 63;
 
 std::string CalleeOf(const Instruction& call) {
   for (const ptx::Operand& operand : call.operands) {
@@ -30,7 +34,13 @@ std::string CalleeOf(const Instruction& call) {
 }
 
 bool SetsIterations(const Instruction& instruction) {
-  return instruction.opcode == "mov" && instruction.operands[0].name == "wlg_n";
+  return (instruction.opcode == "mov" || instruction.opcode == "selp") &&
+         instruction.operands[0].name == "wlg_n";
+}
+
+// A nap that comes with a poll: until the next one it is the only one.
+bool IsNap(const Instruction& instruction) {
+  return instruction.opcode == "nanosleep" && instruction.operands[0].name == "wlg_t";
 }
 
 // At least one iteration is left.
@@ -54,16 +64,20 @@ void TestIterations(std::string_view predicate, bool negated, FenceWriter* code)
   code->Add(Make(predicate.empty() ? "setp.gt.s32" : "setp.gt.and.s32", std::move(operands)));
 }
 
-// Ends the thread if it is to stop; it has so many iterations then.
+// Ends the thread if it is to stop; it has so many iterations then, or a single one and a nap if it
+// is to go slowly. The nap has no predicate, so that it leaves a warp whole.
 void Poll(int64_t iterations, bool together, FenceWriter* code) {
-  code->Add(Make("ld.const.b64", {Name(code->Use("wlg_at")), Address(kConstVariable, kStopWord)}));
+  code->Add(Make("ld.const.b64", {Name(code->Use("wlg_at")), Address(kConstVariable, kPaceWord)}));
   code->Add(Make("ld.volatile.global.b32", {Name(code->Use("wlg_t")), Address("wlg_at")}));
-  code->Add(Make("setp.ne.s32", {Name(code->Use("wlg_ps")), Name("wlg_t"), Number(0)}));
+  code->Add(Make("setp.lt.s32", {Name(code->Use("wlg_ps")), Name("wlg_t"), Number(0)}));
   if (together) AddVote("any", "wlg_ps", "wlg_ps", false, code);
   ptx::Instruction end = Make("exit", {});
   end.guard = "wlg_ps";
   code->Add(std::move(end));
-  code->Add(Make("mov.b32", {Name(code->Use("wlg_n")), Number(iterations)}));
+  code->Add(Make("setp.eq.s32", {Name("wlg_ps"), Name("wlg_t"), Number(0)}));
+  code->Add(
+      Make("selp.b32", {Name(code->Use("wlg_n")), Number(iterations), Number(1), Name("wlg_ps")}));
+  code->Add(Make("nanosleep.u32", {Name("wlg_t")}));
 }
 
 }  // namespace
@@ -124,7 +138,7 @@ std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
     for (const ptx::Statement& statement : function.body) {
       const auto* const instruction = std::get_if<Instruction>(&statement.node);
       if (instruction == nullptr) continue;
-      length += WeightOf(*instruction);
+      length += IsNap(*instruction) ? 1 : WeightOf(*instruction);
       if (instruction->opcode == "call") length += lengths[CalleeOf(*instruction)];
       length = std::min(length, kMostBetweenPolls + 1);
     }
@@ -136,12 +150,16 @@ std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
     const int64_t iterations =
         std::min(kMostIterations, kMostBetweenPolls / std::max<int64_t>(length, 1));
     // Whoever is called may be called from a loop, and asks soon.
-    bool is_first = !function.is_entry;
+    const int64_t first = function.is_entry ? kFirstIterations : 1;
+    bool is_first = true;
     bool has_loops = false;
     for (ptx::Statement& statement : function.body) {
       auto* const instruction = std::get_if<Instruction>(&statement.node);
       if (instruction == nullptr || !SetsIterations(*instruction)) continue;
-      instruction->operands[1] = Number(std::exchange(is_first, false) ? 1 : iterations);
+      // The first one is that of the prologue.
+      const bool is_prologue = std::exchange(is_first, false);
+      instruction->operands[1] =
+          Number(is_prologue ? std::min(iterations, first) : iterations);
       has_loops = true;
     }
     if (function.is_entry) SetEntryPoll(length * (has_loops ? iterations : 1), &function);

@@ -379,6 +379,7 @@ TEST(RewriteTest, LanesOfAWholeWarpVoteOnTheirLoop) {
                   "\tsetp.gt.and.s32 wlg_pl, wlg_n, 0, wlg_pu;\n"
                   "\tvote.sync.all.pred wlg_pl, wlg_pl, -1;\n\t@wlg_pl bra wlg_w"));
   EXPECT_TRUE(Has(text, "\tvote.sync.any.pred wlg_ps, wlg_ps, -1;\n\t@wlg_ps exit;\n"));
+  EXPECT_TRUE(Has(text, "\tselp.b32 wlg_n, 8191, 1, wlg_ps;\n\tnanosleep.u32 wlg_t;\n"));
 }
 
 // How many blocks a grid of the kernel may have that does not ask whether to stop; 0 if it always
@@ -415,12 +416,12 @@ TEST(RewriteTest, BlocksThatMayTakeLongAskInSmallerGrids) {
   EXPECT_EQ(blocks("add.u32 %r1, %r2, 1;"), 1 << 20);
   std::string sleeps;
   for (int i = 0; i < 8; ++i) sleeps += "nanosleep.u32 1000000;\n";
-  EXPECT_LE(blocks(sleeps), 1 << 11);
-  EXPECT_GT(blocks(sleeps), 1 << 10);
+  EXPECT_LE(blocks(sleeps), 1 << 8);
+  EXPECT_GT(blocks(sleeps), 1 << 7);
   // With a loop, what a thread may execute until it asks.
   const int64_t looping = blocks("L:\nsetp.lt.u32 %p1, %r1, 9;\n@%p1 bra L;");
   EXPECT_GT(looping, 1 << 8);
-  EXPECT_LT(looping, 1 << 12);
+  EXPECT_LT(looping, 1 << 13);
 }
 
 TEST(RewriteTest, RefusesBlocksThatAreTooLarge) {

@@ -20,8 +20,9 @@ inline constexpr uint64_t kGlobalsWord = 8;  // Where the block of variables lie
 inline constexpr uint64_t kGridWorkspaceWord = 16;
 inline constexpr uint64_t kRecordsWord = 24;  // The ring of what kernels print and assert
 inline constexpr uint64_t kRangesWord = 32;   // The ranges that checked accesses may be in
-// Where the word lies that is not 0 when kernels are to stop. Nothing of the tenant's writes it.
-inline constexpr uint64_t kStopWord = 40;
+// Where the word lies that says how fast kernels go (guard/guard.h). Nothing of the tenant's writes
+// it.
+inline constexpr uint64_t kPaceWord = 40;
 
 }  // namespace warpline::guard
 

@@ -70,6 +70,15 @@ TEST(EntryPoll, NoStatementOfItMayBeAnother) {
       {"@wlg_ps bra wlg_entered", "@wlg_ps bra L"},
       {"[wlg_const+40]", "[wlg_const+48]"},
       {"ld.volatile.global.b32", "ld.global.b32"},
+      {"%ctaid.x", "%ctaid.y"},
+      {"and.b32 wlg_lo, wlg_lo, 2063", "and.b32 wlg_lo, wlg_lo, 15"},
+      {"setp.ne.and.u32", "setp.ne.or.u32"},
+      {"setp.lt.s32 wlg_ps, wlg_t, 0", "setp.ne.s32 wlg_ps, wlg_t, 0"},
+      {"wlg_t, wlg_t, 0, 31, -1", "wlg_t, wlg_t, 0, 31, 1"},
+      {"wlg_t, wlg_t, 0, 31, -1", "wlg_t, wlg_t, 1, 31, -1"},
+      {"max.s32 wlg_t, wlg_t, 0", "max.s32 wlg_t, wlg_t, 1000000"},
+      {"nanosleep.u32 wlg_t", "@wlg_ps nanosleep.u32 wlg_t"},
+      {"nanosleep.u32 wlg_t", "nanosleep.u32 1000000"},
       {"barrier.red.or.pred", "barrier.red.and.pred"},
       {"barrier.red.or.pred wlg_ps, 0, wlg_ps", "barrier.red.or.pred wlg_ps, 1, wlg_ps"},
       {"barrier.red.or.pred wlg_ps, 0, wlg_ps", "barrier.red.or.pred wlg_ps, 0, !wlg_ps"},
@@ -109,7 +118,8 @@ TEST(EntryPoll, StandsThereOnce) {
 
 TEST(EntryPoll, WhatItHasReadIsForgotten) {
   for (const char* const use :
-       {"setp.ne.s32 wlg_ps, wlg_t, 0", "ld.volatile.global.b32 wlg_t, [wlg_at]",
+       {"setp.lt.s32 wlg_ps, wlg_t, 0", "setp.eq.s32 wlg_ps, wlg_t, 0",
+        "setp.ne.s32 wlg_ps, wlg_t, 0", "ld.volatile.global.b32 wlg_t, [wlg_at]",
         "ld.global.b32 %r1, [wlg_at]", "mov.b32 %r1, wlg_lo", "@wlg_ps bra L"}) {
     ExpectRefused(Beginning(kEntryPoll, {use, "L:"}), kStops);
   }

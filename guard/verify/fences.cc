@@ -34,7 +34,18 @@ void Fences::Reset() {
 
 void Fences::ForgetShared() {
   now_.s = {};
-  now_.has_shared_window = now_.is_stopping = false;
+  ForgetStop();
+}
+
+// wlg_ps holds something else.
+void Fences::ForgetStop() { now_.has_shared_window = now_.is_stopping = now_.is_unpaced = false; }
+
+bool Fences::Nap() {
+  if (!now_.has_renewed || now_.t.holds != Holds::kPace) return false;
+  now_.t = {};
+  now_.has_renewed = false;
+  now_.may_go_on = true;
+  return true;
 }
 
 Refusal Fences::Apply(std::string_view statement) {
@@ -44,7 +55,6 @@ Refusal Fences::Apply(std::string_view statement) {
   if (step == Step::kNone) return "a guard register is written by something else than a fence";
   if (step == Step::kSetIterations) {
     if (Refusal refusal = SetIterations(number); !refusal.empty()) return refusal;
-    if (!in_prologue_) return {};
   }
   if (match.is_place && !limits_.is_wide) return "%tid.x may be the same for all threads";
   if (step <= Step::kSetIterations) return ApplyPrologue(step);
@@ -55,21 +65,28 @@ Refusal Fences::Apply(std::string_view statement) {
   }
   if (step <= Step::kTestPart) return ApplyShared(match);
   if (step <= Step::kArriveConstants) return ApplyWindow(step, number);
-  return step <= Step::kReadStop ? ApplyLoop(step) : ApplyVote(step);
+  if (step == Step::kRenewIterations) return RenewIterations(number);
+  return step <= Step::kTestPace ? ApplyLoop(step) : ApplyVote(step);
 }
 
-// How many iterations there are until the next poll: at the start, and behind a poll.
+// How many iterations there are until the first poll.
 Refusal Fences::SetIterations(int64_t number) {
   if (!limits_.policy.hardened) return kHardenedOnly;
   if (number < 1 || number > kMostIterations) return kWrongNumber;
-  if (!in_prologue_) {
-    iterations_ = std::max(iterations_, number);
-    now_.may_go_on = now_.has_asked;
-    return now_.has_asked ? Refusal() : kMissing;
-  }
   if (limits_.is_entry) iterations_ = number;
   // Whoever is called may be called from a loop.
   return limits_.is_entry || number == 1 ? Refusal() : kWrongNumber;
+}
+
+// How many there are behind a poll: a single one where the thread goes slowly.
+Refusal Fences::RenewIterations(int64_t number) {
+  if (!limits_.policy.hardened) return kHardenedOnly;
+  if (number < 1 || number > kMostIterations) return kWrongNumber;
+  if (!prologue_.iterations) return kNotSet;
+  if (!now_.has_asked || !now_.is_unpaced) return kMissing;
+  iterations_ = std::max(iterations_, number);
+  now_.has_renewed = true;
+  return {};
 }
 
 Refusal Fences::ApplyLoop(Step step) {
@@ -83,13 +100,19 @@ Refusal Fences::ApplyLoop(Step step) {
       now_.may_iterate = true;
       return prologue_.iterations ? Refusal() : kNotSet;
     case Step::kStopAddress:
-      now_.at = {.holds = Holds::kStop};
+      now_.at = {.holds = Holds::kPace};
       now_.has_shared_leg = now_.has_local_leg = false;
       return {};
-    default:  // kReadStop
-      if (now_.at.holds != Holds::kStop) return kMissing;
-      now_.t = {.holds = Holds::kStop};
+    case Step::kReadStop:
+      if (now_.at.holds != Holds::kPace) return kMissing;
+      now_.t = {.holds = Holds::kPace};
       now_.part = 0;
+      now_.has_asked = now_.has_renewed = false;
+      return {};
+    default:  // kTestStop, kTestPace
+      ForgetStop();
+      if (now_.t.holds != Holds::kPace) return kMissing;
+      (step == Step::kTestStop ? now_.is_stopping : now_.is_unpaced) = true;
       return {};
   }
 }
@@ -102,7 +125,7 @@ Refusal Fences::ApplyVote(Step step) {
     return now_.may_iterate ? Refusal() : kMissing;
   }
   if (step == Step::kVoteStop) {
-    now_.has_shared_window = false;
+    now_.has_shared_window = now_.is_unpaced = false;
     return now_.is_stopping ? Refusal() : kMissing;
   }
   return {};
@@ -195,8 +218,8 @@ Refusal Fences::ApplyShared(const Match& match) {
   if (step >= Step::kSharedToS && !hardened) return kHardenedOnly;
   switch (step) {
     case Step::kTestShared:
+      ForgetStop();
       now_.has_shared_window = true;
-      now_.is_stopping = false;
       return {};
     case Step::kToShared:
       off = {.holds = Holds::kShared};
@@ -253,7 +276,7 @@ Refusal Fences::ApplyShared(const Match& match) {
       now_.part = 0;
       return {};
     case Step::kTestLanes:
-      now_.has_shared_window = now_.is_stopping = false;
+      ForgetStop();
       return {};
     case Step::kDropLanes:
       return {};
@@ -262,12 +285,9 @@ Refusal Fences::ApplyShared(const Match& match) {
       now_.part = number;
       return number > 0 && number <= kMostAccess ? Refusal() : kWrongNumber;
     case Step::kTestPartIf:
-      now_.has_shared_window = now_.is_stopping = false;
-      return now_.part != 0 ? Refusal() : kMissing;
     case Step::kTestPart:
-      now_.has_shared_window = false;
-      now_.is_stopping = now_.t.holds == Holds::kStop;
-      return now_.is_stopping || now_.part != 0 ? Refusal() : kMissing;
+      ForgetStop();
+      return now_.part != 0 ? Refusal() : kMissing;
     default:  // kS
       s = {.holds = Holds::kRaw, .alignment = AlignmentOf(match)};
       return {};

@@ -56,7 +56,7 @@ struct Value {
     kLocal,       // wlg_off: an offset in wlg_locals; in wlg_at, an address in it
     kParameters,  // Likewise in the entry's parameters
     kConstants,   // Likewise in wlg_const
-    kStop,        // wlg_at: the address of the stop word; wlg_t: the word
+    kPace,        // wlg_at: the address of the pace word; wlg_t: the word
   };
   // How far wlg_off has come from X to an address.
   enum class Stage : uint8_t { kDistance, kBounded, kAddress, kGeneric };
@@ -73,15 +73,17 @@ struct GuardState {
   std::array<Value, kGroups> groups;
   bool has_shared_window = false;  // wlg_ps
   bool has_local_window = false;   // wlg_pl
-  bool is_stopping = false;        // wlg_ps says whether the thread is to stop.
+  bool is_stopping = false;        // wlg_ps says whether the thread is to stop ...
+  bool is_unpaced = false;         // ... or whether it goes as fast as it can.
   bool may_iterate = false;        // wlg_pl is true only if some iterations are left.
   bool has_shared_leg = false;     // wlg_at went through the shared leg ...
   bool has_local_leg = false;      // ... and through the local one after it.
   int64_t stride_bound = 0;        // Of what wlg_stride holds; 0 if it is not bounded
   // wlg_t has no other bits than those of this number; 0 if it may have any.
   int64_t part = 0;
-  bool has_asked = false;  // The thread has ended here if it is to stop ...
-  bool may_go_on = false;  // ... and otherwise has new iterations.
+  bool has_asked = false;    // The thread has ended here if it is to stop ...
+  bool has_renewed = false;  // ... and otherwise has new iterations ...
+  bool may_go_on = false;    // ... and has napped if it is to go slowly.
 };
 
 // Follows the guard registers through the statements of one function, in their order.
@@ -103,6 +105,9 @@ class Fences {
   void ForgetShared();
   // A thread ends here where wlg_ps holds.
   void EndWhereStopping() { now_.has_asked = now_.has_asked || now_.is_stopping; }
+  // A thread sleeps here for as long as wlg_t says. Returns whether that is the nap of a poll, of
+  // which there is one.
+  bool Nap();
 
   const Prologue& prologue() const { return prologue_; }
   const GuardState& now() const { return now_; }
@@ -119,7 +124,9 @@ class Fences {
   Refusal ApplyWindow(Step step, int64_t number);
   Refusal ApplyLoop(Step step);
   Refusal ApplyVote(Step step);
+  void ForgetStop();
   Refusal SetIterations(int64_t number);
+  Refusal RenewIterations(int64_t number);
   Refusal Measure(Value::Holds window, bool base_is_set);
   Refusal Bound(int64_t most);
   Refusal Arrive(Value::Holds window);

@@ -95,6 +95,9 @@ constexpr Form kForms[] = {
     {"setp.gt.and.s32 wlg_pl, wlg_n, 0, wlg_pu", Step::kTestIterations},
     {"ld.const.b64 wlg_at, [wlg_const+40]", Step::kStopAddress},
     {"ld.volatile.global.b32 wlg_t, [wlg_at]", Step::kReadStop},
+    {"setp.lt.s32 wlg_ps, wlg_t, 0", Step::kTestStop},
+    {"setp.eq.s32 wlg_ps, wlg_t, 0", Step::kTestPace},
+    {"selp.b32 wlg_n, <N>, 1, wlg_ps", Step::kRenewIterations},
 
     {"vote.sync.any.pred wlg_pu, <Q>, -1", Step::kVote},
     {"vote.sync.all.pred wlg_pl, wlg_pl, -1", Step::kVoteIterations},

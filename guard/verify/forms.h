@@ -85,6 +85,9 @@ enum class Step : uint8_t {
   kTestIterations,
   kStopAddress,
   kReadStop,
+  kTestStop,
+  kTestPace,
+  kRenewIterations,
   // --- Of lanes that go the same way.
   kVote,
   kVoteIterations,

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
 constexpr std::string_view kEndWhereStopping = "\t@wlg_ps exit;";
+constexpr std::string_view kNap = "\tnanosleep.u32 wlg_t;";
+constexpr Refusal kNapAlone = "a nap of the guard that is not a poll's";
 constexpr std::string_view kOfAWarp[] = {"mma",      "wmma",      "ldmatrix",
                                          "stmatrix", "movmatrix", "wgmma"};
 constexpr int64_t kLastBarrier = 15;
@@ -160,6 +162,11 @@ Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
   }
   if (limits_.policy.hardened && instruction_.opcode == "wgmma") return kOfFourWarps;
   if (Refusal refusal = FollowWholeWarp(line); !refusal.empty()) return refusal;
+  if (line.text == kNap) {
+    // Until the next poll there is no other, so it does not count as others do.
+    ++facts_->instructions;
+    return fences_.Nap() ? FollowOperands(/*writes_first=*/false) : kNapAlone;
+  }
   facts_->instructions += WeightOf(instruction_);
   if (WritesGuard(instruction_)) {
     if (instruction_.has_predicate) return "a guard's statement has a predicate";

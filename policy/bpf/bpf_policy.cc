@@ -100,11 +100,12 @@ WARPLINE_SAME(PowerContext, warpline_on_power, reserved);
 
 static_assert(kPolicyVersion == WARPLINE_POLICY_ABI);
 static_assert(static_cast<uint32_t>(Action::kScore) == WARPLINE_SCORE);
+static_assert(static_cast<uint32_t>(Action::kThrottle) == WARPLINE_THROTTLE);
 
 // The low half says what to do; what it does not know is the default, as policy.h has it.
 Verdict VerdictOf(uint64_t word) {
   const auto action = static_cast<uint32_t>(word);
-  if (action > static_cast<uint32_t>(Action::kScore)) return {};
+  if (action > static_cast<uint32_t>(Action::kThrottle)) return {};
   return {static_cast<Action>(action), static_cast<uint32_t>(word >> 32)};
 }
 

@@ -50,7 +50,7 @@ TEST_F(BpfPolicyTest, SaysWhatTheProgramSays) {
 }
 
 TEST_F(BpfPolicyTest, AnUnknownVerdictIsTheDefault) {
-  EXPECT_EQ(Dispatch("r0 = 10; exit").action, Action::kDefault);
+  EXPECT_EQ(Dispatch("r0 = 11; exit").action, Action::kDefault);
   EXPECT_EQ(Dispatch("r0 = -1; exit").action, Action::kDefault);
   EXPECT_EQ(Dispatch("r0 = -1; exit").argument, 0u);
 }

@@ -216,5 +216,23 @@ TEST_F(ExamplesTest, ChangedObjectsAreRefusedOrRun) {
   EXPECT_GT(loaded, 0);  // Such as with another constant.
 }
 
+TEST_F(ExamplesTest, ThrottleSlowsBestEffortKernelsBesideUrgentOnes) {
+  ASSERT_NO_FATAL_FAILURE(Load("throttle"));
+  warpline_on_preempt context = {};
+  context.version = 1;
+  context.level = 2;
+  context.waiting_priority = 5;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_THROTTLE_US(200));
+  context.waiting_ns = 20 * kMs;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_THROTTLE_US(200));
+  context.waiting_ns = 21 * kMs;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
+  context.waiting_ns = 0;
+  context.priority = 1;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
+  context.level = 1;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_DEFAULT);
+}
+
 }  // namespace
 }  // namespace warpline::policy::bpf

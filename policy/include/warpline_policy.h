@@ -80,14 +80,17 @@ struct warpline_on_dispatch {
   unsigned int day_second; /* seconds since midnight, UTC */
 };
 
-/* A slice's work runs while others wait. Verdicts: YIELD, KEEP. */
+/* At level 1, a slice's work runs while others wait. Verdicts: YIELD, KEEP. At level 2, its kernels
+ * run beside those of a more urgent slice, in the same hardware context (the guarded tier).
+ * Verdicts: THROTTLE, KEEP. */
 struct warpline_on_preempt {
   WARPLINE_CONTEXT_HEAD;
-  unsigned long long elapsed_ns;
-  unsigned long long waiting_ns; /* of whoever has waited longest */
+  unsigned long long elapsed_ns; /* of the turn, or since it has had kernels in flight */
+  /* of whoever has waited longest; at level 2, how long ago the most urgent slice had work */
+  unsigned long long waiting_ns;
   int priority;
-  int waiting_priority;
-  unsigned int level; /* 1: between calls, 2: within a kernel */
+  int waiting_priority; /* the highest of those that wait, or are more urgent */
+  unsigned int level;   /* 1: between calls, 2: within a kernel */
   unsigned int engine;
 };
 
@@ -166,8 +169,11 @@ enum warpline_call_class {
 #define WARPLINE_FAIL 7ull
 #define WARPLINE_RECLAIM 8ull
 #define WARPLINE_SCORE 9ull
+#define WARPLINE_THROTTLE 10ull
 #define WARPLINE_WITH(verdict, argument) ((verdict) | (unsigned long long)(argument) << 32)
 #define WARPLINE_HOLD_US(us) WARPLINE_WITH(WARPLINE_HOLD, us)
+/* Threads of hardened kernels nap for so long, 1,000 at most, each time that they ask. */
+#define WARPLINE_THROTTLE_US(us) WARPLINE_WITH(WARPLINE_THROTTLE, us)
 #define WARPLINE_SCORED(score) WARPLINE_WITH(WARPLINE_SCORE, score) /* most is best */
 
 /* Maps: state that stays between calls, and that the operator sees. A value is an array of cells

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ struct SeatTerms {
   // The session runs in the context that all sessions with this on its device share.
   bool shares_context = false;
   uint64_t session = 0;  // Its number, for whoever ends it.
+  // Told how fast the session's kernels go from now on (PacedSlice::nap_us), where it shares a
+  // context and has a worker. May come when the seat is gone, on the dispatcher's thread, and may
+  // not wait. Null for nobody.
+  std::function<void(uint32_t nap_us)> on_pace = {};
 };
 
 // What a session has had of an engine of all its devices together.
@@ -74,7 +79,8 @@ class DispatchSeat {
   SeatUsage usage_;
   // Of compute, that it was not given; not in `usage_`.
   int64_t stolen_ns_ = 0;
-  pid_t worker_ = 0;  // 0 for none.
+  pid_t worker_ = 0;     // 0 for none.
+  uint32_t nap_us_ = 0;  // What the worker was told.
   int64_t worker_since_us_ = 0;
 };
 

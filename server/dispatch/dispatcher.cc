@@ -121,11 +121,15 @@ void Dispatcher::SetPower(int ordinal, const DevicePower& power) {
 void Dispatcher::Leave(DispatchSeat* seat) {
   MutexLock lock(&mu_);
   for (auto& [ordinal, gpu] : gpus_) gpu.Leave(seat);
+  // Whose kernels went slowly for its sake is told by the next look.
+  joined_ = true;
+  if (slow_) changed_.NotifyAll();
 }
 
 void Dispatcher::SetWorker(DispatchSeat* seat, pid_t pid) {
   MutexLock lock(&mu_);
   seat->worker_ = pid;
+  seat->nap_us_ = 0;
   seat->worker_since_us_ = options_.wall_clock_us();
 }
 
@@ -200,12 +204,17 @@ std::map<int, TracePart> Dispatcher::Trace(const std::map<int, uint64_t>& after,
 absl::Duration Dispatcher::LookNow() {
   Failure failure;
   absl::Duration nap;
+  std::vector<GpuDispatch::PaceOrder> orders;
   {
     MutexLock lock(&mu_);
     joined_ = false;
     nap = Look(&failure);
+    for (auto& [ordinal, gpu] : gpus_) {
+      for (auto& order : gpu.TakePaceOrders()) orders.push_back(std::move(order));
+    }
     slow_ = nap > absl::Milliseconds(1);
   }
+  for (const GpuDispatch::PaceOrder& order : orders) order.tell(order.nap_us);
   if (failure.policy != nullptr && options_.policy_failed) {
     options_.policy_failed(failure.policy, failure.why);
   }

@@ -396,5 +396,102 @@ TEST(Dispatcher, LanesOfSeveralSessionsAllComeToAnEnd) {
   for (const auto& seat : seats) EXPECT_GE(seat->usage()[kCompute].busy_ns, 0);
 }
 
+// Throttles whatever is beside something more urgent.
+class Throttling : public policy::Policy {
+ public:
+  std::string_view name() const override { return "throttling"; }
+  policy::Verdict OnPreempt(const policy::PreemptContext& context) override {
+    return context.level == 2 ? policy::Verdict::Throttle(300) : policy::Verdict::Keep();
+  }
+};
+
+class PacesTest : public testing::Test {
+ protected:
+  PacesTest() {
+    dispatcher_->SetPolicy(std::make_shared<Throttling>());
+    effort_->SetWorker(100);
+    urgent_->SetWorker(100);
+  }
+
+  std::unique_ptr<DispatchSeat> Join(const char* slice, int priority, bool shares_context = true) {
+    return *dispatcher_->Join({.gpus = {0},
+                               .slice = slice,
+                               .priority = priority,
+                               .shares_context = shares_context,
+                               .on_pace = [this](uint32_t nap_us) { said_.push_back(nap_us); }});
+  }
+  static void Work(const DispatchSeat& seat, uint32_t lanes) {
+    WorkersPage(seat)->device(0)[kCompute].worker.lanes_in_flight = lanes;
+  }
+  // What the sessions of all seats were told.
+  std::vector<uint32_t> Look() {
+    now_ns += kMs;
+    dispatcher_->LookNow();
+    return std::exchange(said_, {});
+  }
+
+  using Said = std::vector<uint32_t>;
+  const std::unique_ptr<Dispatcher> dispatcher_ = NewDispatcher();
+  Said said_;
+  const std::unique_ptr<DispatchSeat> effort_ = Join("effort", 0);
+  std::unique_ptr<DispatchSeat> urgent_ = Join("urgent", 1);
+};
+
+TEST_F(PacesTest, ASessionIsToldOncePerChange) {
+  Work(*effort_, 1);
+  EXPECT_EQ(Look(), Said());
+  Work(*urgent_, 1);
+  EXPECT_EQ(Look(), Said({300}));
+  EXPECT_EQ(Look(), Said());
+  Work(*urgent_, 0);
+  now_ns += KernelPaces::kLingerNs;
+  EXPECT_EQ(Look(), Said({0}));
+}
+
+TEST_F(PacesTest, WhoIsLeftAloneGoesOnAtFullPace) {
+  Work(*effort_, 1);
+  Work(*urgent_, 1);
+  EXPECT_EQ(Look(), Said({300}));
+  urgent_.reset();
+  EXPECT_EQ(Look(), Said({0}));
+}
+
+TEST_F(PacesTest, AnotherPolicyIsAskedAnew) {
+  Work(*effort_, 1);
+  Work(*urgent_, 1);
+  EXPECT_EQ(Look(), Said({300}));
+  dispatcher_->SetPolicy(*policy::MakePolicy("band"));
+  EXPECT_EQ(Look(), Said({0}));
+}
+
+TEST_F(PacesTest, TheNextWorkerIsToldAsWell) {
+  Work(*effort_, 1);
+  Work(*urgent_, 1);
+  EXPECT_EQ(Look(), Said({300}));
+  effort_->ForgetWorker();
+  effort_->SetWorker(101);
+  Work(*effort_, 1);
+  EXPECT_EQ(Look(), Said({300}));
+}
+
+TEST_F(PacesTest, AnotherSessionOfTheSliceIsToldOnceItHasAWorker) {
+  Work(*effort_, 1);
+  Work(*urgent_, 1);
+  EXPECT_EQ(Look(), Said({300}));
+  const auto second = Join("effort", 0);
+  EXPECT_EQ(Look(), Said());
+  second->SetWorker(100);
+  EXPECT_EQ(Look(), Said({300}));
+}
+
+// They are not at work at once.
+TEST_F(PacesTest, SessionsWithAContextOfTheirOwnAreNotThrottled) {
+  const auto isolated = Join("isolated", 0, /*shares_context=*/false);
+  isolated->SetWorker(102);
+  Work(*isolated, 1);
+  Work(*urgent_, 1);
+  EXPECT_EQ(Look(), Said());
+}
+
 }  // namespace
 }  // namespace warpline::dispatch

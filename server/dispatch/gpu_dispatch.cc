@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/types/span.h"
+
 namespace warpline::dispatch {
 namespace {
 
@@ -31,7 +33,7 @@ uint32_t GpuDispatch::SessionsOf(const std::string& tenant) const {
 }
 
 GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy)
-    : asked_always_(policy->wishes().asked_always) {
+    : policy_(policy), asked_always_(policy->wishes().asked_always) {
   for (size_t i = 0; i < kEngines; ++i) {
     ArbiterOptions own = options;
     own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
@@ -43,6 +45,7 @@ GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy)
 
 void GpuDispatch::SetPolicy(policy::Policy* policy) {
   for (const auto& arbiter : arbiters_) arbiter->SetPolicy(policy);
+  policy_ = policy;
   asked_always_ = policy->wishes().asked_always;
   if (!is_dispatched()) OpenAll();
 }
@@ -98,6 +101,7 @@ void GpuDispatch::Leave(DispatchSeat* seat) {
 void GpuDispatch::OpenAll() {
   for (const auto& arbiter : arbiters_) arbiter->Open();
   for (auto& [key, slice] : slices_) {
+    SetPace(slice, 0);
     for (const Member& member : slice.members) {
       for (EngineSlot& slot : member.seat->page_->device(member.device)) {
         slot.SetGrant(Grant::Open());
@@ -204,6 +208,37 @@ void GpuDispatch::Settle(Slice* slice) {
   }
 }
 
+void GpuDispatch::SetPaces(int64_t now_ns) {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  std::vector<PacedSlice> paced;
+  std::vector<const Slice*> which;
+  for (const auto& [key, slice] : slices_) {
+    if (!slice.members.front().seat->terms_.shares_context) continue;
+    const ContenderTerms& terms = slice.contenders[kCompute]->terms();
+    const bool at_work =
+        std::any_of(slice.members.begin(), slice.members.end(), [](const Member& m) {
+          return m.read[kCompute].in_flight || m.read[kCompute].commands > 0;
+        });
+    paced.push_back({.vgpu = terms.vgpu,
+                     .tenant = terms.tenant,
+                     .priority = terms.priority,
+                     .at_work = at_work});
+    which.push_back(&slice);
+  }
+  paces_.Look(absl::MakeSpan(paced), now_ns, policy_);
+  for (size_t i = 0; i < paced.size(); ++i) SetPace(*which[i], paced[i].nap_us);
+}
+
+// Sessions that come to a slice, or get another worker, hear of it when it is looked at again.
+void GpuDispatch::SetPace(const Slice& slice, uint32_t nap_us) {
+  for (const Member& member : slice.members) {
+    DispatchSeat& seat = *member.seat;
+    if (seat.nap_us_ == nap_us || seat.worker_ == 0 || !seat.terms_.on_pace) continue;
+    seat.nap_us_ = nap_us;
+    pace_orders_.push_back({seat.terms_.on_pace, nap_us});
+  }
+}
+
 GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   if (!is_dispatched()) return Pace::kNone;
   for (auto& [key, slice] : slices_) {
@@ -220,6 +255,7 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
     wanted |= arbiter->wanted();
   }
   for (auto& [key, slice] : slices_) Settle(&slice);
+  SetPaces(now_ns);
   if (wanted) wanted_ns_ = now_ns;
   if (draining) return Pace::kDraining;
   if (turns) return Pace::kTurns;

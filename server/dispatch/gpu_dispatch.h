@@ -5,9 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policy/policy.h"
@@ -15,6 +17,7 @@
 #include "server/dispatch/engine_arbiter.h"
 #include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/gpu_use.h"
+#include "server/dispatch/kernel_paces.h"
 #include "server/dispatch/page/dispatch_page.h"
 
 namespace warpline::dispatch {
@@ -57,6 +60,12 @@ class GpuDispatch {
   GpuUse Use() const;
   // As Dispatcher::ChargeStolen().
   void ChargeStolen(uint64_t session, int64_t stolen_ns);
+  // Who is to hear of another pace of its kernels, and which. They are told without the lock.
+  struct PaceOrder {
+    std::function<void(uint32_t nap_us)> tell;
+    uint32_t nap_us = 0;
+  };
+  std::vector<PaceOrder> TakePaceOrders() { return std::exchange(pace_orders_, {}); }
 
  private:
   struct Member {
@@ -76,9 +85,15 @@ class GpuDispatch {
   void Settle(Slice* slice);
   // At most one slice is left, and the policy need not be asked.
   void OpenAll();
+  // Decides how fast kernels go.
+  void SetPaces(int64_t now_ns);
+  void SetPace(const Slice& slice, uint32_t nap_us);
 
   FlightRecorder recorder_;
   std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
+  policy::Policy* policy_;
+  KernelPaces paces_;
+  std::vector<PaceOrder> pace_orders_;
   std::map<std::string, Slice> slices_;
   bool asked_always_;
   uint32_t last_vgpu_ = 0;

@@ -254,7 +254,14 @@ void Session::TakeOwnMemory() {
 
 absl::Status Session::JoinDispatch() {
   if (context_.dispatcher == nullptr) return absl::OkStatus();
-  auto seat = context_.dispatcher->Join(SeatTermsOf(Facts(), seat_.payer()));
+  dispatch::SeatTerms terms = SeatTermsOf(Facts(), seat_.payer());
+  terms.on_pace = [self = weak_from_this(), control = context_.control](uint32_t nap_us) {
+    control->Post([self, nap_us] {
+      control_loop.AssertOnLoop();
+      if (const auto session = self.lock()) session->worker_.SetPace(nap_us);
+    });
+  };
+  auto seat = context_.dispatcher->Join(std::move(terms));
   if (!seat.ok()) return seat.status();
   worker_.SetDispatch(*std::move(seat));
   return absl::OkStatus();

@@ -127,6 +127,14 @@ absl::Status SessionWorker::Send(const warpline_internal::ToWorker& message,
   return absl::IsUnavailable(sent) && connected_ ? absl::OkStatus() : sent;
 }
 
+// What cannot be sent concerns a worker that is going, and the next one begins at full pace.
+void SessionWorker::SetPace(uint32_t nap_us) {
+  if (worker_ == nullptr || gone_) return;
+  warpline_internal::ToWorker message;
+  message.mutable_pace()->set_nap_ns(nap_us * 1000);
+  (void)worker_->Send(std::move(message), {});
+}
+
 void SessionWorker::Thaw() {
   if (leaving_) return;  // What waits is the next worker's.
   // What a former worker left in its ring has been seen by the watch on that.

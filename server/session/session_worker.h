@@ -131,6 +131,9 @@ class SessionWorker : public WorkerLink,
     return dispatch_ == nullptr ? dispatch::SeatUsage() : dispatch_->usage();
   }
 
+  // Has the session's kernels go at another pace, if there is a worker.
+  void SetPace(uint32_t nap_us) RUNS_ON(control_loop);
+
   // WorkerLink. A worker that is dying counts as there while another may follow.
   absl::Status Send(const warpline_internal::ToWorker& message, absl::Span<const int> fds) override
       RUNS_ON(control_loop);

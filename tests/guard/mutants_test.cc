@@ -60,28 +60,28 @@ class Arena {
     for (const uint64_t base : kBases) {
       if (memory_.ReserveArena(base, 4 * kArenaBytes) != CudaResult::kSuccess) continue;
       base_ = base + kArenaBytes;
-      return MapStopWord() && memory_.MapSink(base_ - kZoneBytes, kArenaBytes + 2 * kZoneBytes) ==
+      return MapPaceWord() && memory_.MapSink(base_ - kZoneBytes, kArenaBytes + 2 * kZoneBytes) ==
                                   CudaResult::kSuccess;
     }
     return false;
   }
   cpu::MemoryMap& memory() { return memory_; }
   uint64_t base() const { return base_; }
-  // Of the word that stops kernels, outside of the arena
-  uint64_t stop() const { return stop_; }
+  // Of the word that kernels go by, outside of the arena
+  uint64_t pace() const { return pace_; }
 
  private:
-  bool MapStopWord() {
+  bool MapPaceWord() {
     std::string error;
     uint64_t bytes = 0;
-    return cpu::CpuModule::Load(kStopWordModule, &memory_, &stop_word_, &error) ==
+    return cpu::CpuModule::Load(kPaceWordModule, &memory_, &pace_word_, &error) ==
                CudaResult::kSuccess &&
-           stop_word_->FindGlobal(kStopWordVariable, &stop_, &bytes) == CudaResult::kSuccess;
+           pace_word_->FindGlobal(kPaceWordVariable, &pace_, &bytes) == CudaResult::kSuccess;
   }
 
   cpu::MemoryMap memory_;
-  std::shared_ptr<cpu::CpuModule> stop_word_;
-  uint64_t stop_ = 0;
+  std::shared_ptr<cpu::CpuModule> pace_word_;
+  uint64_t pace_ = 0;
   uint64_t base_ = 0;
 };
 
@@ -116,7 +116,7 @@ End Execute(const std::string& text, bool hardened, Arena* arena, std::string* f
   const std::string values = GuardWords({.arena = arena->base(),
                                          .globals = arena->base() + (64 << 20),
                                          .records = arena->base() + (96 << 20),
-                                         .stop = arena->stop()});
+                                         .pace = arena->pace()});
   std::memcpy(reinterpret_cast<void*>(words), values.data(), values.size());
   const auto constants = [&] { return std::string(reinterpret_cast<const char*>(words), bytes); };
   const std::string before = constants();

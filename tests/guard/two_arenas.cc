@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<TwoArenas>> TwoArenas::Open(const std::string& ba
   if (reserved == 0) return absl::InternalError("no addresses for the arenas");
   absl::Status status = arenas->Map(reserved + kArenaBytes, &arenas->attacker_);
   if (status.ok()) status = arenas->Map(reserved + 3 * kArenaBytes, &arenas->neighbour_);
-  if (status.ok()) status = arenas->MapStopWords(reserved);
+  if (status.ok()) status = arenas->MapPaceWords(reserved);
   if (!status.ok()) return status;
   if (arenas->context_->AllocStaging(kStagingBytes, &arenas->staging_) != CudaResult::kSuccess) {
     return absl::InternalError("no staging memory");
@@ -103,20 +103,20 @@ absl::Status TwoArenas::Map(uint64_t arena, Tenant* tenant) {
   return mapped == CudaResult::kSuccess ? absl::OkStatus() : Failed("no memory", mapped);
 }
 
-absl::Status TwoArenas::MapStopWords(uint64_t address) {
+absl::Status TwoArenas::MapPaceWords(uint64_t address) {
   auto chunk = chunks_->CreateChunk(kMemoryBytes);
   if (!chunk.ok()) return chunk.status();
-  stop_words_ = *std::move(chunk);
-  const CudaResult mapped = context_->MapChunk(address, kMemoryBytes, stop_words_.get());
-  if (mapped != CudaResult::kSuccess) return Failed("no memory for the stop words", mapped);
-  attacker_.stop = address;
-  neighbour_.stop = address + kMemoryBytes / 2;
+  pace_words_ = *std::move(chunk);
+  const CudaResult mapped = context_->MapChunk(address, kMemoryBytes, pace_words_.get());
+  if (mapped != CudaResult::kSuccess) return Failed("no memory for the pace words", mapped);
+  attacker_.pace = address;
+  neighbour_.pace = address + kMemoryBytes / 2;
   CudaResult result = CudaResult::kSuccess;
   for (const Tenant* const tenant : {&attacker_, &neighbour_}) {
     const uint32_t go_on[] = {0};
-    if (result == CudaResult::kSuccess) result = Write(tenant->stop, go_on);
+    if (result == CudaResult::kSuccess) result = Write(tenant->pace, go_on);
   }
-  return result == CudaResult::kSuccess ? absl::OkStatus() : Failed("the stop words", result);
+  return result == CudaResult::kSuccess ? absl::OkStatus() : Failed("the pace words", result);
 }
 
 absl::StatusOr<device::KernelId> TwoArenas::Load(std::string_view text, const std::string& kernel) {
@@ -147,7 +147,7 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
   result = WriteBytes(words, GuardWords({.arena = tenant.arena,
                                          .globals = tenant.globals,
                                          .records = tenant.records,
-                                         .stop = tenant.stop}));
+                                         .pace = tenant.pace}));
   if (result != CudaResult::kSuccess) return Failed("the guard's words", result);
   const std::string globals = GlobalsAt(guarded.layout, tenant.globals);
   if (guarded.layout.globals_bytes > tenant.records - tenant.globals) {
@@ -205,13 +205,13 @@ CudaResult TwoArenas::RunAndStop(device::KernelId kernel, const Tenant& tenant,
                                  absl::Span<const std::byte> params, uint32_t blocks) {
   constexpr uint32_t kNonBlocking = 1;
   constexpr uint32_t kThreads = 64;
-  const uint32_t stop = 1;
+  const uint32_t stop = guard::kStopKernels;
   device::StreamId other{};
   CudaResult result = context_->CreateStream(kNonBlocking, 0, &other);
   if (result == CudaResult::kSuccess) result = Launch(kernel, blocks, {kThreads, 1, 1}, 0, params);
   std::this_thread::sleep_for(kBeforeStop);
   if (result == CudaResult::kSuccess) {
-    result = context_->CopyToDevice(tenant.stop, &stop, sizeof(stop), other);
+    result = context_->CopyToDevice(tenant.pace, &stop, sizeof(stop), other);
   }
   if (result == CudaResult::kSuccess) result = Sync(other);
   return result == CudaResult::kSuccess ? Sync() : result;

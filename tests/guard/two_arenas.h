@@ -34,7 +34,7 @@ class TwoArenas {
     uint64_t memory = 0;   // Of kMemoryBytes
     uint64_t globals = 0;  // In it: where the variables of guarded modules are put
     uint64_t records = 0;  // Likewise their ring of records, which has no room at first
-    uint64_t stop = 0;     // The word that stops the tenant's kernels, outside of its arena
+    uint64_t pace = 0;     // The word that the tenant's kernels go by, outside of its arena
     UniqueFd chunk;
   };
 
@@ -72,7 +72,7 @@ class TwoArenas {
  private:
   TwoArenas() = default;
   absl::Status Map(uint64_t arena, Tenant* tenant);
-  absl::Status MapStopWords(uint64_t address);
+  absl::Status MapPaceWords(uint64_t address);
   CudaResult Launch(device::KernelId kernel, uint32_t blocks, const std::array<uint32_t, 3>& block,
                     uint32_t shared_bytes, absl::Span<const std::byte> params);
   CudaResult Sync(device::StreamId stream = device::kLegacyStream);
@@ -80,7 +80,7 @@ class TwoArenas {
   std::unique_ptr<device::Backend> backend_;
   std::unique_ptr<device::ChunkSource> chunks_;
   std::unique_ptr<device::Context> context_;
-  UniqueFd stop_words_;
+  UniqueFd pace_words_;
   void* staging_ = nullptr;
   Tenant attacker_;
   Tenant neighbour_;

@@ -34,4 +34,9 @@ void GuardedCode::StopKernels() {
   for (const auto& device : devices_) device->StopKernels();
 }
 
+void GuardedCode::SetNap(uint32_t nap_ns) {
+  // A device that cannot write it has lost its context, which others notice.
+  for (const auto& device : devices_) (void)device->SetNap(nap_ns);
+}
+
 }  // namespace warpline::worker

@@ -48,6 +48,8 @@ class GuardedCode {
   OutputSource* output() const { return output_.get(); }
   // Has the session's kernels end that ask whether to stop, and those that come later.
   void StopKernels();
+  // How fast they go; as GuardedModules::SetNap().
+  void SetNap(uint32_t nap_ns);
 
  private:
   GuardNotes notes_;

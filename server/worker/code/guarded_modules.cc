@@ -32,7 +32,7 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
       room_(context, options.part_base + options.part_bytes - ModuleRoomBytes(options.part_bytes),
             ModuleRoomBytes(options.part_bytes)),
       copies_(context),
-      stop_copies_(context) {
+      pace_copies_(context) {
   context_->LimitVariables();
   if (options.shared) {
     MutexLock lock(&mu_);
@@ -42,15 +42,22 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
 }
 
 void GuardedModules::StopKernels() {
-  MutexLock lock(&stop_mu_);
-  stop_word_ = 1;
-  if (stop_ != 0) (void)WriteStopWord();
+  MutexLock lock(&pace_mu_);
+  pace_word_ = guard::kStopKernels;
+  if (pace_address_ != 0) (void)WritePaceWord();
 }
 
-CudaResult GuardedModules::WriteStopWord() {
-  return stop_copies_.WriteVariable(
-      stop_module_, guard::kStopWordVariable,
-      {reinterpret_cast<const char*>(&stop_word_), sizeof(stop_word_)});
+CudaResult GuardedModules::SetNap(uint32_t nap_ns) {
+  MutexLock lock(&pace_mu_);
+  if (pace_word_ == guard::kStopKernels) return CudaResult::kSuccess;
+  pace_word_ = std::min(nap_ns, guard::kLongestNapNs);
+  return pace_address_ == 0 ? CudaResult::kSuccess : WritePaceWord();
+}
+
+CudaResult GuardedModules::WritePaceWord() {
+  return pace_copies_.WriteVariable(
+      pace_module_, guard::kPaceWordVariable,
+      {reinterpret_cast<const char*>(&pace_word_), sizeof(pace_word_)});
 }
 
 absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view text,
@@ -151,11 +158,11 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
       result = copies_.Write(loaded->globals, guard::GlobalsAt(guarded.layout, loaded->globals));
     }
   }
-  uint64_t stop = 0;
+  uint64_t pace = 0;
   loaded->leaves_records = guarded.leaves_records;
   if (result == CudaResult::kSuccess && guarded.leaves_records) result = PrepareRecords();
   if (result == CudaResult::kSuccess && IsHardened(options_.mode)) {
-    result = PrepareStopWord(&stop);
+    result = PreparePaceWord(&pace);
   }
   if (result == CudaResult::kSuccess) {
     result = copies_.WriteVariable(module, std::string(guard::kConstVariable),
@@ -163,7 +170,7 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
                                                       .globals = loaded->globals,
                                                       .records = records_,
                                                       .ranges = ranges_,
-                                                      .stop = stop}));
+                                                      .pace = pace}));
   }
   loaded->global_variables = guarded.layout.globals;
   loaded->const_variables = guarded.layout.consts;
@@ -206,19 +213,19 @@ CudaResult GuardedModules::PrepareRecords() {
 }
 
 // Writing it at once also makes ready what it takes to write it later.
-CudaResult GuardedModules::PrepareStopWord(uint64_t* address_of) {
-  MutexLock lock(&stop_mu_);
-  *address_of = stop_;
-  if (stop_ != 0) return CudaResult::kSuccess;
+CudaResult GuardedModules::PreparePaceWord(uint64_t* address_of) {
+  MutexLock lock(&pace_mu_);
+  *address_of = pace_address_;
+  if (pace_address_ != 0) return CudaResult::kSuccess;
   device::ModuleId module{};
-  const CudaResult result = inner_->LoadModule(guard::kStopWordModule, &module);
+  const CudaResult result = inner_->LoadModule(guard::kPaceWordModule, &module);
   if (result != CudaResult::kSuccess) return result;
   uint64_t address = 0, bytes = 0;
-  const CudaResult found = inner_->FindGlobal(module, guard::kStopWordVariable, &address, &bytes);
+  const CudaResult found = inner_->FindGlobal(module, guard::kPaceWordVariable, &address, &bytes);
   if (found == CudaResult::kSuccess && bytes == sizeof(uint32_t)) {
-    *address_of = stop_ = address;
-    stop_module_ = module;
-    return WriteStopWord();
+    *address_of = pace_address_ = address;
+    pace_module_ = module;
+    return WritePaceWord();
   }
   inner_->UnloadModule(module);
   return found == CudaResult::kSuccess ? CudaResult::kInvalidImage : found;

@@ -94,8 +94,12 @@ class GuardedModules : public device::Modules {
   uint64_t records() const;
   // Where the tables of ranges are (proto/guard.h); 0 as long as nothing is checked.
   uint64_t ranges() const;
-  // Writes the stop word, if any kernel reads one.
+  // Has kernels stop that ask, for good.
   void StopKernels();
+  // Has a thread of a kernel nap for so long each time that it asks, guard::kLongestNapNs at most;
+  // 0 for full pace. It waits for a copy of a few bytes, and for no kernel. Nothing happens once
+  // kernels are to stop.
+  CudaResult SetNap(uint32_t nap_ns);
   // The checked access with that number; false for an unknown one.
   bool FindSite(uint32_t number, guard::CheckSite* site) const;
   device::Context* context() const { return context_; }
@@ -139,10 +143,10 @@ class GuardedModules : public device::Modules {
   // No command reaches the module's constants from now on.
   void CloseConstants(device::ModuleId module);
   CudaResult PrepareRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The word that stops kernels: a variable of a module of its own, since no kernel may write it
+  // The word that kernels go by: a variable of a module of its own, since no kernel may write it
   // and so it cannot lie in the arena.
-  CudaResult PrepareStopWord(uint64_t* address_of);
-  CudaResult WriteStopWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(stop_mu_);
+  CudaResult PreparePaceWord(uint64_t* address_of);
+  CudaResult WritePaceWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(pace_mu_);
   // The tables come first in the room, where the client expects them.
   CudaResult PrepareRanges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Writes the table of the modules' variables.
@@ -161,13 +165,13 @@ class GuardedModules : public device::Modules {
   std::map<device::ModuleId, Loaded> modules_ ABSL_GUARDED_BY(mu_);
   uint64_t records_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t ranges_ ABSL_GUARDED_BY(mu_) = 0;
-  // Acquired after mu_. Whoever stops kernels does not wait for a module that is being loaded,
-  // which may wait for kernels.
-  Mutex stop_mu_;
-  SmallCopies stop_copies_ ABSL_GUARDED_BY(stop_mu_);
-  device::ModuleId stop_module_ ABSL_GUARDED_BY(stop_mu_){};
-  uint64_t stop_ ABSL_GUARDED_BY(stop_mu_) = 0;
-  uint32_t stop_word_ ABSL_GUARDED_BY(stop_mu_) = 0;  // What it is, or is to be.
+  // Acquired after mu_. Whoever stops kernels or slows them down does not wait for a module that is
+  // being loaded, which may wait for kernels.
+  Mutex pace_mu_;
+  SmallCopies pace_copies_ ABSL_GUARDED_BY(pace_mu_);
+  device::ModuleId pace_module_ ABSL_GUARDED_BY(pace_mu_){};
+  uint64_t pace_address_ ABSL_GUARDED_BY(pace_mu_) = 0;
+  uint32_t pace_word_ ABSL_GUARDED_BY(pace_mu_) = 0;  // What it is, or is to be.
   std::atomic<uint64_t> next_site_{1};
   std::map<uint32_t, std::vector<guard::CheckSite>> sites_ ABSL_GUARDED_BY(mu_);  // By the first
   size_t site_count_ ABSL_GUARDED_BY(mu_) = 0;

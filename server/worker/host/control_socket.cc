@@ -153,6 +153,8 @@ void OnRequest(int fd, ToWorker request, std::vector<UniqueFd> fds, HostProcess*
             SetStatus(status, std::string(status.message()), message.mutable_window_done());
             Say(fd, 0, std::move(message));
           });
+    case ToWorker::kPace:
+      return process->SetPace(session, request.pace().nap_ns());
     case ToWorker::kClose:
       return process->Close(session, [fd, session](bool hangs) {
         FromWorker message;

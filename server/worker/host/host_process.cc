@@ -87,6 +87,9 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
     watch_ = std::make_unique<ContextWatch>(*std::move(watched));
     const absl::Status started = WatchKernels();
     if (!started.ok()) return started;
+    auto pacer = KernelPacer::Start();
+    if (!pacer.ok()) return pacer.status();
+    pacer_ = *std::move(pacer);
     auto windows = HostWindows::Start(shared_.get());
     if (!windows.ok()) return windows.status();
     windows_ = *std::move(windows);
@@ -152,6 +155,7 @@ absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
   if (!status.ok()) {
     contexts_.clear();
     kernel_watch_ = nullptr;
+    pacer_ = nullptr;
     watch_ = nullptr;
     windows_ = nullptr;
     shared_ = nullptr;
@@ -209,6 +213,13 @@ void HostProcess::Ask(uint64_t session, SessionDesk::Task ask) {
 void HostProcess::Tell(uint64_t session, absl::FunctionRef<void(RingSession*)> tell) {
   const auto it = sessions_.find(session);
   if (it != sessions_.end()) it->second->WithRing(tell);
+}
+
+void HostProcess::SetPace(uint64_t session, uint32_t nap_ns) {
+  if (pacer_ == nullptr) return;
+  std::shared_ptr<KernelPace> pace;
+  Tell(session, [&](RingSession* ring) { pace = ring->pace(); });
+  if (pace != nullptr) pacer_->Set(std::move(pace), nap_ns);
 }
 
 absl::Status HostProcess::CheckRoom(const OpenWorker& open) const {

@@ -28,6 +28,7 @@
 #include "server/device/device.h"
 #include "server/worker/host/context_watch.h"
 #include "server/worker/host/host_windows.h"
+#include "server/worker/host/kernel_pace.h"
 #include "server/worker/host/kernel_watch.h"
 #include "server/worker/host/launch_limit.h"
 #include "server/worker/host/process_session.h"
@@ -87,6 +88,9 @@ class HostProcess {
   // Calls `tell` now if the session has a ring session by now. It must not wait.
   void Tell(uint64_t session, absl::FunctionRef<void(RingSession*)> tell);
 
+  // Has the kernels of a session of a shared device go so fast (PaceKernels), soon.
+  void SetPace(uint64_t session, uint32_t nap_ns);
+
   // Ends a session of a shared device: nobody finds it any more. `done` is called when nothing is
   // left of it, or when its work does not end (see ProcessSession), on the session's thread; at
   // once where there is no such session. One that is still being opened is ended as soon as that
@@ -137,6 +141,7 @@ class HostProcess {
   std::unique_ptr<HostWindows> windows_;                    // Likewise
   std::unique_ptr<ContextWatch> watch_;                     // Of the shared device
   std::unique_ptr<KernelWatch> kernel_watch_;               // Likewise
+  std::unique_ptr<KernelPacer> pacer_;                      // Likewise
   // The times that Prepare() took, for the log.
   absl::Duration driver_time_;
   absl::Duration context_time_;

@@ -43,6 +43,15 @@ std::optional<size_t> PickOverdue(absl::Span<const WatchedWork> sessions, absl::
   return first;
 }
 
+absl::Duration SlowTime::Note(absl::Time stalled_since, bool slow, absl::Duration passed) {
+  if (stalled_since != std::exchange(stalled_since_, stalled_since)) {
+    slow_ = absl::ZeroDuration();
+  } else if (slow) {
+    slow_ = std::min(slow_ + passed, kMost);
+  }
+  return slow_;
+}
+
 absl::StatusOr<std::unique_ptr<KernelWatch>> KernelWatch::Start(KernelWatchOptions options) {
   auto watch = absl::WrapUnique(new KernelWatch(std::move(options)));
   auto thread = TryStartLoopThread("wl-watch", [at = watch.get()] { at->Run(); });
@@ -87,17 +96,21 @@ void KernelWatch::Run() {
       if (stop_) return;
       sessions = sessions_;
     }
-    Look(sessions, SteadyNow());
+    const absl::Time now = SteadyNow();
+    passed_ = now - std::exchange(looked_, now);
+    std::erase_if(slow_, [&](const auto& entry) { return !sessions.contains(entry.first); });
+    Look(sessions, now);
   }
 }
 
-WatchedWork KernelWatch::WorkOf(const Watched& session) const {
+WatchedWork KernelWatch::WorkOf(uint64_t number, const Watched& session) {
   WatchedWork work;
   work.limit = session.limit;
   session.desk->WithRing([&](RingSession* ring) {
     const RingSession::StalledWork stalled = ring->LookAtWork();
     work.stalled_since = stalled.since;
     work.processors = stalled.processors;
+    work.stalled_since += slow_[number].Note(stalled.since, stalled.slow, passed_);
   });
   work.stalled_since = std::max(work.stalled_since, since_);
   return work;
@@ -110,7 +123,7 @@ void KernelWatch::Look(const std::map<uint64_t, Watched>& sessions, absl::Time n
     return;
   }
   std::vector<WatchedWork> work;
-  for (const auto& [number, session] : sessions) work.push_back(WorkOf(session));
+  for (const auto& [number, session] : sessions) work.push_back(WorkOf(number, session));
   const auto overdue = PickOverdue(work, now, options_.patience);
   if (!overdue) return;
   const auto& [number, session] = *std::next(sessions.begin(), static_cast<ptrdiff_t>(*overdue));
@@ -133,7 +146,7 @@ bool KernelWatch::AwaitEnd(const std::map<uint64_t, Watched>& sessions, absl::Ti
   if (!told_) return false;
   const auto found = sessions.find(told_->session);
   if (found == sessions.end() || found->second.closing_since != absl::InfiniteFuture() ||
-      WorkOf(found->second).processors.empty()) {
+      WorkOf(found->first, found->second).processors.empty()) {
     told_.reset();
     return false;
   }

@@ -28,6 +28,21 @@
 
 namespace warpline::worker {
 
+// How long a session's kernels have gone slowly at the server's word, since they make no progress.
+// That time does not count against them, but for what is above a minute: others may wait.
+class SlowTime {
+ public:
+  static constexpr absl::Duration kMost = absl::Minutes(1);
+
+  // At each look: since when they make no progress, whether they go slowly, and how long ago the
+  // look before was. Returns what does not count.
+  absl::Duration Note(absl::Time stalled_since, bool slow, absl::Duration passed);
+
+ private:
+  absl::Time stalled_since_ = absl::InfiniteFuture();
+  absl::Duration slow_;
+};
+
 // What is known of a session at one look.
 struct WatchedWork {
   // Since when its work on the device makes no progress; InfiniteFuture() while it does.
@@ -95,7 +110,7 @@ class KernelWatch {
   // Whether kernels that were told to end, or those of a session that ends, still run.
   bool AwaitEnd(const std::map<uint64_t, Watched>& sessions, absl::Time now);
   bool AwaitClosing(const std::map<uint64_t, Watched>& sessions, absl::Time now);
-  WatchedWork WorkOf(const Watched& session) const;
+  WatchedWork WorkOf(uint64_t number, const Watched& session);
 
   const KernelWatchOptions options_;
   Mutex mu_;  // No other lock is taken under it, and no call made.
@@ -105,6 +120,9 @@ class KernelWatch {
   // Of the watch's thread: whoever waited for kernels that were ended waits anew since then.
   absl::Time since_ = absl::InfinitePast();
   std::optional<Told> told_;
+  std::map<uint64_t, SlowTime> slow_;
+  absl::Time looked_ = absl::InfinitePast();
+  absl::Duration passed_;  // Between the last two looks.
   std::thread thread_;
 };
 

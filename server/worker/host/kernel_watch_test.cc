@@ -62,5 +62,17 @@ TEST(KernelWatchTest, NobodyHasToWaitWhereALaunchHasALimit) {
   EXPECT_EQ(Pick(31, sessions), std::nullopt) << "what stalls is no kernel";
 }
 
+TEST(SlowTime, CountsSinceKernelsMakeNoProgress) {
+  const absl::Time stalled = absl::UnixEpoch();
+  const absl::Duration step = absl::Milliseconds(100);
+  SlowTime time;
+  EXPECT_EQ(time.Note(stalled, true, step), absl::ZeroDuration()) << "it begins at this look";
+  EXPECT_EQ(time.Note(stalled, true, step), step);
+  EXPECT_EQ(time.Note(stalled, false, step), step);
+  EXPECT_EQ(time.Note(stalled, true, step), 2 * step);
+  EXPECT_EQ(time.Note(stalled + step, true, step), absl::ZeroDuration());
+  EXPECT_EQ(time.Note(stalled + step, true, absl::Hours(1)), SlowTime::kMost);
+}
+
 }  // namespace
 }  // namespace warpline::worker

@@ -101,6 +101,8 @@ void RingSession::Guard(const warpline_internal::OpenWorker& open, Options* opti
   guard.compiler = compiler_.get();
   guard.output = open.compiler_gives_text() ? compiler::Output::kText : compiler::Output::kCubin;
   code_ = std::make_unique<GuardedCode>(guard, arena_->contexts(), options->output);
+  pace_ =
+      std::make_shared<KernelPace>([code = code_.get()](uint32_t nap_ns) { code->SetNap(nap_ns); });
   for (size_t i = 0; i < options->devices.size(); ++i) {
     options->devices[i].code = code_->modules(i);
   }
@@ -197,7 +199,8 @@ void RingSession::BeginEnd() {
 }
 
 RingSession::StalledWork RingSession::LookAtWork() {
-  return {session_->StalledSince(), arena_->contexts()[0]->BusyProcessors()};
+  return {session_->StalledSince(), arena_->contexts()[0]->BusyProcessors(),
+          pace_ != nullptr && pace_->slow()};
 }
 
 // The error comes first: what the kernels have left undone must not be taken for a result. A client
@@ -215,6 +218,7 @@ void RingSession::EndKernels(std::string_view why) {
 // Who may be waiting comes first, so that the threads end.
 void RingSession::Stop() {
   BeginEnd();
+  if (pace_ != nullptr) pace_->Close();
   if (code_ != nullptr) code_->StopKernels();
   if (commands_ != nullptr) commands_->Interrupt();
   if (decoder_.joinable()) decoder_.join();

@@ -24,6 +24,7 @@
 #include "server/worker/continuity/journal.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/host/arena_memory.h"
+#include "server/worker/host/kernel_pace.h"
 #include "server/worker/host/ring_writer.h"
 #include "server/worker/host/server_image_cache.h"
 #include "server/worker/host/server_module_record.h"
@@ -86,11 +87,14 @@ class RingSession {
     absl::Time since = absl::InfiniteFuture();  // Completion::StalledSince()
     // Of its kernels under way (Streams::BusyProcessors).
     device::ProcessorSet processors;
+    bool slow = false;  // They do not go as fast as they can, since the server wants it so.
   };
   StalledWork LookAtWork();
   // The session's kernels take too long, as `why` says to the client: soon it fails with
   // kLaunchTimeout, and its kernels are told to stop. It waits for nobody.
   void EndKernels(std::string_view why);
+  // How fast the session's kernels go; null where they are not guarded.
+  const std::shared_ptr<KernelPace>& pace() const { return pace_; }
   absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
   void OnCharged(const warpline_internal::MemoryCharged& charged) { charger_.OnCharged(charged); }
   void OnModuleImage(UniqueFd image);
@@ -128,6 +132,7 @@ class RingSession {
   std::unique_ptr<VirtualMemory> memory_;
   std::unique_ptr<compiler::CompilerClient> compiler_;  // Null where there is none.
   std::unique_ptr<GuardedCode> code_;                   // Null for a session that is not guarded.
+  std::shared_ptr<KernelPace> pace_;                    // Likewise.
   std::unique_ptr<ServerImageCache> images_;            // Null when the server keeps no images.
   std::unique_ptr<ServerModuleRecord> loaded_;          // Null when the server records none.
   std::unique_ptr<dispatch::SessionGates> gates_;       // Null where nothing is dispatched.

@@ -30,6 +30,20 @@ void Fence() {
   word.fetch_add(0, std::memory_order_seq_cst);
 }
 
+// Sleeps for as long as the longest of the lanes says, and as long as hardware does at most. Other
+// warps of the block wait meanwhile, so one that waits for another by short naps only gives its
+// turn away.
+void Nap(const uint8_t* regs, uint32_t slot, uint32_t mask) {
+  constexpr uint32_t kLeastNs = 10'000, kMostNs = 1'000'000;
+  uint32_t longest_ns = 0;
+  for (uint32_t left = mask; left != 0; left &= left - 1) {
+    longest_ns = std::max(longest_ns, Lane<uint32_t>(regs, slot, __builtin_ctz(left)));
+  }
+  if (longest_ns < kLeastNs) return;
+  const timespec nap = {0, static_cast<long>(std::min(longest_ns, kMostNs))};
+  nanosleep(&nap, nullptr);
+}
+
 template <typename T>
 void FillLanes(uint8_t* slot, uint32_t mask, T value) {
   T* const lanes = reinterpret_cast<T*>(slot);
@@ -114,6 +128,7 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
         ++pc;
         continue;
       case OpKind::kSleep:
+        Nap(regs, op.r[0], mask);
         // The group that is waited for should run instead.
         *budget -= kGroupTurn;
         group.pc = ++pc;

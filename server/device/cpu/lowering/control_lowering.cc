@@ -177,4 +177,11 @@ bool ControlLowering::Fence(const Instruction& in) {
   return true;
 }
 
+bool ControlLowering::Sleep(const Instruction& in) {
+  uint32_t nanoseconds;
+  if (!Source(in.operands[0], 'i', &nanoseconds)) return false;
+  Emit(OpKind::kSleep).r[0] = nanoseconds;
+  return true;
+}
+
 }  // namespace warpline::cpu

@@ -22,6 +22,7 @@ class ControlLowering : private OperandLowering {
   bool Call(const ptx::Instruction& in, const ptx::Description& what);
   bool Trap();
   bool Fence(const ptx::Instruction& in);
+  bool Sleep(const ptx::Instruction& in);
 
  private:
   bool CallIndirectly(const Operand* results, uint32_t target, const Operand* arguments);

@@ -123,8 +123,7 @@ bool FunctionLowering::LowerKnown(const ptx::Instruction& in, const ptx::Descrip
     case Family::kFence:
       return ControlLowering(context_).Fence(in);
     case Family::kSleep:
-      code_.Emit(OpKind::kSleep);
-      return true;
+      return ControlLowering(context_).Sleep(in);
     case Family::kHint:
     case Family::kCopyAsyncGroup:
     case Family::kBarrierEnd:

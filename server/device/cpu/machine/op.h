@@ -46,7 +46,7 @@ enum class OpKind : uint8_t {
   kSpecial,       // r[0] = special register `special`
   kLocalAddress,  // r[0] = imm + start of the local frame
   kFence,
-  kSleep,
+  kSleep,  // For r[0] nanoseconds
 };
 
 enum class Space : uint8_t { kGlobal, kShared, kLocal, kParam, kGeneric };

@@ -26,16 +26,16 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
     if (result != CudaResult::kSuccess || what.empty()) return;
     result = context->CopyToDevice(address, what.data(), what.size(), device::kLegacyStream);
   };
-  // The stop word is a variable of a module of nobody's.
+  // The pace word is a variable of a module of nobody's.
   device::ModuleId words{};
-  uint64_t stop = 0;
-  if (result == CudaResult::kSuccess) result = context->LoadModule(guard::kStopWordModule, &words);
+  uint64_t pace = 0;
+  if (result == CudaResult::kSuccess) result = context->LoadModule(guard::kPaceWordModule, &words);
   if (result == CudaResult::kSuccess)
-    result = context->FindGlobal(words, guard::kStopWordVariable, &stop, &bytes);
+    result = context->FindGlobal(words, guard::kPaceWordVariable, &pace, &bytes);
   // A ring without room for records; its head is written all the same.
   const uint64_t records = variables + (guarded->layout.globals_bytes + 63) / 64 * 64;
   write(at, guard::GuardWords(
-                {.arena = arena, .globals = variables, .records = records, .stop = stop}));
+                {.arena = arena, .globals = variables, .records = records, .pace = pace}));
   write(records, std::string(sizeof(guard::RecordsHeader), '\0'));
   write(variables, guard::GlobalsAt(guarded->layout, variables));
   return result;

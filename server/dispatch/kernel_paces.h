@@ -1,0 +1,58 @@
+// How fast the kernels of slices go that share a hardware context: a policy may have those of a
+// best-effort slice go slowly while a more urgent one is at work.
+//
+// Slices of the guarded tier run at once, each on multiprocessors of its own, and share the way to
+// memory. Kernels that run cannot be taken back, but hardened ones ask from time to time how they
+// are to go (docs/guarded-ptx.md, Pace). So the policy is asked about each slice that has kernels
+// in flight while another one of higher priority has work, or had a moment ago, at level 2 of
+// on_preempt; what it says holds until the next look.
+#ifndef WARPLINE_SERVER_DISPATCH_KERNEL_PACES_H_
+#define WARPLINE_SERVER_DISPATCH_KERNEL_PACES_H_
+
+#include <cstdint>
+#include <map>
+
+#include "absl/types/span.h"
+#include "policy/policy.h"
+
+namespace warpline::dispatch {
+
+// A slice at one look.
+struct PacedSlice {
+  uint32_t vgpu = 0;  // As ContextHead of policy/policy.h has it, like `tenant`.
+  uint64_t tenant = 0;
+  int32_t priority = 0;
+  bool at_work = false;  // It has kernels in flight, or some have become complete.
+  uint32_t nap_us = 0;   // Decided: for how long threads that ask nap; 0 for full pace.
+};
+
+// Thread-compatible.
+class KernelPaces {
+ public:
+  // The longest nap, and for how long after its last work a slice counts as being at it.
+  static constexpr uint32_t kLongestNapUs = 1000;
+  static constexpr int64_t kLingerNs = 100'000'000;
+
+  // Decides for all slices of one context. `now_ns` does not go backwards.
+  void Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Policy* policy);
+
+ private:
+  struct Known {
+    int64_t last_ns = 0;   // When it was last at work; 0 for never.
+    int64_t since_ns = 0;  // Since when it is at work without a pause.
+    bool seen = false;     // At this look.
+  };
+
+  void Note(absl::Span<const PacedSlice> slices, int64_t now_ns);
+  int64_t LastWork(const PacedSlice& slice) const { return known_.at(slice.vgpu).last_ns; }
+  // The most urgent of those above a priority that are at work, or were a moment ago; of several
+  // the one that was last. Null for none.
+  const PacedSlice* MostUrgent(absl::Span<const PacedSlice> slices, int32_t above,
+                               int64_t now_ns) const;
+
+  std::map<uint32_t, Known> known_;  // By vgpu.
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_DISPATCH_KERNEL_PACES_H_

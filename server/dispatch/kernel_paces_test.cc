@@ -1,0 +1,97 @@
+#include "server/dispatch/kernel_paces.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace warpline::dispatch {
+namespace {
+
+class Slower : public policy::Policy {
+ public:
+  std::string_view name() const override { return "slower"; }
+  policy::Verdict OnPreempt(const policy::PreemptContext& context) override {
+    asked.push_back(context);
+    return verdict;
+  }
+
+  policy::Verdict verdict = policy::Verdict::Throttle(200);
+  std::vector<policy::PreemptContext> asked;
+};
+
+constexpr int64_t kMs = 1'000'000;
+
+class KernelPacesTest : public testing::Test {
+ protected:
+  // Returns the naps of a best-effort slice and of an urgent one.
+  std::vector<uint32_t> Look(bool effort, bool urgent, int64_t now_ns) {
+    PacedSlice slices[] = {{.vgpu = 1, .tenant = 10, .priority = 0, .at_work = effort},
+                           {.vgpu = 2, .tenant = 20, .priority = 3, .at_work = urgent}};
+    paces_.Look(absl::MakeSpan(slices), now_ns, &policy_);
+    return {slices[0].nap_us, slices[1].nap_us};
+  }
+
+  using Naps = std::vector<uint32_t>;
+  KernelPaces paces_;
+  Slower policy_;
+};
+
+TEST_F(KernelPacesTest, ASliceGoesSlowlyWhileAMoreUrgentOneIsAtWork) {
+  EXPECT_EQ(Look(true, false, kMs), Naps({0, 0}));
+  EXPECT_TRUE(policy_.asked.empty());
+  EXPECT_EQ(Look(true, true, 3 * kMs), Naps({200, 0}));
+  ASSERT_EQ(policy_.asked.size(), 1u);
+  const policy::PreemptContext& context = policy_.asked[0];
+  EXPECT_EQ(context.level, 2u);
+  EXPECT_EQ(context.head.vgpu, 1u);
+  EXPECT_EQ(context.head.tenant, 10u);
+  EXPECT_EQ(context.elapsed_ns, uint64_t{2 * kMs});
+  EXPECT_EQ(context.waiting_ns, 0u);
+  EXPECT_EQ(context.priority, 0);
+  EXPECT_EQ(context.waiting_priority, 3);
+}
+
+TEST_F(KernelPacesTest, ThePolicyHearsHowLongAgoThatWas) {
+  Look(true, true, kMs);
+  EXPECT_EQ(Look(true, false, 6 * kMs), Naps({200, 0}));
+  EXPECT_EQ(policy_.asked.back().waiting_ns, uint64_t{5 * kMs});
+  EXPECT_EQ(Look(true, false, kMs + KernelPaces::kLingerNs + 1), Naps({0, 0}));
+}
+
+TEST_F(KernelPacesTest, WhoHasNoKernelsIsNotAskedAbout) {
+  EXPECT_EQ(Look(false, true, kMs), Naps({0, 0}));
+  EXPECT_TRUE(policy_.asked.empty());
+}
+
+TEST_F(KernelPacesTest, OtherVerdictsLeaveItAtFullPaceAndNapsAreBounded) {
+  for (const policy::Verdict other :
+       {policy::Verdict::Keep(), policy::Verdict::Yield(), policy::Verdict(),
+        policy::Verdict::Hold(100), policy::Verdict::Throttle(0)}) {
+    policy_.verdict = other;
+    EXPECT_EQ(Look(true, true, kMs), Naps({0, 0}));
+  }
+  policy_.verdict = policy::Verdict::Throttle(~uint32_t{0});
+  EXPECT_EQ(Look(true, true, kMs), Naps({KernelPaces::kLongestNapUs, 0}));
+}
+
+TEST_F(KernelPacesTest, EqualsAreNotSlowedDownForEachOther) {
+  PacedSlice slices[] = {{.vgpu = 1, .priority = 2, .at_work = true},
+                         {.vgpu = 2, .priority = 2, .at_work = true},
+                         {.vgpu = 3, .priority = -1, .at_work = true}};
+  paces_.Look(absl::MakeSpan(slices), kMs, &policy_);
+  EXPECT_EQ(slices[0].nap_us, 0u);
+  EXPECT_EQ(slices[1].nap_us, 0u);
+  EXPECT_EQ(slices[2].nap_us, 200u);
+}
+
+// The number of a slice that has left may be another one's.
+TEST_F(KernelPacesTest, WhoLeavesIsForgotten) {
+  Look(true, true, kMs);
+  PacedSlice alone[] = {{.vgpu = 1, .at_work = true}};
+  paces_.Look(absl::MakeSpan(alone), 2 * kMs, &policy_);
+  EXPECT_EQ(alone[0].nap_us, 0u);
+  EXPECT_EQ(Look(true, false, 3 * kMs), Naps({0, 0}));
+}
+
+}  // namespace
+}  // namespace warpline::dispatch
