@@ -73,7 +73,6 @@ class SqliteStore : public Store {
   // Returns DATA_LOSS unless the whole file is sound: damage may lie in a place that is not read
   // for months.
   absl::Status Check();
-  absl::Status Migrate();
   sqlite3* db() const { return database_->get(); }
   absl::Status MustChange(const std::string& what);
   // What ForgetServer() does, within a transaction.
