@@ -120,13 +120,14 @@ absl::Status ExplainStoreError(const std::string& path, const absl::Status& erro
           "-wal beside it; or move both away to start without tenants, servers and leases"));
 }
 
-absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& path,
+                                                               uint64_t epoch) {
   // Sets the mask before SQLite makes its files, which would otherwise be readable by others.
   const mode_t before = umask(0077);
   auto database = Database::Open(path);
   umask(before);
   if (!database.ok()) return ExplainStoreError(path, database.status());
-  auto store = std::unique_ptr<SqliteStore>(new SqliteStore(path, *std::move(database)));
+  auto store = std::unique_ptr<SqliteStore>(new SqliteStore(path, *std::move(database), epoch));
   absl::Status status = store->Check();
   if (status.ok()) status = MigrateSchema(path, store->database_.get());
   if (!status.ok()) return ExplainStoreError(path, status);
