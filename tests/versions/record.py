@@ -142,7 +142,7 @@ class Scheduler:
 def fill(scheduler, folder):
     """Something of everything that a state has. Returns the token of a lease that is active, and
     what holds it."""
-    scheduler.must("slice", "add", "small", "--memory=64MiB", "--max_sessions=2")
+    scheduler.must("slice", "add", "small", "--memory=64MiB", "--handles=500")
     scheduler.must("tenant", "add", "org", "--memory=8GiB")
     credential = folder / "tenant.credential"
     credential.write_text(scheduler.must("tenant", "add", "vision", "--parent=org", "--slices=small",
@@ -195,10 +195,10 @@ def record_etcd(bundle, folder, out):
         scheduler = Scheduler(bundle, folder / "etcd-own", "etcd://127.0.0.1:%d" % etcd.port)
         _, server, holder = fill(scheduler, folder)
         scheduler.kill()
-        stop(server, holder)
         lines = ["%s %s\n" % (name, value.hex() or "-")
                  for name, value in sorted(etcd.keys(b"/warpline/").items())]
         (out / "etcd.txt").write_text("".join(lines))
+        stop(server, holder)  # Ends all that this process has started.
     finally:
         etcd.close()
 
@@ -219,6 +219,46 @@ def record_frames(bundle, tools, folder, out):
     (out / "hello.txt").write_text(frames.read_text().splitlines()[0] + "\n")
 
 
+def descriptors(pid):
+    """The paths of a process's open files."""
+    return [pathlib.Path("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid)]
+
+
+def record_journal(bundle, folder, out):
+    """The journal of a session with streams, events, modules and variables, out of the memory of its
+    worker. For root: nobody else may look into a worker."""
+    installation = local_server.Installation.from_bundle(bundle)
+    with local_server.Server(installation, ["--device=cpu"]) as server:
+        program = subprocess.Popen(
+            [str(bundle / "bin/long_program"), "--seconds=30", "--words=64"],
+            env=installation.client_environment(server.endpoint), stdout=subprocess.DEVNULL)
+        time.sleep(2)
+        for pid in local_server.descendants(server.pid):
+            if "warpline-worker" not in pathlib.Path("/proc/%d/cmdline" % pid).read_text():
+                continue
+            for path in descriptors(pid):
+                if path.stat().st_size > 4 << 30 and "memfd" in os.readlink(path):
+                    write_sparse(path, out / "journal.txt")
+        program.kill()
+        program.wait()
+
+
+def write_sparse(path, out):
+    """Writes the bytes that are not zero, in lines of "OFFSET HEX"."""
+    with open(path, "rb") as file, open(out, "w") as text:
+        end = 0
+        while True:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:
+                return
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            for offset in range(start, end, 64):
+                piece = os.pread(file.fileno(), min(64, end - offset), offset)
+                if piece.strip(b"\0"):
+                    text.write("%d %s\n" % (offset, piece.hex()))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bundle", type=pathlib.Path, required=True)
@@ -227,7 +267,7 @@ def main():
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     bundle = args.bundle.resolve()
-    for record in (record_sqlite, record_etcd):
+    for record in (record_sqlite, record_etcd, record_journal):
         with tempfile.TemporaryDirectory() as folder:
             record(bundle, pathlib.Path(folder), args.out)
     with tempfile.TemporaryDirectory() as folder:
