@@ -182,8 +182,9 @@ def record_sqlite(bundle, folder, out):
     stop(server, holder)
     database = sqlite3.connect(state / "state.db")
     version = database.execute("PRAGMA user_version").fetchone()[0]
+    # Rows come in the order of their tables' names.
     (out / "state.sql").write_text(
-        "\n".join(database.iterdump()) + "\nPRAGMA user_version = %d;\n" % version)
+        "PRAGMA foreign_keys = OFF;\n" + "\n".join(database.iterdump()) + "\nPRAGMA user_version = %d;\n" % version)
     database.close()
     (out / "keys.txt").write_text((state / "keys").read_text())
     (out / "token.txt").write_text(token + "\n")
