@@ -116,14 +116,7 @@ std::vector<std::string> EtcdStore::LostInFormat(int64_t format) const {
   return lost;
 }
 
-absl::Status EtcdStore::BackToFormat(int64_t format) {
-  if (format < kFirstEtcdFormat || format > format_) {
-    return absl::InvalidArgumentError(absl::StrCat("the state is of format ", format_,
-                                                   ": it can go back to formats from ",
-                                                   kFirstEtcdFormat, " to that"));
-  }
-  if (format == format_) return absl::OkStatus();
-  if (auto status = Settle(); !status.ok()) return status;
+EtcdStore::Operations EtcdStore::DropSlices() {
   Operations operations;
   for (LeaseRecord lease :
        image_.LeasesWhere([](const LeaseRecord& lease) { return !lease.slice.name.empty(); })) {
@@ -140,6 +133,19 @@ absl::Status EtcdStore::BackToFormat(int64_t format) {
     operations.push_back(Delete(etcd_keys::kSlice, name));
   }
   image_.slices.clear();
+  return operations;
+}
+
+absl::Status EtcdStore::BackToFormat(int64_t format) {
+  if (format < kFirstEtcdFormat || format > format_) {
+    return absl::InvalidArgumentError(absl::StrCat("the state is of format ", format_,
+                                                   ": it can go back to formats from ",
+                                                   kFirstEtcdFormat, " to that"));
+  }
+  if (format == format_) return absl::OkStatus();
+  if (auto status = Settle(); !status.ok()) return status;
+  // Each format that something is dropped for has a part here.
+  const Operations operations = format < kSlicesEtcdFormat ? DropSlices() : Operations();
   const absl::Status status =
       CommitAll(operations, Put(etcd_keys::kFormat, "", absl::StrCat(format)));
   if (status.ok()) {

@@ -140,6 +140,9 @@ class EtcdStore : public Store {
   absl::Status TakeRecord(absl::string_view key, const std::string& value);
   // FAILED_PRECONDITION for a format that this scheduler does not know. Writes that of a new state.
   absl::Status CheckFormat();
+  // Drops all slices from the image. Returns what does the same in etcd, the slices themselves
+  // last.
+  Operations DropSlices();
   // Commits these in as many transactions as they need, `last` with the last of them.
   absl::Status CommitAll(const Operations& operations, const warpline_etcd::Operation& last);
   // Settles what was left unsettled, and commits.

@@ -176,6 +176,43 @@ class StateTest(unittest.TestCase):
         self.assertIn("version 1 already",
                       self.must("back", "--state_version=1", "--state=" + self.in_etcd))
 
+    def test_a_running_server_goes_on_with_a_state_that_moves(self):
+        own, target = self.folder / "own", self.folder / "target"
+        first = record.Scheduler(self.installation.root, own, self.in_etcd)
+        self.addCleanup(first.kill)
+        record.wait_for(lambda: first.call("tenant", "add", "org")[0] == 0, "it leads")
+        credential, tenant = self.folder / "server.credential", self.folder / "tenant.credential"
+        credential.write_text(first.must("servers", "add", "s"))
+        tenant.write_text(first.must("tenant", "add", "vision"))
+        server = harness.server(self.installation, "--name=s", "--scheduler=" + first.endpoint,
+                                "--scheduler_credential_file=%s" % credential)
+        server.__enter__()
+        self.addCleanup(server.__exit__, None, None, None)
+        environment = {"WARPLINE_CREDENTIAL_FILE": str(tenant)}
+
+        def leased(scheduler):
+            return scheduler.call("run", "--", "true", env=environment)[0] == 0
+
+        record.wait_for(lambda: leased(first), "leases are given")
+        with subprocess.Popen(
+                [str(self.installation.root / "bin/warpline"), "run", "--endpoint=" + first.endpoint,
+                 "--", "sh", "-c", "echo ready; read line"],
+                env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                text=True) as holder:
+            self.assertEqual(holder.stdout.readline(), "ready\n")
+            first.process.send_signal(signal.SIGTERM)
+            first.process.wait(20)
+            self.must("copy", "--state=" + self.in_etcd, "--into=%s" % target)
+            second = record.Scheduler(self.installation.root, target, str(target), first.port)
+            self.addCleanup(second.kill)
+            record.wait_for(lambda: leased(second), server.log_tail)
+            # The lease of before is there, and ends in order.
+            self.assertIn('"sh"', second.must("lease", "list", "--json"))
+            holder.communicate("go\n", timeout=60)
+            self.assertEqual(holder.returncode, 0)
+        record.wait_for(lambda: '"active"' not in second.must("lease", "list", "--json"),
+                        "the lease ends")
+
     def kill_after(self, pause_s, *arguments):
         """Whether it was still running."""
         process = subprocess.Popen(self.command(*arguments), stdin=subprocess.DEVNULL,
