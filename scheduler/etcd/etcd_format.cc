@@ -93,8 +93,9 @@ absl::StatusOr<std::unique_ptr<EtcdStore>> EtcdStore::OpenToFill(EtcdClient* cli
 
 absl::Status EtcdStore::FinishFilling() {
   if (format_ != kFillingEtcdFormat) return absl::FailedPreconditionError("it is not being filled");
-  // A slice may have gone while leases of it are there, whose limits count as well.
-  const int64_t format = LostInFormat(kFirstEtcdFormat).empty() ? kFirstEtcdFormat : kEtcdFormat;
+  // The least that has a place for everything; leases of a slice that has gone count as well.
+  int64_t format = kFirstEtcdFormat;
+  while (format < kEtcdFormat && !LostInFormat(format).empty()) ++format;
   const absl::Status status = Change({Put(etcd_keys::kFormat, "", absl::StrCat(format))});
   if (status.ok()) format_ = format;
   return status;

@@ -71,7 +71,7 @@ absl::Status WouldLose(int64_t version, const std::vector<std::string>& lost) {
 std::string WentBack(int64_t version, const std::vector<std::string>& lost) {
   return absl::StrCat("the state is of version ", version, " now",
                       lost.empty() ? "" : absl::StrCat(", without ", absl::StrJoin(lost, ", ")),
-                      ". A scheduler of this version would bring it to its own again.\n");
+                      ". Start a scheduler of before: one of this version may raise it again.\n");
 }
 
 // The state in a folder, which no scheduler has meanwhile.

@@ -50,7 +50,7 @@ class OlderPeerTest(unittest.TestCase):
 
     def newest(self):
         shape = (FORMER / "shape.txt").read_text()
-        return int(shape.rsplit("protocol newest ", 1)[1])
+        return int(shape.rsplit("protocol newest ", 1)[1].split()[0])
 
     def test_every_program_runs_with_the_version_before(self):
         with self.older("--newest=%d" % max(1, self.newest() - 1)) as endpoint:

@@ -19,9 +19,12 @@ import tempfile
 import time
 import urllib.request
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "deploy/local"))
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "deploy/local"))
 
 import local_server  # noqa: E402  (found by the path above)
+
+import layouts  # noqa: E402
 
 ETCD = "/usr/bin/etcd"
 
@@ -273,9 +276,10 @@ def main():
             record(bundle, pathlib.Path(folder), args.out)
     with tempfile.TemporaryDirectory() as folder:
         record_frames(bundle, args.tools.resolve(), pathlib.Path(folder), args.out)
-    (args.out / "shape.txt").write_text(subprocess.run(
-        [str(args.tools.resolve() / "tests/versions/wire_shape")], check=True,
-        capture_output=True, text=True).stdout)
+    shape = subprocess.run([str(args.tools.resolve() / "tests/versions/wire_shape")], check=True,
+                           capture_output=True, text=True).stdout
+    (args.out / "shape.txt").write_text(
+        shape + "".join(line + "\n" for line in layouts.layouts(ROOT / "proto/calls.toml")))
 
 
 if __name__ == "__main__":
