@@ -144,7 +144,10 @@ absl::StatusOr<EtcdPlace> EtcdPlaceOf(const std::string& state) {
   if (!options.ok()) return options.status();
   auto prefix = EtcdPrefixFromFlags();
   if (!prefix.ok()) return prefix.status();
-  return EtcdPlace{std::make_unique<EtcdClient>(*std::move(options)), *std::move(prefix)};
+  EtcdPlace place;
+  place.client = std::make_unique<EtcdClient>(*std::move(options));
+  place.prefix = *std::move(prefix);
+  return place;
 }
 
 absl::StatusOr<std::string> ShowEtcd(const EtcdPlace& place) {
