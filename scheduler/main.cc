@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "audit/audit_flags.h"
 #include "audit/audit_log.h"
 #include "common/endpoint.h"
@@ -36,6 +38,8 @@
 #include "scheduler/service_accounts/account_flags.h"
 #include "scheduler/service_accounts/account_gate.h"
 #include "scheduler/sqlite_store.h"
+#include "scheduler/state/state_command.h"
+#include "scheduler/state/state_copy.h"
 #include "scheduler/state_folder.h"
 #include "transport/grpc/grpc_server.h"
 #include "transport/grpc/health/health_listener.h"
@@ -105,6 +109,7 @@ namespace {
 constexpr char kUsage[] = R"(gives out leases on the devices of a pool of servers.
 
   warpline-scheduler [--listen=127.0.0.1:14100] [--state=FOLDER] [flags]
+  warpline-scheduler state show|back|copy [flags]     about states at rest: see state --help
 
 Servers join with `warpline-server --scheduler=ADDRESS`; programs reach it with
 `warpline run --endpoint=ADDRESS -- PROGRAM`, or with WARPLINE_ENDPOINT=ADDRESS.
@@ -243,7 +248,7 @@ struct OpenedRole {
 absl::StatusOr<OpenedRole> OpenRole(const std::string& folder,
                                     std::shared_ptr<AccountGate> accounts, audit::AuditLog* audit) {
   if (auto status = HoldStateFolder(folder); !status.ok()) return status;
-  auto operator_credential = CredentialIn(folder + "/operator.credential");
+  auto operator_credential = CredentialIn(OperatorFileIn(folder));
   if (!operator_credential.ok()) return operator_credential.status();
   SchedulerOptions options = OptionsFromFlags(folder, *std::move(operator_credential));
   options.accounts = std::move(accounts);
@@ -267,9 +272,11 @@ absl::StatusOr<OpenedRole> OpenRole(const std::string& folder,
     opened.role = std::move(elected);
     return opened;
   }
-  auto keys = KeyRing::Open(folder + "/keys", key_period, options.lost_after, SteadyNow());
+  auto keys = KeyRing::Open(KeysFileIn(folder), key_period, options.lost_after, SteadyNow());
   if (!keys.ok()) return keys.status();
-  auto store = SqliteStore::Open(folder + "/state.db");
+  const auto epoch = EpochIn(EpochFileIn(folder));
+  if (!epoch.ok()) return epoch.status();
+  auto store = SqliteStore::Open(StateFileIn(folder), *epoch);
   if (!store.ok()) return store.status();
   auto scheduler = Scheduler::Create(std::move(options), *std::move(store), *std::move(keys));
   if (!scheduler.ok()) return scheduler.status();
@@ -370,7 +377,43 @@ int Run() {
 }  // namespace
 }  // namespace warpline::scheduler
 
+namespace warpline::scheduler {
+namespace {
+
+std::string state_verb;
+
+int RunState() {
+  if (!IsStateVerb(state_verb)) {
+    return Complain(absl::InvalidArgumentError(
+        absl::StrCat("state \"", state_verb, "\": expected show, back or copy; see state --help")));
+  }
+  const auto said =
+      RunStateVerb(state_verb, {.state = absl::GetFlag(FLAGS_state), .folder = StateFolder()});
+  if (!said.ok()) return Complain(said.status());
+  std::fputs(said->c_str(), stdout);
+  return 0;
+}
+
+// `warpline-scheduler state VERB [flags]`.
+int StateMain(int argc, char** argv) {
+  std::vector<char*> arguments = {argv[0]};
+  int next = 2;
+  if (next < argc && argv[next][0] != '-') state_verb = argv[next++];
+  arguments.insert(arguments.end(), argv + next, argv + argc);
+  const auto count = static_cast<int>(arguments.size());
+  arguments.push_back(nullptr);
+  const ServerProgram program = {"warpline-scheduler", "scheduler", kStateUsage,
+                                 "scheduler/state/state_command.cc"};
+  return RunServerProgram(program, count, arguments.data(), &RunState);
+}
+
+}  // namespace
+}  // namespace warpline::scheduler
+
 int main(int argc, char** argv) {
+  if (argc > 1 && absl::string_view(argv[1]) == "state") {
+    return warpline::scheduler::StateMain(argc, argv);
+  }
   const warpline::ServerProgram program = {"warpline-scheduler", "scheduler",
                                            warpline::scheduler::kUsage, "scheduler/main.cc"};
   return warpline::RunServerProgram(program, argc, argv, &warpline::scheduler::Run);

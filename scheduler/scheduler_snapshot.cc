@@ -60,13 +60,14 @@ WaitingInPool Describe(const placement::Entry& entry, const placement::Allocator
 
 absl::StatusOr<Viewer> Scheduler::ViewerOf(const std::string& credential) {
   if (CheckOperator(credential).ok()) return Viewer{.is_operator = true};
+  const auto caller = callers_.Identify(credential);
   MutexLock lock(&mu_);
-  if (credential.size() > kMaxText) {
+  if (absl::IsInvalidArgument(caller.status())) {
     ++counts_.rejected;
-    return absl::UnauthenticatedError("no credential is as long as this");
+    return absl::UnauthenticatedError("this is no credential");
   }
   // Programs of this host need none where there are no tenants; for the page everybody does.
-  const auto tenant = TenantOf(credential, /*local=*/false);
+  const auto tenant = TenantOf(caller, /*local=*/false);
   if (!tenant.ok()) return tenant.status();
   return Viewer{.tenant = tenant->name};
 }

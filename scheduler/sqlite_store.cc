@@ -2,99 +2,16 @@
 
 #include <sys/stat.h>
 
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "lease/entitlement.h"
+#include "scheduler/sqlite_schema.h"
 
 namespace warpline::scheduler {
 namespace {
-
-// Step i brings the state from version i to the next.
-constexpr const char* kSteps[] = {
-    R"sql(
-CREATE TABLE tenants (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL,
-  memory_bytes INTEGER NOT NULL, max_leases INTEGER NOT NULL, max_sessions INTEGER NOT NULL,
-  max_seconds INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE servers (name TEXT PRIMARY KEY, endpoint TEXT NOT NULL, version TEXT NOT NULL)
-  WITHOUT ROWID;
-CREATE TABLE devices (server TEXT NOT NULL REFERENCES servers(name) ON DELETE CASCADE,
-  place INTEGER NOT NULL, uuid TEXT NOT NULL, name TEXT NOT NULL, backend TEXT NOT NULL,
-  capacity_bytes INTEGER NOT NULL, PRIMARY KEY (server, place)) WITHOUT ROWID;
-CREATE TABLE leases (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, server TEXT NOT NULL,
-  device TEXT NOT NULL, memory_bytes INTEGER NOT NULL, program TEXT NOT NULL, pid INTEGER NOT NULL,
-  by_sessions INTEGER NOT NULL, state INTEGER NOT NULL, reason TEXT NOT NULL,
-  created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL) WITHOUT ROWID;
-PRAGMA user_version = 1;
-)sql",
-    R"sql(
-ALTER TABLE tenants RENAME COLUMN max_sessions TO max_lease_sessions;
-ALTER TABLE tenants ADD COLUMN max_sessions INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE tenants ADD COLUMN rights INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE leases ADD COLUMN max_sessions INTEGER NOT NULL DEFAULT 64;
-CREATE TABLE server_credentials (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL)
-  WITHOUT ROWID;
-PRAGMA user_version = 2;
-)sql",
-    R"sql(
-CREATE TABLE audit_heads (server TEXT PRIMARY KEY, head TEXT NOT NULL, lost TEXT NOT NULL)
-  WITHOUT ROWID;
-PRAGMA user_version = 3;
-)sql",
-    R"sql(
-ALTER TABLE tenants ADD COLUMN tiers INTEGER NOT NULL DEFAULT -1;
-ALTER TABLE tenants ADD COLUMN tier INTEGER NOT NULL DEFAULT 0;
-PRAGMA user_version = 4;
-)sql",
-    R"sql(
-ALTER TABLE tenants ADD COLUMN weight INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE tenants ADD COLUMN copy_weight INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE tenants ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
-PRAGMA user_version = 5;
-)sql",
-    R"sql(
-ALTER TABLE tenants ADD COLUMN slices TEXT NOT NULL DEFAULT '';
-CREATE TABLE slices (name TEXT PRIMARY KEY, memory_bytes INTEGER NOT NULL,
-  staging_bytes INTEGER NOT NULL, max_sessions INTEGER NOT NULL, max_handles INTEGER NOT NULL,
-  max_module_bytes INTEGER NOT NULL, max_commands INTEGER NOT NULL, sm_percent INTEGER NOT NULL,
-  launch_ms INTEGER NOT NULL, weight INTEGER NOT NULL, copy_weight INTEGER NOT NULL,
-  priority INTEGER NOT NULL) WITHOUT ROWID;
-ALTER TABLE leases ADD COLUMN slice TEXT NOT NULL DEFAULT '';
-ALTER TABLE leases ADD COLUMN slice_memory_bytes INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_staging_bytes INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_max_sessions INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_max_handles INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_max_module_bytes INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_max_commands INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_sm_percent INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_launch_ms INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_weight INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_copy_weight INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN slice_priority INTEGER NOT NULL DEFAULT 0;
-PRAGMA user_version = 6;
-)sql",
-    R"sql(
-ALTER TABLE tenants ADD COLUMN parent TEXT NOT NULL DEFAULT '';
-ALTER TABLE tenants ADD COLUMN reserved_bytes INTEGER NOT NULL DEFAULT 0;
-CREATE TABLE cordons (server TEXT PRIMARY KEY, reason TEXT NOT NULL, drained_ms INTEGER NOT NULL)
-  WITHOUT ROWID;
-PRAGMA user_version = 7;
-)sql",
-    R"sql(
-ALTER TABLE tenants ADD COLUMN namespaces TEXT NOT NULL DEFAULT '';
-PRAGMA user_version = 8;
-)sql"};
-constexpr int64_t kSchemaVersion = std::size(kSteps);
-
-// What makes queries fast says nothing, so it is part of no version.
-constexpr char kIndexes[] = R"sql(
-CREATE INDEX IF NOT EXISTS leases_by_state ON leases (state, tenant);
-CREATE INDEX IF NOT EXISTS leases_by_expiry ON leases (expires_ms);
-CREATE INDEX IF NOT EXISTS leases_by_server ON leases (server, state);
-)sql";
 
 constexpr char kLeaseColumns[] =
     "id, tenant, server, device, memory_bytes, program, pid, by_sessions, state, reason, "
@@ -192,10 +109,9 @@ absl::StatusOr<std::vector<LeaseRecord>> ReadLeases(Statement* row) {
 }  // namespace
 
 absl::Status ExplainStoreError(const std::string& path, const absl::Status& error) {
+  // It says itself what can be done.
   if (absl::IsFailedPrecondition(error)) {
-    return absl::Status(error.code(), absl::StrCat(path, ": ", error.message(),
-                                                   ": start the scheduler that wrote it, or put "
-                                                   "back a copy from before"));
+    return absl::Status(error.code(), absl::StrCat(path, ": ", error.message()));
   }
   return absl::Status(
       error.code(),
@@ -205,15 +121,16 @@ absl::Status ExplainStoreError(const std::string& path, const absl::Status& erro
           "-wal beside it; or move both away to start without tenants, servers and leases"));
 }
 
-absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& path,
+                                                               uint64_t epoch) {
   // Sets the mask before SQLite makes its files, which would otherwise be readable by others.
   const mode_t before = umask(0077);
   auto database = Database::Open(path);
   umask(before);
   if (!database.ok()) return ExplainStoreError(path, database.status());
-  auto store = std::unique_ptr<SqliteStore>(new SqliteStore(path, *std::move(database)));
+  auto store = std::unique_ptr<SqliteStore>(new SqliteStore(path, *std::move(database), epoch));
   absl::Status status = store->Check();
-  if (status.ok()) status = store->Migrate();
+  if (status.ok()) status = MigrateSchema(path, store->database_.get());
   if (!status.ok()) return ExplainStoreError(path, status);
   return store;
 }
@@ -224,27 +141,6 @@ absl::Status SqliteStore::Check() {
   if (!statement.status().ok()) return statement.status();
   return found == "ok" ? absl::OkStatus()
                        : absl::DataLossError(absl::StrCat("the file is damaged: ", found));
-}
-
-absl::Status SqliteStore::Migrate() {
-  Transaction transaction(database_.get());
-  if (!transaction.status().ok()) return transaction.status();
-  int64_t version = 0;
-  {
-    Statement statement(db(), "PRAGMA user_version");
-    if (statement.Step()) version = statement.Number(0);
-    if (!statement.status().ok()) return statement.status();
-  }
-  if (version < 0 || version > kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("the state is of version ", version,
-                                                      ", and this scheduler knows versions up to ",
-                                                      kSchemaVersion));
-  }
-  for (; version < kSchemaVersion; ++version) {
-    if (auto status = database_->Execute(kSteps[version]); !status.ok()) return status;
-  }
-  if (auto status = database_->Execute(kIndexes); !status.ok()) return status;
-  return transaction.Commit();
 }
 
 absl::Status SqliteStore::MustChange(const std::string& what) {

@@ -26,12 +26,14 @@ class SqliteStore : public Store {
  public:
   // FAILED_PRECONDITION for the state of a newer version, DATA_LOSS for a file that is damaged,
   // UNAVAILABLE for one that cannot be opened. The message is that of ExplainStoreError().
-  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
+  // `epoch` is that of a state that was in etcd before: no smaller than any that servers have seen.
+  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path,
+                                                           uint64_t epoch = 0);
 
   absl::Status Explain(const absl::Status& error) const override {
     return ExplainStoreError(path_, error);
   }
-  uint64_t epoch() const override { return 0; }
+  uint64_t epoch() const override { return epoch_; }
   uint64_t confirmations() const override { return 0; }
   absl::Status ConfirmSince(uint64_t) override { return absl::OkStatus(); }
 
@@ -68,12 +70,11 @@ class SqliteStore : public Store {
   absl::StatusOr<std::vector<LeaseRecord>> LeasesExpiredBy(absl::Time time) override;
 
  private:
-  SqliteStore(std::string path, std::unique_ptr<Database> database)
-      : path_(std::move(path)), database_(std::move(database)) {}
+  SqliteStore(std::string path, std::unique_ptr<Database> database, uint64_t epoch)
+      : path_(std::move(path)), database_(std::move(database)), epoch_(epoch) {}
   // Returns DATA_LOSS unless the whole file is sound: damage may lie in a place that is not read
   // for months.
   absl::Status Check();
-  absl::Status Migrate();
   sqlite3* db() const { return database_->get(); }
   absl::Status MustChange(const std::string& what);
   // What ForgetServer() does, within a transaction.
@@ -83,6 +84,7 @@ class SqliteStore : public Store {
 
   const std::string path_;
   const std::unique_ptr<Database> database_;
+  const uint64_t epoch_;
 };
 
 }  // namespace warpline::scheduler

@@ -115,6 +115,17 @@ absl::StatusOr<std::string> CredentialIn(const std::string& path) {
   return made;
 }
 
+absl::StatusOr<uint64_t> EpochIn(const std::string& path) {
+  const auto text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  const absl::string_view found = absl::StripAsciiWhitespace(*text);
+  uint64_t epoch = 0;
+  if (!found.empty() && !absl::SimpleAtoi(found, &epoch)) {
+    return absl::DataLossError(absl::StrCat(path, " is no number: put back a copy"));
+  }
+  return epoch;
+}
+
 absl::StatusOr<std::string> KeyFile::Read() { return ReadFile(path_); }
 
 absl::StatusOr<KeyRing> KeyRing::Open(const std::string& path, absl::Duration period,

@@ -3,6 +3,7 @@
 #ifndef WARPLINE_SCHEDULER_STATE_FOLDER_H_
 #define WARPLINE_SCHEDULER_STATE_FOLDER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +24,10 @@ absl::Status HoldStateFolder(const std::string& folder);
 // Returns the credential in `path`, which is made when there is none. White space at its end is
 // ignored.
 absl::StatusOr<std::string> CredentialIn(const std::string& path);
+
+// The term in the file `path` (Store::epoch()); 0 when there is none. DATA_LOSS when it is no
+// number.
+absl::StatusOr<uint64_t> EpochIn(const std::string& path);
 
 // Makes a new credential.
 std::string NewCredential();

@@ -31,6 +31,17 @@ TEST_F(StateFolderTest, FolderIsMadeAndHeldByOneScheduler) {
   EXPECT_EQ(HoldStateFolder(folder).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(StateFolderTest, TheTermIsReadFromItsFile) {
+  const std::string path = folder_ + "/epoch";
+  EXPECT_EQ(EpochIn(path).value(), 0u);
+  ASSERT_TRUE(WriteSecret(path, "18446744073709551615\n").ok());
+  EXPECT_EQ(EpochIn(path).value(), ~uint64_t{0});
+  for (const char* const damage : {"-1", "7 8", "x", "18446744073709551616"}) {
+    ASSERT_TRUE(WriteSecret(path, damage).ok());
+    EXPECT_EQ(EpochIn(path).status().code(), absl::StatusCode::kDataLoss) << damage;
+  }
+}
+
 TEST_F(StateFolderTest, FolderThatOthersCanWriteIsRefused) {
   chmod(folder_.c_str(), 0777);
   EXPECT_EQ(HoldStateFolder(folder_).code(), absl::StatusCode::kFailedPrecondition);

@@ -33,8 +33,8 @@ class Store {
   // scheduler: names where the state is and says what can be done.
   virtual absl::Status Explain(const absl::Status& error) const = 0;
 
-  // The number of the term in which this store writes; it grows with each scheduler that leads. 0
-  // where there is only ever one scheduler.
+  // The number of the term in which this store writes; it grows with each scheduler that leads.
+  // Where there is only one scheduler, it is 0, or what it was when there were several.
   virtual uint64_t epoch() const = 0;
   // How often a call, changes included, has learned that no other scheduler has led until then.
   virtual uint64_t confirmations() const = 0;

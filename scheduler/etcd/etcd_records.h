@@ -20,6 +20,8 @@ namespace warpline::scheduler {
 inline constexpr int64_t kFirstEtcdFormat = 1;
 inline constexpr int64_t kSlicesEtcdFormat = 2;
 inline constexpr int64_t kEtcdFormat = kSlicesEtcdFormat;
+// A state into which another one is being copied. No scheduler of any version knows it.
+inline constexpr int64_t kFillingEtcdFormat = 1000000;
 
 std::string EncodeTenant(const TenantRecord& tenant);
 std::string EncodeSlice(const SliceRecord& slice);

@@ -8,9 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/text.h"
+#include "scheduler/etcd/etcd_keys.h"
 #include "scheduler/etcd/etcd_records.h"
 
 namespace warpline::scheduler {
+
+using namespace etcd_keys;  // NOLINT(google-build-using-namespace): a page of constants.
+
 namespace {
 
 using warpline_etcd::Compare;
@@ -23,23 +27,6 @@ constexpr size_t kMaxBytes = 256u << 20;
 constexpr int64_t kPage = 256;
 constexpr size_t kMaxName = 128;
 constexpr size_t kMaxSigningKeys = 4096;
-
-// The kinds of keys, each of which is followed by a name.
-constexpr char kTenant[] = "tenants/";
-constexpr char kSlice[] = "slices/";
-constexpr char kServer[] = "servers/";
-constexpr char kCredential[] = "credentials/";
-constexpr char kCordon[] = "cordons/";
-constexpr char kAudit[] = "audits/";
-constexpr char kLease[] = "leases/";
-constexpr char kMark[] = "ends/";
-// What marks are named by.
-constexpr char kOfTenant[] = "tenant/";
-constexpr char kOfServer[] = "server/";
-// Keys that stand alone.
-constexpr char kFormat[] = "format";
-constexpr char kSigningKeys[] = "signing_keys";
-constexpr char kOperator[] = "operator";
 
 absl::Status AnotherLeads() { return absl::FailedPreconditionError("another scheduler leads"); }
 
@@ -90,11 +77,15 @@ absl::StatusOr<std::unique_ptr<EtcdStore>> EtcdStore::Open(
 }
 
 absl::StatusOr<std::unique_ptr<EtcdStore>> EtcdStore::OpenToRead(EtcdClient* client,
-                                                                 const std::string& prefix) {
+                                                                 const std::string& prefix,
+                                                                 bool being_filled) {
   auto store = std::unique_ptr<EtcdStore>(new EtcdStore(client, prefix, {}, nullptr));
   store->lost_ = true;
   absl::Status status = store->Load();
-  if (status.ok()) status = store->CheckFormat();
+  if (status.ok() && !being_filled) status = store->CheckFormat();
+  if (status.ok() && being_filled && store->format_ != kFillingEtcdFormat) {
+    status = absl::FailedPreconditionError("it is not being filled");
+  }
   if (!status.ok()) return store->Explain(status);
   return store;
 }
@@ -226,17 +217,6 @@ absl::Status EtcdStore::TakeRecord(absl::string_view key, const std::string& val
     return lease.status();
   }
   return absl::OkStatus();  // Of a version that needs no newer format for it.
-}
-
-absl::Status EtcdStore::CheckFormat() {
-  if (format_ > kEtcdFormat) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("it is of format ", format_, ", and this scheduler knows formats up to ",
-                     kEtcdFormat, ": start a scheduler of the version that wrote it"));
-  }
-  if (format_ != 0 || lost_) return absl::OkStatus();
-  format_ = kFirstEtcdFormat;
-  return Commit({Put(kFormat, "", absl::StrCat(format_))});
 }
 
 // --- Changing.

@@ -57,9 +57,28 @@ class EtcdStore : public Store {
   static absl::StatusOr<std::unique_ptr<EtcdStore>> Open(
       EtcdClient* client, const std::string& prefix, const EtcdGuard& guard,
       std::function<void(const std::string& why)> on_lost);
-  // Reads it for a scheduler that does not lead: it stays as it is now, and takes no change.
+  // Reads it for a scheduler that does not lead: it stays as it is now, and takes no change. With
+  // `being_filled` only what OpenToFill() has begun is taken, for who checks what was written.
   static absl::StatusOr<std::unique_ptr<EtcdStore>> OpenToRead(EtcdClient* client,
-                                                               const std::string& prefix);
+                                                               const std::string& prefix,
+                                                               bool being_filled = false);
+  // Opens an empty state in order to copy another one into it. No scheduler leads with it before
+  // FinishFilling(); what an earlier copy left that did not get so far is removed.
+  // FAILED_PRECONDITION when there is a state already.
+  static absl::StatusOr<std::unique_ptr<EtcdStore>> OpenToFill(EtcdClient* client,
+                                                               const std::string& prefix,
+                                                               const EtcdGuard& guard);
+  absl::Status FinishFilling();
+
+  // What the state is of (etcd_records.h); 0 for an empty one.
+  int64_t format() const { return format_; }
+  // What BackToFormat() drops, in words and with how many there are; empty when it drops nothing.
+  std::vector<std::string> LostInFormat(int64_t format) const;
+  // Brings the state back to a former format, which schedulers of before lead with. When it is
+  // interrupted the state is still of the format that it was of, without some of what
+  // LostInFormat() says. INVALID_ARGUMENT for a format that is not between the first and that of
+  // the state.
+  absl::Status BackToFormat(int64_t format);
 
   // Where the keys that sign tokens are kept. The store must outlive it.
   std::unique_ptr<KeyShelf> SigningKeys();
@@ -119,7 +138,13 @@ class EtcdStore : public Store {
 
   absl::Status Load();
   absl::Status TakeRecord(absl::string_view key, const std::string& value);
+  // FAILED_PRECONDITION for a format that this scheduler does not know. Writes that of a new state.
   absl::Status CheckFormat();
+  // Drops all slices from the image. Returns what does the same in etcd, the slices themselves
+  // last.
+  Operations DropSlices();
+  // Commits these in as many transactions as they need, `last` with the last of them.
+  absl::Status CommitAll(const Operations& operations, const warpline_etcd::Operation& last);
   // Settles what was left unsettled, and commits.
   absl::Status Change(const Operations& operations);
   // Sends one guarded transaction.

@@ -1,0 +1,41 @@
+PRAGMA foreign_keys = OFF;
+BEGIN TRANSACTION;
+CREATE TABLE audit_heads (server TEXT PRIMARY KEY, head TEXT NOT NULL, lost TEXT NOT NULL)
+  WITHOUT ROWID;
+CREATE TABLE cordons (server TEXT PRIMARY KEY, reason TEXT NOT NULL, drained_ms INTEGER NOT NULL)
+  WITHOUT ROWID;
+INSERT INTO "cordons" VALUES('gpu2','disk',0);
+CREATE TABLE devices (server TEXT NOT NULL REFERENCES servers(name) ON DELETE CASCADE,
+  place INTEGER NOT NULL, uuid TEXT NOT NULL, name TEXT NOT NULL, backend TEXT NOT NULL,
+  capacity_bytes INTEGER NOT NULL, PRIMARY KEY (server, place)) WITHOUT ROWID;
+INSERT INTO "devices" VALUES('gpu1',0,'GPU-57617270-6c69-6e65-4350-550000000000','Warpline CPU device (AMD EPYC)','cpu',12637437952);
+CREATE TABLE leases (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, server TEXT NOT NULL,
+  device TEXT NOT NULL, memory_bytes INTEGER NOT NULL, program TEXT NOT NULL, pid INTEGER NOT NULL,
+  by_sessions INTEGER NOT NULL, state INTEGER NOT NULL, reason TEXT NOT NULL,
+  created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL, max_sessions INTEGER NOT NULL DEFAULT 64, slice TEXT NOT NULL DEFAULT '', slice_memory_bytes INTEGER NOT NULL DEFAULT 0, slice_staging_bytes INTEGER NOT NULL DEFAULT 0, slice_max_sessions INTEGER NOT NULL DEFAULT 0, slice_max_handles INTEGER NOT NULL DEFAULT 0, slice_max_module_bytes INTEGER NOT NULL DEFAULT 0, slice_max_commands INTEGER NOT NULL DEFAULT 0, slice_sm_percent INTEGER NOT NULL DEFAULT 0, slice_launch_ms INTEGER NOT NULL DEFAULT 0, slice_weight INTEGER NOT NULL DEFAULT 0, slice_copy_weight INTEGER NOT NULL DEFAULT 0, slice_priority INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+INSERT INTO "leases" VALUES('3065797364f227c3','vision','gpu1','GPU-57617270-6c69-6e65-4350-550000000000',67108864,'true',13848,0,2,'the program that held it has ended',1795699012964,1795702612973,0,2,'small',67108864,0,0,500,0,0,0,0,0,0,0);
+INSERT INTO "leases" VALUES('3758c280dc2ff725','vision','gpu1','GPU-57617270-6c69-6e65-4350-550000000000',67108864,'sh',13878,0,2,'the program that held it has ended',1795699013002,1795702613011,0,2,'small',67108864,0,0,500,0,0,0,0,0,0,0);
+INSERT INTO "leases" VALUES('c3df8ccb4ce41276','vision','gpu1','GPU-57617270-6c69-6e65-4350-550000000000',67108864,'sleep',13900,0,0,'',1795699013039,1795699073039,0,2,'small',67108864,0,0,500,0,0,0,0,0,0,0);
+CREATE TABLE server_credentials (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL)
+  WITHOUT ROWID;
+INSERT INTO "server_credentials" VALUES('gpu1','2a0a438418b7249b89d1de126b71fd96b461e8157b83640d28ff8517b56c1ddb');
+INSERT INTO "server_credentials" VALUES('gpu2','edbec4432dcbeffa6a6ac29be13a0fe0083d221b3cb211fc798bcbba493daac8');
+CREATE TABLE servers (name TEXT PRIMARY KEY, endpoint TEXT NOT NULL, version TEXT NOT NULL)
+  WITHOUT ROWID;
+INSERT INTO "servers" VALUES('gpu1','127.0.0.1:46831','0.1.0');
+CREATE TABLE slices (name TEXT PRIMARY KEY, memory_bytes INTEGER NOT NULL,
+  staging_bytes INTEGER NOT NULL, max_sessions INTEGER NOT NULL, max_handles INTEGER NOT NULL,
+  max_module_bytes INTEGER NOT NULL, max_commands INTEGER NOT NULL, sm_percent INTEGER NOT NULL,
+  launch_ms INTEGER NOT NULL, weight INTEGER NOT NULL, copy_weight INTEGER NOT NULL,
+  priority INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO "slices" VALUES('small',67108864,0,0,500,0,0,0,0,0,0,0);
+CREATE TABLE tenants (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL,
+  memory_bytes INTEGER NOT NULL, max_leases INTEGER NOT NULL, max_lease_sessions INTEGER NOT NULL,
+  max_seconds INTEGER NOT NULL, max_sessions INTEGER NOT NULL DEFAULT 0, rights INTEGER NOT NULL DEFAULT 1, tiers INTEGER NOT NULL DEFAULT -1, tier INTEGER NOT NULL DEFAULT 0, weight INTEGER NOT NULL DEFAULT 1, copy_weight INTEGER NOT NULL DEFAULT 1, priority INTEGER NOT NULL DEFAULT 0, slices TEXT NOT NULL DEFAULT '', parent TEXT NOT NULL DEFAULT '', reserved_bytes INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+INSERT INTO "tenants" VALUES('org','39b54e4df6d1c81c76eded19347f17a267ad5248f670f77f0c1a602e98b97972',8589934592,0,64,0,0,1,-1,0,1,1,0,'','',0);
+INSERT INTO "tenants" VALUES('vision','13e0252fde086cb17c2d5ec0b33e54bfe226ae074e30382e087d452c4078b5ee',0,0,64,0,9,1,-1,0,3,1,0,'small','org',0);
+CREATE INDEX leases_by_state ON leases (state, tenant);
+CREATE INDEX leases_by_expiry ON leases (expires_ms);
+CREATE INDEX leases_by_server ON leases (server, state);
+COMMIT;
+PRAGMA user_version = 7;
