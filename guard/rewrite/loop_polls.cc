@@ -158,8 +158,7 @@ std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
       if (instruction == nullptr || !SetsIterations(*instruction)) continue;
       // The first one is that of the prologue.
       const bool is_prologue = std::exchange(is_first, false);
-      instruction->operands[1] =
-          Number(is_prologue ? std::min(iterations, first) : iterations);
+      instruction->operands[1] = Number(is_prologue ? std::min(iterations, first) : iterations);
       has_loops = true;
     }
     if (function.is_entry) SetEntryPoll(length * (has_loops ? iterations : 1), &function);

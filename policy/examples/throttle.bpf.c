@@ -1,9 +1,10 @@
 /* Throttle: kernels of best-effort tenants go slowly while a tenant with a deadline is at work on
  * the same device, or was a moment ago.
  *
- * Sessions of the guarded tier run at once, each on multiprocessors of its own, and share the way to
- * memory. A kernel that moves much memory is in the way of others there, and cannot be taken back;
- * but its threads ask how they are to go, in loops and where blocks begin, and nap each time. */
+ * Sessions of the guarded tier run at once, each on multiprocessors of its own, and share the way
+ * to memory. A kernel that moves much memory is in the way of others there, and cannot be taken
+ * back; but its threads ask how they are to go, in loops and where blocks begin, and nap each time.
+ */
 #include "warpline_policy.h"
 
 WARPLINE_POLICY();
