@@ -61,7 +61,8 @@ class GuardedTierTest(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stdout + server.log_tail())
                 self.assertIn(name + ": ok", done.stdout)
             self.assertEqual(len(self.workers(server)), 1)
-            self.assertEqual(len(re.findall("worker closed session=", server.log())), len(PROGRAMS))
+            harness.wait_until(lambda: len(re.findall("worker closed session=", server.log())) == len(PROGRAMS),
+                               "every session is closed")
 
     def test_many_at_a_time_have_right_results(self):
         with self.server() as server:

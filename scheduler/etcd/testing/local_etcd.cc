@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -106,7 +107,13 @@ EtcdClientOptions LocalEtcd::options() const {
   return options;
 }
 
-void LocalEtcd::Pause() { kill(pid_, SIGSTOP); }
+// A signal is delivered some time later; until then etcd answers.
+void LocalEtcd::Pause() {
+  kill(pid_, SIGSTOP);
+  int status = 0;
+  while (waitpid(pid_, &status, WUNTRACED) < 0 && errno == EINTR) {
+  }
+}
 void LocalEtcd::Continue() { kill(pid_, SIGCONT); }
 
 absl::StatusOr<EtcdGuard> TakeLead(EtcdClient* client, const std::string& key) {
