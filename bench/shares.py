@@ -123,7 +123,8 @@ class Measurement:
         if len({bool(kernel["copy"]) for kernel in kernels}) > 1:
             return judge_apart(runs)
         row = judge(runs, weights)
-        booked = [after["tenant%d" % i] - before["tenant%d" % i] for i in range(len(runs))]
+        # Of a tenant whose program was slow to start there is nothing before.
+        booked = [after.get("tenant%d" % i, 0) - before.get("tenant%d" % i, 0) for i in range(len(runs))]
         row["books"] = booked[0] / sum(booked) if sum(booked) > 0 else 0
         return row
 
