@@ -70,7 +70,7 @@ class DispatchTest(unittest.TestCase):
                     out, errors = program.communicate(timeout=100)
                     self.assertEqual(program.returncode, 0, out + errors)
             for process in (busy, copies):
-                self.assertGreater(shares.result_of(process, 60)["progress"][-1][1], 0)
+                self.assertGreater(shares.results_of(process, 60)[0]["progress"][-1][1], 0)
 
     def test_without_dispatch_there_are_no_books(self):
         self.assertEqual(self.books((3, 1), "isolated", "--dispatch=off"), 0)

@@ -29,6 +29,9 @@ struct Wants {
   uint32_t lanes = 0;      // That wait.
   uint64_t commands = 0;   // That have become complete since the last look.
   uint64_t bytes = 0;      // Of copies that were issued since then.
+  // The part of the device's multiprocessors that its sessions at work run on, in thousandths,
+  // where those of one domain divide them; 0 where that is not known.
+  uint32_t share = 0;
 
   // Looks may fall between two short kernels, each time.
   bool busy() const { return in_flight || worked; }

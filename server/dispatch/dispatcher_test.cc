@@ -56,6 +56,44 @@ TEST(Dispatcher, SessionsOfOneSliceShareAsTheyLike) {
   EXPECT_TRUE(WorkersPage(*second)->device(0)[kCompute].grant().open());
 }
 
+// They need no turns among themselves, and divide the time that the device works for them.
+TEST(Dispatcher, SessionsOfOneContextAreChargedByTheirMultiprocessors) {
+  const auto dispatcher = NewDispatcher();
+  const auto large = *dispatcher->Join({.gpus = {0}, .slice = "a", .shares_context = true});
+  const auto small = *dispatcher->Join({.gpus = {0}, .slice = "b", .shares_context = true});
+  const auto apart = *dispatcher->Join({.gpus = {0}, .slice = "c"});
+  const auto pages = {WorkersPage(*large), WorkersPage(*small), WorkersPage(*apart)};
+  const auto work = [&](const std::unique_ptr<DispatchPage>& page, uint32_t share) {
+    WorkerLine& line = page->device(0)[kCompute].worker;
+    line.lanes_in_flight = 1;
+    line.busy_since_ns = now_ns.load();
+    line.share = share;
+  };
+  dispatcher->LookNow();
+  work(pages.begin()[0], 900);
+  work(pages.begin()[1], 100);
+  // A worker of a tenant's own may write anything, which is nothing to the others.
+  pages.begin()[2]->device(0)[kCompute].worker.share = 1000;
+  for (int i = 0; i < 100; ++i) {
+    now_ns += kMs;
+    dispatcher->LookNow();
+  }
+  EXPECT_EQ(large->usage()[kCompute].busy_ns, 90 * kMs);
+  EXPECT_EQ(small->usage()[kCompute].busy_ns, 10 * kMs);
+  EXPECT_EQ(apart->usage()[kCompute].busy_ns, 0);
+  // In turns with somebody else, too.
+  work(pages.begin()[2], 1000);
+  for (int i = 0; i < 1000; ++i) {
+    now_ns += kMs;
+    dispatcher->LookNow();
+  }
+  const auto had = [](DispatchSeat& seat) {
+    return static_cast<double>(seat.usage()[kCompute].busy_ns);
+  };
+  EXPECT_NEAR(had(*large) / had(*small), 9, 0.1);
+  EXPECT_GT(had(*apart), 0);
+}
+
 TEST(Dispatcher, SlicesThatWantTheSameEngineTakeTurns) {
   const auto dispatcher = NewDispatcher();
   const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});

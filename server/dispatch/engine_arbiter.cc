@@ -147,46 +147,65 @@ void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
   Replenish(stolen_ns, contender);
 }
 
+// Whoever runs by itself has the device for as long as those of a domain together.
 void EngineArbiter::Charge(int64_t passed_ns) {
   owed_ns_ = 0;
   if (phase_ == Phase::kTurn) {
     ChargeTurn(passed_ns);
   } else {
-    const auto busy = std::count_if(contenders_.begin(), contenders_.end(),
-                                    [](const auto& c) { return c->wants_.busy(); });
-    if (busy == 0) return;
-    const bool owed = phase_ == Phase::kDraining;
-    for (const auto& c : contenders_) {
-      if (c->wants_.busy()) Take(*c, passed_ns / busy, owed);
-    }
+    const std::vector<const Contender*> users = Users(/*beside_holder=*/false);
+    if (users.empty()) return;
+    const int64_t each_ns = passed_ns / static_cast<int64_t>(users.size());
+    for (const Contender* user : users) TakeTogether(*user, each_ns, phase_ == Phase::kDraining);
   }
   Replenish(owed_ns_);
 }
 
-// The slices of a domain have parts of the multiprocessors by their weights.
+std::vector<const Contender*> EngineArbiter::Users(bool beside_holder) const {
+  std::vector<const Contender*> users;
+  for (const auto& c : contenders_) {
+    if (!c->wants_.busy() || (beside_holder && HeldBy(*c))) continue;
+    const bool counted = std::any_of(users.begin(), users.end(),
+                                     [&](const Contender* user) { return Together(*user, *c); });
+    if (!counted) users.push_back(c.get());
+  }
+  return users;
+}
+
 void EngineArbiter::ChargeTurn(int64_t passed_ns) {
-  int64_t weights = 0;
-  int64_t overrunning = 0;
-  for (const auto& c : contenders_) {
-    if (!c->wants_.busy()) continue;
-    if (HeldBy(*c)) {
-      weights += c->terms_.weight;
-    } else {
-      ++overrunning;
-    }
-  }
+  const std::vector<const Contender*> overrunning = Users(/*beside_holder=*/true);
+  const bool busy = std::any_of(contenders_.begin(), contenders_.end(),
+                                [&](const auto& c) { return c->wants_.busy() && HeldBy(*c); });
   const bool owed = OthersWant(*holder_);
-  const bool holds = weights > 0 || (came_ && owed) ||
-                     (owed && now_ns_ - phase_since_ns_ > options_.free_start_ns);
-  if (!holds && overrunning == 0) return;
-  const int64_t each_ns = passed_ns / (overrunning + (holds ? 1 : 0));
-  for (const auto& c : contenders_) {
-    if (!c->wants_.busy()) continue;
-    const bool held = HeldBy(*c);
-    Take(*c, held ? each_ns * c->terms_.weight / weights : each_ns, owed || !held);
+  const bool holds =
+      busy || (came_ && owed) || (owed && now_ns_ - phase_since_ns_ > options_.free_start_ns);
+  if (!holds && overrunning.empty()) return;
+  const int64_t each_ns = passed_ns / (static_cast<int64_t>(overrunning.size()) + (holds ? 1 : 0));
+  for (const Contender* user : overrunning) TakeTogether(*user, each_ns, /*owed=*/true);
+  if (!holds) return;
+  turn_ns_ += each_ns;
+  if (busy) {
+    TakeTogether(*holder_, each_ns, owed);
+  } else {
+    Take(*holder_, each_ns, owed);
   }
-  if (holds) turn_ns_ += each_ns;
-  if (holds && weights == 0) Take(*holder_, each_ns, owed);
+}
+
+void EngineArbiter::TakeTogether(const Contender& c, int64_t used_ns, bool owed) {
+  int64_t shares = 0, weights = 0;
+  bool known = true;
+  for (const auto& other : contenders_) {
+    if (!other->wants_.busy() || !Together(*other, c)) continue;
+    shares += other->wants_.share;
+    weights += other->terms_.weight;
+    known &= other->wants_.share > 0;
+  }
+  for (const auto& other : contenders_) {
+    if (!other->wants_.busy() || !Together(*other, c)) continue;
+    const int64_t part_ns =
+        known ? used_ns * other->wants_.share / shares : used_ns * other->terms_.weight / weights;
+    Take(*other, part_ns, owed);
+  }
 }
 
 void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {

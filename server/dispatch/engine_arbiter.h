@@ -143,8 +143,12 @@ class EngineArbiter {
   // Accounts.
   void Charge(int64_t passed_ns);
   void ChargeTurn(int64_t passed_ns);
-  // In equal parts to whoever has work in flight and is none of the holder's.
-  void ChargeOverrun(int64_t each_ns);
+  // One of each that have work in flight and run by themselves, or together; none of the holder's
+  // if `beside_holder`.
+  std::vector<const Contender*> Users(bool beside_holder) const;
+  // Charges it to those who run together with `c` and have work in flight, by their parts of the
+  // multiprocessors.
+  void TakeTogether(const Contender& c, int64_t used_ns, bool owed);
   void Take(Contender& c, int64_t used_ns, bool owed);
   void Replenish(int64_t total_ns, const Contender* except = nullptr);
   void NoteWants(Contender& c, int64_t passed_ns);

@@ -167,6 +167,15 @@ void GpuDispatch::ChargeStolen(uint64_t session, int64_t stolen_ns) {
   }
 }
 
+bool GpuDispatch::Worked(const SlotReading& read) { return read.in_flight || read.commands > 0; }
+
+// The time that the device was at work for sessions that divide its multiprocessors is theirs
+// together.
+int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read, size_t engine) const {
+  if (read.share == 0 || slice.contenders[engine]->terms().domain == 0) return read.busy_ns;
+  return read.busy_ns * read.share / std::max(read.share, busy_shares_);
+}
+
 void GpuDispatch::ShowWants(Slice* slice) {
   for (size_t i = 0; i < kEngines; ++i) {
     Wants wants;
@@ -178,6 +187,7 @@ void GpuDispatch::ShowWants(Slice* slice) {
       wants.lanes += read.waiting;
       wants.commands += read.commands;
       wants.bytes += read.bytes;
+      if (Worked(read)) wants.share = std::min(wants.share + read.share, 1000u);
     }
     slice->contenders[i]->See(wants);
   }
@@ -190,15 +200,14 @@ void GpuDispatch::Settle(Slice* slice) {
     const Contender& contender = *slice->contenders[i];
     const int64_t charged_ns = contender.charged_ns() - slice->charged_ns[i];
     slice->charged_ns[i] = contender.charged_ns();
-    const auto worked = std::count_if(
-        slice->members.begin(), slice->members.end(),
-        [i](const Member& m) { return m.read[i].in_flight || m.read[i].commands > 0; });
+    const auto worked = std::count_if(slice->members.begin(), slice->members.end(),
+                                      [i](const Member& m) { return Worked(m.read[i]); });
     for (const Member& member : slice->members) {
       const SlotReading& read = member.read[i];
       int64_t& busy_ns = member.seat->usage_[i].busy_ns;
       if (!arbiters_[i]->in_turns()) {
-        busy_ns += read.busy_ns;
-      } else if (read.in_flight || read.commands > 0) {
+        busy_ns += PartOf(*slice, read, i);
+      } else if (Worked(read)) {
         busy_ns += charged_ns / worked;
       } else if (worked == 0) {
         busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
@@ -215,10 +224,8 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
   for (const auto& [key, slice] : slices_) {
     if (!slice.members.front().seat->terms_.shares_context) continue;
     const ContenderTerms& terms = slice.contenders[kCompute]->terms();
-    const bool at_work =
-        std::any_of(slice.members.begin(), slice.members.end(), [](const Member& m) {
-          return m.read[kCompute].in_flight || m.read[kCompute].commands > 0;
-        });
+    const bool at_work = std::any_of(slice.members.begin(), slice.members.end(),
+                                     [](const Member& m) { return Worked(m.read[kCompute]); });
     paced.push_back({.vgpu = terms.vgpu,
                      .tenant = terms.tenant,
                      .priority = terms.priority,
@@ -241,8 +248,13 @@ void GpuDispatch::SetPace(const Slice& slice, uint32_t nap_us) {
 
 GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   if (!is_dispatched()) return Pace::kNone;
+  busy_shares_ = 0;
   for (auto& [key, slice] : slices_) {
-    for (Member& member : slice.members) Read(&member, now_ns);
+    for (Member& member : slice.members) {
+      Read(&member, now_ns);
+      const SlotReading& read = member.read[EngineIndex(Engine::kCompute)];
+      if (member.seat->terms_.shares_context && Worked(read)) busy_shares_ += read.share;
+    }
     ShowWants(&slice);
   }
   bool turns = false;

@@ -81,6 +81,9 @@ class GpuDispatch {
 
   ContenderTerms TermsOf(const SeatTerms& terms, size_t engine);
   void Read(Member* member, int64_t now_ns);
+  static bool Worked(const SlotReading& read);
+  // What a member of the slice has used while nobody had turns.
+  int64_t PartOf(const Slice& slice, const SlotReading& read, size_t engine) const;
   void ShowWants(Slice* slice);
   void Settle(Slice* slice);
   // At most one slice is left, and the policy need not be asked.
@@ -98,6 +101,8 @@ class GpuDispatch {
   bool asked_always_;
   uint32_t last_vgpu_ = 0;
   int64_t wanted_ns_ = 0;  // The last time that anybody wanted an engine.
+  // Those of all who divide the multiprocessors and had work at the last look, in thousandths.
+  uint32_t busy_shares_ = 0;
 };
 
 }  // namespace warpline::dispatch

@@ -16,6 +16,7 @@ struct SlotReading {
   int64_t busy_ns = 0;
   uint64_t commands = 0;
   uint64_t bytes = 0;
+  uint32_t share = 0;  // WorkerLine::share, at most 1000.
 };
 
 // One slot's. Numbers that go backwards count as nothing new, and nobody was busy for longer than
@@ -30,12 +31,14 @@ class SlotReader {
     reading.busy_ns = BusyNs(line, reading.in_flight, now_ns, passed_ns);
     reading.commands = std::min(commands_.Since(line.commands), kMostEach);
     reading.bytes = std::min(bytes_.Since(line.bytes), kMostEach);
+    reading.share = std::min(line.share.load(std::memory_order_relaxed), kWhole);
     read_ns_ = now_ns;
     return reading;
   }
 
  private:
   static constexpr uint32_t kMostLanes = 1u << 16;
+  static constexpr uint32_t kWhole = 1000;
   static constexpr uint64_t kMostEach = 1ull << 40;
 
   // A number that should only grow.

@@ -269,9 +269,9 @@ absl::Status Session::JoinDispatch() {
 
 void Session::StartWorker() {
   if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
-  const absl::Status started =
-      worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
-                    context_.options->ring_bytes);
+  const absl::Status started = worker_.Start(
+      WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), seat_.payer(), tasks_.streams()),
+      context_.options->ring_bytes);
   if (!started.ok()) RefuseTier(started);
 }
 

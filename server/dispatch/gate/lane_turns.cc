@@ -81,6 +81,7 @@ void LaneTurns::StopWaiting() {
 
 void LaneTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
   if (!issued_.empty() && issued_.back().last == ticket) return;
+  if (engine == Engine::kCompute) ShowShare();
   if (bytes > 0) slot(engine).worker.bytes.fetch_add(bytes, std::memory_order_relaxed);
   if (in_flight(engine).commands++ == 0) BeginWork(engine, gates_->now_ns());
   if (!issued_.empty() && issued_.back().engine == engine) {
@@ -89,6 +90,13 @@ void LaneTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
   } else {
     issued_.push_back({engine, ticket, 1});
   }
+}
+
+void LaneTurns::ShowShare() {
+  const uint32_t share = gates_->share();
+  if (share == share_) return;
+  share_ = share;
+  slot(Engine::kCompute).worker.share.store(share, std::memory_order_relaxed);
 }
 
 void LaneTurns::Settle(uint64_t ticket) {

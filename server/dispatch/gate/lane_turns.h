@@ -23,6 +23,7 @@
 #define WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -44,15 +45,20 @@ class SessionGates {
   // By MonotonicNs(), or by a test's clock.
   using Clock = int64_t (*)();
 
-  explicit SessionGates(std::unique_ptr<DispatchPage> page, Clock clock = &MonotonicNs)
-      : page_(std::move(page)), clock_(clock) {}
+  // `share` is the session's part of its device's multiprocessors, in thousandths; null where
+  // sessions do not divide them.
+  explicit SessionGates(std::unique_ptr<DispatchPage> page, Clock clock = &MonotonicNs,
+                        std::shared_ptr<const std::atomic<uint32_t>> share = nullptr)
+      : page_(std::move(page)), clock_(clock), share_(std::move(share)) {}
 
   DeviceSlots& device(size_t device) const { return page_->device(device); }
   int64_t now_ns() const { return clock_(); }
+  uint32_t share() const { return share_ == nullptr ? 0 : share_->load(std::memory_order_relaxed); }
 
  private:
   const std::unique_ptr<DispatchPage> page_;
   const Clock clock_;
+  const std::shared_ptr<const std::atomic<uint32_t>> share_;
 };
 
 // One lane's. Thread-compatible: it belongs to whoever has the lane's turn.
@@ -118,6 +124,7 @@ class LaneTurns {
   void WaitFor(Engine engine);
   void StopWaiting();
   void Note(Engine engine, uint64_t ticket, uint64_t bytes);
+  void ShowShare();
   void Settle(uint64_t ticket);
   void Complete(Engine engine, uint64_t commands, int64_t now_ns);
   void BeginWork(Engine engine, int64_t now_ns);
@@ -129,6 +136,7 @@ class LaneTurns {
   Engine limited_ = Engine::kNothing;    // The last one that was not wholly open.
   int64_t ahead_ns_ = 0;                 // How far ahead it may be of that one.
   int64_t likely_ns_ = 0;                // When its turn may begin, while it waits.
+  uint32_t share_ = 0;                   // That the page shows, as far as the lane knows.
   std::deque<Run> issued_;
   std::array<InFlight, kEngines> in_flight_;
 };

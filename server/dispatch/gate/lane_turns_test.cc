@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -55,6 +56,23 @@ TEST_F(LaneTurnsTest, OpenEngineHasNoLimit) {
   EXPECT_EQ(line().lanes_in_flight, 0u);
   EXPECT_EQ(line().busy_ns, 500u * kUs);
   EXPECT_EQ(line().commands, 1000u);
+}
+
+TEST_F(LaneTurnsTest, ShowsWhatPartOfTheDeviceItsKernelsHave) {
+  const auto share = std::make_shared<std::atomic<uint32_t>>(0);
+  auto page = DispatchPage::Create();
+  WorkerLine& shown = (*page)->device(0)[EngineIndex(Engine::kCompute)].worker;
+  const SessionGates gates(*std::move(page), &Now, share);
+  LaneTurns turns(&gates, 0);
+  *share = 121;
+  turns.OnIssued(Engine::kCopyIn, 1, 1 << 20);
+  EXPECT_EQ(shown.share, 0u);
+  turns.OnIssued(Engine::kCompute, 2, 0);
+  EXPECT_EQ(shown.share, 121u);
+  *share = 60;
+  turns.OnIssued(Engine::kCompute, 3, 0);
+  EXPECT_EQ(shown.share, 60u);
+  turns.OnRetired(3);
 }
 
 TEST_F(LaneTurnsTest, ClosedEngineIsWaitedForUntilItOpens) {

@@ -74,6 +74,9 @@ struct alignas(64) WorkerLine {
   std::atomic<uint64_t> commands{0};         // That are complete.
   std::atomic<uint64_t> bytes{0};            // Of copies that were issued.
   std::atomic<int64_t> busy_since_ns{0};     // While lanes_in_flight is not zero.
+  // The part of the device's multiprocessors that what was issued last runs on, in thousandths,
+  // where sessions of one context divide them; 0 where they do not.
+  std::atomic<uint32_t> share{0};
 };
 
 // Written by the server.

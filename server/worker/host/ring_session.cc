@@ -81,11 +81,13 @@ absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
   return absl::OkStatus();
 }
 
-absl::Status RingSession::AttachDispatch(UniqueFd fd) {
+absl::Status RingSession::AttachDispatch(UniqueFd fd,
+                                         std::shared_ptr<const std::atomic<uint32_t>> share) {
   if (!fd.valid()) return absl::OkStatus();
   auto page = dispatch::DispatchPage::Attach(std::move(fd));
   if (!page.ok()) return page.status();
-  gates_ = std::make_unique<dispatch::SessionGates>(*std::move(page));
+  gates_ = std::make_unique<dispatch::SessionGates>(*std::move(page), &dispatch::MonotonicNs,
+                                                    std::move(share));
   return absl::OkStatus();
 }
 
@@ -119,7 +121,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   }
   std::unique_ptr<RingSession> ring(new RingSession(open.session(), memory, options));
   absl::Status status = ring->Attach(&fds);
-  if (status.ok()) status = ring->AttachDispatch(std::move(turns));
+  if (status.ok()) status = ring->AttachDispatch(std::move(turns), options.share);
   if (!status.ok()) return status;
   ring->recorder_ =
       std::make_unique<Recorder>(ring->journal_.get(), memory->base(), KeptBytes(open));

@@ -48,6 +48,8 @@ class RingSession {
     OutputSource* output = nullptr;  // Borrowed; what the session's kernels print, or null.
     // Borrowed; the arenas of the process's sessions, this one's among them.
     const ArenaBook* arenas = nullptr;
+    // The session's part of the device's multiprocessors (dispatch::SessionGates); may be null.
+    std::shared_ptr<const std::atomic<uint32_t>> share;
     // See HostedSession::Options.
     std::function<void()> on_fault;
   };
@@ -109,7 +111,7 @@ class RingSession {
         sealed_(!options.shared) {}
   absl::Status Attach(std::vector<UniqueFd>* fds);
   // The page whose descriptor `fd` is, if it is valid.
-  absl::Status AttachDispatch(UniqueFd fd);
+  absl::Status AttachDispatch(UniqueFd fd, std::shared_ptr<const std::atomic<uint32_t>> share);
   // Puts the guard before the devices and the output of `options`.
   void Guard(const warpline_internal::OpenWorker& open, Options* options);
   void Run(const std::function<void(const absl::Status&)>& on_ended) RUNS_ON(decoder_thread);
