@@ -133,7 +133,8 @@ struct PreemptContext {
   uint32_t waiting_used_share = 0;
   uint32_t waiting_bw_share = 0;
   int64_t waiting_credit_ns = 0;
-  // As in DispatchContext, of the slice that runs, and whether its turn was given within its budget.
+  // As in DispatchContext, of the slice that runs, and whether its turn was given within its
+  // budget.
   int64_t budget_left_ns = 0;
   uint64_t deadline_ns = 0;
   // The earliest of those that wait and are within their budgets; 0 for none.

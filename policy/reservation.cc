@@ -18,8 +18,7 @@ Verdict Reservation::OnDispatch(const DispatchContext& context) {
     return verdict;
   }
   const uint64_t now_ns = context.head.now_ns;
-  const uint64_t left_us =
-      context.deadline_ns > now_ns ? (context.deadline_ns - now_ns) / 1000 : 0;
+  const uint64_t left_us = context.deadline_ns > now_ns ? (context.deadline_ns - now_ns) / 1000 : 0;
   return Verdict::Score(kMostScore -
                         static_cast<uint32_t>(std::min<uint64_t>(left_us, kMostScore / 2)));
 }

@@ -134,11 +134,12 @@ ABSL_FLAG(
 ABSL_FLAG(int, dispatch_quantum_us, 6000,
           "How long one lease has an engine of a device, to itself, while others want it. Between "
           "two of them the engine stands still for some 150 us.");
-ABSL_FLAG(int, dispatch_expect_us, 3000,
-          "Where the policy knows who is urgent (priority, reservation): so long before somebody who "
-          "comes every 4 to 100 ms is expected, those who would have to make way for it keep only "
-          "one command or 300 us of work in flight, for at most half of the time. 0 for never, to "
-          "20000.");
+ABSL_FLAG(
+    int, dispatch_expect_us, 3000,
+    "Where the policy knows who is urgent (priority, reservation): so long before somebody who "
+    "comes every 4 to 100 ms is expected, those who would have to make way for it keep only "
+    "one command or 300 us of work in flight, for at most half of the time. 0 for never, to "
+    "20000.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, and nothing about tenants "
           "without --tenant_metrics. "

@@ -217,11 +217,8 @@ TEST(FitTest, NineTenthsOfTheTimeOfADeviceMayBeReserved) {
   pool.PutServer("a", {{"GPU-0", 80 * kGiB}}, true);
   Want want = {.memory_bytes = kGiB, .time_milli = 500};
   ASSERT_TRUE(FindSite(pool, want, Order::kSpread).has_value());
-  const Allocation lease = {.id = "lease",
-                            .server = "a",
-                            .devices = {"GPU-0"},
-                            .memory_bytes = kGiB,
-                            .time_milli = 500};
+  const Allocation lease = {
+      .id = "lease", .server = "a", .devices = {"GPU-0"}, .memory_bytes = kGiB, .time_milli = 500};
   pool.Add(lease);
   EXPECT_FALSE(FindSite(pool, want, Order::kSpread).has_value());
   EXPECT_FALSE(FindSite(pool, want, Order::kPack).has_value());

@@ -417,8 +417,7 @@ void EngineArbiter::NoteWaiting(Contender& waiting, bool first,
   const auto had = [](uint32_t used, uint32_t share) { return uint64_t{1000} * used / share; };
   const uint32_t used = waiting.used_.Share(now_ns_);
   const uint32_t share = ShareOf(waiting);
-  if (first ||
-      had(used, share) < had(context->waiting_used_share, context->waiting_bw_share)) {
+  if (first || had(used, share) < had(context->waiting_used_share, context->waiting_bw_share)) {
     context->waiting_used_share = used;
     context->waiting_bw_share = share;
     context->waiting_credit_ns = waiting.credit_ns_;
@@ -428,9 +427,8 @@ void EngineArbiter::NoteWaiting(Contender& waiting, bool first,
   const int64_t deadline_ns = Wanting(waiting) ? waiting.reservation_.deadline_ns()
                                                : now_ns_ + waiting.reservation_.period_ns();
   const auto due_ns = static_cast<uint64_t>(deadline_ns);
-  context->waiting_deadline_ns = context->waiting_deadline_ns == 0
-                                     ? due_ns
-                                     : std::min(context->waiting_deadline_ns, due_ns);
+  context->waiting_deadline_ns =
+      context->waiting_deadline_ns == 0 ? due_ns : std::min(context->waiting_deadline_ns, due_ns);
 }
 
 void EngineArbiter::LimitForExpected() {

@@ -18,9 +18,9 @@
 // for it. Who claims to wait and does not come when it is its turn is left out for a while, for
 // longer each time. Who claims to have nothing in flight loses its turn.
 //
-// Work in flight cannot be taken back, so whoever comes waits for it. Where the policy wishes, those
-// who come at regular intervals are therefore expected (arrival_forecast.h): shortly before, whoever
-// would have to yield to them, as the policy says, is to have only a little in flight
+// Work in flight cannot be taken back, so whoever comes waits for it. Where the policy wishes,
+// those who come at regular intervals are therefore expected (arrival_forecast.h): shortly before,
+// whoever would have to yield to them, as the policy says, is to have only a little in flight
 // (Grant::Brief). That is so for no more than half of each second, whoever pretends what, and never
 // takes a turn away.
 //

@@ -451,7 +451,8 @@ class Requests {
   SimulatedTenant* const tenant_;
 };
 
-// As a program that trains has them: many short ones, then some that take long. A step takes 5.6 ms.
+// As a program that trains has them: many short ones, then some that take long. A step takes 5.6
+// ms.
 std::vector<SimulatedWork> TrainingStep() {
   std::vector<SimulatedWork> step(40, {Engine::kCompute, 20'000});
   step.insert(step.end(), 8, {Engine::kCompute, 600'000});
@@ -480,8 +481,8 @@ TEST(EngineArbiter, WhoComesRegularlyFindsLittleInFlight) {
     latency[expects] = requests.Measure(1000);
     kept_ns[expects] = trains->TakeUsed(Engine::kCompute);
   }
-  // A millisecond is the request's own. Otherwise up to eight kernels of 600 us are in flight, which
-  // were taken for short ones when they were issued.
+  // A millisecond is the request's own. Otherwise up to eight kernels of 600 us are in flight,
+  // which were taken for short ones when they were issued.
   EXPECT_GE(latency[false].p99_ns, 5 * kMs);
   EXPECT_LE(latency[true].p99_ns, 3'200'000);
   EXPECT_LE(latency[true].p50_ns, 1'800'000);
@@ -507,8 +508,8 @@ TEST(EngineArbiter, WhyOneWasLimitedCanBeReadAfterwards) {
 TEST(EngineArbiter, NobodyIsLimitedForWhomItNeedNotYieldTo) {
   policy::StrictPriority priority;
   policy::Band band;
-  for (policy::Policy* const policy : {static_cast<policy::Policy*>(&priority),
-                                       static_cast<policy::Policy*>(&band)}) {
+  for (policy::Policy* const policy :
+       {static_cast<policy::Policy*>(&priority), static_cast<policy::Policy*>(&band)}) {
     SimulatedGpu gpu(policy);
     SimulatedTenant* const trains = gpu.Add(Named(2), TrainingStep());
     // Of equal priority, and for BAND of any.
@@ -562,8 +563,8 @@ ContenderTerms Reserved(uint32_t vgpu, int64_t period_ns, int64_t budget_ns) {
 TEST(EngineArbiter, DeadlinesOfAReservationHoldBesideAGreedyTenant) {
   policy::Reservation reservation;
   policy::Band band;
-  for (policy::Policy* const policy : {static_cast<policy::Policy*>(&reservation),
-                                       static_cast<policy::Policy*>(&band)}) {
+  for (policy::Policy* const policy :
+       {static_cast<policy::Policy*>(&reservation), static_cast<policy::Policy*>(&band)}) {
     SimulatedGpu gpu(policy);
     ContenderTerms greedy = Weight(10);
     greedy.vgpu = 2;

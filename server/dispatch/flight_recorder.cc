@@ -10,8 +10,8 @@ namespace {
 constexpr size_t kNames = 1024;
 
 constexpr const char* kKinds[] = {"turn", "wait", "work", "limit"};
-constexpr const char* kReasons[] = {"none",     "used_up", "idle", "not_come",
-                                    "yielded",  "alone",   "left", "turn_of_another",
+constexpr const char* kReasons[] = {"none",     "used_up", "idle",    "not_come",
+                                    "yielded",  "alone",   "left",    "turn_of_another",
                                     "draining", "held",    "expected"};
 
 }  // namespace

@@ -19,9 +19,9 @@
 namespace warpline::dispatch {
 
 enum class TraceKind : uint8_t {
-  kTurn,  // The slice had the engine to itself.
-  kWait,  // Some lane of the slice had a command and might not issue it.
-  kWork,  // Something of the slice was in flight while others had sessions on the device.
+  kTurn,   // The slice had the engine to itself.
+  kWait,   // Some lane of the slice had a command and might not issue it.
+  kWork,   // Something of the slice was in flight while others had sessions on the device.
   kLimit,  // The slice might issue, but have only a little in flight.
 };
 

@@ -57,9 +57,9 @@ bool LaneTurns::Ask(Engine engine, Grant grant) {
   return false;
 }
 
-// A mean is right for what keeps an engine busy. But a program's long kernels follow each other, and
-// by the mean of the short ones before them many would be in flight: so whoever is not to be in the
-// way goes by the longest.
+// A mean is right for what keeps an engine busy. But a program's long kernels follow each other,
+// and by the mean of the short ones before them many would be in flight: so whoever is not to be in
+// the way goes by the longest.
 int64_t LaneTurns::LengthOf(const InFlight& own) const {
   if (own.expected_ns == 0) return ahead_ns_ / kUnknownAhead;
   return brief_ ? std::max(own.expected_ns, own.longest_ns) : own.expected_ns;
