@@ -422,13 +422,19 @@ void EngineArbiter::NoteWaiting(Contender& waiting, bool first,
     context->waiting_bw_share = share;
     context->waiting_credit_ns = waiting.credit_ns_;
   }
-  if (!waiting.reservation_.within_budget()) return;
-  // Whoever is only expected begins a period when it comes.
-  const int64_t deadline_ns = Wanting(waiting) ? waiting.reservation_.deadline_ns()
-                                               : now_ns_ + waiting.reservation_.period_ns();
-  const auto due_ns = static_cast<uint64_t>(deadline_ns);
-  context->waiting_deadline_ns =
-      context->waiting_deadline_ns == 0 ? due_ns : std::min(context->waiting_deadline_ns, due_ns);
+  const auto due_ns = static_cast<uint64_t>(DeadlineOf(waiting));
+  if (due_ns != 0 && (context->waiting_deadline_ns == 0 || due_ns < context->waiting_deadline_ns)) {
+    context->waiting_deadline_ns = due_ns;
+  }
+}
+
+int64_t EngineArbiter::DeadlineOf(const Contender& c) const {
+  const ReservationAccount& account = c.reservation_;
+  if (Wanting(c)) return account.within_budget() ? account.deadline_ns() : 0;
+  // A period begins when it comes. One that ends a moment after that is as good as over.
+  const int64_t comes_ns = std::max(now_ns_, c.forecast_.next_ns());
+  const bool will_be_within = account.WithinBudgetAt(comes_ns + account.period_ns() / 8);
+  return will_be_within ? comes_ns + account.period_ns() : 0;
 }
 
 void EngineArbiter::LimitForExpected() {

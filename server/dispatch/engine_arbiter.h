@@ -187,6 +187,9 @@ class EngineArbiter {
   // `waiting` is one of those that wait while another one runs, or are expected; the first of them
   // that is noted, or not.
   void NoteWaiting(Contender& waiting, bool first, policy::PreemptContext* context) const;
+  // By when, for its reservation, what it wants is to be done, or would be if it came as it is
+  // expected to; 0 where it is not within its budget.
+  int64_t DeadlineOf(const Contender& c) const;
   // The next one, never of the holder's domain if `others`; null where the policy has all wait.
   Contender* Choose(bool others);
   policy::Verdict VerdictOn(Contender& c);

@@ -582,6 +582,25 @@ TEST(EngineArbiter, DeadlinesOfAReservationHoldBesideAGreedyTenant) {
   }
 }
 
+// Also where it has used its budget to the end, which is whole again when it comes.
+TEST(EngineArbiter, WhoComesWithinAReservationFindsLittleInFlight) {
+  policy::Reservation reservation;
+  for (const int64_t budget_ns : {2 * kMs, kMs}) {
+    Requests::Latency latency[2];
+    for (const bool expects : {false, true}) {
+      ArbiterOptions options;
+      if (!expects) options.expect_ns = 0;
+      SimulatedGpu gpu(&reservation, options);
+      gpu.Add(Named(2), TrainingStep());
+      Requests requests(&gpu, Reserved(1, 9'700'000, budget_ns), 9'700'000);
+      gpu.Run(200 * kMs);
+      latency[expects] = requests.Measure(500);
+    }
+    EXPECT_GE(latency[false].p50_ns, 3 * kMs) << budget_ns;
+    EXPECT_LE(latency[true].p50_ns, 2 * kMs) << budget_ns;
+  }
+}
+
 TEST(EngineArbiter, ReservationsWithDifferentPeriodsHoldTogether) {
   policy::Reservation reservation;
   SimulatedGpu gpu(&reservation);

@@ -47,6 +47,11 @@ class ReservationAccount {
   int64_t deadline_ns() const { return ends_ns_; }
   // Whether it goes before those that have no reservation.
   bool within_budget() const { return left_ns_ > 0; }
+  // The same at a time that may be in the next period, if it uses nothing until then.
+  bool WithinBudgetAt(int64_t at_ns) const {
+    if (within_budget() || ends_ns_ == 0 || at_ns < ends_ns_) return within_budget();
+    return left_ns_ + ((at_ns - ends_ns_) / period_ns_ + 1) * budget_ns_ > 0;
+  }
   // Whether the turn that it has, or had last, was given within its budget.
   bool reserved_turn() const { return reserved_turn_; }
 

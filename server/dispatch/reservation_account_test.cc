@@ -108,12 +108,26 @@ TEST_F(ReservationAccountTest, TwoBudgetsAreNotUsedOneAfterTheOther) {
   EXPECT_EQ(deadline_ms(), 26);
 }
 
+TEST_F(ReservationAccountTest, WhatThereWillBeIsKnownBefore) {
+  At(0, true);
+  account_.BeginTurn();
+  Use(5);
+  At(5, false);
+  EXPECT_FALSE(account_.WithinBudgetAt(kStart + 9 * kMs));
+  EXPECT_TRUE(account_.WithinBudgetAt(kStart + 10 * kMs));
+  At(6, true);
+  Use(10);
+  EXPECT_FALSE(account_.WithinBudgetAt(kStart + 20 * kMs));
+  EXPECT_TRUE(account_.WithinBudgetAt(kStart + 30 * kMs));
+}
+
 TEST_F(ReservationAccountTest, WithoutAReservationThereIsNoBudget) {
   ReservationAccount none(0, 0);
   none.See(true, kStart);
   none.BeginTurn();
   none.Charge(kMs);
   EXPECT_FALSE(none.within_budget());
+  EXPECT_FALSE(none.WithinBudgetAt(kStart + kMs));
   EXPECT_FALSE(none.reserved_turn());
   EXPECT_EQ(none.deadline_ns(), 0);
   EXPECT_EQ(none.left_ns(), 0);

@@ -48,7 +48,7 @@ class Grant {
   static constexpr Grant Shared() { return Make(State::kShared, 0); }
   static constexpr Grant FromWord(uint64_t word) { return Grant(word); }
   // The same, and little may be in flight, for somebody more urgent is expected. Of a turn, or
-  // shared. A worker that does not know it goes on as without it.
+  // shared.
   constexpr Grant Brief() const { return Grant(word_ | kBrief); }
 
   constexpr uint64_t word() const { return word_; }
