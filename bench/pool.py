@@ -10,13 +10,15 @@ import time
 
 class Pool:
     """A scheduler with tenants, each with these flags of `warpline tenant add`, and one server. They
-    are called tenant0, tenant1 and so on. A context manager."""
+    are called tenant0, tenant1 and so on. `slices` are the arguments of `warpline slice add` for each that
+    their --slices name. A context manager."""
 
-    def __init__(self, local_server, installation, tenants, server_flags):
+    def __init__(self, local_server, installation, tenants, server_flags, slices=()):
         self._local_server = local_server
         self._bin = pathlib.Path(installation.root) / "bin"
         self._installation = installation
         self._tenants = tenants
+        self._slices = slices
         self._server_flags = server_flags
         self._stack = contextlib.ExitStack()
         self._credentials = []
@@ -28,6 +30,8 @@ class Pool:
         with contextlib.ExitStack() as stack:
             self._folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pool-")))
             self._start_scheduler(stack)
+            for arguments in self._slices:
+                self.warpline("slice", "add", *arguments)
             for i, flags in enumerate(self._tenants):
                 self._credentials.append(self.warpline("tenant", "add", "tenant%d" % i, *flags).strip())
             credential = self._folder / "server.credential"

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 
+#include "server/dispatch/arrival_forecast.h"
 #include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/page/dispatch_page.h"
+#include "server/dispatch/reservation_account.h"
 #include "server/dispatch/usage_window.h"
 
 namespace warpline::dispatch {
@@ -19,6 +21,9 @@ struct ContenderTerms {
   // Slices of the same domain run at once: their sessions are in one hardware context. 0 for a
   // slice that runs alone.
   uint64_t domain = 0;
+  // It is to have so much time in each period, for policies that ask; 0 and 0 for no reservation.
+  int64_t period_ns = 0;
+  int64_t budget_ns = 0;
 };
 
 // What the slice's sessions say, all together.
@@ -40,7 +45,8 @@ struct Wants {
 // Belongs to its EngineArbiter. Thread-compatible.
 class Contender {
  public:
-  explicit Contender(const ContenderTerms& terms) : terms_(terms) {}
+  explicit Contender(const ContenderTerms& terms)
+      : terms_(terms), reservation_(terms.period_ns, terms.budget_ns) {}
 
   const ContenderTerms& terms() const { return terms_; }
   // Before each look of the arbiter.
@@ -56,6 +62,9 @@ class Contender {
   int64_t others_wanted_ns() const { return others_wanted_ns_; }
   // The turns that it had.
   uint64_t turns() const { return turns_; }
+  const ReservationAccount& reservation() const { return reservation_; }
+  // How long it could have but little in flight, for somebody more urgent was expected.
+  int64_t limited_ns() const { return limited_ns_; }
 
  private:
   friend class EngineArbiter;
@@ -70,6 +79,8 @@ class Contender {
   int64_t unretired_ns_ = 0;  // Charged, and the policy was not told.
   int64_t others_wanted_ns_ = 0;
   uint64_t turns_ = 0;
+  ReservationAccount reservation_;
+  ArrivalForecast forecast_;  // While the policy asks for it.
   UsageWindow used_;
   UsageWindow moved_;  // Bytes of copies.
   // By the arbiter's clock; 0 for never.
@@ -80,6 +91,10 @@ class Contender {
   int64_t held_until_ns_ = 0;     // The policy has it wait.
   int64_t away_until_ns_ = 0;     // It had a turn and did not come.
   uint32_t missed_ = 0;           // How many such turns, one after another.
+  // The one for whom it is to have little in flight, as of the last look: its vgpu; 0 for nobody.
+  uint32_t limited_for_ = 0;
+  int64_t limited_since_ns_ = 0;
+  int64_t limited_ns_ = 0;
   // What its spans in the flight recorder will say.
   int64_t working_since_ns_ = 0;  // 0 while it has nothing in flight.
   uint64_t work_commands_ = 0;

@@ -30,6 +30,9 @@ struct SeatTerms {
   uint32_t compute_weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;
+  // So much time of each engine in each period; 0 and 0 for no reservation.
+  int64_t period_ns = 0;
+  int64_t budget_ns = 0;
   // The session runs in the context that all sessions with this on its device share.
   bool shares_context = false;
   uint64_t session = 0;  // Its number, for whoever ends it.

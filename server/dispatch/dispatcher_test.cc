@@ -245,6 +245,80 @@ TEST(Dispatcher, APolicyThatHasEverybodyWaitIsReplaced) {
   EXPECT_EQ(dispatcher->SetPolicy(std::make_shared<Endless>())->name(), "band");
 }
 
+// An urgent session that comes every 10 ms, beside one that always has work.
+class Urgent : public testing::Test {
+ protected:
+  void Start(const std::string& policy, int64_t expect_ns) {
+    comes_.reset();
+    stays_.reset();
+    now_ns = 1000 * kMs;
+    DispatcherOptions options;
+    options.policy = policy;
+    options.arbiter.expect_ns = expect_ns;
+    options.clock = &Now;
+    options.has_thread = false;
+    dispatcher_ = *Dispatcher::Create(options);
+    comes_ = *dispatcher_->Join(
+        {.gpus = {0}, .slice = "a", .priority = 10, .period_ns = 10 * kMs, .budget_ns = 4 * kMs});
+    stays_ = *dispatcher_->Join({.gpus = {0}, .slice = "b"});
+  }
+
+  // For how many of all looks the one that stays was to have only a little in flight.
+  int Briefly(int looks) {
+    const auto page = WorkersPage(*comes_);
+    const auto other = WorkersPage(*stays_);
+    EngineSlot& comes = page->device(0)[kCompute];
+    EngineSlot& stays = other->device(0)[kCompute];
+    int brief = 0;
+    int64_t works_until_ns = 0;
+    for (int i = 0; i < looks; ++i) {
+      now_ns += kMs / 10;
+      if (now_ns % (10 * kMs) == 0) comes.worker.lanes_waiting = 1;
+      if (comes.worker.lanes_waiting == 1 && comes.grant().state() == Grant::State::kTurn) {
+        comes.worker.lanes_waiting = 0;
+        comes.worker.lanes_in_flight = 1;
+        works_until_ns = now_ns + kMs;
+      } else if (comes.worker.lanes_in_flight == 1 && now_ns >= works_until_ns) {
+        comes.worker.lanes_in_flight = 0;
+        ++comes.worker.commands;
+      }
+      const Grant::State state = stays.grant().state();
+      stays.worker.lanes_in_flight = state == Grant::State::kClosed ? 0 : 1;
+      stays.worker.lanes_waiting = state == Grant::State::kClosed ? 1 : 0;
+      dispatcher_->LookNow();
+      EXPECT_FALSE(comes.grant().brief());
+      brief += stays.grant().brief() ? 1 : 0;
+    }
+    return brief;
+  }
+
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<DispatchSeat> comes_;
+  std::unique_ptr<DispatchSeat> stays_;
+};
+
+TEST_F(Urgent, WhoComesRegularlyHasOthersGrantedBrieflyShortlyBefore) {
+  for (const char* policy : {"priority", "reservation"}) {
+    Start(policy, 3 * kMs);
+    // Nothing is known of it yet.
+    EXPECT_EQ(Briefly(800), 0) << policy;
+    EXPECT_GT(Briefly(1000), 200) << policy;
+    EXPECT_LT(Briefly(1000), 400) << policy;
+    dispatcher_->SetPolicy(*policy::MakePolicy("band"));
+    EXPECT_EQ(Briefly(1000), 0);
+  }
+}
+
+TEST_F(Urgent, NobodyIsExpectedWhereTheOperatorDoesNotWantIt) {
+  Start("priority", 0);
+  EXPECT_EQ(Briefly(2000), 0);
+}
+
+TEST_F(Urgent, NorByAPolicyThatDoesNotKnowWhoIsUrgent) {
+  Start("band", 3 * kMs);
+  EXPECT_EQ(Briefly(2000), 0);
+}
+
 // Is asked about a slice that is alone, and has it wait for as long as the test wants.
 class Closed : public policy::Policy {
  public:

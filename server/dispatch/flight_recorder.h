@@ -19,9 +19,10 @@
 namespace warpline::dispatch {
 
 enum class TraceKind : uint8_t {
-  kTurn,  // The slice had the engine to itself.
-  kWait,  // Some lane of the slice had a command and might not issue it.
-  kWork,  // Something of the slice was in flight while others had sessions on the device.
+  kTurn,   // The slice had the engine to itself.
+  kWait,   // Some lane of the slice had a command and might not issue it.
+  kWork,   // Something of the slice was in flight while others had sessions on the device.
+  kLimit,  // The slice might issue, but have only a little in flight.
 };
 
 // Why a turn ended, or why a slice waited.
@@ -36,6 +37,7 @@ enum class TraceReason : uint8_t {
   kTurnOfAnother,  // It waited for the turn of `other`.
   kDraining,       // It waited for work of `other` that was in flight.
   kHeld,           // The policy had it wait.
+  kExpected,       // It was limited for `other`, which is more urgent and likely to come.
 };
 
 struct TraceSpan {
@@ -43,7 +45,7 @@ struct TraceSpan {
   TraceReason reason = TraceReason::kNone;
   uint8_t engine = 0;  // EngineIndex().
   uint32_t slice = 0;  // ContenderTerms::vgpu.
-  uint32_t other = 0;  // Whom it waited for; 0 for nobody that is known.
+  uint32_t other = 0;  // Whom it waited or was limited for; 0 for nobody that is known.
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   int64_t charged_ns = 0;  // Of a turn.

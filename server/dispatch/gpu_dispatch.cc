@@ -71,6 +71,8 @@ ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   const bool computes = engine == EngineIndex(Engine::kCompute);
   contender.weight = std::max(1u, computes ? terms.compute_weight : terms.copy_weight);
   contender.priority = terms.priority;
+  contender.period_ns = terms.period_ns;
+  contender.budget_ns = terms.budget_ns;
   contender.domain = terms.shares_context ? kSharedDomain : 0;
   return contender;
 }

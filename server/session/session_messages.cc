@@ -276,6 +276,8 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;
+  terms.period_ns = absl::ToInt64Nanoseconds(slice.period);
+  terms.budget_ns = absl::ToInt64Nanoseconds(slice.budget);
   terms.session = facts.id;
   return terms;
 }

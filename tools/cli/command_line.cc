@@ -45,7 +45,7 @@ constexpr VerbInfo kVerbs[] = {
     {"slice", Verb::kSlice,
      "endpoint:text memory:size staging:size sessions:number handles:number module_bytes:size "
      "commands:number sm_percent:number launch_ms:number weight:number copy_weight:number "
-     "priority:number json"},
+     "priority:number period_ms:number budget_ms:number json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
     {"replace", Verb::kReplace, "endpoint:text"},
@@ -350,7 +350,9 @@ SHAPE is, of each GPU of a lease: --memory=SIZE and --staging=SIZE (host memory 
 server: page-locked, and for copies), of all sessions of the lease together; --sessions=N at a time;
 --handles=N (streams, events, modules, kernels, ...), --module_bytes=SIZE and --commands=N (sent and
 not complete) of each session; --sm_percent=N of the multiprocessors (guarded tier); --launch_ms=N, the
-longest that a launch may take; --weight=N, --copy_weight=N and --priority=N in place of the tenant's.
+longest that a launch may take; --weight=N, --copy_weight=N and --priority=N in place of the tenant's;
+--period_ms=P and --budget_ms=B, so much time of the GPU in each period for servers with
+--dispatch=reservation, of which the leases of a GPU have 90 % together at most.
 0, or an option that is not given, leaves a part to what there is without a slice. A run names its slice
 with --slice=NAME, or WARPLINE_SLICE; more than the slice has is refused. Which slices a tenant may have
 is its --slices=LIST: names with commas between, any, or none (by default). With names, a run that

@@ -75,11 +75,13 @@ TEST(CommandLineTest, RunTakesSeveralGpus) {
 }
 
 TEST(CommandLineTest, SlicesHaveShapes) {
-  const CommandLine line =
-      Parsed({"slice", "add", "small", "--memory=4GiB", "--staging=64MiB", "--sessions=2",
-              "--handles=100", "--module_bytes=8MiB", "--commands=64", "--sm_percent=25",
-              "--launch_ms=500", "--weight=3", "--copy_weight=2", "--priority=1"});
+  const CommandLine line = Parsed(
+      {"slice", "add", "small", "--memory=4GiB", "--staging=64MiB", "--sessions=2", "--handles=100",
+       "--module_bytes=8MiB", "--commands=64", "--sm_percent=25", "--launch_ms=500", "--weight=3",
+       "--copy_weight=2", "--priority=1", "--period_ms=20", "--budget_ms=5"});
   EXPECT_EQ(line.verb, Verb::kSlice);
+  EXPECT_EQ(line.Number("period_ms"), 20u);
+  EXPECT_EQ(line.Number("budget_ms"), 5u);
   EXPECT_EQ(line.action, "add");
   EXPECT_EQ(line.rest, Words{"small"});
   EXPECT_EQ(line.Size("staging"), 64u << 20);

@@ -17,8 +17,10 @@
 // ahead, for which others would have to wait. While others wait, it issues no more than what it
 // takes to keep the engine busy, and nothing that would begin after its turn, so that little is in
 // flight when the turn ends: XSched's first level (Shen et al., OSDI 2025), with a threshold in
-// time and not in commands. It also issues no copy behind kernels of its own that are not complete,
-// nor a kernel behind copies: that would have one engine for as long as it waits for the other.
+// time and not in commands. While somebody more urgent is expected (Grant::Brief) that is less
+// still, or one command. The lane also issues no copy behind kernels of its own that are not
+// complete, nor a kernel behind copies: that would have one engine for as long as it waits for the
+// other.
 #ifndef WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
 #define WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
 
@@ -64,7 +66,9 @@ class SessionGates {
 // One lane's. Thread-compatible: it belongs to whoever has the lane's turn.
 class LaneTurns {
  public:
-  // How far ahead of the device a lane issues while others wait, and while others might come.
+  // How far ahead of the device a lane issues while somebody more urgent is expected, while others
+  // wait, and while others might come.
+  static constexpr int64_t kBriefAheadNs = 300'000;
   static constexpr int64_t kAheadNs = 1'000'000;
   static constexpr int64_t kSharedAheadNs = 16'000'000;
 
@@ -112,8 +116,10 @@ class LaneTurns {
   struct InFlight {
     uint64_t commands = 0;
     int64_t since_ns = 0;  // When the first of them may have begun.
-    // How long one takes: an average over some 32 of them; 0 before the first is complete.
+    // How long one takes: an average over some 32 of them; 0 before the first is complete. And the
+    // longest of some hundreds of late.
     int64_t expected_ns = 0;
+    int64_t longest_ns = 0;
   };
 
   EngineSlot& slot(Engine engine) { return (*slots_)[EngineIndex(engine)]; }
@@ -121,6 +127,8 @@ class LaneTurns {
   bool Ask(Engine engine, Grant grant);
   // In a turn that lasts until then; 0 for none.
   bool HasRoom(Engine engine, int64_t until_ns);
+  // How long a command takes, for how many may be in flight.
+  int64_t LengthOf(const InFlight& own) const;
   void WaitFor(Engine engine);
   void StopWaiting();
   void Note(Engine engine, uint64_t ticket, uint64_t bytes);
@@ -134,6 +142,7 @@ class LaneTurns {
   DeviceSlots* const slots_;             // Null where nothing is dispatched.
   Engine waits_for_ = Engine::kNothing;  // What lanes_waiting says of this lane.
   Engine limited_ = Engine::kNothing;    // The last one that was not wholly open.
+  bool brief_ = false;                   // Somebody more urgent is expected there.
   int64_t ahead_ns_ = 0;                 // How far ahead it may be of that one.
   int64_t likely_ns_ = 0;                // When its turn may begin, while it waits.
   uint32_t share_ = 0;                   // That the page shows, as far as the lane knows.

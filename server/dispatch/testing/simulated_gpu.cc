@@ -92,6 +92,10 @@ void SimulatedGpu::Work() {
         tenant->latency_ns_ = simulated_now_ns - command.ready_ns;
         if (command.work.host_ns >= 0) {
           tenant->ready_ns_ = simulated_now_ns + command.work.host_ns;
+          if (command.work.every_ns > 0) {
+            tenant->ready_ns_ =
+                std::max(simulated_now_ns, command.ready_ns + command.work.every_ns);
+          }
           // Its client has the lane look at once.
           tenant->look_ns_ = std::min(tenant->look_ns_, simulated_now_ns + 20'000);
         }

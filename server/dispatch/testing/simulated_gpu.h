@@ -26,6 +26,9 @@ struct SimulatedWork {
   // The host waits for the command's end, and then does something else for so long, before it has
   // the next one; less than 0 for a host that does not wait.
   int64_t host_ns = -1;
+  // Of a host that waits: the next command comes so long after this one came, or when this one is
+  // complete if that is later. 0 for as `host_ns` has it.
+  int64_t every_ns = 0;
 };
 
 class SimulatedGpu;
