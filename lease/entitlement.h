@@ -51,6 +51,8 @@ struct DeviceSlice {
   uint32_t weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;
+  // Whether a policy may have its sessions ended at once when more urgent work waits.
+  bool best_effort = false;
 
   // --- Carried from the token to where it will be enforced, but not enforced yet.
   uint32_t hardware_queues = 0;  // 0 for the number that the server gives to every session.

@@ -44,6 +44,7 @@ void FillSlice(const DeviceSlice& slice, warpline_internal::TokenSlice* to) {
   to->set_hardware_queues(slice.hardware_queues);
   to->set_max_commands(slice.max_commands);
   to->set_staging_bytes(slice.staging_bytes);
+  to->set_best_effort(slice.best_effort);
 }
 
 DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& from) {
@@ -59,6 +60,7 @@ DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& 
   slice.hardware_queues = from.hardware_queues();
   slice.max_commands = from.max_commands();
   slice.staging_bytes = from.staging_bytes();
+  slice.best_effort = from.best_effort();
   return slice;
 }
 

@@ -170,6 +170,7 @@ DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant) {
   slice.weight = terms.weight;
   slice.copy_weight = terms.copy_weight;
   slice.priority = static_cast<int32_t>(terms.priority);
+  slice.best_effort = shape.best_effort;
   return slice;
 }
 

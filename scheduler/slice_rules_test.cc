@@ -142,6 +142,7 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   EXPECT_EQ(slice.weight, 3u);
   EXPECT_EQ(slice.copy_weight, 4u);
   EXPECT_EQ(slice.priority, 5);
+  EXPECT_FALSE(slice.best_effort);
   lease.slice.shape = {.staging_bytes = 1,
                        .max_handles = 2,
                        .max_module_bytes = 3,
@@ -150,7 +151,8 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
                        .launch_ms = 6,
                        .weight = 7,
                        .copy_weight = 8,
-                       .priority = 9};
+                       .priority = 9,
+                       .best_effort = true};
   slice = TokenSliceOf(lease, tenant);
   EXPECT_EQ(slice.staging_bytes, 1u);
   EXPECT_EQ(slice.max_handles, 2u);
@@ -161,6 +163,7 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   EXPECT_EQ(slice.weight, 7u);
   EXPECT_EQ(slice.copy_weight, 8u);
   EXPECT_EQ(slice.priority, 9);
+  EXPECT_TRUE(slice.best_effort);
 }
 
 }  // namespace

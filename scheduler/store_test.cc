@@ -145,7 +145,8 @@ SliceShape SomeShape() {
           .launch_ms = 80,
           .weight = 9,
           .copy_weight = 10,
-          .priority = 11};
+          .priority = 11,
+          .best_effort = true};
 }
 
 TEST_P(StoreTest, SlicesAreKept) {

@@ -28,6 +28,7 @@ void FillSlice(const SliceShape& shape, warpline_etcd::Slice* to) {
   to->set_weight(shape.weight);
   to->set_copy_weight(shape.copy_weight);
   to->set_priority(shape.priority);
+  to->set_best_effort(shape.best_effort);
 }
 
 SliceShape ShapeOf(const warpline_etcd::Slice& from) {
@@ -43,6 +44,7 @@ SliceShape ShapeOf(const warpline_etcd::Slice& from) {
   shape.weight = from.weight();
   shape.copy_weight = from.copy_weight();
   shape.priority = from.priority();
+  shape.best_effort = from.best_effort();
   return shape;
 }
 

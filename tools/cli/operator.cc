@@ -174,6 +174,7 @@ absl::StatusOr<std::string> ChangeSlice(const CommandLine& line, const std::stri
   if (line.Has("weight")) request.set_weight(number("weight"));
   if (line.Has("copy_weight")) request.set_copy_weight(number("copy_weight"));
   if (line.Has("priority")) request.set_priority(number("priority"));
+  if (line.Has("best_effort")) request.set_best_effort(number("best_effort") != 0);
   const bool removes = line.action == "remove";
   const auto done = asker->Ask<Nothing>(removes ? "RemoveSlice" : "PutSlice", request);
   return done.ok() ? absl::StatusOr<std::string>("") : done.status();
@@ -303,6 +304,7 @@ std::string SlicesReport(const SliceList& list) {
                {"WEIGHT", true},
                {"COPY_WEIGHT", true},
                {"PRIORITY", true},
+               {"BEST_EFFORT"},
                {"LEASES", true}});
   const auto bytes = [](uint64_t value) { return Limit(value, ShownBytes(value)); };
   const auto number = [](uint64_t value) { return Limit(value, absl::StrCat(value)); };
@@ -312,7 +314,7 @@ std::string SlicesReport(const SliceList& list) {
                bytes(slice.max_module_bytes()), number(slice.max_commands()),
                number(slice.sm_percent()), number(slice.launch_ms()), number(slice.weight()),
                number(slice.copy_weight()), number(slice.priority()),
-               absl::StrCat(slice.leases())});
+               slice.best_effort() ? "yes" : "-", absl::StrCat(slice.leases())});
   }
   return table.Text();
 }
