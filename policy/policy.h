@@ -39,6 +39,7 @@ enum class Action : uint32_t {
   kReclaim = 8,
   kScore = 9,      // Argument: the score, where most is best.
   kThrottle = 10,  // Argument: microseconds of each nap.
+  kKill = 11,
 };
 
 struct Verdict {
@@ -52,6 +53,7 @@ struct Verdict {
   static constexpr Verdict Keep() { return {Action::kKeep, 0}; }
   static constexpr Verdict Score(uint32_t score) { return {Action::kScore, score}; }
   static constexpr Verdict Throttle(uint32_t us) { return {Action::kThrottle, us}; }
+  static constexpr Verdict Kill() { return {Action::kKill, 0}; }
 };
 
 // What every context begins with.
@@ -110,8 +112,11 @@ struct DispatchContext {
   uint32_t reserved = 0;
 };
 
-// At level 1, a slice's work runs while another one waits: kYield, kKeep. At level 2, its kernels
-// run beside those of a more urgent one, in the same hardware context: kThrottle, kKeep.
+// At level 1, it is a slice's turn while another one waits: kYield, kKeep, kKill. At level 2, work
+// of its is in flight that no turn takes back: its kernels run beside those of a more urgent slice
+// in the same hardware context (kThrottle, kKeep, kKill), or they have not become complete since
+// its turn was over, while a more urgent one wants the engine (kKeep, kKill). kKill ends its
+// sessions that have work in flight, with an error; it is heeded where `killable` says so.
 struct PreemptContext {
   ContextHead head;
   uint64_t elapsed_ns = 0;  // Of the turn, or since it has had kernels in flight.
@@ -121,6 +126,12 @@ struct PreemptContext {
   int32_t waiting_priority = 0;  // The highest of those that wait, or are more urgent.
   uint32_t level = 1;            // 1 between calls, 2 within a kernel.
   uint32_t engine = 0;
+  // For how long its work has been in flight while a more urgent slice wanted to go on, and nothing
+  // of that one's became complete.
+  uint64_t in_way_ns = 0;
+  uint32_t killable =
+      0;  // 1 for a best-effort slice that is in the way, and has been for a moment.
+  uint32_t reserved = 0;
   // As in DispatchContext. Of the one that waits which has the least of its share.
   uint32_t waiting_used_share = 0;
   uint32_t waiting_bw_share = 0;
