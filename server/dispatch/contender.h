@@ -3,8 +3,11 @@
 #define WARPLINE_SERVER_DISPATCH_CONTENDER_H_
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "server/dispatch/flight_recorder.h"
+#include "server/dispatch/kill_verdict.h"
 #include "server/dispatch/page/dispatch_page.h"
 #include "server/dispatch/usage_window.h"
 
@@ -19,6 +22,7 @@ struct ContenderTerms {
   // Slices of the same domain run at once: their sessions are in one hardware context. 0 for a
   // slice that runs alone.
   uint64_t domain = 0;
+  bool best_effort = false;  // Its work may be ended for more urgent work.
 };
 
 // What the slice's sessions say, all together.
@@ -53,6 +57,8 @@ class Contender {
   int64_t others_wanted_ns() const { return others_wanted_ns_; }
   // The turns that it had.
   uint64_t turns() const { return turns_; }
+  // The policy has its work ended. Once for each verdict; after each look of the arbiter.
+  std::optional<KillVerdict> TakeKill() { return std::exchange(kill_, std::nullopt); }
 
  private:
   friend class EngineArbiter;
@@ -72,6 +78,7 @@ class Contender {
   // By the arbiter's clock; 0 for never.
   int64_t wanted_ns_ = 0;         // The last time that it wanted the engine.
   int64_t waiting_since_ns_ = 0;  // 0 while it does not wait.
+  int64_t stalled_since_ns_ = 0;  // It wants to go on, and nothing has become complete since then.
   int64_t active_since_ns_ = 0;   // 0 while it is at rest.
   int64_t attained_ns_ = 0;       // How long it has had the engine since then.
   int64_t held_until_ns_ = 0;     // The policy has it wait.
@@ -83,6 +90,7 @@ class Contender {
   uint64_t work_bytes_ = 0;
   TraceReason waits_because_ = TraceReason::kNone;
   uint32_t waits_for_ = 0;  // ContenderTerms::vgpu of another.
+  std::optional<KillVerdict> kill_;
 };
 
 }  // namespace warpline::dispatch

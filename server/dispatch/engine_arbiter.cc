@@ -82,6 +82,7 @@ void EngineArbiter::Look(int64_t now_ns) {
       LookAtTurn();
       break;
   }
+  if (phase_ != Phase::kOpen) AskAboutOverruns();
   if (recorder_ != nullptr) {
     for (const auto& c : contenders_) NoteWhyItWaits(*c);
   }
@@ -113,6 +114,11 @@ void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
     c.active_since_ns_ = 0;
     // A debt is not for ever.
     if (c.credit_ns_ < 0) c.credit_ns_ = std::min<int64_t>(c.credit_ns_ + passed_ns / 2, 0);
+  }
+  if (!Wanting(c)) {
+    c.stalled_since_ns_ = 0;
+  } else if (c.stalled_since_ns_ == 0 || c.wants_.worked) {
+    c.stalled_since_ns_ = now_ns_;
   }
   if (c.wants_.busy()) c.missed_ = 0;
   if (!c.wants_.waiting || (phase_ == Phase::kTurn && HeldBy(c))) {
@@ -255,6 +261,8 @@ void EngineArbiter::Record(const Contender& c, TraceKind kind, TraceReason reaso
       span.commands = c.work_commands_;
       span.bytes = c.work_bytes_;
       break;
+    case TraceKind::kKill:  // Whoever sees to it adds that.
+      break;
   }
   recorder_->Add(span);
 }
@@ -321,7 +329,9 @@ void EngineArbiter::LookAtTurn() {
   if (const TraceReason wasted = TurnWasted(); wasted != TraceReason::kNone) {
     return BeginDrain(Choose(/*others=*/true), wasted);
   }
-  if (PolicyYields()) return BeginDrain(Choose(/*others=*/true), TraceReason::kYielded);
+  if (const TraceReason why = PolicyEndsTurn(); why != TraceReason::kNone) {
+    return BeginDrain(Choose(/*others=*/true), why);
+  }
   LookAtItsEnd();
 }
 
@@ -351,7 +361,7 @@ TraceReason EngineArbiter::TurnWasted() {
   return TraceReason::kNotCome;
 }
 
-bool EngineArbiter::PolicyYields() {
+TraceReason EngineArbiter::PolicyEndsTurn() {
   policy::PreemptContext context;
   context.head = HeadOf(*holder_);
   context.elapsed_ns = static_cast<uint64_t>(now_ns_ - phase_since_ns_);
@@ -377,12 +387,18 @@ bool EngineArbiter::PolicyYields() {
       context.waiting_credit_ns = c->credit_ns_;
     }
   }
-  if (neediest == nullptr) return false;
+  if (neediest == nullptr) return TraceReason::kNone;
+  const KillVerdict in_way = InWay(*holder_);
+  FillInWay(holder_->terms_.best_effort, in_way.in_way_ns, &context);
   policy::Action action = policy_->OnPreempt(context).action;
+  if (Kills(context, action)) {
+    holder_->kill_ = in_way;
+    return TraceReason::kKilled;
+  }
   if (action != policy::Action::kYield && action != policy::Action::kKeep) {
     action = default_policy_.OnPreempt(context).action;
   }
-  return action == policy::Action::kYield;
+  return action == policy::Action::kYield ? TraceReason::kYielded : TraceReason::kNone;
 }
 
 policy::ContextHead EngineArbiter::HeadOf(const Contender& c) const {

@@ -12,10 +12,12 @@ namespace warpline::dispatch {
 struct SlotReading {
   uint32_t waiting = 0;  // Lanes.
   bool in_flight = false;
+  bool loading = false;  // Code is being loaded.
   // Since the last reading.
   int64_t busy_ns = 0;
   uint64_t commands = 0;
   uint64_t bytes = 0;
+  uint64_t loads = 0;  // Of code, that have ended.
 };
 
 // One slot's. Numbers that go backwards count as nothing new, and nobody was busy for longer than
@@ -30,6 +32,9 @@ class SlotReader {
     reading.busy_ns = BusyNs(line, reading.in_flight, now_ns, passed_ns);
     reading.commands = std::min(commands_.Since(line.commands), kMostEach);
     reading.bytes = std::min(bytes_.Since(line.bytes), kMostEach);
+    reading.loads = std::min(loads_.Since(line.loads_ended), kMostEach);
+    reading.loading = line.loads_begun.load(std::memory_order_relaxed) !=
+                      line.loads_ended.load(std::memory_order_relaxed);
     read_ns_ = now_ns;
     return reading;
   }
@@ -75,6 +80,7 @@ class SlotReader {
   Growing busy_;
   Growing commands_;
   Growing bytes_;
+  Growing loads_;
 };
 
 }  // namespace warpline::dispatch

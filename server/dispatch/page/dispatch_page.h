@@ -74,6 +74,10 @@ struct alignas(64) WorkerLine {
   std::atomic<uint64_t> commands{0};         // That are complete.
   std::atomic<uint64_t> bytes{0};            // Of copies that were issued.
   std::atomic<int64_t> busy_since_ns{0};     // While lanes_in_flight is not zero.
+  // Of code onto the device, in the compute engine's line. Where others share the hardware context,
+  // a load waits until none of their kernels runs.
+  std::atomic<uint64_t> loads_begun{0};
+  std::atomic<uint64_t> loads_ended{0};
 };
 
 // Written by the server.
@@ -91,6 +95,7 @@ struct EngineSlot {
 };
 
 using DeviceSlots = std::array<EngineSlot, kEngines>;
+static_assert(sizeof(WorkerLine) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // A mapping of a session's page. Whoever has it reads and writes the parts that are its own, from
