@@ -269,6 +269,7 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;
+  terms.best_effort = slice.best_effort;
   terms.session = facts.id;
   return terms;
 }
