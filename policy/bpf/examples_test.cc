@@ -255,6 +255,9 @@ TEST_F(ExamplesTest, ReefKillsBestEffortWorkThatIsInTheWay) {
   EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
   context.in_way_ns = 2 * kMs;
   EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KILL);
+  context.engine = WARPLINE_COPY;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
+  context.engine = WARPLINE_COMPUTE;
   context.killable = 0;
   EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
   const uint64_t tenant = 9;

@@ -1,6 +1,6 @@
 /* Reef: work that is best effort makes way at once. An urgent slice goes first, a turn is given up
- * for it, and what is in flight all the same, such as a long kernel, is killed once it has been in
- * the way for PATIENCE_NS.
+ * for it, and kernels that are in flight all the same are killed once they have been in the way for
+ * PATIENCE_NS.
  *
  * After REEF (Han et al., OSDI 2022). Only slices that were made best effort are killed, and they
  * end with an error: see docs/policies.md. */
@@ -24,7 +24,9 @@ u64 dispatch(const struct warpline_on_dispatch* ctx) {
 SEC("on_preempt")
 u64 preempt(const struct warpline_on_preempt* ctx) {
   if (ctx->waiting_priority <= ctx->priority) return WARPLINE_DEFAULT;
-  if (ctx->killable && ctx->in_way_ns >= PATIENCE_NS) {
+  /* A copy ends by itself. */
+  int kernels = ctx->engine == WARPLINE_COMPUTE;
+  if (kernels && ctx->killable && ctx->in_way_ns >= PATIENCE_NS) {
     u64 tenant = ctx->tenant;
     map_add(&killed, &tenant, KILLS, 1);
     return WARPLINE_KILL;
