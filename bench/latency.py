@@ -138,7 +138,7 @@ def measure(local_server, installation, args):
             policy, *more_flags = name.split("+")
             flags = ["--device=" + args.device, "--tiers=isolated,guarded", "--dispatch=" + policy, *more_flags,
                      *args.server_flag]
-            slices = [[SLICE, "--period_ms=%d" % args.every_ms, "--budget_ms=%d" % args.budget_ms]]
+            slices = {SLICE: ["--period_ms=%d" % args.every_ms, "--budget_ms=%d" % args.budget_ms]}
             with Pool(local_server, installation, TENANTS, flags, slices) as pool:
                 more = {"trace": tracer(pool, args.trace)} if args.trace and policy != "off" else {}
                 rows.append(measure_pair(

@@ -57,6 +57,8 @@ struct DeviceSlice {
   // none.
   absl::Duration period = absl::ZeroDuration();
   absl::Duration budget = absl::ZeroDuration();
+  // Whether a policy may have its sessions ended at once when more urgent work waits.
+  bool best_effort = false;
 
   // --- Carried from the token to where it will be enforced, but not enforced yet.
   uint32_t hardware_queues = 0;  // 0 for the number that the server gives to every session.

@@ -46,6 +46,7 @@ void FillSlice(const DeviceSlice& slice, warpline_internal::TokenSlice* to) {
   to->set_staging_bytes(slice.staging_bytes);
   to->set_period_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(slice.period)));
   to->set_budget_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(slice.budget)));
+  to->set_best_effort(slice.best_effort);
 }
 
 DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& from) {
@@ -66,6 +67,7 @@ DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& 
     slice.period = absl::Milliseconds(from.period_ms());
     slice.budget = absl::Milliseconds(from.budget_ms());
   }
+  slice.best_effort = from.best_effort();
   return slice;
 }
 

@@ -48,6 +48,7 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(usual.staging_bytes, 0u);
   EXPECT_EQ(usual.period, absl::ZeroDuration());
   EXPECT_EQ(usual.budget, absl::ZeroDuration());
+  EXPECT_FALSE(usual.best_effort);
   token_.slice.max_handles = 100;
   token_.slice.max_module_bytes = 1 << 20;
   token_.slice.sm_percent = 25;
@@ -60,6 +61,7 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   token_.slice.staging_bytes = 16 << 20;
   token_.slice.period = absl::Milliseconds(20);
   token_.slice.budget = absl::Milliseconds(6);
+  token_.slice.best_effort = true;
   const DeviceSlice slice = OpenToken(Text(), {key_.verify_key()})->slice;
   EXPECT_EQ(slice.memory_bytes, 4ull << 30);
   EXPECT_EQ(slice.max_handles, 100u);
@@ -84,6 +86,7 @@ TEST_F(TokenTest, AReservationOfEverythingIsNone) {
     EXPECT_EQ(slice.period, absl::ZeroDuration()) << period_ms;
     EXPECT_EQ(slice.budget, absl::ZeroDuration()) << period_ms;
   }
+  EXPECT_TRUE(slice.best_effort);
 }
 
 TEST_F(TokenTest, TiersAreCarried) {

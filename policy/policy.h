@@ -39,6 +39,7 @@ enum class Action : uint32_t {
   kReclaim = 8,
   kScore = 9,      // Argument: the score, where most is best.
   kThrottle = 10,  // Argument: microseconds of each nap.
+  kKill = 11,
 };
 
 struct Verdict {
@@ -52,6 +53,7 @@ struct Verdict {
   static constexpr Verdict Keep() { return {Action::kKeep, 0}; }
   static constexpr Verdict Score(uint32_t score) { return {Action::kScore, score}; }
   static constexpr Verdict Throttle(uint32_t us) { return {Action::kThrottle, us}; }
+  static constexpr Verdict Kill() { return {Action::kKill, 0}; }
 };
 
 // What every context begins with.
@@ -115,8 +117,11 @@ struct DispatchContext {
   uint64_t deadline_ns = 0;
 };
 
-// At level 1, a slice's work runs while another one waits: kYield, kKeep. At level 2, its kernels
-// run beside those of a more urgent one, in the same hardware context: kThrottle, kKeep. At level
+// At level 1, it is a slice's turn while another one waits: kYield, kKeep, kKill. At level 2, work
+// of its is in flight that no turn takes back: its kernels run beside those of a more urgent slice
+// in the same hardware context (kThrottle, kKeep, kKill), or they have not become complete since
+// its turn was over, while a more urgent one wants the engine (kKeep, kKill). kKill ends its
+// sessions that have work in flight, with an error; it is heeded where `killable` says so. At level
 // 0, of which only a policy hears that wishes to (Wishes::expects), another one is likely to come
 // in a moment: kYield, if the slice would have to yield to that one, has the slice keep only a
 // little in flight; kKeep.
@@ -129,6 +134,12 @@ struct PreemptContext {
   int32_t waiting_priority = 0;  // The highest of those that wait, or are more urgent.
   uint32_t level = 1;            // 0 before the other comes, 1 between calls, 2 within a kernel.
   uint32_t engine = 0;
+  // For how long its work has been in flight while a more urgent slice wanted to go on, and nothing
+  // of that one's became complete.
+  uint64_t in_way_ns = 0;
+  // 1 for a best-effort slice that is in the way, and has been for a moment.
+  uint32_t killable = 0;
+  uint32_t reserved = 0;
   // As in DispatchContext. Of the one that waits which has the least of its share.
   uint32_t waiting_used_share = 0;
   uint32_t waiting_bw_share = 0;
@@ -140,7 +151,6 @@ struct PreemptContext {
   // The earliest of those that wait and are within their budgets; 0 for none.
   uint64_t waiting_deadline_ns = 0;
   uint32_t turn_is_reserved = 0;
-  uint32_t reserved = 0;
 };
 
 // Work is complete; the verdict is ignored.

@@ -33,6 +33,8 @@ struct SliceShape {
   // The reservation: so much time of each device in each period; both or neither.
   uint32_t period_ms = 0;
   uint32_t budget_ms = 0;
+  // Whether its sessions may be ended at once when more urgent work waits.
+  bool best_effort = false;
   friend bool operator==(const SliceShape&, const SliceShape&) = default;
 };
 

@@ -30,6 +30,7 @@ void Change(const SliceRequest& request, SliceShape* shape) {
   if (request.has_priority()) shape->priority = request.priority();
   if (request.has_period_ms()) shape->period_ms = request.period_ms();
   if (request.has_budget_ms()) shape->budget_ms = request.budget_ms();
+  if (request.has_best_effort()) shape->best_effort = request.best_effort();
 }
 
 void Fill(const SliceRecord& slice, warpline_internal::Slice* to) {
@@ -47,6 +48,7 @@ void Fill(const SliceRecord& slice, warpline_internal::Slice* to) {
   to->set_priority(slice.shape.priority);
   to->set_period_ms(slice.shape.period_ms);
   to->set_budget_ms(slice.shape.budget_ms);
+  to->set_best_effort(slice.shape.best_effort);
 }
 
 }  // namespace
@@ -83,7 +85,8 @@ absl::Status Scheduler::PutSlice(const SliceRequest& request) {
           " max_commands=", shape.max_commands, " sm_percent=", shape.sm_percent,
           " launch_ms=", shape.launch_ms, " weight=", shape.weight,
           " copy_weight=", shape.copy_weight, " priority=", shape.priority,
-          " period_ms=", shape.period_ms, " budget_ms=", shape.budget_ms);
+          " period_ms=", shape.period_ms, " budget_ms=", shape.budget_ms,
+          " best_effort=", shape.best_effort);
   return absl::OkStatus();
 }
 

@@ -195,6 +195,7 @@ DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant) {
   slice.priority = static_cast<int32_t>(terms.priority);
   slice.period = absl::Milliseconds(shape.period_ms);
   slice.budget = absl::Milliseconds(shape.budget_ms);
+  slice.best_effort = shape.best_effort;
   return slice;
 }
 

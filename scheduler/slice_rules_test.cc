@@ -158,6 +158,7 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   EXPECT_EQ(slice.weight, 3u);
   EXPECT_EQ(slice.copy_weight, 4u);
   EXPECT_EQ(slice.priority, 5);
+  EXPECT_FALSE(slice.best_effort);
   lease.slice.shape = {.staging_bytes = 1,
                        .max_handles = 2,
                        .max_module_bytes = 3,
@@ -168,7 +169,8 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
                        .copy_weight = 8,
                        .priority = 9,
                        .period_ms = 10,
-                       .budget_ms = 4};
+                       .budget_ms = 4,
+                       .best_effort = true};
   slice = TokenSliceOf(lease, tenant);
   EXPECT_EQ(slice.staging_bytes, 1u);
   EXPECT_EQ(slice.max_handles, 2u);
@@ -181,6 +183,7 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   EXPECT_EQ(slice.priority, 9);
   EXPECT_EQ(slice.period, absl::Milliseconds(10));
   EXPECT_EQ(slice.budget, absl::Milliseconds(4));
+  EXPECT_TRUE(slice.best_effort);
 }
 
 }  // namespace

@@ -147,7 +147,8 @@ SliceShape SomeShape() {
           .copy_weight = 10,
           .priority = 11,
           .period_ms = 120,
-          .budget_ms = 13};
+          .budget_ms = 13,
+          .best_effort = true};
 }
 
 TEST_P(StoreTest, SlicesAreKept) {

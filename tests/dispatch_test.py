@@ -37,7 +37,7 @@ class DispatchTest(unittest.TestCase):
             tenants[0] = [*tenants[0], "--slices=" + slice_of_first[0]]
         with shares.Pool(local_server, self.installation, tenants,
                          ["--device=cpu", "--tiers=isolated,guarded", *flags],
-                         [slice_of_first] if slice_of_first else ()) as pool:
+                         {slice_of_first[0]: slice_of_first[1:]} if slice_of_first else None) as pool:
             measurement = shares.Measurement(pool, self.program, tier, ["--blocks=4"])
             kernels = [measurement.calibrate(length) for length in (500, 3000)]
             return measurement.together(kernels, weights, 4)["books"]

@@ -30,6 +30,7 @@ void FillSlice(const SliceShape& shape, warpline_etcd::Slice* to) {
   to->set_priority(shape.priority);
   to->set_period_ms(shape.period_ms);
   to->set_budget_ms(shape.budget_ms);
+  to->set_best_effort(shape.best_effort);
 }
 
 SliceShape ShapeOf(const warpline_etcd::Slice& from) {
@@ -47,6 +48,7 @@ SliceShape ShapeOf(const warpline_etcd::Slice& from) {
   shape.priority = from.priority();
   shape.period_ms = from.period_ms();
   shape.budget_ms = from.budget_ms();
+  shape.best_effort = from.best_effort();
   return shape;
 }
 

@@ -3,9 +3,12 @@
 #define WARPLINE_SERVER_DISPATCH_CONTENDER_H_
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "server/dispatch/arrival_forecast.h"
 #include "server/dispatch/flight_recorder.h"
+#include "server/dispatch/kill_verdict.h"
 #include "server/dispatch/page/dispatch_page.h"
 #include "server/dispatch/reservation_account.h"
 #include "server/dispatch/usage_window.h"
@@ -24,6 +27,7 @@ struct ContenderTerms {
   // It is to have so much time in each period, for policies that ask; 0 and 0 for no reservation.
   int64_t period_ns = 0;
   int64_t budget_ns = 0;
+  bool best_effort = false;  // Its work may be ended for more urgent work.
 };
 
 // What the slice's sessions say, all together.
@@ -65,6 +69,8 @@ class Contender {
   const ReservationAccount& reservation() const { return reservation_; }
   // How long it could have but little in flight, for somebody more urgent was expected.
   int64_t limited_ns() const { return limited_ns_; }
+  // The policy has its work ended. Once for each verdict; after each look of the arbiter.
+  std::optional<KillVerdict> TakeKill() { return std::exchange(kill_, std::nullopt); }
 
  private:
   friend class EngineArbiter;
@@ -86,6 +92,7 @@ class Contender {
   // By the arbiter's clock; 0 for never.
   int64_t wanted_ns_ = 0;         // The last time that it wanted the engine.
   int64_t waiting_since_ns_ = 0;  // 0 while it does not wait.
+  int64_t stalled_since_ns_ = 0;  // It wants to go on, and nothing has become complete since then.
   int64_t active_since_ns_ = 0;   // 0 while it is at rest.
   int64_t attained_ns_ = 0;       // How long it has had the engine since then.
   int64_t held_until_ns_ = 0;     // The policy has it wait.
@@ -101,6 +108,7 @@ class Contender {
   uint64_t work_bytes_ = 0;
   TraceReason waits_because_ = TraceReason::kNone;
   uint32_t waits_for_ = 0;  // ContenderTerms::vgpu of another.
+  std::optional<KillVerdict> kill_;
 };
 
 }  // namespace warpline::dispatch

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "server/dispatch/kill_verdict.h"
 #include "server/dispatch/page/dispatch_page.h"
 #include "server/dispatch/slot_reader.h"
 
@@ -40,6 +41,11 @@ struct SeatTerms {
   // context and has a worker. May come when the seat is gone, on the dispatcher's thread, and may
   // not wait. Null for nobody.
   std::function<void(uint32_t nap_us)> on_pace = {};
+  // Whether the session may be ended for more urgent work. Then `on_kill` is told to end it, at
+  // once and once, under the same conditions; what it has in flight counts for nothing from then
+  // on.
+  bool best_effort = false;
+  std::function<void(const KillOrder& order)> on_kill = {};
 };
 
 // What a session has had of an engine of all its devices together.
@@ -84,6 +90,7 @@ class DispatchSeat {
   int64_t stolen_ns_ = 0;
   pid_t worker_ = 0;     // 0 for none.
   uint32_t nap_us_ = 0;  // What the worker was told.
+  bool killed_ = false;  // The session was told to end.
   int64_t worker_since_us_ = 0;
 };
 

@@ -85,6 +85,7 @@ void EngineArbiter::Look(int64_t now_ns) {
       LookAtTurn();
       break;
   }
+  if (phase_ != Phase::kOpen) AskAboutOverruns();
   if (recorder_ != nullptr) {
     for (const auto& c : contenders_) NoteWhyItWaits(*c);
   }
@@ -125,6 +126,11 @@ void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
   }
   c.reservation_.See(Wanting(c), now_ns_);
   if (expects_) c.forecast_.See(Wanting(c), c.wants_.busy(), now_ns_);
+  if (!Wanting(c)) {
+    c.stalled_since_ns_ = 0;
+  } else if (c.stalled_since_ns_ == 0 || c.wants_.worked) {
+    c.stalled_since_ns_ = now_ns_;
+  }
   if (c.wants_.busy()) c.missed_ = 0;
   if (!c.wants_.waiting || (phase_ == Phase::kTurn && HeldBy(c))) {
     if (c.waiting_since_ns_ != 0) {
@@ -299,6 +305,8 @@ void EngineArbiter::Record(const Contender& c, TraceKind kind, TraceReason reaso
       span.commands = c.work_commands_;
       span.bytes = c.work_bytes_;
       break;
+    case TraceKind::kKill:  // Whoever sees to it adds that.
+      break;
   }
   recorder_->Add(span);
 }
@@ -365,7 +373,9 @@ void EngineArbiter::LookAtTurn() {
   if (const TraceReason wasted = TurnWasted(); wasted != TraceReason::kNone) {
     return BeginDrain(Choose(/*others=*/true), wasted);
   }
-  if (PolicyYields()) return BeginDrain(Choose(/*others=*/true), TraceReason::kYielded);
+  if (const TraceReason why = PolicyEndsTurn(); why != TraceReason::kNone) {
+    return BeginDrain(Choose(/*others=*/true), why);
+  }
   LookAtItsEnd();
 }
 
@@ -397,7 +407,7 @@ TraceReason EngineArbiter::TurnWasted() {
   return TraceReason::kNotCome;
 }
 
-bool EngineArbiter::PolicyYields() {
+TraceReason EngineArbiter::PolicyEndsTurn() {
   policy::PreemptContext context = PreemptContextOf(*holder_);
   bool any = false;
   for (const auto& c : contenders_) {
@@ -405,12 +415,18 @@ bool EngineArbiter::PolicyYields() {
     NoteWaiting(*c, /*first=*/!any, &context);
     any = true;
   }
-  if (!any) return false;
+  if (!any) return TraceReason::kNone;
+  const KillVerdict in_way = InWay(*holder_);
+  FillInWay(holder_->terms_.best_effort, in_way.in_way_ns, &context);
   policy::Action action = policy_->OnPreempt(context).action;
+  if (Kills(context, action)) {
+    holder_->kill_ = in_way;
+    return TraceReason::kKilled;
+  }
   if (action != policy::Action::kYield && action != policy::Action::kKeep) {
     action = default_policy_.OnPreempt(context).action;
   }
-  return action == policy::Action::kYield;
+  return action == policy::Action::kYield ? TraceReason::kYielded : TraceReason::kNone;
 }
 
 policy::PreemptContext EngineArbiter::PreemptContextOf(const Contender& running) const {

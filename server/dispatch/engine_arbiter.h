@@ -24,6 +24,10 @@
 // (Grant::Brief). That is so for no more than half of each second, whoever pretends what, and never
 // takes a turn away.
 //
+// Work in flight is not taken back. Of a slice that is best effort the policy may have it ended,
+// when it is in the way of a more urgent one (kill_verdict.h): the contender says so after the
+// look, and whoever sees to it reports nothing of that work any more.
+//
 // Which slice is next the policy says; the arbiter counts what policies go by. What a policy leaves
 // to the default, or says that the hook does not know, BAND decides.
 #ifndef WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
@@ -179,7 +183,8 @@ class EngineArbiter {
   void LookAtItsEnd();
   // Why the turn is of no use any more; kNone while it is.
   TraceReason TurnWasted();
-  bool PolicyYields();
+  // What the policy says of a turn while others wait: why it ends; kNone if it goes on.
+  TraceReason PolicyEndsTurn();
   // Says who is to have only a little in flight, and for whom.
   void LimitForExpected();
   // `c` is to have only a little in flight for the one with this number; 0 for nobody.
@@ -200,6 +205,15 @@ class EngineArbiter {
   policy::DispatchContext DispatchContextOf(Contender& c) const;
   policy::CopyEnqueueContext CopyContextOf(Contender& c) const;
   policy::ContextHead HeadOf(const Contender& c) const;
+  // --- Of work that is in the way (engine_arbiter_kills.cc).
+  // The most urgent of those that want to go on and do not run together with `c`, of higher
+  // priority than it; null for none.
+  const Contender* MoreUrgentThan(const Contender& c) const;
+  // Who is more urgent and for how long the contender's work has been in its way; 0 for nobody.
+  KillVerdict InWay(const Contender& c) const;
+  // Asks about what is in flight of others than the holder.
+  void AskAboutOverruns();
+
   // A turn that is under way ends for this reason.
   void BeginDrain(Contender* next, TraceReason why);
   bool Drained() const;

@@ -32,8 +32,8 @@ uint32_t GpuDispatch::SessionsOf(const std::string& tenant) const {
   return count;
 }
 
-GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy)
-    : policy_(policy), asked_always_(policy->wishes().asked_always) {
+GpuDispatch::GpuDispatch(int ordinal, const ArbiterOptions& options, policy::Policy* policy)
+    : ordinal_(ordinal), policy_(policy), asked_always_(policy->wishes().asked_always) {
   for (size_t i = 0; i < kEngines; ++i) {
     ArbiterOptions own = options;
     own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
@@ -74,6 +74,7 @@ ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   contender.period_ns = terms.period_ns;
   contender.budget_ns = terms.budget_ns;
   contender.domain = terms.shares_context ? kSharedDomain : 0;
+  contender.best_effort = terms.best_effort;
   return contender;
 }
 
@@ -182,6 +183,7 @@ void GpuDispatch::ShowWants(Slice* slice) {
   for (size_t i = 0; i < kEngines; ++i) {
     Wants wants;
     for (const Member& member : slice->members) {
+      if (member.seat->killed_) continue;
       const SlotReading& read = member.read[i];
       wants.waiting |= read.waiting > 0;
       wants.in_flight |= read.in_flight;
@@ -226,16 +228,67 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
   for (const auto& [key, slice] : slices_) {
     if (!slice.members.front().seat->terms_.shares_context) continue;
     const ContenderTerms& terms = slice.contenders[kCompute]->terms();
-    const bool at_work = std::any_of(slice.members.begin(), slice.members.end(),
-                                     [](const Member& m) { return Worked(m.read[kCompute]); });
-    paced.push_back({.vgpu = terms.vgpu,
-                     .tenant = terms.tenant,
-                     .priority = terms.priority,
-                     .at_work = at_work});
+    PacedSlice& one = paced.emplace_back();
+    one.vgpu = terms.vgpu;
+    one.tenant = terms.tenant;
+    one.priority = terms.priority;
+    one.best_effort = terms.best_effort;
+    for (const Member& member : slice.members) {
+      if (member.seat->killed_) continue;
+      const SlotReading& read = member.read[kCompute];
+      one.at_work |= Worked(read);
+      one.loading |= read.loading;
+      one.progressed |= read.commands > 0 || read.loads > 0;
+    }
     which.push_back(&slice);
   }
   paces_.Look(absl::MakeSpan(paced), now_ns, policy_);
-  for (size_t i = 0; i < paced.size(); ++i) SetPace(*which[i], paced[i].nap_us);
+  for (size_t i = 0; i < paced.size(); ++i) {
+    SetPace(*which[i], paced[i].nap_us);
+    if (paced[i].kill.has_value()) Kill(*which[i], kCompute, *paced[i].kill, now_ns);
+  }
+}
+
+void GpuDispatch::EndWhatIsInTheWay(int64_t now_ns) {
+  for (const auto& [key, slice] : slices_) {
+    for (size_t i = 0; i < kEngines; ++i) {
+      if (const auto verdict = slice.contenders[i]->TakeKill()) Kill(slice, i, *verdict, now_ns);
+    }
+  }
+}
+
+std::string GpuDispatch::TenantOf(uint32_t vgpu) const {
+  for (const auto& [key, slice] : slices_) {
+    if (slice.contenders[0]->terms().vgpu == vgpu) return slice.members.front().seat->terms_.tenant;
+  }
+  return "";
+}
+
+void GpuDispatch::Kill(const Slice& slice, size_t engine, const KillVerdict& verdict,
+                       int64_t now_ns) {
+  const KillOrder order = {std::string(policy_->name()), ordinal_, TenantOf(verdict.urgent),
+                           verdict.in_way_ns};
+  bool any = false;
+  for (const Member& member : slice.members) {
+    DispatchSeat& seat = *member.seat;
+    const SlotReading& read = member.read[engine];
+    // Each session's own terms are what it is held to.
+    if (!seat.terms_.best_effort || !seat.terms_.on_kill || seat.killed_) continue;
+    if (!read.in_flight && read.commands == 0) continue;
+    seat.killed_ = true;
+    any = true;
+    orders_.push_back([tell = seat.terms_.on_kill, order] { tell(order); });
+  }
+  if (!any) return;
+  TraceSpan span;
+  span.kind = TraceKind::kKill;
+  span.reason = TraceReason::kInWay;
+  span.engine = static_cast<uint8_t>(engine);
+  span.slice = slice.contenders[engine]->terms().vgpu;
+  span.other = verdict.urgent;
+  span.begin_ns = now_ns - verdict.in_way_ns;
+  span.end_ns = now_ns;
+  recorder_.Add(span);
 }
 
 // Sessions that come to a slice, or get another worker, hear of it when it is looked at again.
@@ -244,7 +297,7 @@ void GpuDispatch::SetPace(const Slice& slice, uint32_t nap_us) {
     DispatchSeat& seat = *member.seat;
     if (seat.nap_us_ == nap_us || seat.worker_ == 0 || !seat.terms_.on_pace) continue;
     seat.nap_us_ = nap_us;
-    pace_orders_.push_back({seat.terms_.on_pace, nap_us});
+    orders_.push_back([tell = seat.terms_.on_pace, nap_us] { tell(nap_us); });
   }
 }
 
@@ -269,6 +322,7 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
     wanted |= arbiter->wanted();
   }
   for (auto& [key, slice] : slices_) Settle(&slice);
+  EndWhatIsInTheWay(now_ns);
   SetPaces(now_ns);
   if (wanted) wanted_ns_ = now_ns;
   if (draining) return Pace::kDraining;

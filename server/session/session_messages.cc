@@ -278,6 +278,7 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.priority = slice.priority;
   terms.period_ns = absl::ToInt64Nanoseconds(slice.period);
   terms.budget_ns = absl::ToInt64Nanoseconds(slice.budget);
+  terms.best_effort = slice.best_effort;
   terms.session = facts.id;
   return terms;
 }

@@ -56,6 +56,11 @@ class SessionGates {
   DeviceSlots& device(size_t device) const { return page_->device(device); }
   int64_t now_ns() const { return clock_(); }
   uint32_t share() const { return share_ == nullptr ? 0 : share_->load(std::memory_order_relaxed); }
+  // Code is about to be loaded onto a device, or that is over. Each that begins ends.
+  void NoteLoad(size_t device, bool begins) const {
+    WorkerLine& line = page_->device(device)[EngineIndex(Engine::kCompute)].worker;
+    (begins ? line.loads_begun : line.loads_ended).fetch_add(1, std::memory_order_release);
+  }
 
  private:
   const std::unique_ptr<DispatchPage> page_;

@@ -84,6 +84,10 @@ struct alignas(64) WorkerLine {
   // The part of the device's multiprocessors that what was issued last runs on, in thousandths,
   // where sessions of one context divide them; 0 where they do not.
   std::atomic<uint32_t> share{0};
+  // Of code onto the device, in the compute engine's line. Where others share the hardware context,
+  // a load waits until none of their kernels runs.
+  std::atomic<uint64_t> loads_begun{0};
+  std::atomic<uint64_t> loads_ended{0};
 };
 
 // Written by the server.
@@ -101,6 +105,7 @@ struct EngineSlot {
 };
 
 using DeviceSlots = std::array<EngineSlot, kEngines>;
+static_assert(sizeof(WorkerLine) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // A mapping of a session's page. Whoever has it reads and writes the parts that are its own, from

@@ -102,6 +102,11 @@ void RingSession::Guard(const warpline_internal::OpenWorker& open, Options* opti
   if (shared_) guard.most_local_bytes = options->devices[0].max_stack_bytes;
   guard.compiler = compiler_.get();
   guard.output = open.compiler_gives_text() ? compiler::Output::kText : compiler::Output::kCubin;
+  if (gates_ != nullptr) {
+    guard.on_load = [gates = gates_.get()](size_t device, bool begins) {
+      gates->NoteLoad(device, begins);
+    };
+  }
   code_ = std::make_unique<GuardedCode>(guard, arena_->contexts(), options->output);
   pace_ =
       std::make_shared<KernelPace>([code = code_.get()](uint32_t nap_ns) { code->SetNap(nap_ns); });

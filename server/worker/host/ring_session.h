@@ -133,11 +133,11 @@ class RingSession {
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<VirtualMemory> memory_;
   std::unique_ptr<compiler::CompilerClient> compiler_;  // Null where there is none.
+  std::unique_ptr<dispatch::SessionGates> gates_;       // Null where nothing is dispatched.
   std::unique_ptr<GuardedCode> code_;                   // Null for a session that is not guarded.
   std::shared_ptr<KernelPace> pace_;                    // Likewise.
   std::unique_ptr<ServerImageCache> images_;            // Null when the server keeps no images.
   std::unique_ptr<ServerModuleRecord> loaded_;          // Null when the server records none.
-  std::unique_ptr<dispatch::SessionGates> gates_;       // Null where nothing is dispatched.
   std::unique_ptr<HostedSession> session_;
   bool sealed_ ABSL_GUARDED_BY(decoder_thread);  // Or needs not be.
 };
