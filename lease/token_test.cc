@@ -76,6 +76,7 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(slice.staging_bytes, 16u << 20);
   EXPECT_EQ(slice.period, absl::Milliseconds(20));
   EXPECT_EQ(slice.budget, absl::Milliseconds(6));
+  EXPECT_TRUE(slice.best_effort);
 }
 
 TEST_F(TokenTest, AReservationOfEverythingIsNone) {
@@ -86,7 +87,6 @@ TEST_F(TokenTest, AReservationOfEverythingIsNone) {
     EXPECT_EQ(slice.period, absl::ZeroDuration()) << period_ms;
     EXPECT_EQ(slice.budget, absl::ZeroDuration()) << period_ms;
   }
-  EXPECT_TRUE(slice.best_effort);
 }
 
 TEST_F(TokenTest, TiersAreCarried) {
