@@ -78,8 +78,13 @@ class Effort:
         return json.loads(said.splitlines()[-1])["error"], errors
 
     def kill(self):
-        """With `warpline run` the program itself, which would go on for as long as it has a lease."""
-        if self._process.poll() is None:
+        """The program, so that `warpline run` gives the lease back."""
+        if self._process.poll() is not None:
+            return
+        os.killpg(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
 
@@ -134,7 +139,7 @@ def p50(times):
 
 
 def tenants(best_effort):
-    slices = {"effort": ["--best_effort"] if best_effort else ["--weight=1"]}
+    slices = {"effort": ["--memory=256MiB", *(["--best_effort"] if best_effort else [])]}
     return slices, [["--priority=0", "--slices=effort"], ["--priority=3"]]
 
 

@@ -134,8 +134,8 @@ struct PreemptContext {
   int32_t waiting_priority = 0;  // The highest of those that wait, or are more urgent.
   uint32_t level = 1;            // 0 before the other comes, 1 between calls, 2 within a kernel.
   uint32_t engine = 0;
-  // For how long its work has been in flight while a more urgent slice wanted to go on, and nothing
-  // of that one's became complete.
+  // For how long its work has been in flight, a more urgent slice has wanted to go on, and nothing
+  // of either has become complete.
   uint64_t in_way_ns = 0;
   // 1 for a best-effort slice that is in the way, and has been for a moment.
   uint32_t killable = 0;

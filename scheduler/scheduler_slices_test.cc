@@ -83,6 +83,7 @@ TEST_P(SlicesTest, ALeaseHasTheShapeThatItsSliceHadWhenItWasMade) {
   request.set_max_handles(100);
   request.set_max_commands(64);
   request.set_weight(7);
+  request.set_best_effort(true);
   ASSERT_TRUE(scheduler_->PutSlice(request).ok());
   const std::string vision = TenantWith("vision", {"small"});
   const ReportReply keys = Tell(Report("a"));
@@ -97,11 +98,14 @@ TEST_P(SlicesTest, ALeaseHasTheShapeThatItsSliceHadWhenItWasMade) {
   EXPECT_EQ(token.slice.max_handles, 100u);
   EXPECT_EQ(token.slice.max_commands, 64u);
   EXPECT_EQ(token.slice.weight, 7u);
+  EXPECT_TRUE(token.slice.best_effort);
   EXPECT_EQ(scheduler_->Slices("operator")->slices(0).leases(), 1u);
+  EXPECT_TRUE(scheduler_->Slices("operator")->slices(0).best_effort());
   EXPECT_EQ(scheduler_->Leases("operator")->leases(0).slice(), "small");
   // Another shape is for new leases, also after a restart.
   request = Request("small", false);
   request.set_max_handles(200);
+  request.set_best_effort(false);
   ASSERT_TRUE(scheduler_->PutSlice(request).ok());
   Pass(absl::Seconds(20));
   Tell(Report("a"));
@@ -110,6 +114,7 @@ TEST_P(SlicesTest, ALeaseHasTheShapeThatItsSliceHadWhenItWasMade) {
   const auto renewed = scheduler_->Renew(lease->token());
   ASSERT_TRUE(renewed.ok()) << renewed.status();
   EXPECT_EQ(Opened(renewed->token(), keys).slice.max_handles, 100u);
+  EXPECT_TRUE(Opened(renewed->token(), keys).slice.best_effort);
   EXPECT_EQ(Opened(AcquireOf("", vision)->token(), keys).slice.max_handles, 200u);
 }
 

@@ -8,7 +8,7 @@
 
 WARPLINE_POLICY();
 /* A slice that has the device for itself keeps a millisecond of work ahead, as in any turn, and not
- * 16: a row of short kernels is then over before it would be killed. */
+ * 16: a row of short kernels, of which none is killed, is soon over. */
 WARPLINE_ASK_ALWAYS(80);
 
 #define PATIENCE_NS 2000000

@@ -96,8 +96,8 @@ struct warpline_on_preempt {
   int waiting_priority; /* the highest of those that wait, or are more urgent */
   unsigned int level;   /* 1: between calls, 2: within a kernel */
   unsigned int engine;
-  /* for how long its work has been in flight while a more urgent slice wanted to go on, and nothing
-   * of that one's became complete; 0 where that is not so */
+  /* for how long its work has been in flight, a more urgent slice has wanted to go on, and nothing
+   * of either has become complete; 0 where that is not so */
   unsigned long long in_way_ns;
   unsigned int killable; /* 1: the slice is best effort and in the way, so that KILL is heeded */
   unsigned int reserved;

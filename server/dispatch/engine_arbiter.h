@@ -209,7 +209,8 @@ class EngineArbiter {
   // The most urgent of those that want to go on and do not run together with `c`, of higher
   // priority than it; null for none.
   const Contender* MoreUrgentThan(const Contender& c) const;
-  // Who is more urgent and for how long the contender's work has been in its way; 0 for nobody.
+  // Who is more urgent, and for how long the contender's work has been in its way: for how long
+  // nothing of either has become complete. 0 for nobody.
   KillVerdict InWay(const Contender& c) const;
   // Asks about what is in flight of others than the holder.
   void AskAboutOverruns();

@@ -20,11 +20,14 @@ const Contender* EngineArbiter::MoreUrgentThan(const Contender& c) const {
   return most;
 }
 
+// Short kernels that follow each other end, and turns do the rest.
 KillVerdict EngineArbiter::InWay(const Contender& c) const {
   if (c.working_since_ns_ == 0) return {};
   const Contender* const urgent = MoreUrgentThan(c);
   if (urgent == nullptr) return {};
-  return {urgent->terms_.vgpu, now_ns_ - std::max(urgent->stalled_since_ns_, c.working_since_ns_)};
+  const int64_t since_ns =
+      std::max({urgent->stalled_since_ns_, c.stalled_since_ns_, c.working_since_ns_});
+  return {urgent->terms_.vgpu, now_ns_ - since_ns};
 }
 
 void EngineArbiter::AskAboutOverruns() {

@@ -909,5 +909,15 @@ TEST(EngineArbiter, ATurnThatEndsByAKillIsRecordedSo) {
   EXPECT_EQ(turns.back().reason, TraceReason::kKilled);
 }
 
+// Nobody gives up a turn: BAND decides, and has the urgent one wait.
+TEST(EngineArbiter, ARowOfShortKernelsIsNotKilled) {
+  KillsAll kills;
+  SimulatedGpu gpu(&kills);
+  SimulatedTenant* const effort = gpu.Add(BestEffort(), Kernels(kShort));
+  gpu.Run(100 * kMs);
+  EXPECT_GE(WorstOfUrgent(&gpu, kSecond), kMs);
+  EXPECT_FALSE(effort->killed());
+}
+
 }  // namespace
 }  // namespace warpline::dispatch

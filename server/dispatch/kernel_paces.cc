@@ -45,7 +45,8 @@ int64_t KernelPaces::InWayNs(const PacedSlice& slice, const PacedSlice& urgent,
                              int64_t now_ns) const {
   const int64_t stalled_since_ns = known_.at(urgent.vgpu).stalled_since_ns;
   if (stalled_since_ns == 0) return 0;
-  return now_ns - std::max(stalled_since_ns, known_.at(slice.vgpu).since_ns);
+  const Known& known = known_.at(slice.vgpu);
+  return now_ns - std::max({stalled_since_ns, known.stalled_since_ns, known.since_ns});
 }
 
 void KernelPaces::Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Policy* policy) {

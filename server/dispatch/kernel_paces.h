@@ -56,8 +56,8 @@ class KernelPaces {
   int64_t LastWork(const PacedSlice& slice) const { return known_.at(slice.vgpu).last_ns; }
   // Whether it is at work, or was a moment ago, or waits for what is.
   bool IsPresent(const PacedSlice& slice, int64_t now_ns) const;
-  // For how long the one has been at work while the urgent one wanted to go on, and nothing of that
-  // one's has become complete.
+  // For how long the one has been at work, the urgent one has wanted to go on, and nothing of
+  // either has become complete.
   int64_t InWayNs(const PacedSlice& slice, const PacedSlice& urgent, int64_t now_ns) const;
   // The most urgent of those above a priority that are at work, or were a moment ago; of several
   // the one that was last. Null for none.

@@ -145,5 +145,17 @@ TEST_F(KernelPacesTest, WhoLoadsCodeIsMadeWayForAndNotHeldUp) {
   }
 }
 
+// The urgent one's own kernel is long.
+TEST_F(KernelPacesTest, ShortKernelsAreInNobodysWay) {
+  policy_.verdict = policy::Verdict::Kill();
+  PacedSlice slices[] = {
+      {.vgpu = 1, .priority = 0, .best_effort = true, .at_work = true, .progressed = true},
+      {.vgpu = 2, .priority = 3, .at_work = true}};
+  for (int64_t ms = 1; ms < 20; ++ms) {
+    paces_.Look(absl::MakeSpan(slices), ms * kMs, &policy_);
+    EXPECT_FALSE(slices[0].kill.has_value());
+  }
+}
+
 }  // namespace
 }  // namespace warpline::dispatch
