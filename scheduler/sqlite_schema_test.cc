@@ -180,7 +180,7 @@ TEST_F(SqliteSchemaTest, WhatGoingBackLosesIsCounted) {
   child.parent = "a";
   child.slices = {"small"};
   ASSERT_TRUE(store->AddTenant(child).ok());
-  EXPECT_THAT(LostInSchema(database.get(), 9).value(), IsEmpty());
+  EXPECT_THAT(LostInSchema(database.get(), 10).value(), IsEmpty());
   EXPECT_THAT(LostInSchema(database.get(), 7).value(),
               ElementsAre("1 slices that are best effort"));
   EXPECT_THAT(LostInSchema(database.get(), 6).value(),
