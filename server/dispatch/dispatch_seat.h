@@ -32,6 +32,9 @@ struct SeatTerms {
   int32_t priority = 0;
   // The session runs in the context that all sessions with this on its device share.
   bool shares_context = false;
+  // Sessions that name the same group, not empty, run at once on a device, whatever their slices:
+  // the driver runs their processes together.
+  std::string group = {};
   uint64_t session = 0;  // Its number, for whoever ends it.
   // Told how fast the session's kernels go from now on (PacedSlice::nap_us), where it shares a
   // context and has a worker. May come when the seat is gone, on the dispatcher's thread, and may

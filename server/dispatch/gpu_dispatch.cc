@@ -1,6 +1,9 @@
 #include "server/dispatch/gpu_dispatch.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "absl/types/span.h"
 
@@ -12,6 +15,19 @@ namespace {
 constexpr int64_t kRestNs = 100'000'000;
 // All sessions of the guarded tier on a GPU are in one context.
 constexpr uint64_t kSharedDomain = 1;
+
+// Makes one of a group's slices, which run at once: which of its processes the driver names is
+// chance then. What all had is at most the sum. The number is another one when a slice comes or
+// goes, since the sums are then, too.
+void AddToGroup(const SliceUse& slice, SliceUse* group) {
+  group->slice = slice.tenant + ", together";
+  group->tenant = slice.tenant;
+  group->vgpu = group->vgpu * 0x01000193 + slice.vgpu;
+  group->noted_ns += slice.noted_ns;
+  group->others_wanted_ns = std::max(group->others_wanted_ns, slice.others_wanted_ns);
+  group->share += slice.share;
+  group->workers.insert(group->workers.end(), slice.workers.begin(), slice.workers.end());
+}
 
 }  // namespace
 
@@ -71,7 +87,11 @@ ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   const bool computes = engine == EngineIndex(Engine::kCompute);
   contender.weight = std::max(1u, computes ? terms.compute_weight : terms.copy_weight);
   contender.priority = terms.priority;
-  contender.domain = terms.shares_context ? kSharedDomain : 0;
+  if (terms.shares_context) {
+    contender.domain = kSharedDomain;
+  } else if (!terms.group.empty()) {
+    contender.domain = std::max(kSharedDomain + 1, TenantNumber(terms.group));
+  }
   return contender;
 }
 
@@ -136,9 +156,10 @@ GpuUse GpuDispatch::Use() const {
   const EngineArbiter& arbiter = *arbiters_[kCompute];
   GpuUse use;
   use.looked_ns = arbiter.looked_ns();
+  std::map<std::string, SliceUse> groups;
   for (const auto& [key, slice] : slices_) {
     const Contender& contender = *slice.contenders[kCompute];
-    SliceUse& one = use.slices.emplace_back();
+    SliceUse one;
     one.slice = key;
     one.tenant = slice.members.front().seat->terms_.tenant;
     one.vgpu = contender.terms().vgpu;
@@ -151,7 +172,14 @@ GpuUse GpuDispatch::Use() const {
       one.workers.push_back({seat.terms_.session, seat.worker_, seat.terms_.shares_context,
                              seat.worker_since_us_, seat.usage_[kCompute].busy_ns});
     }
+    const std::string& group = slice.members.front().seat->terms_.group;
+    if (group.empty()) {
+      use.slices.push_back(std::move(one));
+    } else {
+      AddToGroup(one, &groups[group]);
+    }
   }
+  for (auto& [name, group] : groups) use.slices.push_back(std::move(group));
   return use;
 }
 

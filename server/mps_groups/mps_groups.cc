@@ -72,6 +72,13 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
     std::erase(seats_, seat);
     if (seats_.empty() && !over_.has_value()) owner_->OnIdle(this);
   }
+  void AnswerSoon(std::weak_ptr<MpsSeat> waiting) RUNS_ON(control_loop) {
+    control_->Post([self = shared_from_this(), waiting = std::move(waiting)] {
+      control_loop.AssertOnLoop();
+      if (const auto seat = waiting.lock()) self->Answer(seat.get());
+    });
+  }
+  // Tells the seat what it waits for, if that is known.
   void Answer(MpsSeat* seat) RUNS_ON(control_loop) {
     if (!ready_ && !over_.has_value()) return;
     const auto ready = std::exchange(seat->ready_, nullptr);
@@ -139,7 +146,7 @@ MpsSeat::~MpsSeat() {
 
 void MpsSeat::WhenReady(std::function<void(const absl::Status&)> ready) {
   ready_ = std::move(ready);
-  group_->Answer(this);
+  group_->AnswerSoon(weak_from_this());
 }
 
 MpsTerms MpsSeat::terms() const {
@@ -186,7 +193,8 @@ void MpsGroups::OnOver(MpsGroup* group, const std::string& why) {
   if (const LogPermit permit = log_.Ask(kOverLine)) {
     permit.Warning(group->was_ready() ? "an MPS daemon has ended" : "an MPS daemon does not start",
                    " payer=", Quoted(group->key().trust), " gpu=", group->key().ordinal,
-                   " error=", Quoted(why));
+                   " error=", Quoted(why), group->was_ready() ? "" : "; workers start without one, "
+                   "but for those with a part of the multiprocessors, which do not start");
   }
   if (group->was_ready()) return Forget(group);
   // Whoever comes soon would wait for nothing.

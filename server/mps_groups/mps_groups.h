@@ -54,13 +54,13 @@ struct MpsTerms {
 class MpsGroup;
 
 // A worker's part in its group, until it is destroyed. Nothing is called after that.
-class MpsSeat {
+class MpsSeat : public std::enable_shared_from_this<MpsSeat> {
  public:
   ~MpsSeat();
   MpsSeat(const MpsSeat&) = delete;
   MpsSeat& operator=(const MpsSeat&) = delete;
 
-  // Calls `ready` once, perhaps at once: OK, or why there is no daemon. Called once.
+  // Calls `ready` once, and not before this returns: OK, or why there is no daemon. Called once.
   void WhenReady(std::function<void(const absl::Status&)> ready) RUNS_ON(control_loop);
   // Calls `over` when the daemon has ended by itself, once it was ready. Called once.
   void WhenOver(std::function<void(const std::string& why)> over) RUNS_ON(control_loop) {

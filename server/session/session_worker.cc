@@ -30,7 +30,9 @@ absl::Status SessionWorker::TakeWorker() {
     if (!seat.ok()) return seat.status();
     worker_ = *std::move(seat);
   } else {
-    pooled_ = parts_.pool->Take(device_, this);
+    WorkerDevice device = device_;
+    if (groups_ != nullptr) device.mps = groups_->Join(group_, sm_percent_);
+    pooled_ = parts_.pool->Take(device, this);
     worker_ = pooled_;
   }
   gone_ = false;
