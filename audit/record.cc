@@ -26,6 +26,7 @@ const EventInfo kEvents[static_cast<size_t>(Event::kEventCount)] = {
     {Event::kSessionClosed, "session.closed", Bound::kNone},
     {Event::kSessionRefused, "session.refused", Bound::kRefusals},
     {Event::kSessionFaulted, "session.faulted", Bound::kWorkers},
+    {Event::kSessionKilled, "session.killed", Bound::kWorkers},
     {Event::kModuleLoaded, "module.loaded", Bound::kModules},
     {Event::kMemoryShared, "memory.shared", Bound::kShares},
     {Event::kMemoryOpened, "memory.opened", Bound::kShares},

@@ -38,6 +38,7 @@ enum class Event : size_t {
   kSessionClosed,
   kSessionRefused,
   kSessionFaulted,
+  kSessionKilled,
   kModuleLoaded,
   kMemoryShared,
   kMemoryOpened,

@@ -2,14 +2,16 @@
 """How long a small inference takes that comes every few milliseconds beside a session that trains.
 
   latency.py --bundle=DIR [--dispatch=off,band,priority,latency_guard.bpf.o] [--every_ms=10]
-             [--seconds=10] [--inference=resnet50_infer] [--training=gpt2_train] [--tier=isolated]
-             [--json=FILE] [--md=FILE] [--svg=FILE]
+             [--seconds=10] [--budget_ms=5] [--inference=resnet50_infer] [--training=gpt2_train]
+             [--tier=isolated] [--json=FILE] [--md=FILE] [--svg=FILE]
 
 Both are programs of framework_steps.py, of two tenants; the one that infers has --weight=1
---priority=10, the other --weight=1. For each kind of dispatch a scheduler and a server are started,
-and in them the inference runs alone, the training alone, and then both at once. A request's time is
-from when it was due to when its result is on the host, so one that had to wait for the one before it
-is counted with its wait. The first row is of two programs without Warpline. Prints p50, p99 and the
+--priority=10 and a slice that reserves the budget in each period, for --dispatch=reservation; the
+other --weight=1. A kind of dispatch may have more flags of the server after a +, as in
+priority+--dispatch_expect_us=0. For each kind a scheduler and a server are started, and in them the
+inference runs alone, the training alone, and then both at once. A request's time is from when it was
+due to when its result is on the host, so one that had to wait for the one before it is counted with
+its wait. The first row is of two programs without Warpline. Prints p50, p99 and the
 maximum, p50 and p99 against those alone of the same row, and the training's steps a second against
 alone.
 """
@@ -29,7 +31,8 @@ from pool import Pool  # noqa: E402  (found by the path above)
 
 PROGRAM = HERE / "framework_steps.py"
 INFERENCE, TRAINING = 0, 1
-TENANTS = (["--weight=1", "--priority=10"], ["--weight=1"])
+SLICE = "requests"
+TENANTS = (["--weight=1", "--priority=10", "--slices=" + SLICE], ["--weight=1"])
 NATIVE = "native"
 # So much earlier the training begins, and it ends so much later but for the requests that do not count.
 HEAD_START_S = 2.0
@@ -132,11 +135,14 @@ def measure(local_server, installation, args):
         if name == NATIVE:
             rows.append(measure_pair(name, natively, args))
         else:
-            flags = ["--device=" + args.device, "--tiers=isolated,guarded", "--dispatch=" + name, *args.server_flag]
-            with Pool(local_server, installation, TENANTS, flags) as pool:
-                more = {"trace": tracer(pool, args.trace)} if args.trace and name != "off" else {}
+            policy, *more_flags = name.split("+")
+            flags = ["--device=" + args.device, "--tiers=isolated,guarded", "--dispatch=" + policy, *more_flags,
+                     *args.server_flag]
+            slices = {SLICE: ["--period_ms=%d" % args.every_ms, "--budget_ms=%d" % args.budget_ms]}
+            with Pool(local_server, installation, TENANTS, flags, slices) as pool:
+                more = {"trace": tracer(pool, args.trace)} if args.trace and policy != "off" else {}
                 rows.append(measure_pair(
-                    pathlib.Path(name).name.split(".")[0],
+                    " ".join([pathlib.Path(policy).name.split(".")[0], *more_flags]),
                     lambda tenant, command: Steps(pool.command(args.tier, *command), pool.environment(tenant)),
                     args, **more))
         print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
@@ -196,6 +202,7 @@ def main():
     parser.add_argument("--training", default="gpt2_train")
     parser.add_argument("--every_ms", type=float, default=10)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--budget_ms", type=int, default=5, help="of --every_ms, for --dispatch=reservation")
     parser.add_argument("--no_native", action="store_true")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the programs")
     parser.add_argument("--server_flag", action="append", default=[])

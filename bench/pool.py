@@ -10,13 +10,15 @@ import time
 
 class Pool:
     """A scheduler with tenants, each with these flags of `warpline tenant add`, and one server. They
-    are called tenant0, tenant1 and so on. A context manager."""
+    are called tenant0, tenant1 and so on. `slices` are flags of `warpline slice add` by the slices'
+    names. A context manager."""
 
-    def __init__(self, local_server, installation, tenants, server_flags):
+    def __init__(self, local_server, installation, tenants, server_flags, slices=None):
         self._local_server = local_server
         self._bin = pathlib.Path(installation.root) / "bin"
         self._installation = installation
         self._tenants = tenants
+        self._slices = slices or {}
         self._server_flags = server_flags
         self._stack = contextlib.ExitStack()
         self._credentials = []
@@ -28,6 +30,8 @@ class Pool:
         with contextlib.ExitStack() as stack:
             self._folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pool-")))
             self._start_scheduler(stack)
+            for name, flags in self._slices.items():
+                self.warpline("slice", "add", name, *flags)
             for i, flags in enumerate(self._tenants):
                 self._credentials.append(self.warpline("tenant", "add", "tenant%d" % i, *flags).strip())
             credential = self._folder / "server.credential"
@@ -89,10 +93,10 @@ class Pool:
     def environment(self, tenant, **more):
         return self._environment(WARPLINE_CREDENTIAL=self._credentials[tenant], **more)
 
-    def start(self, tenant, tier, *command):
-        return subprocess.Popen(
-            self.command(tier, *command), env=self.environment(tenant), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(self, tenant, tier, *command, **more):
+        """`more` is for Popen."""
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+        return subprocess.Popen(self.command(tier, *command), env=self.environment(tenant), text=True, **options)
 
     def engine_times(self):
         """Microseconds of compute by tenant, as the server's books have them."""

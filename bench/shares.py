@@ -3,6 +3,7 @@
 
   shares.py --bundle=DIR --program=shares [--device=auto] [--tier=isolated|guarded] [--seconds=12]
             [--weights=1:1,3:1,10:1] [--kernels_us=50:50,50:5000,5000:50,5000:5000,50:64MiB] [--wait]
+            [--processes=1:1]
             [--dispatch=band,off] [--json=FILE] [--md=FILE]
 
 For each kind of dispatch, each pair of weights and each pair of lengths a scheduler with two
@@ -14,7 +15,8 @@ second from what the weights say, the error in all relative to the smaller share
 both had by the time that passed, and what the server's books say of the first one's share. The
 first rows are of a tenant alone. A length in MiB stands for copies of so much to the device, over
 and over. Beside kernels they are on another engine: then each is due all that it has alone, and
-the row says what the first and the second kept of it.
+the row says what the first and the second kept of it. With --processes=4:1 the first tenant's program
+has four processes, which are four sessions of one lease and together have what one would.
 """
 import argparse
 import json
@@ -27,9 +29,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from pool import Pool  # noqa: E402  (found by the path above)
 
 WARM_UP_S = 2.0
+# A program of several processes, which prints what each of them did.
+SEVERAL = ("import subprocess, sys; "
+           "all = [subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE) for _ in range(int(sys.argv[1]))]; "
+           "[sys.stdout.buffer.write(one.communicate()[0]) for one in all]; "
+           "sys.exit(max(one.returncode for one in all))")
 
 
-def result_of(process, timeout_s):
+def results_of(process, timeout_s):
+    """What the processes of a program say that they did."""
     try:
         said, errors = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -37,7 +45,7 @@ def result_of(process, timeout_s):
         said, errors = process.communicate()
     if process.returncode != 0:
         raise RuntimeError("ended with %s: %s" % (process.returncode, (said + errors)[-600:]))
-    return json.loads(said.splitlines()[-1])
+    return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
 
 
 def at(progress, moment):
@@ -49,13 +57,14 @@ def at(progress, moment):
 
 
 def had(run, start, end):
-    """Seconds of the device, as long as its kernels take alone."""
-    return (at(run["progress"], end) - at(run["progress"], start)) * run["kernel_us"] * 1e-6
+    """Seconds of the device, as long as the kernels of a program's processes take alone."""
+    return sum((at(one["progress"], end) - at(one["progress"], start)) * one["kernel_us"] * 1e-6 for one in run)
 
 
 def span(runs):
     """From when all were at work until the first one ended."""
-    return max(run["progress"][0][0] for run in runs) + WARM_UP_S, min(run["progress"][-1][0] for run in runs)
+    return (max(one["progress"][0][0] for run in runs for one in run) + WARM_UP_S,
+            min(one["progress"][-1][0] for run in runs for one in run))
 
 
 def judge_apart(runs):
@@ -89,31 +98,33 @@ class Measurement:
         """`load` is a kernel's length in microseconds, or "64MiB" for copies of so much."""
         copy = ["--copy_mib=%d" % mib_of(load)] if mib_of(load) else []
         kernel_us = 1000 if copy else load
-        kernel = result_of(self._pool.start(0, self._tier, self._program, "--calibrate",
-                                            "--kernel_us=%g" % kernel_us, *copy, *self._options), 120)
+        kernel = results_of(self._pool.start(0, self._tier, self._program, "--calibrate",
+                                             "--kernel_us=%g" % kernel_us, *copy, *self._options), 120)[-1]
         return {**kernel, "copy": copy}
 
-    def _start(self, tenant, kernel, seconds):
-        return self._pool.start(tenant, self._tier, self._program, "--rounds=%d" % kernel["rounds"],
+    def _start(self, tenant, kernel, seconds, processes=1):
+        several = [sys.executable, "-c", SEVERAL, str(processes)] if processes > 1 else []
+        return self._pool.start(tenant, self._tier, *several, self._program, "--rounds=%d" % kernel["rounds"],
                                 "--kernel_us=%g" % kernel["kernel_us"], "--seconds=%g" % seconds,
                                 *kernel["copy"], *self._options)
 
     def alone(self, kernel, seconds):
-        run = result_of(self._start(0, kernel, seconds), seconds + 60)
-        start, end = run["progress"][0][0] + seconds / 4, run["progress"][-1][0]
+        run = results_of(self._start(0, kernel, seconds), seconds + 60)
+        start, end = run[0]["progress"][0][0] + seconds / 4, run[0]["progress"][-1][0]
         return had(run, start, end) / (end - start)
 
-    def together(self, kernels, weights, seconds):
-        processes = [self._start(i, kernel, seconds) for i, kernel in enumerate(kernels)]
+    def together(self, kernels, weights, seconds, counts=(1, 1)):
+        processes = [self._start(i, kernel, seconds, counts[i]) for i, kernel in enumerate(kernels)]
         time.sleep(seconds * 0.35)
         before = self._pool.engine_times()
         time.sleep(seconds * 0.45)
         after = self._pool.engine_times()
-        runs = [result_of(process, seconds + 60) for process in processes]
+        runs = [results_of(process, seconds + 60) for process in processes]
         if len({bool(kernel["copy"]) for kernel in kernels}) > 1:
             return judge_apart(runs)
         row = judge(runs, weights)
-        booked = [after["tenant%d" % i] - before["tenant%d" % i] for i in range(len(runs))]
+        # Of a tenant whose program was slow to start there is nothing before.
+        booked = [after.get("tenant%d" % i, 0) - before.get("tenant%d" % i, 0) for i in range(len(runs))]
         row["books"] = booked[0] / sum(booked) if sum(booked) > 0 else 0
         return row
 
@@ -169,7 +180,8 @@ def measure(local_server, installation, args):
                     rows.append({"dispatch": dispatch, "kernels_us": [length],
                                  "sum": measurement.alone(kernels[length], max(args.seconds / 4, 1))})
                 for pair in pairs(args.kernels_us):
-                    row = measurement.together([kernels[length] for length in pair], weights, args.seconds)
+                    row = measurement.together([kernels[length] for length in pair], weights, args.seconds,
+                                               [int(count) for count in args.processes.split(":")])
                     rows.append({"dispatch": dispatch, "weights": weights, "kernels_us": pair, **row})
                     print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     return rows
@@ -185,6 +197,7 @@ def parse(arguments=None):
     parser.add_argument("--weights", default="1:1,3:1,10:1")
     parser.add_argument("--kernels_us", default="50:50,50:5000,5000:50,5000:5000")
     parser.add_argument("--blocks", type=int, default=1056, help="of each kernel; 16 on the CPU device")
+    parser.add_argument("--processes", default="1:1", help="of each tenant's program")
     parser.add_argument("--wait", action="store_true", help="each kernel is waited for")
     parser.add_argument("--dispatch", default="band,off")
     parser.add_argument("--server_flag", action="append", default=[])

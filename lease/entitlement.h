@@ -25,6 +25,8 @@ inline constexpr char kLocalTenant[] = "local";
 inline constexpr uint32_t kMostWeight = 1000;
 // Priorities of leases are from 0 to this.
 inline constexpr uint32_t kMostPriority = 100;
+// Periods of reservations are from 2 milliseconds to this.
+inline constexpr uint32_t kMostPeriodMs = 1000;
 
 // The part of each device that a session gets.
 struct DeviceSlice {
@@ -51,6 +53,12 @@ struct DeviceSlice {
   uint32_t weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;
+  // The reservation: so much time of each engine in each period, for policies that ask. Zero for
+  // none.
+  absl::Duration period = absl::ZeroDuration();
+  absl::Duration budget = absl::ZeroDuration();
+  // Whether a policy may have its sessions ended at once when more urgent work waits.
+  bool best_effort = false;
 
   // --- Carried from the token to where it will be enforced, but not enforced yet.
   uint32_t hardware_queues = 0;  // 0 for the number that the server gives to every session.

@@ -44,6 +44,9 @@ void FillSlice(const DeviceSlice& slice, warpline_internal::TokenSlice* to) {
   to->set_hardware_queues(slice.hardware_queues);
   to->set_max_commands(slice.max_commands);
   to->set_staging_bytes(slice.staging_bytes);
+  to->set_period_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(slice.period)));
+  to->set_budget_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(slice.budget)));
+  to->set_best_effort(slice.best_effort);
 }
 
 DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& from) {
@@ -59,6 +62,12 @@ DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& 
   slice.hardware_queues = from.hardware_queues();
   slice.max_commands = from.max_commands();
   slice.staging_bytes = from.staging_bytes();
+  // A budget that is none, or more than there is, is no reservation: it would be everything.
+  if (from.budget_ms() < from.period_ms() && from.period_ms() <= kMostPeriodMs) {
+    slice.period = absl::Milliseconds(from.period_ms());
+    slice.budget = absl::Milliseconds(from.budget_ms());
+  }
+  slice.best_effort = from.best_effort();
   return slice;
 }
 

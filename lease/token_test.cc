@@ -46,6 +46,9 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(usual.launch_time_limit, absl::InfiniteDuration());
   EXPECT_EQ(usual.max_commands, 0u);
   EXPECT_EQ(usual.staging_bytes, 0u);
+  EXPECT_EQ(usual.period, absl::ZeroDuration());
+  EXPECT_EQ(usual.budget, absl::ZeroDuration());
+  EXPECT_FALSE(usual.best_effort);
   token_.slice.max_handles = 100;
   token_.slice.max_module_bytes = 1 << 20;
   token_.slice.sm_percent = 25;
@@ -56,6 +59,9 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   token_.slice.hardware_queues = 2;
   token_.slice.max_commands = 64;
   token_.slice.staging_bytes = 16 << 20;
+  token_.slice.period = absl::Milliseconds(20);
+  token_.slice.budget = absl::Milliseconds(6);
+  token_.slice.best_effort = true;
   const DeviceSlice slice = OpenToken(Text(), {key_.verify_key()})->slice;
   EXPECT_EQ(slice.memory_bytes, 4ull << 30);
   EXPECT_EQ(slice.max_handles, 100u);
@@ -68,6 +74,19 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(slice.hardware_queues, 2u);
   EXPECT_EQ(slice.max_commands, 64u);
   EXPECT_EQ(slice.staging_bytes, 16u << 20);
+  EXPECT_EQ(slice.period, absl::Milliseconds(20));
+  EXPECT_EQ(slice.budget, absl::Milliseconds(6));
+  EXPECT_TRUE(slice.best_effort);
+}
+
+TEST_F(TokenTest, AReservationOfEverythingIsNone) {
+  for (const auto& [period_ms, budget_ms] : {std::pair{20, 20}, std::pair{0, 5}, {2000, 5}}) {
+    token_.slice.period = absl::Milliseconds(period_ms);
+    token_.slice.budget = absl::Milliseconds(budget_ms);
+    const DeviceSlice slice = OpenToken(Text(), {key_.verify_key()})->slice;
+    EXPECT_EQ(slice.period, absl::ZeroDuration()) << period_ms;
+    EXPECT_EQ(slice.budget, absl::ZeroDuration()) << period_ms;
+  }
 }
 
 TEST_F(TokenTest, TiersAreCarried) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "policy/band.h"
+#include "policy/reservation.h"
 
 namespace warpline::policy {
 namespace {
@@ -27,6 +28,7 @@ constexpr Named kPolicies[] = {
     {"priority", &Make<StrictPriority>},
     {"edf", &Make<EarliestDeadline>},
     {"fairness", &Make<FinishTimeFairness>},
+    {"reservation", &Make<Reservation>},
 };
 
 uint32_t Clamp(uint64_t score) {

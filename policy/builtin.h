@@ -21,10 +21,12 @@ class Fifo : public Policy {
 };
 
 // Higher priorities go first and need not wait for the end of a turn; equal ones share by BAND.
-// Whoever is less urgent may starve.
+// Whoever is less urgent may starve. Those who come regularly are expected, so that they find
+// little in flight.
 class StrictPriority : public Policy {
  public:
   std::string_view name() const override { return "priority"; }
+  Wishes wishes() const override { return {.expects = true}; }
   Verdict OnDispatch(const DispatchContext& context) override;
   Verdict OnPreempt(const PreemptContext& context) override;
 };

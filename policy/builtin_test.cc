@@ -78,6 +78,13 @@ TEST(EarliestDeadline, WhatIsDueFirstGoesFirst) {
   EXPECT_EQ(edf.OnDispatch(seldom).argument, UINT32_MAX) << "what is late is due now";
 }
 
+TEST(Wishes, OnlyPoliciesThatKnowWhoIsUrgentExpectAnybody) {
+  for (const std::string& name : PolicyNames()) {
+    EXPECT_EQ((*MakePolicy(name))->wishes().expects, name == "priority" || name == "reservation")
+        << name;
+  }
+}
+
 TEST(FinishTimeFairness, WhoIsFurthestBehindGoesFirst) {
   FinishTimeFairness fairness;
   DispatchContext behind = Slice(0);
@@ -95,6 +102,7 @@ TEST(MakePolicy, KnowsItsNames) {
     EXPECT_EQ((*policy)->name(), name);
   }
   EXPECT_EQ(PolicyNames().front(), "band");
+  EXPECT_EQ(PolicyNames().back(), "reservation");
   EXPECT_FALSE(MakePolicy("").ok());
 }
 

@@ -39,6 +39,7 @@ enum class Action : uint32_t {
   kReclaim = 8,
   kScore = 9,      // Argument: the score, where most is best.
   kThrottle = 10,  // Argument: microseconds of each nap.
+  kKill = 11,
 };
 
 struct Verdict {
@@ -52,6 +53,7 @@ struct Verdict {
   static constexpr Verdict Keep() { return {Action::kKeep, 0}; }
   static constexpr Verdict Score(uint32_t score) { return {Action::kScore, score}; }
   static constexpr Verdict Throttle(uint32_t us) { return {Action::kThrottle, us}; }
+  static constexpr Verdict Kill() { return {Action::kKill, 0}; }
 };
 
 // What every context begins with.
@@ -108,10 +110,21 @@ struct DispatchContext {
   uint64_t attained_ns = 0;  // How long it has had the engine meanwhile.
   uint32_t active_slices = 0;
   uint32_t reserved = 0;
+  // Of a slice with a reservation: the time that it is to have in each period, what of that is
+  // left, less than 0 for what it owes, and the end of the period. 0 for all without one.
+  uint64_t budget_ns = 0;
+  int64_t budget_left_ns = 0;
+  uint64_t deadline_ns = 0;
 };
 
-// At level 1, a slice's work runs while another one waits: kYield, kKeep. At level 2, its kernels
-// run beside those of a more urgent one, in the same hardware context: kThrottle, kKeep.
+// At level 1, it is a slice's turn while another one waits: kYield, kKeep, kKill. At level 2, work
+// of its is in flight that no turn takes back: its kernels run beside those of a more urgent slice
+// in the same hardware context (kThrottle, kKeep, kKill), or they have not become complete since
+// its turn was over, while a more urgent one wants the engine (kKeep, kKill). kKill ends its
+// sessions that have work in flight, with an error; it is heeded where `killable` says so. At level
+// 0, of which only a policy hears that wishes to (Wishes::expects), another one is likely to come
+// in a moment: kYield, if the slice would have to yield to that one, has the slice keep only a
+// little in flight; kKeep.
 struct PreemptContext {
   ContextHead head;
   uint64_t elapsed_ns = 0;  // Of the turn, or since it has had kernels in flight.
@@ -119,12 +132,25 @@ struct PreemptContext {
   uint64_t waiting_ns = 0;
   int32_t priority = 0;
   int32_t waiting_priority = 0;  // The highest of those that wait, or are more urgent.
-  uint32_t level = 1;            // 1 between calls, 2 within a kernel.
+  uint32_t level = 1;            // 0 before the other comes, 1 between calls, 2 within a kernel.
   uint32_t engine = 0;
+  // For how long its work has been in flight, a more urgent slice has wanted to go on, and nothing
+  // of either has become complete.
+  uint64_t in_way_ns = 0;
+  // 1 for a best-effort slice that is in the way, and has been for a moment.
+  uint32_t killable = 0;
+  uint32_t reserved = 0;
   // As in DispatchContext. Of the one that waits which has the least of its share.
   uint32_t waiting_used_share = 0;
   uint32_t waiting_bw_share = 0;
   int64_t waiting_credit_ns = 0;
+  // As in DispatchContext, of the slice that runs, and whether its turn was given within its
+  // budget.
+  int64_t budget_left_ns = 0;
+  uint64_t deadline_ns = 0;
+  // The earliest of those that wait and are within their budgets; 0 for none.
+  uint64_t waiting_deadline_ns = 0;
+  uint32_t turn_is_reserved = 0;
 };
 
 // Work is complete; the verdict is ignored.
@@ -185,6 +211,10 @@ struct Wishes {
   // For how long it may have everybody wait before it is taken for one that fails; 0 for the
   // server's patience.
   int64_t longest_wait_ns = 0;
+  // To be asked before somebody comes who does so at regular intervals (level 0 of on_preempt), so
+  // that little is in flight then. Those who would have to yield are limited for half of the time
+  // at most.
+  bool expects = false;
 };
 
 // Called by one thread at a time, which holds no lock that a caller of another hook wants.

@@ -98,6 +98,7 @@ void PoolAllocator::Restore(const LeaseRecord& lease, const TenantRecord& tenant
   for (const std::string& device : lease.devices) to->add_devices(device);
   to->mutable_shape()->set_memory_bytes(lease.memory_bytes);
   to->mutable_shape()->set_sm_percent(lease.slice.shape.sm_percent);
+  to->mutable_shape()->set_time_milli(TimeOf(lease.slice.shape));
   const LeaseTerms terms = TermsOf(lease.slice.shape, tenant);
   to->mutable_shape()->set_weight(terms.weight);
   to->set_priority(terms.priority);
@@ -149,6 +150,7 @@ Decision PoolAllocator::Ask(const RoomRequest& request, const TenantRecord& tena
   to->set_tenant(tenant.name);
   to->mutable_shape()->set_memory_bytes(request.memory_bytes);
   to->mutable_shape()->set_sm_percent(request.slice.sm_percent);
+  to->mutable_shape()->set_time_milli(TimeOf(request.slice));
   const LeaseTerms terms = TermsOf(request.slice, tenant);
   to->mutable_shape()->set_weight(terms.weight);
   to->set_gpus(request.gpus);

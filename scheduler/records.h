@@ -30,6 +30,11 @@ struct SliceShape {
   uint32_t weight = 0;
   uint32_t copy_weight = 0;
   uint32_t priority = 0;
+  // The reservation: so much time of each device in each period; both or neither.
+  uint32_t period_ms = 0;
+  uint32_t budget_ms = 0;
+  // Whether its sessions may be ended at once when more urgent work waits.
+  bool best_effort = false;
   friend bool operator==(const SliceShape&, const SliceShape&) = default;
 };
 

@@ -28,6 +28,9 @@ void Change(const SliceRequest& request, SliceShape* shape) {
   if (request.has_weight()) shape->weight = request.weight();
   if (request.has_copy_weight()) shape->copy_weight = request.copy_weight();
   if (request.has_priority()) shape->priority = request.priority();
+  if (request.has_period_ms()) shape->period_ms = request.period_ms();
+  if (request.has_budget_ms()) shape->budget_ms = request.budget_ms();
+  if (request.has_best_effort()) shape->best_effort = request.best_effort();
 }
 
 void Fill(const SliceRecord& slice, warpline_internal::Slice* to) {
@@ -43,6 +46,9 @@ void Fill(const SliceRecord& slice, warpline_internal::Slice* to) {
   to->set_weight(slice.shape.weight);
   to->set_copy_weight(slice.shape.copy_weight);
   to->set_priority(slice.shape.priority);
+  to->set_period_ms(slice.shape.period_ms);
+  to->set_budget_ms(slice.shape.budget_ms);
+  to->set_best_effort(slice.shape.best_effort);
 }
 
 }  // namespace
@@ -78,7 +84,9 @@ absl::Status Scheduler::PutSlice(const SliceRequest& request) {
           " max_handles=", shape.max_handles, " max_module_bytes=", shape.max_module_bytes,
           " max_commands=", shape.max_commands, " sm_percent=", shape.sm_percent,
           " launch_ms=", shape.launch_ms, " weight=", shape.weight,
-          " copy_weight=", shape.copy_weight, " priority=", shape.priority);
+          " copy_weight=", shape.copy_weight, " priority=", shape.priority,
+          " period_ms=", shape.period_ms, " budget_ms=", shape.budget_ms,
+          " best_effort=", shape.best_effort);
   return absl::OkStatus();
 }
 

@@ -83,6 +83,7 @@ TEST_P(SlicesTest, ALeaseHasTheShapeThatItsSliceHadWhenItWasMade) {
   request.set_max_handles(100);
   request.set_max_commands(64);
   request.set_weight(7);
+  request.set_best_effort(true);
   ASSERT_TRUE(scheduler_->PutSlice(request).ok());
   const std::string vision = TenantWith("vision", {"small"});
   const ReportReply keys = Tell(Report("a"));
@@ -97,11 +98,14 @@ TEST_P(SlicesTest, ALeaseHasTheShapeThatItsSliceHadWhenItWasMade) {
   EXPECT_EQ(token.slice.max_handles, 100u);
   EXPECT_EQ(token.slice.max_commands, 64u);
   EXPECT_EQ(token.slice.weight, 7u);
+  EXPECT_TRUE(token.slice.best_effort);
   EXPECT_EQ(scheduler_->Slices("operator")->slices(0).leases(), 1u);
+  EXPECT_TRUE(scheduler_->Slices("operator")->slices(0).best_effort());
   EXPECT_EQ(scheduler_->Leases("operator")->leases(0).slice(), "small");
   // Another shape is for new leases, also after a restart.
   request = Request("small", false);
   request.set_max_handles(200);
+  request.set_best_effort(false);
   ASSERT_TRUE(scheduler_->PutSlice(request).ok());
   Pass(absl::Seconds(20));
   Tell(Report("a"));
@@ -110,6 +114,7 @@ TEST_P(SlicesTest, ALeaseHasTheShapeThatItsSliceHadWhenItWasMade) {
   const auto renewed = scheduler_->Renew(lease->token());
   ASSERT_TRUE(renewed.ok()) << renewed.status();
   EXPECT_EQ(Opened(renewed->token(), keys).slice.max_handles, 100u);
+  EXPECT_TRUE(Opened(renewed->token(), keys).slice.best_effort);
   EXPECT_EQ(Opened(AcquireOf("", vision)->token(), keys).slice.max_handles, 200u);
 }
 
@@ -150,6 +155,40 @@ TEST_P(SlicesTest, ATenantHasItsOwnSlicesAndNoMoreOfThem) {
   EXPECT_TRUE(scheduler_->RemoveSlice(Request("small", false)).ok());
   change.mutable_slices()->add_names("small");
   EXPECT_EQ(scheduler_->PutTenant(change).status().code(), Code::kNotFound);
+}
+
+TEST_P(SlicesTest, ReservationsOfADeviceAreTogetherNoMoreThanThereIs) {
+  auto request = Request("camera", true);
+  request.set_memory_bytes(kGiB);
+  request.set_period_ms(20);
+  request.set_budget_ms(8);
+  ASSERT_TRUE(scheduler_->PutSlice(request).ok());
+  auto wrong = Request("greedy", true);
+  wrong.set_period_ms(20);
+  EXPECT_EQ(scheduler_->PutSlice(wrong).code(), Code::kInvalidArgument);
+  wrong.set_budget_ms(19);
+  EXPECT_EQ(scheduler_->PutSlice(wrong).code(), Code::kInvalidArgument);
+  const std::string vision = TenantWith("vision", {"camera"});
+  const std::string plain = TenantWith("plain", {});
+  const ReportReply keys = Tell(Report("a"));
+  const auto first = AcquireOf("", vision);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const LeaseToken token = Opened(first->token(), keys);
+  EXPECT_EQ(token.slice.period, absl::Milliseconds(20));
+  EXPECT_EQ(token.slice.budget, absl::Milliseconds(8));
+  ASSERT_TRUE(AcquireOf("", vision).ok());
+  const auto third = AcquireOf("", vision);
+  EXPECT_EQ(third.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(third.status().message(), HasSubstr("1024 MiB and 40 % of the time wanted"));
+  EXPECT_THAT(third.status().message(), HasSubstr("10 % of the time that is not reserved"));
+  EXPECT_TRUE(AcquireOf("", plain, /*gib=*/1).ok()) << "it reserves nothing";
+  // What is reserved is known after a restart, too, and free when its lease has gone.
+  Restart();
+  Tell(Report("a"));
+  EXPECT_EQ(scheduler_->Slices("operator")->slices(0).budget_ms(), 8u);
+  EXPECT_EQ(AcquireOf("", vision).status().code(), Code::kResourceExhausted);
+  ASSERT_TRUE(scheduler_->Release(first->token()).ok());
+  EXPECT_TRUE(AcquireOf("", vision).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(States, SlicesTest, kStateKinds, StateKindName);

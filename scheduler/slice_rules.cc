@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/text.h"
+#include "scheduler/placement/pool.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -18,6 +19,8 @@ constexpr char kNoSlice[] = "none";
 
 constexpr uint64_t kMiB = 1u << 20;
 constexpr uint64_t kDayMs = 24ull * 3600 * 1000;
+// A change of turns takes a good part of a shorter one.
+constexpr uint64_t kLeastPeriodMs = 2;
 
 // A part of a slice is 0, or from `least` to `most`.
 struct Bounds {
@@ -42,7 +45,21 @@ std::vector<Bounds> BoundsOf(const SliceShape& shape) {
       {"weight", shape.weight, 1, kMostWeight},
       {"copy_weight", shape.copy_weight, 1, kMostWeight},
       {"priority", shape.priority, 1, kMostPriority},
+      {"period_ms", shape.period_ms, kLeastPeriodMs, kMostPeriodMs},
+      {"budget_ms", shape.budget_ms, 1, kMostPeriodMs},
   };
+}
+
+absl::Status CheckReservation(const SliceRecord& slice) {
+  const SliceShape& shape = slice.shape;
+  if ((shape.period_ms == 0) != (shape.budget_ms == 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slice ", slice.name, ": --period_ms and --budget_ms stand together"));
+  }
+  if (TimeOf(shape) <= placement::kMostTime) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--budget_ms=", shape.budget_ms, " of slice ", slice.name, ": a slice has at most ",
+      placement::kMostTime / 10, " % of its period of ", shape.period_ms, " ms"));
 }
 
 bool HasAny(const TenantRecord& tenant) {
@@ -90,7 +107,7 @@ absl::Status CheckSlice(const SliceRecord& slice) {
                                                    slice.name, ": expected 0 for the default, or ",
                                                    part.least, " to ", part.most));
   }
-  return absl::OkStatus();
+  return CheckReservation(slice);
 }
 
 absl::Status CheckSlicesOf(const TenantRecord& tenant, const std::vector<SliceRecord>& known) {
@@ -156,6 +173,12 @@ LeaseTerms TermsOf(const SliceShape& shape, const TenantRecord& tenant) {
           Either(shape.priority, tenant.priority)};
 }
 
+uint32_t TimeOf(const SliceShape& shape) {
+  if (shape.period_ms == 0) return 0;
+  const uint64_t budget = uint64_t{1000} * shape.budget_ms;
+  return static_cast<uint32_t>((budget + shape.period_ms - 1) / shape.period_ms);
+}
+
 DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant) {
   const SliceShape& shape = lease.slice.shape;
   DeviceSlice slice;
@@ -170,6 +193,9 @@ DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant) {
   slice.weight = terms.weight;
   slice.copy_weight = terms.copy_weight;
   slice.priority = static_cast<int32_t>(terms.priority);
+  slice.period = absl::Milliseconds(shape.period_ms);
+  slice.budget = absl::Milliseconds(shape.budget_ms);
+  slice.best_effort = shape.best_effort;
   return slice;
 }
 

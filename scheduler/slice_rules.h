@@ -46,6 +46,10 @@ struct LeaseTerms {
 // Those of a lease of this shape. What the shape does not say is the tenant's.
 LeaseTerms TermsOf(const SliceShape& shape, const TenantRecord& tenant);
 
+// The part of a device's time that a lease of this shape has reserved, in thousandths, rounded up;
+// 0 for none. Those on a device are together no more than placement::kMostTime.
+uint32_t TimeOf(const SliceShape& shape);
+
 // What a token of the lease says of the slice.
 DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant);
 

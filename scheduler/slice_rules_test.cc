@@ -52,6 +52,11 @@ TEST(SliceRulesTest, NamesAndNumbersHaveBounds) {
       {"--weight", [](SliceShape* s) { s->weight = 1001; }},
       {"--copy_weight", [](SliceShape* s) { s->copy_weight = 1001; }},
       {"--priority", [](SliceShape* s) { s->priority = 101; }},
+      {"--period_ms", [](SliceShape* s) { *s = {.period_ms = 1, .budget_ms = 1}; }},
+      {"--period_ms", [](SliceShape* s) { *s = {.period_ms = 1001, .budget_ms = 1}; }},
+      {"--period_ms and --budget_ms", [](SliceShape* s) { s->period_ms = 10; }},
+      {"--period_ms and --budget_ms", [](SliceShape* s) { s->budget_ms = 10; }},
+      {"--budget_ms", [](SliceShape* s) { *s = {.period_ms = 10, .budget_ms = 10}; }},
   };
   for (const auto& wrong : kWrong) {
     SliceShape shape;
@@ -60,6 +65,17 @@ TEST(SliceRulesTest, NamesAndNumbersHaveBounds) {
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << wrong.option;
     EXPECT_THAT(status.message(), HasSubstr(wrong.option));
   }
+}
+
+TEST(SliceRulesTest, AReservationIsNineTenthsOfADeviceAtMost) {
+  EXPECT_EQ(TimeOf({}), 0u);
+  EXPECT_EQ(TimeOf({.period_ms = 10, .budget_ms = 4}), 400u);
+  EXPECT_EQ(TimeOf({.period_ms = 1000, .budget_ms = 1}), 1u);
+  EXPECT_EQ(TimeOf({.period_ms = 3, .budget_ms = 1}), 334u) << "rounded up";
+  EXPECT_TRUE(CheckSlice(Named("small", {.period_ms = 10, .budget_ms = 9})).ok());
+  const absl::Status beyond = CheckSlice(Named("small", {.period_ms = 100, .budget_ms = 91}));
+  EXPECT_EQ(beyond.code(), Code::kInvalidArgument);
+  EXPECT_THAT(beyond.message(), HasSubstr("at most 90 % of its period of 100 ms"));
 }
 
 TEST(SliceRulesTest, ATenantsListNamesSlicesThatThereAre) {
@@ -142,6 +158,7 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   EXPECT_EQ(slice.weight, 3u);
   EXPECT_EQ(slice.copy_weight, 4u);
   EXPECT_EQ(slice.priority, 5);
+  EXPECT_FALSE(slice.best_effort);
   lease.slice.shape = {.staging_bytes = 1,
                        .max_handles = 2,
                        .max_module_bytes = 3,
@@ -150,7 +167,10 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
                        .launch_ms = 6,
                        .weight = 7,
                        .copy_weight = 8,
-                       .priority = 9};
+                       .priority = 9,
+                       .period_ms = 10,
+                       .budget_ms = 4,
+                       .best_effort = true};
   slice = TokenSliceOf(lease, tenant);
   EXPECT_EQ(slice.staging_bytes, 1u);
   EXPECT_EQ(slice.max_handles, 2u);
@@ -161,6 +181,9 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   EXPECT_EQ(slice.weight, 7u);
   EXPECT_EQ(slice.copy_weight, 8u);
   EXPECT_EQ(slice.priority, 9);
+  EXPECT_EQ(slice.period, absl::Milliseconds(10));
+  EXPECT_EQ(slice.budget, absl::Milliseconds(4));
+  EXPECT_TRUE(slice.best_effort);
 }
 
 }  // namespace

@@ -171,6 +171,36 @@ ALTER TABLE tenants DROP COLUMN namespaces;
 PRAGMA user_version = 7;
 )sql",
      .kept = {{"tenants with namespaces", "SELECT count(*) FROM tenants WHERE namespaces <> ''"}}},
+    {.forth = R"sql(
+ALTER TABLE slices ADD COLUMN period_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE slices ADD COLUMN budget_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_period_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_budget_ms INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 9;
+)sql",
+     .back = R"sql(
+ALTER TABLE leases DROP COLUMN slice_budget_ms;
+ALTER TABLE leases DROP COLUMN slice_period_ms;
+ALTER TABLE slices DROP COLUMN budget_ms;
+ALTER TABLE slices DROP COLUMN period_ms;
+PRAGMA user_version = 8;
+)sql",
+     .kept = {{"slices with a reservation", "SELECT count(*) FROM slices WHERE period_ms <> 0"},
+              {"leases with a reservation",
+               "SELECT count(*) FROM leases WHERE slice_period_ms <> 0"}}},
+    {.forth = R"sql(
+ALTER TABLE slices ADD COLUMN best_effort INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE leases ADD COLUMN slice_best_effort INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 10;
+)sql",
+     .back = R"sql(
+ALTER TABLE leases DROP COLUMN slice_best_effort;
+ALTER TABLE slices DROP COLUMN best_effort;
+PRAGMA user_version = 9;
+)sql",
+     .kept = {{"slices that are best effort", "SELECT count(*) FROM slices WHERE best_effort <> 0"},
+              {"leases that are best effort",
+               "SELECT count(*) FROM leases WHERE slice_best_effort <> 0"}}},
 };
 constexpr int64_t kNewest = std::size(kSteps);
 

@@ -174,18 +174,21 @@ TEST_F(SqliteSchemaTest, WhatGoingBackLosesIsCounted) {
   const auto store = SqliteStore::Open(Path()).value();
   const auto database = Database::Open(Path()).value();
   EXPECT_THAT(LostInSchema(database.get(), 1).value(), IsEmpty());
-  ASSERT_TRUE(store->AddSlice({"small", {.max_handles = 100}}).ok());
+  ASSERT_TRUE(store->AddSlice({"small", {.max_handles = 100, .best_effort = true}}).ok());
   ASSERT_TRUE(store->PutCordon({"s", "why"}).ok());
   TenantRecord child = {"b", "hash"};
   child.parent = "a";
   child.slices = {"small"};
   ASSERT_TRUE(store->AddTenant(child).ok());
-  EXPECT_THAT(LostInSchema(database.get(), 7).value(), IsEmpty());
+  EXPECT_THAT(LostInSchema(database.get(), 10).value(), IsEmpty());
+  EXPECT_THAT(LostInSchema(database.get(), 7).value(),
+              ElementsAre("1 slices that are best effort"));
   EXPECT_THAT(LostInSchema(database.get(), 6).value(),
-              ElementsAre("1 tenants below another one", "1 cordons of servers"));
+              ElementsAre("1 slices that are best effort", "1 tenants below another one",
+                          "1 cordons of servers"));
   EXPECT_THAT(LostInSchema(database.get(), 5).value(),
-              ElementsAre("1 tenants below another one", "1 cordons of servers", "1 slices",
-                          "1 tenants with slices"));
+              ElementsAre("1 slices that are best effort", "1 tenants below another one",
+                          "1 cordons of servers", "1 slices", "1 tenants with slices"));
 }
 
 TEST_F(SqliteSchemaTest, ACopyIsKeptOfWhatIsChanged) {

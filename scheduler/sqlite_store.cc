@@ -18,7 +18,7 @@ constexpr char kLeaseColumns[] =
     "created_ms, expires_ms, ends_ms, max_sessions, slice, slice_memory_bytes, "
     "slice_staging_bytes, slice_max_sessions, slice_max_handles, slice_max_module_bytes, "
     "slice_max_commands, slice_sm_percent, slice_launch_ms, slice_weight, slice_copy_weight, "
-    "slice_priority";
+    "slice_priority, slice_period_ms, slice_budget_ms, slice_best_effort";
 
 // In the order of the columns of `tenants`.
 Statement& BindTenant(const TenantRecord& tenant, Statement* statement) {
@@ -56,7 +56,10 @@ Statement& BindSlice(const SliceRecord& slice, Statement* statement) {
       .Bind(shape.launch_ms)
       .Bind(shape.weight)
       .Bind(shape.copy_weight)
-      .Bind(shape.priority);
+      .Bind(shape.priority)
+      .Bind(shape.period_ms)
+      .Bind(shape.budget_ms)
+      .Bind(shape.best_effort ? 1 : 0);
 }
 
 // Reads the same from the column `first` on.
@@ -76,6 +79,9 @@ SliceRecord ReadSlice(const Statement& row, int first) {
   slice.shape.weight = narrow(9);
   slice.shape.copy_weight = narrow(10);
   slice.shape.priority = narrow(11);
+  slice.shape.period_ms = narrow(12);
+  slice.shape.budget_ms = narrow(13);
+  slice.shape.best_effort = narrow(14) != 0;
   return slice;
 }
 
@@ -217,7 +223,8 @@ absl::StatusOr<std::vector<TenantRecord>> SqliteStore::Tenants() {
 
 absl::Status SqliteStore::AddSlice(const SliceRecord& slice) {
   Statement statement(db(),
-                      "INSERT OR IGNORE INTO slices VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+                      "INSERT OR IGNORE INTO slices VALUES "
+                      "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const auto status = BindSlice(slice, &statement).Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
@@ -230,7 +237,8 @@ absl::Status SqliteStore::UpdateSlice(const SliceRecord& slice) {
       db(),
       "UPDATE slices SET name = ?, memory_bytes = ?, staging_bytes = ?, max_sessions = ?, "
       "max_handles = ?, max_module_bytes = ?, max_commands = ?, sm_percent = ?, launch_ms = ?, "
-      "weight = ?, copy_weight = ?, priority = ? WHERE name = ?");
+      "weight = ?, copy_weight = ?, priority = ?, period_ms = ?, budget_ms = ?, best_effort = ? "
+      "WHERE name = ?");
   const auto status = BindSlice(slice, &statement).Bind(slice.name).Run();
   return status.ok() ? MustChange(absl::StrCat("slice ", slice.name)) : status;
 }
@@ -245,7 +253,7 @@ absl::StatusOr<std::vector<SliceRecord>> SqliteStore::Slices() {
   Statement row(db(),
                 "SELECT name, memory_bytes, staging_bytes, max_sessions, max_handles, "
                 "max_module_bytes, max_commands, sm_percent, launch_ms, weight, copy_weight, "
-                "priority FROM slices ORDER BY name");
+                "priority, period_ms, budget_ms, best_effort FROM slices ORDER BY name");
   while (row.Step()) slices.push_back(ReadSlice(row, 0));
   if (!row.status().ok()) return row.status();
   return slices;
@@ -423,7 +431,7 @@ absl::Status SqliteStore::ExtendLeases(absl::Time now, absl::Duration ttl) {
 absl::Status SqliteStore::AddLease(const LeaseRecord& lease) {
   Statement statement(db(),
                       "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-                      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+                      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   statement.Bind(lease.id)
       .Bind(lease.tenant)
       .Bind(lease.server)

@@ -219,11 +219,11 @@ TEST_F(SqliteStoreTest, LeasesOfOneKindAreFoundByAnIndex) {
 
 TEST_F(SqliteStoreTest, StateOfANewerVersionIsRefused) {
   store_.reset();
-  ASSERT_TRUE(Database::Open(Path()).value()->Execute("PRAGMA user_version = 9").ok());
+  ASSERT_TRUE(Database::Open(Path()).value()->Execute("PRAGMA user_version = 11").ok());
   const absl::Status refused = SqliteStore::Open(Path()).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(refused.message(), HasSubstr(Path()));
-  EXPECT_THAT(refused.message(), HasSubstr("version 9"));
+  EXPECT_THAT(refused.message(), HasSubstr("version 10"));
 }
 
 TEST_F(SqliteStoreTest, DamageIsFoundWhenTheStoreIsOpened) {

@@ -145,7 +145,10 @@ SliceShape SomeShape() {
           .launch_ms = 80,
           .weight = 9,
           .copy_weight = 10,
-          .priority = 11};
+          .priority = 11,
+          .period_ms = 120,
+          .budget_ms = 13,
+          .best_effort = true};
 }
 
 TEST_P(StoreTest, SlicesAreKept) {

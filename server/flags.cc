@@ -139,7 +139,8 @@ ABSL_FLAG(std::string, mps_dir, "",
 ABSL_FLAG(
     std::string, dispatch, "band",
     "How sessions of different leases share the time of a device: band, by the weights of "
-    "their leases; fifo; priority; edf, by their periods; fairness, by finish times; a policy "
+    "their leases; fifo; priority; edf, by their periods; fairness, by finish times; "
+    "reservation, so much time in each period where a slice says so, and else by weight; a policy "
     "of your own, by its file (./mine.bpf.o; docs/policies.md); or off, as the driver has it. "
     "`warpline policy` changes it while the server runs. Sessions of the same lease, or of one "
     "peer where there is no scheduler, share as the driver has it. A lease that is alone "
@@ -147,6 +148,12 @@ ABSL_FLAG(
 ABSL_FLAG(int, dispatch_quantum_us, 6000,
           "How long one lease has an engine of a device, to itself, while others want it. Between "
           "two of them the engine stands still for some 150 us.");
+ABSL_FLAG(
+    int, dispatch_expect_us, 3000,
+    "Where the policy knows who is urgent (priority, reservation): so long before somebody who "
+    "comes every 4 to 100 ms is expected, those who would have to make way for it keep only "
+    "one command or 300 us of work in flight, for at most half of the time. 0 for never, to "
+    "20000.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, and nothing about tenants "
           "without --tenant_metrics. "
@@ -246,6 +253,7 @@ namespace {
 
 constexpr int kMostWarmWorkers = 64;
 constexpr absl::Duration kLeastQuantum = absl::Milliseconds(1);
+constexpr absl::Duration kMostExpect = absl::Milliseconds(20);
 constexpr absl::Duration kMostQuantum = absl::Seconds(1);
 constexpr int kMostHardwareQueues = 32;
 constexpr int kMostStrangersPerPeer = 4096;
@@ -493,6 +501,11 @@ absl::StatusOr<DispatchOptions> Dispatch() {
     return absl::InvalidArgumentError(absl::StrCat("--dispatch_quantum_us must be from ",
                                                    absl::ToInt64Microseconds(kLeastQuantum), " to ",
                                                    absl::ToInt64Microseconds(kMostQuantum)));
+  }
+  options.expect = absl::Microseconds(absl::GetFlag(FLAGS_dispatch_expect_us));
+  if (options.expect < absl::ZeroDuration() || options.expect > kMostExpect) {
+    return absl::InvalidArgumentError(absl::StrCat("--dispatch_expect_us must be from 0 to ",
+                                                   absl::ToInt64Microseconds(kMostExpect)));
   }
   return options;
 }

@@ -22,6 +22,7 @@ ABSL_DECLARE_FLAG(warpline::ByteSize, arena_size);
 ABSL_DECLARE_FLAG(std::vector<std::string>, tiers);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_arena_size);
 ABSL_DECLARE_FLAG(std::string, dispatch);
+ABSL_DECLARE_FLAG(int, dispatch_expect_us);
 ABSL_DECLARE_FLAG(int, dispatch_quantum_us);
 ABSL_DECLARE_FLAG(int, guarded_hang_seconds);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_memory);
@@ -248,6 +249,16 @@ TEST_F(FlagsTest, LeasesTakeTurnsByBandUnlessItIsSaidOtherwise) {
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--dispatch_quantum_us must be from");
   absl::SetFlag(&FLAGS_dispatch, "lottery");
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--dispatch: there is no policy");
+}
+
+TEST_F(FlagsTest, WhoComesRegularlyIsExpectedUnlessItIsSaidOtherwise) {
+  EXPECT_EQ(ServerOptionsFromFlags()->dispatch.expect, absl::Milliseconds(3));
+  absl::SetFlag(&FLAGS_dispatch_expect_us, 0);
+  EXPECT_EQ(ServerOptionsFromFlags()->dispatch.expect, absl::ZeroDuration());
+  for (const int wrong : {-1, 20001}) {
+    absl::SetFlag(&FLAGS_dispatch_expect_us, wrong);
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "--dispatch_expect_us must be from 0 to");
+  }
 }
 
 TEST_F(FlagsTest, HealthIsAnsweredWhereItIsSaidAndNowhereElse) {

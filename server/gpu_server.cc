@@ -306,6 +306,7 @@ absl::Status GpuServer::Compose() {
   if (options_.dispatch.policy != "off") {
     auto policies = MakeDispatchPolicies({.policy = options_.dispatch.policy,
                                           .quantum = options_.dispatch.quantum,
+                                          .expect = options_.dispatch.expect,
                                           .audit = audit_.get()});
     if (!policies.ok()) return policies.status();
     policies_ = std::move(policies->book);

@@ -101,6 +101,8 @@ struct DispatchOptions {
   // driver does.
   std::string policy = "band";
   absl::Duration quantum = absl::Milliseconds(6);
+  // dispatch::ArbiterOptions::expect_ns.
+  absl::Duration expect = absl::Milliseconds(3);
 };
 
 // What each session may have.

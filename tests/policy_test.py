@@ -120,7 +120,7 @@ class PolicyTest(unittest.TestCase):
             self.assertEqual(state["in_use"], "band")
             self.assertRegex(state["failure"], r"^endless: it has had everybody wait for gpu 0 for [89]\dms")
             for program in programs:
-                self.assertGreater(shares.result_of(program, 60)["progress"][-1][1], 0)
+                self.assertGreater(shares.results_of(program, 60)[0]["progress"][-1][1], 0)
             self.assertIn("policy is replaced by band name=endless", server.log())
 
 

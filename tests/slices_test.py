@@ -137,6 +137,9 @@ class SlicesTest(unittest.TestCase):
         self.assertEqual((listed["name"], listed["memory_bytes"], listed["sm_percent"]),
                          ("small", str(1 << 30), 25))
         self.assertRegex(self.warpline("slice"), r"SLICE +MEMORY.*\nsmall +1\.0 GiB")
+        self.slice("set", "small", period_ms=20, budget_ms=6)
+        listed, = json.loads(self.warpline("slice", "list", "--json"))["slices"]
+        self.assertEqual((listed["period_ms"], listed["budget_ms"], listed["sm_percent"]), (20, 6, 25))
         for arguments, why in ((("add", "small"), "there is a slice small"),
                                (("add", "any"), "cannot be called any"),
                                (("add", "a/b"), "letters, digits"),
@@ -144,6 +147,8 @@ class SlicesTest(unittest.TestCase):
                                (("remove", "large"), "there is no slice large"),
                                (("set", "small", "--commands=3"), "--commands=3 of slice small: expected 0 for "
                                                                   "the default, or 64 to 65536"),
+                               (("set", "small", "--budget_ms=0"), "--period_ms and --budget_ms stand together"),
+                               (("set", "small", "--budget_ms=19"), "a slice has at most 90 % of its period of 20 ms"),
                                (("set", "small", "--memory=1"), "--memory=1 of slice small")):
             with self.subTest(arguments):
                 status, _, errors = self.ask("slice", *arguments)

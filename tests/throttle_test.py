@@ -45,7 +45,7 @@ class ThrottleTest(unittest.TestCase):
             time.sleep(2)
             urgent = self.busy(pool, 1, 6, rounds=300)
             self.assertEqual(urgent.wait(60), 0)
-            progress = shares.result_of(effort, 100)["progress"]
+            progress = shares.results_of(effort, 100)[0]["progress"]
         start = progress[0][0]
         during = shares.at(progress, start + 7) - shares.at(progress, start + 4)
         after = shares.at(progress, start + 15) - shares.at(progress, start + 12)

@@ -63,6 +63,9 @@ WARPLINE_SAME(PreemptContext, warpline_on_preempt, priority);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, waiting_priority);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, level);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, engine);
+WARPLINE_SAME(PreemptContext, warpline_on_preempt, in_way_ns);
+WARPLINE_SAME(PreemptContext, warpline_on_preempt, killable);
+WARPLINE_SAME(PreemptContext, warpline_on_preempt, reserved);
 
 WARPLINE_BEGINS(RetireContext, warpline_on_retire);
 WARPLINE_SAME(RetireContext, warpline_on_retire, actual_ns);
@@ -101,11 +104,12 @@ WARPLINE_SAME(PowerContext, warpline_on_power, reserved);
 static_assert(kPolicyVersion == WARPLINE_POLICY_ABI);
 static_assert(static_cast<uint32_t>(Action::kScore) == WARPLINE_SCORE);
 static_assert(static_cast<uint32_t>(Action::kThrottle) == WARPLINE_THROTTLE);
+static_assert(static_cast<uint32_t>(Action::kKill) == WARPLINE_KILL);
 
 // The low half says what to do; what it does not know is the default, as policy.h has it.
 Verdict VerdictOf(uint64_t word) {
   const auto action = static_cast<uint32_t>(word);
-  if (action > static_cast<uint32_t>(Action::kThrottle)) return {};
+  if (action > static_cast<uint32_t>(Action::kKill)) return {};
   return {static_cast<Action>(action), static_cast<uint32_t>(word >> 32)};
 }
 

@@ -50,7 +50,7 @@ TEST_F(BpfPolicyTest, SaysWhatTheProgramSays) {
 }
 
 TEST_F(BpfPolicyTest, AnUnknownVerdictIsTheDefault) {
-  EXPECT_EQ(Dispatch("r0 = 11; exit").action, Action::kDefault);
+  EXPECT_EQ(Dispatch("r0 = 12; exit").action, Action::kDefault);
   EXPECT_EQ(Dispatch("r0 = -1; exit").action, Action::kDefault);
   EXPECT_EQ(Dispatch("r0 = -1; exit").argument, 0u);
 }
@@ -59,6 +59,25 @@ TEST_F(BpfPolicyTest, ProgramsSeeTheContext) {
   EXPECT_EQ(Dispatch("r0 = u64 [ r1 + 8 ]; exit").action, Action::kYield);  // Tenant 5.
   EXPECT_EQ(Dispatch("r0 = 1; r1 = u64 [ r1 + 32 ]; if r1 s< 0 goto +1; r0 = 2; exit").action,
             Action::kRun);
+}
+
+TEST_F(BpfPolicyTest, ProgramsSeeWhatIsInTheWayAndMayHaveItEnded) {
+  const auto policy = Load(
+      MakeObject("on_preempt",
+                 Assemble("r0 = 6; r2 = u32 [ r1 + 72 ]; if r2 == 0 goto +3; r2 = u64 [ r1 + 64 ];"
+                          "if r2 < 2000 goto +1; r0 = 11; exit")));
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  EXPECT_EQ((*policy)->OnPreempt({.head = {}, .in_way_ns = 2000, .killable = 1}).action,
+            Action::kKill);
+  EXPECT_EQ((*policy)->OnPreempt({.head = {}, .in_way_ns = 1999, .killable = 1}).action,
+            Action::kKeep);
+  EXPECT_EQ((*policy)->OnPreempt({.head = {}, .in_way_ns = 2000}).action, Action::kKeep);
+}
+
+TEST_F(BpfPolicyTest, WhatOnlyBuiltInPoliciesAreToldIsOutOfReach) {
+  EXPECT_EQ(
+      Load(MakeObject("on_preempt", Assemble("r0 = u32 [ r1 + 80 ]; exit"))).status().message(),
+      "on_preempt: pc 0: an access to 4 bytes at offset 80 is outside of the context");
 }
 
 TEST_F(BpfPolicyTest, HelpersAreTheOptions) {

@@ -72,6 +72,9 @@ constexpr std::array kOnPreemptFields = {
     WARPLINE_FIELD(warpline_on_preempt, waiting_priority),
     WARPLINE_FIELD(warpline_on_preempt, level),
     WARPLINE_FIELD(warpline_on_preempt, engine),
+    WARPLINE_FIELD(warpline_on_preempt, in_way_ns),
+    WARPLINE_FIELD(warpline_on_preempt, killable),
+    WARPLINE_FIELD(warpline_on_preempt, reserved),
 };
 static_assert(AreWhole(kOnPreemptFields, sizeof(warpline_on_preempt)));
 

@@ -234,5 +234,35 @@ TEST_F(ExamplesTest, ThrottleSlowsBestEffortKernelsBesideUrgentOnes) {
   EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_DEFAULT);
 }
 
+TEST_F(ExamplesTest, ReefKillsBestEffortWorkThatIsInTheWay) {
+  ASSERT_NO_FATAL_FAILURE(Load("reef"));
+  EXPECT_EQ(program_->ask_always_ms(), 80u);
+  EXPECT_EQ(Dispatch(), WARPLINE_DEFAULT);
+  context_.more_urgent_waiting = 1;
+  EXPECT_EQ(Dispatch(), WARPLINE_SKIP);
+
+  warpline_on_preempt context = {};
+  context.version = 1;
+  context.tenant = 9;
+  context.level = 1;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_DEFAULT);  // Nobody more urgent waits.
+  context.waiting_priority = 5;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_YIELD);
+  context.level = 2;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
+  context.killable = 1;
+  context.in_way_ns = 2 * kMs - 1;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
+  context.in_way_ns = 2 * kMs;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KILL);
+  context.engine = WARPLINE_COPY;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
+  context.engine = WARPLINE_COMPUTE;
+  context.killable = 0;
+  EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_KEEP);
+  const uint64_t tenant = 9;
+  EXPECT_EQ(program_->FindMap("killed")->Find(&tenant)[0], 1u);
+}
+
 }  // namespace
 }  // namespace warpline::policy::bpf

@@ -26,7 +26,9 @@
 extern "C" {
 #endif
 
-/* Raised when a context, a helper or the meaning of a verdict changes. */
+/* Raised when a context, a helper or the meaning of a verdict changes. What is added raises
+ * nothing: programs of before go on, and one that reads a field which a server does not have is
+ * refused by that. */
 #define WARPLINE_POLICY_ABI 1u
 
 /* Contexts. A hook's function gets a pointer to one, and can only read it. */
@@ -80,9 +82,11 @@ struct warpline_on_dispatch {
   unsigned int day_second; /* seconds since midnight, UTC */
 };
 
-/* At level 1, a slice's work runs while others wait. Verdicts: YIELD, KEEP. At level 2, its kernels
- * run beside those of a more urgent slice, in the same hardware context (the guarded tier).
- * Verdicts: THROTTLE, KEEP. */
+/* At level 1, it is a slice's turn while others wait. Verdicts: YIELD, KEEP, KILL. At level 2, work
+ * of its is in flight that no turn takes back: its kernels run beside those of a more urgent slice,
+ * in the same hardware context (the guarded tier; verdicts: THROTTLE, KEEP, KILL), or they have not
+ * become complete since its turn was over, while a more urgent slice wants the engine (KEEP, KILL;
+ * asked about slices that are best effort only). */
 struct warpline_on_preempt {
   WARPLINE_CONTEXT_HEAD;
   unsigned long long elapsed_ns; /* of the turn, or since it has had kernels in flight */
@@ -92,6 +96,11 @@ struct warpline_on_preempt {
   int waiting_priority; /* the highest of those that wait, or are more urgent */
   unsigned int level;   /* 1: between calls, 2: within a kernel */
   unsigned int engine;
+  /* for how long its work has been in flight, a more urgent slice has wanted to go on, and nothing
+   * of either has become complete; 0 where that is not so */
+  unsigned long long in_way_ns;
+  unsigned int killable; /* 1: the slice is best effort and in the way, so that KILL is heeded */
+  unsigned int reserved;
 };
 
 /* Work is complete. The verdict is ignored: this hook keeps accounts. */
@@ -170,6 +179,9 @@ enum warpline_call_class {
 #define WARPLINE_RECLAIM 8ull
 #define WARPLINE_SCORE 9ull
 #define WARPLINE_THROTTLE 10ull
+/* The slice's sessions that have work in flight end at once, with an error. Where the context does
+ * not say `killable` it is the default. */
+#define WARPLINE_KILL 11ull
 #define WARPLINE_WITH(verdict, argument) ((verdict) | (unsigned long long)(argument) << 32)
 #define WARPLINE_HOLD_US(us) WARPLINE_WITH(WARPLINE_HOLD, us)
 /* Threads of hardened kernels nap for so long, 1,000 at most, each time that they ask. */

@@ -23,6 +23,8 @@ Operation DeleteRange(const std::string& begin, const std::string& end) {
   return operation;
 }
 
+bool HasReservation(const LeaseRecord& lease) { return lease.slice.shape.period_ms != 0; }
+
 absl::Status FillingHasNotEnded() {
   return absl::FailedPreconditionError(
       "a copy into it has not ended: run `warpline-scheduler state copy` again, which begins anew");
@@ -103,10 +105,15 @@ absl::Status EtcdStore::FinishFilling() {
 
 std::vector<std::string> EtcdStore::LostInFormat(int64_t format) const {
   std::vector<std::string> lost;
-  if (format >= kSlicesEtcdFormat) return lost;
+  if (format >= kReservationsEtcdFormat) return lost;
   const auto note = [&](size_t count, const char* what) {
     if (count > 0) lost.push_back(absl::StrCat(count, " ", what));
   };
+  size_t slices = 0;
+  for (const auto& [name, slice] : image_.slices) slices += slice.shape.period_ms == 0 ? 0 : 1;
+  note(slices, "slices with a reservation");
+  note(image_.LeasesWhere(&HasReservation).size(), "leases with a reservation");
+  if (format >= kSlicesEtcdFormat) return lost;
   note(image_.slices.size(), "slices");
   size_t tenants = 0;
   for (const auto& [name, tenant] : image_.tenants) tenants += tenant.slices.empty() ? 0 : 1;
@@ -137,6 +144,25 @@ EtcdStore::Operations EtcdStore::DropSlices() {
   return operations;
 }
 
+EtcdStore::Operations EtcdStore::DropReservations() {
+  Operations operations;
+  const auto drop = [](SliceShape* shape) {
+    shape->period_ms = 0;
+    shape->budget_ms = 0;
+  };
+  for (LeaseRecord lease : image_.LeasesWhere(&HasReservation)) {
+    drop(&lease.slice.shape);
+    operations.push_back(Put(etcd_keys::kLease, lease.id, EncodeLease(lease)));
+    image_.PutLease(std::move(lease));
+  }
+  for (auto& [name, slice] : image_.slices) {
+    if (slice.shape.period_ms == 0) continue;
+    drop(&slice.shape);
+    operations.push_back(Put(etcd_keys::kSlice, name, EncodeSlice(slice)));
+  }
+  return operations;
+}
+
 absl::Status EtcdStore::BackToFormat(int64_t format) {
   if (format < kFirstEtcdFormat || format > format_) {
     return absl::InvalidArgumentError(absl::StrCat("the state is of format ", format_,
@@ -146,7 +172,12 @@ absl::Status EtcdStore::BackToFormat(int64_t format) {
   if (format == format_) return absl::OkStatus();
   if (auto status = Settle(); !status.ok()) return status;
   // Each format that something is dropped for has a part here.
-  const Operations operations = format < kSlicesEtcdFormat ? DropSlices() : Operations();
+  Operations operations;
+  if (format < kSlicesEtcdFormat) {
+    operations = DropSlices();
+  } else if (format < kReservationsEtcdFormat) {
+    operations = DropReservations();
+  }
   const absl::Status status =
       CommitAll(operations, Put(etcd_keys::kFormat, "", absl::StrCat(format)));
   if (status.ok()) {

@@ -96,6 +96,31 @@ TEST_F(EtcdFormatTest, TheWayBackDropsWhatTheFormerFormatHasNoPlaceFor) {
   EXPECT_EQ(Format(), "2");
 }
 
+TEST_F(EtcdFormatTest, TheFirstReservationMakesAnotherFormatThatHasAWayBack) {
+  const auto hold = EtcdHold::Take(client_.get(), kPrefix).value();
+  auto store = Open(*hold).value();
+  FillWithSlices(store.get(), 2);
+  EXPECT_EQ(Format(), "2");
+  const SliceShape reserved = {.max_handles = 100, .period_ms = 20, .budget_ms = 5};
+  ASSERT_TRUE(store->UpdateSlice({"small", reserved}).ok());
+  EXPECT_EQ(Format(), "3");
+  LeaseRecord lease = Lease("reserved");
+  lease.slice = {"small", reserved};
+  ASSERT_TRUE(store->AddLease(lease).ok());
+  EXPECT_THAT(store->LostInFormat(3), IsEmpty());
+  EXPECT_THAT(store->LostInFormat(2),
+              ElementsAre("1 slices with a reservation", "1 leases with a reservation"));
+  ASSERT_TRUE(store->BackToFormat(2).ok());
+  EXPECT_EQ(Format(), "2");
+  store = Open(*hold).value();
+  EXPECT_THAT(store->LostInFormat(2), IsEmpty());
+  EXPECT_EQ(store->Slices()->front().shape, (SliceShape{.max_handles = 100}));
+  EXPECT_EQ(store->FindLease("reserved").value()->slice.shape, (SliceShape{.max_handles = 100}));
+  // And forth again.
+  ASSERT_TRUE(store->AddSlice({"other", reserved}).ok());
+  EXPECT_EQ(Format(), "3");
+}
+
 TEST_F(EtcdFormatTest, FormatsThatItCannotGoBackToAreRefused) {
   const auto hold = EtcdHold::Take(client_.get(), kPrefix).value();
   const auto store = Open(*hold).value();

@@ -28,6 +28,9 @@ void FillSlice(const SliceShape& shape, warpline_etcd::Slice* to) {
   to->set_weight(shape.weight);
   to->set_copy_weight(shape.copy_weight);
   to->set_priority(shape.priority);
+  to->set_period_ms(shape.period_ms);
+  to->set_budget_ms(shape.budget_ms);
+  to->set_best_effort(shape.best_effort);
 }
 
 SliceShape ShapeOf(const warpline_etcd::Slice& from) {
@@ -43,10 +46,17 @@ SliceShape ShapeOf(const warpline_etcd::Slice& from) {
   shape.weight = from.weight();
   shape.copy_weight = from.copy_weight();
   shape.priority = from.priority();
+  shape.period_ms = from.period_ms();
+  shape.budget_ms = from.budget_ms();
+  shape.best_effort = from.best_effort();
   return shape;
 }
 
 }  // namespace
+
+int64_t FormatFor(const SliceShape& shape) {
+  return shape.period_ms == 0 ? kSlicesEtcdFormat : kReservationsEtcdFormat;
+}
 
 std::string EncodeTenant(const TenantRecord& tenant) {
   warpline_etcd::Tenant to;

@@ -16,12 +16,17 @@ namespace warpline::scheduler {
 // What a scheduler must know to read the state. It stands in etcd beside the records, and a
 // scheduler that knows less does not lead. A state is of the first format until it has a slice,
 // which is the second: a scheduler that does not know slices would renew leases without their
-// limits.
+// limits. With the first slice that has a reservation it is of the third: one that does not know
+// these would write it without.
 inline constexpr int64_t kFirstEtcdFormat = 1;
 inline constexpr int64_t kSlicesEtcdFormat = 2;
-inline constexpr int64_t kEtcdFormat = kSlicesEtcdFormat;
+inline constexpr int64_t kReservationsEtcdFormat = 3;
+inline constexpr int64_t kEtcdFormat = kReservationsEtcdFormat;
 // A state into which another one is being copied. No scheduler of any version knows it.
 inline constexpr int64_t kFillingEtcdFormat = 1000000;
+
+// What a scheduler must know to read a slice of this shape.
+int64_t FormatFor(const SliceShape& shape);
 
 std::string EncodeTenant(const TenantRecord& tenant);
 std::string EncodeSlice(const SliceRecord& slice);

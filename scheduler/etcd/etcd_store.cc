@@ -358,8 +358,12 @@ absl::Status EtcdStore::AddSlice(const SliceRecord& slice) {
   if (image_.slices.count(slice.name) != 0) {
     return absl::AlreadyExistsError(absl::StrCat("there is a slice ", slice.name));
   }
+  return PutSlice(slice);
+}
+
+absl::Status EtcdStore::PutSlice(const SliceRecord& slice) {
   Operations operations = {Put(kSlice, slice.name, EncodeSlice(slice))};
-  const int64_t format = std::max(format_, kSlicesEtcdFormat);
+  const int64_t format = std::max(format_, FormatFor(slice.shape));
   if (format != format_) operations.push_back(Put(kFormat, "", absl::StrCat(format)));
   if (auto status = Change(operations); !status.ok()) return status;
   format_ = format;
@@ -371,11 +375,7 @@ absl::Status EtcdStore::UpdateSlice(const SliceRecord& slice) {
   if (image_.slices.count(slice.name) == 0) {
     return absl::NotFoundError(absl::StrCat("there is no slice ", slice.name));
   }
-  if (auto status = Change({Put(kSlice, slice.name, EncodeSlice(slice))}); !status.ok()) {
-    return status;
-  }
-  image_.slices[slice.name] = slice;
-  return absl::OkStatus();
+  return PutSlice(slice);
 }
 
 absl::Status EtcdStore::RemoveSlice(const std::string& name) {

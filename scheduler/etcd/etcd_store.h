@@ -143,6 +143,9 @@ class EtcdStore : public Store {
   // Drops all slices from the image. Returns what does the same in etcd, the slices themselves
   // last.
   Operations DropSlices();
+  Operations DropReservations();
+  // Writes one that is new or changed, and raises the format if it must be.
+  absl::Status PutSlice(const SliceRecord& slice);
   // Commits these in as many transactions as they need, `last` with the last of them.
   absl::Status CommitAll(const Operations& operations, const warpline_etcd::Operation& last);
   // Settles what was left unsettled, and commits.

@@ -110,6 +110,8 @@ json SliceJson(const SliceRecord& slice) {
   Put(&to, "launch_ms", slice.shape.launch_ms);
   Put(&to, "weight", slice.shape.weight);
   Put(&to, "priority", slice.shape.priority);
+  Put(&to, "period_ms", slice.shape.period_ms);
+  Put(&to, "budget_ms", slice.shape.budget_ms);
   return to;
 }
 

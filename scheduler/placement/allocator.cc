@@ -28,6 +28,7 @@ Want WantOf(const Ask& ask) {
   Want want;
   want.memory_bytes = ask.shape().memory_bytes();
   want.sm_percent = ask.shape().sm_percent();
+  want.time_milli = ask.shape().time_milli();
   want.weight = std::max(ask.shape().weight(), 1u);
   want.named.assign(ask.named().begin(), ask.named().end());
   want.gpus =
@@ -177,6 +178,7 @@ void Allocator::Restore(const warpline_placement::Lease& lease) {
   allocation.devices.assign(lease.devices().begin(), lease.devices().end());
   allocation.memory_bytes = lease.shape().memory_bytes();
   allocation.sm_percent = lease.shape().sm_percent();
+  allocation.time_milli = lease.shape().time_milli();
   allocation.weight = std::max(lease.shape().weight(), 1u);
   allocation.priority = lease.priority();
   allocation.sessions = lease.sessions();

@@ -63,6 +63,7 @@ absl::StatusOr<Site> Allocator::Take(const std::string& lease, const Ask& ask, c
   }
   allocation.memory_bytes = site.memory_bytes;
   allocation.sm_percent = want.sm_percent;
+  allocation.time_milli = want.time_milli;
   allocation.weight = want.weight;
   allocation.priority = ask.priority();
   allocation.sessions = ask.sessions();
@@ -102,6 +103,7 @@ std::vector<Site> Allocator::FindAll(const Entry& entry) {
     }
     trial.memory_bytes = site->memory_bytes;
     trial.sm_percent = entry.want.sm_percent;
+    trial.time_milli = entry.want.time_milli;
     trial.weight = entry.want.weight;
     pool_.Add(std::move(trial));
     sites.push_back(*std::move(site));

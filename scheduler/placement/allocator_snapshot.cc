@@ -43,6 +43,7 @@ void AddLeases(const Pool& pool, std::vector<Event>* events) {
     for (const std::string& uuid : allocation->devices) lease->add_devices(uuid);
     lease->mutable_shape()->set_memory_bytes(allocation->memory_bytes);
     lease->mutable_shape()->set_sm_percent(allocation->sm_percent);
+    lease->mutable_shape()->set_time_milli(allocation->time_milli);
     lease->mutable_shape()->set_weight(allocation->weight);
     lease->set_priority(allocation->priority);
     lease->set_sessions(allocation->sessions);

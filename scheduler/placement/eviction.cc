@@ -27,6 +27,7 @@ class Trial {
         if (device.spec.uuid != uuid) continue;
         device.leased_bytes += away ? -allocation.memory_bytes : allocation.memory_bytes;
         device.leased_sm += away ? -allocation.sm_percent : allocation.sm_percent;
+        device.leased_time += away ? -allocation.time_milli : allocation.time_milli;
       }
     }
   }

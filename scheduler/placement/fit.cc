@@ -20,6 +20,11 @@ uint64_t WantedOf(uint64_t capacity, const Want& want) {
   return bytes - bytes % kMemoryUnit;
 }
 
+// Of thousandths.
+std::string Percent(uint32_t milli) {
+  return milli % 10 == 0 ? absl::StrCat(milli / 10) : absl::StrCat(milli / 10, ".", milli % 10);
+}
+
 // A smaller one is better.
 std::tuple<uint64_t, uint32_t, uint32_t> RankOf(const DeviceState& device, uint32_t position,
                                                 Order order) {
@@ -231,11 +236,12 @@ uint64_t MemoryOn(const DeviceState& device, const Want& want) {
 
 bool Fits(const DeviceState& device, const Want& want) {
   const uint64_t wanted = MemoryOn(device, want);
-  return wanted != 0 && wanted <= device.free_bytes() && want.sm_percent <= device.free_sm();
+  return wanted != 0 && wanted <= device.free_bytes() && want.sm_percent <= device.free_sm() &&
+         want.time_milli <= device.free_time();
 }
 
 bool CouldFit(const DeviceState& device, const Want& want) {
-  return MemoryOn(device, want) != 0 && want.sm_percent <= kAllSm;
+  return MemoryOn(device, want) != 0 && want.sm_percent <= kAllSm && want.time_milli <= kMostTime;
 }
 
 Site SiteOf(const Pool& pool, const Want& want, uint32_t server, std::vector<uint32_t> devices) {
@@ -338,6 +344,7 @@ absl::Status WhyNot(const Pool& pool, const Want& want) {
   }
   uint64_t most_free = 0;
   uint32_t most_sm = 0;
+  uint32_t most_time = 0;
   size_t most_fitting = 0;
   for (const ServerState& server : pool.servers()) {
     if (!server.usable) continue;
@@ -346,9 +353,12 @@ absl::Status WhyNot(const Pool& pool, const Want& want) {
       const bool named =
           std::find(want.named.begin(), want.named.end(), device.spec.uuid) != want.named.end();
       if (device.held_for != 0 || (!want.named.empty() && !named)) continue;
-      if (device.free_bytes() > most_free) most_sm = 0;
+      if (device.free_bytes() > most_free) most_sm = most_time = 0;
       most_free = std::max(most_free, device.free_bytes());
-      if (device.free_bytes() == most_free) most_sm = std::max(most_sm, device.free_sm());
+      if (device.free_bytes() == most_free) {
+        most_sm = std::max(most_sm, device.free_sm());
+        most_time = std::max(most_time, device.free_time());
+      }
       if (Fits(device, want)) ++fitting;
     }
     most_fitting = std::max(most_fitting, fitting);
@@ -357,6 +367,9 @@ absl::Status WhyNot(const Pool& pool, const Want& want) {
                                               : absl::StrCat(want.memory_bytes >> 20, " MiB");
   if (want.sm_percent != 0) {
     absl::StrAppend(&wanted, " and ", want.sm_percent, " % of the multiprocessors");
+  }
+  if (want.time_milli != 0) {
+    absl::StrAppend(&wanted, " and ", Percent(want.time_milli), " % of the time");
   }
   if (want.gpus > 1) {
     return absl::ResourceExhaustedError(
@@ -367,7 +380,10 @@ absl::Status WhyNot(const Pool& pool, const Want& want) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "no capacity: ", wanted, " wanted, the device with the most free memory has ",
       most_free >> 20, " MiB",
-      want.sm_percent == 0 ? "" : absl::StrCat(" and ", most_sm, " % of the multiprocessors")));
+      want.sm_percent == 0 ? "" : absl::StrCat(" and ", most_sm, " % of the multiprocessors"),
+      want.time_milli == 0
+          ? ""
+          : absl::StrCat(" and ", Percent(most_time), " % of the time that is not reserved")));
 }
 
 bool CouldEverFit(const Pool& pool, const Want& want) {

@@ -27,6 +27,7 @@ enum class Order {
 struct Want {
   uint64_t memory_bytes = 0;  // On each device; 0 for a quarter of it, the least of the quarters.
   uint32_t sm_percent = 0;    // Set aside for it; 0 for none.
+  uint32_t time_milli = 0;    // Likewise, of the device's time, in thousandths.
   uint32_t weight = 1;
   uint32_t gpus = 1;  // Of one server.
   std::vector<std::string> named =

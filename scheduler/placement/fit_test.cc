@@ -212,6 +212,31 @@ TEST(FitTest, LeasesOutliveTheServerThatTheyAreOn) {
   EXPECT_EQ(Find(pool, 30, Order::kSpread), "GPU-9");
 }
 
+TEST(FitTest, NineTenthsOfTheTimeOfADeviceMayBeReserved) {
+  Pool pool;
+  pool.PutServer("a", {{"GPU-0", 80 * kGiB}}, true);
+  Want want = {.memory_bytes = kGiB, .time_milli = 500};
+  ASSERT_TRUE(FindSite(pool, want, Order::kSpread).has_value());
+  const Allocation lease = {
+      .id = "lease", .server = "a", .devices = {"GPU-0"}, .memory_bytes = kGiB, .time_milli = 500};
+  pool.Add(lease);
+  EXPECT_FALSE(FindSite(pool, want, Order::kSpread).has_value());
+  EXPECT_FALSE(FindSite(pool, want, Order::kPack).has_value());
+  EXPECT_TRUE(CouldEverFit(pool, want));
+  EXPECT_EQ(WhyNot(pool, want).message(),
+            "no capacity: 1024 MiB and 50 % of the time wanted, the device with the most free "
+            "memory has 80896 MiB and 40 % of the time that is not reserved");
+  want.time_milli = 400;
+  EXPECT_TRUE(FindSite(pool, want, Order::kSpread).has_value());
+  // A lease without a reservation needs none.
+  EXPECT_EQ(Find(pool, 4, Order::kPack), "GPU-0");
+  want.time_milli = 901;
+  EXPECT_FALSE(CouldEverFit(pool, want));
+  pool.Remove("lease");
+  want.time_milli = 900;
+  EXPECT_TRUE(FindSite(pool, want, Order::kSpread).has_value());
+}
+
 // The indexes say what looking at every device says.
 TEST(FitTest, IndexesAgreeWithTheDevices) {
   Pool pool;
@@ -228,6 +253,7 @@ TEST(FitTest, IndexesAgreeWithTheDevices) {
     const Order order = random(2) == 0 ? Order::kPack : Order::kSpread;
     const Want want{.memory_bytes = (1 + random(80)) * kGiB,
                     .sm_percent = static_cast<uint32_t>(random(3) * 30),
+                    .time_milli = static_cast<uint32_t>(random(3) * 200),
                     .gpus = static_cast<uint32_t>(1 + random(3))};
     const auto site = FindSite(pool, want, order);
     const auto scanned = FindSiteWhere(pool, want, order, [](const DeviceState&) { return true; });
@@ -242,7 +268,8 @@ TEST(FitTest, IndexesAgreeWithTheDevices) {
       Allocation lease{.id = absl::StrCat(step),
                        .server = pool.servers()[site->server].name,
                        .memory_bytes = site->memory_bytes,
-                       .sm_percent = want.sm_percent};
+                       .sm_percent = want.sm_percent,
+                       .time_milli = want.time_milli};
       for (const uint32_t i : site->devices) {
         lease.devices.push_back(pool.at({site->server, i}).spec.uuid);
       }

@@ -67,11 +67,13 @@ void Pool::Charge(const Allocation& allocation, ServerState* server, bool add) {
       if (add) {
         device.leased_bytes += allocation.memory_bytes;
         device.leased_sm += allocation.sm_percent;
+        device.leased_time += allocation.time_milli;
         device.weights += allocation.weight;
         ++device.leases;
       } else {
         device.leased_bytes -= allocation.memory_bytes;
         device.leased_sm -= allocation.sm_percent;
+        device.leased_time -= allocation.time_milli;
         device.weights -= allocation.weight;
         --device.leases;
       }

@@ -27,6 +27,9 @@
 namespace warpline::placement {
 
 inline constexpr uint32_t kAllSm = 100;
+// What of a device's time may be reserved, in thousandths. The rest is for changes of turns, for
+// kernels that overrun and are paid for later, and for leases without a reservation.
+inline constexpr uint32_t kMostTime = 900;
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 inline constexpr uint32_t kAnyNumber = std::numeric_limits<uint32_t>::max();
@@ -53,6 +56,7 @@ struct Allocation {
   std::vector<std::string> devices = {};
   uint64_t memory_bytes = 0;  // On each device.
   uint32_t sm_percent = 0;
+  uint32_t time_milli = 0;  // Reserved.
   uint32_t weight = 1;
   uint32_t priority = 0;
   uint32_t sessions = 0;
@@ -72,6 +76,7 @@ struct DeviceState {
   DeviceSpec spec;
   uint64_t leased_bytes = 0;
   uint32_t leased_sm = 0;
+  uint32_t leased_time = 0;
   uint32_t weights = 0;
   uint32_t leases = 0;
   uint64_t held_for = 0;  // The waiting request that it is set aside for; 0 for none.
@@ -80,6 +85,7 @@ struct DeviceState {
     return spec.capacity_bytes > leased_bytes ? spec.capacity_bytes - leased_bytes : 0;
   }
   uint32_t free_sm() const { return kAllSm > leased_sm ? kAllSm - leased_sm : 0; }
+  uint32_t free_time() const { return kMostTime > leased_time ? kMostTime - leased_time : 0; }
   bool whole() const { return leases == 0; }
 };
 

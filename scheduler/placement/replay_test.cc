@@ -95,6 +95,7 @@ class ReplayTest : public ::testing::Test {
                           random_() % 4 == 0 ? "" : absl::StrCat("k", random_() % 30),
                           static_cast<uint32_t>(1 + random_() % 4));
           ask.mutable_shape()->set_sm_percent(static_cast<uint32_t>(random_() % 3 * 25));
+          ask.mutable_shape()->set_time_milli(static_cast<uint32_t>(random_() % 3 * 300));
           ask.set_priority(static_cast<uint32_t>(random_() % 3));
           if (random_() % 5 == 0) ask.set_lasts_ns(3'000'000'000);
           if (random_() % 5 == 0) {

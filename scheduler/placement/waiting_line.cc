@@ -21,8 +21,9 @@ uint32_t WeightOf(const QuotaTree& quotas, const std::string& tenant) {
 }  // namespace
 
 WaitingLine::ShapeKey WaitingLine::KeyOf(const Entry& entry) {
-  return {entry.want.memory_bytes, entry.want.sm_percent, entry.want.gpus, entry.members,
-          absl::StrJoin(entry.want.named, ",")};
+  const Want& want = entry.want;
+  return {want.memory_bytes, want.sm_percent, want.time_milli,
+          want.gpus,         entry.members,   absl::StrJoin(want.named, ",")};
 }
 
 Entry* WaitingLine::Add(Entry entry) {

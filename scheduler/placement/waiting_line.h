@@ -51,7 +51,7 @@ class WaitingLine {
     // The Pool's growth at which it did not fit; 0 for none.
     uint64_t unfit_at = 0;
   };
-  using ShapeKey = std::tuple<uint64_t, uint32_t, uint32_t, uint32_t, std::string>;
+  using ShapeKey = std::tuple<uint64_t, uint32_t, uint32_t, uint32_t, uint32_t, std::string>;
 
   // Keeps it. One that is complete and not placed may be next.
   Entry* Add(Entry entry);

@@ -90,6 +90,9 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             counters.worker_replacements.value());
   f.Counter("warpline_faults_total", "Sessions that ended with an error for the application.",
             counters.faults.value());
+  f.Counter("warpline_killed_sessions_total",
+            "Best-effort sessions that a policy had ended for more urgent work.",
+            counters.killed.value());
   f.Counter("warpline_protocol_errors_total",
             "Sessions ended because the client broke the protocol.",
             counters.protocol_errors.value());

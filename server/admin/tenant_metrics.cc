@@ -29,6 +29,7 @@ TenantTotal TotalOf(const SessionSnapshot& session) {
   total.commands = session.traffic.commands;
   total.bulk_bytes = session.traffic.bulk_bytes;
   total.memory_refused = session.traffic.memory_refused;
+  total.killed = session.killed ? 1 : 0;
   return total;
 }
 
@@ -106,6 +107,9 @@ std::vector<MetricFamily> TenantMetrics::Collect() const {
     series.Add("warpline_tenant_memory_refused_total",
                "Requests of a tenant for device memory that were refused.", MetricType::Counter,
                key, static_cast<double>(total.memory_refused));
+    series.Add("warpline_tenant_killed_sessions_total",
+               "Best-effort sessions of a tenant that were ended for more urgent work.",
+               MetricType::Counter, key, static_cast<double>(total.killed));
   }
   return series.Take();
 }
@@ -151,6 +155,7 @@ void TenantMetrics::KeepFromFalling(Totals* totals) const {
     total.commands = std::max(total.commands, before.commands);
     total.bulk_bytes = std::max(total.bulk_bytes, before.bulk_bytes);
     total.memory_refused = std::max(total.memory_refused, before.memory_refused);
+    total.killed = std::max(total.killed, before.killed);
   }
   said_ = *totals;
 }

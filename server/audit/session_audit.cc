@@ -81,6 +81,13 @@ void SessionAudit::Faulted(const std::string& reason) {
   log_->Add(std::move(record));
 }
 
+void SessionAudit::Killed(const std::string& reason, const std::string& urgent) {
+  if (log_ == nullptr) return;
+  Record record = NewRecord(Event::kSessionKilled);
+  record.texts = {{"reason", reason}, {"urgent", urgent}};
+  log_->Add(std::move(record));
+}
+
 void SessionAudit::Revoked(const std::string& reason) {
   if (log_ == nullptr || std::exchange(revoked_, true)) return;
   Record record = NewRecord(Event::kLeaseRevoked);

@@ -39,6 +39,8 @@ class SessionAudit {
       RUNS_ON(control_loop);
   void Refused(const std::string& reason) RUNS_ON(control_loop);
   void Faulted(const std::string& reason) RUNS_ON(control_loop);
+  // For more urgent work, of this tenant.
+  void Killed(const std::string& reason, const std::string& urgent) RUNS_ON(control_loop);
   // The session's lease was ended; recorded once.
   void Revoked(const std::string& reason) RUNS_ON(control_loop);
 

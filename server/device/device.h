@@ -100,6 +100,12 @@ struct SharedContextOptions {
   int multiprocessors = 0;
   // Its part of them beside other sessions that work, where the device divides them.
   int weight = 1;
+  // Sessions that name the same slice have both together. Empty for a session by itself.
+  std::string slice = {};
+  // Told what part of the device's multiprocessors the session has, in thousandths, when it opens
+  // and whenever that changes, where the device divides them. Any thread may call it until the
+  // context has ended; it may not wait, and calls nothing of the device. May be null.
+  std::function<void(uint32_t share)> on_share = nullptr;
   // Called when other sessions need a moment at which no kernel runs, as to load code, and kernels
   // of this one do not end: they are to be ended. Any thread may call it, more than once and until
   // the context has ended; it calls nothing of the context that waits. May be null.

@@ -3,9 +3,14 @@
 #define WARPLINE_SERVER_DISPATCH_CONTENDER_H_
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 
+#include "server/dispatch/arrival_forecast.h"
 #include "server/dispatch/flight_recorder.h"
+#include "server/dispatch/kill_verdict.h"
 #include "server/dispatch/page/dispatch_page.h"
+#include "server/dispatch/reservation_account.h"
 #include "server/dispatch/usage_window.h"
 
 namespace warpline::dispatch {
@@ -19,6 +24,10 @@ struct ContenderTerms {
   // Slices of the same domain run at once: their sessions are in one hardware context. 0 for a
   // slice that runs alone.
   uint64_t domain = 0;
+  // It is to have so much time in each period, for policies that ask; 0 and 0 for no reservation.
+  int64_t period_ns = 0;
+  int64_t budget_ns = 0;
+  bool best_effort = false;  // Its work may be ended for more urgent work.
 };
 
 // What the slice's sessions say, all together.
@@ -29,6 +38,9 @@ struct Wants {
   uint32_t lanes = 0;      // That wait.
   uint64_t commands = 0;   // That have become complete since the last look.
   uint64_t bytes = 0;      // Of copies that were issued since then.
+  // The part of the device's multiprocessors that its sessions at work run on, in thousandths,
+  // where those of one domain divide them; 0 where that is not known.
+  uint32_t share = 0;
 
   // Looks may fall between two short kernels, each time.
   bool busy() const { return in_flight || worked; }
@@ -37,7 +49,8 @@ struct Wants {
 // Belongs to its EngineArbiter. Thread-compatible.
 class Contender {
  public:
-  explicit Contender(const ContenderTerms& terms) : terms_(terms) {}
+  explicit Contender(const ContenderTerms& terms)
+      : terms_(terms), reservation_(terms.period_ns, terms.budget_ns) {}
 
   const ContenderTerms& terms() const { return terms_; }
   // Before each look of the arbiter.
@@ -53,6 +66,11 @@ class Contender {
   int64_t others_wanted_ns() const { return others_wanted_ns_; }
   // The turns that it had.
   uint64_t turns() const { return turns_; }
+  const ReservationAccount& reservation() const { return reservation_; }
+  // How long it could have but little in flight, for somebody more urgent was expected.
+  int64_t limited_ns() const { return limited_ns_; }
+  // The policy has its work ended. Once for each verdict; after each look of the arbiter.
+  std::optional<KillVerdict> TakeKill() { return std::exchange(kill_, std::nullopt); }
 
  private:
   friend class EngineArbiter;
@@ -67,22 +85,30 @@ class Contender {
   int64_t unretired_ns_ = 0;  // Charged, and the policy was not told.
   int64_t others_wanted_ns_ = 0;
   uint64_t turns_ = 0;
+  ReservationAccount reservation_;
+  ArrivalForecast forecast_;  // While the policy asks for it.
   UsageWindow used_;
   UsageWindow moved_;  // Bytes of copies.
   // By the arbiter's clock; 0 for never.
   int64_t wanted_ns_ = 0;         // The last time that it wanted the engine.
   int64_t waiting_since_ns_ = 0;  // 0 while it does not wait.
+  int64_t stalled_since_ns_ = 0;  // It wants to go on, and nothing has become complete since then.
   int64_t active_since_ns_ = 0;   // 0 while it is at rest.
   int64_t attained_ns_ = 0;       // How long it has had the engine since then.
   int64_t held_until_ns_ = 0;     // The policy has it wait.
   int64_t away_until_ns_ = 0;     // It had a turn and did not come.
   uint32_t missed_ = 0;           // How many such turns, one after another.
+  // The one for whom it is to have little in flight, as of the last look: its vgpu; 0 for nobody.
+  uint32_t limited_for_ = 0;
+  int64_t limited_since_ns_ = 0;
+  int64_t limited_ns_ = 0;
   // What its spans in the flight recorder will say.
   int64_t working_since_ns_ = 0;  // 0 while it has nothing in flight.
   uint64_t work_commands_ = 0;
   uint64_t work_bytes_ = 0;
   TraceReason waits_because_ = TraceReason::kNone;
   uint32_t waits_for_ = 0;  // ContenderTerms::vgpu of another.
+  std::optional<KillVerdict> kill_;
 };
 
 }  // namespace warpline::dispatch

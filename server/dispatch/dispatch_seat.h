@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "server/dispatch/kill_verdict.h"
 #include "server/dispatch/page/dispatch_page.h"
 #include "server/dispatch/slot_reader.h"
 
@@ -30,6 +31,9 @@ struct SeatTerms {
   uint32_t compute_weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;
+  // So much time of each engine in each period; 0 and 0 for no reservation.
+  int64_t period_ns = 0;
+  int64_t budget_ns = 0;
   // The session runs in the context that all sessions with this on its device share.
   bool shares_context = false;
   // Sessions that name the same group, not empty, run at once on a device, whatever their slices:
@@ -40,6 +44,11 @@ struct SeatTerms {
   // context and has a worker. May come when the seat is gone, on the dispatcher's thread, and may
   // not wait. Null for nobody.
   std::function<void(uint32_t nap_us)> on_pace = {};
+  // Whether the session may be ended for more urgent work. Then `on_kill` is told to end it, at
+  // once and once, under the same conditions; what it has in flight counts for nothing from then
+  // on.
+  bool best_effort = false;
+  std::function<void(const KillOrder& order)> on_kill = {};
 };
 
 // What a session has had of an engine of all its devices together.
@@ -84,6 +93,7 @@ class DispatchSeat {
   int64_t stolen_ns_ = 0;
   pid_t worker_ = 0;     // 0 for none.
   uint32_t nap_us_ = 0;  // What the worker was told.
+  bool killed_ = false;  // The session was told to end.
   int64_t worker_since_us_ = 0;
 };
 

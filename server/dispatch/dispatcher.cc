@@ -70,7 +70,8 @@ absl::StatusOr<std::unique_ptr<DispatchSeat>> Dispatcher::Join(SeatTerms terms) 
   MutexLock lock(&mu_);
   const std::vector<int>& gpus = seat->terms_.gpus;
   for (size_t i = 0; i < std::min<size_t>(gpus.size(), kMaxSessionDevices); ++i) {
-    GpuDispatch& gpu = gpus_.try_emplace(gpus[i], options_.arbiter, policy_.get()).first->second;
+    GpuDispatch& gpu =
+        gpus_.try_emplace(gpus[i], gpus[i], options_.arbiter, policy_.get()).first->second;
     gpu.Join(seat.get(), i);
     // Its worker is not there yet, and finds the engines at rest.
     if (policy_->wishes().asked_always) gpu.Look(options_.clock());
@@ -204,17 +205,17 @@ std::map<int, TracePart> Dispatcher::Trace(const std::map<int, uint64_t>& after,
 absl::Duration Dispatcher::LookNow() {
   Failure failure;
   absl::Duration nap;
-  std::vector<GpuDispatch::PaceOrder> orders;
+  std::vector<std::function<void()>> orders;
   {
     MutexLock lock(&mu_);
     joined_ = false;
     nap = Look(&failure);
     for (auto& [ordinal, gpu] : gpus_) {
-      for (auto& order : gpu.TakePaceOrders()) orders.push_back(std::move(order));
+      for (auto& order : gpu.TakeOrders()) orders.push_back(std::move(order));
     }
     slow_ = nap > absl::Milliseconds(1);
   }
-  for (const GpuDispatch::PaceOrder& order : orders) order.tell(order.nap_us);
+  for (const auto& order : orders) order();
   if (failure.policy != nullptr && options_.policy_failed) {
     options_.policy_failed(failure.policy, failure.why);
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "policy/builtin.h"
 #include "server/dispatch/gate/lane_turns.h"
 
@@ -54,6 +55,44 @@ TEST(Dispatcher, SessionsOfOneSliceShareAsTheyLike) {
   const auto second = *dispatcher->Join({.gpus = {0}, .slice = "a"});
   EXPECT_EQ(dispatcher->LookNow(), absl::InfiniteDuration());
   EXPECT_TRUE(WorkersPage(*second)->device(0)[kCompute].grant().open());
+}
+
+// They need no turns among themselves, and divide the time that the device works for them.
+TEST(Dispatcher, SessionsOfOneContextAreChargedByTheirMultiprocessors) {
+  const auto dispatcher = NewDispatcher();
+  const auto large = *dispatcher->Join({.gpus = {0}, .slice = "a", .shares_context = true});
+  const auto small = *dispatcher->Join({.gpus = {0}, .slice = "b", .shares_context = true});
+  const auto apart = *dispatcher->Join({.gpus = {0}, .slice = "c"});
+  const auto pages = {WorkersPage(*large), WorkersPage(*small), WorkersPage(*apart)};
+  const auto work = [&](const std::unique_ptr<DispatchPage>& page, uint32_t share) {
+    WorkerLine& line = page->device(0)[kCompute].worker;
+    line.lanes_in_flight = 1;
+    line.busy_since_ns = now_ns.load();
+    line.share = share;
+  };
+  dispatcher->LookNow();
+  work(pages.begin()[0], 900);
+  work(pages.begin()[1], 100);
+  // A worker of a tenant's own may write anything, which is nothing to the others.
+  pages.begin()[2]->device(0)[kCompute].worker.share = 1000;
+  for (int i = 0; i < 100; ++i) {
+    now_ns += kMs;
+    dispatcher->LookNow();
+  }
+  EXPECT_EQ(large->usage()[kCompute].busy_ns, 90 * kMs);
+  EXPECT_EQ(small->usage()[kCompute].busy_ns, 10 * kMs);
+  EXPECT_EQ(apart->usage()[kCompute].busy_ns, 0);
+  // In turns with somebody else, too.
+  work(pages.begin()[2], 1000);
+  for (int i = 0; i < 1000; ++i) {
+    now_ns += kMs;
+    dispatcher->LookNow();
+  }
+  const auto had = [](DispatchSeat& seat) {
+    return static_cast<double>(seat.usage()[kCompute].busy_ns);
+  };
+  EXPECT_NEAR(had(*large) / had(*small), 9, 0.1);
+  EXPECT_GT(had(*apart), 0);
 }
 
 TEST(Dispatcher, SlicesThatWantTheSameEngineTakeTurns) {
@@ -205,6 +244,80 @@ TEST(Dispatcher, APolicyThatHasEverybodyWaitIsReplaced) {
   EXPECT_TRUE(has_turn(one) || has_turn(two));
   EXPECT_EQ(failed, nullptr);
   EXPECT_EQ(dispatcher->SetPolicy(std::make_shared<Endless>())->name(), "band");
+}
+
+// An urgent session that comes every 10 ms, beside one that always has work.
+class Urgent : public testing::Test {
+ protected:
+  void Start(const std::string& policy, int64_t expect_ns) {
+    comes_.reset();
+    stays_.reset();
+    now_ns = 1000 * kMs;
+    DispatcherOptions options;
+    options.policy = policy;
+    options.arbiter.expect_ns = expect_ns;
+    options.clock = &Now;
+    options.has_thread = false;
+    dispatcher_ = *Dispatcher::Create(options);
+    comes_ = *dispatcher_->Join(
+        {.gpus = {0}, .slice = "a", .priority = 10, .period_ns = 10 * kMs, .budget_ns = 4 * kMs});
+    stays_ = *dispatcher_->Join({.gpus = {0}, .slice = "b"});
+  }
+
+  // For how many of all looks the one that stays was to have only a little in flight.
+  int Briefly(int looks) {
+    const auto page = WorkersPage(*comes_);
+    const auto other = WorkersPage(*stays_);
+    EngineSlot& comes = page->device(0)[kCompute];
+    EngineSlot& stays = other->device(0)[kCompute];
+    int brief = 0;
+    int64_t works_until_ns = 0;
+    for (int i = 0; i < looks; ++i) {
+      now_ns += kMs / 10;
+      if (now_ns % (10 * kMs) == 0) comes.worker.lanes_waiting = 1;
+      if (comes.worker.lanes_waiting == 1 && comes.grant().state() == Grant::State::kTurn) {
+        comes.worker.lanes_waiting = 0;
+        comes.worker.lanes_in_flight = 1;
+        works_until_ns = now_ns + kMs;
+      } else if (comes.worker.lanes_in_flight == 1 && now_ns >= works_until_ns) {
+        comes.worker.lanes_in_flight = 0;
+        ++comes.worker.commands;
+      }
+      const Grant::State state = stays.grant().state();
+      stays.worker.lanes_in_flight = state == Grant::State::kClosed ? 0 : 1;
+      stays.worker.lanes_waiting = state == Grant::State::kClosed ? 1 : 0;
+      dispatcher_->LookNow();
+      EXPECT_FALSE(comes.grant().brief());
+      brief += stays.grant().brief() ? 1 : 0;
+    }
+    return brief;
+  }
+
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<DispatchSeat> comes_;
+  std::unique_ptr<DispatchSeat> stays_;
+};
+
+TEST_F(Urgent, WhoComesRegularlyHasOthersGrantedBrieflyShortlyBefore) {
+  for (const char* policy : {"priority", "reservation"}) {
+    Start(policy, 3 * kMs);
+    // Nothing is known of it yet.
+    EXPECT_EQ(Briefly(800), 0) << policy;
+    EXPECT_GT(Briefly(1000), 200) << policy;
+    EXPECT_LT(Briefly(1000), 400) << policy;
+    dispatcher_->SetPolicy(*policy::MakePolicy("band"));
+    EXPECT_EQ(Briefly(1000), 0);
+  }
+}
+
+TEST_F(Urgent, NobodyIsExpectedWhereTheOperatorDoesNotWantIt) {
+  Start("priority", 0);
+  EXPECT_EQ(Briefly(2000), 0);
+}
+
+TEST_F(Urgent, NorByAPolicyThatDoesNotKnowWhoIsUrgent) {
+  Start("band", 3 * kMs);
+  EXPECT_EQ(Briefly(2000), 0);
 }
 
 // Is asked about a slice that is alone, and has it wait for as long as the test wants.
@@ -491,6 +604,167 @@ TEST_F(PacesTest, SessionsWithAContextOfTheirOwnAreNotThrottled) {
   Work(*isolated, 1);
   Work(*urgent_, 1);
   EXPECT_EQ(Look(), Said());
+}
+
+// Kills whatever it is asked about.
+class Killing : public policy::Policy {
+ public:
+  std::string_view name() const override { return "killing"; }
+  policy::Verdict OnDispatch(const policy::DispatchContext& context) override {
+    return context.more_urgent_waiting > 0 ? policy::Verdict::Skip() : policy::Verdict();
+  }
+  policy::Verdict OnPreempt(const policy::PreemptContext&) override {
+    return policy::Verdict::Kill();
+  }
+};
+
+class KillsTest : public testing::Test {
+ protected:
+  KillsTest() { dispatcher_->SetPolicy(std::make_shared<Killing>()); }
+
+  std::unique_ptr<DispatchSeat> Join(uint64_t session, const char* slice, int priority,
+                                     bool best_effort, bool shares_context = false) {
+    return *dispatcher_->Join({.gpus = {0},
+                               .tenant = absl::StrCat("tenant ", slice),
+                               .slice = slice,
+                               .priority = priority,
+                               .shares_context = shares_context,
+                               .session = session,
+                               .best_effort = best_effort,
+                               .on_kill = [this, session](const KillOrder& order) {
+                                 killed_.push_back(session);
+                                 order_ = order;
+                               }});
+  }
+  static EngineSlot& SlotOf(const DispatchSeat& seat, std::unique_ptr<DispatchPage>* page) {
+    *page = WorkersPage(seat);
+    return (*page)->device(0)[kCompute];
+  }
+  static void Work(const DispatchSeat& seat, uint32_t in_flight, uint32_t waiting = 0) {
+    std::unique_ptr<DispatchPage> page;
+    EngineSlot& slot = SlotOf(seat, &page);
+    slot.worker.lanes_in_flight = in_flight;
+    slot.worker.lanes_waiting = waiting;
+    if (in_flight > 0) slot.worker.busy_since_ns = now_ns.load();
+  }
+  void Pass(int64_t ns) {
+    for (const int64_t end_ns = now_ns + ns; now_ns < end_ns;) {
+      now_ns += kMs / 10;
+      dispatcher_->LookNow();
+    }
+  }
+  std::vector<TraceSpan> KillsInTrace() {
+    std::vector<TraceSpan> spans = dispatcher_->Trace({}, 1000)[0].spans;
+    std::erase_if(spans, [](const TraceSpan& span) { return span.kind != TraceKind::kKill; });
+    return spans;
+  }
+
+  using Sessions = std::vector<uint64_t>;
+  const std::unique_ptr<Dispatcher> dispatcher_ = NewDispatcher();
+  Sessions killed_;
+  KillOrder order_;
+};
+
+TEST_F(KillsTest, WhatIsInTheWayIsEndedOnceAndIsNobodysConcernAnyMore) {
+  const auto effort = Join(1, "effort", 0, /*best_effort=*/true);
+  const auto idle = Join(2, "effort", 0, /*best_effort=*/true);
+  const auto urgent = Join(3, "urgent", 2, /*best_effort=*/false);
+  Work(*effort, 1);
+  Pass(5 * kMs);
+  Work(*urgent, 0, 1);
+  Pass(kLeastInWayNs - kMs / 10);
+  EXPECT_EQ(killed_, Sessions());
+  Pass(kMs / 2);
+  // Its page says for ever that it has work in flight.
+  EXPECT_EQ(killed_, Sessions({1}));
+  EXPECT_EQ(order_.policy, "killing");
+  EXPECT_EQ(order_.gpu, 0);
+  EXPECT_EQ(order_.urgent, "tenant urgent");
+  EXPECT_GE(order_.in_way_ns, kLeastInWayNs);
+  EXPECT_LE(order_.in_way_ns, kMs);
+  std::unique_ptr<DispatchPage> page;
+  EXPECT_EQ(SlotOf(*urgent, &page).grant().state(), Grant::State::kTurn);
+  Pass(50 * kMs);
+  EXPECT_EQ(killed_, Sessions({1}));
+  const auto spans = KillsInTrace();
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0].reason, TraceReason::kInWay);
+  EXPECT_EQ(spans[0].end_ns - spans[0].begin_ns, order_.in_way_ns);
+  EXPECT_EQ(spans[0].slice, 1u);
+  EXPECT_EQ(spans[0].other, 2u);
+}
+
+// Whatever the policy says, and however long it takes.
+TEST_F(KillsTest, WhoIsNotBestEffortIsNotEnded) {
+  const auto other = Join(1, "other", 0, /*best_effort=*/false);
+  const auto urgent = Join(2, "urgent", 2, /*best_effort=*/false);
+  const auto guarded = Join(3, "guarded", 0, /*best_effort=*/false, /*shares_context=*/true);
+  const auto beside = Join(4, "beside", 2, /*best_effort=*/false, /*shares_context=*/true);
+  for (const auto* seat : {&other, &guarded, &beside}) Work(**seat, 1);
+  Work(*urgent, 0, 1);
+  Pass(200 * kMs);
+  EXPECT_EQ(killed_, Sessions());
+  EXPECT_TRUE(KillsInTrace().empty());
+}
+
+// A lease's sessions have the same terms; if they had not, each would be held to its own.
+TEST_F(KillsTest, ASessionIsHeldToItsOwnTerms) {
+  const auto effort = Join(1, "lease", 0, /*best_effort=*/true);
+  const auto plain = Join(2, "lease", 0, /*best_effort=*/false);
+  const auto urgent = Join(3, "urgent", 2, /*best_effort=*/false);
+  Work(*effort, 1);
+  Work(*plain, 1);
+  Pass(5 * kMs);
+  Work(*urgent, 0, 1);
+  Pass(20 * kMs);
+  EXPECT_EQ(killed_, Sessions({1}));
+}
+
+TEST_F(KillsTest, KernelsBesideAMoreUrgentOneInItsContextAreEndedWhenThatOneIsStuck) {
+  const auto effort = Join(1, "effort", 0, /*best_effort=*/true, /*shares_context=*/true);
+  const auto urgent = Join(2, "urgent", 2, /*best_effort=*/false, /*shares_context=*/true);
+  Work(*effort, 1);
+  std::unique_ptr<DispatchPage> page;
+  EngineSlot& slot = SlotOf(*urgent, &page);
+  slot.worker.lanes_in_flight = 1;
+  // It gets on.
+  for (int i = 0; i < 100; ++i) {
+    ++slot.worker.commands;
+    Pass(kMs / 10);
+  }
+  EXPECT_EQ(killed_, Sessions());
+  Pass(kMs);
+  EXPECT_EQ(killed_, Sessions({1}));
+  EXPECT_EQ(order_.urgent, "tenant urgent");
+  EXPECT_EQ(KillsInTrace().size(), 1u);
+}
+
+// A load waits until no kernel runs in the context: nothing of it is in flight.
+TEST_F(KillsTest, KernelsForWhichAMoreUrgentOneWaitsToLoadCodeAreEnded) {
+  const auto effort = Join(1, "effort", 0, /*best_effort=*/true, /*shares_context=*/true);
+  const auto urgent = Join(2, "urgent", 2, /*best_effort=*/false, /*shares_context=*/true);
+  Work(*effort, 1);
+  const SessionGates gates(WorkersPage(*urgent));
+  // One load after the other.
+  for (int i = 0; i < 100; ++i) {
+    gates.NoteLoad(0, /*begins=*/true);
+    Pass(kMs / 10);
+    gates.NoteLoad(0, /*begins=*/false);
+  }
+  EXPECT_EQ(killed_, Sessions());
+  gates.NoteLoad(0, /*begins=*/true);
+  Pass(kMs);
+  EXPECT_EQ(killed_, Sessions({1}));
+}
+
+TEST_F(KillsTest, ALoadThatEndedWithItsWorkerIsForgotten) {
+  const auto effort = Join(1, "effort", 0, /*best_effort=*/true, /*shares_context=*/true);
+  const auto urgent = Join(2, "urgent", 2, /*best_effort=*/false, /*shares_context=*/true);
+  Work(*effort, 1);
+  SessionGates(WorkersPage(*urgent)).NoteLoad(0, /*begins=*/true);
+  urgent->ForgetWorker();
+  Pass(10 * kMs);
+  EXPECT_EQ(killed_, Sessions());
 }
 
 }  // namespace

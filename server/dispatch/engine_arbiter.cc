@@ -15,6 +15,8 @@ constexpr int64_t kMostDebtNs = 1'000'000'000;
 // For how long who missed its turn is left out, at first and at most.
 constexpr int64_t kFirstAwayNs = 1'000'000;
 constexpr uint32_t kMostMissed = 8;
+// For how much of a second others may be limited for those that are expected, in thousandths.
+constexpr uint32_t kMostLimitedShare = 500;
 
 }  // namespace
 
@@ -64,6 +66,7 @@ void EngineArbiter::Look(int64_t now_ns) {
   }
   looked_ns_ += passed_ns;
   NoteOthers(passed_ns);
+  NoteLimits(passed_ns);
   Charge(passed_ns);
   switch (phase_) {
     case Phase::kOpen:
@@ -82,21 +85,28 @@ void EngineArbiter::Look(int64_t now_ns) {
       LookAtTurn();
       break;
   }
+  if (phase_ != Phase::kOpen) AskAboutOverruns();
   if (recorder_ != nullptr) {
     for (const auto& c : contenders_) NoteWhyItWaits(*c);
   }
+  LimitForExpected();
   Publish();
 }
 
 void EngineArbiter::SetPolicy(policy::Policy* policy) {
   policy_ = policy;
   asked_always_ = policy->wishes().asked_always;
+  expects_ = options_.expect_ns > 0 && policy->wishes().expects;
   held_since_ns_ = 0;
   all_held_until_ns_ = 0;
-  for (const auto& c : contenders_) c->held_until_ns_ = 0;
+  for (const auto& c : contenders_) {
+    c->held_until_ns_ = 0;
+    c->forecast_.Forget();
+  }
 }
 
 void EngineArbiter::Open() {
+  for (const auto& c : contenders_) Limit(*c, 0);
   if (phase_ != Phase::kOpen) Reopen(TraceReason::kAlone);
 }
 
@@ -113,6 +123,13 @@ void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
     c.active_since_ns_ = 0;
     // A debt is not for ever.
     if (c.credit_ns_ < 0) c.credit_ns_ = std::min<int64_t>(c.credit_ns_ + passed_ns / 2, 0);
+  }
+  c.reservation_.See(Wanting(c), now_ns_);
+  if (expects_) c.forecast_.See(Wanting(c), c.wants_.busy(), now_ns_);
+  if (!Wanting(c)) {
+    c.stalled_since_ns_ = 0;
+  } else if (c.stalled_since_ns_ == 0 || c.wants_.worked) {
+    c.stalled_since_ns_ = now_ns_;
   }
   if (c.wants_.busy()) c.missed_ = 0;
   if (!c.wants_.waiting || (phase_ == Phase::kTurn && HeldBy(c))) {
@@ -139,6 +156,16 @@ void EngineArbiter::NoteOthers(int64_t passed_ns) {
   }
 }
 
+void EngineArbiter::NoteLimits(int64_t passed_ns) {
+  bool any = false;
+  for (const auto& c : contenders_) {
+    if (c->limited_for_ == 0 || !Wanting(*c)) continue;
+    c->limited_ns_ += passed_ns;
+    any = true;
+  }
+  if (any) limited_.Add(now_ns_, passed_ns);
+}
+
 void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
   contender->used_.Add(now_ns_, stolen_ns);
   contender->unretired_ns_ += stolen_ns;
@@ -147,46 +174,65 @@ void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
   Replenish(stolen_ns, contender);
 }
 
+// Whoever runs by itself has the device for as long as those of a domain together.
 void EngineArbiter::Charge(int64_t passed_ns) {
   owed_ns_ = 0;
   if (phase_ == Phase::kTurn) {
     ChargeTurn(passed_ns);
   } else {
-    const auto busy = std::count_if(contenders_.begin(), contenders_.end(),
-                                    [](const auto& c) { return c->wants_.busy(); });
-    if (busy == 0) return;
-    const bool owed = phase_ == Phase::kDraining;
-    for (const auto& c : contenders_) {
-      if (c->wants_.busy()) Take(*c, passed_ns / busy, owed);
-    }
+    const std::vector<const Contender*> users = Users(/*beside_holder=*/false);
+    if (users.empty()) return;
+    const int64_t each_ns = passed_ns / static_cast<int64_t>(users.size());
+    for (const Contender* user : users) TakeTogether(*user, each_ns, phase_ == Phase::kDraining);
   }
   Replenish(owed_ns_);
 }
 
-// The slices of a domain have parts of the multiprocessors by their weights.
+std::vector<const Contender*> EngineArbiter::Users(bool beside_holder) const {
+  std::vector<const Contender*> users;
+  for (const auto& c : contenders_) {
+    if (!c->wants_.busy() || (beside_holder && HeldBy(*c))) continue;
+    const bool counted = std::any_of(users.begin(), users.end(),
+                                     [&](const Contender* user) { return Together(*user, *c); });
+    if (!counted) users.push_back(c.get());
+  }
+  return users;
+}
+
 void EngineArbiter::ChargeTurn(int64_t passed_ns) {
-  int64_t weights = 0;
-  int64_t overrunning = 0;
-  for (const auto& c : contenders_) {
-    if (!c->wants_.busy()) continue;
-    if (HeldBy(*c)) {
-      weights += c->terms_.weight;
-    } else {
-      ++overrunning;
-    }
-  }
+  const std::vector<const Contender*> overrunning = Users(/*beside_holder=*/true);
+  const bool busy = std::any_of(contenders_.begin(), contenders_.end(),
+                                [&](const auto& c) { return c->wants_.busy() && HeldBy(*c); });
   const bool owed = OthersWant(*holder_);
-  const bool holds = weights > 0 || (came_ && owed) ||
-                     (owed && now_ns_ - phase_since_ns_ > options_.free_start_ns);
-  if (!holds && overrunning == 0) return;
-  const int64_t each_ns = passed_ns / (overrunning + (holds ? 1 : 0));
-  for (const auto& c : contenders_) {
-    if (!c->wants_.busy()) continue;
-    const bool held = HeldBy(*c);
-    Take(*c, held ? each_ns * c->terms_.weight / weights : each_ns, owed || !held);
+  const bool holds =
+      busy || (came_ && owed) || (owed && now_ns_ - phase_since_ns_ > options_.free_start_ns);
+  if (!holds && overrunning.empty()) return;
+  const int64_t each_ns = passed_ns / (static_cast<int64_t>(overrunning.size()) + (holds ? 1 : 0));
+  for (const Contender* user : overrunning) TakeTogether(*user, each_ns, /*owed=*/true);
+  if (!holds) return;
+  turn_ns_ += each_ns;
+  if (busy) {
+    TakeTogether(*holder_, each_ns, owed);
+  } else {
+    Take(*holder_, each_ns, owed);
   }
-  if (holds) turn_ns_ += each_ns;
-  if (holds && weights == 0) Take(*holder_, each_ns, owed);
+}
+
+void EngineArbiter::TakeTogether(const Contender& c, int64_t used_ns, bool owed) {
+  int64_t shares = 0, weights = 0;
+  bool known = true;
+  for (const auto& other : contenders_) {
+    if (!other->wants_.busy() || !Together(*other, c)) continue;
+    shares += other->wants_.share;
+    weights += other->terms_.weight;
+    known &= other->wants_.share > 0;
+  }
+  for (const auto& other : contenders_) {
+    if (!other->wants_.busy() || !Together(*other, c)) continue;
+    const int64_t part_ns =
+        known ? used_ns * other->wants_.share / shares : used_ns * other->terms_.weight / weights;
+    Take(*other, part_ns, owed);
+  }
 }
 
 void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
@@ -199,6 +245,7 @@ void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
   }
   if (!owed) return;
   c.credit_ns_ = std::max(c.credit_ns_ - used_ns, -kMostDebtNs);
+  c.reservation_.Charge(used_ns);
   owed_ns_ += used_ns;
 }
 
@@ -229,7 +276,7 @@ void EngineArbiter::Replenish(int64_t total_ns, const Contender* except) {
 
 uint32_t EngineArbiter::ShareOf(const Contender& c) const {
   const uint64_t weights = active_weight_ + (Active(c) ? 0 : c.terms_.weight);
-  return static_cast<uint32_t>(uint64_t{1000} * c.terms_.weight / weights);
+  return static_cast<uint32_t>(std::max<uint64_t>(1, uint64_t{1000} * c.terms_.weight / weights));
 }
 
 // --- Records.
@@ -251,9 +298,14 @@ void EngineArbiter::Record(const Contender& c, TraceKind kind, TraceReason reaso
     case TraceKind::kWait:
       span.other = c.waits_for_;
       break;
+    case TraceKind::kLimit:
+      span.other = c.limited_for_;
+      break;
     case TraceKind::kWork:
       span.commands = c.work_commands_;
       span.bytes = c.work_bytes_;
+      break;
+    case TraceKind::kKill:  // Whoever sees to it adds that.
       break;
   }
   recorder_->Add(span);
@@ -321,7 +373,9 @@ void EngineArbiter::LookAtTurn() {
   if (const TraceReason wasted = TurnWasted(); wasted != TraceReason::kNone) {
     return BeginDrain(Choose(/*others=*/true), wasted);
   }
-  if (PolicyYields()) return BeginDrain(Choose(/*others=*/true), TraceReason::kYielded);
+  if (const TraceReason why = PolicyEndsTurn(); why != TraceReason::kNone) {
+    return BeginDrain(Choose(/*others=*/true), why);
+  }
   LookAtItsEnd();
 }
 
@@ -330,6 +384,7 @@ void EngineArbiter::LookAtItsEnd() {
   Contender* const next = Choose(/*others=*/false);
   if (next != nullptr && HeldBy(*next)) {
     until_ns_ = std::max(until_ns_, now_ns_) + options_.quantum_ns;
+    MarkReserved();
   } else if (now_ns_ >= until_ns_) {
     BeginDrain(next, TraceReason::kUsedUp);
   }
@@ -348,41 +403,103 @@ TraceReason EngineArbiter::TurnWasted() {
   if (idle_ns < options_.start_wait_ns) return TraceReason::kNone;
   holder_->missed_ = std::min(holder_->missed_ + 1, kMostMissed);
   holder_->away_until_ns_ = now_ns_ + (kFirstAwayNs << holder_->missed_);
+  holder_->forecast_.Forget();
   return TraceReason::kNotCome;
 }
 
-bool EngineArbiter::PolicyYields() {
-  policy::PreemptContext context;
-  context.head = HeadOf(*holder_);
-  context.elapsed_ns = static_cast<uint64_t>(now_ns_ - phase_since_ns_);
-  context.priority = holder_->terms_.priority;
-  context.engine = options_.engine;
-  const Contender* neediest = nullptr;
-  int64_t least = 0;
+TraceReason EngineArbiter::PolicyEndsTurn() {
+  policy::PreemptContext context = PreemptContextOf(*holder_);
+  bool any = false;
   for (const auto& c : contenders_) {
     if (!Counts(*c) || !c->wants_.waiting || HeldBy(*c) || c->held_until_ns_ > now_ns_) continue;
-    if (c->waiting_since_ns_ != 0) {
-      context.waiting_ns =
-          std::max(context.waiting_ns, static_cast<uint64_t>(now_ns_ - c->waiting_since_ns_));
-    }
-    context.waiting_priority = neediest == nullptr
-                                   ? c->terms_.priority
-                                   : std::max(context.waiting_priority, c->terms_.priority);
-    const int64_t had = static_cast<int64_t>(c->used_.Share(now_ns_)) * 1000 / ShareOf(*c);
-    if (neediest == nullptr || had < least) {
-      neediest = c.get();
-      least = had;
-      context.waiting_used_share = c->used_.Share(now_ns_);
-      context.waiting_bw_share = ShareOf(*c);
-      context.waiting_credit_ns = c->credit_ns_;
-    }
+    NoteWaiting(*c, /*first=*/!any, &context);
+    any = true;
   }
-  if (neediest == nullptr) return false;
+  if (!any) return TraceReason::kNone;
+  const KillVerdict in_way = InWay(*holder_);
+  FillInWay(holder_->terms_.best_effort, in_way.in_way_ns, &context);
   policy::Action action = policy_->OnPreempt(context).action;
+  if (Kills(context, action)) {
+    holder_->kill_ = in_way;
+    return TraceReason::kKilled;
+  }
   if (action != policy::Action::kYield && action != policy::Action::kKeep) {
     action = default_policy_.OnPreempt(context).action;
   }
-  return action == policy::Action::kYield;
+  return action == policy::Action::kYield ? TraceReason::kYielded : TraceReason::kNone;
+}
+
+policy::PreemptContext EngineArbiter::PreemptContextOf(const Contender& running) const {
+  policy::PreemptContext context;
+  context.head = HeadOf(running);
+  context.elapsed_ns = static_cast<uint64_t>(now_ns_ - phase_since_ns_);
+  context.priority = running.terms_.priority;
+  context.engine = options_.engine;
+  context.budget_left_ns = running.reservation_.left_ns();
+  context.deadline_ns = static_cast<uint64_t>(running.reservation_.deadline_ns());
+  context.turn_is_reserved = running.reservation_.reserved_turn() ? 1 : 0;
+  return context;
+}
+
+void EngineArbiter::NoteWaiting(Contender& waiting, bool first,
+                                policy::PreemptContext* context) const {
+  if (waiting.waiting_since_ns_ != 0) {
+    const auto waited_ns = static_cast<uint64_t>(now_ns_ - waiting.waiting_since_ns_);
+    context->waiting_ns = std::max(context->waiting_ns, waited_ns);
+  }
+  const int32_t priority = waiting.terms_.priority;
+  context->waiting_priority = first ? priority : std::max(context->waiting_priority, priority);
+  const auto had = [](uint32_t used, uint32_t share) { return uint64_t{1000} * used / share; };
+  const uint32_t used = waiting.used_.Share(now_ns_);
+  const uint32_t share = ShareOf(waiting);
+  if (first || had(used, share) < had(context->waiting_used_share, context->waiting_bw_share)) {
+    context->waiting_used_share = used;
+    context->waiting_bw_share = share;
+    context->waiting_credit_ns = waiting.credit_ns_;
+  }
+  const auto due_ns = static_cast<uint64_t>(DeadlineOf(waiting));
+  if (due_ns != 0 && (context->waiting_deadline_ns == 0 || due_ns < context->waiting_deadline_ns)) {
+    context->waiting_deadline_ns = due_ns;
+  }
+}
+
+int64_t EngineArbiter::DeadlineOf(const Contender& c) const {
+  const ReservationAccount& account = c.reservation_;
+  if (Wanting(c)) return account.within_budget() ? account.deadline_ns() : 0;
+  // A period begins when it comes. One that ends a moment after that is as good as over.
+  const int64_t comes_ns = std::max(now_ns_, c.forecast_.next_ns());
+  const bool will_be_within = account.WithinBudgetAt(comes_ns + account.period_ns() / 8);
+  return will_be_within ? comes_ns + account.period_ns() : 0;
+}
+
+void EngineArbiter::LimitForExpected() {
+  const bool may = expects_ && limited_.Share(now_ns_) < kMostLimitedShare;
+  for (const auto& c : contenders_) {
+    const bool issues = phase_ == Phase::kOpen || (phase_ == Phase::kTurn && HeldBy(*c));
+    const Contender* const expected = may && issues ? ExpectedBefore(*c) : nullptr;
+    Limit(*c, expected == nullptr ? 0 : expected->terms_.vgpu);
+  }
+}
+
+void EngineArbiter::Limit(Contender& c, uint32_t expected) {
+  if (expected == c.limited_for_) return;
+  if (c.limited_for_ != 0) {
+    Record(c, TraceKind::kLimit, TraceReason::kExpected, c.limited_since_ns_);
+  }
+  c.limited_for_ = expected;
+  c.limited_since_ns_ = now_ns_;
+}
+
+const Contender* EngineArbiter::ExpectedBefore(const Contender& c) {
+  for (const auto& other : contenders_) {
+    if (Wanting(*other) || Together(*other, c)) continue;
+    if (!other->forecast_.Expects(now_ns_, options_.expect_ns)) continue;
+    policy::PreemptContext context = PreemptContextOf(c);
+    context.level = 0;
+    NoteWaiting(*other, /*first=*/true, &context);
+    if (policy_->OnPreempt(context).action == policy::Action::kYield) return other.get();
+  }
+  return nullptr;
 }
 
 policy::ContextHead EngineArbiter::HeadOf(const Contender& c) const {
@@ -413,6 +530,10 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
     context.active_ns = static_cast<uint64_t>(now_ns_ - c.active_since_ns_);
   }
   context.attained_ns = static_cast<uint64_t>(c.attained_ns_);
+  context.period_ns = static_cast<uint64_t>(c.reservation_.period_ns());
+  context.budget_ns = static_cast<uint64_t>(c.reservation_.budget_ns());
+  context.budget_left_ns = c.reservation_.left_ns();
+  context.deadline_ns = static_cast<uint64_t>(c.reservation_.deadline_ns());
   for (const auto& other : contenders_) {
     if (Active(*other)) ++context.active_slices;
     if (Counts(*other) && other->terms_.priority > c.terms_.priority) {
@@ -535,6 +656,13 @@ void EngineArbiter::BeginTurn() {
   idle_since_ns_ = 0;
   others_wanted_ns_ = now_ns_;
   ++holder_->turns_;
+  MarkReserved();
+}
+
+void EngineArbiter::MarkReserved() {
+  for (const auto& c : contenders_) {
+    if (HeldBy(*c)) c->reservation_.BeginTurn();
+  }
 }
 
 void EngineArbiter::Reopen(TraceReason why) {
@@ -557,6 +685,7 @@ void EngineArbiter::Publish() {
       c->grant_ =
           Grant::Closed(HeldBy(*c) || holder_ == nullptr ? now_ns_ : now_ns_ + options_.quantum_ns);
     }
+    if (c->limited_for_ != 0) c->grant_ = c->grant_.Brief();
   }
 }
 

@@ -18,6 +18,16 @@
 // for it. Who claims to wait and does not come when it is its turn is left out for a while, for
 // longer each time. Who claims to have nothing in flight loses its turn.
 //
+// Work in flight cannot be taken back, so whoever comes waits for it. Where the policy wishes,
+// those who come at regular intervals are therefore expected (arrival_forecast.h): shortly before,
+// whoever would have to yield to them, as the policy says, is to have only a little in flight
+// (Grant::Brief). That is so for no more than half of each second, whoever pretends what, and never
+// takes a turn away.
+//
+// Work in flight is not taken back. Of a slice that is best effort the policy may have it ended,
+// when it is in the way of a more urgent one (kill_verdict.h): the contender says so after the
+// look, and whoever sees to it reports nothing of that work any more.
+//
 // Which slice is next the policy says; the arbiter counts what policies go by. What a policy leaves
 // to the default, or says that the hook does not know, BAND decides.
 #ifndef WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
@@ -31,6 +41,7 @@
 #include "policy/policy.h"
 #include "server/dispatch/contender.h"
 #include "server/dispatch/flight_recorder.h"
+#include "server/dispatch/usage_window.h"
 
 namespace warpline::dispatch {
 
@@ -69,6 +80,9 @@ struct ArbiterOptions {
   // For how long nobody else must have wanted the engine before it is open again: who comes back
   // every few milliseconds finds little in flight.
   int64_t linger_ns = 100'000'000;
+  // So long before somebody is expected, if the policy wishes it, others are to have only a little
+  // in flight: what they have then must be complete when that one comes. 0 for never.
+  int64_t expect_ns = 3'000'000;
 };
 
 // Thread-compatible: the dispatcher's lock guards it. Its clock is what Look() is told.
@@ -78,7 +92,8 @@ class EngineArbiter {
   EngineArbiter(const ArbiterOptions& options, policy::Policy* policy)
       : options_(options),
         policy_(policy),
-        asked_always_(policy != nullptr && policy->wishes().asked_always) {}
+        asked_always_(policy != nullptr && policy->wishes().asked_always),
+        expects_(options.expect_ns > 0 && policy != nullptr && policy->wishes().expects) {}
 
   // Asks this policy from now on, which is borrowed. Whom the former one has wait need not.
   void SetPolicy(policy::Policy* policy);
@@ -108,7 +123,8 @@ class EngineArbiter {
   // The contender has used the engine for so long without having been given it: that is its debt,
   // and the others' credit.
   void ChargeStolen(Contender* contender, int64_t stolen_ns);
-  // What the contender was promised among those that are active and it, in thousandths.
+  // What the contender was promised among those that are active and it, in thousandths, at least
+  // one.
   uint32_t ShareOf(const Contender& c) const;
   // How long all looks were about, together.
   int64_t looked_ns() const { return looked_ns_; }
@@ -143,12 +159,17 @@ class EngineArbiter {
   // Accounts.
   void Charge(int64_t passed_ns);
   void ChargeTurn(int64_t passed_ns);
-  // In equal parts to whoever has work in flight and is none of the holder's.
-  void ChargeOverrun(int64_t each_ns);
+  // One of each that have work in flight and run by themselves, or together; none of the holder's
+  // if `beside_holder`.
+  std::vector<const Contender*> Users(bool beside_holder) const;
+  // Charges it to those who run together with `c` and have work in flight, by their parts of the
+  // multiprocessors.
+  void TakeTogether(const Contender& c, int64_t used_ns, bool owed);
   void Take(Contender& c, int64_t used_ns, bool owed);
   void Replenish(int64_t total_ns, const Contender* except = nullptr);
   void NoteWants(Contender& c, int64_t passed_ns);
   void NoteOthers(int64_t passed_ns);
+  void NoteLimits(int64_t passed_ns);
 
   // Records.
   void Record(const Contender& c, TraceKind kind, TraceReason reason, int64_t since_ns);
@@ -162,17 +183,45 @@ class EngineArbiter {
   void LookAtItsEnd();
   // Why the turn is of no use any more; kNone while it is.
   TraceReason TurnWasted();
-  bool PolicyYields();
+  // What the policy says of a turn while others wait: why it ends; kNone if it goes on.
+  TraceReason PolicyEndsTurn();
+  // Says who is to have only a little in flight, and for whom.
+  void LimitForExpected();
+  // `c` is to have only a little in flight for the one with this number; 0 for nobody.
+  void Limit(Contender& c, uint32_t expected);
+  // Whom `c`, which may issue, would have to yield to, and who is likely to come in a moment; null
+  // for nobody.
+  const Contender* ExpectedBefore(const Contender& c);
+  policy::PreemptContext PreemptContextOf(const Contender& running) const;
+  // `waiting` is one of those that wait while another one runs, or are expected; the first of them
+  // that is noted, or not.
+  void NoteWaiting(Contender& waiting, bool first, policy::PreemptContext* context) const;
+  // By when, for its reservation, what it wants is to be done, or would be if it came as it is
+  // expected to; 0 where it is not within its budget.
+  int64_t DeadlineOf(const Contender& c) const;
   // The next one, never of the holder's domain if `others`; null where the policy has all wait.
   Contender* Choose(bool others);
   policy::Verdict VerdictOn(Contender& c);
   policy::DispatchContext DispatchContextOf(Contender& c) const;
   policy::CopyEnqueueContext CopyContextOf(Contender& c) const;
   policy::ContextHead HeadOf(const Contender& c) const;
+  // --- Of work that is in the way (engine_arbiter_kills.cc).
+  // The most urgent of those that want to go on and do not run together with `c`, of higher
+  // priority than it; null for none.
+  const Contender* MoreUrgentThan(const Contender& c) const;
+  // Who is more urgent, and for how long the contender's work has been in its way: for how long
+  // nothing of either has become complete. 0 for nobody.
+  KillVerdict InWay(const Contender& c) const;
+  // Asks about what is in flight of others than the holder.
+  void AskAboutOverruns();
+
   // A turn that is under way ends for this reason.
   void BeginDrain(Contender* next, TraceReason why);
   bool Drained() const;
   void BeginTurn();
+  // The turn that begins, or goes on for another quantum, is within the reservations of those that
+  // have it, or not.
+  void MarkReserved();
   // Tells the policy what was charged since it was last told.
   void Retire();
   void Reopen(TraceReason why);
@@ -183,6 +232,7 @@ class EngineArbiter {
   uint8_t recorded_as_ = 0;
   policy::Policy* policy_;
   bool asked_always_;
+  bool expects_;
   Surroundings surroundings_;
   int64_t all_held_until_ns_ = 0;
   policy::Band default_policy_;
@@ -202,6 +252,7 @@ class EngineArbiter {
   int64_t owed_ns_ = 0;           // Charged in this look to credits.
   uint64_t active_weight_ = 0;    // Of those that are active, together.
   int64_t moved_bytes_ = 0;       // By all in the last second.
+  UsageWindow limited_;           // While anybody was.
 };
 
 }  // namespace warpline::dispatch

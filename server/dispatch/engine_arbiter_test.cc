@@ -10,6 +10,7 @@
 
 #include "policy/band.h"
 #include "policy/builtin.h"
+#include "policy/reservation.h"
 #include "server/dispatch/testing/simulated_gpu.h"
 
 namespace warpline::dispatch {
@@ -412,6 +413,255 @@ TEST(EngineArbiter, StrictPriorityGoesFirst) {
   EXPECT_GE(other->TakeUsed(Engine::kCompute), 2 * kSecond * 75 / 100);
 }
 
+// --- Those who come regularly are expected.
+
+// Requests of a kernel of a millisecond, with that priority, and their latencies.
+class Requests {
+ public:
+  Requests(SimulatedGpu* gpu, ContenderTerms terms, int64_t every_ns = 10 * kMs,
+           int64_t kernel_ns = kMs)
+      : gpu_(gpu),
+        every_ns_(every_ns),
+        tenant_(gpu->Add(terms, {{Engine::kCompute, kernel_ns, 0, every_ns}})) {}
+
+  // The latency that half of them exceed, and one in a hundred, and the worst one.
+  struct Latency {
+    int64_t p50_ns = 0;
+    int64_t p99_ns = 0;
+    int64_t most_ns = 0;
+  };
+  Latency Measure(int requests) {
+    std::vector<int64_t> latencies;
+    uint64_t complete = tenant_->complete();
+    for (const int64_t end_ns = gpu_->now_ns() + requests * every_ns_; gpu_->now_ns() < end_ns;) {
+      gpu_->Run(every_ns_ / 10);
+      if (tenant_->complete() == complete) continue;
+      complete = tenant_->complete();
+      latencies.push_back(tenant_->latency_ns());
+    }
+    std::sort(latencies.begin(), latencies.end());
+    return {latencies[latencies.size() / 2], latencies[latencies.size() * 99 / 100],
+            latencies.back()};
+  }
+  SimulatedTenant* tenant() { return tenant_; }
+
+ private:
+  SimulatedGpu* const gpu_;
+  const int64_t every_ns_;
+  SimulatedTenant* const tenant_;
+};
+
+// As a program that trains has them: many short ones, then some that take long. A step takes 5.6
+// ms.
+std::vector<SimulatedWork> TrainingStep() {
+  std::vector<SimulatedWork> step(40, {Engine::kCompute, 20'000});
+  step.insert(step.end(), 8, {Engine::kCompute, 600'000});
+  return step;
+}
+
+ContenderTerms Urgent(uint32_t vgpu, int32_t priority = 10) {
+  ContenderTerms terms = Weight(1, priority);
+  terms.vgpu = vgpu;
+  return terms;
+}
+
+TEST(EngineArbiter, WhoComesRegularlyFindsLittleInFlight) {
+  policy::StrictPriority priority;
+  Requests::Latency latency[2];
+  int64_t kept_ns[2];
+  for (const bool expects : {false, true}) {
+    ArbiterOptions options;
+    if (!expects) options.expect_ns = 0;
+    SimulatedGpu gpu(&priority, options);
+    SimulatedTenant* const trains = gpu.Add(Named(2), TrainingStep());
+    // Not always at the same place in a step.
+    Requests requests(&gpu, Urgent(1), 9'700'000);
+    gpu.Run(200 * kMs);
+    trains->TakeUsed(Engine::kCompute);
+    latency[expects] = requests.Measure(1000);
+    kept_ns[expects] = trains->TakeUsed(Engine::kCompute);
+  }
+  // A millisecond is the request's own. Otherwise up to eight kernels of 600 us are in flight,
+  // which were taken for short ones when they were issued.
+  EXPECT_GE(latency[false].p99_ns, 5 * kMs);
+  EXPECT_LE(latency[true].p99_ns, 3'200'000);
+  EXPECT_LE(latency[true].p50_ns, 1'800'000);
+  EXPECT_GE(kept_ns[true], kept_ns[false] * 97 / 100) << kept_ns[true] << " of " << kept_ns[false];
+}
+
+TEST(EngineArbiter, WhyOneWasLimitedCanBeReadAfterwards) {
+  policy::StrictPriority priority;
+  SimulatedGpu gpu(&priority);
+  gpu.Add(Named(2), TrainingStep());
+  Requests requests(&gpu, Urgent(1));
+  gpu.Run(kSecond);
+  const std::vector<TraceSpan> limits = SpansOf(gpu, TraceKind::kLimit, 2);
+  ASSERT_GT(limits.size(), 50u);
+  for (const TraceSpan& limit : limits) {
+    EXPECT_EQ(limit.reason, TraceReason::kExpected);
+    EXPECT_EQ(limit.other, 1u);
+    EXPECT_LE(limit.end_ns - limit.begin_ns, 5 * kMs);
+  }
+  EXPECT_TRUE(SpansOf(gpu, TraceKind::kLimit, 1).empty());
+}
+
+TEST(EngineArbiter, NobodyIsLimitedForWhomItNeedNotYieldTo) {
+  policy::StrictPriority priority;
+  policy::Band band;
+  for (policy::Policy* const policy :
+       {static_cast<policy::Policy*>(&priority), static_cast<policy::Policy*>(&band)}) {
+    SimulatedGpu gpu(policy);
+    SimulatedTenant* const trains = gpu.Add(Named(2), TrainingStep());
+    // Of equal priority, and for BAND of any.
+    Requests requests(&gpu, Urgent(1, policy == &band ? 10 : 0));
+    gpu.Run(kSecond);
+    EXPECT_EQ(trains->contender(Engine::kCompute)->limited_ns(), 0) << policy->name();
+  }
+}
+
+// However many come regularly, or pretend to, others are limited for half of the time at most.
+TEST(EngineArbiter, ManyWhoComeRegularlyLimitOthersForHalfOfTheTimeAtMost) {
+  policy::StrictPriority priority;
+  SimulatedGpu gpu(&priority);
+  SimulatedTenant* const trains = gpu.Add(Named(100), TrainingStep());
+  std::vector<std::unique_ptr<Requests>> requests;
+  for (uint32_t i = 1; i <= 8; ++i) {
+    requests.push_back(std::make_unique<Requests>(&gpu, Urgent(i), 10 * kMs, 20'000));
+    gpu.Run(1'200'000);
+  }
+  gpu.Run(2 * kSecond);
+  const int64_t before_ns = trains->contender(Engine::kCompute)->limited_ns();
+  gpu.Run(2 * kSecond);
+  const int64_t limited_ns = trains->contender(Engine::kCompute)->limited_ns() - before_ns;
+  EXPECT_GE(limited_ns, 2 * kSecond * 40 / 100) << "the test is of no use";
+  EXPECT_LE(limited_ns, 2 * kSecond * 52 / 100);
+}
+
+TEST(EngineArbiter, WhoOnlyPretendsToComeRegularlyLimitsNobody) {
+  policy::StrictPriority priority;
+  SimulatedGpu gpu(&priority);
+  SimulatedTenant* const trains = gpu.Add(Named(2), TrainingStep());
+  SimulatedTenant* const liar = gpu.Add(Urgent(1), Kernels(kShort));
+  liar->Switch(false);
+  liar->lie = [&](SimulatedTenant* tenant) {
+    tenant->line(Engine::kCompute).lanes_waiting = gpu.now_ns() % (10 * kMs) < 200'000 ? 1 : 0;
+  };
+  gpu.Run(2 * kSecond);
+  EXPECT_EQ(trains->contender(Engine::kCompute)->limited_ns(), 0);
+}
+
+// --- Reservations.
+
+ContenderTerms Reserved(uint32_t vgpu, int64_t period_ns, int64_t budget_ns) {
+  ContenderTerms terms = Named(vgpu);
+  terms.period_ns = period_ns;
+  terms.budget_ns = budget_ns;
+  return terms;
+}
+
+// 6 of each 20 ms, of which it is promised 8, beside one that has ten times its weight.
+TEST(EngineArbiter, DeadlinesOfAReservationHoldBesideAGreedyTenant) {
+  policy::Reservation reservation;
+  policy::Band band;
+  for (policy::Policy* const policy :
+       {static_cast<policy::Policy*>(&reservation), static_cast<policy::Policy*>(&band)}) {
+    SimulatedGpu gpu(policy);
+    ContenderTerms greedy = Weight(10);
+    greedy.vgpu = 2;
+    SimulatedTenant* const other = gpu.Add(greedy, TrainingStep());
+    Requests requests(&gpu, Reserved(1, 20 * kMs, 8 * kMs), 20 * kMs, 6 * kMs);
+    gpu.Run(kSecond);
+    other->TakeUsed(Engine::kCompute);
+    const Requests::Latency latency = requests.Measure(200);
+    if (policy == &band) {
+      EXPECT_GT(latency.p99_ns, 20 * kMs) << "its weight is not enough";
+    } else {
+      EXPECT_LE(latency.most_ns, 10 * kMs);
+      EXPECT_GE(other->TakeUsed(Engine::kCompute), 4 * kSecond * 60 / 100);
+    }
+  }
+}
+
+// Also where it has used its budget to the end, which is whole again when it comes.
+TEST(EngineArbiter, WhoComesWithinAReservationFindsLittleInFlight) {
+  policy::Reservation reservation;
+  for (const int64_t budget_ns : {2 * kMs, kMs}) {
+    Requests::Latency latency[2];
+    for (const bool expects : {false, true}) {
+      ArbiterOptions options;
+      if (!expects) options.expect_ns = 0;
+      SimulatedGpu gpu(&reservation, options);
+      gpu.Add(Named(2), TrainingStep());
+      Requests requests(&gpu, Reserved(1, 9'700'000, budget_ns), 9'700'000);
+      gpu.Run(200 * kMs);
+      latency[expects] = requests.Measure(500);
+    }
+    EXPECT_GE(latency[false].p50_ns, 3 * kMs) << budget_ns;
+    EXPECT_LE(latency[true].p50_ns, 2 * kMs) << budget_ns;
+  }
+}
+
+TEST(EngineArbiter, ReservationsWithDifferentPeriodsHoldTogether) {
+  policy::Reservation reservation;
+  SimulatedGpu gpu(&reservation);
+  gpu.Add(Named(9), Kernels(kMs));
+  Requests often(&gpu, Reserved(1, 20 * kMs, 5 * kMs), 20 * kMs, 4 * kMs);
+  Requests seldom(&gpu, Reserved(2, 50 * kMs, 20 * kMs), 50 * kMs, kMs);
+  // Its request takes 16 ms.
+  std::vector<SimulatedWork> request(16, {Engine::kCompute, kMs});
+  request.back() = {Engine::kCompute, kMs, 0, 80 * kMs};
+  SimulatedTenant* const large = gpu.Add(Reserved(3, 80 * kMs, 18 * kMs), request);
+  gpu.Run(kSecond);
+  EXPECT_LE(often.Measure(100).most_ns, 20 * kMs);
+  EXPECT_LE(seldom.Measure(40).most_ns, 50 * kMs);
+  EXPECT_LE(large->latency_ns(), 80 * kMs);
+}
+
+// It has work all of the time, in kernels that are longer than its budget.
+TEST(EngineArbiter, WhoOverrunsItsReservationStarvesNobody) {
+  policy::Reservation reservation;
+  for (const int64_t kernel_ns : {kShort, kLong, 30 * kMs}) {
+    SimulatedGpu gpu(&reservation);
+    ContenderTerms overruns = Reserved(1, 10 * kMs, 2 * kMs);
+    SimulatedTenant* const first = gpu.Add(overruns, Kernels(kernel_ns));
+    ContenderTerms honest = Weight(9);
+    honest.vgpu = 2;
+    SimulatedTenant* const second = gpu.Add(honest, Kernels(kShort));
+    gpu.Run(2 * kSecond);
+    first->TakeUsed(Engine::kCompute);
+    second->TakeUsed(Engine::kCompute);
+    gpu.Run(10 * kSecond);
+    const auto one = static_cast<double>(first->TakeUsed(Engine::kCompute));
+    const auto two = static_cast<double>(second->TakeUsed(Engine::kCompute));
+    // What it was promised is more than its share by weight, a tenth, and less than that of both.
+    EXPECT_GE(one / (one + two), 0.17) << kernel_ns;
+    EXPECT_LE(one / (one + two), 0.30) << kernel_ns;
+    EXPECT_GE((one + two) / (10 * kSecond), 0.85) << kernel_ns;
+  }
+}
+
+TEST(EngineArbiter, WhoIsAloneHasEverythingWhateverItsReservationIs) {
+  policy::Reservation reservation;
+  SimulatedGpu gpu(&reservation);
+  SimulatedTenant* const alone = gpu.Add(Reserved(1, 10 * kMs, kMs), Kernels(kShort));
+  SimulatedTenant* const idle = gpu.Add(Named(2), Kernels(kShort));
+  idle->Switch(false);
+  gpu.Run(kSecond);
+  EXPECT_GE(alone->TakeUsed(Engine::kCompute), kSecond * 98 / 100);
+  EXPECT_EQ(alone->contender(Engine::kCompute)->reservation().left_ns(), kMs);
+}
+
+// A thousandth of a thousandth is not nothing: shares are divided by.
+TEST(EngineArbiter, TheSmallestWeightBesideTheLargestHasAShare) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const large = gpu.Add(Weight(1000), Kernels(kShort));
+  SimulatedTenant* const small = gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Run(2 * kSecond);
+  EXPECT_GE(gpu.arbiter(Engine::kCompute).ShareOf(*small->contender(Engine::kCompute)), 1u);
+  EXPECT_GE(large->TakeUsed(Engine::kCompute), 2 * kSecond * 90 / 100);
+}
+
 TEST(EngineArbiter, FifoTakesTurns) {
   policy::Fifo fifo;
   SimulatedGpu gpu(&fifo);
@@ -500,6 +750,173 @@ TEST(EngineArbiter, CopiesAreHeldBackByWhatWasMoved) {
   gpu.Run(2 * kSecond);
   EXPECT_LE(held->TakeUsed(Engine::kCopyIn), kMs * 120 * 2);
   EXPECT_GE(free->TakeUsed(Engine::kCopyIn), kMs * 850 * 2);
+}
+
+// --- Work that is in the way.
+
+// More urgent slices go first, and what is in their way for so long is killed.
+class Kills : public policy::Policy {
+ public:
+  explicit Kills(uint64_t patience_ns = 0) : patience_ns_(patience_ns) {}
+  std::string_view name() const override { return "kills"; }
+  policy::Wishes wishes() const override { return {.asked_always = true}; }
+  policy::Verdict OnDispatch(const policy::DispatchContext& context) override {
+    return context.more_urgent_waiting > 0 ? policy::Verdict::Skip() : policy::Verdict();
+  }
+  policy::Verdict OnPreempt(const policy::PreemptContext& context) override {
+    asked.push_back(context);
+    const bool waits = context.waiting_priority > context.priority;
+    if (waits && context.in_way_ns >= patience_ns_) return policy::Verdict::Kill();
+    return waits && context.level == 1 ? policy::Verdict::Yield() : policy::Verdict::Keep();
+  }
+  std::vector<policy::PreemptContext> asked;
+
+ private:
+  const uint64_t patience_ns_;
+};
+
+ContenderTerms BestEffort(int32_t priority = 0, uint32_t vgpu = 1) {
+  ContenderTerms terms = Named(vgpu);
+  terms.priority = priority;
+  terms.best_effort = true;
+  return terms;
+}
+
+ContenderTerms Urgent() {
+  ContenderTerms terms = Named(2);
+  terms.priority = 3;
+  return terms;
+}
+
+// The longest that the urgent tenant's kernels of 100 us took, of one every 5 ms.
+int64_t WorstOfUrgent(SimulatedGpu* gpu, int64_t ns) {
+  SimulatedTenant* const urgent = gpu->Add(Urgent(), Kernels(100'000, 5 * kMs));
+  int64_t worst_ns = 0;
+  for (int64_t ran_ns = 0; ran_ns < ns; ran_ns += kMs / 2) {
+    gpu->Run(kMs / 2);
+    worst_ns = std::max(worst_ns, urgent->latency_ns());
+  }
+  return worst_ns;
+}
+
+TEST(EngineArbiter, AKernelInTheWayIsKilled) {
+  Kills kills(kMs);
+  SimulatedGpu gpu(&kills);
+  SimulatedTenant* const effort = gpu.Add(BestEffort(), Kernels(50 * kMs));
+  gpu.Run(10 * kMs);
+  // The patience, what it takes to end the work, and looks.
+  EXPECT_LE(WorstOfUrgent(&gpu, 200 * kMs), 3 * kMs);
+  EXPECT_TRUE(effort->killed());
+}
+
+TEST(EngineArbiter, WhatIsNotBestEffortIsNeverKilled) {
+  Kills kills(0);
+  SimulatedGpu gpu(&kills);
+  SimulatedTenant* const other = gpu.Add(Named(1), Kernels(50 * kMs));
+  gpu.Run(10 * kMs);
+  EXPECT_GE(WorstOfUrgent(&gpu, kSecond), 15 * kMs);
+  EXPECT_FALSE(other->killed());
+  for (const policy::PreemptContext& context : kills.asked) EXPECT_EQ(context.killable, 0u);
+  EXPECT_GT(kills.asked.size(), 0u);
+}
+
+// A policy that kills whatever it is asked about.
+class KillsAll : public policy::Policy {
+ public:
+  std::string_view name() const override { return "kills all"; }
+  policy::Verdict OnPreempt(const policy::PreemptContext&) override {
+    return policy::Verdict::Kill();
+  }
+};
+
+TEST(EngineArbiter, OnlyWhoIsMoreUrgentIsMadeWayFor) {
+  for (const int32_t priority : {3, 4}) {
+    KillsAll kills;
+    SimulatedGpu gpu(&kills);
+    SimulatedTenant* const effort = gpu.Add(BestEffort(priority), Kernels(20 * kMs));
+    SimulatedTenant* const urgent = gpu.Add(Urgent(), Kernels(20 * kMs));
+    gpu.Run(2 * kSecond);
+    EXPECT_FALSE(effort->killed()) << priority;
+    EXPECT_FALSE(urgent->killed()) << priority;
+    EXPECT_GT(urgent->complete(), 0u);
+  }
+}
+
+TEST(EngineArbiter, APolicyThatKillsAlwaysDoesNotReachOthersThanBestEffort) {
+  KillsAll kills;
+  SimulatedGpu gpu(&kills);
+  SimulatedTenant* const effort = gpu.Add(BestEffort(), Kernels(kLong));
+  SimulatedTenant* const plain = gpu.Add(Named(3), Kernels(kLong));
+  SimulatedTenant* const urgent = gpu.Add(Urgent(), Kernels(kLong));
+  gpu.Run(2 * kSecond);
+  EXPECT_TRUE(effort->killed());
+  EXPECT_FALSE(plain->killed());
+  EXPECT_FALSE(urgent->killed());
+  // Among the two that are left its verdicts are BAND's.
+  EXPECT_NEAR(static_cast<double>(plain->TakeUsed(Engine::kCompute)) / kSecond, 1, 0.1);
+}
+
+TEST(EngineArbiter, WorkThatDrainsIsNotKilled) {
+  Kills kills(2 * kMs);
+  SimulatedGpu gpu(&kills);
+  SimulatedTenant* const effort = gpu.Add(BestEffort(), Kernels(kShort));
+  gpu.Run(100 * kMs);
+  EXPECT_LE(WorstOfUrgent(&gpu, kSecond), 2 * kMs);
+  EXPECT_FALSE(effort->killed());
+  EXPECT_GT(effort->TakeUsed(Engine::kCompute), kSecond / 2);
+}
+
+TEST(EngineArbiter, NothingIsKilledBeforeItHasBeenInTheWayForAMoment) {
+  Kills kills(0);
+  SimulatedGpu gpu(&kills);
+  gpu.Add(BestEffort(), Kernels(50 * kMs));
+  gpu.Run(10 * kMs);
+  WorstOfUrgent(&gpu, 100 * kMs);
+  for (const policy::PreemptContext& context : kills.asked) {
+    EXPECT_EQ(context.killable, context.in_way_ns >= uint64_t{kLeastInWayNs} ? 1u : 0u);
+  }
+}
+
+TEST(EngineArbiter, SlicesOfOneDomainAreNotInEachOthersWay) {
+  Kills kills(0);
+  SimulatedGpu gpu(&kills);
+  ContenderTerms effort = BestEffort();
+  ContenderTerms urgent = Urgent();
+  effort.domain = urgent.domain = 7;
+  SimulatedTenant* const first = gpu.Add(effort, Kernels(50 * kMs));
+  gpu.Add(urgent, Kernels(kShort));
+  gpu.Run(kSecond);
+  EXPECT_FALSE(first->killed());
+}
+
+TEST(EngineArbiter, ATurnThatEndsByAKillIsRecordedSo) {
+  // Nothing is given up before it is killed.
+  class KillsAlone : public Kills {
+   public:
+    using Kills::Kills;
+    policy::Verdict OnPreempt(const policy::PreemptContext& context) override {
+      const policy::Verdict verdict = Kills::OnPreempt(context);
+      return verdict.action == policy::Action::kKill ? verdict : policy::Verdict::Keep();
+    }
+  };
+  KillsAlone kills(kMs);
+  SimulatedGpu gpu(&kills);
+  gpu.Add(BestEffort(), Kernels(50 * kMs));
+  gpu.Run(10 * kMs);
+  WorstOfUrgent(&gpu, 100 * kMs);
+  const auto turns = SpansOf(gpu, TraceKind::kTurn, 1);
+  ASSERT_FALSE(turns.empty());
+  EXPECT_EQ(turns.back().reason, TraceReason::kKilled);
+}
+
+// Nobody gives up a turn: BAND decides, and has the urgent one wait.
+TEST(EngineArbiter, ARowOfShortKernelsIsNotKilled) {
+  KillsAll kills;
+  SimulatedGpu gpu(&kills);
+  SimulatedTenant* const effort = gpu.Add(BestEffort(), Kernels(kShort));
+  gpu.Run(100 * kMs);
+  EXPECT_GE(WorstOfUrgent(&gpu, kSecond), kMs);
+  EXPECT_FALSE(effort->killed());
 }
 
 }  // namespace

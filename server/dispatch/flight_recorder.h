@@ -19,9 +19,11 @@
 namespace warpline::dispatch {
 
 enum class TraceKind : uint8_t {
-  kTurn,  // The slice had the engine to itself.
-  kWait,  // Some lane of the slice had a command and might not issue it.
-  kWork,  // Something of the slice was in flight while others had sessions on the device.
+  kTurn,   // The slice had the engine to itself.
+  kWait,   // Some lane of the slice had a command and might not issue it.
+  kWork,   // Something of the slice was in flight while others had sessions on the device.
+  kLimit,  // The slice might issue, but have only a little in flight.
+  kKill,   // Work of the slice was in the way of `other`, until the policy had it ended.
 };
 
 // Why a turn ended, or why a slice waited.
@@ -36,6 +38,9 @@ enum class TraceReason : uint8_t {
   kTurnOfAnother,  // It waited for the turn of `other`.
   kDraining,       // It waited for work of `other` that was in flight.
   kHeld,           // The policy had it wait.
+  kExpected,       // It was limited for `other`, which is more urgent and likely to come.
+  kKilled,         // The policy had the work of the turn's slice ended.
+  kInWay,          // Of a kill: the slice is best effort, and `other` is more urgent.
 };
 
 struct TraceSpan {
@@ -43,7 +48,8 @@ struct TraceSpan {
   TraceReason reason = TraceReason::kNone;
   uint8_t engine = 0;  // EngineIndex().
   uint32_t slice = 0;  // ContenderTerms::vgpu.
-  uint32_t other = 0;  // Whom it waited for; 0 for nobody that is known.
+  // Whom it waited or was limited for, or was in the way of; 0 for nobody that is known.
+  uint32_t other = 0;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   int64_t charged_ns = 0;  // Of a turn.

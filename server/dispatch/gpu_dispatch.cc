@@ -48,8 +48,8 @@ uint32_t GpuDispatch::SessionsOf(const std::string& tenant) const {
   return count;
 }
 
-GpuDispatch::GpuDispatch(const ArbiterOptions& options, policy::Policy* policy)
-    : policy_(policy), asked_always_(policy->wishes().asked_always) {
+GpuDispatch::GpuDispatch(int ordinal, const ArbiterOptions& options, policy::Policy* policy)
+    : ordinal_(ordinal), policy_(policy), asked_always_(policy->wishes().asked_always) {
   for (size_t i = 0; i < kEngines; ++i) {
     ArbiterOptions own = options;
     own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
@@ -87,11 +87,14 @@ ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   const bool computes = engine == EngineIndex(Engine::kCompute);
   contender.weight = std::max(1u, computes ? terms.compute_weight : terms.copy_weight);
   contender.priority = terms.priority;
+  contender.period_ns = terms.period_ns;
+  contender.budget_ns = terms.budget_ns;
   if (terms.shares_context) {
     contender.domain = kSharedDomain;
   } else if (!terms.group.empty()) {
     contender.domain = std::max(kSharedDomain + 1, TenantNumber(terms.group));
   }
+  contender.best_effort = terms.best_effort;
   return contender;
 }
 
@@ -195,10 +198,20 @@ void GpuDispatch::ChargeStolen(uint64_t session, int64_t stolen_ns) {
   }
 }
 
+bool GpuDispatch::Worked(const SlotReading& read) { return read.in_flight || read.commands > 0; }
+
+// The time that the device was at work for sessions that divide its multiprocessors is theirs
+// together.
+int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read, size_t engine) const {
+  if (read.share == 0 || slice.contenders[engine]->terms().domain == 0) return read.busy_ns;
+  return read.busy_ns * read.share / std::max(read.share, busy_shares_);
+}
+
 void GpuDispatch::ShowWants(Slice* slice) {
   for (size_t i = 0; i < kEngines; ++i) {
     Wants wants;
     for (const Member& member : slice->members) {
+      if (member.seat->killed_) continue;
       const SlotReading& read = member.read[i];
       wants.waiting |= read.waiting > 0;
       wants.in_flight |= read.in_flight;
@@ -206,6 +219,7 @@ void GpuDispatch::ShowWants(Slice* slice) {
       wants.lanes += read.waiting;
       wants.commands += read.commands;
       wants.bytes += read.bytes;
+      if (Worked(read)) wants.share = std::min(wants.share + read.share, 1000u);
     }
     slice->contenders[i]->See(wants);
   }
@@ -218,15 +232,14 @@ void GpuDispatch::Settle(Slice* slice) {
     const Contender& contender = *slice->contenders[i];
     const int64_t charged_ns = contender.charged_ns() - slice->charged_ns[i];
     slice->charged_ns[i] = contender.charged_ns();
-    const auto worked = std::count_if(
-        slice->members.begin(), slice->members.end(),
-        [i](const Member& m) { return m.read[i].in_flight || m.read[i].commands > 0; });
+    const auto worked = std::count_if(slice->members.begin(), slice->members.end(),
+                                      [i](const Member& m) { return Worked(m.read[i]); });
     for (const Member& member : slice->members) {
       const SlotReading& read = member.read[i];
       int64_t& busy_ns = member.seat->usage_[i].busy_ns;
       if (!arbiters_[i]->in_turns()) {
-        busy_ns += read.busy_ns;
-      } else if (read.in_flight || read.commands > 0) {
+        busy_ns += PartOf(*slice, read, i);
+      } else if (Worked(read)) {
         busy_ns += charged_ns / worked;
       } else if (worked == 0) {
         busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
@@ -243,18 +256,67 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
   for (const auto& [key, slice] : slices_) {
     if (!slice.members.front().seat->terms_.shares_context) continue;
     const ContenderTerms& terms = slice.contenders[kCompute]->terms();
-    const bool at_work =
-        std::any_of(slice.members.begin(), slice.members.end(), [](const Member& m) {
-          return m.read[kCompute].in_flight || m.read[kCompute].commands > 0;
-        });
-    paced.push_back({.vgpu = terms.vgpu,
-                     .tenant = terms.tenant,
-                     .priority = terms.priority,
-                     .at_work = at_work});
+    PacedSlice& one = paced.emplace_back();
+    one.vgpu = terms.vgpu;
+    one.tenant = terms.tenant;
+    one.priority = terms.priority;
+    one.best_effort = terms.best_effort;
+    for (const Member& member : slice.members) {
+      if (member.seat->killed_) continue;
+      const SlotReading& read = member.read[kCompute];
+      one.at_work |= Worked(read);
+      one.loading |= read.loading;
+      one.progressed |= read.commands > 0 || read.loads > 0;
+    }
     which.push_back(&slice);
   }
   paces_.Look(absl::MakeSpan(paced), now_ns, policy_);
-  for (size_t i = 0; i < paced.size(); ++i) SetPace(*which[i], paced[i].nap_us);
+  for (size_t i = 0; i < paced.size(); ++i) {
+    SetPace(*which[i], paced[i].nap_us);
+    if (paced[i].kill.has_value()) Kill(*which[i], kCompute, *paced[i].kill, now_ns);
+  }
+}
+
+void GpuDispatch::EndWhatIsInTheWay(int64_t now_ns) {
+  for (const auto& [key, slice] : slices_) {
+    for (size_t i = 0; i < kEngines; ++i) {
+      if (const auto verdict = slice.contenders[i]->TakeKill()) Kill(slice, i, *verdict, now_ns);
+    }
+  }
+}
+
+std::string GpuDispatch::TenantOf(uint32_t vgpu) const {
+  for (const auto& [key, slice] : slices_) {
+    if (slice.contenders[0]->terms().vgpu == vgpu) return slice.members.front().seat->terms_.tenant;
+  }
+  return "";
+}
+
+void GpuDispatch::Kill(const Slice& slice, size_t engine, const KillVerdict& verdict,
+                       int64_t now_ns) {
+  const KillOrder order = {std::string(policy_->name()), ordinal_, TenantOf(verdict.urgent),
+                           verdict.in_way_ns};
+  bool any = false;
+  for (const Member& member : slice.members) {
+    DispatchSeat& seat = *member.seat;
+    const SlotReading& read = member.read[engine];
+    // Each session's own terms are what it is held to.
+    if (!seat.terms_.best_effort || !seat.terms_.on_kill || seat.killed_) continue;
+    if (!read.in_flight && read.commands == 0) continue;
+    seat.killed_ = true;
+    any = true;
+    orders_.push_back([tell = seat.terms_.on_kill, order] { tell(order); });
+  }
+  if (!any) return;
+  TraceSpan span;
+  span.kind = TraceKind::kKill;
+  span.reason = TraceReason::kInWay;
+  span.engine = static_cast<uint8_t>(engine);
+  span.slice = slice.contenders[engine]->terms().vgpu;
+  span.other = verdict.urgent;
+  span.begin_ns = now_ns - verdict.in_way_ns;
+  span.end_ns = now_ns;
+  recorder_.Add(span);
 }
 
 // Sessions that come to a slice, or get another worker, hear of it when it is looked at again.
@@ -263,14 +325,19 @@ void GpuDispatch::SetPace(const Slice& slice, uint32_t nap_us) {
     DispatchSeat& seat = *member.seat;
     if (seat.nap_us_ == nap_us || seat.worker_ == 0 || !seat.terms_.on_pace) continue;
     seat.nap_us_ = nap_us;
-    pace_orders_.push_back({seat.terms_.on_pace, nap_us});
+    orders_.push_back([tell = seat.terms_.on_pace, nap_us] { tell(nap_us); });
   }
 }
 
 GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   if (!is_dispatched()) return Pace::kNone;
+  busy_shares_ = 0;
   for (auto& [key, slice] : slices_) {
-    for (Member& member : slice.members) Read(&member, now_ns);
+    for (Member& member : slice.members) {
+      Read(&member, now_ns);
+      const SlotReading& read = member.read[EngineIndex(Engine::kCompute)];
+      if (member.seat->terms_.shares_context && Worked(read)) busy_shares_ += read.share;
+    }
     ShowWants(&slice);
   }
   bool turns = false;
@@ -283,6 +350,7 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
     wanted |= arbiter->wanted();
   }
   for (auto& [key, slice] : slices_) Settle(&slice);
+  EndWhatIsInTheWay(now_ns);
   SetPaces(now_ns);
   if (wanted) wanted_ns_ = now_ns;
   if (draining) return Pace::kDraining;

@@ -29,7 +29,7 @@ class GpuDispatch {
   enum class Pace { kNone, kSlow, kWatchful, kTurns, kDraining };
 
   // `policy` is borrowed.
-  GpuDispatch(const ArbiterOptions& options, policy::Policy* policy);
+  GpuDispatch(int ordinal, const ArbiterOptions& options, policy::Policy* policy);
 
   // Asks this one from now on, which is borrowed.
   void SetPolicy(policy::Policy* policy);
@@ -60,12 +60,9 @@ class GpuDispatch {
   GpuUse Use() const;
   // As Dispatcher::ChargeStolen().
   void ChargeStolen(uint64_t session, int64_t stolen_ns);
-  // Who is to hear of another pace of its kernels, and which. They are told without the lock.
-  struct PaceOrder {
-    std::function<void(uint32_t nap_us)> tell;
-    uint32_t nap_us = 0;
-  };
-  std::vector<PaceOrder> TakePaceOrders() { return std::exchange(pace_orders_, {}); }
+  // What sessions are to be told since the last call: another pace of their kernels, or to end. To
+  // be called without the lock.
+  std::vector<std::function<void()>> TakeOrders() { return std::exchange(orders_, {}); }
 
  private:
   struct Member {
@@ -81,6 +78,9 @@ class GpuDispatch {
 
   ContenderTerms TermsOf(const SeatTerms& terms, size_t engine);
   void Read(Member* member, int64_t now_ns);
+  static bool Worked(const SlotReading& read);
+  // What a member of the slice has used while nobody had turns.
+  int64_t PartOf(const Slice& slice, const SlotReading& read, size_t engine) const;
   void ShowWants(Slice* slice);
   void Settle(Slice* slice);
   // At most one slice is left, and the policy need not be asked.
@@ -88,16 +88,25 @@ class GpuDispatch {
   // Decides how fast kernels go.
   void SetPaces(int64_t now_ns);
   void SetPace(const Slice& slice, uint32_t nap_us);
+  // Carries out what arbiters have said of work that is in the way.
+  void EndWhatIsInTheWay(int64_t now_ns);
+  // Ends those of the slice's sessions that keep the engine busy.
+  void Kill(const Slice& slice, size_t engine, const KillVerdict& verdict, int64_t now_ns);
+  // Whom policies know the slice by.
+  std::string TenantOf(uint32_t vgpu) const;
 
+  const int ordinal_;
   FlightRecorder recorder_;
   std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
   policy::Policy* policy_;
   KernelPaces paces_;
-  std::vector<PaceOrder> pace_orders_;
+  std::vector<std::function<void()>> orders_;
   std::map<std::string, Slice> slices_;
   bool asked_always_;
   uint32_t last_vgpu_ = 0;
   int64_t wanted_ns_ = 0;  // The last time that anybody wanted an engine.
+  // Those of all who divide the multiprocessors and had work at the last look, in thousandths.
+  uint32_t busy_shares_ = 0;
 };
 
 }  // namespace warpline::dispatch

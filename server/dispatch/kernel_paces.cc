@@ -9,6 +9,11 @@ void KernelPaces::Note(absl::Span<const PacedSlice> slices, int64_t now_ns) {
   for (const PacedSlice& slice : slices) {
     Known& known = known_[slice.vgpu];
     known.seen = true;
+    if (!slice.at_work && !slice.loading) {
+      known.stalled_since_ns = 0;
+    } else if (known.stalled_since_ns == 0 || slice.progressed) {
+      known.stalled_since_ns = now_ns;
+    }
     if (!slice.at_work) {
       known.since_ns = 0;
       continue;
@@ -19,23 +24,36 @@ void KernelPaces::Note(absl::Span<const PacedSlice> slices, int64_t now_ns) {
   std::erase_if(known_, [](const auto& entry) { return !entry.second.seen; });
 }
 
+bool KernelPaces::IsPresent(const PacedSlice& slice, int64_t now_ns) const {
+  const int64_t last_ns = LastWork(slice);
+  return slice.loading || (last_ns != 0 && now_ns - last_ns <= kLingerNs);
+}
+
 const PacedSlice* KernelPaces::MostUrgent(absl::Span<const PacedSlice> slices, int32_t above,
                                           int64_t now_ns) const {
   const PacedSlice* most = nullptr;
   for (const PacedSlice& slice : slices) {
-    const int64_t last_ns = LastWork(slice);
-    if (slice.priority <= above || last_ns == 0 || now_ns - last_ns > kLingerNs) continue;
+    if (slice.priority <= above || !IsPresent(slice, now_ns)) continue;
     const bool is_more = most == nullptr || slice.priority > most->priority ||
-                         (slice.priority == most->priority && last_ns > LastWork(*most));
+                         (slice.priority == most->priority && LastWork(slice) > LastWork(*most));
     if (is_more) most = &slice;
   }
   return most;
+}
+
+int64_t KernelPaces::InWayNs(const PacedSlice& slice, const PacedSlice& urgent,
+                             int64_t now_ns) const {
+  const int64_t stalled_since_ns = known_.at(urgent.vgpu).stalled_since_ns;
+  if (stalled_since_ns == 0) return 0;
+  const Known& known = known_.at(slice.vgpu);
+  return now_ns - std::max({stalled_since_ns, known.stalled_since_ns, known.since_ns});
 }
 
 void KernelPaces::Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Policy* policy) {
   Note(slices, now_ns);
   for (PacedSlice& slice : slices) {
     slice.nap_us = 0;
+    slice.kill.reset();
     const PacedSlice* const urgent =
         slice.at_work ? MostUrgent(slices, slice.priority, now_ns) : nullptr;
     if (urgent == nullptr) continue;
@@ -44,12 +62,16 @@ void KernelPaces::Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Po
     context.head.tenant = slice.tenant;
     context.head.now_ns = static_cast<uint64_t>(now_ns);
     context.elapsed_ns = static_cast<uint64_t>(now_ns - known_[slice.vgpu].since_ns);
-    context.waiting_ns = static_cast<uint64_t>(now_ns - LastWork(*urgent));
+    context.waiting_ns = urgent->loading ? 0 : static_cast<uint64_t>(now_ns - LastWork(*urgent));
     context.priority = slice.priority;
     context.waiting_priority = urgent->priority;
     context.level = 2;
+    const int64_t in_way_ns = InWayNs(slice, *urgent, now_ns);
+    FillInWay(slice.best_effort, in_way_ns, &context);
     const policy::Verdict verdict = policy->OnPreempt(context);
-    if (verdict.action != policy::Action::kThrottle) continue;
+    if (Kills(context, verdict.action)) slice.kill = KillVerdict{urgent->vgpu, in_way_ns};
+    // Who waits for the end of a kernel would wait for longer.
+    if (verdict.action != policy::Action::kThrottle || urgent->loading) continue;
     slice.nap_us = std::min(verdict.argument, kLongestNapUs);
   }
 }

@@ -5,15 +5,18 @@
 // memory. Kernels that run cannot be taken back, but hardened ones ask from time to time how they
 // are to go (docs/guarded-ptx.md, Pace). So the policy is asked about each slice that has kernels
 // in flight while another one of higher priority has work, or had a moment ago, at level 2 of
-// on_preempt; what it says holds until the next look.
+// on_preempt; what it says holds until the next look. Kernels of a slice that is best effort it may
+// have ended, too.
 #ifndef WARPLINE_SERVER_DISPATCH_KERNEL_PACES_H_
 #define WARPLINE_SERVER_DISPATCH_KERNEL_PACES_H_
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "absl/types/span.h"
 #include "policy/policy.h"
+#include "server/dispatch/kill_verdict.h"
 
 namespace warpline::dispatch {
 
@@ -22,8 +25,13 @@ struct PacedSlice {
   uint32_t vgpu = 0;  // As ContextHead of policy/policy.h has it, like `tenant`.
   uint64_t tenant = 0;
   int32_t priority = 0;
-  bool at_work = false;  // It has kernels in flight, or some have become complete.
-  uint32_t nap_us = 0;   // Decided: for how long threads that ask nap; 0 for full pace.
+  bool best_effort = false;
+  bool at_work = false;     // It has kernels in flight, or some have become complete.
+  bool loading = false;     // It loads code, which waits for others' kernels.
+  bool progressed = false;  // Kernels have become complete, or loads.
+  // Decided: for how long threads that ask nap, 0 for full pace; and whether its kernels are ended.
+  uint32_t nap_us = 0;
+  std::optional<KillVerdict> kill = {};
 };
 
 // Thread-compatible.
@@ -38,13 +46,19 @@ class KernelPaces {
 
  private:
   struct Known {
-    int64_t last_ns = 0;   // When it was last at work; 0 for never.
-    int64_t since_ns = 0;  // Since when it is at work without a pause.
-    bool seen = false;     // At this look.
+    int64_t last_ns = 0;           // When it was last at work; 0 for never.
+    int64_t since_ns = 0;          // Since when it is at work without a pause; 0 while it is not.
+    int64_t stalled_since_ns = 0;  // The same, or loads code, and nothing has become complete.
+    bool seen = false;             // At this look.
   };
 
   void Note(absl::Span<const PacedSlice> slices, int64_t now_ns);
   int64_t LastWork(const PacedSlice& slice) const { return known_.at(slice.vgpu).last_ns; }
+  // Whether it is at work, or was a moment ago, or waits for what is.
+  bool IsPresent(const PacedSlice& slice, int64_t now_ns) const;
+  // For how long the one has been at work, the urgent one has wanted to go on, and nothing of
+  // either has become complete.
+  int64_t InWayNs(const PacedSlice& slice, const PacedSlice& urgent, int64_t now_ns) const;
   // The most urgent of those above a priority that are at work, or were a moment ago; of several
   // the one that was last. Null for none.
   const PacedSlice* MostUrgent(absl::Span<const PacedSlice> slices, int32_t above,

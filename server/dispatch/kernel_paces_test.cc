@@ -93,5 +93,69 @@ TEST_F(KernelPacesTest, WhoLeavesIsForgotten) {
   EXPECT_EQ(Look(true, false, 3 * kMs), Naps({0, 0}));
 }
 
+TEST_F(KernelPacesTest, ABestEffortSliceBesideOneThatIsStuckMayBeKilled) {
+  policy_.verdict = policy::Verdict::Kill();
+  PacedSlice slices[] = {{.vgpu = 1, .priority = 0, .best_effort = true, .at_work = true},
+                         {.vgpu = 2, .priority = 3, .at_work = true, .progressed = true}};
+  const auto look = [&](int64_t now_ns) {
+    paces_.Look(absl::MakeSpan(slices), now_ns, &policy_);
+    return slices[0].kill.has_value();
+  };
+  for (int64_t ms = 1; ms < 20; ++ms) EXPECT_FALSE(look(ms * kMs));
+  slices[1].progressed = false;
+  EXPECT_TRUE(look(20 * kMs));
+  EXPECT_EQ(slices[0].kill->urgent, 2u);
+  EXPECT_EQ(slices[0].kill->in_way_ns, kMs);
+  EXPECT_EQ(policy_.asked.back().in_way_ns, uint64_t{kMs});
+  EXPECT_EQ(policy_.asked.back().killable, 1u);
+  // It has none any more.
+  slices[1].at_work = false;
+  EXPECT_FALSE(look(21 * kMs));
+}
+
+TEST_F(KernelPacesTest, OthersAreNotKilled) {
+  policy_.verdict = policy::Verdict::Kill();
+  for (int64_t ms = 1; ms < 20; ++ms) {
+    PacedSlice slices[] = {{.vgpu = 1, .priority = 0, .at_work = true},
+                           {.vgpu = 2, .priority = 3, .best_effort = true, .at_work = true}};
+    paces_.Look(absl::MakeSpan(slices), ms * kMs, &policy_);
+    EXPECT_FALSE(slices[0].kill.has_value());
+    EXPECT_FALSE(slices[1].kill.has_value());
+    EXPECT_EQ(slices[0].nap_us, 0u);
+  }
+  EXPECT_EQ(policy_.asked.back().killable, 0u);
+}
+
+TEST_F(KernelPacesTest, WhoLoadsCodeIsMadeWayForAndNotHeldUp) {
+  PacedSlice slices[] = {{.vgpu = 1, .priority = 0, .best_effort = true, .at_work = true},
+                         {.vgpu = 2, .priority = 3, .loading = true}};
+  paces_.Look(absl::MakeSpan(slices), kMs, &policy_);
+  // Kernels that go slowly end later.
+  EXPECT_EQ(slices[0].nap_us, 0u);
+  EXPECT_EQ(policy_.asked.back().waiting_ns, 0u);
+  policy_.verdict = policy::Verdict::Kill();
+  paces_.Look(absl::MakeSpan(slices), 2 * kMs, &policy_);
+  EXPECT_TRUE(slices[0].kill.has_value());
+  // Whoever only loads code is in nobody's way.
+  slices[0] = {.vgpu = 1, .priority = 0, .best_effort = true, .loading = true};
+  slices[1] = {.vgpu = 2, .priority = 3, .at_work = true};
+  for (int64_t ms = 3; ms < 10; ++ms) {
+    paces_.Look(absl::MakeSpan(slices), ms * kMs, &policy_);
+    EXPECT_FALSE(slices[0].kill.has_value());
+  }
+}
+
+// The urgent one's own kernel is long.
+TEST_F(KernelPacesTest, ShortKernelsAreInNobodysWay) {
+  policy_.verdict = policy::Verdict::Kill();
+  PacedSlice slices[] = {
+      {.vgpu = 1, .priority = 0, .best_effort = true, .at_work = true, .progressed = true},
+      {.vgpu = 2, .priority = 3, .at_work = true}};
+  for (int64_t ms = 1; ms < 20; ++ms) {
+    paces_.Look(absl::MakeSpan(slices), ms * kMs, &policy_);
+    EXPECT_FALSE(slices[0].kill.has_value());
+  }
+}
+
 }  // namespace
 }  // namespace warpline::dispatch

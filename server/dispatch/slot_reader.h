@@ -12,10 +12,13 @@ namespace warpline::dispatch {
 struct SlotReading {
   uint32_t waiting = 0;  // Lanes.
   bool in_flight = false;
+  bool loading = false;  // Code is being loaded.
   // Since the last reading.
   int64_t busy_ns = 0;
   uint64_t commands = 0;
   uint64_t bytes = 0;
+  uint32_t share = 0;  // WorkerLine::share, at most 1000.
+  uint64_t loads = 0;  // Of code, that have ended.
 };
 
 // One slot's. Numbers that go backwards count as nothing new, and nobody was busy for longer than
@@ -30,12 +33,17 @@ class SlotReader {
     reading.busy_ns = BusyNs(line, reading.in_flight, now_ns, passed_ns);
     reading.commands = std::min(commands_.Since(line.commands), kMostEach);
     reading.bytes = std::min(bytes_.Since(line.bytes), kMostEach);
+    reading.share = std::min(line.share.load(std::memory_order_relaxed), kWhole);
+    reading.loads = std::min(loads_.Since(line.loads_ended), kMostEach);
+    reading.loading = line.loads_begun.load(std::memory_order_relaxed) !=
+                      line.loads_ended.load(std::memory_order_relaxed);
     read_ns_ = now_ns;
     return reading;
   }
 
  private:
   static constexpr uint32_t kMostLanes = 1u << 16;
+  static constexpr uint32_t kWhole = 1000;
   static constexpr uint64_t kMostEach = 1ull << 40;
 
   // A number that should only grow.
@@ -75,6 +83,7 @@ class SlotReader {
   Growing busy_;
   Growing commands_;
   Growing bytes_;
+  Growing loads_;
 };
 
 }  // namespace warpline::dispatch

@@ -50,5 +50,15 @@ TEST(SlotReader, NumbersThatGoBackwardsAreNothingNew) {
   EXPECT_EQ(reader.Read(line, 3 * kUs).commands, 1u);
 }
 
+TEST(SlotReader, NobodyHasMoreThanAllMultiprocessors) {
+  WorkerLine line;
+  SlotReader reader;
+  EXPECT_EQ(reader.Read(line, kUs).share, 0u);
+  line.share = 90;
+  EXPECT_EQ(reader.Read(line, 2 * kUs).share, 90u);
+  line.share = ~uint32_t{0};
+  EXPECT_EQ(reader.Read(line, 3 * kUs).share, 1000u);
+}
+
 }  // namespace
 }  // namespace warpline::dispatch

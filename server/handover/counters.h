@@ -54,6 +54,7 @@ struct ServerCounters {
   Counter worker_deaths;
   Counter worker_replacements;
   Counter faults;
+  Counter killed;  // Best-effort sessions that were ended for more urgent work.
   Counter protocol_errors;
   Counter resumes;           // Sessions that had lost their connection.
   Counter transfers;         // Sessions whose client went on over another connection.

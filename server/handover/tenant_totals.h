@@ -22,6 +22,7 @@ struct TenantTotal {
   uint64_t commands = 0;
   uint64_t bulk_bytes = 0;
   uint64_t memory_refused = 0;
+  uint64_t killed = 0;  // Sessions that were ended for more urgent work.
 
   void Add(const TenantTotal& other) {
     for (size_t i = 0; i < engine_ns.size(); ++i) engine_ns[i] += other.engine_ns[i];
@@ -29,6 +30,7 @@ struct TenantTotal {
     commands += other.commands;
     bulk_bytes += other.bulk_bytes;
     memory_refused += other.memory_refused;
+    killed += other.killed;
   }
 };
 

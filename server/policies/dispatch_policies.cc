@@ -39,6 +39,7 @@ absl::StatusOr<DispatchPolicies> MakeDispatchPolicies(const DispatchPoliciesOpti
   dispatch::DispatcherOptions dispatcher;
   dispatcher.policy = from_file ? policy::PolicyNames().front() : options.policy;
   dispatcher.arbiter.quantum_ns = absl::ToInt64Nanoseconds(options.quantum);
+  dispatcher.arbiter.expect_ns = absl::ToInt64Nanoseconds(options.expect);
   PolicyBookOptions book;
   book.first = dispatcher.policy;
   book.now_ns = [] { return static_cast<uint64_t>(dispatch::MonotonicNs()); };

@@ -17,6 +17,7 @@ struct DispatchPoliciesOptions {
   // A built-in policy, or the file of an object, which has a '/' in its name.
   std::string policy = "band";
   absl::Duration quantum = absl::Milliseconds(6);
+  absl::Duration expect = absl::Milliseconds(3);
   audit::AuditLog* audit = nullptr;  // Borrowed; null where nothing is recorded.
 };
 

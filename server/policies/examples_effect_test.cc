@@ -92,6 +92,49 @@ TEST(ExamplesEffect, LatencyGuardKeepsBestEffortWorkAway) {
   EXPECT_GE(other->TakeUsed(Engine::kCompute), kSecond / 2);
 }
 
+// The longest of an urgent tenant's kernels of 100 us, of one every 5 ms, beside another's of `ns`.
+struct BesideUrgent {
+  int64_t worst_ns = 0;
+  bool killed = false;
+  uint64_t complete = 0;
+};
+BesideUrgent RunBesideUrgent(policy::Policy* policy, bool best_effort, int64_t ns) {
+  SimulatedGpu gpu(policy);
+  ContenderTerms terms = Tenant(2);
+  terms.best_effort = best_effort;
+  SimulatedTenant* const other = gpu.Add(terms, Kernels(ns));
+  gpu.Run(200 * kMs);
+  SimulatedTenant* const urgent = gpu.Add(Tenant(1, 1), Kernels(kMs / 10, 5 * kMs));
+  BesideUrgent result;
+  for (int i = 0; i < 1000; ++i) {
+    gpu.Run(kMs);
+    result.worst_ns = std::max(result.worst_ns, urgent->latency_ns());
+  }
+  result.killed = other->killed();
+  result.complete = other->complete();
+  return result;
+}
+
+TEST(ExamplesEffect, ReefBoundsTheWaitForALongKernelOfBestEffort) {
+  const auto reef = Example("reef");
+  ASSERT_NE(reef, nullptr);
+  const BesideUrgent with = RunBesideUrgent(reef.get(), /*best_effort=*/true, 50 * kMs);
+  EXPECT_TRUE(with.killed);
+  EXPECT_LE(with.worst_ns, 4 * kMs);
+  const BesideUrgent without = RunBesideUrgent(reef.get(), /*best_effort=*/false, 50 * kMs);
+  EXPECT_FALSE(without.killed);
+  EXPECT_GE(without.worst_ns, 15 * kMs);
+}
+
+TEST(ExamplesEffect, ReefLetsShortKernelsOfBestEffortDrain) {
+  const auto reef = Example("reef");
+  ASSERT_NE(reef, nullptr);
+  const BesideUrgent result = RunBesideUrgent(reef.get(), /*best_effort=*/true, kMs / 2);
+  EXPECT_FALSE(result.killed);
+  EXPECT_LE(result.worst_ns, 3 * kMs);
+  EXPECT_GT(result.complete, 1000u);
+}
+
 // A dispatcher with one slice, whose worker always has work.
 class WithDispatcher : public ::testing::Test {
  protected:

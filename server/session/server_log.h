@@ -16,6 +16,7 @@ enum ServerLine : size_t {
   kProtocolErrorLine,  // Of a client, with or without a session.
   kConnectionLine,     // Lost, or found again.
   kWorkerLostLine,
+  kKilledLine,  // For more urgent work.
   kTakeOverLine,
   kReplacedLine,
   kReclaimedLine,

@@ -253,30 +253,15 @@ void Session::TakeOwnMemory() {
   });
 }
 
-absl::Status Session::JoinDispatch() {
-  if (context_.dispatcher == nullptr) return absl::OkStatus();
-  dispatch::SeatTerms terms = SeatTermsOf(Facts(), seat_.payer());
-  terms.on_pace = [self = weak_from_this(), control = context_.control](uint32_t nap_us) {
-    control->Post([self, nap_us] {
-      control_loop.AssertOnLoop();
-      if (const auto session = self.lock()) session->worker_.SetPace(nap_us);
-    });
-  };
-  auto seat = context_.dispatcher->Join(std::move(terms));
-  if (!seat.ok()) return seat.status();
-  worker_.SetDispatch(*std::move(seat));
-  return absl::OkStatus();
-}
-
 void Session::StartWorker() {
   if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
   if (const std::string group = MpsGroupOf(Facts(), seat_.payer()); !group.empty()) {
     worker_.SetGroup(context_.mps, {group, placed_.front()->ordinal()},
                      entitlement().slice.sm_percent);
   }
-  const absl::Status started =
-      worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
-                    context_.options->ring_bytes);
+  const absl::Status started = worker_.Start(
+      WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), seat_.payer(), tasks_.streams()),
+      context_.options->ring_bytes);
   if (!started.ok()) RefuseTier(started);
 }
 
@@ -783,6 +768,7 @@ void Session::AddToTenant(const dispatch::SeatUsage& engines) const {
   total.commands = traffic.commands.value();
   total.bulk_bytes = traffic.bulk_bytes.value();
   total.memory_refused = traffic.memory_refused.value();
+  total.killed = killed_ ? 1 : 0;
   const int device = placed_.size() == 1 ? placed_.front()->ordinal() : TenantTotals::kSeveral;
   context_.counters->ended_tenants.Add({entitlement().tenant, device}, total);
 }
@@ -795,6 +781,7 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.state = presence_.away() ? "detached" : kNames[static_cast<int>(state_)];
   snapshot.since = since_;
   snapshot.reason = reason_;
+  snapshot.killed = killed_;
   snapshot.entitlement = entitlement();
   snapshot.tier = TierName(IsGuarded(hello_) ? Tier::kGuarded : Tier::kIsolated);
   // A lane comes as any client does that shares memory with the server.

@@ -33,6 +33,7 @@
 #include "server/audit/session_audit.h"
 #include "server/continuity/replacement.h"
 #include "server/continuity/takeover.h"
+#include "server/dispatch/kill_verdict.h"
 #include "server/leases/lease_book.h"
 #include "server/memory/device_memory.h"
 #include "server/memory/guarded_sizes.h"
@@ -75,6 +76,8 @@ class Session : public SessionControl,
   void EndWithLease(const std::string& message) RUNS_ON(control_loop);
   // Ends it because its worker does what it may not; the client can still read its memory.
   void EndDistrusted(const std::string& why) RUNS_ON(control_loop);
+  // Ends it because its work was in the way of more urgent work; nothing of it is kept.
+  void EndForUrgentWork(const dispatch::KillOrder& order) RUNS_ON(control_loop);
   // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
   // not.
   void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done)
@@ -230,6 +233,7 @@ class Session : public SessionControl,
   TaskShares::Share tasks_ ABSL_GUARDED_BY(control_loop);
   EventLoop::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
   absl::Duration queued_ ABSL_GUARDED_BY(control_loop);  // How long the policy has had it wait.
+  bool killed_ ABSL_GUARDED_BY(control_loop) = false;    // For more urgent work.
 };
 
 }  // namespace warpline::server

@@ -91,16 +91,23 @@ uint64_t LaunchLimitMs(const SessionFacts& facts) {
   return static_cast<uint64_t>(absl::ToInt64Milliseconds(std::max(limit, absl::Milliseconds(1))));
 }
 
-// What a session may have of a device that it shares with others in one context.
-void SetShare(const SessionFacts& facts, warpline_internal::OpenWorker* open) {
-  const DeviceSlice& slice = facts.entitlement->slice;
-  if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
-  open->set_compute_weight(slice.weight);
-}
-
 // Who has no lease of a scheduler was promised nothing apart from others of the same payer.
 bool WasPromised(const Entitlement& entitlement) {
   return entitlement.leased() && entitlement.tenant != kLocalTenant;
+}
+
+// Whose sessions have their shares of a device together.
+std::string SliceNameOf(const Entitlement& entitlement, const std::string& payer) {
+  return WasPromised(entitlement) ? absl::StrCat("lease ", entitlement.lease) : payer;
+}
+
+// What a session may have of a device that it shares with others in one context.
+void SetShare(const SessionFacts& facts, const std::string& payer,
+              warpline_internal::OpenWorker* open) {
+  const DeviceSlice& slice = facts.entitlement->slice;
+  if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
+  open->set_compute_weight(slice.weight);
+  open->set_share_group(SliceNameOf(*facts.entitlement, payer));
 }
 
 }  // namespace
@@ -221,7 +228,8 @@ warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) {
   return request;
 }
 
-warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams) {
+warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, const std::string& payer,
+                                             uint64_t streams) {
   const WorkerDevice device = WorkersDevice(*facts.devices);
   warpline_internal::OpenWorker open;
   open.set_backend(device.backend);
@@ -245,7 +253,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   if (HasBoard(*facts.hello)) open.set_board_generation(1);
   open.set_guard(facts.hello->guard());
   open.set_launch_limit_ms(LaunchLimitMs(facts));
-  if (IsGuarded(*facts.hello)) SetShare(facts, &open);
+  if (IsGuarded(*facts.hello)) SetShare(facts, payer, &open);
   open.set_variable_room_bytes(facts.guarded.variable_bytes);
   open.set_sink_granule_bytes(facts.guarded.sink_granule_bytes);
   return open;
@@ -268,14 +276,16 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.gpus.insert(terms.gpus.begin(), device.ordinal);
   terms.shares_context = IsGuarded(*facts.hello);
   terms.tenant = PolicyTenantOf(*facts.entitlement, payer);
-  terms.slice =
-      WasPromised(*facts.entitlement) ? absl::StrCat("lease ", facts.entitlement->lease) : payer;
+  terms.slice = SliceNameOf(*facts.entitlement, payer);
   if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
   terms.group = MpsGroupOf(facts, payer);
   if (!terms.group.empty()) absl::StrAppend(&terms.slice, ", MPS");
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;
+  terms.period_ns = absl::ToInt64Nanoseconds(slice.period);
+  terms.budget_ns = absl::ToInt64Nanoseconds(slice.budget);
+  terms.best_effort = slice.best_effort;
   terms.session = facts.id;
   return terms;
 }

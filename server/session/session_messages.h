@@ -71,9 +71,10 @@ absl::StatusOr<GuardedSizes> DivideMemoryOf(const SessionFacts& facts) RUNS_ON(c
 // there: want_bytes is 0 where there is none left for it.
 warpline_internal::MemoryRequest AllMemoryOf(const SessionFacts& facts) RUNS_ON(control_loop);
 
-// For a worker that is the session's first; at most `streams` at a time.
-warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams)
-    RUNS_ON(control_loop);
+// For a worker that is the session's first; at most `streams` at a time. `payer` is who pays for
+// the session.
+warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, const std::string& payer,
+                                             uint64_t streams) RUNS_ON(control_loop);
 
 // Whom policies know a session by: the tenant of its lease, or who pays for it where no scheduler
 // gives leases.

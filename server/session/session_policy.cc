@@ -1,7 +1,10 @@
-// What the server's policy says of a session that is to be opened.
+// What the server's policy says of a session: that it may be opened, and that it is in the way.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/text.h"
 #include "proto/refusal.h"
 #include "server/session/session.h"
 
@@ -34,6 +37,48 @@ void Session::AskPolicy() {
       std::min(std::max(absl::Microseconds(verdict.argument), kLeastQueued), left);
   queued_ += wait;
   SetTimer(wait, &Session::AskPolicy);
+}
+
+absl::Status Session::JoinDispatch() {
+  if (context_.dispatcher == nullptr) return absl::OkStatus();
+  dispatch::SeatTerms terms = SeatTermsOf(Facts(), seat_.payer());
+  terms.on_pace = [self = weak_from_this(), control = context_.control](uint32_t nap_us) {
+    control->Post([self, nap_us] {
+      control_loop.AssertOnLoop();
+      if (const auto session = self.lock()) session->worker_.SetPace(nap_us);
+    });
+  };
+  terms.on_kill = [self = weak_from_this(),
+                   control = context_.control](const dispatch::KillOrder& order) {
+    control->Post([self, order] {
+      control_loop.AssertOnLoop();
+      if (const auto session = self.lock()) session->EndForUrgentWork(order);
+    });
+  };
+  auto seat = context_.dispatcher->Join(std::move(terms));
+  if (!seat.ok()) return seat.status();
+  worker_.SetDispatch(*std::move(seat));
+  return absl::OkStatus();
+}
+
+// The application does not hear who is more urgent.
+void Session::EndForUrgentWork(const dispatch::KillOrder& order) {
+  // What has failed, or ends, has nothing in flight.
+  const bool over =
+      state_ == State::kFaulted || state_ == State::kEnding || state_ == State::kEnded;
+  if (over || std::exchange(killed_, true)) return;
+  const std::string message = absl::StrCat(
+      "ended by policy ", order.policy, ": best-effort work held gpu ", order.gpu, " for ",
+      absl::FormatDuration(
+          absl::Trunc(absl::Nanoseconds(order.in_way_ns), absl::Microseconds(100))),
+      " while more urgent work waited");
+  context_.counters->killed.Add(1);
+  audit_->Killed(message, order.urgent);
+  if (const LogPermit permit = lines_.Ask(kKilledLine)) {
+    permit.Info("best-effort session ended ", lines_.Keys(),
+                " urgent_tenant=", Quoted(order.urgent), " reason=", Quoted(message));
+  }
+  EndWithFault(CudaResult::kLaunchTimeout, message);
 }
 
 }  // namespace warpline::server

@@ -77,7 +77,8 @@ struct SessionSnapshot {
   uint64_t id = 0;
   std::string state;
   absl::Time since;
-  std::string reason;  // Why it ends, once it does.
+  std::string reason;   // Why it ends, once it does.
+  bool killed = false;  // For more urgent work.
   Entitlement entitlement;
   std::string tier;  // proto/tier.h
   ClientSnapshot client;

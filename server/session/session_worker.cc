@@ -62,7 +62,6 @@ absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
     permit.Info("another worker takes over ", parts_.lines->Keys());
   }
   parts_.modules->OnOtherWorker();
-  if (dispatch_ != nullptr) dispatch_->ForgetWorker();
   if (board_.valid()) open_.set_board_generation(open_.board_generation() + 1);
   auto open = open_;
   open.set_quiet(parts_.lines->quiet());
@@ -239,6 +238,8 @@ void SessionWorker::OnWorkerDied(const std::string& why) { parts_.events->OnWork
 
 void SessionWorker::OnWorkerGone() {
   gone_ = true;
+  // What it had in flight is in nobody's way any more, whether or not another one follows.
+  if (dispatch_ != nullptr) dispatch_->ForgetWorker();
   parts_.events->OnWorkerGone();
 }
 

@@ -165,7 +165,7 @@ class StateTest(unittest.TestCase):
         source = self.source()
         self.must("copy", "--state=%s" % source, "--into=" + self.in_etcd)
         self.assertRegex(self.must("show", "--state=" + self.in_etcd),
-                         r"version 2, the newest.*\n.*2 tenants.*\nback to version 1: loses 1 slices")
+                         r"version 2; this scheduler knows up to 3\n.*2 tenants.*\nback to version 1: loses 1 slices")
         self.assertIn("version 1 has no place for 1 slices",
                       self.refused("back", "--state_version=1", "--state=" + self.in_etcd))
         self.assertEqual(self.etcd.keys(b"/warpline/")["format"], b"2")

@@ -10,8 +10,9 @@ _HOME = CUDA_HOME or "/usr/local/cuda"
 
 # nvcc names its temporary files by its process's number, and takes a name if it finds no file of it.
 # In sandboxes, whose processes all have the same few numbers, two at once take the same one; hence
-# the action's own folder in place of the /tmp that they share.
-_ENV = {"PATH": "/usr/bin:/bin", "CUDA_VERSION": CUDA_VERSION or "", "TMPDIR": "."}
+# the action's own folder in place of the /tmp that they share. Bazel sets an action's TMPDIR itself.
+_ENV = {"PATH": "/usr/bin:/bin", "CUDA_VERSION": CUDA_VERSION or ""}
+_NVCC = ["TMPDIR=.", _HOME + "/bin/nvcc"]
 
 # kind -> (nvcc flag, extension)
 _KINDS = {
@@ -46,8 +47,8 @@ def _nvcc_impl(ctx):
         args.add(src)
         args.add("-o", out)
         ctx.actions.run(
-            executable = _HOME + "/bin/nvcc",
-            arguments = [args],
+            executable = "/usr/bin/env",
+            arguments = _NVCC + [args],
             inputs = depset([src], transitive = [hdrs]),
             outputs = [out],
             env = _ENV,
@@ -84,8 +85,8 @@ def _program_impl(ctx):
     args.add("-o", out)
     args.add(ctx.file.src)
     ctx.actions.run(
-        executable = _HOME + "/bin/nvcc",
-        arguments = [args],
+        executable = "/usr/bin/env",
+        arguments = _NVCC + [args],
         inputs = [ctx.file.src] + ctx.files.hdrs,
         outputs = [out],
         env = _ENV,

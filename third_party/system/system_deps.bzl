@@ -23,7 +23,6 @@ _LIBS = {
     "lz4": (["liblz4"], "liblz4-dev", []),
     "nlohmann_json": (["nlohmann_json"], "nlohmann-json3-dev", []),
     "sqlite3": (["sqlite3"], "libsqlite3-dev", []),
-    "json": (["nlohmann_json"], "nlohmann-json3-dev", []),
     "crypto": (["libcrypto"], "libssl-dev", []),
     "ucx": (["ucx"], "libucx-dev", []),
 }

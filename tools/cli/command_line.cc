@@ -18,8 +18,8 @@ struct VerbInfo {
   const char* name;
   Verb verb;
   // Words, separated by spaces: options with a value of a kind (":size", ":number", ":rights",
-  // ":tiers", ":tier", ":duration", ":text") or without one; ":maybe_duration" takes it only after
-  // an equals sign, and is "inf" without.
+  // ":tiers", ":tier", ":duration", ":text") or without one; ":maybe_duration" and ":zero_or_one"
+  // take it only after an equals sign, and are "inf" and "1" without.
   const char* options;
 };
 
@@ -45,7 +45,7 @@ constexpr VerbInfo kVerbs[] = {
     {"slice", Verb::kSlice,
      "endpoint:text memory:size staging:size sessions:number handles:number module_bytes:size "
      "commands:number sm_percent:number launch_ms:number weight:number copy_weight:number "
-     "priority:number json"},
+     "priority:number period_ms:number budget_ms:number best_effort:zero_or_one json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
     {"replace", Verb::kReplace, "endpoint:text"},
@@ -143,6 +143,9 @@ absl::Status CheckValue(const std::string& kind, const std::string& option,
   if (kind == "number" && !absl::SimpleAtoi(value, &number)) {
     return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected a whole number");
   }
+  if (kind == "zero_or_one" && value != "0" && value != "1") {
+    return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected 0 or 1");
+  }
   if (kind == "rights") {
     if (const auto rights = ParseRights(value); !rights.ok()) {
       return Wrong(absl::StrCat("--", option, "=", value), ": ", rights.status().message());
@@ -175,7 +178,7 @@ absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::str
     value = arg.substr(equals + 1);
   } else if (*kind == "maybe_duration") {
     value = "inf";
-  } else if (!kind->empty()) {
+  } else if (!kind->empty() && *kind != "zero_or_one") {
     if (*next + 1 >= args.size()) return Wrong("option --", name, " needs a value");
     value = args[++*next];
   }
@@ -350,7 +353,10 @@ SHAPE is, of each GPU of a lease: --memory=SIZE and --staging=SIZE (host memory 
 server: page-locked, and for copies), of all sessions of the lease together; --sessions=N at a time;
 --handles=N (streams, events, modules, kernels, ...), --module_bytes=SIZE and --commands=N (sent and
 not complete) of each session; --sm_percent=N of the multiprocessors (guarded tier); --launch_ms=N, the
-longest that a launch may take; --weight=N, --copy_weight=N and --priority=N in place of the tenant's.
+longest that a launch may take; --weight=N, --copy_weight=N and --priority=N in place of the tenant's;
+--period_ms=P and --budget_ms=B, so much time of the GPU in each period for servers with
+--dispatch=reservation, of which the leases of a GPU have 90 % together at most;
+--best_effort: its kernels and sessions may be ended at once when more urgent work waits.
 0, or an option that is not given, leaves a part to what there is without a slice. A run names its slice
 with --slice=NAME, or WARPLINE_SLICE; more than the slice has is refused. Which slices a tenant may have
 is its --slices=LIST: names with commas between, any, or none (by default). With names, a run that

@@ -75,20 +75,25 @@ TEST(CommandLineTest, RunTakesSeveralGpus) {
 }
 
 TEST(CommandLineTest, SlicesHaveShapes) {
-  const CommandLine line =
-      Parsed({"slice", "add", "small", "--memory=4GiB", "--staging=64MiB", "--sessions=2",
-              "--handles=100", "--module_bytes=8MiB", "--commands=64", "--sm_percent=25",
-              "--launch_ms=500", "--weight=3", "--copy_weight=2", "--priority=1"});
+  const CommandLine line = Parsed(
+      {"slice", "add", "small", "--memory=4GiB", "--staging=64MiB", "--sessions=2", "--handles=100",
+       "--module_bytes=8MiB", "--commands=64", "--sm_percent=25", "--launch_ms=500", "--weight=3",
+       "--copy_weight=2", "--priority=1", "--period_ms=20", "--budget_ms=5", "--best_effort"});
   EXPECT_EQ(line.verb, Verb::kSlice);
+  EXPECT_EQ(line.Number("period_ms"), 20u);
+  EXPECT_EQ(line.Number("budget_ms"), 5u);
   EXPECT_EQ(line.action, "add");
   EXPECT_EQ(line.rest, Words{"small"});
   EXPECT_EQ(line.Size("staging"), 64u << 20);
   EXPECT_EQ(line.Number("commands"), 64u);
+  EXPECT_EQ(line.Number("best_effort"), 1u);
+  EXPECT_EQ(Parsed({"slice", "set", "a", "--best_effort=0"}).Number("best_effort"), 0u);
   EXPECT_EQ(Parsed({"slice"}).action, "list");
   EXPECT_EQ(Parsed({"slice", "remove", "small"}).action, "remove");
   EXPECT_FALSE(ParseCommandLine({"slice", "add"}).ok());
   EXPECT_FALSE(ParseCommandLine({"slice", "cut", "small"}).ok());
   EXPECT_FALSE(ParseCommandLine({"slice", "add", "a", "--handles=many"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"slice", "add", "a", "--best_effort=2"}).ok());
   EXPECT_FALSE(ParseCommandLine({"slice", "add", "a", "--module_bytes=some"}).ok());
   EXPECT_EQ(Parsed({"run", "--slice=small", "a"}).Text("slice"), "small");
 }

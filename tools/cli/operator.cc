@@ -174,6 +174,9 @@ absl::StatusOr<std::string> ChangeSlice(const CommandLine& line, const std::stri
   if (line.Has("weight")) request.set_weight(number("weight"));
   if (line.Has("copy_weight")) request.set_copy_weight(number("copy_weight"));
   if (line.Has("priority")) request.set_priority(number("priority"));
+  if (line.Has("period_ms")) request.set_period_ms(number("period_ms"));
+  if (line.Has("budget_ms")) request.set_budget_ms(number("budget_ms"));
+  if (line.Has("best_effort")) request.set_best_effort(number("best_effort") != 0);
   const bool removes = line.action == "remove";
   const auto done = asker->Ask<Nothing>(removes ? "RemoveSlice" : "PutSlice", request);
   return done.ok() ? absl::StatusOr<std::string>("") : done.status();
@@ -303,6 +306,9 @@ std::string SlicesReport(const SliceList& list) {
                {"WEIGHT", true},
                {"COPY_WEIGHT", true},
                {"PRIORITY", true},
+               {"PERIOD_MS", true},
+               {"BUDGET_MS", true},
+               {"BEST_EFFORT"},
                {"LEASES", true}});
   const auto bytes = [](uint64_t value) { return Limit(value, ShownBytes(value)); };
   const auto number = [](uint64_t value) { return Limit(value, absl::StrCat(value)); };
@@ -311,7 +317,8 @@ std::string SlicesReport(const SliceList& list) {
                number(slice.max_sessions()), number(slice.max_handles()),
                bytes(slice.max_module_bytes()), number(slice.max_commands()),
                number(slice.sm_percent()), number(slice.launch_ms()), number(slice.weight()),
-               number(slice.copy_weight()), number(slice.priority()),
+               number(slice.copy_weight()), number(slice.priority()), number(slice.period_ms()),
+               number(slice.budget_ms()), slice.best_effort() ? "yes" : "-",
                absl::StrCat(slice.leases())});
   }
   return table.Text();

@@ -33,8 +33,12 @@ constexpr absl::Duration kTimeout = absl::Seconds(10);
 constexpr absl::Duration kEvery = absl::Milliseconds(200);
 constexpr uint64_t kMostSeconds = 600;
 constexpr const char* kEngines[] = {"compute", "copies in", "copies out"};
-// Rows of an engine: its turns, then two of each slice.
+// Rows of an engine: its turns, then those of each slice.
 constexpr uint64_t kRowsOfEngine = 1'000'000'000;
+constexpr uint64_t kRowsOfSlice = 3;
+
+// Of a span that is no turn, among its slice's.
+uint64_t RowOf(const std::string& kind) { return kind == "wait" ? 1 : kind == "limit" ? 2 : 0; }
 
 // A text between the quotes of JSON. Shown() has taken out what is not printable.
 std::string Quoted(const std::string& text) {
@@ -89,7 +93,7 @@ class Writer {
     const std::string slice = NameOf(gpu, span.slice());
     const bool turn = span.kind() == "turn";
     uint64_t row = span.engine() * kRowsOfEngine;
-    if (!turn) row += 2 + 2 * uint64_t{span.slice()} + (span.kind() == "wait" ? 1 : 0);
+    if (!turn) row += 1 + kRowsOfSlice * uint64_t{span.slice()} + RowOf(span.kind());
     const std::string engine = EngineName(span.engine());
     rows_[{gpu, row}] = turn ? absl::StrCat(engine, ": turns")
                              : absl::StrCat(engine, ": ", slice, " ", span.kind());

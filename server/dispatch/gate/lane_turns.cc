@@ -12,7 +12,11 @@ constexpr Engine kAllEngines[kEngines] = {Engine::kCompute, Engine::kCopyIn, Eng
 constexpr int64_t kUnknownAhead = 8;
 // One that runs and one that follows it without a gap.
 constexpr uint64_t kLeastAhead = 2;
+// None that would begin when whoever is expected has come.
+constexpr uint64_t kBriefLeastAhead = 1;
 constexpr int64_t kAverageOver = 32;
+// The longest of late is forgotten with as many.
+constexpr int64_t kLongestOver = 256;
 // Between two looks while the engine is the lane's, and when its turn is near.
 constexpr int64_t kShortNapNs = 50'000;
 constexpr int64_t kNearNapNs = 25'000;
@@ -30,11 +34,12 @@ bool LaneTurns::Ask(Engine engine, Grant grant) {
   }
   limited_ = engine;
   likely_ns_ = 0;
-  ahead_ns_ = kAheadNs;
+  const bool shared = grant.state() == Grant::State::kShared;
+  brief_ = grant.brief();
+  ahead_ns_ = brief_ ? kBriefAheadNs : shared ? kSharedAheadNs : kAheadNs;
   switch (grant.state()) {
     case Grant::State::kShared:
       StopWaiting();
-      ahead_ns_ = kSharedAheadNs;
       return HasRoom(engine, 0);
     case Grant::State::kTurn:
       if (HasRoom(engine, grant.time_ns())) {
@@ -52,18 +57,26 @@ bool LaneTurns::Ask(Engine engine, Grant grant) {
   return false;
 }
 
+// A mean is right for what keeps an engine busy. But a program's long kernels follow each other,
+// and by the mean of the short ones before them many would be in flight: so whoever is not to be in
+// the way goes by the longest.
+int64_t LaneTurns::LengthOf(const InFlight& own) const {
+  if (own.expected_ns == 0) return ahead_ns_ / kUnknownAhead;
+  return brief_ ? std::max(own.expected_ns, own.longest_ns) : own.expected_ns;
+}
+
 bool LaneTurns::HasRoom(Engine engine, int64_t until_ns) {
   const InFlight& own = in_flight(engine);
-  const int64_t expected_ns = own.expected_ns == 0 ? ahead_ns_ / kUnknownAhead : own.expected_ns;
-  const int64_t work_ns = static_cast<int64_t>(own.commands) * expected_ns;
+  const auto commands = static_cast<int64_t>(own.commands);
   if (until_ns != 0) {
     for (const Engine other : kAllEngines) {
       if (other != engine && in_flight(other).commands > 0) return false;
     }
     // What would begin later than that is not to be issued.
-    if (gates_->now_ns() + (own.expected_ns == 0 ? 0 : work_ns) >= until_ns) return false;
+    if (gates_->now_ns() + commands * own.expected_ns >= until_ns) return false;
   }
-  return own.commands < kLeastAhead || work_ns < ahead_ns_;
+  return own.commands < (brief_ ? kBriefLeastAhead : kLeastAhead) ||
+         commands * LengthOf(own) < ahead_ns_;
 }
 
 void LaneTurns::WaitFor(Engine engine) {
@@ -81,6 +94,7 @@ void LaneTurns::StopWaiting() {
 
 void LaneTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
   if (!issued_.empty() && issued_.back().last == ticket) return;
+  if (engine == Engine::kCompute) ShowShare();
   if (bytes > 0) slot(engine).worker.bytes.fetch_add(bytes, std::memory_order_relaxed);
   if (in_flight(engine).commands++ == 0) BeginWork(engine, gates_->now_ns());
   if (!issued_.empty() && issued_.back().engine == engine) {
@@ -89,6 +103,13 @@ void LaneTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
   } else {
     issued_.push_back({engine, ticket, 1});
   }
+}
+
+void LaneTurns::ShowShare() {
+  const uint32_t share = gates_->share();
+  if (share == share_) return;
+  share_ = share;
+  slot(Engine::kCompute).worker.share.store(share, std::memory_order_relaxed);
 }
 
 void LaneTurns::Settle(uint64_t ticket) {
@@ -116,6 +137,7 @@ void LaneTurns::Complete(Engine engine, uint64_t commands, int64_t now_ns) {
                         ? each_ns
                         : own.expected_ns + (each_ns - own.expected_ns) * part / kAverageOver;
   own.expected_ns = std::max<int64_t>(own.expected_ns, 1);
+  own.longest_ns = std::max(each_ns, own.longest_ns - own.longest_ns * part / kLongestOver);
   own.since_ns = now_ns;
   own.commands -= commands;
   slot(engine).worker.commands.fetch_add(commands, std::memory_order_relaxed);
@@ -140,14 +162,14 @@ void LaneTurns::EndWork(Engine engine, int64_t now_ns) {
 
 uint64_t LaneTurns::MarkEvery(uint64_t most) const {
   if (limited_ == Engine::kNothing) return most;
-  const int64_t expected_ns = in_flight_[EngineIndex(limited_)].expected_ns;
-  const int64_t ahead = expected_ns == 0 ? kUnknownAhead : ahead_ns_ / expected_ns;
+  const int64_t ahead = ahead_ns_ / LengthOf(in_flight_[EngineIndex(limited_)]);
   return std::clamp<uint64_t>(static_cast<uint64_t>(ahead / 2), 1, most);
 }
 
 absl::Duration LaneTurns::NapAtMost(absl::Duration nap) const {
   if (limited_ == Engine::kNothing || ahead_ns_ == kSharedAheadNs) return nap;
-  int64_t most_ns = kShortNapNs;
+  // Where nothing follows a command, the engine is idle until the lane has seen its end.
+  int64_t most_ns = brief_ ? kNearNapNs : kShortNapNs;
   if (waits_for_ != Engine::kNothing) {
     const int64_t left_ns = likely_ns_ == 0 ? 0 : likely_ns_ - gates_->now_ns();
     most_ns = std::max(kNearNapNs, left_ns - 2 * kShortNapNs);

@@ -17,12 +17,15 @@
 // ahead, for which others would have to wait. While others wait, it issues no more than what it
 // takes to keep the engine busy, and nothing that would begin after its turn, so that little is in
 // flight when the turn ends: XSched's first level (Shen et al., OSDI 2025), with a threshold in
-// time and not in commands. It also issues no copy behind kernels of its own that are not complete,
-// nor a kernel behind copies: that would have one engine for as long as it waits for the other.
+// time and not in commands. While somebody more urgent is expected (Grant::Brief) that is less
+// still, or one command. The lane also issues no copy behind kernels of its own that are not
+// complete, nor a kernel behind copies: that would have one engine for as long as it waits for the
+// other.
 #ifndef WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
 #define WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -44,21 +47,33 @@ class SessionGates {
   // By MonotonicNs(), or by a test's clock.
   using Clock = int64_t (*)();
 
-  explicit SessionGates(std::unique_ptr<DispatchPage> page, Clock clock = &MonotonicNs)
-      : page_(std::move(page)), clock_(clock) {}
+  // `share` is the session's part of its device's multiprocessors, in thousandths; null where
+  // sessions do not divide them.
+  explicit SessionGates(std::unique_ptr<DispatchPage> page, Clock clock = &MonotonicNs,
+                        std::shared_ptr<const std::atomic<uint32_t>> share = nullptr)
+      : page_(std::move(page)), clock_(clock), share_(std::move(share)) {}
 
   DeviceSlots& device(size_t device) const { return page_->device(device); }
   int64_t now_ns() const { return clock_(); }
+  uint32_t share() const { return share_ == nullptr ? 0 : share_->load(std::memory_order_relaxed); }
+  // Code is about to be loaded onto a device, or that is over. Each that begins ends.
+  void NoteLoad(size_t device, bool begins) const {
+    WorkerLine& line = page_->device(device)[EngineIndex(Engine::kCompute)].worker;
+    (begins ? line.loads_begun : line.loads_ended).fetch_add(1, std::memory_order_release);
+  }
 
  private:
   const std::unique_ptr<DispatchPage> page_;
   const Clock clock_;
+  const std::shared_ptr<const std::atomic<uint32_t>> share_;
 };
 
 // One lane's. Thread-compatible: it belongs to whoever has the lane's turn.
 class LaneTurns {
  public:
-  // How far ahead of the device a lane issues while others wait, and while others might come.
+  // How far ahead of the device a lane issues while somebody more urgent is expected, while others
+  // wait, and while others might come.
+  static constexpr int64_t kBriefAheadNs = 300'000;
   static constexpr int64_t kAheadNs = 1'000'000;
   static constexpr int64_t kSharedAheadNs = 16'000'000;
 
@@ -106,8 +121,10 @@ class LaneTurns {
   struct InFlight {
     uint64_t commands = 0;
     int64_t since_ns = 0;  // When the first of them may have begun.
-    // How long one takes: an average over some 32 of them; 0 before the first is complete.
+    // How long one takes: an average over some 32 of them; 0 before the first is complete. And the
+    // longest of some hundreds of late.
     int64_t expected_ns = 0;
+    int64_t longest_ns = 0;
   };
 
   EngineSlot& slot(Engine engine) { return (*slots_)[EngineIndex(engine)]; }
@@ -115,9 +132,12 @@ class LaneTurns {
   bool Ask(Engine engine, Grant grant);
   // In a turn that lasts until then; 0 for none.
   bool HasRoom(Engine engine, int64_t until_ns);
+  // How long a command takes, for how many may be in flight.
+  int64_t LengthOf(const InFlight& own) const;
   void WaitFor(Engine engine);
   void StopWaiting();
   void Note(Engine engine, uint64_t ticket, uint64_t bytes);
+  void ShowShare();
   void Settle(uint64_t ticket);
   void Complete(Engine engine, uint64_t commands, int64_t now_ns);
   void BeginWork(Engine engine, int64_t now_ns);
@@ -127,8 +147,10 @@ class LaneTurns {
   DeviceSlots* const slots_;             // Null where nothing is dispatched.
   Engine waits_for_ = Engine::kNothing;  // What lanes_waiting says of this lane.
   Engine limited_ = Engine::kNothing;    // The last one that was not wholly open.
+  bool brief_ = false;                   // Somebody more urgent is expected there.
   int64_t ahead_ns_ = 0;                 // How far ahead it may be of that one.
   int64_t likely_ns_ = 0;                // When its turn may begin, while it waits.
+  uint32_t share_ = 0;                   // That the page shows, as far as the lane knows.
   std::deque<Run> issued_;
   std::array<InFlight, kEngines> in_flight_;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -57,6 +58,23 @@ TEST_F(LaneTurnsTest, OpenEngineHasNoLimit) {
   EXPECT_EQ(line().commands, 1000u);
 }
 
+TEST_F(LaneTurnsTest, ShowsWhatPartOfTheDeviceItsKernelsHave) {
+  const auto share = std::make_shared<std::atomic<uint32_t>>(0);
+  auto page = DispatchPage::Create();
+  WorkerLine& shown = (*page)->device(0)[EngineIndex(Engine::kCompute)].worker;
+  const SessionGates gates(*std::move(page), &Now, share);
+  LaneTurns turns(&gates, 0);
+  *share = 121;
+  turns.OnIssued(Engine::kCopyIn, 1, 1 << 20);
+  EXPECT_EQ(shown.share, 0u);
+  turns.OnIssued(Engine::kCompute, 2, 0);
+  EXPECT_EQ(shown.share, 121u);
+  *share = 60;
+  turns.OnIssued(Engine::kCompute, 3, 0);
+  EXPECT_EQ(shown.share, 60u);
+  turns.OnRetired(3);
+}
+
 TEST_F(LaneTurnsTest, ClosedEngineIsWaitedForUntilItOpens) {
   slot().SetGrant(Grant::Closed(now_ns + 5000 * kUs));
   EXPECT_EQ(Issue(), 0);
@@ -105,6 +123,57 @@ TEST_F(LaneTurnsTest, SharedDeviceHasSomeMillisecondsAhead) {
   RetireAllAfter(5000 * kUs);
   EXPECT_EQ(Issue(), 4);
   EXPECT_EQ(line().lanes_waiting, 0u);
+}
+
+TEST_F(LaneTurnsTest, LittleIsAheadWhileSomebodyMoreUrgentIsExpected) {
+  for (const Grant grant : {Grant::Turn(now_ns + 600'000 * kUs), Grant::Shared()}) {
+    turns_ = std::make_unique<LaneTurns>(gates_.get(), 0);
+    slot().SetGrant(grant);
+    Issue(Engine::kCompute, 1);
+    RetireAllAfter(50 * kUs);
+    slot().SetGrant(grant.Brief());
+    EXPECT_EQ(Issue(), 6) << "kernels of 50 us";
+    EXPECT_EQ(turns_->MarkEvery(64), 3u);
+    EXPECT_LE(turns_->NapAtMost(absl::Seconds(1)), absl::Microseconds(25));
+    slot().SetGrant(grant);
+    EXPECT_GE(Issue(), 14) << "nobody is expected any more";
+    RetireAllAfter(1000 * kUs);
+    Issue(Engine::kCompute, 1);
+    RetireAllAfter(5000 * kUs);
+    slot().SetGrant(grant.Brief());
+    EXPECT_EQ(Issue(), 1) << "kernels of 5 ms";
+    RetireAllAfter(5000 * kUs);
+  }
+}
+
+TEST_F(LaneTurnsTest, WhoIsExpectedFindsOneKernelInFlightWhereSomeAreLong) {
+  slot().SetGrant(Grant::Turn(now_ns + 600'000 * kUs));
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(900 * kUs);
+  for (int i = 0; i < 100; ++i) {
+    Issue(Engine::kCompute, 1);
+    RetireAllAfter(20 * kUs);
+  }
+  const Grant turn = slot().grant();
+  EXPECT_GT(Issue(), 10) << "by their mean";
+  RetireAllAfter(20 * 20 * kUs);
+  slot().SetGrant(turn.Brief());
+  EXPECT_EQ(Issue(), 1);
+  for (int i = 0; i < 1000; ++i) {
+    RetireAllAfter(20 * kUs);
+    Issue(Engine::kCompute, 1);
+  }
+  RetireAllAfter(20 * kUs);
+  EXPECT_GT(Issue(), 10) << "a long time after the last long one";
+}
+
+TEST_F(LaneTurnsTest, BriefGrantsSayTheRestAsOthersDo) {
+  const Grant turn = Grant::Turn(now_ns);
+  EXPECT_FALSE(turn.brief());
+  EXPECT_TRUE(turn.Brief().brief());
+  EXPECT_EQ(turn.Brief().state(), Grant::State::kTurn);
+  EXPECT_EQ(turn.Brief().time_ns(), now_ns);
+  EXPECT_FALSE(Grant::Shared().Brief().open());
 }
 
 TEST_F(LaneTurnsTest, OneEngineIsNotHeldWhileTheOtherIsWaitedFor) {

@@ -50,6 +50,8 @@ void DispatchPage::ForgetWorker() {
     for (EngineSlot& slot : device) {
       slot.worker.lanes_waiting.store(0, std::memory_order_relaxed);
       slot.worker.lanes_in_flight.store(0, std::memory_order_relaxed);
+      slot.worker.loads_ended.store(slot.worker.loads_begun.load(std::memory_order_relaxed),
+                                    std::memory_order_relaxed);
     }
   }
 }

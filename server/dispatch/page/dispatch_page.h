@@ -47,15 +47,22 @@ class Grant {
   static constexpr Grant Turn(int64_t until_ns) { return Make(State::kTurn, until_ns); }
   static constexpr Grant Shared() { return Make(State::kShared, 0); }
   static constexpr Grant FromWord(uint64_t word) { return Grant(word); }
+  // The same, and little may be in flight, for somebody more urgent is expected. Of a turn, or
+  // shared.
+  constexpr Grant Brief() const { return Grant(word_ | kBrief); }
 
   constexpr uint64_t word() const { return word_; }
   constexpr bool open() const { return word_ == 0; }
   constexpr State state() const { return static_cast<State>(word_ & 3); }
   // By MonotonicNs().
-  constexpr int64_t time_ns() const { return static_cast<int64_t>(word_ >> 2); }
+  constexpr int64_t time_ns() const { return static_cast<int64_t>((word_ & ~kBrief) >> 2); }
+  constexpr bool brief() const { return (word_ & kBrief) != 0; }
   constexpr bool operator==(const Grant&) const = default;
 
  private:
+  // Above all times: these take 61 bits, which are 73 years of a host.
+  static constexpr uint64_t kBrief = uint64_t{1} << 63;
+
   explicit constexpr Grant(uint64_t word) : word_(word) {}
   static constexpr Grant Make(State state, int64_t time_ns) {
     return Grant(static_cast<uint64_t>(time_ns < 0 ? 0 : time_ns) << 2 |
@@ -74,6 +81,13 @@ struct alignas(64) WorkerLine {
   std::atomic<uint64_t> commands{0};         // That are complete.
   std::atomic<uint64_t> bytes{0};            // Of copies that were issued.
   std::atomic<int64_t> busy_since_ns{0};     // While lanes_in_flight is not zero.
+  // The part of the device's multiprocessors that what was issued last runs on, in thousandths,
+  // where sessions of one context divide them; 0 where they do not.
+  std::atomic<uint32_t> share{0};
+  // Of code onto the device, in the compute engine's line. Where others share the hardware context,
+  // a load waits until none of their kernels runs.
+  std::atomic<uint64_t> loads_begun{0};
+  std::atomic<uint64_t> loads_ended{0};
 };
 
 // Written by the server.
@@ -91,6 +105,7 @@ struct EngineSlot {
 };
 
 using DeviceSlots = std::array<EngineSlot, kEngines>;
+static_assert(sizeof(WorkerLine) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // A mapping of a session's page. Whoever has it reads and writes the parts that are its own, from

@@ -26,7 +26,7 @@ int64_t SimulatedTenant::TakeUsed(Engine engine) {
 }
 
 void SimulatedTenant::LaneLooks(int64_t now_ns) {
-  if (now_ns < look_ns_) return;
+  if (killed() || now_ns < look_ns_) return;
   if (complete_ != retired_) {
     retired_ = complete_;
     turns_->OnRetired(retired_);
@@ -71,6 +71,10 @@ int64_t SimulatedGpu::now_ns() const { return simulated_now_ns; }
 
 // Each engine gives the same time to every process that has work for it.
 void SimulatedGpu::Work() {
+  for (const auto& tenant : tenants_) {
+    if (!tenant->killed() || simulated_now_ns < tenant->killed_ns_ + kKillNs) continue;
+    tenant->in_flight_.clear();
+  }
   for (const Engine engine : kAll) {
     int64_t busy = 0;
     for (const auto& tenant : tenants_) {
@@ -92,6 +96,10 @@ void SimulatedGpu::Work() {
         tenant->latency_ns_ = simulated_now_ns - command.ready_ns;
         if (command.work.host_ns >= 0) {
           tenant->ready_ns_ = simulated_now_ns + command.work.host_ns;
+          if (command.work.every_ns > 0) {
+            tenant->ready_ns_ =
+                std::max(simulated_now_ns, command.ready_ns + command.work.every_ns);
+          }
           // Its client has the lane look at once.
           tenant->look_ns_ = std::min(tenant->look_ns_, simulated_now_ns + 20'000);
         }
@@ -111,6 +119,10 @@ void SimulatedGpu::Arbitrate() {
     const size_t at = EngineIndex(engine);
     for (const auto& tenant : tenants_) {
       const SlotReading read = tenant->readers_[at].Read(tenant->line(engine), simulated_now_ns);
+      if (tenant->killed()) {
+        tenant->contenders_[at]->See({});
+        continue;
+      }
       tenant->contenders_[at]->See({.waiting = read.waiting > 0,
                                     .in_flight = read.in_flight,
                                     .worked = read.commands > 0,
@@ -121,6 +133,8 @@ void SimulatedGpu::Arbitrate() {
     arbiters_[at]->Look(simulated_now_ns);
     for (const auto& tenant : tenants_) {
       tenant->page_->device(0)[at].SetGrant(tenant->contenders_[at]->grant());
+      const bool kill = tenant->contenders_[at]->TakeKill().has_value();
+      if (kill && !tenant->killed()) tenant->killed_ns_ = simulated_now_ns;
     }
   }
 }

@@ -26,6 +26,9 @@ struct SimulatedWork {
   // The host waits for the command's end, and then does something else for so long, before it has
   // the next one; less than 0 for a host that does not wait.
   int64_t host_ns = -1;
+  // Of a host that waits: the next command comes so long after this one came, or when this one is
+  // complete if that is later. 0 for as `host_ns` has it.
+  int64_t every_ns = 0;
 };
 
 class SimulatedGpu;
@@ -39,6 +42,8 @@ class SimulatedTenant {
   // What it had of the engine since the last call.
   int64_t TakeUsed(Engine engine);
   uint64_t complete() const { return complete_; }
+  // By the policy, for more urgent work: nothing more comes of it.
+  bool killed() const { return killed_ns_ != 0; }
   // Of the last command: from when it could have begun until it was complete.
   int64_t latency_ns() const { return latency_ns_; }
   WorkerLine& line(Engine engine) { return page_->device(0)[EngineIndex(engine)].worker; }
@@ -67,7 +72,8 @@ class SimulatedTenant {
   std::array<int64_t, kEngines> used_ns_{};
   std::deque<Command> in_flight_;
   bool on_ = true;
-  bool waits_ = false;  // It has a command that it may not issue yet.
+  int64_t killed_ns_ = 0;  // When it was; 0 for never.
+  bool waits_ = false;     // It has a command that it may not issue yet.
   size_t next_ = 0;
   uint64_t tickets_ = 0;
   uint64_t complete_ = 0;
@@ -81,6 +87,8 @@ class SimulatedGpu {
  public:
   static constexpr int64_t kStepNs = 5'000;
   static constexpr int64_t kLookNs = 100'000;
+  // For so long a tenant that is killed goes on.
+  static constexpr int64_t kKillNs = 1'000'000;
 
   // `policy` is borrowed; null for no dispatch at all.
   explicit SimulatedGpu(policy::Policy* policy, ArbiterOptions options = {});

@@ -24,6 +24,9 @@ GuardedCode::GuardedCode(const Options& options, const std::vector<device::Conte
     of.most_local_bytes = options.most_local_bytes;
     of.compiler = options.compiler;
     of.output = options.output;
+    if (options.on_load) {
+      of.on_load = [on_load = options.on_load, i](bool begins) { on_load(i, begins); };
+    }
     devices_.push_back(std::make_unique<GuardedModules>(contexts[i], of, &notes_));
     devices.push_back(devices_.back().get());
   }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -37,6 +38,8 @@ class GuardedCode {
     uint64_t most_local_bytes = 0;
     compiler::CompilerClient* compiler = nullptr;
     compiler::Output output = compiler::Output::kCubin;
+    // The same, of the device with this number in the session.
+    std::function<void(size_t device, bool begins)> on_load = {};
   };
 
   // The contexts of the session's devices are borrowed, as is `driver`, what the driver prints

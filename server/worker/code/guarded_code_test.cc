@@ -114,6 +114,10 @@ class GuardedCodeTest : public testing::TestWithParam<GuardMode> {
     options.sm = 90;
     options.arena_base = arena_;
     options.arena_bytes = 4 * kGiB;
+    options.on_load = [this](size_t device, bool begins) {
+      EXPECT_EQ(device, 0u);
+      loads_.push_back(begins);
+    };
     code_ = std::make_unique<GuardedCode>(options, std::vector{&context()}, nullptr);
     ASSERT_EQ(modules().LoadModule(kText, &module_), CudaResult::kSuccess);
   }
@@ -156,10 +160,22 @@ class GuardedCodeTest : public testing::TestWithParam<GuardMode> {
   std::unique_ptr<device::Backend> backend_;
   std::vector<std::unique_ptr<device::Context>> contexts_;
   uint64_t arena_ = 0;
+  std::vector<bool> loads_;  // Whether each call of Options::on_load was of a beginning.
   std::unique_ptr<GuardedCode> code_;
   device::ModuleId module_{};
   std::map<int, std::string> texts_;
 };
+
+// The module, and in hardened modes that of the pace word.
+TEST_P(GuardedCodeTest, SaysWhenCodeIsBroughtOntoTheDevice) {
+  const std::vector<bool> one = {true, false};
+  const std::vector<bool> two = {true, false, true, false};
+  EXPECT_EQ(loads_, IsHardened(GetParam()) ? two : one);
+  loads_.clear();
+  device::ModuleId other{};
+  ASSERT_EQ(modules().LoadModule(kText, &other), CudaResult::kSuccess);
+  EXPECT_EQ(loads_, one);
+}
 
 TEST_P(GuardedCodeTest, VariablesLieInTheArena) {
   uint64_t counter = 0, step = 0, bytes = 0;

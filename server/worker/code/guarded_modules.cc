@@ -89,6 +89,13 @@ absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view
   return ready;
 }
 
+CudaResult GuardedModules::Loading(absl::FunctionRef<CudaResult()> load) {
+  if (options_.on_load) options_.on_load(true);
+  const CudaResult result = load();
+  if (options_.on_load) options_.on_load(false);
+  return result;
+}
+
 CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
                                        device::ModuleId* module) {
   absl::StatusOr<std::string> text("");
@@ -110,7 +117,7 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
                                                : CudaResult::kInvalidPtx;
   }
   MutexLock lock(&mu_);
-  CudaResult result = load(ready->code(), module);
+  CudaResult result = Loading([&] { return load(ready->code(), module); });
   if (result != CudaResult::kSuccess) return result;
   Loaded loaded;
   result = Place(ready->guarded, *module, &loaded);
@@ -218,7 +225,8 @@ CudaResult GuardedModules::PreparePaceWord(uint64_t* address_of) {
   *address_of = pace_address_;
   if (pace_address_ != 0) return CudaResult::kSuccess;
   device::ModuleId module{};
-  const CudaResult result = inner_->LoadModule(guard::kPaceWordModule, &module);
+  const CudaResult result =
+      Loading([&] { return inner_->LoadModule(guard::kPaceWordModule, &module); });
   if (result != CudaResult::kSuccess) return result;
   uint64_t address = 0, bytes = 0;
   const CudaResult found = inner_->FindGlobal(module, guard::kPaceWordVariable, &address, &bytes);

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,6 +62,9 @@ class GuardedModules : public device::Modules {
     // and its driver, which do so as well where the compiler cannot, unless the device is shared.
     compiler::CompilerClient* compiler = nullptr;
     compiler::Output output = compiler::Output::kCubin;
+    // Told before code is brought onto the device, and after that; null for nobody. On a device
+    // that others share it may take long, since it waits for their kernels.
+    std::function<void(bool begins)> on_load = {};
   };
 
   // `context` and `notes` are borrowed; why something is not loaded is noted there.
@@ -117,6 +121,9 @@ class GuardedModules : public device::Modules {
     // memory before, they are named in the arena.
     uint64_t named_consts = 0;
   };
+
+  // Makes the call, and says so (Options::on_load).
+  CudaResult Loading(absl::FunctionRef<CudaResult()> load);
 
   // A guarded module before it is on the device.
   struct Ready {

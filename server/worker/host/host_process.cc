@@ -275,9 +275,12 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
   const absl::Time start = absl::Now();
   if (shares()) {
     session->overdue = std::make_shared<OverdueKernels>();
+    session->share = std::make_shared<std::atomic<uint32_t>>(0);
     auto context = shared_->OpenContext(
         {.multiprocessors = ProcessorsOf(open),
          .weight = static_cast<int>(std::clamp(open.compute_weight(), 1u, 1000u)),
+         .slice = open.share_group(),
+         .on_share = [share = session->share](uint32_t now) { share->store(now); },
          .on_overdue = [overdue = session->overdue] { overdue->Say(); },
          .sink_granule_bytes = open.sink_granule_bytes()});
     if (!context.ok()) return context.status();
@@ -316,6 +319,7 @@ absl::Status HostProcess::OpenRing(SessionDesk* desk, const OpenWorker& open,
   RingSession::Options options;
   options.devices = Devices(*session);
   options.shared = shares();
+  options.share = session->share;
   if (shares()) options.on_fault = [this] { OnFault(); };
   options.control_fd = options_.control_fd;
   options.arenas = &arenas_;

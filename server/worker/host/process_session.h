@@ -2,6 +2,8 @@
 #ifndef WARPLINE_SERVER_WORKER_HOST_PROCESS_SESSION_H_
 #define WARPLINE_SERVER_WORKER_HOST_PROCESS_SESSION_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "absl/time/time.h"
@@ -17,6 +19,8 @@ struct ProcessSession {
   // On a device that others share, the session's own; null otherwise.
   std::unique_ptr<device::Context> context;
   std::shared_ptr<OverdueKernels> overdue;  // Likewise.
+  // Likewise: its part of the device's multiprocessors, in thousandths.
+  std::shared_ptr<std::atomic<uint32_t>> share;
   std::unique_ptr<ArenaMemory> memory;
   std::unique_ptr<RingSession> ring;  // Null for a reader.
   bool open = false;                  // All of it is there.

@@ -81,11 +81,13 @@ absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
   return absl::OkStatus();
 }
 
-absl::Status RingSession::AttachDispatch(UniqueFd fd) {
+absl::Status RingSession::AttachDispatch(UniqueFd fd,
+                                         std::shared_ptr<const std::atomic<uint32_t>> share) {
   if (!fd.valid()) return absl::OkStatus();
   auto page = dispatch::DispatchPage::Attach(std::move(fd));
   if (!page.ok()) return page.status();
-  gates_ = std::make_unique<dispatch::SessionGates>(*std::move(page));
+  gates_ = std::make_unique<dispatch::SessionGates>(*std::move(page), &dispatch::MonotonicNs,
+                                                    std::move(share));
   return absl::OkStatus();
 }
 
@@ -100,6 +102,11 @@ void RingSession::Guard(const warpline_internal::OpenWorker& open, Options* opti
   if (shared_) guard.most_local_bytes = options->devices[0].max_stack_bytes;
   guard.compiler = compiler_.get();
   guard.output = open.compiler_gives_text() ? compiler::Output::kText : compiler::Output::kCubin;
+  if (gates_ != nullptr) {
+    guard.on_load = [gates = gates_.get()](size_t device, bool begins) {
+      gates->NoteLoad(device, begins);
+    };
+  }
   code_ = std::make_unique<GuardedCode>(guard, arena_->contexts(), options->output);
   pace_ =
       std::make_shared<KernelPace>([code = code_.get()](uint32_t nap_ns) { code->SetNap(nap_ns); });
@@ -119,7 +126,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   }
   std::unique_ptr<RingSession> ring(new RingSession(open.session(), memory, options));
   absl::Status status = ring->Attach(&fds);
-  if (status.ok()) status = ring->AttachDispatch(std::move(turns));
+  if (status.ok()) status = ring->AttachDispatch(std::move(turns), options.share);
   if (!status.ok()) return status;
   ring->recorder_ =
       std::make_unique<Recorder>(ring->journal_.get(), memory->base(), KeptBytes(open));

@@ -48,6 +48,8 @@ class RingSession {
     OutputSource* output = nullptr;  // Borrowed; what the session's kernels print, or null.
     // Borrowed; the arenas of the process's sessions, this one's among them.
     const ArenaBook* arenas = nullptr;
+    // The session's part of the device's multiprocessors (dispatch::SessionGates); may be null.
+    std::shared_ptr<const std::atomic<uint32_t>> share;
     // See HostedSession::Options.
     std::function<void()> on_fault;
   };
@@ -109,7 +111,7 @@ class RingSession {
         sealed_(!options.shared) {}
   absl::Status Attach(std::vector<UniqueFd>* fds);
   // The page whose descriptor `fd` is, if it is valid.
-  absl::Status AttachDispatch(UniqueFd fd);
+  absl::Status AttachDispatch(UniqueFd fd, std::shared_ptr<const std::atomic<uint32_t>> share);
   // Puts the guard before the devices and the output of `options`.
   void Guard(const warpline_internal::OpenWorker& open, Options* options);
   void Run(const std::function<void(const absl::Status&)>& on_ended) RUNS_ON(decoder_thread);
@@ -131,11 +133,11 @@ class RingSession {
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<VirtualMemory> memory_;
   std::unique_ptr<compiler::CompilerClient> compiler_;  // Null where there is none.
+  std::unique_ptr<dispatch::SessionGates> gates_;       // Null where nothing is dispatched.
   std::unique_ptr<GuardedCode> code_;                   // Null for a session that is not guarded.
   std::shared_ptr<KernelPace> pace_;                    // Likewise.
   std::unique_ptr<ServerImageCache> images_;            // Null when the server keeps no images.
   std::unique_ptr<ServerModuleRecord> loaded_;          // Null when the server records none.
-  std::unique_ptr<dispatch::SessionGates> gates_;       // Null where nothing is dispatched.
   std::unique_ptr<HostedSession> session_;
   bool sealed_ ABSL_GUARDED_BY(decoder_thread);  // Or needs not be.
 };

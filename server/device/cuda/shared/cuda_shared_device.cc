@@ -98,7 +98,10 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->contexts = &*green_;
   share->local_bytes = local_bytes_;
   share->sink_granule_bytes = options.sink_granule_bytes;
-  share->seat = planner_->Join(options.multiprocessors, options.weight);
+  share->seat = planner_->Join({.most = options.multiprocessors,
+                                .weight = options.weight,
+                                .slice = options.slice,
+                                .on_share = options.on_share});
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();
   auto streams =

@@ -22,8 +22,8 @@ class SessionStreamsTest : public testing::Test {
   void SetUp() override {
     contexts_ = std::make_unique<GreenContexts>(driver_.api(), 0);
     planner_ = std::make_unique<SharePlanner>(contexts_->slots());
-    seat_ = planner_->Join(0);
-    neighbour_ = planner_->Join(0);
+    seat_ = planner_->Join({});
+    neighbour_ = planner_->Join({});
     moments_ = std::make_unique<QuietMoments>(driver_.api());
     auto streams =
         SessionStreams::Open(driver_.api(), contexts_.get(), seat_.get(), moments_.get(), nullptr);

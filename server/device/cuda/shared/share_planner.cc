@@ -30,17 +30,33 @@ SharePlanner::SharePlanner(std::vector<int> slots, Clock clock)
       all_(std::accumulate(slots_.begin(), slots_.end(), 0)),
       clock_(clock) {}
 
-std::unique_ptr<SharePlanner::Seat> SharePlanner::Join(int most, int weight) {
-  auto seat = absl::WrapUnique(new Seat(this, most, weight));
+SharePlanner::Slice* SharePlanner::SliceOf(const ShareTerms& terms) {
+  if (!terms.slice.empty()) {
+    for (Slice& slice : slices_) {
+      if (slice.name == terms.slice) return &slice;
+    }
+  }
+  slices_.push_back({terms.slice, terms.most, std::max(terms.weight, 1), {}, {}, {}, 0});
+  return &slices_.back();
+}
+
+std::unique_ptr<SharePlanner::Seat> SharePlanner::Join(ShareTerms terms) {
   MutexLock lock(&mu_);
-  seats_.push_back(seat.get());
+  Slice* const slice = SliceOf(terms);
+  auto seat = absl::WrapUnique(new Seat(this, slice, std::move(terms.on_share)));
+  slice->seats.push_back(seat.get());
   Plan(clock_());
   return seat;
 }
 
 void SharePlanner::Leave(Seat* seat) {
   MutexLock lock(&mu_);
-  std::erase(seats_, seat);
+  Slice* const slice = seat->slice_;
+  std::erase(slice->seats, seat);
+  std::erase(slice->working, seat);
+  if (slice->seats.empty()) {
+    slices_.remove_if([slice](const Slice& other) { return &other == slice; });
+  }
   Plan(clock_());
 }
 
@@ -70,65 +86,141 @@ void SharePlanner::NextWindow(int64_t now) {
   window_end_.store(now + kWindowMs, std::memory_order_relaxed);
   window_.fetch_add(1, std::memory_order_relaxed);
   NoteRounding();
-  for (Seat* const seat : seats_) {
-    const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
-    seat->pinned_ = launched == 0 ? HullOf(seat->busy()) : SlotRange();
-    if (seat->pinned_ == SlotRange()) {
-      seat->blocks_before_ = launched;
-      seat->pinned_since_ms_ = 0;
-    } else if (seat->pinned_since_ms_ == 0) {
-      seat->pinned_since_ms_ = now;
+  for (const Slice& slice : slices_) {
+    for (Seat* const seat : slice.seats) {
+      const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
+      seat->pinned_ = launched == 0 ? HullOf(seat->busy()) : SlotRange();
+      if (seat->pinned_ == SlotRange()) {
+        seat->blocks_before_ = launched;
+        seat->pinned_since_ms_ = 0;
+      } else if (seat->pinned_since_ms_ == 0) {
+        seat->pinned_since_ms_ = now;
+      }
     }
   }
   Plan(now);
 }
 
 void SharePlanner::NoteRounding() {
-  std::vector<Seat*> greedy;
+  std::vector<Slice*> greedy;
   int64_t had = 0, weights = 0;
-  for (Seat* const seat : seats_) {
-    const int size = SizeOf(slots_, seat->place());
-    if (seat->planned_.load(std::memory_order_relaxed) <= size || seat->limited() ||
-        seat->pinned_ != SlotRange()) {
-      seat->owed_ = 0;
+  for (Slice& slice : slices_) {
+    const int size = SizeOf(slots_, slice.place);
+    int64_t planned = 0;
+    bool pinned = false;
+    for (const Seat* const seat : slice.working) {
+      planned += seat->planned_.load(std::memory_order_relaxed);
+      pinned |= seat->pinned_ != SlotRange();
+    }
+    if (planned <= size || slice.most > 0 || pinned) {
+      slice.owed = 0;
       continue;
     }
-    greedy.push_back(seat);
+    greedy.push_back(&slice);
     had += size;
-    weights += seat->weight_;
+    weights += slice.weight;
   }
-  for (Seat* const seat : greedy) {
-    const int part = static_cast<int>(had * seat->weight_ / weights);
-    const int missed = part - SizeOf(slots_, seat->place());
+  for (Slice* const slice : greedy) {
+    const int part = static_cast<int>(had * slice->weight / weights);
+    const int missed = part - SizeOf(slots_, slice->place);
     // For less it is not worth moving.
-    if (std::abs(missed) * kLeastRounding < part && seat->owed_ == 0) continue;
-    seat->owed_ = std::clamp(seat->owed_ + missed, -kMostOwed, kMostOwed);
+    if (std::abs(missed) * kLeastRounding < part && slice->owed == 0) continue;
+    slice->owed = std::clamp(slice->owed + missed, -kMostOwed, kMostOwed);
   }
 }
 
-void SharePlanner::Plan(int64_t now) {
-  std::vector<Seat*> present;
+// What its sessions that stay where they are have of it is not given out again.
+ShareDemand SharePlanner::DemandOf(const Slice& slice) const {
+  ShareDemand demand;
+  int staying = 0;
+  for (const Seat* const seat : slice.working) {
+    if (seat->pinned_ == SlotRange()) {
+      demand.wanted += seat->planned_.load(std::memory_order_relaxed);
+    } else {
+      staying += SizeOf(slots_, seat->pinned_);
+    }
+  }
+  demand.wanted = std::min(demand.wanted, all_);
+  demand.most = slice.most == 0 ? 0 : std::max(slice.most - staying, 1);
+  demand.weight = slice.weight;
+  demand.owed = slice.owed - staying;
+  return demand;
+}
+
+ShareDemand SharePlanner::DemandOf(const Seat& seat, int64_t now) const {
+  ShareDemand demand;
+  demand.wanted = seat.planned_.load(std::memory_order_relaxed);
+  demand.most = seat.slice_->most;
+  demand.pinned = seat.pinned_;
+  demand.overstays = seat.pinned_since_ms_ != 0 && now - seat.pinned_since_ms_ >= kStayMs;
+  // Beside others of its slice it has the least, should it not stay.
+  demand.weight = seat.slice_->working.size() == 1 ? seat.slice_->weight : 1;
+  return demand;
+}
+
+void SharePlanner::Put(Seat* seat, const SlotRange& place) {
+  seat->place_.store(Packed(place), std::memory_order_release);
+  const auto share = static_cast<uint32_t>(SizeOf(slots_, place) * 1000 / all_);
+  if (std::exchange(seat->share_, share) != share && seat->on_share_) seat->on_share_(share);
+}
+
+void SharePlanner::Divide(const Slice& slice) {
+  const SlotRange& place = slice.place;
+  const std::vector<int> slots(slots_.begin() + place.begin, slots_.begin() + place.end);
+  std::vector<Seat*> seats;
   std::vector<ShareDemand> demands;
-  for (Seat* const seat : seats_) {
+  for (Seat* const seat : slice.working) {
+    if (seat->pinned_ != SlotRange()) continue;
+    seats.push_back(seat);
+    demands.push_back({.wanted = seat->planned_.load(std::memory_order_relaxed)});
+  }
+  const std::vector<SlotRange> plan = PlanShares(slots, demands);
+  for (size_t i = 0; i < seats.size(); ++i) {
+    Put(seats[i], {static_cast<uint16_t>(place.begin + plan[i].begin),
+                   static_cast<uint16_t>(place.begin + plan[i].end)});
+  }
+}
+
+void SharePlanner::See(Slice* slice, int64_t now, std::vector<Seat*>* apart) {
+  slice->working.clear();
+  slice->place = {};
+  for (Seat* const seat : slice->seats) {
     const int64_t used = seat->used_ms_.load(std::memory_order_relaxed);
     const uint64_t blocks =
         std::max(seat->blocks_before_, seat->blocks_.load(std::memory_order_relaxed));
     const int wanted = Wanted(blocks);
     seat->planned_.store(wanted, std::memory_order_relaxed);
-    if (wanted == 0 && (used == 0 || now - used > kPresenceMs)) {
-      const SlotRange alone = PlanShares(slots_, {{all_, seat->most_}})[0];
-      seat->place_.store(Packed(alone), std::memory_order_release);
-      continue;
+    if (wanted > 0) slice->working.push_back(seat);
+    const bool present = wanted > 0 || (used != 0 && now - used <= kPresenceMs);
+    if (!present) {
+      Put(seat, PlanShares(slots_, {{all_, slice->most}})[0]);
+    } else if (wanted == 0 || seat->pinned_ != SlotRange()) {
+      apart->push_back(seat);
     }
-    present.push_back(seat);
-    demands.push_back({wanted, seat->most_, seat->pinned_,
-                       seat->pinned_since_ms_ != 0 && now - seat->pinned_since_ms_ >= kStayMs,
-                       seat->weight_, seat->owed_});
   }
+}
+
+// Who launches goes with its slice; who rests, or stays where its kernels run, by itself.
+void SharePlanner::Plan(int64_t now) {
+  std::vector<Slice*> together;
+  std::vector<Seat*> apart;
+  std::vector<ShareDemand> demands;
+  for (Slice& slice : slices_) {
+    See(&slice, now, &apart);
+    const bool launches =
+        std::any_of(slice.working.begin(), slice.working.end(),
+                    [](const Seat* seat) { return seat->pinned_ == SlotRange(); });
+    if (!launches) continue;
+    together.push_back(&slice);
+    demands.push_back(DemandOf(slice));
+  }
+  for (const Seat* const seat : apart) demands.push_back(DemandOf(*seat, now));
   const std::vector<SlotRange> plan = PlanShares(slots_, demands);
-  for (size_t i = 0; i < present.size(); ++i) {
-    present[i]->place_.store(Packed(plan[i]), std::memory_order_release);
+  for (size_t i = 0; i < together.size(); ++i) {
+    together[i]->place = plan[i];
+    Divide(*together[i]);
   }
+  for (size_t i = 0; i < apart.size(); ++i) Put(apart[i], plan[together.size() + i]);
 }
 
 }  // namespace warpline::device

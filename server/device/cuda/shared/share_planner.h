@@ -1,15 +1,19 @@
 // Who of those who share a device works, and on which of its multiprocessors.
 //
 //   SharePlanner planner(contexts.slots());
-//   const std::unique_ptr<SharePlanner::Seat> seat = planner.Join(0);
-//   seat->Use(&stream_use, blocks);   // Before each operation is issued.
-//   SlotRange on = seat->place();     // Where to issue it.
+//   const std::unique_ptr<SharePlanner::Seat> seat = planner.Join({.weight = 3, .slice = "lease
+//   7"}); seat->Use(&stream_use, blocks);   // Before each operation is issued. SlotRange on =
+//   seat->place();     // Where to issue it.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,6 +21,21 @@
 #include "server/device/cuda/shared/share_plan.h"
 
 namespace warpline::device {
+
+// What a session may have of a device.
+struct ShareTerms {
+  // The most multiprocessors; 0 for all.
+  int most = 0;
+  // By which it has them where others want them, from 1 on.
+  int weight = 1;
+  // Sessions that name the same slice have its multiprocessors and its weight together, as the
+  // first of them says. Empty for a session by itself.
+  std::string slice = {};
+  // Told what part of the device's multiprocessors it has from now on, in thousandths, with the
+  // first plan and whenever that changes. Called under the planner's lock: it may note it, and no
+  // more. Null for nobody.
+  std::function<void(uint32_t share)> on_share = {};
+};
 
 // Thread-safe. It outlives its seats.
 //
@@ -26,6 +45,9 @@ namespace warpline::device {
 // is made when somebody begins to work or wants more, at once, and otherwise a few times a second.
 // Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next.
 // A kernel that runs through a whole window runs for long.
+//
+// The device is divided among slices, and what a slice gets among its sessions that work, so that
+// more sessions bring a slice no more of the device.
 class SharePlanner {
  public:
   // Milliseconds of a clock that only rises.
@@ -49,6 +71,20 @@ class SharePlanner {
     std::atomic<uint64_t> blocks_{0};
   };
 
+  class Seat;
+
+  // Sessions that have a part of the device together. The planner's own.
+  struct Slice {
+    std::string name;  // Empty for that of a session by itself.
+    int most = 0;
+    int weight = 1;
+    std::vector<Seat*> seats;
+    // Those of the last plan that work, and what they were given together.
+    std::vector<Seat*> working;
+    SlotRange place;
+    int owed = 0;  // ShareDemand::owed.
+  };
+
   // A session's place. Thread-safe.
   class Seat {
    public:
@@ -58,7 +94,7 @@ class SharePlanner {
 
     SlotRange place() const { return Unpacked(place_.load(std::memory_order_acquire)); }
     // Whether it may never have the whole device.
-    bool limited() const { return most_ > 0; }
+    bool limited() const { return limited_; }
     // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
     // one without kernels.
     void Use(StreamUse* stream, uint64_t blocks) { planner_->OnUse(this, stream, blocks); }
@@ -68,12 +104,16 @@ class SharePlanner {
 
    private:
     friend class SharePlanner;
-    Seat(SharePlanner* planner, int most, int weight)
-        : planner_(planner), most_(most), weight_(weight) {}
+    Seat(SharePlanner* planner, Slice* slice, std::function<void(uint32_t)> on_share)
+        : planner_(planner),
+          slice_(slice),
+          limited_(slice->most > 0),
+          on_share_(std::move(on_share)) {}
 
     SharePlanner* const planner_;
-    const int most_;
-    const int weight_;
+    Slice* const slice_;  // Guarded by the planner's mu_.
+    const bool limited_;
+    const std::function<void(uint32_t)> on_share_;
     std::atomic<uint32_t> place_{0};
     std::atomic<int64_t> used_ms_{0};  // The last operation; 0 for none yet.
     std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
@@ -84,7 +124,7 @@ class SharePlanner {
     uint64_t blocks_before_ = 0;
     SlotRange pinned_;
     int64_t pinned_since_ms_ = 0;
-    int owed_ = 0;  // ShareDemand::owed.
+    uint32_t share_ = 0;  // That on_share_ was told.
   };
 
   explicit SharePlanner(std::vector<int> slots, Clock clock = &CoarseClock);
@@ -93,9 +133,7 @@ class SharePlanner {
 
   // Begins another window if this one's time is over, as operations do.
   void Look() { LookAt(clock_()); }
-  // Adds a session that may have at most so many multiprocessors, 0 for all, and has them by its
-  // weight where others want them.
-  std::unique_ptr<Seat> Join(int most, int weight = 1);
+  std::unique_ptr<Seat> Join(ShareTerms terms);
 
  private:
   static uint32_t Packed(const SlotRange& range) { return uint32_t{range.begin} << 16 | range.end; }
@@ -103,6 +141,8 @@ class SharePlanner {
     return {static_cast<uint16_t>(packed >> 16), static_cast<uint16_t>(packed)};
   }
 
+  // Of this name, or a new one.
+  Slice* SliceOf(const ShareTerms& terms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave(Seat* seat);
   void OnUse(Seat* seat, StreamUse* stream, uint64_t blocks);
   void LookAt(int64_t now) {
@@ -113,6 +153,14 @@ class SharePlanner {
   // used more than they had.
   void NoteRounding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Plan(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes who of the slice works, and adds to `apart` who does not go with it.
+  void See(Slice* slice, int64_t now, std::vector<Seat*>* apart) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What the slice's sessions that launch want together.
+  ShareDemand DemandOf(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ShareDemand DemandOf(const Seat& seat, int64_t now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Divides what the slice was given among them.
+  void Divide(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Put(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The multiprocessors that so many blocks can use.
   int Wanted(uint64_t blocks) const {
     return static_cast<int>(blocks < static_cast<uint64_t>(all_) ? blocks : all_);
@@ -123,8 +171,8 @@ class SharePlanner {
   const Clock clock_;
   std::atomic<int64_t> window_end_{0};
   std::atomic<uint64_t> window_{1};
-  Mutex mu_;  // No other lock is taken under it, and no call made.
-  std::vector<Seat*> seats_ ABSL_GUARDED_BY(mu_);
+  Mutex mu_;  // A leaf. ShareTerms::on_share is all that is called under it.
+  std::list<Slice> slices_ ABSL_GUARDED_BY(mu_);  // In the order in which they came.
 };
 
 }  // namespace warpline::device

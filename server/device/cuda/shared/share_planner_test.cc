@@ -28,18 +28,18 @@ class SharePlannerTest : public testing::Test {
 };
 
 TEST_F(SharePlannerTest, WhoIsAloneHasTheDevice) {
-  const auto seat = planner_.Join(0);
+  const auto seat = planner_.Join({});
   EXPECT_EQ(seat->place(), kWhole);
   seat->Use(&stream_, 1);
   EXPECT_EQ(seat->place(), kWhole);
-  const auto idle = planner_.Join(0);
+  const auto idle = planner_.Join({});
   seat->Use(&stream_, SharePlanner::kAll);
   EXPECT_EQ(seat->place(), kWhole) << "who never issued anything takes nothing";
 }
 
 TEST_F(SharePlannerTest, APlanIsMadeAtOnceWhenSomebodyBegins) {
-  const auto large = planner_.Join(0);
-  const auto small = planner_.Join(0);
+  const auto large = planner_.Join({});
+  const auto small = planner_.Join({});
   large->Use(&stream_, 1056);
   small->Use(&other_stream_, 1);
   EXPECT_EQ(small->place(), (SlotRange{0, 1}));
@@ -47,8 +47,8 @@ TEST_F(SharePlannerTest, APlanIsMadeAtOnceWhenSomebodyBegins) {
 }
 
 TEST_F(SharePlannerTest, WhoRestsKeepsASlotAndTheOthersGetTheRest) {
-  const auto large = planner_.Join(0);
-  const auto other = planner_.Join(0);
+  const auto large = planner_.Join({});
+  const auto other = planner_.Join({});
   large->Use(&stream_, 1056);
   other->Use(&other_stream_, 1056);
   EXPECT_NE(large->place().end, kWhole.end);
@@ -64,8 +64,8 @@ TEST_F(SharePlannerTest, WhoRestsKeepsASlotAndTheOthersGetTheRest) {
 }
 
 TEST_F(SharePlannerTest, DemandIsTheSumOfTheStreamsLargestGrids) {
-  const auto seat = planner_.Join(0);
-  const auto other = planner_.Join(0);
+  const auto seat = planner_.Join({});
+  const auto other = planner_.Join({});
   SharePlanner::StreamUse streams[3];
   other->Use(&other_stream_, 1056);
   for (auto& stream : streams) {
@@ -84,8 +84,8 @@ TEST_F(SharePlannerTest, DemandIsTheSumOfTheStreamsLargestGrids) {
 }
 
 TEST_F(SharePlannerTest, OperationsWithoutKernelsAreNoWork) {
-  const auto copies = planner_.Join(0);
-  const auto large = planner_.Join(0);
+  const auto copies = planner_.Join({});
+  const auto large = planner_.Join({});
   large->Use(&stream_, 1056);
   for (int i = 0; i < 3; ++i) {
     Wait(SharePlanner::kWindowMs);
@@ -97,8 +97,8 @@ TEST_F(SharePlannerTest, OperationsWithoutKernelsAreNoWork) {
 }
 
 TEST_F(SharePlannerTest, WhoLeavesGivesBackItsPart) {
-  const auto large = planner_.Join(0);
-  auto other = planner_.Join(0);
+  const auto large = planner_.Join({});
+  auto other = planner_.Join({});
   large->Use(&stream_, 1056);
   other->Use(&other_stream_, 1056);
   EXPECT_NE(large->place(), kWhole);
@@ -108,8 +108,8 @@ TEST_F(SharePlannerTest, WhoLeavesGivesBackItsPart) {
 
 // Others that got its slots would wait behind its kernel.
 TEST_F(SharePlannerTest, WhoseKernelRunsKeepsItsPlace) {
-  const auto runs = planner_.Join(0);
-  const auto other = planner_.Join(0);
+  const auto runs = planner_.Join({});
+  const auto other = planner_.Join({});
   runs->Use(&stream_, 1056);
   other->Use(&other_stream_, 1056);
   const SlotRange place = runs->place();
@@ -131,7 +131,7 @@ TEST_F(SharePlannerTest, WhoseKernelRunsKeepsItsPlace) {
 TEST_F(SharePlannerTest, WhoseKernelRunsLongSharesWithNobodyElse) {
   std::vector<std::unique_ptr<SharePlanner::Seat>> seats;
   std::vector<SharePlanner::StreamUse> streams(11);
-  for (int i = 0; i < 11; ++i) seats.push_back(planner_.Join(0));
+  for (int i = 0; i < 11; ++i) seats.push_back(planner_.Join({}));
   for (int round = 0; round < 4; ++round) {
     // The first launches once, and the others all the time.
     for (size_t i = round == 0 ? 0 : 1; i < seats.size(); ++i) seats[i]->Use(&streams[i], 1056);
@@ -145,7 +145,7 @@ TEST_F(SharePlannerTest, WhoseKernelRunsLongSharesWithNobodyElse) {
 }
 
 TEST_F(SharePlannerTest, LimitsHold) {
-  const auto seat = planner_.Join(32);
+  const auto seat = planner_.Join({.most = 32});
   EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
   seat->Use(&stream_, 1056);
   EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
@@ -156,7 +156,7 @@ TEST_F(SharePlannerTest, PartsThatSlotsMissAreKeptInTheMean) {
   for (const int weight : {2, 3, 5, 10, 20}) {
     SharePlanner planner(kSlots, &Now);
     SharePlanner::StreamUse light_use, heavy_use;
-    const auto light = planner.Join(0), heavy = planner.Join(0, weight);
+    const auto light = planner.Join({}), heavy = planner.Join({.weight = weight});
     constexpr int kWindowsASecond = 4, kSeconds = 20;
     const double due = 1.0 / (1 + weight);
     double sum = 0;
@@ -178,7 +178,7 @@ TEST_F(SharePlannerTest, PartsThatSlotsMissAreKeptInTheMean) {
 }
 
 TEST_F(SharePlannerTest, EvenPartsStayWhereTheyAre) {
-  const auto one = planner_.Join(0), other = planner_.Join(0);
+  const auto one = planner_.Join({}), other = planner_.Join({});
   one->Use(&stream_, 1056);
   other->Use(&other_stream_, 1056);
   const SlotRange place = one->place();
@@ -190,20 +190,98 @@ TEST_F(SharePlannerTest, EvenPartsStayWhereTheyAre) {
   }
 }
 
+// By what all of a slice's sessions have together.
+TEST_F(SharePlannerTest, MoreSessionsBringASliceNoMore) {
+  for (const size_t count : {1u, 2u, 3u, 7u, 40u}) {
+    SharePlanner planner(kSlots, &Now);
+    const auto other = planner.Join({.slice = "other"});
+    std::vector<std::unique_ptr<SharePlanner::Seat>> many;
+    std::vector<SharePlanner::StreamUse> streams(count);
+    for (size_t i = 0; i < count; ++i) many.push_back(planner.Join({.slice = "many"}));
+    for (int window = 0; window < 40; ++window) {
+      other->Use(&other_stream_, 1056);
+      for (size_t i = 0; i < count; ++i) many[i]->Use(&streams[i], 1056);
+      EXPECT_NEAR(SizeOf(kSlots, other->place()), 66, 8) << count << " sessions beside it";
+      SlotSet had = 0;
+      for (const auto& seat : many) {
+        EXPECT_EQ(SetOf(seat->place()) & SetOf(other->place()), 0u);
+        had |= SetOf(seat->place());
+      }
+      EXPECT_EQ(had | SetOf(other->place()), SetOf(kWhole)) << "all of it is used";
+      Wait(SharePlanner::kWindowMs);
+    }
+  }
+}
+
+TEST_F(SharePlannerTest, ALimitIsOfASliceTogether) {
+  std::vector<std::unique_ptr<SharePlanner::Seat>> seats;
+  std::vector<SharePlanner::StreamUse> streams(4);
+  for (int i = 0; i < 4; ++i) seats.push_back(planner_.Join({.most = 32, .slice = "small"}));
+  SlotSet had = 0;
+  for (int window = 0; window < 4; ++window) {
+    for (size_t i = 0; i < seats.size(); ++i) seats[i]->Use(&streams[i], 1056);
+    Wait(SharePlanner::kWindowMs);
+  }
+  for (const auto& seat : seats) had |= SetOf(seat->place());
+  EXPECT_LE(SizeOf(kSlots, HullOf(had)), 32);
+  EXPECT_TRUE(seats[0]->limited());
+}
+
+// Kernels that run for long are part of what the slice has.
+TEST_F(SharePlannerTest, WhoStaysLeavesItsSliceTheRestOfItsPart) {
+  const auto stays = planner_.Join({.slice = "a"});
+  const auto goes = planner_.Join({.slice = "a"});
+  const auto other = planner_.Join({.slice = "b"});
+  SharePlanner::StreamUse third;
+  stays->Use(&stream_, 1056);
+  goes->Use(&other_stream_, 1056);
+  other->Use(&third, 1056);
+  const SlotRange place = stays->place();
+  stays->SetBusy(SetOf(place));
+  for (int window = 0; window < 20; ++window) {
+    Wait(SharePlanner::kWindowMs);
+    goes->Use(&other_stream_, 1056);
+    other->Use(&third, 1056);
+    planner_.Look();
+  }
+  EXPECT_EQ(stays->place(), place);
+  EXPECT_EQ(SetOf(goes->place()) & SetOf(place), 0u);
+  EXPECT_EQ(SetOf(other->place()) & SetOf(place), 0u);
+  EXPECT_GE(SizeOf(kSlots, other->place()), 56) << "half of the device";
+}
+
+TEST_F(SharePlannerTest, TellsWhatPartASessionHas) {
+  std::vector<uint32_t> told, other_told;
+  const auto seat = planner_.Join({.on_share = [&](uint32_t share) { told.push_back(share); }});
+  auto other = planner_.Join({.on_share = [&](uint32_t share) { other_told.push_back(share); }});
+  EXPECT_EQ(told, std::vector<uint32_t>{1000});
+  seat->Use(&stream_, 1056);
+  other->Use(&other_stream_, 1);
+  EXPECT_EQ(other_told.back(), 60u) << "8 of 132";
+  EXPECT_EQ(told.back(), 939u);
+  const size_t times = told.size();
+  Wait(SharePlanner::kWindowMs);
+  seat->Use(&stream_, 1056);
+  other->Use(&other_stream_, 1);
+  EXPECT_EQ(told.size(), times) << "nothing has changed";
+  other.reset();
+  EXPECT_EQ(told.back(), 1000u);
+}
+
 TEST_F(SharePlannerTest, ThreadsMayUseAndLeaveAtTheSameTime) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([this, t] {
       SharePlanner::StreamUse stream;
       for (int i = 0; i < 200; ++i) {
-        const auto seat = planner_.Join(0);
+        const auto seat = planner_.Join({.slice = i % 2 == 0 ? "shared" : ""});
         for (int j = 1; j < 20; ++j) seat->Use(&stream, static_cast<uint64_t>(j * (t + 1)));
         EXPECT_LT(seat->place().begin, seat->place().end);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(planner_.Join(0)->place(), kWhole);
+  EXPECT_EQ(planner_.Join({})->place(), kWhole);
 }
 
 }  // namespace
