@@ -128,8 +128,10 @@ ABSL_FLAG(
     std::string, mps, "off",
     "Whose sessions of the isolated tier share a device through NVIDIA's Multi-Process Service, so "
     "that their kernels run at once, each with the sm_percent of its slice: tenant, those of one "
-    "tenant on one device, or, where there is no scheduler, of one certificate or unix user; or off. "
-    "The server starts and ends a daemon for each. A tenant's sessions then share faults, and their "
+    "tenant on one device, or, where there is no scheduler, of one certificate or unix user; or "
+    "off. "
+    "The server starts and ends a daemon for each. A tenant's sessions then share faults, and "
+    "their "
     "jail is weaker: docs/mps.md.");
 ABSL_FLAG(std::string, mps_control, "",
           "The program nvidia-cuda-mps-control for --mps. Empty for the one in PATH.");
@@ -449,7 +451,7 @@ absl::StatusOr<TierOptions> Tiers() {
 // Empty when there is none.
 std::string FindInPath(const std::string& program) {
   const char* const path = getenv("PATH");
-  for (const std::string& folder :
+  for (const absl::string_view folder :
        absl::StrSplit(path == nullptr ? "" : path, ':', absl::SkipEmpty())) {
     std::string file = absl::StrCat(folder, "/", program);
     if (access(file.c_str(), X_OK) == 0) return file;
@@ -457,7 +459,7 @@ std::string FindInPath(const std::string& program) {
   return "";
 }
 
-absl::StatusOr<MpsGroupOptions> Mps(const TierOptions& tiers) {
+absl::StatusOr<MpsGroupOptions> Mps(const TierOptions& tiers, const std::string& device) {
   MpsGroupOptions options;
   const std::string mode = absl::GetFlag(FLAGS_mps);
   if (mode == "off") return options;
@@ -467,6 +469,10 @@ absl::StatusOr<MpsGroupOptions> Mps(const TierOptions& tiers) {
   if (std::find(tiers.tiers.begin(), tiers.tiers.end(), Tier::kIsolated) == tiers.tiers.end()) {
     return absl::InvalidArgumentError("--mps needs the isolated tier, which --tiers leaves out");
   }
+  if (device != "auto" && !UsesNvidiaDriver(device)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mps needs GPUs, and --device=", device, " has none"));
+  }
   options.of_tenants = true;
   options.control = absl::GetFlag(FLAGS_mps_control);
   if (options.control.empty()) options.control = FindInPath("nvidia-cuda-mps-control");
@@ -475,8 +481,8 @@ absl::StatusOr<MpsGroupOptions> Mps(const TierOptions& tiers) {
         "--mps: there is no nvidia-cuda-mps-control in PATH; name it with --mps_control");
   }
   if (options.control.front() != '/' || access(options.control.c_str(), X_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat("--mps_control=", options.control,
-                                            " is not the absolute path of a program"));
+    return absl::NotFoundError(
+        absl::StrCat("--mps_control=", options.control, " is not the absolute path of a program"));
   }
   options.place = absl::GetFlag(FLAGS_mps_dir);
   if (!options.place.empty() && options.place.front() != '/') {
@@ -595,7 +601,7 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
   auto tiers = Tiers();
   if (!tiers.ok()) return tiers.status();
   options.tiers = *std::move(tiers);
-  auto mps = Mps(options.tiers);
+  auto mps = Mps(options.tiers, options.device.backend);
   if (!mps.ok()) return mps.status();
   options.mps = *std::move(mps);
   auto dispatch = Dispatch();

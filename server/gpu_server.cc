@@ -301,7 +301,7 @@ absl::Status GpuServer::Compose() {
                                        launcher_.get(), jailer_.get());
   if (!compilers.ok()) return compilers.status();
   host->compilers = *std::move(compilers);
-  if (const absl::Status mps = MakeMps(&*host); !mps.ok()) return mps;
+  if (const absl::Status mps = MakeMps(devices->front()->backend(), &*host); !mps.ok()) return mps;
   // Otherwise sessions share devices as the driver has it.
   if (options_.dispatch.policy != "off") {
     auto policies = MakeDispatchPolicies({.policy = options_.dispatch.policy,
@@ -345,8 +345,12 @@ absl::Status GpuServer::WatchDriver(const std::map<int, std::string>& pci_bus_id
   return absl::OkStatus();
 }
 
-absl::Status GpuServer::MakeMps(SessionHostOptions* host) {
+absl::Status GpuServer::MakeMps(const std::string& backend, SessionHostOptions* host) {
   if (!options_.mps.of_tenants) return absl::OkStatus();
+  if (!UsesNvidiaDriver(backend)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mps needs GPUs, and the device is ", backend));
+  }
   auto program = FindProgram(ProcessRole::kMps);
   if (!program.ok()) return program.status();
   auto folder = MpsFolder::Make(options_.mps.place);
@@ -359,10 +363,11 @@ absl::Status GpuServer::MakeMps(SessionHostOptions* host) {
   mps->control = options_.mps.control;
   mps->folder = mps_folder_->path();
   host->mps = std::move(mps);
-  LogWarning("--mps=tenant: the isolated workers of one tenant on one GPU share a user id, faults and "
-             "an MPS daemon, whose sockets they reach through their jail; docs/mps.md says what "
-             "that gives up. control=",
-             options_.mps.control);
+  LogWarning(
+      "--mps=tenant: the isolated workers of one tenant on one GPU share a user id, faults and "
+      "an MPS daemon, whose sockets they reach through their jail; docs/mps.md says what "
+      "that gives up. control=",
+      options_.mps.control);
   return absl::OkStatus();
 }
 

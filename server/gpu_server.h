@@ -68,7 +68,7 @@ class GpuServer {
   absl::Status Compose();
   absl::Status WatchDriver(const std::map<int, std::string>& pci_bus_ids);
   // Where the options ask for them.
-  absl::Status MakeMps(SessionHostOptions* host);
+  absl::Status MakeMps(const std::string& backend, SessionHostOptions* host);
   ListenerOptions MakeListenerOptions();
   void JoinScheduler();
   // Listens for the operator, where that can be.

@@ -21,7 +21,8 @@ struct WorkerUse {
   int64_t busy_ns = 0;
 };
 
-// A slice's use of compute, or that of the slices of one group (SeatTerms::group) together. The times only grow, from 0 when its first session joins.
+// A slice's use of compute, or that of the slices of one group (SeatTerms::group) together. The
+// times only grow, from 0 when its first session joins.
 struct SliceUse {
   std::string slice;  // SeatTerms::slice; of a group a name of its own.
   std::string tenant;

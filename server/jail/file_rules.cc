@@ -40,10 +40,10 @@ struct RulesetAttributes {
 constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr uint64_t kReadFolder = kReadFile | LANDLOCK_ACCESS_FS_READ_DIR;
 constexpr uint64_t kUseDevice = kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | kAccessFsIoctlDev;
-constexpr uint64_t kMakeFiles =
-    kReadFolder | LANDLOCK_ACCESS_FS_WRITE_FILE | kAccessFsTruncate |
-    LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_FIFO |
-    LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR;
+constexpr uint64_t kMakeFiles = kReadFolder | LANDLOCK_ACCESS_FS_WRITE_FILE | kAccessFsTruncate |
+                                LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR |
+                                LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SOCK |
+                                LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR;
 // The rights that a plain file can have.
 constexpr uint64_t kOfFiles = kUseDevice | kAccessFsTruncate | LANDLOCK_ACCESS_FS_EXECUTE;
 
@@ -149,8 +149,8 @@ int LandlockVersion() {
   return version < 0 ? 0 : static_cast<int>(version);
 }
 
-absl::Status RestrictFiles(absl::Span<const FileRule> files,
-                           const std::vector<GivenPath>& given, const ListenPorts& listens) {
+absl::Status RestrictFiles(absl::Span<const FileRule> files, const std::vector<GivenPath>& given,
+                           const ListenPorts& listens) {
   const int version = LandlockVersion();
   if (version == 0) return absl::UnimplementedError("the kernel has no Landlock");
   const uint64_t handled = HandledAccessFs(version);

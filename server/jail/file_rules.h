@@ -28,11 +28,12 @@ struct ListenPorts {
 
 // From now on the calling thread, and the threads and processes that it starts, open only what
 // `files` and `given` name, and /proc/self. Nothing can be created or executed but where these say
-// so, nothing connected to by TCP, nothing bound but what `listens` says, and only this process's own
-// threads, and what it starts, can be signalled and traced. The other threads are not restricted, so it must be called
-// while there are none. UNIMPLEMENTED without Landlock. no_new_privs must be set.
-absl::Status RestrictFiles(absl::Span<const FileRule> files,
-                           const std::vector<GivenPath>& given, const ListenPorts& listens);
+// so, nothing connected to by TCP, nothing bound but what `listens` says, and only this process's
+// own threads, and what it starts, can be signalled and traced. The other threads are not
+// restricted, so it must be called while there are none. UNIMPLEMENTED without Landlock.
+// no_new_privs must be set.
+absl::Status RestrictFiles(absl::Span<const FileRule> files, const std::vector<GivenPath>& given,
+                           const ListenPorts& listens);
 
 // The same without any file, device or port, and without /proc/self.
 absl::Status RefuseFiles();

@@ -58,7 +58,8 @@ class Cell {
 
  private:
   friend class Jailer;
-  // The number of a user of the pool, which it goes back to when nobody has it any more; 0 for none.
+  // The number of a user of the pool, which it goes back to when nobody has it any more; 0 for
+  // none.
   using User = std::shared_ptr<const uint32_t>;
 
   Cell(Jailer* jailer, warpline_internal::JailPlan plan, User user)

@@ -15,15 +15,15 @@ constexpr LayerSet kAll = LayerSet(Layer::kLimits) | Layer::kIdentity | Layer::k
 
 // What NVIDIA's driver and the C library read and open. The GPUs themselves are not in the list:
 // who starts the process names those of its devices. Only what lists of processes cannot be read
-// from is taken of /proc, but for the first ones here, which MPS daemons have: they execute programs,
-// and each of their processes reads what /proc has of itself, which rules cannot name before it
-// is there.
+// from is taken of /proc, but for the first ones here, which MPS daemons have: they execute
+// programs, and each of their processes reads what /proc has of itself, and names its threads
+// there, which rules cannot name before it is there.
 constexpr FileRule kFilesOfMps[] = {
     {"/usr", FileAccess::kExecute},
     {"/lib", FileAccess::kExecute},
     {"/lib64", FileAccess::kExecute},
     {"/nix/store", FileAccess::kExecute},
-    {"/proc", FileAccess::kRead},
+    {"/proc", FileAccess::kMake},  // In which nothing can be made.
     // --- All.
     {"/usr", FileAccess::kRead},
     {"/lib", FileAccess::kRead},
@@ -444,7 +444,8 @@ constexpr Limit kStageLimits[] = {
     {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_MEMLOCK, "memlock", 0}, {RLIMIT_NPROC, "nproc", 0},
 };
 
-// The daemon is NVIDIA's program, which starts another: what they ask of the kernel is theirs to say.
+// The daemon is NVIDIA's program, which starts another: what they ask of the kernel is theirs to
+// say.
 constexpr LayerSet kMpsLayers = LayerSet(Layer::kLimits) | Layer::kIdentity | Layer::kNamespaces |
                                 Layer::kMounts | Layer::kCapabilities | Layer::kUndumpable |
                                 Layer::kFiles | Layer::kCgroup;

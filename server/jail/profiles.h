@@ -73,7 +73,7 @@ struct Profile {
 const Profile* ProfileNamed(absl::string_view name);
 // The names of the profiles of today.
 inline constexpr char kWorkerProfile[] = "worker";
-inline constexpr char kPeersProfile[] = "worker_with_peers";  // A worker of several devices.
+inline constexpr char kPeersProfile[] = "worker_with_peers";    // A worker of several devices.
 inline constexpr char kMpsWorkerProfile[] = "worker_with_mps";  // A worker of an MPS group.
 inline constexpr char kMpsProfile[] = "mps";  // NVIDIA's MPS daemon, and what keeps it.
 inline constexpr char kKeeperProfile[] = "keeper";

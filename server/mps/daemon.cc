@@ -25,7 +25,7 @@ namespace warpline::mps {
 namespace {
 
 constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
-constexpr absl::Duration kCommandTimeout = absl::Seconds(10);
+constexpr absl::Duration kCommandTimeout = absl::Seconds(5);
 constexpr absl::Duration kKillTimeout = absl::Seconds(5);
 constexpr size_t kMostWords = 300;
 
@@ -67,9 +67,6 @@ pid_t Daemon::Spawn(const char* argument, int input) const {
   }
   setenv("CUDA_MPS_PIPE_DIRECTORY", absl::StrCat(options_.folder, "/pipe").c_str(), 1);
   setenv("CUDA_MPS_LOG_DIRECTORY", absl::StrCat(options_.folder, "/log").c_str(), 1);
-  if (!options_.visible_devices.empty()) {
-    setenv("CUDA_VISIBLE_DEVICES", options_.visible_devices.c_str(), 1);
-  }
   execl(options_.control.c_str(), options_.control.c_str(), argument, nullptr);
   _exit(127);
 }
@@ -156,8 +153,8 @@ void Daemon::KillChildren() {
 
 void Daemon::Stop() {
   if (!Ended()) {
-    Tell(absl::StrCat("quit -t ", absl::ToInt64Seconds(options_.quit_timeout)));
-    WaitUntilEnded(options_.quit_timeout);
+    const std::string quit = absl::StrCat("quit -t ", absl::ToInt64Seconds(options_.quit_timeout));
+    if (Tell(quit)) WaitUntilEnded(options_.quit_timeout);
   }
   const absl::Time deadline = SteadyNow() + kKillTimeout;
   while (ReapEnded() && SteadyNow() < deadline) {
@@ -165,8 +162,9 @@ void Daemon::Stop() {
     absl::SleepFor(kLookAgain);
   }
   std::error_code error;
-  for (const char* const name : {"/pipe", "/log"}) {
-    std::filesystem::remove_all(options_.folder + name, error);
+  for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
+    std::error_code ignored;
+    std::filesystem::remove_all(entry.path(), ignored);
   }
 }
 

@@ -16,8 +16,7 @@ namespace warpline::mps {
 struct DaemonOptions {
   std::string control;  // The program.
   std::string folder;   // In which it has pipe/ and log/; exists.
-  std::string visible_devices;
-  absl::Duration start_timeout = absl::Seconds(20);
+  absl::Duration start_timeout = absl::Seconds(10);
   // How long clients have to leave, and the daemon to end.
   absl::Duration quit_timeout = absl::Seconds(5);
 };
@@ -41,7 +40,8 @@ class Daemon {
   void Stop();
 
  private:
-  // Starts the program with `argument`, if not null. Its input is `input`, or nothing if that is -1.
+  // Starts the program with `argument`, if not null. Its input is `input`, or nothing if that is
+  // -1.
   pid_t Spawn(const char* argument, int input) const;
   // Whether the daemon carries out a command, by the same program as its client.
   bool Tell(const std::string& command);

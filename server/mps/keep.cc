@@ -72,7 +72,9 @@ absl::Status Serve(int socket, int parent, const PrepareMps& order) {
   DaemonOptions options;
   options.control = order.control();
   options.folder = order.folder();
-  options.visible_devices = order.visible_devices();
+  if (order.start_timeout_ms() != 0) {
+    options.start_timeout = absl::Milliseconds(order.start_timeout_ms());
+  }
   Daemon daemon(std::move(options));
   if (status.ok()) status = daemon.Start();
   if (!status.ok()) prepared.set_error(std::string(status.message()));

@@ -78,6 +78,11 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
       if (const auto seat = waiting.lock()) self->Answer(seat.get());
     });
   }
+  bool HasFailed() const RUNS_ON(control_loop) {
+    return std::any_of(seats_.begin(), seats_.end(), [](const MpsSeat* seat) {
+      return seat->member_.failed && seat->member_.failed();
+    });
+  }
   // Tells the seat what it waits for, if that is known.
   void Answer(MpsSeat* seat) RUNS_ON(control_loop) {
     if (!ready_ && !over_.has_value()) return;
@@ -90,9 +95,10 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
   MpsTerms terms() const RUNS_ON(control_loop) {
     const std::string& folder = process_->folder();
     MpsTerms terms;
-    terms.pipes = folder + "/pipe";
-    terms.environment = {{"CUDA_MPS_PIPE_DIRECTORY", terms.pipes},
+    terms.environment = {{"CUDA_MPS_PIPE_DIRECTORY", folder + "/pipe"},
                          {"CUDA_MPS_LOG_DIRECTORY", folder + "/log"}};
+    terms.folders.emplace_back().set_path(folder + "/pipe");
+    terms.folders.push_back(MpsProcess::SharedMemoryOf(folder));
     terms.cell = process_->cell();
     return terms;
   }
@@ -133,8 +139,8 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
   EventLoop::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
-MpsSeat::MpsSeat(std::shared_ptr<MpsGroup> group, uint32_t sm_percent)
-    : group_(std::move(group)), sm_percent_(sm_percent) {
+MpsSeat::MpsSeat(std::shared_ptr<MpsGroup> group, MpsMember member)
+    : group_(std::move(group)), member_(std::move(member)) {
   control_loop.AssertOnLoop();
   group_->Join(this);
 }
@@ -152,7 +158,8 @@ void MpsSeat::WhenReady(std::function<void(const absl::Status&)> ready) {
 MpsTerms MpsSeat::terms() const {
   MpsTerms terms = group_->terms();
   if (limited()) {
-    terms.environment.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", absl::StrCat(sm_percent_));
+    terms.environment.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+                                   absl::StrCat(member_.sm_percent));
   }
   return terms;
 }
@@ -162,8 +169,9 @@ MpsGroups::MpsGroups(EventLoop* control, EventLoop* spawner, MpsOptions options)
 
 MpsGroups::~MpsGroups() = default;
 
-std::shared_ptr<MpsSeat> MpsGroups::Join(const MpsGroupKey& key, uint32_t sm_percent) {
+std::shared_ptr<MpsSeat> MpsGroups::Join(const MpsGroupKey& key, MpsMember member) {
   std::shared_ptr<MpsGroup>& group = groups_[key];
+  if (group != nullptr && group->HasFailed()) group = nullptr;
   if (group == nullptr) {
     group = std::make_shared<MpsGroup>(this, control_, key);
     living_.push_back(group);
@@ -173,7 +181,7 @@ std::shared_ptr<MpsSeat> MpsGroups::Join(const MpsGroupKey& key, uint32_t sm_per
     }
     group->Start(spawner_, options_, absl::StrCat(options_.folder, "/", ++last_folder_));
   }
-  return std::shared_ptr<MpsSeat>(new MpsSeat(group, sm_percent));
+  return std::shared_ptr<MpsSeat>(new MpsSeat(group, std::move(member)));
 }
 
 void MpsGroups::Forget(MpsGroup* group) {
@@ -193,8 +201,11 @@ void MpsGroups::OnOver(MpsGroup* group, const std::string& why) {
   if (const LogPermit permit = log_.Ask(kOverLine)) {
     permit.Warning(group->was_ready() ? "an MPS daemon has ended" : "an MPS daemon does not start",
                    " payer=", Quoted(group->key().trust), " gpu=", group->key().ordinal,
-                   " error=", Quoted(why), group->was_ready() ? "" : "; workers start without one, "
-                   "but for those with a part of the multiprocessors, which do not start");
+                   " error=", Quoted(why),
+                   group->was_ready()
+                       ? ""
+                       : "; workers start without one, "
+                         "but for those with a part of the multiprocessors, which do not start");
   }
   if (group->was_ready()) return Forget(group);
   // Whoever comes soon would wait for nothing.

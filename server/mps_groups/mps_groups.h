@@ -1,7 +1,7 @@
-// Workers that share a GPU through NVIDIA's Multi-Process Service (MPS): those of one trust group on
-// one device, which have a daemon of their own.
+// Workers that share a GPU through NVIDIA's Multi-Process Service (MPS): those of one trust group
+// on one device, which have a daemon of their own.
 //
-//   auto seat = groups.Join({"tenant a", ordinal}, sm_percent);
+//   auto seat = groups.Join({"tenant a", ordinal}, {.sm_percent = 30});
 //   seat->WhenReady([=](const absl::Status& ready) {
 //     if (!ready.ok()) ...                          // There is no daemon.
 //     <start the worker with seat->terms()>
@@ -9,8 +9,9 @@
 //   seat->WhenOver([=](const std::string& why) { <the worker is of no use any more> });
 //
 // The daemon starts when the first worker joins, and ends a while after the last one has left. A
-// group whose daemon has ended gets another with its next worker. What the group shares, and with
-// it gives up, is in docs/mps.md.
+// group whose daemon has ended gets another with its next worker; so does one in which a worker has
+// had a fault of the device, which is all workers' (MPS takes no new client until they have left).
+// What the group shares, and with it gives up, is in docs/mps.md.
 #ifndef WARPLINE_SERVER_MPS_GROUPS_MPS_GROUPS_H_
 #define WARPLINE_SERVER_MPS_GROUPS_MPS_GROUPS_H_
 
@@ -26,6 +27,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/log/log_budget.h"
+#include "proto/worker.pb.h"
 #include "server/mps_groups/mps_process.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
@@ -47,8 +49,16 @@ std::string TrustGroupOf(const std::string& payer);
 // What a worker of a group is started with.
 struct MpsTerms {
   std::vector<std::pair<std::string, std::string>> environment;
-  std::string pipes;                       // The folder with the daemon's sockets.
+  // What it may do in the folders of the group.
+  std::vector<warpline_internal::JailFolder> folders;
   std::shared_ptr<const jail::Cell> cell;  // Whose user it has; null without a jail.
+};
+
+// What is said of a worker that joins.
+struct MpsMember {
+  uint32_t sm_percent = 100;  // Of the device's multiprocessors, 1 to 100.
+  // Whether its device has failed. Null for never.
+  std::function<bool()> failed = nullptr;
 };
 
 class MpsGroup;
@@ -69,15 +79,15 @@ class MpsSeat : public std::enable_shared_from_this<MpsSeat> {
   // Once it is ready.
   MpsTerms terms() const RUNS_ON(control_loop);
   // Whether the worker was promised a part of the multiprocessors, which it has nowhere else.
-  bool limited() const { return sm_percent_ < 100; }
+  bool limited() const { return member_.sm_percent < 100; }
 
  private:
   friend class MpsGroup;
   friend class MpsGroups;
-  MpsSeat(std::shared_ptr<MpsGroup> group, uint32_t sm_percent);
+  MpsSeat(std::shared_ptr<MpsGroup> group, MpsMember member);
 
   const std::shared_ptr<MpsGroup> group_;
-  const uint32_t sm_percent_;
+  const MpsMember member_;
   std::function<void(const absl::Status&)> ready_ ABSL_GUARDED_BY(control_loop);
   std::function<void(const std::string&)> over_ ABSL_GUARDED_BY(control_loop);
 };
@@ -91,8 +101,8 @@ class MpsGroups {
   MpsGroups(const MpsGroups&) = delete;
   MpsGroups& operator=(const MpsGroups&) = delete;
 
-  // A seat for one worker, with this percentage of the device's multiprocessors, 1 to 100.
-  std::shared_ptr<MpsSeat> Join(const MpsGroupKey& key, uint32_t sm_percent) RUNS_ON(control_loop);
+  // A seat for one worker.
+  std::shared_ptr<MpsSeat> Join(const MpsGroupKey& key, MpsMember member) RUNS_ON(control_loop);
   // Ends the daemons, and calls `stopped` when nothing is left of them. No worker joins any more.
   void Stop(std::function<void()> stopped) RUNS_ON(control_loop);
 
@@ -107,7 +117,7 @@ class MpsGroups {
   void OnOver(MpsGroup* group, const std::string& why) RUNS_ON(control_loop);
   // Nothing is left of the daemon.
   void OnGone(MpsGroup* group) RUNS_ON(control_loop);
-  // Takes it from the table, if it is still there.
+  // Takes it from the table, if it is still there: the next worker has another group.
   void Forget(MpsGroup* group) RUNS_ON(control_loop);
 
   EventLoop* const control_;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,13 +19,19 @@ namespace warpline::server {
 namespace {
 
 constexpr size_t kMostTextBytes = 512;
-// The process has its daemon quit first, and its clients a while to leave.
-constexpr absl::Duration kEndTimeout = absl::Seconds(30);
+// The process has its daemon quit first, and its clients a while to leave; or it waits for one that
+// starts. That takes half a minute at most (server/mps/daemon.h).
+constexpr absl::Duration kEndTimeout = absl::Seconds(40);
 
-// Makes the folder, which only the daemon's user may enter.
-absl::Status MakeFolder(const std::string& folder, uint32_t uid) {
-  if (mkdir(folder.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, folder);
-  if (uid != 0 && chown(folder.c_str(), uid, uid) != 0) return absl::ErrnoToStatus(errno, folder);
+constexpr char kSharedMemory[] = "/shm";
+
+// Makes the group's folder, which only the daemon's user may enter, and what must be in it before
+// the daemon's jail is closed.
+absl::Status MakeFolders(const std::string& folder, uint32_t uid) {
+  for (const std::string& path : {folder, folder + kSharedMemory}) {
+    if (mkdir(path.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, path);
+    if (uid != 0 && chown(path.c_str(), uid, uid) != 0) return absl::ErrnoToStatus(errno, path);
+  }
   return absl::OkStatus();
 }
 
@@ -32,6 +39,7 @@ absl::Status MakeFolder(const std::string& folder, uint32_t uid) {
 std::vector<warpline_internal::JailFolder> FoldersOf(const std::string& folder,
                                                      const std::string& control) {
   std::vector<warpline_internal::JailFolder> folders(2);
+  folders.push_back(MpsProcess::SharedMemoryOf(folder));
   folders[0].set_path(folder);
   folders[0].set_makes(true);
   folders[1].set_path(std::filesystem::path(control).parent_path());
@@ -40,6 +48,14 @@ std::vector<warpline_internal::JailFolder> FoldersOf(const std::string& folder,
 }
 
 }  // namespace
+
+warpline_internal::JailFolder MpsProcess::SharedMemoryOf(const std::string& folder) {
+  warpline_internal::JailFolder memory;
+  memory.set_path(folder + kSharedMemory);
+  memory.set_makes(true);
+  memory.set_shown_at("/dev/shm");
+  return memory;
+}
 
 MpsProcess::Spawned MpsProcess::Spawn(const MpsOptions& options, int ordinal,
                                       const std::string& folder) {
@@ -55,7 +71,7 @@ MpsProcess::Spawned MpsProcess::Spawn(const MpsOptions& options, int ordinal,
     spawned.cell = *std::move(cell);
   }
   const uint32_t uid = spawned.cell == nullptr ? 0 : spawned.cell->plan().uid();
-  if (const absl::Status made = MakeFolder(folder, uid); !made.ok()) {
+  if (const absl::Status made = MakeFolders(folder, uid); !made.ok()) {
     spawned.process = made;
     return spawned;
   }
@@ -73,14 +89,14 @@ void MpsProcess::Start(const MpsOptions& options, int ordinal, std::string folde
   spawner_->Post([self = shared_from_this(), options, ordinal, place = folder_] {
     // Posted functions must be copyable, and processes are not.
     auto spawned = std::make_shared<Spawned>(Spawn(options, ordinal, place));
-    self->control_->Post([self, spawned, control = options.control] {
+    self->control_->Post([self, spawned, options] {
       control_loop.AssertOnLoop();
-      self->OnSpawned(std::move(*spawned), control);
+      self->OnSpawned(std::move(*spawned), options);
     });
   });
 }
 
-void MpsProcess::OnSpawned(Spawned spawned, const std::string& program) {
+void MpsProcess::OnSpawned(Spawned spawned, const MpsOptions& options) {
   spawning_ = false;
   cell_ = std::move(spawned.cell);
   if (!spawned.process.ok()) {
@@ -96,19 +112,23 @@ void MpsProcess::OnSpawned(Spawned spawned, const std::string& program) {
   if (exit_watch_ == 0) {
     process_->Kill();
     process_->Reap();
+    process_ = nullptr;
+    socket_ = UniqueFd();
     Over("it cannot be watched");
     return Gone();
   }
-  if (over_) return End();
   // One that does not read must not hold up the loop.
   fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
   socket_watch_ = control_->Watch(socket_.get(), [self = shared_from_this()] {
     control_loop.AssertOnLoop();
     self->OnPacket();
   });
+  if (over_) return End();
   warpline_internal::PrepareMps order;
-  order.set_control(program);
+  order.set_control(options.control);
   order.set_folder(folder_);
+  order.set_start_timeout_ms(
+      static_cast<uint32_t>(absl::ToInt64Milliseconds(options.start_timeout)));
   if (cell_ != nullptr) *order.mutable_jail() = cell_->plan();
   const absl::Status sent = SendPacket(socket_.get(), order, {});
   if (!sent.ok()) Over(std::string(sent.message()));
@@ -116,11 +136,15 @@ void MpsProcess::OnSpawned(Spawned spawned, const std::string& program) {
 
 void MpsProcess::OnPacket() {
   const auto self = shared_from_this();
-  if (over_) return;
   warpline_internal::MpsPrepared prepared;
   const absl::Status received = ReceivePacket(socket_.get(), &prepared, nullptr);
   if (absl::IsNotFound(received)) return;
-  if (!received.ok()) return Over("it has ended");
+  if (!received.ok()) {
+    CloseSocket();
+    Over("it has ended");
+    return GoneIfNothingIsLeft();
+  }
+  if (over_) return;
   if (std::exchange(ready_, true)) return Over("it says what is not due");
   if (cell_ != nullptr) cell_->OnClosed(prepared.jail());
   if (!prepared.error().empty()) return Over(prepared.error().substr(0, kMostTextBytes));
@@ -138,27 +162,38 @@ void MpsProcess::End() {
   over_ = true;
   events_.ready = nullptr;
   events_.over = nullptr;
-  control_->Remove(std::exchange(socket_watch_, 0));
-  socket_ = UniqueFd();
-  if (process_ == nullptr || kill_timer_ != 0) return;
+  // Its own end is open for as long as anything of it is left.
+  if (socket_.valid()) shutdown(socket_.get(), SHUT_WR);
+  if (spawning_ || kill_timer_ != 0) return;
   kill_timer_ = control_->RunAfter(kEndTimeout, [self = shared_from_this()] {
     control_loop.AssertOnLoop();
     if (self->process_ != nullptr) self->process_->Kill();
+    self->CloseSocket();
+    self->GoneIfNothingIsLeft();
   });
+}
+
+void MpsProcess::CloseSocket() {
+  control_->Remove(std::exchange(socket_watch_, 0));
+  socket_ = UniqueFd();
 }
 
 void MpsProcess::OnExit() {
   const auto self = shared_from_this();
   const auto exit = process_->TryReap();
   if (!exit.has_value()) return;
+  control_->Remove(std::exchange(exit_watch_, 0));
+  process_ = nullptr;
   Over(absl::StrCat("it has ended: ", exit->Describe()));
-  Gone();
+  GoneIfNothingIsLeft();
+}
+
+void MpsProcess::GoneIfNothingIsLeft() {
+  if (process_ == nullptr && !socket_.valid()) Gone();
 }
 
 void MpsProcess::Gone() {
-  control_->Remove(std::exchange(exit_watch_, 0));
   control_->Remove(std::exchange(kill_timer_, 0));
-  process_ = nullptr;
   spawner_->Post([self = shared_from_this(), folder = folder_,
                   cell = std::shared_ptr<jail::Cell>(std::move(cell_))]() mutable {
     std::error_code error;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
+#include "proto/worker.pb.h"
 #include "server/jail/jailer.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
@@ -20,11 +21,12 @@ namespace warpline::server {
 
 // How daemons are started.
 struct MpsOptions {
-  ProcessLauncher* launcher = nullptr;  // Borrowed.
-  jail::Jailer* jailer = nullptr;       // Borrowed. Null for no jail, in tests.
-  ChildOptions program;                 // warpline-mps.
-  std::string control;                  // The path of nvidia-cuda-mps-control.
-  std::string folder;                   // In which groups have theirs.
+  ProcessLauncher* launcher = nullptr;               // Borrowed.
+  jail::Jailer* jailer = nullptr;                    // Borrowed. Null for no jail, in tests.
+  ChildOptions program;                              // warpline-mps.
+  std::string control;                               // The path of nvidia-cuda-mps-control.
+  std::string folder;                                // In which groups have theirs.
+  absl::Duration start_timeout = absl::Seconds(10);  // Of a daemon.
   // How long a daemon stays without workers.
   absl::Duration idle = absl::Seconds(10);
   // For how long a group that had none is not given another.
@@ -51,6 +53,10 @@ class MpsProcess : public std::enable_shared_from_this<MpsProcess> {
   // Ends it. Its clients should be gone. Only `gone` follows.
   void End() RUNS_ON(control_loop);
 
+  // What a group has in place of the /dev/shm of the system: the daemon and its clients have files
+  // in it that they map.
+  static warpline_internal::JailFolder SharedMemoryOf(const std::string& folder);
+
   const std::string& folder() const RUNS_ON(control_loop) { return folder_; }
   // Whose user its clients must have; null without a jail, and before it is ready.
   std::shared_ptr<const jail::Cell> cell() const RUNS_ON(control_loop) { return cell_; }
@@ -63,11 +69,13 @@ class MpsProcess : public std::enable_shared_from_this<MpsProcess> {
   };
   // On the spawner's loop.
   static Spawned Spawn(const MpsOptions& options, int ordinal, const std::string& folder);
-  void OnSpawned(Spawned spawned, const std::string& program) RUNS_ON(control_loop);
+  void OnSpawned(Spawned spawned, const MpsOptions& options) RUNS_ON(control_loop);
   void OnPacket() RUNS_ON(control_loop);
   void OnExit() RUNS_ON(control_loop);
   void Over(const std::string& why) RUNS_ON(control_loop);
-  // The process is gone: removes the folder.
+  void CloseSocket() RUNS_ON(control_loop);
+  void GoneIfNothingIsLeft() RUNS_ON(control_loop);
+  // The processes are gone: removes the folder.
   void Gone() RUNS_ON(control_loop);
 
   EventLoop* const control_;
@@ -77,6 +85,7 @@ class MpsProcess : public std::enable_shared_from_this<MpsProcess> {
   // Null before it is started, and once it is gone.
   std::unique_ptr<RunningProcess> process_ ABSL_GUARDED_BY(control_loop);
   std::shared_ptr<jail::Cell> cell_ ABSL_GUARDED_BY(control_loop);
+  // Whose other end is that of the second process (server/mps/keep.h), which outlives the first.
   UniqueFd socket_ ABSL_GUARDED_BY(control_loop);
   EventLoop::Token socket_watch_ ABSL_GUARDED_BY(control_loop) = 0;
   EventLoop::Token exit_watch_ ABSL_GUARDED_BY(control_loop) = 0;

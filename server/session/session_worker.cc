@@ -31,7 +31,12 @@ absl::Status SessionWorker::TakeWorker() {
     worker_ = *std::move(seat);
   } else {
     WorkerDevice device = device_;
-    if (groups_ != nullptr) device.mps = groups_->Join(group_, sm_percent_);
+    if (groups_ != nullptr) {
+      device.mps =
+          groups_->Join(group_, {.sm_percent = sm_percent_, .failed = [journal = journal_] {
+                                   return (journal->flags() & kJournalFaulted) != 0;
+                                 }});
+    }
     pooled_ = parts_.pool->Take(device, this);
     worker_ = pooled_;
   }

@@ -22,10 +22,6 @@ constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
 // beyond makes the socket readable again.
 constexpr int kPacketsATurn = 16;
 
-}  // namespace
-
-namespace {
-
 jail::CellRequest CellRequestFor(const WorkerStart& start) {
   jail::CellRequest request;
   request.ordinals = {start.prepare.ordinal()};
@@ -35,7 +31,7 @@ jail::CellRequest CellRequestFor(const WorkerStart& start) {
   if (start.mps.has_value()) {
     request.profile = jail::kMpsWorkerProfile;
     request.same_user = start.mps->cell.get();
-    request.folders.emplace_back().set_path(start.mps->pipes);
+    request.folders = start.mps->folders;
   }
   return request;
 }
@@ -53,6 +49,7 @@ ChildOptions ProgramFor(const WorkerStart& start) {
 
 WorkerChild::Spawned WorkerChild::Spawn(const WorkerStart& start) {
   Spawned spawned = {nullptr, UniqueFd(), start.prepare, nullptr};
+  spawned.prepare.set_mps(start.mps.has_value());
   if (start.jailer != nullptr) {
     auto cell = start.jailer->NewCell(CellRequestFor(start));
     if (!cell.ok()) {
@@ -62,7 +59,8 @@ WorkerChild::Spawned WorkerChild::Spawn(const WorkerStart& start) {
     spawned.cell = *std::move(cell);
     *spawned.prepare.mutable_jail() = spawned.cell->plan();
   }
-  spawned.process = start.launcher->Launch(ProcessRole::kWorker, ProgramFor(start), &spawned.socket);
+  spawned.process =
+      start.launcher->Launch(ProcessRole::kWorker, ProgramFor(start), &spawned.socket);
   if (!spawned.process.ok() || spawned.cell == nullptr) return spawned;
   const absl::Status confined = spawned.cell->Confine((*spawned.process)->pid());
   if (!confined.ok()) spawned.process = confined;

@@ -88,7 +88,8 @@ void WorkerPool::GiveBack(const WorkerDevice& wanted, std::shared_ptr<WorkerProc
   auto entry = std::make_shared<Entry>(this, wanted, worker->prepared());
   worker->Attach(entry.get());
   entry->worker = std::move(worker);
-  const bool wanted_here = !wanted.several() && !entry->worker->in_group() && entry->worker->generation() == generation_ &&
+  const bool wanted_here = !wanted.several() && !entry->worker->in_group() &&
+                           entry->worker->generation() == generation_ &&
                            static_cast<int>(entries.size()) < options_.warm;
   if (wanted_here && !stopping_) {
     entries.push_back(std::move(entry));
