@@ -144,7 +144,8 @@ class Measurement:
         return Pool(self._local_server, self._installation, tenants, flags, slices)
 
     def _run(self, pool, tenant, part, *options, seconds=None):
-        return Run(pool, tenant, part, self._args.program.resolve(), seconds or self._args.seconds, *options)
+        return Run(pool, tenant, part, self._args.program.resolve(), seconds or self._args.seconds,
+                   *self._args.program_flag, *options)
 
     def _note(self, mps, which, results):
         for run, kernels in results:
@@ -225,6 +226,8 @@ def main():
                         help="percents of the multiprocessors, one for each program of the tenant")
     parser.add_argument("--modes", default="off,tenant", help="of --mps")
     parser.add_argument("--server_flag", action="append", default=[])
+    parser.add_argument("--program_flag", action="append", default=[],
+                        help="such as --rounds=10 and --blocks=4 for the CPU device, with --modes=off")
     parser.add_argument("--md", type=pathlib.Path)
     parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("/dev/null"),
                         help="a file for what programs and the server have logged")

@@ -3,7 +3,7 @@
 //   mps [--seconds=N] [--rounds=N] [--blocks=N] [--fault_after=N]
 //
 // Says on how many multiprocessors its blocks ran, and then launches kernels of a fixed amount of
-// arithmetic for so long, each second with a line of how many were complete; with --fault_after it
+// arithmetic for so long, now and then with a line of how many were complete; with --fault_after it
 // writes to an address that it does not have after so many seconds. Each line of the output is a
 // JSON object. The last one has the error that ended it, such as cudaErrorIllegalAddress, or
 // cudaSuccess, and when that was (CLOCK_MONOTONIC, seconds).
@@ -22,6 +22,7 @@ constexpr int kThreads = 256;
 constexpr int kMostMultiprocessors = 1024;
 // More are not in the stream at a time, so that what is launched is soon complete.
 constexpr int kBatch = 16;
+constexpr double kSayEach = 0.25;  // Seconds.
 
 __global__ void Work(float* data, int rounds) {
   const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -70,7 +71,7 @@ class Member {
       for (int i = 0; i < kBatch; ++i) Work<<<options_.blocks, kThreads>>>(data_, options_.rounds);
       error = cudaDeviceSynchronize();
       if (error == cudaSuccess) complete_ += kBatch;
-      if (Now() - said < 1 && error == cudaSuccess) continue;
+      if (Now() - said < kSayEach && error == cudaSuccess) continue;
       said = Now();
       std::printf("{\"at\": %.3f, \"kernels\": %ld}\n", said, complete_);
       std::fflush(stdout);
