@@ -19,7 +19,9 @@
 #include "lease/signing_key.h"
 #include "lease/token.h"
 #include "proto/session.pb.h"
+#include "proto/tier.h"
 #include "server/mps/testing/fake_control.h"
+#include "server/process/child_process.h"
 #include "server/session/session_host.h"
 #include "server/testing/session_fixture.h"
 
@@ -38,17 +40,19 @@ class SessionMpsTest : public SessionFixture {
   // With a daemon that fails in this way, as the stand-in says.
   void Start(const std::string& how = "control") {
     auto mps = std::make_unique<MpsOptions>();
+    mps->launcher = ChildLauncher();
     mps->program.path = absl::StrCat(getenv("TEST_SRCDIR"), "/warpline/server/mps/warpline-mps");
     mps->control = mps::InstallFakeControl(programs_.path(), how);
     mps->folder = place_.path();
     mps->idle = absl::ZeroDuration();
     mps_ = std::move(mps);
-    StartServer();
+    StartServer({}, devices_);
     leases_->SetKeys({key_.verify_key()});
   }
 
   // A client with a hello on its way to a lease with this part of the multiprocessors.
-  std::unique_ptr<TestClient> Open(const std::string& tenant, uint32_t sm_percent) {
+  std::unique_ptr<TestClient> Open(const std::string& tenant, uint32_t sm_percent,
+                                   Tier tier = Tier::kIsolated) {
     LeaseToken token;
     token.lease = absl::StrCat(tenant, " ", sm_percent);
     token.tenant = tenant;
@@ -58,6 +62,7 @@ class SessionMpsTest : public SessionFixture {
     token.slice.sm_percent = sm_percent;
     auto hello = TestClient::GoodHello();
     hello.set_token(SignToken(key_, token).value());
+    hello.set_tier(static_cast<uint32_t>(tier));
     auto client = Dial();
     opened_ = client->Open(hello).has_value();
     return client;
@@ -78,6 +83,7 @@ class SessionMpsTest : public SessionFixture {
   const SigningKey key_ = SigningKey::Generate().value();
   const mps::TestFolder programs_;
   const mps::TestFolder place_;
+  int devices_ = 1;      // For Start().
   bool opened_ = false;  // The last one.
 };
 
@@ -133,11 +139,27 @@ TEST_F(SessionMpsTest, WithoutADaemonNobodyHasMoreThanItsPart) {
   EXPECT_EQ(Pipes(0), "");
 }
 
-TEST_F(SessionMpsTest, GuardedSessionsAndThoseWithoutAnAccountAreInNoGroup) {
+TEST_F(SessionMpsTest, GuardedSessionsAreInNoGroup) {
+  Start();
+  const auto client = Open("alice", 30, Tier::kGuarded);
+  ASSERT_TRUE(opened_);
+  EXPECT_EQ(place_.List(), "");
+}
+
+// Theirs is a process of several contexts, and a daemon is one device's.
+TEST_F(SessionMpsTest, SessionsOfSeveralDevicesAreInNoGroup) {
+  devices_ = 2;
   lease_options_.required = false;
   Start();
-  const auto client = DialAndOpen();
+  auto hello = TestClient::GoodHello();
+  hello.set_device("0,1");
+  const auto client = Dial();
+  ASSERT_TRUE(client->Open(hello).has_value());
   EXPECT_EQ(Pipes(0), "");
+  hello.set_device("1");
+  const auto one = Dial();
+  ASSERT_TRUE(one->Open(hello).has_value());
+  EXPECT_NE(Pipes(1), "");
 }
 
 }  // namespace
