@@ -202,8 +202,9 @@ bool GpuDispatch::Worked(const SlotReading& read) { return read.in_flight || rea
 
 // The time that the device was at work for sessions that divide its multiprocessors is theirs
 // together.
-int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read, size_t engine) const {
-  if (read.share == 0 || slice.contenders[engine]->terms().domain == 0) return read.busy_ns;
+int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read) const {
+  const bool divided = slice.members.front().seat->terms_.shares_context;
+  if (read.share == 0 || !divided) return read.busy_ns;
   return read.busy_ns * read.share / std::max(read.share, busy_shares_);
 }
 
@@ -238,7 +239,7 @@ void GpuDispatch::Settle(Slice* slice) {
       const SlotReading& read = member.read[i];
       int64_t& busy_ns = member.seat->usage_[i].busy_ns;
       if (!arbiters_[i]->in_turns()) {
-        busy_ns += PartOf(*slice, read, i);
+        busy_ns += PartOf(*slice, read);
       } else if (Worked(read)) {
         busy_ns += charged_ns / worked;
       } else if (worked == 0) {

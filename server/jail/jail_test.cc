@@ -59,14 +59,14 @@ bool CloseAll(Jail* jail) {
 }
 
 // Says, as bits, which attempts did not end as they should in a jail whose layer `on` holds alone.
-int With(Layer on, const std::function<int()>& attempts,
-         const warpline_internal::JailPlan& plan) {
+int With(Layer on, const std::function<int()>& attempts, const warpline_internal::JailPlan& plan) {
   return InChild([&] {
     LayerSet others;
     for (const LayerSpec& spec : AllLayers()) {
       if (spec.layer != on) others = others | spec.layer;
     }
     TurnOffForTest(others);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // As every child of the supervisor has it.
     Jail jail(plan);
     if (!CloseAll(&jail)) return 99;
     return jail.report().held().empty() ? 98 : attempts();

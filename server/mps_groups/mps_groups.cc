@@ -176,8 +176,10 @@ std::shared_ptr<MpsSeat> MpsGroups::Join(const MpsGroupKey& key, MpsMember membe
     group = std::make_shared<MpsGroup>(this, control_, key);
     living_.push_back(group);
     if (const LogPermit permit = log_.Ask(kBeganLine)) {
-      permit.Info("an MPS group begins: its workers share a user, a daemon and faults, and reach ",
-                  "its sockets; payer=", Quoted(key.trust), " gpu=", key.ordinal);
+      permit.Info(
+          "an MPS group begins, whose jail is weaker: its workers share a user, memory and ",
+          "faults, and reach the sockets of their daemon; payer=", Quoted(key.trust),
+          " gpu=", key.ordinal);
     }
     group->Start(spawner_, options_, absl::StrCat(options_.folder, "/", ++last_folder_));
   }
