@@ -2,27 +2,27 @@
 """How long a small inference takes that comes every few milliseconds beside a session that trains.
 
   latency.py --bundle=DIR [--dispatch=off,band,priority,latency_guard.bpf.o] [--every_ms=10]
-             [--seconds=10] [--budget_ms=5] [--inference=resnet50_infer] [--training=gpt2_train]
+             [--seconds=5] [--rounds=2] [--budget_ms=7] [--inference=resnet50_infer] [--training=gpt2_train]
              [--tier=isolated] [--json=FILE] [--md=FILE] [--svg=FILE]
 
 Both are programs of framework_steps.py, of two tenants; the one that infers has --weight=1
 --priority=10 and a slice that reserves the budget in each period, for --dispatch=reservation; the
 other --weight=1. A kind of dispatch may have more flags of the server after a +, as in
-priority+--dispatch_expect_us=0. For each kind a scheduler and a server are started, and in them the
-inference runs alone, the training alone, and then both at once. A request's time is from when it was
-due to when its result is on the host, so one that had to wait for the one before it is counted with
-its wait. The first row is of two programs without Warpline. Prints p50, p99 and the
-maximum, p50 and p99 against those alone of the same row, and the training's steps a second against
-alone.
+priority+--dispatch_expect_us=0. For each kind a scheduler and a server are started, and in them, for
+so many rounds, the inference runs alone, the training alone, and then both at once. A request's time
+is from when it was due to when its result is on the host, so one that had to wait for the one before
+it is counted with its wait. The first row is of two programs without Warpline. Prints p50, p99 and
+the maximum, p50 and p99 against those alone of the same row, and the training's steps a second
+against alone.
 """
 import argparse
 import contextlib
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
-import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -89,39 +89,32 @@ def figures(times_ms):
 
 
 def row_of(name, inference, training, args, trace):
-    """What both take alone and together; `trace` is begun with the latter and called to end it."""
+    """What both take alone and together, in rounds that follow each other; `trace` is a context manager
+    around the last time that they work together."""
     requests = "%g s every %g ms" % (args.seconds, args.every_ms)
-    inference.begin(requests)
-    alone = figures(inference.finish())
-    training.begin("%g s" % args.seconds)
-    training_alone = rate(training.finish())
-    training.begin("%g s" % (args.seconds + 2 * HEAD_START_S))
-    time.sleep(HEAD_START_S)
-    inference.begin(requests)
-    end_trace = trace(name)
-    together = figures(inference.finish())
-    end_trace()
-    return {"dispatch": name, "alone": alone, "together": together, "training_alone": training_alone,
-            "training": rate(training.finish(), HEAD_START_S, args.seconds)}
+    alone, together, training_alone, training_together = [], [], [], []
+    for i in range(args.rounds):
+        inference.begin(requests)
+        alone += inference.finish()
+        training.begin("%g s" % args.seconds)
+        training_alone.append(rate(training.finish()))
+        training.begin("%g s" % (args.seconds + 2 * HEAD_START_S))
+        time.sleep(HEAD_START_S)
+        inference.begin(requests)
+        with trace(name) if i == args.rounds - 1 else contextlib.nullcontext():
+            together += inference.finish()
+        training_together.append(rate(training.finish(), HEAD_START_S, args.seconds))
+    return {"dispatch": name, "alone": figures(alone), "together": figures(together),
+            "training_alone": statistics.mean(training_alone), "training": statistics.mean(training_together)}
 
 
-def measure_pair(name, start, args, trace=lambda _: lambda: None):
+def measure_pair(name, start, args, trace=lambda _: contextlib.nullcontext()):
     with contextlib.ExitStack() as stack:
         steps = []
         for tenant, program in ((INFERENCE, args.inference), (TRAINING, args.training)):
             steps.append(start(tenant, [args.python, str(PROGRAM), program]))
             stack.callback(steps[-1].close)
         return row_of(name, *steps, args, trace)
-
-
-def tracer(pool, folder):
-    """Begins a trace of the server's dispatch, and returns what ends it."""
-    def begin(name):
-        thread = threading.Thread(target=pool.warpline, kwargs={"endpoint": pool.server.endpoint}, args=(
-            "trace", "--seconds=3", "-o", str(folder / (name + ".json"))))
-        thread.start()
-        return thread.join
-    return begin
 
 
 def natively(_, command):
@@ -140,7 +133,9 @@ def measure(local_server, installation, args):
                      *args.server_flag]
             slices = {SLICE: ["--period_ms=%d" % args.every_ms, "--budget_ms=%d" % args.budget_ms]}
             with Pool(local_server, installation, TENANTS, flags, slices) as pool:
-                more = {"trace": tracer(pool, args.trace)} if args.trace and policy != "off" else {}
+                more = {}
+                if args.trace and policy != "off":
+                    more["trace"] = lambda name: pool.traced(args.trace / (name + ".json"), 3)
                 rows.append(measure_pair(
                     " ".join([pathlib.Path(policy).name.split(".")[0], *more_flags]),
                     lambda tenant, command: Steps(pool.command(args.tier, *command), pool.environment(tenant)),
@@ -201,8 +196,9 @@ def main():
     parser.add_argument("--inference", default="resnet50_infer")
     parser.add_argument("--training", default="gpt2_train")
     parser.add_argument("--every_ms", type=float, default=10)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--budget_ms", type=int, default=5, help="of --every_ms, for --dispatch=reservation")
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--budget_ms", type=int, default=7, help="of --every_ms, for --dispatch=reservation")
     parser.add_argument("--no_native", action="store_true")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the programs")
     parser.add_argument("--server_flag", action="append", default=[])

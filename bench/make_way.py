@@ -4,7 +4,7 @@ with and without a policy that has best-effort work killed.
 
   make_way.py --bundle=DIR --program=make_way --policies=priority,./reef.bpf.o [--device=auto]
               [--tiers=isolated,guarded] [--repeats=20] [--starts=3] [--kernels=10] [--kernel_us=300]
-              [--md=FILE]
+              [--md=FILE] [--trace=FOLDER]
 
 For each tier and policy a scheduler and a server are started with two tenants: one of priority 0,
 once with a slice that is best effort and once without, and one of priority 3. Each time, the first
@@ -14,6 +14,7 @@ program had its error; where nobody ends it, the program is killed after the req
 has how long the urgent program takes to start, load its code and make a first request.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -22,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import time
+import typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from pool import Pool  # noqa: E402  (found by the path above)
@@ -30,6 +32,16 @@ EFFORT, URGENT = 0, 1
 HEAD_START_S = 0.5
 # For the error to reach the program.
 GRACE_S = 2
+
+
+class End(typing.NamedTuple):
+    """Of the other tenant's program."""
+    error: typing.Optional[str]  # That ended its kernel.
+    at: typing.Optional[float]  # By the monotonic clock.
+    log: str  # What the program and its client wrote.
+
+
+RUNS = End(None, None, "")
 
 
 class Urgent:
@@ -67,15 +79,16 @@ class Effort:
         if line != "launched":
             raise RuntimeError("not launched: %s %s" % (line, self._process.communicate()[1][-600:]))
 
-    def error(self, timeout_s):
-        """What the program got, and the rest of what it said; (None, "") if its kernel still runs."""
+    def end(self, timeout_s):
+        """How the program ended; RUNS if its kernel still does."""
         deadline = time.monotonic() + timeout_s
         while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.001)
         if self._process.poll() is None:
-            return None, ""
-        said, errors = self._process.communicate()
-        return json.loads(said.splitlines()[-1])["error"], errors
+            return RUNS
+        said, log = self._process.communicate()
+        ended = json.loads(said.splitlines()[-1])
+        return End(ended["error"], ended["at"], log)
 
     def kill(self):
         """The program, so that `warpline run` gives the lease back."""
@@ -100,9 +113,9 @@ def rounds(pool, tier, program, repeats, urgent_options, effort_options=()):
         time.sleep(HEAD_START_S)
         start = time.monotonic()
         beside.append(urgent.request_us())
-        error, _ = effort.error(GRACE_S)
-        ended.append((time.monotonic() - start) * 1e6 if error else None)
-        errors.add(error)
+        end = effort.end(GRACE_S)
+        ended.append((end.at - start) * 1e6 if end.error else None)
+        errors.add(end.error)
         effort.kill()
         time.sleep(0.3)
     urgent.close()
@@ -124,7 +137,7 @@ def starts(pool, tier, program, repeats, effort_options=()):
         effort = Effort(pool, tier, program, *effort_options)
         time.sleep(HEAD_START_S)
         beside.append(start())
-        errors.add(effort.error(GRACE_S)[0])
+        errors.add(effort.end(GRACE_S).error)
         effort.kill()
     return alone, beside, errors
 
@@ -143,6 +156,13 @@ def tenants(best_effort):
     return slices, [["--priority=0", "--slices=effort"], ["--priority=3"]]
 
 
+def trace_of(pool, folder, tier, policy, best_effort):
+    if folder is None:
+        return contextlib.nullcontext()
+    words = [tier, pathlib.Path(policy).name.split(".")[0], "best_effort" if best_effort else "other"]
+    return pool.traced(folder / ("-".join(words) + ".json"), 5)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", type=pathlib.Path, required=True)
@@ -155,6 +175,8 @@ def main():
     parser.add_argument("--kernels", type=int, default=10)
     parser.add_argument("--kernel_us", type=float, default=300)
     parser.add_argument("--md", type=pathlib.Path)
+    parser.add_argument("--trace", type=pathlib.Path, metavar="FOLDER",
+                        help="for a trace of five seconds of each tier and policy")
     args = parser.parse_args()
     sys.path.insert(0, str(args.bundle))
     import local_server  # pylint: disable=import-error,import-outside-toplevel
@@ -172,7 +194,8 @@ def main():
             with Pool(local_server, installation, flags, server, slices) as pool:
                 for tier in args.tiers.split(","):
                     options = ["--kernels=%d" % args.kernels, "--kernel_us=%g" % args.kernel_us]
-                    alone, beside, ended, errors = rounds(pool, tier, program, args.repeats, options)
+                    with trace_of(pool, args.trace, tier, policy, best_effort):
+                        alone, beside, ended, errors = rounds(pool, tier, program, args.repeats, options)
                     beside.sort()
                     lines.append("| %s | %s | %s | %s | %s | %.0f | %.0f | %s | %s |" % (
                         tier, pathlib.Path(policy).name, "yes" if best_effort else "no", p50(alone), p50(beside),

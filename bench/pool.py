@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import threading
 import time
 
 
@@ -85,6 +86,17 @@ class Pool:
         if done.returncode != 0:
             raise RuntimeError("warpline %s: %s" % (" ".join(arguments), done.stderr))
         return done.stdout
+
+    @contextlib.contextmanager
+    def traced(self, path, seconds):
+        """Around what is to be traced: writes so many seconds of the server's dispatch to a file."""
+        thread = threading.Thread(target=self.warpline, kwargs={"endpoint": self.server.endpoint}, args=(
+            "trace", "--seconds=%d" % seconds, "-o", str(path)))
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
 
     def command(self, tier, *command):
         """For a tenant's environment()."""

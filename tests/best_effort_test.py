@@ -58,9 +58,9 @@ class BestEffortTest(unittest.TestCase):
                 self.pool(True, "--audit_dir=" + audit) as pool:
             urgent = self.urgent(pool, tier, rounds)
             effort = self.effort(pool, tier)
-            self.assertEqual(effort.error(0), (None, ""), "its kernel runs until it is killed")
+            self.assertEqual(effort.end(0), make_way.RUNS, "its kernel runs until it is killed")
             urgent.request_us()
-            error, said = effort.error(30)
+            error, _, said = effort.end(30)
             self.assertEqual(error, "cudaErrorLaunchTimeout", said)
             self.assertRegex(said, r"ended by policy \S+: best-effort work held gpu 0 for \S+ while more "
                                    "urgent work waited")
@@ -88,7 +88,7 @@ class BestEffortTest(unittest.TestCase):
                 # It has its share all the same.
                 for _ in range(5):
                     urgent.request_us()
-                self.assertEqual(effort.error(0.5), (None, ""))
+                self.assertEqual(effort.end(0.5), make_way.RUNS)
                 effort.kill()
                 urgent.close()
                 self.expect_books_at_zero(pool)
@@ -99,12 +99,12 @@ class BestEffortTest(unittest.TestCase):
             effort = self.effort(pool, "isolated")
             pool.warpline("slice", "set", "effort", "--best_effort")
             urgent.request_us()
-            self.assertEqual(effort.error(0.5), (None, ""))
+            self.assertEqual(effort.end(0.5), make_way.RUNS)
             effort.kill()
             self.expect_books_at_zero_but_for(pool, "tenant1")
             effort = self.effort(pool, "isolated")
             urgent.request_us()
-            self.assertEqual(effort.error(30)[0], "cudaErrorLaunchTimeout")
+            self.assertEqual(effort.end(30).error, "cudaErrorLaunchTimeout")
             urgent.close()
             self.expect_books_at_zero(pool)
 

@@ -4,10 +4,11 @@
 //   make_way --role=urgent [--blocks=N] [--kernels=N] [--rounds=N | --kernel_us=N]
 //
 // `effort` launches a kernel that does not end by itself, says "launched", and waits for it: the
-// last line of its output is a JSON object with the error that ended it, and after how many
-// seconds. `urgent` says "ready", and then, for each line of its input, makes a request: so many
-// kernels, one after the other, each waited for. It says how many microseconds the request took, as
-// a JSON object in a line. A kernel is of so many rounds, or of as many as take so long alone.
+// last line of its output is a JSON object with the error that ended it, after how many seconds,
+// and when by CLOCK_MONOTONIC. `urgent` says "ready", and then, for each line of its input, makes a
+// request: so many kernels, one after the other, each waited for. It says how many microseconds the
+// request took, as a JSON object in a line. A kernel is of so many rounds, or of as many as take so
+// long alone.
 #include <cuda_runtime.h>
 #include <time.h>
 
@@ -65,7 +66,9 @@ int Effort(const Options& options) {
   const cudaError_t launched = cudaGetLastError();
   Say("launched");
   const cudaError_t ended = launched == cudaSuccess ? cudaDeviceSynchronize() : launched;
-  std::printf("{\"error\": \"%s\", \"seconds\": %.6f}\n", cudaGetErrorName(ended), Now() - start);
+  const double now = Now();
+  std::printf("{\"error\": \"%s\", \"seconds\": %.6f, \"at\": %.6f}\n", cudaGetErrorName(ended),
+              now - start, now);
   return 0;
 }
 

@@ -154,9 +154,10 @@ void LaneTurns::BeginWork(Engine engine, int64_t now_ns) {
 
 void LaneTurns::EndWork(Engine engine, int64_t now_ns) {
   WorkerLine& line = slot(engine).worker;
-  const int64_t busy_ns = now_ns - line.busy_since_ns.load(std::memory_order_relaxed);
-  if (line.lanes_in_flight.fetch_sub(1, std::memory_order_acq_rel) == 1 && busy_ns > 0) {
-    line.busy_ns.fetch_add(static_cast<uint64_t>(busy_ns), std::memory_order_relaxed);
+  const int64_t since_ns = line.busy_since_ns.load(std::memory_order_relaxed);
+  const bool was_last = line.lanes_in_flight.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  if (was_last && since_ns > 0 && since_ns < now_ns) {
+    line.busy_ns.fetch_add(static_cast<uint64_t>(now_ns - since_ns), std::memory_order_relaxed);
   }
 }
 
