@@ -139,7 +139,7 @@ class Measurement:
         args = self._args
         slices = {"part%d" % part: ["--sm_percent=%d" % part] for part in args.parts}
         tenants = [["--slices=" + ",".join(slices)], []]
-        flags = ["--device=" + args.device, "--tiers=isolated", "--mps=" + mps,
+        flags = ["--device=" + args.device, "--tiers=isolated", "--drain_seconds=1", "--mps=" + mps,
                  *(["--mps_dir=%s" % place] if mps != "off" else []), *args.server_flag]
         return Pool(self._local_server, self._installation, tenants, flags, slices)
 

@@ -137,8 +137,8 @@ TEST(Dispatcher, AGroupsUseIsThatOfItsSlicesTogether) {
   const auto second =
       *dispatcher->Join({.gpus = {0}, .tenant = "t", .slice = "b", .group = "g", .session = 2});
   const auto apart = *dispatcher->Join({.gpus = {0}, .tenant = "u", .slice = "c", .session = 3});
-  first->SetWorker(101);
-  second->SetWorker(102);
+  first->SetWorker(101, /*server=*/110);
+  second->SetWorker(102, /*server=*/110);
   apart->SetWorker(103);
   dispatcher->LookNow();
   const GpuUse use = dispatcher->Uses().at(0);
@@ -146,9 +146,11 @@ TEST(Dispatcher, AGroupsUseIsThatOfItsSlicesTogether) {
   EXPECT_EQ(use.slices[0].tenant, "u");
   EXPECT_EQ(use.slices[0].workers.size(), 1u);
   EXPECT_EQ(use.slices[1].tenant, "t");
-  ASSERT_EQ(use.slices[1].workers.size(), 2u);
+  ASSERT_EQ(use.slices[1].workers.size(), 3u);
   EXPECT_EQ(use.slices[1].workers[0].pid, 101);
-  EXPECT_EQ(use.slices[1].workers[1].pid, 102);
+  EXPECT_EQ(use.slices[1].workers[1].pid, 110);
+  EXPECT_EQ(use.slices[1].workers[1].session, 0u);
+  EXPECT_EQ(use.slices[1].workers[2].pid, 102);
 }
 
 TEST(Dispatcher, SlicesThatWantTheSameEngineTakeTurns) {

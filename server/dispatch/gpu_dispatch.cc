@@ -20,13 +20,16 @@ constexpr uint64_t kSharedDomain = 1;
 // chance then. What all had is at most the sum. The number is another one when a slice comes or
 // goes, since the sums are then, too.
 void AddToGroup(const SliceUse& slice, SliceUse* group) {
-  group->slice = slice.tenant + ", together";
   group->tenant = slice.tenant;
   group->vgpu = group->vgpu * 0x01000193 + slice.vgpu;
   group->noted_ns += slice.noted_ns;
   group->others_wanted_ns = std::max(group->others_wanted_ns, slice.others_wanted_ns);
   group->share += slice.share;
-  group->workers.insert(group->workers.end(), slice.workers.begin(), slice.workers.end());
+  for (const WorkerUse& worker : slice.workers) {
+    const bool known = std::any_of(group->workers.begin(), group->workers.end(),
+                                   [&worker](const WorkerUse& w) { return w.pid == worker.pid; });
+    if (!known) group->workers.push_back(worker);
+  }
 }
 
 }  // namespace
@@ -174,6 +177,7 @@ GpuUse GpuDispatch::Use() const {
       if (seat.worker_ == 0) continue;
       one.workers.push_back({seat.terms_.session, seat.worker_, seat.terms_.shares_context,
                              seat.worker_since_us_, seat.usage_[kCompute].busy_ns});
+      if (seat.server_ != 0) one.workers.push_back({0, seat.server_, false, 0, 0});
     }
     const std::string& group = slice.members.front().seat->terms_.group;
     if (group.empty()) {
@@ -182,7 +186,10 @@ GpuUse GpuDispatch::Use() const {
       AddToGroup(one, &groups[group]);
     }
   }
-  for (auto& [name, group] : groups) use.slices.push_back(std::move(group));
+  for (auto& [name, group] : groups) {
+    group.slice = name + ", MPS";
+    use.slices.push_back(std::move(group));
+  }
   return use;
 }
 

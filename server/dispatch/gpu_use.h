@@ -12,7 +12,7 @@ namespace warpline::dispatch {
 
 // A session's worker.
 struct WorkerUse {
-  uint64_t session = 0;  // SeatTerms::session.
+  uint64_t session = 0;  // SeatTerms::session; 0 for a process that does the work of a group.
   pid_t pid = 0;
   // The process is not its tenant's: it executes the commands of many.
   bool trusted = false;

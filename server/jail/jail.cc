@@ -14,13 +14,6 @@
 #include "server/jail/system_call_filter.h"
 
 namespace warpline::jail {
-namespace {
-
-const std::string& ShownAt(const warpline_internal::JailFolder& folder) {
-  return folder.shown_at().empty() ? folder.path() : folder.shown_at();
-}
-
-}  // namespace
 
 Jail::Jail(warpline_internal::JailPlan plan)
     : plan_(std::move(plan)), profile_(ProfileNamed(plan_.profile())) {}
@@ -64,15 +57,15 @@ std::vector<GivenPath> Jail::GivenPaths() const {
     const FileAccess access = folder.executes() ? FileAccess::kExecute
                               : folder.makes()  ? FileAccess::kMake
                                                 : FileAccess::kReadWrite;
-    given.push_back({ShownAt(folder), access});
+    given.push_back({folder.path(), access});
   }
   return given;
 }
 
-std::vector<FolderMount> Jail::WritableFolders() const {
-  std::vector<FolderMount> folders;
+std::vector<std::string> Jail::WritableFolders() const {
+  std::vector<std::string> folders;
   for (const auto& folder : plan_.folders()) {
-    if (folder.makes()) folders.push_back({folder.path(), ShownAt(folder)});
+    if (folder.makes()) folders.push_back(folder.path());
   }
   return folders;
 }

@@ -19,7 +19,6 @@
 #include "proto/worker.pb.h"
 #include "server/jail/file_rules.h"
 #include "server/jail/layers.h"
-#include "server/jail/privileges.h"
 #include "server/jail/profiles.h"
 
 namespace warpline::jail {
@@ -53,7 +52,7 @@ class Jail {
   // The files and folders that the plan names.
   std::vector<GivenPath> GivenPaths() const;
   // Those of them in which it may make files.
-  std::vector<FolderMount> WritableFolders() const;
+  std::vector<std::string> WritableFolders() const;
   bool Holds(Layer layer) const;
   void Miss(const std::string& layer, const absl::Status& why);
   absl::Status CloseLayer(const Step& step);

@@ -319,16 +319,11 @@ bool CanMake(const std::string& path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600) >= 0;
 }
 
-// Of an MPS daemon, or of a worker of its group: the group's pipes, and its memory in place of
-// /dev/shm.
+// Of an MPS daemon, or of a worker of its group: the group's pipes.
 warpline_internal::JailPlan PlanInGroup(const std::string& profile, const std::string& group) {
   warpline_internal::JailPlan plan = Plan(profile);
   plan.add_folders()->set_path(group + "/pipe");
   plan.mutable_folders(0)->set_makes(profile == kMpsProfile);
-  auto* const memory = plan.add_folders();
-  memory->set_path(group + "/shm");
-  memory->set_makes(true);
-  memory->set_shown_at("/dev/shm");
   return plan;
 }
 
@@ -337,8 +332,9 @@ class MpsJailTest : public testing::Test {
   MpsJailTest() {
     char folder[] = "/tmp/mps-jail-XXXXXX";
     group_ = mkdtemp(folder);
-    for (const char* const name : {"/pipe", "/shm"}) mkdir((group_ + name).c_str(), 0700);
+    mkdir((group_ + "/pipe").c_str(), 0700);
     fclose(fopen((group_ + "/pipe/there").c_str(), "w"));
+    mkfifo((group_ + "/pipe/fifo").c_str(), 0600);
   }
   ~MpsJailTest() override {
     std::error_code error;
@@ -384,21 +380,26 @@ TEST_F(MpsJailTest, AWorkerReachesItsGroupsPipesAndMakesNone) {
   EXPECT_EQ(With(Layer::kFiles, attempts, PlanInGroup(kMpsWorkerProfile, group_)), 0);
 }
 
-TEST_F(MpsJailTest, TheGroupsMemoryIsInPlaceOfTheSystems) {
+TEST_F(MpsJailTest, ByMountsADaemonMakesFilesInItsFoldersAloneAndAWorkerNone) {
   for (const char* const profile : {kMpsProfile, kMpsWorkerProfile}) {
-    const std::string name = std::string("/") + profile;
-    const int made = InChild([&] {
+    const int wrong = InChild([&] {
+      TurnOffForTest(Layer::kFiles);
+      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
       Jail jail(PlanInGroup(profile, group_));
       if (!CloseAll(&jail)) return 99;
       for (const auto& missing : jail.report().missing()) {
         if (missing.layer() == "mounts") return 50;
       }
-      return CanMake("/dev/shm" + name) ? 0 : 1;
+      int bits = 0;
+      if (CanMake(group_ + "/pipe/new") != (profile == kMpsProfile)) bits |= 1;
+      if (CanMake(group_ + "/elsewhere") || CanMake("/dev/shm/elsewhere")) bits |= 2;
+      // Of a socket or a pipe this is no change of the file system.
+      const int pipe = open((group_ + "/pipe/fifo").c_str(), O_RDWR | O_NONBLOCK);
+      if (pipe < 0 || write(pipe, "x", 1) != 1) bits |= 4;
+      return bits;
     });
-    if (made == 50) GTEST_SKIP() << "this system lets nobody change mounts";
-    EXPECT_EQ(made, 0) << profile;
-    EXPECT_EQ(access((group_ + "/shm" + name).c_str(), F_OK), 0) << profile;
-    EXPECT_NE(access(("/dev/shm" + name).c_str(), F_OK), 0) << profile;
+    if (wrong == 50) GTEST_SKIP() << "this system lets nobody change mounts";
+    EXPECT_EQ(wrong, 0) << profile;
   }
 }
 

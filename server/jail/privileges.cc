@@ -89,10 +89,10 @@ absl::Status EnterNamespaces(bool keep_network) {
   return absl::OkStatus();
 }
 
-absl::Status MakeMountsReadOnly(const std::vector<FolderMount>& writable) {
-  for (const auto& [folder, at] : writable) {
-    if (mount(folder.c_str(), at.c_str(), nullptr, MS_BIND, nullptr) != 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("mount ", folder, " at ", at));
+absl::Status MakeMountsReadOnly(const std::vector<std::string>& writable) {
+  for (const std::string& folder : writable) {
+    if (mount(folder.c_str(), folder.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("mount ", folder));
     }
   }
   mount_attr attributes = {};
@@ -104,7 +104,7 @@ absl::Status MakeMountsReadOnly(const std::vector<FolderMount>& writable) {
   // What a process writes there is about itself: NVIDIA's driver names its threads so, and does not
   // start if it cannot.
   std::vector<std::string> cleared = {"/proc"};
-  for (const auto& [folder, at] : writable) cleared.push_back(at);
+  cleared.insert(cleared.end(), writable.begin(), writable.end());
   mount_attr clear = {};
   clear.attr_clr = MOUNT_ATTR_RDONLY;
   for (const std::string& path : cleared) {

@@ -32,16 +32,10 @@ bool MayAdminister();
 // The layer "namespaces": a network without interfaces, IPC, host name and mounts of its own.
 absl::Status EnterNamespaces(bool keep_network);
 
-// A folder that a process finds at `at`, which may be its own path.
-struct FolderMount {
-  std::string folder;
-  std::string at;
-};
-
 // The layer "mounts", in a namespace of mounts of its own: makes all of them read-only but
 // /proc and the folders of `writable`, and free of setuid. Devices, pipes and sockets can still be
 // written to.
-absl::Status MakeMountsReadOnly(const std::vector<FolderMount>& writable);
+absl::Status MakeMountsReadOnly(const std::vector<std::string>& writable);
 
 // Of the layer "capabilities", what has to come while the process still has them: nothing that it
 // executes gets any.

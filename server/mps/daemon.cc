@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -27,7 +28,9 @@ namespace {
 constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
 constexpr absl::Duration kCommandTimeout = absl::Seconds(5);
 constexpr absl::Duration kKillTimeout = absl::Seconds(5);
+constexpr absl::Duration kServerTimeout = absl::Seconds(3);
 constexpr size_t kMostWords = 300;
+constexpr size_t kMostAnswer = 4096;
 
 // Of a process, by /proc; 0 when it is gone.
 pid_t ParentOf(const std::string& process) {
@@ -48,7 +51,7 @@ pid_t ParentOf(const std::string& process) {
 
 Daemon::~Daemon() { Stop(); }
 
-pid_t Daemon::Spawn(const char* argument, int input) const {
+pid_t Daemon::Spawn(const char* argument, int input, int output) const {
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child != 0) return child;
@@ -61,8 +64,9 @@ pid_t Daemon::Spawn(const char* argument, int input) const {
   const int null_fd = open("/dev/null", O_RDWR);
   const int out = open(absl::StrCat(options_.folder, "/log/output").c_str(),
                        O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
-  if (dup2(input >= 0 ? input : null_fd, 0) < 0 || dup2(out >= 0 ? out : null_fd, 1) < 0 ||
-      dup2(1, 2) < 0) {
+  const int errors = out >= 0 ? out : null_fd;
+  if (dup2(input >= 0 ? input : null_fd, 0) < 0 || dup2(output >= 0 ? output : errors, 1) < 0 ||
+      dup2(errors, 2) < 0) {
     _exit(127);
   }
   setenv("CUDA_MPS_PIPE_DIRECTORY", absl::StrCat(options_.folder, "/pipe").c_str(), 1);
@@ -80,14 +84,16 @@ absl::Status Daemon::Start() {
       return absl::ErrnoToStatus(errno, absl::StrCat(options_.folder, name));
     }
   }
-  const pid_t daemon = Spawn("-f", -1);
+  const pid_t daemon = Spawn("-f", -1, -1);
   if (daemon < 0) return absl::ErrnoToStatus(errno, "fork");
   daemon_ = daemon;
   const absl::Time deadline = SteadyNow() + options_.start_timeout;
   const std::string socket = absl::StrCat(options_.folder, "/pipe/control");
   while (true) {
     if (Ended()) return absl::UnavailableError(absl::StrCat("it has ended: ", LastWords()));
-    if (access(socket.c_str(), F_OK) == 0 && Tell("get_server_list")) return absl::OkStatus();
+    if (access(socket.c_str(), F_OK) == 0 && Tell("get_server_list").has_value()) {
+      return absl::OkStatus();
+    }
     if (SteadyNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("it does not answer: ", LastWords()));
     }
@@ -95,28 +101,50 @@ absl::Status Daemon::Start() {
   }
 }
 
-bool Daemon::Tell(const std::string& command) {
+pid_t Daemon::StartServer(uid_t user) {
+  if (!Tell(absl::StrCat("start_server -uid ", user)).has_value()) return 0;
+  const absl::Time deadline = SteadyNow() + kServerTimeout;
+  while (SteadyNow() < deadline) {
+    const auto servers = Tell("get_server_list");
+    int server = 0;
+    if (servers.has_value() && std::sscanf(servers->c_str(), "%d", &server) == 1) return server;
+    absl::SleepFor(kLookAgain);
+  }
+  return 0;
+}
+
+std::optional<std::string> Daemon::Tell(const std::string& command) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return false;
-  const UniqueFd reads(ends[0]);
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  const UniqueFd input(ends[0]);
   UniqueFd writes(ends[1]);
-  const pid_t client = Spawn(nullptr, reads.get());
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  const UniqueFd reads(ends[0]);
+  UniqueFd output(ends[1]);
+  const pid_t client = Spawn(nullptr, input.get(), output.get());
+  output = UniqueFd();
   const std::string line = command + "\n";
   const bool written =
       write(writes.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
   writes = UniqueFd();
-  if (client < 0) return false;
+  if (client < 0) return std::nullopt;
   int status = 0;
   const absl::Time deadline = SteadyNow() + kCommandTimeout;
   while (waitpid(client, &status, WNOHANG) == 0) {
     if (SteadyNow() >= deadline) {
       kill(client, SIGKILL);
       waitpid(client, &status, 0);
-      return false;
+      return std::nullopt;
     }
     absl::SleepFor(kLookAgain);
   }
-  return written && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (!written || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
+  // Answers fit into the pipe, and whoever else has its end is not waited for.
+  fcntl(reads.get(), F_SETFL, O_NONBLOCK);
+  std::string answer(kMostAnswer, '\0');
+  answer.resize(
+      static_cast<size_t>(std::max<ssize_t>(0, read(reads.get(), answer.data(), answer.size()))));
+  return answer;
 }
 
 bool Daemon::ReapEnded() {
@@ -154,7 +182,7 @@ void Daemon::KillChildren() {
 void Daemon::Stop() {
   if (!Ended()) {
     const std::string quit = absl::StrCat("quit -t ", absl::ToInt64Seconds(options_.quit_timeout));
-    if (Tell(quit)) WaitUntilEnded(options_.quit_timeout);
+    if (Tell(quit).has_value()) WaitUntilEnded(options_.quit_timeout);
   }
   const absl::Time deadline = SteadyNow() + kKillTimeout;
   while (ReapEnded() && SteadyNow() < deadline) {

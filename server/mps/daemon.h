@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -34,6 +35,9 @@ class Daemon {
   // Returns once it takes clients. UNAVAILABLE with the end of what it wrote when it has ended,
   // DEADLINE_EXCEEDED when it does not answer in time; INTERNAL when it cannot be started.
   absl::Status Start();
+  // Has it start the server process that serves clients of this user, which the first client would
+  // have it do otherwise. Returns that process; 0 where it is not known in time.
+  pid_t StartServer(uid_t user);
   // Reaps what has ended. Returns whether the daemon has.
   bool Ended();
   // Tells the daemon to quit, ends what does not, and removes what they had made in the folder.
@@ -42,9 +46,11 @@ class Daemon {
  private:
   // Starts the program with `argument`, if not null. Its input is `input`, or nothing if that is
   // -1.
-  pid_t Spawn(const char* argument, int input) const;
-  // Whether the daemon carries out a command, by the same program as its client.
-  bool Tell(const std::string& command);
+  // Its output is `output`, or, if that is -1, a file in the folder.
+  pid_t Spawn(const char* argument, int input, int output) const;
+  // Has the daemon carry out a command, by the same program as its client, and returns what it
+  // answers; nothing when that fails.
+  std::optional<std::string> Tell(const std::string& command);
   // Returns whether children are left.
   bool ReapEnded();
   bool WaitUntilEnded(absl::Duration timeout);

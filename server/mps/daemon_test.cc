@@ -42,8 +42,8 @@ TEST_F(DaemonTest, NothingIsLeftWhenItIsStopped) {
   Daemon daemon(options);
   ASSERT_TRUE(daemon.Start().ok());
   const pid_t process = DaemonOf(pipes());
-  AskFakeControl(options.control, pipes(), "start_server -uid 0");
-  const pid_t server = AskFakeControl(options.control, pipes(), "get_server_list");
+  const pid_t server = daemon.StartServer(getuid());
+  EXPECT_EQ(server, AskFakeControl(options.control, pipes(), "get_server_list"));
   ASSERT_TRUE(IsRunning(process));
   ASSERT_TRUE(IsRunning(server));
   daemon.Stop();
@@ -56,8 +56,7 @@ TEST_F(DaemonTest, WhatItHasStartedEndsThoughItWasKilled) {
   const DaemonOptions options = Options();
   Daemon daemon(options);
   ASSERT_TRUE(daemon.Start().ok());
-  AskFakeControl(options.control, pipes(), "start_server -uid 0");
-  const pid_t server = AskFakeControl(options.control, pipes(), "get_server_list");
+  const pid_t server = daemon.StartServer(getuid());
   ASSERT_GT(server, 0);
   kill(DaemonOf(pipes()), SIGKILL);
   while (!daemon.Ended()) std::this_thread::yield();

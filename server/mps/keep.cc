@@ -77,6 +77,8 @@ absl::Status Serve(int socket, int parent, const PrepareMps& order) {
   }
   Daemon daemon(std::move(options));
   if (status.ok()) status = daemon.Start();
+  // Before there is anything of a tenant, so that it is known who that process is.
+  if (status.ok()) prepared.set_server(daemon.StartServer(getuid()));
   if (!status.ok()) prepared.set_error(std::string(status.message()));
   const absl::Status sent = SendPacket(socket, prepared, {});
   if (!status.ok()) return status;

@@ -57,7 +57,6 @@ class KeepTest : public testing::Test {
 TEST_F(KeepTest, TheDaemonEndsWithTheServer) {
   ASSERT_EQ(Prepare().error(), "");
   const pid_t process = daemon();
-  AskFakeControl(control_, place_.path() + "/pipe", "start_server -uid 0");
   const pid_t server = AskFakeControl(control_, place_.path() + "/pipe", "get_server_list");
   ASSERT_TRUE(IsRunning(process));
   ASSERT_TRUE(IsRunning(server));
@@ -71,7 +70,6 @@ TEST_F(KeepTest, TheDaemonEndsWithTheServer) {
 TEST_F(KeepTest, TheDaemonEndsThoughItsProcessIsKilled) {
   ASSERT_EQ(Prepare().error(), "");
   const pid_t process = daemon();
-  AskFakeControl(control_, place_.path() + "/pipe", "start_server -uid 0");
   const pid_t server = AskFakeControl(control_, place_.path() + "/pipe", "get_server_list");
   process_->Kill();
   process_->Reap();

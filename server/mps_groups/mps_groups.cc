@@ -92,13 +92,13 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
                             : absl::OkStatus());
   }
 
+  pid_t server() const RUNS_ON(control_loop) { return process_->server(); }
   MpsTerms terms() const RUNS_ON(control_loop) {
     const std::string& folder = process_->folder();
     MpsTerms terms;
     terms.environment = {{"CUDA_MPS_PIPE_DIRECTORY", folder + "/pipe"},
                          {"CUDA_MPS_LOG_DIRECTORY", folder + "/log"}};
     terms.folders.emplace_back().set_path(folder + "/pipe");
-    terms.folders.push_back(MpsProcess::SharedMemoryOf(folder));
     terms.cell = process_->cell();
     return terms;
   }
@@ -154,6 +154,8 @@ void MpsSeat::WhenReady(std::function<void(const absl::Status&)> ready) {
   ready_ = std::move(ready);
   group_->AnswerSoon(weak_from_this());
 }
+
+pid_t MpsSeat::server() const { return group_->server(); }
 
 MpsTerms MpsSeat::terms() const {
   MpsTerms terms = group_->terms();

@@ -15,6 +15,8 @@
 #ifndef WARPLINE_SERVER_MPS_GROUPS_MPS_GROUPS_H_
 #define WARPLINE_SERVER_MPS_GROUPS_MPS_GROUPS_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -78,6 +80,8 @@ class MpsSeat : public std::enable_shared_from_this<MpsSeat> {
   }
   // Once it is ready.
   MpsTerms terms() const RUNS_ON(control_loop);
+  // As MpsProcess::server().
+  pid_t server() const RUNS_ON(control_loop);
   // Whether the worker was promised a part of the multiprocessors, which it has nowhere else.
   bool limited() const { return member_.sm_percent < 100; }
 

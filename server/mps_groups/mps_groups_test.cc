@@ -154,6 +154,11 @@ TEST_F(MpsGroupsTest, TheFirstWorkerHasADaemonStartedAndTheLastOneEndsIt) {
   EXPECT_EQ(PipesOf(first), PipesOf(second));
   const pid_t daemon = DaemonOf(PipesOf(first));
   EXPECT_TRUE(IsRunning(daemon));
+  OnControl([&] {
+    control_loop.AssertOnLoop();
+    EXPECT_TRUE(IsRunning(first.seat->server()));
+    EXPECT_NE(first.seat->server(), daemon);
+  });
   Leave(&first);
   EXPECT_EQ(daemons(), 1u);
   Leave(&second);
@@ -209,7 +214,6 @@ TEST_F(MpsGroupsTest, TheDaemonEndsThoughTheProcessThatKeepsItIsKilled) {
   Member& member = Join("alice");
   const std::string pipes = PipesOf(member);
   const pid_t daemon = DaemonOf(pipes);
-  AskFakeControl(options_.control, pipes, "start_server -uid 0");
   const pid_t server = AskFakeControl(options_.control, pipes, "get_server_list");
   ASSERT_TRUE(IsRunning(server));
   kill(Started().front(), SIGKILL);
@@ -298,7 +302,7 @@ TEST_F(MpsGroupsTest, OneThatIsStoppedWhileItStartsLeavesNothing) {
   EXPECT_EQ(place_.List(), "");
 }
 
-TEST_F(MpsGroupsTest, InAJailTheGroupHasOneUserAndMemoryOfItsOwn) {
+TEST_F(MpsGroupsTest, InAJailTheGroupHasOneUserOfItsOwn) {
   jail::Jailer jailer(
       {.uids = jail::ParseWorkerUids("auto").value_or(jail::UidRange{}), .limits = {}});
   options_.jailer = &jailer;
@@ -312,10 +316,9 @@ TEST_F(MpsGroupsTest, InAJailTheGroupHasOneUserAndMemoryOfItsOwn) {
                                       .folders = member.terms.folders});
   ASSERT_TRUE(worker.ok()) << worker.status();
   EXPECT_EQ((*worker)->plan().uid(), member.terms.cell->plan().uid());
-  ASSERT_EQ((*worker)->plan().folders_size(), 2);
+  ASSERT_EQ((*worker)->plan().folders_size(), 1);
   EXPECT_EQ((*worker)->plan().folders(0).path(), PipesOf(member));
   EXPECT_FALSE((*worker)->plan().folders(0).makes());
-  EXPECT_EQ((*worker)->plan().folders(1).shown_at(), "/dev/shm");
   const auto other = jailer.NewCell(jail::kWorkerProfile, {0});
   ASSERT_TRUE(other.ok()) << other.status();
   // A server that is not root has no users to give.

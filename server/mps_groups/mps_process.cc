@@ -23,15 +23,10 @@ constexpr size_t kMostTextBytes = 512;
 // starts. That takes half a minute at most (server/mps/daemon.h).
 constexpr absl::Duration kEndTimeout = absl::Seconds(40);
 
-constexpr char kSharedMemory[] = "/shm";
-
-// Makes the group's folder, which only the daemon's user may enter, and what must be in it before
-// the daemon's jail is closed.
-absl::Status MakeFolders(const std::string& folder, uint32_t uid) {
-  for (const std::string& path : {folder, folder + kSharedMemory}) {
-    if (mkdir(path.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, path);
-    if (uid != 0 && chown(path.c_str(), uid, uid) != 0) return absl::ErrnoToStatus(errno, path);
-  }
+// Makes the group's folder, which only the daemon's user may enter.
+absl::Status MakeFolder(const std::string& folder, uint32_t uid) {
+  if (mkdir(folder.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, folder);
+  if (uid != 0 && chown(folder.c_str(), uid, uid) != 0) return absl::ErrnoToStatus(errno, folder);
   return absl::OkStatus();
 }
 
@@ -39,7 +34,6 @@ absl::Status MakeFolders(const std::string& folder, uint32_t uid) {
 std::vector<warpline_internal::JailFolder> FoldersOf(const std::string& folder,
                                                      const std::string& control) {
   std::vector<warpline_internal::JailFolder> folders(2);
-  folders.push_back(MpsProcess::SharedMemoryOf(folder));
   folders[0].set_path(folder);
   folders[0].set_makes(true);
   folders[1].set_path(std::filesystem::path(control).parent_path());
@@ -48,14 +42,6 @@ std::vector<warpline_internal::JailFolder> FoldersOf(const std::string& folder,
 }
 
 }  // namespace
-
-warpline_internal::JailFolder MpsProcess::SharedMemoryOf(const std::string& folder) {
-  warpline_internal::JailFolder memory;
-  memory.set_path(folder + kSharedMemory);
-  memory.set_makes(true);
-  memory.set_shown_at("/dev/shm");
-  return memory;
-}
 
 MpsProcess::Spawned MpsProcess::Spawn(const MpsOptions& options, int ordinal,
                                       const std::string& folder) {
@@ -71,7 +57,7 @@ MpsProcess::Spawned MpsProcess::Spawn(const MpsOptions& options, int ordinal,
     spawned.cell = *std::move(cell);
   }
   const uint32_t uid = spawned.cell == nullptr ? 0 : spawned.cell->plan().uid();
-  if (const absl::Status made = MakeFolders(folder, uid); !made.ok()) {
+  if (const absl::Status made = MakeFolder(folder, uid); !made.ok()) {
     spawned.process = made;
     return spawned;
   }
@@ -148,6 +134,7 @@ void MpsProcess::OnPacket() {
   if (std::exchange(ready_, true)) return Over("it says what is not due");
   if (cell_ != nullptr) cell_->OnClosed(prepared.jail());
   if (!prepared.error().empty()) return Over(prepared.error().substr(0, kMostTextBytes));
+  server_ = prepared.server();
   if (events_.ready) events_.ready();
 }
 

@@ -2,6 +2,8 @@
 #ifndef WARPLINE_SERVER_MPS_GROUPS_MPS_PROCESS_H_
 #define WARPLINE_SERVER_MPS_GROUPS_MPS_PROCESS_H_
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
-#include "proto/worker.pb.h"
 #include "server/jail/jailer.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
@@ -53,11 +54,10 @@ class MpsProcess : public std::enable_shared_from_this<MpsProcess> {
   // Ends it. Its clients should be gone. Only `gone` follows.
   void End() RUNS_ON(control_loop);
 
-  // What a group has in place of the /dev/shm of the system: the daemon and its clients have files
-  // in it that they map.
-  static warpline_internal::JailFolder SharedMemoryOf(const std::string& folder);
-
   const std::string& folder() const RUNS_ON(control_loop) { return folder_; }
+  // The process of NVIDIA's in which the driver counts what clients do on the device; 0 where it is
+  // not known, and before it is ready.
+  pid_t server() const RUNS_ON(control_loop) { return server_; }
   // Whose user its clients must have; null without a jail, and before it is ready.
   std::shared_ptr<const jail::Cell> cell() const RUNS_ON(control_loop) { return cell_; }
 
@@ -91,6 +91,7 @@ class MpsProcess : public std::enable_shared_from_this<MpsProcess> {
   EventLoop::Token exit_watch_ ABSL_GUARDED_BY(control_loop) = 0;
   EventLoop::Token kill_timer_ ABSL_GUARDED_BY(control_loop) = 0;
   bool ready_ ABSL_GUARDED_BY(control_loop) = false;
+  pid_t server_ ABSL_GUARDED_BY(control_loop) = 0;
   bool over_ ABSL_GUARDED_BY(control_loop) = false;
   bool spawning_ ABSL_GUARDED_BY(control_loop) = false;
 };

@@ -188,7 +188,9 @@ void SessionWorker::OnWorkerOpened(const warpline_internal::WorkerOpened& opened
   if (opened_) return;
   opened_ = true;
   pid_ = static_cast<int>(worker_->pid());
-  if (dispatch_ != nullptr) dispatch_->SetWorker(pid_);
+  if (dispatch_ != nullptr) {
+    dispatch_->SetWorker(pid_, pooled_ == nullptr ? 0 : pooled_->mps_server());
+  }
   parts_.lines->SetWorker(pid_);
   parts_.events->OnWorkerOpened(opened);
 }

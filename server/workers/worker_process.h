@@ -55,6 +55,8 @@ class WorkerProcess : public Worker, private WorkerChildEvents {
   uint64_t generation() const RUNS_ON(control_loop) { return generation_; }
   // Whether it was started for an MPS group, which no other session can use.
   bool in_group() const RUNS_ON(control_loop) { return group_ != nullptr; }
+  // The process of its group in which the driver counts what it does; 0 for none.
+  pid_t mps_server() const RUNS_ON(control_loop) { return in_group() ? group_->server() : 0; }
   // Whether it has opened its device.
   bool prepared() const RUNS_ON(control_loop) { return child_->prepared(); }
 

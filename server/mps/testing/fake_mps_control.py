@@ -4,8 +4,7 @@
 As the original does, it is the daemon with -f, and otherwise its client, which sends each line of its
 input as a command and prints the answers. The daemon listens at CUDA_MPS_PIPE_DIRECTORY/control, writes its
 process id beside it, and has server processes: one for each `start_server`, which end with `quit` and not with
-the daemon. Of its own it has the command `share`, at which it makes the file /dev/shm/fake-mps as the
-original's servers do. What follows the last "-" of the program's own name is how it fails:
+the daemon. What follows the last "-" of the program's own name is how it fails:
 
   dies    it ends at once with some words
   silent  it never listens
@@ -38,10 +37,6 @@ class Daemon:
             return "".join("%d\n" % server for server in self._servers)
         if name == "start_server":
             self.start_server()
-            return ""
-        if name == "share":
-            with open("/dev/shm/fake-mps", "wb") as shared:
-                shared.write(b"shared")
             return ""
         if name == "quit" and HOW != "deaf":
             for server in self._servers:
