@@ -195,7 +195,7 @@ ABSL_FLAG(int, resume_seconds, 30,
 ABSL_FLAG(int, warm_workers, -1,
           "Workers of each device that wait for a session with their device open, which takes a "
           "GPU's driver 0.1 to 0.3 s and half a GiB of its memory. -1: one of a GPU, none of the "
-          "CPU device.");
+          "CPU device, and none with --mps.");
 ABSL_FLAG(
     int, hardware_queues, 0,
     "Hardware queues of each session, 1 to 32, as CUDA_DEVICE_MAX_CONNECTIONS: work of streams "

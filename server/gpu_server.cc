@@ -160,8 +160,9 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.session.guarded.standby.kept =
       from.tiers.guarded_standby && Has(Tier::kGuarded, from.tiers);
   if (Has(Tier::kIsolated, from.tiers)) {
-    options.session.warm_workers =
-        from.device.warm_workers.value_or(UsesNvidiaDriver(backend) ? 1 : 0);
+    // Those of MPS groups start with their daemon.
+    const bool waits = UsesNvidiaDriver(backend) && !from.mps.of_tenants;
+    options.session.warm_workers = from.device.warm_workers.value_or(waits ? 1 : 0);
   }
   options.host_memory_bytes = from.sessions.host_memory_bytes;
   options.session.max_arena_bytes = from.sessions.max_arena_bytes;

@@ -248,7 +248,7 @@ void GpuDispatch::Settle(Slice* slice) {
       if (!arbiters_[i]->in_turns()) {
         busy_ns += PartOf(*slice, read);
       } else if (Worked(read)) {
-        busy_ns += charged_ns / worked;
+        busy_ns += charged_ns / std::max<int64_t>(1, worked);
       } else if (worked == 0) {
         busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
       }
