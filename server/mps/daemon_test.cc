@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <string>
-#include <thread>
 
 #include "absl/strings/match.h"
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "server/mps/testing/fake_control.h"
 
@@ -59,7 +59,7 @@ TEST_F(DaemonTest, WhatItHasStartedEndsThoughItWasKilled) {
   const pid_t server = daemon.StartServer(getuid());
   ASSERT_GT(server, 0);
   kill(DaemonOf(pipes()), SIGKILL);
-  while (!daemon.Ended()) std::this_thread::yield();
+  while (!daemon.Ended()) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_TRUE(IsRunning(server));
   daemon.Stop();
   EXPECT_FALSE(IsRunning(server));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <string>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -21,6 +22,9 @@ constexpr char kPrefix[] = "warpline-mps-";
 // What follows in the longest path of a socket: six characters of chance, the group's number, and
 // the daemon's names.
 constexpr char kLongest[] = "XXXXXX/4294967295/pipe/control_privileged";
+
+// Another server that removes what is stale may take a folder before it is locked.
+constexpr int kAttempts = 5;
 
 // The descriptor with the lock; not valid where another process has it.
 UniqueFd Lock(const std::string& folder) {
@@ -43,26 +47,34 @@ void RemoveStale(const std::string& place) {
   }
 }
 
+// The first of the service's folders, where it has any.
+std::string UsualPlace() {
+  const char* const folders = getenv("RUNTIME_DIRECTORY");
+  if (folders == nullptr || *folders != '/') return "/tmp";
+  const std::string all = folders;
+  return all.substr(0, all.find(':'));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MpsFolder>> MpsFolder::Make(std::string place) {
-  if (place.empty()) {
-    const char* const runtime = getenv("RUNTIME_DIRECTORY");
-    place = runtime != nullptr && *runtime == '/' ? runtime : "/tmp";
-  }
+  if (place.empty()) place = UsualPlace();
   if (place.size() + 1 + sizeof(kPrefix) + sizeof(kLongest) > sizeof(sockaddr_un::sun_path)) {
     return absl::InvalidArgumentError(absl::StrCat("the path ", place, " is too long for sockets"));
   }
   RemoveStale(place);
-  std::string path = absl::StrCat(place, "/", kPrefix, "XXXXXX");
-  if (mkdtemp(path.data()) == nullptr) return absl::ErrnoToStatus(errno, path);
-  UniqueFd lock = Lock(path);
-  if (!lock.valid() || chmod(path.c_str(), 0711) != 0) {
-    const absl::Status status = absl::ErrnoToStatus(errno, path);
+  absl::Status status;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::string path = absl::StrCat(place, "/", kPrefix, "XXXXXX");
+    if (mkdtemp(path.data()) == nullptr) return absl::ErrnoToStatus(errno, path);
+    UniqueFd lock = Lock(path);
+    if (lock.valid() && chmod(path.c_str(), 0711) == 0) {
+      return std::unique_ptr<MpsFolder>(new MpsFolder(std::move(path), std::move(lock)));
+    }
+    status = absl::ErrnoToStatus(errno, path);
     rmdir(path.c_str());
-    return status;
   }
-  return std::unique_ptr<MpsFolder>(new MpsFolder(std::move(path), std::move(lock)));
+  return status;
 }
 
 MpsFolder::~MpsFolder() {

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -56,6 +57,15 @@ TEST(MpsFolderTest, ALinkThatLooksLikeOneIsNotFollowed) {
   std::filesystem::create_symlink(elsewhere.path(), place.path() + "/warpline-mps-abcdef");
   ASSERT_TRUE(MpsFolder::Make(place.path()).ok());
   EXPECT_EQ(elsewhere.List(), "file");
+}
+
+TEST(MpsFolderTest, AServiceHasItInTheFolderThatItHasForThat) {
+  const mps::TestFolder place;
+  setenv("RUNTIME_DIRECTORY", (place.path() + ":/elsewhere").c_str(), 1);
+  const auto folder = MpsFolder::Make("");
+  unsetenv("RUNTIME_DIRECTORY");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ((*folder)->path().find(place.path() + "/warpline-mps-"), 0u);
 }
 
 TEST(MpsFolderTest, APathThatIsTooLongForSocketsIsRefused) {

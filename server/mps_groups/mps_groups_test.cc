@@ -6,10 +6,10 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/jail/jailer.h"
@@ -88,7 +88,7 @@ class MpsGroupsTest : public testing::Test {
     bool holds = false;
     while (!holds) {
       OnControl([&] { holds = condition(); });
-      if (!holds) std::this_thread::yield();
+      if (!holds) absl::SleepFor(absl::Milliseconds(1));
     }
   }
   size_t daemons() {
@@ -100,7 +100,7 @@ class MpsGroupsTest : public testing::Test {
     return count;
   }
   void AwaitDaemons(size_t count) {
-    while (daemons() != count) std::this_thread::yield();
+    while (daemons() != count) absl::SleepFor(absl::Milliseconds(1));
   }
   std::vector<pid_t> Started() {
     spawner_.Flush();

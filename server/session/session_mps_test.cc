@@ -5,13 +5,13 @@
 #include <iterator>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/steady_time.h"
 #include "gmock/gmock.h"
@@ -110,7 +110,7 @@ TEST_F(SessionMpsTest, TheDaemonEndsWithTheLastSession) {
   const pid_t daemon = mps::DaemonOf(Pipes(0));
   ASSERT_TRUE(mps::IsRunning(daemon));
   client.reset();
-  while (!place_.List().empty()) std::this_thread::yield();
+  while (!place_.List().empty()) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_FALSE(mps::IsRunning(daemon));
 }
 
@@ -121,7 +121,7 @@ TEST_F(SessionMpsTest, ASessionGoesOnWithAnotherWorkerWhenItsDaemonDies) {
   const std::string pipes = Pipes(0);
   const int worker = host_->Snapshot().sessions.at(0).worker_pid;
   kill(mps::DaemonOf(pipes), SIGKILL);
-  while (mps::IsRunning(worker)) std::this_thread::yield();
+  while (mps::IsRunning(worker)) absl::SleepFor(absl::Milliseconds(1));
   client->SendCommands(Body('e'));
   EXPECT_TRUE(client->Await(kReplies).has_value());
   EXPECT_NE(Pipes(0), pipes);
