@@ -86,7 +86,10 @@ CUresult SessionStreams::QueryIdle() {
     if (result != CUDA_SUCCESS) return result;
   }
   // Last: a stream that was destroyed meanwhile was asked above, or is among these.
-  return QueryDeparted();
+  const CUresult departed = QueryDeparted();
+  // Others need not wait until somebody looks.
+  if (departed == CUDA_SUCCESS) seat_->SetBusy(0);
+  return departed;
 }
 
 CUresult SessionStreams::QueryDeparted() {

@@ -56,7 +56,7 @@ class SessionStreams : public KernelSource {
     if (on_overdue_) on_overdue_();
   }
   // CUDA_SUCCESS when nothing is under way that was issued to any stream, CUDA_ERROR_NOT_READY
-  // before, or the error with which work ended.
+  // before, or the error with which work ended. Tells the seat, too, when it is idle.
   CUresult QueryIdle();
 
  private:

@@ -146,6 +146,17 @@ TEST_F(SessionStreamsTest, IdleIsWhenNothingIsUnderWay) {
   }
 }
 
+TEST_F(SessionStreamsTest, TheSeatHearsWhenKernelsAreOver) {
+  EXPECT_EQ(Issue(apart_, 1, {.blocks = 8}), CUDA_SUCCESS);
+  streams_->Look();
+  EXPECT_NE(seat_->busy(), SlotSet{0});
+  EXPECT_EQ(streams_->QueryIdle(), CUDA_ERROR_NOT_READY);
+  EXPECT_NE(seat_->busy(), SlotSet{0});
+  driver_.Complete();
+  EXPECT_EQ(streams_->QueryIdle(), CUDA_SUCCESS);
+  EXPECT_EQ(seat_->busy(), SlotSet{0});
+}
+
 TEST_F(SessionStreamsTest, AFailureToOrderIsReturnedAndMadeUpFor) {
   EXPECT_EQ(Issue(blocking_, 1), CUDA_SUCCESS);
   for (const char* call : {"cuEventRecord", "cuStreamWaitEvent"}) {

@@ -89,15 +89,29 @@ void SharePlanner::NextWindow(int64_t now) {
   for (const Slice& slice : slices_) {
     for (Seat* const seat : slice.seats) {
       const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
-      seat->pinned_ = launched == 0 ? HullOf(seat->busy()) : SlotRange();
-      if (seat->pinned_ == SlotRange()) {
-        seat->blocks_before_ = launched;
-        seat->pinned_since_ms_ = 0;
-      } else if (seat->pinned_since_ms_ == 0) {
-        seat->pinned_since_ms_ = now;
-      }
+      Pin(seat, launched == 0 ? HullOf(seat->busy()) : SlotRange(), now);
+      if (seat->pinned_ == SlotRange()) seat->blocks_before_ = launched;
     }
   }
+  Plan(now);
+}
+
+void SharePlanner::Pin(Seat* seat, const SlotRange& range, int64_t now) {
+  seat->pinned_ = range;
+  if (range == SlotRange()) {
+    seat->pinned_since_ms_ = 0;
+  } else if (seat->pinned_since_ms_ == 0) {
+    seat->pinned_since_ms_ = now;
+  }
+  seat->stays_.store(range != SlotRange(), std::memory_order_relaxed);
+}
+
+void SharePlanner::EndStay(Seat* seat) {
+  MutexLock lock(&mu_);
+  if (seat->pinned_ == SlotRange()) return;
+  const int64_t now = clock_();
+  Pin(seat, {}, now);
+  seat->blocks_before_ = 0;
   Plan(now);
 }
 

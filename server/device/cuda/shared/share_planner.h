@@ -42,7 +42,8 @@ struct ShareTerms {
 // A session works while it launches kernels or they run, and for a short time after; it then rests,
 // and after a long time without any operation it is absent. What it wants is what its streams'
 // largest grids can use together: a grid runs on no more multiprocessors than it has blocks. A plan
-// is made when somebody begins to work or wants more, at once, and otherwise a few times a second.
+// is made when somebody begins to work or wants more, or is seen to be done with kernels that ran
+// for long, at once, and otherwise a few times a second.
 // Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next.
 // A kernel that runs through a whole window runs for long.
 //
@@ -98,8 +99,12 @@ class SharePlanner {
     // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
     // one without kernels.
     void Use(StreamUse* stream, uint64_t blocks) { planner_->OnUse(this, stream, blocks); }
-    // Where kernels that were launched are under way, as seen now; none for nowhere.
-    void SetBusy(SlotSet busy) { busy_.store(busy, std::memory_order_relaxed); }
+    // Where kernels that were launched are under way, as seen now; none for nowhere. Who stayed
+    // where they were has no reason to any more then, and others get what it kept from them.
+    void SetBusy(SlotSet busy) {
+      busy_.store(busy, std::memory_order_relaxed);
+      if (busy == 0 && stays_.load(std::memory_order_relaxed)) planner_->EndStay(this);
+    }
     SlotSet busy() const { return busy_.load(std::memory_order_relaxed); }
 
    private:
@@ -119,6 +124,7 @@ class SharePlanner {
     std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
     std::atomic<int> planned_{0};      // The multiprocessors that the plan reckons with.
     std::atomic<SlotSet> busy_{0};
+    std::atomic<bool> stays_{false};  // It has a kernel that runs for long: `pinned_` says where.
     // Guarded by the planner's mu_: the blocks of the window before, or, while nothing new is
     // launched, of what runs; and where that is.
     uint64_t blocks_before_ = 0;
@@ -149,6 +155,9 @@ class SharePlanner {
     if (now >= window_end_.load(std::memory_order_relaxed)) NextWindow(now);
   }
   void NextWindow(int64_t now);
+  // The kernels for which it stayed are over.
+  void EndStay(Seat* seat);
+  void Pin(Seat* seat, const SlotRange& range, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts by how much the plan of the window that is over misses the parts of those who could have
   // used more than they had.
   void NoteRounding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -128,6 +128,26 @@ TEST_F(SharePlannerTest, WhoseKernelRunsKeepsItsPlace) {
   EXPECT_EQ(other->place(), kWhole) << "it is absent now";
 }
 
+TEST_F(SharePlannerTest, WhoIsDoneWithALongKernelLeavesItsPlaceAtOnce) {
+  const auto runs = planner_.Join({});
+  const auto other = planner_.Join({});
+  other->Use(&other_stream_, 0);
+  runs->Use(&stream_, 1056);
+  const SlotRange place = runs->place();
+  EXPECT_EQ(place, (SlotRange{1, 12}));
+  runs->SetBusy(SetOf(place));
+  for (int window = 0; window < 3; ++window) {
+    Wait(SharePlanner::kWindowMs);
+    planner_.Look();
+  }
+  other->Use(&other_stream_, 1056);
+  EXPECT_EQ(other->place(), (SlotRange{0, 1})) << "what is left beside the kernel";
+  Wait(1);
+  runs->SetBusy(0);
+  EXPECT_EQ(other->place(), (SlotRange{1, 12}));
+  EXPECT_EQ(runs->place(), (SlotRange{0, 1})) << "it rests";
+}
+
 TEST_F(SharePlannerTest, WhoseKernelRunsLongSharesWithNobodyElse) {
   std::vector<std::unique_ptr<SharePlanner::Seat>> seats;
   std::vector<SharePlanner::StreamUse> streams(11);
