@@ -136,7 +136,8 @@ TEST_F(FlagsTest, MpsNeedsNvidiasProgram) {
   const std::string program = folder + "/nvidia-cuda-mps-control";
   std::remove(program.c_str());
   absl::SetFlag(&FLAGS_mps, "tenant");
-  const std::string path = getenv("PATH");
+  const char* const had = getenv("PATH");
+  const std::string path = had == nullptr ? "" : had;
   setenv("PATH", folder.c_str(), 1);
   ExpectRefused(absl::StatusCode::kNotFound, "no nvidia-cuda-mps-control in PATH");
   std::ofstream(program) << "#!/bin/sh\n";

@@ -158,7 +158,7 @@ TEST_F(DriverAccountTest, WhatAProcessDoesForAGroupIsTheGroups) {
 TEST_F(DriverAccountTest, AGroupThatKeepsToWhatItHasIsLeftAlone) {
   use_.slices[0].workers.push_back({0, 110, false, 0, 0});
   thief_pid_ = 110;
-  EXPECT_FALSE(Ends(Pass({50, 50, 50}, 24 * 3600 * kSecond)));
+  EXPECT_FALSE(Ends(Pass({50, 50, 50}, 86'400 * kSecond)));
   EXPECT_FALSE(account_->silent());
 }
 
