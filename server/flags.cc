@@ -129,10 +129,8 @@ ABSL_FLAG(
     "Whose sessions of the isolated tier share a device through NVIDIA's Multi-Process Service, so "
     "that their kernels run at once, each with the sm_percent of its slice: tenant, those of one "
     "tenant on one device, or, where there is no scheduler, of one certificate or unix user; or "
-    "off. "
-    "The server starts and ends a daemon for each. A tenant's sessions then share faults, and "
-    "their "
-    "jail is weaker: docs/mps.md.");
+    "off. The server starts and ends a daemon for each. A tenant's sessions then share faults, and "
+    "their jail is weaker: docs/mps.md.");
 ABSL_FLAG(std::string, mps_control, "",
           "The program nvidia-cuda-mps-control for --mps. Empty for the one in PATH.");
 ABSL_FLAG(std::string, mps_dir, "",
