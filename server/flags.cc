@@ -1,5 +1,7 @@
 #include "server/flags.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -123,6 +125,18 @@ ABSL_FLAG(std::string, guarded_context_memory, "",
           "--tiers has guarded. Empty for 1.75GiB of a GPU, as seen on an H100, and nothing of the "
           "CPU device.");
 ABSL_FLAG(
+    std::string, mps, "off",
+    "Whose sessions of the isolated tier share a device through NVIDIA's Multi-Process Service, so "
+    "that their kernels run at once, each with the sm_percent of its slice: tenant, those of one "
+    "tenant on one device, or, where there is no scheduler, of one certificate or unix user; or "
+    "off. The server starts and ends a daemon for each. A tenant's sessions then share faults, and "
+    "their jail is weaker: docs/mps.md.");
+ABSL_FLAG(std::string, mps_control, "",
+          "The program nvidia-cuda-mps-control for --mps. Empty for the one in PATH.");
+ABSL_FLAG(std::string, mps_dir, "",
+          "Where the daemons of --mps have their sockets: a folder with a short path that workers' "
+          "users may pass through. Empty for $RUNTIME_DIRECTORY, or /tmp.");
+ABSL_FLAG(
     std::string, dispatch, "band",
     "How sessions of different leases share the time of a device: band, by the weights of "
     "their leases; fifo; priority; edf, by their periods; fairness, by finish times; "
@@ -179,7 +193,7 @@ ABSL_FLAG(int, resume_seconds, 30,
 ABSL_FLAG(int, warm_workers, -1,
           "Workers of each device that wait for a session with their device open, which takes a "
           "GPU's driver 0.1 to 0.3 s and half a GiB of its memory. -1: one of a GPU, none of the "
-          "CPU device.");
+          "CPU device, and none with --mps.");
 ABSL_FLAG(
     int, hardware_queues, 0,
     "Hardware queues of each session, 1 to 32, as CUDA_DEVICE_MAX_CONNECTIONS: work of streams "
@@ -432,6 +446,50 @@ absl::StatusOr<TierOptions> Tiers() {
   return options;
 }
 
+// Empty when there is none.
+std::string FindInPath(const std::string& program) {
+  const char* const path = getenv("PATH");
+  for (const absl::string_view folder :
+       absl::StrSplit(path == nullptr ? "" : path, ':', absl::SkipEmpty())) {
+    std::string file = absl::StrCat(folder, "/", program);
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+absl::StatusOr<MpsGroupOptions> Mps(const TierOptions& tiers, const std::string& device) {
+  MpsGroupOptions options;
+  const std::string mode = absl::GetFlag(FLAGS_mps);
+  if (mode == "off") return options;
+  if (mode != "tenant") {
+    return absl::InvalidArgumentError(absl::StrCat("--mps=", mode, ": it is tenant or off"));
+  }
+  if (std::find(tiers.tiers.begin(), tiers.tiers.end(), Tier::kIsolated) == tiers.tiers.end()) {
+    return absl::InvalidArgumentError("--mps needs the isolated tier, which --tiers leaves out");
+  }
+  if (device != "auto" && !UsesNvidiaDriver(device)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mps needs GPUs, and --device=", device, " has none"));
+  }
+  options.of_tenants = true;
+  options.control = absl::GetFlag(FLAGS_mps_control);
+  if (options.control.empty()) options.control = FindInPath("nvidia-cuda-mps-control");
+  if (options.control.empty()) {
+    return absl::NotFoundError(
+        "--mps: there is no nvidia-cuda-mps-control in PATH; name it with --mps_control");
+  }
+  if (options.control.front() != '/' || access(options.control.c_str(), X_OK) != 0) {
+    return absl::NotFoundError(
+        absl::StrCat("--mps_control=", options.control, " is not the absolute path of a program"));
+  }
+  options.place = absl::GetFlag(FLAGS_mps_dir);
+  if (!options.place.empty() && options.place.front() != '/') {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mps_dir=", options.place, ": it is an absolute path"));
+  }
+  return options;
+}
+
 absl::StatusOr<DispatchOptions> Dispatch() {
   DispatchOptions options;
   options.policy = absl::GetFlag(FLAGS_dispatch);
@@ -541,6 +599,9 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
   auto tiers = Tiers();
   if (!tiers.ok()) return tiers.status();
   options.tiers = *std::move(tiers);
+  auto mps = Mps(options.tiers, options.device.backend);
+  if (!mps.ok()) return mps.status();
+  options.mps = *std::move(mps);
   auto dispatch = Dispatch();
   if (!dispatch.ok()) return dispatch.status();
   options.dispatch = *std::move(dispatch);

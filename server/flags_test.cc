@@ -1,5 +1,8 @@
 #include "server/flags.h"
 
+#include <sys/stat.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -21,6 +24,9 @@ ABSL_DECLARE_FLAG(int, strangers_per_peer);
 ABSL_DECLARE_FLAG(warpline::ByteSize, arena_size);
 ABSL_DECLARE_FLAG(std::vector<std::string>, tiers);
 ABSL_DECLARE_FLAG(warpline::ByteSize, guarded_arena_size);
+ABSL_DECLARE_FLAG(std::string, mps);
+ABSL_DECLARE_FLAG(std::string, mps_control);
+ABSL_DECLARE_FLAG(std::string, mps_dir);
 ABSL_DECLARE_FLAG(std::string, dispatch);
 ABSL_DECLARE_FLAG(int, dispatch_expect_us);
 ABSL_DECLARE_FLAG(int, dispatch_quantum_us);
@@ -117,6 +123,50 @@ TEST_F(FlagsTest, RefusesUnknownDevices) {
     absl::SetFlag(&FLAGS_device, device);
     EXPECT_TRUE(ServerOptionsFromFlags().ok()) << device;
   }
+}
+
+TEST_F(FlagsTest, MpsIsOff) {
+  EXPECT_FALSE(ServerOptionsFromFlags()->mps.of_tenants);
+  absl::SetFlag(&FLAGS_mps, "on");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--mps=on");
+}
+
+TEST_F(FlagsTest, MpsNeedsNvidiasProgram) {
+  const std::string folder = testing::TempDir();
+  const std::string program = folder + "/nvidia-cuda-mps-control";
+  std::remove(program.c_str());
+  absl::SetFlag(&FLAGS_mps, "tenant");
+  const char* const had = getenv("PATH");
+  const std::string path = had == nullptr ? "" : had;
+  setenv("PATH", folder.c_str(), 1);
+  ExpectRefused(absl::StatusCode::kNotFound, "no nvidia-cuda-mps-control in PATH");
+  std::ofstream(program) << "#!/bin/sh\n";
+  ExpectRefused(absl::StatusCode::kNotFound, "no nvidia-cuda-mps-control in PATH");
+  chmod(program.c_str(), 0755);
+  EXPECT_EQ(ServerOptionsFromFlags()->mps.control, program);
+  EXPECT_TRUE(ServerOptionsFromFlags()->mps.of_tenants);
+  setenv("PATH", path.c_str(), 1);
+  for (const char* const control : {"/nonexistent/control", "control"}) {
+    absl::SetFlag(&FLAGS_mps_control, control);
+    ExpectRefused(absl::StatusCode::kNotFound, "--mps_control=");
+  }
+  absl::SetFlag(&FLAGS_mps_control, program);
+  EXPECT_EQ(ServerOptionsFromFlags()->mps.control, program);
+}
+
+TEST_F(FlagsTest, MpsNeedsGpusAndTheIsolatedTier) {
+  absl::SetFlag(&FLAGS_mps, "tenant");
+  absl::SetFlag(&FLAGS_mps_control, "/bin/sh");
+  EXPECT_TRUE(ServerOptionsFromFlags().ok());
+  absl::SetFlag(&FLAGS_mps_dir, "run");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--mps_dir=run");
+  absl::SetFlag(&FLAGS_mps_dir, "/run/warpline");
+  EXPECT_EQ(ServerOptionsFromFlags()->mps.place, "/run/warpline");
+  absl::SetFlag(&FLAGS_device, "cpu:2");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--device=cpu:2 has none");
+  absl::SetFlag(&FLAGS_device, "cuda");
+  absl::SetFlag(&FLAGS_tiers, {"guarded"});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--mps needs the isolated tier");
 }
 
 TEST_F(FlagsTest, RefusesAReserveThatIsNoSize) {

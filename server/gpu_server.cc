@@ -33,6 +33,7 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
+#include "server/mps_groups/mps_groups.h"
 #include "server/nvml/device_groups.h"
 #include "server/open_devices.h"
 #include "server/policies/dispatch_policies.h"
@@ -159,8 +160,9 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.session.guarded.standby.kept =
       from.tiers.guarded_standby && Has(Tier::kGuarded, from.tiers);
   if (Has(Tier::kIsolated, from.tiers)) {
-    options.session.warm_workers =
-        from.device.warm_workers.value_or(UsesNvidiaDriver(backend) ? 1 : 0);
+    // Those of MPS groups start with their daemon.
+    const bool waits = UsesNvidiaDriver(backend) && !from.mps.of_tenants;
+    options.session.warm_workers = from.device.warm_workers.value_or(waits ? 1 : 0);
   }
   options.host_memory_bytes = from.sessions.host_memory_bytes;
   options.session.max_arena_bytes = from.sessions.max_arena_bytes;
@@ -300,6 +302,7 @@ absl::Status GpuServer::Compose() {
                                        launcher_.get(), jailer_.get());
   if (!compilers.ok()) return compilers.status();
   host->compilers = *std::move(compilers);
+  if (const absl::Status mps = MakeMps(devices->front()->backend(), &*host); !mps.ok()) return mps;
   // Otherwise sessions share devices as the driver has it.
   if (options_.dispatch.policy != "off") {
     auto policies = MakeDispatchPolicies({.policy = options_.dispatch.policy,
@@ -340,6 +343,32 @@ absl::Status GpuServer::WatchDriver(const std::map<int, std::string>& pci_bus_id
   auto watch = DriverWatch::Create(std::move(options));
   if (!watch.ok()) return watch.status();
   watch_ = *std::move(watch);
+  return absl::OkStatus();
+}
+
+absl::Status GpuServer::MakeMps(const std::string& backend, SessionHostOptions* host) {
+  if (!options_.mps.of_tenants) return absl::OkStatus();
+  if (!UsesNvidiaDriver(backend)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mps needs GPUs, and the device is ", backend));
+  }
+  auto program = FindProgram(ProcessRole::kMps);
+  if (!program.ok()) return program.status();
+  auto folder = MpsFolder::Make(options_.mps.place);
+  if (!folder.ok()) return folder.status();
+  mps_folder_ = *std::move(folder);
+  auto mps = std::make_unique<MpsOptions>();
+  mps->launcher = launcher_.get();
+  mps->jailer = jailer_.get();
+  mps->program.path = *std::move(program);
+  mps->control = options_.mps.control;
+  mps->folder = mps_folder_->path();
+  host->mps = std::move(mps);
+  LogWarning(
+      "--mps=tenant: the isolated workers of one tenant on one GPU share a user id, faults and "
+      "an MPS daemon, whose sockets they reach through their jail; docs/mps.md says what "
+      "that gives up. control=",
+      options_.mps.control);
   return absl::OkStatus();
 }
 
@@ -560,6 +589,7 @@ GpuServer::~GpuServer() {
   host_.reset();
   sampler_.reset();
   leases_.reset();
+  mps_folder_.reset();
   // By now it has nothing to supervise.
   launcher_.reset();
   jailer_.reset();

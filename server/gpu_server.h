@@ -26,6 +26,7 @@
 #include "server/admin/tenant_metrics.h"
 #include "server/jail/jailer.h"
 #include "server/leases/lease_book.h"
+#include "server/mps_groups/mps_folder.h"
 #include "server/nvml/sampler.h"
 #include "server/policies/policy_book.h"
 #include "server/server_options.h"
@@ -66,6 +67,8 @@ class GpuServer {
   explicit GpuServer(ServerOptions options);
   absl::Status Compose();
   absl::Status WatchDriver(const std::map<int, std::string>& pci_bus_ids);
+  // Where the options ask for them.
+  absl::Status MakeMps(const std::string& backend, SessionHostOptions* host);
   ListenerOptions MakeListenerOptions();
   void JoinScheduler();
   // Listens for the operator, where that can be.
@@ -88,6 +91,7 @@ class GpuServer {
   std::unique_ptr<audit::AuditLog> audit_;  // Null where nothing is recorded.
   std::unique_ptr<jail::Jailer> jailer_;
   std::unique_ptr<supervisor::SupervisedLauncher> launcher_;
+  std::unique_ptr<MpsFolder> mps_folder_;  // Null without MPS groups.
   std::unique_ptr<LeaseBook> leases_;
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
   std::unique_ptr<PolicyBook> policies_;    // Null with --dispatch=off.

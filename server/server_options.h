@@ -64,6 +64,14 @@ struct DeviceOptions {
   std::string compiler_program;
 };
 
+// Whose workers of the isolated tier share a device through NVIDIA's Multi-Process Service.
+struct MpsGroupOptions {
+  // Those of one tenant; nobody's otherwise.
+  bool of_tenants = false;
+  std::string control;  // The path of nvidia-cuda-mps-control.
+  std::string place;    // Of the groups' folder, as MpsFolder takes it.
+};
+
 // The tiers of sessions, and what those of the guarded one may have.
 struct TierOptions {
   // At least one, each once.
@@ -134,6 +142,7 @@ struct ServerOptions {
   jail::JailerOptions jail;
   SessionLimits sessions;
   TierOptions tiers;
+  MpsGroupOptions mps;
   DispatchOptions dispatch;
   // Without a folder no module images are kept.
   ModuleStoreOptions modules;

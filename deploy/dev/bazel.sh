@@ -4,7 +4,7 @@
 INSTALLATION=(
   //client_stub/shim:libcuda.so.1 //client_stub:libwarpline_core.so
   //client_stub/nvml:libnvidia-ml.so.1 //transport/ucx:libwarpline_ucx.so
-  //server:warpline-server //server:warpline-supervisor //server:warpline-worker //server:warpline-keeper //server:warpline-lane //server:warpline-compiler
+  //server:warpline-server //server:warpline-supervisor //server:warpline-worker //server:warpline-keeper //server:warpline-lane //server:warpline-compiler //server:warpline-mps
   //scheduler:warpline-scheduler
   //tools/cli:warpline
 )

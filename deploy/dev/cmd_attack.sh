@@ -51,7 +51,8 @@ build_mutated() {
   say "building the server with switches for its defences"
   cd "$copy"
   bazel_call build --config=opt -- //server:warpline-server //server:warpline-supervisor \
-    //server:warpline-worker //server:warpline-keeper //server:warpline-lane //server:warpline-compiler || die "the build failed"
+    //server:warpline-worker //server:warpline-keeper //server:warpline-lane //server:warpline-compiler \
+    //server:warpline-mps || die "the build failed"
   MUTATED=$(bazel_bin)
   cd "$ROOT"
 }

@@ -29,6 +29,7 @@ BINARIES = {
     "bin/warpline-keeper": "server/keeper/warpline-keeper",
     "bin/warpline-lane": "server/lane/warpline-lane",
     "bin/warpline-compiler": "server/compiler/warpline-compiler",
+    "bin/warpline-mps": "server/mps/warpline-mps",
     "bin/warpline-scheduler": "scheduler/warpline-scheduler",
 }
 READY_TIMEOUT_S = 60

@@ -57,7 +57,8 @@ void DriverAccount::Meet(int64_t now_ns, const GpuUse& use) {
 }
 
 void DriverAccount::MeetWorker(const WorkerUse& worker, const std::string& slice) {
-  // A process of many sessions is nobody's; that the driver names it is known all the same.
+  // A process of many sessions is nobody's; that the driver names it is known all the same. That of
+  // an MPS group is the group's, and none of its sessions'.
   const uint64_t session = worker.trusted ? 0 : worker.session;
   const auto [at, fresh] = processes_.try_emplace(worker.pid);
   Process& process = at->second;

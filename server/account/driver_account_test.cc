@@ -137,6 +137,31 @@ TEST_F(DriverAccountTest, WhoNeverAsksIsChargedAndThenEnds) {
   EXPECT_FALSE(found[0].ends);
 }
 
+// The driver says what all of an MPS group's workers do of the process that serves them. The one
+// that ends is who had least of what the group was given.
+TEST_F(DriverAccountTest, WhatAProcessDoesForAGroupIsTheGroups) {
+  SliceUse& group = use_.slices[0];
+  group.share = 250;
+  group.workers.push_back({9, 101, false, 0, 0});
+  group.workers.push_back({0, 110, false, 0, 0});
+  thief_pid_ = 110;
+  std::vector<Overdraft> found;
+  for (int i = 0; i < 1000 && !Ends(found); ++i) {
+    found.clear();
+    Step({60, 20, 80}, true, &found);
+  }
+  ASSERT_TRUE(Ends(found));
+  EXPECT_EQ(found.back().session, 9u);
+  EXPECT_EQ(found.back().slice, "thief");
+}
+
+TEST_F(DriverAccountTest, AGroupThatKeepsToWhatItHasIsLeftAlone) {
+  use_.slices[0].workers.push_back({0, 110, false, 0, 0});
+  thief_pid_ = 110;
+  EXPECT_FALSE(Ends(Pass({50, 50, 50}, 86'400 * kSecond)));
+  EXPECT_FALSE(account_->silent());
+}
+
 TEST_F(DriverAccountTest, ThievesEndWithinAMinuteOrTwo) {
   use_.slices[0].share = 250;
   std::vector<int64_t> never_asks;

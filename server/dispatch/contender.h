@@ -21,8 +21,8 @@ struct ContenderTerms {
   uint32_t vgpu = 0;     // Likewise.
   uint32_t weight = 1;   // From 1 on.
   int32_t priority = 0;  // Higher ones first, for policies that ask.
-  // Slices of the same domain run at once: their sessions are in one hardware context. 0 for a
-  // slice that runs alone.
+  // Slices of the same domain run at once: their sessions are in one hardware context, or in
+  // several that the driver runs together. 0 for a slice that runs alone.
   uint64_t domain = 0;
   // It is to have so much time in each period, for policies that ask; 0 and 0 for no reservation.
   int64_t period_ns = 0;

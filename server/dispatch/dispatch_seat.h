@@ -36,6 +36,9 @@ struct SeatTerms {
   int64_t budget_ns = 0;
   // The session runs in the context that all sessions with this on its device share.
   bool shares_context = false;
+  // Sessions that name the same group, not empty, run at once on a device, whatever their slices:
+  // the driver runs their processes together.
+  std::string group = {};
   uint64_t session = 0;  // Its number, for whoever ends it.
   // Told how fast the session's kernels go from now on (PacedSlice::nap_us), where it shares a
   // context and has a worker. May come when the seat is gone, on the dispatcher's thread, and may
@@ -67,8 +70,9 @@ class DispatchSeat {
 
   // Of the page for the session's worker. It belongs to the seat.
   int fd() const { return page_->fd(); }
-  // The session's worker is this process from now on.
-  void SetWorker(pid_t pid);
+  // The session's worker is this process from now on. What it does on the devices the driver may
+  // count as done by `server` instead, if that is not 0, which does the work of the whole group.
+  void SetWorker(pid_t pid, pid_t server = 0);
   // The worker has ended, and another one gets the page.
   void ForgetWorker();
   SeatUsage usage();
@@ -89,6 +93,7 @@ class DispatchSeat {
   // Of compute, that it was not given; not in `usage_`.
   int64_t stolen_ns_ = 0;
   pid_t worker_ = 0;     // 0 for none.
+  pid_t server_ = 0;     // Of its group; 0 for none.
   uint32_t nap_us_ = 0;  // What the worker was told.
   bool killed_ = false;  // The session was told to end.
   int64_t worker_since_us_ = 0;

@@ -36,10 +36,10 @@ DispatchSeat::~DispatchSeat() { dispatcher_->Leave(this); }
 
 SeatUsage DispatchSeat::usage() { return dispatcher_->UsageOf(this); }
 
-void DispatchSeat::SetWorker(pid_t pid) { dispatcher_->SetWorker(this, pid); }
+void DispatchSeat::SetWorker(pid_t pid, pid_t server) { dispatcher_->SetWorker(this, pid, server); }
 
 void DispatchSeat::ForgetWorker() {
-  dispatcher_->SetWorker(this, 0);
+  dispatcher_->SetWorker(this, 0, 0);
   page_->ForgetWorker();
 }
 
@@ -127,9 +127,10 @@ void Dispatcher::Leave(DispatchSeat* seat) {
   if (slow_) changed_.NotifyAll();
 }
 
-void Dispatcher::SetWorker(DispatchSeat* seat, pid_t pid) {
+void Dispatcher::SetWorker(DispatchSeat* seat, pid_t pid, pid_t server) {
   MutexLock lock(&mu_);
   seat->worker_ = pid;
+  seat->server_ = server;
   seat->nap_us_ = 0;
   seat->worker_since_us_ = options_.wall_clock_us();
 }

@@ -113,7 +113,7 @@ class Dispatcher {
   Dispatcher(DispatcherOptions options, std::shared_ptr<policy::Policy> policy)
       : options_(std::move(options)), policy_(std::move(policy)) {}
   void Leave(DispatchSeat* seat);
-  void SetWorker(DispatchSeat* seat, pid_t pid);
+  void SetWorker(DispatchSeat* seat, pid_t pid, pid_t server);
   SeatUsage UsageOf(DispatchSeat* seat);
   // Says in `*failure` if it has replaced the policy.
   absl::Duration Look(Failure* failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

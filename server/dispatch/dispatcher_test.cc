@@ -95,6 +95,64 @@ TEST(Dispatcher, SessionsOfOneContextAreChargedByTheirMultiprocessors) {
   EXPECT_GT(had(*apart), 0);
 }
 
+// The driver runs their processes at once, whatever their leases are.
+TEST(Dispatcher, SlicesOfOneGroupHaveTurnsTogether) {
+  const auto dispatcher = NewDispatcher();
+  const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a", .group = "g"});
+  const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b", .group = "g"});
+  const auto apart = *dispatcher->Join({.gpus = {0}, .slice = "c"});
+  const auto pages = {WorkersPage(*first), WorkersPage(*second), WorkersPage(*apart)};
+  const auto slot = [&](int n) -> EngineSlot& { return pages.begin()[n]->device(0)[kCompute]; };
+  const auto look = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      now_ns += kMs / 10;
+      dispatcher->LookNow();
+    }
+  };
+  slot(0).worker.lanes_in_flight = 1;
+  slot(1).worker.lanes_in_flight = 1;
+  look(10);
+  EXPECT_EQ(slot(0).grant().state(), slot(1).grant().state());
+  // Somebody else comes, and has turns of its own.
+  slot(2).worker.lanes_waiting = 1;
+  bool other = false;
+  for (int i = 0; i < 1000; ++i) {
+    look(1);
+    EXPECT_EQ(slot(0).grant().state(), slot(1).grant().state()) << i;
+    const bool turn = slot(2).grant().state() != slot(0).grant().state();
+    other |= turn && slot(2).grant().state() != Grant::State::kClosed;
+    slot(0).worker.lanes_in_flight = slot(1).worker.lanes_in_flight =
+        slot(0).grant().state() == Grant::State::kClosed ? 0 : 1;
+    slot(0).worker.lanes_waiting = slot(1).worker.lanes_waiting = 1;
+  }
+  EXPECT_TRUE(other);
+}
+
+// Which of a group's processes the driver names is chance: what it says is held against what all
+// had.
+TEST(Dispatcher, AGroupsUseIsThatOfItsSlicesTogether) {
+  const auto dispatcher = NewDispatcher();
+  const auto first =
+      *dispatcher->Join({.gpus = {0}, .tenant = "t", .slice = "a", .group = "g", .session = 1});
+  const auto second =
+      *dispatcher->Join({.gpus = {0}, .tenant = "t", .slice = "b", .group = "g", .session = 2});
+  const auto apart = *dispatcher->Join({.gpus = {0}, .tenant = "u", .slice = "c", .session = 3});
+  first->SetWorker(101, /*server=*/110);
+  second->SetWorker(102, /*server=*/110);
+  apart->SetWorker(103);
+  dispatcher->LookNow();
+  const GpuUse use = dispatcher->Uses().at(0);
+  ASSERT_EQ(use.slices.size(), 2u);
+  EXPECT_EQ(use.slices[0].tenant, "u");
+  EXPECT_EQ(use.slices[0].workers.size(), 1u);
+  EXPECT_EQ(use.slices[1].tenant, "t");
+  ASSERT_EQ(use.slices[1].workers.size(), 3u);
+  EXPECT_EQ(use.slices[1].workers[0].pid, 101);
+  EXPECT_EQ(use.slices[1].workers[1].pid, 110);
+  EXPECT_EQ(use.slices[1].workers[1].session, 0u);
+  EXPECT_EQ(use.slices[1].workers[2].pid, 102);
+}
+
 TEST(Dispatcher, SlicesThatWantTheSameEngineTakeTurns) {
   const auto dispatcher = NewDispatcher();
   const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});

@@ -1,6 +1,9 @@
 #include "server/dispatch/gpu_dispatch.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "absl/types/span.h"
 
@@ -12,6 +15,22 @@ namespace {
 constexpr int64_t kRestNs = 100'000'000;
 // All sessions of the guarded tier on a GPU are in one context.
 constexpr uint64_t kSharedDomain = 1;
+
+// Makes one of a group's slices, which run at once: which of its processes the driver names is
+// chance then. What all had is at most the sum. The number is another one when a slice comes or
+// goes, since the sums are then, too.
+void AddToGroup(const SliceUse& slice, SliceUse* group) {
+  group->tenant = slice.tenant;
+  group->vgpu = group->vgpu * 0x01000193 + slice.vgpu;
+  group->noted_ns += slice.noted_ns;
+  group->others_wanted_ns = std::max(group->others_wanted_ns, slice.others_wanted_ns);
+  group->share += slice.share;
+  for (const WorkerUse& worker : slice.workers) {
+    const bool known = std::any_of(group->workers.begin(), group->workers.end(),
+                                   [&worker](const WorkerUse& w) { return w.pid == worker.pid; });
+    if (!known) group->workers.push_back(worker);
+  }
+}
 
 }  // namespace
 
@@ -73,7 +92,11 @@ ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
   contender.priority = terms.priority;
   contender.period_ns = terms.period_ns;
   contender.budget_ns = terms.budget_ns;
-  contender.domain = terms.shares_context ? kSharedDomain : 0;
+  if (terms.shares_context) {
+    contender.domain = kSharedDomain;
+  } else if (!terms.group.empty()) {
+    contender.domain = std::max(kSharedDomain + 1, TenantNumber(terms.group));
+  }
   contender.best_effort = terms.best_effort;
   return contender;
 }
@@ -139,9 +162,10 @@ GpuUse GpuDispatch::Use() const {
   const EngineArbiter& arbiter = *arbiters_[kCompute];
   GpuUse use;
   use.looked_ns = arbiter.looked_ns();
+  std::map<std::string, SliceUse> groups;
   for (const auto& [key, slice] : slices_) {
     const Contender& contender = *slice.contenders[kCompute];
-    SliceUse& one = use.slices.emplace_back();
+    SliceUse one;
     one.slice = key;
     one.tenant = slice.members.front().seat->terms_.tenant;
     one.vgpu = contender.terms().vgpu;
@@ -153,7 +177,18 @@ GpuUse GpuDispatch::Use() const {
       if (seat.worker_ == 0) continue;
       one.workers.push_back({seat.terms_.session, seat.worker_, seat.terms_.shares_context,
                              seat.worker_since_us_, seat.usage_[kCompute].busy_ns});
+      if (seat.server_ != 0) one.workers.push_back({0, seat.server_, false, 0, 0});
     }
+    const std::string& group = slice.members.front().seat->terms_.group;
+    if (group.empty()) {
+      use.slices.push_back(std::move(one));
+    } else {
+      AddToGroup(one, &groups[group]);
+    }
+  }
+  for (auto& [name, group] : groups) {
+    group.slice = name + ", MPS";
+    use.slices.push_back(std::move(group));
   }
   return use;
 }
@@ -174,8 +209,9 @@ bool GpuDispatch::Worked(const SlotReading& read) { return read.in_flight || rea
 
 // The time that the device was at work for sessions that divide its multiprocessors is theirs
 // together.
-int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read, size_t engine) const {
-  if (read.share == 0 || slice.contenders[engine]->terms().domain == 0) return read.busy_ns;
+int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read) const {
+  const bool divided = slice.members.front().seat->terms_.shares_context;
+  if (read.share == 0 || !divided) return read.busy_ns;
   return read.busy_ns * read.share / std::max(read.share, busy_shares_);
 }
 
@@ -210,9 +246,9 @@ void GpuDispatch::Settle(Slice* slice) {
       const SlotReading& read = member.read[i];
       int64_t& busy_ns = member.seat->usage_[i].busy_ns;
       if (!arbiters_[i]->in_turns()) {
-        busy_ns += PartOf(*slice, read, i);
+        busy_ns += PartOf(*slice, read);
       } else if (Worked(read)) {
-        busy_ns += charged_ns / worked;
+        busy_ns += charged_ns / std::max<int64_t>(1, worked);
       } else if (worked == 0) {
         busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
       }

@@ -80,7 +80,7 @@ class GpuDispatch {
   void Read(Member* member, int64_t now_ns);
   static bool Worked(const SlotReading& read);
   // What a member of the slice has used while nobody had turns.
-  int64_t PartOf(const Slice& slice, const SlotReading& read, size_t engine) const;
+  int64_t PartOf(const Slice& slice, const SlotReading& read) const;
   void ShowWants(Slice* slice);
   void Settle(Slice* slice);
   // At most one slice is left, and the policy need not be asked.

@@ -12,7 +12,7 @@ namespace warpline::dispatch {
 
 // A session's worker.
 struct WorkerUse {
-  uint64_t session = 0;  // SeatTerms::session.
+  uint64_t session = 0;  // SeatTerms::session; 0 for a process that does the work of a group.
   pid_t pid = 0;
   // The process is not its tenant's: it executes the commands of many.
   bool trusted = false;
@@ -21,9 +21,10 @@ struct WorkerUse {
   int64_t busy_ns = 0;
 };
 
-// A slice's use of compute. The times only grow, from 0 when its first session joins.
+// A slice's use of compute, or that of the slices of one group (SeatTerms::group) together. The
+// times only grow, from 0 when its first session joins.
 struct SliceUse {
-  std::string slice;  // SeatTerms::slice.
+  std::string slice;  // SeatTerms::slice; of a group a name of its own.
   std::string tenant;
   uint32_t vgpu = 0;  // Another number after the slice has left and come back.
   // How long it was known to have work on the device, alone or by its part.

@@ -40,9 +40,29 @@ struct RulesetAttributes {
 constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr uint64_t kReadFolder = kReadFile | LANDLOCK_ACCESS_FS_READ_DIR;
 constexpr uint64_t kUseDevice = kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | kAccessFsIoctlDev;
+constexpr uint64_t kMakeFiles = kReadFolder | LANDLOCK_ACCESS_FS_WRITE_FILE | kAccessFsTruncate |
+                                LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR |
+                                LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SOCK |
+                                LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR;
+// The rights that a plain file can have.
+constexpr uint64_t kOfFiles = kUseDevice | kAccessFsTruncate | LANDLOCK_ACCESS_FS_EXECUTE;
 
 // All rights over files that version 1 knows, those of the first 13 bits.
 constexpr uint64_t kAccessFsOfVersion1 = (1ull << 13) - 1;
+
+uint64_t RightsOf(FileAccess access) {
+  switch (access) {
+    case FileAccess::kRead:
+      return kReadFolder;
+    case FileAccess::kReadWrite:
+      return kUseDevice | kReadFolder;
+    case FileAccess::kExecute:
+      return kReadFolder | LANDLOCK_ACCESS_FS_EXECUTE;
+    case FileAccess::kMake:
+      return kMakeFiles;
+  }
+  return 0;
+}
 
 uint64_t HandledAccessFs(int version) {
   uint64_t handled = kAccessFsOfVersion1;
@@ -80,7 +100,7 @@ absl::Status Allow(int ruleset, int fd, const std::string& path, uint64_t access
                    uint64_t handled) {
   struct stat info;
   if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, path);
-  if (!S_ISDIR(info.st_mode)) access &= ~uint64_t{LANDLOCK_ACCESS_FS_READ_DIR};
+  if (!S_ISDIR(info.st_mode)) access &= kOfFiles;
   landlock_path_beneath_attr beneath = {};
   beneath.allowed_access = access & handled;
   beneath.parent_fd = fd;
@@ -129,8 +149,8 @@ int LandlockVersion() {
   return version < 0 ? 0 : static_cast<int>(version);
 }
 
-absl::Status RestrictFiles(absl::Span<const FileRule> files,
-                           const std::vector<std::string>& devices, const ListenPorts& listens) {
+absl::Status RestrictFiles(absl::Span<const FileRule> files, const std::vector<GivenPath>& given,
+                           const ListenPorts& listens) {
   const int version = LandlockVersion();
   if (version == 0) return absl::UnimplementedError("the kernel has no Landlock");
   const uint64_t handled = HandledAccessFs(version);
@@ -138,12 +158,10 @@ absl::Status RestrictFiles(absl::Span<const FileRule> files,
   if (!ruleset.ok()) return ruleset.status();
   absl::Status status;
   for (const FileRule& rule : files) {
-    const uint64_t access =
-        rule.access == FileAccess::kRead ? kReadFolder : kUseDevice | kReadFolder;
-    status.Update(AllowPath(ruleset->get(), rule.path, access, handled));
+    status.Update(AllowPath(ruleset->get(), rule.path, RightsOf(rule.access), handled));
   }
-  for (const std::string& device : devices) {
-    status.Update(AllowPath(ruleset->get(), device, kUseDevice, handled));
+  for (const auto& [path, access] : given) {
+    status.Update(AllowPath(ruleset->get(), path, RightsOf(access), handled));
   }
   for (const std::string& folder : LibraryFolders()) {
     status.Update(AllowPath(ruleset->get(), folder, kReadFolder, handled));

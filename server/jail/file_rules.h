@@ -13,6 +13,12 @@
 
 namespace warpline::jail {
 
+// A file or folder that only some processes of a profile have.
+struct GivenPath {
+  std::string path;
+  FileAccess access;
+};
+
 // Where a process may listen (TCP), if anywhere. Port 0 stands for those of the system's choice.
 struct ListenPorts {
   bool any = false;
@@ -20,14 +26,14 @@ struct ListenPorts {
   uint32_t last = 0;
 };
 
-// From now on the calling thread, and the threads that it starts, open only what `files` and
-// `devices` (paths of device files, for reading, writing and ioctl(2)) name, and /proc/self.
-// Nothing can be created, executed, or connected to by TCP, nothing bound but what `listens` says,
-// and only this process's own
-// threads can be signalled and traced. The other threads are not restricted, so it must be called
-// while there are none. UNIMPLEMENTED without Landlock. no_new_privs must be set.
-absl::Status RestrictFiles(absl::Span<const FileRule> files,
-                           const std::vector<std::string>& devices, const ListenPorts& listens);
+// From now on the calling thread, and the threads and processes that it starts, open only what
+// `files` and `given` name, and /proc/self. Nothing can be created or executed but where these say
+// so, nothing connected to by TCP, nothing bound but what `listens` says, and only this process's
+// own threads, and what it starts, can be signalled and traced. The other threads are not
+// restricted, so it must be called while there are none. UNIMPLEMENTED without Landlock.
+// no_new_privs must be set.
+absl::Status RestrictFiles(absl::Span<const FileRule> files, const std::vector<GivenPath>& given,
+                           const ListenPorts& listens);
 
 // The same without any file, device or port, and without /proc/self.
 absl::Status RefuseFiles();

@@ -48,6 +48,28 @@ absl::Status Jail::CloseLayer(const Step& step) {
                    "; it needs ", spec.needs));
 }
 
+std::vector<GivenPath> Jail::GivenPaths() const {
+  std::vector<GivenPath> given;
+  for (const std::string& file : plan_.device_files()) {
+    given.push_back({file, FileAccess::kReadWrite});
+  }
+  for (const auto& folder : plan_.folders()) {
+    const FileAccess access = folder.executes() ? FileAccess::kExecute
+                              : folder.makes()  ? FileAccess::kMake
+                                                : FileAccess::kReadWrite;
+    given.push_back({folder.path(), access});
+  }
+  return given;
+}
+
+std::vector<std::string> Jail::WritableFolders() const {
+  std::vector<std::string> folders;
+  for (const auto& folder : plan_.folders()) {
+    if (folder.makes()) folders.push_back(folder.path());
+  }
+  return folders;
+}
+
 absl::Status Jail::CloseBeforeDriver() {
   if (profile_ == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("no jail is called ", plan_.profile()));
@@ -58,7 +80,7 @@ absl::Status Jail::CloseBeforeDriver() {
     return absl::ResourceExhaustedError("no memory for the environment");
   }
   const std::vector<gid_t> groups(plan_.groups().begin(), plan_.groups().end());
-  const std::vector<std::string> devices(plan_.device_files().begin(), plan_.device_files().end());
+  const std::vector<GivenPath> given = GivenPaths();
   const ListenPorts listens = {profile_->listens, plan_.first_port(), plan_.last_port()};
   // Whatever needs a right comes before it is given up. Root enters namespaces, and then becomes
   // the process's user; others get the right to enter them from a user namespace, into which the
@@ -84,7 +106,7 @@ absl::Status Jail::CloseBeforeDriver() {
                    }});
   steps.push_back({Layer::kMounts, [&] {
                      // Without its own they are those of the host.
-                     if (Holds(Layer::kNamespaces)) return MakeMountsReadOnly();
+                     if (Holds(Layer::kNamespaces)) return MakeMountsReadOnly(WritableFolders());
                      return absl::FailedPreconditionError("the layer namespaces is missing");
                    }});
   steps.push_back({Layer::kCapabilities, &DropCapabilityBounds});
@@ -93,13 +115,13 @@ absl::Status Jail::CloseBeforeDriver() {
   steps.push_back({Layer::kUndumpable, &MakeUndumpable});
   steps.push_back({Layer::kFiles, [&] {
                      if (profile_->nested) return RefuseFiles();
-                     if (!has_instance) return RestrictFiles(profile_->files, devices, listens);
+                     if (!has_instance) return RestrictFiles(profile_->files, given, listens);
                      // The files that give the GPU's other instances are not its own.
                      std::vector<FileRule> files(profile_->files.begin(), profile_->files.end());
                      std::erase_if(files, [](const FileRule& rule) {
                        return absl::string_view(rule.path) == "/dev/nvidia-caps";
                      });
-                     return RestrictFiles(files, devices, listens);
+                     return RestrictFiles(files, given, listens);
                    }});
   for (const Step& step : steps) {
     const absl::Status status = CloseLayer(step);

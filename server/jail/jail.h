@@ -13,9 +13,11 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/worker.pb.h"
+#include "server/jail/file_rules.h"
 #include "server/jail/layers.h"
 #include "server/jail/profiles.h"
 
@@ -47,6 +49,10 @@ class Jail {
     std::function<absl::Status()> close;
   };
 
+  // The files and folders that the plan names.
+  std::vector<GivenPath> GivenPaths() const;
+  // Those of them in which it may make files.
+  std::vector<std::string> WritableFolders() const;
   bool Holds(Layer layer) const;
   void Miss(const std::string& layer, const absl::Status& why);
   absl::Status CloseLayer(const Step& step);

@@ -11,14 +11,18 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -55,26 +59,38 @@ bool CloseAll(Jail* jail) {
 }
 
 // Says, as bits, which attempts did not end as they should in a jail whose layer `on` holds alone.
-int With(Layer on, const std::function<int()>& attempts, const char* profile = kWorkerProfile) {
+int With(Layer on, const std::function<int()>& attempts, const warpline_internal::JailPlan& plan) {
   return InChild([&] {
     LayerSet others;
     for (const LayerSpec& spec : AllLayers()) {
       if (spec.layer != on) others = others | spec.layer;
     }
     TurnOffForTest(others);
-    Jail jail(Plan(profile));
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // As every child of the supervisor has it.
+    Jail jail(plan);
     if (!CloseAll(&jail)) return 99;
     return jail.report().held().empty() ? 98 : attempts();
   });
 }
+int With(Layer on, const std::function<int()>& attempts, const char* profile = kWorkerProfile) {
+  return With(on, attempts, Plan(profile));
+}
 
 TEST(JailTest, EveryProfileHasEveryLayer) {
-  for (const char* const name :
-       {kWorkerProfile, kPeersProfile, kKeeperProfile, kLaneProfile, kCompilerProfile}) {
+  for (const char* const name : {kWorkerProfile, kPeersProfile, kMpsWorkerProfile, kKeeperProfile,
+                                 kLaneProfile, kCompilerProfile}) {
     ASSERT_NE(ProfileNamed(name), nullptr);
     for (const LayerSpec& spec : AllLayers()) {
       EXPECT_TRUE(ProfileNamed(name)->layers.Has(spec.layer)) << name << " " << spec.name;
     }
+  }
+}
+
+// NVIDIA's programs are not ours to say what they ask of the kernel.
+TEST(JailTest, AnMpsDaemonHasAllButAListOfSystemCalls) {
+  for (const LayerSpec& spec : AllLayers()) {
+    EXPECT_EQ(ProfileNamed(kMpsProfile)->layers.Has(spec.layer), spec.layer != Layer::kSystemCalls)
+        << spec.name;
   }
 }
 
@@ -153,6 +169,8 @@ TEST(JailTest, ObjectsAreDuplicatedOnlyBetweenSeveralDevices) {
   EXPECT_EQ(With(Layer::kSystemCalls, attempts), 1 | 1 << 2);
   EXPECT_EQ(With(Layer::kSystemCalls, attempts, kKeeperProfile), 1 | 1 << 2);
   EXPECT_EQ(With(Layer::kSystemCalls, attempts, kPeersProfile), 1 << 2);
+  // A client of MPS has duplicates of what its server shares.
+  EXPECT_EQ(With(Layer::kSystemCalls, attempts, kMpsWorkerProfile), 1 << 2);
 }
 
 // Who takes a lane over stays in it: no connection can be made from there, to nobody of this host
@@ -295,6 +313,94 @@ TEST(JailTest, FilesOutsideTheProfileCannotBeOpened) {
     return wrong;
   };
   EXPECT_EQ(With(Layer::kFiles, attempts), 0);
+}
+
+bool CanMake(const std::string& path) {
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600) >= 0;
+}
+
+// Of an MPS daemon, or of a worker of its group: the group's pipes.
+warpline_internal::JailPlan PlanInGroup(const std::string& profile, const std::string& group) {
+  warpline_internal::JailPlan plan = Plan(profile);
+  plan.add_folders()->set_path(group + "/pipe");
+  plan.mutable_folders(0)->set_makes(profile == kMpsProfile);
+  return plan;
+}
+
+class MpsJailTest : public testing::Test {
+ protected:
+  MpsJailTest() {
+    char folder[] = "/tmp/mps-jail-XXXXXX";
+    group_ = mkdtemp(folder);
+    mkdir((group_ + "/pipe").c_str(), 0700);
+    fclose(fopen((group_ + "/pipe/there").c_str(), "w"));
+    mkfifo((group_ + "/pipe/fifo").c_str(), 0600);
+  }
+  ~MpsJailTest() override {
+    std::error_code error;
+    std::filesystem::remove_all(group_, error);
+  }
+
+  std::string group_;
+};
+
+TEST_F(MpsJailTest, ADaemonMakesFilesInItsFoldersAndExecutesTheSystemsPrograms) {
+  if (LandlockVersion() == 0) GTEST_SKIP() << "the kernel has no Landlock";
+  const std::string program = group_ + "/program";
+  std::filesystem::copy_file("/bin/true", program);
+  const auto attempts = [&] {
+    int wrong = 0;
+    if (!CanMake(group_ + "/pipe/new")) wrong |= 1;
+    if (unlink((group_ + "/pipe/new").c_str()) != 0) wrong |= 2;
+    if (CanMake(group_ + "/elsewhere") || CanMake("/tmp/elsewhere")) wrong |= 4;
+    if (InChild([] { return execl("/bin/true", "true", nullptr); }) != 0) wrong |= 8;
+    const auto run = [&program] {
+      execl(program.c_str(), "true", nullptr);
+      return errno == EACCES ? 50 : 51;
+    };
+    if (InChild(run) != 50) wrong |= 16;
+    // Its child's threads, which no rule can name before it is there.
+    const auto name = [] { return open("/proc/thread-self/comm", O_WRONLY) >= 0 ? 0 : 1; };
+    if (InChild(name) != 0) wrong |= 32;
+    return wrong;
+  };
+  EXPECT_EQ(With(Layer::kFiles, attempts, PlanInGroup(kMpsProfile, group_)), 0);
+}
+
+TEST_F(MpsJailTest, AWorkerReachesItsGroupsPipesAndMakesNone) {
+  if (LandlockVersion() == 0) GTEST_SKIP() << "the kernel has no Landlock";
+  const auto attempts = [&] {
+    int wrong = 0;
+    if (open((group_ + "/pipe/there").c_str(), O_RDWR) < 0) wrong |= 1;
+    if (CanMake(group_ + "/pipe/new")) wrong |= 2;
+    if (unlink((group_ + "/pipe/there").c_str()) == 0) wrong |= 4;
+    if (InChild([] { return execl("/bin/true", "true", nullptr) < 0 ? 50 : 0; }) != 50) wrong |= 8;
+    return wrong;
+  };
+  EXPECT_EQ(With(Layer::kFiles, attempts, PlanInGroup(kMpsWorkerProfile, group_)), 0);
+}
+
+TEST_F(MpsJailTest, ByMountsADaemonMakesFilesInItsFoldersAloneAndAWorkerNone) {
+  for (const char* const profile : {kMpsProfile, kMpsWorkerProfile}) {
+    const int wrong = InChild([&] {
+      TurnOffForTest(Layer::kFiles);
+      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+      Jail jail(PlanInGroup(profile, group_));
+      if (!CloseAll(&jail)) return 99;
+      for (const auto& missing : jail.report().missing()) {
+        if (missing.layer() == "mounts") return 50;
+      }
+      int bits = 0;
+      if (CanMake(group_ + "/pipe/new") != (profile == kMpsProfile)) bits |= 1;
+      if (CanMake(group_ + "/elsewhere") || CanMake("/dev/shm/elsewhere")) bits |= 2;
+      // Of a socket or a pipe this is no change of the file system.
+      const int pipe = open((group_ + "/pipe/fifo").c_str(), O_RDWR | O_NONBLOCK);
+      if (pipe < 0 || write(pipe, "x", 1) != 1) bits |= 4;
+      return bits;
+    });
+    if (wrong == 50) GTEST_SKIP() << "this system lets nobody change mounts";
+    EXPECT_EQ(wrong, 0) << profile;
+  }
 }
 
 TEST(JailTest, NoCapabilitiesAreLeft) {

@@ -40,10 +40,6 @@ std::string Describe(const JailReport& report) {
 
 }  // namespace
 
-Cell::~Cell() {
-  if (plan_.uid() != 0) jailer_->uids_.GiveBack(plan_.uid());
-}
-
 absl::Status Cell::Confine(pid_t process) {
   if (group_ != nullptr) confined_ = group_->Add(process);
   if (confined_.ok() || !plan_.strict()) return absl::OkStatus();
@@ -110,31 +106,39 @@ std::vector<std::string> Jailer::AddDevices(const std::vector<int>& ordinals,
   return files;
 }
 
-absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const std::string& profile,
-                                                      const std::vector<int>& ordinals) {
-  if (!Together(ordinals)) {
+Cell::User Jailer::NewUser() {
+  return Cell::User(new uint32_t(uids_.Take()), [this](const uint32_t* uid) {
+    if (*uid != 0) uids_.GiveBack(*uid);
+    delete uid;
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const CellRequest& request) {
+  if (!Together(request.ordinals)) {
     return absl::FailedPreconditionError(
         "a MIG instance is used alone: CUDA shows no other device beside it");
   }
   JailPlan plan;
-  plan.set_profile(profile);
+  plan.set_profile(request.profile);
   plan.set_strict(options_.strict);
-  std::vector<std::string> files = AddDevices(ordinals, &plan);
+  std::vector<std::string> files = AddDevices(request.ordinals, &plan);
   for (const gid_t group : GroupsOf(files)) plan.add_groups(group);
   for (std::string& file : files) plan.add_device_files(std::move(file));
-  plan.set_uid(uids_.Take());
+  for (const auto& folder : request.folders) *plan.add_folders() = folder;
+  Cell::User user = request.same_user == nullptr ? NewUser() : request.same_user->user_;
+  plan.set_uid(*user);
   if (plan.uid() == 0 && !options_.uids.empty()) {
     return absl::ResourceExhaustedError("all user ids of --worker_uids are taken");
   }
-  std::unique_ptr<Cell> cell(new Cell(this, std::move(plan)));
+  std::unique_ptr<Cell> cell(new Cell(this, std::move(plan), std::move(user)));
   if (!groups_.ok()) {
     cell->confined_ = groups_.status();
     return cell;
   }
   GroupLimits limits = options_.limits;
   // A stage of the compiler may end without the process that has forked it.
-  limits.ends_together = profile != kCompilerProfile;
-  auto group = (*groups_)->NewGroup(absl::StrCat(profile, ".", ++cells_), limits);
+  limits.ends_together = request.profile != kCompilerProfile;
+  auto group = (*groups_)->NewGroup(absl::StrCat(request.profile, ".", ++cells_), limits);
   if (group.ok()) {
     cell->group_ = *std::move(group);
   } else {

@@ -32,12 +32,21 @@ struct JailerOptions {
 };
 
 class Jailer;
+class Cell;
+
+// What a process's cell is to have.
+struct CellRequest {
+  std::string profile;
+  std::vector<int> ordinals;
+  // The process has the user of this one's, if not null, and keeps it for as long as it needs it.
+  const Cell* same_user = nullptr;
+  std::vector<warpline_internal::JailFolder> folders = {};
+};
 
 // What one process has of a jailer: its plan, and, for as long as the cell lives, its user id. To
 // be kept until the process is gone. Thread-compatible.
 class Cell {
  public:
-  ~Cell();
   Cell(const Cell&) = delete;
   Cell& operator=(const Cell&) = delete;
 
@@ -49,10 +58,15 @@ class Cell {
 
  private:
   friend class Jailer;
-  Cell(Jailer* jailer, warpline_internal::JailPlan plan)
-      : jailer_(jailer), plan_(std::move(plan)) {}
+  // The number of a user of the pool, which it goes back to when nobody has it any more; 0 for
+  // none.
+  using User = std::shared_ptr<const uint32_t>;
+
+  Cell(Jailer* jailer, warpline_internal::JailPlan plan, User user)
+      : jailer_(jailer), user_(std::move(user)), plan_(std::move(plan)) {}
 
   Jailer* const jailer_;
+  const User user_;
   const warpline_internal::JailPlan plan_;
   std::unique_ptr<Cgroup> group_;  // Null where there is none, as `confined_` says.
   absl::Status confined_ = absl::UnavailableError("not yet");
@@ -85,7 +99,10 @@ class Jailer {
   // on all that the driver has. RESOURCE_EXHAUSTED when no user id is left; FAILED_PRECONDITION for
   // a MIG instance and another device.
   absl::StatusOr<std::unique_ptr<Cell>> NewCell(const std::string& profile,
-                                                const std::vector<int>& ordinals);
+                                                const std::vector<int>& ordinals) {
+    return NewCell({.profile = profile, .ordinals = ordinals});
+  }
+  absl::StatusOr<std::unique_ptr<Cell>> NewCell(const CellRequest& request);
 
  private:
   friend class Cell;
@@ -96,6 +113,7 @@ class Jailer {
     std::string uuid = {};  // Empty where CUDA shows it by itself.
     bool is_instance = false;
   };
+  Cell::User NewUser();
   // Whether a process can use all of them.
   bool Together(const std::vector<int>& ordinals);
   // Names the devices in the plan, and returns their files.

@@ -89,7 +89,12 @@ absl::Status EnterNamespaces(bool keep_network) {
   return absl::OkStatus();
 }
 
-absl::Status MakeMountsReadOnly() {
+absl::Status MakeMountsReadOnly(const std::vector<std::string>& writable) {
+  for (const std::string& folder : writable) {
+    if (mount(folder.c_str(), folder.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("mount ", folder));
+    }
+  }
   mount_attr attributes = {};
   attributes.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID;
   if (syscall(SYS_mount_setattr, AT_FDCWD, "/", AT_RECURSIVE, &attributes, sizeof(attributes)) !=
@@ -98,10 +103,14 @@ absl::Status MakeMountsReadOnly() {
   }
   // What a process writes there is about itself: NVIDIA's driver names its threads so, and does not
   // start if it cannot.
-  mount_attr writable = {};
-  writable.attr_clr = MOUNT_ATTR_RDONLY;
-  if (syscall(SYS_mount_setattr, AT_FDCWD, "/proc", 0, &writable, sizeof(writable)) != 0) {
-    return absl::ErrnoToStatus(errno, "mount_setattr /proc");
+  std::vector<std::string> cleared = {"/proc"};
+  cleared.insert(cleared.end(), writable.begin(), writable.end());
+  mount_attr clear = {};
+  clear.attr_clr = MOUNT_ATTR_RDONLY;
+  for (const std::string& path : cleared) {
+    if (syscall(SYS_mount_setattr, AT_FDCWD, path.c_str(), 0, &clear, sizeof(clear)) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("mount_setattr ", path));
+    }
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,8 +33,9 @@ bool MayAdminister();
 absl::Status EnterNamespaces(bool keep_network);
 
 // The layer "mounts", in a namespace of mounts of its own: makes all of them read-only but
-// /proc, and free of setuid. Devices can still be written to.
-absl::Status MakeMountsReadOnly();
+// /proc and the folders of `writable`, and free of setuid. Devices, pipes and sockets can still be
+// written to.
+absl::Status MakeMountsReadOnly(const std::vector<std::string>& writable);
 
 // Of the layer "capabilities", what has to come while the process still has them: nothing that it
 // executes gets any.

@@ -15,8 +15,16 @@ constexpr LayerSet kAll = LayerSet(Layer::kLimits) | Layer::kIdentity | Layer::k
 
 // What NVIDIA's driver and the C library read and open. The GPUs themselves are not in the list:
 // who starts the process names those of its devices. Only what lists of processes cannot be read
-// from is taken of /proc.
-constexpr FileRule kFiles[] = {
+// from is taken of /proc, but for the first ones here, which MPS daemons have: they execute
+// programs, and each of their processes reads what /proc has of itself, and names its threads
+// there, which rules cannot name before it is there.
+constexpr FileRule kFilesOfMps[] = {
+    {"/usr", FileAccess::kExecute},
+    {"/lib", FileAccess::kExecute},
+    {"/lib64", FileAccess::kExecute},
+    {"/nix/store", FileAccess::kExecute},
+    {"/proc", FileAccess::kMake},  // In which nothing can be made.
+    // --- All.
     {"/usr", FileAccess::kRead},
     {"/lib", FileAccess::kRead},
     {"/lib64", FileAccess::kRead},
@@ -47,6 +55,9 @@ constexpr FileRule kFiles[] = {
     {"/dev/nvidia-uvm", FileAccess::kReadWrite},
     {"/dev/nvidia-caps", FileAccess::kReadWrite},
 };
+
+constexpr size_t kFilesOfMpsAlone = 5;
+constexpr auto kFiles = absl::MakeConstSpan(kFilesOfMps).subspan(kFilesOfMpsAlone);
 
 // What a process does that has opened its device, with NVIDIA's driver in it: memory, files that it
 // may open, its one socket, threads, time.
@@ -433,6 +444,12 @@ constexpr Limit kStageLimits[] = {
     {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_MEMLOCK, "memlock", 0}, {RLIMIT_NPROC, "nproc", 0},
 };
 
+// The daemon is NVIDIA's program, which starts another: what they ask of the kernel is theirs to
+// say.
+constexpr LayerSet kMpsLayers = LayerSet(Layer::kLimits) | Layer::kIdentity | Layer::kNamespaces |
+                                Layer::kMounts | Layer::kCapabilities | Layer::kUndumpable |
+                                Layer::kFiles | Layer::kCgroup;
+
 constexpr LayerSet kStageLayers =
     LayerSet(Layer::kLimits) | Layer::kUndumpable | Layer::kFiles | Layer::kSystemCalls;
 
@@ -444,6 +461,9 @@ constexpr Limit kLimits[] = {
 constexpr Profile kProfiles[] = {
     {kWorkerProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
     {kPeersProfile, kAll, kFiles, kSystemCalls, kRequestsOfSeveral, kLimits},
+    // A client of MPS has duplicates of objects that its server owns.
+    {kMpsWorkerProfile, kAll, kFiles, kSystemCalls, kRequestsOfSeveral, kLimits},
+    {kMpsProfile, kMpsLayers, kFilesOfMps, {}, {}, kLimits},
     // It executes no tenant's code, but the descriptors of its memory go through many hands.
     {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
     {kLaneProfile, kAll, kLaneFiles, kLaneSystemCalls, kLaneRequests, kLimits, /*listens=*/true},

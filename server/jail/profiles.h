@@ -15,6 +15,8 @@ namespace warpline::jail {
 enum class FileAccess {
   kRead,       // Reading files, and what lies below a folder.
   kReadWrite,  // Reading, writing and ioctl(2), for devices; creating nothing.
+  kExecute,    // Reading, and executing what lies below a folder.
+  kMake,       // Reading and writing, and making and removing files, pipes and sockets.
 };
 
 struct FileRule {
@@ -71,7 +73,9 @@ struct Profile {
 const Profile* ProfileNamed(absl::string_view name);
 // The names of the profiles of today.
 inline constexpr char kWorkerProfile[] = "worker";
-inline constexpr char kPeersProfile[] = "worker_with_peers";  // A worker of several devices.
+inline constexpr char kPeersProfile[] = "worker_with_peers";    // A worker of several devices.
+inline constexpr char kMpsWorkerProfile[] = "worker_with_mps";  // A worker of an MPS group.
+inline constexpr char kMpsProfile[] = "mps";  // NVIDIA's MPS daemon, and what keeps it.
 inline constexpr char kKeeperProfile[] = "keeper";
 inline constexpr char kLaneProfile[] = "lane";
 inline constexpr char kCompilerProfile[] = "compiler";

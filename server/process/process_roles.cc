@@ -24,6 +24,9 @@ constexpr std::array<ProcessRoleSpec, kProcessRoles> kRoles = {{
     {ProcessRole::kLane, "lane", "warpline-lane", "lane", ProcessRole::kSupervisor},
     // Modules that it was compiling are refused; the tenant's next session has another.
     {ProcessRole::kCompiler, "compiler", "warpline-compiler", "compiler", ProcessRole::kSupervisor},
+    // Its daemon ends with it. Workers of its group are replaced, or their sessions fail; the next
+    // one has another.
+    {ProcessRole::kMps, "mps", "warpline-mps", "mps", ProcessRole::kSupervisor},
 }};
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 namespace warpline {
 
-enum class ProcessRole { kServer, kSupervisor, kWorker, kKeeper, kLane, kCompiler };
-inline constexpr size_t kProcessRoles = 6;
+enum class ProcessRole { kServer, kSupervisor, kWorker, kKeeper, kLane, kCompiler, kMps };
+inline constexpr size_t kProcessRoles = 7;
 
 struct ProcessRoleSpec {
   ProcessRole role;

@@ -104,7 +104,8 @@ SessionFacts Session::Facts() const {
           .guarded = guarded_sizes_,
           .keeps_modules = modules_->kept(),
           .records_modules = context_.audit != nullptr,
-          .offers_lanes = lane_.Offered()};
+          .offers_lanes = lane_.Offered(),
+          .has_mps = context_.mps != nullptr};
 }
 
 void Session::SetTimer(absl::Duration delay, void (Session::*body)()) {
@@ -254,6 +255,10 @@ void Session::TakeOwnMemory() {
 
 void Session::StartWorker() {
   if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
+  if (const std::string group = MpsGroupOf(Facts(), seat_.payer()); !group.empty()) {
+    worker_.SetGroup(context_.mps, {group, placed_.front()->ordinal()},
+                     entitlement().slice.sm_percent);
+  }
   const absl::Status started = worker_.Start(
       WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), seat_.payer(), tasks_.streams()),
       context_.options->ring_bytes);

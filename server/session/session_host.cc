@@ -53,6 +53,9 @@ SessionHost::SessionHost(SessionHostOptions options,
       modules_(options_.modules == nullptr
                    ? nullptr
                    : std::make_unique<ModuleCache>(std::move(options_.modules))),
+      mps_(options_.mps == nullptr
+               ? nullptr
+               : std::make_unique<MpsGroups>(&control_, &spawner_, *options_.mps)),
       pool_(&control_, &spawner_, &deaths_,
             WorkerPoolOptions{.launcher = options_.launcher,
                               .jailer = options_.jailer,
@@ -108,7 +111,11 @@ SessionHost::~SessionHost() {
     control_loop.AssertOnLoop();
     pool_.Stop([this, stopped] {
       control_loop.AssertOnLoop();
-      guarded_.Stop([stopped] { stopped->set_value(); });
+      guarded_.Stop([this, stopped] {
+        control_loop.AssertOnLoop();
+        if (mps_ == nullptr) return stopped->set_value();
+        mps_->Stop([stopped] { stopped->set_value(); });
+      });
     });
   });
   stopped->get_future().wait();
@@ -176,6 +183,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   context.lanes = options_.lanes.get();
   context.pool = &pool_;
   context.guarded = &guarded_;
+  context.mps = mps_.get();
   context.hangs = &hangs_;
   context.compilers = compilers_.get();
   context.tasks = &tasks_;

@@ -25,6 +25,7 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/host_memory_port.h"
 #include "server/modules/module_cache.h"
+#include "server/mps_groups/mps_groups.h"
 #include "server/process/child_process.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
@@ -53,6 +54,8 @@ struct SessionHostOptions {
   std::unique_ptr<const LaneOptions> lanes;
   // Of guarded sessions' compilers; null where workers guard modules by themselves.
   std::unique_ptr<const CompilerOptions> compilers;
+  // Of MPS groups, with their folder; null for none.
+  std::unique_ptr<const MpsOptions> mps;
   // Of sessions' time on the devices; null for none.
   std::unique_ptr<dispatch::Dispatcher> dispatcher;
   int max_sessions = 64;
@@ -195,6 +198,7 @@ class SessionHost : public Acceptor,
   // Posts to the control loop.
   std::unique_ptr<ModuleCache> modules_;
   DeathWatch deaths_;
+  std::unique_ptr<MpsGroups> mps_;  // Null for none.
   WorkerPool pool_ ABSL_GUARDED_BY(control_loop);
   GuardedWorkers guarded_ ABSL_GUARDED_BY(control_loop);
   HangBook hangs_ ABSL_GUARDED_BY(control_loop);

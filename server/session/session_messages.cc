@@ -263,6 +263,11 @@ std::string PolicyTenantOf(const Entitlement& entitlement, const std::string& pa
   return WasPromised(entitlement) ? entitlement.tenant : payer;
 }
 
+std::string MpsGroupOf(const SessionFacts& facts, const std::string& payer) {
+  if (!facts.has_mps || IsGuarded(*facts.hello) || facts.devices->size() != 1) return "";
+  return TrustGroupOf(payer);
+}
+
 dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer) {
   const DeviceSlice& slice = facts.entitlement->slice;
   const WorkerDevice device = WorkersDevice(*facts.devices);
@@ -273,6 +278,8 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.tenant = PolicyTenantOf(*facts.entitlement, payer);
   terms.slice = SliceNameOf(*facts.entitlement, payer);
   if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
+  terms.group = MpsGroupOf(facts, payer);
+  if (!terms.group.empty()) absl::StrAppend(&terms.slice, ", MPS");
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;

@@ -58,6 +58,7 @@ struct SessionFacts {
   bool keeps_modules = false;
   bool records_modules = false;
   bool offers_lanes = false;
+  bool has_mps = false;  // The server has MPS groups.
 };
 
 // The devices that its worker opens.
@@ -78,6 +79,10 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, const st
 // Whom policies know a session by: the tenant of its lease, or who pays for it where no scheduler
 // gives leases.
 std::string PolicyTenantOf(const Entitlement& entitlement, const std::string& payer);
+
+// The trust group in which an isolated session's workers are, on the one device that it has; empty
+// for none.
+std::string MpsGroupOf(const SessionFacts& facts, const std::string& payer) RUNS_ON(control_loop);
 
 // Its place in the dispatch of its devices, which it shares with the other sessions of its lease,
 // or with those of the same `payer` where no scheduler gives leases.

@@ -25,6 +25,7 @@
 #include "server/memory/memory_links.h"
 #include "server/memory/share_book.h"
 #include "server/modules/module_cache.h"
+#include "server/mps_groups/mps_groups.h"
 #include "server/process/child_process.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
@@ -123,6 +124,7 @@ struct SessionContext {
   std::shared_ptr<Quota> host_memory;
   WorkerPool* pool = nullptr;
   GuardedWorkers* guarded = nullptr;
+  MpsGroups* mps = nullptr;  // Null where there are none.
   HangBook* hangs = nullptr;
   CompilerPool* compilers = nullptr;  // Null where workers guard modules by themselves.
   TaskShares* tasks = nullptr;

@@ -30,7 +30,14 @@ absl::Status SessionWorker::TakeWorker() {
     if (!seat.ok()) return seat.status();
     worker_ = *std::move(seat);
   } else {
-    pooled_ = parts_.pool->Take(device_, this);
+    WorkerDevice device = device_;
+    if (groups_ != nullptr) {
+      device.mps =
+          groups_->Join(group_, {.sm_percent = sm_percent_, .failed = [journal = journal_] {
+                                   return (journal->flags() & kJournalFaulted) != 0;
+                                 }});
+    }
+    pooled_ = parts_.pool->Take(device, this);
     worker_ = pooled_;
   }
   gone_ = false;
@@ -181,7 +188,9 @@ void SessionWorker::OnWorkerOpened(const warpline_internal::WorkerOpened& opened
   if (opened_) return;
   opened_ = true;
   pid_ = static_cast<int>(worker_->pid());
-  if (dispatch_ != nullptr) dispatch_->SetWorker(pid_);
+  if (dispatch_ != nullptr) {
+    dispatch_->SetWorker(pid_, pooled_ == nullptr ? 0 : pooled_->mps_server());
+  }
   parts_.lines->SetWorker(pid_);
   parts_.events->OnWorkerOpened(opened);
 }

@@ -21,6 +21,7 @@
 #include "server/handover/journal_file.h"
 #include "server/handover/session_usage.h"
 #include "server/handover/worker_rings.h"
+#include "server/mps_groups/mps_groups.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/session/connection/session_port.h"
@@ -89,6 +90,12 @@ class SessionWorker : public WorkerLink,
   // What its workers are: processes of its own, or seats in the device's guarded worker. Before
   // Start().
   void SetTier(Tier tier) RUNS_ON(control_loop) { tier_ = tier; }
+  // Has its workers in an MPS group. Not for sessions of several devices. Before Start().
+  void SetGroup(MpsGroups* groups, MpsGroupKey key, uint32_t sm_percent) RUNS_ON(control_loop) {
+    groups_ = groups;
+    group_ = std::move(key);
+    sm_percent_ = sm_percent;
+  }
   // Takes a worker, which opens the session as `open` says. RESOURCE_EXHAUSTED when the system has
   // no descriptors or memory left, or the device's guarded worker has no room. Called once.
   absl::Status Start(WorkerDevice device, warpline_internal::OpenWorker open, uint64_t ring_bytes)
@@ -183,6 +190,9 @@ class SessionWorker : public WorkerLink,
   void UnwatchDoorbell() RUNS_ON(control_loop);
 
   const Parts parts_;
+  MpsGroups* groups_ ABSL_GUARDED_BY(control_loop) = nullptr;  // Borrowed. Null for no group.
+  MpsGroupKey group_ ABSL_GUARDED_BY(control_loop);
+  uint32_t sm_percent_ ABSL_GUARDED_BY(control_loop) = 100;
   WorkerDevice device_ ABSL_GUARDED_BY(control_loop);
   warpline_internal::OpenWorker open_
       ABSL_GUARDED_BY(control_loop);  // As each worker of the session gets it, at first.

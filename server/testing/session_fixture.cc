@@ -46,6 +46,7 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.log = log_options_;
   options.audit = audit_.get();
   options.dispatcher = std::move(dispatcher_);
+  options.mps = std::move(mps_);
   options.session.most_queued = most_queued_;
   LeaseBookOptions leases = lease_options_;
   leases.session_memory_bytes = 192 * kMiB;

@@ -15,6 +15,7 @@
 #include "proto/tier.h"
 #include "server/dispatch/dispatcher.h"
 #include "server/leases/lease_book.h"
+#include "server/mps_groups/mps_process.h"
 #include "server/session/server_log.h"
 #include "server/session/session_host.h"
 #include "server/session/session_options.h"
@@ -54,6 +55,8 @@ class SessionFixture : public testing::Test {
   std::unique_ptr<audit::AuditLog> audit_;                  // For StartServer().
   // For StartServer(), which hands it on; null where nothing is dispatched.
   std::unique_ptr<dispatch::Dispatcher> dispatcher_;
+  // For StartServer(), which hands it on; null for no groups.
+  std::unique_ptr<const MpsOptions> mps_;
   absl::Duration most_queued_ = absl::Seconds(10);  // For StartServer().
   // For StartServer(), which sets the clock and the memory of a session.
   LeaseBookOptions lease_options_;

@@ -19,6 +19,7 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/handover/worker_rings.h"
+#include "server/mps_groups/mps_groups.h"
 #include "server/process/control_loop.h"
 #include "server/workers/host_window.h"
 #include "server/workers/recovery.h"
@@ -30,6 +31,8 @@ struct WorkerDevice {
   std::string backend;
   int ordinal = 0;
   std::vector<int> more_ordinals = {};
+  // The worker's place in the MPS group of its session; null for none.
+  std::shared_ptr<MpsSeat> mps = nullptr;
 
   bool several() const { return !more_ordinals.empty(); }
 };

@@ -22,16 +22,36 @@ constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
 // beyond makes the socket readable again.
 constexpr int kPacketsATurn = 16;
 
+jail::CellRequest CellRequestFor(const WorkerStart& start) {
+  jail::CellRequest request;
+  request.ordinals = {start.prepare.ordinal()};
+  request.ordinals.insert(request.ordinals.end(), start.prepare.more_ordinals().begin(),
+                          start.prepare.more_ordinals().end());
+  request.profile = request.ordinals.size() > 1 ? jail::kPeersProfile : jail::kWorkerProfile;
+  if (start.mps.has_value()) {
+    request.profile = jail::kMpsWorkerProfile;
+    request.same_user = start.mps->cell.get();
+    request.folders = start.mps->folders;
+  }
+  return request;
+}
+
+ChildOptions ProgramFor(const WorkerStart& start) {
+  ChildOptions program = start.program;
+  if (start.mps.has_value()) {
+    program.environment.insert(program.environment.end(), start.mps->environment.begin(),
+                               start.mps->environment.end());
+  }
+  return program;
+}
+
 }  // namespace
 
 WorkerChild::Spawned WorkerChild::Spawn(const WorkerStart& start) {
   Spawned spawned = {nullptr, UniqueFd(), start.prepare, nullptr};
+  spawned.prepare.set_mps(start.mps.has_value());
   if (start.jailer != nullptr) {
-    std::vector<int> ordinals = {start.prepare.ordinal()};
-    ordinals.insert(ordinals.end(), start.prepare.more_ordinals().begin(),
-                    start.prepare.more_ordinals().end());
-    const char* const profile = ordinals.size() > 1 ? jail::kPeersProfile : jail::kWorkerProfile;
-    auto cell = start.jailer->NewCell(profile, ordinals);
+    auto cell = start.jailer->NewCell(CellRequestFor(start));
     if (!cell.ok()) {
       spawned.process = cell.status();
       return spawned;
@@ -39,7 +59,8 @@ WorkerChild::Spawned WorkerChild::Spawn(const WorkerStart& start) {
     spawned.cell = *std::move(cell);
     *spawned.prepare.mutable_jail() = spawned.cell->plan();
   }
-  spawned.process = start.launcher->Launch(ProcessRole::kWorker, start.program, &spawned.socket);
+  spawned.process =
+      start.launcher->Launch(ProcessRole::kWorker, ProgramFor(start), &spawned.socket);
   if (!spawned.process.ok() || spawned.cell == nullptr) return spawned;
   const absl::Status confined = spawned.cell->Confine((*spawned.process)->pid());
   if (!confined.ok()) spawned.process = confined;
@@ -57,13 +78,15 @@ void WorkerChild::Start(WorkerStart start) {
   });
 }
 
+void WorkerChild::Refuse(const std::string& why) {
+  const auto self = shared_from_this();
+  Died(why);
+  Gone();
+}
+
 void WorkerChild::OnSpawned(Spawned spawned) {
   cell_ = std::move(spawned.cell);
-  if (!spawned.process.ok()) {
-    Died(std::string(spawned.process.status().message()));
-    Gone();
-    return;
-  }
+  if (!spawned.process.ok()) return Refuse(std::string(spawned.process.status().message()));
   process_ = *std::move(spawned.process);
   socket_ = std::move(spawned.socket);
   exit_watch_ = control_->Watch(process_->exit_fd(), [this] {

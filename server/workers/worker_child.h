@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/jail/jailer.h"
+#include "server/mps_groups/mps_groups.h"
 #include "server/process/control_loop.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
@@ -30,6 +32,8 @@ struct WorkerStart {
   warpline_internal::PrepareWorker prepare = {};  // Without its jail.
   // Borrowed, and outliving the process. Null for no jail, in tests.
   jail::Jailer* jailer = nullptr;
+  // Of a worker in an MPS group, which is added to the program's environment and the jail.
+  std::optional<MpsTerms> mps = std::nullopt;
 };
 
 // Receives what becomes of a process.
@@ -60,6 +64,8 @@ class WorkerChild : public std::enable_shared_from_this<WorkerChild> {
 
   // Starts the program, which opens the device. Failures come as OnDied().
   void Start(WorkerStart start) RUNS_ON(control_loop);
+  // Instead: it cannot be started. OnDied() and OnGone() come at once.
+  void Refuse(const std::string& why) RUNS_ON(control_loop);
 
   // Whether it has opened its device.
   bool prepared() const RUNS_ON(control_loop) { return prepared_; }

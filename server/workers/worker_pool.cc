@@ -61,12 +61,16 @@ std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, Wor
   for (const int ordinal : device.more_ordinals) start.prepare.add_more_ordinals(ordinal);
   auto worker = std::make_shared<WorkerProcess>(control_, spawner_, deaths_, events);
   worker->set_generation(generation_);
-  worker->Start(std::move(start));
+  if (device.mps != nullptr) {
+    worker->StartIn(device.mps, std::move(start));
+  } else {
+    worker->Start(std::move(start));
+  }
   return worker;
 }
 
 std::shared_ptr<WorkerProcess> WorkerPool::Take(const WorkerDevice& device, WorkerEvents* events) {
-  if (device.several()) return Start(device, events);
+  if (device.several() || device.mps != nullptr) return Start(device, events);
   auto& entries = devices_[device.ordinal].entries;
   // A worker that has almost started is better than a new one.
   auto found = std::find_if(entries.begin(), entries.end(),
@@ -84,7 +88,8 @@ void WorkerPool::GiveBack(const WorkerDevice& wanted, std::shared_ptr<WorkerProc
   auto entry = std::make_shared<Entry>(this, wanted, worker->prepared());
   worker->Attach(entry.get());
   entry->worker = std::move(worker);
-  const bool wanted_here = !wanted.several() && entry->worker->generation() == generation_ &&
+  const bool wanted_here = !wanted.several() && !entry->worker->in_group() &&
+                           entry->worker->generation() == generation_ &&
                            static_cast<int>(entries.size()) < options_.warm;
   if (wanted_here && !stopping_) {
     entries.push_back(std::move(entry));

@@ -46,8 +46,8 @@ class WorkerPool {
   WorkerPool(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerPoolOptions options);
 
   // Takes a worker for a session, and sends its events to `events` (borrowed, see WorkerProcess).
-  // It is a warm one when there is one, otherwise one that was just started; for several devices
-  // none waits.
+  // It is a warm one when there is one, otherwise one that was just started; for several devices,
+  // and in MPS groups, none waits: with its context a worker has its daemon.
   std::shared_ptr<WorkerProcess> Take(const WorkerDevice& device, WorkerEvents* events)
       RUNS_ON(control_loop);
   // Takes back a worker that nothing of a session has reached.

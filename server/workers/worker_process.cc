@@ -1,5 +1,6 @@
 #include "server/workers/worker_process.h"
 
+#include "absl/strings/str_cat.h"
 #include "server/workers/worker_messages.h"
 
 namespace warpline::server {
@@ -21,6 +22,29 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
   const absl::Status sent = Send(message, OpeningFiles(rings.get(), files));
   if (!sent.ok()) Died(absl::IsUnavailable(sent) ? "" : sent.ToString());
   if (rings != nullptr) rings->CloseChildFds();
+}
+
+void WorkerProcess::StartIn(std::shared_ptr<MpsSeat> group, WorkerStart start) {
+  group_ = std::move(group);
+  // The seat calls nothing once this object has let go of it.
+  group_->WhenReady([this, start = std::move(start)](const absl::Status& ready) {
+    control_loop.AssertOnLoop();
+    if (!child_->alive() || (!ready.ok() && group_->limited())) {
+      return child_->Refuse(std::string(ready.message()));
+    }
+    WorkerStart begun = start;
+    if (ready.ok()) begun.mps = group_->terms();
+    child_->Start(std::move(begun));
+  });
+  group_->WhenOver([this](const std::string& why) {
+    control_loop.AssertOnLoop();
+    child_->Died(absl::StrCat("the MPS daemon of its group is gone: ", why));
+  });
+}
+
+void WorkerProcess::OnGone() {
+  group_ = nullptr;
+  events_->OnWorkerGone();
 }
 
 absl::Status WorkerProcess::Send(warpline_internal::ToWorker message, absl::Span<const int> fds) {

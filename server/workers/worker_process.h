@@ -38,6 +38,9 @@ class WorkerProcess : public Worker, private WorkerChildEvents {
 
   // Starts the program, which opens the device. Failures come as OnWorkerDied().
   void Start(WorkerStart start) RUNS_ON(control_loop) { child_->Start(std::move(start)); }
+  // The same in an MPS group, once that has its daemon, with which the worker ends. Where there is
+  // none it starts without, unless it is promised a part of the multiprocessors.
+  void StartIn(std::shared_ptr<MpsSeat> group, WorkerStart start) RUNS_ON(control_loop);
 
   // Sends the events to another receiver: a warm worker becomes that of a session. What came
   // before, such as OnWorkerPrepared(), does not come again.
@@ -50,6 +53,10 @@ class WorkerProcess : public Worker, private WorkerChildEvents {
   // A number of the owner's choice that workers started alike share.
   void set_generation(uint64_t generation) RUNS_ON(control_loop) { generation_ = generation; }
   uint64_t generation() const RUNS_ON(control_loop) { return generation_; }
+  // Whether it was started for an MPS group, which no other session can use.
+  bool in_group() const RUNS_ON(control_loop) { return group_ != nullptr; }
+  // The process of its group in which the driver counts what it does; 0 for none.
+  pid_t mps_server() const RUNS_ON(control_loop) { return in_group() ? group_->server() : 0; }
   // Whether it has opened its device.
   bool prepared() const RUNS_ON(control_loop) { return child_->prepared(); }
 
@@ -67,13 +74,14 @@ class WorkerProcess : public Worker, private WorkerChildEvents {
   bool OnMessage(const warpline_internal::FromWorker& message, std::vector<UniqueFd> fds) override
       RUNS_ON(control_loop);
   void OnDied(const std::string& why) override RUNS_ON(control_loop) { events_->OnWorkerDied(why); }
-  void OnGone() override RUNS_ON(control_loop) { events_->OnWorkerGone(); }
+  void OnGone() override RUNS_ON(control_loop);
 
   // Always false.
   bool Died(const std::string& why) RUNS_ON(control_loop);
 
   const std::shared_ptr<WorkerChild> child_;
   WorkerEvents* events_ ABSL_GUARDED_BY(control_loop);
+  std::shared_ptr<MpsSeat> group_ ABSL_GUARDED_BY(control_loop);  // Until it is gone.
   // The call of Open() that waits until the worker is prepared.
   std::function<void()> pending_open_ ABSL_GUARDED_BY(control_loop);
   uint64_t session_ ABSL_GUARDED_BY(control_loop) = 0;  // The session for which it was opened.

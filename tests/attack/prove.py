@@ -19,7 +19,8 @@ SERVER_PROGRAMS = {"bin/warpline-server": "server/warpline-server",
                    "bin/warpline-worker": "server/worker/warpline-worker",
                    "bin/warpline-keeper": "server/keeper/warpline-keeper",
                    "bin/warpline-lane": "server/lane/warpline-lane",
-                   "bin/warpline-compiler": "server/compiler/warpline-compiler"}
+                   "bin/warpline-compiler": "server/compiler/warpline-compiler",
+                   "bin/warpline-mps": "server/mps/warpline-mps"}
 # Of rows that are made at a time: most wait for something that does not come.
 AT_A_TIME = 3
 TIMEOUT_S = 180

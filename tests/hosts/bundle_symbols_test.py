@@ -48,6 +48,7 @@ class BundleSymbolsTest(unittest.TestCase):
                      "bin/warpline",
                      "bin/warpline-server", "bin/warpline-supervisor", "bin/warpline-worker",
                      "bin/warpline-keeper", "bin/warpline-lane", "bin/warpline-compiler",
+                     "bin/warpline-mps",
                      "lib/warpline/libwarpline-grpc.so.29", "lib/warpline/libwarpline-stdc++.so.6",
                      "bin/examples/vector_add"):
             self.assertIn(name, names)

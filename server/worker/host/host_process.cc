@@ -25,6 +25,15 @@ using ::warpline_internal::PrepareWorker;
 // CUdevice_attribute.
 constexpr int kMultiprocessors = 16, kThreadsEach = 39;
 
+// Of a device whose contexts in this process are shared with others by NVIDIA's Multi-Process
+// Service.
+constexpr int kMpsEnabled = 133;
+
+bool IsSharedByMps(const device::DeviceInfo& info) {
+  return std::find(info.attributes.begin(), info.attributes.end(), std::pair(kMpsEnabled, 1)) !=
+         info.attributes.end();
+}
+
 // The threads that the device can hold at once.
 uint64_t MostThreads(const device::DeviceInfo& info) {
   uint64_t threads = 1;
@@ -97,6 +106,14 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
     auto contexts = backend_->OpenContexts(places_);
     if (!contexts.ok()) return contexts.status();
     contexts_ = *std::move(contexts);
+    if (prepare.mps()) {
+      // A driver that finds no daemon goes on without, and so without its part of the device.
+      const auto info = backend_->Info(places_[0]);
+      if (!info.ok()) return info.status();
+      if (!IsSharedByMps(*info)) {
+        return absl::UnavailableError("the driver does not share the device by MPS");
+      }
+    }
   }
   driver_time_ = driver_ready - start;
   context_time_ = absl::Now() - driver_ready;

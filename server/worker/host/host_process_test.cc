@@ -138,6 +138,15 @@ TEST(HostProcessTest, TheDevicesAreThoseThatItWasPreparedFor) {
   EXPECT_EQ(Open(OpenOn({1, 0}), &process).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(HostProcessTest, WhereTheDriverDoesNotShareTheDeviceByMpsItIsOfNoUse) {
+  HostProcess process({});
+  warpline_internal::PrepareWorker prepare;
+  prepare.set_backend("cpu:2");
+  prepare.set_mps(true);
+  EXPECT_EQ(process.Prepare(prepare).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Map(kArenaBase, {kChunk}, &process), CudaResult::kIllegalState);
+}
+
 TEST(HostProcessTest, DevicesAreNamedOnceAndAreThere) {
   for (const std::vector<int>& ordinals : std::vector<std::vector<int>>{{0, 0}, {0, 2}, {-1}}) {
     HostProcess process({});
