@@ -139,6 +139,14 @@ struct PreemptContext {
   uint64_t in_way_ns = 0;
   // 1 for a best-effort slice that is in the way, and has been for a moment.
   uint32_t killable = 0;
+  uint32_t device = 0;  // Its number.
+  // At level 2 beside a more urgent slice in the same hardware context, of that one: how long it
+  // has had kernels in flight, and how many commands of its have become complete, since it came;
+  // and its number. Whoever knows when this slice's kernels went slowly can tell from it whether
+  // that helps.
+  uint64_t waiting_busy_ns = 0;
+  uint64_t waiting_commands = 0;
+  uint32_t waiting_vgpu = 0;
   uint32_t reserved = 0;
   // As in DispatchContext. Of the one that waits which has the least of its share.
   uint32_t waiting_used_share = 0;

@@ -65,6 +65,10 @@ WARPLINE_SAME(PreemptContext, warpline_on_preempt, level);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, engine);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, in_way_ns);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, killable);
+WARPLINE_SAME(PreemptContext, warpline_on_preempt, device);
+WARPLINE_SAME(PreemptContext, warpline_on_preempt, waiting_busy_ns);
+WARPLINE_SAME(PreemptContext, warpline_on_preempt, waiting_commands);
+WARPLINE_SAME(PreemptContext, warpline_on_preempt, waiting_vgpu);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, reserved);
 
 WARPLINE_BEGINS(RetireContext, warpline_on_retire);

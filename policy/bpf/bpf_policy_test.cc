@@ -76,8 +76,8 @@ TEST_F(BpfPolicyTest, ProgramsSeeWhatIsInTheWayAndMayHaveItEnded) {
 
 TEST_F(BpfPolicyTest, WhatOnlyBuiltInPoliciesAreToldIsOutOfReach) {
   EXPECT_EQ(
-      Load(MakeObject("on_preempt", Assemble("r0 = u32 [ r1 + 80 ]; exit"))).status().message(),
-      "on_preempt: pc 0: an access to 4 bytes at offset 80 is outside of the context");
+      Load(MakeObject("on_preempt", Assemble("r0 = u32 [ r1 + 104 ]; exit"))).status().message(),
+      "on_preempt: pc 0: an access to 4 bytes at offset 104 is outside of the context");
 }
 
 TEST_F(BpfPolicyTest, HelpersAreTheOptions) {

@@ -74,6 +74,10 @@ constexpr std::array kOnPreemptFields = {
     WARPLINE_FIELD(warpline_on_preempt, engine),
     WARPLINE_FIELD(warpline_on_preempt, in_way_ns),
     WARPLINE_FIELD(warpline_on_preempt, killable),
+    WARPLINE_FIELD(warpline_on_preempt, device),
+    WARPLINE_FIELD(warpline_on_preempt, waiting_busy_ns),
+    WARPLINE_FIELD(warpline_on_preempt, waiting_commands),
+    WARPLINE_FIELD(warpline_on_preempt, waiting_vgpu),
     WARPLINE_FIELD(warpline_on_preempt, reserved),
 };
 static_assert(AreWhole(kOnPreemptFields, sizeof(warpline_on_preempt)));

@@ -234,6 +234,131 @@ TEST_F(ExamplesTest, ThrottleSlowsBestEffortKernelsBesideUrgentOnes) {
   EXPECT_EQ(Verdict(kOnPreempt, context), WARPLINE_DEFAULT);
 }
 
+// An urgent slice whose commands take longer beside a best-effort one at full pace, as the server
+// shows it to a policy.
+class OrionTest : public ExamplesTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(Load("orion"));
+    context_.version = 1;
+    context_.vgpu = 1;
+    context_.level = 2;
+    context_.waiting_priority = 3;
+    context_.waiting_vgpu = 2;
+    context_.now_ns = 1000 * kMs;
+  }
+
+  // Returns for what part of the time the best-effort slice naps. A command takes 100 us and, by
+  // `beside` thousandths, longer at full pace; a request of ten comes every so many milliseconds, 0
+  // for one after the other.
+  double Run(uint64_t ms, uint64_t beside, uint64_t every_ms = 0) {
+    uint64_t looks = 0, naps = 0;
+    for (const uint64_t end = context_.now_ns + ms * kMs; context_.now_ns < end; ++looks) {
+      context_.now_ns += kLookNs;
+      if (left_ == 0 && context_.now_ns >= next_ns_) {
+        left_ = 10;
+        next_ns_ += every_ms * kMs;
+      }
+      const bool works = left_ > 0;
+      context_.waiting_ns = works ? 0 : context_.waiting_ns + kLookNs;
+      const bool slow = Asked();
+      naps += slow ? 1 : 0;
+      if (!works) continue;
+      context_.waiting_busy_ns += kLookNs;
+      done_ns_ += kLookNs * 1000 / (slow ? 1000 : beside);
+      if (done_ns_ < command_ns_) continue;
+      done_ns_ -= command_ns_;
+      ++context_.waiting_commands;
+      --left_;
+      // From 80 to 120 us.
+      random_ = random_ * 6364136223846793005 + 1442695040888963407;
+      command_ns_ = 80'000 + (random_ >> 40) % 40'001;
+    }
+    return static_cast<double>(naps) / static_cast<double>(looks);
+  }
+  bool Asked() {
+    const uint64_t verdict = Verdict(kOnPreempt, context_);
+    EXPECT_TRUE(verdict == WARPLINE_THROTTLE_US(200) || verdict == WARPLINE_KEEP) << verdict;
+    return verdict == WARPLINE_THROTTLE_US(200);
+  }
+
+  static constexpr uint64_t kLookNs = 40'000;
+  warpline_on_preempt context_ = {};
+  uint64_t next_ns_ = 0, left_ = 0, done_ns_ = 0, command_ns_ = 100'000, random_ = 1;
+};
+
+TEST_F(OrionTest, SlowsDownWhatSlowsDownTheUrgentOne) {
+  Run(1000, 1800);
+  EXPECT_GT(Run(30'000, 1800), 0.97);
+}
+
+TEST_F(OrionTest, LetsGoAtFullPaceWhatDoesNot) {
+  Run(1000, 1020);
+  EXPECT_LT(Run(30'000, 1020), 0.03);
+}
+
+TEST_F(OrionTest, RequestsThatComeSeldomAreEnough) {
+  Run(5000, 1800, 10);
+  EXPECT_GT(Run(30'000, 1800, 10), 0.95);
+}
+
+TEST_F(OrionTest, FollowsWhenItChanges) {
+  Run(5000, 1800);
+  Run(20'000, 1000);
+  EXPECT_LT(Run(20'000, 1000), 0.05);
+  Run(20'000, 1500);
+  EXPECT_GT(Run(20'000, 1500), 0.95);
+}
+
+TEST_F(OrionTest, WhoIsSlowedDownByAFewHundredthsIsLeftAsItWas) {
+  Run(5000, 1800);
+  // Between the two bounds: it naps still.
+  Run(40'000, 1080);
+  EXPECT_GT(Run(20'000, 1080), 0.95);
+}
+
+// A measurement that is cut off counts for nothing.
+TEST_F(OrionTest, TheUrgentOneGoesAndAnotherComes) {
+  Run(50, 1800);
+  context_.waiting_ns = 21 * kMs;
+  context_.now_ns += 1000 * kMs;
+  EXPECT_FALSE(Asked());
+  context_.waiting_vgpu = 3;
+  context_.waiting_busy_ns = 0;
+  context_.waiting_commands = 0;
+  context_.waiting_ns = 0;
+  Run(1000, 1000);
+  EXPECT_LT(Run(10'000, 1000), 0.03);
+}
+
+TEST_F(OrionTest, NothingHappensToWhomItIsNotAbout) {
+  Run(1000, 1800);
+  EXPECT_TRUE(Asked());
+  context_.priority = 1;
+  EXPECT_FALSE(Asked());
+  context_.level = 1;
+  EXPECT_EQ(Verdict(kOnPreempt, context_), WARPLINE_DEFAULT);
+  // Another device, on which the numbers are the same, has measurements of its own.
+  context_.level = 2;
+  context_.priority = 0;
+  context_.device = 1;
+  Run(1000, 1000);
+  EXPECT_FALSE(Asked());
+  context_.device = 0;
+  EXPECT_TRUE(Asked());
+}
+
+// An urgent session that says anything of itself has a best-effort one nap, at most.
+TEST_F(OrionTest, LiesAboutTheUrgentOneAreHarmless) {
+  for (int i = 0; i < 200'000; ++i) {
+    random_ = random_ * 6364136223846793005 + 1442695040888963407;
+    context_.now_ns += random_ >> 42;
+    context_.waiting_busy_ns = random_;
+    context_.waiting_commands = random_ * random_;
+    Asked();
+  }
+}
+
 TEST_F(ExamplesTest, ReefKillsBestEffortWorkThatIsInTheWay) {
   ASSERT_NO_FATAL_FAILURE(Load("reef"));
   EXPECT_EQ(program_->ask_always_ms(), 80u);

@@ -100,6 +100,12 @@ struct warpline_on_preempt {
    * of either has become complete; 0 where that is not so */
   unsigned long long in_way_ns;
   unsigned int killable; /* 1: the slice is best effort and in the way, so that KILL is heeded */
+  unsigned int device;   /* the number of the device */
+  /* at level 2 within a kernel, of the more urgent slice: how long its kernels have been in flight,
+   * and how many commands of its have become complete, since it came; its number on the device */
+  unsigned long long waiting_busy_ns;
+  unsigned long long waiting_commands;
+  unsigned int waiting_vgpu;
   unsigned int reserved;
 };
 

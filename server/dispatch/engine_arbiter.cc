@@ -435,6 +435,7 @@ policy::PreemptContext EngineArbiter::PreemptContextOf(const Contender& running)
   context.elapsed_ns = static_cast<uint64_t>(now_ns_ - phase_since_ns_);
   context.priority = running.terms_.priority;
   context.engine = options_.engine;
+  context.device = options_.device;
   context.budget_left_ns = running.reservation_.left_ns();
   context.deadline_ns = static_cast<uint64_t>(running.reservation_.deadline_ns());
   context.turn_is_reserved = running.reservation_.reserved_turn() ? 1 : 0;

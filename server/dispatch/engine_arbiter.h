@@ -61,6 +61,7 @@ struct ArbiterOptions {
   // As contexts of policies have them: 0 for compute, 1 for copies; and their direction.
   uint32_t engine = 0;
   uint32_t direction = 0;
+  uint32_t device = 0;  // Its number.
   // How long a turn is. Between turns an engine is idle for some 150 us, until it has been seen
   // that nothing is in flight any more and the next slice has seen that it may begin: 2.5 % of
   // this.

@@ -41,6 +41,7 @@ void EngineArbiter::AskAboutOverruns() {
     context.priority = c->terms_.priority;
     context.waiting_priority = MoreUrgentThan(*c)->terms_.priority;
     context.level = 2;
+    context.device = options_.device;
     context.engine = options_.engine;
     FillInWay(/*best_effort=*/true, in_way.in_way_ns, &context);
     if (Kills(context, policy_->OnPreempt(context).action)) c->kill_ = in_way;

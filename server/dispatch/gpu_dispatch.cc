@@ -52,10 +52,14 @@ uint32_t GpuDispatch::SessionsOf(const std::string& tenant) const {
 }
 
 GpuDispatch::GpuDispatch(int ordinal, const ArbiterOptions& options, policy::Policy* policy)
-    : ordinal_(ordinal), policy_(policy), asked_always_(policy->wishes().asked_always) {
+    : ordinal_(ordinal),
+      policy_(policy),
+      paces_(static_cast<uint32_t>(ordinal)),
+      asked_always_(policy->wishes().asked_always) {
   for (size_t i = 0; i < kEngines; ++i) {
     ArbiterOptions own = options;
     own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
+    own.device = static_cast<uint32_t>(ordinal);
     own.direction = i == EngineIndex(Engine::kCopyOut) ? 1 : 0;
     arbiters_[i] = std::make_unique<EngineArbiter>(own, policy);
     arbiters_[i]->RecordTo(&recorder_, i);
@@ -261,7 +265,7 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
   constexpr size_t kCompute = EngineIndex(Engine::kCompute);
   std::vector<PacedSlice> paced;
   std::vector<const Slice*> which;
-  for (const auto& [key, slice] : slices_) {
+  for (auto& [key, slice] : slices_) {
     if (!slice.members.front().seat->terms_.shares_context) continue;
     const ContenderTerms& terms = slice.contenders[kCompute]->terms();
     PacedSlice& one = paced.emplace_back();
@@ -275,7 +279,11 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
       one.at_work |= Worked(read);
       one.loading |= read.loading;
       one.progressed |= read.commands > 0 || read.loads > 0;
+      slice.busy_ns += static_cast<uint64_t>(read.busy_ns);
+      slice.commands += read.commands;
     }
+    one.busy_ns = slice.busy_ns;
+    one.commands = slice.commands;
     which.push_back(&slice);
   }
   paces_.Look(absl::MakeSpan(paced), now_ns, policy_);

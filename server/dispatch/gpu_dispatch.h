@@ -73,6 +73,9 @@ class GpuDispatch {
   struct Slice {
     std::array<Contender*, kEngines> contenders{};
     std::array<int64_t, kEngines> charged_ns{};  // At the last look.
+    // Of compute, since it came; as PacedSlice has them.
+    uint64_t busy_ns = 0;
+    uint64_t commands = 0;
     std::vector<Member> members;
   };
 

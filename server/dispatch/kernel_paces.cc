@@ -66,6 +66,10 @@ void KernelPaces::Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Po
     context.priority = slice.priority;
     context.waiting_priority = urgent->priority;
     context.level = 2;
+    context.device = device_;
+    context.waiting_vgpu = urgent->vgpu;
+    context.waiting_busy_ns = urgent->busy_ns;
+    context.waiting_commands = urgent->commands;
     const int64_t in_way_ns = InWayNs(slice, *urgent, now_ns);
     FillInWay(slice.best_effort, in_way_ns, &context);
     const policy::Verdict verdict = policy->OnPreempt(context);

@@ -29,6 +29,9 @@ struct PacedSlice {
   bool at_work = false;     // It has kernels in flight, or some have become complete.
   bool loading = false;     // It loads code, which waits for others' kernels.
   bool progressed = false;  // Kernels have become complete, or loads.
+  // Since it came: how long it has had kernels in flight, and how many commands are complete.
+  uint64_t busy_ns = 0;
+  uint64_t commands = 0;
   // Decided: for how long threads that ask nap, 0 for full pace; and whether its kernels are ended.
   uint32_t nap_us = 0;
   std::optional<KillVerdict> kill = {};
@@ -40,6 +43,9 @@ class KernelPaces {
   // The longest nap, and for how long after its last work a slice counts as being at it.
   static constexpr uint32_t kLongestNapUs = 1000;
   static constexpr int64_t kLingerNs = 100'000'000;
+
+  // `device` is the number of the device, for the policy.
+  explicit KernelPaces(uint32_t device = 0) : device_(device) {}
 
   // Decides for all slices of one context. `now_ns` does not go backwards.
   void Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Policy* policy);
@@ -64,6 +70,7 @@ class KernelPaces {
   const PacedSlice* MostUrgent(absl::Span<const PacedSlice> slices, int32_t above,
                                int64_t now_ns) const;
 
+  const uint32_t device_;
   std::map<uint32_t, Known> known_;  // By vgpu.
 };
 

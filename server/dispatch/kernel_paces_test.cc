@@ -51,6 +51,22 @@ TEST_F(KernelPacesTest, ASliceGoesSlowlyWhileAMoreUrgentOneIsAtWork) {
   EXPECT_EQ(context.waiting_priority, 3);
 }
 
+TEST_F(KernelPacesTest, ThePolicyHearsHowTheUrgentOneGetsOn) {
+  KernelPaces paces(7);
+  PacedSlice slices[] = {
+      {.vgpu = 1, .priority = 0, .at_work = true, .busy_ns = 1, .commands = 2},
+      {.vgpu = 2, .priority = 3, .at_work = true, .busy_ns = 30 * kMs, .commands = 400},
+      {.vgpu = 3, .priority = 1, .at_work = true, .busy_ns = 5, .commands = 6}};
+  paces.Look(absl::MakeSpan(slices), kMs, &policy_);
+  ASSERT_EQ(policy_.asked.size(), 2u);
+  for (const policy::PreemptContext& context : policy_.asked) {
+    EXPECT_EQ(context.device, 7u);
+    EXPECT_EQ(context.waiting_vgpu, 2u);
+    EXPECT_EQ(context.waiting_busy_ns, uint64_t{30 * kMs});
+    EXPECT_EQ(context.waiting_commands, 400u);
+  }
+}
+
 TEST_F(KernelPacesTest, ThePolicyHearsHowLongAgoThatWas) {
   Look(true, true, kMs);
   EXPECT_EQ(Look(true, false, 6 * kMs), Naps({200, 0}));
