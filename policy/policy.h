@@ -119,12 +119,13 @@ struct DispatchContext {
 
 // At level 1, it is a slice's turn while another one waits: kYield, kKeep, kKill. At level 2, work
 // of its is in flight that no turn takes back: its kernels run beside those of a more urgent slice
-// in the same hardware context (kThrottle, kKeep, kKill), or they have not become complete since
-// its turn was over, while a more urgent one wants the engine (kKeep, kKill). kKill ends its
-// sessions that have work in flight, with an error; it is heeded where `killable` says so. At level
-// 0, of which only a policy hears that wishes to (Wishes::expects), another one is likely to come
-// in a moment: kYield, if the slice would have to yield to that one, has the slice keep only a
-// little in flight; kKeep.
+// in the same hardware context (kThrottle, kHold, kKeep, kKill), or they have not become complete
+// since its turn was over, while a more urgent one wants the engine (kKeep, kKill). kKill ends its
+// sessions that have work in flight, with an error; it is heeded where `killable` says so. kHold
+// has the slice launch nothing for so long, 10 ms at most, or until the policy says something else
+// of it, and threads that ask nap. At level 0, of which only a policy hears that wishes to
+// (Wishes::expects), another one is likely to come in a moment: kYield, if the slice would have to
+// yield to that one, has the slice keep only a little in flight; kKeep.
 struct PreemptContext {
   ContextHead head;
   uint64_t elapsed_ns = 0;  // Of the turn, or since it has had kernels in flight.

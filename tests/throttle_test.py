@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A policy slows down kernels of the guarded tier, end to end on the CPU device: a scheduler, a
-server with the policy, a best-effort program and an urgent one."""
+"""A policy slows down kernels of the guarded tier, or keeps them apart from urgent ones, end to end on
+the CPU device: a scheduler, a server with the policy, a best-effort program and an urgent one."""
 import os
 import pathlib
 import sys
@@ -24,6 +24,7 @@ class ThrottleTest(unittest.TestCase):
             harness.RUNFILES, {"bin/shares": "bench/cuda/shares", "bin/reduction": "examples/reduction"})
         cls.bin = pathlib.Path(cls.installation.root) / "bin"
         cls.policy = harness.RUNFILES / "policy/examples/throttle.bpf.o"
+        cls.orion = harness.RUNFILES / "policy/examples/orion.bpf.o"
 
     @classmethod
     def tearDownClass(cls):
@@ -61,6 +62,22 @@ class ThrottleTest(unittest.TestCase):
         if during <= after / 4 and os.getloadavg()[0] > 1.5 * os.cpu_count():
             self.skipTest("others keep the processors busy")
         self.assertGreater(during, after / 4)
+
+    # They have the same processors, so each kernel of the urgent one takes longer beside the other's.
+    def test_a_best_effort_program_that_slows_an_urgent_one_down_is_kept_apart(self):
+        during, after = self.kernels_beside(self.orion, (0, 3))
+        self.assertGreater(after, 0)
+        self.assertLess(during, after / 4)
+
+    def test_a_program_that_is_killed_while_it_is_kept_apart_is_gone(self):
+        with self.pool(self.orion, (0, 3)) as pool:
+            urgent = self.busy(pool, 1, 9, rounds=300)
+            effort = self.busy(pool, 0, 30)
+            time.sleep(5)
+            effort.kill()
+            effort.wait()
+            self.assertEqual(pool.start(0, "guarded", str(self.bin / "reduction")).wait(60), 0)
+            self.assertEqual(urgent.wait(60), 0)
 
     def test_programs_that_are_slowed_down_have_right_results(self):
         with self.pool(self.policy, (0, 3)) as pool:

@@ -248,12 +248,12 @@ class OrionTest : public ExamplesTest {
     context_.now_ns = 1000 * kMs;
   }
 
-  // Returns for what part of the time the best-effort slice naps. A command takes 100 us and, by
-  // `beside` thousandths, longer at full pace; a request of ten comes every so many milliseconds, 0
-  // for one after the other.
+  // Returns for what part of the urgent slice's time at work the other one is kept apart. A command
+  // takes 100 us alone, and so many thousandths of that beside the other one; a request of ten
+  // comes every so many milliseconds, 0 for one after the other.
   double Run(uint64_t ms, uint64_t beside, uint64_t every_ms = 0) {
-    uint64_t looks = 0, naps = 0;
-    for (const uint64_t end = context_.now_ns + ms * kMs; context_.now_ns < end; ++looks) {
+    uint64_t looks = 0, apart = 0;
+    for (const uint64_t end = context_.now_ns + ms * kMs; context_.now_ns < end;) {
       context_.now_ns += kLookNs;
       if (left_ == 0 && context_.now_ns >= next_ns_) {
         left_ = 10;
@@ -261,11 +261,12 @@ class OrionTest : public ExamplesTest {
       }
       const bool works = left_ > 0;
       context_.waiting_ns = works ? 0 : context_.waiting_ns + kLookNs;
-      const bool slow = Asked();
-      naps += slow ? 1 : 0;
+      const bool is_apart = Asked();
       if (!works) continue;
+      ++looks;
+      apart += is_apart ? 1 : 0;
       context_.waiting_busy_ns += kLookNs;
-      done_ns_ += kLookNs * 1000 / (slow ? 1000 : beside);
+      done_ns_ += kLookNs * 1000 / (is_apart ? 1000 : beside);
       if (done_ns_ < command_ns_) continue;
       done_ns_ -= command_ns_;
       ++context_.waiting_commands;
@@ -274,12 +275,12 @@ class OrionTest : public ExamplesTest {
       random_ = random_ * 6364136223846793005 + 1442695040888963407;
       command_ns_ = 80'000 + (random_ >> 40) % 40'001;
     }
-    return static_cast<double>(naps) / static_cast<double>(looks);
+    return static_cast<double>(apart) / static_cast<double>(looks);
   }
   bool Asked() {
     const uint64_t verdict = Verdict(kOnPreempt, context_);
-    EXPECT_TRUE(verdict == WARPLINE_THROTTLE_US(200) || verdict == WARPLINE_KEEP) << verdict;
-    return verdict == WARPLINE_THROTTLE_US(200);
+    EXPECT_TRUE(verdict == WARPLINE_HOLD_US(2000) || verdict == WARPLINE_KEEP) << verdict;
+    return verdict == WARPLINE_HOLD_US(2000);
   }
 
   static constexpr uint64_t kLookNs = 40'000;
@@ -287,32 +288,32 @@ class OrionTest : public ExamplesTest {
   uint64_t next_ns_ = 0, left_ = 0, done_ns_ = 0, command_ns_ = 100'000, random_ = 1;
 };
 
-TEST_F(OrionTest, SlowsDownWhatSlowsDownTheUrgentOne) {
+TEST_F(OrionTest, KeepsApartWhatSlowsTheUrgentOneDown) {
   Run(1000, 1800);
-  EXPECT_GT(Run(30'000, 1800), 0.97);
+  EXPECT_GT(Run(60'000, 1800), 0.95);
 }
 
-TEST_F(OrionTest, LetsGoAtFullPaceWhatDoesNot) {
+TEST_F(OrionTest, LeavesBesideItWhatDoesNot) {
   Run(1000, 1020);
-  EXPECT_LT(Run(30'000, 1020), 0.03);
+  EXPECT_LT(Run(60'000, 1020), 0.05);
 }
 
 TEST_F(OrionTest, RequestsThatComeSeldomAreEnough) {
   Run(5000, 1800, 10);
-  EXPECT_GT(Run(30'000, 1800, 10), 0.95);
+  EXPECT_GT(Run(60'000, 1800, 10), 0.95);
 }
 
 TEST_F(OrionTest, FollowsWhenItChanges) {
   Run(5000, 1800);
-  Run(20'000, 1000);
-  EXPECT_LT(Run(20'000, 1000), 0.05);
-  Run(20'000, 1500);
-  EXPECT_GT(Run(20'000, 1500), 0.95);
+  Run(40'000, 1000);
+  EXPECT_LT(Run(40'000, 1000), 0.05);
+  Run(40'000, 1500);
+  EXPECT_GT(Run(40'000, 1500), 0.95);
 }
 
 TEST_F(OrionTest, WhoIsSlowedDownByAFewHundredthsIsLeftAsItWas) {
   Run(5000, 1800);
-  // Between the two bounds: it naps still.
+  // Between the two bounds.
   Run(40'000, 1080);
   EXPECT_GT(Run(20'000, 1080), 0.95);
 }
@@ -320,7 +321,7 @@ TEST_F(OrionTest, WhoIsSlowedDownByAFewHundredthsIsLeftAsItWas) {
 // A measurement that is cut off counts for nothing.
 TEST_F(OrionTest, TheUrgentOneGoesAndAnotherComes) {
   Run(50, 1800);
-  context_.waiting_ns = 21 * kMs;
+  context_.waiting_ns = kMs + 1;
   context_.now_ns += 1000 * kMs;
   EXPECT_FALSE(Asked());
   context_.waiting_vgpu = 3;
@@ -328,7 +329,7 @@ TEST_F(OrionTest, TheUrgentOneGoesAndAnotherComes) {
   context_.waiting_commands = 0;
   context_.waiting_ns = 0;
   Run(1000, 1000);
-  EXPECT_LT(Run(10'000, 1000), 0.03);
+  EXPECT_LT(Run(60'000, 1000), 0.05);
 }
 
 TEST_F(OrionTest, NothingHappensToWhomItIsNotAbout) {
@@ -348,7 +349,7 @@ TEST_F(OrionTest, NothingHappensToWhomItIsNotAbout) {
   EXPECT_TRUE(Asked());
 }
 
-// An urgent session that says anything of itself has a best-effort one nap, at most.
+// An urgent session that says anything of itself has a best-effort one kept apart, at most.
 TEST_F(OrionTest, LiesAboutTheUrgentOneAreHarmless) {
   for (int i = 0; i < 200'000; ++i) {
     random_ = random_ * 6364136223846793005 + 1442695040888963407;

@@ -1,49 +1,53 @@
-/* Orion: kernels of best-effort tenants go slowly beside an urgent tenant's where that helps it,
- * and as fast as they can where it does not.
+/* Orion: kernels of best-effort tenants are kept apart from an urgent tenant's where they slow
+ * these down, and go beside them where they do not.
  *
- * After Orion (Strati et al., EuroSys 2024), which keeps kernels apart that want the same of a
+ * After Orion (Strati et al., EuroSys 2024), which co-runs kernels that want different things of a
  * device, by profiles that were made before. Here it is measured, for each slice that the urgent
- * one has beside it: the slice naps in one phase, goes at full pace in the next, and so on, and
- * what a command of the urgent one takes in both is compared. A verdict holds for a second, and for
- * twice as long each time that it is found again, so that what is measured costs neither of them
- * much. */
+ * one has beside it: in one phase the slice launches nothing while the urgent one is at work, in
+ * the next it goes on as if alone, and so on, and what a command of the urgent one takes in both is
+ * compared. A verdict holds for a second, and for twice as long each time that it is found again,
+ * so that what is measured costs neither of them much. Whoever is kept apart goes on in the urgent
+ * one's pauses: beside one that has none it does not go on at all. */
 #include "warpline_policy.h"
 
 WARPLINE_POLICY();
 
 #define MS 1000000ull
-#define NAP_US 200
-#define QUIET_NS (20 * MS) /* for how long after the urgent tenant's last work */
-/* A phase, and how much of its beginning does not count: work of the phase before is in flight. */
-#define PHASE_NS (20 * MS)
-#define SETTLE_NS (5 * MS)
-/* Phases of a measurement, of which every other one is of naps; more where the urgent tenant has
- * few commands, and none of it counts if these are too few for long. */
+/* For so long at once, unless it is decided anew before, as it is at each look. */
+#define APART_US 2000
+#define PAUSE_NS (1 * MS)  /* After so long without work the urgent tenant pauses. */
+#define AWAY_NS (100 * MS) /* After so long it is gone, and what was begun of a phase is void. */
+/* A phase, and how much of its beginning does not count: work of the phase before is in flight, and
+ * the device's clock follows its load in tens of milliseconds. */
+#define PHASE_NS (100 * MS)
+#define SETTLE_NS (40 * MS)
+/* Phases of a measurement, of which every other one is apart; more where the urgent tenant has few
+ * commands, and none of it counts if these are too few for long. */
 #define PHASES 8
 #define MOST_PHASES 64
 #define LEAST_COMMANDS 16
 #define FIRST_HOLD_NS (1000 * MS)
-#define LAST_HOLD_NS (16000 * MS)
-/* In thousandths: by how much commands take longer beside the slice where it begins to nap, and
- * where it goes on with that. */
+#define LAST_HOLD_NS (32000 * MS)
+/* In thousandths: by how much commands take longer beside the slice where it begins to be kept
+ * apart, and where it goes on to be. */
 #define BEGINS 1100
 #define GOES_ON 1050
 
 enum {
   URGENT,     /* Whom the rest is about. */
   SEEN_NS,    /* The last time that it was at work. */
-  NAPS,       /* The verdict: whether the slice naps. */
+  APART,      /* The verdict: whether the slice is kept apart. */
   HOLDS_NS,   /* For so long from its beginning. */
   UNTIL_NS,   /* The end of that; the next measurement follows. */
   PHASE,      /* The number of the phase; 0 while nothing is measured. */
   BEGAN_NS,   /* Its beginning. */
   SETTLED,    /* Whether FROM_* are from this phase. */
-  FROM_NS,    /* What the urgent one had used, and how many commands were complete, at its */
-  FROM_COUNT, /* beginning. */
-  NAP_NS,     /* What was used in phases of naps, for so many commands. */
-  NAP_COUNT,
-  FULL_NS, /* The same of phases at full pace. */
-  FULL_COUNT,
+  FROM_NS,    /* What the urgent one had used, and how many commands were complete, */
+  FROM_COUNT, /* when it had settled. */
+  APART_NS,   /* What was used in phases apart, for so many commands. */
+  APART_COUNT,
+  BESIDE_NS, /* The same of the other phases. */
+  BESIDE_COUNT,
   CELLS
 };
 WARPLINE_MAP(slowdowns, WARPLINE_HASH, sizeof(u64), CELLS, 1024);
@@ -52,40 +56,43 @@ WARPLINE_INLINE void measure_anew(volatile u64* s, u64 now) {
   s[PHASE] = 1;
   s[BEGAN_NS] = now;
   s[SETTLED] = 0;
-  s[NAP_NS] = 0;
-  s[NAP_COUNT] = 0;
-  s[FULL_NS] = 0;
-  s[FULL_COUNT] = 0;
+  s[APART_NS] = 0;
+  s[APART_COUNT] = 0;
+  s[BESIDE_NS] = 0;
+  s[BESIDE_COUNT] = 0;
 }
 
-WARPLINE_INLINE int naps_in(u64 phase) { return phase & 1; }
+WARPLINE_INLINE int is_apart(u64 phase) { return phase & 1; }
 
 /* Notes a phase that is over. By map_add(), since the cell is not known before. */
 WARPLINE_INLINE void add_phase(u64 key, volatile u64* s, const struct warpline_on_preempt* ctx) {
   if (!s[SETTLED]) return;
-  int naps = naps_in(s[PHASE]);
-  map_add(&slowdowns, &key, naps ? NAP_NS : FULL_NS, ctx->waiting_busy_ns - s[FROM_NS]);
-  map_add(&slowdowns, &key, naps ? NAP_COUNT : FULL_COUNT, ctx->waiting_commands - s[FROM_COUNT]);
+  int apart = is_apart(s[PHASE]);
+  map_add(&slowdowns, &key, apart ? APART_NS : BESIDE_NS, ctx->waiting_busy_ns - s[FROM_NS]);
+  map_add(&slowdowns, &key, apart ? APART_COUNT : BESIDE_COUNT,
+          ctx->waiting_commands - s[FROM_COUNT]);
 }
 
-/* Whether a command takes so many thousandths at full pace of what it takes beside naps, or more.
+/* Whether a command takes so many thousandths beside the slice of what it takes without it, or
+ * more.
  */
 WARPLINE_INLINE int is_slower(volatile u64* s, u64 thousandths) {
-  return s[FULL_NS] * s[NAP_COUNT] / 1000 >= s[NAP_NS] * s[FULL_COUNT] / 1000 * thousandths / 1000;
+  return s[BESIDE_NS] * s[APART_COUNT] / 1000 >=
+         s[APART_NS] * s[BESIDE_COUNT] / 1000 * thousandths / 1000;
 }
 
 /* Ends the measurement. */
 WARPLINE_INLINE void decide(volatile u64* s, u64 now) {
-  u64 naps = s[NAPS];
-  if (s[NAP_COUNT] < LEAST_COMMANDS || s[FULL_COUNT] < LEAST_COMMANDS) {
-    naps = 0;
+  u64 apart = s[APART];
+  if (s[APART_COUNT] < LEAST_COMMANDS || s[BESIDE_COUNT] < LEAST_COMMANDS) {
+    apart = 0;
   } else {
-    naps = is_slower(s, naps ? GOES_ON : BEGINS);
+    apart = is_slower(s, apart ? GOES_ON : BEGINS);
   }
   u64 holds = s[HOLDS_NS] * 2;
-  if (naps != s[NAPS] || holds < FIRST_HOLD_NS) holds = FIRST_HOLD_NS;
+  if (apart != s[APART] || holds < FIRST_HOLD_NS) holds = FIRST_HOLD_NS;
   if (holds > LAST_HOLD_NS) holds = LAST_HOLD_NS;
-  s[NAPS] = naps;
+  s[APART] = apart;
   s[HOLDS_NS] = holds;
   s[UNTIL_NS] = now + holds;
   s[PHASE] = 0;
@@ -97,8 +104,8 @@ WARPLINE_INLINE void go_on(u64 key, volatile u64* s, const struct warpline_on_pr
   if (passed >= PHASE_NS) {
     add_phase(key, s, ctx);
     u64 phases = s[PHASE];
-    int enough = s[NAP_COUNT] >= LEAST_COMMANDS && s[FULL_COUNT] >= LEAST_COMMANDS;
-    if (phases >= MOST_PHASES || (phases >= PHASES && enough && !naps_in(phases))) {
+    int enough = s[APART_COUNT] >= LEAST_COMMANDS && s[BESIDE_COUNT] >= LEAST_COMMANDS;
+    if (phases >= MOST_PHASES || (phases >= PHASES && enough && !is_apart(phases))) {
       decide(s, now);
       return;
     }
@@ -115,27 +122,26 @@ WARPLINE_INLINE void go_on(u64 key, volatile u64* s, const struct warpline_on_pr
 SEC("on_preempt")
 u64 preempt(const struct warpline_on_preempt* ctx) {
   if (ctx->level != 2) return WARPLINE_DEFAULT;
-  if (ctx->priority > 0 || ctx->waiting_ns > QUIET_NS) return WARPLINE_KEEP;
+  if (ctx->priority > 0 || ctx->waiting_ns > PAUSE_NS) return WARPLINE_KEEP;
   u64 key = (u64)ctx->device << 32 | ctx->vgpu;
   u64 now = ctx->now_ns;
   volatile u64* s = map_lookup(&slowdowns, &key);
   if (!s) {
     /* What cannot be measured, since the map is full, is taken for slower. */
-    if (!map_add(&slowdowns, &key, SEEN_NS, now)) return WARPLINE_THROTTLE_US(NAP_US);
+    if (!map_add(&slowdowns, &key, SEEN_NS, now)) return WARPLINE_HOLD_US(APART_US);
     return WARPLINE_KEEP;
   }
   if (s[URGENT] != ctx->waiting_vgpu) {
     s[URGENT] = ctx->waiting_vgpu;
-    s[NAPS] = 0;
+    s[APART] = 0;
     s[HOLDS_NS] = 0;
     measure_anew(s, now);
-  } else if (now - s[SEEN_NS] > QUIET_NS) {
-    /* It was away in the midst of a phase. */
+  } else if (now - s[SEEN_NS] > AWAY_NS) {
     if (s[PHASE]) measure_anew(s, now);
   }
   s[SEEN_NS] = now;
   if (!s[PHASE] && now >= s[UNTIL_NS]) measure_anew(s, now);
   if (s[PHASE]) go_on(key, s, ctx);
-  int naps = s[PHASE] ? naps_in(s[PHASE]) : s[NAPS] != 0;
-  return naps ? WARPLINE_THROTTLE_US(NAP_US) : WARPLINE_KEEP;
+  int apart = s[PHASE] ? is_apart(s[PHASE]) : s[APART] != 0;
+  return apart ? WARPLINE_HOLD_US(APART_US) : WARPLINE_KEEP;
 }

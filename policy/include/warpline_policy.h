@@ -84,9 +84,9 @@ struct warpline_on_dispatch {
 
 /* At level 1, it is a slice's turn while others wait. Verdicts: YIELD, KEEP, KILL. At level 2, work
  * of its is in flight that no turn takes back: its kernels run beside those of a more urgent slice,
- * in the same hardware context (the guarded tier; verdicts: THROTTLE, KEEP, KILL), or they have not
- * become complete since its turn was over, while a more urgent slice wants the engine (KEEP, KILL;
- * asked about slices that are best effort only). */
+ * in the same hardware context (the guarded tier; verdicts: THROTTLE, HOLD, KEEP, KILL), or they
+ * have not become complete since its turn was over, while a more urgent slice wants the engine
+ * (KEEP, KILL; asked about slices that are best effort only). */
 struct warpline_on_preempt {
   WARPLINE_CONTEXT_HEAD;
   unsigned long long elapsed_ns; /* of the turn, or since it has had kernels in flight */

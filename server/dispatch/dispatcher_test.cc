@@ -797,6 +797,57 @@ TEST_F(KillsTest, KernelsBesideAMoreUrgentOneInItsContextAreEndedWhenThatOneIsSt
   EXPECT_EQ(KillsInTrace().size(), 1u);
 }
 
+class KeepsApart : public policy::Policy {
+ public:
+  std::string_view name() const override { return "keeps-apart"; }
+  policy::Verdict OnPreempt(const policy::PreemptContext& context) override {
+    return context.level == 2 ? policy::Verdict::Hold(2000) : policy::Verdict();
+  }
+};
+
+TEST_F(KillsTest, WhoIsKeptApartFromAMoreUrgentOneLaunchesNothingMeanwhile) {
+  dispatcher_->SetPolicy(std::make_shared<KeepsApart>());
+  const auto effort = Join(1, "effort", 0, /*best_effort=*/false, /*shares_context=*/true);
+  const auto urgent = Join(2, "urgent", 2, /*best_effort=*/false, /*shares_context=*/true);
+  const auto other = Join(3, "other", 0, /*best_effort=*/false, /*shares_context=*/false);
+  std::unique_ptr<DispatchPage> page;
+  const EngineSlot& slot = SlotOf(*effort, &page);
+  Work(*effort, 1);
+  Pass(kMs);
+  EXPECT_NE(slot.grant().state(), Grant::State::kClosed);
+  Work(*urgent, 1);
+  Pass(kMs);
+  EXPECT_EQ(slot.grant().state(), Grant::State::kClosed);
+  std::unique_ptr<DispatchPage> urgent_page;
+  EXPECT_NE(SlotOf(*urgent, &urgent_page).grant().state(), Grant::State::kClosed);
+  // What it has launched ends, and it waits with more.
+  Work(*effort, 0, 1);
+  Pass(5 * kMs);
+  EXPECT_EQ(slot.grant().state(), Grant::State::kClosed);
+  // A second session of the slice is held, too.
+  const auto second = Join(4, "effort", 0, /*best_effort=*/false, /*shares_context=*/true);
+  Pass(kMs / 10);
+  std::unique_ptr<DispatchPage> second_page;
+  EXPECT_EQ(SlotOf(*second, &second_page).grant().state(), Grant::State::kClosed);
+  Work(*urgent, 0);
+  Pass(KernelPaces::kLingerNs + kMs);
+  EXPECT_NE(slot.grant().state(), Grant::State::kClosed);
+  std::vector<TraceSpan> spans = dispatcher_->Trace({}, 1000)[0].spans;
+  std::erase_if(spans, [](const TraceSpan& span) { return span.kind != TraceKind::kLimit; });
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0].reason, TraceReason::kKeptApart);
+  EXPECT_EQ(spans[0].slice, 1u);
+  EXPECT_EQ(spans[0].other, 2u);
+  EXPECT_GT(spans[0].end_ns - spans[0].begin_ns, KernelPaces::kLingerNs);
+  // With another policy it goes on.
+  Work(*urgent, 1);
+  Pass(kMs);
+  EXPECT_EQ(slot.grant().state(), Grant::State::kClosed);
+  dispatcher_->SetPolicy(std::make_shared<Killing>());
+  Pass(kMs / 10);
+  EXPECT_NE(slot.grant().state(), Grant::State::kClosed);
+}
+
 // A load waits until no kernel runs in the context: nothing of it is in flight.
 TEST_F(KillsTest, KernelsForWhichAMoreUrgentOneWaitsToLoadCodeAreEnded) {
   const auto effort = Join(1, "effort", 0, /*best_effort=*/true, /*shares_context=*/true);

@@ -10,9 +10,10 @@ namespace {
 constexpr size_t kNames = 1024;
 
 constexpr const char* kKinds[] = {"turn", "wait", "work", "limit", "kill"};
-constexpr const char* kReasons[] = {
-    "none",     "used_up", "idle",     "not_come", "yielded", "alone", "left", "turn_of_another",
-    "draining", "held",    "expected", "killed",   "in_way"};
+constexpr const char* kReasons[] = {"none",     "used_up",   "idle",     "not_come",
+                                    "yielded",  "alone",     "left",     "turn_of_another",
+                                    "draining", "held",      "expected", "killed",
+                                    "in_way",   "kept_apart"};
 
 }  // namespace
 

@@ -41,6 +41,7 @@ enum class TraceReason : uint8_t {
   kExpected,       // It was limited for `other`, which is more urgent and likely to come.
   kKilled,         // The policy had the work of the turn's slice ended.
   kInWay,          // Of a kill: the slice is best effort, and `other` is more urgent.
+  kKeptApart,      // It was to launch nothing beside `other`, which is more urgent.
 };
 
 struct TraceSpan {

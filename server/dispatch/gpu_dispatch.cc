@@ -132,6 +132,7 @@ void GpuDispatch::OpenAll() {
   for (const auto& arbiter : arbiters_) arbiter->Open();
   for (auto& [key, slice] : slices_) {
     SetPace(slice, 0);
+    slice.held_for = 0;
     for (const Member& member : slice.members) {
       for (EngineSlot& slot : member.seat->page_->device(member.device)) {
         slot.SetGrant(Grant::Open());
@@ -256,6 +257,7 @@ void GpuDispatch::Settle(Slice* slice) {
       } else if (worked == 0) {
         busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
       }
+      if (i == EngineIndex(Engine::kCompute) && slice->held_for != 0) continue;
       member.seat->page_->device(member.device)[i].SetGrant(contender.grant());
     }
   }
@@ -264,7 +266,7 @@ void GpuDispatch::Settle(Slice* slice) {
 void GpuDispatch::SetPaces(int64_t now_ns) {
   constexpr size_t kCompute = EngineIndex(Engine::kCompute);
   std::vector<PacedSlice> paced;
-  std::vector<const Slice*> which;
+  std::vector<Slice*> which;
   for (auto& [key, slice] : slices_) {
     if (!slice.members.front().seat->terms_.shares_context) continue;
     const ContenderTerms& terms = slice.contenders[kCompute]->terms();
@@ -277,6 +279,7 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
       if (member.seat->killed_) continue;
       const SlotReading& read = member.read[kCompute];
       one.at_work |= Worked(read);
+      one.waiting |= read.waiting > 0;
       one.loading |= read.loading;
       one.progressed |= read.commands > 0 || read.loads > 0;
       slice.busy_ns += static_cast<uint64_t>(read.busy_ns);
@@ -289,6 +292,7 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
   paces_.Look(absl::MakeSpan(paced), now_ns, policy_);
   for (size_t i = 0; i < paced.size(); ++i) {
     SetPace(*which[i], paced[i].nap_us);
+    Hold(which[i], paced[i].held_for, now_ns);
     if (paced[i].kill.has_value()) Kill(*which[i], kCompute, *paced[i].kill, now_ns);
   }
 }
@@ -333,6 +337,31 @@ void GpuDispatch::Kill(const Slice& slice, size_t engine, const KillVerdict& ver
   span.begin_ns = now_ns - verdict.in_way_ns;
   span.end_ns = now_ns;
   recorder_.Add(span);
+}
+
+void GpuDispatch::Hold(Slice* slice, uint32_t held_for, int64_t now_ns) {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  if (slice->held_for == 0 && held_for == 0) return;
+  const Contender& contender = *slice->contenders[kCompute];
+  if (slice->held_for != held_for) {
+    if (slice->held_for != 0) {
+      TraceSpan span;
+      span.kind = TraceKind::kLimit;
+      span.reason = TraceReason::kKeptApart;
+      span.engine = kCompute;
+      span.slice = contender.terms().vgpu;
+      span.other = slice->held_for;
+      span.begin_ns = slice->held_since_ns;
+      span.end_ns = now_ns;
+      recorder_.Add(span);
+    }
+    slice->held_for = held_for;
+    slice->held_since_ns = now_ns;
+  }
+  for (const Member& member : slice->members) {
+    member.seat->page_->device(member.device)[kCompute].SetGrant(held_for == 0 ? contender.grant()
+                                                                               : Grant::Closed(0));
+  }
 }
 
 // Sessions that come to a slice, or get another worker, hear of it when it is looked at again.

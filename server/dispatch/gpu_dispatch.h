@@ -76,6 +76,8 @@ class GpuDispatch {
     // Of compute, since it came; as PacedSlice has them.
     uint64_t busy_ns = 0;
     uint64_t commands = 0;
+    uint32_t held_for = 0;  // As PacedSlice has it.
+    int64_t held_since_ns = 0;
     std::vector<Member> members;
   };
 
@@ -91,6 +93,8 @@ class GpuDispatch {
   // Decides how fast kernels go.
   void SetPaces(int64_t now_ns);
   void SetPace(const Slice& slice, uint32_t nap_us);
+  // Has it launch nothing for the slice with this number, or, with 0, lets it go on.
+  void Hold(Slice* slice, uint32_t held_for, int64_t now_ns);
   // Carries out what arbiters have said of work that is in the way.
   void EndWhatIsInTheWay(int64_t now_ns);
   // Ends those of the slice's sessions that keep the engine busy.

@@ -53,15 +53,23 @@ void KernelPaces::Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Po
   Note(slices, now_ns);
   for (PacedSlice& slice : slices) {
     slice.nap_us = 0;
+    slice.held_for = 0;
     slice.kill.reset();
-    const PacedSlice* const urgent =
-        slice.at_work ? MostUrgent(slices, slice.priority, now_ns) : nullptr;
+    Known& known = known_.at(slice.vgpu);
+    if (!slice.at_work && !slice.waiting) {
+      if (now_ns < known.held_until_ns) slice.held_for = known.held_for;
+      continue;
+    }
+    known.held_until_ns = 0;
+    const PacedSlice* const urgent = MostUrgent(slices, slice.priority, now_ns);
     if (urgent == nullptr) continue;
     policy::PreemptContext context;
     context.head.vgpu = slice.vgpu;
     context.head.tenant = slice.tenant;
     context.head.now_ns = static_cast<uint64_t>(now_ns);
-    context.elapsed_ns = static_cast<uint64_t>(now_ns - known_[slice.vgpu].since_ns);
+    if (slice.at_work) {
+      context.elapsed_ns = static_cast<uint64_t>(now_ns - known.since_ns);
+    }
     context.waiting_ns = urgent->loading ? 0 : static_cast<uint64_t>(now_ns - LastWork(*urgent));
     context.priority = slice.priority;
     context.waiting_priority = urgent->priority;
@@ -70,13 +78,23 @@ void KernelPaces::Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Po
     context.waiting_vgpu = urgent->vgpu;
     context.waiting_busy_ns = urgent->busy_ns;
     context.waiting_commands = urgent->commands;
-    const int64_t in_way_ns = InWayNs(slice, *urgent, now_ns);
+    const int64_t in_way_ns = slice.at_work ? InWayNs(slice, *urgent, now_ns) : 0;
     FillInWay(slice.best_effort, in_way_ns, &context);
     const policy::Verdict verdict = policy->OnPreempt(context);
     if (Kills(context, verdict.action)) slice.kill = KillVerdict{urgent->vgpu, in_way_ns};
+    if (verdict.action == policy::Action::kHold) {
+      const int64_t hold_ns = verdict.argument * int64_t{1000};
+      known.held_until_ns = now_ns + std::min(hold_ns, kLongestHoldNs);
+      known.held_for = urgent->vgpu;
+      slice.held_for = urgent->vgpu;
+    }
     // Who waits for the end of a kernel would wait for longer.
-    if (verdict.action != policy::Action::kThrottle || urgent->loading) continue;
-    slice.nap_us = std::min(verdict.argument, kLongestNapUs);
+    if (urgent->loading) continue;
+    if (verdict.action == policy::Action::kThrottle) {
+      slice.nap_us = std::min(verdict.argument, kLongestNapUs);
+    } else if (verdict.action == policy::Action::kHold) {
+      slice.nap_us = kLongestNapUs;
+    }
   }
 }
 

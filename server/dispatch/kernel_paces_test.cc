@@ -51,6 +51,39 @@ TEST_F(KernelPacesTest, ASliceGoesSlowlyWhileAMoreUrgentOneIsAtWork) {
   EXPECT_EQ(context.waiting_priority, 3);
 }
 
+TEST_F(KernelPacesTest, WhoIsHeldIsAskedAboutWhileItWaits) {
+  policy_.verdict = policy::Verdict::Hold(2000);
+  const auto look = [&](bool effort, bool waits, bool urgent, int64_t now_ns) {
+    PacedSlice slices[] = {{.vgpu = 1, .at_work = effort, .waiting = waits},
+                           {.vgpu = 2, .priority = 3, .at_work = urgent}};
+    paces_.Look(absl::MakeSpan(slices), now_ns, &policy_);
+    EXPECT_EQ(slices[1].held_for, 0u);
+    EXPECT_EQ(slices[0].nap_us, slices[0].held_for != 0 && (effort || waits) ? 1000u : 0u);
+    return slices[0].held_for;
+  };
+  EXPECT_EQ(look(true, false, true, kMs), 2u);
+  EXPECT_EQ(look(false, true, true, 2 * kMs), 2u);
+  EXPECT_EQ(policy_.asked.back().elapsed_ns, 0u);
+  EXPECT_EQ(policy_.asked.back().in_way_ns, 0u);
+  // While it wants nothing nobody is asked, and the verdict holds for as long as it said.
+  const size_t asked = policy_.asked.size();
+  EXPECT_EQ(look(false, false, true, 3 * kMs), 2u);
+  EXPECT_EQ(look(false, false, true, 5 * kMs), 0u);
+  EXPECT_EQ(policy_.asked.size(), asked);
+  // Another verdict ends it.
+  EXPECT_EQ(look(false, true, true, 6 * kMs), 2u);
+  policy_.verdict = {};
+  EXPECT_EQ(look(false, true, true, 7 * kMs), 0u);
+  EXPECT_EQ(look(false, false, true, 7 * kMs + 1), 0u);
+  // And so does the end of the urgent one's work.
+  policy_.verdict = policy::Verdict::Hold(~uint32_t{0});
+  EXPECT_EQ(look(false, true, true, 8 * kMs), 2u);
+  EXPECT_EQ(look(false, true, false, 8 * kMs + KernelPaces::kLingerNs + 1), 0u);
+  // Nobody is held for long whom nobody asks about.
+  EXPECT_EQ(look(false, true, true, 200 * kMs), 2u);
+  EXPECT_EQ(look(false, false, true, 200 * kMs + KernelPaces::kLongestHoldNs), 0u);
+}
+
 TEST_F(KernelPacesTest, ThePolicyHearsHowTheUrgentOneGetsOn) {
   KernelPaces paces(7);
   PacedSlice slices[] = {
@@ -80,9 +113,8 @@ TEST_F(KernelPacesTest, WhoHasNoKernelsIsNotAskedAbout) {
 }
 
 TEST_F(KernelPacesTest, OtherVerdictsLeaveItAtFullPaceAndNapsAreBounded) {
-  for (const policy::Verdict other :
-       {policy::Verdict::Keep(), policy::Verdict::Yield(), policy::Verdict(),
-        policy::Verdict::Hold(100), policy::Verdict::Throttle(0)}) {
+  for (const policy::Verdict other : {policy::Verdict::Keep(), policy::Verdict::Yield(),
+                                      policy::Verdict(), policy::Verdict::Throttle(0)}) {
     policy_.verdict = other;
     EXPECT_EQ(Look(true, true, kMs), Naps({0, 0}));
   }
