@@ -144,9 +144,8 @@ class PoolTest(unittest.TestCase):
         held = [self.start_run(whole, "sleep", "60") for _ in range(2)]
         harness.wait_until(lambda: len(self.leases()) == 2, "two leases")
         self.assertIn("within 1s", self.warpline("run", "--wait=1s", whole, "true", status=1))
-        interrupted = self.start_run("--wait", whole, "true")
-        harness.wait_until(lambda: "program=\"true\"" in self.scheduler.log() and
-                           "waits tenant=" in self.scheduler.log(), "it waits")
+        interrupted = self.start_run("--wait", whole, "uname")
+        harness.wait_until(lambda: "waits tenant=default program=\"uname\"" in self.scheduler.log(), "it waits")
         waits = self.start_run("--wait", whole, "echo", "ran")
         harness.wait_until(lambda: "waits tenant=default program=\"echo\"" in self.scheduler.log(),
                            "both wait")

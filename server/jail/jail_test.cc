@@ -344,6 +344,18 @@ class MpsJailTest : public testing::Test {
   std::string group_;
 };
 
+TEST_F(MpsJailTest, FilesOfADaemonAreBounded) {
+  const auto attempts = [&] {
+    signal(SIGXFSZ, SIG_IGN);
+    int wrong = 0;
+    const int log = open((group_ + "/pipe/log").c_str(), O_WRONLY | O_CREAT, 0600);
+    if (log < 0 || ftruncate(log, 64 << 20) != 0) wrong |= 1;
+    if (ftruncate(log, (64 << 20) + 1) == 0 || errno != EFBIG) wrong |= 2;
+    return wrong;
+  };
+  EXPECT_EQ(With(Layer::kLimits, attempts, PlanInGroup(kMpsProfile, group_)), 0);
+}
+
 TEST_F(MpsJailTest, ADaemonMakesFilesInItsFoldersAndExecutesTheSystemsPrograms) {
   if (LandlockVersion() == 0) GTEST_SKIP() << "the kernel has no Landlock";
   const std::string program = group_ + "/program";

@@ -458,12 +458,21 @@ constexpr Limit kLimits[] = {
     {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_NOFILE, "nofile", 65536},
 };
 
+// Without a list of system calls it could fork for ever. The group's workers have the same user,
+// and their threads count, too. What clients do wrong it writes into its log.
+constexpr Limit kMpsLimits[] = {
+    {RLIMIT_CORE, "core", 0},          {RLIMIT_RTPRIO, "rtprio", 0},
+    {RLIMIT_NICE, "nice", 0},          {RLIMIT_MSGQUEUE, "msgqueue", 0},
+    {RLIMIT_NOFILE, "nofile", 65536},  {RLIMIT_NPROC, "nproc", 16384},
+    {RLIMIT_FSIZE, "fsize", 64 << 20},
+};
+
 constexpr Profile kProfiles[] = {
     {kWorkerProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
     {kPeersProfile, kAll, kFiles, kSystemCalls, kRequestsOfSeveral, kLimits},
     // A client of MPS has duplicates of objects that its server owns.
     {kMpsWorkerProfile, kAll, kFiles, kSystemCalls, kRequestsOfSeveral, kLimits},
-    {kMpsProfile, kMpsLayers, kFilesOfMps, {}, {}, kLimits},
+    {kMpsProfile, kMpsLayers, kFilesOfMps, {}, {}, kMpsLimits},
     // It executes no tenant's code, but the descriptors of its memory go through many hands.
     {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
     {kLaneProfile, kAll, kLaneFiles, kLaneSystemCalls, kLaneRequests, kLimits, /*listens=*/true},

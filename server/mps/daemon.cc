@@ -60,6 +60,8 @@ pid_t Daemon::Spawn(const char* argument, int input, int output) const {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  // A log that is as large as its jail allows is no reason to end.
+  signal(SIGXFSZ, SIG_IGN);
   // What it writes may have tenants' bytes in it, and is not for the server's log.
   const int null_fd = open("/dev/null", O_RDWR);
   const int out = open(absl::StrCat(options_.folder, "/log/output").c_str(),

@@ -6,7 +6,9 @@
 prints what is wrong, one a line, and how much there was; its exit status is 1 if anything is wrong.
 
 A lease is *surely held* from when its holder has the answer that grants it until the holder asks to
-end it, abandons it, or its own end (`ends`) has come. What must hold:
+end it, abandons it, or its own end (`ends`) has come; and, if its server did not take its token, so
+that it has no session, for `ttl_s` from when the holder asked for the newest answer that it has. What
+must hold:
 
 1. The leases that are surely held of one device fit on it at every moment.
 2. No scheduler tells a holder that a lease is over, nor a server to end it, while it is surely held.
@@ -40,23 +42,45 @@ class Lease:
         self.granted = granted
         self.ends = granted["ends"] or None
         self.over = None  # When it was no longer surely held, but for its end.
+        # When it may have ended since it had no session and was not renewed; None where it has one.
+        self.lapses = None
         self.why = None
         self.answered = None  # When the release was answered.
         self.told = None
 
-    def surely_held_until(self):
+    def is_over(self):
+        """When it has to end."""
         return min(t for t in (self.over, self.ends, sys.maxsize) if t is not None)
+
+    def surely_held_until(self):
+        return min(self.is_over(), sys.maxsize if self.lapses is None else self.lapses)
 
 
 def read(lines):
     return [parse(line) for line in lines if line.strip()]
 
 
-def leases_of(events):
+def lapses(granted, renewed, ttl):
+    """When a lease without a session had not been renewed for so long."""
+    end = granted["asked"] + ttl
+    for event in sorted(renewed, key=lambda e: e["at"]):
+        if event["at"] > end:
+            break
+        end = max(end, event["asked"] + ttl)
+    return end
+
+
+def leases_of(events, ttl):
     leases = {}
+    renewed = collections.defaultdict(list)
     for event in events:
         if event["event"] == "granted":
             leases[event["lease"]] = Lease(event)
+        elif event["event"] == "renewed":
+            renewed[event["lease"]].append(event)
+    for name, lease in leases.items():
+        if lease.granted["joined"] != 0:
+            lease.lapses = lapses(lease.granted, renewed[name], ttl)
     for event in events:
         lease = leases.get(event.get("lease"))
         if lease is None:
@@ -112,7 +136,7 @@ def outliving(events, leases, ttl, slack):
     stopped = max((e["at"] for e in events), default=0)
     terms_begin = beginnings(events)
     for name, lease in leases.items():
-        over = lease.surely_held_until()
+        over = lease.is_over()
         due = over + slack
         if lease.why == "abandoned" and over == lease.over:
             due += ttl
@@ -160,7 +184,7 @@ def refused_by_server(events):
 
 def judge(events, capacity, ttl, slack):
     """All that is wrong, in words."""
-    leases = leases_of(events)
+    leases = leases_of(events, ttl)
     return [*overbooked(leases, capacity), *lost(events, leases),
             *outliving(events, leases, ttl, slack), *terms(events), *refused_by_server(events)]
 

@@ -42,6 +42,22 @@ class HistoryTest(unittest.TestCase):
                            self.told("1", 21))
         self.assertEqual([w.split(" lease")[0] for w in wrong], ["lost", "ended too early"])
 
+    # The server has not heard of the scheduler, so that the lease has no session there: it is the
+    # holder's as long as it is renewed.
+    def test_leases_without_a_session_lapse(self):
+        second = history.US
+        lines = [granted("1", 10, joined=14),
+                 "renewed asked=%d at=%d lease=1 epoch=1" % (5 * second, 5 * second + 1)]
+        over = "unrenewed asked=%d at=%d lease=1 code=5 why=over"
+        lost = self.judge(*lines, over % (10 * second, 10 * second + 1), self.told("1", 10 * second + 2))
+        self.assertEqual([w.split(" lease")[0] for w in lost], ["lost", "ended too early"])
+        self.assertEqual(self.judge(*lines, over % (12 * second, 12 * second + 1),
+                                    self.told("1", 11 * second + 2)), [])
+        # Nor does it count against others afterwards.
+        self.assertEqual(self.judge(*lines, self.told("1", 11 * second + 2), granted("2", 12 * second),
+                                    "releasing at=%d lease=2" % (13 * second),
+                                    self.told("2", 13 * second + 1)), [])
+
     def test_leases_that_outlive_their_end_are_found(self):
         wrong = self.judge(granted("1", 10), "releasing at=20 lease=1",
                            "released asked=20 at=21 lease=1 code=0",

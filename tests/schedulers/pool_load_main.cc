@@ -198,18 +198,15 @@ class Holder {
     // The server that the lease is on says what the token says.
     LeaseSeat seat;
     absl::Status joined = absl::UnavailableError("no such server");
-    int64_t ends = 0;
     if (server != servers_.end()) {
       auto taken = server->second->book()->Join(token_, {}, "");
       joined = taken.status();
-      if (taken.ok()) {
-        seat = *std::move(taken);
-        if (seat.entitlement().ends != absl::InfiniteFuture()) ends = Us(seat.entitlement().ends);
-      }
+      if (taken.ok()) seat = *std::move(taken);
     }
     Say(absl::StrCat("granted asked=", asked, " at=", NowUs(), " lease=", granted->lease(),
-                     " server=", granted->server(), " bytes=", granted->memory_bytes(), " ends=",
-                     ends, " epoch=", Epoch(token_), " joined=", static_cast<int>(joined.code()),
+                     " server=", granted->server(), " bytes=", granted->memory_bytes(),
+                     " ends=", BodyOf(token_).ends_unix_ms() * 1000,
+                     " epoch=", BodyOf(token_).epoch(), " joined=", static_cast<int>(joined.code()),
                      " why=", Quiet(joined.message())));
     const bool goes_on = Renew(*granted, absl::Milliseconds(Draw(300, 4000)));
     if (!goes_on) return;
@@ -233,7 +230,7 @@ class Holder {
       if (reply.ok()) {
         token_ = reply->token();
         Say(absl::StrCat("renewed asked=", asked, " at=", NowUs(), " lease=", lease.lease(),
-                         " epoch=", Epoch(token_)));
+                         " epoch=", BodyOf(token_).epoch()));
         continue;
       }
       Say(absl::StrCat("unrenewed asked=", asked, " at=", NowUs(), " lease=", lease.lease(),
@@ -257,15 +254,16 @@ class Holder {
                      " code=", static_cast<int>(reply.status().code())));
   }
 
-  static uint64_t Epoch(const std::string& token) {
+  // Empty for what is no token.
+  static warpline_internal::TokenBody BodyOf(const std::string& token) {
     std::string bytes;
     warpline_internal::TokenBody body;
     const size_t dot = token.find('.');
     if (!absl::WebSafeBase64Unescape(absl::string_view(token).substr(0, dot), &bytes) ||
         !body.ParseFromString(bytes)) {
-      return 0;
+      body.Clear();
     }
-    return body.epoch();
+    return body;
   }
 
   const int number_;
