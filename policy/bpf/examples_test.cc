@@ -332,6 +332,25 @@ TEST_F(OrionTest, TheUrgentOneGoesAndAnotherComes) {
   EXPECT_LT(Run(60'000, 1000), 0.05);
 }
 
+// Two slices beside the urgent one, of which one slows it down.
+TEST_F(OrionTest, OneOfSeveralIsMeasuredAtATime) {
+  uint64_t looks = 0, apart[2] = {0, 0};
+  for (const uint64_t end = context_.now_ns + 40'000 * kMs; context_.now_ns < end; ++looks) {
+    context_.now_ns += kLookNs;
+    bool beside[2];
+    for (const uint32_t slice : {0, 1}) {
+      context_.vgpu = 10 + slice;
+      beside[slice] = !Asked();
+      if (looks > 100'000 && !beside[slice]) ++apart[slice];
+    }
+    context_.waiting_busy_ns += kLookNs;
+    done_ns_ += beside[0] ? kLookNs * 1000 / 1800 : kLookNs;
+    for (; done_ns_ >= command_ns_; done_ns_ -= command_ns_) ++context_.waiting_commands;
+  }
+  EXPECT_GT(apart[0], (looks - 100'000) * 95 / 100);
+  EXPECT_LT(apart[1], (looks - 100'000) * 5 / 100);
+}
+
 TEST_F(OrionTest, NothingHappensToWhomItIsNotAbout) {
   Run(1000, 1800);
   EXPECT_TRUE(Asked());

@@ -33,8 +33,14 @@ WARPLINE_POLICY();
 #define BEGINS 1100
 #define GOES_ON 1050
 
+/* Slices of a device that have a place in the map, by the last bits of their numbers, which are
+ * never given twice. Two that have the same bits begin anew each time, and go on beside the urgent
+ * one. */
+#define PLACES 128
+
 enum {
-  URGENT,     /* Whom the rest is about. */
+  SLICE,      /* Whom the rest is about, */
+  URGENT,     /* and beside whom. */
   SEEN_NS,    /* The last time that it was at work. */
   APART,      /* The verdict: whether the slice is kept apart. */
   HOLDS_NS,   /* For so long from its beginning. */
@@ -51,6 +57,25 @@ enum {
   CELLS
 };
 WARPLINE_MAP(slowdowns, WARPLINE_HASH, sizeof(u64), CELLS, 1024);
+
+/* Of each device: which slice is measured. What two slices do to the urgent one at the same time
+ * could not be told apart, so the others are left as they are meanwhile. */
+enum { MEASURED, MEASURED_NS, TURN_CELLS };
+WARPLINE_MAP(turns, WARPLINE_HASH, sizeof(u64), TURN_CELLS, 64);
+
+/* Whether the slice may be measured now. Its turn ends with the verdict, or when it is away. */
+WARPLINE_INLINE int has_turn(u64 device, u64 key, u64 now) {
+  volatile u64* turn = map_lookup(&turns, &device);
+  if (!turn) {
+    map_add(&turns, &device, MEASURED, key);
+    map_add(&turns, &device, MEASURED_NS, now);
+    return 1;
+  }
+  if (turn[MEASURED] != key && now - turn[MEASURED_NS] <= AWAY_NS) return 0;
+  turn[MEASURED] = key;
+  turn[MEASURED_NS] = now;
+  return 1;
+}
 
 WARPLINE_INLINE void measure_anew(volatile u64* s, u64 now) {
   s[PHASE] = 1;
@@ -119,29 +144,41 @@ WARPLINE_INLINE void go_on(u64 key, volatile u64* s, const struct warpline_on_pr
   }
 }
 
+WARPLINE_INLINE u64 verdict(u64 apart) {
+  return apart ? WARPLINE_HOLD_US(APART_US) : WARPLINE_KEEP;
+}
+
 SEC("on_preempt")
 u64 preempt(const struct warpline_on_preempt* ctx) {
   if (ctx->level != 2) return WARPLINE_DEFAULT;
   if (ctx->priority > 0 || ctx->waiting_ns > PAUSE_NS) return WARPLINE_KEEP;
-  u64 key = (u64)ctx->device << 32 | ctx->vgpu;
+  u64 key = (u64)ctx->device << 32 | (ctx->vgpu & (PLACES - 1));
   u64 now = ctx->now_ns;
   volatile u64* s = map_lookup(&slowdowns, &key);
   if (!s) {
-    /* What cannot be measured, since the map is full, is taken for slower. */
-    if (!map_add(&slowdowns, &key, SEEN_NS, now)) return WARPLINE_HOLD_US(APART_US);
+    map_add(&slowdowns, &key, SEEN_NS, now);
     return WARPLINE_KEEP;
   }
-  if (s[URGENT] != ctx->waiting_vgpu) {
+  if (s[SLICE] != ctx->vgpu || s[URGENT] != ctx->waiting_vgpu) {
+    s[SLICE] = ctx->vgpu;
     s[URGENT] = ctx->waiting_vgpu;
     s[APART] = 0;
     s[HOLDS_NS] = 0;
-    measure_anew(s, now);
+    s[UNTIL_NS] = 0;
+    s[PHASE] = 0;
   } else if (now - s[SEEN_NS] > AWAY_NS) {
-    if (s[PHASE]) measure_anew(s, now);
+    s[PHASE] = 0;
   }
   s[SEEN_NS] = now;
-  if (!s[PHASE] && now >= s[UNTIL_NS]) measure_anew(s, now);
-  if (s[PHASE]) go_on(key, s, ctx);
-  int apart = s[PHASE] ? is_apart(s[PHASE]) : s[APART] != 0;
-  return apart ? WARPLINE_HOLD_US(APART_US) : WARPLINE_KEEP;
+  if (!s[PHASE] && now < s[UNTIL_NS]) return verdict(s[APART]);
+  u64 device = ctx->device;
+  if (!has_turn(device, key, now)) {
+    s[PHASE] = 0;
+    return verdict(s[APART]);
+  }
+  if (!s[PHASE]) measure_anew(s, now);
+  go_on(key, s, ctx);
+  if (s[PHASE]) return verdict(is_apart(s[PHASE]));
+  map_add(&turns, &device, MEASURED_NS, -now);
+  return verdict(s[APART]);
 }
