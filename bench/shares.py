@@ -29,9 +29,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from pool import Pool  # noqa: E402  (found by the path above)
 
 WARM_UP_S = 2.0
-# A program of several processes, which prints what each of them did.
-SEVERAL = ("import subprocess, sys; "
-           "all = [subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE) for _ in range(int(sys.argv[1]))]; "
+# A program of several processes, each of which has a tier of these, which prints what each of them did.
+SEVERAL = ("import os, subprocess, sys; "
+           "all = [subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, env={**os.environ, 'WARPLINE_TIER': tier}) "
+           "for tier in sys.argv[1].split(',')]; "
            "[sys.stdout.buffer.write(one.communicate()[0]) for one in all]; "
            "sys.exit(max(one.returncode for one in all))")
 
@@ -88,23 +89,26 @@ def judge(runs, weights):
 
 
 class Measurement:
+    """`tier` may be several with commas between: a program's processes have them in turn."""
+
     def __init__(self, pool, program, tier, options):
         self._pool = pool
         self._program = str(program)
-        self._tier = tier
+        self._tiers = tier.split(",")
         self._options = options
 
     def calibrate(self, load):
         """`load` is a kernel's length in microseconds, or "64MiB" for copies of so much."""
         copy = ["--copy_mib=%d" % mib_of(load)] if mib_of(load) else []
         kernel_us = 1000 if copy else load
-        kernel = results_of(self._pool.start(0, self._tier, self._program, "--calibrate",
+        kernel = results_of(self._pool.start(0, self._tiers[0], self._program, "--calibrate",
                                              "--kernel_us=%g" % kernel_us, *copy, *self._options), 120)[-1]
         return {**kernel, "copy": copy}
 
     def _start(self, tenant, kernel, seconds, processes=1):
-        several = [sys.executable, "-c", SEVERAL, str(processes)] if processes > 1 else []
-        return self._pool.start(tenant, self._tier, *several, self._program, "--rounds=%d" % kernel["rounds"],
+        tiers = [self._tiers[i % len(self._tiers)] for i in range(processes)]
+        several = [sys.executable, "-c", SEVERAL, ",".join(tiers)] if processes > 1 else []
+        return self._pool.start(tenant, tiers[0], *several, self._program, "--rounds=%d" % kernel["rounds"],
                                 "--kernel_us=%g" % kernel["kernel_us"], "--seconds=%g" % seconds,
                                 *kernel["copy"], *self._options)
 
@@ -192,7 +196,8 @@ def parse(arguments=None):
     parser.add_argument("--bundle", type=pathlib.Path, required=True)
     parser.add_argument("--program", type=pathlib.Path, required=True, help="bench/cuda:shares")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--tier", default="isolated")
+    parser.add_argument("--tier", default="isolated", help="or several, as isolated,guarded: a program's processes "
+                        "have them in turn")
     parser.add_argument("--seconds", type=float, default=14)
     parser.add_argument("--weights", default="1:1,3:1,10:1")
     parser.add_argument("--kernels_us", default="50:50,50:5000,5000:50,5000:5000")

@@ -1,4 +1,5 @@
-// One slice's part in the use of one engine: what it wants, what it has had, what it may do.
+// One slice's part in the use of one engine, in one hardware context: what it wants, what it has
+// had, what it may do.
 #ifndef WARPLINE_SERVER_DISPATCH_CONTENDER_H_
 #define WARPLINE_SERVER_DISPATCH_CONTENDER_H_
 
@@ -6,29 +7,14 @@
 #include <optional>
 #include <utility>
 
+#include "server/dispatch/accounts/contender_terms.h"
+#include "server/dispatch/accounts/slice_account.h"
 #include "server/dispatch/arrival_forecast.h"
 #include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/kill_verdict.h"
 #include "server/dispatch/page/dispatch_page.h"
-#include "server/dispatch/reservation_account.h"
-#include "server/dispatch/usage_window.h"
 
 namespace warpline::dispatch {
-
-// What a slice was promised of an engine.
-struct ContenderTerms {
-  uint64_t tenant = 0;   // As ContextHead of policy/policy.h has it.
-  uint32_t vgpu = 0;     // Likewise.
-  uint32_t weight = 1;   // From 1 on.
-  int32_t priority = 0;  // Higher ones first, for policies that ask.
-  // Slices of the same domain run at once: their sessions are in one hardware context, or in
-  // several that the driver runs together. 0 for a slice that runs alone.
-  uint64_t domain = 0;
-  // It is to have so much time in each period, for policies that ask; 0 and 0 for no reservation.
-  int64_t period_ns = 0;
-  int64_t budget_ns = 0;
-  bool best_effort = false;  // Its work may be ended for more urgent work.
-};
 
 // What the slice's sessions say, all together.
 struct Wants {
@@ -49,8 +35,9 @@ struct Wants {
 // Belongs to its EngineArbiter. Thread-compatible.
 class Contender {
  public:
-  explicit Contender(const ContenderTerms& terms)
-      : terms_(terms), reservation_(terms.period_ns, terms.budget_ns) {}
+  // The account is the slice's, and outlives the contender.
+  Contender(const ContenderTerms& terms, SliceAccount* account)
+      : terms_(terms), account_(account) {}
 
   const ContenderTerms& terms() const { return terms_; }
   // Before each look of the arbiter.
@@ -59,14 +46,14 @@ class Contender {
   Grant grant() const { return grant_; }
   // The time that it has had the engine while others wanted it, as the arbiter measured it.
   int64_t charged_ns() const { return charged_ns_; }
-  int64_t credit_ns() const { return credit_ns_; }
   // How long it was known to have work in flight, or the engine for itself: charged or not.
   int64_t noted_ns() const { return noted_ns_; }
   // How long others wanted the engine that do not run together with it.
   int64_t others_wanted_ns() const { return others_wanted_ns_; }
   // The turns that it had.
   uint64_t turns() const { return turns_; }
-  const ReservationAccount& reservation() const { return reservation_; }
+  // Of its slice.
+  const SliceAccount& account() const { return *account_; }
   // How long it could have but little in flight, for somebody more urgent was expected.
   int64_t limited_ns() const { return limited_ns_; }
   // The policy has its work ended. Once for each verdict; after each look of the arbiter.
@@ -76,25 +63,19 @@ class Contender {
   friend class EngineArbiter;
 
   const ContenderTerms terms_;
+  SliceAccount* const account_;
   Wants wants_;
   Grant grant_ = Grant::Open();
 
-  int64_t credit_ns_ = 0;
   int64_t charged_ns_ = 0;
   int64_t noted_ns_ = 0;
   int64_t unretired_ns_ = 0;  // Charged, and the policy was not told.
   int64_t others_wanted_ns_ = 0;
   uint64_t turns_ = 0;
-  ReservationAccount reservation_;
   ArrivalForecast forecast_;  // While the policy asks for it.
-  UsageWindow used_;
-  UsageWindow moved_;  // Bytes of copies.
   // By the arbiter's clock; 0 for never.
-  int64_t wanted_ns_ = 0;         // The last time that it wanted the engine.
   int64_t waiting_since_ns_ = 0;  // 0 while it does not wait.
   int64_t stalled_since_ns_ = 0;  // It wants to go on, and nothing has become complete since then.
-  int64_t active_since_ns_ = 0;   // 0 while it is at rest.
-  int64_t attained_ns_ = 0;       // How long it has had the engine since then.
   int64_t held_until_ns_ = 0;     // The policy has it wait.
   int64_t away_until_ns_ = 0;     // It had a turn and did not come.
   uint32_t missed_ = 0;           // How many such turns, one after another.

@@ -25,8 +25,8 @@ struct SeatTerms {
   // The ordinals of its devices, in the order of the session.
   std::vector<int> gpus;
   std::string tenant = {};  // Whom policies know it by.
-  // Sessions that name the same slice have its shares together: those of a lease, or of a peer
-  // without one.
+  // Sessions that name the same slice have its shares together, also where some share a context and
+  // others do not: those of a lease, or of a peer without one.
   std::string slice = {};
   uint32_t compute_weight = 1;
   uint32_t copy_weight = 1;

@@ -8,10 +8,6 @@ namespace {
 
 // A look that comes late charges no more than this at once.
 constexpr int64_t kMostLookNs = 50'000'000;
-// Who has not wanted the engine for so long has no share of what others use.
-constexpr int64_t kActiveNs = 100'000'000;
-constexpr int64_t kMostCreditNs = 100'000'000;
-constexpr int64_t kMostDebtNs = 1'000'000'000;
 // For how long who missed its turn is left out, at first and at most.
 constexpr int64_t kFirstAwayNs = 1'000'000;
 constexpr uint32_t kMostMissed = 8;
@@ -21,7 +17,7 @@ constexpr uint32_t kMostLimitedShare = 500;
 }  // namespace
 
 Contender* EngineArbiter::Add(const ContenderTerms& terms) {
-  return contenders_.emplace_back(std::make_unique<Contender>(terms)).get();
+  return contenders_.emplace_back(std::make_unique<Contender>(terms, accounts_.Join(terms))).get();
 }
 
 void EngineArbiter::Remove(Contender* contender) {
@@ -29,17 +25,15 @@ void EngineArbiter::Remove(Contender* contender) {
   if (held) RecordTurn(TraceReason::kLeft);
   // Who comes back finds in the policy's accounts what it had.
   Retire();
+  SliceAccount* const account = contender->account_;
   std::erase_if(contenders_, [&](const auto& c) { return c.get() == contender; });
+  accounts_.Leave(account);
   if (held) Reopen(TraceReason::kLeft);
 }
 
 bool EngineArbiter::wanted() const {
   return std::any_of(contenders_.begin(), contenders_.end(),
                      [](const auto& c) { return Wanting(*c); });
-}
-
-bool EngineArbiter::Active(const Contender& c) const {
-  return c.wanted_ns_ != 0 && now_ns_ - c.wanted_ns_ < kActiveNs;
 }
 
 bool EngineArbiter::OthersWant(const Contender& c) const {
@@ -56,14 +50,12 @@ void EngineArbiter::Look(int64_t now_ns) {
   const int64_t passed_ns =
       now_ns_ == 0 ? 0 : std::clamp<int64_t>(now_ns - now_ns_, 0, kMostLookNs);
   now_ns_ = std::max(now_ns_, now_ns);
-  active_weight_ = 0;
-  moved_bytes_ = 0;
+  accounts_.BeginLook(now_ns_);
   for (const auto& c : contenders_) {
-    NoteWants(*c, passed_ns);
-    c->moved_.Add(now_ns_, static_cast<int64_t>(c->wants_.bytes));
-    moved_bytes_ += c->moved_.Sum(now_ns_);
-    if (Active(*c)) active_weight_ += c->terms_.weight;
+    NoteWants(*c);
+    accounts_.See(c->account_, Wanting(*c), c->wants_.bytes);
   }
+  accounts_.EndLook(passed_ns);
   looked_ns_ += passed_ns;
   NoteOthers(passed_ns);
   NoteLimits(passed_ns);
@@ -112,19 +104,7 @@ void EngineArbiter::Open() {
 
 // --- Accounts.
 
-void EngineArbiter::NoteWants(Contender& c, int64_t passed_ns) {
-  if (Wanting(c)) {
-    if (!Active(c)) {
-      c.active_since_ns_ = now_ns_;
-      c.attained_ns_ = 0;
-    }
-    c.wanted_ns_ = now_ns_;
-  } else if (!Active(c)) {
-    c.active_since_ns_ = 0;
-    // A debt is not for ever.
-    if (c.credit_ns_ < 0) c.credit_ns_ = std::min<int64_t>(c.credit_ns_ + passed_ns / 2, 0);
-  }
-  c.reservation_.See(Wanting(c), now_ns_);
+void EngineArbiter::NoteWants(Contender& c) {
   if (expects_) c.forecast_.See(Wanting(c), c.wants_.busy(), now_ns_);
   if (!Wanting(c)) {
     c.stalled_since_ns_ = 0;
@@ -167,16 +147,12 @@ void EngineArbiter::NoteLimits(int64_t passed_ns) {
 }
 
 void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
-  contender->used_.Add(now_ns_, stolen_ns);
   contender->unretired_ns_ += stolen_ns;
-  contender->credit_ns_ = std::max(contender->credit_ns_ - stolen_ns, -kMostDebtNs);
-  // What does not fit into the others' credits must not come back to it.
-  Replenish(stolen_ns, contender);
+  accounts_.ChargeStolen(contender->account_, stolen_ns);
 }
 
 // Whoever runs by itself has the device for as long as those of a domain together.
 void EngineArbiter::Charge(int64_t passed_ns) {
-  owed_ns_ = 0;
   if (phase_ == Phase::kTurn) {
     ChargeTurn(passed_ns);
   } else {
@@ -185,7 +161,7 @@ void EngineArbiter::Charge(int64_t passed_ns) {
     const int64_t each_ns = passed_ns / static_cast<int64_t>(users.size());
     for (const Contender* user : users) TakeTogether(*user, each_ns, phase_ == Phase::kDraining);
   }
-  Replenish(owed_ns_);
+  accounts_.GiveOut();
 }
 
 std::vector<const Contender*> EngineArbiter::Users(bool beside_holder) const {
@@ -236,47 +212,12 @@ void EngineArbiter::TakeTogether(const Contender& c, int64_t used_ns, bool owed)
 }
 
 void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
-  c.used_.Add(now_ns_, used_ns);
-  c.attained_ns_ += used_ns;
+  accounts_.Use(c.account_, used_ns, owed);
   c.noted_ns_ += used_ns;
   if (phase_ != Phase::kOpen) {
     c.charged_ns_ += used_ns;
     c.unretired_ns_ += used_ns;
   }
-  if (!owed) return;
-  c.credit_ns_ = std::max(c.credit_ns_ - used_ns, -kMostDebtNs);
-  c.reservation_.Charge(used_ns);
-  owed_ns_ += used_ns;
-}
-
-// What was used is given out again, by weight, among those that are active. What does not fit into
-// one's credit goes to the others, so that they keep their distances.
-void EngineArbiter::Replenish(int64_t total_ns, const Contender* except) {
-  const auto gets = [&](const Contender& c) {
-    return &c != except && Active(c) && c.credit_ns_ < kMostCreditNs;
-  };
-  for (int round = 0; round < 3 && total_ns > 0; ++round) {
-    int64_t weights = 0;
-    for (const auto& c : contenders_) {
-      if (gets(*c)) weights += c->terms_.weight;
-    }
-    if (weights == 0) return;
-    int64_t given_ns = 0;
-    for (const auto& c : contenders_) {
-      if (!gets(*c)) continue;
-      const int64_t part_ns =
-          std::min(total_ns * c->terms_.weight / weights, kMostCreditNs - c->credit_ns_);
-      c->credit_ns_ += part_ns;
-      given_ns += part_ns;
-    }
-    total_ns -= given_ns;
-    if (total_ns < static_cast<int64_t>(contenders_.size())) return;
-  }
-}
-
-uint32_t EngineArbiter::ShareOf(const Contender& c) const {
-  const uint64_t weights = active_weight_ + (Active(c) ? 0 : c.terms_.weight);
-  return static_cast<uint32_t>(std::max<uint64_t>(1, uint64_t{1000} * c.terms_.weight / weights));
 }
 
 // --- Records.
@@ -395,8 +336,9 @@ TraceReason EngineArbiter::TurnWasted() {
   const int64_t idle_ns = now_ns_ - idle_since_ns_;
   if (came_) {
     // Past its end nothing more is issued, so there is nothing to wait for.
-    const bool behind = now_ns_ < until_ns_ && (holder_->credit_ns_ > 0 ||
-                                                holder_->used_.Share(now_ns_) < ShareOf(*holder_));
+    const bool behind =
+        now_ns_ < until_ns_ &&
+        (holder_->account_->credit_ns() > 0 || holder_->account_->used_share() < ShareOf(*holder_));
     const int64_t most_ns = behind ? options_.short_wait_ns : options_.least_wait_ns;
     return idle_ns >= most_ns ? TraceReason::kIdle : TraceReason::kNone;
   }
@@ -436,9 +378,10 @@ policy::PreemptContext EngineArbiter::PreemptContextOf(const Contender& running)
   context.priority = running.terms_.priority;
   context.engine = options_.engine;
   context.device = options_.device;
-  context.budget_left_ns = running.reservation_.left_ns();
-  context.deadline_ns = static_cast<uint64_t>(running.reservation_.deadline_ns());
-  context.turn_is_reserved = running.reservation_.reserved_turn() ? 1 : 0;
+  const ReservationAccount& reservation = running.account_->reservation();
+  context.budget_left_ns = reservation.left_ns();
+  context.deadline_ns = static_cast<uint64_t>(reservation.deadline_ns());
+  context.turn_is_reserved = reservation.reserved_turn() ? 1 : 0;
   return context;
 }
 
@@ -451,12 +394,12 @@ void EngineArbiter::NoteWaiting(Contender& waiting, bool first,
   const int32_t priority = waiting.terms_.priority;
   context->waiting_priority = first ? priority : std::max(context->waiting_priority, priority);
   const auto had = [](uint32_t used, uint32_t share) { return uint64_t{1000} * used / share; };
-  const uint32_t used = waiting.used_.Share(now_ns_);
+  const uint32_t used = waiting.account_->used_share();
   const uint32_t share = ShareOf(waiting);
   if (first || had(used, share) < had(context->waiting_used_share, context->waiting_bw_share)) {
     context->waiting_used_share = used;
     context->waiting_bw_share = share;
-    context->waiting_credit_ns = waiting.credit_ns_;
+    context->waiting_credit_ns = waiting.account_->credit_ns();
   }
   const auto due_ns = static_cast<uint64_t>(DeadlineOf(waiting));
   if (due_ns != 0 && (context->waiting_deadline_ns == 0 || due_ns < context->waiting_deadline_ns)) {
@@ -465,7 +408,7 @@ void EngineArbiter::NoteWaiting(Contender& waiting, bool first,
 }
 
 int64_t EngineArbiter::DeadlineOf(const Contender& c) const {
-  const ReservationAccount& account = c.reservation_;
+  const ReservationAccount& account = c.account_->reservation();
   if (Wanting(c)) return account.within_budget() ? account.deadline_ns() : 0;
   // A period begins when it comes. One that ends a moment after that is as good as over.
   const int64_t comes_ns = std::max(now_ns_, c.forecast_.next_ns());
@@ -514,7 +457,9 @@ policy::ContextHead EngineArbiter::HeadOf(const Contender& c) const {
 policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   policy::DispatchContext context;
   context.head = HeadOf(c);
-  context.credit_ns = c.credit_ns_;
+  const SliceAccount& account = *c.account_;
+  const ReservationAccount& reservation = account.reservation();
+  context.credit_ns = account.credit_ns();
   if (c.waiting_since_ns_ != 0) {
     context.wait_ns = static_cast<uint64_t>(now_ns_ - c.waiting_since_ns_);
   }
@@ -522,21 +467,21 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   context.power_limit_mw = surroundings_.power_limit_mw;
   context.temperature_c = surroundings_.temperature_c;
   context.day_second = surroundings_.day_second;
-  context.used_share = c.used_.Share(now_ns_);
+  context.used_share = account.used_share();
   context.bw_share = ShareOf(c);
   context.queue_depth = c.wants_.lanes;
   context.engine = options_.engine;
   context.priority = c.terms_.priority;
-  if (c.active_since_ns_ != 0) {
-    context.active_ns = static_cast<uint64_t>(now_ns_ - c.active_since_ns_);
+  if (account.active_since_ns() != 0) {
+    context.active_ns = static_cast<uint64_t>(now_ns_ - account.active_since_ns());
   }
-  context.attained_ns = static_cast<uint64_t>(c.attained_ns_);
-  context.period_ns = static_cast<uint64_t>(c.reservation_.period_ns());
-  context.budget_ns = static_cast<uint64_t>(c.reservation_.budget_ns());
-  context.budget_left_ns = c.reservation_.left_ns();
-  context.deadline_ns = static_cast<uint64_t>(c.reservation_.deadline_ns());
+  context.attained_ns = static_cast<uint64_t>(account.attained_ns());
+  context.period_ns = static_cast<uint64_t>(reservation.period_ns());
+  context.budget_ns = static_cast<uint64_t>(reservation.budget_ns());
+  context.budget_left_ns = reservation.left_ns();
+  context.deadline_ns = static_cast<uint64_t>(reservation.deadline_ns());
+  context.active_slices = accounts_.active();
   for (const auto& other : contenders_) {
-    if (Active(*other)) ++context.active_slices;
     if (Counts(*other) && other->terms_.priority > c.terms_.priority) {
       ++context.more_urgent_waiting;
     }
@@ -547,8 +492,8 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
 policy::CopyEnqueueContext EngineArbiter::CopyContextOf(Contender& c) const {
   policy::CopyEnqueueContext context;
   context.head = HeadOf(c);
-  context.io_used_bytes = static_cast<uint64_t>(c.moved_.Sum(now_ns_));
-  context.io_budget_bytes = static_cast<uint64_t>(moved_bytes_) / 1000 * ShareOf(c);
+  context.io_used_bytes = static_cast<uint64_t>(c.account_->moved_bytes());
+  context.io_budget_bytes = static_cast<uint64_t>(accounts_.moved_bytes()) / 1000 * ShareOf(c);
   context.direction = options_.direction;
   context.priority = c.terms_.priority;
   return context;
@@ -599,7 +544,8 @@ Contender* EngineArbiter::Choose(bool others) {
         continue;
       }
       case policy::Action::kSkip:
-        if (skipped == nullptr || c->credit_ns_ > skipped->credit_ns_) skipped = c.get();
+        if (skipped == nullptr || c->account_->credit_ns() > skipped->account_->credit_ns())
+          skipped = c.get();
         continue;
       case policy::Action::kScore:
         score = verdict.argument;
@@ -662,7 +608,7 @@ void EngineArbiter::BeginTurn() {
 
 void EngineArbiter::MarkReserved() {
   for (const auto& c : contenders_) {
-    if (HeldBy(*c)) c->reservation_.BeginTurn();
+    if (HeldBy(*c)) c->account_->BeginTurn();
   }
 }
 

@@ -39,9 +39,10 @@
 
 #include "policy/band.h"
 #include "policy/policy.h"
+#include "server/dispatch/accounts/slice_accounts.h"
+#include "server/dispatch/accounts/usage_window.h"
 #include "server/dispatch/contender.h"
 #include "server/dispatch/flight_recorder.h"
-#include "server/dispatch/usage_window.h"
 
 namespace warpline::dispatch {
 
@@ -124,9 +125,8 @@ class EngineArbiter {
   // The contender has used the engine for so long without having been given it: that is its debt,
   // and the others' credit.
   void ChargeStolen(Contender* contender, int64_t stolen_ns);
-  // What the contender was promised among those that are active and it, in thousandths, at least
-  // one.
-  uint32_t ShareOf(const Contender& c) const;
+  // What its slice was promised among those that are active and it, in thousandths, at least one.
+  uint32_t ShareOf(const Contender& c) const { return accounts_.ShareOf(*c.account_); }
   // How long all looks were about, together.
   int64_t looked_ns() const { return looked_ns_; }
 
@@ -151,7 +151,6 @@ class EngineArbiter {
   }
   static bool Wanting(const Contender& c) { return c.wants_.waiting || c.wants_.busy(); }
   bool Counts(const Contender& c) const { return Wanting(c) && c.away_until_ns_ <= now_ns_; }
-  bool Active(const Contender& c) const;
   bool HeldBy(const Contender& c) const { return holder_ != nullptr && Together(c, *holder_); }
   // Whether somebody wants the engine who does not run together with `c`.
   bool OthersWant(const Contender& c) const;
@@ -167,8 +166,7 @@ class EngineArbiter {
   // multiprocessors.
   void TakeTogether(const Contender& c, int64_t used_ns, bool owed);
   void Take(Contender& c, int64_t used_ns, bool owed);
-  void Replenish(int64_t total_ns, const Contender* except = nullptr);
-  void NoteWants(Contender& c, int64_t passed_ns);
+  void NoteWants(Contender& c);
   void NoteOthers(int64_t passed_ns);
   void NoteLimits(int64_t passed_ns);
 
@@ -237,6 +235,7 @@ class EngineArbiter {
   Surroundings surroundings_;
   int64_t all_held_until_ns_ = 0;
   policy::Band default_policy_;
+  SliceAccounts accounts_;
   std::vector<std::unique_ptr<Contender>> contenders_;
   int64_t now_ns_ = 0;
   int64_t looked_ns_ = 0;
@@ -250,9 +249,6 @@ class EngineArbiter {
   int64_t held_since_ns_ = 0;     // The policy has everybody wait; 0 while it does not.
   int64_t others_wanted_ns_ = 0;  // The last time.
   int64_t turn_ns_ = 0;           // Charged in this turn.
-  int64_t owed_ns_ = 0;           // Charged in this look to credits.
-  uint64_t active_weight_ = 0;    // Of those that are active, together.
-  int64_t moved_bytes_ = 0;       // By all in the last second.
   UsageWindow limited_;           // While anybody was.
 };
 

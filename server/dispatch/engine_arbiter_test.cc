@@ -96,6 +96,49 @@ TEST(EngineArbiter, OverlongKernelsArePaidForLater) {
   EXPECT_NEAR(one / (one + two), 0.5, 0.03);
 }
 
+// A session in each of two hardware contexts is one slice's all the same.
+TEST(EngineArbiter, ASliceInTwoContextsHasOneShare) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  ContenderTerms both = Weight(1);
+  both.slice = "both";
+  SimulatedTenant* const isolated = gpu.Add(both, Kernels(kShort));
+  both.domain = 1;
+  SimulatedTenant* const guarded = gpu.Add(both, Kernels(kShort));
+  SimulatedTenant* const honest = gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Run(10 * kSecond);
+  const int64_t two = isolated->TakeUsed(Engine::kCompute) + guarded->TakeUsed(Engine::kCompute);
+  const int64_t one = honest->TakeUsed(Engine::kCompute);
+  EXPECT_NEAR(static_cast<double>(one) / static_cast<double>(one + two), 0.5, 0.03);
+  EXPECT_GE(one + two, 9 * kSecond);
+}
+
+// Each of its sessions has one kernel, which takes long, and ends after it.
+double ShareOfWhoLeaves(const std::vector<std::string>& slices) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const honest = gpu.Add(Weight(1), Kernels(kShort));
+  ContenderTerms terms = Weight(1);
+  terms.tenant = 7;
+  int64_t had = 0;
+  const int64_t end_ns = gpu.now_ns() + 20 * kSecond;
+  for (size_t i = 0; gpu.now_ns() < end_ns; ++i) {
+    terms.slice = slices[i % slices.size()];
+    SimulatedTenant* const leaver = gpu.Add(terms, Kernels(200 * kMs));
+    while (leaver->complete() == 0 && gpu.now_ns() < end_ns) gpu.Run(kMs);
+    had += leaver->TakeUsed(Engine::kCompute);
+    gpu.Leave(leaver);
+  }
+  const int64_t others = honest->TakeUsed(Engine::kCompute);
+  return static_cast<double>(had) / static_cast<double>(had + others);
+}
+
+TEST(EngineArbiter, WhoLeavesInDebtFindsItAgain) { EXPECT_LE(ShareOfWhoLeaves({"a"}), 0.53); }
+
+TEST(EngineArbiter, WhoLeavesInDebtLeavesItToItsTenant) {
+  EXPECT_LE(ShareOfWhoLeaves({"a", "b", "c"}), 0.53);
+}
+
 TEST(EngineArbiter, WhoIsAloneHasEverythingAndIsNotCharged) {
   policy::Band band;
   SimulatedGpu gpu(&band);
@@ -291,7 +334,7 @@ TEST_F(Liars, WaitsForEverWithoutWork) {
   liar_->Switch(false);
   Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_waiting = 1; });
   EXPECT_GE(honest_->contender(Engine::kCompute)->charged_ns() +
-                honest_->contender(Engine::kCompute)->credit_ns(),
+                honest_->contender(Engine::kCompute)->account().credit_ns(),
             0);
 }
 
@@ -648,7 +691,7 @@ TEST(EngineArbiter, WhoIsAloneHasEverythingWhateverItsReservationIs) {
   idle->Switch(false);
   gpu.Run(kSecond);
   EXPECT_GE(alone->TakeUsed(Engine::kCompute), kSecond * 98 / 100);
-  EXPECT_EQ(alone->contender(Engine::kCompute)->reservation().left_ns(), kMs);
+  EXPECT_EQ(alone->contender(Engine::kCompute)->account().reservation().left_ns(), kMs);
 }
 
 // A thousandth of a thousandth is not nothing: shares are divided by.

@@ -32,6 +32,14 @@ void AddToGroup(const SliceUse& slice, SliceUse* group) {
   }
 }
 
+// Sessions of one slice that are not in the same context, or group, contend by themselves, at the
+// slice's expense.
+std::string KeyOf(const SeatTerms& terms) {
+  if (terms.shares_context) return terms.slice + ", guarded";
+  if (!terms.group.empty()) return terms.slice + ", MPS";
+  return terms.slice;
+}
+
 }  // namespace
 
 // As policies may have it in their maps: FNV-1a.
@@ -102,11 +110,12 @@ ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
     contender.domain = std::max(kSharedDomain + 1, TenantNumber(terms.group));
   }
   contender.best_effort = terms.best_effort;
+  contender.slice = terms.slice;
   return contender;
 }
 
 void GpuDispatch::Join(DispatchSeat* seat, size_t device) {
-  Slice& slice = slices_[seat->terms_.slice];
+  Slice& slice = slices_[KeyOf(seat->terms_)];
   if (slice.members.empty()) {
     ++last_vgpu_;
     recorder_.NameSlice(last_vgpu_,
@@ -119,7 +128,7 @@ void GpuDispatch::Join(DispatchSeat* seat, size_t device) {
 }
 
 void GpuDispatch::Leave(DispatchSeat* seat) {
-  const auto found = slices_.find(seat->terms_.slice);
+  const auto found = slices_.find(KeyOf(seat->terms_));
   if (found == slices_.end()) return;
   std::erase_if(found->second.members, [seat](const Member& m) { return m.seat == seat; });
   if (!found->second.members.empty()) return;
@@ -152,7 +161,7 @@ void GpuDispatch::Read(Member* member, int64_t now_ns) {
 }
 
 void GpuDispatch::ReadUsage(DispatchSeat* seat, int64_t now_ns) {
-  const auto found = slices_.find(seat->terms_.slice);
+  const auto found = slices_.find(KeyOf(seat->terms_));
   if (found == slices_.end()) return;
   // In turns the looks come soon enough, and know better.
   for (Member& member : found->second.members) {

@@ -108,7 +108,7 @@ class GpuDispatch {
   policy::Policy* policy_;
   KernelPaces paces_;
   std::vector<std::function<void()>> orders_;
-  std::map<std::string, Slice> slices_;
+  std::map<std::string, Slice> slices_;  // By KeyOf().
   bool asked_always_;
   uint32_t last_vgpu_ = 0;
   int64_t wanted_ns_ = 0;  // The last time that anybody wanted an engine.

@@ -277,9 +277,7 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.shares_context = IsGuarded(*facts.hello);
   terms.tenant = PolicyTenantOf(*facts.entitlement, payer);
   terms.slice = SliceNameOf(*facts.entitlement, payer);
-  if (terms.shares_context) absl::StrAppend(&terms.slice, ", guarded");
   terms.group = MpsGroupOf(facts, payer);
-  if (!terms.group.empty()) absl::StrAppend(&terms.slice, ", MPS");
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;
   terms.priority = slice.priority;

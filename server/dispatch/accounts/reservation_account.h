@@ -8,8 +8,8 @@
 // over, and otherwise where that one ends. Who comes within a period and has more left than it
 // could have kept by using its budget evenly begins a new one, so that no two budgets are used one
 // right after the other (the constant bandwidth server of Abeni and Buttazzo, RTSS 1998).
-#ifndef WARPLINE_SERVER_DISPATCH_RESERVATION_ACCOUNT_H_
-#define WARPLINE_SERVER_DISPATCH_RESERVATION_ACCOUNT_H_
+#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
+#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -78,4 +78,4 @@ class ReservationAccount {
 
 }  // namespace warpline::dispatch
 
-#endif  // WARPLINE_SERVER_DISPATCH_RESERVATION_ACCOUNT_H_
+#endif  // WARPLINE_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_

@@ -1,4 +1,4 @@
-#include "server/dispatch/reservation_account.h"
+#include "server/dispatch/accounts/reservation_account.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // How much of something was used in the last second: time, or bytes.
-#ifndef WARPLINE_SERVER_DISPATCH_USAGE_WINDOW_H_
-#define WARPLINE_SERVER_DISPATCH_USAGE_WINDOW_H_
+#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_USAGE_WINDOW_H_
+#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_USAGE_WINDOW_H_
 
 #include <algorithm>
 #include <array>
@@ -51,4 +51,4 @@ class UsageWindow {
 
 }  // namespace warpline::dispatch
 
-#endif  // WARPLINE_SERVER_DISPATCH_USAGE_WINDOW_H_
+#endif  // WARPLINE_SERVER_DISPATCH_ACCOUNTS_USAGE_WINDOW_H_

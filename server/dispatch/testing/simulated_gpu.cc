@@ -67,6 +67,13 @@ SimulatedTenant* SimulatedGpu::Add(const ContenderTerms& terms,
   return tenant;
 }
 
+void SimulatedGpu::Leave(SimulatedTenant* tenant) {
+  for (const Engine engine : kAll) {
+    arbiters_[EngineIndex(engine)]->Remove(tenant->contender(engine));
+  }
+  std::erase_if(tenants_, [tenant](const auto& one) { return one.get() == tenant; });
+}
+
 int64_t SimulatedGpu::now_ns() const { return simulated_now_ns; }
 
 // Each engine gives the same time to every process that has work for it.

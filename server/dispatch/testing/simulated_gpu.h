@@ -94,6 +94,8 @@ class SimulatedGpu {
   explicit SimulatedGpu(policy::Policy* policy, ArbiterOptions options = {});
 
   SimulatedTenant* Add(const ContenderTerms& terms, std::vector<SimulatedWork> program);
+  // The session ends, and what it has in flight with it.
+  void Leave(SimulatedTenant* tenant);
   // Goes on for so long.
   void Run(int64_t ns);
   int64_t now_ns() const;
