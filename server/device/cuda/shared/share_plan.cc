@@ -34,10 +34,6 @@ struct Room {
 // least one slot is left if there is anybody else.
 Room RoomBeside(const std::vector<int>& slots, const std::vector<ShareDemand>& demands) {
   const size_t slot_count = slots.size();
-  const auto working = std::count_if(demands.begin(), demands.end(), Works);
-  const int part =
-      std::max(std::accumulate(slots.begin(), slots.end(), 0) / static_cast<int>(working),
-               *std::max_element(slots.begin(), slots.end()));
   Room room;
   room.stays.assign(demands.size(), false);
   std::vector<size_t> pinned;
@@ -54,8 +50,7 @@ Room RoomBeside(const std::vector<int>& slots, const std::vector<ShareDemand>& d
     const SlotRange& range = demands[session].pinned;
     std::fill(then.begin() + range.begin, then.begin() + range.end, true);
     const bool all = std::find(then.begin(), then.end(), false) == then.end();
-    const bool too_many = demands[session].overstays && working > 1 && SizeOf(slots, range) > part;
-    if (too_many || (all && staying + 1 < demands.size())) continue;
+    if (all && staying + 1 < demands.size()) continue;
     taken = std::move(then);
     room.stays[session] = true;
     ++staying;

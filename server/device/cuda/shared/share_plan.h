@@ -43,6 +43,15 @@ inline int SizeOf(const std::vector<int>& slots, const SlotRange& range) {
   return std::accumulate(slots.begin() + range.begin, slots.begin() + range.end, 0);
 }
 
+// The same of those in a set.
+inline int SizeOf(const std::vector<int>& slots, SlotSet set) {
+  int size = 0;
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    if ((set >> slot & 1) != 0) size += slots[slot];
+  }
+  return size;
+}
+
 struct ShareDemand {
   // The multiprocessors that its kernels can use at once; 0 for a session that rests.
   int wanted = 0;
@@ -50,8 +59,6 @@ struct ShareDemand {
   int most = 0;
   // Where it has kernels that run for long, behind which others' would wait; empty for nowhere.
   SlotRange pinned = {};
-  // They have run for so long that it keeps no more slots for itself than its even part.
-  bool overstays = false;
   // Its part of the device beside others that work, from 1 on.
   int weight = 1;
   // By how many multiprocessors earlier plans fell short of its part, together; below 0 by how many
@@ -68,7 +75,7 @@ struct ShareDemand {
 //   one of them begins again do not wait.
 // - Who is alone has the whole device. When more work than there are slots, several share one.
 // - Who has kernels that run for long stays where they are, and nobody else gets slots there,
-//   unless they are on all that there are, or on more than an even part for too long.
+//   unless they are on all that there are.
 //
 // The same sessions with the same demands get the same slots.
 std::vector<SlotRange> PlanShares(const std::vector<int>& slots,

@@ -114,22 +114,13 @@ TEST(SharePlanTest, NobodyGetsTheSlotsOfKernelsThatRunForLong) {
   }
 }
 
-TEST(SharePlanTest, WhoOverstaysKeepsNoMoreThanAnEvenPart) {
-  std::vector<ShareDemand> demands(3, ShareDemand{kAll});
-  demands[0].pinned = {1, 12};
-  EXPECT_EQ(PlanShares(kSlots, demands)[1], (SlotRange{0, 1}));
-  demands[0].overstays = true;
-  EXPECT_EQ(PlanShares(kSlots, demands), PlanShares(kSlots, {{kAll}, {kAll}, {kAll}}));
-  demands[0].pinned = {10, 12};
-  EXPECT_EQ(PlanShares(kSlots, demands)[0], (SlotRange{10, 12}));
-}
-
 TEST(SharePlanTest, SetsAndRangesOfSlots) {
   EXPECT_EQ(SetOf({0, 0}), 0u);
   EXPECT_EQ(SetOf({2, 4}), 0b1100u);
   EXPECT_EQ(HullOf(0), SlotRange());
   EXPECT_EQ(HullOf(0b10100), (SlotRange{2, 5}));
   EXPECT_EQ(HullOf(SlotSet{1} << 63), (SlotRange{63, 64}));
+  EXPECT_EQ(SizeOf({8, 8, 16}, SlotSet{0b101}), 24);
 }
 
 TEST(SharePlanTest, KernelsOnAllSlotsAreInEverybodysWayAnyhow) {

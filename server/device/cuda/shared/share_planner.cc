@@ -36,8 +36,11 @@ SharePlanner::Slice* SharePlanner::SliceOf(const ShareTerms& terms) {
       if (slice.name == terms.slice) return &slice;
     }
   }
-  slices_.push_back({terms.slice, terms.most, std::max(terms.weight, 1), {}, {}, {}, 0});
-  return &slices_.back();
+  Slice& slice = slices_.emplace_back();
+  slice.name = terms.slice;
+  slice.most = terms.most;
+  slice.weight = std::max(terms.weight, 1);
+  return &slice;
 }
 
 std::unique_ptr<SharePlanner::Seat> SharePlanner::Join(ShareTerms terms) {
@@ -143,30 +146,86 @@ void SharePlanner::NoteRounding() {
   }
 }
 
-// What its sessions that stay where they are have of it is not given out again.
+// By weight, and what some do not want is the others' (max-min fair).
+void SharePlanner::NoteParts(int64_t now) {
+  struct Want {
+    Slice* slice;
+    int64_t wanted;
+  };
+  std::vector<Want> wants;
+  int64_t left = all_, weights = 0;
+  for (Slice& slice : slices_) {
+    slice.part = 0;
+    if (slice.working.empty()) continue;
+    int64_t wanted = 0;
+    for (const Seat* const seat : slice.working) {
+      wanted += seat->planned_.load(std::memory_order_relaxed);
+    }
+    wants.push_back({&slice, wanted});
+    weights += slice.weight;
+  }
+  std::stable_sort(wants.begin(), wants.end(), [](const Want& a, const Want& b) {
+    return a.wanted * b.slice->weight < b.wanted * a.slice->weight;
+  });
+  for (const auto& [slice, wanted] : wants) {
+    slice->part = static_cast<int>(left * slice->weight / weights);
+    left -= std::min<int64_t>(wanted, slice->part);
+    weights -= slice->weight;
+  }
+  for (const auto& [slice, wanted] : wants) NoteKept(slice, wants.size() > 1, now);
+}
+
+// Its kernels that have few slots keep theirs before those that have many.
+void SharePlanner::NoteKept(Slice* slice, bool beside_others, int64_t now) {
+  slice->held = slice->kept = 0;
+  std::vector<Seat*> staying;
+  for (Seat* const seat : slice->working) {
+    if (seat->pinned_ != SlotRange()) staying.push_back(seat);
+  }
+  std::stable_sort(staying.begin(), staying.end(), [this](const Seat* a, const Seat* b) {
+    return SizeOf(slots_, a->pinned_) < SizeOf(slots_, b->pinned_);
+  });
+  const int largest = *std::max_element(slots_.begin(), slots_.end());
+  const int even =
+      std::max(slice->part / std::max(static_cast<int>(slice->working.size()), 1), largest);
+  for (Seat* const seat : staying) {
+    const SlotSet set = SetOf(seat->pinned_);
+    const bool too_many =
+        SizeOf(slots_, set) > even ||
+        (beside_others && SizeOf(slots_, slice->kept | set) > std::max(slice->part, largest));
+    seat->overstays_ = too_many && now - seat->pinned_since_ms_ >= kStayMs;
+    slice->held |= set;
+    if (!seat->overstays_) slice->kept |= set;
+  }
+}
+
+bool SharePlanner::IsFull(const Slice& slice) const {
+  if (slice.held == 0) return false;
+  const int least = slots_.front();
+  if (slice.most > 0 && SizeOf(slots_, slice.held) + least > slice.most) return true;
+  return slice.part < all_ && SizeOf(slots_, slice.kept) >= slice.part + least;
+}
+
+// What its sessions that stay where they are have of its part is not given out again.
 ShareDemand SharePlanner::DemandOf(const Slice& slice) const {
   ShareDemand demand;
-  int staying = 0;
+  const int kept = SizeOf(slots_, slice.kept);
   for (const Seat* const seat : slice.working) {
-    if (seat->pinned_ == SlotRange()) {
-      demand.wanted += seat->planned_.load(std::memory_order_relaxed);
-    } else {
-      staying += SizeOf(slots_, seat->pinned_);
-    }
+    if (seat->pinned_ != SlotRange()) continue;
+    demand.wanted += seat->planned_.load(std::memory_order_relaxed);
   }
-  demand.wanted = std::min(demand.wanted, all_);
-  demand.most = slice.most == 0 ? 0 : std::max(slice.most - staying, 1);
+  demand.wanted = std::min(demand.wanted, kept == 0 ? all_ : std::max(slice.part - kept, 1));
+  demand.most = slice.most == 0 ? 0 : std::max(slice.most - SizeOf(slots_, slice.held), 1);
   demand.weight = slice.weight;
-  demand.owed = slice.owed - staying;
+  demand.owed = slice.owed;
   return demand;
 }
 
-ShareDemand SharePlanner::DemandOf(const Seat& seat, int64_t now) const {
+ShareDemand SharePlanner::DemandOf(const Seat& seat) const {
   ShareDemand demand;
   demand.wanted = seat.planned_.load(std::memory_order_relaxed);
   demand.most = seat.slice_->most;
   demand.pinned = seat.pinned_;
-  demand.overstays = seat.pinned_since_ms_ != 0 && now - seat.pinned_since_ms_ >= kStayMs;
   // Beside others of its slice it has the least, should it not stay.
   demand.weight = seat.slice_->working.size() == 1 ? seat.slice_->weight : 1;
   return demand;
@@ -195,6 +254,17 @@ void SharePlanner::Divide(const Slice& slice) {
   }
 }
 
+void SharePlanner::Crowd(const Slice& slice) {
+  std::vector<SlotRange> ranges;
+  for (const Seat* const seat : slice.working) {
+    if (seat->pinned_ != SlotRange()) ranges.push_back(seat->pinned_);
+  }
+  size_t next = 0;
+  for (Seat* const seat : slice.working) {
+    if (seat->pinned_ == SlotRange()) Put(seat, ranges[next++ % ranges.size()]);
+  }
+}
+
 void SharePlanner::See(Slice* slice, int64_t now, std::vector<Seat*>* apart) {
   slice->working.clear();
   slice->place = {};
@@ -208,7 +278,7 @@ void SharePlanner::See(Slice* slice, int64_t now, std::vector<Seat*>* apart) {
     const bool present = wanted > 0 || (used != 0 && now - used <= kPresenceMs);
     if (!present) {
       Put(seat, PlanShares(slots_, {{all_, slice->most}})[0]);
-    } else if (wanted == 0 || seat->pinned_ != SlotRange()) {
+    } else if (wanted == 0) {
       apart->push_back(seat);
     }
   }
@@ -219,16 +289,29 @@ void SharePlanner::Plan(int64_t now) {
   std::vector<Slice*> together;
   std::vector<Seat*> apart;
   std::vector<ShareDemand> demands;
+  for (Slice& slice : slices_) See(&slice, now, &apart);
+  NoteParts(now);
   for (Slice& slice : slices_) {
-    See(&slice, now, &apart);
+    for (Seat* const seat : slice.working) {
+      if (seat->pinned_ == SlotRange()) continue;
+      if (seat->overstays_) {
+        Put(seat, seat->pinned_);
+      } else {
+        apart.push_back(seat);
+      }
+    }
     const bool launches =
         std::any_of(slice.working.begin(), slice.working.end(),
                     [](const Seat* seat) { return seat->pinned_ == SlotRange(); });
     if (!launches) continue;
+    if (IsFull(slice)) {
+      Crowd(slice);
+      continue;
+    }
     together.push_back(&slice);
     demands.push_back(DemandOf(slice));
   }
-  for (const Seat* const seat : apart) demands.push_back(DemandOf(*seat, now));
+  for (const Seat* const seat : apart) demands.push_back(DemandOf(*seat));
   const std::vector<SlotRange> plan = PlanShares(slots_, demands);
   for (size_t i = 0; i < together.size(); ++i) {
     together[i]->place = plan[i];

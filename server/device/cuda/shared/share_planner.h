@@ -48,7 +48,9 @@ struct ShareTerms {
 // A kernel that runs through a whole window runs for long.
 //
 // The device is divided among slices, and what a slice gets among its sessions that work, so that
-// more sessions bring a slice no more of the device.
+// more sessions bring a slice no more of the device. Nor do kernels that run for long: a slice that
+// has as much for these as its part and a slot, or as its limit, launches others where they are,
+// and so behind them.
 class SharePlanner {
  public:
   // Milliseconds of a clock that only rises.
@@ -57,7 +59,8 @@ class SharePlanner {
 
   // A session that has launched nothing for so long rests, and its former grids are forgotten.
   static constexpr int64_t kWindowMs = 250;
-  // Who has a kernel that runs for so long keeps an even part at most for itself.
+  // Who has a kernel that runs for so long keeps its part at most for itself, and of that an even
+  // part among its slice's sessions that work.
   static constexpr int64_t kStayMs = 10'000;
   // A session that has issued nothing for so long is absent.
   static constexpr int64_t kPresenceMs = 60'000;
@@ -84,6 +87,11 @@ class SharePlanner {
     std::vector<Seat*> working;
     SlotRange place;
     int owed = 0;  // ShareDemand::owed.
+    // Of the last plan: how many multiprocessors it may have beside others, should it want them,
+    // where it has kernels that run for long, and where it keeps others from them.
+    int part = 0;
+    SlotSet held = 0;
+    SlotSet kept = 0;
   };
 
   // A session's place. Thread-safe.
@@ -130,6 +138,8 @@ class SharePlanner {
     uint64_t blocks_before_ = 0;
     SlotRange pinned_;
     int64_t pinned_since_ms_ = 0;
+    // They run there for so long, on so much, that it keeps others from these slots no more.
+    bool overstays_ = false;
     uint32_t share_ = 0;  // That on_share_ was told.
   };
 
@@ -164,11 +174,18 @@ class SharePlanner {
   void Plan(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Notes who of the slice works, and adds to `apart` who does not go with it.
   void See(Slice* slice, int64_t now, std::vector<Seat*>* apart) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes the parts of all slices that work, and what they hold and keep.
+  void NoteParts(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteKept(Slice* slice, bool beside_others, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether it has all that it may have for kernels that run for long.
+  bool IsFull(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What the slice's sessions that launch want together.
   ShareDemand DemandOf(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  ShareDemand DemandOf(const Seat& seat, int64_t now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ShareDemand DemandOf(const Seat& seat) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Divides what the slice was given among them.
   void Divide(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Has them launch where its kernels run for long.
+  void Crowd(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Put(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The multiprocessors that so many blocks can use.
   int Wanted(uint64_t blocks) const {

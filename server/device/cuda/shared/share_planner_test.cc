@@ -270,6 +270,88 @@ TEST_F(SharePlannerTest, WhoStaysLeavesItsSliceTheRestOfItsPart) {
   EXPECT_GE(SizeOf(kSlots, other->place()), 56) << "half of the device";
 }
 
+// One session after the other launches a kernel that does not end, so that it stays where it is.
+class Hoard {
+ public:
+  Hoard(SharePlanner* planner, const ShareTerms& terms, size_t count) : streams_(count) {
+    for (size_t i = 0; i < count; ++i) seats_.push_back(planner->Join(terms));
+  }
+  void Launch(size_t i, uint64_t blocks) {
+    seats_[i]->Use(&streams_[i], blocks);
+    seats_[i]->SetBusy(SetOf(seats_[i]->place()));
+  }
+  size_t size() const { return seats_.size(); }
+  SlotSet places() const {
+    SlotSet all = 0;
+    for (const auto& seat : seats_) all |= seat->busy();
+    return all;
+  }
+
+ private:
+  std::vector<std::unique_ptr<SharePlanner::Seat>> seats_;
+  std::vector<SharePlanner::StreamUse> streams_;
+};
+
+int SizeOfSet(SlotSet set) {
+  int size = 0;
+  for (uint16_t slot = 0; slot < kSlots.size(); ++slot) {
+    if (set >> slot & 1) size += kSlots[slot];
+  }
+  return size;
+}
+
+TEST_F(SharePlannerTest, ASliceDoesNotGrowByKernelsThatDoNotEnd) {
+  for (const uint64_t blocks : {8u, 1056u}) {
+    SharePlanner planner(kSlots, &Now);
+    const auto other = planner.Join({.slice = "other"});
+    Hoard hoard(&planner, {.slice = "many"}, 16);
+    for (size_t i = 0; i < hoard.size(); ++i) {
+      for (int window = 0; window < 2; ++window) {
+        other->Use(&other_stream_, 1056);
+        if (window == 0) hoard.Launch(i, blocks);
+        Wait(SharePlanner::kWindowMs);
+        planner.Look();
+      }
+    }
+    other->Use(&other_stream_, 1056);
+    EXPECT_GE(SizeOf(kSlots, other->place()), 66 - 16) << blocks << " blocks each";
+    EXPECT_EQ(SetOf(other->place()) & hoard.places(), 0u) << blocks;
+  }
+}
+
+TEST_F(SharePlannerTest, ALimitHoldsForKernelsThatDoNotEnd) {
+  const auto other = planner_.Join({.slice = "other"});
+  Hoard hoard(&planner_, {.most = 32, .slice = "small"}, 8);
+  for (size_t i = 0; i < hoard.size(); ++i) {
+    for (int window = 0; window < 2; ++window) {
+      other->Use(&other_stream_, 1056);
+      if (window == 0) hoard.Launch(i, 1056);
+      Wait(SharePlanner::kWindowMs);
+      planner_.Look();
+    }
+  }
+  EXPECT_LE(SizeOfSet(hoard.places()), 32);
+}
+
+// It had the device for itself, and now somebody else comes.
+TEST_F(SharePlannerTest, ASliceThatOverstaysKeepsNoMoreThanItsPart) {
+  Hoard hoard(&planner_, {.slice = "many"}, 11);
+  for (size_t i = 0; i < hoard.size(); ++i) {
+    hoard.Launch(i, 16);
+    for (int window = 0; window < 2; ++window) {
+      Wait(SharePlanner::kWindowMs);
+      planner_.Look();
+    }
+  }
+  EXPECT_GE(SizeOfSet(hoard.places()), 100);
+  const auto other = planner_.Join({.slice = "other"});
+  for (int64_t ms = 0; ms < SharePlanner::kStayMs; ms += SharePlanner::kWindowMs) {
+    Wait(SharePlanner::kWindowMs);
+    other->Use(&other_stream_, 1056);
+  }
+  EXPECT_GE(SizeOf(kSlots, other->place()), 66 - 16);
+}
+
 TEST_F(SharePlannerTest, TellsWhatPartASessionHas) {
   std::vector<uint32_t> told, other_told;
   const auto seat = planner_.Join({.on_share = [&](uint32_t share) { told.push_back(share); }});
