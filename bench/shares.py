@@ -98,8 +98,8 @@ class Measurement:
         self._options = options
 
     def calibrate(self, load):
-        """`load` is a kernel's length in microseconds, or "64MiB" for copies of so much."""
-        copy = ["--copy_mib=%d" % mib_of(load)] if mib_of(load) else []
+        """`load` is a kernel's length in microseconds, or "64MiB" or "4KiB" for copies of so much."""
+        copy = ["--copy_kib=%d" % kib_of(load)] if kib_of(load) else []
         kernel_us = 1000 if copy else load
         kernel = results_of(self._pool.start(0, self._tiers[0], self._program, "--calibrate",
                                              "--kernel_us=%g" % kernel_us, *copy, *self._options), 120)[-1]
@@ -138,13 +138,15 @@ def tenants_of(weights):
     return [["--weight=%d" % weight, "--copy_weight=%d" % weight] for weight in weights]
 
 
-def mib_of(load):
-    """Of copies; 0 for kernels."""
-    return int(load[:-len("MiB")]) if isinstance(load, str) else 0
+def kib_of(load):
+    """Of copies, as 64MiB or 4KiB; 0 for kernels."""
+    if not isinstance(load, str):
+        return 0
+    return int(load[:-len("MiB")]) * (1024 if load.endswith("MiB") else 1)
 
 
 def pairs(text):
-    return [tuple(part if part.endswith("MiB") else float(part) for part in pair.split(":"))
+    return [tuple(part if part.endswith("iB") else float(part) for part in pair.split(":"))
             for pair in text.split(",")]
 
 

@@ -82,7 +82,7 @@ class DispatchTest(unittest.TestCase):
             busy = pool.start(0, "isolated", str(self.program), "--rounds=400", "--kernel_us=500",
                               "--seconds=12", "--blocks=4")
             copies = pool.start(0, "isolated", str(self.program), "--kernel_us=500",
-                                "--seconds=12", "--copy_mib=4")
+                                "--seconds=12", "--copy_kib=4096")
             for name in EXAMPLES:
                 with self.subTest(name):
                     program = pool.start(1, "isolated", str(self.program.parent / name))

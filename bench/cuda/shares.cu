@@ -3,11 +3,11 @@
 //
 //   shares --calibrate --kernel_us=N [--blocks=N]         Says the rounds of a kernel of that
 //   length. shares --rounds=N --kernel_us=N --seconds=N           Launches them for so long.
-//          [--blocks=N] [--wait] [--copy_mib=N]
+//          [--blocks=N] [--wait] [--copy_kib=N]
 //
 // A kernel does a fixed amount of arithmetic: one that looked at a clock would be done as soon
 // beside others as alone. With --wait each kernel is waited for, without it some milliseconds of
-// them are always queued. With --copy_mib it copies so much to the device instead, over and over.
+// them are always queued. With --copy_kib it copies so much to the device instead, over and over.
 // The last line of the output is a JSON object: how much was complete at which time
 // (CLOCK_MONOTONIC, seconds), in kernels or copies, and how long one takes alone.
 #include <cuda_runtime.h>
@@ -48,7 +48,7 @@ double Now() {
 
 struct Options {
   bool calibrate = false, wait = false;
-  int rounds = 1000, blocks = 1056, copy_mib = 0;
+  int rounds = 1000, blocks = 1056, copy_kib = 0;
   double kernel_us = 50, seconds = 5;
 };
 
@@ -57,8 +57,8 @@ struct Tenant {
     const size_t bytes = size_t(std::max(options.blocks, 1)) * kThreads * sizeof(float);
     CHECK(cudaMalloc(&data, bytes));
     CHECK(cudaMemset(data, 0, bytes));
-    if (options.copy_mib > 0) {
-      copy_bytes = size_t(options.copy_mib) << 20;
+    if (options.copy_kib > 0) {
+      copy_bytes = size_t(options.copy_kib) << 10;
       CHECK(cudaMallocHost(&host, copy_bytes));
       CHECK(cudaMalloc(&device, copy_bytes));
     }
@@ -151,7 +151,7 @@ int main(int argc, char** argv) {
     if (is("--wait")) options.wait = true;
     if (is("--rounds=")) options.rounds = static_cast<int>(value);
     if (is("--blocks=")) options.blocks = static_cast<int>(value);
-    if (is("--copy_mib=")) options.copy_mib = static_cast<int>(value);
+    if (is("--copy_kib=")) options.copy_kib = static_cast<int>(value);
     if (is("--kernel_us=")) options.kernel_us = value;
     if (is("--seconds=")) options.seconds = value;
   }

@@ -24,7 +24,11 @@ constexpr int64_t kNearNapNs = 25'000;
 }  // namespace
 
 LaneTurns::LaneTurns(const SessionGates* gates, size_t device)
-    : gates_(gates), slots_(gates == nullptr ? nullptr : &gates->device(device)) {}
+    : gates_(gates), device_(device), slots_(gates == nullptr ? nullptr : &gates->device(device)) {}
+
+bool LaneTurns::IsFreeBesideOthers(Engine engine, uint64_t bytes) {
+  return gates_->free_copies(device_, engine).Take(bytes, gates_->now_ns());
+}
 
 bool LaneTurns::Ask(Engine engine, Grant grant) {
   if (grant.open()) {

@@ -2,6 +2,7 @@
 // and what is complete.
 //
 //   LaneTurns turns(gates, device);
+//   if (turns.IsFree(engine, bytes)) <issue, and say nothing>
 //   if (!turns.MayIssue(engine)) ...              // Tried again at the lane's next look.
 //   <issue>
 //   turns.OnIssued(engine, ticket, bytes);
@@ -34,12 +35,11 @@
 
 #include "absl/time/time.h"
 #include "proto/command_lists.h"
+#include "proto/devices.h"
+#include "server/dispatch/gate/free_copies.h"
 #include "server/dispatch/page/dispatch_page.h"
 
 namespace warpline::dispatch {
-
-// Smaller copies are over before a turn could be given, and need none.
-inline constexpr uint64_t kLeastCopyBytes = 64u << 10;
 
 // What of a session's page its lanes share: thread-safe.
 class SessionGates {
@@ -55,6 +55,10 @@ class SessionGates {
 
   DeviceSlots& device(size_t device) const { return page_->device(device); }
   int64_t now_ns() const { return clock_(); }
+  // Of an engine that copies.
+  FreeCopies& free_copies(size_t device, Engine engine) const {
+    return free_copies_[device][EngineIndex(engine)];
+  }
   uint32_t share() const { return share_ == nullptr ? 0 : share_->load(std::memory_order_relaxed); }
   // Code is about to be loaded onto a device, or that is over. Each that begins ends.
   void NoteLoad(size_t device, bool begins) const {
@@ -66,6 +70,7 @@ class SessionGates {
   const std::unique_ptr<DispatchPage> page_;
   const Clock clock_;
   const std::shared_ptr<const std::atomic<uint32_t>> share_;
+  mutable std::array<std::array<FreeCopies, kEngines>, kMaxSessionDevices> free_copies_;
 };
 
 // One lane's. Thread-compatible: it belongs to whoever has the lane's turn.
@@ -84,6 +89,13 @@ class LaneTurns {
   LaneTurns(const LaneTurns&) = delete;
   LaneTurns& operator=(const LaneTurns&) = delete;
 
+  // Whether a copy of so many bytes is too small to be dispatched, and few like it were of late:
+  // then it is issued without a turn, and OnIssued() is not told. 0 bytes for a kernel.
+  bool IsFree(Engine engine, uint64_t bytes) {
+    if (bytes == 0 || bytes >= FreeCopies::kSmallBytes || slots_ == nullptr) return false;
+    // While nobody else has the device, nothing is counted.
+    return slot(engine).grant().open() || IsFreeBesideOthers(engine, bytes);
+  }
   // Whether a command of this engine may be issued now. kNothing always may.
   bool MayIssue(Engine engine) {
     if (slots_ == nullptr || engine == Engine::kNothing) return true;
@@ -129,6 +141,7 @@ class LaneTurns {
 
   EngineSlot& slot(Engine engine) { return (*slots_)[EngineIndex(engine)]; }
   InFlight& in_flight(Engine engine) { return in_flight_[EngineIndex(engine)]; }
+  bool IsFreeBesideOthers(Engine engine, uint64_t bytes);
   bool Ask(Engine engine, Grant grant);
   // In a turn that lasts until then; 0 for none.
   bool HasRoom(Engine engine, int64_t until_ns);
@@ -144,6 +157,7 @@ class LaneTurns {
   void EndWork(Engine engine, int64_t now_ns);
 
   const SessionGates* const gates_;
+  const size_t device_;
   DeviceSlots* const slots_;             // Null where nothing is dispatched.
   Engine waits_for_ = Engine::kNothing;  // What lanes_waiting says of this lane.
   Engine limited_ = Engine::kNothing;    // The last one that was not wholly open.

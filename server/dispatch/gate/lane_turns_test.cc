@@ -176,6 +176,27 @@ TEST_F(LaneTurnsTest, BriefGrantsSayTheRestAsOthersDo) {
   EXPECT_FALSE(Grant::Shared().Brief().open());
 }
 
+TEST_F(LaneTurnsTest, SmallCopiesNeedNoTurnWhileThereAreFew) {
+  constexpr uint64_t kSmall = 63u << 10;
+  const auto free = [&] {
+    int count = 0;
+    while (count < 1000 && turns_->IsFree(Engine::kCopyIn, kSmall)) ++count;
+    return count;
+  };
+  EXPECT_EQ(free(), 1000) << "nobody else is there";
+  for (const Grant grant : {Grant::Closed(now_ns), Grant::Shared(), Grant::Turn(now_ns)}) {
+    now_ns += 1'000'000 * kUs;
+    slot(Engine::kCopyIn).SetGrant(grant);
+    EXPECT_EQ(free(), 16) << "a mebibyte";
+  }
+  EXPECT_TRUE(turns_->IsFree(Engine::kCopyOut, 4)) << "the other direction is by itself";
+  EXPECT_FALSE(turns_->IsFree(Engine::kCopyOut, 1 << 20));
+  EXPECT_FALSE(turns_->IsFree(Engine::kCompute, 0));
+  // All lanes of the session have it together.
+  LaneTurns another(gates_.get(), 0);
+  EXPECT_FALSE(another.IsFree(Engine::kCopyIn, kSmall));
+}
+
 TEST_F(LaneTurnsTest, OneEngineIsNotHeldWhileTheOtherIsWaitedFor) {
   slot(Engine::kCopyIn).SetGrant(Grant::Turn(now_ns + 6000 * kUs));
   EXPECT_EQ(Issue(Engine::kCompute, 1), 1);

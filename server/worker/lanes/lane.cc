@@ -107,7 +107,8 @@ bool Lane::Satisfied(const Task& task) {
 }
 
 Lane::Step Lane::IssueInTurn(Task& task) {
-  const EngineWork work = EngineWorkOf(task);
+  EngineWork work = EngineWorkOf(task);
+  if (turns_.IsFree(work.engine, work.bytes)) work = {};
   if (!turns_.MayIssue(work.engine)) return Step::kBlocked;
   const Step step = Issue(task);
   // A copy that waits for staging memory may have parts under way.

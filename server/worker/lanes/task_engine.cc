@@ -2,7 +2,6 @@
 
 #include "common/cuda/box.h"
 #include "proto/frames.h"
-#include "server/dispatch/gate/lane_turns.h"
 
 namespace warpline::worker {
 namespace {
@@ -29,7 +28,7 @@ EngineWork EngineWorkOf(const Task& task) {
   const Engine engine = copy != nullptr ? EngineOfCopy(*copy) : FindCommand(task.id).engine;
   if (engine != Engine::kCopyIn && engine != Engine::kCopyOut) return {engine, 0};
   const uint64_t bytes = BytesOf(task);
-  return bytes < dispatch::kLeastCopyBytes ? EngineWork{} : EngineWork{engine, bytes};
+  return bytes == 0 ? EngineWork{} : EngineWork{engine, bytes};
 }
 
 }  // namespace warpline::worker

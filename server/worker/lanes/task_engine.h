@@ -19,8 +19,7 @@ struct EngineWork {
   uint64_t bytes = 0;  // Of a copy between host and device.
 };
 
-// What the task asks of an engine that sessions share in turns. Copies that are too small to be
-// dispatched ask for nothing.
+// What the task asks of an engine that sessions share in turns.
 EngineWork EngineWorkOf(const Task& task);
 
 }  // namespace warpline::worker
