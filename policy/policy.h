@@ -104,12 +104,13 @@ struct DispatchContext {
   uint32_t power_limit_mw = 0;
   int32_t temperature_c = 0;
   uint32_t day_second = 0;  // Since midnight, UTC.
+  uint32_t device = 0;      // Its number.
+  uint32_t reserved = 0;
   // Since version 1 of the built-in policies; programs in C do not see these.
   uint64_t period_ns = 0;    // How often the slice has work, where its lease says; 0 for unknown.
   uint64_t active_ns = 0;    // How long it has had work since it was last at rest.
   uint64_t attained_ns = 0;  // How long it has had the engine meanwhile.
   uint32_t active_slices = 0;
-  uint32_t reserved = 0;
   // Of a slice with a reservation: the time that it is to have in each period, what of that is
   // left, less than 0 for what it owes, and the end of the period. 0 for all without one.
   uint64_t budget_ns = 0;
@@ -169,6 +170,8 @@ struct RetireContext {
   uint64_t bytes = 0;
   uint32_t engine = 0;
   uint32_t status = 0;  // 0, or CUDA's error.
+  uint32_t device = 0;  // Its number.
+  uint32_t reserved = 0;
 };
 
 // A session's request for memory does not fit. kFail (refuse it at once), kReclaim (first have
@@ -200,6 +203,8 @@ struct CopyEnqueueContext {
   uint64_t io_budget_bytes = 0;
   uint32_t direction = 0;  // 0 to the device, 1 from it, 2 on it.
   int32_t priority = 0;
+  uint32_t device = 0;  // Its number.
+  uint32_t reserved = 0;
 };
 
 // The device's power and heat have been read, four times a second while it is given in turns. kRun,

@@ -55,6 +55,8 @@ WARPLINE_SAME(DispatchContext, warpline_on_dispatch, power_mw);
 WARPLINE_SAME(DispatchContext, warpline_on_dispatch, power_limit_mw);
 WARPLINE_SAME(DispatchContext, warpline_on_dispatch, temperature_c);
 WARPLINE_SAME(DispatchContext, warpline_on_dispatch, day_second);
+WARPLINE_SAME(DispatchContext, warpline_on_dispatch, device);
+WARPLINE_SAME(DispatchContext, warpline_on_dispatch, reserved);
 
 WARPLINE_BEGINS(PreemptContext, warpline_on_preempt);
 WARPLINE_SAME(PreemptContext, warpline_on_preempt, elapsed_ns);
@@ -76,6 +78,8 @@ WARPLINE_SAME(RetireContext, warpline_on_retire, actual_ns);
 WARPLINE_SAME(RetireContext, warpline_on_retire, bytes);
 WARPLINE_SAME(RetireContext, warpline_on_retire, engine);
 WARPLINE_SAME(RetireContext, warpline_on_retire, status);
+WARPLINE_SAME(RetireContext, warpline_on_retire, device);
+WARPLINE_SAME(RetireContext, warpline_on_retire, reserved);
 
 WARPLINE_BEGINS(MemFaultContext, warpline_on_mem_fault);
 WARPLINE_SAME(MemFaultContext, warpline_on_mem_fault, wanted_bytes);
@@ -95,6 +99,8 @@ WARPLINE_SAME(CopyEnqueueContext, warpline_on_copy_enqueue, io_used_bytes);
 WARPLINE_SAME(CopyEnqueueContext, warpline_on_copy_enqueue, io_budget_bytes);
 WARPLINE_SAME(CopyEnqueueContext, warpline_on_copy_enqueue, direction);
 WARPLINE_SAME(CopyEnqueueContext, warpline_on_copy_enqueue, priority);
+WARPLINE_SAME(CopyEnqueueContext, warpline_on_copy_enqueue, device);
+WARPLINE_SAME(CopyEnqueueContext, warpline_on_copy_enqueue, reserved);
 
 WARPLINE_BEGINS(PowerContext, warpline_on_power);
 WARPLINE_SAME(PowerContext, warpline_on_power, power_mw);
@@ -197,7 +203,9 @@ Verdict BpfPolicy::OnPower(const PowerContext& context) {
 
 Wishes BpfPolicy::wishes() const {
   const uint32_t ms = program_->ask_always_ms();
-  return {.asked_always = ms != 0, .longest_wait_ns = int64_t{1'000'000} * ms};
+  return {.asked_always = ms != 0,
+          .longest_wait_ns = int64_t{1'000'000} * ms,
+          .expects = program_->expects_arrivals()};
 }
 
 std::vector<std::string> BpfPolicy::HookNames() const {

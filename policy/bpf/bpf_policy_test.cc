@@ -111,6 +111,17 @@ TEST_F(BpfPolicyTest, SaysWhetherItWantsToBeAskedAlways) {
   EXPECT_EQ((*always)->wishes().longest_wait_ns, 250'000'000);
 }
 
+TEST_F(BpfPolicyTest, SaysWhetherItExpectsArrivals) {
+  const auto code = Assemble("r0 = 5; exit");
+  EXPECT_FALSE((*Load(MakeObject("on_preempt", code)))->wishes().expects);
+  const uint32_t one = 1;
+  const auto expects = Load(
+      MakeObject("on_preempt", code, {}, {}, {reinterpret_cast<const char*>(&one), sizeof(one)}));
+  ASSERT_TRUE(expects.ok()) << expects.status();
+  EXPECT_TRUE((*expects)->wishes().expects);
+  EXPECT_FALSE((*expects)->wishes().asked_always);
+}
+
 TEST_F(BpfPolicyTest, EveryHookIsAsked) {
   for (const char* hook : {"on_submit", "on_admit", "on_dispatch", "on_preempt", "on_retire",
                            "on_mem_fault", "on_reclaim", "on_copy_enqueue", "on_power"}) {

@@ -61,6 +61,8 @@ constexpr std::array kOnDispatchFields = {
     WARPLINE_FIELD(warpline_on_dispatch, power_limit_mw),
     WARPLINE_FIELD(warpline_on_dispatch, temperature_c),
     WARPLINE_FIELD(warpline_on_dispatch, day_second),
+    WARPLINE_FIELD(warpline_on_dispatch, device),
+    WARPLINE_FIELD(warpline_on_dispatch, reserved),
 };
 static_assert(AreWhole(kOnDispatchFields, sizeof(warpline_on_dispatch)));
 
@@ -83,9 +85,13 @@ constexpr std::array kOnPreemptFields = {
 static_assert(AreWhole(kOnPreemptFields, sizeof(warpline_on_preempt)));
 
 constexpr std::array kOnRetireFields = {
-    WARPLINE_HEAD(warpline_on_retire),          WARPLINE_FIELD(warpline_on_retire, actual_ns),
-    WARPLINE_FIELD(warpline_on_retire, bytes),  WARPLINE_FIELD(warpline_on_retire, engine),
+    WARPLINE_HEAD(warpline_on_retire),
+    WARPLINE_FIELD(warpline_on_retire, actual_ns),
+    WARPLINE_FIELD(warpline_on_retire, bytes),
+    WARPLINE_FIELD(warpline_on_retire, engine),
     WARPLINE_FIELD(warpline_on_retire, status),
+    WARPLINE_FIELD(warpline_on_retire, device),
+    WARPLINE_FIELD(warpline_on_retire, reserved),
 };
 static_assert(AreWhole(kOnRetireFields, sizeof(warpline_on_retire)));
 
@@ -114,6 +120,8 @@ constexpr std::array kOnCopyEnqueueFields = {
     WARPLINE_FIELD(warpline_on_copy_enqueue, io_budget_bytes),
     WARPLINE_FIELD(warpline_on_copy_enqueue, direction),
     WARPLINE_FIELD(warpline_on_copy_enqueue, priority),
+    WARPLINE_FIELD(warpline_on_copy_enqueue, device),
+    WARPLINE_FIELD(warpline_on_copy_enqueue, reserved),
 };
 static_assert(AreWhole(kOnCopyEnqueueFields, sizeof(warpline_on_copy_enqueue)));
 

@@ -58,7 +58,9 @@ TEST_F(ExamplesTest, TokenBucketHoldsWhoUsedItUp) {
                                       .actual_ns = 24 * kMs,
                                       .bytes = 0,
                                       .engine = WARPLINE_COMPUTE,
-                                      .status = 0};
+                                      .status = 0,
+                                      .device = 0,
+                                      .reserved = 0};
   EXPECT_EQ(Verdict(kOnRetire, retired), WARPLINE_DEFAULT);
   EXPECT_EQ(Dispatch(), WARPLINE_HOLD_US(5000));
   context_.now_ns += 15 * kMs;
@@ -92,11 +94,35 @@ TEST_F(ExamplesTest, LatencyGuardHoldsBestEffortWork) {
   context_.more_urgent_waiting = 0;
   context_.now_ns += kMs;
   EXPECT_EQ(Dispatch(), WARPLINE_RUN);
-  context_.engine = 2;  // There is no such engine in the map.
+  context_.priority = 5;
+  EXPECT_EQ(Dispatch(), WARPLINE_RUN);
+  context_.priority = 0;
+  context_.device = 1;  // Another device's tenants are nobody to wait for.
+  EXPECT_EQ(Dispatch(), WARPLINE_RUN);
+  context_.device = 64;  // There is no such device in the map.
   EXPECT_EQ(Dispatch(), WARPLINE_DEFAULT);
 
   const uint32_t compute = WARPLINE_COMPUTE;
   EXPECT_EQ(program_->FindMap("engines")->Find(&compute)[1], 2u);  // Held twice.
+}
+
+TEST_F(ExamplesTest, LatencyGuardHasBestEffortWorkMakeWay) {
+  ASSERT_NO_FATAL_FAILURE(Load("latency_guard"));
+  EXPECT_TRUE(program_->expects_arrivals());
+  warpline_on_preempt preempt = {};
+  preempt.waiting_priority = 5;
+  for (const uint32_t level : {0u, 1u}) {
+    preempt.level = level;
+    EXPECT_EQ(Verdict(kOnPreempt, preempt), WARPLINE_YIELD);
+  }
+  preempt.level = 2;
+  EXPECT_EQ(Verdict(kOnPreempt, preempt), WARPLINE_DEFAULT);
+  preempt.level = 1;
+  preempt.priority = 1;
+  EXPECT_EQ(Verdict(kOnPreempt, preempt), WARPLINE_DEFAULT);
+  preempt.priority = 0;
+  preempt.waiting_priority = 0;
+  EXPECT_EQ(Verdict(kOnPreempt, preempt), WARPLINE_DEFAULT);
 }
 
 TEST_F(ExamplesTest, DayAndNightGivesBatchWorkLessByDay) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -53,7 +55,7 @@ class Reader {
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
   absl::StatusOr<Object> Read() {
-    for (const auto part : {&Reader::ReadSections, &Reader::ReadVersion, &Reader::ReadAlways,
+    for (const auto part : {&Reader::ReadSections, &Reader::ReadVersion, &Reader::ReadWishes,
                             &Reader::ReadMaps, &Reader::ReadPrograms, &Reader::ReadRelocations}) {
       if (const absl::Status read = (this->*part)(); !read.ok()) return read;
     }
@@ -123,14 +125,26 @@ class Reader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadAlways() {
-    const auto is_it = [](const Section& section) { return section.name == "always"; };
-    if (std::none_of(sections_.begin(), sections_.end(), is_it)) return absl::OkStatus();
-    const size_t always = Find("always");
-    uint32_t& ms = object_.ask_always_ms;
-    if (always != kNone && sections_[always].bytes.size() == sizeof(ms)) {
-      ElementOf(sections_[always].bytes, 0, &ms);
+  // The number in the only section of that name, which may be missing; 0 if it is not one number.
+  std::optional<uint32_t> WishOf(std::string_view name) const {
+    const auto is_it = [name](const Section& section) { return section.name == name; };
+    if (std::none_of(sections_.begin(), sections_.end(), is_it)) return std::nullopt;
+    const size_t section = Find(name);
+    uint32_t number = 0;
+    if (section != kNone && sections_[section].bytes.size() == sizeof(number)) {
+      ElementOf(sections_[section].bytes, 0, &number);
     }
+    return number;
+  }
+
+  absl::Status ReadWishes() {
+    if (const std::optional<uint32_t> expects = WishOf("expects")) {
+      if (*expects != 1) return Refused("WARPLINE_EXPECT_ARRIVALS() stands there once");
+      object_.expects_arrivals = true;
+    }
+    const std::optional<uint32_t> always = WishOf("always");
+    if (!always.has_value()) return absl::OkStatus();
+    const uint32_t ms = object_.ask_always_ms = *always;
     if (ms >= 1 && ms <= kMostAskAlwaysMs) return absl::OkStatus();
     return Refused(absl::StrCat("WARPLINE_ASK_ALWAYS() stands there once, with 1 to ",
                                 kMostAskAlwaysMs, " milliseconds"));

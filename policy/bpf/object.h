@@ -46,8 +46,9 @@ struct Object {
   };
 
   uint32_t abi_version = 0;
-  uint32_t ask_always_ms = 0;  // Of WARPLINE_ASK_ALWAYS(); 0 where the object does not say it.
-  std::vector<MapShape> maps;  // In the order of "maps"; their shapes are not checked.
+  uint32_t ask_always_ms = 0;     // Of WARPLINE_ASK_ALWAYS(); 0 where the object does not say it.
+  bool expects_arrivals = false;  // It has WARPLINE_EXPECT_ARRIVALS().
+  std::vector<MapShape> maps;     // In the order of "maps"; their shapes are not checked.
   std::vector<Program> programs;
 };
 

@@ -108,6 +108,19 @@ TEST(ReadObject, RefusesToWaitForEver) {
   }
 }
 
+TEST(ReadObject, ReadsWhetherArrivalsAreExpected) {
+  const auto with = [](std::string_view expects) {
+    return ReadObject(MakeObject("on_test", Assemble("r0 = 0; exit"), {}, {}, expects));
+  };
+  EXPECT_FALSE(with("")->expects_arrivals);
+  EXPECT_TRUE(with(Milliseconds(1))->expects_arrivals);
+  for (const std::string& bytes :
+       {Milliseconds(0), Milliseconds(2), std::string("abc"), Milliseconds(1) + Milliseconds(1)}) {
+    EXPECT_EQ(with(bytes).status().message(),
+              "object: WARPLINE_EXPECT_ARRIVALS() stands there once");
+  }
+}
+
 TEST(ReadObject, RefusesWhatIsNoObject) {
   for (const std::string& bytes : {std::string(),
                                    std::string("\x7f"

@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(std::string_view object,
 
   std::unique_ptr<Program> program(new Program(host));
   program->ask_always_ms_ = read->ask_always_ms;
+  program->expects_arrivals_ = read->expects_arrivals;
   if (previous != nullptr && previous->abi_version() != host.abi_version) previous = nullptr;
   for (const MapShape& shape : read->maps) {
     std::shared_ptr<Map> map = previous == nullptr ? nullptr : TakeOver(shape, previous);

@@ -51,6 +51,8 @@ class Program {
   uint32_t abi_version() const { return host_.abi_version; }
   // Of WARPLINE_ASK_ALWAYS(), in milliseconds; 0 where the object does not say it.
   uint32_t ask_always_ms() const { return ask_always_ms_; }
+  // Whether it has WARPLINE_EXPECT_ARRIVALS().
+  bool expects_arrivals() const { return expects_arrivals_; }
   // In the order of the object. Null for a name that it does not have.
   const std::vector<std::shared_ptr<Map>>& maps() const { return maps_; }
   Map* FindMap(std::string_view name) const;
@@ -60,6 +62,7 @@ class Program {
 
   const HostInterface host_;
   uint32_t ask_always_ms_ = 0;
+  bool expects_arrivals_ = false;
   std::vector<std::shared_ptr<Map>> maps_;
   std::vector<Executable> programs_;  // One for each hook; empty where the object has none.
 };

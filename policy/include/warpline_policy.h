@@ -80,9 +80,14 @@ struct warpline_on_dispatch {
   unsigned int power_limit_mw;
   int temperature_c;
   unsigned int day_second; /* seconds since midnight, UTC */
+  unsigned int device;     /* the number of the device */
+  unsigned int reserved;
 };
 
-/* At level 1, it is a slice's turn while others wait. Verdicts: YIELD, KEEP, KILL. At level 2, work
+/* At level 0, of which only a policy hears that says WARPLINE_EXPECT_ARRIVALS(), a slice that comes
+ * at regular intervals is likely to come in a moment. Verdicts: YIELD (the one that runs has only a
+ * little in flight until then), KEEP. At level 1, it is a slice's turn while others wait. Verdicts:
+ * YIELD, KEEP, KILL. At level 2, work
  * of its is in flight that no turn takes back: its kernels run beside those of a more urgent slice,
  * in the same hardware context (the guarded tier; verdicts: THROTTLE, HOLD, KEEP, KILL), or they
  * have not become complete since its turn was over, while a more urgent slice wants the engine
@@ -94,7 +99,7 @@ struct warpline_on_preempt {
   unsigned long long waiting_ns;
   int priority;
   int waiting_priority; /* the highest of those that wait, or are more urgent */
-  unsigned int level;   /* 1: between calls, 2: within a kernel */
+  unsigned int level;   /* 0: before the other comes, 1: between calls, 2: within a kernel */
   unsigned int engine;
   /* for how long its work has been in flight, a more urgent slice has wanted to go on, and nothing
    * of either has become complete; 0 where that is not so */
@@ -116,6 +121,8 @@ struct warpline_on_retire {
   unsigned long long bytes;
   unsigned int engine;
   unsigned int status; /* 0, or CUDA's error */
+  unsigned int device; /* the number of the device */
+  unsigned int reserved;
 };
 
 /* A session's request for memory does not fit. Verdicts: FAIL (refuse it at once), RECLAIM (first
@@ -147,6 +154,8 @@ struct warpline_on_copy_enqueue {
   unsigned long long io_budget_bytes;
   unsigned int direction; /* enum warpline_direction */
   int priority;
+  unsigned int device; /* the number of the device */
+  unsigned int reserved;
 };
 
 /* The device's power and heat have been read, four times a second while it is given in turns.
@@ -245,6 +254,11 @@ typedef long long s64;
  * ms. */
 #define WARPLINE_ASK_ALWAYS(longest_wait_ms) \
   const u32 warpline_ask_always SEC("always") = (longest_wait_ms)
+
+/* At most once, at file scope: the policy is asked before somebody comes who does so at regular
+ * intervals, every 4 to 100 ms (on_preempt, level 0). Whom it has yield is limited for half of the
+ * time at most. */
+#define WARPLINE_EXPECT_ARRIVALS() const u32 warpline_expect_arrivals SEC("expects") = 1
 
 /* A map of the policy, at file scope. */
 #define WARPLINE_MAP(name, kind, key_bytes, value_cells, capacity) \

@@ -467,6 +467,7 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   context.power_limit_mw = surroundings_.power_limit_mw;
   context.temperature_c = surroundings_.temperature_c;
   context.day_second = surroundings_.day_second;
+  context.device = options_.device;
   context.used_share = account.used_share();
   context.bw_share = ShareOf(c);
   context.queue_depth = c.wants_.lanes;
@@ -496,6 +497,7 @@ policy::CopyEnqueueContext EngineArbiter::CopyContextOf(Contender& c) const {
   context.io_budget_bytes = static_cast<uint64_t>(accounts_.moved_bytes()) / 1000 * ShareOf(c);
   context.direction = options_.direction;
   context.priority = c.terms_.priority;
+  context.device = options_.device;
   return context;
 }
 
@@ -590,6 +592,7 @@ void EngineArbiter::Retire() {
     context.head = HeadOf(*c);
     context.actual_ns = static_cast<uint64_t>(std::exchange(c->unretired_ns_, 0));
     context.engine = options_.engine;
+    context.device = options_.device;
     policy_->OnRetire(context);
   }
 }

@@ -87,8 +87,8 @@ TEST(ExamplesEffect, LatencyGuardKeepsBestEffortWorkAway) {
     gpu.Run(kMs);
     worst_ns = std::max(worst_ns, urgent->latency_ns());
   }
-  // A turn of the other's is not taken from it, and it goes on in the gaps between requests.
-  EXPECT_LE(worst_ns, 10 * kMs);
+  // The other one makes way, with little in flight, and goes on in the gaps between requests.
+  EXPECT_LE(worst_ns, 3 * kMs);
   EXPECT_GE(other->TakeUsed(Engine::kCompute), kSecond / 2);
 }
 

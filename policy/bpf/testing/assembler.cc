@@ -189,7 +189,7 @@ std::vector<Instruction> Assemble(std::string_view text) {
 }
 
 std::string MakeObject(std::string_view section, const std::vector<Instruction>& code,
-                       std::string_view maps, std::string_view always) {
+                       std::string_view maps, std::string_view always, std::string_view expects) {
   const size_t map_count = maps.size() / 24;
   std::string strings("\0version\0maps\0.rel\0.symtab\0.strtab\0", 35);
   const auto name_of = [&](std::string_view name) {
@@ -199,6 +199,7 @@ std::string MakeObject(std::string_view section, const std::vector<Instruction>&
   };
   const uint32_t section_name = name_of(section);
   const uint32_t always_name = name_of("always");
+  const uint32_t expects_name = name_of("expects");
   std::string symbols(sizeof(Elf64_Sym), '\0');
   for (size_t i = 0; i < map_count; ++i) {
     Append(Elf64_Sym{name_of("map" + std::to_string(i)), ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), 0,
@@ -235,6 +236,7 @@ std::string MakeObject(std::string_view section, const std::vector<Instruction>&
   add(19, SHT_SYMTAB, 0, symbols, 6, 1);
   add(27, SHT_STRTAB, 0, strings, 0, 0);
   if (!always.empty()) add(always_name, SHT_PROGBITS, SHF_ALLOC, always, 0, 0);
+  if (!expects.empty()) add(expects_name, SHT_PROGBITS, SHF_ALLOC, expects, 0, 0);
   bytes.resize((bytes.size() + 7) / 8 * 8);
   Elf64_Ehdr header = {};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);

@@ -28,9 +28,11 @@ std::vector<Instruction> Assemble(std::string_view text);
 
 // The bytes of an object as clang writes it, with one program, for the version 1, and a map for
 // each definition of 24 bytes in `maps`, named "map0" and so on. `code` refers to maps by `map N`.
-// `always` is the content of the section of that name, which is left out where it is empty.
+// `always` and `expects` are the contents of the sections of that name, which are left out where
+// they are empty.
 std::string MakeObject(std::string_view section, const std::vector<Instruction>& code,
-                       std::string_view maps = {}, std::string_view always = {});
+                       std::string_view maps = {}, std::string_view always = {},
+                       std::string_view expects = {});
 
 }  // namespace warpline::policy::bpf::testing
 
