@@ -3,7 +3,7 @@
 
   shares.py --bundle=DIR --program=shares [--device=auto] [--tier=isolated|guarded] [--seconds=12]
             [--weights=1:1,3:1,10:1] [--kernels_us=50:50,50:5000,5000:50,5000:5000,50:64MiB] [--wait]
-            [--processes=1:1]
+            [--processes=1:1] [--programs=1:1]
             [--dispatch=band,off] [--json=FILE] [--md=FILE]
 
 For each kind of dispatch, each pair of weights and each pair of lengths a scheduler with two
@@ -16,7 +16,8 @@ both had by the time that passed, and what the server's books say of the first o
 first rows are of a tenant alone. A length in MiB stands for copies of so much to the device, over
 and over. Beside kernels they are on another engine: then each is due all that it has alone, and
 the row says what the first and the second kept of it. With --processes=4:1 the first tenant's program
-has four processes, which are four sessions of one lease and together have what one would.
+has four processes, which are four sessions of one lease and together have what one would, and with
+--programs=4:1 the first tenant has four such programs, which are four leases.
 """
 import argparse
 import json
@@ -117,13 +118,16 @@ class Measurement:
         start, end = run[0]["progress"][0][0] + seconds / 4, run[0]["progress"][-1][0]
         return had(run, start, end) / (end - start)
 
-    def together(self, kernels, weights, seconds, counts=(1, 1)):
-        processes = [self._start(i, kernel, seconds, counts[i]) for i, kernel in enumerate(kernels)]
+    def together(self, kernels, weights, seconds, counts=(1, 1), programs=(1, 1)):
+        """`counts` processes, of each of `programs`, which have a lease each."""
+        started = [[self._start(i, kernel, seconds, counts[i]) for _ in range(programs[i])]
+                   for i, kernel in enumerate(kernels)]
         time.sleep(seconds * 0.35)
         before = self._pool.engine_times()
         time.sleep(seconds * 0.45)
         after = self._pool.engine_times()
-        runs = [results_of(process, seconds + 60) for process in processes]
+        runs = [[result for process in processes for result in results_of(process, seconds + 60)]
+                for processes in started]
         if len({bool(kernel["copy"]) for kernel in kernels}) > 1:
             return judge_apart(runs)
         row = judge(runs, weights)
@@ -187,7 +191,8 @@ def measure(local_server, installation, args):
                                  "sum": measurement.alone(kernels[length], max(args.seconds / 4, 1))})
                 for pair in pairs(args.kernels_us):
                     row = measurement.together([kernels[length] for length in pair], weights, args.seconds,
-                                               [int(count) for count in args.processes.split(":")])
+                                               *[[int(count) for count in counts.split(":")]
+                                                 for counts in (args.processes, args.programs)])
                     rows.append({"dispatch": dispatch, "weights": weights, "kernels_us": pair, **row})
                     print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     return rows
@@ -205,6 +210,7 @@ def parse(arguments=None):
     parser.add_argument("--kernels_us", default="50:50,50:5000,5000:50,5000:5000")
     parser.add_argument("--blocks", type=int, default=1056, help="of each kernel; 16 on the CPU device")
     parser.add_argument("--processes", default="1:1", help="of each tenant's program")
+    parser.add_argument("--programs", default="1:1", help="of each tenant, each with a lease of its own")
     parser.add_argument("--wait", action="store_true", help="each kernel is waited for")
     parser.add_argument("--dispatch", default="band,off")
     parser.add_argument("--server_flag", action="append", default=[])

@@ -52,6 +52,10 @@ struct DeviceSlice {
   // weights among those who want it at the moment. Policies that ask for it go by priority first.
   uint32_t weight = 1;
   uint32_t copy_weight = 1;
+  // Whether that is the tenant's weight, which all its leases that say so have together on a
+  // device.
+  bool tenants_weight = false;
+  bool tenants_copy_weight = false;
   int32_t priority = 0;
   // The reservation: so much time of each engine in each period, for policies that ask. Zero for
   // none.

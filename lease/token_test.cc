@@ -62,6 +62,8 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   token_.slice.period = absl::Milliseconds(20);
   token_.slice.budget = absl::Milliseconds(6);
   token_.slice.best_effort = true;
+  token_.slice.tenants_weight = true;
+  token_.slice.tenants_copy_weight = true;
   const DeviceSlice slice = OpenToken(Text(), {key_.verify_key()})->slice;
   EXPECT_EQ(slice.memory_bytes, 4ull << 30);
   EXPECT_EQ(slice.max_handles, 100u);
@@ -77,6 +79,8 @@ TEST_F(TokenTest, SliceIsCarriedWhole) {
   EXPECT_EQ(slice.period, absl::Milliseconds(20));
   EXPECT_EQ(slice.budget, absl::Milliseconds(6));
   EXPECT_TRUE(slice.best_effort);
+  EXPECT_TRUE(slice.tenants_weight);
+  EXPECT_TRUE(slice.tenants_copy_weight);
 }
 
 TEST_F(TokenTest, AReservationOfEverythingIsNone) {

@@ -196,6 +196,10 @@ DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant) {
   slice.period = absl::Milliseconds(shape.period_ms);
   slice.budget = absl::Milliseconds(shape.budget_ms);
   slice.best_effort = shape.best_effort;
+  // Whoever uses a scheduler without tenants is nobody in particular, and has no credential.
+  const bool is_tenant = !tenant.credential_hash.empty();
+  slice.tenants_weight = is_tenant && shape.weight == 0;
+  slice.tenants_copy_weight = is_tenant && shape.copy_weight == 0;
   return slice;
 }
 

@@ -144,6 +144,7 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   tenant.weight = 3;
   tenant.copy_weight = 4;
   tenant.priority = 5;
+  tenant.credential_hash = "of it";
   LeaseRecord lease;
   lease.memory_bytes = kGiB;
   const DeviceSlice usual;
@@ -159,6 +160,8 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   EXPECT_EQ(slice.copy_weight, 4u);
   EXPECT_EQ(slice.priority, 5);
   EXPECT_FALSE(slice.best_effort);
+  EXPECT_TRUE(slice.tenants_weight);
+  EXPECT_TRUE(slice.tenants_copy_weight);
   lease.slice.shape = {.staging_bytes = 1,
                        .max_handles = 2,
                        .max_module_bytes = 3,
@@ -184,6 +187,15 @@ TEST(SliceRulesTest, ATokenHasTheSlicesPartsAndTheTenantsForThoseItLeaves) {
   EXPECT_EQ(slice.period, absl::Milliseconds(10));
   EXPECT_EQ(slice.budget, absl::Milliseconds(4));
   EXPECT_TRUE(slice.best_effort);
+  EXPECT_FALSE(slice.tenants_weight);
+  EXPECT_FALSE(slice.tenants_copy_weight);
+  lease.slice.shape.copy_weight = 0;
+  slice = TokenSliceOf(lease, tenant);
+  EXPECT_FALSE(slice.tenants_weight);
+  EXPECT_TRUE(slice.tenants_copy_weight);
+  // Programs of a scheduler's own host that has no tenants.
+  tenant.credential_hash.clear();
+  EXPECT_FALSE(TokenSliceOf(lease, tenant).tenants_copy_weight);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class DispatchTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.installation.close()
 
-    def books(self, weights, tier, *flags, slice_of_first=(), counts=(1, 1)):
+    def books(self, weights, tier, *flags, slice_of_first=(), **several):
         """The first tenant's share of the device, as the server has it."""
         tenants = shares.tenants_of(weights)
         if slice_of_first:
@@ -40,7 +40,7 @@ class DispatchTest(unittest.TestCase):
                          {slice_of_first[0]: slice_of_first[1:]} if slice_of_first else None) as pool:
             measurement = shares.Measurement(pool, self.program, tier, ["--blocks=4"])
             kernels = [measurement.calibrate(length) for length in (500, 3000)]
-            return measurement.together(kernels, weights, 4, counts)["books"]
+            return measurement.together(kernels, weights, 4, **several)["books"]
 
     def expect_share(self, weights, tier, due, **options):
         # Where others want the processors, programs do not keep the device busy, and lose turns.
@@ -63,6 +63,9 @@ class DispatchTest(unittest.TestCase):
 
     def test_sessions_of_both_tiers_have_their_leases_weight_together(self):
         self.expect_share((1, 1), "isolated,guarded", 1 / 2, counts=(2, 1))
+
+    def test_programs_of_one_tenant_have_its_weight_together(self):
+        self.expect_share((1, 1), "isolated", 1 / 2, programs=(3, 1))
 
     def test_a_reservation_is_kept_beside_a_larger_weight(self):
         # By weight it would be a quarter.

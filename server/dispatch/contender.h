@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "server/dispatch/accounts/contender_terms.h"
-#include "server/dispatch/accounts/slice_account.h"
+#include "server/dispatch/accounts/engine_account.h"
 #include "server/dispatch/arrival_forecast.h"
 #include "server/dispatch/flight_recorder.h"
 #include "server/dispatch/kill_verdict.h"
@@ -35,8 +35,8 @@ struct Wants {
 // Belongs to its EngineArbiter. Thread-compatible.
 class Contender {
  public:
-  // The account is the slice's, and outlives the contender.
-  Contender(const ContenderTerms& terms, SliceAccount* account)
+  // The account outlives the contender.
+  Contender(const ContenderTerms& terms, EngineAccount* account)
       : terms_(terms), account_(account) {}
 
   const ContenderTerms& terms() const { return terms_; }
@@ -52,8 +52,7 @@ class Contender {
   int64_t others_wanted_ns() const { return others_wanted_ns_; }
   // The turns that it had.
   uint64_t turns() const { return turns_; }
-  // Of its slice.
-  const SliceAccount& account() const { return *account_; }
+  const EngineAccount& account() const { return *account_; }
   // How long it could have but little in flight, for somebody more urgent was expected.
   int64_t limited_ns() const { return limited_ns_; }
   // The policy has its work ended. Once for each verdict; after each look of the arbiter.
@@ -63,7 +62,7 @@ class Contender {
   friend class EngineArbiter;
 
   const ContenderTerms terms_;
-  SliceAccount* const account_;
+  EngineAccount* const account_;
   Wants wants_;
   Grant grant_ = Grant::Open();
 

@@ -25,9 +25,13 @@ struct SeatTerms {
   // The ordinals of its devices, in the order of the session.
   std::vector<int> gpus;
   std::string tenant = {};  // Whom policies know it by.
-  // Sessions that name the same slice have its shares together, also where some share a context and
-  // others do not: those of a lease, or of a peer without one.
+  // Sessions that name the same slice have its turns together, as far as they run together: those
+  // of a lease, or of a peer without one.
   std::string slice = {};
+  // Sessions that name the same account have its weight together, and what they owe: of compute,
+  // and of copies. Empty for the slice.
+  std::string compute_account = {};
+  std::string copy_account = {};
   uint32_t compute_weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;

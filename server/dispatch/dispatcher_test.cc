@@ -95,6 +95,40 @@ TEST(Dispatcher, SessionsOfOneContextAreChargedByTheirMultiprocessors) {
   EXPECT_GT(had(*apart), 0);
 }
 
+// Slices that name one account have turns each by itself, and its weight together.
+TEST(Dispatcher, SlicesOfOneAccountHaveItsWeightTogether) {
+  const auto dispatcher = NewDispatcher();
+  std::vector<std::unique_ptr<DispatchSeat>> seats;
+  for (const char* slice : {"a", "b", "c"}) {
+    seats.push_back(*dispatcher->Join(
+        {.gpus = {0}, .slice = slice, .compute_account = "tenant t", .session = seats.size() + 1}));
+  }
+  seats.push_back(*dispatcher->Join({.gpus = {0}, .slice = "d", .session = 4}));
+  std::vector<std::unique_ptr<DispatchPage>> pages;
+  for (const auto& seat : seats) pages.push_back(WorkersPage(*seat));
+  for (int i = 0; i < 50'000; ++i) {
+    for (const auto& page : pages) {
+      EngineSlot& slot = page->device(0)[kCompute];
+      slot.worker.lanes_waiting = 1;
+      const bool closed = slot.grant().state() == Grant::State::kClosed;
+      slot.worker.lanes_in_flight = closed ? 0 : 1;
+      if (!closed) slot.worker.busy_since_ns = now_ns.load();
+    }
+    now_ns += kMs / 10;
+    dispatcher->LookNow();
+  }
+  std::vector<double> had;
+  for (const auto& seat : seats) {
+    had.push_back(static_cast<double>(seat->usage()[kCompute].busy_ns) / (5000.0 * kMs));
+  }
+  EXPECT_NEAR(had[3], 0.5, 0.03);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(had[i], 0.5 / 3, 0.03) << i;
+  // What the driver's account holds each of them to is together no more than that, either.
+  uint32_t shares = 0;
+  for (const SliceUse& use : dispatcher->Uses()[0].slices) shares += use.share;
+  EXPECT_NEAR(shares, 1000, 5);
+}
+
 // The driver runs their processes at once, whatever their leases are.
 TEST(Dispatcher, SlicesOfOneGroupHaveTurnsTogether) {
   const auto dispatcher = NewDispatcher();

@@ -25,7 +25,7 @@ void EngineArbiter::Remove(Contender* contender) {
   if (held) RecordTurn(TraceReason::kLeft);
   // Who comes back finds in the policy's accounts what it had.
   Retire();
-  SliceAccount* const account = contender->account_;
+  EngineAccount* const account = contender->account_;
   std::erase_if(contenders_, [&](const auto& c) { return c.get() == contender; });
   accounts_.Leave(account);
   if (held) Reopen(TraceReason::kLeft);
@@ -457,7 +457,7 @@ policy::ContextHead EngineArbiter::HeadOf(const Contender& c) const {
 policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   policy::DispatchContext context;
   context.head = HeadOf(c);
-  const SliceAccount& account = *c.account_;
+  const EngineAccount& account = *c.account_;
   const ReservationAccount& reservation = account.reservation();
   context.credit_ns = account.credit_ns();
   if (c.waiting_since_ns_ != 0) {

@@ -39,7 +39,7 @@
 
 #include "policy/band.h"
 #include "policy/policy.h"
-#include "server/dispatch/accounts/slice_accounts.h"
+#include "server/dispatch/accounts/engine_accounts.h"
 #include "server/dispatch/accounts/usage_window.h"
 #include "server/dispatch/contender.h"
 #include "server/dispatch/flight_recorder.h"
@@ -125,7 +125,7 @@ class EngineArbiter {
   // The contender has used the engine for so long without having been given it: that is its debt,
   // and the others' credit.
   void ChargeStolen(Contender* contender, int64_t stolen_ns);
-  // What its slice was promised among those that are active and it, in thousandths, at least one.
+  // What its account was promised among those that are active and it, in thousandths, at least one.
   uint32_t ShareOf(const Contender& c) const { return accounts_.ShareOf(*c.account_); }
   // How long all looks were about, together.
   int64_t looked_ns() const { return looked_ns_; }
@@ -235,7 +235,7 @@ class EngineArbiter {
   Surroundings surroundings_;
   int64_t all_held_until_ns_ = 0;
   policy::Band default_policy_;
-  SliceAccounts accounts_;
+  EngineAccounts accounts_;
   std::vector<std::unique_ptr<Contender>> contenders_;
   int64_t now_ns_ = 0;
   int64_t looked_ns_ = 0;

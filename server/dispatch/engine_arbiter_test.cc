@@ -101,7 +101,7 @@ TEST(EngineArbiter, ASliceInTwoContextsHasOneShare) {
   policy::Band band;
   SimulatedGpu gpu(&band);
   ContenderTerms both = Weight(1);
-  both.slice = "both";
+  both.account = "both";
   SimulatedTenant* const isolated = gpu.Add(both, Kernels(kShort));
   both.domain = 1;
   SimulatedTenant* const guarded = gpu.Add(both, Kernels(kShort));
@@ -114,7 +114,7 @@ TEST(EngineArbiter, ASliceInTwoContextsHasOneShare) {
 }
 
 // Each of its sessions has one kernel, which takes long, and ends after it.
-double ShareOfWhoLeaves(const std::vector<std::string>& slices) {
+double ShareOfWhoLeaves(const std::vector<std::string>& accounts) {
   policy::Band band;
   SimulatedGpu gpu(&band);
   SimulatedTenant* const honest = gpu.Add(Weight(1), Kernels(kShort));
@@ -123,7 +123,7 @@ double ShareOfWhoLeaves(const std::vector<std::string>& slices) {
   int64_t had = 0;
   const int64_t end_ns = gpu.now_ns() + 20 * kSecond;
   for (size_t i = 0; gpu.now_ns() < end_ns; ++i) {
-    terms.slice = slices[i % slices.size()];
+    terms.account = accounts[i % accounts.size()];
     SimulatedTenant* const leaver = gpu.Add(terms, Kernels(200 * kMs));
     while (leaver->complete() == 0 && gpu.now_ns() < end_ns) gpu.Run(kMs);
     had += leaver->TakeUsed(Engine::kCompute);

@@ -32,8 +32,7 @@ void AddToGroup(const SliceUse& slice, SliceUse* group) {
   }
 }
 
-// Sessions of one slice that are not in the same context, or group, contend by themselves, at the
-// slice's expense.
+// Sessions of one slice that are not in the same context, or group, contend by themselves.
 std::string KeyOf(const SeatTerms& terms) {
   if (terms.shares_context) return terms.slice + ", guarded";
   if (!terms.group.empty()) return terms.slice + ", MPS";
@@ -110,7 +109,8 @@ ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
     contender.domain = std::max(kSharedDomain + 1, TenantNumber(terms.group));
   }
   contender.best_effort = terms.best_effort;
-  contender.slice = terms.slice;
+  contender.account = computes ? terms.compute_account : terms.copy_account;
+  if (contender.account.empty()) contender.account = terms.slice;
   return contender;
 }
 
@@ -185,7 +185,8 @@ GpuUse GpuDispatch::Use() const {
     one.vgpu = contender.terms().vgpu;
     one.noted_ns = contender.noted_ns();
     one.others_wanted_ns = contender.others_wanted_ns();
-    one.share = arbiter.ShareOf(contender);
+    // Each may have all of an account's share, and all of them no more.
+    one.share = std::max(1u, arbiter.ShareOf(contender) / contender.account().contenders());
     for (const Member& member : slice.members) {
       const DispatchSeat& seat = *member.seat;
       if (seat.worker_ == 0) continue;

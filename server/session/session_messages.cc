@@ -101,13 +101,22 @@ std::string SliceNameOf(const Entitlement& entitlement, const std::string& payer
   return WasPromised(entitlement) ? absl::StrCat("lease ", entitlement.lease) : payer;
 }
 
+// Whose weight it has: its slice's, or all of its tenant's together. What a slice has besides, such
+// as a reservation, is its own, and so is its weight then.
+std::string AccountOf(const Entitlement& entitlement, const std::string& payer, bool tenants) {
+  const DeviceSlice& slice = entitlement.slice;
+  const bool more = slice.period > absl::ZeroDuration() || slice.sm_percent < 100;
+  if (!tenants || more || !WasPromised(entitlement)) return SliceNameOf(entitlement, payer);
+  return absl::StrCat("tenant ", entitlement.tenant);
+}
+
 // What a session may have of a device that it shares with others in one context.
 void SetShare(const SessionFacts& facts, const std::string& payer,
               warpline_internal::OpenWorker* open) {
   const DeviceSlice& slice = facts.entitlement->slice;
   if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
   open->set_compute_weight(slice.weight);
-  open->set_share_group(SliceNameOf(*facts.entitlement, payer));
+  open->set_share_group(AccountOf(*facts.entitlement, payer, slice.tenants_weight));
 }
 
 }  // namespace
@@ -277,6 +286,8 @@ dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& pa
   terms.shares_context = IsGuarded(*facts.hello);
   terms.tenant = PolicyTenantOf(*facts.entitlement, payer);
   terms.slice = SliceNameOf(*facts.entitlement, payer);
+  terms.compute_account = AccountOf(*facts.entitlement, payer, slice.tenants_weight);
+  terms.copy_account = AccountOf(*facts.entitlement, payer, slice.tenants_copy_weight);
   terms.group = MpsGroupOf(facts, payer);
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;

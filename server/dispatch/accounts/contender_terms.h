@@ -19,9 +19,9 @@ struct ContenderTerms {
   int64_t period_ns = 0;
   int64_t budget_ns = 0;
   bool best_effort = false;  // Its work may be ended for more urgent work.
-  // Contenders that name the same slice have its weight and its reservation together, whatever
-  // their domains. Empty for a slice of its own.
-  std::string slice = {};
+  // Contenders that name the same account have its weight and its reservation together, whatever
+  // their domains. Empty for one of its own.
+  std::string account = {};
 };
 
 }  // namespace warpline::dispatch

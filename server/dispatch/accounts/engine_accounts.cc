@@ -1,4 +1,4 @@
-#include "server/dispatch/accounts/slice_accounts.h"
+#include "server/dispatch/accounts/engine_accounts.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,22 +12,23 @@ constexpr int64_t kMostCreditNs = 100'000'000;
 
 }  // namespace
 
-SliceAccount* SliceAccounts::Join(const ContenderTerms& terms) {
-  if (!terms.slice.empty()) {
+EngineAccount* EngineAccounts::Join(const ContenderTerms& terms) {
+  if (!terms.account.empty()) {
     for (const auto& account : accounts_) {
-      if (account->terms_.slice != terms.slice) continue;
+      if (account->terms_.account != terms.account) continue;
       ++account->contenders_;
       return account.get();
     }
   }
-  SliceAccount* const account = accounts_.emplace_back(std::make_unique<SliceAccount>(terms)).get();
+  EngineAccount* const account =
+      accounts_.emplace_back(std::make_unique<EngineAccount>(terms)).get();
   account->now_ns_ = now_ns_;
   account->contenders_ = 1;
-  if (!terms.slice.empty()) TakeOverDebts(account);
+  if (!terms.account.empty()) TakeOverDebts(account);
   return account;
 }
 
-void SliceAccounts::TakeOverDebts(SliceAccount* account) {
+void EngineAccounts::TakeOverDebts(EngineAccount* account) {
   for (const auto& left : accounts_) {
     if (left->contenders_ != 0 || left->terms_.tenant != account->terms_.tenant) continue;
     if (left->credit_ns_ >= 0) continue;
@@ -36,9 +37,9 @@ void SliceAccounts::TakeOverDebts(SliceAccount* account) {
   }
 }
 
-void SliceAccounts::Leave(SliceAccount* account) {
+void EngineAccounts::Leave(EngineAccount* account) {
   if (--account->contenders_ != 0) return;
-  const bool is_kept = !account->terms_.slice.empty() && !Settled(*account);
+  const bool is_kept = !account->terms_.account.empty() && !Settled(*account);
   if (!is_kept) {
     std::erase_if(accounts_, [account](const auto& one) { return one.get() == account; });
     return;
@@ -55,17 +56,17 @@ void SliceAccounts::Leave(SliceAccount* account) {
                                    }));
 }
 
-bool SliceAccounts::Settled(const SliceAccount& account) {
+bool EngineAccounts::Settled(const EngineAccount& account) {
   const ReservationAccount& reservation = account.reservation_;
   return account.credit_ns_ >= 0 && reservation.left_ns() >= reservation.budget_ns();
 }
 
-void SliceAccounts::See(SliceAccount* account, bool wants, uint64_t bytes) {
+void EngineAccounts::See(EngineAccount* account, bool wants, uint64_t bytes) {
   account->wants_ |= wants;
   account->moved_.Add(now_ns_, static_cast<int64_t>(bytes));
 }
 
-void SliceAccounts::EndLook(int64_t passed_ns) {
+void EngineAccounts::EndLook(int64_t passed_ns) {
   active_weight_ = 0;
   active_ = 0;
   moved_bytes_ = 0;
@@ -94,7 +95,7 @@ void SliceAccounts::EndLook(int64_t passed_ns) {
                 [](const auto& account) { return account->contenders_ == 0 && Settled(*account); });
 }
 
-void SliceAccounts::Rest(SliceAccount* account, int64_t passed_ns) {
+void EngineAccounts::Rest(EngineAccount* account, int64_t passed_ns) {
   account->active_since_ns_ = 0;
   // A debt is not for ever.
   if (account->credit_ns_ < 0) {
@@ -102,7 +103,7 @@ void SliceAccounts::Rest(SliceAccount* account, int64_t passed_ns) {
   }
 }
 
-void SliceAccounts::Use(SliceAccount* account, int64_t used_ns, bool owed) {
+void EngineAccounts::Use(EngineAccount* account, int64_t used_ns, bool owed) {
   account->used_.Add(now_ns_, used_ns);
   account->attained_ns_ += used_ns;
   if (!owed) return;
@@ -111,18 +112,18 @@ void SliceAccounts::Use(SliceAccount* account, int64_t used_ns, bool owed) {
   owed_ns_ += used_ns;
 }
 
-void SliceAccounts::ChargeStolen(SliceAccount* account, int64_t stolen_ns) {
+void EngineAccounts::ChargeStolen(EngineAccount* account, int64_t stolen_ns) {
   account->used_.Add(now_ns_, stolen_ns);
   account->credit_ns_ = std::max(account->credit_ns_ - stolen_ns, -kMostDebtNs);
   // What does not fit into the others' credits must not come back to it.
   Replenish(stolen_ns, account);
 }
 
-void SliceAccounts::GiveOut() { Replenish(std::exchange(owed_ns_, 0), nullptr); }
+void EngineAccounts::GiveOut() { Replenish(std::exchange(owed_ns_, 0), nullptr); }
 
 // What does not fit into one's credit goes to the others, so that they keep their distances.
-void SliceAccounts::Replenish(int64_t total_ns, const SliceAccount* except) {
-  const auto gets = [&](const SliceAccount& account) {
+void EngineAccounts::Replenish(int64_t total_ns, const EngineAccount* except) {
+  const auto gets = [&](const EngineAccount& account) {
     return &account != except && account.active_ && account.credit_ns_ < kMostCreditNs;
   };
   for (int round = 0; round < 3 && total_ns > 0; ++round) {
@@ -144,7 +145,7 @@ void SliceAccounts::Replenish(int64_t total_ns, const SliceAccount* except) {
   }
 }
 
-uint32_t SliceAccounts::ShareOf(const SliceAccount& account) const {
+uint32_t EngineAccounts::ShareOf(const EngineAccount& account) const {
   const uint64_t weight = account.terms_.weight;
   const uint64_t weights = active_weight_ + (account.active_ ? 0 : weight);
   return static_cast<uint32_t>(std::max<uint64_t>(1, 1000 * weight / weights));

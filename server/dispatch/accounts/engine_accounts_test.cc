@@ -1,4 +1,4 @@
-#include "server/dispatch/accounts/slice_accounts.h"
+#include "server/dispatch/accounts/engine_accounts.h"
 
 #include <gtest/gtest.h>
 
@@ -10,36 +10,36 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-ContenderTerms Terms(const std::string& slice, uint32_t weight = 1, uint64_t tenant = 0) {
+ContenderTerms Terms(const std::string& account, uint32_t weight = 1, uint64_t tenant = 0) {
   ContenderTerms terms;
-  terms.slice = slice;
+  terms.account = account;
   terms.weight = weight;
   terms.tenant = tenant;
   return terms;
 }
 
-class SliceAccountsTest : public testing::Test {
+class EngineAccountsTest : public testing::Test {
  protected:
   // A look, `ns` after the last one, at which these want the engine.
-  void Look(const std::vector<SliceAccount*>& wanting, int64_t ns = kMs) {
+  void Look(const std::vector<EngineAccount*>& wanting, int64_t ns = kMs) {
     now_ns_ += ns;
     accounts_.BeginLook(now_ns_);
-    for (SliceAccount* const account : wanting) accounts_.See(account, /*wants=*/true, 0);
+    for (EngineAccount* const account : wanting) accounts_.See(account, /*wants=*/true, 0);
     accounts_.EndLook(ns);
   }
-  void Use(SliceAccount* account, int64_t ns) {
+  void Use(EngineAccount* account, int64_t ns) {
     accounts_.Use(account, ns, /*owed=*/true);
     accounts_.GiveOut();
   }
 
   int64_t now_ns_ = 1000 * kMs;
-  SliceAccounts accounts_;
+  EngineAccounts accounts_;
 };
 
-TEST_F(SliceAccountsTest, WhatIsUsedIsGivenOutByWeight) {
-  SliceAccount* const large = accounts_.Join(Terms("large", 3));
-  SliceAccount* const small = accounts_.Join(Terms("small"));
-  SliceAccount* const away = accounts_.Join(Terms("away"));
+TEST_F(EngineAccountsTest, WhatIsUsedIsGivenOutByWeight) {
+  EngineAccount* const large = accounts_.Join(Terms("large", 3));
+  EngineAccount* const small = accounts_.Join(Terms("small"));
+  EngineAccount* const away = accounts_.Join(Terms("away"));
   Look({large, small});
   Use(small, 40 * kMs);
   EXPECT_EQ(large->credit_ns(), 30 * kMs);
@@ -49,10 +49,10 @@ TEST_F(SliceAccountsTest, WhatIsUsedIsGivenOutByWeight) {
   EXPECT_EQ(accounts_.ShareOf(*away), 200);
 }
 
-TEST_F(SliceAccountsTest, ContendersOfOneSliceHaveOneAccount) {
-  SliceAccount* const guarded = accounts_.Join(Terms("a"));
-  SliceAccount* const isolated = accounts_.Join(Terms("a"));
-  SliceAccount* const other = accounts_.Join(Terms("b"));
+TEST_F(EngineAccountsTest, ContendersThatNameOneAccountHaveIt) {
+  EngineAccount* const guarded = accounts_.Join(Terms("a"));
+  EngineAccount* const isolated = accounts_.Join(Terms("a"));
+  EngineAccount* const other = accounts_.Join(Terms("b"));
   EXPECT_EQ(guarded, isolated);
   Look({guarded, isolated, other});
   EXPECT_EQ(accounts_.active(), 2u);
@@ -64,13 +64,13 @@ TEST_F(SliceAccountsTest, ContendersOfOneSliceHaveOneAccount) {
   EXPECT_EQ(isolated->credit_ns(), -10 * kMs);
 }
 
-TEST_F(SliceAccountsTest, SlicesWithoutANameAreNotOne) {
+TEST_F(EngineAccountsTest, AccountsWithoutANameAreNotOne) {
   EXPECT_NE(accounts_.Join(Terms("")), accounts_.Join(Terms("")));
 }
 
-TEST_F(SliceAccountsTest, WhoComesBackFindsItsDebt) {
-  SliceAccount* const other = accounts_.Join(Terms("b"));
-  SliceAccount* debtor = accounts_.Join(Terms("a"));
+TEST_F(EngineAccountsTest, WhoComesBackFindsItsDebt) {
+  EngineAccount* const other = accounts_.Join(Terms("b"));
+  EngineAccount* debtor = accounts_.Join(Terms("a"));
   Look({debtor, other});
   Use(debtor, 60 * kMs);
   accounts_.Leave(debtor);
@@ -79,10 +79,10 @@ TEST_F(SliceAccountsTest, WhoComesBackFindsItsDebt) {
   EXPECT_EQ(debtor->credit_ns(), -30 * kMs);
 }
 
-TEST_F(SliceAccountsTest, ATenantsNextSliceHasTheDebtsOfThoseThatLeft) {
-  SliceAccount* const other = accounts_.Join(Terms("b", 1, 2));
-  SliceAccount* const first = accounts_.Join(Terms("a", 1, 1));
-  SliceAccount* const stays = accounts_.Join(Terms("stays", 1, 1));
+TEST_F(EngineAccountsTest, ATenantsNextAccountHasTheDebtsOfThoseThatLeft) {
+  EngineAccount* const other = accounts_.Join(Terms("b", 1, 2));
+  EngineAccount* const first = accounts_.Join(Terms("a", 1, 1));
+  EngineAccount* const stays = accounts_.Join(Terms("stays", 1, 1));
   Look({first, other});
   Use(first, 60 * kMs);
   accounts_.Leave(first);
@@ -93,9 +93,9 @@ TEST_F(SliceAccountsTest, ATenantsNextSliceHasTheDebtsOfThoseThatLeft) {
   EXPECT_EQ(accounts_.Join(Terms("third", 1, 1))->credit_ns(), 0);
 }
 
-TEST_F(SliceAccountsTest, ADebtEndsAndItsAccountWithIt) {
-  SliceAccount* const other = accounts_.Join(Terms("b"));
-  SliceAccount* const debtor = accounts_.Join(Terms("a"));
+TEST_F(EngineAccountsTest, ADebtEndsAndItsAccountWithIt) {
+  EngineAccount* const other = accounts_.Join(Terms("b"));
+  EngineAccount* const debtor = accounts_.Join(Terms("a"));
   Look({debtor, other});
   Use(debtor, 60 * kMs);
   accounts_.Leave(debtor);
@@ -109,17 +109,17 @@ TEST_F(SliceAccountsTest, ADebtEndsAndItsAccountWithIt) {
   EXPECT_EQ(accounts_.Join(Terms("a"))->credit_ns(), 0);
 }
 
-TEST_F(SliceAccountsTest, WhoOwesNothingLeavesNothing) {
+TEST_F(EngineAccountsTest, WhoOwesNothingLeavesNothing) {
   accounts_.Leave(accounts_.Join(Terms("a")));
   EXPECT_EQ(accounts_.size(), 0u);
 }
 
-TEST_F(SliceAccountsTest, AReservationIsNotNewForWhoComesBack) {
+TEST_F(EngineAccountsTest, AReservationIsNotNewForWhoComesBack) {
   ContenderTerms terms = Terms("a");
   terms.period_ns = 20 * kMs;
   terms.budget_ns = 8 * kMs;
-  SliceAccount* const other = accounts_.Join(Terms("b"));
-  SliceAccount* account = accounts_.Join(terms);
+  EngineAccount* const other = accounts_.Join(Terms("b"));
+  EngineAccount* account = accounts_.Join(terms);
   Look({account, other});
   Use(account, 7 * kMs);
   Use(other, 14 * kMs);
@@ -132,15 +132,15 @@ TEST_F(SliceAccountsTest, AReservationIsNotNewForWhoComesBack) {
   EXPECT_EQ(accounts_.size(), 1u);
 }
 
-TEST_F(SliceAccountsTest, OfThoseThatLeftTheLargestDebtsAreKept) {
+TEST_F(EngineAccountsTest, OfThoseThatLeftTheLargestDebtsAreKept) {
   for (size_t i = 0; i < 1000; ++i) {
-    SliceAccount* const debtor = accounts_.Join(Terms("a" + std::to_string(i), 1, 10 + i));
+    EngineAccount* const debtor = accounts_.Join(Terms("a" + std::to_string(i), 1, 10 + i));
     Look({debtor}, 1);
     accounts_.Use(debtor, static_cast<int64_t>(1 + i % 500) * kMs, /*owed=*/true);
     accounts_.Leave(debtor);
-    EXPECT_LE(accounts_.size(), SliceAccounts::kMostLeft);
+    EXPECT_LE(accounts_.size(), EngineAccounts::kMostLeft);
   }
-  EXPECT_EQ(accounts_.size(), SliceAccounts::kMostLeft);
+  EXPECT_EQ(accounts_.size(), EngineAccounts::kMostLeft);
   EXPECT_EQ(accounts_.Join(Terms("a999"))->credit_ns(), -500 * kMs);
   EXPECT_EQ(accounts_.Join(Terms("a900"))->credit_ns(), 0);
 }

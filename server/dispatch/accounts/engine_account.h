@@ -1,6 +1,6 @@
-// What one slice was promised of an engine, and what it has had of it.
-#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_SLICE_ACCOUNT_H_
-#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_SLICE_ACCOUNT_H_
+// What was promised of an engine to one slice, or to one tenant, and what that has had of it.
+#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
+#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
 
 #include <cstdint>
 
@@ -10,16 +10,18 @@
 
 namespace warpline::dispatch {
 
-// Of all contenders of the slice together: its sessions may be in several hardware contexts, of
-// which each contends by itself. Belongs to SliceAccounts, whose clock is its own.
-// Thread-compatible.
-class SliceAccount {
+// Of all contenders that name it, together: a slice's sessions may be in several hardware contexts,
+// of which each contends by itself, and a tenant may have several slices. Belongs to
+// EngineAccounts, whose clock is its own. Thread-compatible.
+class EngineAccount {
  public:
-  explicit SliceAccount(const ContenderTerms& terms)
+  explicit EngineAccount(const ContenderTerms& terms)
       : terms_(terms), reservation_(terms.period_ns, terms.budget_ns) {}
 
   // Of the contender that came first.
   const ContenderTerms& terms() const { return terms_; }
+  // How many contenders there are.
+  uint32_t contenders() const { return contenders_; }
   // What it has not had of its share while others had more; less than 0 for the opposite.
   int64_t credit_ns() const { return credit_ns_; }
   // Whether it has wanted the engine lately, and so has a part of what others use.
@@ -37,7 +39,7 @@ class SliceAccount {
   void BeginTurn() { reservation_.BeginTurn(); }
 
  private:
-  friend class SliceAccounts;
+  friend class EngineAccounts;
 
   const ContenderTerms terms_;
   uint32_t contenders_ = 0;
@@ -56,4 +58,4 @@ class SliceAccount {
 
 }  // namespace warpline::dispatch
 
-#endif  // WARPLINE_SERVER_DISPATCH_ACCOUNTS_SLICE_ACCOUNT_H_
+#endif  // WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
