@@ -153,6 +153,7 @@ Decision PoolAllocator::Ask(const RoomRequest& request, const TenantRecord& tena
   to->mutable_shape()->set_time_milli(TimeOf(request.slice));
   const LeaseTerms terms = TermsOf(request.slice, tenant);
   to->mutable_shape()->set_weight(terms.weight);
+  to->set_slice(request.slice_name);
   to->set_gpus(request.gpus);
   for (const std::string& device : request.named) to->add_named(device);
   to->set_sessions(request.sessions);

@@ -29,6 +29,7 @@ struct RoomRequest {
   std::string lease;  // The id that its lease gets.
   uint64_t memory_bytes = 0;
   SliceShape slice = {};
+  std::string slice_name = {};
   uint32_t gpus = 1;
   std::vector<std::string> named = {};
   uint32_t sessions = 0;

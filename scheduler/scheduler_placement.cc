@@ -165,6 +165,7 @@ absl::StatusOr<std::optional<LeaseRecord>> Scheduler::Choose(const AcquireReques
   auto wanted = RoomFor(request);
   if (!wanted.ok()) return wanted.status();
   wanted->slice = slice.shape;
+  wanted->slice_name = slice.name;
   const placement::Allocator& allocator = pool_.allocator();
   // Of one that waits already, or of another member of its gang, all that was seen to.
   const placement::Entry* const known =
@@ -235,7 +236,10 @@ absl::Status Scheduler::Withdraw(const warpline_internal::WithdrawRequest& reque
   MutexLock lock(&mu_);
   const auto tenant = TenantOf(caller, local);
   if (!tenant.ok()) return tenant.status();
-  if (request.ticket().empty()) return absl::OkStatus();
+  if (auto status = CountCall(tenant->name); !status.ok()) return status;
+  if (pool_.allocator().line().Look(tenant->name, request.ticket(), "") == nullptr) {
+    return absl::OkStatus();
+  }
   pool_.Withdraw(tenant->name, request.ticket(), Now());
   TellNotices(Now());
   return absl::OkStatus();

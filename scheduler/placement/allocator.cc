@@ -17,6 +17,15 @@ void Refuse(const absl::Status& status, Decision* decision) {
   decision->set_message(std::string(status.message()));
 }
 
+// Whether both ask for the same, whoever of a gang they are for.
+bool SameAsk(const Ask& a, const Ask& b) {
+  Ask same = a;
+  same.set_ticket(b.ticket());
+  same.set_lease(b.lease());
+  same.set_lasts_ns(b.lasts_ns());
+  return same.SerializeAsString() == b.SerializeAsString();
+}
+
 // Who is far from its turn need not ask often.
 absl::Duration PauseAt(uint32_t position) {
   return std::min(absl::Seconds(5), absl::Milliseconds(250) * std::max(position, 2u));
@@ -158,15 +167,7 @@ void Allocator::SetCordon(const warpline_placement::Cordon& cordon, Decision* de
     // What is placed and not picked up yet never is: see PickUp().
     if (allocation->id[0] != '#') leases.insert(allocation->id);
   }
-  for (const std::string& lease : leases) {
-    warpline_placement::Notice notice;
-    notice.set_lease(lease);
-    notice.set_deadline_ns(cordon.drained_ns());
-    notice.set_server(server);
-    notice.set_reason(absl::StrCat("server ", server, " is being drained",
-                                   cordon.reason().empty() ? "" : ": ", cordon.reason()));
-    Notify(std::move(notice), decision);
-  }
+  for (const std::string& lease : leases) Notify(NoticeOfDrain(lease, cordon), decision);
 }
 
 void Allocator::Restore(const warpline_placement::Lease& lease) {
@@ -193,8 +194,8 @@ void Allocator::Restore(const warpline_placement::Lease& lease) {
       if (server != nullptr) {
         for (const DeviceState& device : server->devices) {
           if (device.spec.uuid != uuid) continue;
-          part =
-              MilliGpus(device.spec.capacity_bytes, allocation.memory_bytes, allocation.sm_percent);
+          part = MilliGpus(device.spec.capacity_bytes, allocation.memory_bytes,
+                           allocation.sm_percent, allocation.time_milli);
         }
       }
       allocation.milli_gpus += part;
@@ -227,6 +228,13 @@ absl::Status Allocator::WhyNotNow(const Want& want) const {
 void Allocator::AnswerAsk(const Ask& ask, Decision* decision) {
   if (!ask.ticket().empty()) {
     if (Entry* const entry = line_.FindTicket(ask.tenant(), ask.ticket()); entry != nullptr) {
+      if (!SameAsk(entry->ask, ask)) {
+        // What was placed, and counted, is what was asked for first.
+        return Refuse(absl::InvalidArgumentError(
+                          "what waits under this ticket was asked for with another size, slice or "
+                          "terms, or these were changed meanwhile: ask anew"),
+                      decision);
+      }
       AnswerWaiting(entry, ask, decision);
       return;
     }
@@ -300,11 +308,7 @@ absl::StatusOr<Entry*> Allocator::Enqueue(const Ask& ask, const Want& want) {
         return absl::AlreadyExistsError(absl::StrCat("the gang ", ask.gang(), " has its ",
                                                      gang->members, " members: name another one"));
       }
-      Ask same = gang->ask;
-      same.set_ticket(ask.ticket());
-      same.set_lease(ask.lease());
-      same.set_lasts_ns(ask.lasts_ns());
-      if (same.SerializeAsString() != ask.SerializeAsString()) {
+      if (!SameAsk(gang->ask, ask)) {
         return absl::InvalidArgumentError(
             absl::StrCat("another member of the gang ", ask.gang(), " asked for something else"));
       }

@@ -126,6 +126,10 @@ class Allocator {
   // Sites for all members, or none.
   std::vector<Site> FindAll(const Entry& entry);
   // Takes the room for a lease. RESOURCE_EXHAUSTED when a quota is in the way.
+  // What it is to have; where it names no memory, as much as it may get.
+  Usage ReckonedUsage(const Entry& entry) const;
+  // Whether that is within what its tenant can count on.
+  bool WithinReserve(const Entry& entry) const;
   absl::StatusOr<Site> Take(const std::string& lease, const Ask& ask, const Want& want, Site site);
   void Give(const std::string& lease);
   bool PlaceEntry(Entry* entry, std::vector<Site> sites, Decision* decision);
@@ -150,6 +154,8 @@ class Allocator {
   bool PreemptFor(Entry* entry, Rank rank, absl::FunctionRef<Rank(const Allocation&)> rank_of,
                   absl::FunctionRef<bool(const std::vector<std::string>&)> may_go,
                   const std::string& reason, Decision* decision);
+  static warpline_placement::Notice NoticeOfDrain(const std::string& lease,
+                                                  const warpline_placement::Cordon& cordon);
   void Notify(warpline_placement::Notice notice, Decision* decision);
   // Takes back the notices for an entry, or for a drained server.
   void Cancel(uint64_t waiting, const std::string& server, const std::string& why,

@@ -14,12 +14,13 @@ namespace {
 
 // How many requests get others' leases ended at the end of an epoch: each looks at all leases.
 constexpr size_t kTakeBacksAtOnce = 64;
-// A quarter of a GPU is what a request gets that names no memory.
-constexpr uint64_t kUnnamedMilli = 250;
+// How many of a tenant are tried that cannot be served so.
+constexpr size_t kTriesOfATenant = 8;
 
 uint64_t MilliOf(const Want& want, uint64_t bytes_per_gpu) {
-  if (want.memory_bytes == 0) return want.gpus * kUnnamedMilli;
-  return want.gpus * MilliGpus(bytes_per_gpu, want.memory_bytes, want.sm_percent);
+  const uint64_t each =
+      MilliGpus(bytes_per_gpu, want.memory_bytes, want.sm_percent, want.time_milli);
+  return want.gpus * (want.memory_bytes == 0 ? std::max(each, kUnnamedMilli) : each);
 }
 
 // What was due a tenant in proportion to what it had: 1 for one who had all of it.
@@ -155,16 +156,12 @@ void Allocator::TakeBack(EpochView* view, Decision* decision) {
     if (entry == nullptr || entry->placed()) continue;
     view->had[entry->ask.tenant()] += entry->members * MilliOf(entry->want, view->bytes_per_gpu);
   }
-  const auto bytes_of = [&](const Entry& entry) {
-    return LeastUsage(entry.want, entry.ask.sessions(), entry.members).bytes;
-  };
   // Those who can count on it, then those who are furthest behind, then those who came first.
   std::vector<std::tuple<bool, double, uint64_t>> hungry;
   for (const auto& [number, entry] : line_.entries()) {
     if (!entry->complete() || entry->placed() || served.count(number) != 0) continue;
     const std::string& tenant = entry->ask.tenant();
-    hungry.emplace_back(!quotas_.WithinReserve(tenant, bytes_of(*entry)),
-                        -BehindOf(standings_[tenant]), number);
+    hungry.emplace_back(!WithinReserve(*entry), -BehindOf(standings_[tenant]), number);
   }
   std::sort(hungry.begin(), hungry.end());
   // What is set aside for the patient is in nobody's way who can count on a device; they choose
@@ -175,7 +172,8 @@ void Allocator::TakeBack(EpochView* view, Decision* decision) {
     if (owners && entry != nullptr && served.count(number) == 0) Unreserve(entry);
   }
   size_t tried = 0;
-  std::map<std::string, Usage> taken;  // By tenant.
+  std::map<std::string, size_t> failed;  // By tenant.
+  std::map<std::string, Usage> taken;    // By tenant.
   for (const auto& [burst, behind, number] : hungry) {
     if (tried >= kTakeBacksAtOnce) break;
     Entry* const entry = line_.Find(number);
@@ -190,9 +188,12 @@ void Allocator::TakeBack(EpochView* view, Decision* decision) {
     quotas_.Charge(tenant, taken[tenant]);
     const bool may = MayHave(*entry);
     quotas_.Discharge(tenant, taken[tenant]);
-    if (!may) continue;
+    if (!may || failed[tenant] >= kTriesOfATenant) continue;
     ++tried;
-    if (!TakeBackFor(entry, *view, burst, turn, decision)) continue;
+    if (!TakeBackFor(entry, *view, burst, turn, decision)) {
+      ++failed[tenant];
+      continue;
+    }
     view->had[tenant] += milli;
     taken[tenant].bytes += usage.bytes;
     taken[tenant].leases += usage.leases;

@@ -12,6 +12,9 @@ using Verdict = WaitingLine::Verdict;
 
 // How many requests get others' leases ended at a time: each looks at all leases.
 constexpr size_t kEvictionsAtOnce = 8;
+// How many of them are tried, of all tenants and of one: some can never be served so.
+constexpr size_t kTriesAtOnce = 32;
+constexpr size_t kTriesOfATenant = 4;
 
 }  // namespace
 
@@ -30,8 +33,7 @@ void Allocator::Preempt(Decision* decision) {
   }
   if (!lowest.has_value()) return;
   const auto rank_of = [&](const Entry& entry) {
-    const Usage usage = LeastUsage(entry.want, entry.ask.sessions(), entry.members);
-    return Rank{quotas_.WithinReserve(entry.ask.tenant(), usage.bytes), entry.ask.priority()};
+    return Rank{WithinReserve(entry), entry.ask.priority()};
   };
   // What leases end for counts as if its tenant had it, or each of many requests would take all
   // that the tenant can count on.
@@ -47,11 +49,18 @@ void Allocator::Preempt(Decision* decision) {
     }
   }
   std::set<uint64_t> tried;
-  while (tried.size() < kEvictionsAtOnce) {
+  std::map<std::string, size_t> failed;  // By tenant.
+  size_t served = 0;
+  while (served < kEvictionsAtOnce && tried.size() < kTriesAtOnce) {
     Entry* const next = line_.Next(
-        quotas_, [](const Entry&, WaitingLine::Shape*) { return true; },
+        quotas_, [this](const Entry& entry) { return WithinReserve(entry); },
+        [](const Entry&, WaitingLine::Shape*) { return true; },
         [&](const Entry& entry) {
           if (!(*lowest < rank_of(entry)) || !MayHave(entry)) return Verdict::kNone;
+          const auto failures = failed.find(entry.ask.tenant());
+          if (failures != failed.end() && failures->second >= kTriesOfATenant) {
+            return Verdict::kNone;
+          }
           const bool open = pending.count(entry.number) == 0 && tried.count(entry.number) == 0;
           return open ? Verdict::kYes : Verdict::kAnother;
         });
@@ -75,7 +84,12 @@ void Allocator::Preempt(Decision* decision) {
     };
     const std::string reason = absl::StrCat("tenant ", next->ask.tenant(), " needs its device and ",
                                             rank.first ? "has reserved it" : "goes first");
-    if (PreemptFor(next, rank, lower, may_go, reason, decision)) count(*next, true);
+    if (PreemptFor(next, rank, lower, may_go, reason, decision)) {
+      count(*next, true);
+      ++served;
+    } else {
+      ++failed[next->ask.tenant()];
+    }
   }
   for (const uint64_t number : std::set<uint64_t>(pending)) {
     if (const Entry* const entry = line_.Find(number); entry != nullptr) count(*entry, false);
@@ -119,6 +133,17 @@ bool Allocator::PreemptFor(Entry* entry, Rank rank,
   return true;
 }
 
+warpline_placement::Notice Allocator::NoticeOfDrain(const std::string& lease,
+                                                    const warpline_placement::Cordon& cordon) {
+  warpline_placement::Notice notice;
+  notice.set_lease(lease);
+  notice.set_deadline_ns(cordon.drained_ns());
+  notice.set_server(cordon.server());
+  notice.set_reason(absl::StrCat("server ", cordon.server(), " is being drained",
+                                 cordon.reason().empty() ? "" : ": ", cordon.reason()));
+  return notice;
+}
+
 void Allocator::Notify(warpline_placement::Notice notice, Decision* decision) {
   auto& kept = notices_[notice.lease()];
   if (!kept.lease().empty() && kept.deadline_ns() <= notice.deadline_ns()) return;
@@ -128,6 +153,7 @@ void Allocator::Notify(warpline_placement::Notice notice, Decision* decision) {
 
 void Allocator::Cancel(uint64_t waiting, const std::string& server, const std::string& why,
                        Decision* decision) {
+  std::vector<warpline_placement::Notice> drains;
   for (auto notice = notices_.begin(); notice != notices_.end();) {
     const auto& one = notice->second;
     const bool its =
@@ -136,8 +162,18 @@ void Allocator::Cancel(uint64_t waiting, const std::string& server, const std::s
       ++notice;
       continue;
     }
+    const Allocation* const allocation = pool_.Find(one.lease());
+    // Of two notices the earlier one was kept: its server is being drained all the same.
+    if (allocation != nullptr && server.empty()) {
+      const auto cordon = cordons_.find(allocation->server);
+      if (cordon != cordons_.end() && cordon->second.drained_ns() != 0) {
+        drains.push_back(NoticeOfDrain(one.lease(), cordon->second));
+        notice = notices_.erase(notice);
+        continue;
+      }
+    }
     // One whose time had come has been told so.
-    if (pool_.Find(one.lease()) != nullptr && one.deadline_ns() > now_ns_) {
+    if (allocation != nullptr && one.deadline_ns() > now_ns_) {
       auto* const cancelled = decision->add_notices();
       *cancelled = one;
       cancelled->set_cancelled(true);
@@ -145,6 +181,7 @@ void Allocator::Cancel(uint64_t waiting, const std::string& server, const std::s
     }
     notice = notices_.erase(notice);
   }
+  for (auto& drain : drains) Notify(std::move(drain), decision);
 }
 
 }  // namespace warpline::placement

@@ -137,9 +137,11 @@ void Allocator::ReserveForThePatient() {
   std::set<uint64_t> hopeless;
   while (reserved_.size() < options_.max_reservations) {
     Entry* const next = line_.Next(
-        quotas_, [](const Entry&, WaitingLine::Shape*) { return true; },
+        quotas_, [this](const Entry& entry) { return WithinReserve(entry); },
+        [](const Entry&, WaitingLine::Shape*) { return true; },
         [&](const Entry& entry) {
-          if (now_ns_ - entry.since_ns < patience || !MayHave(entry)) return Verdict::kNone;
+          const bool may = quotas_.Check(entry.ask.tenant(), ReckonedUsage(entry)).ok();
+          if (now_ns_ - entry.since_ns < patience || !may) return Verdict::kNone;
           if (!entry.reserved.empty()) return Verdict::kAnother;
           // Others of its shape would find as little.
           return hopeless.count(entry.number) == 0 ? Verdict::kYes : Verdict::kNone;

@@ -16,7 +16,7 @@ Usage Allocator::UsageOf(const Site& site, const Want& want, uint32_t sessions) 
   Usage usage{site.memory_bytes * site.devices.size(), 1, sessions, 0};
   for (const uint32_t i : site.devices) {
     usage.milli_gpus += MilliGpus(pool_.at({site.server, i}).spec.capacity_bytes, site.memory_bytes,
-                                  want.sm_percent);
+                                  want.sm_percent, want.time_milli);
   }
   return usage;
 }
@@ -25,6 +25,21 @@ Usage Allocator::LeastUsage(const Want& want, uint32_t sessions, uint32_t member
   const uint64_t bytes =
       std::max(want.memory_bytes - want.memory_bytes % kMemoryUnit, kMemoryUnit) * want.gpus;
   return {bytes * members, members, uint64_t{sessions} * members, 0};
+}
+
+Usage Allocator::ReckonedUsage(const Entry& entry) const {
+  const Want& want = entry.want;
+  Usage usage = LeastUsage(want, entry.ask.sessions(), entry.members);
+  const auto& capacities = pool_.by_capacity();
+  if (want.memory_bytes == 0 && !capacities.empty()) {
+    const uint64_t part = capacities.rbegin()->first * kUnnamedMilli / 1000;
+    usage.bytes = std::max(usage.bytes, part * want.gpus * entry.members);
+  }
+  return usage;
+}
+
+bool Allocator::WithinReserve(const Entry& entry) const {
+  return quotas_.WithinReserve(entry.ask.tenant(), ReckonedUsage(entry).bytes);
 }
 
 std::optional<Site> Allocator::FindRoom(const Want& want, int64_t lasts_ns) const {
@@ -51,6 +66,12 @@ absl::StatusOr<Site> Allocator::Take(const std::string& lease, const Ask& ask, c
   if (want.memory_bytes == 0) {
     const uint64_t left = quotas_.BytesLeft(ask.tenant()) / count;
     site.memory_bytes = std::min(site.memory_bytes, left - left % kMemoryUnit);
+    // A lease of nothing would be one without a limit.
+    if (site.memory_bytes == 0) {
+      auto status = quotas_.Check(ask.tenant(), LeastUsage(want, ask.sessions(), 1));
+      if (status.ok()) status = absl::ResourceExhaustedError("no capacity: no memory is left");
+      return status;
+    }
   }
   const Usage usage = UsageOf(site, want, ask.sessions());
   if (auto status = quotas_.Check(ask.tenant(), usage); !status.ok()) return status;
@@ -151,7 +172,7 @@ void Allocator::Pass(Decision* decision) {
   std::set<uint64_t> failed;
   while (true) {
     Entry* const next = line_.Next(
-        quotas_,
+        quotas_, [this](const Entry& entry) { return WithinReserve(entry); },
         [&](const Entry& any, WaitingLine::Shape* shape) {
           if (shape->unfit_at == pool_.growth()) return false;
           if (!FindAll(any).empty()) return true;

@@ -402,6 +402,116 @@ TEST_F(AllocatorTest, CordonedServersGetNothingAndDrainedOnesLoseTheirLeases) {
   EXPECT_EQ(due_, (std::set<std::string>{"l1", "l2"}));
 }
 
+// A lease whose token says 0 would have all that its server gives.
+TEST_F(AllocatorTest, AGangBeyondItsTenantsMemoryIsNotPlacedWithoutAny) {
+  Start();
+  Apply(ServerOf("a", 2));
+  Apply(TenantOf("t", "", 20));
+  const auto member = [](int i) {
+    Ask ask = AskOf(absl::StrCat("g", i), "t", 0, absl::StrCat("m", i));
+    ask.set_gang("training");
+    ask.set_members(2);
+    return ask;
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_NE(AskFor(member(i % 2)).outcome(), GRANTED);
+  Pass(absl::Seconds(1));
+  EXPECT_TRUE(placed_.empty());
+  EXPECT_TRUE(allocator_->pool().allocations().empty());
+}
+
+// What is picked up has been placed, and counted, as it was asked for first.
+TEST_F(AllocatorTest, ATicketIsForWhatWasAskedForFirst) {
+  Start({.silence = absl::Hours(1)});
+  Apply(ServerOf("a", 1));
+  AskFor(AskOf("l1", "t", 80));
+  const Ask first = AskOf("l2", "t", 40, "k");
+  EXPECT_EQ(AskFor(first).outcome(), WAITING);
+  std::vector<Ask> others(6, first);
+  others[0].mutable_shape()->set_memory_bytes(80 * kGiB);
+  others[1].mutable_shape()->set_sm_percent(100);
+  others[2].mutable_shape()->set_time_milli(900);
+  others[3].mutable_shape()->set_weight(1000);
+  others[4].set_sessions(64);
+  others[5].set_slice("large");
+  for (int i = 0; i < 2; ++i) {
+    for (const Ask& other : others) {
+      EXPECT_EQ(AskFor(other).code(), static_cast<uint32_t>(absl::StatusCode::kInvalidArgument));
+    }
+    Apply(ReleaseOf("l1"));  // It is placed now.
+  }
+  Ask again = first;
+  again.set_lease("l3");
+  EXPECT_EQ(AskFor(again).outcome(), GRANTED);
+}
+
+// It gets a quarter of a GPU, and does not count as nothing before that.
+TEST_F(AllocatorTest, WhoNamesNoMemoryIsNotWithinASmallReserve) {
+  Start({.silence = absl::Hours(1), .preemption = true});
+  Apply(ServerOf("a", 4));
+  Apply(TenantOf("small", "", 0, 1));
+  Apply(TenantOf("owner", "", 0, 20));
+  for (int i = 0; i < 4; ++i) AskFor(AskOf(absl::StrCat("l", i), "t", 80));
+  AskFor(AskOf("s", "small", 0, "k", 4));
+  Pass(absl::Seconds(1));
+  EXPECT_TRUE(told_.empty());
+  AskFor(AskOf("o", "owner", 0, "k"));
+  Pass(absl::Seconds(1));
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+// What it wants is taken by a lease of its own, which nobody ends for it.
+TEST_F(AllocatorTest, WhoCannotBeServedDoesNotKeepOthersFromWhatTheyReserved) {
+  Start({.silence = absl::Hours(1), .preemption = true});
+  Apply(ServerOf("a", 3));
+  Apply(TenantOf("stuck", "", 0, 2000));
+  Apply(TenantOf("owner", "", 0, 200));
+  const auto named = [](Ask ask, const char* device) {
+    ask.add_named(device);
+    return ask;
+  };
+  EXPECT_EQ(AskFor(named(AskOf("own", "stuck", 1), "GPU-a0")).outcome(), GRANTED);
+  EXPECT_EQ(AskFor(named(AskOf("had", "owner", 60), "GPU-a1")).outcome(), GRANTED);
+  EXPECT_EQ(AskFor(named(AskOf("big", "t", 80), "GPU-a2")).outcome(), GRANTED);
+  // The tenant that goes first, since it has least.
+  for (int i = 0; i < 12; ++i) {
+    const Ask never = AskOf(absl::StrCat("n", i), "stuck", 80, absl::StrCat("k", i));
+    EXPECT_EQ(AskFor(named(never, "GPU-a0")).outcome(), WAITING);
+  }
+  AskFor(AskOf("o", "owner", 80, "k"));
+  Pass(absl::Seconds(1));
+  EXPECT_EQ(told_.count("big"), 1u);
+}
+
+TEST_F(AllocatorTest, ADrainIsNotForgottenOverAnEarlierNotice) {
+  Start({.silence = absl::Hours(1), .preemption = true});
+  Apply(ServerOf("a", 1));
+  AskFor(AskOf("low", "low", 80));
+  Ask high = AskOf("high", "high", 80, "k");
+  high.set_priority(1);
+  AskFor(high);
+  Pass(absl::Seconds(1));
+  EXPECT_TRUE(absl::StrContains(told_["low"], "tenant high"));
+  Apply(CordonOf("a", true, now_ + absl::ToInt64Nanoseconds(absl::Minutes(10)), "new disks"));
+  EXPECT_TRUE(absl::StrContains(told_["low"], "tenant high")) << "which is earlier";
+  Apply(WithdrawOf("high", "k"));
+  EXPECT_TRUE(absl::StrContains(told_["low"], "new disks")) << told_["low"];
+  Pass(absl::Minutes(9));
+  EXPECT_TRUE(due_.empty());
+  Pass(absl::Minutes(2));
+  EXPECT_EQ(due_, (std::set<std::string>{"low"}));
+}
+
+TEST_F(AllocatorTest, ReservedTimeIsAPartOfAGpuLikeMemory) {
+  Start();
+  Apply(ServerOf("a", 2));
+  Ask ask = AskOf("l1", "t", 1, "", 2);
+  ask.mutable_shape()->set_time_milli(900);
+  EXPECT_EQ(AskFor(ask).outcome(), GRANTED);
+  EXPECT_EQ(allocator_->quotas().UsageOf("t").milli_gpus, 1800u);
+  Apply(ReleaseOf("l1"));
+  EXPECT_EQ(allocator_->quotas().UsageOf("t").milli_gpus, 0u);
+}
+
 TEST_F(AllocatorTest, QuotasNest) {
   Start();
   Apply(ServerOf("a", 4));

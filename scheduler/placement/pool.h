@@ -63,13 +63,17 @@ struct Allocation {
   int64_t since_ns = 0;
   int64_t ends_ns = kNever;
   uint64_t number = 0;      // Grows with each.
-  uint64_t milli_gpus = 0;  // Of all its devices, the larger of memory and multiprocessors.
+  uint64_t milli_gpus = 0;  // MilliGpus() of all its devices.
 };
 
-// The part of a device that these are, in thousandths: the larger of the two, and at least one.
-inline uint64_t MilliGpus(uint64_t capacity_bytes, uint64_t bytes, uint32_t sm_percent) {
+// A quarter of a GPU is what a request gets that names no memory.
+inline constexpr uint64_t kUnnamedMilli = 250;
+
+// The part of a device that these are, in thousandths: the largest of the three, and at least one.
+inline uint64_t MilliGpus(uint64_t capacity_bytes, uint64_t bytes, uint32_t sm_percent,
+                          uint32_t time_milli) {
   const uint64_t memory = capacity_bytes == 0 ? 1000 : bytes * 1000 / capacity_bytes;
-  return std::clamp<uint64_t>(std::max<uint64_t>(memory, sm_percent * 10), 1, 1000);
+  return std::clamp<uint64_t>(std::max<uint64_t>({memory, sm_percent * 10, time_milli}), 1, 1000);
 }
 
 struct DeviceState {

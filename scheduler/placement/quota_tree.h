@@ -4,8 +4,8 @@
 // limits of every tenant from its own up to the top. Fairness nests as well: whose turn it is, is
 // decided at the top first. There the branch goes first that has least in proportion to its weight,
 // then within it likewise (weighted max-min fairness of the dominant share, as in H-DRF,
-// Bhattacharya et al., SoCC 2013; a device is one unit, of which a lease has the larger of its
-// parts of memory and multiprocessors).
+// Bhattacharya et al., SoCC 2013; a device is one unit, of which a lease has the largest of its
+// parts of memory, multiprocessors and reserved time).
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_QUOTA_TREE_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_QUOTA_TREE_H_
 

@@ -112,6 +112,7 @@ const Entry* WaitingLine::Look(const std::string& tenant, const std::string& tic
 }
 
 Entry* WaitingLine::Next(const QuotaTree& quotas,
+                         absl::FunctionRef<bool(const Entry&)> within_reserve,
                          absl::FunctionRef<bool(const Entry&, Shape*)> fits,
                          absl::FunctionRef<Verdict(const Entry&)> may) {
   Entry* best = nullptr;
@@ -129,8 +130,7 @@ Entry* WaitingLine::Next(const QuotaTree& quotas,
         if (verdict != Verdict::kAnother) break;
       }
       if (entry == nullptr) continue;
-      const uint64_t bytes = entry->want.memory_bytes * entry->want.gpus * entry->members;
-      const bool reserved = quotas.WithinReserve(tenant, bytes);
+      const bool reserved = within_reserve(*entry);
       if (best != nullptr) {
         if (reserved != best_reserved) {
           if (best_reserved) continue;

@@ -75,8 +75,9 @@ class WaitingLine {
     kNone,     // Nor any later one of its tenant and shape.
   };
   // The one that goes first among those of shapes for which `fits`, which may change the shape, and
-  // of those for which `may` says kYes; null when there is none.
-  Entry* Next(const QuotaTree& quotas, absl::FunctionRef<bool(const Entry&, Shape*)> fits,
+  // of those for which `may` says kYes; null when there is none. Those `within_reserve` go first.
+  Entry* Next(const QuotaTree& quotas, absl::FunctionRef<bool(const Entry&)> within_reserve,
+              absl::FunctionRef<bool(const Entry&, Shape*)> fits,
               absl::FunctionRef<Verdict(const Entry&)> may);
 
   // How many requests wait before this one, roughly: those of its tenant that came earlier, and of
