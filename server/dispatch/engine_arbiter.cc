@@ -546,8 +546,9 @@ Contender* EngineArbiter::Choose(bool others) {
         continue;
       }
       case policy::Action::kSkip:
-        if (skipped == nullptr || c->account_->credit_ns() > skipped->account_->credit_ns())
+        if (skipped == nullptr || c->account_->credit_ns() > skipped->account_->credit_ns()) {
           skipped = c.get();
+        }
         continue;
       case policy::Action::kScore:
         score = verdict.argument;
