@@ -43,10 +43,6 @@ ContenderTerms Tenant(uint64_t number, int32_t priority = 0) {
   return terms;
 }
 
-std::vector<SimulatedWork> Kernels(int64_t ns, int64_t host_ns = -1) {
-  return {{Engine::kCompute, ns, host_ns}};
-}
-
 TEST(ExamplesEffect, TokenBucketHoldsWhoIsAloneToItsRate) {
   const auto bucket = Example("token_bucket");
   ASSERT_NE(bucket, nullptr);

@@ -9,6 +9,7 @@ namespace {
 // Who has not wanted the engine for so long has no share of what others use.
 constexpr int64_t kActiveNs = 100'000'000;
 constexpr int64_t kMostCreditNs = 100'000'000;
+constexpr int64_t kMostDebtNs = 1'000'000'000;
 
 }  // namespace
 

@@ -47,8 +47,7 @@ class EngineAccounts {
   // How many accounts there are, also of those that have left.
   size_t size() const { return accounts_.size(); }
 
-  // The most debt that one has, and of how many that have left accounts are kept.
-  static constexpr int64_t kMostDebtNs = 1'000'000'000;
+  // Of how many that have left accounts are kept.
   static constexpr size_t kMostLeft = 64;
 
  private:

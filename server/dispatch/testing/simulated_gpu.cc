@@ -156,4 +156,10 @@ void SimulatedGpu::Run(int64_t ns) {
   }
 }
 
+std::vector<TraceSpan> SpansOf(const SimulatedGpu& gpu, TraceKind kind, uint32_t slice) {
+  std::vector<TraceSpan> spans = gpu.recorder().Latest(FlightRecorder::kSpans);
+  std::erase_if(spans, [&](const TraceSpan& s) { return s.kind != kind || s.slice != slice; });
+  return spans;
+}
+
 }  // namespace warpline::dispatch

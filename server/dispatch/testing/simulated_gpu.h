@@ -113,6 +113,20 @@ class SimulatedGpu {
   int64_t look_ns_ = 0;
 };
 
+// A program of kernels that take so long each; `host_ns` as SimulatedWork has it.
+inline std::vector<SimulatedWork> Kernels(int64_t ns, int64_t host_ns = -1) {
+  return {{Engine::kCompute, ns, host_ns}};
+}
+
+inline ContenderTerms Named(uint32_t vgpu) {
+  ContenderTerms terms;
+  terms.vgpu = vgpu;
+  return terms;
+}
+
+// What the recorder has of a slice.
+std::vector<TraceSpan> SpansOf(const SimulatedGpu& gpu, TraceKind kind, uint32_t slice);
+
 }  // namespace warpline::dispatch
 
 #endif  // WARPLINE_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
