@@ -13,7 +13,7 @@ of its kernels times the time of one alone. Prints, from two seconds after both 
 the first one ended: the share of the first tenant in all, the largest distance of its share in one
 second from what the weights say, the error in all relative to the smaller share, the sum of what
 both had by the time that passed, and what the server's books say of the first one's share. The
-first rows are of a tenant alone. A length in MiB stands for copies of so much to the device, over
+first rows are of a tenant alone. A length in MiB or KiB stands for copies of so much to the device, over
 and over. Beside kernels they are on another engine: then each is due all that it has alone, and
 the row says what the first and the second kept of it. With --processes=4:1 the first tenant's program
 has four processes, which are four sessions of one lease and together have what one would, and with

@@ -9,14 +9,13 @@ For each policy a scheduler and a server are started with two tenants, one of pr
 priority 3. Prints what a request (32 MiB read on multiprocessors of its own) takes alone and beside
 each kind of busy program, and what the busy one keeps of its rate alone.
 """
-import argparse
 import pathlib
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from neighbours import Programs, kept  # noqa: E402  (found by the path above)
-from pool import Pool  # noqa: E402
+import by_policy  # noqa: E402  (found by the path above)
+from neighbours import Programs, kept  # noqa: E402  (likewise)
 
 EFFORT, URGENT = 0, 1
 HEAD_START_S = 1.5
@@ -40,34 +39,19 @@ def row(policy, beside, request, keeps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bundle", type=pathlib.Path, required=True)
-    parser.add_argument("--program", type=pathlib.Path, required=True, help="bench/cuda:neighbour")
-    parser.add_argument("--policies", default="band", help="as for warpline serve --dispatch")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--kinds", default="memory,compute")
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--md", type=pathlib.Path)
-    args = parser.parse_args()
-    sys.path.insert(0, str(args.bundle))
-    import local_server  # pylint: disable=import-error,import-outside-toplevel
-    installation = local_server.Installation.from_bundle(args.bundle)
+    args = by_policy.arguments(__doc__, 5, {"--kinds": "memory,compute"})
     program = str(args.program.resolve())
-    lines = ["| policy | beside | device p50, us | p99 | program p50, us | p99 | the busy one keeps |",
-             "|---|---|---|---|---|---|---|"]
-    for policy in args.policies.split(","):
-        flags = ["--device=" + args.device, "--tiers=isolated,guarded", "--dispatch=" + policy]
-        with Pool(local_server, installation, [["--priority=0"], ["--priority=3"]], flags) as pool:
-            alone = Programs.finish(
-                pool.start(URGENT, "guarded", program, "--role=request", "--seconds=%g" % args.seconds), 90)
-            lines.append(row(pathlib.Path(policy).name, "nothing", alone, ""))
-            for kind in args.kinds.split(","):
-                request, keeps = measure(pool, program, kind, args.seconds)
-                lines.append(row(pathlib.Path(policy).name, kind, request, "%.2f" % keeps))
-                print(lines[-1], flush=True)
-    print("\n".join(lines))
-    if args.md:
-        args.md.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+    def rows(pool, policy):
+        alone = Programs.finish(
+            pool.start(URGENT, "guarded", program, "--role=request", "--seconds=%g" % args.seconds), 90)
+        yield row(policy, "nothing", alone, "")
+        for kind in args.kinds.split(","):
+            request, keeps = measure(pool, program, kind, args.seconds)
+            yield row(policy, kind, request, "%.2f" % keeps)
+
+    by_policy.run(args, [["--priority=0"], ["--priority=3"]],
+                  "| policy | beside | device p50, us | p99 | program p50, us | p99 | the busy one keeps |", rows)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "policy/builtin.h"
 #include "server/dispatch/dispatcher_fixture.h"
 #include "server/dispatch/gate/lane_turns.h"

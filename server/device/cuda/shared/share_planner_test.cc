@@ -292,14 +292,6 @@ class Hoard {
   std::vector<SharePlanner::StreamUse> streams_;
 };
 
-int SizeOfSet(SlotSet set) {
-  int size = 0;
-  for (uint16_t slot = 0; slot < kSlots.size(); ++slot) {
-    if (set >> slot & 1) size += kSlots[slot];
-  }
-  return size;
-}
-
 TEST_F(SharePlannerTest, ASliceDoesNotGrowByKernelsThatDoNotEnd) {
   for (const uint64_t blocks : {8u, 1056u}) {
     SharePlanner planner(kSlots, &Now);
@@ -330,7 +322,7 @@ TEST_F(SharePlannerTest, ALimitHoldsForKernelsThatDoNotEnd) {
       planner_.Look();
     }
   }
-  EXPECT_LE(SizeOfSet(hoard.places()), 32);
+  EXPECT_LE(SizeOf(kSlots, hoard.places()), 32);
 }
 
 // It had the device for itself, and now somebody else comes.
@@ -343,7 +335,7 @@ TEST_F(SharePlannerTest, ASliceThatOverstaysKeepsNoMoreThanItsPart) {
       planner_.Look();
     }
   }
-  EXPECT_GE(SizeOfSet(hoard.places()), 100);
+  EXPECT_GE(SizeOf(kSlots, hoard.places()), 100);
   const auto other = planner_.Join({.slice = "other"});
   for (int64_t ms = 0; ms < SharePlanner::kStayMs; ms += SharePlanner::kWindowMs) {
     Wait(SharePlanner::kWindowMs);
