@@ -140,8 +140,8 @@ void Allocator::ReserveForThePatient() {
         quotas_, [this](const Entry& entry) { return WithinReserve(entry); },
         [](const Entry&, WaitingLine::Shape*) { return true; },
         [&](const Entry& entry) {
-          const bool may = quotas_.Check(entry.ask.tenant(), ReckonedUsage(entry)).ok();
-          if (now_ns_ - entry.since_ns < patience || !may) return Verdict::kNone;
+          if (now_ns_ - entry.since_ns < patience) return Verdict::kNone;
+          if (!quotas_.Check(entry.ask.tenant(), ReckonedUsage(entry)).ok()) return Verdict::kNone;
           if (!entry.reserved.empty()) return Verdict::kAnother;
           // Others of its shape would find as little.
           return hopeless.count(entry.number) == 0 ? Verdict::kYes : Verdict::kNone;
