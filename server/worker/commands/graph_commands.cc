@@ -7,7 +7,9 @@
 namespace warpline::worker {
 
 CudaResult GraphCommands::Count(const std::shared_ptr<Image>& image, Graph* graph) {
-  const uint64_t left = parts_.limits->max_graph_nodes - tables().graph_nodes;
+  const uint64_t most = parts_.limits->max_graph_nodes;
+  if (!tables().leaving_nodes.AtMost(most)) return CudaResult::kOutOfMemory;
+  const uint64_t left = most - tables().graph_nodes;
   const CudaResult result = ParseGraph(
       image,
       [this](uint64_t handle) RUNS_ON(decoder_thread) { return FindIn(tables().kernels, handle); },
@@ -74,7 +76,8 @@ void GraphCommands::On(const cmd::ConditionalCreate& command, std::string_view t
   const auto found = tables().frames.find(command.frame);
   if (!HasDeviceOf(command.frame)) return Refuse(CudaResult::kInvalidHandle);
   if (found == tables().frames.end() && !HandlesLeft()) return;
-  if (tables().graph_nodes >= parts_.limits->max_graph_nodes) {
+  const uint64_t most = parts_.limits->max_graph_nodes;
+  if (tables().graph_nodes >= most || !tables().leaving_nodes.AtMost(most)) {
     return Refuse(CudaResult::kOutOfMemory);
   }
   ++tables().graph_nodes;
@@ -96,6 +99,7 @@ void GraphCommands::On(const cmd::ConditionalDestroy& command, std::string_view 
   Task task = NewTask(command, tail);
   task.frame = std::move(found->second);
   tables().frames.erase(found);
+  tables().leaving_nodes.Add(task.frame, task.frame->counted);
   tables().graph_nodes -= std::exchange(task.frame->counted, 0);
   tables().Release(&task.frame->hold);
   order().AfterAllIsComplete(&task);
@@ -108,6 +112,8 @@ void GraphCommands::On(const cmd::GraphDestroy& command, std::string_view tail) 
   Task task = NewTask(command, tail);
   task.graph = std::move(found->second);
   tables().graphs.erase(found);
+  tables().leaving_bytes.Add(task.graph->image, task.graph->image->total());
+  tables().leaving_nodes.Add(task.graph, task.graph->nodes.size());
   tables().module_bytes -= task.graph->image->total();
   tables().graph_nodes -= task.graph->nodes.size();
   tables().Release(&task.graph->hold);

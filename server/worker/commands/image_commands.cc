@@ -21,7 +21,11 @@ bool ImageCommands::HasRoomFor(uint64_t total) {
     parts_.current->RefuseBeyond(Limit::kModuleBytes, most);
     return false;
   }
-  if (!parts_.host_memory->Hold(HostMemory::kImages, tables().module_bytes + total)) {
+  if (!tables().leaving_bytes.AtMost(most)) {
+    parts_.current->RefuseBeyond(Limit::kModuleBytes, most);
+    return false;
+  }
+  if (!parts_.host_memory->Hold(HostMemory::kImages, tables().host_bytes() + total)) {
     parts_.current->Meet(Limit::kModuleBytes, tables().module_bytes);
     Refuse(CudaResult::kOutOfMemory);  // The server has told why.
     return false;
@@ -85,10 +89,12 @@ void ImageCommands::On(const cmd::ImageFind& command, std::string_view) {
   const bool may_be_there =
       parts_.images->Takes(command.total) &&
       command.total <= parts_.limits->max_module_bytes - tables().module_bytes &&
-      parts_.host_memory->Hold(HostMemory::kImages, tables().module_bytes + command.total);
+      tables().leaving_bytes.AtMost(parts_.limits->max_module_bytes) &&
+      parts_.host_memory->Hold(HostMemory::kImages, tables().host_bytes() + command.total);
+  // First, so that nobody asks the server for what it cannot have.
+  if (!HandlesLeft()) return;
   UniqueFd memory;
   if (may_be_there) memory = parts_.images->Find(hash, command.total);
-  if (!HandlesLeft()) return;
   auto image = std::make_shared<Image>(command.total, nullptr);
   if (memory.valid() && image->Adopt(memory)) {
     if (!NoteParts(command.image, image->bytes())) return Refuse(CudaResult::kOutOfMemory);

@@ -59,6 +59,7 @@ void LinkCommands::On(const cmd::LinkDestroy& command, std::string_view tail) {
   const auto link = tables().links.find(command.link);
   // A link that a former worker had is gone with that worker.
   if (link == tables().links.end()) return RetireHere();
+  tables().leaving_bytes.Add(link->second, link->second->image_bytes);
   tables().module_bytes -= link->second->image_bytes;
   ToLink(command, tail);
   tables().links.erase(link);

@@ -21,6 +21,7 @@ bool MakeModule(uint64_t handle, uint64_t image_handle, uint64_t ticket, ObjectT
   auto module = std::make_shared<Module>();
   module->device = DeviceOfHandle(handle);
   module->image_bytes = task->image->missing() ? 0 : task->image->total();
+  module->image = task->image;
   module->ticket = ticket;
   tables->modules.emplace(handle, module);
   task->module = std::move(module);
@@ -78,6 +79,7 @@ void ModuleCommands::On(const cmd::ModuleUnload& command, std::string_view tail)
   if (task.module == nullptr) return Refuse(CudaResult::kInvalidHandle);
   task.module->kept = task.module->holders > 0;
   if (!task.module->kept) tables().module_bytes -= task.module->image_bytes;
+  tables().leaving_bytes.Add(task.module->image.lock(), task.module->image_bytes);
   // Kernels end with their module.
   absl::erase_if(tables().kernels,
                  [&](const auto& kernel) { return kernel.second->module == task.module; });

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "common/cuda/cuda_result.h"
+#include "server/worker/commands/leaving.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/graph.h"
@@ -78,6 +79,12 @@ struct ObjectTables {
   // Bytes of images, and of what modules, links and graphs were made of.
   uint64_t module_bytes ABSL_GUARDED_BY(decoder_thread) = 0;
   uint64_t graph_nodes ABSL_GUARDED_BY(decoder_thread) = 0;  // Sum over all graphs and frames.
+  // Of images, and of nodes, that the client has destroyed and commands still have.
+  Leaving leaving_bytes ABSL_GUARDED_BY(decoder_thread);
+  Leaving leaving_nodes ABSL_GUARDED_BY(decoder_thread);
+
+  // What images take of the host's memory.
+  uint64_t host_bytes() const RUNS_ON(decoder_thread) { return module_bytes + leaving_bytes.sum(); }
 
   size_t size() const RUNS_ON(decoder_thread) {
     return events.size() + host_calls.size() + images.size() + modules.size() + kernels.size() +

@@ -14,9 +14,9 @@ namespace warpline::worker {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
-// Giving back fewer bytes than this is not worth a system call.
-constexpr uint64_t kMinPunch = 64u << 10;
-constexpr uint64_t kPage = 4096;
+// Memory is given back to the system in such pieces: fewer bytes are not worth a system call.
+constexpr uint64_t kPiece = 64u << 10;
+static_assert(kJournalDataStart % 4096 == 0 && kJournalDataBytes % kPiece == 0);
 // The kind in the keys of NoteAs(), which sets them apart from those of objects.
 constexpr uint32_t kOwnKind = ~uint32_t{0};
 
@@ -76,7 +76,10 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(UniqueFd fd) {
 }
 
 Journal::Journal(UniqueFd fd, char* map)
-    : fd_(std::move(fd)), map_(map), head_(reinterpret_cast<JournalHead*>(map)) {}
+    : fd_(std::move(fd)),
+      map_(map),
+      head_(reinterpret_cast<JournalHead*>(map)),
+      touched_(kJournalDataBytes / kPiece) {}
 
 Journal::~Journal() { munmap(map_, kJournalBytes); }
 
@@ -116,7 +119,6 @@ absl::Status Journal::Adopt() {
     }
     if (outside) {
       taken.emplace_back(offset, Align(bytes));
-      data_bytes_ += Align(bytes);
     }
     const char* const body = outside ? map_ + kJournalDataStart + offset : slot.body;
     const std::string fields(body, info->body_bytes);
@@ -136,8 +138,11 @@ absl::Status Journal::Adopt() {
     if (offset < end) return absl::InvalidArgumentError("journal entries overlap");
     if (offset > end) free_space_[end] = offset - end;
     end = offset + bytes;
+    Touch(offset, bytes);
   }
   if (end < kJournalDataBytes) free_space_[end] = kJournalDataBytes - end;
+  // A former worker may have written where no entry is.
+  for (const auto& [offset, bytes] : free_space_) Punch(offset, bytes);
   return absl::OkStatus();
 }
 
@@ -188,7 +193,8 @@ bool Journal::HasRoom(uint64_t bytes) {
 
 uint64_t Journal::bytes() {
   MutexLock lock(&mu_);
-  return data_bytes_ + entries_ * kJournalSlotBytes;
+  return touched_pieces_ * kPiece +
+         uint64_t{head_->slots_used.load(std::memory_order_relaxed)} * kJournalSlotBytes;
 }
 
 bool Journal::TakeSpace(uint64_t bytes, uint64_t* offset) {
@@ -196,7 +202,7 @@ bool Journal::TakeSpace(uint64_t bytes, uint64_t* offset) {
   for (auto it = free_space_.begin(); it != free_space_.end(); ++it) {
     if (it->second < bytes) continue;
     *offset = it->first;
-    data_bytes_ += bytes;
+    Touch(*offset, bytes);
     const uint64_t rest = it->second - bytes;
     free_space_.erase(it);
     if (rest > 0) free_space_[*offset + bytes] = rest;
@@ -207,15 +213,8 @@ bool Journal::TakeSpace(uint64_t bytes, uint64_t* offset) {
 
 void Journal::GiveSpace(uint64_t offset, uint64_t bytes) {
   bytes = Align(bytes);
-  data_bytes_ -= std::min(bytes, data_bytes_);
-  if (bytes >= kMinPunch) {
-    const uint64_t start = (kJournalDataStart + offset + kPage - 1) / kPage * kPage;
-    const uint64_t end = (kJournalDataStart + offset + bytes) / kPage * kPage;
-    if (end > start) {
-      fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
-                static_cast<off_t>(end - start));
-    }
-  }
+  const uint64_t first = offset / kPiece * kPiece;
+  const uint64_t last = (offset + bytes + kPiece - 1) / kPiece * kPiece;
   const auto next = free_space_.lower_bound(offset);
   if (next != free_space_.begin()) {
     const auto before = std::prev(next);
@@ -230,6 +229,30 @@ void Journal::GiveSpace(uint64_t offset, uint64_t bytes) {
     free_space_.erase(next);
   }
   free_space_[offset] = bytes;
+  // Of the space that is free together now, what has just become so.
+  const uint64_t from = std::max(offset, first);
+  Punch(from, std::min(offset + bytes, last) - from);
+}
+
+void Journal::Touch(uint64_t offset, uint64_t bytes) {
+  for (uint64_t i = offset / kPiece; i * kPiece < offset + bytes; ++i) {
+    touched_pieces_ += touched_[i] ? 0 : 1;
+    touched_[i] = true;
+  }
+}
+
+void Journal::Punch(uint64_t offset, uint64_t bytes) {
+  const uint64_t start = (offset + kPiece - 1) / kPiece;
+  const uint64_t end = (offset + bytes) / kPiece;
+  if (start >= end) return;
+  const int punched = fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                static_cast<off_t>(kJournalDataStart + start * kPiece),
+                                static_cast<off_t>((end - start) * kPiece));
+  if (punched != 0) return;  // It stays counted, as it stays there.
+  for (uint64_t i = start; i < end; ++i) {
+    touched_pieces_ -= touched_[i] ? 1 : 0;
+    touched_[i] = false;
+  }
 }
 
 void Journal::AddLink(const Key& key, uint64_t parent, CommandId id) {
@@ -302,25 +325,24 @@ bool Journal::Note(CommandId id, std::string_view body) {
   if (rule.action == JournalAction::kCreate) {
     return Add({kind, handle, 0, 0}, Field64(body, rule.parent), id, body, 0);
   }
-  const Key key = {kind, handle, static_cast<uint32_t>(id), Field32(body, rule.attribute)};
-  const auto old = held_.find(key);
-  const std::vector<Held> before = old == held_.end() ? std::vector<Held>() : old->second;
-  if (!Add(key, 0, id, body, 0)) return false;
-  for (const Held& entry : before) Erase(entry.slot);
-  held_[key].erase(held_[key].begin(),
-                   held_[key].begin() + static_cast<std::ptrdiff_t>(before.size()));
-  return true;
+  return Replace({kind, handle, static_cast<uint32_t>(id), Field32(body, rule.attribute)}, id, body,
+                 0);
 }
 
 bool Journal::NoteAs(CommandId id, uint64_t key, uint64_t subkey, std::string_view body,
                      int64_t value) {
   MutexLock lock(&mu_);
   const Key own = {kOwnKind, key, static_cast<uint32_t>(id), subkey};
-  const std::vector<Held> before = held_[own];
-  if (!Add(own, 0, id, body, value)) return false;
+  return Replace(own, id, body, value);
+}
+
+bool Journal::Replace(const Key& key, CommandId id, std::string_view body, int64_t value) {
+  const auto old = held_.find(key);
+  const std::vector<Held> before = old == held_.end() ? std::vector<Held>() : old->second;
+  if (!Add(key, 0, id, body, value)) return false;
   for (const Held& entry : before) Erase(entry.slot);
-  held_[own].erase(held_[own].begin(),
-                   held_[own].begin() + static_cast<std::ptrdiff_t>(before.size()));
+  std::vector<Held>& held = held_[key];
+  held.erase(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(before.size()));
   return true;
 }
 

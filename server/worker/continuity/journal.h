@@ -62,7 +62,8 @@ class Journal {
 
   // Whether a command with `bytes` of fields and tail could be noted now.
   bool HasRoom(uint64_t bytes);
-  // The memory that its entries take.
+  // The memory that it keeps of the system's: what entries take, and what was theirs and is not
+  // given back.
   uint64_t bytes();
   // Notes an accepted command by its rule. Returns false when there is no room.
   bool Note(CommandId id, std::string_view body);
@@ -108,8 +109,15 @@ class Journal {
   void AddLink(const Key& key, uint64_t parent, CommandId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetLocked(JournalKind kind, uint64_t handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds the command, and then erases what had its key.
+  bool Replace(const Key& key, CommandId id, std::string_view body, int64_t value)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool TakeSpace(uint64_t bytes, uint64_t* offset) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveSpace(uint64_t offset, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes that this part of the data is written, and gives whole pieces of it back, of which no
+  // entry has anything.
+  void Touch(uint64_t offset, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Punch(uint64_t offset, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const UniqueFd fd_;
   char* const map_;
@@ -123,7 +131,9 @@ class Journal {
   std::map<Key, std::vector<Held>> held_ ABSL_GUARDED_BY(mu_);
   std::set<Link> children_ ABSL_GUARDED_BY(mu_);
   size_t entries_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t data_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Of bodies that lie outside the slots.
+  // The pieces of the data that the system has memory for, and how many they are.
+  std::vector<bool> touched_ ABSL_GUARDED_BY(mu_);
+  uint64_t touched_pieces_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace warpline::worker

@@ -1,6 +1,8 @@
 #include "server/worker/continuity/journal.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
@@ -151,6 +153,65 @@ TEST_F(JournalTest, SpaceAndSlotsAreUsedAgain) {
   EXPECT_EQ(journal_->entries(), 0u);
   Reopen();
   EXPECT_TRUE(Entries().empty());
+}
+
+// What the system keeps for the journal is what its owner is charged for, whatever came and went.
+TEST_F(JournalTest, MemoryThatIsNotCountedIsGivenBack) {
+  const auto resident = [this] {
+    struct stat info;
+    EXPECT_EQ(fstat(file_->fd(), &info), 0);
+    return static_cast<uint64_t>(info.st_blocks) * 512;
+  };
+  // Parts of images, too small for it to be worth a call to give back each by itself.
+  const auto add_parts = [this](uint64_t image) {
+    const std::string part(60'000, 'x');
+    for (uint64_t i = 0; i < 500; ++i) {
+      ASSERT_TRUE(
+          journal_->Note(CommandId::kImageData, Body(cmd::ImageData{image, 30'000'000, 0}, part)));
+    }
+  };
+  add_parts(31);
+  EXPECT_GE(resident(), 30'000'000u);
+  EXPECT_LE(resident(), journal_->bytes() + 2 * kJournalHeadBytes);
+  journal_->Forget(JournalKind::kImage, 31);
+  EXPECT_LT(resident(), 1'000'000u);
+  EXPECT_LT(journal_->bytes(), 1'000'000u);
+  // One that stays in each piece keeps the piece, which then counts.
+  add_parts(32);
+  for (uint64_t i = 0; i < 500; ++i) {
+    ASSERT_TRUE(journal_->Note(CommandId::kImageData,
+                               Body(cmd::ImageData{100 + i, 1, 0}, std::string(100, 'y'))));
+    ASSERT_TRUE(journal_->Note(CommandId::kImageData,
+                               Body(cmd::ImageData{33, 1, 0}, std::string(60'000, 'z'))));
+  }
+  journal_->Forget(JournalKind::kImage, 32);
+  journal_->Forget(JournalKind::kImage, 33);
+  EXPECT_LE(resident(), journal_->bytes() + 2 * kJournalHeadBytes);
+  Reopen();
+  EXPECT_LE(resident(), journal_->bytes() + 2 * kJournalHeadBytes);
+  for (uint64_t i = 0; i < 500; ++i) journal_->Forget(JournalKind::kImage, 100 + i);
+  EXPECT_LT(resident(), 1'000'000u);
+}
+
+TEST_F(JournalTest, WhatAFormerWorkerWroteBesideItsEntriesIsGivenBack) {
+  LoadModule(30, 31, std::string(1 << 20, 'x'));
+  Corrupt(kJournalDataStart + (64 << 20), std::string(32 << 20, 'g'));
+  Reopen();
+  struct stat info;
+  ASSERT_EQ(fstat(file_->fd(), &info), 0);
+  EXPECT_LE(static_cast<uint64_t>(info.st_blocks) * 512, journal_->bytes() + 2 * kJournalHeadBytes);
+  EXPECT_EQ(journal_->entries(), 3u);
+}
+
+TEST_F(JournalTest, WhatHadNoRoomTakesNone) {
+  const std::string some(8, 'x');
+  const std::string_view too_much(some.data(), kJournalDataBytes + 1);  // Nobody reads it.
+  const size_t before = mallinfo2().uordblks;
+  if (before == 0) GTEST_SKIP() << "this allocator does not tell what it has given";
+  for (uint64_t key = 0; key < 10'000; ++key) {
+    ASSERT_FALSE(journal_->NoteAs(CommandId::kCopyToDevice, key, 4, too_much, 0));
+  }
+  EXPECT_LT(mallinfo2().uordblks, before + 100'000);
 }
 
 TEST_F(JournalTest, FullIsAnErrorAndNothingElse) {

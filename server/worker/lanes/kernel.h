@@ -19,12 +19,16 @@
 
 namespace warpline::worker {
 
+class Image;
+
 // A module, and the result of loading it. Written by the control lane; others read it after they
 // saw the control lane's `issued` pass `ticket`. It is shared because kernels keep their module.
 struct Module {
   uint64_t ticket = 0;
   uint32_t device = 0;
   uint64_t image_bytes = 0;
+  // Its image, until that is loaded.
+  std::weak_ptr<const Image> image ABSL_GUARDED_BY(decoder_thread);
   uint64_t variable_bytes = 0;  // Of OutsideMemory; control lane only.
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};

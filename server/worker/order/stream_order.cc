@@ -12,6 +12,13 @@
 namespace warpline::worker {
 namespace {
 
+// Whether a task has to name `ticket`, and no task before it in its lane did.
+bool NamesFirst(uint64_t ticket, uint64_t* named) {
+  if (*named >= ticket) return false;
+  *named = ticket;
+  return true;
+}
+
 // A lane is adopted when so many payloads in a row have had something for it alone: then it is one
 // thread of the application that waits for each thing it does.
 constexpr int kAloneToAdopt = 4;
@@ -107,17 +114,21 @@ void StreamOrder::AfterObjects(Task* task) {
 }
 
 void StreamOrder::AfterAllStreams(Task* task) {
-  ForEachStream([&](const Stream& stream) RUNS_ON(decoder_thread) {
+  ForEachStream([&](Stream& stream) RUNS_ON(decoder_thread) {
     const uint64_t appended = stream.lane->appended();
-    if (stream.lane->issued() < appended) task->after.push_back({stream.lane, appended});
+    if (stream.lane->issued() < appended && NamesFirst(appended, &stream.by_control.issued)) {
+      task->after.push_back({stream.lane, appended});
+    }
   });
 }
 
 void StreamOrder::AfterAllIsComplete(Task* task) {
   if (!host_->shares_device) return;
-  ForEachStream([&](const Stream& stream) RUNS_ON(decoder_thread) {
+  ForEachStream([&](Stream& stream) RUNS_ON(decoder_thread) {
     const uint64_t appended = stream.lane->appended();
-    if (stream.lane->delivered() < appended) task->complete.push_back({stream.lane, appended});
+    if (stream.lane->delivered() < appended && NamesFirst(appended, &stream.by_control.complete)) {
+      task->complete.push_back({stream.lane, appended});
+    }
   });
 }
 
@@ -143,23 +154,29 @@ void StreamOrder::ComesAfterBarrier(Stream* stream, size_t kind, const Barriers&
   ComesAfterData(stream, barrier->lane, barrier->data_ticket, task);
 }
 
+void StreamOrder::AfterStream(Stream* stream, const Stream& other, Named* named, Task* task) {
+  const uint64_t appended = other.lane->appended();
+  if (other.lane->issued() < appended && NamesFirst(appended, &named->issued)) {
+    task->after.push_back({other.lane, appended});
+  }
+  if (NamesFirst(other.data_ticket, &named->data)) {
+    ComesAfterData(stream, other.lane, other.data_ticket, task);
+  }
+}
+
 // A device's legacy stream waits for each of its blocking streams, and they wait for it. The device
 // sees to that once the commands reach it in the application's order.
 void StreamOrder::Enqueue(Stream* stream, Task task) {
   const Lane& lane = *stream->lane;
-  const auto wait_for = [&](const Stream& other) RUNS_ON(decoder_thread) {
-    const uint64_t appended = other.lane->appended();
-    if (other.lane->issued() < appended) task.after.push_back({other.lane, appended});
-    ComesAfterData(stream, other.lane, other.data_ticket, &task);
-  };
   if (lane.kind() == Lane::Kind::kLegacy) {
-    ForEachStream([&](const Stream& other) RUNS_ON(decoder_thread) {
-      const bool blocking =
-          other.lane->kind() == Lane::Kind::kBlocking && other.lane->device() == lane.device();
-      if (blocking) wait_for(other);
+    ForEachStream([&](Stream& other) RUNS_ON(decoder_thread) {
+      if (other.lane->kind() != Lane::Kind::kBlocking || other.lane->device() != lane.device()) {
+        return;
+      }
+      AfterStream(stream, other, &other.by_legacy, &task);
     });
   } else if (lane.kind() == Lane::Kind::kBlocking) {
-    wait_for(*legacy_[lane.device()]);
+    AfterStream(stream, *legacy_[lane.device()], &stream->of_legacy, &task);
   }
   for (size_t kind = stream->ignores_barriers ? 1 : 0; kind < barriers_.size(); ++kind) {
     ComesAfterBarrier(stream, kind, barriers_[kind], &task);

@@ -26,6 +26,15 @@
 
 namespace warpline::worker {
 
+// Up to which ticket of a stream the tasks of some lane come after it already. A lane keeps its
+// order, so what one of its tasks waits for, those after it need not name again: what waits is as
+// much as what was appended, however many streams there are.
+struct Named {
+  uint64_t issued = 0;
+  uint64_t complete = 0;
+  uint64_t data = 0;
+};
+
 // A stream as the decoder knows it.
 struct Stream {
   // Shared, because records of events and tasks of other lanes keep it.
@@ -37,6 +46,11 @@ struct Stream {
   std::array<uint64_t, 2> barriers_seen ABSL_GUARDED_BY(decoder_thread){};
   // The latest ticket that sends data to the client, or comes after data of another stream.
   uint64_t data_ticket ABSL_GUARDED_BY(decoder_thread) = 0;
+  // How far the control lane and the legacy stream of its device come after this stream, and how
+  // far it comes after that legacy stream.
+  Named by_control ABSL_GUARDED_BY(decoder_thread);
+  Named by_legacy ABSL_GUARDED_BY(decoder_thread);
+  Named of_legacy ABSL_GUARDED_BY(decoder_thread);
 };
 
 // Completion::StopLanes() stops the lanes that it opened.
@@ -87,7 +101,8 @@ class StreamOrder {
   }
 
   // Where sessions share a device, code goes only once nothing can use it, and memory of another
-  // session can come in its place: makes `task` come after the completion of all that streams have.
+  // session can come in its place: makes `task`, the control lane's next, come after the completion
+  // of all that streams have.
   void AfterAllIsComplete(Task* task) RUNS_ON(decoder_thread);
 
   // Notes that what `stream` was given last sends data to the client.
@@ -128,8 +143,13 @@ class StreamOrder {
   void AddPrerequisites(After after, Stream* stream, Task* task) RUNS_ON(decoder_thread);
   void AfterEvents(Stream* stream, Task* task) RUNS_ON(decoder_thread);
   void AfterObjects(Task* task) RUNS_ON(decoder_thread);
+  // Of the control lane's next task.
   void AfterAllStreams(Task* task) RUNS_ON(decoder_thread);
   void Enqueue(Stream* stream, Task task) RUNS_ON(decoder_thread);
+  // Makes `task`, the next of `stream`, come after all of `other`, as far as those before it, which
+  // `named` knows of, do not already.
+  static void AfterStream(Stream* stream, const Stream& other, Named* named, Task* task)
+      RUNS_ON(decoder_thread);
   // Makes `task`, the next of `stream`, come after what `other` had appended up to `ticket`, as far
   // as there is data for the client.
   static void ComesAfterData(Stream* stream, const std::shared_ptr<Lane>& other, uint64_t ticket,

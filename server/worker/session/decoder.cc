@@ -129,7 +129,7 @@ bool Decoder::TooMuchQueued(uint64_t most_bytes) const {
 
 void Decoder::PublishUsage() {
   HostMemory* const host = parts_.host_memory;
-  host->Hold(HostMemory::kImages, parts_.tables->module_bytes);
+  host->Hold(HostMemory::kImages, parts_.tables->host_bytes());
   if (parts_.recorder != nullptr) {
     host->Hold(HostMemory::kJournal, parts_.recorder->journal()->bytes());
   }

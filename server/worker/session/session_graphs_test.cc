@@ -263,6 +263,35 @@ TEST_F(SessionGraphsTest, AModuleThatStaysIsCounted) {
   EXPECT_FALSE(Failed(fits));
 }
 
+// A stream that waits for its client holds the control lane, where destroyed graphs then wait with
+// their nodes.
+TEST_F(SessionGraphsTest, WhatIsDestroyedCountsUntilItIsGone) {
+  const std::string definition = Definition(1, params_);  // Two nodes.
+  SessionLimits limits;
+  limits.max_graph_nodes = 10;
+  Restart(limits);
+  LoadKernel();
+  AddStream(20);
+  Add(cmd::HostCall{20, 5});
+  Add(cmd::GraphDestroy{9});  // Of nothing.
+  ASSERT_EQ(Create(50, definition), CudaResult::kSuccess);
+  Add(cmd::GraphDestroy{50});  // Waits for the stream, and so does what comes after it.
+  uint64_t refused = 0;
+  for (uint64_t i = 0; i < 100 && refused == 0; ++i) {
+    Add(cmd::ImageData{77, definition.size(), 0}, definition);
+    const uint64_t created = Add(cmd::GraphCreate{100 + i, 77});
+    Add(cmd::GraphDestroy{100 + i});
+    ASSERT_TRUE(Send().ok());
+    if (replies_.Has(ReplyId::kReply, created)) refused = i;
+  }
+  EXPECT_GE(refused, 4u);  // As much may leave as may be there.
+  EXPECT_LE(refused, 6u);
+  Add(cmd::HostDone{5});
+  Sync(20);
+  AwaitControl();
+  EXPECT_EQ(Create(51, definition), CudaResult::kSuccess);
+}
+
 // Gives so many bytes of the device.
 class DevicePurse : public MemoryCharger {
  public:

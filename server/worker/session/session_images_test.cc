@@ -187,6 +187,35 @@ TEST_F(SessionImagesTest, ImagesFromTheCacheCountLikeThoseThatAreSent) {
   EXPECT_EQ(Load(5), CudaResult::kSuccess);
 }
 
+// Otherwise a client that loads and unloads behind a stream that waits for it would fill the memory
+// of the process, which others may share.
+TEST_F(SessionImagesTest, ImagesOfUnloadedModulesCountUntilTheyAreGone) {
+  SessionLimits limits;
+  limits.max_module_bytes = 4 * image_.size();
+  Restart(limits);
+  Add(cmd::ImageData{1, image_.size(), 0}, image_);
+  EXPECT_EQ(Load(1), CudaResult::kSuccess);  // Module 100.
+  AddStream(20);
+  Add(cmd::HostCall{20, 5});
+  Add(cmd::ModuleUnload{100});  // Waits for the stream, and so does what comes after it.
+  uint64_t refused = 0;
+  for (uint64_t i = 0; i < 100 && refused == 0; ++i) {
+    const uint64_t sent = Add(cmd::ImageData{1000 + i, image_.size(), 0}, image_);
+    Add(cmd::ModuleLoad{2000 + i, 1000 + i});
+    Add(cmd::ModuleUnload{2000 + i});
+    ASSERT_TRUE(Send().ok());
+    if (Failed(sent)) refused = i;
+  }
+  EXPECT_GE(refused, 4u);  // As much may leave as may be there.
+  EXPECT_LE(refused, 6u);
+  Add(cmd::HostDone{5});
+  const uint64_t all = Add(cmd::LimitGet{});  // Of the same lane.
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(all);
+  Add(cmd::ImageData{2, image_.size(), 0}, image_);
+  EXPECT_EQ(Load(2), CudaResult::kSuccess);
+}
+
 TEST_F(SessionImagesTest, AModuleThatThereIsNoRoomForIsOutOfMemory) {
   SessionLimits limits;
   limits.max_module_bytes = image_.size();
