@@ -15,6 +15,8 @@ using warpline_internal::MemoryRequest;
 
 // Handles that one request may ask for.
 constexpr uint64_t kMostHandles = 256;
+// Tokens that one request may take back (proto/session.proto).
+constexpr int kMostWithdrawn = 1024;
 
 bool IsChunkClass(uint64_t bytes) {
   return std::find(kChunkClasses.begin(), kChunkClasses.end(), bytes) != kChunkClasses.end();
@@ -160,6 +162,11 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
   const auto& share = request.share();
   if (options_.shares == nullptr) {
     return Answer(0, CudaResult::kNotSupported, "nothing can be shared here");
+  }
+  if (share.withdrawn_size() > kMostWithdrawn) {
+    Done();
+    return links_.client->Violated(
+        absl::InvalidArgumentError(absl::StrCat(share.withdrawn_size(), " tokens at once")));
   }
   for (const std::string& token : share.withdrawn()) options_.shares->Remove(token, this);
   Offer offer;

@@ -392,6 +392,19 @@ TEST_F(SessionHandlesTest, NobodyElseOpensIt) {
   EXPECT_EQ(second_.Error(), invalid);
 }
 
+TEST_F(SessionHandlesTest, ARequestTakesBackNoMoreTokensThanItMay) {
+  MemoryRequest request;
+  request.set_id(9);
+  for (int i = 0; i < 1025; ++i) request.mutable_share()->add_withdrawn("token");
+  first_.memory->Request(request);
+  EXPECT_EQ(first_.host.bad_returns, 1);
+  request.mutable_share()->mutable_withdrawn()->RemoveLast();
+  first_.memory->Request(request);
+  EXPECT_EQ(first_.host.bad_returns, 1);
+  EXPECT_NE(first_.host.grants.back().token(), "");
+  first_.memory->End();
+}
+
 TEST_F(SessionHandlesTest, ARangeOfTheArenaIsSharedByChunks) {
   MemoryRequest request;
   request.set_va(kArena.base);

@@ -8,12 +8,37 @@ namespace warpline::server {
 
 void ModuleCache::Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes,
                        Found found) {
-  finder_.Post([this, tenant, hash, bytes, found = std::move(found)] {
+  auto find = [this, tenant, hash, bytes, found = std::move(found)] {
     auto image = store_->Find(tenant, hash, bytes);
     auto shared = std::make_shared<UniqueFd>();
     if (image.ok()) *shared = *std::move(image);
     found(std::move(shared));
-  });
+  };
+  {
+    MutexLock lock(&mu_);
+    auto& of_tenant = waiting_[tenant];
+    if (of_tenant.empty()) turns_.push_back(tenant);
+    of_tenant.push_back(std::move(find));
+  }
+  finder_.Post([this] { FindNext(); });
+}
+
+void ModuleCache::FindNext() {
+  std::function<void()> find;
+  {
+    MutexLock lock(&mu_);
+    const std::string tenant = std::move(turns_.front());
+    turns_.pop_front();
+    const auto of_tenant = waiting_.find(tenant);
+    find = std::move(of_tenant->second.front());
+    of_tenant->second.pop_front();
+    if (of_tenant->second.empty()) {
+      waiting_.erase(of_tenant);
+    } else {
+      turns_.push_back(tenant);
+    }
+  }
+  find();
 }
 
 void ModuleCache::Keep(const std::string& tenant, const std::string& payer,

@@ -1,12 +1,16 @@
 // Runs the module store on threads of its own, because hashing and disks must not hold up the
 // control loop.
 //
-// Looking up and storing have a thread each, so that a look-up does not wait for storing.
+// Looking up and storing have a thread each, so that a look-up does not wait for storing. Tenants
+// look up by turns: a large image takes a good part of a second, and whoever asks for many waits
+// for his own.
 #ifndef WARPLINE_SERVER_MODULES_MODULE_CACHE_H_
 #define WARPLINE_SERVER_MODULES_MODULE_CACHE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -42,8 +46,14 @@ class ModuleCache {
   const ModuleStore& store() const { return *store_; }
 
  private:
+  // Makes one look-up, of the tenant whose turn it is.
+  void FindNext();
+
   const std::unique_ptr<ModuleStore> store_;
   Mutex mu_;
+  // The look-ups that wait, by tenant, and the tenants that have some in the order of their turns.
+  std::map<std::string, std::deque<std::function<void()>>> waiting_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::string> turns_ ABSL_GUARDED_BY(mu_);
   KeepRates rates_ ABSL_GUARDED_BY(mu_);
   EventLoop finder_{"module-find"};
   EventLoop keeper_{"module-keep"};

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <future>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -36,6 +38,37 @@ TEST(ModuleCacheTest, WhoHasMuchStoredWaitsAndOthersDoNot) {
   EXPECT_TRUE(absl::IsResourceExhausted(keep("a", '3')));
   EXPECT_TRUE(keep("b", '4').ok());
   EXPECT_EQ(cache.store().images(), 3u);
+}
+
+// However many images one tenant looks up, another waits for one of them.
+TEST(ModuleCacheTest, TenantsLookUpByTurns) {
+  auto store = ModuleStore::Open({.dir = testing::TempDir() + "/turns"});
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::vector<std::string> order;  // Only touched by the cache's thread until the end.
+  std::promise<void> begun, begin, end;
+  {
+    ModuleCache cache(*std::move(store));
+    cache.Find("many", ContentHash(), kBytes, [&](std::shared_ptr<UniqueFd>) {
+      begun.set_value();
+      begin.get_future().wait();
+    });
+    begun.get_future().wait();
+    const auto find = [&](const std::string& tenant) {
+      cache.Find(tenant, ContentHash(), kBytes,
+                 [&order, tenant](std::shared_ptr<UniqueFd>) { order.push_back(tenant); });
+    };
+    for (int i = 0; i < 5; ++i) find("many");
+    find("other");
+    find("other");
+    find("third");
+    cache.Find("last", ContentHash(), kBytes, [](std::shared_ptr<UniqueFd>) {});
+    for (int i = 0; i < 2; ++i) find("many");
+    cache.Find("many", ContentHash(), kBytes, [&](std::shared_ptr<UniqueFd>) { end.set_value(); });
+    begin.set_value();
+    end.get_future().wait();
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"many", "other", "third", "many", "other", "many",
+                                             "many", "many", "many", "many"}));
 }
 
 }  // namespace

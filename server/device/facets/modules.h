@@ -19,6 +19,15 @@
 
 namespace warpline::device {
 
+// Pays for the device memory of machine code. Thread-safe.
+class CodePayer {
+ public:
+  virtual ~CodePayer() = default;
+  // kOutOfMemory, with nothing taken, where there is no more for whoever pays.
+  virtual CudaResult TakeCode(uint64_t bytes) = 0;
+  virtual void GiveCode(uint64_t bytes) = 0;
+};
+
 // Thread-safe. `image` is a fatbin container, a cubin, or PTX text; it is not kept.
 class Modules {
  public:
@@ -33,6 +42,9 @@ class Modules {
   // Loads what LoadModule() left for later, and returns the result that loading everything at once
   // would have had.
   virtual CudaResult CheckModule(ModuleId module) = 0;
+  // `payer`, borrowed, is asked before code comes onto the device from now on, by those that know
+  // how much it is before they load it. Called before anything is loaded.
+  virtual void SetCodePayer(CodePayer* /*payer*/) {}
   // Waits for running kernels of the module.
   virtual CudaResult UnloadModule(ModuleId module) = 0;
   // Returns the names of the module's kernels.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "guard/guard.h"
@@ -110,11 +111,15 @@ class CompiledModulesTest : public testing::Test {
     ASSERT_NE(arena_, 0u);
   }
 
-  // Loads the module with a compiler that answers so.
-  CudaResult Load(const std::function<Answer(const compiler::CompileRequest&)>& answer) {
+  // Loads the module with a compiler that answers so, `times` times without unloading it; returns
+  // the last result.
+  CudaResult Load(const std::function<Answer(const compiler::CompileRequest&)>& answer,
+                  int times = 1) {
     auto pair = PacketSocketPair();
     compiler::CompilerClient client(std::move(pair->first));
-    std::thread peer([&, socket = std::move(pair->second)] { Serve(socket, answer); });
+    std::thread peer([&, socket = std::move(pair->second)] {
+      for (int i = 0; i < times; ++i) Serve(socket, answer);
+    });
     GuardedModules::Options options;
     options.sm = 90;
     options.mode = GuardMode::kHardened;
@@ -127,19 +132,23 @@ class CompiledModulesTest : public testing::Test {
     options.compiler = &client;
     options.output = compiler::Output::kText;
     modules_ = std::make_unique<GuardedModules>(contexts_[0].get(), options, &notes_);
-    const CudaResult result = modules_->LoadModule(image_, &module_);
+    modules_->SetCodePayer(payer_);
+    CudaResult result = CudaResult::kUnknown;
+    for (int i = 0; i < times; ++i) result = modules_->LoadModule(image_, &module_);
     peer.join();
     return result;
   }
   // The same with this in place of the honest layout.
-  CudaResult LoadWith(const std::function<void(guard::GuardedText*)>& change) {
-    return Load([&](const compiler::CompileRequest& request) {
-      Answer answer = Honest(request);
-      auto layout = compiler::ParseLayout(answer.layout);
-      change(&*layout);
-      answer.layout = compiler::LayoutBytes(*layout);
-      return answer;
-    });
+  CudaResult LoadWith(const std::function<void(guard::GuardedText*)>& change, int times = 1) {
+    return Load(
+        [&](const compiler::CompileRequest& request) {
+          Answer answer = Honest(request);
+          auto layout = compiler::ParseLayout(answer.layout);
+          change(&*layout);
+          answer.layout = compiler::LayoutBytes(*layout);
+          return answer;
+        },
+        times);
   }
 
   std::unique_ptr<device::Backend> backend_;
@@ -148,6 +157,7 @@ class CompiledModulesTest : public testing::Test {
   uint64_t most_local_bytes_ = 0;
   bool shared_ = false;
   std::string image_ = kText;
+  device::CodePayer* payer_ = nullptr;
   GuardNotes notes_;
   std::unique_ptr<GuardedModules> modules_;
   device::ModuleId module_{};
@@ -241,6 +251,56 @@ TEST_F(CompiledModulesTest, OfASharedDeviceTheCompilerAloneLooksIntoTheImage) {
             CudaResult::kNoBinaryForGpu);
   EXPECT_THAT(notes_.Take(),
               ElementsAre("a module is refused: it has machine code alone, and no PTX"));
+}
+
+// A few kilobytes of compressed PTX can have very many kernels with very long names, all of them
+// refused, and be loaded over and over.
+TEST_F(CompiledModulesTest, NamesOfAllModulesHaveABound) {
+  const auto many = [](guard::GuardedText* guarded) {
+    for (int i = 0; i < 250; ++i) {
+      guarded->refusals.push_back({absl::StrCat(i, std::string(16'000, 'n')), "f", "line 1: no"});
+    }
+  };
+  EXPECT_EQ(LoadWith(many, 4), CudaResult::kSuccess);
+  EXPECT_THAT(notes_.Take(), IsEmpty());
+  EXPECT_EQ(LoadWith(many, 5), CudaResult::kOutOfMemory);
+  EXPECT_THAT(notes_.Take(), ElementsAre(HasSubstr("names and reasons of")));
+}
+
+class Purse : public device::CodePayer {
+ public:
+  CudaResult TakeCode(uint64_t bytes) override {
+    if (bytes > left) return CudaResult::kOutOfMemory;
+    left -= bytes;
+    return CudaResult::kSuccess;
+  }
+  void GiveCode(uint64_t bytes) override { left += bytes; }
+  uint64_t left = 0;
+};
+
+TEST_F(CompiledModulesTest, CodeIsPaidForUntilItIsUnloaded) {
+  uint64_t code_bytes = 0;
+  const auto answer = [&](const compiler::CompileRequest& request) {
+    Answer honest = Honest(request);
+    code_bytes = honest.code.size();
+    return honest;
+  };
+  Purse purse;
+  purse.left = 1 << 20;
+  payer_ = &purse;
+  ASSERT_EQ(Load(answer, 2), CudaResult::kSuccess);
+  EXPECT_EQ(purse.left, (1u << 20) - 2 * code_bytes);
+  EXPECT_EQ(modules_->UnloadModule(module_), CudaResult::kSuccess);
+  EXPECT_EQ(purse.left, (1u << 20) - code_bytes);
+  purse.left = 2 * code_bytes + 1;
+  EXPECT_EQ(Load(answer, 3), CudaResult::kOutOfMemory);
+  EXPECT_EQ(purse.left, 1u);
+  // What does not load after all is not paid for.
+  purse.left = 1 << 20;
+  EXPECT_NE(
+      LoadWith([](guard::GuardedText* layout) { layout->layout.consts.at(0).offset = 60000; }),
+      CudaResult::kSuccess);
+  EXPECT_EQ(purse.left, 1u << 20);
 }
 
 TEST_F(CompiledModulesTest, CodeThatIsNotGuardedIsNotTaken) {

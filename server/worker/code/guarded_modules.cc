@@ -22,6 +22,21 @@ constexpr uint64_t kRecordsBytes =
 // Names and reasons are the tenant's text, which goes to terminals.
 std::string Shown(absl::string_view text) { return absl::CEscape(text.substr(0, 400)); }
 
+// What is kept of a module until it is unloaded, with what each entry takes beside its text.
+uint64_t NameBytes(const guard::GuardedText& guarded) {
+  constexpr uint64_t kEntry = 128;
+  uint64_t bytes = 0;
+  for (const guard::Refusal& refusal : guarded.refusals) {
+    bytes += kEntry + refusal.kernel.size() + refusal.function.size() + refusal.reason.size();
+  }
+  for (const auto* variables : {&guarded.layout.globals, &guarded.layout.consts}) {
+    for (const guard::PlacedVariable& variable : *variables) {
+      bytes += kEntry + variable.name.size() + variable.refusal.size();
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 GuardedModules::GuardedModules(device::Context* context, const Options& options, GuardNotes* notes)
@@ -117,15 +132,9 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
                                                : CudaResult::kInvalidPtx;
   }
   MutexLock lock(&mu_);
-  CudaResult result = Loading([&] { return load(ready->code(), module); });
-  if (result != CudaResult::kSuccess) return result;
   Loaded loaded;
-  result = Place(ready->guarded, *module, &loaded);
-  if (result != CudaResult::kSuccess) {
-    GiveBack(loaded);
-    inner_->UnloadModule(*module);
-    return result;
-  }
+  const CudaResult result = LoadReady(*ready, load, module, &loaded);
+  if (result != CudaResult::kSuccess) return result;
   for (const auto& [offset, bytes] : Constants(loaded)) {
     context_->AddVariable(loaded.named_consts + offset, bytes, loaded.consts + offset);
   }
@@ -133,6 +142,35 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
   if (!checks()) return CudaResult::kSuccess;
   KeepSites(static_cast<uint32_t>(first_site), std::move(ready->guarded.sites));
   return WriteRanges();
+}
+
+CudaResult GuardedModules::LoadReady(const Ready& ready, Load load, device::ModuleId* module,
+                                     Loaded* loaded) {
+  CudaResult result = Account(ready, loaded);
+  if (result != CudaResult::kSuccess) return result;
+  result = Loading([&] { return load(ready.code(), module); });
+  if (result == CudaResult::kSuccess) {
+    result = Place(ready.guarded, *module, loaded);
+    if (result != CudaResult::kSuccess) inner_->UnloadModule(*module);
+  }
+  if (result != CudaResult::kSuccess) GiveBack(*loaded);
+  return result;
+}
+
+CudaResult GuardedModules::Account(const Ready& ready, Loaded* loaded) {
+  const uint64_t names = NameBytes(ready.guarded);
+  if (names > kMostNameBytes - name_bytes_) {
+    notes_->Add(absl::StrCat("a module is refused: names and reasons of ", names,
+                             " bytes are more than the session may still have"));
+    return CudaResult::kOutOfMemory;
+  }
+  const uint64_t code = ready.code().size();
+  const CudaResult result = payer_ == nullptr ? CudaResult::kSuccess : payer_->TakeCode(code);
+  if (result != CudaResult::kSuccess) return result;
+  loaded->code_bytes = payer_ == nullptr ? 0 : code;
+  loaded->name_bytes = names;
+  name_bytes_ += names;
+  return result;
 }
 
 CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::ModuleId module,
@@ -196,6 +234,8 @@ std::map<uint64_t, uint64_t> GuardedModules::Constants(const Loaded& loaded) {
 }
 
 void GuardedModules::GiveBack(const Loaded& loaded) {
+  name_bytes_ -= loaded.name_bytes;
+  if (payer_ != nullptr) payer_->GiveCode(loaded.code_bytes);
   if (loaded.globals != 0) room_.Give(loaded.globals);
   if (loaded.named_consts != loaded.consts) room_.Give(loaded.named_consts);
 }

@@ -42,6 +42,9 @@ class GuardedModules : public device::Modules {
   static constexpr uint32_t kRecords = 6000;
   // So many checked accesses are known by their places; others only by their numbers.
   static constexpr size_t kMostSites = 1u << 20;
+  // What is kept of all modules in host memory, names of variables and why kernels are refused, is
+  // so much together.
+  static constexpr uint64_t kMostNameBytes = 16u << 20;
 
   struct Options {
     int sm = 0;  // That of the device, such as 90: newer PTX is not chosen.
@@ -71,12 +74,17 @@ class GuardedModules : public device::Modules {
   GuardedModules(device::Context* context, const Options& options, GuardNotes* notes);
 
   // kNoBinaryForGpu for an image without PTX, kInvalidPtx for a module of which nothing can be
-  // guarded, kOutOfMemory without room for its variables, kJitCompilerNotFound when the compiler
-  // has gone.
+  // guarded, kOutOfMemory without room for its variables, its code or its names,
+  // kJitCompilerNotFound when the compiler has gone.
   CudaResult LoadModule(std::string_view image, device::ModuleId* module) override;
   CudaResult LoadModuleJit(std::string_view image, absl::Span<const device::JitOption> options,
                            device::JitLog* log, device::ModuleId* module) override;
   CudaResult CheckModule(device::ModuleId module) override { return inner_->CheckModule(module); }
+  // It pays for each module as much as the module's code has bytes.
+  void SetCodePayer(device::CodePayer* payer) override {
+    MutexLock lock(&mu_);
+    payer_ = payer;
+  }
   CudaResult UnloadModule(device::ModuleId module) override;
   CudaResult Kernels(device::ModuleId module, std::vector<std::string>* names) override;
   // kNotSupported for a kernel that the guard has refused, kLaunchOutOfResources for one that takes
@@ -113,6 +121,8 @@ class GuardedModules : public device::Modules {
     std::vector<guard::PlacedVariable> global_variables;
     std::vector<guard::PlacedVariable> const_variables;
     std::map<std::string, std::string> refusals;  // Reasons by the kernels' names
+    uint64_t name_bytes = 0;                      // Of all these.
+    uint64_t code_bytes = 0;                      // Paid for.
     bool leaves_records = false;
     uint64_t globals = 0;
     uint64_t consts = 0;
@@ -140,6 +150,12 @@ class GuardedModules : public device::Modules {
 
   using Load = absl::FunctionRef<CudaResult(std::string_view text, device::ModuleId* module)>;
   CudaResult LoadGuarded(std::string_view image, Load load, device::ModuleId* module);
+  // Loads it, with what it takes in `*loaded`; gives that back after an error.
+  CudaResult LoadReady(const Ready& ready, Load load, device::ModuleId* module, Loaded* loaded)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes names and code of a module into account. kOutOfMemory, with nothing taken, beyond a
+  // bound.
+  CudaResult Account(const Ready& ready, Loaded* loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts the variables and the guard's words where they belong.
   CudaResult Place(const guard::GuardedText& guarded, device::ModuleId module, Loaded* loaded)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -170,6 +186,8 @@ class GuardedModules : public device::Modules {
   VariableRoom room_ ABSL_GUARDED_BY(mu_);
   SmallCopies copies_ ABSL_GUARDED_BY(mu_);
   std::map<device::ModuleId, Loaded> modules_ ABSL_GUARDED_BY(mu_);
+  device::CodePayer* payer_ ABSL_GUARDED_BY(mu_) = nullptr;
+  uint64_t name_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t records_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t ranges_ ABSL_GUARDED_BY(mu_) = 0;
   // Acquired after mu_. Whoever stops kernels or slows them down does not wait for a module that is

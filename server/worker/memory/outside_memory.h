@@ -1,5 +1,5 @@
 // What a session takes of its devices outside the arena without asking for it by size: variables of
-// its modules, stacks, heaps, executable graphs, streams.
+// its modules, code of guarded ones, stacks, heaps, executable graphs, streams.
 //
 // Each session has a little of that for nothing, as it has its context. The rest is charged to its
 // quota, in pieces: the server knows no more of it than that.
@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
+#include "server/device/facets/modules.h"
 #include "server/worker/memory/memory_charger.h"
 
 namespace warpline::worker {
@@ -60,6 +61,20 @@ class OutsideMemory {
   Mutex mu_;
   std::vector<Device> devices_ ABSL_GUARDED_BY(mu_);
   bool replaying_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// Has the code on one of the session's devices paid for like all that.
+class PaidCode : public device::CodePayer {
+ public:
+  // `memory` is borrowed.
+  PaidCode(OutsideMemory* memory, uint32_t device) : memory_(memory), device_(device) {}
+
+  CudaResult TakeCode(uint64_t bytes) override { return memory_->Take(device_, bytes); }
+  void GiveCode(uint64_t bytes) override { memory_->Give(device_, bytes); }
+
+ private:
+  OutsideMemory* const memory_;
+  const uint32_t device_;
 };
 
 }  // namespace warpline::worker

@@ -39,8 +39,12 @@ static_assert(std::all_of(std::begin(kCommandTable), std::end(kCommandTable),
 // The engine of a command that was accepted.
 Engine EngineOf(CommandId id, std::string_view body) {
   cmd::CopyOnDevice copy;
-  if (id == CommandId::kCopyOnDevice && TakeStruct(&body, &copy)) {
-    return EngineOfCopy(copy);
+  cmd::CopyBoxOnDevice box;
+  if (id == CommandId::kCopyOnDevice && TakeStruct(&body, &copy) && copy.bytes > 0) {
+    return EngineWorkOf(id, copy, 0).engine;
+  }
+  if (id == CommandId::kCopyBoxOnDevice && TakeStruct(&body, &box)) {
+    return EngineWorkOf(id, box, 0).engine;
   }
   return FindCommand(id).engine;
 }

@@ -89,10 +89,19 @@ HostedSession::HostedSession(Options options)
                       .arena_base = options.arena_base,
                       .arena_bytes = options.arena_bytes,
                       .ending = &ending_}),
-      decoder_(&command_parts_, usage_, options.rights) {}
+      decoder_(&command_parts_, usage_, options.rights) {
+  for (uint32_t device = 0; device < devices_.size(); ++device) {
+    devices_.code(device)->SetCodePayer(&paid_code_.emplace_back(&outside_, device));
+  }
+}
 
 // Threads end before anything that they use is destroyed.
-HostedSession::~HostedSession() { completion_.StopLanes(); }
+HostedSession::~HostedSession() {
+  completion_.StopLanes();
+  for (uint32_t device = 0; device < devices_.size(); ++device) {
+    devices_.code(device)->SetCodePayer(nullptr);
+  }
+}
 
 absl::Status HostedSession::Replay(uint64_t seq) {
   outside_.BeginReplay();

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -157,6 +158,7 @@ class HostedSession {
   PrintRelay prints_;
   Continuity continuity_;
   OutsideMemory outside_;
+  std::deque<PaidCode> paid_code_;  // By device.
   HostMemory host_memory_ ABSL_GUARDED_BY(decoder_thread);
   Completion completion_;
   const LaneHost lane_host_;
