@@ -103,6 +103,8 @@ TEST(Dispatcher, SlicesOfOneAccountHaveItsWeightTogether) {
   }
   EXPECT_NEAR(had[3], 0.5, 0.03);
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(had[i], 0.5 / 3, 0.03) << i;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(pages[i]->device(0)[kCompute].server.sharers, 3u);
+  EXPECT_EQ(pages[3]->device(0)[kCompute].server.sharers, 1u);
   // What the driver's account holds each of them to is together no more than that, either.
   uint32_t shares = 0;
   for (const SliceUse& use : dispatcher->Uses()[0].slices) shares += use.share;

@@ -53,7 +53,7 @@ void EngineArbiter::Look(int64_t now_ns) {
   accounts_.BeginLook(now_ns_);
   for (const auto& c : contenders_) {
     NoteWants(*c);
-    accounts_.See(c->account_, Wanting(*c), c->wants_.bytes);
+    accounts_.See(c->account_, Wanting(*c), c->wants_.bytes, c->wants_.sessions);
   }
   accounts_.EndLook(passed_ns);
   looked_ns_ += passed_ns;

@@ -233,6 +233,7 @@ int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read) const {
 void GpuDispatch::ShowWants(Slice* slice) {
   for (size_t i = 0; i < kEngines; ++i) {
     Wants wants;
+    wants.sessions = static_cast<uint32_t>(slice->members.size());
     for (const Member& member : slice->members) {
       if (member.seat->killed_) continue;
       const SlotReading& read = member.read[i];
@@ -267,6 +268,8 @@ void GpuDispatch::Settle(Slice* slice) {
       } else if (worked == 0) {
         busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
       }
+      member.seat->page_->device(member.device)[i].server.sharers.store(
+          contender.account().sessions(), std::memory_order_relaxed);
       if (i == EngineIndex(Engine::kCompute) && slice->held_for != 0) continue;
       member.seat->page_->device(member.device)[i].SetGrant(contender.grant());
     }

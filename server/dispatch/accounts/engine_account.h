@@ -22,6 +22,8 @@ class EngineAccount {
   const ContenderTerms& terms() const { return terms_; }
   // How many contenders there are.
   uint32_t contenders() const { return contenders_; }
+  // How many sessions they had at the last look.
+  uint32_t sessions() const { return sessions_; }
   // What it has not had of its share while others had more; less than 0 for the opposite.
   int64_t credit_ns() const { return credit_ns_; }
   // Whether it has wanted the engine lately, and so has a part of what others use.
@@ -43,7 +45,9 @@ class EngineAccount {
 
   const ContenderTerms terms_;
   uint32_t contenders_ = 0;
-  bool wants_ = false;  // At this look: some contender does.
+  uint32_t sessions_ = 0;
+  uint32_t seen_sessions_ = 0;  // Of this look.
+  bool wants_ = false;          // At this look: some contender does.
   bool active_ = false;
   int64_t now_ns_ = 0;     // Of the last look.
   int64_t wanted_ns_ = 0;  // The last time that it wanted the engine; 0 for never.

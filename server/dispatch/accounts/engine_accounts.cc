@@ -62,7 +62,8 @@ bool EngineAccounts::Settled(const EngineAccount& account) {
   return account.credit_ns_ >= 0 && reservation.left_ns() >= reservation.budget_ns();
 }
 
-void EngineAccounts::See(EngineAccount* account, bool wants, uint64_t bytes) {
+void EngineAccounts::See(EngineAccount* account, bool wants, uint64_t bytes, uint32_t sessions) {
+  account->seen_sessions_ += sessions;
   account->wants_ |= wants;
   account->moved_.Add(now_ns_, static_cast<int64_t>(bytes));
 }
@@ -73,6 +74,7 @@ void EngineAccounts::EndLook(int64_t passed_ns) {
   moved_bytes_ = 0;
   for (const auto& account : accounts_) {
     account->now_ns_ = now_ns_;
+    account->sessions_ = std::exchange(account->seen_sessions_, 0);
     const bool was_active = account->wanted_ns_ != 0 && now_ns_ - account->wanted_ns_ < kActiveNs;
     const bool wants = std::exchange(account->wants_, false);
     if (wants) {

@@ -27,8 +27,9 @@ class EngineAccounts {
 
   // A look begins at `now_ns`, which does not go backwards.
   void BeginLook(int64_t now_ns) { now_ns_ = now_ns; }
-  // A contender wants the engine, or does not, and has copied so much since the last look.
-  void See(EngineAccount* account, bool wants, uint64_t bytes);
+  // A contender, of so many sessions, wants the engine, or does not, and has copied so much since
+  // the last look.
+  void See(EngineAccount* account, bool wants, uint64_t bytes, uint32_t sessions = 1);
   // All contenders were seen. `passed_ns` since the last look.
   void EndLook(int64_t passed_ns);
 

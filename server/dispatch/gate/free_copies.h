@@ -1,9 +1,10 @@
-// How much of a session's small copies goes without a turn.
+// How much of a lease's small copies goes without a turn.
 //
 // A copy of a few kilobytes is over before a turn could be given, and a program that reads back a
 // number after each step needs none. But a program may cut a large copy into small ones. So small
 // copies are free up to a rate, of bytes and of copies, and beyond it they ask as others do: the
-// generic cell rate algorithm (ITU-T I.371), whose state is one number.
+// generic cell rate algorithm (ITU-T I.371), whose state is one number. Sessions of one account
+// have equal parts of the rate, so that more of them bring it no more.
 #ifndef WARPLINE_SERVER_DISPATCH_GATE_FREE_COPIES_H_
 #define WARPLINE_SERVER_DISPATCH_GATE_FREE_COPIES_H_
 
@@ -13,7 +14,7 @@
 
 namespace warpline::dispatch {
 
-// Those of one session in one direction. Thread-safe, lock-free.
+// Those of one session in one direction, of the rate that its account has. Thread-safe, lock-free.
 class FreeCopies {
  public:
   // Smaller copies are small.
@@ -24,10 +25,11 @@ class FreeCopies {
   // No copy counts as less, since each has its time. So 8,192 copies a second are free.
   static constexpr uint64_t kLeastBytes = 4u << 10;
 
-  // Whether a copy of so many bytes, which is then counted, is free at this time.
-  bool Take(uint64_t bytes, int64_t now_ns) {
+  // Whether a copy of so many bytes, which is then counted, is free at this time, for one of so
+  // many sessions of the account (0 counts as 1).
+  bool Take(uint64_t bytes, int64_t now_ns, uint32_t sessions = 1) {
     if (bytes >= kSmallBytes) return false;
-    const int64_t cost_ns = TimeOf(std::max(bytes, kLeastBytes));
+    const int64_t cost_ns = TimeOf(std::max(bytes, kLeastBytes) * std::max(sessions, 1u));
     int64_t due_ns = due_ns_.load(std::memory_order_relaxed);
     int64_t next_ns;
     do {

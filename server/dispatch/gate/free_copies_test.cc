@@ -47,6 +47,21 @@ TEST(FreeCopies, SoAreTinyOnesByTheirNumber) {
   EXPECT_GE(had.copies, 10 * 8000u);
 }
 
+TEST(FreeCopies, SessionsOfOneAccountHaveTheRateTogether) {
+  constexpr uint32_t kSessions = 16;
+  constexpr uint64_t kBytes = 16u << 10;
+  std::vector<FreeCopies> sessions(kSessions);
+  uint64_t bytes = 0;
+  for (int64_t now_ns = kSecond; now_ns < 11 * kSecond; now_ns += 100'000) {
+    for (FreeCopies& copies : sessions) {
+      if (copies.Take(kBytes, now_ns, kSessions)) bytes += kBytes;
+    }
+  }
+  const uint64_t most = 10 * FreeCopies::kBytesPerSecond + FreeCopies::kBurstBytes;
+  EXPECT_LE(bytes, most);
+  EXPECT_GE(bytes, most * 8 / 10);
+}
+
 TEST(FreeCopies, WhoReadsBackANumberEachStepNeverAsks) {
   FreeCopies copies;
   for (int64_t step = 0; step < 50'000; ++step) {

@@ -27,7 +27,8 @@ LaneTurns::LaneTurns(const SessionGates* gates, size_t device)
     : gates_(gates), device_(device), slots_(gates == nullptr ? nullptr : &gates->device(device)) {}
 
 bool LaneTurns::IsFreeBesideOthers(Engine engine, uint64_t bytes) {
-  return gates_->free_copies(device_, engine).Take(bytes, gates_->now_ns());
+  const uint32_t sharers = slot(engine).server.sharers.load(std::memory_order_relaxed);
+  return gates_->free_copies(device_, engine).Take(bytes, gates_->now_ns(), sharers);
 }
 
 bool LaneTurns::Ask(Engine engine, Grant grant) {

@@ -93,6 +93,9 @@ struct alignas(64) WorkerLine {
 // Written by the server.
 struct alignas(64) ServerLine {
   std::atomic<uint64_t> grant{0};  // A Grant.
+  // How many sessions have this one's account of the engine, which they divide; 0 where nobody
+  // else has the device.
+  std::atomic<uint32_t> sharers{0};
 };
 
 // Each line is of one writer, so that neither slows down the other.
