@@ -146,7 +146,8 @@ class GuardedTierTest(unittest.TestCase):
         return threads, harness.descriptors(pid), len(arenas)
 
     def test_unruly_sessions_disturb_nobody(self):
-        with self.server() as server:
+        # A launch of hours that is in nobody's way ends as well, or the test would not.
+        with self.server("--guarded_launch_seconds=20") as server:
             healthy = [self.start_long(server, 6) for _ in range(4)]
             harness.wait_until(lambda: len(re.findall("opened session=", server.log())) >= 4,
                                "four sessions")
