@@ -287,7 +287,7 @@ class SlicesTest(unittest.TestCase):
                            lambda: "empty books: %s" % self.stat(server))
 
     def watch(self, server, process):
-        """Until the process ends: the most that a lease of the tenant had of memory and sessions, and a session of handles."""
+        """Until the process ends: the most that a lease had of memory and sessions, and a session of handles."""
         most = {"memory": 0, "sessions": 0, "handles": 0, "module_bytes": 0}
         while process.poll() is None:
             sessions = [s for s in self.stat(server).get("sessions", []) if s.get("tenant") == "vision"]

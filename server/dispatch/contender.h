@@ -22,9 +22,9 @@ struct Wants {
   bool in_flight = false;  // Some lane has issued what is not complete.
   bool worked = false;     // Something has become complete since the last look.
   uint32_t lanes = 0;      // That wait.
-  uint32_t sessions = 1;
-  uint64_t commands = 0;  // That have become complete since the last look.
-  uint64_t bytes = 0;     // Of copies that were issued since then.
+  uint32_t sessions = 1;   // That it has, at work or not.
+  uint64_t commands = 0;   // That have become complete since the last look.
+  uint64_t bytes = 0;      // Of copies that were issued since then.
   // The part of the device's multiprocessors that its sessions at work run on, in thousandths,
   // where those of one domain divide them; 0 where that is not known.
   uint32_t share = 0;

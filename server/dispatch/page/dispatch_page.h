@@ -93,8 +93,8 @@ struct alignas(64) WorkerLine {
 // Written by the server.
 struct alignas(64) ServerLine {
   std::atomic<uint64_t> grant{0};  // A Grant.
-  // How many sessions have this one's account of the engine, which they divide; 0 where nobody
-  // else has the device.
+  // How many sessions had this one's account of the engine, which they divide, when the server
+  // looked last; 0 before it did. It does not look while nobody else has the device.
   std::atomic<uint32_t> sharers{0};
 };
 

@@ -17,11 +17,7 @@ constexpr size_t kNotedPart = 4u << 20;
 bool ImageCommands::HasRoomFor(uint64_t total) {
   if (!HandlesLeft()) return false;
   const uint64_t most = parts_.limits->max_module_bytes;
-  if (total > most - tables().module_bytes) {
-    parts_.current->RefuseBeyond(Limit::kModuleBytes, most);
-    return false;
-  }
-  if (!tables().leaving_bytes.AtMost(most)) {
+  if (total > most - tables().module_bytes || !tables().leaving_bytes.AtMost(most)) {
     parts_.current->RefuseBeyond(Limit::kModuleBytes, most);
     return false;
   }

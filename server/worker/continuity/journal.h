@@ -114,9 +114,9 @@ class Journal {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool TakeSpace(uint64_t bytes, uint64_t* offset) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveSpace(uint64_t offset, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Notes that this part of the data is written, and gives whole pieces of it back, of which no
-  // entry has anything.
+  // Notes that this part of the data is written.
   void Touch(uint64_t offset, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gives the pieces that lie whole in this part back to the system.
   void Punch(uint64_t offset, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const UniqueFd fd_;

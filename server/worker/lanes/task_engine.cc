@@ -27,11 +27,6 @@ uint64_t BoxBytes(const Box& box) {
   return BoxBytes(box.width, box.height, box.depth);
 }
 
-Engine EngineBetween(uint64_t dst, uint64_t src, Engine otherwise) {
-  if (InHostArena(dst)) return Engine::kCopyOut;
-  return InHostArena(src) ? Engine::kCopyIn : otherwise;
-}
-
 // How each command that copies is one between host and device, and of how much. Others bring their
 // data, or move none.
 struct Look {
@@ -63,8 +58,14 @@ struct Look {
 
 }  // namespace
 
-EngineWork EngineWorkOf(CommandId id, const AnyCommand& command, uint64_t tail_bytes) {
-  const EngineWork work = std::visit(Look{FindCommand(id).engine, tail_bytes}, command);
+Engine EngineBetween(uint64_t dst, uint64_t src, Engine otherwise) {
+  if (InHostArena(dst)) return Engine::kCopyOut;
+  return InHostArena(src) ? Engine::kCopyIn : otherwise;
+}
+
+EngineWork EngineWorkOf(const Task& task) {
+  const Look look = {FindCommand(task.id).engine, task.tail.size()};
+  const EngineWork work = std::visit(look, task.command);
   if (work.engine != Engine::kCopyIn && work.engine != Engine::kCopyOut) return {work.engine, 0};
   return work.bytes == 0 ? EngineWork{} : work;
 }

@@ -10,20 +10,19 @@
 
 namespace warpline::worker {
 
+// A copy between two addresses goes over the bus where one of them is host memory that the device
+// reaches; `otherwise` for one that stays on the device.
+Engine EngineBetween(uint64_t dst, uint64_t src, Engine otherwise);
+
 struct EngineWork {
   Engine engine = Engine::kNothing;
   uint64_t bytes = 0;  // Of a copy between host and device.
 };
 
-// What the command asks of an engine that sessions share in turns. A copy between places of the
-// device, a box or an array too, goes over the bus where one of them is host memory that the device
-// reaches. Such copies within a graph, and what kernels read and write there, are the graph's and
-// the kernels': computing.
-EngineWork EngineWorkOf(CommandId id, const AnyCommand& command, uint64_t tail_bytes);
-
-inline EngineWork EngineWorkOf(const Task& task) {
-  return EngineWorkOf(task.id, task.command, task.tail.size());
-}
+// What the task asks of an engine that sessions share in turns; copies of boxes and arrays count as
+// others do. Copies within a graph, and what kernels read and write in host memory, are the graph's
+// and the kernels': computing.
+EngineWork EngineWorkOf(const Task& task);
 
 }  // namespace warpline::worker
 

@@ -1,5 +1,8 @@
 #include "server/worker/lanes/task_engine.h"
 
+#include <string>
+#include <utility>
+
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 
@@ -11,7 +14,12 @@ constexpr uint64_t kDevice = 0x10000;
 
 template <typename Command>
 EngineWork WorkOf(const Command& command, uint64_t tail_bytes = 0) {
-  return EngineWorkOf(CommandTraits<Command>::kId, AnyCommand(command), tail_bytes);
+  const std::string tail(tail_bytes, 't');
+  Task task;
+  task.id = CommandTraits<Command>::kId;
+  task.command = command;
+  task.tail = tail;
+  return EngineWorkOf(task);
 }
 
 void ExpectWork(const EngineWork& work, Engine engine, uint64_t bytes) {

@@ -38,15 +38,16 @@ static_assert(std::all_of(std::begin(kCommandTable), std::end(kCommandTable),
 
 // The engine of a command that was accepted.
 Engine EngineOf(CommandId id, std::string_view body) {
+  const Engine engine = FindCommand(id).engine;
   cmd::CopyOnDevice copy;
+  if (id == CommandId::kCopyOnDevice && TakeStruct(&body, &copy)) {
+    return EngineBetween(copy.dst, copy.src, engine);
+  }
   cmd::CopyBoxOnDevice box;
-  if (id == CommandId::kCopyOnDevice && TakeStruct(&body, &copy) && copy.bytes > 0) {
-    return EngineWorkOf(id, copy, 0).engine;
-  }
   if (id == CommandId::kCopyBoxOnDevice && TakeStruct(&body, &box)) {
-    return EngineWorkOf(id, box, 0).engine;
+    return EngineBetween(box.dst, box.src, engine);
   }
-  return FindCommand(id).engine;
+  return engine;
 }
 
 }  // namespace

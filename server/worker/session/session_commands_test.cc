@@ -114,7 +114,6 @@ TEST_F(SessionCommandsTest, EventsAndTheLegacyStreamWaitForAHostCall) {
   replies_.Wait(legacy);
 }
 
-// Over such a stream, a host function gets the memory that it touches.
 // Each command of the legacy stream, and each that comes after all streams, waits for all of these;
 // what it takes to wait must not be as much for each.
 TEST_F(SessionCommandsTest, WaitingTakesMemoryOfCommandsAndNotOfStreamsForEach) {
@@ -160,6 +159,7 @@ TEST_F(SessionCommandsTest, EachCommandOfTheLegacyStreamWaitsForAllThatCameBefor
   EXPECT_EQ(ResultOf(sync), CudaResult::kSuccess);
 }
 
+// Over such a stream, a host function gets the memory that it touches.
 TEST_F(SessionCommandsTest, AStreamThatIgnoresBarriersIsNotHeldByAHostCallBeforeOne) {
   AddStream(7);
   AddStream(8);

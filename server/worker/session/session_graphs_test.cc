@@ -273,7 +273,6 @@ TEST_F(SessionGraphsTest, WhatIsDestroyedCountsUntilItIsGone) {
   LoadKernel();
   AddStream(20);
   Add(cmd::HostCall{20, 5});
-  Add(cmd::GraphDestroy{9});  // Of nothing.
   ASSERT_EQ(Create(50, definition), CudaResult::kSuccess);
   Add(cmd::GraphDestroy{50});  // Waits for the stream, and so does what comes after it.
   uint64_t refused = 0;
