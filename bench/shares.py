@@ -3,7 +3,7 @@
 
   shares.py --bundle=DIR --program=shares [--device=auto] [--tier=isolated|guarded] [--seconds=12]
             [--weights=1:1,3:1,10:1] [--kernels_us=50:50,50:5000,5000:50,5000:5000,50:64MiB] [--wait]
-            [--processes=1:1] [--programs=1:1]
+            [--processes=1:1] [--programs=1:1] [--multiprocessors]
             [--dispatch=band,off] [--json=FILE] [--md=FILE]
 
 For each kind of dispatch, each pair of weights and each pair of lengths a scheduler with two
@@ -12,7 +12,11 @@ amount of arithmetic, calibrated alone and through the same server, so what a te
 of its kernels times the time of one alone. Prints, from two seconds after both were at work until
 the first one ended: the share of the first tenant in all, the largest distance of its share in one
 second from what the weights say, the error in all relative to the smaller share, the sum of what
-both had by the time that passed, and what the server's books say of the first one's share. The
+both had by the time that passed, and what the server's books say of the first one's share. With
+--multiprocessors the kernels note from when to when they ran, and on which multiprocessors, and the
+row also says what the first tenant had of the seconds of multiprocessors: of those who run at once
+on parts of a GPU that is the time of the GPU, while a part gets more or less done in it than the
+whole does, as the kernels' blocks fill it. The
 first rows are of a tenant alone. A length in MiB or KiB stands for copies of so much to the device, over
 and over. Beside kernels they are on another engine: then each is due all that it has alone, and
 the row says what the first and the second kept of it. With --processes=4:1 the first tenant's program
@@ -75,14 +79,20 @@ def judge_apart(runs):
     return {"kept": [had(run, start, end) / (end - start) for run in runs], "seconds": end - start}
 
 
-def judge(runs, weights):
+def held(run, start, end):
+    """Seconds of a multiprocessor that a program's kernels were on."""
+    return sum(at(one["multiprocessor_seconds"], end) - at(one["multiprocessor_seconds"], start) for one in run)
+
+
+def judge(runs, weights, measure_of=had):
+    """`measure_of` says what a tenant's processes had between two moments."""
     start, end = span(runs)
     due = weights[0] / sum(weights)
-    times = [had(run, start, end) for run in runs]
+    times = [measure_of(run, start, end) for run in runs]
     share = times[0] / sum(times)
     worst = 0
     for second in range(int(end - start)):
-        parts = [had(run, start + second, start + second + 1) for run in runs]
+        parts = [measure_of(run, start + second, start + second + 1) for run in runs]
         worst = max(worst, abs(parts[0] / sum(parts) - due))
     smaller = min(due, 1 - due)
     return {"due": due, "share": share, "worst_second": worst, "relative_error": abs(share - due) / smaller,
@@ -131,6 +141,8 @@ class Measurement:
         if len({bool(kernel["copy"]) for kernel in kernels}) > 1:
             return judge_apart(runs)
         row = judge(runs, weights)
+        if all("multiprocessor_seconds" in one for run in runs for one in run):
+            row["held"] = judge(runs, weights, held)
         # Of a tenant whose program was slow to start there is nothing before.
         booked = [after.get("tenant%d" % i, 0) - before.get("tenant%d" % i, 0) for i in range(len(runs))]
         row["books"] = booked[0] / sum(booked) if sum(booked) > 0 else 0
@@ -159,25 +171,31 @@ def said(load):
 
 
 def table(rows):
-    lines = ["| dispatch | weights | kernels, us | due | had | worst second, pp | relative error | sum | books |",
-             "|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| dispatch | weights | kernels, us | due | had | worst second, pp | relative error | sum | books "
+             "| multiprocessors | worst second, pp | relative error |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         if "share" not in row:
             kept = row.get("kept", [row.get("sum")])
-            lines.append("| %s | %s | %s | | %s | | | %.3f | |" % (
+            lines.append("| %s | %s | %s | | %s | | | %.3f | | | | |" % (
                 row["dispatch"], "%g:%g" % row["weights"] if "weights" in row else "alone",
                 " : ".join(map(said, row["kernels_us"])),
                 ", ".join("%.3f" % part for part in kept) if len(kept) > 1 else "", sum(kept)))
             continue
-        lines.append("| %s | %g:%g | %s : %s | %.3f | %.3f | %.1f | %.3f | %.3f | %.3f |" % (
+        apart = row.get("held")
+        lines.append("| %s | %g:%g | %s : %s | %.3f | %.3f | %.1f | %.3f | %.3f | %.3f | %s |" % (
             row["dispatch"], *row["weights"], *map(said, row["kernels_us"]), row["due"], row["share"],
-            100 * row["worst_second"], row["relative_error"], row["sum"], row["books"]))
+            100 * row["worst_second"], row["relative_error"], row["sum"], row["books"],
+            " | ".join(["", "", ""] if apart is None else
+                       ["%.3f" % apart["share"], "%.1f" % (100 * apart["worst_second"]),
+                        "%.3f" % apart["relative_error"]])))
     return "\n".join(lines)
 
 
 def measure(local_server, installation, args):
     rows = []
-    options = ["--blocks=%d" % args.blocks] + (["--wait"] if args.wait else [])
+    options = ["--blocks=%d" % args.blocks] + (["--wait"] if args.wait else []) + \
+        (["--multiprocessors"] if args.multiprocessors else [])
     for dispatch in args.dispatch.split(","):
         for weights in pairs(args.weights):
             flags = ["--device=" + args.device, "--tiers=isolated,guarded", "--dispatch=" + dispatch,
@@ -212,6 +230,7 @@ def parse(arguments=None):
     parser.add_argument("--processes", default="1:1", help="of each tenant's program")
     parser.add_argument("--programs", default="1:1", help="of each tenant, each with a lease of its own")
     parser.add_argument("--wait", action="store_true", help="each kernel is waited for")
+    parser.add_argument("--multiprocessors", action="store_true", help="the kernels note where and when they ran")
     parser.add_argument("--dispatch", default="band,off")
     parser.add_argument("--server_flag", action="append", default=[])
     parser.add_argument("--json", type=pathlib.Path)

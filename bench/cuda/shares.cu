@@ -1,15 +1,17 @@
 // A tenant that keeps the GPU busy with kernels of one length and says how far it got, for
 // bench/shares.py.
 //
-//   shares --calibrate --kernel_us=N [--blocks=N]         Says the rounds of a kernel of that
-//   length. shares --rounds=N --kernel_us=N --seconds=N           Launches them for so long.
-//          [--blocks=N] [--wait] [--copy_kib=N]
+//   shares --calibrate --kernel_us=N [--blocks=N]   Says the rounds of a kernel of that length.
+//   shares --rounds=N --kernel_us=N --seconds=N     Launches them for so long.
+//          [--blocks=N] [--wait] [--copy_kib=N] [--multiprocessors]
 //
 // A kernel does a fixed amount of arithmetic: one that looked at a clock would be done as soon
 // beside others as alone. With --wait each kernel is waited for, without it some milliseconds of
 // them are always queued. With --copy_kib it copies so much to the device instead, over and over.
 // The last line of the output is a JSON object: how much was complete at which time
-// (CLOCK_MONOTONIC, seconds), in kernels or copies, and how long one takes alone.
+// (CLOCK_MONOTONIC, seconds), in kernels or copies, and how long one takes alone. With
+// --multiprocessors the kernels note where and when they ran, and the object says how many seconds
+// of a multiprocessor the complete ones had.
 #include <cuda_runtime.h>
 #include <time.h>
 
@@ -33,6 +35,69 @@ __global__ void Work(float* data, int rounds) {
   data[i] = a;
 }
 
+// What the kernels of one stream note.
+struct Held {
+  // Of the kernel that runs.
+  unsigned long long begin_ns;
+  unsigned int blocks_done;
+  unsigned int multiprocessors[8];  // Each bit is one.
+  // Of all before: nanoseconds, of each multiprocessor that a kernel was on, from its begin to its
+  // end.
+  unsigned long long kernels;
+  unsigned long long held_ns;
+  unsigned long long end_ns;  // Of the last one.
+};
+constexpr unsigned long long kNever = ~0ull;
+// Kernels with no longer gap follow each other as closely as they can, and nobody else has what
+// they are on in between: it is the time of the later one.
+constexpr unsigned long long kGapNs = 20'000;
+
+__device__ unsigned long long DeviceNs() {
+  unsigned long long now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// The last block adds the kernel to what `held` says, and each `batch` kernels that to `log`.
+__global__ void NotedWork(float* data, int rounds, Held* held, unsigned long long* log,
+                          unsigned int batch) {
+  if (threadIdx.x == 0) {
+    unsigned int multiprocessor;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
+    const unsigned int word = multiprocessor / 32 % 8, bit = 1u << multiprocessor % 32;
+    if ((*static_cast<volatile unsigned int*>(&held->multiprocessors[word]) & bit) == 0) {
+      atomicOr(&held->multiprocessors[word], bit);
+    }
+    const unsigned long long now = DeviceNs();
+    if (now < *static_cast<volatile unsigned long long*>(&held->begin_ns)) {
+      atomicMin(&held->begin_ns, now);
+    }
+  }
+  const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  float a = data[i];
+  for (int r = 0; r < rounds; ++r) a = fmaf(a, 1.0001f, 0.5f);
+  data[i] = a;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence();
+  if (atomicAdd(&held->blocks_done, 1) != gridDim.x - 1) return;
+  __threadfence();
+  volatile Held* const seen = held;
+  unsigned int count = 0;
+  for (int word = 0; word < 8; ++word) {
+    count += __popc(seen->multiprocessors[word]);
+    seen->multiprocessors[word] = 0;
+  }
+  const unsigned long long begin = seen->begin_ns, end = DeviceNs(), last = seen->end_ns;
+  const bool follows = begin < last + kGapNs;
+  seen->held_ns = seen->held_ns + (end - (follows ? last : begin)) * count;
+  seen->end_ns = end;
+  seen->begin_ns = kNever;
+  seen->blocks_done = 0;
+  seen->kernels = seen->kernels + 1;
+  if (seen->kernels % batch == 0) log[seen->kernels / batch - 1] = seen->held_ns;
+}
+
 void Check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   std::fprintf(stderr, "shares: %s: %s\n", what, cudaGetErrorString(error));
@@ -47,10 +112,18 @@ double Now() {
 }
 
 struct Options {
-  bool calibrate = false, wait = false;
+  bool calibrate = false, wait = false, multiprocessors = false;
   int rounds = 1000, blocks = 1056, copy_kib = 0;
   double kernel_us = 50, seconds = 5;
+
+  // What a batch takes is long enough not to wait too often.
+  int batch() const {
+    return wait ? 1 : std::max(1, static_cast<int>(1000 / std::max(kernel_us, 1.0)));
+  }
 };
+
+// For more batches than a program of some minutes has.
+constexpr size_t kMostBatches = size_t{1} << 20;
 
 struct Tenant {
   explicit Tenant(const Options& options) : options(options) {
@@ -62,12 +135,21 @@ struct Tenant {
       CHECK(cudaMallocHost(&host, copy_bytes));
       CHECK(cudaMalloc(&device, copy_bytes));
     }
+    if (options.multiprocessors) {
+      Held none = {};
+      none.begin_ns = kNever;
+      CHECK(cudaMalloc(&held, sizeof(none)));
+      CHECK(cudaMemcpy(held, &none, sizeof(none), cudaMemcpyHostToDevice));
+      CHECK(cudaMalloc(&log, kMostBatches * sizeof(*log)));
+    }
     CHECK(cudaStreamCreate(&stream));
   }
 
   void Issue(int rounds) {
     if (copy_bytes > 0) {
       CHECK(cudaMemcpyAsync(device, host, copy_bytes, cudaMemcpyHostToDevice, stream));
+    } else if (held != nullptr) {
+      NotedWork<<<options.blocks, kThreads, 0, stream>>>(data, rounds, held, log, options.batch());
     } else {
       Work<<<options.blocks, kThreads, 0, stream>>>(data, rounds);
     }
@@ -83,8 +165,21 @@ struct Tenant {
     return (Now() - start) / count;
   }
 
+  // Seconds of a multiprocessor that each so many batches had together.
+  std::vector<double> HeldSeconds(size_t batches) const {
+    std::vector<unsigned long long> read(batches);
+    if (batches > 0) {
+      CHECK(cudaMemcpy(read.data(), log, batches * sizeof(*log), cudaMemcpyDeviceToHost));
+    }
+    std::vector<double> seconds;
+    for (const unsigned long long ns : read) seconds.push_back(static_cast<double>(ns) * 1e-9);
+    return seconds;
+  }
+
   const Options options;
   float* data = nullptr;
+  Held* held = nullptr;
+  unsigned long long* log = nullptr;
   void *host = nullptr, *device = nullptr;
   size_t copy_bytes = 0;
   cudaStream_t stream = nullptr;
@@ -106,9 +201,8 @@ int Calibrate(Tenant* tenant) {
 
 int Run(Tenant* tenant) {
   const Options& options = tenant->options;
-  // What a batch takes is long enough not to wait too often, and some batches are queued.
-  const int batch =
-      options.wait ? 1 : std::max(1, static_cast<int>(1000 / std::max(options.kernel_us, 1.0)));
+  // Some batches are queued.
+  const int batch = options.batch();
   const size_t ahead = options.wait ? 1 : 6;
   std::vector<cudaEvent_t> events(ahead);
   for (cudaEvent_t& event : events) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -116,7 +210,7 @@ int Run(Tenant* tenant) {
   uint64_t issued = 0, complete = 0;
   const double start = Now();
   progress.push_back({start, 0});
-  for (double now = start; now < start + options.seconds;) {
+  for (double now = start; now < start + options.seconds && issued < kMostBatches;) {
     for (int i = 0; i < batch; ++i) tenant->Issue(options.rounds);
     CHECK(cudaEventRecord(events[issued % ahead], tenant->stream));
     ++issued;
@@ -124,13 +218,22 @@ int Run(Tenant* tenant) {
     CHECK(cudaEventSynchronize(events[complete % ahead]));
     ++complete;
     now = Now();
-    if (now - progress.back().first >= 0.01) progress.push_back({now, complete * batch});
+    if (now - progress.back().first >= 0.01) progress.push_back({now, complete});
   }
   CHECK(cudaStreamSynchronize(tenant->stream));
   std::printf("{\"kernel_us\": %.3f, \"progress\": [", options.kernel_us);
   for (size_t i = 0; i < progress.size(); ++i) {
     std::printf("%s[%.6f, %llu]", i == 0 ? "" : ", ", progress[i].first,
-                static_cast<unsigned long long>(progress[i].second));
+                static_cast<unsigned long long>(progress[i].second * batch));
+  }
+  if (tenant->held != nullptr) {
+    const std::vector<double> held = tenant->HeldSeconds(complete);
+    std::printf("], \"multiprocessor_seconds\": [");
+    for (size_t i = 0; i < progress.size(); ++i) {
+      const uint64_t batches = progress[i].second;
+      std::printf("%s[%.6f, %.6f]", i == 0 ? "" : ", ", progress[i].first,
+                  batches == 0 ? 0 : held[batches - 1]);
+    }
   }
   std::printf("]}\n");
   return 0;
@@ -149,6 +252,7 @@ int main(int argc, char** argv) {
     };
     if (is("--calibrate")) options.calibrate = true;
     if (is("--wait")) options.wait = true;
+    if (is("--multiprocessors")) options.multiprocessors = true;
     if (is("--rounds=")) options.rounds = static_cast<int>(value);
     if (is("--blocks=")) options.blocks = static_cast<int>(value);
     if (is("--copy_kib=")) options.copy_kib = static_cast<int>(value);
