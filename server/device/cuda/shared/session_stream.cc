@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <array>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -31,19 +32,19 @@ CUresult SessionStream::Make(const DriverApi* api, const GreenContexts* contexts
   CUstream native = nullptr;
   CUresult result = contexts->MakeStream(place, &native);
   if (result != CUDA_SUCCESS) return result;
-  CUevent mark = nullptr;
-  result = api->p_cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING);
-  CUevent kernel_mark = nullptr;
-  if (result == CUDA_SUCCESS) {
-    result = api->p_cuEventCreate(&kernel_mark, CU_EVENT_DISABLE_TIMING);
-    if (result != CUDA_SUCCESS) api->p_cuEventDestroy(mark);
+  std::array<CUevent, 3> marks = {};
+  for (CUevent& mark : marks) {
+    if (result == CUDA_SUCCESS) result = api->p_cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING);
   }
   if (result != CUDA_SUCCESS) {
+    for (const CUevent mark : marks) {
+      if (mark != nullptr) api->p_cuEventDestroy(mark);
+    }
     api->p_cuStreamDestroy(native);
     return result;
   }
   *stream = absl::WrapUnique(
-      new SessionStream(api, contexts, seat, kind, native, place, mark, kernel_mark));
+      new SessionStream(api, contexts, seat, kind, native, place, marks[0], marks[1], marks[2]));
   return CUDA_SUCCESS;
 }
 
@@ -53,29 +54,43 @@ void SessionStream::Follow(const StreamWork& work) {
   const bool whole = work.whole && !seat_->limited() &&
                      work.blocks > static_cast<uint64_t>(SizeOf(contexts_->slots(), seat));
   const SlotRange to = whole ? contexts_->whole() : seat;
-  if (to == place()) return;
-  const SlotSet leaves = Quiet() ? 0 : kernel_slots();
+  if (to == place()) {
+    if (to == seat && Left() == 0) seat_->Arrive(to);
+    return;
+  }
+  const SlotSet leaves = Quiet() ? 0 : KernelSlots();
   if (!use_.TryLock()) return;
-  left_.store(leaves, std::memory_order_relaxed);
-  // Also when it fails, so that it is not tried again at each operation.
-  place_.store(to, std::memory_order_relaxed);
   CUstream next = nullptr;
   if (contexts_->MakeStream(to, &next) == CUDA_SUCCESS) {
-    if (Continue(next) == CUDA_SUCCESS) std::swap(native_, next);
+    if (Continue(next, leaves) == CUDA_SUCCESS) std::swap(native_, next);
     api_->p_cuStreamDestroy(next);
   }
+  // Also when it fails, so that it is not tried again at each operation.
+  place_.store(to, std::memory_order_relaxed);
   use_.Unlock();
+  if (to == seat && leaves == 0) seat_->Arrive(to);
+}
+
+SlotSet SessionStream::Left() {
+  if (left_.load(std::memory_order_relaxed) == 0) return 0;
+  MutexLock lock(&mu_);
+  if (left_mark_.Query() != CUDA_ERROR_NOT_READY) left_.store(0, std::memory_order_relaxed);
+  return left_.load(std::memory_order_relaxed);
 }
 
 // Nobody else issues to the stream now, so that its mark can stand for all that was.
-CUresult SessionStream::Continue(CUstream next) {
-  if (const uint64_t operations = issued.value(); operations > 0) {
+CUresult SessionStream::Continue(CUstream next, SlotSet leaves) {
+  const uint64_t operations = issued.value();
+  if (operations > 0) {
     CUresult result = mark_->Cover(native_, operations);
     if (result != CUDA_SUCCESS) return result;
     result = api_->p_cuStreamWaitEvent(next, mark_->event(), 0);
     if (result != CUDA_SUCCESS) return result;
   }
   MutexLock lock(&mu_);
+  const CUresult result = left_mark_.Cover(native_, operations);
+  if (result != CUDA_SUCCESS) return result;
+  left_.store(leaves, std::memory_order_relaxed);
   for (const auto& [id, value] : attributes_) {
     (void)api_->p_cuStreamSetAttribute(next, id, &value);
   }
@@ -89,11 +104,10 @@ bool SessionStream::Quiet() {
   if (quiet_.value() < kernels) {
     const Use use(this);
     CUresult result = kernel_mark_.Cover(use.native(), kernels);
-    if (result == CUDA_SUCCESS) result = api_->p_cuEventQuery(kernel_mark_.event());
+    if (result == CUDA_SUCCESS) result = kernel_mark_.Query();
     if (result == CUDA_ERROR_NOT_READY) return false;
     quiet_.Raise(kernels);
   }
-  left_.store(0, std::memory_order_relaxed);
   return true;
 }
 

@@ -47,6 +47,8 @@ class StreamMark {
   // Has the event recorded on `stream`, which is the mark's, unless a former record comes after the
   // stream's first `operations` already. As many have been issued.
   CUresult Cover(CUstream stream, uint64_t operations);
+  // CUDA_SUCCESS when all that it stands for is complete, CUDA_ERROR_NOT_READY before.
+  CUresult Query() const { return api_->p_cuEventQuery(event_); }
 
  private:
   const DriverApi* const api_;
@@ -123,7 +125,7 @@ class SessionStream {
   SlotRange place() const { return place_.load(std::memory_order_relaxed); }
   // Where its kernels may be under way: where it is, and where it left some when it moved. Of no
   // meaning when it is quiet.
-  SlotSet kernel_slots() const { return SetOf(place()) | left_.load(std::memory_order_relaxed); }
+  SlotSet KernelSlots() { return SetOf(place()) | Left(); }
   // Has the mark stand for the first `operations`, which have been issued.
   CUresult Cover(uint64_t operations) {
     const Use use(this);
@@ -150,17 +152,21 @@ class SessionStream {
 
  private:
   SessionStream(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
-                Kind kind, CUstream native, SlotRange place, CUevent mark, CUevent kernel_mark)
+                Kind kind, CUstream native, SlotRange place, CUevent mark, CUevent kernel_mark,
+                CUevent left_mark)
       : api_(api),
         contexts_(contexts),
         seat_(seat),
         kind_(kind),
         mark_(std::make_shared<StreamMark>(api, mark)),
         kernel_mark_(api, kernel_mark),
+        left_mark_(api, left_mark),
         native_(native),
         place_(place) {}
 
-  CUresult Continue(CUstream next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(use_);
+  CUresult Continue(CUstream next, SlotSet leaves) ABSL_EXCLUSIVE_LOCKS_REQUIRED(use_);
+  // Where kernels are under way that it left when it moved on.
+  SlotSet Left();
 
   const DriverApi* const api_;
   const GreenContexts* const contexts_;
@@ -168,14 +174,16 @@ class SessionStream {
   const Kind kind_;
   const std::shared_ptr<StreamMark> mark_;  // Shared with those who wait when the stream is gone.
   StreamMark kernel_mark_;
-  Watermark kernels_;  // The number of the last operation that had kernels.
-  Watermark quiet_;    // The kernels up to this one are complete.
+  StreamMark left_mark_;  // Of all that was issued before it moved on.
+  Watermark kernels_;     // The number of the last operation that had kernels.
+  Watermark quiet_;       // The kernels up to this one are complete.
   SharePlanner::StreamUse used_;
   UseLock use_;
   CUstream native_ ABSL_GUARDED_BY(use_);
   std::atomic<SlotRange> place_;
-  std::atomic<SlotSet> left_{0};  // Where kernels were under way when it moved on.
-  Mutex mu_;                      // Calls of the driver are made under it, no other lock is taken.
+  // Where kernels were under way when it moved on, until that is over. Written under `mu_`.
+  std::atomic<SlotSet> left_{0};
+  Mutex mu_;  // Calls of the driver are made under it, no other lock is taken.
   std::map<CUstreamAttrID, CUstreamAttrValue> attributes_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -74,7 +74,7 @@ bool SessionStreams::Quiet() {
 SlotSet SessionStreams::Busy() {
   SlotSet busy = 0;
   for (const auto& stream : All()) {
-    if (!stream->Quiet()) busy |= stream->kernel_slots();
+    if (!stream->Quiet()) busy |= stream->KernelSlots();
   }
   if (QueryDeparted() == CUDA_ERROR_NOT_READY) busy = SetOf(contexts_->whole());
   return busy;
@@ -101,7 +101,7 @@ CUresult SessionStreams::QueryDeparted() {
   CUresult first = CUDA_SUCCESS;
   std::vector<std::shared_ptr<StreamMark>> complete;
   for (const auto& mark : departed) {
-    const CUresult result = api_->p_cuEventQuery(mark->event());
+    const CUresult result = mark->Query();
     if (result == CUDA_SUCCESS) complete.push_back(mark);
     if (first == CUDA_SUCCESS) first = result;
   }

@@ -1,6 +1,7 @@
 // The order of a session's streams, and whether anything of theirs is under way.
 #include "server/device/cuda/shared/session_streams.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -22,7 +23,7 @@ class SessionStreamsTest : public testing::Test {
   void SetUp() override {
     contexts_ = std::make_unique<GreenContexts>(driver_.api(), 0);
     planner_ = std::make_unique<SharePlanner>(contexts_->slots());
-    seat_ = planner_->Join({});
+    seat_ = planner_->Join({.on_share = [this](uint32_t share) { share_ = share; }});
     neighbour_ = planner_->Join({});
     moments_ = std::make_unique<QuietMoments>(driver_.api());
     auto streams =
@@ -63,6 +64,7 @@ class SessionStreamsTest : public testing::Test {
   std::unique_ptr<QuietMoments> moments_;
   std::unique_ptr<SharePlanner::Seat> seat_, neighbour_;
   SharePlanner::StreamUse neighbour_stream_;
+  std::atomic<uint32_t> share_{0};  // Of the session's, in thousandths.
   std::unique_ptr<SessionStreams> streams_;
   StreamId blocking_{}, other_{}, apart_{};
 };
@@ -133,7 +135,7 @@ TEST_F(SessionStreamsTest, WhatIsCompleteIsForgotten) {
     EXPECT_EQ(streams_->Destroy(stream), CUDA_SUCCESS);
   }
   EXPECT_EQ(streams_->QueryIdle(), CUDA_SUCCESS);
-  EXPECT_EQ(driver_.Live(), "event 8, green context 77, stream 4");
+  EXPECT_EQ(driver_.Live(), "event 12, green context 77, stream 4");
 }
 
 TEST_F(SessionStreamsTest, IdleIsWhenNothingIsUnderWay) {
@@ -306,6 +308,30 @@ TEST_F(SessionStreamsTest, KernelsAreBusyWhereTheyWereIssued) {
   EXPECT_EQ(Issue(apart_, 3, {1056, false}), CUDA_SUCCESS);
   EXPECT_EQ(streams_->Busy(), SetOf(seat_->place()));
   EXPECT_NE(streams_->Busy(), whole);
+  driver_.Complete();
+}
+
+TEST_F(SessionStreamsTest, ASessionRunsElsewhereWhenWhatItLeftIsComplete) {
+  EXPECT_EQ(share_, 1000u);
+  EXPECT_EQ(Issue(apart_, 1, {1056, false}), CUDA_SUCCESS);
+  NeighbourWorks();
+  EXPECT_EQ(Issue(apart_, 2, {1056, false}), CUDA_SUCCESS);
+  EXPECT_EQ(Issue(apart_, 3, {1056, false}), CUDA_SUCCESS);
+  EXPECT_EQ(share_, 1000u) << "the first kernel is where it was";
+  driver_.Complete();
+  EXPECT_EQ(Issue(apart_, 4, {1056, false}), CUDA_SUCCESS);
+  EXPECT_LT(share_, 1000u);
+  EXPECT_EQ(streams_->Busy(), SetOf(seat_->place())) << "and nowhere else";
+  driver_.Complete();
+}
+
+TEST_F(SessionStreamsTest, ASessionThatIsQuietRunsElsewhereAtOnce) {
+  EXPECT_EQ(Issue(apart_, 1, {1056, false}), CUDA_SUCCESS);
+  driver_.Complete();
+  NeighbourWorks();
+  EXPECT_EQ(share_, 1000u);
+  EXPECT_EQ(Issue(apart_, 2, {1056, false}), CUDA_SUCCESS);
+  EXPECT_LT(share_, 1000u);
   driver_.Complete();
 }
 

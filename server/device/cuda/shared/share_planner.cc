@@ -13,8 +13,8 @@ namespace warpline::device {
 namespace {
 
 // Parts that slots miss by less than one in so many are left as they are.
-constexpr int kLeastRounding = 16;
-// In multiprocessors. More cannot be made up for in a window or two.
+constexpr int kLeastRounding = 64;
+// In multiprocessors for a window. More cannot be made up for in a window or two.
 constexpr int kMostOwed = 24;
 
 }  // namespace
@@ -49,18 +49,35 @@ std::unique_ptr<SharePlanner::Seat> SharePlanner::Join(ShareTerms terms) {
   auto seat = absl::WrapUnique(new Seat(this, slice, std::move(terms.on_share)));
   slice->seats.push_back(seat.get());
   Plan(clock_());
+  RunAt(seat.get(), seat->place());
   return seat;
 }
 
 void SharePlanner::Leave(Seat* seat) {
   MutexLock lock(&mu_);
+  const int64_t now = clock_();
+  NoteHad(now);
   Slice* const slice = seat->slice_;
   std::erase(slice->seats, seat);
   std::erase(slice->working, seat);
   if (slice->seats.empty()) {
     slices_.remove_if([slice](const Slice& other) { return &other == slice; });
   }
-  Plan(clock_());
+  Plan(now);
+}
+
+void SharePlanner::OnArrive(Seat* seat, const SlotRange& place) {
+  MutexLock lock(&mu_);
+  // It may have another one by now.
+  if (seat->place() != place) return;
+  NoteHad(clock_());
+  RunAt(seat, place);
+}
+
+void SharePlanner::RunAt(Seat* seat, const SlotRange& place) {
+  seat->runs_.store(Packed(place), std::memory_order_relaxed);
+  const auto share = static_cast<uint32_t>(SizeOf(slots_, place) * 1000 / all_);
+  if (std::exchange(seat->share_, share) != share && seat->on_share_) seat->on_share_(share);
 }
 
 void SharePlanner::OnUse(Seat* seat, StreamUse* stream, uint64_t blocks) {
@@ -88,7 +105,8 @@ void SharePlanner::NextWindow(int64_t now) {
   if (now < window_end_.load(std::memory_order_relaxed)) return;
   window_end_.store(now + kWindowMs, std::memory_order_relaxed);
   window_.fetch_add(1, std::memory_order_relaxed);
-  NoteRounding();
+  NoteHad(now);
+  NoteOwed();
   for (const Slice& slice : slices_) {
     for (Seat* const seat : slice.seats) {
       const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
@@ -118,9 +136,31 @@ void SharePlanner::EndStay(Seat* seat) {
   Plan(now);
 }
 
-void SharePlanner::NoteRounding() {
+// Kernels that run on for a while where their session has no place any more have these slots before
+// those who have them now: their blocks came first.
+void SharePlanner::NoteHad(int64_t now) {
+  const int64_t passed_ms = now - std::exchange(noted_ms_, now);
+  if (passed_ms <= 0) return;
+  const auto runs = [](const Seat* seat) {
+    return SetOf(Unpacked(seat->runs_.load(std::memory_order_relaxed)));
+  };
+  SlotSet late = 0;
+  for (const Slice& slice : slices_) {
+    for (const Seat* const seat : slice.working) late |= runs(seat) & ~SetOf(seat->place());
+  }
+  for (Slice& slice : slices_) {
+    SlotSet had = 0;
+    for (const Seat* const seat : slice.working) {
+      const SlotSet place = SetOf(seat->place());
+      had |= (runs(seat) & ~place) | (runs(seat) & place & ~late);
+    }
+    slice.had_ms += SizeOf(slots_, had) * passed_ms;
+  }
+}
+
+void SharePlanner::NoteOwed() {
   std::vector<Slice*> greedy;
-  int64_t had = 0, weights = 0;
+  int64_t had_ms = 0, weights = 0;
   for (Slice& slice : slices_) {
     const int size = SizeOf(slots_, slice.place);
     int64_t planned = 0;
@@ -130,19 +170,21 @@ void SharePlanner::NoteRounding() {
       pinned |= seat->pinned_ != SlotRange();
     }
     if (planned <= size || slice.most > 0 || pinned) {
-      slice.owed = 0;
+      slice.owed_ms = 0;
+      slice.had_ms = 0;
       continue;
     }
     greedy.push_back(&slice);
-    had += size;
+    had_ms += slice.had_ms;
     weights += slice.weight;
   }
   for (Slice* const slice : greedy) {
-    const int part = static_cast<int>(had * slice->weight / weights);
-    const int missed = part - SizeOf(slots_, slice->place);
+    const int64_t part_ms = had_ms * slice->weight / weights;
+    const int64_t missed_ms = part_ms - std::exchange(slice->had_ms, 0);
     // For less it is not worth moving.
-    if (std::abs(missed) * kLeastRounding < part && slice->owed == 0) continue;
-    slice->owed = std::clamp(slice->owed + missed, -kMostOwed, kMostOwed);
+    if (std::abs(missed_ms) * kLeastRounding < part_ms && slice->owed_ms == 0) continue;
+    slice->owed_ms =
+        std::clamp(slice->owed_ms + missed_ms, -kMostOwed * kWindowMs, kMostOwed * kWindowMs);
   }
 }
 
@@ -217,7 +259,7 @@ ShareDemand SharePlanner::DemandOf(const Slice& slice) const {
   demand.wanted = std::min(demand.wanted, kept == 0 ? all_ : std::max(slice.part - kept, 1));
   demand.most = slice.most == 0 ? 0 : std::max(slice.most - SizeOf(slots_, slice.held), 1);
   demand.weight = slice.weight;
-  demand.owed = slice.owed;
+  demand.owed = static_cast<int>(slice.owed_ms / kWindowMs);
   return demand;
 }
 
@@ -233,8 +275,6 @@ ShareDemand SharePlanner::DemandOf(const Seat& seat) const {
 
 void SharePlanner::Put(Seat* seat, const SlotRange& place) {
   seat->place_.store(Packed(place), std::memory_order_release);
-  const auto share = static_cast<uint32_t>(SizeOf(slots_, place) * 1000 / all_);
-  if (std::exchange(seat->share_, share) != share && seat->on_share_) seat->on_share_(share);
 }
 
 void SharePlanner::Divide(const Slice& slice) {
@@ -286,6 +326,7 @@ void SharePlanner::See(Slice* slice, int64_t now, std::vector<Seat*>* apart) {
 
 // Who launches goes with its slice; who rests, or stays where its kernels run, by itself.
 void SharePlanner::Plan(int64_t now) {
+  NoteHad(now);
   std::vector<Slice*> together;
   std::vector<Seat*> apart;
   std::vector<ShareDemand> demands;

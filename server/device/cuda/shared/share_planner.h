@@ -1,9 +1,11 @@
 // Who of those who share a device works, and on which of its multiprocessors.
 //
 //   SharePlanner planner(contexts.slots());
-//   const std::unique_ptr<SharePlanner::Seat> seat = planner.Join({.weight = 3, .slice = "lease
-//   7"}); seat->Use(&stream_use, blocks);   // Before each operation is issued. SlotRange on =
-//   seat->place();     // Where to issue it.
+//   const std::unique_ptr<SharePlanner::Seat> seat =
+//       planner.Join({.weight = 3, .slice = "lease 7"});
+//   seat->Use(&stream_use, blocks);        // Before each operation is issued.
+//   const SlotRange on = seat->place();    // Where to issue it.
+//   seat->Arrive(on);                      // When what was issued elsewhere is complete.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 
@@ -31,7 +33,7 @@ struct ShareTerms {
   // Sessions that name the same slice have its multiprocessors and its weight together, as the
   // first of them says. Empty for a session by itself.
   std::string slice = {};
-  // Told what part of the device's multiprocessors it has from now on, in thousandths, with the
+  // Told what part of the device's multiprocessors it runs on from now on, in thousandths, with the
   // first plan and whenever that changes. Called under the planner's lock: it may note it, and no
   // more. Null for nobody.
   std::function<void(uint32_t share)> on_share = {};
@@ -44,7 +46,10 @@ struct ShareTerms {
 // largest grids can use together: a grid runs on no more multiprocessors than it has blocks. A plan
 // is made when somebody begins to work or wants more, or is seen to be done with kernels that ran
 // for long, at once, and otherwise a few times a second.
-// Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next.
+// Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next. What a plan
+// gives and what is had differ: kernels stay where they were launched, and whoever has long ones
+// goes over to a new place later than others do. So what a slice had counts by where its kernels
+// ran, and for how long.
 // A kernel that runs through a whole window runs for long.
 //
 // The device is divided among slices, and what a slice gets among its sessions that work, so that
@@ -86,7 +91,10 @@ class SharePlanner {
     // Those of the last plan that work, and what they were given together.
     std::vector<Seat*> working;
     SlotRange place;
-    int owed = 0;  // ShareDemand::owed.
+    // What it had in this window, and by how much earlier ones fell short of its part (as
+    // ShareDemand::owed), in milliseconds of a multiprocessor.
+    int64_t had_ms = 0;
+    int64_t owed_ms = 0;
     // Of the last plan: how many multiprocessors it may have beside others, should it want them,
     // where it has kernels that run for long, and where it keeps others from them.
     int part = 0;
@@ -102,6 +110,10 @@ class SharePlanner {
     Seat& operator=(const Seat&) = delete;
 
     SlotRange place() const { return Unpacked(place_.load(std::memory_order_acquire)); }
+    // What was issued elsewhere is complete, or nothing was: it runs there now, which is its place.
+    void Arrive(const SlotRange& place) {
+      if (Packed(place) != runs_.load(std::memory_order_relaxed)) planner_->OnArrive(this, place);
+    }
     // Whether it may never have the whole device.
     bool limited() const { return limited_; }
     // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
@@ -128,6 +140,7 @@ class SharePlanner {
     const bool limited_;
     const std::function<void(uint32_t)> on_share_;
     std::atomic<uint32_t> place_{0};
+    std::atomic<uint32_t> runs_{0};    // Where its kernels run.
     std::atomic<int64_t> used_ms_{0};  // The last operation; 0 for none yet.
     std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
     std::atomic<int> planned_{0};      // The multiprocessors that the plan reckons with.
@@ -161,6 +174,7 @@ class SharePlanner {
   Slice* SliceOf(const ShareTerms& terms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave(Seat* seat);
   void OnUse(Seat* seat, StreamUse* stream, uint64_t blocks);
+  void OnArrive(Seat* seat, const SlotRange& place);
   void LookAt(int64_t now) {
     if (now >= window_end_.load(std::memory_order_relaxed)) NextWindow(now);
   }
@@ -168,9 +182,11 @@ class SharePlanner {
   // The kernels for which it stayed are over.
   void EndStay(Seat* seat);
   void Pin(Seat* seat, const SlotRange& range, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Counts by how much the plan of the window that is over misses the parts of those who could have
-  // used more than they had.
-  void NoteRounding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts what slices had since it was counted last.
+  void NoteHad(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts by how much the window that is over missed the parts of those who could have used more
+  // than they had.
+  void NoteOwed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Plan(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Notes who of the slice works, and adds to `apart` who does not go with it.
   void See(Slice* slice, int64_t now, std::vector<Seat*>* apart) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -187,6 +203,7 @@ class SharePlanner {
   // Has them launch where its kernels run for long.
   void Crowd(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Put(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunAt(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The multiprocessors that so many blocks can use.
   int Wanted(uint64_t blocks) const {
     return static_cast<int>(blocks < static_cast<uint64_t>(all_) ? blocks : all_);
@@ -199,6 +216,7 @@ class SharePlanner {
   std::atomic<uint64_t> window_{1};
   Mutex mu_;  // A leaf. ShareTerms::on_share is all that is called under it.
   std::list<Slice> slices_ ABSL_GUARDED_BY(mu_);  // In the order in which they came.
+  int64_t noted_ms_ ABSL_GUARDED_BY(mu_) = 0;     // Until when `had_ms` is counted.
 };
 
 }  // namespace warpline::device
