@@ -13,6 +13,8 @@ constexpr int64_t kFirstAwayNs = 1'000'000;
 constexpr uint32_t kMostMissed = 8;
 // For how much of a second others may be limited for those that are expected, in thousandths.
 constexpr uint32_t kMostLimitedShare = 500;
+// No more than one in so many of a turn's first quantum is not charged.
+constexpr int64_t kLeastCharged = 20;
 
 }  // namespace
 
@@ -159,7 +161,7 @@ void EngineArbiter::Charge(int64_t passed_ns) {
     const std::vector<const Contender*> users = Users(/*beside_holder=*/false);
     if (users.empty()) return;
     const int64_t each_ns = passed_ns / static_cast<int64_t>(users.size());
-    for (const Contender* user : users) TakeTogether(*user, each_ns, phase_ == Phase::kDraining);
+    for (const Contender* user : users) TakeTogether(*user, {each_ns}, phase_ == Phase::kDraining);
   }
   accounts_.GiveOut();
 }
@@ -184,17 +186,25 @@ void EngineArbiter::ChargeTurn(int64_t passed_ns) {
       busy || (came_ && owed) || (owed && now_ns_ - phase_since_ns_ > options_.free_start_ns);
   if (!holds && overrunning.empty()) return;
   const int64_t each_ns = passed_ns / (static_cast<int64_t>(overrunning.size()) + (holds ? 1 : 0));
-  for (const Contender* user : overrunning) TakeTogether(*user, each_ns, /*owed=*/true);
+  for (const Contender* user : overrunning) TakeTogether(*user, {each_ns}, /*owed=*/true);
   if (!holds) return;
+  const Had had = InTurn(each_ns);
   turn_ns_ += each_ns;
   if (busy) {
-    TakeTogether(*holder_, each_ns, owed);
+    TakeTogether(*holder_, had, owed);
   } else {
-    Take(*holder_, each_ns, owed);
+    Take(*holder_, had, owed);
   }
 }
 
-void EngineArbiter::TakeTogether(const Contender& c, int64_t used_ns, bool owed) {
+EngineArbiter::Had EngineArbiter::InTurn(int64_t ns) const {
+  if (options_.engine != 0) return {ns};
+  const int64_t first_ns = std::clamp<int64_t>(options_.quantum_ns - turn_ns_, 0, ns);
+  const int64_t handover_ns = std::min(options_.handover_ns, options_.quantum_ns / kLeastCharged);
+  return {ns, first_ns * handover_ns / options_.quantum_ns};
+}
+
+void EngineArbiter::TakeTogether(const Contender& c, const Had& had, bool owed) {
   int64_t shares = 0, weights = 0;
   bool known = true;
   for (const auto& other : contenders_) {
@@ -205,18 +215,20 @@ void EngineArbiter::TakeTogether(const Contender& c, int64_t used_ns, bool owed)
   }
   for (const auto& other : contenders_) {
     if (!other->wants_.busy() || !Together(*other, c)) continue;
-    const int64_t part_ns =
-        known ? used_ns * other->wants_.share / shares : used_ns * other->terms_.weight / weights;
-    Take(*other, part_ns, owed);
+    const auto part_of = [&](int64_t ns) {
+      return known ? ns * other->wants_.share / shares : ns * other->terms_.weight / weights;
+    };
+    Take(*other, {part_of(had.ns), part_of(had.free_ns)}, owed);
   }
 }
 
-void EngineArbiter::Take(Contender& c, int64_t used_ns, bool owed) {
-  accounts_.Use(c.account_, used_ns, owed);
-  c.noted_ns_ += used_ns;
+void EngineArbiter::Take(Contender& c, const Had& had, bool owed) {
+  const int64_t charged_ns = had.ns - had.free_ns;
+  accounts_.Use(c.account_, charged_ns, owed);
+  c.noted_ns_ += had.ns;
   if (phase_ != Phase::kOpen) {
-    c.charged_ns_ += used_ns;
-    c.unretired_ns_ += used_ns;
+    c.charged_ns_ += charged_ns;
+    c.unretired_ns_ += charged_ns;
   }
 }
 

@@ -67,6 +67,11 @@ struct ArbiterOptions {
   // that nothing is in flight any more and the next slice has seen that it may begin: 2.5 % of
   // this.
   int64_t quantum_ns = 6'000'000;
+  // What of a turn's first quantum is not charged, where the engine computes: what the engine loses
+  // when it goes over from one slice to another, to look, nap and switch contexts. Who has short
+  // turns and few would pay a larger part of what it has for that than who has many on end. It is
+  // taken off evenly over that quantum, so that short turns gain nothing; at most a twentieth.
+  int64_t handover_ns = 150'000;
   // A turn is prolonged this long before its end, so that whoever goes on does not stop.
   int64_t renew_ns = 300'000;
   // For how long who has had less than its share may have nothing in flight.
@@ -157,6 +162,11 @@ class EngineArbiter {
   bool Contended() const;
 
   // Accounts.
+  // For how long somebody had the engine, and what of that is not charged.
+  struct Had {
+    int64_t ns = 0;
+    int64_t free_ns = 0;
+  };
   void Charge(int64_t passed_ns);
   void ChargeTurn(int64_t passed_ns);
   // One of each that have work in flight and run by themselves, or together; none of the holder's
@@ -164,8 +174,10 @@ class EngineArbiter {
   std::vector<const Contender*> Users(bool beside_holder) const;
   // Charges it to those who run together with `c` and have work in flight, by their parts of the
   // multiprocessors.
-  void TakeTogether(const Contender& c, int64_t used_ns, bool owed);
-  void Take(Contender& c, int64_t used_ns, bool owed);
+  void TakeTogether(const Contender& c, const Had& had, bool owed);
+  void Take(Contender& c, const Had& had, bool owed);
+  // Of so long in the holder's turn.
+  Had InTurn(int64_t ns) const;
   void NoteWants(Contender& c);
   void NoteOthers(int64_t passed_ns);
   void NoteLimits(int64_t passed_ns);
@@ -248,7 +260,7 @@ class EngineArbiter {
   int64_t idle_since_ns_ = 0;     // In this turn; 0 while something is in flight.
   int64_t held_since_ns_ = 0;     // The policy has everybody wait; 0 while it does not.
   int64_t others_wanted_ns_ = 0;  // The last time.
-  int64_t turn_ns_ = 0;           // Charged in this turn.
+  int64_t turn_ns_ = 0;           // What the holder had in this turn.
   UsageWindow limited_;           // While anybody was.
 };
 

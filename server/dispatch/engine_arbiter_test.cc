@@ -79,6 +79,32 @@ INSTANTIATE_TEST_SUITE_P(OfWeightsAndLengths, Shares,
                                   std::to_string(info.param.second_ns / 1000) + "us";
                          });
 
+// The light one has one turn where the heavy one has ten on end.
+TEST(EngineArbiter, WhatGoingOverCostsIsNotPaidByWhoHasFewTurns) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  gpu.switch_ns = 150'000;
+  SimulatedTenant* const first = gpu.Add(Weight(10), Kernels(kShort));
+  SimulatedTenant* const second = gpu.Add(Weight(1), Kernels(kShort));
+  ExpectShares(&gpu, first, second, 10.0 / 11);
+}
+
+// Its turns end with each kernel.
+TEST(EngineArbiter, WhoHasShortTurnsPaysForThem) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  SimulatedTenant* const brief = gpu.Add(Weight(1), Kernels(100'000, /*host_ns=*/500'000));
+  gpu.Add(Weight(1), Kernels(kShort));
+  gpu.Run(2 * kSecond);
+  const Contender* const contender = brief->contender(Engine::kCompute);
+  const int64_t before_ns = contender->charged_ns();
+  brief->TakeUsed(Engine::kCompute);
+  gpu.Run(2 * kSecond);
+  const int64_t used_ns = brief->TakeUsed(Engine::kCompute);
+  EXPECT_GT(used_ns, 0);
+  EXPECT_GE(contender->charged_ns() - before_ns, used_ns * 19 / 20);
+}
+
 // Kernels of 100 ms cannot be stopped, and others may run beside them after a while; they are
 // charged for.
 TEST(EngineArbiter, OverlongKernelsArePaidForLater) {

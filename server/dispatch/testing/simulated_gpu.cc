@@ -76,13 +76,28 @@ void SimulatedGpu::Leave(SimulatedTenant* tenant) {
 
 int64_t SimulatedGpu::now_ns() const { return simulated_now_ns; }
 
+bool SimulatedGpu::Switches() {
+  const SimulatedTenant* computes = nullptr;
+  for (const auto& tenant : tenants_) {
+    const auto& queue = tenant->in_flight_;
+    if (queue.empty() || queue.front().work.engine != Engine::kCompute) continue;
+    if (computes != nullptr) return false;
+    computes = tenant.get();
+  }
+  if (computes == nullptr) return false;
+  if (std::exchange(computed_, computes) != computes) switched_ns_ = simulated_now_ns + switch_ns;
+  return simulated_now_ns < switched_ns_;
+}
+
 // Each engine gives the same time to every process that has work for it.
 void SimulatedGpu::Work() {
   for (const auto& tenant : tenants_) {
     if (!tenant->killed() || simulated_now_ns < tenant->killed_ns_ + kKillNs) continue;
     tenant->in_flight_.clear();
   }
+  const bool switches = Switches();
   for (const Engine engine : kAll) {
+    if (engine == Engine::kCompute && switches) continue;
     int64_t busy = 0;
     for (const auto& tenant : tenants_) {
       const auto& queue = tenant->in_flight_;

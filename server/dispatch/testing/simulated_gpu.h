@@ -101,8 +101,12 @@ class SimulatedGpu {
   int64_t now_ns() const;
   const EngineArbiter& arbiter(Engine engine) const { return *arbiters_[EngineIndex(engine)]; }
   const FlightRecorder& recorder() const { return recorder_; }
+  // How long the compute engine stands still when it goes over to the kernels of another tenant.
+  int64_t switch_ns = 0;
 
  private:
+  // Whether the compute engine stands still now.
+  bool Switches();
   void Work();
   void Arbitrate();
 
@@ -111,6 +115,8 @@ class SimulatedGpu {
   std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
   std::vector<std::unique_ptr<SimulatedTenant>> tenants_;
   int64_t look_ns_ = 0;
+  const SimulatedTenant* computed_ = nullptr;  // Whose kernels ran alone last.
+  int64_t switched_ns_ = 0;                    // When it has gone over to them.
 };
 
 // A program of kernels that take so long each; `host_ns` as SimulatedWork has it.
