@@ -203,6 +203,9 @@ inline constexpr uint32_t kMaxCommandsPayload = 1u << 20;
 // The largest piece of memory that one kReadBack may ask for, since its answer is one frame.
 inline constexpr uint64_t kMaxReadBack = 512u << 10;
 
+// The most tokens of shared events that one request takes back (ShareMemory.withdrawn).
+inline constexpr int kMostWithdrawn = 1024;
+
 // Module images from this size on are asked for by hash, and are kept.
 inline constexpr uint64_t kMinCachedImage = 16u << 10;
 

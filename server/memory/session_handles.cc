@@ -15,8 +15,6 @@ using warpline_internal::MemoryRequest;
 
 // Handles that one request may ask for.
 constexpr uint64_t kMostHandles = 256;
-// Tokens that one request may take back (proto/session.proto).
-constexpr int kMostWithdrawn = 1024;
 
 bool IsChunkClass(uint64_t bytes) {
   return std::find(kChunkClasses.begin(), kChunkClasses.end(), bytes) != kChunkClasses.end();

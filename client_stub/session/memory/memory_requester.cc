@@ -12,9 +12,6 @@ namespace {
 
 using warpline_internal::MemoryRequest;
 
-// That go back with one request.
-constexpr size_t kMostWithdrawn = 1024;
-
 void Add(std::atomic<uint64_t>* counter) { counter->fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace
