@@ -11,6 +11,13 @@ namespace {
 // What has no address on the host's side.
 constexpr uint64_t kOnDevice = 0;
 
+// A copy between two addresses goes over the bus where one of them is host memory that the device
+// reaches; `otherwise` for one that stays on the device.
+Engine EngineBetween(uint64_t dst, uint64_t src, Engine otherwise) {
+  if (InHostArena(dst)) return Engine::kCopyOut;
+  return InHostArena(src) ? Engine::kCopyIn : otherwise;
+}
+
 // Of extents that nobody has looked at yet: an absurd one counts as a very large one, so that it is
 // not taken for a small copy.
 uint64_t BoxBytes(uint64_t width, uint64_t height, uint64_t depth) {
@@ -57,11 +64,6 @@ struct Look {
 };
 
 }  // namespace
-
-Engine EngineBetween(uint64_t dst, uint64_t src, Engine otherwise) {
-  if (InHostArena(dst)) return Engine::kCopyOut;
-  return InHostArena(src) ? Engine::kCopyIn : otherwise;
-}
 
 EngineWork EngineWorkOf(const Task& task) {
   const Look look = {FindCommand(task.id).engine, task.tail.size()};

@@ -2,6 +2,8 @@
 #ifndef WARPLINE_SERVER_WORKER_LANES_TASK_ENGINE_H_
 #define WARPLINE_SERVER_WORKER_LANES_TASK_ENGINE_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "proto/command_lists.h"
@@ -10,9 +12,9 @@
 
 namespace warpline::worker {
 
-// A copy between two addresses goes over the bus where one of them is host memory that the device
-// reaches; `otherwise` for one that stays on the device.
-Engine EngineBetween(uint64_t dst, uint64_t src, Engine otherwise);
+// One for each value of Engine.
+inline constexpr size_t kEngineCount = 4;
+using EngineCounts = std::array<uint64_t, kEngineCount>;
 
 struct EngineWork {
   Engine engine = Engine::kNothing;

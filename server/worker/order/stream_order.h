@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -22,6 +23,7 @@
 #include "server/worker/lanes/lane.h"
 #include "server/worker/lanes/lane_host.h"
 #include "server/worker/lanes/task.h"
+#include "server/worker/lanes/task_engine.h"
 #include "server/worker/order/completion.h"
 
 namespace warpline::worker {
@@ -105,6 +107,10 @@ class StreamOrder {
   // of all that streams have.
   void AfterAllIsComplete(Task* task) RUNS_ON(decoder_thread);
 
+  // How many tasks streams were given for each engine, as lanes ask for their turns, since this was
+  // called last.
+  EngineCounts TakeGiven() RUNS_ON(decoder_thread) { return std::exchange(given_, {}); }
+
   // Notes that what `stream` was given last sends data to the client.
   void SendsData(Stream* stream) RUNS_ON(decoder_thread) {
     stream->data_ticket = stream->lane->appended();
@@ -160,6 +166,7 @@ class StreamOrder {
 
   const LaneHost* const host_;
   Completion* const completion_;
+  EngineCounts given_ ABSL_GUARDED_BY(decoder_thread){};
   absl::flat_hash_map<uint64_t, std::unique_ptr<Stream>> streams_ ABSL_GUARDED_BY(decoder_thread);
   // Closed streams whose work still has its place in the order.
   std::vector<std::unique_ptr<Stream>> leaving_ ABSL_GUARDED_BY(decoder_thread);

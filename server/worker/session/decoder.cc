@@ -11,7 +11,6 @@
 #include "proto/wire.h"
 #include "server/handover/host_bytes.h"
 #include "server/worker/lanes/session_log.h"
-#include "server/worker/lanes/task_engine.h"
 
 namespace warpline::worker {
 namespace {
@@ -33,22 +32,9 @@ static_assert(std::all_of(std::begin(kCommandTable), std::end(kCommandTable),
                           [](const CommandInfo& command) {
                             const Engine engine = command.engine;
                             return static_cast<size_t>(engine) < kEngineCount &&
-                                   (engine == Engine::kNothing || HasRow(engine));
+                                   (engine == Engine::kNothing ||
+                                    (HasRow(engine) && command.lane == LaneKind::kStream));
                           }));
-
-// The engine of a command that was accepted.
-Engine EngineOf(CommandId id, std::string_view body) {
-  const Engine engine = FindCommand(id).engine;
-  cmd::CopyOnDevice copy;
-  if (id == CommandId::kCopyOnDevice && TakeStruct(&body, &copy)) {
-    return EngineBetween(copy.dst, copy.src, engine);
-  }
-  cmd::CopyBoxOnDevice box;
-  if (id == CommandId::kCopyBoxOnDevice && TakeStruct(&body, &box)) {
-    return EngineBetween(box.dst, box.src, engine);
-  }
-  return engine;
-}
 
 }  // namespace
 
@@ -143,9 +129,10 @@ void Decoder::PublishUsage() {
   usage_->Set(Usage::kHandles, CountHandles(parts_));
   usage_->Set(Usage::kModuleBytes, parts_.tables->module_bytes);
   usage_->commands_taken.store(next_seq_ - 1, std::memory_order_relaxed);
+  const EngineCounts accepted = parts_.order->TakeGiven();
   for (const EngineRow& row : kEngineRows) {
-    uint64_t& accepted = accepted_[static_cast<size_t>(row.engine)];
-    if (accepted != 0) usage_->Add(row.usage, std::exchange(accepted, 0));
+    const uint64_t count = accepted[static_cast<size_t>(row.engine)];
+    if (count != 0) usage_->Add(row.usage, count);
   }
 }
 
@@ -177,10 +164,8 @@ void Decoder::Execute(std::string_view body) {
   if (!Permitted() || !FitsInJournal(body)) return;
   const CommandId id = parts_.current->id();
   families_.Dispatch(id, body);
-  const bool refused = parts_.current->refused();
-  if (!refused) ++accepted_[static_cast<size_t>(EngineOf(id, body))];
   if (parts_.recorder == nullptr) return;
-  if (refused) {
+  if (parts_.current->refused()) {
     parts_.recorder->Refused(id, body);
   } else {
     parts_.recorder->Note(id, body);
@@ -194,6 +179,7 @@ void Decoder::Replay(JournalEntry entry) {
   if (Answers(entry.id)) parts_.sink->Asked();
   families_.Dispatch(entry.id, *body);
   parts_.current->SetPayload(nullptr);
+  (void)parts_.order->TakeGiven();  // It was counted when it was new.
 }
 
 void Decoder::Finish() {

@@ -8,7 +8,6 @@
 #ifndef WARPLINE_SERVER_WORKER_SESSION_DECODER_H_
 #define WARPLINE_SERVER_WORKER_SESSION_DECODER_H_
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -25,9 +24,6 @@
 #include "server/worker/lanes/decoder_thread.h"
 
 namespace warpline::worker {
-
-// One for each value of Engine.
-inline constexpr size_t kEngineCount = 4;
 
 class Decoder {
  public:
@@ -71,8 +67,6 @@ class Decoder {
   Rights said_missing_ ABSL_GUARDED_BY(decoder_thread) = 0;
   uint64_t next_seq_ ABSL_GUARDED_BY(decoder_thread) = 1;
   std::atomic<uint64_t> queued_bytes_{0};
-  // The commands that were accepted since usage was published, by engine.
-  std::array<uint64_t, kEngineCount> accepted_ ABSL_GUARDED_BY(decoder_thread){};
 };
 
 }  // namespace warpline::worker

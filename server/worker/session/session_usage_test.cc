@@ -165,6 +165,15 @@ TEST_F(SessionUsageTest, AcceptedCommandsAreCountedByTheirEngine) {
   Add(cmd::Memset{1, 4096, 1, 1, 1});
   ASSERT_TRUE(Send().ok());
   EXPECT_EQ(Now(Usage::kComputeCommands), 4u);
+  // As lanes ask for their turns: by where the bytes go, and not at all where there are none.
+  Add(cmd::CopyOnDevice{1, kHostArenaBase, 0x1000, 4});
+  constexpr uint32_t kFloat = 0x20;
+  Add(cmd::ArrayCreate{3, 64, 16, 0, kFloat, 1, 0, 0});
+  Add(cmd::CopyArrayToDevice{1, kHostArenaBase, 256, 256, 3, 0, 0, 0, 4, 1, 1});
+  Add(cmd::CopyOnDevice{1, kHostArenaBase, 0x1000, 0});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(Now(Usage::kComputeCommands), 4u);
+  EXPECT_EQ(Now(Usage::kCopyOutCommands), 3u);
 }
 
 TEST_F(SessionUsageTest, StagingIsInUseWhileACopyIsUnderWay) {
