@@ -47,6 +47,15 @@ struct TrafficCounters {
   }
 };
 
+// What a session had that has ended.
+struct EndedSession {
+  TenantTotals::Key key = {};
+  bool placed = false;  // It had a device: it is one of the tenant's.
+  bool killed = false;  // For more urgent work.
+  SessionUsage usage = {};
+  std::array<uint64_t, 3> engine_ns = {};  // Compute, copies in, copies out.
+};
+
 // Events of all sessions since the server started.
 struct ServerCounters {
   Counter sessions_opened;
@@ -67,10 +76,23 @@ struct ServerCounters {
   std::array<Counter, 3> ended_engine_ns;
   TenantTotals ended_tenants;
 
-  void AddEnded(const SessionUsage& usage) {
+  void AddEnded(const EndedSession& session, const TrafficCounters& traffic) {
+    ended.AddAll(traffic);
     for (const UsageInfo& row : kUsageTable) {
-      if (row.kind == UsageKind::kTotal) ended_usage[RowOf(row.usage)].Add(usage[row.usage]);
+      if (row.kind == UsageKind::kTotal) {
+        ended_usage[RowOf(row.usage)].Add(session.usage[row.usage]);
+      }
     }
+    for (size_t i = 0; i < ended_engine_ns.size(); ++i) {
+      ended_engine_ns[i].Add(session.engine_ns[i]);
+    }
+    if (!session.placed) return;
+    ended_tenants.Add(session.key, {.engine_ns = session.engine_ns,
+                                    .sessions = 1,
+                                    .commands = traffic.commands.value(),
+                                    .bulk_bytes = traffic.bulk_bytes.value(),
+                                    .memory_refused = traffic.memory_refused.value(),
+                                    .killed = session.killed ? 1u : 0u});
   }
   SessionUsage EndedUsage() const {
     SessionUsage usage;

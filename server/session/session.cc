@@ -740,37 +740,22 @@ void Session::MaybeFinish() {
 }
 
 void Session::SayClosed() const {
-  context_.counters->ended.AddAll(port_->traffic());
-  const SessionUsage usage = worker_.usage();
-  context_.counters->AddEnded(usage);
+  EndedSession ended = {.placed = !placed_.empty(), .killed = killed_, .usage = worker_.usage()};
+  ended.key.tenant = entitlement().tenant;
+  if (placed_.size() == 1) ended.key.device = placed_.front()->ordinal();
   const dispatch::SeatUsage engines = worker_.engine_usage();
   for (size_t i = 0; i < engines.size(); ++i) {
-    context_.counters->ended_engine_ns[i].Add(static_cast<uint64_t>(engines[i].busy_ns));
-  }
-  AddToTenant(engines);
-  audit_->Closed(reason_, port_->traffic().commands.value(), usage[Usage::kNeighbourPointers]);
-  const uint64_t left_out = usage[Usage::kLogLinesLeftOut];
-  if (const LogPermit permit = lines_.AskForLast()) {
-    permit.Info("closed ", lines_.Keys(), " peer=", lines_.peer(), " reason=", Quoted(reason_),
-                " commands=", port_->traffic().commands.value(),
-                left_out == 0 ? "" : absl::StrCat(" log_lines_left_out=", left_out));
-  }
-}
-
-void Session::AddToTenant(const dispatch::SeatUsage& engines) const {
-  if (placed_.empty()) return;
-  TenantTotal total;
-  for (size_t i = 0; i < engines.size(); ++i) {
-    total.engine_ns[i] = static_cast<uint64_t>(engines[i].busy_ns);
+    ended.engine_ns[i] = static_cast<uint64_t>(engines[i].busy_ns);
   }
   const TrafficCounters& traffic = port_->traffic();
-  total.sessions = 1;
-  total.commands = traffic.commands.value();
-  total.bulk_bytes = traffic.bulk_bytes.value();
-  total.memory_refused = traffic.memory_refused.value();
-  total.killed = killed_ ? 1 : 0;
-  const int device = placed_.size() == 1 ? placed_.front()->ordinal() : TenantTotals::kSeveral;
-  context_.counters->ended_tenants.Add({entitlement().tenant, device}, total);
+  context_.counters->AddEnded(ended, traffic);
+  audit_->Closed(reason_, traffic.commands.value(), ended.usage[Usage::kNeighbourPointers]);
+  const uint64_t left_out = ended.usage[Usage::kLogLinesLeftOut];
+  if (const LogPermit permit = lines_.AskForLast()) {
+    permit.Info("closed ", lines_.Keys(), " peer=", lines_.peer(), " reason=", Quoted(reason_),
+                " commands=", traffic.commands.value(),
+                left_out == 0 ? "" : absl::StrCat(" log_lines_left_out=", left_out));
+  }
 }
 
 SessionSnapshot Session::Snapshot() const {

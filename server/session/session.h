@@ -197,9 +197,8 @@ class Session : public SessionControl,
   void MaybeFinish() RUNS_ON(control_loop);
   // The same once whatever calls has returned.
   void FinishSoon();
+  // What it had goes into the server's totals.
   void SayClosed() const RUNS_ON(control_loop);
-  // What it had goes into its tenant's totals.
-  void AddToTenant(const dispatch::SeatUsage& engines) const RUNS_ON(control_loop);
 
   const SessionContext context_;
   const uint64_t id_;
