@@ -58,6 +58,10 @@ void BoardWriter::Write(uint64_t key, uint64_t number, uint64_t after) {
   entry.version.store(version);
   const uint64_t wanted = entry.wanted.load();
   if (wanted != 0 && wanted <= number && entry.wanted.exchange(0) != 0) {
+    // Who wants a later report may have seen what an earlier wish was, and not that it is gone: it
+    // does not fall asleep over this, and wishes again.
+    version += 2;
+    entry.version.store(version);
     syscall(SYS_futex, FutexWord(&entry), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 }
