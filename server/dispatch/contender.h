@@ -45,7 +45,8 @@ class Contender {
   void See(const Wants& wants) { wants_ = wants; }
   // After it.
   Grant grant() const { return grant_; }
-  // The time that it has had the engine while others wanted it, as the arbiter measured it.
+  // The time that it has had the engine while others wanted it, as the arbiter measured it, without
+  // what is free (ArbiterOptions::handover_ns).
   int64_t charged_ns() const { return charged_ns_; }
   // How long it was known to have work in flight, or the engine for itself: charged or not.
   int64_t noted_ns() const { return noted_ns_; }

@@ -189,7 +189,8 @@ void EngineArbiter::ChargeTurn(int64_t passed_ns) {
   for (const Contender* user : overrunning) TakeTogether(*user, {each_ns}, /*owed=*/true);
   if (!holds) return;
   const Had had = InTurn(each_ns);
-  turn_ns_ += each_ns;
+  turn_ns_ += had.ns;
+  turn_charged_ns_ += had.ns - had.free_ns;
   if (busy) {
     TakeTogether(*holder_, had, owed);
   } else {
@@ -246,7 +247,7 @@ void EngineArbiter::Record(const Contender& c, TraceKind kind, TraceReason reaso
   span.end_ns = now_ns_;
   switch (kind) {
     case TraceKind::kTurn:
-      span.charged_ns = turn_ns_;
+      span.charged_ns = turn_charged_ns_;
       break;
     case TraceKind::kWait:
       span.other = c.waits_for_;
@@ -611,7 +612,7 @@ void EngineArbiter::Retire() {
 }
 
 void EngineArbiter::BeginTurn() {
-  turn_ns_ = 0;
+  turn_ns_ = turn_charged_ns_ = 0;
   phase_ = Phase::kTurn;
   phase_since_ns_ = now_ns_;
   until_ns_ = now_ns_ + options_.quantum_ns;

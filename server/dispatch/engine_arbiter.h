@@ -261,6 +261,7 @@ class EngineArbiter {
   int64_t held_since_ns_ = 0;     // The policy has everybody wait; 0 while it does not.
   int64_t others_wanted_ns_ = 0;  // The last time.
   int64_t turn_ns_ = 0;           // What the holder had in this turn.
+  int64_t turn_charged_ns_ = 0;   // And what of that it is charged.
   UsageWindow limited_;           // While anybody was.
 };
 
