@@ -55,20 +55,39 @@ void SessionStream::Follow(const StreamWork& work) {
                      work.blocks > static_cast<uint64_t>(SizeOf(contexts_->slots(), seat));
   const SlotRange to = whole ? contexts_->whole() : seat;
   if (to == place()) {
-    if (to == seat && Left() == 0) seat_->Arrive(to);
+    if (refused_.load(std::memory_order_relaxed) != SlotRange()) refused_.store({});
+  } else if (!MoveTo(to)) {
     return;
   }
-  const SlotSet leaves = Quiet() ? 0 : KernelSlots();
-  if (!use_.TryLock()) return;
-  CUstream next = nullptr;
-  if (contexts_->MakeStream(to, &next) == CUDA_SUCCESS) {
-    if (Continue(next, leaves) == CUDA_SUCCESS) std::swap(native_, next);
-    api_->p_cuStreamDestroy(next);
+  if (whole) {
+    seat_->Stray(SetOf(to));
+  } else if (Left() == 0) {
+    seat_->Arrive(&used_, to);
   }
-  // Also when it fails, so that it is not tried again at each operation.
-  place_.store(to, std::memory_order_relaxed);
+}
+
+bool SessionStream::MoveTo(const SlotRange& to) {
+  if (to == refused_.load(std::memory_order_relaxed)) return false;
+  const uint64_t kernels = kernels_.value();
+  const SlotSet leaves = Quiet() ? 0 : KernelSlots();
+  if (!use_.TryLock()) return false;
+  bool moved = false;
+  CUstream next = nullptr;
+  // Unless another thread has launched something since.
+  if (kernels_.value() == kernels) {
+    if (contexts_->MakeStream(to, &next) == CUDA_SUCCESS) {
+      moved = Continue(next, leaves) == CUDA_SUCCESS;
+      if (moved) std::swap(native_, next);
+      api_->p_cuStreamDestroy(next);
+    }
+    if (moved) {
+      place_.store(to, std::memory_order_release);
+    } else {
+      refused_.store(to, std::memory_order_relaxed);
+    }
+  }
   use_.Unlock();
-  if (to == seat && leaves == 0) seat_->Arrive(to);
+  return moved;
 }
 
 SlotSet SessionStream::Left() {

@@ -119,13 +119,16 @@ class SessionStream {
 
   // Before an operation is issued, by the thread that issues it and holds no Use: the stream moves
   // to where its session has its place now, unless others use it. A stream that cannot move stays
-  // usable where it is.
+  // usable where it is, and tries that again when its session gets another place.
   void Follow(const StreamWork& work);
   // Where it is.
-  SlotRange place() const { return place_.load(std::memory_order_relaxed); }
+  SlotRange place() const { return place_.load(std::memory_order_acquire); }
   // Where its kernels may be under way: where it is, and where it left some when it moved. Of no
   // meaning when it is quiet.
-  SlotSet KernelSlots() { return SetOf(place()) | Left(); }
+  SlotSet KernelSlots() {
+    const SlotRange at = place();  // First: a move that is seen here is seen in what it left.
+    return SetOf(at) | Left();
+  }
   // Has the mark stand for the first `operations`, which have been issued.
   CUresult Cover(uint64_t operations) {
     const Use use(this);
@@ -164,6 +167,8 @@ class SessionStream {
         native_(native),
         place_(place) {}
 
+  // Returns whether it is there now.
+  bool MoveTo(const SlotRange& to);
   CUresult Continue(CUstream next, SlotSet leaves) ABSL_EXCLUSIVE_LOCKS_REQUIRED(use_);
   // Where kernels are under way that it left when it moved on.
   SlotSet Left();
@@ -181,6 +186,7 @@ class SessionStream {
   UseLock use_;
   CUstream native_ ABSL_GUARDED_BY(use_);
   std::atomic<SlotRange> place_;
+  std::atomic<SlotRange> refused_{};  // Where it could not move.
   // Where kernels were under way when it moved on, until that is over. Written under `mu_`.
   std::atomic<SlotSet> left_{0};
   Mutex mu_;  // Calls of the driver are made under it, no other lock is taken.

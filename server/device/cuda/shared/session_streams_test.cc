@@ -241,8 +241,15 @@ TEST_F(SessionStreamsTest, WorkThatNeedsTheWholeDeviceHasItForAsLong) {
   NeighbourWorks();
   EXPECT_EQ(Issue(apart_, 1, {SharePlanner::kAll, false}), CUDA_SUCCESS);
   EXPECT_NE(streams_->Of(apart_)->place(), contexts_->whole());
-  EXPECT_EQ(Issue(apart_, 2, {SharePlanner::kAll, true}), CUDA_SUCCESS);
-  EXPECT_EQ(streams_->Of(apart_)->place(), contexts_->whole());
+  EXPECT_LT(share_, 1000u);
+  for (uint64_t name : {2, 12}) {
+    EXPECT_EQ(Issue(apart_, name, {SharePlanner::kAll, true}), CUDA_SUCCESS);
+    EXPECT_EQ(streams_->Of(apart_)->place(), contexts_->whole());
+    EXPECT_EQ(share_, 1000u);
+    driver_.Complete();
+    streams_->Look();
+    EXPECT_LT(share_, 1000u) << "nothing is seen elsewhere any more";
+  }
   EXPECT_EQ(Issue(apart_, 3, {SharePlanner::kAll, false}), CUDA_SUCCESS);
   EXPECT_EQ(streams_->Of(apart_)->place(), seat_->place());
   EXPECT_TRUE(driver_.ComesAfter(2, 1));
@@ -263,16 +270,29 @@ TEST_F(SessionStreamsTest, AStreamInUseElsewhereStaysWhereItIs) {
 }
 
 TEST_F(SessionStreamsTest, AStreamThatCannotMoveGoesOnWhereItIs) {
+  const SlotSet whole = SetOf(contexts_->whole());
   EXPECT_EQ(Issue(apart_, 1), CUDA_SUCCESS);
+  EXPECT_EQ(Issue(other_, 11), CUDA_SUCCESS);
+  NeighbourWorks();
+  uint64_t name = 1;
   for (const char* call : {"cuGreenCtxStreamCreate", "cuStreamWaitEvent"}) {
-    NeighbourWorks();
-    const CUstream before = Native(apart_);
+    const StreamId id = name == 1 ? apart_ : other_;
+    const CUstream before = Native(id);
     driver_.Fail(call, 1);
-    EXPECT_EQ(Issue(apart_, call[2] == 'G' ? 2 : 3, {1, false}), CUDA_SUCCESS) << call;
-    EXPECT_EQ(Native(apart_), before);
+    EXPECT_EQ(Issue(id, name + 1, {1056, false}), CUDA_SUCCESS) << call;
+    const int tried = driver_.Count(call);
+    EXPECT_EQ(Issue(id, name + 2, {1056, false}), CUDA_SUCCESS) << call;
+    EXPECT_EQ(driver_.Count(call), tried) << "not tried again";
+    EXPECT_EQ(Native(id), before);
     driver_.Fail(call, 0);
+    EXPECT_TRUE(driver_.ComesAfter(name + 1, name));
+    EXPECT_EQ(streams_->Busy(), whole) << call;
+    EXPECT_EQ(share_, 1000u) << "it does not run where it should";
+    streams_->Look();
+    EXPECT_EQ(share_, 1000u);
+    driver_.Complete();
+    name += 10;
   }
-  EXPECT_TRUE(driver_.ComesAfter(3, 1));
 }
 
 TEST_F(SessionStreamsTest, KernelsAreWaitedForAndCopiesAreNot) {
@@ -322,6 +342,17 @@ TEST_F(SessionStreamsTest, ASessionRunsElsewhereWhenWhatItLeftIsComplete) {
   EXPECT_EQ(Issue(apart_, 4, {1056, false}), CUDA_SUCCESS);
   EXPECT_LT(share_, 1000u);
   EXPECT_EQ(streams_->Busy(), SetOf(seat_->place())) << "and nowhere else";
+  driver_.Complete();
+}
+
+TEST_F(SessionStreamsTest, ACopyingStreamDoesNotSayWhereKernelsAre) {
+  EXPECT_EQ(Issue(apart_, 1, {1056, false}), CUDA_SUCCESS);
+  NeighbourWorks();
+  EXPECT_EQ(Issue(apart_, 2, {1056, false}), CUDA_SUCCESS);
+  EXPECT_EQ(Issue(other_, 3), CUDA_SUCCESS);
+  EXPECT_EQ(share_, 1000u);
+  streams_->Look();
+  EXPECT_EQ(share_, 1000u);
   driver_.Complete();
 }
 

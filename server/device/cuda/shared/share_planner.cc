@@ -14,8 +14,8 @@ namespace {
 
 // Parts that slots miss by less than one in so many are left as they are.
 constexpr int kLeastRounding = 64;
-// In multiprocessors for a window. More cannot be made up for in a window or two.
-constexpr int kMostOwed = 24;
+// 24 multiprocessors for a window. More cannot be made up for in a window or two.
+constexpr int64_t kMostOwedMs = 24 * SharePlanner::kWindowMs;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ std::unique_ptr<SharePlanner::Seat> SharePlanner::Join(ShareTerms terms) {
   auto seat = absl::WrapUnique(new Seat(this, slice, std::move(terms.on_share)));
   slice->seats.push_back(seat.get());
   Plan(clock_());
-  RunAt(seat.get(), seat->place());
+  RunOn(seat.get(), SetOf(seat->place()));
   return seat;
 }
 
@@ -66,17 +66,45 @@ void SharePlanner::Leave(Seat* seat) {
   Plan(now);
 }
 
-void SharePlanner::OnArrive(Seat* seat, const SlotRange& place) {
+// Of two streams one may be late, and have what the other has left.
+void SharePlanner::OnArrive(Seat* seat, StreamUse* stream, const SlotRange& place) {
   MutexLock lock(&mu_);
   // It may have another one by now.
   if (seat->place() != place) return;
+  const uint64_t move = seat->moves_.load(std::memory_order_relaxed);
+  if (stream->arrived_.exchange(move, std::memory_order_relaxed) == move) return;
+  // One that copies goes along at once, and says nothing of where kernels are.
+  const uint64_t window = window_.load(std::memory_order_relaxed);
+  if (stream->window_.load(std::memory_order_relaxed) + 1 < window) return;
+  const uint32_t streams =
+      seat->streams_before_ + seat->new_streams_.load(std::memory_order_relaxed);
   NoteHad(clock_());
-  RunAt(seat, place);
+  RunOn(seat, SetOf(place) | (++seat->arrived_ < streams ? seat->runs_ : 0));
 }
 
-void SharePlanner::RunAt(Seat* seat, const SlotRange& place) {
-  seat->runs_.store(Packed(place), std::memory_order_relaxed);
-  const auto share = static_cast<uint32_t>(SizeOf(slots_, place) * 1000 / all_);
+void SharePlanner::OnStray(Seat* seat, SlotSet slots) {
+  MutexLock lock(&mu_);
+  if ((slots & ~seat->runs_) == 0) return;
+  NoteHad(clock_());
+  RunOn(seat, seat->runs_ | slots);
+}
+
+// Where a place grew, what was launched before may still have no more than it had.
+void SharePlanner::OnSeen(Seat* seat, SlotSet busy) {
+  MutexLock lock(&mu_);
+  const SlotSet place = SetOf(seat->place());
+  const SlotSet stays = seat->runs_ & place;
+  const SlotSet runs = (busy == 0 || stays == 0 ? place : stays) | (busy & ~place);
+  if (runs == seat->runs_ && runs != place) return;
+  NoteHad(clock_());
+  RunOn(seat, runs);
+}
+
+void SharePlanner::RunOn(Seat* seat, SlotSet runs) {
+  seat->runs_ = runs;
+  const SlotRange place = seat->place();
+  seat->settled_.store(runs == SetOf(place) ? Packed(place) : 0, std::memory_order_relaxed);
+  const auto share = static_cast<uint32_t>(SizeOf(slots_, runs) * 1000 / all_);
   if (std::exchange(seat->share_, share) != share && seat->on_share_) seat->on_share_(share);
 }
 
@@ -88,9 +116,14 @@ void SharePlanner::OnUse(Seat* seat, StreamUse* stream, uint64_t blocks) {
   blocks = std::min(blocks, static_cast<uint64_t>(all_));
   // Streams that several threads use at the same time may count twice or not at all.
   const uint64_t window = window_.load(std::memory_order_relaxed);
-  const bool first = stream->window_.load(std::memory_order_relaxed) != window;
+  const uint64_t last = stream->window_.load(std::memory_order_relaxed);
+  const bool first = last != window;
   const uint64_t before = first ? 0 : stream->blocks_.load(std::memory_order_relaxed);
-  if (first) stream->window_.store(window, std::memory_order_relaxed);
+  if (first) {
+    stream->window_.store(window, std::memory_order_relaxed);
+    seat->streams_.fetch_add(1, std::memory_order_relaxed);
+    if (last + 1 != window) seat->new_streams_.fetch_add(1, std::memory_order_relaxed);
+  }
   if (blocks <= before) return;
   stream->blocks_.store(blocks, std::memory_order_relaxed);
   const uint64_t sum =
@@ -110,6 +143,8 @@ void SharePlanner::NextWindow(int64_t now) {
   for (const Slice& slice : slices_) {
     for (Seat* const seat : slice.seats) {
       const uint64_t launched = seat->blocks_.exchange(0, std::memory_order_relaxed);
+      seat->streams_before_ = seat->streams_.exchange(0, std::memory_order_relaxed);
+      seat->new_streams_.store(0, std::memory_order_relaxed);
       Pin(seat, launched == 0 ? HullOf(seat->busy()) : SlotRange(), now);
       if (seat->pinned_ == SlotRange()) seat->blocks_before_ = launched;
     }
@@ -139,20 +174,17 @@ void SharePlanner::EndStay(Seat* seat) {
 // Kernels that run on for a while where their session has no place any more have these slots before
 // those who have them now: their blocks came first.
 void SharePlanner::NoteHad(int64_t now) {
+  // Who read the clock first may come last.
+  if (now <= noted_ms_) return;
   const int64_t passed_ms = now - std::exchange(noted_ms_, now);
-  if (passed_ms <= 0) return;
-  const auto runs = [](const Seat* seat) {
-    return SetOf(Unpacked(seat->runs_.load(std::memory_order_relaxed)));
-  };
   SlotSet late = 0;
   for (const Slice& slice : slices_) {
-    for (const Seat* const seat : slice.working) late |= runs(seat) & ~SetOf(seat->place());
+    for (const Seat* const seat : slice.working) late |= seat->runs_ & ~SetOf(seat->place());
   }
   for (Slice& slice : slices_) {
     SlotSet had = 0;
     for (const Seat* const seat : slice.working) {
-      const SlotSet place = SetOf(seat->place());
-      had |= (runs(seat) & ~place) | (runs(seat) & place & ~late);
+      had |= seat->runs_ & ~(SetOf(seat->place()) & late);
     }
     slice.had_ms += SizeOf(slots_, had) * passed_ms;
   }
@@ -178,14 +210,20 @@ void SharePlanner::NoteOwed() {
     had_ms += slice.had_ms;
     weights += slice.weight;
   }
+  int64_t most_ms = 0;
   for (Slice* const slice : greedy) {
     const int64_t part_ms = had_ms * slice->weight / weights;
     const int64_t missed_ms = part_ms - std::exchange(slice->had_ms, 0);
+    // Others had all of it for as long.
+    if (part_ms == 0) slice->owed_ms = 0;
     // For less it is not worth moving.
     if (std::abs(missed_ms) * kLeastRounding < part_ms && slice->owed_ms == 0) continue;
-    slice->owed_ms =
-        std::clamp(slice->owed_ms + missed_ms, -kMostOwed * kWindowMs, kMostOwed * kWindowMs);
+    slice->owed_ms += missed_ms;
+    most_ms = std::max(most_ms, std::abs(slice->owed_ms));
   }
+  if (most_ms <= kMostOwedMs) return;
+  // All by as much, so that what they are owed stays divided as their parts are.
+  for (Slice* const slice : greedy) slice->owed_ms = slice->owed_ms * kMostOwedMs / most_ms;
 }
 
 // By weight, and what some do not want is the others' (max-min fair).
@@ -274,6 +312,10 @@ ShareDemand SharePlanner::DemandOf(const Seat& seat) const {
 }
 
 void SharePlanner::Put(Seat* seat, const SlotRange& place) {
+  if (place == seat->place()) return;
+  seat->arrived_ = 0;
+  seat->settled_.store(0, std::memory_order_relaxed);
+  seat->moves_.fetch_add(1, std::memory_order_relaxed);
   seat->place_.store(Packed(place), std::memory_order_release);
 }
 

@@ -5,7 +5,7 @@
 //       planner.Join({.weight = 3, .slice = "lease 7"});
 //   seat->Use(&stream_use, blocks);        // Before each operation is issued.
 //   const SlotRange on = seat->place();    // Where to issue it.
-//   seat->Arrive(on);                      // When what was issued elsewhere is complete.
+//   seat->Arrive(&stream_use, on);         // When nothing of the stream's is elsewhere any more.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 
@@ -78,6 +78,7 @@ class SharePlanner {
     friend class SharePlanner;
     std::atomic<uint64_t> window_{0};
     std::atomic<uint64_t> blocks_{0};
+    std::atomic<uint64_t> arrived_{0};  // The last of its session's moves that it went along with.
   };
 
   class Seat;
@@ -110,10 +111,19 @@ class SharePlanner {
     Seat& operator=(const Seat&) = delete;
 
     SlotRange place() const { return Unpacked(place_.load(std::memory_order_acquire)); }
-    // What was issued elsewhere is complete, or nothing was: it runs there now, which is its place.
-    void Arrive(const SlotRange& place) {
-      if (Packed(place) != runs_.load(std::memory_order_relaxed)) planner_->OnArrive(this, place);
+    // What the stream was issued elsewhere is complete, or nothing was: it goes on there now, which
+    // is the place. With the first stream that launched kernels lately the session runs there, too;
+    // when all of these have come, or no kernels are seen elsewhere, it runs nowhere else.
+    void Arrive(StreamUse* stream, const SlotRange& place) {
+      if (Packed(place) == settled_.load(std::memory_order_relaxed)) return;
+      if (stream->arrived_.load(std::memory_order_relaxed) ==
+          moves_.load(std::memory_order_relaxed)) {
+        return;
+      }
+      planner_->OnArrive(this, stream, place);
     }
+    // An operation of the stream's goes to other slots than the place.
+    void Stray(SlotSet slots) { planner_->OnStray(this, slots); }
     // Whether it may never have the whole device.
     bool limited() const { return limited_; }
     // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
@@ -124,6 +134,8 @@ class SharePlanner {
     void SetBusy(SlotSet busy) {
       busy_.store(busy, std::memory_order_relaxed);
       if (busy == 0 && stays_.load(std::memory_order_relaxed)) planner_->EndStay(this);
+      const bool settled = settled_.load(std::memory_order_relaxed) != 0;
+      if (!settled || (busy & ~SetOf(place())) != 0) planner_->OnSeen(this, busy);
     }
     SlotSet busy() const { return busy_.load(std::memory_order_relaxed); }
 
@@ -140,15 +152,23 @@ class SharePlanner {
     const bool limited_;
     const std::function<void(uint32_t)> on_share_;
     std::atomic<uint32_t> place_{0};
-    std::atomic<uint32_t> runs_{0};    // Where its kernels run.
-    std::atomic<int64_t> used_ms_{0};  // The last operation; 0 for none yet.
-    std::atomic<uint64_t> blocks_{0};  // Of this window: the sum of the streams' largest grids.
-    std::atomic<int> planned_{0};      // The multiprocessors that the plan reckons with.
+    std::atomic<uint32_t> settled_{0};  // Its place, where it runs nowhere else; 0 before that.
+    std::atomic<uint64_t> moves_{0};    // How often it got another place.
+    std::atomic<int64_t> used_ms_{0};   // The last operation; 0 for none yet.
+    std::atomic<uint64_t> blocks_{0};   // Of this window: the sum of the streams' largest grids.
+    // The streams that launched kernels in this window, and those of them that did not in the one
+    // before.
+    std::atomic<uint32_t> streams_{0};
+    std::atomic<uint32_t> new_streams_{0};
+    std::atomic<int> planned_{0};  // The multiprocessors that the plan reckons with.
     std::atomic<SlotSet> busy_{0};
     std::atomic<bool> stays_{false};  // It has a kernel that runs for long: `pinned_` says where.
     // Guarded by the planner's mu_: the blocks of the window before, or, while nothing new is
     // launched, of what runs; and where that is.
     uint64_t blocks_before_ = 0;
+    SlotSet runs_ = 0;             // Where its kernels may run.
+    uint32_t streams_before_ = 0;  // Of the window before.
+    uint32_t arrived_ = 0;         // Streams that went along with its last move.
     SlotRange pinned_;
     int64_t pinned_since_ms_ = 0;
     // They run there for so long, on so much, that it keeps others from these slots no more.
@@ -174,7 +194,9 @@ class SharePlanner {
   Slice* SliceOf(const ShareTerms& terms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave(Seat* seat);
   void OnUse(Seat* seat, StreamUse* stream, uint64_t blocks);
-  void OnArrive(Seat* seat, const SlotRange& place);
+  void OnArrive(Seat* seat, StreamUse* stream, const SlotRange& place);
+  void OnStray(Seat* seat, SlotSet slots);
+  void OnSeen(Seat* seat, SlotSet busy);
   void LookAt(int64_t now) {
     if (now >= window_end_.load(std::memory_order_relaxed)) NextWindow(now);
   }
@@ -203,7 +225,8 @@ class SharePlanner {
   // Has them launch where its kernels run for long.
   void Crowd(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Put(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void RunAt(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // It runs there from now on.
+  void RunOn(Seat* seat, SlotSet runs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The multiprocessors that so many blocks can use.
   int Wanted(uint64_t blocks) const {
     return static_cast<int>(blocks < static_cast<uint64_t>(all_) ? blocks : all_);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -185,8 +187,8 @@ TEST_F(SharePlannerTest, PartsThatSlotsMissAreKeptInTheMean) {
       for (int i = 0; i < kWindowsASecond; ++i) {
         light->Use(&light_use, 1056);
         heavy->Use(&heavy_use, 1056);
-        light->Arrive(light->place());
-        heavy->Arrive(heavy->place());
+        light->Arrive(&light_use, light->place());
+        heavy->Arrive(&heavy_use, heavy->place());
         EXPECT_EQ(SizeOf(kSlots, light->place()) + SizeOf(kSlots, heavy->place()), 132);
         in_second += SizeOf(kSlots, light->place()) / 132.0 / kWindowsASecond;
         Wait(SharePlanner::kWindowMs);
@@ -211,7 +213,7 @@ TEST_F(SharePlannerTest, PartsAreKeptByWhereKernelsRan) {
     const auto use = [&] {
       light->Use(&light_use, 1056);
       heavy->Use(&heavy_use, 1056);
-      heavy->Arrive(heavy->place());
+      heavy->Arrive(&heavy_use, heavy->place());
     };
     use();
     // Of the two kernels: where they run, and, of the first, what is left to do.
@@ -225,13 +227,98 @@ TEST_F(SharePlannerTest, PartsAreKeptByWhereKernelsRan) {
         runs = next;
         use();
         next = light->place();
-        if (runs == next) light->Arrive(next);
+        if (runs == next) light->Arrive(&light_use, next);
       }
       had += SizeOf(kSlots, runs) / 132.0 / kMs;
       Wait(1);
     }
     EXPECT_NEAR(had, 1.0 / 11, 0.02 / 11) << work_ms;
   }
+}
+
+// One stream has two long kernels queued, as above, only while the place is large; another one has
+// short kernels all the time, and goes along with each move at once.
+TEST_F(SharePlannerTest, ShortKernelsHideNoLateOnes) {
+  constexpr int64_t kWorkMs = 16 * 100;
+  SharePlanner planner(kSlots, &Now);
+  SharePlanner::StreamUse long_use, short_use, heavy_use;
+  const auto light = planner.Join({}), heavy = planner.Join({.weight = 10});
+  const auto use = [&](SharePlanner::Seat* seat, SharePlanner::StreamUse* stream) {
+    seat->Use(stream, 1056);
+    seat->Arrive(stream, seat->place());
+  };
+  use(light.get(), &short_use);
+  use(heavy.get(), &heavy_use);
+  std::deque<std::pair<SlotRange, int64_t>> queued;  // Where, and what is left to do.
+  double had = 0;
+  constexpr int kMs = 60'000;
+  for (int ms = 0; ms < kMs; ++ms) {
+    if (!queued.empty()) {
+      queued.front().second -= SizeOf(kSlots, queued.front().first);
+      if (queued.front().second <= 0) queued.pop_front();
+    }
+    const SlotRange place = light->place();
+    while (SizeOf(kSlots, place) >= 16 && queued.size() < 2) {
+      light->Use(&long_use, 1056);
+      queued.emplace_back(place, kWorkMs);
+      if (queued.front().first == place) light->Arrive(&long_use, place);
+    }
+    use(light.get(), &short_use);
+    use(heavy.get(), &heavy_use);
+    SlotSet runs = SetOf(light->place());
+    if (!queued.empty()) runs |= SetOf(queued.front().first);
+    if (ms % 100 == 0) light->SetBusy(runs);
+    had += SizeOf(kSlots, runs) / 132.0 / kMs;
+    Wait(1);
+  }
+  EXPECT_LE(had, 1.02 / 11);
+  EXPECT_GE(had, 0.9 / 11) << "until it is seen that the long ones are over they count";
+}
+
+// It has kernels on the whole device again and again, for as long as that it can be seen.
+TEST_F(SharePlannerTest, WhoStraysChangesNotHowOthersDivideTheRest) {
+  SharePlanner planner(kSlots, &Now);
+  SharePlanner::StreamUse light_use, heavy_use, stray_use;
+  const auto light = planner.Join({}), heavy = planner.Join({.weight = 10}),
+             stray = planner.Join({});
+  double lights = 0, heavys = 0;
+  for (int window = 0; window < 80; ++window) {
+    light->Use(&light_use, 1056);
+    heavy->Use(&heavy_use, 1056);
+    stray->Use(&stray_use, 1056);
+    light->Arrive(&light_use, light->place());
+    heavy->Arrive(&heavy_use, heavy->place());
+    stray->Stray(SetOf(kWhole));
+    lights += SizeOf(kSlots, light->place());
+    heavys += SizeOf(kSlots, heavy->place());
+    Wait(SharePlanner::kWindowMs / 2);
+    stray->SetBusy(window % 2 == 0 ? SetOf(kWhole) : 0);
+    Wait(SharePlanner::kWindowMs / 2);
+  }
+  EXPECT_LE(lights / heavys, 0.15);
+  EXPECT_LE(SizeOf(kSlots, stray->place()), 8) << "it has had more than its part";
+}
+
+// What was seen of it once and what its other streams do says nothing of a stream that goes on.
+TEST_F(SharePlannerTest, KernelsThatAreSeenElsewhereCount) {
+  uint32_t share = 0;
+  const auto seat = planner_.Join({.on_share = [&](uint32_t now) { share = now; }});
+  const auto other = planner_.Join({});
+  SharePlanner::StreamUse late;
+  seat->Use(&late, 1056);
+  for (int window = 0; window < 3; ++window) {
+    seat->Use(&stream_, 1056);
+    other->Use(&other_stream_, 1056);
+    seat->Arrive(&stream_, seat->place());
+    Wait(SharePlanner::kWindowMs);
+  }
+  EXPECT_EQ(share, 1000u) << "one of its streams may be where it was";
+  seat->SetBusy(SetOf(seat->place()));
+  EXPECT_LT(share, 600u);
+  seat->SetBusy(SetOf(kWhole));
+  EXPECT_EQ(share, 1000u);
+  seat->SetBusy(SetOf(seat->place()));
+  EXPECT_LT(share, 600u);
 }
 
 TEST_F(SharePlannerTest, PartsThatSlotsMeetStayWhereTheyAre) {
@@ -241,8 +328,8 @@ TEST_F(SharePlannerTest, PartsThatSlotsMeetStayWhereTheyAre) {
   other->Use(&other_stream_, 1056);
   const SlotRange place = one->place();
   for (int i = 0; i < 40; ++i) {
-    one->Arrive(one->place());
-    other->Arrive(other->place());
+    one->Arrive(&stream_, one->place());
+    other->Arrive(&other_stream_, other->place());
     Wait(SharePlanner::kWindowMs);
     one->Use(&stream_, 1056);
     other->Use(&other_stream_, 1056);
@@ -263,8 +350,8 @@ TEST_F(SharePlannerTest, MoreSessionsBringASliceNoMore) {
     for (int window = 0; window < kWindows; ++window) {
       other->Use(&other_stream_, 1056);
       for (size_t i = 0; i < count; ++i) many[i]->Use(&streams[i], 1056);
-      other->Arrive(other->place());
-      for (const auto& seat : many) seat->Arrive(seat->place());
+      other->Arrive(&other_stream_, other->place());
+      for (size_t i = 0; i < count; ++i) many[i]->Arrive(&streams[i], many[i]->place());
       EXPECT_NEAR(SizeOf(kSlots, other->place()), 66, 16) << count << " sessions beside it";
       others += SizeOf(kSlots, other->place());
       SlotSet had = 0;
@@ -398,22 +485,22 @@ TEST_F(SharePlannerTest, TellsWhatPartASessionHas) {
   const auto use = [&] {
     seat->Use(&stream_, 1056);
     other->Use(&other_stream_, 1);
-    other->Arrive(other->place());
+    other->Arrive(&other_stream_, other->place());
   };
   use();
   EXPECT_EQ(other_told.back(), 60u) << "8 of 132";
   EXPECT_EQ(told.back(), 1000u) << "its kernels are where they were";
-  seat->Arrive(kWhole);
+  seat->Arrive(&stream_, kWhole);
   EXPECT_EQ(told.back(), 1000u) << "that is not its place any more";
-  seat->Arrive(seat->place());
+  seat->Arrive(&stream_, seat->place());
   EXPECT_EQ(told.back(), 939u);
   const size_t times = told.size();
   Wait(SharePlanner::kWindowMs);
   use();
-  seat->Arrive(seat->place());
+  seat->Arrive(&stream_, seat->place());
   EXPECT_EQ(told.size(), times) << "nothing has changed";
   other.reset();
-  seat->Arrive(seat->place());
+  seat->Arrive(&stream_, seat->place());
   EXPECT_EQ(told.back(), 1000u);
 }
 
