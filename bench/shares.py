@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What tenants with weights get of a GPU that they keep busy together.
 
-  shares.py --bundle=DIR --program=shares [--device=auto] [--tier=isolated|guarded] [--seconds=12]
+  shares.py --bundle=DIR --program=shares [--device=auto] [--tier=isolated|guarded] [--seconds=14] [--blocks=1056]
             [--weights=1:1,3:1,10:1] [--kernels_us=50:50,50:5000,5000:50,5000:5000,50:64MiB] [--wait]
             [--processes=1:1] [--programs=1:1] [--multiprocessors]
-            [--dispatch=band,off] [--json=FILE] [--md=FILE]
+            [--dispatch=band,off] [--server_flag=FLAG ...] [--json=FILE] [--md=FILE]
 
 For each kind of dispatch, each pair of weights and each pair of lengths a scheduler with two
 tenants and a server are asked to run two programs (bench/cuda:shares) at once. A kernel does a fixed
@@ -14,10 +14,9 @@ the first one ended: the share of the first tenant in all, the largest distance 
 second from what the weights say, the error in all relative to the smaller share, the sum of what
 both had by the time that passed, and what the server's books say of the first one's share. With
 --multiprocessors the kernels note from when to when they ran, and on which multiprocessors, and the
-row also says what the first tenant had of the seconds of multiprocessors: of those who run at once
-on parts of a GPU that is the time of the GPU, while a part gets more or less done in it than the
-whole does, as the kernels' blocks fill it. The
-first rows are of a tenant alone. A length in MiB or KiB stands for copies of so much to the device, over
+row also says what the first tenant had of the seconds of multiprocessors. Where tenants run at once
+on parts of a GPU that is their time of it; how much a part gets done in its time depends on how the
+kernels' blocks fill it. The first rows are of a tenant alone. A length in MiB or KiB stands for copies of so much to the device, over
 and over. Beside kernels they are on another engine: then each is due all that it has alone, and
 the row says what the first and the second kept of it. With --processes=4:1 the first tenant's program
 has four processes, which are four sessions of one lease and together have what one would, and with
@@ -143,6 +142,7 @@ class Measurement:
         row = judge(runs, weights)
         if all("multiprocessor_seconds" in one for run in runs for one in run):
             row["held"] = judge(runs, weights, held)
+            row["held"]["multiprocessors"] = row["held"].pop("sum")  # On how many the kernels were.
         # Of a tenant whose program was slow to start there is nothing before.
         booked = [after.get("tenant%d" % i, 0) - before.get("tenant%d" % i, 0) for i in range(len(runs))]
         row["books"] = booked[0] / sum(booked) if sum(booked) > 0 else 0
@@ -172,7 +172,7 @@ def said(load):
 
 def table(rows):
     lines = ["| dispatch | weights | kernels, us | due | had | worst second, pp | relative error | sum | books "
-             "| multiprocessors | worst second, pp | relative error |",
+             "| multiprocessors: had | their worst second, pp | their relative error |",
              "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         if "share" not in row:

@@ -122,8 +122,8 @@ struct Options {
   }
 };
 
-// For more batches than a program of some minutes has.
-constexpr size_t kMostBatches = size_t{1} << 20;
+// That there is room to note. With --wait a batch is one kernel: of 50 us these are 200 s.
+constexpr size_t kMostBatches = size_t{1} << 22;
 
 struct Tenant {
   explicit Tenant(const Options& options) : options(options) {
@@ -135,7 +135,7 @@ struct Tenant {
       CHECK(cudaMallocHost(&host, copy_bytes));
       CHECK(cudaMalloc(&device, copy_bytes));
     }
-    if (options.multiprocessors) {
+    if (options.multiprocessors && copy_bytes == 0) {
       Held none = {};
       none.begin_ns = kNever;
       CHECK(cudaMalloc(&held, sizeof(none)));
@@ -210,7 +210,12 @@ int Run(Tenant* tenant) {
   uint64_t issued = 0, complete = 0;
   const double start = Now();
   progress.push_back({start, 0});
-  for (double now = start; now < start + options.seconds && issued < kMostBatches;) {
+  for (double now = start; now < start + options.seconds;) {
+    if (tenant->held != nullptr && issued == kMostBatches) {
+      std::fprintf(stderr, "shares: --multiprocessors has no room to note more than %zu batches\n",
+                   kMostBatches);
+      return 1;
+    }
     for (int i = 0; i < batch; ++i) tenant->Issue(options.rounds);
     CHECK(cudaEventRecord(events[issued % ahead], tenant->stream));
     ++issued;
