@@ -77,7 +77,7 @@ class PrometheusTest(unittest.TestCase):
         jobs = [{"job_name": name, "static_configs": [
             {"targets": ["127.0.0.1:%d" % self.ports[name]], "labels": {"service": "warpline-" + name}}]}
                 for name in ("scheduler", "server")]
-        config = {"global": {"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
+        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "200ms"},
                   "rule_files": [str(self.folder / "rules.yml")], "scrape_configs": jobs}
         (self.folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
         with open(self.folder / "log", "wb") as log:
@@ -126,16 +126,19 @@ class PrometheusTest(unittest.TestCase):
         self.start_server()
         self.start_prometheus()
         env = dict(self.installation.client_environment(""), WARPLINE_CREDENTIAL=self.credential)
-        holds = subprocess.Popen([str(self.installation.root / "bin/warpline"), "run",
-                                  "--endpoint=" + self.scheduler.endpoint, "--",
-                                  str(self.installation.root / "bin/slice_limits"), "hold", "--piece=8"],
-                                 env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL)
+        said = self.folder / "holds"
+        with open(said, "wb") as output:
+            holds = subprocess.Popen([str(self.installation.root / "bin/warpline"), "run",
+                                      "--endpoint=" + self.scheduler.endpoint, "--",
+                                      str(self.installation.root / "bin/slice_limits"), "hold", "--piece=8"],
+                                     env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self.stack.callback(holds.wait)
         self.stack.callback(holds.kill)
         joined = ('warpline_tenant_memory_bytes{tenant="vision"} * on (UUID) group_left (modelName) '
                   "warpline_device_info >= %d" % (8 << 20))
-        harness.wait_until(lambda: self.series(joined), "the tenant's memory, with the name of its GPU")
+        harness.wait_until(lambda: self.series(joined), lambda: "the tenant's memory, with the name of its GPU; "
+                           "of what is scraped %s is up, the program said %s" % (
+                               self.series("up"), said.read_text(encoding="utf-8")))
         harness.wait_until(lambda: self.series('warpline_scheduler_tenant_leases{tenant="vision"} == 1'),
                            "the tenant's lease")
 
