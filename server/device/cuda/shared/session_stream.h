@@ -123,11 +123,12 @@ class SessionStream {
   void Follow(const StreamWork& work);
   // Where it is.
   SlotRange place() const { return place_.load(std::memory_order_acquire); }
-  // Where its kernels may be under way: where it is, and where it left some when it moved. Of no
-  // meaning when it is quiet.
+  // Where its kernels run: where it left some when it moved, and when these are complete, where it
+  // is. Of no meaning when it is quiet.
   SlotSet KernelSlots() {
     const SlotRange at = place();  // First: a move that is seen here is seen in what it left.
-    return SetOf(at) | Left();
+    const SlotSet left = Left();
+    return left != 0 ? left : SetOf(at);
   }
   // Has the mark stand for the first `operations`, which have been issued.
   CUresult Cover(uint64_t operations) {

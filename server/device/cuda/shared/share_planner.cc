@@ -71,11 +71,11 @@ void SharePlanner::OnArrive(Seat* seat, StreamUse* stream, const SlotRange& plac
   MutexLock lock(&mu_);
   // It may have another one by now.
   if (seat->place() != place) return;
-  const uint64_t move = seat->moves_.load(std::memory_order_relaxed);
-  if (stream->arrived_.exchange(move, std::memory_order_relaxed) == move) return;
   // One that copies goes along at once, and says nothing of where kernels are.
   const uint64_t window = window_.load(std::memory_order_relaxed);
   if (stream->window_.load(std::memory_order_relaxed) + 1 < window) return;
+  const uint64_t move = seat->moves_.load(std::memory_order_relaxed);
+  if (stream->arrived_.exchange(move, std::memory_order_relaxed) == move) return;
   const uint32_t streams =
       seat->streams_before_ + seat->new_streams_.load(std::memory_order_relaxed);
   NoteHad(clock_());
@@ -89,12 +89,11 @@ void SharePlanner::OnStray(Seat* seat, SlotSet slots) {
   RunOn(seat, seat->runs_ | slots);
 }
 
-// Where a place grew, what was launched before may still have no more than it had.
+// A stream that has come to the place may be between two kernels, and is not seen there.
 void SharePlanner::OnSeen(Seat* seat, SlotSet busy) {
   MutexLock lock(&mu_);
   const SlotSet place = SetOf(seat->place());
-  const SlotSet stays = seat->runs_ & place;
-  const SlotSet runs = (busy == 0 || stays == 0 ? place : stays) | (busy & ~place);
+  const SlotSet runs = busy == 0 ? place : (seat->runs_ & place) | busy;
   if (runs == seat->runs_ && runs != place) return;
   NoteHad(clock_());
   RunOn(seat, runs);

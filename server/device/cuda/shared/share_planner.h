@@ -129,8 +129,9 @@ class SharePlanner {
     // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
     // one without kernels.
     void Use(StreamUse* stream, uint64_t blocks) { planner_->OnUse(this, stream, blocks); }
-    // Where kernels that were launched are under way, as seen now; none for nowhere. Who stayed
-    // where they were has no reason to any more then, and others get what it kept from them.
+    // Where kernels that were launched run, as seen now; none for nowhere. There the session runs,
+    // whatever its streams have said. Who stayed where its kernels were has no reason to any more
+    // when they are nowhere, and others get what it kept from them.
     void SetBusy(SlotSet busy) {
       busy_.store(busy, std::memory_order_relaxed);
       if (busy == 0 && stays_.load(std::memory_order_relaxed)) planner_->EndStay(this);
