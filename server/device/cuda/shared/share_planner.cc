@@ -14,8 +14,11 @@ namespace {
 
 // Parts that slots miss by less than one in so many are left as they are.
 constexpr int kLeastRounding = 64;
-// 24 multiprocessors for a window. More cannot be made up for in a window or two.
-constexpr int64_t kMostOwedMs = 24 * SharePlanner::kWindowMs;
+// The device for so long. A kernel that runs for longer than a window keeps what it has, however
+// much that is, and that is paid for afterwards.
+constexpr int64_t kMostOwedMs = 1000;
+// In multiprocessors, of that in one window.
+constexpr int64_t kMostMadeUp = 24;
 
 }  // namespace
 
@@ -193,15 +196,15 @@ void SharePlanner::NoteOwed() {
   std::vector<Slice*> greedy;
   int64_t had_ms = 0, weights = 0;
   for (Slice& slice : slices_) {
-    const int size = SizeOf(slots_, slice.place);
+    const int size = SizeOf(slots_, SetOf(slice.place) | slice.held);
     int64_t planned = 0;
-    bool pinned = false;
     for (const Seat* const seat : slice.working) {
       planned += seat->planned_.load(std::memory_order_relaxed);
-      pinned |= seat->pinned_ != SlotRange();
     }
-    if (planned <= size || slice.most > 0 || pinned) {
-      slice.owed_ms = 0;
+    if (planned <= size || slice.most > 0) {
+      // Who rests still owes what it owed.
+      slice.owed = std::min(slice.owed, 0);
+      slice.owed_ms = std::min<int64_t>(slice.owed_ms, 0);
       slice.had_ms = 0;
       continue;
     }
@@ -209,8 +212,11 @@ void SharePlanner::NoteOwed() {
     had_ms += slice.had_ms;
     weights += slice.weight;
   }
-  int64_t most_ms = 0;
+  int64_t most_ms = 0, sum_ms = 0;
+  for (const Slice* const slice : greedy) sum_ms += slice->owed_ms;
   for (Slice* const slice : greedy) {
+    // What somebody owes who comes back is owed to all.
+    slice->owed_ms -= sum_ms * slice->weight / weights;
     const int64_t part_ms = had_ms * slice->weight / weights;
     const int64_t missed_ms = part_ms - std::exchange(slice->had_ms, 0);
     // Others had all of it for as long.
@@ -220,9 +226,15 @@ void SharePlanner::NoteOwed() {
     slice->owed_ms += missed_ms;
     most_ms = std::max(most_ms, std::abs(slice->owed_ms));
   }
-  if (most_ms <= kMostOwedMs) return;
   // All by as much, so that what they are owed stays divided as their parts are.
-  for (Slice* const slice : greedy) slice->owed_ms = slice->owed_ms * kMostOwedMs / most_ms;
+  const int64_t kept_ms = std::min(most_ms, all_ * kMostOwedMs);
+  const int64_t now_ms = std::min(most_ms, kMostMadeUp * kWindowMs);
+  for (Slice* const slice : greedy) {
+    slice->owed = 0;
+    if (most_ms == 0) continue;
+    slice->owed = static_cast<int>(slice->owed_ms * now_ms / most_ms / kWindowMs);
+    slice->owed_ms = slice->owed_ms * kept_ms / most_ms;
+  }
 }
 
 // By weight, and what some do not want is the others' (max-min fair).
@@ -296,7 +308,7 @@ ShareDemand SharePlanner::DemandOf(const Slice& slice) const {
   demand.wanted = std::min(demand.wanted, kept == 0 ? all_ : std::max(slice.part - kept, 1));
   demand.most = slice.most == 0 ? 0 : std::max(slice.most - SizeOf(slots_, slice.held), 1);
   demand.weight = slice.weight;
-  demand.owed = static_cast<int>(slice.owed_ms / kWindowMs);
+  demand.owed = slice.owed;
   return demand;
 }
 

@@ -49,7 +49,8 @@ struct ShareTerms {
 // Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next. What a plan
 // gives and what is had differ: kernels stay where they were launched, and whoever has long ones
 // goes over to a new place later than others do. So what a slice had counts by where its kernels
-// ran, and for how long.
+// ran, and for how long; what it had too much it pays for, up to a second of the device, also when
+// it has rested meanwhile.
 // A kernel that runs through a whole window runs for long.
 //
 // The device is divided among slices, and what a slice gets among its sessions that work, so that
@@ -92,10 +93,11 @@ class SharePlanner {
     // Those of the last plan that work, and what they were given together.
     std::vector<Seat*> working;
     SlotRange place;
-    // What it had in this window, and by how much earlier ones fell short of its part (as
-    // ShareDemand::owed), in milliseconds of a multiprocessor.
+    // What it had in this window, and by how much earlier ones fell short of its part, in
+    // milliseconds of a multiprocessor; below 0 by how much they exceeded it.
     int64_t had_ms = 0;
     int64_t owed_ms = 0;
+    int owed = 0;  // Of that, what this window makes up for (ShareDemand::owed).
     // Of the last plan: how many multiprocessors it may have beside others, should it want them,
     // where it has kernels that run for long, and where it keeps others from them.
     int part = 0;
