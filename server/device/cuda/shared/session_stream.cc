@@ -69,7 +69,7 @@ void SessionStream::Follow(const StreamWork& work) {
 bool SessionStream::MoveTo(const SlotRange& to) {
   if (to == refused_.load(std::memory_order_relaxed)) return false;
   const uint64_t kernels = kernels_.value();
-  const SlotSet leaves = Quiet() ? 0 : SetOf(place()) | Left();
+  const SlotSet leaves = Quiet() ? 0 : Slots();
   if (!use_.TryLock()) return false;
   bool moved = false;
   CUstream next = nullptr;

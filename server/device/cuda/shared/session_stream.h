@@ -123,10 +123,15 @@ class SessionStream {
   void Follow(const StreamWork& work);
   // Where it is.
   SlotRange place() const { return place_.load(std::memory_order_acquire); }
-  // Where its kernels run: where it left some when it moved, and when these are complete, where it
-  // is. Of no meaning when it is quiet.
-  SlotSet KernelSlots() {
+  // Where its kernels run or are queued: where it is, and where it left some when it moved. Of no
+  // meaning when it is quiet.
+  SlotSet Slots() {
     const SlotRange at = place();  // First: a move that is seen here is seen in what it left.
+    return SetOf(at) | Left();
+  }
+  // Where they run: what it left comes first.
+  SlotSet KernelSlots() {
+    const SlotRange at = place();
     const SlotSet left = Left();
     return left != 0 ? left : SetOf(at);
   }

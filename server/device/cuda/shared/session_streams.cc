@@ -47,12 +47,13 @@ CUresult SessionStreams::Destroy(StreamId id) {
   const CUresult result = stream->Cover(stream->issued.value());
   if (result != CUDA_SUCCESS) return result;
   order_.Remove(stream);
+  const SlotSet slots = stream->Slots();
   {
     MutexLock lock(&mu_);
     streams_.erase(id);
-    if (stream->issued.value() > 0) departed_.push_back(stream->mark());
+    if (stream->issued.value() > 0) departed_.push_back({stream->mark(), slots});
   }
-  QueryDeparted();  // Bounds what is kept.
+  QueryDeparted(nullptr);  // Bounds what is kept.
   return CUDA_SUCCESS;
 }
 
@@ -68,7 +69,7 @@ bool SessionStreams::Quiet() {
   for (const auto& stream : All()) {
     if (!stream->Quiet()) return false;
   }
-  return QueryDeparted() != CUDA_ERROR_NOT_READY;
+  return QueryDeparted(nullptr) != CUDA_ERROR_NOT_READY;
 }
 
 SlotSet SessionStreams::Busy() {
@@ -76,7 +77,7 @@ SlotSet SessionStreams::Busy() {
   for (const auto& stream : All()) {
     if (!stream->Quiet()) busy |= stream->KernelSlots();
   }
-  if (QueryDeparted() == CUDA_ERROR_NOT_READY) busy = SetOf(contexts_->whole());
+  (void)QueryDeparted(&busy);
   return busy;
 }
 
@@ -86,30 +87,31 @@ CUresult SessionStreams::QueryIdle() {
     if (result != CUDA_SUCCESS) return result;
   }
   // Last: a stream that was destroyed meanwhile was asked above, or is among these.
-  const CUresult departed = QueryDeparted();
+  const CUresult departed = QueryDeparted(nullptr);
   // Others need not wait until somebody looks.
   if (departed == CUDA_SUCCESS) seat_->SetBusy(0);
   return departed;
 }
 
-CUresult SessionStreams::QueryDeparted() {
-  std::vector<std::shared_ptr<StreamMark>> departed;
+CUresult SessionStreams::QueryDeparted(SlotSet* busy) {
+  std::vector<Departed> departed;
   {
     MutexLock lock(&mu_);
     departed = departed_;
   }
   CUresult first = CUDA_SUCCESS;
   std::vector<std::shared_ptr<StreamMark>> complete;
-  for (const auto& mark : departed) {
+  for (const auto& [mark, slots] : departed) {
     const CUresult result = mark->Query();
     if (result == CUDA_SUCCESS) complete.push_back(mark);
+    if (result == CUDA_ERROR_NOT_READY && busy != nullptr) *busy |= slots;
     if (first == CUDA_SUCCESS) first = result;
   }
   if (complete.empty()) return first;
   order_.Forget(complete);
   MutexLock lock(&mu_);
-  std::erase_if(departed_, [&](const std::shared_ptr<StreamMark>& mark) {
-    return std::find(complete.begin(), complete.end(), mark) != complete.end();
+  std::erase_if(departed_, [&](const Departed& one) {
+    return std::find(complete.begin(), complete.end(), one.mark) != complete.end();
   });
   return first;
 }

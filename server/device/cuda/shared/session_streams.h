@@ -49,8 +49,8 @@ class SessionStreams : public KernelSource {
   bool Quiet() override;
   // Tells the seat where it is busy.
   void Look() override { seat_->SetBusy(Busy()); }
-  // The slots where kernels are under way; none when it is quiet. Kernels of streams that were
-  // destroyed may be anywhere.
+  // The slots where kernels are under way; none when it is quiet. Of streams that were destroyed
+  // all work counts as kernels.
   SlotSet Busy();
   void Overdue() override {
     if (on_overdue_) on_overdue_();
@@ -73,8 +73,15 @@ class SessionStreams : public KernelSource {
   }
 
   std::vector<std::shared_ptr<SessionStream>> All();
-  // Whether work of destroyed streams is under way. Forgets what is complete.
-  CUresult QueryDeparted();
+  // A stream that was destroyed before its work was complete.
+  struct Departed {
+    std::shared_ptr<StreamMark> mark;  // The end of its work.
+    SlotSet slots = 0;                 // Where that is.
+  };
+
+  // Whether work of destroyed streams is under way; adds to `busy`, which may be null, where it is.
+  // Forgets what is complete.
+  CUresult QueryDeparted(SlotSet* busy);
 
   const DriverApi* const api_;
   const GreenContexts* const contexts_;
@@ -84,8 +91,7 @@ class SessionStreams : public KernelSource {
   LegacyOrder order_;
   Mutex mu_;  // No other lock is taken under it, and no call made.
   std::map<StreamId, std::shared_ptr<SessionStream>> streams_ ABSL_GUARDED_BY(mu_);
-  // The ends of destroyed streams' work, until they have been seen.
-  std::vector<std::shared_ptr<StreamMark>> departed_ ABSL_GUARDED_BY(mu_);
+  std::vector<Departed> departed_ ABSL_GUARDED_BY(mu_);  // Until their ends have been seen.
 };
 
 }  // namespace warpline::device

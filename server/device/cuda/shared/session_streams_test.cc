@@ -345,6 +345,19 @@ TEST_F(SessionStreamsTest, ASessionRunsElsewhereWhenWhatItLeftIsComplete) {
   driver_.Complete();
 }
 
+TEST_F(SessionStreamsTest, KernelsOfADestroyedStreamAreBusyWhereItWas) {
+  NeighbourWorks();
+  EXPECT_EQ(Issue(apart_, 1, {1056, false}), CUDA_SUCCESS);
+  const SlotSet place = SetOf(seat_->place());
+  EXPECT_NE(place, SetOf(contexts_->whole()));
+  EXPECT_EQ(streams_->Destroy(apart_), CUDA_SUCCESS);
+  EXPECT_EQ(streams_->Busy(), place);
+  streams_->Look();
+  EXPECT_LT(share_, 1000u);
+  driver_.Complete();
+  EXPECT_EQ(streams_->Busy(), 0u);
+}
+
 TEST_F(SessionStreamsTest, ACopyingStreamDoesNotSayWhereKernelsAre) {
   EXPECT_EQ(Issue(apart_, 1, {1056, false}), CUDA_SUCCESS);
   NeighbourWorks();
