@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -17,6 +18,8 @@
 
 namespace warpline::device {
 namespace {
+
+int64_t g_now_ms = 1000;
 
 class SessionStreamsTest : public testing::Test {
  protected:
@@ -376,6 +379,53 @@ TEST_F(SessionStreamsTest, ASessionThatIsQuietRunsElsewhereAtOnce) {
   EXPECT_EQ(share_, 1000u);
   EXPECT_EQ(Issue(apart_, 2, {1056, false}), CUDA_SUCCESS);
   EXPECT_LT(share_, 1000u);
+  driver_.Complete();
+}
+
+// What share_planner_test simulates, with streams that move. The light session's lane keeps two
+// kernels of 5 ms of the whole device queued, which take 82 ms on 8 multiprocessors of 132 and 41
+// on 16; the heavy one's kernels are so short that it is always where its place is.
+TEST_F(SessionStreamsTest, ASessionHasItsPartAlthoughItsKernelsStayWhereTheyWereLaunched) {
+  constexpr int kMs = 30'000;
+  constexpr double kWork = 660;  // Milliseconds of a multiprocessor.
+  SharePlanner planner(contexts_->slots(), [] { return g_now_ms; });
+  SharePlanner::StreamUse heavy_use;
+  const auto light = planner.Join({}), heavy = planner.Join({.weight = 10});
+  auto opened =
+      SessionStreams::Open(driver_.api(), contexts_.get(), light.get(), moments_.get(), nullptr);
+  ASSERT_TRUE(opened.ok());
+  const std::unique_ptr<SessionStreams> streams = *std::move(opened);
+  StreamId id{};
+  ASSERT_EQ(streams->Create(CU_STREAM_NON_BLOCKING, &id), CUDA_SUCCESS);
+  SessionStream* const stream = streams->Of(id);
+  struct Kernel {
+    uint64_t name;
+    SlotRange on;
+    double left;
+  };
+  std::deque<Kernel> queued;
+  uint64_t name = 1'000'000;
+  double had = 0;
+  for (int ms = 0; ms < kMs; ++ms, ++g_now_ms) {
+    heavy->Use(&heavy_use, 1056);
+    heavy->Arrive(&heavy_use, heavy->place());
+    while (queued.size() < 2) {
+      const LegacyOrder::Scope scope(streams->order(), stream, {1056, false});
+      stream->AddKernel();
+      ASSERT_EQ(driver_.api()->p_cuMemsetD8Async(++name, 0, 1, scope.native()), CUDA_SUCCESS);
+      queued.push_back({name, stream->place(), kWork});
+    }
+    const int size = SizeOf(contexts_->slots(), queued.front().on);
+    had += size;
+    queued.front().left -= size;
+    if (queued.front().left <= 0) {
+      driver_.Complete(queued.front().name);
+      queued.pop_front();
+    }
+    if (ms % 100 == 50) streams->Look();
+  }
+  const double all = SizeOf(contexts_->slots(), contexts_->whole());
+  EXPECT_NEAR(had / kMs / all, 1.0 / 11, 0.03 / 11);
   driver_.Complete();
 }
 

@@ -291,6 +291,11 @@ bool TimelineDriver::ComesAfter(uint64_t later, uint64_t earlier) {
   return before_[later].contains(earlier);
 }
 
+void TimelineDriver::Complete(uint64_t name) {
+  MutexLock lock(&mu_);
+  complete_.insert(name);
+}
+
 void TimelineDriver::Complete() {
   MutexLock lock(&mu_);
   for (const auto& [operation, before] : before_) complete_.insert(operation);

@@ -40,8 +40,9 @@ class TimelineDriver {
   void DropGreenContexts();
 
   bool ComesAfter(uint64_t later, uint64_t earlier);
-  // All operations so far are complete; until then none is.
+  // All operations so far are complete, or this one is; until then none is.
   void Complete();
+  void Complete(uint64_t name);
 
   // How often the function was called, by its plain name, or all of them together.
   int Count(const std::string& name);
