@@ -425,7 +425,7 @@ TEST_F(SessionStreamsTest, ASessionHasItsPartAlthoughItsKernelsStayWhereTheyWere
     if (ms % 100 == 50) streams->Look();
   }
   const double all = SizeOf(contexts_->slots(), contexts_->whole());
-  EXPECT_NEAR(had / kMs / all, 1.0 / 11, 0.03 / 11);
+  EXPECT_NEAR(had / kMs / all, 1.0 / 11, 0.015 / 11);
   driver_.Complete();
 }
 
