@@ -14,7 +14,7 @@ constexpr uint32_t kMostMissed = 8;
 // For how much of a second others may be limited for those that are expected, in thousandths.
 constexpr uint32_t kMostLimitedShare = 500;
 // No more than one in so many of a turn's first quantum is not charged.
-constexpr int64_t kLeastCharged = 20;
+constexpr int64_t kMostFreePart = 20;
 
 }  // namespace
 
@@ -201,7 +201,7 @@ void EngineArbiter::ChargeTurn(int64_t passed_ns) {
 EngineArbiter::Had EngineArbiter::InTurn(int64_t ns) const {
   if (options_.engine != 0) return {ns};
   const int64_t first_ns = std::clamp<int64_t>(options_.quantum_ns - turn_ns_, 0, ns);
-  const int64_t handover_ns = std::min(options_.handover_ns, options_.quantum_ns / kLeastCharged);
+  const int64_t handover_ns = std::min(options_.handover_ns, options_.quantum_ns / kMostFreePart);
   return {ns, first_ns * handover_ns / options_.quantum_ns};
 }
 

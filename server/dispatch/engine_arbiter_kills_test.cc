@@ -13,11 +13,6 @@
 namespace warpline::dispatch {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSecond = 1000 * kMs;
-constexpr int64_t kShort = 50'000;
-constexpr int64_t kLong = 5 * kMs;
-
 // More urgent slices go first, and what is in their way for so long is killed.
 class Kills : public policy::Policy {
  public:

@@ -19,9 +19,6 @@
 namespace warpline::dispatch {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSecond = 1000 * kMs;
-
 int64_t now_ns = 0;
 int64_t wall_us = 0;
 

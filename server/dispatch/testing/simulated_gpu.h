@@ -19,6 +19,12 @@
 
 namespace warpline::dispatch {
 
+// In nanoseconds; and how long kernels take of programs that have short ones or long ones.
+inline constexpr int64_t kMs = 1'000'000;
+inline constexpr int64_t kSecond = 1000 * kMs;
+inline constexpr int64_t kShort = 50'000;
+inline constexpr int64_t kLong = 5 * kMs;
+
 // One command of a lane's program.
 struct SimulatedWork {
   Engine engine = Engine::kCompute;
@@ -127,6 +133,12 @@ inline std::vector<SimulatedWork> Kernels(int64_t ns, int64_t host_ns = -1) {
 inline ContenderTerms Named(uint32_t vgpu) {
   ContenderTerms terms;
   terms.vgpu = vgpu;
+  return terms;
+}
+inline ContenderTerms Weight(uint32_t weight, int32_t priority = 0) {
+  ContenderTerms terms;
+  terms.weight = weight;
+  terms.priority = priority;
   return terms;
 }
 
