@@ -28,12 +28,14 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void Work(float* data, int rounds) {
+__device__ void Compute(float* data, int rounds) {
   const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
   float a = data[i];
   for (int r = 0; r < rounds; ++r) a = fmaf(a, 1.0001f, 0.5f);
   data[i] = a;
 }
+
+__global__ void Work(float* data, int rounds) { Compute(data, rounds); }
 
 // What the kernels of one stream note.
 struct Held {
@@ -73,10 +75,7 @@ __global__ void NotedWork(float* data, int rounds, Held* held, unsigned long lon
       atomicMin(&held->begin_ns, now);
     }
   }
-  const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  float a = data[i];
-  for (int r = 0; r < rounds; ++r) a = fmaf(a, 1.0001f, 0.5f);
-  data[i] = a;
+  Compute(data, rounds);
   __syncthreads();
   if (threadIdx.x != 0) return;
   __threadfence();

@@ -50,8 +50,11 @@ class SessionStreamsTest : public testing::Test {
 
   // Issues the operation with this name.
   CUresult Issue(StreamId id, uint64_t name, const StreamWork& work = {}) {
-    SessionStream* const stream = streams_->Of(id);
-    const LegacyOrder::Scope scope(streams_->order(), stream, work);
+    return Issue(streams_.get(), id, name, work);
+  }
+  CUresult Issue(SessionStreams* streams, StreamId id, uint64_t name, const StreamWork& work) {
+    SessionStream* const stream = streams->Of(id);
+    const LegacyOrder::Scope scope(streams->order(), stream, work);
     if (scope.error() != CUDA_SUCCESS) return scope.error();
     if (work.blocks > 0) stream->AddKernel();
     return driver_.api()->p_cuMemsetD8Async(name, 0, 1, scope.native());
@@ -397,7 +400,6 @@ TEST_F(SessionStreamsTest, ASessionHasItsPartAlthoughItsKernelsStayWhereTheyWere
   const std::unique_ptr<SessionStreams> streams = *std::move(opened);
   StreamId id{};
   ASSERT_EQ(streams->Create(CU_STREAM_NON_BLOCKING, &id), CUDA_SUCCESS);
-  SessionStream* const stream = streams->Of(id);
   struct Kernel {
     uint64_t name;
     SlotRange on;
@@ -410,10 +412,8 @@ TEST_F(SessionStreamsTest, ASessionHasItsPartAlthoughItsKernelsStayWhereTheyWere
     heavy->Use(&heavy_use, 1056);
     heavy->Arrive(&heavy_use, heavy->place());
     while (queued.size() < 2) {
-      const LegacyOrder::Scope scope(streams->order(), stream, {1056, false});
-      stream->AddKernel();
-      ASSERT_EQ(driver_.api()->p_cuMemsetD8Async(++name, 0, 1, scope.native()), CUDA_SUCCESS);
-      queued.push_back({name, stream->place(), kWork});
+      ASSERT_EQ(Issue(streams.get(), id, ++name, {1056, false}), CUDA_SUCCESS);
+      queued.push_back({name, streams->Of(id)->place(), kWork});
     }
     const int size = SizeOf(contexts_->slots(), queued.front().on);
     had += size;

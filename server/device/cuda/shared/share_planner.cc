@@ -81,14 +81,12 @@ void SharePlanner::OnArrive(Seat* seat, StreamUse* stream, const SlotRange& plac
   if (stream->arrived_.exchange(move, std::memory_order_relaxed) == move) return;
   const uint32_t streams =
       seat->streams_before_ + seat->new_streams_.load(std::memory_order_relaxed);
-  NoteHad(clock_());
   RunOn(seat, SetOf(place) | (++seat->arrived_ < streams ? seat->runs_ : 0));
 }
 
 void SharePlanner::OnStray(Seat* seat, SlotSet slots) {
   MutexLock lock(&mu_);
   if ((slots & ~seat->runs_) == 0) return;
-  NoteHad(clock_());
   RunOn(seat, seat->runs_ | slots);
 }
 
@@ -98,11 +96,11 @@ void SharePlanner::OnSeen(Seat* seat, SlotSet busy) {
   const SlotSet place = SetOf(seat->place());
   const SlotSet runs = busy == 0 ? place : (seat->runs_ & place) | busy;
   if (runs == seat->runs_ && runs != place) return;
-  NoteHad(clock_());
   RunOn(seat, runs);
 }
 
 void SharePlanner::RunOn(Seat* seat, SlotSet runs) {
+  NoteHad(clock_());
   seat->runs_ = runs;
   const SlotRange place = seat->place();
   seat->settled_.store(runs == SetOf(place) ? Packed(place) : 0, std::memory_order_relaxed);
@@ -192,16 +190,20 @@ void SharePlanner::NoteHad(int64_t now) {
   }
 }
 
+int64_t SharePlanner::PlannedOf(const Slice& slice) {
+  int64_t planned = 0;
+  for (const Seat* const seat : slice.working) {
+    planned += seat->planned_.load(std::memory_order_relaxed);
+  }
+  return planned;
+}
+
 void SharePlanner::NoteOwed() {
   std::vector<Slice*> greedy;
   int64_t had_ms = 0, weights = 0;
   for (Slice& slice : slices_) {
     const int size = SizeOf(slots_, SetOf(slice.place) | slice.held);
-    int64_t planned = 0;
-    for (const Seat* const seat : slice.working) {
-      planned += seat->planned_.load(std::memory_order_relaxed);
-    }
-    if (planned <= size || slice.most > 0) {
+    if (PlannedOf(slice) <= size || slice.most > 0) {
       // Who rests still owes what it owed.
       slice.owed = std::min(slice.owed, 0);
       slice.owed_ms = std::min<int64_t>(slice.owed_ms, 0);
@@ -248,11 +250,7 @@ void SharePlanner::NoteParts(int64_t now) {
   for (Slice& slice : slices_) {
     slice.part = 0;
     if (slice.working.empty()) continue;
-    int64_t wanted = 0;
-    for (const Seat* const seat : slice.working) {
-      wanted += seat->planned_.load(std::memory_order_relaxed);
-    }
-    wants.push_back({&slice, wanted});
+    wants.push_back({&slice, PlannedOf(slice)});
     weights += slice.weight;
   }
   std::stable_sort(wants.begin(), wants.end(), [](const Want& a, const Want& b) {

@@ -209,6 +209,8 @@ class SharePlanner {
   void Pin(Seat* seat, const SlotRange& range, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts what slices had since it was counted last.
   void NoteHad(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The multiprocessors that the plan reckons with for its sessions that work.
+  static int64_t PlannedOf(const Slice& slice);
   // Counts by how much the window that is over missed the parts of those who could have used more
   // than they had.
   void NoteOwed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -228,7 +230,7 @@ class SharePlanner {
   // Has them launch where its kernels run for long.
   void Crowd(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Put(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // It runs there from now on.
+  // What it had until now is counted, and it runs there from now on.
   void RunOn(Seat* seat, SlotSet runs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The multiprocessors that so many blocks can use.
   int Wanted(uint64_t blocks) const {
