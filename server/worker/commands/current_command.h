@@ -15,6 +15,7 @@
 #include "server/handover/session_usage.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/task.h"
+#include "server/worker/lanes/task_engine.h"
 #include "server/worker/order/completion.h"
 #include "server/worker/replies/reply_sink.h"
 
@@ -49,6 +50,7 @@ class CurrentCommand {
     task.command = command;
     if (!tail.empty()) task.payload = payload_;
     task.tail = tail;
+    task.work = EngineWorkOf(task);
     return task;
   }
 

@@ -14,7 +14,6 @@
 #include "common/cuda/cuda_numbers.h"
 #include "common/loop/adaptive_poll.h"
 #include "server/worker/lanes/session_log.h"
-#include "server/worker/lanes/task_engine.h"
 
 namespace warpline::worker {
 namespace {
@@ -107,7 +106,7 @@ bool Lane::Satisfied(const Task& task) {
 }
 
 Lane::Step Lane::IssueInTurn(Task& task) {
-  EngineWork work = EngineWorkOf(task);
+  EngineWork work = task.work;
   if (turns_.IsFree(work.engine, work.bytes)) work = {};
   if (!turns_.MayIssue(work.engine)) return Step::kBlocked;
   const Step step = Issue(task);

@@ -62,12 +62,18 @@ struct HostWait {
 // Whether the client waits for an answer to such a command.
 inline bool Answers(CommandId id) { return FindCommand(id).effect == Effect::kRoundTrip; }
 
+struct EngineWork {
+  Engine engine = Engine::kNothing;
+  uint64_t bytes = 0;  // Of a copy between host and device.
+};
+
 // A task travels from the decoder to a lane, and is only moved.
 struct Task {
   uint64_t seq = 0;
   uint64_t ticket = 0;  // Its place in its lane, from 1; set by the lane.
   CommandId id{};
   AnyCommand command;
+  EngineWork work;  // What it asks of an engine that sessions share in turns (task_engine.h).
   // The objects that the command names, by the table's rules.
   std::shared_ptr<Kernel> kernel;
   // The kernel that a KernelSetAttribute changes into `kernel`.

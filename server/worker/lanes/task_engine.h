@@ -16,11 +16,6 @@ namespace warpline::worker {
 inline constexpr size_t kEngineCount = 4;
 using EngineCounts = std::array<uint64_t, kEngineCount>;
 
-struct EngineWork {
-  Engine engine = Engine::kNothing;
-  uint64_t bytes = 0;  // Of a copy between host and device.
-};
-
 // What the task asks of an engine that sessions share in turns; copies of boxes and arrays count as
 // others do. Copies within a graph, and what kernels read and write in host memory, are the graph's
 // and the kernels': computing.

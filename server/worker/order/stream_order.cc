@@ -181,7 +181,7 @@ void StreamOrder::Enqueue(Stream* stream, Task task) {
   for (size_t kind = stream->ignores_barriers ? 1 : 0; kind < barriers_.size(); ++kind) {
     ComesAfterBarrier(stream, kind, barriers_[kind], &task);
   }
-  ++given_[static_cast<size_t>(EngineWorkOf(task).engine)];
+  ++given_[static_cast<size_t>(task.work.engine)];
   stream->lane->Append(std::move(task));
 }
 
