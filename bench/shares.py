@@ -3,7 +3,7 @@
 
   shares.py --bundle=DIR --program=shares [--device=auto] [--tier=isolated|guarded] [--seconds=14] [--blocks=1056]
             [--weights=1:1,3:1,10:1] [--kernels_us=50:50,50:5000,5000:50,5000:5000,50:64MiB] [--wait]
-            [--processes=1:1] [--programs=1:1] [--multiprocessors]
+            [--streams=1:1] [--processes=1:1] [--programs=1:1] [--multiprocessors]
             [--dispatch=band,off] [--server_flag=FLAG ...] [--json=FILE] [--md=FILE]
 
 For each kind of dispatch, each pair of weights and each pair of lengths a scheduler with two
@@ -16,11 +16,12 @@ both had by the time that passed, and what the server's books say of the first o
 --multiprocessors the kernels note from when to when they ran, and on which multiprocessors, and the
 row also says what the first tenant had of the seconds of multiprocessors. Where tenants run at once
 on parts of a GPU that is their time of it; how much a part gets done in its time depends on how the
-kernels' blocks fill it. The first rows are of a tenant alone. A length in MiB or KiB stands for copies of so much to the device, over
-and over. Beside kernels they are on another engine: then each is due all that it has alone, and
-the row says what the first and the second kept of it. With --processes=4:1 the first tenant's program
-has four processes, which are four sessions of one lease and together have what one would, and with
---programs=4:1 the first tenant has four such programs, which are four leases.
+kernels' blocks fill it. The first rows are of a tenant alone. A length in MiB or KiB stands for copies
+of so much to the device, over and over. Beside kernels they are on another engine: then each is due all
+that it has alone, and the row says what the first and the second kept of it. With --streams=4:1 each
+process of the first tenant has four threads, each with a stream of its own; with --processes=4:1 its
+program has four processes, which are four sessions of one lease and together have what one would; and
+with --programs=4:1 it has four such programs, which are four leases.
 """
 import argparse
 import json
@@ -115,21 +116,21 @@ class Measurement:
                                              "--kernel_us=%g" % kernel_us, *copy, *self._options), 120)[-1]
         return {**kernel, "copy": copy}
 
-    def _start(self, tenant, kernel, seconds, processes=1):
+    def _start(self, tenant, kernel, seconds, processes=1, streams=1):
         tiers = [self._tiers[i % len(self._tiers)] for i in range(processes)]
         several = [sys.executable, "-c", SEVERAL, ",".join(tiers)] if processes > 1 else []
         return self._pool.start(tenant, tiers[0], *several, self._program, "--rounds=%d" % kernel["rounds"],
                                 "--kernel_us=%g" % kernel["kernel_us"], "--seconds=%g" % seconds,
-                                *kernel["copy"], *self._options)
+                                "--streams=%d" % streams, *kernel["copy"], *self._options)
 
     def alone(self, kernel, seconds):
         run = results_of(self._start(0, kernel, seconds), seconds + 60)
         start, end = run[0]["progress"][0][0] + seconds / 4, run[0]["progress"][-1][0]
         return had(run, start, end) / (end - start)
 
-    def together(self, kernels, weights, seconds, counts=(1, 1), programs=(1, 1)):
-        """`counts` processes, of each of `programs`, which have a lease each."""
-        started = [[self._start(i, kernel, seconds, counts[i]) for _ in range(programs[i])]
+    def together(self, kernels, weights, seconds, counts=(1, 1), programs=(1, 1), streams=(1, 1)):
+        """`counts` processes, of each of `programs`, which have a lease each; `streams` of each process."""
+        started = [[self._start(i, kernel, seconds, counts[i], streams[i]) for _ in range(programs[i])]
                    for i, kernel in enumerate(kernels)]
         time.sleep(seconds * 0.35)
         before = self._pool.engine_times()
@@ -210,7 +211,7 @@ def measure(local_server, installation, args):
                 for pair in pairs(args.kernels_us):
                     row = measurement.together([kernels[length] for length in pair], weights, args.seconds,
                                                *[[int(count) for count in counts.split(":")]
-                                                 for counts in (args.processes, args.programs)])
+                                                 for counts in (args.processes, args.programs, args.streams)])
                     rows.append({"dispatch": dispatch, "weights": weights, "kernels_us": pair, **row})
                     print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     return rows
@@ -227,6 +228,7 @@ def parse(arguments=None):
     parser.add_argument("--weights", default="1:1,3:1,10:1")
     parser.add_argument("--kernels_us", default="50:50,50:5000,5000:50,5000:5000")
     parser.add_argument("--blocks", type=int, default=1056, help="of each kernel; 16 on the CPU device")
+    parser.add_argument("--streams", default="1:1", help="of each process, each with a thread of its own")
     parser.add_argument("--processes", default="1:1", help="of each tenant's program")
     parser.add_argument("--programs", default="1:1", help="of each tenant, each with a lease of its own")
     parser.add_argument("--wait", action="store_true", help="each kernel is waited for")

@@ -61,6 +61,9 @@ class DispatchTest(unittest.TestCase):
     def test_weights_are_kept_on_an_isolated_device(self):
         self.expect_share((3, 1), "isolated", 3 / 4)
 
+    def test_streams_of_one_program_have_its_weight_together(self):
+        self.expect_share((1, 1), "isolated", 1 / 2, streams=(3, 1))
+
     def test_sessions_of_both_tiers_have_their_leases_weight_together(self):
         self.expect_share((1, 1), "isolated,guarded", 1 / 2, counts=(2, 1))
 

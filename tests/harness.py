@@ -7,6 +7,7 @@ without Bazel, such as one with a GPU:
     BUNDLE=DIR PROGRAMS=DIR DEVICE=cuda tests/slices_test.py
 
 BUNDLE is what `./dev bundle` made, and PROGRAMS a folder of the built programs that the test names.
+Those that speak the protocol themselves, such as limit_storm, need gRPC's libraries there.
 """
 import os
 import pathlib

@@ -3,12 +3,13 @@
 //
 //   shares --calibrate --kernel_us=N [--blocks=N]   Says the rounds of a kernel of that length.
 //   shares --rounds=N --kernel_us=N --seconds=N     Launches them for so long.
-//          [--blocks=N] [--wait] [--copy_kib=N] [--multiprocessors]
+//          [--blocks=N] [--wait] [--copy_kib=N] [--multiprocessors] [--streams=N]
 //
 // A kernel does a fixed amount of arithmetic: one that looked at a clock would be done as soon
 // beside others as alone. With --wait each kernel is waited for, without it some milliseconds of
 // them are always queued. With --copy_kib it copies so much to the device instead, over and over.
-// The last line of the output is a JSON object: how much was complete at which time
+// With --streams each of so many threads does that with a stream of its own.
+// The output has a JSON object in a line for each stream: how much was complete at which time
 // (CLOCK_MONOTONIC, seconds), in kernels or copies, and how long one takes alone. With
 // --multiprocessors the kernels note where and when they ran, and the object says how many seconds
 // of a multiprocessor the complete ones had.
@@ -16,11 +17,14 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -112,7 +116,7 @@ double Now() {
 
 struct Options {
   bool calibrate = false, wait = false, multiprocessors = false;
-  int rounds = 1000, blocks = 1056, copy_kib = 0;
+  int rounds = 1000, blocks = 1056, copy_kib = 0, streams = 1;
   double kernel_us = 50, seconds = 5;
 
   // What a batch takes is long enough not to wait too often.
@@ -198,6 +202,31 @@ int Calibrate(Tenant* tenant) {
   return 0;
 }
 
+// Each of several threads says as one what its stream did.
+std::mutex printing;
+
+void Print(const Tenant& tenant, const std::vector<std::pair<double, uint64_t>>& progress,
+           uint64_t complete) {
+  const Options& options = tenant.options;
+  const std::vector<double> held =
+      tenant.held == nullptr ? std::vector<double>() : tenant.HeldSeconds(complete);
+  const std::lock_guard lock(printing);
+  std::printf("{\"kernel_us\": %.3f, \"progress\": [", options.kernel_us);
+  for (size_t i = 0; i < progress.size(); ++i) {
+    std::printf("%s[%.6f, %llu]", i == 0 ? "" : ", ", progress[i].first,
+                static_cast<unsigned long long>(progress[i].second * options.batch()));
+  }
+  if (tenant.held != nullptr) {
+    std::printf("], \"multiprocessor_seconds\": [");
+    for (size_t i = 0; i < progress.size(); ++i) {
+      const uint64_t batches = progress[i].second;
+      std::printf("%s[%.6f, %.6f]", i == 0 ? "" : ", ", progress[i].first,
+                  batches == 0 ? 0 : held[batches - 1]);
+    }
+  }
+  std::printf("]}\n");
+}
+
 int Run(Tenant* tenant) {
   const Options& options = tenant->options;
   // Some batches are queued.
@@ -225,22 +254,28 @@ int Run(Tenant* tenant) {
     if (now - progress.back().first >= 0.01) progress.push_back({now, complete});
   }
   CHECK(cudaStreamSynchronize(tenant->stream));
-  std::printf("{\"kernel_us\": %.3f, \"progress\": [", options.kernel_us);
-  for (size_t i = 0; i < progress.size(); ++i) {
-    std::printf("%s[%.6f, %llu]", i == 0 ? "" : ", ", progress[i].first,
-                static_cast<unsigned long long>(progress[i].second * batch));
-  }
-  if (tenant->held != nullptr) {
-    const std::vector<double> held = tenant->HeldSeconds(complete);
-    std::printf("], \"multiprocessor_seconds\": [");
-    for (size_t i = 0; i < progress.size(); ++i) {
-      const uint64_t batches = progress[i].second;
-      std::printf("%s[%.6f, %.6f]", i == 0 ? "" : ", ", progress[i].first,
-                  batches == 0 ? 0 : held[batches - 1]);
-    }
-  }
-  std::printf("]}\n");
+  Print(*tenant, progress, complete);
   return 0;
+}
+
+int RunAll(const Options& options) {
+  if (options.multiprocessors && options.streams > 1) {
+    std::fprintf(stderr,
+                 "shares: --multiprocessors is for one stream: kernels of several are on the same "
+                 "ones at once\n");
+    return 1;
+  }
+  std::vector<std::unique_ptr<Tenant>> tenants;
+  for (int i = 0; i < options.streams; ++i) tenants.push_back(std::make_unique<Tenant>(options));
+  std::atomic<int> worst = 0;
+  std::vector<std::thread> threads;
+  for (const auto& tenant : tenants) {
+    threads.emplace_back([&worst, &tenant] {
+      if (Run(tenant.get()) != 0) worst = 1;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return worst;
 }
 
 }  // namespace
@@ -260,9 +295,11 @@ int main(int argc, char** argv) {
     if (is("--rounds=")) options.rounds = static_cast<int>(value);
     if (is("--blocks=")) options.blocks = static_cast<int>(value);
     if (is("--copy_kib=")) options.copy_kib = static_cast<int>(value);
+    if (is("--streams=")) options.streams = std::max(static_cast<int>(value), 1);
     if (is("--kernel_us=")) options.kernel_us = value;
     if (is("--seconds=")) options.seconds = value;
   }
+  if (!options.calibrate) return RunAll(options);
   Tenant tenant(options);
-  return options.calibrate ? Calibrate(&tenant) : Run(&tenant);
+  return Calibrate(&tenant);
 }
