@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "guard/rewrite/alignments.h"
 #include "guard/rewrite/convergence.h"
 #include "guard/rewrite/fences.h"
 #include "guard/rewrite/flatten.h"
+#include "guard/rewrite/known_alignments.h"
 #include "guard/rewrite/known_numbers.h"
 #include "guard/rewrite/module_layout.h"
 #include "guard/rewrite/rewrite.h"
@@ -123,7 +123,7 @@ class FunctionRewriter {
   FenceWriter code_;
   std::optional<SharedGroups> shared_groups_;  // If hardened
   const KnownNumbers known_numbers_;
-  Alignments alignments_;
+  KnownAlignments alignments_;
   const ptx::Statement* at_ = nullptr;
   std::set<std::string> scratch_;  // Registers of 32 bits that the tenant has not declared
   bool traps_ = false;             // The function has a trap, which became a call.

@@ -245,7 +245,8 @@ absl::Status FunctionRewriter::RewriteRegisterAddress(const MemoryAccess& access
   if (in_group != nullptr) {
     const SharedGroup& group = shared_groups_->groups()[in_group->group];
     if (in_group->is_first) {
-      code_.BeginSharedGroup(group, Alignments::OfSum(alignments_.Of(group.base), group.offset));
+      code_.BeginSharedGroup(group,
+                             KnownAlignments::OfSum(alignments_.Of(group.base), group.offset));
     }
     *address = Address(SharedGroupRegister(group.number), in_group->distance);
     return absl::OkStatus();
@@ -261,11 +262,10 @@ absl::Status FunctionRewriter::RewriteRegisterAddress(const MemoryAccess& access
       // The space stands before the type, which comes last.
       instruction->modifiers.insert(instruction->modifiers.end() - 1, "shared");
     }
-    *address =
-        hardened
-            ? Address(code_.Shared(place, is_wide, rest, access.bytes,
-                                   Alignments::OfSum(alignments_.Of(std::string(place)), rest)))
-            : Address(place, rest);
+    *address = hardened ? Address(code_.Shared(
+                              place, is_wide, rest, access.bytes,
+                              KnownAlignments::OfSum(alignments_.Of(std::string(place)), rest)))
+                        : Address(place, rest);
     return absl::OkStatus();
   }
   std::string_view sum = x;

@@ -1,4 +1,4 @@
-#include "guard/rewrite/alignments.h"
+#include "guard/rewrite/known_alignments.h"
 
 #include <algorithm>
 
@@ -13,16 +13,16 @@ uint64_t OfNumber(uint64_t value) {
 
 }  // namespace
 
-uint64_t Alignments::OfSum(uint64_t alignment, int64_t offset) {
+uint64_t KnownAlignments::OfSum(uint64_t alignment, int64_t offset) {
   return std::min(alignment, OfNumber(static_cast<uint64_t>(offset)));
 }
 
-uint64_t Alignments::Of(const std::string& name) const {
+uint64_t KnownAlignments::Of(const std::string& name) const {
   const auto found = known_.find(name);
   return found == known_.end() ? 1 : found->second;
 }
 
-uint64_t Alignments::Of(const Operand& operand) const {
+uint64_t KnownAlignments::Of(const Operand& operand) const {
   if (operand.kind == Operand::Kind::kInteger) return OfNumber(operand.value);
   if (operand.kind != Operand::Kind::kName || !operand.component.empty()) return 1;
   const uint64_t of_variable = of_variable_(operand.name);
@@ -30,7 +30,7 @@ uint64_t Alignments::Of(const Operand& operand) const {
   return OfSum(std::min(of_variable, kMostKnownAlignment), operand.offset);
 }
 
-uint64_t Alignments::OfResult(const ptx::Instruction& instruction) const {
+uint64_t KnownAlignments::OfResult(const ptx::Instruction& instruction) const {
   const auto& operands = instruction.operands;
   const std::string& opcode = instruction.opcode;
   const bool is_number = operands.size() > 2 && operands[2].kind == Operand::Kind::kInteger;
@@ -48,7 +48,7 @@ uint64_t Alignments::OfResult(const ptx::Instruction& instruction) const {
   return 1;
 }
 
-void Alignments::Follow(const ptx::Instruction& instruction, const ptx::Description& what) {
+void KnownAlignments::Follow(const ptx::Instruction& instruction, const ptx::Description& what) {
   const auto& operands = instruction.operands;
   static constexpr std::string_view kTypes[] = {"b32", "u32", "s32"};
   const bool is_plain = instruction.modifiers.size() == 1 && instruction.guard.empty() &&
@@ -62,7 +62,7 @@ void Alignments::Follow(const ptx::Instruction& instruction, const ptx::Descript
   if (alignment > 1) known_[operands[0].name] = alignment;
 }
 
-void Alignments::ForgetWritten(const Operand& operand) {
+void KnownAlignments::ForgetWritten(const Operand& operand) {
   known_.erase(operand.name);
   for (const Operand& element : operand.elements) ForgetWritten(element);
 }

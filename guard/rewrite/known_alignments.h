@@ -2,8 +2,8 @@
 // shifts, masks, and sums of such, and by the addresses of variables in shared memory.
 //
 // Thread-compatible.
-#ifndef WARPLINE_GUARD_REWRITE_ALIGNMENTS_H_
-#define WARPLINE_GUARD_REWRITE_ALIGNMENTS_H_
+#ifndef WARPLINE_GUARD_REWRITE_KNOWN_ALIGNMENTS_H_
+#define WARPLINE_GUARD_REWRITE_KNOWN_ALIGNMENTS_H_
 
 #include <cstdint>
 #include <functional>
@@ -19,12 +19,12 @@ namespace warpline::guard {
 // More is not asked for.
 inline constexpr uint64_t kMostKnownAlignment = 16;
 
-class Alignments {
+class KnownAlignments {
  public:
   // Says the alignment of a variable in shared memory, or 0 for another name.
   using OfVariable = std::function<uint64_t(const std::string& name)>;
 
-  explicit Alignments(OfVariable of_variable) : of_variable_(std::move(of_variable)) {}
+  explicit KnownAlignments(OfVariable of_variable) : of_variable_(std::move(of_variable)) {}
 
   // A power of two; 1 if nothing is known.
   uint64_t Of(const std::string& name) const;
@@ -47,4 +47,4 @@ class Alignments {
 
 }  // namespace warpline::guard
 
-#endif  // WARPLINE_GUARD_REWRITE_ALIGNMENTS_H_
+#endif  // WARPLINE_GUARD_REWRITE_KNOWN_ALIGNMENTS_H_
