@@ -20,7 +20,7 @@ namespace warpline::guard {
 
 // Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
 // or the verifier after which a text may come out another, or may no longer be accepted.
-inline constexpr uint32_t kGuardVersion = 8;
+inline constexpr uint32_t kGuardVersion = 9;
 
 // What the verifier has to hold the text to that Guard() makes with such options.
 Policy PolicyOf(const RewriteOptions& options);

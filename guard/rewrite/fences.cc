@@ -25,7 +25,7 @@ constexpr GuardRegister kRegisters[] = {
     {"wlg_s", "b32"},     {"wlg_t", "b32"},       {"wlg_stride", "b32"}, {"wlg_x", "b64"},
     {"wlg_off", "b64"},   {"wlg_at", "b64"},      {"wlg_ps", "pred"},    {"wlg_pl", "pred"},
     {"wlg_n", "b32"},     {"wlg_g0", "b32"},      {"wlg_g1", "b32"},     {"wlg_g2", "b32"},
-    {"wlg_g3", "b32"},    {"wlg_pu", "pred"},     {"wlg_live", "b32"},
+    {"wlg_g3", "b32"},    {"wlg_pu", "pred"},     {"wlg_live", "b32"},   {"wlg_passes", "b32"},
 };
 
 // More than any block can have, less than the window that generic addresses of it lie in.

@@ -146,7 +146,11 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   const ptx::Function& source = *function_.source;
   bool calls = false;
   bool begins = true;  // A run without labels and branches
-  if (module_.options->hardened && module_.options->stops) loops_ = LoopsOf(function_.code);
+  if (module_.options->hardened && module_.options->stops) {
+    loops_ = LoopsOf(function_.code);
+    // Where whole warps go round together each lane's passes would have to be the same.
+    if (!convergence_.HasJoined()) counted_loops_ = CountedLoopsOf(function_);
+  }
   const ptx::Statement* const first_leave = FindFirstLeave();
   for (const ptx::Statement& statement : function_.code) {
     at_ = &statement;
@@ -369,7 +373,13 @@ void FunctionRewriter::PlaceLabel(const std::string& name) {
   if (loops_.contains(name)) {
     std::string& again = again_[name];
     again = is_joined ? NewJoinedLabel() : NewLabel("again");
-    BeginLoop(label, again, at_->line, &code_);
+    if (const auto counted = counted_loops_.find(name); counted != counted_loops_.end()) {
+      const std::string passes = absl::StrCat(std::string(kRuntimePrefix), "passes");
+      scratch_.insert(passes);
+      BeginCountedLoop(counted->second, label, again, passes, at_->line, &code_);
+    } else {
+      BeginLoop(label, again, at_->line, &code_);
+    }
     goes_on_ = true;
     alignments_.Forget();
   } else {
@@ -392,7 +402,11 @@ absl::Status FunctionRewriter::RewriteBranch(Instruction branch, bool was_whole)
   const auto again = again_.find(label);
   if (again != again_.end()) {
     const std::string after = together ? NewJoinedLabel() : NewLabel("left");
-    AddLoopBranch(branch, again->second, after, together, &code_);
+    if (counted_loops_.contains(label)) {
+      AddCountedLoopBranch(branch, again->second, after, &code_);
+    } else {
+      AddLoopBranch(branch, again->second, after, together, &code_);
+    }
     if (may_pass) Place(after);
   } else {
     if (together && may_pass) {

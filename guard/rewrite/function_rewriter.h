@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "guard/rewrite/convergence.h"
+#include "guard/rewrite/counted_loops.h"
 #include "guard/rewrite/fences.h"
 #include "guard/rewrite/flatten.h"
 #include "guard/rewrite/known_alignments.h"
@@ -136,6 +137,8 @@ class FunctionRewriter {
   int labels_ = 0;                                      // Of the guard's own
   std::unordered_set<std::string> loops_;               // Labels of loops that ask whether to stop
   std::unordered_map<std::string, std::string> again_;  // What stands before those passed so far
+  // Of those, the ones whose passes can be computed.
+  std::unordered_map<std::string, CountedLoop> counted_loops_;
 };
 
 }  // namespace warpline::guard

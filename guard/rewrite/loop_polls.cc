@@ -104,6 +104,35 @@ void BeginLoop(const std::string& label, const std::string& again, ptx::SourceLi
   CountIteration(code);
 }
 
+void BeginCountedLoop(const CountedLoop& loop, const std::string& label, const std::string& again,
+                      std::string_view scratch, ptx::SourceLine line, FenceWriter* code) {
+  code->Add(ptx::Statement{ptx::Label{again}, line});
+  AddPasses(loop, scratch, code);
+  BeginIterations(code);
+  const ptx::Operand passes = Name(code->Use("wlg_passes")), iterations = Name("wlg_n");
+  code->Add(Make("min.u32", {passes, iterations, Name(scratch)}));
+  code->Add(Make("max.u32", {passes, passes, Number(1)}));
+  code->Add(Make("sub.s32", {iterations, iterations, passes}));
+  code->Add(ptx::Statement{ptx::Label{label}, line});
+  code->Add(Make("add.s32", {passes, passes, Number(-1)}));
+}
+
+void AddCountedLoopBranch(const Instruction& branch, const std::string& again,
+                          const std::string& after, FenceWriter* code) {
+  code->Add(
+      Make("setp.gt.s32", {Name(code->Use("wlg_pl")), Name(code->Use("wlg_passes")), Number(0)}));
+  Instruction next = branch;
+  next.guard = "wlg_pl";
+  next.guard_negated = false;
+  code->Add(std::move(next));
+  Instruction leave = Make("bra", {Name(after)});
+  leave.guard = branch.guard;
+  leave.guard_negated = !branch.guard_negated;
+  code->Add(std::move(leave));
+  Poll(kMostIterations, /*together=*/false, code);
+  code->Add(Make("bra", {Name(again)}));
+}
+
 void AddLoopBranch(const Instruction& branch, const std::string& again, const std::string& after,
                    bool together, FenceWriter* code) {
   Instruction next = branch;

@@ -8,6 +8,10 @@
 // where the outer one begins; with one place to begin at it would make one loop of them, whose ways
 // meet again in each iteration.
 //
+// Of a loop whose passes can be computed beforehand (counted_loops.h) the inner one has as many of
+// them set aside in wlg_passes, which is all that ends it, and ptxas unrolls it as it would have
+// unrolled the tenant's.
+//
 // Thread-safe.
 #ifndef WARPLINE_GUARD_REWRITE_LOOP_POLLS_H_
 #define WARPLINE_GUARD_REWRITE_LOOP_POLLS_H_
@@ -15,9 +19,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
+#include "guard/rewrite/counted_loops.h"
 #include "guard/rewrite/fences.h"
 #include "ptx/ast.h"
 
@@ -30,11 +36,18 @@ std::unordered_set<std::string> LoopsOf(const std::vector<ptx::Statement>& code)
 void BeginLoop(const std::string& label, const std::string& again, ptx::SourceLine line,
                FenceWriter* code);
 
+// The same of a loop whose passes can be computed; `scratch` is a register of 32 bits.
+void BeginCountedLoop(const CountedLoop& loop, const std::string& label, const std::string& again,
+                      std::string_view scratch, ptx::SourceLine line, FenceWriter* code);
+
 // Adds `branch`, which leads back to the label of a loop, to `code`, with its poll. `again` is that
 // of BeginLoop(), and `after` one to be placed behind it, if it has a predicate. `together` says
 // that all lanes of a warp are here and shall go the same way, while all have iterations left.
 void AddLoopBranch(const ptx::Instruction& branch, const std::string& again,
                    const std::string& after, bool together, FenceWriter* code);
+// The same of a loop that BeginCountedLoop() began, whose branch has a predicate.
+void AddCountedLoopBranch(const ptx::Instruction& branch, const std::string& again,
+                          const std::string& after, FenceWriter* code);
 
 // Sets how many iterations the functions of a module make without asking, so that there are no more
 // than kMostBetweenPolls statements in between, functions that are called included; and in how

@@ -94,10 +94,16 @@ Refusal Fences::ApplyLoop(Step step) {
   switch (step) {
     case Step::kGiveIteration:
     case Step::kCountIteration:
+    case Step::kSetPasses:
+    case Step::kGivePass:
+    case Step::kTakeFromIterations:
+    case Step::kCountPass:
       return prologue_.iterations ? Refusal() : kNotSet;
     case Step::kTestIterations:
+    case Step::kTestPasses:
       now_.has_local_window = false;
-      now_.may_iterate = true;
+      now_.may_iterate = step == Step::kTestIterations;
+      now_.may_pass = step == Step::kTestPasses;
       return prologue_.iterations ? Refusal() : kNotSet;
     case Step::kStopAddress:
       now_.at = {.holds = Holds::kPace};
@@ -328,7 +334,7 @@ Refusal Fences::ApplyWindow(Step step, int64_t number) {
   switch (step) {
     case Step::kTestLocal:
       now_.has_local_window = true;
-      now_.may_iterate = false;
+      now_.may_iterate = now_.may_pass = false;
       return {};
     case Step::kToLocal:
       off = {.holds = Holds::kRaw};

@@ -75,10 +75,13 @@ struct GuardState {
   bool has_local_window = false;   // wlg_pl
   bool is_stopping = false;        // wlg_ps says whether the thread is to stop ...
   bool is_unpaced = false;         // ... or whether it goes as fast as it can.
-  bool may_iterate = false;        // wlg_pl is true only if some iterations are left.
-  bool has_shared_leg = false;     // wlg_at went through the shared leg ...
-  bool has_local_leg = false;      // ... and through the local one after it.
-  int64_t stride_bound = 0;        // Of what wlg_stride holds; 0 if it is not bounded
+  bool may_iterate = false;        // wlg_pl is true only if some iterations are left ...
+  // ... or only if some of a loop's passes are. On these no lanes vote: those that have some would
+  // keep them where all leave the loop.
+  bool may_pass = false;
+  bool has_shared_leg = false;  // wlg_at went through the shared leg ...
+  bool has_local_leg = false;   // ... and through the local one after it.
+  int64_t stride_bound = 0;     // Of what wlg_stride holds; 0 if it is not bounded
   // wlg_t has no other bits than those of this number; 0 if it may have any.
   int64_t part = 0;
   bool has_asked = false;    // The thread has ended here if it is to stop ...

@@ -24,6 +24,7 @@ constexpr Refusal kNotAsked = "a kernel whose blocks do not ask whether to stop 
 constexpr Refusal kNotAwaited = "threads have not waited until shared memory is zero";
 constexpr Refusal kOfFourWarps = "wgmma, which ends the context where a warp of its four has ended";
 constexpr Refusal kMayPart = "a warp that may not be whole";
+constexpr Refusal kIntoPasses = "a way into a loop that does not count one of its passes";
 constexpr Refusal kNotZeroed = "a statement stands before those that zero wlg_locals";
 
 // Whether an operand is a name and nothing else.
@@ -149,7 +150,11 @@ Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
   const Refusal bad_name = is_joined ? Refusal() : CheckTenantName(name);
   if (!bad_name.empty()) return bad_name;
   if (!scope_.Declare(name, {.kind = Name::Kind::kLabel})) return "a name is declared twice";
-  return written_.PlaceLabel(name);
+  if (loop_starts_.CountsPasses(name) && targets_.contains(name)) return kIntoPasses;
+  if (Refusal refusal = written_.PlaceLabel(name); !refusal.empty()) return refusal;
+  // Whoever comes to such a label comes from where passes are set, or from its own run.
+  if (loop_starts_.CountsPasses(name)) written_.Write("wlg_passes", /*is_passing=*/true);
+  return {};
 }
 
 Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
@@ -288,9 +293,16 @@ Refusal FunctionVerifier::VerifyBranch(const Line& line) {
   if (IsJoinedLabel(target.name) && !whole_warp_.keeps_together()) return kMayPart;
   const Policy& policy = limits_.policy;
   const Name* const label = scope_.Find(target.name);
+  if (label == nullptr) targets_.insert(target.name);
   if (!policy.hardened || !policy.stops || label == nullptr) return {};
-  const bool has_counted = line.text.starts_with("\t@wlg_pl bra ") && fences_.now().may_iterate &&
-                           loop_starts_.Counts(target.name);
+  const bool if_some_are_left = line.text.starts_with("\t@wlg_pl bra ");
+  if (loop_starts_.CountsPasses(target.name)) {
+    const bool has_counted =
+        if_some_are_left && fences_.now().may_pass && loop_starts_.IsInPass(target.name);
+    return has_counted ? Refusal() : kIntoPasses;
+  }
+  const bool has_counted =
+      if_some_are_left && fences_.now().may_iterate && loop_starts_.Counts(target.name);
   return has_counted || fences_.now().may_go_on ? Refusal() : "a loop that may not be stopped";
 }
 

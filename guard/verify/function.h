@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "guard/verify/accesses.h"
 #include "guard/verify/alignments.h"
 #include "guard/verify/barriers.h"
@@ -116,6 +117,8 @@ class FunctionVerifier {
   Written written_;
   int64_t zeroed_ = 0;  // Bytes of wlg_locals that the entry has zeroed
   std::vector<Branch> branches_;
+  // Names that branches have led to where they were no labels yet.
+  absl::flat_hash_set<std::string_view> targets_;
   int64_t registers_ = 0;        // That the body declares
   int64_t parameter_bytes_ = 0;  // Of space .param, likewise
   LoopStarts loop_starts_;

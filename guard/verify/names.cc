@@ -17,7 +17,7 @@ constexpr std::pair<std::string_view, std::string_view> kGuardRegisters[] = {
     {"wlg_s", "b32"},      {"wlg_t", "b32"},     {"wlg_stride", "b32"},  {"wlg_x", "b64"},
     {"wlg_off", "b64"},    {"wlg_at", "b64"},    {"wlg_ps", "pred"},     {"wlg_pl", "pred"},
     {"wlg_n", "b32"},      {"wlg_g0", "b32"},    {"wlg_g1", "b32"},      {"wlg_g2", "b32"},
-    {"wlg_g3", "b32"},     {"wlg_pu", "pred"},   {"wlg_live", "b32"},
+    {"wlg_g3", "b32"},     {"wlg_pu", "pred"},   {"wlg_live", "b32"},    {"wlg_passes", "b32"},
 };
 
 constexpr std::string_view kVectorRegisters[] = {"%tid", "%ntid", "%ctaid", "%nctaid"};

@@ -104,6 +104,10 @@ constexpr std::string_view kAwaitZeros[] = {
 };
 constexpr std::string_view kGiveIteration = "\tmax.s32 wlg_n, wlg_n, 1;";
 constexpr std::string_view kCountIteration = "\tadd.s32 wlg_n, wlg_n, -1;";
+constexpr std::string_view kSetPasses = "\tmin.u32 wlg_passes, wlg_n, ";
+constexpr std::string_view kGivePass = "\tmax.u32 wlg_passes, wlg_passes, 1;";
+constexpr std::string_view kTakeFromIterations = "\tsub.s32 wlg_n, wlg_n, wlg_passes;";
+constexpr std::string_view kCountPass = "\tadd.s32 wlg_passes, wlg_passes, -1;";
 constexpr std::string_view kParts[] = {"bra", "call", "ret", "exit"};
 
 bool IsLiteral(const Operand& operand) { return operand.kind == Operand::Kind::kInteger; }
@@ -213,15 +217,43 @@ bool WholeWarpCheck::IsVoted(std::string_view predicate) const {
   return false;
 }
 
+LoopStarts::At LoopStarts::Next(std::string_view line, bool is_label) const {
+  switch (at_) {
+    case At::kGiven:
+      return is_label ? At::kLabel : line.starts_with(kSetPasses) ? At::kPassesSet : At::kElsewhere;
+    case At::kPassesSet:
+      return line == kGivePass ? At::kPassGiven : At::kElsewhere;
+    case At::kPassGiven:
+      return line == kTakeFromIterations ? At::kPassesTaken : At::kElsewhere;
+    case At::kPassesTaken:
+      return is_label ? At::kPassLabel : At::kElsewhere;
+    case At::kElsewhere:
+    case At::kLabel:
+    case At::kPassLabel:
+      return line == kGiveIteration ? At::kGiven : At::kElsewhere;
+  }
+  return At::kElsewhere;
+}
+
 Refusal LoopStarts::Follow(std::string_view line) {
   const bool is_label = !line.empty() && line.back() == ':';
-  const bool counts = line == kCountIteration;
-  if ((at_ == At::kGiven && !is_label) || (at_ == At::kLabel && !counts)) {
+  const bool counts = line == kCountIteration, counts_pass = line == kCountPass;
+  const At next = Next(line, is_label);
+  if ((at_ == At::kGiven && next == At::kElsewhere) || (at_ == At::kLabel && !counts)) {
     return "an iteration is given and not taken at the label of a loop";
+  }
+  const bool begins_passes = at_ >= At::kPassesSet && at_ <= At::kPassesTaken;
+  const bool is_of_passes =
+      line.starts_with(kSetPasses) || line == kGivePass || line == kTakeFromIterations;
+  if ((begins_passes && next == At::kElsewhere) || (is_of_passes && next == At::kElsewhere) ||
+      (at_ == At::kPassLabel) != counts_pass) {
+    return "passes of a loop that are not taken from its iterations, or not counted at its label";
   }
   if (counts && !label_.empty()) counted_.insert(label_);
   label_ = is_label ? line.substr(0, line.size() - 1) : std::string_view();
-  at_ = line == kGiveIteration ? At::kGiven : at_ == At::kGiven ? At::kLabel : At::kElsewhere;
+  if (is_label) pass_label_ = next == At::kPassLabel ? label_ : std::string_view();
+  if (next == At::kPassLabel) pass_labels_.insert(label_);
+  at_ = next;
   return {};
 }
 

@@ -78,19 +78,41 @@ class WholeWarpCheck {
 
 // Where a loop begins: an iteration is given, the loop's label stands there, an iteration is taken.
 // What is given is taken before any branch back, so that nobody comes by one in this way.
+//
+// Or passes of the loop are taken from the iterations that are left, one at least, all together.
+// Then one of them is counted at the label, which has no other way to it than from above and from
+// the branch back that stands in the same run of statements. So no passes are left over for later.
 class LoopStarts {
  public:
   // Wants every line that is not among those that zero shared memory.
   Refusal Follow(std::string_view line);
   // Whether an iteration is taken at the label.
   bool Counts(std::string_view label) const { return counted_.contains(label); }
+  // Whether one of the passes is counted at the label.
+  bool CountsPasses(std::string_view label) const { return pass_labels_.contains(label); }
+  // Whether that is so, and no other label stands behind it.
+  bool IsInPass(std::string_view label) const { return !label.empty() && label == pass_label_; }
 
  private:
-  enum class At : uint8_t { kElsewhere, kGiven, kLabel };
+  enum class At : uint8_t {
+    kElsewhere,
+    kGiven,
+    kLabel,
+    kPassesSet,
+    kPassGiven,
+    kPassesTaken,
+    kPassLabel
+  };
+
+  // Where the line leads from where its predecessor has led; kElsewhere for a line that may not
+  // stand there, or is of no concern.
+  At Next(std::string_view line, bool is_label) const;
 
   At at_ = At::kElsewhere;
   std::string_view label_;  // That the line before places; empty if it is something else
   absl::flat_hash_set<std::string_view> counted_;
+  std::string_view pass_label_;  // The last label, if passes are counted there
+  absl::flat_hash_set<std::string_view> pass_labels_;
 };
 
 // What an entry zeroes shared memory with, behind what is the hardware's own, and what waits until

@@ -37,7 +37,7 @@ inline constexpr char kRegisters[] =
     "\t.reg .b32 wlg_stride;\n\t.reg .b64 wlg_x;\n\t.reg .b64 wlg_off;\n\t.reg .b64 wlg_at;\n"
     "\t.reg .pred wlg_ps;\n\t.reg .pred wlg_pl;\n\t.reg .b32 wlg_n;\n"
     "\t.reg .b32 wlg_g0;\n\t.reg .b32 wlg_g1;\n\t.reg .b32 wlg_g2;\n\t.reg .b32 wlg_g3;\n"
-    "\t.reg .pred wlg_pu;\n\t.reg .b32 wlg_live;\n";
+    "\t.reg .pred wlg_pu;\n\t.reg .b32 wlg_live;\n\t.reg .b32 wlg_passes;\n";
 
 inline constexpr char kVariables[] =
     "\t.shared .align 16 .b8 sm[64];\n\t.param .b32 a;\n\t.param .align 8 .b8 b[16];\n";

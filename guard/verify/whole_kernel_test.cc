@@ -143,6 +143,122 @@ TEST(WholeKernel, TheStopWordIsOnlyRead) {
   ExpectRefused(Looping(kPoll), kPlain);
 }
 
+// A loop whose passes are taken from the iterations beforehand.
+const Statements kPasses =
+    Joined({{"AGAIN:", "sub.s32 %r2, %r3, %r1", "max.s32 wlg_n, wlg_n, 1",
+             "min.u32 wlg_passes, wlg_n, %r2", "max.u32 wlg_passes, wlg_passes, 1",
+             "sub.s32 wlg_n, wlg_n, wlg_passes", "L:", "add.s32 wlg_passes, wlg_passes, -1",
+             "add.s32 %r1, %r1, 1", "setp.lt.s32 %p1, %r1, %r3",
+             "setp.gt.s32 wlg_pl, wlg_passes, 0", "@wlg_pl bra L", "@!%p1 bra AFTER"},
+            kPoll,
+            {"bra AGAIN", "AFTER:"}});
+
+TEST(WholeKernel, AcceptsLoopsThatCountTheirPasses) {
+  ExpectAccepted(Looping(kPasses), kStops);
+  // A way out, and one after the other.
+  Statements leaves = kPasses;
+  leaves.insert(leaves.begin() + 8, "@%p2 bra AFTER");
+  ExpectAccepted(Looping(leaves), kStops);
+  Statements second = kPasses;
+  for (std::string& statement : second) {
+    statement = absl::StrReplaceAll(
+        statement, {{"AGAIN", "M"}, {"AFTER", "END"}, {"L:", "N:"}, {"bra L", "bra N"}});
+  }
+  ExpectAccepted(Looping(Joined({kPasses, second})), kStops);
+  // One that asks in each pass.
+  Statements asks = kPasses;
+  asks.insert(asks.end() - 2, {"setp.gt.s32 wlg_pl, wlg_passes, 0", "@wlg_pl bra L"});
+  ExpectAccepted(Looping(asks), kStops);
+}
+
+TEST(WholeKernel, RefusesLoopsThatMiscountTheirPasses) {
+  // No statement of the guard's may be missing, and none may stand twice.
+  for (size_t i = 1; i < kPasses.size(); ++i) {
+    const bool is_way = kPasses[i].find("bra") != std::string::npos;
+    if (is_way || kPasses[i].find("wlg_") == std::string::npos) continue;
+    ExpectRefused(Looping(Without(kPasses, i)), kStops);
+    Statements twice = kPasses;
+    twice.insert(twice.begin() + static_cast<ptrdiff_t>(i), kPasses[i]);
+    // To compare or to ask again does no harm.
+    const bool is_harmless = kPasses[i].starts_with("setp") || kPasses[i].starts_with("ld") ||
+                             kPasses[i].starts_with("@wlg_ps") || kPasses[i].starts_with("selp") ||
+                             kPasses[i].starts_with("max.s32 wlg_n");
+    if (!is_harmless) ExpectRefused(Looping(twice), kStops);
+  }
+  const struct {
+    const char* from;
+    const char* to;
+  } kChanges[] = {
+      {"min.u32 wlg_passes, wlg_n, %r2", "min.u32 wlg_passes, %r1, %r2"},
+      {"min.u32 wlg_passes, wlg_n, %r2", "min.s32 wlg_passes, wlg_n, %r2"},
+      {"min.u32 wlg_passes, wlg_n, %r2", "max.u32 wlg_passes, wlg_n, %r2"},
+      {"min.u32 wlg_passes, wlg_n, %r2", "mov.b32 wlg_passes, %r2"},
+      {"min.u32 wlg_passes, wlg_n, %r2", "@%p2 min.u32 wlg_passes, wlg_n, %r2"},
+      {"min.u32 wlg_passes, wlg_n, %r2", "min.u32 wlg_passes, wlg_n, wlg_t"},
+      {"max.u32 wlg_passes, wlg_passes, 1", "max.u32 wlg_passes, wlg_passes, 2"},
+      {"max.u32 wlg_passes, wlg_passes, 1", "max.s32 wlg_passes, wlg_passes, 1"},
+      {"sub.s32 wlg_n, wlg_n, wlg_passes", "sub.s32 wlg_n, wlg_passes, wlg_n"},
+      {"sub.s32 wlg_n, wlg_n, wlg_passes", "add.s32 wlg_n, wlg_n, wlg_passes"},
+      {"sub.s32 wlg_n, wlg_n, wlg_passes", "@%p2 sub.s32 wlg_n, wlg_n, wlg_passes"},
+      {"add.s32 wlg_passes, wlg_passes, -1", "add.s32 wlg_passes, wlg_passes, 1"},
+      {"add.s32 wlg_passes, wlg_passes, -1", "add.s32 wlg_n, wlg_n, -1"},
+      {"setp.gt.s32 wlg_pl, wlg_passes, 0", "setp.gt.s32 wlg_pl, wlg_n, 0"},
+      {"setp.gt.s32 wlg_pl, wlg_passes, 0", "setp.ge.s32 wlg_pl, wlg_passes, 0"},
+      {"setp.gt.s32 wlg_pl, wlg_passes, 0", "setp.gt.u32 wlg_pl, wlg_passes, -1"},
+      {"setp.gt.s32 wlg_pl, wlg_passes, 0", "isspacep.local wlg_pl, %rd1"},
+      {"@wlg_pl bra L", "@!wlg_pl bra L"},
+      {"@wlg_pl bra L", "@%p1 bra L"},
+      {"@wlg_pl bra L", "bra L"},
+      {"@wlg_pl bra L", "setp.gt.s32 wlg_pl, wlg_n, 0;\n\t@wlg_pl bra L"},
+      {"@wlg_pl bra L", "isspacep.local wlg_pl, %rd1;\n\t@wlg_pl bra L"},
+      // What stands between what is given and what is taken, or counted.
+      {"\tmin.u32", "\tmov.b32 %r2, 5;\n\tmin.u32"},
+      {"\tmin.u32", "M:\n\tmin.u32"},
+      {"\tmax.u32", "M:\n\tmax.u32"},
+      {"\tsub.s32 wlg_n", "M:\n\tsub.s32 wlg_n"},
+      {"L:\n\tadd.s32", "L:\n\tmov.b32 %r2, 5;\n\tadd.s32"},
+      {"L:\n\tadd.s32", "L:\nM:\n\tadd.s32"},
+      {"\tadd.s32 %r1, %r1, 1", "\tadd.s32 wlg_passes, wlg_passes, -1;\n\tadd.s32 %r1, %r1, 1"},
+      // Passes that are left when the loop is left would be there for another way back.
+      {"\tadd.s32 %r1, %r1, 1", "M:\n\tadd.s32 %r1, %r1, 1"},
+      {"\tsetp.gt.s32 wlg_pl", "\t@%p2 bra M;\nM:\n\tsetp.gt.s32 wlg_pl"},
+      // Another way in: from above, from below behind a poll, or counted by iterations.
+      {"AGAIN:", "\t@%p2 bra L;\nAGAIN:"},
+      {"\tbra AGAIN", "\t@%p2 bra L;\n\tbra AGAIN"},
+      {"\tbra AGAIN", "\tsetp.gt.s32 wlg_pl, wlg_n, 0;\n\t@wlg_pl bra L;\n\tbra AGAIN"},
+      {"\tbra AGAIN", "M:\n\tsetp.gt.s32 wlg_pl, wlg_passes, 0;\n\t@wlg_pl bra L;\n\tbra AGAIN"},
+      {"AFTER:", "AFTER:\n\tsetp.gt.s32 wlg_pl, wlg_passes, 0;\n\t@wlg_pl bra L;"},
+      {"AFTER:", "AFTER:\n\tsetp.gt.s32 wlg_pl, wlg_passes, 0;\n\t@wlg_pl bra AFTER;"},
+      {kIterations, ""},
+  };
+  // Passes of one loop are not for another.
+  Statements other = kPasses;
+  for (std::string& statement : other) {
+    statement = absl::StrReplaceAll(statement, {{"AGAIN", "M"}, {"AFTER", "END"}, {"L:", "N:"}});
+  }
+  ExpectRefused(Looping(Joined({kPasses, other})), kStops);
+  // Lanes that vote on their passes leave the loop with those that they have.
+  const Statements kVote = {"bar.warp.sync -1",
+                            "activemask.b32 wlg_t",
+                            "setp.ne.s32 wlg_ps, wlg_t, -1",
+                            "@wlg_ps exit",
+                            "setp.gt.s32 wlg_pl, wlg_passes, 0",
+                            "vote.sync.all.pred wlg_pl, wlg_pl, -1"};
+  Statements votes = kPasses;
+  votes.insert(votes.begin() + 10, kVote.begin(), kVote.end());
+  ExpectRefused(Looping(votes), kStops);
+  const std::string text = Counted(kPasses);
+  for (const auto& change : kChanges) {
+    const std::string changed = absl::StrReplaceAll(text, {{change.from, change.to}});
+    ASSERT_NE(changed, text) << change.from;
+    SCOPED_TRACE(changed);
+    ExpectRefused(BehindPrologue(changed, kEntryPoll), kStops);
+  }
+  ExpectRefused(Looping(kPasses), kPlain);
+  // Where nobody is stopped they may count as they like, but not read what was never written.
+  ExpectAccepted(Counted(kPasses), kHardened);
+}
+
 // Functions that call others twice, and those others twice, and so on, take as long as a loop.
 TEST(WholeKernel, CallsAreBoundedLikeLoops) {
   const auto module = [](int depth, const char* ask) {
