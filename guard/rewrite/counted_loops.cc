@@ -185,28 +185,46 @@ std::optional<CountedLoop> CountedLoopOf(const FlatFunction& function, const Bod
   return stays ? std::optional(std::move(loop)) : std::nullopt;
 }
 
+// Of a function, to one label.
+struct Branches {
+  int count = 0;
+  size_t last = 0;  // The place of the last one
+};
+
 }  // namespace
 
 std::unordered_map<std::string, CountedLoop> CountedLoopsOf(const FlatFunction& function) {
-  std::unordered_map<std::string, int> branches;
-  for (const ptx::Statement& statement : function.code) {
-    const auto* const instruction = std::get_if<Instruction>(&statement.node);
-    if (instruction == nullptr || instruction->opcode != "bra") continue;
-    for (const Operand& operand : instruction->operands) ++branches[operand.name];
-  }
   std::unordered_map<std::string, CountedLoop> loops;
+  // What is called may be called in a loop.
+  if (!function.source->is_entry) return loops;
+  const auto& code = function.code;
+  std::unordered_map<std::string, Branches> branches;
+  for (size_t place = 0; place < code.size(); ++place) {
+    const auto* const instruction = std::get_if<Instruction>(&code[place].node);
+    if (instruction == nullptr || instruction->opcode != "bra") continue;
+    for (const Operand& operand : instruction->operands) {
+      Branches& to = branches[operand.name];
+      ++to.count;
+      to.last = place;
+    }
+  }
+  const ptx::Label* label_before = nullptr;
   const ptx::Label* label = nullptr;  // Of the run that is followed, if that may be a loop
+  size_t others_end = 0;              // The last place of the loops that have begun before it
   std::vector<const Instruction*> run;
   int size = 0;
-  for (const ptx::Statement& statement : function.code) {
-    if (const auto* const next = std::get_if<ptx::Label>(&statement.node)) {
-      label = next;
+  for (size_t place = 0; place < code.size(); ++place) {
+    if (const auto* const next = std::get_if<ptx::Label>(&code[place].node)) {
+      if (label_before != nullptr) {
+        others_end = std::max(others_end, branches[label_before->name].last);
+      }
+      label = label_before = next;
       run.clear();
       size = 0;
       continue;
     }
     if (label == nullptr) continue;
-    const auto* const instruction = std::get_if<Instruction>(&statement.node);
+    const auto* const instruction = std::get_if<Instruction>(&code[place].node);
     Description what;
     // A loop with a pragma shall not be unrolled.
     const bool is_known =
@@ -214,7 +232,7 @@ std::unordered_map<std::string, CountedLoop> CountedLoopsOf(const FlatFunction& 
     if (is_known && Parts(what.row().family)) {
       const bool closes = instruction->opcode == "bra" && !instruction->guard.empty() &&
                           instruction->operands[0].name == label->name;
-      if (closes && branches[label->name] == 1) {
+      if (closes && branches[label->name].count == 1 && others_end < place) {
         std::optional<CountedLoop> loop =
             CountedLoopOf(function, Body(std::move(run)), *instruction);
         if (loop.has_value()) loops.emplace(label->name, *std::move(loop));

@@ -189,6 +189,13 @@ TEST_F(CountedLoopsTest, OthersAreNotCounted) {
   EXPECT_FALSE(counts(absl::StrCat("L: @%p2 bra M; ", kPass, "M: @%p1 bra L;")));
   EXPECT_FALSE(counts(absl::StrCat("L: @%p2 exit; ", kPass, "@%p1 bra L;")));
   EXPECT_FALSE(counts(absl::StrCat("L: ", kPass, "bra L;")));
+  // One within another is entered again and again.
+  EXPECT_FALSE(counts(absl::StrCat("mov.u32 %r4, 0; M: mov.u32 %r2, 0; L: ", kPass,
+                                   "@%p1 bra L; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 5; "
+                                   "@%p2 bra M;")));
+  EXPECT_TRUE(
+      counts(absl::StrCat("M: add.u32 %r3, %r3, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra M; L: ", kPass,
+                          "@%p1 bra L; @%p2 bra N; mov.u32 %r4, 1; N:")));
   // Threads that have counted differently would not meet there.
   for (const char* const meeting :
        {"bar.sync 0;", "bar.warp.sync -1;", "activemask.b32 %r4;",
