@@ -76,8 +76,6 @@ bool IsPlainRegister(const Operand& operand) {
          operand.component.empty() && operand.elements.empty();
 }
 
-bool IsInteger32(std::string_view type) { return type == "b32" || type == "s32" || type == "u32"; }
-
 bool Names(const Operand& operand, std::string_view name) {
   return operand.name == name ||
          std::any_of(operand.elements.begin(), operand.elements.end(),
@@ -111,9 +109,7 @@ class Body {
     Description what;
     if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown) return true;
     for (size_t i = 0; i < instruction.operands.size(); ++i) {
-      const ptx::Role role = what.roles()[i];
-      const bool may_write = role == ptx::Role::kDestination || role == ptx::Role::kList;
-      if (may_write && Names(instruction.operands[i], name)) return true;
+      if (MayBeWritten(what.roles()[i]) && Names(instruction.operands[i], name)) return true;
     }
     return false;
   }
@@ -208,17 +204,14 @@ std::unordered_map<std::string, CountedLoop> CountedLoopsOf(const FlatFunction& 
       to.last = place;
     }
   }
-  const ptx::Label* label_before = nullptr;
   const ptx::Label* label = nullptr;  // Of the run that is followed, if that may be a loop
-  size_t others_end = 0;              // The last place of the loops that have begun before it
+  size_t loops_end = 0;               // Where the last of the loops ends that begin until there
   std::vector<const Instruction*> run;
   int size = 0;
   for (size_t place = 0; place < code.size(); ++place) {
     if (const auto* const next = std::get_if<ptx::Label>(&code[place].node)) {
-      if (label_before != nullptr) {
-        others_end = std::max(others_end, branches[label_before->name].last);
-      }
-      label = label_before = next;
+      label = next;
+      loops_end = std::max(loops_end, branches[label->name].last);
       run.clear();
       size = 0;
       continue;
@@ -232,7 +225,7 @@ std::unordered_map<std::string, CountedLoop> CountedLoopsOf(const FlatFunction& 
     if (is_known && Parts(what.row().family)) {
       const bool closes = instruction->opcode == "bra" && !instruction->guard.empty() &&
                           instruction->operands[0].name == label->name;
-      if (closes && branches[label->name].count == 1 && others_end < place) {
+      if (closes && branches[label->name].count == 1 && loops_end == place) {
         std::optional<CountedLoop> loop =
             CountedLoopOf(function, Body(std::move(run)), *instruction);
         if (loop.has_value()) loops.emplace(label->name, *std::move(loop));

@@ -19,6 +19,16 @@ inline bool Has(const ptx::Instruction& instruction, std::string_view modifier) 
          instruction.modifiers.end();
 }
 
+// Whether it is a type of whole numbers of 32 bits.
+inline bool IsInteger32(std::string_view type) {
+  return type == "b32" || type == "s32" || type == "u32";
+}
+
+// Whether an instruction may write such an operand. What a call returns comes by its list.
+inline bool MayBeWritten(ptx::Role role) {
+  return role == ptx::Role::kDestination || role == ptx::Role::kList;
+}
+
 // Whether ptxas takes the code behind it to be reached by all lanes of a warp together.
 inline bool IsOfAWarp(ptx::Family family) {
   switch (family) {

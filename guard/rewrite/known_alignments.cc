@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "guard/rewrite/families.h"
+
 namespace warpline::guard {
 namespace {
 
@@ -50,11 +52,9 @@ uint64_t KnownAlignments::OfResult(const ptx::Instruction& instruction) const {
 
 void KnownAlignments::Follow(const ptx::Instruction& instruction, const ptx::Description& what) {
   const auto& operands = instruction.operands;
-  static constexpr std::string_view kTypes[] = {"b32", "u32", "s32"};
   const bool is_plain = instruction.modifiers.size() == 1 && instruction.guard.empty() &&
-                        std::find(std::begin(kTypes), std::end(kTypes), instruction.modifiers[0]) !=
-                            std::end(kTypes) &&
-                        !operands.empty() && operands[0].kind == Operand::Kind::kName;
+                        IsInteger32(instruction.modifiers[0]) && !operands.empty() &&
+                        operands[0].kind == Operand::Kind::kName;
   const uint64_t alignment = is_plain ? OfResult(instruction) : 1;
   for (size_t i = 0; i < operands.size(); ++i) {
     if (what.roles()[i] == ptx::Role::kDestination) ForgetWritten(operands[i]);

@@ -80,6 +80,24 @@ void Poll(int64_t iterations, bool together, FenceWriter* code) {
   code->Add(Make("nanosleep.u32", {Name("wlg_t")}));
 }
 
+// Closes a loop: `branch` with the predicate for which it goes on, which is taken while wlg_pl says
+// so; behind it the way out, if it has a predicate, a poll, and the way back to `again`.
+void Close(const Instruction& branch, const std::string& again, const std::string& after,
+           bool together, FenceWriter* code) {
+  Instruction next = branch;
+  next.guard = "wlg_pl";
+  next.guard_negated = false;
+  code->Add(std::move(next));
+  if (!branch.guard.empty()) {
+    Instruction leave = Make("bra", {Name(after)});
+    leave.guard = branch.guard;
+    leave.guard_negated = !branch.guard_negated;
+    code->Add(std::move(leave));
+  }
+  Poll(kMostIterations, together, code);
+  code->Add(Make("bra", {Name(again)}));
+}
+
 }  // namespace
 
 std::unordered_set<std::string> LoopsOf(const std::vector<ptx::Statement>& code) {
@@ -121,16 +139,7 @@ void AddCountedLoopBranch(const Instruction& branch, const std::string& again,
                           const std::string& after, FenceWriter* code) {
   code->Add(
       Make("setp.gt.s32", {Name(code->Use("wlg_pl")), Name(code->Use("wlg_passes")), Number(0)}));
-  Instruction next = branch;
-  next.guard = "wlg_pl";
-  next.guard_negated = false;
-  code->Add(std::move(next));
-  Instruction leave = Make("bra", {Name(after)});
-  leave.guard = branch.guard;
-  leave.guard_negated = !branch.guard_negated;
-  code->Add(std::move(leave));
-  Poll(kMostIterations, /*together=*/false, code);
-  code->Add(Make("bra", {Name(again)}));
+  Close(branch, again, after, /*together=*/false, code);
 }
 
 void AddLoopBranch(const Instruction& branch, const std::string& again, const std::string& after,
@@ -141,17 +150,9 @@ void AddLoopBranch(const Instruction& branch, const std::string& again, const st
     next.guard = "wlg_pu";
     next.guard_negated = false;
   }
-  Instruction leave = Make("bra", {Name(after)});
-  leave.guard = next.guard;
-  leave.guard_negated = !next.guard_negated;
   TestIterations(next.guard, next.guard_negated, code);
   if (together) AddVote("all", "wlg_pl", "wlg_pl", false, code);
-  next.guard = "wlg_pl";
-  next.guard_negated = false;
-  code->Add(std::move(next));
-  if (!leave.guard.empty()) code->Add(std::move(leave));
-  Poll(kMostIterations, together, code);
-  code->Add(Make("bra", {Name(again)}));
+  Close(next, again, after, together, code);
 }
 
 std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,

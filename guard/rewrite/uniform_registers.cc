@@ -126,10 +126,9 @@ bool UniformRegisters::Follow(const Instruction& instruction, bool is_parted) {
   if (!differs) return false;
   bool is_new = false;
   for (size_t i = 0; i < instruction.operands.size(); ++i) {
-    // What a call returns comes by its list.
-    const bool is_written = !is_known || what.roles()[i] == ptx::Role::kDestination ||
-                            what.roles()[i] == ptx::Role::kList;
-    if (is_written) is_new = Mark(instruction.operands[i]) || is_new;
+    if (!is_known || MayBeWritten(what.roles()[i])) {
+      is_new = Mark(instruction.operands[i]) || is_new;
+    }
   }
   return is_new;
 }

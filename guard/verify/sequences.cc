@@ -245,7 +245,7 @@ Refusal LoopStarts::Follow(std::string_view line) {
   const bool begins_passes = at_ >= At::kPassesSet && at_ <= At::kPassesTaken;
   const bool is_of_passes =
       line.starts_with(kSetPasses) || line == kGivePass || line == kTakeFromIterations;
-  if ((begins_passes && next == At::kElsewhere) || (is_of_passes && next == At::kElsewhere) ||
+  if (((begins_passes || is_of_passes) && next == At::kElsewhere) ||
       (at_ == At::kPassLabel) != counts_pass) {
     return "passes of a loop that are not taken from its iterations, or not counted at its label";
   }

@@ -1,9 +1,13 @@
 // What a hardened kernel has to keep to as a whole: its loops ask whether to stop, and it begins by
 // zeroing shared memory. That its blocks ask where they begin is tested in entry_poll_test.cc.
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "guard/verify/verify_testing.h"
 
@@ -48,6 +52,26 @@ Statements Without(const Statements& statements, size_t left_out) {
   return rest;
 }
 
+Statements EachReplaced(
+    Statements statements,
+    std::initializer_list<std::pair<absl::string_view, absl::string_view>> replacements) {
+  for (std::string& one : statements) one = absl::StrReplaceAll(one, replacements);
+  return statements;
+}
+
+struct Change {
+  const char* from;
+  const char* to;
+};
+
+// With each of the changes alone.
+void ExpectEachRefused(const std::string& text, absl::Span<const Change> changes) {
+  for (const Change& change : changes) {
+    SCOPED_TRACE(change.to);
+    ExpectRefused(BehindPrologue(Replaced(text, change.from, change.to), kEntryPoll), kStops);
+  }
+}
+
 TEST(WholeKernel, AcceptsLoopsThatPoll) {
   ExpectAccepted(Looping(kLoop), kStops);
   ExpectAccepted(Looping(Joined({{"L:"}, kPoll, {"@%p1 bra L"}})), kStops);
@@ -75,10 +99,7 @@ TEST(WholeKernel, RefusesLoopsThatDoNot) {
 }
 
 TEST(WholeKernel, RefusesAlteredLoops) {
-  const struct {
-    const char* from;
-    const char* to;
-  } kChanges[] = {
+  const Change kChanges[] = {
       {"@wlg_pl bra L", "@!wlg_pl bra L"},
       {"@wlg_pl bra L", "@wlg_ps bra L"},
       {"@wlg_pl bra L", "@%p1 bra L"},
@@ -123,9 +144,7 @@ TEST(WholeKernel, RefusesAlteredLoops) {
   };
   const std::string text = Counted(kLoop);
   ExpectAccepted(BehindPrologue(text, kEntryPoll), kStops);
-  for (const auto& change : kChanges) {
-    ExpectRefused(BehindPrologue(Replaced(text, change.from, change.to), kEntryPoll), kStops);
-  }
+  ExpectEachRefused(text, kChanges);
 }
 
 // A store through the stop word's address would leave the arena.
@@ -159,11 +178,8 @@ TEST(WholeKernel, AcceptsLoopsThatCountTheirPasses) {
   Statements leaves = kPasses;
   leaves.insert(leaves.begin() + 8, "@%p2 bra AFTER");
   ExpectAccepted(Looping(leaves), kStops);
-  Statements second = kPasses;
-  for (std::string& statement : second) {
-    statement = absl::StrReplaceAll(
-        statement, {{"AGAIN", "M"}, {"AFTER", "END"}, {"L:", "N:"}, {"bra L", "bra N"}});
-  }
+  const Statements second =
+      EachReplaced(kPasses, {{"AGAIN", "M"}, {"AFTER", "END"}, {"L:", "N:"}, {"bra L", "bra N"}});
   ExpectAccepted(Looping(Joined({kPasses, second})), kStops);
   // One that asks in each pass.
   Statements asks = kPasses;
@@ -185,10 +201,7 @@ TEST(WholeKernel, RefusesLoopsThatMiscountTheirPasses) {
                              kPasses[i].starts_with("max.s32 wlg_n");
     if (!is_harmless) ExpectRefused(Looping(twice), kStops);
   }
-  const struct {
-    const char* from;
-    const char* to;
-  } kChanges[] = {
+  const Change kChanges[] = {
       {"min.u32 wlg_passes, wlg_n, %r2", "min.u32 wlg_passes, %r1, %r2"},
       {"min.u32 wlg_passes, wlg_n, %r2", "min.s32 wlg_passes, wlg_n, %r2"},
       {"min.u32 wlg_passes, wlg_n, %r2", "max.u32 wlg_passes, wlg_n, %r2"},
@@ -232,10 +245,7 @@ TEST(WholeKernel, RefusesLoopsThatMiscountTheirPasses) {
       {kIterations, ""},
   };
   // Passes of one loop are not for another.
-  Statements other = kPasses;
-  for (std::string& statement : other) {
-    statement = absl::StrReplaceAll(statement, {{"AGAIN", "M"}, {"AFTER", "END"}, {"L:", "N:"}});
-  }
+  const Statements other = EachReplaced(kPasses, {{"AGAIN", "M"}, {"AFTER", "END"}, {"L:", "N:"}});
   ExpectRefused(Looping(Joined({kPasses, other})), kStops);
   // Lanes that vote on their passes leave the loop with those that they have.
   const Statements kVote = {"bar.warp.sync -1",
@@ -248,12 +258,7 @@ TEST(WholeKernel, RefusesLoopsThatMiscountTheirPasses) {
   votes.insert(votes.begin() + 10, kVote.begin(), kVote.end());
   ExpectRefused(Looping(votes), kStops);
   const std::string text = Counted(kPasses);
-  for (const auto& change : kChanges) {
-    const std::string changed = absl::StrReplaceAll(text, {{change.from, change.to}});
-    ASSERT_NE(changed, text) << change.from;
-    SCOPED_TRACE(changed);
-    ExpectRefused(BehindPrologue(changed, kEntryPoll), kStops);
-  }
+  ExpectEachRefused(text, kChanges);
   ExpectRefused(Looping(kPasses), kPlain);
   // Where nobody is stopped they may count as they like, but not read what was never written.
   ExpectAccepted(Counted(kPasses), kHardened);
