@@ -307,6 +307,13 @@ absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) 
 
 // --- Time.
 
+// Reports may have stayed away because this scheduler was busy or had just begun to lead. Until one
+// has come after the lease expired, its sessions may be running well.
+bool Scheduler::KnowsSessions(const LiveServer& server, const LeaseRecord& lease,
+                              absl::Time now) const {
+  return IsUp(server, now) && server.heard >= lease.expires;
+}
+
 void Scheduler::HousekeepLeases(absl::Time now) {
   auto leases = store_->LeasesExpiredBy(now);
   if (!leases.ok()) {
@@ -324,9 +331,8 @@ void Scheduler::HousekeepLeases(absl::Time now) {
       status = EndLease(std::move(lease), LeaseState::kRevoked,
                         "it has lasted as long as its tenant's leases may");
     } else {
-      // Its sessions may be running well; the scheduler has only not heard of them.
       const auto server = servers_.find(lease.server);
-      if (server != servers_.end() && !IsUp(server->second, now)) continue;
+      if (server != servers_.end() && !KnowsSessions(server->second, lease, now)) continue;
       ++counts_.expired;
       status = EndLease(std::move(lease), LeaseState::kRevoked,
                         "it has no sessions and nobody renewed it");

@@ -46,7 +46,8 @@ struct SchedulerOptions {
   placement::AllocatorOptions placement;
   // Where decisions are recorded; none without a folder.
   placement::DecisionLogOptions decisions;
-  // A lease that is not renewed and has no sessions ends after this time.
+  // A lease that is not renewed for this time ends with the server's next report that names no
+  // session of it.
   absl::Duration lease_ttl = absl::Seconds(60);
   // Servers report this often, and count as lost when nothing came for `lost_after`.
   absl::Duration report_interval = absl::Seconds(1);
@@ -192,6 +193,8 @@ class Scheduler {
   absl::Status TellEnded(const std::string& server, warpline_internal::ReportReply* reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUp(const LiveServer& server, absl::Time now) const;
+  // Whether the server has said which sessions it has since the lease expired.
+  bool KnowsSessions(const LiveServer& server, const LeaseRecord& lease, absl::Time now) const;
   // UNAUTHENTICATED for one who is none, also if `caller` says so.
   absl::StatusOr<TenantRecord> TenantOf(const absl::StatusOr<Caller>& caller, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

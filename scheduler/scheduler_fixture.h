@@ -64,6 +64,7 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
     SchedulerOptions options;
     options.operator_credential = "operator";
     options.max_leases = 8;
+    options.lost_after = lost_after_;
     options.placement = placement_;
     options.decisions.folder = folder_ + "/decisions";
     options.accounts = accounts_;
@@ -159,6 +160,7 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
   }
 
   std::string folder_;
+  absl::Duration lost_after_ = absl::Seconds(5);
   placement::AllocatorOptions placement_;
   std::shared_ptr<AccountGate> accounts_;
   audit::AuditLog* audit_ = nullptr;

@@ -202,6 +202,30 @@ TEST_P(SchedulerTest, LeaseOfALostServerWaitsForItsReturn) {
   EXPECT_EQ(reply.ended_size(), 1);
 }
 
+// A scheduler that was busy hears of nobody for a while. The server is not lost yet, but nothing is
+// known of its sessions since the lease expired.
+TEST_P(SchedulerTest, LeaseWithSessionsIsKeptUntilItsServerReportsWithoutThem) {
+  lost_after_ = absl::Minutes(2);
+  Restart();
+  Tell(Report("a"));
+  const auto lease = Acquire(16, "", /*by_sessions=*/true);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  Tell(WithSessions(Report("a"), lease->lease()));
+  Pass(absl::Seconds(61));
+  EXPECT_FALSE(Acquire(1).ok());
+  EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
+  // The next one to lead has not been told of any session.
+  Restart();
+  Pass(absl::Seconds(61));
+  EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
+  EXPECT_FALSE(Acquire(1).ok());
+  Pass(absl::Seconds(61));
+  EXPECT_FALSE(Acquire(1).ok());
+  Tell(Report("a"));
+  scheduler_->Housekeep();
+  EXPECT_TRUE(Acquire(16).ok());
+}
+
 TEST_P(SchedulerTest, DrainingServerGetsNoLeases) {
   ServerReport report = Report("a");
   report.set_draining(true);
