@@ -1,8 +1,9 @@
 // Where clients on the server's host ask for host memory: an abstract unix socket, because
 // descriptors travel by no other way.
 //
-// Anybody on the host can connect. Who does has a moment to show a session's secret, with its first
-// request, and each user has a few connections without one. From then on the connection is that
+// Anybody on the host can connect. A connection has some seconds to show a session's secret, with
+// its first request, and each user has a few connections without one: for the next one the oldest
+// goes. From then on the connection is that
 // session's, which has few, and ends with it. Only when memory outlives the session
 // (kept_segments.h) does one of them stay: until the client closes it, which it does by ending.
 #ifndef WARPLINE_SERVER_MEMORY_HOST_MEMORY_PORT_H_
@@ -45,7 +46,7 @@ struct HostMemoryPortLimits {
   // Connections without a session: of one user, in all, and for how long.
   size_t most_strange_of_user = 32;
   size_t most_strange = 128;
-  absl::Duration patience = absl::Seconds(1);
+  absl::Duration patience = absl::Seconds(10);
   // Connections of a session; for the next one its oldest is closed.
   size_t most_of_session = 2;
   // Connections of one user that may ask for memory that outlives the session; others get none.

@@ -22,7 +22,7 @@ import local_server
 FORMER, NEXT = 0x5ec2e751, 0x5ec2e752
 SCALE = {"cpu": "4", "cuda": "128"}
 MOST_DESCRIPTORS = 253  # The kernel's, of one message.
-WAIT_S = 60
+WAIT_S = 300
 
 
 def words_in_file(descriptor, pattern):

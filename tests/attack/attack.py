@@ -158,7 +158,7 @@ def attack_beside_a_neighbour(names, flags, installation, tally):
         def session():
             done = subprocess.run([str(installation.root / "bin/vector_add")], env=environment,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, timeout=120, check=False)
+                                  stderr=subprocess.STDOUT, timeout=400, check=False)
             return done.returncode == 0
 
         try:

@@ -99,7 +99,7 @@ class EscapeSuite:
             (self._bin / name).unlink(missing_ok=True)
         self._around.close()
 
-    def _process(self, name, timeout_s=30):
+    def _process(self, name, timeout_s=300):
         """The id of a process of the server's."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -10,7 +10,7 @@ import subprocess
 
 from suite import NOT_STOPPED, STOPPED, Row
 
-TIMEOUT_S = 300
+TIMEOUT_S = 800
 LINE = re.compile(r"^attack: guard (\d+) (.*): (stopped|NOT STOPPED) \((.*)\)$", re.DOTALL)
 MODES = {"fence": [], "hardened": ["--hardened"]}
 

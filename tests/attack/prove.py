@@ -23,7 +23,7 @@ SERVER_PROGRAMS = {"bin/warpline-server": "server/warpline-server",
                    "bin/warpline-mps": "server/mps/warpline-mps"}
 # Of rows that are made at a time: most wait for something that does not come.
 AT_A_TIME = 3
-TIMEOUT_S = 180
+TIMEOUT_S = 500
 SERVER_ENDED = "with_server: the server has ended"
 
 

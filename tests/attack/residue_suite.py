@@ -10,7 +10,7 @@ import subprocess
 
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Row
 
-TIMEOUT_S = 120
+TIMEOUT_S = 400
 NOTHING_HERE = "not here"
 SCALE = {"cpu": 1, "cuda": 32}
 

@@ -27,8 +27,8 @@ WORKER = "warpline-worker"
 MEMORY = "64MiB"  # Of a session.
 # One process has them all, and whatever other one there is counts as its loss.
 FLAGS = ["--tiers=isolated,guarded", "--guarded_memory=" + MEMORY, "--guarded_standby=false"]
-READY_TIMEOUT_S = 120
-ATTACK_TIMEOUT_S = 120
+READY_TIMEOUT_S = 400
+ATTACK_TIMEOUT_S = 400
 # Rounds of a neighbour: one may have begun before the attack was over.
 ROUNDS = 2
 # Between rounds. On the CPU device ten neighbours would keep all processors busy.

@@ -66,18 +66,24 @@ std::set<pid_t> Workers(const WireTarget& target) {
   return found;
 }
 
+bool AwaitThat(const std::function<bool()>& reached, absl::Duration patience) {
+  const absl::Time deadline = absl::Now() + patience;
+  while (!reached()) {
+    if (absl::Now() > deadline) return false;
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  return true;
+}
+
 WireResult JudgeLeftovers(const WireTarget& target, const std::set<pid_t>& before) {
-  const absl::Time deadline = absl::Now() + kLeaving;
   std::set<pid_t> left = Workers(target);
-  while (true) {
+  const auto none_left = [&] {
     const std::set<pid_t> present = Workers(target);
     std::erase_if(left, [&](pid_t pid) { return before.contains(pid) || !present.contains(pid); });
-    if (left.empty()) return Stopped("nothing of it is left");
-    if (absl::Now() > deadline) {
-      return Succeeded(absl::StrCat(left.size(), " processes are left of it"));
-    }
-    absl::SleepFor(absl::Milliseconds(100));
-  }
+    return left.empty();
+  };
+  if (AwaitThat(none_left, kLeaving)) return Stopped("nothing of it is left");
+  return Succeeded(absl::StrCat(left.size(), " processes are left of it"));
 }
 
 int64_t MostThreads(const WireTarget& target) {
@@ -119,28 +125,28 @@ Footprint Measure(const WireTarget& target) {
   }
   struct stat log = {};
   if (stat(target.log.c_str(), &log) == 0) now.log_bytes = log.st_size;
+  now.at = absl::Now();
   return now;
 }
 
 WireResult JudgeGrowth(const WireTarget& target, const Footprint& before, const Footprint& most) {
-  const absl::Time deadline = absl::Now() + kPatience;
-  while (true) {
-    Footprint grown = Measure(target);
+  const auto log_bytes =
+      most.log_bytes +
+      static_cast<int64_t>(kLogBytesASecond * absl::ToDoubleSeconds(absl::Now() - before.at));
+  Footprint grown;
+  const auto within = [&] {
+    grown = Measure(target);
     grown.resident_kib -= before.resident_kib;
     grown.descriptors -= before.descriptors;
     grown.threads -= before.threads;
     grown.log_bytes -= before.log_bytes;
-    if (grown.resident_kib <= most.resident_kib && grown.descriptors <= most.descriptors &&
-        grown.threads <= most.threads && grown.log_bytes <= most.log_bytes) {
-      return Stopped(Describe(grown));
-    }
-    if (absl::Now() > deadline) return Succeeded(Describe(grown));
-    absl::SleepFor(absl::Milliseconds(100));
-  }
+    return grown.resident_kib <= most.resident_kib && grown.descriptors <= most.descriptors &&
+           grown.threads <= most.threads && grown.log_bytes <= log_bytes;
+  };
+  return AwaitThat(within) ? Stopped(Describe(grown)) : Succeeded(Describe(grown));
 }
 
 absl::Status HonestSession(const WireTarget& target) {
-  const absl::Time start = absl::Now();
   auto session = WireSession::OpenWith(target, HonestHello());
   if (!session.ok()) return session.status();
   const std::string written = "an honest client's bytes";
@@ -150,7 +156,6 @@ absl::Status HonestSession(const WireTarget& target) {
   if (!read.ok()) return read.status();
   if (*read != written) return absl::DataLossError("other bytes than were written");
   (*session)->client()->Close();
-  if (absl::Now() - start > kPatience) return absl::DeadlineExceededError("it took too long");
   return absl::OkStatus();
 }
 
@@ -158,6 +163,24 @@ WireResult JudgeNeighbour(const WireTarget& target, const std::string& meanwhile
   const absl::Status served = HonestSession(target);
   if (served.ok()) return Stopped(absl::StrCat("an honest client was served beside ", meanwhile));
   return Succeeded(absl::StrCat("an honest client beside ", meanwhile, ": ", served.ToString()));
+}
+
+WireResult JudgeSilent(const WireTarget& target, const std::string& what, size_t count, size_t most,
+                       const StreamEnded& ended) {
+  const WireResult served = JudgeNeighbour(target, absl::StrCat(count, " ", what));
+  if (served.outcome != WireOutcome::kStopped) return served;
+  size_t kept = 0;
+  const bool enough = AwaitThat([&] {
+    kept = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const std::optional<absl::Status> end = ended(i);
+      if (!end.has_value() || absl::IsDeadlineExceeded(*end)) ++kept;
+    }
+    return kept <= most;
+  });
+  const std::string detail =
+      absl::StrCat(served.detail, ", of which ", kept, " are kept, of at most ", most);
+  return enough ? Stopped(detail) : Succeeded(detail);
 }
 
 }  // namespace warpline::attack

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -79,18 +80,20 @@ WireResult NotHere(std::string detail);
 WireResult Unprepared(std::string why);
 WireResult Unprepared(const absl::Status& why);
 
-// How long an answer may take on a machine that is as busy as it gets by itself. Whoever waits
-// longer is kept waiting by an attack.
-inline constexpr absl::Duration kPatience = absl::Seconds(20);
+// When a row gives up. No row decides by how long something took: each waits for an event, and only
+// an event that does not come at all costs this time.
+inline constexpr absl::Duration kPatience = absl::Seconds(60);
+// Waits until `reached` says so. Returns false when it has not come to that within `patience`.
+bool AwaitThat(const std::function<bool()>& reached, absl::Duration patience = kPatience);
 
 // What the server says of a worker that ended: whether it crashed, instead of refusing something.
 bool SaysCrashed(const std::string& why);
 
 // The processes that the server and what it started have started: its workers are among them.
 std::set<pid_t> Workers(const WireTarget& target);
-// How long a session may stay without its client: a server keeps it for --resume_seconds, of which
-// 30 are the default.
-inline constexpr absl::Duration kLeaving = absl::Seconds(45);
+// How long a session may stay without its client: a server keeps it for
+// SessionLimits::resume_timeout, which is 30 s, and then has to end its processes.
+inline constexpr absl::Duration kLeaving = absl::Seconds(90);
 // Stopped when those of the server's processes that were not among `before` are gone within
 // kLeaving. Processes that come meanwhile do not count: they are those of honest clients.
 WireResult JudgeLeftovers(const WireTarget& target, const std::set<pid_t>& before);
@@ -112,17 +115,30 @@ struct Footprint {
   int64_t descriptors = 0;
   int64_t threads = 0;
   int64_t log_bytes = 0;
+  absl::Time at = {};  // When it was measured.
 };
+// Once a peer's budget of a kind of line is used up, there is one line of it every 30 s or a minute
+// (server_log.cc), and the neighbours of an attack have lines of their own.
+inline constexpr double kLogBytesASecond = 100;
 Footprint Measure(const WireTarget& target);
 // Stopped when the server has grown by no more than `most` since `before`, or shrinks to that
-// within kPatience.
+// within kPatience. For each second that the attack took, kLogBytesASecond more of the log are
+// allowed.
 WireResult JudgeGrowth(const WireTarget& target, const Footprint& before, const Footprint& most);
 
 // Opens an isolated session as an honest client, writes to its memory and reads it back. An error
-// says what went wrong, taking longer than kPatience included.
+// says what went wrong; DEADLINE_EXCEEDED when an answer did not come within kPatience.
 absl::Status HonestSession(const WireTarget& target);
 // Whether an honest client is served while the attack goes on.
 WireResult JudgeNeighbour(const WireTarget& target, const std::string& meanwhile);
+
+// Judges `count` streams that the server has taken and on which nothing is said. Stopped when an
+// honest client is served, and no more than `most` of them are kept. The others have to give way:
+// one that ends since no hello came in time (DEADLINE_EXCEEDED) counts as kept. `ended` says how
+// the stream of a number has ended; nothing while it is open.
+using StreamEnded = std::function<std::optional<absl::Status>(size_t number)>;
+WireResult JudgeSilent(const WireTarget& target, const std::string& what, size_t count, size_t most,
+                       const StreamEnded& ended);
 
 }  // namespace warpline::attack
 

@@ -11,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/cuda/cuda_numbers.h"
 #include "common/unique_fd.h"
 #include "proto/frames.h"
+#include "server/server_options.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "tests/hostile/commands.h"
@@ -43,27 +45,41 @@ UniqueFd ConnectTcp(const WireTarget& target, const std::string& first) {
   return fd;
 }
 
-// An honest client is served, and a peer keeps no more than `most` of what it has open.
-template <typename Silent, typename Open>
-WireResult JudgeSilent(const WireTarget& target, const std::vector<Silent>& silent,
-                       const char* what, std::ptrdiff_t most, Open open) {
-  const WireResult served = JudgeNeighbour(target, absl::StrCat(silent.size(), " ", what));
-  if (served.outcome != WireOutcome::kStopped) return served;
-  const auto left = std::count_if(silent.begin(), silent.end(), open);
-  const std::string detail = absl::StrCat(served.detail, ", of which ", left, " are left");
-  return left <= most ? Stopped(detail) : Succeeded(detail);
+// The streams that a peer may have without a hello, and some more.
+const size_t kMostStreams = static_cast<size_t>(server::SessionLimits().strangers_per_peer);
+const size_t kStreams = kMostStreams + 16;
+
+using Streams = std::vector<std::unique_ptr<RawClient>>;
+
+// The server has taken each of them when this returns.
+absl::StatusOr<Streams> OpenSilentStreams(const WireTarget& target) {
+  Streams silent;
+  while (silent.size() < kStreams) {
+    auto client = RawClient::Connect(target.endpoint);
+    if (!client.ok()) return client.status();
+    silent.push_back(*std::move(client));
+  }
+  return silent;
 }
 
-WireResult JudgeSilentStreams(const WireTarget& target,
-                              const std::vector<std::unique_ptr<RawClient>>& silent) {
-  return JudgeSilent(target, silent, "streams without a hello", 70,
-                     [](const auto& client) { return !client->closed(); });
+WireResult JudgeSilentStreams(const WireTarget& target, const Streams& silent) {
+  return JudgeSilent(target, "streams without a hello", silent.size(), kMostStreams,
+                     [&](size_t number) { return silent[number]->end(); });
 }
 
+// A listener takes connections in their order, and makes room for each at once. So when an honest
+// client is served, the connections before its own have given way.
 WireResult SilentConnections(const WireTarget& target, const std::string& first) {
+  // grpc_server_end.cc: MakeGrpcListener().
+  const size_t most = 4 * kMostStreams;
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 700; ++i) silent.push_back(ConnectTcp(target, first));
-  return JudgeSilent(target, silent, "connections", 300, &IsOpen);
+  const WireResult served = JudgeNeighbour(target, absl::StrCat(silent.size(), " connections"));
+  if (served.outcome != WireOutcome::kStopped) return served;
+  const auto left = std::count_if(silent.begin(), silent.end(), &IsOpen);
+  const std::string detail =
+      absl::StrCat(served.detail, ", of which ", left, " are left, of at most ", most);
+  return static_cast<size_t>(left) <= most ? Stopped(detail) : Succeeded(detail);
 }
 
 WireResult ConnectionsWithoutAWord(const WireTarget& target) {
@@ -85,12 +101,8 @@ WireResult ConnectionsOfGarbage(const WireTarget& target) {
 
 // Each is a stream on a connection of its own, on which no hello comes.
 WireResult SilentStreams(const WireTarget& target) {
-  std::vector<std::unique_ptr<RawClient>> silent;
-  for (int i = 0; i < 140; ++i) {
-    auto client = RawClient::Connect(target.endpoint);
-    if (client.ok()) silent.push_back(*std::move(client));
-  }
-  return JudgeSilentStreams(target, silent);
+  const auto silent = OpenSilentStreams(target);
+  return silent.ok() ? JudgeSilentStreams(target, *silent) : Unprepared(silent.status());
 }
 
 // The same while a client that lost its connection wants its session back.
@@ -101,18 +113,15 @@ WireResult SilentStreamsAndResumption(const WireTarget& target) {
   resume.set_session((*owner)->welcome().session());
   resume.set_secret((*owner)->welcome().secret());
   resume.set_attempt(1);
-  std::vector<std::unique_ptr<RawClient>> silent;
-  for (int i = 0; i < 140; ++i) {
-    auto client = RawClient::Connect(target.endpoint);
-    if (client.ok()) silent.push_back(*std::move(client));
-  }
+  const auto silent = OpenSilentStreams(target);
+  if (!silent.ok()) return Unprepared(silent.status());
   (*owner)->Drop();
   auto client = RawClient::Connect(target.endpoint);
   if (!client.ok()) return Succeeded(std::string(client.status().message()));
   (*client)->Send(kResume, resume.SerializeAsString());
   const auto resumed = (*client)->Expect(kResumed, kPatience);
   if (!resumed.ok()) return Succeeded(std::string(resumed.status().message()));
-  return JudgeSilentStreams(target, silent);
+  return JudgeSilentStreams(target, *silent);
 }
 
 // Each of the `count` would be a line, or a few.

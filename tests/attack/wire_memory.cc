@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -18,6 +19,7 @@
 #include "common/cuda/cuda_numbers.h"
 #include "common/unique_fd.h"
 #include "proto/frames.h"
+#include "server/memory/host_memory_port.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 
@@ -175,6 +177,7 @@ WireResult FormerSessionsBytes(const WireTarget& target) {
         left.outcome != WireOutcome::kStopped) {
       return left;
     }
+    // This decides nothing: the longer the rest, the more of that memory may be found again.
     absl::SleepFor(absl::Milliseconds(500));
     auto session = WireSession::Open(target);
     if (!session.ok()) return Unprepared(session.status());
@@ -267,16 +270,16 @@ WireResult TokenAfterItsEnd(const WireTarget& target) {
   owner->reset();
   auto session = WireSession::Open(target);
   if (!session.ok()) return Unprepared(session.status());
-  const absl::Time deadline = absl::Now() + kPatience;
-  while (true) {
+  // Its owner may still be being cleared away; this hold keeps the memory, not the token.
+  const bool refused = AwaitThat([&] {
     const auto grant = (*session)->Ask(OpenShared(*offer, offer->token()));
-    if (!grant.ok() || grant->error() != 0) return Stopped("its memory is nobody's any more");
-    // Its owner is still being cleared away; this hold keeps the memory, not the token.
-    if (absl::Now() > deadline) return Succeeded("the token is good for ever");
+    if (!grant.ok() || grant->error() != 0) return true;
     session = WireSession::Open(target);
-    if (!session.ok()) return Unprepared(session.status());
-    absl::SleepFor(absl::Milliseconds(50));
-  }
+    return !session.ok();
+  });
+  if (!session.ok()) return Unprepared(session.status());
+  return refused ? Stopped("its memory is nobody's any more")
+                 : Succeeded("the token is good for ever");
 }
 
 // More offers than a session may make, each of which costs the server an entry. They are of events:
@@ -397,6 +400,7 @@ WireResult HostMemoryOfOthers(const WireTarget& target) {
 // Host memory that outlives its session, and that nobody is charged for once the connection is gone
 // by which it was asked for; the attacker has it mapped.
 WireResult MemoryKeptPastTheSession(const WireTarget& target) {
+  const std::set<pid_t> before = Workers(target);
   auto session = WireSession::Open(target);
   if (!session.ok()) return Unprepared(session.status());
   const std::string& port = (*session)->welcome().host_memory_socket();
@@ -413,14 +417,14 @@ WireResult MemoryKeptPastTheSession(const WireTarget& target) {
   if (bytes == MAP_FAILED) return Unprepared("it cannot be mapped");
   std::memset(bytes, 7, request.bytes());
   session->reset();
-  absl::SleepFor(absl::Seconds(1));
+  if (const WireResult left = JudgeLeftovers(target, before);
+      left.outcome != WireOutcome::kStopped) {
+    return left;
+  }
   struct stat file = {};
   const bool kept = fstat(memory.get(), &file) == 0 && file.st_blocks != 0;
   fd = UniqueFd();
-  const absl::Time end = absl::Now() + kPatience;
-  do {
-    absl::SleepFor(absl::Milliseconds(20));
-  } while (fstat(memory.get(), &file) == 0 && file.st_blocks != 0 && absl::Now() < end);
+  AwaitThat([&] { return fstat(memory.get(), &file) != 0 || file.st_blocks == 0; });
   munmap(bytes, request.bytes());
   if (!kept) return Unprepared("it does not outlive the session");
   return file.st_blocks == 0 ? Stopped("it is empty once the connection is gone")
@@ -433,19 +437,28 @@ WireResult SilentPortConnections(const WireTarget& target) {
   if (!session.ok()) return Unprepared(session.status());
   const std::string& port = (*session)->welcome().host_memory_socket();
   if (port.empty()) return NotHere("no host memory is shared");
-  const int64_t before = Measure(target).descriptors;
+  const size_t most = server::HostMemoryPortLimits().most_strange_of_user;
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 4200; ++i) {
     UniqueFd fd = ConnectPort(port);
     if (fd.valid()) silent.push_back(std::move(fd));
   }
-  const UniqueFd own = ConnectPort(port);
-  const int error = AskPort(own.get(), (*session)->welcome().session(),
-                            (*session)->welcome().secret(), kHostArenaBase);
-  const int64_t held = Measure(target).descriptors - before;
-  const std::string detail = absl::StrCat(silent.size(), " silent connections; a client's error ",
-                                          error, ", ", held, " descriptors more");
-  return error == 0 && held < 1000 ? Stopped(detail) : Succeeded(detail);
+  // The port takes connections in their order and makes room for each at once, so that those before
+  // the client's have given way when it has an answer. A client that is not let run in time has to
+  // come again.
+  int error = -1;
+  AwaitThat([&] {
+    const UniqueFd own = ConnectPort(port);
+    error = AskPort(own.get(), (*session)->welcome().session(), (*session)->welcome().secret(),
+                    kHostArenaBase);
+    return error != -1;
+  });
+  const auto left = std::count_if(silent.begin(), silent.end(), &IsOpen);
+  const std::string detail =
+      absl::StrCat(silent.size(), " silent connections, of which ", left, " are left, of at most ",
+                   most, "; a client's error ", error);
+  if (silent.size() <= most) return Unprepared(detail);
+  return error == 0 && static_cast<size_t>(left) <= most ? Stopped(detail) : Succeeded(detail);
 }
 
 // The server as another peer than others on this host, where it has a unix socket: what an attack

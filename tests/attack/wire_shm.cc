@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 #include "server/process/packet_socket.h"
+#include "server/server_options.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "transport/shm/shm_packets.h"
@@ -32,7 +32,7 @@ namespace {
 
 using shm_internal::ConnectionRings;
 
-// A connection whose rings are the attacker's to write.
+// A connection whose rings are the attacker's to write. The server has taken it.
 struct Connection {
   UniqueFd socket;
   ConnectionRings rings;
@@ -82,16 +82,25 @@ WireResult SilentConnections(const WireTarget& target) {
   const auto name = NameOf(target);
   if (!name.ok()) return Unprepared(name.status());
   if (name->empty()) return NotHere("the server shares no memory with its clients");
-  std::vector<UniqueFd> silent;
-  for (int i = 0; i < 200; ++i) {
-    auto socket = ConnectAbstract(*name, std::nullopt);
-    if (socket.ok()) silent.push_back(*std::move(socket));
+  const auto most = static_cast<size_t>(server::SessionLimits().strangers_per_peer);
+  struct Silent {
+    UniqueFd socket;
+    std::optional<absl::Status> end;
+  };
+  std::vector<Silent> silent;
+  while (silent.size() < most + 16) {
+    auto connection = Connect(*name);
+    if (!connection.ok()) return Unprepared(connection.status());
+    silent.push_back({std::move(connection->socket), std::nullopt});
   }
-  const WireResult served = JudgeNeighbour(target, absl::StrCat(silent.size(), " silent clients"));
-  if (served.outcome != WireOutcome::kStopped) return served;
-  const auto left = std::count_if(silent.begin(), silent.end(), &IsOpen);
-  const std::string detail = absl::StrCat(served.detail, ", of which ", left, " are left");
-  return left <= 70 ? Stopped(detail) : Succeeded(detail);
+  return JudgeSilent(target, "silent clients", silent.size(), most, [&](size_t number) {
+    Silent& client = silent[number];
+    if (client.end.has_value()) return client.end;
+    const auto last_word = shm_internal::Receive(client.socket.get());
+    if (!last_word.ok()) client.end = last_word.status();
+    if (last_word.ok() && last_word->has_value()) client.end = (*last_word)->status;
+    return client.end;
+  });
 }
 
 // The board of a session, mapped.

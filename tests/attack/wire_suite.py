@@ -12,7 +12,7 @@ import sys
 
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Row, outcome_of
 
-TIMEOUT_S = 120
+TIMEOUT_S = 400
 
 
 def environment():

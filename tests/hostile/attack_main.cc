@@ -37,7 +37,7 @@ struct Score {
 };
 
 std::unique_ptr<RawClient> MustConnect(const std::string& endpoint) {
-  for (int attempt = 0; attempt < 50; ++attempt) {
+  for (int attempt = 0; attempt < 600; ++attempt) {
     auto client = RawClient::Connect(endpoint);
     if (client.ok()) return *std::move(client);
     // The server is full for the moment: sessions that just ended are still being cleared away.
@@ -47,7 +47,7 @@ std::unique_ptr<RawClient> MustConnect(const std::string& endpoint) {
 }
 
 std::unique_ptr<RawClient> MustOpen(const std::string& endpoint, bool resumable = false) {
-  for (int attempt = 0; attempt < 50; ++attempt) {
+  for (int attempt = 0; attempt < 600; ++attempt) {
     std::unique_ptr<RawClient> client = MustConnect(endpoint);
     if (client == nullptr) return nullptr;
     if (client->Open(resumable).ok()) return client;

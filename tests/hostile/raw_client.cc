@@ -27,7 +27,7 @@ size_t BytesOf(const Frame& frame) { return sizeof(Frame) + frame.payload.size()
 absl::StatusOr<std::unique_ptr<RawClient>> RawClient::Connect(const std::string& address) {
   std::unique_ptr<RawClient> client(new RawClient);
   absl::StatusOr<std::unique_ptr<Channel>> channel =
-      DialGrpc({address}, client.get(), ChannelOptions(), absl::Seconds(20));
+      DialGrpc({address}, client.get(), ChannelOptions(), absl::Seconds(60));
   if (!channel.ok()) return channel.status();
   client->channel_ = *std::move(channel);
   return client;
@@ -96,12 +96,17 @@ absl::StatusOr<int> RawClient::ExpectReply(uint64_t seq, absl::Duration timeout)
 
 absl::Status RawClient::Open(bool resumable) {
   Send(kHello, ValidHello(resumable));
-  return Expect(kWelcome, absl::Seconds(30)).status();
+  return Expect(kWelcome, absl::Seconds(60)).status();
 }
 
 bool RawClient::closed() {
   MutexLock lock(&mu_);
   return closed_;
+}
+
+std::optional<absl::Status> RawClient::end() {
+  MutexLock lock(&mu_);
+  return closed_ ? std::make_optional(close_status_) : std::nullopt;
 }
 
 void RawClient::StopReading() {

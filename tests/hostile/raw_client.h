@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -37,6 +38,8 @@ class RawClient : private ChannelHandler {
   // not closed in order lives on for a while.
   absl::Status Open(bool resumable = false);
   bool closed();
+  // How the stream has ended; nothing while it goes on.
+  std::optional<absl::Status> end();
   // Takes no more frames from the transport, as a client would that reads no answers. For good.
   void StopReading();
   // Ends the stream in order.

@@ -45,7 +45,7 @@ int Main() {
     for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
       absl::Status status = sequence.play(endpoint, round);
       // Sessions that just ended are still being cleared away.
-      for (int again = 0; absl::IsResourceExhausted(status) && again < 50; ++again) {
+      for (int again = 0; absl::IsResourceExhausted(status) && again < 600; ++again) {
         absl::SleepFor(absl::Milliseconds(100));
         status = sequence.play(endpoint, round);
       }
