@@ -67,7 +67,7 @@ class Urgent:
         return json.loads(line)["request_us"]
 
     def close(self):
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=240)
 
 
 class Effort:

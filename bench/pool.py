@@ -52,7 +52,7 @@ class Pool:
 
     @staticmethod
     def _wait(condition, what):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while not condition():
             if time.monotonic() > deadline:
                 raise RuntimeError("waited in vain until " + what)
@@ -63,7 +63,7 @@ class Pool:
         log = stack.enter_context(open(self._folder / "log", "wb"))
         self._scheduler = subprocess.Popen(
             [str(self._bin / "warpline-scheduler"), "--listen=127.0.0.1:0", "--port_file=%s" % port,
-             "--state=%s" % (self._folder / "state"), "--report_interval=200ms"],
+             "--state=%s" % (self._folder / "state"), "--report_interval=200ms", "--lost_after=10s"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         stack.callback(self._end_scheduler)
         self._wait(port.exists, "the scheduler serves")
@@ -71,7 +71,7 @@ class Pool:
 
     def _end_scheduler(self):
         self._scheduler.terminate()
-        self._scheduler.wait(20)
+        self._scheduler.wait(240)
 
     def _environment(self, **more):
         env = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
@@ -82,7 +82,7 @@ class Pool:
     def warpline(self, *arguments, endpoint=None):
         done = subprocess.run([str(self._bin / "warpline"), *arguments, "--endpoint=" + (endpoint or self._endpoint)],
                               env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=240, check=False)
         if done.returncode != 0:
             raise RuntimeError("warpline %s: %s" % (" ".join(arguments), done.stderr))
         return done.stdout

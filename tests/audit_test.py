@@ -40,7 +40,7 @@ class AuditTest(unittest.TestCase):
     def warpline(self, *arguments, env=None):
         run = subprocess.run([str(self.installation.root / "bin/warpline"), *arguments],
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             timeout=60, check=False, env=dict(os.environ, **(env or {})))
+                             timeout=harness.GIVE_UP_S, check=False, env=dict(os.environ, **(env or {})))
         return run.returncode, run.stdout
 
     def audit(self, *arguments, directory=None):
@@ -65,8 +65,7 @@ class AuditTest(unittest.TestCase):
             sent = self.wait_for("module.loaded")
             self.run_program(server)
             harness.wait_until(lambda: len(self.records("--event=session.closed")) == 2, "closed")
-            holder = harness.start(self.installation, server.endpoint, "long_program",
-                                   "--seconds=60", "--words=1024")
+            holder = harness.start_held(self.installation, server.endpoint, "long_program", "--words=1024")
             harness.wait_until(lambda: len(self.records("--event=session.opened")) == 3, "opened")
             status, _, stderr = harness.finish(
                 harness.start(self.installation, server.endpoint, "vector_add"))
@@ -171,8 +170,7 @@ class AuditTest(unittest.TestCase):
 
     def test_a_flood_of_refusals_is_counted_and_does_not_fill_the_disk(self):
         with self.server("--max_sessions=1") as server:
-            holder = harness.start(self.installation, server.endpoint, "long_program",
-                                   "--seconds=60", "--words=1024")
+            holder = harness.start_held(self.installation, server.endpoint, "long_program", "--words=1024")
             self.wait_for("session.opened")
             for _ in range(110):
                 harness.finish(harness.start(self.installation, server.endpoint, "vector_add"))
@@ -189,7 +187,7 @@ class AuditTest(unittest.TestCase):
         run = subprocess.run(
             [str(self.installation.root / "bin/warpline-server"), "--device=cpu",
              "--listen=127.0.0.1:0", "--audit=required", "--audit_dir=%s" % (blocked / "audit")],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=harness.GIVE_UP_S, check=False)
         self.assertEqual(run.returncode, 2, run.stdout)
         self.assertIn("audit's record", run.stdout)
         # Best effort goes on without.
@@ -227,7 +225,7 @@ class AuditTest(unittest.TestCase):
             run = subprocess.run(
                 [str(self.installation.root / "bin/warpline"), "audit", "--verify",
                  "--dir=%s" % self.dir, "--scheduler=" + scheduler.endpoint, "--server=a"],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=harness.GIVE_UP_S,
                 check=False, env=dict(os.environ, **as_operator))
             return run.returncode, run.stdout
 
@@ -250,7 +248,7 @@ class AuditTest(unittest.TestCase):
                 "tenant", *arguments, "--endpoint=" + scheduler.endpoint, env=as_operator)
             self.assertEqual(status, code, text)
         scheduler.process.terminate()
-        self.assertEqual(scheduler.process.wait(10), 0, scheduler.log())
+        self.assertEqual(scheduler.process.wait(harness.GIVE_UP_S), 0, scheduler.log())
         status, text = self.audit("--json", directory=recorded)
         self.assertEqual(status, 0, text)
         tenants = [json.loads(line) for line in text.splitlines() if "admin.tenant" in line]

@@ -30,16 +30,13 @@ class FaultsTest(unittest.TestCase):
             harness.wait_until(lambda: len(self.workers(server)) == 2, "the neighbour's worker")
             neighbours = [pid for pid in self.workers(server) if pid != worker]
             time.sleep(0.5)  # In the middle of its work.
-            start = time.monotonic()
             # A worker that is hit between two commands is replaced, and the program goes on.
-            while victim.poll() is None and time.monotonic() < start + 20:
+            while victim.poll() is None:
                 for pid in self.workers(server):
                     if pid not in neighbours:
-                        start = time.monotonic()
                         os.kill(pid, signal.SIGKILL)
                 time.sleep(0.1)
-            status, stdout, _ = harness.finish(victim, 30)
-            print("error after %.3f s" % (time.monotonic() - start))
+            status, stdout, _ = harness.finish(victim)
             self.assertNotEqual(status, 0)
             self.assertIn("FAILED", stdout)
             status, stdout, stderr = harness.finish(neighbour)
@@ -88,18 +85,18 @@ class FaultsTest(unittest.TestCase):
             harness.wait_until(lambda: self.workers(server), "a worker")
             time.sleep(0.3)
             os.kill(server.pid, signal.SIGKILL)
-            status, stdout, _ = harness.finish(client, 30)
+            status, stdout, _ = harness.finish(client)
             self.assertNotEqual(status, 0)
             self.assertIn("FAILED", stdout)
 
     def test_missing_endpoints_say_what_to_do(self):
         client = harness.start(self.installation, "127.0.0.1:9", "vector_add",
                                env={"WARPLINE_CONNECT_TIMEOUT": "1"})
-        status, stdout, stderr = harness.finish(client, 30)
+        status, stdout, stderr = harness.finish(client)
         self.assertNotEqual(status, 0)
         self.assertIn("127.0.0.1:9", stderr)
         client = harness.start(self.installation, "", "vector_add")
-        status, stdout, stderr = harness.finish(client, 30)
+        status, stdout, stderr = harness.finish(client)
         self.assertNotEqual(status, 0)
         self.assertIn("WARPLINE_ENDPOINT", stderr)
 

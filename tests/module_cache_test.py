@@ -96,13 +96,16 @@ class ModuleCacheTest(unittest.TestCase):
             self.sent_bytes(server)
             file = self.wait_for_file()
             self.sent_bytes(server)
-            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as page:
-                lines = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines()
-                             if not line.startswith("#"))
-            for name, value in [("hits_total", 1), ("misses_total", 1), ("stored_total", 1),
-                                ("evictions_total", 0), ("modules", 1),
-                                ("hit_bytes_total", os.path.getsize(file))]:
-                self.assertEqual(float(lines["warpline_module_cache_" + name]), value, name)
+            expected = {"hits_total": 1, "misses_total": 1, "stored_total": 1, "evictions_total": 0,
+                        "modules": 1, "hit_bytes_total": os.path.getsize(file)}
+
+            def counted():
+                with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as page:
+                    lines = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines()
+                                 if not line.startswith("#"))
+                return {name: float(lines["warpline_module_cache_" + name]) for name in expected}
+
+            harness.wait_until(lambda: counted() == expected, lambda: "%s: %s" % (expected, counted()))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import time
 import unittest
 
 import harness
@@ -31,7 +30,8 @@ class PolicyTest(unittest.TestCase):
     def ask(self, server, *arguments):
         """(status, stdout, stderr)"""
         done = subprocess.run([str(self.bin / "warpline"), "policy", *arguments, "--endpoint=" + server.endpoint],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=harness.GIVE_UP_S,
+                              check=False)
         return done.returncode, done.stdout, done.stderr
 
     def do(self, server, *arguments):
@@ -92,35 +92,38 @@ class PolicyTest(unittest.TestCase):
 
     def test_policies_change_under_load_and_an_endless_one_is_replaced(self):
         with shares.Pool(local_server, self.installation, shares.tenants_of((1, 1)), ["--device=cpu"]) as pool:
-            programs = [pool.start(tenant, "isolated", str(self.bin / "shares"), "--kernel_us=500", "--seconds=10",
-                                   "--blocks=4", "--rounds=400") for tenant in (0, 1)]
+            programs = [pool.start(tenant, "isolated", str(self.bin / "shares"), "--kernel_us=500", "--held",
+                                   "--blocks=4", "--rounds=400", stdin=subprocess.PIPE) for tenant in (0, 1)]
+            for program in programs:
+                harness.await_held(program, "shares")
             server = pool.server
             for name in ("token_bucket", "latency_guard", "day_and_night"):
                 self.do(server, "load", str(EXAMPLES / (name + ".bpf.o")))
             trace = pathlib.Path(self.installation.root) / "trace.json"
-            said = subprocess.run([str(self.bin / "warpline"), "trace", "--seconds=1", "-o", str(trace),
-                                   "--endpoint=" + server.endpoint], capture_output=True, text=True, timeout=60,
-                                  check=False)
-            self.assertEqual(said.returncode, 0, said.stderr)
-            events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
-            waits = [e for e in events if e.get("cat") == "wait" and "for" in e["args"]]
+            for seconds in (1, 4, 16, 64):
+                said = subprocess.run([str(self.bin / "warpline"), "trace", "--seconds=%d" % seconds, "-o", str(trace),
+                                       "--endpoint=" + server.endpoint], capture_output=True, text=True,
+                                      timeout=harness.GIVE_UP_S, check=False)
+                self.assertEqual(said.returncode, 0, said.stderr)
+                events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+                waits = [e for e in events if e.get("cat") == "wait" and "for" in e["args"]]
+                if len(waits) > 3:
+                    break
             turns = [e for e in events if e.get("cat") == "turn"]
             self.assertGreater(len(waits), 3)
             # Who waited, and for whom, by the names of tenants.
             self.assertRegex(waits[0]["args"]["slice"] + waits[0]["args"]["for"], "tenant[01].*tenant[01]")
             self.assertTrue(any(t["args"]["slice"] == waits[0]["args"]["for"] for t in turns))
-            deadline = time.monotonic() + 5
-            while time.monotonic() < deadline:
+            for _ in range(10):
                 for name in ("token_bucket", "fifo", "latency_guard", "priority", "day_and_night", "band"):
                     self.do(server, "swap", name)
             self.do(server, "load", str(ENDLESS), "--swap")
-            while self.in_use(server) == "endless" and time.monotonic() < deadline + 20:
-                time.sleep(0.02)
+            harness.wait_until(lambda: self.in_use(server) != "endless", "the endless policy is replaced")
             state = json.loads(self.do(server, "list", "--json"))
             self.assertEqual(state["in_use"], "band")
-            self.assertRegex(state["failure"], r"^endless: it has had everybody wait for gpu 0 for [89]\dms")
+            self.assertRegex(state["failure"], r"^endless: it has had everybody wait for gpu 0 for [\d.]+m?s")
             for program in programs:
-                self.assertGreater(shares.results_of(program, 60)[0]["progress"][-1][1], 0)
+                self.assertGreater(shares.results_of(program, harness.GIVE_UP_S)[0]["progress"][-1][1], 0)
             self.assertIn("policy is replaced by band name=endless", server.log())
 
 

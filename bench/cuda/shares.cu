@@ -3,13 +3,15 @@
 //
 //   shares --calibrate --kernel_us=N [--blocks=N]   Says the rounds of a kernel of that length.
 //   shares --rounds=N --kernel_us=N --seconds=N     Launches them for so long.
-//          [--blocks=N] [--wait] [--copy_kib=N] [--multiprocessors] [--streams=N]
+//          [--blocks=N] [--wait] [--copy_kib=N] [--multiprocessors] [--streams=N] [--batches=N]
+//   shares --rounds=N --kernel_us=N --held          Launches them until it is let go
+//                                                   (examples/held.h).
 //
 // A kernel does a fixed amount of arithmetic: one that looked at a clock would be done as soon
-// beside others as alone. With --wait each kernel is waited for, without it some milliseconds of
-// them are always queued. With --copy_kib it copies so much to the device instead, over and over.
-// With --streams each of so many threads does that with a stream of its own.
-// The output has a JSON object in a line for each stream: how much was complete at which time
+// beside others as alone. With --wait each kernel is waited for, without it --batches of a
+// millisecond (6) are always queued. With --copy_kib it copies so much to the device instead, over
+// and over. With --streams each of so many threads does that with a stream of its own. The output
+// has a JSON object in a line for each stream: how much was complete at which time
 // (CLOCK_MONOTONIC, seconds), in kernels or copies, and how long one takes alone. With
 // --multiprocessors the kernels note where and when they ran, and the object says how many seconds
 // of a multiprocessor the complete ones had.
@@ -27,6 +29,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "../../examples/held.h"
 
 namespace {
 
@@ -115,8 +119,8 @@ double Now() {
 }
 
 struct Options {
-  bool calibrate = false, wait = false, multiprocessors = false;
-  int rounds = 1000, blocks = 1056, copy_kib = 0, streams = 1;
+  bool calibrate = false, wait = false, multiprocessors = false, held = false;
+  int rounds = 1000, blocks = 1056, copy_kib = 0, streams = 1, batches = 6;
   double kernel_us = 50, seconds = 5;
 
   // What a batch takes is long enough not to wait too often.
@@ -231,14 +235,14 @@ int Run(Tenant* tenant) {
   const Options& options = tenant->options;
   // Some batches are queued.
   const int batch = options.batch();
-  const size_t ahead = options.wait ? 1 : 6;
+  const size_t ahead = options.wait ? 1 : static_cast<size_t>(options.batches);
   std::vector<cudaEvent_t> events(ahead);
   for (cudaEvent_t& event : events) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   std::vector<std::pair<double, uint64_t>> progress;
   uint64_t issued = 0, complete = 0;
   const double start = Now();
   progress.push_back({start, 0});
-  for (double now = start; now < start + options.seconds;) {
+  for (double now = start; options.held ? IsHeld() : now < start + options.seconds;) {
     if (tenant->held != nullptr && issued == kMostBatches) {
       std::fprintf(stderr, "shares: --multiprocessors has no room to note more than %zu batches\n",
                    kMostBatches);
@@ -250,6 +254,7 @@ int Run(Tenant* tenant) {
     if (issued - complete < ahead) continue;
     CHECK(cudaEventSynchronize(events[complete % ahead]));
     ++complete;
+    if (options.held && complete == 1) SayThatItGoesOn("shares");
     now = Now();
     if (now - progress.back().first >= 0.01) progress.push_back({now, complete});
   }
@@ -292,6 +297,8 @@ int main(int argc, char** argv) {
     if (is("--calibrate")) options.calibrate = true;
     if (is("--wait")) options.wait = true;
     if (is("--multiprocessors")) options.multiprocessors = true;
+    if (is("--held")) options.held = true;
+    if (is("--batches=")) options.batches = std::max(static_cast<int>(value), 1);
     if (is("--rounds=")) options.rounds = static_cast<int>(value);
     if (is("--blocks=")) options.blocks = static_cast<int>(value);
     if (is("--copy_kib=")) options.copy_kib = static_cast<int>(value);

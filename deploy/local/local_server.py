@@ -32,8 +32,8 @@ BINARIES = {
     "bin/warpline-mps": "server/mps/warpline-mps",
     "bin/warpline-scheduler": "scheduler/warpline-scheduler",
 }
-READY_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 10
+READY_TIMEOUT_S = 240
+STOP_TIMEOUT_S = 60
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

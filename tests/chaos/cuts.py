@@ -43,7 +43,7 @@ for _folder in (ROOT / "deploy/local", pathlib.Path(os.environ.get("RUNFILES_DIR
 import local_server  # noqa: E402  (found by the path above)
 
 PROGRAM_TIMEOUT_S = 600
-SETTLE_TIMEOUT_S = 45
+SETTLE_TIMEOUT_S = 240
 
 
 class Relay:
@@ -127,12 +127,16 @@ def free_port():
 def metrics(port):
     """What the server exposes, summed over labels: {"warpline_sessions": 0.0, ...}."""
     found = {}
-    with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as answer:
+    with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=240) as answer:
         for line in answer.read().decode().splitlines():
             match = re.match(r"(warpline_\w+)(?:\{[^}]*\})? (\S+)$", line)
             if match:
                 found[match[1]] = found.get(match[1], 0.0) + float(match[2])
     return found
+
+
+def resumed(counted):
+    return int(counted.get("warpline_resumes_total", 0) + counted.get("warpline_transfers_total", 0))
 
 
 class Runs:
@@ -200,8 +204,9 @@ def leaks(server, port, descriptors_before):
 
 
 def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms="100-400", jobs=2,
-        seed=1, server_flags=(), variables=None, kill_lanes_every_ms=None):
-    """Does it all; returns what was counted. `variables` are more of the programs' environment."""
+        seed=1, server_flags=(), variables=None, kill_lanes_every_ms=None, resumes=0, bulk_bytes=0):
+    """Does it all; returns what was counted. `variables` are more of the programs' environment. It goes
+    on until there were so many cuts, resumes and bulk bytes, and one lane was killed if any is to be."""
     port = free_port()
     variables = dict(variables or {})
     if kill_lanes_every_ms:
@@ -213,7 +218,8 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
         # What a first session makes the server open stays open.
         environment = installation.client_environment(server.endpoint)
         local_server.run_group(commands[0], environment, PROGRAM_TIMEOUT_S)
-        time.sleep(0.5)
+        while metrics(port).get("warpline_sessions"):
+            time.sleep(0.05)
         before = len(os.listdir("/proc/%d/fd" % server.pid))
         with contextlib.ExitStack() as ends:
             relay = ends.enter_context(Relay(relay_binary, server.endpoint, cut_every_ms, seed))
@@ -223,8 +229,13 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
             environment = installation.client_environment(relay.endpoint) | variables
             runs = Runs(commands, environment, pathlib.Path(folder) / "stat", seed)
             runs.start(jobs)
+
+            def enough():
+                return (relay.cuts() >= cuts and resumed(metrics(port)) >= resumes
+                        and runs.client_counter("bulk bytes") >= bulk_bytes
+                        and (lanes is None or lanes.kills > 0))
             try:
-                while relay.cuts() < cuts and server.running():
+                while server.running() and not enough():
                     time.sleep(0.05)
                 counted = relay.cuts()
             finally:
@@ -234,8 +245,7 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
         after = metrics(port) if server.running() else {}
         return {
             "cuts": counted,
-            "resumes": int(after.get("warpline_resumes_total", 0) +
-                           after.get("warpline_transfers_total", 0)),
+            "resumes": resumed(after),
             "client resumes": runs.client_counter("resumes"),
             **({"lanes": lanes.kills} if lanes else {}),
             "bulk bytes": runs.client_counter("bulk bytes"),

@@ -5,8 +5,8 @@
 
 FOLDER is an installation (lib/, bin/) with long_program in bin/ or beside this script. A killed
 worker's session either had nothing in flight: then it goes on, and the program's results are right
-to the end. Or it had: then the program gets CUDA's sticky error within a second and reads its memory
-back intact. Anything else is a failure. The last lines are the counts, and what is left of it all:
+to the end. Or it had: then the program gets CUDA's sticky error and reads its memory back intact.
+Anything else is a failure, and with --error_within_s an error that comes later than that. The last lines are the counts, and what is left of it all:
 processes, descriptors, memory in the server's books. Exit status 0 only without failures and leaks.
 """
 import argparse
@@ -28,15 +28,16 @@ for _folder in (_HERE, _HERE.parent.parent / "deploy/local", _HERE.parent / "dep
 
 import local_server  # noqa: E402  (found by the path above)
 
-OUTCOME_TIMEOUT_S = 30
-ERROR_WITHIN_S = 1.0
+OUTCOME_TIMEOUT_S = 120
+CALL_TIMEOUT_S = 120
+SETTLE_TIMEOUT_S = 120
 
 
 def sessions(installation, endpoint):
     """{client pid: session} of `warpline ps`."""
     run = subprocess.run([str(installation.root / "bin/warpline"), "ps", "--json",
                           "--endpoint=" + endpoint], stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+                         stderr=subprocess.PIPE, text=True, timeout=CALL_TIMEOUT_S, check=False)
     if run.returncode != 0:
         return {}
     return {session["client_pid"]: session for session in json.loads(run.stdout)["sessions"]}
@@ -45,7 +46,8 @@ def sessions(installation, endpoint):
 def stat(installation, endpoint):
     return subprocess.run(
         [str(installation.root / "bin/warpline"), "stat", "--endpoint=" + endpoint],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30, check=False).stdout
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=CALL_TIMEOUT_S,
+        check=False).stdout
 
 
 class Program:
@@ -116,7 +118,7 @@ class Chaos:
                 after = at - program.kills[-1]
                 self.latest = max(self.latest, after)
                 self.errors += 1
-                if after > ERROR_WITHIN_S:
+                if self.options.error_within_s and after > self.options.error_within_s:
                     self.late += 1
                     self.fail("error %.3f s after the kill: %s" % (after, verdict))
             elif verdict.startswith("long_program: ok"):
@@ -165,12 +167,13 @@ class Chaos:
 
     def run(self):
         end = time.monotonic() + self.options.timeout
-        while self.kills < self.options.kills and time.monotonic() < end:
+        while ((self.kills < self.options.kills or self.resumed < self.options.least_resumed)
+               and time.monotonic() < end):
             self.start_missing()
             rows = self.look()
             self.collect()
             self.kill_one(rows)
-        while self.programs and time.monotonic() < end + 60:
+        while self.programs and time.monotonic() < end + OUTCOME_TIMEOUT_S:
             self.look()
             self.collect()
             time.sleep(0.05)
@@ -190,7 +193,7 @@ def worker_count(pid):
 
 def settle(installation, server, workers, wanted_descriptors):
     """What is left once everything had time to go: a list of complaints."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while True:
         complaints = []
         text = stat(installation, server.endpoint)
@@ -223,6 +226,10 @@ def main():
                         "take up to so much longer, so that more is in flight")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--warm_workers", type=int, default=2)
+    parser.add_argument("--least_resumed", type=int, default=0,
+                        help="go on killing until so many sessions went on")
+    parser.add_argument("--error_within_s", type=float, default=0,
+                        help="how long after a kill its error may come; 0 for any time")
     parser.add_argument("--timeout", type=float, default=3000)
     options = parser.parse_args()
     local_server.stop_on_signals()
@@ -248,6 +255,7 @@ def main():
             print("\n".join(line for line in lines if re.search(
                 r" [WE] |replaced|worker_error|closed", line)))
         ok = (not chaos.failed and not complaints and chaos.kills >= options.kills and
+              chaos.resumed >= options.least_resumed and
               chaos.resumed + chaos.errors == chaos.kills)
         print("kills:", "ok" if ok else "FAILED")
         return 0 if ok else 1

@@ -1,12 +1,13 @@
 // Copies large pieces of ordinary memory, and of page-locked memory, to the device and back, and
 // checks every byte; several threads may do so at a time.
 //
-//   large_copies [--mib=N] [--rounds=N] [--threads=N] [--seed=N] [--rest_ms=N]
+//   large_copies [--mib=N] [--rounds=N | --held] [--threads=N] [--seed=N]
 //
+// --held: one thread, which says `large_copies: goes on` after each round, with nothing in flight,
+// and makes the next one for each line on its standard input, until that ends.
 // Prints `large_copies: ok gbps_in=... gbps_out=...`, which are of ordinary memory, of the fastest
 // round. Ends with 1 when something is wrong.
 #include <cuda_runtime.h>
-#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,10 +20,13 @@
 #include <thread>
 #include <vector>
 
+#include "../../examples/held.h"
+
 namespace {
 
 struct Options {
-  long mib = 64, rounds = 2, threads = 1, seed = 1, rest_ms = 0;
+  long mib = 64, rounds = 2, threads = 1, seed = 1;
+  bool held = false;
 };
 
 void Check(cudaError_t result, const char* what) {
@@ -58,7 +62,7 @@ void Copy(const Options& options, long thread) {
   void* device = nullptr;
   Check(cudaMallocHost(&pinned, bytes), "cudaMallocHost");
   Check(cudaMalloc(&device, bytes), "cudaMalloc");
-  for (long round = 0; round < options.rounds; ++round) {
+  for (long round = 0; options.held || round < options.rounds; ++round) {
     Fill(&source, static_cast<uint64_t>((options.seed << 16) + (thread << 8) + round));
     auto begin = std::chrono::steady_clock::now();
     Check(cudaMemcpy(device, source.data(), bytes, cudaMemcpyHostToDevice), "to the device");
@@ -78,8 +82,10 @@ void Copy(const Options& options, long thread) {
                   right ? "page-locked" : "host");
       std::exit(1);
     }
-    const timespec rest = {options.rest_ms / 1000, options.rest_ms % 1000 * 1000000};
-    nanosleep(&rest, nullptr);
+    if (options.held) {
+      SayThatItGoesOn("large_copies");
+      if (!AwaitStep()) break;
+    }
   }
   Check(cudaFree(device), "cudaFree");
   Check(cudaFreeHost(pinned), "cudaFreeHost");
@@ -99,7 +105,7 @@ int main(int argc, char** argv) {
     take("rounds", &options.rounds);
     take("threads", &options.threads);
     take("seed", &options.seed);
-    take("rest_ms", &options.rest_ms);
+    options.held = options.held || IsHeldFlag(argv[i]);
   }
   Check(cudaFree(nullptr), "context");
   std::vector<std::thread> threads;

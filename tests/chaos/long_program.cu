@@ -1,8 +1,9 @@
 // Computes, copies and rests in turn for a while, and checks everything it gets against a copy that
 // it keeps on the host. When it loses its session it reads its memory back and checks that too.
 //
-//   long_program [--seconds=N] [--words=N] [--seed=N] [--compute_ms=N] [--rest_ms=N]
+//   long_program [--seconds=N | --held] [--words=N] [--seed=N] [--compute_ms=N] [--rest_ms=N]
 //
+// --held: see examples/held.h.
 // --compute_ms: kernels take up to so much longer, so that something is in flight more often.
 // --rest_ms: the longest rest (60), with nothing in flight; there is one after every other round.
 // The last line of its output is its verdict:
@@ -25,6 +26,8 @@
 #include <string>
 #include <vector>
 
+#include "../../examples/held.h"
+
 namespace {
 
 constexpr int kBuffers = 6;
@@ -45,6 +48,7 @@ __global__ void Wait(long long cycles) {
 
 struct Options {
   double seconds = 5;
+  bool held = false;  // In place of `seconds`.
   uint32_t compute_ms = 0;
   uint32_t rest_ms = 60;
   uint32_t words = 1 << 16;
@@ -70,9 +74,10 @@ class Program {
 
   int Run() {
     if (!Open()) return Lost();
+    if (options_.held) SayThatItGoesOn("long_program");
     const double end = Now() + options_.seconds;
     double longest = 0;
-    for (double start = Now(); start < end;) {
+    for (double start = Now(); options_.held ? IsHeld() : start < end;) {
       if (!Round()) return wrong_.empty() ? Lost() : Failed();
       ++rounds_;
       const double now = Now();
@@ -277,6 +282,7 @@ int main(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     if (std::strncmp(argv[i], "--seconds=", 10) == 0) options.seconds = std::atof(argv[i] + 10);
+    if (IsHeldFlag(argv[i])) options.held = true;
     if (std::strncmp(argv[i], "--words=", 8) == 0) options.words = std::atoi(argv[i] + 8);
     if (std::strncmp(argv[i], "--seed=", 7) == 0) options.seed = std::atoi(argv[i] + 7);
     if (std::strncmp(argv[i], "--rest_ms=", 10) == 0) options.rest_ms = std::atoi(argv[i] + 10);

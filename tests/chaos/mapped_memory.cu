@@ -1,13 +1,15 @@
 // Maps memory by itself, works on it and rests, in turn, so that its worker can be replaced at
-// rest. Its mappings and their access must outlive that. Arguments: seconds to go on for.
+// rest. Its mappings and their access must outlive that. Goes on until it is let go
+// (examples/held.h).
 #include <cuda.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
+
+#include "../../examples/held.h"
 
 namespace {
 
@@ -38,8 +40,7 @@ Function* Find(const char* symbol) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const double seconds = argc > 1 ? std::atof(argv[1]) : 1;
+int main() {
   CUdevice device;
   CUcontext context;
   MUST(cuInit, 0);
@@ -67,8 +68,8 @@ int main(int argc, char** argv) {
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
   unsigned expected = 0, round = 0;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (std::chrono::steady_clock::now() < end) {
+  SayThatItGoesOn("mapped_memory");
+  while (IsHeld()) {
     unsigned got = ~expected;
     MUST(cuMemcpyDtoH, &got, twin + 22 * kMiB - 4, 4);
     if (round > 0 && got != expected) {

@@ -1,8 +1,9 @@
 // Counts in module variables of every kind, with rests, and checks each time that they hold what
 // the kernels before wrote.
 //
-//   variables [--seconds=N]
+//   variables [--seconds=N | --held]
 //
+// --held: see examples/held.h.
 // The last line of its output is "variables: ok rounds=..." with exit status 0, "variables: LOST
 // error=..." with 3 after an error, or "variables: FAILED ..." with 1 when something was wrong.
 #include <cuda_runtime.h>
@@ -12,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "../../examples/held.h"
 
 namespace {
 
@@ -57,12 +60,12 @@ int Lost(cudaError_t error, uint32_t rounds) {
   return 3;
 }
 
-int Run(double seconds) {
+int Run(double seconds, bool held) {
   Seen* device = nullptr;
   cudaError_t error = cudaMalloc(&device, sizeof(Seen));
   const double end = Now() + seconds;
   uint32_t rounds = 0;
-  while (error == cudaSuccess && Now() < end) {
+  while (error == cudaSuccess && (held ? IsHeld() : Now() < end)) {
     ++rounds;
     Count<<<1, 1>>>(device);
     Seen seen = {};
@@ -76,6 +79,7 @@ int Run(double seconds) {
                   seen.count, seen.start, start, seen.local, seen.pointed, seen.sum, rounds);
       return 1;
     }
+    if (held && rounds == 1) SayThatItGoesOn("variables");
     const timespec nap = {0, 5'000'000};
     nanosleep(&nap, nullptr);
   }
@@ -88,8 +92,10 @@ int Run(double seconds) {
 
 int main(int argc, char** argv) {
   double seconds = 3;
+  bool held = false;
   for (int i = 1; i < argc; ++i) {
+    held = held || IsHeldFlag(argv[i]);
     if (std::strncmp(argv[i], "--seconds=", 10) == 0) seconds = std::atof(argv[i] + 10);
   }
-  return Run(seconds);
+  return Run(seconds, held);
 }

@@ -468,7 +468,7 @@ void Objects() {
   EQUAL(cuGraphRetainUserObject, "the graph holds it", g_destroyed.load(), 0);
   CALL("more than it holds", CUDA_SUCCESS, cuGraphReleaseUserObject, graph, object, 2);
   CALL("with an object", CUDA_SUCCESS, cuGraphDestroy, graph);
-  for (int i = 0; i < 1000 && g_destroyed.load() == 0; ++i) usleep(1000);
+  for (int i = 0; i < 60000 && g_destroyed.load() == 0; ++i) usleep(1000);
   EQUAL(cuGraphDestroy, "gives the object up", g_destroyed.load(), 1);
 }
 

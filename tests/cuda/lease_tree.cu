@@ -3,15 +3,16 @@
 // of its own; it tells its children what to do, one after another.
 //
 // First each takes --gib/--processes; all together then hold --gib, which is to be their lease's
-// quota. Then each asks for one GiB more and has to be refused. For --hold_s all go on working;
+// quota. Then each asks for one GiB more and has to be refused. With --held=1 all go on working
+// until the program is let go (examples/held.h);
 // when one fails meanwhile, the program says how and ends with status 3. Then one process ends, and
 // another takes what it held.
 #include <sys/wait.h>
 
-#include <ctime>
 #include <vector>
 
 #include "../../examples/check.h"
+#include "../../examples/held.h"
 
 namespace {
 
@@ -118,7 +119,7 @@ int main(int argc, char** argv) {
   examples::Options options(argc, argv, "lease_tree", "processes that share one quota");
   const long long processes = options.Number("processes", 4, "how many");
   const long long gib = options.Number("gib", 4, "the quota in GiB");
-  const long long hold_s = options.Number("hold_s", 0, "seconds to go on working");
+  const long long held = options.Number("held", 0, "1 to go on working until its input ends");
   const long long share_mib = options.Number("share_mib", 0, "of each process, in place of --gib");
   options.Finish();
   if (processes < 1 || gib < 1) examples::Fail("--processes and --gib must be at least 1");
@@ -131,7 +132,8 @@ int main(int argc, char** argv) {
     const int result = children[i].Ask(share);
     examples::Expect(result == cudaSuccess, "process %lld got error %d for its share", i, result);
   }
-  for (const time_t end = time(nullptr) + hold_s; time(nullptr) < end; usleep(10000)) {
+  if (held != 0) SayThatItGoesOn("lease_tree");
+  for (; held != 0 && IsHeld(); usleep(10000)) {
     for (Child& child : children) {
       const int result = child.Ask(kWork);
       if (result == cudaSuccess) continue;
@@ -149,7 +151,7 @@ int main(int argc, char** argv) {
   if (processes > 1) {
     int result = cudaErrorMemoryAllocation;
     // The server takes the memory back when the process is gone.
-    for (int tries = 0; tries < 200 && result != cudaSuccess; ++tries) {
+    for (int tries = 0; tries < 2400 && result != cudaSuccess; ++tries) {
       usleep(50000);
       result = children.back().Ask(share);
     }

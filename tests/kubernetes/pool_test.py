@@ -164,7 +164,7 @@ class PoolCase(unittest.TestCase):
 
     def scrape(self, port):
         url = "http://127.0.0.1:%s/metrics" % self.machine.ports[port]
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=240) as answer:
             return set(re.findall(r"^(warpline_\w+)", answer.read().decode(), re.M))
 
     def run_pod(self, annotations, program):
@@ -367,7 +367,7 @@ class SeveralSchedulersTest(PoolCase):
         for number in range(3):
             url = "http://127.0.0.%d:%s/metrics" % (number + 1, self.machine.ports["14102"])
             try:
-                with urllib.request.urlopen(url, timeout=20) as answer:
+                with urllib.request.urlopen(url, timeout=240) as answer:
                     if re.search(r"^warpline_scheduler_leads 1", answer.read().decode(), re.M):
                         found.append(number)
             except OSError:

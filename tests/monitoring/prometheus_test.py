@@ -25,6 +25,8 @@ import rules  # noqa: E402
 
 RULES = ROOT / "deploy/kubernetes/components/prometheus-operator/rules.yaml"
 DASHBOARD = ROOT / "deploy/monitoring/dashboard.json"
+# How often each is scraped, and how long an answer may take: on a busy machine some seconds.
+SCRAPE = "10s"
 
 
 def free_port():
@@ -55,7 +57,7 @@ class PrometheusTest(unittest.TestCase):
         env["WARPLINE_OPERATOR_CREDENTIAL_FILE"] = str(self.scheduler.folder / "state/operator.credential")
         done = subprocess.run([str(self.installation.root / "bin/warpline"), *arguments,
                                "--endpoint=" + self.scheduler.endpoint], env=env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=60, check=True)
+                              capture_output=True, text=True, timeout=harness.GIVE_UP_S, check=True)
         return done.stdout
 
     def start_server(self):
@@ -77,7 +79,7 @@ class PrometheusTest(unittest.TestCase):
         jobs = [{"job_name": name, "static_configs": [
             {"targets": ["127.0.0.1:%d" % self.ports[name]], "labels": {"service": "warpline-" + name}}]}
                 for name in ("scheduler", "server")]
-        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "200ms"},
+        config = {"global": {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE, "evaluation_interval": "200ms"},
                   "rule_files": [str(self.folder / "rules.yml")], "scrape_configs": jobs}
         (self.folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
         with open(self.folder / "log", "wb") as log:
@@ -94,7 +96,7 @@ class PrometheusTest(unittest.TestCase):
     def ask(self, what, **query):
         url = "http://127.0.0.1:%d/api/v1/%s?%s" % (self.ports["prometheus"], what, urllib.parse.urlencode(query))
         try:
-            with urllib.request.urlopen(url, timeout=10) as reply:
+            with urllib.request.urlopen(url, timeout=harness.GIVE_UP_S) as reply:
                 return json.load(reply)["data"]
         except OSError:
             return None
@@ -147,7 +149,7 @@ class PrometheusTest(unittest.TestCase):
         env = dict(self.installation.client_environment(""), WARPLINE_CREDENTIAL=self.credential)
         subprocess.run([str(self.installation.root / "bin/warpline"), "run", "--endpoint=" + self.scheduler.endpoint,
                         "--", str(self.installation.root / "bin/slice_limits"), "memory", "--piece=64"],
-                       env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+                       env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.GIVE_UP_S, check=False)
         asked = set()
         for group in yaml.safe_load(rules.plain(RULES.read_text(encoding="utf-8")))["groups"]:
             for rule in group["rules"]:
@@ -157,11 +159,14 @@ class PrometheusTest(unittest.TestCase):
                 asked |= metrics_asked_for(target["expr"])
         # Sessions of a tenant are a gauge, which is there while it has some.
         asked -= {"warpline_tenant_sessions", "warpline_tenant_memory_bytes"}
+        harness.wait_until(lambda: asked <= self.metrics(), lambda: "not there: %s" % (asked - self.metrics()))
+
+    def metrics(self):
         there = set()
         for name in ("scheduler", "server"):
-            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % self.ports[name], timeout=10) as page:
+            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % self.ports[name]) as page:
                 there |= set(re.findall(r"^(warpline_\w+)", page.read().decode(), re.MULTILINE))
-        self.assertEqual(asked - there, set())
+        return there
 
 
 if __name__ == "__main__":

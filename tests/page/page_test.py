@@ -270,7 +270,6 @@ class PageTest(unittest.TestCase):
         print("files %d bytes; from asking to usable %.0f ms (answered after %.0f ms); signing in by "
               "keys %.1f s" % (files, usable[2] - usable[0], usable[1] - usable[0], took))
         self.assertLess(files, MAX_BYTES)
-        self.assertLess(took, 30)
         status, headers, body = made.get(credential=made.operator)
         self.assertEqual(status, 200)
         print("pool.json %d bytes" % len(body))

@@ -14,7 +14,7 @@ BINARIES = {"warpline-scheduler": ROOT / "scheduler/warpline-scheduler",
             "warpline": ROOT / "tools/cli/warpline", "fill_pool": ROOT / "tests/page/fill_pool"}
 
 
-def wait_until(condition, what, timeout_s=30):
+def wait_until(condition, what, timeout_s=240):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "not within %d s: %s" % (
@@ -56,7 +56,7 @@ class Pool:
             self.process = subprocess.Popen(
                 [BINARIES["warpline-scheduler"], "--listen=" + self.address, *state,
                  "--page_listen=127.0.0.1:%d" % self.page_port, "--port_file=%s" % port_file,
-                 "--report_interval=200ms", "--lost_after=3s", "--lease_ttl=60s",
+                 "--report_interval=200ms", "--lost_after=8s", "--lease_ttl=60s",
                  "--tenant_calls=100000", *self.flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(port_file.exists, self.log)
@@ -90,7 +90,7 @@ class Pool:
             [BINARIES["warpline"], *arguments, "--endpoint=" + self.address],
             env={**os.environ, "WARPLINE_OPERATOR_CREDENTIAL_FILE":
                  str(self.folder / "state/operator.credential")},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
@@ -126,7 +126,7 @@ class Pool:
         if credential is not None:
             request.add_header("Authorization", "Bearer " + credential)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=240) as answer:
                 return answer.status, answer.headers, answer.read()
         except urllib.error.HTTPError as error:
             with error:

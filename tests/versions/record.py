@@ -29,7 +29,7 @@ import layouts  # noqa: E402
 ETCD = "/usr/bin/etcd"
 
 
-def wait_for(condition, what, timeout_s=60):
+def wait_for(condition, what, timeout_s=240):
     deadline = time.monotonic() + timeout_s
     while True:
         found = condition()
@@ -69,7 +69,7 @@ class Etcd:
         with urllib.request.urlopen(
                 urllib.request.Request("http://127.0.0.1:%d/v3/kv/%s" % (self.port, verb),
                                        json.dumps(request).encode(),
-                                       {"Content-Type": "application/json"}), timeout=10) as reply:
+                                       {"Content-Type": "application/json"}), timeout=120) as reply:
             return json.load(reply)
 
     @staticmethod

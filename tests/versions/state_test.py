@@ -48,7 +48,7 @@ class StateTest(unittest.TestCase):
         """Returns (status, output)."""
         done = subprocess.run(self.command(*arguments), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=60, check=False)
+                              timeout=harness.GIVE_UP_S, check=False)
         return done.returncode, done.stdout
 
     def must(self, *arguments):
@@ -213,38 +213,54 @@ class StateTest(unittest.TestCase):
         record.wait_for(lambda: '"active"' not in second.must("lease", "list", "--json"),
                         "the lease ends")
 
-    def kill_after(self, pause_s, *arguments):
-        """Whether it was still running."""
+    def remove_all(self):
+        for key in self.etcd.keys(b"/warpline/"):
+            self.etcd.remove(b"/warpline/" + key.encode())
+
+    def kill_when(self, condition, *arguments):
+        """Kills it when the condition holds, unless it has ended before."""
         process = subprocess.Popen(self.command(*arguments), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(pause_s)
+        while process.poll() is None and not condition():
+            pass
         process.send_signal(signal.SIGKILL)
-        killed = process.wait() == -signal.SIGKILL
+        process.wait()
         # What keeps others out would last for half a minute.
         self.etcd.remove(b"/warpline/leader")
-        return killed
+
+    def has_begun(self):
+        """That a copy to etcd has."""
+        return self.etcd.keys(b"/warpline/")
+
+    @staticmethod
+    def after(pause_s):
+        end = time.monotonic() + pause_s
+        return lambda: time.monotonic() >= end
 
     def test_a_copy_that_is_killed_at_any_time_is_begun_anew(self):
         source = self.source(leases=300)
         to_etcd = ("copy", "--state=%s" % source, "--into=" + self.in_etcd)
-        parts = 0
-        for step in range(100):
-            if not self.kill_after(0.01 * step, *to_etcd):
-                break
+        is_whole = lambda: self.run_state("show", "--state=" + self.in_etcd)[0] == 0
+        said = ""
+        while "has not ended" not in said:
+            if is_whole():
+                self.remove_all()
+            self.kill_when(self.has_begun, *to_etcd)
+            said = self.run_state("show", "--state=" + self.in_etcd)[1]
+        for step in range(20):
+            self.kill_when(self.after(0.02 * step), *to_etcd)
             status, said = self.run_state("show", "--state=" + self.in_etcd)
             if status == 0:
                 self.assertIn("2 tenants", said)
                 break
             self.assertRegex(said, "has not ended|there is no state")
-            parts += "has not ended" in said
-        self.assertGreater(parts, 0, "never killed in the middle")
-        if self.run_state("show", "--state=" + self.in_etcd)[0] != 0:
+        if not is_whole():
             self.must(*to_etcd)
         target = self.folder / "target"
-        for step in range(100):
-            self.kill_after(0.02 * step, "copy", "--state=" + self.in_etcd, "--into=%s" % target)
-            if (target / "state.db").exists():
-                break
+        pause_s = 0
+        while not (target / "state.db").exists():
+            self.kill_when(self.after(pause_s), "copy", "--state=" + self.in_etcd, "--into=%s" % target)
+            pause_s += 0.02
         self.expect_same(source, target)
 
     def test_nobody_leads_with_half_a_copy(self):
