@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judges what schedulers said to holders of leases and to servers (pool_load_main.cc).
 
-    history.py FILE [--capacity_gib=16] [--ttl_s=2] [--slack_s=10]
+    history.py FILE [--capacity_gib=16] [--ttl_s=2] [--answers=100]
 
 prints what is wrong, one a line, and how much there was; its exit status is 1 if anything is wrong.
 
@@ -12,10 +12,10 @@ must hold:
 
 1. The leases that are surely held of one device fit on it at every moment.
 2. No scheduler tells a holder that a lease is over, nor a server to end it, while it is surely held.
-3. A lease ends: once it is released, abandoned or its end has come, its server is told so within
-   `slack_s`, or, when abandoned, within that and the time for which a lease lasts, which each term
-   gives it anew; and no renewal that is asked for after the answer to its release, or after its
-   end, succeeds.
+3. A lease ends: once it is released, abandoned or its end has come, its server is told so in one of
+   the next `answers` answers to its reports. An abandoned one has the time for which a lease lasts
+   before, which each term gives it anew. No renewal that is asked for after the answer to its
+   release, or after its end, succeeds.
 4. Terms follow each other: an answer that was asked for after another one had come is not of an
    earlier term.
 5. The server takes each token that was granted: it is refused only while the server has not heard
@@ -26,6 +26,7 @@ import collections
 import sys
 
 US = 1000000
+ANSWERS = 100
 
 
 def parse(line):
@@ -132,19 +133,22 @@ def beginnings(events):
     return sorted(first.values())
 
 
-def outliving(events, leases, ttl, slack):
-    stopped = max((e["at"] for e in events), default=0)
+def outliving(events, leases, ttl, answers):
     terms_begin = beginnings(events)
+    reports = collections.defaultdict(list)  # Of each server, when the answered ones were asked.
+    for event in events:
+        if event["event"] == "reported":
+            reports[event["server"]].append(event["asked"])
     for name, lease in leases.items():
-        over = lease.is_over()
-        due = over + slack
+        over = due = lease.is_over()
+        told = lease.told["at"] if lease.told else sys.maxsize
         if lease.why == "abandoned" and over == lease.over:
             due += ttl
             for begin in terms_begin:
-                if over < begin <= due:
-                    due = max(due, begin + ttl + slack)
-        told = lease.told["at"] if lease.told else sys.maxsize
-        if due < stopped and told > due:
+                if over < begin <= told:
+                    due = max(due, begin + ttl)
+        late = sum(due < asked < told for asked in reports[lease.granted["server"]])
+        if late > answers:
             yield "outlives its end lease=%s over=%d why=%s told=%s" % (
                 name, over, lease.why, lease.told and lease.told["at"])
     for event in events:
@@ -182,11 +186,11 @@ def refused_by_server(events):
             yield "server refuses token lease=%s why=%s" % (event["lease"], event["why"])
 
 
-def judge(events, capacity, ttl, slack):
+def judge(events, capacity, ttl, answers=ANSWERS):
     """All that is wrong, in words."""
     leases = leases_of(events, ttl)
     return [*overbooked(leases, capacity), *lost(events, leases),
-            *outliving(events, leases, ttl, slack), *terms(events), *refused_by_server(events)]
+            *outliving(events, leases, ttl, answers), *terms(events), *refused_by_server(events)]
 
 
 def summary(events):
@@ -202,11 +206,11 @@ def main():
     parser.add_argument("file")
     parser.add_argument("--capacity_gib", type=int, default=16)
     parser.add_argument("--ttl_s", type=int, default=2)
-    parser.add_argument("--slack_s", type=int, default=10)
+    parser.add_argument("--answers", type=int, default=ANSWERS)
     flags = parser.parse_args()
     with open(flags.file) as file:
         events = read(file)
-    wrong = judge(events, flags.capacity_gib << 30, flags.ttl_s * US, flags.slack_s * US)
+    wrong = judge(events, flags.capacity_gib << 30, flags.ttl_s * US, flags.answers)
     print("\n".join(wrong + [summary(events), "violations=%d" % len(wrong)]))
     sys.exit(1 if wrong else 0)
 

@@ -13,10 +13,11 @@ def granted(lease, at, gib=10, ends=0, epoch=1, asked=None, joined=0, server="a"
 
 
 class HistoryTest(unittest.TestCase):
-    def judge(self, *lines):
-        # Long after: all that was due is overdue.
-        events = history.read([*lines, "stopped at=1000000000"])
-        return history.judge(events, 16 * GIB, 6 * history.US, 10 * history.US)
+    def judge(self, *lines, reports=200):
+        # Long after, its server has had so many answers: what it was not told is overdue.
+        late = ["reported asked=%d at=%d server=a epoch=1" % (900 * history.US + i, 900 * history.US + i)
+                for i in range(reports)]
+        return history.judge(history.read([*lines, *late]), 16 * GIB, 6 * history.US)
 
     def told(self, lease, at):
         return "ended at=%d server=a lease=%s epoch=1 why=x" % (at, lease)
@@ -67,6 +68,13 @@ class HistoryTest(unittest.TestCase):
         self.assertEqual([w.split(" lease")[0] for w in wrong],
                          ["ended too early", "outlives its end", "renewed after its release",
                           "renewed after its end"])
+
+    def test_a_lease_may_end_late_where_nothing_is_answered(self):
+        lines = [granted("1", 10), "releasing at=20 lease=1", "released asked=20 at=21 lease=1 code=0",
+                 self.told("1", 950 * history.US)]
+        self.assertEqual(self.judge(*lines, reports=100), [])
+        wrong = self.judge(*lines, reports=101)
+        self.assertEqual([w.split(" lease")[0] for w in wrong], ["outlives its end"])
 
     def test_an_answer_of_an_earlier_term_is_found(self):
         wrong = self.judge(granted("1", 10, gib=1, epoch=7), granted("2", 20, gib=1, epoch=5),

@@ -32,10 +32,11 @@ def free_ports(count):
     return ports
 
 
-def wait_until(condition, what, timeout_s=30):
+def wait_until(condition, what, timeout_s=240):
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "not within %d s: %s" % (timeout_s, what)
+        assert time.monotonic() < deadline, "not within %d s: %s" % (
+            timeout_s, what() if callable(what) else what)
         time.sleep(0.02)
 
 
@@ -75,12 +76,13 @@ class Etcd:
 
 
 class Scheduler:
-    def __init__(self, binary, folder, number, etcd):
+    def __init__(self, binary, folder, number, etcd, ttl_s):
         self.binary, self.folder, self.number = binary, folder, number
         self.relay = relay.Relay([("127.0.0.1", port) for port in etcd.client_ports])
         self.port = free_ports(1)[0]
         self.address = "127.0.0.1:%d" % self.port
         self.log_path = folder / ("scheduler%d.log" % number)
+        self.ttl_s = ttl_s
         self.process = None
         self.start()
 
@@ -90,7 +92,7 @@ class Scheduler:
             self.process = subprocess.Popen(
                 [self.binary, "--listen=" + self.address, "--state=" + state,
                  "--state_folder=%s" % (self.folder / ("state%d" % self.number)),
-                 "--report_interval=100ms", "--lost_after=3s", "--lease_ttl=%ds" % TTL_S,
+                 "--report_interval=100ms", "--lost_after=8s", "--lease_ttl=%ds" % self.ttl_s,
                  "--tenant_calls=1000"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -101,14 +103,15 @@ class Scheduler:
 
 
 class Pool:
-    def __init__(self, binaries, folder, stack):
+    def __init__(self, binaries, folder, stack, ttl_s=TTL_S):
         self.folder, self.binaries = folder, binaries
         self.etcd = Etcd(folder)
         stack.callback(self.close)
         self.schedulers = []
         self.load = None
         for i in range(3):
-            self.schedulers.append(Scheduler(binaries["warpline-scheduler"], folder, i, self.etcd))
+            self.schedulers.append(Scheduler(binaries["warpline-scheduler"], folder, i, self.etcd,
+                                             ttl_s))
         wait_until(lambda: any(s.epoch() for s in self.schedulers), "somebody leads")
         self.addresses = ",".join(s.address for s in self.schedulers)
         self.credential = folder / "operator.credential"
@@ -122,7 +125,7 @@ class Pool:
         done = subprocess.run(
             [self.binaries["warpline"], *arguments, "--endpoint=" + self.addresses],
             env={**os.environ, "WARPLINE_OPERATOR_CREDENTIAL_FILE": str(self.credential)},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -157,8 +160,14 @@ class Pool:
         return None
 
     def end(self):
+        """Lets all leases end, and then the servers."""
+        self.load.stdin.write(b"\n")
+        self.load.stdin.flush()
+        wait_until(lambda: b"\nstopped " in self.history.read_bytes(), "holders end")
+        wait_until(lambda: '"active"' not in self.warpline("lease", "list", "--json"), lambda:
+                   "no lease is active that nobody holds: " + self.warpline("lease", "list", "--json"))
         self.load.stdin.close()
-        assert self.load.wait(60) == 0
+        assert self.load.wait(240) == 0
 
     def close(self):
         processes = [s.process for s in self.schedulers] + self.etcd.processes

@@ -5,8 +5,9 @@
 // Servers are a book of leases each (server/leases/lease_book.h), which is what a GPU server asks
 // about a token, and report as a GPU server does; there is no device behind them. The files hold
 // credentials. Each line on the output is an event: its name, then key=value, with times in
-// microseconds since 1970 (SteadyNow()). tests/schedulers/history.py judges them. It ends when its
-// input ends.
+// microseconds since 1970 (SteadyNow()). tests/schedulers/history.py judges them. After a line on
+// its input no more leases are asked for, those that are held are given back, and servers go on; it
+// ends when its input ends.
 #include <unistd.h>
 
 #include <atomic>
@@ -126,9 +127,12 @@ class FakeServer {
       added->set_lease(lease);
       added->set_sessions(sessions);
     }
+    const int64_t asked = NowUs();
     const auto reply = CallUnary<ReportReply>(&client_, Method("Report"), report, absl::Seconds(2));
     heard_ = reply.ok() && reply->epoch() >= epoch_;
     if (!heard_) return;
+    Say(absl::StrCat("reported asked=", asked, " at=", NowUs(), " server=", name_,
+                     " epoch=", reply->epoch()));
     if (reply->epoch() != epoch_) {
       Say(absl::StrCat("follows at=", NowUs(), " server=", name_, " epoch=", reply->epoch()));
     }
@@ -292,13 +296,13 @@ int Main() {
     threads.emplace_back([holder = holders.back().get()] { holder->Run(); });
   }
   char byte;
-  while (read(STDIN_FILENO, &byte, 1) > 0) {
+  while (read(STDIN_FILENO, &byte, 1) > 0 && byte != '\n') {
   }
   stopping.store(true);
   for (std::thread& thread : threads) thread.join();
   Say(absl::StrCat("stopped at=", NowUs()));
-  // What has ended is told to servers in the next reports, and those who hold nothing are idle.
-  absl::SleepFor(absl::Seconds(2));
+  while (read(STDIN_FILENO, &byte, 1) > 0) {
+  }
   return 0;
 }
 
