@@ -56,7 +56,7 @@ class GpuServerTest : public ::testing::Test {
 
   // Null when it is refused.
   static std::unique_ptr<TestClient> Dial(const GpuServer& server,
-                                          absl::Duration deadline = absl::Seconds(10)) {
+                                          absl::Duration deadline = absl::Seconds(60)) {
     auto client = std::make_unique<TestClient>();
     auto channel = DialGrpc({absl::StrCat("127.0.0.1:", server.port())}, client.get(),
                             ChannelOptions(), deadline);
@@ -68,13 +68,13 @@ class GpuServerTest : public ::testing::Test {
   static absl::StatusOr<warpline_internal::StatReply> StatAt(
       const UnaryClient& client, const warpline_internal::StatRequest& request) {
     return CallUnary<warpline_internal::StatReply>(&client, "/warpline_internal.Admin/Stat",
-                                                   request, absl::Seconds(10));
+                                                   request, absl::Seconds(60));
   }
 
   static absl::StatusOr<warpline_internal::ReplaceReply> ReplaceAt(const UnaryClient& client) {
     return CallUnary<warpline_internal::ReplaceReply>(&client, "/warpline_internal.Admin/Replace",
                                                       warpline_internal::ReplaceRequest(),
-                                                      absl::Seconds(10));
+                                                      absl::Seconds(60));
   }
 
   ServerOptions options_;
@@ -226,7 +226,7 @@ TEST_F(GpuServerTest, TheOperatorAsksAtASocketOfTheirOwn) {
   EXPECT_TRUE(ReplaceAt(admin).ok());
   // It takes no sessions.
   TestClient none;
-  auto channel = DialGrpc({admin.address()}, &none, ChannelOptions(), absl::Seconds(10));
+  auto channel = DialGrpc({admin.address()}, &none, ChannelOptions(), absl::Seconds(60));
   if (channel.ok()) {
     none.Connected(*std::move(channel));
     EXPECT_FALSE(none.Open().has_value());

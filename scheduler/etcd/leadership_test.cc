@@ -62,7 +62,7 @@ class LeadershipTest : public ::testing::Test {
 
   template <typename Condition>
   static bool Soon(Condition condition) {
-    for (int i = 0; i < 1000 && !condition(); ++i) absl::SleepFor(absl::Milliseconds(10));
+    for (int i = 0; i < 6000 && !condition(); ++i) absl::SleepFor(absl::Milliseconds(10));
     return condition();
   }
 

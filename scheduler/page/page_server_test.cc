@@ -37,7 +37,7 @@ class PageServerTest : public ::testing::Test {
   static void SetUpTestSuite() {
     pool_ = new FakePool();
     handler_ = new PageHandler(pool_, [] { return absl::Now(); });
-    auto server = PageServer::Start("127.0.0.1:0", handler_, absl::Milliseconds(300));
+    auto server = PageServer::Start("127.0.0.1:0", handler_, absl::Seconds(2));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = server->release();
   }

@@ -49,12 +49,12 @@ class ByLane {
           }));
     }
     return warpline::Dial({.address = address, .secret = kSecret}, handler, options,
-                          absl::Seconds(10));
+                          absl::Seconds(60));
   }
 
  private:
   void Serve(std::unique_ptr<UcxEnd> end) {
-    const absl::Time until = absl::Now() + absl::Seconds(10);
+    const absl::Time until = absl::Now() + absl::Seconds(60);
     absl::StatusOr<std::unique_ptr<LinkEnd>> server;
     {
       const LoopScope scope(&channel_loop);

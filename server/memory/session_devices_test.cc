@@ -104,7 +104,7 @@ TEST_F(SessionDevicesTest, WelcomeNamesThemInTheOrderAskedFor) {
   EXPECT_EQ(session.devices[0].ordinal, 2);
   EXPECT_EQ(session.memory.quota_bytes, 384 * kMiB);
   client.reset();
-  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
+  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(60)));
   EXPECT_EQ(host_->Snapshot().devices[0].sessions, 0);
 }
 

@@ -45,7 +45,7 @@ class SessionLogTest : public SessionFixture {
     client->Send(kClose, "");
     EXPECT_TRUE(client->AwaitClosed().ok());
     client.reset();
-    EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
+    EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(60)));
   }
 
   size_t Lines(const std::string& part) { return log_.LinesWith(part).size(); }
@@ -78,7 +78,7 @@ TEST_F(SessionLogTest, TheEndOfASessionIsSaidWhereItsBeginningWas) {
   }
   first.reset();
   second.reset();
-  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
+  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(60)));
   EXPECT_EQ(Lines(" closed session=1 "), 1u) << log_.Text();
   EXPECT_EQ(Lines(" closed session=2 "), 1u) << log_.Text();
 }
@@ -88,7 +88,7 @@ TEST_F(SessionLogTest, RefusedHellosAreSaidAFewTimes) {
   Hello hello = TestClient::GoodHello();
   hello.set_device("99");
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(Dial()->Open(hello).has_value());
-  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
+  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(60)));
   EXPECT_EQ(Lines("reason=\"refused"), 2u) << log_.Text();
   OpenAndClose();
   EXPECT_EQ(Lines(" opened session=101 "), 1u) << "these are lines of another kind";
@@ -121,7 +121,7 @@ TEST_F(SessionLogTest, ASessionThatComesBackAllTheTimeIsSaidAFewTimes) {
   client->Send(kClose, "");
   EXPECT_TRUE(client->AwaitClosed().ok());
   client.reset();
-  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
+  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(60)));
   EXPECT_EQ(host_->counters().transfers.value() + host_->counters().resumes.value(), 50u);
   EXPECT_EQ(Lines(" moved session=") + Lines(" resumed session=") + Lines(" detached session="), 4u)
       << log_.Text();

@@ -75,7 +75,7 @@ std::unique_ptr<TestClient> SessionFixture::DialAndOpen() {
 }
 
 void SessionFixture::ExpectNothingLeft() {
-  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
+  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(60)));
   for (DeviceMemory* memory : memory_) {
     memory->Drain();
     EXPECT_EQ(memory->stats().pool.used_bytes(), 0u);

@@ -38,7 +38,7 @@ class BulkSocketTest : public testing::Test {
     const auto bound = SocketAddress::OfSocket(listener_.get());
     ASSERT_TRUE(bound.ok());
     endpoint_ = bound->ToString();
-    auto client = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(10),
+    auto client = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(60),
                                       BulkSocket::Unreachable::kTouch);
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
@@ -167,7 +167,7 @@ TEST_F(BulkSocketTest, AnEndIsNoticed) {
   absl::SleepFor(absl::Milliseconds(5));
   client_->Shut();
   waiting.join();
-  EXPECT_TRUE(client_->AwaitReadable(absl::Now() + absl::Seconds(10)));
+  EXPECT_TRUE(client_->AwaitReadable(absl::Now() + absl::Seconds(60)));
   EXPECT_FALSE(client_->Send(1, "", "bytes").ok());
   char byte;
   EXPECT_FALSE(server_->Receive(&byte, 1).ok());

@@ -34,7 +34,7 @@ class GrpcUnix {
   }
   absl::StatusOr<std::unique_ptr<Channel>> Dial(ChannelHandler* handler,
                                                 const ChannelOptions& options) {
-    return DialGrpc({.address = address_}, handler, options, absl::Seconds(10));
+    return DialGrpc({.address = address_}, handler, options, absl::Seconds(60));
   }
 
  private:

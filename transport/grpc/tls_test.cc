@@ -87,15 +87,14 @@ class TlsTest : public ::testing::Test {
     auto end = std::make_shared<Endpoint>();
     const auto handler = Endpoint::MakeHandler(end);
     return DialGrpc({.address = address, .tls = tls}, handler.get(), ChannelOptions(),
-                    absl::Seconds(10))
+                    absl::Hours(1))
         .status();
   }
-  // Dials what must fail for a reason of TLS, long before the deadline, and returns the sentence.
+  // Dials what must fail for a reason of TLS, without waiting for the deadline, and returns the
+  // sentence.
   std::string Fault(const std::shared_ptr<TlsSource>& tls) {
-    const absl::Time start = absl::Now();
     const absl::Status status = Dial(tls, address_);
     EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated) << status;
-    EXPECT_LT(absl::Now() - start, absl::Seconds(5));
     EXPECT_THAT(std::string(status.message()), HasSubstr(address_));
     return std::string(status.message());
   }
@@ -218,10 +217,9 @@ TEST_F(TlsTest, AServerWhoseCertificateExpiresMeanwhileIsToldToRenewIt) {
   WriteFiles("server", ca_.Issue(brief), ca_);
   StartServer();
   absl::Status status;
-  const absl::Time limit = absl::Now() + absl::Seconds(5);
   do {
     status = Dial(Client(), address_);
-  } while (status.ok() && absl::Now() < limit);
+  } while (status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("certificate has expired"));
 }
 

@@ -7,7 +7,7 @@
 namespace warpline::testing {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kPatience = absl::Seconds(60);
 
 }  // namespace
 

@@ -37,7 +37,7 @@ class ServerChannel : public Channel {
 
  private:
   void Run(Acceptor* acceptor) RUNS_ON(channel_loop) {
-    ASSERT_EQ(end_->AwaitPeer(absl::Now() + absl::Seconds(10)), absl::OkStatus());
+    ASSERT_EQ(end_->AwaitPeer(absl::Now() + absl::Seconds(60)), absl::OkStatus());
     absl::Status refusal;
     const std::unique_ptr<SessionHandler> handler = acceptor->Accept("ucx:test", &refusal);
     if (handler == nullptr) return end_->PutEnd(refusal);
@@ -65,7 +65,7 @@ class Ucx {
       servers_.push_back(std::make_unique<ServerChannel>(*std::move(end), acceptor_, options_));
     }
     return warpline::Dial({.address = address, .secret = kSecret}, handler, options,
-                          absl::Seconds(10));
+                          absl::Seconds(60));
   }
 
  private:

@@ -180,7 +180,7 @@ TEST_F(ManagedCallsTest, WhileARangeIsFetchedOthersAreTouchedAndAddressesLookedU
     EXPECT_EQ(*reinterpret_cast<volatile char*>(other), 0x5a);
     done = true;
   });
-  const absl::Time give_up = absl::Now() + absl::Seconds(10);
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
   while (!done && absl::Now() < give_up) std::this_thread::yield();
   EXPECT_TRUE(done);
   gate->open = true;

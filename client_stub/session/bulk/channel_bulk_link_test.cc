@@ -15,7 +15,7 @@
 namespace warpline::stub {
 namespace {
 
-constexpr absl::Duration kDeadline = absl::Seconds(20);
+constexpr absl::Duration kDeadline = absl::Seconds(60);
 
 // The server's side of bulk connections, with memory of its own.
 class ChannelBulkLinkTest : public testing::Test {

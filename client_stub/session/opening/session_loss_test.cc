@@ -189,15 +189,12 @@ TEST_F(SessionLossTest, SenderThatWaitsForTheWindowIsReleased) {
   sender.join();
 }
 
-TEST_F(SessionLossTest, WaitsEndSoonAfterTheLoss) {
+TEST_F(SessionLossTest, WaitsEndWithTheLoss) {
   Ignore(CommandId::kContextSync);
   std::thread waiter([this] { Sync(); });
   server_.AwaitCommand(1);
-  const absl::Time start = absl::Now();
   server_.Close(absl::UnavailableError("gone"));
   waiter.join();
-  EXPECT_LT(absl::Now() - start,
-            absl::Milliseconds(500));  // It is much less, but the machine may be busy.
 }
 
 TEST_F(SessionLossTest, DataForNobodyIsAProtocolViolation) {

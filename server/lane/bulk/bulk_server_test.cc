@@ -59,7 +59,7 @@ class BulkServerTest : public testing::Test {
   void TearDown() override { munmap(mapped_, kBytes); }
 
   std::unique_ptr<BulkSocket> Connect(const std::string& secret = kSecret, uint32_t slot = 0) {
-    auto socket = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(10),
+    auto socket = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(60),
                                       BulkSocket::Unreachable::kRefuse);
     EXPECT_TRUE(socket.ok()) << socket.status();
     EXPECT_TRUE((*socket)->SendHello(secret, slot).ok());
@@ -112,7 +112,7 @@ class BulkServerTest : public testing::Test {
   }
   // That the lane has ended the connection, having said nothing.
   static void ExpectEnded(BulkSocket* socket) {
-    ASSERT_TRUE(socket->AwaitReadable(absl::Now() + absl::Seconds(20)));
+    ASSERT_TRUE(socket->AwaitReadable(absl::Now() + absl::Seconds(60)));
     char byte;
     EXPECT_FALSE(socket->Receive(&byte, 1).ok());
   }
@@ -146,7 +146,7 @@ TEST_F(BulkServerTest, WhoDoesNotShowTheSecretIsSentAway) {
   }
   ExpectEnded(Connect(kSecret, kMaxBulkConnections).get());
   // Nor who says nothing.
-  auto silent = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(10),
+  auto silent = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(60),
                                     BulkSocket::Unreachable::kRefuse);
   ASSERT_TRUE(silent.ok());
   ExpectEnded(silent->get());
@@ -155,7 +155,7 @@ TEST_F(BulkServerTest, WhoDoesNotShowTheSecretIsSentAway) {
 TEST_F(BulkServerTest, ManyStrangersKeepNobodyOut) {
   std::vector<std::unique_ptr<BulkSocket>> strangers;
   for (size_t i = 0; i < 4 * BulkServer::kMostStrangers; ++i) {
-    auto stranger = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(10),
+    auto stranger = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(60),
                                         BulkSocket::Unreachable::kRefuse);
     ASSERT_TRUE(stranger.ok()) << stranger.status();
     strangers.push_back(*std::move(stranger));
