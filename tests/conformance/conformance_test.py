@@ -30,15 +30,17 @@ class ConformanceTest(unittest.TestCase):
         worse, _ = run.disagreements(table, "cpu", summary)
         self.assertEqual([], worse)
 
-    def test_mapped_memory_is_the_same_without_a_memory_in_common(self):
+    def test_host_memory_is_the_same_without_a_memory_in_common(self):
         installation = harness.install([])
         self.addCleanup(installation.close)
         with harness.server(installation) as server:
             env = run.environment("cpu", installation.root / "lib", server.endpoint)
             env["WARPLINE_SHARE_MEMORY"] = "0"
-            lines = run.run_program(FOLDER / "host_mapped", env)
-        self.assertGreater(len(lines), 40)
-        self.assertEqual([], ["\t".join(line) for line in lines if line.verdict == "FAIL"])
+            env["WARPLINE_TRANSFER"] = "0"
+            for program, least in (("host_mapped", 40), ("pinned", 100), ("managed", 100)):
+                lines = run.run_program(FOLDER / program, env)
+                self.assertGreater(len(lines), least)
+                self.assertEqual([], ["\t".join(line) for line in lines if line.verdict == "FAIL"])
 
     def test_what_crosses_devices(self):
         installation = harness.install([])

@@ -15,6 +15,7 @@ constexpr LogKind kLines[kCallLineCount] = {
     {"no_thread", 5, absl::Minutes(1)},
     {"managed", 10, absl::Minutes(1)},
     {"foreign_device", 5, absl::Minutes(1)},
+    {"pinned", 5, absl::Minutes(1)},
 };
 
 }  // namespace

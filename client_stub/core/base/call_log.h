@@ -14,6 +14,7 @@ enum CallLine : size_t {
   kNoThreadLine,
   kManagedLine,
   kForeignDeviceLine,
+  kPinnedLine,
   kCallLineCount,
 };
 

@@ -7,6 +7,7 @@
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/module/modules.h"
+#include "client_stub/core/pinned/pinned_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/events.h"
 #include "client_stub/core/stream/streams.h"
@@ -18,6 +19,7 @@ void ReleaseContents(Context* context) {
   Runtime& r = runtime();
   ForgetContext(context->handle);
   ForgetPeerAccess(context);
+  r.pinned->EndAllOf(context);
   r.mirrored->FreeAllOf(context);
   r.memory->FreeAllOf(context);
   DestroyTexturesOf(context);

@@ -85,6 +85,8 @@ CUresult CopyArrayBox(Stream* stream, const CopyEnd& to_end, const CopyEnd& from
     if (end->array == nullptr) return UseBox(stream, extent, &end->box);
     return IsWithin(*end, extent) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   };
+  const HostMemory::Use use_to(runtime().host_memory, to.box.place.address);
+  const HostMemory::Use use_from(runtime().host_memory, from.box.place.address);
   WARPLINE_TRY(use(&to));
   WARPLINE_TRY(use(&from));
   const auto shared = [](const CopyEnd& end) {

@@ -10,6 +10,7 @@
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/memory/host_memory.h"
+#include "client_stub/core/pinned/pinned_memory.h"
 #include "client_stub/core/registered/registered_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
@@ -78,8 +79,13 @@ CUresult JoinDevices(Stream* stream, uint64_t to, uint64_t from, Completion comp
   return third ? JoinDevice(source, nullptr, stream) : CUDA_SUCCESS;
 }
 
+// Whether a pointer of the arena is the host's alone, whatever the call took it for.
+bool HostsArena(uint64_t address) { return runtime().host_memory->HostsArena(address); }
+
 bool IsHost(const void* address) {
-  return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
+  const uint64_t value = Address(address);
+  return value != 0 &&
+         (!runtime().memory->InArena(value) || HostsArena(value));
 }
 
 // Commands that are only recorded are carried out later, again and again, and keep their bytes.
@@ -223,6 +229,7 @@ CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
   uint64_t bytes;
   if (!BoxSpan(box->place, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t* const address = &box->place.address;
+  if (box->device) box->device = !HostsArena(*address);
   if (!box->device) {
     MirroredMemory::Range range;
     const MirroredMemory& mirrored = *runtime().mirrored;
@@ -244,6 +251,7 @@ CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
 CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
+  if (HostsArena(to)) return CopyByAddress(stream, to, Address(from), bytes, completion);
   const uint64_t address = OnDevice(reinterpret_cast<uint64_t>(from));
   if (runtime().memory->IsDevice(address)) {
     return CopyOnDevice(stream, to, address, bytes, completion);
@@ -257,6 +265,12 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
   }
   WARPLINE_TRY(BeforeAccess(stream, to, bytes));
   WARPLINE_TRY(AwaitSource(from, bytes));
+  WARPLINE_TRY(runtime().pinned->BeforeCopy(to, {static_cast<const char*>(from), bytes}));
+  const HostMemory::Use use(runtime().host_memory, address);
+  // The device may have been given the source just now.
+  if (runtime().memory->IsDevice(OnDevice(address))) {
+    return CopyOnDevice(stream, to, address, bytes, completion);
+  }
   WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
   return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
 }
@@ -264,6 +278,8 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
+  if (HostsArena(from)) return CopyByAddress(stream, Address(to), from, bytes, completion);
+  const HostMemory::Use use(runtime().host_memory, reinterpret_cast<uint64_t>(to));
   const uint64_t address = OnDevice(reinterpret_cast<uint64_t>(to));
   if (runtime().memory->IsDevice(address)) {
     return CopyOnDevice(stream, address, from, bytes, completion);
@@ -288,6 +304,9 @@ CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes
   if (bytes == 0) return CUDA_SUCCESS;
   to = OnDevice(to);
   from = OnDevice(from);
+  if (HostsArena(to) || HostsArena(from)) {
+    return CopyByAddress(stream, to, from, bytes, completion);
+  }
   const bool waits =
       completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
   if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
@@ -323,6 +342,7 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
 CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count) {
   if (count == 0) return CUDA_SUCCESS;
   uint64_t bytes;
+  WARPLINE_TRY(runtime().pinned->GiveAt(&to));
   to = OnDevice(to);
   if (to % width != 0 || __builtin_mul_overflow(count, width, &bytes) ||
       !runtime().memory->Contains(to, bytes)) {
@@ -338,6 +358,7 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
   if (columns == 0 || rows == 0) return CUDA_SUCCESS;
   uint64_t bytes;
   BoxExtent extent = {0, rows, 1};
+  WARPLINE_TRY(runtime().pinned->GiveAt(&to));
   to = OnDevice(to);
   if (__builtin_mul_overflow(columns, width, &extent.width) || to % width != 0 ||
       (rows > 1 && pitch % width != 0) ||
@@ -354,6 +375,35 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
   }
   return SendOn(stream, cmd::MemsetRows{stream->wire, to, pitch, columns, rows, value, width});
 }
+
+namespace {
+
+// Copies rows with gaps between them. Host memory stays the host's alone meanwhile, if it is.
+CUresult CopyRows(Stream* stream, Box to, Box from, BoxExtent extent, Completion completion) {
+  const HostMemory::Use use_to(runtime().host_memory, to.place.address);
+  const HostMemory::Use use_from(runtime().host_memory, from.place.address);
+  WARPLINE_TRY(UseBox(stream, extent, &to));
+  WARPLINE_TRY(UseBox(stream, extent, &from));
+  Flatten(&to.place, &from.place, &extent);
+  if (!to.device) return ReceiveBox(stream, to.place, from.place, extent, completion);
+  if (!from.device) {
+    WARPLINE_TRY(SendBoxToDevice(stream, to.place, from.place, extent));
+    return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
+  }
+  const cmd::CopyBoxOnDevice command = {
+      stream->wire,     to.place.address, to.place.pitch, to.place.slice, from.place.address,
+      from.place.pitch, from.place.slice, extent.width,   extent.height,  extent.depth};
+  const bool waits = completion == Completion::kSynchronous &&
+                     (InHostArena(to.place.address) || InHostArena(from.place.address));
+  if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
+  bool across;
+  WARPLINE_TRY(JoinDevices(stream, to.place.address, from.place.address, completion, &across));
+  WARPLINE_TRY(SendOn(stream, command));
+  if (across) WARPLINE_TRY(OrderOtherStreamsAfter(stream));
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
+}
+
+}  // namespace
 
 CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const BoxExtent& size,
                  Completion completion) {
@@ -372,22 +422,7 @@ CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const B
   if (extent.height == 1 && extent.depth == 1) {
     return CopyRun(stream, to, from, extent.width, completion);
   }
-  if (!to.device) return ReceiveBox(stream, to.place, from.place, extent, completion);
-  if (!from.device) {
-    WARPLINE_TRY(SendBoxToDevice(stream, to.place, from.place, extent));
-    return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
-  }
-  const cmd::CopyBoxOnDevice command = {
-      stream->wire,     to.place.address, to.place.pitch, to.place.slice, from.place.address,
-      from.place.pitch, from.place.slice, extent.width,   extent.height,  extent.depth};
-  const bool waits = completion == Completion::kSynchronous &&
-                     (InHostArena(to.place.address) || InHostArena(from.place.address));
-  if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
-  bool across;
-  WARPLINE_TRY(JoinDevices(stream, to.place.address, from.place.address, completion, &across));
-  WARPLINE_TRY(SendOn(stream, command));
-  if (across) WARPLINE_TRY(OrderOtherStreamsAfter(stream));
-  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
+  return CopyRows(stream, to_box, from_box, size, completion);
 }
 
 }  // namespace warpline::stub

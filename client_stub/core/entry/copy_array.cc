@@ -18,7 +18,7 @@ CopyEnd Memory(uint64_t address, uint64_t bytes, bool device) {
   CopyEnd end;
   end.box.place = {address, bytes, bytes};
   // As with other copies, an address of the arena is the device's wherever it is given.
-  end.box.device = device || runtime().memory->InArena(address);
+  end.box.device = device || runtime().memory->IsDevice(address);
   return end;
 }
 

@@ -48,7 +48,9 @@ Pointer Describe(CUdeviceptr address) {
   const auto* host =
       reinterpret_cast<const void*>(pointer.on_device != 0 ? pointer.host_address : address);
   if (!pointer.managed) pointer.host = runtime().host_memory->Find(host, &pointer.host_range);
-  if (pointer.host && pointer.host_range.shared) pointer.on_device = pointer.host_address = address;
+  // Devices can have it at this address, and get it when they need it.
+  const bool one_address = pointer.host_range.shared || pointer.host_range.in_arena;
+  if (pointer.host && one_address) pointer.on_device = pointer.host_address = address;
   if (pointer.host) return pointer;
   pointer.device = runtime().memory->Find(address, &pointer.device_range);
   if (pointer.managed) {

@@ -10,6 +10,8 @@
 #include "client_stub/core/launch/launch.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/memory/host_memory.h"
+#include "client_stub/core/pinned/pinned_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/command_recorder.h"
 #include "client_stub/core/stream/events.h"
@@ -61,7 +63,7 @@ void AwaitHostFunctions(const Stream* stream, const CUDA_MEMCPY3D& copy) {
 // Whether a node's work involves this process.
 bool IsLocal(const GraphNodeParams& params) {
   const auto host = [](CUmemorytype type, CUdeviceptr address) {
-    return type == CU_MEMORYTYPE_HOST ||
+    return type == CU_MEMORYTYPE_HOST || runtime().host_memory->HostsArena(address) ||
            (type == CU_MEMORYTYPE_UNIFIED && !runtime().memory->IsDevice(address));
   };
   if (const auto* copy = std::get_if<MemcpyNodeParams>(&params)) {
@@ -266,17 +268,46 @@ uint64_t GraphPlan::Remote(Device* device, bool make) {
   return wire_;
 }
 
+CUresult GraphPlan::GiveNamed(bool* launchable) {
+  *launchable = true;
+  Runtime& r = runtime();
+  const uint64_t additions = r.host_memory->additions();
+  if (searched_.load(std::memory_order_relaxed) == additions) return CUDA_SUCCESS;
+  for (const Step& step : steps_) {
+    if (step.params == nullptr) continue;
+    if (const auto* kernel = std::get_if<KernelNodeParams>(step.params.get())) {
+      std::string_view packed = kernel->packed;
+      std::string own;
+      WARPLINE_TRY(r.pinned->BeforeLaunch(&packed, &own));
+      *launchable &= own.empty();
+    } else if (const auto* memset = std::get_if<CUDA_MEMSET_NODE_PARAMS_v2>(step.params.get())) {
+      uint64_t address = memset->dst;
+      WARPLINE_TRY(r.pinned->GiveAt(&address));
+      *launchable &= address == memset->dst;
+    } else {
+      *launchable &= !IsLocal(*step.params);
+    }
+  }
+  // Each launch has to look again.
+  if (*launchable) searched_.store(additions, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
 void GraphPlan::Upload(Device* device) { Remote(device, /*make=*/true); }
 
 CUresult GraphPlan::Launch(Stream* stream) {
   Path path(stream);
-  if (const uint64_t wire = Remote(stream->device, /*make=*/false); wire != 0) {
+  const uint64_t wire = Remote(stream->device, /*make=*/false);
+  bool launchable = false;
+  if (wire != 0) WARPLINE_TRY(GiveNamed(&launchable));
+  if (launchable) {
     WARPLINE_TRY(path.GoTo(&runtime().devices[DeviceOfHandle(wire)]));
     WARPLINE_TRY(BeforeKernels(path.at()));
     WARPLINE_TRY(SendOn(path.at(), cmd::GraphLaunch{path.at()->wire, wire}));
     return path.Return();
   }
-  if (frame_ != 0) return CUDA_ERROR_INVALID_VALUE;  // It was never made.
+  // It was never made, or would need other addresses.
+  if (frame_ != 0) return wire == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
   for (const Step& step : steps_) {
     if (step.params == nullptr) continue;
     WARPLINE_TRY(path.GoTo(DeviceOf(step.params)));

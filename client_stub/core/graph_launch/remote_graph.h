@@ -2,6 +2,7 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_LAUNCH_REMOTE_GRAPH_H_
 #define WARPLINE_CLIENT_STUB_CORE_GRAPH_LAUNCH_REMOTE_GRAPH_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -53,6 +54,11 @@ class GraphPlan {
   bool Define(Device* device, std::string* definition) const;
   uint64_t Create(Device* device) const;
 
+  // Gives the devices page-locked memory that was allocated since the copy was made, where the nodes
+  // name it. Returns false where a node needs another address than the copy has: the copy cannot be
+  // launched any more.
+  CUresult GiveNamed(bool* launchable);
+
   CUresult Send(const std::string& definition, const Device& device, uint64_t* graph) const;
 
   const std::vector<Step> steps_;
@@ -64,6 +70,8 @@ class GraphPlan {
   bool launched_ ABSL_GUARDED_BY(mu_) = false;
   bool tried_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t wire_ ABSL_GUARDED_BY(mu_) = 0;
+  // HostMemory::additions() when the nodes were last searched.
+  std::atomic<uint64_t> searched_{0};
 };
 
 }  // namespace warpline::stub

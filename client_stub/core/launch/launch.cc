@@ -6,6 +6,7 @@
 #include "client_stub/core/checks/checked_ranges.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/module/module.h"
+#include "client_stub/core/pinned/pinned_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/streams.h"
 
@@ -65,6 +66,11 @@ CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char*
 CUresult BeforeKernels(Stream* stream) {
   Runtime& r = runtime();
   WARPLINE_TRY(r.mirrored->BeforeWork(stream->wire));
+  // What was sent now may refer to page-locked memory, which has to be sent, too.
+  while (r.pinned->noted()) {
+    WARPLINE_TRY(r.pinned->GiveNoted());
+    WARPLINE_TRY(r.mirrored->BeforeWork(stream->wire));
+  }
   return r.checked_ranges == nullptr ? CUDA_SUCCESS : r.checked_ranges->BeforeWork(stream->device);
 }
 
@@ -72,6 +78,12 @@ CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch
                     const LaunchAttributes* attributes, std::string_view packed) {
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
+  std::string own;
+  if (runtime().pinned->watches()) {
+    WARPLINE_TRY(runtime().pinned->BeforeLaunch(&packed, &own));
+    // The device's address of registered memory may be another one at the next launch.
+    if (stream->recorder != nullptr && !own.empty()) return CUDA_ERROR_NOT_SUPPORTED;
+  }
   // Called after the parameters were read, since they may lie in mirrored memory. For a recorded
   // command, the launch of the graph does this.
   if (stream->recorder == nullptr) WARPLINE_TRY(BeforeKernels(stream));

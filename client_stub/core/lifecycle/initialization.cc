@@ -24,6 +24,7 @@
 #include "client_stub/core/memory/ipc_memory.h"
 #include "client_stub/core/memory/shared_host_memory.h"
 #include "client_stub/core/memory/virtual_memory.h"
+#include "client_stub/core/pinned/pinned_memory.h"
 #include "client_stub/core/registered/registered_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/host_calls.h"
@@ -177,6 +178,14 @@ void OpenGate(OpenedInTier opened) {
                                   .server = &r.session->bulk()},
                                  r.commands);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
+  r.pinned = new PinnedMemory({.terms = r.terms,
+                               .host = r.host_memory,
+                               .shared = r.shared_host_memory,
+                               .registered = r.registered,
+                               .mirrored = r.mirrored,
+                               .memory = r.memory,
+                               .addresses = r.virtual_memory});
+  r.explain = [](CudaResult error) { runtime().pinned->Explain(error); };
   r.host_calls = new HostCalls(r.session);
   if (environment().guard == GuardMode::kReport) {
     r.checked_ranges = new CheckedRanges(*r.terms, r.device_count, r.memory);

@@ -46,6 +46,7 @@ uint64_t MirrorStreams::For(uint64_t device) {
 CUresult MirrorStreams::Push(uint64_t device, std::string_view bytes) {
   const uint64_t stream = For(device);
   pushed_.fetch_or(1u << DeviceOfHandle(stream));
+  if (look_) look_(device, bytes);
   for (uint64_t done = 0; done < bytes.size(); done += kPartBytes) {
     const uint64_t seq =
         commands_->Send(cmd::CopyToDevice{stream, device + done}, bytes.substr(done, kPartBytes));

@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string_view>
+#include <utility>
 
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/managed/mirror.h"
@@ -22,6 +24,11 @@ class MirrorStreams : public MirrorLink {
  public:
   // `session` is borrowed. `first` is the wire's number of the first device's stream.
   MirrorStreams(Session* session, uint64_t first);
+
+  // Is shown the bytes that are pushed, and where they go. Must not wait.
+  using Look = std::function<void(uint64_t device, std::string_view bytes)>;
+  // Called before the first Push().
+  void SetLook(Look look) { look_ = std::move(look); }
 
   CUresult Push(uint64_t device, std::string_view bytes) override;
   CUresult Pull(void* to, uint64_t device, uint64_t bytes) override;
@@ -43,6 +50,7 @@ class MirrorStreams : public MirrorLink {
   Commands* const commands_;
   SessionStatus* const status_;
   const uint64_t first_;
+  Look look_;
 
   // One bit for each device: those that have their stream, those that were pushed to since the
   // latest Order(), and those whose stream a thread is creating.

@@ -166,7 +166,7 @@ bool MirroredMemory::Resolve(uint64_t address, bool write, bool host_call) {
     {
       MutexLock lock(&mu_);
       Entry* const entry = AwaitFetchable(address);
-      if (entry == nullptr) return false;
+      if (entry == nullptr) break;
       const uint64_t offset = address - entry->mirror->host();
       if (waited || !entry->mirror->OnDevice(offset)) {
         // If the device's bytes do not come, the session is lost, and the program finds out by
@@ -179,10 +179,13 @@ bool MirroredMemory::Resolve(uint64_t address, bool write, bool host_call) {
     AwaitWork();
     waited = true;
   }
+  // The thread touches the page again once its variables are there.
+  return FindLost(address);
 }
 
 bool MirroredMemory::Touch(uint64_t address, uint64_t bytes, bool write) {
   if (bytes == 0) return false;
+  if (lost_count_.load() != 0) FindLost(address);
   bool found = false;
   bool waited = false;
   for (uint64_t at = address; at < address + bytes;) {

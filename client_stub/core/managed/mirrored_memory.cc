@@ -80,12 +80,24 @@ void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t
   entry.variables = std::move(variables);
   entry.mirror = std::make_unique<Mirror>(place, state, &streams_);
   if (range.host != range.device) apart_.fetch_add(1);
-  const Entry& last = std::prev(entries_.end())->second;
-  const uint64_t low = entries_.begin()->first;
-  const uint64_t high = last.mirror->host() + last.mirror->bytes();
+  SetSpanLocked();
+  CountLocked();
+}
+
+void MirroredMemory::SetSpanLocked() {
+  uint64_t low = ~uint64_t{0};
+  uint64_t high = 0;
+  if (!entries_.empty()) {
+    const Entry& last = std::prev(entries_.end())->second;
+    low = entries_.begin()->first;
+    high = last.mirror->host() + last.mirror->bytes();
+  }
+  if (!lost_.empty()) {
+    low = std::min(low, lost_.begin()->first);
+    high = std::max(high, std::prev(lost_.end())->first + std::prev(lost_.end())->second.bytes);
+  }
   SetFaultSpan(low, high);
   SetBufferSpan(low, high);
-  CountLocked();
 }
 
 void MirroredMemory::EndLocked(Entries::iterator entry) {
@@ -163,14 +175,28 @@ CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, ui
   return CUDA_SUCCESS;
 }
 
+CUresult MirroredMemory::Follow(uint64_t host, uint64_t bytes) {
+  if (!Start()) return CUDA_ERROR_OUT_OF_MEMORY;
+  Range range;
+  range.host = range.device = host;
+  range.bytes = bytes;
+  range.kind = Kind::kMapped;
+  {
+    MutexLock lock(&mu_);
+    AddLocked(range, host, Up(bytes), Mirror::kHost);
+  }
+  Renew();
+  return CUDA_SUCCESS;
+}
+
 CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uint64_t bytes,
-                                      uint64_t* host) {
-  const CUresult placed = PlaceVariable({module, {device, device + bytes}}, host);
+                                      uint64_t wanted, uint64_t* host) {
+  const CUresult placed = PlaceVariable({module, {device, device + bytes}}, wanted, host);
   if (placed == CUDA_SUCCESS) Renew();
   return placed;
 }
 
-CUresult MirroredMemory::PlaceVariable(const Variable& added, uint64_t* host) {
+CUresult MirroredMemory::PlaceVariable(const Variable& added, uint64_t wanted, uint64_t* host) {
   const uint64_t device = added.extent.begin;
   const Turn turn(this);
   std::vector<Entries::iterator> parts;
@@ -187,20 +213,33 @@ CUresult MirroredMemory::PlaceVariable(const Variable& added, uint64_t* host) {
       if (known) return CUDA_SUCCESS;
     }
   }
-  return parts.empty() ? AddVariableRange(added, host) : GrowVariables(parts, added);
+  return parts.empty() ? AddVariableRange(added, wanted, host) : GrowVariables(parts, added);
 }
 
-CUresult MirroredMemory::AddVariableRange(const Variable& added, uint64_t* host) {
+bool MirroredMemory::MapVariables(uint64_t at, uint64_t bytes) {
+  {
+    MutexLock lock(&mu_);
+    if (lost_pages_.TakeAt(at, bytes)) {
+      return MapPages(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
+    }
+  }
+  return MapPages(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+}
+
+CUresult MirroredMemory::AddVariableRange(const Variable& added, uint64_t wanted, uint64_t* host) {
   if (!Start()) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t device = added.extent.begin;
-  const uint64_t first = Down(device);
-  const uint64_t end = Up(added.extent.end);
-  uint64_t at = first;
-  if (!MapPages(at, end - first, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)) {
-    void* elsewhere = mmap(nullptr, end - first, PROT_READ | PROT_WRITE,
+  const uint64_t bytes = added.extent.end - device;
+  uint64_t at = wanted != 0 ? wanted : device;
+  const auto pages = [&] { return Up(at + bytes) - Down(at); };
+  if (!MapVariables(Down(at), pages())) {
+    at = device;
+    void* elsewhere = mmap(nullptr, pages(), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (elsewhere == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    at = reinterpret_cast<uint64_t>(elsewhere);
+    at = reinterpret_cast<uint64_t>(elsewhere) + device % kPage;
+  }
+  if (at != device) {
     if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
       permit.Warning(
           "managed variables have another address in this process than on the device; "
@@ -208,12 +247,12 @@ CUresult MirroredMemory::AddVariableRange(const Variable& added, uint64_t* host)
     }
   }
   Range range;
-  range.host = at + (device - first);
+  range.host = at;
   range.device = device;
-  range.bytes = added.extent.end - device;
+  range.bytes = bytes;
   range.kind = Kind::kVariables;
   MutexLock lock(&mu_);
-  AddLocked(range, at, end - first, Mirror::kDevice, {added});
+  AddLocked(range, Down(at), pages(), Mirror::kDevice, {added});
   *host = range.host;
   return CUDA_SUCCESS;
 }
@@ -259,9 +298,7 @@ CUresult MirroredMemory::GrowVariables(const std::vector<Entries::iterator>& par
   if (next < end) gaps.push_back({next, end});
   for (size_t i = 0; i < gaps.size(); ++i) {
     const uint64_t bytes = gaps[i].end - gaps[i].begin;
-    if (MapPages(gaps[i].begin + apart, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)) {
-      continue;
-    }
+    if (MapVariables(gaps[i].begin + apart, bytes)) continue;
     while (i-- > 0) syscall(SYS_munmap, gaps[i].begin + apart, gaps[i].end - gaps[i].begin);
     if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
       permit.Warning(
@@ -313,7 +350,7 @@ CUresult MirroredMemory::Free(Kind kind, uint64_t host) {
     if (!keeps_bytes) ReserveAgain(mirror.host(), mirror.bytes());
     EndLocked(it);
   }
-  return memory_->Free(allocation);
+  return allocation == 0 ? CUDA_SUCCESS : memory_->Free(allocation);
 }
 
 void MirroredMemory::FreeAllOf(const Context* context) {
@@ -333,7 +370,8 @@ void MirroredMemory::FreeAllOf(const Context* context) {
   for (const uint64_t allocation : allocations) memory_->Free(allocation);
 }
 
-void MirroredMemory::ForgetVariablesOf(const Module* module) {
+void MirroredMemory::EndVariables(const Module* module, bool keep,
+                                  std::vector<Mirror::Extent>* kept) {
   const Turn turn(this);
   MutexLock lock(&mu_);
   for (auto it = entries_.begin(); it != entries_.end();) {
@@ -345,8 +383,83 @@ void MirroredMemory::ForgetVariablesOf(const Module* module) {
       entry->second.mirror->SetExtents(Extents(variables));
       continue;
     }
-    syscall(SYS_munmap, entry->second.mirror->host(), entry->second.mirror->bytes());
+    const uint64_t begin = entry->second.mirror->host();
+    const uint64_t bytes = entry->second.mirror->bytes();
+    if (keep) {
+      ReserveAgain(begin, bytes);
+      kept->push_back({begin, begin + bytes});
+    } else {
+      syscall(SYS_munmap, begin, bytes);
+    }
     EndLocked(entry);
+  }
+}
+
+void MirroredMemory::ForgetVariablesOf(const Module* module) {
+  EndVariables(module, /*keep=*/false, nullptr);
+  MutexLock lock(&mu_);
+  for (auto it = lost_.begin(); it != lost_.end();) {
+    const auto lost = it++;
+    if (lost->second.module != module) continue;
+    // Pages that are variables again are no longer among these.
+    if (lost_pages_.TakeAt(lost->first, lost->second.bytes)) {
+      syscall(SYS_munmap, lost->first, lost->second.bytes);
+    }
+    lost_.erase(lost);
+  }
+  lost_count_.store(static_cast<int>(lost_.size()));
+}
+
+void MirroredMemory::LoseVariablesOf(const Module* module, std::function<void()> load) {
+  std::vector<Mirror::Extent> kept;
+  EndVariables(module, /*keep=*/true, &kept);
+  MutexLock lock(&mu_);
+  for (const Mirror::Extent& pages : kept) {
+    lost_[pages.begin] = {module, pages.end - pages.begin, load};
+    lost_pages_.Add(pages.begin, pages.end - pages.begin);
+  }
+  lost_count_.store(static_cast<int>(lost_.size()));
+  SetSpanLocked();
+}
+
+bool MirroredMemory::FindLost(uint64_t address) {
+  std::function<void()> load;
+  uint64_t pages = 0;
+  {
+    MutexLock lock(&mu_);
+    const auto find = [&] {
+      const auto after = lost_.upper_bound(address);
+      if (after == lost_.begin()) return lost_.end();
+      const auto it = std::prev(after);
+      return address - it->first < it->second.bytes ? it : lost_.end();
+    };
+    auto it = find();
+    if (it == lost_.end()) return false;
+    if (it->second.loading) {
+      while (find() != lost_.end()) moved_.Wait(&mu_);
+      return true;
+    }
+    it->second.loading = true;
+    load = it->second.load;
+    pages = it->first;
+  }
+  load();
+  MutexLock lock(&mu_);
+  lost_.erase(pages);
+  lost_count_.store(static_cast<int>(lost_.size()));
+  moved_.NotifyAll();
+  return true;
+}
+
+void MirroredMemory::FindAllLost() {
+  while (true) {
+    uint64_t first;
+    {
+      MutexLock lock(&mu_);
+      if (lost_.empty()) return;
+      first = lost_.begin()->first;
+    }
+    FindLost(first);
   }
 }
 

@@ -25,12 +25,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/managed/mirror.h"
 #include "client_stub/core/managed/mirror_streams.h"
 #include "client_stub/core/managed/range_advice.h"
+#include "client_stub/core/memory/address_ranges.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
@@ -49,7 +51,8 @@ class MirroredMemory {
     unsigned int attached = CU_MEM_ATTACH_GLOBAL;
     uint64_t stream = 0;  // The wire's number, for CU_MEM_ATTACH_SINGLE.
     uint64_t id = 0;
-    uint64_t allocation = 0;           // The address of the device's allocation; 0 for variables.
+    // The address of the device's allocation; 0 for what was not allocated here.
+    uint64_t allocation = 0;
     const Context* context = nullptr;  // The owner of managed memory.
     bool managed() const { return kind == Kind::kManaged || kind == Kind::kVariables; }
   };
@@ -66,13 +69,23 @@ class MirroredMemory {
   // `*device` too, in memory of the device `on`. CUDA_ERROR_NOT_SUPPORTED for memory that other
   // processes or files share. No copy may be on its way there.
   CUresult Register(uint32_t on, uint64_t host, uint64_t bytes, uint64_t* device);
+  // Makes host memory at [host, host + bytes) kMapped, which starts with a page that no other range
+  // has a part of. Device memory is there at the same addresses already, and stays the caller's. No
+  // copy may be on its way there.
+  CUresult Follow(uint64_t host, uint64_t bytes);
   // Makes a managed variable, or a block of variables, available at `*host` too: at the same
   // address where nothing else is there. A variable that has been added already gives the same
   // address again. Variables that share a page become one range.
-  CUresult AddVariables(const Module* module, uint64_t device, uint64_t bytes, uint64_t* host);
+  // After LoseVariablesOf() they go to `wanted` instead, where the host had them before, if they can.
+  CUresult AddVariables(const Module* module, uint64_t device, uint64_t bytes, uint64_t wanted,
+                        uint64_t* host);
 
   // Returns false until the first range exists.
   bool any() const { return any_.load(std::memory_order_relaxed); }
+
+  // Called once, before the first range: `look` is shown all bytes that go to the device from here
+  // on, during a turn.
+  void SetLook(MirrorStreams::Look look) { streams_.SetLook(std::move(look)); }
 
   // Finds the range that holds a host or device address; returns false when there is none.
   bool Find(uint64_t address, Range* range) const;
@@ -80,8 +93,9 @@ class MirroredMemory {
   // Whether a range has pages in [begin, end) of the host.
   bool HasPages(uint64_t begin, uint64_t end) const;
   // Translates an address of host memory that has another address on the device; returns any other
-  // address as it is.
-  uint64_t ToDevice(uint64_t address) const {
+  // address as it is. Has lost variables found again.
+  uint64_t ToDevice(uint64_t address) {
+    if (lost_count_.load(std::memory_order_relaxed) != 0) FindLost(address);
     return apart_.load(std::memory_order_relaxed) == 0 ? address : Translate(address);
   }
 
@@ -91,9 +105,13 @@ class MirroredMemory {
   CUresult Free(Kind kind, uint64_t host);
   void FreeAllOf(const Context* context);
   void ForgetVariablesOf(const Module* module);
+  // Ends the variables of a module that was unloaded and is going to be loaded again. The host's
+  // addresses stay theirs: whoever uses one has `load` called, which adds them again.
+  void LoseVariablesOf(const Module* module, std::function<void()> load);
 
   // Called before a command with which the device may access any memory at all: a launch.
   CUresult BeforeWork(uint64_t stream) {
+    if (lost_count_.load(std::memory_order_relaxed) != 0) FindAllLost();
     return host_has_.load(std::memory_order_acquire) == 0 ? CUDA_SUCCESS : GiveAll(stream);
   }
   // Called before a command that accesses [device, device + bytes) and nothing else.
@@ -131,6 +149,13 @@ class MirroredMemory {
   struct Variable {
     const Module* module;
     Mirror::Extent extent;  // On the device.
+  };
+  // Addresses of the host that were a module's variables, and will be again.
+  struct Lost {
+    const Module* module = nullptr;
+    uint64_t bytes = 0;
+    std::function<void()> load;
+    bool loading = false;
   };
   struct Entry {
     Range range;
@@ -192,11 +217,21 @@ class MirroredMemory {
   // Returns the ranges of kVariables that have pages in [begin, end) of the device.
   std::vector<Entries::iterator> VariablesAt(uint64_t begin, uint64_t end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  CUresult PlaceVariable(const Variable& added, uint64_t* host);
+  CUresult PlaceVariable(const Variable& added, uint64_t wanted, uint64_t* host);
   // Makes the range of a managed variable that shares no page with another. Called in a turn.
-  CUresult AddVariableRange(const Variable& added, uint64_t* host);
+  CUresult AddVariableRange(const Variable& added, uint64_t wanted, uint64_t* host);
+  // Maps pages for variables where nothing else is, or where variables were before.
+  bool MapVariables(uint64_t at, uint64_t bytes);
+  // Removes the module's variables, and its lost ones. `keep` says that their addresses stay its own.
+  void EndVariables(const Module* module, bool keep, std::vector<Mirror::Extent>* kept);
+  // Has the module loaded whose lost variables hold `address`, and returns when they are there or
+  // cannot be had; returns false when there are none. FindAllLost() does so for all. Called without
+  // mu_ and in no role.
+  bool FindLost(uint64_t address);
+  void FindAllLost();
   // Called in a turn.
   CUresult GrowVariables(const std::vector<Entries::iterator>& parts, const Variable& added);
+  void SetSpanLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLocked(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entry* FindHost(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const Entry* FindAny(uint64_t address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -233,6 +268,10 @@ class MirroredMemory {
   // The number of ranges with a page of the host or a fetch, plus prefetches, plus turns. It is
   // written under mu_.
   std::atomic<int> host_has_{0};
+  // Pages, by address, and the addresses of all of them.
+  std::map<uint64_t, Lost> lost_ ABSL_GUARDED_BY(mu_);
+  AddressRanges lost_pages_ ABSL_GUARDED_BY(mu_);
+  std::atomic<int> lost_count_{0};
   std::atomic<int> apart_{0};  // The number of ranges with two addresses.
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "client_stub/core/memory/host_memory.h"
 #include "client_stub/core/memory/virtual_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/tier/tier_watch.h"
@@ -191,7 +192,7 @@ bool DeviceMemory::Contains(uint64_t address, uint64_t bytes) const {
 }
 
 bool DeviceMemory::IsDevice(uint64_t address) const {
-  if (InArena(address)) return true;
+  if (InArena(address)) return !runtime().host_memory->HostsArena(address);
   MutexLock lock(&mu_);
   uint64_t base;
   return FindGlobal(address, &base) != nullptr;

@@ -56,7 +56,7 @@ class DeviceMemory {
   // Returns true when `address` lies in the arena, which this process reserves but cannot access.
   bool InArena(uint64_t address) const { return address - arena_base_ < arena_bytes_; }
   // Returns true when the value of `address` shows that it is the device's: it lies inside the
-  // arena, or in a variable.
+  // arena, and not in memory that is the host's alone (host_memory.h), or it lies in a variable.
   bool IsDevice(uint64_t address) const;
 
   // How often what Ranges() returns has changed.

@@ -27,6 +27,21 @@ CUresult Module::Upload() {
 }
 
 CUresult Module::Upload(uint64_t* wire) {
+  std::map<std::string, uint64_t> lost;
+  WARPLINE_TRY(Upload(wire, &lost));
+  FindLost(lost);
+  return CUDA_SUCCESS;
+}
+
+void Module::FindLost(const std::map<std::string, uint64_t>& lost) {
+  for (const auto& [name, host] : lost) {
+    // Where it does not come, its pages raise SIGSEGV.
+    Global variable;
+    FindVariable(name, host, &variable);
+  }
+}
+
+CUresult Module::Upload(uint64_t* wire, std::map<std::string, uint64_t>* lost) {
   MutexLock lock(&mu_);
   if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
   *wire = wire_;
@@ -42,6 +57,7 @@ CUresult Module::Upload(uint64_t* wire) {
                              : commands.Send(cmd::ModuleLoadJit{wire_, image}, jit_options_);
   if (seq == 0) return SentAs(seq);
   uploaded_ = true;
+  lost->swap(lost_);
   return CUDA_SUCCESS;
 }
 
@@ -201,7 +217,7 @@ CUresult Module::AskForVariable(const std::string& name, cmd::VariableFindReply*
   return CUDA_SUCCESS;
 }
 
-CUresult Module::FindVariable(const std::string& name, Global* variable) {
+CUresult Module::FindVariable(const std::string& name, uint64_t wanted, Global* variable) {
   {
     MutexLock lock(&mu_);
     if (const auto it = globals_.find(name); it != globals_.end()) {
@@ -217,9 +233,11 @@ CUresult Module::FindVariable(const std::string& name, Global* variable) {
   if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
   if (found.block_bytes != 0) {
     if (found.address - found.block >= found.block_bytes) return CUDA_ERROR_UNKNOWN;
+    const uint64_t offset = found.address - found.block;
     uint64_t host;
-    WARPLINE_TRY(runtime().mirrored->AddVariables(this, found.block, found.block_bytes, &host));
-    variable->host = host + (found.address - found.block);
+    WARPLINE_TRY(runtime().mirrored->AddVariables(this, found.block, found.block_bytes,
+                                                  wanted == 0 ? 0 : wanted - offset, &host));
+    variable->host = host + offset;
   }
   globals_[name] = *variable;
   runtime().memory->AddGlobal(device_->number, this, found.address, found.bytes);
@@ -228,7 +246,7 @@ CUresult Module::FindVariable(const std::string& name, Global* variable) {
 
 CUresult Module::FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes) {
   Global variable;
-  WARPLINE_TRY(FindVariable(name, &variable));
+  WARPLINE_TRY(FindVariable(name, 0, &variable));
   *address = variable.address;
   *bytes = variable.bytes;
   return CUDA_SUCCESS;
@@ -236,7 +254,7 @@ CUresult Module::FindGlobal(const std::string& name, uint64_t* address, uint64_t
 
 CUresult Module::FindManaged(const std::string& name, uint64_t* address, uint64_t* bytes) {
   Global variable;
-  WARPLINE_TRY(FindVariable(name, &variable));
+  WARPLINE_TRY(FindVariable(name, 0, &variable));
   *address = variable.host;
   *bytes = variable.bytes;
   return variable.host == 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
@@ -286,9 +304,12 @@ void Module::Reset() {
   for (const auto& [name, kernel] : kernels_) kernel->wire.store(0, std::memory_order_release);
   if (handle_ != nullptr) r.modules.Remove(NumberOf(handle_), [](ModuleRef&) {});
   handle_ = nullptr;
+  for (const auto& [name, variable] : globals_) {
+    if (variable.host != 0) lost_[name] = variable.host;
+  }
   globals_.clear();
   r.memory->ForgetGlobalsOf(this);
-  r.mirrored->ForgetVariablesOf(this);
+  r.mirrored->LoseVariablesOf(this, [this] { Upload(); });
   r.commands->Send(cmd::ModuleUnload{wire_});
   wire_ = r.NewNumber(*device_);
   uploaded_ = false;

@@ -78,7 +78,8 @@ class Module {
   // Makes its handles and those of its kernels invalid. Called once.
   void Unload();
   // For a library's module: drops what it has in the context that ends now. Its CUmodule becomes
-  // invalid; the handles of its kernels stay valid.
+  // invalid; the handles of its kernels stay valid, and so do the addresses of managed variables,
+  // which have their first values once it is loaded again.
   void Reset();
 
  private:
@@ -90,10 +91,15 @@ class Module {
 
   // Asks the server for a variable.
   CUresult AskForVariable(const std::string& name, cmd::VariableFindReply* found);
-  CUresult FindVariable(const std::string& name, Global* variable);
+  // Finds a variable; with `wanted`, the host had a managed one there before.
+  CUresult FindVariable(const std::string& name, uint64_t wanted, Global* variable);
+  // Finds the managed variables again that it had before a reset, at the host's addresses of then.
+  void FindLost(const std::map<std::string, uint64_t>& lost);
   // Sends the image or its hash, if that has not been done, and gives the module's number for the
   // wire.
   CUresult Upload(uint64_t* wire);
+  // Does so without finding what a reset has lost, but gives the list of it.
+  CUresult Upload(uint64_t* wire, std::map<std::string, uint64_t>* lost);
   // Makes a round trip about the module with the command `make(wire)`. Where the server turns out
   // not to have the image that was named by its hash, sends the image and makes the call again.
   template <typename Make>
@@ -119,6 +125,9 @@ class Module {
   CUmodule handle_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::map<std::string, std::unique_ptr<Kernel>> kernels_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Global> globals_ ABSL_GUARDED_BY(mu_);
+  // Managed variables that it had before a reset, which the program may go on using without asking
+  // for them again: their addresses on the host.
+  std::map<std::string, uint64_t> lost_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::stub

@@ -40,6 +40,7 @@ class HostCalls;
 class HostMemory;
 class IpcMemory;
 class MirroredMemory;
+class PinnedMemory;
 class RegisteredMemory;
 class Session;
 class SharedHostMemory;
@@ -65,10 +66,13 @@ struct Runtime {
   MirroredMemory* mirrored = nullptr;
   SharedHostMemory* shared_host_memory = nullptr;
   RegisteredMemory* registered = nullptr;
+  PinnedMemory* pinned = nullptr;
   BulkCopies* bulk_copies = nullptr;
   HostCalls* host_calls = nullptr;
   CheckedRanges* checked_ranges = nullptr;  // nullptr unless kernels check their accesses.
   TierWatch* tier_watch = nullptr;          // nullptr unless the session is of the guarded tier.
+  // Called with the error of a lost session, each time that a call returns it.
+  void (*explain)(CudaResult) = nullptr;
   bool launch_blocking = false;
   // The number of captures under way (captures.h).
   std::atomic<int> captures{0};
@@ -142,7 +146,10 @@ inline CUresult EnterContext() {
 inline CUresult SessionError() {
   const CudaResult error = runtime().status->error();
   // The text of a failed assertion comes with its error.
-  if (error != CudaResult::kSuccess) runtime().status->WriteOutput();
+  if (error != CudaResult::kSuccess) {
+    runtime().status->WriteOutput();
+    if (runtime().explain != nullptr) runtime().explain(error);
+  }
   return ToCu(error);
 }
 

@@ -2,8 +2,10 @@
 
 #include <vector>
 
+#include "client_stub/core/base/call_log.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/pinned/pinned_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/host_calls.h"
 #include "client_stub/core/stream/streams.h"
@@ -66,6 +68,21 @@ CUresult Send(Stream* stream, const std::vector<Operation>& operations) {
       {reinterpret_cast<const char*>(operations.data()), operations.size() * sizeof(Operation)});
 }
 
+// Refuses a wait for what this process writes, which no device sees while work waits.
+CUresult CheckWait(const Operation& op) {
+  if (op.kind != CU_STREAM_MEM_OP_WAIT_VALUE_32 && op.kind != CU_STREAM_MEM_OP_WAIT_VALUE_64) {
+    return CUDA_SUCCESS;
+  }
+  MirroredMemory::Range range;
+  const MirroredMemory& mirrored = *runtime().mirrored;
+  if (!mirrored.any() || !mirrored.Find(op.address, &range) || range.managed()) return CUDA_SUCCESS;
+  if (const LogPermit permit = CallLog().Ask(kPinnedLine)) {
+    permit.Warning(
+        "a stream cannot wait for a word of page-locked memory on another host than the server's");
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 Operation Translate(const CUstreamBatchMemOpParams& from) {
   const auto kind = static_cast<uint32_t>(from.operation);
   switch (from.operation) {
@@ -96,7 +113,12 @@ CUresult SendHostCall(Stream* stream, const HostCalls::Call& call) {
 
 CUresult SendMemOps(Stream* stream, const CUstreamBatchMemOpParams* operations, size_t count) {
   std::vector<Operation> translated(count);
-  for (size_t i = 0; i < count; ++i) translated[i] = Translate(operations[i]);
+  for (size_t i = 0; i < count; ++i) {
+    translated[i] = Translate(operations[i]);
+    if (translated[i].address == 0) continue;
+    WARPLINE_TRY(runtime().pinned->GiveAt(&translated[i].address));
+    WARPLINE_TRY(CheckWait(translated[i]));
+  }
   return Send(stream, translated);
 }
 
