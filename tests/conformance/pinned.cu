@@ -416,6 +416,8 @@ void Resets() {
     Bump<<<1, 1>>>();
     RUNTIME("a managed variable in a kernel", cudaSuccess, cudaDeviceSynchronize);
     int value = -1;
+    RUNTIME("a managed variable", cudaSuccess, cudaMemcpyFromSymbol, &value, managed_value, 4);
+    EQUAL(cudaDeviceReset, "a managed variable begins anew", value, 10);
     EQUAL(cudaDeviceReset, "the host reads it", managed_value, 10);
     RUNTIME("a variable", cudaSuccess, cudaMemcpyFromSymbol, &value, device_value, 4);
     EQUAL(cudaDeviceReset, "a variable begins anew", value, 8);

@@ -11,10 +11,8 @@ namespace warpline::stub {
 namespace {
 
 constexpr LogKind kLines[kCallLineCount] = {
-    {"options", 20, absl::Minutes(1)},
-    {"no_thread", 5, absl::Minutes(1)},
-    {"managed", 10, absl::Minutes(1)},
-    {"foreign_device", 5, absl::Minutes(1)},
+    {"options", 20, absl::Minutes(1)}, {"no_thread", 5, absl::Minutes(1)},
+    {"managed", 10, absl::Minutes(1)}, {"foreign_device", 5, absl::Minutes(1)},
     {"pinned", 5, absl::Minutes(1)},
 };
 

@@ -79,13 +79,13 @@ CUresult JoinDevices(Stream* stream, uint64_t to, uint64_t from, Completion comp
   return third ? JoinDevice(source, nullptr, stream) : CUDA_SUCCESS;
 }
 
-// Whether a pointer of the arena is the host's alone, whatever the call took it for.
+// Returns true for an address of the arena that is the host's alone, even where a call took it for
+// the device's.
 bool HostsArena(uint64_t address) { return runtime().host_memory->HostsArena(address); }
 
 bool IsHost(const void* address) {
   const uint64_t value = Address(address);
-  return value != 0 &&
-         (!runtime().memory->InArena(value) || HostsArena(value));
+  return value != 0 && (!runtime().memory->InArena(value) || HostsArena(value));
 }
 
 // Commands that are only recorded are carried out later, again and again, and keep their bytes.
@@ -244,6 +244,7 @@ CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
     return IsHost(reinterpret_cast<const void*>(*address)) ? CUDA_SUCCESS
                                                            : CUDA_ERROR_INVALID_VALUE;
   }
+  *address = OnDevice(*address);
   if (!runtime().memory->Contains(*address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   return BeforeAccess(stream, *address, bytes);
 }
@@ -252,6 +253,7 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (HostsArena(to)) return CopyByAddress(stream, to, Address(from), bytes, completion);
+  to = OnDevice(to);
   const uint64_t address = OnDevice(reinterpret_cast<uint64_t>(from));
   if (runtime().memory->IsDevice(address)) {
     return CopyOnDevice(stream, to, address, bytes, completion);
@@ -279,6 +281,7 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (HostsArena(from)) return CopyByAddress(stream, Address(to), from, bytes, completion);
+  from = OnDevice(from);
   const HostMemory::Use use(runtime().host_memory, reinterpret_cast<uint64_t>(to));
   const uint64_t address = OnDevice(reinterpret_cast<uint64_t>(to));
   if (runtime().memory->IsDevice(address)) {

@@ -4,6 +4,7 @@
 #include "client_stub/core/graph/graph_nodes.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/memory/host_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/capture_state.h"
@@ -152,6 +153,11 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
   if (runtime().mirrored->any() && runtime().mirrored->Find(dptr, &mirrored)) {
     range.base = dptr - mirrored.host < mirrored.bytes ? mirrored.host : mirrored.device;
     range.bytes = mirrored.bytes;
+  } else if (HostMemory::Range host;
+             runtime().host_memory->HostsArena(dptr) &&
+             runtime().host_memory->Find(reinterpret_cast<const void*>(dptr), &host)) {
+    range.base = reinterpret_cast<uint64_t>(host.base);
+    range.bytes = host.bytes;
   } else if (!runtime().memory->Find(dptr, &range)) {
     return CUDA_ERROR_NOT_FOUND;
   }

@@ -54,9 +54,9 @@ class GraphPlan {
   bool Define(Device* device, std::string* definition) const;
   uint64_t Create(Device* device) const;
 
-  // Gives the devices page-locked memory that was allocated since the copy was made, where the nodes
-  // name it. Returns false where a node needs another address than the copy has: the copy cannot be
-  // launched any more.
+  // Gives the devices page-locked memory that was allocated since the copy was made, where the
+  // nodes name it. Returns false where a node needs another address than the copy has: the copy
+  // cannot be launched any more.
   CUresult GiveNamed(bool* launchable);
 
   CUresult Send(const std::string& definition, const Device& device, uint64_t* graph) const;

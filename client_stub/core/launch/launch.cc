@@ -66,7 +66,7 @@ CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char*
 CUresult BeforeKernels(Stream* stream) {
   Runtime& r = runtime();
   WARPLINE_TRY(r.mirrored->BeforeWork(stream->wire));
-  // What was sent now may refer to page-locked memory, which has to be sent, too.
+  // The bytes that were sent may refer to page-locked memory, which has to be sent, too.
   while (r.pinned->noted()) {
     WARPLINE_TRY(r.pinned->GiveNoted());
     WARPLINE_TRY(r.mirrored->BeforeWork(stream->wire));

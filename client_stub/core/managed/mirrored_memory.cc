@@ -243,7 +243,7 @@ CUresult MirroredMemory::AddVariableRange(const Variable& added, uint64_t wanted
     if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
       permit.Warning(
           "managed variables have another address in this process than on the device; "
-          "kernels cannot be given theirs");
+          "kernels find them by their parameters alone");
     }
   }
   Range range;
@@ -422,21 +422,22 @@ void MirroredMemory::LoseVariablesOf(const Module* module, std::function<void()>
   SetSpanLocked();
 }
 
+std::map<uint64_t, MirroredMemory::Lost>::iterator MirroredMemory::LostAt(uint64_t address) {
+  const auto after = lost_.upper_bound(address);
+  if (after == lost_.begin()) return lost_.end();
+  const auto it = std::prev(after);
+  return address - it->first < it->second.bytes ? it : lost_.end();
+}
+
 bool MirroredMemory::FindLost(uint64_t address) {
   std::function<void()> load;
   uint64_t pages = 0;
   {
     MutexLock lock(&mu_);
-    const auto find = [&] {
-      const auto after = lost_.upper_bound(address);
-      if (after == lost_.begin()) return lost_.end();
-      const auto it = std::prev(after);
-      return address - it->first < it->second.bytes ? it : lost_.end();
-    };
-    auto it = find();
+    const auto it = LostAt(address);
     if (it == lost_.end()) return false;
     if (it->second.loading) {
-      while (find() != lost_.end()) moved_.Wait(&mu_);
+      while (LostAt(address) != lost_.end()) moved_.Wait(&mu_);
       return true;
     }
     it->second.loading = true;
@@ -506,11 +507,23 @@ bool MirroredMemory::IsManaged(uint64_t address) const {
 }
 
 uint64_t MirroredMemory::Translate(uint64_t address) const {
-  MutexLock lock(&mu_);
-  const auto after = entries_.upper_bound(address);
-  if (after == entries_.begin()) return address;
-  const Range& range = std::prev(after)->second.range;
-  return address - range.host < range.bytes ? range.device + (address - range.host) : address;
+  uint64_t device;
+  {
+    MutexLock lock(&mu_);
+    const auto after = entries_.upper_bound(address);
+    if (after == entries_.begin()) return address;
+    const Range& range = std::prev(after)->second.range;
+    if (address - range.host >= range.bytes) return address;
+    device = range.device + (address - range.host);
+    if (device == address || range.kind != Kind::kVariables) return device;
+    const bool managed = std::any_of(entries_.begin(), entries_.end(), [&](const auto& entry) {
+      return address - entry.second.range.device < entry.second.range.bytes;
+    });
+    if (managed) return device;
+  }
+  // A variable that is not managed may have been put where a managed one was before a reset.
+  DeviceMemory::Range variable;
+  return memory_->Find(address, &variable) ? address : device;
 }
 
 // ---- Attachment.

@@ -76,7 +76,8 @@ class MirroredMemory {
   // Makes a managed variable, or a block of variables, available at `*host` too: at the same
   // address where nothing else is there. A variable that has been added already gives the same
   // address again. Variables that share a page become one range.
-  // After LoseVariablesOf() they go to `wanted` instead, where the host had them before, if they can.
+  // After LoseVariablesOf() they go to `wanted` instead, where the host had them before, if they
+  // can.
   CUresult AddVariables(const Module* module, uint64_t device, uint64_t bytes, uint64_t wanted,
                         uint64_t* host);
 
@@ -86,6 +87,9 @@ class MirroredMemory {
   // Called once, before the first range: `look` is shown all bytes that go to the device from here
   // on, during a turn.
   void SetLook(MirrorStreams::Look look) { streams_.SetLook(std::move(look)); }
+
+  // Returns true while some range has two addresses.
+  bool any_apart() const { return apart_.load(std::memory_order_relaxed) != 0; }
 
   // Finds the range that holds a host or device address; returns false when there is none.
   bool Find(uint64_t address, Range* range) const;
@@ -106,7 +110,7 @@ class MirroredMemory {
   void FreeAllOf(const Context* context);
   void ForgetVariablesOf(const Module* module);
   // Ends the variables of a module that was unloaded and is going to be loaded again. The host's
-  // addresses stay theirs: whoever uses one has `load` called, which adds them again.
+  // addresses stay theirs. The first use of one calls `load`, which adds them again.
   void LoseVariablesOf(const Module* module, std::function<void()> load);
 
   // Called before a command with which the device may access any memory at all: a launch.
@@ -222,12 +226,14 @@ class MirroredMemory {
   CUresult AddVariableRange(const Variable& added, uint64_t wanted, uint64_t* host);
   // Maps pages for variables where nothing else is, or where variables were before.
   bool MapVariables(uint64_t at, uint64_t bytes);
-  // Removes the module's variables, and its lost ones. `keep` says that their addresses stay its own.
+  // Removes the module's variables, and its lost ones. `keep` says that their addresses stay its
+  // own.
   void EndVariables(const Module* module, bool keep, std::vector<Mirror::Extent>* kept);
   // Has the module loaded whose lost variables hold `address`, and returns when they are there or
   // cannot be had; returns false when there are none. FindAllLost() does so for all. Called without
   // mu_ and in no role.
   bool FindLost(uint64_t address);
+  std::map<uint64_t, Lost>::iterator LostAt(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FindAllLost();
   // Called in a turn.
   CUresult GrowVariables(const std::vector<Entries::iterator>& parts, const Variable& added);

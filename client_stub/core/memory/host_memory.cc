@@ -84,7 +84,7 @@ bool HostMemory::FindHosts(uint64_t address, Range* range) const {
   const auto after = ranges_.upper_bound(address);
   if (after == ranges_.begin()) return false;
   const Range& before = std::prev(after)->second;
-  if (!IsApart(before) && before.device != 0) return false;
+  if (before.refused || (!IsApart(before) && before.device != 0)) return false;
   if (address - AddressOf(before.base) > before.bytes) return false;
   *range = before;
   return true;
@@ -134,12 +134,13 @@ bool HostMemory::BeginGive(uint64_t base, Range* range) {
   }
 }
 
-void HostMemory::EndGive(uint64_t base, uint64_t device) {
+void HostMemory::EndGive(uint64_t base, uint64_t device, bool refused) {
   MutexLock lock(&mu_);
   const auto it = ranges_.find(base);
   if (it == ranges_.end()) return;
   it->second.leaving = false;
   it->second.device = device;
+  it->second.refused = refused;
   if (device != 0 && it->second.in_arena) in_arena_.fetch_sub(1);
   changed_.NotifyAll();
 }

@@ -34,14 +34,15 @@ class HostMemory {
     // All that such copies wrote to lies in [copied_begin, copied_end).
     uint64_t copied_begin = ~uint64_t{0};
     uint64_t copied_end = 0;
-    bool kept = false;    // The memory is not given back here.
-    bool shared = false;  // Host and device have one memory (shared_host_memory.h).
-    uint64_t device = 0;  // Its address on the device; 0 while it is the host's alone.
+    bool kept = false;      // The memory is not given back here.
+    bool shared = false;    // Host and device have one memory (shared_host_memory.h).
+    uint64_t device = 0;    // Its address on the device; 0 while it is the host's alone.
     bool in_arena = false;  // It lies at addresses of the arena, which devices can be given.
     uint32_t owner = 0;     // The device that was current when it was allocated or registered.
     const Context* context = nullptr;  // The context that was current then.
     int uses = 0;                      // The number of objects of class Use.
     bool leaving = false;              // Between BeginGive() and EndGive().
+    bool refused = false;              // The devices cannot be given it.
   };
 
   // Allocates page-aligned zeroed memory; gives nullptr for 0 bytes. CUDA_ERROR_OUT_OF_MEMORY when
@@ -92,13 +93,14 @@ class HostMemory {
 
    private:
     HostMemory* const memory_;
-    uint64_t base_ = 0;  // Of the range; 0 without one.
+    uint64_t base_ = 0;  // The range's address; 0 without one.
   };
   // Waits until there is no Use of the range that starts at `base`, and lets none begin before
   // EndGive(). Returns false if there is no such range, or if it is not the host's alone.
   bool BeginGive(uint64_t base, Range* range);
-  // Notes where the devices have the range; 0: it remains the host's alone.
-  void EndGive(uint64_t base, uint64_t device);
+  // Notes where the devices have the range; 0: it remains the host's alone. With `refused`, which
+  // says that this will not change, FindHosts() does not find it any more.
+  void EndGive(uint64_t base, uint64_t device, bool refused = false);
 
   // Notes that copy `seq` writes to [address, address + bytes), which lies in one range, and is not
   // waited for.
@@ -113,10 +115,10 @@ class HostMemory {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds a range that may be the host's alone.
   void WatchLocked(const Range& range) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether the devices have or get the range at another address.
+  // Returns true if the devices have or get the range at another address.
   static bool IsApart(const Range& range) { return !range.kept; }
 
-  // Holds all addresses of ranges that there are or were, and of their ends. It only grows.
+  // Holds the addresses of all present and former ranges, and those just behind them.
   struct Span {
     std::atomic<uint64_t> low{~uint64_t{0}};
     std::atomic<uint64_t> high{0};

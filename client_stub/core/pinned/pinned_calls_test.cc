@@ -105,6 +105,11 @@ TEST_F(PinnedCallsTest, AttributesAreAsWithOneAddressSpace) {
     ASSERT_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Address(host)),
               CUDA_SUCCESS);
     EXPECT_EQ(type, static_cast<unsigned int>(CU_MEMORYTYPE_HOST));
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    ASSERT_EQ(cuMemGetAddressRange_v2(&base, &bytes, Address(host) + 5), CUDA_SUCCESS);
+    EXPECT_EQ(base, Address(host));
+    EXPECT_EQ(bytes, kBytes);
   };
   check();
   EXPECT_EQ(Mapped(), 0);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -52,19 +51,6 @@ void AwaitWork() { AwaitCommands(runtime().commands->last_seq()); }
 // Waits for copies into the range that may still be under way.
 void AwaitCopies(const HostMemory::Range& range) {
   if (range.last_copy != 0) AwaitCommands(range.last_copy);
-}
-
-// Calls `found` with each aligned word of `bytes`, which lie at `at`, that may be an address of
-// memory that is the host's alone, and with its place.
-template <typename Found>
-CUresult ForEachAddress(const HostMemory& host, uint64_t at, std::string_view bytes, Found found) {
-  uint64_t word;
-  for (uint64_t i = Up(at, sizeof(word)) - at; i + sizeof(word) <= bytes.size();
-       i += sizeof(word)) {
-    std::memcpy(&word, bytes.data() + i, sizeof(word));
-    if (host.MayBeHosts(word)) WARPLINE_TRY(found(word, i));
-  }
-  return CUDA_SUCCESS;
 }
 
 void LogLine(const char* text) {
@@ -221,7 +207,7 @@ void PinnedMemory::EndMapping(const HostMemory::Range& range) {
   parts_.mirrored->Free(kind, host);
 }
 
-// ---- What the devices get.
+// ---- Giving.
 
 CUresult PinnedMemory::Give(void* base, uint64_t* device) {
   const Changing changing(this);
@@ -241,9 +227,9 @@ CUresult PinnedMemory::GiveApart(void* base, uint64_t* device) {
   AwaitCopies(range);
   const uint32_t on = CurrentDevice().number;
   // A page that has a mirror cannot be shared as well.
-  const bool shared =
-      range.registered && !parts_.mirrored->HasPages(host / kPage * kPage, host + range.bytes) &&
-      parts_.registered->Share(host, range.bytes, device) == CudaResult::kSuccess;
+  const bool shared = range.registered &&
+                      !parts_.mirrored->HasPages(host / kPage * kPage, host + range.bytes) &&
+                      parts_.registered->Share(host, range.bytes, device) == CudaResult::kSuccess;
   CUresult result = CUDA_SUCCESS;
   if (shared) {
     // Copies and fills treat it as the device's memory.
@@ -251,7 +237,8 @@ CUresult PinnedMemory::GiveApart(void* base, uint64_t* device) {
   } else {
     result = parts_.mirrored->Register(on, host, range.bytes, device);
   }
-  parts_.host->EndGive(host, result == CUDA_SUCCESS ? *device : 0);
+  parts_.host->EndGive(host, result == CUDA_SUCCESS ? *device : 0,
+                       result == CUDA_ERROR_NOT_SUPPORTED);
   return result;
 }
 
@@ -317,73 +304,6 @@ CUresult PinnedMemory::GiveAt(uint64_t* address) {
   uint64_t device;
   WARPLINE_TRY(Give(range.base, &device));
   *address = device + (*address - AddressOf(range.base));
-  return CUDA_SUCCESS;
-}
-
-void PinnedMemory::Explain(CudaResult error) {
-  if (error != CudaResult::kIllegalAddress || !watches() || explained_.exchange(true)) return;
-  LogLine(
-      "a kernel used an address that no device memory has. The server is on another host, and this "
-      "process has page-locked memory that no kernel was given: if the kernel found its address in "
-      "device memory, allocate it with cudaHostAllocMapped or call cudaHostGetDevicePointer first "
-      "(docs/memory.md)");
-}
-
-// ---- What is looked for.
-
-CUresult PinnedMemory::BeforeLaunch(std::string_view* packed, std::string* own) {
-  const std::string_view given = *packed;
-  WARPLINE_TRY(ForEachAddress(*parts_.host, 0, given, [&](uint64_t word, uint64_t at) {
-    uint64_t device = word;
-    const CUresult result = GiveAt(&device);
-    if (result == CUDA_ERROR_NOT_SUPPORTED) {
-      LogLine(
-          "a kernel was given the address of registered memory that devices cannot be given: a "
-          "file, shared memory or a stack");
-      return CUDA_SUCCESS;
-    }
-    WARPLINE_TRY(result);
-    // An address that points behind a range may be the first of the next one.
-    uint64_t before = word - 1;
-    if (parts_.host->HostsArena(before)) WARPLINE_TRY(GiveAt(&before));
-    if (device == word) return CUDA_SUCCESS;
-    if (own->empty()) own->assign(given);
-    std::memcpy(own->data() + at, &device, sizeof(device));
-    return CUDA_SUCCESS;
-  }));
-  if (!own->empty()) *packed = *own;
-  return CUDA_SUCCESS;
-}
-
-CUresult PinnedMemory::GiveNamed(uint64_t to, std::string_view bytes) {
-  return ForEachAddress(*parts_.host, to, bytes, [&](uint64_t word, uint64_t) {
-    return parts_.host->HostsArena(word) ? GiveAt(&word) : CUDA_SUCCESS;
-  });
-}
-
-void PinnedMemory::Note(uint64_t to, std::string_view bytes) {
-  if (parts_.host->hosts_in_arena() == 0) return;
-  std::vector<uint64_t> found;
-  ForEachAddress(*parts_.host, to, bytes, [&](uint64_t word, uint64_t) {
-    if (parts_.host->HostsArena(word)) found.push_back(word);
-    return CUDA_SUCCESS;
-  });
-  if (found.empty()) return;
-  MutexLock lock(&mu_);
-  noted_.insert(found.begin(), found.end());
-  any_noted_.store(true, std::memory_order_release);
-}
-
-CUresult PinnedMemory::GiveNoted() {
-  std::set<uint64_t> noted;
-  {
-    MutexLock lock(&mu_);
-    noted.swap(noted_);
-    any_noted_.store(false, std::memory_order_release);
-  }
-  for (uint64_t word : noted) {
-    if (parts_.host->HostsArena(word)) WARPLINE_TRY(GiveAt(&word));
-  }
   return CUDA_SUCCESS;
 }
 

@@ -78,8 +78,11 @@ class PinnedMemory {
   // the reason for the session's error.
   void Explain(CudaResult error);
 
-  // Whether there is any memory to look for.
-  bool watches() const { return parts_.host->hosts_in_arena() + parts_.host->apart() != 0; }
+  // Returns true while there is memory to look for.
+  bool watches() const {
+    return parts_.host->hosts_in_arena() + parts_.host->apart() != 0 ||
+           parts_.mirrored->any_apart();
+  }
   // Called with the parameters of a kernel. Where words have to be replaced, `*packed` refers to
   // `*own` afterwards.
   CUresult BeforeLaunch(std::string_view* packed, std::string* own);
@@ -88,7 +91,8 @@ class PinnedMemory {
     const bool search = parts_.host->hosts_in_arena() != 0 && bytes.size() <= kMostSearched;
     return search ? GiveNamed(to, bytes) : CUDA_SUCCESS;
   }
-  // Whether mirrored memory was sent that holds addresses. GiveNoted() gives these ranges.
+  // Returns true once mirrored memory that holds addresses was sent. GiveNoted() gives these
+  // ranges.
   bool noted() const { return any_noted_.load(std::memory_order_acquire); }
   CUresult GiveNoted();
 
