@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kPatienceMs = 10000, kMaxAnswer = 1 << 20 };
+/* Descriptors of ours are at kDescriptorsFrom and above where the process may have so many. */
+enum { kPatienceMs = 10000, kMaxAnswer = 1 << 20, kDescriptorsFrom = 512 };
 
 static const char kProgram[] = "../bin/warpline";
 
@@ -71,6 +72,26 @@ static char** Environment(void) {
   }
   kept[next] = NULL;
   return kept;
+}
+
+/* Moves a descriptor of ours out of the way of the process: what it prints goes to 1 and 2 whether
+ * these are open or not. Returns the new number, or -1. */
+static int Keep(int fd) {
+  int kept = fcntl(fd, F_DUPFD_CLOEXEC, kDescriptorsFrom);
+  if (kept < 0) kept = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  close(fd);
+  return kept;
+}
+
+/* Makes a pipe. Returns 0 when there is none to be had. */
+static int MakePipe(int ends[2]) {
+  if (pipe2(ends, O_CLOEXEC) != 0) return 0;
+  for (int i = 0; i < 2; ++i) ends[i] = Keep(ends[i]);
+  if (ends[0] >= 0 && ends[1] >= 0) return 1;
+  for (int i = 0; i < 2; ++i) {
+    if (ends[i] >= 0) close(ends[i]);
+  }
+  return 0;
 }
 
 /* Starts the program with its output going to `output`. Returns its id, or 0. */
@@ -175,7 +196,7 @@ char* WarplineAskForDevices(void) {
     Complain(kNowhere, sizeof(kNowhere) - 1);
     return NULL;
   }
-  if (pipe2(ends, O_CLOEXEC) != 0) return NULL;
+  if (!MakePipe(ends)) return NULL;
   const pid_t child = Start(path, ends[1]);
   close(ends[1]);
   size_t size = 0;

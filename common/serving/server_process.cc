@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/program_start.h"
 #include "common/undumpable.h"
 #include "common/version.h"
 
@@ -25,6 +26,7 @@ const char* program_name = "warpline";
 }  // namespace
 
 int RunServerProgram(const ServerProgram& program, int argc, char** argv, int (*run)()) {
+  StartProgram();
   MakeUndumpable();
   program_name = program.name;
   SetLogName(program.log_name);
@@ -53,7 +55,11 @@ int Complain(const absl::Status& status) {
 EndSignals::EndSignals() {
   sigemptyset(&set_);
   sigaddset(&set_, SIGTERM);
-  sigaddset(&set_, SIGINT);
+  // A shell has its background jobs ignore the terminal's interrupt.
+  struct sigaction interrupt;
+  const bool ignored =
+      sigaction(SIGINT, nullptr, &interrupt) == 0 && interrupt.sa_handler == SIG_IGN;
+  if (!ignored) sigaddset(&set_, SIGINT);
   sigprocmask(SIG_BLOCK, &set_, nullptr);
   signal(SIGPIPE, SIG_IGN);
 }

@@ -19,16 +19,17 @@ struct ServerProgram {
   const char* main_file;  // --help lists its flags, and those of TLS and the audit.
 };
 
-// Parses the command line, then calls `run` and returns its exit code. --help and --version do not
-// return. Returns 2 without calling `run` when there is an argument that is no flag.
+// Does what StartProgram() does (common/program_start.h), parses the command line, then calls `run`
+// and returns its exit code. --help and --version do not return. Returns 2 without calling `run`
+// when there is an argument that is no flag.
 int RunServerProgram(const ServerProgram& program, int argc, char** argv, int (*run)());
 
 // Prints on stderr what is wrong with the command line or the system, and returns the exit code 2.
 int Complain(const absl::Status& status);
 
 // Blocks SIGTERM and SIGINT, which end a server in order, and waits for them; makes the process
-// ignore SIGPIPE. Make it before the first thread: all threads then leave the two signals to the
-// one that waits here.
+// ignore SIGPIPE. A SIGINT that the process has inherited as ignored stays ignored. Make it before
+// the first thread: all threads then leave the two signals to the one that waits here.
 class EndSignals {
  public:
   EndSignals();

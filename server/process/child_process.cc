@@ -102,6 +102,8 @@ void CloseFrom(unsigned first) {
       dup2(socket_copy, kChildSocketFd) < 0 || dup3(error_copy, 4, O_CLOEXEC) < 0) {
     ReportAndExit(plan.error_fd);
   }
+  // Where the log is closed, the parent has something there that it keeps from other programs.
+  fcntl(STDERR_FILENO, F_SETFD, 0);
   CloseFrom(5);
   if (plan.same_addresses) personality(ADDR_NO_RANDOMIZE);  // Fails where containers forbid it.
   execve(plan.path, plan.argv, plan.envp);

@@ -1,6 +1,6 @@
 #include "tools/cli/child.h"
 
-#include <spawn.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/program_start.h"
 #include "common/steady_time.h"
+#include "common/unique_fd.h"
 
 namespace warpline::cli {
 namespace {
@@ -23,10 +25,35 @@ sigset_t ForwardedSignals() {
   return set;
 }
 
+bool IsIgnored(int number) {
+  struct sigaction action;
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+absl::Status CannotRun(const std::string& path, int error) {
+  const std::string why = absl::StrCat("cannot run ", path, ": ", std::strerror(error));
+  return error == ENOENT ? absl::NotFoundError(why) : absl::PermissionDeniedError(why);
+}
+
+// The child of a process with threads: it only makes system calls. Writes errno to `report` when
+// the program cannot be executed.
+[[noreturn]] void RunProgram(const char* path, char* const* argv, const sigset_t& mask,
+                             int report) {
+  RestoreInheritedSignals();
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  // It has the shell run a file without "#!".
+  execvp(path, argv);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(report, &error, sizeof(error));
+  _exit(127);
+}
+
 }  // namespace
 
 sigset_t BlockForwardedSignals() {
-  const sigset_t set = ForwardedSignals();
+  sigset_t set = ForwardedSignals();
+  // What is said to a reader that is gone must not end this process before its child.
+  sigaddset(&set, SIGPIPE);
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &set, &before);
   return before;
@@ -35,7 +62,9 @@ sigset_t BlockForwardedSignals() {
 int WaitForEndSignal(absl::Duration pause) {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&set, number);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    if (!IsIgnored(number)) sigaddset(&set, number);
+  }
   const absl::Time until = SteadyNow() + pause;
   while (true) {
     const timespec left = absl::ToTimespec(std::max(until - SteadyNow(), absl::ZeroDuration()));
@@ -50,17 +79,25 @@ absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std:
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setsigmask(&attributes, &mask);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t child = 0;
-  // posix_spawnp() has the shell run a file without "#!", as execvp() does.
-  const int error = posix_spawnp(&child, path.c_str(), nullptr, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  if (error == 0) return child;
-  const std::string why = absl::StrCat("cannot run ", path, ": ", std::strerror(error));
-  return error == ENOENT ? absl::NotFoundError(why) : absl::PermissionDeniedError(why);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return CannotRun(path, errno);
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  // posix_spawn() cannot have the child ignore a signal that this process does not. No handler of
+  // fork() runs, since the child does nothing that would need it.
+  const pid_t child = _Fork();
+  if (child < 0) return CannotRun(path, errno);
+  if (child == 0) RunProgram(path.c_str(), argv.data(), mask, write_end.get());
+  write_end.Reset(-1);
+  int error = 0;
+  ssize_t got;
+  do {
+    got = read(read_end.get(), &error, sizeof(error));
+  } while (got < 0 && errno == EINTR);
+  if (got != static_cast<ssize_t>(sizeof(error))) return child;
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return CannotRun(path, error);
 }
 
 int WaitForChild(pid_t child) {

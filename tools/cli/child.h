@@ -13,15 +13,17 @@
 
 namespace warpline::cli {
 
-// Blocks the signals that WaitForChild() forwards, in this thread and in those that it starts from
-// now on. Returns the former mask, which the child gets.
+// Blocks SIGPIPE and the signals that WaitForChild() forwards, in this thread and in those that it
+// starts from now on. Returns the former mask, which the child gets.
 sigset_t BlockForwardedSignals();
 
-// Waits for `pause`, or for one of them that ends programs. Returns its number, or 0.
+// Waits for `pause`, or for one of them that ends programs and that this process did not inherit as
+// ignored. Returns its number, or 0.
 int WaitForEndSignal(absl::Duration pause);
 
-// Starts the program with this process's environment and `mask`, in the same process group, so that
-// the terminal's signals reach it by themselves. NOT_FOUND or PERMISSION_DENIED.
+// Starts the program with this process's environment and `mask`, and with what this process has
+// inherited of descriptors and ignored signals. It is in the same process group, so that the
+// terminal's signals reach it by themselves. NOT_FOUND or PERMISSION_DENIED.
 absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std::string>& arguments,
                                  const sigset_t& mask);
 

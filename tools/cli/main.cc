@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/endpoint.h"
 #include "common/lease_folder.h"
+#include "common/program_start.h"
 #include "common/serving/tls_files.h"
 #include "common/sibling_program.h"
 #include "common/version.h"
@@ -180,5 +181,6 @@ int Main(const std::vector<std::string>& args) {
 }  // namespace warpline::cli
 
 int main(int argc, char** argv) {
+  warpline::StartProgram();
   return warpline::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -1,0 +1,24 @@
+// What a program of ours has inherited from the process that executed it, and cannot work with.
+//
+//   int main(int argc, char** argv) {
+//     warpline::StartProgram();
+//     ...
+#ifndef WARPLINE_COMMON_PROGRAM_START_H_
+#define WARPLINE_COMMON_PROGRAM_START_H_
+
+namespace warpline {
+
+// Call it first in main(), before there are other threads.
+//  - Opens /dev/null where descriptor 0, 1 or 2 is closed. What this process opens later then never
+//    has these numbers, under which programs and libraries print. A program that it executes finds
+//    them closed, as it did itself.
+//  - Gives SIGCHLD its default action. While it is ignored, the kernel forgets how children end.
+void StartProgram();
+
+// Gives SIGCHLD the action again that this process inherited. For a child between fork and exec
+// that runs a user's program. Async-signal-safe.
+void RestoreInheritedSignals();
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_PROGRAM_START_H_
