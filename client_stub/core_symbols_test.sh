@@ -22,6 +22,11 @@ fi
 # The linker also shows std::string's own functions, which are the same everywhere.
 own='warpline_core_attach|warpline_memory_readback|malloc|free|calloc|realloc|memalign|aligned_alloc|posix_memalign|valloc'
 own+='|pvalloc|malloc_usable_size|arc4random'
+own+='|__open64_2|__open_2|__openat64_2|__openat_2|accept|accept4|dup|epoll_create'
+own+='|epoll_create1|eventfd|fcntl|fcntl64|fopen|fopen64|getaddrinfo|getifaddrs|if_indextoname'
+own+='|if_nametoindex|inotify_init1|memfd_create|mkostemp|mkostemp64|mkstemp|mkstemp64|open'
+own+='|open64|openat|openat64|opendir|pipe|pipe2|recvmsg|shm_open|socket|socketpair'
+own+='|timerfd_create'
 others=$(nm -D --defined-only "$core" | awk '$2 ~ /[A-Z]/ { print $2, $3 }' |
   grep -vE "^T ($own)\$|^W _ZNK?St7__cxx1112basic_stringI" || true)
 if [[ -n $others ]]; then

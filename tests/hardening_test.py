@@ -15,10 +15,10 @@ import harness  # noqa: E402
 
 INSTALLED = {**harness.local_server.CLIENT_LIBRARIES, **harness.local_server.BINARIES}
 ENDBR64 = b"\xf3\x0f\x1e\xfa"
-# The one shim does nothing but find the core and call it by a table, the other answers getenv(): no
-# buffer is written there.
+# The one shim does nothing but find the core and call it by a table, the other answers getenv() and
+# opens descriptors: no buffer is written there.
 WITHOUT_BUFFERS = {"libcuda.so.1", "libwarpline_ucx.so"}
-# It has two functions.
+# It has a few dozen.
 FEW_FUNCTIONS = {"libwarpline_ucx.so"}
 
 

@@ -10,6 +10,20 @@ import bundling
 OLDEST_GLIBC = (2, 34)
 SYSTEM = re.compile(r"ld-linux-x86-64\.so\.2|lib(c|m|dl|rt|pthread)\.so\.[0-9]+|libgcc_s\.so\.1")
 
+# Functions of the C library that open descriptors, for their caller or while they run.
+OPENERS = set("""
+    accept accept4 creat creat64 dup epoll_create epoll_create1 eventfd fanotify_init fcntl fcntl64 fopen
+    fopen64 freopen freopen64 ftw ftw64 getaddrinfo gethostbyaddr gethostbyaddr_r gethostbyname
+    gethostbyname2 gethostbyname2_r gethostbyname_r getifaddrs getpt glob glob64 if_indextoname
+    if_nameindex if_nametoindex inotify_init inotify_init1 memfd_create mkostemp mkostemp64 mkostemps
+    mkostemps64 mkstemp mkstemp64 mkstemps mkstemps64 mq_open nftw nftw64 open open64
+    open_by_handle_at openat openat64 opendir openlog pidfd_open pipe pipe2 popen posix_openpt recvmmsg
+    recvmsg scandir scandir64 shm_open signalfd socket socketpair timerfd_create tmpfile tmpfile64
+    __open64_2 __open_2 __openat64_2 __openat_2
+    """.split())
+# What guests do not do: OpenSSL connects and logs for nobody, and UCX starts no debugger.
+NOT_CALLED = {"gethostbyname", "openlog", "popen"}
+
 
 def output(*command):
     return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True,
@@ -82,6 +96,23 @@ class BundleSymbolsTest(unittest.TestCase):
                        if name and not here and not version and binding != "WEAK" and
                        name not in defined]
             self.assertEqual([], missing, path.name)
+
+    def test_what_guests_open_gets_the_numbers_that_the_guest_wants(self):
+        # common/guest_descriptors.c has a function for each that they use.
+        by_name = {path.name: path for path in self.files}
+        for guest in ("libwarpline_core.so", "libwarpline_ucx.so"):
+            own = {name for name, _, _, here in self.symbols[by_name[guest]] if here}
+            self.assertIn("socket", own)
+            found, new = set(), {guest}
+            while new:
+                found |= new
+                new = {needed for name in new for needed in re.findall(
+                    r"\(NEEDED\).*\[(.*)\]", output("readelf", "-dW", by_name[name]))
+                       if needed in by_name} - found
+            self.assertGreater(len(found), 3)
+            for name in found:
+                used = {symbol for symbol, _, _, here in self.symbols[by_name[name]] if not here}
+                self.assertEqual(set(), (used & OPENERS) - own - NOT_CALLED, name)
 
     def test_no_symbol_is_unique(self):
         for path in self.ours:

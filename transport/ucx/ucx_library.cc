@@ -7,6 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/own_library.h"
 
+// Where this library's own descriptors are, if it is a guest (common/guest_descriptors.c). A server
+// has no such variable.
+extern "C" int warpline_descriptors_from __attribute__((weak));
+
 namespace warpline::ucx_internal {
 namespace {
 
@@ -23,6 +27,8 @@ absl::StatusOr<const UcxLibrary*> Load() {
   }
   void* const shim = dlopen(path->c_str(), flags);
   if (shim == nullptr) return absl::UnavailableError(absl::StrCat("cannot load UCX: ", dlerror()));
+  auto* const from = static_cast<int*>(dlsym(shim, "warpline_descriptors_from"));
+  if (from != nullptr && &warpline_descriptors_from != nullptr) *from = warpline_descriptors_from;
   auto* const library = new UcxLibrary();
 #define UCX_FUNCTION(name)                                                 \
   library->name = reinterpret_cast<decltype(&::name)>(dlsym(shim, #name)); \
