@@ -1,10 +1,16 @@
 // Handles faults of the application on pages that this library keeps inaccessible.
 //
 // The handler itself only passes a fault on to a thread of this library and waits. It needs little
-// stack, which may be an alternative one, and calls nothing that is unsafe in a signal. A fault on
-// any other address goes to the handler that was installed before.
+// stack, which may be an alternative one, and calls nothing that is unsafe in a signal. It blocks
+// no signal meanwhile, and a handler that leaves it by siglongjmp() does no harm.
+//
+// A fault on any other address goes to the handler that the program has installed, before or after
+// ours, with the mask, the arguments and the stack that the kernel would give it. It may leave by
+// siglongjmp() too.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MANAGED_FAULT_HANDLER_H_
 #define WARPLINE_CLIENT_STUB_CORE_MANAGED_FAULT_HANDLER_H_
+
+#include <signal.h>
 
 #include <cstdint>
 
@@ -20,9 +26,13 @@ using FaultResolver = bool (*)(uint64_t address, bool write, bool host_call);
 bool StartFaultHandler(FaultResolver resolver);
 // Sets the range of addresses [low, high) in which faults may be ours.
 void SetFaultSpan(uint64_t low, uint64_t high);
-// Installs the handler again where the application has installed its own since; the application's
-// handler then comes after ours.
+// Installs the handler again where the application has installed its own past SetProgramAction();
+// the application's handler then comes after ours. Unblocks SIGSEGV in this thread, because a
+// thread that blocks it would not survive its next touch of such a page.
 void RenewFaultHandler();
+// sigaction(2) for SIGSEGV, as the program shall see it: while our handler is installed, it sets
+// and tells the action that comes after ours. Async-signal-safe.
+int SetProgramAction(const struct sigaction* action, struct sigaction* former);
 // While one lives, a thread that writes to [begin, end), which the owner has made read-only for a
 // moment, waits in the handler until it may. At most one lives at a time.
 class WritesHeld {

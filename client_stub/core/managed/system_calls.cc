@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +18,7 @@
 #include <iterator>
 #include <string>
 
+#include "client_stub/core/managed/fault_handler.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -131,6 +133,37 @@ WRAP_STREAM(fwrite, false, (const void* b, size_t s, size_t n, FILE* f), s* n, (
 WRAP_STREAM(fwrite_unlocked, false, (const void* b, size_t s, size_t n, FILE* f), s* n,
             (b, s, n, f))
 
+// A program that sets an action for SIGSEGV sets the one that comes after ours (fault_handler.h).
+
+void* g_real_sigaction = nullptr;
+int Wrapped_sigaction(int number, const struct sigaction* action, struct sigaction* former) {
+  if (number == SIGSEGV) return SetProgramAction(action, former);
+  return REAL(sigaction)(number, action, former);
+}
+
+// The forms of signal(), which differ in their flags.
+sighandler_t SetHandler(sighandler_t handler, int flags) {
+  struct sigaction action = {};
+  struct sigaction former;
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  if ((flags & SA_NODEFER) == 0) sigaddset(&action.sa_mask, SIGSEGV);
+  return SetProgramAction(&action, &former) == 0 ? former.sa_handler : SIG_ERR;
+}
+
+#define WRAP_SIGNAL(name, flags)                                                    \
+  void* g_real_##name = nullptr;                                                    \
+  sighandler_t Wrapped_##name(int number, sighandler_t handler) {                   \
+    if (number == SIGSEGV && handler != SIG_ERR) return SetHandler(handler, flags); \
+    return REAL(name)(number, handler);                                             \
+  }
+
+WRAP_SIGNAL(signal, SA_RESTART)
+WRAP_SIGNAL(bsd_signal, SA_RESTART)
+WRAP_SIGNAL(ssignal, SA_RESTART)
+WRAP_SIGNAL(sysv_signal, SA_RESETHAND | SA_NODEFER)
+WRAP_SIGNAL(__sysv_signal, SA_RESETHAND | SA_NODEFER)
+
 struct Wrapper {
   const char* name;
   void* wrapped;
@@ -149,7 +182,9 @@ const Wrapper kWrappers[] = {
     WRAPPER(__recvfrom_chk), WRAPPER(recvmsg),         WRAPPER(send),
     WRAPPER(sendto),         WRAPPER(sendmsg),         WRAPPER(getrandom),
     WRAPPER(fread),          WRAPPER(fread_unlocked),  WRAPPER(__fread_chk),
-    WRAPPER(fwrite),         WRAPPER(fwrite_unlocked),
+    WRAPPER(fwrite),         WRAPPER(fwrite_unlocked), WRAPPER(sigaction),
+    WRAPPER(signal),         WRAPPER(bsd_signal),      WRAPPER(ssignal),
+    WRAPPER(sysv_signal),    WRAPPER(__sysv_signal),
 };
 
 const Wrapper* Find(const char* name) {

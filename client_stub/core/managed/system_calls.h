@@ -5,6 +5,9 @@
 // take buffers are led through functions that make the buffer ready first. The libraries' import
 // tables (GOT) are changed for that, and only once there is mirrored memory.
 //
+// Those that set actions for signals are led through functions too, so that a handler for SIGSEGV
+// that a program installs comes after ours (fault_handler.h).
+//
 // These are not reached: system calls that a program makes without the C library; those that the C
 // library makes itself for functions other than these; and a library that is loaded, and makes such
 // a call before any memory is asked for or work launched.
