@@ -1,13 +1,17 @@
-// One of two neighbours on a GPU: a program of tiny kernels, or of requests that read 32 MiB, that
-// looks how long each takes, or one that keeps the GPU busy in one of several ways.
+// One of two neighbours on a GPU: a program of tiny kernels, or of requests that read 32 MiB, or
+// that launches each of its kernels once, that looks how long each takes, or one that keeps the GPU
+// busy in one of several ways.
 //
-//   neighbour --role=tiny|request|compute|memory|atomics|shared|copies|launches|allocations|none
+//   neighbour
+//   --role=tiny|request|first|compute|memory|atomics|shared|copies|launches|allocations|none
 //             [--seconds=N] [--warmup_s=N]
 //
 // The last line of its output is a JSON object. Of `tiny` and `request`: how many kernels it ran,
 // and the median, the 95th and 99th percentile and the maximum of what each took on the device,
 // from an event before it to one behind it, and of what launch and wait took the program, in
-// microseconds. Of the others: how many rounds a second they made.
+// microseconds. Of `first`: the same of kernels that were never launched before, by program_us, and
+// of the launch alone and of the wait alone; `again_us` is of the same kernels launched once more.
+// Of the others: how many rounds a second they made.
 #include <cuda_runtime.h>
 #include <time.h>
 
@@ -17,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -27,6 +32,17 @@ constexpr size_t kRequestBytes = 32u << 20;
 constexpr int kRequestBlocks = 128;
 
 __global__ void Tiny(uint32_t* data) { data[threadIdx.x] += 1; }
+
+// Kernels of which each is launched once.
+template <int kNumber>
+__global__ void Numbered(uint32_t* data) {
+  data[threadIdx.x] += kNumber;
+}
+using NumberedKernel = void (*)(uint32_t*);
+template <int... kNumbers>
+std::vector<NumberedKernel> NumberedKernels(std::integer_sequence<int, kNumbers...>) {
+  return {Numbered<kNumbers>...};
+}
 
 // A small inference: weights are read once.
 __global__ void Request(uint32_t* out, const uint4* weights, size_t count) {
@@ -186,6 +202,43 @@ void RunSmall(const std::string& role, double warmup, double seconds) {
       At(&program, 0.95), At(&program, 0.99), At(&program, 1));
 }
 
+void PrintPercentiles(const char* name, std::vector<double>* us) {
+  std::printf(", \"%s\": {\"p50\": %.2f, \"p95\": %.2f, \"p99\": %.2f, \"max\": %.2f}", name,
+              At(us, 0.5), At(us, 0.95), At(us, 0.99), At(us, 1));
+}
+
+// On the stream that programs use which name none.
+void RunFirst() {
+  uint32_t* data = nullptr;
+  CHECK(cudaMalloc(&data, 32 * sizeof(uint32_t)));
+  CHECK(cudaMemset(data, 0, 32 * sizeof(uint32_t)));
+  CHECK(cudaDeviceSynchronize());
+  std::vector<double> launch, wait, both, again;
+  for (std::vector<double>* const into : {&both, &again}) {
+    for (const NumberedKernel kernel : NumberedKernels(std::make_integer_sequence<int, 48>())) {
+      const double begin = Now();
+      kernel<<<1, 32>>>(data);
+      CHECK(cudaGetLastError());
+      const double launched = Now();
+      CHECK(cudaDeviceSynchronize());
+      const double end = Now();
+      into->push_back((end - begin) * 1e6);
+      if (into != &both) continue;
+      launch.push_back((launched - begin) * 1e6);
+      wait.push_back((end - launched) * 1e6);
+    }
+  }
+  double spent_us = 0;
+  for (const double us : both) spent_us += us;
+  std::printf("{\"role\": \"first\", \"kernels\": %zu, \"rounds_a_second\": %.2f", both.size(),
+              static_cast<double>(both.size()) / std::max(spent_us * 1e-6, 1e-9));
+  PrintPercentiles("program_us", &both);
+  PrintPercentiles("launch_us", &launch);
+  PrintPercentiles("wait_us", &wait);
+  PrintPercentiles("again_us", &again);
+  std::printf("}\n");
+}
+
 void RunBusy(const std::string& role, double warmup, double seconds) {
   Busy busy;
   CHECK(cudaMalloc(&busy.device, kBytes));
@@ -229,6 +282,8 @@ int main(int argc, char** argv) {
   const double warmup = std::atof(Value(argc, argv, "--warmup_s=", "0.5"));
   if (role == "tiny" || role == "request") {
     RunSmall(role, warmup, seconds);
+  } else if (role == "first") {
+    RunFirst();
   } else {
     RunBusy(role, warmup, seconds);
   }

@@ -5,15 +5,104 @@
 // Prints one JSON object a line: {"name": ..., "value": ..., "unit": ...}, with the unit "ms", "us"
 // or "GB/s" (10^9 bytes). Results are checked outside the timed parts; a wrong one ends the program
 // with exit status 1.
+#include <iterator>
+#include <utility>
+#include <vector>
+
 #include "../../examples/check.h"
 #include "timing.h"
 
 namespace {
 
 using bench::MedianUs;
+using bench::NowUs;
 using bench::Print;
 
 __global__ void CountLaunch(unsigned* launches) { *launches += 1; }
+__global__ void Empty() {}
+// Kernels that nothing else launches.
+template <int kNumber>
+__global__ void Numbered(unsigned* numbers) {
+  numbers[kNumber] = kNumber + 1;
+}
+constexpr int kNumbered = 24;
+
+// Launches each of some kernels for the first time, and waits for each, as a small program does
+// that runs through its parts once.
+template <int... kNumbers>
+void MeasureFirstLaunches(std::integer_sequence<int, kNumbers...>) {
+  using Kernel = void (*)(unsigned*);
+  const Kernel kernels[] = {Numbered<kNumbers>...};
+  unsigned* numbers = nullptr;
+  CUDA_CHECK(cudaMalloc(&numbers, sizeof(kernels)));
+  CUDA_CHECK(cudaMemset(numbers, 0, sizeof(kernels)));
+  CUDA_CHECK(cudaDeviceSynchronize());
+  for (const char* name : {"first_launch_sync", "second_launch_sync"}) {
+    int next = 0;
+    const double us = MedianUs(0, static_cast<int>(std::size(kernels)), [&] {
+      kernels[next++]<<<1, 1>>>(numbers);
+      CUDA_CHECK_LAUNCH();
+      CUDA_CHECK(cudaDeviceSynchronize());
+    });
+    Print(name, us, "us");
+  }
+  unsigned results[std::size(kernels)] = {};
+  CUDA_CHECK(cudaMemcpy(results, numbers, sizeof(results), cudaMemcpyDeviceToHost));
+  for (unsigned i = 0; i < std::size(kernels); ++i) {
+    if (results[i] != i + 1) examples::Fail("kernel %u has not run", i);
+  }
+  CUDA_CHECK(cudaFree(numbers));
+}
+
+// Rows of launches of a kernel that does nothing, on the stream that programs use which name none.
+// The first one is what a program sees that makes one.
+void MeasureLaunchRow(int scale) {
+  constexpr int kRow = 20000;
+  Empty<<<1, 1>>>();
+  CUDA_CHECK(cudaDeviceSynchronize());
+  const auto row = [] {
+    for (int i = 0; i < kRow; ++i) Empty<<<1, 1>>>();
+    CUDA_CHECK_LAUNCH();
+    CUDA_CHECK(cudaDeviceSynchronize());
+  };
+  const double start = NowUs();
+  row();
+  Print("launch_first_row", (NowUs() - start) / kRow, "us");
+  Print("launch_row", MedianUs(0, scale / 2 + 1, row) / kRow, "us");
+}
+
+// Rows of copies of 64 KiB from pageable memory. The first one is what a program sees that makes
+// one. A single copy that is measured alone may be faster than one of many: what it leaves to be
+// done later is done by then.
+void MeasureCopyRow(int scale) {
+  constexpr int kRow = 50;
+  constexpr size_t kBytes = size_t{64} << 10;
+  char* device = nullptr;
+  CUDA_CHECK(cudaMalloc(&device, kBytes));
+  std::vector<char> host(kBytes, 'x');
+  CUDA_CHECK(cudaDeviceSynchronize());
+  const auto row = [&] {
+    for (int i = 0; i < kRow; ++i) {
+      host[0] = static_cast<char>(i);
+      CUDA_CHECK(cudaMemcpy(device, host.data(), kBytes, cudaMemcpyHostToDevice));
+    }
+  };
+  const double start = NowUs();
+  row();
+  Print("h2d_pageable_64KiB_first_row", (NowUs() - start) / kRow, "us");
+  const auto synchronize = [] { CUDA_CHECK(cudaDeviceSynchronize()); };
+  synchronize();
+  Print("h2d_pageable_64KiB_row", MedianUs(2, 2 * scale, row, synchronize) / kRow, "us");
+  const auto row_and_wait = [&] {
+    row();
+    synchronize();
+  };
+  Print("h2d_pageable_64KiB_row_sync", MedianUs(2, 2 * scale, row_and_wait) / kRow, "us");
+  std::vector<char> back(kBytes);
+  CUDA_CHECK(cudaMemcpy(back.data(), device, kBytes, cudaMemcpyDeviceToHost));
+  if (back != host) examples::Fail("the last copy of a row came back wrong");
+  CUDA_CHECK(cudaFree(device));
+}
 
 class Launches {
  public:
@@ -180,13 +269,19 @@ int main(int argc, char** argv) {
   const int scale = static_cast<int>(
       options.Number("scale", 10, "repeats: 10 for figures to report, 1 for a quick look"));
   const size_t most_mib = options.Number("max_mib", 256, "largest copy in MiB");
+  const bool rows_only =
+      options.Number("rows_only", 0, "1 for only what programs do in a row or once") != 0;
   options.Finish();
   if (scale < 1) examples::Fail("--scale must be at least 1");
 
-  const double start = bench::NowUs();
+  const double start = NowUs();
   CUDA_CHECK(cudaFree(nullptr));
-  Print("init", (bench::NowUs() - start) * 1e-3, "ms");
+  Print("init", (NowUs() - start) * 1e-3, "ms");
 
+  MeasureFirstLaunches(std::make_integer_sequence<int, kNumbered>());
+  MeasureLaunchRow(scale);
+  MeasureCopyRow(scale);
+  if (rows_only) return 0;
   Launches launches(scale);
   launches.MeasureIssue();
   launches.MeasureThroughput();
