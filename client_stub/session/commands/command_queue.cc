@@ -10,11 +10,17 @@
 #include "proto/frames.h"
 #include "proto/wire.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 namespace warpline::stub {
 namespace {
 
 constexpr uint64_t kMask = CommandQueue::kCapacity - 1;
 constexpr std::chrono::microseconds kSpinForRoom(20);
+// How much is put between two looks whether the ring is empty, which the loop's thread writes.
+constexpr uint64_t kLookEvery = 64u << 10;
 
 }  // namespace
 
@@ -28,6 +34,9 @@ CommandQueue::~CommandQueue() {
   if (ring_ != nullptr) munmap(ring_, kCapacity);
 }
 
+// Older kernels than Linux 5.14 refuse, and pages come one by one.
+void CommandQueue::Warm() { madvise(ring_, kWarmBytes, MADV_POPULATE_WRITE); }
+
 void CommandQueue::SetWindow(uint64_t bytes, uint64_t commands) {
   window_bytes_ = bytes;
   window_commands_ = commands;
@@ -37,7 +46,8 @@ void CommandQueue::SetWindow(uint64_t bytes, uint64_t commands) {
 bool CommandQueue::HasRoom(size_t bytes, uint64_t more) {
   const uint64_t end = tail_.load(std::memory_order_relaxed) + bytes;
   if (end - known_head_ > ring_limit_) {
-    known_head_ = head_.load(std::memory_order_seq_cst);
+    // After a restart the producers know of a later one.
+    known_head_ = std::max(known_head_, head_.load(std::memory_order_seq_cst));
     if (end - known_head_ > ring_limit_) return false;
   }
   if (next_seq() - known_retired_ > window_commands_ + more) {
@@ -84,11 +94,23 @@ void CommandQueue::Write(uint64_t at, const void* data, size_t bytes) {
   if (first < bytes) std::memcpy(ring_, static_cast<const char*>(data) + first, bytes - first);
 }
 
+uint64_t CommandQueue::Restart(uint64_t at) {
+  if ((at & kMask) < kRestartBytes || at - asked_ < kLookEvery) return at;
+  asked_ = at;
+  // Positions that the loop has passed do not change any more.
+  if (head_.load(std::memory_order_seq_cst) != at) return at;
+  reach_ = std::max(reach_, at - gap_end_);
+  gap_begin_ = at;
+  gap_end_ = (at | kMask) + 1;
+  known_head_ = gap_end_;
+  return gap_end_;
+}
+
 void CommandQueue::Put(CommandId id, const void* body, size_t body_bytes, std::string_view tail) {
   constexpr uint64_t kZero = 0;
   const size_t size = sizeof(CommandHeader) + body_bytes + tail.size();
   const CommandHeader header = {static_cast<uint16_t>(id), 0, static_cast<uint32_t>(size)};
-  uint64_t at = tail_.load(std::memory_order_relaxed);
+  uint64_t at = Restart(tail_.load(std::memory_order_relaxed));
   Write(at, &header, sizeof(header));
   at += sizeof(header);
   if (body_bytes > 0) Write(at, body, body_bytes);
@@ -110,6 +132,7 @@ bool CommandQueue::AllReceived() const {
 bool CommandQueue::Take(std::string* payload, uint32_t acked) {
   const uint64_t tail = tail_.load(std::memory_order_acquire);
   if (tail == sent_) return false;
+  if (sent_ == gap_begin_) sent_ = gap_end_;
   SentFrame frame = {sent_seq_, sent_seq_ + 1, sent_, sent_};
   while (frame.end != tail) {
     CommandHeader header;  // Never wraps: positions and capacity are multiples of its size.

@@ -6,6 +6,7 @@
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -23,6 +24,11 @@ class CommandQueue {
  public:
   // The address space of the ring, a power of two; pages come as they are used.
   static constexpr size_t kCapacity = 16u << 20;
+  // So much of it Warm() fetches.
+  static constexpr size_t kWarmBytes = 4u << 20;
+  // A ring that is empty is used from its beginning again once so much of it was used: what fits in
+  // it then finds pages that are there, and in the processor's cache.
+  static constexpr size_t kRestartBytes = 1u << 20;
 
   CommandQueue();
   ~CommandQueue();
@@ -31,6 +37,10 @@ class CommandQueue {
 
   // Returns false when there is no memory for the ring; no other function may be called then.
   bool ok() const { return ring_ != nullptr; }
+
+  // Fetches the pages of the ring's beginning. A page that comes when it is first written costs
+  // more than copying its bytes, which a program would find in its first few megabytes of copies.
+  void Warm();
 
   // Bounds the bytes that may be sent without being received, and the commands that may be
   // outstanding without being retired. Called once, before the first command. `bytes` is at least
@@ -42,7 +52,7 @@ class CommandQueue {
   // Holds the producers' lock for a scope.
   class Turn;
 
-  // This and the next three are called with a Turn. Returns true when a command of `bytes`
+  // This and the next four are called with a Turn. Returns true when a command of `bytes`
   // (aligned, with its header) fits in the window now, which is by `more` commands larger for it.
   bool HasRoom(size_t bytes, uint64_t more = 0);
   // Waits until the command fits. Returns false when the queue was aborted. While the thread sleeps
@@ -50,6 +60,11 @@ class CommandQueue {
   bool WaitForRoom(size_t bytes, uint64_t more = 0);
   // Returns the number that Put() will give next.
   uint64_t next_seq() const { return last_seq_.load(std::memory_order_relaxed) + 1; }
+  // Returns the most bytes that were put from the ring's beginning on before it was used from there
+  // again.
+  uint64_t reach() const {
+    return std::max(reach_, tail_.load(std::memory_order_relaxed) - gap_end_);
+  }
   // Appends a command that HasRoom() or WaitForRoom() allowed.
   void Put(CommandId id, const void* body, size_t body_bytes, std::string_view tail);
 
@@ -85,6 +100,9 @@ class CommandQueue {
     uint64_t end;
   };
 
+  // Returns the position at which a command is put that would come to `at`: that, or the ring's
+  // beginning.
+  uint64_t Restart(uint64_t at);
   void Write(uint64_t at, const void* data, size_t bytes);
   void AppendFrame(const SentFrame& frame, uint32_t acked, std::string* payload) const;
   void WakeProducers();
@@ -102,6 +120,12 @@ class CommandQueue {
   std::atomic<uint64_t> last_seq_{0};
   uint64_t known_head_ = 0;  // Copies of head_ and retired_, refreshed when they seem to matter.
   uint64_t known_retired_ = 0;
+  uint64_t asked_ = 0;  // Where Restart() last looked whether the ring is empty.
+  uint64_t reach_ = 0;  // Up to the latest restart.
+  // The stream of bytes has nothing between these. Written while all before it was received, and
+  // read by the loop once there is something behind it.
+  uint64_t gap_begin_ = 0;
+  uint64_t gap_end_ = 0;
 
   // The loop writes these.
   alignas(64) std::atomic<uint64_t> head_{0};

@@ -102,6 +102,79 @@ TEST(CommandQueueTest, CommandsStayWholeAroundTheRingAndWithinAFrame) {
   EXPECT_EQ(seen, put);
 }
 
+// Pages that were never written cost more than the copy into them.
+TEST(CommandQueueTest, AnEmptyRingIsUsedFromItsBeginningAgain) {
+  const auto owned = std::make_unique<CommandQueue>();
+  CommandQueue& queue = *owned;
+  queue.SetWindow(16 * kMiB, 1u << 20);
+  queue.Warm();
+  constexpr size_t kBytes = 64u << 10;
+  std::string payload;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(TryPut(&queue, i, kBytes));
+    ASSERT_TRUE(queue.Take(&payload));
+    ASSERT_EQ(Parse(payload).marks, std::vector<uint64_t>{i});
+    ASSERT_TRUE(queue.OnReceived(i + 1));
+  }
+  CommandQueue::Turn turn(&queue);
+  EXPECT_LE(queue.reach(), CommandQueue::kRestartBytes + 2 * kBytes);
+}
+
+// The ring has a gap then, wherever the loop goes on.
+TEST(CommandQueueTest, WhatWasPutAfterARestartIsSentAgain) {
+  const auto owned = std::make_unique<CommandQueue>();
+  CommandQueue& queue = *owned;
+  queue.SetWindow(16 * kMiB, 1u << 20);
+  std::string payload;
+  size_t again = 0;
+  uint64_t put = 0;
+  for (int round = 0; round < 40; ++round) {
+    // Fills the ring to where it begins again, or nearly.
+    for (size_t bytes = 0; bytes < CommandQueue::kRestartBytes; bytes += 100'000) {
+      ASSERT_TRUE(TryPut(&queue, put++, 100'000));
+    }
+    for (uint64_t seen = 0; queue.Take(&payload);) {
+      seen = Parse(payload).first_seq + Parse(payload).marks.size() - 1;
+      ASSERT_TRUE(queue.OnReceived(seen));
+    }
+    ASSERT_TRUE(queue.AllReceived());
+    const uint64_t received = put;
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(TryPut(&queue, put++, 50));
+    // A connection may be lost before anything of it was sent, and after.
+    ASSERT_TRUE(queue.Rewind(received, &again));
+    EXPECT_EQ(again, 0u);
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(queue.Take(&payload));
+      EXPECT_EQ(Parse(payload).marks, (std::vector<uint64_t>{put - 3, put - 2, put - 1}));
+      ASSERT_TRUE(queue.Rewind(received, &again));
+      EXPECT_EQ(again, 1u);
+    }
+    ASSERT_TRUE(queue.Take(&payload));
+    ASSERT_TRUE(queue.OnReceived(put));
+  }
+  CommandQueue::Turn turn(&queue);
+  EXPECT_LT(queue.reach(), 2 * CommandQueue::kRestartBytes);
+}
+
+// The loop still has something of it when the ring could begin again.
+TEST(CommandQueueTest, ARingThatIsNotEmptyGoesOn) {
+  const auto owned = std::make_unique<CommandQueue>();
+  CommandQueue& queue = *owned;
+  queue.SetWindow(16 * kMiB, 1u << 20);
+  std::string payload;
+  ASSERT_TRUE(TryPut(&queue, 0, 5));
+  uint64_t seen = 0;
+  for (uint64_t put = 1; put < 1000; ++put) {
+    ASSERT_TRUE(TryPut(&queue, put, 64u << 10));
+    ASSERT_TRUE(queue.Take(&payload));
+    for (const uint64_t mark : Parse(payload).marks) ASSERT_EQ(mark, seen++);
+    // All but the latest are received.
+    ASSERT_TRUE(queue.OnReceived(seen - 1));
+  }
+  CommandQueue::Turn turn(&queue);
+  EXPECT_GT(queue.reach(), 3 * CommandQueue::kCapacity);
+}
+
 TEST(CommandQueueTest, UnreceivedBytesStayBelowTheWindow) {
   const auto owned = std::make_unique<CommandQueue>();
   CommandQueue& queue = *owned;

@@ -61,6 +61,8 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   const absl::Status connected = connection_.Connect(direct, DialTarget{options.endpoint}, dialer,
                                                      options.deadline, options.resume);
   if (!connected.ok()) return connected;
+  // While the server finds a worker.
+  commands_.queue().Warm();
   if (const absl::Status opened = answer_.Await(options.open_deadline); !opened.ok()) return opened;
   counters().open_round_trips.fetch_add(1, std::memory_order_relaxed);
   const Welcomed& welcomed = loop_.welcomed();
