@@ -92,6 +92,40 @@ TEST(EngineArbiter, WhoHasShortTurnsPaysForThem) {
   EXPECT_GE(contender->charged_ns() - before_ns, used_ns * 19 / 20);
 }
 
+// The driver loads the code of a kernel that was never launched before, for longer than a turn
+// waits to be used.
+TEST(EngineArbiter, AKernelThatIsBeingLoadedKeepsItsTurn) {
+  policy::Band band;
+  SimulatedGpu gpu(&band);
+  ContenderTerms terms = Weight(1);
+  terms.vgpu = 1;
+  gpu.Add(terms, {{.ns = kShort, .host_ns = kMs, .issue_ns = 3 * kMs}});
+  terms.vgpu = 2;
+  gpu.Add(terms, Kernels(kShort));
+  gpu.Run(kSecond);
+  const std::vector<TraceSpan> turns = SpansOf(gpu, TraceKind::kTurn, 1);
+  EXPECT_FALSE(turns.empty());
+  for (const TraceSpan& turn : turns) EXPECT_NE(turn.reason, TraceReason::kNotCome);
+}
+
+// A program that launches now and then waits for a neighbour's least turn, and for what that has in
+// flight: 2 ms and 1 ms, a nap of the lane and two looks.
+TEST(EngineArbiter, AShortKernelNowAndThenWaitsForNoWholeTurn) {
+  for (const int64_t neighbours_ns : {kShort, kMs}) {
+    policy::Band band;
+    SimulatedGpu gpu(&band);
+    SimulatedTenant* const brief = gpu.Add(Weight(1), Kernels(20'000, /*host_ns=*/kMs));
+    gpu.Add(Weight(1), Kernels(neighbours_ns));
+    gpu.Run(kSecond);
+    int64_t worst_ns = 0;
+    for (int i = 0; i < 2000; ++i) {
+      gpu.Run(kMs);
+      worst_ns = std::max(worst_ns, brief->latency_ns());
+    }
+    EXPECT_LE(worst_ns, 2 * kMs + std::max(kMs, 2 * neighbours_ns) + kMs) << neighbours_ns;
+  }
+}
+
 // Kernels of 100 ms cannot be stopped, and others may run beside them after a while; they are
 // charged for.
 TEST(EngineArbiter, OverlongKernelsArePaidForLater) {

@@ -101,7 +101,14 @@ void LaneTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
   if (!issued_.empty() && issued_.back().last == ticket) return;
   if (engine == Engine::kCompute) ShowShare();
   if (bytes > 0) slot(engine).worker.bytes.fetch_add(bytes, std::memory_order_relaxed);
-  if (in_flight(engine).commands++ == 0) BeginWork(engine, gates_->now_ns());
+  if (in_flight(engine).commands++ == 0) {
+    const int64_t now_ns = gates_->now_ns();
+    if (std::exchange(issuing_, Engine::kNothing) == engine) {
+      in_flight(engine).since_ns = now_ns;
+    } else {
+      BeginWork(engine, now_ns);
+    }
+  }
   if (!issued_.empty() && issued_.back().engine == engine) {
     issued_.back().last = ticket;
     ++issued_.back().count;
@@ -149,6 +156,15 @@ void LaneTurns::Complete(Engine engine, uint64_t commands, int64_t now_ns) {
   if (own.commands == 0) EndWork(engine, now_ns);
 }
 
+void LaneTurns::BeginIssuing(Engine engine) {
+  issuing_ = engine;
+  BeginWork(engine, gates_->now_ns());
+}
+
+void LaneTurns::EndIssuing() {
+  EndWork(std::exchange(issuing_, Engine::kNothing), gates_->now_ns());
+}
+
 void LaneTurns::BeginWork(Engine engine, int64_t now_ns) {
   in_flight(engine).since_ns = now_ns;
   WorkerLine& line = slot(engine).worker;
@@ -186,6 +202,7 @@ absl::Duration LaneTurns::NapAtMost(absl::Duration nap) const {
 void LaneTurns::Leave() {
   if (slots_ == nullptr) return;
   StopWaiting();
+  OnNotIssued();
   if (issued_.empty()) return;
   const int64_t now_ns = gates_->now_ns();
   for (const Engine engine : kAllEngines) {

@@ -103,6 +103,17 @@ class LaneTurns {
     if (grant.open() && limited_ == Engine::kNothing) return true;
     return Ask(engine, grant);
   }
+  // A command that may be issued is about to be, which counts as work in flight: the driver may
+  // take its time with it, as it does with a kernel's first launch, for which it loads code. Either
+  // OnIssued() or OnNotIssued() follows.
+  void OnIssuing(Engine engine) {
+    if (slots_ == nullptr || engine == Engine::kNothing) return;
+    if (in_flight(engine).commands == 0) BeginIssuing(engine);
+  }
+  // It could not be issued yet.
+  void OnNotIssued() {
+    if (issuing_ != Engine::kNothing) EndIssuing();
+  }
   // A command was issued, or a part of it; `ticket` grows from command to command. `bytes` are
   // those of a copy.
   void OnIssued(Engine engine, uint64_t ticket, uint64_t bytes) {
@@ -153,6 +164,8 @@ class LaneTurns {
   void ShowShare();
   void Settle(uint64_t ticket);
   void Complete(Engine engine, uint64_t commands, int64_t now_ns);
+  void BeginIssuing(Engine engine);
+  void EndIssuing();
   void BeginWork(Engine engine, int64_t now_ns);
   void EndWork(Engine engine, int64_t now_ns);
 
@@ -161,6 +174,7 @@ class LaneTurns {
   DeviceSlots* const slots_;             // Null where nothing is dispatched.
   Engine waits_for_ = Engine::kNothing;  // What lanes_waiting says of this lane.
   Engine limited_ = Engine::kNothing;    // The last one that was not wholly open.
+  Engine issuing_ = Engine::kNothing;    // It has nothing else in flight there.
   bool brief_ = false;                   // Somebody more urgent is expected there.
   int64_t ahead_ns_ = 0;                 // How far ahead it may be of that one.
   int64_t likely_ns_ = 0;                // When its turn may begin, while it waits.

@@ -206,6 +206,38 @@ TEST_F(LaneTurnsTest, OneEngineIsNotHeldWhileTheOtherIsWaitedFor) {
   EXPECT_EQ(line(Engine::kCopyIn).bytes, uint64_t{8} << 20);
 }
 
+// The driver may take milliseconds to issue a command, in which the turn is not to end.
+TEST_F(LaneTurnsTest, WhatIsBeingIssuedIsInFlight) {
+  slot().SetGrant(Grant::Turn(now_ns + 6000 * kUs));
+  ASSERT_TRUE(turns_->MayIssue(Engine::kCompute));
+  turns_->OnIssuing(Engine::kCompute);
+  EXPECT_EQ(line().lanes_in_flight, 1u);
+  now_ns += 3000 * kUs;
+  turns_->OnIssued(Engine::kCompute, ++ticket_, 0);
+  EXPECT_EQ(line().lanes_in_flight, 1u);
+  RetireAllAfter(100 * kUs);
+  EXPECT_EQ(line().lanes_in_flight, 0u);
+  EXPECT_EQ(line().commands, 1u);
+  // How long the kernel takes does not include that: ten of them are a millisecond.
+  EXPECT_EQ(Issue(), 10);
+  turns_->OnIssuing(Engine::kCompute);
+  EXPECT_EQ(line().lanes_in_flight, 1u);
+  turns_->OnNotIssued();
+  EXPECT_EQ(line().lanes_in_flight, 1u);
+}
+
+TEST_F(LaneTurnsTest, WhatIsNotIssuedAfterAllIsNotInFlight) {
+  turns_->OnIssuing(Engine::kCopyOut);
+  EXPECT_EQ(line(Engine::kCopyOut).lanes_in_flight, 1u);
+  turns_->OnNotIssued();
+  EXPECT_EQ(line(Engine::kCopyOut).lanes_in_flight, 0u);
+  turns_->OnNotIssued();
+  EXPECT_EQ(line(Engine::kCopyOut).lanes_in_flight, 0u);
+  turns_->OnIssuing(Engine::kCompute);
+  turns_ = nullptr;
+  EXPECT_EQ(line().lanes_in_flight, 0u);
+}
+
 TEST_F(LaneTurnsTest, PartsOfACommandCountOnce) {
   turns_->OnIssued(Engine::kCopyOut, 1, 1 << 20);
   turns_->OnIssued(Engine::kCopyOut, 1, 1 << 20);

@@ -33,8 +33,16 @@ void SimulatedTenant::LaneLooks(int64_t now_ns) {
   }
   while ((on_ || waits_) && ready_ns_ <= now_ns) {
     const SimulatedWork& work = program_[next_ % program_.size()];
-    waits_ = in_flight_.size() >= 64 || !turns_->MayIssue(work.engine);
-    if (waits_) break;
+    if (issued_ns_ == 0) {
+      waits_ = in_flight_.size() >= 64 || !turns_->MayIssue(work.engine);
+      if (waits_) break;
+      turns_->OnIssuing(work.engine);
+    }
+    if (issued_ns_ == 0 && work.issue_ns > 0) {
+      look_ns_ = issued_ns_ = now_ns + work.issue_ns;
+      return;
+    }
+    issued_ns_ = 0;
     const uint64_t bytes = work.engine == Engine::kCompute ? 0 : uint64_t{1} << 20;
     turns_->OnIssued(work.engine, ++tickets_, bytes);
     in_flight_.push_back({work, tickets_, work.ns, ready_ns_});

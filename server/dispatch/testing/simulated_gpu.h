@@ -35,6 +35,8 @@ struct SimulatedWork {
   // Of a host that waits: the next command comes so long after this one came, or when this one is
   // complete if that is later. 0 for as `host_ns` has it.
   int64_t every_ns = 0;
+  // How long the lane is in the driver to issue the command.
+  int64_t issue_ns = 0;
 };
 
 class SimulatedGpu;
@@ -86,6 +88,7 @@ class SimulatedTenant {
   uint64_t retired_ = 0;
   int64_t ready_ns_ = 0;  // When the host has its next command.
   int64_t look_ns_ = 0;
+  int64_t issued_ns_ = 0;  // When what the lane is in the driver for is issued; 0 for nothing.
   int64_t latency_ns_ = 0;
 };
 

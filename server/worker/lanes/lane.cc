@@ -109,10 +109,13 @@ Lane::Step Lane::IssueInTurn(Task& task) {
   EngineWork work = task.work;
   if (turns_.IsFree(work.engine, work.bytes)) work = {};
   if (!turns_.MayIssue(work.engine)) return Step::kBlocked;
+  turns_.OnIssuing(work.engine);
   const Step step = Issue(task);
   // A copy that waits for staging memory may have parts under way.
   if (step == Step::kDone || work.bytes > 0) {
     turns_.OnIssued(work.engine, task.ticket, work.bytes);
+  } else {
+    turns_.OnNotIssued();
   }
   return step;
 }
