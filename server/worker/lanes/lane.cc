@@ -29,6 +29,8 @@ constexpr size_t kFewTasks = 4;
 constexpr uint64_t kFewOutstanding = 4;
 // Replies collect up to this size; a frame must not grow beyond kMaxFramePayload.
 constexpr size_t kMaxBatch = 64u << 10;
+// Of a row of launches: reports of so many marks, a millisecond or so.
+constexpr size_t kReportBytes = 256;
 // More than any program has threads. A wait beyond them is refused with kOutOfMemory.
 constexpr size_t kMaxEventWaits = 4096;
 // The longest sleep between two looks at what is under way. The longer the work lasts, the longer
@@ -79,7 +81,7 @@ void Lane::Stop() {
   turns_.Leave();
 }
 
-uint64_t Lane::Append(Task task) {
+uint64_t Lane::Append(Task&& task) {
   const uint64_t ticket = appended_.load(std::memory_order_relaxed) + 1;
   task.ticket = ticket;
   inbox_.Append(std::move(task));
@@ -143,10 +145,16 @@ bool Lane::IssueReady() {
     if (unmarked_ >= turns_.MarkEvery(kMarkEvery)) {
       MarkTail();
       Poll();
-      if (answers_ > 0) Deliver();
+      if (ReportsNow()) Deliver();
     }
   }
   return progress;
+}
+
+// What the client waits for may be complete while a long row is behind it.
+bool Lane::ReportsNow() const {
+  return answers_ > 0 || batch_.size() >= kReportBytes ||
+         (!batch_.empty() && host_->sink->Awaited(stream_));
 }
 
 CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
@@ -326,10 +334,9 @@ void Lane::TakeTurn() {
   }
 }
 
-bool Lane::AllQuick(const std::vector<Task>& tasks) const {
+bool Lane::AllQuick(const TaskQueue& tasks) const {
   return tasks.size() <= kFewTasks &&
-         std::all_of(tasks.begin(), tasks.end(),
-                     [this](const Task& task) { return Satisfied(task) && IsQuick(task); });
+         tasks.AllOf([this](const Task& task) { return Satisfied(task) && IsQuick(task); });
 }
 
 bool Lane::IssueHere() {
@@ -340,7 +347,7 @@ bool Lane::IssueHere() {
     here = has_stream_ && ready_.empty() && !inbox_.has_news() &&
            issued() - retired_ <= kFewOutstanding;
     if (here) {
-      inbox_.MoveOutbox(&ready_);
+      ready_.Append(&inbox_.outbox());
       adopted_.store(true, std::memory_order_relaxed);
       Look();
     }

@@ -33,6 +33,7 @@
 #include "server/worker/lanes/lane_host.h"
 #include "server/worker/lanes/lane_inbox.h"
 #include "server/worker/lanes/task.h"
+#include "server/worker/lanes/task_queue.h"
 
 namespace warpline::worker {
 
@@ -65,7 +66,7 @@ class Lane {
   uint32_t device() const { return DeviceOfHandle(stream_); }
 
   // Appends a task and returns its ticket. It takes effect at Flush().
-  uint64_t Append(Task task) RUNS_ON(decoder_thread);
+  uint64_t Append(Task&& task) RUNS_ON(decoder_thread);
   // Hands what was appended to the lane's thread, which goes on with an adopted lane.
   void Flush() RUNS_ON(decoder_thread);
   bool has_appended() const RUNS_ON(decoder_thread) { return !inbox_.outbox().empty(); }
@@ -168,13 +169,15 @@ class Lane {
   bool TryTakeTurn() { return !turn_.exchange(true, std::memory_order_acquire); }
   void TakeTurn();
   void LeaveTurn() { turn_.store(false, std::memory_order_release); }
-  bool AllQuick(const std::vector<Task>& tasks) const RUNS_ON(decoder_thread);
+  bool AllQuick(const TaskQueue& tasks) const RUNS_ON(decoder_thread);
 
   void Run();
   Next Look() RUNS_ON(on_lane_);
   bool IssueReady() RUNS_ON(on_lane_);
   // Issues the task where its engine is free for it.
   Step IssueInTurn(Task& task) RUNS_ON(on_lane_);
+  // Whether to report what is complete, in the middle of a row.
+  bool ReportsNow() const RUNS_ON(on_lane_);
   bool Poll() RUNS_ON(on_lane_);
   bool PollEventWaits() RUNS_ON(on_lane_);
   void Deliver() RUNS_ON(on_lane_);
@@ -203,7 +206,7 @@ class Lane {
   alignas(64) std::atomic<bool> turn_{false};  // A thread has it.
   std::atomic<bool> adopted_{false};           // By the decoder's thread, which alone writes it.
 
-  std::deque<Task> ready_ ABSL_GUARDED_BY(on_lane_);
+  TaskQueue ready_ ABSL_GUARDED_BY(on_lane_);
   dispatch::LaneTurns turns_ ABSL_GUARDED_BY(on_lane_);
   std::vector<EventWait> event_waits_ ABSL_GUARDED_BY(on_lane_);
   std::chrono::steady_clock::time_point ask_after_ ABSL_GUARDED_BY(on_lane_);

@@ -5,37 +5,21 @@
 #include <utility>
 
 namespace warpline::worker {
-namespace {
-
-template <typename From, typename To>
-void MoveAll(From* from, To* to) {
-  std::move(from->begin(), from->end(), std::back_inserter(*to));
-  from->clear();
-}
-
-}  // namespace
 
 void LaneInbox::Wake() {
   has_news_.store(true, std::memory_order_release);
   wake_.NotifyOne();
 }
 
-void LaneInbox::MoveOutbox(std::deque<Task>* ready) { MoveAll(&outbox_, ready); }
-
 void LaneInbox::Flush() {
   if (outbox_.empty()) return;
   bool asleep;
   {
     MutexLock lock(&mu_);
-    if (tasks_.empty()) {
-      tasks_.swap(outbox_);
-    } else {
-      MoveAll(&outbox_, &tasks_);
-    }
+    tasks_.Append(&outbox_);
     has_news_.store(true, std::memory_order_release);
     asleep = asleep_;
   }
-  outbox_.clear();
   // Notifies without the lock, because the thread that wakes takes it at once.
   if (asleep) wake_.NotifyOne();
 }
@@ -59,12 +43,13 @@ void LaneInbox::Stop() {
   Wake();
 }
 
-bool LaneInbox::Take(std::deque<Task>* ready, std::vector<EventWait>* waits) {
+bool LaneInbox::Take(TaskQueue* ready, std::vector<EventWait>* waits) {
   if (!has_news_.load(std::memory_order_acquire)) return false;
   MutexLock lock(&mu_);
   has_news_.store(stop_, std::memory_order_release);
-  MoveAll(&waits_, waits);
-  MoveAll(&tasks_, ready);
+  std::move(waits_.begin(), waits_.end(), std::back_inserter(*waits));
+  waits_.clear();
+  ready->Append(&tasks_);
   return true;
 }
 

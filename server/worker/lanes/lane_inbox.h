@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +16,7 @@
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/task.h"
+#include "server/worker/lanes/task_queue.h"
 
 namespace warpline::worker {
 
@@ -28,11 +29,11 @@ struct EventWait {
 class LaneInbox {
  public:
   // Append() takes effect at Flush().
-  void Append(Task task) RUNS_ON(decoder_thread) { outbox_.push_back(std::move(task)); }
+  void Append(Task&& task) RUNS_ON(decoder_thread) { outbox_.push_back(std::move(task)); }
   void Flush() RUNS_ON(decoder_thread);
   // What Flush() would hand over. Whoever takes it out instead sees to what was handed over before.
-  const std::vector<Task>& outbox() const RUNS_ON(decoder_thread) { return outbox_; }
-  void MoveOutbox(std::deque<Task>* ready) RUNS_ON(decoder_thread);
+  TaskQueue& outbox() RUNS_ON(decoder_thread) { return outbox_; }
+  const TaskQueue& outbox() const RUNS_ON(decoder_thread) { return outbox_; }
   bool has_news() const { return has_news_.load(std::memory_order_acquire); }
 
   // Called by any thread. Returns false, and adds nothing, once the inbox is closed.
@@ -43,7 +44,7 @@ class LaneInbox {
   void Stop();
 
   // Called by the lane's thread. Appends what has come; returns false when nothing has.
-  bool Take(std::deque<Task>* ready, std::vector<EventWait>* waits);
+  bool Take(TaskQueue* ready, std::vector<EventWait>* waits);
   bool stopped();
   // Sleeps until something comes, or at most for `nap`. Returns at once if something has already
   // come.
@@ -57,11 +58,11 @@ class LaneInbox {
  private:
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  std::vector<Task> outbox_ ABSL_GUARDED_BY(decoder_thread);
+  TaskQueue outbox_ ABSL_GUARDED_BY(decoder_thread);
 
   Mutex mu_;
   CondVar wake_;
-  std::vector<Task> tasks_ ABSL_GUARDED_BY(mu_);
+  TaskQueue tasks_ ABSL_GUARDED_BY(mu_);
   std::vector<EventWait> waits_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;

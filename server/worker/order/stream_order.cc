@@ -166,7 +166,7 @@ void StreamOrder::AfterStream(Stream* stream, const Stream& other, Named* named,
 
 // A device's legacy stream waits for each of its blocking streams, and they wait for it. The device
 // sees to that once the commands reach it in the application's order.
-void StreamOrder::Enqueue(Stream* stream, Task task) {
+void StreamOrder::Enqueue(Stream* stream, Task&& task) {
   const Lane& lane = *stream->lane;
   if (lane.kind() == Lane::Kind::kLegacy) {
     ForEachStream([&](Stream& other) RUNS_ON(decoder_thread) {

@@ -82,20 +82,20 @@ class StreamOrder {
 
   // These give a task to its lane, after what its row of the table and its stream's kind ask for.
   template <typename Command>
-  void ToStream(Stream* stream, Task task) RUNS_ON(decoder_thread) {
+  void ToStream(Stream* stream, Task&& task) RUNS_ON(decoder_thread) {
     static_assert(InfoOf<Command>().lane == LaneKind::kStream);
     AddPrerequisites(InfoOf<Command>().after, stream, &task);
     Enqueue(stream, std::move(task));
   }
   template <typename Command>
-  void ToControl(Task task) RUNS_ON(decoder_thread) {
+  void ToControl(Task&& task) RUNS_ON(decoder_thread) {
     static_assert(InfoOf<Command>().lane == LaneKind::kControl);
     AddPrerequisites(InfoOf<Command>().after, nullptr, &task);
     control_->Append(std::move(task));
   }
   // Returns false when there is no linker lane yet and the system has no thread for one.
   template <typename Command>
-  [[nodiscard]] bool ToLinker(Task task) RUNS_ON(decoder_thread) {
+  [[nodiscard]] bool ToLinker(Task&& task) RUNS_ON(decoder_thread) {
     static_assert(InfoOf<Command>().lane == LaneKind::kLinker);
     if (!OpenLinker()) return false;
     linker_->Append(std::move(task));
@@ -151,7 +151,7 @@ class StreamOrder {
   void AfterObjects(Task* task) RUNS_ON(decoder_thread);
   // Of the control lane's next task.
   void AfterAllStreams(Task* task) RUNS_ON(decoder_thread);
-  void Enqueue(Stream* stream, Task task) RUNS_ON(decoder_thread);
+  void Enqueue(Stream* stream, Task&& task) RUNS_ON(decoder_thread);
   // Makes `task`, the next of `stream`, come after all of `other`, as far as those before it, which
   // `named` knows of, do not already.
   static void AfterStream(Stream* stream, const Stream& other, Named* named, Task* task)

@@ -1,9 +1,13 @@
 // Tests lanes that the decoder's thread, here the test's, adopts because it alone has something to
 // do, one thing after the other.
+#include <cstddef>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
 #include "gtest/gtest.h"
 #include "server/worker/testing/session_fixture.h"
 
@@ -144,6 +148,54 @@ TEST_F(SessionLanesTest, AFullSessionGivesItsLaneBackBeforeItWaits) {
     ASSERT_TRUE(Send().ok());
   }
   SyncOwn();
+}
+
+// A device that holds its caller up at one launch.
+class HoldsUp : public FakeContext {
+ public:
+  static constexpr int kAt = 1000;
+
+  CudaResult Launch(device::KernelId kernel, const device::LaunchConfig& config,
+                    absl::Span<const std::byte> params, device::StreamId stream) override {
+    {
+      MutexLock lock(&mu_);
+      ++launches_;
+      while (launches_ == kAt && !released_) changed_.Wait(&mu_);
+    }
+    return FakeContext::Launch(kernel, config, params, stream);
+  }
+  void Release() {
+    MutexLock lock(&mu_);
+    released_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  int launches_ ABSL_GUARDED_BY(mu_) = 0;
+  bool released_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// A program may wait for an event while it has thousands of launches behind it.
+TEST_F(SessionTest, WhatIsCompleteIsReportedWhileALongRowIsIssued) {
+  HoldsUp device;
+  HostedSession::Options options = OptionsOf();
+  options.devices = {{&device}};
+  Restart(std::move(options));
+  LoadKernel();
+  AddStream(kStream);
+  const uint64_t first = Add(LaunchOn(kStream), params_);
+  for (int i = 1; i < HoldsUp::kAt + 100; ++i) Add(LaunchOn(kStream), params_);
+  const uint64_t sync = Add(cmd::StreamSync{kStream});
+  ASSERT_TRUE(Send().ok());
+  replies_.WaitFor([first](const Replies::Entry& entry) {
+    return entry.id == ReplyId::kRetired && entry.seq > first;
+  });
+  EXPECT_FALSE(replies_.Has(ReplyId::kReply, sync));
+  device.Release();
+  replies_.Wait(sync);
+  session_.reset();
 }
 
 }  // namespace
