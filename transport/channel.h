@@ -65,8 +65,9 @@ struct ChannelOptions {
   // How long the loop polls after the last frame in either direction before it parks.
   absl::Duration poll = absl::Microseconds(200);
   // The loop's own thread sends no two frames within this time, so that what many calls append in
-  // a row leaves in few frames, and the loop does not fight them for every one. Threads that
-  // Drive() send at once. For transports that can be driven.
+  // a row leaves in few frames, and the loop does not fight them for every one. Where others want
+  // the processors the time is longer. Threads that Drive() send at once. For transports that can
+  // be driven.
   absl::Duration gather = absl::ZeroDuration();
   // A peer silent for `keepalive` is asked for a sign of life; without one within
   // `keepalive_timeout` the channel closes with UNAVAILABLE.

@@ -14,6 +14,9 @@ constexpr std::chrono::seconds kLinger{5};
 // A program that closes all descriptors closes those of a client library in it, too, and then
 // nothing ends a sleep. So a sleeping loop looks at its link now and then.
 constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::seconds(5);
+// How long what comes after a frame waits, where others want the processors: each frame is work for
+// threads of three processes, which they would have to leave those for.
+constexpr std::chrono::microseconds kGatherWhereWanted{50};
 
 // Moments that the loop's own thread leaves to those that drive.
 constexpr int kLeftToDrivers = 100;
@@ -32,6 +35,7 @@ void LinkLoop::Run(ChannelHandler* handler) {
   while (!finished_.has_value()) {
     const bool active = Turn(/*send_now=*/false);
     const Clock::time_point now = Clock::now();
+    wanted_ = poll.yields(now);
     if (linger_.over(now)) {
       Finish(absl::UnavailableError("the peer did not end the stream in time"));
     } else if (active) {
@@ -88,9 +92,13 @@ bool LinkLoop::Turn(bool send_now) {
   if (!send_now && gather_.count() > 0 && Clock::now() < next_send_) return active;
   if (Send()) {
     active = true;
-    if (gather_.count() > 0) next_send_ = Clock::now() + gather_;
+    if (gather_.count() > 0) next_send_ = Clock::now() + Gather();
   }
   return active;
+}
+
+std::chrono::nanoseconds LinkLoop::Gather() const {
+  return wanted_ ? std::max<std::chrono::nanoseconds>(gather_, kGatherWhereWanted) : gather_;
 }
 
 bool LinkLoop::Receive() {

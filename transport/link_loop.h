@@ -49,6 +49,8 @@ class LinkLoop {
   // Returns whether anything happened. The caller has the turn. Unless it is to send now, what
   // comes soon after a frame waits a little.
   bool Turn(bool send_now) RUNS_ON(channel_loop);
+  // How long what comes after a frame waits.
+  std::chrono::nanoseconds Gather() const RUNS_ON(channel_loop);
   bool Receive() RUNS_ON(channel_loop);
   bool Send() RUNS_ON(channel_loop);
   void TakeRequests() RUNS_ON(channel_loop);
@@ -70,6 +72,8 @@ class LinkLoop {
   std::optional<absl::Status> finished_ ABSL_GUARDED_BY(channel_loop);
   Linger linger_ ABSL_GUARDED_BY(channel_loop);
   Clock::time_point next_send_ ABSL_GUARDED_BY(channel_loop);
+  // Others want the processors, as far as the loop's own thread knows.
+  bool wanted_ ABSL_GUARDED_BY(channel_loop) = false;
 
   alignas(64) std::atomic<bool> turn_taken_{false};
   std::atomic<bool> parked_{false};
