@@ -14,6 +14,7 @@ constexpr std::chrono::seconds kLinger{5};
 // A program that closes all descriptors closes those of a client library in it, too, and then
 // nothing ends a sleep. So a sleeping loop looks at its link now and then.
 constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::seconds(5);
+
 // How long what comes after a frame waits, where others want the processors: each frame is work for
 // threads of three processes, which they would have to leave those for.
 constexpr std::chrono::microseconds kGatherWhereWanted{50};
