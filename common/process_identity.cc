@@ -49,4 +49,10 @@ uint64_t ProcessStartTime(uint32_t pid) {
   return std::strtoull(text.c_str() + at + 1, nullptr, 10);
 }
 
+uint64_t AddressSpaceBytes(uint32_t pid) {
+  // In pages.
+  const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/statm");
+  return std::strtoull(text.c_str(), nullptr, 10) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace warpline

@@ -19,6 +19,8 @@ uint64_t PidNamespace();
 uint64_t UserNamespace();
 // The time when a process started, in ticks since the boot; 0 when it does not run.
 uint64_t ProcessStartTime(uint32_t pid);
+// The size of a process's address space, with what is only set aside.
+uint64_t AddressSpaceBytes(uint32_t pid);
 
 }  // namespace warpline
 

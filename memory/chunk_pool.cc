@@ -38,7 +38,7 @@ uint64_t ChunkPool::TakeStock(size_t chunk_class, uint64_t want_bytes, std::vect
 }
 
 absl::StatusOr<uint64_t> ChunkPool::TakeNew(size_t chunk_class, uint64_t want_bytes,
-                                            std::vector<Chunk>* taken) {
+                                            std::vector<Chunk>* taken, uint64_t* short_by) {
   const uint64_t size = kChunkClasses[chunk_class];
   uint64_t got = 0;
   bool retried = false;
@@ -57,6 +57,7 @@ absl::StatusOr<uint64_t> ChunkPool::TakeNew(size_t chunk_class, uint64_t want_by
     if (made->size() < count) {
       // The device has less memory than our books say. What is in stock in other sizes is memory
       // too.
+      *short_by = (count - made->size()) * size;
       if (retried || stock_bytes_ == 0) break;
       retried = true;
       GiveUpStock((count - made->size()) * size);
@@ -110,11 +111,12 @@ absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t 
   }
   std::vector<Chunk> taken;
   uint64_t got = 0;
+  uint64_t short_by = 0;
   absl::Status error;
   for (size_t c = 0; c < kChunkClasses.size() && got < want_bytes; ++c) {
     if (kChunkClasses[c] > largest_bytes) continue;
     got += TakeStock(c, want_bytes - got, &taken);
-    auto made = TakeNew(c, want_bytes - got, &taken);
+    auto made = TakeNew(c, want_bytes - got, &taken, &short_by);
     if (made.ok()) {
       got += *made;
     } else {
@@ -125,7 +127,14 @@ absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t 
   if (got >= min_bytes && got > 0) return taken;
   ReturnUnused(std::move(taken));
   if (!error.ok()) return error;
-  return absl::ResourceExhaustedError(absl::StrCat("the device has no ", min_bytes, " bytes left"));
+  if (chunks() >= options_.max_chunks) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the device has no ", min_bytes, " bytes left: all ", options_.max_chunks,
+                     " chunks that the server may have of it are in use (LimitNOFILE)"));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the device has no ", min_bytes, " bytes left: ", room, " were not promised to anybody, and ",
+      short_by, " of them are in use outside of sessions"));
 }
 
 void ChunkPool::ReturnUnused(std::vector<Chunk> chunks) {
@@ -187,7 +196,7 @@ bool ChunkPool::Restock() {
 }
 
 ChunkPool::Stats ChunkPool::stats() const {
-  return {granted_bytes_,         stock_bytes_,   leaving_.bytes(),
+  return {granted_bytes_,         stock_bytes_,   leaving_.leaving_bytes(),
           leaving_.stuck_bytes(), claimed_bytes_, chunks()};
 }
 

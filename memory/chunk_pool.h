@@ -44,14 +44,14 @@ class ChunkPool {
     // The number of chunks, and so of descriptors, that may exist at a time.
     size_t max_chunks = 16384;
     // See Quarantine.
-    absl::Duration patience = absl::Seconds(2);
+    absl::Duration patience = kReturnPatience;
   };
 
   struct Stats {
     uint64_t granted_bytes = 0;
     uint64_t stock_bytes = 0;    // Zeroed, ready to be granted.
-    uint64_t leaving_bytes = 0;  // Returned and not known to be free.
-    uint64_t stuck_bytes = 0;    // The part of them that did not come back in time.
+    uint64_t leaving_bytes = 0;  // Returned, and expected to be free in a moment.
+    uint64_t stuck_bytes = 0;    // Returned, and not free in time.
     uint64_t claimed_bytes = 0;  // Others take them, without chunks.
     size_t chunks = 0;
 
@@ -100,13 +100,17 @@ class ChunkPool {
   Stats stats() const;
 
  private:
-  // What cannot be granted, whatever is given up of the stock.
-  uint64_t taken_bytes() const { return granted_bytes_ + claimed_bytes_ + leaving_.bytes(); }
+  // What cannot be granted, whatever is given up of the stock. What is stuck is not part of it: if
+  // the device has the memory after all, it is granted, and otherwise it cannot be made.
+  uint64_t taken_bytes() const {
+    return granted_bytes_ + claimed_bytes_ + leaving_.leaving_bytes();
+  }
   uint64_t held_bytes() const { return taken_bytes() + stock_bytes_; }
   size_t chunks() const { return chunks_ + leaving_.open_chunks(); }
   uint64_t TakeStock(size_t chunk_class, uint64_t want_bytes, std::vector<Chunk>* taken);
+  // Sets `*short_by` to what the device lacked of what the books say that it has.
   absl::StatusOr<uint64_t> TakeNew(size_t chunk_class, uint64_t want_bytes,
-                                   std::vector<Chunk>* taken);
+                                   std::vector<Chunk>* taken, uint64_t* short_by);
   bool MakeRoomFor(uint64_t bytes);
   void GiveUpStock(uint64_t needed_bytes);
   size_t WantedInStock(size_t chunk_class) const;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace warpline {
@@ -158,7 +159,7 @@ TEST_F(ChunkPoolTest, MemoryThatIsLeavingIsNotGivenOut) {
   EXPECT_TRUE(pool.Take(64 * kMiB, 64 * kMiB).ok());
 }
 
-TEST_F(ChunkPoolTest, WhatDoesNotComeBackIsNotPromisedToOthers) {
+TEST_F(ChunkPoolTest, WhatDoesNotComeBackIsGrantedIfTheDeviceHasItAfterAll) {
   ChunkPool pool({.capacity_bytes = 64 * kMiB, .patience = absl::Seconds(2)}, &maker_);
   maker_.free_bytes = 0;
   pool.Return(MustTake(&pool, 64 * kMiB, 64 * kMiB), {});
@@ -166,9 +167,23 @@ TEST_F(ChunkPoolTest, WhatDoesNotComeBackIsNotPromisedToOthers) {
   now_ += absl::Seconds(2);
   maker_.free_bytes = 20 * kMiB;
   pool.Settle(now_);
-  EXPECT_EQ(pool.stats().stuck_bytes, 64 * kMiB);
+  EXPECT_EQ(pool.stats().stuck_bytes, 44 * kMiB);
   EXPECT_FALSE(pool.leaving().pending());
-  EXPECT_FALSE(pool.Take(2 * kMiB, 2 * kMiB).ok());
+  // Another has it.
+  maker_.device_bytes = maker_.created_bytes;
+  const absl::Status refused = pool.Take(2 * kMiB, 2 * kMiB).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), testing::HasSubstr("2097152 of them are in use outside"));
+  // It was others that took memory when this came back.
+  maker_.device_bytes += 64 * kMiB;
+  EXPECT_TRUE(pool.Take(64 * kMiB, 64 * kMiB).ok());
+}
+
+TEST_F(ChunkPoolTest, ARefusalSaysWhenTheServerMayHaveNoMoreChunks) {
+  ChunkPool pool({.capacity_bytes = 64 * kMiB, .max_chunks = 2}, &maker_);
+  const auto taken = MustTake(&pool, 4 * kMiB, 4 * kMiB);
+  EXPECT_THAT(pool.Take(2 * kMiB, 2 * kMiB).status().message(),
+              testing::HasSubstr("all 2 chunks that the server may have"));
 }
 
 TEST_F(ChunkPoolTest, TheStockIsMadeAheadAndGrantedFirst) {

@@ -6,12 +6,16 @@
 namespace warpline {
 namespace {
 
-// What a driver takes for itself between two readings. A return counts as free when at least half
-// of it shows.
-constexpr uint64_t kMostNoise = 64ull << 20;
+// What others take between two readings: the driver for itself, and a worker whose context opens
+// meanwhile half a GiB. A return counts as free when all but this shows, and at least half of it.
+constexpr uint64_t kMostNoise = 768ull << 20;
 
-bool ShowsFree(uint64_t bytes, uint64_t known_before, uint64_t known_now) {
-  return known_now + std::min(bytes / 2, kMostNoise) >= known_before;
+// Gives up all but `bytes` of the bill.
+void ShrinkBill(uint64_t bytes, std::vector<Reservation>* bill) {
+  for (Reservation& part : *bill) {
+    part.ShrinkTo(bytes);
+    bytes -= part.bytes();
+  }
 }
 
 }  // namespace
@@ -33,6 +37,16 @@ void Quarantine::Close(Return* returned) {
   returned->chunks.clear();
 }
 
+bool Quarantine::TakeShown(uint64_t known_bytes, Return* returned) {
+  const uint64_t missing = returned->known_before - std::min(returned->known_before, known_bytes);
+  if (missing <= std::min(returned->bytes / 2, kMostNoise)) return true;
+  if (missing < returned->missing) {
+    returned->missing = missing;
+    ShrinkBill(missing, &returned->bill);
+  }
+  return false;
+}
+
 bool Quarantine::BeginNext(absl::Time now, const KnownBytes& known_bytes) {
   const auto known = known_bytes();
   if (!known.ok()) return false;
@@ -43,6 +57,7 @@ bool Quarantine::BeginNext(absl::Time now, const KnownBytes& known_bytes) {
     ++settled_;
     return true;
   }
+  next.missing = next.bytes;
   next.known_before = **known;
   next.closed = now;
   closed_bytes_ += next.bytes;
@@ -57,13 +72,14 @@ void Quarantine::Settle(absl::Time now, const KnownBytes& known_bytes) {
     const auto known = known_bytes();
     if (!known.ok()) return;
     const uint64_t now_known = known->value_or(watched_->known_before);
-    const bool free = ShowsFree(watched_->bytes, watched_->known_before, now_known);
+    const bool free = TakeShown(now_known, &*watched_);
+    closed_bytes_ = watched_->missing;
     if (!free && now - watched_->closed < options_.patience) return;
-    closed_bytes_ -= watched_->bytes;
+    closed_bytes_ = 0;
     ++settled_;
     // Where contexts or others have taken what they may, there is nothing to hold anybody to.
     if (!free && now_known < std::min(watched_->known_before, options_.capacity_bytes)) {
-      stuck_bytes_ += watched_->bytes;
+      stuck_bytes_ += watched_->missing;
       stuck_.push_back(*std::move(watched_));
     }
     watched_.reset();
@@ -75,9 +91,13 @@ void Quarantine::Settle(absl::Time now, const KnownBytes& known_bytes) {
 
 void Quarantine::FreeStuck(uint64_t known_bytes) {
   // What came later was closed with the earlier ones missing already.
-  while (!stuck_.empty() &&
-         ShowsFree(stuck_.back().bytes, stuck_.back().known_before, known_bytes)) {
-    stuck_bytes_ -= stuck_.back().bytes;
+  while (!stuck_.empty()) {
+    Return& last = stuck_.back();
+    stuck_bytes_ -= last.missing;
+    if (!TakeShown(known_bytes, &last)) {
+      stuck_bytes_ += last.missing;
+      return;
+    }
     stuck_.pop_back();
   }
 }

@@ -1,9 +1,13 @@
 // Memory that was in a process which is gone, until the device shows that it is free.
 //
 // A chunk whose descriptor was in a tenant's process is never granted again: its descriptor is
-// closed, which frees the memory unless somebody else still has one. That it is free is not taken
+// closed, which frees the memory unless another process still has one. That it is free is not taken
 // for granted. It stays on its tenant's bill, and no other memory is made in its place, until the
-// device's own count has grown by it.
+// device's own count has grown by it. A part that the count shows is free at once.
+//
+// What has not shown up in time is stuck. It stays on the bill, but the device decides alone
+// whether other memory can be made: the count also falls when others take memory, and a mistake
+// must not keep memory from everybody.
 #ifndef WARPLINE_MEMORY_QUARANTINE_H_
 #define WARPLINE_MEMORY_QUARANTINE_H_
 
@@ -20,6 +24,9 @@
 
 namespace warpline {
 
+// A device has milliseconds of work with what an honest session returns.
+inline constexpr absl::Duration kReturnPatience = absl::Seconds(10);
+
 // Thread-compatible.
 class Quarantine {
  public:
@@ -28,7 +35,7 @@ class Quarantine {
     // ours, then nobody misses memory that does not come back.
     uint64_t capacity_bytes = 0;
     // How long a return may stay unexplained before it counts as stuck.
-    absl::Duration patience = absl::Seconds(2);
+    absl::Duration patience = kReturnPatience;
   };
 
   // The memory that is the device's to give or that the books know of: what the device counts as
@@ -53,10 +60,10 @@ class Quarantine {
   // What waits with its descriptors open, and so exists.
   uint64_t open_bytes() const { return open_bytes_; }
   size_t open_chunks() const { return open_chunks_; }
-  // All that is not known to be free: what is open, what was closed, and what is stuck.
-  uint64_t bytes() const { return open_bytes_ + closed_bytes_ + stuck_bytes_; }
-  // What the device did not show to be free in time, so that others would miss it. Still billed,
-  // until it is.
+  // What is expected to be free in a moment: what is open, and what was closed and has not shown
+  // up.
+  uint64_t leaving_bytes() const { return open_bytes_ + closed_bytes_; }
+  // What the device did not show to be free in time. Still billed, until it is.
   uint64_t stuck_bytes() const { return stuck_bytes_; }
 
  private:
@@ -64,6 +71,7 @@ class Quarantine {
     std::vector<Chunk> chunks;
     std::vector<Reservation> bill;
     uint64_t bytes = 0;
+    uint64_t missing = 0;       // The part of them that has not shown up since it was closed.
     uint64_t known_before = 0;  // Before it was closed.
     absl::Time closed;
   };
@@ -71,6 +79,8 @@ class Quarantine {
   // False when it cannot be begun now.
   bool BeginNext(absl::Time now, const KnownBytes& known_bytes);
   void Close(Return* returned);
+  // Takes what the device shows off the bill. True when nothing is missing any more.
+  static bool TakeShown(uint64_t known_bytes, Return* returned);
   void FreeStuck(uint64_t known_bytes);
 
   const Options options_;

@@ -28,7 +28,7 @@ class QuarantineTest : public testing::Test {
   }
   uint64_t billed() const { return quota_->used_bytes(); }
 
-  const std::shared_ptr<Quota> quota_ = Quota::Create(10000 * kMiB);
+  const std::shared_ptr<Quota> quota_ = Quota::Create(100000 * kMiB);
   Quarantine quarantine_{{.capacity_bytes = kCapacity, .patience = absl::Seconds(2)}};
   absl::Time now_ = absl::UnixEpoch();
   absl::StatusOr<std::optional<uint64_t>> known_ = std::optional<uint64_t>(kCapacity);
@@ -41,7 +41,7 @@ TEST_F(QuarantineTest, WithoutACountMemoryIsFreeWhenItIsClosed) {
   EXPECT_TRUE(quarantine_.pending());
   Settle();
   EXPECT_FALSE(quarantine_.pending());
-  EXPECT_EQ(quarantine_.bytes(), 0u);
+  EXPECT_EQ(quarantine_.leaving_bytes(), 0u);
   EXPECT_EQ(billed(), 0u);
 }
 
@@ -54,13 +54,13 @@ TEST_F(QuarantineTest, MemoryIsBilledUntilTheDeviceCountsIt) {
   };
   quarantine_.Settle(now_, late);
   EXPECT_EQ(quarantine_.open_bytes(), 0u);
-  EXPECT_EQ(quarantine_.bytes(), 64 * kMiB);
+  EXPECT_EQ(quarantine_.leaving_bytes(), 64 * kMiB);
   EXPECT_TRUE(quarantine_.pending());
   EXPECT_EQ(billed(), 64 * kMiB);
   now_ += absl::Seconds(1);
   Settle();
   EXPECT_FALSE(quarantine_.pending());
-  EXPECT_EQ(quarantine_.bytes(), 0u);
+  EXPECT_EQ(quarantine_.leaving_bytes(), 0u);
   EXPECT_EQ(billed(), 0u);
 }
 
@@ -100,10 +100,43 @@ TEST_F(QuarantineTest, WhatDoesNotComeBackStaysOnItsBillUntilItDoes) {
   Add(20 * kMiB);
   Settle();
   EXPECT_EQ(billed(), 100 * kMiB);
-  EXPECT_EQ(quarantine_.bytes(), 100 * kMiB);
+  EXPECT_EQ(quarantine_.leaving_bytes(), 0u);
+  EXPECT_EQ(quarantine_.stuck_bytes(), 100 * kMiB);
   known_ = std::optional<uint64_t>(kCapacity);
   Settle();
-  EXPECT_EQ(quarantine_.bytes(), 0u);
+  EXPECT_EQ(quarantine_.stuck_bytes(), 0u);
+  EXPECT_EQ(billed(), 0u);
+}
+
+TEST_F(QuarantineTest, APartThatShowsUpIsFreeAtOnce) {
+  Add(1000 * kMiB);
+  int asked = 0;
+  quarantine_.Settle(now_, [&]() -> absl::StatusOr<std::optional<uint64_t>> {
+    return std::optional<uint64_t>(asked++ == 0 ? kCapacity : kCapacity - 900 * kMiB);
+  });
+  EXPECT_EQ(quarantine_.leaving_bytes(), 900 * kMiB);
+  EXPECT_EQ(billed(), 900 * kMiB);
+  // Nothing more does. The bill falls no further, and does not rise with what others take.
+  known_ = std::optional<uint64_t>(kCapacity - 950 * kMiB);
+  now_ += absl::Seconds(2);
+  Settle();
+  EXPECT_EQ(quarantine_.leaving_bytes(), 0u);
+  EXPECT_EQ(quarantine_.stuck_bytes(), 900 * kMiB);
+  EXPECT_EQ(billed(), 900 * kMiB);
+  known_ = std::optional<uint64_t>(kCapacity - 600 * kMiB);
+  Settle();
+  EXPECT_EQ(quarantine_.stuck_bytes(), 600 * kMiB);
+  EXPECT_EQ(billed(), 600 * kMiB);
+}
+
+TEST_F(QuarantineTest, AContextThatOpensMeanwhileIsNotTakenForWhatIsMissing) {
+  Add(40000 * kMiB);
+  int asked = 0;
+  quarantine_.Settle(now_, [&]() -> absl::StatusOr<std::optional<uint64_t>> {
+    return std::optional<uint64_t>(asked++ == 0 ? kCapacity : kCapacity - 550 * kMiB);
+  });
+  EXPECT_FALSE(quarantine_.pending());
+  EXPECT_EQ(quarantine_.stuck_bytes(), 0u);
   EXPECT_EQ(billed(), 0u);
 }
 

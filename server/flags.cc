@@ -67,7 +67,7 @@ ABSL_FLAG(warpline::ByteSize, tenant_host_memory, {},
           "need at least if that is more.");
 ABSL_FLAG(std::string, device_reserve, "",
           "Device memory left to workers' contexts and others, such as 2GiB. Empty for an eighth "
-          "of a GPU, at most 4GiB, and nothing of the CPU device.");
+          "of a GPU, at most 4GiB but enough for --warm_workers, and nothing of the CPU device.");
 ABSL_FLAG(warpline::ByteSize, host_memory, {},
           "Page-locked memory that all sessions together may share with clients on this host, such "
           "as 16GiB; mapped memory beyond it is refused. 0 for half of the host's memory.");

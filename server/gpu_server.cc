@@ -90,6 +90,8 @@ absl::StatusOr<Devices> OpenAllDevices(const DeviceOptions& from, const TierOpti
   options.memory.keeper.program.path = *std::move(keeper);
   options.memory.keeper.backend = from.backend;
   options.memory.reserve_bytes = from.reserve_bytes;
+  // Of those that wait, one session's, and the keeper's.
+  options.memory.contexts = static_cast<uint64_t>(from.warm_workers.value_or(1)) + 2;
   if (Has(Tier::kGuarded, tiers)) options.memory.shared_contexts = tiers.guarded_standby ? 2 : 1;
   options.memory.shared_context_bytes = tiers.guarded_context_bytes;
   options.pageable_access = from.pageable_access;

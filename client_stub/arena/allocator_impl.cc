@@ -12,8 +12,7 @@ namespace warpline::stub {
 namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
-constexpr uint64_t kUsualStep = 1024 * kMiB;
-constexpr uint64_t kLargestStep = 4096 * kMiB;
+constexpr uint64_t kLargestStep = 1024 * kMiB;
 constexpr uint64_t kSmallestStep = 64 * kMiB;
 
 // One fence is under way at a time, unless this much has been freed since.
@@ -27,9 +26,7 @@ constexpr uint64_t kKeptFree = 1024 * kMiB;
 constexpr absl::Duration kQuietBeforeReturn = absl::Seconds(10);
 constexpr absl::Duration kBetweenReturns = absl::Seconds(1);
 
-uint64_t RoundUp(uint64_t bytes) {
-  return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
-}
+uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Returns the size of each device's part of the arena.
 uint64_t PartBytes(const SessionTerms& terms) {
@@ -76,7 +73,7 @@ CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uin
     NoteRefused(bytes);
     return CudaResult::kOutOfMemory;
   }
-  const uint64_t needed = RoundUp(bytes);
+  const uint64_t needed = Round(bytes);
   Block* block = nullptr;
   // Only this thread uses a block under construction, but Find() walks past it.
   const auto finish = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -91,7 +88,7 @@ CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uin
     if (stream != nullptr) block = TakeFromStream(needed, *stream);
     if (block == nullptr) {
       ReclaimFenced();
-      block = heap_.Take(needed);
+      block = TakeFree(needed, HasOwn(needed));
     }
     if (block != nullptr) {
       finish();
@@ -106,6 +103,15 @@ CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uin
   }
   counters_->allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return CudaResult::kSuccess;
+}
+
+uint64_t Allocator::Impl::Round(uint64_t bytes) const {
+  const uint64_t rounded = RoundUp(bytes, kAllocationUnit);
+  return HasOwn(rounded) ? RoundUp(rounded, kChunkGranularity) : rounded;
+}
+
+Block* Allocator::Impl::TakeFree(uint64_t bytes, bool own) {
+  return own ? heap_.TakeOwn(bytes) : heap_.Take(bytes);
 }
 
 Block* Allocator::Impl::TakeFromStream(uint64_t bytes, uint64_t stream) {
@@ -147,22 +153,32 @@ CudaResult Allocator::Impl::Obtain(uint64_t bytes, Block** block) {
   }
 }
 
-// Makes one attempt: takes memory that has retired meanwhile, and otherwise requests some.
+// What the first attempt does not get, the second may: behind other free memory, and in pieces that
+// the server keeps for the session and that are too large for less.
 CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
+  const CudaResult result = GrowBy(bytes, HasOwn(bytes) ? Kind::kOwn : Kind::kShared, block, asked);
+  if (result != CudaResult::kOutOfMemory) return result;
+  return GrowBy(bytes, Kind::kAny, block, asked);
+}
+
+// Makes one attempt: takes memory that has retired meanwhile, and otherwise requests some.
+CudaResult Allocator::Impl::GrowBy(uint64_t bytes, Kind kind, Block** block, bool* asked) {
+  const bool own = kind == Kind::kOwn;
   Heap::Growth growth;
   {
     SpinMutexLock lock(&mu_);
-    *block = heap_.Take(bytes);  // Another thread may have got more.
+    *block = TakeFree(bytes, own);  // Another thread may have got more.
     if (*block != nullptr) return CudaResult::kSuccess;
     ReclaimAll();
-    *block = heap_.Take(bytes);
+    *block = TakeFree(bytes, own);
     if (*block != nullptr) return CudaResult::kSuccess;
-    const uint64_t left = QuotaLeft();
-    // A session that holds much asks for much, so that requests grow scarcer than the memory does.
-    const uint64_t held = quota_bytes_ - left;
-    const uint64_t step =
-        std::clamp(std::min(left / 8, std::max(held, kUsualStep)), kSmallestStep, kLargestStep);
-    growth = heap_.PlanGrowth(bytes, step, left);
+    // Free grants of other sizes are of no use to this one.
+    if (own) {
+      for (const Grant& unused : heap_.TakeReturnable(kLeastOwn, kKeptFree)) {
+        memory_->ReturnMemory(unused);
+      }
+    }
+    growth = Plan(bytes, kind);
   }
   if (growth.space == nullptr) return CudaResult::kOutOfMemory;
   Grant grant;
@@ -177,6 +193,23 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
   last_growth_ = clock_();
   *block = heap_.CommitGrowth(growth, grant.bytes, bytes);
   return CudaResult::kSuccess;
+}
+
+Heap::Growth Allocator::Impl::Plan(uint64_t bytes, Kind kind) {
+  const uint64_t left = QuotaLeft();
+  switch (kind) {
+    case Kind::kOwn:
+      return heap_.PlanOwn(bytes, left);
+    case Kind::kShared:
+      // A session with much in small allocations asks for much, so that requests grow scarcer than
+      // the memory does, and one with little holds little in vain.
+      return heap_.PlanGrowth(
+          bytes, std::clamp(std::min(left / 8, heap_.shared_bytes()), kSmallestStep, kLargestStep),
+          left);
+    case Kind::kAny:
+      break;
+  }
+  return heap_.PlanGrowth(bytes, RoundUp(bytes, kLargestStep), left);
 }
 
 void Allocator::Impl::NoteRefused(uint64_t bytes) {

@@ -21,6 +21,9 @@ namespace warpline::stub {
 // answers at once; calls that may wait are made without mu_.
 class Allocator::Impl {
  public:
+  // Allocations of so much have a grant of their own, where memory is granted bit by bit.
+  static constexpr uint64_t kLeastOwn = 64ull << 20;
+
   Impl(Session* session, uint32_t device, Clock clock);
   ~Impl();
 
@@ -45,6 +48,18 @@ class Allocator::Impl {
   // Sets `*asked` when the server was asked; a refusal then carries the server's own reason.
   CudaResult Grow(uint64_t bytes, Block** block, bool* asked)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
+  // Takes free memory: for a large allocation that `own` says shall have a grant of its own only
+  // such a grant.
+  Block* TakeFree(uint64_t bytes, bool own) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What is asked for: a grant of its own, a step for this and later small allocations, or as much
+  // as it takes.
+  enum class Kind { kOwn, kShared, kAny };
+  Heap::Growth Plan(uint64_t bytes, Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CudaResult GrowBy(uint64_t bytes, Kind kind, Block** block, bool* asked)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
+  // Whether an allocation of so much, which is rounded up, has a grant of its own.
+  bool HasOwn(uint64_t bytes) const { return returns_memory_ && bytes >= kLeastOwn; }
+  uint64_t Round(uint64_t bytes) const;
   // Notes a refusal in the words that the server uses when it is asked.
   void NoteRefused(uint64_t bytes);
   bool ReturnForGrowth(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

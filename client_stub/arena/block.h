@@ -17,6 +17,7 @@ enum class BlockState : uint8_t {
   kUnbacked,    // No memory is behind it.
   kRequested,   // Part of a growth that is under way.
   kFree,        // Backed and in the bins.
+  kFreeOwn,     // Free, and a grant of its own.
   kLive,        // It is an allocation.
   kRetiring,    // Freed; work that may use it has not retired.
   kReserved,    // The application reserved the addresses and maps memory there itself.
@@ -38,6 +39,7 @@ struct Block {
   uint64_t token = 0;        // kRetiring: the fence that covers it.
   BlockState state = BlockState::kUnbacked;
   bool stream_ordered = false;  // kLive
+  bool own = false;             // The block is one grant, which nothing else is cut from.
 };
 
 // A list through two members of Block.

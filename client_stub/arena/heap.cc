@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "proto/frames.h"
 
@@ -83,9 +84,27 @@ Block* Heap::Take(uint64_t bytes) {
   return block == nullptr ? nullptr : MakeLive(block, bytes);
 }
 
+Block* Heap::TakeOwn(uint64_t bytes) {
+  const auto found = own_.lower_bound(std::make_pair(bytes, static_cast<Block*>(nullptr)));
+  if (found == own_.end() || found->first != bytes) return nullptr;
+  Block* block = found->second;
+  RemoveOwn(block);
+  block->state = BlockState::kLive;
+  in_use_[block->base] = block;
+  return block;
+}
+
+void Heap::RemoveOwn(Block* block) {
+  own_.erase(std::make_pair(block->bytes, block));
+  own_bytes_ -= block->bytes;
+}
+
 void Heap::Put(Block* block) {
   in_use_.erase(block->base);
-  MakeFree(block);
+  if (!block->own) return MakeFree(block);
+  block->state = BlockState::kFreeOwn;
+  own_.emplace(block->bytes, block);
+  own_bytes_ += block->bytes;
 }
 
 Block* Heap::Find(uint64_t address) const {
@@ -110,6 +129,24 @@ Heap::Growth Heap::PlanGrowth(uint64_t bytes, uint64_t step, uint64_t limit) {
   }
   if (best.space == nullptr) return best;
   best.want_bytes -= best.want_bytes % kChunkGranularity;
+  return SetAside(best);
+}
+
+Heap::Growth Heap::PlanOwn(uint64_t bytes, uint64_t limit) {
+  Growth best;
+  if (bytes > limit) return best;
+  for (const auto& [base, space] : unbacked_) {
+    if (space->bytes < bytes) continue;
+    if (best.space != nullptr && best.space->bytes <= space->bytes) continue;
+    best.space = space;
+  }
+  if (best.space == nullptr) return best;
+  best.min_bytes = best.want_bytes = bytes;
+  best.own = true;
+  return SetAside(best);
+}
+
+Heap::Growth Heap::SetAside(const Growth& best) {
   if (best.before != nullptr) {
     bins_.Remove(best.before);
     best.before->state = BlockState::kRequested;
@@ -126,6 +163,13 @@ Block* Heap::CommitGrowth(const Growth& growth, uint64_t granted, uint64_t bytes
   grants_[growth.space->base] = granted;
   granted_bytes_ += granted;
   Block* block = growth.space;
+  if (growth.own) {
+    block->own = true;
+    own_granted_bytes_ += granted;
+    block->state = BlockState::kLive;
+    in_use_[block->base] = block;
+    return block;
+  }
   if (growth.before != nullptr) {
     block = growth.before;
     AbsorbNext(block);
@@ -198,6 +242,7 @@ std::vector<Grant> Heap::GrantsWithin(const Block& block, uint64_t least_bytes) 
 
 uint64_t Heap::ReturnableBytes(uint64_t least_bytes) const {
   uint64_t bytes = 0;
+  for (const auto& [size, block] : own_) bytes += size >= least_bytes ? size : 0;
   for (const Block* block : bins_.AtLeast(least_bytes)) {
     for (const Grant& grant : GrantsWithin(*block, least_bytes)) bytes += grant.bytes;
   }
@@ -206,6 +251,22 @@ uint64_t Heap::ReturnableBytes(uint64_t least_bytes) const {
 
 std::vector<Grant> Heap::TakeReturnable(uint64_t least_bytes, uint64_t keep_bytes) {
   std::vector<Grant> taken;
+  std::vector<Block*> own;
+  uint64_t left_free = free_bytes();
+  for (const auto& [size, block] : own_) {
+    if (size < least_bytes || left_free < keep_bytes + size) continue;
+    left_free -= size;
+    own.push_back(block);
+  }
+  for (Block* block : own) {
+    taken.push_back({block->base, block->bytes});
+    RemoveOwn(block);
+    block->own = false;
+    grants_.erase(block->base);
+    granted_bytes_ -= block->bytes;
+    own_granted_bytes_ -= block->bytes;
+    MakeUnbacked(block);
+  }
   for (Block* block : bins_.AtLeast(least_bytes)) {
     std::vector<Grant> grants = GrantsWithin(*block, least_bytes);
     uint64_t left = free_bytes();

@@ -17,9 +17,16 @@ constexpr absl::Duration kRestartDelay = absl::Seconds(1);
 constexpr absl::Duration kSettleDelay = absl::Milliseconds(2);
 constexpr absl::Duration kStuckDelay = absl::Seconds(1);
 constexpr uint64_t kMaxDefaultReserve = 4ull << 30;
+// What a worker's context was seen to take of an H100, rounded up.
+constexpr uint64_t kContextBytes = 576ull << 20;
 // What a process of the guarded tier was seen to take of an H100 (docs/guarded-tier.md), rounded
 // up. What it will take is not known before a device's memory is promised to sessions.
 constexpr uint64_t kSharedContextBytes = 1792ull << 20;
+
+uint64_t DefaultReserve(uint64_t total_bytes, uint64_t contexts) {
+  return std::max(std::min(total_bytes / 8, kMaxDefaultReserve),
+                  std::min(total_bytes / 2, contexts * kContextBytes));
+}
 
 enum KeeperLine : size_t { kDiedLine, kStartedLine, kNotStartedLine, kStuckLine, kKeeperLineCount };
 constexpr LogKind kKeeperLines[kKeeperLineCount] = {{"keepers_died", 10, absl::Minutes(1)},
@@ -65,7 +72,7 @@ absl::Status DeviceMemory::StartOnLoop() {
   const uint64_t total = info_.total_bytes();
   const bool is_gpu = UsesNvidiaDriver(backend_);
   const uint64_t reserve =
-      options_.reserve_bytes.value_or(is_gpu ? std::min(total / 8, kMaxDefaultReserve) : 0);
+      options_.reserve_bytes.value_or(is_gpu ? DefaultReserve(total, options_.contexts) : 0);
   shared_context_bytes_ = options_.shared_context_bytes.value_or(is_gpu ? kSharedContextBytes : 0);
   capacity_bytes_ = total - std::min(total, reserve);
   capacity_bytes_ -= std::min(capacity_bytes_, shared_contexts_bytes());

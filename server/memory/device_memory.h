@@ -36,8 +36,11 @@ namespace warpline::server {
 struct DeviceMemoryOptions {
   KeeperOptions keeper;
   // Left to the contexts of workers and to others who use the device. By default an eighth of a
-  // GPU, at most 4 GiB, and nothing of the CPU device.
+  // GPU, at most 4 GiB but enough for `contexts` of them, and nothing of the CPU device.
   std::optional<uint64_t> reserve_bytes;
+  // Contexts that are open in any case: of workers that wait, of one that has a session, and the
+  // keeper's.
+  uint64_t contexts = 2;
   // Processes of the guarded tier that may have their context open at a time, the standby
   // included, and what each takes of the device. By default what was seen on an H100, and nothing
   // of the CPU device.
@@ -45,7 +48,7 @@ struct DeviceMemoryOptions {
   std::optional<uint64_t> shared_context_bytes;
   size_t max_chunks = 16384;
   // How long memory that was returned may take to be free, and a request may wait for it.
-  absl::Duration patience = absl::Seconds(2);
+  absl::Duration patience = kReturnPatience;
 };
 
 // Thread-safe, apart from construction.

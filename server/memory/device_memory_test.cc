@@ -132,11 +132,12 @@ class CountedDeviceMemoryTest : public DeviceMemoryTest {
     options.keeper.program.args.push_back(absl::StrCat("--free_file=", path_));
     return options;
   }
-  // Takes 200 MiB of 256, and returns them while the device says that nothing is free.
-  void TakeAndReturn(DeviceMemory* memory) {
-    SetFree(56);
+  // Takes 200 MiB of 256, and returns them while the device says that only so much is free.
+  void TakeAndReturn(DeviceMemory* memory, int free_mib) {
+    SetFree(256);
     auto chunks = Take(memory, 200 * kMiB, 200 * kMiB);
     ASSERT_TRUE(chunks.ok());
+    SetFree(free_mib);
     std::vector<Reservation> bill;
     bill.push_back(quota_->Reserve(200 * kMiB, 200 * kMiB, 1));
     memory->Return(std::move(*chunks), std::move(bill));
@@ -167,7 +168,7 @@ TEST_F(CountedDeviceMemoryTest, ARequestWaitsUntilReturnedMemoryIsFree) {
   DeviceMemoryOptions options = Options();
   options.patience = absl::Seconds(60);
   const auto memory = MustOpen(options);
-  TakeAndReturn(memory.get());
+  TakeAndReturn(memory.get(), 56);
   std::promise<absl::StatusOr<std::vector<Chunk>>> answered;
   auto answer = answered.get_future();
   memory->Take(200 * kMiB, 200 * kMiB, [&](absl::StatusOr<std::vector<Chunk>> chunks) {
@@ -184,8 +185,10 @@ TEST_F(CountedDeviceMemoryTest, ARequestWaitsUntilReturnedMemoryIsFree) {
   EXPECT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   EXPECT_FALSE(settled.HasBeenNotified());
   EXPECT_TRUE(memory->settling());
-  EXPECT_EQ(memory->stats().pool.leaving_bytes, 200 * kMiB);
-  EXPECT_EQ(quota_->used_bytes(), 200 * kMiB);
+  // What the keeper makes meanwhile is taken for what has come back: the device's word is fixed.
+  constexpr uint64_t kMostMade = 20 * kMiB;
+  EXPECT_GE(memory->stats().pool.leaving_bytes, 200 * kMiB - kMostMade);
+  EXPECT_GE(quota_->used_bytes(), 200 * kMiB - kMostMade);
   SetFree(256);
   const auto taken = answer.get();
   EXPECT_TRUE(taken.ok()) << taken.status();
@@ -198,7 +201,7 @@ TEST_F(CountedDeviceMemoryTest, WhatDoesNotComeBackIsRefusedAndStaysOnTheBill) {
   DeviceMemoryOptions options = Options();
   options.patience = absl::Milliseconds(1);
   const auto memory = MustOpen(options);
-  TakeAndReturn(memory.get());
+  TakeAndReturn(memory.get(), 0);
   EXPECT_EQ(Take(memory.get(), 200 * kMiB, 200 * kMiB).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(memory->stats().pool.stuck_bytes, 200 * kMiB);

@@ -42,9 +42,17 @@ struct MemoryShortage {
   uint64_t quota_bytes = 0;
   // What the policy has had the request wait so far.
   absl::Duration waited;
+  // When it first did not fit (SteadyNow()).
+  absl::Time since;
   // Sessions have given up what they kept for it already.
   bool reclaimed = false;
 };
+
+// How long a request waits for memory that comes back by itself: that of sessions that are ending,
+// however long their workers take to be gone, and of clients that may be gone. It is longer than
+// what a session waits for its client by default (--resume_seconds), and than what a process
+// of the guarded tier may take to end a session.
+inline constexpr absl::Duration kMostReturnWait = absl::Seconds(45);
 
 // What is done about it.
 struct MemoryRelief {
@@ -52,6 +60,7 @@ struct MemoryRelief {
     kNone,        // Nothing: the request fails.
     kRefused,     // The same, as the policy will have it.
     kReclaiming,  // It is tried again when others have given up what they keep,
+    kReturning,   // when memory that comes back by itself may have come,
     kWaiting,     // or when it has waited for `wait`.
   };
   Kind kind = Kind::kNone;
@@ -74,10 +83,11 @@ class ChunkSource {
       RUNS_ON(control_loop) = 0;
   // Gives back chunks whose descriptors have been in no worker.
   virtual void ReturnUnused(std::vector<Chunk> chunks) RUNS_ON(control_loop) = 0;
-  // Asks the policy what to do about a shortage. Otherwise, and once for each request, has sessions
-  // that the same pays for give up what they keep, those of the same quota where that is short,
-  // else those on the device; where none keeps anything and nothing is about to be free, that is no
-  // relief. Calls `again` on the control loop when the request is to be tried again.
+  // Asks the policy what to do about a shortage. Otherwise the request waits as long as memory
+  // comes back by itself, for at most kMostReturnWait. Then, once for each request, sessions that
+  // the same pays for give up what they keep, those of the same quota where that is short, else
+  // those on the device. Where none keeps anything there is no relief. Calls `again` on the control
+  // loop when the request is to be tried again.
   virtual MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again)
       RUNS_ON(control_loop) = 0;
 };
@@ -89,9 +99,10 @@ struct MemoryLinks {
   ChunkSource* chunks = nullptr;
 };
 
-// Returned memory that sessions keep of a device, or of one quota and its parts alone.
+// Memory that sessions keep, or are about to give back, of a device, or of one quota and its parts
+// alone.
 struct KeptMemory {
-  const DeviceMemory* device = nullptr;
+  const DeviceMemory* device = nullptr;  // Null for the host's memory.
   // Who pays for the sessions (LeaseSeat::payer()). Others are not held up for it, and what they
   // keep was promised to them.
   std::string payer;
@@ -106,12 +117,20 @@ struct ShortageVerdict {
   absl::Duration wait;
 };
 
-// Who has sessions give up what they keep.
+// Knows of all sessions, and has them give up what they keep.
 class MemoryReclaimer {
  public:
   virtual ~MemoryReclaimer() = default;
   virtual ShortageVerdict OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage)
       RUNS_ON(control_loop) = 0;
+  // Calls `again` when some of `wanted` may have come back by itself: once a session that is
+  // ending, or whose client may be gone, has ended or has its client again; or at `deadline`.
+  // False, and `again` is not called, when none is on its way.
+  virtual bool AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
+                           std::function<void()> again) RUNS_ON(control_loop) = 0;
+  // Ends the workers that wait for a session with the device open. Their memory then is on its way;
+  // false when there are none.
+  virtual bool EndWaitingWorkers(const DeviceMemory& device) RUNS_ON(control_loop) = 0;
   // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
   // False when there is none. See SessionMemory.
   virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried)

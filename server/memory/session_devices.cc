@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
 #include "proto/devices.h"
 
 namespace warpline::server {
@@ -74,14 +75,24 @@ class SessionDevices::Device : public ChunkSource {
       all_->links_.control->RunAfter(wait, std::move(again));
       return {Kind::kWaiting, wait};
     }
-    if (shortage.reclaimed) return {};
     const auto settled = [device = device, control = all_->links_.control, again] {
       device->AfterReturns([control, again] { control->Post(again); });
     };
-    if (all_->links_.reclaimer->Reclaim(wanted, settled)) return {Kind::kReclaiming, {}};
-    if (!device->settling()) return {};
-    settled();
-    return {Kind::kReclaiming, {}};
+    MemoryReclaimer& reclaimer = *all_->links_.reclaimer;
+    const absl::Time deadline = shortage.since + kMostReturnWait;
+    const bool may_wait = SteadyNow() < deadline;
+    if (may_wait && device->settling()) {
+      settled();
+      return {Kind::kReturning, {}};
+    }
+    if (may_wait && reclaimer.AwaitReturn(wanted, deadline, again)) return {Kind::kReturning, {}};
+    if (!shortage.reclaimed && reclaimer.Reclaim(wanted, settled)) return {Kind::kReclaiming, {}};
+    // The device lacks what the books say that it has: contexts have more than was left to them.
+    if (may_wait && !shortage.of_quota && BooksHaveRoom(shortage.wanted_bytes) &&
+        reclaimer.EndWaitingWorkers(*device) && reclaimer.AwaitReturn(wanted, deadline, again)) {
+      return {Kind::kReturning, {}};
+    }
+    return {};
   }
 
   DeviceMemory* const device;
@@ -89,6 +100,12 @@ class SessionDevices::Device : public ChunkSource {
   const std::shared_ptr<SessionMemory> memory;
 
  private:
+  bool BooksHaveRoom(uint64_t bytes) const {
+    const DeviceMemory::Stats stats = device->stats();
+    const uint64_t taken = stats.pool.used_bytes() + stats.pool.leaving_bytes;
+    return taken <= stats.capacity_bytes && bytes <= stats.capacity_bytes - taken;
+  }
+
   SessionDevices* const all_;
   const std::string payer_;
   const std::string tenant_;
@@ -202,6 +219,13 @@ void SessionDevices::Seal() {
 
 void SessionDevices::End() {
   for (const auto& device : devices_) device->memory->End();
+}
+
+bool SessionDevices::Has(const DeviceMemory* device, const Quota* quota) const {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const auto& own) {
+    return (device == nullptr || own->device == device) &&
+           (quota == nullptr || own->quota->IsOf(*quota));
+  });
 }
 
 uint64_t SessionDevices::KeptBytes(const DeviceMemory* device, const Quota* quota) const {

@@ -83,6 +83,8 @@ class SessionDevices {
 
   // Requests for chunks and claims that devices have not answered.
   int takes_under_way() const RUNS_ON(control_loop) { return takes_under_way_; }
+  // Whether the session has a device (null for any), of a quota or a part of it (null for any).
+  bool Has(const DeviceMemory* device, const Quota* quota) const RUNS_ON(control_loop);
   // What the session keeps of a device, of a quota or a part of it (null for any).
   uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const RUNS_ON(control_loop);
 

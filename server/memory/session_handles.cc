@@ -246,7 +246,7 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   }
   Reservation pieces = quota_->pieces()->Reserve(chunks->size(), chunks->size(), 1);
   if (pieces.bytes() == 0) {
-    return Answer(0, CudaResult::kOutOfMemory, "the quota holds too many chunks already");
+    return RunShort(/*quota_short=*/true, "the quota holds too many chunks already");
   }
   // The quota that covers them may be that of a session which ends before this one.
   uint64_t foreign_bytes = 0;
@@ -256,8 +256,8 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   }
   Reservation reservation = quota_->Reserve(foreign_bytes, foreign_bytes, 1);
   if (reservation.bytes() != foreign_bytes) {
-    return Answer(0, CudaResult::kOutOfMemory,
-                  absl::StrCat(QuotaText(), ", and what was offered has ", foreign_bytes));
+    return RunShort(/*quota_short=*/true,
+                    absl::StrCat(QuotaText(), ", and what was offered has ", foreign_bytes));
   }
   RecordShare(audit::Event::kMemoryOpened, request.open(), request.min_bytes());
   std::vector<uint64_t> handles(chunks->size(), request.handle());

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
 #include "proto/frames.h"
 #include "server/process/packet_socket.h"
 
@@ -16,12 +17,32 @@ using warpline_internal::MemoryReturn;
 using warpline_internal::ToWorker;
 
 void SessionMemory::TakeOwn(uint64_t bytes, const std::function<void(absl::Status)>& taken) {
+  TryTakeOwn(bytes, std::make_shared<Operation>(), taken);
+}
+
+void SessionMemory::TryTakeOwn(uint64_t bytes, std::shared_ptr<Operation> operation,
+                               std::function<void(absl::Status)> taken) {
+  const auto run_short = [self = shared_from_this(), bytes, operation, taken](bool quota_short,
+                                                                              std::string why) {
+    control_loop.AssertOnLoop();
+    const MemoryRelief relief =
+        self->Relieve(bytes, quota_short, operation.get(), [self, bytes, operation, taken] {
+          control_loop.AssertOnLoop();
+          if (!self->ended_) self->TryTakeOwn(bytes, operation, taken);
+        });
+    if (relief.kind == MemoryRelief::Kind::kNone || relief.kind == MemoryRelief::Kind::kRefused) {
+      taken(absl::ResourceExhaustedError(why));
+    }
+  };
   // Shared, since functions must be copyable.
   const auto own = std::make_shared<Reservation>(quota_->Reserve(bytes, bytes, 1));
-  if (own->bytes() < bytes) return taken(absl::ResourceExhaustedError(QuotaText()));
-  links_.chunks->Claim(bytes, [self = shared_from_this(), own, taken](bool claimed) {
+  if (own->bytes() < bytes) return run_short(/*quota_short=*/true, QuotaText());
+  links_.chunks->Claim(bytes, [self = shared_from_this(), own, taken, run_short](bool claimed) {
     control_loop.AssertOnLoop();
-    if (!claimed) return taken(absl::ResourceExhaustedError("the device has too little left"));
+    if (!claimed) {
+      own->ShrinkTo(0);
+      return run_short(/*quota_short=*/false, "the device has too little left");
+    }
     self->own_ = std::move(*own);
     taken(absl::OkStatus());
   });
@@ -309,26 +330,18 @@ void SessionMemory::BeginMapping() {
 void SessionMemory::RunShort(bool quota_short, const std::string& message) {
   Keep(std::exchange(taken_, {}), std::exchange(taken_reservation_, Reservation()));
   Operation& operation = queue_.front();
-  MemoryShortage shortage;
-  shortage.of_quota = quota_short;
-  shortage.wanted_bytes = operation.request.min_bytes();
-  shortage.used_bytes = quota_->used_bytes();
-  shortage.quota_bytes = quota_->limit_bytes();
-  shortage.waited = operation.waited;
-  shortage.reclaimed = operation.reclaimed;
   const auto again = [self = shared_from_this()] {
     control_loop.AssertOnLoop();
     if (self->ended_ || self->abandoned_) return;
     self->Start();
     self->Next();
   };
-  const MemoryRelief relief = links_.chunks->Relieve(shortage, again);
+  const MemoryRelief relief =
+      Relieve(operation.request.min_bytes(), quota_short, &operation, again);
   switch (relief.kind) {
     case MemoryRelief::Kind::kReclaiming:
-      operation.reclaimed = true;
-      return;
+    case MemoryRelief::Kind::kReturning:
     case MemoryRelief::Kind::kWaiting:
-      operation.waited += relief.wait;
       return;
     case MemoryRelief::Kind::kRefused:
       return Answer(0, CudaResult::kOutOfMemory,
@@ -336,6 +349,23 @@ void SessionMemory::RunShort(bool quota_short, const std::string& message) {
     case MemoryRelief::Kind::kNone:
       return Answer(0, CudaResult::kOutOfMemory, message);
   }
+}
+
+MemoryRelief SessionMemory::Relieve(uint64_t bytes, bool quota_short, Operation* operation,
+                                    std::function<void()> again) {
+  if (!operation->short_since.has_value()) operation->short_since = SteadyNow();
+  MemoryShortage shortage;
+  shortage.of_quota = quota_short;
+  shortage.wanted_bytes = bytes;
+  shortage.used_bytes = quota_->used_bytes();
+  shortage.quota_bytes = quota_->limit_bytes();
+  shortage.since = *operation->short_since;
+  shortage.waited = operation->waited;
+  shortage.reclaimed = operation->reclaimed;
+  const MemoryRelief relief = links_.chunks->Relieve(shortage, std::move(again));
+  if (relief.kind == MemoryRelief::Kind::kReclaiming) operation->reclaimed = true;
+  if (relief.kind == MemoryRelief::Kind::kWaiting) operation->waited += relief.wait;
+  return relief;
 }
 
 void SessionMemory::TakeKept(uint64_t bytes, uint64_t largest_bytes) {

@@ -84,7 +84,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
 
   // Takes what the session's worker takes of the device as it opens, without chunks, until the
   // session's end: it counts against the quota and the device's capacity. `taken` is called with
-  // RESOURCE_EXHAUSTED where one of them has too little left. Once, before anything is requested.
+  // RESOURCE_EXHAUSTED where one of them has too little left, and nothing of it comes back by
+  // itself. Once, before anything is requested.
   void TakeOwn(uint64_t bytes, const std::function<void(absl::Status)>& taken)
       RUNS_ON(control_loop);
   // Answered by ClientLink::Push(), in order.
@@ -137,8 +138,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
 
   struct Operation {
     bool is_return = false;
-    bool reclaimed = false;  // Tried once already.
-    absl::Duration waited;   // Because of the policy.
+    bool reclaimed = false;                 // Tried once already.
+    absl::Duration waited;                  // Because of the policy.
+    std::optional<absl::Time> short_since;  // When it first did not fit.
     warpline_internal::MemoryRequest request;
     warpline_internal::MemoryReturn returned;
   };
@@ -170,6 +172,12 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     std::function<void(CudaResult)> finished;
   };
 
+  // TakeOwn(), tried with `operation`, which says how long already.
+  void TryTakeOwn(uint64_t bytes, std::shared_ptr<Operation> operation,
+                  std::function<void(absl::Status)> taken) RUNS_ON(control_loop);
+  // Asks for relief of a shortage of `bytes`; notes in `*operation` what was tried.
+  MemoryRelief Relieve(uint64_t bytes, bool quota_short, Operation* operation,
+                       std::function<void()> again) RUNS_ON(control_loop);
   void Enqueue(Operation operation) RUNS_ON(control_loop);
   void SendAgain() RUNS_ON(control_loop);
   void FinishAgain(CudaResult result) RUNS_ON(control_loop);

@@ -42,7 +42,10 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   void ReturnUnused(std::vector<Chunk> chunks) override { unused += chunks.size(); }
   MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again) override {
     seen = shortage;
-    if (relief.kind == MemoryRelief::Kind::kWaiting) waited = std::move(again);
+    if (relief.kind == MemoryRelief::Kind::kWaiting ||
+        relief.kind == MemoryRelief::Kind::kReturning) {
+      waited = std::move(again);
+    }
     if (relief.kind != MemoryRelief::Kind::kNone) return relief;
     if (shortage.reclaimed) return {};
     ++reclaims;
@@ -309,6 +312,25 @@ TEST_F(SessionMemoryTest, RequestTriesOnceToReclaim) {
   host_.Deliver(1);
   EXPECT_TRUE(Done().ok());
   EXPECT_EQ(host_.grants.back().bytes(), 2 * kMiB);
+}
+
+TEST_F(SessionMemoryTest, RequestIsTriedAgainAsLongAsMemoryComesBack) {
+  host_.relief = {MemoryRelief::Kind::kReturning, {}};
+  Reservation others = quota_->Reserve(1020 * kMiB, 1020 * kMiB, 1);
+  Request(0, 8 * kMiB, 8 * kMiB);
+  const absl::Time since = host_.seen.since;
+  for (int i = 0; i < 3; ++i) {
+    std::exchange(host_.waited, nullptr)();
+    EXPECT_EQ(host_.seen.since, since);
+    EXPECT_EQ(host_.seen.waited, absl::ZeroDuration());
+    EXPECT_FALSE(host_.seen.reclaimed);
+  }
+  EXPECT_TRUE(host_.grants.empty());
+  others.ShrinkTo(1000 * kMiB);
+  std::exchange(host_.waited, nullptr)();
+  host_.Deliver(4);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 8 * kMiB);
 }
 
 TEST_F(SessionMemoryTest, RequestWaitsAndFailsAsThePolicyWillHaveIt) {

@@ -34,10 +34,7 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
       presence_(context.control, &lines_, context.counters,
                 [this](const std::string& reason) {
                   control_loop.AssertOnLoop();
-                  const auto self = shared_from_this();
-                  if (port_->attached()) return;
-                  context_.counters->clients_vanished.Add(1);
-                  End(reason);
+                  GiveClientUp(reason);
                 }),
       lane_(context.control, context.spawner, context.lanes, port_.get(), &lines_,
             [this](const warpline_internal::HostMemoryRequest& request, BulkMemoryAnswer answer) {
@@ -186,8 +183,25 @@ void Session::HandleHello() {
 }
 
 void Session::BeginOpening() {
+  OpenDevices();
+  TakeHostMemory(SteadyNow() + kMostReturnWait);
+}
+
+void Session::TakeHostMemory(absl::Time deadline) {
   const SessionOptions& options = *context_.options;
-  if (const absl::Status opened = OpenDevices(); !opened.ok()) return Refuse(opened);
+  const std::shared_ptr<Quota> quota = seat_.PayersHostQuota();
+  if (!holdings_.TakeHostMemory(quota, HostBytesOfSession(options))) {
+    const auto again = [self = shared_from_this(), deadline] {
+      control_loop.AssertOnLoop();
+      if (self->state_ == State::kQueued) self->TakeHostMemory(deadline);
+    };
+    const bool waits =
+        SteadyNow() < deadline && context_.owner->AwaitReturn(KeptMemory(), deadline, again);
+    if (waits) return;
+    return Refuse(
+        NoRoom(absl::StrCat("the sessions of ", seat_.payer(), " take up all host memory, of ",
+                            quota->limit_bytes(), " bytes, that they may have")));
+  }
   tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
   SetTimer(options.open_timeout, &Session::OpenTimedOut);
@@ -209,7 +223,7 @@ std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) {
   return seat_.QuotaOn(device.info().uuid(), bytes, chunks);
 }
 
-absl::Status Session::OpenDevices() {
+void Session::OpenDevices() {
   SessionMemoryOptions options;
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
@@ -231,12 +245,6 @@ absl::Status Session::OpenDevices() {
   if (entitlement().slice.staging_bytes != 0) {
     holdings_.window().SetTenantQuota(staging, context_.options->guarded.process.windows.bytes);
   }
-  const std::shared_ptr<Quota> quota = seat_.PayersHostQuota();
-  if (holdings_.TakeHostMemory(quota, HostBytesOfSession(*context_.options))) {
-    return absl::OkStatus();
-  }
-  return NoRoom(absl::StrCat("the sessions of ", seat_.payer(), " take up all host memory, of ",
-                             quota->limit_bytes(), " bytes, that they may have"));
 }
 
 void Session::TakeOwnMemory() {
@@ -273,6 +281,9 @@ void Session::OpenTimedOut() {
 
 void Session::OpenTo(const warpline_internal::WorkerOpened& opened) {
   if (opened.error() != 0) return RefuseTier(WhyNotOpened(opened, hello_));
+  // Its first memory may have to come back from others, which has a time of its own.
+  static_assert(kMostReturnWait < absl::Seconds(60));
+  SetTimer(context_.options->open_timeout, &Session::OpenTimedOut);
   terms_.peers = PeersOf(opened, holdings_.devices().size());
   if (IsGuarded(hello_)) return TakeAll();
   if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
@@ -318,10 +329,10 @@ void Session::Welcome(MemoryGrant grant) {
   if (terms_.resumable) {
     // The channel's loop reads it with the first counted frame, which comes after this.
     port_->link().KeepFrames();
-    presence_.MayReturn(
-        {hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace()},
-        options.resume_timeout);
   }
+  presence_.Begin({hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace(),
+                   hello_.arena_bytes()},
+                  terms_.resumable ? options.resume_timeout : absl::ZeroDuration());
   if ((hello_.features() & kFeatureRefusals) != 0) client_.TellRefusals();
   auto welcome = MakeWelcome(Facts(), terms_);
   *welcome.mutable_initial_memory() = std::move(grant);
@@ -391,8 +402,31 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
     if (self != nullptr && !result.why.empty()) self->client_.NoteRefusedMemory(result.why);
     answer(result);
   };
-  if (guarded) return holdings_.window().Request(request, std::move(note));
-  holdings_.host_segments().Request(request, std::move(note));
+  TakeHostSegment(request, SteadyNow() + kMostReturnWait, std::move(note));
+}
+
+void Session::TakeHostSegment(const warpline_internal::HostMemoryRequest& request,
+                              absl::Time deadline, HostSegments::Answer answer) {
+  HostSegments::Answer once = [weak = weak_from_this(), request, deadline,
+                               answer = std::move(answer)](const HostSegments::Result& result) {
+    control_loop.AssertOnLoop();
+    const auto self = weak.lock();
+    const bool is_short = result.result == CudaResult::kOutOfMemory && !request.give_back();
+    if (self == nullptr || !is_short || !self->Serving() || SteadyNow() >= deadline) {
+      return answer(result);
+    }
+    const auto again = [weak, request, deadline, answer] {
+      control_loop.AssertOnLoop();
+      const auto session = weak.lock();
+      if (session == nullptr || !session->Serving()) {
+        return answer({CudaResult::kIllegalState, -1, {}});
+      }
+      session->TakeHostSegment(request, deadline, answer);
+    };
+    if (!self->context_.owner->AwaitReturn(KeptMemory(), deadline, again)) answer(result);
+  };
+  if (IsGuarded(hello_)) return holdings_.window().Request(request, std::move(once));
+  holdings_.host_segments().Request(request, std::move(once));
 }
 
 void Session::OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) {
@@ -610,7 +644,9 @@ void Session::OnWorkerGarbage(const absl::Status& status) {
 void Session::OnResumed(bool moved) {
   context_.control->Post([self = shared_from_this(), moved] {
     control_loop.AssertOnLoop();
-    if (self->Serving() || self->state_ == State::kFaulted) self->presence_.Return(moved);
+    if (!self->Serving() && self->state_ != State::kFaulted) return;
+    self->presence_.Return(moved);
+    self->context_.owner->OnClientBack();
   });
 }
 
@@ -619,6 +655,21 @@ void Session::OnChannelClosed(const absl::Status& status) {
     control_loop.AssertOnLoop();
     self->HandleChannelClosed(status);
   });
+}
+
+void Session::GiveClientUp(const std::string& reason) {
+  const auto self = shared_from_this();
+  // It came back, which is about to be told.
+  if (port_->attached() && !presence_.gone()) return;
+  context_.counters->clients_vanished.Add(1);
+  // A connection that another process has inherited.
+  if (port_->attached()) port_->Close(absl::CancelledError(reason));
+  End(reason);
+}
+
+bool Session::ComesBack(const KeptMemory& wanted) const {
+  const bool leaves = state_ == State::kEnding || presence_.missing();
+  return leaves && holdings_.devices().Has(wanted.device, wanted.quota);
 }
 
 void Session::HandleChannelClosed(const absl::Status& status) {

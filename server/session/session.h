@@ -89,6 +89,9 @@ class Session : public SessionControl,
   SessionSnapshot Snapshot() const RUNS_ON(control_loop);
   // How much of `wanted` it keeps.
   uint64_t KeptBytes(const KeptMemory& wanted) const RUNS_ON(control_loop);
+  // Whether it has some of `wanted` and is about to give it back: it ends, or its client is away or
+  // no more.
+  bool ComesBack(const KeptMemory& wanted) const RUNS_ON(control_loop);
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
   // Whom policies know it by.
   std::string policy_tenant() const RUNS_ON(control_loop);
@@ -143,8 +146,10 @@ class Session : public SessionControl,
   void BeginOpening() RUNS_ON(control_loop);
   // The ordinals of its devices, with commas between.
   std::string DevicesText() const RUNS_ON(control_loop);
-  // RESOURCE_EXHAUSTED when whoever pays has no host memory left.
-  absl::Status OpenDevices() RUNS_ON(control_loop);
+  void OpenDevices() RUNS_ON(control_loop);
+  // Takes what the session has of the host's memory in any case. Waits until `deadline` for what
+  // comes back by itself.
+  void TakeHostMemory(absl::Time deadline) RUNS_ON(control_loop);
   std::shared_ptr<Quota> QuotaOn(const DeviceMemory& device) RUNS_ON(control_loop);
   // Charges what a guarded session's worker takes of the device, and then starts it.
   void TakeOwnMemory() RUNS_ON(control_loop);
@@ -170,6 +175,10 @@ class Session : public SessionControl,
   // Something of an open session is done on the loop. `body` is not called, and the request is
   // done, when the session is not open any more.
   void WhileServing(std::function<void()> body);
+  // Takes host memory that is shared with the client, or gives it back. A request that does not fit
+  // waits until `deadline` for what comes back by itself.
+  void TakeHostSegment(const warpline_internal::HostMemoryRequest& request, absl::Time deadline,
+                       HostSegments::Answer answer) RUNS_ON(control_loop);
   void HandleRead(const warpline_internal::ReadBack& request) RUNS_ON(control_loop);
   // A bulk connection asks for host memory, or gives some back.
   void HandleBulkMemory(const warpline_internal::HostMemoryRequest& request,
@@ -183,6 +192,7 @@ class Session : public SessionControl,
 
   // Ends.
   void HandleChannelClosed(const absl::Status& status) RUNS_ON(control_loop);
+  void GiveClientUp(const std::string& reason) RUNS_ON(control_loop);
   void OpenTimedOut() RUNS_ON(control_loop);
   void FaultTimedOut() RUNS_ON(control_loop);
   // Sends the client away with `status` and ends.

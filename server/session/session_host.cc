@@ -49,6 +49,7 @@ SessionHost::SessionHost(SessionHostOptions options,
       host_memory_(Quota::Create(HostMemoryLimit(options_.host_memory_bytes))),
       log_(options_.log),
       sessions_on_device_(devices.size(), 0),
+      return_waits_(&control_),
       devices_(std::move(devices)),
       modules_(options_.modules == nullptr
                    ? nullptr
@@ -60,7 +61,12 @@ SessionHost::SessionHost(SessionHostOptions options,
             WorkerPoolOptions{.launcher = options_.launcher,
                               .jailer = options_.jailer,
                               .program = options_.session.worker,
-                              .warm = options_.session.warm_workers}),
+                              .warm = options_.session.warm_workers,
+                              .waiting_gone =
+                                  [this] {
+                                    control_loop.AssertOnLoop();
+                                    return_waits_.Wake();
+                                  }}),
       guarded_(&control_, &spawner_, &deaths_,
                GuardedWorkersOptions{
                    .launcher = options_.launcher,
@@ -313,6 +319,19 @@ void SessionHost::ScoreForReclaim(const Session& session, KeepingSession* keepin
   keeping->spared = verdict.action == policy::Action::kKeep;
 }
 
+bool SessionHost::AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
+                              std::function<void()> again) {
+  bool comes = wanted.device != nullptr && wanted.quota == nullptr &&
+               pool_.leaving(wanted.device->ordinal());
+  for (const auto& [id, session] : sessions_) comes = comes || session->ComesBack(wanted);
+  if (comes) return_waits_.Add(deadline - SteadyNow(), std::move(again));
+  return comes;
+}
+
+bool SessionHost::EndWaitingWorkers(const DeviceMemory& device) {
+  return pool_.EndWaiting(device.ordinal());
+}
+
 bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
   std::vector<KeepingSession> keeping;
   for (const auto& [id, session] : sessions_) {
@@ -350,6 +369,11 @@ void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& 
   }
   sessions_.erase(id);
   host_memory_port_.Forget(id, std::move(kept));
+  // What it had of the host is free by now, and what it had of the devices once they say so.
+  control_.Post([this] {
+    control_loop.AssertOnLoop();
+    return_waits_.Wake();
+  });
   MutexLock lock(&mu_);
   known_.erase(id);
   if (--live_ == 0) idle_.NotifyAll();

@@ -31,6 +31,7 @@
 #include "server/process/event_loop.h"
 #include "server/process/running_process.h"
 #include "server/session/reclaim_policy.h"
+#include "server/session/return_waits.h"
 #include "server/session/server_log.h"
 #include "server/session/session.h"
 #include "server/session/session_options.h"
@@ -142,10 +143,14 @@ class SessionHost : public Acceptor,
       RUNS_ON(control_loop);
   ShortageVerdict OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) override
       RUNS_ON(control_loop);
+  bool AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
+                   std::function<void()> again) override RUNS_ON(control_loop);
+  bool EndWaitingWorkers(const DeviceMemory& device) override RUNS_ON(control_loop);
   bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override
       RUNS_ON(control_loop);
   // What the policy says of a session that keeps some of `wanted`.
   void ScoreForReclaim(const Session& session, KeepingSession* keeping) RUNS_ON(control_loop);
+  void OnClientBack() override RUNS_ON(control_loop) { return_waits_.Wake(); }
   void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                       KeptSegments kept) override RUNS_ON(control_loop);
 
@@ -189,6 +194,7 @@ class SessionHost : public Acceptor,
   std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
   std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);
   ShareBook shares_ ABSL_GUARDED_BY(control_loop);
+  ReturnWaits return_waits_ ABSL_GUARDED_BY(control_loop);
 
   // Ended in reverse: what posts to a loop goes before it.
   EventLoop doorbell_{"doorbell"};

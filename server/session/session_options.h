@@ -105,6 +105,8 @@ class SessionOwner : public MemoryReclaimer {
   // The devices for a session, counted until OnSessionEnded(); see PlaceSession().
   virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted)
       RUNS_ON(control_loop) = 0;
+  // A client that was away has its session again.
+  virtual void OnClientBack() RUNS_ON(control_loop) = 0;
   // The session is over: worker gone, memory given back, channel closed.
   virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                               KeptSegments kept) RUNS_ON(control_loop) = 0;

@@ -1,4 +1,5 @@
 // Sessions whose connection breaks or moves.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -171,6 +172,11 @@ TEST_F(SessionResumeTest, ClientWhoseProcessHasEndedIsGivenUpAtOnce) {
   StartServer();
   int release[2];
   ASSERT_EQ(pipe(release), 0);
+  // As clients hold their arena's addresses. The process inherits it.
+  const uint64_t arena_bytes = ResumableHello().arena_bytes();
+  void* const arena =
+      mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(arena, MAP_FAILED);
   const pid_t process = fork();
   if (process == 0) {
     close(release[1]);
@@ -188,6 +194,7 @@ TEST_F(SessionResumeTest, ClientWhoseProcessHasEndedIsGivenUpAtOnce) {
   close(release[1]);
   ExpectNothingLeft();
   waitpid(process, nullptr, 0);
+  munmap(arena, arena_bytes);
   // And one that had ended before.
   Open(hello).reset();
   ExpectNothingLeft();

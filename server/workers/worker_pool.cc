@@ -152,7 +152,28 @@ void WorkerPool::OnGone(Entry* entry) {
   for (auto& [ordinal, device] : devices_) {
     std::erase_if(device.entries, [&](const auto& candidate) { return candidate.get() == entry; });
   }
-  if (stopping_ && leaving_.empty() && stopped_) std::exchange(stopped_, nullptr)();
+  if (stopping_ && leaving_.empty() && stopped_) return std::exchange(stopped_, nullptr)();
+  if (options_.waiting_gone != nullptr) options_.waiting_gone();
+}
+
+void WorkerPool::EndAll(Device* device) {
+  for (auto& entry : device->entries) {
+    entry->worker->Kill();
+    leaving_.push_back(std::move(entry));
+  }
+  device->entries.clear();
+}
+
+bool WorkerPool::EndWaiting(int ordinal) {
+  const auto device = devices_.find(ordinal);
+  if (device == devices_.end() || device->second.entries.empty()) return false;
+  EndAll(&device->second);
+  return true;
+}
+
+bool WorkerPool::leaving(int ordinal) const {
+  return std::any_of(leaving_.begin(), leaving_.end(),
+                     [&](const auto& entry) { return entry->device().ordinal == ordinal; });
 }
 
 void WorkerPool::Renew() {
@@ -160,11 +181,7 @@ void WorkerPool::Renew() {
   for (auto& [ordinal, device] : devices_) {
     if (device.entries.empty()) continue;
     const WorkerDevice wanted = device.entries.front()->device();
-    for (auto& entry : device.entries) {
-      entry->worker->Kill();
-      leaving_.push_back(std::move(entry));
-    }
-    device.entries.clear();
+    EndAll(&device);
     Refill(wanted);
   }
 }
@@ -173,11 +190,7 @@ void WorkerPool::Stop(std::function<void()> stopped) {
   stopping_ = true;
   for (auto& [ordinal, device] : devices_) {
     control_->Remove(device.timer);
-    for (auto& entry : device.entries) {
-      entry->worker->Kill();
-      leaving_.push_back(std::move(entry));
-    }
-    device.entries.clear();
+    EndAll(&device);
   }
   if (leaving_.empty()) return stopped();
   stopped_ = std::move(stopped);

@@ -37,6 +37,8 @@ struct WorkerPoolOptions {
   // doubles up to the last.
   absl::Duration first_backoff = absl::Seconds(1);
   absl::Duration last_backoff = absl::Seconds(60);
+  // Called when a worker that waited, and was ended, is gone. Null for nobody.
+  std::function<void()> waiting_gone = nullptr;
 };
 
 // Call Stop() before destroying it.
@@ -58,6 +60,12 @@ class WorkerPool {
   // Ends the waiting workers, which run an older program, and starts others.
   void Renew() RUNS_ON(control_loop);
 
+  // Ends the workers that wait for a device, since others need its memory. Refill() starts others.
+  // False when there are none.
+  bool EndWaiting(int ordinal) RUNS_ON(control_loop);
+  // Whether workers that waited for a device were ended and are not gone yet.
+  bool leaving(int ordinal) const RUNS_ON(control_loop);
+
   // Starts no more workers, ends those that wait, and calls `stopped` when they are gone.
   void Stop(std::function<void()> stopped) RUNS_ON(control_loop);
 
@@ -74,6 +82,7 @@ class WorkerPool {
 
   std::shared_ptr<WorkerProcess> Start(const WorkerDevice& device, WorkerEvents* events)
       RUNS_ON(control_loop);
+  void EndAll(Device* device) RUNS_ON(control_loop);
   void OnReady(Entry* entry) RUNS_ON(control_loop);
   void OnFailed(Entry* entry, const std::string& why) RUNS_ON(control_loop);
   void OnGone(Entry* entry) RUNS_ON(control_loop);

@@ -92,6 +92,24 @@ TEST_F(WorkerPoolTest, OpenedWorkersAreNotUntouched) {
   events.gone.get_future().wait();
 }
 
+TEST_F(WorkerPoolTest, WaitingWorkersAreEndedWhereTheirMemoryIsWanted) {
+  std::promise<void> gone;
+  options_.waiting_gone = [&] { gone.set_value(); };
+  OnControl([&] {
+    EXPECT_FALSE(pool().EndWaiting(device_.ordinal));
+    pool().Refill(device_);
+    EXPECT_FALSE(pool().leaving(device_.ordinal));
+    EXPECT_TRUE(pool().EndWaiting(device_.ordinal));
+    EXPECT_TRUE(pool().leaving(device_.ordinal));
+    EXPECT_FALSE(pool().leaving(device_.ordinal + 1));
+  });
+  gone.get_future().wait();
+  OnControl([&] {
+    EXPECT_FALSE(pool().leaving(device_.ordinal));
+    EXPECT_FALSE(pool().EndWaiting(device_.ordinal));
+  });
+}
+
 TEST_F(WorkerPoolTest, NoMoreThanWarmWorkersAreTakenBack) {
   options_.warm = 0;
   Events events;

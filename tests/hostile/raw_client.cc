@@ -1,7 +1,9 @@
 #include "tests/hostile/raw_client.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -157,6 +159,10 @@ std::string ValidHello(bool resumable) {
   hello.set_pid(static_cast<uint32_t>(getpid()));
   hello.set_arena_base(0x300000000000);
   hello.set_arena_bytes(4ull << 30);
+  // A process without an arena's addresses is taken for one that executes another program.
+  static void* const arena = mmap(nullptr, hello.arena_bytes(), PROT_NONE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (arena == MAP_FAILED) std::perror("mmap");
   hello.mutable_initial_memory()->set_id(0);
   hello.mutable_initial_memory()->set_va(0x300000000000 + (2ull << 20));
   hello.mutable_initial_memory()->set_min_bytes(2ull << 20);

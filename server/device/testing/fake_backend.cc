@@ -16,6 +16,10 @@ class FakeChunkSource : public ChunkSource {
   explicit FakeChunkSource(const FakeBackendOptions& options) : options_(options) {}
 
   absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) override {
+    const auto free = FreeBytes();
+    if (free.ok() && free->value_or(bytes) < bytes) {
+      return absl::ResourceExhaustedError("no memory is free");
+    }
     UniqueFd fd(memfd_create("fake-chunk", MFD_CLOEXEC));
     if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
       return absl::ResourceExhaustedError(absl::StrCat("memfd: errno ", errno));
