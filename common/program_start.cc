@@ -1,8 +1,8 @@
 #include "common/program_start.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace warpline {
@@ -10,15 +10,20 @@ namespace {
 
 bool g_ignored_children = false;
 
-bool IsClosed(int fd) { return fcntl(fd, F_GETFD) < 0 && errno == EBADF; }
-
-// The lowest closed descriptor is the one that opens.
-void Occupy(int fd) {
-  int opened = open("/dev/null", O_RDWR | O_CLOEXEC);
-  // Without /dev the root's folder takes the place: it can neither be read nor written.
-  if (opened < 0) opened = open("/", O_PATH | O_CLOEXEC);
-  if (opened >= 0 && opened != fd) close(opened);
+// Libraries open descriptors in their constructors already (gRPC an eventfd), so this comes before
+// those: it is in .preinit_array. Sanitizers are not ready by then either, hence raw system calls.
+__attribute__((no_sanitize("address", "thread", "undefined"))) void OccupyClosedDescriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (syscall(SYS_fcntl, fd, F_GETFD) >= 0) continue;
+    // The lowest closed descriptor is the one that opens.
+    const long opened = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
+    // Without /dev the root's folder takes the place: it can neither be read nor written.
+    if (opened < 0) syscall(SYS_openat, AT_FDCWD, "/", O_PATH | O_CLOEXEC);
+  }
 }
+
+__attribute__((section(".preinit_array"),
+               used)) void (*const g_before_constructors)() = OccupyClosedDescriptors;
 
 void SetChildAction(sighandler_t handler) {
   struct sigaction action = {};
@@ -30,9 +35,6 @@ void SetChildAction(sighandler_t handler) {
 }  // namespace
 
 void StartProgram() {
-  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (IsClosed(fd)) Occupy(fd);
-  }
   struct sigaction inherited;
   g_ignored_children =
       sigaction(SIGCHLD, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN;

@@ -8,11 +8,13 @@
 
 namespace warpline {
 
-// Call it first in main(), before there are other threads.
-//  - Opens /dev/null where descriptor 0, 1 or 2 is closed. What this process opens later then never
-//    has these numbers, under which programs and libraries print. A program that it executes finds
-//    them closed, as it did itself.
-//  - Gives SIGCHLD its default action. While it is ignored, the kernel forgets how children end.
+// A program that links this opens /dev/null where descriptor 0, 1 or 2 is closed, before the
+// constructors of its libraries. What the process opens later then never has these numbers, under
+// which programs and libraries print. A program that it executes finds them closed, as it did
+// itself.
+
+// Gives SIGCHLD its default action: while it is ignored, the kernel forgets how children end. Call
+// it first in main(), before there are other threads.
 void StartProgram();
 
 // Gives SIGCHLD the action again that this process inherited. For a child between fork and exec

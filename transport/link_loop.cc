@@ -1,6 +1,5 @@
 #include "transport/link_loop.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,10 +9,6 @@ namespace warpline {
 namespace {
 
 constexpr std::chrono::seconds kLinger{5};
-
-// A program that closes all descriptors closes those of a client library in it, too, and then
-// nothing ends a sleep. So a sleeping loop looks at its link now and then.
-constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::seconds(5);
 
 // How long what comes after a frame waits, where others want the processors: each frame is work for
 // threads of three processes, which they would have to leave those for.
@@ -179,8 +174,8 @@ void LinkLoop::Finish(const absl::Status& status) {
 void LinkLoop::Park() {
   link_->BeginSleep();
   if (!requests_.any() && !Turn(/*send_now=*/true)) {
-    std::chrono::nanoseconds at_most = kLongestSleep;
-    if (linger_.started()) at_most = std::min(at_most, linger_.left());
+    std::optional<std::chrono::nanoseconds> at_most;
+    if (linger_.started()) at_most = linger_.left();
     parked_.store(true);
     LeaveTurn();
     link_->Sleep(at_most);

@@ -83,9 +83,6 @@ absl::StatusOr<std::optional<Received>> Receive(int socket) {
     got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
-  if (got < 0 && (errno == EBADF || errno == ENOTSOCK)) {
-    return absl::UnavailableError("this process has closed the connection's descriptors");
-  }
   if (got <= 0) return absl::UnavailableError("connection lost");
   Received received;
   received.rings = TakeRings(&message);

@@ -105,21 +105,6 @@ static int Taken(const char* path) {
   return 0;
 }
 
-// The program closes everything that it does not know, and opens files of its own. The session goes
-// on over a new connection or ends, as soon as it is seen that the connection is gone.
-static int Swept(const char* path) {
-  struct Workload w;
-  if (OpenWorkload(&w) || Work(&w)) return 1;
-  closefrom(kLowest);
-  for (int fd = kLowest; fd < 200; ++fd) Replace(fd, path);
-  const int failed = RunOpenWorkload(&w, 3);
-  struct stat file;
-  if (stat(path, &file) != 0 || file.st_size != 0)
-    return Say("bytes of others:", (int)file.st_size);
-  printf("%s\n", failed ? "the session has ended" : "the session has gone on");
-  return 0;
-}
-
 int main(int count, char** arguments) {
   if (count < 4) return 2;
   g_result = arguments[1];
@@ -135,8 +120,6 @@ int main(int count, char** arguments) {
     failed = Replaced(arguments[3]);
   } else if (strcmp(what, "taken") == 0) {
     failed = Taken(arguments[3]);
-  } else if (strcmp(what, "swept") == 0) {
-    failed = Swept(arguments[3]);
   }
   if (!failed) Say("ok", 0);
   return failed;

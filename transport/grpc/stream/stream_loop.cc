@@ -15,10 +15,6 @@ namespace {
 constexpr std::chrono::milliseconds kFlushLinger{5000};
 constexpr std::chrono::milliseconds kErrorLinger{1000};
 
-// A program that closes all descriptors closes those of a client library in it, too, and then
-// nothing ends a wait for the queue. So a client's loop looks now and then.
-constexpr std::chrono::nanoseconds kLongestWait = std::chrono::seconds(5);
-
 gpr_timespec Past() { return gpr_inf_past(GPR_CLOCK_MONOTONIC); }
 
 }  // namespace
@@ -164,14 +160,15 @@ void StreamLoop::Park() {
   void* tag;
   bool ok;
   grpc::CompletionQueue::NextStatus got = grpc::CompletionQueue::GOT_EVENT;
-  if (!linger_.started() && side_ == StreamSide::kServer) {
+  if (!linger_.started()) {
     if (!queue_->Next(&tag, &ok)) got = grpc::CompletionQueue::SHUTDOWN;
   } else {
+    const std::chrono::nanoseconds left = linger_.left();
     // Once the stream was cut nothing is left to time out.
-    const std::chrono::nanoseconds left =
-        linger_.started() && !cut_ ? linger_.left() : kLongestWait;
     const gpr_timespec deadline =
-        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left.count(), GPR_TIMESPAN));
+        cut_ ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
+             : gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                            gpr_time_from_nanos(left.count(), GPR_TIMESPAN));
     got = queue_->AsyncNext(&tag, &ok, deadline);
   }
   if (announced && park_.Retract()) operations_.Begin(Operation::kBell);
