@@ -98,6 +98,8 @@ class ReplaceTest(unittest.TestCase):
             program = harness.start_held(self.installation, server.endpoint, "variables")
             for worker in harness.server_processes(server.pid, "warpline-worker"):
                 os.kill(worker, signal.SIGKILL)
+            # It ends by itself at the first call that meets the loss.
+            program.wait(timeout=harness.GIVE_UP_S)
             status, verdict, stderr = self.verdict(program, "variables")
             self.assertEqual(status, 3, verdict + stderr + server.log_tail())
             self.assertRegex(stderr, "module variables|in flight")

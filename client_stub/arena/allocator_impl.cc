@@ -199,6 +199,9 @@ Heap::Growth Allocator::Impl::Plan(uint64_t bytes, Kind kind) {
   const uint64_t left = QuotaLeft();
   switch (kind) {
     case Kind::kOwn:
+      if (const Heap::Growth growth = heap_.PlanOntoUnused(bytes, left); growth.space != nullptr) {
+        return growth;
+      }
       return heap_.PlanOwn(bytes, left);
     case Kind::kShared:
       // A session with much in small allocations asks for much, so that requests grow scarcer than
