@@ -18,7 +18,8 @@ CUDA = re.compile(r"^(cuda[A-Za-z_]*|cu[A-Z]\w*|nvrtc|driver_types|vector_types|
 UCX_FOLDERS = ("transport/ucx/",)
 CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
                 "tests/conformance/", "tests/stress/", "tests/surface/", "tests/attack/",
-                "tests/chaos/", "tests/checks/", "tests/tiers/", "bench/guard/")
+                "tests/chaos/", "tests/checks/", "tests/memory/", "tests/tiers/",
+                "bench/guard/")
 
 
 def read_folders():
@@ -50,7 +51,7 @@ def folder_of(path):
 def is_for_tests(path):
     """Tests, and what only they link, may look at more."""
     name = path.split("/")[-1]
-    return "/testing/" in path or name.split(".")[0].endswith("_test") or name.startswith("fake_")
+    return "/testing/" in path or name.split(".")[0].endswith(("_test", "_benchmark")) or name.startswith("fake_")
 
 
 def layer_fault(path, header):
