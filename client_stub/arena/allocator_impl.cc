@@ -177,6 +177,9 @@ CudaResult Allocator::Impl::GrowBy(uint64_t bytes, Kind kind, Block** block, boo
       for (const Grant& unused : heap_.TakeReturnable(kLeastOwn, kKeptFree)) {
         memory_->ReturnMemory(unused);
       }
+      // The server makes it a part of the next grant, so that a process of a lease holds no idle
+      // grant beside a large allocation.
+      for (const Grant& unused : heap_.TakeUnusedShared(kLeastOwn)) memory_->ReturnMemory(unused);
     }
     growth = Plan(bytes, kind);
   }
@@ -199,9 +202,6 @@ Heap::Growth Allocator::Impl::Plan(uint64_t bytes, Kind kind) {
   const uint64_t left = QuotaLeft();
   switch (kind) {
     case Kind::kOwn:
-      if (const Heap::Growth growth = heap_.PlanOntoUnused(bytes, left); growth.space != nullptr) {
-        return growth;
-      }
       return heap_.PlanOwn(bytes, left);
     case Kind::kShared:
       // A session with much in small allocations asks for much, so that requests grow scarcer than

@@ -86,14 +86,7 @@ Block* Heap::Take(uint64_t bytes) {
 
 Block* Heap::TakeOwn(uint64_t bytes) {
   const auto found = own_.lower_bound(std::make_pair(bytes, static_cast<Block*>(nullptr)));
-  if (found == own_.end() || found->first != bytes) {
-    for (Block* block : bins_.AtLeast(bytes)) {
-      if (block->bytes != bytes || !IsUnused(*block)) continue;
-      bins_.Remove(block);
-      return MakeLive(block, bytes);
-    }
-    return nullptr;
-  }
+  if (found == own_.end() || found->first != bytes) return nullptr;
   Block* block = found->second;
   RemoveOwn(block);
   block->state = BlockState::kLive;
@@ -151,26 +144,6 @@ Heap::Growth Heap::PlanOwn(uint64_t bytes, uint64_t limit) {
   best.min_bytes = best.want_bytes = bytes;
   best.own = true;
   return SetAside(best);
-}
-
-Heap::Growth Heap::PlanOntoUnused(uint64_t bytes, uint64_t limit) {
-  Growth best;
-  for (const auto& [base, space] : unbacked_) {
-    Block* before = space->prev;
-    if (before == nullptr || before->state != BlockState::kFree) continue;
-    if (before->bytes >= bytes || !IsUnused(*before)) continue;
-    const uint64_t missing = bytes - before->bytes;
-    if (missing % kChunkGranularity != 0 || missing > limit || missing > space->bytes) continue;
-    if (best.space != nullptr && best.min_bytes <= missing) continue;
-    best = {space, before, missing, missing};
-  }
-  return best.space == nullptr ? best : SetAside(best);
-}
-
-bool Heap::IsUnused(const Block& block) const {
-  uint64_t bytes = 0;
-  for (const Grant& grant : GrantsWithin(block, 0)) bytes += grant.bytes;
-  return bytes == block.bytes;
 }
 
 Heap::Growth Heap::SetAside(const Growth& best) {
@@ -302,6 +275,17 @@ std::vector<Grant> Heap::TakeReturnable(uint64_t least_bytes, uint64_t keep_byte
       left -= grant.bytes;
       return false;
     });
+    if (grants.empty()) continue;
+    CutGrants(block, grants);
+    taken.insert(taken.end(), grants.begin(), grants.end());
+  }
+  return taken;
+}
+
+std::vector<Grant> Heap::TakeUnusedShared(uint64_t least_bytes) {
+  std::vector<Grant> taken;
+  for (Block* block : bins_.AtLeast(least_bytes)) {
+    const std::vector<Grant> grants = GrantsWithin(*block, least_bytes);
     if (grants.empty()) continue;
     CutGrants(block, grants);
     taken.insert(taken.end(), grants.begin(), grants.end());

@@ -31,8 +31,7 @@ class Heap {
   // Returns a free block of exactly `bytes`, now live; null when no free block is as large. Grants
   // that are blocks of their own are not cut.
   Block* Take(uint64_t bytes);
-  // Returns a free block of exactly `bytes` that consists of whole grants, now live; null when
-  // there is none.
+  // Returns a free block that is a grant of exactly `bytes`, now live; null when there is none.
   Block* TakeOwn(uint64_t bytes);
   // Makes a live, retiring or stream-free block free. Its neighbours may be merged into it:
   // pointers to other free blocks become invalid.
@@ -52,10 +51,6 @@ class Heap {
   };
   // Sets address space aside for a grant of exactly `bytes` that becomes a block of its own.
   Growth PlanOwn(uint64_t bytes, uint64_t limit);
-  // Sets address space aside for what `bytes` lack behind free grants of which nothing is in use,
-  // so that these do not stay idle beside it, as the grant of the opening would in each process of
-  // a lease.
-  Growth PlanOntoUnused(uint64_t bytes, uint64_t limit);
   // Sets address space aside so that `bytes` fit once `min_bytes` of it are backed. At most
   // `limit` bytes are asked for, if possible `step`.
   Growth PlanGrowth(uint64_t bytes, uint64_t step, uint64_t limit);
@@ -78,6 +73,10 @@ class Heap {
   // Takes such grants out, as long as at least `keep_bytes` stay free.
   std::vector<Grant> TakeReturnable(uint64_t least_bytes, uint64_t keep_bytes);
 
+  // Takes the grants of at least `least_bytes` out of the heap that no allocation has a part of,
+  // but for those that are blocks of their own.
+  std::vector<Grant> TakeUnusedShared(uint64_t least_bytes);
+
   uint64_t granted_bytes() const { return granted_bytes_; }
   uint64_t free_bytes() const { return bins_.total_bytes() + own_bytes_; }
   // What is granted and not in blocks of their own.
@@ -93,8 +92,6 @@ class Heap {
   std::vector<Grant> GrantsWithin(const Block& block, uint64_t least_bytes) const;
   void CutGrants(Block* block, const std::vector<Grant>& grants);
   Growth SetAside(const Growth& growth);
-  // Whether a free block consists of whole grants.
-  bool IsUnused(const Block& block) const;
   void RemoveOwn(Block* block);
 
   BlockPool pool_;

@@ -276,11 +276,11 @@ void Streams() {
 void Threads() {
   int wrong[4] = {};
   std::vector<std::thread> threads;
-  int* common = Pinned();
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       cudaStream_t stream = nullptr;
       int* device = nullptr;
+      int* kept = Pinned();
       cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
       cudaMalloc(&device, kBytes);
       for (int round = 0; round < 10; ++round) {
@@ -289,12 +289,12 @@ void Threads() {
         cudaMallocHost(&staging, kBytes);
         for (int i = 0; i < kWords; ++i) mine[i] = staging[i] = t;
         Add<<<kBlocks, kThreads, 0, stream>>>(mine, kWords, round);
-        Set<<<1, 32, 0, stream>>>(common + t * 32, 32, round);
+        Set<<<1, 32, 0, stream>>>(kept, 32, round);
         cudaMemcpyAsync(device, staging, kBytes, cudaMemcpyHostToDevice, stream);
         Add<<<kBlocks, kThreads, 0, stream>>>(device, kWords, 1);
         cudaMemcpyAsync(staging, device, kBytes, cudaMemcpyDeviceToHost, stream);
         cudaStreamSynchronize(stream);
-        wrong[t] += Wrong(mine, t + round) + Wrong(staging, t + 1) + (common[t * 32] != round);
+        wrong[t] += Wrong(mine, t + round) + Wrong(staging, t + 1) + (kept[0] != round);
         cudaFreeHost(mine);
         cudaFreeHost(staging);
       }

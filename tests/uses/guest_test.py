@@ -275,7 +275,8 @@ def signals(process, which):
     """Those that the process ignores ("SigIgn") or its first thread blocks ("SigBlk")."""
     text = pathlib.Path("/proc/%d/status" % process).read_text(encoding="ascii")
     mask = int(re.search(r"%s:\s*([0-9a-f]+)" % which, text)[1], 16)
-    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+    # The C library has signals of its own, which no program can set.
+    return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
 
 
 def ignore_children():

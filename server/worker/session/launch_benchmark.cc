@@ -133,6 +133,7 @@ class Row {
     payload += commands_;
     commands_.clear();
     count_ = 0;
+    decoder_thread.AssertOnLoop();
     if (!session_->Decode(std::move(payload)).ok()) std::abort();
   }
 
