@@ -297,25 +297,6 @@ static void TouchShared(int number) {
   ++t_faults;
 }
 
-// A handler of another signal touches the memory while a touch waits for the device.
-static int Nested(void) {
-  if (Start()) return 1;
-  struct sigaction action = {0};
-  action.sa_handler = TouchShared;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGALRM, &action, NULL);
-  const struct itimerval often = {{0, 300}, {0, 300}};
-  setitimer(ITIMER_REAL, &often, NULL);
-  for (unsigned i = 0; i < 100 || t_faults < 10; ++i) {
-    if (FillAndWait(i)) return 1;
-    g_touches = 1;
-    const int failed = HasFilled(i);
-    g_touches = 0;
-    if (failed) return 1;
-  }
-  return 0;
-}
-
 // ---- Ends by SIGSEGV, as the caller expects.
 
 static int Ends(const char* what) {
@@ -348,11 +329,9 @@ int main(int count, char** arguments) {
   const struct {
     const char* name;
     int (*run)(void);
-  } uses[] = {{"before", InstalledBefore}, {"after", InstalledAfter},
-              {"delivered", Delivered},    {"maskless", LeftWithoutMask},
-              {"returned", Returned},      {"ignored", Ignored},
-              {"blocked", Blocked},        {"threads", OnThreads},
-              {"left", LeftByAnother},     {"nested", Nested}};
+  } uses[] = {{"before", InstalledBefore},   {"after", InstalledAfter}, {"delivered", Delivered},
+              {"maskless", LeftWithoutMask}, {"returned", Returned},    {"ignored", Ignored},
+              {"blocked", Blocked},          {"threads", OnThreads},    {"left", LeftByAnother}};
   if (count < 2) return 2;
   for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); ++i) {
     if (strcmp(uses[i].name, arguments[1]) != 0) continue;
