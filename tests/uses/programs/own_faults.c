@@ -287,16 +287,6 @@ static int LeftByAnother(void) {
   return 0;
 }
 
-static volatile sig_atomic_t g_touches;
-
-static void TouchShared(int number) {
-  (void)number;
-  // Within a call of CUDA it may meet the library's locks.
-  if (!g_touches) return;
-  for (unsigned i = 0; i < kElements; ++i) (void)g_shared[i];
-  ++t_faults;
-}
-
 // ---- Ends by SIGSEGV, as the caller expects.
 
 static int Ends(const char* what) {
