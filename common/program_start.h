@@ -1,4 +1,4 @@
-// What a program of ours has inherited from the process that executed it, and cannot work with.
+// Mends what a program of ours inherits from its parent and cannot work with.
 //
 //   int main(int argc, char** argv) {
 //     warpline::StartProgram();

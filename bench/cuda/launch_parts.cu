@@ -118,7 +118,7 @@ class Rows {
   void Run(const Way& way) {
     auto address = reinterpret_cast<CUdeviceptr>(counter_);
     size_t bytes = sizeof(address);
-    // As a worker passes what came over the wire.
+    // Launches as a worker does, which passes on what came over the wire.
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &address, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                      CU_LAUNCH_PARAM_END};
     void** const packed = way.has_parameter ? extra : nullptr;

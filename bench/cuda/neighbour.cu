@@ -33,7 +33,7 @@ constexpr int kRequestBlocks = 128;
 
 __global__ void Tiny(uint32_t* data) { data[threadIdx.x] += 1; }
 
-// Kernels of which each is launched once.
+// Kernels that are launched once each.
 template <int kNumber>
 __global__ void Numbered(uint32_t* data) {
   data[threadIdx.x] += kNumber;

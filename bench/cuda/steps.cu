@@ -17,7 +17,7 @@ namespace {
 
 __global__ void Step(unsigned* data, unsigned add) { data[threadIdx.x] += add; }
 
-// What the compiler may not leave out.
+// The compiler may not leave this out.
 volatile uint64_t g_host_result;
 
 void WorkOnHost(long long rounds) {

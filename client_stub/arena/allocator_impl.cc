@@ -153,7 +153,7 @@ CudaResult Allocator::Impl::Obtain(uint64_t bytes, Block** block) {
   }
 }
 
-// What the first attempt does not get, the second may: behind other free memory, and in pieces that
+// The second attempt may get what the first does not: behind other free memory, and in pieces that
 // the server keeps for the session and that are too large for less.
 CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
   const CudaResult result = GrowBy(bytes, HasOwn(bytes) ? Kind::kOwn : Kind::kShared, block, asked);

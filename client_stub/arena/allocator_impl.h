@@ -57,7 +57,7 @@ class Allocator::Impl {
   Heap::Growth Plan(uint64_t bytes, Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult GrowBy(uint64_t bytes, Kind kind, Block** block, bool* asked)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
-  // Whether an allocation of so much, which is rounded up, has a grant of its own.
+  // Returns true when an allocation of `bytes`, rounded up, has a grant of its own.
   bool HasOwn(uint64_t bytes) const { return returns_memory_ && bytes >= kLeastOwn; }
   uint64_t Round(uint64_t bytes) const;
   // Notes a refusal in the words that the server uses when it is asked.

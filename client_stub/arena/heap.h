@@ -79,7 +79,7 @@ class Heap {
 
   uint64_t granted_bytes() const { return granted_bytes_; }
   uint64_t free_bytes() const { return bins_.total_bytes() + own_bytes_; }
-  // What is granted and not in blocks of their own.
+  // Returns the bytes that are granted and not in blocks of their own.
   uint64_t shared_bytes() const { return granted_bytes_ - own_granted_bytes_; }
 
  private:

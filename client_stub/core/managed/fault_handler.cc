@@ -345,7 +345,7 @@ int SetProgramAction(const struct sigaction* action, struct sigaction* former) {
     const ProgramLock lock;
     struct sigaction now;
     sigaction(SIGSEGV, nullptr, &now);
-    // What was installed past this function.
+    // A handler that was installed past this function.
     if (!IsOurs(now)) g_program = now;
     was = g_program;
     if (action != nullptr) {
