@@ -1,7 +1,8 @@
 // How a graph crosses the wire: the steps of an image (ImageData) that GraphCreate names.
 //
 // A step is a command of a stream, without the stream, and the steps that it comes after, all of
-// which precede it in the image. So there are no cycles, and running the steps in their order is
+// which precede it in the image. In the place of a launch's stream is the partition in which its
+// kernel runs, or 0. So there are no cycles, and running the steps in their order is
 // right.
 //   u16 command (0: nothing)  u16 body  u32 count of `after`  u32 bytes of fields  u32 bytes of
 //   tail  u32 after[count], fields, tail, each filled up with zeros to a multiple of 8 bytes

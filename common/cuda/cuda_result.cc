@@ -65,6 +65,7 @@ std::string CudaResultName(CudaResult result) {
     WARPLINE_NAME(kNotSupported, "CUDA_ERROR_NOT_SUPPORTED");
     WARPLINE_NAME(kSystemNotReady, "CUDA_ERROR_SYSTEM_NOT_READY");
     WARPLINE_NAME(kSystemDriverMismatch, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
+    WARPLINE_NAME(kInvalidResourceConfiguration, "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION");
     WARPLINE_NAME(kUnknown, "CUDA_ERROR_UNKNOWN");
 #undef WARPLINE_NAME
   }

@@ -51,6 +51,7 @@ enum class CudaResult : int {
   kNotSupported = 801,
   kSystemNotReady = 802,
   kSystemDriverMismatch = 803,
+  kInvalidResourceConfiguration = 915,
   kUnknown = 999,
 };
 

@@ -38,6 +38,7 @@
 #include "server/device/facets/memory.h"
 #include "server/device/facets/modules.h"
 #include "server/device/facets/objects.h"
+#include "server/device/facets/partitions.h"
 #include "server/device/facets/streams.h"
 #include "server/device/facets/textures.h"
 #include "server/device/facets/types.h"
@@ -73,7 +74,8 @@ class Context : public virtual Memory,
                 public virtual Links,
                 public virtual Arrays,
                 public virtual Textures,
-                public virtual Graphs {
+                public virtual Graphs,
+                public virtual Partitions {
  public:
   // A call that needs a capability outside these is refused with kNotSupported.
   virtual Capabilities capabilities() const = 0;

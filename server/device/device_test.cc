@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_numbers.h"
+#include "common/cuda/sm_path.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "server/device/testing/device_fixture.h"
@@ -382,6 +383,81 @@ TEST_P(DeviceTest, OneChunkIsMappedTwiceWithItsOwnAccessAtEachPlace) {
   EXPECT_EQ(context_->UnmapChunk(twin, 2 * kMiB), CudaResult::kSuccess);
 }
 
+// Returns a split into groups of the smallest size, of which the first is taken.
+SmStep SmallestGroup(const SmPart& whole, uint32_t groups) {
+  SmStep split;
+  split.least = whole.smallest;
+  split.groups = groups;
+  split.Take(0);
+  return split;
+}
+
+TEST_P(DeviceTest, ASplitGivesAllThatItIsGiven) {
+  SmSplitResult whole;
+  ASSERT_EQ(context_->Split({}, SmStep(), &whole), CudaResult::kSuccess);
+  EXPECT_GE(whole.whole.count, whole.whole.smallest);
+  EXPECT_GT(whole.whole.smallest, 0u);
+  EXPECT_EQ(whole.count, 0u);
+  SmStep split = SmallestGroup(whole.whole, kMaxSmGroups);
+  SmSplitResult parts;
+  ASSERT_EQ(context_->Split({}, split, &parts), CudaResult::kSuccess);
+  EXPECT_EQ(parts.whole.count, whole.whole.count);
+  ASSERT_GE(parts.count, 1u);
+  ASSERT_EQ(parts.groups.size(), parts.count);
+  uint32_t sum = parts.rest.count;
+  for (const SmPart& group : parts.groups) sum += group.count;
+  EXPECT_EQ(sum, whole.whole.count);
+  split.groups = kCountSmGroups;
+  SmSplitResult counted;
+  ASSERT_EQ(context_->Split({}, split, &counted), CudaResult::kSuccess);
+  EXPECT_EQ(counted.count, parts.count);
+  EXPECT_TRUE(counted.groups.empty());
+  split.least = whole.whole.count + 1;
+  split.groups = 1;
+  EXPECT_NE(context_->Split({}, split, &counted), CudaResult::kSuccess);
+}
+
+TEST_P(DeviceTest, StreamsOfAPartitionWork) {
+  SmSplitResult whole;
+  ASSERT_EQ(context_->Split({}, SmStep(), &whole), CudaResult::kSuccess);
+  const SmStep group = SmallestGroup(whole.whole, 1);
+  PartitionId partition{};
+  ASSERT_EQ(context_->CreatePartition({group}, &partition), CudaResult::kSuccess);
+  // A part of it, and a path that leads nowhere.
+  PartitionId part{};
+  EXPECT_EQ(context_->CreatePartition({group, group}, &part), CudaResult::kSuccess);
+  SmStep beyond = group;
+  beyond.groups = kMaxSmGroups;
+  beyond.Take(kMaxSmGroups - 1);
+  PartitionId none{};
+  EXPECT_NE(context_->CreatePartition({beyond}, &none), CudaResult::kSuccess);
+  for (const PartitionId of : {partition, part}) {
+    StreamId stream{};
+    ASSERT_EQ(context_->CreateStreamIn(of, 0, &stream), CudaResult::kSuccess);
+    EXPECT_EQ(Launch(Find("store"), {{1, 1, 1}, {1, 1, 1}, 0}, stream, memory_),
+              CudaResult::kSuccess);
+    EXPECT_EQ(Sync(stream), CudaResult::kSuccess);
+    EXPECT_EQ(context_->DestroyStream(stream), CudaResult::kSuccess);
+    EXPECT_EQ(context_->DestroyPartition(of), CudaResult::kSuccess);
+  }
+}
+
+TEST_P(DeviceTest, PartitionsKeepToTheirLimit) {
+  SmSplitResult whole;
+  ASSERT_EQ(context_->Split({}, SmStep(), &whole), CudaResult::kSuccess);
+  // A context of its own, since a limit comes before everything else.
+  auto limited = backend_->OpenContext(0);
+  ASSERT_TRUE(limited.ok()) << limited.status();
+  (*limited)->LimitPartitions(whole.whole.smallest);
+  SmSplitResult part;
+  ASSERT_EQ((*limited)->Split({}, SmStep(), &part), CudaResult::kSuccess);
+  EXPECT_EQ(part.whole.count, whole.whole.smallest);
+  const SmStep group = SmallestGroup(part.whole, 1);
+  PartitionId partition{};
+  ASSERT_EQ((*limited)->CreatePartition({group}, &partition), CudaResult::kSuccess);
+  EXPECT_EQ((*limited)->DestroyPartition(partition), CudaResult::kSuccess);
+}
+
 // A capability that a context does not claim is refused, and the others are not.
 TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
   const Capabilities can = context_->capabilities();
@@ -398,6 +474,7 @@ TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
   TensorMapBytes map{};
   uint64_t texture = 0, block = 0;
   int clusters = 0;
+  SmSplitResult parts;
   const std::pair<Capability, CudaResult> tried[] = {
       {Capability::kLinks, context_->CreateLink({}, &link)},
       {Capability::kArrays, context_->CreateArray(&shape, &array)},
@@ -406,6 +483,7 @@ TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
       {Capability::kGraphs, context_->CreateGraph({}, &graph)},
       {Capability::kClusters, context_->MaxActiveClusters(Find("store"), config, &clusters)},
       {Capability::kVariableBlocks, context_->TakeBlock(&block)},
+      {Capability::kPartitions, context_->Split({}, SmStep(), &parts)},
   };
   for (const auto& [capability, result] : tried) {
     EXPECT_EQ(result != CudaResult::kNotSupported, can.Has(capability))

@@ -114,7 +114,6 @@ std::string AccountOf(const Entitlement& entitlement, const std::string& payer, 
 void SetShare(const SessionFacts& facts, const std::string& payer,
               warpline_internal::OpenWorker* open) {
   const DeviceSlice& slice = facts.entitlement->slice;
-  if (slice.sm_percent < 100) open->set_sm_percent(slice.sm_percent);
   open->set_compute_weight(slice.weight);
   open->set_share_group(AccountOf(*facts.entitlement, payer, slice.tenants_weight));
 }
@@ -262,6 +261,8 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, const st
   if (HasBoard(*facts.hello)) open.set_board_generation(1);
   open.set_guard(facts.hello->guard());
   open.set_launch_limit_ms(LaunchLimitMs(facts));
+  const uint32_t sm_percent = facts.entitlement->slice.sm_percent;
+  if (sm_percent < 100) open.set_sm_percent(sm_percent);
   if (IsGuarded(*facts.hello)) SetShare(facts, payer, &open);
   open.set_variable_room_bytes(facts.guarded.variable_bytes);
   open.set_sink_granule_bytes(facts.guarded.sink_granule_bytes);

@@ -11,13 +11,15 @@
 #include "server/device/cuda/cuda_memory.h"
 #include "server/device/cuda/cuda_modules.h"
 #include "server/device/cuda/cuda_part.h"
+#include "server/device/cuda/cuda_partitions.h"
 #include "server/device/cuda/cuda_streams.h"
 #include "server/device/cuda/cuda_textures.h"
 
 namespace warpline::device {
 
-using CudaContext = ContextOf<CudaMember, CudaMemory, CudaStreams, CudaCopies, CudaLaunches,
-                              CudaModules, CudaLinks, CudaArrays, CudaTextures, CudaGraphs>;
+using CudaContext =
+    ContextOf<CudaMember, CudaMemory, CudaStreams, CudaCopies, CudaLaunches, CudaModules, CudaLinks,
+              CudaArrays, CudaTextures, CudaGraphs, CudaPartitions>;
 
 }  // namespace warpline::device
 

@@ -102,6 +102,10 @@ class GraphBuilder {
     CUDA_KERNEL_NODE_PARAMS params = {};
     params.kern = reinterpret_cast<CUkernel>(static_cast<uint64_t>(from.kernel));
     params.ctx = context_;
+    if (from.partition != PartitionId{}) {
+      const CUresult found = api_->p_cuCtxFromGreenCtx(&params.ctx, Native(from.partition));
+      if (found != CUDA_SUCCESS) return found;
+    }
     params.gridDimX = from.config.grid[0];
     params.gridDimY = from.config.grid[1];
     params.gridDimZ = from.config.grid[2];

@@ -138,6 +138,7 @@ namespace warpline::device {
   F(cuGreenCtxCreate)               \
   F(cuGreenCtxDestroy)              \
   F(cuCtxFromGreenCtx)              \
+  F(cuGreenCtxGetDevResource)       \
   F(cuGreenCtxStreamCreate)
 
 // The functions, by their plain names. Immutable once loaded.

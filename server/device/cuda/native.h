@@ -22,6 +22,9 @@ inline CUkernel Native(KernelId id) {
   return reinterpret_cast<CUkernel>(static_cast<uint64_t>(id));
 }
 inline CUgraph Native(FrameId id) { return reinterpret_cast<CUgraph>(static_cast<uint64_t>(id)); }
+inline CUgreenCtx Native(PartitionId id) {
+  return reinterpret_cast<CUgreenCtx>(static_cast<uint64_t>(id));
+}
 // A graph that can be launched.
 inline CUgraphExec Native(GraphId id) {
   return reinterpret_cast<CUgraphExec>(static_cast<uint64_t>(id));

@@ -15,6 +15,7 @@ constexpr std::pair<Capability, const char*> kNames[] = {
     {Capability::kGraphs, "graphs"},
     {Capability::kClusters, "clusters"},
     {Capability::kVariableBlocks, "variable blocks"},
+    {Capability::kPartitions, "partitions"},
 };
 
 }  // namespace

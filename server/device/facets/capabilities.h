@@ -23,6 +23,7 @@ enum class Capability : uint32_t {
   kGraphs = 1u << 4,          // Launches a graph as one, conditional nodes included.
   kClusters = 1u << 5,        // Clusters of blocks
   kVariableBlocks = 1u << 6,  // Says where modules' variables will lie (Modules::TakeBlock()).
+  kPartitions = 1u << 7,      // Streams that have some of the multiprocessors
 };
 
 using Capabilities = EnumSet<Capability>;

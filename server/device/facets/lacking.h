@@ -10,6 +10,7 @@
 #include "server/device/facets/capabilities.h"
 #include "server/device/facets/graphs.h"
 #include "server/device/facets/links.h"
+#include "server/device/facets/partitions.h"
 #include "server/device/facets/textures.h"
 
 namespace warpline::device {
@@ -82,6 +83,24 @@ class NoGraphs : public virtual Graphs {
 
  private:
   static CudaResult Refuse() { return Lacks(Capability::kGraphs); }
+};
+
+class NoPartitions : public virtual Partitions {
+ public:
+  static constexpr Capabilities kGives = {};
+
+  explicit NoPartitions(const void* /*state*/) {}
+
+  void LimitPartitions(uint32_t) override {}
+  CudaResult Split(absl::Span<const SmStep>, const SmStep&, SmSplitResult*) override {
+    return Refuse();
+  }
+  CudaResult CreatePartition(absl::Span<const SmStep>, PartitionId*) override { return Refuse(); }
+  CudaResult DestroyPartition(PartitionId) override { return Refuse(); }
+  CudaResult CreateStreamIn(PartitionId, int, StreamId*) override { return Refuse(); }
+
+ private:
+  static CudaResult Refuse() { return Lacks(Capability::kPartitions); }
 };
 
 }  // namespace warpline::device

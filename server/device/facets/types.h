@@ -24,6 +24,7 @@ enum class GraphId : uint64_t {};
 enum class FrameId : uint64_t {};
 enum class LinkId : uint64_t {};
 enum class ArrayId : uint64_t {};
+enum class PartitionId : uint64_t {};
 
 // CUDA's legacy default stream: it synchronizes with every blocking stream of its context.
 inline constexpr StreamId kLegacyStream{1};
@@ -104,8 +105,9 @@ struct GraphNode {
   // The graph that the node is in: 0, or one of the bodies of earlier kConditional nodes, which are
   // numbered in the order of those nodes. The nodes that it comes after are in the same graph.
   uint32_t body = 0;
-  // For kLaunch. The parameters are borrowed.
+  // For kLaunch. The parameters are borrowed. Partition 0 stands for all multiprocessors.
   KernelId kernel{};
+  PartitionId partition{};
   LaunchConfig config;
   absl::Span<const std::byte> params;
   // For kCopy: boxes; a run of bytes is a box of height and depth 1. For kMemset: address and

@@ -24,6 +24,10 @@ class StreamCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
   WARPLINE_FAMILY_STREAMS(WARPLINE_ON)
+
+ private:
+  // Opens a stream under a new handle; returns null after a refusal.
+  Stream* Open(Lane::Kind kind, uint64_t handle) RUNS_ON(decoder_thread);
 };
 
 // Handles events and their records.
@@ -135,6 +139,13 @@ class MemoryCommands : public CommandHandler {
   WARPLINE_FAMILY_MEMORY(WARPLINE_ON)
 };
 
+// Handles partitions of a device's multiprocessors.
+class PartitionCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_PARTITIONS(WARPLINE_ON)
+};
+
 #undef WARPLINE_ON
 
 // One object of each family, over the same parts.
@@ -158,6 +169,7 @@ class CommandFamilies {
   ArrayCommands& arrays() { return arrays_; }
   GraphCommands& graphs() { return graphs_; }
   MemoryCommands& memory() { return memory_; }
+  PartitionCommands& partitions() { return partitions_; }
 
  private:
   CurrentCommand* const current_;
@@ -171,6 +183,7 @@ class CommandFamilies {
   ArrayCommands arrays_;
   GraphCommands graphs_;
   MemoryCommands memory_;
+  PartitionCommands partitions_;
 };
 
 }  // namespace warpline::worker

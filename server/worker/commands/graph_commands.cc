@@ -3,6 +3,7 @@
 
 #include "proto/devices.h"
 #include "server/worker/commands/families.h"
+#include "server/worker/lanes/partition.h"
 
 namespace warpline::worker {
 
@@ -13,6 +14,8 @@ CudaResult GraphCommands::Count(const std::shared_ptr<Image>& image, Graph* grap
   const CudaResult result = ParseGraph(
       image,
       [this](uint64_t handle) RUNS_ON(decoder_thread) { return FindIn(tables().kernels, handle); },
+      [this](uint64_t handle)
+          RUNS_ON(decoder_thread) { return FindIn(tables().partitions, handle); },
       left, graph);
   if (result != CudaResult::kSuccess) return result;
   uint64_t more = 0;  // The frame keeps these, however often it is instantiated.
@@ -50,6 +53,9 @@ void GraphCommands::Create(const Command& command, std::string_view tail,
     return Refuse(result);
   }
   ObjectTables::Hold(graph->kernels, &graph->hold);
+  for (const auto& partition : graph->partitions) {
+    if (partition != nullptr) partition->AddUser();
+  }
   if (graph->frame != nullptr) ObjectTables::Hold(graph->kernels, &graph->frame->hold);
   graph->ticket = order().NextControlTicket();
   Task task = NewTask(command, tail);

@@ -72,6 +72,7 @@ struct ObjectTables {
   HandleMap<std::shared_ptr<Array>> arrays ABSL_GUARDED_BY(decoder_thread);
   HandleMap<std::shared_ptr<Graph>> graphs ABSL_GUARDED_BY(decoder_thread);
   HandleMap<std::shared_ptr<Frame>> frames ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<std::shared_ptr<Partition>> partitions ABSL_GUARDED_BY(decoder_thread);
 
   RefusedHandles refused_images ABSL_GUARDED_BY(decoder_thread);
   RefusedHandles refused_modules ABSL_GUARDED_BY(decoder_thread);
@@ -88,7 +89,7 @@ struct ObjectTables {
 
   size_t size() const RUNS_ON(decoder_thread) {
     return events.size() + host_calls.size() + images.size() + modules.size() + kernels.size() +
-           links.size() + arrays.size() + graphs.size() + frames.size();
+           links.size() + arrays.size() + graphs.size() + frames.size() + partitions.size();
   }
 
   // Why there is no such module.

@@ -5,6 +5,7 @@
 #include "proto/devices.h"
 #include "server/device/device.h"
 #include "server/worker/commands/families.h"
+#include "server/worker/lanes/partition.h"
 
 namespace warpline::worker {
 namespace {
@@ -13,20 +14,42 @@ constexpr uint64_t kNumberMask = (uint64_t{1} << kHandleDeviceShift) - 1;
 
 }  // namespace
 
-void StreamCommands::On(const cmd::StreamCreate& command, std::string_view tail) {
-  if ((command.stream & kNumberMask) <= kPerThreadStreamHandle || !HasDeviceOf(command.stream) ||
-      FindStream(command.stream) != nullptr) {
-    return Refuse(CudaResult::kInvalidHandle);
+Stream* StreamCommands::Open(Lane::Kind kind, uint64_t handle) {
+  if ((handle & kNumberMask) <= kPerThreadStreamHandle || !HasDeviceOf(handle) ||
+      FindStream(handle) != nullptr) {
+    Refuse(CudaResult::kInvalidHandle);
+    return nullptr;
   }
-  if (!HandlesLeft()) return;
+  if (!HandlesLeft()) return nullptr;
   const uint64_t most = parts_.limits->max_streams;
-  if (order().Threads() >= most) return parts_.current->RefuseBeyond(Limit::kHandles, most);
+  if (order().Threads() >= most) {
+    parts_.current->RefuseBeyond(Limit::kHandles, most);
+    return nullptr;
+  }
+  Stream* const stream = order().Open(kind, handle);
+  if (stream == nullptr) Refuse(CudaResult::kOutOfMemory);
+  return stream;
+}
+
+void StreamCommands::On(const cmd::StreamCreate& command, std::string_view tail) {
   const bool blocking = (command.flags & kStreamNonBlocking) == 0;
   Stream* const stream =
-      order().Open(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
-  if (stream == nullptr) return Refuse(CudaResult::kOutOfMemory);
-  // Making a stream comes after nothing, not even after barriers: those are waits on the stream.
-  stream->lane->Append(NewTask(command, tail));
+      Open(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
+  if (stream == nullptr) return;
+  order().ToNewStream<cmd::StreamCreate>(stream, NewTask(command, tail));
+}
+
+void StreamCommands::On(const cmd::StreamCreateIn& command, std::string_view tail) {
+  const std::shared_ptr<Partition> partition = FindIn(tables().partitions, command.partition);
+  if (partition == nullptr || partition->device != DeviceOfHandle(command.stream)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  Stream* const stream = Open(Lane::Kind::kNonBlocking, command.stream);
+  if (stream == nullptr) return;
+  partition->AddUser();
+  Task task = NewTask(command, tail);
+  task.partition = partition;
+  order().ToNewStream<cmd::StreamCreateIn>(stream, std::move(task));
 }
 
 void StreamCommands::On(const cmd::StreamDestroy& command, std::string_view tail) {

@@ -258,9 +258,13 @@ void Journal::Punch(uint64_t offset, uint64_t bytes) {
 void Journal::AddLink(const Key& key, uint64_t parent, CommandId id) {
   const JournalRule& rule = kCommandTable[static_cast<int>(id) - 1].rule;
   if (rule.action != JournalAction::kCreate || rule.parent < 0) return;
-  // A module or graph is made of an image, which it consumes; a kernel belongs to a module.
+  // A module or graph is made of an image, which it consumes; a kernel belongs to a module, and a
+  // stream may belong to a partition.
   const bool from_image = rule.kind == JournalKind::kModule || rule.kind == JournalKind::kGraph;
-  const auto other = static_cast<uint32_t>(from_image ? JournalKind::kImage : JournalKind::kModule);
+  const auto other =
+      static_cast<uint32_t>(from_image                          ? JournalKind::kImage
+                            : rule.kind == JournalKind::kStream ? JournalKind::kPartition
+                                                                : JournalKind::kModule);
   if (from_image) {
     children_.insert({std::get<0>(key), std::get<1>(key), other, parent});
   } else {

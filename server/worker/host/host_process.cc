@@ -201,9 +201,10 @@ std::vector<SessionDevice> HostProcess::Devices(const ProcessSession& session) c
   return devices;
 }
 
-int HostProcess::ProcessorsOf(const OpenWorker& open) const {
-  const auto info = backend_->Info(places_[0]);
-  if (open.sm_percent() == 0 || open.sm_percent() >= 100 || !info.ok()) return 0;
+int HostProcess::ProcessorsOf(const OpenWorker& open, int place) const {
+  if (open.sm_percent() == 0 || open.sm_percent() >= 100) return 0;
+  const auto info = backend_->Info(place);
+  if (!info.ok()) return 0;
   for (const auto& [attribute, value] : info->attributes) {
     if (attribute == kMultiprocessors) {
       return std::max(1, value * static_cast<int>(open.sm_percent()) / 100);
@@ -294,7 +295,7 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
     session->overdue = std::make_shared<OverdueKernels>();
     session->share = std::make_shared<std::atomic<uint32_t>>(0);
     auto context = shared_->OpenContext(
-        {.multiprocessors = ProcessorsOf(open),
+        {.multiprocessors = ProcessorsOf(open, places_[0]),
          .weight = static_cast<int>(std::clamp(open.compute_weight(), 1u, 1000u)),
          .slice = open.share_group(),
          .on_share = [share = session->share](uint32_t now) { share->store(now); },
@@ -302,6 +303,9 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
          .sink_granule_bytes = open.sink_granule_bytes()});
     if (!context.ok()) return context.status();
     session->context = *std::move(context);
+  }
+  for (size_t i = 0; i < contexts_.size(); ++i) {
+    contexts_[i]->LimitPartitions(static_cast<uint32_t>(ProcessorsOf(open, places_[i])));
   }
   const std::vector<device::Context*> contexts = Contexts(*session);
   const CudaResult reserved = contexts[0]->ReserveArena(open.arena_base(), open.arena_bytes());

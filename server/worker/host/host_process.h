@@ -114,8 +114,8 @@ class HostProcess {
   // Those of a session that is being opened.
   std::vector<device::Context*> Contexts(const ProcessSession& session) const;
   std::vector<SessionDevice> Devices(const ProcessSession& session) const;
-  // How many of the shared device's multiprocessors a session may have; 0 for all.
-  int ProcessorsOf(const warpline_internal::OpenWorker& open) const;
+  // How many of the multiprocessors of the device at `place` a session may have; 0 for all.
+  int ProcessorsOf(const warpline_internal::OpenWorker& open, int place) const;
   absl::Status CheckRoom(const warpline_internal::OpenWorker& open) const;
   absl::Status OpenDevices(const warpline_internal::PrepareWorker& prepare);
   absl::Status WatchKernels();

@@ -11,6 +11,7 @@
 #include "server/worker/lanes/graph.h"
 #include "server/worker/lanes/jit_options.h"
 #include "server/worker/lanes/launch_attributes.h"
+#include "server/worker/lanes/partition.h"
 
 namespace warpline::worker {
 namespace {
@@ -433,6 +434,9 @@ void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
         host_->devices->context(task.graph->device)->DestroyGraph(task.graph->id);
     if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
     host_->outside->Give(task.graph->device, std::exchange(task.graph->outside_bytes, 0));
+  }
+  for (const auto& partition : task.graph->partitions) {
+    if (partition != nullptr) EndUse(partition.get(), *host_);
   }
   UnloadLeaving(task, &task.graph->hold);
 }

@@ -1,5 +1,5 @@
 // The session's own lane: loading modules, finding kernels and variables, attributes, arrays,
-// textures and tensor maps.
+// textures and tensor maps, partitions.
 #ifndef WARPLINE_SERVER_WORKER_LANES_CONTROL_LANE_H_
 #define WARPLINE_SERVER_WORKER_LANES_CONTROL_LANE_H_
 

@@ -6,6 +6,7 @@
 
 #include "proto/graph_definition.h"
 #include "server/worker/lanes/launch_attributes.h"
+#include "server/worker/lanes/partition.h"
 
 namespace warpline::worker {
 namespace {
@@ -30,20 +31,26 @@ void SetGeometry(const Command& command, device::LaunchConfig* config) {
   config->dynamic_shared_bytes = command.dynamic_shared_bytes;
 }
 
+struct Finders {
+  const FindKernel& kernel;
+  const FindPartition& partition;
+};
+
 CudaResult SetKernel(uint64_t handle, const FindKernel& find, Graph* graph) {
   graph->kernels.back() = find(handle);
   return graph->kernels.back() == nullptr ? CudaResult::kInvalidHandle : CudaResult::kSuccess;
 }
 
-CudaResult ReadLaunch(const GraphStep& step, const FindKernel& find, GraphNode* node,
-                      Graph* graph) {
+CudaResult ReadLaunch(const GraphStep& step, const Finders& find, GraphNode* node, Graph* graph) {
   node->kind = GraphNode::Kind::kLaunch;
   std::string_view rest = step.tail;
   uint64_t kernel;
+  uint64_t partition;
   if (step.command == static_cast<uint32_t>(CommandId::kLaunch)) {
     const auto command = Fields<cmd::Launch>(step);
     SetGeometry(command, &node->config);
     kernel = command.kernel;
+    partition = command.stream;
   } else {
     const auto command = Fields<cmd::LaunchEx>(step);
     SetGeometry(command, &node->config);
@@ -52,9 +59,14 @@ CudaResult ReadLaunch(const GraphStep& step, const FindKernel& find, GraphNode* 
       return CudaResult::kInvalidValue;
     }
     kernel = command.kernel;
+    partition = command.stream;
   }
   node->params = Bytes(rest);
-  return SetKernel(kernel, find, graph);
+  if (partition != 0) {
+    graph->partitions.back() = find.partition(partition);
+    if (graph->partitions.back() == nullptr) return CudaResult::kInvalidHandle;
+  }
+  return SetKernel(kernel, find.kernel, graph);
 }
 
 CudaResult ReadMemset(const GraphStep& step, GraphNode* node) {
@@ -119,7 +131,7 @@ CudaResult ReadConditional(const GraphStep& step, const Graph& graph, GraphNode*
   return node->bodies > 0 ? CudaResult::kSuccess : CudaResult::kInvalidValue;
 }
 
-CudaResult ReadStep(const GraphStep& step, const FindKernel& find, GraphNode* node, Graph* graph) {
+CudaResult ReadStep(const GraphStep& step, const Finders& find, GraphNode* node, Graph* graph) {
   if (step.command == kConditionalStep) return ReadConditional(step, *graph, node);
   switch (static_cast<CommandId>(step.command)) {
     case CommandId::kLaunch:
@@ -207,8 +219,8 @@ CudaResult MakeOfFrame(device::Context* context, Graph* graph) {
 
 }  // namespace
 
-CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find, size_t max_nodes,
-                      Graph* graph) {
+CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find,
+                      const FindPartition& find_partition, size_t max_nodes, Graph* graph) {
   std::string_view rest = image->bytes();
   if (rest.empty() || rest.size() > kMaxGraphDefinitionBytes) return CudaResult::kInvalidValue;
   GraphStep step;
@@ -223,7 +235,8 @@ CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find
     node.body = step.body;
     if (!InItsBody(*graph, node, bodies)) return CudaResult::kInvalidValue;
     graph->kernels.emplace_back();
-    const CudaResult result = ReadStep(step, find, &node, graph);
+    graph->partitions.emplace_back();
+    const CudaResult result = ReadStep(step, {find, find_partition}, &node, graph);
     if (result != CudaResult::kSuccess) return result;
     bodies += node.bodies;
     if (bodies > kMaxGraphBodies) return CudaResult::kOutOfMemory;
@@ -242,6 +255,13 @@ CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph) {
     // The driver reads as many bytes as the kernel has.
     if (graph->nodes[i].params.size() != kernel->param_bytes) return CudaResult::kInvalidValue;
     graph->nodes[i].kernel = kernel->id;
+    // A frame keeps its nodes longer than the graphs that are made of it keep partitions.
+    const Partition* const partition = graph->partitions[i].get();
+    if (partition != nullptr && graph->frame == nullptr) {
+      if (partition->device != graph->device) return CudaResult::kInvalidHandle;
+      if (partition->result != CudaResult::kSuccess) return partition->result;
+      graph->nodes[i].partition = partition->id;
+    }
     graph->prints |= kernel->module->prints;
     one_device &= kernel->module->device == graph->device;
   }

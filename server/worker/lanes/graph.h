@@ -51,18 +51,21 @@ struct Graph {
   std::vector<device::GraphNode> nodes;
   // The kernel of each node; null where the node is no launch.
   std::vector<std::shared_ptr<Kernel>> kernels;
+  // The partition of each node, in which it runs; null for none. It is one of their users.
+  std::vector<std::shared_ptr<Partition>> partitions;
   std::shared_ptr<const Image> image;  // Holds the nodes' parameters.
   std::shared_ptr<Frame> frame;        // For graphs with conditional nodes.
   ModuleHold hold;
 };
 
 using FindKernel = std::function<std::shared_ptr<Kernel>(uint64_t handle)>;
+using FindPartition = std::function<std::shared_ptr<Partition>(uint64_t handle)>;
 
 // Reads a complete image. kInvalidValue for an image that defines no graph, kInvalidHandle for a
-// kernel that does not exist, kOutOfMemory for more than `max_nodes` nodes and bodies. Only a graph
-// with a frame may have conditional nodes.
-CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find, size_t max_nodes,
-                      Graph* graph);
+// kernel or a partition that does not exist, kOutOfMemory for more than `max_nodes` nodes and
+// bodies. Only a graph with a frame may have conditional nodes.
+CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find,
+                      const FindPartition& find_partition, size_t max_nodes, Graph* graph);
 
 // Binds the kernels, which are known by now, and makes the device's graph if all of it is on one
 // device. Called on the control lane.

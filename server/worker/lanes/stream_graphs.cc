@@ -31,7 +31,7 @@ CudaResult StreamLane::StreamOn(uint32_t device, device::StreamId* stream) {
     *stream = known->second;
     return CudaResult::kSuccess;
   }
-  const CudaResult result = MakeStream(device, kStreamNonBlocking, stream);
+  const CudaResult result = MakeStream(device, kStreamNonBlocking, nullptr, stream);
   if (result == CudaResult::kSuccess) side_streams_.emplace(device, *stream);
   return result;
 }

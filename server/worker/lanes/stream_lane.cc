@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "common/cuda/box.h"
+#include "common/cuda/cuda_numbers.h"
 #include "proto/frames.h"
 #include "server/worker/lanes/launch_attributes.h"
+#include "server/worker/lanes/partition.h"
 
 namespace warpline::worker {
 namespace {
@@ -31,17 +33,22 @@ bool StreamLane::OpenStream() {
       device_stream_ = device::kLegacyStream;
       open_result_ = CudaResult::kSuccess;
     } else {
-      open_result_ = MakeStream(device(), flags_, &device_stream_);
+      open_result_ = MakeStream(device(), flags_, partition_.get(), &device_stream_);
     }
     has_stream_ = open_result_ == CudaResult::kSuccess;
   }
   return has_stream_;
 }
 
-CudaResult StreamLane::MakeStream(uint32_t device, uint32_t flags, device::StreamId* stream) {
-  CudaResult result = host_->outside->Take(device, OutsideMemory::kStreamBytes);
+CudaResult StreamLane::MakeStream(uint32_t device, uint32_t flags, const Partition* partition,
+                                  device::StreamId* stream) {
+  CudaResult result = partition == nullptr ? CudaResult::kSuccess : partition->result;
   if (result != CudaResult::kSuccess) return result;
-  result = host_->devices->context(device)->CreateStream(flags, priority_, stream);
+  result = host_->outside->Take(device, OutsideMemory::kStreamBytes);
+  if (result != CudaResult::kSuccess) return result;
+  device::Context* const context = host_->devices->context(device);
+  result = partition == nullptr ? context->CreateStream(flags, priority_, stream)
+                                : context->CreateStreamIn(partition->id, priority_, stream);
   if (result != CudaResult::kSuccess) host_->outside->Give(device, OutsideMemory::kStreamBytes);
   return result;
 }
@@ -52,7 +59,8 @@ void StreamLane::EndStream(uint32_t device, device::StreamId stream) {
 }
 
 Lane::Step StreamLane::Issue(Task& task) {
-  if (!std::holds_alternative<cmd::StreamCreate>(task.command)) {
+  if (!std::holds_alternative<cmd::StreamCreate>(task.command) &&
+      !std::holds_alternative<cmd::StreamCreateIn>(task.command)) {
     CudaResult result = host_->reports->fault();
     if (result == CudaResult::kSuccess && !OpenStream()) result = open_result_;
     if (result != CudaResult::kSuccess) {
@@ -92,6 +100,15 @@ bool StreamLane::IsQuick(const Task& task) const {
 Lane::Step StreamLane::Do(const cmd::StreamCreate& command, Task& task) {
   flags_ = command.flags;
   priority_ = command.priority;
+  OpenStream();
+  Check(task, open_result_);
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamCreateIn& command, Task& task) {
+  flags_ = kStreamNonBlocking;
+  priority_ = command.priority;
+  partition_ = task.partition;
   OpenStream();
   Check(task, open_result_);
   return Step::kDone;
@@ -407,6 +424,7 @@ Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
 void StreamLane::Finish() {
   for (const auto& [device, stream] : side_streams_) EndStream(device, stream);
   if (has_stream_ && kind() != Kind::kLegacy) EndStream(device(), device_stream_);
+  if (partition_ != nullptr) EndUse(partition_.get(), *host_);
 }
 
 }  // namespace warpline::worker

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "common/loop/loop_affinity.h"
@@ -40,9 +41,10 @@ class StreamLane : public Lane {
   // Makes the stream wait for a record of another lane.
   void WaitFor(const Task& task, const worker::EventRecord* record) RUNS_ON(on_lane_);
   Step RecordMark(Task& task) RUNS_ON(on_lane_);
-  // Makes a stream of a device, which counts for the session, and ends one.
-  CudaResult MakeStream(uint32_t device, uint32_t flags, device::StreamId* stream)
-      RUNS_ON(on_lane_);
+  // Makes a stream of a device, in a partition unless that is null; it counts for the session.
+  CudaResult MakeStream(uint32_t device, uint32_t flags, const Partition* partition,
+                        device::StreamId* stream) RUNS_ON(on_lane_);
+  // Ends one.
   void EndStream(uint32_t device, device::StreamId stream) RUNS_ON(on_lane_);
   bool OpenStream() RUNS_ON(on_lane_);
   // Brings the tail to the device: copy(buffer) issues the copy from a staging buffer.
@@ -71,6 +73,7 @@ class StreamLane : public Lane {
 
   CudaResult open_result_ ABSL_GUARDED_BY(on_lane_) = CudaResult::kNotReady;
   uint32_t flags_ ABSL_GUARDED_BY(on_lane_) = 0;
+  std::shared_ptr<Partition> partition_ ABSL_GUARDED_BY(on_lane_);  // Null for none.
   int priority_ ABSL_GUARDED_BY(on_lane_) = 0;
   // Bytes of the CopyFromDevice or CopyBoxFromDevice at the front.
   uint64_t copied_ ABSL_GUARDED_BY(on_lane_) = 0;

@@ -24,6 +24,7 @@ namespace warpline::worker {
 class Lane;
 struct Frame;
 struct Graph;
+struct Partition;
 
 // Device code that is being linked. What is not the decoder's belongs to the linker lane.
 struct Link {
@@ -88,6 +89,7 @@ struct Task {
   std::shared_ptr<Array> second_array;
   std::shared_ptr<Graph> graph;
   std::shared_ptr<Frame> frame;
+  std::shared_ptr<Partition> partition;
   // The latest StreamBarriers of other streams, for which the stream waits before the command.
   std::vector<std::shared_ptr<EventRecord>> barriers;
   absl::InlinedVector<Prerequisite, 1> after;

@@ -26,10 +26,11 @@ class OutsideMemory {
   // Pieces are multiples of it.
   static constexpr uint64_t kUnit = 2u << 20;
 
-  // What a driver takes for a stream, and for an executable graph with so many nodes, whose
-  // definition, parameters included, has so many bytes. It does not say how much that is: these are
-  // a little more than what was seen to be gone (docs/decisions/0022).
+  // What a driver takes for a stream, for a partition, and for an executable graph with so many
+  // nodes, whose definition, parameters included, has so many bytes. It does not say how much that
+  // is: these are a little more than what was seen to be gone (docs/decisions/0022).
   static constexpr uint64_t kStreamBytes = 576u << 10;
+  static constexpr uint64_t kPartitionBytes = 128u << 10;
   static constexpr uint64_t GraphBytes(uint64_t nodes, uint64_t definition_bytes) {
     return (128u << 10) + nodes * (2u << 10) + 3 * definition_bytes;
   }

@@ -7,6 +7,7 @@
 #include "server/worker/lanes/control_lane.h"
 #include "server/worker/lanes/graph.h"
 #include "server/worker/lanes/link_lane.h"
+#include "server/worker/lanes/partition.h"
 #include "server/worker/lanes/stream_lane.h"
 
 namespace warpline::worker {
@@ -111,6 +112,7 @@ void StreamOrder::AfterObjects(Task* task) {
   wait_for(task->array);
   if (task->second_array != task->array) wait_for(task->second_array);
   wait_for(task->graph);
+  wait_for(task->partition);
 }
 
 void StreamOrder::AfterAllStreams(Task* task) {

@@ -87,6 +87,14 @@ class StreamOrder {
     AddPrerequisites(InfoOf<Command>().after, stream, &task);
     Enqueue(stream, std::move(task));
   }
+  // Gives its first task to a stream that was just opened. It comes after no work of other streams,
+  // not even after barriers, because those are waits on the stream.
+  template <typename Command>
+  void ToNewStream(Stream* stream, Task task) RUNS_ON(decoder_thread) {
+    static_assert(InfoOf<Command>().lane == LaneKind::kStream);
+    AddPrerequisites(InfoOf<Command>().after, stream, &task);
+    stream->lane->Append(std::move(task));
+  }
   template <typename Command>
   void ToControl(Task&& task) RUNS_ON(decoder_thread) {
     static_assert(InfoOf<Command>().lane == LaneKind::kControl);

@@ -15,15 +15,16 @@
 #include "server/worker/testing/fake_code.h"
 #include "server/worker/testing/fake_memory.h"
 #include "server/worker/testing/fake_objects.h"
+#include "server/worker/testing/fake_partitions.h"
 #include "server/worker/testing/fake_shared.h"
 #include "server/worker/testing/fake_streams.h"
 
 namespace warpline::worker {
 
 // Thread-safe. Streams are numbered from 10 in the order of their creation.
-class FakeContext
-    : public device::ContextOf<FakeShared, FakeMemory, FakeStreamFacet, FakeCopies, FakeLaunches,
-                               FakeModules, FakeLinks, FakeArrays, FakeTextures, FakeGraphs> {
+class FakeContext : public device::ContextOf<FakeShared, FakeMemory, FakeStreamFacet, FakeCopies,
+                                             FakeLaunches, FakeModules, FakeLinks, FakeArrays,
+                                             FakeTextures, FakeGraphs, FakePartitions> {
  public:
   explicit FakeContext(std::shared_ptr<FakeStreams> streams = std::make_shared<FakeStreams>())
       : ContextOf(std::make_unique<FakeShared>(std::move(streams))) {}

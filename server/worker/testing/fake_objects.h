@@ -85,7 +85,11 @@ class FakeGraphs : public virtual device::Graphs {
  public:
   explicit FakeGraphs(FakeShared* shared) : log_(shared->log) {}
 
-  CudaResult CreateGraph(absl::Span<const device::GraphNode>, device::GraphId*) override {
+  CudaResult CreateGraph(absl::Span<const device::GraphNode> nodes, device::GraphId*) override {
+    for (const device::GraphNode& node : nodes) {
+      if (node.partition == device::PartitionId{}) continue;
+      log_.AddLine(absl::StrCat("node-in ", static_cast<uint64_t>(node.partition)));
+    }
     return CudaResult::kNotSupported;
   }
   CudaResult LaunchGraph(device::GraphId graph, device::StreamId stream) override {

@@ -10,6 +10,7 @@
 #include "server/device/cpu/context/cpu_links.h"
 #include "server/device/cpu/context/cpu_memory.h"
 #include "server/device/cpu/context/cpu_modules.h"
+#include "server/device/cpu/context/cpu_partitions.h"
 #include "server/device/cpu/context/cpu_shared.h"
 #include "server/device/cpu/context/cpu_streams.h"
 #include "server/device/facets/lacking.h"
@@ -21,14 +22,14 @@ namespace warpline::cpu {
 // were opened with it.
 using CpuContext =
     device::ContextOf<CpuShared, CpuMemory, CpuStreams, CpuCopies, CpuLaunches, CpuModules,
-                      CpuLinks, CpuArrays, device::NoTextures, device::NoGraphs>;
+                      CpuLinks, CpuArrays, device::NoTextures, device::NoGraphs, CpuPartitions>;
 
 // A session's on a shared device: without what it would not have on a GPU either.
 using CpuSharedContext =
     device::ContextOf<CpuShared, CpuMemory, CpuStreams, device::WithoutWaits<CpuCopies>,
                       device::WithBoundedGrids<CpuLaunches>, CpuModules, device::NoLinks,
                       device::NoArrays, device::NoTextures,
-                      device::WithBoundedNodes<device::NoGraphs>>;
+                      device::WithBoundedNodes<device::NoGraphs>, device::NoPartitions>;
 
 }  // namespace warpline::cpu
 

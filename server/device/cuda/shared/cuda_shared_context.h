@@ -18,11 +18,12 @@
 namespace warpline::device {
 
 // It has no links, whose pieces the driver would compile in this process, and neither arrays, whose
-// end waits for kernels, nor textures, which guarded kernels cannot use.
+// end waits for kernels, nor textures, which guarded kernels cannot use. It has no partitions:
+// making one waits for all kernels, and a session's multiprocessors change with its neighbours.
 using CudaSharedContext =
     ContextOf<CudaMember, CudaSharedMemory, CudaStreams, WithoutWaits<CudaCopies>,
               WithBoundedGrids<CudaLaunches>, CudaSharedModules, NoLinks, NoArrays, NoTextures,
-              WithBoundedNodes<WithoutLoops<CudaSharedGraphs>>>;
+              WithBoundedNodes<WithoutLoops<CudaSharedGraphs>>, NoPartitions>;
 
 }  // namespace warpline::device
 

@@ -12,6 +12,8 @@ namespace {
 TimelineDriver* g_driver = nullptr;
 
 constexpr unsigned kMultiprocessors = 132;
+// Of every green context.
+constexpr unsigned kGreenMultiprocessors = 64;
 
 enum Function {
 #define WARPLINE_NUMBER(name) kNumber_##name,
@@ -68,8 +70,18 @@ void BehaveAsContexts() {
   WARPLINE_BEHAVE(cuDevSmResourceSplitByCount,
                   [](CUdevResource* groups, unsigned* count, const CUdevResource*, CUdevResource*,
                      unsigned, unsigned least) {
-                    *count = std::min(*count, kMultiprocessors / least);
-                    for (unsigned i = 0; i < *count; ++i) groups[i].sm.smCount = least;
+                    const unsigned most = kMultiprocessors / least;
+                    *count = groups == nullptr ? most : std::min(*count, most);
+                    for (unsigned i = 0; groups != nullptr && i < *count; ++i) {
+                      groups[i].type = CU_DEV_RESOURCE_TYPE_SM;
+                      groups[i].sm.smCount = least;
+                    }
+                    return CUDA_SUCCESS;
+                  });
+  WARPLINE_BEHAVE(cuGreenCtxGetDevResource,
+                  [](CUgreenCtx, CUdevResource* resource, CUdevResourceType) {
+                    resource->type = CU_DEV_RESOURCE_TYPE_SM;
+                    resource->sm.smCount = kGreenMultiprocessors;
                     return CUDA_SUCCESS;
                   });
   WARPLINE_BEHAVE(cuGreenCtxCreate, [](CUgreenCtx* context, CUdevResourceDesc, CUdevice, unsigned) {
