@@ -28,12 +28,6 @@ void Others() {
   description.handle.fd = -1;
   description.size = 4096;
   REFUSED("bad descriptor", CUDA_ERROR_UNKNOWN, cuImportExternalMemory, &memory, &description);
-  CUdevResource resource = {};
-  resource.type = CU_DEV_RESOURCE_TYPE_SM;
-  resource.sm.smCount = 132;
-  CUdevResourceDesc parts = nullptr;
-  REFUSED("parts", CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, cuDevResourceGenerateDesc, &parts,
-          &resource, 1);
 }
 
 }  // namespace

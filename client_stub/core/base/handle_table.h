@@ -43,6 +43,8 @@ enum class HandleKind : uint8_t {
   kGraphNode = 0x5c,
   kGraphExec = 0x5d,
   kUserObject = 0x5e,
+  kGreenContext = 0x5f,
+  kResourceDescriptor = 0x60,
 };
 
 // Thread-safe. T is default-constructed in its slot. With kReuse a removed slot is used again: an

@@ -1,6 +1,7 @@
 #include "client_stub/core/context/context_end.h"
 
 #include "client_stub/core/context/context_limits.h"
+#include "client_stub/core/context/green_contexts.h"
 #include "client_stub/core/context/peer_access.h"
 #include "client_stub/core/copy/arrays.h"
 #include "client_stub/core/copy/textures.h"
@@ -17,6 +18,7 @@ namespace warpline::stub {
 
 void ReleaseContents(Context* context) {
   Runtime& r = runtime();
+  if (context->primary) DestroyGreenContextsOf(*context->device);
   ForgetContext(context->handle);
   ForgetPeerAccess(context);
   r.pinned->EndAllOf(context);
@@ -32,6 +34,16 @@ void ReleaseContents(Context* context) {
   if (!context->primary) return;
   ResetLibraries(*context->device);
   ResetLimits(*context->device);
+}
+
+bool ReleasePrimary(const Device& device) {
+  Context* const context = device.primary;
+  int references = context->references.load();
+  do {
+    if (references == 0) return false;
+  } while (!context->references.compare_exchange_weak(references, references - 1));
+  if (references == 1) ReleaseContents(context);
+  return true;
 }
 
 }  // namespace warpline::stub

@@ -11,7 +11,7 @@ namespace warpline::stub {
 CUresult RecordContext(const Context* context, Event* event);
 
 // Orders all work that any stream of the process is given from now on after the event's latest
-// record.
+// record; for a green context's context all that streams of that are given.
 CUresult HoldContext(const Context* context, Event* event);
 
 }  // namespace warpline::stub

@@ -34,14 +34,14 @@ CUresult CUDAAPI cuArrayCreate_v2(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR*
   shape.Height = pAllocateArray->Height;
   shape.Format = pAllocateArray->Format;
   shape.NumChannels = pAllocateArray->NumChannels;
-  return CreateArray(t_thread.current, shape, pHandle);
+  return CreateArray(CurrentOwner(), shape, pHandle);
 }
 
 CUresult CUDAAPI cuArray3DCreate_v2(CUarray* pHandle,
                                     const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray) {
   WARPLINE_TRY(Enter());
   if (pHandle == nullptr || pAllocateArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return CreateArray(t_thread.current, *pAllocateArray, pHandle);
+  return CreateArray(CurrentOwner(), *pAllocateArray, pHandle);
 }
 
 CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* pArrayDescriptor, CUarray hArray) {
@@ -112,7 +112,7 @@ CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
                                         unsigned int numMipmapLevels) {
   WARPLINE_TRY(Enter());
   if (pHandle == nullptr || pMipmappedArrayDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return CreateMipmappedArray(t_thread.current, *pMipmappedArrayDesc, numMipmapLevels, pHandle);
+  return CreateMipmappedArray(CurrentOwner(), *pMipmappedArrayDesc, numMipmapLevels, pHandle);
 }
 
 CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,

@@ -39,6 +39,12 @@ CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device) 
   return CUDA_SUCCESS;
 }
 
+CUresult SynchronizeContext(const Context& context) {
+  WARPLINE_TRY(CheckDeviceSynchronize(*context.device));
+  return context.green != nullptr ? SynchronizeStreamsOf(context)
+                                  : SynchronizeDevice(*context.device);
+}
+
 // Enters a call with a context argument; nullptr means the current context where the call allows
 // that.
 CUresult EnterWith(CUcontext handle, Context** context) {
@@ -90,7 +96,10 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx) {
   WARPLINE_TRY(EnterInitialized());
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(ctx);
-  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  // A green context's context ends with that.
+  if (context == nullptr || context->primary || context->green != nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   if (context->references.exchange(0) == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   ReleaseContents(context);
   if (t_thread.current == context) PopContext();
@@ -103,6 +112,7 @@ CUresult CUDAAPI cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 CUresult CUDAAPI cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   WARPLINE_TRY(EnterContext());
   if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (t_thread.current->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   t_thread.current->references.fetch_add(1);
   *pctx = t_thread.current->handle;
   return CUDA_SUCCESS;
@@ -112,7 +122,9 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
   Context* context = FindContext(ctx);
-  if (context == nullptr || context != t_thread.current) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || context != t_thread.current || context->green != nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   int references = context->references.load();
   do {
     if (references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -183,14 +195,14 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 CUresult CUDAAPI cuCtxGetFlags(unsigned int* flags) {
   WARPLINE_TRY(EnterContext());
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = t_thread.current->flags;
+  *flags = CurrentOwner()->flags;
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxSetFlags(unsigned int flags) {
   WARPLINE_TRY(EnterContext());
   if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  t_thread.current->flags = flags;
+  CurrentOwner()->flags = flags;
   return CUDA_SUCCESS;
 }
 
@@ -212,9 +224,7 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
 
 CUresult CUDAAPI cuCtxSynchronize() {
   WARPLINE_TRY(Enter());
-  const Device& device = CurrentDevice();
-  WARPLINE_TRY(CheckDeviceSynchronize(device));
-  return SynchronizeDevice(device);
+  return SynchronizeContext(*t_thread.current);
 }
 
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
@@ -222,25 +232,24 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
   WARPLINE_TRY(EnterWith(ctx, &context));
   if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   WARPLINE_TRY(SessionError());
-  WARPLINE_TRY(CheckDeviceSynchronize(*context->device));
-  return SynchronizeDevice(*context->device);
+  return SynchronizeContext(*context);
 }
 
 CUresult CUDAAPI cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   WARPLINE_TRY(Enter());
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return GetLimit(t_thread.current, limit, pvalue);
+  return GetLimit(CurrentOwner(), limit, pvalue);
 }
 
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
   WARPLINE_TRY(Enter());
-  return SetLimit(t_thread.current, limit, value);
+  return SetLimit(CurrentOwner(), limit, value);
 }
 
 CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
   WARPLINE_TRY(EnterContext());
   if (pconfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pconfig = static_cast<CUfunc_cache>(t_thread.current->cache_config.load());
+  *pconfig = static_cast<CUfunc_cache>(CurrentOwner()->cache_config.load());
   return CUDA_SUCCESS;
 }
 
@@ -250,20 +259,20 @@ CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config) {
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  t_thread.current->cache_config = config;
+  CurrentOwner()->cache_config = config;
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
   WARPLINE_TRY(EnterContext());
   if (pConfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pConfig = static_cast<CUsharedconfig>(t_thread.current->shared_config.load());
+  *pConfig = static_cast<CUsharedconfig>(CurrentOwner()->shared_config.load());
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config) {
   WARPLINE_TRY(EnterContext());
-  t_thread.current->shared_config = config;
+  CurrentOwner()->shared_config = config;
   return CUDA_SUCCESS;
 }
 
@@ -294,13 +303,13 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
   Context* peer;
   WARPLINE_TRY(EnterPeer(peerContext, &peer));
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return EnablePeerAccess(t_thread.current, peer);
+  return EnablePeerAccess(CurrentOwner(), OwnerOf(peer));
 }
 
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext) {
   Context* peer;
   WARPLINE_TRY(EnterPeer(peerContext, &peer));
-  return DisablePeerAccess(t_thread.current, peer);
+  return DisablePeerAccess(CurrentOwner(), OwnerOf(peer));
 }
 
 CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
@@ -309,7 +318,7 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   Context* context = FindContext(hCtx);
   if (context == nullptr || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
   Event* event = FindEvent(hEvent);
-  if (event == nullptr || event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr || event->context != OwnerOf(context)) return CUDA_ERROR_INVALID_HANDLE;
   return RecordContext(context, event);
 }
 

@@ -1,5 +1,6 @@
-// What parts of a device there are: its multiprocessors, as a whole. They are described, because
-// libraries choose their grids by them; splitting them is not offered.
+// Parts of a device: its multiprocessors, and how they are split (sm_resources.h).
+#include "client_stub/core/context/green_contexts.h"
+#include "client_stub/core/context/sm_resources.h"
 #include "client_stub/core/runtime/contexts.h"
 #include "client_stub/core/runtime/runtime.h"
 
@@ -7,22 +8,9 @@ using namespace warpline::stub;
 
 namespace {
 
-// The smallest part, in multiprocessors, and what the number in a part is a multiple of, by the
-// compute capability (CUDA C++ Programming Guide, "Green Contexts").
-void SetPartition(int major, CUdevSmResource* sm) {
-  sm->minSmPartitionSize = major >= 9 ? 8 : major == 8 ? 4 : 2;
-  sm->smCoscheduledAlignment = major >= 9 ? 8 : 2;
-}
-
-CUresult Describe(const Device& device, CUdevResource* resource, CUdevResourceType type) {
+CUresult CheckQuery(const CUdevResource* resource, CUdevResourceType type) {
   if (resource == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-  *resource = {};
-  resource->type = type;
-  resource->sm.smCount =
-      static_cast<unsigned>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  SetPartition(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), &resource->sm);
-  return CUDA_SUCCESS;
+  return type == CU_DEV_RESOURCE_TYPE_SM ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_TYPE;
 }
 
 }  // namespace
@@ -33,7 +21,8 @@ CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource* resource
                                         CUdevResourceType type) {
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(CheckDevice(device));
-  return Describe(runtime().devices[device], resource, type);
+  WARPLINE_TRY(CheckQuery(resource, type));
+  return DescribeResource(&runtime().devices[device], {}, resource);
 }
 
 CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource,
@@ -41,7 +30,31 @@ CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource,
   WARPLINE_TRY(EnterInitialized());
   const Context* const context = FindContext(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return Describe(*context->device, resource, type);
+  WARPLINE_TRY(CheckQuery(resource, type));
+  if (context->green == nullptr) return DescribeResource(context->device, {}, resource);
+  return DescribeResource(context->device, context->green->path, resource);
+}
+
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource,
+                                          CUdevResourceType type) {
+  WARPLINE_TRY(EnterInitialized());
+  const GreenContext* const green = FindGreenContext(hCtx);
+  if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  WARPLINE_TRY(CheckQuery(resource, type));
+  return DescribeResource(green->context->device, green->path, resource);
+}
+
+CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
+                                             const CUdevResource* input, CUdevResource* remaining,
+                                             unsigned int useFlags, unsigned int minCount) {
+  WARPLINE_TRY(EnterInitialized());
+  return SplitResource(result, nbGroups, input, remaining, useFlags, minCount);
+}
+
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources,
+                                           unsigned int nbResources) {
+  WARPLINE_TRY(EnterInitialized());
+  return DescriptorOf(resources, nbResources, phDesc);
 }
 
 }  // extern "C"

@@ -25,7 +25,8 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned int flags,
     if (stream == nullptr || !Captured(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
     return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CaptureExternalRecord(stream, event);
   }
-  if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return NoStream(stream_handle);
   // An event can be waited for on any device, but recorded only on its own.
   if (event->context->device != stream->device) return CUDA_ERROR_INVALID_HANDLE;
   return RecordEvent(event, stream);
@@ -48,7 +49,7 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return CreateEvent(t_thread.current, Flags, phEvent);
+  return CreateEvent(CurrentOwner(), Flags, phEvent);
 }
 
 CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent) {

@@ -113,11 +113,7 @@ CUresult Set(CUgraphExec exec_handle, CUgraphNode handle, const CUgraphNodeParam
   std::unique_ptr<Graph> none;
   WARPLINE_TRY(ReadNode(from, &params, &none));
   if (from.type == CU_GRAPH_NODE_TYPE_KERNEL) {
-    const std::vector<CUlaunchAttribute>& values = std::get<KernelNodeParams>(*node->params).values;
-    const SharedNodeParams read = params;
-    if (!values.empty()) {
-      WARPLINE_TRY(WithAttributes(std::get<KernelNodeParams>(*read), values, &params));
-    }
+    WARPLINE_TRY(KeepSettings(std::get<KernelNodeParams>(*node->params), &params));
   } else if (from.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
     const CUDA_MEMCPY3D& old = std::get<MemcpyNodeParams>(*node->params).copy;
     const CUDA_MEMCPY3D& copy = std::get<MemcpyNodeParams>(*params).copy;

@@ -27,11 +27,7 @@ CUresult Set(GraphNode* node, CUgraphNodeType type, const CUgraphNodeParams& fro
   WARPLINE_TRY(ReadNode(from, &params, &child));
   if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
     // Attributes are set by calls of their own.
-    const auto& old = std::get<KernelNodeParams>(*node->params);
-    const SharedNodeParams read = params;
-    if (!old.values.empty()) {
-      WARPLINE_TRY(WithAttributes(std::get<KernelNodeParams>(*read), old.values, &params));
-    }
+    WARPLINE_TRY(KeepSettings(std::get<KernelNodeParams>(*node->params), &params));
   }
   node->params = std::move(params);
   return CUDA_SUCCESS;

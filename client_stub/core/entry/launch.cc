@@ -46,7 +46,7 @@ CUresult Launch(CUfunction function, const LaunchGeometry& launch,
   static const LaunchAttributes kNone;
   WARPLINE_TRY(CheckCluster(*kernel, launch, attributes == nullptr ? kNone : *attributes));
   if (attributes != nullptr && attributes->cooperative) {
-    WARPLINE_TRY(CheckCooperative(kernel, launch));
+    WARPLINE_TRY(CheckCooperative(kernel, launch, *stream));
   }
   if (kernel->parameter_bytes <= kStackParameterBytes) {
     char buffer[kStackParameterBytes];

@@ -169,7 +169,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
   if (dptr == nullptr || bytesize == 0 || !known) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   WARPLINE_TRY(runtime().mirrored->Allocate(MirroredMemory::Kind::kManaged, CurrentDevice().number,
-                                            t_thread.current, bytesize, flags, &address));
+                                            CurrentOwner(), bytesize, flags, &address));
   *dptr = address;
   return CUDA_SUCCESS;
 }

@@ -57,8 +57,9 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
   // The allocation belongs to the current context, or the stream's where there is none, provided
   // that context is one of the pool's device; else to the device's primary context. It ends with
   // that context.
-  const Context* owner = t_thread.current != nullptr ? t_thread.current : stream->context;
+  Context* owner = t_thread.current != nullptr ? t_thread.current : stream->context;
   if (owner == nullptr || owner->device != pool->device) owner = pool->device->primary;
+  owner = OwnerOf(owner);
   WARPLINE_TRY(runtime().memory->AllocateAsync(pool->device->number, owner, pool, bytes,
                                                stream->wire, &address));
   *dptr = address;
@@ -107,7 +108,7 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   WARPLINE_TRY(
-      runtime().memory->Allocate(CurrentDevice().number, t_thread.current, bytesize, &address));
+      runtime().memory->Allocate(CurrentDevice().number, CurrentOwner(), bytesize, &address));
   *dptr = address;
   return CUDA_SUCCESS;
 }

@@ -20,7 +20,7 @@ CUresult Load(CUmodule* module, const void* image, JitOptions options = {}) {
   WARPLINE_TRY(FindImage(image, &bytes));
   // The wrapper that nvcc puts around a container is accepted for libraries only.
   if (warpline::fatbin::IsWrapper(image)) return CUDA_ERROR_INVALID_IMAGE;
-  return AddModule(t_thread.current, bytes, &options, module);
+  return AddModule(CurrentOwner(), bytes, &options, module);
 }
 
 CUresult EnterModule(CUmodule handle, Module** module) {
@@ -63,7 +63,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule* module, const char* fname) {
   std::string file;
   WARPLINE_TRY(ReadImageFile(fname, &file));
   JitOptions none;
-  return AddModule(t_thread.current, file, &none, module);
+  return AddModule(CurrentOwner(), file, &none, module);
 }
 
 CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {

@@ -89,7 +89,7 @@ unsigned int AccessOf(const Pointer& pointer) {
   if (range.device == device.number) return VirtualMemory::kReadWrite;
   const bool given = range.pool != nullptr ? range.pool->AccessibleTo(device)
                                            : t_thread.current != nullptr &&
-                                                 HasPeerAccess(t_thread.current, OwnerOf(pointer));
+                                                 HasPeerAccess(CurrentOwner(), OwnerOf(pointer));
   return given ? VirtualMemory::kReadWrite : VirtualMemory::kNoAccess;
 }
 

@@ -32,13 +32,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterPrimary(dev));
-  Context* context = runtime().devices[dev].primary;
-  int references = context->references.load();
-  do {
-    if (references == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  } while (!context->references.compare_exchange_weak(references, references - 1));
-  if (references == 1) ReleaseContents(context);
-  return CUDA_SUCCESS;
+  return ReleasePrimary(runtime().devices[dev]) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {

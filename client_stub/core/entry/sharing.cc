@@ -148,7 +148,7 @@ CUresult CUDAAPI cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle)
   }
   WARPLINE_TRY(CheckToken(offered.token));
   WARPLINE_TRY(
-      CreateEvent(t_thread.current, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, phEvent));
+      CreateEvent(CurrentOwner(), CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, phEvent));
   FindEvent(*phEvent)->shared.store(true);
   return CUDA_SUCCESS;
 }

@@ -83,23 +83,31 @@ CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) 
   return CUDA_SUCCESS;
 }
 
-CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_means) {
+// Finds the context to which a stream belongs.
+CUresult FindOwner(CUstream handle, DefaultStream null_means, const Context** owner) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
-  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // A default stream belongs to the current context; without one, only a guessed number names a
   // stream.
-  const Context* owner = stream->context != nullptr ? stream->context : t_thread.current;
-  if (owner == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *owner = stream->context != nullptr ? stream->context : t_thread.current;
+  return *owner == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_means) {
+  const Context* owner;
+  WARPLINE_TRY(FindOwner(handle, null_means, &owner));
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *context = owner->handle;
   return CUDA_SUCCESS;
 }
 
 CUresult GetContexts(CUstream handle, CUcontext* context, CUgreenCtx* green,
                      DefaultStream null_means) {
-  WARPLINE_TRY(GetContext(handle, context, null_means));
-  // There are no green contexts.
-  if (green != nullptr) *green = nullptr;
+  const Context* owner;
+  WARPLINE_TRY(FindOwner(handle, null_means, &owner));
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *context = owner->green == nullptr ? owner->handle : owner->device->primary->handle;
+  if (green != nullptr) *green = owner->green == nullptr ? nullptr : owner->green->handle;
   return CUDA_SUCCESS;
 }
 
@@ -187,10 +195,10 @@ CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext* pCtx, CUgre
   return GetContexts(hStream, pCtx, pGreenCtx, kPerThread);
 }
 CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
-  Stream* stream;
-  WARPLINE_TRY(EnterOn(hStream, kLegacy, &stream));
+  const Context* owner;
+  WARPLINE_TRY(FindOwner(hStream, kLegacy, &owner));
   if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *phCtx = nullptr;
+  *phCtx = owner->green == nullptr ? nullptr : owner->green->handle;
   return CUDA_SUCCESS;
 }
 

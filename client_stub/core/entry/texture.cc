@@ -27,7 +27,7 @@ CUresult CUDAAPI cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_
     return CUDA_ERROR_INVALID_VALUE;
   }
   TextureInfo info;
-  info.context = t_thread.current;
+  info.context = CurrentOwner();
   info.resource = *pResDesc;
   info.options = *pTexDesc;
   if (pResViewDesc != nullptr) {
@@ -80,7 +80,7 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOUR
     return CUDA_ERROR_INVALID_VALUE;
   }
   TextureInfo info;
-  info.context = t_thread.current;
+  info.context = CurrentOwner();
   info.resource = *pResDesc;
   info.is_surface = true;
   uint64_t object;

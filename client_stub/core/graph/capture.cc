@@ -169,7 +169,7 @@ CUresult CaptureNode(Stream* stream, CUgraphNodeType type, SharedNodeParams para
 CUresult CaptureLaunch(Stream* stream, Kernel* kernel, const LaunchGeometry& launch,
                        const LaunchAttributes* attributes, std::string_view packed) {
   return CaptureNode(stream, CU_GRAPH_NODE_TYPE_KERNEL,
-                     MakeKernelNode(kernel, launch, attributes, packed));
+                     MakeKernelNode(kernel, launch, attributes, packed, stream->context));
 }
 
 CUresult CaptureCopy(Stream* stream, const CUDA_MEMCPY3D& copy) {

@@ -80,9 +80,9 @@ CUresult AllocateForGraph(const Device& device, uint64_t graph, uint64_t bytes,
                           std::shared_ptr<GraphAllocation>* allocation) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
-  const Context* const current = t_thread.current;
+  Context* const current = t_thread.current;
   const Context* const owner =
-      current != nullptr && current->device == &device ? current : device.primary;
+      current != nullptr && current->device == &device ? OwnerOf(current) : device.primary;
   WARPLINE_TRY(runtime().memory->Allocate(device.number, owner, bytes, &address));
   Books& b = books();
   {

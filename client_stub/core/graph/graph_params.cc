@@ -48,6 +48,10 @@ bool IsOfStreams(const CUlaunchAttribute& attribute) {
          attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
 }
 
+uint64_t PartitionOf(const Context* context) {
+  return context == nullptr || context->green == nullptr ? 0 : context->green->partition;
+}
+
 // The pointers point into the object's own buffer.
 SharedNodeParams ShareKernel(KernelNodeParams params) {
   auto shared = std::make_shared<GraphNodeParams>(std::move(params));
@@ -59,12 +63,28 @@ SharedNodeParams ShareKernel(KernelNodeParams params) {
   return shared;
 }
 
+CUresult Remake(const KernelNodeParams& from, const std::vector<CUlaunchAttribute>& values,
+                uint64_t partition, SharedNodeParams* made) {
+  KernelNodeParams node;
+  node.kernel = from.kernel;
+  node.launch = from.launch;
+  node.packed = from.packed;
+  node.partition = partition;
+  node.values = values;
+  WARPLINE_TRY(
+      ReadLaunchAttributes(values.data(), static_cast<unsigned>(values.size()), &node.attributes));
+  *made = ShareKernel(std::move(node));
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 SharedNodeParams MakeKernelNode(Kernel* kernel, const LaunchGeometry& launch,
-                                const LaunchAttributes* attributes, std::string_view packed) {
+                                const LaunchAttributes* attributes, std::string_view packed,
+                                const Context* context) {
   KernelNodeParams node;
   node.kernel = kernel;
+  node.partition = PartitionOf(context);
   node.launch = launch;
   node.packed = std::string(packed);
   if (attributes != nullptr) {
@@ -80,23 +100,24 @@ SharedNodeParams MakeKernelNode(Kernel* kernel, const LaunchGeometry& launch,
 
 CUresult WithAttributes(const KernelNodeParams& from, const std::vector<CUlaunchAttribute>& values,
                         SharedNodeParams* made) {
-  KernelNodeParams node;
-  node.kernel = from.kernel;
-  node.launch = from.launch;
-  node.packed = from.packed;
-  node.values = values;
-  WARPLINE_TRY(
-      ReadLaunchAttributes(values.data(), static_cast<unsigned>(values.size()), &node.attributes));
-  *made = ShareKernel(std::move(node));
-  return CUDA_SUCCESS;
+  return Remake(from, values, from.partition, made);
+}
+
+CUresult KeepSettings(const KernelNodeParams& former, SharedNodeParams* node) {
+  if (former.values.empty() && former.partition == 0) return CUDA_SUCCESS;
+  const SharedNodeParams read = *node;
+  const auto& params = std::get<KernelNodeParams>(*read);
+  return Remake(params, former.values, params.partition != 0 ? params.partition : former.partition,
+                node);
 }
 
 CUresult ReadKernelNode(const CUDA_KERNEL_NODE_PARAMS_v3& from, SharedNodeParams* made) {
   if (from.func == nullptr && from.kern == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t handle = from.func != nullptr ? NumberOf(from.func) : NumberOf(from.kern);
   Kernel* kernel;
+  // With a function the context says nothing.
+  const Context* const context = from.func != nullptr ? nullptr : ContextOrCurrent(from.ctx);
   if (from.func == nullptr && from.ctx != nullptr) {
-    const Context* const context = FindContext(from.ctx);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     WARPLINE_TRY(FindKernelOn(handle, context->device, &kernel));
   } else {
@@ -105,6 +126,7 @@ CUresult ReadKernelNode(const CUDA_KERNEL_NODE_PARAMS_v3& from, SharedNodeParams
   if (from.kernelParams != nullptr && from.extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   KernelNodeParams node;
   node.kernel = kernel;
+  node.partition = PartitionOf(context);
   node.launch = {{from.gridDimX, from.gridDimY, from.gridDimZ},
                  {from.blockDimX, from.blockDimY, from.blockDimZ},
                  from.sharedMemBytes};

@@ -24,6 +24,8 @@ struct KernelNodeParams {
   std::vector<CUlaunchAttribute> values;  // The values that `attributes` was read from.
   std::string packed;                     // The kernel's parameter buffer.
   std::vector<void*> pointers;            // Points to each parameter in `packed`.
+  // The partition of the green context in which it runs; 0 for none.
+  uint64_t partition = 0;
 };
 
 struct MemcpyNodeParams {
@@ -65,12 +67,18 @@ using GraphNodeParams =
                  ConditionalNodeParams>;
 using SharedNodeParams = std::shared_ptr<const GraphNodeParams>;
 
-// Makes a kernel node from packed parameters and attributes that have been read.
+// Makes a kernel node from packed parameters and attributes that have been read, for a context
+// (nullptr for any).
 SharedNodeParams MakeKernelNode(Kernel* kernel, const LaunchGeometry& launch,
-                                const LaunchAttributes* attributes, std::string_view packed);
+                                const LaunchAttributes* attributes, std::string_view packed,
+                                const Context* context);
 // Makes the same node with other attributes. Fails as ReadLaunchAttributes() does.
 CUresult WithAttributes(const KernelNodeParams& node, const std::vector<CUlaunchAttribute>& values,
                         SharedNodeParams* made);
+
+// Gives a kernel node that was read anew what the node in its place has besides parameters: its
+// attributes, and where it runs unless the new parameters say that. Fails in the same way.
+CUresult KeepSettings(const KernelNodeParams& former, SharedNodeParams* node);
 
 // Each checks the application's parameters as the corresponding call on a stream would, and fails
 // as that call does.

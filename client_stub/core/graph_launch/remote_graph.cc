@@ -135,6 +135,8 @@ struct Sender {
 
   CUresult operator()(const std::monostate&) const { return CUDA_SUCCESS; }
   CUresult operator()(const KernelNodeParams& node) const {
+    // In a definition the place of the stream says where the kernel runs.
+    if (stream->recorder != nullptr) stream->wire = node.partition;
     return SendLaunch(node.kernel, stream, node.launch, &node.attributes, node.packed);
   }
   CUresult operator()(const MemcpyNodeParams& node) const {
@@ -174,6 +176,9 @@ struct Sender {
 GraphPlan::GraphPlan(std::vector<Step> steps, uint64_t frame)
     : steps_(std::move(steps)), frame_(frame) {
   for (const Step& step : steps_) {
+    const auto* const kernel =
+        step.params == nullptr ? nullptr : std::get_if<KernelNodeParams>(step.params.get());
+    partitioned_ |= kernel != nullptr && kernel->partition != 0;
     Device* const device = DeviceOf(step.params);
     if (device == nullptr) continue;
     several_ |= device_ != nullptr && device_ != device;
@@ -297,7 +302,7 @@ void GraphPlan::Upload(Device* device) { Remote(device, /*make=*/true); }
 
 CUresult GraphPlan::Launch(Stream* stream) {
   Path path(stream);
-  const uint64_t wire = Remote(stream->device, /*make=*/false);
+  const uint64_t wire = Remote(stream->device, /*make=*/partitioned_);
   bool launchable = false;
   if (wire != 0) WARPLINE_TRY(GiveNamed(&launchable));
   if (launchable) {

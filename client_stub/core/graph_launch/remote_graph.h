@@ -65,6 +65,8 @@ class GraphPlan {
   const uint64_t frame_;
   Device* device_ = nullptr;  // The device of the nodes that have one; constant.
   bool several_ = false;      // The nodes have different devices; constant.
+  // Kernels run in partitions, which no other stream has: only the server's graph does as they say.
+  bool partitioned_ = false;  // Constant.
 
   Mutex mu_;
   bool launched_ ABSL_GUARDED_BY(mu_) = false;

@@ -38,7 +38,7 @@ CUresult CheckCluster(const Kernel& kernel, const LaunchGeometry& launch,
   return blocks > kPortableCluster && !larger ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }
 
-CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch) {
+CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch, const Stream& stream) {
   const Device& device = *kernel->device;
   if (device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -47,8 +47,12 @@ CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch) {
   const auto threads = static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]);
   int each;
   WARPLINE_TRY(MaxActiveBlocks(kernel, threads, launch.dynamic_shared_bytes, 0, &each));
-  const auto most =
-      static_cast<uint64_t>(each) * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  const GreenContext* const green = stream.context == nullptr ? nullptr : stream.context->green;
+  const auto multiprocessors =
+      green != nullptr
+          ? green->multiprocessors
+          : static_cast<uint32_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  const uint64_t most = static_cast<uint64_t>(each) * multiprocessors;
   return blocks > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 

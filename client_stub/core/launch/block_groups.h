@@ -14,9 +14,10 @@ namespace warpline::stub {
 CUresult CheckCluster(const Kernel& kernel, const LaunchGeometry& launch,
                       const LaunchAttributes& attributes);
 
-// CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE when the blocks cannot all run at once,
-// CUDA_ERROR_NOT_SUPPORTED on a device without such launches. May ask the server.
-CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch);
+// CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE when the blocks cannot all run at once on the
+// multiprocessors of the stream, CUDA_ERROR_NOT_SUPPORTED on a device without such launches. May
+// ask the server.
+CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch, const Stream& stream);
 
 }  // namespace warpline::stub
 

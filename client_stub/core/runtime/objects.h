@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/base/handle_table.h"
 #include "client_stub/core/runtime/memory_pool.h"
+#include "common/cuda/sm_path.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -19,13 +21,17 @@ class CommandRecorder;
 class Library;
 class Module;
 struct Device;
+struct GreenContext;
 struct Kernel;
+struct Stream;
 
 // All contexts of a device share the server's one context. Each has its own handle, flags and
-// limits, and owns the objects that end with it.
+// limits, and owns the objects that end with it. A green context's context owns its streams alone:
+// what else is made while it is current belongs to the primary context.
 struct Context {
   CUcontext handle = nullptr;
   bool primary = false;
+  GreenContext* green = nullptr;  // nullptr for a context with all multiprocessors.
   Device* device = nullptr;
   uint64_t id = 0;
   // A primary context lives while its count of retains is positive; any other context has one
@@ -37,6 +43,19 @@ struct Context {
   std::atomic<uint64_t> limits[CU_LIMIT_MAX] = {};
 
   bool alive() const { return references.load(std::memory_order_relaxed) > 0; }
+};
+
+// Some of a device's multiprocessors, and the streams that run there.
+struct GreenContext {
+  CUgreenCtx handle = nullptr;
+  uint64_t partition = 0;      // Its number in commands. Never used twice.
+  Context* context = nullptr;  // The context that cuCtxFromGreenCtx gives.
+  std::vector<SmStep> path;    // How its multiprocessors are reached.
+  uint32_t multiprocessors = 0;
+  // Streams that are created from now on come after the work of the default stream so far.
+  std::atomic<bool> held{false};
+  // The stream that NULL means while the context is current. Created when first needed.
+  std::atomic<Stream*> default_stream{nullptr};
 };
 
 struct StreamAttributes {
@@ -110,6 +129,7 @@ struct KernelRef {
 using ContextTable = HandleTable<Context, HandleKind::kContext, false>;
 using StreamTable = HandleTable<Stream, HandleKind::kStream, true>;
 using EventTable = HandleTable<Event, HandleKind::kEvent, true>;
+using GreenContextTable = HandleTable<GreenContext, HandleKind::kGreenContext, false>;
 using ModuleTable = HandleTable<ModuleRef, HandleKind::kModule, true>;
 using LibraryTable = HandleTable<LibraryRef, HandleKind::kLibrary, true>;
 using KernelTable = HandleTable<KernelRef, HandleKind::kKernel, true>;

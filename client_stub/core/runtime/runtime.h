@@ -89,6 +89,7 @@ struct Runtime {
   std::atomic<uint64_t> next_context_id{1};
 
   ContextTable contexts;
+  GreenContextTable green_contexts;
   StreamTable streams;
   EventTable events;
   ModuleTable modules;
@@ -197,6 +198,14 @@ inline CUresult CheckDevice(CUdevice device) {
 inline Device& CurrentDevice() {
   return t_thread.current != nullptr ? *t_thread.current->device : runtime().devices[0];
 }
+
+// Returns the context that owns what is made in `context`, but for streams: the primary context for
+// a green context's.
+inline Context* OwnerOf(Context* context) {
+  return context->green != nullptr ? context->device->primary : context;
+}
+// Does so for the thread's current context, which there must be.
+inline Context* CurrentOwner() { return OwnerOf(t_thread.current); }
 
 }  // namespace warpline::stub
 

@@ -1,10 +1,12 @@
 #include "client_stub/core/stream/streams.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/capture_state.h"
+#include "common/mutex.h"
 
 namespace warpline::stub {
 namespace {
@@ -16,6 +18,26 @@ void Forget(Stream& stream) {
   for (uint32_t i = 0; i < r.device_count; ++i) r.devices[i].allocator->ForgetStream(stream.wire);
   r.commands->Send(cmd::StreamDestroy{stream.wire});
   r.commands->ForgetStream(stream.wire);
+}
+
+// The streams that were left in green contexts which are destroyed, by their handles.
+struct LeftStreams {
+  Mutex mu;
+  std::set<uint64_t> handles ABSL_GUARDED_BY(mu);
+};
+
+LeftStreams& left_streams() {
+  static LeftStreams* const made = new LeftStreams;
+  return *made;
+}
+
+// Creates the stream on the server.
+CUresult SendCreate(const Context* context, uint64_t wire, unsigned int flags, int priority) {
+  Commands& commands = *runtime().commands;
+  if (context == nullptr || context->green == nullptr) {
+    return SentAs(commands.Send(cmd::StreamCreate{wire, flags, priority}));
+  }
+  return SentAs(commands.Send(cmd::StreamCreateIn{wire, context->green->partition, priority, 0}));
 }
 
 // Called at the end of the thread whose default streams these are.
@@ -59,29 +81,53 @@ bool ComesAloneOrLast(const Stream& stream) {
 }  // namespace
 
 Stream* FindStream(CUstream handle, DefaultStream null_means) {
-  if (handle == nullptr) {
-    return null_means == DefaultStream::kLegacy ? &CurrentDevice().legacy : ThreadStream();
+  const bool is_default = IsDefaultStream(handle);
+  if (!is_default) return runtime().streams.Find(NumberOf(handle));
+  const bool of_thread = handle == CU_STREAM_PER_THREAD ||
+                         (handle == nullptr && null_means == DefaultStream::kPerThread);
+  const Context* const context = t_thread.current;
+  if (context != nullptr && context->green != nullptr) {
+    return of_thread ? nullptr : DefaultStreamOf(context->green);
   }
-  if (handle == CU_STREAM_LEGACY) return &CurrentDevice().legacy;
-  if (handle == CU_STREAM_PER_THREAD) return ThreadStream();
-  return runtime().streams.Find(NumberOf(handle));
+  return of_thread ? ThreadStream() : &CurrentDevice().legacy;
+}
+
+Stream* DefaultStreamOf(GreenContext* green) {
+  Stream* stream = green->default_stream.load(std::memory_order_acquire);
+  if (stream != nullptr) return stream;
+  Stream* made = nullptr;
+  if (CreateStream(green->context->device, green->context, CU_STREAM_NON_BLOCKING, 0, &made) !=
+      CUDA_SUCCESS) {
+    return nullptr;
+  }
+  if (green->default_stream.compare_exchange_strong(stream, made)) return made;
+  // Another thread was first.
+  DestroyStream(made->handle);
+  return stream;
+}
+
+CUresult NoStream(CUstream handle) {
+  MutexLock lock(&left_streams().mu);
+  return left_streams().handles.contains(NumberOf(handle)) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                           : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult CreateStream(Device* device, Context* context, unsigned int flags, int priority,
                       Stream** stream) {
   Runtime& r = runtime();
+  const bool green = context != nullptr && context->green != nullptr;
+  if (green) flags |= CU_STREAM_NON_BLOCKING;
   priority = std::clamp(priority, device->remote->greatest_stream_priority,
                         device->remote->least_stream_priority);
   if ((flags & CU_STREAM_NON_BLOCKING) != 0 && !r.legacy_overtaken.exchange(true)) {
     // Earlier synchronous copies were not ordered against it.
     WARPLINE_TRY(OrderOtherStreamsAfter(&device->legacy));
   }
-  const cmd::StreamCreate command = {r.NewNumber(*device), flags, priority};
-  const uint64_t seq = r.commands->Send(command);
-  if (seq == 0) return SentAs(seq);
+  const uint64_t wire = r.NewNumber(*device);
+  WARPLINE_TRY(SendCreate(context, wire, flags, priority));
   const uint64_t handle = r.streams.Add([&](Stream& s, uint64_t number) {
     s.handle = HandleOf<CUstream>(number);
-    s.wire = command.stream;
+    s.wire = wire;
     s.flags = flags;
     s.priority = priority;
     s.device = device;
@@ -95,7 +141,10 @@ CUresult CreateStream(Device* device, Context* context, unsigned int flags, int 
     s.capture.store(0, std::memory_order_relaxed);
     *stream = &s;
   });
-  return handle == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!green || !context->green->held.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  Stream* const first = context->green->default_stream.load(std::memory_order_acquire);
+  return first == nullptr ? CUDA_SUCCESS : Join(first, *stream);
 }
 
 CUresult OrderOtherStreamsAfter(Stream* stream) {
@@ -108,14 +157,18 @@ CUresult OrderOtherStreamsAfter(Stream* stream) {
 CUresult DestroyStream(CUstream handle) {
   const Stream* stream = runtime().streams.Find(NumberOf(handle));
   // A stream without a context is a thread's default stream.
-  if (stream == nullptr || stream->context == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return runtime().streams.Remove(NumberOf(handle), Forget) ? CUDA_SUCCESS
-                                                            : CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr || stream->context == nullptr) return NoStream(handle);
+  return runtime().streams.Remove(NumberOf(handle), Forget) ? CUDA_SUCCESS : NoStream(handle);
 }
 
 void DestroyStreamsOf(const Context* context) {
   runtime().streams.ForEach([context](const Stream& stream, uint64_t handle) {
-    if (stream.context == context) runtime().streams.Remove(handle, Forget);
+    if (stream.context != context) return true;
+    if (context->green != nullptr) {
+      MutexLock lock(&left_streams().mu);
+      left_streams().handles.insert(handle);
+    }
+    runtime().streams.Remove(handle, Forget);
     return true;
   });
 }
@@ -136,6 +189,18 @@ CUresult SynchronizeStream(Stream* stream) {
   if (commands.Retired(stream->wire, last)) return WaitedFor();
   return ToCu(
       commands.Await(WaitKind::kSynchronize, stream->wire, last, cmd::StreamSync{stream->wire}));
+}
+
+CUresult SynchronizeStreamsOf(const Context& context) {
+  Runtime& r = runtime();
+  CUresult result = SessionError();
+  r.streams.ForEach([&](const Stream& stream, uint64_t handle) {
+    if (stream.context != &context || StreamComplete(stream)) return true;
+    Stream* const found = r.streams.Find(handle);
+    if (found != nullptr) result = SynchronizeStream(found);
+    return result == CUDA_SUCCESS;
+  });
+  return result == CUDA_SUCCESS ? WaitedFor() : result;
 }
 
 CUresult SynchronizeDevice(const Device& device) {
@@ -162,13 +227,27 @@ CUresult Join(Stream* before, Stream* stream) {
   return SentAs(commands.Send(cmd::EventDestroy{event}));
 }
 
+CUresult JoinStreamsOf(const Context* context, Stream* stream) {
+  Runtime& r = runtime();
+  CUresult result = CUDA_SUCCESS;
+  r.streams.ForEach([&](const Stream& other, uint64_t handle) {
+    if (other.context != context || other.wire == stream->wire || StreamComplete(other)) {
+      return true;
+    }
+    Stream* const before = r.streams.Find(handle);
+    if (before != nullptr) result = Join(before, stream);
+    return result == CUDA_SUCCESS;
+  });
+  return result;
+}
+
 CUresult JoinDevice(Device* device, const Context* context, Stream* stream) {
   Runtime& r = runtime();
   CUresult result = CUDA_SUCCESS;
   // The device has its legacy stream wait for the blocking ones.
   r.streams.ForEach([&](const Stream& other, uint64_t handle) {
     if (other.blocking() || other.device != device || other.wire == stream->wire ||
-        (context != nullptr && other.context != nullptr && other.context != context) ||
+        (context != nullptr && other.context != nullptr && OwnerOf(other.context) != context) ||
         r.commands->Retired(other.wire, other.last_seq.load(std::memory_order_acquire))) {
       return true;
     }

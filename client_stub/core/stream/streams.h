@@ -18,8 +18,14 @@ namespace warpline::stub {
 enum class DefaultStream { kLegacy, kPerThread };
 
 // Returns nullptr for a handle that names no stream. NULL is the call's default, 1 the legacy
-// stream, 2 the thread's own, which is created here; all three belong to the current device.
+// stream, 2 the thread's own, which is created here; all three belong to the current device. While
+// a green context is current, 1 is its default stream and 2 is none.
 Stream* FindStream(CUstream handle, DefaultStream null_means);
+// The stream that NULL means while the green context is current, which is created here when it is
+// first needed. Returns nullptr when there is no room for it.
+Stream* DefaultStreamOf(GreenContext* green);
+// The error for a handle that names no stream.
+CUresult NoStream(CUstream handle);
 
 inline bool IsDefaultStream(CUstream handle) {
   return handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
@@ -29,20 +35,22 @@ inline bool IsDefaultStream(CUstream handle) {
 inline CUresult EnterStreamCall(CUstream handle) {
   return IsDefaultStream(handle) ? Enter() : EnterObject();
 }
-// Does the same and finds the stream. CUDA_ERROR_INVALID_HANDLE for a handle that names none.
+// Does the same and finds the stream. NoStream() for a handle that names none.
 inline CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
   WARPLINE_TRY(EnterStreamCall(handle));
   *stream = FindStream(handle, null_means);
-  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return *stream == nullptr ? NoStream(handle) : CUDA_SUCCESS;
 }
 
-// `context` is nullptr for a default stream of a thread.
+// `context` is nullptr for a default stream of a thread. A green context's stream waits for no
+// other, whatever its flags are.
 CUresult CreateStream(Device* device, Context* context, unsigned int flags, int priority,
                       Stream** stream);
 // Destroys a stream, whose work still completes. CUDA_ERROR_INVALID_HANDLE for a handle that
 // cuStreamCreate did not give.
 CUresult DestroyStream(CUstream handle);
-// Destroys all streams that `context` owns.
+// Destroys all streams that `context` owns. For those of a green context NoStream() says from then
+// on that their context is destroyed.
 void DestroyStreamsOf(const Context* context);
 
 // Sends a command that runs on `stream`. `*sent_seq` (may be null) gets its number.
@@ -71,6 +79,8 @@ bool StreamComplete(const Stream& stream);
 // Returns when everything sent on the stream so far is complete. Asks the server only if it is not
 // complete yet.
 CUresult SynchronizeStream(Stream* stream);
+// Waits in the same way for the streams that a context owns.
+CUresult SynchronizeStreamsOf(const Context& context);
 // Waits in the same way for all work of a device.
 CUresult SynchronizeDevice(const Device& device);
 // Waits in the same way for everything that this process has sent.
@@ -78,8 +88,10 @@ CUresult SynchronizeSession();
 
 // Orders the work that `stream` is given from now on after the work that `before` was given so far.
 CUresult Join(Stream* before, Stream* stream);
+// Orders it after the work of the streams that a context owns.
+CUresult JoinStreamsOf(const Context* context, Stream* stream);
 // Orders it after the work of all streams of a device; of the streams that belong to contexts only
-// those of `context` count, unless it is nullptr.
+// those of `context` count, unless it is nullptr. Green contexts' count as the primary context's.
 CUresult JoinDevice(Device* device, const Context* context, Stream* stream);
 
 }  // namespace warpline::stub

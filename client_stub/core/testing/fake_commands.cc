@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client_stub/core/base/cuda_api.h"
+#include "common/cuda/sm_path.h"
 
 namespace warpline::stub {
 namespace {
@@ -11,6 +12,43 @@ namespace {
 template <typename T>
 void Add(const T& value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// The multiprocessors of a group.
+uint32_t SizeOf(uint32_t least) { return (std::max(least, 1u) + 7) / 8 * 8; }
+
+// How many multiprocessors are at the path, and what its last step leaves: groups are of eight or
+// more each.
+uint32_t Follow(std::string_view path, uint32_t* rest) {
+  uint32_t count = FakeCommands::kMultiprocessors;
+  *rest = 0;
+  for (; path.size() >= sizeof(SmStep); path.remove_prefix(sizeof(SmStep))) {
+    SmStep step;
+    std::memcpy(&step, path.data(), sizeof(step));
+    const uint32_t size = SizeOf(step.least);
+    const uint32_t groups = std::min(step.groups, count / size);
+    *rest = count - groups * size;
+    uint32_t taken = step.rest != 0 ? *rest : 0;
+    for (uint32_t group = 0; group < groups; ++group) taken += step.Takes(group) ? size : 0;
+    count = taken;
+  }
+  return count;
+}
+
+CudaResult AnswerSplit(const FakeCommands::Sent& sent, std::string* fields) {
+  cmd::SmSplit command;
+  std::memcpy(&command, sent.body.data(), sizeof(command));
+  uint32_t rest;
+  const uint32_t whole = Follow(sent.tail, &rest);
+  if (command.least > whole) return CudaResult::kInvalidResourceConfiguration;
+  const uint32_t size = SizeOf(command.least);
+  const uint32_t groups = std::min(command.groups, whole / size);
+  Add(cmd::SmSplitReply{whole, 8, 8, groups}, fields);
+  if (command.groups == 0 || command.groups == kCountSmGroups) return CudaResult::kSuccess;
+  for (uint32_t group = 0; group < groups; ++group) Add(SmPart{size, 8, 8}, fields);
+  const uint32_t left = whole - groups * size;
+  Add(left == 0 ? SmPart{} : SmPart{left, 8, 8}, fields);
+  return CudaResult::kSuccess;
 }
 
 CudaResult DefaultAnswer(const FakeCommands::Sent& sent, std::string* fields) {
@@ -54,6 +92,8 @@ CudaResult DefaultAnswer(const FakeCommands::Sent& sent, std::string* fields) {
       Add(cmd::ModuleJitLogReply{2.5f, 4}, fields);
       fields->append("infoerror");
       return CudaResult::kSuccess;
+    case CommandId::kSmSplit:
+      return AnswerSplit(sent, fields);
     case CommandId::kClusterOccupancy:
       Add(cmd::ClusterOccupancyReply{8, 0}, fields);
       return CudaResult::kSuccess;

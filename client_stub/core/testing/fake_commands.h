@@ -63,6 +63,7 @@ class FakeCommands : public Commands {
 
   static constexpr uint64_t kGlobalAddress = 0x7000001000;
   static constexpr uint64_t kGlobalBytes = 64;
+  static constexpr uint32_t kMultiprocessors = 132;       // Groups of these are multiples of 8.
   static constexpr uint64_t kConditional = 0x7100000042;  // The number of every conditional.
   static constexpr uint64_t kFirstTexture = 0x5001;       // The number of every texture object.
 
