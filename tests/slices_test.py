@@ -279,6 +279,16 @@ class SlicesTest(unittest.TestCase):
             self.assertGreater(neighbour.runs, 0)
             self.expect_nothing_left(server)
 
+    def test_green_contexts_keep_to_the_slices_multiprocessors(self):
+        cores = len(os.sched_getaffinity(0))
+        with self.serving():
+            self.slice("add", "half", memory=SHAPE["memory"], sm_percent=50)
+            vision = self.tenant("vision", "--slices=half")
+            self.assertEqual(self.taken(vision, "multiprocessors", options=("--tier=isolated",)),
+                             (max(1, cores // 2), "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION"))
+            self.assertEqual(self.taken(vision, "multiprocessors", options=("--tier=guarded",)),
+                             (cores, "CUDA_ERROR_NOT_SUPPORTED"))
+
     # --- Who tries to get round it.
 
     def expect_nothing_left(self, server):

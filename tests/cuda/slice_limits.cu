@@ -12,9 +12,11 @@
 //   staging     page-locked host memory in pieces of --piece MiB
 //   commands    --count kernels behind a host function that returns when the file --release exists
 //   launch      a kernel that does not end by itself
+//   multiprocessors  what green contexts are made of, and a part with one more than that
 //   hold        holds --piece MiB until it is killed
 //
 // Prints "slice_limits: WHAT took=N error=NAME", where N is in MiB or a number.
+#include <cuda.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -222,6 +224,32 @@ int Launch() {
   return 0;
 }
 
+// Finds a function of the driver, in the version of cuda.h.
+template <typename Function>
+Function* Driver(const char* name) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result;
+  CUDA_CHECK(
+      cudaGetDriverEntryPointByVersion(name, &found, CUDA_VERSION, cudaEnableDefault, &result));
+  return reinterpret_cast<Function*>(found);
+}
+
+int Multiprocessors() {
+  CUDA_CHECK(cudaFree(nullptr));
+  CUdevResource whole = {}, part = {};
+  unsigned groups = 1;
+  if (Driver<decltype(cuDeviceGetDevResource)>("cuDeviceGetDevResource")(
+          0, &whole, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS) {
+    return 1;
+  }
+  const CUresult more = Driver<decltype(cuDevSmResourceSplitByCount)>(
+      "cuDevSmResourceSplitByCount")(&part, &groups, &whole, nullptr, 0, whole.sm.smCount + 1);
+  const char* name = "";
+  Driver<decltype(cuGetErrorName)>("cuGetErrorName")(more, &name);
+  Say("multiprocessors", whole.sm.smCount, name);
+  return 0;
+}
+
 int Hold(size_t piece) {
   void* memory = nullptr;
   CUDA_CHECK(cudaMalloc(&memory, piece * kMiB));
@@ -257,6 +285,7 @@ int main(int argc, char** argv) {
   if (what == "staging") return Staging(piece);
   if (what == "commands") return Commands(count);
   if (what == "launch") return Launch();
+  if (what == "multiprocessors") return Multiprocessors();
   if (what == "hold") return Hold(piece);
   std::fprintf(stderr, "slice_limits: what is to be taken?\n");
   return 2;

@@ -68,6 +68,22 @@ def graph():
     report("replayed", y)
 
 
+def green_contexts():
+    """Products on some of the multiprocessors; what is made there outlives them."""
+    deterministic()
+    x = torch.randn(256, 256, device=DEVICE)
+    results = []
+    for multiprocessors in (8, 16, 64):
+        context = torch.cuda.GreenContext.create(num_sms=multiprocessors, device_id=0)
+        context.set_context()
+        results.append((x @ x).tanh() + multiprocessors)
+        context.pop_context()
+        del context
+    torch.cuda.synchronize()
+    for result in results:
+        report("product", result)
+
+
 def graph_training():
     """A whole step in a graph, as PyTorch's documentation shows it."""
     deterministic()
