@@ -382,7 +382,11 @@ TEST_F(DevicesMemoryTest, GraphsAllocateOnTheDeviceThatTheyName) {
   params.accessDescCount = 1;
   CUgraphNode node;
   ASSERT_EQ(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params), CUDA_SUCCESS);
-  EXPECT_EQ(DeviceOf(params.dptr), 1u);
+  const CUdeviceptr dptr = params.dptr;
+  EXPECT_EQ(DeviceOf(dptr), 1u);
+  CUgraphExec executable;
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphLaunch(executable, nullptr), CUDA_SUCCESS);
   uint64_t bytes = 0;
   ASSERT_EQ(cuDeviceGetGraphMemAttribute(1, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes),
             CUDA_SUCCESS);
@@ -392,6 +396,8 @@ TEST_F(DevicesMemoryTest, GraphsAllocateOnTheDeviceThatTheyName) {
   EXPECT_EQ(bytes, 0u);
   access.location.id = 2;  // No peer.
   EXPECT_EQ(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemFree_v2(dptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphExecDestroy(executable), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 

@@ -40,9 +40,11 @@ struct SessionTerms {
   std::vector<RemoteDevice> devices;  // At least one; indexed by number (proto/devices.h).
   uint64_t arena_base = 0;
   uint64_t arena_bytes = 0;
-  Grant initial_grant;    // A grant of the first device's memory.
-  uint64_t features = 0;  // Those that both have (proto/frames.h, Feature).
-  bool same_host = true;  // No network lies between client and server.
+  Grant initial_grant;       // A grant of the first device's memory.
+  uint64_t features = 0;     // Those that both have (proto/frames.h, Feature).
+  uint64_t max_streams = 0;  // 0 from a server that does not tell.
+  uint64_t max_handles = 0;  // Of all kinds together; 0 likewise.
+  bool same_host = true;     // No network lies between client and server.
 
   // Whether the session is of the guarded tier, in which it has all its memory from the start.
   bool HasAllMemory() const { return (features & kFeatureTiers) != 0; }

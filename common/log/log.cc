@@ -7,12 +7,15 @@
 #include <cstdio>
 #include <string>
 
+#include "common/log/log_observer.h"
+
 namespace warpline {
 namespace {
 
 std::atomic<const char*> g_name{"warpline"};
 std::atomic<int> g_descriptor{STDERR_FILENO};
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
+std::atomic<LogObserver> g_observer{nullptr};
 
 constexpr size_t kMaxLine = 2000;
 
@@ -41,6 +44,7 @@ void AppendEscaped(std::string_view text, std::string* out) {
 void SetLogName(const char* name) { g_name.store(name, std::memory_order_relaxed); }
 void SetLogDescriptor(int descriptor) { g_descriptor.store(descriptor, std::memory_order_relaxed); }
 void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
+void SetLogObserver(LogObserver observer) { g_observer.store(observer, std::memory_order_release); }
 
 void LogLine(LogLevel level, std::string_view text, std::string_view tail) {
   if (level < g_level.load(std::memory_order_relaxed)) return;
@@ -53,10 +57,14 @@ void LogLine(LogLevel level, std::string_view text, std::string_view tail) {
   std::snprintf(head + n, sizeof(head) - n, ".%03ldZ %c ", now.tv_nsec / 1000000,
                 "IWE"[static_cast<int>(level)]);
   std::string line = head;
+  const size_t start = line.size();
   line.append(g_name.load(std::memory_order_relaxed));
   line.push_back(' ');
   AppendEscaped(text, &line);
   line.append(tail);
+  if (const LogObserver observer = g_observer.load(std::memory_order_acquire)) {
+    observer(level, std::string_view(line).substr(start));
+  }
   line.push_back('\n');
   // A log line that cannot be written has nowhere else to go.
   [[maybe_unused]] const ssize_t written =

@@ -17,7 +17,7 @@ CUDA = re.compile(r"^(cuda[A-Za-z_]*|cu[A-Z]\w*|nvrtc|driver_types|vector_types|
                   r"\.h$")
 UCX_FOLDERS = ("transport/ucx/",)
 CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
-                "tests/conformance/", "tests/stress/", "tests/surface/", "tests/attack/",
+                "tests/conformance/", "tests/cuda/", "tests/stress/", "tests/surface/", "tests/attack/",
                 "tests/chaos/", "tests/checks/", "tests/memory/", "tests/tiers/",
                 "bench/guard/")
 

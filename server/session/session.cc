@@ -334,6 +334,7 @@ void Session::Welcome(MemoryGrant grant) {
                    hello_.arena_bytes()},
                   terms_.resumable ? options.resume_timeout : absl::ZeroDuration());
   if ((hello_.features() & kFeatureRefusals) != 0) client_.TellRefusals();
+  terms_.streams = tasks_.streams();
   auto welcome = MakeWelcome(Facts(), terms_);
   *welcome.mutable_initial_memory() = std::move(grant);
   ClearTimer();

@@ -328,6 +328,8 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   welcome.mutable_peers()->Add(terms.peers.begin(), terms.peers.end());
   welcome.set_window_bytes(options.window_bytes);
   welcome.set_window_commands(WindowOf(facts));
+  welcome.set_max_streams(terms.streams);
+  welcome.set_max_handles(facts.entitlement->slice.max_handles);
   welcome.set_server(options.server_name);
   welcome.set_boot_id(BootId());
   if (MayShareHostMemory(*facts.entitlement)) {

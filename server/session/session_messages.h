@@ -97,6 +97,7 @@ struct WelcomeTerms {
   std::vector<uint32_t> peers;  // As Welcome.peers.
   // What the session has of its first device, and gets no more of; 0 for its quota.
   uint64_t fixed_bytes = 0;
+  uint64_t streams = 0;  // How many it may have.
 };
 warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms)
     RUNS_ON(control_loop);

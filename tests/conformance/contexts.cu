@@ -107,7 +107,12 @@ void Queries() {
   CALL("whole", CUDA_SUCCESS, cuCtxResetPersistingL2Cache);
   CUsharedconfig banks;
   CALL("default", CUDA_SUCCESS, cuCtxGetSharedMemConfig, &banks);
+  EQUAL(cuCtxGetSharedMemConfig, "4 bytes", banks, CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE);
   CALL("8 bytes", CUDA_SUCCESS, cuCtxSetSharedMemConfig, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
+  CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuCtxSetSharedMemConfig,
+       static_cast<CUsharedconfig>(77));
+  CALL("after 8 bytes", CUDA_SUCCESS, cuCtxGetSharedMemConfig, &banks);
+  EQUAL(cuCtxGetSharedMemConfig, "still 4 bytes", banks, CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE);
   CALL("the primary context", CUDA_SUCCESS, cuCtxSynchronize_v2, g_context);
   CALL("the current one", CUDA_SUCCESS, cuCtxSynchronize);
   CALL("the primary context", CUDA_SUCCESS, cuCtxGetDevice_v2, &device, g_context);

@@ -76,6 +76,71 @@ void Resources() {
        CU_DEV_RESOURCE_TYPE_SM);
 }
 
+void Notified(CUasyncNotificationInfo*, void*, CUasyncCallbackHandle) {}
+
+void Notifications() {
+  SETUP(cuInit, 0);
+  CUasyncCallbackHandle callback = nullptr;
+  CALL("a callback", CUDA_SUCCESS, cuDeviceRegisterAsyncNotification, 0, Notified, nullptr,
+       &callback);
+  if (!native()) {
+    CALL("wrong device", CUDA_ERROR_INVALID_DEVICE, cuDeviceRegisterAsyncNotification, -1, Notified,
+         nullptr, &callback);
+  }
+  CALL("the callback", CUDA_SUCCESS, cuDeviceUnregisterAsyncNotification, 0, callback);
+}
+
+void Log(void*, CUlogLevel, char*, size_t) {}
+
+void Logs() {
+  SETUP(cuInit, 0);
+  CUlogsCallbackHandle callback = nullptr;
+  CALL("a callback", CUDA_SUCCESS, cuLogsRegisterCallback, Log, nullptr, &callback);
+  // NVIDIA's driver does not look.
+  if (!native()) {
+    CALL("no callback", CUDA_ERROR_INVALID_VALUE, cuLogsRegisterCallback, nullptr, nullptr,
+         nullptr);
+  }
+  CUlogIterator next = 0;
+  CALL("the end", CUDA_SUCCESS, cuLogsCurrent, &next, 0);
+  CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuLogsCurrent, nullptr, 0);
+  CALL("unknown flags", CUDA_ERROR_INVALID_VALUE, cuLogsCurrent, &next, 1);
+  char text[4096] = "not empty";
+  size_t bytes = sizeof(text);
+  CALL("nothing new", CUDA_SUCCESS, cuLogsDumpToMemory, &next, text, &bytes, 0);
+  EQUAL(cuLogsDumpToMemory, "nothing new", bytes, 0u);
+  CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuLogsDumpToMemory, &next, nullptr, &bytes, 0);
+  CALL("no path", CUDA_ERROR_INVALID_VALUE, cuLogsDumpToFile, &next, nullptr, 0);
+  CALL("the callback", CUDA_SUCCESS, cuLogsUnregisterCallback, callback);
+}
+
+void CoreFiles() {
+  SETUP(cuInit, 0);
+  bool on = true, got = true;
+  size_t size = 0;
+  CALL("a size", CUDA_SUCCESS, cuCoredumpGetAttributeGlobal, CU_COREDUMP_LIGHTWEIGHT, nullptr,
+       &size);
+  EQUAL(cuCoredumpGetAttributeGlobal, "size of a truth", size, sizeof(bool));
+  CALL("lightweight", CUDA_SUCCESS, cuCoredumpSetAttributeGlobal, CU_COREDUMP_LIGHTWEIGHT, &on,
+       &size);
+  got = false;
+  CALL("lightweight", CUDA_SUCCESS, cuCoredumpGetAttributeGlobal, CU_COREDUMP_LIGHTWEIGHT, &got,
+       &size);
+  EQUAL(cuCoredumpGetAttributeGlobal, "lightweight", got, true);
+  char file[1024] = "corefile", name[1024] = {};
+  size = sizeof(file);
+  CALL("a file", CUDA_SUCCESS, cuCoredumpSetAttributeGlobal, CU_COREDUMP_FILE, file, &size);
+  size = sizeof(name);
+  CALL("a file", CUDA_SUCCESS, cuCoredumpGetAttributeGlobal, CU_COREDUMP_FILE, name, &size);
+  HOLDS(cuCoredumpGetAttributeGlobal, "the file", std::strcmp(name, file) == 0, "'%s'", name);
+  size = sizeof(on);
+  CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuCoredumpGetAttributeGlobal, CU_COREDUMP_MAX, &got,
+       &size);
+  if (native()) return;
+  CALL("on an exception", CUDA_ERROR_NOT_SUPPORTED, cuCoredumpSetAttributeGlobal,
+       CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size);
+}
+
 void Attributes() {
   SETUP(cuInit, 0);
   int value = 0, major = 0, minor = 0;
@@ -221,6 +286,9 @@ int main(int argc, char** argv) {
              {{"queries", Queries},
               {"resources", Resources},
               {"attributes", Attributes},
+              {"notifications", Notifications},
+              {"logs", Logs},
+              {"core_files", CoreFiles},
               {"primary_context", PrimaryContext},
               {"reset", Reset}});
 }

@@ -94,6 +94,7 @@ void Kernels() {
   HOLDS(cuKernelGetName, "is affine", name != nullptr && std::strcmp(name, "affine") == 0, "'%s'",
         name == nullptr ? "" : name);
   CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuKernelGetName, nullptr, kernel);
+  CALL("no kernel", CUDA_ERROR_INVALID_VALUE, cuKernelGetName, &name, nullptr);
   CALL("affine", CUDA_SUCCESS, cuKernelGetLibrary, &owner, kernel);
   HOLDS(cuKernelGetLibrary, "gives the library", owner == library, "another one");
   CUfunction function = nullptr;

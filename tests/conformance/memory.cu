@@ -61,6 +61,8 @@ void Extent() {
   CALL("only the base wanted", CUDA_SUCCESS, cuMemGetAddressRange, &base, nullptr, address);
   CALL("only the size wanted", CUDA_SUCCESS, cuMemGetAddressRange, nullptr, &size, address);
   CALL("no allocation", CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange, &base, &size, kBadAddress);
+  HOLDS(cuMemGetAddressRange, "nothing for no allocation", base == 0 && size == 0,
+        "%llx and %zu bytes", base, size);
   CALL("freed", CUDA_SUCCESS, cuMemFree, address);
   CALL("freed", CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange, &base, &size, address);
 }

@@ -275,6 +275,8 @@ void Streams() {
 
 void Threads() {
   int wrong[4] = {};
+  // Each thread has a part, and all parts are in one page.
+  int* common = Pinned(4096);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -290,11 +292,14 @@ void Threads() {
         for (int i = 0; i < kWords; ++i) mine[i] = staging[i] = t;
         Add<<<kBlocks, kThreads, 0, stream>>>(mine, kWords, round);
         Set<<<1, 32, 0, stream>>>(kept, 32, round);
+        Set<<<1, 32, 0, stream>>>(common + t * 32, 32, 100 + round);
         cudaMemcpyAsync(device, staging, kBytes, cudaMemcpyHostToDevice, stream);
         Add<<<kBlocks, kThreads, 0, stream>>>(device, kWords, 1);
         cudaMemcpyAsync(staging, device, kBytes, cudaMemcpyDeviceToHost, stream);
         cudaStreamSynchronize(stream);
-        wrong[t] += Wrong(mine, t + round) + Wrong(staging, t + 1) + (kept[0] != round);
+        wrong[t] += Wrong(mine, t + round) + Wrong(staging, t + 1) + (kept[0] != round) +
+                    (common[t * 32] != 100 + round);
+        common[t * 32] = -1;
         cudaFreeHost(mine);
         cudaFreeHost(staging);
       }
@@ -413,7 +418,9 @@ void Large() {
 
 void Resets() {
   for (int round = 0; round < 3; ++round) {
-    // Natively a reset leaves its value, and remotely it begins anew (docs/decisions/0057).
+    // A reset leaves its value.
+    EQUAL(cudaDeviceReset, "a managed variable keeps its value", managed_value,
+          round == 0 ? 9 : 31);
     managed_value = 9;
     Bump<<<1, 1>>>();
     RUNTIME("a managed variable in a kernel", cudaSuccess, cudaDeviceSynchronize);

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <numeric>
+#include <utility>
 
 #include "setting.h"
 
@@ -56,6 +57,77 @@ void Devices() {
   RUNTIME("stack", cudaSuccess, cudaDeviceGetLimit, &limit, cudaLimitStackSize);
   RUNTIME("stack", cudaSuccess, cudaDeviceSetLimit, cudaLimitStackSize, 2048);
   RUNTIME("idle", cudaSuccess, cudaDeviceSynchronize);
+}
+
+// Gives the address of a text, which has no name that the program could look up.
+__global__ void GiveText(const char** out) { *out = "the name of nothing"; }
+
+void Texts() {
+  constexpr char kText[] = "the name of nothing";
+  const char** out = nullptr;
+  const char* text = nullptr;
+  if (!RUNTIME("a pointer", cudaSuccess, cudaMalloc, &out, sizeof(*out))) return;
+  GiveText<<<1, 1>>>(out);
+  RUNTIME("a pointer", cudaSuccess, cudaMemcpy, &text, out, sizeof(text), cudaMemcpyDeviceToHost);
+  const auto address = reinterpret_cast<CUdeviceptr>(text);
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  CALL("a text of a kernel", CUDA_SUCCESS, cuMemGetAddressRange, &base, &bytes, address);
+  HOLDS(cuMemGetAddressRange, "holds the text",
+        address >= base && address + sizeof(kText) <= base + bytes, "%llx and %zu bytes for %llx",
+        base, bytes, address);
+  unsigned type = 0;
+  CALL("a text of a kernel", CUDA_SUCCESS, cuPointerGetAttribute, &type,
+       CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+  EQUAL(cuPointerGetAttribute, "a text of a kernel", type, CU_MEMORYTYPE_DEVICE);
+  cudaPointerAttributes attributes;
+  RUNTIME("a text of a kernel", cudaSuccess, cudaPointerGetAttributes, &attributes, text);
+  EQUAL(cudaPointerGetAttributes, "a text of a kernel", attributes.type, cudaMemoryTypeDevice);
+  char copy[sizeof(kText)] = {};
+  RUNTIME("a text of a kernel", cudaSuccess, cudaMemcpy, copy, text, sizeof(copy),
+          cudaMemcpyDeviceToHost);
+  HOLDS(cudaMemcpy, "the text is the same", std::strcmp(copy, kText) == 0, "'%.20s'", copy);
+  std::memset(copy, 0, sizeof(copy));
+  RUNTIME("a text, by address", cudaSuccess, cudaMemcpy, copy, text, sizeof(copy),
+          cudaMemcpyDefault);
+  HOLDS(cudaMemcpy, "the text by address is the same", std::strcmp(copy, kText) == 0, "'%.20s'",
+        copy);
+  void* variable = nullptr;
+  RUNTIME("counter", cudaSuccess, cudaGetSymbolAddress, &variable, g_counter);
+  const auto counter = reinterpret_cast<CUdeviceptr>(variable);
+  CALL("a variable", CUDA_SUCCESS, cuMemGetAddressRange, &base, &bytes, counter);
+  HOLDS(cuMemGetAddressRange, "holds the variable", counter >= base && counter + 4 <= base + bytes,
+        "%llx and %zu bytes for %llx", base, bytes, counter);
+  RUNTIME("a pointer", cudaSuccess, cudaFree, out);
+}
+
+// The kind of a copy is a hint: an address tells whose memory it is.
+void Kinds() {
+  constexpr size_t kSize = 4096;
+  char *a = nullptr, *b = nullptr;
+  std::vector<char> host(kSize, 7), back(kSize);
+  if (!RUNTIME("a page", cudaSuccess, cudaMalloc, &a, kSize)) return;
+  RUNTIME("a page", cudaSuccess, cudaMalloc, &b, kSize);
+  const auto arrived = [&](const char* call) {
+    RUNTIME("a page", cudaSuccess, cudaMemcpy, back.data(), b, kSize, cudaMemcpyDeviceToHost);
+    Holds(call, "device to device by another name arrives", back == host, "other bytes");
+    RUNTIME("a page", cudaSuccess, cudaMemset, b, 0, kSize);
+  };
+  RUNTIME("a page", cudaSuccess, cudaMemcpy, a, host.data(), kSize, cudaMemcpyHostToDevice);
+  RUNTIME("a page", cudaSuccess, cudaMemset, b, 0, kSize);
+  for (const auto& [name, kind] : {std::pair{"called host to host", cudaMemcpyHostToHost},
+                                   std::pair{"called host to device", cudaMemcpyHostToDevice},
+                                   std::pair{"called device to host", cudaMemcpyDeviceToHost},
+                                   std::pair{"by address", cudaMemcpyDefault}}) {
+    RUNTIME(name, cudaSuccess, cudaMemcpy, b, a, kSize, kind);
+    arrived("cudaMemcpy");
+    RUNTIME(name, cudaSuccess, cudaMemcpyAsync, b, a, kSize, kind, nullptr);
+    arrived("cudaMemcpyAsync");
+    RUNTIME(name, cudaSuccess, cudaMemcpy2D, b, 64, a, 64, 64, kSize / 64, kind);
+    arrived("cudaMemcpy2D");
+  }
+  RUNTIME("a page", cudaSuccess, cudaFree, a);
+  RUNTIME("a page", cudaSuccess, cudaFree, b);
 }
 
 void Symbols() {
@@ -168,5 +240,10 @@ void Reset() {
 int main(int argc, char** argv) {
   using namespace conformance;
   return Run(argc, argv, "runtime",
-             {{"devices", Devices}, {"symbols", Symbols}, {"work", Work}, {"reset", Reset}});
+             {{"devices", Devices},
+              {"symbols", Symbols},
+              {"texts", Texts},
+              {"kinds", Kinds},
+              {"work", Work},
+              {"reset", Reset}});
 }

@@ -39,6 +39,28 @@ void Life() {
   CALL("per-thread", CUDA_SUCCESS, cuStreamQuery, CU_STREAM_PER_THREAD);
 }
 
+// A server gives a session some number of streams; a GPU alone has them as long as it has memory.
+void Many() {
+  if (!Begin() || native()) return;
+  std::vector<CUstream> streams;
+  CUstream stream = nullptr;
+  CUresult result = CUDA_SUCCESS;
+  while (streams.size() < 3000 &&
+         (result = CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING)) == CUDA_SUCCESS) {
+    streams.push_back(stream);
+  }
+  Mark("cuStreamCreate", "beyond the limit");
+  Judge(CUDA_ERROR_OUT_OF_MEMORY, result);
+  HOLDS(cuStreamCreate, "there are as many as a server promises", streams.size() >= 8, "%zu",
+        streams.size());
+  CALL("after a refusal", CUDA_SUCCESS, cuCtxSynchronize);
+  for (const CUstream made : streams) SETUP(cuStreamSynchronize, made);
+  SETUP(cuStreamDestroy, streams.back());
+  CALL("in the place of another", CUDA_SUCCESS, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  CALL("in the place of another", CUDA_SUCCESS, cuStreamSynchronize, stream);
+  CALL("once more", CUDA_ERROR_OUT_OF_MEMORY, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+}
+
 void Priorities() {
   if (!Begin()) return;
   int least = 0, greatest = 0, priority = 99;
@@ -231,6 +253,7 @@ int main(int argc, char** argv) {
   using namespace conformance;
   return Run(argc, argv, "streams",
              {{"life", Life},
+              {"many", Many},
               {"priorities", Priorities},
               {"order", Order},
               {"attributes", Attributes},

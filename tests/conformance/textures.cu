@@ -31,6 +31,22 @@ bool Make(const char* check, CUtexObject* object, const CUDA_RESOURCE_DESC& reso
   return CALL(check, CUDA_SUCCESS, cuTexObjectCreate, object, &resource, &options, nullptr);
 }
 
+void Width() {
+  if (!Begin()) return;
+  size_t elements = 0;
+  if (on_cpu()) {
+    REFUSED("floats", CUDA_SUCCESS, cuDeviceGetTexture1DLinearMaxWidth, &elements,
+            CU_AD_FORMAT_FLOAT, 1, g_device);
+    return;
+  }
+  CALL("floats", CUDA_SUCCESS, cuDeviceGetTexture1DLinearMaxWidth, &elements, CU_AD_FORMAT_FLOAT, 1,
+       g_device);
+  HOLDS(cuDeviceGetTexture1DLinearMaxWidth, "some millions", elements >= size_t{1} << 20, "%zu",
+        elements);
+  CALL("wrong device", CUDA_ERROR_INVALID_DEVICE, cuDeviceGetTexture1DLinearMaxWidth, &elements,
+       CU_AD_FORMAT_FLOAT, 1, -1);
+}
+
 template <typename... Parameters>
 bool Launch(CUmodule module, const char* name, int grid, int block, Parameters... parameters) {
   CUfunction kernel = nullptr;
@@ -337,7 +353,8 @@ void Errors() {
 int main(int argc, char** argv) {
   using namespace conformance;
   return Run(argc, argv, "textures",
-             {{"linear", Linear},
+             {{"width", Width},
+              {"linear", Linear},
               {"rows", Rows},
               {"two_dimensions", TwoDimensions},
               {"bytes", Bytes},

@@ -54,6 +54,34 @@ void Granularity() {
   EQUAL(cuDeviceGetAttribute, "virtual memory", supported, 1);
 }
 
+// Memory of the host has no handles here, and the attributes say so.
+void Hosts() {
+  if (!Begin() || native()) return;
+  for (const auto type : {CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                          CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}) {
+    CUmemAllocationProp properties = Properties();
+    properties.location.type = type;
+    CUmemGenericAllocationHandle handle = 0;
+    size_t granularity = 0;
+    CALL("host", CUDA_ERROR_NOT_SUPPORTED, cuMemCreate, &handle, kUnit, &properties, 0);
+    CALL("host", CUDA_ERROR_NOT_SUPPORTED, cuMemGetAllocationGranularity, &granularity, &properties,
+         CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    CUmemPoolProps pool_properties = {};
+    pool_properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    pool_properties.location.type = type;
+    CUmemoryPool pool = nullptr;
+    CALL("host", CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate, &pool, &pool_properties);
+  }
+  for (const auto id : {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                        CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+                        CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
+                        CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED}) {
+    int supported = 9;
+    CALL("host", CUDA_SUCCESS, cuDeviceGetAttribute, &supported, id, g_device);
+    EQUAL(cuDeviceGetAttribute, "memory of the host", supported, 0);
+  }
+}
+
 void Addresses() {
   if (!Begin()) return;
   CUdeviceptr address = 0, other = 0;
@@ -334,6 +362,7 @@ int main(int argc, char** argv) {
   using namespace conformance;
   return Run(argc, argv, "virtual_memory",
              {{"granularity", Granularity},
+              {"hosts", Hosts},
               {"addresses", Addresses},
               {"handles", Handles},
               {"mappings", Mappings},

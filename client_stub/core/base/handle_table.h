@@ -81,8 +81,12 @@ class HandleTable {
                             uint64_t{slot->generation} << 36 | uint64_t{index} << 4;
     init(slot->object, handle);
     slot->handle.store(handle, std::memory_order_release);
+    live_.fetch_add(1, std::memory_order_relaxed);
     return handle;
   }
+
+  // The number of valid handles.
+  uint32_t live() const { return live_.load(std::memory_order_relaxed); }
 
   // Returns nullptr for a number that is not, or no longer, a handle of this table.
   T* Find(uint64_t handle) const {
@@ -98,6 +102,7 @@ class HandleTable {
     if (slot == nullptr) return false;
     uint64_t expected = handle;
     if (!slot->handle.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) return false;
+    live_.fetch_sub(1, std::memory_order_relaxed);
     finish(slot->object);
     if (kReuse) {
       MutexLock lock(&mu_);
@@ -143,6 +148,7 @@ class HandleTable {
 
   std::atomic<Slot*> segments_[kSegments] = {};
   std::atomic<uint32_t> size_{0};
+  std::atomic<uint32_t> live_{0};
   Mutex mu_;
   std::vector<uint32_t> free_ ABSL_GUARDED_BY(mu_);
 };

@@ -4,7 +4,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "client_stub/core/runtime/thread_state.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::stub {
@@ -24,7 +26,7 @@ int HelpersThatPay() {
 CopyThreads::CopyThreads() : most_helpers_(HelpersThatPay()) {}
 
 void CopyThreads::Run(int parts, absl::FunctionRef<void(int part)> work) {
-  Job job = {work, parts};
+  Job job = {work, parts, t_thread.works};
   MutexLock lock(&mu_);
   const bool shared = parts > 1 && job_ == nullptr;
   if (shared) {
@@ -42,7 +44,10 @@ bool CopyThreads::RunNext(Job* job) {
   if (job->next == job->parts) return false;
   const int part = job->next++;
   mu_.Unlock();
+  // A fault of a helper is one of the thread that it helps, and does not wait for that thread.
+  const int own_works = std::exchange(t_thread.works, job->works);
   job->work(part);
+  t_thread.works = own_works;
   mu_.Lock();
   if (++job->done == job->parts) changed_.NotifyAll();
   return true;

@@ -26,6 +26,7 @@ class CopyThreads {
   struct Job {
     absl::FunctionRef<void(int)> work;
     int parts;
+    int works;     // t_thread.works of the thread that waits.
     int next = 0;  // Not yet begun.
     int done = 0;
   };

@@ -153,5 +153,70 @@ TEST_F(ContextCallsTest, StickyErrorIsReturnedByEveryCallThatUsesTheDevice) {
   EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
 }
 
+TEST_F(ContextCallsTest, BanksOfSharedMemoryHaveOneWidth) {
+  CUsharedconfig config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+  EXPECT_EQ(cuCtxGetSharedMemConfig(&config), CUDA_SUCCESS);
+  EXPECT_EQ(config, CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE);
+  EXPECT_EQ(cuCtxSetSharedMemConfig(CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxGetSharedMemConfig(&config), CUDA_SUCCESS);
+  EXPECT_EQ(config, CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE);
+  EXPECT_EQ(cuCtxSetSharedMemConfig(static_cast<CUsharedconfig>(77)), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(ContextCallsTest, TheDeviceTellsHowWideALinearTextureMayBe) {
+  size_t elements = 0;
+  EXPECT_EQ(cuDeviceGetTexture1DLinearMaxWidth(&elements, CU_AD_FORMAT_FLOAT, 4, 0), CUDA_SUCCESS);
+  EXPECT_EQ(elements, FakeSession::kTextureElements);
+  EXPECT_EQ(session().Latest<cmd::LinearTextureWidth>().channels, 4u);
+  EXPECT_EQ(cuDeviceGetTexture1DLinearMaxWidth(nullptr, CU_AD_FORMAT_FLOAT, 4, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuDeviceGetTexture1DLinearMaxWidth(&elements, CU_AD_FORMAT_FLOAT, 4, 9),
+            CUDA_ERROR_INVALID_DEVICE);
+}
+
+void Notified(CUasyncNotificationInfo*, void*, CUasyncCallbackHandle) {}
+
+TEST_F(ContextCallsTest, CallbacksForNotificationsAreTheirDevices) {
+  CUasyncCallbackHandle first = nullptr, second = nullptr;
+  ASSERT_EQ(cuDeviceRegisterAsyncNotification(0, Notified, nullptr, &first), CUDA_SUCCESS);
+  ASSERT_EQ(cuDeviceRegisterAsyncNotification(0, Notified, nullptr, &second), CUDA_SUCCESS);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(cuDeviceRegisterAsyncNotification(0, nullptr, nullptr, &first),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuDeviceUnregisterAsyncNotification(9, first), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(cuDeviceUnregisterAsyncNotification(0, first), CUDA_SUCCESS);
+  EXPECT_EQ(cuDeviceUnregisterAsyncNotification(0, first), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuDeviceUnregisterAsyncNotification(0, second), CUDA_SUCCESS);
+}
+
+TEST_F(ContextCallsTest, SettingsOfCoreFilesAreKeptAndNoneIsMade) {
+  bool on = true, got = false;
+  size_t size = 0;
+  EXPECT_EQ(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, nullptr, &size), CUDA_SUCCESS);
+  EXPECT_EQ(size, 1024u);
+  char name[1024] = "core.here";
+  EXPECT_EQ(cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, name, &size), CUDA_SUCCESS);
+  name[0] = '?';
+  EXPECT_EQ(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, name, &size), CUDA_SUCCESS);
+  EXPECT_STREQ(name, "core.here");
+  size = 3;
+  EXPECT_EQ(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, name, &size), CUDA_ERROR_INVALID_VALUE);
+  size = sizeof(on);
+  // A context has its own from the first that is set.
+  EXPECT_EQ(cuCoredumpSetAttribute(CU_COREDUMP_LIGHTWEIGHT, &on, &size), CUDA_SUCCESS);
+  EXPECT_EQ(cuCoredumpGetAttribute(CU_COREDUMP_LIGHTWEIGHT, &got, &size), CUDA_SUCCESS);
+  EXPECT_TRUE(got);
+  EXPECT_EQ(cuCoredumpGetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &got, &size), CUDA_SUCCESS);
+  EXPECT_FALSE(got);
+  EXPECT_EQ(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size),
+            CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuCoredumpGetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &got, &size),
+            CUDA_SUCCESS);
+  EXPECT_FALSE(got);
+  EXPECT_EQ(cuCoredumpGetAttributeGlobal(CU_COREDUMP_MAX, &got, &size), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, name, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace warpline::stub

@@ -5,6 +5,7 @@
 #include "client_stub/core/context/peer_access.h"
 #include "client_stub/core/copy/arrays.h"
 #include "client_stub/core/copy/textures.h"
+#include "client_stub/core/graph/graph_memory.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/module/modules.h"
@@ -23,6 +24,7 @@ void ReleaseContents(Context* context) {
   ForgetPeerAccess(context);
   r.pinned->EndAllOf(context);
   r.mirrored->FreeAllOf(context);
+  ForgetGraphMemoryOf(context);
   r.memory->FreeAllOf(context);
   DestroyTexturesOf(context);
   DestroyArraysOf(context);

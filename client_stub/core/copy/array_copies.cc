@@ -81,8 +81,9 @@ CUresult CopyArrayBox(Stream* stream, const CopyEnd& to_end, const CopyEnd& from
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
   CopyEnd to = to_end;
   CopyEnd from = from_end;
+  MirroredMemory::Work work(runtime().mirrored);
   const auto use = [&](CopyEnd* end) {
-    if (end->array == nullptr) return UseBox(stream, extent, &end->box);
+    if (end->array == nullptr) return UseBox(stream, extent, &end->box, &work);
     return IsWithin(*end, extent) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   };
   const HostMemory::Use use_to(runtime().host_memory, to.box.place.address);
@@ -95,6 +96,7 @@ CUresult CopyArrayBox(Stream* stream, const CopyEnd& to_end, const CopyEnd& from
   // A synchronous copy waits, whichever end is memory that host and device share.
   if (completion == Completion::kSynchronous && (shared(to) || shared(from))) {
     WARPLINE_TRY(SendArrayBox(stream, to, from, extent, completion));
+    work.End();
     return SynchronizeStream(stream);
   }
   return SendArrayBox(stream, to, from, extent, completion);

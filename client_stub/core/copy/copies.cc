@@ -55,6 +55,13 @@ CUresult BeforeAccess(const Stream* stream, uint64_t address, uint64_t bytes) {
   return runtime().mirrored->BeforeAccess(address, bytes);
 }
 
+// Called before a command of this stream that may write the device's side of
+// [address, address + bytes). `work` lives until the command is sent.
+CUresult BeforeWrite(const Stream* stream, MirroredMemory::Work* work, uint64_t address,
+                     uint64_t bytes) {
+  return stream->recorder != nullptr ? CUDA_SUCCESS : work->ForAccess(address, bytes);
+}
+
 // Returns the device whose memory is at `address`; the stream's device where that is unknown.
 Device* DeviceOf(const Stream* stream, uint64_t address) {
   DeviceMemory::Range range;
@@ -86,6 +93,20 @@ bool HostsArena(uint64_t address) { return runtime().host_memory->HostsArena(add
 bool IsHost(const void* address) {
   const uint64_t value = Address(address);
   return value != 0 && (!runtime().memory->InArena(value) || HostsArena(value));
+}
+
+// Returns true when [address, address + bytes) is memory of a device. The server is asked about
+// memory of modules that has no name.
+bool IsOnDevice(uint64_t address, uint64_t bytes) {
+  DeviceMemory& memory = *runtime().memory;
+  return memory.Contains(address, bytes) ||
+         (memory.LearnBlock(address) && memory.Contains(address, bytes));
+}
+
+// Returns true for page-locked memory of this process that no device reaches.
+bool IsPageLocked(uint64_t address, uint64_t bytes) {
+  return !runtime().memory->IsDevice(address) &&
+         runtime().host_memory->Contains(reinterpret_cast<const void*>(address), bytes);
 }
 
 // Commands that are only recorded are carried out later, again and again, and keep their bytes.
@@ -130,6 +151,18 @@ CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes,
   WARPLINE_TRY(SynchronizeStream(stream));
   std::memmove(to, from, bytes);
   return CUDA_SUCCESS;
+}
+
+// Copies between two ends that the application calls the device's. At least one of them is
+// page-locked memory, which CUDA takes there as well, but no other memory of the host.
+CUresult CopyWithPageLocked(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                            Completion completion) {
+  for (const uint64_t end : {to, from}) {
+    if (!runtime().memory->IsDevice(end) && !IsPageLocked(end, bytes)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CopyByAddress(stream, to, from, bytes, completion);
 }
 
 // Turns rows that lie without gaps on both sides into one row, and slices of one row into rows.
@@ -225,47 +258,47 @@ CUresult SendRows(const BoxPlace& from, const BoxExtent& extent,
   return CUDA_SUCCESS;
 }
 
-CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
+CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box,
+                MirroredMemory::Work* work) {
   uint64_t bytes;
   if (!BoxSpan(box->place, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  DeviceMemory& memory = *runtime().memory;
+  MirroredMemory::Range range;
+  const MirroredMemory& mirrored = *runtime().mirrored;
   uint64_t* const address = &box->place.address;
-  if (box->device) box->device = !HostsArena(*address);
-  if (!box->device) {
-    MirroredMemory::Range range;
-    const MirroredMemory& mirrored = *runtime().mirrored;
-    const bool mirror = mirrored.any() && mirrored.Find(*address, &range);
-    const uint64_t host = std::exchange(*address, OnDevice(*address));
-    if (host != *address && !runtime().memory->Contains(*address, bytes)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    box->device = mirror || (InHostArena(*address) && runtime().memory->Contains(*address, bytes));
+  const bool mirror = mirrored.any() && mirrored.Find(*address, &range);
+  const uint64_t named = std::exchange(*address, OnDevice(*address));
+  if (named != *address && !memory.Contains(*address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const bool called_device = box->device;
+  // Memory that both share and that lies in several allocations is still the host's.
+  box->device =
+      mirror || (InHostArena(*address) ? called_device || memory.Contains(*address, bytes)
+                                       : memory.IsDevice(*address) || memory.LearnBlock(*address));
+  if (box->device) {
+    if (!memory.Contains(*address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    return BeforeWrite(stream, work, *address, bytes);
   }
-  if (!box->device) {
-    return IsHost(reinterpret_cast<const void*>(*address)) ? CUDA_SUCCESS
-                                                           : CUDA_ERROR_INVALID_VALUE;
-  }
-  *address = OnDevice(*address);
-  if (!runtime().memory->Contains(*address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return BeforeAccess(stream, *address, bytes);
+  const bool usable = called_device ? IsPageLocked(*address, bytes)
+                                    : IsHost(reinterpret_cast<const void*>(*address));
+  return usable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (HostsArena(to)) return CopyByAddress(stream, to, Address(from), bytes, completion);
   to = OnDevice(to);
   const uint64_t address = OnDevice(reinterpret_cast<uint64_t>(from));
   if (runtime().memory->IsDevice(address)) {
     return CopyOnDevice(stream, to, address, bytes, completion);
   }
-  if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (IsPageLocked(to, bytes)) return CopyByAddress(stream, to, address, bytes, completion);
+  if (from == nullptr || !IsOnDevice(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (AnyCapture()) {
     WARPLINE_TRY(CheckSynchronous(stream, completion));
     if (Captured(*stream) && completion == Completion::kAsynchronous) {
       return CaptureCopy(stream, LinearCopy(kDevice, to, kHost, address, bytes));
     }
   }
-  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
   WARPLINE_TRY(AwaitSource(from, bytes));
   WARPLINE_TRY(runtime().pinned->BeforeCopy(to, {static_cast<const char*>(from), bytes}));
   const HostMemory::Use use(runtime().host_memory, address);
@@ -273,21 +306,25 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
   if (runtime().memory->IsDevice(OnDevice(address))) {
     return CopyOnDevice(stream, to, address, bytes, completion);
   }
-  WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
+  {
+    MirroredMemory::Work work(runtime().mirrored);
+    WARPLINE_TRY(BeforeWrite(stream, &work, to, bytes));
+    WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
+  }
   return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
 }
 
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (HostsArena(from)) return CopyByAddress(stream, Address(to), from, bytes, completion);
   from = OnDevice(from);
   const HostMemory::Use use(runtime().host_memory, reinterpret_cast<uint64_t>(to));
   const uint64_t address = OnDevice(reinterpret_cast<uint64_t>(to));
   if (runtime().memory->IsDevice(address)) {
     return CopyOnDevice(stream, address, from, bytes, completion);
   }
-  if (to == nullptr || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (IsPageLocked(from, bytes)) return CopyByAddress(stream, address, from, bytes, completion);
+  if (to == nullptr || !IsOnDevice(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (AnyCapture()) {
     WARPLINE_TRY(CheckSynchronous(stream, completion));
     if (Captured(*stream) && completion == Completion::kAsynchronous) {
@@ -307,22 +344,24 @@ CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes
   if (bytes == 0) return CUDA_SUCCESS;
   to = OnDevice(to);
   from = OnDevice(from);
-  if (HostsArena(to) || HostsArena(from)) {
-    return CopyByAddress(stream, to, from, bytes, completion);
+  if (IsPageLocked(to, bytes) || IsPageLocked(from, bytes)) {
+    return CopyWithPageLocked(stream, to, from, bytes, completion);
   }
   const bool waits =
       completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
   if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
-  const DeviceMemory& memory = *runtime().memory;
-  if (!memory.Contains(to, bytes) || !memory.Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsOnDevice(to, bytes) || !IsOnDevice(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (Captured(*stream)) {
     return CaptureCopy(stream, LinearCopy(kDevice, to, kDevice, from, bytes));
   }
   bool across;
   WARPLINE_TRY(JoinDevices(stream, to, from, completion, &across));
-  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
-  WARPLINE_TRY(BeforeAccess(stream, from, bytes));
-  WARPLINE_TRY(SendOn(stream, cmd::CopyOnDevice{stream->wire, to, from, bytes}));
+  {
+    MirroredMemory::Work work(runtime().mirrored);
+    WARPLINE_TRY(BeforeWrite(stream, &work, to, bytes));
+    WARPLINE_TRY(BeforeWrite(stream, &work, from, bytes));
+    WARPLINE_TRY(SendOn(stream, cmd::CopyOnDevice{stream->wire, to, from, bytes}));
+  }
   if (across) WARPLINE_TRY(OrderOtherStreamsAfter(stream));
   return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
@@ -339,6 +378,9 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
   if (to_device && from_device) return CopyOnDevice(stream, to, from, bytes, completion);
   if (to_device) return CopyToDevice(stream, to, host_from, bytes, completion);
   if (from_device) return CopyFromDevice(stream, host_to, from, bytes, completion);
+  const bool learned_to = runtime().memory->LearnBlock(to);
+  const bool learned_from = runtime().memory->LearnBlock(from);
+  if (learned_to || learned_from) return CopyByAddress(stream, to, from, bytes, completion);
   return CopyOnHost(stream, host_to, host_from, bytes, completion);
 }
 
@@ -352,7 +394,8 @@ CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint6
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (Captured(*stream)) return CaptureMemset(stream, {to, 0, value, width, count, 1, nullptr});
-  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
+  MirroredMemory::Work work(runtime().mirrored);
+  WARPLINE_TRY(BeforeWrite(stream, &work, to, bytes));
   return SendOn(stream, cmd::Memset{stream->wire, to, count, value, width});
 }
 
@@ -372,7 +415,8 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
   if (Captured(*stream)) {
     return CaptureMemset(stream, {to, pitch, value, width, columns, rows, nullptr});
   }
-  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
+  MirroredMemory::Work work(runtime().mirrored);
+  WARPLINE_TRY(BeforeWrite(stream, &work, to, bytes));
   if (rows == 1 || pitch == extent.width) {
     return SendOn(stream, cmd::Memset{stream->wire, to, columns * rows, value, width});
   }
@@ -385,8 +429,9 @@ namespace {
 CUresult CopyRows(Stream* stream, Box to, Box from, BoxExtent extent, Completion completion) {
   const HostMemory::Use use_to(runtime().host_memory, to.place.address);
   const HostMemory::Use use_from(runtime().host_memory, from.place.address);
-  WARPLINE_TRY(UseBox(stream, extent, &to));
-  WARPLINE_TRY(UseBox(stream, extent, &from));
+  MirroredMemory::Work work(runtime().mirrored);
+  WARPLINE_TRY(UseBox(stream, extent, &to, &work));
+  WARPLINE_TRY(UseBox(stream, extent, &from, &work));
   Flatten(&to.place, &from.place, &extent);
   if (!to.device) return ReceiveBox(stream, to.place, from.place, extent, completion);
   if (!from.device) {
@@ -402,6 +447,7 @@ CUresult CopyRows(Stream* stream, Box to, Box from, BoxExtent extent, Completion
   bool across;
   WARPLINE_TRY(JoinDevices(stream, to.place.address, from.place.address, completion, &across));
   WARPLINE_TRY(SendOn(stream, command));
+  work.End();
   if (across) WARPLINE_TRY(OrderOtherStreamsAfter(stream));
   return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
@@ -414,8 +460,11 @@ CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const B
   Box from = from_box;
   BoxExtent extent = size;
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-  WARPLINE_TRY(UseBox(stream, extent, &to));
-  WARPLINE_TRY(UseBox(stream, extent, &from));
+  {
+    MirroredMemory::Work work(runtime().mirrored);
+    WARPLINE_TRY(UseBox(stream, extent, &to, &work));
+    WARPLINE_TRY(UseBox(stream, extent, &from, &work));
+  }
   if (!to.device && !from.device) {
     WARPLINE_TRY(SynchronizeStream(stream));
     CopyBoxOnHost(to.place, from.place, extent);

@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/runtime/objects.h"
 #include "common/cuda/box.h"
 
@@ -20,8 +21,11 @@ namespace warpline::stub {
 enum class Completion { kSynchronous, kAsynchronous };
 
 // All return CUDA_ERROR_INVALID_VALUE for a device range that is not within one allocation or
-// variable, and for host memory at nullptr. A copy of 0 bytes is CUDA_SUCCESS. As in CUDA, the
-// first two copy on the device when the host's end is given as an address of the arena.
+// variable, and for host memory at nullptr. A copy of 0 bytes is CUDA_SUCCESS.
+//
+// The address of an end tells whose memory it is, as in CUDA; what the caller calls it is a hint.
+// An end that is called the host's may be any memory; one that is called the device's may also be
+// page-locked memory of the host, but no other memory of the host.
 //
 // A synchronous copy to the device comes before everything that any stream is given after it,
 // although the call does not wait for the device.
@@ -47,9 +51,11 @@ struct Box {
   BoxPlace place;
   bool device = false;
 };
-// Checks one end of a copy that is about to be sent and makes the memory ready for it. Host memory
-// that the device reaches becomes the device's.
-CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box);
+// Checks one end of a copy that is about to be sent, makes the memory ready for it, and sets
+// `device` by the address. Host memory that the device reaches becomes the device's. `work` lives
+// until the copy is sent.
+CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box,
+                MirroredMemory::Work* work);
 // Returns when host memory that is to be read holds everything that the stream's order puts before
 // the read.
 CUresult AwaitSource(const void* from, uint64_t bytes);

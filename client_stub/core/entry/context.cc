@@ -266,14 +266,17 @@ CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config) {
 CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
   WARPLINE_TRY(EnterContext());
   if (pConfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pConfig = static_cast<CUsharedconfig>(CurrentOwner()->shared_config.load());
+  // The banks of every device that is supported have a fixed width.
+  *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config) {
   WARPLINE_TRY(EnterContext());
-  CurrentOwner()->shared_config = config;
-  return CUDA_SUCCESS;
+  return config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
+                 config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {

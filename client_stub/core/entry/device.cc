@@ -1,18 +1,23 @@
 // The session's devices, as the server described them when the session was opened.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "client_stub/core/runtime/runtime.h"
+#include "common/mutex.h"
+#include "proto/wire.h"
 
 using namespace warpline::stub;
 
 namespace {
 
 // Abilities that the device may have but this driver cannot pass on: host memory that both access
-// at the same time, and sharing with other kinds of devices.
+// at the same time, host memory in pools and under handles, and sharing with other kinds of
+// devices.
 constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
@@ -36,6 +41,14 @@ constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK,
     CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH,
 };
@@ -56,6 +69,36 @@ int Attribute(const Device& device, int id) {
     default:
       return device.attribute(id);
   }
+}
+
+// The callbacks for notifications that an application has registered. CUDA's only notification
+// tells that a process has more memory than its budget. A session's budget is fixed when it opens
+// and the server grants no more, so none is ever called. Thread-safe.
+class Notifications {
+ public:
+  // Returns the handle of another callback of the device.
+  uint64_t Add(CUdevice device) {
+    warpline::MutexLock lock(&mu_);
+    devices_[++last_] = device;
+    return last_;
+  }
+  bool Remove(CUdevice device, uint64_t handle) {
+    warpline::MutexLock lock(&mu_);
+    const auto it = devices_.find(handle);
+    if (it == devices_.end() || it->second != device) return false;
+    devices_.erase(it);
+    return true;
+  }
+
+ private:
+  warpline::Mutex mu_;
+  uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<uint64_t, CUdevice> devices_ ABSL_GUARDED_BY(mu_);  // By handle.
+};
+
+Notifications& notifications() {
+  static Notifications* const kept = new Notifications;
+  return *kept;
 }
 
 CUresult EnterDevice(CUdevice device) {
@@ -216,6 +259,39 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
   prop->clockRate = device.attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
   prop->textureAlign = device.attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
   return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements,
+                                                    CUarray_format format, unsigned numChannels,
+                                                    CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (maxWidthInElements == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::string reply;
+  const warpline::cmd::LinearTextureWidth command = {static_cast<uint32_t>(format), numChannels,
+                                                     static_cast<uint32_t>(dev), 0};
+  WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, {}, &reply)));
+  std::string_view rest = reply;
+  warpline::cmd::LinearTextureWidthReply found;
+  if (!warpline::TakeStruct(&rest, &found)) return CUDA_ERROR_UNKNOWN;
+  *maxWidthInElements = found.elements;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc,
+                                                   void* /*userData*/,
+                                                   CUasyncCallbackHandle* callback) {
+  WARPLINE_TRY(EnterDevice(device));
+  if (callbackFunc == nullptr || callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *callback = HandleOf<CUasyncCallbackHandle>(notifications().Add(device));
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device,
+                                                     CUasyncCallbackHandle callback) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterDevice(device));
+  return notifications().Remove(device, NumberOf(callback)) ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
 }
 
 // A context may not be limited to a part of the device.

@@ -24,7 +24,8 @@ CUresult EnterFor(CUkernel handle, CUdevice device, Kernel** kernel) {
 }
 
 // Some calls return a different error for no function at all than for a wrong handle.
-CUresult CheckGiven(CUfunction function) {
+template <typename Handle>
+CUresult CheckGiven(Handle function) {
   WARPLINE_TRY(EnterInitialized());
   return function == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -135,7 +136,10 @@ CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CU
   return ValidCacheConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel hfunc) { return GetName(name, hfunc); }
+CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel hfunc) {
+  WARPLINE_TRY(CheckGiven(hfunc));
+  return GetName(name, hfunc);
+}
 
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                                       size_t* paramSize) {

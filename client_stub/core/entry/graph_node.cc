@@ -406,8 +406,9 @@ CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dpt
 
 CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
   WARPLINE_TRY(EnterInitialized());
-  // Memory that no graph holds has been given back already.
-  return CheckDevice(device);
+  WARPLINE_TRY(CheckDevice(device));
+  TrimGraphMemory(runtime().devices[device]);
+  return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr,
                                               void* value) {

@@ -1,10 +1,9 @@
 // Page-locked host memory (pinned_memory.h).
 #include "client_stub/core/memory/host_memory.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
+#include "client_stub/core/memory/process_maps.h"
 #include "client_stub/core/pinned/pinned_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
@@ -14,15 +13,6 @@ using namespace warpline::stub;
 namespace {
 
 constexpr uint64_t kPage = 4096;
-
-// Whether the process has all pages of the range, which is not empty.
-bool IsMapped(const void* p, uint64_t bytes) {
-  const auto address = reinterpret_cast<uint64_t>(p);
-  const uint64_t start = address / kPage * kPage;
-  if (bytes > ~uint64_t{0} - address) return false;
-  // It writes nothing, and fails where nothing is mapped.
-  return msync(reinterpret_cast<void*>(start), address + bytes - start, MS_ASYNC) == 0;
-}
 
 // Notes the current context as the owner of new host memory at `base`, if `result` is success.
 CUresult NoteOwner(void* base, CUresult result) {
@@ -88,7 +78,8 @@ CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Fla
                                   CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (bytesize != 0 && !IsMapped(p, bytesize)) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize != 0 && !IsMapped(reinterpret_cast<uint64_t>(p), bytesize))
+    return CUDA_ERROR_INVALID_VALUE;
   return NoteOwner(p, runtime().host_memory->Register(p, bytesize, Flags));
 }
 

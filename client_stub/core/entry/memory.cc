@@ -151,6 +151,8 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
   WARPLINE_TRY(Enter());
   MirroredMemory::Range mirrored;
   DeviceMemory::Range range;
+  bool known = true;
+  runtime().memory->LearnBlock(dptr);
   if (runtime().mirrored->any() && runtime().mirrored->Find(dptr, &mirrored)) {
     range.base = dptr - mirrored.host < mirrored.bytes ? mirrored.host : mirrored.device;
     range.bytes = mirrored.bytes;
@@ -159,12 +161,13 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
              runtime().host_memory->Find(reinterpret_cast<const void*>(dptr), &host)) {
     range.base = reinterpret_cast<uint64_t>(host.base);
     range.bytes = host.bytes;
-  } else if (!runtime().memory->Find(dptr, &range)) {
-    return CUDA_ERROR_NOT_FOUND;
+  } else {
+    known = runtime().memory->Find(dptr, &range);
   }
-  if (pbase != nullptr) *pbase = range.base;
-  if (psize != nullptr) *psize = range.bytes;
-  return CUDA_SUCCESS;
+  // The outputs for a wrong address are zeros, as with NVIDIA's driver.
+  if (pbase != nullptr) *pbase = known ? range.base : 0;
+  if (psize != nullptr) *psize = known ? range.bytes : 0;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {

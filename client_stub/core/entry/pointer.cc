@@ -52,6 +52,7 @@ Pointer Describe(CUdeviceptr address) {
   const bool one_address = pointer.host_range.shared || pointer.host_range.in_arena;
   if (pointer.host && one_address) pointer.on_device = pointer.host_address = address;
   if (pointer.host) return pointer;
+  if (!pointer.managed) runtime().memory->LearnBlock(address);
   pointer.device = runtime().memory->Find(address, &pointer.device_range);
   if (pointer.managed) {
     pointer.device = true;

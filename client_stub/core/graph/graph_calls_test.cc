@@ -182,6 +182,68 @@ TEST_F(GraphCallsTest, MemoryOfAGraphIsFreedByANodeOrTheApplicationOnce) {
   EXPECT_EQ(cuMemsetD8_v2(params.dptr, 0, 16), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(GraphCallsTest, MemoryOfAGraphCountsFromItsFirstLaunchUntilItIsTrimmed) {
+  CUDA_MEM_ALLOC_NODE_PARAMS_v1 params = {};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = 4096;
+  CUgraphNode alloc, free;
+  ASSERT_EQ(cuGraphAddMemAllocNode(&alloc, graph_, nullptr, 0, &params), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphAddMemFreeNode(&free, graph_, &alloc, 1, params.dptr), CUDA_SUCCESS);
+  const CUgraphExec exec = Instantiate();
+  const auto attribute = [](CUgraphMem_attribute which) {
+    uint64_t value = 99;
+    EXPECT_EQ(cuDeviceGetGraphMemAttribute(0, which, &value), CUDA_SUCCESS);
+    return value;
+  };
+  uint64_t zero = 0;
+  for (const auto high : {CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH}) {
+    ASSERT_EQ(cuDeviceSetGraphMemAttribute(0, high, &zero), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0u);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  // The graph has freed it, and keeps it for the next launch.
+  for (const auto which :
+       {CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH,
+        CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH}) {
+    EXPECT_EQ(attribute(which), 4096u) << which;
+  }
+  ASSERT_EQ(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0u);
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 4096u);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 4096u);
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS);
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 0u);
+}
+
+// The graph may outlive the context whose memory it has.
+TEST_F(GraphCallsTest, MemoryOfAGraphEndsWithItsContext) {
+  CUcontext other;
+  ASSERT_EQ(cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
+  CUDA_MEM_ALLOC_NODE_PARAMS_v1 params = {};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = 4096;
+  CUgraph graph;
+  CUgraphNode alloc;
+  ASSERT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxDestroy_v2(other), CUDA_SUCCESS);
+  // Others get the address then, and keep it.
+  CUdeviceptr memory = 0;
+  std::vector<CUdeviceptr> before;
+  while (memory != params.dptr && before.size() < 64) {
+    ASSERT_EQ(cuMemAlloc_v2(&memory, 4096), CUDA_SUCCESS);
+    before.push_back(memory);
+  }
+  ASSERT_EQ(memory, params.dptr);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemsetD8_v2(memory, 0, 16), CUDA_SUCCESS);
+  for (const CUdeviceptr each : before) EXPECT_EQ(cuMemFree_v2(each), CUDA_SUCCESS);
+}
+
 // Graphs with conditional nodes.
 class ConditionalTest : public GraphCallsTest {
  protected:

@@ -17,12 +17,16 @@ struct Block {
   uint64_t bytes = 0;
   uint64_t graph = 0;
   uint32_t device = 0;
-  uint64_t freed_by = 0;  // The graph with a free node for it.
+  const Context* context = nullptr;  // It ends with this context.
+  uint64_t id = 0;                   // Tells it from later blocks at its address.
+  uint64_t freed_by = 0;             // The graph with a free node for it.
   bool live = false;
   bool has_node = true;
+  bool counted = false;  // In Usage.
 };
 
-// The graph memory of one device.
+// What CUDA counts of one device's graph memory: blocks from their first launch on, whether they
+// are live or not, until nothing needs them or the application trims what is not live.
 struct Usage {
   uint64_t used = 0;
   uint64_t used_high = 0;
@@ -35,6 +39,7 @@ struct Books {
   Mutex mu;
   absl::flat_hash_map<uint64_t, Block> blocks ABSL_GUARDED_BY(mu);  // By address.
   std::array<Usage, kMaxSessionDevices> usage ABSL_GUARDED_BY(mu);
+  uint64_t last_id ABSL_GUARDED_BY(mu) = 0;
 };
 
 Books& books() {
@@ -45,21 +50,34 @@ Books& books() {
 // The number of blocks. Frees need not look into the books while there are none.
 std::atomic<uint64_t> g_blocks{0};
 
-void SetLive(Books& b, Block* block, bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
-  if (block->live == live) return;
-  block->live = live;
+void Count(Books& b, Block* block, bool counted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
+  if (block->counted == counted) return;
+  block->counted = counted;
   Usage& usage = b.usage[block->device];
-  usage.used = live ? usage.used + block->bytes : usage.used - block->bytes;
+  for (uint64_t* const sum : {&usage.used, &usage.reserved}) {
+    *sum = counted ? *sum + block->bytes : *sum - block->bytes;
+  }
   usage.used_high = std::max(usage.used_high, usage.used);
+  usage.reserved_high = std::max(usage.reserved_high, usage.reserved);
+}
+
+void SetLive(Books& b, Block* block, bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
+  block->live = live;
+  if (live) Count(b, block, true);
+}
+
+using Blocks = absl::flat_hash_map<uint64_t, Block>;
+void Drop(Books& b, Blocks::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
+  Count(b, &it->second, false);
+  b.blocks.erase(it);
+  g_blocks.store(b.blocks.size(), std::memory_order_relaxed);
 }
 
 // Returns true when the block is no longer needed; the caller then frees its memory.
 bool DropIfUnused(Books& b, uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
   const auto it = b.blocks.find(address);
   if (it == b.blocks.end() || it->second.live || it->second.has_node) return false;
-  b.usage[it->second.device].reserved -= it->second.bytes;
-  b.blocks.erase(it);
-  g_blocks.store(b.blocks.size(), std::memory_order_relaxed);
+  Drop(b, it);
   return true;
 }
 
@@ -70,8 +88,11 @@ GraphAllocation::~GraphAllocation() {
   bool unused = false;
   {
     MutexLock lock(&b.mu);
-    if (const auto it = b.blocks.find(address_); it != b.blocks.end()) it->second.has_node = false;
-    unused = DropIfUnused(b, address_);
+    const auto it = b.blocks.find(address_);
+    if (it != b.blocks.end() && it->second.id == id_) {
+      it->second.has_node = false;
+      unused = DropIfUnused(b, address_);
+    }
   }
   if (unused && EnterInitialized() == CUDA_SUCCESS) runtime().memory->Free(address_);
 }
@@ -85,16 +106,32 @@ CUresult AllocateForGraph(const Device& device, uint64_t graph, uint64_t bytes,
       current != nullptr && current->device == &device ? OwnerOf(current) : device.primary;
   WARPLINE_TRY(runtime().memory->Allocate(device.number, owner, bytes, &address));
   Books& b = books();
+  uint64_t id;
   {
     MutexLock lock(&b.mu);
-    b.blocks[address] = {bytes, graph, device.number};
+    id = ++b.last_id;
+    b.blocks[address] = {bytes, graph, device.number, owner, id};
     g_blocks.store(b.blocks.size(), std::memory_order_relaxed);
-    Usage& usage = b.usage[device.number];
-    usage.reserved += bytes;
-    usage.reserved_high = std::max(usage.reserved_high, usage.reserved);
   }
-  *allocation = std::make_shared<GraphAllocation>(address);
+  *allocation = std::make_shared<GraphAllocation>(address, id);
   return CUDA_SUCCESS;
+}
+
+void ForgetGraphMemoryOf(const Context* context) {
+  Books& b = books();
+  MutexLock lock(&b.mu);
+  for (auto it = b.blocks.begin(); it != b.blocks.end();) {
+    const auto block = it++;
+    if (block->second.context == context) Drop(b, block);
+  }
+}
+
+void TrimGraphMemory(const Device& device) {
+  Books& b = books();
+  MutexLock lock(&b.mu);
+  for (auto& [address, block] : b.blocks) {
+    if (block.device == device.number && !block.live) Count(b, &block, false);
+  }
 }
 
 CUresult NoteGraphFreeNode(uint64_t graph, uint64_t address) {

@@ -11,13 +11,14 @@
 
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/runtime/device.h"
+#include "client_stub/core/runtime/objects.h"
 
 namespace warpline::stub {
 
 // A node's hold on its memory. Its destructor gives the memory back unless the memory is live.
 class GraphAllocation {
  public:
-  explicit GraphAllocation(uint64_t address) : address_(address) {}
+  GraphAllocation(uint64_t address, uint64_t id) : address_(address), id_(id) {}
   ~GraphAllocation();
   GraphAllocation(const GraphAllocation&) = delete;
   GraphAllocation& operator=(const GraphAllocation&) = delete;
@@ -26,12 +27,20 @@ class GraphAllocation {
 
  private:
   const uint64_t address_;
+  const uint64_t id_;  // Later memory at this address has another one.
 };
 
 // Allocates memory on a device for the graph with the id `graph`. CUDA_ERROR_INVALID_VALUE for 0
 // bytes, CUDA_ERROR_OUT_OF_MEMORY when there is none.
 CUresult AllocateForGraph(const Device& device, uint64_t graph, uint64_t bytes,
                           std::shared_ptr<GraphAllocation>* allocation);
+
+// Forgets what `context` had. Its memory is given back with the rest of the context's.
+void ForgetGraphMemoryOf(const Context* context);
+
+// Works like cuDeviceGraphMemTrim. It gives nothing back: the memory of a node stays while the node
+// does.
+void TrimGraphMemory(const Device& device);
 
 // Notes that graph `graph` has a free node for the memory at `address`. CUDA_ERROR_INVALID_VALUE
 // where that is no memory of a graph, or has a free node that excludes this one.

@@ -307,8 +307,11 @@ CUresult GraphPlan::Launch(Stream* stream) {
   if (wire != 0) WARPLINE_TRY(GiveNamed(&launchable));
   if (launchable) {
     WARPLINE_TRY(path.GoTo(&runtime().devices[DeviceOfHandle(wire)]));
-    WARPLINE_TRY(BeforeKernels(path.at()));
-    WARPLINE_TRY(SendOn(path.at(), cmd::GraphLaunch{path.at()->wire, wire}));
+    {
+      MirroredMemory::Work work(runtime().mirrored);
+      WARPLINE_TRY(BeforeKernels(path.at(), &work));
+      WARPLINE_TRY(SendOn(path.at(), cmd::GraphLaunch{path.at()->wire, wire}));
+    }
     return path.Return();
   }
   // It was never made, or would need other addresses.

@@ -63,13 +63,14 @@ CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char*
   return CUDA_SUCCESS;
 }
 
-CUresult BeforeKernels(Stream* stream) {
+CUresult BeforeKernels(Stream* stream, MirroredMemory::Work* work) {
   Runtime& r = runtime();
-  WARPLINE_TRY(r.mirrored->BeforeWork(stream->wire));
+  WARPLINE_TRY(work->ForKernels(stream->wire));
   // The bytes that were sent may refer to page-locked memory, which has to be sent, too.
   while (r.pinned->noted()) {
+    work->End();
     WARPLINE_TRY(r.pinned->GiveNoted());
-    WARPLINE_TRY(r.mirrored->BeforeWork(stream->wire));
+    WARPLINE_TRY(work->ForKernels(stream->wire));
   }
   return r.checked_ranges == nullptr ? CUDA_SUCCESS : r.checked_ranges->BeforeWork(stream->device);
 }
@@ -86,7 +87,8 @@ CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch
   }
   // Called after the parameters were read, since they may lie in mirrored memory. For a recorded
   // command, the launch of the graph does this.
-  if (stream->recorder == nullptr) WARPLINE_TRY(BeforeKernels(stream));
+  MirroredMemory::Work work(runtime().mirrored);
+  if (stream->recorder == nullptr) WARPLINE_TRY(BeforeKernels(stream, &work));
   if (attributes == nullptr || attributes->plain()) {
     cmd::Launch command = {.stream = stream->wire, .kernel = wire};
     SetGeometry(launch, &command);

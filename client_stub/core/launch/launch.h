@@ -7,6 +7,7 @@
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/launch/launch_attributes.h"
 #include "client_stub/core/launch/launch_check.h"
+#include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/module/kernel.h"
 #include "client_stub/core/runtime/objects.h"
 
@@ -18,8 +19,8 @@ namespace warpline::stub {
 CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* to);
 
 // Called before kernels are sent on a stream: brings them the host's view of managed memory and,
-// where they check their accesses, what is allocated.
-CUresult BeforeKernels(Stream* stream);
+// where they check their accesses, what is allocated. `work` lives until they are sent.
+CUresult BeforeKernels(Stream* stream, MirroredMemory::Work* work);
 
 // Sends a launch that has been checked, on a stream that does not capture. `attributes` may be
 // nullptr.

@@ -171,6 +171,9 @@ TEST_F(LaunchCallsTest, VariablesMayBeCopiedToAndFrom) {
   CUmodule module;
   CUdeviceptr address;
   size_t bytes;
+  // No memory without a name is there.
+  session().SetAnswer(CommandId::kVariableBlockFind,
+                      [](const FakeSession::Sent&, std::string*) { return CudaResult::kNotFound; });
   ASSERT_EQ(cuModuleLoadData(&module, kPtx), CUDA_SUCCESS);
   EXPECT_EQ(cuModuleGetGlobal_v2(&address, &bytes, module, "missing"), CUDA_ERROR_NOT_FOUND);
   char data[FakeSession::kGlobalBytes + 1] = {};

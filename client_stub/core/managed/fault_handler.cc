@@ -34,8 +34,7 @@ struct FaultSlot {
   std::atomic<uint32_t> state;
   // Set by the owner while no question is open.
   uint64_t address;
-  bool write;
-  bool host_call;
+  FaultAccess access;
 };
 
 enum Phase : uint32_t { kIdle, kAsked, kTaken, kRefused, kResolved };
@@ -52,7 +51,8 @@ constinit FaultSlot g_slots[kSlots] = {};
 constinit std::atomic<uint32_t> g_slots_used{0};
 constinit std::atomic<uint32_t> g_rung{0};
 constinit std::atomic<bool> g_running{false};
-constinit std::atomic<pid_t> g_thread{0};
+// The number of threads that answer and have no question.
+constinit std::atomic<int> g_listening{0};
 constinit std::atomic<uint64_t> g_low{0};
 constinit std::atomic<uint64_t> g_high{0};
 // Where writes are held at present; [0, 0) for nowhere. `g_held_once` says that they ever were.
@@ -159,7 +159,7 @@ void AwaitFormer(FaultSlot* slot) {
 bool Resolve(uint64_t address, bool write) {
   const pid_t self = Self();
   if (!g_running.load(std::memory_order_acquire) || address < g_low.load() ||
-      address >= g_high.load() || self == g_thread.load()) {
+      address >= g_high.load() || t_thread.answers_faults) {
     return false;
   }
   FaultSlot* slot;
@@ -173,8 +173,7 @@ bool Resolve(uint64_t address, bool write) {
     SetMask(mask);
   }
   slot->address = address;
-  slot->write = write;
-  slot->host_call = t_thread.runs_host_calls;
+  slot->access = {write, t_thread.runs_host_calls, t_thread.works != 0};
   const uint32_t question = NextQuestion(slot->state.load());
   slot->state.store(question);
   SetMask(mask);
@@ -285,19 +284,25 @@ void InstallAgain() {
   if (!IsOurs(before)) g_program = before;
 }
 
+void StartListening(FaultResolver resolver);
+
 void Answer(FaultSlot* slot, FaultResolver resolver) {
   uint32_t state = slot->state.load(std::memory_order_acquire);
   if (PhaseOf(state) != kAsked ||
       !slot->state.compare_exchange_strong(state, InPhase(state, kTaken))) {
     return;
   }
-  const bool resolved = resolver(slot->address, slot->write, slot->host_call);
+  // An answer may wait for work, and the work for a function of the program that faults itself. So
+  // another thread listens meanwhile.
+  if (g_listening.fetch_sub(1) == 1) StartListening(resolver);
+  const bool resolved = resolver(slot->address, slot->access);
+  g_listening.fetch_add(1);
   slot->state.store(InPhase(state, resolved ? kResolved : kRefused), std::memory_order_release);
   Futex(&slot->state, FUTEX_WAKE, INT_MAX);
 }
 
 void Run(FaultResolver resolver) {
-  g_thread.store(Self());
+  t_thread.answers_faults = true;
   g_running.store(true, std::memory_order_release);
   while (true) {
     const uint32_t rung = g_rung.load();
@@ -307,17 +312,24 @@ void Run(FaultResolver resolver) {
   }
 }
 
-}  // namespace
-
-bool StartFaultHandler(FaultResolver resolver) {
+// Adds a thread that answers. Without one, faults wait for the threads that there are.
+void StartListening(FaultResolver resolver) {
+  g_listening.fetch_add(1);
   try {
     StartLoopThread("wl-faults", [resolver] { Run(resolver); }).detach();
   } catch (const std::system_error& error) {
+    g_listening.fetch_sub(1);
     if (const LogPermit permit = CallLog().Ask(kNoThreadLine)) {
       permit.Error("no thread for memory that host and device share: ", error.what());
     }
-    return false;
   }
+}
+
+}  // namespace
+
+bool StartFaultHandler(FaultResolver resolver) {
+  StartListening(resolver);
+  if (g_listening.load() == 0) return false;
   while (!g_running.load(std::memory_order_acquire)) std::this_thread::yield();
   RenewFaultHandler();
   return true;

@@ -1,6 +1,6 @@
 // Handles faults of the application on pages that this library keeps inaccessible.
 //
-// The handler itself only passes a fault on to a thread of this library and waits. It needs little
+// The handler itself only passes a fault on to threads of this library and waits. It needs little
 // stack, which may be an alternative one, and calls nothing that is unsafe in a signal. It blocks
 // no signal meanwhile, and a handler that leaves it by siglongjmp() does no harm.
 //
@@ -16,9 +16,14 @@
 
 namespace warpline::stub {
 
-// Makes the page at `address` accessible; returns false when the page is not one of ours.
-// `host_call` says that the faulting thread runs a function of a stream. Called on one thread.
-using FaultResolver = bool (*)(uint64_t address, bool write, bool host_call);
+struct FaultAccess {
+  bool write;
+  bool host_call;  // The faulting thread runs a function of a stream.
+  bool in_work;    // The faulting thread is about to send a command (MirroredMemory::Work).
+};
+// Makes the page at `address` accessible; returns false when the page is not one of ours. Called on
+// several threads at once.
+using FaultResolver = bool (*)(uint64_t address, const FaultAccess& access);
 
 // All functions here are thread-safe.
 

@@ -5,11 +5,14 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/testing/core_fixture.h"
 
 namespace warpline::stub {
@@ -209,6 +212,95 @@ TEST_F(ManagedCallsTest, ALaunchTakesBackThePagesThatAFetchBringsMeanwhile) {
   session().Clear();
   EXPECT_EQ(*bytes(), 0x5a);
   EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 1);
+}
+
+// A touch that came between would bring bytes of before the command, and the host would keep them.
+TEST_F(ManagedCallsTest, ATouchWaitsForACommandThatIsAboutToBeSent) {
+  CUdeviceptr other = 0;
+  ASSERT_EQ(cuMemAlloc_v2(&other, 64), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  ASSERT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+  const CUDA_MEMSET_NODE_PARAMS set = {other, 0, 1, 1, 64, 1};
+  CUgraphNode node;
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &set, context), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphLaunch(executable, stream_), CUDA_SUCCESS);
+  char source[64] = {};
+  struct Case {
+    CommandId id;
+    std::function<CUresult()> send;
+  };
+  const Case cases[] = {
+      {CommandId::kLaunch, [&] { return Launch(); }},
+      {CommandId::kGraphLaunch, [&] { return cuGraphLaunch(executable, stream_); }},
+      {CommandId::kCopyToDevice,
+       [&] { return cuMemcpyHtoDAsync_v2(memory_, source, 64, stream_); }},
+      {CommandId::kCopyOnDevice, [&] { return cuMemcpyDtoDAsync_v2(memory_, other, 64, stream_); }},
+      {CommandId::kMemset, [&] { return cuMemsetD8Async(memory_, 1, 64, stream_); }},
+      {CommandId::kMemsetRows, [&] { return cuMemsetD2D8Async(memory_, 16, 1, 8, 4, stream_); }},
+      {CommandId::kCopyBoxOnDevice,
+       [&] {
+         CUDA_MEMCPY2D copy = {};
+         copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+         copy.srcDevice = other;
+         copy.dstDevice = memory_;
+         copy.srcPitch = copy.dstPitch = 16;
+         copy.WidthInBytes = 8;
+         copy.Height = 4;
+         return cuMemcpy2DAsync_v2(&copy, stream_);
+       }},
+      {CommandId::kStreamMemOps,
+       [&] { return cuStreamWriteValue32_v2(stream_, memory_, 1, CU_STREAM_WRITE_VALUE_DEFAULT); }},
+  };
+  for (const Case& c : cases) {
+    ASSERT_EQ(Launch(), CUDA_SUCCESS);  // The device has all pages.
+    session().Clear();
+    std::atomic<bool> touched{false};
+    std::thread toucher;
+    session().SetBeforeSend([&](CommandId id) {
+      if (id != c.id || toucher.joinable()) return;
+      toucher = std::thread([&] {
+        EXPECT_NE(*static_cast<volatile char*>(bytes()), 0x33);
+        touched = true;
+      });
+      // It has to wait for this thread, so only the clock can end this wait.
+      const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
+      while (!touched && absl::Now() < give_up) std::this_thread::yield();
+    });
+    EXPECT_EQ(c.send(), CUDA_SUCCESS);
+    ASSERT_TRUE(toucher.joinable()) << static_cast<int>(c.id);
+    toucher.join();
+    bool sent = false;
+    for (const auto& command : session().sent()) {
+      sent |= command.id == c.id;
+      EXPECT_TRUE(sent || command.id != CommandId::kCopyFromDevice) << static_cast<int>(c.id);
+    }
+  }
+  EXPECT_EQ(cuGraphExecDestroy(executable), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
+// The work that a touch waits for may include a function that touches memory itself.
+TEST_F(ManagedCallsTest, AFunctionOfAStreamTouchesWhileATouchWaitsForIt) {
+  CUdeviceptr other;
+  ASSERT_EQ(cuMemAllocManaged(&other, kBytes, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  session().SetComplete(false);
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  std::atomic<bool> called{false};
+  session().SetAnswer(CommandId::kContextSync, [&](const FakeSession::Sent&, std::string*) {
+    if (called.exchange(true)) return CudaResult::kSuccess;
+    std::thread([&] {
+      t_thread.runs_host_calls = true;
+      EXPECT_EQ(*reinterpret_cast<volatile char*>(other), 0x5a);
+    }).join();
+    return CudaResult::kSuccess;
+  });
+  EXPECT_EQ(*static_cast<volatile char*>(bytes()), 0x5a);
+  EXPECT_TRUE(called);
+  session().SetComplete(true);
 }
 
 TEST_F(ManagedCallsTest, ARangeIsFreedAfterItsFetch) {

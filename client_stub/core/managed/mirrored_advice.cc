@@ -134,7 +134,9 @@ void MirroredMemory::BringSome() {
   const auto same = [&next](const Pages& pages) {
     return pages.id == next.id && pages.end == next.end && pages.seq == next.seq;
   };
-  Entry* const entry = AwaitFetchable(next.range);
+  Wish wish(this, /*wanted=*/true);
+  Entry* const entry = wish.Await(next.range);
+  if (!WorkComplete()) return;
   // Work may have ended it meanwhile.
   if (coming_.empty() || !same(coming_.front()) || coming_.front().begin != next.begin) return;
   if (entry == nullptr || entry->range.id != next.id) {

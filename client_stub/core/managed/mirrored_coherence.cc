@@ -27,9 +27,9 @@ MirroredMemory::MirroredMemory(Session* session, DeviceMemory* memory, uint64_t 
 
 // ---- Who moves bytes.
 
-MirroredMemory::Turn::Turn(MirroredMemory* memory) : memory_(memory) {
+MirroredMemory::Turn::Turn(MirroredMemory* memory, bool begins_work) : memory_(memory) {
   MutexLock lock(&memory->mu_);
-  while (memory->turn_) memory->moved_.Wait(&memory->mu_);
+  while (memory->turn_ || (begins_work && memory->wishes_ != 0)) memory->moved_.Wait(&memory->mu_);
   memory->turn_ = true;
   // Work that is asked for from now on waits for the turn.
   memory->host_has_.fetch_add(1, std::memory_order_release);
@@ -45,12 +45,42 @@ MirroredMemory::Turn::~Turn() {
   memory_->moved_.NotifyAll();
 }
 
-MirroredMemory::Entry* MirroredMemory::AwaitFetchable(uint64_t address) {
+MirroredMemory::Wish::Wish(MirroredMemory* memory, bool wanted) : memory_(memory), wanted_(wanted) {
+  if (!wanted_) return;
+  ++memory_->wishes_;
+  memory_->host_has_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+MirroredMemory::Wish::~Wish() {
+  if (!wanted_) return;
+  --memory_->wishes_;
+  memory_->CountLocked();
+  memory_->moved_.NotifyAll();
+}
+
+MirroredMemory::Entry* MirroredMemory::Wish::Await(uint64_t address) {
   while (true) {
-    Entry* const entry = FindHost(address);
-    if (entry == nullptr || (!turn_ && !entry->fetching)) return entry;
-    moved_.Wait(&mu_);
+    Entry* const entry = memory_->FindHost(address);
+    if (entry == nullptr) return nullptr;
+    if (memory_->turn_ || entry->fetching) {
+      memory_->moved_.Wait(&memory_->mu_);
+      continue;
+    }
+    const int works = wanted_ ? memory_->works_.load(std::memory_order_seq_cst) : 0;
+    if (works == 0) return entry;
+    memory_->mu_.Unlock();
+    memory_->works_.wait(works);
+    memory_->mu_.Lock();
   }
+}
+
+MirroredMemory::Entry* MirroredMemory::Wish::AwaitComplete(uint64_t address) {
+  Entry* const entry = Await(address);
+  if (entry == nullptr || !wanted_ || memory_->WorkComplete()) return entry;
+  memory_->mu_.Unlock();
+  memory_->AwaitWork();
+  memory_->mu_.Lock();
+  return Await(address);
 }
 
 CUresult MirroredMemory::Fetch(Entry* entry, const std::function<CUresult(Mirror*)>& fetch) {
@@ -71,7 +101,7 @@ CUresult MirroredMemory::Fetch(Entry* entry, const std::function<CUresult(Mirror
 
 void MirroredMemory::CountLocked() {
   if (turn_) return;  // Its end counts.
-  int count = static_cast<int>(coming_.size());
+  int count = static_cast<int>(coming_.size()) + wishes_;
   for (const auto& [page, entry] : entries_) {
     count += entry.fetching || entry.mirror->host_has_any() ? 1 : 0;
   }
@@ -80,14 +110,16 @@ void MirroredMemory::CountLocked() {
 
 // ---- From one side to the other.
 
-CUresult MirroredMemory::GiveAll(uint64_t stream) {
-  const CUresult given = GiveRanges(stream);
+CUresult MirroredMemory::Work::GiveAllAndBegin(uint64_t stream) {
+  // Pages become inaccessible. Later than here this thread must not wait for the loader's locks.
   Renew();
-  return given;
+  return memory_->GiveAll(stream, this);
 }
 
-CUresult MirroredMemory::GiveRanges(uint64_t stream) {
-  const Turn turn(this);
+CUresult MirroredMemory::Work::GiveAndBegin() { return memory_->Give(ranges_, this); }
+
+CUresult MirroredMemory::GiveAll(uint64_t stream, Work* work) {
+  const Turn turn(this, /*begins_work=*/work != nullptr);
   std::vector<Mirror*> mirrors;
   {
     MutexLock lock(&mu_);
@@ -106,43 +138,55 @@ CUresult MirroredMemory::GiveRanges(uint64_t stream) {
     if (result == CUDA_SUCCESS) result = given;
   }
   const CUresult ordered = streams_.Order();
+  if (work != nullptr) work->BeginInTurn();
   return result == CUDA_SUCCESS ? ordered : result;
 }
 
-CUresult MirroredMemory::Give(uint64_t device, uint64_t bytes) {
-  const Turn turn(this);
-  std::vector<Mirror*> mirrors;
+CUresult MirroredMemory::Give(absl::Span<const Mirror::Extent> ranges, Work* work) {
+  const Turn turn(this, /*begins_work=*/work != nullptr);
+  struct Part {
+    Mirror* mirror;
+    uint64_t begin;
+    uint64_t end;
+  };
+  std::vector<Part> parts;
   {
     MutexLock lock(&mu_);
     for (const auto& [page, entry] : entries_) {
       Mirror* const mirror = entry.mirror.get();
-      if (device >= mirror->device() + mirror->bytes() || device + bytes <= mirror->device()) {
-        continue;
+      for (const Mirror::Extent& range : ranges) {
+        const uint64_t begin = std::max(range.begin, mirror->device());
+        const uint64_t end = std::min(range.end, mirror->device() + mirror->bytes());
+        if (begin >= end) continue;
+        const uint64_t id = entry.range.id;
+        std::erase_if(coming_, [id](const Pages& pages) { return pages.id == id; });
+        parts.push_back({mirror, begin - mirror->device(), end - mirror->device()});
       }
-      const uint64_t id = entry.range.id;
-      std::erase_if(coming_, [id](const Pages& pages) { return pages.id == id; });
-      mirrors.push_back(mirror);
     }
   }
   CUresult result = CUDA_SUCCESS;
-  for (Mirror* const mirror : mirrors) {
-    const uint64_t begin = std::max(device, mirror->device());
-    const uint64_t end = std::min(device + bytes, mirror->device() + mirror->bytes());
-    const CUresult given = mirror->GiveToDevice(begin - mirror->device(), end - begin);
+  for (const Part& part : parts) {
+    const CUresult given = part.mirror->GiveToDevice(part.begin, part.end - part.begin);
     if (result == CUDA_SUCCESS) result = given;
   }
   const CUresult ordered = streams_.Order();
+  if (work != nullptr) work->BeginInTurn();
   return result == CUDA_SUCCESS ? ordered : result;
 }
 
 void MirroredMemory::AfterHostCall() {
   if (host_has_.load(std::memory_order_acquire) == 0) return;
-  GiveAll(kNoStream);
+  GiveAll(kNoStream, nullptr);
+  Renew();
   streams_.AwaitArrival();
 }
 
+bool MirroredMemory::WorkComplete() const {
+  return commands_->Retired(kNoStream, commands_->last_seq());
+}
+
 void MirroredMemory::AwaitWork() {
-  if (commands_->Retired(kNoStream, commands_->last_seq())) return;
+  if (WorkComplete()) return;
   commands_->Call(WaitKind::kRoundTrip, cmd::ContextSync{});
 }
 
@@ -155,23 +199,27 @@ void MirroredMemory::Renew() {
   });
 }
 
-bool MirroredMemory::OnFault(uint64_t address, bool write, bool host_call) {
+bool MirroredMemory::OnFault(uint64_t address, const FaultAccess& access) {
   MirroredMemory* const memory = g_memory.load();
-  return memory != nullptr && memory->Resolve(address, write, host_call);
+  return memory != nullptr && memory->Resolve(address, access);
 }
 
-bool MirroredMemory::Resolve(uint64_t address, bool write, bool host_call) {
-  bool waited = host_call;  // The order of its stream has waited already.
+bool MirroredMemory::Resolve(uint64_t address, const FaultAccess& access) {
+  const bool among_works = access.host_call || access.in_work;
+  bool waited = access.host_call;  // The order of its stream has waited already.
   while (true) {
     {
       MutexLock lock(&mu_);
-      Entry* const entry = AwaitFetchable(address);
+      Wish wish(this, waited && !among_works);
+      Entry* const entry = wish.AwaitComplete(address);
       if (entry == nullptr) break;
       const uint64_t offset = address - entry->mirror->host();
       if (waited || !entry->mirror->OnDevice(offset)) {
         // If the device's bytes do not come, the session is lost, and the program finds out by
         // itself.
-        Fetch(entry, [=](Mirror* mirror) { return mirror->Touch(offset, write); });
+        Fetch(entry, [offset, write = access.write](Mirror* mirror) {
+          return mirror->Touch(offset, write);
+        });
         return true;
       }
     }
@@ -186,13 +234,15 @@ bool MirroredMemory::Resolve(uint64_t address, bool write, bool host_call) {
 bool MirroredMemory::Touch(uint64_t address, uint64_t bytes, bool write) {
   if (bytes == 0) return false;
   if (lost_count_.load() != 0) FindLost(address);
+  const bool among_works = t_thread.runs_host_calls || t_thread.works != 0;
   bool found = false;
   bool waited = false;
   for (uint64_t at = address; at < address + bytes;) {
     uint64_t next;
     {
       MutexLock lock(&mu_);
-      Entry* const entry = AwaitFetchable(at);
+      Wish wish(this, waited && !among_works);
+      Entry* const entry = wish.AwaitComplete(at);
       if (entry == nullptr) {
         const auto after = entries_.upper_bound(at);
         next = after == entries_.end() ? address + bytes : after->first;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -213,7 +214,12 @@ CUresult MirroredMemory::PlaceVariable(const Variable& added, uint64_t wanted, u
       if (known) return CUDA_SUCCESS;
     }
   }
-  return parts.empty() ? AddVariableRange(added, wanted, host) : GrowVariables(parts, added);
+  const CUresult placed =
+      parts.empty() ? AddVariableRange(added, wanted, host) : GrowVariables(parts, added);
+  if (placed == CUDA_SUCCESS && *host == wanted) {
+    RestoreValues(wanted, added.extent.end - added.extent.begin);
+  }
+  return placed;
 }
 
 bool MirroredMemory::MapVariables(uint64_t at, uint64_t bytes) {
@@ -224,6 +230,44 @@ bool MirroredMemory::MapVariables(uint64_t at, uint64_t bytes) {
     }
   }
   return MapPages(at, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+}
+
+void MirroredMemory::KeepValues(const std::vector<Mirror::Extent>& variables) {
+  for (const Mirror::Extent& variable : variables) {
+    Entry* entry;
+    {
+      MutexLock lock(&mu_);
+      entry = FindHost(variable.begin);
+    }
+    const uint64_t bytes = variable.end - variable.begin;
+    if (entry == nullptr || entry->mirror->Fetch(variable.begin - entry->mirror->host(), bytes,
+                                                 /*write=*/false) != CUDA_SUCCESS) {
+      continue;
+    }
+    std::string value(reinterpret_cast<const char*>(variable.begin), bytes);
+    MutexLock lock(&mu_);
+    kept_[variable.begin] = std::move(value);
+  }
+}
+
+void MirroredMemory::RestoreValues(uint64_t host, uint64_t bytes) {
+  std::map<uint64_t, std::string> values;
+  Entry* entry;
+  {
+    MutexLock lock(&mu_);
+    const auto first = kept_.lower_bound(host);
+    const auto end = kept_.lower_bound(host + bytes);
+    values.insert(first, end);
+    kept_.erase(first, end);
+    entry = FindHost(host);
+  }
+  for (const auto& [address, value] : values) {
+    if (entry == nullptr || value.size() > host + bytes - address) continue;
+    const uint64_t offset = address - entry->mirror->host();
+    // Before any work, the device gets the bytes of before.
+    if (entry->mirror->Fetch(offset, value.size(), /*write=*/true) != CUDA_SUCCESS) continue;
+    std::memcpy(reinterpret_cast<void*>(address), value.data(), value.size());
+  }
 }
 
 CUresult MirroredMemory::AddVariableRange(const Variable& added, uint64_t wanted, uint64_t* host) {
@@ -370,9 +414,10 @@ void MirroredMemory::FreeAllOf(const Context* context) {
   for (const uint64_t allocation : allocations) memory_->Free(allocation);
 }
 
-void MirroredMemory::EndVariables(const Module* module, bool keep,
+void MirroredMemory::EndVariables(const Module* module, const std::vector<Mirror::Extent>* managed,
                                   std::vector<Mirror::Extent>* kept) {
   const Turn turn(this);
+  if (managed != nullptr) KeepValues(*managed);
   MutexLock lock(&mu_);
   for (auto it = entries_.begin(); it != entries_.end();) {
     const auto entry = it++;
@@ -385,7 +430,7 @@ void MirroredMemory::EndVariables(const Module* module, bool keep,
     }
     const uint64_t begin = entry->second.mirror->host();
     const uint64_t bytes = entry->second.mirror->bytes();
-    if (keep) {
+    if (managed != nullptr) {
       ReserveAgain(begin, bytes);
       kept->push_back({begin, begin + bytes});
     } else {
@@ -396,23 +441,28 @@ void MirroredMemory::EndVariables(const Module* module, bool keep,
 }
 
 void MirroredMemory::ForgetVariablesOf(const Module* module) {
-  EndVariables(module, /*keep=*/false, nullptr);
+  EndVariables(module, nullptr, nullptr);
   MutexLock lock(&mu_);
   for (auto it = lost_.begin(); it != lost_.end();) {
     const auto lost = it++;
     if (lost->second.module != module) continue;
     // Pages that are variables again are no longer among these.
-    if (lost_pages_.TakeAt(lost->first, lost->second.bytes)) {
-      syscall(SYS_munmap, lost->first, lost->second.bytes);
+    const uint64_t begin = lost->first;
+    const uint64_t end = begin + lost->second.bytes;
+    if (lost_pages_.TakeAt(begin, end - begin)) {
+      syscall(SYS_munmap, begin, end - begin);
+      kept_.erase(kept_.lower_bound(begin), kept_.lower_bound(end));
     }
     lost_.erase(lost);
   }
   lost_count_.store(static_cast<int>(lost_.size()));
 }
 
-void MirroredMemory::LoseVariablesOf(const Module* module, std::function<void()> load) {
+void MirroredMemory::LoseVariablesOf(const Module* module,
+                                     const std::vector<Mirror::Extent>& managed,
+                                     std::function<void()> load) {
   std::vector<Mirror::Extent> kept;
-  EndVariables(module, /*keep=*/true, &kept);
+  EndVariables(module, &managed, &kept);
   MutexLock lock(&mu_);
   for (const Mirror::Extent& pages : kept) {
     lost_[pages.begin] = {module, pages.end - pages.begin, load};

@@ -14,8 +14,14 @@
 // - A *fetch* brings the device's bytes of one range to the host. Ranges are fetched at the same
 //   time, but none during a turn.
 //
-// Who only asks what an address is waits for neither, and takes the lock alone. Work that is asked
-// for meanwhile waits for both: they count as pages of the host (host_has_).
+// A thread that only asks what an address is waits for neither, and takes the lock alone. Work that
+// is asked for meanwhile waits for both: they count as pages of the host (host_has_).
+//
+// A fetch that began between the moment at which a thread has found no pages of the host and the
+// moment at which its command is in the session's order would not wait for that command, and the
+// host would keep bytes of before it. So the thread has a *work* (class Work) from the one to the
+// other, and a thread that wants to fetch waits for works before it does. No work begins while one
+// waits. A thread takes no turn while it has a work.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MANAGED_MIRRORED_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MANAGED_MIRRORED_MEMORY_H_
 
@@ -25,15 +31,20 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
 #include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/managed/mirror.h"
 #include "client_stub/core/managed/mirror_streams.h"
 #include "client_stub/core/managed/range_advice.h"
 #include "client_stub/core/memory/address_ranges.h"
 #include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
 
@@ -77,7 +88,7 @@ class MirroredMemory {
   // address where nothing else is there. A variable that has been added already gives the same
   // address again. Variables that share a page become one range.
   // After LoseVariablesOf() they go to `wanted` instead, where the host had them before, if they
-  // can.
+  // can, and have the bytes of before.
   CUresult AddVariables(const Module* module, uint64_t device, uint64_t bytes, uint64_t wanted,
                         uint64_t* host);
 
@@ -109,18 +120,71 @@ class MirroredMemory {
   CUresult Free(Kind kind, uint64_t host);
   void FreeAllOf(const Context* context);
   void ForgetVariablesOf(const Module* module);
-  // Ends the variables of a module that was unloaded and is going to be loaded again. The host's
-  // addresses stay theirs. The first use of one calls `load`, which adds them again.
-  void LoseVariablesOf(const Module* module, std::function<void()> load);
+  // Ends the variables of a module that is about to be unloaded and to be loaded again. The host's
+  // addresses stay theirs, and those at `managed` keep their bytes, as with NVIDIA's driver. The
+  // first use of one calls `load`, which adds them again.
+  void LoseVariablesOf(const Module* module, const std::vector<Mirror::Extent>& managed,
+                       std::function<void()> load);
 
-  // Called before a command with which the device may access any memory at all: a launch.
-  CUresult BeforeWork(uint64_t stream) {
-    if (lost_count_.load(std::memory_order_relaxed) != 0) FindAllLost();
-    return host_has_.load(std::memory_order_acquire) == 0 ? CUDA_SUCCESS : GiveAll(stream);
-  }
-  // Called before a command that accesses [device, device + bytes) and nothing else.
+  // What a thread has while it sends a command with which the device may write mirrored memory.
+  //
+  //   MirroredMemory::Work work(mirrored);
+  //   WARPLINE_TRY(work.ForKernels(stream->wire));
+  //   ...  // Sends the command.
+  //
+  // Memory that the device may access is given to it, and the host's touches wait for the end of
+  // the work and for the command. No other function of MirroredMemory that changes a range may be
+  // called meanwhile by this thread.
+  class Work {
+   public:
+    explicit Work(MirroredMemory* memory) : memory_(memory) {}
+    ~Work() { End(); }
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+
+    // The command may access any memory at all: a launch on the wire's `stream`.
+    CUresult ForKernels(uint64_t stream) {
+      if (memory_->lost_count_.load(std::memory_order_relaxed) != 0) memory_->FindAllLost();
+      return Begin() ? CUDA_SUCCESS : GiveAllAndBegin(stream);
+    }
+    // The command accesses [device, device + bytes). May be called for several ranges.
+    CUresult ForAccess(uint64_t device, uint64_t bytes) {
+      if (!memory_->any()) return CUDA_SUCCESS;
+      ranges_.push_back({device, device + bytes});
+      return Begin() ? CUDA_SUCCESS : GiveAndBegin();
+    }
+    // Called by the destructor at the latest.
+    void End() {
+      if (!std::exchange(begun_, false)) return;
+      memory_->EndWork();
+    }
+
+   private:
+    friend class MirroredMemory;
+    // Called in a turn, after which the host has no pages that the command may access.
+    void BeginInTurn() {
+      if (!std::exchange(begun_, true)) memory_->BeginWork();
+    }
+    // Returns false when the host has pages, and no work has begun.
+    bool Begin() {
+      if (!memory_->any()) return true;
+      if (!std::exchange(begun_, true)) memory_->BeginWork();
+      // In one order with what a fetch does: it is counted, and then looks for works.
+      if (memory_->host_has_.load(std::memory_order_seq_cst) == 0) return true;
+      End();
+      return false;
+    }
+    CUresult GiveAllAndBegin(uint64_t stream);
+    CUresult GiveAndBegin();
+
+    MirroredMemory* const memory_;
+    bool begun_ = false;
+    absl::InlinedVector<Mirror::Extent, 2> ranges_;
+  };
+  // Gives the device [device, device + bytes) for a command that only reads it.
   CUresult BeforeAccess(uint64_t device, uint64_t bytes) {
-    return host_has_.load(std::memory_order_acquire) == 0 ? CUDA_SUCCESS : Give(device, bytes);
+    if (host_has_.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+    return Give({{device, device + bytes}}, nullptr);
   }
   // Called after a function that a stream called, on its thread. When it returns, the function's
   // writes are on the device.
@@ -181,10 +245,11 @@ class MirroredMemory {
   };
 
   // Waits until there is no other turn and no fetch, and excludes them while it lives. Entries that
-  // were found during a turn stay until it ends. Created and destroyed without mu_.
+  // were found during a turn stay until it ends. Created and destroyed without mu_. A turn in which
+  // a work begins also waits until no thread wants to fetch.
   class Turn {
    public:
-    explicit Turn(MirroredMemory* memory);
+    explicit Turn(MirroredMemory* memory, bool begins_work = false);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -193,9 +258,26 @@ class MirroredMemory {
     MirroredMemory* const memory_;
   };
 
-  // Returns the range with the host's page `address` once it may be fetched, or null if there is
-  // none. Gives mu_ back while it waits.
-  Entry* AwaitFetchable(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Says that a thread wants to fetch, so that no work begins. Created and destroyed under mu_.
+  class Wish {
+   public:
+    // `wanted` is false for a thread that works may wait for, and that therefore waits for none.
+    Wish(MirroredMemory* memory, bool wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory->mu_);
+    ~Wish();
+    Wish(const Wish&) = delete;
+    Wish& operator=(const Wish&) = delete;
+    // Returns the range with the host's page `address` once it may be fetched, or null if there is
+    // none. Gives mu_ back while it waits.
+    Entry* Await(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_->mu_);
+    // As above, and all that was asked for is complete, if the fetch is wanted: a command may have
+    // come after the thread has waited for work without a wish.
+    Entry* AwaitComplete(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_->mu_);
+
+   private:
+    MirroredMemory* const memory_;
+    const bool wanted_;
+  };
+
   // Has `fetch` bring bytes of a range that may be fetched, without mu_.
   CUresult Fetch(Entry* entry, const std::function<CUresult(Mirror*)>& fetch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -204,13 +286,23 @@ class MirroredMemory {
   // Installs the signal handler and the C library's hooks again; called whenever pages become
   // inaccessible, without mu_ and in no turn: it takes the locks of the dynamic loader.
   static void Renew();
-  static bool OnFault(uint64_t address, bool write, bool host_call);
-  bool Resolve(uint64_t address, bool write, bool host_call);
-  // Gives the device all that work of `stream` may access.
-  CUresult GiveAll(uint64_t stream);
-  CUresult GiveRanges(uint64_t stream);
-  CUresult Give(uint64_t device, uint64_t bytes);
+  static bool OnFault(uint64_t address, const FaultAccess& access);
+  bool Resolve(uint64_t address, const FaultAccess& access);
+  void BeginWork() {
+    ++t_thread.works;
+    works_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  void EndWork() {
+    --t_thread.works;
+    const bool last = works_.fetch_sub(1, std::memory_order_seq_cst) == 1;
+    if (last && host_has_.load(std::memory_order_seq_cst) != 0) works_.notify_all();
+  }
+  // Gives the device all that work of `stream` may access. Begins `work`, which may be nullptr,
+  // before a fetch can begin. Returns CUDA_SUCCESS if all was given.
+  CUresult GiveAll(uint64_t stream, Work* work);
+  CUresult Give(absl::Span<const Mirror::Extent> ranges, Work* work);
   uint64_t Translate(uint64_t address) const;
+  bool WorkComplete() const;
   // Returns once everything that was asked for is complete. Reports no earlier error.
   void AwaitWork();
 
@@ -226,9 +318,14 @@ class MirroredMemory {
   CUresult AddVariableRange(const Variable& added, uint64_t wanted, uint64_t* host);
   // Maps pages for variables where nothing else is, or where variables were before.
   bool MapVariables(uint64_t at, uint64_t bytes);
-  // Removes the module's variables, and its lost ones. `keep` says that their addresses stay its
-  // own.
-  void EndVariables(const Module* module, bool keep, std::vector<Mirror::Extent>* kept);
+  // Both called in a turn. The former notes the bytes of variables that are going to be lost; the
+  // latter puts those of [host, host + bytes) back into variables that were added again.
+  void KeepValues(const std::vector<Mirror::Extent>& variables);
+  void RestoreValues(uint64_t host, uint64_t bytes);
+  // Removes the module's variables. With `managed` their addresses stay its own and are added to
+  // `kept`, and the values of these variables are kept.
+  void EndVariables(const Module* module, const std::vector<Mirror::Extent>* managed,
+                    std::vector<Mirror::Extent>* kept);
   // Has the module loaded whose lost variables hold `address`, and returns when they are there or
   // cannot be had; returns false when there are none. FindAllLost() does so for all. Called without
   // mu_ and in no role.
@@ -261,6 +358,7 @@ class MirroredMemory {
   mutable Mutex mu_;
   bool turn_ ABSL_GUARDED_BY(mu_) = false;  // There is a turn, or one waits for the fetches.
   int fetches_ ABSL_GUARDED_BY(mu_) = 0;    // The number of ranges that are being fetched.
+  int wishes_ ABSL_GUARDED_BY(mu_) = 0;     // The number of threads that want to fetch.
   CondVar moved_;                           // A turn or a fetch has ended.
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
@@ -271,12 +369,14 @@ class MirroredMemory {
   CondVar any_coming_;
   bool prefetches_ ABSL_GUARDED_BY(mu_) = false;  // The thread of the prefetches runs.
   std::atomic<bool> any_{false};
-  // The number of ranges with a page of the host or a fetch, plus prefetches, plus turns. It is
-  // written under mu_.
+  // The number of ranges with a page of the host or a fetch, plus prefetches, wishes and turns. It
+  // is written under mu_.
   std::atomic<int> host_has_{0};
+  std::atomic<int> works_{0};  // The number of works.
   // Pages, by address, and the addresses of all of them.
   std::map<uint64_t, Lost> lost_ ABSL_GUARDED_BY(mu_);
   AddressRanges lost_pages_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, std::string> kept_ ABSL_GUARDED_BY(mu_);  // Values of lost variables.
   std::atomic<int> lost_count_{0};
   std::atomic<int> apart_{0};  // The number of ranges with two addresses.
 };

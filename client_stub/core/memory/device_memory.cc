@@ -1,14 +1,19 @@
 #include "client_stub/core/memory/device_memory.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "client_stub/core/memory/host_memory.h"
+#include "client_stub/core/memory/process_maps.h"
 #include "client_stub/core/memory/virtual_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/tier/tier_watch.h"
 #include "proto/devices.h"
+#include "proto/frames.h"
+#include "proto/wire.h"
 
 namespace warpline::stub {
 namespace {
@@ -140,6 +145,32 @@ void DeviceMemory::AddGlobal(uint32_t device, const Module* module, uint64_t add
   NoteChange();
 }
 
+bool DeviceMemory::LearnBlock(uint64_t address) {
+  if (InArena(address) || InHostArena(address)) return false;
+  uint64_t ended;
+  {
+    MutexLock lock(&mu_);
+    uint64_t base;
+    if (FindGlobal(address, &base) != nullptr || IsMapped(address, 1)) return false;
+    ended = blocks_ended_;
+  }
+  std::string reply;
+  const CudaResult result =
+      runtime().commands->Call(WaitKind::kRoundTrip, cmd::VariableBlockFind{address}, {}, &reply);
+  std::string_view rest = reply;
+  cmd::VariableBlockFindReply found;
+  if (result != CudaResult::kSuccess || !TakeStruct(&rest, &found) ||
+      address - found.base >= found.bytes || found.bytes > ~uint64_t{0} - found.base ||
+      found.device >= allocators_.size()) {
+    return false;
+  }
+  MutexLock lock(&mu_);
+  if (ended != blocks_ended_) return false;
+  blocks_[found.base] = {found.bytes, nullptr, found.device};
+  NoteChange();
+  return true;
+}
+
 void DeviceMemory::ForgetGlobal(uint64_t address) {
   MutexLock lock(&mu_);
   globals_.erase(address);
@@ -151,6 +182,9 @@ void DeviceMemory::ForgetGlobalsOf(const Module* module) {
   for (auto it = globals_.begin(); it != globals_.end();) {
     it = it->second.module == module ? globals_.erase(it) : std::next(it);
   }
+  // The module's own are not known; what is left is asked for again.
+  blocks_.clear();
+  ++blocks_ended_;
   NoteChange();
 }
 
@@ -171,8 +205,14 @@ std::vector<CheckedRange> DeviceMemory::Ranges() const {
 }
 
 const DeviceMemory::Global* DeviceMemory::FindGlobal(uint64_t address, uint64_t* base) const {
-  auto it = globals_.upper_bound(address);
-  if (it == globals_.begin()) return nullptr;
+  const Global* const global = FindIn(globals_, address, base);
+  return global != nullptr ? global : FindIn(blocks_, address, base);
+}
+
+const DeviceMemory::Global* DeviceMemory::FindIn(const Globals& globals, uint64_t address,
+                                                 uint64_t* base) {
+  auto it = globals.upper_bound(address);
+  if (it == globals.begin()) return nullptr;
   --it;
   if (address - it->first >= it->second.bytes) return nullptr;
   *base = it->first;

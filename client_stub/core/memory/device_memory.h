@@ -48,15 +48,21 @@ class DeviceMemory {
   // every device has at the same address.
   void AddGlobal(uint32_t device, const Module* module, uint64_t address, uint64_t bytes);
   void ForgetGlobal(uint64_t address);
+  // Asks the server for the memory of modules in which `address` lies, unless it is known or the
+  // address cannot be there: in a module, what has no name, such as a text that a kernel points to,
+  // is memory of the device, too. One round trip; an address that this process has mapped itself
+  // is the process's, and is not asked about. Returns true when something new is known.
+  bool LearnBlock(uint64_t address);
   void ForgetGlobalsOf(const Module* module);
 
   // Returns true when [address, address + bytes) lies in one live allocation, in memory that the
-  // application mapped, or in one variable.
+  // application mapped, in one variable, or in a block that LearnBlock() has found.
   bool Contains(uint64_t address, uint64_t bytes) const;
   // Returns true when `address` lies in the arena, which this process reserves but cannot access.
   bool InArena(uint64_t address) const { return address - arena_base_ < arena_bytes_; }
   // Returns true when the value of `address` shows that it is the device's: it lies inside the
-  // arena, and not in memory that is the host's alone (host_memory.h), or it lies in a variable.
+  // arena, and not in memory that is the host's alone (host_memory.h), or it lies in a variable or
+  // in a block that LearnBlock() has found.
   bool IsDevice(uint64_t address) const;
 
   // How often what Ranges() returns has changed.
@@ -70,7 +76,7 @@ class DeviceMemory {
   struct Range {
     uint64_t base = 0;
     uint64_t bytes = 0;
-    uint64_t id = 0;  // Unique to the allocation; 0 for a variable.
+    uint64_t id = 0;  // Unique to the allocation; 0 for a variable or block.
     uint32_t device = 0;
     bool sync_memops = false;
     const MemoryPool* pool = nullptr;  // nullptr unless it came from a pool.
@@ -83,7 +89,7 @@ class DeviceMemory {
     uint64_t handle_types = 0;  // CUmemAllocationHandleType
     bool ipc_capable = false;   // cuIpcGetMemHandle takes it.
   };
-  // Finds the allocation or variable that holds `address`; returns false when there is none.
+  // Finds the allocation, block or variable that holds `address`; returns false when there is none.
   bool Find(uint64_t address, Range* range) const;
 
  private:
@@ -108,6 +114,9 @@ class DeviceMemory {
   // all parts.
   uint32_t DeviceOf(uint64_t address) const;
   Allocator* AllocatorOf(uint64_t address) const { return allocators_[DeviceOf(address)]; }
+  using Globals = std::map<uint64_t, Global>;  // By address.
+  static const Global* FindIn(const Globals& globals, uint64_t address, uint64_t* base);
+  // Finds a variable, or else a block.
   const Global* FindGlobal(uint64_t address, uint64_t* base) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -121,7 +130,9 @@ class DeviceMemory {
   mutable Mutex mu_;
   absl::flat_hash_map<uint64_t, Owner> owners_ ABSL_GUARDED_BY(mu_);  // By address.
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
-  std::map<uint64_t, Global> globals_ ABSL_GUARDED_BY(mu_);  // By address.
+  Globals globals_ ABSL_GUARDED_BY(mu_);
+  Globals blocks_ ABSL_GUARDED_BY(mu_);             // Without their modules.
+  uint64_t blocks_ended_ ABSL_GUARDED_BY(mu_) = 0;  // How often blocks may have ceased to be.
 };
 
 }  // namespace warpline::stub

@@ -64,7 +64,7 @@ TEST_F(MemoryCallsTest, NoStreamOvertakesASynchronousCopy) {
   EXPECT_EQ(session().Count(CommandId::kStreamBarrier), barriers);
 }
 
-TEST_F(MemoryCallsTest, BadDevicePointersAreInvalidAndNothingIsSent) {
+TEST_F(MemoryCallsTest, BadDevicePointersAreInvalidAndOnlyAskedAbout) {
   char host[64] = {};
   EXPECT_EQ(cuMemcpyHtoD_v2(memory_ + kBytes - 63, host, 64), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemcpyHtoD_v2(0, host, 64), CUDA_ERROR_INVALID_VALUE);
@@ -74,7 +74,10 @@ TEST_F(MemoryCallsTest, BadDevicePointersAreInvalidAndNothingIsSent) {
   EXPECT_EQ(cuMemsetD8_v2(memory_, 0, kBytes + 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemsetD32_v2(memory_ + 2, 0, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemsetD32_v2(memory_, 0, ~size_t{0} / 2), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_TRUE(session().sent().empty());
+  // They may be in a module's memory without a name.
+  for (const FakeSession::Sent& sent : session().sent()) {
+    EXPECT_EQ(sent.id, CommandId::kVariableBlockFind);
+  }
 }
 
 TEST_F(MemoryCallsTest, DevicePointersOnTheHostsSideAreCopiedOnTheDevice) {
@@ -85,6 +88,58 @@ TEST_F(MemoryCallsTest, DevicePointersOnTheHostsSideAreCopiedOnTheDevice) {
   EXPECT_EQ(cuMemcpyHtoD_v2(memory_, reinterpret_cast<void*>(memory_ + kBytes), 8),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemcpyHtoD_v2(memory_, nullptr, 0), CUDA_SUCCESS);
+}
+
+// cudaMemcpyKind becomes one of these calls, and is a hint.
+TEST_F(MemoryCallsTest, PageLockedMemoryMayBeCalledTheDevices) {
+  void* host = nullptr;
+  char local[16] = "fifteen letters";
+  char other[16] = {};
+  ASSERT_EQ(cuMemAllocHost_v2(&host, 64), CUDA_SUCCESS);
+  const auto pinned = reinterpret_cast<CUdeviceptr>(host);
+  EXPECT_EQ(cuMemcpyHtoD_v2(pinned, local, 16), CUDA_SUCCESS);
+  EXPECT_STREQ(static_cast<char*>(host), "fifteen letters");
+  EXPECT_EQ(cuMemcpyDtoH_v2(other, pinned, 16), CUDA_SUCCESS);
+  EXPECT_STREQ(other, "fifteen letters");
+  EXPECT_EQ(cuMemcpyDtoD_v2(pinned + 32, pinned, 16), CUDA_SUCCESS);
+  EXPECT_STREQ(static_cast<char*>(host) + 32, "fifteen letters");
+  EXPECT_TRUE(session().sent().empty());
+  EXPECT_EQ(cuMemcpyDtoD_v2(memory_, pinned, 16), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyToDevice), 1);
+  EXPECT_EQ(cuMemcpyDtoDAsync_v2(pinned, memory_, 16, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(static_cast<char*>(host)[3], 0x5a);
+  // It may not be beyond its end, and other memory of the host may not be at all.
+  EXPECT_EQ(cuMemcpyHtoD_v2(pinned + 60, local, 16), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemcpyDtoD_v2(memory_, reinterpret_cast<CUdeviceptr>(local), 16),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemcpyHtoD_v2(reinterpret_cast<CUdeviceptr>(local), other, 16),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryCallsTest, ABoxIsWhereItsAddressIs) {
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = reinterpret_cast<void*>(memory_);
+  copy.srcPitch = 64;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = reinterpret_cast<void*>(memory_ + 1024);
+  copy.dstPitch = 64;
+  copy.WidthInBytes = 16;
+  copy.Height = 4;
+  EXPECT_EQ(cuMemcpy2D_v2(&copy), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyBoxOnDevice), 1);
+  copy.dstHost = reinterpret_cast<void*>(memory_ + kBytes - 64);
+  EXPECT_EQ(cuMemcpy2D_v2(&copy), CUDA_ERROR_INVALID_VALUE);
+  // Memory that is called the device's is page-locked at least.
+  char local[256] = {};
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = reinterpret_cast<CUdeviceptr>(local);
+  EXPECT_EQ(cuMemcpy2D_v2(&copy), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(cuMemHostRegister_v2(local, sizeof(local), 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpy2D_v2(&copy), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyBoxFromDevice), 1);
+  EXPECT_EQ(cuMemHostUnregister(local), CUDA_SUCCESS);
 }
 
 TEST_F(MemoryCallsTest, UnifiedCopyGoesByAddress) {

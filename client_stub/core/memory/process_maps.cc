@@ -1,5 +1,7 @@
 #include "client_stub/core/memory/process_maps.h"
 
+#include <sys/mman.h>
+
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
@@ -30,6 +32,14 @@ bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found
     found->push_back(mapping);
   }
   return any;
+}
+
+bool IsMapped(uint64_t begin, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
+  const uint64_t start = begin / kPage * kPage;
+  if (bytes > ~uint64_t{0} - begin) return false;
+  // It writes nothing, and fails where nothing is mapped.
+  return msync(reinterpret_cast<void*>(start), begin + bytes - start, MS_ASYNC) == 0;
 }
 
 bool IsPlainMemory(const std::vector<ProcessMapping>& mappings, uint64_t begin, uint64_t end) {

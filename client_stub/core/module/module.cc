@@ -257,6 +257,8 @@ CUresult Module::FindManaged(const std::string& name, uint64_t* address, uint64_
   WARPLINE_TRY(FindVariable(name, 0, &variable));
   *address = variable.host;
   *bytes = variable.bytes;
+  MutexLock lock(&mu_);
+  managed_.insert(name);
   return variable.host == 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
@@ -304,12 +306,17 @@ void Module::Reset() {
   for (const auto& [name, kernel] : kernels_) kernel->wire.store(0, std::memory_order_release);
   if (handle_ != nullptr) r.modules.Remove(NumberOf(handle_), [](ModuleRef&) {});
   handle_ = nullptr;
+  std::vector<Mirror::Extent> managed;
   for (const auto& [name, variable] : globals_) {
-    if (variable.host != 0) lost_[name] = variable.host;
+    if (variable.host == 0) continue;
+    lost_[name] = variable.host;
+    if (managed_.count(name) != 0) {
+      managed.push_back({variable.host, variable.host + variable.bytes});
+    }
   }
   globals_.clear();
   r.memory->ForgetGlobalsOf(this);
-  r.mirrored->LoseVariablesOf(this, [this] { Upload(); });
+  r.mirrored->LoseVariablesOf(this, managed, [this] { Upload(); });
   r.commands->Send(cmd::ModuleUnload{wire_});
   wire_ = r.NewNumber(*device_);
   uploaded_ = false;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -128,6 +129,8 @@ class Module {
   // Managed variables that it had before a reset, which the program may go on using without asking
   // for them again: their addresses on the host.
   std::map<std::string, uint64_t> lost_ ABSL_GUARDED_BY(mu_);
+  // The variables that the program has called managed. Others may lie in one block with them.
+  std::set<std::string> managed_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::stub

@@ -187,6 +187,69 @@ TEST_F(ModuleCallsTest, OlderServersAreAskedForVariablesAsTheyKnowIt) {
   EXPECT_EQ(session().Count(CommandId::kGlobalFind), 1);
 }
 
+// A kernel may give the program the address of a text, which has no name.
+TEST_F(ModuleCallsTest, MemoryWithoutANameIsTheModulesToo) {
+  constexpr CUdeviceptr kText = FakeSession::kBlockAddress + 0x2008;
+  CUlibrary library;
+  ASSERT_EQ(cuLibraryLoadData(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  CUdeviceptr global = 0;
+  ASSERT_EQ(cuLibraryGetGlobal(&global, nullptr, library, "global"), CUDA_SUCCESS);
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  ASSERT_EQ(cuMemGetAddressRange_v2(&base, &bytes, kText), CUDA_SUCCESS);
+  EXPECT_EQ(base, FakeSession::kBlockAddress);
+  EXPECT_EQ(bytes, FakeSession::kBlockBytes);
+  unsigned int type = 0;
+  uint64_t start = 0;
+  EXPECT_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, kText), CUDA_SUCCESS);
+  EXPECT_EQ(type, static_cast<unsigned int>(CU_MEMORYTYPE_DEVICE));
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+  void* out[] = {&start};
+  EXPECT_EQ(cuPointerGetAttributes(1, which, out, kText), CUDA_SUCCESS);
+  EXPECT_EQ(start, FakeSession::kBlockAddress);
+  // A variable is itself, also in such a block.
+  ASSERT_EQ(cuMemGetAddressRange_v2(&base, &bytes, global + 5), CUDA_SUCCESS);
+  EXPECT_EQ(base, global);
+  EXPECT_EQ(bytes, FakeSession::kGlobalBytes);
+  EXPECT_EQ(session().Count(CommandId::kVariableBlockFind), 1);
+  // Once a module has gone, so may have the block.
+  ASSERT_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
+  session().SetAnswer(CommandId::kVariableBlockFind,
+                      [](const FakeSession::Sent&, std::string*) { return CudaResult::kNotFound; });
+  base = 1;
+  EXPECT_EQ(cuMemGetAddressRange_v2(&base, &bytes, kText), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(base, 0u);
+  EXPECT_EQ(bytes, 0u);
+  EXPECT_EQ(session().Count(CommandId::kVariableBlockFind), 2);
+}
+
+TEST_F(ModuleCallsTest, CopiesReachMemoryWithoutAName) {
+  constexpr CUdeviceptr kText = FakeSession::kBlockAddress + 0x2008;
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(cuMemAlloc_v2(&memory, 64), CUDA_SUCCESS);
+  char text[16] = {};
+  EXPECT_EQ(cuMemcpyDtoH_v2(text, kText, 16), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpy(reinterpret_cast<CUdeviceptr>(text), kText, 16), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyDtoD_v2(memory, kText, 16), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kVariableBlockFind), 1);
+  EXPECT_EQ(cuMemcpyDtoH_v2(text, FakeSession::kBlockAddress + FakeSession::kBlockBytes - 8, 16),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+// Libraries ask about every pointer that they are given.
+TEST_F(ModuleCallsTest, TheServerIsNotAskedAboutTheProcesssOwnMemory) {
+  int local = 0;
+  unsigned int type = 0;
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+  void* out[] = {&type};
+  EXPECT_EQ(cuPointerGetAttributes(1, which, out, reinterpret_cast<CUdeviceptr>(&local)),
+            CUDA_SUCCESS);
+  EXPECT_EQ(cuMemGetAddressRange_v2(nullptr, nullptr, reinterpret_cast<CUdeviceptr>(&local)),
+            CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(session().Count(CommandId::kVariableBlockFind), 0);
+}
+
 // The driver puts managed variables close to each other, and tells of each by itself.
 TEST_F(ModuleCallsTest, ManagedVariablesMayShareAPage) {
   constexpr uint64_t kBase = 0x567230000000;  // Where sanitizers keep no shadow.

@@ -39,7 +39,6 @@ struct Context {
   std::atomic<int> references{1};
   std::atomic<unsigned int> flags{0};
   std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
-  std::atomic<int> shared_config{CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE};
   std::atomic<uint64_t> limits[CU_LIMIT_MAX] = {};
 
   bool alive() const { return references.load(std::memory_order_relaxed) > 0; }

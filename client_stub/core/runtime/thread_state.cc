@@ -4,8 +4,7 @@
 
 namespace warpline::stub {
 
-__thread ThreadState t_thread = {nullptr, nullptr, nullptr, nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL,
-                                 false};
+__thread ThreadState t_thread;
 
 namespace {
 

@@ -10,14 +10,17 @@
 namespace warpline::stub {
 
 struct ThreadState {
-  Context* current;              // The top of the thread's stack of contexts, or nullptr.
-  std::vector<Context*>* below;  // The rest of the stack. Created when first needed.
+  Context* current = nullptr;              // The top of the thread's stack of contexts, or nullptr.
+  std::vector<Context*>* below = nullptr;  // The rest of the stack. Created when first needed.
   // The per-thread default streams, by device, and the function that releases them at the thread's
   // end. Created when first needed.
-  Stream** default_streams;
-  void (*release_streams)(Stream** default_streams);
-  CUstreamCaptureMode capture_mode;
-  bool runs_host_calls;  // This thread runs the functions that streams call.
+  Stream** default_streams = nullptr;
+  void (*release_streams)(Stream** default_streams) = nullptr;
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  bool runs_host_calls = false;  // This thread runs the functions that streams call.
+  bool answers_faults = false;   // This thread is the library's own and resolves faults.
+  // The number of commands that this thread is about to send (MirroredMemory::Work).
+  int works = 0;
 };
 
 // Lies in the static part of thread-local storage: one load reaches it, also in a library that was

@@ -2,6 +2,7 @@
 
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
+#include "client_stub/core/stream/creations.h"
 #include "client_stub/core/stream/streams.h"
 #include "client_stub/session/session.h"
 
@@ -24,6 +25,7 @@ CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
   const uint32_t wire_flags = flags & CU_EVENT_DISABLE_TIMING;
   const uint64_t seq = r.commands->Send(cmd::EventCreate{wire, wire_flags, 0});
   if (seq == 0) return SentAs(seq);
+  WARPLINE_TRY(ConfirmCreation(0, r.streams.live() + r.events.live()));
   const uint64_t handle = r.events.Add([&](Event& e, uint64_t number) {
     e.handle = HandleOf<CUevent>(number);
     e.wire = wire;

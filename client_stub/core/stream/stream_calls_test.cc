@@ -1,5 +1,7 @@
 #include <thread>
+#include <vector>
 
+#include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/testing/core_fixture.h"
 
 namespace warpline::stub {
@@ -117,6 +119,42 @@ TEST_F(StreamCallsTest, DeferredErrorComesOnceFromTheNextWait) {
   session().SetDeferred(CudaResult::kLaunchOutOfResources);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+TEST_F(StreamCallsTest, WhatIsBeyondALimitIsRefusedByTheCallThatMakesIt) {
+  // Other tests may have left some.
+  const uint64_t left = runtime().streams.live();
+  session().SetLimits(2 * (left + 4), 2 * (left + runtime().events.live() + 10));
+  const int before = session().Count(CommandId::kLimitGet);
+  std::vector<CUstream> streams(4);
+  for (CUstream& stream : streams) ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kLimitGet), before);
+  // From half of the limit on the server is asked.
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  streams.push_back(stream);
+  EXPECT_EQ(session().Count(CommandId::kLimitGet), before + 1);
+  stream = nullptr;
+  session().SetDeferred(CudaResult::kOutOfMemory);
+  EXPECT_EQ(cuStreamCreate(&stream, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(stream, nullptr);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  // Events count with the streams.
+  std::vector<CUevent> events(5);
+  for (CUevent& event : events) ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kLimitGet), before + 2);
+  session().SetDeferred(CudaResult::kOutOfMemory);
+  CUevent event = nullptr;
+  EXPECT_EQ(cuEventCreate(&event, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(event, nullptr);
+  for (const CUstream made : streams) EXPECT_EQ(cuStreamDestroy_v2(made), CUDA_SUCCESS);
+  for (const CUevent made : events) EXPECT_EQ(cuEventDestroy_v2(made), CUDA_SUCCESS);
+  // There is room again.
+  const int asked = session().Count(CommandId::kLimitGet);
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kLimitGet), asked);
+  EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  session().SetLimits(0, 0);
 }
 
 TEST_F(StreamCallsTest, NothingCaptures) {

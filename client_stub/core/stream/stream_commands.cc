@@ -58,10 +58,11 @@ CUresult Check(const Operation& op) {
 }
 
 CUresult Send(Stream* stream, const std::vector<Operation>& operations) {
+  MirroredMemory::Work work(runtime().mirrored);
   for (const Operation& op : operations) {
     WARPLINE_TRY(Check(op));
     if (stream->recorder != nullptr || op.kind == CU_STREAM_MEM_OP_BARRIER) continue;
-    WARPLINE_TRY(runtime().mirrored->BeforeAccess(op.address, sizeof(uint64_t)));
+    WARPLINE_TRY(work.ForAccess(op.address, sizeof(uint64_t)));
   }
   return SendOn(
       stream, cmd::StreamMemOps{stream->wire},

@@ -6,6 +6,7 @@
 
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/capture_state.h"
+#include "client_stub/core/stream/creations.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -125,6 +126,8 @@ CUresult CreateStream(Device* device, Context* context, unsigned int flags, int 
   }
   const uint64_t wire = r.NewNumber(*device);
   WARPLINE_TRY(SendCreate(context, wire, flags, priority));
+  const uint64_t streams = r.streams.live();
+  WARPLINE_TRY(ConfirmCreation(streams, streams + r.events.live()));
   const uint64_t handle = r.streams.Add([&](Stream& s, uint64_t number) {
     s.handle = HandleOf<CUstream>(number);
     s.wire = wire;

@@ -130,6 +130,20 @@ CudaResult DefaultAnswer(const FakeCommands::Sent& sent, std::string* fields) {
     case CommandId::kTextureCreate:
       Add(cmd::TextureCreateReply{FakeCommands::kFirstTexture}, fields);
       return CudaResult::kSuccess;
+    case CommandId::kVariableBlockFind: {
+      cmd::VariableBlockFind command;
+      std::memcpy(&command, sent.body.data(), sizeof(command));
+      const uint64_t address = command.address;
+      if (address - FakeCommands::kBlockAddress >= FakeCommands::kBlockBytes) {
+        return CudaResult::kNotFound;
+      }
+      Add(cmd::VariableBlockFindReply{FakeCommands::kBlockAddress, FakeCommands::kBlockBytes, 0, 0},
+          fields);
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kLinearTextureWidth:
+      Add(cmd::LinearTextureWidthReply{FakeCommands::kTextureElements}, fields);
+      return CudaResult::kSuccess;
     case CommandId::kLimitGet:
     case CommandId::kLimitSet:
       return CudaResult::kUnsupportedLimit;

@@ -63,7 +63,11 @@ class FakeCommands : public Commands {
 
   static constexpr uint64_t kGlobalAddress = 0x7000001000;
   static constexpr uint64_t kGlobalBytes = 64;
-  static constexpr uint32_t kMultiprocessors = 132;       // Groups of these are multiples of 8.
+  static constexpr uint32_t kMultiprocessors = 132;  // Groups of these are multiples of 8.
+  // What a VariableBlockFind finds, with "global" in it.
+  static constexpr uint64_t kBlockAddress = kGlobalAddress - 0x1000;
+  static constexpr uint64_t kBlockBytes = 0x4000;
+  static constexpr uint64_t kTextureElements = 1 << 27;   // Of a LinearTextureWidth.
   static constexpr uint64_t kConditional = 0x7100000042;  // The number of every conditional.
   static constexpr uint64_t kFirstTexture = 0x5001;       // The number of every texture object.
 

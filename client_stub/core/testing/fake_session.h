@@ -37,6 +37,12 @@ class FakeSession : public Session,
   // uses them.
   void SetFeatures(uint64_t features, bool same_host);
 
+  // Sets what the server allows the session to have. Not thread-safe, either.
+  void SetLimits(uint64_t streams, uint64_t handles) {
+    terms_.max_streams = streams;
+    terms_.max_handles = handles;
+  }
+
   // Sends the worker's notices for all MemoryUnmap commands that were sent since the last time.
   void ReportUnmapped() { Unmapped(TakeUnmapping()); }
 

@@ -188,6 +188,8 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   welcomed.resumable = (welcome.features() & kFeatureResume) != 0;
   welcomed.version = welcome.version();
   welcomed.terms.features = welcome.features();
+  welcomed.terms.max_streams = welcome.max_streams();
+  welcomed.terms.max_handles = welcome.max_handles();
   welcomed.boot_id = welcome.boot_id();
   welcomed.terms.same_host = !welcomed.boot_id.empty() && welcomed.boot_id == BootId();
   welcomed.unix_socket = welcome.unix_socket();

@@ -37,6 +37,15 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   void AddVariable(uint64_t named, uint64_t bytes, uint64_t address) override {
     group_->gate().AddVariable(named, bytes, address);
   }
+  CudaResult FindVariables(uint64_t address, uint64_t* base, uint64_t* bytes,
+                           uint32_t* owner) override {
+    const auto block = group_->gate().FindVariables(address);
+    if (!block) return CudaResult::kNotFound;
+    *base = block->address;
+    *bytes = block->bytes;
+    *owner = block->owner;
+    return CudaResult::kSuccess;
+  }
   void RemoveVariable(uint64_t named) override { group_->gate().RemoveVariable(named); }
   CudaResult AllocStaging(size_t bytes, void** host) override;
   void FreeStaging(void* host) override;

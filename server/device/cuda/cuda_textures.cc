@@ -112,6 +112,15 @@ CudaResult CudaTextures::DestroyTexture(uint64_t object, bool is_surface) {
                              : api_->p_cuTexObjectDestroy(object));
 }
 
+CudaResult CudaTextures::LinearTextureWidth(uint32_t format, uint32_t channels,
+                                            uint64_t* elements) {
+  size_t most = 0;
+  const CUresult result = api_->p_cuDeviceGetTexture1DLinearMaxWidth(
+      &most, static_cast<CUarray_format>(format), channels, device_);
+  *elements = most;
+  return ToResult(result);
+}
+
 CudaResult CudaTextures::EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) {
   Enter();
   if (request.kind != TensorMap::kReplaceAddress &&

@@ -17,6 +17,7 @@ class CudaTextures : public virtual Textures, protected CudaPart {
 
   CudaResult CreateTexture(const Texture& texture, uint64_t* object) override;
   CudaResult DestroyTexture(uint64_t object, bool is_surface) override;
+  CudaResult LinearTextureWidth(uint32_t format, uint32_t channels, uint64_t* elements) override;
   CudaResult EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) override;
 
  private:

@@ -116,6 +116,7 @@ namespace warpline::device {
   F(cuTensorMapEncodeTiled)             \
   F(cuTensorMapEncodeIm2col)            \
   F(cuTensorMapReplaceAddress)          \
+  F(cuDeviceGetTexture1DLinearMaxWidth) \
   F(cuArray3DCreate)                    \
   F(cuArray3DGetDescriptor)             \
   F(cuArrayDestroy)                     \

@@ -25,6 +25,9 @@ class NoTextures : public virtual Textures {
     return Lacks(Capability::kTextures);
   }
   CudaResult DestroyTexture(uint64_t, bool) override { return Lacks(Capability::kTextures); }
+  CudaResult LinearTextureWidth(uint32_t, uint32_t, uint64_t*) override {
+    return Lacks(Capability::kTextures);
+  }
   CudaResult EncodeTensorMap(const TensorMap&, TensorMapBytes*) override {
     return Lacks(Capability::kTensorMaps);
   }

@@ -83,6 +83,11 @@ class Memory {
   // Names a variable that Modules::FindGlobal() has found, or a part of one. Commands name it at
   // `named`, where no other begins: at its address, or anywhere in the arena.
   virtual void AddVariable(uint64_t named, uint64_t bytes, uint64_t address) = 0;
+  // Finds the memory of modules in which `address` lies, with what has no name there: a block of
+  // the backend's or, after LimitVariables(), one variable. `*owner` is the place of its context
+  // among those that were opened together. kNotFound for all other memory.
+  virtual CudaResult FindVariables(uint64_t address, uint64_t* base, uint64_t* bytes,
+                                   uint32_t* owner) = 0;
   // Undoes one AddVariable(), before the variable's module is unloaded.
   virtual void RemoveVariable(uint64_t named) = 0;
   // Allocates host memory with which copies to and from the device are fastest (pinned, where that

@@ -25,6 +25,9 @@ class Textures {
   // The texture's memory must lie within the arena.
   virtual CudaResult CreateTexture(const Texture& texture, uint64_t* object) = 0;
   virtual CudaResult DestroyTexture(uint64_t object, bool is_surface) = 0;
+  // How many elements of a CUarray_format with so many channels a texture of linear memory may
+  // have.
+  virtual CudaResult LinearTextureWidth(uint32_t format, uint32_t channels, uint64_t* elements) = 0;
   // With kReplaceAddress, `*map` is also read.
   virtual CudaResult EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) = 0;
 };

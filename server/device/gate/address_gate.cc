@@ -102,6 +102,22 @@ std::optional<GatedSpan> AddressGate::AdmitVariables(uint64_t address, uint64_t 
   return GatedSpan(address, named, bytes, MemoryKind::kVariables, block.owner);
 }
 
+std::optional<VariableBlock> AddressGate::FindVariables(uint64_t address) const {
+  std::optional<GatedSpan> span = Admit(address, 1, MemoryUse::kRead);
+  if (!span || span->kind() != MemoryKind::kVariables) return std::nullopt;
+  if (limits_variables_.load(std::memory_order_acquire)) {
+    MutexLock lock(&mu_);
+    const auto next = variables_.upper_bound(address);
+    if (next == variables_.begin()) return std::nullopt;
+    const auto& [named, place] = *std::prev(next);
+    if (!Within(address, 1, named, place.bytes)) return std::nullopt;
+    return VariableBlock{named, place.bytes, span->owner()};
+  }
+  VariableBlock block;
+  if (!facts_->FindVariables(address, &block)) return std::nullopt;
+  return block;
+}
+
 std::optional<GatedSpan> AddressGate::AdmitElements(uint64_t address, uint64_t width,
                                                     uint64_t count, MemoryUse use) const {
   uint64_t bytes;

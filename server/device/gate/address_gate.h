@@ -136,6 +136,10 @@ class AddressGate {
   // Its module is about to go.
   void RemoveVariable(uint64_t named);
 
+  // Finds the memory of modules in which `address` lies: the whole block of the backend's or, where
+  // variables are limited, one variable. Returns nothing for all other memory.
+  std::optional<VariableBlock> FindVariables(uint64_t address) const;
+
   // How often something that was admitted may have ceased to be. Who keeps a span for later, as a
   // graph does, asks again when this has changed since before it was admitted.
   uint64_t removals() const { return removals_.load(std::memory_order_acquire); }

@@ -163,6 +163,32 @@ TEST_F(AddressGateTest, LimitedVariablesAreAdmittedByName) {
   EXPECT_TRUE(Admits(kHost, 64));
 }
 
+TEST_F(AddressGateTest, FindsTheMemoryOfModulesAndNoOther) {
+  const auto block = gate_.FindVariables(kVariables + 70);
+  ASSERT_TRUE(block);
+  EXPECT_EQ(block->address, kVariables);
+  EXPECT_EQ(block->bytes, kVariableBytes);
+  EXPECT_EQ(block->owner, 3u);
+  for (const uint64_t address : {kBase + 5, kHost + 5, kVariables + kVariableBytes, uint64_t{1}}) {
+    EXPECT_FALSE(gate_.FindVariables(address)) << address;
+  }
+  // A block may hold what is not the tenant's.
+  gate_.LimitVariables();
+  EXPECT_FALSE(gate_.FindVariables(kVariables + 70));
+  gate_.AddVariable(kVariables + 64, 16, kVariables + 64);
+  gate_.AddVariable(kBase + kBytes / 4, 32, kVariables + 128);
+  const auto variable = gate_.FindVariables(kVariables + 70);
+  ASSERT_TRUE(variable);
+  EXPECT_EQ(variable->address, kVariables + 64);
+  EXPECT_EQ(variable->bytes, 16u);
+  EXPECT_FALSE(gate_.FindVariables(kVariables + 80));
+  const auto named = gate_.FindVariables(kBase + kBytes / 4 + 3);
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->address, kBase + kBytes / 4) << "by the name that commands have for it";
+  EXPECT_EQ(named->bytes, 32u);
+  EXPECT_FALSE(gate_.FindVariables(kVariables + 130));
+}
+
 TEST_F(AddressGateTest, AVariableThatIsNamedInTheArenaIsFoundWhereItIs) {
   constexpr uint64_t kNamed = kBase + kBytes / 4;
   gate_.LimitVariables();

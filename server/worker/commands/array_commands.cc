@@ -10,6 +10,11 @@ void ArrayCommands::On(const cmd::TensorMapEncode& command, std::string_view tai
   order().ToControl<cmd::TensorMapEncode>(NewTask(command, tail));
 }
 
+void ArrayCommands::On(const cmd::LinearTextureWidth& command, std::string_view tail) {
+  if (command.device >= parts_.devices->size()) return Refuse(CudaResult::kInvalidDevice);
+  order().ToControl<cmd::LinearTextureWidth>(NewTask(command, tail));
+}
+
 void ArrayCommands::On(const cmd::ArrayCreate& command, std::string_view tail) {
   if (tables().arrays.contains(command.array) || !HasDeviceOf(command.array)) {
     return Refuse(CudaResult::kInvalidHandle);

@@ -45,6 +45,10 @@ void MemoryCommands::On(const cmd::FreeFence& command, std::string_view) {
   parts_.completion->WhenAllRetired([this, token = command.token] { parts_.sink->Freed(token); });
 }
 
+void MemoryCommands::On(const cmd::VariableBlockFind& command, std::string_view tail) {
+  order().ToControl<cmd::VariableBlockFind>(NewTask(command, tail));
+}
+
 void MemoryCommands::On(const cmd::LimitGet& command, std::string_view tail) {
   if (command.device >= parts_.devices->size()) return Refuse(CudaResult::kInvalidDevice);
   order().ToControl<cmd::LimitGet>(NewTask(command, tail));

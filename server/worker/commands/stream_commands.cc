@@ -22,7 +22,7 @@ Stream* StreamCommands::Open(Lane::Kind kind, uint64_t handle) {
   }
   if (!HandlesLeft()) return nullptr;
   const uint64_t most = parts_.limits->max_streams;
-  if (order().Threads() >= most) {
+  if (!order().AwaitFewerThreads(most)) {
     parts_.current->RefuseBeyond(Limit::kHandles, most);
     return nullptr;
   }

@@ -144,6 +144,13 @@ void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
   host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
+void ControlLane::Do(const cmd::VariableBlockFind& command, Task& task) {
+  cmd::VariableBlockFindReply reply;
+  const CudaResult result =
+      context_->FindVariables(command.address, &reply.base, &reply.bytes, &reply.device);
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
+}
+
 void ControlLane::Do(const cmd::LimitGet& command, Task& task) {
   cmd::LimitGetReply reply;
   const CudaResult result =

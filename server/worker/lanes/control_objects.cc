@@ -92,6 +92,14 @@ void ControlLane::Do(const cmd::TensorMapEncode& command, Task& task) {
   host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
+void ControlLane::Do(const cmd::LinearTextureWidth& command, Task& task) {
+  cmd::LinearTextureWidthReply reply;
+  const CudaResult result =
+      host_->devices->context(command.device)
+          ->LinearTextureWidth(command.format, command.channels, &reply.elements);
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
+}
+
 void ControlLane::NoteObjects() {
   host_->state->OnLostWithWorker(arrays_ > 0 || frames_ > 0 || !textures_.empty());
 }

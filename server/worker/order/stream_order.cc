@@ -2,7 +2,10 @@
 
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/cuda/cuda_numbers.h"
+#include "common/steady_time.h"
 #include "proto/devices.h"
 #include "server/worker/lanes/control_lane.h"
 #include "server/worker/lanes/graph.h"
@@ -23,6 +26,9 @@ bool NamesFirst(uint64_t ticket, uint64_t* named) {
 // A lane is adopted when so many payloads in a row have had something for it alone: then it is one
 // thread of the application that waits for each thing it does.
 constexpr int kAloneToAdopt = 4;
+
+// A stream without work ends at once when it is closed. One with work may take any time.
+constexpr absl::Duration kMostEndWait = absl::Seconds(1);
 
 }  // namespace
 
@@ -65,6 +71,18 @@ size_t StreamOrder::Threads() {
   ForgetFinished();
   for (const auto& lane : completion_->TakeFinishedLanes()) lane->Stop();
   return streams_.size() + leaving_.size();
+}
+
+bool StreamOrder::AwaitFewerThreads(size_t most) {
+  if (Threads() < most) return true;
+  // The ends of streams may not have been handed to their threads yet.
+  FlushToThreads();
+  const absl::Time until = SteadyNow() + kMostEndWait;
+  while (Threads() >= most) {
+    if (leaving_.empty() || SteadyNow() >= until) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return true;
 }
 
 bool StreamOrder::OpenLinker() {
@@ -220,6 +238,10 @@ void StreamOrder::Flush() {
     if (adopted_ == nullptr) adopted_ = *lane;
     return;
   }
+  FlushToThreads();
+}
+
+void StreamOrder::FlushToThreads() {
   GiveBackAdopted();
   control_->Flush();
   if (linker_ != nullptr) linker_->Flush();

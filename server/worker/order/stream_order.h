@@ -76,6 +76,9 @@ class StreamOrder {
   size_t handles() const RUNS_ON(decoder_thread) { return streams_.size(); }
   // The number of streams with a thread, after ending those that are closed and complete.
   size_t Threads() RUNS_ON(decoder_thread);
+  // Returns true once fewer than `most` streams have a thread. Waits up to a second for streams
+  // that are closed and may be complete in a moment.
+  bool AwaitFewerThreads(size_t most) RUNS_ON(decoder_thread);
 
   // The ticket that the control lane's next task gets.
   uint64_t NextControlTicket() const RUNS_ON(decoder_thread) { return control_->appended() + 1; }
@@ -136,6 +139,7 @@ class StreamOrder {
   // No lane is adopted any more. Called before the decoder sleeps.
   void GiveBackAdopted() RUNS_ON(decoder_thread);
   // Forgets closed streams that are complete.
+  void FlushToThreads() RUNS_ON(decoder_thread);
   void ForgetFinished() RUNS_ON(decoder_thread);
 
  private:

@@ -261,6 +261,32 @@ TEST_F(SessionObjectsTest, TexturesAreDestroyedOnce) {
               ElementsAre("array@0 64x16 levels=0", "texture@0 20", "free-texture@0 119"));
 }
 
+TEST_F(SessionObjectsTest, LinearTexturesHaveAWidth) {
+  const uint64_t width = Add(cmd::LinearTextureWidth{0x20, 4, 0, 0});
+  const uint64_t elsewhere = Add(cmd::LinearTextureWidth{0x20, 4, 7, 0});
+  ASSERT_TRUE(Send().ok());
+  std::string body = replies_.Wait(width);
+  std::string_view rest = body;
+  cmd::LinearTextureWidthReply reply;
+  ASSERT_TRUE(TakeStruct(&rest, &reply));
+  EXPECT_EQ(reply.elements, 4000u);
+  EXPECT_EQ(ResultOf(elsewhere), CudaResult::kInvalidDevice);
+}
+
+TEST_F(SessionObjectsTest, MemoryOfModulesIsFoundByItsAddress) {
+  const uint64_t inside = Add(cmd::VariableBlockFind{FakeMemory::kVariables + 5});
+  const uint64_t outside =
+      Add(cmd::VariableBlockFind{FakeMemory::kVariables + FakeMemory::kVariableBytes});
+  ASSERT_TRUE(Send().ok());
+  std::string body = replies_.Wait(inside);
+  std::string_view rest = body;
+  cmd::VariableBlockFindReply reply;
+  ASSERT_TRUE(TakeStruct(&rest, &reply));
+  EXPECT_EQ(reply.base, FakeMemory::kVariables);
+  EXPECT_EQ(reply.bytes, FakeMemory::kVariableBytes);
+  EXPECT_EQ(ResultOf(outside), CudaResult::kNotFound);
+}
+
 TEST_F(SessionObjectsTest, ATensorMapGetsAnotherAddressOnlyWhole) {
   cmd::TensorMapEncode command = {};
   command.address = 4096;

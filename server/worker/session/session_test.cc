@@ -435,6 +435,22 @@ TEST_F(SessionTest, EventsOfDestroyedStreamsDoNotUseUpTheStreams) {
   EXPECT_EQ(result, CudaResult::kSuccess);
 }
 
+TEST_F(SessionTest, AStreamIsMadeInThePlaceOfOneThatWasJustDestroyed) {
+  SessionLimits limits;
+  limits.max_streams = 4;  // The legacy stream is one of them.
+  Restart(limits);
+  for (uint64_t i = 0; i < 3; ++i) AddStream(100 + i);
+  for (uint64_t i = 0; i < 100; ++i) {
+    Add(cmd::StreamDestroy{100 + i});
+    AddStream(103 + i);
+  }
+  const uint64_t sync = Add(cmd::ContextSync{});
+  ASSERT_TRUE(Send().ok());
+  CudaResult result;
+  replies_.Wait(sync, &result);
+  EXPECT_EQ(result, CudaResult::kSuccess);
+}
+
 TEST_F(SessionTest, FloodOfCommandsOfAStalledStreamWaitsOutside) {
   SessionLimits limits;
   limits.max_queued_commands = 1000;

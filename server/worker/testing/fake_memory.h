@@ -38,6 +38,10 @@ class FakeMemory : public virtual device::Memory {
     return staging_made_;
   }
 
+  // Where FindVariables() finds memory of modules.
+  static constexpr uint64_t kVariables = 0x520000200000;
+  static constexpr uint64_t kVariableBytes = 2 << 20;
+
   uint32_t peers() const override { return 1; }
   CudaResult ReserveArena(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult MapSink(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
@@ -64,6 +68,14 @@ class FakeMemory : public virtual device::Memory {
   CudaResult UnmapHost(uint64_t, uint64_t) override { return CudaResult::kInvalidValue; }
   void LimitVariables() override {}
   void AddVariable(uint64_t, uint64_t, uint64_t) override {}
+  CudaResult FindVariables(uint64_t address, uint64_t* base, uint64_t* bytes,
+                           uint32_t* owner) override {
+    if (address - kVariables >= kVariableBytes) return CudaResult::kNotFound;
+    *base = kVariables;
+    *bytes = kVariableBytes;
+    *owner = 0;
+    return CudaResult::kSuccess;
+  }
   void RemoveVariable(uint64_t) override {}
   CudaResult AllocStaging(size_t bytes, void** host) override {
     *host = ::operator new(bytes);

@@ -69,6 +69,10 @@ class FakeTextures : public virtual device::Textures {
   CudaResult DestroyTexture(uint64_t object, bool) override {
     return log_.Add("free-texture", {}, absl::StrCat(object));
   }
+  CudaResult LinearTextureWidth(uint32_t, uint32_t channels, uint64_t* elements) override {
+    *elements = uint64_t{1000} * channels;
+    return CudaResult::kSuccess;
+  }
   CudaResult EncodeTensorMap(const device::TensorMap& request,
                              device::TensorMapBytes* map) override {
     (*map)[0] = request.address;
