@@ -7,26 +7,20 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "common/text_file.h"
 #include "common/unique_fd.h"
 
 namespace warpline {
 namespace {
 
-constexpr std::streamsize kMostBytes = 4096;
 // The token is first, so that nobody takes it who would miss the others.
 constexpr const char* kFiles[] = {"token", "endpoint", "driver_version", "tier"};
 
-std::string FirstWord(const std::string& path) {
-  std::string text(static_cast<size_t>(kMostBytes), '\0');
-  std::ifstream file(path);
-  file.read(text.data(), kMostBytes);
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text.substr(0, text.find_first_of(" \t\r\n"));
-}
+// Empty where there is none.
+std::string WordIn(const std::string& path) { return ReadWordFile(path).value_or(""); }
 
 absl::Status Failed(const std::string& path) {
   return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
@@ -51,10 +45,10 @@ absl::Status Replace(const std::string& path, const std::string& word) {
 }  // namespace
 
 HeldLease ReadLeaseFolder(const std::string& folder) {
-  return {.endpoint = FirstWord(folder + "/endpoint"),
+  return {.endpoint = WordIn(folder + "/endpoint"),
           .token_file = folder + "/token",
-          .driver_version = FirstWord(folder + "/driver_version"),
-          .tier = FirstWord(folder + "/tier")};
+          .driver_version = WordIn(folder + "/driver_version"),
+          .tier = WordIn(folder + "/tier")};
 }
 
 absl::Status ClearLeaseFolder(const std::string& folder) {

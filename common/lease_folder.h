@@ -28,7 +28,7 @@ struct HeldLease {
   std::string tier;
 };
 
-// Reads what is there; at most 4 KiB of each file.
+// Reads what is there, each file as ReadWordFile() does.
 HeldLease ReadLeaseFolder(const std::string& folder);
 
 // These write a folder, which exists, for everybody to read: the containers of a pod are of

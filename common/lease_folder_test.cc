@@ -79,9 +79,14 @@ TEST_F(LeaseFolderTest, SaysWhatCannotBeWritten) {
   EXPECT_NE(std::string(status.message()).find("/does/not/exist"), std::string::npos);
 }
 
-TEST_F(LeaseFolderTest, AHugeFileIsReadInPart) {
+TEST_F(LeaseFolderTest, WhatAnEditorAddsDoesNotCount) {
+  std::ofstream(folder_ + "/endpoint") << "\xef\xbb\xbfgpu1:9310\r\n";
+  EXPECT_EQ(ReadLeaseFolder(folder_).endpoint, "gpu1:9310");
+}
+
+TEST_F(LeaseFolderTest, AHugeFileSaysNothing) {
   std::ofstream(folder_ + "/endpoint") << std::string(1 << 20, 'a');
-  EXPECT_EQ(ReadLeaseFolder(folder_).endpoint.size(), 4096u);
+  EXPECT_EQ(ReadLeaseFolder(folder_).endpoint, "");
 }
 
 }  // namespace

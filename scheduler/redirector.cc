@@ -9,12 +9,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "lease/device_match.h"
 #include "lease/entitlement.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
@@ -98,7 +98,7 @@ class Conversation : public SessionHandler {
     request.set_program(FitText(hello.program(), kMaxProgramName));
     request.set_pid(hello.pid());
     request.set_slice(hello.slice());
-    if (absl::StartsWith(hello.device(), "GPU-")) {
+    if (IsUuidName(hello.device())) {
       request.set_device(hello.device());
     } else {
       const auto devices = CountOf(hello.device());

@@ -53,6 +53,25 @@ TEST_P(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
   EXPECT_EQ(devices, (std::set<std::string>{"GPU-a,GPU-a2", "GPU-a3,GPU-a2"}));
 }
 
+TEST_P(SchedulerTest, ADeviceMayBeNamedByTheBeginningOfItsUuid) {
+  ServerReport report = Report("ab1");
+  *report.add_devices() = report.devices(0);
+  report.mutable_devices(1)->set_uuid("GPU-ac2");
+  Tell(report);
+  Tell(Report("b"));
+  AcquireRequest request;
+  request.set_memory_bytes(kGiB);
+  const auto ask = [&](const std::string& device) {
+    request.set_device(device);
+    return scheduler_->Acquire(request, false, true);
+  };
+  EXPECT_EQ(ask("GPU-ac")->device(), "GPU-ac2");
+  EXPECT_EQ(ask("GPU-AC,MIG-ab")->device(), "GPU-ac2,GPU-ab1");
+  EXPECT_EQ(ask("GPU-a").status().code(), Code::kNotFound);
+  EXPECT_EQ(ask("GPU-x").status().code(), Code::kNotFound);
+  EXPECT_EQ(ask("GPU-ab,GPU-ab1").status().code(), Code::kInvalidArgument);
+}
+
 TEST_P(SchedulerTest, TenantsMemoryCountsEveryDeviceOfALease) {
   AddServer("a");
   ServerReport report = Report("a");

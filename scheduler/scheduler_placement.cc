@@ -2,13 +2,16 @@
 // leases that have to end.
 #include <algorithm>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/text.h"
+#include "lease/device_match.h"
 #include "lease/entitlement.h"
 #include "proto/devices.h"
 #include "scheduler/scheduler.h"
@@ -65,10 +68,6 @@ absl::StatusOr<RoomRequest> RoomFor(const AcquireRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat(wanted.gpus, " devices wanted and ", wanted.named.size(), " named"));
   }
-  if (std::set<std::string>(wanted.named.begin(), wanted.named.end()).size() !=
-      wanted.named.size()) {
-    return absl::InvalidArgumentError("a device is named twice");
-  }
   wanted.ticket = request.ticket();
   wanted.gang = request.gang();
   wanted.members = request.members();
@@ -79,6 +78,24 @@ absl::StatusOr<RoomRequest> RoomFor(const AcquireRequest& request) {
     return absl::InvalidArgumentError(absl::StrCat("a gang has at most ", kMaxMembers, " members"));
   }
   return wanted;
+}
+
+// Replaces the beginnings of UUIDs by the UUIDs, where there is one such device in the pool. Names
+// of none are left as they are.
+absl::Status CompleteNames(const placement::Pool& pool, std::vector<std::string>* names) {
+  if (names->empty()) return absl::OkStatus();
+  std::vector<std::string> uuids;
+  for (const placement::ServerState& server : pool.servers()) {
+    for (const placement::DeviceState& device : server.devices) uuids.push_back(device.spec.uuid);
+  }
+  std::set<std::string> different;
+  for (std::string& name : *names) {
+    if (const auto found = FindByUuidName(uuids, name); found.has_value()) name = uuids[*found];
+    if (!different.insert(name).second) {
+      return absl::InvalidArgumentError("a device is named twice");
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -188,6 +205,7 @@ absl::StatusOr<std::optional<LeaseRecord>> Scheduler::Choose(const AcquireReques
     if (sessions.ok()) wanted->sessions = *sessions;
   }
   RefreshServers(now);
+  if (auto status = CompleteNames(allocator.pool(), &wanted->named); !status.ok()) return status;
   wanted->lease = absl::BytesToHexString(RandomBytes(kLeaseIdBytes));
   *decision = pool_.Ask(*wanted, tenant, now);
   if (decision->outcome() == warpline_placement::REFUSED) {

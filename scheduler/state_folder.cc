@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/crypto/secret.h"
+#include "common/text_file.h"
 #include "common/unique_fd.h"
 
 namespace warpline::scheduler {
@@ -24,6 +23,7 @@ namespace {
 
 constexpr size_t kCredentialBytes = 32;
 constexpr size_t kKeys = 2;
+constexpr size_t kMaxFileBytes = 64 << 10;
 
 absl::Status Failed(const std::string& what, const std::string& path) {
   return absl::FailedPreconditionError(
@@ -40,13 +40,10 @@ absl::Status MakeFolders(const std::string& folder) {
 
 // Returns an empty text when there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    return access(path.c_str(), F_OK) == 0 ? absl::StatusOr<std::string>(Failed("read", path)) : "";
-  }
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+  auto text = ReadTextFile(path, kMaxFileBytes);
+  if (absl::IsNotFound(text.status())) return "";
+  if (!text.ok()) return absl::FailedPreconditionError(text.status().message());
+  return text;
 }
 
 // Whoever owns the folder can put other keys in place of ours, whatever its mode says. It may be a
@@ -108,8 +105,12 @@ std::string HashCredential(absl::string_view credential) {
 absl::StatusOr<std::string> CredentialIn(const std::string& path) {
   const auto text = ReadFile(path);
   if (!text.ok()) return text.status();
-  const std::string found(absl::StripAsciiWhitespace(*text));
-  if (!found.empty()) return found;
+  if (!absl::StripAsciiWhitespace(*text).empty()) {
+    auto found = OnlyWordOf(*text);
+    if (found.ok()) return found;
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read ", path, ": ", found.status().message()));
+  }
   const std::string made = NewCredential();
   if (auto status = WriteSecret(path, made + "\n"); !status.ok()) return status;
   return made;
@@ -141,7 +142,8 @@ absl::StatusOr<KeyRing> KeyRing::Open(std::unique_ptr<KeyShelf> shelf, absl::Dur
   const auto text = shelf->Read();
   if (!text.ok()) return text.status();
   KeyRing ring(std::move(shelf), period, settle);
-  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+  for (const absl::string_view line :
+       absl::StrSplit(*text, absl::ByAnyChar("\r\n"), absl::SkipEmpty())) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
     int64_t created = 0;
     if (words.size() != 2 || !absl::SimpleAtoi(words[0], &created)) return damaged;

@@ -21,8 +21,7 @@ namespace warpline::scheduler {
 // when other users can write into it or another scheduler holds it.
 absl::Status HoldStateFolder(const std::string& folder);
 
-// Returns the credential in `path`, which is made when there is none. White space at its end is
-// ignored.
+// Returns the credential in `path`, read as OnlyWordOf() does; it is made when there is none.
 absl::StatusOr<std::string> CredentialIn(const std::string& path);
 
 // The term in the file `path` (Store::epoch()); 0 when there is none. DATA_LOSS when it is no

@@ -86,6 +86,14 @@ TEST_F(StateFolderTest, CredentialIsMadeOnceAndForItsOwnerAlone) {
   EXPECT_NE(NewCredential(), NewCredential());
 }
 
+TEST_F(StateFolderTest, CredentialIsTheWordHoweverItsFileWasWritten) {
+  const std::string path = folder_ + "/credential";
+  std::ofstream(path) << "\xef\xbb\xbfsecret\r\n";
+  EXPECT_EQ(CredentialIn(path).value(), "secret");
+  std::ofstream(path) << "two words\n";
+  EXPECT_EQ(CredentialIn(path).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(StateFolderTest, KeysOutliveTheScheduler) {
   const std::string id = Ring(start_).SignerAt(start_).verify_key().id;
   EXPECT_EQ(Ring(start_ + absl::Minutes(1)).SignerAt(start_).verify_key().id, id);
@@ -107,6 +115,15 @@ TEST_F(StateFolderTest, NewKeySignsOnceItIsKnownAndTheOldOneStays) {
   EXPECT_TRUE(*ring.RotateIfDue(due + absl::Hours(1)));
   ASSERT_EQ(ring.VerifyKeys().size(), 2u);
   EXPECT_EQ(ring.VerifyKeys()[1].id, second);
+}
+
+TEST_F(StateFolderTest, KeysAreTheSameWithOtherLineEnds) {
+  const std::string path = folder_ + "/keys";
+  const std::string id = Ring(start_).SignerAt(start_).verify_key().id;
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  std::ofstream(path) << "\xef\xbb\xbf" << line << "\r\n";
+  EXPECT_EQ(Ring(start_).SignerAt(start_).verify_key().id, id);
 }
 
 TEST_F(StateFolderTest, DamagedKeysAreRefusedAndNotReplaced) {

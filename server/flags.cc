@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -22,6 +21,7 @@
 #include "common/endpoint.h"
 #include "common/serving/listen_address.h"
 #include "common/serving/tls_flags.h"
+#include "common/text_file.h"
 #include "policy/builtin.h"
 #include "proto/tier.h"
 #include "server/admin/admin_socket.h"
@@ -573,10 +573,12 @@ absl::StatusOr<SchedulerOptions> Scheduler() {
   if (options.address.empty()) {
     return absl::InvalidArgumentError("--scheduler_credential_file needs --scheduler");
   }
-  std::ifstream file(path);
-  if (!(file >> options.credential)) {
-    return absl::NotFoundError(absl::StrCat("cannot read --scheduler_credential_file=", path));
+  auto credential = ReadWordFile(path);
+  if (!credential.ok()) {
+    return absl::Status(credential.status().code(), absl::StrCat("--scheduler_credential_file: ",
+                                                                 credential.status().message()));
   }
+  options.credential = *std::move(credential);
   return options;
 }
 

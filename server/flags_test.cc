@@ -324,8 +324,10 @@ TEST_F(FlagsTest, RefusesACredentialOfNoUse) {
   absl::SetFlag(&FLAGS_scheduler_credential_file, path);
   ExpectRefused(absl::StatusCode::kInvalidArgument, "--scheduler_credential_file needs --schedul");
   absl::SetFlag(&FLAGS_scheduler, "127.0.0.1:14100");
-  ExpectRefused(absl::StatusCode::kNotFound, "cannot read --scheduler_credential_file=" + path);
-  std::ofstream(path) << "secret\n";
+  ExpectRefused(absl::StatusCode::kNotFound, "--scheduler_credential_file: cannot read " + path);
+  std::ofstream(path) << "two words\n";
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "more than one word");
+  std::ofstream(path) << "\xef\xbb\xbfsecret\r\n";
   const auto options = ServerOptionsFromFlags();
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->scheduler.credential, "secret");

@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "client_stub/core/base/environment.h"
+#include "common/lease/lease_key.h"
 #include "common/serving/tls_files.h"
 #include "gtest/gtest.h"
 
@@ -27,10 +28,11 @@ namespace {
 
 constexpr char kPrint[] = "--print";
 constexpr uid_t kOther = 12345;
-constexpr const char* kVariables[] = {
-    "WARPLINE_ENDPOINT",        "WARPLINE_TOKEN_FILE", "WARPLINE_CREDENTIAL",
-    "WARPLINE_CREDENTIAL_FILE", "WARPLINE_STAT",       kTlsCaVariable,
-    kTlsCertVariable,           kTlsKeyVariable,       kTlsServerNameVariable};
+constexpr const char* kVariables[] = {"WARPLINE_ENDPOINT",    "WARPLINE_TOKEN_FILE",
+                                      "WARPLINE_CREDENTIAL",  "WARPLINE_CREDENTIAL_FILE",
+                                      "WARPLINE_STAT",        kTlsCaVariable,
+                                      kTlsCertVariable,       kTlsKeyVariable,
+                                      kTlsServerNameVariable, kLeaseKeyVariable};
 
 // What the variables say here, each in square brackets.
 void Print() {
@@ -38,8 +40,8 @@ void Print() {
   const TlsFiles tls = TlsFilesFromEnvironment();
   printf("secure=%lu ", getauxval(AT_SECURE));
   for (const std::string& text :
-       {read.endpoint, read.token_file, read.credential, read.credential_file, read.stat, tls.ca,
-        tls.cert, tls.key, tls.server_name, read.visible.device}) {
+       {read.endpoint, read.lease_key, read.token_file, read.credential, read.credential_file,
+        read.stat, tls.ca, tls.cert, tls.key, tls.server_name, read.visible.device}) {
     printf("[%s]", text.c_str());
   }
 }
@@ -68,11 +70,13 @@ TEST(PrivilegedTest, AProgramWithMoreRightsThanItsUserReadsNoVariable) {
                      chmod(copy.c_str(), S_ISUID | 0755) == 0;
   const std::string privileged = other ? Printed(copy) : "";
   std::filesystem::remove_all(folder, error);
-  EXPECT_EQ(plain,
-            "secure=0 [chosen][chosen][chosen][chosen][chosen][chosen][chosen][chosen][chosen][1]");
+  EXPECT_EQ(
+      plain,
+      "secure=0 [chosen][chosen][chosen][chosen][chosen][chosen][chosen][chosen][chosen][chosen]"
+      "[1]");
   if (!other) GTEST_SKIP() << "only root can give a program to another user";
   if (privileged.find("secure=0") == 0) GTEST_SKIP() << "/tmp gives no program another user";
-  EXPECT_EQ(privileged, "secure=1 [][][][][][][][][][]");
+  EXPECT_EQ(privileged, "secure=1 [][][][][][][][][][][]");
 }
 
 }  // namespace

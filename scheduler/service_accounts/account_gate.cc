@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/log/log.h"
 #include "common/text.h"
+#include "common/text_file.h"
 #include "common/unique_fd.h"
 
 namespace warpline::scheduler {
@@ -90,8 +91,9 @@ absl::Status AccountGate::Look() {
   if (!there) {
     return absl::NotFoundError(absl::StrCat(options_.keys_path, ": ", std::strerror(error)));
   }
-  const auto text =
+  auto text =
       S_ISREG(found.st_mode) ? ReadAll(file.get()) : absl::InvalidArgumentError("it is no file");
+  if (text.ok()) text = TextOf(*std::move(text));
   auto keys = text.ok() ? ParseClusterKeys(*text) : text.status();
   if (!keys.ok()) {
     return absl::Status(

@@ -98,6 +98,13 @@ TEST_F(AccountGateTest, ManyMayAskWhileTheFileChanges) {
   EXPECT_EQ(refused.load(), 0);
 }
 
+TEST_F(AccountGateTest, ReadsKeysBehindAMarkOfUtf8) {
+  std::ofstream(path_) << "\xef\xbb\xbf" << Jwks({&old_}) << "\r\n";
+  const auto gate = Create();
+  ASSERT_TRUE(gate.ok()) << gate.status();
+  EXPECT_TRUE((*gate)->Open(TestToken(old_)).ok());
+}
+
 TEST_F(AccountGateTest, NoticesAChangeInPlace) {
   std::ofstream(path_) << Jwks({&old_});
   const auto gate = Create();

@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <numeric>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "lease/device_match.h"
 #include "lease/entitlement.h"
 #include "proto/devices.h"
 
@@ -47,12 +46,10 @@ DeviceNames Chosen(const DeviceNames& uuids, const std::vector<size_t>& indices)
 // devices.
 absl::StatusOr<size_t> NamedDevice(const std::vector<std::string>& uuids, absl::string_view name,
                                    absl::string_view whose) {
-  // A MIG instance is a device like any other.
-  if (absl::StartsWith(name, "GPU-") || absl::StartsWith(name, "MIG-")) {
-    const std::string lower = absl::StrCat("GPU-", absl::AsciiStrToLower(name.substr(4)));
-    const auto found = std::find(uuids.begin(), uuids.end(), lower);
-    if (found != uuids.end()) return static_cast<size_t>(found - uuids.begin());
-    return absl::NotFoundError(absl::StrCat(whose, " has no device ", Shown(name)));
+  if (IsUuidName(name)) {
+    if (const auto found = FindByUuidName(uuids, name); found.has_value()) return *found;
+    return absl::NotFoundError(
+        absl::StrCat(whose, " has no device ", Shown(name), ", or several that begin so"));
   }
   uint32_t ordinal;
   if (!absl::SimpleAtoi(name, &ordinal)) {

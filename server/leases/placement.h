@@ -16,7 +16,8 @@ struct PlacementCandidate {
   int sessions = 0;
 };
 
-// Names of devices, each an ordinal or "GPU-<uuid>" as nvidia-smi prints it.
+// Names of devices, each an ordinal, or "GPU-<uuid>" as nvidia-smi prints it or the beginning of
+// that (lease/device_match.h).
 using DeviceNames = std::vector<std::string>;
 
 // Returns the indices of the devices that `wanted` names; without a name, the device with the

@@ -27,6 +27,22 @@ TEST(PlacementTest, OrdinalAndUuidNameADevice) {
       (std::vector<size_t>{1u}));
 }
 
+TEST(PlacementTest, TheBeginningOfAUuidNamesTheDeviceWhereItIsOfOneAlone) {
+  using Indices = std::vector<size_t>;
+  const auto place = [](const std::string& wanted) {
+    return PlaceSession(ThreeDevices(), ParseDeviceNames(wanted));
+  };
+  EXPECT_EQ(*place("GPU-ab"), (Indices{1}));
+  EXPECT_EQ(*place("MIG-03,GPU-01010101-0"), (Indices{2, 0}));
+  EXPECT_EQ(*place("GPU-01,GPU-0,GPU-03"), (Indices{0}));
+  EXPECT_EQ(place("GPU-0").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(place("GPU-01,GPU-0101").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(*PlaceLease(ThreeDevices(), ParseDeviceNames("GPU-ab"), 1),
+            DeviceNames{FormatDeviceUuid(std::string(16, '\xab'))});
+  EXPECT_EQ(*ChooseOfLease(ParseDeviceNames("GPU-bc,GPU-ad"), ParseDeviceNames("GPU-a")),
+            ParseDeviceNames("GPU-ad"));
+}
+
 TEST(PlacementTest, WhatIsNotThereIsRefused) {
   const auto code = [](const std::string& wanted) {
     return PlaceSession(ThreeDevices(), ParseDeviceNames(wanted)).status().code();

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -119,6 +120,17 @@ class WheelTest(unittest.TestCase):
                            "try: warpline.connect('127.0.0.1:1')\n"
                            "except warpline.Error as error: print(error)\n")
         self.assertIn("no scheduler or server answers at 127.0.0.1:1", done.stdout, done.stderr)
+
+    def test_a_folder_that_the_linker_cannot_be_told_of_is_an_error(self):
+        odd = self.folder / "a:b"
+        shutil.copytree(self.site / "warpline", odd / "warpline")
+        done = self.python("import sys\n"
+                           "sys.path.insert(0, sys.argv[1])\n"
+                           "import warpline\n"
+                           "try: warpline.connect('127.0.0.1:1')\n"
+                           "except warpline.Error as error: print(error)\n", str(odd))
+        self.assertIn(str(odd), done.stdout, done.stderr)
+        self.assertIn("LD_LIBRARY_PATH", done.stdout)
 
     def test_another_driver_that_is_loaded_already_is_an_error(self):
         other = self.folder / "other/libcuda.so.1"

@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "tools/cli/lease.h"
@@ -47,14 +45,6 @@ absl::Status ForOperator(const std::string& endpoint, const std::string& problem
       "socket: ",
       problem,
       "). A socket that was forwarded or lies elsewhere is named with --endpoint=unix:/PATH"));
-}
-
-std::string TokenOfLease() {
-  const char* const path = getenv("WARPLINE_TOKEN_FILE");
-  std::ifstream file(path == nullptr ? "" : path);
-  std::string token;
-  file >> token;
-  return token;
 }
 
 absl::StatusOr<StatReply> AskScheduler(const std::string& endpoint) {
@@ -106,7 +96,9 @@ absl::StatusOr<StatReply> AskForStat(const std::string& endpoint) {
     if (!reply.ok()) return NoAnswer(admin->address(), reply.status());
     return reply;
   }
-  request.set_token(TokenOfLease());
+  const auto token = TokenOfLease();
+  if (!token.ok()) return token.status();
+  request.set_token(*token);
   if (!absl::IsPermissionDenied(admin.status())) return admin.status();
   // A socket that was forwarded answers as the operator's.
   const UnaryClient client(TargetOf(endpoint));

@@ -1,6 +1,7 @@
 #include "tools/cli/child.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,17 +101,39 @@ absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std:
   return CannotRun(path, error);
 }
 
-int WaitForChild(pid_t child) {
+void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
+
+bool OrphansRemainAfter(absl::Duration patience) {
+  const sigset_t set = ForwardedSignals();
+  const absl::Time until = SteadyNow() + patience;
+  while (true) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended > 0 || (ended < 0 && errno == EINTR)) continue;
+    if (ended < 0) return false;
+    const absl::Duration left = until - SteadyNow();
+    if (left <= absl::ZeroDuration()) return true;
+    const timespec pause = absl::ToTimespec(left);
+    const int number = sigtimedwait(&set, nullptr, &pause);
+    if (number > 0 && number != SIGCHLD) return false;
+  }
+}
+
+int WaitForChild(pid_t child, bool* told_to_end) {
   const sigset_t set = ForwardedSignals();
   while (true) {
     int status;
-    const pid_t ended = waitpid(child, &status, WNOHANG);
+    // Orphans that were adopted end here, too.
+    const pid_t ended = waitpid(-1, &status, WNOHANG);
     if (ended == child) {
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
+    if (ended > 0) continue;
     if (ended < 0 && errno != EINTR) return 1;
     siginfo_t info;
     const int number = sigwaitinfo(&set, &info);
+    if (told_to_end != nullptr && (number == SIGTERM || number == SIGINT || number == SIGQUIT)) {
+      *told_to_end = true;
+    }
     // A signal that the terminal sends reaches the child without us.
     if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL) kill(child, number);
   }

@@ -27,9 +27,19 @@ int WaitForEndSignal(absl::Duration pause);
 absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std::string>& arguments,
                                  const sigset_t& mask);
 
+// From now on a process whose parent has ended becomes a child of this one, as long as this one
+// runs.
+void AdoptOrphans();
+
 // Forwards the signals that other processes send until the child has ended. Returns its exit code,
-// or 128 plus its signal, as shells do.
-int WaitForChild(pid_t child);
+// or 128 plus its signal, as shells do. Sets `*told_to_end`, which may be null, when one of them
+// was SIGTERM, SIGINT or SIGQUIT, whoever sent it.
+int WaitForChild(pid_t child, bool* told_to_end = nullptr);
+
+// After WaitForChild() and AdoptOrphans(): returns whether other processes that the child has
+// started still run after `patience`, which they get for ending by themselves. Returns false early
+// when a signal comes that ends programs.
+bool OrphansRemainAfter(absl::Duration patience);
 
 }  // namespace warpline::cli
 

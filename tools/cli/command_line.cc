@@ -34,6 +34,7 @@ constexpr VerbInfo kVerbs[] = {
      "tier:tier slice:text wait:maybe_duration gang:text members:number"},
     {"hold", Verb::kHold,
      "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text"},
+    {"keep-lease", Verb::kKeepLease, "endpoint:text of_server"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
@@ -266,7 +267,8 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    that it needs a process of its own, with --check, tell which
                                    accesses of its kernels are wrong, and where; with --wait, wait for
                                    a lease that does not fit now; N runs of one --gang, on whichever
-                                   hosts, get their leases when there is room for all
+                                   hosts, get their leases when there is room for all. When PROGRAM
+                                   ends and leaves processes running, the lease goes on for them
   warpline hold --folder=DIR [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D]
                 [--sessions=N]
                                    hold a lease until SIGTERM, waiting until there is one, for
@@ -329,7 +331,7 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 E is host:port or unix:/path of a server or a scheduler, or of several schedulers of which one leads,
 separated by commas; without it WARPLINE_ENDPOINT counts, and then 127.0.0.1:14000, or
 127.0.0.1:14100 for what only a scheduler answers. D is a number or
-GPU-<uuid>, or several with commas between; without it the lease is of as many GPUs of one server as
+GPU-<uuid>, of which the beginning is enough, or several with commas between; without it the lease is of as many GPUs of one server as
 --gpus says, one by default, and --memory is of each of them. CUDA_VISIBLE_DEVICES chooses among the
 lease's GPUs by their numbers, from 0. N sessions are as many processes that use the GPUs at a time.
 ps, stat, servers and the lists take --json.
@@ -443,7 +445,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
       line.verb == Verb::kPolicy || line.verb == Verb::kSlice) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
-  } else if (!takes_program && line.verb != Verb::kServe && !takes_session && !line.rest.empty()) {
+  } else if (!takes_program && !takes_session && line.verb != Verb::kServe &&
+             line.verb != Verb::kKeepLease && !line.rest.empty()) {
     return Wrong("unexpected argument \"", line.rest[0], "\"");
   }
   return line;

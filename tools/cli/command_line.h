@@ -19,6 +19,7 @@ enum class Verb {
   kServe,
   kRun,
   kHold,
+  kKeepLease,  // Started by kRun, and no command for people.
   kStat,
   kPs,
   kTop,
@@ -46,8 +47,8 @@ struct CommandLine {
   // numbers have been checked.
   std::map<std::string, std::string> options;
   // What follows the options. kReplace: the session's number, or nothing. kServe: the server's
-  // flags. kRun: the program and its arguments, at least one. kExplain: programs. kTenant, kLease,
-  // kSlice, kServers, kPolicy: the name, or a file.
+  // flags. kRun: the program and its arguments, at least one. kExplain: programs. kKeepLease:
+  // processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a file.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

@@ -1,19 +1,13 @@
 #include "tools/cli/devices.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <map>
-#include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
+#include "common/cuda/visible_devices.h"
 #include "common/process_identity.h"
+#include "proto/devices.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/text.h"
 
@@ -25,26 +19,6 @@ using warpline_internal::DeviceStatusReply;
 using warpline_internal::DeviceStatusRequest;
 
 constexpr absl::Duration kTimeout = absl::Seconds(5);
-
-std::string FirstWordOf(const char* path) {
-  std::ifstream file(path == nullptr ? "" : path);
-  std::string word;
-  file >> word;
-  return word;
-}
-
-// The session's devices as CUDA_VISIBLE_DEVICES names them, up to the first entry that names none.
-std::string VisibleDevices() {
-  const char* const value = getenv("CUDA_VISIBLE_DEVICES");
-  std::vector<absl::string_view> named;
-  for (const absl::string_view entry : absl::StrSplit(value == nullptr ? "" : value, ',')) {
-    const absl::string_view name = absl::StripAsciiWhitespace(entry);
-    const bool number = !name.empty() && std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
-    if (!number && !absl::StartsWith(name, "GPU-")) break;
-    named.push_back(name);
-  }
-  return absl::StrJoin(named, ",");
-}
 
 // Formats a UUID as nvidia-smi prints it.
 std::string UuidText(const std::string& bytes) {
@@ -84,9 +58,12 @@ void AddDevice(const DeviceStatus& device, std::string* out) {
 }  // namespace
 
 absl::StatusOr<DeviceStatusReply> AskForDevices(const std::string& endpoint, uint32_t pid) {
+  const auto token = TokenOfLease();
+  if (!token.ok()) return token.status();
   DeviceStatusRequest request;
-  request.set_token(FirstWordOf(getenv("WARPLINE_TOKEN_FILE")));
-  request.set_device(VisibleDevices());
+  request.set_token(*token);
+  request.set_device(
+      ParseVisibleDevices(getenv("CUDA_VISIBLE_DEVICES"), kMaxSessionDevices).device);
   request.set_pid(pid);
   request.set_boot_id(BootId());
   request.set_pid_namespace(PidNamespace());

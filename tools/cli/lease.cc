@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -10,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
 #include "common/endpoint.h"
+#include "common/lease/lease_key.h"
 #include "common/steady_time.h"
+#include "common/text_file.h"
 
 namespace warpline::cli {
 namespace {
@@ -33,12 +34,11 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-absl::StatusOr<std::string> FirstWordOf(const std::string& path, const char* variable) {
-  std::ifstream file(path);
-  std::string word;
-  if (file >> word) return word;
-  return absl::NotFoundError(
-      absl::StrCat("cannot read a credential from ", path, " (", variable, ")"));
+absl::StatusOr<std::string> CredentialOf(const std::string& path, const char* variable) {
+  auto word = ReadWordFile(path);
+  if (word.ok()) return word;
+  return absl::Status(word.status().code(),
+                      absl::StrCat(word.status().message(), " (", variable, ")"));
 }
 
 // The scheduler answers so itself.
@@ -81,20 +81,31 @@ LeaderClient ClientOf(const std::string& endpoint) {
 absl::StatusOr<std::string> TenantCredential() {
   const std::string credential = Variable("WARPLINE_CREDENTIAL");
   const std::string path = Variable("WARPLINE_CREDENTIAL_FILE");
-  if (!credential.empty() || path.empty()) return credential;
-  return FirstWordOf(path, "WARPLINE_CREDENTIAL_FILE");
+  if (credential.empty()) {
+    return path.empty() ? "" : CredentialOf(path, "WARPLINE_CREDENTIAL_FILE");
+  }
+  auto word = OnlyWordOf(credential);
+  if (word.ok()) return word;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the value of WARPLINE_CREDENTIAL: ", word.status().message()));
 }
 
 absl::StatusOr<std::string> OperatorCredential() {
   constexpr char kVariable[] = "WARPLINE_OPERATOR_CREDENTIAL_FILE";
   const std::string path = Variable(kVariable);
-  if (!path.empty()) return FirstWordOf(path, kVariable);
+  if (!path.empty()) return CredentialOf(path, kVariable);
   // Looks at the state of a scheduler that this user runs, and at that of the service.
   for (const std::string& folder : {DefaultSchedulerState(), std::string(kSchedulerServiceState)}) {
-    auto credential = FirstWordOf(folder + "/operator.credential", kVariable);
+    auto credential = CredentialOf(folder + "/operator.credential", kVariable);
     if (credential.ok()) return credential;
   }
   return "";
+}
+
+absl::StatusOr<std::string> TokenOfLease() {
+  const LeaseTokenPlace place = {Variable(kLeaseKeyVariable), Variable("WARPLINE_TOKEN_FILE")};
+  if (place.key.empty() && place.file.empty()) return "";
+  return ReadLeaseToken(place);
 }
 
 Lease::Lease(std::unique_ptr<LeaderClient> client, bool of_scheduler, LeaseReply granted)
@@ -178,6 +189,13 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& 
       return absl::CancelledError("waiting for a lease was ended");
     }
   }
+}
+
+std::unique_ptr<Lease> Lease::Resume(const std::string& endpoint, bool of_scheduler,
+                                     LeaseReply granted) {
+  return std::unique_ptr<Lease>(
+      new Lease(std::make_unique<LeaderClient>(ParseAddresses(endpoint), &TargetOf), of_scheduler,
+                std::move(granted)));
 }
 
 absl::StatusOr<LeaseReply> Lease::Renew(const std::string& token) {

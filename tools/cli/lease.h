@@ -36,6 +36,13 @@ class Lease {
       const std::string& endpoint, warpline_internal::AcquireRequest request,
       const LeaseWait& wait);
 
+  // Takes a lease over that another process has acquired from `endpoint`, as granted() there says,
+  // with its latest token.
+  static std::unique_ptr<Lease> Resume(const std::string& endpoint, bool of_scheduler,
+                                       warpline_internal::LeaseReply granted);
+
+  // Whether a scheduler gave it out, and not a server itself.
+  bool of_scheduler() const { return of_scheduler_; }
   // The endpoint where sessions are opened.
   const std::string& endpoint() const { return endpoint_; }
   // The first reply, with the token of then.
@@ -62,12 +69,15 @@ GrpcTarget TargetOf(const std::string& endpoint);
 // What reaches the addresses that `endpoint` names, separated by commas.
 LeaderClient ClientOf(const std::string& endpoint);
 
-// The value of WARPLINE_CREDENTIAL, or the content of WARPLINE_CREDENTIAL_FILE, or an empty text.
-// NOT_FOUND when the file cannot be read.
+// The value of WARPLINE_CREDENTIAL, or the word in WARPLINE_CREDENTIAL_FILE, or an empty text. The
+// errors are those of ReadWordFile().
 absl::StatusOr<std::string> TenantCredential();
-// The content of WARPLINE_OPERATOR_CREDENTIAL_FILE, or the credential in the scheduler's default
-// state folder, or an empty text.
+// The word in WARPLINE_OPERATOR_CREDENTIAL_FILE, or the credential in the scheduler's default state
+// folder, or an empty text.
 absl::StatusOr<std::string> OperatorCredential();
+// The token of the lease that this process runs under, or an empty text. NOT_FOUND when there
+// should be one (ReadLeaseToken()).
+absl::StatusOr<std::string> TokenOfLease();
 
 }  // namespace warpline::cli
 

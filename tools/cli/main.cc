@@ -10,9 +10,12 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/endpoint.h"
+#include "common/lease/lease_key.h"
 #include "common/lease_folder.h"
 #include "common/program_start.h"
 #include "common/serving/tls_files.h"
@@ -23,6 +26,7 @@
 #include "tools/cli/devices.h"
 #include "tools/cli/explain.h"
 #include "tools/cli/hold.h"
+#include "tools/cli/keep.h"
 #include "tools/cli/operator.h"
 #include "tools/cli/policy.h"
 #include "tools/cli/report.h"
@@ -41,8 +45,10 @@ int Complain(const std::string& text, int code) {
 
 std::string Endpoint(const CommandLine& line, const char* otherwise = kDefaultEndpoint) {
   if (!line.endpoint.empty()) return line.endpoint;
-  const char* variable = getenv("WARPLINE_ENDPOINT");
-  return variable != nullptr && *variable != '\0' ? variable : otherwise;
+  const char* const variable = getenv("WARPLINE_ENDPOINT");
+  const absl::string_view endpoint =
+      absl::StripAsciiWhitespace(variable == nullptr ? "" : variable);
+  return std::string(endpoint.empty() ? otherwise : endpoint);
 }
 
 // Makes the path absolute, because the program that is run may change its folder.
@@ -73,6 +79,7 @@ void ExportLeaseFolder() {
   if (held.endpoint.empty()) return;
   setenv("WARPLINE_ENDPOINT", held.endpoint.c_str(), 1);
   setenv("WARPLINE_TOKEN_FILE", held.token_file.c_str(), 1);
+  unsetenv(kLeaseKeyVariable);
   if (!held.driver_version.empty()) {
     setenv("WARPLINE_DRIVER_VERSION", held.driver_version.c_str(), 0);
   }
@@ -151,6 +158,8 @@ int Main(const std::vector<std::string>& args) {
       return Run(*line, Endpoint(*line));
     case Verb::kHold:
       return Hold(*line, Endpoint(*line, kDefaultSchedulerEndpoint));
+    case Verb::kKeepLease:
+      return KeepLease(*line, Endpoint(*line));
     case Verb::kStat:
     case Verb::kPs:
       return Print(Report(*line));

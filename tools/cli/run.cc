@@ -5,28 +5,39 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
-#include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/mutex.h"
+#include "absl/strings/string_view.h"
+#include "common/lease/lease_key.h"
 #include "common/sibling_program.h"
-#include "common/steady_time.h"
 #include "common/text.h"
 #include "common/version.h"
 #include "proto/guard.h"
 #include "proto/tier.h"
 #include "tools/cli/child.h"
+#include "tools/cli/keep.h"
 #include "tools/cli/lease.h"
+#include "tools/cli/process_family.h"
 #include "tools/cli/program_check.h"
+#include "tools/cli/renewer.h"
 #include "tools/cli/text.h"
-#include "tools/cli/token_file.h"
+#include "tools/cli/token_keeper.h"
 
 namespace warpline::cli {
 namespace {
 
-constexpr absl::Duration kRetry = absl::Seconds(2);
+// The processes that a command has started get so long to notice that it has ended. Workers of
+// pools and the like do.
+constexpr absl::Duration kTimeToEnd = absl::Seconds(1);
+// How many of those that remain are named.
+constexpr size_t kMostNamed = 5;
+
+constexpr absl::string_view kLinkerTokens[] = {"ORIGIN", "LIB", "PLATFORM"};
 
 int Complain(const std::string& text, int code) {
   std::fprintf(stderr, "warpline run: %s\n", text.c_str());
@@ -41,7 +52,24 @@ int CodeOf(const absl::Status& status) {
   return status.code() == absl::StatusCode::kNotFound ? 127 : 126;
 }
 
-// The folder ../lib of an installation. NOT_FOUND when our libcuda.so.1 is not there.
+// Where the dynamic linker splits LD_LIBRARY_PATH, or puts something else in.
+absl::Status CheckLibraryPath(const std::string& folder) {
+  const bool splits = folder.find_first_of(":;") != std::string::npos;
+  const bool expands = std::any_of(
+      std::begin(kLinkerTokens), std::end(kLinkerTokens), [&folder](absl::string_view token) {
+        return absl::StrContains(folder, absl::StrCat("$", token)) ||
+               absl::StrContains(folder, absl::StrCat("${", token, "}"));
+      });
+  if (!splits && !expands) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "Warpline lies in ", folder, ", and programs cannot find libcuda.so.1 there: the system ",
+      splits ? "splits LD_LIBRARY_PATH at colons and semicolons"
+             : "replaces $ORIGIN, $LIB and $PLATFORM in LD_LIBRARY_PATH",
+      ". Move Warpline to a folder without them"));
+}
+
+// The folder ../lib of an installation. NOT_FOUND when our libcuda.so.1 is not there,
+// FAILED_PRECONDITION when programs could not find it there.
 absl::StatusOr<std::string> LibraryFolder() {
   const absl::StatusOr<std::string> own = OwnFolder();
   if (!own.ok()) return absl::NotFoundError(own.status().message());
@@ -52,6 +80,7 @@ absl::StatusOr<std::string> LibraryFolder() {
   char* resolved = realpath(folder.c_str(), nullptr);
   const std::string result = resolved == nullptr ? folder : resolved;
   free(resolved);
+  if (auto status = CheckLibraryPath(result); !status.ok()) return status;
   return result;
 }
 
@@ -61,93 +90,6 @@ void PrependLibraryPath(const std::string& folder) {
   setenv("LD_LIBRARY_PATH", absl::StrCat(folder, has_path ? ":" : "", has_path ? path : "").c_str(),
          1);
 }
-
-// Keeps the token in the file fresh until it is destroyed.
-class Renewer {
- public:
-  Renewer(Lease* lease, TokenFile* file)
-      : lease_(lease),
-        file_(file),
-        pause_(absl::Milliseconds(std::max<uint32_t>(lease->granted().renew_ms(), 100))),
-        token_(lease->granted().token()) {
-    thread_ = std::thread([this] { Run(); });
-  }
-
-  // Ends renewing and gives the lease back.
-  void Release() {
-    {
-      MutexLock lock(&mu_);
-      stopping_ = true;
-      stop_.NotifyAll();
-    }
-    thread_.join();
-    // When the scheduler does not answer, the lease expires by itself.
-    (void)lease_->Release(token_);
-  }
-
- private:
-  bool SleepFor(absl::Duration pause) {
-    const absl::Time until = SteadyNow() + pause;
-    MutexLock lock(&mu_);
-    while (!stopping_ && SteadyNow() < until) {
-      stop_.WaitWithTimeout(&mu_, std::max(until - SteadyNow(), absl::Milliseconds(1)));
-    }
-    return !stopping_;
-  }
-
-  void Run() {
-    absl::Duration pause = pause_;
-    while (SleepFor(pause)) {
-      auto renewed = lease_->Renew(token_);
-      if (!renewed.ok()) {
-        pause = std::min(pause_, kRetry);
-        const auto code = renewed.status().code();
-        const bool over =
-            code == absl::StatusCode::kNotFound || code == absl::StatusCode::kFailedPrecondition;
-        if (over || !in_trouble_) {
-          Complain(
-              over ? absl::StrCat("the lease is lost: ", renewed.status().message())
-                   : absl::StrCat("the lease cannot be renewed now (", renewed.status().message(),
-                                  "): what runs goes on, and it is tried again"),
-              0);
-        }
-        in_trouble_ = true;
-        if (over) return;
-        continue;
-      }
-      pause = pause_;
-      in_trouble_ = false;
-      token_ = renewed->token();
-      TellEnd(*renewed);
-      if (auto status = file_->Replace(token_); !status.ok()) Complain(status, 0);
-    }
-  }
-
-  // Says when the lease has to end, and when it may stay after all.
-  void TellEnd(const warpline_internal::LeaseReply& renewed) {
-    if (renewed.ends_reason() == ends_reason_) return;
-    ends_reason_ = renewed.ends_reason();
-    if (ends_reason_.empty()) {
-      Complain("the lease goes on after all", 0);
-      return;
-    }
-    Complain(absl::StrCat("the lease ends in ", (renewed.ends_in_ms() + 999) / 1000,
-                          " s: ", Shown(ends_reason_)),
-             0);
-  }
-
-  Lease* const lease_;
-  TokenFile* const file_;
-  const absl::Duration pause_;
-  // Belongs to the thread; after the thread was joined, to the thread that joined it.
-  std::string token_;
-  bool in_trouble_ = false;
-  std::string ends_reason_;
-  Mutex mu_;
-  CondVar stop_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;
-};
 
 // Shows what is known of a wait for a lease when that changes, and ends with a signal.
 class WaitShower {
@@ -186,6 +128,43 @@ void TellDriverVersion(int version) {
   if (version > 0) {
     setenv("WARPLINE_DRIVER_VERSION", absl::StrCat(std::min(version, kCudaVersion)).c_str(), 0);
   }
+}
+
+std::string NamesOf(const ProcessFamily& family) {
+  const std::vector<FamilyMember>& members = family.members();
+  std::string names;
+  for (size_t i = 0; i < members.size() && i < kMostNamed; ++i) {
+    absl::StrAppend(&names, i == 0 ? "" : ", ", Shown(members[i].name), " ", members[i].pid);
+  }
+  return members.size() > kMostNamed ? names + ", ..." : names;
+}
+
+constexpr char kUseHold[] =
+    "to hold a lease for programs that outlive the command that starts them, use `warpline hold`";
+
+// Ends what `warpline run` holds for a command that has ended and has left processes running: has
+// the lease go on for these, or gives it back where it `ends` with the command. Says what happens.
+void LeaveBehind(const std::string& command, const std::string& endpoint, bool ends, Lease* lease,
+                 TokenKeeper* keeper, Renewer* renewer) {
+  const ProcessFamily family = ProcessFamily::Of(getpid());
+  const std::string left =
+      absl::StrCat(command, " has ended and left processes running (", NamesOf(family), "): ");
+  if (ends) {
+    Complain(absl::StrCat(left, "it was told to end, so their lease ends, too; ", kUseHold), 0);
+    renewer->Release();
+    return;
+  }
+  const std::string token = renewer->Stop();
+  const auto process = StartKeeping(*lease, endpoint, token, family, keeper);
+  if (process.ok()) {
+    Complain(absl::StrCat(left, "process ", *process, " keeps their lease until they end (`kill ",
+                          *process, "` gives it back before); ", kUseHold),
+             0);
+    return;
+  }
+  Complain(absl::StrCat(left, "their lease ends (", process.status().message(), "); ", kUseHold),
+           0);
+  (void)lease->Release(token);
 }
 
 }  // namespace
@@ -256,7 +235,9 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   const sigset_t mask = BlockForwardedSignals();
   PrependLibraryPath(*libraries);
   // When another `warpline run` around this one has a lease already, this program is part of it.
-  const bool inherits = getenv("WARPLINE_TOKEN_FILE") != nullptr && line.endpoint.empty() &&
+  const bool has_lease =
+      getenv(kLeaseKeyVariable) != nullptr || getenv("WARPLINE_TOKEN_FILE") != nullptr;
+  const bool inherits = has_lease && line.endpoint.empty() &&
                         line.options.size() == (guards ? 1u : 0u) + (has_tier ? 1u : 0u);
   if (inherits) {
     const auto child = StartChild(*program, line.rest, mask);
@@ -271,23 +252,29 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   auto lease = AcquireFor(line, endpoint, line.rest[0], line.Has("wait") ? &wait : nullptr);
   if (shower.signal() != 0) return 128 + shower.signal();
   if (!lease.ok()) return Complain(lease.status(), 1);
-  auto file = TokenFile::Create((*lease)->granted().token());
-  if (!file.ok()) {
+  auto keeper = TokenKeeper::Create((*lease)->granted().token());
+  if (!keeper.ok()) {
     (void)(*lease)->Release((*lease)->granted().token());
-    return Complain(file.status(), 1);
+    return Complain(keeper.status(), 1);
   }
   setenv("WARPLINE_ENDPOINT", (*lease)->endpoint().c_str(), 1);
-  setenv("WARPLINE_TOKEN_FILE", (*file)->path().c_str(), 1);
+  (*keeper)->Export();
   TellDriverVersion((*lease)->granted().driver_version());
   if (!guards) TellTier((*lease)->granted().tier());
   // The program needs its lease, but not the means to get others.
   unsetenv("WARPLINE_CREDENTIAL");
   unsetenv("WARPLINE_CREDENTIAL_FILE");
-  Renewer renewer(lease->get(), file->get());
+  AdoptOrphans();
+  Renewer renewer(lease->get(), keeper->get(), (*lease)->granted().token());
   const auto child = StartChild(*program, line.rest, mask);
-  const int code =
-      child.ok() ? WaitForChild(*child) : Complain(child.status(), CodeOf(child.status()));
-  renewer.Release();
+  bool told_to_end = false;
+  const int code = child.ok() ? WaitForChild(*child, &told_to_end)
+                              : Complain(child.status(), CodeOf(child.status()));
+  if (child.ok() && !renewer.lost() && OrphansRemainAfter(kTimeToEnd)) {
+    LeaveBehind(line.rest[0], endpoint, told_to_end, lease->get(), keeper->get(), &renewer);
+  } else {
+    renewer.Release();
+  }
   return code;
 }
 

@@ -1,16 +1,11 @@
 #include "client_stub/core/base/environment.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "common/cuda/visible_devices.h"
+#include "common/lease/lease_key.h"
 #include "common/lease_folder.h"
 #include "common/version.h"
 #include "proto/devices.h"
@@ -26,10 +21,9 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-bool NamesDevice(absl::string_view entry) {
-  if (absl::ConsumePrefix(&entry, "GPU-")) return !entry.empty();
-  int ordinal;
-  return absl::SimpleAtoi(entry, &ordinal) && ordinal >= 0;
+// The value of a variable that may come from a file with a line end.
+std::string Trimmed(const char* name) {
+  return std::string(absl::StripAsciiWhitespace(Variable(name)));
 }
 
 // What the folder of `warpline hold` says, where the environment says nothing else.
@@ -48,47 +42,23 @@ std::string VariableOr(const char* name, const std::string& held) {
 
 }  // namespace
 
-VisibleDevices ParseVisibleDevices(const char* value) {
-  VisibleDevices visible;
-  if (value == nullptr) return visible;
-  std::vector<absl::string_view> named;
-  for (absl::string_view entry : absl::StrSplit(value, ',')) {
-    entry = absl::StripAsciiWhitespace(entry);
-    if (!NamesDevice(entry)) break;
-    if (std::find(named.begin(), named.end(), entry) != named.end()) {
-      visible.none = true;
-      return visible;
-    }
-    if (named.size() < kMaxSessionDevices) named.push_back(entry);
-  }
-  visible.none = named.empty();
-  visible.device = absl::StrJoin(named, ",");
-  return visible;
-}
-
-std::string ReadSecretFile(const std::string& path) {
-  constexpr std::streamsize kMaxSecret = 4096;
-  std::string text(kMaxSecret, '\0');
-  std::ifstream file(path);
-  file.read(text.data(), kMaxSecret);
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text.substr(0, text.find_first_of(" \t\r\n"));
-}
-
 Environment ReadEnvironment() {
   Environment environment;
-  environment.endpoint = Variable("WARPLINE_ENDPOINT");
+  environment.endpoint = Trimmed("WARPLINE_ENDPOINT");
+  environment.lease_key = Variable(kLeaseKeyVariable);
   environment.token_file = Variable("WARPLINE_TOKEN_FILE");
   const HeldLease held = Held(environment);
   if (!held.token_file.empty()) {
     environment.endpoint = held.endpoint;
+    environment.lease_key.clear();
     environment.token_file = held.token_file;
   }
   environment.credential = Variable("WARPLINE_CREDENTIAL");
   environment.credential_file = Variable("WARPLINE_CREDENTIAL_FILE");
   environment.slice = Variable("WARPLINE_SLICE");
   environment.stat = Variable("WARPLINE_STAT");
-  environment.visible = ParseVisibleDevices(secure_getenv("CUDA_VISIBLE_DEVICES"));
+  environment.visible =
+      ParseVisibleDevices(secure_getenv("CUDA_VISIBLE_DEVICES"), kMaxSessionDevices);
   environment.launch_blocking = Variable("CUDA_LAUNCH_BLOCKING") == "1";
   double seconds;
   if (absl::SimpleAtod(Variable("WARPLINE_CONNECT_TIMEOUT"), &seconds) && seconds > 0) {

@@ -2,7 +2,9 @@
 // concern the driver. Read once, at the first call that needs it.
 //
 //   WARPLINE_ENDPOINT         where the server or scheduler is: "host:port" or "unix:/path"
-//   WARPLINE_TOKEN_FILE       the file with the lease's token, kept fresh by `warpline run`
+//   WARPLINE_LEASE_KEY        what gets the lease's token from `warpline run`
+//                             (common/lease/lease_key.h)
+//   WARPLINE_TOKEN_FILE       the file with the lease's token, where it cannot be got so
 //   WARPLINE_LEASE_FOLDER     the folder of `warpline hold` (common/lease_folder.h), for both of
 //                             them where neither is set
 //   WARPLINE_CREDENTIAL       the tenant's credential, for a scheduler as endpoint
@@ -36,27 +38,17 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "absl/time/time.h"
+#include "common/cuda/visible_devices.h"
 #include "proto/guard.h"
 #include "proto/tier.h"
 
 namespace warpline::stub {
 
-// CUDA_VISIBLE_DEVICES, parsed.
-struct VisibleDevices {
-  bool none = false;   // The application wants to see no device.
-  std::string device;  // As in Hello.device: "" for the server's choice, "0", "1,GPU-<uuid>".
-};
-
-// Parses the variable's value; `value` is nullptr where the variable is unset. As in CUDA, the list
-// ends at its first entry that names no device, so "" and "-1" hide every device; a device that is
-// named twice hides them all, too. A session has at most kMaxSessionDevices; the rest is left out.
-VisibleDevices ParseVisibleDevices(const char* value);
-
 struct Environment {
   std::string endpoint;
+  std::string lease_key;
   std::string token_file;
   std::string credential;
   std::string credential_file;
@@ -75,10 +67,6 @@ struct Environment {
   VisibleDevices visible;
   bool launch_blocking = false;
 };
-
-// Returns the first word of a file that holds a token or a credential; empty when the file cannot
-// be read.
-std::string ReadSecretFile(const std::string& path);
 
 // Reads the process's environment. A number that does not parse leaves the default.
 Environment ReadEnvironment();

@@ -195,6 +195,10 @@ TEST_F(ObjectCallsTest, TheSameTensorMapIsAskedForOnce) {
   EXPECT_EQ(encode(&map, 0x100000, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(encode(&map, 0x100000, 6), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(encode(nullptr, 0x100000, 2), CUDA_ERROR_INVALID_VALUE);
+  // At any address, as with NVIDIA's driver.
+  std::vector<char> bytes(sizeof(map) + 1);
+  ASSERT_EQ(encode(reinterpret_cast<CUtensorMap*>(bytes.data() + 1), 0x200000, 2), CUDA_SUCCESS);
+  EXPECT_EQ(std::memcmp(bytes.data() + 1, &other, sizeof(other)), 0);
   ASSERT_EQ(cuTensorMapReplaceAddress(&map, reinterpret_cast<void*>(0x300000)), CUDA_SUCCESS);
   std::string tail;
   EXPECT_EQ(session().Latest<cmd::TensorMapEncode>(&tail).address, 0x300000u);

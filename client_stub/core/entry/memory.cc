@@ -47,13 +47,14 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
   Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (pool == nullptr) pool = stream->device->current_pool.load();
-  if (Captured(*stream) && bytes != 0) return CaptureAllocate(stream, *pool->device, bytes, dptr);
-  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
+  // Nothing is nowhere, also for a stream that captures.
   uint64_t address = 0;
   if (bytes == 0) {
     *dptr = address;
     return CUDA_SUCCESS;
   }
+  if (Captured(*stream)) return CaptureAllocate(stream, *pool->device, bytes, dptr);
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   // The allocation belongs to the current context, or the stream's where there is none, provided
   // that context is one of the pool's device; else to the device's primary context. It ends with
   // that context.

@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t kTiled = 0, kIm2col = 1, kIm2colWide = 2, kReplaceAddress = 3;
 constexpr cuuint32_t kMaxRank = 5;
-constexpr size_t kMapAlignment = 64;
 // Programs use a few hundred; at 1 KiB each, this bounds the memory.
 constexpr size_t kMaxRemembered = 8192;
 
@@ -28,8 +27,9 @@ Remembered& remembered() {
   return *made;
 }
 
-bool IsPlaceForMap(const CUtensorMap* map) {
-  return map != nullptr && reinterpret_cast<uintptr_t>(map) % kMapAlignment == 0;
+// NVIDIA's driver takes any address for a map, whatever the type's alignment.
+void Put(const CUtensorMap& from, CUtensorMap* map) {
+  std::memcpy(static_cast<void*>(map), &from, sizeof(from));
 }
 
 CUresult Encode(const warpline::cmd::TensorMapEncode& command, CUtensorMap* map) {
@@ -44,17 +44,19 @@ CUresult Encode(const warpline::cmd::TensorMapEncode& command, CUtensorMap* map)
   {
     warpline::MutexLock lock(&known.mu);
     if (const auto it = known.maps.find(key); it != known.maps.end()) {
-      *map = it->second;
+      Put(it->second, map);
       return CUDA_SUCCESS;
     }
   }
   std::string reply;
   WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, tail, &reply)));
   std::string_view rest = reply;
-  if (!warpline::TakeStruct(&rest, map)) return CUDA_ERROR_UNKNOWN;
+  CUtensorMap made;
+  if (!warpline::TakeStruct(&rest, &made)) return CUDA_ERROR_UNKNOWN;
+  Put(made, map);
   warpline::MutexLock lock(&known.mu);
   if (known.maps.size() >= kMaxRemembered) known.maps.clear();
-  known.maps.emplace(std::move(key), *map);
+  known.maps.emplace(std::move(key), made);
   return CUDA_SUCCESS;
 }
 
@@ -63,8 +65,8 @@ CUresult Encode(const warpline::cmd::TensorMapEncode& command, CUtensorMap* map)
 CUresult Describe(uint32_t kind, const CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
                   const void* address, const cuuint64_t* sizes, const cuuint64_t* strides,
                   const cuuint32_t* element_strides, warpline::cmd::TensorMapEncode* command) {
-  if (!IsPlaceForMap(map) || rank == 0 || rank > kMaxRank || sizes == nullptr ||
-      (strides == nullptr && rank > 1) || element_strides == nullptr) {
+  if (map == nullptr || rank == 0 || rank > kMaxRank || sizes == nullptr || strides == nullptr ||
+      element_strides == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   command->kind = kind;
@@ -155,7 +157,7 @@ CUresult CUDAAPI cuTensorMapEncodeIm2colWide(
 
 CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
   WARPLINE_TRY(Enter());
-  if (!IsPlaceForMap(tensorMap)) return CUDA_ERROR_INVALID_VALUE;
+  if (tensorMap == nullptr) return CUDA_ERROR_INVALID_VALUE;
   warpline::cmd::TensorMapEncode command = {};
   command.kind = kReplaceAddress;
   command.address = reinterpret_cast<uint64_t>(globalAddress);

@@ -31,8 +31,10 @@
 #include "client_stub/core/tier/loaded_files.h"
 #include "client_stub/core/tier/tier_opening.h"
 #include "common/cuda/cuda_numbers.h"
+#include "common/lease/lease_key.h"
 #include "common/log/log.h"
 #include "common/mutex.h"
+#include "common/text_file.h"
 #include "common/tier/keyed_lines.h"
 #include "common/tier/program_identity.h"
 
@@ -109,14 +111,20 @@ CUresult RefuseUnreachable(const absl::Status& status) {
       LogError("the server at ", env.endpoint, " has no device ", env.visible.device, " (",
                status.message(), "): correct CUDA_VISIBLE_DEVICES");
       return CUDA_ERROR_NO_DEVICE;
+    case absl::StatusCode::kInvalidArgument:
+      if (env.visible.device.find(',') == std::string::npos) break;
+      LogError("the server at ", env.endpoint, " takes no such list of devices (", status.message(),
+               "): correct CUDA_VISIBLE_DEVICES");
+      return CUDA_ERROR_NO_DEVICE;
     case absl::StatusCode::kUnauthenticated:
       // TLS failed, and the message says what to do.
       LogError(status.message());
       return CUDA_ERROR_NOT_PERMITTED;
     default:
-      LogError("the server at ", env.endpoint, " opened no session: ", status.ToString());
-      return ToCu(CudaResultFromStatus(status));
+      break;
   }
+  LogError("the server at ", env.endpoint, " opened no session: ", status.ToString());
+  return ToCu(CudaResultFromStatus(status));
 }
 
 void AddDevice(Device* device) {
@@ -195,26 +203,28 @@ void OpenGate(OpenedInTier opened) {
   atexit(CloseAtExit);
 }
 
-// Reads token and credential. Logs the name of a file that cannot be read.
+// Reads token and credential. Logs what cannot be read.
 bool ReadSecrets(const Environment& env, SessionOptions* options) {
   options->slice = env.slice;
-  options->credential = env.credential;
-  if (options->credential.empty() && !env.credential_file.empty()) {
-    options->credential = ReadSecretFile(env.credential_file);
-    if (options->credential.empty()) {
-      LogError("cannot read a credential from ", env.credential_file,
-               " (WARPLINE_CREDENTIAL_FILE)");
-      return false;
-    }
+  absl::StatusOr<std::string> credential = std::string();
+  if (!env.credential.empty()) {
+    credential = OnlyWordOf(env.credential);
+  } else if (!env.credential_file.empty()) {
+    credential = ReadWordFile(env.credential_file);
   }
-  if (!env.token_file.empty()) {
-    options->token = ReadSecretFile(env.token_file);
-    if (options->token.empty()) {
-      LogError("cannot read a token from ", env.token_file,
-               " (WARPLINE_TOKEN_FILE): did the `warpline run` above this process end?");
-      return false;
-    }
+  if (!credential.ok()) {
+    LogError("no credential: ", credential.status().message(), " (WARPLINE_CREDENTIAL",
+             env.credential.empty() ? "_FILE)" : ")");
+    return false;
   }
+  options->credential = *std::move(credential);
+  if (env.lease_key.empty() && env.token_file.empty()) return true;
+  auto token = ReadLeaseToken({.key = env.lease_key, .file = env.token_file});
+  if (!token.ok()) {
+    LogError("no token of the lease: ", token.status().message());
+    return false;
+  }
+  options->token = *std::move(token);
   return true;
 }
 

@@ -1,12 +1,8 @@
 #include "transport/grpc/tls/grpc_tls.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -14,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/log/log.h"
-#include "common/unique_fd.h"
+#include "common/text_file.h"
 #include "transport/grpc/tls/tls_check.h"
 
 namespace warpline {
@@ -32,22 +28,12 @@ absl::Status CannotRead(const std::string& path, const std::string& why) {
 
 absl::Status ReadFile(const std::string& path, std::string* text, size_t limit = kMaxFile) {
   if (path.empty()) return absl::OkStatus();
-  // Not blocking, in case it is a pipe.
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat about;
-  if (!fd.valid() || fstat(fd.get(), &about) != 0) return CannotRead(path, std::strerror(errno));
-  if (!S_ISREG(about.st_mode)) return CannotRead(path, "it is not a file");
-  char block[16 << 10];
-  for (;;) {
-    const ssize_t got = read(fd.get(), block, sizeof(block));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return CannotRead(path, std::strerror(errno));
-    if (got == 0) return absl::OkStatus();
-    text->append(block, static_cast<size_t>(got));
-    if (text->size() > limit) {
-      return CannotRead(path, absl::StrCat("it is larger than ", limit >> 20, " MiB"));
-    }
+  auto read = ReadTextFile(path, limit);
+  if (!read.ok()) {
+    return absl::UnauthenticatedError(absl::StrCat(read.status().message(), " (for TLS)"));
   }
+  *text = *std::move(read);
+  return absl::OkStatus();
 }
 
 // The path itself where it is no folder; else the files in it, in order. None for an empty path.

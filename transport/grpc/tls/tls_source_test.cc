@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "transport/grpc/tls/grpc_tls.h"
@@ -56,6 +57,19 @@ TEST_F(TlsSourceTest, GoodFilesAreRead) {
   EXPECT_EQ((*current)->private_key, own.key);
 }
 
+TEST_F(TlsSourceTest, FilesAreReadWhateverEditorWroteThem) {
+  const IssuedCertificate own = ca_.Issue({.name = "a"});
+  const auto edited = [](const std::string& text) {
+    return "\xef\xbb\xbf" + absl::StrReplaceAll(text, {{"\n", "\r\n"}});
+  };
+  Write("ca.crt", edited(ca_.certificate()));
+  Write("own.crt", edited(own.certificate));
+  Write("own.key", edited(own.key));
+  const auto current = TlsSource(TlsSource::Side::kServer, Files()).Current();
+  ASSERT_EQ(current.status(), absl::OkStatus());
+  EXPECT_EQ((*current)->private_key.find("-----BEGIN"), 0u);
+}
+
 TEST_F(TlsSourceTest, AnIncompleteConfigurationNamesWhatIsMissing) {
   WriteAll(ca_.Issue({.name = "a"}));
   TlsFiles files = Files();
@@ -73,7 +87,7 @@ TEST_F(TlsSourceTest, FilesThatCannotBeReadAreNamed) {
   files.cert = Path("none.crt");
   EXPECT_THAT(Complaint(files), HasSubstr(Path("none.crt")));
   files.cert = folder_.path();
-  EXPECT_THAT(Complaint(files), HasSubstr("not a file"));
+  EXPECT_THAT(Complaint(files), HasSubstr("Is a directory"));
 }
 
 TEST_F(TlsSourceTest, FilesOfAnotherKindAreNamed) {

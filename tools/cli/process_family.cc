@@ -1,0 +1,119 @@
+#include "tools/cli/process_family.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace warpline::cli {
+namespace {
+
+struct Process {
+  FamilyMember self;
+  pid_t parent = 0;
+};
+
+// Returns false when it has ended.
+bool ReadProcess(pid_t pid, Process* process) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // The name, between parentheses, may have anything in it.
+  const size_t open = text.find('(');
+  const size_t close = text.rfind(')');
+  if (open == std::string::npos || close == std::string::npos || close < open) return false;
+  std::istringstream rest(text.substr(close + 1));
+  char state = 0;
+  rest >> state >> process->parent;
+  std::string skipped;
+  for (int field = 5; field < 22; ++field) rest >> skipped;
+  rest >> process->self.started;
+  process->self.pid = pid;
+  process->self.name = text.substr(open + 1, close - open - 1);
+  return rest.good() && state != 'Z' && state != 'X';
+}
+
+std::vector<Process> RunningProcesses() {
+  std::vector<Process> running;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end;
+       entry.increment(error)) {
+    pid_t pid = 0;
+    Process process;
+    if (absl::SimpleAtoi(entry->path().filename().string(), &pid) && ReadProcess(pid, &process)) {
+      running.push_back(std::move(process));
+    }
+  }
+  return running;
+}
+
+// Those that `is_member` names, and their descendants.
+std::vector<FamilyMember> Gather(const std::vector<Process>& running,
+                                 const std::function<bool(const Process&)>& is_member) {
+  std::vector<FamilyMember> members;
+  std::set<pid_t> known;
+  // A child may have a smaller number than its parent.
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (const Process& process : running) {
+      if (known.count(process.self.pid) != 0) continue;
+      if (!is_member(process) && known.count(process.parent) == 0) continue;
+      known.insert(process.self.pid);
+      members.push_back(process.self);
+      grows = true;
+    }
+  }
+  return members;
+}
+
+}  // namespace
+
+ProcessFamily ProcessFamily::Of(pid_t ancestor) {
+  ProcessFamily family;
+  family.members_ = Gather(RunningProcesses(), [ancestor](const Process& process) {
+    return process.parent == ancestor;
+  });
+  return family;
+}
+
+absl::StatusOr<ProcessFamily> ProcessFamily::Parse(const std::vector<std::string>& words) {
+  ProcessFamily family;
+  for (const std::string& word : words) {
+    const std::vector<std::string> parts = absl::StrSplit(word, ':');
+    FamilyMember member;
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &member.pid) || member.pid <= 0 ||
+        !absl::SimpleAtoi(parts[1], &member.started)) {
+      return absl::InvalidArgumentError(absl::StrCat("no process: ", word));
+    }
+    family.members_.push_back(std::move(member));
+  }
+  return family;
+}
+
+bool ProcessFamily::Look() {
+  std::set<std::pair<pid_t, uint64_t>> former;
+  for (const FamilyMember& member : members_) former.insert({member.pid, member.started});
+  members_ = Gather(RunningProcesses(), [&former](const Process& process) {
+    return former.count({process.self.pid, process.self.started}) != 0;
+  });
+  return !members_.empty();
+}
+
+std::vector<std::string> ProcessFamily::Text() const {
+  std::vector<std::string> words;
+  for (const FamilyMember& member : members_) {
+    words.push_back(absl::StrCat(member.pid, ":", member.started));
+  }
+  return words;
+}
+
+}  // namespace warpline::cli
