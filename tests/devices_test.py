@@ -74,10 +74,11 @@ class DevicesTest(unittest.TestCase):
         one, two = (uuid[:len(common) + 1] for uuid in (first, second))
         for value, devices in {
                 first: [0], second: [1], one: [0], two: [1], "%s,%s" % (two, one): [1, 0],
-                " %s , %s " % (one, two): [0, 1], "MIG-" + two[4:]: [1],
+                "%s , %s " % (one, two): [0, 1], " " + one: [], "MIG-" + two[4:]: [1],
+                two.upper(): [1], second + "0": [1],
                 # What names several devices, or none, ends the list.
                 common: [], one + "," + common: [0], "%s,GPU-zz,%s" % (two, one): [1],
-                second + "0": [], "GPU-": [], "": [], "-1": [], "NoDevFiles": [],
+                "GPU-": [], "": [], "-1": [], "NoDevFiles": [],
                 # So does a name of another kind.
                 "0," + two: [0], one + ",1": [0], "gpu-" + two[4:]: [],
                 # One that is named twice hides all.
