@@ -8,7 +8,7 @@
 namespace warpline::stub {
 namespace {
 
-// Refuses for a green context of which a stream is captured, and invalidates the capture.
+// Returns an error and invalidates the capture when a stream of the green context captures.
 CUresult CheckUncapturedStreamsOf(const Context* context) {
   if (!AnyCapture()) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;

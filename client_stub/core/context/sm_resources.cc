@@ -18,7 +18,7 @@
 namespace warpline::stub {
 namespace {
 
-// What descriptions come from: multiprocessors that were asked for, or a split of them.
+// The multiprocessors that a description stands for: those that were asked for, or a split of them.
 struct Origin {
   Device* device = nullptr;
   std::vector<SmStep> path;
@@ -105,7 +105,8 @@ CUresult Ask(Origin* origin, uint32_t groups, uint32_t* count) {
   return TakeStruct(&rest, &origin->rest) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-// What the attributes say (CUDA C++ Programming Guide, "Green Contexts").
+// Derives the whole device's part from its attributes, by the table of the CUDA C++ Programming
+// Guide, "Green Contexts".
 SmPart PartByAttributes(const Device& device) {
   const int major = device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   return {static_cast<uint32_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)),
@@ -145,7 +146,7 @@ void Write(uint32_t origin, uint32_t part, const SmPart& values, CUdevResource* 
   resource->sm.smCoscheduledAlignment = values.alignment;
 }
 
-// Reads a description, of which an application may have made up any byte.
+// Reads a description. The application may have made up any byte of it.
 CUresult Read(const CUdevResource& resource, Origin* origin, Mark* mark) {
   if (resource.type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   std::memcpy(mark, resource._internal_padding, sizeof(*mark));

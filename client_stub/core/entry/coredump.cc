@@ -1,5 +1,5 @@
-// What core files of the device are to be like. The settings are kept, but no core file is made:
-// the device's state is the server's. Having one made on an exception, or by a pipe, is refused.
+// The settings of core files of the device. They are kept, but no core file is made, because the
+// device's state is the server's. A setting that asks for a file on an exception is refused.
 #include <unistd.h>
 
 #include <algorithm>

@@ -78,8 +78,9 @@ CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Fla
                                   CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (bytesize != 0 && !IsMapped(reinterpret_cast<uint64_t>(p), bytesize))
+  if (bytesize != 0 && !IsMapped(reinterpret_cast<uint64_t>(p), bytesize)) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
   return NoteOwner(p, runtime().host_memory->Register(p, bytesize, Flags));
 }
 

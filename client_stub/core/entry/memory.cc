@@ -47,10 +47,9 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
   Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (pool == nullptr) pool = stream->device->current_pool.load();
-  // Nothing is nowhere, also for a stream that captures.
-  uint64_t address = 0;
+  // No bytes have no address. That holds for a stream that captures, too.
   if (bytes == 0) {
-    *dptr = address;
+    *dptr = 0;
     return CUDA_SUCCESS;
   }
   if (Captured(*stream)) return CaptureAllocate(stream, *pool->device, bytes, dptr);
@@ -61,6 +60,7 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
   Context* owner = t_thread.current != nullptr ? t_thread.current : stream->context;
   if (owner == nullptr || owner->device != pool->device) owner = pool->device->primary;
   owner = OwnerOf(owner);
+  uint64_t address;
   WARPLINE_TRY(runtime().memory->AllocateAsync(pool->device->number, owner, pool, bytes,
                                                stream->wire, &address));
   *dptr = address;

@@ -25,8 +25,9 @@ struct Block {
   bool counted = false;  // In Usage.
 };
 
-// What CUDA counts of one device's graph memory: blocks from their first launch on, whether they
-// are live or not, until nothing needs them or the application trims what is not live.
+// The figures that CUDA gives for one device's graph memory. A block counts from its first launch
+// on, live or not. It counts until nothing needs it, or until the application trims memory while it
+// is not live.
 struct Usage {
   uint64_t used = 0;
   uint64_t used_high = 0;

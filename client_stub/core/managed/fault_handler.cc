@@ -312,7 +312,7 @@ void Run(FaultResolver resolver) {
   }
 }
 
-// Adds a thread that answers. Without one, faults wait for the threads that there are.
+// Starts one more thread that answers faults. If that fails, faults wait for the other threads.
 void StartListening(FaultResolver resolver) {
   g_listening.fetch_add(1);
   try {

@@ -126,7 +126,7 @@ class MirroredMemory {
   void LoseVariablesOf(const Module* module, const std::vector<Mirror::Extent>& managed,
                        std::function<void()> load);
 
-  // What a thread has while it sends a command with which the device may write mirrored memory.
+  // A thread has a work while it sends a command with which the device may write mirrored memory.
   //
   //   MirroredMemory::Work work(mirrored);
   //   WARPLINE_TRY(work.ForKernels(stream->wire));
@@ -269,8 +269,8 @@ class MirroredMemory {
     // Returns the range with the host's page `address` once it may be fetched, or null if there is
     // none. Gives mu_ back while it waits.
     Entry* Await(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_->mu_);
-    // As above, and all that was asked for is complete, if the fetch is wanted: a command may have
-    // come after the thread has waited for work without a wish.
+    // Does the same. If the fetch is wanted, it also waits until all commands are complete, because
+    // some may have been sent after the thread had waited for work without a wish.
     Entry* AwaitComplete(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_->mu_);
 
    private:

@@ -24,8 +24,8 @@ struct ProcessMapping {
 // or not.
 bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found);
 
-// Whether the process has mapped all pages of [begin, begin + bytes), which is not empty. It costs
-// one system call.
+// Returns true when the process has mapped all pages of [begin, begin + bytes), which must not be
+// empty. Makes one system call.
 bool IsMapped(uint64_t begin, uint64_t bytes);
 
 // Whether [begin, end) is mapped without a gap, all of it private memory without a file that may

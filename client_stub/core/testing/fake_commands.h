@@ -64,7 +64,7 @@ class FakeCommands : public Commands {
   static constexpr uint64_t kGlobalAddress = 0x7000001000;
   static constexpr uint64_t kGlobalBytes = 64;
   static constexpr uint32_t kMultiprocessors = 132;  // Groups of these are multiples of 8.
-  // What a VariableBlockFind finds, with "global" in it.
+  // The block that every VariableBlockFind finds. The variable "global" lies in it.
   static constexpr uint64_t kBlockAddress = kGlobalAddress - 0x1000;
   static constexpr uint64_t kBlockBytes = 0x4000;
   static constexpr uint64_t kTextureElements = 1 << 27;   // Of a LinearTextureWidth.
