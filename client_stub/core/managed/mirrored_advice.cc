@@ -135,7 +135,7 @@ void MirroredMemory::BringSome() {
     return pages.id == next.id && pages.end == next.end && pages.seq == next.seq;
   };
   Wish wish(this, /*wanted=*/true);
-  Entry* const entry = wish.Await(next.range);
+  Entry* const entry = Await(wish, next.range);
   if (!WorkComplete()) return;
   // Work may have ended it meanwhile.
   if (coming_.empty() || !same(coming_.front()) || coming_.front().begin != next.begin) return;

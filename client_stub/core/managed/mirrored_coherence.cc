@@ -58,29 +58,29 @@ MirroredMemory::Wish::~Wish() {
   memory_->moved_.NotifyAll();
 }
 
-MirroredMemory::Entry* MirroredMemory::Wish::Await(uint64_t address) {
+MirroredMemory::Entry* MirroredMemory::Await(const Wish& wish, uint64_t address) {
   while (true) {
-    Entry* const entry = memory_->FindHost(address);
+    Entry* const entry = FindHost(address);
     if (entry == nullptr) return nullptr;
-    if (memory_->turn_ || entry->fetching) {
-      memory_->moved_.Wait(&memory_->mu_);
+    if (turn_ || entry->fetching) {
+      moved_.Wait(&mu_);
       continue;
     }
-    const int works = wanted_ ? memory_->works_.load(std::memory_order_seq_cst) : 0;
+    const int works = wish.wanted() ? works_.load(std::memory_order_seq_cst) : 0;
     if (works == 0) return entry;
-    memory_->mu_.Unlock();
-    memory_->works_.wait(works);
-    memory_->mu_.Lock();
+    mu_.Unlock();
+    works_.wait(works);
+    mu_.Lock();
   }
 }
 
-MirroredMemory::Entry* MirroredMemory::Wish::AwaitComplete(uint64_t address) {
-  Entry* const entry = Await(address);
-  if (entry == nullptr || !wanted_ || memory_->WorkComplete()) return entry;
-  memory_->mu_.Unlock();
-  memory_->AwaitWork();
-  memory_->mu_.Lock();
-  return Await(address);
+MirroredMemory::Entry* MirroredMemory::AwaitComplete(const Wish& wish, uint64_t address) {
+  Entry* const entry = Await(wish, address);
+  if (entry == nullptr || !wish.wanted() || WorkComplete()) return entry;
+  mu_.Unlock();
+  AwaitWork();
+  mu_.Lock();
+  return Await(wish, address);
 }
 
 CUresult MirroredMemory::Fetch(Entry* entry, const std::function<CUresult(Mirror*)>& fetch) {
@@ -211,7 +211,7 @@ bool MirroredMemory::Resolve(uint64_t address, const FaultAccess& access) {
     {
       MutexLock lock(&mu_);
       Wish wish(this, waited && !among_works);
-      Entry* const entry = wish.AwaitComplete(address);
+      Entry* const entry = AwaitComplete(wish, address);
       if (entry == nullptr) break;
       const uint64_t offset = address - entry->mirror->host();
       if (waited || !entry->mirror->OnDevice(offset)) {
@@ -242,7 +242,7 @@ bool MirroredMemory::Touch(uint64_t address, uint64_t bytes, bool write) {
     {
       MutexLock lock(&mu_);
       Wish wish(this, waited && !among_works);
-      Entry* const entry = wish.AwaitComplete(at);
+      Entry* const entry = AwaitComplete(wish, at);
       if (entry == nullptr) {
         const auto after = entries_.upper_bound(at);
         next = after == entries_.end() ? address + bytes : after->first;

@@ -266,17 +266,19 @@ class MirroredMemory {
     ~Wish();
     Wish(const Wish&) = delete;
     Wish& operator=(const Wish&) = delete;
-    // Returns the range with the host's page `address` once it may be fetched, or null if there is
-    // none. Gives mu_ back while it waits.
-    Entry* Await(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_->mu_);
-    // Does the same. If the fetch is wanted, it also waits until all commands are complete, because
-    // some may have been sent after the thread had waited for work without a wish.
-    Entry* AwaitComplete(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_->mu_);
+    bool wanted() const { return wanted_; }
 
    private:
     MirroredMemory* const memory_;
     const bool wanted_;
   };
+
+  // Returns the range with the host's page `address` once `wish` may fetch it, or null if there is
+  // none. Gives mu_ back while it waits.
+  Entry* Await(const Wish& wish, uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Does the same. If the fetch is wanted, it also waits until all commands are complete, because
+  // some may have been sent after the thread had waited for work without a wish.
+  Entry* AwaitComplete(const Wish& wish, uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Has `fetch` bring bytes of a range that may be fetched, without mu_.
   CUresult Fetch(Entry* entry, const std::function<CUresult(Mirror*)>& fetch)
