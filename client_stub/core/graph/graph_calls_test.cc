@@ -248,14 +248,23 @@ TEST_F(GraphCallsTest, MemoryOfAGraphEndsWithItsContext) {
 class ConditionalTest : public GraphCallsTest {
  protected:
   CUresult AddConditional(CUgraphConditionalNodeType type, unsigned int size,
-                          CUgraphNodeParams* params) {
+                          CUgraphNodeParams* params, const std::vector<CUgraphNode>& after = {},
+                          CUgraphNode* made = nullptr) {
     *params = {};
     params->type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
     params->conditional.handle = handle_;
     params->conditional.type = type;
     params->conditional.size = size;
     CUgraphNode node = nullptr;
-    return cuGraphAddNode_v2(&node, graph_, nullptr, nullptr, 0, params);
+    return cuGraphAddNode_v2(made == nullptr ? &node : made, graph_, after.data(), nullptr,
+                             after.size(), params);
+  }
+  // Adds a host function, which only this process can run.
+  CUgraphNode AddHost(const std::vector<CUgraphNode>& after) {
+    const CUDA_HOST_NODE_PARAMS_v1 call = {[](void*) {}, nullptr};
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(cuGraphAddHostNode(&node, graph_, after.data(), after.size(), &call), CUDA_SUCCESS);
+    return node;
   }
   CUresult MakeHandle() {
     return cuGraphConditionalHandleCreate(&handle_, graph_, context_, 1,
@@ -309,6 +318,95 @@ TEST_F(ConditionalTest, TheDeviceMakesTheGraphWhenItIsInstantiated) {
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kConditionalDestroy), 1);
+}
+
+// Reads the steps of the latest definition: their commands and what they come after.
+std::vector<std::pair<uint32_t, std::vector<uint32_t>>> LatestSteps(FakeSession& session) {
+  std::string image;
+  session.Latest<cmd::ImageData>(&image);
+  std::string_view rest = image;
+  std::vector<std::pair<uint32_t, std::vector<uint32_t>>> steps;
+  GraphStep step;
+  while (!rest.empty()) {
+    if (!TakeGraphStep(&rest, static_cast<uint32_t>(steps.size()), &step)) return {};
+    steps.emplace_back(step.command, step.after);
+  }
+  return steps;
+}
+
+TEST_F(ConditionalTest, NodesOfThisProcessRunBeforeAndAfterTheDevicesGraph) {
+  ASSERT_EQ(MakeHandle(), CUDA_SUCCESS);
+  const CUgraphNode first = AddMemset(nullptr, 0, 1);  // Before a function, so it leaves the graph.
+  const CUgraphNode called = AddHost({first});
+  const CUgraphNode beside = AddMemset(nullptr, 0, 2);
+  CUgraphNodeParams params;
+  CUgraphNode conditional = nullptr;
+  ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_IF, 1, &params, {called, beside}, &conditional),
+            CUDA_SUCCESS);
+  AddMemsetTo(params.conditional.phGraph_out[0], 3);
+  const CUgraphNode inside = AddMemset(&conditional, 1, 4);
+  const CUgraphNode last = AddHost({inside});
+  AddMemset(&last, 1, 5);
+  const CUgraphExec exec = Instantiate();
+  constexpr auto kMemset = static_cast<uint32_t>(CommandId::kMemset);
+  const std::vector<std::pair<uint32_t, std::vector<uint32_t>>> expected = {
+      {kMemset, {}}, {kConditionalStep, {0}}, {kMemset, {}}, {kMemset, {1}}};
+  EXPECT_EQ(LatestSteps(session()), expected);
+  session().Clear();
+  for (int i = 0; i < 2; ++i) {
+    session().Clear();
+    ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+    std::vector<CommandId> sent;
+    for (const FakeSession::Sent& command : session().sent()) {
+      if (command.id == CommandId::kMemset || command.id == CommandId::kHostCall ||
+          command.id == CommandId::kGraphLaunch) {
+        sent.push_back(command.id);
+      }
+    }
+    const std::vector<CommandId> wanted = {CommandId::kMemset, CommandId::kHostCall,
+                                           CommandId::kGraphLaunch, CommandId::kHostCall,
+                                           CommandId::kMemset};
+    EXPECT_EQ(sent, wanted);
+  }
+}
+
+TEST_F(ConditionalTest, NodesOfThisProcessBetweenTwoConditionsAreRefused) {
+  ASSERT_EQ(MakeHandle(), CUDA_SUCCESS);
+  CUgraphNodeParams params;
+  CUgraphNode first = nullptr;
+  ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_IF, 1, &params, {}, &first), CUDA_SUCCESS);
+  const CUgraphNode called = AddHost({first});
+  const uint64_t former = handle_;
+  session().SetAnswer(CommandId::kConditionalCreate,
+                      [former](const FakeSession::Sent&, std::string* fields) {
+                        const cmd::ConditionalCreateReply reply = {former + 1};
+                        fields->assign(reinterpret_cast<const char*>(&reply), sizeof(reply));
+                        return CudaResult::kSuccess;
+                      });
+  ASSERT_EQ(MakeHandle(), CUDA_SUCCESS);
+  ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_IF, 1, &params, {called}), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+// A condition can be set only within the device's graph.
+TEST_F(ConditionalTest, AKernelThatSetsAConditionDoesNotLeaveTheDevicesGraph) {
+  ASSERT_EQ(MakeHandle(), CUDA_SUCCESS);
+  const CUgraphNode kernel = AddKernel(nullptr, 0, handle_);
+  CUgraphNodeParams params;
+  ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_IF, 1, &params, {kernel}), CUDA_SUCCESS);
+  CUgraphExec exec = Instantiate();
+  ASSERT_NE(exec, nullptr);
+  ASSERT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  const CUgraphNode called = AddHost({kernel});
+  CUgraphNode waits = nullptr;
+  ASSERT_EQ(cuGraphAddEmptyNode(&waits, graph_, &called, 1), CUDA_SUCCESS);
+  size_t count = 0;
+  ASSERT_EQ(cuGraphGetNodes(graph_, nullptr, &count), CUDA_SUCCESS);
+  std::vector<CUgraphNode> nodes(count);
+  ASSERT_EQ(cuGraphGetNodes(graph_, nodes.data(), &count), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphAddDependencies(graph_, &waits, &nodes[1], 1), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 TEST_F(ConditionalTest, ABodyIsCapturedInto) {

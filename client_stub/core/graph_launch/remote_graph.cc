@@ -104,6 +104,8 @@ Stream* SideStream(Device* device) {
   return stream;
 }
 
+}  // namespace
+
 // Follows the work of one stream to other devices and back, in one order.
 class Path {
  public:
@@ -128,6 +130,8 @@ class Path {
   Stream* const start_;
   Stream* at_;
 };
+
+namespace {
 
 // Gives the stream the work of a node.
 struct Sender {
@@ -171,19 +175,33 @@ struct Sender {
   CUresult operator()(const ConditionalNodeParams&) const { return CUDA_ERROR_NOT_SUPPORTED; }
 };
 
+const ConditionalNodeParams* ConditionalOf(const GraphPlan::Step& step) {
+  return step.params == nullptr ? nullptr : std::get_if<ConditionalNodeParams>(step.params.get());
+}
+
+const KernelNodeParams* KernelOf(const GraphPlan::Step& step) {
+  return step.params == nullptr ? nullptr : std::get_if<KernelNodeParams>(step.params.get());
+}
+
+// Returns true for a step that only the server's copy of a graph can run.
+bool NeedsCopy(const GraphPlan::Step& step) {
+  const KernelNodeParams* const kernel = KernelOf(step);
+  return ConditionalOf(step) != nullptr || (kernel != nullptr && kernel->partition != 0);
+}
+
 }  // namespace
 
 GraphPlan::GraphPlan(std::vector<Step> steps, uint64_t frame)
     : steps_(std::move(steps)), frame_(frame) {
   for (const Step& step : steps_) {
-    const auto* const kernel =
-        step.params == nullptr ? nullptr : std::get_if<KernelNodeParams>(step.params.get());
+    const KernelNodeParams* const kernel = KernelOf(step);
     partitioned_ |= kernel != nullptr && kernel->partition != 0;
     Device* const device = DeviceOf(step.params);
     if (device == nullptr) continue;
     several_ |= device_ != nullptr && device_ != device;
     device_ = device;
   }
+  split_ = Split();
 }
 
 GraphPlan::~GraphPlan() {
@@ -192,19 +210,80 @@ GraphPlan::~GraphPlan() {
   }
 }
 
+// A step comes after the copy if it needs this process and a step of the copy comes before it, and
+// so do the steps that come after it. Likewise for those before the copy.
+bool GraphPlan::Split() {
+  const size_t count = steps_.size();
+  places_.assign(count, Place::kCopy);
+  if (frame_ == 0 && !partitioned_) return true;
+  std::vector<bool> follows(count), leads(count);  // A step of the copy, or itself one.
+  for (size_t i = 0; i < count; ++i) {
+    follows[i] = NeedsCopy(steps_[i]);
+    for (const uint32_t before : steps_[i].after) follows[i] = follows[i] || follows[before];
+  }
+  for (size_t i = count; i-- > 0;) {
+    leads[i] = leads[i] || NeedsCopy(steps_[i]);
+    if (!leads[i]) continue;
+    for (const uint32_t before : steps_[i].after) leads[before] = true;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Step& step = steps_[i];
+    // What a body has cannot leave it.
+    if (step.body != 0 || step.params == nullptr || !IsLocal(*step.params)) continue;
+    if (follows[i] && leads[i]) return false;
+    places_[i] = leads[i] ? Place::kBefore : Place::kAfter;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    for (const uint32_t before : steps_[i].after) {
+      if (places_[before] == Place::kAfter) places_[i] = Place::kAfter;
+    }
+  }
+  for (size_t i = count; i-- > 0;) {
+    if (places_[i] != Place::kBefore) continue;
+    for (const uint32_t before : steps_[i].after) places_[before] = Place::kBefore;
+  }
+  return true;
+}
+
+bool GraphPlan::SetsConditionBefore() const {
+  for (const Step& step : steps_) {
+    const ConditionalNodeParams* const conditional = ConditionalOf(step);
+    if (conditional == nullptr) continue;
+    const CUgraphConditionalHandle handle = conditional->params.handle;
+    const std::string_view wanted(reinterpret_cast<const char*>(&handle), sizeof(handle));
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const KernelNodeParams* const kernel = KernelOf(steps_[i]);
+      if (kernel != nullptr && places_[i] == Place::kBefore &&
+          std::string_view(kernel->packed).find(wanted) != std::string_view::npos) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 bool GraphPlan::Define(Device* device, std::string* definition) const {
+  if (!split_) return false;
   Stream nowhere;
   NodeRecorder recorder;
   nowhere.recorder = &recorder;
   nowhere.device = device;
-  for (const Step& step : steps_) {
-    const auto* conditional =
-        step.params == nullptr ? nullptr : std::get_if<ConditionalNodeParams>(step.params.get());
+  std::vector<uint32_t> index(steps_.size());  // In the definition.
+  uint32_t defined = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (places_[i] != Place::kCopy) continue;
+    index[i] = defined++;
+    const Step& step = steps_[i];
+    std::vector<uint32_t> after;
+    for (const uint32_t before : step.after) {
+      if (places_[before] == Place::kCopy) after.push_back(index[before]);
+    }
+    const ConditionalNodeParams* const conditional = ConditionalOf(step);
     if (conditional != nullptr) {
       const CUDA_CONDITIONAL_NODE_PARAMS& params = conditional->params;
       const ConditionalStep fields = {params.handle, static_cast<uint32_t>(params.type),
                                       params.size};
-      AppendGraphStep(kConditionalStep, step.after,
+      AppendGraphStep(kConditionalStep, after,
                       {reinterpret_cast<const char*>(&fields), sizeof(fields)}, {}, definition,
                       step.body);
       continue;
@@ -214,7 +293,7 @@ bool GraphPlan::Define(Device* device, std::string* definition) const {
         return false;
       }
     }
-    recorder.AppendTo(step.after, step.body, definition);
+    recorder.AppendTo(after, step.body, definition);
   }
   return definition->size() <= kMaxGraphDefinitionBytes;
 }
@@ -248,7 +327,8 @@ uint64_t GraphPlan::Create(Device* device) const {
 CUresult GraphPlan::Make() {
   Device* const device = &runtime().devices[DeviceOfHandle(frame_)];
   std::string definition;
-  if (several_ || (device_ != nullptr && device_ != device) || !Define(device, &definition)) {
+  if (several_ || (device_ != nullptr && device_ != device) || SetsConditionBefore() ||
+      !Define(device, &definition)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   uint64_t graph = 0;
@@ -278,8 +358,9 @@ CUresult GraphPlan::GiveNamed(bool* launchable) {
   Runtime& r = runtime();
   const uint64_t additions = r.host_memory->additions();
   if (searched_.load(std::memory_order_relaxed) == additions) return CUDA_SUCCESS;
-  for (const Step& step : steps_) {
-    if (step.params == nullptr) continue;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    if (step.params == nullptr || places_[i] != Place::kCopy) continue;
     if (const auto* kernel = std::get_if<KernelNodeParams>(step.params.get())) {
       std::string_view packed = kernel->packed;
       std::string own;
@@ -298,6 +379,16 @@ CUresult GraphPlan::GiveNamed(bool* launchable) {
   return CUDA_SUCCESS;
 }
 
+CUresult GraphPlan::RunSteps(Place place, Path* path) const {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    if (step.params == nullptr || places_[i] != place) continue;
+    WARPLINE_TRY(path->GoTo(DeviceOf(step.params)));
+    WARPLINE_TRY(std::visit(Sender{path->at()}, *step.params));
+  }
+  return CUDA_SUCCESS;
+}
+
 void GraphPlan::Upload(Device* device) { Remote(device, /*make=*/true); }
 
 CUresult GraphPlan::Launch(Stream* stream) {
@@ -306,21 +397,21 @@ CUresult GraphPlan::Launch(Stream* stream) {
   bool launchable = false;
   if (wire != 0) WARPLINE_TRY(GiveNamed(&launchable));
   if (launchable) {
+    WARPLINE_TRY(RunSteps(Place::kBefore, &path));
     WARPLINE_TRY(path.GoTo(&runtime().devices[DeviceOfHandle(wire)]));
     {
       MirroredMemory::Work work(runtime().mirrored);
       WARPLINE_TRY(BeforeKernels(path.at(), &work));
       WARPLINE_TRY(SendOn(path.at(), cmd::GraphLaunch{path.at()->wire, wire}));
     }
+    WARPLINE_TRY(RunSteps(Place::kAfter, &path));
     return path.Return();
   }
   // It was never made, or would need other addresses.
   if (frame_ != 0) return wire == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-  for (const Step& step : steps_) {
-    if (step.params == nullptr) continue;
-    WARPLINE_TRY(path.GoTo(DeviceOf(step.params)));
-    WARPLINE_TRY(std::visit(Sender{path.at()}, *step.params));
-  }
+  // In the launch's stream the kernels would run on other multiprocessors.
+  if (partitioned_) return CUDA_ERROR_NOT_SUPPORTED;
+  WARPLINE_TRY(RunSteps(Place::kCopy, &path));
   return path.Return();
 }
 

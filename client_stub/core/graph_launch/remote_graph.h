@@ -16,11 +16,17 @@
 
 namespace warpline::stub {
 
+class Path;
+
 // Thread-safe; `steps` is constant. The destructor gives up the server's copy.
 //
 // A kernel is given to a stream of its device, and so is the server's copy of a graph whose nodes
 // are on one device. A graph over several devices goes from stream to stream, one node after the
 // other.
+//
+// Only the server can run conditional nodes and kernels of a partition. If such a graph also has
+// nodes that need this process, the server's copy has the other nodes, and these run before or
+// after it.
 class GraphPlan {
  public:
   struct Step {
@@ -39,8 +45,9 @@ class GraphPlan {
   const std::vector<Step>& steps() const { return steps_; }
 
   // Has the server make its copy of a graph with a frame, without which nothing can be launched.
-  // Called once, before everything else. CUDA_ERROR_NOT_SUPPORTED for a graph with nodes that need
-  // this process, or another device.
+  // Called once, before everything else. CUDA_ERROR_NOT_SUPPORTED for a graph with nodes on another
+  // device, with nodes that need this process in a conditional node or between two, or with a
+  // kernel that sets a condition and has to run before such a node.
   CUresult Make();
   // Launches the graph once on `stream`.
   CUresult Launch(Stream* stream);
@@ -48,6 +55,15 @@ class GraphPlan {
   void Upload(Device* device);
 
  private:
+  // Where a step runs: as part of the server's copy, or in the launch's stream before or after it.
+  enum class Place : uint8_t { kBefore, kCopy, kAfter };
+
+  // Finds the places of all steps. Returns false if a step that needs this process would have to
+  // run in the midst of the copy.
+  bool Split();
+  // Returns true if a kernel that runs before the copy has the handle of a condition as an
+  // argument.
+  bool SetsConditionBefore() const;
   // Returns the server's number for its copy, 0 without one. Makes the copy if `make`, or if the
   // graph has been launched before. The copy belongs to `device` where no node names a device.
   uint64_t Remote(Device* device, bool make);
@@ -60,8 +76,12 @@ class GraphPlan {
   CUresult GiveNamed(bool* launchable);
 
   CUresult Send(const std::string& definition, const Device& device, uint64_t* graph) const;
+  // Runs the steps of a place one after the other.
+  CUresult RunSteps(Place place, Path* path) const;
 
   const std::vector<Step> steps_;
+  std::vector<Place> places_;  // By step; constant.
+  bool split_ = true;          // What Split() returned; constant.
   const uint64_t frame_;
   Device* device_ = nullptr;  // The device of the nodes that have one; constant.
   bool several_ = false;      // The nodes have different devices; constant.
