@@ -5,13 +5,13 @@
 
 #include <atomic>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/testing/core_fixture.h"
 
@@ -21,6 +21,29 @@ namespace {
 constexpr size_t kBytes = 256 << 10;
 constexpr CUmemLocation kDevice = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
 constexpr CUmemLocation kHost = {CU_MEM_LOCATION_TYPE_HOST, 0};
+
+// Returns true if all threads of the process but this one sleep.
+bool OthersSleep() {
+  const std::string self = std::to_string(gettid());
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == self) continue;
+    std::ifstream file(task.path() / "stat");
+    std::string stat;
+    // A thread that has ended in between has no state.
+    if (!std::getline(file, stat) || stat.rfind(')') == std::string::npos) continue;
+    if (stat.compare(stat.rfind(')'), 3, ") S") != 0) return false;
+  }
+  return true;
+}
+
+// Waits until another thread that is under way waits as well, or is `done`.
+void AwaitSleepOfOthers(const std::function<bool()>& done) {
+  int seen = 0;
+  while (!done() && seen < 20) {
+    seen = OthersSleep() ? seen + 1 : 0;
+    std::this_thread::yield();
+  }
+}
 
 class ManagedCallsTest : public CoreTest {
  protected:
@@ -74,9 +97,8 @@ TEST_F(ManagedCallsTest, WorkOfAnotherThreadComesAfterTheBytesThatAreOnTheirWay)
       EXPECT_EQ(Launch(), CUDA_SUCCESS);
       done = true;
     });
-    // It has to wait for this thread, so only the clock can end this wait.
-    const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
-    while (!done && absl::Now() < give_up) std::this_thread::yield();
+    // It has to wait for this thread.
+    AwaitSleepOfOthers([&] { return done.load(); });
   });
   ASSERT_EQ(Launch(), CUDA_SUCCESS);
   other.join();
@@ -132,13 +154,18 @@ struct Gate {
   std::atomic<bool> reached{false};
   std::atomic<bool> open{false};
   std::atomic<bool> passed{false};
+
+  void Open() {
+    open = true;
+    open.notify_all();
+  }
 };
 
 std::shared_ptr<Gate> StopFetch(FakeSession* session) {
   const auto gate = std::make_shared<Gate>();
   session->SetAnswer(CommandId::kStreamSync, [gate](const FakeSession::Sent&, std::string*) {
     if (gate->reached.exchange(true)) return CudaResult::kSuccess;
-    while (!gate->open) std::this_thread::yield();
+    gate->open.wait(false);
     gate->passed = true;
     return CudaResult::kSuccess;
   });
@@ -159,7 +186,7 @@ TEST_F(ManagedCallsTest, AChildOfAForkDoesNotWaitForAPrefetch) {
   int status = -1;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  gate->open = true;
+  gate->Open();
 }
 
 TEST_F(ManagedCallsTest, WhileARangeIsFetchedOthersAreTouchedAndAddressesLookedUp) {
@@ -186,7 +213,7 @@ TEST_F(ManagedCallsTest, WhileARangeIsFetchedOthersAreTouchedAndAddressesLookedU
   const absl::Time give_up = absl::Now() + absl::Seconds(60);
   while (!done && absl::Now() < give_up) std::this_thread::yield();
   EXPECT_TRUE(done);
-  gate->open = true;
+  gate->Open();
   thread.join();
 }
 
@@ -204,10 +231,9 @@ TEST_F(ManagedCallsTest, ALaunchTakesBackThePagesThatAFetchBringsMeanwhile) {
     EXPECT_TRUE(gate->passed);
     launched = true;
   });
-  // It has to wait for the fetch, so only the clock can end this wait.
-  const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
-  while (!launched && absl::Now() < give_up) std::this_thread::yield();
-  gate->open = true;
+  // It has to wait for the fetch.
+  AwaitSleepOfOthers([&] { return launched.load(); });
+  gate->Open();
   thread.join();
   session().Clear();
   EXPECT_EQ(*bytes(), 0x5a);
@@ -266,9 +292,8 @@ TEST_F(ManagedCallsTest, ATouchWaitsForACommandThatIsAboutToBeSent) {
         EXPECT_NE(*static_cast<volatile char*>(bytes()), 0x33);
         touched = true;
       });
-      // It has to wait for this thread, so only the clock can end this wait.
-      const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
-      while (!touched && absl::Now() < give_up) std::this_thread::yield();
+      // It has to wait for this thread.
+      AwaitSleepOfOthers([&] { return touched.load(); });
     });
     EXPECT_EQ(c.send(), CUDA_SUCCESS);
     ASSERT_TRUE(toucher.joinable()) << static_cast<int>(c.id);
@@ -281,6 +306,39 @@ TEST_F(ManagedCallsTest, ATouchWaitsForACommandThatIsAboutToBeSent) {
   }
   EXPECT_EQ(cuGraphExecDestroy(executable), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
+// What a touch waits for may itself wait for a thread that is about to launch, natively without
+// waiting for anything.
+TEST_F(ManagedCallsTest, AThreadLaunchesWhileATouchWaitsForAFunctionThatWaitsForTheThread) {
+  session().SetComplete(false);
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);  // The device has all pages.
+  std::atomic<int> syncs{0};
+  std::atomic<bool> sent{false};
+  std::atomic<bool> launched{false};
+  session().SetAnswer(CommandId::kContextSync, [&](const FakeSession::Sent&, std::string*) {
+    // During the first wait a function is sent, so that there is a second one. It ends once the
+    // function's thread has launched.
+    if (syncs.fetch_add(1) == 0) {
+      sent.wait(false);
+    } else {
+      launched.wait(false);
+      session().SetComplete(true);
+    }
+    return CudaResult::kSuccess;
+  });
+  std::thread toucher([&] { EXPECT_EQ(*static_cast<volatile char*>(bytes()), 0x5a); });
+  while (syncs < 1) std::this_thread::yield();
+  EXPECT_EQ(cuLaunchHostFunc(
+                stream_, [](void*) {}, nullptr),
+            CUDA_SUCCESS);
+  sent = true;
+  sent.notify_all();
+  while (syncs < 2) std::this_thread::yield();
+  EXPECT_EQ(Launch(), CUDA_SUCCESS);
+  launched = true;
+  launched.notify_all();
+  toucher.join();
 }
 
 // The work that a touch waits for may include a function that touches memory itself.
@@ -314,10 +372,9 @@ TEST_F(ManagedCallsTest, ARangeIsFreedAfterItsFetch) {
     EXPECT_TRUE(gate->passed);
     freed = true;
   });
-  // It has to wait for the fetch, so only the clock can end this wait.
-  const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
-  while (!freed && absl::Now() < give_up) std::this_thread::yield();
-  gate->open = true;
+  // It has to wait for the fetch.
+  AwaitSleepOfOthers([&] { return freed.load(); });
+  gate->Open();
   thread.join();
 }
 

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <iterator>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/managed/system_calls.h"
@@ -11,6 +13,11 @@
 
 namespace warpline::stub {
 namespace {
+
+// See AwaitComplete().
+constexpr int kMostTries = 4;
+constexpr absl::Duration kMostHold = absl::Milliseconds(50);
+constexpr absl::Duration kHoldStep = absl::Microseconds(100);
 
 // The process's one object, for the signal handler's thread.
 std::atomic<MirroredMemory*> g_memory{nullptr};
@@ -74,13 +81,21 @@ MirroredMemory::Entry* MirroredMemory::Await(const Wish& wish, uint64_t address)
   }
 }
 
-MirroredMemory::Entry* MirroredMemory::AwaitComplete(const Wish& wish, uint64_t address) {
-  Entry* const entry = Await(wish, address);
+MirroredMemory::Entry* MirroredMemory::AwaitComplete(const Wish& wish, uint64_t address, int tries,
+                                                     bool* again) {
+  *again = false;
+  Entry* entry = Await(wish, address);
   if (entry == nullptr || !wish.wanted() || WorkComplete()) return entry;
-  mu_.Unlock();
-  AwaitWork();
-  mu_.Lock();
-  return Await(wish, address);
+  if (tries >= kMostTries) {
+    for (absl::Duration held; held < kMostHold && !WorkComplete(); held += kHoldStep) {
+      mu_.Unlock();
+      absl::SleepFor(kHoldStep);
+      mu_.Lock();
+    }
+    entry = Await(wish, address);
+  }
+  *again = entry != nullptr && !WorkComplete();
+  return entry;
 }
 
 CUresult MirroredMemory::Fetch(Entry* entry, const std::function<CUresult(Mirror*)>& fetch) {
@@ -182,12 +197,18 @@ void MirroredMemory::AfterHostCall() {
 }
 
 bool MirroredMemory::WorkComplete() const {
-  return commands_->Retired(kNoStream, commands_->last_seq());
+  const uint64_t last = commands_->last_seq();
+  return last <= awaited_.load(std::memory_order_acquire) || commands_->Retired(kNoStream, last);
 }
 
 void MirroredMemory::AwaitWork() {
   if (WorkComplete()) return;
+  const uint64_t before = commands_->last_seq();
   commands_->Call(WaitKind::kRoundTrip, cmd::ContextSync{});
+  // The board may have the wait's own command later. A wait that fails finds the session lost.
+  uint64_t known = awaited_.load(std::memory_order_relaxed);
+  while (known < before + 1 && !awaited_.compare_exchange_weak(known, before + 1)) {
+  }
 }
 
 // ---- Touches.
@@ -207,14 +228,15 @@ bool MirroredMemory::OnFault(uint64_t address, const FaultAccess& access) {
 bool MirroredMemory::Resolve(uint64_t address, const FaultAccess& access) {
   const bool among_works = access.host_call || access.in_work;
   bool waited = access.host_call;  // The order of its stream has waited already.
-  while (true) {
+  for (int tries = 0;; ++tries) {
     {
       MutexLock lock(&mu_);
       Wish wish(this, waited && !among_works);
-      Entry* const entry = AwaitComplete(wish, address);
+      bool again;
+      Entry* const entry = AwaitComplete(wish, address, tries, &again);
       if (entry == nullptr) break;
       const uint64_t offset = address - entry->mirror->host();
-      if (waited || !entry->mirror->OnDevice(offset)) {
+      if (!again && (waited || !entry->mirror->OnDevice(offset))) {
         // If the device's bytes do not come, the session is lost, and the program finds out by
         // itself.
         Fetch(entry, [offset, write = access.write](Mirror* mirror) {
@@ -237,19 +259,21 @@ bool MirroredMemory::Touch(uint64_t address, uint64_t bytes, bool write) {
   const bool among_works = t_thread.runs_host_calls || t_thread.works != 0;
   bool found = false;
   bool waited = false;
+  int tries = 0;
   for (uint64_t at = address; at < address + bytes;) {
     uint64_t next;
     {
       MutexLock lock(&mu_);
       Wish wish(this, waited && !among_works);
-      Entry* const entry = AwaitComplete(wish, at);
+      bool again;
+      Entry* const entry = AwaitComplete(wish, at, tries, &again);
       if (entry == nullptr) {
         const auto after = entries_.upper_bound(at);
         next = after == entries_.end() ? address + bytes : after->first;
       } else {
         found = true;
         next = at;
-        if (waited) {
+        if (waited && !again) {
           next = std::min(address + bytes, entry->mirror->host() + entry->mirror->bytes());
           Fetch(entry, [=](Mirror* mirror) {
             return mirror->Fetch(at - mirror->host(), next - at, write);
@@ -260,6 +284,7 @@ bool MirroredMemory::Touch(uint64_t address, uint64_t bytes, bool write) {
     if (next == at) {
       AwaitWork();
       waited = true;
+      ++tries;
     }
     at = next;
   }

@@ -194,6 +194,18 @@ CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uin
                                       uint64_t wanted, uint64_t* host) {
   const CUresult placed = PlaceVariable({module, {device, device + bytes}}, wanted, host);
   if (placed == CUDA_SUCCESS) Renew();
+  // Not in the turn: what the application has called for messages may touch managed memory.
+  if (placed == CUDA_SUCCESS && *host != device) {
+    if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
+      permit.Warning(
+          "managed variables have another address in this process than on the device; "
+          "kernels find them by their parameters alone");
+    }
+  } else if (placed == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
+      permit.Warning("no room in this process for a managed variable");
+    }
+  }
   return placed;
 }
 
@@ -216,9 +228,8 @@ CUresult MirroredMemory::PlaceVariable(const Variable& added, uint64_t wanted, u
   }
   const CUresult placed =
       parts.empty() ? AddVariableRange(added, wanted, host) : GrowVariables(parts, added);
-  if (placed == CUDA_SUCCESS && *host == wanted) {
-    RestoreValues(wanted, added.extent.end - added.extent.begin);
-  }
+  if (placed != CUDA_SUCCESS || wanted == 0) return placed;
+  RestoreValues(wanted, *host, added.extent.end - added.extent.begin);
   return placed;
 }
 
@@ -240,8 +251,9 @@ void MirroredMemory::KeepValues(const std::vector<Mirror::Extent>& variables) {
       entry = FindHost(variable.begin);
     }
     const uint64_t bytes = variable.end - variable.begin;
-    if (entry == nullptr || entry->mirror->Fetch(variable.begin - entry->mirror->host(), bytes,
-                                                 /*write=*/false) != CUDA_SUCCESS) {
+    if (bytes > kMostKeptBytes || entry == nullptr ||
+        entry->mirror->Fetch(variable.begin - entry->mirror->host(), bytes,
+                             /*write=*/false) != CUDA_SUCCESS) {
       continue;
     }
     std::string value(reinterpret_cast<const char*>(variable.begin), bytes);
@@ -250,23 +262,26 @@ void MirroredMemory::KeepValues(const std::vector<Mirror::Extent>& variables) {
   }
 }
 
-void MirroredMemory::RestoreValues(uint64_t host, uint64_t bytes) {
+void MirroredMemory::RestoreValues(uint64_t before, uint64_t host, uint64_t bytes) {
   std::map<uint64_t, std::string> values;
   Entry* entry;
   {
     MutexLock lock(&mu_);
-    const auto first = kept_.lower_bound(host);
-    const auto end = kept_.lower_bound(host + bytes);
+    const auto first = kept_.lower_bound(before);
+    const auto end = kept_.lower_bound(before + bytes);
     values.insert(first, end);
     kept_.erase(first, end);
     entry = FindHost(host);
   }
   for (const auto& [address, value] : values) {
-    if (entry == nullptr || value.size() > host + bytes - address) continue;
-    const uint64_t offset = address - entry->mirror->host();
+    if (entry == nullptr || value.size() > before + bytes - address) continue;
+    const uint64_t now = host + (address - before);
     // Before any work, the device gets the bytes of before.
-    if (entry->mirror->Fetch(offset, value.size(), /*write=*/true) != CUDA_SUCCESS) continue;
-    std::memcpy(reinterpret_cast<void*>(address), value.data(), value.size());
+    if (entry->mirror->Fetch(now - entry->mirror->host(), value.size(), /*write=*/true) !=
+        CUDA_SUCCESS) {
+      continue;
+    }
+    std::memcpy(reinterpret_cast<void*>(now), value.data(), value.size());
   }
 }
 
@@ -282,13 +297,6 @@ CUresult MirroredMemory::AddVariableRange(const Variable& added, uint64_t wanted
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (elsewhere == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     at = reinterpret_cast<uint64_t>(elsewhere) + device % kPage;
-  }
-  if (at != device) {
-    if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
-      permit.Warning(
-          "managed variables have another address in this process than on the device; "
-          "kernels find them by their parameters alone");
-    }
   }
   Range range;
   range.host = at;
@@ -344,10 +352,6 @@ CUresult MirroredMemory::GrowVariables(const std::vector<Entries::iterator>& par
     const uint64_t bytes = gaps[i].end - gaps[i].begin;
     if (MapVariables(gaps[i].begin + apart, bytes)) continue;
     while (i-- > 0) syscall(SYS_munmap, gaps[i].begin + apart, gaps[i].end - gaps[i].begin);
-    if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
-      permit.Warning(
-          "no room in this process for a managed variable beside the others of its page");
-    }
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   for (const auto& part : parts) {

@@ -54,6 +54,9 @@ namespace warpline::stub {
 class MirroredMemory {
  public:
   enum class Kind { kManaged, kVariables, kMapped, kRegistered };
+  // The largest variable whose bytes outlast LoseVariablesOf(): a reset at a program's end copies
+  // them.
+  static constexpr uint64_t kMostKeptBytes = uint64_t{64} << 20;
   struct Range {
     uint64_t host = 0;
     uint64_t device = 0;
@@ -88,7 +91,7 @@ class MirroredMemory {
   // address where nothing else is there. A variable that has been added already gives the same
   // address again. Variables that share a page become one range.
   // After LoseVariablesOf() they go to `wanted` instead, where the host had them before, if they
-  // can, and have the bytes of before.
+  // can. They have the bytes of before, unless these are more than kMostKeptBytes.
   CUresult AddVariables(const Module* module, uint64_t device, uint64_t bytes, uint64_t wanted,
                         uint64_t* host);
 
@@ -276,9 +279,14 @@ class MirroredMemory {
   // Returns the range with the host's page `address` once `wish` may fetch it, or null if there is
   // none. Gives mu_ back while it waits.
   Entry* Await(const Wish& wish, uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Does the same. If the fetch is wanted, it also waits until all commands are complete, because
-  // some may have been sent after the thread had waited for work without a wish.
-  Entry* AwaitComplete(const Wish& wish, uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Does the same, and sets `*again` if a wanted fetch must not begin yet, because commands have
+  // been sent since the thread waited for work. The thread then gives up the wish, waits for work,
+  // and asks again, for the `tries`-th time: what it waits for may itself wait for a thread that is
+  // about to launch (a host function, a value that the host writes), which a wish holds up. From
+  // kMostTries on it holds the wish for kMostHold first, so that threads that launch all the time
+  // do not keep it from the page.
+  Entry* AwaitComplete(const Wish& wish, uint64_t address, int tries, bool* again)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Has `fetch` bring bytes of a range that may be fetched, without mu_.
   CUresult Fetch(Entry* entry, const std::function<CUresult(Mirror*)>& fetch)
@@ -320,10 +328,11 @@ class MirroredMemory {
   CUresult AddVariableRange(const Variable& added, uint64_t wanted, uint64_t* host);
   // Maps pages for variables where nothing else is, or where variables were before.
   bool MapVariables(uint64_t at, uint64_t bytes);
-  // Both called in a turn. The former notes the bytes of variables that are going to be lost; the
-  // latter puts those of [host, host + bytes) back into variables that were added again.
+  // Both called in a turn. The former notes the bytes of variables that are going to be lost,
+  // unless they have more than kMostKeptBytes. The latter puts those of [before, before + bytes)
+  // into variables that were added again at `host`.
   void KeepValues(const std::vector<Mirror::Extent>& variables);
-  void RestoreValues(uint64_t host, uint64_t bytes);
+  void RestoreValues(uint64_t before, uint64_t host, uint64_t bytes);
   // Removes the module's variables. With `managed` their addresses stay its own and are added to
   // `kept`, and the values of these variables are kept.
   void EndVariables(const Module* module, const std::vector<Mirror::Extent>* managed,
@@ -375,6 +384,8 @@ class MirroredMemory {
   // is written under mu_.
   std::atomic<int> host_has_{0};
   std::atomic<int> works_{0};  // The number of works.
+  std::atomic<uint64_t> awaited_{
+      0};  // AwaitWork() knows that all commands up to here are complete.
   // Pages, by address, and the addresses of all of them.
   std::map<uint64_t, Lost> lost_ ABSL_GUARDED_BY(mu_);
   AddressRanges lost_pages_ ABSL_GUARDED_BY(mu_);
