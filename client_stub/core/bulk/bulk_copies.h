@@ -25,8 +25,13 @@ class BulkCopies {
   // Smaller copies ride in their commands and answers. To the device that is quick, since nobody
   // waits for them. To the host it is not, but a program that makes a few of them only shall not
   // have memory page-locked for it.
-  static constexpr uint64_t kLeastIn = SharedStaging::kLeastIn;
+  static constexpr uint64_t kLeastIn = 128u << 10;
   static constexpr uint64_t kLeastOut = 16u << 10;
+  // From so many bytes on a copy to the device takes the driver longer when it rides, which holds
+  // up what follows on its stream. Once a program has made so much of such copies it has staging
+  // for them as well.
+  static constexpr uint64_t kLeastOftenIn = SharedStaging::kLeastIn;
+  static constexpr uint64_t kOftenBytes = 8u << 20;
   static constexpr int kFewSmall = 16;
 
   // Where bytes may go, all borrowed. Where nothing is shared, over the session's lane, and where
@@ -47,6 +52,12 @@ class BulkCopies {
   // been read. `*done` gets how many bytes, from the first on, are on their way: fewer where there
   // is no staging memory, or others have all of it. The stream is not recorded or captured.
   CUresult CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes, uint64_t* done);
+  // Whether a copy of `bytes` to the device, which is about to be made, should go this way.
+  bool PaysIn(uint64_t bytes) {
+    if (bytes >= kLeastIn || bytes < kLeastOftenIn) return bytes >= kLeastIn;
+    return rode_in_.load(std::memory_order_relaxed) >= kOftenBytes ||
+           rode_in_.fetch_add(bytes, std::memory_order_relaxed) >= kOftenBytes;
+  }
   // Whether a copy of `bytes` to the host, which is about to be made, should go this way.
   bool PaysOut(uint64_t bytes) {
     return bytes >= kLeastOut || small_.load(std::memory_order_relaxed) >= kFewSmall ||
@@ -70,7 +81,8 @@ class BulkCopies {
   CarriedStaging by_lane_;
   CarriedStaging by_server_;
   CopyThreads threads_;
-  std::atomic<int> small_{0};  // Copies to the host that rode.
+  std::atomic<int> small_{0};         // Copies to the host that rode.
+  std::atomic<uint64_t> rode_in_{0};  // Bytes of copies to the device for which staging might pay.
 };
 
 }  // namespace warpline::stub

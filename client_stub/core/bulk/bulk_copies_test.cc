@@ -97,6 +97,36 @@ TEST_F(BulkCopiesTest, SmallCopiesRideInTheirCommands) {
   EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 1);
 }
 
+TEST_F(BulkCopiesTest, CopiesThatAreMadeOftenDoNotRide) {
+  constexpr uint64_t kSmall = BulkCopies::kLeastOftenIn - 1, kBytes = 64u << 10;
+  const std::string source = Source(kBytes);
+  // However many there are, these are quick.
+  for (uint64_t done = 0; done < 2 * BulkCopies::kOftenBytes; done += kSmall) {
+    ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kSmall), CUDA_SUCCESS);
+  }
+  EXPECT_TRUE(Staged().empty());
+  session().Clear();
+  // Other tests may have copied a little.
+  uint64_t done = 0;
+  while (Staged().empty()) {
+    ASSERT_LE(done, BulkCopies::kOftenBytes);
+    ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
+    done += kBytes;
+  }
+  EXPECT_GT(done, BulkCopies::kOftenBytes / 2);
+  session().Clear();
+  session().SetComplete(false);
+  for (uint64_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(cuMemcpyHtoD_v2(device_ + i * kBytes, source.data(), kBytes), CUDA_SUCCESS);
+    ASSERT_EQ(Staged().size(), i + 1);
+    const cmd::CopyOnDevice copy = Staged().back();
+    EXPECT_EQ(copy.dst, device_ + i * kBytes);
+    ASSERT_TRUE(InHostArena(copy.src));
+    EXPECT_TRUE(std::string_view(reinterpret_cast<const char*>(copy.src), copy.bytes) == source);
+  }
+  EXPECT_EQ(session().Count(CommandId::kCopyToDevice), 0);
+}
+
 // A stream that does not move has all pieces, and the copy is sent all the same.
 TEST_F(BulkCopiesTest, WhenNoPieceIsFreeTheRestRidesInItsCommands) {
   session().SetComplete(false);

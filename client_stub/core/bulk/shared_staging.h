@@ -16,7 +16,8 @@ namespace warpline::stub {
 // them calls the driver, so it makes fewer, larger copies.
 class SharedStaging final : public Staging {
  public:
-  static constexpr uint64_t kLeastIn = 128u << 10;
+  static constexpr uint64_t kLeastIn = 16u << 10;
+  static constexpr uint64_t kLeastWindowIn = 128u << 10;  // Of a session of the guarded tier.
   static constexpr uint64_t kWindowPieceBytes = 1u << 20;
 
   // Both are borrowed.
@@ -24,7 +25,7 @@ class SharedStaging final : public Staging {
       : memory_(memory),
         pool_(commands, memory->only_staging() ? kWindowPieceBytes : PiecePool::kPieceBytes) {}
 
-  uint64_t least_in() const override { return kLeastIn; }
+  uint64_t least_in() const override { return memory_->only_staging() ? kLeastWindowIn : kLeastIn; }
   uint64_t least_out() const override { return 0; }
   size_t ahead() const override { return 1; }  // Nothing is on its way.
   int Reserve(uint64_t bytes, int parts) override;

@@ -114,7 +114,7 @@ bool MayBeStaged(const Stream* stream) { return stream->recorder == nullptr; }
 
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
   uint64_t done = 0;
-  if (bytes >= BulkCopies::kLeastIn && MayBeStaged(stream)) {
+  if (MayBeStaged(stream) && runtime().bulk_copies->PaysIn(bytes)) {
     WARPLINE_TRY(runtime().bulk_copies->CopyIn(stream, to, from, bytes, &done));
   }
   for (; done < bytes; done += kPartBytes) {

@@ -21,14 +21,26 @@ constexpr uint64_t kMask = CommandQueue::kCapacity - 1;
 constexpr std::chrono::microseconds kSpinForRoom(20);
 // How much is put between two looks whether the ring is empty, which the loop's thread writes.
 constexpr uint64_t kLookEvery = 64u << 10;
+constexpr size_t kHugePageBytes = 2u << 20;
+
+// Returns `bytes` of zeroed memory for munmap(), on huge pages where the system has them for those
+// that ask, or null. A program that fills the ring for the first time meets a fault every 2 MiB
+// instead of every 4 KiB, which cost several times as much as the copying does.
+char* MapHuge(size_t bytes) {
+  void* const mapped = mmap(nullptr, bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  char* const begin = static_cast<char*>(mapped);
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePageBytes;
+  if (before > 0) munmap(begin, before);
+  munmap(begin + before + bytes, kHugePageBytes - before);
+  madvise(begin + before, bytes, MADV_HUGEPAGE);
+  return begin + before;
+}
 
 }  // namespace
 
-CommandQueue::CommandQueue() {
-  void* at = mmap(nullptr, kCapacity, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at != MAP_FAILED) ring_ = static_cast<char*>(at);
-}
+CommandQueue::CommandQueue() : ring_(MapHuge(kCapacity)) {}
 
 CommandQueue::~CommandQueue() {
   if (ring_ != nullptr) munmap(ring_, kCapacity);

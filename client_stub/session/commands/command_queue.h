@@ -107,7 +107,7 @@ class CommandQueue {
   void AppendFrame(const SentFrame& frame, uint32_t acked, std::string* payload) const;
   void WakeProducers();
 
-  char* ring_ = nullptr;
+  char* const ring_;
 
   // Constant once the window is set.
   uint64_t window_bytes_ = 0;
