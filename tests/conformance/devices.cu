@@ -265,9 +265,16 @@ void Reset() {
   int active = 99;
   CALL("after a reset", CUDA_SUCCESS, cuDevicePrimaryCtxGetState, 0, &flags, &active);
   EQUAL(cuDevicePrimaryCtxGetState, "inactive after a reset", active, 0);
+  unsigned version;
+  CALL("after a reset", CUDA_ERROR_INVALID_CONTEXT, cuCtxGetApiVersion, g_context, &version);
+  CALL("the current one after a reset", CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxGetApiVersion,
+       nullptr, &version);
   CUcontext context;
   CALL("after a reset", CUDA_SUCCESS, cuDevicePrimaryCtxRetain, &context, 0);
   CALL("after a reset", CUDA_SUCCESS, cuCtxSetCurrent, context);
+  CALL("a retain of before a reset", CUDA_SUCCESS, cuDevicePrimaryCtxRelease, 0);
+  CALL("retained before and after", CUDA_SUCCESS, cuDevicePrimaryCtxGetState, 0, &flags, &active);
+  EQUAL(cuDevicePrimaryCtxGetState, "active while retained after a reset", active, 1);
   CALL("memory of before a reset", CUDA_ERROR_INVALID_VALUE, cuMemFree, memory);
   if (!LoadModule(&module)) return;
   unsigned value = 0;

@@ -86,6 +86,47 @@ TEST_F(ContextCallsTest, PrimaryContextKeepsItsHandleAcrossReset) {
   EXPECT_EQ(cuMemFree_v2(pointer), CUDA_ERROR_INVALID_VALUE);
 }
 
+// As NVIDIA's driver answers. A second copy of the CUDA runtime in the process (cuBLAS has one)
+// retains the primary context again only if its handle is said to be invalid.
+TEST_F(ContextCallsTest, AResetContextThatIsCurrentSaysSo) {
+  ASSERT_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+  CUcontext current = nullptr;
+  EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+  EXPECT_EQ(current, context_);
+  unsigned int value;
+  unsigned long long id;
+  CUdevice device;
+  CUdevResource resource;
+  EXPECT_EQ(cuCtxGetApiVersion(context_, &value), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxGetApiVersion(nullptr, &value), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxGetId(context_, &id), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxGetDevResource(context_, &resource, CU_DEV_RESOURCE_TYPE_SM),
+            CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxGetDevice(&device), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxGetDevice_v2(&device, context_), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxGetFlags(&value), CUDA_SUCCESS);
+  CUcontext again = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxGetApiVersion(again, &value), CUDA_SUCCESS);
+  // The reset has kept the first retain.
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxGetApiVersion(again, &value), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxGetApiVersion(again, &value), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_F(ContextCallsTest, AfterAResetTheRetainsOfBeforeAreReleased) {
+  CUcontext again = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  unsigned int value;
+  EXPECT_EQ(cuCtxGetApiVersion(context_, &value), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
 TEST_F(ContextCallsTest, PrimaryContextThatNobodyRetainsIsDestroyed) {
   EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
   EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);

@@ -44,7 +44,7 @@ bool ReleasePrimary(const Device& device) {
   do {
     if (references == 0) return false;
   } while (!context->references.compare_exchange_weak(references, references - 1));
-  if (references == 1) ReleaseContents(context);
+  if (references == 1 && !context->was_reset) ReleaseContents(context);
   return true;
 }
 

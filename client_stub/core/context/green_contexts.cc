@@ -66,7 +66,7 @@ CUresult CreateGreenContext(CUdevResourceDesc descriptor, CUdevice device, CUgre
     r.commands->Send(cmd::PartitionDestroy{partition});
     return result;
   }
-  owner->primary->references.fetch_add(1);
+  owner->primary->Retain();
   *green = HandleOf<CUgreenCtx>(handle);
   return CUDA_SUCCESS;
 }
@@ -81,7 +81,9 @@ bool DestroyGreenContext(GreenContext* green) {
 
 void DestroyGreenContextsOf(const Device& device) {
   runtime().green_contexts.ForEach([&](GreenContext& green, uint64_t) {
-    if (green.context->device == &device) DestroyGreenContext(&green);
+    if (green.context->device == &device && DestroyGreenContext(&green)) {
+      device.primary->references.fetch_sub(1);
+    }
     return true;
   });
 }

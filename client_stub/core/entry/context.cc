@@ -193,7 +193,8 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 }
 
 CUresult CUDAAPI cuCtxGetFlags(unsigned int* flags) {
-  WARPLINE_TRY(EnterContext());
+  Context* context;
+  WARPLINE_TRY(EnterWith(nullptr, &context));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = CurrentOwner()->flags;
   return CUDA_SUCCESS;
@@ -209,6 +210,7 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned int flags) {
 CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   Context* context;
   WARPLINE_TRY(EnterWith(ctx, &context));
+  if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *ctxId = context->id;
   return CUDA_SUCCESS;
@@ -217,6 +219,11 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
 CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   Context* context;
   WARPLINE_TRY(EnterWith(ctx, &context));
+  // Copies of the CUDA runtime ask this of a context that another copy may have reset, and only an
+  // error makes them retain the primary context again.
+  if (!context->alive()) {
+    return ctx == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  }
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *version = kApiVersion;
   return CUDA_SUCCESS;

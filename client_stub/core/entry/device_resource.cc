@@ -30,6 +30,7 @@ CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource,
   WARPLINE_TRY(EnterInitialized());
   const Context* const context = FindContext(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   WARPLINE_TRY(CheckQuery(resource, type));
   if (context->green == nullptr) return DescribeResource(context->device, {}, resource);
   return DescribeResource(context->device, context->green->path, resource);

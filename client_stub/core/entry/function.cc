@@ -145,6 +145,8 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t
                                       size_t* paramSize) {
   Kernel* found;
   WARPLINE_TRY(EnterFor(kernel, &found));
+  // A kernel is of no context, but the driver loads it into the current one for this.
+  WARPLINE_TRY(EnterContext());
   return GetParameterInfo(*found, paramIndex, paramOffset, paramSize);
 }
 

@@ -24,7 +24,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = runtime().devices[dev].primary;
   if (!context->alive()) WARPLINE_TRY(SessionError());
-  context->references.fetch_add(1);
+  context->Retain();
   *pctx = context->handle;
   return CUDA_SUCCESS;
 }
@@ -44,7 +44,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   WARPLINE_TRY(EnterPrimary(dev));
   Context* context = runtime().devices[dev].primary;
   if (context->alive()) SynchronizeDevice(*context->device);
-  context->references.store(0);
+  context->was_reset = true;
   ReleaseContents(context);
   context->flags.store(0);
   InitializeLimits(context);
@@ -58,7 +58,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, i
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = runtime().devices[dev].primary;
   *flags = context->flags;
-  *active = context->references > 0 ? 1 : 0;
+  *active = context->alive() ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

@@ -34,14 +34,24 @@ struct Context {
   GreenContext* green = nullptr;  // nullptr for a context with all multiprocessors.
   Device* device = nullptr;
   uint64_t id = 0;
-  // A primary context lives while its count of retains is positive; any other context has one
-  // reference until it is destroyed.
+  // A primary context lives while its count of retains is positive, but for the time between a
+  // reset, which keeps the count, and the next retain. Any other context has one reference until it
+  // is destroyed.
   std::atomic<int> references{1};
+  std::atomic<bool> was_reset{false};
   std::atomic<unsigned int> flags{0};
   std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
   std::atomic<uint64_t> limits[CU_LIMIT_MAX] = {};
 
-  bool alive() const { return references.load(std::memory_order_relaxed) > 0; }
+  // For primary contexts.
+  void Retain() {
+    references.fetch_add(1);
+    was_reset = false;
+  }
+  bool alive() const {
+    return references.load(std::memory_order_relaxed) > 0 &&
+           !was_reset.load(std::memory_order_relaxed);
+  }
 };
 
 // Some of a device's multiprocessors, and the streams that run there.

@@ -23,6 +23,17 @@ void UseFakeSession(uint32_t devices) {
 
 FakeSession& CoreTest::session() { return static_cast<FakeSession&>(*runtime().session); }
 
+namespace {
+
+// Ends a device's primary context, however often it was retained.
+void EndPrimary(CUdevice device) {
+  EXPECT_EQ(cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS);
+  while (cuDevicePrimaryCtxRelease_v2(device) == CUDA_SUCCESS) {
+  }
+}
+
+}  // namespace
+
 void CoreTest::SetUp() {
   UseFakeSession();
   ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
@@ -33,7 +44,7 @@ void CoreTest::SetUp() {
 
 void CoreTest::TearDown() {
   session().Clear();
-  EXPECT_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+  EndPrimary(0);
   EXPECT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
 }
 
@@ -59,7 +70,7 @@ void DevicesTest::SetUp() {
 
 void DevicesTest::TearDown() {
   session().Clear();
-  for (int i = 0; i < kDevices; ++i) EXPECT_EQ(cuDevicePrimaryCtxReset_v2(i), CUDA_SUCCESS);
+  for (int i = 0; i < kDevices; ++i) EndPrimary(i);
   EXPECT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
 }
 
