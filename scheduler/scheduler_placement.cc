@@ -84,10 +84,12 @@ absl::StatusOr<RoomRequest> RoomFor(const AcquireRequest& request) {
 // of none are left as they are.
 absl::Status CompleteNames(const placement::Pool& pool, std::vector<std::string>* names) {
   if (names->empty()) return absl::OkStatus();
-  std::vector<std::string> uuids;
+  // Several servers may report the same device.
+  std::set<std::string> reported;
   for (const placement::ServerState& server : pool.servers()) {
-    for (const placement::DeviceState& device : server.devices) uuids.push_back(device.spec.uuid);
+    for (const placement::DeviceState& device : server.devices) reported.insert(device.spec.uuid);
   }
+  const std::vector<std::string> uuids(reported.begin(), reported.end());
   std::set<std::string> different;
   for (std::string& name : *names) {
     if (const auto found = FindByUuidName(uuids, name); found.has_value()) name = uuids[*found];

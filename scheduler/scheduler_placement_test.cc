@@ -130,6 +130,18 @@ TEST_P(SchedulerPlacementTest, WhoWaitedAsksTheNextSchedulerAgain) {
   EXPECT_FALSE(Ask(Want(10, "k")).has_waiting());
 }
 
+TEST_P(SchedulerPlacementTest, TheBeginningOfAUuidThatTwoServersReportNamesItsDevice) {
+  for (const char* const name : {"one", "two"}) {
+    AddServer(name);
+    ServerReport report = Report(name);
+    report.mutable_devices(0)->set_uuid("GPU-shared");
+    Tell(report);
+  }
+  AcquireRequest request = Want(1, "");
+  request.set_device("GPU-sha");
+  EXPECT_EQ(Ask(request).device(), "GPU-shared");
+}
+
 TEST_P(SchedulerPlacementTest, WithdrawnRequestsWaitNoMore) {
   Tell(Report("a"));
   const auto first = Acquire(16);
