@@ -64,8 +64,7 @@ class DevicesTest(unittest.TestCase):
                                text=True, check=True).stdout.split()
         listed = subprocess.run([str(self.installation.root / "bin/warpline"), "devices"], env=env,
                                 capture_output=True, text=True, check=False).stdout
-        if shown:
-            self.assertEqual(shown, re.findall(r"^uuid (GPU-\S+)$", listed, re.MULTILINE), value)
+        self.assertEqual(shown, re.findall(r"^uuid (GPU-\S+)$", listed, re.MULTILINE), value)
         return [known.index(uuid) for uuid in shown]
 
     def test_names_of_devices_are_read_as_cuda_reads_them(self):

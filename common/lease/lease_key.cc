@@ -28,13 +28,14 @@ namespace warpline {
 namespace {
 
 // AES-256-GCM with a nonce of its own for each message: nonce, text, tag.
-constexpr size_t kKeyBytes = 32;
+constexpr size_t kSecretBytes = 32;
 constexpr size_t kNonceBytes = 12;
 constexpr size_t kTagBytes = 16;
 constexpr size_t kMaxSealedBytes = kNonceBytes + kMaxWordBytes + kTagBytes;
+constexpr size_t kMarkBytes = 8;
 
-// One connection, or the keeper's answer to it, may take this long.
-constexpr time_t kPatienceSeconds = 5;
+// The connection to the keeper and its whole answer may take this long together.
+constexpr absl::Duration kPatience = absl::Seconds(5);
 
 struct FreeContext {
   void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
@@ -53,24 +54,35 @@ UniqueFd Connection() {
   return UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
-// Returns what the keeper sends, or an empty text when there is none.
-std::string AskKeeper(const LeaseKey& key) {
+// Tells one text from others.
+std::string MarkOf(absl::string_view text) {
+  ContentHash hash = {};
+  (void)HashContent(std::string(absl::StripAsciiWhitespace(text)), &hash);
+  return std::string(hash.begin(), hash.begin() + kMarkBytes);
+}
+
+// Has the next call wait no longer than `left`. Returns false when no time is left.
+bool LimitWait(const UniqueFd& fd, int option, absl::Duration left) {
+  // A limit of zero would be none.
+  if (left < absl::Microseconds(1)) return false;
+  const timeval limit = absl::ToTimeval(left);
+  return setsockopt(fd.get(), SOL_SOCKET, option, &limit, sizeof(limit)) == 0;
+}
+
+// Returns what the keeper sends, or an empty text when there is none or it takes too long.
+std::string AskKeeper(const LeaseKey& key, const std::function<absl::Time()>& clock) {
+  const absl::Time until = clock() + kPatience;
   const UniqueFd fd = Connection();
-  const timeval patience = {.tv_sec = kPatienceSeconds, .tv_usec = 0};
   const sockaddr_un address = key.address();
-  if (!fd.valid() ||
-      setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0 ||
-      setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0) {
-    return "";
-  }
   int connected;
   do {
+    if (!LimitWait(fd, SO_SNDTIMEO, until - clock())) return "";
     connected = connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   } while (connected != 0 && errno == EINTR);
   if (connected != 0) return "";
   std::string sealed;
   char block[4096];
-  while (true) {
+  while (LimitWait(fd, SO_RCVTIMEO, until - clock())) {
     const ssize_t got = recv(fd.get(), block, sizeof(block), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return "";
@@ -78,6 +90,18 @@ std::string AskKeeper(const LeaseKey& key) {
     sealed.append(block, static_cast<size_t>(got));
     if (sealed.size() > kMaxSealedBytes) return "";
   }
+  return "";
+}
+
+// Returns what of `place` counts: see NamesLease().
+LeaseTokenPlace WhatCounts(LeaseTokenPlace place) {
+  const auto key = LeaseKey::Parse(place.key);
+  if (!key.ok()) return place;
+  const bool own_file = place.file.empty() || key->IsForFile(place.file);
+  const bool own_endpoint = key->IsForEndpoint(place.endpoint);
+  if (!own_endpoint && own_file) place.file.clear();
+  if (!own_endpoint || !own_file) place.key.clear();
+  return place;
 }
 
 constexpr char kNoKeeper[] =
@@ -89,22 +113,41 @@ constexpr char kWhatToDo[] =
 
 }  // namespace
 
-LeaseKey LeaseKey::New() { return LeaseKey(RandomBytes(kKeyBytes)); }
+LeaseKey LeaseKey::New(absl::string_view endpoint, absl::string_view file) {
+  LeaseKey key;
+  key.secret_ = RandomBytes(kSecretBytes);
+  key.endpoint_mark_ = MarkOf(endpoint);
+  key.file_mark_ = MarkOf(file);
+  return key;
+}
 
 absl::StatusOr<LeaseKey> LeaseKey::Parse(absl::string_view text) {
-  if (text.size() != 2 * kKeyBytes ||
+  if (text.size() != 2 * (kSecretBytes + 2 * kMarkBytes) ||
       !std::all_of(text.begin(), text.end(), absl::ascii_isxdigit)) {
     return absl::InvalidArgumentError("a malformed WARPLINE_LEASE_KEY");
   }
-  return LeaseKey(absl::HexStringToBytes(text));
+  const std::string bytes = absl::HexStringToBytes(text);
+  LeaseKey key;
+  key.secret_ = bytes.substr(0, kSecretBytes);
+  key.endpoint_mark_ = bytes.substr(kSecretBytes, kMarkBytes);
+  key.file_mark_ = bytes.substr(kSecretBytes + kMarkBytes);
+  return key;
 }
 
-std::string LeaseKey::text() const { return absl::BytesToHexString(bytes_); }
+std::string LeaseKey::text() const {
+  return absl::BytesToHexString(absl::StrCat(secret_, endpoint_mark_, file_mark_));
+}
+
+bool LeaseKey::IsForEndpoint(absl::string_view endpoint) const {
+  return MarkOf(endpoint) == endpoint_mark_;
+}
+
+bool LeaseKey::IsForFile(absl::string_view file) const { return MarkOf(file) == file_mark_; }
 
 sockaddr_un LeaseKey::address() const {
   ContentHash hash = {};
   // The name fills the address, so that its length is always the same.
-  (void)HashContent(absl::StrCat("warpline lease keeper\n", bytes_), &hash);
+  (void)HashContent(absl::StrCat("warpline lease keeper\n", secret_), &hash);
   const std::string name = absl::StrCat("warpline-lease-", HashText(hash));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -122,7 +165,7 @@ absl::StatusOr<std::string> LeaseKey::Seal(absl::string_view token) const {
   int done = 0;
   int more = 0;
   if (context == nullptr ||
-      EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, Bytes(bytes_), Bytes(nonce)) !=
+      EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, Bytes(secret_), Bytes(nonce)) !=
           1 ||
       EVP_EncryptUpdate(context.get(), Bytes(&text), &done, Bytes(token),
                         static_cast<int>(token.size())) != 1 ||
@@ -145,7 +188,7 @@ absl::StatusOr<std::string> LeaseKey::Open(absl::string_view sealed) const {
   int done = 0;
   int more = 0;
   if (context == nullptr ||
-      EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, Bytes(bytes_), Bytes(nonce)) !=
+      EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, Bytes(secret_), Bytes(nonce)) !=
           1 ||
       EVP_DecryptUpdate(context.get(), Bytes(&text), &done, Bytes(body),
                         static_cast<int>(body.size())) != 1 ||
@@ -156,19 +199,27 @@ absl::StatusOr<std::string> LeaseKey::Open(absl::string_view sealed) const {
   return text;
 }
 
-absl::StatusOr<std::string> ReadLeaseToken(const LeaseTokenPlace& place) {
+bool NamesLease(const LeaseTokenPlace& place) {
+  const LeaseTokenPlace counts = WhatCounts(place);
+  return !counts.key.empty() || !counts.file.empty();
+}
+
+absl::StatusOr<std::string> ReadLeaseToken(const LeaseTokenPlace& place,
+                                           const std::function<absl::Time()>& clock) {
+  const LeaseTokenPlace counts = WhatCounts(place);
+  if (counts.key.empty() && counts.file.empty()) return "";
   std::vector<std::string> problems;
-  if (!place.key.empty()) {
-    const auto key = LeaseKey::Parse(place.key);
+  if (!counts.key.empty()) {
+    const auto key = LeaseKey::Parse(counts.key);
     if (key.ok()) {
-      auto token = key->Open(AskKeeper(*key));
+      auto token = key->Open(AskKeeper(*key, clock));
       if (token.ok()) return token;
     }
     problems.emplace_back(key.ok() ? kNoKeeper : key.status().message());
   }
-  if (!place.file.empty()) {
+  if (!counts.file.empty()) {
     // When the folder of `warpline run` is gone, another user may have made one of its name.
-    auto token = place.key.empty() ? ReadWordFile(place.file) : ReadOwnWordFile(place.file);
+    auto token = counts.key.empty() ? ReadWordFile(counts.file) : ReadOwnWordFile(counts.file);
     if (token.ok()) return token;
     problems.push_back(absl::StrCat(token.status().message(), " (WARPLINE_TOKEN_FILE)"));
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What befalls the lease of a job: its folder is taken away, its entry point gives up root, its
 launcher returns before its daemon, its credential comes from an editor, its bundle lies anywhere."""
+import hashlib
 import json
 import os
 import pathlib
@@ -53,6 +54,11 @@ def may_be_nobody():
         return True
     except (OSError, subprocess.SubprocessError):
         return False
+
+
+def mark_of(text):
+    """How a key names an endpoint or a file (common/lease/lease_key.cc)."""
+    return hashlib.sha256(str(text).encode()).hexdigest()[:16]
 
 
 def has_ended(pid):
@@ -194,7 +200,7 @@ class LeaseUsesTest(unittest.TestCase):
     @unittest.skipUnless(may_be_nobody(), "needs the right to become another user")
     def test_another_user_learns_no_key(self):
         process = self.start_under_lease("sh", "-c", "echo $WARPLINE_LEASE_KEY; exec sleep 600")
-        self.assertRegex(process.stdout.readline(), "^[0-9a-f]{64}\n$")
+        self.assertRegex(process.stdout.readline(), "^[0-9a-f]{96}\n$")
         for pid in (process.pid, *harness.children(process.pid, "sleep")):
             done = subprocess.run(["cat", "/proc/%d/environ" % pid], user=NOBODY, group=NOBODY,
                                   extra_groups=[], capture_output=True, check=False)
@@ -205,11 +211,37 @@ class LeaseUsesTest(unittest.TestCase):
         done = subprocess.run(
             [self.python, "-c", ONE], stdin=subprocess.DEVNULL, capture_output=True, text=True,
             check=False, timeout=120, env=self.environment(
-                LD_LIBRARY_PATH=str(self.bundle / "lib"), WARPLINE_LEASE_KEY=64 * "0",
-                WARPLINE_ENDPOINT="127.0.0.1:1", WARPLINE_TOKEN_FILE=str(self.own / "token")))
+                LD_LIBRARY_PATH=str(self.bundle / "lib"), WARPLINE_ENDPOINT="127.0.0.1:1",
+                WARPLINE_TOKEN_FILE=str(self.own / "token"),
+                WARPLINE_LEASE_KEY=64 * "0" + mark_of("127.0.0.1:1") + mark_of(self.own / "token")))
         self.assertNotEqual(0, done.returncode)
         for part in ("`warpline run`", "has ended", str(self.own / "token"), "`warpline hold`"):
             self.assertIn(part, done.stderr)
+
+    def test_a_program_that_names_another_endpoint_sends_it_no_token(self):
+        # It dials the scheduler itself, which gives it a lease of its own.
+        status, out, err = self.run_under_lease(
+            "env", "WARPLINE_ENDPOINT=" + self.scheduler.endpoint, self.python, "-c", ONE)
+        self.assertEqual((0, "right\n"), (status, out), err)
+        self.assertEqual(2, self.scheduler.log().count("granted lease"))
+
+    def test_a_token_file_that_a_program_names_itself_counts(self):
+        status, _, err = self.run_under_lease(
+            "env", "WARPLINE_TOKEN_FILE=/nonexistent/token", self.python, "-c", ONE)
+        self.assertNotEqual(0, status)
+        self.assertIn("/nonexistent/token", err)
+
+    def test_variables_that_are_empty_name_no_lease(self):
+        done = self.warpline("run", "--", "true", WARPLINE_ENDPOINT=self.scheduler.endpoint,
+                             WARPLINE_LEASE_KEY="", WARPLINE_TOKEN_FILE="")
+        self.assertEqual((0, "", ""), done)
+        self.assertIn("granted lease", self.scheduler.log())
+
+    def test_a_server_that_does_not_answer_is_told_of_before_a_token(self):
+        status, _, err = self.warpline("stat", "--endpoint=127.0.0.1:1",
+                                       WARPLINE_TOKEN_FILE="/nonexistent/token")
+        self.assertEqual(1, status)
+        self.assertIn("no answer from 127.0.0.1:1", err)
 
     # --- What a command leaves running.
 

@@ -96,10 +96,10 @@ absl::StatusOr<StatReply> AskForStat(const std::string& endpoint) {
     if (!reply.ok()) return NoAnswer(admin->address(), reply.status());
     return reply;
   }
-  const auto token = TokenOfLease();
+  if (!absl::IsPermissionDenied(admin.status())) return admin.status();
+  const auto token = TokenOfLease(endpoint);
   if (!token.ok()) return token.status();
   request.set_token(*token);
-  if (!absl::IsPermissionDenied(admin.status())) return admin.status();
   // A socket that was forwarded answers as the operator's.
   const UnaryClient client(TargetOf(endpoint));
   auto reply = CallUnary<StatReply>(&client, kStat, request, kTimeout);

@@ -58,19 +58,23 @@ void AddDevice(const DeviceStatus& device, std::string* out) {
 }  // namespace
 
 absl::StatusOr<DeviceStatusReply> AskForDevices(const std::string& endpoint, uint32_t pid) {
-  const auto token = TokenOfLease();
+  const VisibleDevices visible =
+      ParseVisibleDevices(getenv("CUDA_VISIBLE_DEVICES"), kMaxSessionDevices);
+  const auto token = TokenOfLease(endpoint);
   if (!token.ok()) return token.status();
   DeviceStatusRequest request;
   request.set_token(*token);
-  request.set_device(
-      ParseVisibleDevices(getenv("CUDA_VISIBLE_DEVICES"), kMaxSessionDevices).device);
+  request.set_device(visible.device);
   request.set_pid(pid);
   request.set_boot_id(BootId());
   request.set_pid_namespace(PidNamespace());
   UnaryClient client(TargetOf(endpoint));
   auto reply = CallUnary<DeviceStatusReply>(&client, "/warpline_internal.Gpu/DeviceStatus", request,
                                             kTimeout);
-  if (reply.ok()) return reply;
+  if (reply.ok()) {
+    if (visible.none) reply->clear_devices();
+    return reply;
+  }
   if (reply.status().code() == absl::StatusCode::kUnimplemented) {
     return absl::UnimplementedError(
         absl::StrCat("what answers at ", endpoint,

@@ -10,7 +10,8 @@
 
 namespace warpline::cli {
 
-// Asks with the lease of WARPLINE_TOKEN_FILE, otherwise for process `pid` of this host.
+// Asks with the token of the lease that this process runs under, otherwise for process `pid` of
+// this host. The reply has no device where CUDA_VISIBLE_DEVICES hides every one.
 // UNIMPLEMENTED, saying what to do, when a scheduler answers.
 absl::StatusOr<warpline_internal::DeviceStatusReply> AskForDevices(const std::string& endpoint,
                                                                    uint32_t pid);

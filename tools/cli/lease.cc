@@ -41,6 +41,12 @@ absl::StatusOr<std::string> CredentialOf(const std::string& path, const char* va
                       absl::StrCat(word.status().message(), " (", variable, ")"));
 }
 
+LeaseTokenPlace PlaceFor(const std::string& endpoint) {
+  return {.key = Variable(kLeaseKeyVariable),
+          .file = Variable("WARPLINE_TOKEN_FILE"),
+          .endpoint = endpoint};
+}
+
 // The scheduler answers so itself.
 bool HasNoServer(const absl::Status& status) {
   return absl::StrContains(status.message(), "no server with a device is up");
@@ -102,10 +108,10 @@ absl::StatusOr<std::string> OperatorCredential() {
   return "";
 }
 
-absl::StatusOr<std::string> TokenOfLease() {
-  const LeaseTokenPlace place = {Variable(kLeaseKeyVariable), Variable("WARPLINE_TOKEN_FILE")};
-  if (place.key.empty() && place.file.empty()) return "";
-  return ReadLeaseToken(place);
+bool HasLeaseFor(const std::string& endpoint) { return NamesLease(PlaceFor(endpoint)); }
+
+absl::StatusOr<std::string> TokenOfLease(const std::string& endpoint) {
+  return ReadLeaseToken(PlaceFor(endpoint));
 }
 
 Lease::Lease(std::unique_ptr<LeaderClient> client, bool of_scheduler, LeaseReply granted)

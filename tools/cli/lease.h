@@ -75,9 +75,11 @@ absl::StatusOr<std::string> TenantCredential();
 // The word in WARPLINE_OPERATOR_CREDENTIAL_FILE, or the credential in the scheduler's default state
 // folder, or an empty text.
 absl::StatusOr<std::string> OperatorCredential();
-// The token of the lease that this process runs under, or an empty text. NOT_FOUND when there
-// should be one (ReadLeaseToken()).
-absl::StatusOr<std::string> TokenOfLease();
+// Returns whether this process runs under a lease for `endpoint` already.
+bool HasLeaseFor(const std::string& endpoint);
+// Returns the token of that lease, or an empty text where there is none. NOT_FOUND when the token
+// cannot be had (ReadLeaseToken()).
+absl::StatusOr<std::string> TokenOfLease(const std::string& endpoint);
 
 }  // namespace warpline::cli
 

@@ -64,7 +64,7 @@ void Renewer::Run() {
     token_ = renewed->token();
     TellEnd(*renewed);
     if (const auto status = keeper_->Replace(token_); !status.ok()) {
-      Say(absl::StrCat(status.message(), ": programs get the lease's token by WARPLINE_LEASE_KEY"));
+      Say(std::string(status.message()));
     }
   }
 }

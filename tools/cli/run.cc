@@ -13,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/lease/lease_key.h"
 #include "common/sibling_program.h"
 #include "common/text.h"
 #include "common/version.h"
@@ -235,9 +234,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   const sigset_t mask = BlockForwardedSignals();
   PrependLibraryPath(*libraries);
   // When another `warpline run` around this one has a lease already, this program is part of it.
-  const bool has_lease =
-      getenv(kLeaseKeyVariable) != nullptr || getenv("WARPLINE_TOKEN_FILE") != nullptr;
-  const bool inherits = has_lease && line.endpoint.empty() &&
+  const bool inherits = line.endpoint.empty() && HasLeaseFor(endpoint) &&
                         line.options.size() == (guards ? 1u : 0u) + (has_tier ? 1u : 0u);
   if (inherits) {
     const auto child = StartChild(*program, line.rest, mask);
@@ -252,7 +249,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   auto lease = AcquireFor(line, endpoint, line.rest[0], line.Has("wait") ? &wait : nullptr);
   if (shower.signal() != 0) return 128 + shower.signal();
   if (!lease.ok()) return Complain(lease.status(), 1);
-  auto keeper = TokenKeeper::Create((*lease)->granted().token());
+  auto keeper = TokenKeeper::Create((*lease)->endpoint(), (*lease)->granted().token());
   if (!keeper.ok()) {
     (void)(*lease)->Release((*lease)->granted().token());
     return Complain(keeper.status(), 1);

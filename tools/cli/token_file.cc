@@ -42,11 +42,11 @@ absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Create(const std::string& 
       continue;
     }
     auto file = Adopt(absl::StrCat(folder, "/", kName));
-    if (auto status = file->Replace(token); !status.ok()) return status;
-    return file;
+    const absl::Status written = file->Replace(token);
+    if (written.ok()) return file;
+    error = std::string(written.message());
   }
-  return absl::UnavailableError(
-      absl::StrCat("cannot make a folder for the lease's token: ", error));
+  return absl::UnavailableError(absl::StrCat("cannot keep the lease's token in a file: ", error));
 }
 
 std::unique_ptr<TokenFile> TokenFile::Adopt(const std::string& path) {

@@ -18,7 +18,7 @@ namespace warpline::cli {
 class TokenFile {
  public:
   // Makes the file in a new folder that only this user can enter, in XDG_RUNTIME_DIR, TMPDIR or
-  // /tmp.
+  // /tmp: the first of them in which the token can be written. UNAVAILABLE where it is none.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Create(const std::string& token);
   // Takes over the file at `path`, which another process has made so and left. Where its folder is
   // gone, Replace() says so.

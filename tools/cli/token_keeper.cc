@@ -40,11 +40,12 @@ UniqueFd ListenAt(const sockaddr_un& address) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TokenKeeper>> TokenKeeper::Create(const std::string& token) {
-  LeaseKey key = LeaseKey::New();
+absl::StatusOr<std::unique_ptr<TokenKeeper>> TokenKeeper::Create(const std::string& endpoint,
+                                                                 const std::string& token) {
+  auto file = TokenFile::Create(token);
+  LeaseKey key = LeaseKey::New(endpoint, file.ok() ? (*file)->path() : "");
   UniqueFd listener = ListenAt(key.address());
   const int error = errno;
-  auto file = TokenFile::Create(token);
   if (!listener.valid() && !file.ok()) {
     return absl::UnavailableError(absl::StrCat("cannot listen at a unix socket (",
                                                std::strerror(error), "), and ",
@@ -96,9 +97,15 @@ absl::Status TokenKeeper::Replace(const std::string& token) {
   MutexLock lock(&mu_);
   token_ = token;
   if (file_ == nullptr) return absl::OkStatus();
-  absl::Status status = file_->Replace(token);
-  if (!status.ok()) file_.reset();
-  return status;
+  const absl::Status status = file_->Replace(token);
+  if (status.ok()) return status;
+  file_.reset();
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(),
+                   listener_.valid()
+                       ? ": programs get the lease's token by WARPLINE_LEASE_KEY"
+                       : ": programs that start from now on find no token of the lease"));
 }
 
 void TokenKeeper::LeaveFile() {

@@ -21,9 +21,10 @@ namespace warpline::cli {
 // Thread-safe. Has a thread of its own, which serves the socket.
 class TokenKeeper {
  public:
-  // Makes a key, listens, and writes the file where there is a folder for it. UNAVAILABLE when it
-  // can neither listen nor write.
-  static absl::StatusOr<std::unique_ptr<TokenKeeper>> Create(const std::string& token);
+  // Makes a key for programs that use `endpoint`, listens, and writes the file where there is a
+  // folder for it. UNAVAILABLE when it can neither listen nor write.
+  static absl::StatusOr<std::unique_ptr<TokenKeeper>> Create(const std::string& endpoint,
+                                                             const std::string& token);
   // Goes on where another process of this host has left off: `listener` is its socket, and
   // `key_text` and `path` are what it exported; `path` is empty where it had no file.
   static absl::StatusOr<std::unique_ptr<TokenKeeper>> Adopt(UniqueFd listener,
@@ -38,7 +39,8 @@ class TokenKeeper {
   // Tells the programs that are started from now on, by this process's environment.
   void Export() const;
   // Gives the next token out from now on. When the file cannot be written, it is removed, so that
-  // no program takes an old token from it; UNAVAILABLE says so, once.
+  // no program takes an old token from it; UNAVAILABLE says so, once, and how programs get the
+  // token from then on, if they do.
   absl::Status Replace(const std::string& token);
   // Leaves the file to the process that goes on.
   void LeaveFile();

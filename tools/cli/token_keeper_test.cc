@@ -1,11 +1,15 @@
 #include "tools/cli/token_keeper.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -17,9 +21,12 @@
 #include "common/lease/lease_key.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
+#include "tools/cli/token_file.h"
 
 namespace warpline::cli {
 namespace {
+
+constexpr char kEndpoint[] = "gpu1:14000";
 
 std::string Variable(const char* name) {
   const char* const value = getenv(name);
@@ -28,7 +35,9 @@ std::string Variable(const char* name) {
 
 // What a program with this environment reads.
 absl::StatusOr<std::string> Read() {
-  return ReadLeaseToken({Variable(kLeaseKeyVariable), Variable("WARPLINE_TOKEN_FILE")});
+  return ReadLeaseToken({.key = Variable(kLeaseKeyVariable),
+                         .file = Variable("WARPLINE_TOKEN_FILE"),
+                         .endpoint = kEndpoint});
 }
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
@@ -42,7 +51,7 @@ class TokenKeeperTest : public testing::Test {
  protected:
   TokenKeeperTest() {
     setenv("XDG_RUNTIME_DIR", testing::TempDir().c_str(), 1);
-    auto keeper = TokenKeeper::Create("first");
+    auto keeper = TokenKeeper::Create(kEndpoint, "first");
     EXPECT_TRUE(keeper.ok()) << keeper.status();
     keeper_ = *std::move(keeper);
     keeper_->Export();
@@ -115,7 +124,7 @@ TEST_F(TokenKeeperTest, WhatAStrangerGetsIsNotTheToken) {
   ASSERT_GT(got, 0);
   bytes.resize(static_cast<size_t>(got));
   EXPECT_EQ(bytes.find("first"), std::string::npos);
-  EXPECT_FALSE(LeaseKey::New().Open(bytes).ok());
+  EXPECT_FALSE(LeaseKey::New(kEndpoint, "").Open(bytes).ok());
   EXPECT_EQ(*LeaseKey::Parse(Variable(kLeaseKeyVariable))->Open(bytes), "first");
 }
 
@@ -132,6 +141,40 @@ TEST_F(TokenKeeperTest, AnotherGoesOnWhereItLeavesOff) {
   next->reset();
   EXPECT_NE(access(FolderOf(path_).c_str(), F_OK), 0);
   EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(TokenKeeperTest, SaysHowProgramsGetTheTokenWithoutTheFile) {
+  RemoveFolder();
+  EXPECT_NE(keeper_->Replace("second").message().find("by WARPLINE_LEASE_KEY"), std::string::npos);
+  auto deaf = TokenKeeper::Adopt(UniqueFd(), Variable(kLeaseKeyVariable), path_, "second");
+  ASSERT_TRUE(deaf.ok()) << deaf.status();
+  EXPECT_NE((*deaf)->Replace("third").message().find("find no token"), std::string::npos);
+}
+
+// Gives this process, which has one thread, a mount of its own at `folder`, in which no file can be
+// made but one folder.
+bool MountFull(const std::string& folder) {
+  return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+         mount("none", folder.c_str(), "tmpfs", 0, "nr_inodes=2") == 0;
+}
+
+TEST(TokenFileTest, AFullFolderIsPassedOver) {
+  std::string full = testing::TempDir() + "/full-XXXXXX";
+  ASSERT_NE(mkdtemp(full.data()), nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!MountFull(full)) _exit(2);
+    setenv("XDG_RUNTIME_DIR", full.c_str(), 1);
+    setenv("TMPDIR", testing::TempDir().c_str(), 1);
+    const auto file = TokenFile::Create("token");
+    _exit(file.ok() && TextIn((*file)->path()) == "token\n" && std::filesystem::is_empty(full) ? 0
+                                                                                               : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this process may mount nothing";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(TokenKeeperTest, ItsEndLeavesNothing) {

@@ -218,8 +218,8 @@ bool ReadSecrets(const Environment& env, SessionOptions* options) {
     return false;
   }
   options->credential = *std::move(credential);
-  if (env.lease_key.empty() && env.token_file.empty()) return true;
-  auto token = ReadLeaseToken({.key = env.lease_key, .file = env.token_file});
+  auto token =
+      ReadLeaseToken({.key = env.lease_key, .file = env.token_file, .endpoint = env.endpoint});
   if (!token.ok()) {
     LogError("no token of the lease: ", token.status().message());
     return false;
