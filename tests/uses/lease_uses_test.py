@@ -22,6 +22,8 @@ import harness  # noqa: E402  (found by the path above)
 
 NOBODY = 65534
 ONE = "import gpu_task; assert gpu_task.check(5)[0]; print('right')"
+# What follows is the first process of a PID namespace.
+NEW_PID_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
 # Becomes another user, keeps no descriptor, and goes on as the program of its arguments.
 STEP_DOWN = """
 import os, sys
@@ -59,6 +61,11 @@ def may_be_nobody():
 def mark_of(text):
     """How a key names an endpoint or a file (common/lease/lease_key.cc)."""
     return hashlib.sha256(str(text).encode()).hexdigest()[:16]
+
+
+def may_make_a_pid_namespace():
+    done = subprocess.run([*NEW_PID_NAMESPACE, "true"], check=False, capture_output=True)
+    return done.returncode == 0
 
 
 def has_ended(pid):
@@ -285,6 +292,41 @@ class LeaseUsesTest(unittest.TestCase):
         self.assertEqual(128 + signal.SIGTERM, status, err)
         self.left_behind(err)
         self.assertIn("their lease ends", err)
+        self.assertEqual([], self.leases())
+
+    def test_a_command_that_goes_on_after_an_interrupt_leaves_its_daemon_the_lease(self):
+        process = self.start_under_lease(
+            "sh", "-c", "trap 'sleep 600 >/dev/null 2>&1 & exit 0' INT; echo up; "
+            "while :; do sleep 0.1; done")
+        self.assertEqual("up\n", process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        status, _, err = harness.finish(process)
+        self.assertEqual(0, status, err)
+        self.left_behind(err)
+        self.assertIn("keeps their lease", err)
+        self.assertEqual(1, len(self.leases()))
+
+    def test_children_from_before_are_not_the_commands(self):
+        job = 'sleep 600 >/dev/null 2>&1 & echo $!; exec "$@"'
+        process = subprocess.Popen(
+            ["sh", "-c", job, "sh", str(self.bundle / "bin/warpline"), "run",
+             "--endpoint=" + self.scheduler.endpoint, "--memory=1GiB", "--", "true"],
+            env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        status, out, err = harness.finish(process)
+        self.end_at_last(int(out))
+        self.assertEqual((0, ""), (status, err))
+        self.assertEqual([], self.leases())
+
+    @unittest.skipUnless(may_make_a_pid_namespace(), "needs the right to make a PID namespace")
+    def test_the_first_process_of_a_namespace_leaves_no_lease(self):
+        done = subprocess.run(
+            [*NEW_PID_NAMESPACE, str(self.bundle / "bin/warpline"), "run",
+             "--endpoint=" + self.scheduler.endpoint, "--memory=1GiB", "--", "sh", "-c",
+             "sleep 600 >/dev/null 2>&1 & exit 3"], env=self.environment(), check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        self.assertEqual(3, done.returncode, done.stderr)
+        self.assertIn("first process of its PID namespace", done.stderr)
         self.assertEqual([], self.leases())
 
     def test_a_command_that_leaves_nothing_is_not_talked_about(self):

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 
 #include "absl/strings/str_cat.h"
 #include "common/program_start.h"
@@ -29,6 +30,31 @@ sigset_t ForwardedSignals() {
 bool IsIgnored(int number) {
   struct sigaction action;
   return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Those that this process did not inherit as ignored.
+sigset_t NotIgnored(std::initializer_list<int> numbers) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : numbers) {
+    if (!IsIgnored(number)) sigaddset(&set, number);
+  }
+  return set;
+}
+
+// Whether a command that ends with this code was ended by SIGTERM, SIGINT or SIGQUIT. A shell whose
+// last program was ended so has the same code.
+bool SaysToldToEnd(int code) {
+  return code == 128 + SIGTERM || code == 128 + SIGINT || code == 128 + SIGQUIT;
+}
+
+// Takes the ends of children that have ended. Returns false when there are no children any more.
+bool TakeEnds() {
+  while (true) {
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended == 0) return true;
+    if (ended < 0 && errno != EINTR) return false;
+  }
 }
 
 absl::Status CannotRun(const std::string& path, int error) {
@@ -61,11 +87,7 @@ sigset_t BlockForwardedSignals() {
 }
 
 int WaitForEndSignal(absl::Duration pause) {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
-    if (!IsIgnored(number)) sigaddset(&set, number);
-  }
+  const sigset_t set = NotIgnored({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   const absl::Time until = SteadyNow() + pause;
   while (true) {
     const timespec left = absl::ToTimespec(std::max(until - SteadyNow(), absl::ZeroDuration()));
@@ -103,40 +125,43 @@ absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std:
 
 void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
-bool OrphansRemainAfter(absl::Duration patience) {
+ChildEnd WaitForChild(pid_t child) {
   const sigset_t set = ForwardedSignals();
-  const absl::Time until = SteadyNow() + patience;
-  while (true) {
-    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
-    if (ended > 0 || (ended < 0 && errno == EINTR)) continue;
-    if (ended < 0) return false;
-    const absl::Duration left = until - SteadyNow();
-    if (left <= absl::ZeroDuration()) return true;
-    const timespec pause = absl::ToTimespec(left);
-    const int number = sigtimedwait(&set, nullptr, &pause);
-    if (number > 0 && number != SIGCHLD) return false;
-  }
-}
-
-int WaitForChild(pid_t child, bool* told_to_end) {
-  const sigset_t set = ForwardedSignals();
+  ChildEnd end;
   while (true) {
     int status;
     // Orphans that were adopted end here, too.
     const pid_t ended = waitpid(-1, &status, WNOHANG);
     if (ended == child) {
-      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      end.told_to_end = end.told_to_end || SaysToldToEnd(end.code);
+      return end;
     }
     if (ended > 0) continue;
-    if (ended < 0 && errno != EINTR) return 1;
+    if (ended < 0 && errno != EINTR) return end;
     siginfo_t info;
     const int number = sigwaitinfo(&set, &info);
-    if (told_to_end != nullptr && (number == SIGTERM || number == SIGINT || number == SIGQUIT)) {
-      *told_to_end = true;
-    }
+    if (number == SIGTERM && !IsIgnored(number)) end.told_to_end = true;
     // A signal that the terminal sends reaches the child without us.
     if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL) kill(child, number);
   }
+}
+
+Orphans WaitForOrphans(absl::Duration patience, const ProcessFamily& others) {
+  const sigset_t set = NotIgnored({SIGTERM, SIGINT, SIGQUIT, SIGCHLD});
+  const absl::Time until = SteadyNow() + patience;
+  Orphans orphans;
+  while (TakeEnds()) {
+    orphans.running = ProcessFamily::Of(getpid(), others);
+    const absl::Duration left = until - SteadyNow();
+    if (orphans.running.members().empty() || orphans.told_to_end || left <= absl::ZeroDuration()) {
+      return orphans;
+    }
+    const timespec pause = absl::ToTimespec(left);
+    const int number = sigtimedwait(&set, nullptr, &pause);
+    orphans.told_to_end = number > 0 && number != SIGCHLD;
+  }
+  return {};
 }
 
 }  // namespace warpline::cli

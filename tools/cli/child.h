@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tools/cli/process_family.h"
 
 namespace warpline::cli {
 
@@ -31,15 +32,29 @@ absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std:
 // runs.
 void AdoptOrphans();
 
-// Forwards the signals that other processes send until the child has ended. Returns its exit code,
-// or 128 plus its signal, as shells do. Sets `*told_to_end`, which may be null, when one of them
-// was SIGTERM, SIGINT or SIGQUIT, whoever sent it.
-int WaitForChild(pid_t child, bool* told_to_end = nullptr);
+struct ChildEnd {
+  int code = 1;  // Its exit code, or 128 plus the number of the signal that ended it, as in shells.
+  // True when SIGTERM came for it, by way of this process, or when SIGTERM, SIGINT or SIGQUIT has
+  // ended it, which its exit code may say, too. An interrupt that the child outlives does not
+  // count: it may have ended a step of the child's work alone.
+  bool told_to_end = false;
+};
 
-// After WaitForChild() and AdoptOrphans(): returns whether other processes that the child has
-// started still run after `patience`, which they get for ending by themselves. Returns false early
-// when a signal comes that ends programs.
-bool OrphansRemainAfter(absl::Duration patience);
+// Forwards the signals that other processes send until the child has ended. A signal that this
+// process inherited as ignored tells nobody to end.
+ChildEnd WaitForChild(pid_t child);
+
+// What a child has left.
+struct Orphans {
+  ProcessFamily running;
+  bool told_to_end = false;  // SIGTERM, SIGINT or SIGQUIT came while they were waited for.
+};
+
+// After WaitForChild() and AdoptOrphans(): gives the processes that the child has left the time
+// `patience` to end by themselves, and returns those that still run. Ends early when none does, and
+// when SIGTERM, SIGINT or SIGQUIT comes that was not inherited as ignored; other signals change
+// nothing. `others` are descendants of this process that are not the child's.
+Orphans WaitForOrphans(absl::Duration patience, const ProcessFamily& others);
 
 }  // namespace warpline::cli
 

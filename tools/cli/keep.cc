@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +19,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/lease/lease_key.h"
 #include "common/unique_fd.h"
 #include "proto/scheduler.pb.h"
@@ -70,14 +75,32 @@ absl::StatusOr<warpline_internal::LeaseReply> ReadGrant() {
   return reply;
 }
 
+// The descriptors of the new process: `from` as those above, and nothing but /dev/null besides.
+// Returns 0, or the number of the error.
+int AddFiles(const std::array<UniqueFd, 3>& from, posix_spawn_file_actions_t* files) {
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    const int error = posix_spawn_file_actions_addopen(files, standard, "/dev/null", O_RDWR, 0);
+    if (error != 0) return error;
+  }
+  for (size_t i = 0; i < from.size(); ++i) {
+    const int error =
+        posix_spawn_file_actions_adddup2(files, from[i].get(), kListener + static_cast<int>(i));
+    if (error != 0) return error;
+  }
+  return posix_spawn_file_actions_addclosefrom_np(files, kFirstOther);
+}
+
 // Starts this program anew, in a session of its own and without the terminal.
 absl::StatusOr<pid_t> Start(const std::vector<std::string>& words, const UniqueFd& listener,
                             const UniqueFd& grant, const UniqueFd& ready) {
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return absl::UnavailableError(absl::StrCat("/proc/self/exe: ", error.message()));
-  const UniqueFd from[] = {Aside(listener.valid() ? listener.get() : grant.get()),
-                           Aside(grant.get()), Aside(ready.get())};
+  const std::array<UniqueFd, 3> from = {Aside(listener.valid() ? listener.get() : grant.get()),
+                                        Aside(grant.get()), Aside(ready.get())};
+  for (const UniqueFd& fd : from) {
+    if (!fd.valid()) return Failed("cannot pass the lease on");
+  }
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -85,16 +108,12 @@ absl::StatusOr<pid_t> Start(const std::vector<std::string>& words, const UniqueF
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
-  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    posix_spawn_file_actions_addopen(&files, standard, "/dev/null", O_RDWR, 0);
-  }
-  for (int i = 0; i < 3; ++i) {
-    posix_spawn_file_actions_adddup2(&files, from[i].get(), kListener + i);
-  }
-  posix_spawn_file_actions_addclosefrom_np(&files, kFirstOther);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
   pid_t child = 0;
-  const int failed = posix_spawn(&child, self.c_str(), &files, &attributes, argv.data(), environ);
+  int failed = AddFiles(from, &files);
+  if (failed == 0) {
+    failed = posix_spawn(&child, self.c_str(), &files, &attributes, argv.data(), environ);
+  }
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (failed == 0) return child;
@@ -109,6 +128,15 @@ bool IsReady(const UniqueFd& pipe) {
     got = read(pipe.get(), &byte, 1);
   } while (got < 0 && errno == EINTR);
   return got == 1;
+}
+
+// Leaves the command's folder, which could not be unmounted otherwise, unless the endpoint is a
+// path in it.
+void LeaveFolder(const std::string& endpoint) {
+  for (const absl::string_view address : absl::StrSplit(endpoint, ',')) {
+    if (absl::StartsWith(address, "unix:") && !absl::StartsWith(address, "unix:/")) return;
+  }
+  (void)!chdir("/");
 }
 
 bool IsSocket(int fd) {
@@ -151,22 +179,19 @@ int KeepLease(const CommandLine& line, const std::string& endpoint) {
   if (!grant.ok()) return complain(grant.status());
   BlockForwardedSignals();
   const std::unique_ptr<Lease> lease = Lease::Resume(endpoint, !line.Has("of_server"), *grant);
-  // The pause before the next renewal counts from now.
-  std::string token = grant->token();
-  if (const auto renewed = lease->Renew(token); renewed.ok()) token = renewed->token();
   UniqueFd listener(kListener);
   if (!IsSocket(kListener)) listener.Reset(-1);
   const char* const key = getenv(kLeaseKeyVariable);
   const char* const path = getenv("WARPLINE_TOKEN_FILE");
   const auto keeper = TokenKeeper::Adopt(std::move(listener), key == nullptr ? "" : key,
-                                         path == nullptr ? "" : path, token);
+                                         path == nullptr ? "" : path, grant->token());
   if (!keeper.ok()) return complain(keeper.status());
-  // The file has the former token still.
-  (void)(*keeper)->Replace(token);
-  Renewer renewer(lease.get(), keeper->get(), token);
+  LeaveFolder(endpoint);
+  // A renewal may take its time, during which `warpline run` would hear no signal.
   UniqueFd ready(kReady);
   (void)!write(ready.get(), "", 1);
   ready.Reset(-1);
+  Renewer renewer(lease.get(), keeper->get(), grant->token(), Renewer::First::kAtOnce);
   while (!renewer.lost() && family->Look() && WaitForEndSignal(kLookEvery) == 0) {
   }
   renewer.Release();

@@ -17,8 +17,9 @@
 namespace warpline::cli {
 
 // Starts `warpline keep-lease`, which takes the lease, the socket and the token's file over, and
-// returns its id once it has. `endpoint` is the one that the lease was acquired from, and `token`
-// the lease's latest. When there is an error the caller still has everything.
+// returns its id once it has, before the lease is renewed again. `endpoint` is the one that the
+// lease was acquired from, and `token` the lease's latest. When there is an error the caller still
+// has everything.
 absl::StatusOr<pid_t> StartKeeping(const Lease& lease, const std::string& endpoint,
                                    const std::string& token, const ProcessFamily& family,
                                    TokenKeeper* keeper);

@@ -51,8 +51,11 @@ std::string Endpoint(const CommandLine& line, const char* otherwise = kDefaultEn
   return std::string(endpoint.empty() ? otherwise : endpoint);
 }
 
-// Makes the path absolute, because the program that is run may change its folder.
-void ExportPath(const char* variable, const std::string& path) {
+// Exports the path of an option, or else that of the variable, as an absolute one: the program that
+// is run may change its folder.
+void ExportPath(const char* variable, std::string path) {
+  const char* const former = getenv(variable);
+  if (path.empty() && former != nullptr) path = former;
   std::error_code ignored;
   if (!path.empty()) setenv(variable, std::filesystem::absolute(path, ignored).c_str(), 1);
 }

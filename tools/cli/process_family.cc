@@ -35,11 +35,26 @@ bool ReadProcess(pid_t pid, Process* process) {
   char state = 0;
   rest >> state >> process->parent;
   std::string skipped;
-  for (int field = 5; field < 22; ++field) rest >> skipped;
-  rest >> process->self.started;
+  int threads = 0;
+  for (int field = 5; field < 20; ++field) rest >> skipped;
+  rest >> threads >> skipped >> process->self.started;
   process->self.pid = pid;
   process->self.name = text.substr(open + 1, close - open - 1);
-  return rest.good() && state != 'Z' && state != 'X';
+  // The state is that of the main thread, which may have ended before others.
+  const bool ended = state == 'X' || (state == 'Z' && threads <= 1);
+  return rest.good() && !ended;
+}
+
+using Ids = std::set<std::pair<pid_t, uint64_t>>;  // Numbers and starts.
+
+Ids IdsOf(const std::vector<FamilyMember>& members) {
+  Ids ids;
+  for (const FamilyMember& member : members) ids.insert({member.pid, member.started});
+  return ids;
+}
+
+bool IsIn(const Ids& ids, const Process& process) {
+  return ids.count({process.self.pid, process.self.started}) != 0;
 }
 
 std::vector<Process> RunningProcesses() {
@@ -77,10 +92,14 @@ std::vector<FamilyMember> Gather(const std::vector<Process>& running,
 
 }  // namespace
 
-ProcessFamily ProcessFamily::Of(pid_t ancestor) {
+ProcessFamily ProcessFamily::Of(pid_t ancestor, const ProcessFamily& others) {
+  const std::vector<Process> running = RunningProcesses();
+  const Ids former = IdsOf(others.members_);
+  const Ids theirs =
+      IdsOf(Gather(running, [&former](const Process& process) { return IsIn(former, process); }));
   ProcessFamily family;
-  family.members_ = Gather(RunningProcesses(), [ancestor](const Process& process) {
-    return process.parent == ancestor;
+  family.members_ = Gather(running, [ancestor, &theirs](const Process& process) {
+    return process.parent == ancestor && !IsIn(theirs, process);
   });
   return family;
 }
@@ -100,11 +119,9 @@ absl::StatusOr<ProcessFamily> ProcessFamily::Parse(const std::vector<std::string
 }
 
 bool ProcessFamily::Look() {
-  std::set<std::pair<pid_t, uint64_t>> former;
-  for (const FamilyMember& member : members_) former.insert({member.pid, member.started});
-  members_ = Gather(RunningProcesses(), [&former](const Process& process) {
-    return former.count({process.self.pid, process.self.started}) != 0;
-  });
+  const Ids former = IdsOf(members_);
+  members_ = Gather(RunningProcesses(),
+                    [&former](const Process& process) { return IsIn(former, process); });
   return !members_.empty();
 }
 

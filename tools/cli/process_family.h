@@ -19,11 +19,13 @@ struct FamilyMember {
 };
 
 // Goes by the parents that /proc shows: a process whose parent ends between two looks, and which
-// was not there at the first, is lost. Thread-compatible.
+// was not there at the first, is lost. A process runs as long as one of its threads does.
+// Thread-compatible.
 class ProcessFamily {
  public:
-  // The running descendants of the process `ancestor`, without itself.
-  static ProcessFamily Of(pid_t ancestor);
+  // Returns the running descendants of the process `ancestor`: without itself, and without those
+  // that `others` has and what these have started.
+  static ProcessFamily Of(pid_t ancestor, const ProcessFamily& others = {});
   // Reads what Text() has written. INVALID_ARGUMENT for anything else.
   static absl::StatusOr<ProcessFamily> Parse(const std::vector<std::string>& words);
 

@@ -1,11 +1,15 @@
 #include "tools/cli/process_family.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -65,6 +69,21 @@ std::vector<pid_t> PidsOf(const ProcessFamily& family) {
   return pids;
 }
 
+// The word of Text() that is about `pid`.
+std::string TextOf(const ProcessFamily& family, pid_t pid) {
+  for (const std::string& word : family.Text()) {
+    if (word.substr(0, word.find(':')) == std::to_string(pid)) return word;
+  }
+  return "";
+}
+
+char StateOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t end = text.rfind(") ");
+  return end == std::string::npos ? '?' : text[end + 2];
+}
+
 std::vector<pid_t> Sorted(std::vector<pid_t> pids) {
   std::sort(pids.begin(), pids.end());
   return pids;
@@ -75,6 +94,37 @@ TEST(ProcessFamilyTest, HasAllDescendants) {
   const ProcessFamily family = ProcessFamily::Of(getpid());
   EXPECT_EQ(PidsOf(family), Sorted({generations.child(), generations.grandchild()}));
   EXPECT_NE(family.members()[0].name, "");
+}
+
+TEST(ProcessFamilyTest, LeavesOthersAndTheirDescendantsOut) {
+  const Generations others;
+  auto child_alone = ProcessFamily::Parse({TextOf(ProcessFamily::Of(getpid()), others.child())});
+  ASSERT_TRUE(child_alone.ok()) << child_alone.status();
+  EXPECT_TRUE(ProcessFamily::Of(getpid(), *child_alone).members().empty());
+  const Generations generations;
+  EXPECT_EQ(PidsOf(ProcessFamily::Of(getpid(), *child_alone)),
+            Sorted({generations.child(), generations.grandchild()}));
+}
+
+TEST(ProcessFamilyTest, AProcessRunsOnAfterItsMainThread) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread([] {
+      while (true) pause();
+    }).detach();
+    // pthread_exit() would unwind the test.
+    syscall(SYS_exit, 0);
+  }
+  while (StateOf(child) != 'Z') usleep(1000);
+  ProcessFamily family = ProcessFamily::Of(getpid());
+  EXPECT_EQ(PidsOf(family), std::vector<pid_t>{child});
+  EXPECT_TRUE(family.Look());
+  kill(child, SIGKILL);
+  // It stays a zombie until it is waited for.
+  siginfo_t info;
+  EXPECT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(family.Look());
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 TEST(ProcessFamilyTest, OrphansRemainMembers) {
@@ -94,12 +144,10 @@ TEST(ProcessFamilyTest, WhatAMemberStartsBecomesOne) {
   auto family = ProcessFamily::Parse(ProcessFamily::Of(getpid()).Text());
   ASSERT_TRUE(family.ok()) << family.status();
   EXPECT_EQ(PidsOf(*family), Sorted({generations.child(), generations.grandchild()}));
-  for (const std::string& word : ProcessFamily::Of(getpid()).Text()) {
-    if (word.substr(0, word.find(':')) != std::to_string(generations.child())) continue;
-    auto child = ProcessFamily::Parse({word});
-    EXPECT_TRUE(child->Look());
-    EXPECT_EQ(PidsOf(*child), Sorted({generations.child(), generations.grandchild()}));
-  }
+  auto child = ProcessFamily::Parse({TextOf(ProcessFamily::Of(getpid()), generations.child())});
+  ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_TRUE(child->Look());
+  EXPECT_EQ(PidsOf(*child), Sorted({generations.child(), generations.grandchild()}));
   EXPECT_NE(started, 0u);
 }
 

@@ -18,12 +18,13 @@ void Say(const std::string& text) { std::fprintf(stderr, "warpline run: %s\n", t
 
 }  // namespace
 
-Renewer::Renewer(Lease* lease, TokenKeeper* keeper, std::string token)
+Renewer::Renewer(Lease* lease, TokenKeeper* keeper, std::string token, First first)
     : lease_(lease),
       keeper_(keeper),
       pause_(absl::Milliseconds(std::max<uint32_t>(lease->granted().renew_ms(), 100))),
       token_(std::move(token)) {
-  thread_ = std::thread([this] { Run(); });
+  const absl::Duration first_pause = first == First::kAtOnce ? absl::ZeroDuration() : pause_;
+  thread_ = std::thread([this, first_pause] { Run(first_pause); });
 }
 
 std::string Renewer::Stop() {
@@ -50,8 +51,8 @@ bool Renewer::SleepFor(absl::Duration pause) {
   return !stopping_;
 }
 
-void Renewer::Run() {
-  absl::Duration pause = pause_;
+void Renewer::Run(absl::Duration first_pause) {
+  absl::Duration pause = first_pause;
   while (SleepFor(pause)) {
     const auto renewed = lease_->Renew(token_);
     if (!renewed.ok()) {

@@ -19,8 +19,12 @@ namespace warpline::cli {
 // called once and last. Says on stderr when the lease cannot be renewed, is lost, or has to end.
 class Renewer {
  public:
+  // When the first renewal comes: after the pause that the lease says, or at once, for a lease
+  // whose last renewal is some time ago.
+  enum class First { kAfterPause, kAtOnce };
+
   // Both are borrowed. `token` is the lease's latest one.
-  Renewer(Lease* lease, TokenKeeper* keeper, std::string token);
+  Renewer(Lease* lease, TokenKeeper* keeper, std::string token, First first);
 
   // True once the lease is over, whatever this process does.
   bool lost() const { return lost_.load(); }
@@ -31,7 +35,7 @@ class Renewer {
 
  private:
   bool SleepFor(absl::Duration pause);
-  void Run();
+  void Run(absl::Duration first_pause);
   // Takes a failed renewal. Returns false when the lease is over.
   bool GoesOnAfter(const absl::Status& failure);
   // Says when the lease has to end, and when it may stay after all.

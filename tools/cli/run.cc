@@ -141,15 +141,26 @@ std::string NamesOf(const ProcessFamily& family) {
 constexpr char kUseHold[] =
     "to hold a lease for programs that outlive the command that starts them, use `warpline hold`";
 
+// Says why the lease does not go on for the processes that a command has left; empty when it does.
+std::string WhyItEnds(const ChildEnd& end, const Orphans& orphans) {
+  if (getpid() == 1) {
+    return "`warpline run` is the first process of its PID namespace, so the system ends them with "
+           "it, and their lease ends";
+  }
+  if (end.told_to_end) return "it was told to end, so their lease ends, too";
+  if (orphans.told_to_end) return "`warpline run` was told to end then, so their lease ends, too";
+  return "";
+}
+
 // Ends what `warpline run` holds for a command that has ended and has left processes running: has
-// the lease go on for these, or gives it back where it `ends` with the command. Says what happens.
-void LeaveBehind(const std::string& command, const std::string& endpoint, bool ends, Lease* lease,
+// the lease go on for these, or gives it back for the reason `why_it_ends`. Says what happens.
+void LeaveBehind(const std::string& command, const std::string& endpoint,
+                 const ProcessFamily& family, const std::string& why_it_ends, Lease* lease,
                  TokenKeeper* keeper, Renewer* renewer) {
-  const ProcessFamily family = ProcessFamily::Of(getpid());
   const std::string left =
       absl::StrCat(command, " has ended and left processes running (", NamesOf(family), "): ");
-  if (ends) {
-    Complain(absl::StrCat(left, "it was told to end, so their lease ends, too; ", kUseHold), 0);
+  if (!why_it_ends.empty()) {
+    Complain(absl::StrCat(left, why_it_ends, "; ", kUseHold), 0);
     renewer->Release();
     return;
   }
@@ -164,6 +175,31 @@ void LeaveBehind(const std::string& command, const std::string& endpoint, bool e
   Complain(absl::StrCat(left, "their lease ends (", process.status().message(), "); ", kUseHold),
            0);
   (void)lease->Release(token);
+}
+
+// Runs the program under the lease, and then gives the lease back or leaves it to the processes
+// that the program has left. Returns the exit code.
+int RunUnder(Lease* lease, TokenKeeper* keeper, const std::string& program, const CommandLine& line,
+             const std::string& endpoint, const sigset_t& mask) {
+  // A shell that has executed `warpline run` in its place may have started them.
+  const ProcessFamily others = ProcessFamily::Of(getpid());
+  AdoptOrphans();
+  Renewer renewer(lease, keeper, lease->granted().token(), Renewer::First::kAfterPause);
+  const auto child = StartChild(program, line.rest, mask);
+  if (!child.ok()) {
+    renewer.Release();
+    return Complain(child.status(), CodeOf(child.status()));
+  }
+  const ChildEnd end = WaitForChild(*child);
+  Orphans orphans;
+  if (!renewer.lost()) orphans = WaitForOrphans(kTimeToEnd, others);
+  if (orphans.running.members().empty()) {
+    renewer.Release();
+  } else {
+    LeaveBehind(line.rest[0], endpoint, orphans.running, WhyItEnds(end, orphans), lease, keeper,
+                &renewer);
+  }
+  return end.code;
 }
 
 }  // namespace
@@ -238,7 +274,8 @@ int Run(const CommandLine& line, const std::string& endpoint) {
                         line.options.size() == (guards ? 1u : 0u) + (has_tier ? 1u : 0u);
   if (inherits) {
     const auto child = StartChild(*program, line.rest, mask);
-    return child.ok() ? WaitForChild(*child) : Complain(child.status(), CodeOf(child.status()));
+    return child.ok() ? WaitForChild(*child).code
+                      : Complain(child.status(), CodeOf(child.status()));
   }
   WaitShower shower;
   LeaseWait wait;
@@ -261,18 +298,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   // The program needs its lease, but not the means to get others.
   unsetenv("WARPLINE_CREDENTIAL");
   unsetenv("WARPLINE_CREDENTIAL_FILE");
-  AdoptOrphans();
-  Renewer renewer(lease->get(), keeper->get(), (*lease)->granted().token());
-  const auto child = StartChild(*program, line.rest, mask);
-  bool told_to_end = false;
-  const int code = child.ok() ? WaitForChild(*child, &told_to_end)
-                              : Complain(child.status(), CodeOf(child.status()));
-  if (child.ok() && !renewer.lost() && OrphansRemainAfter(kTimeToEnd)) {
-    LeaveBehind(line.rest[0], endpoint, told_to_end, lease->get(), keeper->get(), &renewer);
-  } else {
-    renewer.Release();
-  }
-  return code;
+  return RunUnder(lease->get(), keeper->get(), *program, line, endpoint, mask);
 }
 
 }  // namespace warpline::cli
