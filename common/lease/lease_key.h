@@ -47,7 +47,7 @@ class LeaseKey {
 
   // 96 hexadecimal digits: the secret, and what tells the endpoint and the file from others.
   std::string text() const;
-  // Whether it was made for this endpoint, and for this file.
+  // These return whether it was made for this endpoint, and for this file.
   bool IsForEndpoint(absl::string_view endpoint) const;
   bool IsForFile(absl::string_view file) const;
   // Where the keeper of the lease listens. The address does not give the key away.

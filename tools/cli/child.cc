@@ -32,7 +32,7 @@ bool IsIgnored(int number) {
   return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Those that this process did not inherit as ignored.
+// Returns those of the signals that this process did not inherit as ignored.
 sigset_t NotIgnored(std::initializer_list<int> numbers) {
   sigset_t set;
   sigemptyset(&set);
@@ -42,8 +42,8 @@ sigset_t NotIgnored(std::initializer_list<int> numbers) {
   return set;
 }
 
-// Whether a command that ends with this code was ended by SIGTERM, SIGINT or SIGQUIT. A shell whose
-// last program was ended so has the same code.
+// Returns whether a command that ends with this code was ended by SIGTERM, SIGINT or SIGQUIT. A
+// shell whose last program was ended so has the same code.
 bool SaysToldToEnd(int code) {
   return code == 128 + SIGTERM || code == 128 + SIGINT || code == 128 + SIGQUIT;
 }
@@ -55,6 +55,12 @@ bool TakeEnds() {
     if (ended == 0) return true;
     if (ended < 0 && errno != EINTR) return false;
   }
+}
+
+// Returns whether a child has ended whose end was not taken yet.
+bool HasEndToTake() {
+  siginfo_t info = {};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
 }
 
 absl::Status CannotRun(const std::string& path, int error) {
@@ -153,10 +159,11 @@ Orphans WaitForOrphans(absl::Duration patience, const ProcessFamily& others) {
   Orphans orphans;
   while (TakeEnds()) {
     orphans.running = ProcessFamily::Of(getpid(), others);
+    const bool none = orphans.running.members().empty();
+    // A process that ended during the look may have hidden those that it had started.
+    if (none && HasEndToTake()) continue;
     const absl::Duration left = until - SteadyNow();
-    if (orphans.running.members().empty() || orphans.told_to_end || left <= absl::ZeroDuration()) {
-      return orphans;
-    }
+    if (none || orphans.told_to_end || left <= absl::ZeroDuration()) return orphans;
     const timespec pause = absl::ToTimespec(left);
     const int number = sigtimedwait(&set, nullptr, &pause);
     orphans.told_to_end = number > 0 && number != SIGCHLD;

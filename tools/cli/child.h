@@ -32,11 +32,13 @@ absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std:
 // runs.
 void AdoptOrphans();
 
+// How a child has ended.
+// How a child has ended.
 struct ChildEnd {
   int code = 1;  // Its exit code, or 128 plus the number of the signal that ended it, as in shells.
-  // True when SIGTERM came for it, by way of this process, or when SIGTERM, SIGINT or SIGQUIT has
-  // ended it, which its exit code may say, too. An interrupt that the child outlives does not
-  // count: it may have ended a step of the child's work alone.
+  // True when this process has forwarded SIGTERM to it, or when SIGTERM, SIGINT or SIGQUIT has
+  // ended it, as its exit code may say, too. An interrupt that the child outlives does not count,
+  // since it may have ended only a step of the child's work.
   bool told_to_end = false;
 };
 
@@ -44,7 +46,7 @@ struct ChildEnd {
 // process inherited as ignored tells nobody to end.
 ChildEnd WaitForChild(pid_t child);
 
-// What a child has left.
+// The processes that a child has left.
 struct Orphans {
   ProcessFamily running;
   bool told_to_end = false;  // SIGTERM, SIGINT or SIGQUIT came while they were waited for.

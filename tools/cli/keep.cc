@@ -75,7 +75,7 @@ absl::StatusOr<warpline_internal::LeaseReply> ReadGrant() {
   return reply;
 }
 
-// The descriptors of the new process: `from` as those above, and nothing but /dev/null besides.
+// Gives the new process `from` as the descriptors above, and /dev/null as the standard ones.
 // Returns 0, or the number of the error.
 int AddFiles(const std::array<UniqueFd, 3>& from, posix_spawn_file_actions_t* files) {
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -130,7 +130,7 @@ bool IsReady(const UniqueFd& pipe) {
   return got == 1;
 }
 
-// Leaves the command's folder, which could not be unmounted otherwise, unless the endpoint is a
+// Leaves the command's folder, so that it can be removed and unmounted; not when the endpoint is a
 // path in it.
 void LeaveFolder(const std::string& endpoint) {
   for (const absl::string_view address : absl::StrSplit(endpoint, ',')) {

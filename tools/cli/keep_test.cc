@@ -56,7 +56,7 @@ class SilentServer {
   std::string endpoint_;
 };
 
-// What StartKeeping() gives `warpline keep-lease`, in this process.
+// Becomes `warpline keep-lease` with what StartKeeping() gives it.
 [[noreturn]] void Keep(const std::string& endpoint, const CommandLine& line, int ready) {
   const std::string bytes = Granted().SerializeAsString();
   const UniqueFd grant(memfd_create("grant", 0));
