@@ -151,10 +151,19 @@ TEST_F(TokenKeeperTest, SaysHowProgramsGetTheTokenWithoutTheFile) {
   EXPECT_NE((*deaf)->Replace("third").message().find("find no token"), std::string::npos);
 }
 
+bool Write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  return file.good();
+}
+
 // Gives this process, which has one thread, a mount of its own at `folder`, in which no file can be
-// made but one folder.
+// made but one folder. Returns false where this is not allowed.
 bool MountFull(const std::string& folder) {
-  return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+  const std::string user = "0 " + std::to_string(geteuid()) + " 1";
+  const std::string group = "0 " + std::to_string(getegid()) + " 1";
+  return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && Write("/proc/self/uid_map", user) &&
+         Write("/proc/self/setgroups", "deny") && Write("/proc/self/gid_map", group) &&
          mount("none", folder.c_str(), "tmpfs", 0, "nr_inodes=2") == 0;
 }
 
