@@ -213,6 +213,7 @@ class LeaseUsesTest(unittest.TestCase):
                                   extra_groups=[], capture_output=True, check=False)
             self.assertEqual((1, b""), (done.returncode, done.stdout))
         process.terminate()
+        harness.finish(process)
 
     def test_without_a_lease_the_error_says_what_to_do(self):
         done = subprocess.run(
