@@ -2,6 +2,8 @@
 #ifndef WARPLINE_CLIENT_STUB_SESSION_SESSION_STATUS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_SESSION_STATUS_H_
 
+#include <cstdint>
+
 #include "common/cuda/cuda_result.h"
 
 namespace warpline::stub {
@@ -19,6 +21,11 @@ class SessionStatus {
   // It is for waits that the completion board answers; waits that the server answers return this
   // error themselves.
   virtual CudaResult TakeDeferred() = 0;
+
+  // Returns the error with which the one-way command `seq` failed without ending the session, for
+  // the call that sent it; kSuccess if it has not failed, or many others have failed since. No wait
+  // returns that error any more.
+  virtual CudaResult TakeFailureOf(uint64_t seq) = 0;
 
   // Writes the output of complete kernels with the application's stdio. Waits do so by themselves.
   virtual void WriteOutput() = 0;

@@ -52,6 +52,7 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
 
   CudaResult error() const override { return static_cast<CudaResult>(error_.load()); }
   CudaResult TakeDeferred() override { return CudaResult::kSuccess; }
+  CudaResult TakeFailureOf(uint64_t) override { return CudaResult::kSuccess; }
   void WriteOutput() override {}
   bool ExpectsOutput() const override { return false; }
 

@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "client_stub/core/runtime/runtime.h"
-
 namespace warpline::stub {
 namespace {
 
@@ -20,13 +18,17 @@ bool MayBeRefused(uint64_t streams, uint64_t handles) {
 
 }  // namespace
 
-CUresult ConfirmCreation(uint64_t streams, uint64_t handles) {
-  if (!MayBeRefused(streams, handles)) return CUDA_SUCCESS;
+CUresult RefusalOf(uint64_t seq) {
   // The refusal of an earlier command comes before the answer to any later one. Whatever this one
   // answers, it waits for no work of the device.
   std::string reply;
   runtime().commands->Call(WaitKind::kRoundTrip, cmd::LimitGet{CU_LIMIT_STACK_SIZE, 0}, {}, &reply);
-  return WaitedFor();
+  WARPLINE_TRY(SessionError());
+  return ToCu(runtime().status->TakeFailureOf(seq));
+}
+
+CUresult ConfirmCreation(uint64_t seq, uint64_t streams, uint64_t handles) {
+  return MayBeRefused(streams, handles) ? RefusalOf(seq) : CUDA_SUCCESS;
 }
 
 }  // namespace warpline::stub

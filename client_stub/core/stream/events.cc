@@ -25,7 +25,11 @@ CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
   const uint32_t wire_flags = flags & CU_EVENT_DISABLE_TIMING;
   const uint64_t seq = r.commands->Send(cmd::EventCreate{wire, wire_flags, 0});
   if (seq == 0) return SentAs(seq);
-  WARPLINE_TRY(ConfirmCreation(0, r.streams.live() + r.events.live()));
+  const CUresult refused = ConfirmCreation(seq, 0, r.streams.live() + r.events.live());
+  if (refused != CUDA_SUCCESS) {
+    Withdraw(cmd::EventDestroy{wire});
+    return refused;
+  }
   const uint64_t handle = r.events.Add([&](Event& e, uint64_t number) {
     e.handle = HandleOf<CUevent>(number);
     e.wire = wire;
@@ -36,7 +40,10 @@ CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
     e.seq.store(0, std::memory_order_relaxed);
     e.stream.store(0, std::memory_order_relaxed);
   });
-  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (handle == 0) {
+    r.commands->Send(cmd::EventDestroy{wire});
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *event = HandleOf<CUevent>(handle);
   return CUDA_SUCCESS;
 }

@@ -7,7 +7,11 @@
 namespace warpline::stub {
 namespace {
 
-using StreamCallsTest = CoreTest;
+class StreamCallsTest : public CoreTest {
+ protected:
+  // The server refuses the next command.
+  void RefuseNext() { session().SetFailureOf(session().last_seq() + 1, CudaResult::kOutOfMemory); }
+};
 
 uint64_t MemsetStream(FakeSession& session, CUstream stream, bool per_thread) {
   CUdeviceptr pointer;
@@ -135,18 +139,23 @@ TEST_F(StreamCallsTest, WhatIsBeyondALimitIsRefusedByTheCallThatMakesIt) {
   streams.push_back(stream);
   EXPECT_EQ(session().Count(CommandId::kLimitGet), before + 1);
   stream = nullptr;
-  session().SetDeferred(CudaResult::kOutOfMemory);
+  RefuseNext();
   EXPECT_EQ(cuStreamCreate(&stream, 0), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(stream, nullptr);
-  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(runtime().streams.live(), left + 5);
+  EXPECT_EQ(session().Latest<cmd::StreamDestroy>().stream,
+            session().Latest<cmd::StreamCreate>().stream);
   // Events count with the streams.
   std::vector<CUevent> events(5);
   for (CUevent& event : events) ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
-  EXPECT_EQ(session().Count(CommandId::kLimitGet), before + 2);
-  session().SetDeferred(CudaResult::kOutOfMemory);
+  const int asked_before = session().Count(CommandId::kLimitGet);
+  RefuseNext();
   CUevent event = nullptr;
   EXPECT_EQ(cuEventCreate(&event, 0), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(event, nullptr);
+  EXPECT_GT(session().Count(CommandId::kLimitGet), asked_before);
+  EXPECT_EQ(session().Latest<cmd::EventDestroy>().event,
+            session().Latest<cmd::EventCreate>().event);
   for (const CUstream made : streams) EXPECT_EQ(cuStreamDestroy_v2(made), CUDA_SUCCESS);
   for (const CUevent made : events) EXPECT_EQ(cuEventDestroy_v2(made), CUDA_SUCCESS);
   // There is room again.
@@ -154,6 +163,32 @@ TEST_F(StreamCallsTest, WhatIsBeyondALimitIsRefusedByTheCallThatMakesIt) {
   ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kLimitGet), asked);
   EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  session().SetLimits(0, 0);
+}
+
+TEST_F(StreamCallsTest, TheErrorOfAnEarlierCommandIsNotTheCreations) {
+  session().SetLimits(1, 1);
+  session().SetDeferred(CudaResult::kLaunchOutOfResources);
+  CUstream stream = nullptr;
+  EXPECT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  CUevent event = nullptr;
+  EXPECT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  EXPECT_EQ(cuEventDestroy_v2(event), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  session().SetLimits(0, 0);
+}
+
+// A server that has made nothing refuses that, too.
+TEST_F(StreamCallsTest, TheDestroyOfWhatWasRefusedFailsSilently) {
+  session().SetLimits(1, 1);
+  RefuseNext();
+  const uint64_t create = session().last_seq() + 1;
+  // The answer that tells of the refusal comes between the two.
+  session().SetFailureOf(create + 2, CudaResult::kInvalidHandle);
+  CUstream stream = nullptr;
+  EXPECT_EQ(cuStreamCreate(&stream, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(session().TakeFailureOf(create + 2), CudaResult::kSuccess);
   session().SetLimits(0, 0);
 }
 

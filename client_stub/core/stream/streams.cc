@@ -1,8 +1,8 @@
 #include "client_stub/core/stream/streams.h"
 
 #include <algorithm>
-#include <set>
-#include <vector>
+#include <array>
+#include <cstddef>
 
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/capture_state.h"
@@ -12,19 +12,36 @@
 namespace warpline::stub {
 namespace {
 
+void DestroyOnServer(uint64_t wire) {
+  Commands& commands = *runtime().commands;
+  commands.Send(cmd::StreamDestroy{wire});
+  commands.ForgetStream(wire);
+}
+
 void Forget(Stream& stream) {
   Runtime& r = runtime();
   if (Captured(stream)) ForgetCapture(&stream);
   // The stream may have freed other devices' memory.
   for (uint32_t i = 0; i < r.device_count; ++i) r.devices[i].allocator->ForgetStream(stream.wire);
-  r.commands->Send(cmd::StreamDestroy{stream.wire});
-  r.commands->ForgetStream(stream.wire);
+  DestroyOnServer(stream.wire);
 }
 
-// The streams that were left in green contexts which are destroyed, by their handles.
-struct LeftStreams {
-  Mutex mu;
-  std::set<uint64_t> handles ABSL_GUARDED_BY(mu);
+// The handles of the latest streams that were left in green contexts which are destroyed.
+class LeftStreams {
+ public:
+  void Add(uint64_t handle) {
+    MutexLock lock(&mu_);
+    handles_[next_++ % kRememberedStreams] = handle;
+  }
+  bool Has(uint64_t handle) {
+    MutexLock lock(&mu_);
+    return handle != 0 && std::find(handles_.begin(), handles_.end(), handle) != handles_.end();
+  }
+
+ private:
+  Mutex mu_;
+  std::array<uint64_t, kRememberedStreams> handles_ ABSL_GUARDED_BY(mu_) = {};
+  size_t next_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 LeftStreams& left_streams() {
@@ -32,13 +49,53 @@ LeftStreams& left_streams() {
   return *made;
 }
 
-// Creates the stream on the server.
-CUresult SendCreate(const Context* context, uint64_t wire, unsigned int flags, int priority) {
-  Commands& commands = *runtime().commands;
-  if (context == nullptr || context->green == nullptr) {
-    return SentAs(commands.Send(cmd::StreamCreate{wire, flags, priority}));
+bool IsGreen(const Context* context) { return context != nullptr && context->green != nullptr; }
+
+// Creates the stream on the server, unless that refuses it.
+CUresult CreateOnServer(const Context* context, uint64_t wire, unsigned int flags, int priority) {
+  Runtime& r = runtime();
+  const uint64_t seq =
+      IsGreen(context)
+          ? r.commands->Send(cmd::StreamCreateIn{wire, context->green->partition, priority, 0})
+          : r.commands->Send(cmd::StreamCreate{wire, flags, priority});
+  WARPLINE_TRY(SentAs(seq));
+  const uint64_t streams = r.streams.live();
+  const CUresult refused = ConfirmCreation(seq, streams, streams + r.events.live());
+  if (refused != CUDA_SUCCESS) Withdraw(cmd::StreamDestroy{wire});
+  return refused;
+}
+
+// Gives a stream of the server its handle. Returns nullptr when there are too many.
+Stream* AddStream(Device* device, Context* context, uint64_t wire, unsigned int flags,
+                  int priority) {
+  Stream* stream = nullptr;
+  runtime().streams.Add([&](Stream& s, uint64_t number) {
+    s.handle = HandleOf<CUstream>(number);
+    s.wire = wire;
+    s.flags = flags;
+    s.priority = priority;
+    s.device = device;
+    s.context = context;
+    {
+      MutexLock lock(&s.attributes_mu);
+      s.attributes = {};
+    }
+    // Creating the stream is no work: a new stream is idle, whatever the server still has to do.
+    s.last_seq.store(0, std::memory_order_relaxed);
+    s.capture.store(0, std::memory_order_relaxed);
+    stream = &s;
+  });
+  return stream;
+}
+
+// Orders a new stream after what the green context of `context`, if it is one's, was told to wait
+// for.
+CUresult JoinHeld(const Context* context, Stream* stream) {
+  if (!IsGreen(context) || !context->green->held.load(std::memory_order_acquire)) {
+    return CUDA_SUCCESS;
   }
-  return SentAs(commands.Send(cmd::StreamCreateIn{wire, context->green->partition, priority, 0}));
+  Stream* const first = context->green->default_stream.load(std::memory_order_acquire);
+  return first == nullptr ? CUDA_SUCCESS : Join(first, stream);
 }
 
 // Called at the end of the thread whose default streams these are.
@@ -108,16 +165,14 @@ Stream* DefaultStreamOf(GreenContext* green) {
 }
 
 CUresult NoStream(CUstream handle) {
-  MutexLock lock(&left_streams().mu);
-  return left_streams().handles.contains(NumberOf(handle)) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                                           : CUDA_ERROR_INVALID_HANDLE;
+  return left_streams().Has(NumberOf(handle)) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                              : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult CreateStream(Device* device, Context* context, unsigned int flags, int priority,
                       Stream** stream) {
   Runtime& r = runtime();
-  const bool green = context != nullptr && context->green != nullptr;
-  if (green) flags |= CU_STREAM_NON_BLOCKING;
+  if (IsGreen(context)) flags |= CU_STREAM_NON_BLOCKING;
   priority = std::clamp(priority, device->remote->greatest_stream_priority,
                         device->remote->least_stream_priority);
   if ((flags & CU_STREAM_NON_BLOCKING) != 0 && !r.legacy_overtaken.exchange(true)) {
@@ -125,29 +180,19 @@ CUresult CreateStream(Device* device, Context* context, unsigned int flags, int 
     WARPLINE_TRY(OrderOtherStreamsAfter(&device->legacy));
   }
   const uint64_t wire = r.NewNumber(*device);
-  WARPLINE_TRY(SendCreate(context, wire, flags, priority));
-  const uint64_t streams = r.streams.live();
-  WARPLINE_TRY(ConfirmCreation(streams, streams + r.events.live()));
-  const uint64_t handle = r.streams.Add([&](Stream& s, uint64_t number) {
-    s.handle = HandleOf<CUstream>(number);
-    s.wire = wire;
-    s.flags = flags;
-    s.priority = priority;
-    s.device = device;
-    s.context = context;
-    {
-      MutexLock lock(&s.attributes_mu);
-      s.attributes = {};
-    }
-    // Creating the stream is no work: a new stream is idle, whatever the server still has to do.
-    s.last_seq.store(0, std::memory_order_relaxed);
-    s.capture.store(0, std::memory_order_relaxed);
-    *stream = &s;
-  });
-  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!green || !context->green->held.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  Stream* const first = context->green->default_stream.load(std::memory_order_acquire);
-  return first == nullptr ? CUDA_SUCCESS : Join(first, *stream);
+  WARPLINE_TRY(CreateOnServer(context, wire, flags, priority));
+  Stream* const made = AddStream(device, context, wire, flags, priority);
+  if (made == nullptr) {
+    DestroyOnServer(wire);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult joined = JoinHeld(context, made);
+  if (joined != CUDA_SUCCESS) {
+    r.streams.Remove(NumberOf(made->handle), Forget);
+    return joined;
+  }
+  *stream = made;
+  return CUDA_SUCCESS;
 }
 
 CUresult OrderOtherStreamsAfter(Stream* stream) {
@@ -165,12 +210,11 @@ CUresult DestroyStream(CUstream handle) {
 }
 
 void DestroyStreamsOf(const Context* context) {
-  runtime().streams.ForEach([context](const Stream& stream, uint64_t handle) {
+  const GreenContext* const green = context->green;
+  runtime().streams.ForEach([&](const Stream& stream, uint64_t handle) {
     if (stream.context != context) return true;
-    if (context->green != nullptr) {
-      MutexLock lock(&left_streams().mu);
-      left_streams().handles.insert(handle);
-    }
+    // The application has no handle of the default stream.
+    if (green != nullptr && &stream != green->default_stream.load()) left_streams().Add(handle);
     runtime().streams.Remove(handle, Forget);
     return true;
   });
@@ -225,9 +269,12 @@ CUresult Join(Stream* before, Stream* stream) {
   Commands& commands = *runtime().commands;
   const uint64_t event = runtime().NewNumber();
   WARPLINE_TRY(SentAs(commands.Send(cmd::EventCreate{event, CU_EVENT_DISABLE_TIMING, 0})));
-  WARPLINE_TRY(SendOn(before, cmd::EventRecord{event, before->wire}));
-  WARPLINE_TRY(SendOn(stream, cmd::StreamWaitEvent{stream->wire, event}));
-  return SentAs(commands.Send(cmd::EventDestroy{event}));
+  CUresult result = SendOn(before, cmd::EventRecord{event, before->wire});
+  if (result == CUDA_SUCCESS) {
+    result = SendOn(stream, cmd::StreamWaitEvent{stream->wire, event});
+  }
+  const CUresult destroyed = SentAs(commands.Send(cmd::EventDestroy{event}));
+  return result == CUDA_SUCCESS ? destroyed : result;
 }
 
 CUresult JoinStreamsOf(const Context* context, Stream* stream) {

@@ -5,6 +5,7 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_STREAMS_H_
 #define WARPLINE_CLIENT_STUB_CORE_STREAM_STREAMS_H_
 
+#include <cstddef>
 #include <string_view>
 
 #include "client_stub/core/runtime/runtime.h"
@@ -24,8 +25,11 @@ Stream* FindStream(CUstream handle, DefaultStream null_means);
 // The stream that NULL means while the green context is current, which is created here when it is
 // first needed. Returns nullptr when there is no room for it.
 Stream* DefaultStreamOf(GreenContext* green);
-// The error for a handle that names no stream.
+// The error for a handle that names no stream: CUDA_ERROR_CONTEXT_IS_DESTROYED for one of the
+// latest kRememberedStreams that DestroyStreamsOf() has destroyed with a green context, and
+// otherwise CUDA_ERROR_INVALID_HANDLE.
 CUresult NoStream(CUstream handle);
+inline constexpr size_t kRememberedStreams = 1024;
 
 inline bool IsDefaultStream(CUstream handle) {
   return handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
@@ -49,8 +53,7 @@ CUresult CreateStream(Device* device, Context* context, unsigned int flags, int 
 // Destroys a stream, whose work still completes. CUDA_ERROR_INVALID_HANDLE for a handle that
 // cuStreamCreate did not give.
 CUresult DestroyStream(CUstream handle);
-// Destroys all streams that `context` owns. For those of a green context NoStream() says from then
-// on that their context is destroyed.
+// Destroys all streams that `context` owns.
 void DestroyStreamsOf(const Context* context);
 
 // Sends a command that runs on `stream`. `*sent_seq` (may be null) gets its number.

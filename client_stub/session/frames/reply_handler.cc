@@ -154,7 +154,7 @@ void ReplyHandler::CommandFailed(CommandId command, uint64_t seq, CudaResult res
   if (const LogPermit permit = parts_.log->Ask(kFailedLine)) permit.Warning(line());
   // The outcome of loading is asked for: by ModuleCheck, or by the first look-up in the module.
   if (id != 0 && kCommandTable[id - 1].capability == Capability::kLoad) return;
-  parts_.commands->errors().Defer(result);
+  parts_.commands->errors().Defer(seq, result);
 }
 
 }  // namespace warpline::stub
