@@ -94,6 +94,17 @@ class HandleTable {
     return slot == nullptr ? nullptr : &slot->object;
   }
 
+  // Returns true when `handle` is a handle of this table, or was one. A slot counts its handles in
+  // 20 bits; older ones than the latest million of a slot may not be known any more.
+  bool Gave(uint64_t handle) {
+    const uint64_t index = static_cast<uint32_t>(handle >> 4);
+    const uint64_t generation = handle >> 36 & 0xfffff;
+    if (handle >> 56 != static_cast<uint8_t>(kKind) || (handle & 0xf) != 0) return false;
+    MutexLock lock(&mu_);
+    return index < size_.load(std::memory_order_relaxed) && generation != 0 &&
+           generation <= At(static_cast<uint32_t>(index))->generation;
+  }
+
   // Makes the handle invalid, then calls finish(object). Returns false, without having called
   // `finish`, unless this very call removed the handle.
   template <typename Finish>

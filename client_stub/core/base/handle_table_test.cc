@@ -55,6 +55,25 @@ TEST(HandleTableTest, KeepingTableGivesEachObjectItsOwnSlot) {
   EXPECT_EQ(kept->value, 1);
 }
 
+TEST(HandleTableTest, KnowsTheHandlesThatItGave) {
+  static ReusingTable table;
+  const uint64_t first = Add(table, 1);
+  constexpr uint64_t kSlot = uint64_t{1} << 4, kGeneration = uint64_t{1} << 36;
+  EXPECT_TRUE(table.Gave(first));
+  EXPECT_FALSE(table.Gave(first + kGeneration));
+  table.Remove(first, [](Thing&) {});
+  EXPECT_TRUE(table.Gave(first));
+  const uint64_t second = Add(table, 2);
+  EXPECT_EQ(second, first + kGeneration);
+  EXPECT_TRUE(table.Gave(first));
+  EXPECT_TRUE(table.Gave(second));
+  EXPECT_FALSE(table.Gave(0));
+  EXPECT_FALSE(table.Gave(second + 1));
+  EXPECT_FALSE(table.Gave(second + kSlot));
+  EXPECT_FALSE(table.Gave(first - kGeneration));
+  EXPECT_FALSE(table.Gave(second ^ uint64_t{1} << 56));
+}
+
 TEST(HandleTableTest, SecondRemoveFails) {
   static ReusingTable table;
   const uint64_t handle = Add(table, 1);

@@ -2,9 +2,12 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/streams.h"
 #include "client_stub/core/testing/core_fixture.h"
 #include "common/cuda/sm_path.h"
 #include "proto/graph_definition.h"
@@ -51,6 +54,10 @@ class GreenContextsTest : public CoreTest {
     CUstream stream = nullptr;
     EXPECT_EQ(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
     return stream;
+  }
+  // Where the table keeps what a handle names (handle_table.h).
+  static uint32_t SlotOf(const void* handle) {
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(handle) >> 4);
   }
   uint64_t NumberOfLatestPartition() { return session().Latest<cmd::PartitionCreate>().partition; }
 };
@@ -240,8 +247,97 @@ TEST_F(GreenContextsTest, WhatIsMadeInItOutlivesItButForStreams) {
   EXPECT_EQ(cuGreenCtxDestroy(green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   CUcontext again;
   EXPECT_EQ(cuCtxFromGreenCtx(&again, green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxSetCurrent(context), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxPushCurrent_v2(context), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_F(GreenContextsTest, ANewOneTakesThePlaceOfOneThatIsDestroyed) {
+  const CUgreenCtx first = Create();
+  const CUcontext context = ContextOf(first);
   ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
+  ASSERT_EQ(cuGreenCtxDestroy(first), CUDA_SUCCESS);
+  const CUgreenCtx second = Create();
+  EXPECT_EQ(SlotOf(second), SlotOf(first));
+  EXPECT_EQ(SlotOf(ContextOf(second)), SlotOf(context));
+  // The stale handles lead to neither.
+  EXPECT_NE(second, first);
+  EXPECT_NE(ContextOf(second), context);
+  CUcontext found = nullptr;
+  unsigned long long id;
+  CUdevResource resource;
+  EXPECT_EQ(cuCtxFromGreenCtx(&found, first), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuGreenCtxGetId(first, &id), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuGreenCtxGetDevResource(first, &resource, CU_DEV_RESOURCE_TYPE_SM),
+            CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuGreenCtxDestroy(first), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxSetCurrent(context), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxSynchronize_v2(context), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuGreenCtxDestroy(second), CUDA_SUCCESS);
+}
+
+TEST_F(GreenContextsTest, WhileAThreadHoldsItsContextNoOtherTakesThePlace) {
+  const CUgreenCtx first = Create();
+  const CUcontext context = ContextOf(first);
+  ASSERT_EQ(cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxPushCurrent_v2(context_), CUDA_SUCCESS);  // It lies below.
+  ASSERT_EQ(cuGreenCtxDestroy(first), CUDA_SUCCESS);
+  const CUgreenCtx second = Create();
+  EXPECT_NE(SlotOf(ContextOf(second)), SlotOf(context));
+  CUcontext popped = nullptr;
+  ASSERT_EQ(cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+  CUdeviceptr memory;
+  CUdevResource resource;
   EXPECT_EQ(cuMemAlloc_v2(&memory, 64), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxGetDevResource(context, &resource, CU_DEV_RESOURCE_TYPE_SM),
+            CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  ASSERT_EQ(cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(popped, context);
+  const CUgreenCtx third = Create();
+  EXPECT_EQ(SlotOf(ContextOf(third)), SlotOf(context));
+  EXPECT_EQ(cuGreenCtxDestroy(second), CUDA_SUCCESS);
+  EXPECT_EQ(cuGreenCtxDestroy(third), CUDA_SUCCESS);
+}
+
+TEST_F(GreenContextsTest, AThreadThatHasEndedHoldsNoContext) {
+  const CUgreenCtx first = Create();
+  const CUcontext context = ContextOf(first);
+  std::thread([&] {
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+  }).join();
+  ASSERT_EQ(cuGreenCtxDestroy(first), CUDA_SUCCESS);
+  const CUgreenCtx second = Create();
+  EXPECT_EQ(SlotOf(ContextOf(second)), SlotOf(context));
+  EXPECT_EQ(cuGreenCtxDestroy(second), CUDA_SUCCESS);
+}
+
+TEST_F(GreenContextsTest, TheLatestStreamsThatWereLeftAreRemembered) {
+  const auto leave = [] {
+    const CUgreenCtx green = Create();
+    const CUstream stream = NewStream(green);
+    EXPECT_EQ(cuGreenCtxDestroy(green), CUDA_SUCCESS);
+    return stream;
+  };
+  const CUstream first = leave(), second = leave();
+  for (size_t i = 1; i < kRememberedStreams; ++i) leave();
+  EXPECT_EQ(cuStreamQuery(first), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuStreamQuery(second), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+TEST_F(GreenContextsTest, HostMemoryThatIsMadeInItIsThePrimaryContexts) {
+  const CUgreenCtx green = Create();
+  ASSERT_EQ(cuCtxSetCurrent(ContextOf(green)), CUDA_SUCCESS);
+  void* memory = nullptr;
+  ASSERT_EQ(cuMemHostAlloc(&memory, 64, 0), CUDA_SUCCESS);
+  CUcontext owner = nullptr;
+  EXPECT_EQ(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                  reinterpret_cast<CUdeviceptr>(memory)),
+            CUDA_SUCCESS);
+  EXPECT_EQ(owner, context_);
+  ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeHost(memory), CUDA_SUCCESS);
+  EXPECT_EQ(cuGreenCtxDestroy(green), CUDA_SUCCESS);
 }
 
 TEST_F(GreenContextsTest, ItKeepsThePrimaryContextAndEndsWithItsReset) {
@@ -309,6 +405,36 @@ TEST_F(GreenContextsTest, AnEventRecordsAllOfItsStreamsAndHoldsThem) {
   EXPECT_EQ(cuGreenCtxRecordEvent(green, nullptr), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuGreenCtxWaitEvent(green, nullptr), CUDA_ERROR_INVALID_HANDLE);
   session().SetComplete(true);
+  EXPECT_EQ(cuGreenCtxDestroy(green), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(memory), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventDestroy_v2(event), CUDA_SUCCESS);
+}
+
+TEST_F(GreenContextsTest, AStreamThatCannotComeAfterTheDefaultStreamIsDestroyed) {
+  const CUgreenCtx green = Create();
+  ASSERT_EQ(cuCtxSetCurrent(ContextOf(green)), CUDA_SUCCESS);
+  CUevent event;
+  CUdeviceptr memory;
+  ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAlloc_v2(&memory, 64), CUDA_SUCCESS);
+  session().SetComplete(false);
+  ASSERT_EQ(cuMemsetD8Async(memory, 1, 64, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(event, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuGreenCtxWaitEvent(green, event), CUDA_SUCCESS);
+  session().SetComplete(true);
+  ASSERT_EQ(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  const uint32_t streams = runtime().streams.live();
+  CUstream stream = nullptr;
+  EXPECT_NE(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  EXPECT_EQ(stream, nullptr);
+  EXPECT_EQ(runtime().streams.live(), streams);
+  EXPECT_EQ(session().Latest<cmd::StreamDestroy>().stream,
+            session().Latest<cmd::StreamCreateIn>().stream);
+  EXPECT_EQ(session().Latest<cmd::EventDestroy>().event,
+            session().Latest<cmd::EventCreate>().event);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(nullptr, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
   EXPECT_EQ(cuGreenCtxDestroy(green), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(memory), CUDA_SUCCESS);
   EXPECT_EQ(cuEventDestroy_v2(event), CUDA_SUCCESS);

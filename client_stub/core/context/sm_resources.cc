@@ -280,7 +280,8 @@ CUresult DescriptorOf(const CUdevResource* resources, unsigned int count,
   return CUDA_SUCCESS;
 }
 
-bool FindDescriptor(CUdevResourceDesc descriptor, Device** device, std::vector<SmStep>* path) {
+bool FindDescriptor(CUdevResourceDesc descriptor, Device** device,
+                    const std::vector<SmStep>** path) {
   const uint64_t handle = NumberOf(descriptor);
   const uint64_t number = (handle & ((uint64_t{1} << 56) - 1)) >> 4;
   MutexLock lock(&registry().mu);
@@ -289,7 +290,7 @@ bool FindDescriptor(CUdevResourceDesc descriptor, Device** device, std::vector<S
     return false;
   }
   *device = registry().descriptors[number].device;
-  *path = registry().descriptors[number].path;
+  *path = &registry().descriptors[number].path;
   return true;
 }
 

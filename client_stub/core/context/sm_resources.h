@@ -28,8 +28,10 @@ CUresult SplitResource(CUdevResource* result, unsigned int* groups, const CUdevR
 CUresult DescriptorOf(const CUdevResource* resources, unsigned int count,
                       CUdevResourceDesc* descriptor);
 
-// Finds what a descriptor stands for. Returns false for a number that is none.
-bool FindDescriptor(CUdevResourceDesc descriptor, Device** device, std::vector<SmStep>* path);
+// Finds what a descriptor stands for; the path stays until the process ends. Returns false for a
+// number that is none.
+bool FindDescriptor(CUdevResourceDesc descriptor, Device** device,
+                    const std::vector<SmStep>** path);
 
 }  // namespace warpline::stub
 

@@ -33,16 +33,17 @@ CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource,
   if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   WARPLINE_TRY(CheckQuery(resource, type));
   if (context->green == nullptr) return DescribeResource(context->device, {}, resource);
-  return DescribeResource(context->device, context->green->path, resource);
+  if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return DescribeResource(context->device, *context->green->path, resource);
 }
 
 CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource,
                                           CUdevResourceType type) {
   WARPLINE_TRY(EnterInitialized());
   const GreenContext* const green = FindGreenContext(hCtx);
-  if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (green == nullptr) return NoGreenContext(hCtx);
   WARPLINE_TRY(CheckQuery(resource, type));
-  return DescribeResource(green->context->device, green->path, resource);
+  return DescribeResource(green->context->device, *green->path, resource);
 }
 
 CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,

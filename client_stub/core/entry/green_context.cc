@@ -15,9 +15,7 @@ namespace {
 CUresult EnterGreen(CUgreenCtx handle, GreenContext** green) {
   WARPLINE_TRY(EnterInitialized());
   *green = FindGreenContext(handle);
-  if (*green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!(*green)->context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return SessionError();
+  return *green == nullptr ? NoGreenContext(handle) : SessionError();
 }
 
 }  // namespace
@@ -36,10 +34,9 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
 CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
-  GreenContext* const green = FindGreenContext(hCtx);
-  if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!DestroyGreenContext(green)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  ReleasePrimary(*green->context->device);
+  const Device* const device = DestroyGreenContext(hCtx);
+  if (device == nullptr) return NoGreenContext(hCtx);
+  ReleasePrimary(*device);
   return CUDA_SUCCESS;
 }
 
@@ -56,7 +53,8 @@ CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long* greenC
   const Context* context = t_thread.current;
   if (greenCtx != nullptr) {
     const GreenContext* const green = FindGreenContext(greenCtx);
-    context = green == nullptr ? nullptr : green->context;
+    if (green == nullptr) return NoGreenContext(greenCtx);
+    context = green->context;
   }
   if (context == nullptr || context->green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -14,10 +14,10 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-// Notes the current context as the owner of new host memory at `base`, if `result` is success.
+// Notes the current context's owner as that of new host memory at `base`, if `result` is success.
 CUresult NoteOwner(void* base, CUresult result) {
   if (result == CUDA_SUCCESS) {
-    runtime().host_memory->SetOwner(base, CurrentDevice().number, t_thread.current);
+    runtime().host_memory->SetOwner(base, CurrentDevice().number, CurrentOwner());
   }
   return result;
 }

@@ -123,6 +123,9 @@ CUresult ReadKernelNode(const CUDA_KERNEL_NODE_PARAMS_v3& from, SharedNodeParams
   } else {
     WARPLINE_TRY(FindFunction(handle, &kernel));
   }
+  if (context != nullptr && context->green != nullptr && !context->alive()) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   if (from.kernelParams != nullptr && from.extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   KernelNodeParams node;
   node.kernel = kernel;

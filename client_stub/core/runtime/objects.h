@@ -42,6 +42,9 @@ struct Context {
   std::atomic<unsigned int> flags{0};
   std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
   std::atomic<uint64_t> limits[CU_LIMIT_MAX] = {};
+  // How often the context is in the stacks of threads. It is counted for green contexts' contexts,
+  // whose slots serve again once they are destroyed and in no stack.
+  std::atomic<int> holders{0};
 
   // For primary contexts.
   void Retain() {
@@ -54,12 +57,14 @@ struct Context {
   }
 };
 
-// Some of a device's multiprocessors, and the streams that run there.
+// Some of a device's multiprocessors, and the streams that run there. The slot serves again once
+// the green context is destroyed, so `Context::green` is only followed while that context is alive.
 struct GreenContext {
   CUgreenCtx handle = nullptr;
   uint64_t partition = 0;      // Its number in commands. Never used twice.
   Context* context = nullptr;  // The context that cuCtxFromGreenCtx gives.
-  std::vector<SmStep> path;    // How its multiprocessors are reached.
+  // How its multiprocessors are reached. The path belongs to the descriptor (sm_resources.h).
+  const std::vector<SmStep>* path = nullptr;
   uint32_t multiprocessors = 0;
   // Streams that are created from now on come after the work of the default stream so far.
   std::atomic<bool> held{false};
@@ -135,10 +140,10 @@ struct KernelRef {
   bool bound = false;
 };
 
-using ContextTable = HandleTable<Context, HandleKind::kContext, false>;
+using ContextTable = HandleTable<Context, HandleKind::kContext, true>;
 using StreamTable = HandleTable<Stream, HandleKind::kStream, true>;
 using EventTable = HandleTable<Event, HandleKind::kEvent, true>;
-using GreenContextTable = HandleTable<GreenContext, HandleKind::kGreenContext, false>;
+using GreenContextTable = HandleTable<GreenContext, HandleKind::kGreenContext, true>;
 using ModuleTable = HandleTable<ModuleRef, HandleKind::kModule, true>;
 using LibraryTable = HandleTable<LibraryRef, HandleKind::kLibrary, true>;
 using KernelTable = HandleTable<KernelRef, HandleKind::kKernel, true>;

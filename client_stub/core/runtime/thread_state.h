@@ -27,12 +27,15 @@ struct ThreadState {
 // loaded late.
 extern __thread ThreadState t_thread __attribute__((tls_model("initial-exec")));
 
+// These change the thread's stack, and count it among the holders of a green context's context
+// (Context::holders), until the thread ends at the latest.
+
 // Makes `context` (may be nullptr) the top of the stack; the former top goes below it.
 void PushContext(Context* context);
 // Removes the top and returns it; nullptr when the stack is empty.
 Context* PopContext();
-// Replaces the top.
-inline void SetContext(Context* context) { t_thread.current = context; }
+// Replaces the top with `context`, which may be nullptr.
+void SetContext(Context* context);
 
 // Has this thread's state released when the thread ends.
 void WatchThreadEnd();
