@@ -201,16 +201,25 @@ std::vector<SessionDevice> HostProcess::Devices(const ProcessSession& session) c
   return devices;
 }
 
-int HostProcess::ProcessorsOf(const OpenWorker& open, int place) const {
+absl::StatusOr<int> HostProcess::ProcessorsOf(const OpenWorker& open, int place) const {
   if (open.sm_percent() == 0 || open.sm_percent() >= 100) return 0;
   const auto info = backend_->Info(place);
-  if (!info.ok()) return 0;
+  if (!info.ok()) return info.status();
   for (const auto& [attribute, value] : info->attributes) {
     if (attribute == kMultiprocessors) {
       return std::max(1, value * static_cast<int>(open.sm_percent()) / 100);
     }
   }
-  return 0;
+  return absl::UnavailableError("the device does not tell how many multiprocessors it has");
+}
+
+absl::Status HostProcess::LimitPartitions(const OpenWorker& open) {
+  for (size_t i = 0; i < contexts_.size(); ++i) {
+    const absl::StatusOr<int> processors = ProcessorsOf(open, places_[i]);
+    if (!processors.ok()) return processors.status();
+    contexts_[i]->LimitPartitions(static_cast<uint32_t>(*processors));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<uint32_t> HostProcess::Peers() const {
@@ -294,8 +303,10 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
   if (shares()) {
     session->overdue = std::make_shared<OverdueKernels>();
     session->share = std::make_shared<std::atomic<uint32_t>>(0);
+    const absl::StatusOr<int> processors = ProcessorsOf(open, places_[0]);
+    if (!processors.ok()) return processors.status();
     auto context = shared_->OpenContext(
-        {.multiprocessors = ProcessorsOf(open, places_[0]),
+        {.multiprocessors = *processors,
          .weight = static_cast<int>(std::clamp(open.compute_weight(), 1u, 1000u)),
          .slice = open.share_group(),
          .on_share = [share = session->share](uint32_t now) { share->store(now); },
@@ -304,9 +315,7 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
     if (!context.ok()) return context.status();
     session->context = *std::move(context);
   }
-  for (size_t i = 0; i < contexts_.size(); ++i) {
-    contexts_[i]->LimitPartitions(static_cast<uint32_t>(ProcessorsOf(open, places_[i])));
-  }
+  if (const absl::Status limited = LimitPartitions(open); !limited.ok()) return limited;
   const std::vector<device::Context*> contexts = Contexts(*session);
   const CudaResult reserved = contexts[0]->ReserveArena(open.arena_base(), open.arena_bytes());
   if (reserved != CudaResult::kSuccess) {

@@ -114,8 +114,13 @@ class HostProcess {
   // Those of a session that is being opened.
   std::vector<device::Context*> Contexts(const ProcessSession& session) const;
   std::vector<SessionDevice> Devices(const ProcessSession& session) const;
-  // How many of the multiprocessors of the device at `place` a session may have; 0 for all.
-  int ProcessorsOf(const warpline_internal::OpenWorker& open, int place) const;
+  // How many of the multiprocessors of the device at `place` a session may have; 0 for all. Fails
+  // where it may have a share of them and the device does not tell how many there are: without a
+  // number it would have them all.
+  absl::StatusOr<int> ProcessorsOf(const warpline_internal::OpenWorker& open, int place) const;
+  // Bounds what the session's own partitions of the contexts' devices get. The errors are those of
+  // ProcessorsOf().
+  absl::Status LimitPartitions(const warpline_internal::OpenWorker& open);
   absl::Status CheckRoom(const warpline_internal::OpenWorker& open) const;
   absl::Status OpenDevices(const warpline_internal::PrepareWorker& prepare);
   absl::Status WatchKernels();

@@ -5,13 +5,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/log/log.h"
 #include "common/log/log_capture.h"
 #include "gtest/gtest.h"
 #include "proto/devices.h"
+#include "server/device/device.h"
 
 namespace warpline::worker {
 namespace {
@@ -77,6 +83,46 @@ std::string Read(uint64_t va, uint64_t bytes, HostProcess* process, CudaResult* 
   EXPECT_EQ(pread(fds[0].get(), text.data(), bytes, 0), static_cast<ssize_t>(bytes));
   return text;
 }
+
+// CPU devices that do not tell how many multiprocessors they have.
+class SilentBackend : public device::Backend {
+ public:
+  static absl::StatusOr<std::unique_ptr<device::Backend>> Open(const std::string& name,
+                                                               bool fails) {
+    auto backend = device::OpenBackend(name);
+    if (!backend.ok()) return backend.status();
+    return std::make_unique<SilentBackend>(*std::move(backend), fails);
+  }
+
+  SilentBackend(std::unique_ptr<device::Backend> backend, bool fails)
+      : backend_(std::move(backend)), fails_(fails) {}
+
+  int DeviceCount() override { return backend_->DeviceCount(); }
+  absl::StatusOr<int> Find(int ordinal, const std::string& pci_bus_id) override {
+    return backend_->Find(ordinal, pci_bus_id);
+  }
+  absl::StatusOr<device::DeviceInfo> Info(int ordinal) override {
+    if (fails_) return absl::UnavailableError("no answer");
+    auto info = backend_->Info(ordinal);
+    if (info.ok()) info->attributes.clear();
+    return info;
+  }
+  absl::StatusOr<std::vector<std::unique_ptr<device::Context>>> OpenContexts(
+      absl::Span<const int> ordinals) override {
+    return backend_->OpenContexts(ordinals);
+  }
+  absl::StatusOr<std::unique_ptr<device::SharedDevice>> OpenShared(
+      int ordinal, const device::SharedDeviceOptions& options) override {
+    return backend_->OpenShared(ordinal, options);
+  }
+  absl::StatusOr<std::unique_ptr<device::ChunkSource>> OpenChunkSource(int ordinal) override {
+    return backend_->OpenChunkSource(ordinal);
+  }
+
+ private:
+  const std::unique_ptr<device::Backend> backend_;
+  const bool fails_;
+};
 
 TEST(HostProcessTest, MemoryIsTheDevicesInWhosePartItLies) {
   HostProcess process({});
@@ -145,6 +191,25 @@ TEST(HostProcessTest, WhereTheDriverDoesNotShareTheDeviceByMpsItIsOfNoUse) {
   prepare.set_mps(true);
   EXPECT_EQ(process.Prepare(prepare).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Map(kArenaBase, {kChunk}, &process), CudaResult::kIllegalState);
+}
+
+TEST(HostProcessTest, AShareOfAnUnknownNumberOfMultiprocessorsIsRefused) {
+  for (const bool fails : {false, true}) {
+    for (const uint32_t percent : {0u, 50u, 100u}) {
+      HostProcess::Options options;
+      options.open_backend = [fails](const std::string& name) {
+        return SilentBackend::Open(name, fails);
+      };
+      HostProcess process(std::move(options));
+      warpline_internal::OpenWorker open = OpenOn({0});
+      open.set_sm_percent(percent);
+      EXPECT_EQ(Open(open, &process).ok(), percent != 50) << percent;
+    }
+  }
+  HostProcess process({});
+  warpline_internal::OpenWorker open = OpenOn({0});
+  open.set_sm_percent(50);
+  EXPECT_TRUE(Open(open, &process).ok());
 }
 
 TEST(HostProcessTest, DevicesAreNamedOnceAndAreThere) {
