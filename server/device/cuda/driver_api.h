@@ -131,7 +131,7 @@ namespace warpline::device {
   F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
 
 // What makes green contexts: parts of a device's multiprocessors. All of them are null when the
-// driver is from before CUDA 12.4.
+// driver is from before CUDA 12.5, in which cuGreenCtxStreamCreate came to those of 12.4.
 #define WARPLINE_GREEN_FUNCTIONS(F) \
   F(cuDeviceGetDevResource)         \
   F(cuDevSmResourceSplitByCount)    \
