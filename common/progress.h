@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "absl/time/time.h"
 #include "common/mutex.h"
 
 namespace warpline {
@@ -27,7 +28,9 @@ class Progress {
   // Returns once `done` returns true. What `done` reads is changed by read-modify-write operations
   // or stores that are sequentially consistent, or under a lock that it takes, and each change is
   // followed by Notify(). One thread at a time waits.
-  void Await(const std::function<bool()>& done);
+  void Await(const std::function<bool()>& done) { AwaitFor(absl::InfiniteDuration(), done); }
+  // Does the same for at most `most`. Returns false when that has passed without it.
+  bool AwaitFor(absl::Duration most, const std::function<bool()>& done);
   // Has the waiting thread, if there is one, look at its condition again.
   void Notify() {
     if (waiting_.load(std::memory_order_seq_cst)) Wake();
@@ -35,6 +38,9 @@ class Progress {
 
  private:
   void Wake();
+  // Waits until something was notified after `seen` changes, or until the deadline has passed, and
+  // then returns false.
+  bool AwaitChange(uint64_t seen, absl::Time deadline);
 
   std::atomic<bool> waiting_{false};
   Mutex mu_;

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 namespace warpline {
@@ -30,6 +31,13 @@ TEST(ProgressTest, AWaitEndsWithTheChangeThatItWaitsFor) {
   changed = true;
   progress.Notify();
   waiter.join();
+}
+
+TEST(ProgressTest, AWaitThatMayTakeNoTimeFindsWhatHoldsAlready) {
+  Progress progress;
+  EXPECT_TRUE(progress.AwaitFor(absl::ZeroDuration(), [] { return true; }));
+  EXPECT_FALSE(progress.AwaitFor(absl::ZeroDuration(), [] { return false; }));
+  EXPECT_FALSE(progress.AwaitFor(absl::Milliseconds(1), [] { return false; }));
 }
 
 TEST(ProgressTest, NoWakeUpIsLostBetweenManyChangesAndManyWaits) {

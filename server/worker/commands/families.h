@@ -28,6 +28,13 @@ class StreamCommands : public CommandHandler {
  private:
   // Opens a stream under a new handle; returns null after a refusal.
   Stream* Open(Lane::Kind kind, uint64_t handle) RUNS_ON(decoder_thread);
+  // Returns whether another stream may have a thread. Where all that there may be are taken it
+  // waits for the threads of destroyed streams that have no work left, at most for stream_end_wait
+  // and not beyond the end of the session.
+  bool AwaitThread() RUNS_ON(decoder_thread);
+
+  // The last wait took all its time, and no lane has finished since.
+  bool waited_in_vain_ ABSL_GUARDED_BY(decoder_thread) = false;
 };
 
 // Handles events and their records.

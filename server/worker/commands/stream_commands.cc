@@ -14,6 +14,27 @@ constexpr uint64_t kNumberMask = (uint64_t{1} << kHandleDeviceShift) - 1;
 
 }  // namespace
 
+// The decoder waits here, and with it all streams of the session. What ends a stream that has work
+// left may come behind this command, so that only the others are worth the wait. One of them may
+// take long in the driver, too: after one wait in vain the next is for a lane that has finished.
+bool StreamCommands::AwaitThread() {
+  const auto has_thread = [this]() RUNS_ON(decoder_thread) {
+    return order().Threads() < parts_.limits->max_streams;
+  };
+  if (!has_thread() && !waited_in_vain_ && order().AnyEndsSoon()) {
+    // The ends of streams may not have been handed to their threads yet.
+    order().FlushToThreads();
+    waited_in_vain_ = !parts_.progress->AwaitFor(parts_.limits->stream_end_wait, [&] {
+      decoder_thread.AssertOnLoop();
+      return parts_.ending->load(std::memory_order_seq_cst) || has_thread() ||
+             !order().AnyEndsSoon();
+    });
+  }
+  if (!has_thread()) return false;
+  waited_in_vain_ = false;
+  return true;
+}
+
 Stream* StreamCommands::Open(Lane::Kind kind, uint64_t handle) {
   if ((handle & kNumberMask) <= kPerThreadStreamHandle || !HasDeviceOf(handle) ||
       FindStream(handle) != nullptr) {
@@ -21,9 +42,8 @@ Stream* StreamCommands::Open(Lane::Kind kind, uint64_t handle) {
     return nullptr;
   }
   if (!HandlesLeft()) return nullptr;
-  const uint64_t most = parts_.limits->max_streams;
-  if (!order().AwaitFewerThreads(most)) {
-    parts_.current->RefuseBeyond(Limit::kHandles, most);
+  if (!AwaitThread()) {
+    parts_.current->RefuseBeyond(Limit::kHandles, parts_.limits->max_streams);
     return nullptr;
   }
   Stream* const stream = order().Open(kind, handle);

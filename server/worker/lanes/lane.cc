@@ -428,7 +428,8 @@ void Lane::Run() {
   Finish();
   turns_.Leave();
   const std::vector<EventWait> late = inbox_.Close();
-  finished_.store(true, std::memory_order_release);
+  finished_.store(true, std::memory_order_seq_cst);
+  host_->reports->OnFinished();
   for (const EventWait& wait : late) host_->sink->Reply(wait.seq, host_->reports->fault());
 }
 

@@ -41,6 +41,8 @@ class LaneReports {
   // Called after OnRetired(), once the batch is sent. Answers waits that several lanes had to pass,
   // and reports what became true only by that.
   virtual void AfterRetired() = 0;
+  // Called once a lane has finished (Lane::finished()).
+  virtual void OnFinished() = 0;
 };
 
 // Hears of state that a next worker would have to make again, or could not. Thread-safe.

@@ -6,11 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/time/time.h"
+
 namespace warpline::worker {
 
 struct SessionLimits {
   uint64_t max_handles = 1 << 20;  // Of all kinds together.
   uint64_t max_streams = 1024;     // Each has a thread.
+  // A new stream waits at most so long for the thread of one that is destroyed and has no work
+  // left.
+  absl::Duration stream_end_wait = absl::Seconds(1);
   uint64_t max_module_bytes = 4ull << 30;
   uint64_t max_graph_nodes = 1u << 20;       // Of all graphs together.
   uint64_t max_queued_bytes = 256ull << 20;  // Payloads that are not executed yet.

@@ -31,7 +31,7 @@ namespace warpline::worker {
 class Completion : public LaneReports {
  public:
   // All are borrowed; `recorder` may be null. `log` has the kinds of session_log.h. `progress`
-  // hears of commands and waits that are complete.
+  // hears of commands and waits that are complete, and of lanes that are finished.
   struct Parts {
     ReplySink* sink = nullptr;
     Progress* progress = nullptr;
@@ -85,6 +85,7 @@ class Completion : public LaneReports {
   void FailUnasked(CudaResult result, std::string_view why);
   void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
   void AfterRetired() override;
+  void OnFinished() override { parts_.progress->Notify(); }
 
  private:
   // Runs `done` once every lane has delivered the ticket noted beside it.

@@ -1,11 +1,9 @@
 #include "server/worker/order/stream_order.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/cuda/cuda_numbers.h"
-#include "common/steady_time.h"
 #include "proto/devices.h"
 #include "server/worker/lanes/control_lane.h"
 #include "server/worker/lanes/graph.h"
@@ -26,9 +24,6 @@ bool NamesFirst(uint64_t ticket, uint64_t* named) {
 // A lane is adopted when so many payloads in a row have had something for it alone: then it is one
 // thread of the application that waits for each thing it does.
 constexpr int kAloneToAdopt = 4;
-
-// A stream without work ends at once when it is closed. One with work may take any time.
-constexpr absl::Duration kMostEndWait = absl::Seconds(1);
 
 }  // namespace
 
@@ -73,16 +68,11 @@ size_t StreamOrder::Threads() {
   return streams_.size() + leaving_.size();
 }
 
-bool StreamOrder::AwaitFewerThreads(size_t most) {
-  if (Threads() < most) return true;
-  // The ends of streams may not have been handed to their threads yet.
-  FlushToThreads();
-  const absl::Time until = SteadyNow() + kMostEndWait;
-  while (Threads() >= most) {
-    if (leaving_.empty() || SteadyNow() >= until) return false;
-    absl::SleepFor(absl::Milliseconds(1));
-  }
-  return true;
+bool StreamOrder::AnyEndsSoon() const {
+  return std::any_of(leaving_.begin(), leaving_.end(),
+                     [](const auto& stream) RUNS_ON(decoder_thread) {
+                       return stream->lane->delivered() >= stream->work_ticket;
+                     });
 }
 
 bool StreamOrder::OpenLinker() {
@@ -202,7 +192,9 @@ void StreamOrder::Enqueue(Stream* stream, Task&& task) {
     ComesAfterBarrier(stream, kind, barriers_[kind], &task);
   }
   ++given_[static_cast<size_t>(task.work.engine)];
-  stream->lane->Append(std::move(task));
+  const bool ends = task.id == CommandId::kStreamDestroy;
+  const uint64_t ticket = stream->lane->Append(std::move(task));
+  if (!ends) stream->work_ticket = ticket;
 }
 
 void StreamOrder::AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record) {

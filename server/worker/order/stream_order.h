@@ -46,6 +46,8 @@ struct Stream {
   // The number of the latest StreamBarrier that it comes after: first among streams that do not
   // ignore barriers, then among those that do.
   std::array<uint64_t, 2> barriers_seen ABSL_GUARDED_BY(decoder_thread){};
+  // The latest ticket of work, which neither making nor destroying the stream is.
+  uint64_t work_ticket ABSL_GUARDED_BY(decoder_thread) = 0;
   // The latest ticket that sends data to the client, or comes after data of another stream.
   uint64_t data_ticket ABSL_GUARDED_BY(decoder_thread) = 0;
   // How far the control lane and the legacy stream of its device come after this stream, and how
@@ -76,9 +78,8 @@ class StreamOrder {
   size_t handles() const RUNS_ON(decoder_thread) { return streams_.size(); }
   // The number of streams with a thread, after ending those that are closed and complete.
   size_t Threads() RUNS_ON(decoder_thread);
-  // Returns true once fewer than `most` streams have a thread. Waits up to a second for streams
-  // that are closed and may be complete in a moment.
-  bool AwaitFewerThreads(size_t most) RUNS_ON(decoder_thread);
+  // Whether a closed stream has no work left, so that its thread ends soon.
+  bool AnyEndsSoon() const RUNS_ON(decoder_thread);
 
   // The ticket that the control lane's next task gets.
   uint64_t NextControlTicket() const RUNS_ON(decoder_thread) { return control_->appended() + 1; }
@@ -138,8 +139,9 @@ class StreamOrder {
   }
   // No lane is adopted any more. Called before the decoder sleeps.
   void GiveBackAdopted() RUNS_ON(decoder_thread);
-  // Forgets closed streams that are complete.
+  // Hands everything to the lanes' threads, and gives back an adopted lane.
   void FlushToThreads() RUNS_ON(decoder_thread);
+  // Forgets closed streams that are complete.
   void ForgetFinished() RUNS_ON(decoder_thread);
 
  private:

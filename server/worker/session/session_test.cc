@@ -451,6 +451,66 @@ TEST_F(SessionTest, AStreamIsMadeInThePlaceOfOneThatWasJustDestroyed) {
   EXPECT_EQ(result, CudaResult::kSuccess);
 }
 
+// A wait would not end: what ends the old stream comes behind the new one.
+TEST_F(SessionTest, ANewStreamDoesNotWaitForOneThatHasWorkLeft) {
+  SessionLimits limits;
+  limits.max_streams = 2;  // The legacy stream is one of them.
+  limits.stream_end_wait = absl::InfiniteDuration();
+  Restart(limits);
+  AddStream(100);
+  Add(cmd::HostCall{100, 5});
+  Add(cmd::StreamDestroy{100});
+  const uint64_t refused = AddStream(101);
+  Add(cmd::HostDone{5});
+  const uint64_t sync = Add(cmd::ContextSync{});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(sync);
+  EXPECT_TRUE(replies_.Has(ReplyId::kFailed, refused));
+}
+
+TEST_F(SessionTest, TheWaitForTheEndOfAStreamEndsWithTheSession) {
+  SessionLimits limits;
+  limits.max_streams = 2;
+  limits.stream_end_wait = absl::InfiniteDuration();
+  Restart(limits);
+  context_.HoldDestroys(true);
+  AddStream(100);
+  Add(cmd::StreamDestroy{100});
+  AddStream(101);
+  Add(cmd::Memset{1, 4096, 1, 1, 1});
+  absl::Status status;
+  std::thread decoder([&] { status = Send(); });
+  context_.AwaitHeldDestroy();  // The new stream is waiting: it had the end handed over.
+  session_->BeginEnd();
+  decoder.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  context_.HoldDestroys(false);
+}
+
+TEST_F(SessionTest, AfterAWaitInVainThereIsRoomOnceTheOldStreamEnds) {
+  SessionLimits limits;
+  limits.max_streams = 2;
+  limits.stream_end_wait = absl::ZeroDuration();
+  Restart(limits);
+  context_.HoldDestroys(true);
+  AddStream(100);
+  Add(cmd::StreamDestroy{100});
+  const uint64_t refused = AddStream(101);
+  const uint64_t again = AddStream(102);
+  ASSERT_TRUE(Send().ok());
+  EXPECT_TRUE(replies_.Has(ReplyId::kFailed, refused));
+  EXPECT_TRUE(replies_.Has(ReplyId::kFailed, again));
+  context_.HoldDestroys(false);
+  CudaResult result = CudaResult::kInvalidHandle;
+  for (uint64_t handle = 103; result == CudaResult::kInvalidHandle; ++handle) {
+    AddStream(handle);
+    const uint64_t sync = Add(cmd::StreamSync{handle});
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(sync, &result);
+  }
+  EXPECT_EQ(result, CudaResult::kSuccess);
+}
+
 TEST_F(SessionTest, FloodOfCommandsOfAStalledStreamWaitsOutside) {
   SessionLimits limits;
   limits.max_queued_commands = 1000;

@@ -28,6 +28,17 @@ class FakeStreamFacet : public virtual device::Streams {
     MutexLock lock(&mu_);
     broken_ = result;
   }
+  // From now on streams are not destroyed before this is called with false.
+  void HoldDestroys(bool hold) {
+    MutexLock lock(&mu_);
+    holds_destroys_ = hold;
+    changed_.NotifyAll();
+  }
+  // Waits until a stream is to be destroyed and held.
+  void AwaitHeldDestroy() {
+    MutexLock lock(&mu_);
+    while (held_destroys_ == 0) changed_.Wait(&mu_);
+  }
   int live_events() {
     MutexLock lock(&mu_);
     return live_events_;
@@ -38,6 +49,13 @@ class FakeStreamFacet : public virtual device::Streams {
     return CudaResult::kSuccess;
   }
   CudaResult DestroyStream(device::StreamId stream) override {
+    {
+      MutexLock lock(&mu_);
+      ++held_destroys_;
+      changed_.NotifyAll();
+      while (holds_destroys_) changed_.Wait(&mu_);
+      --held_destroys_;
+    }
     return log_.Add("destroy", stream, "");
   }
   CudaResult SetStreamAttribute(device::StreamId stream,
@@ -78,6 +96,9 @@ class FakeStreamFacet : public virtual device::Streams {
   FakeLog& log_;
   FakeStreams* const streams_;
   Mutex mu_;
+  CondVar changed_;
+  bool holds_destroys_ ABSL_GUARDED_BY(mu_) = false;
+  int held_destroys_ ABSL_GUARDED_BY(mu_) = 0;
   CudaResult broken_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   int live_events_ ABSL_GUARDED_BY(mu_) = 0;
 };
