@@ -12,8 +12,6 @@ using namespace warpline::stub;
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
-
 // Notes the current context's owner as that of new host memory at `base`, if `result` is success.
 CUresult NoteOwner(void* base, CUresult result) {
   if (result == CUDA_SUCCESS) {

@@ -95,7 +95,7 @@ class HostProcess {
   // left of it, or when its work does not end (see ProcessSession), on the session's thread; at
   // once where there is no such session. One that is still being opened is ended as soon as that
   // can be left.
-  void Close(uint64_t session, std::function<void(bool hangs)> done);
+  void Close(uint64_t number, std::function<void(bool hangs)> done);
 
   // Carries out ReplaceWindow: makes a window now, or has its memory replaced later. `done` is
   // called now or on another thread. FAILED_PRECONDITION where the process does not share its
