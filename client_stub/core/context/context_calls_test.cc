@@ -105,6 +105,8 @@ TEST_F(ContextCallsTest, AResetContextThatIsCurrentSaysSo) {
   EXPECT_EQ(cuCtxGetDevice(&device), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxGetDevice_v2(&device, context_), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxGetFlags(&value), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(0), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxDetach(context_), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   CUcontext again = nullptr;
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxGetApiVersion(again, &value), CUDA_SUCCESS);

@@ -125,6 +125,7 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx) {
   if (context == nullptr || context != t_thread.current || context->green != nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
+  if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   int references = context->references.load();
   do {
     if (references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

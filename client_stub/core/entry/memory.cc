@@ -136,7 +136,11 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t Wi
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
-  if (dptr == 0) return SessionError();
+  if (dptr == 0) {
+    const Context* const current = t_thread.current;
+    return current != nullptr && !current->alive() ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                   : SessionError();
+  }
   WARPLINE_TRY(EnterObjectUnsafe());
   if (CUresult result; FreeGraphMemory(dptr, &result)) return result;
   if (runtime().mirrored->any()) {
