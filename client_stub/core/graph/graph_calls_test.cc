@@ -213,8 +213,22 @@ TEST_F(GraphCallsTest, MemoryOfAGraphCountsFromItsFirstLaunchUntilItIsTrimmed) {
   EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 4096u);
   ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
   EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 4096u);
+  // The device keeps it for other graphs when this one is gone.
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS);
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 4096u);
+  ASSERT_EQ(cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
+  params.bytesize = 8192;
+  ASSERT_EQ(cuGraphAddMemAllocNode(&alloc, graph_, nullptr, 0, &params), CUDA_SUCCESS);
+  const CUgraphExec other = Instantiate();
+  ASSERT_EQ(cuGraphLaunch(other, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 8192u);
+  EXPECT_EQ(cuGraphExecDestroy(other), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(params.dptr), CUDA_SUCCESS);
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 8192u);
+  ASSERT_EQ(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+  EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0u);
   EXPECT_EQ(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 0u);
 }
 

@@ -26,9 +26,10 @@ struct Block {
 };
 
 // The figures that CUDA gives for one device's graph memory. A block counts from its first launch
-// on, live or not. It counts until nothing needs it, or until the application trims memory while it
-// is not live.
+// on, live or not, until the application trims memory while it is not live. So does a block that is
+// gone, unless another one takes its place.
 struct Usage {
+  uint64_t gone = 0;  // The bytes of blocks that are gone and still count.
   uint64_t used = 0;
   uint64_t used_high = 0;
   uint64_t reserved = 0;
@@ -55,8 +56,10 @@ void Count(Books& b, Block* block, bool counted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b
   if (block->counted == counted) return;
   block->counted = counted;
   Usage& usage = b.usage[block->device];
+  const uint64_t replaced = counted ? std::min(usage.gone, block->bytes) : 0;
+  usage.gone -= replaced;
   for (uint64_t* const sum : {&usage.used, &usage.reserved}) {
-    *sum = counted ? *sum + block->bytes : *sum - block->bytes;
+    *sum = counted ? *sum + block->bytes - replaced : *sum - block->bytes;
   }
   usage.used_high = std::max(usage.used_high, usage.used);
   usage.reserved_high = std::max(usage.reserved_high, usage.reserved);
@@ -67,9 +70,16 @@ void SetLive(Books& b, Block* block, bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.
   if (live) Count(b, block, true);
 }
 
+// Ends the counting of blocks that are gone.
+void CountNoneGone(Usage* usage) {
+  usage->used -= usage->gone;
+  usage->reserved -= usage->gone;
+  usage->gone = 0;
+}
+
 using Blocks = absl::flat_hash_map<uint64_t, Block>;
 void Drop(Books& b, Blocks::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
-  Count(b, &it->second, false);
+  if (it->second.counted) b.usage[it->second.device].gone += it->second.bytes;
   b.blocks.erase(it);
   g_blocks.store(b.blocks.size(), std::memory_order_relaxed);
 }
@@ -125,6 +135,7 @@ void ForgetGraphMemoryOf(const Context* context) {
     const auto block = it++;
     if (block->second.context == context) Drop(b, block);
   }
+  CountNoneGone(&b.usage[context->device->number]);
 }
 
 void TrimGraphMemory(const Device& device) {
@@ -133,6 +144,7 @@ void TrimGraphMemory(const Device& device) {
   for (auto& [address, block] : b.blocks) {
     if (block.device == device.number && !block.live) Count(b, &block, false);
   }
+  CountNoneGone(&b.usage[device.number]);
 }
 
 CUresult NoteGraphFreeNode(uint64_t graph, uint64_t address) {
