@@ -26,8 +26,7 @@ constexpr char kDefaultDir[] = "/var/lib/warpline/audit";
 constexpr absl::Duration kFollowPause = absl::Milliseconds(200);
 
 int Complain(const absl::Status& status, int code) {
-  std::fprintf(stderr, "warpline: %s\n", std::string(status.message()).c_str());
-  return code;
+  return cli::Complain("warpline", status.message(), code);
 }
 
 std::string DirOf(const CommandLine& line) {

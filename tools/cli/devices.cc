@@ -30,7 +30,7 @@ std::string UuidText(const std::string& bytes) {
 
 void AddDevice(const DeviceStatus& device, std::string* out) {
   const auto line = [out](const std::string& name, const std::string& value) {
-    absl::StrAppend(out, name, " ", Shown(value), "\n");
+    absl::StrAppend(out, name, " ", value, "\n");
   };
   line("name", device.info().name());
   line("uuid", UuidText(device.info().uuid()));
@@ -43,11 +43,11 @@ void AddDevice(const DeviceStatus& device, std::string* out) {
   // A protobuf map has no order.
   for (const auto& [name, value] :
        std::map<std::string, uint64_t>(device.numbers().begin(), device.numbers().end())) {
-    line(Shown(name), absl::StrCat(value));
+    line(name, absl::StrCat(value));
   }
   for (const auto& [name, text] :
        std::map<std::string, std::string>(device.texts().begin(), device.texts().end())) {
-    line(Shown(name), text);
+    line(name, text);
   }
   for (const auto& process : device.processes()) {
     line("process",
@@ -84,9 +84,10 @@ absl::StatusOr<DeviceStatusReply> AskForDevices(const std::string& endpoint, uin
                       absl::StrCat("no devices from ", endpoint, ": ", reply.status().message()));
 }
 
-std::string DevicesReport(const DeviceStatusReply& reply) {
-  std::string out = absl::StrCat("driver_version ", Shown(reply.driver_version()), "\n");
-  absl::StrAppend(&out, "nvml_version ", Shown(reply.nvml_version()), "\n");
+std::string DevicesReport(DeviceStatusReply reply) {
+  MakeShown(&reply);
+  std::string out = absl::StrCat("driver_version ", reply.driver_version(), "\n");
+  absl::StrAppend(&out, "nvml_version ", reply.nvml_version(), "\n");
   if (reply.devices_size() > 0) {
     absl::StrAppend(&out, "cuda_version ", reply.devices(0).info().driver_version(), "\n");
   }

@@ -19,7 +19,7 @@ absl::StatusOr<warpline_internal::DeviceStatusReply> AskForDevices(const std::st
 // Writes lines of a name, a space and the value: first those of the driver, then for each device
 // "device N" and what belongs to it, and "end" last. libnvidia-ml.so.1 reads them: it asks by
 // running this program (docs/decisions/0014-nvml.md).
-std::string DevicesReport(const warpline_internal::DeviceStatusReply& reply);
+std::string DevicesReport(warpline_internal::DeviceStatusReply reply);
 
 }  // namespace warpline::cli
 

@@ -14,6 +14,7 @@
 #include "proto/tier.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/run.h"
+#include "tools/cli/text.h"
 
 namespace warpline::cli {
 namespace {
@@ -23,8 +24,7 @@ constexpr absl::Duration kLongestPause = absl::Seconds(15);
 constexpr absl::Duration kRetryRenewing = absl::Seconds(2);
 
 int Complain(const absl::Status& status, int code) {
-  std::fprintf(stderr, "warpline hold: %s\n", std::string(status.message()).c_str());
-  return code;
+  return cli::Complain("warpline hold", status.message(), code);
 }
 
 // Whether the same request may be granted later.

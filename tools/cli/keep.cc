@@ -28,6 +28,7 @@
 #include "proto/scheduler.pb.h"
 #include "tools/cli/child.h"
 #include "tools/cli/renewer.h"
+#include "tools/cli/text.h"
 
 namespace warpline::cli {
 namespace {
@@ -170,8 +171,7 @@ absl::StatusOr<pid_t> StartKeeping(const Lease& lease, const std::string& endpoi
 
 int KeepLease(const CommandLine& line, const std::string& endpoint) {
   const auto complain = [](const absl::Status& status) {
-    std::fprintf(stderr, "warpline keep-lease: %s\n", std::string(status.message()).c_str());
-    return 1;
+    return Complain("warpline keep-lease", status.message(), 1);
   };
   auto family = ProcessFamily::Parse(line.rest);
   if (!family.ok()) return complain(family.status());

@@ -38,10 +38,7 @@
 namespace warpline::cli {
 namespace {
 
-int Complain(const std::string& text, int code) {
-  std::fprintf(stderr, "warpline: %s\n", text.c_str());
-  return code;
-}
+int Complain(const std::string& text, int code) { return cli::Complain("warpline", text, code); }
 
 std::string Endpoint(const CommandLine& line, const char* otherwise = kDefaultEndpoint) {
   if (!line.endpoint.empty()) return line.endpoint;
@@ -136,7 +133,7 @@ int Replace(const CommandLine& line) {
   for (const auto& one : reply->sessions()) {
     if (!one.error().empty()) code = 1;
     std::printf("session %llu: %s\n", static_cast<unsigned long long>(one.session()),
-                one.error().empty() ? "replaced" : one.error().c_str());
+                one.error().empty() ? "replaced" : Shown(one.error()).c_str());
   }
   return code;
 }

@@ -55,7 +55,7 @@ class Asker {
 
   template <typename List>
   absl::StatusOr<std::string> Show(const char* method, const Operator& request,
-                                   std::string (*report)(const List&)) {
+                                   std::string (*report)(List)) {
     const auto list = Ask<List>(method, request);
     if (!list.ok()) return list.status();
     if (json_) return ToJson(*list);
@@ -118,7 +118,8 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   const auto reply = asker->Ask<TenantReply>("PutTenant", request);
   if (!reply.ok()) return reply.status();
   // The credential stands alone on its line, so that it can be redirected into a file.
-  return reply->credential().empty() ? std::string() : absl::StrCat(reply->credential(), "\n");
+  return reply->credential().empty() ? std::string()
+                                     : absl::StrCat(Shown(reply->credential()), "\n");
 }
 
 absl::StatusOr<std::string> CordonServer(const CommandLine& line, const std::string& credential,
@@ -151,7 +152,7 @@ absl::StatusOr<std::string> ChangeServer(const CommandLine& line, const std::str
   }
   const auto reply = asker->Ask<ServerReply>("PutServer", request);
   if (!reply.ok()) return reply.status();
-  return absl::StrCat(reply->credential(), "\n");
+  return absl::StrCat(Shown(reply->credential()), "\n");
 }
 
 absl::StatusOr<std::string> ChangeSlice(const CommandLine& line, const std::string& credential,
@@ -233,7 +234,8 @@ absl::StatusOr<warpline_internal::Server> FindServer(const std::string& endpoint
   return absl::NotFoundError(absl::StrCat("the scheduler knows no server ", name));
 }
 
-std::string ServersReport(const ServerList& list) {
+std::string ServersReport(ServerList list) {
+  MakeShown(&list);
   Table table({{"SERVER"},
                {"STATE"},
                {"DEVICES", true},
@@ -255,21 +257,21 @@ std::string ServersReport(const ServerList& list) {
       absl::StrAppend(&state, " ", ShownAge(server.drained_in_seconds()));
     }
     if (!server.cordon_reason().empty()) {
-      absl::StrAppend(&state, " (", Shown(server.cordon_reason()), ")");
+      absl::StrAppend(&state, " (", server.cordon_reason(), ")");
     }
-    table.Add({Shown(server.name()), state, absl::StrCat(server.devices_size()),
+    table.Add({server.name(), state, absl::StrCat(server.devices_size()),
                absl::StrCat(server.leases()), absl::StrCat(server.sessions()),
                ShownBytes(server.leased_bytes()), ShownBytes(capacity),
-               server.has_credential() ? "own" : "none", Shown(server.version()),
-               Shown(server.endpoint()),
-               server.audit_lost().empty() ? Shown(server.audit_head())
-                                           : absl::StrCat(Shown(server.audit_head()), " LOST ",
-                                                          Shown(server.audit_lost()))});
+               server.has_credential() ? "own" : "none", server.version(), server.endpoint(),
+               server.audit_lost().empty()
+                   ? server.audit_head()
+                   : absl::StrCat(server.audit_head(), " LOST ", server.audit_lost())});
   }
   return table.Text();
 }
 
-std::string LeasesReport(const LeaseList& list) {
+std::string LeasesReport(LeaseList list) {
+  MakeShown(&list);
   Table table({{"LEASE"},
                {"TENANT"},
                {"STATE"},
@@ -284,16 +286,17 @@ std::string LeasesReport(const LeaseList& list) {
                {"DEVICES"},
                {"WHY", false, true}});
   for (const auto& lease : list.leases()) {
-    table.Add({Shown(lease.id()), Shown(lease.tenant()), lease.state(), lease.holder(),
+    table.Add({lease.id(), lease.tenant(), lease.state(), lease.holder(),
                absl::StrCat(lease.sessions(), "/", lease.max_sessions()),
                ShownBytes(lease.memory_bytes()), ShownAge(lease.age_seconds()),
-               ShownAge(lease.expires_in_seconds()), Shown(lease.server()), Shown(lease.slice()),
-               Shown(lease.program()), Shown(lease.device()), Shown(lease.reason())});
+               ShownAge(lease.expires_in_seconds()), lease.server(), lease.slice(), lease.program(),
+               lease.device(), lease.reason()});
   }
   return table.Text();
 }
 
-std::string SlicesReport(const SliceList& list) {
+std::string SlicesReport(SliceList list) {
+  MakeShown(&list);
   Table table({{"SLICE"},
                {"MEMORY", true},
                {"STAGING", true},
@@ -313,7 +316,7 @@ std::string SlicesReport(const SliceList& list) {
   const auto bytes = [](uint64_t value) { return Limit(value, ShownBytes(value)); };
   const auto number = [](uint64_t value) { return Limit(value, absl::StrCat(value)); };
   for (const auto& slice : list.slices()) {
-    table.Add({Shown(slice.name()), bytes(slice.memory_bytes()), bytes(slice.staging_bytes()),
+    table.Add({slice.name(), bytes(slice.memory_bytes()), bytes(slice.staging_bytes()),
                number(slice.max_sessions()), number(slice.max_handles()),
                bytes(slice.max_module_bytes()), number(slice.max_commands()),
                number(slice.sm_percent()), number(slice.launch_ms()), number(slice.weight()),
@@ -324,7 +327,8 @@ std::string SlicesReport(const SliceList& list) {
   return table.Text();
 }
 
-std::string TenantsReport(const TenantList& list) {
+std::string TenantsReport(TenantList list) {
+  MakeShown(&list);
   Table table({{"TENANT"},
                {"LEASED", true},
                {"MAX_MEMORY", true},
@@ -344,7 +348,7 @@ std::string TenantsReport(const TenantList& list) {
                {"NAMESPACES"},
                {"SLICES", false, true}});
   for (const auto& tenant : list.tenants()) {
-    table.Add({Shown(tenant.name()), ShownBytes(tenant.leased_bytes()),
+    table.Add({tenant.name(), ShownBytes(tenant.leased_bytes()),
                Limit(tenant.memory_bytes(), ShownBytes(tenant.memory_bytes())),
                absl::StrCat(tenant.leases()),
                Limit(tenant.max_leases(), absl::StrCat(tenant.max_leases())),
@@ -353,14 +357,14 @@ std::string TenantsReport(const TenantList& list) {
                absl::StrCat(tenant.max_lease_sessions()),
                Limit(tenant.max_seconds(), absl::StrCat(tenant.max_seconds())),
                absl::StrCat(tenant.weight(), "/", tenant.copy_weight()),
-               tenant.parent().empty() ? "-" : Shown(tenant.parent()),
+               tenant.parent().empty() ? "-" : tenant.parent(),
                Limit(tenant.reserved_bytes(), ShownBytes(tenant.reserved_bytes())),
                absl::StrCat(tenant.waiting()), FormatRights(tenant.rights()),
                FormatTierSet(tenant.tiers()),
                tenant.tier() < std::size(kTierChoices) ? std::string(kTierChoices[tenant.tier()])
                                                        : absl::StrCat(tenant.tier()),
-               tenant.namespaces().empty() ? "-" : Shown(absl::StrJoin(tenant.namespaces(), ",")),
-               Shown(absl::StrJoin(tenant.slices(), ","))});
+               tenant.namespaces().empty() ? "-" : absl::StrJoin(tenant.namespaces(), ","),
+               absl::StrJoin(tenant.slices(), ",")});
   }
   return table.Text();
 }

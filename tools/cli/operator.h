@@ -19,10 +19,10 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
 absl::StatusOr<warpline_internal::Server> FindServer(const std::string& endpoint,
                                                      const std::string& name);
 
-std::string ServersReport(const warpline_internal::ServerList& list);
-std::string LeasesReport(const warpline_internal::LeaseList& list);
-std::string SlicesReport(const warpline_internal::SliceList& list);
-std::string TenantsReport(const warpline_internal::TenantList& list);
+std::string ServersReport(warpline_internal::ServerList list);
+std::string LeasesReport(warpline_internal::LeaseList list);
+std::string SlicesReport(warpline_internal::SliceList list);
+std::string TenantsReport(warpline_internal::TenantList list);
 
 }  // namespace warpline::cli
 

@@ -99,22 +99,22 @@ absl::StatusOr<std::string> Policy(const CommandLine& line, const std::string& e
   return line.Has("json") ? ToJson(*reply) : PoliciesReport(*reply);
 }
 
-std::string PoliciesReport(const PolicyReply& reply) {
+std::string PoliciesReport(PolicyReply reply) {
+  MakeShown(&reply);
   Table table({{"POLICY"}, {"USE"}, {"LOADED", true}, {"MAPS", true}, {"HOOKS"}, {"SHA256"}});
   for (const auto& policy : reply.policies()) {
     const std::string use = policy.in_use()                   ? "now"
                             : policy.name() == reply.former() ? "before"
                                                               : "-";
-    table.Add({Shown(policy.name()), use,
-               policy.built_in() ? "built in" : ShownAge(policy.age_seconds()),
+    table.Add({policy.name(), use, policy.built_in() ? "built in" : ShownAge(policy.age_seconds()),
                policy.map_bytes() == 0 ? "-" : ShownBytes(policy.map_bytes()),
-               policy.built_in() ? "-" : Shown(absl::StrJoin(policy.hooks(), ",")),
-               policy.built_in() ? "-" : Shown(policy.sha256().substr(0, 12))});
+               policy.built_in() ? "-" : absl::StrJoin(policy.hooks(), ","),
+               policy.built_in() ? "-" : policy.sha256().substr(0, 12)});
   }
   std::string text = table.Text();
   if (!reply.failure().empty()) {
     absl::StrAppend(&text, "replaced by band ", ShownAge(reply.failed_seconds_ago()),
-                    " ago: ", Shown(reply.failure()), "\n");
+                    " ago: ", reply.failure(), "\n");
   }
   return text;
 }

@@ -17,7 +17,7 @@ absl::StatusOr<std::string> Policy(const CommandLine& line, const std::string& e
 std::string PolicyNameOf(const std::string& file);
 // What an object is, if a server would take it. The errors of Program::Load().
 absl::StatusOr<std::string> CheckPolicy(const std::string& object);
-std::string PoliciesReport(const warpline_internal::PolicyReply& reply);
+std::string PoliciesReport(warpline_internal::PolicyReply reply);
 
 }  // namespace warpline::cli
 

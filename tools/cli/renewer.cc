@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(2);
 
-void Say(const std::string& text) { std::fprintf(stderr, "warpline run: %s\n", text.c_str()); }
+void Say(const std::string& text) { Complain("warpline run", text, 0); }
 
 }  // namespace
 

@@ -42,8 +42,9 @@ absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& 
 
 absl::StatusOr<StatReply> AskServer(const std::string& endpoint) { return AskForStat(endpoint); }
 
-std::string StatReport(const StatReply& reply) {
-  std::string out = absl::StrCat("server           ", Shown(reply.server()),
+std::string StatReport(StatReply reply) {
+  MakeShown(&reply);
+  std::string out = absl::StrCat("server           ", reply.server(),
                                  reply.draining() ? " (draining)" : "", "\n");
   absl::StrAppend(&out, "opened           ", reply.sessions_opened(), "\n");
   absl::StrAppend(&out, "refused          ", reply.sessions_refused(), "\n");
@@ -58,7 +59,7 @@ std::string StatReport(const StatReply& reply) {
                     " shared with clients, of ", ShownBytes(reply.host_memory_limit_bytes()), "\n");
   }
   for (const DeviceStat& device : reply.devices()) {
-    absl::StrAppend(&out, "\ngpu ", device.gpu(), "            ", Shown(device.name()), " (",
+    absl::StrAppend(&out, "\ngpu ", device.gpu(), "            ", device.name(), " (",
                     device.backend(), ", ", device.uuid(), ")\n");
     absl::StrAppend(&out, "sessions         ", device.sessions(), "\n");
     absl::StrAppend(&out, "memory           ", ShownBytes(device.granted_bytes()), " granted, ",
@@ -67,17 +68,17 @@ std::string StatReport(const StatReply& reply) {
                     ShownBytes(device.total_bytes()), ")\n");
   }
   for (const SessionStat& session : reply.sessions()) {
-    absl::StrAppend(&out, "\nsession ", session.id(), "        ", Shown(session.program()), " pid ",
+    absl::StrAppend(&out, "\nsession ", session.id(), "        ", session.program(), " pid ",
                     session.client_pid(), ", ", session.state(), ", gpu ", ShownGpus(session),
                     "\n");
-    absl::StrAppend(&out, "peer             ", Shown(session.peer()), "\n");
+    absl::StrAppend(&out, "peer             ", session.peer(), "\n");
     absl::StrAppend(&out, "transport        ",
-                    session.transport().empty() ? "-" : Shown(session.transport()), "\n");
+                    session.transport().empty() ? "-" : session.transport(), "\n");
     absl::StrAppend(&out, "commands         ", session.commands(), " (",
                     ShownBytes(session.command_bytes()), ")\n");
     for (const auto& usage : session.usage()) {
       absl::StrAppendFormat(
-          &out, "%-16s %s\n", Shown(usage.name()),
+          &out, "%-16s %s\n", usage.name(),
           usage.bytes() ? ShownBytes(usage.value()) : absl::StrCat(usage.value()));
     }
     absl::StrAppend(&out, "replies          ", ShownBytes(session.reply_bytes()), "\n");
@@ -88,9 +89,9 @@ std::string StatReport(const StatReply& reply) {
     absl::StrAppend(&out, "frames           ", session.frames_received(), " in, ",
                     session.frames_sent(), " out\n");
     absl::StrAppend(&out, "memory_requests  ", session.memory_requests(), "\n");
-    absl::StrAppend(
-        &out, "memory_refused   ", session.memory_refused(),
-        session.memory_refused() == 0 ? "" : ", last: ", Shown(session.memory_refusal()), "\n");
+    absl::StrAppend(&out, "memory_refused   ", session.memory_refused(),
+                    session.memory_refused() == 0 ? "" : ", last: ", session.memory_refusal(),
+                    "\n");
     absl::StrAppend(&out, "resumes          ", session.resumes(), "\n");
     absl::StrAppend(&out, "transfers        ", session.transfers(), "\n");
     absl::StrAppend(&out, "frames_again     ", session.frames_again(), "\n");
@@ -110,9 +111,10 @@ std::string ShownCompute(const SessionStat& session) {
   return "";
 }
 
-std::string PsReport(const StatReply& reply) {
+std::string PsReport(StatReply reply) {
+  MakeShown(&reply);
   if (reply.sessions_size() == 0) {
-    return absl::StrCat("no sessions on ", Shown(reply.server()), "\n");
+    return absl::StrCat("no sessions on ", reply.server(), "\n");
   }
   Table table({{"SESSION", true},
                {"SERVER", false, true},
@@ -134,15 +136,14 @@ std::string PsReport(const StatReply& reply) {
                {"PEER"},
                {"WHY", false, true}});
   for (const SessionStat& session : reply.sessions()) {
-    table.Add({absl::StrCat(session.id()), Shown(session.server()), ShownGpus(session),
-               Shown(session.tier()), session.state(), ShownAge(session.age_seconds()),
-               ShownBytes(session.memory_bytes()), ShownBytes(session.quota_bytes()),
-               absl::StrCat(session.commands()), ShownCompute(session),
-               session.restarts() == 0 ? "" : absl::StrCat(session.restarts()),
-               Shown(session.tenant()), Shown(session.lease()),
-               session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),
-               absl::StrCat(session.client_pid()), Shown(session.program()),
-               Shown(session.transport()), Shown(session.peer()), Shown(session.reason())});
+    table.Add(
+        {absl::StrCat(session.id()), session.server(), ShownGpus(session), session.tier(),
+         session.state(), ShownAge(session.age_seconds()), ShownBytes(session.memory_bytes()),
+         ShownBytes(session.quota_bytes()), absl::StrCat(session.commands()), ShownCompute(session),
+         session.restarts() == 0 ? "" : absl::StrCat(session.restarts()), session.tenant(),
+         session.lease(), session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),
+         absl::StrCat(session.client_pid()), session.program(), session.transport(), session.peer(),
+         session.reason()});
   }
   return table.Text();
 }

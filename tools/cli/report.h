@@ -20,9 +20,9 @@ absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& 
                                                              uint64_t session);
 
 // Prints everything, as groups of "name value".
-std::string StatReport(const warpline_internal::StatReply& reply);
+std::string StatReport(warpline_internal::StatReply reply);
 // Prints a table with a line for each session.
-std::string PsReport(const warpline_internal::StatReply& reply);
+std::string PsReport(warpline_internal::StatReply reply);
 
 }  // namespace warpline::cli
 

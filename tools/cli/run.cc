@@ -39,8 +39,7 @@ constexpr size_t kMostNamed = 5;
 constexpr absl::string_view kLinkerTokens[] = {"ORIGIN", "LIB", "PLATFORM"};
 
 int Complain(const std::string& text, int code) {
-  std::fprintf(stderr, "warpline run: %s\n", text.c_str());
-  return code;
+  return cli::Complain("warpline run", text, code);
 }
 
 int Complain(const absl::Status& status, int code) {

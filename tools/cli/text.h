@@ -7,13 +7,25 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "proto/admin.pb.h"
 
 namespace warpline::cli {
 
-// Returns `text` without control characters: a program's name comes from a tenant and goes to
-// somebody's terminal.
-std::string Shown(const std::string& text);
+// Returns `text` with escapes such as \x1b, \n and \u202e in place of all that a terminal would
+// obey instead of showing: control characters, marks that change the direction of text, bytes that
+// are not UTF-8. What servers send may come from a tenant, or from a server that was taken over. A
+// text that was shown already stays as it is.
+std::string Shown(absl::string_view text);
+// Does the same line by line.
+std::string ShownLines(absl::string_view text);
+// Does so in every text of a message and of the messages in it. What turns a message into text for
+// a terminal begins with this.
+void MakeShown(google::protobuf::Message* message);
+
+// Writes "PROGRAM: TEXT" to stderr, shown line by line, and returns `code`. Every error of the
+// command line goes this way: its text may be a server's.
+int Complain(absl::string_view program, absl::string_view text, int code);
 // Returns a text such as "1.5 GiB".
 std::string ShownBytes(uint64_t bytes);
 // Returns a text such as "12s", "3m07s", "5h02m" or "3d04h".

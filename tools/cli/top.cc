@@ -90,8 +90,9 @@ std::vector<Rates> RatesOf(const StatReply& before, const StatReply& now, double
 
 }  // namespace
 
-std::string TopReport(const StatReply& before, const StatReply& now, double seconds,
-                      const TerminalSize& size) {
+std::string TopReport(StatReply before, StatReply now, double seconds, const TerminalSize& size) {
+  MakeShown(&before);
+  MakeShown(&now);
   const std::vector<Rates> all = RatesOf(before, now, seconds);
   double commands = 0;
   double bytes = 0;
@@ -99,10 +100,9 @@ std::string TopReport(const StatReply& before, const StatReply& now, double seco
     commands += rates.commands;
     bytes += rates.bytes;
   }
-  std::string out =
-      absl::StrFormat("%s%s: %d sessions, %.0f commands/s, %s/s\n", Shown(now.server()),
-                      now.draining() ? " (draining)" : "", now.sessions_size(), commands,
-                      ShownBytes(static_cast<uint64_t>(bytes)));
+  std::string out = absl::StrFormat("%s%s: %d sessions, %.0f commands/s, %s/s\n", now.server(),
+                                    now.draining() ? " (draining)" : "", now.sessions_size(),
+                                    commands, ShownBytes(static_cast<uint64_t>(bytes)));
   Table devices({{"SERVER", false, true},
                  {"GPU", true},
                  {"SESSIONS", true},
@@ -110,9 +110,9 @@ std::string TopReport(const StatReply& before, const StatReply& now, double seco
                  {"CAPACITY", true},
                  {"NAME"}});
   for (const auto& device : now.devices()) {
-    devices.Add({Shown(device.server()), absl::StrCat(device.gpu()),
-                 absl::StrCat(device.sessions()), ShownBytes(device.granted_bytes()),
-                 ShownBytes(device.capacity_bytes()), Shown(device.name())});
+    devices.Add({device.server(), absl::StrCat(device.gpu()), absl::StrCat(device.sessions()),
+                 ShownBytes(device.granted_bytes()), ShownBytes(device.capacity_bytes()),
+                 device.name()});
   }
   absl::StrAppend(&out, "\n", devices.Text(size.columns), "\n");
   Table sessions({{"SESSION", true},
@@ -130,11 +130,11 @@ std::string TopReport(const StatReply& before, const StatReply& now, double seco
     const SessionStat& session = *rates.session;
     const uint64_t left =
         session.quota_bytes() - std::min(session.quota_bytes(), session.quota_used_bytes());
-    sessions.Add({absl::StrCat(session.id()), Shown(session.server()), ShownGpus(session),
-                  Shown(session.tenant()), session.state(), ShownAge(session.age_seconds()),
+    sessions.Add({absl::StrCat(session.id()), session.server(), ShownGpus(session),
+                  session.tenant(), session.state(), ShownAge(session.age_seconds()),
                   ShownBytes(session.memory_bytes()), ShownBytes(left),
                   absl::StrFormat("%.0f", rates.commands),
-                  ShownBytes(static_cast<uint64_t>(rates.bytes)), Shown(session.program())});
+                  ShownBytes(static_cast<uint64_t>(rates.bytes)), session.program()});
   }
   absl::StrAppend(&out, sessions.Text(size.columns));
   return CutToRows(out, size.rows);
@@ -149,8 +149,7 @@ int Top(const CommandLine& line, const std::string& endpoint) {
   for (int round = 0;; ++round) {
     auto now = AskServer(endpoint);
     if (!now.ok()) {
-      std::fprintf(stderr, "warpline: %s\n", std::string(now.status().message()).c_str());
-      return 1;
+      return Complain("warpline", now.status().message(), 1);
     }
     const absl::Time time = SteadyNow();
     if (round > 0) {

@@ -18,9 +18,8 @@ struct TerminalSize {
 
 // Shows devices, then sessions, the busiest first, with what changed from `before` to `now` in
 // `seconds`; as much as fits.
-std::string TopReport(const warpline_internal::StatReply& before,
-                      const warpline_internal::StatReply& now, double seconds,
-                      const TerminalSize& size = {});
+std::string TopReport(warpline_internal::StatReply before, warpline_internal::StatReply now,
+                      double seconds, const TerminalSize& size = {});
 
 // Runs until it is interrupted, or once. Returns the exit code.
 int Top(const CommandLine& line, const std::string& endpoint);

@@ -39,7 +39,7 @@ TEST(TraceTest, SpansBecomeEventsInRowsWithNames) {
   EXPECT_THAT(json, HasSubstr(R"("ph":"X","pid":2,"tid":0,"ts":0.000,"dur":6000.000)"));
   EXPECT_THAT(json, HasSubstr(R"("charged_us":6000)"));
   EXPECT_THAT(json, HasSubstr(R"("ts":1000.000,"dur":500.000)"));
-  EXPECT_THAT(json, HasSubstr(R"x("reason":"turn_of_another","for":"a \\\"b\\\"\\n (slice 7)")x"));
+  EXPECT_THAT(json, HasSubstr(R"x("reason":"turn_of_another","for":"a \"b\"\\n (slice 7)")x"));
   EXPECT_THAT(json, HasSubstr(R"("args":{"name":"copies in: slice 8 wait"})"));
   EXPECT_THAT(json, HasSubstr(R"("args":{"name":"copies in: slice 8 limit"})"));
   EXPECT_THAT(json, HasSubstr(R"("name":"process_name","ph":"M","pid":2)"));
