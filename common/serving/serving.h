@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace warpline {
 
@@ -17,11 +18,13 @@ namespace warpline {
 // never reads half of it. INTERNAL when it cannot be written.
 absl::Status WritePortFile(const std::string& path, int port);
 
-// Serves the metrics on the address of --admin_listen for as long as the result and `metrics` live;
-// whoever calls keeps both. Returns null for an empty address; UNAVAILABLE when it cannot listen
-// there.
+// Serves the metrics on the address of --admin_listen for as long as the result and `metrics` live,
+// which the caller keeps. A connection that has sent no whole request within `patience` is closed:
+// sixteen are served at a time, and others wait. Returns null for an empty address; UNAVAILABLE
+// when it cannot listen there.
 absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(
-    const std::string& address, const std::shared_ptr<prometheus::Collectable>& metrics);
+    const std::string& address, const std::shared_ptr<prometheus::Collectable>& metrics,
+    absl::Duration patience = absl::Seconds(2));
 
 }  // namespace warpline
 
