@@ -31,15 +31,22 @@ struct HeldLease {
 // Reads what is there, each file as ReadWordFile() does.
 HeldLease ReadLeaseFolder(const std::string& folder);
 
-// These write a folder, which exists, for everybody to read: the containers of a pod are of
-// different users. UNAVAILABLE when it cannot be written.
+// Who may read the token. All users may in a pod, whose containers are of different ones.
+enum class TokenReaders { kOwner, kAll };
+
+// Checks that a folder is fit for a token that its owner alone may read: INVALID_ARGUMENT when the
+// folder belongs to another user than this one or root, or when others may write there.
+absl::Status CheckOwnFolder(const std::string& folder);
+
+// These write a folder, which exists. UNAVAILABLE when it cannot be written.
 
 // Removes what a former holder left.
 absl::Status ClearLeaseFolder(const std::string& folder);
 // Writes all files but empty ones, the token last. `lease.token_file` counts for nothing.
 absl::Status WriteLeaseFolder(const std::string& folder, const HeldLease& lease,
-                              const std::string& token);
-absl::Status ReplaceTokenIn(const std::string& folder, const std::string& token);
+                              const std::string& token, TokenReaders readers);
+absl::Status ReplaceTokenIn(const std::string& folder, const std::string& token,
+                            TokenReaders readers);
 
 }  // namespace warpline
 

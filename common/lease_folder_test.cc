@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
@@ -26,7 +27,7 @@ class LeaseFolderTest : public testing::Test {
 };
 
 TEST_F(LeaseFolderTest, WhatIsWrittenIsRead) {
-  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret"), absl::OkStatus());
+  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret", TokenReaders::kOwner), absl::OkStatus());
   const HeldLease read = ReadLeaseFolder(folder_);
   EXPECT_EQ(read.endpoint, "10.0.0.7:14000");
   EXPECT_EQ(read.driver_version, "13000");
@@ -36,13 +37,29 @@ TEST_F(LeaseFolderTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(token, "secret");
 }
 
-TEST_F(LeaseFolderTest, EverybodyReadsWhateverTheMaskIs) {
-  const mode_t former = umask(077);
-  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret"), absl::OkStatus());
-  umask(former);
-  struct stat info = {};
-  ASSERT_EQ(stat((folder_ + "/token").c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0644u);
+TEST_F(LeaseFolderTest, TheTokenIsForItsReadersWhateverTheMaskIs) {
+  for (const mode_t mask : {0u, 077u}) {
+    for (const auto& [readers, mode] :
+         {std::pair(TokenReaders::kOwner, 0600u), std::pair(TokenReaders::kAll, 0644u)}) {
+      const mode_t former = umask(mask);
+      ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret", readers), absl::OkStatus());
+      struct stat info = {};
+      ASSERT_EQ(stat((folder_ + "/token").c_str(), &info), 0);
+      EXPECT_EQ(info.st_mode & 0777, mode);
+      ASSERT_EQ(ReplaceTokenIn(folder_, "fresh", readers), absl::OkStatus());
+      umask(former);
+      ASSERT_EQ(stat((folder_ + "/token").c_str(), &info), 0);
+      EXPECT_EQ(info.st_mode & 0777, mode);
+    }
+  }
+}
+
+TEST_F(LeaseFolderTest, AFolderInWhichOthersMayWriteIsNoOwnFolder) {
+  EXPECT_EQ(CheckOwnFolder(folder_), absl::OkStatus());
+  for (const mode_t mode : {0770u, 0702u, 01777u}) {
+    ASSERT_EQ(chmod(folder_.c_str(), mode), 0);
+    EXPECT_EQ(CheckOwnFolder(folder_).code(), absl::StatusCode::kInvalidArgument) << mode;
+  }
 }
 
 TEST_F(LeaseFolderTest, AnEmptyFolderSaysNothing) {
@@ -53,7 +70,7 @@ TEST_F(LeaseFolderTest, AnEmptyFolderSaysNothing) {
 }
 
 TEST_F(LeaseFolderTest, ClearingLeavesNothingOfTheLease) {
-  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret"), absl::OkStatus());
+  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret", TokenReaders::kOwner), absl::OkStatus());
   ASSERT_EQ(ClearLeaseFolder(folder_), absl::OkStatus());
   ASSERT_EQ(ClearLeaseFolder(folder_), absl::OkStatus());
   EXPECT_EQ(ReadLeaseFolder(folder_).endpoint, "");
@@ -61,11 +78,11 @@ TEST_F(LeaseFolderTest, ClearingLeavesNothingOfTheLease) {
 }
 
 TEST_F(LeaseFolderTest, ATokenIsReplacedAndALinkInItsPlaceIsNotFollowed) {
-  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret"), absl::OkStatus());
+  ASSERT_EQ(WriteLeaseFolder(folder_, lease_, "secret", TokenReaders::kOwner), absl::OkStatus());
   const std::string victim = folder_ + "/victim";
   std::ofstream(victim) << "mine";
   ASSERT_EQ(symlink(victim.c_str(), (folder_ + "/token.part").c_str()), 0);
-  ASSERT_EQ(ReplaceTokenIn(folder_, "fresh"), absl::OkStatus());
+  ASSERT_EQ(ReplaceTokenIn(folder_, "fresh", TokenReaders::kOwner), absl::OkStatus());
   std::string text;
   std::ifstream(victim) >> text;
   EXPECT_EQ(text, "mine");
@@ -74,7 +91,8 @@ TEST_F(LeaseFolderTest, ATokenIsReplacedAndALinkInItsPlaceIsNotFollowed) {
 }
 
 TEST_F(LeaseFolderTest, SaysWhatCannotBeWritten) {
-  const absl::Status status = WriteLeaseFolder("/does/not/exist", lease_, "secret");
+  const absl::Status status =
+      WriteLeaseFolder("/does/not/exist", lease_, "secret", TokenReaders::kOwner);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(std::string(status.message()).find("/does/not/exist"), std::string::npos);
 }

@@ -128,6 +128,17 @@ class HoldTest(unittest.TestCase):
         self.assertIn("the lease is lost", holder.stderr.read())
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_a_token_is_the_owners_unless_it_is_shared(self):
+        self.serve()
+        self.folder.chmod(0o777)
+        holder = self.hold()
+        self.assertEqual(holder.wait(60), 2)
+        self.assertIn("--share_token", holder.stderr.read())
+        self.assertEqual(list(self.folder.iterdir()), [])
+        self.hold("--share_token")
+        self.wait_for_lease()
+        self.assertEqual((self.folder / "token").stat().st_mode & 0o777, 0o644)
+
     def test_a_folder_that_is_not_there_is_said(self):
         holder = self.start(self.binary("warpline"), "hold", "--folder=%s/none" % self.folder,
                             "--endpoint=" + self.scheduler.endpoint)

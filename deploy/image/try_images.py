@@ -171,7 +171,7 @@ def inside(args, work):
     hold = Container(work, "hold", images["warpline-client"], {
         lease: "/warpline/lease", client_tls: "/warpline/tls",
         folder(work, "pod-credential", 0o755, credential=tenant): "/warpline/credential"})
-    holder = hold.start(WARPLINE + "warpline", "hold", "--folder=/warpline/lease", "--endpoint=" + SCHEDULER,
+    holder = hold.start(WARPLINE + "warpline", "hold", "--folder=/warpline/lease", "--share_token", "--endpoint=" + SCHEDULER,
                         "--memory=1GiB", WARPLINE_CREDENTIAL_FILE="/warpline/credential/credential",
                         **CLIENT_TLS)
     wait_until(lambda: (lease / "token").exists(), "the pod has its lease", holder, hold)

@@ -252,8 +252,8 @@ class InjectionTest(unittest.TestCase):
                 ({"slice": "pair"}, ["--gpus=2", "--memory=16GiB", "--sessions=4"])):
             for inject in (self.webhook.inject, self.by_policy):
                 after, _ = inject(pods.pod(annotations))
-                self.assertEqual(after["spec"]["initContainers"][1]["command"][4:], options)
-                self.assertEqual(after["spec"]["initContainers"][1]["command"][3],
+                self.assertEqual(after["spec"]["initContainers"][1]["command"][5:], options)
+                self.assertEqual(after["spec"]["initContainers"][1]["command"][4],
                                  "--endpoint=" + self.params["data"]["endpoint"])
         env = self.webhook.inject(pods.pod({"tier": "guarded"}))[0]["spec"]["containers"][0]["env"]
         self.assertIn({"name": "WARPLINE_TIER", "value": "guarded"}, env)

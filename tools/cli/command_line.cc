@@ -33,7 +33,8 @@ constexpr VerbInfo kVerbs[] = {
      "endpoint:text memory:size device:text gpus:number sessions:number guard:text check "
      "tier:tier slice:text wait:maybe_duration gang:text members:number"},
     {"hold", Verb::kHold,
-     "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text"},
+     "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text "
+     "share_token"},
     {"keep-lease", Verb::kKeepLease, "endpoint:text of_server"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
@@ -270,9 +271,10 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    hosts, get their leases when there is room for all. When PROGRAM
                                    ends and leaves processes running, the lease goes on for them
   warpline hold --folder=DIR [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D]
-                [--sessions=N]
+                [--sessions=N] [--share_token]
                                    hold a lease until SIGTERM, waiting until there is one, for
-                                   programs that are started elsewhere with WARPLINE_LEASE_FOLDER=DIR
+                                   programs that are started elsewhere with WARPLINE_LEASE_FOLDER=DIR;
+                                   with --share_token programs of all users may read the token there
                                    (the containers of a pod)
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]

@@ -62,8 +62,8 @@ HeldLease WhatProgramsNeed(const Lease& lease) {
 }
 
 // Renews until a signal comes, which is OK, or the lease is over.
-absl::Status RenewUntilSignal(const std::string& folder, Lease* lease, const EndSignals& signals,
-                              std::string* token) {
+absl::Status RenewUntilSignal(const std::string& folder, TokenReaders readers, Lease* lease,
+                              const EndSignals& signals, std::string* token) {
   const absl::Duration interval =
       absl::Milliseconds(std::max<uint32_t>(lease->granted().renew_ms(), 100));
   absl::Duration pause = interval;
@@ -72,7 +72,7 @@ absl::Status RenewUntilSignal(const std::string& folder, Lease* lease, const End
     auto fresh = lease->Renew(*token);
     if (fresh.ok()) {
       *token = fresh->token();
-      if (auto status = ReplaceTokenIn(folder, *token); !status.ok()) return status;
+      if (auto status = ReplaceTokenIn(folder, *token, readers); !status.ok()) return status;
       pause = interval;
       in_trouble = false;
       continue;
@@ -99,17 +99,25 @@ absl::Status RenewUntilSignal(const std::string& folder, Lease* lease, const End
 int Hold(const CommandLine& line, const std::string& endpoint) {
   const EndSignals signals;
   const std::string folder = line.Text("folder");
+  const TokenReaders readers = line.Has("share_token") ? TokenReaders::kAll : TokenReaders::kOwner;
+  if (auto status = CheckOwnFolder(folder); readers == TokenReaders::kOwner && !status.ok()) {
+    return Complain(absl::InvalidArgumentError(absl::StrCat(
+                        status.message(),
+                        ": choose a folder of your own (chmod 700), or give --share_token, "
+                        "with which all users of this host may use the lease")),
+                    2);
+  }
   if (auto status = ClearLeaseFolder(folder); !status.ok()) return Complain(status, 2);
   auto lease = Await(line, endpoint, signals);
   if (lease.status().code() == absl::StatusCode::kCancelled) return 0;
   if (!lease.ok()) return Complain(lease.status(), 1);
   std::string token = (*lease)->granted().token();
-  absl::Status status = WriteLeaseFolder(folder, WhatProgramsNeed(**lease), token);
+  absl::Status status = WriteLeaseFolder(folder, WhatProgramsNeed(**lease), token, readers);
   int code = 2;
   if (status.ok()) {
     std::fprintf(stderr, "warpline hold: holds lease %s on %s\n",
                  (*lease)->granted().lease().c_str(), (*lease)->endpoint().c_str());
-    status = RenewUntilSignal(folder, lease->get(), signals, &token);
+    status = RenewUntilSignal(folder, readers, lease->get(), signals, &token);
     code = status.ok() ? 0 : 1;
   }
   if (!status.ok()) Complain(status, 0);

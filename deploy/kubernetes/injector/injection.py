@@ -155,7 +155,7 @@ def _init_containers(asked, settings):
             "securityContext": _restricted(), "volumeMounts": [_mount("client", read_only=False)]}
     hold = {"name": "warpline-hold", "image": settings.image, "imagePullPolicy": "IfNotPresent",
             "restartPolicy": "Always",
-            "command": ["/usr/lib/warpline/bin/warpline", "hold", "--folder=/warpline/lease",
+            "command": ["/usr/lib/warpline/bin/warpline", "hold", "--folder=/warpline/lease", "--share_token",
                         "--endpoint=" + settings.endpoint] + request,
             "env": [{"name": "WARPLINE_CREDENTIAL_FILE", "value": "/warpline/credential/credential"}] +
                    _tls(settings),
