@@ -3,6 +3,7 @@
 #include <lz4.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -132,24 +133,13 @@ absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry, size_t max_byt
 }
 
 std::vector<std::string_view> FindContainers(std::string_view file) {
-  char magic[sizeof(kContainerMagic)];
-  std::memcpy(magic, &kContainerMagic, sizeof(magic));
-  const std::string_view wanted(magic, sizeof(magic));
   std::vector<std::string_view> containers;
-  size_t at = file.find(wanted);
+  size_t at = file.find(ContainerMagic());
   while (at != std::string_view::npos) {
     const std::string_view rest = file.substr(at);
-    size_t bytes = wanted.size();
-    if (rest.size() >= kContainerHeaderBytes) {
-      const auto header_bytes = LoadAt<uint16_t>(rest.data(), 6);
-      const auto entries_bytes = LoadAt<uint64_t>(rest.data(), 8);
-      if (header_bytes >= kContainerHeaderBytes && header_bytes <= rest.size() &&
-          entries_bytes <= rest.size() - header_bytes) {
-        bytes = header_bytes + entries_bytes;
-        containers.push_back(rest.substr(0, bytes));
-      }
-    }
-    at = file.find(wanted, at + bytes);
+    const uint64_t bytes = ContainerBytes(rest, rest.size());
+    if (bytes != 0) containers.push_back(rest.substr(0, bytes));
+    at = file.find(ContainerMagic(), at + std::max<uint64_t>(bytes, ContainerMagic().size()));
   }
   return containers;
 }

@@ -37,6 +37,24 @@ T LoadAt(const void* bytes, size_t offset) {
   return value;
 }
 
+// The bytes that a container begins with.
+inline std::string_view ContainerMagic() {
+  return {reinterpret_cast<const char*>(&kContainerMagic), sizeof(kContainerMagic)};
+}
+
+// Returns how long the container is whose header these bytes begin with and which is followed by
+// the end of the file after `rest` bytes, the header's included; 0 for what is no container.
+inline uint64_t ContainerBytes(std::string_view header, uint64_t rest) {
+  if (header.size() < kContainerHeaderBytes) return 0;
+  const auto header_bytes = LoadAt<uint16_t>(header.data(), 6);
+  const auto entries_bytes = LoadAt<uint64_t>(header.data(), 8);
+  if (header_bytes < kContainerHeaderBytes || header_bytes > rest ||
+      entries_bytes > rest - header_bytes) {
+    return 0;
+  }
+  return header_bytes + entries_bytes;
+}
+
 }  // namespace warpline::fatbin
 
 #endif  // WARPLINE_COMMON_FATBIN_FORMAT_H_

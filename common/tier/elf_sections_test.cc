@@ -13,7 +13,7 @@
 namespace warpline::tier {
 namespace {
 
-ReadAt Of(const std::string& file) {
+elf::ReadAt Of(const std::string& file) {
   return [&file](uint64_t offset, uint64_t bytes) {
     return offset > file.size() ? std::string() : file.substr(offset, bytes);
   };

@@ -1,17 +1,15 @@
 #include "common/tier/file_survey.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/plain_file.h"
 #include "common/steady_time.h"
 #include "common/tier/elf_sections.h"
-#include "common/unique_fd.h"
 
 namespace warpline::tier {
 namespace {
@@ -29,20 +27,6 @@ constexpr std::string_view kMachineCodeFamilies[] = {"libcudnn_", "libnpp", "lib
 
 // A file that was written in this time may be written again without another time.
 constexpr absl::Duration kUnsettled = absl::Seconds(2);
-
-std::string ReadAtMost(int file, uint64_t offset, uint64_t bytes) {
-  std::string text(bytes, '\0');
-  uint64_t got = 0;
-  while (got < bytes) {
-    const ssize_t more =
-        pread(file, text.data() + got, bytes - got, static_cast<off_t>(offset + got));
-    if (more < 0 && errno == EINTR) continue;
-    if (more <= 0) break;
-    got += static_cast<uint64_t>(more);
-  }
-  text.resize(got);
-  return text;
-}
 
 std::string IdentityOf(const struct stat& is) {
   return absl::StrCat(is.st_dev, "-", is.st_ino, "-", is.st_size, "-", is.st_mtim.tv_sec, ".",
@@ -82,9 +66,10 @@ bool FileSurvey::OutOfBounds() const {
   return read_bytes_ >= options_.most_bytes || now - began_ > options_.most_time;
 }
 
-DeviceCode FileSurvey::Read(int file, uint64_t size) {
-  const auto read = [this, file](uint64_t offset, uint64_t bytes) {
-    std::string text = ReadAtMost(file, offset, bytes);
+DeviceCode FileSurvey::Read(const PlainFile& file) {
+  const uint64_t size = file.size();
+  const auto read = [this, &file](uint64_t offset, uint64_t bytes) {
+    std::string text = file.Read(offset, bytes);
     read_bytes_ += text.size();
     return text;
   };
@@ -111,9 +96,9 @@ DeviceCode FileSurvey::Look(const std::string& path) {
     code.obstacle = "it is a library of machine code";
     return code;
   }
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat is;
-  if (!file.valid() || fstat(file.get(), &is) != 0 || !S_ISREG(is.st_mode)) return code;
+  const auto file = PlainFile::Open(path);
+  if (!file.ok()) return code;
+  const struct stat& is = file->about();
   const std::string identity = IdentityOf(is);
   if (const auto known = known_.find(identity); known != known_.end()) {
     if (auto parsed = ParseDeviceCode(known->second)) return *std::move(parsed);
@@ -122,7 +107,7 @@ DeviceCode FileSurvey::Look(const std::string& path) {
     code.obstacle = "there is more to look into before it than is done at a start";
     return code;
   }
-  code = Read(file.get(), static_cast<uint64_t>(is.st_size));
+  code = Read(*file);
   const absl::Time now = options_.wall_clock ? options_.wall_clock() : absl::Now();
   const absl::Time changed =
       std::max(absl::TimeFromTimespec(is.st_mtim), absl::TimeFromTimespec(is.st_ctim));

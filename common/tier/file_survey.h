@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "common/plain_file.h"
 #include "common/tier/device_code.h"
 #include "common/tier/keyed_lines.h"
 
@@ -57,7 +58,7 @@ class FileSurvey {
   uint64_t read_bytes() const { return read_bytes_; }
 
  private:
-  DeviceCode Read(int file, uint64_t size);
+  DeviceCode Read(const PlainFile& file);
   bool OutOfBounds() const;
 
   const Options options_;

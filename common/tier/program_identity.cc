@@ -1,7 +1,6 @@
 #include "common/tier/program_identity.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/crypto/content_hash.h"
+#include "common/plain_file.h"
 #include "common/tier/file_survey.h"
 #include "common/unique_fd.h"
 
@@ -19,6 +19,8 @@ namespace warpline::tier {
 namespace {
 
 constexpr uint64_t kMostHashed = uint64_t{64} << 20;
+constexpr uint64_t kBlock = uint64_t{64} << 10;
+static_assert(kMostHashed % kBlock == 0);
 constexpr size_t kMostWords = 16;
 constexpr size_t kMostCommandLine = size_t{256} << 10;
 constexpr std::string_view kInterpreters[] = {"python", "pypy", "perl",    "ruby", "node", "julia",
@@ -27,18 +29,13 @@ constexpr std::string_view kInterpreters[] = {"python", "pypy", "perl",    "ruby
 
 // Adds the size and the beginning of a plain file.
 bool AddFile(const std::string& path, ContentHasher* hasher) {
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat is;
-  if (!file.valid() || fstat(file.get(), &is) != 0 || !S_ISREG(is.st_mode)) return false;
-  hasher->Add(absl::StrCat("file ", is.st_size, ":"));
-  char buffer[65536];
-  uint64_t left = kMostHashed;
-  while (left > 0) {
-    const ssize_t got = read(file.get(), buffer, std::min<uint64_t>(left, sizeof(buffer)));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    hasher->Add({buffer, static_cast<size_t>(got)});
-    left -= static_cast<uint64_t>(got);
+  const auto file = PlainFile::Open(path);
+  if (!file.ok()) return false;
+  hasher->Add(absl::StrCat("file ", file->about().st_size, ":"));
+  for (uint64_t at = 0; at < kMostHashed; at += kBlock) {
+    const std::string block = file->Read(at, kBlock);
+    hasher->Add(block);
+    if (block.size() < kBlock) break;
   }
   return true;
 }
