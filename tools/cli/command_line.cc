@@ -285,7 +285,9 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline explain [--hardened] [--all] PROGRAM
                                    which kernels of a program and its libraries can be guarded, so
                                    that they may share a context with others', why others cannot, and
-                                   what --tier=auto would choose
+                                   what --tier=auto would choose. All are read, and nothing of them
+                                   runs. Exits with 0 if all kernels can, with 1 if not, and with 2
+                                   for what it cannot explain, such as a script or a pipe
   warpline stat [--endpoint=E]     counters of a server's devices and sessions
   warpline policy [list]           what may decide who goes first on a server's devices, and what does
   warpline policy load FILE [--name=NAME] [--swap]

@@ -1,32 +1,15 @@
 // `warpline explain`: which kernels of a program, and of the libraries that it is linked with, can
-// be guarded, and what stands in the way of the others.
+// be guarded, and what stands in the way of the others. The program and its libraries are read as
+// data: nothing of them is run, and neither are their interpreter, their loader or their auditors.
 #ifndef WARPLINE_TOOLS_CLI_EXPLAIN_H_
 #define WARPLINE_TOOLS_CLI_EXPLAIN_H_
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tools/cli/command_line.h"
 
 namespace warpline::cli {
-
-struct ExplainedKernel {
-  std::string name;
-  std::string reason;  // Why it cannot be guarded; empty if it can.
-};
-
-// What one file has.
-struct ExplainedFile {
-  std::string path;
-  std::vector<ExplainedKernel>
-      kernels;                // Each name once; it can be guarded if one of its forms can.
-  uint64_t machine_code = 0;  // Modules without PTX: nothing can be said of their kernels.
-};
-
-// `bytes` are a program, a library, a fatbin or PTX. Whatever they are, this is safe.
-ExplainedFile ExplainFile(const std::string& path, std::string_view bytes, bool hardened);
 
 // One line: which tier --tier=auto would choose for the program, and why. `words` are the program
 // and the script that it runs, if it is an interpreter; `files` are its files and libraries; the
@@ -35,7 +18,10 @@ ExplainedFile ExplainFile(const std::string& path, std::string_view bytes, bool 
 std::string ExplainChoice(const std::string& program, const std::vector<std::string>& words,
                           const std::vector<std::string>& files, const std::string& cache_folder);
 
-// Returns the exit code: 0 when all kernels can be guarded, 1 when some cannot, 2 without a file.
+// Returns the exit code: 0 when all kernels can be guarded, 1 when some cannot or something was not
+// looked into, 2 when nothing can be explained: there is no such file, it is a folder, a pipe or a
+// device, it is too large, it is a script, or it is neither a program, a library, a fatbin nor PTX.
+// Only the first file has to be one of these: those behind it may be data or scripts.
 int Explain(const CommandLine& line);
 
 }  // namespace warpline::cli

@@ -1,12 +1,19 @@
 #include "tools/cli/explain.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "common/tier/fatbin_bytes.h"
 #include "common/tier/folder_fixture.h"
 #include "common/tier/program_identity.h"
 #include "common/tier/tier_record.h"
 #include "gtest/gtest.h"
+#include "tools/cli/command_line.h"
 
 namespace warpline::cli {
 namespace {
@@ -18,67 +25,85 @@ const std::string kModule =
     "st.global.u32 [%rd1], 1;\nret;\n}\n"
     ".entry bad()\n{\ncall helper;\nret;\n}\n";
 
-// A container with one entry that is not compressed.
-std::string Container(uint16_t kind, const std::string& payload) {
-  std::string bytes(16 + 64, '\0');
-  const auto put = [&bytes](size_t at, auto value) {
-    bytes.replace(at, sizeof(value), reinterpret_cast<const char*>(&value), sizeof(value));
+class ExplainTest : public tier::FolderFixture {
+ protected:
+  void SetUp() override {
+    FolderFixture::SetUp();
+    setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
+  }
+  struct Done {
+    int code = -1;
+    std::string out, err;
   };
-  put(0, uint32_t{0xBA55ED50});
-  put(4, uint16_t{1});
-  put(6, uint16_t{16});
-  put(8, uint64_t{64 + payload.size()});
-  put(16, kind);
-  put(18, uint16_t{0x0101});
-  put(20, uint32_t{64});
-  put(24, uint64_t{payload.size()});
-  put(44, uint32_t{90});
-  return bytes + payload;
-}
+  static Done Run(std::vector<std::string> files) {
+    files.insert(files.begin(), "explain");
+    const auto line = ParseCommandLine(files);
+    EXPECT_TRUE(line.ok()) << line.status();
+    Done done;
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    if (line.ok()) done.code = Explain(*line);
+    done.out = testing::internal::GetCapturedStdout();
+    done.err = testing::internal::GetCapturedStderr();
+    return done;
+  }
+  // What is said of a file that cannot be explained.
+  static std::string ErrorOf(const std::string& path) {
+    const Done done = Run({path});
+    EXPECT_EQ(done.code, 2);
+    EXPECT_EQ(done.out, "");
+    return done.err;
+  }
+};
 
-TEST(ExplainTest, SaysWhatStandsInTheWay) {
-  const ExplainedFile file = ExplainFile("a.ptx", kModule, false);
-  ASSERT_EQ(file.kernels.size(), 2u);
-  EXPECT_EQ(file.kernels[0].name, "bad");
-  EXPECT_EQ(file.kernels[0].reason,
-            "it calls helper: line 7: an absolute address: ld.global.u32 %r1, [64];");
-  EXPECT_EQ(file.kernels[1].name, "good");
-  EXPECT_EQ(file.kernels[1].reason, "");
-}
-
-TEST(ExplainTest, FindsModulesInAProgram) {
-  const std::string program =
-      "\x7f"
-      "ELF..." +
-      Container(1, kModule) + "..." +
-      Container(2,
-                "\x7f"
-                "ELF .text.k") +
-      "...";
-  const ExplainedFile file = ExplainFile("program", program, false);
-  EXPECT_EQ(file.kernels.size(), 2u);
-  EXPECT_EQ(file.machine_code, 1u);
-}
-
-TEST(ExplainTest, AKernelCountsOnce) {
-  const std::string worse =
-      ".version 8.0\n.target sm_90\n.address_size 64\n.entry good()\n{\ntrap2;\nret;\n}\n";
-  for (const std::string& program :
-       {Container(1, kModule) + Container(1, worse), Container(1, worse) + Container(1, kModule)}) {
-    const ExplainedFile file = ExplainFile("program", program, false);
-    ASSERT_EQ(file.kernels.size(), 2u);
-    EXPECT_EQ(file.kernels[1].reason, "");
+TEST_F(ExplainTest, RunsNoAuditorOfAProgram) {
+  const std::string left = folder_ + "/left";
+  setenv("WARPLINE_AUDITOR_FILE", left.c_str(), 1);
+  for (const std::string program :
+       {"tools/cli/testing/audited", "tools/cli/testing/dependency_audited"}) {
+    const Done done = Run({program});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_NE(access(left.c_str(), F_OK), 0) << program;
+    // The loader does run it, even to list libraries.
+    const std::string list = "/lib64/ld-linux-x86-64.so.2 --list " + program + " >/dev/null";
+    EXPECT_EQ(system(list.c_str()), 0);
+    EXPECT_EQ(unlink(left.c_str()), 0) << program;
   }
 }
 
-TEST(ExplainTest, TakesWhateverThereIs) {
-  for (const std::string& bytes : {std::string(), std::string("#!/bin/sh\n"),
-                                   std::string("\x7f"
-                                               "ELF .version"),
-                                   Container(1, "no PTX"), Container(1, kModule).substr(0, 200)}) {
-    const ExplainedFile file = ExplainFile("file", bytes, true);
-    for (const ExplainedKernel& kernel : file.kernels) EXPECT_NE(kernel.reason, "");
-  }
+TEST_F(ExplainTest, LooksIntoTheProgramAndItsLibraries) {
+  const Done done = Run({"/proc/self/exe", Write("module.ptx", kModule)});
+  EXPECT_EQ(done.code, 1);
+  EXPECT_NE(done.out.find("module.ptx: 1 of 2 kernels can be guarded\n"), std::string::npos);
+  EXPECT_NE(done.out.find("\nguarded: 1 of 2 kernels\n--tier=auto: "), std::string::npos);
+}
+
+TEST_F(ExplainTest, NamesWhatIsNoPlainFile) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(ErrorOf(pipe), "warpline: cannot read " + pipe + ": it is a pipe\n");
+  EXPECT_EQ(ErrorOf("/dev/zero"), "warpline: cannot read /dev/zero: it is a device\n");
+  EXPECT_EQ(ErrorOf(folder_), "warpline: cannot read " + folder_ + ": it is a folder\n");
+}
+
+TEST_F(ExplainTest, NamesWhatIsTooLarge) {
+  const std::string path = Write("large", "");
+  ASSERT_EQ(truncate(path.c_str(), off_t{10} << 30), 0);
+  EXPECT_EQ(ErrorOf(path), "warpline: cannot explain " + path +
+                               ": it has 10.0 GiB and does not list its sections: 4.0 GiB are the "
+                               "most that is looked into\n");
+}
+
+TEST_F(ExplainTest, NamesWhatIsNoProgram) {
+  const std::string text = Write("text", "some text");
+  EXPECT_EQ(ErrorOf(text), "warpline: cannot explain " + text +
+                               ": it is neither a program, nor a library, nor a fatbin, nor PTX\n");
+  const std::string script = Write("script", "#!/usr/bin/env python3\n");
+  EXPECT_EQ(ErrorOf(script), "warpline: cannot explain " + script +
+                                 ": it is a script for /usr/bin/env python3: explain that "
+                                 "program, with the script behind it\n");
+  // Behind a program, both are data.
+  EXPECT_EQ(Run({"/proc/self/exe", script, text}).code, 0);
 }
 
 class ExplainChoiceTest : public tier::FolderFixture {
@@ -86,13 +111,12 @@ class ExplainChoiceTest : public tier::FolderFixture {
   std::string Choice(const std::vector<std::string>& files) const {
     return ExplainChoice(files[0], {files[0]}, files, folder_ + "/cache");
   }
-  const std::string machine_code_ = Container(2,
-                                              "\x7f"
-                                              "ELF .text.k");
+  const std::string machine_code_ = tier::Container({tier::MachineCode(90)});
+  const std::string ptx_ = tier::Container({{1, 90, kModule}});
 };
 
 TEST_F(ExplainChoiceTest, GuardedUnlessAFileStandsInTheWay) {
-  const std::string program = Write("program", Container(1, kModule));
+  const std::string program = Write("program", ptx_);
   EXPECT_EQ(Choice({program}),
             "--tier=auto: guarded, where the server offers that and the device takes PTX for 90");
   const std::string library = Write("libx.so", machine_code_);
@@ -103,7 +127,7 @@ TEST_F(ExplainChoiceTest, GuardedUnlessAFileStandsInTheWay) {
 }
 
 TEST_F(ExplainChoiceTest, SaysWhatStoodInTheWayBefore) {
-  const std::string program = Write("program", Container(1, kModule));
+  const std::string program = Write("program", ptx_);
   ASSERT_TRUE(tier::TierRecord(folder_ + "/cache")
                   .Add(tier::IdentifyProgram(program, {program}), "kernel k was refused"));
   EXPECT_EQ(Choice({program}), "--tier=auto: isolated, as kernel k was refused in an earlier run");

@@ -5,13 +5,17 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/elf/elf_header.h"
+#include "common/plain_file.h"
 
 namespace warpline::cli {
 namespace {
@@ -19,17 +23,6 @@ namespace {
 bool IsProgram(const std::string& path) {
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
-}
-
-bool HasInterpreter(std::ifstream* file, const Elf64_Ehdr& header) {
-  for (int i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment;
-    file->seekg(static_cast<std::streamoff>(header.e_phoff) +
-                static_cast<std::streamoff>(i) * header.e_phentsize);
-    if (!file->read(reinterpret_cast<char*>(&segment), sizeof(segment))) return false;
-    if (segment.p_type == PT_INTERP) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -60,16 +53,21 @@ std::string WhatIsWrongWith(const std::string& path) {
                         " runs with privileges of its own (setuid, setgid or file capabilities): "
                         "the system then ignores LD_LIBRARY_PATH, and it cannot find Warpline");
   }
-  std::ifstream file(path, std::ios::binary);
-  Elf64_Ehdr header;
-  if (!file.read(reinterpret_cast<char*>(&header), sizeof(header)) ||
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
-    return "";
-  }
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64) {
+  const auto file = PlainFile::Open(path);
+  if (!file.ok()) return "";
+  const elf::ReadAt read = [&file](uint64_t offset, uint64_t bytes) {
+    return file->Read(offset, bytes);
+  };
+  if (!elf::IsElf(read(0, SELFMAG))) return "";
+  const auto header = elf::ReadHeader(read);
+  if (!header.has_value() || header->e_machine != EM_X86_64) {
     return absl::StrCat(path, " is not a program for 64-bit x86: it cannot load Warpline");
   }
-  if (!HasInterpreter(&file, header)) {
+  const std::vector<Elf64_Phdr> segments = elf::ReadSegments(*header, read);
+  const bool has_interpreter =
+      std::any_of(segments.begin(), segments.end(),
+                  [](const Elf64_Phdr& segment) { return segment.p_type == PT_INTERP; });
+  if (!has_interpreter) {
     return absl::StrCat(path,
                         " is statically linked: it loads no libcuda.so.1 itself; only programs "
                         "that it starts use Warpline");
