@@ -18,7 +18,7 @@ constexpr LogKind kAll[kSchedulerLineCount] = {
     {"granted", 4000, absl::Seconds(1)}, {"refused", 200, absl::Seconds(10)},
     {"ended", 4000, absl::Seconds(1)},   {"over", 4000, absl::Seconds(1)},
     {"waits", 600, absl::Seconds(10)},   {"notices", 4000, absl::Seconds(1)},
-    {"servers", 4000, absl::Seconds(5)}, {"not_written", 10, absl::Minutes(1)},
+    {"servers", 4000, absl::Seconds(5)}, {"not_written", 20, absl::Minutes(1)},
 };
 
 }  // namespace

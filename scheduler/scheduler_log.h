@@ -19,7 +19,8 @@ enum SchedulerLine : size_t {
   kWaitingLine,
   kNoticeLine,  // A lease ends soon, or does not any more.
   kServerLine,
-  kStoreLine,  // Something could not be written; the key is "".
+  // Something could not be written. The key is "", which has half of the common budget for itself.
+  kStoreLine,
   kSchedulerLineCount,
 };
 

@@ -1,8 +1,10 @@
 // A log budget for each peer or tenant, and one more for all of them together.
 //
-// A peer that floods the log uses up its own budget, and the lines of others still arrive. Peers
-// that give themselves new names all the time use up the common budget. A line must pass both
-// budgets.
+// A line must pass both budgets. A peer that floods the log uses up its own budget, and the lines
+// of others still arrive. Half of the common budget is kept for peers that have not had their share
+// of it: a sixteenth of a peer's own budget, which comes back sixteen times as slowly. However many
+// peers have used up the other half, the first lines of another peer still arrive. Only peers that
+// give themselves new names all the time use up the common budget.
 #ifndef WARPLINE_COMMON_LOG_KEYED_LOG_BUDGET_H_
 #define WARPLINE_COMMON_LOG_KEYED_LOG_BUDGET_H_
 
@@ -12,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/types/span.h"
@@ -53,14 +56,17 @@ class KeyedLogBudget {
  private:
   struct Entry {
     std::unique_ptr<LogBudget> budget;
-    uint64_t asked = 0;  // The value of `asked_` when it last asked.
+    std::unique_ptr<LogBudget> share;  // What it may have of the half that is kept.
+    uint64_t asked = 0;                // The value of `asked_` when it last asked.
   };
 
-  LogBudget* BudgetOf(std::string_view key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Entry& EntryOf(std::string_view key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  LogPermit AskAll(LogBudget* share, size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves what is pending for the entry to the common budget.
   void Forget(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const KeyedLogBudgetOptions options_;
+  const std::vector<LogKind> shares_;  // Of each key, by kind.
   mutable Mutex mu_;
   uint64_t asked_ ABSL_GUARDED_BY(mu_) = 0;
   LogBudget all_ ABSL_GUARDED_BY(mu_);

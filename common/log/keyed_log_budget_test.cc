@@ -12,9 +12,13 @@
 namespace warpline {
 namespace {
 
-enum Line : size_t { kOpenedLine, kRefusedLine };
-constexpr LogKind kEach[] = {{"opened", 5, absl::Seconds(10)}, {"refused", 2, absl::Seconds(10)}};
-constexpr LogKind kAll[] = {{"opened", 20, absl::Seconds(2)}, {"refused", 8, absl::Seconds(2)}};
+enum Line : size_t { kOpenedLine, kRefusedLine, kFaultLine };
+constexpr LogKind kEach[] = {{"opened", 5, absl::Seconds(10)},
+                             {"refused", 2, absl::Seconds(10)},
+                             {"faults", 32, absl::Seconds(10)}};
+constexpr LogKind kAll[] = {{"opened", 20, absl::Seconds(2)},
+                            {"refused", 8, absl::Seconds(2)},
+                            {"faults", 64, absl::Seconds(2)}};
 
 class KeyedLogBudgetTest : public ::testing::Test {
  protected:
@@ -66,6 +70,30 @@ TEST_F(KeyedLogBudgetTest, PeersWithEverNewNamesMeetTheBudgetOfAll) {
   EXPECT_EQ(left_out_, 9'980u);
 }
 
+TEST_F(KeyedLogBudgetTest, PeersThatFloodTogetherLeaveAnotherPeerItsShare) {
+  KeyedLogBudget budget(Options());
+  int flood = 0;
+  for (int i = 0; i < 8; ++i) {
+    flood += Say(&budget, absl::StrCat("flood", i), 1000, kFaultLine);
+  }
+  // The first of them has all of its own lines; each of the others has its share of the half that
+  // is kept.
+  EXPECT_EQ(flood, 32 + 7 * 2);
+  EXPECT_EQ(Say(&budget, "neighbour", 1, kFaultLine), 1);
+  EXPECT_EQ(Say(&budget, "neighbour", 10, kFaultLine), 1) << "its share is two lines";
+  EXPECT_EQ(Say(&budget, "another", 2, kFaultLine), 2);
+}
+
+TEST_F(KeyedLogBudgetTest, PeersThatFloodForeverLeaveAnotherPeerItsShare) {
+  KeyedLogBudget budget(Options());
+  // Each of 50 peers would say a line in ten seconds, where all together have five.
+  for (int second = 0; second < 2000; ++second) {
+    for (int i = 0; i < 50; ++i) Say(&budget, absl::StrCat("flood", i), 2, kFaultLine);
+    now_ns_ += absl::ToInt64Nanoseconds(absl::Seconds(1));
+  }
+  EXPECT_EQ(Say(&budget, "neighbour", 2, kFaultLine), 2);
+}
+
 TEST_F(KeyedLogBudgetTest, WhatAForgottenKeyHadPendingIsNotLost) {
   KeyedLogBudget budget(Options(/*max_keys=*/2));
   EXPECT_EQ(Say(&budget, "a", 15), 5);
@@ -79,8 +107,9 @@ TEST_F(KeyedLogBudgetTest, WhatIsPendingCanBeTakenForAllKeys) {
   KeyedLogBudget budget(Options(/*max_keys=*/2));
   Say(&budget, "forgotten", 15);
   Say(&budget, "a", 15);
-  Say(&budget, "b", 7);
-  EXPECT_EQ(budget.TakeLeftOut(kOpenedLine) + left_out_, 22u);
+  // What is kept for keys that have had nothing yet is one line for this one.
+  EXPECT_EQ(Say(&budget, "b", 7), 1);
+  EXPECT_EQ(budget.TakeLeftOut(kOpenedLine) + left_out_, 26u);
   EXPECT_EQ(budget.TakeLeftOut(kOpenedLine), 0u);
   EXPECT_EQ(budget.TakeLeftOut(kRefusedLine), 0u);
 }

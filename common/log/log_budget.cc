@@ -28,7 +28,18 @@ LogBudget::LogBudget(absl::Span<const LogKind> kinds, std::string owner, Clock c
   for (size_t i = 0; i < kinds.size(); ++i) buckets_[i].said_ns.store(start_ns_);
 }
 
-LogPermit LogBudget::Ask(size_t kind) {
+bool LogBudget::Fits(size_t kind, int64_t keep, int64_t from_ns, int64_t now_ns) const {
+  const int64_t interval = absl::ToInt64Nanoseconds(kinds_[kind].interval);
+  return from_ns - now_ns <= (kinds_[kind].burst - 1 - keep) * interval;
+}
+
+bool LogBudget::HasRoom(size_t kind, int64_t keep) const {
+  const int64_t now = clock_();
+  const int64_t full_at = buckets_[kind].full_at_ns.load(std::memory_order_relaxed);
+  return Fits(kind, keep, std::max(full_at, now), now);
+}
+
+LogPermit LogBudget::Ask(size_t kind, int64_t keep) {
   Bucket& bucket = buckets_[kind];
   const int64_t interval = absl::ToInt64Nanoseconds(kinds_[kind].interval);
   const int64_t now = clock_();
@@ -36,7 +47,7 @@ LogPermit LogBudget::Ask(size_t kind) {
   int64_t from;
   do {
     from = std::max(full_at, now);
-    if (from - now > (kinds_[kind].burst - 1) * interval) {
+    if (!Fits(kind, keep, from, now)) {
       AddLeftOut(kind, 1);
       std::atomic<uint64_t>* const total = g_total.load(std::memory_order_acquire);
       if (total != nullptr) total->fetch_add(1, std::memory_order_relaxed);
