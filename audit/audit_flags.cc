@@ -13,9 +13,11 @@ ABSL_FLAG(
     "The folder of the audit's record: who opened, loaded, shared, ended and administered what "
     "(`warpline audit` reads it). Empty for audit in $STATE_DIRECTORY, which systemd sets, and "
     "none without it; \"none\" for none.");
-ABSL_FLAG(std::string, audit, "best_effort",
-          "What happens when the record cannot be written: best_effort says so in the log and goes "
-          "on; required refuses new sessions meanwhile, and to start without a record.");
+ABSL_FLAG(
+    std::string, audit, "best_effort",
+    "What happens when the record cannot be written: best_effort says so in the log and goes "
+    "on; required refuses new sessions and operators' actions meanwhile, and to start without "
+    "a record.");
 ABSL_FLAG(warpline::ByteSize, audit_file_bytes, {16ull << 20},
           "The size at which the record goes on in a new file, such as 16MiB.");
 ABSL_FLAG(int, audit_files, 64, "Files of the record that are kept; beyond them the oldest goes.");

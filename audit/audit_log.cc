@@ -18,28 +18,42 @@ namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(1);
 
-// In the order of Bound; what has none never asks. Of one tenant or peer: with lines of some 400
-// bytes at most 15 MB a day in the long run, where the files by default hold 1 GiB.
-constexpr LogKind kEach[] = {
-    {"none", 1, absl::Hours(1)},         {"sessions", 1000, absl::Seconds(10)},
-    {"refused", 100, absl::Minutes(1)},  {"modules", 5000, absl::Seconds(5)},
-    {"shares", 2000, absl::Seconds(10)}, {"workers", 200, absl::Seconds(30)},
-    {"admin", 1000, absl::Seconds(10)},  {"policies", 100, absl::Minutes(1)},
+constexpr size_t kBoundCount = static_cast<size_t>(Bound::kBoundCount);
+constexpr size_t kFirstBudget = static_cast<size_t>(Bound::kSessions);
+
+// In the order of Bound; the first two never ask. Of one tenant or peer: with lines of some 400
+// bytes at most 23 MB a day in the long run, where the files by default hold 1 GiB.
+constexpr LogKind kEach[kBoundCount] = {
+    {"none", 1, absl::Hours(1)},           {"with_opening", 1, absl::Hours(1)},
+    {"sessions", 1000, absl::Seconds(10)}, {"revocations", 1000, absl::Seconds(30)},
+    {"refused", 100, absl::Minutes(1)},    {"credential.refused", 100, absl::Minutes(1)},
+    {"modules", 5000, absl::Seconds(5)},   {"shares", 2000, absl::Seconds(10)},
+    {"workers", 200, absl::Seconds(30)},   {"admin.refused", 100, absl::Minutes(1)},
+    {"policies", 100, absl::Minutes(1)},   {"policy_notes", 100, absl::Minutes(1)},
 };
-// Of all together.
-constexpr LogKind kAll[] = {
-    {"none", 1, absl::Hours(1)},          {"sessions", 20'000, absl::Seconds(1)},
-    {"refused", 2000, absl::Seconds(5)},  {"modules", 50'000, absl::Milliseconds(500)},
-    {"shares", 20'000, absl::Seconds(1)}, {"workers", 2000, absl::Seconds(5)},
-    {"admin", 2000, absl::Seconds(5)},    {"policies", 1000, absl::Seconds(10)},
+// Of all together; KeyedLogBudget keeps half of each for those that have not had their share.
+constexpr LogKind kAll[kBoundCount] = {
+    {"none", 1, absl::Hours(1)},
+    {"with_opening", 1, absl::Hours(1)},
+    {"sessions", 20'000, absl::Seconds(1)},
+    {"revocations", 20'000, absl::Seconds(1)},
+    {"refused", 2000, absl::Seconds(5)},
+    {"credential.refused", 2000, absl::Seconds(5)},
+    {"modules", 50'000, absl::Milliseconds(500)},
+    {"shares", 20'000, absl::Seconds(1)},
+    {"workers", 2000, absl::Seconds(5)},
+    {"admin.refused", 2000, absl::Seconds(5)},
+    {"policies", 1000, absl::Seconds(10)},
+    {"policy_notes", 1000, absl::Seconds(10)},
 };
+// The part of the room for records that wait which is kept for those that ask no budget.
+constexpr size_t kKeptPart = 4;
 
 enum AuditLine : size_t { kFailingLine, kAuditLineCount };
 constexpr LogKind kLines[kAuditLineCount] = {{"audit_failing", 20, absl::Minutes(1)}};
 
 std::string KeyOf(const Record& record) {
-  return record.tenant.empty() ? std::string(PeerWithoutPort(record.peer))
-                               : absl::StrCat("tenant ", record.tenant);
+  return record.tenant.empty() ? PeerUnit(record.peer) : absl::StrCat("tenant ", record.tenant);
 }
 
 }  // namespace
@@ -100,15 +114,15 @@ AuditLog::~AuditLog() {
 }
 
 bool AuditLog::Add(Record record) {
-  const Bound bound = InfoOf(record.event).bound;
-  if (bound != Bound::kNone) {
+  const Bound bound = BoundOf(record);
+  if (static_cast<size_t>(bound) >= kFirstBudget) {
     const LogPermit permit = budget_.Ask(KeyOf(record), static_cast<size_t>(bound));
     if (!permit) return false;
     if (permit.left_out() > 0) record.numbers.emplace_back("left_out", permit.left_out());
   }
   if (record.time == absl::InfinitePast()) record.time = options_.writer.clock();
   MutexLock lock(&mu_);
-  if (waiting_.size() + writing_ >= options_.max_waiting) {
+  if (!HasRoom(bound)) {
     ++lost_;
     ++lost_unsaid_;
     return false;
@@ -118,9 +132,19 @@ bool AuditLog::Add(Record record) {
   return true;
 }
 
+bool AuditLog::HasRoom(Bound bound) const {
+  const size_t kept = bound == Bound::kNone ? 0 : options_.max_waiting / kKeptPart;
+  return waiting_.size() + writing_ < options_.max_waiting - kept;
+}
+
 bool AuditLog::takes() const {
   MutexLock lock(&mu_);
-  return !options_.required || (!failing_ && waiting_.size() + writing_ < options_.max_waiting);
+  return !options_.required || (!failing_ && HasRoom(Bound::kSessions));
+}
+
+bool AuditLog::takes_operators() const {
+  MutexLock lock(&mu_);
+  return !options_.required || (!failing_ && HasRoom(Bound::kNone));
 }
 
 Anchor AuditLog::head() const {
@@ -160,7 +184,7 @@ void AuditLog::Run() {
 }
 
 void AuditLog::AddCounts(std::deque<Record>* records) {
-  for (size_t kind = 1; kind < options_.budget.each.size(); ++kind) {
+  for (size_t kind = kFirstBudget; kind < options_.budget.each.size(); ++kind) {
     const uint64_t left_out = budget_.TakeLeftOut(kind);
     if (left_out == 0) continue;
     records->push_back({.event = Event::kLeftOut,
@@ -186,6 +210,8 @@ void AuditLog::Write(std::deque<Record>* records) {
     if (status.ok()) status = writer_->Append(records->front());
     if (status.ok()) records->pop_front();
   }
+  // A disk that is full shows with the last line, not only with the next one.
+  if (status.ok()) status = writer_->Flush();
   SetFailing(status);
   MutexLock lock(&mu_);
   writing_ = records->size();
@@ -203,8 +229,9 @@ void AuditLog::SetFailing(const absl::Status& status) {
     if (status.ok()) {
       permit.Info("audit: the record is written again lost=", lost());
     } else {
-      permit.Error(status.message(),
-                   options_.required ? ": new sessions are refused" : ": sessions go on without");
+      permit.Error(status.message(), ": ",
+                   options_.required ? absl::StrCat(options_.refuses, " are refused")
+                                     : "what happens meanwhile may be missing in it");
     }
   }
 }

@@ -32,7 +32,7 @@
 
 namespace warpline::audit {
 
-// The budgets, by Bound.
+// The budgets, by Bound. Their names are the `kind` of an audit.left_out record.
 KeyedLogBudgetOptions BudgetOptions();
 
 // Says an anchor in the system's log (syslog(3), facility authpriv) and in this process's.
@@ -42,6 +42,10 @@ struct AuditLogOptions {
   AuditWriterOptions writer = {};
   // Where nothing can be recorded, nothing new is to happen: see takes().
   bool required = false;
+  // What the program refuses then, for its log.
+  std::string refuses = "new sessions and operators' actions";
+  // The records that wait for the disk. A quarter of the room is kept for those that ask no budget
+  // (Bound::kNone), so that tenants cannot make an operator's record be lost.
   size_t max_waiting = 8192;
   // How often the head is said elsewhere, if it has moved. It is also said at the end.
   absl::Duration anchor_interval = absl::Minutes(5);
@@ -68,8 +72,11 @@ class AuditLog {
   // Adds a record, and never waits for the disk. False when it is left out or lost.
   bool Add(Record record);
 
-  // False while records are required and the disk does not take them: no session may begin.
+  // False while records are required and the disk does not take them: no session may begin. A disk
+  // that has become full is noticed when the next record is written; until then records wait.
   bool takes() const;
+  // The same for what operators do, for whose records room is kept: nothing may be done for them.
+  bool takes_operators() const;
   // The last line that is in its file. Until the first has been written after the start, the one
   // that was there.
   Anchor head() const;
@@ -85,6 +92,8 @@ class AuditLog {
   void AddCounts(std::deque<Record>* records) ABSL_LOCKS_EXCLUDED(mu_);
   void SayAnchor() ABSL_LOCKS_EXCLUDED(mu_);
   void SetFailing(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether one more record with this bound may wait.
+  bool HasRoom(Bound bound) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const AuditLogOptions options_;
   KeyedLogBudget budget_;

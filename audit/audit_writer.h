@@ -41,8 +41,12 @@ class AuditWriter {
   AuditWriter& operator=(const AuditWriter&) = delete;
 
   // Appends a record. UNAVAILABLE when the disk does not take it: nothing has happened then, and it
-  // may be tried again.
+  // may be tried again. OK may also mean that the file has only a part of its line as yet: Flush()
+  // tells.
   absl::Status Append(const Record& record);
+  // Writes what the file does not have yet of the lines that were appended. UNAVAILABLE when the
+  // disk does not take it; the next call completes it.
+  absl::Status Flush();
   // Makes the disk have what was appended.
   absl::Status Sync();
   // The last line that is in its file as a whole.
@@ -58,7 +62,6 @@ class AuditWriter {
   absl::Status OpenFile(uint64_t number, bool there);
   absl::Status NextFile(Record first);
   void AddLine(Record record);
-  absl::Status Flush();
   void Prune();
 
   const AuditWriterOptions options_;

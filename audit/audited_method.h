@@ -19,7 +19,11 @@ using Method =
 using Describe = std::function<std::optional<Record>(const std::string& request)>;
 
 // `log` is borrowed, or null for a method that is not recorded. The record's `outcome` is "OK" or
-// the name of the error, whose text goes into `reason`.
+// the name of the error, whose text goes into `reason`. What was done is recorded whatever others
+// ask for; calls that fail have a budget, since anybody can make them.
+//
+// The method returns UNAVAILABLE, and does nothing, while records are required and cannot be
+// written (AuditLog::takes_operators()). Requests without a record are answered all the same.
 Method Audited(AuditLog* log, Describe describe, Method method);
 
 }  // namespace warpline::audit

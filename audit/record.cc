@@ -23,31 +23,36 @@ const EventInfo kEvents[static_cast<size_t>(Event::kEventCount)] = {
     {Event::kServerStopped, "server.stopped", Bound::kNone},
     {Event::kSessionOpened, "session.opened", Bound::kSessions},
     // Written for every session whose opening is.
-    {Event::kSessionClosed, "session.closed", Bound::kNone},
+    {Event::kSessionClosed, "session.closed", Bound::kWithOpening},
     {Event::kSessionRefused, "session.refused", Bound::kRefusals},
     {Event::kSessionFaulted, "session.faulted", Bound::kWorkers},
     {Event::kSessionKilled, "session.killed", Bound::kWorkers},
     {Event::kModuleLoaded, "module.loaded", Bound::kModules},
     {Event::kMemoryShared, "memory.shared", Bound::kShares},
     {Event::kMemoryOpened, "memory.opened", Bound::kShares},
-    {Event::kLeaseRevoked, "lease.revoked", Bound::kSessions},
+    {Event::kLeaseRevoked, "lease.revoked", Bound::kRevocations},
     {Event::kWorkerDied, "worker.died", Bound::kWorkers},
     {Event::kWorkerKilled, "worker.killed", Bound::kWorkers},
     {Event::kWorkerReplaced, "worker.replaced", Bound::kWorkers},
-    {Event::kAdminReplace, "admin.replace", Bound::kAdmin},
-    {Event::kAdminPolicy, "admin.policy", Bound::kAdmin},
+    // The budget is for those that are refused: see Record::done.
+    {Event::kAdminReplace, "admin.replace", Bound::kAdminRefusals},
+    {Event::kAdminPolicy, "admin.policy", Bound::kAdminRefusals},
     {Event::kPolicyFailed, "policy.failed", Bound::kPolicies},
-    {Event::kPolicyNote, "policy.note", Bound::kPolicies},
+    {Event::kPolicyNote, "policy.note", Bound::kPolicyNotes},
     {Event::kSchedulerStarted, "scheduler.started", Bound::kNone},
     {Event::kSchedulerStopped, "scheduler.stopped", Bound::kNone},
-    {Event::kAdminTenant, "admin.tenant", Bound::kAdmin},
-    {Event::kAdminServer, "admin.server", Bound::kAdmin},
-    {Event::kAdminRevoke, "admin.revoke", Bound::kAdmin},
-    {Event::kAdminSlice, "admin.slice", Bound::kAdmin},
-    {Event::kCredentialRefused, "credential.refused", Bound::kRefusals},
+    {Event::kAdminTenant, "admin.tenant", Bound::kAdminRefusals},
+    {Event::kAdminServer, "admin.server", Bound::kAdminRefusals},
+    {Event::kAdminRevoke, "admin.revoke", Bound::kAdminRefusals},
+    {Event::kAdminSlice, "admin.slice", Bound::kAdminRefusals},
+    {Event::kCredentialRefused, "credential.refused", Bound::kCredentials},
 };
 
 const EventInfo& InfoOf(Event event) { return kEvents[static_cast<size_t>(event)]; }
+
+Bound BoundOf(const Record& record) {
+  return record.done ? Bound::kNone : InfoOf(record.event).bound;
+}
 
 std::string NoHash() { return HashText(ContentHash{}); }
 

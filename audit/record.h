@@ -61,16 +61,21 @@ enum class Event : size_t {
   kEventCount,
 };
 
-// How often records are written whose cause is somebody who is not trusted: see AuditLog.
+// The budget that a record asks, so that nobody who is not trusted can fill the disk: see AuditLog.
 enum class Bound : size_t {
-  kNone,
+  kNone,         // The program itself or its operator is the cause: no budget is asked.
+  kWithOpening,  // None is asked either, since the session's opening has asked one.
   kSessions,
+  kRevocations,
   kRefusals,
+  kCredentials,
   kModules,
   kShares,
   kWorkers,
-  kAdmin,
-  kPolicies
+  kAdminRefusals,
+  kPolicies,
+  kPolicyNotes,
+  kBoundCount,
 };
 
 struct EventInfo {
@@ -97,7 +102,13 @@ struct Record {
   // Further fields, by names of the program's.
   std::vector<std::pair<const char*, std::string>> texts = {};
   std::vector<std::pair<const char*, uint64_t>> numbers = {};
+  // An operator asked for it and it was done. Such a record asks no budget (Bound::kNone), while
+  // calls that anybody can make and that are refused ask the budget of their event.
+  bool done = false;
 };
+
+// The budget that this record asks.
+Bound BoundOf(const Record& record);
 
 // What precedes the first line of a chain.
 std::string NoHash();

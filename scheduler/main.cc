@@ -311,8 +311,9 @@ void Record(audit::AuditLog* audit, audit::Event event) {
 
 int Run() {
   if (auto status = CheckFlags(); !status.ok()) return Complain(status);
-  const auto audit_options = audit::AuditLogOptionsFromFlags();
+  auto audit_options = audit::AuditLogOptionsFromFlags();
   if (!audit_options.ok()) return Complain(audit_options.status());
+  audit_options->refuses = "operators' actions";
   const EndSignals signals;
   RaiseDescriptorLimit();
   const std::string folder = StateFolder();
