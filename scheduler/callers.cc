@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "audit/record.h"
 #include "common/crypto/secret.h"
+#include "common/serving/listen_address.h"
 #include "common/text.h"
 #include "scheduler/state_folder.h"
 
@@ -17,9 +18,17 @@ namespace {
 constexpr size_t kMaxCredential = 256;
 constexpr size_t kMaxNamespaces = 64;
 
-// Whoever reaches the scheduler may show tokens, and has no name yet by which to be told apart.
+// Whoever reaches the scheduler may show tokens.
 enum CallerLine : size_t { kRefusedTokenLine, kCallerLineCount };
-constexpr LogKind kLines[kCallerLineCount] = {{"refused_tokens", 60, absl::Seconds(10)}};
+constexpr LogKind kEach[kCallerLineCount] = {{"refused_tokens", 20, absl::Minutes(1)}};
+constexpr LogKind kAll[kCallerLineCount] = {{"refused_tokens", 200, absl::Seconds(10)}};
+
+KeyedLogBudgetOptions LogOptions() {
+  KeyedLogBudgetOptions options;
+  options.each = kEach;
+  options.all = kAll;
+  return options;
+}
 
 std::string AccountName(const ServiceAccount& account) {
   return absl::StrCat(account.name_space, "/", account.name);
@@ -50,9 +59,9 @@ std::string Caller::WhoForLog() const {
 }
 
 Callers::Callers(std::shared_ptr<AccountGate> accounts, audit::AuditLog* audit)
-    : accounts_(std::move(accounts)), audit_(audit), log_(kLines) {}
+    : accounts_(std::move(accounts)), audit_(audit), log_(LogOptions()) {}
 
-absl::StatusOr<Caller> Callers::Identify(const std::string& credential) {
+absl::StatusOr<Caller> Callers::Identify(const std::string& credential, const std::string& peer) {
   if (!LooksLikeAccountToken(credential)) {
     if (credential.size() <= kMaxCredential) return Caller{credential, std::nullopt};
     return absl::InvalidArgumentError("a credential is not as long as that");
@@ -65,11 +74,12 @@ absl::StatusOr<Caller> Callers::Identify(const std::string& credential) {
   auto account = accounts_->Open(credential);
   if (account.ok()) return Caller{credential, *std::move(account)};
   const std::string reason(account.status().message());
-  if (const LogPermit permit = log_.Ask(kRefusedTokenLine)) {
-    permit.Info("refused a ServiceAccount token reason=", Quoted(reason));
+  if (const LogPermit permit = log_.Ask(PeerUnit(peer), kRefusedTokenLine)) {
+    permit.Info("refused a ServiceAccount token peer=", peer, " reason=", Quoted(reason));
   }
   if (audit_ != nullptr) {
-    audit_->Add({.event = audit::Event::kCredentialRefused, .texts = {{"reason", reason}}});
+    audit_->Add(
+        {.event = audit::Event::kCredentialRefused, .peer = peer, .texts = {{"reason", reason}}});
   }
   return absl::PermissionDeniedError(
       "the scheduler does not take this ServiceAccount token; its log says why");

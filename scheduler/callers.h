@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "audit/audit_log.h"
-#include "common/log/log_budget.h"
+#include "common/log/keyed_log_budget.h"
 #include "scheduler/records.h"
 #include "scheduler/service_accounts/account_gate.h"
 #include "scheduler/service_accounts/account_token.h"
@@ -37,8 +37,9 @@ class Callers {
 
   // Checks signatures and does not look at the tenants, so that no lock needs to be held.
   // PERMISSION_DENIED for a token that does not hold: why, the log and the audit say, and not the
-  // status, which is for whoever sent it. INVALID_ARGUMENT for what is no credential.
-  absl::StatusOr<Caller> Identify(const std::string& credential);
+  // status, which is for whoever sent it. INVALID_ARGUMENT for what is no credential. `peer` is as
+  // Acceptor::Accept() gets it; the log and the audit name it, and each peer has a budget there.
+  absl::StatusOr<Caller> Identify(const std::string& credential, const std::string& peer);
 
   // UNAUTHENTICATED for one who has to show a credential first, PERMISSION_DENIED for one whose
   // credential is no tenant's.
@@ -48,7 +49,7 @@ class Callers {
  private:
   const std::shared_ptr<AccountGate> accounts_;
   audit::AuditLog* const audit_;
-  LogBudget log_;
+  KeyedLogBudget log_;  // By PeerUnit().
 };
 
 // INVALID_ARGUMENT when the tenant's namespaces are none or too many, FAILED_PRECONDITION when

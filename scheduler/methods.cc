@@ -112,12 +112,13 @@ void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* m
 
 UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit) {
   UnaryMethods methods;
-  methods[Path("Acquire")] = PeerMethod<AcquireRequest>([=](const auto& request,
-                                                            const std::string& peer) {
-    return AnswerLeading(role, [&](Scheduler& scheduler) {
-      return scheduler.Acquire(request, /*by_sessions=*/false, IsLocalPeer(peer), HolderOf(peer));
-    });
-  });
+  methods[Path("Acquire")] =
+      PeerMethod<AcquireRequest>([=](const auto& request, const std::string& peer) {
+        return AnswerLeading(role, [&](Scheduler& scheduler) {
+          return scheduler.Acquire(request, /*by_sessions=*/false, IsLocalPeer(peer),
+                                   HolderOf(peer), peer);
+        });
+      });
   methods[Path("Renew")] =
       PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
         return AnswerLeading(role, [&](Scheduler& scheduler) {
@@ -160,13 +161,17 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
       Leading<CordonRequest>(role, [](Scheduler& scheduler, const auto& request) {
         return Done(scheduler.CordonServer(request));
       });
-  methods[Path("Withdraw")] = Method<WithdrawRequest>([=](const auto& request, bool local) {
-    return AnswerLeading(
-        role, [&](Scheduler& scheduler) { return Done(scheduler.Withdraw(request, local)); });
-  });
-  methods["/warpline_internal.Admin/Stat"] = Leading<StatRequest>(
-      role,
-      [name](Scheduler& scheduler, const auto& request) { return scheduler.Stat(request, name); });
+  methods[Path("Withdraw")] =
+      PeerMethod<WithdrawRequest>([=](const auto& request, const std::string& peer) {
+        return AnswerLeading(role, [&](Scheduler& scheduler) {
+          return Done(scheduler.Withdraw(request, IsLocalPeer(peer), peer));
+        });
+      });
+  methods["/warpline_internal.Admin/Stat"] =
+      PeerMethod<StatRequest>([=](const auto& request, const std::string& peer) {
+        return AnswerLeading(
+            role, [&](Scheduler& scheduler) { return scheduler.Stat(request, name, peer); });
+      });
   methods[Path("Tenants")] = Method<Operator>([=](const auto& request, bool) {
     return AnswerReading(
         role, [&](Scheduler& scheduler) { return scheduler.Tenants(request.credential()); });

@@ -54,7 +54,7 @@ absl::StatusOr<uint32_t> CountOf(const std::string& device) {
 class Conversation : public SessionHandler {
  public:
   Conversation(Redirector* owner, const std::string& peer)
-      : owner_(owner), local_(IsLocalPeer(peer)), holder_(HolderOf(peer)) {}
+      : owner_(owner), peer_(peer), local_(IsLocalPeer(peer)), holder_(HolderOf(peer)) {}
 
   void Started(Channel* channel) RUNS_ON(channel_loop) override {
     channel_ = channel;
@@ -106,7 +106,7 @@ class Conversation : public SessionHandler {
       request.set_devices(*devices);
     }
     const auto lease = AnswerLeading(owner_->role_, [&](Scheduler& scheduler) {
-      return scheduler.Acquire(request, /*by_sessions=*/true, local_, holder_);
+      return scheduler.Acquire(request, /*by_sessions=*/true, local_, holder_, peer_);
     });
     warpline_internal::Redirect redirect;
     if (lease.ok()) {
@@ -124,6 +124,7 @@ class Conversation : public SessionHandler {
   }
 
   Redirector* const owner_;
+  const std::string peer_;
   const bool local_;
   const CertificateHolder holder_;
   Channel* channel_ ABSL_GUARDED_BY(channel_loop) = nullptr;

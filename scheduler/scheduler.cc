@@ -170,13 +170,14 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
 }
 
 absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, bool by_sessions,
-                                              bool local, const CertificateHolder& holder) {
+                                              bool local, const CertificateHolder& holder,
+                                              const std::string& peer) {
   if (request.program().size() > kMaxText || request.slice().size() > kMaxText ||
       request.device().size() > kMaxDevicesText || request.memory_bytes() >= (1ull << 50) ||
       request.ticket().size() > kMaxTicket || request.gang().size() > kMaxTicket) {
     return absl::InvalidArgumentError("a malformed request for a lease");
   }
-  const auto caller = callers_.Identify(request.credential());
+  const auto caller = callers_.Identify(request.credential(), peer);
   MutexLock lock(&mu_);
   const auto tenant = TenantOf(caller, local);
   if (!tenant.ok()) return tenant.status();
@@ -273,7 +274,8 @@ absl::Status Scheduler::Release(const std::string& token, const CertificateHolde
   return EndLease(*std::move(lease), LeaseState::kReleased, "the program that held it has ended");
 }
 
-absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std::string& reason) {
+absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std::string& reason,
+                                 bool by_operator) {
   lease.state = state;
   lease.reason = reason;
   lease.expires = Now() + Afterlife();
@@ -284,7 +286,10 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
   if (const auto server = servers_.find(lease.server); server != servers_.end()) {
     server->second.tell_ended = true;
   }
-  if (const LogPermit permit = log_.Ask(TenantKey(lease.tenant), kEndedLine)) {
+  // The tenant's own leases do not use up the line of what its operator does to it.
+  const LogPermit permit =
+      by_operator ? LogPermit(/*left_out=*/0) : log_.Ask(TenantKey(lease.tenant), kEndedLine);
+  if (permit) {
     permit.Info("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
                 " reason=", Quoted(reason));
   }
@@ -302,7 +307,8 @@ absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) 
   const std::string reason = FitText(request.reason(), kMaxText);
   return EndLease(**std::move(lease), LeaseState::kRevoked,
                   reason.empty() ? "the operator revoked it"
-                                 : absl::StrCat("the operator revoked it: ", reason));
+                                 : absl::StrCat("the operator revoked it: ", reason),
+                  /*by_operator=*/true);
 }
 
 // --- Time.

@@ -107,10 +107,11 @@ class Scheduler {
   // has, or a full pool, NOT_FOUND for an unknown device or slice, PERMISSION_DENIED for a slice
   // that the tenant may not have. With `by_sessions` the lease lives by its sessions alone and will
   // not be renewed. A request with a ticket waits where it would otherwise be refused for something
-  // that may change: the reply has `waiting`, and the sender asks again.
+  // that may change: the reply has `waiting`, and the sender asks again. `peer`, here and below,
+  // names the sender in the log and in the audit where its credential does not hold.
   absl::StatusOr<warpline_internal::LeaseReply> Acquire(
       const warpline_internal::AcquireRequest& request, bool by_sessions, bool local,
-      const CertificateHolder& holder = {});
+      const CertificateHolder& holder = {}, const std::string& peer = "");
   // NOT_FOUND for a lease that is over, FAILED_PRECONDITION with the reason for one that was ended,
   // RESOURCE_EXHAUSTED for a tenant that calls too often, UNAUTHENTICATED for a token that is for
   // another certificate than the one that came `by` it. Within a quarter of the leases' ttl of a
@@ -119,7 +120,8 @@ class Scheduler {
                                                       const CertificateHolder& by = {});
   absl::Status Release(const std::string& token, const CertificateHolder& by = {});
   // Ends waiting. OK also for a ticket that nobody waits with.
-  absl::Status Withdraw(const warpline_internal::WithdrawRequest& request, bool local);
+  absl::Status Withdraw(const warpline_internal::WithdrawRequest& request, bool local,
+                        const std::string& peer = "");
   absl::StatusOr<warpline_internal::ReportReply> Report(
       const warpline_internal::ServerReport& report, bool local);
 
@@ -149,9 +151,11 @@ class Scheduler {
   // Returns the sessions of all servers and their devices, as they were last reported; to a tenant
   // that shows its credential, its own sessions alone. `name` is the scheduler's.
   absl::StatusOr<warpline_internal::StatReply> Stat(const warpline_internal::StatRequest& request,
-                                                    const std::string& name);
+                                                    const std::string& name,
+                                                    const std::string& peer = "");
 
-  // Whose credential it is. UNAUTHENTICATED, which is counted as rejected, when it is nobody's.
+  // Whose credential it is, shown to the page, which is what the log and the audit call the peer.
+  // UNAUTHENTICATED, which is counted as rejected, when it is nobody's.
   absl::StatusOr<Viewer> ViewerOf(const std::string& credential);
   // The pool as it is, for the viewers' eyes only as far as they may see it (page/pool_view.h).
   absl::StatusOr<PoolSnapshot> Snapshot();
@@ -235,8 +239,8 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> FindLease(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CountCall(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status EndLease(LeaseRecord lease, LeaseState state, const std::string& reason)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EndLease(LeaseRecord lease, LeaseState state, const std::string& reason,
+                        bool by_operator = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoteServer(const warpline_internal::ServerReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoteAuditHead(const warpline_internal::ServerReport& report, absl::Time now)

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "audit/audit_log.h"
 #include "common/log/log_capture.h"
 #include "gmock/gmock.h"
@@ -133,6 +134,7 @@ TEST_P(SchedulerAccountsTest, SaysWhyInTheLogAndNotToTheSender) {
 }
 
 TEST_P(SchedulerAccountsTest, RecordsWhatItRefuses) {
+  LogCapture log;
   const testing::TempFolder folder;
   audit::AuditLogOptions options;
   options.writer.dir = folder.path();
@@ -141,7 +143,14 @@ TEST_P(SchedulerAccountsTest, RecordsWhatItRefuses) {
     ASSERT_TRUE(audit.ok()) << audit.status();
     audit_ = audit->get();
     Restart();
-    EXPECT_FALSE(Acquire(1, TokenOf("team") + "x").ok());
+    AcquireRequest request;
+    request.set_credential(TokenOf("team") + "x");
+    for (int i = 0; i < 200; ++i) {
+      EXPECT_FALSE(scheduler_->Acquire(request, false, true, {}, "ipv4:10.0.0.1:1").ok());
+    }
+    // One that floods hides no other.
+    EXPECT_FALSE(scheduler_->Acquire(request, false, true, {}, "ipv4:10.0.0.2:1").ok());
+    EXPECT_FALSE(scheduler_->ViewerOf(request.credential()).ok());
     scheduler_.reset();
   }
   audit_ = nullptr;
@@ -152,6 +161,10 @@ TEST_P(SchedulerAccountsTest, RecordsWhatItRefuses) {
   }
   EXPECT_THAT(text, HasSubstr("\"event\":\"credential.refused\""));
   EXPECT_THAT(text, HasSubstr("base64url"));
+  for (const char* const peer : {"ipv4:10.0.0.1:1", "ipv4:10.0.0.2:1", "page"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\"peer\":\"", peer, "\"")));
+    EXPECT_THAT(log.LinesWith(absl::StrCat("peer=", peer, " reason=")), Not(IsEmpty()));
+  }
   EXPECT_THAT(text, Not(HasSubstr("eyJ")));
 }
 

@@ -144,7 +144,8 @@ absl::Status Scheduler::EndTrials() {
   for (LeaseRecord& lease : *leases) {
     if (lease.tenant != kDefaultTenant) continue;
     const auto status = EndLease(std::move(lease), LeaseState::kRevoked,
-                                 "the scheduler has tenants now, and it is of none of them");
+                                 "the scheduler has tenants now, and it is of none of them",
+                                 /*by_operator=*/true);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -262,9 +263,10 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
 }
 
 absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(
-    const warpline_internal::StatRequest& request, const std::string& name) {
+    const warpline_internal::StatRequest& request, const std::string& name,
+    const std::string& peer) {
   const absl::Status is_operator = CheckOperator(request.operator_credential());
-  const auto caller = callers_.Identify(request.tenant_credential());
+  const auto caller = callers_.Identify(request.tenant_credential(), peer);
   MutexLock lock(&mu_);
   std::string tenant;
   if (!is_operator.ok()) {

@@ -248,11 +248,12 @@ LeaseReply Scheduler::WaitingReply(const AcquireRequest& request, const std::str
   return reply;
 }
 
-absl::Status Scheduler::Withdraw(const warpline_internal::WithdrawRequest& request, bool local) {
+absl::Status Scheduler::Withdraw(const warpline_internal::WithdrawRequest& request, bool local,
+                                 const std::string& peer) {
   if (request.ticket().size() > kMaxReason) {
     return absl::InvalidArgumentError("a malformed request");
   }
-  const auto caller = callers_.Identify(request.credential());
+  const auto caller = callers_.Identify(request.credential(), peer);
   MutexLock lock(&mu_);
   const auto tenant = TenantOf(caller, local);
   if (!tenant.ok()) return tenant.status();

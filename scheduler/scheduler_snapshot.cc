@@ -7,6 +7,9 @@
 namespace warpline::scheduler {
 namespace {
 
+// The page is not told where its viewers are.
+constexpr char kPagePeer[] = "page";
+
 constexpr size_t kMaxText = 256;
 
 bool Exceeds(const placement::TenantSpec& spec, const placement::Usage& used,
@@ -60,7 +63,7 @@ WaitingInPool Describe(const placement::Entry& entry, const placement::Allocator
 
 absl::StatusOr<Viewer> Scheduler::ViewerOf(const std::string& credential) {
   if (CheckOperator(credential).ok()) return Viewer{.is_operator = true};
-  const auto caller = callers_.Identify(credential);
+  const auto caller = callers_.Identify(credential, kPagePeer);
   MutexLock lock(&mu_);
   if (absl::IsInvalidArgument(caller.status())) {
     ++counts_.rejected;

@@ -17,6 +17,7 @@ namespace warpline::scheduler {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 using Code = absl::StatusCode;
 
 TEST_P(SchedulerTest, LeaseNamesAServerThatTakesItsToken) {
@@ -155,6 +156,23 @@ TEST_P(SchedulerTest, ALeaseThatEndedIsNotRenewedFromMemory) {
   ASSERT_TRUE(scheduler_->Release(released->token()).ok());
   EXPECT_EQ(scheduler_->Renew(revoked->token()).status().code(), Code::kFailedPrecondition);
   EXPECT_EQ(scheduler_->Renew(released->token()).status().code(), Code::kFailedPrecondition);
+}
+
+TEST_P(SchedulerTest, ATenantsOwnLeasesDoNotHideWhatItsOperatorDoes) {
+  LogCapture log;
+  Tell(Report("a"));
+  for (int i = 0; i < 250; ++i) {
+    const auto lease = Acquire(1);
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    ASSERT_TRUE(scheduler_->Release(lease->token()).ok());
+    now_ += absl::Seconds(1);
+    Tell(Report("a"));
+  }
+  warpline_internal::RevokeRequest request;
+  request.set_credential("operator");
+  request.set_lease(Acquire(1)->lease());
+  ASSERT_TRUE(scheduler_->Revoke(request).ok());
+  EXPECT_THAT(log.LinesWith("ended lease=" + request.lease()), SizeIs(1));
 }
 
 TEST_P(SchedulerTest, ATenantThatCallsWithoutEndIsRefusedAndOthersAreNot) {
