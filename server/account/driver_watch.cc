@@ -11,14 +11,23 @@
 namespace warpline::server {
 namespace {
 
-constexpr LogKind kLines[] = {{"overdraft", 8, absl::Minutes(1)}};
+constexpr LogKind kEach[] = {{"overdraft", 8, absl::Minutes(1)}};
+constexpr LogKind kAll[] = {{"overdraft", 80, absl::Seconds(10)}};
+
+KeyedLogBudgetOptions LogOptions() {
+  KeyedLogBudgetOptions options;
+  options.each = kEach;
+  options.all = kAll;
+  options.owner = "driver's account";
+  return options;
+}
 
 std::string Percent(int64_t thousandths) { return absl::StrCat((thousandths + 5) / 10, " %"); }
 
 }  // namespace
 
 DriverWatch::DriverWatch(DriverWatchOptions options)
-    : options_(std::move(options)), log_(kLines, "driver's account") {}
+    : options_(std::move(options)), log_(LogOptions()) {}
 
 absl::StatusOr<std::unique_ptr<DriverWatch>> DriverWatch::Create(DriverWatchOptions options) {
   std::unique_ptr<DriverWatch> watch(new DriverWatch(std::move(options)));
@@ -106,7 +115,7 @@ void DriverWatch::Act(int ordinal, const Overdraft& over) {
                      absl::FormatDuration(absl::Trunc(over.lasted, absl::Seconds(1)))));
     return;
   }
-  if (const LogPermit permit = log_.Ask(0)) {
+  if (const LogPermit permit = log_.Ask(over.tenant, 0)) {
     permit.Warning("charged what was not given session=", over.session, " tenant=", over.tenant,
                    " worker_pid=", over.pid, " ns=", over.stolen_ns, ": ", what);
   }

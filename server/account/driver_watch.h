@@ -14,7 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/log/log_budget.h"
+#include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "server/account/driver_account.h"
 #include "server/dispatch/dispatcher.h"
@@ -70,7 +70,7 @@ class DriverWatch {
   std::unique_ptr<nvml::Library> library_;
   bool tried_ = false;
   std::map<int, Gpu> gpus_;
-  LogBudget log_;
+  KeyedLogBudget log_;  // By tenant.
 
   Mutex mu_;
   CondVar changed_;

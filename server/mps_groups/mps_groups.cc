@@ -12,8 +12,17 @@ namespace warpline::server {
 namespace {
 
 enum MpsLine : size_t { kBeganLine, kOverLine, kMpsLineCount };
-constexpr LogKind kMpsLines[kMpsLineCount] = {{"mps_groups_begin", 10, absl::Minutes(1)},
-                                              {"mps_daemons_end", 10, absl::Minutes(1)}};
+constexpr LogKind kEach[kMpsLineCount] = {{"mps_groups_begin", 10, absl::Minutes(1)},
+                                          {"mps_daemons_end", 10, absl::Minutes(1)}};
+constexpr LogKind kAll[kMpsLineCount] = {{"mps_groups_begin", 100, absl::Seconds(10)},
+                                         {"mps_daemons_end", 100, absl::Seconds(10)}};
+
+KeyedLogBudgetOptions LogOptions() {
+  KeyedLogBudgetOptions options;
+  options.each = kEach;
+  options.all = kAll;
+  return options;
+}
 
 }  // namespace
 
@@ -167,7 +176,7 @@ MpsTerms MpsSeat::terms() const {
 }
 
 MpsGroups::MpsGroups(EventLoop* control, EventLoop* spawner, MpsOptions options)
-    : control_(control), spawner_(spawner), options_(std::move(options)), log_(kMpsLines) {}
+    : control_(control), spawner_(spawner), options_(std::move(options)), log_(LogOptions()) {}
 
 MpsGroups::~MpsGroups() = default;
 
@@ -177,7 +186,7 @@ std::shared_ptr<MpsSeat> MpsGroups::Join(const MpsGroupKey& key, MpsMember membe
   if (group == nullptr) {
     group = std::make_shared<MpsGroup>(this, control_, key);
     living_.push_back(group);
-    if (const LogPermit permit = log_.Ask(kBeganLine)) {
+    if (const LogPermit permit = log_.Ask(key.trust, kBeganLine)) {
       permit.Info(
           "an MPS group begins, whose jail is weaker: its workers share a user, memory and ",
           "faults, and reach the sockets of their daemon; payer=", Quoted(key.trust),
@@ -202,7 +211,7 @@ void MpsGroups::OnIdle(MpsGroup* group) {
 }
 
 void MpsGroups::OnOver(MpsGroup* group, const std::string& why) {
-  if (const LogPermit permit = log_.Ask(kOverLine)) {
+  if (const LogPermit permit = log_.Ask(group->key().trust, kOverLine)) {
     permit.Warning(group->was_ready() ? "an MPS daemon has ended" : "an MPS daemon does not start",
                    " payer=", Quoted(group->key().trust), " gpu=", group->key().ordinal,
                    " error=", Quoted(why),

@@ -28,7 +28,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "common/log/log_budget.h"
+#include "common/log/keyed_log_budget.h"
 #include "proto/worker.pb.h"
 #include "server/mps_groups/mps_process.h"
 #include "server/process/control_loop.h"
@@ -132,7 +132,8 @@ class MpsGroups {
   std::vector<std::shared_ptr<MpsGroup>> living_ ABSL_GUARDED_BY(control_loop);
   uint32_t last_folder_ ABSL_GUARDED_BY(control_loop) = 0;
   std::function<void()> stopped_ ABSL_GUARDED_BY(control_loop);
-  LogBudget log_ ABSL_GUARDED_BY(control_loop);
+  // By payer, so that one payer's groups do not hide that another payer's jails are weaker.
+  KeyedLogBudget log_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

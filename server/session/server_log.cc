@@ -37,7 +37,7 @@ KeyedLogBudgetOptions ServerLogOptions() {
 }
 
 std::string LogKey(const std::string& tenant, const std::string& peer) {
-  return tenant.empty() ? std::string(PeerWithoutPort(peer)) : absl::StrCat("tenant ", tenant);
+  return tenant.empty() ? PeerUnit(peer) : absl::StrCat("tenant ", tenant);
 }
 
 }  // namespace warpline::server

@@ -29,7 +29,7 @@ enum ServerLine : size_t {
 KeyedLogBudgetOptions ServerLogOptions();
 
 // Whose lines they are: the tenant's where there is one, otherwise those of the peer's certificate
-// or address. `peer` is as Acceptor::Accept() gets it.
+// or address (PeerUnit()). `peer` is as Acceptor::Accept() gets it.
 std::string LogKey(const std::string& tenant, const std::string& peer);
 
 }  // namespace warpline::server

@@ -16,7 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/log/log_budget.h"
+#include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "common/serving/listen_address.h"
 #include "common/serving/stranger_book.h"
@@ -46,7 +46,15 @@ constexpr int kRequestsAhead = 4;
 constexpr absl::Duration kRefusedInterval = absl::Milliseconds(2);
 
 enum ServerLine : size_t { kCrowdedLine, kServerLineCount };
-constexpr LogKind kServerLines[kServerLineCount] = {{"strangers_sent_away", 10, absl::Minutes(1)}};
+constexpr LogKind kEach[kServerLineCount] = {{"strangers_sent_away", 10, absl::Minutes(1)}};
+constexpr LogKind kAll[kServerLineCount] = {{"strangers_sent_away", 100, absl::Seconds(10)}};
+
+KeyedLogBudgetOptions LogOptions() {
+  KeyedLogBudgetOptions options;
+  options.each = kEach;
+  options.all = kAll;
+  return options;
+}
 
 StrangerBook::Id IdOf(GrpcSession* session) { return reinterpret_cast<uintptr_t>(session); }
 GrpcSession* SessionOf(StrangerBook::Id id) { return reinterpret_cast<GrpcSession*>(id); }
@@ -120,7 +128,8 @@ class GrpcServer::Impl : private GrpcSessionEvents {
   std::thread accept_thread_;
   std::atomic<int> running_{0};
 
-  LogBudget log_{kServerLines};
+  // By peer, so that one that floods does not hide the names of others that do.
+  KeyedLogBudget log_{LogOptions()};
 
   // What has still to be told that it is refused.
   std::vector<std::unique_ptr<GrpcSession>> refused_ ABSL_GUARDED_BY(accept_loop);
@@ -299,7 +308,7 @@ void GrpcServer::Impl::StartSession(std::unique_ptr<GrpcSession> session) {
     crowded = NoteStranger(raw, peer);
   }
   if (!crowded.empty()) {
-    if (const LogPermit permit = log_.Ask(kCrowdedLine)) {
+    if (const LogPermit permit = log_.Ask(crowded, kCrowdedLine)) {
       permit.Warning("closed the oldest stream on which nothing was said yet, for a new one: peer=",
                      crowded, " has too many");
     }
