@@ -86,9 +86,12 @@ TEST_F(KeyedLogBudgetTest, PeersThatFloodTogetherLeaveAnotherPeerItsShare) {
 
 TEST_F(KeyedLogBudgetTest, PeersThatFloodForeverLeaveAnotherPeerItsShare) {
   KeyedLogBudget budget(Options());
-  // Each of 50 peers would say a line in ten seconds, where all together have five.
+  // Each of 50 peers says a line in ten seconds, five each second, where all together have one in
+  // two seconds.
   for (int second = 0; second < 2000; ++second) {
-    for (int i = 0; i < 50; ++i) Say(&budget, absl::StrCat("flood", i), 2, kFaultLine);
+    for (int i = second % 10; i < 50; i += 10) {
+      Say(&budget, absl::StrCat("flood", i), 1, kFaultLine);
+    }
     now_ns_ += absl::ToInt64Nanoseconds(absl::Seconds(1));
   }
   EXPECT_EQ(Say(&budget, "neighbour", 2, kFaultLine), 2);
