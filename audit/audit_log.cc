@@ -31,7 +31,8 @@ constexpr LogKind kEach[kBoundCount] = {
     {"workers", 200, absl::Seconds(30)},   {"admin.refused", 100, absl::Minutes(1)},
     {"policies", 100, absl::Minutes(1)},   {"policy_notes", 100, absl::Minutes(1)},
 };
-// Of all together; KeyedLogBudget keeps half of each for those that have not had their share.
+// The budgets that all peers share. KeyedLogBudget keeps half of each one for peers that have not
+// had their share.
 constexpr LogKind kAll[kBoundCount] = {
     {"none", 1, absl::Hours(1)},
     {"with_opening", 1, absl::Hours(1)},

@@ -42,7 +42,7 @@ struct AuditLogOptions {
   AuditWriterOptions writer = {};
   // Where nothing can be recorded, nothing new is to happen: see takes().
   bool required = false;
-  // What the program refuses then, for its log.
+  // Names what the program refuses while records cannot be written. The log says it.
   std::string refuses = "new sessions and operators' actions";
   // The records that wait for the disk. A quarter of the room is kept for those that ask no budget
   // (Bound::kNone), so that tenants cannot make an operator's record be lost.
@@ -75,7 +75,8 @@ class AuditLog {
   // False while records are required and the disk does not take them: no session may begin. A disk
   // that has become full is noticed when the next record is written; until then records wait.
   bool takes() const;
-  // The same for what operators do, for whose records room is kept: nothing may be done for them.
+  // Returns false while nothing may be done for operators. Room is kept for the records of what
+  // they do, so this is true longer than takes().
   bool takes_operators() const;
   // The last line that is in its file. Until the first has been written after the start, the one
   // that was there.
@@ -92,7 +93,7 @@ class AuditLog {
   void AddCounts(std::deque<Record>* records) ABSL_LOCKS_EXCLUDED(mu_);
   void SayAnchor() ABSL_LOCKS_EXCLUDED(mu_);
   void SetFailing(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether one more record with this bound may wait.
+  // Returns true if one more record with this bound may wait.
   bool HasRoom(Bound bound) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const AuditLogOptions options_;

@@ -135,7 +135,7 @@ TEST_F(AuditLogTest, PeersThatFloodDoNotHideTheRefusalsOfOthers) {
     EXPECT_EQ(refuse(1, 10'000), 100) << name;
     EXPECT_EQ(refuse(2, 20), 20) << name;
     EXPECT_EQ(refuse(3, 20), 20) << name;
-    // As many flood as there is budget for all together, and others still have their share.
+    // So many peers flood that they use up what all share. Others still have their part.
     for (int peer = 10; peer < 60; ++peer) refuse(peer, 1000);
     EXPECT_EQ(refuse(2, 5), 5) << name;
     EXPECT_EQ(refuse(100, 5), 5) << name;

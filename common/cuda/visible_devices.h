@@ -15,7 +15,7 @@ struct VisibleDevices {
 // Parses the variable's value; `value` is nullptr where the variable is unset. Of the names that
 // are left, at most the first `most` count.
 //
-// The first entry says of which kind the list is: ordinals, "GPU-" or "MIG-" with as many digits of
+// The first entry gives the kind of all entries: ordinals, "GPU-" or "MIG-" with as many digits of
 // a UUID as tell the device from all others. The list ends before its first entry of another kind,
 // so "", "-1" and "NoDevFiles" hide every device. An ordinal ends at the first character that is no
 // digit, as in strtoul(): "1gpu" is 1. White space around an entry does not count, except before a

@@ -20,7 +20,7 @@ inline constexpr size_t kMostNameBytes = 4096;
 inline constexpr size_t kMostListBytes = size_t{64} << 10;
 
 struct DynamicSection {
-  // What the loader loads with the file, in the file's order: the libraries that it needs
+  // The loader loads these with the file, in the file's order: the libraries that it needs
   // (DT_NEEDED), those that it filters (DT_FILTER, DT_AUXILIARY), and the auditors that it names
   // (DT_AUDIT, DT_DEPAUDIT), which the loader even runs when it is asked to list libraries.
   std::vector<std::string> libraries;

@@ -92,7 +92,7 @@ TEST(DynamicSectionTest, TruncatedAndChangedFilesDoNoHarm) {
       ++readings;
       return offset > changed.size() ? std::string() : changed.substr(offset, bytes);
     });
-    // Each text is read in blocks, and there are no more texts than entries.
+    // There are no more texts than entries, and a text takes few readings.
     EXPECT_LT(readings, 2 * kMostDynamicEntries);
     if (!section.ok()) ++refused;
   }

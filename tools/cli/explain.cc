@@ -30,9 +30,7 @@ namespace {
 // So many libraries that are not there are named, and of the others the number.
 constexpr size_t kMostMissingNamed = 10;
 
-void Complain(const std::string& what) {
-  std::fprintf(stderr, "warpline: %s\n", Shown(what).c_str());
-}
+void Complain(const std::string& what) { cli::Complain("warpline", Shown(what), 0); }
 
 // What all files have together.
 struct Totals {

@@ -52,13 +52,13 @@ class BulkCopies {
   // been read. `*done` gets how many bytes, from the first on, are on their way: fewer where there
   // is no staging memory, or others have all of it. The stream is not recorded or captured.
   CUresult CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes, uint64_t* done);
-  // Whether a copy of `bytes` to the device, which is about to be made, should go this way.
+  // Returns true if a copy of `bytes` to the device, which is about to be made, should go this way.
   bool PaysIn(uint64_t bytes) {
     if (bytes >= kLeastIn || bytes < kLeastOftenIn) return bytes >= kLeastIn;
     return rode_in_.load(std::memory_order_relaxed) >= kOftenBytes ||
            rode_in_.fetch_add(bytes, std::memory_order_relaxed) >= kOftenBytes;
   }
-  // Whether a copy of `bytes` to the host, which is about to be made, should go this way.
+  // Returns true if a copy of `bytes` to the host, which is about to be made, should go this way.
   bool PaysOut(uint64_t bytes) {
     return bytes >= kLeastOut || small_.load(std::memory_order_relaxed) >= kFewSmall ||
            small_.fetch_add(1, std::memory_order_relaxed) >= kFewSmall;
@@ -69,7 +69,8 @@ class BulkCopies {
   CUresult CopyOut(Stream* stream, void* to, uint64_t from, uint64_t bytes, uint64_t* done);
 
  private:
-  // The staging for a copy that the least of which is `least`, and its parts; null for none.
+  // Returns the first staging memory whose least() is at most `bytes` and that has room, and sets
+  // `*parts` to the number of parts. Returns null if there is none now.
   Staging* Choose(uint64_t (Staging::*least)() const, uint64_t bytes, int* parts);
   // Cuts a copy into parts of whole pieces for the copying threads: copy(part, offset, bytes,
   // done).

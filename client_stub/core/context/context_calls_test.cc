@@ -86,8 +86,8 @@ TEST_F(ContextCallsTest, PrimaryContextKeepsItsHandleAcrossReset) {
   EXPECT_EQ(cuMemFree_v2(pointer), CUDA_ERROR_INVALID_VALUE);
 }
 
-// As NVIDIA's driver answers. A second copy of the CUDA runtime in the process (cuBLAS has one)
-// retains the primary context again only if its handle is said to be invalid.
+// NVIDIA's driver gives the same answers. A second copy of the CUDA runtime in the process, such as
+// that of cuBLAS, retains the primary context again only if its handle is said to be invalid.
 TEST_F(ContextCallsTest, AResetContextThatIsCurrentSaysSo) {
   ASSERT_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
   CUcontext current = nullptr;

@@ -228,7 +228,7 @@ bool GraphPlan::Split() {
   }
   for (size_t i = 0; i < count; ++i) {
     const Step& step = steps_[i];
-    // What a body has cannot leave it.
+    // A step of a conditional node's body stays in that body.
     if (step.body != 0 || step.params == nullptr || !IsLocal(*step.params)) continue;
     if (follows[i] && leads[i]) return false;
     places_[i] = leads[i] ? Place::kBefore : Place::kAfter;

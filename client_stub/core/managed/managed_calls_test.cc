@@ -308,8 +308,8 @@ TEST_F(ManagedCallsTest, ATouchWaitsForACommandThatIsAboutToBeSent) {
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
-// What a touch waits for may itself wait for a thread that is about to launch, natively without
-// waiting for anything.
+// A touch waits for a function of a stream, which waits for a thread that is about to launch. A
+// touch must not hold up that launch: natively it waits for nothing.
 TEST_F(ManagedCallsTest, AThreadLaunchesWhileATouchWaitsForAFunctionThatWaitsForTheThread) {
   session().SetComplete(false);
   ASSERT_EQ(Launch(), CUDA_SUCCESS);  // The device has all pages.
