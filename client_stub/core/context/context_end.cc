@@ -19,6 +19,7 @@ namespace warpline::stub {
 
 void ReleaseContents(Context* context) {
   Runtime& r = runtime();
+  AwaitWorkBeforeFree(*context->device);
   if (context->primary) DestroyGreenContextsOf(*context->device);
   ForgetContext(context->handle);
   ForgetPeerAccess(context);

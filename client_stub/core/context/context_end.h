@@ -7,7 +7,8 @@
 
 namespace warpline::stub {
 
-// Frees and unloads everything that was created in the context.
+// Waits for the work of the context's device, and frees and unloads everything that was created in
+// the context.
 void ReleaseContents(Context* context);
 
 // Takes back one retain of a device's primary context, which ends with the last one. Returns false

@@ -35,7 +35,7 @@ CUresult SendToArray(Stream* stream, const CopyEnd& to, const BoxPlace& from,
     return SendOn(stream, command, rows);
   };
   WARPLINE_TRY(SendRows(from, extent, send));
-  return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
+  return completion == Completion::kSynchronous ? EndSynchronous(stream) : CUDA_SUCCESS;
 }
 
 CUresult ReceiveArray(Stream* stream, const BoxPlace& to, const CopyEnd& from,

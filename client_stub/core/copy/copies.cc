@@ -112,6 +112,14 @@ bool IsPageLocked(uint64_t address, uint64_t bytes) {
 // Commands that are only recorded are carried out later, again and again, and keep their bytes.
 bool MayBeStaged(const Stream* stream) { return stream->recorder == nullptr; }
 
+// Returns true for a copy on the device that returns when it is done, because one end or both are
+// host memory that the devices reach.
+bool WaitsForCopy(const Stream* stream, uint64_t to, uint64_t from, Completion completion) {
+  if (stream->recorder != nullptr) return false;
+  const bool synchronous = completion == Completion::kSynchronous;
+  return synchronous ? InHostArena(to) || InHostArena(from) : InHostArena(to) && InHostArena(from);
+}
+
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
   uint64_t done = 0;
   if (MayBeStaged(stream) && runtime().bulk_copies->PaysIn(bytes)) {
@@ -163,6 +171,12 @@ CUresult CopyWithPageLocked(Stream* stream, uint64_t to, uint64_t from, uint64_t
     }
   }
   return CopyByAddress(stream, to, from, bytes, completion);
+}
+
+// A synchronous fill of host memory that the devices reach returns when it is done.
+CUresult EndFill(Stream* stream, uint64_t to, Completion completion) {
+  const bool waits = completion == Completion::kSynchronous && InHostArena(to);
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
 // Turns rows that lie without gaps on both sides into one row, and slices of one row into rows.
@@ -311,7 +325,7 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
     WARPLINE_TRY(BeforeWrite(stream, &work, to, bytes));
     WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
   }
-  return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
+  return completion == Completion::kSynchronous ? EndSynchronous(stream) : CUDA_SUCCESS;
 }
 
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
@@ -338,7 +352,7 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
 }
 
 // If an end may be host memory that the devices reach, a synchronous copy waits, whichever end that
-// is.
+// is. If both are, every copy waits.
 CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
@@ -347,8 +361,7 @@ CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes
   if (IsPageLocked(to, bytes) || IsPageLocked(from, bytes)) {
     return CopyWithPageLocked(stream, to, from, bytes, completion);
   }
-  const bool waits =
-      completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
+  const bool waits = WaitsForCopy(stream, to, from, completion);
   if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
   if (!IsOnDevice(to, bytes) || !IsOnDevice(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (Captured(*stream)) {
@@ -384,7 +397,8 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
   return CopyOnHost(stream, host_to, host_from, bytes, completion);
 }
 
-CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count) {
+CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count,
+              Completion completion) {
   if (count == 0) return CUDA_SUCCESS;
   uint64_t bytes;
   WARPLINE_TRY(runtime().pinned->GiveAt(&to));
@@ -396,11 +410,13 @@ CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint6
   if (Captured(*stream)) return CaptureMemset(stream, {to, 0, value, width, count, 1, nullptr});
   MirroredMemory::Work work(runtime().mirrored);
   WARPLINE_TRY(BeforeWrite(stream, &work, to, bytes));
-  return SendOn(stream, cmd::Memset{stream->wire, to, count, value, width});
+  WARPLINE_TRY(SendOn(stream, cmd::Memset{stream->wire, to, count, value, width}));
+  work.End();
+  return EndFill(stream, to, completion);
 }
 
 CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, uint32_t width,
-                  uint64_t columns, uint64_t rows) {
+                  uint64_t columns, uint64_t rows, Completion completion) {
   if (columns == 0 || rows == 0) return CUDA_SUCCESS;
   uint64_t bytes;
   BoxExtent extent = {0, rows, 1};
@@ -418,9 +434,13 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
   MirroredMemory::Work work(runtime().mirrored);
   WARPLINE_TRY(BeforeWrite(stream, &work, to, bytes));
   if (rows == 1 || pitch == extent.width) {
-    return SendOn(stream, cmd::Memset{stream->wire, to, columns * rows, value, width});
+    WARPLINE_TRY(SendOn(stream, cmd::Memset{stream->wire, to, columns * rows, value, width}));
+  } else {
+    WARPLINE_TRY(
+        SendOn(stream, cmd::MemsetRows{stream->wire, to, pitch, columns, rows, value, width}));
   }
-  return SendOn(stream, cmd::MemsetRows{stream->wire, to, pitch, columns, rows, value, width});
+  work.End();
+  return EndFill(stream, to, completion);
 }
 
 namespace {
@@ -436,13 +456,13 @@ CUresult CopyRows(Stream* stream, Box to, Box from, BoxExtent extent, Completion
   if (!to.device) return ReceiveBox(stream, to.place, from.place, extent, completion);
   if (!from.device) {
     WARPLINE_TRY(SendBoxToDevice(stream, to.place, from.place, extent));
-    return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
+    work.End();
+    return completion == Completion::kSynchronous ? EndSynchronous(stream) : CUDA_SUCCESS;
   }
   const cmd::CopyBoxOnDevice command = {
       stream->wire,     to.place.address, to.place.pitch, to.place.slice, from.place.address,
       from.place.pitch, from.place.slice, extent.width,   extent.height,  extent.depth};
-  const bool waits = completion == Completion::kSynchronous &&
-                     (InHostArena(to.place.address) || InHostArena(from.place.address));
+  const bool waits = WaitsForCopy(stream, to.place.address, from.place.address, completion);
   if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
   bool across;
   WARPLINE_TRY(JoinDevices(stream, to.place.address, from.place.address, completion, &across));

@@ -41,10 +41,12 @@ CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes
 CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                        Completion completion);
 
-// Sets `count` elements of `width` bytes (1, 2 or 4).
-CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count);
+// Sets `count` elements of `width` bytes (1, 2 or 4). A synchronous call waits if they are host
+// memory that the devices reach.
+CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count,
+              Completion completion);
 CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, uint32_t width,
-                  uint64_t columns, uint64_t rows);
+                  uint64_t columns, uint64_t rows, Completion completion);
 
 // One end of a copy of a box.
 struct Box {

@@ -104,6 +104,7 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned 
 CUresult CUDAAPI cuArrayDestroy(CUarray hArray) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterObject());
+  WARPLINE_TRY(AwaitWorkBeforeFree(CurrentDevice()));
   return DestroyArray(hArray);
 }
 
@@ -125,6 +126,7 @@ CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray
 CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterObject());
+  WARPLINE_TRY(AwaitWorkBeforeFree(CurrentDevice()));
   return DestroyMipmappedArray(hMipmappedArray);
 }
 

@@ -7,6 +7,7 @@
 #include "client_stub/core/pinned/pinned_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
+#include "client_stub/core/stream/streams.h"
 
 using namespace warpline::stub;
 
@@ -92,6 +93,7 @@ CUresult CUDAAPI cuMemHostUnregister(void* p) {
   HostMemory::Range range;
   if (!runtime().host_memory->Find(p, &range)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (range.base != p || !range.registered) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(AwaitWorkBeforeFree(CurrentDevice()));
   const CUresult ended = runtime().pinned->End(p);
   return ended == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : ended;
 }

@@ -7,6 +7,7 @@
 #include "client_stub/core/module/image.h"
 #include "client_stub/core/module/modules.h"
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/streams.h"
 
 using namespace warpline::stub;
 
@@ -88,6 +89,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
 CUresult CUDAAPI cuLibraryUnload(CUlibrary library) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(AwaitWorkBeforeFree(CurrentDevice()));
   return RemoveLibrary(library);
 }
 

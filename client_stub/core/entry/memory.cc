@@ -143,6 +143,13 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   }
   WARPLINE_TRY(EnterObjectUnsafe());
   if (CUresult result; FreeGraphMemory(dptr, &result)) return result;
+  // A pool's memory is freed in the order of its stream.
+  DeviceMemory::Range freed;
+  const bool found = runtime().memory->Find(dptr, &freed);
+  if (!found || freed.pool == nullptr) {
+    Device& device = found ? runtime().devices[freed.device] : CurrentDevice();
+    WARPLINE_TRY(AwaitWorkBeforeFree(device));
+  }
   if (runtime().mirrored->any()) {
     MirroredMemory::Range range;
     if (runtime().mirrored->Find(dptr, &range)) {

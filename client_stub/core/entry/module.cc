@@ -7,6 +7,7 @@
 #include "client_stub/core/module/modules.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/runtime/thread_state.h"
+#include "client_stub/core/stream/streams.h"
 #include "common/fatbin/image_view.h"
 
 using namespace warpline::stub;
@@ -69,6 +70,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule* module, const char* fname) {
 CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterObject());
+  WARPLINE_TRY(AwaitWorkBeforeFree(CurrentDevice()));
   return RemoveModule(hmod);
 }
 

@@ -43,7 +43,6 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterPrimary(dev));
   Context* context = runtime().devices[dev].primary;
-  if (context->alive()) SynchronizeDevice(*context->device);
   context->was_reset = true;
   ReleaseContents(context);
   context->flags.store(0);

@@ -13,6 +13,7 @@
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/events.h"
+#include "client_stub/core/stream/streams.h"
 #include "client_stub/session/session.h"
 
 using namespace warpline::stub;
@@ -91,6 +92,7 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   OfferedAllocation offered;
+  runtime().seen_without_calls.store(true);
   WARPLINE_TRY(
       ToCu(runtime().ipc_memory->Offer(range.device, range.base, range.bytes, range.id, &offered)));
   Write(kMemory, offered, UuidOf(range.device), pHandle);
@@ -110,6 +112,7 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle
   std::copy(from.begin(), from.end(), uuid.begin());
   if (!FindDeviceOf(*runtime().terms, uuid, &offered.device)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
+  runtime().seen_without_calls.store(true);
   WARPLINE_TRY(ToCu(runtime().ipc_memory->Open(offered, &address)));
   *pdptr = address;
   return CUDA_SUCCESS;
@@ -121,6 +124,7 @@ CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, u
 CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(Enter());
+  WARPLINE_TRY(AwaitWorkBeforeFree(CurrentDevice()));
   return ToCu(runtime().ipc_memory->Close(dptr));
 }
 
@@ -165,6 +169,7 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool
       pool->handle_types != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  runtime().seen_without_calls.store(true);
   SharedDescriptor what;
   what.kind = SharedDescriptor::Kind::kPool;
   what.device = pool->device->remote->uuid;
@@ -192,6 +197,7 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void
   uint32_t device;
   if (!FindDeviceOf(*runtime().terms, what.device, &device)) return CUDA_ERROR_INVALID_VALUE;
   WARPLINE_TRY(CheckToken(what.token));
+  runtime().seen_without_calls.store(true);
   const uint64_t number = runtime().pools.Add([&](MemoryPool& pool, uint64_t pool_number) {
     pool.handle = HandleOf<CUmemoryPool>(pool_number);
     pool.device = &runtime().devices[device];

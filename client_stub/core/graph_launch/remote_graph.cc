@@ -149,10 +149,11 @@ struct Sender {
   }
   CUresult operator()(const CUDA_MEMSET_NODE_PARAMS_v2& node) const {
     if (node.height == 1) {
-      return Fill(stream, node.dst, node.value, node.elementSize, node.width);
+      return Fill(stream, node.dst, node.value, node.elementSize, node.width,
+                  Completion::kAsynchronous);
     }
     return FillRows(stream, node.dst, node.pitch, node.value, node.elementSize, node.width,
-                    node.height);
+                    node.height, Completion::kAsynchronous);
   }
   CUresult operator()(const CUDA_HOST_NODE_PARAMS_v2& node) const {
     return SendHostCall(stream, {.function = node.fn, .data = node.userData});

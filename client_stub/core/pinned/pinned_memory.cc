@@ -100,6 +100,7 @@ CUresult PinnedMemory::AllocateShared(uint64_t bytes, unsigned int flags, void**
   uint64_t address;
   WARPLINE_TRY(ToCu(parts_.shared->Allocate(bytes, &address)));
   *memory = reinterpret_cast<void*>(address);
+  runtime().seen_without_calls.store(true);
   parts_.host->Add(*memory, bytes, flags, address, /*shared=*/true);
   // Copies and fills treat it as the device's memory.
   parts_.memory->AddGlobal(CurrentDevice().number, nullptr, address, bytes);
@@ -232,6 +233,7 @@ CUresult PinnedMemory::GiveApart(void* base, uint64_t* device) {
                       parts_.registered->Share(host, range.bytes, device) == CudaResult::kSuccess;
   CUresult result = CUDA_SUCCESS;
   if (shared) {
+    runtime().seen_without_calls.store(true);
     // Copies and fills treat it as the device's memory.
     parts_.memory->AddGlobal(on, nullptr, *device, range.bytes);
   } else {

@@ -79,6 +79,10 @@ struct Runtime {
   // Set when a legacy stream does not come before all other streams: with the first non-blocking
   // stream, and when there are several devices.
   std::atomic<bool> legacy_overtaken{false};
+  // Set when something other than a call of this driver can see what the device writes: with the
+  // first page-locked memory that host and device share, and the first memory that several
+  // processes share. Synchronous calls wait from then on wherever they wait with NVIDIA's driver.
+  std::atomic<bool> seen_without_calls{false};
 
   // Indexed by number; the first `device_count` are in use.
   Device devices[kMaxSessionDevices];

@@ -265,6 +265,21 @@ CUresult SynchronizeSession() {
   return ToCu(commands.Await(WaitKind::kSynchronize, kNoStream, last, cmd::ContextSync{}));
 }
 
+CUresult AwaitWorkBeforeFree(const Device& device) {
+  bool complete = StreamComplete(device.legacy);
+  runtime().streams.ForEach([&](const Stream& stream, uint64_t) {
+    complete = complete && (stream.device != &device || StreamComplete(stream));
+    return complete;
+  });
+  return complete ? SessionError() : SynchronizeDevice(device);
+}
+
+CUresult EndSynchronous(Stream* stream) {
+  return runtime().seen_without_calls.load(std::memory_order_relaxed)
+             ? SynchronizeStream(stream)
+             : OrderOtherStreamsAfter(stream);
+}
+
 CUresult Join(Stream* before, Stream* stream) {
   Commands& commands = *runtime().commands;
   const uint64_t event = runtime().NewNumber();

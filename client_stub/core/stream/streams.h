@@ -88,6 +88,13 @@ CUresult SynchronizeStreamsOf(const Context& context);
 CUresult SynchronizeDevice(const Device& device);
 // Waits in the same way for everything that this process has sent.
 CUresult SynchronizeSession();
+// Waits for the device's work as NVIDIA's driver does in calls that free what work may use: the
+// program sees what was written, and gets the error of a kernel that failed. Waits for nothing else
+// that was sent, such as other calls that freed something.
+CUresult AwaitWorkBeforeFree(const Device& device);
+// Ends a synchronous call that need not wait for what it has sent on the stream unless something
+// sees that without a call.
+CUresult EndSynchronous(Stream* stream);
 
 // Orders the work that `stream` is given from now on after the work that `before` was given so far.
 CUresult Join(Stream* before, Stream* stream);
