@@ -60,6 +60,24 @@ class HeldKernel {
     SETUP(cuCtxSynchronize);                                                             \
   } while (false)
 
+// Makes the call while the kernel runs on a stream that has been destroyed.
+#define WAITS_FOR_DESTROYED(kernel, function, ...)                                  \
+  do {                                                                              \
+    CUstream ended_stream = nullptr;                                                \
+    SETUP(cuStreamCreate, &ended_stream, CU_STREAM_NON_BLOCKING);                   \
+    if (!(kernel).Launch(ended_stream)) return;                                     \
+    CALL("beside its kernel", CUDA_SUCCESS, cuStreamDestroy, ended_stream);         \
+    std::thread let_go([&] {                                                        \
+      usleep(30000);                                                                \
+      (kernel).LetGo();                                                             \
+    });                                                                             \
+    CALL_NAMED(#function, "after its stream", CUDA_SUCCESS, function, __VA_ARGS__); \
+    const bool ended = (kernel).ended();                                            \
+    let_go.join();                                                                  \
+    Holds(#function, "waits for a destroyed stream", ended, "it returned before");  \
+    SETUP(cuCtxSynchronize);                                                        \
+  } while (false)
+
 // Makes the call while the kernel runs on `stream`; if it waits, it waits for ever.
 #define RETURNS(kernel, stream, function, ...)                                             \
   do {                                                                                     \
@@ -74,7 +92,7 @@ void Frees() {
   HeldKernel kernel;
   if (!kernel.Make()) return;
   CUstream stream = nullptr;
-  CUdeviceptr device = 0, managed = 0;
+  CUdeviceptr device = 0, managed = 0, more = 0;
   void* host = nullptr;
   void* registered = std::aligned_alloc(4096, 8192);
   CUarray array = nullptr;
@@ -90,16 +108,23 @@ void Frees() {
   if (!LoadModule(&module)) return;
   SETUP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
   SETUP(cuMemAlloc, &device, kBytes);
+  SETUP(cuMemAlloc, &more, kBytes);
   SETUP(cuMemAllocManaged, &managed, kBytes, CU_MEM_ATTACH_GLOBAL);
   SETUP(cuMemHostAlloc, &host, kBytes, 0);
   SETUP(cuMemHostRegister, registered, 8192, 0);
   SETUP(cuArray3DCreate, &array, &shape);
   SETUP(cuMipmappedArrayCreate, &levels, &shape, 2);
   SETUP(cuLibraryLoadData, &library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  // A library waits once it is loaded in a context.
+  CUkernel of_library = nullptr;
+  CUfunction function = nullptr;
+  SETUP(cuLibraryGetKernel, &of_library, library, "nothing");
+  SETUP(cuKernelGetFunction, &function, of_library);
   SETUP(cuCtxCreate, &context, nullptr, 0, g_device);
   SETUP(cuCtxSetCurrent, g_context);
   WAITS(kernel, stream, cuMemFree, device);
   WAITS(kernel, stream, cuMemFree, managed);
+  WAITS_FOR_DESTROYED(kernel, cuMemFree, more);
   WAITS(kernel, stream, cuMemFreeHost, host);
   WAITS(kernel, stream, cuMemHostUnregister, registered);
   WAITS(kernel, stream, cuArrayDestroy, array);

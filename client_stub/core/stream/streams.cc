@@ -23,6 +23,12 @@ void Forget(Stream& stream) {
   if (Captured(stream)) ForgetCapture(&stream);
   // The stream may have freed other devices' memory.
   for (uint32_t i = 0; i < r.device_count; ++i) r.devices[i].allocator->ForgetStream(stream.wire);
+  const uint64_t last = stream.last_seq.load(std::memory_order_acquire);
+  if (!r.commands->Retired(stream.wire, last)) {
+    uint64_t known = r.last_of_destroyed_streams.load();
+    while (known < last && !r.last_of_destroyed_streams.compare_exchange_weak(known, last)) {
+    }
+  }
   DestroyOnServer(stream.wire);
 }
 
@@ -266,7 +272,9 @@ CUresult SynchronizeSession() {
 }
 
 CUresult AwaitWorkBeforeFree(const Device& device) {
-  bool complete = StreamComplete(device.legacy);
+  const uint64_t left = runtime().last_of_destroyed_streams.load();
+  bool complete =
+      StreamComplete(device.legacy) && (left == 0 || runtime().commands->Retired(kNoStream, left));
   runtime().streams.ForEach([&](const Stream& stream, uint64_t) {
     complete = complete && (stream.device != &device || StreamComplete(stream));
     return complete;
