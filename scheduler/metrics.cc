@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "transport/grpc/meter/metered_connections.h"
+
 namespace warpline::scheduler {
 namespace {
 
@@ -56,6 +58,9 @@ std::vector<MetricFamily> SchedulerMetrics::Collect() const {
              kGauge, scheduler.ok() ? 1 : 0),
       Family("warpline_scheduler_epoch", "The number of the term in which it leads.", kGauge,
              epoch),
+      Family("warpline_scheduler_connections_cut_total",
+             "Connections that were cut because they flooded HTTP/2.", kCounter,
+             grpc_internal::CutConnections()),
       Family("warpline_scheduler_tenants", "Tenants.", kGauge, counts.tenants),
       Family("warpline_scheduler_servers_up", "Servers that report.", kGauge, counts.servers_up),
       Family("warpline_scheduler_servers_lost", "Servers that have stopped reporting.", kGauge,

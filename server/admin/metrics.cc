@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/handover/session_usage.h"
+#include "transport/grpc/meter/metered_connections.h"
 
 namespace warpline::server {
 namespace {
@@ -96,6 +97,9 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
   f.Counter("warpline_protocol_errors_total",
             "Sessions ended because the client broke the protocol.",
             counters.protocol_errors.value());
+  f.Counter("warpline_connections_cut_total",
+            "Connections that were cut because they flooded HTTP/2.",
+            grpc_internal::CutConnections());
   f.Counter("warpline_resumes_total", "Sessions resumed after they had lost their connection.",
             counters.resumes.value());
   f.Counter("warpline_transfers_total", "Sessions moved to another connection.",

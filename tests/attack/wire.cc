@@ -116,6 +116,15 @@ bool IsOpen(const UniqueFd& fd) {
   return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
+int64_t PeakKib(const WireTarget& target) {
+  std::ifstream status(absl::StrCat("/proc/", target.pid, "/status"));
+  int64_t peak = 0;
+  for (std::string word; status >> word;) {
+    if (word == "VmHWM:") status >> peak;
+  }
+  return peak;
+}
+
 Footprint Measure(const WireTarget& target) {
   const std::string folder = absl::StrCat("/proc/", target.pid);
   Footprint now = StatusOf(target.pid);

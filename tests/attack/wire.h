@@ -121,6 +121,8 @@ struct Footprint {
 // (server_log.cc), and the neighbours of an attack have lines of their own.
 inline constexpr double kLogBytesASecond = 100;
 Footprint Measure(const WireTarget& target);
+// Returns the most memory that the server ever had.
+int64_t PeakKib(const WireTarget& target);
 // Stopped when the server has grown by no more than `most` since `before`, or shrinks to that
 // within kPatience. For each second that the attack took, kLogBytesASecond more of the log are
 // allowed.

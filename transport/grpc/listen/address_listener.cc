@@ -20,6 +20,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "transport/grpc/listen/own_user.h"
+#include "transport/grpc/meter/metered_connections.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::grpc_internal {
@@ -211,7 +212,7 @@ void AddressListener::AcceptFrom(int socket) {
     }
   }
   said_full_ = full;
-  if (!taken) return;
+  if (!taken || !MeterConnection(fd.get(), NameOfOtherEnd(fd.get()))) return;
   SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);  // Nothing on a unix socket.
   take_(fd.Release());
 }

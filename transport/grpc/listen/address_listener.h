@@ -1,5 +1,6 @@
 // Listening sockets of our own, so that a GrpcServer's connections can be counted and capped: gRPC
-// itself takes as many as there are descriptors. Private to transport/grpc.
+// itself takes as many as there are descriptors. Each connection gets a meter
+// (transport/grpc/meter/metered_connections.h). Private to transport/grpc.
 #ifndef WARPLINE_TRANSPORT_GRPC_LISTEN_ADDRESS_LISTENER_H_
 #define WARPLINE_TRANSPORT_GRPC_LISTEN_ADDRESS_LISTENER_H_
 

@@ -93,6 +93,11 @@ End OtherEnd(int fd) {
 
 }  // namespace
 
+std::string NameOfOtherEnd(int fd) {
+  const End end = OtherEnd(fd);
+  return end.name.empty() ? end.peer : end.name;
+}
+
 bool ConnectionBook::Add(int fd, bool* made_room) {
   *made_room = false;
   End end = OtherEnd(fd);

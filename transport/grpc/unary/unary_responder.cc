@@ -71,7 +71,9 @@ class UnaryResponder::Call : public AcceptEvent {
   enum class Stage { kAwaited, kReading, kInLane, kAnswering };
 
   void Begin() RUNS_ON(accept_loop) {
-    owner_->called_(context_.peer());
+    if (!owner_->called_(context_.peer())) {
+      return Answer(absl::InternalError("connections are not metered"));
+    }
     method_ = owner_->methods_.find(context_.method());
     if (method_ == owner_->methods_.end() && context_.method() == kHealthCheck) {
       const bool serving = owner_->serving_.load(std::memory_order_relaxed);

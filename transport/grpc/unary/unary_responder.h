@@ -32,9 +32,9 @@ namespace warpline::grpc_internal {
 class UnaryResponder {
  public:
   // `tls` is the listener's, null for none. `called` is told gRPC's name of the connection of each
-  // call.
+  // call, and says whether the call may be answered.
   UnaryResponder(UnaryMethods methods, UnaryMethodLanes lanes, std::shared_ptr<TlsSource> tls,
-                 std::function<void(const std::string& connection)> called)
+                 std::function<bool(const std::string& connection)> called)
       : methods_(std::move(methods)),
         lane_of_(std::move(lanes)),
         tls_(std::move(tls)),
@@ -57,7 +57,7 @@ class UnaryResponder {
   const UnaryMethods methods_;
   const UnaryMethodLanes lane_of_;
   const std::shared_ptr<TlsSource> tls_;
-  const std::function<void(const std::string& connection)> called_;
+  const std::function<bool(const std::string& connection)> called_;
   std::unique_ptr<UnaryLanes> lanes_;  // From Listen() on.
   grpc::AsyncGenericService service_;
   std::atomic<bool> serving_{false};

@@ -1,0 +1,65 @@
+// Finds the frames of HTTP/2 (RFC 9113, section 4.1) in bytes that come in pieces of any size.
+// Private to transport/grpc.
+#ifndef WARPLINE_TRANSPORT_GRPC_METER_FRAME_READER_H_
+#define WARPLINE_TRANSPORT_GRPC_METER_FRAME_READER_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace warpline::grpc_internal {
+
+struct FrameHeader {
+  uint32_t bytes = 0;  // Of the payload.
+  uint8_t type = 0;
+  uint8_t flags = 0;
+  uint32_t stream = 0;
+};
+
+// Not thread-safe.
+class FrameReader {
+ public:
+  // Passes over the first `preface` bytes.
+  explicit FrameReader(size_t preface) : skip_(preface) {}
+
+  // Calls `take` with each header that is complete with these bytes. Returns false when `take` did,
+  // and looks at nothing more then.
+  template <typename Take>
+  bool Read(std::string_view bytes, Take take) {
+    while (!bytes.empty()) {
+      if (skip_ > 0) {
+        const size_t passed = std::min<size_t>(skip_, bytes.size());
+        skip_ -= passed;
+        bytes.remove_prefix(passed);
+        continue;
+      }
+      header_[have_++] = static_cast<uint8_t>(bytes.front());
+      bytes.remove_prefix(1);
+      if (have_ < header_.size()) continue;
+      have_ = 0;
+      const FrameHeader header = Parse();
+      skip_ = header.bytes;
+      if (!take(header)) return false;
+    }
+    return true;
+  }
+
+ private:
+  FrameHeader Parse() const {
+    const auto byte = [this](size_t at) { return static_cast<uint32_t>(header_[at]); };
+    return {.bytes = byte(0) << 16 | byte(1) << 8 | byte(2),
+            .type = header_[3],
+            .flags = header_[4],
+            .stream = (byte(5) & 0x7f) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8)};
+  }
+
+  size_t skip_;
+  std::array<uint8_t, 9> header_ = {};
+  size_t have_ = 0;
+};
+
+}  // namespace warpline::grpc_internal
+
+#endif  // WARPLINE_TRANSPORT_GRPC_METER_FRAME_READER_H_
