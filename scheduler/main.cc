@@ -336,11 +336,14 @@ int Run() {
   if (!page.ok()) return Complain(page.status());
   if (*page != nullptr) LogInfo("shows the pool page_port=", (*page)->port());
   Redirector redirector(role);
+  KnownCredentials known;
   GrpcServerOptions options;
-  options.methods = SchedulerMethods(
-      role, absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()), audit->get());
-  options.method_lanes = SchedulerLanes(options.methods);
+  options.methods =
+      SchedulerMethods(role, absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()),
+                       audit->get(), &known);
+  options.method_lanes = SchedulerLanes(options.methods, &known);
   options.max_connections = kMaxConnections;
+  options.bulk = false;
   TakeTlsFlags(&options);
   GrpcServer server(options);
   const auto listen = absl::GetFlag(FLAGS_listen);

@@ -8,6 +8,7 @@
 #include "common/serving/listen_address.h"
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
+#include "scheduler/request_shape.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -26,11 +27,19 @@ using warpline_internal::TenantRequest;
 using warpline_internal::WithdrawRequest;
 
 // A report of all sessions of a large server is a fraction of this.
-constexpr size_t kMaxRequest = 8u << 20;
+constexpr size_t kMostReportBytes = 8u << 20;
+constexpr size_t kMostRequestBytes = 64u << 10;
+
+constexpr char kReport[] = "Report";
 
 absl::StatusOr<Nothing> Done(const absl::Status& status) {
   if (!status.ok()) return status;
   return Nothing();
+}
+
+template <typename Request>
+bool Parse(const std::string& bytes, Request* request) {
+  return CheckParts(bytes, *Request::descriptor()).ok() && request->ParseFromString(bytes);
 }
 
 // Parses the request, calls `body(request, peer)` and serializes its reply.
@@ -38,12 +47,20 @@ template <typename Request, typename Body>
 auto PeerMethod(Body body) {
   return [body](const std::string& peer, const std::string& bytes) -> absl::StatusOr<std::string> {
     Request request;
-    if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) {
-      return absl::InvalidArgumentError("a malformed request");
-    }
+    if (!Parse(bytes, &request)) return absl::InvalidArgumentError("a malformed request");
     const auto reply = body(request, peer);
     if (!reply.ok()) return reply.status();
     return reply->SerializeAsString();
+  };
+}
+
+// Has credentials noted with which a method was called that succeeded.
+void NoteKnown(KnownCredentials* known, const char* name, UnaryMethods* methods) {
+  auto& method = (*methods)[absl::StrCat("/warpline_internal.Scheduler/", name)];
+  method = [known, method = std::move(method)](const std::string& peer, const std::string& bytes) {
+    absl::StatusOr<std::string> reply = method(peer, bytes);
+    if (reply.ok()) known->Note(LeadingCredential(bytes));
+    return reply;
   };
 }
 
@@ -100,7 +117,7 @@ void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* m
       [removes](const std::string& bytes) -> std::optional<audit::Record> {
         Request request;
         // What cannot be read is refused, and recorded as nothing in particular.
-        if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) request.Clear();
+        if (!Parse(bytes, &request)) request.Clear();
         audit::Record record = Describe(request);
         if (removes) record.texts[0].second = "remove";
         return record;
@@ -110,7 +127,8 @@ void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* m
 
 }  // namespace
 
-UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit) {
+UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit,
+                              KnownCredentials* known) {
   UnaryMethods methods;
   methods[Path("Acquire")] =
       PeerMethod<AcquireRequest>([=](const auto& request, const std::string& peer) {
@@ -131,7 +149,7 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
           return Done(scheduler.Release(request.token(), HolderOf(peer)));
         });
       });
-  methods[Path("Report")] = Method<ServerReport>([=](const auto& request, bool local) {
+  methods[Path(kReport)] = Method<ServerReport>([=](const auto& request, bool local) {
     return AnswerLeading(role,
                          [&](Scheduler& scheduler) { return scheduler.Report(request, local); });
   });
@@ -196,18 +214,40 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
   Audit<ServerRequest>(audit, "RemoveServer", /*removes=*/true, &methods);
   Audit<CordonRequest>(audit, "CordonServer", /*removes=*/false, &methods);
   Audit<RevokeRequest>(audit, "Revoke", /*removes=*/false, &methods);
+  // Those whose first field is a credential.
+  for (const char* const with_credential :
+       {kReport, "Acquire", "PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice", "PutServer",
+        "RemoveServer", "CordonServer", "Revoke", "Tenants", "Slices", "Leases", "Servers"}) {
+    NoteKnown(known, with_credential, &methods);
+  }
   return methods;
 }
 
-UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods) {
+UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods, const KnownCredentials* known) {
   constexpr size_t kReports = 0;
   constexpr size_t kLeases = 1;
   constexpr size_t kOthers = 2;
+  const auto lane = [known](size_t number, size_t most_bytes) {
+    return UnaryLane{
+        .number = number,
+        .admit = [known, most_bytes](const std::string& peer,
+                                     const std::string& request) -> absl::StatusOr<UnaryCaller> {
+          if (request.size() > most_bytes) {
+            return absl::InvalidArgumentError(absl::StrCat("a request of ", request.size(),
+                                                           " bytes, where at most ", most_bytes,
+                                                           " are taken"));
+          }
+          const std::string hash = known->Find(LeadingCredential(request));
+          if (!hash.empty()) return UnaryCaller{.name = hash, .known = true};
+          return UnaryCaller{.name = PeerUnit(peer)};
+        }};
+  };
   UnaryMethodLanes lanes;
-  for (const auto& [path, method] : methods) lanes[path] = kOthers;
-  lanes[Path("Report")] = kReports;
-  for (const char* const name : {"Acquire", "Renew", "Release", "Withdraw"})
-    lanes[Path(name)] = kLeases;
+  for (const auto& [path, method] : methods) lanes[path] = lane(kOthers, kMostRequestBytes);
+  lanes[Path(kReport)] = lane(kReports, kMostReportBytes);
+  for (const char* const name : {"Acquire", "Renew", "Release", "Withdraw"}) {
+    lanes[Path(name)] = lane(kLeases, kMostRequestBytes);
+  }
   return lanes;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "audit/audit_log.h"
+#include "scheduler/known_credentials.h"
 #include "scheduler/role.h"
 #include "transport/unary_methods.h"
 
@@ -12,12 +13,16 @@ namespace warpline::scheduler {
 
 // Serves all of service Scheduler in proto/scheduler.proto, and Admin/Stat. `role` is
 // borrowed; `name` is what `warpline ps` shows for it. What operators change is recorded in
-// `audit`, which is borrowed, or null.
-UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit);
+// `audit`, which is borrowed, or null. Credentials that are served are noted in `known`, which is
+// borrowed, too.
+UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit,
+                              KnownCredentials* known);
 
 // Servers' reports, what is asked for leases, and everything else, each in a lane of its own: a
-// flood of renewals does not delay the reports, without which servers would count as lost.
-UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods);
+// flood of renewals does not delay the reports, without which servers would count as lost. In each
+// lane whoever has a credential of `known`, which is borrowed, has turns and room of its own, and
+// all others of a peer share theirs. Requests that are too large for their method are refused.
+UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods, const KnownCredentials* known);
 
 }  // namespace warpline::scheduler
 

@@ -46,8 +46,10 @@ class MethodsTest : public SchedulerTest {
     ASSERT_TRUE(log.ok()) << log.status();
     recorder_ = *std::move(log);
     role_ = std::make_unique<SoleRole>(std::move(scheduler_));
-    methods_ = SchedulerMethods(role_.get(), "pool", recorder_.get());
+    methods_ = SchedulerMethods(role_.get(), "pool", recorder_.get(), &known_);
   }
+
+  KnownCredentials known_;
 
   absl::Status Call(const std::string& method, const std::string& peer,
                     const std::string& credential, const std::string& name) {
@@ -137,6 +139,39 @@ TEST_P(MethodsTest, NothingIsChangedWithoutARecordWhereThatIsRequired) {
   EXPECT_EQ(outcomes["UNAVAILABLE"], 8);
   EXPECT_EQ(outcomes["OK"], 2);
   EXPECT_TRUE(audit::Verify(dir_, std::nullopt)->faults.empty());
+}
+
+// The lanes ask before anything else is done for a call.
+TEST_P(MethodsTest, WhoseCredentialWasServedHasRoomOfItsOwn) {
+  const UnaryMethodLanes lanes = SchedulerLanes(methods_, &known_);
+  TenantRequest request;
+  request.set_credential("operator");
+  request.set_name("a");
+  request.set_create(true);
+  const std::string bytes = request.SerializeAsString();
+  const UnaryLane& lane = lanes.at("/warpline_internal.Scheduler/PutTenant");
+  EXPECT_FALSE(lane.admit(kOperator, bytes)->known);
+  EXPECT_EQ(lane.admit(kOperator, bytes)->name, lane.admit("ipv4:127.0.0.1:9", "other")->name);
+  request.set_credential("wrong");
+  const std::string wrong = request.SerializeAsString();
+  EXPECT_FALSE(methods_.at("/warpline_internal.Scheduler/PutTenant")(kOperator, wrong).ok());
+  EXPECT_FALSE(lane.admit(kOperator, wrong)->known);
+  EXPECT_TRUE(methods_.at("/warpline_internal.Scheduler/PutTenant")(kOperator, bytes).ok());
+  EXPECT_TRUE(lane.admit(kOperator, bytes)->known);
+  EXPECT_TRUE(
+      lanes.at("/warpline_internal.Scheduler/Report").admit("ipv4:10.0.0.9:1", bytes)->known);
+  EXPECT_FALSE(lane.admit(kOperator, wrong)->known);
+}
+
+TEST_P(MethodsTest, RequestsHaveTheSizeOfTheirMethod) {
+  const UnaryMethodLanes lanes = SchedulerLanes(methods_, &known_);
+  const std::string large(100'000, 'x');
+  for (const auto& [path, lane] : lanes) {
+    const bool report = path == "/warpline_internal.Scheduler/Report";
+    EXPECT_EQ(lane.admit(kOperator, large).ok(), report) << path;
+    EXPECT_EQ(lane.admit(kOperator, std::string(9 << 20, 'x')).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 }  // namespace

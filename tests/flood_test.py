@@ -94,7 +94,9 @@ def peak_kib(pid):
 class FloodTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.installation_with({"bin/examples/vector_add": "examples/vector_add"})
+        cls.installation = harness.installation_with({
+            "bin/examples/vector_add": "examples/vector_add",
+            "bin/examples/unary_flood": "tests/hostile/unary_flood"})
         cls.health = [cuts.free_port(), cuts.free_port()]
         cls.scheduler = harness.Scheduler(cls.installation, "--health_listen=127.0.0.1:%d" % cls.health[0])
         cls.server = harness.server(cls.installation, "--scheduler=" + cls.scheduler.endpoint, "--name=a",
@@ -145,6 +147,26 @@ class FloodTest(unittest.TestCase):
     def test_streams_that_the_server_resets(self):
         for name, port, pid in self.ports():
             self.play(name, port, pid, broken_streams("/warpline_internal.Gpu/Session"), 20000)
+
+    def test_malformed_reports(self):
+        """Requests of a megabyte, all in parts of two bytes, which would become a hundred each."""
+        pid = self.scheduler.process.pid
+        for part in ("3200", "4a00", "4200"):  # Devices, sessions and idle leases of a report.
+            before = peak_kib(pid)
+            with self.subTest(part), subprocess.Popen(
+                    [str(self.installation.root / "bin/examples/unary_flood"),
+                     "--endpoint=" + self.scheduler.endpoint,
+                     "--method=/warpline_internal.Scheduler/Report", "--part=" + part,
+                     "--bytes=1100000", "--at_once=64", "--calls=2000"],
+                    stdout=subprocess.PIPE, text=True) as flood:
+                self.run_honest()
+                answers = flood.communicate()[0]
+                self.assertEqual(flood.returncode, 0, answers)
+                self.assertNotIn("OK=", answers)
+                self.run_honest()
+                grown = peak_kib(pid) - before
+                self.assertLessEqual(grown, MOST_PEAK_KIB, answers)
+            self.assertNotIn("lost server=", self.scheduler.log())
 
     def test_frames_that_carry_nothing(self):
         for name, port, pid in self.ports():

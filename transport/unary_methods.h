@@ -19,10 +19,26 @@ using UnaryMethods =
     std::map<std::string, std::function<absl::StatusOr<std::string>(const std::string& peer,
                                                                     const std::string& request)>>;
 
-// Lanes of methods, numbered from 0. Each lane in turn has one call answered, so calls wait only
-// for those of their own lane, and for one of each other. When very many wait in a lane, the next
-// ones are answered with UNAVAILABLE.
-using UnaryMethodLanes = std::map<std::string, size_t>;
+// In whose name a call waits in its lane. Callers of different names have turns.
+struct UnaryCaller {
+  std::string name;
+  // Calls of known callers find room when those of others fill the lane.
+  bool known = false;
+};
+
+// The lane in which a method's calls wait. Lanes are numbered from 0.
+struct UnaryLane {
+  size_t number = 0;
+  // Tells whose call it is, before anything else is done for it, or refuses the call. Called on the
+  // accepting thread, so it must be quick. When empty, the caller is the peer without its port.
+  std::function<absl::StatusOr<UnaryCaller>(const std::string& peer, const std::string& request)>
+      admit = nullptr;
+};
+
+// Lanes of methods by path. Each lane in turn has one call answered, and in each lane each caller
+// in turn, so that a call waits only for those of its own caller in its own lane, and for one of
+// each other caller and lane. When too many wait, the next ones are answered with UNAVAILABLE.
+using UnaryMethodLanes = std::map<std::string, UnaryLane>;
 
 }  // namespace warpline
 

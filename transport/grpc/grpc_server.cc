@@ -195,7 +195,7 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   acceptor_ = acceptor;
   grpc::ServerBuilder builder;
   grpc_internal::SetCommonArgs(
-      options_.channel, options_.max_frame_payload,
+      options_.channel, options_.max_frame_payload, options_.bulk,
       [&builder](const char* name, int value) { builder.AddChannelArgument(name, value); });
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options_.max_streams_per_connection);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
@@ -288,7 +288,7 @@ void GrpcServer::Impl::AcceptLoop() {
     void* tag;
     bool ok;
     grpc::CompletionQueue::NextStatus got;
-    if (sessions() == 0 && refused_.empty()) {
+    if (sessions() == 0 && refused_.empty() && !unary_.Waits()) {
       got = notifications_->Next(&tag, &ok) ? grpc::CompletionQueue::GOT_EVENT
                                             : grpc::CompletionQueue::SHUTDOWN;
     } else {
@@ -296,13 +296,16 @@ void GrpcServer::Impl::AcceptLoop() {
     }
     if (got == grpc::CompletionQueue::SHUTDOWN) return;
     if (got == grpc::CompletionQueue::GOT_EVENT) {
-      // Nothing may be started on a queue that has been shut down.
-      MutexLock lock(&queue_mu_);
-      static_cast<AcceptEvent*>(tag)->OnEvent(ok && queue_open_);
       pace_.Quicken();
     } else {
       pace_.Pause();
     }
+    // Nothing may be started on a queue that has been shut down.
+    MutexLock lock(&queue_mu_);
+    if (got == grpc::CompletionQueue::GOT_EVENT) {
+      static_cast<AcceptEvent*>(tag)->OnEvent(ok && queue_open_);
+    }
+    if (queue_open_) unary_.Poll();
   }
 }
 
@@ -452,6 +455,7 @@ void GrpcServer::Impl::Shutdown(absl::Duration deadline) {
   accept_thread_.join();
   {
     const LoopScope scope(&accept_loop);
+    unary_.DropWaiting();
     // The calls have been cut.
     while (PollRefused()) absl::SleepFor(kRefusedInterval);
   }

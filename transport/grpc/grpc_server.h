@@ -49,6 +49,8 @@ struct GrpcServerOptions {
   // Streams that one connection may have open.
   int max_streams_per_connection = 16;
   size_t max_frame_payload = kMaxFramePayload;
+  // Sessions move large data. Without it a stream takes no more than 64 KiB that nobody reads.
+  bool bulk = true;
   // A connection that has not finished its handshake by then is dropped.
   absl::Duration handshake_timeout = absl::Seconds(10);
   // A connection that has had no call for so long is told to go.

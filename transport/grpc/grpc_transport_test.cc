@@ -344,7 +344,8 @@ TEST_F(GrpcTransport, CallsOfOneLaneDoNotDelayThoseOfAnother) {
   options.methods["/test.Service/Urgent"] = [](const std::string&, const std::string&) {
     return std::string("urgent");
   };
-  options.method_lanes = {{"/test.Service/Slow", 0}, {"/test.Service/Urgent", 1}};
+  options.method_lanes = {{"/test.Service/Slow", {.number = 0}},
+                          {"/test.Service/Urgent", {.number = 1}}};
   Serve(options);
   std::vector<std::thread> flood;
   for (int i = 0; i < 40; ++i) {

@@ -19,6 +19,8 @@ namespace warpline::grpc_internal {
 // of what it could. An unread stream holds that much; GrpcServerOptions::max_buffer_bytes bounds
 // the sum.
 inline constexpr int kFirstWindow = 8 << 20;
+// The same where nothing large is sent. It stays that.
+inline constexpr int kSmallWindow = 64 << 10;
 
 // gRPC's own limit on a message, somewhat above ours: a frame between the two is refused by
 // FrameDecoder, which can tell the peer why.
@@ -36,17 +38,17 @@ inline int ToMilliseconds(absl::Duration duration) {
   return static_cast<int>(std::clamp<int64_t>(ms, 1, std::numeric_limits<int>::max()));
 }
 
-// `set` is called with (name, integer).
+// `set` is called with (name, integer). With `bulk` windows grow with what fits between the ends.
 template <typename Set>
-void SetCommonArgs(const ChannelOptions& options, size_t max_payload, Set set) {
+void SetCommonArgs(const ChannelOptions& options, size_t max_payload, bool bulk, Set set) {
   set(GRPC_ARG_KEEPALIVE_TIME_MS, ToMilliseconds(options.keepalive));
   set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ToMilliseconds(options.keepalive_timeout));
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
       static_cast<int>(max_payload + kMaxWireOverhead) + kMessageSlack);
-  set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kFirstWindow);
-  set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
+  set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, bulk ? kFirstWindow : kSmallWindow);
+  set(GRPC_ARG_HTTP2_BDP_PROBE, bulk ? 1 : 0);
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 2 << 20);
   // Nothing is compressed, and a compressed message is refused as malformed: no bombs.
   set(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);

@@ -23,7 +23,7 @@ constexpr absl::Duration kProbe = absl::Seconds(1);
 grpc::ChannelArguments MakeArguments(const ResolvedTarget& resolved,
                                      const ChannelOptions& options) {
   grpc::ChannelArguments args;
-  SetCommonArgs(options, kMaxFramePayload,
+  SetCommonArgs(options, kMaxFramePayload, /*bulk=*/true,
                 [&args](const char* key, int value) { args.SetInt(key, value); });
   if (resolved.local) args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);

@@ -36,6 +36,7 @@ HealthListener::HealthListener()
         options.max_connections = kMaxConnections;
         options.max_streams_per_connection = kMaxStreamsPerConnection;
         options.max_buffer_bytes = kMaxBufferBytes;
+        options.bulk = false;
         options.methods[kCheck] = [this](const std::string&, const std::string& request) {
           return Check(request);
         };

@@ -1,19 +1,31 @@
 // Runs what unary methods do on a thread of its own, in several queues, of which each in turn has
 // one piece of work done: however much waits in one lane, the first of another waits for a single
-// piece of it. Private to transport/grpc.
+// piece of it. Within a lane callers have turns in the same way. Private to transport/grpc.
 #ifndef WARPLINE_TRANSPORT_GRPC_UNARY_UNARY_LANES_H_
 #define WARPLINE_TRANSPORT_GRPC_UNARY_UNARY_LANES_H_
 
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
+#include "transport/unary_methods.h"
 
 namespace warpline::grpc_internal {
+
+// What may wait: a second's worth for a scheduler with a slow disk.
+struct WaitingLimits {
+  size_t most_of_caller = 256;
+  size_t most_bytes_of_caller = size_t{8} << 20;
+  // In a lane. Callers that are known are not counted against these.
+  size_t most_of_others = 1024;
+  size_t most_bytes_of_others = size_t{32} << 20;
+};
 
 // Thread-safe.
 class UnaryLanes {
@@ -21,27 +33,49 @@ class UnaryLanes {
   // `run` is false when the lanes stop: it is to be answered without being done.
   using Work = std::function<void(bool run)>;
 
-  // Starts the thread, unless there is no lane. At most `most_waiting` wait in each.
-  UnaryLanes(size_t lanes, size_t most_waiting);
+  // Starts the thread, unless there is no lane.
+  UnaryLanes(size_t lanes, const WaitingLimits& limits);
   ~UnaryLanes() { Stop(); }
   UnaryLanes(const UnaryLanes&) = delete;
   UnaryLanes& operator=(const UnaryLanes&) = delete;
 
-  // False when too many wait in the lane already, or after Stop().
-  bool Post(size_t lane, Work work);
+  // `bytes` is what the work holds. Returns false when too much waits already, or after Stop().
+  bool Post(size_t lane, const UnaryCaller& caller, size_t bytes, Work work);
   // Calls what waits, and returns when nothing is under way any more.
   void Stop();
 
  private:
+  struct Waiting {
+    size_t bytes = 0;
+    Work work;
+  };
+  struct Amount {
+    size_t count = 0;
+    size_t bytes = 0;
+    bool Fits(size_t more, size_t most, size_t most_bytes) const {
+      return count < most && bytes + more <= most_bytes;
+    }
+  };
+  struct Queue {
+    bool known = false;
+    Amount amount;
+    std::deque<Waiting> waiting;
+  };
+  struct Lane {
+    std::map<std::string, Queue> queues;  // By caller. None of them is empty.
+    std::string last;                     // The caller that had the latest turn.
+    Amount of_others;
+  };
+
   void Run();
   // False when nothing waits. Looks at the lanes in turn.
   bool TakeNext(Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const size_t most_waiting_;
+  const WaitingLimits limits_;
   Mutex mu_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::deque<Work>> lanes_ ABSL_GUARDED_BY(mu_);
+  std::vector<Lane> lanes_ ABSL_GUARDED_BY(mu_);
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;  // The lane whose turn it is.
   std::thread thread_;
 };

@@ -1,6 +1,8 @@
 #include "transport/grpc/unary/unary_lanes.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <string>
 #include <thread>
@@ -10,18 +12,93 @@
 namespace warpline::grpc_internal {
 namespace {
 
+const UnaryCaller kSomebody = {"somebody"};
+
+// Keeps the thread busy until it is let go, while things are posted.
+class Held {
+ public:
+  explicit Held(UnaryLanes* lanes) {
+    lanes->Post(0, {"first"}, 0, [this](bool) {
+      begun_.set_value();
+      go_.get_future().wait();
+    });
+    begun_.get_future().wait();
+  }
+  void LetGo() { go_.set_value(); }
+
+ private:
+  std::promise<void> begun_, go_;
+};
+
+TEST(UnaryLanesTest, EachCallerHasItsTurnHoweverMuchAnotherHasWaiting) {
+  std::string order;
+  UnaryLanes lanes(1, WaitingLimits());
+  Held held(&lanes);
+  for (int i = 0; i < 50; ++i) lanes.Post(0, {"a"}, 1, [&](bool) { order += 'a'; });
+  for (int i = 0; i < 3; ++i) lanes.Post(0, {"b"}, 1, [&](bool) { order += 'b'; });
+  for (int i = 0; i < 2; ++i) lanes.Post(0, {"c", true}, 1, [&](bool) { order += 'c'; });
+  std::promise<void> done;
+  for (int i = 0; i < 50; ++i) lanes.Post(0, {"d"}, 1, [&](bool) { order += 'd'; });
+  lanes.Post(0, {"d"}, 1, [&](bool) { done.set_value(); });
+  held.LetGo();
+  done.get_future().wait();
+  EXPECT_EQ(std::count(order.begin(), order.begin() + 14, 'b'), 3);
+  EXPECT_EQ(std::count(order.begin(), order.begin() + 14, 'c'), 2);
+}
+
+TEST(UnaryLanesTest, WhatACallerHasWaitingIsBoundedInNumberAndBytes) {
+  UnaryLanes lanes(1, {.most_of_caller = 3, .most_bytes_of_caller = 100});
+  Held held(&lanes);
+  const auto post = [&](const char* name, size_t bytes) {
+    return lanes.Post(0, {name}, bytes, [](bool) {});
+  };
+  EXPECT_TRUE(post("many", 1));
+  EXPECT_TRUE(post("many", 1));
+  EXPECT_TRUE(post("many", 1));
+  EXPECT_FALSE(post("many", 1));
+  EXPECT_TRUE(post("large", 60));
+  EXPECT_FALSE(post("large", 60));
+  EXPECT_TRUE(post("large", 40));
+  EXPECT_FALSE(post("larger", 101));
+  EXPECT_TRUE(post("another", 100));
+  held.LetGo();
+}
+
+TEST(UnaryLanesTest, KnownCallersFindRoomWhenOthersFillTheLane) {
+  UnaryLanes lanes(1, {.most_of_others = 10, .most_bytes_of_others = 100});
+  Held held(&lanes);
+  int taken = 0;
+  for (int i = 0; i < 100; ++i) {
+    taken += lanes.Post(0, {"stranger " + std::to_string(i)}, 1, [](bool) {}) ? 1 : 0;
+  }
+  EXPECT_EQ(taken, 10);
+  EXPECT_TRUE(lanes.Post(0, {"server", true}, 1000, [](bool) {}));
+  EXPECT_FALSE(lanes.Post(0, {"server"}, 1, [](bool) {}));
+  held.LetGo();
+}
+
+// What has been done counts no more.
+TEST(UnaryLanesTest, RoomComesBack) {
+  UnaryLanes lanes(1, {.most_of_caller = 1, .most_of_others = 1});
+  for (int i = 0; i < 1000; ++i) {
+    std::promise<void> done;
+    while (!lanes.Post(0, kSomebody, 1, [&](bool) { done.set_value(); })) std::this_thread::yield();
+    done.get_future().wait();
+  }
+}
+
 TEST(UnaryLanesTest, EachLaneHasItsTurnHoweverMuchWaitsInAnother) {
   std::promise<void> go;
   std::promise<void> done;
   std::string order;
-  UnaryLanes lanes(2, 100);
-  lanes.Post(0, [&](bool) { go.get_future().wait(); });
+  UnaryLanes lanes(2, WaitingLimits());
+  lanes.Post(0, kSomebody, 1, [&](bool) { go.get_future().wait(); });
   for (int i = 0; i < 50; ++i) {
-    EXPECT_TRUE(lanes.Post(0, [&](bool) { order += 'a'; }));
+    EXPECT_TRUE(lanes.Post(0, kSomebody, 1, [&](bool) { order += 'a'; }));
   }
-  EXPECT_TRUE(lanes.Post(1, [&](bool) { order += 'b'; }));
-  EXPECT_TRUE(lanes.Post(1, [&](bool) { order += 'b'; }));
-  EXPECT_TRUE(lanes.Post(0, [&](bool) { done.set_value(); }));
+  EXPECT_TRUE(lanes.Post(1, kSomebody, 1, [&](bool) { order += 'b'; }));
+  EXPECT_TRUE(lanes.Post(1, kSomebody, 1, [&](bool) { order += 'b'; }));
+  EXPECT_TRUE(lanes.Post(0, kSomebody, 1, [&](bool) { done.set_value(); }));
   go.set_value();
   done.get_future().wait();
   EXPECT_EQ(order.substr(0, 5), "babaa");
@@ -31,15 +108,15 @@ TEST(UnaryLanesTest, EachLaneHasItsTurnHoweverMuchWaitsInAnother) {
 TEST(UnaryLanesTest, WhatWaitsIsBounded) {
   std::promise<void> go;
   std::promise<void> begun;
-  UnaryLanes lanes(2, 3);
-  lanes.Post(0, [&](bool) {
+  UnaryLanes lanes(2, {.most_of_caller = 3});
+  lanes.Post(0, kSomebody, 1, [&](bool) {
     begun.set_value();
     go.get_future().wait();
   });
   begun.get_future().wait();
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(lanes.Post(0, [](bool) {}));
-  EXPECT_FALSE(lanes.Post(0, [](bool) {}));
-  EXPECT_TRUE(lanes.Post(1, [](bool) {}));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(lanes.Post(0, kSomebody, 1, [](bool) {}));
+  EXPECT_FALSE(lanes.Post(0, kSomebody, 1, [](bool) {}));
+  EXPECT_TRUE(lanes.Post(1, kSomebody, 1, [](bool) {}));
   go.set_value();
 }
 
@@ -48,21 +125,24 @@ TEST(UnaryLanesTest, WhatWaitsAtTheEndIsNotRunButCalled) {
   std::promise<void> begun;
   int called = 0;
   int run = 0;
-  UnaryLanes lanes(1, size_t{1} << 40);
-  lanes.Post(0, [&](bool) {
+  UnaryLanes lanes(1, {.most_of_caller = SIZE_MAX,
+                       .most_bytes_of_caller = SIZE_MAX,
+                       .most_of_others = SIZE_MAX,
+                       .most_bytes_of_others = SIZE_MAX});
+  lanes.Post(0, kSomebody, 1, [&](bool) {
     begun.set_value();
     go.get_future().wait();
   });
   begun.get_future().wait();
   for (int i = 0; i < 5; ++i) {
-    lanes.Post(0, [&](bool to_run) {
+    lanes.Post(0, kSomebody, 1, [&](bool to_run) {
       ++called;
       run += to_run ? 1 : 0;
     });
   }
   const auto stopped = std::async(std::launch::async, [&] { lanes.Stop(); });
   // Until it has begun to stop.
-  while (lanes.Post(0, [](bool) {})) std::this_thread::yield();
+  while (lanes.Post(0, kSomebody, 1, [](bool) {})) std::this_thread::yield();
   go.set_value();
   stopped.wait();
   EXPECT_EQ(called, 5);
@@ -70,7 +150,7 @@ TEST(UnaryLanesTest, WhatWaitsAtTheEndIsNotRunButCalled) {
 }
 
 TEST(UnaryLanesTest, WithoutALaneThereIsNoThread) {
-  UnaryLanes lanes(0, 10);
+  UnaryLanes lanes(0, WaitingLimits());
   lanes.Stop();
 }
 

@@ -14,14 +14,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
+#include "common/serving/listen_address.h"
+#include "common/steady_time.h"
 #include "transport/grpc/base/grpc_status.h"
 #include "transport/grpc/listen/server_credentials.h"
 
 namespace warpline::grpc_internal {
 namespace {
-
-// In a lane: a second's worth for a scheduler with a slow disk.
-constexpr size_t kMostWaiting = 1024;
 
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
@@ -54,6 +53,8 @@ class UnaryResponder::Call : public AcceptEvent {
     owner_->service_.RequestCall(&context_, &stream_, queue_, queue_, this);
   }
 
+  ~Call() override RUNS_ON(accept_loop) { LeaveTurns(); }
+
   void OnEvent(bool ok) RUNS_ON(accept_loop) override {
     if (!ok || stage_ == Stage::kAnswering) {
       delete this;
@@ -61,11 +62,16 @@ class UnaryResponder::Call : public AcceptEvent {
       new Call(owner_, queue_);
       Begin();
     } else if (stage_ == Stage::kReading) {
+      LeaveTurns();
       Handle();
     } else {
       Answer(TakeAnswer());
     }
   }
+
+  void Read() RUNS_ON(accept_loop) { stream_.Read(&request_, this); }
+  // The read fails then.
+  void Cancel() RUNS_ON(accept_loop) { context_.TryCancel(); }
 
  private:
   enum class Stage { kAwaited, kReading, kInLane, kAnswering };
@@ -84,7 +90,16 @@ class UnaryResponder::Call : public AcceptEvent {
     }
     if (auto status = CheckPeer(context_, owner_->tls_.get()); !status.ok()) return Answer(status);
     stage_ = Stage::kReading;
-    stream_.Read(&request_, this);
+    reader_ = ++owner_->last_reader_;
+    owner_->readers_[reader_] = this;
+    owner_->turns_.Add(reader_, PeerUnit(PeerName(context_)));
+  }
+
+  void LeaveTurns() RUNS_ON(accept_loop) {
+    if (reader_ == 0) return;
+    owner_->turns_.Remove(reader_);
+    owner_->readers_.erase(reader_);
+    reader_ = 0;
   }
 
   void Handle() RUNS_ON(accept_loop) {
@@ -93,9 +108,15 @@ class UnaryResponder::Call : public AcceptEvent {
     const std::string peer = PeerName(context_);
     const auto lane = owner_->lane_of_.find(method_->first);
     if (lane == owner_->lane_of_.end()) return Answer(method_->second(peer, *request));
+    absl::StatusOr<UnaryCaller> caller = UnaryCaller{std::string(PeerWithoutPort(peer))};
+    if (lane->second.admit) caller = lane->second.admit(peer, *request);
+    if (!caller.ok()) return Answer(caller.status());
+    request_.Clear();
     stage_ = Stage::kInLane;
+    const size_t bytes = request->size();
     const bool posted = owner_->lanes_->Post(
-        lane->second, [this, method = method_, peer, request = *std::move(request)](bool run) {
+        lane->second.number, *caller, bytes,
+        [this, method = method_, peer, request = *std::move(request)](bool run) {
           GiveAnswer(run ? method->second(peer, request)
                          : absl::StatusOr<std::string>(absl::UnavailableError("shutting down")));
         });
@@ -132,6 +153,7 @@ class UnaryResponder::Call : public AcceptEvent {
   grpc::ByteBuffer request_ ABSL_GUARDED_BY(accept_loop);
   UnaryMethods::const_iterator method_ ABSL_GUARDED_BY(accept_loop);
   Stage stage_ ABSL_GUARDED_BY(accept_loop) = Stage::kAwaited;
+  ReadTurns::Id reader_ ABSL_GUARDED_BY(accept_loop) = 0;  // 0 when it neither reads nor waits to.
 
   // From a lane.
   grpc::Alarm alarm_;
@@ -139,14 +161,24 @@ class UnaryResponder::Call : public AcceptEvent {
   absl::StatusOr<std::string> answer_ ABSL_GUARDED_BY(mu_);
 };
 
+void UnaryResponder::Poll() {
+  const absl::Time now = SteadyNow();
+  for (const ReadTurns::Id id : turns_.TakeOverdue(now)) readers_.at(id)->Cancel();
+  while (const auto next = turns_.TakeNext(now)) readers_.at(*next)->Read();
+}
+
+void UnaryResponder::DropWaiting() {
+  for (const ReadTurns::Id id : turns_.TakeWaiting()) delete readers_.at(id);
+}
+
 void UnaryResponder::Stop() {
   if (lanes_ != nullptr) lanes_->Stop();
 }
 
 void UnaryResponder::Listen(grpc::ServerCompletionQueue* queue) {
   size_t lanes = 0;
-  for (const auto& [method, lane] : lane_of_) lanes = std::max(lanes, lane + 1);
-  lanes_ = std::make_unique<UnaryLanes>(lanes, kMostWaiting);
+  for (const auto& [method, lane] : lane_of_) lanes = std::max(lanes, lane.number + 1);
+  lanes_ = std::make_unique<UnaryLanes>(lanes, WaitingLimits());
   // Owned by the queue until its event comes back.
   new Call(this, queue);
 }

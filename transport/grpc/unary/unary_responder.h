@@ -17,12 +17,15 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "transport/grpc/listen/accept_event.h"
 #include "transport/grpc/tls/grpc_tls.h"
+#include "transport/grpc/unary/read_turns.h"
 #include "transport/grpc/unary/unary_lanes.h"
 #include "transport/unary_methods.h"
 
@@ -49,6 +52,14 @@ class UnaryResponder {
   // that.
   void Stop();
 
+  // Lets calls read their requests, and ends those that take too long while others wait. Called
+  // after each event, and again and again while Waits() returns true.
+  void Poll() RUNS_ON(accept_loop);
+  bool Waits() const RUNS_ON(accept_loop) { return turns_.waits(); }
+
+  // Drops the calls that wait to read: nothing comes of them. After the queue was shut down.
+  void DropWaiting() RUNS_ON(accept_loop);
+
   void SetServing(bool serving) { serving_.store(serving, std::memory_order_relaxed); }
 
  private:
@@ -59,6 +70,10 @@ class UnaryResponder {
   const std::shared_ptr<TlsSource> tls_;
   const std::function<bool(const std::string& connection)> called_;
   std::unique_ptr<UnaryLanes> lanes_;  // From Listen() on.
+  ReadTurns turns_ ABSL_GUARDED_BY(accept_loop);
+  // Those that wait for their turn to read, or read.
+  std::map<ReadTurns::Id, Call*> readers_ ABSL_GUARDED_BY(accept_loop);
+  ReadTurns::Id last_reader_ ABSL_GUARDED_BY(accept_loop) = 0;
   grpc::AsyncGenericService service_;
   std::atomic<bool> serving_{false};
 };
