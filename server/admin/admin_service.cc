@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "lease/entitlement.h"
@@ -250,7 +251,7 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
     if (!devices.ok()) return devices.status();
     std::string text;
     const auto lease = book->OpenLocal(request.memory_bytes(), *std::move(devices),
-                                       request.sessions(), &text, HolderOf(peer));
+                                       request.sessions(), &text, HolderOf(peer), PeerUnit(peer));
     return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/RenewLease"] =

@@ -32,6 +32,7 @@ struct Lease {
   uint32_t sessions = 0;
   bool local = false;
   absl::Time local_expires;
+  std::string opened_by;  // The peer, where the server gave it out itself.
   absl::Time ends = absl::InfiniteFuture();
   std::map<std::string, std::shared_ptr<Quota>> quotas;  // By device.
   std::shared_ptr<Quota> host_quota;
@@ -305,8 +306,8 @@ absl::StatusOr<std::string> LeaseBook::SignLocal(const LeaseToken& token) const 
 
 absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes,
                                                 std::vector<std::string> devices, uint32_t sessions,
-                                                std::string* token,
-                                                const CertificateHolder& holder) {
+                                                std::string* token, const CertificateHolder& holder,
+                                                const std::string& peer) {
   if (options_.required) {
     return absl::FailedPreconditionError(
         "this server belongs to a scheduler, which gives out its leases: name the scheduler as "
@@ -328,11 +329,22 @@ absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes,
   if (!text.ok()) return text.status();
   MutexLock lock(&shared_->mu);
   if (shared_->leases.size() >= options_.max_local) {
-    return absl::ResourceExhaustedError("the server has as many leases as it keeps");
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the server has as many leases as it keeps, ", options_.max_local,
+                     ": one ends with its `warpline run`, or ",
+                     absl::FormatDuration(options_.local_ttl), " after its program was killed"));
+  }
+  const auto of_peer = std::count_if(shared_->leases.begin(), shared_->leases.end(),
+                                     [&](const auto& l) { return l.second.opened_by == peer; });
+  if (of_peer >= options_.max_local_of_peer) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "this client has as many leases as one may have here, ", options_.max_local_of_peer,
+        ": end some `warpline run` first, or let several programs share the lease of one"));
   }
   Lease& lease = shared_->leases[made.lease];
   lease.local = true;
   lease.local_expires = made.expires;
+  lease.opened_by = peer;
   *token = *std::move(text);
   return made;
 }

@@ -85,6 +85,8 @@ struct LeaseBookOptions {
   // Host memory that sessions may take together which are paid for by the same; 0 for no bound.
   uint64_t payer_host_bytes = 0;
   uint32_t max_local = 1024;
+  // The part of these that one peer may have open, so that none takes them all from the others.
+  uint32_t max_local_of_peer = 256;
   uint32_t max_local_sessions = 1024;
   absl::Duration local_ttl = absl::Seconds(60);
   // A clock that cannot be set: SteadyNow().
@@ -119,11 +121,12 @@ class LeaseBook {
                                    const CertificateHolder& holder = {}) const;
 
   // Opens a lease of this server's own. `devices` is that of its Entitlement; `sessions` may run at
-  // a time, where 0 stands for the most. RESOURCE_EXHAUSTED, or FAILED_PRECONDITION where leases
-  // come from the scheduler.
+  // a time, where 0 stands for the most. RESOURCE_EXHAUSTED for more than the server keeps or
+  // `peer` may have, or FAILED_PRECONDITION where leases come from the scheduler.
   absl::StatusOr<LeaseToken> OpenLocal(uint64_t memory_bytes, std::vector<std::string> devices,
                                        uint32_t sessions, std::string* token,
-                                       const CertificateHolder& holder = {});
+                                       const CertificateHolder& holder = {},
+                                       const std::string& peer = "");
   // Renews such a lease. NOT_FOUND when it is over, UNAUTHENTICATED for another holder's.
   absl::StatusOr<LeaseToken> RenewLocal(const std::string& token, std::string* renewed,
                                         const CertificateHolder& holder = {});

@@ -1,9 +1,12 @@
 #include "server/leases/lease_book.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace warpline::server {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr uint64_t kGiB = 1ull << 30;
 
@@ -16,7 +19,8 @@ class LeaseBookTest : public testing::Test {
     options.session_memory_bytes = session_memory;
     options.peer_memory_bytes = peer_memory_;
     options.payer_host_bytes = payer_host_;
-    options.max_local = 3;
+    options.max_local = max_local_;
+    options.max_local_of_peer = 3;
     options.max_local_sessions = 2;
     options.clock = [this] { return now_; };
     return LeaseBook::Create(options).value();
@@ -49,6 +53,7 @@ class LeaseBookTest : public testing::Test {
 
   uint64_t peer_memory_ = 0;
   uint64_t payer_host_ = 0;
+  uint32_t max_local_ = 3;
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   absl::Time ends_ = absl::InfiniteFuture();
   uint64_t epoch_ = 0;
@@ -317,6 +322,33 @@ TEST_F(LeaseBookTest, LocalLeasesAreBoundedAndExpiredOnesMakeRoom) {
             absl::StatusCode::kResourceExhausted);
   now_ += absl::Minutes(2);
   EXPECT_TRUE(book->OpenLocal(kGiB, {}, 0, &token).ok());
+}
+
+TEST_F(LeaseBookTest, OnePeerLeavesLocalLeasesToOthers) {
+  max_local_ = 8;
+  auto book = Book(false);
+  const auto open = [&](const std::string& peer) {
+    std::string token;
+    const auto lease = book->OpenLocal(kGiB, {}, 0, &token, {}, peer);
+    EXPECT_TRUE(lease.ok() || absl::IsResourceExhausted(lease.status())) << lease.status();
+    return lease.ok() ? token : std::string(lease.status().message());
+  };
+  const std::string greedy = "ipv4:10.0.0.1";
+  const std::string first = open(greedy);
+  auto seat = book->Join(first, {}, greedy).value();
+  open(greedy);
+  open(greedy);
+  EXPECT_THAT(open(greedy), HasSubstr("this client has as many leases as one may have here, 3"));
+  // Those that it has given up, and that still have sessions, are its own.
+  ASSERT_TRUE(book->CloseLocal(first).ok());
+  EXPECT_THAT(open(greedy), HasSubstr("end some `warpline run` first"));
+  for (const char* peer : {"ipv4:10.0.0.2", "cn=alice", "unix:uid=1000"}) {
+    EXPECT_TRUE(book->Join(open(peer), {}, peer).ok()) << peer;
+  }
+  seat = LeaseSeat();
+  EXPECT_TRUE(book->Join(open(greedy), {}, greedy).ok());
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(book->Join(open("cn=bob")).ok());
+  EXPECT_THAT(open("cn=carol"), HasSubstr("the server has as many leases as it keeps, 8"));
 }
 
 TEST_F(LeaseBookTest, SeatMayOutliveTheBook) {
