@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/given_name.h"
 #include "common/log/log.h"
-#include "common/text.h"
 #include "lease/entitlement.h"
 #include "lease/rights.h"
 #include "proto/tier.h"
@@ -26,6 +26,14 @@ constexpr size_t kMaxTenants = 4096;
 constexpr size_t kMaxName = 64;
 
 bool IsWeight(uint32_t weight) { return weight >= 1 && weight <= kMostWeight; }
+
+absl::Status CheckNewTenant(const std::string& name) {
+  if (name == kLocalTenant) {
+    return absl::InvalidArgumentError(
+        "a tenant cannot be called local, which servers without a scheduler call their clients");
+  }
+  return CheckGivenName("tenant", name, kMaxName, "-_.");
+}
 
 absl::Status CheckTiers(const TenantRecord& tenant) {
   const auto tier = static_cast<uint32_t>(tenant.tier);
@@ -45,9 +53,6 @@ absl::Status CheckTiers(const TenantRecord& tenant) {
 
 absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
-  if (!IsPlainName(request.name(), kMaxName, "-_.")) {
-    return absl::InvalidArgumentError("a tenant's name has up to 64 letters, digits, -, _ or .");
-  }
   MutexLock lock(&mu_);
   const auto tenants = store_->Tenants();
   if (!tenants.ok()) return tenants.status();
@@ -58,6 +63,9 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
     if (old.name != tenant.name) continue;
     tenant = old;
     known = true;
+  }
+  if (!known) {
+    if (auto status = CheckNewTenant(tenant.name); !status.ok()) return status;
   }
   if (known && request.create()) {
     return absl::AlreadyExistsError(absl::StrCat("there is a tenant ", tenant.name));

@@ -3,9 +3,11 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
+#include "common/given_name.h"
 #include "common/log/log.h"
 #include "common/text.h"
 #include "scheduler/scheduler.h"
@@ -22,6 +24,10 @@ constexpr size_t kMaxText = 256;
 constexpr int kMaxDevices = 64;
 constexpr int kMaxSessions = 8192;
 constexpr size_t kMaxName = 128;
+
+absl::Status CheckNewServer(const std::string& name) {
+  return CheckGivenName("server", name, kMaxName, "-_.:");
+}
 
 absl::Status CheckReport(const ServerReport& report) {
   bool fits = IsPlainName(report.name(), kMaxName, "-_.:") && !report.endpoint().empty() &&
@@ -82,13 +88,12 @@ absl::Status Scheduler::CheckServer(const ServerReport& report, bool local) {
 
 absl::StatusOr<ServerReply> Scheduler::PutServer(const ServerRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
-  if (!IsPlainName(request.name(), kMaxName, "-_.:")) {
-    return absl::InvalidArgumentError(
-        "a server's name has up to 128 letters, digits, -, _, . or :");
-  }
   MutexLock lock(&mu_);
   const auto known = store_->ServersWithCredential();
   if (!known.ok()) return known.status();
+  if (absl::c_find(*known, request.name()) == known->end()) {
+    if (auto status = CheckNewServer(request.name()); !status.ok()) return status;
+  }
   if (request.create() && known->size() >= options_.max_servers) {
     return absl::ResourceExhaustedError("the scheduler has as many servers as it keeps");
   }
@@ -137,6 +142,9 @@ absl::Status Scheduler::NoteServer(const ServerReport& report) {
         {device.uuid(), device.name(), device.backend(), device.capacity_bytes()});
   }
   const auto known = records_.find(report.name());
+  if (known == records_.end()) {
+    if (auto status = CheckNewServer(record.name); !status.ok()) return status;
+  }
   if (known == records_.end() && records_.size() >= options_.max_servers) {
     return absl::ResourceExhaustedError("the scheduler has as many servers as it keeps");
   }

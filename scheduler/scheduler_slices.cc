@@ -73,6 +73,9 @@ absl::Status Scheduler::PutSlice(const SliceRequest& request) {
   if (!known && !request.create()) {
     return absl::NotFoundError(absl::StrCat("there is no slice ", slice.name));
   }
+  if (!known) {
+    if (auto status = CheckNewSlice(slice.name); !status.ok()) return status;
+  }
   if (!known && slices->size() >= kMaxSlices) {
     return absl::ResourceExhaustedError("there are as many slices as the scheduler keeps");
   }

@@ -51,7 +51,9 @@ TEST_P(SlicesTest, AreAddedChangedShownAndRemoved) {
   ASSERT_TRUE(scheduler_->PutSlice(request).ok());
   EXPECT_EQ(scheduler_->PutSlice(request).code(), Code::kAlreadyExists);
   EXPECT_EQ(scheduler_->PutSlice(Request("large", false)).code(), Code::kNotFound);
-  EXPECT_EQ(scheduler_->PutSlice(Request("no name", true)).code(), Code::kInvalidArgument);
+  for (const char* name : {"no name", ".", "..", "all", "-x"}) {
+    EXPECT_EQ(scheduler_->PutSlice(Request(name, true)).code(), Code::kInvalidArgument) << name;
+  }
   request = Request("small", false);
   request.set_sm_percent(50);
   request.set_max_handles(0);

@@ -379,6 +379,24 @@ TEST_P(SchedulerTest, ServersNeedTheirOwnCredentialOnceThereAreTenantsOrServers)
   EXPECT_EQ(scheduler_->Report(report, /*local=*/true).status().code(), Code::kUnauthenticated);
 }
 
+TEST_P(SchedulerTest, NamesThatSomethingElseReadsOtherwiseAreNotGiven) {
+  warpline_internal::TenantRequest tenant;
+  tenant.set_credential("operator");
+  tenant.set_create(true);
+  for (const char* name : {".", "..", "any", "none", "all", "local", "-x", "a/b", ""}) {
+    tenant.set_name(name);
+    EXPECT_EQ(scheduler_->PutTenant(tenant).status().code(), Code::kInvalidArgument) << name;
+  }
+  for (const char* name : {".", "..", "any", "none", "all", "-x", "a/b", ""}) {
+    EXPECT_EQ(scheduler_->PutServer(ServerNamed(name, true)).status().code(),
+              Code::kInvalidArgument)
+        << name;
+    EXPECT_EQ(scheduler_->Report(Report(name), /*local=*/true).status().code(),
+              Code::kInvalidArgument)
+        << name;
+  }
+}
+
 TEST_P(SchedulerTest, RenewedCredentialOfAServerReplacesTheOld) {
   AddServer("a");
   const ServerReport old = WithCredential(Report("a"));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/given_name.h"
 #include "common/text.h"
 #include "scheduler/placement/pool.h"
 
@@ -108,6 +109,10 @@ absl::Status CheckSlice(const SliceRecord& slice) {
                                                    part.least, " to ", part.most));
   }
   return CheckReservation(slice);
+}
+
+absl::Status CheckNewSlice(const std::string& name) {
+  return CheckGivenName("slice", name, kMaxName, "-_.");
 }
 
 absl::Status CheckSlicesOf(const TenantRecord& tenant, const std::vector<SliceRecord>& known) {

@@ -21,6 +21,9 @@ namespace warpline::scheduler {
 // INVALID_ARGUMENT, naming the part and its bounds, for what is no slice.
 absl::Status CheckSlice(const SliceRecord& slice);
 
+// INVALID_ARGUMENT for what no new slice may be called. One of that name may be there from before.
+absl::Status CheckNewSlice(const std::string& name);
+
 // Whether `tenant` may be given these slices: INVALID_ARGUMENT for a list that is none, NOT_FOUND
 // for a slice that is not in `known`.
 absl::Status CheckSlicesOf(const TenantRecord& tenant, const std::vector<SliceRecord>& known);

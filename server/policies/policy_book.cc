@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/crypto/content_hash.h"
+#include "common/given_name.h"
 #include "policy/builtin.h"
 
 namespace warpline::server {
@@ -16,14 +16,6 @@ namespace {
 constexpr size_t kMostNameBytes = 64;
 // Replaces one that fails.
 constexpr char kFallback[] = "band";
-
-bool IsName(std::string_view name) {
-  const auto fits = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
-  };
-  return !name.empty() && name.size() <= kMostNameBytes &&
-         std::all_of(name.begin(), name.end(), fits);
-}
 
 bool IsBuiltIn(std::string_view name) {
   const std::vector<std::string> known = policy::PolicyNames();
@@ -50,9 +42,8 @@ absl::StatusOr<std::shared_ptr<policy::bpf::BpfPolicy>> PolicyBook::Verify(
 }
 
 absl::StatusOr<LoadedPolicy> PolicyBook::Load(const std::string& name, std::string object) {
-  if (!IsName(name)) {
-    return absl::InvalidArgumentError(absl::StrCat("a policy's name has 1 to ", kMostNameBytes,
-                                                   " letters, digits, '-', '_' and '.'"));
+  if (auto status = CheckGivenName("policy", name, kMostNameBytes, "-_."); !status.ok()) {
+    return status;
   }
   if (IsBuiltIn(name)) {
     return absl::InvalidArgumentError(absl::StrCat("the policy ", name, " is built in"));

@@ -98,6 +98,7 @@ TEST_F(PolicyBookTest, RefusalsSayWhyAndChangeNothing) {
   EXPECT_TRUE(absl::IsInvalidArgument(refused.status()));
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("pc 0"));
   EXPECT_TRUE(absl::IsInvalidArgument(book_.Load("noise", "no object").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(book_.Load("..", Says("r0 = 2; exit")).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(book_.Load("band", Says("r0 = 2; exit")).status()));
   for (const char* name : {"", "a b", "../etc", "a\n"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(book_.Load(name, Says("r0 = 2; exit")).status())) << name;
