@@ -10,6 +10,7 @@
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/text.h"
+#include "lease/end_reason.h"
 #include "lease/entitlement.h"
 #include "lease/token.h"
 #include "proto/devices.h"
@@ -163,7 +164,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const T
   if (const LeaseNotice* const notice = pool_.NoticeFor(lease.id); notice != nullptr) {
     reply.set_ends_in_ms(static_cast<uint32_t>(std::max<int64_t>(
         absl::ToInt64Milliseconds(std::min(notice->deadline - Now(), absl::Hours(24 * 30))), 1)));
-    reply.set_ends_reason(notice->reason);
+    reply.set_ends_reason(ReasonForHolder(notice->reason));
   }
   reply.set_renew_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease_ttl / 3)));
   return reply;
@@ -246,7 +247,8 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token, const Cert
   auto lease = FindLease(opened->lease);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) {
-    return absl::FailedPreconditionError(absl::StrCat("the lease was ended: ", lease->reason));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the lease was ended: ", ReasonForHolder(lease->reason)));
   }
   lease->expires = std::min(now + options_.lease_ttl, lease->ends);
   lease->by_sessions = false;

@@ -1,12 +1,10 @@
 #include "scheduler/page/pool_view.h"
 
-#include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "lease/end_reason.h"
 
 namespace warpline::scheduler::page {
 namespace {
@@ -56,24 +54,6 @@ ServerInPool OnlyWith(const ServerInPool& server, const Names& devices) {
 }
 
 }  // namespace
-
-std::string ReasonForTenant(absl::string_view reason) {
-  constexpr absl::string_view kNobody[] = {
-      "",
-      "it has lasted as long as its tenant's leases may",
-      "it has no sessions and nobody renewed it",
-      "its tenant was removed",
-      "the operator revoked it",
-      "the program that held it has ended",
-  };
-  if (std::find(std::begin(kNobody), std::end(kNobody), reason) != std::end(kNobody)) {
-    return std::string(reason);
-  }
-  if (absl::StartsWith(reason, "the operator revoked it: ")) return "the operator revoked it";
-  if (absl::StartsWith(reason, "tenant ")) return "a request that goes first needs its device";
-  if (absl::StartsWith(reason, "server ")) return "its server is being drained";
-  return "the scheduler ended it";
-}
 
 PoolSnapshot SeenByTenant(const PoolSnapshot& pool, const std::string& tenant) {
   PoolSnapshot seen;

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "scheduler/pool_snapshot.h"
 
 namespace warpline::scheduler::page {
@@ -13,10 +12,6 @@ namespace warpline::scheduler::page {
 // wait, the slices that they may have, and of servers those devices on which they have leases now.
 // No name of another tenant is in it, and nothing that an operator wrote down about a server.
 PoolSnapshot SeenByTenant(const PoolSnapshot& pool, const std::string& tenant);
-
-// What a tenant is told of why its lease ends or has ended. Reasons may name those for whom a lease
-// had to go, so only words that are known to name nobody are passed on.
-std::string ReasonForTenant(absl::string_view reason);
 
 }  // namespace warpline::scheduler::page
 

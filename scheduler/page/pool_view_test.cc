@@ -138,15 +138,6 @@ TEST_F(PoolViewTest, ACircleOfTenantsEnds) {
   EXPECT_EQ(SeenByTenant(pool_, "mine").tenants.size(), 3u);
 }
 
-TEST_F(PoolViewTest, ReasonsThatNameSomebodyAreNotPassedOn) {
-  EXPECT_EQ(ReasonForTenant("it has no sessions and nobody renewed it"),
-            "it has no sessions and nobody renewed it");
-  EXPECT_EQ(ReasonForTenant("the operator revoked it: acme needs it"), "the operator revoked it");
-  EXPECT_EQ(ReasonForTenant("tenant acme needs its device and has less"),
-            "a request that goes first needs its device");
-  EXPECT_EQ(ReasonForTenant("something new of acme"), "the scheduler ended it");
-}
-
 TEST_F(PoolViewTest, TheOperatorSeesEverything) {
   const auto json = nlohmann::json::parse(PoolJson(pool_, {.is_operator = true}, "other:1"));
   EXPECT_EQ(json["leases"].size(), 5u);

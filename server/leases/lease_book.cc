@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
+#include "lease/end_reason.h"
 #include "proto/devices.h"
 #include "proto/refusal.h"
 #include "server/leases/epoch_fence.h"
@@ -398,7 +399,7 @@ void LeaseBook::MarkEnded(const std::string& lease, const std::string& reason) {
   for (auto old = shared_->ended.begin(); old != shared_->ended.end();) {
     old = now >= old->second.forget ? shared_->ended.erase(old) : std::next(old);
   }
-  shared_->ended[lease] = {reason, now + kAfterlife};
+  shared_->ended[lease] = {ReasonForHolder(reason), now + kAfterlife};
 }
 
 std::vector<EndedLease> LeaseBook::TakeEnded() {

@@ -138,7 +138,8 @@ class LeaseBook {
   // Sets the scheduler's time. Tokens are judged by its clock, whatever the clock of this host
   // says.
   void SetSchedulerTime(absl::Time now);
-  // Marks a lease as ended; no session joins it any more.
+  // Marks a lease as ended; no session joins it any more, and those that try are told
+  // ReasonForHolder().
   void MarkEnded(const std::string& lease, const std::string& reason);
   // Returns the leases whose time is over, each of them once.
   std::vector<EndedLease> TakeEnded();

@@ -256,7 +256,7 @@ TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
 
 TEST_F(LeaseBookTest, EndedLeaseTakesNoMoreSessions) {
   auto book = Scheduled();
-  book->MarkEnded("1", "too loud");
+  book->MarkEnded("1", "the operator revoked it: too loud");
   const auto seat = book->Join(Token("1"));
   EXPECT_EQ(Code(seat), absl::StatusCode::kPermissionDenied);
   EXPECT_NE(seat.status().message().find("too loud"), std::string::npos);
@@ -390,6 +390,14 @@ TEST_F(LeaseBookTest, ATokenOfACertificateOpensSessionsForThatOneOnly) {
   std::string renewed;
   EXPECT_FALSE(book->RenewLocal(token, &renewed, mallory).ok());
   EXPECT_TRUE(book->Join(token, alice).ok());
+}
+
+TEST_F(LeaseBookTest, NobodyHearsForWhichTenantALeaseWasEnded) {
+  auto book = Scheduled();
+  book->MarkEnded("1", "tenant acme needs its device and goes first");
+  const auto seat = book->Join(Token("1"));
+  EXPECT_EQ(seat.status().message(),
+            "the lease was ended: a request that goes first needs its device");
 }
 
 TEST_F(LeaseBookTest, AnEndedLeaseIsRememberedForAsLongAsATokenMayBeGood) {

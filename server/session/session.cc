@@ -8,6 +8,7 @@
 #include "common/crypto/secret.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "lease/end_reason.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"
 #include "proto/tier.h"
@@ -747,9 +748,10 @@ void Session::EndWithFault(CudaResult error, const std::string& message) {
   }
 }
 
-void Session::EndWithLease(const std::string& message) {
-  audit_->Revoked(message);
-  EndWithFault(CudaResult::kNotPermitted, message);
+void Session::EndWithLease(const std::string& reason) {
+  constexpr absl::string_view kEnded = "the lease was ended: ";
+  audit_->Revoked(absl::StrCat(kEnded, reason));
+  EndWithFault(CudaResult::kNotPermitted, absl::StrCat(kEnded, ReasonForHolder(reason)));
 }
 
 void Session::End(const std::string& reason) {

@@ -72,8 +72,9 @@ class Session : public SessionControl,
 
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
-  // Ends it because its lease was ended.
-  void EndWithLease(const std::string& message) RUNS_ON(control_loop);
+  // Ends it because its lease was ended. The audit has the reason, the application
+  // ReasonForHolder().
+  void EndWithLease(const std::string& reason) RUNS_ON(control_loop);
   // Ends it because its worker does what it may not; the client can still read its memory.
   void EndDistrusted(const std::string& why) RUNS_ON(control_loop);
   // Ends it because its work was in the way of more urgent work; nothing of it is kept.

@@ -88,6 +88,30 @@ TEST_F(SessionAuditTest, ASessionThatIsEndedForWhatItsWorkerDoesSaysWhy) {
   EXPECT_TRUE(killed);
 }
 
+TEST_F(SessionAuditTest, ForWhichTenantALeaseWasEndedIsTheOperatorsAlone) {
+  Record({});
+  StartServer();
+  std::string token;
+  const auto lease = leases_->OpenLocal(0, {}, 0, &token);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  auto hello = TestClient::GoodHello();
+  hello.set_token(token);
+  auto client = Dial();
+  ASSERT_TRUE(client->Open(hello).has_value());
+  host_->EndLease(lease->lease, "tenant acme needs its device and goes first");
+  const auto payload = client->Await(kFault);
+  ASSERT_TRUE(payload.has_value());
+  warpline_internal::Fault fault;
+  ASSERT_TRUE(fault.ParseFromString(*payload));
+  EXPECT_EQ(fault.message(), "the lease was ended: a request that goes first needs its device");
+  client.reset();
+  std::string recorded;
+  for (const audit::Line& line : Lines()) {
+    if (line.event == "lease.revoked") recorded = line.Field("reason");
+  }
+  EXPECT_EQ(recorded, "the lease was ended: tenant acme needs its device and goes first");
+}
+
 TEST_F(SessionAuditTest, ARefusalIsRecorded) {
   Record({});
   StartServer({}, /*devices=*/1, /*max_sessions=*/1);

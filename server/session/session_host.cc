@@ -407,12 +407,12 @@ void SessionHost::FaultAll(const std::string& message) {
 }
 
 void SessionHost::EndLease(const std::string& lease, const std::string& reason) {
-  control_.Post([this, lease, message = absl::StrCat("the lease was ended: ", reason)] {
+  control_.Post([this, lease, reason] {
     control_loop.AssertOnLoop();
     // A session that ends leaves the table.
     const auto sessions = sessions_;
     for (const auto& [id, session] : sessions) {
-      if (session->entitlement().lease == lease) session->EndWithLease(message);
+      if (session->entitlement().lease == lease) session->EndWithLease(reason);
     }
   });
 }
