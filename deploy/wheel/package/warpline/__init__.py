@@ -20,7 +20,7 @@ _FOLDER = pathlib.Path(__file__).resolve().parent / "_bundle"
 _DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 # What `warpline run` sets, for a process that it does not start.
 _VARIABLES = ("WARPLINE_ENDPOINT", "WARPLINE_LEASE_KEY", "WARPLINE_TOKEN_FILE", "WARPLINE_DRIVER_VERSION",
-              "WARPLINE_TLS_CA", "WARPLINE_TLS_CERT", "WARPLINE_TLS_KEY",
+              "WARPLINE_TIER", "WARPLINE_TLS_CA", "WARPLINE_TLS_CERT", "WARPLINE_TLS_KEY",
               "WARPLINE_TLS_SERVER_NAME")
 # Tells its variables, and keeps the lease until the end of its input: that of this process.
 _HOLDER = """
