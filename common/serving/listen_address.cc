@@ -10,9 +10,8 @@
 #include "absl/strings/strip.h"
 
 namespace warpline {
-namespace {
 
-bool IsLoopback(const std::string& host) {
+bool IsLoopbackHost(const std::string& host) {
   if (host == "localhost") return true;
   in_addr v4;
   if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
@@ -20,8 +19,6 @@ bool IsLoopback(const std::string& host) {
   if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
   return false;
 }
-
-}  // namespace
 
 absl::Status CheckListenAddress(const std::string& address, bool tls) {
   if (absl::StartsWith(address, "unix:")) {
@@ -40,7 +37,7 @@ absl::Status CheckListenAddress(const std::string& address, bool tls) {
   if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
     host = host.substr(1, host.size() - 2);
   }
-  if (tls || IsLoopback(host)) return absl::OkStatus();
+  if (tls || IsLoopbackHost(host)) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
       "refusing to listen on ", address,
       ": TLS is not configured, and without it only loopback (127.0.0.1, [::1], localhost) and "
@@ -74,7 +71,7 @@ bool IsLocalPeer(const std::string& peer) {
   absl::string_view rest = absl::string_view(peer).substr(0, peer.find(' '));
   if (absl::StartsWith(rest, "unix:") || absl::StartsWith(rest, "unix-abstract:")) return true;
   if (absl::ConsumePrefix(&rest, "ipv4:")) {
-    return IsLoopback(std::string(rest.substr(0, rest.rfind(':'))));
+    return IsLoopbackHost(std::string(rest.substr(0, rest.rfind(':'))));
   }
   if (absl::ConsumePrefix(&rest, "ipv6:")) {
     // gRPC escapes the brackets.

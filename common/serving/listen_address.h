@@ -14,6 +14,9 @@ namespace warpline {
 // form; PERMISSION_DENIED, saying what to do, when other hosts could reach it without TLS.
 absl::Status CheckListenAddress(const std::string& address, bool tls);
 
+// True for localhost and for an IP address, without brackets, that only this host reaches.
+bool IsLoopbackHost(const std::string& host);
+
 // Whether metrics may be served at "host:port", in plain text and to everybody who reaches it: at
 // loopback addresses, or `anywhere` where the operator says so. Errors as above.
 absl::Status CheckMetricsAddress(const std::string& address, bool anywhere);

@@ -1,6 +1,7 @@
 #include "scheduler/page/page_handler.h"
 
 #include "scheduler/page/assets.h"
+#include "scheduler/page/own_host.h"
 
 namespace warpline::scheduler::page {
 namespace {
@@ -51,6 +52,15 @@ const std::vector<std::pair<std::string, std::string>>& SafetyHeaders() {
 }
 
 PageResponse PageHandler::Answer(const PageRequest& request) {
+  if (!request.host.empty() && !IsOwnHost(request.host)) {
+    return Refusal(
+        421,
+        "the page answers to localhost and loopback addresses alone: a proxy has to send "
+        "the page's own address as Host\n");
+  }
+  if (!request.origin.empty() && !IsOwnOrigin(request.origin)) {
+    return Refusal(403, "the page answers no other site\n");
+  }
   const bool head = request.method == "HEAD";
   if (request.method != "GET" && !head) {
     PageResponse response = Refusal(405, "the page only shows\n");

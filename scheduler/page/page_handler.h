@@ -23,6 +23,9 @@ struct PageRequest {
   std::string path;  // As it was sent, with what follows a '?'.
   std::string authorization = {};
   std::string if_none_match = {};
+  // Empty where the request has none. Browsers always send a host.
+  std::string host = {};
+  std::string origin = {};
 };
 
 struct PageResponse {

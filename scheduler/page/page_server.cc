@@ -28,10 +28,14 @@ absl::string_view PhraseOf(int status) {
       return "Bad Request";
     case 401:
       return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 421:
+      return "Misdirected Request";
     case 429:
       return "Too Many Requests";
     case 503:
@@ -70,6 +74,8 @@ int Begin(mg_connection* connection) {
   if (info->query_string != nullptr) absl::StrAppend(&request.path, "?", info->query_string);
   request.authorization = HeaderOf(connection, "Authorization");
   request.if_none_match = HeaderOf(connection, "If-None-Match");
+  request.host = HeaderOf(connection, "Host");
+  request.origin = HeaderOf(connection, "Origin");
   const PageResponse response = handler->Answer(request);
   Write(connection, response);
   return response.status;

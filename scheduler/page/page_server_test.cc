@@ -77,7 +77,7 @@ class PageServerTest : public ::testing::Test {
 };
 
 TEST_F(PageServerTest, AnswersWithWhatKeepsTheBrowserSafe) {
-  const std::string page = Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const std::string page = Send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(absl::StartsWith(page, "HTTP/1.1 200 OK\r\n")) << page;
   EXPECT_TRUE(absl::StrContains(page, "Content-Security-Policy: default-src 'none'"));
   EXPECT_TRUE(absl::StrContains(page, "frame-ancestors 'none'"));
@@ -95,9 +95,21 @@ TEST_F(PageServerTest, ShowsThePoolToWhoShowsACredential) {
   EXPECT_TRUE(absl::StrContains(seen, "Cache-Control: no-store"));
 }
 
+TEST_F(PageServerTest, ANameThatAnotherSiteHadResolveToThisHostIsAnsweredNothing) {
+  const std::string seen = Send(
+      "GET /pool.json HTTP/1.1\r\nHost: attacker.example\r\n"
+      "Authorization: Bearer operators\r\n\r\n");
+  EXPECT_TRUE(absl::StartsWith(seen, "HTTP/1.1 421 Misdirected Request\r\n")) << seen;
+  EXPECT_TRUE(absl::StrContains(seen, "a proxy has to send")) << seen;
+  const std::string other = Send(
+      "GET /pool.json HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://attacker.example\r\n"
+      "Authorization: Bearer operators\r\n\r\n");
+  EXPECT_TRUE(absl::StartsWith(other, "HTTP/1.1 403 Forbidden\r\n")) << other;
+}
+
 TEST_F(PageServerTest, BrowsersMayNotAskForOtherSites) {
   const std::string preflight = Send(
-      "OPTIONS /pool.json HTTP/1.1\r\nOrigin: http://evil\r\n"
+      "OPTIONS /pool.json HTTP/1.1\r\nOrigin: http://localhost:1\r\n"
       "Access-Control-Request-Method: GET\r\n"
       "Access-Control-Request-Headers: authorization\r\n\r\n");
   EXPECT_TRUE(absl::StartsWith(preflight, "HTTP/1.1 405 ")) << preflight;
