@@ -24,7 +24,7 @@ PageResponse RefusalFor(const absl::Status& status) {
     return response;
   }
   if (absl::IsResourceExhausted(status)) {
-    PageResponse response = Refusal(429, "too many credentials were tried; try again\n");
+    PageResponse response = Refusal(429, "too many wrong credentials were tried\n");
     response.headers.emplace_back("Retry-After", "1");
     return response;
   }
@@ -86,7 +86,7 @@ PageResponse PageHandler::Answer(const PageRequest& request) {
 }
 
 PageResponse PageHandler::AnswerPool(const PageRequest& request) {
-  const auto viewer = sign_in_.ViewerOf(BearerCredential(request.authorization));
+  const auto viewer = sign_in_.ViewerOf(BearerCredential(request.authorization), request.peer);
   if (!viewer.ok()) return RefusalFor(viewer.status());
   const auto view = views_.ViewFor(*viewer);
   if (!view.ok()) return RefusalFor(view.status());

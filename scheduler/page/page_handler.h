@@ -26,6 +26,7 @@ struct PageRequest {
   // Empty where the request has none. Browsers always send a host.
   std::string host = {};
   std::string origin = {};
+  std::string peer = {};  // The address that it came from.
 };
 
 struct PageResponse {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "scheduler/page/assets.h"
+#include "scheduler/page/sign_in.h"
 
 namespace warpline::scheduler::page {
 namespace {
@@ -96,18 +97,37 @@ TEST_F(PageHandlerTest, AllTogetherLookOnceASecond) {
   EXPECT_EQ(pool_.taken, 2);
 }
 
-TEST_F(PageHandlerTest, WhoGuessesIsBrakedAndKeepsNobodyOut) {
+TEST_F(PageHandlerTest, WhoGuessesIsToldSoAndKeepsNobodyOut) {
   EXPECT_EQ(Get("Bearer operators").status, 200);
+  const auto guess = [&](const std::string& peer, int number) {
+    PageRequest request = {"GET", "/pool.json", absl::StrCat("Bearer guess", number)};
+    request.peer = peer;
+    return handler_.Answer(request).status;
+  };
   int refused = 0;
   for (int i = 0; i < 1000; ++i) {
-    if (Get(absl::StrCat("Bearer guess", i)).status == 429) ++refused;
+    if (guess("127.0.0.1", i) == 429) ++refused;
   }
-  EXPECT_GE(refused, 900);
-  EXPECT_LE(pool_.asked, 100);
+  EXPECT_EQ(refused, 1000 - SignIn::kFailuresAtOnce);
+  // Neither one that was let in before nor one that comes for the first time is kept out, and
+  // another peer's mistake is told as one.
   EXPECT_EQ(Get("Bearer operators").status, 200);
-  EXPECT_EQ(Get("Bearer acmes").status, 429);
-  now_ += absl::Seconds(1);
   EXPECT_EQ(Get("Bearer acmes").status, 200);
+  EXPECT_EQ(guess("127.0.0.2", 0), 401);
+  EXPECT_EQ(guess("127.0.0.1", 0), 429);
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(guess("127.0.0.1", 0), 401);
+}
+
+TEST_F(PageHandlerTest, PeersWithoutEndHaveOneBudgetTogether) {
+  int refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    PageRequest request = {"GET", "/pool.json", "Bearer wrong"};
+    request.peer = absl::StrCat("127.0.", i / 250, ".", i % 250);
+    if (handler_.Answer(request).status == 429) ++refused;
+  }
+  EXPECT_EQ(refused, 1000 - SignIn::kMostPeers - SignIn::kFailuresAtOnce);
+  EXPECT_EQ(Get("Bearer operators").status, 200);
 }
 
 TEST_F(PageHandlerTest, WhereNobodyKnowsStrangersLearnNothing) {

@@ -74,6 +74,7 @@ int Begin(mg_connection* connection) {
   if (info->query_string != nullptr) absl::StrAppend(&request.path, "?", info->query_string);
   request.authorization = HeaderOf(connection, "Authorization");
   request.if_none_match = HeaderOf(connection, "If-None-Match");
+  request.peer = info->remote_addr;
   request.host = HeaderOf(connection, "Host");
   request.origin = HeaderOf(connection, "Origin");
   const PageResponse response = handler->Answer(request);

@@ -22,22 +22,34 @@ std::string BearerCredential(absl::string_view authorization) {
   return std::string(authorization);
 }
 
-absl::StatusOr<Viewer> SignIn::ViewerOf(const std::string& credential) {
-  if (credential.empty()) return absl::UnauthenticatedError("no credential");
-  const std::string hash = HashCredential(credential);
+absl::StatusOr<Viewer> SignIn::Ask(const std::string& credential, const std::string& hash) {
+  bool known;
   {
     MutexLock lock(&mu_);
-    if (known_.count(hash) == 0 && !tries_.Take("", clock_())) {
-      return absl::ResourceExhaustedError("too many tries");
-    }
+    known = known_.count(hash) != 0;
   }
-  auto viewer = source_->ViewerOf(credential);
+  if (known) return source_->ViewerOf(credential);
+  MutexLock one(&comparing_);
+  return source_->ViewerOf(credential);
+}
+
+bool SignIn::MayFail(const std::string& peer) {
+  if (peers_.count(peer) == 0 && peers_.size() >= kMostPeers) return failures_.Take("", clock_());
+  peers_.insert(peer);
+  return failures_.Take(peer, clock_());
+}
+
+absl::StatusOr<Viewer> SignIn::ViewerOf(const std::string& credential, const std::string& peer) {
+  if (credential.empty()) return absl::UnauthenticatedError("no credential");
+  const std::string hash = HashCredential(credential);
+  auto viewer = Ask(credential, hash);
   MutexLock lock(&mu_);
   if (viewer.ok()) {
     if (known_.size() >= kMostKnown) known_.clear();
     known_.insert(hash);
   } else if (absl::IsUnauthenticated(viewer.status())) {
     known_.erase(hash);
+    if (!MayFail(peer)) return absl::ResourceExhaustedError("too many wrong credentials");
   }
   return viewer;
 }

@@ -20,28 +20,39 @@ namespace warpline::scheduler::page {
 // what cannot be one.
 std::string BearerCredential(absl::string_view authorization);
 
-// Thread-safe. All who ask come from one host, or through one proxy, so they have one budget for
-// credentials that were not taken lately; those that were are asked about without it, so that
-// somebody who guesses keeps out nobody who has been let in.
+// Thread-safe. Each credential is compared first and only a wrong one is counted, so wrong ones of
+// whomever keep out nobody who has a right one. Peers may all come from one host, or through one
+// proxy; their addresses are no more than a way to tell who guesses. Credentials that were not
+// taken lately are compared one at a time: guesses never have more than one thread of the
+// scheduler.
 class SignIn {
  public:
-  static constexpr double kTriesPerSecond = 5;
-  static constexpr double kTriesAtOnce = 20;
+  static constexpr double kFailuresPerSecond = 5;
+  static constexpr double kFailuresAtOnce = 20;
   static constexpr size_t kMostKnown = 256;
+  // More than so many have one budget together.
+  static constexpr size_t kMostPeers = 64;
 
   // `source` is borrowed.
   SignIn(PoolSource* source, std::function<absl::Time()> clock)
-      : source_(source), clock_(std::move(clock)), tries_(kTriesPerSecond, kTriesAtOnce) {}
+      : source_(source), clock_(std::move(clock)), failures_(kFailuresPerSecond, kFailuresAtOnce) {}
 
-  // UNAUTHENTICATED for nobody's credential, RESOURCE_EXHAUSTED for one too many, UNAVAILABLE when
-  // nobody knows now.
-  absl::StatusOr<Viewer> ViewerOf(const std::string& credential);
+  // UNAUTHENTICATED for nobody's credential, RESOURCE_EXHAUSTED when `peer` has shown too many of
+  // those, UNAVAILABLE when nobody knows now.
+  absl::StatusOr<Viewer> ViewerOf(const std::string& credential, const std::string& peer);
 
  private:
+  absl::StatusOr<Viewer> Ask(const std::string& credential, const std::string& hash);
+  // Whether the peer may be told that its credential was wrong; counts that.
+  bool MayFail(const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   PoolSource* const source_;
   const std::function<absl::Time()> clock_;
+  // Taken before mu_, and held while the source is asked about what is not in known_.
+  Mutex comparing_ ABSL_ACQUIRED_BEFORE(mu_);
   Mutex mu_;
-  TenantRates tries_ ABSL_GUARDED_BY(mu_);
+  TenantRates failures_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> peers_ ABSL_GUARDED_BY(mu_);  // Those with a budget of their own.
   std::set<std::string> known_ ABSL_GUARDED_BY(mu_);  // Hashes of those that were taken.
 };
 
