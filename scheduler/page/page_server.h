@@ -24,10 +24,12 @@ absl::Status CheckPageAddress(const std::string& address);
 // up. Ends with its destructor, which waits for answers that are under way.
 class PageServer {
  public:
-  static constexpr int kThreads = 16;
+  // More than silent connections of a careless client; a connection that is silent has one until
+  // its patience is over.
+  static constexpr int kThreads = 128;
   static constexpr int kWaitingConnections = 64;
   static constexpr int kMaxRequestBytes = 8192;
-  static constexpr absl::Duration kPatience = absl::Seconds(5);
+  static constexpr absl::Duration kPatience = absl::Seconds(2);
 
   // `handler` is borrowed. Null for an empty address; UNAVAILABLE when it cannot listen there.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(const std::string& address,

@@ -31,6 +31,30 @@ class FakePool : public PoolSource {
   }
 };
 
+UniqueFd ConnectTo(int port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval patience = {.tv_sec = 20, .tv_usec = 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+// What comes back until the connection ends.
+std::string SendTo(int port, const std::string& bytes) {
+  const UniqueFd fd = ConnectTo(port);
+  (void)send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  std::string answer;
+  char piece[4096];
+  for (ssize_t n; (n = recv(fd.get(), piece, sizeof(piece), 0)) > 0;) {
+    answer.append(piece, static_cast<size_t>(n));
+  }
+  return answer;
+}
+
 // One server for all tests, since ending one takes civetweb up to two seconds.
 class PageServerTest : public ::testing::Test {
  protected:
@@ -47,29 +71,8 @@ class PageServerTest : public ::testing::Test {
     delete pool_;
   }
 
-  UniqueFd Connect() const {
-    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const timeval patience = {.tv_sec = 20, .tv_usec = 0};
-    setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(server_->port()));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    return fd;
-  }
-
-  // What comes back until the connection ends.
-  std::string Send(const std::string& bytes) const {
-    const UniqueFd fd = Connect();
-    (void)send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    std::string answer;
-    char piece[4096];
-    for (ssize_t n; (n = recv(fd.get(), piece, sizeof(piece), 0)) > 0;) {
-      answer.append(piece, static_cast<size_t>(n));
-    }
-    return answer;
-  }
+  UniqueFd Connect() const { return ConnectTo(server_->port()); }
+  std::string Send(const std::string& bytes) const { return SendTo(server_->port(), bytes); }
 
   static inline FakePool* pool_ = nullptr;
   static inline PageHandler* handler_ = nullptr;
@@ -146,6 +149,21 @@ TEST_F(PageServerTest, WhoIsSilentDoesNotStay) {
     (void)send(silent.back().get(), "GET /", 5, MSG_NOSIGNAL);
   }
   EXPECT_TRUE(absl::StartsWith(Send("GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 200 "));
+}
+
+// None of them gives up its thread by itself while the test lasts.
+TEST(PageThreadsTest, AHundredSilentConnectionsKeepNobodyFromAnAnswer) {
+  FakePool pool;
+  PageHandler handler(&pool, [] { return absl::Now(); });
+  const auto server = PageServer::Start("127.0.0.1:0", &handler, absl::Hours(1));
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 100; ++i) {
+    silent.push_back(ConnectTo((*server)->port()));
+    if (i % 2 == 0) (void)send(silent.back().get(), "GET /", 5, MSG_NOSIGNAL);
+  }
+  const std::string answer = SendTo((*server)->port(), "GET / HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(absl::StartsWith(answer, "HTTP/1.1 200 ")) << answer;
 }
 
 TEST(PageAddressTest, IsOfThisHostAlone) {
