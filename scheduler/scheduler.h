@@ -31,6 +31,7 @@
 #include "scheduler/pool_snapshot.h"
 #include "scheduler/renewals.h"
 #include "scheduler/scheduler_log.h"
+#include "scheduler/server_instance.h"
 #include "scheduler/service_accounts/account_gate.h"
 #include "scheduler/state_folder.h"
 #include "scheduler/store.h"
@@ -81,6 +82,7 @@ struct SchedulerCounts {
   uint64_t capacity_bytes = 0, sessions = 0;
   uint64_t waiting = 0, preempted = 0;
   uint64_t granted = 0, refused = 0, expired = 0, revoked = 0, rejected = 0;
+  uint64_t duplicates = 0;  // Reports of servers by whose name another one reports.
 };
 
 // What a tenant has, for metrics.
@@ -122,6 +124,7 @@ class Scheduler {
   // Ends waiting. OK also for a ticket that nobody waits with.
   absl::Status Withdraw(const warpline_internal::WithdrawRequest& request, bool local,
                         const std::string& peer = "");
+  // ALREADY_EXISTS, saying what to do, while another process reports by the server's name.
   absl::StatusOr<warpline_internal::ReportReply> Report(
       const warpline_internal::ServerReport& report, bool local);
 
@@ -175,6 +178,7 @@ class Scheduler {
  private:
   struct LiveServer {
     absl::Time heard;
+    ServerInstance instance;
     bool lost = true;  // For the log; true until a report has come.
     absl::Time lost_at;
     warpline_internal::ServerReport report;
@@ -241,6 +245,8 @@ class Scheduler {
   absl::Status CountCall(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status EndLease(LeaseRecord lease, LeaseState state, const std::string& reason,
                         bool by_operator = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckInstance(const warpline_internal::ServerReport& report, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoteServer(const warpline_internal::ServerReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoteAuditHead(const warpline_internal::ServerReport& report, absl::Time now)

@@ -19,6 +19,7 @@ enum SchedulerLine : size_t {
   kWaitingLine,
   kNoticeLine,  // A lease ends soon, or does not any more.
   kServerLine,
+  kDuplicateLine,  // Two servers have one name.
   // Something could not be written. The key is "", which has half of the common budget for itself.
   kStoreLine,
   kSchedulerLineCount,

@@ -132,6 +132,26 @@ absl::Status Scheduler::RemoveServer(const ServerRequest& request) {
 
 // --- Reports.
 
+absl::Status Scheduler::CheckInstance(const ServerReport& report, absl::Time now) {
+  const auto server = servers_.find(report.name());
+  if (server == servers_.end()) return absl::OkStatus();
+  const ServerInstance& instance = server->second.instance;
+  if (instance.Takes(report.instance(), report.endpoint(), now, options_.lost_after)) {
+    return absl::OkStatus();
+  }
+  ++counts_.duplicates;
+  if (const LogPermit permit = log_.Ask(ServerKey(report.name()), kDuplicateLine)) {
+    permit.Warning("refused another server=", report.name(),
+                   " endpoint=", Quoted(report.endpoint()),
+                   " while one reports from endpoint=", Quoted(instance.endpoint()));
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      "another server reports by the name of ", report.name(), ", from ", instance.endpoint(),
+      ": give this one another --name and what `warpline servers add` prints for that, or end the "
+      "other one, in whose place it is taken when nothing was heard of that for ",
+      absl::FormatDuration(options_.lost_after)));
+}
+
 absl::Status Scheduler::NoteServer(const ServerReport& report) {
   ServerRecord record;
   record.name = report.name();
@@ -184,8 +204,9 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   if (auto status = CheckReport(report); !status.ok()) return status;
   MutexLock lock(&mu_);
   if (auto status = CheckServer(report, local); !status.ok()) return status;
-  if (auto status = NoteServer(report); !status.ok()) return status;
   const absl::Time now = Now();
+  if (auto status = CheckInstance(report, now); !status.ok()) return status;
+  if (auto status = NoteServer(report); !status.ok()) return status;
   LiveServer& live = servers_[report.name()];
   if (live.lost) {
     if (const LogPermit permit = log_.Ask(ServerKey(report.name()), kServerLine)) {
@@ -194,6 +215,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   }
   live.lost = false;
   live.heard = now;
+  live.instance.Note(report.instance(), report.endpoint(), report.goodbye(), now);
   if (auto status = NoteAuditHead(report, now); !status.ok()) return status;
   const bool same_devices =
       std::equal(report.devices().begin(), report.devices().end(), live.report.devices().begin(),

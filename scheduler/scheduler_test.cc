@@ -397,6 +397,41 @@ TEST_P(SchedulerTest, NamesThatSomethingElseReadsOtherwiseAreNotGiven) {
   }
 }
 
+TEST_P(SchedulerTest, OfTwoServersWithOneNameOneIsRefusedWithWords) {
+  AddServer("a");
+  ServerReport first = Report("a");
+  first.set_instance(1);
+  ServerReport second = Report("a");
+  second.set_instance(2);
+  second.set_endpoint("copy:14000");
+  Tell(first);
+  const LogCapture log;
+  for (int i = 0; i < 100; ++i) {
+    const auto refused = scheduler_->Report(WithCredential(second), false);
+    EXPECT_EQ(refused.status().code(), Code::kAlreadyExists);
+    EXPECT_THAT(refused.status().message(), HasSubstr("by the name of a, from a:14000"));
+    EXPECT_THAT(refused.status().message(), HasSubstr("give this one another --name"));
+    Tell(first);
+  }
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).endpoint(), "a:14000");
+  EXPECT_EQ(scheduler_->Counts().duplicates, 100u);
+  const std::string said = "refused another server=a endpoint=\"copy:14000\"";
+  EXPECT_THAT(log.Text(), HasSubstr(said));
+  size_t lines = 0;
+  for (size_t at = 0; (at = log.Text().find(said, at)) != std::string::npos; ++at) ++lines;
+  EXPECT_LE(lines, 4u);
+  EXPECT_THAT(log.Text(), Not(HasSubstr("changed server=a")));
+  // Once the former one says goodbye, or is silent, it is taken.
+  first.set_goodbye(true);
+  Tell(first);
+  Tell(second);
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).endpoint(), "copy:14000");
+  first.set_goodbye(false);
+  EXPECT_EQ(scheduler_->Report(WithCredential(first), false).status().code(), Code::kAlreadyExists);
+  Pass(lost_after_);
+  Tell(first);
+}
+
 TEST_P(SchedulerTest, RenewedCredentialOfAServerReplacesTheOld) {
   AddServer("a");
   const ServerReport old = WithCredential(Report("a"));

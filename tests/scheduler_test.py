@@ -418,6 +418,19 @@ class PoolTest(unittest.TestCase):
         self.servers.append(self.serve("c"))
         self.warpline("run", "--memory=1GiB", self.vector_add())
 
+    # --- Two servers with one name.
+
+    def test_a_second_server_with_a_name_is_refused_until_the_first_ends(self):
+        other = harness.server(self.installation, "--scheduler=" + self.scheduler.endpoint, "--name=a")
+        other.__enter__()
+        self.addCleanup(other.__exit__, None, None, None)
+        harness.wait_until(lambda: "refused another server=a" in self.scheduler.log(), "it is refused")
+        harness.wait_until(lambda: "another server reports by the name of a" in other.log_tail(),
+                           "it says so")
+        self.assertNotIn("changed server=a", self.scheduler.log())
+        os.kill(self.servers[0].pid, signal.SIGTERM)
+        harness.wait_until(lambda: "changed server=a" in self.scheduler.log(), "it is taken")
+
     # --- The command line.
 
     def test_run_says_what_failed(self):

@@ -1,9 +1,11 @@
 #include "server/admin/scheduler_link.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/crypto/secret.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "server/admin/admin_service.h"
@@ -28,6 +30,12 @@ constexpr LogKind kLinkLines[kLinkLineCount] = {{"no_answer", 20, absl::Minutes(
                                                 {"connected", 20, absl::Minutes(1)},
                                                 {"ending", 200, absl::Minutes(1)}};
 
+uint64_t NewInstance() {
+  uint64_t number = 0;
+  while (number == 0) std::memcpy(&number, RandomBytes(sizeof(number)).data(), sizeof(number));
+  return number;
+}
+
 }  // namespace
 
 SchedulerLink::SchedulerLink(SchedulerLinkOptions options, SessionHost* host, LeaseBook* book)
@@ -35,6 +43,7 @@ SchedulerLink::SchedulerLink(SchedulerLinkOptions options, SessionHost* host, Le
       host_(host),
       book_(book),
       client_(options_.schedulers, options_.target, kAttempt),
+      instance_(NewInstance()),
       log_(kLinkLines) {
   thread_ = StartLoopThread("wl-sched", [this] { Run(); });
 }
@@ -47,7 +56,7 @@ SchedulerLink::~SchedulerLink() {
   }
   thread_.join();
   // So that it is given no lease between its end and the scheduler's noticing that.
-  if (connected_) ReportOnce();
+  if (connected_) ReportOnce(/*goodbye=*/true);
 }
 
 void SchedulerLink::Run() {
@@ -70,7 +79,7 @@ void SchedulerLink::AskForGroups() {
   groups_ = options_.groups();
 }
 
-absl::Duration SchedulerLink::ReportOnce() {
+absl::Duration SchedulerLink::ReportOnce(bool goodbye) {
   for (const EndedLease& over : book_->TakeEnded()) EndLease(over.lease, over.reason);
   ServerReport report;
   report.set_credential(options_.credential);
@@ -78,6 +87,8 @@ absl::Duration SchedulerLink::ReportOnce() {
   report.set_endpoint(options_.endpoint);
   report.set_version(options_.version);
   report.set_heard(connected_);
+  report.set_instance(instance_);
+  report.set_goodbye(goodbye);
   if (options_.audit_head) report.set_audit_head(options_.audit_head());
   // Before the sessions: a session that ends in between is reported once too often, not too rarely.
   const std::vector<std::string> idle = book_->IdleLeases();
@@ -117,9 +128,9 @@ absl::Duration SchedulerLink::ReportOnce() {
   }
   if (!reply.ok()) {
     const std::string trouble(reply.status().message());
+    const bool duplicate = absl::IsAlreadyExists(reply.status());
     // Once for each kind of trouble, not once a second.
-    if (connected_ || trouble_.empty() ||
-        reply.status().code() == absl::StatusCode::kUnauthenticated) {
+    if (connected_ || trouble_.empty() || duplicate || absl::IsUnauthenticated(reply.status())) {
       if (trouble != trouble_) {
         if (const LogPermit permit = log_.Ask(kNoAnswerLine)) {
           permit.Warning("no answer from scheduler=", client_.address(), " error=\"", trouble,
@@ -129,7 +140,7 @@ absl::Duration SchedulerLink::ReportOnce() {
     }
     connected_ = false;
     trouble_ = trouble;
-    return options_.schedulers.size() > 1 ? kRetrySeveral : kRetry;
+    return options_.schedulers.size() > 1 && !duplicate ? kRetrySeveral : kRetry;
   }
   epoch_ = reply->epoch();
   if (!std::exchange(connected_, true)) {

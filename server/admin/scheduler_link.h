@@ -47,8 +47,8 @@ class SchedulerLink {
  private:
   void Run();
   void AskForGroups();
-  // Returns how long to wait for the next.
-  absl::Duration ReportOnce();
+  // Returns how long to wait for the next, if one follows.
+  absl::Duration ReportOnce(bool goodbye = false);
   void Apply(const warpline_internal::ReportReply& reply);
   void EndLease(const std::string& lease, const std::string& reason);
 
@@ -56,6 +56,7 @@ class SchedulerLink {
   SessionHost* const host_;
   LeaseBook* const book_;
   const LeaderClient client_;
+  const uint64_t instance_;  // By which the scheduler knows this process from another of its name.
   // Of the thread.
   bool connected_ = false;
   nvml::DeviceGroups groups_;
