@@ -25,6 +25,7 @@ import policies
 sys.path.insert(0, str(manifests.SOURCES / "injector"))
 
 import injection  # noqa: E402  (found by the path above)
+import webhook  # noqa: E402
 
 HOST = "warpline-injector.warpline.svc"
 GIVE_UP_S = 240
@@ -369,8 +370,50 @@ class WebhookTest(unittest.TestCase):
         self.assert_serves()
 
     def test_a_large_pod_is_taken(self):
-        pod = pods.pod({"example.org/large": "x" * (1 << 20)})
+        pod = pods.pod({"example.org/large": "x" * (webhook.MOST_BYTES - (16 << 10))})
         self.assertIsNone(self.webhook.inject(pod)[1])
+        pod = pods.pod(container={"env": [{"name": "V%d" % i, "value": ","} for i in range(10000)]})
+        self.assertIsNone(self.webhook.inject(pod)[1])
+
+    def test_many_parts_take_little_memory_and_hold_nobody_up(self):
+        def body(elements):
+            return b"[" + b"{}," * (elements - 1) + b"{}]"
+
+        # The most that the API server ever sent, the most bytes that are read, and the most that are parsed.
+        bodies = [body((4 << 20) // 3), body(webhook.MOST_BYTES // 3 - 1), body(webhook.MOST_PARTS // 2 - 1),
+                  b'[{"a":' * (webhook.MOST_PARTS // 2 - 1),
+                  b"[" + b'{"a":1},' * (webhook.MOST_PARTS // 2 - 1) + b"1]"]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            refusals = [pool.submit(self.webhook.request, "POST", "/inject", bodies[i % len(bodies)])
+                        for i in range(80)]
+            while not all(refusal.done() for refusal in refusals):
+                self.assertEqual(self.webhook.request("GET", "/healthz"), (200, b"ok\n"))
+        for refusal in refusals:
+            try:
+                self.assertEqual(refusal.result()[0], 400)
+            except OSError:
+                pass  # It was cut off while it was sending what is too large.
+        limit, = {container["resources"]["limits"]["memory"] for container in manifests.find(
+            manifests.render("overlays/webhook"), "Deployment", "warpline-injector")[
+                "spec"]["template"]["spec"]["containers"]}
+        self.assertEqual("256Mi", limit)
+        status = pathlib.Path("/proc/%d/status" % self.webhook.process.pid).read_text()
+        peak_kib = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
+        self.assertLess(peak_kib, (256 << 10) // 2)
+        self.assert_serves()
+
+    def test_one_address_does_not_take_all_connections(self):
+        silent = []
+        for _ in range(webhook.MOST_CONNECTIONS):
+            connection = socket.socket()
+            connection.bind(("127.0.0.2", 0))
+            connection.connect(("127.0.0.1", self.webhook.port))
+            silent.append(connection)
+        try:
+            self.assertEqual(self.webhook.request("GET", "/healthz"), (200, b"ok\n"))
+        finally:
+            for connection in silent:
+                connection.close()
 
     def test_plain_text_is_no_way_in(self):
         with socket.create_connection(("127.0.0.1", self.webhook.port), GIVE_UP_S) as plain:

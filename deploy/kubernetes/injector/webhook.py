@@ -7,6 +7,7 @@ each ends with its answer; certificates that have changed count for the next one
 """
 import argparse
 import base64
+import collections
 import http.server
 import json
 import os
@@ -21,9 +22,14 @@ import time
 import injection
 
 LABEL = "warpline.dev/inject"
-# The API server's own limit of what it takes is 3 MiB.
-MOST_BYTES = 4 << 20
-MOST_CONNECTIONS = 32
+# What waits to be read and what is parsed stay far below the memory that the manifest gives. No pod
+# comes near these: a review of one has some kilobytes and some hundred parts.
+MOST_BYTES = 1 << 20
+MOST_PARTS = 1 << 16  # Objects, lists and commas: each part may take 200 bytes when it is parsed.
+MOST_PARSED = 2  # At a time.
+MOST_CONNECTIONS = 64
+# So that one address never keeps out the API server and the kubelet, which asks for /healthz.
+MOST_CONNECTIONS_OF_ADDRESS = 32
 SECONDS_OF_SILENCE = 5
 SECONDS_OF_CONNECTION = 15  # However much is sent meanwhile.
 
@@ -38,6 +44,8 @@ def _no_constant(name):
 
 def parse_review(body):
     """The request of an AdmissionReview. Raises BadRequest."""
+    if body.count(b"{") + body.count(b"[") + body.count(b",") > MOST_PARTS:
+        raise BadRequest("more than %d objects, lists and members" % MOST_PARTS)
     try:
         review = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -118,7 +126,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self._send(404, b"there is /inject, and /healthz\n", "text/plain")
         try:
             body = self._body()
-            review = answer(parse_review(body), self.server.read_settings)
+            with self.server.parsing:
+                review = answer(parse_review(body), self.server.read_settings)
         except BadRequest as error:
             self.log_message("bad request: %s", str(error)[:200])
             return self._send(400, ("%s\n" % error).encode(errors="replace")[:1000], "text/plain")
@@ -161,7 +170,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Above MOST_CONNECTIONS at a time it closes new ones unanswered; the API server tries again."""
+    """Above MOST_CONNECTIONS at a time, or MOST_CONNECTIONS_OF_ADDRESS, it closes new ones unanswered; the
+    API server tries again."""
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128
@@ -173,6 +183,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._stamp = None
         self._settings_folder = settings_folder
         self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._of_address = collections.Counter()  # Connections. Under _lock.
+        self.parsing = threading.BoundedSemaphore(MOST_PARSED)
         self.tls()
         self._open = {}  # Another handle of each connection -> when it has to end. Under _lock.
         if ":" in address[0]:
@@ -198,14 +210,30 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             return self._context
 
     def process_request(self, request, client_address):
-        if not self._slots.acquire(blocking=False):
+        if not self._take_slot(client_address[0]):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # There are no more threads.
-            self._slots.release()
+            self._give_slot(client_address[0])
             self.shutdown_request(request)
+
+    def _take_slot(self, address):
+        with self._lock:
+            if self._of_address[address] >= MOST_CONNECTIONS_OF_ADDRESS:
+                return False
+            if not self._slots.acquire(blocking=False):
+                return False
+            self._of_address[address] += 1
+            return True
+
+    def _give_slot(self, address):
+        with self._lock:
+            self._of_address[address] -= 1
+            if self._of_address[address] == 0:
+                del self._of_address[address]
+        self._slots.release()
 
     def process_request_thread(self, request, client_address):
         try:
@@ -219,7 +247,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
                     del self._open[handle]
                 handle.close()
         finally:
-            self._slots.release()
+            self._give_slot(client_address[0])
 
     def service_actions(self):
         """Every half a second: ends connections whose time is over."""
