@@ -319,7 +319,7 @@ absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) 
 // has come after the lease expired, its sessions may be running well.
 bool Scheduler::KnowsSessions(const LiveServer& server, const LeaseRecord& lease,
                               absl::Time now) const {
-  return IsUp(server, now) && server.heard >= lease.expires;
+  return IsUp(server, now) && server.told_sessions >= lease.expires;
 }
 
 void Scheduler::HousekeepLeases(absl::Time now) {

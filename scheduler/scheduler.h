@@ -178,6 +178,8 @@ class Scheduler {
  private:
   struct LiveServer {
     absl::Time heard;
+    // When it last reported and all of that was kept: which leases have sessions is known since.
+    absl::Time told_sessions = absl::InfinitePast();
     ServerInstance instance;
     bool lost = true;  // For the log; true until a report has come.
     absl::Time lost_at;

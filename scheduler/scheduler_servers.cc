@@ -262,6 +262,9 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     (*lease)->expires = std::min(now + options_.lease_ttl, (*lease)->ends);
     if (auto status = store_->UpdateLease(**lease); !status.ok()) return status;
   }
+  // Not before: a lease with sessions whose new time could not be written would end for having
+  // none.
+  live.told_sessions = now;
   for (const std::string& id : report.idle_leases()) {
     // A session has joined since the lease fell idle, as when a client opens again what broke.
     if (in_use.count(id) > 0) continue;

@@ -61,6 +61,7 @@ EtcdClient::EtcdClient(EtcdClientOptions options) : options_(std::move(options))
 
 absl::StatusOr<std::string> EtcdClient::Call(const char* method, const std::string& request,
                                              Harm harm) {
+  if (options_.answer) return options_.answer(method, request);
   const absl::Time until = SteadyNow() + options_.deadline;
   absl::Status last = absl::UnavailableError("no member of etcd is named");
   for (size_t tries = 0; tries < 2 * members_.size(); ++tries) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ struct EtcdClientOptions {
   absl::Duration attempt = absl::Milliseconds(500);
   // How long a call may take in all.
   absl::Duration deadline = absl::Milliseconds(1500);
+  // For tests: answers calls in the members' place. The method is a path, and request and answer
+  // are serialized.
+  std::function<absl::StatusOr<std::string>(const std::string& method, const std::string& request)>
+      answer = nullptr;
 };
 
 // Thread-safe. Calls block. Every call may return UNAVAILABLE or DEADLINE_EXCEEDED when no member
