@@ -46,9 +46,10 @@ struct CommandLine {
   // The other options by name, without dashes: {"memory", "4GiB"}; switches are "1". Sizes and
   // numbers have been checked.
   std::map<std::string, std::string> options;
-  // What follows the options. kReplace: the session's number, or nothing. kServe: the server's
-  // flags. kRun: the program and its arguments, at least one. kExplain: programs. kKeepLease:
-  // processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a file.
+  // What follows the options. kHelp: the command that is asked about, or nothing. kReplace: the
+  // session's number, or nothing. kServe: the server's flags. kRun: the program and its arguments,
+  // at least one. kExplain: programs. kKeepLease: processes. kTenant, kLease, kSlice, kServers,
+  // kPolicy: the name, or a file.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }
@@ -62,9 +63,6 @@ struct CommandLine {
 // Parses `args`, which leave out the program's name. INVALID_ARGUMENT says what was wrong. The
 // options of `warpline run` end at "--" or at the first word that is no option.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& args);
-
-// The text that `warpline --help` prints.
-extern const char kHelp[];
 
 }  // namespace warpline::cli
 

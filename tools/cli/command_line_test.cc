@@ -33,6 +33,8 @@ TEST(CommandLineTest, ServePassesEverythingOn) {
 TEST(CommandLineTest, StatTakesAnEndpoint) {
   EXPECT_EQ(Parsed({"stat", "--endpoint", "localhost:1"}).endpoint, "localhost:1");
   EXPECT_EQ(Parsed({"ps", "--help"}).verb, Verb::kHelp);
+  EXPECT_EQ(Parsed({"ps", "--help"}).rest, Words{"ps"});
+  EXPECT_EQ(Parsed({"help", "tenant"}).rest, Words{"tenant"});
 }
 
 TEST(CommandLineTest, AuditTakesAFolderAndFilters) {

@@ -25,6 +25,7 @@
 #include "tools/cli/command_line.h"
 #include "tools/cli/devices.h"
 #include "tools/cli/explain.h"
+#include "tools/cli/help_text.h"
 #include "tools/cli/hold.h"
 #include "tools/cli/keep.h"
 #include "tools/cli/operator.h"
@@ -97,6 +98,15 @@ int Exec(const std::string& program, const std::vector<std::string>& args) {
                   error == ENOENT ? 127 : 126);
 }
 
+int Help(const CommandLine& line) {
+  const std::string text = line.rest.empty() ? HelpText() : HelpText(line.rest[0]);
+  if (text.empty()) {
+    return Complain(absl::StrCat("unknown command \"", line.rest[0], "\"; see warpline --help"), 2);
+  }
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
 int Serve(const CommandLine& line) {
   const auto server = FindSibling("warpline-server", "");
   if (!server.ok()) return Complain(std::string(server.status().message()), 1);
@@ -147,8 +157,7 @@ int Main(const std::vector<std::string>& args) {
   if (line->verb != Verb::kHold) ExportLeaseFolder();
   switch (line->verb) {
     case Verb::kHelp:
-      std::fputs(kHelp, stdout);
-      return 0;
+      return Help(*line);
     case Verb::kVersion:
       std::printf("warpline %s\n", kVersion);
       return 0;
