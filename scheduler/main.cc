@@ -175,8 +175,11 @@ absl::Status CheckFlags() {
     return absl::InvalidArgumentError("--forget_after must not be less than --lost_after");
   }
   // Holders hear of it when they renew, three times in --lease_ttl.
-  if (absl::GetFlag(FLAGS_preemption_notice).get() < absl::GetFlag(FLAGS_lease_ttl).get() / 2 ||
-      absl::GetFlag(FLAGS_preemption_notice).get() > absl::Hours(24)) {
+  const bool gives_notice = absl::GetFlag(FLAGS_preemption) ||
+                            absl::GetFlag(FLAGS_share_epoch).get() != absl::ZeroDuration();
+  if (gives_notice &&
+      (absl::GetFlag(FLAGS_preemption_notice).get() < absl::GetFlag(FLAGS_lease_ttl).get() / 2 ||
+       absl::GetFlag(FLAGS_preemption_notice).get() > absl::Hours(24))) {
     return absl::InvalidArgumentError(
         "--preemption_notice must be at least half of --lease_ttl, and at most a day");
   }

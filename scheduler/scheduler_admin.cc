@@ -49,6 +49,21 @@ absl::Status CheckTiers(const TenantRecord& tenant) {
   return absl::OkStatus();
 }
 
+// Returns a sentence about the first of the tenant's limits that is out of range; empty if none is.
+std::string LimitOutOfRange(const TenantRecord& tenant) {
+  constexpr uint64_t kMostBytes = 1ull << 50;
+  constexpr uint64_t kMostSeconds = 1ull << 32;
+  if (tenant.max_lease_sessions == 0) return "--max_lease_sessions must be at least 1";
+  if (tenant.memory_bytes >= kMostBytes) return "--memory must be less than 1024 TiB";
+  if (tenant.reserved_bytes >= kMostBytes) return "--reserved must be less than 1024 TiB";
+  if (tenant.max_seconds > kMostSeconds)
+    return absl::StrCat("--max_seconds is at most ", kMostSeconds);
+  if (!IsWeight(tenant.weight)) return "--weight must be from 1 to 1000";
+  if (!IsWeight(tenant.copy_weight)) return "--copy_weight must be from 1 to 1000";
+  if (tenant.priority > kMostPriority) return absl::StrCat("--priority is at most ", kMostPriority);
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
@@ -105,11 +120,8 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
     tenant.namespaces.assign(names.begin(), names.end());
     if (auto status = CheckNamespacesOf(tenant, *tenants); !status.ok()) return status;
   }
-  if (tenant.max_lease_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
-      tenant.reserved_bytes >= (1ull << 50) || tenant.max_seconds > (1ull << 32) ||
-      !IsWeight(tenant.weight) || !IsWeight(tenant.copy_weight) ||
-      tenant.priority > kMostPriority) {
-    return absl::InvalidArgumentError("a tenant's limits are out of range");
+  if (const std::string wrong = LimitOutOfRange(tenant); !wrong.empty()) {
+    return absl::InvalidArgumentError(wrong);
   }
   TenantReply reply;
   if (!known || request.new_credential()) {

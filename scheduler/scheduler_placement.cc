@@ -58,6 +58,10 @@ constexpr absl::Duration kLongestDrain = absl::Hours(24 * 30);
 absl::StatusOr<RoomRequest> RoomFor(const AcquireRequest& request) {
   RoomRequest wanted;
   wanted.memory_bytes = request.memory_bytes();
+  if (wanted.memory_bytes != 0 && wanted.memory_bytes < placement::kMemoryUnit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a lease has at least ", placement::kMemoryUnit >> 20, " MiB of memory"));
+  }
   wanted.gpus = std::max(1u, request.devices());
   wanted.named = ParseDeviceNames(request.device());
   if (std::max<size_t>(wanted.gpus, wanted.named.size()) > kMaxSessionDevices) {
