@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -18,16 +19,20 @@ const UnaryCaller kSomebody = {"somebody"};
 class Held {
  public:
   explicit Held(UnaryLanes* lanes) {
-    lanes->Post(0, {"first"}, 0, [this](bool) {
-      begun_.set_value();
-      go_.get_future().wait();
+    lanes->Post(0, {"first"}, 0, [promises = promises_](bool) {
+      promises->begun.set_value();
+      promises->go.get_future().wait();
     });
-    begun_.get_future().wait();
+    promises_->begun.get_future().wait();
   }
-  void LetGo() { go_.set_value(); }
+  void LetGo() { promises_->go.set_value(); }
 
  private:
-  std::promise<void> begun_, go_;
+  struct Promises {
+    std::promise<void> begun, go;
+  };
+  // The work may end after this.
+  const std::shared_ptr<Promises> promises_ = std::make_shared<Promises>();
 };
 
 TEST(UnaryLanesTest, EachCallerHasItsTurnHoweverMuchAnotherHasWaiting) {
