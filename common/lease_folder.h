@@ -31,7 +31,8 @@ struct HeldLease {
 // Reads what is there, each file as ReadWordFile() does.
 HeldLease ReadLeaseFolder(const std::string& folder);
 
-// Who may read the token. All users may in a pod, whose containers are of different ones.
+// The users that may read the token. In a pod these are all, because its containers run as
+// different users.
 enum class TokenReaders { kOwner, kAll };
 
 // Checks that a folder is fit for a token that its owner alone may read: INVALID_ARGUMENT when the

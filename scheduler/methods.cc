@@ -39,7 +39,7 @@ absl::StatusOr<Nothing> Done(const absl::Status& status) {
 
 template <typename Request>
 bool Parse(const std::string& bytes, Request* request) {
-  return CheckParts(bytes, *Request::descriptor()).ok() && request->ParseFromString(bytes);
+  return HasFewParts(bytes, *Request::descriptor()) && request->ParseFromString(bytes);
 }
 
 // Parses the request, calls `body(request, peer)` and serializes its reply.

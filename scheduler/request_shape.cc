@@ -74,9 +74,8 @@ std::string_view LeadingCredential(std::string_view message) {
   return bytes <= message.size() - begin ? message.substr(begin, bytes) : std::string_view();
 }
 
-absl::Status CheckParts(std::string_view message, const Descriptor& type) {
-  if (PartCounter(message).Count(type, 0)) return absl::OkStatus();
-  return absl::InvalidArgumentError("a malformed request");
+bool HasFewParts(std::string_view message, const Descriptor& type) {
+  return PartCounter(message).Count(type, 0);
 }
 
 }  // namespace warpline::scheduler

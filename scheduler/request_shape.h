@@ -6,19 +6,17 @@
 
 #include <string_view>
 
-#include "absl/status/status.h"
-
 namespace warpline::scheduler {
 
 // Returns the credential of a request: the text of field 1, which protobuf writes first. Empty if
 // the message begins with something else. It is a part of `message`.
 std::string_view LeadingCredential(std::string_view message);
 
-// INVALID_ARGUMENT for a message of type `type` that has so many parts (strings, messages and
-// unknown fields, at all depths) that it takes far more memory than it has bytes: two bytes of an
-// empty message become a hundred. It ends with the first part that is too many, and looks at
-// nothing twice.
-absl::Status CheckParts(std::string_view message, const google::protobuf::Descriptor& type);
+// Returns false for a message of type `type` that has so many parts (strings, messages and unknown
+// fields, at all depths) that it takes far more memory than it has bytes: two bytes of an empty
+// message become a hundred. It ends with the first part that is too many, and looks at nothing
+// twice. Returns false for what is no message, too.
+bool HasFewParts(std::string_view message, const google::protobuf::Descriptor& type);
 
 }  // namespace warpline::scheduler
 

@@ -1,4 +1,5 @@
 // Slices as operators and tenants meet them, on either kind of store.
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -191,6 +192,31 @@ TEST_P(SlicesTest, ReservationsOfADeviceAreTogetherNoMoreThanThereIs) {
   EXPECT_EQ(AcquireOf("", vision).status().code(), Code::kResourceExhausted);
   ASSERT_TRUE(scheduler_->Release(first->token()).ok());
   EXPECT_TRUE(AcquireOf("", vision).ok());
+}
+
+TEST_P(SlicesTest, WhatIsOutOfRangeIsNamed) {
+  Tell(Report("a"));
+  AcquireRequest request;
+  request.set_memory_bytes(1 << 20);
+  const auto lease = scheduler_->Acquire(request, /*by_sessions=*/false, /*local=*/true);
+  EXPECT_EQ(lease.status(), absl::InvalidArgumentError("a lease has at least 2 MiB of memory"));
+  const auto put = [&](const std::function<void(warpline_internal::TenantRequest*)>& set) {
+    warpline_internal::TenantRequest tenant;
+    tenant.set_credential("operator");
+    tenant.set_name("t");
+    tenant.set_create(true);
+    set(&tenant);
+    return std::string(scheduler_->PutTenant(tenant).status().message());
+  };
+  EXPECT_EQ(put([](auto* tenant) { tenant->set_memory_bytes(1ull << 50); }),
+            "--memory must be less than 1024 TiB");
+  EXPECT_EQ(put([](auto* tenant) { tenant->set_reserved_bytes(1ull << 50); }),
+            "--reserved must be less than 1024 TiB");
+  EXPECT_EQ(put([](auto* tenant) { tenant->set_weight(1001); }), "--weight must be from 1 to 1000");
+  EXPECT_EQ(put([](auto* tenant) { tenant->set_copy_weight(0); }),
+            "--copy_weight must be from 1 to 1000");
+  EXPECT_EQ(put([](auto* tenant) { tenant->set_max_lease_sessions(0); }),
+            "--max_lease_sessions must be at least 1");
 }
 
 INSTANTIATE_TEST_SUITE_P(States, SlicesTest, kStateKinds, StateKindName);

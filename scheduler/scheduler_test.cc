@@ -1,6 +1,5 @@
 #include "scheduler/scheduler.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -790,31 +789,6 @@ TEST_P(SchedulerTest, ATenantIsShownItsOwnSessions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(States, SchedulerTest, kStateKinds, StateKindName);
-
-TEST_P(SchedulerTest, WhatIsOutOfRangeIsNamed) {
-  Tell(Report("a"));
-  AcquireRequest request;
-  request.set_memory_bytes(1 << 20);
-  const auto lease = scheduler_->Acquire(request, /*by_sessions=*/false, /*local=*/true);
-  EXPECT_EQ(lease.status(), absl::InvalidArgumentError("a lease has at least 2 MiB of memory"));
-  const auto put = [&](const std::function<void(warpline_internal::TenantRequest*)>& set) {
-    warpline_internal::TenantRequest tenant;
-    tenant.set_credential("operator");
-    tenant.set_name("t");
-    tenant.set_create(true);
-    set(&tenant);
-    return std::string(scheduler_->PutTenant(tenant).status().message());
-  };
-  EXPECT_EQ(put([](auto* tenant) { tenant->set_memory_bytes(1ull << 50); }),
-            "--memory must be less than 1024 TiB");
-  EXPECT_EQ(put([](auto* tenant) { tenant->set_reserved_bytes(1ull << 50); }),
-            "--reserved must be less than 1024 TiB");
-  EXPECT_EQ(put([](auto* tenant) { tenant->set_weight(1001); }), "--weight must be from 1 to 1000");
-  EXPECT_EQ(put([](auto* tenant) { tenant->set_copy_weight(0); }),
-            "--copy_weight must be from 1 to 1000");
-  EXPECT_EQ(put([](auto* tenant) { tenant->set_max_lease_sessions(0); }),
-            "--max_lease_sessions must be at least 1");
-}
 
 }  // namespace
 }  // namespace warpline::scheduler

@@ -92,7 +92,7 @@ TEST(DynamicSectionTest, TruncatedAndChangedFilesDoNoHarm) {
       ++readings;
       return offset > changed.size() ? std::string() : changed.substr(offset, bytes);
     });
-    // There are no more texts than entries, and a text takes few readings.
+    // Each entry names one text at most, and each text is read in a few pieces.
     EXPECT_LT(readings, 2 * kMostDynamicEntries);
     if (!section.ok()) ++refused;
   }

@@ -20,7 +20,7 @@
 namespace warpline::elf {
 namespace {
 
-// What one reading costs besides its bytes.
+// Each reading costs this much in addition to its bytes.
 constexpr uint64_t kReadCost = 64;
 // Behind these, a folder may have builds for newer processors.
 constexpr const char* kNewerProcessors[] = {"", "/glibc-hwcaps/x86-64-v4",
@@ -63,7 +63,7 @@ class Walker {
     first->origin = OriginOfProgram(program);
     library_path_ = FoldersOf(options_.library_path, ":;", first->origin);
     if (TryToLoad(first.get())) loaded_.push_back(std::move(first));
-    // What is found on the way is looked at after everything that was found before.
+    // Libraries that are found in this loop are appended, so the loop reaches them last.
     for (size_t i = 0; i < loaded_.size() && !ended_; ++i) LoadLibrariesOf(*loaded_[i]);
     return std::move(found_);
   }

@@ -71,7 +71,7 @@ TEST_F(LibraryWalkTest, FindsByCacheThenByDefaultFolders) {
   EXPECT_EQ(Found(program), Paths{other});
   Write("cache", CacheBytes({{"libx.so", cached}}));
   EXPECT_EQ(Found(program), Paths{cached});
-  // What ldconfig found is gone.
+  // The cache names a file that does not exist any more.
   Write("cache", CacheBytes({{"libx.so", Path("a/none.so")}}));
   EXPECT_EQ(Found(program), Paths{other});
 }

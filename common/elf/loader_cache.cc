@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
 constexpr uint32_t kElfForX86_64 = 0x0303;  // FLAG_ELF_LIBC6 | FLAG_X8664_LIB64
-// Of cache_file_new.flags: 0 was written before there were flags, 2 says little-endian.
+// Values of cache_file_new.flags: old ldconfigs wrote 0; 2 means little-endian.
 constexpr uint8_t kAnyByteOrder = 0, kLittleEndian = 2;
 
 // struct cache_file_new and struct file_entry_new of glibc's sysdeps/generic/dl-cache.h.

@@ -26,7 +26,7 @@ class LoaderCache {
   static constexpr size_t kMostPaths = 8;
 
  private:
-  // Whether a NUL ends `name` at this place.
+  // Returns true if `name` and a NUL behind it are at `at`.
   bool Names(size_t at, std::string_view name) const;
   std::string PathAt(size_t at) const;
 

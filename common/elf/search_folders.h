@@ -9,8 +9,8 @@
 
 namespace warpline::elf {
 
-// Of one list no more folders are taken, nor more than kMostListBytes of them together. Folders
-// whose names are longer than kMostNameBytes are left out.
+// A list yields at most this many folders, and at most kMostListBytes of names. Folders whose names
+// are longer than kMostNameBytes are left out.
 inline constexpr size_t kMostFolders = 512;
 
 // Returns what `text` may mean once $ORIGIN, $LIB and $PLATFORM (also ${ORIGIN} and so on) are

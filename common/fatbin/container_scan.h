@@ -1,5 +1,5 @@
-// Finds the fatbin containers of a file of any size, of which it holds no more than one container
-// and one block in memory. Safe for whatever bytes.
+// Finds the fatbin containers of a file of any size. It holds at most one container and one block
+// of the file in memory. The bytes need not be trusted.
 //
 //   const ContainerCount count = ScanContainers(read, 0, size, [](std::string_view container) {
 //     const auto entries = ParseImage(container);

@@ -110,7 +110,7 @@ TEST_F(KeyedLogBudgetTest, WhatIsPendingCanBeTakenForAllKeys) {
   KeyedLogBudget budget(Options(/*max_keys=*/2));
   Say(&budget, "forgotten", 15);
   Say(&budget, "a", 15);
-  // What is kept for keys that have had nothing yet is one line for this one.
+  // One line is kept for this key, which has had none yet.
   EXPECT_EQ(Say(&budget, "b", 7), 1);
   EXPECT_EQ(budget.TakeLeftOut(kOpenedLine) + left_out_, 26u);
   EXPECT_EQ(budget.TakeLeftOut(kOpenedLine), 0u);

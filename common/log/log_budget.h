@@ -80,7 +80,7 @@ class LogBudget {
   // Asks for the right to say a line of the kind at index `kind` of `kinds`. The permit is refused
   // also when fewer than `keep` further lines could be said at once after this one.
   LogPermit Ask(size_t kind, int64_t keep = 0);
-  // Whether Ask() would grant a permit now. It takes nothing, and counts nothing as left out.
+  // Returns true if Ask() would grant a permit now. Takes no token, and counts nothing as left out.
   bool HasRoom(size_t kind, int64_t keep = 0) const;
   // Notes that `lines` of a kind were not said elsewhere. The next one that is said here mentions
   // them.
@@ -105,7 +105,7 @@ class LogBudget {
     std::atomic<uint64_t> left_out{0};
   };
 
-  // Whether a bucket that is full again at `from_ns` has room for a line and `keep` further ones.
+  // Returns true if a bucket that is full again at `from_ns` has room for one line and `keep` more.
   bool Fits(size_t kind, int64_t keep, int64_t from_ns, int64_t now_ns) const;
 
   const absl::Span<const LogKind> kinds_;

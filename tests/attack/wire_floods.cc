@@ -25,11 +25,13 @@
 #include "tests/hostile/commands.h"
 #include "tests/hostile/log_floods.h"
 #include "tests/hostile/sequence.h"
+#include "transport/testing/http2_frames.h"
 
 namespace warpline::attack {
 namespace {
 
 using hostile::RawClient;
+using testing::Http2Frame;
 
 // What the server may grow by while it is flooded.
 constexpr Footprint kMost = {128 << 10, 500, 300, 200'000};
@@ -89,7 +91,7 @@ WireResult ConnectionsWithoutAWord(const WireTarget& target) {
 }
 
 WireResult HalfOpenConnections(const WireTarget& target) {
-  return SilentConnections(target, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  return SilentConnections(target, testing::kHttp2Preface);
 }
 
 WireResult ConnectionsOfGarbage(const WireTarget& target) {
@@ -204,22 +206,7 @@ WireResult AnswersThatNobodyReads(const WireTarget& target) {
   return served.outcome == WireOutcome::kStopped ? JudgeGrowth(target, before, kMost) : served;
 }
 
-std::string Http2Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
-  const auto byte = [](size_t value) { return std::string(1, static_cast<char>(value & 0xff)); };
-  return absl::StrCat(byte(payload.size() >> 16), byte(payload.size() >> 8), byte(payload.size()),
-                      byte(type), byte(flags), byte(stream >> 24), byte(stream >> 16),
-                      byte(stream >> 8), byte(stream), payload);
-}
-
-// The headers of a session's call, with HPACK's static table (RFC 7541, appendix A).
-std::string SessionHeaders() {
-  const auto text = [](const std::string& value) {
-    return std::string(1, static_cast<char>(value.size())) + value;
-  };
-  return absl::StrCat("\x83\x86\x04", text("/warpline_internal.Gpu/Session"), "\x01", text("host"),
-                      "\x0f\x10", text("application/grpc"), std::string(1, '\0'), text("te"),
-                      text("trailers"));
-}
+std::string SessionHeaders() { return testing::Http2CallHeaders("/warpline_internal.Gpu/Session"); }
 
 // Sends `count` pieces, each of which `piece` makes for the next stream. A connection that the
 // server closes is followed by another one.
@@ -230,7 +217,7 @@ void FloodHttp2(const WireTarget& target, int count,
   char answers[65536];
   for (int i = 0; i < count; ++i, stream += 2) {
     if (!fd.valid()) {
-      fd = ConnectTcp(target, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Http2Frame(4, 0, 0, ""));
+      fd = ConnectTcp(target, testing::kHttp2Preface + Http2Frame(4, 0, 0));
       stream = 1;
     }
     const std::string bytes = piece(stream);

@@ -15,7 +15,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/log/log_capture.h"
 #include "common/unique_fd.h"
@@ -26,31 +25,18 @@
 #include "transport/grpc/unary/unary_call.h"
 #include "transport/testing/certificates.h"
 #include "transport/testing/endpoint.h"
+#include "transport/testing/http2_frames.h"
 #include "transport/testing/temp_folder.h"
 
 namespace warpline {
 namespace {
 
+using testing::Http2CallHeaders;
+using testing::Http2Frame;
+using testing::kHttp2Preface;
+
 constexpr char kName[] = "warpline-test";
 constexpr char kMethod[] = "/test.Service/Echo";
-
-std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, absl::string_view payload = "") {
-  const auto byte = [](uint32_t value) { return std::string(1, static_cast<char>(value & 0xff)); };
-  const auto size = static_cast<uint32_t>(payload.size());
-  return absl::StrCat(byte(size >> 16), byte(size >> 8), byte(size), byte(type), byte(flags),
-                      byte(stream >> 24), byte(stream >> 16), byte(stream >> 8), byte(stream),
-                      payload);
-}
-
-std::string Text(absl::string_view text) {
-  return absl::StrCat(std::string(1, static_cast<char>(text.size())), text);
-}
-
-// The header block of a call, with HPACK's static table (RFC 7541, appendix A).
-std::string CallHeaders(absl::string_view path) {
-  return absl::StrCat("\x83\x86\x04", Text(path), "\x01", Text("host"), "\x0f\x10",
-                      Text("application/grpc"), std::string(1, '\0'), Text("te"), Text("trailers"));
-}
 
 // A client that sends what it likes.
 class RawClient {
@@ -66,7 +52,7 @@ class RawClient {
       SSL_set_fd(ssl_, fd_.get());
       EXPECT_EQ(SSL_connect(ssl_), 1);
     }
-    EXPECT_TRUE(Send(absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Frame(4, 0, 0))));
+    EXPECT_TRUE(Send(absl::StrCat(kHttp2Preface, Http2Frame(4, 0, 0))));
   }
   ~RawClient() { SSL_free(ssl_); }
 
@@ -174,10 +160,10 @@ class FloodTest : public ::testing::TestWithParam<bool> {
 TEST_P(FloodTest, StreamsThatAreReset) {
   const LogCapture log;
   for (const char* const path : {kMethod, "/warpline_internal.Gpu/Session", "/no/Method"}) {
-    const std::string headers = CallHeaders(path);
+    const std::string headers = Http2CallHeaders(path);
     Flood([&](int i) {
       const auto stream = static_cast<uint32_t>(2 * i + 1);
-      return Frame(1, 4, stream, headers) + Frame(3, 0, stream, "\x01\x02\x03\x08");
+      return Http2Frame(1, 4, stream, headers) + Http2Frame(3, 0, stream, "\x01\x02\x03\x08");
     });
   }
   const std::vector<std::string> lines = log.LinesWith("cut a connection that floods: too many");
@@ -187,17 +173,17 @@ TEST_P(FloodTest, StreamsThatAreReset) {
 
 // A window that overflows makes the server reset the stream.
 TEST_P(FloodTest, StreamsThatTheServerResets) {
-  const std::string headers = CallHeaders("/warpline_internal.Gpu/Session");
+  const std::string headers = Http2CallHeaders("/warpline_internal.Gpu/Session");
   Flood([&](int i) {
     const auto stream = static_cast<uint32_t>(2 * i + 1);
-    return Frame(1, 4, stream, headers) + Frame(8, 0, stream, "\x7f\xff\xff\xff");
+    return Http2Frame(1, 4, stream, headers) + Http2Frame(8, 0, stream, "\x7f\xff\xff\xff");
   });
 }
 
 TEST_P(FloodTest, FramesThatCarryNothing) {
-  Flood([](int) { return Frame(4, 0, 0); });
-  Flood([](int) { return Frame(2, 0, 1, std::string(5, '\0')); });
-  Flood([](int) { return Frame(4, 1, 0); });
+  Flood([](int) { return Http2Frame(4, 0, 0); });
+  Flood([](int) { return Http2Frame(2, 0, 1, std::string(5, '\0')); });
+  Flood([](int) { return Http2Frame(4, 1, 0); });
 }
 
 INSTANTIATE_TEST_SUITE_P(PlainAndTls, FloodTest, ::testing::Bool(),

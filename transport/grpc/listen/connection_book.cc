@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/unique_fd.h"
+#include "transport/grpc/meter/socket_inode.h"
 
 namespace warpline::grpc_internal {
 namespace {
@@ -25,12 +25,6 @@ struct End {
   std::string name;  // As gRPC has it, unescaped; empty when gRPC has none for it.
   std::string peer;
 };
-
-// 0 for what is no socket, such as a descriptor that is closed.
-ino_t SocketInode(int fd) {
-  struct stat info = {};
-  return fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
-}
 
 std::string Unescaped(const std::string& name) {
   return absl::StrReplaceAll(name, {{"%5B", "["}, {"%5D", "]"}});

@@ -3,14 +3,15 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "transport/testing/http2_frames.h"
 
 namespace warpline::grpc_internal {
 namespace {
 
-constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+using testing::Http2Frame;
+using testing::kHttp2Preface;
 
 enum Type : uint8_t {
   kData = 0,
@@ -25,19 +26,9 @@ enum Type : uint8_t {
   kUnknown = 77,
 };
 
-std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload = "") {
-  const auto byte = [](uint32_t value, int shift) {
-    return std::string(1, static_cast<char>(value >> shift & 0xff));
-  };
-  const auto size = static_cast<uint32_t>(payload.size());
-  return absl::StrCat(byte(size, 16), byte(size, 8), byte(size, 0), byte(type, 0), byte(flags, 0),
-                      byte(stream, 24), byte(stream, 16), byte(stream, 8), byte(stream, 0),
-                      payload);
-}
-
-class Http2MeterTest : public testing::Test {
+class Http2MeterTest : public ::testing::Test {
  protected:
-  Http2MeterTest() { EXPECT_TRUE(Receives(kPreface)); }
+  Http2MeterTest() { EXPECT_TRUE(Receives(kHttp2Preface)); }
 
   bool Receives(const std::string& bytes) { return meter_.Received(bytes, now_) == nullptr; }
   void Sends(const std::string& bytes) { meter_.Sent(bytes, now_); }
@@ -52,8 +43,8 @@ class Http2MeterTest : public testing::Test {
 
   // Opens a stream and resets it.
   bool Abandons(Http2Meter* meter, uint32_t stream) const {
-    return meter->Received(Frame(kHeaders, 4, stream, "headers"), now_) == nullptr &&
-           meter->Received(Frame(kReset, 0, stream, "code"), now_) == nullptr;
+    return meter->Received(Http2Frame(kHeaders, 4, stream, "headers"), now_) == nullptr &&
+           meter->Received(Http2Frame(kReset, 0, stream, "code"), now_) == nullptr;
   }
 
   absl::Time now_ = absl::UnixEpoch();
@@ -78,8 +69,8 @@ TEST_F(Http2MeterTest, SomeAreForgivenWithTime) {
 // The server ends a stream that breaks the protocol ("MadeYouReset").
 TEST_F(Http2MeterTest, StreamsThatTheServerResetsCount) {
   int taken = 0;
-  for (uint32_t stream = 1; Receives(Frame(kHeaders, 4, stream, "headers")); stream += 2) {
-    Sends(Frame(kReset, 0, stream, "code"));
+  for (uint32_t stream = 1; Receives(Http2Frame(kHeaders, 4, stream, "headers")); stream += 2) {
+    Sends(Http2Frame(kReset, 0, stream, "code"));
     ++taken;
     ASSERT_LT(taken, 1000);
   }
@@ -88,14 +79,14 @@ TEST_F(Http2MeterTest, StreamsThatTheServerResetsCount) {
 
 TEST_F(Http2MeterTest, CallsThatAreAnsweredAreNone) {
   for (uint32_t stream = 1; stream < 20000; stream += 2) {
-    ASSERT_TRUE(Receives(Frame(kHeaders, 4, stream, "headers")));
-    ASSERT_TRUE(Receives(Frame(kData, 1, stream, "request")));
-    Sends(Frame(kHeaders, 4, stream, "headers"));
-    Sends(Frame(kData, 0, stream, "answer"));
-    Sends(Frame(kHeaders, 5, stream, "trailers"));
+    ASSERT_TRUE(Receives(Http2Frame(kHeaders, 4, stream, "headers")));
+    ASSERT_TRUE(Receives(Http2Frame(kData, 1, stream, "request")));
+    Sends(Http2Frame(kHeaders, 4, stream, "headers"));
+    Sends(Http2Frame(kData, 0, stream, "answer"));
+    Sends(Http2Frame(kHeaders, 5, stream, "trailers"));
     // As after an answer that came before the request's end.
     if (stream % 100 == 1) {
-      Sends(Frame(kReset, 0, stream, "code"));
+      Sends(Http2Frame(kReset, 0, stream, "code"));
     }
   }
   EXPECT_EQ(meter_.opened(), 10000u);
@@ -103,13 +94,14 @@ TEST_F(Http2MeterTest, CallsThatAreAnsweredAreNone) {
 
 TEST_F(Http2MeterTest, FramesThatCarryNothingAreAFlood) {
   for (const std::string& frame :
-       {Frame(kSettings, 0, 0), Frame(kPing, 0, 0, "12345678"), Frame(kPriority, 0, 1, "fffff"),
-        Frame(kReset, 0, 1, "code"), Frame(kContinuation, 0, 1, "more"), Frame(kData, 0, 1),
-        Frame(kData, 8, 1, std::string(1, '\0')), Frame(kGoAway, 0, 0, "12345678"),
-        Frame(kHeaders, 4, 0, "trailers"), Frame(kUnknown, 0, 0)}) {
+       {Http2Frame(kSettings, 0, 0), Http2Frame(kPing, 0, 0, "12345678"),
+        Http2Frame(kPriority, 0, 1, "fffff"), Http2Frame(kReset, 0, 1, "code"),
+        Http2Frame(kContinuation, 0, 1, "more"), Http2Frame(kData, 0, 1),
+        Http2Frame(kData, 8, 1, std::string(1, '\0')), Http2Frame(kGoAway, 0, 0, "12345678"),
+        Http2Frame(kHeaders, 4, 0, "trailers"), Http2Frame(kUnknown, 0, 0)}) {
     Http2Meter meter(&all_);
     int taken = 0;
-    ASSERT_EQ(meter.Received(kPreface, now_), nullptr);
+    ASSERT_EQ(meter.Received(kHttp2Preface, now_), nullptr);
     while (meter.Received(frame, now_) == nullptr && taken < 100000) ++taken;
     EXPECT_EQ(taken, static_cast<int>(Http2Meter::kMostIdle)) << static_cast<int>(frame[3]);
   }
@@ -118,33 +110,34 @@ TEST_F(Http2MeterTest, FramesThatCarryNothingAreAFlood) {
 TEST_F(Http2MeterTest, AcknowledgementsAreAFloodUnlessTheyAreEarned) {
   const int most = static_cast<int>(Http2Meter::kMostAcks);
   for (int i = 0; i < 10 * most; ++i) {
-    ASSERT_TRUE(Receives(Frame(kWindowUpdate, 0, i % 2, "size")));
-    Sends(Frame(kData, 0, 1, "answer"));
+    ASSERT_TRUE(Receives(Http2Frame(kWindowUpdate, 0, i % 2, "size")));
+    Sends(Http2Frame(kData, 0, 1, "answer"));
   }
-  EXPECT_EQ(Taken(Frame(kWindowUpdate, 0, 0, "size"), 10 * most), most);
+  EXPECT_EQ(Taken(Http2Frame(kWindowUpdate, 0, 0, "size"), 10 * most), most);
   Http2Meter other(&all_);
-  ASSERT_EQ(other.Received(kPreface, now_), nullptr);
+  ASSERT_EQ(other.Received(kHttp2Preface, now_), nullptr);
   int taken = 0;
-  while (other.Received(Frame(taken % 2 == 0 ? kPing : kSettings, 1, 0), now_) == nullptr) ++taken;
+  while (other.Received(Http2Frame(taken % 2 == 0 ? kPing : kSettings, 1, 0), now_) == nullptr)
+    ++taken;
   EXPECT_EQ(taken, most);
 }
 
 TEST_F(Http2MeterTest, DataIsNoFlood) {
-  ASSERT_TRUE(Receives(Frame(kHeaders, 4, 1, "headers")));
-  EXPECT_EQ(Taken(Frame(kData, 0, 1, "x"), 100000), 100000);
+  ASSERT_TRUE(Receives(Http2Frame(kHeaders, 4, 1, "headers")));
+  EXPECT_EQ(Taken(Http2Frame(kData, 0, 1, "x"), 100000), 100000);
 }
 
 TEST_F(Http2MeterTest, OpenStreamsAreBounded) {
   uint32_t stream = 1;
-  while (Receives(Frame(kHeaders, 4, stream, "headers")) && stream < 10000) stream += 2;
+  while (Receives(Http2Frame(kHeaders, 4, stream, "headers")) && stream < 10000) stream += 2;
   EXPECT_EQ(stream, 2 * Http2Meter::kMostOpen + 1);
 }
 
 TEST_F(Http2MeterTest, BytesComeInPiecesOfAnySize) {
   std::string bytes;
   for (uint32_t stream = 1; stream < 2 * 99; stream += 2) {
-    bytes +=
-        Frame(kHeaders, 4, stream, std::string(stream * 7, 'h')) + Frame(kReset, 0, stream, "code");
+    bytes += Http2Frame(kHeaders, 4, stream, std::string(stream * 7, 'h')) +
+             Http2Frame(kReset, 0, stream, "code");
   }
   for (const char byte : bytes) ASSERT_TRUE(Receives(std::string(1, byte)));
   EXPECT_EQ(meter_.opened(), 99u);
@@ -157,7 +150,7 @@ TEST_F(Http2MeterTest, AllConnectionsTogetherAreBounded) {
   int taken = 0;
   for (int connection = 0; connection < 1000; ++connection) {
     Http2Meter meter(&all_);
-    ASSERT_EQ(meter.Received(kPreface, now_), nullptr);
+    ASSERT_EQ(meter.Received(kHttp2Preface, now_), nullptr);
     for (uint32_t stream = 1; Abandons(&meter, stream); stream += 2) ++taken;
   }
   const int free = static_cast<int>(Http2Meter::kAlwaysAbandoned);

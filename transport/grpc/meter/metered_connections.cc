@@ -4,7 +4,6 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "common/mutex.h"
 #include "common/steady_time.h"
 #include "transport/grpc/meter/http2_meter.h"
+#include "transport/grpc/meter/socket_inode.h"
 
 namespace warpline::grpc_internal {
 namespace {
@@ -93,12 +93,6 @@ class Meter {
   Http2Meter meter_ ABSL_GUARDED_BY(mu_){&shared().abandoned};
   bool cut_ ABSL_GUARDED_BY(mu_) = false;
 };
-
-// 0 for what is no socket.
-ino_t SocketInode(int fd) {
-  struct stat info = {};
-  return fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
-}
 
 // The connections by descriptor. An entry stays when its descriptor is closed; the next connection
 // of that number replaces it, and another file of that number is told by its inode.
