@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/process_status.h"
+
 namespace warpline {
 namespace {
 
@@ -38,15 +40,8 @@ uint64_t PidNamespace() { return InodeOf("/proc/self/ns/pid"); }
 uint64_t UserNamespace() { return InodeOf("/proc/self/ns/user"); }
 
 uint64_t ProcessStartTime(uint32_t pid) {
-  const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/stat");
-  // The program's name, which is the second field, may contain anything.
-  size_t at = text.rfind(')');
-  if (at == std::string::npos) return 0;
-  for (int field = 2; field < 22; ++field) {
-    at = text.find(' ', at + 1);
-    if (at == std::string::npos) return 0;
-  }
-  return std::strtoull(text.c_str() + at + 1, nullptr, 10);
+  const auto status = ReadProcessStatus(static_cast<pid_t>(pid));
+  return status.has_value() ? status->started : 0;
 }
 
 uint64_t AddressSpaceBytes(uint32_t pid) {

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -22,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/fatbin/fatbin.h"
+#include "common/plain_file.h"
 #include "guard/guard.h"
 #include "ptx/ast.h"
 #include "ptx/parser.h"
@@ -43,9 +43,12 @@ struct Totals {
   std::map<std::string, uint64_t> reasons;
 };
 
+// Empty, with a complaint, where the file cannot be read.
 std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const auto file = PlainFile::Open(path);
+  if (file.ok()) return file->Read(0, file->size());
+  std::fprintf(stderr, "%s\n", std::string(file.status().message()).c_str());
+  return "";
 }
 
 std::vector<std::string> TextsOf(std::string_view bytes) {

@@ -12,13 +12,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/plain_file.h"
+#include "common/process_status.h"
 #include "common/steady_time.h"
 #include "common/unique_fd.h"
 
@@ -31,21 +30,6 @@ constexpr absl::Duration kKillTimeout = absl::Seconds(5);
 constexpr absl::Duration kServerTimeout = absl::Seconds(3);
 constexpr size_t kMostWords = 300;
 constexpr size_t kMostAnswer = 4096;
-
-// Of a process, by /proc; 0 when it is gone.
-pid_t ParentOf(const std::string& process) {
-  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  // The name, in brackets, may have any characters.
-  const size_t name_end = text.rfind(')');
-  char state = 0;
-  int parent = 0;
-  if (name_end == std::string::npos ||
-      std::sscanf(text.c_str() + name_end + 1, " %c %d", &state, &parent) != 2) {
-    return 0;
-  }
-  return parent;
-}
 
 }  // namespace
 
@@ -173,11 +157,9 @@ bool Daemon::WaitUntilEnded(absl::Duration timeout) {
 
 // What the daemon has started becomes a child of this process when the daemon is gone.
 void Daemon::KillChildren() {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename();
-    int process = 0;
-    if (absl::SimpleAtoi(name, &process) && ParentOf(name) == getpid()) kill(process, SIGKILL);
+  for (const pid_t process : AllProcesses()) {
+    const auto status = ReadProcessStatus(process);
+    if (status.has_value() && status->parent == getpid()) kill(process, SIGKILL);
   }
 }
 
@@ -192,16 +174,17 @@ void Daemon::Stop() {
     absl::SleepFor(kLookAgain);
   }
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
+  for (std::filesystem::directory_iterator entry(options_.folder, error), end;
+       !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
-    std::filesystem::remove_all(entry.path(), ignored);
+    std::filesystem::remove_all(entry->path(), ignored);
   }
 }
 
 std::string Daemon::LastWords() const {
-  std::ifstream file(absl::StrCat(options_.folder, "/log/output"));
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return text.size() <= kMostWords ? text : text.substr(text.size() - kMostWords);
+  const auto file = PlainFile::Open(absl::StrCat(options_.folder, "/log/output"));
+  if (!file.ok()) return "";
+  return file->Read(file->size() <= kMostWords ? 0 : file->size() - kMostWords, kMostWords);
 }
 
 }  // namespace warpline::mps

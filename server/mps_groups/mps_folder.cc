@@ -39,11 +39,12 @@ UniqueFd Lock(const std::string& folder) {
 
 void RemoveStale(const std::string& place) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(place, error)) {
-    if (!absl::StartsWith(entry.path().filename().string(), kPrefix)) continue;
-    const UniqueFd lock = Lock(entry.path());
+  for (std::filesystem::directory_iterator entry(place, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (!absl::StartsWith(entry->path().filename().string(), kPrefix)) continue;
+    const UniqueFd lock = Lock(entry->path());
     std::error_code ignored;
-    if (lock.valid()) std::filesystem::remove_all(entry.path(), ignored);
+    if (lock.valid()) std::filesystem::remove_all(entry->path(), ignored);
   }
 }
 

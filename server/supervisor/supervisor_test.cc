@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/process_status.h"
 #include "gtest/gtest.h"
 #include "proto/supervisor.pb.h"
 #include "server/process/packet_socket.h"
@@ -46,11 +46,8 @@ std::string FirstPacket(const UniqueFd& socket) {
 
 // 0 for one that is no more.
 pid_t ParentOf(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string skipped;
-  pid_t parent = 0;
-  file >> skipped >> skipped >> skipped >> parent;
-  return parent;
+  const auto status = ReadProcessStatus(pid);
+  return status.has_value() ? status->parent : 0;
 }
 
 class SupervisorTest : public ::testing::Test {

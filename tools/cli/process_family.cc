@@ -1,19 +1,15 @@
 #include "tools/cli/process_family.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <set>
-#include <sstream>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/process_status.h"
 
 namespace warpline::cli {
 namespace {
@@ -25,24 +21,14 @@ struct Process {
 
 // Returns false when it has ended.
 bool ReadProcess(pid_t pid, Process* process) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  // The name, between parentheses, may have anything in it.
-  const size_t open = text.find('(');
-  const size_t close = text.rfind(')');
-  if (open == std::string::npos || close == std::string::npos || close < open) return false;
-  std::istringstream rest(text.substr(close + 1));
-  char state = 0;
-  rest >> state >> process->parent;
-  std::string skipped;
-  int threads = 0;
-  for (int field = 5; field < 20; ++field) rest >> skipped;
-  rest >> threads >> skipped >> process->self.started;
+  auto status = ReadProcessStatus(pid);
+  if (!status.has_value()) return false;
   process->self.pid = pid;
-  process->self.name = text.substr(open + 1, close - open - 1);
+  process->self.name = std::move(status->name);
+  process->self.started = status->started;
+  process->parent = status->parent;
   // The state is that of the main thread, which may have ended before others.
-  const bool ended = state == 'X' || (state == 'Z' && threads <= 1);
-  return rest.good() && !ended;
+  return status->state != 'X' && (status->state != 'Z' || status->threads > 1);
 }
 
 using Ids = std::set<std::pair<pid_t, uint64_t>>;  // Numbers and starts.
@@ -59,14 +45,9 @@ bool IsIn(const Ids& ids, const Process& process) {
 
 std::vector<Process> RunningProcesses() {
   std::vector<Process> running;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end;
-       entry.increment(error)) {
-    pid_t pid = 0;
+  for (const pid_t pid : AllProcesses()) {
     Process process;
-    if (absl::SimpleAtoi(entry->path().filename().string(), &pid) && ReadProcess(pid, &process)) {
-      running.push_back(std::move(process));
-    }
+    if (ReadProcess(pid, &process)) running.push_back(std::move(process));
   }
   return running;
 }

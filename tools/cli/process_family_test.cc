@@ -6,13 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/process_status.h"
 #include "gtest/gtest.h"
 
 namespace warpline::cli {
@@ -78,10 +77,8 @@ std::string TextOf(const ProcessFamily& family, pid_t pid) {
 }
 
 char StateOf(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const size_t end = text.rfind(") ");
-  return end == std::string::npos ? '?' : text[end + 2];
+  const auto status = ReadProcessStatus(pid);
+  return status.has_value() ? status->state : '?';
 }
 
 std::vector<pid_t> Sorted(std::vector<pid_t> pids) {

@@ -1,7 +1,6 @@
 #include "client_stub/core/module/image.h"
 
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "common/fatbin/image_view.h"
@@ -19,7 +18,13 @@ CUresult FindImage(const void* image, std::string_view* bytes) {
 CUresult ReadImageFile(const char* path, std::string* bytes) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  bytes->assign(std::istreambuf_iterator<char>(file), {});
+  bytes->clear();
+  char block[64 << 10];
+  // A stream's iterators throw when the reading fails, as that of a folder does; read() says so.
+  do {
+    file.read(block, sizeof(block));
+    bytes->append(block, static_cast<size_t>(file.gcount()));
+  } while (file);
   return file.bad() ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_SUCCESS;
 }
 

@@ -37,8 +37,19 @@ TEST(ReadImageFileTest, ReadsAFileAndFindsNoMissingOne) {
   std::string bytes;
   EXPECT_EQ(ReadImageFile(path, &bytes), CUDA_SUCCESS);
   EXPECT_EQ(bytes, content);
+  // Larger than what is read at once, and a multiple of it.
+  const std::string large(256 << 10, 'x');
+  std::ofstream(path) << large;
+  EXPECT_EQ(ReadImageFile(path, &bytes), CUDA_SUCCESS);
+  EXPECT_EQ(bytes, large);
+  std::ofstream(path).close();
+  EXPECT_EQ(ReadImageFile(path, &bytes), CUDA_SUCCESS);
+  EXPECT_EQ(bytes, "");
   unlink(path);
   EXPECT_EQ(ReadImageFile(path, &bytes), CUDA_ERROR_FILE_NOT_FOUND);
+  EXPECT_EQ(ReadImageFile("/tmp", &bytes), CUDA_ERROR_FILE_NOT_FOUND);
+  // It can be opened, and the reading fails.
+  EXPECT_EQ(ReadImageFile("/proc/self/mem", &bytes), CUDA_ERROR_FILE_NOT_FOUND);
 }
 
 }  // namespace

@@ -67,10 +67,9 @@ bool LocksMemory() {
 // process.
 bool AnyThreadBlocksFaults() {
   std::error_code error;
-  std::filesystem::directory_iterator threads("/proc/self/task", error);
-  if (error) return true;
-  for (const auto& thread : threads) {
-    std::ifstream status(thread.path() / "status");
+  std::filesystem::directory_iterator thread("/proc/self/task", error);
+  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
+    std::ifstream status(thread->path() / "status");
     std::string line;
     while (std::getline(status, line)) {
       uint64_t blocked = 0;
@@ -79,7 +78,7 @@ bool AnyThreadBlocksFaults() {
       break;
     }
   }
-  return false;
+  return static_cast<bool>(error);  // It cannot be told.
 }
 
 // The kernel writes to the control block of a thread that it moves to another processor, and ends

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/process_status.h"
 
 namespace warpline::mps {
 
@@ -53,10 +53,8 @@ pid_t DaemonOf(const std::string& pipes) {
 }
 
 bool IsRunning(pid_t process) {
-  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const size_t name_end = text.rfind(')');
-  return name_end != std::string::npos && text.size() > name_end + 2 && text[name_end + 2] != 'Z';
+  const auto status = ReadProcessStatus(process);
+  return status.has_value() && status->state != 'Z';
 }
 
 int AskFakeControl(const std::string& program, const std::string& pipes,

@@ -3,11 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <sstream>
-#include <string>
-
-#include "absl/strings/str_cat.h"
+#include "common/process_status.h"
 
 namespace warpline::grpc_internal {
 namespace {
@@ -17,16 +13,8 @@ constexpr int kMostGenerations = 1024;
 
 // Negative where it cannot be told.
 pid_t ParentOf(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(file, line)) return -1;
-  // The name of the program is in brackets, and may have some itself.
-  const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return -1;
-  std::istringstream rest(line.substr(name_end + 1));
-  std::string state;
-  pid_t parent = -1;
-  return rest >> state >> parent ? parent : -1;
+  const auto status = ReadProcessStatus(pid);
+  return status.has_value() ? status->parent : -1;
 }
 
 }  // namespace
