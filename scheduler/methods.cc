@@ -7,6 +7,7 @@
 #include "audit/audited_method.h"
 #include "common/serving/listen_address.h"
 #include "proto/admin.pb.h"
+#include "proto/report_limits.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/request_shape.h"
 
@@ -21,16 +22,18 @@ using warpline_internal::Operator;
 using warpline_internal::RevokeRequest;
 using warpline_internal::ServerReport;
 using warpline_internal::ServerRequest;
+using warpline_internal::SessionsReport;
 using warpline_internal::SliceRequest;
 using warpline_internal::StatRequest;
 using warpline_internal::TenantRequest;
 using warpline_internal::WithdrawRequest;
 
-// A report of all sessions of a large server is a fraction of this.
-constexpr size_t kMostReportBytes = 8u << 20;
+// What servers put into one, and the last session.
+constexpr size_t kMostReportMessageBytes = kMostReportBytes + (64u << 10);
 constexpr size_t kMostRequestBytes = 64u << 10;
 
 constexpr char kReport[] = "Report";
+constexpr char kReportSessions[] = "ReportSessions";
 
 absl::StatusOr<Nothing> Done(const absl::Status& status) {
   if (!status.ok()) return status;
@@ -153,6 +156,10 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
     return AnswerLeading(role,
                          [&](Scheduler& scheduler) { return scheduler.Report(request, local); });
   });
+  methods[Path(kReportSessions)] = Method<SessionsReport>([=](const auto& request, bool local) {
+    return AnswerLeading(
+        role, [&](Scheduler& scheduler) { return Done(scheduler.ReportSessions(request, local)); });
+  });
   methods[Path("PutTenant")] = Leading<TenantRequest>(
       role, [](Scheduler& scheduler, const auto& request) { return scheduler.PutTenant(request); });
   methods[Path("RemoveTenant")] =
@@ -191,20 +198,24 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
             role, [&](Scheduler& scheduler) { return scheduler.Stat(request, name, peer); });
       });
   methods[Path("Tenants")] = Method<Operator>([=](const auto& request, bool) {
-    return AnswerReading(
-        role, [&](Scheduler& scheduler) { return scheduler.Tenants(request.credential()); });
+    return AnswerReading(role, [&](Scheduler& scheduler) {
+      return scheduler.Tenants(request.credential(), request.page());
+    });
   });
   methods[Path("Slices")] = Method<Operator>([=](const auto& request, bool) {
-    return AnswerReading(
-        role, [&](Scheduler& scheduler) { return scheduler.Slices(request.credential()); });
+    return AnswerReading(role, [&](Scheduler& scheduler) {
+      return scheduler.Slices(request.credential(), request.page());
+    });
   });
   methods[Path("Leases")] = Method<Operator>([=](const auto& request, bool) {
-    return AnswerReading(
-        role, [&](Scheduler& scheduler) { return scheduler.Leases(request.credential()); });
+    return AnswerReading(role, [&](Scheduler& scheduler) {
+      return scheduler.Leases(request.credential(), request.page());
+    });
   });
   methods[Path("Servers")] = Method<Operator>([=](const auto& request, bool) {
-    return AnswerReading(
-        role, [&](Scheduler& scheduler) { return scheduler.Servers(request.credential()); });
+    return AnswerReading(role, [&](Scheduler& scheduler) {
+      return scheduler.Servers(request.credential(), request.page());
+    });
   });
   Audit<TenantRequest>(audit, "PutTenant", /*removes=*/false, &methods);
   Audit<TenantRequest>(audit, "RemoveTenant", /*removes=*/true, &methods);
@@ -216,8 +227,9 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
   Audit<RevokeRequest>(audit, "Revoke", /*removes=*/false, &methods);
   // Those whose first field is a credential.
   for (const char* const with_credential :
-       {kReport, "Acquire", "PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice", "PutServer",
-        "RemoveServer", "CordonServer", "Revoke", "Tenants", "Slices", "Leases", "Servers"}) {
+       {kReport, kReportSessions, "Acquire", "PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice",
+        "PutServer", "RemoveServer", "CordonServer", "Revoke", "Tenants", "Slices", "Leases",
+        "Servers"}) {
     NoteKnown(known, with_credential, &methods);
   }
   return methods;
@@ -244,7 +256,9 @@ UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods, const KnownCredenti
   };
   UnaryMethodLanes lanes;
   for (const auto& [path, method] : methods) lanes[path] = lane(kOthers, kMostRequestBytes);
-  lanes[Path(kReport)] = lane(kReports, kMostReportBytes);
+  for (const char* const name : {kReport, kReportSessions}) {
+    lanes[Path(name)] = lane(kReports, kMostReportMessageBytes);
+  }
   for (const char* const name : {"Acquire", "Renew", "Release", "Withdraw"}) {
     lanes[Path(name)] = lane(kLeases, kMostRequestBytes);
   }

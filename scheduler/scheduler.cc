@@ -286,7 +286,7 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
   pool_.Release(lease.id, Now());
   // Also where no session of it runs: its token may still be good.
   if (const auto server = servers_.find(lease.server); server != servers_.end()) {
-    server->second.tell_ended = true;
+    server->second.ended.TellAll();
   }
   // The tenant's own leases do not use up the line of what its operator does to it.
   const LogPermit permit =

@@ -26,10 +26,12 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/audit_anchors.h"
 #include "scheduler/callers.h"
+#include "scheduler/ended_news.h"
 #include "scheduler/placement/allocator.h"
 #include "scheduler/pool_allocator.h"
 #include "scheduler/pool_snapshot.h"
 #include "scheduler/renewals.h"
+#include "scheduler/reported_sessions.h"
 #include "scheduler/scheduler_log.h"
 #include "scheduler/server_instance.h"
 #include "scheduler/service_accounts/account_gate.h"
@@ -94,6 +96,21 @@ struct TenantCount {
 // Thread-safe. `local` says that a request comes from the scheduler's own host. Requests are not
 // trusted: one that is too long or malformed gets INVALID_ARGUMENT, and one whose sender has no
 // right to it UNAUTHENTICATED. UNAVAILABLE means that the state could not be written.
+// Of the leases of a tenant, a server or a slice.
+struct LeaseTotals {
+  uint32_t leases = 0;
+  uint64_t bytes = 0;
+  uint32_t max_sessions = 0;
+  uint32_t sessions = 0;  // Where they are known.
+
+  void Add(const LeaseRecord& lease, uint32_t sessions_of_it = 0) {
+    ++leases;
+    bytes += lease.total_bytes();
+    max_sessions += lease.max_sessions;
+    sessions += sessions_of_it;
+  }
+};
+
 class Scheduler {
  public:
   // Goes on from what the store holds. Returns an error, which names the file and says what to do,
@@ -127,6 +144,9 @@ class Scheduler {
   // ALREADY_EXISTS, saying what to do, while another process reports by the server's name.
   absl::StatusOr<warpline_internal::ReportReply> Report(
       const warpline_internal::ServerReport& report, bool local);
+  // Takes sessions for which the server's latest report had no room. Errors as
+  // ReportedSessions::Add(), INVALID_ARGUMENT as CheckSessions().
+  absl::Status ReportSessions(const warpline_internal::SessionsReport& more, bool local);
 
   // The following are for the operator alone.
   absl::StatusOr<warpline_internal::TenantReply> PutTenant(
@@ -145,12 +165,18 @@ class Scheduler {
   absl::Status PutSlice(const warpline_internal::SliceRequest& request);
   // FAILED_PRECONDITION while a tenant has it.
   absl::Status RemoveSlice(const warpline_internal::SliceRequest& request);
-  absl::StatusOr<warpline_internal::SliceList> Slices(const std::string& credential);
+  // The lists are told in parts, as `page` asks. RESOURCE_EXHAUSTED for what is too long for a
+  // caller that knows no parts.
+  absl::StatusOr<warpline_internal::SliceList> Slices(const std::string& credential,
+                                                      const warpline_internal::Page& page = {});
   // NOT_FOUND for a server that has neither registered nor a credential.
   absl::Status CordonServer(const warpline_internal::CordonRequest& request);
-  absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential);
-  absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential);
-  absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential);
+  absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential,
+                                                        const warpline_internal::Page& page = {});
+  absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential,
+                                                      const warpline_internal::Page& page = {});
+  absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential,
+                                                        const warpline_internal::Page& page = {});
   // Returns the sessions of all servers and their devices, as they were last reported; to a tenant
   // that shows its credential, its own sessions alone. `name` is the scheduler's.
   absl::StatusOr<warpline_internal::StatReply> Stat(const warpline_internal::StatRequest& request,
@@ -183,11 +209,9 @@ class Scheduler {
     ServerInstance instance;
     bool lost = true;  // For the log; true until a report has come.
     absl::Time lost_at;
-    warpline_internal::ServerReport report;
-    // The server is to be told of all its leases that have ended, not of the reported ones alone.
-    bool tell_ended = true;
-    // Those that it was told of last.
-    std::set<std::string> told_ended;
+    warpline_internal::ServerReport report;  // The latest, without credential and sessions.
+    ReportedSessions sessions;
+    EndedNews ended;
     bool placed_on = false;  // As the allocator was told.
   };
 
@@ -199,16 +223,24 @@ class Scheduler {
   absl::Time Now() const { return options_.clock(); }
   // Longer than tokens are good for.
   absl::Duration Afterlife() const { return std::max(kLeaseAfterlife, options_.lease_ttl); }
-  // Adds the ended leases of the server to the answer.
-  absl::Status TellEnded(const std::string& server, warpline_internal::ReportReply* reply)
+  warpline_internal::Server ListedServer(const ServerRecord& record, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The parts of Report() that concern leases: those that have sessions, that fell idle, and that
+  // end soon.
+  absl::Status KeepLeases(const warpline_internal::ServerReport& report, absl::Time now,
+                          ReportAnswer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EndIdleLeases(const warpline_internal::ServerReport& report, absl::Time now,
+                             LiveServer* live, const ReportAnswer& answer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TellEnding(const warpline_internal::ServerReport& report, absl::Time now,
+                  ReportAnswer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUp(const LiveServer& server, absl::Time now) const;
   // Whether the server has said which sessions it has since the lease expired.
   bool KnowsSessions(const LiveServer& server, const LeaseRecord& lease, absl::Time now) const;
   // UNAUTHENTICATED for one who is none, also if `caller` says so.
   absl::StatusOr<TenantRecord> TenantOf(const absl::StatusOr<Caller>& caller, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckServer(const warpline_internal::ServerReport& report, bool local)
+  absl::Status CheckServer(const std::string& name, const std::string& credential, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckOperator(const std::string& credential) const;
   // Fills the allocator with what the store has.

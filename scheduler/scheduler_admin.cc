@@ -11,6 +11,7 @@
 #include "common/log/log.h"
 #include "lease/entitlement.h"
 #include "lease/rights.h"
+#include "proto/page.h"
 #include "proto/tier.h"
 #include "scheduler/callers.h"
 #include "scheduler/scheduler.h"
@@ -190,53 +191,70 @@ absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
     TellNotices(Now());
   }
   if (status.ok()) LogInfo("removed tenant=", request.name());
-  for (auto& [name, server] : servers_) server.tell_ended = true;
+  for (auto& [name, server] : servers_) server.ended.TellAll();
   return status;
 }
 
-absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::string& credential) {
+namespace {
+
+void Fill(const TenantRecord& tenant, warpline_internal::Tenant* to) {
+  to->set_name(tenant.name);
+  to->set_memory_bytes(tenant.memory_bytes);
+  to->set_max_leases(tenant.max_leases);
+  to->set_max_lease_sessions(tenant.max_lease_sessions);
+  to->set_max_sessions(tenant.max_sessions);
+  to->set_rights(tenant.rights);
+  to->set_tiers(tenant.tiers);
+  to->set_tier(static_cast<uint32_t>(tenant.tier));
+  to->set_max_seconds(tenant.max_seconds);
+  to->set_weight(tenant.weight);
+  to->set_copy_weight(tenant.copy_weight);
+  to->set_priority(tenant.priority);
+  for (const std::string& slice : tenant.slices) to->add_slices(slice);
+  to->set_parent(tenant.parent);
+  to->set_reserved_bytes(tenant.reserved_bytes);
+  for (const std::string& name : tenant.namespaces) to->add_namespaces(name);
+}
+
+}  // namespace
+
+absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(
+    const std::string& credential, const warpline_internal::Page& page) {
   if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   auto tenants = store_->Tenants();
   if (!tenants.ok()) return tenants.status();
-  const auto leases = store_->Leases();
+  const auto leases = store_->ActiveLeases();
   if (!leases.ok()) return leases.status();
   if (tenants->empty()) {
     tenants->emplace_back();
     tenants->back().name = kDefaultTenant;
     tenants->back().slices = {kAnySlice};
   }
-  auto sessions = SessionsByLease();
+  std::sort(tenants->begin(), tenants->end(),
+            [](const TenantRecord& a, const TenantRecord& b) { return a.name < b.name; });
+  const std::map<std::string, uint32_t> sessions = SessionsByLease();
+  std::map<std::string, LeaseTotals> totals;
+  for (const LeaseRecord& lease : *leases) {
+    const auto has = sessions.find(lease.id);
+    totals[lease.tenant].Add(lease, has == sessions.end() ? 0 : has->second);
+  }
+  PageCut cut(page);
   warpline_internal::TenantList list;
   list.set_from_follower(options_.only_reads);
   for (const TenantRecord& tenant : *tenants) {
-    auto* to = list.add_tenants();
-    to->set_name(tenant.name);
-    to->set_memory_bytes(tenant.memory_bytes);
-    to->set_max_leases(tenant.max_leases);
-    to->set_max_lease_sessions(tenant.max_lease_sessions);
-    to->set_max_sessions(tenant.max_sessions);
-    to->set_rights(tenant.rights);
-    to->set_tiers(tenant.tiers);
-    to->set_tier(static_cast<uint32_t>(tenant.tier));
-    to->set_max_seconds(tenant.max_seconds);
-    to->set_weight(tenant.weight);
-    to->set_copy_weight(tenant.copy_weight);
-    to->set_priority(tenant.priority);
-    for (const std::string& slice : tenant.slices) to->add_slices(slice);
-    to->set_parent(tenant.parent);
-    to->set_reserved_bytes(tenant.reserved_bytes);
-    for (const std::string& name : tenant.namespaces) to->add_namespaces(name);
+    if (!cut.Takes(tenant.name)) continue;
+    auto* const to = list.add_tenants();
+    Fill(tenant, to);
     to->set_waiting(pool_.allocator().line().RequestsOf(tenant.name));
-    for (const LeaseRecord& lease : *leases) {
-      if (lease.tenant != tenant.name || lease.state != LeaseState::kActive) continue;
-      to->set_leases(to->leases() + 1);
-      to->set_leased_bytes(to->leased_bytes() + lease.total_bytes());
-      to->set_leased_sessions(to->leased_sessions() + lease.max_sessions);
-      to->set_sessions(to->sessions() + sessions[lease.id]);
-    }
+    const LeaseTotals& leased = totals[tenant.name];
+    to->set_leases(leased.leases);
+    to->set_leased_bytes(leased.bytes);
+    to->set_leased_sessions(leased.max_sessions);
+    to->set_sessions(leased.sessions);
+    cut.Add(*to);
   }
-  return list;
+  return cut.Finish(std::move(list));
 }
 
 std::map<std::string, uint32_t> Scheduler::SessionsByLease() {
@@ -249,37 +267,74 @@ std::map<std::string, uint32_t> Scheduler::SessionsByLease() {
   return sessions;
 }
 
-absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string& credential) {
+namespace {
+
+void Fill(const LeaseRecord& lease, absl::Time now, warpline_internal::Lease* to) {
+  to->set_id(lease.id);
+  to->set_tenant(lease.tenant);
+  to->set_server(lease.server);
+  to->set_device(FormatDeviceNames(lease.devices));
+  to->set_memory_bytes(lease.memory_bytes);
+  to->set_program(lease.program);
+  to->set_pid(lease.pid);
+  to->set_holder(lease.by_sessions ? "sessions" : "run");
+  to->set_max_sessions(lease.max_sessions);
+  to->set_age_seconds(absl::ToDoubleSeconds(now - lease.created));
+  to->set_expires_in_seconds(absl::ToDoubleSeconds(lease.expires - now));
+  constexpr const char* kStates[] = {"active", "revoked", "released"};
+  const auto state = static_cast<size_t>(lease.state);
+  to->set_state(state < std::size(kStates) ? kStates[state] : "unknown");
+  to->set_reason(lease.reason);
+  to->set_slice(lease.slice.name);
+}
+
+// The order of leases in the list: the oldest first.
+std::string KeyOf(const LeaseRecord& lease) {
+  const int64_t ms = std::max<int64_t>(absl::ToUnixMillis(lease.created), 0);
+  return absl::StrCat(PageKey(static_cast<uint64_t>(ms)), " ", lease.id);
+}
+
+void Fill(const warpline_internal::ReportedDevice& device, warpline_internal::DeviceStat* to) {
+  to->set_name(device.name());
+  to->set_uuid(device.uuid());
+  to->set_backend(device.backend());
+  to->set_capacity_bytes(device.capacity_bytes());
+  to->set_granted_bytes(device.granted_bytes());
+}
+
+uint32_t SessionsOn(int gpu, const ReportedSessions::Sessions& sessions) {
+  return static_cast<uint32_t>(
+      std::count_if(sessions.begin(), sessions.end(), [gpu](const auto& session) {
+        const auto& more = session.more_gpus();
+        return session.gpu() == gpu || std::find(more.begin(), more.end(), gpu) != more.end();
+      }));
+}
+
+}  // namespace
+
+absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(
+    const std::string& credential, const warpline_internal::Page& page) {
   if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto leases = store_->Leases();
   if (!leases.ok()) return leases.status();
-  auto sessions = SessionsByLease();
+  const std::map<std::string, uint32_t> sessions = SessionsByLease();
+  std::map<std::string, const LeaseRecord*> in_order;
+  for (const LeaseRecord& lease : *leases) in_order[KeyOf(lease)] = &lease;
   const absl::Time now = Now();
+  PageCut cut(page);
   warpline_internal::LeaseList list;
   list.set_from_follower(options_.only_reads);
-  for (const LeaseRecord& lease : *leases) {
-    auto* to = list.add_leases();
-    to->set_id(lease.id);
-    to->set_tenant(lease.tenant);
-    to->set_server(lease.server);
-    to->set_device(FormatDeviceNames(lease.devices));
-    to->set_memory_bytes(lease.memory_bytes);
-    to->set_program(lease.program);
-    to->set_pid(lease.pid);
-    to->set_holder(lease.by_sessions ? "sessions" : "run");
-    to->set_sessions(sessions[lease.id]);
-    to->set_max_sessions(lease.max_sessions);
-    to->set_age_seconds(absl::ToDoubleSeconds(now - lease.created));
-    to->set_expires_in_seconds(absl::ToDoubleSeconds(lease.expires - now));
-    constexpr const char* kStates[] = {"active", "revoked", "released"};
-    const auto state = static_cast<size_t>(lease.state);
-    to->set_state(state < std::size(kStates) ? kStates[state] : "unknown");
-    to->set_reason(lease.reason);
-    to->set_slice(lease.slice.name);
-    to->set_lent(pool_.allocator().lent().count(lease.id) != 0);
+  for (const auto& [key, lease] : in_order) {
+    if (!cut.Takes(key)) continue;
+    auto* const to = list.add_leases();
+    Fill(*lease, now, to);
+    const auto has = sessions.find(lease->id);
+    to->set_sessions(has == sessions.end() ? 0 : has->second);
+    to->set_lent(pool_.allocator().lent().count(lease->id) != 0);
+    cut.Add(*to);
   }
-  return list;
+  return cut.Finish(std::move(list));
 }
 
 absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(
@@ -296,36 +351,38 @@ absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(
     tenant = asking->name;
   }
   const absl::Time now = Now();
+  PageCut cut(request.page());
   warpline_internal::StatReply reply;
   reply.set_server(name);
   for (const auto& [server, live] : servers_) {
     if (!IsUp(live, now)) continue;
-    for (const auto& session : live.report.sessions()) {
-      if (!is_operator.ok() && session.tenant() != tenant) continue;
-      *reply.add_sessions() = session;
-      reply.mutable_sessions(reply.sessions_size() - 1)->set_server(server);
-    }
-    if (!is_operator.ok()) continue;
-    int gpu = 0;
-    for (const auto& device : live.report.devices()) {
-      auto* to = reply.add_devices();
-      to->set_server(server);
-      to->set_gpu(gpu);
-      for (const auto& session : live.report.sessions()) {
-        const auto& more = session.more_gpus();
-        const bool there =
-            session.gpu() == gpu || std::find(more.begin(), more.end(), gpu) != more.end();
-        if (there) to->set_sessions(to->sessions() + 1);
+    const ReportedSessions::Sessions& sessions = live.sessions.all();
+    // A server's devices come before its sessions. No name of a server has a blank, nor a character
+    // before it.
+    if (is_operator.ok() && cut.Takes(absl::StrCat(server, " "))) {
+      for (int gpu = 0; gpu < live.report.devices_size(); ++gpu) {
+        auto* const to = reply.add_devices();
+        to->set_server(server);
+        to->set_gpu(gpu);
+        to->set_sessions(SessionsOn(gpu, sessions));
+        Fill(live.report.devices(gpu), to);
+        cut.Add(*to);
       }
-      ++gpu;
-      to->set_name(device.name());
-      to->set_uuid(device.uuid());
-      to->set_backend(device.backend());
-      to->set_capacity_bytes(device.capacity_bytes());
-      to->set_granted_bytes(device.granted_bytes());
+    }
+    std::map<std::string, const warpline_internal::SessionStat*> in_order;
+    for (const auto& session : sessions) {
+      if (!is_operator.ok() && session.tenant() != tenant) continue;
+      in_order[absl::StrCat(server, " ", PageKey(session.id()))] = &session;
+    }
+    for (const auto& [key, session] : in_order) {
+      if (!cut.Takes(key)) continue;
+      auto* const to = reply.add_sessions();
+      *to = *session;
+      to->set_server(server);
+      cut.Add(*to);
     }
   }
-  return reply;
+  return cut.Finish(std::move(reply));
 }
 
 SchedulerCounts Scheduler::Counts() {
@@ -337,7 +394,7 @@ SchedulerCounts Scheduler::Counts() {
     const bool up = IsUp(live, now);
     ++(up ? counts.servers_up : counts.servers_lost);
     if (!up) continue;
-    counts.sessions += static_cast<uint64_t>(live.report.sessions_size());
+    counts.sessions += static_cast<uint64_t>(live.sessions.all().size());
     for (const auto& device : live.report.devices()) {
       counts.capacity_bytes += device.capacity_bytes();
     }

@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
 #include "common/given_name.h"
 #include "common/log/log.h"
 #include "common/text.h"
+#include "proto/page.h"
+#include "proto/report_limits.h"
 #include "scheduler/scheduler.h"
 
 namespace warpline::scheduler {
@@ -19,36 +22,62 @@ using warpline_internal::ReportReply;
 using warpline_internal::ServerReply;
 using warpline_internal::ServerReport;
 using warpline_internal::ServerRequest;
+using warpline_internal::SessionsReport;
 
 constexpr size_t kMaxText = 256;
 constexpr int kMaxDevices = 64;
-constexpr int kMaxSessions = 8192;
 constexpr size_t kMaxName = 128;
+// The time until the next report where the answer had no room for all that is to be told.
+constexpr absl::Duration kTellOnInterval = absl::Milliseconds(50);
 
 absl::Status CheckNewServer(const std::string& name) {
   return CheckGivenName("server", name, kMaxName, "-_.:");
 }
 
+absl::Status Malformed(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("a malformed report: ", what));
+}
+
+// Servers make these texts themselves, and operators' terminals show them.
+bool IsShortText(absl::string_view text) {
+  return text.size() <= kMaxText && absl::c_all_of(text, absl::ascii_isprint);
+}
+
+absl::Status CheckDevice(const warpline_internal::ReportedDevice& device) {
+  // Commas separate devices, so an id must not contain one.
+  if (!absl::StartsWith(device.uuid(), "GPU-") || !IsShortText(device.uuid()) ||
+      absl::StrContains(device.uuid(), ',')) {
+    return Malformed(absl::StrCat("a device's UUID is ", Quoted(FitText(device.uuid(), kMaxText))));
+  }
+  if (!IsShortText(device.name()) || !IsShortText(device.backend())) {
+    return Malformed("a device's name or backend is no short text of ASCII");
+  }
+  if (device.capacity_bytes() >= (1ull << 50)) {
+    return Malformed("a device has 1024 TiB of memory, or more");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckReport(const ServerReport& report) {
-  bool fits = IsPlainName(report.name(), kMaxName, "-_.:") && !report.endpoint().empty() &&
-              report.endpoint().size() <= kMaxText && report.version().size() <= kMaxText &&
-              report.devices_size() <= kMaxDevices && report.sessions_size() <= kMaxSessions &&
-              report.leases_size() <= kMaxSessions && report.idle_leases_size() <= kMaxSessions &&
-              report.audit_head().size() <= kMaxText;
+  if (!IsPlainName(report.name(), kMaxName, "-_.:")) {
+    return Malformed("the server's name is no name");
+  }
+  if (report.endpoint().empty() || !IsShortText(report.endpoint()) ||
+      !IsShortText(report.version()) || !IsShortText(report.audit_head())) {
+    return Malformed("endpoint, version or audit_head is no short text of ASCII");
+  }
+  if (report.devices_size() > kMaxDevices) {
+    return Malformed(absl::StrCat("it has more than ", kMaxDevices, " devices"));
+  }
+  if (std::max(report.leases_size(), report.idle_leases_size()) > kMostReportedSessions) {
+    return Malformed(absl::StrCat("it has more than ", kMostReportedSessions, " leases"));
+  }
   std::set<std::string> uuids;
   for (const auto& device : report.devices()) {
-    // Commas separate devices, so an id must not contain one.
-    fits = fits && uuids.insert(device.uuid()).second && absl::StartsWith(device.uuid(), "GPU-") &&
-           device.uuid().size() <= kMaxText && !absl::StrContains(device.uuid(), ',') &&
-           device.name().size() <= kMaxText && device.backend().size() <= kMaxText &&
-           device.capacity_bytes() < (1ull << 50);
+    if (auto status = CheckDevice(device); !status.ok()) return status;
+    if (!uuids.insert(device.uuid()).second) return Malformed("two devices have one UUID");
   }
-  for (const auto& session : report.sessions()) {
-    fits = fits && session.program().size() <= kMaxText &&
-           session.reason().size() <= 4 * kMaxText && session.memory_refusal().size() <= kMaxText &&
-           session.more_gpus_size() <= kMaxDevices;
-  }
-  return fits ? absl::OkStatus() : absl::InvalidArgumentError("a malformed report");
+  return CheckSessions(report.sessions());
 }
 
 void SetCordon(const CordonRecord& cordon, absl::Time now, warpline_internal::Server* to) {
@@ -66,13 +95,14 @@ bool Scheduler::IsUp(const LiveServer& server, absl::Time now) const {
 
 // --- Credentials.
 
-absl::Status Scheduler::CheckServer(const ServerReport& report, bool local) {
-  const auto hash = store_->ServerCredential(report.name());
+absl::Status Scheduler::CheckServer(const std::string& name, const std::string& credential,
+                                    bool local) {
+  const auto hash = store_->ServerCredential(name);
   if (!hash.ok()) return hash.status();
-  if (!hash->empty() && EqualSecrets(*hash, HashCredential(report.credential()))) {
+  if (!hash->empty() && EqualSecrets(*hash, HashCredential(credential))) {
     return absl::OkStatus();
   }
-  if (hash->empty() && local && report.credential().empty()) {
+  if (hash->empty() && local && credential.empty()) {
     const auto tenants = store_->Tenants();
     if (!tenants.ok()) return tenants.status();
     const auto servers = store_->ServersWithCredential();
@@ -81,7 +111,7 @@ absl::Status Scheduler::CheckServer(const ServerReport& report, bool local) {
   }
   ++counts_.rejected;
   return absl::UnauthenticatedError(absl::StrCat(
-      "the scheduler does not take a server by the name of ", report.name(),
+      "the scheduler does not take a server by the name of ", name,
       " with this credential: `warpline servers add NAME` prints one for --name=NAME and the file "
       "of --scheduler_credential_file"));
 }
@@ -179,17 +209,6 @@ absl::Status Scheduler::NoteServer(const ServerReport& report) {
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::TellEnded(const std::string& server, ReportReply* reply) {
-  const auto leases = store_->EndedLeasesOn(server);
-  if (!leases.ok()) return leases.status();
-  for (const LeaseRecord& lease : *leases) {
-    auto* const ended = reply->add_ended();
-    ended->set_lease(lease.id);
-    ended->set_reason(lease.reason);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Scheduler::NoteAuditHead(const ServerReport& report, absl::Time now) {
   const auto had = anchors_.Note(report.name(), report.audit_head());
   if (!had.has_value()) return absl::OkStatus();
@@ -203,7 +222,9 @@ absl::Status Scheduler::NoteAuditHead(const ServerReport& report, absl::Time now
 absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool local) {
   if (auto status = CheckReport(report); !status.ok()) return status;
   MutexLock lock(&mu_);
-  if (auto status = CheckServer(report, local); !status.ok()) return status;
+  if (auto status = CheckServer(report.name(), report.credential(), local); !status.ok()) {
+    return status;
+  }
   const absl::Time now = Now();
   if (auto status = CheckInstance(report, now); !status.ok()) return status;
   if (auto status = NoteServer(report); !status.ok()) return status;
@@ -225,6 +246,8 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
                  });
   live.report = report;
   live.report.clear_credential();
+  live.report.clear_sessions();
+  live.sessions.Begin(report);
   const bool takes_leases = IsUp(live, now) && !report.draining();
   if (!same_devices || live.placed_on != takes_leases) PlaceOn(report.name(), &live, now);
   ReportReply reply;
@@ -236,25 +259,37 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   reply.set_interval_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.report_interval)));
   reply.set_now_unix_ms(absl::ToUnixMillis(now));
   reply.set_epoch(store_->epoch());
-  if (live.tell_ended || !report.heard()) {
-    if (auto status = TellEnded(report.name(), &reply); !status.ok()) return status;
-    live.tell_ended = false;
-    live.told_ended.clear();
-    for (const auto& ended : reply.ended()) live.told_ended.insert(ended.lease());
+  ReportAnswer answer(&reply);
+  live.ended.NextAnswer(report.heard());
+  if (live.ended.telling()) {
+    auto ended = store_->EndedLeasesOn(report.name());
+    if (!ended.ok()) return ended.status();
+    live.ended.Tell(*std::move(ended), &answer);
   }
-  std::set<std::string> told;
-  for (const auto& ended : reply.ended()) told.insert(ended.lease());
-  std::set<std::string> in_use;
+  if (auto status = KeepLeases(report, now, &answer); !status.ok()) return status;
+  // Not before: a lease with sessions whose new time could not be written would end for having
+  // none.
+  live.told_sessions = now;
+  if (auto status = EndIdleLeases(report, now, &live, answer); !status.ok()) return status;
+  TellEnding(report, now, &answer);
+  if (live.ended.telling()) {
+    reply.set_interval_ms(static_cast<uint32_t>(
+        absl::ToInt64Milliseconds(std::min(options_.report_interval, kTellOnInterval))));
+  }
+  return reply;
+}
+
+absl::Status Scheduler::KeepLeases(const ServerReport& report, absl::Time now,
+                                   ReportAnswer* answer) {
   for (const auto& reported : report.leases()) {
-    in_use.insert(reported.lease());
-    if (told.count(reported.lease()) != 0) continue;
+    if (answer->Tells(reported.lease())) continue;
     auto lease = store_->FindLease(reported.lease());
     if (!lease.ok()) return lease.status();
     const bool ours = lease->has_value() && (*lease)->server == report.name();
     if (!ours || (*lease)->state != LeaseState::kActive) {
-      auto* ended = reply.add_ended();
-      ended->set_lease(reported.lease());
-      ended->set_reason(ours ? (*lease)->reason : "the scheduler does not know it");
+      // Where it has no room, the server reports it again.
+      answer->AddEnded(reported.lease(),
+                       ours ? (*lease)->reason : "the scheduler does not know it");
       continue;
     }
     // Sessions that run keep their lease.
@@ -262,9 +297,13 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     (*lease)->expires = std::min(now + options_.lease_ttl, (*lease)->ends);
     if (auto status = store_->UpdateLease(**lease); !status.ok()) return status;
   }
-  // Not before: a lease with sessions whose new time could not be written would end for having
-  // none.
-  live.told_sessions = now;
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::EndIdleLeases(const ServerReport& report, absl::Time now, LiveServer* live,
+                                      const ReportAnswer& answer) {
+  std::set<std::string> in_use;
+  for (const auto& reported : report.leases()) in_use.insert(reported.lease());
   for (const std::string& id : report.idle_leases()) {
     // A session has joined since the lease fell idle, as when a client opens again what broke.
     if (in_use.count(id) > 0) continue;
@@ -273,11 +312,11 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (!lease->has_value() || (*lease)->server != report.name()) continue;
     if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
     // This answer may be lost, and then the next one has to tell it again.
-    if (told.count(id) > 0) continue;
-    if ((*lease)->state != LeaseState::kActive && live.told_ended.count(id) == 0) {
+    if (answer.Tells(id)) continue;
+    if ((*lease)->state != LeaseState::kActive && !live->ended.WasTold(id)) {
       // It has ended by a change whose outcome was not known, so nobody had the server told. Its
       // token may still be good.
-      live.tell_ended = true;
+      live->ended.TellAll();
       continue;
     }
     if (auto status = store_->RemoveLease(id); !status.ok()) return status;
@@ -287,16 +326,28 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
       permit.Info("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
     }
   }
+  return absl::OkStatus();
+}
+
+void Scheduler::TellEnding(const ServerReport& report, absl::Time now, ReportAnswer* answer) {
   for (const auto& reported : report.leases()) {
     const LeaseNotice* const notice = pool_.NoticeFor(reported.lease());
     if (notice == nullptr) continue;
-    auto* const ending = reply.add_ending();
-    ending->set_lease(reported.lease());
-    ending->set_reason(notice->reason);
-    ending->set_ends_in_ms(static_cast<uint32_t>(std::clamp<int64_t>(
-        absl::ToInt64Milliseconds(notice->deadline - now), 1, int64_t{1} << 31)));
+    const int64_t ms = absl::ToInt64Milliseconds(notice->deadline - now);
+    const auto ends_in_ms = static_cast<uint32_t>(std::clamp<int64_t>(ms, 1, int64_t{1} << 31));
+    if (!answer->AddEnding(reported.lease(), notice->reason, ends_in_ms)) return;
   }
-  return reply;
+}
+
+absl::Status Scheduler::ReportSessions(const SessionsReport& more, bool local) {
+  if (auto status = CheckSessions(more.sessions()); !status.ok()) return status;
+  MutexLock lock(&mu_);
+  if (auto status = CheckServer(more.name(), more.credential(), local); !status.ok()) return status;
+  const auto server = servers_.find(more.name());
+  if (server == servers_.end()) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", more.name(), " has not reported"));
+  }
+  return server->second.sessions.Add(more);
 }
 
 void Scheduler::HousekeepServers(absl::Time now) {
@@ -336,10 +387,36 @@ void Scheduler::HousekeepServers(absl::Time now) {
   }
 }
 
-absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::string& credential) {
+warpline_internal::Server Scheduler::ListedServer(const ServerRecord& record, absl::Time now) {
+  const LiveServer& live = servers_[record.name];
+  warpline_internal::Server to;
+  to.set_name(record.name);
+  to.set_endpoint(record.endpoint);
+  to.set_version(record.version);
+  to.set_state(options_.only_reads      ? "unknown"
+               : !IsUp(live, now)       ? "lost"
+               : live.report.draining() ? "draining"
+                                        : "up");
+  to.set_heard_seconds_ago(absl::ToDoubleSeconds(now - live.heard));
+  for (const DeviceRecord& device : record.devices) {
+    auto* added = to.add_devices();
+    added->set_uuid(device.uuid);
+    added->set_name(device.name);
+    added->set_backend(device.backend);
+    added->set_capacity_bytes(device.capacity_bytes);
+    for (const auto& reported : live.report.devices()) {
+      if (reported.uuid() == device.uuid) added->set_granted_bytes(reported.granted_bytes());
+    }
+  }
+  to.set_sessions(static_cast<uint32_t>(live.sessions.all().size()));
+  return to;
+}
+
+absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(
+    const std::string& credential, const warpline_internal::Page& page) {
   if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
-  const auto leases = store_->Leases();
+  const auto leases = store_->ActiveLeases();
   if (!leases.ok()) return leases.status();
   const auto credentials = store_->ServersWithCredential();
   if (!credentials.ok()) return credentials.status();
@@ -347,64 +424,40 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
   if (!cordons.ok()) return cordons.status();
   std::map<std::string, CordonRecord> cordoned;
   for (const CordonRecord& cordon : *cordons) cordoned[cordon.server] = cordon;
+  std::map<std::string, LeaseTotals> totals;
+  for (const LeaseRecord& lease : *leases) totals[lease.server].Add(lease);
+  const std::set<std::string> with_credential(credentials->begin(), credentials->end());
+  std::set<std::string> names = with_credential;
+  for (const auto& [name, record] : records_) names.insert(name);
   const absl::Time now = Now();
+  PageCut cut(page);
   warpline_internal::ServerList list;
   list.set_from_follower(options_.only_reads);
-  for (const auto& [name, record] : records_) {
-    const LiveServer& live = servers_[name];
-    const bool up = IsUp(live, now);
-    auto* to = list.add_servers();
-    to->set_name(name);
-    to->set_endpoint(record.endpoint);
-    to->set_version(record.version);
-    to->set_state(options_.only_reads      ? "unknown"
-                  : !up                    ? "lost"
-                  : live.report.draining() ? "draining"
-                                           : "up");
+  for (const std::string& name : names) {
+    if (!cut.Takes(name)) continue;
+    auto* const to = list.add_servers();
+    const auto record = records_.find(name);
+    if (record != records_.end()) {
+      *to = ListedServer(record->second, now);
+    } else {
+      to->set_name(name);
+      to->set_state("added");
+    }
     if (const auto cordon = cordoned.find(name); cordon != cordoned.end()) {
-      if (up && !options_.only_reads) {
+      if (to->state() == "up" || to->state() == "draining") {
         to->set_state(cordon->second.drained == absl::InfiniteFuture() ? "cordoned" : "draining");
       }
       SetCordon(cordon->second, now, to);
     }
-    to->set_heard_seconds_ago(absl::ToDoubleSeconds(now - live.heard));
-    for (const DeviceRecord& device : record.devices) {
-      auto* added = to->add_devices();
-      added->set_uuid(device.uuid);
-      added->set_name(device.name);
-      added->set_backend(device.backend);
-      added->set_capacity_bytes(device.capacity_bytes);
-      for (const auto& reported : live.report.devices()) {
-        if (reported.uuid() == device.uuid) added->set_granted_bytes(reported.granted_bytes());
-      }
-    }
     to->set_audit_head(anchors_.HeadOf(name));
     to->set_audit_lost(anchors_.LostOf(name));
-    to->set_sessions(static_cast<uint32_t>(live.report.sessions_size()));
-    for (const LeaseRecord& lease : *leases) {
-      if (lease.server != name || lease.state != LeaseState::kActive) continue;
-      to->set_leases(to->leases() + 1);
-      to->set_leased_bytes(to->leased_bytes() + lease.total_bytes());
-    }
+    to->set_has_credential(with_credential.count(name) > 0);
+    const LeaseTotals& leased = totals[name];
+    to->set_leases(leased.leases);
+    to->set_leased_bytes(leased.bytes);
+    cut.Add(*to);
   }
-  for (const std::string& name : *credentials) {
-    const auto known = std::find_if(list.mutable_servers()->begin(), list.mutable_servers()->end(),
-                                    [&](const auto& server) { return server.name() == name; });
-    if (known != list.mutable_servers()->end()) {
-      known->set_has_credential(true);
-      continue;
-    }
-    auto* to = list.add_servers();
-    to->set_name(name);
-    to->set_state("added");
-    if (const auto cordon = cordoned.find(name); cordon != cordoned.end()) {
-      SetCordon(cordon->second, now, to);
-    }
-    to->set_audit_head(anchors_.HeadOf(name));
-    to->set_audit_lost(anchors_.LostOf(name));
-    to->set_has_credential(true);
-  }
-  return list;
+  return cut.Finish(std::move(list));
 }
 
 }  // namespace warpline::scheduler

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "proto/page.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/slice_rules.h"
 
@@ -109,23 +110,27 @@ absl::Status Scheduler::RemoveSlice(const SliceRequest& request) {
   return status;
 }
 
-absl::StatusOr<warpline_internal::SliceList> Scheduler::Slices(const std::string& credential) {
+absl::StatusOr<warpline_internal::SliceList> Scheduler::Slices(
+    const std::string& credential, const warpline_internal::Page& page) {
   if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto slices = store_->Slices();
   if (!slices.ok()) return slices.status();
   const auto leases = store_->ActiveLeases();
   if (!leases.ok()) return leases.status();
+  std::map<std::string, uint32_t> made;
+  for (const LeaseRecord& lease : *leases) ++made[lease.slice.name];
+  PageCut cut(page);
   warpline_internal::SliceList list;
   list.set_from_follower(options_.only_reads);
   for (const SliceRecord& slice : *slices) {
+    if (!cut.Takes(slice.name)) continue;
     auto* const to = list.add_slices();
     Fill(slice, to);
-    for (const LeaseRecord& lease : *leases) {
-      if (lease.slice.name == slice.name) to->set_leases(to->leases() + 1);
-    }
+    to->set_leases(made[slice.name]);
+    cut.Add(*to);
   }
-  return list;
+  return cut.Finish(std::move(list));
 }
 
 absl::StatusOr<std::optional<LeaseRecord>> Scheduler::ChooseOfSlice(

@@ -438,8 +438,8 @@ absl::Status GpuServer::StartAdminListener() {
     options.methods[kWhereMethod] = [this](const std::string&, const std::string&) {
       return AnswerWhere();
     };
-    options.methods[kStatMethod] = [this](const std::string&, const std::string&) {
-      return AnswerStat(host_.get(), name_);
+    options.methods[kStatMethod] = [this](const std::string&, const std::string& request) {
+      return AnswerStat(host_.get(), name_, request);
     };
     options.methods[kReplaceMethod] = audit::Audited(
         audit_.get(), &DescribeReplace, [this](const std::string&, const std::string& request) {

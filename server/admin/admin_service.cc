@@ -1,6 +1,7 @@
 #include "server/admin/admin_service.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "common/text.h"
 #include "lease/entitlement.h"
 #include "lease/token.h"
+#include "proto/page.h"
 #include "proto/scheduler.pb.h"
 #include "server/handover/session_usage.h"
 #include "server/leases/placement.h"
@@ -24,6 +26,8 @@ using warpline_internal::LeaseReply;
 
 constexpr size_t kMaxText = 256;
 constexpr absl::Duration kMaxReplaceWait = absl::Minutes(1);
+// With an error each has some hundred bytes.
+constexpr size_t kMostReplacedInAnswer = 1000;
 
 // All devices of a host have one driver.
 int DriverVersion(SessionHost* host) {
@@ -154,16 +158,40 @@ void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
   to->set_pooled_bytes(from.memory.pool.stock_bytes + from.memory.pool.leaving_bytes);
 }
 
+// The serialized reply with those of the sessions that `tells` names, and that belong to the part
+// that is asked for.
+absl::StatusOr<std::string> WithSessions(const HostSnapshot& snapshot,
+                                         const warpline_internal::Page& page,
+                                         const std::function<bool(const SessionSnapshot&)>& tells,
+                                         warpline_internal::StatReply reply) {
+  std::map<uint64_t, const SessionSnapshot*> in_order;
+  for (const SessionSnapshot& session : snapshot.sessions) {
+    if (tells(session)) in_order[session.id] = &session;
+  }
+  PageCut cut(page);
+  for (const auto& [id, session] : in_order) {
+    if (!cut.Takes(PageKey(id))) continue;
+    auto* const to = reply.add_sessions();
+    FillSessionStat(*session, to);
+    cut.Add(*to);
+  }
+  const auto part = cut.Finish(std::move(reply));
+  if (!part.ok()) return part.status();
+  return part->SerializeAsString();
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name) {
+absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
+                                       const std::string& request) {
+  warpline_internal::StatRequest parsed;
+  if (!parsed.ParseFromString(request)) return absl::InvalidArgumentError("a malformed request");
   warpline_internal::StatReply reply;
   const HostSnapshot snapshot = host->Snapshot();
   reply.set_server(server_name);
   reply.set_draining(snapshot.draining);
-  for (const DeviceSnapshot& device : snapshot.devices) Fill(device, reply.add_devices());
-  for (const SessionSnapshot& session : snapshot.sessions) {
-    FillSessionStat(session, reply.add_sessions());
+  if (parsed.page().after().empty()) {
+    for (const DeviceSnapshot& device : snapshot.devices) Fill(device, reply.add_devices());
   }
   const ServerCounters& counters = host->counters();
   reply.set_sessions_opened(counters.sessions_opened.value());
@@ -177,7 +205,8 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_host_memory_bytes(snapshot.host_memory_bytes);
   reply.set_host_memory_limit_bytes(snapshot.host_memory_limit_bytes);
   reply.set_clients_vanished(counters.clients_vanished.value());
-  return reply.SerializeAsString();
+  return WithSessions(
+      snapshot, parsed.page(), [](const SessionSnapshot&) { return true; }, std::move(reply));
 }
 
 absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook& leases,
@@ -198,14 +227,12 @@ absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook&
   const HostSnapshot snapshot = host->Snapshot();
   reply.set_server(server_name);
   reply.set_draining(snapshot.draining);
-  for (const SessionSnapshot& session : snapshot.sessions) {
+  const auto is_own = [&entitlement](const SessionSnapshot& session) {
     // People on their own share the name of a tenant.
-    const bool own = entitlement->tenant == kLocalTenant
-                         ? session.entitlement.lease == entitlement->lease
-                         : session.entitlement.tenant == entitlement->tenant;
-    if (own) FillSessionStat(session, reply.add_sessions());
-  }
-  return reply.SerializeAsString();
+    return entitlement->tenant == kLocalTenant ? session.entitlement.lease == entitlement->lease
+                                               : session.entitlement.tenant == entitlement->tenant;
+  };
+  return WithSessions(snapshot, parsed.page(), is_own, std::move(reply));
 }
 
 absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* replacements,
@@ -228,7 +255,9 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
     if (!started.ok()) return started.status();
     ticket = *started;
   }
-  const auto reply = replacements->Look(ticket);
+  const auto reply = parsed.has_after()
+                         ? replacements->Look(ticket, parsed.after(), kMostReplacedInAnswer)
+                         : replacements->Look(ticket);
   if (!reply.ok()) return reply.status();
   return reply->SerializeAsString();
 }

@@ -20,12 +20,16 @@ namespace warpline::server {
 // The gRPC method that AnswerStat() is behind.
 inline constexpr char kStatMethod[] = "/warpline_internal.Admin/Stat";
 
-// A serialized StatReply about everything: for the operator. Thread-safe.
-absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name);
+// A serialized StatReply about everything to a serialized StatRequest: for the operator. Sessions
+// are told in parts, as the request asks; RESOURCE_EXHAUSTED for a caller that knows no parts, if
+// they are too many for it. Thread-safe.
+absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
+                                       const std::string& request);
 
 // A serialized StatReply to a serialized StatRequest of a client: the sessions of the tenant whose
 // token it shows, and nothing else. Of a lease that this server gave out itself, the tenant is the
-// lease. PERMISSION_DENIED, with what to do, without a token; errors as LeaseBook::Show().
+// lease. PERMISSION_DENIED, with what to do, without a token; errors as LeaseBook::Show() and
+// AnswerStat().
 // Thread-safe.
 absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook& leases,
                                              const std::string& server_name,

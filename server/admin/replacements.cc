@@ -56,15 +56,22 @@ void Replacements::Next(SessionHost* host, const std::shared_ptr<Job>& job, size
   });
 }
 
-absl::StatusOr<warpline_internal::ReplaceReply> Replacements::Look(uint64_t ticket) {
+absl::StatusOr<warpline_internal::ReplaceReply> Replacements::Look(uint64_t ticket, size_t after,
+                                                                   size_t most) {
   MutexLock lock(&mu_);
   const auto found = jobs_.find(ticket);
   if (found == jobs_.end()) {
     return absl::NotFoundError(absl::StrCat("no replacement ", ticket));
   }
   MutexLock job_lock(&found->second->mu);
-  warpline_internal::ReplaceReply reply = found->second->reply;
+  const warpline_internal::ReplaceReply& all = found->second->reply;
+  const auto size = static_cast<size_t>(all.sessions_size());
+  const size_t begin = std::min(after, size);
+  const size_t end = begin + std::min(most, size - begin);
+  warpline_internal::ReplaceReply reply;
+  for (size_t i = begin; i < end; ++i) *reply.add_sessions() = all.sessions(static_cast<int>(i));
   reply.set_ticket(ticket);
+  reply.set_done(all.done() && end == size);
   return reply;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -27,9 +28,10 @@ class Replacements {
   // Starts one for these sessions; each waits up to `deadline` for what is in flight. Returns its
   // ticket. RESOURCE_EXHAUSTED when kMostKept are under way.
   absl::StatusOr<uint64_t> Start(std::vector<uint64_t> sessions, absl::Duration deadline);
-  // What has become of it. NOT_FOUND for an unknown one; finished ones are forgotten when others
-  // need their place.
-  absl::StatusOr<warpline_internal::ReplaceReply> Look(uint64_t ticket);
+  // What has become of it: of at most `most` sessions after the first `after`, which the caller
+  // knows. NOT_FOUND for an unknown one; finished ones are forgotten when others need their place.
+  absl::StatusOr<warpline_internal::ReplaceReply> Look(
+      uint64_t ticket, size_t after = 0, size_t most = std::numeric_limits<size_t>::max());
 
   static constexpr size_t kMostKept = 16;
 

@@ -8,7 +8,9 @@
 #include "common/crypto/secret.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "proto/report_limits.h"
 #include "server/admin/admin_service.h"
+#include "server/admin/report_parts.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::server {
@@ -16,19 +18,20 @@ namespace {
 
 using warpline_internal::ReportReply;
 using warpline_internal::ServerReport;
+using warpline_internal::SessionsReport;
 
 constexpr char kReport[] = "/warpline_internal.Scheduler/Report";
+constexpr char kReportSessions[] = "/warpline_internal.Scheduler/ReportSessions";
 constexpr absl::Duration kRetry = absl::Seconds(1);
 // Where there are several schedulers, one may be about to take over.
 constexpr absl::Duration kRetrySeveral = absl::Milliseconds(100);
 constexpr absl::Duration kAttempt = absl::Milliseconds(500);
-// As many as a report may carry.
-constexpr size_t kMaxSessions = 8000;
 
-enum LinkLine : size_t { kNoAnswerLine, kConnectedLine, kEndingLine, kLinkLineCount };
+enum LinkLine : size_t { kNoAnswerLine, kConnectedLine, kEndingLine, kMoreLine, kLinkLineCount };
 constexpr LogKind kLinkLines[kLinkLineCount] = {{"no_answer", 20, absl::Minutes(1)},
                                                 {"connected", 20, absl::Minutes(1)},
-                                                {"ending", 200, absl::Minutes(1)}};
+                                                {"ending", 200, absl::Minutes(1)},
+                                                {"more_sessions", 2, absl::Minutes(1)}};
 
 uint64_t NewInstance() {
   uint64_t number = 0;
@@ -88,16 +91,16 @@ absl::Duration SchedulerLink::ReportOnce(bool goodbye) {
   report.set_version(options_.version);
   report.set_heard(connected_);
   report.set_instance(instance_);
+  report.set_number(++reports_);
   report.set_goodbye(goodbye);
   if (options_.audit_head) report.set_audit_head(options_.audit_head());
   // Before the sessions: a session that ends in between is reported once too often, not too rarely.
   const std::vector<std::string> idle = book_->IdleLeases();
   for (const std::string& lease : idle) {
-    if (static_cast<size_t>(report.idle_leases_size()) < kMaxSessions) {
-      report.add_idle_leases(lease);
-    }
+    if (report.idle_leases_size() < kMostReportedSessions) report.add_idle_leases(lease);
   }
   for (const auto& [lease, sessions] : book_->Sessions()) {
+    if (report.leases_size() == kMostReportedSessions) break;
     auto* added = report.add_leases();
     added->set_lease(lease);
     added->set_sessions(sessions);
@@ -117,11 +120,13 @@ absl::Duration SchedulerLink::ReportOnce(bool goodbye) {
     if (i < groups_.nvlink.size()) added->set_nvlink_group(groups_.nvlink[i]);
     if (i < groups_.numa.size()) added->set_numa_group(groups_.numa[i]);
   }
+  ReportParts parts(&report);
   for (const SessionSnapshot& session : snapshot.sessions) {
-    if (static_cast<size_t>(report.sessions_size()) < kMaxSessions) {
-      FillSessionStat(session, report.add_sessions());
-    }
+    warpline_internal::SessionStat stat;
+    FillSessionStat(session, &stat);
+    parts.Add(std::move(stat));
   }
+  const std::vector<SessionsReport> more = parts.Finish();
   auto reply = CallUnary<ReportReply>(&client_, kReport, report, options_.answer_timeout);
   if (reply.ok() && reply->epoch() < epoch_) {
     reply = absl::UnavailableError("a scheduler answered that does not lead any more");
@@ -151,8 +156,23 @@ absl::Duration SchedulerLink::ReportOnce(bool goodbye) {
   trouble_.clear();
   book_->ForgetIdle(idle);
   Apply(*reply);
+  ReportMore(more);
   return std::clamp<absl::Duration>(absl::Milliseconds(reply->interval_ms()),
                                     absl::Milliseconds(10), absl::Minutes(10));
+}
+
+// What goes wrong here is reported anew with the next report.
+void SchedulerLink::ReportMore(const std::vector<SessionsReport>& more) {
+  for (const SessionsReport& part : more) {
+    const auto done = CallUnary<warpline_internal::Nothing>(&client_, kReportSessions, part,
+                                                            options_.answer_timeout);
+    if (done.ok()) continue;
+    if (const LogPermit permit = log_.Ask(kMoreLine)) {
+      permit.Warning("not all sessions could be reported to scheduler=", client_.address(),
+                     " error=\"", std::string(done.status().message()), "\"");
+    }
+    return;
+  }
 }
 
 void SchedulerLink::Apply(const ReportReply& reply) {

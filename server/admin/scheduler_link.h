@@ -49,6 +49,7 @@ class SchedulerLink {
   void AskForGroups();
   // Returns how long to wait for the next, if one follows.
   absl::Duration ReportOnce(bool goodbye = false);
+  void ReportMore(const std::vector<warpline_internal::SessionsReport>& more);
   void Apply(const warpline_internal::ReportReply& reply);
   void EndLease(const std::string& lease, const std::string& reason);
 
@@ -59,6 +60,7 @@ class SchedulerLink {
   const uint64_t instance_;  // By which the scheduler knows this process from another of its name.
   // Of the thread.
   bool connected_ = false;
+  uint64_t reports_ = 0;
   nvml::DeviceGroups groups_;
   int asked_for_groups_ = 0;
   // Why leases end soon, by lease, as it was logged.

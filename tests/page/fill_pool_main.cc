@@ -3,6 +3,7 @@
 //
 //   server NAME GPUS GIB CREDENTIAL  reports a server from now on
 //   silence NAME                     reports it no more
+//   sessions NAME COUNT              has the server report so many sessions
 //   lease TENANT GIB GPUS SESSIONS SLICE PROGRAM      takes a lease, which its sessions keep
 //   wait TENANT GIB GPUS GANG MEMBERS PROGRAM          asks for one again and again
 //
@@ -26,6 +27,7 @@
 #include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "proto/scheduler.pb.h"
+#include "server/admin/report_parts.h"
 #include "transport/grpc/unary/leader_client.h"
 
 ABSL_FLAG(std::vector<std::string>, schedulers, {}, "Their addresses.");
@@ -72,6 +74,11 @@ class Filler {
     if (words[0] == "silence" && words.size() == 2) {
       MutexLock lock(&mu_);
       reports_.erase(words[1]);
+      return "ok";
+    }
+    if (words[0] == "sessions" && words.size() == 3) {
+      MutexLock lock(&mu_);
+      sessions_[words[1]] = Number(words[2]);
       return "ok";
     }
     if (words[0] == "lease" && words.size() == 7) return Lease(words);
@@ -133,17 +140,45 @@ class Filler {
     return request;
   }
 
+  // A session with texts as long as a server may report them.
+  static warpline_internal::SessionStat Session(uint64_t id) {
+    warpline_internal::SessionStat session;
+    session.set_id(id);
+    session.set_state("running");
+    session.set_program(std::string(256, 'p'));
+    session.set_peer(std::string(500, '7'));
+    session.set_reason(std::string(500, 'r'));
+    for (int i = 0; i < 30; ++i) {
+      auto* const usage = session.add_usage();
+      usage->set_name("a_number_of_the_session");
+      usage->set_value(id << 20);
+    }
+    return session;
+  }
+
+  void ReportOne(ServerReport report, uint64_t sessions) {
+    report.set_number(++number_);
+    server::ReportParts parts(&report);
+    for (uint64_t i = 0; i < sessions; ++i) parts.Add(Session(i));
+    const auto more = parts.Finish();
+    (void)CallUnary<ReportReply>(&client_, Method("Report"), report, absl::Seconds(1));
+    for (const auto& part : more) {
+      (void)CallUnary<warpline_internal::Nothing>(&client_, Method("ReportSessions"), part,
+                                                  absl::Seconds(1));
+    }
+  }
+
   void Report() {
     while (true) {
       std::map<std::string, ServerReport> reports;
+      std::map<std::string, uint64_t> sessions;
       {
         MutexLock lock(&mu_);
         if (stopping_) return;
         reports = reports_;
+        sessions = sessions_;
       }
-      for (const auto& [name, report] : reports) {
-        (void)CallUnary<ReportReply>(&client_, Method("Report"), report, absl::Seconds(1));
-      }
+      for (const auto& [name, report] : reports) ReportOne(report, sessions[name]);
       absl::SleepFor(absl::Milliseconds(200));
     }
   }
@@ -164,9 +199,11 @@ class Filler {
   }
 
   const LeaderClient client_;
+  uint64_t number_ = 0;  // Of the reporting thread.
   Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, ServerReport> reports_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, uint64_t> sessions_ ABSL_GUARDED_BY(mu_);
   std::vector<AcquireRequest> asks_ ABSL_GUARDED_BY(mu_);
   std::thread reporter_;
   std::thread asker_;

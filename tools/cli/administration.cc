@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tools/cli/lease.h"
+#include "tools/cli/pages.h"
 #include "tools/cli/text.h"
 
 namespace warpline::cli {
@@ -47,6 +48,13 @@ absl::Status ForOperator(const std::string& endpoint, const std::string& problem
       "). A socket that was forwarded or lies elsewhere is named with --endpoint=unix:/PATH"));
 }
 
+template <typename Client>
+absl::StatusOr<StatReply> AskAll(const Client& client, const StatRequest& request) {
+  return AskForAll(request, [&client](const StatRequest& part) {
+    return CallUnary<StatReply>(&client, kStat, part, kTimeout);
+  });
+}
+
 absl::StatusOr<StatReply> AskScheduler(const std::string& endpoint) {
   const auto operators = OperatorCredential();
   if (!operators.ok()) return operators.status();
@@ -56,7 +64,7 @@ absl::StatusOr<StatReply> AskScheduler(const std::string& endpoint) {
   request.set_operator_credential(*operators);
   request.set_tenant_credential(*tenants);
   const LeaderClient client = ClientOf(endpoint);
-  auto reply = CallUnary<StatReply>(&client, kStat, request, kTimeout);
+  auto reply = AskAll(client, request);
   if (!reply.ok()) return NoAnswer(endpoint, reply.status());
   return reply;
 }
@@ -92,7 +100,7 @@ absl::StatusOr<StatReply> AskForStat(const std::string& endpoint) {
   if (absl::IsUnimplemented(admin.status())) return AskScheduler(endpoint);
   StatRequest request;
   if (admin.ok()) {
-    auto reply = CallUnary<StatReply>(&*admin, kStat, request, kTimeout);
+    auto reply = AskAll(*admin, request);
     if (!reply.ok()) return NoAnswer(admin->address(), reply.status());
     return reply;
   }
@@ -102,7 +110,7 @@ absl::StatusOr<StatReply> AskForStat(const std::string& endpoint) {
   request.set_token(*token);
   // A socket that was forwarded answers as the operator's.
   const UnaryClient client(TargetOf(endpoint));
-  auto reply = CallUnary<StatReply>(&client, kStat, request, kTimeout);
+  auto reply = AskAll(client, request);
   if (reply.ok()) return reply;
   if (request.token().empty()) return admin.status();
   return NoAnswer(endpoint, reply.status());

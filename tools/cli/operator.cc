@@ -8,6 +8,7 @@
 #include "lease/rights.h"
 #include "proto/tier.h"
 #include "tools/cli/lease.h"
+#include "tools/cli/pages.h"
 #include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
@@ -54,9 +55,14 @@ class Asker {
   }
 
   template <typename List>
+  absl::StatusOr<List> AskForList(const char* method, const Operator& request) {
+    return AskForAll(request, [&](const Operator& part) { return Ask<List>(method, part); });
+  }
+
+  template <typename List>
   absl::StatusOr<std::string> Show(const char* method, const Operator& request,
                                    std::string (*report)(List)) {
-    const auto list = Ask<List>(method, request);
+    const auto list = AskForList<List>(method, request);
     if (!list.ok()) return list.status();
     if (json_) return ToJson(*list);
     return absl::StrCat(report(*list), list->from_follower() ? kFromFollower : "");
@@ -226,7 +232,7 @@ absl::StatusOr<warpline_internal::Server> FindServer(const std::string& endpoint
   if (!credential.ok()) return credential.status();
   Operator reader;
   reader.set_credential(*credential);
-  const auto list = Asker(endpoint, /*json=*/false).Ask<ServerList>("Servers", reader);
+  const auto list = Asker(endpoint, /*json=*/false).AskForList<ServerList>("Servers", reader);
   if (!list.ok()) return list.status();
   for (const auto& server : list->servers()) {
     if (server.name() == name) return server;

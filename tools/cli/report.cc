@@ -27,6 +27,8 @@ absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& 
   warpline_internal::ReplaceRequest request;
   request.set_session(session);
   request.set_deadline_ms(10000);
+  request.set_after(0);
+  warpline_internal::ReplaceReply all;
   while (true) {
     auto reply = CallUnary<warpline_internal::ReplaceReply>(
         &*admin, "/warpline_internal.Admin/Replace", request, absl::Seconds(5));
@@ -34,8 +36,12 @@ absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& 
       return absl::Status(reply.status().code(), absl::StrCat("no answer from ", admin->address(),
                                                               ": ", reply.status().message()));
     }
-    if (reply->done()) return reply;
+    all.MergeFrom(*reply);
+    if (reply->done()) return all;
     request.set_ticket(reply->ticket());
+    request.set_after(static_cast<uint32_t>(all.sessions_size()));
+    // More may have been done already than was told.
+    if (reply->sessions_size() > 0) continue;
     absl::SleepFor(kReplacePoll);
   }
 }
