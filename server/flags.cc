@@ -23,6 +23,7 @@
 #include "common/serving/tls_flags.h"
 #include "common/text_file.h"
 #include "policy/builtin.h"
+#include "proto/report_limits.h"
 #include "proto/tier.h"
 #include "server/admin/admin_socket.h"
 #include "server/backends/backend_names.h"
@@ -71,7 +72,7 @@ ABSL_FLAG(std::string, device_reserve, "",
 ABSL_FLAG(warpline::ByteSize, host_memory, {},
           "Page-locked memory that all sessions together may share with clients on this host, such "
           "as 16GiB; mapped memory beyond it is refused. 0 for half of the host's memory.");
-ABSL_FLAG(int, max_sessions, 64, "Sessions at a time; more are refused.");
+ABSL_FLAG(int, max_sessions, 64, "Sessions at a time, 8192 at most; more are refused.");
 ABSL_FLAG(
     int, strangers_per_peer, 64,
     "Streams that one peer may have open without having opened or resumed a session on them, "
@@ -524,6 +525,10 @@ absl::StatusOr<SessionLimits> Sessions() {
   }
   if (limits.max_sessions < 1) {
     return absl::InvalidArgumentError("--max_sessions must be at least 1");
+  }
+  if (limits.max_sessions > kMostReportedSessions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max_sessions is at most ", kMostReportedSessions, ", which a scheduler can be told of"));
   }
   if (absl::GetFlag(FLAGS_resume_seconds) < 0) {
     return absl::InvalidArgumentError("--resume_seconds must not be negative");

@@ -200,6 +200,7 @@ TEST_F(FlagsTest, RefusesNumbersOutOfRange) {
   };
   refuses(FLAGS_strangers_per_peer, {0, -1, 5000}, "--strangers_per_peer must be 1 to 4096");
   refuses(FLAGS_max_sessions, {0, -1}, "--max_sessions must be at least 1");
+  refuses(FLAGS_max_sessions, {8193}, "--max_sessions is at most 8192");
   refuses(FLAGS_warm_workers, {-2, 65}, "--warm_workers must be from -1 to 64");
   refuses(FLAGS_hardware_queues, {-1, 33}, "--hardware_queues must be from 0 to 32");
   refuses(FLAGS_drain_seconds, {-1}, "--drain_seconds must not be negative");

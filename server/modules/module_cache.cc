@@ -6,8 +6,8 @@
 
 namespace warpline::server {
 
-void ModuleCache::Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes,
-                       Found found) {
+void ModuleCache::Find(const std::string& tenant, const std::string& payer, const ContentHash& hash,
+                       uint64_t bytes, Found found) {
   auto find = [this, tenant, hash, bytes, found = std::move(found)] {
     auto image = store_->Find(tenant, hash, bytes);
     auto shared = std::make_shared<UniqueFd>();
@@ -16,9 +16,9 @@ void ModuleCache::Find(const std::string& tenant, const ContentHash& hash, uint6
   };
   {
     MutexLock lock(&mu_);
-    auto& of_tenant = waiting_[tenant];
-    if (of_tenant.empty()) turns_.push_back(tenant);
-    of_tenant.push_back(std::move(find));
+    auto& of_payer = waiting_[payer];
+    if (of_payer.empty()) turns_.push_back(payer);
+    of_payer.push_back(std::move(find));
   }
   finder_.Post([this] { FindNext(); });
 }
@@ -27,15 +27,15 @@ void ModuleCache::FindNext() {
   std::function<void()> find;
   {
     MutexLock lock(&mu_);
-    const std::string tenant = std::move(turns_.front());
+    const std::string payer = std::move(turns_.front());
     turns_.pop_front();
-    const auto of_tenant = waiting_.find(tenant);
-    find = std::move(of_tenant->second.front());
-    of_tenant->second.pop_front();
-    if (of_tenant->second.empty()) {
-      waiting_.erase(of_tenant);
+    const auto of_payer = waiting_.find(payer);
+    find = std::move(of_payer->second.front());
+    of_payer->second.pop_front();
+    if (of_payer->second.empty()) {
+      waiting_.erase(of_payer);
     } else {
-      turns_.push_back(tenant);
+      turns_.push_back(payer);
     }
   }
   find();

@@ -1,9 +1,10 @@
 // Runs the module store on threads of its own, because hashing and disks must not hold up the
 // control loop.
 //
-// Looking up and storing have a thread each, so that a look-up does not wait for storing. Tenants
-// look up by turns: a large image takes a good part of a second, and whoever asks for many waits
-// for his own.
+// Looking up and storing have a thread each, so that a look-up does not wait for storing. Payers
+// (LeaseSeat::payer()) look up by turns: a large image takes a good part of a second, and one that
+// asks for many waits for its own. Without a scheduler all clients have the name of one tenant, and
+// still each lease its turns.
 #ifndef WARPLINE_SERVER_MODULES_MODULE_CACHE_H_
 #define WARPLINE_SERVER_MODULES_MODULE_CACHE_H_
 
@@ -32,10 +33,11 @@ class ModuleCache {
   explicit ModuleCache(std::unique_ptr<ModuleStore> store, const KeepRateOptions& rates = {})
       : store_(std::move(store)), rates_(rates) {}
 
-  // Looks up an image, and calls `found` on a thread of the cache with its sealed memory, or with
-  // no descriptor when it is not there.
+  // Looks up an image that `tenant` may see when it is the turn of `payer`, and calls `found` on a
+  // thread of the cache with its sealed memory, or with no descriptor when it is not there.
   using Found = std::function<void(std::shared_ptr<UniqueFd> image)>;
-  void Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes, Found found);
+  void Find(const std::string& tenant, const std::string& payer, const ContentHash& hash,
+            uint64_t bytes, Found found);
 
   // Stores what `image` holds; see ModuleStore::Keep(). Calls `done` on a thread of the cache, with
   // the hash or why it was not stored: RESOURCE_EXHAUSTED when `payer` has had as much stored as it
@@ -46,12 +48,12 @@ class ModuleCache {
   const ModuleStore& store() const { return *store_; }
 
  private:
-  // Makes one look-up, of the tenant whose turn it is.
+  // Makes one look-up, of the payer whose turn it is.
   void FindNext();
 
   const std::unique_ptr<ModuleStore> store_;
   Mutex mu_;
-  // The look-ups that wait, by tenant, and the tenants that have some in the order of their turns.
+  // The look-ups that wait, by payer, and the payers that have some in the order of their turns.
   std::map<std::string, std::deque<std::function<void()>>> waiting_ ABSL_GUARDED_BY(mu_);
   std::deque<std::string> turns_ ABSL_GUARDED_BY(mu_);
   KeepRates rates_ ABSL_GUARDED_BY(mu_);

@@ -40,30 +40,32 @@ TEST(ModuleCacheTest, WhoHasMuchStoredWaitsAndOthersDoNot) {
   EXPECT_EQ(cache.store().images(), 3u);
 }
 
-// However many images one tenant looks up, another waits for one of them.
-TEST(ModuleCacheTest, TenantsLookUpByTurns) {
+// However many images one looks up, another waits for one of them, also where they are of one
+// tenant, as all clients of a server without a scheduler are.
+TEST(ModuleCacheTest, PayersLookUpByTurns) {
   auto store = ModuleStore::Open({.dir = testing::TempDir() + "/turns"});
   ASSERT_TRUE(store.ok()) << store.status();
   std::vector<std::string> order;  // Only touched by the cache's thread until the end.
   std::promise<void> begun, begin, end;
   {
     ModuleCache cache(*std::move(store));
-    cache.Find("many", ContentHash(), kBytes, [&](std::shared_ptr<UniqueFd>) {
+    cache.Find("local", "many", ContentHash(), kBytes, [&](std::shared_ptr<UniqueFd>) {
       begun.set_value();
       begin.get_future().wait();
     });
     begun.get_future().wait();
-    const auto find = [&](const std::string& tenant) {
-      cache.Find(tenant, ContentHash(), kBytes,
-                 [&order, tenant](std::shared_ptr<UniqueFd>) { order.push_back(tenant); });
+    const auto find = [&](const std::string& payer) {
+      cache.Find("local", payer, ContentHash(), kBytes,
+                 [&order, payer](std::shared_ptr<UniqueFd>) { order.push_back(payer); });
     };
     for (int i = 0; i < 5; ++i) find("many");
     find("other");
     find("other");
     find("third");
-    cache.Find("last", ContentHash(), kBytes, [](std::shared_ptr<UniqueFd>) {});
+    cache.Find("local", "last", ContentHash(), kBytes, [](std::shared_ptr<UniqueFd>) {});
     for (int i = 0; i < 2; ++i) find("many");
-    cache.Find("many", ContentHash(), kBytes, [&](std::shared_ptr<UniqueFd>) { end.set_value(); });
+    cache.Find("local", "many", ContentHash(), kBytes,
+               [&](std::shared_ptr<UniqueFd>) { end.set_value(); });
     begin.set_value();
     end.get_future().wait();
   }

@@ -25,7 +25,7 @@ absl::Status SessionModules::Find(const warpline_internal::FindModule& find) {
   }
   std::copy(find.sha256().begin(), find.sha256().end(), hash.begin());
   finding_ = true;
-  cache_->Find(tenant_, hash, find.bytes(),
+  cache_->Find(tenant_, payer_, hash, find.bytes(),
                [self = shared_from_this(), worker = worker_number_, hash,
                 bytes = find.bytes()](const std::shared_ptr<UniqueFd>& image) {
                  self->control_->Post([self, worker, hash, bytes, image] {
