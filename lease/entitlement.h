@@ -2,8 +2,8 @@
 // and what it may do there.
 //
 // It is made once for each session from its token, where the session is admitted (LeaseBook::Join()
-// in server/leases/), and is passed from there to everything that acts for the session. It is never
-// missing: a session without a lease has an entitlement of its own, with all rights.
+// in server/gpu_server/leases/), and is passed from there to everything that acts for the session.
+// It is never missing: a session without a lease has an entitlement of its own, with all rights.
 #ifndef WARPLINE_LEASE_ENTITLEMENT_H_
 #define WARPLINE_LEASE_ENTITLEMENT_H_
 
@@ -47,7 +47,7 @@ struct DeviceSlice {
   // --- Enforced on the guarded tier.
   uint32_t sm_percent = 100;  // Share of the device's multiprocessors, 1 to 100.
 
-  // --- Enforced where the server dispatches (server/dispatch).
+  // --- Enforced where the server dispatches (server/gpu_server/dispatch).
   // The lease's sessions together have time on a device, and its way to and from the host, by their
   // weights among those who want it at the moment. Policies that ask for it go by priority first.
   uint32_t weight = 1;

@@ -10,7 +10,8 @@
 //     in a list: shares are then right within a turn and not within a second.
 //   - Shares are weights among those that are active, so that nothing is left idle.
 //   - The short wait in which a slice with short kernels brings its next one is a timer of the
-//     arbiter's (server/dispatch/engine_arbiter.h) and not a loop, and nobody waits alone.
+//     arbiter's (server/gpu_server/dispatch/engine_arbiter.h) and not a loop, and nobody waits
+//     alone.
 //   - Who has had less than half of its share, and comes while another runs, need not wait for the
 //     end of that one's turn.
 #ifndef WARPLINE_POLICY_BAND_H_

@@ -6,7 +6,7 @@
 // JACM 1973). Once its budget is used up it is as any other, by weight (BAND), until its period is
 // over. What it was charged beyond its budget in a turn that it had for its reservation, because
 // its kernels cannot be stopped, it owes: posterior enforcement. The accounts are the arbiter's
-// (server/dispatch/accounts/reservation_account.h).
+// (server/gpu_server/dispatch/accounts/reservation_account.h).
 //
 // It gives to all what it was promised, and does not starve anybody, where budgets over periods are
 // together less than one. Schedulers place leases so (docs/slices.md).

@@ -6,7 +6,7 @@
 //   - while its process has many loops awake: each belongs to a session, which has threads in two
 //     more processes that are awake with it;
 //   - when a moment's rest has taken as long as others have had the processor, and for as long as
-//     that goes on. Who goes before others (server/process/priority.h) does not notice.
+//     that goes on. Who goes before others (server/hostlink/process/priority.h) does not notice.
 //
 // Yielding always would be simpler, but it is a system call, and the rest is part of every wait.
 #ifndef WARPLINE_COMMON_LOOP_ADAPTIVE_POLL_H_

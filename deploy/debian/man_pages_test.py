@@ -14,7 +14,7 @@ HELP = """warpline-server: runs calls of programs.
 It drains. 'Quoted' text,
 .dotted text.
 
-  Flags from server/flags.cc:
+  Flags from server/gpu_server/flags.cc:
     --listen (Addresses to serve, separated (by commas):
       host:port or \\path.); default: 127.0.0.1:14000;
     --tls_unix (TLS on unix sockets too.);

@@ -22,10 +22,13 @@ CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/
                 "bench/guard/")
 
 
-def read_folders():
-    path = pathlib.Path(__file__).resolve().parent / "folders.toml"
-    with open(path, "rb") as file:
-        folders = {folder["path"]: folder for folder in tomllib.load(file)["folder"]}
+def read_table():
+    with open(pathlib.Path(__file__).resolve().parent / "folders.toml", "rb") as file:
+        return tomllib.load(file)
+
+
+def read_folders(table):
+    folders = {folder["path"]: folder for folder in table["folder"]}
     for name, folder in folders.items():
         if "uses" in folder:
             folder["uses"] = [full_name(name, used) for used in folder["uses"]]
@@ -37,7 +40,9 @@ def full_name(folder, used):
     return folder.rsplit("/", 1)[0] + used[1:] if used.startswith("./") else used
 
 
-FOLDERS = read_folders()
+TABLE = read_table()
+FOLDERS = read_folders(TABLE)
+PROGRAMS = {program["path"]: program["may"] for program in TABLE["program"]}
 
 
 def folder_of(path):
@@ -66,6 +71,26 @@ def layer_fault(path, header):
     return "%s includes %s: %s may not depend on %s" % (path, header, folder, target)
 
 
+def lies_in(path, folder):
+    return path.startswith(folder + "/")
+
+
+def program_of(path):
+    """The program, or the library of several, that the path is of; "" for none."""
+    return next((program for program in PROGRAMS if lies_in(path, program)), "")
+
+
+def program_fault(path, header):
+    program, target = program_of(path), program_of(header)
+    if not program or not target or program == target:
+        return None
+    if any(lies_in(header, folder) for folder in PROGRAMS[program]):
+        return None
+    if is_for_tests(path):  # It is no part of the program.
+        return None
+    return "%s includes %s: %s may not see the sources of %s" % (path, header, program, target)
+
+
 def faults(path, text):
     for header in INCLUDE.findall(text):
         if UCX.match(header) and not path.startswith(UCX_FOLDERS):
@@ -73,14 +98,14 @@ def faults(path, text):
         if CUDA.match(header) and not path.startswith(CUDA_FOLDERS):
             yield "%s includes %s: CUDA headers belong in %s" % (
                 path, header, ", ".join(name.rstrip("/") for name in CUDA_FOLDERS))
-        fault = layer_fault(path, header)
+        fault = program_fault(path, header) or layer_fault(path, header)
         if fault:
             yield fault
 
 
 def is_in_table(path):
-    """Rooms of rooms are left out: the page would be long."""
-    return path.count("/") < 2 and "holds" in FOLDERS[path]
+    """Rooms of rooms are left out: the page would be long. Each program of the server is a house."""
+    return path.removeprefix("server/").count("/") < 2 and "holds" in FOLDERS[path]
 
 
 def table():

@@ -11,29 +11,47 @@ class IncludeRules(unittest.TestCase):
         return list(include_rules.faults(path, "".join('#include "%s"\n' % h for h in headers)))
 
     def test_layers_point_downwards(self):
-        self.assertEqual([], self.faults("server/main.cc", "memory/pool.h", "common/log/log.h", "a.h"))
+        self.assertEqual([], self.faults("server/gpu_server/main.cc", "memory/pool.h", "common/log/log.h", "a.h"))
         self.assertEqual([], self.faults("tests/a.cc", "server/a.h", "client_stub/b.h"))
 
     def test_server_and_stub_do_not_see_each_other(self):
-        self.assertEqual(1, len(self.faults("server/a.cc", "client_stub/core.h")))
+        self.assertEqual(1, len(self.faults("server/gpu_server/a.cc", "client_stub/core.h")))
         self.assertEqual(1, len(self.faults("client_stub/a.h", "server/worker/lanes/lane.h")))
 
     def test_rooms_of_the_server_have_an_order(self):
-        self.assertEqual([], self.faults("server/session/a.cc", "server/memory/b.h"))
-        self.assertEqual(1, len(self.faults("server/memory/a.cc", "server/session/b.h")))
-        self.assertEqual(1, len(self.faults("server/worker/a.cc", "server/session/b.h")))
+        self.assertEqual([], self.faults("server/gpu_server/session/a.cc", "server/gpu_server/memory/b.h"))
+        self.assertEqual(1, len(self.faults("server/gpu_server/memory/a.cc", "server/gpu_server/session/b.h")))
+        self.assertEqual(1, len(self.faults("server/worker/a.cc", "server/gpu_server/session/b.h")))
         self.assertEqual([], self.faults("server/device/cuda/a.cc", "server/device/device.h"))
         # Tests, and what only they link, may look into other rooms, but not into other houses.
-        self.assertEqual([], self.faults("server/memory/a_test.cc", "server/session/b.h"))
-        self.assertEqual([], self.faults("server/testing/a.cc", "server/session/b.h"))
-        self.assertEqual(1, len(self.faults("server/memory/a_test.cc", "client_stub/b.h")))
+        self.assertEqual([], self.faults("server/gpu_server/memory/a_test.cc", "server/gpu_server/session/b.h"))
+        self.assertEqual([], self.faults("server/gpu_server/testing/a.cc", "server/gpu_server/session/b.h"))
+        self.assertEqual(1, len(self.faults("server/gpu_server/memory/a_test.cc", "client_stub/b.h")))
+
+    def test_no_program_sees_the_sources_of_another(self):
+        for path, header in (("server/gpu_server/session/a.cc", "server/worker/lanes/lane.h"),
+                             ("server/gpu_server/main.cc", "server/device/device.h"),
+                             ("server/gpu_server/memory/a.h", "server/keeper/b.h"),
+                             ("server/gpu_server/children/relays/a.cc", "server/relay/b.h"),
+                             ("server/worker/a.cc", "server/compiler/stages.h"),
+                             ("server/relay/a.cc", "server/gpu_server/flags.h"),
+                             ("server/jail/a.cc", "server/hostlink/process/b.h"),
+                             ("server/device/cuda/a.cc", "server/jail/b.h")):
+            refused = self.faults(path, header)
+            self.assertTrue(any("may not see the sources of" in fault for fault in refused), path)
+        for path, header in (("server/worker/a.cc", "server/hostlink/handover/b.h"),
+                             ("server/keeper/a.cc", "server/jail/b.h"),
+                             ("server/keeper/a.cc", "server/device/registry/b.h")):
+            self.assertIsNone(include_rules.program_fault(path, header))
+        # A test is no part of the program.
+        self.assertIsNone(include_rules.program_fault("server/worker/a_test.cc", "server/compiler/a.h"))
 
     def test_server_and_client_reach_transports_by_their_registry(self):
-        for path in ("server/a.cc", "client_stub/session/opening/a.cc"):
+        for path in ("server/gpu_server/a.cc", "client_stub/session/opening/a.cc"):
             self.assertEqual([], self.faults(path, "transport/registry/b.h"))
             self.assertEqual(1, len(self.faults(path, "transport/grpc/grpc_client.h")))
         # Their tests may use one of them by name.
-        self.assertEqual([], self.faults("server/a_test.cc", "transport/grpc/grpc_client.h"))
+        self.assertEqual([], self.faults("server/gpu_server/a_test.cc", "transport/grpc/grpc_client.h"))
 
     def test_rooms_of_the_clients_core_have_an_order(self):
         self.assertEqual([], self.faults("client_stub/core/launch/a.cc",

@@ -23,11 +23,11 @@ CLIENT_LIBRARIES = {
 }
 BINARIES = {
     "bin/warpline": "tools/cli/warpline",
-    "bin/warpline-server": "server/warpline-server",
+    "bin/warpline-server": "server/gpu_server/warpline-server",
     "bin/warpline-supervisor": "server/supervisor/warpline-supervisor",
     "bin/warpline-worker": "server/worker/warpline-worker",
     "bin/warpline-keeper": "server/keeper/warpline-keeper",
-    "bin/warpline-lane": "server/lane/warpline-lane",
+    "bin/warpline-lane": "server/relay/warpline-lane",
     "bin/warpline-compiler": "server/compiler/warpline-compiler",
     "bin/warpline-mps": "server/mps/warpline-mps",
     "bin/warpline-scheduler": "scheduler/warpline-scheduler",

@@ -34,7 +34,7 @@
 #include "server/compiler/frozen_file.h"
 #include "server/compiler/jit_link.h"
 #include "server/compiler/layout_format.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::compiler {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "common/log/log.h"
 #include "server/compiler/serve.h"
-#include "server/process/child_process.h"
+#include "server/hostlink/process/child_process.h"
 
 int main() {
   warpline::SetLogName("compiler");

@@ -10,8 +10,8 @@
 #include "server/compiler/broker.h"
 #include "server/compiler/jit_link.h"
 #include "server/compiler/stages.h"
+#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/jail.h"
-#include "server/process/packet_socket.h"
 
 namespace warpline::compiler {
 namespace {

@@ -194,9 +194,9 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) = 0;
 };
 
-// Opens the backend `name`: that of a backend (server/backends/backends.inc), "cpu:N" for N CPU
-// devices that share the host's cores and memory, or "auto" for the first backend that opens and
-// has a device. UNAVAILABLE when a driver or a device is missing, INVALID_ARGUMENT for another
+// Opens the backend `name`: that of a backend (server/hostlink/backends/backends.inc), "cpu:N" for
+// N CPU devices that share the host's cores and memory, or "auto" for the first backend that opens
+// and has a device. UNAVAILABLE when a driver or a device is missing, INVALID_ARGUMENT for another
 // name. It is defined in server/device/registry, which links every backend.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::string_view name);
 

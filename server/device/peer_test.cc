@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/backends/backend_names.h"
 #include "server/device/device.h"
+#include "server/hostlink/backends/backend_names.h"
 
 namespace warpline::device {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/strings/match.h"
 #include "common/log/log.h"
 #include "server/device/testing/fake_backend.h"
+#include "server/hostlink/process/child_process.h"
 #include "server/keeper/keeper.h"
-#include "server/process/child_process.h"
 
 int main(int argc, char** argv) {
   warpline::SetLogName("keeper");

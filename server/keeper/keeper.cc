@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/frames.h"
-#include "server/backends/backend_names.h"
+#include "server/hostlink/backends/backend_names.h"
+#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/jail.h"
-#include "server/process/packet_socket.h"
 
 namespace warpline {
 namespace {

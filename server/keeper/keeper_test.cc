@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "server/device/testing/fake_backend.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/packet_socket.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {

@@ -6,8 +6,8 @@
 
 #include "common/log/log.h"
 #include "server/device/device.h"
+#include "server/hostlink/process/child_process.h"
 #include "server/keeper/keeper.h"
-#include "server/process/child_process.h"
 
 int main() {
   warpline::SetLogName("keeper");

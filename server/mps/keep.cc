@@ -14,9 +14,9 @@
 
 #include "common/unique_fd.h"
 #include "proto/mps.pb.h"
+#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/jail.h"
 #include "server/mps/daemon.h"
-#include "server/process/packet_socket.h"
 
 namespace warpline::mps {
 namespace {

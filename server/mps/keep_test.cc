@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "proto/mps.pb.h"
+#include "server/hostlink/process/child_process.h"
+#include "server/hostlink/process/packet_socket.h"
 #include "server/mps/testing/fake_control.h"
-#include "server/process/child_process.h"
-#include "server/process/packet_socket.h"
 
 namespace warpline::mps {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "common/log/log.h"
+#include "server/hostlink/process/child_process.h"
 #include "server/mps/keep.h"
-#include "server/process/child_process.h"
 
 int main() {
   warpline::SetLogName("mps");

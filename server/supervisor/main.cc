@@ -8,7 +8,7 @@
 #include "common/log/log.h"
 #include "common/loop/short_slices.h"
 #include "common/undumpable.h"
-#include "server/process/child_process.h"
+#include "server/hostlink/process/child_process.h"
 #include "server/supervisor/supervisor.h"
 
 namespace {

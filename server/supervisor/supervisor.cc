@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/process/packet_socket.h"
-#include "server/process/process_roles.h"
+#include "server/hostlink/process/packet_socket.h"
+#include "server/hostlink/process/process_roles.h"
 
 namespace warpline::supervisor {
 

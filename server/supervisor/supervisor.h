@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "common/unique_fd.h"
 #include "proto/supervisor.pb.h"
-#include "server/process/child_process.h"
+#include "server/hostlink/process/child_process.h"
 
 namespace warpline::supervisor {
 

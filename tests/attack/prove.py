@@ -14,11 +14,11 @@ import mutations
 from wire_suite import WireSuite
 
 HERE = pathlib.Path(__file__).resolve().parent
-SERVER_PROGRAMS = {"bin/warpline-server": "server/warpline-server",
+SERVER_PROGRAMS = {"bin/warpline-server": "server/gpu_server/warpline-server",
                    "bin/warpline-supervisor": "server/supervisor/warpline-supervisor",
                    "bin/warpline-worker": "server/worker/warpline-worker",
                    "bin/warpline-keeper": "server/keeper/warpline-keeper",
-                   "bin/warpline-lane": "server/lane/warpline-lane",
+                   "bin/warpline-lane": "server/relay/warpline-lane",
                    "bin/warpline-compiler": "server/compiler/warpline-compiler",
                    "bin/warpline-mps": "server/mps/warpline-mps"}
 # Of rows that are made at a time: most wait for something that does not come.

@@ -19,7 +19,7 @@
 #include "common/cuda/cuda_numbers.h"
 #include "common/unique_fd.h"
 #include "proto/frames.h"
-#include "server/server_options.h"
+#include "server/gpu_server/server_options.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "tests/hostile/commands.h"

@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
-#include "server/lane/bulk/bulk_server.h"
+#include "server/relay/bulk/bulk_server.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "tests/hostile/raw_client.h"

@@ -18,7 +18,7 @@
 #include "common/unique_fd.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/packet_socket.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "transport/unix_connect.h"

@@ -17,7 +17,7 @@ COMPONENTS = {"etcd": (), "cert-manager": (), "prometheus-operator": (), "dra": 
               "admission-policy": ("injection",), "webhook": ("cert-manager", "injection")}
 # Those of which one is enough.
 EXCLUSIVE = ({"dra", "dev"}, {"admission-policy", "webhook"})
-PROGRAMS = {"warpline-server": "server/warpline-server",
+PROGRAMS = {"warpline-server": "server/gpu_server/warpline-server",
             "warpline-scheduler": "scheduler/warpline-scheduler"}
 
 

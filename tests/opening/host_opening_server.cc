@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "common/steady_time.h"
 #include "gtest/gtest.h"
-#include "server/leases/lease_book.h"
-#include "server/memory/device_memory.h"
-#include "server/session/session_host.h"
+#include "server/gpu_server/leases/lease_book.h"
+#include "server/gpu_server/memory/device_memory.h"
+#include "server/gpu_server/session/session_host.h"
 #include "tests/opening/opening_server.h"
 #include "transport/inproc/inproc_channel.h"
 

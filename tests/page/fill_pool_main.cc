@@ -27,7 +27,7 @@
 #include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "proto/scheduler.pb.h"
-#include "server/admin/report_parts.h"
+#include "server/gpu_server/admin/report_parts.h"
 #include "transport/grpc/unary/leader_client.h"
 
 ABSL_FLAG(std::vector<std::string>, schedulers, {}, "Their addresses.");

@@ -2,12 +2,12 @@
 //
 //   pool_load --schedulers=ADDRESS,ADDRESS --servers=NAME:FILE,NAME:FILE --tenants=FILE,FILE
 //
-// Servers are a book of leases each (server/leases/lease_book.h), which is what a GPU server asks
-// about a token, and report as a GPU server does; there is no device behind them. The files hold
-// credentials. Each line on the output is an event: its name, then key=value, with times in
-// microseconds since 1970 (SteadyNow()). tests/schedulers/history.py judges them. After a line on
-// its input no more leases are asked for, those that are held are given back, and servers go on; it
-// ends when its input ends.
+// Servers are a book of leases each (server/gpu_server/leases/lease_book.h), which is what a GPU
+// server asks about a token, and report as a GPU server does; there is no device behind them. The
+// files hold credentials. Each line on the output is an event: its name, then key=value, with times
+// in microseconds since 1970 (SteadyNow()). tests/schedulers/history.py judges them. After a line
+// on its input no more leases are asked for, those that are held are given back, and servers go on;
+// it ends when its input ends.
 #include <unistd.h>
 
 #include <atomic>
@@ -33,7 +33,7 @@
 #include "common/mutex.h"
 #include "common/steady_time.h"
 #include "proto/scheduler.pb.h"
-#include "server/leases/lease_book.h"
+#include "server/gpu_server/leases/lease_book.h"
 #include "transport/grpc/unary/leader_client.h"
 
 ABSL_FLAG(std::vector<std::string>, schedulers, {}, "Their addresses.");

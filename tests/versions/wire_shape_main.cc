@@ -13,8 +13,8 @@
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
 #include "scheduler/etcd/etcd_records.pb.h"
-#include "server/handover/journal_file.h"
-#include "server/handover/session_usage.h"
+#include "server/hostlink/handover/journal_file.h"
+#include "server/hostlink/handover/session_usage.h"
 
 namespace warpline {
 namespace {

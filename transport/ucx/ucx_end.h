@@ -4,7 +4,7 @@
 // and send. So each message begins with the secret of the connection, which both ends have from
 // elsewhere, and what begins otherwise is dropped unread. What the kernel and UCX themselves read
 // of a stranger's bytes before that is the reason why the server's end lives in a process of its
-// own (server/lane/), and why UCX is used in trusted networks only.
+// own (server/relay/), and why UCX is used in trusted networks only.
 #ifndef WARPLINE_TRANSPORT_UCX_UCX_END_H_
 #define WARPLINE_TRANSPORT_UCX_UCX_END_H_
 

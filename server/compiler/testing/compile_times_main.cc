@@ -21,7 +21,7 @@
 #include "server/compiler/client/compiler_client.h"
 #include "server/compiler/jit_link.h"
 #include "server/compiler/stages.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::compiler {
 namespace {

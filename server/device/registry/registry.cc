@@ -4,15 +4,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/backends/backend_names.h"
 #include "server/device/device.h"
+#include "server/hostlink/backends/backend_names.h"
 
 namespace warpline::device {
 
 // Each backend defines its factory.
 #define WARPLINE_BACKEND(name, factory, several, nvidia_driver, what) \
   absl::StatusOr<std::unique_ptr<Backend>> factory(int devices);
-#include "server/backends/backends.inc"
+#include "server/hostlink/backends/backends.inc"
 #undef WARPLINE_BACKEND
 
 namespace {
@@ -22,7 +22,7 @@ using Factory = absl::StatusOr<std::unique_ptr<Backend>> (*)(int devices);
 // The factories, in the order of BackendNames().
 constexpr Factory kFactories[] = {
 #define WARPLINE_BACKEND(name, factory, several, nvidia_driver, what) factory,
-#include "server/backends/backends.inc"
+#include "server/hostlink/backends/backends.inc"
 #undef WARPLINE_BACKEND
 };
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "server/backends/backend_names.h"
+#include "server/hostlink/backends/backend_names.h"
 
 namespace warpline::device {
 namespace {

@@ -16,7 +16,7 @@
 #include "server/compiler/frozen_file.h"
 #include "server/compiler/layout_format.h"
 #include "server/device/device.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/packet_socket.h"
 #include "server/worker/code/guarded_modules.h"
 
 namespace warpline::worker {

@@ -12,7 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/cuda/cuda_result.h"
 #include "proto/commands.h"
-#include "server/handover/session_usage.h"
+#include "server/hostlink/handover/session_usage.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/task.h"
 #include "server/worker/lanes/task_engine.h"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "server/handover/journal_file.h"
+#include "server/hostlink/handover/journal_file.h"
 #include "server/worker/continuity/module_variables.h"
 
 namespace warpline::worker {

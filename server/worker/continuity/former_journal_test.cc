@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "proto/commands.h"
-#include "server/handover/journal_file.h"
+#include "server/hostlink/handover/journal_file.h"
 #include "server/worker/continuity/journal.h"
 
 namespace warpline::worker {

@@ -28,7 +28,7 @@
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "proto/commands.h"
-#include "server/handover/journal_file.h"
+#include "server/hostlink/handover/journal_file.h"
 
 namespace warpline::worker {
 

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "server/device/device.h"
-#include "server/handover/variable_file.h"
+#include "server/hostlink/handover/variable_file.h"
 #include "server/worker/continuity/module_variables.h"
 #include "server/worker/memory/file_copies.h"
 
@@ -37,10 +37,10 @@ class VariableCarrier {
   // The client was told where a variable or constant lies, and may write it directly.
   void OnFound(uint64_t module, std::string_view name);
 
-  // Writes all variables into the file behind `fd` (borrowed; see server/handover/variable_file.h),
-  // and calls `saved` for each, so that the next worker is told where to put it.
-  // FAILED_PRECONDITION when a module has variables besides those that are known,
-  // RESOURCE_EXHAUSTED when they do not fit, INTERNAL when the device fails.
+  // Writes all variables into the file behind `fd` (borrowed; see
+  // server/hostlink/handover/variable_file.h), and calls `saved` for each, so that the next worker
+  // is told where to put it. FAILED_PRECONDITION when a module has variables besides those that are
+  // known, RESOURCE_EXHAUSTED when they do not fit, INTERNAL when the device fails.
   using Saved = std::function<void(uint64_t module, const std::string& name, uint64_t address,
                                    uint64_t bytes)>;
   absl::Status Save(int fd, const Saved& saved);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/handover/variable_file.h"
+#include "server/hostlink/handover/variable_file.h"
 #include "server/worker/testing/fake_context.h"
 
 namespace warpline::worker {

@@ -10,8 +10,8 @@
 #include "common/unique_fd.h"
 #include "proto/refusal.h"
 #include "proto/worker.pb.h"
-#include "server/process/life_line.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/life_line.h"
+#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

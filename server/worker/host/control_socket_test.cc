@@ -12,7 +12,7 @@
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "proto/worker.pb.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

@@ -14,7 +14,7 @@
 #include "common/loop/adaptive_poll.h"
 #include "proto/frames.h"
 #include "proto/guard.h"
-#include "server/dispatch/page/dispatch_page.h"
+#include "server/hostlink/dispatch_page/dispatch_page.h"
 #include "server/worker/replies/reply_sink.h"
 #include "transport/loop_thread.h"
 #include "transport/shm_board.h"

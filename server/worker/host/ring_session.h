@@ -19,7 +19,7 @@
 #include "proto/worker.pb.h"
 #include "server/compiler/client/compiler_client.h"
 #include "server/device/facets/types.h"
-#include "server/dispatch/gate/lane_turns.h"
+#include "server/hostlink/dispatch_gate/lane_turns.h"
 #include "server/worker/code/guarded_code.h"
 #include "server/worker/continuity/journal.h"
 #include "server/worker/continuity/recorder.h"

@@ -17,8 +17,8 @@
 #include "proto/commands.h"
 #include "proto/frames.h"
 #include "proto/wire.h"
-#include "server/handover/journal_file.h"
-#include "server/handover/worker_rings.h"
+#include "server/hostlink/handover/journal_file.h"
+#include "server/hostlink/handover/worker_rings.h"
 #include "server/worker/testing/fake_context.h"
 #include "transport/shm_board.h"
 

@@ -5,7 +5,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/worker.pb.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

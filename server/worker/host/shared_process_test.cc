@@ -17,8 +17,8 @@
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 #include "proto/guard.h"
-#include "server/handover/journal_file.h"
-#include "server/handover/worker_rings.h"
+#include "server/hostlink/handover/journal_file.h"
+#include "server/hostlink/handover/worker_rings.h"
 #include "server/worker/host/host_process.h"
 
 namespace warpline::worker {

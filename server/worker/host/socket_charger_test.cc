@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "server/process/packet_socket.h"
+#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

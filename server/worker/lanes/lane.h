@@ -27,7 +27,7 @@
 #include "proto/command_lists.h"
 #include "proto/devices.h"
 #include "server/device/device.h"
-#include "server/dispatch/gate/lane_turns.h"
+#include "server/hostlink/dispatch_gate/lane_turns.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/lane_host.h"

@@ -9,7 +9,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/log/log_budget.h"
 #include "server/device/device.h"
-#include "server/dispatch/gate/lane_turns.h"
+#include "server/hostlink/dispatch_gate/lane_turns.h"
 #include "server/worker/lanes/cached_images.h"
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/event.h"

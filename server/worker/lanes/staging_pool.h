@@ -7,7 +7,7 @@
 
 #include "common/mutex.h"
 #include "server/device/device.h"
-#include "server/handover/session_usage.h"
+#include "server/hostlink/handover/session_usage.h"
 
 namespace warpline::worker {
 

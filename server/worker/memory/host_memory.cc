@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "server/handover/host_bytes.h"
+#include "server/hostlink/handover/host_bytes.h"
 
 namespace warpline::worker {
 namespace {

@@ -1,8 +1,8 @@
 // Host memory that a session takes in proportion to what its client sends: images of modules, the
 // journal, and commands that wait.
 //
-// Each session has some of it for nothing (server/handover/host_bytes.h). The rest is charged to
-// whoever pays for the session, in pieces of one size, before it is taken.
+// Each session has some of it for nothing (server/hostlink/handover/host_bytes.h). The rest is
+// charged to whoever pays for the session, in pieces of one size, before it is taken.
 #ifndef WARPLINE_SERVER_WORKER_MEMORY_HOST_MEMORY_H_
 #define WARPLINE_SERVER_WORKER_MEMORY_HOST_MEMORY_H_
 

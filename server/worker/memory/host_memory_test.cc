@@ -1,7 +1,7 @@
 #include "server/worker/memory/host_memory.h"
 
 #include "gtest/gtest.h"
-#include "server/handover/host_bytes.h"
+#include "server/hostlink/handover/host_bytes.h"
 
 namespace warpline::worker {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/types/span.h"
 #include "server/device/device.h"
-#include "server/handover/session_usage.h"
+#include "server/hostlink/handover/session_usage.h"
 #include "server/worker/memory/arena_book.h"
 
 namespace warpline::worker {

@@ -19,7 +19,7 @@
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "common/progress.h"
-#include "server/handover/session_usage.h"
+#include "server/hostlink/handover/session_usage.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/lane.h"

@@ -1,6 +1,6 @@
 // Sends a worker's replies to the ring to the server.
-#ifndef WARPLINE_SERVER_WORKER_LANES_REPLY_SINK_H_
-#define WARPLINE_SERVER_WORKER_LANES_REPLY_SINK_H_
+#ifndef WARPLINE_SERVER_WORKER_REPLIES_REPLY_SINK_H_
+#define WARPLINE_SERVER_WORKER_REPLIES_REPLY_SINK_H_
 
 #include <atomic>
 #include <cstdint>
@@ -85,4 +85,4 @@ class ReplySink {
 
 }  // namespace warpline::worker
 
-#endif  // WARPLINE_SERVER_WORKER_LANES_REPLY_SINK_H_
+#endif  // WARPLINE_SERVER_WORKER_REPLIES_REPLY_SINK_H_

@@ -9,7 +9,7 @@
 #include "common/log/log.h"
 #include "proto/frames.h"
 #include "proto/wire.h"
-#include "server/handover/host_bytes.h"
+#include "server/hostlink/handover/host_bytes.h"
 #include "server/worker/lanes/session_log.h"
 
 namespace warpline::worker {

@@ -17,7 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "lease/rights.h"
-#include "server/handover/session_usage.h"
+#include "server/hostlink/handover/session_usage.h"
 #include "server/worker/commands/command_handler.h"
 #include "server/worker/commands/families.h"
 #include "server/worker/continuity/journal.h"

@@ -5,7 +5,7 @@
 
 #include "proto/devices.h"
 #include "proto/graph_definition.h"
-#include "server/handover/journal_file.h"
+#include "server/hostlink/handover/journal_file.h"
 #include "server/worker/testing/session_fixture.h"
 
 namespace warpline::worker {

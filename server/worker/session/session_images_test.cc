@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "server/handover/host_bytes.h"
+#include "server/hostlink/handover/host_bytes.h"
 #include "server/worker/memory/host_memory.h"
 #include "server/worker/testing/session_fixture.h"
 

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/graph_definition.h"
-#include "server/handover/journal_file.h"
+#include "server/hostlink/handover/journal_file.h"
 #include "server/worker/continuity/journal.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/testing/session_fixture.h"

@@ -1,0 +1,41 @@
+// What tests of the dispatcher have in common: a clock that they set, and the worker's end of
+// seats.
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "common/unique_fd.h"
+#include "server/gpu_server/dispatch/dispatcher.h"
+#include "server/hostlink/dispatch_page/dispatch_page.h"
+
+namespace warpline::dispatch {
+
+inline constexpr int64_t kMs = 1'000'000;
+inline constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+inline std::atomic<int64_t> now_ns{0};
+inline int64_t Now() { return now_ns; }
+
+// Without a thread it goes by `now_ns`, which begins anew.
+inline std::unique_ptr<Dispatcher> NewDispatcher(bool has_thread = false) {
+  now_ns = 1000 * kMs;
+  DispatcherOptions options;
+  options.clock = has_thread ? &MonotonicNs : &Now;
+  options.has_thread = has_thread;
+  return std::move(*Dispatcher::Create(std::move(options)));
+}
+
+// The worker's end of a seat's page.
+inline std::unique_ptr<DispatchPage> WorkersPage(const DispatchSeat& seat) {
+  return std::move(*DispatchPage::Attach(UniqueFd(dup(seat.fd()))));
+}
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_

@@ -1,0 +1,97 @@
+// What became of those who wanted a GPU's engines, and why: the latest turns, waits and work, kept
+// in a ring, so that it can be read afterwards why one launch waited.
+//
+//   FlightRecorder recorder;
+//   recorder.NameSlice(3, "tenant a");
+//   recorder.Add({.kind = TraceKind::kTurn, .slice = 3, ...});
+//   TracePart part = recorder.After(0, 1000);   // then After(part.next, 1000), ...
+//
+// Spans are added when they end. Times are nanoseconds of the dispatcher's clock.
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_FLIGHT_RECORDER_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_FLIGHT_RECORDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace warpline::dispatch {
+
+enum class TraceKind : uint8_t {
+  kTurn,   // The slice had the engine to itself.
+  kWait,   // Some lane of the slice had a command and might not issue it.
+  kWork,   // Something of the slice was in flight while others had sessions on the device.
+  kLimit,  // The slice might issue, but have only a little in flight.
+  kKill,   // Work of the slice was in the way of `other`, until the policy had it ended.
+};
+
+// Why a turn ended, or why a slice waited.
+enum class TraceReason : uint8_t {
+  kNone,
+  kUsedUp,         // A turn was over, and another slice goes first.
+  kIdle,           // Nothing was in flight any more.
+  kNotCome,        // Nothing was ever in flight.
+  kYielded,        // The policy wants another one to go on at once.
+  kAlone,          // Nobody else has wanted the engine for a while: it is open.
+  kLeft,           // The slice has no sessions any more.
+  kTurnOfAnother,  // It waited for the turn of `other`.
+  kDraining,       // It waited for work of `other` that was in flight.
+  kHeld,           // The policy had it wait.
+  kExpected,       // It was limited for `other`, which is more urgent and likely to come.
+  kKilled,         // The policy had the work of the turn's slice ended.
+  kInWay,          // Of a kill: the slice is best effort, and `other` is more urgent.
+  kKeptApart,      // It was to launch nothing beside `other`, which is more urgent.
+};
+
+struct TraceSpan {
+  TraceKind kind = TraceKind::kTurn;
+  TraceReason reason = TraceReason::kNone;
+  uint8_t engine = 0;  // EngineIndex().
+  uint32_t slice = 0;  // ContenderTerms::vgpu.
+  // Whom it waited or was limited for, or was in the way of; 0 for nobody that is known.
+  uint32_t other = 0;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t charged_ns = 0;  // Of a turn.
+  uint64_t commands = 0;   // Of work: complete in it.
+  uint64_t bytes = 0;      // Of work: copies.
+};
+
+struct TracePart {
+  std::vector<TraceSpan> spans;
+  std::map<uint32_t, std::string> slices;  // The names of those in the spans, as far as known.
+  uint64_t lost = 0;  // Spans after the one that was asked for which the ring has no more.
+  uint64_t next = 0;
+};
+
+// Thread-compatible: the dispatcher's lock guards it.
+class FlightRecorder {
+ public:
+  // About as much as two busy slices leave behind in ten seconds, in 5 MiB.
+  static constexpr size_t kSpans = 1 << 16;
+
+  explicit FlightRecorder(size_t spans = kSpans) : most_(spans) {}
+
+  void Add(const TraceSpan& span);
+  void NameSlice(uint32_t slice, std::string name);
+  // At most `most` of the spans since the number `after`, which is a TracePart's `next`, or 0 for
+  // as far back as there is. With 0 for `most`, none, and `next` is what comes from now on.
+  TracePart After(uint64_t after, size_t most) const;
+  // The latest ones, for a log.
+  std::vector<TraceSpan> Latest(size_t most) const;
+
+ private:
+  const size_t most_;
+  std::vector<TraceSpan> ring_;  // Grows to `most_`; span number n is at n % most_.
+  uint64_t added_ = 0;
+  std::map<uint32_t, std::string> names_;  // The latest kNames.
+};
+
+// For people: "turn", "not_come", ...
+const char* NameOf(TraceKind kind);
+const char* NameOf(TraceReason reason);
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_FLIGHT_RECORDER_H_

@@ -1,0 +1,422 @@
+#include "server/gpu_server/dispatch/gpu_dispatch.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/types/span.h"
+
+namespace warpline::dispatch {
+namespace {
+
+// After so long at rest, a newcomer need not be noticed at once: until then two run at a time, as
+// without any dispatch.
+constexpr int64_t kRestNs = 100'000'000;
+// All sessions of the guarded tier on a GPU are in one context.
+constexpr uint64_t kSharedDomain = 1;
+
+// Makes one of a group's slices, which run at once: which of its processes the driver names is
+// chance then. What all had is at most the sum. The number is another one when a slice comes or
+// goes, since the sums are then, too.
+void AddToGroup(const SliceUse& slice, SliceUse* group) {
+  group->tenant = slice.tenant;
+  group->vgpu = group->vgpu * 0x01000193 + slice.vgpu;
+  group->noted_ns += slice.noted_ns;
+  group->others_wanted_ns = std::max(group->others_wanted_ns, slice.others_wanted_ns);
+  group->share += slice.share;
+  for (const WorkerUse& worker : slice.workers) {
+    const bool known = std::any_of(group->workers.begin(), group->workers.end(),
+                                   [&worker](const WorkerUse& w) { return w.pid == worker.pid; });
+    if (!known) group->workers.push_back(worker);
+  }
+}
+
+// Sessions of one slice that are not in the same context, or group, contend by themselves.
+std::string KeyOf(const SeatTerms& terms) {
+  if (terms.shares_context) return terms.slice + ", guarded";
+  if (!terms.group.empty()) return terms.slice + ", MPS";
+  return terms.slice;
+}
+
+}  // namespace
+
+// As policies may have it in their maps: FNV-1a.
+uint64_t GpuDispatch::TenantNumber(const std::string& tenant) {
+  uint64_t number = 0xcbf29ce484222325;
+  for (const char c : tenant) number = (number ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return number;
+}
+
+uint32_t GpuDispatch::SessionsOf(const std::string& tenant) const {
+  uint32_t count = 0;
+  for (const auto& [key, slice] : slices_) {
+    for (const Member& member : slice.members) {
+      if (member.seat->terms_.tenant == tenant) ++count;
+    }
+  }
+  return count;
+}
+
+GpuDispatch::GpuDispatch(int ordinal, const ArbiterOptions& options, policy::Policy* policy)
+    : ordinal_(ordinal),
+      policy_(policy),
+      paces_(static_cast<uint32_t>(ordinal)),
+      asked_always_(policy->wishes().asked_always) {
+  for (size_t i = 0; i < kEngines; ++i) {
+    ArbiterOptions own = options;
+    own.engine = i == EngineIndex(Engine::kCompute) ? 0 : 1;
+    own.device = static_cast<uint32_t>(ordinal);
+    own.direction = i == EngineIndex(Engine::kCopyOut) ? 1 : 0;
+    arbiters_[i] = std::make_unique<EngineArbiter>(own, policy);
+    arbiters_[i]->RecordTo(&recorder_, i);
+  }
+}
+
+void GpuDispatch::SetPolicy(policy::Policy* policy) {
+  for (const auto& arbiter : arbiters_) arbiter->SetPolicy(policy);
+  policy_ = policy;
+  asked_always_ = policy->wishes().asked_always;
+  if (!is_dispatched()) OpenAll();
+}
+
+void GpuDispatch::SetSurroundings(const Surroundings& surroundings) {
+  for (const auto& arbiter : arbiters_) arbiter->SetSurroundings(surroundings);
+}
+
+void GpuDispatch::HoldAll(int64_t until_ns) {
+  for (const auto& arbiter : arbiters_) arbiter->HoldAll(until_ns);
+}
+
+int64_t GpuDispatch::held_ns() const {
+  int64_t most = 0;
+  for (const auto& arbiter : arbiters_) most = std::max(most, arbiter->held_ns());
+  return most;
+}
+
+ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
+  ContenderTerms contender;
+  contender.tenant = TenantNumber(terms.tenant);
+  contender.vgpu = last_vgpu_;
+  const bool computes = engine == EngineIndex(Engine::kCompute);
+  contender.weight = std::max(1u, computes ? terms.compute_weight : terms.copy_weight);
+  contender.priority = terms.priority;
+  contender.period_ns = terms.period_ns;
+  contender.budget_ns = terms.budget_ns;
+  if (terms.shares_context) {
+    contender.domain = kSharedDomain;
+  } else if (!terms.group.empty()) {
+    contender.domain = std::max(kSharedDomain + 1, TenantNumber(terms.group));
+  }
+  contender.best_effort = terms.best_effort;
+  contender.account = computes ? terms.compute_account : terms.copy_account;
+  if (contender.account.empty()) contender.account = terms.slice;
+  return contender;
+}
+
+void GpuDispatch::Join(DispatchSeat* seat, size_t device) {
+  Slice& slice = slices_[KeyOf(seat->terms_)];
+  if (slice.members.empty()) {
+    ++last_vgpu_;
+    recorder_.NameSlice(last_vgpu_,
+                        seat->terms_.tenant.empty() ? seat->terms_.slice : seat->terms_.tenant);
+    for (size_t i = 0; i < kEngines; ++i) {
+      slice.contenders[i] = arbiters_[i]->Add(TermsOf(seat->terms_, i));
+    }
+  }
+  slice.members.push_back({seat, device, {}});
+}
+
+void GpuDispatch::Leave(DispatchSeat* seat) {
+  const auto found = slices_.find(KeyOf(seat->terms_));
+  if (found == slices_.end()) return;
+  std::erase_if(found->second.members, [seat](const Member& m) { return m.seat == seat; });
+  if (!found->second.members.empty()) return;
+  for (size_t i = 0; i < kEngines; ++i) arbiters_[i]->Remove(found->second.contenders[i]);
+  slices_.erase(found);
+  if (!is_dispatched()) OpenAll();
+}
+
+void GpuDispatch::OpenAll() {
+  for (const auto& arbiter : arbiters_) arbiter->Open();
+  for (auto& [key, slice] : slices_) {
+    SetPace(slice, 0);
+    slice.held_for = 0;
+    for (const Member& member : slice.members) {
+      for (EngineSlot& slot : member.seat->page_->device(member.device)) {
+        slot.SetGrant(Grant::Open());
+      }
+    }
+  }
+}
+
+void GpuDispatch::Read(Member* member, int64_t now_ns) {
+  DeviceSlots& slots = member->seat->page_->device(member->device);
+  for (size_t i = 0; i < kEngines; ++i) {
+    member->read[i] = member->seat->readers_[member->device][i].Read(slots[i].worker, now_ns);
+    EngineUsage& usage = member->seat->usage_[i];
+    usage.commands += member->read[i].commands;
+    usage.bytes += member->read[i].bytes;
+  }
+}
+
+void GpuDispatch::ReadUsage(DispatchSeat* seat, int64_t now_ns) {
+  const auto found = slices_.find(KeyOf(seat->terms_));
+  if (found == slices_.end()) return;
+  // In turns the looks come soon enough, and know better.
+  for (Member& member : found->second.members) {
+    if (member.seat != seat || is_dispatched()) continue;
+    Read(&member, now_ns);
+    for (size_t i = 0; i < kEngines; ++i) seat->usage_[i].busy_ns += member.read[i].busy_ns;
+  }
+}
+
+GpuUse GpuDispatch::Use() const {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  const EngineArbiter& arbiter = *arbiters_[kCompute];
+  GpuUse use;
+  use.looked_ns = arbiter.looked_ns();
+  std::map<std::string, SliceUse> groups;
+  for (const auto& [key, slice] : slices_) {
+    const Contender& contender = *slice.contenders[kCompute];
+    SliceUse one;
+    one.slice = key;
+    one.tenant = slice.members.front().seat->terms_.tenant;
+    one.vgpu = contender.terms().vgpu;
+    one.noted_ns = contender.noted_ns();
+    one.others_wanted_ns = contender.others_wanted_ns();
+    // Each may have all of an account's share, and all of them no more.
+    one.share = std::max(1u, arbiter.ShareOf(contender) / contender.account().contenders());
+    for (const Member& member : slice.members) {
+      const DispatchSeat& seat = *member.seat;
+      if (seat.worker_ == 0) continue;
+      one.workers.push_back({seat.terms_.session, seat.worker_, seat.terms_.shares_context,
+                             seat.worker_since_us_, seat.usage_[kCompute].busy_ns});
+      if (seat.server_ != 0) one.workers.push_back({0, seat.server_, false, 0, 0});
+    }
+    const std::string& group = slice.members.front().seat->terms_.group;
+    if (group.empty()) {
+      use.slices.push_back(std::move(one));
+    } else {
+      AddToGroup(one, &groups[group]);
+    }
+  }
+  for (auto& [name, group] : groups) {
+    group.slice = name + ", MPS";
+    use.slices.push_back(std::move(group));
+  }
+  return use;
+}
+
+void GpuDispatch::ChargeStolen(uint64_t session, int64_t stolen_ns) {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  for (auto& [key, slice] : slices_) {
+    for (const Member& member : slice.members) {
+      if (member.seat->terms_.session != session) continue;
+      arbiters_[kCompute]->ChargeStolen(slice.contenders[kCompute], stolen_ns);
+      member.seat->stolen_ns_ += stolen_ns;
+      return;
+    }
+  }
+}
+
+bool GpuDispatch::Worked(const SlotReading& read) { return read.in_flight || read.commands > 0; }
+
+// The time that the device was at work for sessions that divide its multiprocessors is theirs
+// together.
+int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read) const {
+  const bool divided = slice.members.front().seat->terms_.shares_context;
+  if (read.share == 0 || !divided) return read.busy_ns;
+  return read.busy_ns * read.share / std::max(read.share, busy_shares_);
+}
+
+void GpuDispatch::ShowWants(Slice* slice) {
+  for (size_t i = 0; i < kEngines; ++i) {
+    Wants wants;
+    wants.sessions = static_cast<uint32_t>(slice->members.size());
+    for (const Member& member : slice->members) {
+      if (member.seat->killed_) continue;
+      const SlotReading& read = member.read[i];
+      wants.waiting |= read.waiting > 0;
+      wants.in_flight |= read.in_flight;
+      wants.worked |= read.commands > 0;
+      wants.lanes += read.waiting;
+      wants.commands += read.commands;
+      wants.bytes += read.bytes;
+      if (Worked(read)) wants.share = std::min(wants.share + read.share, 1000u);
+    }
+    slice->contenders[i]->See(wants);
+  }
+}
+
+// Writes the grants, and notes what the slice's sessions have used: what the arbiter has charged
+// is divided among those that worked.
+void GpuDispatch::Settle(Slice* slice) {
+  for (size_t i = 0; i < kEngines; ++i) {
+    const Contender& contender = *slice->contenders[i];
+    const int64_t charged_ns = contender.charged_ns() - slice->charged_ns[i];
+    slice->charged_ns[i] = contender.charged_ns();
+    const auto worked = std::count_if(slice->members.begin(), slice->members.end(),
+                                      [i](const Member& m) { return Worked(m.read[i]); });
+    for (const Member& member : slice->members) {
+      const SlotReading& read = member.read[i];
+      int64_t& busy_ns = member.seat->usage_[i].busy_ns;
+      if (!arbiters_[i]->in_turns()) {
+        busy_ns += PartOf(*slice, read);
+      } else if (Worked(read)) {
+        busy_ns += charged_ns / std::max<int64_t>(1, worked);
+      } else if (worked == 0) {
+        busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
+      }
+      member.seat->page_->device(member.device)[i].server.sharers.store(
+          contender.account().sessions(), std::memory_order_relaxed);
+      if (i == EngineIndex(Engine::kCompute) && slice->held_for != 0) continue;
+      member.seat->page_->device(member.device)[i].SetGrant(contender.grant());
+    }
+  }
+}
+
+void GpuDispatch::SetPaces(int64_t now_ns) {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  std::vector<PacedSlice> paced;
+  std::vector<Slice*> which;
+  for (auto& [key, slice] : slices_) {
+    if (!slice.members.front().seat->terms_.shares_context) continue;
+    const ContenderTerms& terms = slice.contenders[kCompute]->terms();
+    PacedSlice& one = paced.emplace_back();
+    one.vgpu = terms.vgpu;
+    one.tenant = terms.tenant;
+    one.priority = terms.priority;
+    one.best_effort = terms.best_effort;
+    for (const Member& member : slice.members) {
+      if (member.seat->killed_) continue;
+      const SlotReading& read = member.read[kCompute];
+      one.at_work |= Worked(read);
+      one.waiting |= read.waiting > 0;
+      one.loading |= read.loading;
+      one.progressed |= read.commands > 0 || read.loads > 0;
+      slice.busy_ns += static_cast<uint64_t>(read.busy_ns);
+      slice.commands += read.commands;
+    }
+    one.busy_ns = slice.busy_ns;
+    one.commands = slice.commands;
+    which.push_back(&slice);
+  }
+  paces_.Look(absl::MakeSpan(paced), now_ns, policy_);
+  for (size_t i = 0; i < paced.size(); ++i) {
+    SetPace(*which[i], paced[i].nap_us);
+    Hold(which[i], paced[i].held_for, now_ns);
+    if (paced[i].kill.has_value()) Kill(*which[i], kCompute, *paced[i].kill, now_ns);
+  }
+}
+
+void GpuDispatch::EndWhatIsInTheWay(int64_t now_ns) {
+  for (const auto& [key, slice] : slices_) {
+    for (size_t i = 0; i < kEngines; ++i) {
+      if (const auto verdict = slice.contenders[i]->TakeKill()) Kill(slice, i, *verdict, now_ns);
+    }
+  }
+}
+
+std::string GpuDispatch::TenantOf(uint32_t vgpu) const {
+  for (const auto& [key, slice] : slices_) {
+    if (slice.contenders[0]->terms().vgpu == vgpu) return slice.members.front().seat->terms_.tenant;
+  }
+  return "";
+}
+
+void GpuDispatch::Kill(const Slice& slice, size_t engine, const KillVerdict& verdict,
+                       int64_t now_ns) {
+  const KillOrder order = {std::string(policy_->name()), ordinal_, TenantOf(verdict.urgent),
+                           verdict.in_way_ns};
+  bool any = false;
+  for (const Member& member : slice.members) {
+    DispatchSeat& seat = *member.seat;
+    const SlotReading& read = member.read[engine];
+    // Each session's own terms are what it is held to.
+    if (!seat.terms_.best_effort || !seat.terms_.on_kill || seat.killed_) continue;
+    if (!read.in_flight && read.commands == 0) continue;
+    seat.killed_ = true;
+    any = true;
+    orders_.push_back([tell = seat.terms_.on_kill, order] { tell(order); });
+  }
+  if (!any) return;
+  TraceSpan span;
+  span.kind = TraceKind::kKill;
+  span.reason = TraceReason::kInWay;
+  span.engine = static_cast<uint8_t>(engine);
+  span.slice = slice.contenders[engine]->terms().vgpu;
+  span.other = verdict.urgent;
+  span.begin_ns = now_ns - verdict.in_way_ns;
+  span.end_ns = now_ns;
+  recorder_.Add(span);
+}
+
+void GpuDispatch::Hold(Slice* slice, uint32_t held_for, int64_t now_ns) {
+  constexpr size_t kCompute = EngineIndex(Engine::kCompute);
+  if (slice->held_for == 0 && held_for == 0) return;
+  const Contender& contender = *slice->contenders[kCompute];
+  if (slice->held_for != held_for) {
+    if (slice->held_for != 0) {
+      TraceSpan span;
+      span.kind = TraceKind::kLimit;
+      span.reason = TraceReason::kKeptApart;
+      span.engine = kCompute;
+      span.slice = contender.terms().vgpu;
+      span.other = slice->held_for;
+      span.begin_ns = slice->held_since_ns;
+      span.end_ns = now_ns;
+      recorder_.Add(span);
+    }
+    slice->held_for = held_for;
+    slice->held_since_ns = now_ns;
+  }
+  for (const Member& member : slice->members) {
+    member.seat->page_->device(member.device)[kCompute].SetGrant(held_for == 0 ? contender.grant()
+                                                                               : Grant::Closed(0));
+  }
+}
+
+// Sessions that come to a slice, or get another worker, hear of it when it is looked at again.
+void GpuDispatch::SetPace(const Slice& slice, uint32_t nap_us) {
+  for (const Member& member : slice.members) {
+    DispatchSeat& seat = *member.seat;
+    if (seat.nap_us_ == nap_us || seat.worker_ == 0 || !seat.terms_.on_pace) continue;
+    seat.nap_us_ = nap_us;
+    orders_.push_back([tell = seat.terms_.on_pace, nap_us] { tell(nap_us); });
+  }
+}
+
+GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
+  if (!is_dispatched()) return Pace::kNone;
+  busy_shares_ = 0;
+  for (auto& [key, slice] : slices_) {
+    for (Member& member : slice.members) {
+      Read(&member, now_ns);
+      const SlotReading& read = member.read[EngineIndex(Engine::kCompute)];
+      if (member.seat->terms_.shares_context && Worked(read)) busy_shares_ += read.share;
+    }
+    ShowWants(&slice);
+  }
+  bool turns = false;
+  bool draining = false;
+  bool wanted = false;
+  for (const auto& arbiter : arbiters_) {
+    arbiter->Look(now_ns);
+    turns |= arbiter->in_turns() && !arbiter->at_rest();
+    draining |= arbiter->draining();
+    wanted |= arbiter->wanted();
+  }
+  for (auto& [key, slice] : slices_) Settle(&slice);
+  EndWhatIsInTheWay(now_ns);
+  SetPaces(now_ns);
+  if (wanted) wanted_ns_ = now_ns;
+  if (draining) return Pace::kDraining;
+  if (turns) return Pace::kTurns;
+  const bool lately = now_ns - wanted_ns_ < kRestNs;
+  // Whoever comes to an engine at rest waits for the next look.
+  if (asked_always_) return lately ? Pace::kTurns : Pace::kWatchful;
+  return lately ? Pace::kWatchful : Pace::kSlow;
+}
+
+}  // namespace warpline::dispatch

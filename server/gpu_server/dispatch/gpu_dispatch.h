@@ -1,0 +1,121 @@
+// The dispatch of one GPU: its slices with their sessions, and an arbiter for each engine.
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_GPU_DISPATCH_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_GPU_DISPATCH_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "policy/policy.h"
+#include "server/gpu_server/dispatch/dispatch_seat.h"
+#include "server/gpu_server/dispatch/engine_arbiter.h"
+#include "server/gpu_server/dispatch/flight_recorder.h"
+#include "server/gpu_server/dispatch/gpu_use.h"
+#include "server/gpu_server/dispatch/kernel_paces.h"
+#include "server/hostlink/dispatch_page/dispatch_page.h"
+
+namespace warpline::dispatch {
+
+// Thread-compatible: the dispatcher's lock guards it.
+class GpuDispatch {
+ public:
+  // How soon the next look is due.
+  enum class Pace { kNone, kSlow, kWatchful, kTurns, kDraining };
+
+  // `policy` is borrowed.
+  GpuDispatch(int ordinal, const ArbiterOptions& options, policy::Policy* policy);
+
+  // Asks this one from now on, which is borrowed.
+  void SetPolicy(policy::Policy* policy);
+  // For how long the policy has had everybody wait for one of the engines; 0 while it does not.
+  int64_t held_ns() const;
+  const FlightRecorder& recorder() const { return recorder_; }
+
+  // The seat's device number `device` is this GPU.
+  void Join(DispatchSeat* seat, size_t device);
+  void Leave(DispatchSeat* seat);
+
+  // Reads what all sessions want, decides, and writes what they may do. With fewer than two slices
+  // there is nothing to decide.
+  Pace Look(int64_t now_ns);
+  // Adds what the seat has used since it was last read, outside of Look().
+  void ReadUsage(DispatchSeat* seat, int64_t now_ns);
+
+  // Whether it is given in turns: several slices have it, or the policy is asked about one, too.
+  bool is_dispatched() const { return slices_.size() > (asked_always_ ? 0 : 1); }
+  // A tenant's number for policies: the same in every run of the server.
+  static uint64_t TenantNumber(const std::string& tenant);
+  // How many sessions of the tenant it has.
+  uint32_t SessionsOf(const std::string& tenant) const;
+  // What policies are told of the device from now on.
+  void SetSurroundings(const Surroundings& surroundings);
+  // The policy has everybody wait until then.
+  void HoldAll(int64_t until_ns);
+  GpuUse Use() const;
+  // As Dispatcher::ChargeStolen().
+  void ChargeStolen(uint64_t session, int64_t stolen_ns);
+  // What sessions are to be told since the last call: another pace of their kernels, or to end. To
+  // be called without the lock.
+  std::vector<std::function<void()>> TakeOrders() { return std::exchange(orders_, {}); }
+
+ private:
+  struct Member {
+    DispatchSeat* seat;
+    size_t device;
+    std::array<SlotReading, kEngines> read;
+  };
+  struct Slice {
+    std::array<Contender*, kEngines> contenders{};
+    std::array<int64_t, kEngines> charged_ns{};  // At the last look.
+    // Of compute, since it came; as PacedSlice has them.
+    uint64_t busy_ns = 0;
+    uint64_t commands = 0;
+    uint32_t held_for = 0;  // As PacedSlice has it.
+    int64_t held_since_ns = 0;
+    std::vector<Member> members;
+  };
+
+  ContenderTerms TermsOf(const SeatTerms& terms, size_t engine);
+  void Read(Member* member, int64_t now_ns);
+  static bool Worked(const SlotReading& read);
+  // What a member of the slice has used while nobody had turns.
+  int64_t PartOf(const Slice& slice, const SlotReading& read) const;
+  void ShowWants(Slice* slice);
+  void Settle(Slice* slice);
+  // At most one slice is left, and the policy need not be asked.
+  void OpenAll();
+  // Decides how fast kernels go.
+  void SetPaces(int64_t now_ns);
+  void SetPace(const Slice& slice, uint32_t nap_us);
+  // Has it launch nothing for the slice with this number, or, with 0, lets it go on.
+  void Hold(Slice* slice, uint32_t held_for, int64_t now_ns);
+  // Carries out what arbiters have said of work that is in the way.
+  void EndWhatIsInTheWay(int64_t now_ns);
+  // Ends those of the slice's sessions that keep the engine busy.
+  void Kill(const Slice& slice, size_t engine, const KillVerdict& verdict, int64_t now_ns);
+  // Whom policies know the slice by.
+  std::string TenantOf(uint32_t vgpu) const;
+
+  const int ordinal_;
+  FlightRecorder recorder_;
+  std::array<std::unique_ptr<EngineArbiter>, kEngines> arbiters_;
+  policy::Policy* policy_;
+  KernelPaces paces_;
+  std::vector<std::function<void()>> orders_;
+  std::map<std::string, Slice> slices_;  // By KeyOf().
+  bool asked_always_;
+  uint32_t last_vgpu_ = 0;
+  int64_t wanted_ns_ = 0;  // The last time that anybody wanted an engine.
+  // Those of all who divide the multiprocessors and had work at the last look, in thousandths.
+  uint32_t busy_shares_ = 0;
+};
+
+}  // namespace warpline::dispatch
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_GPU_DISPATCH_H_

@@ -1,0 +1,114 @@
+// The whole server: its devices, the sessions on them, what it answers besides, and its scheduler.
+//
+//   auto server = GpuServer::Create(options);
+//   if (!server.ok()) ...
+//   if (absl::Status started = (*server)->Start(); !started.ok()) ...
+//   <wait for a signal>
+//   (*server)->Drain();
+#ifndef WARPLINE_SERVER_GPU_SERVER_GPU_SERVER_H_
+#define WARPLINE_SERVER_GPU_SERVER_GPU_SERVER_H_
+
+#include <prometheus/exposer.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "audit/audit_log.h"
+#include "server/gpu_server/account/driver_watch.h"
+#include "server/gpu_server/admin/admin_socket_lock.h"
+#include "server/gpu_server/admin/metrics.h"
+#include "server/gpu_server/admin/replacements.h"
+#include "server/gpu_server/admin/scheduler_link.h"
+#include "server/gpu_server/admin/tenant_metrics.h"
+#include "server/gpu_server/children/launcher/supervised_launcher.h"
+#include "server/gpu_server/children/mps_groups/mps_folder.h"
+#include "server/gpu_server/leases/lease_book.h"
+#include "server/gpu_server/nvml/sampler.h"
+#include "server/gpu_server/policies/policy_book.h"
+#include "server/gpu_server/server_options.h"
+#include "server/gpu_server/session/session_host.h"
+#include "server/jail/jailer.h"
+#include "transport/grpc/health/health_listener.h"
+#include "transport/listener.h"
+
+namespace warpline::server {
+
+// Used by one thread, in the order Create(), Start(), Drain(). Signals that the process handles
+// with sigwait() are blocked before Create(), which starts threads.
+class GpuServer {
+ public:
+  // Starts the supervisor, opens the devices, which starts their keepers, and puts everything
+  // together. NOT_FOUND when a program does not lie beside this one; the device's error otherwise.
+  static absl::StatusOr<std::unique_ptr<GpuServer>> Create(ServerOptions options);
+
+  // Ends without grace what Drain() has left.
+  ~GpuServer();
+  GpuServer(const GpuServer&) = delete;
+  GpuServer& operator=(const GpuServer&) = delete;
+
+  // Listens and takes sessions from then on. UNAVAILABLE when an address cannot be listened on,
+  // UNAUTHENTICATED for TLS files that are of no use; INTERNAL when the port's file cannot be
+  // written.
+  absl::Status Start();
+
+  // Refuses new sessions, lets those that are there go on for the time that the options allow, and
+  // ends the others with an error for the application. The scheduler is told.
+  void Drain();
+
+  // Of the first address that has one; 0 when there is none, or before Start().
+  int port() const;
+  SessionHost& host() { return *host_; }
+
+ private:
+  explicit GpuServer(ServerOptions options);
+  absl::Status Compose();
+  absl::Status WatchDriver(const std::map<int, std::string>& pci_bus_ids);
+  // Where the options ask for them.
+  absl::Status MakeMps(const std::string& backend, SessionHostOptions* host);
+  ListenerOptions MakeListenerOptions();
+  void JoinScheduler();
+  // Listens for the operator, where that can be.
+  absl::Status StartAdminListener();
+  // Where clients of this host open their sessions through shared memory at once. Without it they
+  // do over TCP, and then go on there.
+  void StartDirectListener();
+  std::string AnswerWhere() const;
+  // Records that the server started or stopped.
+  void Record(audit::Event event);
+
+  const ServerOptions options_;
+  const std::string name_;      // For clients' logs.
+  const std::string instance_;  // Of WhereReply.
+  std::string shm_name_;        // Constant once it is composed; empty for none.
+  std::string admin_socket_;    // Constant once admin_serving_ is true.
+  std::atomic<bool> admin_serving_{false};
+
+  // In this order each part uses only those before it; the destructor ends them in reverse.
+  std::unique_ptr<audit::AuditLog> audit_;  // Null where nothing is recorded.
+  std::unique_ptr<jail::Jailer> jailer_;
+  std::unique_ptr<supervisor::SupervisedLauncher> launcher_;
+  std::unique_ptr<MpsFolder> mps_folder_;  // Null without MPS groups.
+  std::unique_ptr<LeaseBook> leases_;
+  std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
+  std::unique_ptr<PolicyBook> policies_;    // Null with --dispatch=off.
+  std::unique_ptr<SessionHost> host_;
+  std::unique_ptr<DriverWatch> watch_;  // Null where nothing is dispatched on NVIDIA's devices.
+  std::shared_ptr<ServerMetrics> metrics_;
+  std::shared_ptr<TenantMetrics> tenant_metrics_;  // Null without --tenant_metrics.
+  std::unique_ptr<prometheus::Exposer> exposer_;   // Null for none. Does not own what it exposes.
+  std::unique_ptr<Replacements> replacements_;
+  std::unique_ptr<HealthListener> health_;  // Null for none.
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<AdminSocketLock> admin_lock_;  // Null for none.
+  std::unique_ptr<Listener> direct_listener_;    // Null for none.
+  std::unique_ptr<Listener> admin_listener_;     // Null for none.
+  std::unique_ptr<SchedulerLink> scheduler_;     // Null for none.
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_GPU_SERVER_H_

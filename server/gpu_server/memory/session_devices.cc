@@ -1,0 +1,240 @@
+#include "server/gpu_server/memory/session_devices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
+#include "proto/devices.h"
+
+namespace warpline::server {
+namespace {
+
+// What a policy may have one request wait, all together.
+constexpr absl::Duration kMostPolicyWait = absl::Seconds(2);
+
+}  // namespace
+
+class SessionDevices::Device : public ChunkSource {
+ public:
+  Device(SessionDevices* all, const SessionDevicePlace& place, const SessionMemoryOptions& options)
+      : device(place.memory),
+        quota(place.quota),
+        memory(std::make_shared<SessionMemory>(
+            options, place.quota, MemoryLinks{all->links_.worker, all->links_.client, this})),
+        all_(all),
+        payer_(options.payer),
+        tenant_(options.tenant) {}
+
+  // ChunkSource.
+  void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken) override
+      RUNS_ON(control_loop) {
+    ++all_->takes_under_way_;
+    device->Take(
+        min_bytes, want_bytes,
+        [all = all_, taken = std::move(taken)](absl::StatusOr<std::vector<Chunk>> chunks) {
+          auto shared = std::make_shared<absl::StatusOr<std::vector<Chunk>>>(std::move(chunks));
+          all->links_.control->Post([all, taken, shared] {
+            control_loop.AssertOnLoop();
+            --all->takes_under_way_;
+            taken(std::move(*shared));
+            all->taken_();
+          });
+        },
+        largest_bytes);
+  }
+  void Claim(uint64_t bytes, std::function<void(bool)> claimed) override RUNS_ON(control_loop) {
+    ++all_->takes_under_way_;
+    device->Claim(bytes, [all = all_, claimed = std::move(claimed)](bool has_room) {
+      all->links_.control->Post([all, claimed, has_room] {
+        control_loop.AssertOnLoop();
+        --all->takes_under_way_;
+        claimed(has_room);
+        all->taken_();
+      });
+    });
+  }
+  void Unclaim(uint64_t bytes) override RUNS_ON(control_loop) { device->Unclaim(bytes); }
+  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override
+      RUNS_ON(control_loop) {
+    std::vector<Chunk> unshared = TakeUnshared(std::move(chunks), &bill);
+    device->Return(std::move(unshared), std::move(bill));
+  }
+  void ReturnUnused(std::vector<Chunk> chunks) override RUNS_ON(control_loop) {
+    device->ReturnUnused(std::move(chunks));
+  }
+  MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again) override
+      RUNS_ON(control_loop) {
+    using Kind = MemoryRelief::Kind;
+    const KeptMemory wanted = {device, payer_, tenant_,
+                               shortage.of_quota ? &quota->scarcer() : nullptr};
+    const ShortageVerdict verdict = all_->links_.reclaimer->OnShortage(wanted, shortage);
+    if (verdict.kind == ShortageVerdict::Kind::kFail) return {Kind::kRefused, {}};
+    const absl::Duration wait = std::min(verdict.wait, kMostPolicyWait - shortage.waited);
+    if (verdict.kind == ShortageVerdict::Kind::kWait && wait > absl::ZeroDuration()) {
+      all_->links_.control->RunAfter(wait, std::move(again));
+      return {Kind::kWaiting, wait};
+    }
+    const auto settled = [device = device, control = all_->links_.control, again] {
+      device->AfterReturns([control, again] { control->Post(again); });
+    };
+    MemoryReclaimer& reclaimer = *all_->links_.reclaimer;
+    const absl::Time deadline = shortage.since + kMostReturnWait;
+    const bool may_wait = SteadyNow() < deadline;
+    if (may_wait && device->settling()) {
+      settled();
+      return {Kind::kReturning, {}};
+    }
+    if (may_wait && reclaimer.AwaitReturn(wanted, deadline, again)) return {Kind::kReturning, {}};
+    if (!shortage.reclaimed && reclaimer.Reclaim(wanted, settled)) return {Kind::kReclaiming, {}};
+    // The device lacks what the books say that it has: contexts have more than was left to them.
+    if (may_wait && !shortage.of_quota && BooksHaveRoom(shortage.wanted_bytes) &&
+        reclaimer.EndWaitingWorkers(*device) && reclaimer.AwaitReturn(wanted, deadline, again)) {
+      return {Kind::kReturning, {}};
+    }
+    return {};
+  }
+
+  DeviceMemory* const device;
+  const std::shared_ptr<Quota> quota;
+  const std::shared_ptr<SessionMemory> memory;
+
+ private:
+  bool BooksHaveRoom(uint64_t bytes) const {
+    const DeviceMemory::Stats stats = device->stats();
+    const uint64_t taken = stats.pool.used_bytes() + stats.pool.leaving_bytes;
+    return taken <= stats.capacity_bytes && bytes <= stats.capacity_bytes - taken;
+  }
+
+  SessionDevices* const all_;
+  const std::string payer_;
+  const std::string tenant_;
+};
+
+SessionDevices::SessionDevices(const SessionDevicesLinks& links, std::function<void()> taken)
+    : links_(links), taken_(std::move(taken)) {}
+SessionDevices::~SessionDevices() = default;
+
+void SessionDevices::Open(const std::vector<SessionDevicePlace>& places,
+                          const SessionMemoryOptions& options) {
+  arena_ = options.arena;
+  const auto count = static_cast<uint32_t>(places.size());
+  SessionMemoryOptions own = options;
+  own.arena.bytes = DeviceArenaBytes(arena_.bytes, count);
+  own.max_chunks = options.max_chunks / count;
+  for (const SessionDevicePlace& place : places) {
+    own.device_uuid = place.memory->info().uuid();
+    devices_.push_back(std::make_unique<Device>(this, place, own));
+    ++own.device;
+    own.arena.base += own.arena.bytes;
+  }
+}
+
+const DeviceMemory& SessionDevices::device(size_t number) const {
+  return *devices_[number]->device;
+}
+
+const Quota& SessionDevices::quota(size_t number) const { return *devices_[number]->quota; }
+
+const SessionMemory& SessionDevices::memory(size_t number) const {
+  return *devices_[number]->memory;
+}
+
+SessionDevices::Device& SessionDevices::OfAddress(uint64_t va) const {
+  const uint64_t number =
+      DeviceOfAddress(va, arena_.base, arena_.bytes, static_cast<uint32_t>(devices_.size()));
+  return *devices_[number < devices_.size() ? number : 0];
+}
+
+SessionDevices::Device& SessionDevices::OfHandle(uint64_t handle) const {
+  const size_t number = DeviceOfHandle(handle);
+  return *devices_[number < devices_.size() ? number : 0];
+}
+
+SessionDevices::Device& SessionDevices::Of(uint64_t handle, uint64_t va) const {
+  return handle != 0 ? OfHandle(handle) : OfAddress(va);
+}
+
+void SessionDevices::TakeOwn(uint64_t bytes, const std::function<void(absl::Status)>& taken) {
+  devices_.front()->memory->TakeOwn(bytes, taken);
+}
+
+void SessionDevices::Request(const warpline_internal::MemoryRequest& request) {
+  // To share is to name what there is already.
+  Device& device = request.has_share() ? Of(request.share().handle(), request.share().va())
+                                       : Of(request.handle(), request.va());
+  device.memory->Request(request);
+}
+
+void SessionDevices::Return(const warpline_internal::MemoryReturn& request) {
+  Of(request.handle(), request.va()).memory->Return(request);
+}
+
+absl::Status SessionDevices::OnMemoryDone(const warpline_internal::MemoryDone& done) {
+  return OfHandle(done.id()).memory->OnMemoryDone(done);
+}
+
+CudaResult SessionDevices::Charge(const warpline_internal::ChargeMemory& charge) {
+  if (charge.device() >= devices_.size()) return CudaResult::kInvalidValue;
+  return devices_[charge.device()]->memory->Charge(charge.bytes());
+}
+
+bool SessionDevices::Recharge(uint64_t bytes) { return devices_.front()->memory->Recharge(bytes); }
+
+bool SessionDevices::Uncharge(const warpline_internal::UnchargeMemory& uncharge) {
+  return uncharge.device() < devices_.size() &&
+         devices_[uncharge.device()]->memory->Uncharge(uncharge.bytes());
+}
+
+bool SessionDevices::Backs(uint64_t va, uint64_t bytes) const {
+  return OfAddress(va).memory->Backs(va, bytes);
+}
+
+void SessionDevices::Suspend() {
+  for (const auto& device : devices_) device->memory->Suspend();
+}
+
+void SessionDevices::Abandon() {
+  for (const auto& device : devices_) device->memory->Abandon();
+}
+
+void SessionDevices::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
+  Suspend();
+  MapAgainFrom(0, go_on, std::move(done));
+}
+
+void SessionDevices::MapAgainFrom(size_t number, bool go_on, std::function<void(CudaResult)> done) {
+  devices_[number]->memory->MapAgain(
+      go_on, [this, number, go_on, done = std::move(done)](CudaResult result) {
+        control_loop.AssertOnLoop();
+        const bool last = number + 1 == devices_.size();
+        if (last || result != CudaResult::kSuccess) return done(result);
+        MapAgainFrom(number + 1, go_on, done);
+      });
+}
+
+void SessionDevices::Seal() {
+  for (const auto& device : devices_) device->memory->Seal();
+}
+
+void SessionDevices::End() {
+  for (const auto& device : devices_) device->memory->End();
+}
+
+bool SessionDevices::Has(const DeviceMemory* device, const Quota* quota) const {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const auto& own) {
+    return (device == nullptr || own->device == device) &&
+           (quota == nullptr || own->quota->IsOf(*quota));
+  });
+}
+
+uint64_t SessionDevices::KeptBytes(const DeviceMemory* device, const Quota* quota) const {
+  uint64_t bytes = 0;
+  for (const auto& own : devices_) {
+    if (own->device != device || (quota != nullptr && !own->quota->IsOf(*quota))) continue;
+    bytes += own->memory->kept_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace warpline::server

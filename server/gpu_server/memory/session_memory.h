@@ -1,0 +1,271 @@
+// One session's memory of one device: takes its requests one after another through quota, pool,
+// worker and book, and gives everything back at its end.
+//
+// That the worker has unmapped something is its word alone. What a client returns is therefore kept
+// for the same session, which gets it again before anything new, and is freed only when the worker
+// is gone. It counts against the quota like the rest. When a request cannot be served
+// because of that, sessions of the same payer that keep something have their workers replaced
+// (Reclaim()).
+#ifndef WARPLINE_SERVER_GPU_SERVER_MEMORY_SESSION_MEMORY_H_
+#define WARPLINE_SERVER_GPU_SERVER_MEMORY_SESSION_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/cuda/cuda_result.h"
+#include "lease/entitlement.h"
+#include "memory/arena_book.h"
+#include "memory/handle_book.h"
+#include "memory/quota.h"
+#include "memory/sealed_book.h"
+#include "proto/devices.h"
+#include "proto/session.pb.h"
+#include "proto/worker.pb.h"
+#include "server/gpu_server/audit/session_audit.h"
+#include "server/gpu_server/memory/charge_book.h"
+#include "server/gpu_server/memory/memory_links.h"
+#include "server/gpu_server/memory/share_book.h"
+#include "server/hostlink/process/control_loop.h"
+
+namespace warpline::server {
+
+struct SessionMemoryOptions {
+  // The device's number in the session (proto/devices.h). It is in the highest byte of all handles
+  // that it takes, and of what it calls its operations before the worker.
+  uint32_t device = 0;
+  // The device's part.
+  ArenaRange arena;
+  // Chunks, and with them descriptors here and mappings in the worker.
+  size_t max_chunks = 8192;
+  // Without the right to memory, requests are answered with CUDA_ERROR_NOT_PERMITTED. Sessions of a
+  // lease have one quota: what a client wants ahead of its needs is kept small there, so that the
+  // last of the quota goes to who needs it.
+  Entitlement entitlement = {};
+  // See LeaseSeat::payer().
+  std::string payer = {};
+  // Whom policies know the session by.
+  std::string tenant = {};
+  // Sessions of a lease, and all those without one, may open what one of them offers, memory of a
+  // device as that of the same device only. Without leases there are no tenants to keep apart, and
+  // the offer's token is what it takes. Borrowed; null where nobody may.
+  ShareBook* shares = nullptr;
+  // Borrowed until End(); null in tests.
+  SessionAudit* audit = nullptr;
+  // What the device is called by all sessions of the server.
+  std::string device_uuid = {};
+  // The session gets all its memory by its first requests, before Seal(). What its lease has left
+  // is then given to it without thought of others, and handles are refused.
+  bool at_once = false;
+};
+
+// Shared, since a request to the pool may be under way at its end.
+class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
+ public:
+  // What `links` name is borrowed until End().
+  SessionMemory(const SessionMemoryOptions& options, std::shared_ptr<Quota> quota,
+                const MemoryLinks& links)
+      : options_(options),
+        quota_(std::move(quota)),
+        links_(links),
+        book_(options.arena),
+        transfer_id_(HandleOnDevice(options.device, 0)),
+        outside_(quota_) {}
+
+  // Takes what the session's worker takes of the device as it opens, without chunks, until the
+  // session's end: it counts against the quota and the device's capacity. `taken` is called with
+  // RESOURCE_EXHAUSTED where one of them has too little left, and nothing of it comes back by
+  // itself. Once, before anything is requested.
+  void TakeOwn(uint64_t bytes, const std::function<void(absl::Status)>& taken)
+      RUNS_ON(control_loop);
+  // Answered by ClientLink::Push(), in order.
+  void Request(warpline_internal::MemoryRequest request) RUNS_ON(control_loop);
+  void Return(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);
+  // The worker's answer. INVALID_ARGUMENT when none was due.
+  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
+
+  // What the worker takes of the device outside the arena, as in ChargeBook: counts against the
+  // quota until it is given back, or the worker's end.
+  CudaResult Charge(uint64_t bytes) RUNS_ON(control_loop);
+  // Another worker takes over, and has so much of it in one piece, in place of all that the former
+  // one had. False beyond the quota.
+  bool Recharge(uint64_t bytes) RUNS_ON(control_loop);
+  // False when no such piece was taken.
+  bool Uncharge(uint64_t bytes) RUNS_ON(control_loop);
+
+  // The worker died, but the session may go on: nothing is sent until another has everything.
+  void Suspend() RUNS_ON(control_loop) { suspended_ = true; }
+  // The session has failed: nothing that was asked for is done or answered any more, and what comes
+  // for it goes back. What the session holds stays, for MapAgain() without `go_on`.
+  void Abandon() RUNS_ON(control_loop);
+  // Has the new worker map all that the session holds, at the same addresses, and goes on with what
+  // was asked for meanwhile. The former worker must be gone. `done` is called with the worker's
+  // first error. Without `go_on` nothing else is done for the session any more.
+  void MapAgain(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
+
+  // From now on nothing is mapped or unmapped, since the session's kernels may reach all of its
+  // arena at any time. What the client returns stays mapped, and its requests are answered with
+  // what it has returned, or CUDA_ERROR_OUT_OF_MEMORY. Not while a request is under way.
+  void Seal() RUNS_ON(control_loop);
+
+  // The worker is gone: everything goes back to the pool, and nothing is answered any more.
+  void End() RUNS_ON(control_loop);
+
+  // In the arena, behind handles, what was charged, and what its worker takes.
+  uint64_t backed_bytes() const RUNS_ON(control_loop) {
+    return book_.backed_bytes() + handles_.bytes() + outside_.bytes() + own_.bytes();
+  }
+  // Returned by the client, and nobody else's before the worker is gone.
+  uint64_t kept_bytes() const RUNS_ON(control_loop) { return kept_bytes_; }
+  // True when all of [va, va + bytes) is backed.
+  bool Backs(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop) {
+    return book_.Backs(va, bytes);
+  }
+
+ private:
+  // Of what is left of a shared quota, a client gets one part ahead of its needs.
+  static constexpr uint64_t kSharedPart = 16;
+
+  struct Operation {
+    bool is_return = false;
+    bool reclaimed = false;                 // Tried once already.
+    absl::Duration waited;                  // Because of the policy.
+    std::optional<absl::Time> short_since;  // When it first did not fit.
+    warpline_internal::MemoryRequest request;
+    warpline_internal::MemoryReturn returned;
+  };
+  // What is being handed to the worker or taken from it, batch by batch, for the first operation.
+  struct Transfer {
+    enum class Kind { kMap, kUnmap, kHold, kDrop };
+    Kind kind = Kind::kMap;
+    // The worker gets chunks.
+    bool giving() const { return kind == Kind::kMap || kind == Kind::kHold; }
+    uint64_t va = 0;  // For kDrop, the handle.
+    std::vector<Chunk> chunks;
+    std::vector<uint64_t> handles;  // kHold: of each chunk.
+    std::vector<Reservation> reservations;
+    size_t done = 0;      // Chunks that the worker has confirmed.
+    size_t in_batch = 0;  // Chunks it has been asked for.
+  };
+
+  // What a new worker has to map, batch by batch.
+  struct Again {
+    struct Item {
+      uint64_t va = 0;
+      uint64_t handle = 0;  // Not 0: held and not mapped.
+      const Chunk* chunk = nullptr;
+    };
+    std::vector<Item> chunks;  // Those in the arena, by address; then those of handles.
+    size_t done = 0;
+    size_t in_batch = 0;
+    bool go_on = false;
+    std::function<void(CudaResult)> finished;
+  };
+
+  // TakeOwn(), tried with `operation`, which says how long already.
+  void TryTakeOwn(uint64_t bytes, std::shared_ptr<Operation> operation,
+                  std::function<void(absl::Status)> taken) RUNS_ON(control_loop);
+  // Asks for relief of a shortage of `bytes`; notes in `*operation` what was tried.
+  MemoryRelief Relieve(uint64_t bytes, bool quota_short, Operation* operation,
+                       std::function<void()> again) RUNS_ON(control_loop);
+  void Enqueue(Operation operation) RUNS_ON(control_loop);
+  void SendAgain() RUNS_ON(control_loop);
+  void FinishAgain(CudaResult result) RUNS_ON(control_loop);
+  void Next() RUNS_ON(control_loop);
+  // Begins with the first operation.
+  void Start() RUNS_ON(control_loop);
+  void StartRequest(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  void StartReturn(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);
+  // Asks the pool for what `reservation` holds, at least `least_bytes`, for the request under way.
+  void Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes)
+      RUNS_ON(control_loop);
+  void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks)
+      RUNS_ON(control_loop);
+  // Gives the chunks that were taken for the request under way their pieces of the quota, as many
+  // as there are; the others go back. RESOURCE_EXHAUSTED when that is not enough.
+  absl::StatusOr<std::vector<Chunk>> WithPieces(std::vector<Chunk> chunks) RUNS_ON(control_loop);
+  // Goes on with what was taken for the request under way.
+  void UseTaken() RUNS_ON(control_loop);
+  void BeginMapping() RUNS_ON(control_loop);
+  // Ends the request under way with OUT_OF_MEMORY, unless memory that is kept can be had first.
+  void RunShort(bool quota_short, const std::string& message) RUNS_ON(control_loop);
+  // Moves what fits of what is kept, at most `bytes` in chunks of at most `largest_bytes`, to
+  // `taken_`, and back.
+  void TakeKept(uint64_t bytes, uint64_t largest_bytes) RUNS_ON(control_loop);
+  void Keep(std::vector<Chunk> chunks, Reservation reservation) RUNS_ON(control_loop);
+  void GiveUpKept() RUNS_ON(control_loop);
+  // What the quota says of itself, or that of all sessions of the peer when less is left of that.
+  std::string QuotaText() const RUNS_ON(control_loop);
+  // The operation under way, of a session that gets its memory at once: true when it is answered.
+  bool AnswerSealed(const Operation& operation) RUNS_ON(control_loop);
+  // Requests that concern handles (session_handles.cc).
+  std::string WhyNoMoreHandles(uint64_t more) const RUNS_ON(control_loop);
+  bool OfDevice(uint64_t first, uint64_t count) const RUNS_ON(control_loop);
+  void StartCreate(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  void BeginHolding() RUNS_ON(control_loop);
+  void StartOpen(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  void StartShare(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  // In the server's audit.
+  void RecordShare(audit::Event event, const std::string& token, uint64_t bytes)
+      RUNS_ON(control_loop);
+  absl::StatusOr<std::vector<Chunk>> HoldsOf(const Offer& offer) RUNS_ON(control_loop);
+  void StartHolding(std::vector<Chunk> chunks, std::vector<uint64_t> handles,
+                    Reservation reservation) RUNS_ON(control_loop);
+  void FinishHolding() RUNS_ON(control_loop);
+  void StartDrop(uint64_t handle) RUNS_ON(control_loop);
+  size_t chunk_count() const RUNS_ON(control_loop) {
+    return book_.chunk_count() + handles_.chunk_count() + limbo_.size() + kept_.size() +
+           kept_shared_.size() + taken_.size();
+  }
+
+  void SendBatch() RUNS_ON(control_loop);
+  void FinishMapping() RUNS_ON(control_loop);
+  void FinishUnmapping(bool worker_gone) RUNS_ON(control_loop);
+  void OnTransferFailed(CudaResult error) RUNS_ON(control_loop);
+  void Answer(uint64_t bytes, CudaResult error, const std::string& message) RUNS_ON(control_loop);
+  void Done() RUNS_ON(control_loop);
+
+  const SessionMemoryOptions options_;
+  const std::shared_ptr<Quota> quota_;
+  const MemoryLinks links_;
+  ArenaBook book_ ABSL_GUARDED_BY(control_loop);
+  HandleBook handles_ ABSL_GUARDED_BY(control_loop);
+  // What the client has of the memory, once that is sealed.
+  std::optional<SealedBook> sealed_ ABSL_GUARDED_BY(control_loop);
+  std::deque<Operation> queue_ ABSL_GUARDED_BY(control_loop);
+  bool busy_ ABSL_GUARDED_BY(control_loop) = false;
+  bool ended_ ABSL_GUARDED_BY(control_loop) = false;
+  bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
+  bool abandoned_ ABSL_GUARDED_BY(control_loop) = false;  // For good; suspended, too.
+  std::unique_ptr<Again> again_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<Transfer> transfer_ ABSL_GUARDED_BY(control_loop);
+  uint64_t transfer_id_ ABSL_GUARDED_BY(control_loop);
+  // For the request under way, which nothing is mapped of.
+  std::vector<Chunk> taken_ ABSL_GUARDED_BY(control_loop);
+  Reservation taken_reservation_ ABSL_GUARDED_BY(control_loop);
+  // Returned by the client. The reservation may hold more than the chunks: what is in limbo.
+  std::vector<Chunk> kept_ ABSL_GUARDED_BY(control_loop);
+  uint64_t kept_bytes_ ABSL_GUARDED_BY(control_loop) = 0;
+  // Likewise, but with other holders: used for nothing else. One hold of each is enough.
+  std::map<const Reservation*, Chunk> kept_shared_ ABSL_GUARDED_BY(control_loop);
+  Reservation kept_reservation_ ABSL_GUARDED_BY(control_loop);
+  // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
+  std::vector<Chunk> limbo_ ABSL_GUARDED_BY(control_loop);
+  std::vector<Reservation> limbo_reservations_ ABSL_GUARDED_BY(control_loop);
+  ChargeBook outside_ ABSL_GUARDED_BY(control_loop);
+  Reservation own_ ABSL_GUARDED_BY(control_loop);  // As in TakeOwn(), once it is claimed.
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_MEMORY_SESSION_MEMORY_H_

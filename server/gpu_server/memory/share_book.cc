@@ -1,0 +1,83 @@
+#include "server/gpu_server/memory/share_book.h"
+
+#include <utility>
+
+#include "common/crypto/secret.h"
+
+namespace warpline::server {
+
+absl::StatusOr<std::string> ShareBook::Add(Offer offer) {
+  const SessionMemory* const owner = offer.owner.lock().get();
+  Own& own = own_[owner];
+  if (offer.handle != 0) {
+    const auto found = own.handles.find(offer.handle);
+    if (found != own.handles.end()) return found->second;
+  } else if (!offer.is_event()) {
+    const auto found = own.ranges.find({offer.va, offer.bytes});
+    if (found != own.ranges.end()) return found->second;
+  }
+  if (own.size() >= kMostOfOneSession) {
+    return absl::ResourceExhaustedError("the session has offered too much to others");
+  }
+  const std::string token = RandomBytes(kTokenBytes);
+  if (offer.handle != 0) {
+    own.handles.emplace(offer.handle, token);
+  } else if (offer.is_event()) {
+    own.events.insert(token);
+  } else {
+    own.ranges.emplace(Range(offer.va, offer.bytes), token);
+  }
+  offers_.insert_or_assign(token, Entry{std::move(offer), owner});
+  return token;
+}
+
+absl::StatusOr<Offer> ShareBook::Find(const std::string& token, const std::string& domain) const {
+  const auto it = offers_.find(token);
+  if (it == offers_.end() || it->second.offer.domain != domain) {
+    return absl::NotFoundError("no such memory or event is offered");
+  }
+  return it->second.offer;
+}
+
+void ShareBook::Remove(const std::string& token, const SessionMemory* owner) {
+  const auto found = offers_.find(token);
+  if (found == offers_.end() || found->second.owner != owner) return;
+  const Offer& offer = found->second.offer;
+  Own& own = own_[owner];
+  own.events.erase(token);
+  if (offer.handle != 0) own.handles.erase(offer.handle);
+  own.ranges.erase({offer.va, offer.bytes});
+  offers_.erase(found);
+}
+
+void ShareBook::RemoveHandle(const SessionMemory* owner, uint64_t handle) {
+  const auto own = own_.find(owner);
+  if (own == own_.end()) return;
+  const auto found = own->second.handles.find(handle);
+  if (found == own->second.handles.end()) return;
+  offers_.erase(found->second);
+  own->second.handles.erase(found);
+}
+
+void ShareBook::RemoveRange(const SessionMemory* owner, uint64_t va, uint64_t bytes) {
+  const auto own = own_.find(owner);
+  if (own == own_.end()) return;
+  std::erase_if(own->second.ranges, [&](const auto& entry) {
+    control_loop.AssertOnLoop();
+    const auto& [range, token] = entry;
+    if (range.first >= va + bytes || va >= range.first + range.second) return false;
+    offers_.erase(token);
+    return true;
+  });
+}
+
+void ShareBook::RemoveAllOf(const SessionMemory* owner) {
+  const auto own = own_.find(owner);
+  if (own == own_.end()) return;
+  for (const auto& [handle, token] : own->second.handles) offers_.erase(token);
+  for (const auto& [range, token] : own->second.ranges) offers_.erase(token);
+  for (const std::string& token : own->second.events) offers_.erase(token);
+  own_.erase(own);
+}
+
+}  // namespace warpline::server

@@ -1,0 +1,841 @@
+#include "server/gpu_server/session/session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/crypto/secret.h"
+#include "common/steady_time.h"
+#include "common/text.h"
+#include "lease/end_reason.h"
+#include "proto/frames.h"
+#include "proto/refusal.h"
+#include "proto/tier.h"
+#include "server/gpu_server/session/connection/message_frame.h"
+#include "server/hostlink/handover/journal_file.h"
+
+namespace warpline::server {
+namespace {
+
+using warpline_internal::MemoryGrant;
+
+constexpr size_t kSecretBytes = 16;
+
+}  // namespace
+
+Session::Session(const SessionContext& context, uint64_t id, std::string peer, LeaseSeat seat)
+    : context_(context),
+      id_(id),
+      since_(SteadyNow()),
+      secret_(RandomBytes(kSecretBytes)),
+      port_(std::make_shared<SessionPort>()),
+      audit_(std::make_shared<SessionAudit>(context.audit, id, peer)),
+      lines_(context.log, id, std::move(peer)),
+      presence_(context.control, &lines_, context.counters,
+                [this](const std::string& reason) {
+                  control_loop.AssertOnLoop();
+                  GiveClientUp(reason);
+                }),
+      lane_(context.control, context.spawner, context.lanes, port_.get(), &lines_,
+            [this](const warpline_internal::HostMemoryRequest& request, BulkMemoryAnswer answer) {
+              control_loop.AssertOnLoop();
+              HandleBulkMemory(request, std::move(answer));
+            }),
+      client_(port_, context.options->max_pending_requests,
+              [this](const absl::Status& status) {
+                control_loop.AssertOnLoop();
+                ProtocolError(status);
+              }),
+      modules_(std::make_shared<SessionModules>(
+          context.control, context.modules, &worker_,
+          [this](const std::string& why) {
+            control_loop.AssertOnLoop();
+            OnWorkerLost(why);
+          },
+          audit_)),
+      worker_({.doorbell = context.doorbell,
+               .pool = context.pool,
+               .guarded = context.guarded,
+               .port = port_,
+               .lines = &lines_,
+               .holdings = &holdings_,
+               .modules = modules_.get(),
+               .events = this,
+               .compilers = context.compilers}),
+      holdings_({.control = context.control,
+                 .worker = &worker_,
+                 .windows = &worker_,
+                 .client = &client_,
+                 .reclaimer = context.owner,
+                 .host_memory = context.host_memory,
+                 .taken = [this] { FinishSoon(); }}),
+      lost_memory_(&worker_, &holdings_, &client_, &lines_, [this] { FinishSoon(); }),
+      takeover_(context.control, &worker_, &holdings_, context.options->open_timeout, this),
+      replacement_(
+          {.timers = context.control,
+           .gate = &worker_,
+           .worker = &worker_,
+           .standing =
+               [this] {
+                 control_loop.AssertOnLoop();
+                 return Replacement::Standing{worker_.journal_flags(), holdings_.devices().size()};
+               },
+           .take_over =
+               [this](UniqueFd variables) {
+                 control_loop.AssertOnLoop();
+                 BeginTakeover(worker_.leaving() ? "the work of another session did not end"
+                                                 : "replaced on request",
+                               std::move(variables));
+               },
+           .save_timeout = context.options->open_timeout}),
+      seat_(std::move(seat)) {}
+
+bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
+
+SessionFacts Session::Facts() const {
+  return {.id = id_,
+          .options = context_.options,
+          .hello = &hello_,
+          .entitlement = &entitlement(),
+          .devices = &holdings_.devices(),
+          .guarded = guarded_sizes_,
+          .keeps_modules = modules_->kept(),
+          .records_modules = context_.audit != nullptr,
+          .offers_lanes = lane_.Offered(),
+          .has_mps = context_.mps != nullptr};
+}
+
+void Session::SetTimer(absl::Duration delay, void (Session::*body)()) {
+  ClearTimer();
+  timer_ = context_.control->RunAfter(delay, [self = shared_from_this(), body] {
+    control_loop.AssertOnLoop();
+    self->timer_ = 0;
+    (self.get()->*body)();
+  });
+}
+
+void Session::ClearTimer() { context_.control->Remove(std::exchange(timer_, 0)); }
+
+// --- Hello and welcome.
+
+void Session::OnHello(warpline_internal::Hello hello) {
+  context_.control->Post([self = shared_from_this(), hello = std::move(hello)] {
+    control_loop.AssertOnLoop();
+    self->hello_ = hello;
+    self->HandleHello();
+  });
+}
+
+// The lease may have ended between the session's admission and its place in the host's table, where
+// who ends the lease's sessions finds it.
+absl::Status Session::CheckSeat() {
+  hello_.clear_token();
+  hello_.clear_credential();
+  const absl::Status held = context_.leases->CheckHeld(seat_);
+  if (!held.ok()) return held;
+  lines_.SetTenant(entitlement().tenant);
+  audit_->SetEntitlement(entitlement());
+  modules_->SetTenant(entitlement().contents_tenant(), seat_.payer());
+  worker_.SetTenant(entitlement().contents_tenant());
+  return absl::OkStatus();
+}
+
+absl::Status Session::TakePlace() {
+  const auto wanted = WantedDevices(hello_, entitlement());
+  if (!wanted.ok()) return wanted.status();
+  auto placed = context_.owner->Place(*wanted);
+  if (!placed.ok()) return placed.status();
+  placed_ = *std::move(placed);
+  lines_.SetDevices(DevicesText());
+  return absl::OkStatus();
+}
+
+std::string Session::DevicesText() const {
+  return absl::StrJoin(placed_, ",", [](std::string* out, const DeviceMemory* device) {
+    absl::StrAppend(out, device->ordinal());
+  });
+}
+
+void Session::HandleHello() {
+  if (state_ != State::kWaiting) return;
+  const auto version = CheckHello(&hello_);
+  if (!version.ok()) return ProtocolError(version.status());
+  terms_.version = *version;
+  const SessionOptions& options = *context_.options;
+  if (const absl::Status tier = CheckTier(hello_, options); !tier.ok()) {
+    return RefuseTier(tier);
+  }
+  if (const uint64_t most = MostArenaBytes(hello_, options); hello_.arena_bytes() > most) {
+    return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
+  }
+  if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
+  if (const absl::Status tier = CheckTenantsTier(hello_, entitlement()); !tier.ok()) {
+    return RefuseTier(tier);
+  }
+  if (IsGuarded(hello_)) {
+    const absl::Status may = context_.hangs->Check(seat_.payer(), absl::Now());
+    if (!may.ok()) return RefuseTier(may);
+  }
+  if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
+  lines_.Begin();
+  state_ = State::kQueued;
+  AskPolicy();
+}
+
+void Session::BeginOpening() {
+  OpenDevices();
+  TakeHostMemory(SteadyNow() + kMostReturnWait);
+}
+
+void Session::TakeHostMemory(absl::Time deadline) {
+  const SessionOptions& options = *context_.options;
+  const std::shared_ptr<Quota> quota = seat_.PayersHostQuota();
+  if (!holdings_.TakeHostMemory(quota, HostBytesOfSession(options))) {
+    const auto again = [self = shared_from_this(), deadline] {
+      control_loop.AssertOnLoop();
+      if (self->state_ == State::kQueued) self->TakeHostMemory(deadline);
+    };
+    const bool waits =
+        SteadyNow() < deadline && context_.owner->AwaitReturn(KeptMemory(), deadline, again);
+    if (waits) return;
+    return Refuse(
+        NoRoom(absl::StrCat("the sessions of ", seat_.payer(), " take up all host memory, of ",
+                            quota->limit_bytes(), " bytes, that they may have")));
+  }
+  tasks_ = context_.tasks->Take();
+  state_ = State::kOpening;
+  SetTimer(options.open_timeout, &Session::OpenTimedOut);
+  if (!IsGuarded(hello_)) return StartWorker();
+  worker_.SetTier(Tier::kGuarded);
+  TakeOwnMemory();
+}
+
+std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) {
+  uint64_t bytes = device.capacity_bytes();
+  uint64_t chunks = device.max_chunks();
+  const uint64_t most = context_.options->guarded.memory_bytes;
+  // A lease's sessions, of whatever tier, have one quota.
+  if (IsGuarded(hello_) && !entitlement().leased() && most < bytes) {
+    chunks = static_cast<uint64_t>(static_cast<double>(chunks) * static_cast<double>(most) /
+                                   static_cast<double>(bytes));
+    bytes = most;
+  }
+  return seat_.QuotaOn(device.info().uuid(), bytes, chunks);
+}
+
+void Session::OpenDevices() {
+  SessionMemoryOptions options;
+  options.arena = {hello_.arena_base(), hello_.arena_bytes()};
+  options.entitlement = entitlement();
+  options.payer = seat_.payer();
+  options.tenant = policy_tenant();
+  options.shares = context_.shares;
+  options.audit = audit_.get();
+  options.at_once = IsGuarded(hello_);
+  std::vector<SessionDevicePlace> places;
+  for (DeviceMemory* const device : placed_) {
+    places.push_back({device, QuotaOn(*device)});
+  }
+  holdings_.devices().Open(places, options);
+  const std::shared_ptr<Quota> staging =
+      seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes());
+  holdings_.host_segments().SetTenantQuota(staging);
+  // Without a bound in its slice, a guarded session has its window whatever others of its lease
+  // have.
+  if (entitlement().slice.staging_bytes != 0) {
+    holdings_.window().SetTenantQuota(staging, context_.options->guarded.process.windows.bytes);
+  }
+}
+
+void Session::TakeOwnMemory() {
+  const auto sizes = DivideMemoryOf(Facts());
+  if (!sizes.ok()) return RefuseTier(sizes.status());
+  guarded_sizes_ = *sizes;
+  holdings_.devices().TakeOwn(guarded_sizes_.own_bytes(), [this](const absl::Status& taken) {
+    control_loop.AssertOnLoop();
+    if (state_ != State::kOpening) return;
+    if (taken.ok()) return StartWorker();
+    RefuseTier(absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the session's sinks and variables, ",
+                     guarded_sizes_.own_bytes(), " bytes: ", std::string(taken.message()))));
+  });
+}
+
+void Session::StartWorker() {
+  if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
+  if (const std::string group = MpsGroupOf(Facts(), seat_.payer()); !group.empty()) {
+    worker_.SetGroup(context_.mps, {group, placed_.front()->ordinal()},
+                     entitlement().slice.sm_percent);
+  }
+  const absl::Status started = worker_.Start(
+      WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), seat_.payer(), tasks_.streams()),
+      context_.options->ring_bytes);
+  if (!started.ok()) RefuseTier(started);
+}
+
+void Session::OpenTimedOut() {
+  // Nobody else shall wait for it.
+  worker_.Kill();
+  RefuseTier(absl::DeadlineExceededError("the worker did not open the device in time"));
+}
+
+void Session::OpenTo(const warpline_internal::WorkerOpened& opened) {
+  if (opened.error() != 0) return RefuseTier(WhyNotOpened(opened, hello_));
+  // Its first memory may have to come back from others, which has a time of its own.
+  static_assert(kMostReturnWait < absl::Seconds(60));
+  SetTimer(context_.options->open_timeout, &Session::OpenTimedOut);
+  terms_.peers = PeersOf(opened, holdings_.devices().size());
+  if (IsGuarded(hello_)) return TakeAll();
+  if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
+  TakeFirst(hello_.initial_memory(), [this](MemoryGrant grant) {
+    control_loop.AssertOnLoop();
+    Welcome(std::move(grant));
+  });
+}
+
+void Session::TakeFirst(const warpline_internal::MemoryRequest& request,
+                        std::function<void(MemoryGrant)> granted) {
+  client_.HoldNextGrant([this, granted = std::move(granted)](MemoryGrant grant) {
+    control_loop.AssertOnLoop();
+    if (state_ == State::kOpening) granted(std::move(grant));
+  });
+  client_.Count();
+  holdings_.devices().Request(request);
+}
+
+void Session::TakeAll() {
+  const auto seal = [this](MemoryGrant grant) {
+    control_loop.AssertOnLoop();
+    holdings_.devices().Seal();
+    terms_.fixed_bytes = grant.bytes();
+    Welcome(std::move(grant));
+  };
+  warpline_internal::MemoryRequest request = AllMemoryOf(Facts());
+  if (request.want_bytes() == 0) return seal(MemoryGrant());
+  TakeFirst(request, [this, request, seal](MemoryGrant grant) mutable {
+    control_loop.AssertOnLoop();
+    if (grant.bytes() > 0) return seal(std::move(grant));
+    // The device has less: it gets what there is.
+    request.set_min_bytes(kChunkGranularity);
+    TakeFirst(request, seal);
+  });
+}
+
+void Session::Welcome(MemoryGrant grant) {
+  const SessionOptions& options = *context_.options;
+  terms_.secret = secret_;
+  terms_.resumable =
+      options.resume_timeout > absl::ZeroDuration() && (hello_.features() & kFeatureResume) != 0;
+  if (terms_.resumable) {
+    // The channel's loop reads it with the first counted frame, which comes after this.
+    port_->link().KeepFrames();
+  }
+  presence_.Begin({hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace(),
+                   hello_.arena_bytes()},
+                  terms_.resumable ? options.resume_timeout : absl::ZeroDuration());
+  if ((hello_.features() & kFeatureRefusals) != 0) client_.TellRefusals();
+  terms_.streams = tasks_.streams();
+  auto welcome = MakeWelcome(Facts(), terms_);
+  *welcome.mutable_initial_memory() = std::move(grant);
+  ClearTimer();
+  state_ = State::kOpen;
+  context_.counters->sessions_opened.Add(1);
+  lines_.SayOpened(absl::StrCat(
+      "peer=", lines_.peer(), " program=", Quoted(hello_.program()), " client_pid=", hello_.pid(),
+      " quota_bytes=", welcome.quota_bytes(),
+      entitlement().leased()
+          ? absl::StrCat(" tenant=", entitlement().tenant, " lease=", entitlement().lease)
+          : ""));
+  audit_->Opened(
+      {hello_.program(), hello_.pid(), worker_.pid(), DevicesText(), welcome.quota_bytes()});
+  // In this order: nothing of the worker's goes out before the welcome.
+  port_->Push(FrameOf(kWelcome, welcome));
+  worker_.Connect();
+  worker_.Refill();
+}
+
+// --- What the client asks for.
+
+void Session::WhileServing(std::function<void()> body) {
+  context_.control->Post([self = shared_from_this(), body = std::move(body)] {
+    control_loop.AssertOnLoop();
+    if (!self->Serving()) return self->client_.Done();
+    body();
+  });
+}
+
+void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
+  WhileServing([this, request = std::move(request)] {
+    control_loop.AssertOnLoop();
+    holdings_.devices().Request(request);
+  });
+}
+
+void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
+  WhileServing([this, request = std::move(request)] {
+    control_loop.AssertOnLoop();
+    holdings_.devices().Return(request);
+  });
+}
+
+void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                           HostSegments::Answer answer) {
+  if (!Serving()) return answer({CudaResult::kIllegalState, -1, {}});
+  if (request.board()) {
+    const int board = worker_.board_fd();
+    return answer({board >= 0 ? CudaResult::kSuccess : CudaResult::kNotSupported, board, {}});
+  }
+  if (!MayShareHostMemory(entitlement())) return answer({CudaResult::kNotPermitted, -1, {}});
+  // Its kernels reach no memory of the host, and its copies have a window.
+  const bool guarded = IsGuarded(hello_);
+  const bool windows = context_.options->guarded.process.windows.count > 0;
+  if (guarded && !(windows && request.staging())) {
+    return answer({CudaResult::kNotSupported, -1, {}});
+  }
+  // What a lane has mapped could be filled again by it, and would be on nobody's bill.
+  if (request.give_back() && lane_.Reaches(request.va())) {
+    return answer({CudaResult::kIllegalState, -1, {}});
+  }
+  HostSegments::Answer note = [weak = weak_from_this(),
+                               answer = std::move(answer)](const HostSegments::Result& result) {
+    control_loop.AssertOnLoop();
+    const auto self = weak.lock();
+    if (self != nullptr && !result.why.empty()) self->client_.NoteRefusedMemory(result.why);
+    answer(result);
+  };
+  TakeHostSegment(request, SteadyNow() + kMostReturnWait, std::move(note));
+}
+
+void Session::TakeHostSegment(const warpline_internal::HostMemoryRequest& request,
+                              absl::Time deadline, HostSegments::Answer answer) {
+  HostSegments::Answer once = [weak = weak_from_this(), request, deadline,
+                               answer = std::move(answer)](const HostSegments::Result& result) {
+    control_loop.AssertOnLoop();
+    const auto self = weak.lock();
+    const bool is_short = result.result == CudaResult::kOutOfMemory && !request.give_back();
+    if (self == nullptr || !is_short || !self->Serving() || SteadyNow() >= deadline) {
+      return answer(result);
+    }
+    const auto again = [weak, request, deadline, answer] {
+      control_loop.AssertOnLoop();
+      const auto session = weak.lock();
+      if (session == nullptr || !session->Serving()) {
+        return answer({CudaResult::kIllegalState, -1, {}});
+      }
+      session->TakeHostSegment(request, deadline, answer);
+    };
+    if (!self->context_.owner->AwaitReturn(KeptMemory(), deadline, again)) answer(result);
+  };
+  if (IsGuarded(hello_)) return holdings_.window().Request(request, std::move(once));
+  holdings_.host_segments().Request(request, std::move(once));
+}
+
+void Session::OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) {
+  context_.control->Post([self = shared_from_this(), slot, request = std::move(request)] {
+    control_loop.AssertOnLoop();
+    self->HandleBulkMemory(request, [bulk = self->bulk_, slot](
+                                        const warpline_internal::HostMemoryAnswer& answer, int) {
+      bulk->Push(slot, FrameOf(kBulkMemoryDone, answer));
+    });
+  });
+}
+
+void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& request,
+                               BulkMemoryAnswer answer) {
+  const uint64_t va = request.va();
+  const uint64_t bytes = request.bytes();
+  const auto answer_with = [bulk = bulk_, va, bytes, give_back = request.give_back(),
+                            answer = std::move(answer)](const HostSegments::Result& result) {
+    warpline_internal::HostMemoryAnswer message;
+    message.set_error(static_cast<int>(result.result));
+    message.set_message(result.why);
+    if (result.result == CudaResult::kSuccess && !give_back && !bulk->Add(va, bytes, result.fd)) {
+      message.set_error(static_cast<int>(CudaResult::kOutOfMemory));
+    }
+    answer(message, message.error() == 0 ? result.fd : -1);
+  };
+  if (request.give_back()) {
+    if (!lane_.Reaches(va)) bulk_->Remove(va);
+  } else if (const auto fd = bulk_->Segment(va, bytes)) {
+    // It has it already, and lost the connection on which it would have heard so.
+    return answer_with({CudaResult::kSuccess, fd->get(), {}});
+  } else if (!bulk_->HasRoom()) {
+    return answer_with({CudaResult::kOutOfMemory, -1, "the session has too much of it already"});
+  }
+  // A host window is for a client that has it mapped.
+  warpline_internal::HostMemoryRequest plain = request;
+  plain.clear_staging();
+  OnHostMemory(plain, answer_with);
+}
+
+void Session::OnLaneAsk() {
+  context_.control->Post([self = shared_from_this()] {
+    control_loop.AssertOnLoop();
+    if (self->Serving()) self->lane_.OnAsk();
+    self->client_.Done();
+  });
+}
+
+uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
+  const SessionDevices& devices = holdings_.devices();
+  // Where no other worker can take over, nothing is to be had.
+  const bool counts =
+      state_ == State::kOpen && devices.size() == 1 && seat_.payer() == wanted.payer;
+  return counts ? devices.KeptBytes(wanted.device, wanted.quota) : 0;
+}
+
+absl::Duration Session::age() const { return SteadyNow() - since_; }
+
+void Session::OnReadMemory(warpline_internal::ReadBack request) {
+  context_.control->Post([self = shared_from_this(), request = std::move(request)] {
+    control_loop.AssertOnLoop();
+    self->HandleRead(request);
+  });
+}
+
+// What is left of a lost session can be read.
+void Session::HandleRead(const warpline_internal::ReadBack& request) {
+  if (state_ == State::kOpen && (worker_.journal_flags() & kJournalFaulted) != 0) {
+    SendFault(CudaResult::kLaunchFailed, "the session had failed with a sticky error",
+              /*keep_memory=*/true);
+  }
+  CudaResult refusal = CudaResult::kSuccess;
+  if (!entitlement().Allows(Capability::kCopyOut)) {
+    refusal = CudaResult::kNotPermitted;
+  } else if (state_ != State::kFaulted) {
+    refusal = CudaResult::kIllegalState;
+  } else if (!holdings_.devices().Backs(request.va(), request.bytes())) {
+    refusal = CudaResult::kInvalidValue;
+  }
+  if (refusal == CudaResult::kSuccess) return lost_memory_.Read(request);
+  warpline_internal::ReadBackDone done;
+  done.set_id(request.id());
+  done.set_error(static_cast<int>(refusal));
+  client_.AnswerRead(std::move(done), "");
+}
+
+// --- Its worker, and the next.
+
+void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
+  if (state_ == State::kOpening) return OpenTo(opened);
+  if (state_ != State::kReplacing) return;
+  if (opened.error() == 0) {
+    const absl::Status charged = holdings_.OnTakenOver(opened);
+    return charged.ok() ? takeover_.OnWorkerOpened() : OnWorkerLost(std::string(charged.message()));
+  }
+  OnWorkerLost(absl::StrCat("no other could take over: ", opened.message()));
+}
+
+void Session::OnVariablesSaved(const warpline_internal::VariablesSaved& saved) {
+  replacement_.OnVariablesSaved(saved);
+}
+
+void Session::NoteDeath(const std::string& why) {
+  context_.counters->worker_deaths.Add(1);
+  audit_->Worker(audit::Event::kWorkerDied, why, worker_.pid());
+  if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
+    permit.Warning("worker died ", lines_.Keys(), " by=", why);
+  }
+}
+
+void Session::OnWorkerLost(const std::string& why) {
+  if (state_ != State::kOpening && !Serving()) return;
+  NoteDeath(why);
+  if (state_ == State::kOpening) {
+    return RefuseTier(
+        absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
+  }
+  if (state_ == State::kReplacing) return takeover_.OnWorkerDied(why);
+  JoinRecovery();
+  // What it took is complete, or it is in flight for ever.
+  worker_.Freeze();
+  const bool idle = worker_.Taken() == worker_.Retired();
+  const std::string obstacle =
+      idle ? WhyNotReplaceable(holdings_.devices().size(), worker_.journal_flags())
+           : "commands were in flight";
+  if (!obstacle.empty()) {
+    return SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why, "; ", obstacle),
+                     /*keep_memory=*/true);
+  }
+  BeginTakeover(absl::StrCat("worker died: ", why), UniqueFd());
+  replacement_.Finish(absl::AbortedError("its worker died meanwhile"));
+}
+
+// A session that is not open yet ends with its worker.
+void Session::OnWorkerHangs() { context_.hangs->OnHang(seat_.payer(), absl::Now()); }
+
+void Session::OnWorkerLeaving() {
+  if (state_ != State::kOpen) return;
+  JoinRecovery();
+  // What is not at rest by then is lost with the worker before.
+  replacement_.Begin(context_.options->open_timeout, [](const absl::Status&) {});
+}
+
+void Session::JoinRecovery() {
+  // It lasts until the session is served again, whatever happens to the worker that takes over.
+  if (recovery_ == nullptr) recovery_ = worker_.JoinRecovery();
+}
+
+void Session::OnWorkerDistrusted(const std::string& why) {
+  Distrust(why, absl::StrCat("worker died: ", why));
+}
+
+void Session::EndDistrusted(const std::string& why) { Distrust(why, why); }
+
+void Session::Distrust(const std::string& why, const std::string& message) {
+  if (!Serving()) return OnWorkerLost(why);
+  context_.counters->worker_deaths.Add(1);
+  audit_->Worker(audit::Event::kWorkerKilled, why, worker_.pid());
+  if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
+    permit.Warning("worker not trusted ", lines_.Keys(), " why=", why);
+  }
+  SendFault(CudaResult::kLaunchFailed, message, /*keep_memory=*/true);
+}
+
+void Session::OnWorkerGone() {
+  if (takeover_.under_way()) return takeover_.OnWorkerGone();
+  lost_memory_.OnFormerGone();
+  MaybeFinish();
+}
+
+void Session::ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done) {
+  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
+  replacement_.Begin(deadline, std::move(done));
+}
+
+void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
+  state_ = State::kReplacing;
+  reason_ = why;
+  takeover_.Begin(why, std::move(variables));
+}
+
+void Session::OnTakenOver() {
+  state_ = State::kOpen;
+  if (recovery_ != nullptr) std::exchange(recovery_, nullptr)->WentOn();
+  context_.counters->worker_replacements.Add(1);
+  audit_->Worker(audit::Event::kWorkerReplaced, reason_, worker_.pid());
+  if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
+    permit.Info("worker replaced ", lines_.Keys(), " after_command=", takeover_.resume_seq(),
+                " reason=\"", reason_, "\"");
+  }
+  worker_.Refill();
+  replacement_.Finish(absl::OkStatus());
+}
+
+void Session::OnTakeoverFailed(const std::string& why) {
+  SendFault(CudaResult::kLaunchFailed, why, /*keep_memory=*/true);
+}
+
+// --- Ends.
+
+void Session::OnProtocolError(const absl::Status& status) {
+  context_.control->Post([self = shared_from_this(), status] {
+    control_loop.AssertOnLoop();
+    self->ProtocolError(status);
+  });
+}
+
+void Session::OnWorkerGarbage(const absl::Status& status) {
+  context_.control->Post([self = shared_from_this(), status] {
+    control_loop.AssertOnLoop();
+    self->OnWorkerDistrusted(absl::StrCat("bad reply frame: ", std::string(status.message())));
+  });
+}
+
+void Session::OnResumed(bool moved) {
+  context_.control->Post([self = shared_from_this(), moved] {
+    control_loop.AssertOnLoop();
+    if (!self->Serving() && self->state_ != State::kFaulted) return;
+    self->presence_.Return(moved);
+    self->context_.owner->OnClientBack();
+  });
+}
+
+void Session::OnChannelClosed(const absl::Status& status) {
+  context_.control->Post([self = shared_from_this(), status] {
+    control_loop.AssertOnLoop();
+    self->HandleChannelClosed(status);
+  });
+}
+
+void Session::GiveClientUp(const std::string& reason) {
+  const auto self = shared_from_this();
+  // It came back, which is about to be told.
+  if (port_->attached() && !presence_.gone()) return;
+  context_.counters->clients_vanished.Add(1);
+  // A connection that another process has inherited.
+  if (port_->attached()) port_->Close(absl::CancelledError(reason));
+  End(reason);
+}
+
+bool Session::ComesBack(const KeptMemory& wanted) const {
+  const bool leaves = state_ == State::kEnding || presence_.missing();
+  return leaves && holdings_.devices().Has(wanted.device, wanted.quota);
+}
+
+void Session::HandleChannelClosed(const absl::Status& status) {
+  // Another channel may have come before this was told.
+  if (port_->attached()) return;
+  if ((Serving() || state_ == State::kFaulted) && presence_.CanReturnAfter(status)) {
+    return presence_.Leave(status);
+  }
+  End(status.ok() ? "client closed" : status.ToString());
+  MaybeFinish();
+}
+
+void Session::Refuse(const absl::Status& status) {
+  const std::string why = status.ToString(absl::StatusToStringMode::kWithNoExtraData);
+  if (!Began()) {
+    context_.counters->sessions_refused.Add(1);
+    audit_->Refused(why);
+  }
+  port_->Close(status);
+  End(absl::StrCat("refused: ", why));
+}
+
+void Session::RefuseTier(const absl::Status& status) {
+  // In a process of its own it may be otherwise. What concerns the arena does so here, too.
+  const bool typed = RefusalOf(status).reason() != warpline_internal::Refusal::UNSPECIFIED;
+  Refuse(IsGuarded(hello_) && !typed ? TierRefused(status) : status);
+}
+
+void Session::ProtocolError(const absl::Status& status) {
+  if (state_ == State::kEnding || state_ == State::kEnded) return;
+  context_.counters->protocol_errors.Add(1);
+  if (const LogPermit permit = lines_.Ask(kProtocolErrorLine)) {
+    permit.Warning("protocol error ", lines_.Keys(), " peer=", lines_.peer(),
+                   " error=", status.ToString());
+  }
+  Refuse(status);
+}
+
+void Session::SendFault(CudaResult error, const std::string& message, bool keep_memory) {
+  context_.counters->faults.Add(1);
+  audit_->Faulted(message);
+  warpline_internal::Fault fault;
+  fault.set_error(static_cast<int>(error));
+  fault.set_message(message);
+  fault.set_memory_kept(keep_memory);
+  ClearTimer();
+  if (recovery_ != nullptr) lost_memory_.GiveWay(std::exchange(recovery_, nullptr)->Lost());
+  state_ = State::kFaulted;
+  reason_ = message;
+  takeover_.Forget();
+  holdings_.Abandon();
+  replacement_.Finish(absl::AbortedError(message));
+  port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
+  if (!keep_memory) SetTimer(context_.options->fault_timeout, &Session::FaultTimedOut);
+  worker_.Abandon();
+}
+
+void Session::FaultTimedOut() {
+  if (!port_->attached()) return End(reason_);
+  // Not a status after which a client would come back.
+  port_->Close(absl::DeadlineExceededError(reason_));
+}
+
+void Session::EndWithFault(CudaResult error, const std::string& message) {
+  if ((Serving() || state_ == State::kFaulted) && !port_->attached()) {
+    End(message);  // Nobody to tell.
+  } else if (Serving()) {
+    SendFault(error, message, /*keep_memory=*/false);
+  } else if (state_ == State::kFaulted && port_->StaysOpen()) {
+    // Otherwise the channel closes by itself, once the client has the fault.
+    port_->Close(absl::DeadlineExceededError(message));
+  } else if (!Began()) {
+    Refuse(absl::UnavailableError(message));
+  }
+}
+
+void Session::EndWithLease(const std::string& reason) {
+  constexpr absl::string_view kEnded = "the lease was ended: ";
+  audit_->Revoked(absl::StrCat(kEnded, reason));
+  EndWithFault(CudaResult::kNotPermitted, absl::StrCat(kEnded, ReasonForHolder(reason)));
+}
+
+void Session::End(const std::string& reason) {
+  if (state_ == State::kEnding || state_ == State::kEnded) return;
+  // Why a former worker died is not why the session ends.
+  if (state_ != State::kFaulted) reason_ = reason;
+  state_ = State::kEnding;
+  ClearTimer();
+  recovery_ = nullptr;
+  presence_.End();
+  port_->Shut();
+  bulk_->Shut();
+  takeover_.Forget();
+  worker_.LetGo();
+  lost_memory_.Stop();
+  replacement_.Finish(absl::AbortedError("the session ended"));
+  MaybeFinish();
+}
+
+void Session::FinishSoon() {
+  context_.control->Post([self = shared_from_this()] {
+    control_loop.AssertOnLoop();
+    self->MaybeFinish();
+  });
+}
+
+void Session::MaybeFinish() {
+  if (state_ != State::kEnding || !worker_.gone() || !lost_memory_.gone()) return;
+  if (port_->attached() || holdings_.devices().takes_under_way() > 0) return;
+  const auto self = shared_from_this();
+  KeptSegments kept = holdings_.End();
+  modules_->Stop();
+  tasks_ = TaskShares::Share();
+  state_ = State::kEnded;
+  SayClosed();
+  worker_.End();
+  lane_.End();
+  seat_ = LeaseSeat();
+  context_.owner->OnSessionEnded(id_, placed_, std::move(kept));
+}
+
+void Session::SayClosed() const {
+  EndedSession ended = {.placed = !placed_.empty(), .killed = killed_, .usage = worker_.usage()};
+  ended.key.tenant = entitlement().tenant;
+  if (placed_.size() == 1) ended.key.device = placed_.front()->ordinal();
+  const dispatch::SeatUsage engines = worker_.engine_usage();
+  for (size_t i = 0; i < engines.size(); ++i) {
+    ended.engine_ns[i] = static_cast<uint64_t>(engines[i].busy_ns);
+  }
+  const TrafficCounters& traffic = port_->traffic();
+  context_.counters->AddEnded(ended, traffic);
+  audit_->Closed(reason_, traffic.commands.value(), ended.usage[Usage::kNeighbourPointers]);
+  const uint64_t left_out = ended.usage[Usage::kLogLinesLeftOut];
+  if (const LogPermit permit = lines_.AskForLast()) {
+    permit.Info("closed ", lines_.Keys(), " peer=", lines_.peer(), " reason=", Quoted(reason_),
+                " commands=", traffic.commands.value(),
+                left_out == 0 ? "" : absl::StrCat(" log_lines_left_out=", left_out));
+  }
+}
+
+SessionSnapshot Session::Snapshot() const {
+  static constexpr const char* kNames[] = {"waiting",   "queued",  "opening", "open",
+                                           "replacing", "faulted", "ending",  "ended"};
+  SessionSnapshot snapshot;
+  snapshot.id = id_;
+  snapshot.state = presence_.away() ? "detached" : kNames[static_cast<int>(state_)];
+  snapshot.since = since_;
+  snapshot.reason = reason_;
+  snapshot.killed = killed_;
+  snapshot.entitlement = entitlement();
+  snapshot.tier = TierName(IsGuarded(hello_) ? Tier::kGuarded : Tier::kIsolated);
+  // A lane comes as any client does that shares memory with the server.
+  const std::string transport = lane_.connected() ? "ucx" : port_->transport();
+  snapshot.client = {hello_.program(),       hello_.pid(),  hello_.boot_id(),
+                     hello_.pid_namespace(), lines_.peer(), transport};
+  snapshot.worker_pid = worker_.pid();
+  holdings_.Describe(&snapshot);
+  snapshot.traffic = TrafficSnapshot(port_->traffic());
+  snapshot.traffic.unacknowledged_bytes = port_->link().kept_bytes();
+  presence_.Describe(&snapshot.continuity);
+  snapshot.continuity.restarts = takeover_.count();
+  snapshot.usage = worker_.usage();
+  snapshot.engines = worker_.engine_usage();
+  return snapshot;
+}
+
+}  // namespace warpline::server

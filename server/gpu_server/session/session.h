@@ -1,0 +1,251 @@
+// One client's session on the control side: its hello, its life, its end.
+//
+// clang-format off
+//   waiting   --hello-->                            opening
+//   opening   --worker opened-->                    open
+//   open      --worker died, nothing in flight-->   replacing
+//   open      --worker died, work in flight-->      faulted
+//   replacing --another worker took over-->         open
+//   replacing --none could-->                       faulted
+//   any       --channel closed, protocol error-->   ending
+//   ending    --worker gone-->                      ended
+// clang-format on
+//
+// An open or faulted session whose connection is lost waits, detached, for its client to resume.
+//
+// The session decides; what it decides about are its parts: SessionWorker and SessionHoldings,
+// which other workers take over (server/gpu_server/continuity/), SessionClient and ClientPresence.
+#ifndef WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_H_
+#define WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/cuda/cuda_result.h"
+#include "common/unique_fd.h"
+#include "lease/entitlement.h"
+#include "server/gpu_server/audit/session_audit.h"
+#include "server/gpu_server/children/workers/recovery.h"
+#include "server/gpu_server/continuity/replacement.h"
+#include "server/gpu_server/continuity/takeover.h"
+#include "server/gpu_server/dispatch/kill_verdict.h"
+#include "server/gpu_server/leases/lease_book.h"
+#include "server/gpu_server/memory/device_memory.h"
+#include "server/gpu_server/memory/guarded_sizes.h"
+#include "server/gpu_server/memory/host_segments.h"
+#include "server/gpu_server/memory/memory_links.h"
+#include "server/gpu_server/session/bulk/bulk_port.h"
+#include "server/gpu_server/session/client_presence.h"
+#include "server/gpu_server/session/connection/session_channel.h"
+#include "server/gpu_server/session/connection/session_port.h"
+#include "server/gpu_server/session/lost_memory.h"
+#include "server/gpu_server/session/session_client.h"
+#include "server/gpu_server/session/session_holdings.h"
+#include "server/gpu_server/session/session_lane.h"
+#include "server/gpu_server/session/session_lines.h"
+#include "server/gpu_server/session/session_messages.h"
+#include "server/gpu_server/session/session_modules.h"
+#include "server/gpu_server/session/session_options.h"
+#include "server/gpu_server/session/session_snapshot.h"
+#include "server/gpu_server/session/session_worker.h"
+#include "server/gpu_server/session/task_shares.h"
+#include "server/hostlink/process/control_loop.h"
+#include "server/hostlink/process/event_loop.h"
+
+namespace warpline::server {
+
+// SessionControl posts to the control loop, on which the rest runs. Shared by the owner's table,
+// the channel's side, and callbacks under way.
+class Session : public SessionControl,
+                private SessionWorkerEvents,
+                private TakeoverEvents,
+                public std::enable_shared_from_this<Session> {
+ public:
+  // Admitted with `seat`.
+  Session(const SessionContext& context, uint64_t id, std::string peer, LeaseSeat seat);
+
+  // Ends an open session with an error for the application; any other just ends.
+  void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
+  // Ends it because its lease was ended. The audit has the reason, the application
+  // ReasonForHolder().
+  void EndWithLease(const std::string& reason) RUNS_ON(control_loop);
+  // Ends it because its worker does what it may not; the client can still read its memory.
+  void EndDistrusted(const std::string& why) RUNS_ON(control_loop);
+  // Ends it because its work was in the way of more urgent work; nothing of it is kept.
+  void EndForUrgentWork(const dispatch::KillOrder& order) RUNS_ON(control_loop);
+  // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
+  // not.
+  void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done)
+      RUNS_ON(control_loop);
+  // The client asks for host memory, or gives some back.
+  void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                    HostSegments::Answer answer) RUNS_ON(control_loop);
+
+  SessionSnapshot Snapshot() const RUNS_ON(control_loop);
+  // How much of `wanted` it keeps.
+  uint64_t KeptBytes(const KeptMemory& wanted) const RUNS_ON(control_loop);
+  // Whether it has some of `wanted` and is about to give it back: it ends, or its client is away or
+  // no more.
+  bool ComesBack(const KeptMemory& wanted) const RUNS_ON(control_loop);
+  const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
+  // Whom policies know it by.
+  std::string policy_tenant() const RUNS_ON(control_loop);
+  absl::Duration age() const;
+  // Thread-safe.
+  const std::shared_ptr<SessionPort>& port() const { return port_; }
+  const std::shared_ptr<BulkPort>& bulk() const { return bulk_; }
+  // Thread-safe. Compares in constant time.
+  bool HasSecret(const std::string& secret) const;
+
+  // SessionControl.
+  void OnHello(warpline_internal::Hello hello) override;
+  void OnMemoryRequest(warpline_internal::MemoryRequest request) override;
+  void OnMemoryReturn(warpline_internal::MemoryReturn request) override;
+  void OnReadMemory(warpline_internal::ReadBack request) override;
+  void OnProtocolError(const absl::Status& status) override;
+  void OnWorkerGarbage(const absl::Status& status) override;
+  void OnResumed(bool moved) override;
+  void OnChannelClosed(const absl::Status& status) override;
+  bool TryCountRequest() override { return client_.TryCount(); }
+  void OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) override;
+  void OnLaneAsk() override;
+
+ private:
+  using BulkMemoryAnswer = SessionLane::MemoryAnswer;
+
+  enum class State { kWaiting, kQueued, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
+
+  // SessionWorkerEvents.
+  void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override RUNS_ON(control_loop);
+  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override
+      RUNS_ON(control_loop);
+  void OnWorkerLost(const std::string& why) override RUNS_ON(control_loop);
+  void OnWorkerLeaving() override RUNS_ON(control_loop);
+  void OnWorkerHangs() override RUNS_ON(control_loop);
+  void OnWorkerDistrusted(const std::string& why) override RUNS_ON(control_loop);
+  void OnWorkerGone() override RUNS_ON(control_loop);
+
+  // TakeoverEvents.
+  void OnNextWorkerUseless(const std::string& why) override RUNS_ON(control_loop) {
+    NoteDeath(why);
+  }
+  void OnTakenOver() override RUNS_ON(control_loop);
+  void OnTakeoverFailed(const std::string& why) override RUNS_ON(control_loop);
+
+  // Opening.
+  void HandleHello() RUNS_ON(control_loop);
+  absl::Status CheckSeat() RUNS_ON(control_loop);
+  absl::Status TakePlace() RUNS_ON(control_loop);
+  // The server's policy has the session opened, wait, or refused.
+  void AskPolicy() RUNS_ON(control_loop);
+  void BeginOpening() RUNS_ON(control_loop);
+  // The ordinals of its devices, with commas between.
+  std::string DevicesText() const RUNS_ON(control_loop);
+  void OpenDevices() RUNS_ON(control_loop);
+  // Takes what the session has of the host's memory in any case. Waits until `deadline` for what
+  // comes back by itself.
+  void TakeHostMemory(absl::Time deadline) RUNS_ON(control_loop);
+  std::shared_ptr<Quota> QuotaOn(const DeviceMemory& device) RUNS_ON(control_loop);
+  // Charges what a guarded session's worker takes of the device, and then starts it.
+  void TakeOwnMemory() RUNS_ON(control_loop);
+  absl::Status JoinDispatch() RUNS_ON(control_loop);
+  void StartWorker() RUNS_ON(control_loop);
+  void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
+  // Memory before the client has it: `granted` is called if the session is still opening then.
+  void TakeFirst(const warpline_internal::MemoryRequest& request,
+                 std::function<void(warpline_internal::MemoryGrant)> granted) RUNS_ON(control_loop);
+  // All that a guarded session gets.
+  void TakeAll() RUNS_ON(control_loop);
+  void Welcome(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop);
+  SessionFacts Facts() const RUNS_ON(control_loop);
+
+  // The session has been open.
+  bool Began() const RUNS_ON(control_loop) {
+    return state_ != State::kWaiting && state_ != State::kQueued && state_ != State::kOpening;
+  }
+  // The session is open or about to be again.
+  bool Serving() const RUNS_ON(control_loop) {
+    return state_ == State::kOpen || state_ == State::kReplacing;
+  }
+  // Something of an open session is done on the loop. `body` is not called, and the request is
+  // done, when the session is not open any more.
+  void WhileServing(std::function<void()> body);
+  // Takes host memory that is shared with the client, or gives it back. A request that does not fit
+  // waits until `deadline` for what comes back by itself.
+  void TakeHostSegment(const warpline_internal::HostMemoryRequest& request, absl::Time deadline,
+                       HostSegments::Answer answer) RUNS_ON(control_loop);
+  void HandleRead(const warpline_internal::ReadBack& request) RUNS_ON(control_loop);
+  // A bulk connection asks for host memory, or gives some back.
+  void HandleBulkMemory(const warpline_internal::HostMemoryRequest& request,
+                        BulkMemoryAnswer answer) RUNS_ON(control_loop);
+  // The worker is lost, or leaves.
+  void JoinRecovery() RUNS_ON(control_loop);
+  void BeginTakeover(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
+  void NoteDeath(const std::string& why) RUNS_ON(control_loop);
+  void SetTimer(absl::Duration delay, void (Session::*body)()) RUNS_ON(control_loop);
+  void ClearTimer() RUNS_ON(control_loop);
+
+  // Ends.
+  void HandleChannelClosed(const absl::Status& status) RUNS_ON(control_loop);
+  void GiveClientUp(const std::string& reason) RUNS_ON(control_loop);
+  void OpenTimedOut() RUNS_ON(control_loop);
+  void FaultTimedOut() RUNS_ON(control_loop);
+  // Sends the client away with `status` and ends.
+  void Refuse(const absl::Status& status) RUNS_ON(control_loop);
+  // Refuses what may be otherwise for a session of another tier.
+  void RefuseTier(const absl::Status& status) RUNS_ON(control_loop);
+  void ProtocolError(const absl::Status& status) RUNS_ON(control_loop);
+  void Distrust(const std::string& why, const std::string& message) RUNS_ON(control_loop);
+  void SendFault(CudaResult error, const std::string& message, bool keep_memory)
+      RUNS_ON(control_loop);
+  void End(const std::string& reason) RUNS_ON(control_loop);
+  void MaybeFinish() RUNS_ON(control_loop);
+  // The same once whatever calls has returned.
+  void FinishSoon();
+  // What it had goes into the server's totals.
+  void SayClosed() const RUNS_ON(control_loop);
+
+  const SessionContext context_;
+  const uint64_t id_;
+  const absl::Time since_;
+  const std::string secret_;
+  const std::shared_ptr<SessionPort> port_;
+  const std::shared_ptr<BulkPort> bulk_ = std::make_shared<BulkPort>();
+  const std::shared_ptr<SessionAudit> audit_;
+
+  SessionLines lines_ ABSL_GUARDED_BY(control_loop);
+  ClientPresence presence_ ABSL_GUARDED_BY(control_loop);
+  SessionLane lane_ ABSL_GUARDED_BY(control_loop);
+  SessionClient client_;  // Guards what it has; TryCount() is the channel's.
+  const std::shared_ptr<SessionModules> modules_;
+  SessionWorker worker_ ABSL_GUARDED_BY(control_loop);
+  SessionHoldings holdings_ ABSL_GUARDED_BY(control_loop);
+  LostMemory lost_memory_ ABSL_GUARDED_BY(control_loop);
+  Takeover takeover_ ABSL_GUARDED_BY(control_loop);
+  // Its part in what becomes of the sessions of a lost process; null for none.
+  std::unique_ptr<RecoveryShare> recovery_ ABSL_GUARDED_BY(control_loop);
+  Replacement replacement_ ABSL_GUARDED_BY(control_loop);
+
+  State state_ ABSL_GUARDED_BY(control_loop) = State::kWaiting;
+  std::string reason_ ABSL_GUARDED_BY(control_loop);
+  warpline_internal::Hello hello_ ABSL_GUARDED_BY(control_loop);
+  WelcomeTerms terms_ ABSL_GUARDED_BY(control_loop);
+  GuardedSizes guarded_sizes_ ABSL_GUARDED_BY(control_loop);
+  LeaseSeat seat_ ABSL_GUARDED_BY(control_loop);
+  // As placed, until the end.
+  std::vector<DeviceMemory*> placed_ ABSL_GUARDED_BY(control_loop);
+  TaskShares::Share tasks_ ABSL_GUARDED_BY(control_loop);
+  EventLoop::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  absl::Duration queued_ ABSL_GUARDED_BY(control_loop);  // How long the policy has had it wait.
+  bool killed_ ABSL_GUARDED_BY(control_loop) = false;    // For more urgent work.
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_H_

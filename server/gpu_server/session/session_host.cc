@@ -1,0 +1,470 @@
+#include "server/gpu_server/session/session_host.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log/log.h"
+#include "common/serving/listen_address.h"
+#include "common/steady_time.h"
+#include "lease/token.h"
+#include "proto/refusal.h"
+#include "server/gpu_server/leases/placement.h"
+
+namespace warpline::server {
+namespace {
+
+// How long a session whose worker is replaced for its memory may be held up by what is in flight.
+constexpr absl::Duration kReclaimWait = absl::Seconds(2);
+// How soon memory that a policy has wait is tried again.
+constexpr absl::Duration kLeastMemoryWait = absl::Milliseconds(1);
+
+// What is shared with clients is locked in memory once a device knows it.
+uint64_t HostMemoryLimit(uint64_t configured) {
+  if (configured != 0) return configured;
+  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  return pages / 2 * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// What guarded workers lock of the host's memory is of that of all sessions.
+GuardedWorkerOptions WithQuota(GuardedWorkerOptions options, std::shared_ptr<Quota> quota) {
+  options.windows.quota = std::move(quota);
+  return options;
+}
+
+SessionHostOptions WithSocket(SessionHostOptions options) {
+  options.session.host_memory_socket = HostMemoryPort::NewName();
+  return options;
+}
+
+}  // namespace
+
+SessionHost::SessionHost(SessionHostOptions options,
+                         std::vector<std::unique_ptr<DeviceMemory>> devices)
+    : options_(WithSocket(std::move(options))),
+      host_memory_(Quota::Create(HostMemoryLimit(options_.host_memory_bytes))),
+      log_(options_.log),
+      sessions_on_device_(devices.size(), 0),
+      return_waits_(&control_),
+      devices_(std::move(devices)),
+      modules_(options_.modules == nullptr
+                   ? nullptr
+                   : std::make_unique<ModuleCache>(std::move(options_.modules))),
+      mps_(options_.mps == nullptr
+               ? nullptr
+               : std::make_unique<MpsGroups>(&control_, &spawner_, *options_.mps)),
+      pool_(&control_, &spawner_, &deaths_,
+            WorkerPoolOptions{.launcher = options_.launcher,
+                              .jailer = options_.jailer,
+                              .program = options_.session.worker,
+                              .warm = options_.session.warm_workers,
+                              .waiting_gone =
+                                  [this] {
+                                    control_loop.AssertOnLoop();
+                                    return_waits_.Wake();
+                                  }}),
+      guarded_(&control_, &spawner_, &deaths_,
+               GuardedWorkersOptions{
+                   .launcher = options_.launcher,
+                   .jailer = options_.jailer,
+                   .program = options_.session.guarded.worker,
+                   .process = WithQuota(options_.session.guarded.process, host_memory_),
+                   .standby = options_.session.guarded.standby,
+                   .read_others =
+                       [this](int ordinal, ContextMeasure::Answer answer) {
+                         ReadOthers(ordinal, std::move(answer));
+                       },
+                   .kept_bytes =
+                       [this](int ordinal) { return DeviceAt(ordinal)->shared_context_bytes(); }}),
+      hangs_(options_.session.guarded.hang_pause),
+      compilers_(options_.compilers == nullptr
+                     ? nullptr
+                     : std::make_unique<CompilerPool>(&control_, &spawner_, *options_.compilers)),
+      tasks_({.tasks = options_.tasks,
+              .max_sessions = options_.max_sessions,
+              .tasks_per_stream = options_.tasks_per_stream,
+              .devices = static_cast<int>(devices.size()),
+              .warm_workers =
+                  options_.session.warm_workers + (options_.session.guarded.standby.kept ? 1 : 0)}),
+      host_memory_port_(&control_, this) {
+  control_.Post([this] {
+    control_loop.AssertOnLoop();
+    const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
+    // Clients find nobody there, and do without.
+    if (!listening.ok()) LogWarning(listening.message());
+    for (const auto& device : devices_) pool_.Refill({device->backend(), device->ordinal()});
+  });
+}
+
+DeviceMemory* SessionHost::DeviceAt(int ordinal) const {
+  return devices_[static_cast<size_t>(ordinal)].get();
+}
+
+void SessionHost::ReadOthers(int ordinal, ContextMeasure::Answer answer) {
+  DeviceAt(ordinal)->ReadOthers([this, answer = std::move(answer)](std::optional<uint64_t> bytes) {
+    control_.Post([answer, bytes] { answer(bytes); });
+  });
+}
+
+SessionHost::~SessionHost() {
+  WaitUntilIdle(absl::InfiniteDuration());
+  auto stopped = std::make_shared<std::promise<void>>();
+  control_.Post([this, stopped] {
+    control_loop.AssertOnLoop();
+    pool_.Stop([this, stopped] {
+      control_loop.AssertOnLoop();
+      guarded_.Stop([this, stopped] {
+        control_loop.AssertOnLoop();
+        if (mps_ == nullptr) return stopped->set_value();
+        mps_->Stop([stopped] { stopped->set_value(); });
+      });
+    });
+  });
+  stopped->get_future().wait();
+  control_.Post([this] {
+    control_loop.AssertOnLoop();
+    host_memory_port_.Stop();
+    if (compilers_ != nullptr) compilers_->Stop();
+  });
+  control_.Flush();
+}
+
+bool SessionHost::HasSecret(uint64_t session, const std::string& secret) {
+  const auto found = sessions_.find(session);
+  return found != sessions_.end() && found->second->HasSecret(secret);
+}
+
+void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                               HostSegments::Answer answer) {
+  sessions_.at(request.session())->OnHostMemory(request, std::move(answer));
+}
+
+void SessionHost::RenewWorkers() {
+  OnControl([this] {
+    control_loop.AssertOnLoop();
+    pool_.Renew();
+    guarded_.Renew();
+  });
+}
+
+void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
+                                std::function<void(absl::Status)> done) {
+  control_.Post([this, id, deadline, done = std::move(done)] {
+    control_loop.AssertOnLoop();
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
+    const auto session = found->second;
+    session->ReplaceWorker(deadline, done);
+  });
+}
+
+std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
+  return std::make_unique<SessionChannel>(
+      options_.session.channel, static_cast<SessionDirectory*>(this),
+      FirstFrameGuard::Start(&control_, options_.session.hello_timeout), peer);
+}
+
+absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
+                                                 const warpline_internal::Hello& hello) {
+  auto seat = options_.leases->Join(hello.token(), HolderOf(peer), PeerUnit(peer));
+  if (!seat.ok()) {
+    counters_.sessions_refused.Add(1);
+    if (const LogPermit permit = log_.Ask(LogKey("", peer), kRefusedLine)) {
+      permit.Info("refused peer=", peer,
+                  " error=", seat.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
+    }
+    RecordRefusal(peer, 0, seat.status());
+    return seat.status();
+  }
+  SessionContext context;
+  context.options = &options_.session;
+  context.owner = this;
+  context.control = &control_;
+  context.doorbell = &doorbell_;
+  context.spawner = &spawner_;
+  context.lanes = options_.lanes.get();
+  context.pool = &pool_;
+  context.guarded = &guarded_;
+  context.mps = mps_.get();
+  context.hangs = &hangs_;
+  context.compilers = compilers_.get();
+  context.tasks = &tasks_;
+  context.shares = &shares_;
+  context.dispatcher = options_.dispatcher.get();
+  context.counters = &counters_;
+  context.log = &log_;
+  context.audit = options_.audit;
+  context.leases = options_.leases;
+  context.modules = modules_.get();
+  context.host_memory = host_memory_;
+  std::shared_ptr<Session> session;
+  absl::Status refusal;
+  const bool recorded = options_.audit == nullptr || options_.audit->takes();
+  {
+    MutexLock lock(&mu_);
+    if (!recorded) {
+      refusal = absl::UnavailableError("the server cannot write its audit's record");
+    } else if (draining_) {
+      refusal = absl::UnavailableError("the server is shutting down");
+    } else if (live_ >= options_.max_sessions) {
+      refusal = NoRoom(absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
+    } else {
+      ++live_;
+      const uint64_t id = ++last_id_;
+      session = std::make_shared<Session>(context, id, peer, *std::move(seat));
+      known_.emplace(id, session);
+      // Under the lock, so that no session is known and missing from the table.
+      control_.Post([this, id, session] {
+        control_loop.AssertOnLoop();
+        sessions_.emplace(id, session);
+      });
+    }
+  }
+  if (session == nullptr) {
+    counters_.sessions_refused.Add(1);
+    RecordRefusal(peer, 0, refusal);
+    return refusal;
+  }
+  return SessionSides{session->port(), session, session->bulk()};
+}
+
+void SessionHost::RecordRefusal(const std::string& peer, uint64_t session,
+                                const absl::Status& why) {
+  if (options_.audit == nullptr) return;
+  options_.audit->Add(
+      {.event = audit::Event::kSessionRefused,
+       .session = session,
+       .peer = peer,
+       .texts = {{"reason", why.ToString(absl::StatusToStringMode::kWithNoExtraData)}}});
+}
+
+absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t id,
+                                               const std::string& secret) {
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(&mu_);
+    const auto found = known_.find(id);
+    if (found != known_.end()) session = found->second;
+  }
+  if (session == nullptr || !session->HasSecret(secret)) {
+    counters_.resumes_refused.Add(1);
+    absl::Status refusal = absl::PermissionDeniedError("the session cannot be resumed");
+    RecordRefusal(peer, id, refusal);
+    return refusal;
+  }
+  return SessionSides{session->port(), session, session->bulk()};
+}
+
+void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& status) {
+  counters_.protocol_errors.Add(1);
+  counters_.sessions_refused.Add(1);
+  RecordRefusal(peer, 0, status);
+  if (const LogPermit permit = log_.Ask(LogKey("", peer), kProtocolErrorLine)) {
+    permit.Warning("protocol error peer=", peer, " error=", status.ToString());
+  }
+}
+
+absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(
+    const std::vector<std::string>& wanted) {
+  std::vector<PlacementCandidate> candidates;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    candidates.push_back({devices_[i]->info().uuid(), sessions_on_device_[i]});
+  }
+  const auto chosen = PlaceSession(candidates, wanted);
+  if (!chosen.ok()) return chosen.status();
+  std::vector<DeviceMemory*> placed;
+  for (const size_t index : *chosen) {
+    ++sessions_on_device_[index];
+    placed.push_back(devices_[index].get());
+  }
+  return placed;
+}
+
+ShortageVerdict SessionHost::OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) {
+  using Kind = ShortageVerdict::Kind;
+  if (options_.dispatcher == nullptr) return {};
+  const DeviceMemory::Stats stats = wanted.device->stats();
+  policy::MemFaultContext context;
+  context.wanted_bytes = shortage.wanted_bytes;
+  context.used_bytes = shortage.used_bytes;
+  context.quota_bytes = shortage.quota_bytes;
+  context.pool_free_bytes =
+      stats.capacity_bytes - std::min(stats.capacity_bytes, stats.pool.used_bytes());
+  const policy::Verdict verdict = options_.dispatcher->AskMemFault(wanted.tenant, context);
+  switch (verdict.action) {
+    case policy::Action::kFail:
+      return {Kind::kFail, {}};
+    case policy::Action::kReclaim:
+      return {Kind::kReclaim, {}};
+    case policy::Action::kHold:
+      return {Kind::kWait, std::max(absl::Microseconds(verdict.argument), kLeastMemoryWait)};
+    default:
+      return {};
+  }
+}
+
+void SessionHost::ScoreForReclaim(const Session& session, KeepingSession* keeping) {
+  if (options_.dispatcher == nullptr || keeping->bytes == 0) return;
+  policy::ReclaimContext context;
+  context.bytes = keeping->bytes;
+  context.age_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(session.age()));
+  context.priority = session.entitlement().slice.priority;
+  const policy::Verdict verdict =
+      options_.dispatcher->AskReclaim(session.policy_tenant(), keeping->id, context);
+  if (verdict.action == policy::Action::kScore) keeping->score = verdict.argument;
+  keeping->spared = verdict.action == policy::Action::kKeep;
+}
+
+bool SessionHost::AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
+                              std::function<void()> again) {
+  bool comes = wanted.device != nullptr && wanted.quota == nullptr &&
+               pool_.leaving(wanted.device->ordinal());
+  for (const auto& [id, session] : sessions_) comes = comes || session->ComesBack(wanted);
+  if (comes) return_waits_.Add(deadline - SteadyNow(), std::move(again));
+  return comes;
+}
+
+bool SessionHost::EndWaitingWorkers(const DeviceMemory& device) {
+  return pool_.EndWaiting(device.ordinal());
+}
+
+bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
+  std::vector<KeepingSession> keeping;
+  for (const auto& [id, session] : sessions_) {
+    keeping.push_back({id, session->KeptBytes(wanted)});
+    ScoreForReclaim(*session, &keeping.back());
+  }
+  const std::vector<uint64_t> chosen = ReclaimPolicy().Choose(std::move(keeping));
+  if (chosen.empty()) return false;
+  ReclaimNext(wanted.payer, {chosen.begin(), chosen.end()}, std::move(tried));
+  return true;
+}
+
+void SessionHost::ReclaimNext(const std::string& payer, std::deque<uint64_t> sessions,
+                              std::function<void()> tried) {
+  if (sessions.empty()) return control_.Post(std::move(tried));
+  const uint64_t id = sessions.front();
+  sessions.pop_front();
+  ReplaceWorker(id, kReclaimWait,
+                [this, payer, id, sessions = std::move(sessions),
+                 tried = std::move(tried)](const absl::Status& status) {
+                  control_loop.AssertOnLoop();
+                  if (const LogPermit permit = log_.Ask(payer, kReclaimedLine)) {
+                    permit.Info("reclaimed returned memory session=", id,
+                                " error=", status.ok() ? "" : status.ToString());
+                  }
+                  ReclaimNext(payer, sessions, tried);
+                });
+}
+
+void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
+                                 KeptSegments kept) {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    sessions_on_device_[i] -=
+        static_cast<int>(std::count(devices.begin(), devices.end(), devices_[i].get()));
+  }
+  sessions_.erase(id);
+  host_memory_port_.Forget(id, std::move(kept));
+  // What it had of the host is free by now, and what it had of the devices once they say so.
+  control_.Post([this] {
+    control_loop.AssertOnLoop();
+    return_waits_.Wake();
+  });
+  MutexLock lock(&mu_);
+  known_.erase(id);
+  if (--live_ == 0) idle_.NotifyAll();
+}
+
+void SessionHost::StartDrain() {
+  MutexLock lock(&mu_);
+  draining_ = true;
+}
+
+bool SessionHost::WaitUntilIdle(absl::Duration timeout) {
+  const absl::Time deadline = SteadyNow() + timeout;
+  MutexLock lock(&mu_);
+  while (live_ > 0) {
+    const absl::Duration left = deadline - SteadyNow();
+    if (left <= absl::ZeroDuration()) return false;
+    idle_.WaitWithTimeout(&mu_, std::min(left, absl::Seconds(10)));
+  }
+  return true;
+}
+
+void SessionHost::FaultAll(const std::string& message) {
+  OnControl([&] {
+    control_loop.AssertOnLoop();
+    // A session that ends leaves the table.
+    const auto sessions = sessions_;
+    for (const auto& [id, session] : sessions) {
+      session->EndWithFault(CudaResult::kSystemNotReady, message);
+    }
+  });
+}
+
+void SessionHost::EndLease(const std::string& lease, const std::string& reason) {
+  control_.Post([this, lease, reason] {
+    control_loop.AssertOnLoop();
+    // A session that ends leaves the table.
+    const auto sessions = sessions_;
+    for (const auto& [id, session] : sessions) {
+      if (session->entitlement().lease == lease) session->EndWithLease(reason);
+    }
+  });
+}
+
+void SessionHost::EndSession(uint64_t id, const std::string& reason) {
+  control_.Post([this, id, reason] {
+    control_loop.AssertOnLoop();
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return;
+    const auto session = found->second;
+    session->EndDistrusted(reason);
+  });
+}
+
+int SessionHost::sessions() const {
+  MutexLock lock(&mu_);
+  return live_;
+}
+
+void SessionHost::OnControl(const std::function<void()>& body) {
+  control_.Post(body);
+  control_.Flush();
+}
+
+HostSnapshot SessionHost::Snapshot() {
+  HostSnapshot snapshot;
+  OnControl([&] {
+    control_loop.AssertOnLoop();
+    for (const auto& [id, session] : sessions_) snapshot.sessions.push_back(session->Snapshot());
+    snapshot.usage = counters_.EndedUsage();
+    for (const SessionSnapshot& session : snapshot.sessions) snapshot.usage.AddAll(session.usage);
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      const DeviceMemory& device = *devices_[i];
+      snapshot.devices.push_back({device.ordinal(), device.info().name(),
+                                  FormatDeviceUuid(device.info().uuid()), device.backend(),
+                                  sessions_on_device_[i], device.stats(), device.info()});
+    }
+  });
+  snapshot.host_memory_bytes = host_memory_->used_bytes();
+  snapshot.host_memory_limit_bytes = host_memory_->limit_bytes();
+  MutexLock lock(&mu_);
+  snapshot.draining = draining_;
+  return snapshot;
+}
+
+void SessionHost::AddTraffic(TrafficCounters* total) {
+  // On the control loop, where a session's counters move to the ended ones.
+  OnControl([&] {
+    control_loop.AssertOnLoop();
+    total->AddAll(counters_.ended);
+    for (const auto& [id, session] : sessions_) total->AddAll(session->port()->traffic());
+  });
+}
+
+}  // namespace warpline::server

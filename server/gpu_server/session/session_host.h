@@ -1,0 +1,218 @@
+// All sessions of a server: admits them, places them on devices, counts them, drains them.
+#ifndef WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_HOST_H_
+#define WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_HOST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "audit/audit_log.h"
+#include "common/log/keyed_log_budget.h"
+#include "common/mutex.h"
+#include "server/gpu_server/children/compilers/compiler_pool.h"
+#include "server/gpu_server/children/mps_groups/mps_groups.h"
+#include "server/gpu_server/children/relays/lane_process.h"
+#include "server/gpu_server/children/workers/context_measure.h"
+#include "server/gpu_server/children/workers/guarded_workers.h"
+#include "server/gpu_server/children/workers/hang_book.h"
+#include "server/gpu_server/children/workers/worker_pool.h"
+#include "server/gpu_server/dispatch/dispatcher.h"
+#include "server/gpu_server/memory/device_memory.h"
+#include "server/gpu_server/memory/host_memory_port.h"
+#include "server/gpu_server/modules/module_cache.h"
+#include "server/gpu_server/session/reclaim_policy.h"
+#include "server/gpu_server/session/return_waits.h"
+#include "server/gpu_server/session/server_log.h"
+#include "server/gpu_server/session/session.h"
+#include "server/gpu_server/session/session_options.h"
+#include "server/gpu_server/session/session_snapshot.h"
+#include "server/gpu_server/session/task_shares.h"
+#include "server/hostlink/handover/counters.h"
+#include "server/hostlink/process/child_process.h"
+#include "server/hostlink/process/control_loop.h"
+#include "server/hostlink/process/event_loop.h"
+#include "server/hostlink/process/running_process.h"
+#include "server/jail/jailer.h"
+#include "transport/channel.h"
+
+namespace warpline::server {
+
+struct SessionHostOptions {
+  SessionOptions session;
+  ProcessLauncher* launcher = ChildLauncher();  // Of workers. Borrowed, and outliving the host.
+  jail::Jailer* jailer = nullptr;               // The same; null for no jail, in tests.
+  LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
+  audit::AuditLog* audit = nullptr;             // The same; null where nothing is recorded.
+  // Of sessions that may go on over UCX; null for none.
+  std::unique_ptr<const LaneOptions> lanes;
+  // Of guarded sessions' compilers; null where workers guard modules by themselves.
+  std::unique_ptr<const CompilerOptions> compilers;
+  // Of MPS groups, with their folder; null for none.
+  std::unique_ptr<const MpsOptions> mps;
+  // Of sessions' time on the devices; null for none.
+  std::unique_ptr<dispatch::Dispatcher> dispatcher;
+  int max_sessions = 64;
+  // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
+  // stream takes on the devices.
+  uint64_t tasks = 1 << 20;
+  uint64_t tasks_per_stream = 1;
+  std::unique_ptr<ModuleStore> modules;  // Null to keep none.
+  // Host memory that sessions may share with their clients; 0 for half of the machine's.
+  uint64_t host_memory_bytes = 0;
+  KeyedLogBudgetOptions log = ServerLogOptions();
+};
+
+// One device in a HostSnapshot.
+struct DeviceSnapshot {
+  int ordinal = 0;
+  std::string name;
+  std::string uuid;  // As nvidia-smi prints it.
+  std::string backend;
+  int sessions = 0;
+  DeviceMemory::Stats memory;
+  warpline_internal::DeviceInfo info;
+};
+
+struct HostSnapshot {
+  std::vector<SessionSnapshot> sessions;
+  std::vector<DeviceSnapshot> devices;
+  bool draining = false;
+  // Of all sessions; its totals are since the start.
+  SessionUsage usage;
+  // That sessions share with their clients, and what all of them may.
+  uint64_t host_memory_bytes = 0;
+  uint64_t host_memory_limit_bytes = 0;
+};
+
+// Thread-safe.
+class SessionHost : public Acceptor,
+                    private SessionOwner,
+                    private SessionDirectory,
+                    private HostMemorySessions {
+ public:
+  // `devices` are in order of ordinal, at least one.
+  SessionHost(SessionHostOptions options, std::vector<std::unique_ptr<DeviceMemory>> devices);
+  // Every channel has been closed before. Waits until workers and memory are gone.
+  ~SessionHost() override;
+
+  // Acceptor. Takes every channel: whether its client opens a session, which may be refused, or
+  // resumes one is not known before its first frame.
+  std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) override;
+
+  // Refuses new sessions from now on. Those that are there may still be resumed.
+  void StartDrain();
+  // True when no session is left, false when `timeout` passed first.
+  bool WaitUntilIdle(absl::Duration timeout);
+  // Starts the waiting workers anew, of the program that lies there now.
+  void RenewWorkers();
+  // Has another worker take over session `id` once nothing is in flight, which may take as long as
+  // `deadline`. `done` is called on the control loop: OK, or why not. NOT_FOUND.
+  void ReplaceWorker(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
+  // Ends what runs with an error for the application.
+  void FaultAll(const std::string& message);
+
+  // Ends the sessions of a lease with an error for the application.
+  void EndLease(const std::string& lease, const std::string& reason);
+
+  // Ends one session whose worker is not trusted any more, with an error for the application and
+  // its memory kept to be read. Nothing where it is gone. Does not wait.
+  void EndSession(uint64_t id, const std::string& reason);
+
+  // Sessions from their admission until nothing of them is left.
+  int sessions() const;
+  HostSnapshot Snapshot();
+  const ServerCounters& counters() const { return counters_; }
+  // Null where sessions share devices as the driver has it.
+  dispatch::Dispatcher* dispatcher() const { return options_.dispatcher.get(); }
+  // Null where no module images are kept.
+  const ModuleStore* modules() const { return modules_ == nullptr ? nullptr : &modules_->store(); }
+  // Traffic of all sessions since the start.
+  void AddTraffic(TrafficCounters* total);
+
+ private:
+  // SessionOwner.
+  absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted) override
+      RUNS_ON(control_loop);
+  ShortageVerdict OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) override
+      RUNS_ON(control_loop);
+  bool AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
+                   std::function<void()> again) override RUNS_ON(control_loop);
+  bool EndWaitingWorkers(const DeviceMemory& device) override RUNS_ON(control_loop);
+  bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override
+      RUNS_ON(control_loop);
+  // What the policy says of a session that keeps some of `wanted`.
+  void ScoreForReclaim(const Session& session, KeepingSession* keeping) RUNS_ON(control_loop);
+  void OnClientBack() override RUNS_ON(control_loop) { return_waits_.Wake(); }
+  void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
+                      KeptSegments kept) override RUNS_ON(control_loop);
+
+  // SessionDirectory.
+  absl::StatusOr<SessionSides> Create(const std::string& peer,
+                                      const warpline_internal::Hello& hello) override;
+  absl::StatusOr<SessionSides> Find(const std::string& peer, uint64_t id,
+                                    const std::string& secret) override;
+  void OnStrangersError(const std::string& peer, const absl::Status& status) override;
+
+  void RecordRefusal(const std::string& peer, uint64_t session, const absl::Status& why);
+  // `sessions` are paid for by `payer`.
+  void ReclaimNext(const std::string& payer, std::deque<uint64_t> sessions,
+                   std::function<void()> tried) RUNS_ON(control_loop);
+
+  // HostMemorySessions.
+  bool HasSecret(uint64_t session, const std::string& secret) override RUNS_ON(control_loop);
+  void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                    HostSegments::Answer answer) override RUNS_ON(control_loop);
+
+  DeviceMemory* DeviceAt(int ordinal) const;
+  // DeviceMemory::ReadOthers(), with the answer on the control loop.
+  void ReadOthers(int ordinal, ContextMeasure::Answer answer);
+
+  // Runs `body` on the control loop and waits for it.
+  void OnControl(const std::function<void()>& body);
+
+  SessionHostOptions options_;  // Constant once constructed.
+  const std::shared_ptr<Quota> host_memory_;
+  ServerCounters counters_;
+  KeyedLogBudget log_;
+
+  mutable Mutex mu_;
+  CondVar idle_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  int live_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  // Those of sessions_, for channels' loops.
+  std::map<uint64_t, std::shared_ptr<Session>> known_ ABSL_GUARDED_BY(mu_);
+
+  std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
+  std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);
+  ShareBook shares_ ABSL_GUARDED_BY(control_loop);
+  ReturnWaits return_waits_ ABSL_GUARDED_BY(control_loop);
+
+  // Ended in reverse: what posts to a loop goes before it.
+  EventLoop doorbell_{"doorbell"};
+  EventLoop control_{"control", &control_loop};
+  EventLoop spawner_{"spawner"};
+  std::vector<std::unique_ptr<DeviceMemory>> devices_;
+  // Posts to the control loop.
+  std::unique_ptr<ModuleCache> modules_;
+  DeathWatch deaths_;
+  std::unique_ptr<MpsGroups> mps_;  // Null for none.
+  WorkerPool pool_ ABSL_GUARDED_BY(control_loop);
+  GuardedWorkers guarded_ ABSL_GUARDED_BY(control_loop);
+  HangBook hangs_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<CompilerPool> compilers_;  // Null for none.
+  TaskShares tasks_ ABSL_GUARDED_BY(control_loop);
+  HostMemoryPort host_memory_port_ ABSL_GUARDED_BY(control_loop);
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_HOST_H_

@@ -1,0 +1,35 @@
+#include "server/gpu_server/worker_program.h"
+
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace warpline::server {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+TEST(WorkerProgramTest, AWorkerOfOneSessionLoadsKernelsWhenTheyAreUsed) {
+  const ChildOptions program = WorkerProgram("/worker", "cuda", 8);
+  EXPECT_EQ(program.path, "/worker");
+  EXPECT_THAT(program.environment, Contains(Pair("CUDA_MODULE_LOADING", "LAZY")));
+  EXPECT_THAT(program.environment, Contains(Pair("CUDA_DEVICE_MAX_CONNECTIONS", "8")));
+}
+
+TEST(WorkerProgramTest, ASharedWorkerLoadsThemAtOnceAndHasAllQueues) {
+  const ChildOptions program = SharedWorkerProgram("/worker", "cuda");
+  EXPECT_THAT(program.environment, Contains(Pair("CUDA_MODULE_LOADING", "EAGER")));
+  EXPECT_THAT(program.environment, Contains(Pair("CUDA_DEVICE_MAX_CONNECTIONS", "32")));
+  EXPECT_THAT(program.environment, Contains(Pair("CUDA_CACHE_DISABLE", "1")));
+}
+
+TEST(WorkerProgramTest, OtherDevicesNeedNoSettings) {
+  EXPECT_THAT(SharedWorkerProgram("/worker", "cpu").environment, IsEmpty());
+}
+
+}  // namespace
+}  // namespace warpline::server

@@ -1,0 +1,20 @@
+// warpline-lane: started by warpline-server, for each connection over UCX.
+#include <fcntl.h>
+
+#include <cstdio>
+#include <string>
+
+#include "common/log/log.h"
+#include "server/hostlink/process/child_process.h"
+#include "server/relay/lane.h"
+
+int main() {
+  warpline::SetLogName("lane");
+  if (fcntl(warpline::kChildSocketFd, F_GETFD) < 0) {
+    std::fputs("warpline-lane is started by warpline-server; see warpline-server --help\n", stderr);
+    return 2;
+  }
+  fcntl(warpline::kChildSocketFd, F_SETFD, FD_CLOEXEC);
+  // Why it ended the server hears, and says within its budget of lines.
+  return warpline::lane::Serve(warpline::kChildSocketFd).ok() ? 0 : 1;
+}
