@@ -2,7 +2,7 @@ help_text() {
   cat <<'TEXT'
 Usage: ./dev lint [--all | --includes | --threads | FILES | FOLDERS]
 
-Checks the include rules of deploy/lint/folders.toml over the whole project, that ARCHITECTURE.md shows
+Checks the include rules of deploy/lint/folders.toml over the whole project, that docs/folders.md shows
 them, that docs/threads.md has every thread, and that tests/attack/mutations.toml applies to the sources,
 then runs clang-tidy (.clang-tidy) over the sources that differ from branch main or are not committed yet;
 for a header, over the source of its name. As many at a time as there are processors. Compiles nothing
@@ -53,7 +53,7 @@ main() {
   local what=${1:-} files sources targets
   need_packages lint
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
-  "$PYTHON" "$ROOT/deploy/lint/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
+  "$PYTHON" "$ROOT/deploy/lint/include_rules.py" --check="$ROOT/docs/folders.md" "${sources[@]}"
   say "include rules hold in ${#sources[@]} files"
   "$PYTHON" "$ROOT/tools/threads.py" "$ROOT/docs/threads.md" "${sources[@]}"
   say "docs/threads.md has every thread"

@@ -3,8 +3,8 @@
 
 Usage: include_rules.py FILE... (paths from the root). Prints a line for each include that breaks a
 rule and exits with 1 if there is one. The folders and what they may use are data: folders.toml.
-  --table            prints the table of folders for ARCHITECTURE.md, down to the second level
-  --check=FILE       also checks that FILE has each line of the table
+  --table            prints the page of folders, docs/folders.md: the table down to the second level
+  --check=FILE       also checks that FILE is that page
 """
 import pathlib
 import re
@@ -16,6 +16,16 @@ UCX = re.compile(r"^(ucp|uct|ucs|ucm)/")
 CUDA = re.compile(r"^(cuda[A-Za-z_]*|cu[A-Z]\w*|nvrtc|driver_types|vector_types|fatbinary_section)"
                   r"\.h$")
 UCX_FOLDERS = ("transport/ucx/",)
+HEADING = """\
+# The folders
+
+This page is made from `deploy/lint/folders.toml`, to which `./dev lint --includes` holds the sources.
+Change that file, and then run `deploy/lint/include_rules.py --table > docs/folders.md`.
+
+A folder may include from itself and from the folders in its last column. Folders below the second level are in
+`folders.toml` only. `server`, `client_stub` and `scheduler` never include each other. The programs include CUDA's
+headers in `server/device/cuda` and `client_stub` only.
+"""
 CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
                 "tests/conformance/", "tests/cuda/", "tests/stress/", "tests/surface/", "tests/attack/",
                 "tests/chaos/", "tests/checks/", "tests/memory/", "tests/tiers/",
@@ -120,20 +130,28 @@ def table():
     return lines
 
 
-def missing_lines(path):
-    with open(path, encoding="utf-8") as page:
-        there = set(page.read().split("\n"))
-    return [line for line in table() if line not in there]
+def page():
+    return HEADING + "\n" + "\n".join(table()) + "\n"
+
+
+def different_lines(path):
+    """What the page at the path lacks, and what it should not have."""
+    with open(path, encoding="utf-8") as file:
+        there = file.read().split("\n")
+    wanted = page().split("\n")
+    return (["lacks: %s" % line for line in wanted if line not in there] +
+            ["has: %s" % line for line in there if line not in wanted])
 
 
 def main():
     count = 0
     for argument in sys.argv[1:]:
         if argument == "--table":
-            print("\n".join(table()))
+            print(page(), end="")
         elif argument.startswith("--check="):
-            for line in missing_lines(argument.split("=", 1)[1]):
-                print("%s lacks: %s" % (argument.split("=", 1)[1], line))
+            path = argument.split("=", 1)[1]
+            for line in different_lines(path):
+                print("%s %s (include_rules.py --table makes it)" % (path, line))
                 count += 1
         else:
             with open(argument, encoding="utf-8", errors="replace") as source:

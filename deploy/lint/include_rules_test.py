@@ -67,11 +67,17 @@ class IncludeRules(unittest.TestCase):
         self.assertNotIn("client_stub/core/launch", shown)
         self.assertEqual(len(shown) + 2, len(include_rules.table()))
 
-    def test_a_page_without_a_line_of_the_table_is_told(self):
+    def different_lines(self, text):
         with tempfile.NamedTemporaryFile("w", suffix=".md") as page:
-            page.write("\n".join(include_rules.table()[:-1]))
+            page.write(text)
             page.flush()
-            self.assertEqual(include_rules.table()[-1:], include_rules.missing_lines(page.name))
+            return include_rules.different_lines(page.name)
+
+    def test_a_page_that_differs_from_the_table_is_told(self):
+        page, last = include_rules.page(), include_rules.table()[-1]
+        self.assertEqual([], self.different_lines(page))
+        self.assertEqual(["lacks: " + last], self.different_lines(page.replace(last + "\n", "")))
+        self.assertEqual(["has: gone"], self.different_lines(page + "gone\n"))
 
     def test_foundations_depend_on_nothing_above(self):
         self.assertEqual(1, len(self.faults("common/a.cc", "memory/pool.h")))
