@@ -34,8 +34,7 @@ int RunServerProgram(const ServerProgram& program, int argc, char** argv, int (*
   absl::FlagsUsageConfig config;
   config.version_string = [name = program.name] { return absl::StrCat(name, " ", kVersion, "\n"); };
   config.contains_help_flags = [main_file = program.main_file](absl::string_view file) {
-    return absl::EndsWith(file, main_file) || absl::EndsWith(file, "tls_flags.cc") ||
-           absl::EndsWith(file, "audit_flags.cc");
+    return absl::EndsWith(file, main_file) || absl::EndsWith(file, "_flags.cc");
   };
   config.contains_helpshort_flags = config.contains_help_flags;
   absl::SetFlagsUsageConfig(config);

@@ -16,7 +16,7 @@ struct ServerProgram {
   const char* name;       // "warpline-server"
   const char* log_name;   // Stands in each line of the log.
   const char* usage;      // What --help prints before the flags.
-  const char* main_file;  // --help lists its flags, and those of TLS and the audit.
+  const char* main_file;  // --help lists its flags, and those of files `*_flags.cc`.
 };
 
 // Does what StartProgram() does (common/program_start.h), parses the command line, then calls `run`

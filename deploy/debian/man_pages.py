@@ -67,14 +67,27 @@ def paragraphs(text):
     return "\n".join(out)
 
 
-def options(text):
-    """Of Abseil's list: `--name (what it does); default: value;`, wrapped."""
+def flags_of(text):
+    """The flags in a list of Abseil's, `--name (what it does); default: value;`, wrapped. Returns
+    (name, meaning, default) of each, by name."""
     found = re.findall(r"^    --(\w+) \((.*?)\);\s+default: (.*?);$", text,
                        re.MULTILINE | re.DOTALL)
+    return sorted(tuple(" ".join(part.split()) for part in flag) for flag in found)
+
+
+def help_of(name, program):
+    """What the executable `program`, which calls itself `name`, prints for --help."""
+    # Abseil's --help exits with 1.
+    done = subprocess.run([str(program), "--help"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False)
+    if not done.stdout.startswith(name + ": "):
+        raise RuntimeError("%s --help printed: %s" % (program, done.stdout + done.stderr))
+    return done.stdout
+
+
+def options(text):
     out = []
-    for name, meaning, default in sorted(found):
-        meaning = " ".join(meaning.split())
-        default = " ".join(default.split())
+    for name, meaning, default in flags_of(text):
         out.append(".TP\n.B \\-\\-%s\n%s" % (
             escaped(name), escaped("%s Default: %s." % (meaning, default))))
     return "\n".join(out)
@@ -103,9 +116,4 @@ def file_name(name):
 
 def make(name, program):
     """The page of the executable `program`."""
-    # Abseil's --help exits with 1.
-    done = subprocess.run([str(program), "--help"], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, check=False)
-    if not done.stdout.startswith(name + ": "):
-        raise RuntimeError("%s --help printed: %s" % (program, done.stdout + done.stderr))
-    return page(name, done.stdout)
+    return page(name, help_of(name, program))

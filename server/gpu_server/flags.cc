@@ -38,7 +38,7 @@ ABSL_FLAG(bool, shm, true,
           "Programs on this host go through memory that they share with the server: a round trip "
           "takes a fraction of one over a socket. At a loopback address without TLS they do from "
           "the beginning, elsewhere once their session is open. Not where unix sockets need TLS "
-          "(--tls_on_unix_sockets).");
+          "(--tls_unix).");
 ABSL_FLAG(
     std::vector<std::string>, ucx_networks, {},
     "Networks, such as 10.0.0.0/8, separated by commas, from which sessions may go on over UCX, "
