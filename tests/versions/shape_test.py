@@ -13,7 +13,7 @@ RUNFILES = pathlib.Path(os.environ.get("TEST_SRCDIR", ".")) / "warpline"
 ADVICE = """
 The version before (tests/versions/former/shape.txt) has this, and this version does not, or has it
 otherwise. Fields and commands are added at the end and under new numbers, and stay; see "Change
-something that another version reads" in CONTRIBUTING.md."""
+something that another version reads" in docs/recipes/state.md."""
 
 
 def lines_of(text):
