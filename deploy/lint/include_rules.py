@@ -25,6 +25,10 @@ Change that file, and then run `deploy/lint/include_rules.py --table > docs/fold
 A folder may include from itself and from the folders in its last column. Folders below the second level are in
 `folders.toml` only. `server`, `client_stub` and `scheduler` never include each other. The programs include CUDA's
 headers in `server/device/cuda` and `client_stub` only.
+
+The parts of the server are in namespace `warpline::server`, its neighbours in those of their own (`warpline::worker`,
+`::device`, `::supervisor`). Code that several of these processes share, `server/process` and `server/handover`, is in
+`warpline`, as is everything below it.
 """
 CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
                 "tests/conformance/", "tests/cuda/", "tests/stress/", "tests/surface/", "tests/attack/",
