@@ -4,8 +4,8 @@
 Usage: pages.py [ROOT]   (by default the tree that holds this file)
 
 Prints a line, and exits with 1, for each page that is longer than LIMITS allows, for each relative link
-to a file or a heading that is not there, and, in the pages of WITH_PATHS, for each path in code that is
-not there. A path with a `*` must match something; the ending of a file may be left out. Paths with a word
+to a file or a heading that is not there, for each environment variable of ours that the page of them
+lacks, and, in the pages of WITH_PATHS, for each path in code that is not there. A path with a `*` must match something; the ending of a file may be left out. Paths with a word
 in capitals are examples.
 """
 import fnmatch
@@ -19,6 +19,10 @@ LIMITS = {"README.md": (8000, "bytes"), "CONTRIBUTING.md": (5000, "bytes"), "ARC
 # The pages that lead people into the sources.
 WITH_PATHS = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/ideas.md", "docs/glossary.md",
               "docs/recipes/*.md")
+# Where each environment variable is explained, and the folders of the programs that read them.
+VARIABLES = "docs/reference/environment.md"
+PROGRAMS = ("client_stub", "common", "scheduler", "server", "tools", "transport")
+VARIABLE = re.compile(r'"(WARPLINE_[A-Z][A-Z_]*[A-Z])"')
 IGNORED = ("bazel-*", "dist", ".*")
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1[^\n]*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
@@ -82,6 +86,21 @@ def path_faults(root, path, text):
             yield "%s: it names %s, which is not there" % (path, name)
 
 
+def variable_faults(root):
+    named = {}
+    for program in PROGRAMS:
+        for path in sorted((root / program).rglob("*.*")):
+            name = path.relative_to(root).as_posix()
+            if path.suffix in (".cc", ".c", ".h") and "/testing/" not in name and "_test." not in name:
+                for variable in VARIABLE.findall(path.read_text(encoding="utf-8", errors="replace")):
+                    named.setdefault(variable, name)
+    page = root / VARIABLES
+    there = page.read_text(encoding="utf-8") if page.exists() else ""
+    for variable, name in sorted(named.items()):
+        if "`%s`" % variable not in there:
+            yield "%s: it lacks %s of %s" % (VARIABLES, variable, name)
+
+
 def faults(root):
     root = pathlib.Path(root)
     for path in sorted(pages_of(root)):
@@ -91,6 +110,7 @@ def faults(root):
             yield size
         yield from link_faults(root, path, text)
         yield from path_faults(root, path, text)
+    yield from variable_faults(root)
 
 
 def main():

@@ -57,6 +57,12 @@ class Pages(unittest.TestCase):
         self.write("docs/recipes/b.md", "")
         self.assertEqual([], self.faults("docs/c.md", "`server/b.h`"))
 
+    def test_each_variable_is_explained(self):
+        self.write("common/a.cc", 'getenv("WARPLINE_ONE"); getenv("WARPLINE_TWO"); Name("WARPLINE_");')
+        self.write("common/a_test.cc", 'setenv("WARPLINE_THREE");')
+        self.assertEqual(["docs/reference/environment.md: it lacks WARPLINE_TWO of common/a.cc"],
+                         self.faults("docs/reference/environment.md", "`WARPLINE_ONE`"))
+
     def test_the_pages_of_this_tree_are_right(self):
         self.assertTrue((HERE / "README.md").exists(), "the sources are not at %s" % HERE)
         self.assertEqual([], list(pages.faults(HERE)))
