@@ -1,16 +1,20 @@
 help_text() {
   cat <<'TEXT'
 Usage: ./dev lint [--all | --includes | --threads | FILES | FOLDERS]
+       ./dev lint --prose [--base=REV] [--all] [FILES | FOLDERS]
 
-Checks the include rules of deploy/lint/folders.toml over the whole project, that docs/folders.md shows
-them, that docs/threads.md has every thread, and that tests/attack/mutations.toml applies to the sources,
-then runs clang-tidy (.clang-tidy) over the sources that differ from branch main or are not committed yet;
-for a header, over the source of its name. As many at a time as there are processors. Compiles nothing
-but generated headers.
+Checks the include rules of deploy/lint/folders.toml over the whole project, that ARCHITECTURE.md shows
+them, that docs/threads.md has every thread, that tests/attack/mutations.toml applies to the sources, and
+the English of changed comments and pages. Then it runs clang-tidy (.clang-tidy) over the sources that
+differ from branch main or are not committed yet; for a header, over the source of its name. As many at a
+time as there are processors. Compiles nothing but generated headers.
   --all        clang-tidy over everything: some seconds a file
   --includes   what is before clang-tidy only
   --threads    that, and clang's thread-safety analysis over everything but tests: two seconds a
                file
+  --prose      the English of changed comments and pages only, or of all with --all, which prints
+               counts. Without git history it compares with what there is, and never fails for
+               that: deploy/lint/prose.py --help says what it finds and what it compares with
 TEXT
 }
 
@@ -49,8 +53,16 @@ compiled_files() {
   done
 }
 
+check_prose() {
+  "$PYTHON" "$ROOT/deploy/lint/prose.py" "$@" || die "the prose is to be corrected (deploy/lint/prose.py --help)"
+}
+
 main() {
   local what=${1:-} files sources targets
+  if [ "$what" = --prose ]; then
+    check_prose "${@:2}"
+    return
+  fi
   need_packages lint
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
   "$PYTHON" "$ROOT/deploy/lint/include_rules.py" --check="$ROOT/docs/folders.md" "${sources[@]}"
@@ -59,6 +71,7 @@ main() {
   say "docs/threads.md has every thread"
   "$PYTHON" "$ROOT/tests/attack/mutations.py" --check
   say "the mutations of the attacks apply"
+  check_prose
   case "$what" in
     --includes) return ;;
     --threads)
