@@ -1,7 +1,7 @@
-// One slice's part in the use of one engine, in one hardware context: what it wants, what it has
-// had, what it may do.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_CONTENDER_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_CONTENDER_H_
+// A slice as one engine's arbiter sees it, in one hardware context: what it wants, what it has had
+// and what it may do.
+#ifndef WARPLINE_SERVER_DISPATCH_CONTENDER_H_
+#define WARPLINE_SERVER_DISPATCH_CONTENDER_H_
 
 #include <cstdint>
 #include <optional>
@@ -16,20 +16,20 @@
 
 namespace warpline::dispatch {
 
-// What the slice's sessions say, all together.
+// The demand of all sessions of a slice together, as their workers report it.
 struct Wants {
-  bool waiting = false;    // Some lane has a command and may not issue it.
-  bool in_flight = false;  // Some lane has issued what is not complete.
-  bool worked = false;     // Something has become complete since the last look.
-  uint32_t lanes = 0;      // That wait.
-  uint32_t sessions = 1;   // That it has, at work or not.
-  uint64_t commands = 0;   // That have become complete since the last look.
-  uint64_t bytes = 0;      // Of copies that were issued since then.
-  // The part of the device's multiprocessors that its sessions at work run on, in thousandths,
-  // where those of one domain divide them; 0 where that is not known.
+  bool waiting = false;    // Some lane has a command that it may not issue.
+  bool in_flight = false;  // Some lane has issued work that is not complete.
+  bool worked = false;     // Some work has been completed since the last look.
+  uint32_t lanes = 0;      // Lanes that wait.
+  uint32_t sessions = 1;   // Sessions of the slice, at work or not.
+  uint64_t commands = 0;   // Commands completed since the last look.
+  uint64_t bytes = 0;      // Bytes of the copies issued since the last look.
+  // The part of the device's multiprocessors that the slice's working sessions run on, in
+  // thousandths, where the sessions of a domain divide them; 0 where that is not known.
   uint32_t share = 0;
 
-  // Looks may fall between two short kernels, each time.
+  // True if it works. A look may fall between two short kernels, so completed work counts, too.
   bool busy() const { return in_flight || worked; }
 };
 
@@ -41,23 +41,26 @@ class Contender {
       : terms_(terms), account_(account) {}
 
   const ContenderTerms& terms() const { return terms_; }
-  // Before each look of the arbiter.
+  // Called before each look of the arbiter.
   void See(const Wants& wants) { wants_ = wants; }
-  // After it.
+  // The decision of the last look.
   Grant grant() const { return grant_; }
-  // The time that it has had the engine while others wanted it, as the arbiter measured it, without
-  // what is free (ArbiterOptions::handover_ns).
+  // Time for which it has had the engine while the engine was given in turns, as the arbiter
+  // measured it, without the free part (ArbiterOptions::handover_ns).
   int64_t charged_ns() const { return charged_ns_; }
-  // How long it was known to have work in flight, or the engine for itself: charged or not.
+  // Time for which it was known to have work in flight, or had the engine to itself, whether
+  // charged or not.
   int64_t noted_ns() const { return noted_ns_; }
-  // How long others wanted the engine that do not run together with it.
+  // Time for which contenders that do not run together with it wanted the engine.
   int64_t others_wanted_ns() const { return others_wanted_ns_; }
-  // The turns that it had.
+  // Number of turns that it has had.
   uint64_t turns() const { return turns_; }
   const EngineAccount& account() const { return *account_; }
-  // How long it could have but little in flight, for somebody more urgent was expected.
+  // Time for which it could have only a little in flight, because a more urgent contender was
+  // expected.
   int64_t limited_ns() const { return limited_ns_; }
-  // The policy has its work ended. Once for each verdict; after each look of the arbiter.
+  // Returns the policy's verdict to end the slice's work, once for each verdict. Called after each
+  // look of the arbiter.
   std::optional<KillVerdict> TakeKill() { return std::exchange(kill_, std::nullopt); }
 
  private:
@@ -70,26 +73,27 @@ class Contender {
 
   int64_t charged_ns_ = 0;
   int64_t noted_ns_ = 0;
-  int64_t unretired_ns_ = 0;  // Charged, and the policy was not told.
+  int64_t unretired_ns_ = 0;  // Charged, but not yet reported to the policy.
   int64_t others_wanted_ns_ = 0;
   uint64_t turns_ = 0;
-  ArrivalForecast forecast_;  // While the policy asks for it.
-  // By the arbiter's clock; 0 for never.
+  ArrivalForecast forecast_;  // Kept while the policy wishes it.
+  // Times by the arbiter's clock; 0 for never.
   int64_t waiting_since_ns_ = 0;  // 0 while it does not wait.
-  int64_t stalled_since_ns_ = 0;  // It wants to go on, and nothing has become complete since then.
-  int64_t held_until_ns_ = 0;     // The policy has it wait.
-  int64_t away_until_ns_ = 0;     // It had a turn and did not come.
-  uint32_t missed_ = 0;           // How many such turns, one after another.
-  // The one for whom it is to have little in flight, as of the last look: its vgpu; 0 for nobody.
+  int64_t stalled_since_ns_ = 0;  // It wants to go on, and has completed nothing since then.
+  int64_t held_until_ns_ = 0;     // The policy holds it back until then.
+  int64_t away_until_ns_ = 0;     // It missed its turn, and is left out until then.
+  uint32_t missed_ = 0;           // Turns that it has missed in a row.
+  // The vgpu of the contender for which it is to have little in flight, as of the last look; 0 for
+  // none.
   uint32_t limited_for_ = 0;
   int64_t limited_since_ns_ = 0;
   int64_t limited_ns_ = 0;
-  // What its spans in the flight recorder will say.
+  // Values for its next spans in the flight recorder.
   int64_t working_since_ns_ = 0;  // 0 while it has nothing in flight.
   uint64_t work_commands_ = 0;
   uint64_t work_bytes_ = 0;
   TraceReason waits_because_ = TraceReason::kNone;
-  uint32_t waits_for_ = 0;  // ContenderTerms::vgpu of another.
+  uint32_t waits_for_ = 0;  // The other one's ContenderTerms::vgpu.
   std::optional<KillVerdict> kill_;
 };
 

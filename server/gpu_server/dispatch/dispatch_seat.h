@@ -1,6 +1,7 @@
-// A session's place in the dispatch of its devices.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_SEAT_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_SEAT_H_
+// A session's place in the dispatch of its devices: its terms, its page of shared memory, and what
+// it has used.
+#ifndef WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_
+#define WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_
 
 #include <sys/types.h>
 
@@ -20,64 +21,64 @@ namespace warpline::dispatch {
 class Dispatcher;
 class GpuDispatch;
 
-// What a session was promised, and whom it shares that with.
+// The promises made to a session, and the sessions with which it shares them.
 struct SeatTerms {
   // The ordinals of its devices, in the order of the session.
   std::vector<int> gpus;
-  std::string tenant = {};  // Whom policies know it by.
-  // Sessions that name the same slice have its turns together, as far as they run together: those
-  // of a lease, or of a peer without one.
+  std::string tenant = {};  // The tenant's name, by which policies know the session.
+  // Sessions of the same slice share its turns, as far as they run together. A slice has the
+  // sessions of one lease, or of one peer without a lease.
   std::string slice = {};
-  // Sessions that name the same account have its weight together, and what they owe: of compute,
-  // and of copies. Empty for the slice.
+  // Sessions of the same account share its weight and its debt. There is one account for compute
+  // and one for copies; an empty name stands for the slice's own.
   std::string compute_account = {};
   std::string copy_account = {};
   uint32_t compute_weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;
-  // So much time of each engine in each period; 0 and 0 for no reservation.
+  // The reservation: `budget_ns` of each engine in each period. Both are 0 for none.
   int64_t period_ns = 0;
   int64_t budget_ns = 0;
-  // The session runs in the context that all sessions with this on its device share.
+  // True if the session runs in the hardware context that all such sessions of a device share.
   bool shares_context = false;
-  // Sessions that name the same group, not empty, run at once on a device, whatever their slices:
-  // the driver runs their processes together.
+  // Sessions of the same group run on a device at once, whatever their slices, because the driver
+  // runs their processes together. Empty for no group.
   std::string group = {};
-  uint64_t session = 0;  // Its number, for whoever ends it.
-  // Told how fast the session's kernels go from now on (PacedSlice::nap_us), where it shares a
-  // context and has a worker. May come when the seat is gone, on the dispatcher's thread, and may
-  // not wait. Null for nobody.
+  uint64_t session = 0;  // The session's number.
+  // Called with the new pace of the session's kernels (PacedSlice::nap_us) if the session shares a
+  // context and has a worker. The call comes on the dispatcher's thread, possibly after the seat is
+  // gone, and must not block. May be null.
   std::function<void(uint32_t nap_us)> on_pace = {};
-  // Whether the session may be ended for more urgent work. Then `on_kill` is told to end it, at
-  // once and once, under the same conditions; what it has in flight counts for nothing from then
+  // True if the session may be ended for more urgent work. To end it, `on_kill` is called once, on
+  // the same thread and under the same rules as `on_pace`. Its work in flight is ignored from then
   // on.
   bool best_effort = false;
   std::function<void(const KillOrder& order)> on_kill = {};
 };
 
-// What a session has had of an engine of all its devices together.
+// A session's use of one kind of engine, summed over its devices.
 struct EngineUsage {
-  // As its worker says, but no longer than has passed; while the engine was given in turns, as the
-  // server measured it.
+  // While the engine is given in turns, the server measures this. At other times the worker reports
+  // it, and no more counts than the time that has passed.
   int64_t busy_ns = 0;
   uint64_t commands = 0;
-  uint64_t bytes = 0;  // Of copies.
+  uint64_t bytes = 0;  // Bytes copied.
 };
 using SeatUsage = std::array<EngineUsage, kEngines>;
 
-// Thread-safe. Leaves when it is destroyed, which must be before the dispatcher is.
+// Thread-safe. Destroying the seat leaves the dispatch; the dispatcher must outlive it.
 class DispatchSeat {
  public:
   ~DispatchSeat();
   DispatchSeat(const DispatchSeat&) = delete;
   DispatchSeat& operator=(const DispatchSeat&) = delete;
 
-  // Of the page for the session's worker. It belongs to the seat.
+  // The descriptor of the page, for the session's worker. It belongs to the seat.
   int fd() const { return page_->fd(); }
-  // The session's worker is this process from now on. What it does on the devices the driver may
-  // count as done by `server` instead, if that is not 0, which does the work of the whole group.
+  // Says that `pid` is the session's worker from now on. If `server` is not 0, that process does
+  // the work of the whole group, and the driver may attribute the worker's device time to it.
   void SetWorker(pid_t pid, pid_t server = 0);
-  // The worker has ended, and another one gets the page.
+  // Says that the worker has ended. Another one will get the page.
   void ForgetWorker();
   SeatUsage usage();
 
@@ -91,14 +92,14 @@ class DispatchSeat {
   Dispatcher* const dispatcher_;
   const SeatTerms terms_;
   const std::unique_ptr<DispatchPage> page_;
-  // Under the dispatcher's lock.
+  // The dispatcher's lock guards what follows.
   std::array<std::array<SlotReader, kEngines>, kMaxSessionDevices> readers_;
   SeatUsage usage_;
-  // Of compute, that it was not given; not in `usage_`.
+  // Compute time that the session took without having been given it; not part of `usage_`.
   int64_t stolen_ns_ = 0;
   pid_t worker_ = 0;     // 0 for none.
-  pid_t server_ = 0;     // Of its group; 0 for none.
-  uint32_t nap_us_ = 0;  // What the worker was told.
+  pid_t server_ = 0;     // The group's server process; 0 for none.
+  uint32_t nap_us_ = 0;  // The pace that the worker was told last.
   bool killed_ = false;  // The session was told to end.
   int64_t worker_since_us_ = 0;
 };

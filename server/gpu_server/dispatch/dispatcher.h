@@ -1,5 +1,5 @@
-// Divides the server's GPUs among sessions: has a seat for each, and a thread that looks after
-// those that share a GPU with others.
+// Divides the server's GPUs among sessions. Each session has a seat, and one thread looks after the
+// sessions that share a GPU with others.
 //
 //   auto dispatcher = Dispatcher::Create(options);
 //   if (!dispatcher.ok()) ...
@@ -9,13 +9,12 @@
 //   ... (*seat)->usage() ...
 //   seat->reset();  // The session is over.
 //
-// While a GPU has the sessions of one slice only, nobody looks at it, unless the policy wants to be
-// asked always. While others have it, too,
-// and at most one of them works, the thread looks every millisecond, or every ten when nobody has
-// worked for a while; and every 100 us while two want the
-// same engine, or 40 us between two turns.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_H_
+// The thread does not look at a GPU that has the sessions of one slice only, unless the policy
+// wants to be asked always. It looks at a GPU of several slices every 10 ms when none has wanted an
+// engine for a while, and every millisecond while at most one wants each engine. It looks every
+// 100 us while an engine is given in turns, and every 40 us between two turns.
+#ifndef WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
+#define WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
 
 #include <sys/types.h>
 
@@ -44,61 +43,65 @@ namespace warpline::dispatch {
 int64_t RealTimeUs();
 
 struct DispatcherOptions {
-  std::string policy = "band";  // As MakePolicy() of policy/builtin.h takes it.
+  std::string policy = "band";  // A name for MakePolicy() of policy/builtin.h.
   ArbiterOptions arbiter;
-  // A policy that has everybody wait for an engine for so long, or for longer if it says so
-  // (policy::Wishes), is replaced by BAND.
+  // A policy that makes all slices wait for an engine for this long is replaced by BAND. A policy
+  // may ask for a longer time (policy::Wishes).
   absl::Duration patience = absl::Milliseconds(80);
-  // Told of that, with the reason, on the dispatcher's thread. May call the dispatcher. Null for
-  // nobody.
+  // Called with a policy that was replaced for that, and the reason, on the dispatcher's thread.
+  // May call the dispatcher. May be null.
   std::function<void(const std::shared_ptr<policy::Policy>& failed, const std::string& why)>
       policy_failed;
-  // By which workers go, too.
+  // The clock that workers use, too.
   int64_t (*clock)() = &MonotonicNs;
-  // CLOCK_REALTIME, by which the driver goes.
+  // CLOCK_REALTIME, which the driver uses.
   int64_t (*wall_clock_us)() = &RealTimeUs;
-  // Without it LookNow() is called instead; for tests.
+  // False only in tests, which call LookNow() themselves.
   bool has_thread = true;
 };
 
 // Thread-safe. All seats leave before it is destroyed.
 class Dispatcher {
  public:
-  // INVALID_ARGUMENT for a policy that there is not, RESOURCE_EXHAUSTED without a thread.
+  // Fails with INVALID_ARGUMENT for an unknown policy, and with RESOURCE_EXHAUSTED if the thread
+  // cannot be started.
   static absl::StatusOr<std::unique_ptr<Dispatcher>> Create(DispatcherOptions options);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // RESOURCE_EXHAUSTED when the system has no descriptors or memory left.
+  // Makes a seat for a session. Fails with RESOURCE_EXHAUSTED when the system has no descriptors or
+  // memory left.
   absl::StatusOr<std::unique_ptr<DispatchSeat>> Join(SeatTerms terms);
 
-  // Asks this policy from now on, and gives back the former one, which is asked nothing any more.
+  // Replaces the policy. Returns the old one, which the dispatcher does not call any more.
   std::shared_ptr<policy::Policy> SetPolicy(std::shared_ptr<policy::Policy> policy);
 
-  // The device's power and heat have been read: policies are told, and may have everybody wait.
+  // Notes a reading of the device's power and temperature. The policy is told and may make all
+  // slices wait.
   void SetPower(int ordinal, const DevicePower& power);
 
-  // What is known of the use of the GPUs that are given in turns, by ordinal.
+  // Returns the known use of the GPUs that are given in turns, by ordinal.
   std::map<int, GpuUse> Uses();
-  // A session has used compute of this GPU for so long without having been given it: a debt of its
-  // slice, and part of what it has used. Nothing where it is gone.
+  // Charges a session for `stolen_ns` of compute that it used on this GPU without having been given
+  // it. The time becomes a debt of its slice and part of its usage. Does nothing if the session is
+  // gone.
   void ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns);
 
-  // What the policy says of what is no matter of an engine, as its hooks of policy/policy.h.
-  // `tenant` is whom it knows the session's by (SeatTerms::tenant); the context's head is filled in
-  // here.
+  // These call the policy hooks that do not concern an engine (policy/policy.h). `tenant` is the
+  // session's SeatTerms::tenant. The dispatcher fills in the context's head.
   policy::Verdict AskSubmit(const std::string& tenant, int ordinal, uint64_t session,
                             policy::SubmitContext context);
   policy::Verdict AskMemFault(const std::string& tenant, policy::MemFaultContext context);
   policy::Verdict AskReclaim(const std::string& tenant, uint64_t session,
                              policy::ReclaimContext context);
 
-  // What the GPUs' flight recorders have, by ordinal: of each at most `most` spans since the number
-  // that `after` has for it (FlightRecorder::After). A GPU is there once it has had a session.
+  // Returns the records of the GPUs' flight recorders by ordinal. Each part has at most `most`
+  // spans since the number that `after` has for the GPU (FlightRecorder::After). GPUs that never
+  // had a session are left out.
   std::map<int, TracePart> Trace(const std::map<int, uint64_t>& after, size_t most);
 
-  // Looks at all GPUs, and returns when the next look is due.
+  // Looks at all GPUs, and returns the time until the next look is due.
   absl::Duration LookNow();
 
  private:
@@ -115,7 +118,7 @@ class Dispatcher {
   void Leave(DispatchSeat* seat);
   void SetWorker(DispatchSeat* seat, pid_t pid, pid_t server);
   SeatUsage UsageOf(DispatchSeat* seat);
-  // Says in `*failure` if it has replaced the policy.
+  // Fills `*failure` if it has replaced the policy.
   absl::Duration Look(Failure* failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   policy::ContextHead HeadOf(const std::string& tenant, uint64_t session) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -125,14 +128,14 @@ class Dispatcher {
   void Run();
 
   const DispatcherOptions options_;
-  Mutex mu_;  // A leaf: policies are called under it, and call nothing of the server's.
+  Mutex mu_;  // A leaf: policies are called under it, and call no function of the server.
   CondVar changed_;
   std::shared_ptr<policy::Policy> policy_ ABSL_GUARDED_BY(mu_);  // Never null.
   std::map<int, GpuDispatch> gpus_ ABSL_GUARDED_BY(mu_);         // By ordinal.
-  std::map<int, DevicePower> power_ ABSL_GUARDED_BY(mu_);        // Likewise.
+  std::map<int, DevicePower> power_ ABSL_GUARDED_BY(mu_);        // By ordinal.
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  bool slow_ ABSL_GUARDED_BY(mu_) = true;     // The thread sleeps for long.
-  bool joined_ ABSL_GUARDED_BY(mu_) = false;  // Somebody has, since the last look.
+  bool slow_ ABSL_GUARDED_BY(mu_) = true;     // The thread's sleep is longer than a millisecond.
+  bool joined_ ABSL_GUARDED_BY(mu_) = false;  // The thread need not sleep before its next look.
   std::thread thread_;
 };
 

@@ -1,7 +1,6 @@
-// What tests of the dispatcher have in common: a clock that they set, and the worker's end of
-// seats.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
+// A fixture for tests of the dispatcher: a clock that they set, and the worker's end of seats.
+#ifndef WARPLINE_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
+#define WARPLINE_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
 
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ inline constexpr size_t kCompute = EngineIndex(Engine::kCompute);
 inline std::atomic<int64_t> now_ns{0};
 inline int64_t Now() { return now_ns; }
 
-// Without a thread it goes by `now_ns`, which begins anew.
+// Makes a dispatcher. Without a thread it uses `now_ns` as its clock, which starts again at 1 s.
 inline std::unique_ptr<Dispatcher> NewDispatcher(bool has_thread = false) {
   now_ns = 1000 * kMs;
   DispatcherOptions options;

@@ -1,37 +1,40 @@
 // Decides which slice has an engine of a GPU, and for how long.
 //
-// Processes that share a GPU by time slicing cannot be told apart by events: a batch of 10 ms reads
-// 20 while another process works. So whoever has the engine has it alone, for a turn, and is
-// charged the time of the turn; in between, what is in flight drains. While at most one slice wants
-// the engine nobody has turns: it is open, costs nothing and is not charged. A policy that wants to
-// be asked always (Wishes of policy/policy.h) is asked about that slice's turns, too; the engine is
-// then never open, and at rest between them.
+// Events cannot tell how much of a time-sliced GPU each process uses: a batch of 10 ms reads 20
+// while another process works. So a slice has the engine alone for a turn and is charged the time
+// of that turn; between turns, the work in flight drains. While at most one slice wants the engine
+// there are no turns: the engine is open, costs nothing and is not charged. A policy that wants to
+// be asked always (Wishes of policy/policy.h) is asked about a lone slice's turns, too. The engine
+// is then never open; between turns it is at rest.
 //
 //     open --two want it--> draining --nothing of others in flight--> turn
 //     turn --its end, and another goes first--> draining
-//     turn --nobody else has wanted it for a while--> open
+//     turn --no other slice has wanted it for a while--> open
 //
-// A turn ends early when its slice has nothing in flight, after a short wait if it has had less
-// than its share (BAND's, see policy/band.h), so that little is left idle. What is still in flight
-// when a turn is over, such as a long kernel, is charged to its slice; after a bound the next turn
-// begins beside it, and both are charged half. So who claims to have work in flight for ever pays
-// for it. Who claims to wait and does not come when it is its turn is left out for a while, for
-// longer each time. Who claims to have nothing in flight loses its turn.
+// A turn ends early when its slice has had nothing in flight for a moment, so that the engine is
+// seldom idle. The moment is longer for a slice that has had less than its share (BAND's short
+// wait, policy/band.h). Work that is still in flight when a turn is over, such as a long kernel, is
+// charged to its slice. After a bound the next turn begins beside it, and both are charged half.
 //
-// Work in flight cannot be taken back, so whoever comes waits for it. Where the policy wishes,
-// those who come at regular intervals are therefore expected (arrival_forecast.h): shortly before,
-// whoever would have to yield to them, as the policy says, is to have only a little in flight
-// (Grant::Brief). That is so for no more than half of each second, whoever pretends what, and never
-// takes a turn away.
+// Workers' reports are not trusted. A slice that always claims to have work
+// in flight pays for that time. One that claims to wait, but does not come in its turn, is left out
+// for a while, for longer each time. One that claims to have nothing in flight loses its turn.
 //
-// Work in flight is not taken back. Of a slice that is best effort the policy may have it ended,
-// when it is in the way of a more urgent one (kill_verdict.h): the contender says so after the
-// look, and whoever sees to it reports nothing of that work any more.
+// Work in flight cannot be taken back, so a slice that comes waits for it. If the policy wishes it,
+// slices that come at regular intervals are therefore expected (arrival_forecast.h). Shortly before
+// an expected arrival, the slices that would have to yield to it, as the policy says, may have only
+// a little in flight (Grant::Brief). This limits others for at most half of each second, whatever a
+// worker pretends, and never takes a turn away.
 //
-// Which slice is next the policy says; the arbiter counts what policies go by. What a policy leaves
-// to the default, or says that the hook does not know, BAND decides.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ENGINE_ARBITER_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ENGINE_ARBITER_H_
+// The policy may have the work of a best-effort slice ended when it is in the way of a more urgent
+// slice (kill_verdict.h). The contender says so after the look (Contender::TakeKill). From then on
+// the arbiter must not be shown the ended work any more.
+//
+// The policy chooses the next slice; the arbiter keeps the figures on which policies decide. BAND
+// decides where the policy leaves that to the default or gives an answer that its hook does not
+// have.
+#ifndef WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
+#define WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
 
 #include <cstdint>
 #include <memory>
@@ -46,7 +49,7 @@
 
 namespace warpline::dispatch {
 
-// What policies are told of the device, and of the day.
+// The state of the device and the time of day, which policies are told.
 struct Surroundings {
   // 0 where the device does not say.
   uint32_t power_mw = 0;
@@ -55,44 +58,46 @@ struct Surroundings {
   uint32_t day_second = 0;  // Since midnight, UTC.
 };
 
-// A policy may not have an engine stand still for longer at a time.
+// The longest time for which one verdict of a policy on a turn or a copy holds a slice back.
 inline constexpr int64_t kMostHoldNs = 10'000'000;
 
 struct ArbiterOptions {
-  // As contexts of policies have them: 0 for compute, 1 for copies; and their direction.
+  // The engine (0 for compute, 1 for copies) and the direction of copies, as in policies' contexts.
   uint32_t engine = 0;
   uint32_t direction = 0;
-  uint32_t device = 0;  // Its number.
-  // How long a turn is. Between turns an engine is idle for some 150 us, until it has been seen
-  // that nothing is in flight any more and the next slice has seen that it may begin: 2.5 % of
-  // this.
+  uint32_t device = 0;  // The device's number.
+  // The length of a turn. Between turns an engine is idle for some 150 us, which is 2.5 % of this:
+  // the arbiter must see that nothing is in flight, and the next slice must see that it may begin.
   int64_t quantum_ns = 6'000'000;
-  // What of a turn's first quantum is not charged, where the engine computes: what the engine loses
-  // when it goes over from one slice to another, to look, nap and switch contexts. Who has short
-  // turns and few would pay a larger part of what it has for that than who has many on end. It is
-  // taken off evenly over that quantum, so that short turns gain nothing; at most a twentieth.
+  // The free part of a turn's first quantum, for compute engines. It stands for the time that an
+  // engine loses to looks, naps and the switch of contexts when it goes to another slice. Without
+  // it, a slice with few, short turns would lose a larger part of its time than a slice with long
+  // runs of turns. The free part is spread evenly over the quantum, so that short turns gain
+  // nothing, and is at most a twentieth of it.
   int64_t handover_ns = 150'000;
-  // A turn is prolonged this long before its end, so that whoever goes on does not stop.
+  // A turn is prolonged this long before its end, so that a slice that goes on need not stop.
   int64_t renew_ns = 300'000;
-  // For how long who has had less than its share may have nothing in flight.
+  // A turn ends when its slice has had nothing in flight for this long, if the slice has had less
+  // than its share.
   int64_t short_wait_ns = 200'000;
-  // The same for others: one look might fall between two kernels.
+  // This time applies to other slices. It is not 0 because a look may fall between two kernels.
   int64_t least_wait_ns = 80'000;
-  // From the beginning of a turn to the first command.
+  // The longest time from the beginning of a turn to its first command.
   int64_t start_wait_ns = 1'500'000;
-  // What of that is not charged.
+  // The part of `start_wait_ns` that is not charged.
   int64_t free_start_ns = 400'000;
-  // How long others' work may stay in flight before a turn begins beside it.
+  // The longest time for which a turn waits until others' work has drained; then it begins beside
+  // it.
   int64_t drain_limit_ns = 20'000'000;
-  // For how long nobody else must have wanted the engine before it is open again: who comes back
-  // every few milliseconds finds little in flight.
+  // The engine is open again when no other slice has wanted it for this long. A slice that comes
+  // back every few milliseconds thus finds little in flight.
   int64_t linger_ns = 100'000'000;
-  // So long before somebody is expected, if the policy wishes it, others are to have only a little
-  // in flight: what they have then must be complete when that one comes. 0 for never.
+  // Others may have only a little in flight from this long before an expected arrival on, if the
+  // policy wishes it. Their work must be complete when the expected slice comes. 0 for never.
   int64_t expect_ns = 3'000'000;
 };
 
-// Thread-compatible: the dispatcher's lock guards it. Its clock is what Look() is told.
+// Thread-compatible: the dispatcher's lock guards it. Its time is the one that Look() is given.
 class EngineArbiter {
  public:
   // `policy` is borrowed.
@@ -102,50 +107,54 @@ class EngineArbiter {
         asked_always_(policy != nullptr && policy->wishes().asked_always),
         expects_(options.expect_ns > 0 && policy != nullptr && policy->wishes().expects) {}
 
-  // Asks this policy from now on, which is borrowed. Whom the former one has wait need not.
+  // Replaces the policy (borrowed). Slices that the old policy was holding back are released.
   void SetPolicy(policy::Policy* policy);
 
-  // What the policy is told of from now on.
+  // Sets the state of the device that the policy is told from now on.
   void SetSurroundings(const Surroundings& surroundings) { surroundings_ = surroundings; }
-  // The policy has everybody wait until then, from the next look on, as far as the engine is given
-  // in turns.
+  // Makes all slices wait until then, from the next look on, as far as the engine is given in
+  // turns.
   void HoldAll(int64_t until_ns) { all_held_until_ns_ = until_ns; }
-  // Nobody looks any more, since at most one slice is left, which has the engine for itself.
+  // Opens the engine. Called when at most one slice is left and there will be no more looks.
   void Open();
 
-  // Turns, waits and work of this engine are added to the recorder, which is borrowed, from now on.
+  // Records turns, waits and work of this engine in the recorder (borrowed) from now on.
   void RecordTo(FlightRecorder* recorder, size_t engine) {
     recorder_ = recorder;
     recorded_as_ = static_cast<uint8_t>(engine);
   }
 
-  // The contender belongs to the arbiter until Remove().
+  // Adds a contender. It belongs to the arbiter until Remove().
   Contender* Add(const ContenderTerms& terms);
   void Remove(Contender* contender);
 
-  // One look at what all contenders want, which have been told by See(): charges them, and decides
-  // anew what each may do. `now_ns` does not go backwards.
+  // Looks at the demands of all contenders, which Contender::See() has set. Charges the contenders,
+  // and decides anew what each may do. `now_ns` must not go backwards.
   void Look(int64_t now_ns);
 
-  // The contender has used the engine for so long without having been given it: that is its debt,
-  // and the others' credit.
+  // Charges the contender for time that it used the engine without having been given it. The time
+  // becomes its debt and the others' credit.
   void ChargeStolen(Contender* contender, int64_t stolen_ns);
-  // What its account was promised among those that are active and it, in thousandths, at least one.
+  // Returns the share, in thousandths and at least 1, that the contender's account was promised
+  // among itself and the active accounts.
   uint32_t ShareOf(const Contender& c) const { return accounts_.ShareOf(*c.account_); }
-  // How long all looks were about, together.
+  // Returns the time that all looks covered together.
   int64_t looked_ns() const { return looked_ns_; }
 
-  // Whether anybody wanted the engine at the last look.
+  // Returns whether any contender wanted the engine at the last look.
   bool wanted() const;
-  // Whether it is given in turns at the moment.
+  // True while the engine is given in turns.
   bool in_turns() const { return phase_ != Phase::kOpen; }
-  // Whether one turn is over and the next one has not begun.
+  // True while one turn is over and the next one has not begun.
   bool draining() const { return phase_ == Phase::kDraining && !at_rest(); }
-  // Whether nobody wants it, and whoever does is asked about.
+  // True while no contender wants the engine and the policy will be asked about the first that
+  // does.
   bool at_rest() const { return phase_ == Phase::kDraining && holder_ == nullptr && !wanted(); }
-  // Whose turn it is, or is to be; null while the engine is open, or the policy has all wait.
+  // The contender whose turn it is, or is to be next. Null while the engine is open, and while the
+  // policy makes all contenders wait.
   const Contender* holder() const { return holder_; }
-  // For how long the policy has had everybody wait who wants the engine; 0 while it does not.
+  // Time for which the policy has made all contenders wait that want the engine; 0 while it does
+  // not.
   int64_t held_ns() const { return held_since_ns_ == 0 ? 0 : now_ns_ - held_since_ns_; }
 
  private:
@@ -157,83 +166,86 @@ class EngineArbiter {
   static bool Wanting(const Contender& c) { return c.wants_.waiting || c.wants_.busy(); }
   bool Counts(const Contender& c) const { return Wanting(c) && c.away_until_ns_ <= now_ns_; }
   bool HeldBy(const Contender& c) const { return holder_ != nullptr && Together(c, *holder_); }
-  // Whether somebody wants the engine who does not run together with `c`.
+  // Returns whether a contender that does not run together with `c` wants the engine.
   bool OthersWant(const Contender& c) const;
   bool Contended() const;
 
-  // Accounts.
-  // For how long somebody had the engine, and what of that is not charged.
+  // --- Accounts.
+  // Time for which a contender had the engine, and the part of it that is not charged.
   struct Had {
     int64_t ns = 0;
     int64_t free_ns = 0;
   };
   void Charge(int64_t passed_ns);
   void ChargeTurn(int64_t passed_ns);
-  // One of each that have work in flight and run by themselves, or together; none of the holder's
-  // if `beside_holder`.
+  // Returns the contenders with work in flight, but only one of each set that run together. With
+  // `beside_holder`, those that run together with the holder are left out.
   std::vector<const Contender*> Users(bool beside_holder) const;
-  // Charges it to those who run together with `c` and have work in flight, by their parts of the
-  // multiprocessors.
+  // Charges the time to the contenders that run together with `c` and have work in flight, by their
+  // parts of the multiprocessors.
   void TakeTogether(const Contender& c, const Had& had, bool owed);
   void Take(Contender& c, const Had& had, bool owed);
-  // Of so long in the holder's turn.
+  // Returns `ns` of the holder's turn with the part of it that is free.
   Had InTurn(int64_t ns) const;
   void NoteWants(Contender& c);
   void NoteOthers(int64_t passed_ns);
   void NoteLimits(int64_t passed_ns);
 
-  // Records.
+  // --- Records.
   void Record(const Contender& c, TraceKind kind, TraceReason reason, int64_t since_ns);
   void RecordTurn(TraceReason why);
   void RecordWork(Contender& c);
   void NoteWhyItWaits(Contender& c);
 
-  // Decisions.
+  // --- Decisions.
   void LookAtTurn();
-  // Whether the turn goes on at its end.
+  // Prolongs the turn, or ends it, once its end is near.
   void LookAtItsEnd();
-  // Why the turn is of no use any more; kNone while it is.
+  // Returns the reason why the turn is of no use any more; kNone while it is of use.
   TraceReason TurnWasted();
-  // What the policy says of a turn while others wait: why it ends; kNone if it goes on.
+  // Asks the policy about the turn while others wait. Returns the reason why the turn ends; kNone
+  // if it goes on.
   TraceReason PolicyEndsTurn();
-  // Says who is to have only a little in flight, and for whom.
+  // Decides which contenders may have only a little in flight, and for which expected contender.
   void LimitForExpected();
-  // `c` is to have only a little in flight for the one with this number; 0 for nobody.
+  // Limits `c` to a little in flight for the contender with the vgpu `expected`; 0 ends the limit.
   void Limit(Contender& c, uint32_t expected);
-  // Whom `c`, which may issue, would have to yield to, and who is likely to come in a moment; null
-  // for nobody.
+  // Returns a contender that is likely to come in a moment and to which `c`, which may issue, would
+  // have to yield. Null if there is none.
   const Contender* ExpectedBefore(const Contender& c);
   policy::PreemptContext PreemptContextOf(const Contender& running) const;
-  // `waiting` is one of those that wait while another one runs, or are expected; the first of them
-  // that is noted, or not.
+  // Adds `waiting`, which waits while another contender runs or is expected, to the context.
+  // `first` says that it is the first one added.
   void NoteWaiting(Contender& waiting, bool first, policy::PreemptContext* context) const;
-  // By when, for its reservation, what it wants is to be done, or would be if it came as it is
-  // expected to; 0 where it is not within its budget.
+  // Returns the time by which the contender's reservation wants its work done. If it wants nothing
+  // yet, this is the deadline that it would have if it came as expected. 0 if it is not within its
+  // budget.
   int64_t DeadlineOf(const Contender& c) const;
-  // The next one, never of the holder's domain if `others`; null where the policy has all wait.
+  // Returns the contender that goes next; with `others` it is never one that runs together with the
+  // holder. Null if none wants the engine or the policy makes all of them wait.
   Contender* Choose(bool others);
   policy::Verdict VerdictOn(Contender& c);
   policy::DispatchContext DispatchContextOf(Contender& c) const;
   policy::CopyEnqueueContext CopyContextOf(Contender& c) const;
   policy::ContextHead HeadOf(const Contender& c) const;
-  // --- Of work that is in the way (engine_arbiter_kills.cc).
-  // The most urgent of those that want to go on and do not run together with `c`, of higher
-  // priority than it; null for none.
+  // --- Work that is in the way (engine_arbiter_kills.cc).
+  // Returns the most urgent contender that has a higher priority than `c`, wants to go on, and does
+  // not run together with `c`. Null for none.
   const Contender* MoreUrgentThan(const Contender& c) const;
-  // Who is more urgent, and for how long the contender's work has been in its way: for how long
-  // nothing of either has become complete. 0 for nobody.
+  // Returns the more urgent contender and the time for which the work of `c` has been in its way:
+  // both wanted to go on, and neither completed anything. Both values are 0 for none.
   KillVerdict InWay(const Contender& c) const;
-  // Asks about what is in flight of others than the holder.
+  // Asks the policy about work in flight of contenders other than the holder.
   void AskAboutOverruns();
 
-  // A turn that is under way ends for this reason.
+  // Ends the turn that is under way, if there is one, for the reason `why`, and waits for `next`.
   void BeginDrain(Contender* next, TraceReason why);
   bool Drained() const;
   void BeginTurn();
-  // The turn that begins, or goes on for another quantum, is within the reservations of those that
-  // have it, or not.
+  // Has the accounts of the turn's contenders note whether the quantum that begins is within their
+  // reservations.
   void MarkReserved();
-  // Tells the policy what was charged since it was last told.
+  // Tells the policy the time charged since it was last told.
   void Retire();
   void Reopen(TraceReason why);
   void Publish();
@@ -255,14 +267,14 @@ class EngineArbiter {
   Phase phase_ = Phase::kOpen;
   Contender* holder_ = nullptr;
   int64_t phase_since_ns_ = 0;
-  int64_t until_ns_ = 0;          // Of a turn.
-  bool came_ = false;             // In this turn something was in flight.
-  int64_t idle_since_ns_ = 0;     // In this turn; 0 while something is in flight.
-  int64_t held_since_ns_ = 0;     // The policy has everybody wait; 0 while it does not.
-  int64_t others_wanted_ns_ = 0;  // The last time.
-  int64_t turn_ns_ = 0;           // What the holder had in this turn.
-  int64_t turn_charged_ns_ = 0;   // And what of that it is charged.
-  UsageWindow limited_;           // While anybody was.
+  int64_t until_ns_ = 0;          // The turn's end.
+  bool came_ = false;             // Some work was in flight in this turn.
+  int64_t idle_since_ns_ = 0;     // In this turn; 0 while work is in flight.
+  int64_t held_since_ns_ = 0;     // The policy makes all wait; 0 while it does not.
+  int64_t others_wanted_ns_ = 0;  // When others last wanted the engine.
+  int64_t turn_ns_ = 0;           // Time that the holder has had in this turn.
+  int64_t turn_charged_ns_ = 0;   // The part of `turn_ns_` that is charged.
+  UsageWindow limited_;           // Time for which any contender was limited.
 };
 
 }  // namespace warpline::dispatch

@@ -1,5 +1,5 @@
-// What became of those who wanted a GPU's engines, and why: the latest turns, waits and work, kept
-// in a ring, so that it can be read afterwards why one launch waited.
+// Records the latest turns, waits and work on a GPU's engines, with reasons, in a ring. It shows
+// afterwards why a launch waited.
 //
 //   FlightRecorder recorder;
 //   recorder.NameSlice(3, "tenant a");
@@ -20,9 +20,9 @@ namespace warpline::dispatch {
 
 enum class TraceKind : uint8_t {
   kTurn,   // The slice had the engine to itself.
-  kWait,   // Some lane of the slice had a command and might not issue it.
-  kWork,   // Something of the slice was in flight while others had sessions on the device.
-  kLimit,  // The slice might issue, but have only a little in flight.
+  kWait,   // Some lane of the slice had a command that it might not issue.
+  kWork,   // The slice had work in flight while others had sessions on the device.
+  kLimit,  // The slice might issue, but with only a little in flight.
   kKill,   // Work of the slice was in the way of `other`, until the policy had it ended.
 };
 
@@ -33,14 +33,14 @@ enum class TraceReason : uint8_t {
   kIdle,           // Nothing was in flight any more.
   kNotCome,        // Nothing was ever in flight.
   kYielded,        // The policy wants another one to go on at once.
-  kAlone,          // Nobody else has wanted the engine for a while: it is open.
+  kAlone,          // No other slice has wanted the engine for a while: it is open.
   kLeft,           // The slice has no sessions any more.
   kTurnOfAnother,  // It waited for the turn of `other`.
   kDraining,       // It waited for work of `other` that was in flight.
-  kHeld,           // The policy had it wait.
+  kHeld,           // The policy made it wait.
   kExpected,       // It was limited for `other`, which is more urgent and likely to come.
   kKilled,         // The policy had the work of the turn's slice ended.
-  kInWay,          // Of a kill: the slice is best effort, and `other` is more urgent.
+  kInWay,          // It was killed: it is best effort, and `other` is more urgent.
   kKeptApart,      // It was to launch nothing beside `other`, which is more urgent.
 };
 
@@ -49,20 +49,20 @@ struct TraceSpan {
   TraceReason reason = TraceReason::kNone;
   uint8_t engine = 0;  // EngineIndex().
   uint32_t slice = 0;  // ContenderTerms::vgpu.
-  // Whom it waited or was limited for, or was in the way of; 0 for nobody that is known.
+  // The slice for which it waited or was limited, or in whose way it was; 0 if that is not known.
   uint32_t other = 0;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  int64_t charged_ns = 0;  // Of a turn.
-  uint64_t commands = 0;   // Of work: complete in it.
-  uint64_t bytes = 0;      // Of work: copies.
+  int64_t charged_ns = 0;  // Turns only.
+  uint64_t commands = 0;   // Work only: commands completed.
+  uint64_t bytes = 0;      // Work only: bytes copied.
 };
 
 struct TracePart {
   std::vector<TraceSpan> spans;
-  std::map<uint32_t, std::string> slices;  // The names of those in the spans, as far as known.
-  uint64_t lost = 0;  // Spans after the one that was asked for which the ring has no more.
-  uint64_t next = 0;
+  std::map<uint32_t, std::string> slices;  // The names of the spans' slices, as far as known.
+  uint64_t lost = 0;                       // Requested spans that the ring does not have any more.
+  uint64_t next = 0;                       // The number for the next call of After().
 };
 
 // Thread-compatible: the dispatcher's lock guards it.
@@ -75,10 +75,11 @@ class FlightRecorder {
 
   void Add(const TraceSpan& span);
   void NameSlice(uint32_t slice, std::string name);
-  // At most `most` of the spans since the number `after`, which is a TracePart's `next`, or 0 for
-  // as far back as there is. With 0 for `most`, none, and `next` is what comes from now on.
+  // Returns at most `most` of the spans since the number `after`: a TracePart's `next`, or 0 for
+  // the oldest. With 0 for `most` it returns no spans, and `next` is the number of the next one
+  // added.
   TracePart After(uint64_t after, size_t most) const;
-  // The latest ones, for a log.
+  // Returns the latest spans, for a log.
   std::vector<TraceSpan> Latest(size_t most) const;
 
  private:
@@ -88,7 +89,7 @@ class FlightRecorder {
   std::map<uint32_t, std::string> names_;  // The latest kNames.
 };
 
-// For people: "turn", "not_come", ...
+// Return names for people: "turn", "not_come", ...
 const char* NameOf(TraceKind kind);
 const char* NameOf(TraceReason reason);
 

@@ -31,37 +31,40 @@ class GpuDispatch {
   // `policy` is borrowed.
   GpuDispatch(int ordinal, const ArbiterOptions& options, policy::Policy* policy);
 
-  // Asks this one from now on, which is borrowed.
+  // Replaces the policy (borrowed).
   void SetPolicy(policy::Policy* policy);
-  // For how long the policy has had everybody wait for one of the engines; 0 while it does not.
+  // Returns the longest time for which the policy has made all slices wait for one of the engines;
+  // 0 while it does not.
   int64_t held_ns() const;
   const FlightRecorder& recorder() const { return recorder_; }
 
-  // The seat's device number `device` is this GPU.
+  // Adds the seat, whose device number `device` is this GPU.
   void Join(DispatchSeat* seat, size_t device);
   void Leave(DispatchSeat* seat);
 
   // Reads what all sessions want, decides, and writes what they may do. With fewer than two slices
   // there is nothing to decide.
   Pace Look(int64_t now_ns);
-  // Adds what the seat has used since it was last read, outside of Look().
+  // Adds the use since the last reading to the seat's usage. Look() does that while the GPU is
+  // given in turns.
   void ReadUsage(DispatchSeat* seat, int64_t now_ns);
 
-  // Whether it is given in turns: several slices have it, or the policy is asked about one, too.
+  // True if the GPU is given in turns: several slices have it, or the policy is asked about a lone
+  // slice, too.
   bool is_dispatched() const { return slices_.size() > (asked_always_ ? 0 : 1); }
-  // A tenant's number for policies: the same in every run of the server.
+  // Returns a tenant's number for policies, which is the same in every run of the server.
   static uint64_t TenantNumber(const std::string& tenant);
-  // How many sessions of the tenant it has.
+  // Returns how many sessions the tenant has here.
   uint32_t SessionsOf(const std::string& tenant) const;
-  // What policies are told of the device from now on.
+  // Sets the state of the device that policies are told from now on.
   void SetSurroundings(const Surroundings& surroundings);
-  // The policy has everybody wait until then.
+  // Makes all slices wait until then.
   void HoldAll(int64_t until_ns);
   GpuUse Use() const;
-  // As Dispatcher::ChargeStolen().
+  // See Dispatcher::ChargeStolen().
   void ChargeStolen(uint64_t session, int64_t stolen_ns);
-  // What sessions are to be told since the last call: another pace of their kernels, or to end. To
-  // be called without the lock.
+  // Returns the calls that tell sessions to change the pace of their kernels or to end, since the
+  // last TakeOrders(). The caller runs them without the lock.
   std::vector<std::function<void()>> TakeOrders() { return std::exchange(orders_, {}); }
 
  private:
@@ -73,10 +76,10 @@ class GpuDispatch {
   struct Slice {
     std::array<Contender*, kEngines> contenders{};
     std::array<int64_t, kEngines> charged_ns{};  // At the last look.
-    // Of compute, since it came; as PacedSlice has them.
+    // Compute since the slice came, as in PacedSlice.
     uint64_t busy_ns = 0;
     uint64_t commands = 0;
-    uint32_t held_for = 0;  // As PacedSlice has it.
+    uint32_t held_for = 0;  // See PacedSlice.
     int64_t held_since_ns = 0;
     std::vector<Member> members;
   };
@@ -84,22 +87,23 @@ class GpuDispatch {
   ContenderTerms TermsOf(const SeatTerms& terms, size_t engine);
   void Read(Member* member, int64_t now_ns);
   static bool Worked(const SlotReading& read);
-  // What a member of the slice has used while nobody had turns.
+  // Returns the device time of a member of the slice while there were no turns.
   int64_t PartOf(const Slice& slice, const SlotReading& read) const;
   void ShowWants(Slice* slice);
   void Settle(Slice* slice);
-  // At most one slice is left, and the policy need not be asked.
+  // Opens all engines. Called when at most one slice is left and the policy need not be asked.
   void OpenAll();
   // Decides how fast kernels go.
   void SetPaces(int64_t now_ns);
   void SetPace(const Slice& slice, uint32_t nap_us);
-  // Has it launch nothing for the slice with this number, or, with 0, lets it go on.
+  // Keeps the slice from launching anything, for the sake of the slice with the vgpu `held_for`.
+  // With 0 it lets the slice go on.
   void Hold(Slice* slice, uint32_t held_for, int64_t now_ns);
-  // Carries out what arbiters have said of work that is in the way.
+  // Carries out the arbiters' verdicts on work that is in the way.
   void EndWhatIsInTheWay(int64_t now_ns);
   // Ends those of the slice's sessions that keep the engine busy.
   void Kill(const Slice& slice, size_t engine, const KillVerdict& verdict, int64_t now_ns);
-  // Whom policies know the slice by.
+  // Returns the name by which policies know the slice's tenant.
   std::string TenantOf(uint32_t vgpu) const;
 
   const int ordinal_;
@@ -108,11 +112,12 @@ class GpuDispatch {
   policy::Policy* policy_;
   KernelPaces paces_;
   std::vector<std::function<void()>> orders_;
-  std::map<std::string, Slice> slices_;  // By KeyOf().
+  std::map<std::string, Slice> slices_;  // By the slice's KeyOf().
   bool asked_always_;
   uint32_t last_vgpu_ = 0;
-  int64_t wanted_ns_ = 0;  // The last time that anybody wanted an engine.
-  // Those of all who divide the multiprocessors and had work at the last look, in thousandths.
+  int64_t wanted_ns_ = 0;  // When some slice last wanted an engine.
+  // The sum of the shares of all sessions that divide the multiprocessors and had work at the last
+  // look, in thousandths.
   uint32_t busy_shares_ = 0;
 };
 

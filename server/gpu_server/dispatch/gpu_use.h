@@ -1,6 +1,6 @@
-// What dispatch knows of the use of a GPU, for whoever holds it against what the driver says.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_GPU_USE_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_GPU_USE_H_
+// The use of a GPU as dispatch knows it, for a comparison with the driver's figures.
+#ifndef WARPLINE_SERVER_DISPATCH_GPU_USE_H_
+#define WARPLINE_SERVER_DISPATCH_GPU_USE_H_
 
 #include <sys/types.h>
 
@@ -14,28 +14,28 @@ namespace warpline::dispatch {
 struct WorkerUse {
   uint64_t session = 0;  // SeatTerms::session; 0 for a process that does the work of a group.
   pid_t pid = 0;
-  // The process is not its tenant's: it executes the commands of many.
+  // True if the process does not belong to the tenant: it executes the commands of many tenants.
   bool trusted = false;
-  int64_t since_us = 0;  // By CLOCK_REALTIME: before, the process was nobody's.
-  // What the session was charged of compute, by the server's clock; it only grows.
+  int64_t since_us = 0;  // CLOCK_REALTIME; before this time the process had no session.
+  // Compute time that the session was charged, by the server's clock. It only grows.
   int64_t busy_ns = 0;
 };
 
-// A slice's use of compute, or that of the slices of one group (SeatTerms::group) together. The
-// times only grow, from 0 when its first session joins.
+// The use of compute of a slice, or of all slices of a group (SeatTerms::group) together. The times
+// are 0 when the first session joins, and only grow.
 struct SliceUse {
-  std::string slice;  // SeatTerms::slice; of a group a name of its own.
+  std::string slice;  // The slice's or the group's name.
   std::string tenant;
-  uint32_t vgpu = 0;  // Another number after the slice has left and come back.
-  // How long it was known to have work on the device, alone or by its part.
+  uint32_t vgpu = 0;  // Changes when the slice leaves and comes back.
+  // Time for which it was known to have work on the device, alone or by its part.
   int64_t noted_ns = 0;
-  // How long others wanted the engine that do not run together with it.
+  // Time for which slices that do not run together with it wanted the engine.
   int64_t others_wanted_ns = 0;
-  uint32_t share = 0;  // Promised among those that are active and it, in thousandths.
+  uint32_t share = 0;  // Promised among itself and the active slices, in thousandths.
   std::vector<WorkerUse> workers;
 };
 
-// What a device draws; 0 for what it does not say.
+// A device's power and temperature; 0 for a value that it does not report.
 struct DevicePower {
   uint32_t power_mw = 0;
   uint32_t limit_mw = 0;
@@ -43,7 +43,8 @@ struct DevicePower {
 };
 
 struct GpuUse {
-  // How long the dispatcher has looked after it; less than has passed where its thread came late.
+  // Time that the dispatcher's looks covered. It is less than the time that has passed if the
+  // dispatcher's thread came late.
   int64_t looked_ns = 0;
   std::vector<SliceUse> slices;
 };

@@ -1,6 +1,6 @@
-// What a worker says in its slot, read as coming from an enemy.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_SLOT_READER_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_SLOT_READER_H_
+// Reads a worker's report in its slot, and treats it as an enemy's.
+#ifndef WARPLINE_SERVER_DISPATCH_SLOT_READER_H_
+#define WARPLINE_SERVER_DISPATCH_SLOT_READER_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -10,19 +10,19 @@
 namespace warpline::dispatch {
 
 struct SlotReading {
-  uint32_t waiting = 0;  // Lanes.
+  uint32_t waiting = 0;  // Lanes that wait.
   bool in_flight = false;
   bool loading = false;  // Code is being loaded.
-  // Since the last reading.
+  // Increases since the last reading.
   int64_t busy_ns = 0;
   uint64_t commands = 0;
   uint64_t bytes = 0;
   uint32_t share = 0;  // WorkerLine::share, at most 1000.
-  uint64_t loads = 0;  // Of code, that have ended.
+  uint64_t loads = 0;  // Loads of code that have ended.
 };
 
-// One slot's. Numbers that go backwards count as nothing new, and nobody was busy for longer than
-// has passed. Thread-compatible.
+// Reads one slot. Numbers that go backwards count as no increase, and busy time is at most the time
+// that has passed. Thread-compatible.
 class SlotReader {
  public:
   SlotReading Read(const WorkerLine& line, int64_t now_ns) {
@@ -60,7 +60,8 @@ class SlotReader {
     uint64_t last_ = 0;
   };
 
-  // What is under way has not been added to `busy_ns` of the line, but is counted here already.
+  // Returns the new busy time. Work under way counts here before the worker adds it to the line's
+  // `busy_ns`.
   int64_t BusyNs(const WorkerLine& line, bool in_flight, int64_t now_ns, int64_t passed_ns) {
     const auto done =
         static_cast<int64_t>(std::min<uint64_t>(busy_.Since(line.busy_ns), uint64_t{1} << 62));
@@ -79,7 +80,7 @@ class SlotReader {
   }
 
   int64_t read_ns_ = 0;
-  int64_t ahead_ns_ = 0;  // Counted already of what is under way.
+  int64_t ahead_ns_ = 0;  // Busy time of work under way that has been counted.
   Growing busy_;
   Growing commands_;
   Growing bytes_;
