@@ -1,6 +1,10 @@
-// Copies between the device and host memory that it does not reach, through staging memory
-// (staging.h), so that only commands go with the other commands. The device copies one piece while
-// the processor, or the network, has the next.
+// Copies between the device and host memory that the device does not reach. The bytes go through
+// staging memory (staging.h), so that only commands travel with the other commands. The device
+// copies one piece while the processor or the network works on the next.
+//
+//   uint64_t done = 0;
+//   if (copies.PaysIn(bytes)) WARPLINE_TRY(copies.CopyIn(stream, to, from, bytes, &done));
+//   // The caller sends the bytes from `done` on in commands.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_BULK_COPIES_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_BULK_COPIES_H_
 
@@ -22,20 +26,21 @@ namespace warpline::stub {
 // Thread-safe.
 class BulkCopies {
  public:
-  // Smaller copies ride in their commands and answers. To the device that is quick, since nobody
-  // waits for them. To the host it is not, but a program that makes a few of them only shall not
-  // have memory page-locked for it.
+  // Smaller copies travel in their commands and answers. That is quick to the device, since no
+  // thread waits for them. It is slow to the host, but a program that makes only a few such copies
+  // should not have memory page-locked for it.
   static constexpr uint64_t kLeastIn = 128u << 10;
   static constexpr uint64_t kLeastOut = 16u << 10;
-  // From so many bytes on a copy to the device takes the driver longer when it rides, which holds
-  // up what follows on its stream. Once a program has made so much of such copies it has staging
-  // for them as well.
+  // A copy to the device of at least this size takes the driver longer when it travels in a
+  // command, and delays later work on its stream. Once a program has copied kOftenBytes in such
+  // copies, they go through staging memory, too.
   static constexpr uint64_t kLeastOftenIn = SharedStaging::kLeastIn;
   static constexpr uint64_t kOftenBytes = 8u << 20;
+  // The number of small copies to the host that travel in answers; later ones go through staging.
   static constexpr int kFewSmall = 16;
 
-  // Where bytes may go, all borrowed. Where nothing is shared, over the session's lane, and where
-  // there is none of these, over connections to the server.
+  // The ways that bytes may take, all borrowed, in the order of preference: memory shared with the
+  // worker, the connections of the session's lane, and connections to the server.
   struct Ways {
     SharedHostMemory* shared;
     BulkMemory* lane;
@@ -49,8 +54,9 @@ class BulkCopies {
         by_server_(ways.server, {.in = 4u << 20, .out = 4u << 20}, commands) {}
 
   // Copies to the device's memory at `to`, in the order of the stream, and returns when `from` has
-  // been read. `*done` gets how many bytes, from the first on, are on their way: fewer where there
-  // is no staging memory, or others have all of it. The stream is not recorded or captured.
+  // been read. Sets `*done` to the number of bytes, from the first on, that are on their way. It is
+  // less than `bytes` if there is no staging memory, or other copies have all of it. REQUIRES: the
+  // stream's commands are not being recorded (Stream::recorder).
   CUresult CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes, uint64_t* done);
   // Returns true if a copy of `bytes` to the device, which is about to be made, should go this way.
   bool PaysIn(uint64_t bytes) {
@@ -64,8 +70,9 @@ class BulkCopies {
            small_.fetch_add(1, std::memory_order_relaxed) >= kFewSmall;
   }
 
-  // Copies from the device's memory and returns when the bytes are there, with the error of an
-  // earlier command as such a wait does. `*done` as above.
+  // Copies from the device's memory, and returns when the bytes are there. Returns the error of an
+  // earlier command, as a wait for the stream does. Sets `*done` to the number of bytes copied,
+  // from the first on.
   CUresult CopyOut(Stream* stream, void* to, uint64_t from, uint64_t bytes, uint64_t* done);
 
  private:
@@ -82,7 +89,7 @@ class BulkCopies {
   CarriedStaging by_lane_;
   CarriedStaging by_server_;
   CopyThreads threads_;
-  std::atomic<int> small_{0};         // Copies to the host that rode.
+  std::atomic<int> small_{0};         // Copies to the host that travelled in answers.
   std::atomic<uint64_t> rode_in_{0};  // Bytes of copies to the device for which staging might pay.
 };
 

@@ -11,11 +11,11 @@
 
 namespace warpline::stub {
 
-// Part i goes through slot i.
+// Thread-safe. Part i of a copy goes through slot i of the bulk memory.
 class CarriedStaging final : public Staging {
  public:
-  // The smallest copies for which it pays. Smaller ones are sooner gone, or there, with their
-  // commands: puts are waited for, and one connection may gain nothing over the session's own.
+  // The smallest copies for which it pays, in bytes. Smaller copies are faster in their commands:
+  // puts are waited for, and one connection may gain nothing over the session's own.
   struct Least {
     uint64_t in;
     uint64_t out;
@@ -26,7 +26,7 @@ class CarriedStaging final : public Staging {
 
   uint64_t least_in() const override { return least_.in; }
   uint64_t least_out() const override { return least_.out; }
-  size_t ahead() const override { return 4; }  // More of it falls out of the caches.
+  size_t ahead() const override { return 4; }  // More pieces would fall out of the caches.
   int Reserve(uint64_t bytes, int parts) override;
   bool Soon() const override { return memory_->Connecting(); }
   PiecePool& pool(int part) override { return pools_[static_cast<size_t>(part)]; }

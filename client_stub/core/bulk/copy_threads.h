@@ -1,4 +1,4 @@
-// Threads that help with copies which are too large for one.
+// Threads that help with copies that are too large for one thread.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_COPY_THREADS_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_COPY_THREADS_H_
 
@@ -8,27 +8,28 @@
 
 namespace warpline::stub {
 
-// Thread-safe. The helpers are started when they are first needed and live as long as the process.
-// As many as pay on a machine that others use, too: a quarter of the processors, three at most.
+// Thread-safe. The helpers start when they are first needed, and live as long as the process. There
+// is one for every four processors of the process, but at most three: others use the machine, too.
 class CopyThreads {
  public:
   CopyThreads();
 
-  // Into how many parts a piece of work is best cut: the helpers and the caller.
+  // Returns the best number of parts for a piece of work: one for each helper and one for the
+  // caller.
   int parts() const { return most_helpers_ + 1; }
 
-  // Calls work(0) to work(parts - 1), each once, on this thread and on such helpers as have nothing
-  // else to do, and returns when all have returned.
+  // Calls work(0) to work(parts - 1), each once, on this thread and on idle helpers. Returns when
+  // all have returned.
   void Run(int parts, absl::FunctionRef<void(int part)> work);
 
  private:
-  // Work that is under way; its caller's.
+  // Work that is under way. It belongs to its caller.
   struct Job {
     absl::FunctionRef<void(int)> work;
     int parts;
-    int works;     // t_thread.works of the thread that waits.
-    int next = 0;  // Not yet begun.
-    int done = 0;
+    int works;     // t_thread.works of the calling thread.
+    int next = 0;  // The next part to begin.
+    int done = 0;  // Parts that are done.
   };
 
   void Help();
@@ -40,7 +41,7 @@ class CopyThreads {
   Mutex mu_;
   CondVar changed_;
   bool started_ ABSL_GUARDED_BY(mu_) = false;
-  Job* job_ ABSL_GUARDED_BY(mu_) = nullptr;  // The one that the helpers see.
+  Job* job_ ABSL_GUARDED_BY(mu_) = nullptr;  // The job that the helpers see; null for none.
 };
 
 }  // namespace warpline::stub

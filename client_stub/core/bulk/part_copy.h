@@ -1,6 +1,6 @@
-// One part of a copy through staging memory, by one thread: pieces follow each other, each first on
-// its way between the application's memory and the staging, then between that and the device, or
-// the other way round.
+// One part of a copy through staging memory, by one thread. The part is cut into pieces. A piece
+// goes from the application's memory to staging memory and from there to the device, or the other
+// way round, and several pieces are on their way at a time.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_PART_COPY_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_PART_COPY_H_
 
@@ -27,8 +27,9 @@ class PartCopy {
         stream_(stream),
         connection_(staging->Connection(part)) {}
 
-  // As BulkCopies::CopyIn() and CopyOut(), but for the latter's last wait: `*last` gets the number
-  // of a command to wait for.
+  // See BulkCopies::CopyIn() and CopyOut(). Out() does not make the last wait of CopyOut(), but
+  // sets
+  // `*last` to the number of the command to wait for.
   CUresult In(uint64_t to, const char* from, uint64_t bytes, uint64_t* done);
   CUresult Out(char* to, uint64_t from, uint64_t bytes, uint64_t* done,
                std::atomic<uint64_t>* last);
@@ -37,24 +38,26 @@ class PartCopy {
   struct Piece {
     uint64_t address = 0;
     uint64_t bytes = 0;
-    uint64_t seq = 0;  // Of its command.
+    uint64_t seq = 0;  // The number of its command.
     BulkTicket ticket = {};
-    std::unique_ptr<AnnouncedWait> filled = nullptr;  // Of Out(): for the device.
+    std::unique_ptr<AnnouncedWait> filled = nullptr;  // Out() only: the wait for the device.
   };
 
   PiecePool& pool() { return staging_->pool(part_); }
   CudaResult AwaitPiece(uint64_t seq);
-  // Sends the command for a piece.
+  // Sends the command for a piece, and sets its number.
   CUresult SendCopy(uint64_t to, uint64_t from, Piece* piece);
-  // Of In(): fills pieces as far as they are there. Returns false when none is, and none will be.
+  // In() only: begins to fill the pieces that are free. Returns false when there is none, and none
+  // will come.
   bool Fill(const char* from, uint64_t bytes);
-  // Of Out(): sends commands as far as there are pieces.
+  // Out() only: sends commands for the pieces that are free.
   CUresult Ask(uint64_t from, uint64_t bytes);
-  // Of Out(): the oldest piece that the device fills is on its way to the host once it has been
-  // filled.
+  // Out() only: waits until the device has filled the oldest piece, and begins to fetch it.
   CUresult Fetch(char* to);
-  // Of Out(): waits for a piece. False when what came may be something else.
+  // Out() only: waits until a piece has been fetched. Returns false if the bytes may not be those
+  // that the device wrote.
   bool Arrived(const Piece& piece);
+  // Gives all pieces back to the pool.
   void GiveAll(std::deque<Piece>* pieces);
 
   Commands* const commands_;
@@ -62,10 +65,10 @@ class PartCopy {
   const int part_;
   Stream* const stream_;
   const uint64_t connection_;
-  uint64_t begun_ = 0;           // Bytes whose copy has begun.
-  uint64_t fetched_ = 0;         // Of Out(): bytes that are on their way to the host, or there.
-  std::deque<Piece> carried_;    // On their way between the host and the staging.
-  std::deque<Piece> on_device_;  // Between the staging and the device.
+  uint64_t begun_ = 0;         // Bytes whose copy has begun.
+  uint64_t fetched_ = 0;       // Out() only: bytes on their way to the host, or there.
+  std::deque<Piece> carried_;  // On their way between the application's memory and staging memory.
+  std::deque<Piece> on_device_;  // On their way between staging memory and the device.
 };
 
 }  // namespace warpline::stub

@@ -1,4 +1,5 @@
-// Pieces of memory that take part in copies: who has which, and which the device still uses.
+// A pool of pieces of staging memory. It knows which pieces copies have taken and which the device
+// still uses.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_PIECE_POOL_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_PIECE_POOL_H_
 
@@ -15,7 +16,7 @@ namespace warpline::stub {
 // Thread-safe.
 class PiecePool {
  public:
-  static constexpr uint64_t kPieceBytes = 512u << 10;  // Unless it is said otherwise.
+  static constexpr uint64_t kPieceBytes = 512u << 10;  // The usual size of a piece.
 
   // `commands` is borrowed. Each piece has `piece_bytes`.
   explicit PiecePool(const Commands* commands, uint64_t piece_bytes = kPieceBytes)
@@ -23,15 +24,15 @@ class PiecePool {
 
   uint64_t piece_bytes() const { return piece_bytes_; }
 
-  // Adds the pieces of [address, address + bytes), whole ones.
+  // Adds the whole pieces that fit into [address, address + bytes).
   void Add(uint64_t address, uint64_t bytes);
 
-  // Takes a piece that nobody uses and returns its address; 0 when there is none.
+  // Takes an unused piece and returns its address; 0 when there is none.
   uint64_t Take();
-  // The same, but waits for a moment for one that others give back.
+  // Like Take(), but waits a moment for other copies to give a piece back.
   uint64_t Await();
-  // Gives a piece back. Until command `seq` of stream `stream` is complete the device may use it;
-  // with 0 nobody does.
+  // Gives a piece back. The device may use it until command `seq` of stream `stream` is complete;
+  // with 0 for `seq` the device does not use it.
   void Give(uint64_t address, uint64_t stream, uint64_t seq);
 
  private:
@@ -45,7 +46,8 @@ class PiecePool {
   const uint64_t piece_bytes_;
   Mutex mu_;
   std::vector<uint64_t> free_ ABSL_GUARDED_BY(mu_);
-  std::deque<Used> used_ ABSL_GUARDED_BY(mu_);  // Given back, the oldest first.
+  std::deque<Used> used_
+      ABSL_GUARDED_BY(mu_);  // Given back, oldest first; the device may use them.
 };
 
 }  // namespace warpline::stub

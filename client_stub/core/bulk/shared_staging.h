@@ -11,13 +11,13 @@
 
 namespace warpline::stub {
 
-// The memory is taken as copies need it, and kept. A session of the guarded tier has one piece of
-// the server's choice, its host window, or none; others of the server's device wait whenever one of
-// them calls the driver, so it makes fewer, larger copies.
+// Thread-safe. The memory is allocated when copies need it, and kept. A session of the guarded tier
+// has one block of a size that the server chooses, its host window, or none. It makes fewer, larger
+// copies, because each call of the driver makes the other sessions of its device wait.
 class SharedStaging final : public Staging {
  public:
   static constexpr uint64_t kLeastIn = 16u << 10;
-  static constexpr uint64_t kLeastWindowIn = 128u << 10;  // Of a session of the guarded tier.
+  static constexpr uint64_t kLeastWindowIn = 128u << 10;  // For the guarded tier.
   static constexpr uint64_t kWindowPieceBytes = 1u << 20;
 
   // Both are borrowed.
@@ -27,7 +27,7 @@ class SharedStaging final : public Staging {
 
   uint64_t least_in() const override { return memory_->only_staging() ? kLeastWindowIn : kLeastIn; }
   uint64_t least_out() const override { return 0; }
-  size_t ahead() const override { return 1; }  // Nothing is on its way.
+  size_t ahead() const override { return 1; }  // The processor copies at once.
   int Reserve(uint64_t bytes, int parts) override;
   PiecePool& pool(int) override { return pool_; }
   uint64_t Connection(int) override { return 0; }

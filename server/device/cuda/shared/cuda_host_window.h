@@ -1,5 +1,5 @@
-// Memory of the host that a shared GPU reaches by copies: a file that is mapped, and registered
-// with the driver at a quiet moment.
+// Memory of the host that a shared GPU reaches by copies: a mapped file, which is registered with
+// the driver at a quiet moment.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_HOST_WINDOW_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_HOST_WINDOW_H_
 
@@ -18,13 +18,12 @@ namespace warpline::device {
 // Thread-compatible.
 class CudaHostWindow : public HostWindow {
  public:
-  // See SharedDevice::OpenWindow(). What is passed is borrowed, and `context` is that of the
-  // device.
+  // See SharedDevice::OpenWindow(). All arguments are borrowed; `context` is the device's context.
   static absl::StatusOr<std::unique_ptr<CudaHostWindow>> Open(const DriverApi* api,
                                                               CUcontext context,
                                                               QuietMoments* moments, int fd,
                                                               uint64_t bytes);
-  // Whatever runs: the process ends, or nobody has opened a session.
+  // Does not wait for a quiet moment: the process ends, or no session has been opened.
   ~CudaHostWindow() override;
 
   void* host() const override { return host_; }
@@ -35,9 +34,9 @@ class CudaHostWindow : public HostWindow {
   CudaHostWindow(const DriverApi* api, CUcontext context, QuietMoments* moments, uint64_t bytes)
       : api_(api), context_(context), moments_(moments), bytes_(bytes) {}
 
-  // Maps a file, without its pages being locked.
+  // Maps a file, without locking its pages.
   absl::StatusOr<void*> Map(int fd) const;
-  // Has the driver lock the pages of what is mapped. A context is current.
+  // Has the driver lock the mapped pages. A context must be current.
   CUresult Register(void* host) const;
   // Makes a call with the device's context.
   CUresult WithContext(absl::FunctionRef<CUresult()> call) const;

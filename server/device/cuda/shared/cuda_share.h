@@ -1,4 +1,4 @@
-// What a context of a shared device has besides what every context has.
+// The parts of a context of a shared device that other contexts do not have.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARE_H_
 
@@ -14,11 +14,11 @@
 
 namespace warpline::device {
 
-// Its parts are thread-safe. The streams end first: they look at the seat.
+// Its parts are thread-safe. The streams are destroyed before the seat, because they use it.
 struct CudaShare {
-  StagingPool* staging = nullptr;           // The shared device's.
-  absl::Span<const std::byte> zeros;        // Likewise, page-locked.
-  const GreenContexts* contexts = nullptr;  // Likewise.
+  StagingPool* staging = nullptr;           // Borrowed from the shared device.
+  absl::Span<const std::byte> zeros;        // Page-locked; borrowed from the device.
+  const GreenContexts* contexts = nullptr;  // Borrowed from the device.
   uint64_t local_bytes = 0;                 // SharedDeviceOptions::local_bytes.
   uint64_t sink_granule_bytes = 0;          // SharedContextOptions::sink_granule_bytes.
   std::unique_ptr<SharePlanner::Seat> seat;

@@ -32,7 +32,7 @@ class CudaSharedDevice : public SharedDevice {
   void Look() override;
 
  private:
-  // Of zeros that memory of the device is filled from.
+  // Size of the block of zeros from which memory of the device is filled.
   static constexpr uint64_t kZeroBytes = uint64_t{2} << 20;
 
   CudaSharedDevice(const DriverApi* api, int ordinal, CUdevice device, CUcontext context)
@@ -44,8 +44,8 @@ class CudaSharedDevice : public SharedDevice {
   const int ordinal_;
   const CUdevice device_;
   const CUcontext context_;
-  void* staging_memory_ = nullptr;  // And the zeros behind it.
-  // These are made by Open() and then constant.
+  void* staging_memory_ = nullptr;  // The zeros are behind it.
+  // Open() makes these; then they are constant.
   absl::Span<const std::byte> zeros_;
   std::optional<StagingPool> staging_;
   uint64_t local_bytes_ = 0;

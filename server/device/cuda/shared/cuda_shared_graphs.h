@@ -19,8 +19,8 @@
 namespace warpline::device {
 
 // Thread-safe. The driver binds a graph's kernels to multiprocessors when the graph is made, not
-// when it is launched. So what the nodes are is kept here, and a graph is made again when it is
-// launched after its session has got another place.
+// when it is launched. So the nodes are kept here. A graph is made again when it is launched after
+// its session has got another place.
 class CudaSharedGraphs : public CudaGraphs {
  public:
   using CudaGraphs::CudaGraphs;
@@ -33,17 +33,17 @@ class CudaSharedGraphs : public CudaGraphs {
   CUcontext NodeContext() const override;
 
  private:
-  // Thread-compatible, but for `mu`.
+  // A graph's nodes, and the driver's graph that was made of them. Thread-compatible, but for `mu`.
   struct Recipe {
     std::vector<GraphNode> nodes;
-    std::vector<std::vector<std::byte>> params;  // What the nodes borrow.
+    std::vector<std::vector<std::byte>> params;  // Parameters that the nodes borrow.
     Mutex mu;  // Held while the graph is made and launched: two launches may want it elsewhere.
     SlotRange place ABSL_GUARDED_BY(mu);
     GraphId made ABSL_GUARDED_BY(mu){};
     bool exists ABSL_GUARDED_BY(mu) = false;
   };
 
-  // Makes the graph where the session is now, unless it is there.
+  // Makes the graph for the session's current place, unless it was made for that place.
   CudaResult Place(Recipe* recipe) ABSL_EXCLUSIVE_LOCKS_REQUIRED(recipe->mu);
 
   Mutex recipes_mu_;  // No other lock is taken under it, and no call made.

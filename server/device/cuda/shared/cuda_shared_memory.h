@@ -1,5 +1,6 @@
-// The memory of a context of a shared device: an arena with zones beside it, all of which is mapped
-// before anything runs and stays so, and staging memory of the device's pool.
+// The memory of a context of a shared device: an arena with zones beside it, and staging memory
+// from the device's pool. The arena and its zones are mapped completely before any kernel runs, and
+// stay so.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_MEMORY_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_MEMORY_H_
 
@@ -18,7 +19,7 @@
 
 namespace warpline::device {
 
-// Thread-safe. It ends when nothing of the context's runs any more, and leaves nothing mapped,
+// Thread-safe. It must be destroyed after all work of the context, and leaves nothing mapped,
 // reserved or taken.
 class CudaSharedMemory : public virtual Memory, protected CudaPart {
  public:
@@ -26,13 +27,14 @@ class CudaSharedMemory : public virtual Memory, protected CudaPart {
   ~CudaSharedMemory() override;
 
   uint32_t peers() const override { return group_->members()[place_].reaches; }
-  // kInvalidValue, too, when addresses of the zones are taken: arenas of one device do not adjoin.
+  // Also returns kInvalidValue when addresses of the zones are taken, so arenas of a device never
+  // adjoin.
   CudaResult ReserveArena(uint64_t base, uint64_t size) override;
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
   CudaResult MapSink(uint64_t va, uint64_t bytes) override;
   CudaResult MapOwn(uint64_t va, uint64_t bytes) override;
-  // After a failure, nothing that it mapped is left, and it may be tried again.
+  // After a failure nothing that it mapped is left, and it may be called again.
   CudaResult Seal() override;
   uint64_t own_bytes() const override { return own_bytes_.load(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
@@ -66,30 +68,31 @@ class CudaSharedMemory : public virtual Memory, protected CudaPart {
     uint64_t start = 0;
     uint64_t end = 0;
   };
-  // Memory behind all granules of one size.
+  // The memory behind all sink granules of one size.
   struct Sink {
-    uint64_t bytes = 0;  // A granule.
+    uint64_t bytes = 0;  // The size of a granule.
     CUmemGenericAllocationHandle memory = 0;
   };
 
-  // Whether the range consists of granules of the arena.
+  // Returns whether the range consists of granules of the arena.
   bool IsOfGranules(uint64_t va, uint64_t bytes) const;
   CUresult Create(uint64_t bytes, CUmemGenericAllocationHandle* memory);
   CUresult Map(uint64_t va, uint64_t bytes, CUmemGenericAllocationHandle memory, Use use)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // REQUIRES: something is mapped at `va`.
   void Unmap(uint64_t va) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sets what the device may do with a range of whole mappings.
+  // Sets the device's access to a range of whole mappings.
   CUresult SetAccess(uint64_t va, uint64_t bytes, MemoryAccess access);
-  // Fills mapped memory with zeros, on a stream that nobody else uses, and waits for that.
+  // Fills mapped memory with zeros, on a stream of its own, and waits for that.
   CUresult Zero(uint64_t va, uint64_t bytes);
-  // The parts of the range where nothing is mapped.
+  // Returns the parts of the range where nothing is mapped.
   std::vector<Range> Holes(const Range& range) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Maps sinks all over a hole, from the session's larger granule where it fits if `may_be_large`.
+  // Maps sinks all over a hole. If `may_be_large`, it uses the session's larger granule where that
+  // fits.
   CUresult Fill(const Range& hole, bool may_be_large) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Maps a granule of the sink, which is made and zeroed if it is the first.
+  // Maps a granule of the sink. The first call makes and zeroes the sink's memory.
   CUresult MapGranule(uint64_t va, Sink* sink) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Unmaps what is a sink and in the range.
+  // Unmaps the sinks in the range.
   void DropSinks(const Range& range) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   std::atomic<uint64_t> own_bytes_{0};
@@ -97,7 +100,7 @@ class CudaSharedMemory : public virtual Memory, protected CudaPart {
   // Held across the calls that map, so that nothing is mapped while the arena is sealed.
   Mutex mu_;
   bool sealed_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<Range> zones_ ABSL_GUARDED_BY(mu_);              // As they are reserved.
+  std::vector<Range> zones_ ABSL_GUARDED_BY(mu_);              // The reserved zones.
   std::map<uint64_t, Mapping> mappings_ ABSL_GUARDED_BY(mu_);  // By address.
   Sink small_ ABSL_GUARDED_BY(mu_);
   Sink large_ ABSL_GUARDED_BY(mu_);

@@ -13,8 +13,9 @@
 
 namespace warpline::device {
 
-// Thread-safe. It differs where the driver would wait for kernels of all who share the device:
-// libraries are loaded whole and at quiet moments, and unloaded at one that comes.
+// Thread-safe. It differs from CudaModules where the driver would wait for the kernels of all
+// sessions of the device. It loads libraries whole and at quiet moments, and unloads them at a
+// later one.
 class CudaSharedModules : public CudaModules {
  public:
   static constexpr Capabilities kGives = {};
@@ -22,10 +23,11 @@ class CudaSharedModules : public CudaModules {
   explicit CudaSharedModules(CudaMember* member) : CudaModules(member) {}
   ~CudaSharedModules() override { CudaSharedModules::UnloadAll(); }
 
-  // Loads a library alone, which has nothing to say: the log is empty.
+  // Loads the image as a library, which gives no messages: the log is empty.
   CudaResult LoadModuleJit(std::string_view image, absl::Span<const JitOption> options, JitLog* log,
                            ModuleId* module) override;
-  // kLaunchOutOfResources for a kernel with more local memory than every thread has.
+  // Returns kLaunchOutOfResources for a kernel that needs more local memory than the device's
+  // threads have.
   CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) override;
   CudaResult TakeBlock(uint64_t*) override { return Lacks(Capability::kVariableBlocks); }
   void FreeBlock(uint64_t) override {}
@@ -36,7 +38,7 @@ class CudaSharedModules : public CudaModules {
   CUresult UnloadLibrary(CUlibrary library) override;
 
  private:
-  // The driver loads a library when something of it is first used.
+  // Makes the driver load the library now; it would load it when a part of it is first used.
   CUresult UseNow(CUlibrary library);
 };
 

@@ -1,5 +1,5 @@
-// The parts of a GPU's multiprocessors on which sessions run: green contexts, which are all made at
-// once, because making one waits for running kernels.
+// The parts of a GPU's multiprocessors on which sessions run. They are green contexts, which are
+// all made at once, because making one waits for running kernels.
 //
 //   GreenContexts contexts(api, device);
 //   CUstream stream = nullptr;
@@ -18,13 +18,13 @@ namespace warpline::device {
 
 // Thread-safe. It outlives the streams of its contexts.
 //
-// The device is divided into slots of neighbouring multiprocessors, of which the first eight are
-// small, and there is a green context for every row of slots but the whole, which needs none. On an
-// H100 these are 77, which take 5 MiB of device memory and 2.2 ms each to make.
+// The device is divided into slots of neighbouring multiprocessors; the first eight slots are
+// small. There is a green context for every row of slots except the whole device, which needs none.
+// An H100 has 77 of them. Each takes 5 MiB of device memory, and 2.2 ms to make.
 class GreenContexts {
  public:
-  // Makes what the driver and the device can; a device that cannot be divided has one slot. The
-  // device's primary context is current, and stays retained.
+  // Makes as many as the driver and the device can; a device that cannot be divided has one slot.
+  // The device's primary context must be current, and must stay retained.
   GreenContexts(const DriverApi* api, CUdevice device);
   GreenContexts(const GreenContexts&) = delete;
   GreenContexts& operator=(const GreenContexts&) = delete;
@@ -35,10 +35,11 @@ class GreenContexts {
   SlotRange whole() const { return {0, static_cast<uint16_t>(slots_.size())}; }
   size_t contexts() const { return made_.size(); }
 
-  // Makes a stream that waits for no other, whose kernels run on these slots. The primary context
-  // is current.
+  // Makes a non-blocking stream whose kernels run on these slots. The primary context must be
+  // current.
   CUresult MakeStream(const SlotRange& range, CUstream* stream) const;
-  // The context in which kernels of graphs run on these slots; null stands for the primary one.
+  // Returns the context in which kernels of graphs run on these slots; null stands for the primary
+  // context.
   CUcontext ContextOf(const SlotRange& range) const { return Of(range).context; }
 
  private:
@@ -55,7 +56,7 @@ class GreenContexts {
 
   const DriverApi* const api_;
   std::vector<int> slots_;
-  std::vector<std::vector<Green>> of_;  // By first slot and number of slots, less one.
+  std::vector<std::vector<Green>> of_;  // Indexed by first slot, and by number of slots less one.
   std::vector<CUgreenCtx> made_;
 };
 

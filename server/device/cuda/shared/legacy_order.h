@@ -1,9 +1,9 @@
 // CUDA's order between a context's legacy stream and its blocking streams, made with events.
 //
-// The streams of contexts that share a device are non-blocking for the driver, so that nobody waits
-// for anybody else's. What CUDA promises within one context is made here: an operation on the
-// legacy stream comes after all earlier ones on blocking streams, and an operation on a blocking
-// stream after all earlier ones on the legacy stream. Non-blocking streams are in no order.
+// The streams of contexts that share a device are non-blocking for the driver, so that no session
+// waits for another. This class keeps CUDA's promise within one context. An operation on the legacy
+// stream comes after all earlier ones on blocking streams, and an operation on a blocking stream
+// after all earlier ones on the legacy stream. Non-blocking streams are in no order.
 //
 //   const LegacyOrder::Scope scope(&order, stream, {});
 //   if (scope.error() != CUDA_SUCCESS) return scope.error();
@@ -24,10 +24,10 @@
 
 namespace warpline::device {
 
-// Thread-safe. Of two operations that must be in order, the first one's scope has ended before the
-// second one's begins; all others may be issued at the same time. No lock is held across a call of
-// the driver, and nothing is issued that is not needed: while one stream is used alone, its scopes
-// cost two atomic operations.
+// Thread-safe. If two operations must be in order, the first one's scope must end before the second
+// one's begins; all others may be issued at the same time. No lock is held across a call of the
+// driver, and waits are issued only where they are needed. While one stream is used alone, its
+// scopes cost two atomic operations.
 class LegacyOrder {
  public:
   // `legacy` is the context's legacy stream.
@@ -36,10 +36,11 @@ class LegacyOrder {
   LegacyOrder(const LegacyOrder&) = delete;
   LegacyOrder& operator=(const LegacyOrder&) = delete;
 
-  // Around the call that issues one operation.
+  // Encloses the call that issues one operation.
   class Scope {
    public:
-    // Makes the stream wait for what the operation must come after, and follow its session.
+    // Moves the stream to its session's place, and makes it wait for the operations that must come
+    // first.
     Scope(LegacyOrder* order, SessionStream* stream, const StreamWork& work)
         : order_(order),
           stream_(stream),
@@ -68,12 +69,12 @@ class LegacyOrder {
 
   const std::shared_ptr<SessionStream>& legacy() const { return legacy_; }
 
-  // A stream exists from now on.
+  // Adds a stream.
   void Add(const std::shared_ptr<SessionStream>& stream);
-  // The stream is about to be destroyed, and nothing is issued to it any more. Its mark covers all
-  // that was. The legacy stream still comes after its work.
+  // Removes a stream that is about to be destroyed. The legacy stream still comes after its work.
+  // REQUIRES: nothing is issued to it any more, and its mark covers all of its work.
   void Remove(const std::shared_ptr<SessionStream>& stream);
-  // The work that these marks of removed streams stand for is complete.
+  // Says that the work of removed streams for which these marks stand is complete.
   void Forget(const std::vector<std::shared_ptr<StreamMark>>& marks);
 
  private:
@@ -85,13 +86,13 @@ class LegacyOrder {
 
   const DriverApi* const api_;
   const std::shared_ptr<SessionStream> legacy_;
-  // The operations of all blocking streams together, and how many of them the legacy stream waits
-  // for: they differ when there is anything new.
+  // The number of operations of all blocking streams together, and the number of those that the
+  // legacy stream waits for. They differ when there are new operations.
   Watermark blocking_issued_;
   Watermark blocking_awaited_;
   Mutex mu_;  // No other lock is taken under it, and no call made.
   std::set<std::shared_ptr<SessionStream>> blocking_ ABSL_GUARDED_BY(mu_);
-  // Of destroyed streams that the legacy stream does not wait for yet.
+  // Marks of destroyed streams for which the legacy stream does not wait yet.
   std::vector<std::shared_ptr<StreamMark>> departed_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -16,8 +16,8 @@
 
 namespace warpline::device {
 
-// Thread-safe. A set that does not track takes no lock and remembers nothing: what a context that
-// has its process to itself leaves behind ends with the process.
+// Thread-safe. A set that does not track takes no lock in Add() and Remove(), and remembers
+// nothing. It serves a context that has its process to itself, whose objects end with the process.
 template <typename Id>
 class LiveSet {
  public:
@@ -30,14 +30,14 @@ class LiveSet {
     MutexLock lock(&mu_);
     live_.insert(id);
   }
-  // Whether the caller may destroy the object now, and is the one that does. True for every object
-  // where the set does not track.
+  // Removes the object. Returns true if the caller, and only it, may now destroy the object. A set
+  // that does not track returns true for every object.
   bool Remove(const Id& id) {
     if (!tracks_) return true;
     MutexLock lock(&mu_);
     return live_.erase(id) != 0;
   }
-  // Returns what is left, for the caller to destroy. Empty where the set does not track.
+  // Removes and returns all objects, for the caller to destroy. Empty if the set does not track.
   std::set<Id> TakeAll() {
     MutexLock lock(&mu_);
     return std::exchange(live_, {});

@@ -1,12 +1,14 @@
-// Moments at which no kernel runs on a shared device, for loading and unloading code, and for
-// locking pages of the host.
+// Makes moments at which no kernel runs on a shared device. They are for loading and unloading
+// code, and for locking pages of the host.
 //
-// The driver loads a library, and unloads one, when all running kernels of the hardware context are
-// complete, and until then it holds a lock that others' launches and copies need (measured on an
-// H100 with driver 580: with any kernel running, in whatever stream or green context, with lazy and
-// with eager loading). A kernel that waits for a copy would then wait for ever. So it is waited for
-// here, while everybody's copies and events go on: launches are held back for a short time, in
-// which what runs may end; if it does not, they go on, and another, longer pause is made later.
+// The driver loads or unloads a library when all running kernels of the hardware context are
+// complete. Until then it holds a lock that others' launches and copies need. A kernel that waits
+// for a copy would then wait for ever. This was measured on an H100 with driver 580, with kernels
+// in any stream or green context, and with lazy and eager loading.
+//
+// So the wait happens here, while all copies and events go on. Launches are held back for a short
+// time, in which running kernels may end. If they do not end, launches go on, and a longer pause
+// follows later.
 //
 //   QuietMoments moments;
 //   { const QuietMoments::Launch launch(&moments); api->p_cuLaunchKernel(...); }
@@ -26,26 +28,25 @@
 
 namespace warpline::device {
 
-// Somebody who launches kernels. Its methods are thread-safe.
+// A context that launches kernels. Its methods are thread-safe.
 class KernelSource {
  public:
   virtual ~KernelSource() = default;
-  // Whether all kernels that have been launched are complete, or have failed. It does not wait.
+  // Returns whether all kernels that it has launched are complete, or have failed. Does not wait.
   virtual bool Quiet() = 0;
-  // Called now and then: where its kernels are under way is to be seen. It does not wait.
+  // Notes where its kernels are under way. Called now and then. Does not wait.
   virtual void Look() = 0;
-  // Its kernels do not end, and others wait: they are to be ended. It may be told more than once.
+  // Asks it to end its kernels, because they do not end and others wait. May be called repeatedly.
   virtual void Overdue() = 0;
 };
 
 struct QuietOptions {
-  // Launches are held back for so long at first, and then for twice as long each time, up to
-  // `most_pause`; between two pauses they go on for three times as long as the last one.
+  // The first pause of launches. Each further pause is twice as long, up to `most_pause`. Between
+  // two pauses launches go on for three times as long as the last pause.
   absl::Duration first_pause = absl::Milliseconds(5);
   absl::Duration most_pause = absl::Milliseconds(640);
-  // When there was no moment for so long, launches are held back for `last_pause`. Sources whose
-  // kernels run even then are overdue. When theirs have not ended after `grace` either, there is
-  // no moment.
+  // If there is no moment within `patience`, launches are held back for `last_pause`. Sources whose
+  // kernels still run then are overdue. If these have not ended after `grace`, there is no moment.
   absl::Duration patience = absl::Seconds(10);
   absl::Duration last_pause = absl::Seconds(5);
   absl::Duration grace = absl::Seconds(2);
@@ -58,14 +59,14 @@ class QuietMoments {
       : api_(api), options_(options) {}
   QuietMoments(const QuietMoments&) = delete;
   QuietMoments& operator=(const QuietMoments&) = delete;
-  // Unloads what is left.
+  // Unloads the libraries that wait for it.
   ~QuietMoments();
 
-  // Held while a call of the driver is made that launches kernels. It waits while launches are held
-  // back; whoever has one begins no other.
+  // Held during a call of the driver that launches kernels. The constructor waits while launches
+  // are held back. A thread that holds one must not begin another.
   class Launch {
    public:
-    // Null for a call that launches none.
+    // `moments` is null for a call that launches no kernels.
     explicit Launch(QuietMoments* moments) : moments_(moments) {
       if (moments_ != nullptr) moments_->BeginLaunch();
     }
@@ -80,31 +81,32 @@ class QuietMoments {
   };
 
   void Join(KernelSource* source);
-  // Returns when nobody asks the source any more.
+  // Removes the source. It is not called any more once this returns.
   void Leave(KernelSource* source);
 
-  // Has every source look. A context is current.
+  // Calls Look() of every source. A context must be current.
   void Look();
-  // Makes the call at a quiet moment and returns what it returns; CUDA_ERROR_SYSTEM_NOT_READY if
-  // there was none in time. A context is current.
+  // Makes the call at a quiet moment and returns its result; CUDA_ERROR_SYSTEM_NOT_READY if there
+  // was no moment in time. A context must be current.
   CUresult At(absl::FunctionRef<CUresult()> call);
-  // The same for what nobody waits for: if there is no moment after one short pause the call is not
-  // made, and CUDA_ERROR_NOT_READY returned.
+  // Makes a call that may be left out. If one short pause brings no moment, the call is not made
+  // and CUDA_ERROR_NOT_READY is returned. A context must be current.
   CUresult IfQuiet(absl::FunctionRef<CUresult()> call);
-  // Has the library unloaded at the next quiet moment. A context is current.
+  // Unloads the library at the next quiet moment. A context must be current.
   void UnloadLater(CUlibrary library);
 
  private:
-  // That many libraries wait for somebody else's moment; for more, one is made.
+  // At most this many libraries wait for another call's moment; for more, a moment is made.
   static constexpr size_t kMostWaiting = 128;
 
   void BeginLaunch();
   void HoldBack(bool hold);
   bool AllQuiet();
-  // Holds launches back until all is quiet, and returns true, or for so long at most.
+  // Holds launches back until no kernel runs, but no longer than `most`. Returns whether none runs.
+  // Launches stay held back.
   bool Pause(absl::Duration most);
-  // As Pause(), until the sources that are not quiet have had to end their kernels. Launches stay
-  // held back.
+  // Makes the last pause, after which sources must end their kernels. Returns whether no kernel
+  // runs. Launches stay held back.
   bool Insist();
   bool AwaitQuiet(absl::Time until);
   void UnloadWaiting();
@@ -116,8 +118,8 @@ class QuietMoments {
   Mutex mu_;  // No other lock is taken under it, and no call made.
   CondVar go_on_;
   std::vector<CUlibrary> waiting_ ABSL_GUARDED_BY(mu_);
-  Mutex moment_mu_ ABSL_ACQUIRED_BEFORE(sources_mu_);  // Held by whoever makes a moment.
-  Mutex sources_mu_;  // Held while sources are asked, who call the driver.
+  Mutex moment_mu_ ABSL_ACQUIRED_BEFORE(sources_mu_);  // Held while a moment is made.
+  Mutex sources_mu_;  // Held while sources are asked; they call the driver.
   std::set<KernelSource*> sources_ ABSL_GUARDED_BY(sources_mu_);
 };
 

@@ -1,5 +1,5 @@
-// A stream of a context of a shared device. For the driver each of them is non-blocking; what
-// CUDA's legacy order asks of it is in its kind.
+// A stream of a context of a shared device. For the driver every such stream is non-blocking; its
+// kind says how it takes part in CUDA's legacy order (legacy_order.h).
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SESSION_STREAM_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SESSION_STREAM_H_
 
@@ -17,7 +17,7 @@
 
 namespace warpline::device {
 
-// A number that several threads raise and none lowers. Thread-safe.
+// A number that threads can raise but never lower. Thread-safe.
 class Watermark {
  public:
   uint64_t value() const { return value_.load(std::memory_order_acquire); }
@@ -33,21 +33,23 @@ class Watermark {
 };
 
 // An event that is recorded on one stream again and again. Every record comes after all earlier
-// ones, so whoever waits for the event waits for enough, whichever thread recorded it last. It may
-// outlive its stream. Thread-safe.
+// ones, so a wait for the event is long enough, whichever thread recorded it last. It may outlive
+// its stream. Thread-safe.
 class StreamMark {
  public:
-  // Takes the event.
+  // Takes ownership of the event.
   StreamMark(const DriverApi* api, CUevent event) : api_(api), event_(event) {}
   StreamMark(const StreamMark&) = delete;
   StreamMark& operator=(const StreamMark&) = delete;
   ~StreamMark() { api_->p_cuEventDestroy(event_); }
 
   CUevent event() const { return event_; }
-  // Has the event recorded on `stream`, which is the mark's, unless a former record comes after the
-  // stream's first `operations` already. As many have been issued.
+  // Makes the mark stand for the first `operations` of `stream`, which is the mark's stream.
+  // Records the event unless an earlier record covers them. REQUIRES: so many operations have been
+  // issued.
   CUresult Cover(CUstream stream, uint64_t operations);
-  // CUDA_SUCCESS when all that it stands for is complete, CUDA_ERROR_NOT_READY before.
+  // Returns CUDA_SUCCESS when the operations that it stands for are complete, and
+  // CUDA_ERROR_NOT_READY before.
   CUresult Query() const { return api_->p_cuEventQuery(event_); }
 
  private:
@@ -56,16 +58,16 @@ class StreamMark {
   Watermark covered_;
 };
 
-// What an operation asks of the multiprocessors.
+// An operation's demand for multiprocessors.
 struct StreamWork {
-  uint64_t blocks = 0;  // Of its kernels (SharePlanner::Seat::Use).
-  // All of its blocks run at the same time, so that it may fit on the whole device alone. Where the
-  // session may not have that, what does not fit on its part is refused by the driver.
+  uint64_t blocks = 0;  // The number of its kernels' blocks (SharePlanner::Seat::Use).
+  // All of its blocks must run at the same time, so it may need the whole device. If the session
+  // may not have that, the driver refuses an operation that does not fit on the session's part.
   bool whole = false;
 };
 
-// A lock that many hold at once, or one alone, who does not wait for them. Both hold it for as long
-// as calls of the driver take. Thread-safe.
+// A lock that many threads hold together or one thread holds alone. The exclusive side only tries,
+// and never waits. Both sides hold it for the duration of calls of the driver. Thread-safe.
 class ABSL_LOCKABLE UseLock {
  public:
   void LockShared() ABSL_SHARED_LOCK_FUNCTION();
@@ -81,11 +83,11 @@ class ABSL_LOCKABLE UseLock {
   std::atomic<int> users_{0};
 };
 
-// Thread-safe. It is destroyed with the last pointer, which in the sense of CUDA lets work complete
-// that was submitted. The primary context is current for all that calls the driver.
+// Thread-safe. The last pointer destroys it; as in CUDA, submitted work still completes. The
+// primary context must be current for all methods that call the driver.
 //
-// The driver's stream behind it is another one when its session gets other multiprocessors: a new
-// stream goes on where the old one ends, and what was issued before stays where it was.
+// The driver's stream behind it changes when its session gets other multiprocessors. A new stream
+// goes on after the old one's work, which stays where it was issued.
 class SessionStream {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking };
@@ -100,8 +102,8 @@ class SessionStream {
   Kind kind() const { return kind_; }
   const std::shared_ptr<StreamMark>& mark() const { return mark_; }
 
-  // The driver's stream stays the same for as long as one of these exists. Whoever has one makes no
-  // second one of the same stream.
+  // The driver's stream stays the same while a Use exists. A thread must not make a second Use of
+  // the same stream.
   class ABSL_SCOPED_LOCKABLE Use {
    public:
     explicit Use(SessionStream* stream) ABSL_SHARED_LOCK_FUNCTION(stream->use_) : stream_(stream) {
@@ -117,45 +119,45 @@ class SessionStream {
     SessionStream* const stream_;
   };
 
-  // Before an operation is issued, by the thread that issues it and holds no Use: the stream moves
-  // to where its session has its place now, unless others use it. A stream that cannot move stays
-  // usable where it is, and tries that again when its session gets another place.
+  // Moves the stream to the session's current place, unless other threads use it. The thread that
+  // issues an operation calls this first, without holding a Use. A stream that cannot move stays
+  // usable where it is, and tries again when its session gets another place.
   void Follow(const StreamWork& work);
-  // Where it is.
+  // Returns the slots where the stream is.
   SlotRange place() const { return place_.load(std::memory_order_acquire); }
-  // Where its kernels run or are queued: where it is, and where it left some when it moved. Of no
-  // meaning when it is quiet.
+  // Returns the slots where its kernels run or are queued: its place, and the slots where it left
+  // kernels when it moved. The value means nothing when the stream is quiet.
   SlotSet Slots() {
     const SlotRange at = place();  // First: a move that is seen here is seen in what it left.
     return SetOf(at) | Left();
   }
-  // Where they run: what it left comes first.
+  // Returns the slots where its kernels run. Kernels that it left behind run first.
   SlotSet KernelSlots() {
     const SlotRange at = place();
     const SlotSet left = Left();
     return left != 0 ? left : SetOf(at);
   }
-  // Has the mark stand for the first `operations`, which have been issued.
+  // Makes the mark stand for the first `operations`, which have been issued.
   CUresult Cover(uint64_t operations) {
     const Use use(this);
     return mark_->Cover(use.native(), operations);
   }
-  // CUDA_SUCCESS when all that was issued is complete, CUDA_ERROR_NOT_READY before.
+  // Returns CUDA_SUCCESS when all issued work is complete, and CUDA_ERROR_NOT_READY before.
   CUresult Query() {
     const Use use(this);
     return api_->p_cuStreamQuery(use.native());
   }
-  // A kernel is among the operations that have been issued.
+  // Says that the operation that is being issued has a kernel.
   void AddKernel() { kernels_.Raise(issued.value() + 1); }
-  // Whether all kernels so far are complete, or have failed.
+  // Returns whether all kernels so far are complete, or have failed.
   bool Quiet();
-  // A hint to the driver.
+  // Sets an attribute, which is a hint to the driver. Later driver's streams behind it get it, too.
   CUresult SetAttribute(CUstreamAttrID id, const CUstreamAttrValue& value);
 
-  // How many operations have been issued to it: their driver calls have returned.
+  // The number of operations issued to it; their driver calls have returned.
   Watermark issued;
-  // For a blocking stream, how many of its operations the legacy stream waits for, and for how many
-  // of the legacy stream's it waits.
+  // For a blocking stream: the number of its operations for which the legacy stream waits, and the
+  // number of the legacy stream's operations for which it waits.
   Watermark awaited;
   Watermark awaits;
 
@@ -173,29 +175,29 @@ class SessionStream {
         native_(native),
         place_(place) {}
 
-  // Returns whether it is there now.
+  // Moves the stream. Returns whether it has moved.
   bool MoveTo(const SlotRange& to);
   CUresult Continue(CUstream next, SlotSet leaves) ABSL_EXCLUSIVE_LOCKS_REQUIRED(use_);
-  // Where kernels are under way that it left when it moved on.
+  // Returns the slots where kernels are under way that it left when it moved on.
   SlotSet Left();
 
   const DriverApi* const api_;
   const GreenContexts* const contexts_;
   SharePlanner::Seat* const seat_;
   const Kind kind_;
-  const std::shared_ptr<StreamMark> mark_;  // Shared with those who wait when the stream is gone.
+  const std::shared_ptr<StreamMark> mark_;  // Shared: waits for it go on when the stream is gone.
   StreamMark kernel_mark_;
-  StreamMark left_mark_;  // Of all that was issued before it moved on.
+  StreamMark left_mark_;  // Stands for all operations before it moved on.
   Watermark kernels_;     // The number of the last operation that had kernels.
   Watermark quiet_;       // The kernels up to this one are complete.
   SharePlanner::StreamUse used_;
   UseLock use_;
   CUstream native_ ABSL_GUARDED_BY(use_);
   std::atomic<SlotRange> place_;
-  std::atomic<SlotRange> refused_{};  // Where it could not move.
-  // Where kernels were under way when it moved on, until that is over. Written under `mu_`.
+  std::atomic<SlotRange> refused_{};  // The place to which it could not move.
+  // The slots where kernels were under way when it moved on, until they end. Written under `mu_`.
   std::atomic<SlotSet> left_{0};
-  Mutex mu_;  // Calls of the driver are made under it, no other lock is taken.
+  Mutex mu_;  // Held across calls of the driver; no other lock is taken under it.
   std::map<CUstreamAttrID, CUstreamAttrValue> attributes_ ABSL_GUARDED_BY(mu_);
 };
 

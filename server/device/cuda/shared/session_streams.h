@@ -1,5 +1,5 @@
-// All streams of one context of a shared device: they are made, found by their ids and kept in
-// CUDA's legacy order, and it is known whether anything of theirs is under way.
+// All streams of one context of a shared device. This makes streams, finds them by their ids, keeps
+// them in CUDA's legacy order, and tells whether any of their work is under way.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SESSION_STREAMS_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SESSION_STREAMS_H_
 
@@ -23,7 +23,7 @@
 
 namespace warpline::device {
 
-// Thread-safe. The context is current on every thread that calls it, and on the one that ends it.
+// Thread-safe. The context must be current on every thread that calls or destroys it.
 class SessionStreams : public KernelSource {
  public:
   // Makes the legacy stream. The kernels of all streams run where the seat says. `contexts`,
@@ -37,7 +37,8 @@ class SessionStreams : public KernelSource {
 
   // `flags` is CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
   CUresult Create(uint32_t flags, StreamId* id);
-  // CUDA_ERROR_INVALID_HANDLE for the legacy stream, and for what is no stream of this context.
+  // Returns CUDA_ERROR_INVALID_HANDLE for the legacy stream, and for ids of no stream of this
+  // context.
   CUresult Destroy(StreamId id);
   // REQUIRES: `id` is kLegacyStream, or from Create() and not destroyed.
   SessionStream* Of(StreamId id) const {
@@ -49,14 +50,14 @@ class SessionStreams : public KernelSource {
   bool Quiet() override;
   // Tells the seat where it is busy.
   void Look() override { seat_->SetBusy(Busy()); }
-  // The slots where kernels are under way; none when it is quiet. Of streams that were destroyed
-  // all work counts as kernels.
+  // Returns the slots where kernels are under way; none when the context is quiet. All work of
+  // destroyed streams counts as kernels.
   SlotSet Busy();
   void Overdue() override {
     if (on_overdue_) on_overdue_();
   }
-  // CUDA_SUCCESS when nothing is under way that was issued to any stream, CUDA_ERROR_NOT_READY
-  // before, or the error with which work ended. Tells the seat, too, when it is idle.
+  // Returns CUDA_SUCCESS when no stream has work under way, CUDA_ERROR_NOT_READY before, or the
+  // error with which work ended. Tells the seat when the context is idle.
   CUresult QueryIdle();
 
  private:
@@ -76,11 +77,12 @@ class SessionStreams : public KernelSource {
   // A stream that was destroyed before its work was complete.
   struct Departed {
     std::shared_ptr<StreamMark> mark;  // The end of its work.
-    SlotSet slots = 0;                 // Where that is.
+    SlotSet slots = 0;                 // The slots where that work is.
   };
 
-  // Whether work of destroyed streams is under way; adds to `busy`, which may be null, where it is.
-  // Forgets what is complete.
+  // Returns CUDA_ERROR_NOT_READY while work of destroyed streams is under way, or an error with
+  // which it ended. Adds the slots of that work to `busy`, which may be null. Forgets complete
+  // work.
   CUresult QueryDeparted(SlotSet* busy);
 
   const DriverApi* const api_;

@@ -1,11 +1,11 @@
-// Who of those who share a device works, and on which of its multiprocessors.
+// Plans on which multiprocessors the sessions that share a device run, by which of them work.
 //
 //   SharePlanner planner(contexts.slots());
 //   const std::unique_ptr<SharePlanner::Seat> seat =
 //       planner.Join({.weight = 3, .slice = "lease 7"});
 //   seat->Use(&stream_use, blocks);        // Before each operation is issued.
-//   const SlotRange on = seat->place();    // Where to issue it.
-//   seat->Arrive(&stream_use, on);         // When nothing of the stream's is elsewhere any more.
+//   const SlotRange on = seat->place();    // The slots to issue it to.
+//   seat->Arrive(&stream_use, on);         // When the stream has no work elsewhere any more.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 
@@ -24,82 +24,85 @@
 
 namespace warpline::device {
 
-// What a session may have of a device.
+// The part of a device that a session may have.
 struct ShareTerms {
   // The most multiprocessors; 0 for all.
   int most = 0;
-  // By which it has them where others want them, from 1 on.
+  // Its weight where other sessions want multiprocessors, too; at least 1.
   int weight = 1;
-  // Sessions that name the same slice have its multiprocessors and its weight together, as the
-  // first of them says. Empty for a session by itself.
+  // Sessions of the same slice share its multiprocessors and its weight, which the first of them
+  // sets. Empty for a session by itself.
   std::string slice = {};
-  // Told what part of the device's multiprocessors it runs on from now on, in thousandths, with the
-  // first plan and whenever that changes. Called under the planner's lock: it may note it, and no
-  // more. Null for nobody.
+  // Called with the part of the device's multiprocessors on which the session runs from now on, in
+  // thousandths. The call comes with the first plan and after each change, under the planner's
+  // lock, so it may only note the number. May be null.
   std::function<void(uint32_t share)> on_share = {};
 };
 
 // Thread-safe. It outlives its seats.
 //
-// A session works while it launches kernels or they run, and for a short time after; it then rests,
-// and after a long time without any operation it is absent. What it wants is what its streams'
-// largest grids can use together: a grid runs on no more multiprocessors than it has blocks. A plan
-// is made when somebody begins to work or wants more, or is seen to be done with kernels that ran
-// for long, at once, and otherwise a few times a second.
-// Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next. What a plan
-// gives and what is had differ: kernels stay where they were launched, and whoever has long ones
-// goes over to a new place later than others do. So what a slice had counts by where its kernels
-// ran, and for how long; what it had too much it pays for, up to a second of the device, also when
-// it has rested meanwhile.
-// A kernel that runs through a whole window runs for long.
+// A session works while it launches kernels or its kernels run, and for a short time after. Then it
+// rests, and after a long time without any operation it is absent. It wants as many multiprocessors
+// as the largest grids of its streams can use together: a grid runs on no more multiprocessors than
+// it has blocks. Time is cut into windows (kWindowMs), and each window begins with a plan. Another
+// plan is made at once when a session joins, leaves, begins to work, wants more, or is done with
+// long-running kernels. A kernel is long-running if it runs through a whole window.
 //
-// The device is divided among slices, and what a slice gets among its sessions that work, so that
-// more sessions bring a slice no more of the device. Nor do kernels that run for long: a slice that
-// has as much for these as its part and a slot, or as its limit, launches others where they are,
-// and so behind them.
+// Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next. A slice's
+// use also differs from its plan, because kernels stay where they were launched, so that a session
+// with long kernels moves to a new place later than others. Use is therefore counted by where and
+// how long a slice's kernels ran. A slice that had too much pays for it in later windows, up to a
+// second of the device, even if it has rested meanwhile.
+//
+// The device is divided among slices, and each slice's part among its working sessions, so more
+// sessions do not earn a slice a larger part. Long-running kernels do not either. When they occupy
+// the slice's part and one more slot, or its limit, the slice launches its other kernels on the
+// same slots, behind them.
 class SharePlanner {
  public:
   // Milliseconds of a clock that only rises.
   using Clock = int64_t (*)();
   static int64_t CoarseClock();
 
-  // A session that has launched nothing for so long rests, and its former grids are forgotten.
+  // The length of a window. A session that launches nothing for this long rests, and its former
+  // grids are forgotten.
   static constexpr int64_t kWindowMs = 250;
-  // Who has a kernel that runs for so long keeps its part at most for itself, and of that an even
-  // part among its slice's sessions that work.
+  // A session keeps others from the slots of its long-running kernels. It loses that right after
+  // this time if the slots are more than its even part of its slice's part, or if its slice then
+  // keeps others from more than the slice's part.
   static constexpr int64_t kStayMs = 10'000;
-  // A session that has issued nothing for so long is absent.
+  // A session that issues nothing for this long is absent.
   static constexpr int64_t kPresenceMs = 60'000;
-  // What an operation uses of which that is not known.
+  // The number of blocks of an operation for which it is not known.
   static constexpr uint64_t kAll = UINT64_MAX;
 
-  // The largest grid that one stream launched lately. Thread-safe.
+  // The largest grid that one stream has launched in the current window. Thread-safe.
   class StreamUse {
    private:
     friend class SharePlanner;
     std::atomic<uint64_t> window_{0};
     std::atomic<uint64_t> blocks_{0};
-    std::atomic<uint64_t> arrived_{0};  // The last of its session's moves that it went along with.
+    std::atomic<uint64_t> arrived_{0};  // The last of its session's moves that it followed.
   };
 
   class Seat;
 
-  // Sessions that have a part of the device together. The planner's own.
+  // Sessions that share a part of the device. It belongs to the planner.
   struct Slice {
-    std::string name;  // Empty for that of a session by itself.
+    std::string name;  // Empty for a session by itself.
     int most = 0;
     int weight = 1;
     std::vector<Seat*> seats;
-    // Those of the last plan that work, and what they were given together.
+    // The sessions that worked at the last plan, and the slots that they were given together.
     std::vector<Seat*> working;
     SlotRange place;
-    // What it had in this window, and by how much earlier ones fell short of its part, in
-    // milliseconds of a multiprocessor; below 0 by how much they exceeded it.
+    // Milliseconds of a multiprocessor: the slice's use in this window, and the amount by which
+    // earlier windows fell short of its part, which is below 0 where they exceeded it.
     int64_t had_ms = 0;
     int64_t owed_ms = 0;
-    int owed = 0;  // Of that, what this window makes up for (ShareDemand::owed).
-    // Of the last plan: how many multiprocessors it may have beside others, should it want them,
-    // where it has kernels that run for long, and where it keeps others from them.
+    int owed = 0;  // The part of it that this window makes up for (ShareDemand::owed).
+    // Values of the last plan: the multiprocessors that the slice may have beside others, the slots
+    // where it has long-running kernels, and those of them from which it keeps others.
     int part = 0;
     SlotSet held = 0;
     SlotSet kept = 0;
@@ -113,9 +116,10 @@ class SharePlanner {
     Seat& operator=(const Seat&) = delete;
 
     SlotRange place() const { return Unpacked(place_.load(std::memory_order_acquire)); }
-    // What the stream was issued elsewhere is complete, or nothing was: it goes on there now, which
-    // is the place. With the first stream that launched kernels lately the session runs there, too;
-    // when all of these have come, or no kernels are seen elsewhere, it runs nowhere else.
+    // Says that the stream goes on at `place`, the session's place, and has no work under way
+    // elsewhere. When the first stream that launched kernels lately arrives, the session runs at
+    // the place, too. When all such streams have arrived, or no kernels are seen elsewhere, it runs
+    // nowhere else.
     void Arrive(StreamUse* stream, const SlotRange& place) {
       if (Packed(place) == settled_.load(std::memory_order_relaxed)) return;
       if (stream->arrived_.load(std::memory_order_relaxed) ==
@@ -124,16 +128,16 @@ class SharePlanner {
       }
       planner_->OnArrive(this, stream, place);
     }
-    // An operation of the stream's goes to other slots than the place.
+    // Says that an operation goes to these slots, which are not those of the place.
     void Stray(SlotSet slots) { planner_->OnStray(this, slots); }
-    // Whether it may never have the whole device.
+    // True if the session may never have the whole device.
     bool limited() const { return limited_; }
-    // An operation is about to be issued to the stream, whose kernels have so many blocks; 0 for
-    // one without kernels.
+    // Says that an operation is about to be issued to the stream. Its kernels have `blocks` blocks;
+    // 0 for an operation without kernels.
     void Use(StreamUse* stream, uint64_t blocks) { planner_->OnUse(this, stream, blocks); }
-    // Where kernels that were launched run, as seen now; none for nowhere. There the session runs,
-    // whatever its streams have said. Who stayed where its kernels were has no reason to any more
-    // when they are nowhere, and others get what it kept from them.
+    // Sets the slots where the session's kernels run, as seen now; 0 for none. The session runs
+    // there, whatever its streams have said. When no kernels run, a session that stayed with
+    // long-running kernels gives up the slots that it kept from others.
     void SetBusy(SlotSet busy) {
       busy_.store(busy, std::memory_order_relaxed);
       if (busy == 0 && stays_.load(std::memory_order_relaxed)) planner_->EndStay(this);
@@ -155,35 +159,35 @@ class SharePlanner {
     const bool limited_;
     const std::function<void(uint32_t)> on_share_;
     std::atomic<uint32_t> place_{0};
-    std::atomic<uint32_t> settled_{0};  // Its place, where it runs nowhere else; 0 before that.
-    std::atomic<uint64_t> moves_{0};    // How often it got another place.
-    std::atomic<int64_t> used_ms_{0};   // The last operation; 0 for none yet.
-    std::atomic<uint64_t> blocks_{0};   // Of this window: the sum of the streams' largest grids.
-    // The streams that launched kernels in this window, and those of them that did not in the one
-    // before.
+    std::atomic<uint32_t> settled_{0};  // Its place once it runs nowhere else; 0 before that.
+    std::atomic<uint64_t> moves_{0};    // Number of times that it got another place.
+    std::atomic<int64_t> used_ms_{0};   // Time of the last operation; 0 before the first.
+    std::atomic<uint64_t> blocks_{0};   // The sum of the streams' largest grids in this window.
+    // Numbers of streams that launched kernels in this window, and of those among them that
+    // launched none in the window before.
     std::atomic<uint32_t> streams_{0};
     std::atomic<uint32_t> new_streams_{0};
-    std::atomic<int> planned_{0};  // The multiprocessors that the plan reckons with.
+    std::atomic<int> planned_{0};  // The multiprocessors that the plan counts for it.
     std::atomic<SlotSet> busy_{0};
-    std::atomic<bool> stays_{false};  // It has a kernel that runs for long: `pinned_` says where.
-    // Guarded by the planner's mu_: the blocks of the window before, or, while nothing new is
-    // launched, of what runs; and where that is.
+    std::atomic<bool> stays_{false};  // It has a long-running kernel, at `pinned_`.
+    // The planner's mu_ guards what follows.
+    // Blocks of the window before or, while only earlier kernels run, of those kernels.
     uint64_t blocks_before_ = 0;
-    SlotSet runs_ = 0;             // Where its kernels may run.
-    uint32_t streams_before_ = 0;  // Of the window before.
-    uint32_t arrived_ = 0;         // Streams that went along with its last move.
-    SlotRange pinned_;
+    SlotSet runs_ = 0;             // Slots where its kernels may run.
+    uint32_t streams_before_ = 0;  // `streams_` of the window before.
+    uint32_t arrived_ = 0;         // Streams that followed its last move.
+    SlotRange pinned_;             // Slots of its long-running kernels; empty for none.
     int64_t pinned_since_ms_ = 0;
-    // They run there for so long, on so much, that it keeps others from these slots no more.
+    // True if it keeps others from these slots no more (kStayMs).
     bool overstays_ = false;
-    uint32_t share_ = 0;  // That on_share_ was told.
+    uint32_t share_ = 0;  // The share that on_share_ was told.
   };
 
   explicit SharePlanner(std::vector<int> slots, Clock clock = &CoarseClock);
   SharePlanner(const SharePlanner&) = delete;
   SharePlanner& operator=(const SharePlanner&) = delete;
 
-  // Begins another window if this one's time is over, as operations do.
+  // Begins the next window if this one is over. Operations do that, too.
   void Look() { LookAt(clock_()); }
   std::unique_ptr<Seat> Join(ShareTerms terms);
 
@@ -193,7 +197,7 @@ class SharePlanner {
     return {static_cast<uint16_t>(packed >> 16), static_cast<uint16_t>(packed)};
   }
 
-  // Of this name, or a new one.
+  // Returns the slice of this name, or a new one.
   Slice* SliceOf(const ShareTerms& terms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave(Seat* seat);
   void OnUse(Seat* seat, StreamUse* stream, uint64_t blocks);
@@ -204,35 +208,35 @@ class SharePlanner {
     if (now >= window_end_.load(std::memory_order_relaxed)) NextWindow(now);
   }
   void NextWindow(int64_t now);
-  // The kernels for which it stayed are over.
+  // Plans anew, because the long-running kernels of the session are over.
   void EndStay(Seat* seat);
   void Pin(Seat* seat, const SlotRange& range, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Counts what slices had since it was counted last.
+  // Counts the slices' use since it was counted last.
   void NoteHad(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The multiprocessors that the plan reckons with for its sessions that work.
+  // Returns the multiprocessors that the plan counts for the slice's working sessions.
   static int64_t PlannedOf(const Slice& slice);
-  // Counts by how much the window that is over missed the parts of those who could have used more
+  // Counts by how much the window that is over missed the parts of slices that could have used more
   // than they had.
   void NoteOwed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Plan(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Notes who of the slice works, and adds to `apart` who does not go with it.
+  // Notes which sessions of the slice work. Adds those that rest, but are present, to `apart`.
   void See(Slice* slice, int64_t now, std::vector<Seat*>* apart) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Notes the parts of all slices that work, and what they hold and keep.
+  // Notes the parts of all working slices, and the slots that they hold and keep.
   void NoteParts(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteKept(Slice* slice, bool beside_others, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether it has all that it may have for kernels that run for long.
+  // Returns whether the slice has all the slots that it may have for long-running kernels.
   bool IsFull(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What the slice's sessions that launch want together.
+  // Returns the joint demand of the slice's sessions that launch.
   ShareDemand DemandOf(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ShareDemand DemandOf(const Seat& seat) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Divides what the slice was given among them.
+  // Divides the slice's slots among its sessions that launch.
   void Divide(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Has them launch where its kernels run for long.
+  // Has the slice's sessions that launch do so on the slots of its long-running kernels.
   void Crowd(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Put(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What it had until now is counted, and it runs there from now on.
+  // Counts the use until now, and notes that the session runs on these slots from now on.
   void RunOn(Seat* seat, SlotSet runs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The multiprocessors that so many blocks can use.
+  // Returns how many multiprocessors `blocks` blocks can use.
   int Wanted(uint64_t blocks) const {
     return static_cast<int>(blocks < static_cast<uint64_t>(all_) ? blocks : all_);
   }
@@ -244,7 +248,7 @@ class SharePlanner {
   std::atomic<uint64_t> window_{1};
   Mutex mu_;  // A leaf. ShareTerms::on_share is all that is called under it.
   std::list<Slice> slices_ ABSL_GUARDED_BY(mu_);  // In the order in which they came.
-  int64_t noted_ms_ ABSL_GUARDED_BY(mu_) = 0;     // Until when `had_ms` is counted.
+  int64_t noted_ms_ ABSL_GUARDED_BY(mu_) = 0;     // `had_ms` is counted up to then.
 };
 
 }  // namespace warpline::device
