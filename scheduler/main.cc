@@ -46,35 +46,39 @@
 #include "transport/grpc/server_tls.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultSchedulerEndpoint},
-          "Addresses to serve servers, clients and operators on, separated by commas: host:port "
-          "(port 0 for any) or unix:/path. [::]:port is every address of the host, 0.0.0.0:port "
-          "every one of IPv4. Without TLS only loopback and unix sockets are taken.");
+          "Addresses to serve servers, clients and operators on, separated by commas: "
+          "host:port (port 0 for any) or unix:/path. [::]:port is every address of "
+          "the host, 0.0.0.0:port every IPv4 address. Without TLS only loopback "
+          "addresses and unix sockets are accepted.");
 ABSL_FLAG(std::string, port_file, "",
-          "Where to write the port of the first host:port address once the scheduler is ready.");
+          "A file to which the scheduler writes the port of the first host:port "
+          "address once it is ready.");
 ABSL_FLAG(std::string, state, "",
-          "The folder for the state, or etcd://host:port,host:port,... for a state that several "
-          "schedulers share, of which one leads. Empty for ~/.local/state/warpline-scheduler.");
+          "The folder for the state, or etcd://host:port,host:port,... for a state "
+          "that several schedulers share; one of them leads. Empty for "
+          "~/.local/state/warpline-scheduler.");
 ABSL_FLAG(std::string, placement, "spread",
-          "Which device a lease gets: spread (the one with the most free memory) or pack (the one "
-          "with the least that is enough).");
-ABSL_FLAG(
-    bool, preemption, false,
-    "A request that waits ends leases of lower priority, or of tenants that have more than is "
-    "reserved for them while it is within what is reserved for its own, after notice.");
+          "The choice of the device for a lease: spread (the one with the most free "
+          "memory) or pack (the one with the least that is enough).");
+ABSL_FLAG(bool, preemption, false,
+          "Lets a waiting request end other leases after notice. Those are leases of "
+          "lower priority and, while the request is within its own tenant's reserved "
+          "memory, leases of tenants that have more than is reserved for them.");
 ABSL_FLAG(warpline::DurationFlag, preemption_notice, absl::Minutes(1),
           "How long such a lease lasts after its holder is told.");
-ABSL_FLAG(
-    warpline::DurationFlag, share_epoch, absl::ZeroDuration(),
-    "How often leases that tenants have beyond their shares end, after notice, if others wait "
-    "that have less than theirs; what is reserved counts first. 0 for never.");
+ABSL_FLAG(warpline::DurationFlag, share_epoch, absl::ZeroDuration(),
+          "How often leases end, after notice, that tenants have beyond their shares, "
+          "while tenants with less than their shares wait. Reserved memory counts "
+          "first. 0 for never.");
 ABSL_FLAG(warpline::DurationFlag, patience, absl::Minutes(10),
-          "A request that waits for this long has devices set aside for it as they become free.");
-ABSL_FLAG(int, max_waiting, 128, "How many requests of each tenant may wait.");
+          "A request that has waited for this long gets devices set aside for it as "
+          "they become free.");
+ABSL_FLAG(int, max_waiting, 128, "The most requests of each tenant that may wait.");
 ABSL_FLAG(int, decision_log_mb, 32,
-          "How many MiB of placement decisions are kept in the folder \"decisions\" of the state "
-          "folder; 0 for none.");
+          "The MiB of placement decisions to keep in the folder \"decisions\" of the "
+          "state folder; 0 for none.");
 ABSL_FLAG(warpline::DurationFlag, lease_ttl, absl::Seconds(60),
-          "How long a lease lasts that nobody renews and that has no sessions.");
+          "How long a lease lasts that is not renewed and has no sessions.");
 ABSL_FLAG(warpline::DurationFlag, report_interval, absl::Seconds(1), "How often servers report.");
 ABSL_FLAG(warpline::DurationFlag, lost_after, absl::Seconds(5),
           "A server that is silent for this long is lost: it gets no new leases.");
@@ -82,23 +86,24 @@ ABSL_FLAG(warpline::DurationFlag, forget_after, absl::Hours(1),
           "A server that is lost for this long is forgotten, and its leases end.");
 ABSL_FLAG(warpline::DurationFlag, key_period, absl::Hours(24 * 30),
           "How long a key signs tokens before the next one does.");
-ABSL_FLAG(
-    int, tenant_calls, 50,
-    "How often in a second each tenant's programs may ask for leases or renew them in the long "
-    "run; ten times as often at once. A lease is renewed three times in --lease_ttl.");
+ABSL_FLAG(int, tenant_calls, 50,
+          "How often per second each tenant's programs may ask for leases or renew "
+          "them in the long run; a burst may have ten times as many calls. A lease is "
+          "renewed three times in --lease_ttl.");
 ABSL_FLAG(std::string, admin_listen, "",
-          "host:port for Prometheus (/metrics): plain text, no control, and nothing about tenants "
-          "without --tenant_metrics. "
-          "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
+          "host:port for Prometheus (/metrics), in plain text. It controls nothing, "
+          "and says nothing about tenants without --tenant_metrics. Empty for none. "
+          "It must be a loopback address, unless --admin_listen_anywhere is given.");
 ABSL_FLAG(bool, tenant_metrics, false,
-          "Prometheus is also told the names of tenants and what each of them has: whoever can "
-          "scrape --admin_listen then knows.");
+          "Prometheus is also told the names of tenants and what each of them has. "
+          "Every program that can reach --admin_listen can then read that.");
 ABSL_FLAG(bool, admin_listen_anywhere, false,
           "--admin_listen may be an address that other hosts reach.");
 ABSL_FLAG(std::string, page_listen, "",
-          "host:port of a loopback address for the pool's web page, in plain text; it is for who "
-          "shows the operator's credential, or a tenant's. Elsewhere it is reached by `ssh -L`, "
-          "`kubectl port-forward`, or a proxy on this host that speaks TLS. Empty for none.");
+          "host:port of a loopback address for the pool's web page, in plain text. "
+          "The page asks for the operator's credential, or a tenant's. Other hosts "
+          "reach it by `ssh -L`, `kubectl port-forward`, or a proxy on this host that "
+          "speaks TLS. Empty for none.");
 ABSL_FLAG(std::string, health_listen, "",
           "host:port for health checks (grpc.health.v1) in plain text, such as a kubelet's: the "
           "services liveness and readiness, and nothing else. Empty for none.");
@@ -114,20 +119,20 @@ constexpr char kUsage[] = R"(gives out leases on the devices of a pool of server
 Servers join with `warpline-server --scheduler=ADDRESS`; programs reach it with
 `warpline run --endpoint=ADDRESS -- PROGRAM`, or with WARPLINE_ENDPOINT=ADDRESS.
 
-As long as nobody has added a tenant, programs and servers of this host are taken without a
-credential. `warpline tenant add NAME` adds a tenant and prints its credential; from then on
-programs need one. `warpline servers add NAME` does the same for a server, which shows it with
---name=NAME and --scheduler_credential_file; from the first tenant or server on, all need theirs.
+Until a tenant is added, programs and servers of this host need no credential.
+`warpline tenant add NAME` adds a tenant and prints its credential; from then on programs need one.
+`warpline servers add NAME` does the same for a server, which shows its credential with --name=NAME
+and --scheduler_credential_file. From the first tenant or server on, all servers need theirs.
 
 Pods of a Kubernetes cluster may show their ServiceAccount's token in place of a credential
 (--cluster_keys, --cluster_issuer): it acts as the tenant that has the pod's namespace.
 
-Several schedulers share a state in etcd (--state=etcd://host:port,... with --etcd_ca and so on): one
-leads, another takes over when it is gone. Servers, programs and operators name them all, separated
-by commas.
+Several schedulers can share a state in etcd (--state=etcd://host:port,... with --etcd_ca and so
+on). One leads, and another takes over when it is gone. Servers, programs and operators name all of
+them, separated by commas.
 
-A web page of the pool is at --page_listen: hosts, their GPUs, who has leases on them and who waits.
-It asks for a credential, and shows a tenant what is its own.
+A web page of the pool is at --page_listen. It shows hosts, their GPUs, the leases on them and the
+requests that wait. It asks for a credential, and shows a tenant only its own leases and requests.
 
 Signals: SIGTERM or SIGINT ends it, with exit code 0. Sessions go on; leases are kept in the state
 folder.)";
@@ -183,7 +188,7 @@ absl::Status CheckFlags() {
     return absl::InvalidArgumentError(
         "--preemption_notice must be at least half of --lease_ttl, and at most a day");
   }
-  // Who is told at the end of one is gone before the next one ends.
+  // A lease whose holder is told at the end of one epoch is gone before the next epoch ends.
   if (const absl::Duration epoch = absl::GetFlag(FLAGS_share_epoch).get();
       epoch != absl::ZeroDuration() &&
       (epoch < absl::GetFlag(FLAGS_preemption_notice).get() || epoch > absl::Hours(24 * 7))) {
@@ -241,7 +246,7 @@ SchedulerOptions OptionsFromFlags(const std::string& folder, std::string operato
   return options;
 }
 
-// What this scheduler is, and what it needs for that.
+// The scheduler's role, alone or one of several, and the client of etcd that it needs.
 struct OpenedRole {
   std::unique_ptr<EtcdClient> etcd;  // Null for the only scheduler.
   std::unique_ptr<Role> role;

@@ -31,222 +31,240 @@
 #include "transport/registry/listen.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
-          "Addresses to serve clients on, separated by commas: host:port (port 0 for any) or "
-          "unix:/path. [::]:port is every address of the host, 0.0.0.0:port every one of IPv4. "
-          "Without TLS only loopback and unix sockets are taken.");
+          "Addresses to serve clients on, separated by commas: host:port (port 0 for "
+          "any) or unix:/path. [::]:port is every address of the host, 0.0.0.0:port "
+          "every IPv4 address. Without TLS only loopback addresses and unix sockets "
+          "are accepted.");
 ABSL_FLAG(bool, shm, true,
-          "Programs on this host go through memory that they share with the server: a round trip "
-          "takes a fraction of one over a socket. At a loopback address without TLS they do from "
-          "the beginning, elsewhere once their session is open. Not where unix sockets need TLS "
-          "(--tls_unix).");
-ABSL_FLAG(
-    std::vector<std::string>, ucx_networks, {},
-    "Networks, such as 10.0.0.0/8, separated by commas, from which sessions may go on over UCX, "
-    "once they are open: a round trip takes half of one over gRPC. UCX neither encrypts nor "
-    "knows its peers: name only networks in which nobody listens or intrudes. Needs --shm.");
+          "Programs on this host use memory that they share with the server: a round "
+          "trip takes a fraction of one over a socket. At a loopback address without "
+          "TLS they do so from the beginning, elsewhere once their session is open. "
+          "It is off if unix sockets need TLS (--tls_on_unix_sockets).");
+ABSL_FLAG(std::vector<std::string>, ucx_networks, {},
+          "Networks, such as 10.0.0.0/8, separated by commas. Sessions from these "
+          "networks may go on over UCX once they are open: a round trip takes half of "
+          "one over gRPC. UCX neither encrypts nor knows its peers, so name only "
+          "networks that have no eavesdroppers and no intruders. Needs --shm.");
 ABSL_FLAG(std::string, ucx_ports, "14700-14999",
-          "The TCP ports at which sessions are reached over UCX, two for each; empty for any.");
+          "The TCP ports for sessions over UCX, two for each session; empty for any.");
 ABSL_FLAG(std::string, port_file, "",
-          "Where to write the port of the first host:port address once the server is ready.");
+          "A file to which the server writes the port of the first host:port address "
+          "once it is ready.");
 ABSL_FLAG(std::string, device, "auto",
-          absl::StrCat("What executes: ", warpline::DescribeBackends(),
+          absl::StrCat("The backend that executes: ", warpline::DescribeBackends(),
                        ", or auto, the first of them that has a device."));
 ABSL_FLAG(warpline::ByteSize, session_memory, {},
-          "Device memory that a session may hold, such as 8GiB. 0 for all that the device has less "
-          "--device_reserve.");
+          "The most device memory that a session may hold, such as 8GiB. 0 for all "
+          "memory of the device but --device_reserve.");
 ABSL_FLAG(warpline::ByteSize, peer_memory, {},
-          "Device memory that all sessions of one peer may hold together that have no lease of a "
-          "scheduler, such as 24GiB. Memory that one session shares and another has opened counts "
-          "for both, and what an ended one has left, while anybody holds it, for its peer. 0 for "
-          "no such bound: where there are no leases whoever comes may have the device. A peer is "
-          "as in --strangers_per_peer.");
+          "The most device memory that all sessions of one peer without a scheduler's "
+          "lease may hold together, such as 24GiB. Memory that one session shares and "
+          "another one has opened counts for both. Memory that an ended session has "
+          "left counts for its peer while any session holds it. 0 for no bound: "
+          "without leases every client may then have the whole device. "
+          "--strangers_per_peer says what a peer is.");
 ABSL_FLAG(warpline::ByteSize, tenant_host_memory, {},
-          "Host memory that all sessions of one tenant may take together, or of one peer where "
-          "there is no scheduler, such as 16GiB: what they share with clients on this host, "
-          "module images, what is kept for a next worker, queues. Beyond it memory, modules and "
-          "sessions are refused. 0 for half of the host's memory, or what --max_sessions sessions "
-          "need at least if that is more.");
+          "The most host memory that all sessions of one tenant, or of one peer "
+          "without a scheduler, may take together, such as 16GiB. It covers memory "
+          "shared with clients on this host, module images, data kept for a session's "
+          "next worker, and queues. Beyond it memory, modules and sessions are "
+          "refused. 0 for half of the host's memory, or the least that --max_sessions "
+          "sessions need if that is more.");
 ABSL_FLAG(std::string, device_reserve, "",
-          "Device memory left to workers' contexts and others, such as 2GiB. Empty for an eighth "
-          "of a GPU, at most 4GiB but enough for --warm_workers, and nothing of the CPU device.");
+          "Device memory left to workers' contexts and other programs, such as 2GiB. "
+          "Empty for an eighth of a GPU, at most 4GiB but enough for --warm_workers, "
+          "and for nothing of the CPU device.");
 ABSL_FLAG(warpline::ByteSize, host_memory, {},
           "Page-locked memory that all sessions together may share with clients on this host, such "
           "as 16GiB; mapped memory beyond it is refused. 0 for half of the host's memory.");
-ABSL_FLAG(int, max_sessions, 64, "Sessions at a time, 8192 at most; more are refused.");
-ABSL_FLAG(
-    int, strangers_per_peer, 64,
-    "Streams that one peer may have open without having opened or resumed a session on them, "
-    "and a quarter of the connections without such a stream; for the next one the peer's oldest "
-    "is closed. Sessions do not count: --max_sessions bounds those, and a lease its own. A peer "
-    "is the name in a client's certificate, else its address (of IPv6 the first 64 bits), "
-    "else the user at the other end of a unix socket. Programs say at once what they want, so "
-    "this needs to be only as many as start in the same moment behind one address: those of "
-    "a host, of a network behind NAT, or of all that come through `ssh -L`.");
+ABSL_FLAG(int, max_sessions, 64, "The most sessions at a time, up to 8192; more are refused.");
+ABSL_FLAG(int, strangers_per_peer, 64,
+          "The most streams that one peer may have open on which it has not opened or "
+          "resumed a session. It may have four times as many connections without a "
+          "session. For a further one the peer's oldest is closed. Sessions do not "
+          "count: --max_sessions bounds those, and a lease its own. A peer is the "
+          "name in a client's certificate, else its address (the first 64 bits for "
+          "IPv6), else the user at the other end of a unix socket. Programs open "
+          "their session at once, so this needs to cover only the programs that start "
+          "in the same moment behind one address. Those are the programs of a host, "
+          "of a network behind NAT, or all that come through `ssh -L`.");
 ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
           "The largest range of device addresses that a session may have.");
 ABSL_FLAG(std::vector<std::string>, tiers, std::vector<std::string>({"isolated"}),
-          "What keeps sessions apart from others on their device, separated by commas: isolated, a "
-          "process and a context each, which run whatever a program has; and guarded, hardened "
-          "kernels in a context that many share, for programs that ask for it (--tier=guarded).");
+          "The tiers that the server offers, separated by commas. They differ in what "
+          "keeps sessions of a device apart. isolated: each session has a process and "
+          "a context of its own, and runs any program. guarded: hardened kernels run "
+          "in a context that many sessions share, for programs that ask for it "
+          "(--tier=guarded).");
 ABSL_FLAG(warpline::ByteSize, guarded_arena_size, {warpline::kMinArenaBytes},
-          "The largest range of device addresses that a session of the guarded tier may have, from "
-          "4GiB to 1TiB. All of it is mapped, so that larger ones take longer to open; with 4GiB "
-          "kernels check addresses at the least cost.");
+          "The largest range of device addresses that a session of the guarded tier "
+          "may have, from 4GiB to 1TiB. All of it is mapped, so a larger one takes "
+          "longer to open. With 4GiB kernels check addresses at the least cost.");
 ABSL_FLAG(warpline::ByteSize, guarded_memory, {1ull << 30},
-          "Device memory that a session of the guarded tier gets when it opens and its lease does "
-          "not say how much. It gets no more later. What it takes for stray accesses and for "
-          "variables of modules is part of it, 82MiB of 1GiB and 12MiB of 32MiB, and a sixteenth "
-          "stays for streams and graphs.");
+          "Device memory of a session of the guarded tier whose lease does not say "
+          "how much. The session gets it when it opens, and gets no more later. A "
+          "part of it serves stray accesses and variables of modules: 82MiB of 1GiB, "
+          "12MiB of 32MiB. A sixteenth of it stays for streams and graphs.");
 ABSL_FLAG(int, guarded_launch_seconds, 0,
-          "The longest that a launch of a session of the guarded tier may take; a lease may say "
-          "less. Its kernels are ended then, and the program gets CUDA_ERROR_LAUNCH_TIMEOUT. 0 for "
-          "no limit: then this happens to kernels that run for more than 10 s while another "
-          "session waits for the multiprocessors that they have, or to load code. What counts is "
-          "for how long nothing in one of the session's streams becomes complete.");
+          "The longest time that a launch of a session of the guarded tier may take; "
+          "a lease may say less. After that its kernels are ended, and the program "
+          "gets CUDA_ERROR_LAUNCH_TIMEOUT. The time counts while nothing in one of "
+          "the session's streams becomes complete. 0 for no limit: then only kernels "
+          "are ended that run for more than 10 s while another session waits for "
+          "their multiprocessors, or to load code.");
 ABSL_FLAG(int, guarded_hang_seconds, 60,
-          "Who had a session of the guarded tier whose work did not end, which ends the process of "
-          "all, gets no session of that tier for so long, and twice as long after each time that "
-          "follows, up to a day. Who that is: the tenant of a lease, else the peer, as in "
-          "--peer_memory. Sessions of the isolated tier stay allowed. 0 for no such pause.");
+          "How long a tenant gets no session of the guarded tier after its work there "
+          "did not end, which ends the process of all its sessions. The time is twice "
+          "as long after each further time, up to a day. Without a lease the pause is "
+          "the peer's, as in --peer_memory. Sessions of the isolated tier stay "
+          "allowed. 0 for no pause.");
 ABSL_FLAG(bool, guarded_standby, true,
-          "Each device whose guarded tier is in use has one more process with its context open, "
-          "which takes over at once when the process of all is lost: sessions at rest then go on "
-          "0.9 s earlier on an H100. It takes the memory of one more context, there 1.7 GiB of the "
-          "device. Without it the next process is started when it is needed.");
+          "Each device whose guarded tier is in use has one more process with its "
+          "context open. It takes over at once when the tier's process is lost: "
+          "sessions at rest then go on 0.9 s earlier on an H100. It takes the memory "
+          "of one more context, which is 1.7 GiB there. Without it the next process "
+          "is started when it is needed.");
 ABSL_FLAG(int, guarded_windows, 16,
-          "Pieces of host memory that the process of the guarded tier has locked for its device, "
-          "from its start, and its standby as many: a session on this host gets one when it first "
-          "makes a large copy, which then does not go with its commands. They are part of "
-          "--host_memory. Sessions for which none is left go on without. 0 to 64.");
+          "Blocks of host memory that the process of the guarded tier locks for its "
+          "device when it starts; its standby locks as many. A session on this host "
+          "gets one when it first makes a large copy, whose bytes then do not go with "
+          "its commands. The blocks are part of --host_memory. Sessions for which "
+          "none is left go on without one. 0 to 64.");
 ABSL_FLAG(warpline::ByteSize, guarded_window, {16ull << 20},
-          "The size of each of them, from 4MiB to 32MiB, whole MiB.");
+          "The size of each block of --guarded_windows, from 4MiB to 32MiB, whole "
+          "MiB.");
 ABSL_FLAG(std::string, guarded_context_memory, "",
-          "What the process of the guarded tier takes of its device without any session, such as "
-          "2GiB, and its standby once more: sessions are promised that much less of a device when "
-          "--tiers has guarded. Empty for 1.75GiB of a GPU, as seen on an H100, and nothing of the "
-          "CPU device.");
-ABSL_FLAG(
-    std::string, mps, "off",
-    "Whose sessions of the isolated tier share a device through NVIDIA's Multi-Process Service, so "
-    "that their kernels run at once, each with the sm_percent of its slice: tenant, those of one "
-    "tenant on one device, or, where there is no scheduler, of one certificate or unix user; or "
-    "off. The server starts and ends a daemon for each. A tenant's sessions then share faults, and "
-    "their jail is weaker: docs/mps.md.");
+          "Device memory that the process of the guarded tier takes without any "
+          "session, such as 2GiB; its standby takes as much again. Sessions are "
+          "promised that much less of a device when --tiers has guarded. Empty for "
+          "1.75GiB of a GPU, as seen on an H100, and for nothing of the CPU device.");
+ABSL_FLAG(std::string, mps, "off",
+          "Whether sessions of the isolated tier share a device through NVIDIA's "
+          "Multi-Process Service. Their kernels then run at once, each with the "
+          "sm_percent of its slice. tenant: sessions of one tenant on one device "
+          "share it; without a scheduler, those of one certificate or unix user. off: "
+          "none do. The server starts and ends a daemon for each group. A tenant's "
+          "sessions then share faults, and their jail is weaker: docs/mps.md.");
 ABSL_FLAG(std::string, mps_control, "",
           "The program nvidia-cuda-mps-control for --mps. Empty for the one in PATH.");
 ABSL_FLAG(std::string, mps_dir, "",
-          "Where the daemons of --mps have their sockets: a folder with a short path that workers' "
-          "users may pass through. Empty for $RUNTIME_DIRECTORY, or /tmp.");
-ABSL_FLAG(
-    std::string, dispatch, "band",
-    "How sessions of different leases share the time of a device: band, by the weights of "
-    "their leases; fifo; priority; edf, by their periods; fairness, by finish times; "
-    "reservation, so much time in each period where a slice says so, and else by weight; a policy "
-    "of your own, by its file (./mine.bpf.o; docs/policies.md); or off, as the driver has it. "
-    "`warpline policy` changes it while the server runs. Sessions of the same lease, or of one "
-    "peer where there is no scheduler, share as the driver has it. A lease that is alone "
-    "pays nothing for it, unless a policy of your own wants to be asked about it as well.");
+          "The folder for the sockets of the daemons of --mps. Its path must be "
+          "short, and workers' users must be able to pass through it. Empty for "
+          "$RUNTIME_DIRECTORY, or /tmp.");
+ABSL_FLAG(std::string, dispatch, "band",
+          "How sessions of different leases share the time of a device. band: by the "
+          "weights of their leases; fifo: the one that waits longest first; priority: "
+          "the highest priority first; edf: by their periods; fairness: by finish "
+          "times. reservation: a slice's time in each period where it has one, and "
+          "else by weight. The file of a policy of your own: ./mine.bpf.o; "
+          "docs/policies.md. off: as the driver does it. `warpline policy` changes it "
+          "while the server runs. Sessions of the same lease, or of one peer without "
+          "a scheduler, share as the driver does it. A lease that is alone pays "
+          "nothing for it, unless a policy of your own wants to be asked about it as "
+          "well.");
 ABSL_FLAG(int, dispatch_quantum_us, 6000,
-          "How long one lease has an engine of a device, to itself, while others want it. Between "
-          "two of them the engine stands still for some 150 us.");
-ABSL_FLAG(
-    int, dispatch_expect_us, 3000,
-    "Where the policy knows who is urgent (priority, reservation): so long before somebody who "
-    "comes every 4 to 100 ms is expected, those who would have to make way for it keep only "
-    "one command or 300 us of work in flight, for at most half of the time. 0 for never, to "
-    "20000.");
+          "How long one lease has an engine of a device to itself while others want "
+          "it. Between two leases the engine is idle for some 150 us.");
+ABSL_FLAG(int, dispatch_expect_us, 3000,
+          "How long before an expected arrival others make way, if the policy knows "
+          "which lease is urgent (priority, reservation). A lease that comes every 4 "
+          "to 100 ms is expected. Leases that would have to yield to it then keep "
+          "only one command or 300 us of work in flight, for at most half of the "
+          "time. 0 (never) to 20000.");
 ABSL_FLAG(std::string, admin_listen, "",
-          "host:port for Prometheus (/metrics): plain text, no control, and nothing about tenants "
-          "without --tenant_metrics. "
-          "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
+          "host:port for Prometheus (/metrics), in plain text. It controls nothing, "
+          "and says nothing about tenants without --tenant_metrics. Empty for none. "
+          "It must be a loopback address, unless --admin_listen_anywhere is given.");
 ABSL_FLAG(bool, tenant_metrics, false,
-          "Prometheus is also told the names of tenants and what each of them has: whoever can "
-          "scrape --admin_listen then knows.");
+          "Prometheus is also told the names of tenants and what each of them has. "
+          "Every program that can reach --admin_listen can then read that.");
 ABSL_FLAG(bool, admin_listen_anywhere, false,
           "--admin_listen may be an address that other hosts reach.");
 ABSL_FLAG(std::string, health_listen, "",
           "host:port for health checks (grpc.health.v1) in plain text, such as a kubelet's: the "
           "services liveness and readiness, and nothing else. Empty for none.");
-ABSL_FLAG(
-    std::string, admin_socket, "auto",
-    "The unix socket of the server's operator, for the server's user and root alone: `warpline "
-    "ps`, "
-    "`stat`, `top` and `replace` ask there, and find it by themselves. A path; auto, admin.sock in "
-    "$RUNTIME_DIRECTORY, or admin-PORT.sock in warpline of $XDG_RUNTIME_DIR or, without one, in "
-    "/run/warpline or /tmp/warpline-UID; or none. Clients are told of their own tenant's sessions "
-    "only, wherever they come from.");
-ABSL_FLAG(
-    std::string, scheduler, "",
-    "The scheduler to join: host:port or unix:/path, or several of which one leads, separated by "
-    "commas. Sessions then need one of its leases. "
-    "Empty for none. With TLS, WARPLINE_TLS_CA, _CERT and _KEY count for this connection, and "
-    "without them --tls_ca, --tls_cert and --tls_key.");
+ABSL_FLAG(std::string, admin_socket, "auto",
+          "The unix socket of the server's operator, for the server's user and root "
+          "alone. `warpline ps`, `stat`, `top` and `replace` find it and ask there. A "
+          "path; auto: admin.sock in $RUNTIME_DIRECTORY, or admin-PORT.sock in "
+          "warpline of $XDG_RUNTIME_DIR or, without one, in /run/warpline or "
+          "/tmp/warpline-UID; or none. Clients are told of their own tenant's "
+          "sessions only, wherever they come from.");
+ABSL_FLAG(std::string, scheduler, "",
+          "The scheduler to join: host:port or unix:/path. Several schedulers that "
+          "share a state are separated by commas. Sessions then need a lease of the "
+          "scheduler. Empty for none. With TLS this connection uses WARPLINE_TLS_CA, "
+          "_CERT and _KEY, or without them --tls_ca, --tls_cert and --tls_key.");
 ABSL_FLAG(std::string, scheduler_credential_file, "",
-          "A file with the credential that `warpline servers add NAME` printed, NAME being --name. "
-          "Empty for a scheduler on this host that has no tenants and servers with one yet.");
+          "A file with the credential that `warpline servers add NAME` printed; NAME "
+          "is --name. Empty for a scheduler on this host that has no tenants yet, and "
+          "no servers with a credential.");
 ABSL_FLAG(std::string, name, "",
-          "What the scheduler calls this server, different for each. Empty for HOST:PORT.");
+          "The server's name at the scheduler, different for each server. Empty for "
+          "HOST:PORT.");
 ABSL_FLAG(std::string, advertise, "",
-          "With --scheduler: the address that programs reach this server at. Empty for the first "
-          "of --listen.");
+          "With --scheduler: the address at which programs reach this server. Empty "
+          "for the first of --listen.");
 ABSL_FLAG(int, resume_seconds, 30,
           "How long a session waits for a client that lost its connection. 0 for not at all.");
 ABSL_FLAG(int, warm_workers, -1,
-          "Workers of each device that wait for a session with their device open, which takes a "
-          "GPU's driver 0.1 to 0.3 s and half a GiB of its memory. -1: one of a GPU, none of the "
-          "CPU device, and none with --mps.");
-ABSL_FLAG(
-    int, hardware_queues, 0,
-    "Hardware queues of each session, 1 to 32, as CUDA_DEVICE_MAX_CONNECTIONS: work of streams "
-    "that share one waits for each other. All contexts of a GPU share its queues: an H200 has "
-    "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
-    "100.");
+          "Workers of each device that wait for a session with their device open. To "
+          "open a GPU takes 0.1 to 0.3 s, and half a GiB of its memory. -1: one for a "
+          "GPU, none for the CPU device, and none with --mps.");
+ABSL_FLAG(int, hardware_queues, 0,
+          "Hardware queues of each session, 1 to 32, as CUDA_DEVICE_MAX_CONNECTIONS. "
+          "Streams that share a queue wait for each other's work. All contexts of a "
+          "GPU share its queues: an H200 has room for 15 contexts of 32 each, 62 of "
+          "8, over 110 of 2. 0: the driver's choice, with room for 100.");
 ABSL_FLAG(std::string, guard_compiler, "auto",
-          "What guards the modules of sessions that ask for it, and compiles them: auto, jailed "
-          "processes for each module, with NVIDIA's libnvJitLink where there is one, else the "
-          "session's worker and its driver; the path of a libnvJitLink; or none, the worker.");
-ABSL_FLAG(
-    std::string, pageable_access, "warn",
-    "What the server does when it starts on a GPU that reaches pageable memory (HMM, or ATS as on "
-    "Grace), with which a kernel can read and write all memory of its worker's process: warn "
-    "writes a line to the log, refuse ends the server. warn by default, because workers are kept "
-    "apart from each other and from the server all the same, and many drivers switch it on.");
-ABSL_FLAG(
-    std::string, require_jail, "best_effort",
-    "What holds of the jail around workers and keepers, which execute what tenants send: "
-    "best_effort says in the log which of its layers this host lacks and goes on; strict ends "
-    "a process with a layer missing, and so the server at its start. docs/security.md lists "
-    "the layers.");
-ABSL_FLAG(
-    std::string, worker_cgroup, "auto",
-    "Where workers and keepers get control groups (cgroup v2): auto, below the server's own "
-    "group where it was delegated and holds nothing else, as with systemd's Delegate=yes; a "
-    "folder such as /sys/fs/cgroup/warpline; or none. Each then has a share of the processors "
-    "that is independent of its threads, and the limits of --worker_memory and "
-    "--worker_tasks.");
+          "The compiler for modules that are guarded. auto: jailed processes guard "
+          "each module, and compile it with NVIDIA's libnvJitLink if there is one, "
+          "else the session's worker compiles it with its driver. The path of a "
+          "libnvJitLink: as auto, with this library. none: the session's worker does "
+          "both.");
+ABSL_FLAG(std::string, pageable_access, "warn",
+          "What the server does when it starts on a GPU that reaches pageable memory "
+          "(HMM, or ATS as on Grace). A kernel on such a GPU can read and write all "
+          "memory of its worker's process. warn writes a line to the log, refuse ends "
+          "the server. The default is warn, because workers are kept apart from each "
+          "other and from the server all the same, and many drivers switch it on.");
+ABSL_FLAG(std::string, require_jail, "best_effort",
+          "How complete the jail must be around workers and keepers, which execute "
+          "tenants' requests. best_effort says in the log which layers this host "
+          "lacks, and goes on. strict ends a process that lacks a layer, and so the "
+          "server at its start. docs/security.md lists the layers.");
+ABSL_FLAG(std::string, worker_cgroup, "auto",
+          "The place of the control groups (cgroup v2) of workers and keepers. auto: "
+          "below the server's own group if it was delegated and holds nothing else, "
+          "as with systemd's Delegate=yes. A folder, such as /sys/fs/cgroup/warpline. "
+          "none: they have no groups. With a group, each has a share of the "
+          "processors that is independent of its threads, and the limits of "
+          "--worker_memory and --worker_tasks.");
 ABSL_FLAG(warpline::ByteSize, worker_memory, {},
-          "Host memory that a worker's control group may have, such as 16GiB. 0 for no limit. Of "
-          "the CPU device that includes the memory of its session.");
-ABSL_FLAG(int, worker_tasks, 8192, "Threads that a worker's control group may have.");
+          "The most host memory of a worker's control group, such as 16GiB. 0 for no "
+          "limit. With the CPU device it includes the memory of the worker's session.");
+ABSL_FLAG(int, worker_tasks, 8192, "The most threads of a worker's control group.");
 ABSL_FLAG(std::string, worker_uids, "auto",
-          "The user ids of workers and keepers, each of which has its own: FIRST-LAST; auto, a "
-          "range from 1900000000 up where the server may set user ids (root, or CAP_SETUID, "
-          "CAP_SETGID and CAP_KILL); or none. Without, they have user namespaces.");
-ABSL_FLAG(
-    std::string, module_cache_dir, "",
-    "Where module images are kept that clients have sent, so that later sessions need not send "
-    "them again. One server at a time uses a folder. Empty for $CACHE_DIRECTORY, or "
-    "warpline/modules in $XDG_CACHE_HOME or ~/.cache; \"none\" to keep none.");
+          "The user ids of workers and keepers; each process has its own. FIRST-LAST; "
+          "auto, a range from 1900000000 up if the server may set user ids (root, or "
+          "CAP_SETUID, CAP_SETGID and CAP_KILL); or none. Without user ids of their "
+          "own, they have user namespaces.");
+ABSL_FLAG(std::string, module_cache_dir, "",
+          "The folder for module images that clients have sent, so that later "
+          "sessions need not send them again. Only one server at a time may use a "
+          "folder. Empty for $CACHE_DIRECTORY, or warpline/modules in $XDG_CACHE_HOME "
+          "or ~/.cache; \"none\" to keep none.");
 ABSL_FLAG(warpline::ByteSize, module_cache_bytes, {4ull << 30},
-          "How much of them is kept at most, such as 4GiB. 0 to keep none.");
-ABSL_FLAG(
-    bool, module_cache_shared, false,
-    "Every tenant finds what any has sent. A tenant can then tell by the time that a load takes "
-    "whether another has loaded the same.");
+          "The most bytes of module images to keep, such as 4GiB. 0 to keep none.");
+ABSL_FLAG(bool, module_cache_shared, false,
+          "Every tenant finds the module images that any tenant has sent. A tenant "
+          "can then tell by the time of a load whether another tenant has loaded the "
+          "same image.");
 ABSL_FLAG(int, drain_seconds, 10,
-          "After SIGTERM or SIGINT, how long running sessions may go on before they get an error.");
+          "How long running sessions may go on after SIGTERM or SIGINT before they "
+          "get an error.");
 ABSL_FLAG(bool, check_config, false,
-          "Starts nothing: prints \"ok\", or the first thing that is wrong with the flags and the "
+          "Starts nothing. Prints \"ok\", or the first fault in the flags and in the "
           "files that they name, and exits with 0 or 2.");
 
 namespace warpline::server {
@@ -261,7 +279,7 @@ constexpr int kMostStrangersPerPeer = 4096;
 constexpr uint64_t kMostGuardedArenaBytes = 1ull << 40;
 constexpr uint64_t kLeastGuardedMemory = 32ull << 20;
 constexpr int kMostGuardedWindows = 64;
-// A client uses no more staging memory than the most.
+// A client uses at most kMostGuardedWindow of staging memory.
 constexpr uint64_t kGuardedWindowUnit = 1ull << 20;
 constexpr uint64_t kLeastGuardedWindow = 4 * kGuardedWindowUnit;
 constexpr uint64_t kMostGuardedWindow = 32 * kGuardedWindowUnit;
@@ -315,7 +333,7 @@ absl::StatusOr<ListenOptions> Listen() {
   return options;
 }
 
-// `text` is what the flag says; empty for nothing.
+// Parses the value `text` of the flag `flag`. Returns no value for an empty text.
 absl::StatusOr<std::optional<uint64_t>> OptionalBytes(absl::string_view flag,
                                                       const std::string& text) {
   if (text.empty()) return std::optional<uint64_t>();
@@ -447,7 +465,7 @@ absl::StatusOr<TierOptions> Tiers() {
   return options;
 }
 
-// Empty when there is none.
+// Returns the path of the program in PATH; empty when there is none.
 std::string FindInPath(const std::string& program) {
   const char* const path = getenv("PATH");
   for (const absl::string_view folder :
@@ -546,7 +564,7 @@ absl::StatusOr<SessionLimits> Sessions() {
   return limits;
 }
 
-// Empty for none.
+// Returns the folder for module images; empty to keep none.
 std::string ModuleCacheDir() {
   const std::string dir = absl::GetFlag(FLAGS_module_cache_dir);
   if (dir == "none" || absl::GetFlag(FLAGS_module_cache_bytes).bytes == 0) return "";
