@@ -1,12 +1,12 @@
-// How much of a lease's small copies goes without a turn.
+// Decides which of a lease's small copies go without a turn.
 //
-// A copy of a few kilobytes is over before a turn could be given, and a program that reads back a
-// number after each step needs none. But a program may cut a large copy into small ones. So small
-// copies are free up to a rate, of bytes and of copies, and beyond it they ask as others do: the
-// generic cell rate algorithm (ITU-T I.371), whose state is one number. Sessions of one account
-// have equal parts of the rate, so that more of them bring it no more.
-#ifndef WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_FREE_COPIES_H_
-#define WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_FREE_COPIES_H_
+// A copy of a few kilobytes is over before a turn could be given, so a program that reads back a
+// number after each step needs no turns. But a program may cut a large copy into small ones. So
+// small copies are free up to a rate of bytes and of copies, and beyond it they need turns. The
+// rate is kept by the generic cell rate algorithm (ITU-T I.371), whose state is one number.
+// Sessions of one account have equal parts of the rate, so more sessions bring the account no more.
+#ifndef WARPLINE_SERVER_DISPATCH_GATE_FREE_COPIES_H_
+#define WARPLINE_SERVER_DISPATCH_GATE_FREE_COPIES_H_
 
 #include <algorithm>
 #include <atomic>
@@ -14,19 +14,21 @@
 
 namespace warpline::dispatch {
 
-// Those of one session in one direction, of the rate that its account has. Thread-safe, lock-free.
+// The free copies of one session in one direction. Thread-safe, lock-free.
 class FreeCopies {
  public:
-  // Smaller copies are small.
+  // Only copies of less than this size are small.
   static constexpr uint64_t kSmallBytes = 64u << 10;
-  // A second, and at once: a hundredth or two of what a GPU's way to the host carries.
+  // The free bytes per second, and at once. The rate is one or two hundredths of the bandwidth
+  // between a GPU and its host.
   static constexpr uint64_t kBytesPerSecond = 32u << 20;
   static constexpr uint64_t kBurstBytes = 1u << 20;
-  // No copy counts as less, since each has its time. So 8,192 copies a second are free.
+  // Each copy counts as at least this size, since it takes some time. So 8,192 copies a second are
+  // free.
   static constexpr uint64_t kLeastBytes = 4u << 10;
 
-  // Whether a copy of so many bytes, which is then counted, is free at this time, for one of so
-  // many sessions of the account (0 counts as 1).
+  // Returns whether a copy of `bytes` is free at this time, and counts it if so. `sessions` is the
+  // number of the account's sessions; 0 counts as 1.
   bool Take(uint64_t bytes, int64_t now_ns, uint32_t sessions = 1) {
     if (bytes >= kSmallBytes) return false;
     const int64_t cost_ns = TimeOf(std::max(bytes, kLeastBytes) * std::max(sessions, 1u));
@@ -44,7 +46,7 @@ class FreeCopies {
     return static_cast<int64_t>(bytes * 1'000'000'000 / kBytesPerSecond);
   }
 
-  // When everything that was taken would be over at this rate.
+  // When all copies that were taken would be over at this rate.
   std::atomic<int64_t> due_ns_{0};
 };
 

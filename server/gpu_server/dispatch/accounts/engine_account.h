@@ -1,6 +1,7 @@
-// What was promised of an engine to one slice, or to one tenant, and what that has had of it.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
+// The account of one slice or one tenant for an engine: the share that it was promised, and its
+// use.
+#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
+#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
 
 #include <cstdint>
 
@@ -10,34 +11,34 @@
 
 namespace warpline::dispatch {
 
-// Of all contenders that name it, together: a slice's sessions may be in several hardware contexts,
-// of which each contends by itself, and a tenant may have several slices. Belongs to
-// EngineAccounts, whose clock is its own. Thread-compatible.
+// All contenders that name the account share it. A slice can have several contenders, because its
+// sessions in each hardware context contend by themselves, and a tenant may have several slices.
+// Belongs to EngineAccounts and uses its clock. Thread-compatible.
 class EngineAccount {
  public:
   explicit EngineAccount(const ContenderTerms& terms)
       : terms_(terms), reservation_(terms.period_ns, terms.budget_ns) {}
 
-  // Of the contender that came first.
+  // The terms of the contender that came first.
   const ContenderTerms& terms() const { return terms_; }
-  // How many contenders there are.
+  // Number of contenders.
   uint32_t contenders() const { return contenders_; }
-  // How many sessions they had at the last look.
+  // Number of their sessions at the last look.
   uint32_t sessions() const { return sessions_; }
-  // What it has not had of its share while others had more; less than 0 for the opposite.
+  // The time by which it fell short of its share while others had more; below 0 if it exceeded it.
   int64_t credit_ns() const { return credit_ns_; }
-  // Whether it has wanted the engine lately, and so has a part of what others use.
+  // True if it has wanted the engine lately, and so has a share of others' use.
   bool active() const { return active_; }
-  // Since when; 0 while it is at rest.
+  // When it became active; 0 while it is at rest.
   int64_t active_since_ns() const { return active_since_ns_; }
-  // How long it has had the engine since then.
+  // Time for which it has had the engine since then.
   int64_t attained_ns() const { return attained_ns_; }
-  // Of the last second, in thousandths.
+  // Its use in the last second, in thousandths.
   uint32_t used_share() const { return used_.Share(now_ns_); }
-  // Copied in the last second.
+  // Bytes copied in the last second.
   int64_t moved_bytes() const { return moved_.Sum(now_ns_); }
   const ReservationAccount& reservation() const { return reservation_; }
-  // A turn of one of its contenders begins, or goes on for another quantum.
+  // Says that a turn of one of its contenders begins, or goes on for another quantum.
   void BeginTurn() { reservation_.BeginTurn(); }
 
  private:
@@ -46,16 +47,16 @@ class EngineAccount {
   const ContenderTerms terms_;
   uint32_t contenders_ = 0;
   uint32_t sessions_ = 0;
-  uint32_t seen_sessions_ = 0;  // Of this look.
-  bool wants_ = false;          // At this look: some contender does.
+  uint32_t seen_sessions_ = 0;  // Sessions seen in this look.
+  bool wants_ = false;          // Some contender wants the engine at this look.
   bool active_ = false;
-  int64_t now_ns_ = 0;     // Of the last look.
-  int64_t wanted_ns_ = 0;  // The last time that it wanted the engine; 0 for never.
+  int64_t now_ns_ = 0;     // Time of the last look.
+  int64_t wanted_ns_ = 0;  // When it last wanted the engine; 0 for never.
   int64_t active_since_ns_ = 0;
   int64_t attained_ns_ = 0;
   int64_t credit_ns_ = 0;
   ReservationAccount reservation_;
-  // Reading moves them on.
+  // Mutable, because reading moves them on to the present.
   mutable UsageWindow used_;
   mutable UsageWindow moved_;
 };

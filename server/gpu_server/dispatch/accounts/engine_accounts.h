@@ -1,11 +1,12 @@
-// The accounts of an engine: what each slice, or tenant, was promised of it, and what it has had.
+// The accounts of an engine: the share that each slice or tenant was promised, and its use.
 //
-// Each has a credit: what is used while others want the engine is taken from it, and given out to
-// all that are active by weight. So who has more than its share falls behind those who have less.
-// Who comes back finds its account as it left it, if it owed anything, and a slice's debt is also
-// its tenant's, whatever slice comes next: nobody pays by leaving.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNTS_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNTS_H_
+// Each account has a credit. Time that it uses while others want the engine is taken from its
+// credit and given out to all active accounts by weight. So an account with more than its share
+// falls behind those with less. A slice that comes back finds its account as it left it, if it owed
+// anything. The next slice of the same tenant takes over the debt of one that has left. So leaving
+// pays no debt.
+#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNTS_H_
+#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -17,44 +18,47 @@
 
 namespace warpline::dispatch {
 
-// Thread-compatible. Its clock is what BeginLook() is told.
+// Thread-compatible. Its time is the one that BeginLook() is given.
 class EngineAccounts {
  public:
-  // A contender comes, which has the account that it names until Leave(). The account is opened if
-  // there is none.
+  // Adds a contender, and returns the account that it names, which it has until Leave(). Opens the
+  // account if there is none.
   EngineAccount* Join(const ContenderTerms& terms);
   void Leave(EngineAccount* account);
 
-  // A look begins at `now_ns`, which does not go backwards.
+  // Begins a look at `now_ns`, which must not go backwards.
   void BeginLook(int64_t now_ns) { now_ns_ = now_ns; }
-  // A contender, of so many sessions, wants the engine, or does not, and has copied so much since
-  // the last look.
+  // Notes a contender's number of sessions, whether it wants the engine, and the bytes that it has
+  // copied since the last look.
   void See(EngineAccount* account, bool wants, uint64_t bytes, uint32_t sessions = 1);
-  // All contenders were seen. `passed_ns` since the last look.
+  // Ends the look, once all contenders were seen. `passed_ns` is the time since the last look.
   void EndLook(int64_t passed_ns);
 
-  // It has had the engine for so long; `owed` if others wanted it.
+  // Notes that the account has had the engine for `used_ns`. It owes the time to others if `owed`,
+  // which says that others wanted the engine.
   void Use(EngineAccount* account, int64_t used_ns, bool owed);
-  // It has used the engine without having been given it: that is its debt, and the others' credit.
+  // Charges the account for time that it used the engine without having been given it. The time
+  // becomes its debt and the others' credit.
   void ChargeStolen(EngineAccount* account, int64_t stolen_ns);
-  // What was owed since the last call is given out again.
+  // Gives out the time that was owed since the last call.
   void GiveOut();
 
-  // What it was promised among those that are active and it, in thousandths, at least one.
+  // Returns the share, in thousandths and at least 1, that the account was promised among itself
+  // and the active accounts.
   uint32_t ShareOf(const EngineAccount& account) const;
   uint32_t active() const { return active_; }
-  // Copied by all in the last second.
+  // Bytes that all accounts have copied in the last second.
   int64_t moved_bytes() const { return moved_bytes_; }
-  // How many accounts there are, also of those that have left.
+  // Number of accounts, with those whose contenders have left.
   size_t size() const { return accounts_.size(); }
 
-  // Of how many that have left accounts are kept.
+  // The most accounts that are kept after their contenders have left.
   static constexpr size_t kMostLeft = 64;
 
  private:
-  // Nothing is owed, so that it could be opened anew.
+  // Returns whether the account owes nothing, so that it could as well be opened anew.
   static bool Settled(const EngineAccount& account);
-  // Debts of the tenant's accounts that have left are this one's.
+  // Moves the debts of the tenant's accounts that have left to this account.
   void TakeOverDebts(EngineAccount* account);
   void Replenish(int64_t total_ns, const EngineAccount* except);
   void Rest(EngineAccount* account, int64_t passed_ns);
@@ -62,7 +66,7 @@ class EngineAccounts {
   std::vector<std::unique_ptr<EngineAccount>> accounts_;
   int64_t now_ns_ = 0;
   int64_t owed_ns_ = 0;
-  uint64_t active_weight_ = 0;  // Of those that are active, together.
+  uint64_t active_weight_ = 0;  // The sum over active accounts.
   uint32_t active_ = 0;
   int64_t moved_bytes_ = 0;
 };

@@ -1,6 +1,6 @@
-// How much of something was used in the last second: time, or bytes.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_USAGE_WINDOW_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_USAGE_WINDOW_H_
+// Counts the use of time or bytes in the last second.
+#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_USAGE_WINDOW_H_
+#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_USAGE_WINDOW_H_
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace warpline::dispatch {
 
-// Thread-compatible. Times do not go backwards.
+// Thread-compatible. Times must not go backwards.
 class UsageWindow {
  public:
   static constexpr int64_t kWindowNs = 1'000'000'000;
@@ -23,7 +23,7 @@ class UsageWindow {
     Advance(now_ns);
     return sum_;
   }
-  // Of time: the part of the second, in thousandths.
+  // Returns the used part of the second, in thousandths, for a window that counts nanoseconds.
   uint32_t Share(int64_t now_ns) {
     return static_cast<uint32_t>(std::clamp<int64_t>(Sum(now_ns) * 1000 / kWindowNs, 0, 1000));
   }
