@@ -12,7 +12,7 @@
 namespace warpline::stub {
 namespace {
 
-// Below this one thread copies alone: the others would have to wake up first.
+// One thread copies less than this alone: the others would have to wake up first.
 constexpr uint64_t kSharedBytes = 4u << 20;
 
 }  // namespace

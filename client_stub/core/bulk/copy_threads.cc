@@ -44,7 +44,8 @@ bool CopyThreads::RunNext(Job* job) {
   if (job->next == job->parts) return false;
   const int part = job->next++;
   mu_.Unlock();
-  // A fault of a helper is one of the thread that it helps, and does not wait for that thread.
+  // A fault of a helper counts as one of the thread that it helps, and does not wait for that
+  // thread.
   const int own_works = std::exchange(t_thread.works, job->works);
   job->work(part);
   t_thread.works = own_works;
@@ -63,7 +64,7 @@ void CopyThreads::StartHelpers() {
       UnblockSignals({SIGSEGV, SIGBUS});
       Help();
     });
-    // Without it the others have more to do.
+    // Without this thread the others have more to do.
     if (thread.ok()) thread->detach();
   }
 }

@@ -36,7 +36,7 @@ bool PartCopy::Fill(const char* from, uint64_t bytes) {
         piece.address = pool().Await();
         if (piece.address == 0) return false;
       } else {
-        // Its error is that of the command that follows.
+        // The command that follows reports the same error.
         (void)AwaitPiece(on_device_.front().seq);
         on_device_.pop_front();
         continue;
@@ -120,7 +120,7 @@ CUresult PartCopy::Out(char* to, uint64_t from, uint64_t bytes, uint64_t* done,
     pool().Give(piece.address, 0, 0);
     if (!arrived) break;
     *done += piece.bytes;
-    last->store(piece.seq);  // Any of those that are complete will do.
+    last->store(piece.seq);  // Any complete command will do.
   }
   // Nothing may be written to the target after this.
   for (Piece& piece : carried_) {

@@ -8,7 +8,7 @@
 namespace warpline::stub {
 namespace {
 
-// What the device does with a few pieces takes less, unless its stream is not getting on.
+// The device's work on a few pieces takes less, unless its stream makes no progress.
 constexpr std::chrono::milliseconds kPatience{1};
 
 }  // namespace

@@ -7,10 +7,10 @@
 namespace warpline::stub {
 namespace {
 
-// What a process has of it, by the largest copy that it has made.
+// Bounds of a process's staging memory, which grows with the largest copy that it has made.
 constexpr uint64_t kLeastBytes = 4u << 20;
 constexpr uint64_t kMostBytes = 32u << 20;
-// For each part, so that none waits for the others.
+// Each part has this many pieces, so that none waits for the others.
 constexpr uint64_t kPiecesOfPart = 8;
 
 }  // namespace
@@ -20,7 +20,7 @@ int SharedStaging::Reserve(uint64_t bytes, int parts) {
   const uint64_t least = std::clamp(pieces * pool_.piece_bytes(), kLeastBytes, kMostBytes);
   const uint64_t wanted = std::clamp(std::bit_ceil(bytes) / 2, least, kMostBytes);
   MutexLock lock(&mu_);
-  // What a server refuses once it is not asked for again: the other way is always there.
+  // A server that refused once is not asked again: copies can always take another way.
   if (bytes_ >= wanted || refused_) return bytes_ > 0 ? parts : 0;
   uint64_t address = 0, got = 0;
   if (memory_->AllocateStaging(wanted - bytes_, kMostBytes, &address, &got) !=

@@ -32,7 +32,7 @@ void ArrivalForecast::See(bool wants, bool works, int64_t now_ns) {
   }
   while (period_ns_ != 0 && now_ns > next_ns_ + patience_ns()) {
     next_ns_ += period_ns_;
-    // Whoever is still there cannot come.
+    // A contender that still wants the engine cannot arrive, so it has missed nothing.
     if (!wants && ++missed_ == kMostMissed) Forget();
   }
 }

@@ -89,7 +89,7 @@ std::shared_ptr<policy::Policy> Dispatcher::SetPolicy(std::shared_ptr<policy::Po
 std::shared_ptr<policy::Policy> Dispatcher::Replace(std::shared_ptr<policy::Policy> policy) {
   policy_.swap(policy);
   for (auto& [ordinal, gpu] : gpus_) gpu.SetPolicy(policy_.get());
-  // It may want to be asked where nobody looked so far.
+  // The new policy may want to be asked about GPUs that were not looked at so far.
   joined_ = true;
   if (slow_) changed_.NotifyAll();
   return policy;
@@ -122,7 +122,7 @@ void Dispatcher::SetPower(int ordinal, const DevicePower& power) {
 void Dispatcher::Leave(DispatchSeat* seat) {
   MutexLock lock(&mu_);
   for (auto& [ordinal, gpu] : gpus_) gpu.Leave(seat);
-  // Whose kernels went slowly for its sake is told by the next look.
+  // The next look tells the sessions whose kernels went slowly for its sake.
   joined_ = true;
   if (slow_) changed_.NotifyAll();
 }

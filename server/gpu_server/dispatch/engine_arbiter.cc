@@ -8,12 +8,13 @@ namespace {
 
 // A look that comes late charges no more than this at once.
 constexpr int64_t kMostLookNs = 50'000'000;
-// For how long who missed its turn is left out, at first and at most.
+// A contender that misses turns is left out for this time, doubled for each miss in a row. The
+// misses count up to kMostMissed.
 constexpr int64_t kFirstAwayNs = 1'000'000;
 constexpr uint32_t kMostMissed = 8;
-// For how much of a second others may be limited for those that are expected, in thousandths.
+// The part of a second for which others may be limited for expected contenders, in thousandths.
 constexpr uint32_t kMostLimitedShare = 500;
-// No more than one in so many of a turn's first quantum is not charged.
+// At most one in this many of a turn's first quantum is free.
 constexpr int64_t kMostFreePart = 20;
 
 }  // namespace
@@ -25,7 +26,7 @@ Contender* EngineArbiter::Add(const ContenderTerms& terms) {
 void EngineArbiter::Remove(Contender* contender) {
   const bool held = holder_ == contender;
   if (held) RecordTurn(TraceReason::kLeft);
-  // Who comes back finds in the policy's accounts what it had.
+  // A contender that comes back finds its use in the policy's accounts.
   Retire();
   EngineAccount* const account = contender->account_;
   std::erase_if(contenders_, [&](const auto& c) { return c.get() == contender; });
@@ -132,7 +133,7 @@ void EngineArbiter::NoteOthers(int64_t passed_ns) {
                                       [this](const auto& c) { return Counts(*c); });
   if (counting == 0) return;
   for (const auto& c : contenders_) {
-    // Few are in a domain.
+    // Few contenders are in a domain.
     const bool others = c->terms_.domain == 0 ? counting > (Counts(*c) ? 1 : 0) : OthersWant(*c);
     if (others) c->others_wanted_ns_ += passed_ns;
   }
@@ -153,7 +154,7 @@ void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
   accounts_.ChargeStolen(contender->account_, stolen_ns);
 }
 
-// Whoever runs by itself has the device for as long as those of a domain together.
+// A contender that runs by itself has the device for as long as those of one domain together.
 void EngineArbiter::Charge(int64_t passed_ns) {
   if (phase_ == Phase::kTurn) {
     ChargeTurn(passed_ns);
@@ -259,7 +260,7 @@ void EngineArbiter::Record(const Contender& c, TraceKind kind, TraceReason reaso
       span.commands = c.work_commands_;
       span.bytes = c.work_bytes_;
       break;
-    case TraceKind::kKill:  // Whoever sees to it adds that.
+    case TraceKind::kKill:  // GpuDispatch::Kill() adds that.
       break;
   }
   recorder_->Add(span);
@@ -269,7 +270,7 @@ void EngineArbiter::RecordTurn(TraceReason why) {
   if (phase_ == Phase::kTurn) Record(*holder_, TraceKind::kTurn, why, phase_since_ns_);
 }
 
-// One span for what follows at once.
+// Work without a pause becomes one span.
 void EngineArbiter::RecordWork(Contender& c) {
   if (c.wants_.busy()) {
     if (c.working_since_ns_ == 0) c.working_since_ns_ = now_ns_;
@@ -283,8 +284,8 @@ void EngineArbiter::RecordWork(Contender& c) {
   }
 }
 
-// The weightiest reason of a wait is the one that it is recorded with: that the policy wants it,
-// and else whose turn it was last.
+// A wait is recorded with its weightiest reason. That is the policy's wish, and otherwise the last
+// slice whose turn it was.
 void EngineArbiter::NoteWhyItWaits(Contender& c) {
   if (c.waiting_since_ns_ == 0 || c.waits_because_ == TraceReason::kHeld) return;
   if (std::max(c.held_until_ns_, all_held_until_ns_) > now_ns_) {
@@ -322,7 +323,7 @@ void EngineArbiter::LookAtTurn() {
     if (now_ns_ >= until_ns_ - options_.renew_ns) until_ns_ = now_ns_ + options_.quantum_ns;
     return;
   }
-  // Who is alone may leave the engine idle until its turn is over.
+  // A slice that is alone may leave the engine idle until its turn is over.
   if (!others) return LookAtItsEnd();
   if (const TraceReason wasted = TurnWasted(); wasted != TraceReason::kNone) {
     return BeginDrain(Choose(/*others=*/true), wasted);
@@ -533,10 +534,10 @@ policy::Verdict EngineArbiter::VerdictOn(Contender& c) {
 }
 
 Contender* EngineArbiter::Choose(bool others) {
-  // What everybody has had is in the accounts of the policy before it decides on more.
+  // The policy's accounts must have all use before it decides on more.
   Retire();
   Contender* best = nullptr;
-  Contender* skipped = nullptr;  // The best of those that should not run if anybody else can.
+  Contender* skipped = nullptr;  // The best of those that run only if no other can.
   uint32_t best_score = 0;
   const auto longer = [](const Contender& a, const Contender& b) {
     if (a.waiting_since_ns_ == 0 || b.waiting_since_ns_ == 0) return b.waiting_since_ns_ == 0;
@@ -630,7 +631,7 @@ void EngineArbiter::MarkReserved() {
 }
 
 void EngineArbiter::Reopen(TraceReason why) {
-  // Who has left is not there any more.
+  // Remove() has recorded the turn of a contender that has left.
   if (why != TraceReason::kLeft && phase_ == Phase::kTurn) RecordTurn(why);
   Retire();
   phase_ = Phase::kOpen;

@@ -5,7 +5,7 @@
 
 namespace warpline::dispatch {
 
-// Nobody is in the way of who waits because the policy wants it.
+// No work is in the way of a contender that waits because the policy wants it.
 const Contender* EngineArbiter::MoreUrgentThan(const Contender& c) const {
   const Contender* most = nullptr;
   for (const auto& other : contenders_) {

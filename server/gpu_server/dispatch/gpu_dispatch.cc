@@ -10,15 +10,15 @@
 namespace warpline::dispatch {
 namespace {
 
-// After so long at rest, a newcomer need not be noticed at once: until then two run at a time, as
-// without any dispatch.
+// After this long at rest, a newcomer need not be noticed at once. Until it is, two slices run at a
+// time, as without any dispatch.
 constexpr int64_t kRestNs = 100'000'000;
 // All sessions of the guarded tier on a GPU are in one context.
 constexpr uint64_t kSharedDomain = 1;
 
-// Makes one of a group's slices, which run at once: which of its processes the driver names is
-// chance then. What all had is at most the sum. The number is another one when a slice comes or
-// goes, since the sums are then, too.
+// Joins a group's slices into one. They run at once, so it is chance which of the processes the
+// driver names. Their use together is at most the sum. The number changes when a slice comes or
+// goes, since the sums change then, too.
 void AddToGroup(const SliceUse& slice, SliceUse* group) {
   group->tenant = slice.tenant;
   group->vgpu = group->vgpu * 0x01000193 + slice.vgpu;
@@ -41,7 +41,7 @@ std::string KeyOf(const SeatTerms& terms) {
 
 }  // namespace
 
-// As policies may have it in their maps: FNV-1a.
+// The hash is FNV-1a, so that policies may have the number in their maps.
 uint64_t GpuDispatch::TenantNumber(const std::string& tenant) {
   uint64_t number = 0xcbf29ce484222325;
   for (const char c : tenant) number = (number ^ static_cast<uint8_t>(c)) * 0x100000001b3;
@@ -163,7 +163,7 @@ void GpuDispatch::Read(Member* member, int64_t now_ns) {
 void GpuDispatch::ReadUsage(DispatchSeat* seat, int64_t now_ns) {
   const auto found = slices_.find(KeyOf(seat->terms_));
   if (found == slices_.end()) return;
-  // In turns the looks come soon enough, and know better.
+  // While the GPU is given in turns, the looks come soon enough, and know the use better.
   for (Member& member : found->second.members) {
     if (member.seat != seat || is_dispatched()) continue;
     Read(&member, now_ns);
@@ -185,7 +185,7 @@ GpuUse GpuDispatch::Use() const {
     one.vgpu = contender.terms().vgpu;
     one.noted_ns = contender.noted_ns();
     one.others_wanted_ns = contender.others_wanted_ns();
-    // Each may have all of an account's share, and all of them no more.
+    // Each contender may have all of an account's share, and all of them have no more together.
     one.share = std::max(1u, arbiter.ShareOf(contender) / contender.account().contenders());
     for (const Member& member : slice.members) {
       const DispatchSeat& seat = *member.seat;
@@ -333,7 +333,7 @@ void GpuDispatch::Kill(const Slice& slice, size_t engine, const KillVerdict& ver
   for (const Member& member : slice.members) {
     DispatchSeat& seat = *member.seat;
     const SlotReading& read = member.read[engine];
-    // Each session's own terms are what it is held to.
+    // Each session's own terms decide.
     if (!seat.terms_.best_effort || !seat.terms_.on_kill || seat.killed_) continue;
     if (!read.in_flight && read.commands == 0) continue;
     seat.killed_ = true;
@@ -377,7 +377,7 @@ void GpuDispatch::Hold(Slice* slice, uint32_t held_for, int64_t now_ns) {
   }
 }
 
-// Sessions that come to a slice, or get another worker, hear of it when it is looked at again.
+// Sessions that come to a slice, or get another worker, are told at the next look.
 void GpuDispatch::SetPace(const Slice& slice, uint32_t nap_us) {
   for (const Member& member : slice.members) {
     DispatchSeat& seat = *member.seat;
@@ -414,7 +414,7 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
   if (draining) return Pace::kDraining;
   if (turns) return Pace::kTurns;
   const bool lately = now_ns - wanted_ns_ < kRestNs;
-  // Whoever comes to an engine at rest waits for the next look.
+  // A slice that comes to an engine at rest waits for the next look.
   if (asked_always_) return lately ? Pace::kTurns : Pace::kWatchful;
   return lately ? Pace::kWatchful : Pace::kSlow;
 }

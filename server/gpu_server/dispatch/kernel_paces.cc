@@ -88,7 +88,7 @@ void KernelPaces::Look(absl::Span<PacedSlice> slices, int64_t now_ns, policy::Po
       known.held_for = urgent->vgpu;
       slice.held_for = urgent->vgpu;
     }
-    // Who waits for the end of a kernel would wait for longer.
+    // A slice that waits for the end of a kernel would wait for longer.
     if (urgent->loading) continue;
     if (verdict.action == policy::Action::kThrottle) {
       slice.nap_us = std::min(verdict.argument, kLongestNapUs);

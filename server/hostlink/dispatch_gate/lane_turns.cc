@@ -8,14 +8,14 @@ namespace {
 
 constexpr Engine kAllEngines[kEngines] = {Engine::kCompute, Engine::kCopyIn, Engine::kCopyOut};
 
-// Before it is known how long a command takes.
+// The number of commands ahead before it is known how long a command takes.
 constexpr int64_t kUnknownAhead = 8;
-// One that runs and one that follows it without a gap.
+// One command runs and one follows it without a gap.
 constexpr uint64_t kLeastAhead = 2;
-// None that would begin when whoever is expected has come.
+// No command would begin once the expected session has come.
 constexpr uint64_t kBriefLeastAhead = 1;
 constexpr int64_t kAverageOver = 32;
-// The longest of late is forgotten with as many.
+// The longest command is forgotten over this many.
 constexpr int64_t kLongestOver = 256;
 // Between two looks while the engine is the lane's, and when its turn is near.
 constexpr int64_t kShortNapNs = 50'000;
@@ -56,15 +56,15 @@ bool LaneTurns::Ask(Engine engine, Grant grant) {
       likely_ns_ = grant.time_ns();
       break;
   }
-  // Who has work in flight wants the engine without saying so, but that may end before the turn of
-  // another one does.
+  // A lane with work in flight wants the engine without saying so. But that work may end before
+  // another slice's turn does.
   WaitFor(engine);
   return false;
 }
 
-// A mean is right for what keeps an engine busy. But a program's long kernels follow each other,
-// and by the mean of the short ones before them many would be in flight: so whoever is not to be in
-// the way goes by the longest.
+// The mean decides how much keeps an engine busy. But a program's long kernels follow each other,
+// and by the mean of the short ones before them many would be in flight. So a lane that must not be
+// in the way uses the longest.
 int64_t LaneTurns::LengthOf(const InFlight& own) const {
   if (own.expected_ns == 0) return ahead_ns_ / kUnknownAhead;
   return brief_ ? std::max(own.expected_ns, own.longest_ns) : own.expected_ns;
@@ -77,7 +77,7 @@ bool LaneTurns::HasRoom(Engine engine, int64_t until_ns) {
     for (const Engine other : kAllEngines) {
       if (other != engine && in_flight(other).commands > 0) return false;
     }
-    // What would begin later than that is not to be issued.
+    // A command that would begin after the turn must not be issued.
     if (gates_->now_ns() + commands * own.expected_ns >= until_ns) return false;
   }
   return own.commands < (brief_ ? kBriefLeastAhead : kLeastAhead) ||

@@ -77,7 +77,7 @@ absl::Status CudaHostWindow::Replace(int fd) {
     return moments_->IfQuiet([&] {
       void* const leaving = std::exchange(host_, nullptr);
       const CUresult let_go = api_->p_cuMemHostUnregister(leaving);
-      // What cannot be let go of stays mapped: the device might still reach it.
+      // Memory that cannot be unregistered stays mapped: the device might still reach it.
       if (let_go == CUDA_SUCCESS) former = leaving;
       return let_go != CUDA_SUCCESS || next == nullptr ? let_go : Register(next);
     });

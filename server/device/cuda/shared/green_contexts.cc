@@ -5,9 +5,9 @@
 namespace warpline::device {
 namespace {
 
-// The least part that Hopper makes.
+// The smallest part into which Hopper divides its multiprocessors.
 constexpr unsigned kGroupMultiprocessors = 8;
-// So many slots of one group each; those behind them have two.
+// This many slots have one group each; the slots behind them have two.
 constexpr size_t kSmallSlots = 8;
 // Bounds the memory that the contexts take, and the time.
 constexpr unsigned kMostGroups = 24;
@@ -20,7 +20,7 @@ int MultiprocessorsOf(const Groups& groups) {
   return sum;
 }
 
-// All of the device's multiprocessors, in groups; none if the device cannot be divided.
+// Returns all of the device's multiprocessors, in groups; none if the device cannot be divided.
 Groups Split(const DriverApi* api, CUdevice device) {
   CUdevResource whole = {};
   if (api->p_cuGreenCtxCreate == nullptr ||
@@ -66,7 +66,7 @@ void GreenContexts::Make(CUdevice device) {
   for (uint16_t begin = 0; begin < count; ++begin) {
     for (uint16_t end = begin + 1; end <= count; ++end) {
       if (!MakeRange(device, &slots, {begin, end})) {
-        // All or none: a plan may ask for any.
+        // All are needed, because a plan may ask for any range.
         of_.clear();
         DestroyAll();
         return;
@@ -105,7 +105,7 @@ GreenContexts::Green GreenContexts::Of(const SlotRange& range) const {
 }
 
 CUresult GreenContexts::MakeStream(const SlotRange& range, CUstream* stream) const {
-  // Nobody goes before others who share the device.
+  // No session goes before others that share the device.
   constexpr int kPriority = 0;
   const CUgreenCtx green = Of(range).green;
   if (green == nullptr) {

@@ -36,7 +36,7 @@ CUresult LegacyOrder::Begin(SessionStream* stream, CUstream native) {
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-// The stream's own number first: who sees that there is something new must find where.
+// Raises the stream's own number first: a thread that sees new operations must find their stream.
 void LegacyOrder::End(SessionStream* stream) {
   stream->issued.Increment();
   if (stream->kind() == SessionStream::Kind::kBlocking) blocking_issued_.Increment();
@@ -48,7 +48,7 @@ CUresult LegacyOrder::ComeAfterLegacy(SessionStream* stream, CUstream native) {
   CUresult result = legacy_->Cover(operations);
   if (result != CUDA_SUCCESS) return result;
   result = api_->p_cuStreamWaitEvent(native, legacy_->mark()->event(), 0);
-  // Only now: another thread that sees the new value issues without waiting.
+  // Raised only now: another thread that sees the new value issues without waiting.
   if (result == CUDA_SUCCESS) stream->awaits.Raise(operations);
   return result;
 }

@@ -16,7 +16,7 @@ QuietMoments::~QuietMoments() { UnloadWaiting(); }
 
 void QuietMoments::BeginLaunch() {
   for (;;) {
-    // Whoever holds back looks at the one after setting the other.
+    // HoldBack() sets `held_back_` first and looks at `launching_` after that.
     launching_.fetch_add(1, std::memory_order_seq_cst);
     if (!held_back_.load(std::memory_order_seq_cst)) return;
     launching_.fetch_sub(1, std::memory_order_acq_rel);

@@ -12,12 +12,12 @@ namespace warpline::device {
 CUresult StreamMark::Cover(CUstream stream, uint64_t operations) {
   if (covered_.value() >= operations) return CUDA_SUCCESS;
   const CUresult result = api_->p_cuEventRecord(event_, stream);
-  // Only now: who sees the new value may wait for the event without recording it.
+  // Raised only now: a thread that sees the new value may wait for the event without recording it.
   if (result == CUDA_SUCCESS) covered_.Raise(operations);
   return result;
 }
 
-// Whoever is alone makes a few calls of the driver that do not wait.
+// Yields in a loop: the exclusive holder only makes a few calls of the driver that do not wait.
 void UseLock::LockShared() {
   while (users_.fetch_add(1, std::memory_order_acquire) >= kAlone) {
     users_.fetch_sub(1, std::memory_order_relaxed);
@@ -73,7 +73,7 @@ bool SessionStream::MoveTo(const SlotRange& to) {
   if (!use_.TryLock()) return false;
   bool moved = false;
   CUstream next = nullptr;
-  // Unless another thread has launched something since.
+  // Another thread may have launched a kernel since.
   if (kernels_.value() == kernels) {
     if (contexts_->MakeStream(to, &next) == CUDA_SUCCESS) {
       moved = Continue(next, leaves) == CUDA_SUCCESS;
@@ -97,7 +97,7 @@ SlotSet SessionStream::Left() {
   return left_.load(std::memory_order_relaxed);
 }
 
-// Nobody else issues to the stream now, so that its mark can stand for all that was.
+// No other thread issues to the stream now, so its mark can stand for all issued operations.
 CUresult SessionStream::Continue(CUstream next, SlotSet leaves) {
   const uint64_t operations = issued.value();
   if (operations > 0) {

@@ -53,7 +53,7 @@ CUresult SessionStreams::Destroy(StreamId id) {
     streams_.erase(id);
     if (stream->issued.value() > 0) departed_.push_back({stream->mark(), slots});
   }
-  QueryDeparted(nullptr);  // Bounds what is kept.
+  QueryDeparted(nullptr);  // Bounds the list.
   return CUDA_SUCCESS;
 }
 
@@ -64,7 +64,8 @@ std::vector<std::shared_ptr<SessionStream>> SessionStreams::All() {
   return streams;
 }
 
-// In this order, as in Busy(): a stream that is destroyed meanwhile is among the departed then.
+// The order matters, here and in Busy(): a stream that is destroyed meanwhile is then found among
+// the departed.
 bool SessionStreams::Quiet() {
   for (const auto& stream : All()) {
     if (!stream->Quiet()) return false;
@@ -86,9 +87,9 @@ CUresult SessionStreams::QueryIdle() {
     const CUresult result = stream->Query();
     if (result != CUDA_SUCCESS) return result;
   }
-  // Last: a stream that was destroyed meanwhile was asked above, or is among these.
+  // This comes last: a stream that was destroyed meanwhile was asked above, or is among these.
   const CUresult departed = QueryDeparted(nullptr);
-  // Others need not wait until somebody looks.
+  // Other sessions then need not wait for the next look.
   if (departed == CUDA_SUCCESS) seat_->SetBusy(0);
   return departed;
 }

@@ -15,7 +15,7 @@ int Limit(const ShareDemand& demand) {
 bool Works(const ShareDemand& demand) { return demand.wanted > 0; }
 int SlotsOf(const SlotRange& range) { return range.end - range.begin; }
 
-// A session that works, and what it can use.
+// A working session, and the multiprocessors that it can use.
 struct Worker {
   size_t session = 0;
   int wanted = 0;
@@ -24,14 +24,14 @@ struct Worker {
   int owed = 0;
 };
 
-// The slots that the plan gives out, and those that kernels which run for long are on.
+// The slots that the plan gives out, and the sessions that stay on those of long-running kernels.
 struct Room {
   std::vector<uint16_t> free;  // In order.
   std::vector<bool> stays;     // By session: it keeps the slots of its kernels.
 };
 
-// Sessions whose kernels have few slots keep theirs before those whose kernels have many, and at
-// least one slot is left if there is anybody else.
+// Sessions whose kernels have few slots keep them before sessions whose kernels have many. At least
+// one slot is left if there are other sessions.
 Room RoomBeside(const std::vector<int>& slots, const std::vector<ShareDemand>& demands) {
   const size_t slot_count = slots.size();
   Room room;
@@ -61,9 +61,9 @@ Room RoomBeside(const std::vector<int>& slots, const std::vector<ShareDemand>& d
   return room;
 }
 
-// Those who want least of what their weights give them come first: what they leave is the others'.
-// Of those who want more than their part the smallest parts come first, since the first slots are
-// the smallest.
+// Returns the sessions that get slots, in the order in which they get them. Sessions that want the
+// least of their weights' parts come first, because others get what they leave. Sessions that want
+// more than their part come by the size of their parts, since the first slots are the smallest.
 std::vector<Worker> WorkersOf(const std::vector<ShareDemand>& demands, const Room& room,
                               int multiprocessors) {
   std::vector<Worker> workers;
@@ -91,14 +91,15 @@ std::vector<Worker> WorkersOf(const std::vector<ShareDemand>& demands, const Roo
 // Gives out slots, one row of them after the other.
 class Layout {
  public:
-  // `free` are those that there are, from the place `first` on.
+  // `free` has the slots to give out, from the index `first` on.
   Layout(const std::vector<int>& slots, const std::vector<uint16_t>& free, size_t first)
       : slots_(slots), free_(free), next_(first) {
     for (size_t i = first; i < free.size(); ++i) left_ += slots[free[i]];
   }
 
-  // Gives one of `workers` who still come, of so many `weights` together, its part, or what it
-  // wants, and at least a slot. The last one gets all that is left. A row has no gap.
+  // Gives the next worker its part, or as much as it wants if that is less, but at least a slot.
+  // `workers` workers with the total weight `weights` are still to come, this one included. The
+  // last one gets all remaining slots, as far as they have no gap.
   SlotRange Place(const Worker& worker, size_t workers, int64_t weights) {
     const int part = static_cast<int>(int64_t{left_} * worker.weight / weights) + worker.owed;
     const int target = workers == 1 ? left_ : std::min(worker.wanted, part);

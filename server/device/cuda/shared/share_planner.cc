@@ -12,12 +12,12 @@
 namespace warpline::device {
 namespace {
 
-// Parts that slots miss by less than one in so many are left as they are.
+// A part that slots miss by less than one in this many is left as it is.
 constexpr int kLeastRounding = 64;
-// The device for so long. A kernel that runs for longer than a window keeps what it has, however
-// much that is, and that is paid for afterwards.
+// The most that a slice can owe: the whole device for this time. A kernel that runs for longer than
+// a window keeps its slots, however many these are, and its slice pays for them afterwards.
 constexpr int64_t kMostOwedMs = 1000;
-// In multiprocessors, of that in one window.
+// The most of it that one window makes up for, in multiprocessors.
 constexpr int64_t kMostMadeUp = 24;
 
 }  // namespace
@@ -69,12 +69,12 @@ void SharePlanner::Leave(Seat* seat) {
   Plan(now);
 }
 
-// Of two streams one may be late, and have what the other has left.
+// One of two streams may be late, and still be on the slots that the other has left.
 void SharePlanner::OnArrive(Seat* seat, StreamUse* stream, const SlotRange& place) {
   MutexLock lock(&mu_);
-  // It may have another one by now.
+  // The session may have another place by now.
   if (seat->place() != place) return;
-  // One that copies goes along at once, and says nothing of where kernels are.
+  // A stream that only copies follows at once, and does not show where kernels are.
   const uint64_t window = window_.load(std::memory_order_relaxed);
   if (stream->window_.load(std::memory_order_relaxed) + 1 < window) return;
   const uint64_t move = seat->moves_.load(std::memory_order_relaxed);
@@ -171,10 +171,10 @@ void SharePlanner::EndStay(Seat* seat) {
   Plan(now);
 }
 
-// Kernels that run on for a while where their session has no place any more have these slots before
-// those who have them now: their blocks came first.
+// Kernels that run on where their session has no place any more have these slots before the slots'
+// new sessions: their blocks came first.
 void SharePlanner::NoteHad(int64_t now) {
-  // Who read the clock first may come last.
+  // A thread that read the clock first may come last.
   if (now <= noted_ms_) return;
   const int64_t passed_ms = now - std::exchange(noted_ms_, now);
   SlotSet late = 0;
@@ -204,7 +204,7 @@ void SharePlanner::NoteOwed() {
   for (Slice& slice : slices_) {
     const int size = SizeOf(slots_, SetOf(slice.place) | slice.held);
     if (PlannedOf(slice) <= size || slice.most > 0) {
-      // Who rests still owes what it owed.
+      // A slice that rests keeps its debt.
       slice.owed = std::min(slice.owed, 0);
       slice.owed_ms = std::min<int64_t>(slice.owed_ms, 0);
       slice.had_ms = 0;
@@ -217,18 +217,18 @@ void SharePlanner::NoteOwed() {
   int64_t most_ms = 0, sum_ms = 0;
   for (const Slice* const slice : greedy) sum_ms += slice->owed_ms;
   for (Slice* const slice : greedy) {
-    // What somebody owes who comes back is owed to all.
+    // A slice that comes back owes its debt to all others.
     slice->owed_ms -= sum_ms * slice->weight / weights;
     const int64_t part_ms = had_ms * slice->weight / weights;
     const int64_t missed_ms = part_ms - std::exchange(slice->had_ms, 0);
-    // Others had all of it for as long.
+    // Others had the whole device in this window.
     if (part_ms == 0) slice->owed_ms = 0;
-    // For less it is not worth moving.
+    // A smaller difference is not worth a move.
     if (std::abs(missed_ms) * kLeastRounding < part_ms && slice->owed_ms == 0) continue;
     slice->owed_ms += missed_ms;
     most_ms = std::max(most_ms, std::abs(slice->owed_ms));
   }
-  // All by as much, so that what they are owed stays divided as their parts are.
+  // All are scaled by the same factor, so that the debts keep their proportions.
   const int64_t kept_ms = std::min(most_ms, all_ * kMostOwedMs);
   const int64_t now_ms = std::min(most_ms, kMostMadeUp * kWindowMs);
   for (Slice* const slice : greedy) {
@@ -239,7 +239,8 @@ void SharePlanner::NoteOwed() {
   }
 }
 
-// By weight, and what some do not want is the others' (max-min fair).
+// Divides the device by weight, and gives to others the multiprocessors that a slice does not want
+// (max-min fair).
 void SharePlanner::NoteParts(int64_t now) {
   struct Want {
     Slice* slice;
@@ -264,7 +265,7 @@ void SharePlanner::NoteParts(int64_t now) {
   for (const auto& [slice, wanted] : wants) NoteKept(slice, wants.size() > 1, now);
 }
 
-// Its kernels that have few slots keep theirs before those that have many.
+// Sessions whose kernels have few slots keep them before sessions whose kernels have many.
 void SharePlanner::NoteKept(Slice* slice, bool beside_others, int64_t now) {
   slice->held = slice->kept = 0;
   std::vector<Seat*> staying;
@@ -295,7 +296,7 @@ bool SharePlanner::IsFull(const Slice& slice) const {
   return slice.part < all_ && SizeOf(slots_, slice.kept) >= slice.part + least;
 }
 
-// What its sessions that stay where they are have of its part is not given out again.
+// The part that sessions keep for their long-running kernels is not given out again.
 ShareDemand SharePlanner::DemandOf(const Slice& slice) const {
   ShareDemand demand;
   const int kept = SizeOf(slots_, slice.kept);
@@ -315,7 +316,7 @@ ShareDemand SharePlanner::DemandOf(const Seat& seat) const {
   demand.wanted = seat.planned_.load(std::memory_order_relaxed);
   demand.most = seat.slice_->most;
   demand.pinned = seat.pinned_;
-  // Beside others of its slice it has the least, should it not stay.
+  // Beside others of its slice it has the least weight, for the case that it cannot stay.
   demand.weight = seat.slice_->working.size() == 1 ? seat.slice_->weight : 1;
   return demand;
 }
@@ -375,7 +376,8 @@ void SharePlanner::See(Slice* slice, int64_t now, std::vector<Seat*>* apart) {
   }
 }
 
-// Who launches goes with its slice; who rests, or stays where its kernels run, by itself.
+// A session that launches gets a place with its slice. One that rests, or stays with its
+// long-running kernels, gets a place by itself.
 void SharePlanner::Plan(int64_t now) {
   NoteHad(now);
   std::vector<Slice*> together;

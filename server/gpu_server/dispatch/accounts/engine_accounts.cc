@@ -6,7 +6,7 @@
 namespace warpline::dispatch {
 namespace {
 
-// Who has not wanted the engine for so long has no share of what others use.
+// An account that has not wanted the engine for this long has no share of others' use.
 constexpr int64_t kActiveNs = 100'000'000;
 constexpr int64_t kMostCreditNs = 100'000'000;
 constexpr int64_t kMostDebtNs = 1'000'000'000;
@@ -100,7 +100,7 @@ void EngineAccounts::EndLook(int64_t passed_ns) {
 
 void EngineAccounts::Rest(EngineAccount* account, int64_t passed_ns) {
   account->active_since_ns_ = 0;
-  // A debt is not for ever.
+  // A debt fades while the account rests.
   if (account->credit_ns_ < 0) {
     account->credit_ns_ = std::min<int64_t>(account->credit_ns_ + passed_ns / 2, 0);
   }
@@ -118,13 +118,13 @@ void EngineAccounts::Use(EngineAccount* account, int64_t used_ns, bool owed) {
 void EngineAccounts::ChargeStolen(EngineAccount* account, int64_t stolen_ns) {
   account->used_.Add(now_ns_, stolen_ns);
   account->credit_ns_ = std::max(account->credit_ns_ - stolen_ns, -kMostDebtNs);
-  // What does not fit into the others' credits must not come back to it.
+  // Time that does not fit into the others' credits must not come back to this account.
   Replenish(stolen_ns, account);
 }
 
 void EngineAccounts::GiveOut() { Replenish(std::exchange(owed_ns_, 0), nullptr); }
 
-// What does not fit into one's credit goes to the others, so that they keep their distances.
+// Time that does not fit into one credit goes to the others, so that they keep their distances.
 void EngineAccounts::Replenish(int64_t total_ns, const EngineAccount* except) {
   const auto gets = [&](const EngineAccount& account) {
     return &account != except && account.active_ && account.credit_ns_ < kMostCreditNs;

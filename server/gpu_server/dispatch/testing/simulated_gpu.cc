@@ -47,7 +47,7 @@ void SimulatedTenant::LaneLooks(int64_t now_ns) {
     turns_->OnIssued(work.engine, ++tickets_, bytes);
     in_flight_.push_back({work, tickets_, work.ns, ready_ns_});
     ++next_;
-    // Who waits has its next command when this one is complete.
+    // A host that waits has its next command when this one is complete.
     ready_ns_ = work.host_ns < 0 ? ready_ns_ : INT64_MAX;
   }
   const int64_t nap_ns = absl::ToInt64Nanoseconds(turns_->NapAtMost(absl::Microseconds(50)));
