@@ -8,22 +8,23 @@
 #include "common/byte_size.h"
 #include "common/serving/duration_flag.h"
 
-ABSL_FLAG(
-    std::string, audit_dir, "",
-    "The folder of the audit's record: who opened, loaded, shared, ended and administered what "
-    "(`warpline audit` reads it). Empty for audit in $STATE_DIRECTORY, which systemd sets, and "
-    "none without it; \"none\" for none.");
-ABSL_FLAG(
-    std::string, audit, "best_effort",
-    "What happens when the record cannot be written: best_effort says so in the log and goes "
-    "on; required refuses new sessions and operators' actions meanwhile, and to start without "
-    "a record.");
+ABSL_FLAG(std::string, audit_dir, "",
+          "The folder of the audit's record, which says who opened, loaded, shared, "
+          "ended and administered what (`warpline audit` reads it). Empty for audit "
+          "in $STATE_DIRECTORY, which systemd sets, and for no record without it; "
+          "\"none\" for none.");
+ABSL_FLAG(std::string, audit, "best_effort",
+          "What happens when the record cannot be written. best_effort says so in the "
+          "log, and goes on. required refuses new sessions and operators' actions "
+          "meanwhile, and does not start without a record.");
 ABSL_FLAG(warpline::ByteSize, audit_file_bytes, {16ull << 20},
           "The size at which the record goes on in a new file, such as 16MiB.");
-ABSL_FLAG(int, audit_files, 64, "Files of the record that are kept; beyond them the oldest goes.");
+ABSL_FLAG(int, audit_files, 64,
+          "The most files of the record that are kept; beyond them the oldest is "
+          "removed.");
 ABSL_FLAG(warpline::DurationFlag, audit_anchor_interval, absl::Minutes(5),
-          "How often the record's latest hash is said in the system's log, which shows later that "
-          "nothing before it was cut off or changed.");
+          "How often the record's latest hash is written to the system's log. It "
+          "shows later that nothing before it was cut off or changed.");
 
 namespace warpline::audit {
 namespace {

@@ -15,25 +15,27 @@
 #include "transport/grpc/tls/grpc_tls.h"
 
 ABSL_FLAG(std::string, etcd_prefix, "/warpline/",
-          "With --state=etcd://...: what all keys begin with. One for each pool.");
+          "With --state=etcd://...: the beginning of all keys, different for each "
+          "pool.");
 ABSL_FLAG(std::string, etcd_ca, "",
-          "With --state=etcd://...: PEM file with the certificates that sign those of etcd's "
-          "members. Without it the connection is plain text, which only members on this host are "
-          "reached by.");
+          "With --state=etcd://...: PEM file with the certificates that sign those of "
+          "etcd's members. Without it the connection is plain text, and reaches only "
+          "members on this host.");
 ABSL_FLAG(std::string, etcd_cert, "",
           "PEM file with the certificate that this scheduler shows to etcd.");
 ABSL_FLAG(std::string, etcd_key, "", "PEM file with the private key of --etcd_cert.");
 ABSL_FLAG(std::string, etcd_server_name, "",
           "The name that the certificates of etcd's members must carry. Empty for their host.");
 ABSL_FLAG(warpline::DurationFlag, leader_ttl, absl::Seconds(2),
-          "With --state=etcd://...: how long a scheduler leads that etcd does not hear of. etcd "
-          "keeps at least 1.5 of its --election-timeout.");
+          "With --state=etcd://...: how long a scheduler leads after etcd last heard "
+          "of it. etcd keeps at least 1.5 of its --election-timeout.");
 ABSL_FLAG(std::string, advertise, "",
-          "With --state=etcd://...: the address at which servers and clients reach this scheduler, "
-          "which the other schedulers tell them while it leads. Empty for the first of --listen.");
+          "With --state=etcd://...: the address at which servers and clients reach "
+          "this scheduler. The other schedulers tell it to them while this one leads. "
+          "Empty for the first of --listen.");
 ABSL_FLAG(std::string, state_folder, "",
-          "With --state=etcd://...: the folder of this scheduler's own files, which are its lock "
-          "and operator.credential. Empty for ~/.local/state/warpline-scheduler.");
+          "With --state=etcd://...: the folder of this scheduler's own files: its "
+          "lock and operator.credential. Empty for ~/.local/state/warpline-scheduler.");
 
 namespace warpline::scheduler {
 namespace {

@@ -6,15 +6,15 @@
 #include "absl/flags/flag.h"
 
 ABSL_FLAG(std::string, cluster_keys, "",
-          "The public keys by which a Kubernetes cluster signs ServiceAccount tokens, so that pods "
-          "can show theirs as credential: a file with the JWKS that the API server serves at "
-          "/openid/v1/jwks, or with public keys in PEM. It is read again when it changes. Empty to "
-          "take no such tokens.");
+          "The public keys by which a Kubernetes cluster signs ServiceAccount tokens, "
+          "so that pods can show their tokens as credentials. A file with the JWKS "
+          "that the API server serves at /openid/v1/jwks, or with public keys in PEM. "
+          "It is read again when it changes. Empty to accept no such tokens.");
 ABSL_FLAG(std::string, cluster_issuer, "",
-          "With --cluster_keys: the issuer of the cluster's tokens, which is the API server's "
-          "--service-account-issuer.");
+          "With --cluster_keys: the issuer of the cluster's tokens. It is the API "
+          "server's --service-account-issuer.");
 ABSL_FLAG(std::string, cluster_audience, "warpline",
-          "With --cluster_keys: the audience that a token must be for, and for no other.");
+          "With --cluster_keys: the only audience that a token may be for.");
 ABSL_FLAG(std::string, cluster_default_tenant, "",
           "With --cluster_keys: the tenant of all namespaces that no tenant has (`warpline tenant "
           "set NAME --namespaces=LIST`). Empty to refuse their tokens.");
