@@ -150,39 +150,9 @@ def wait_until(condition, what, timeout_s=GIVE_UP_S):
         time.sleep(0.02)
 
 
-class Scheduler:
-    """A warpline-scheduler whose state folder and port stay when it is restarted."""
+class Scheduler(local_server.Scheduler):
+    """A scheduler that loses a server only when it is gone, however busy the machine is."""
 
     def __init__(self, installation, *flags):
-        # A server is lost only when it is gone, however busy the machine is.
-        self._flags = ["--report_interval=100ms", "--lost_after=8s", "--lease_ttl=%ds" % LEASE_TTL_S, *flags]
-        self._binary = str(installation.root / "bin/warpline-scheduler")
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-scheduler-"))
-        self.endpoint = "127.0.0.1:0"
-        self.process = None
-        self.start()
-
-    def start(self):
-        port_file = self.folder / "port"
-        port_file.unlink(missing_ok=True)
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [self._binary, "--listen=" + self.endpoint, "--port_file=%s" % port_file,
-                 "--state=%s" % (self.folder / "state"), *self._flags],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until(port_file.exists, "the scheduler serves: " + self.log())
-        self.endpoint = "127.0.0.1:" + port_file.read_text().strip()
-
-    def log(self):
-        path = self.folder / "log"
-        return path.read_text() if path.exists() else ""
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-            assert self.process.wait(GIVE_UP_S) == 0, self.log()
-        shutil.rmtree(self.folder)
+        super().__init__(installation, ["--report_interval=100ms", "--lost_after=8s",
+                                        "--lease_ttl=%ds" % LEASE_TTL_S, *flags])

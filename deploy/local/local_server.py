@@ -1,8 +1,9 @@
-"""A Warpline installation on this machine and a server started from it, for demo.py and bench.py.
+"""A Warpline installation on this machine, and a server and a scheduler started from it.
 
 Installation: the folder layout that programs are run from, either a bundle or links to what Bazel
 built. Server: a context manager around a warpline-server process on loopback; leaving it ends the
-server and everything that it started. Not thread-safe.
+server and everything that this process started. Scheduler: a warpline-scheduler on loopback. Not
+thread-safe.
 """
 import ctypes
 import os
@@ -256,3 +257,47 @@ class Server:
                 self._process.wait()
         _end_descendants()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Scheduler:
+    """A warpline-scheduler whose folder and port stay when it is started again. `endpoint` is
+    HOST:PORT, and `process` what runs now."""
+
+    def __init__(self, installation, flags):
+        self._flags = list(flags)
+        self._binary = str(installation.root / "bin/warpline-scheduler")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-scheduler-"))
+        self.endpoint = "127.0.0.1:0"
+        self.process = None
+        self.start()
+
+    def start(self):
+        port_file = self.folder / "port"
+        port_file.unlink(missing_ok=True)
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [self._binary, "--listen=" + self.endpoint, "--port_file=%s" % port_file,
+                 "--state=%s" % (self.folder / "state"), *self._flags],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not port_file.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise Error("warpline-scheduler does not serve:\n" + self.log())
+            time.sleep(0.02)
+        self.endpoint = "127.0.0.1:" + port_file.read_text(encoding="ascii").strip()
+
+    def log(self):
+        path = self.folder / "log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            if self.process.wait(READY_TIMEOUT_S) != 0:
+                raise Error("warpline-scheduler ended badly:\n" + self.log())
+        shutil.rmtree(self.folder)

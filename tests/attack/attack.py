@@ -11,9 +11,9 @@ and n/a where the host lacks what the attack is about; then
   attack: S of N stopped, D neighbours disturbed (A n/a)
 
 Exit status 0 when S = N and D = 0. A neighbour, which is another tenant's program, checks its results
-all the while, but for the suite share, which measures such a program; the suite tier has ten of them.
-With --prove, shows of rows of the suites wire and tier that they get through without what stops them
-(prove.py, prove_tier.py).
+all the while, but for the suite share, which measures such a program, and the suite pool, which runs
+one in each row; the suite tier has ten of them. With --prove, shows of rows of the suites wire, tier
+and pool that they get through without what stops them (prove.py, prove_tier.py, prove_pool.py).
 """
 import argparse
 import os
@@ -25,14 +25,16 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "deploy/local")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "deploy/local"), str(HERE.parent / "chaos")]
 
 import local_server  # noqa: E402  (found by the path above)
 import mutations  # noqa: E402
 from accomplice_suite import AccompliceSuite  # noqa: E402
 from escape_suite import EscapeSuite  # noqa: E402
 from guard_suite import GuardSuite  # noqa: E402
+from pool_suite import PoolSuite  # noqa: E402
 from prove import SERVER_PROGRAMS, Prover  # noqa: E402
+from prove_pool import PoolProver  # noqa: E402
 from prove_tier import TierProver  # noqa: E402
 from residue_suite import ResidueSuite  # noqa: E402
 from share_suite import ShareSuite  # noqa: E402
@@ -42,9 +44,9 @@ from traffic_suite import TrafficSuite  # noqa: E402
 from wire_suite import WireSuite  # noqa: E402
 
 SUITES = {suite.name: suite for suite in (EscapeSuite, AccompliceSuite, WireSuite, ResidueSuite,
-                                       GuardSuite, TierSuite, TrafficSuite, ShareSuite)}
+                                       GuardSuite, TierSuite, PoolSuite, TrafficSuite, ShareSuite)}
 DEFAULT_SUITES = (EscapeSuite.name, AccompliceSuite.name, WireSuite.name, ResidueSuite.name,
-                  GuardSuite.name, TierSuite.name)
+                  GuardSuite.name, TierSuite.name, PoolSuite.name)
 PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/guard_attack": "tests/guard/guard_attack",
             "bin/hostile": "tests/hostile/attack",
@@ -55,6 +57,7 @@ PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/tier_attack": "tests/attack/tier/tier_attack",
             "bin/tier_neighbour": "tests/attack/tier/tier_neighbour",
             "bin/tier_successor": "tests/attack/tier/tier_successor",
+            "bin/unary_flood": "tests/hostile/unary_flood",
             "bin/vector_add": "examples/vector_add",
             "bin/wire_client": "tests/attack/wire_client"}
 
@@ -81,7 +84,8 @@ def arguments():
     parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG")
     parser.add_argument("--prove", type=pathlib.Path, metavar="BAZEL_BIN",
                         help="what was built of the tree of mutations.py")
-    parser.add_argument("--only", default="", metavar="ROW,...", help="prove these rows only")
+    parser.add_argument("--only", default="", metavar="ROW,...",
+                        help="with --prove or of the suite pool, these rows only")
     return parser.parse_args()
 
 
@@ -116,7 +120,7 @@ def prove(options):
             (installation.root / target).unlink()
             shutil.copy2((options.prove / source).resolve(), installation.root / target)
         only = set(filter(None, options.only.split(",")))
-        provers = {WireSuite.name: Prover, TierSuite.name: TierProver}
+        provers = {WireSuite.name: Prover, TierSuite.name: TierProver, PoolSuite.name: PoolProver}
         proved = [provers[name](installation, server_flags(options)).prove(only)
                   for name in provers if name in (options.suite or provers)]
         return 0 if all(proved) else 1
@@ -193,7 +197,7 @@ def attack(options, installation):
               "--listen=127.0.0.1:0,unix:%s" % (installation.root / "server.sock")]
     names = options.suite or DEFAULT_SUITES
     # They count as one peer with the neighbour, or have neighbours of their own.
-    own = (TrafficSuite.name, ShareSuite.name, TierSuite.name)
+    own = (TrafficSuite.name, ShareSuite.name, TierSuite.name, PoolSuite.name)
     groups = [([name for name in names if name not in own], [*flags, *bounds]),
               ([name for name in names if name == TrafficSuite.name], flags)]
     for group, its_flags in groups:
@@ -210,6 +214,13 @@ def attack(options, installation):
         for failure in suite.failures:
             print("attack: a neighbour was disturbed:\n%s" % failure)
         disturbed, runs = disturbed + len(suite.failures), runs + suite.rounds
+    if PoolSuite.name in names:
+        suite = PoolSuite(installation, flags)
+        try:
+            for row in suite.rows(set(filter(None, options.only.split(",")))):
+                tally.add(row)
+        finally:
+            suite.close()
     print("attack: %d of %d stopped, %d neighbours disturbed (%d n/a, %d runs of the neighbour)"
           % (tally.stopped, tally.counted, disturbed, tally.absent, runs))
     return 0 if tally.stopped == tally.counted and tally.counted and not disturbed else 1

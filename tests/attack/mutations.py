@@ -19,6 +19,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "mutations.toml"
 # Where the server and the programs that it starts find the names of what is taken away.
 VARIABLE = "ATTACK_WITHOUT"
+# Which rows of a suite a defence stops: the key of the table by the suite.
+ROW_KEYS = {"wire": "rows", "tier": "tier_rows", "pool": "pool_rows"}
 # Not tracked, but a part of how the sources are built here.
 UNTRACKED = ("user.bazelrc",)
 
@@ -47,7 +49,7 @@ class Mutation:
     def __init__(self, entry):
         self.name = entry.get("name", "")
         self.file, self.find, self.replace = entry["file"], entry["find"], entry["replace"]
-        self.rows, self.tier_rows = entry.get("rows", []), entry.get("tier_rows", [])
+        self.rows = {suite: entry.get(key, []) for suite, key in ROW_KEYS.items()}
 
     def apply(self, text):
         if text.count(self.find) != 1:
@@ -58,36 +60,44 @@ class Mutation:
 
 
 class Table:
-    """mutations.toml. `unproved` is why a row has no proof."""
+    """mutations.toml. Rows are those of the suite wire unless another one is named."""
 
     def __init__(self, path=TABLE):
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         self.mutations = [Mutation(entry) for entry in data["defence"] + data["always"]]
-        self.unproved = {entry["row"]: entry["reason"] for entry in data.get("unproved", [])}
+        self._unproved = {(entry.get("suite", "wire"), entry["row"]): entry["reason"]
+                          for entry in data.get("unproved", [])}
         self._check(data)
 
     @staticmethod
     def _check(data):
         for entry in data["defence"]:
-            if set(entry) - {"name", "finding", "file", "find", "replace", "rows", "tier_rows",
-                           "what"}:
+            if set(entry) - {"name", "finding", "file", "find", "replace", "what",
+                           *ROW_KEYS.values()}:
                 raise Error("mutation %s has unknown keys" % entry.get("name"))
             if not re.fullmatch(r"[a-z0-9_]+", entry["name"]) or not (
-                    entry.get("rows") or entry.get("tier_rows")):
+                    any(entry.get(key) for key in ROW_KEYS.values())):
                 raise Error("mutation %s: a name and rows are needed" % entry.get("name"))
             if not re.search(r"\bOFF\b", entry["replace"]):
                 raise Error("mutation %s does not say OFF" % entry["name"])
 
-    def defences_of(self, row):
+    def defences_of(self, row, suite="wire"):
         """The names of all that stop a row, which are taken away together."""
-        return sorted({m.name for m in self.mutations if row in m.rows})
+        return sorted({m.name for m in self.mutations if row in m.rows[suite]})
+
+    def named(self, suite="wire"):
+        """The rows that some defence stops."""
+        return {row for mutation in self.mutations for row in mutation.rows[suite]}
+
+    def unproved(self, suite="wire"):
+        """Why a row has no proof, by row."""
+        return {row: reason for (of, row), reason in self._unproved.items() if of == suite}
 
     def tier_rows(self):
         """Sets of rows of the tier suite by the defences that stop them, sorted."""
         groups = {}
-        for row in sorted({row for m in self.mutations for row in m.tier_rows}):
-            defences = tuple(sorted({m.name for m in self.mutations if row in m.tier_rows}))
-            groups.setdefault(defences, set()).add(row)
+        for row in sorted(self.named("tier")):
+            groups.setdefault(tuple(self.defences_of(row, "tier")), set()).add(row)
         return groups
 
     def files(self):
@@ -100,15 +110,15 @@ class Table:
             text = mutation.apply(text)
         return PRELUDE + text if own else text
 
-    def check_rows(self, rows):
+    def check_rows(self, rows, suite="wire"):
         """Raises unless each row, as (name, flags of a server without its limit), is accounted
         for in one way, and all rows of the table exist."""
         known = {name for name, _ in rows}
-        named = {row for mutation in self.mutations for row in mutation.rows}
-        for row in sorted((named | set(self.unproved)) - known):
+        named, unproved = self.named(suite), self.unproved(suite)
+        for row in sorted((named | set(unproved)) - known):
             raise Error("mutations.toml names the row %s, which there is not" % row)
         for name, flags in rows:
-            ways = (name in named) + (name in self.unproved) + (flags != "-")
+            ways = (name in named) + (name in unproved) + (flags != "-")
             if ways != 1:
                 raise Error("row %s has %d of: mutations, a reason why there are none, flags" % (
                     name, ways))

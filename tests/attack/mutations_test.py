@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each mutation still applies to the sources, and each row of the wire suite has its proof.
+"""Each mutation still applies to the sources, and each row of the suites wire and pool has its proof.
 
 Runs beside the sources: the files that mutations.toml names are read where they are.
 """
@@ -10,9 +10,10 @@ import sys
 import unittest
 
 SOURCES = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(SOURCES / "tests/attack"), str(SOURCES / "deploy/local")]
+sys.path[:0] = [str(SOURCES / folder) for folder in ("tests/attack", "tests/chaos", "deploy/local")]
 
 import mutations  # noqa: E402  (found by the path above)
+import pool_suite  # noqa: E402
 import tier_suite  # noqa: E402
 
 
@@ -57,9 +58,11 @@ class TableTest(unittest.TestCase):
         proved = set().union(*self.table.tier_rows().values())
         self.assertLessEqual(proved, {*listed, *tier_suite.WIRE_ROWS})
 
+    def test_each_row_of_the_pool_suite_is_accounted_for(self):
+        self.table.check_rows([(name, "-") for name in pool_suite.ROWS], pool_suite.PoolSuite.name)
+
     def test_a_row_without_an_account_is_found(self):
-        rows = [(row, "-") for m in self.table.mutations for row in m.rows]
-        rows += [(row, "-") for row in self.table.unproved]
+        rows = [(row, "-") for row in {*self.table.named(), *self.table.unproved()}]
         with self.assertRaises(mutations.Error):
             self.table.check_rows(rows + [("another", "-")])
         with self.assertRaises(mutations.Error):

@@ -20,7 +20,8 @@ SERVER_PROGRAMS = {"bin/warpline-server": "server/gpu_server/warpline-server",
                    "bin/warpline-keeper": "server/keeper/warpline-keeper",
                    "bin/warpline-lane": "server/relay/warpline-lane",
                    "bin/warpline-compiler": "server/compiler/warpline-compiler",
-                   "bin/warpline-mps": "server/mps/warpline-mps"}
+                   "bin/warpline-mps": "server/mps/warpline-mps",
+                   "bin/warpline-scheduler": "scheduler/warpline-scheduler"}
 # Of rows that are made at a time: most wait for something that does not come.
 AT_A_TIME = 3
 TIMEOUT_S = 500
@@ -72,8 +73,8 @@ class Prover:
 
     def _prove(self, row):
         name, _, flags = row
-        if name in self._table.unproved:
-            return "reason", "no proof (%s)" % self._table.unproved[name]
+        if name in self._table.unproved():
+            return "reason", "no proof (%s)" % self._table.unproved()[name]
         without = self._table.defences_of(name)
         flags = flags.split(",") if flags != "-" else []
         outcome, detail = self._attempt(name, without, flags)

@@ -1,0 +1,92 @@
+"""Rows: floods of HTTP/2 frames at each port that speaks it, and connections that say nothing.
+
+A connection that floods has to be cut (transport/grpc/meter/http2_meter.h says what a flood is), and
+everybody else is served meanwhile.
+"""
+import contextlib
+import socket
+
+from pool import http2
+from pool.http2 import Flood, frame
+from pool.pool import GotThrough
+
+PORTS = ("scheduler", "scheduler_health", "server", "server_health")
+# Of frames that carry nothing, in one piece.
+FRAMES = 100
+# More than a listener keeps of a peer that has shown nothing (GrpcServerOptions).
+SILENT = 700
+
+
+def opened(stream):
+    """The headers of a call whose request does not come."""
+    return frame(http2.HEADERS, http2.END_HEADERS, stream, http2.call_headers(http2.REPORT))
+
+
+def reset(stream):
+    return opened(stream) + frame(http2.RESET, 0, stream, b"\0\0\0\x08")
+
+
+def reset_session(stream):
+    return frame(http2.HEADERS, http2.END_HEADERS, stream, http2.call_headers(http2.SESSION)) + frame(
+        http2.RESET, 0, stream, b"\0\0\0\x08")
+
+
+def broken(stream):
+    """A window that overflows makes the server reset the stream, whose call it keeps."""
+    return (frame(http2.HEADERS, http2.END_HEADERS, stream, http2.call_headers(http2.SESSION)) +
+            frame(http2.WINDOW_UPDATE, 0, stream, b"\x7f\xff\xff\xff"))
+
+
+def idle(kind, payload=b"", stream=0):
+    frames = frame(kind, 0, stream, payload) * FRAMES
+    return lambda _: frames
+
+
+# What a flood sends, how many pieces of it at least, and what else it does. Of each a connection may
+# send less than that: 100 streams that are abandoned, 2,000 frames that carry nothing, 20,000
+# window updates (Http2Meter).
+FLOODS = {
+    "streams_that_are_reset": (reset, 20_000, {}),
+    "sessions_that_are_reset": (reset_session, 20_000, {}),
+    "streams_that_the_server_resets": (broken, 20_000, {}),
+    "streams_that_stay_open": (opened, 20_000, {}),
+    "settings_whose_answers_nobody_reads": (idle(http2.SETTINGS), 10_000, {"reads": False}),
+    "pings_whose_answers_nobody_reads": (idle(http2.PING, b"12345678"), 10_000, {"reads": False}),
+    "window_updates": (idle(http2.WINDOW_UPDATE, b"\0\0\0\x01"), 10_000, {}),
+    "priorities": (idle(http2.PRIORITY, b"\0\0\0\0\x10", stream=1), 10_000, {}),
+    "headers_without_end": (
+        idle(http2.CONTINUATION, stream=1), 10_000,
+        {"first": frame(http2.HEADERS, 0, 1, http2.call_headers(http2.SESSION))}),
+}
+
+
+def flood(port, piece, least, options):
+    def attack(pool):
+        # One that has got through need not go on.
+        with Flood(pool.ports[port], piece, enough=pool.has_grown, **options) as sender:
+            first = pool.check()
+            pool.wait_until(lambda: sender.pieces >= least or not sender.running, "the flood comes")
+            second = pool.check()
+        if pool.has_grown():
+            return "%d pieces" % sender.pieces  # judge() says it.
+        if sender.cut == 0:
+            raise GotThrough("none of its connections was cut, %d pieces" % sender.pieces)
+        return "%d pieces, %d connections cut; an honest program took %.1f and %.1f times as long" % (
+            sender.pieces, sender.cut, first, second)
+    return attack
+
+
+def silence(port):
+    def attack(pool):
+        with contextlib.ExitStack() as connections:
+            for _ in range(SILENT):
+                connections.enter_context(
+                    socket.create_connection(("127.0.0.1", pool.ports[port]), pool.give_up_s))
+            times = pool.check()
+        return "%d connections; an honest program took %.1f times as long" % (SILENT, times)
+    return attack
+
+
+ROWS = {"%s_at_the_%s" % (name, port): flood(port, *what)
+        for port in PORTS for name, what in FLOODS.items()}
+ROWS.update({"connections_without_a_word_at_the_%s" % port: silence(port) for port in PORTS})

@@ -1,0 +1,84 @@
+"""Rows: servers that are not what they should be, and what one peer may have of a server."""
+import json
+
+from pool.http2 import REPORT, Caller
+from pool.messages import field
+from pool.pool import SERVER_NAME, GotThrough
+
+OPEN_LEASE = "/warpline_internal.Admin/OpenLease"
+# As many as a server keeps (LeaseBookOptions::max_local).
+LEASES = 1024
+EVIL = "evil"
+# What terminals obey: a title, a colour, an emptied screen, and a change of direction.
+TEXT = "\x1b]0;T\x07\x1b[31mR\x1b[2J\u009b31m\u202er\r\nline"
+OBEYED = ("\x1b", "\x07", "\u009b", "\u202e", "\r")
+LISTS = (["servers"], ["servers", "--json"], ["stat"], ["stat", "--json"], ["ps"], ["ps", "--json"])
+
+
+def another_server_of_the_same_name(pool):
+    """As a copy of a virtual machine is, with the credential of the first one."""
+    other = pool.serve(*pool.join())
+    try:
+        pool.wait_until(lambda: "no answer from scheduler" in other.log() or
+                        "changed server=" in pool.new_log(), "the other one reports")
+        if "changed server=" in pool.new_log():
+            raise GotThrough("leases go to whichever reported last")
+        times = pool.check()
+        servers = json.loads(pool.operate("servers", "--json"))["servers"]
+        if [s["endpoint"] for s in servers] != [pool.server.endpoint]:
+            raise GotThrough("the scheduler lists %s" % servers)
+    finally:
+        pool.end_server(other)
+    pool.check()
+    return "it is refused; an honest program took %.1f times as long" % times
+
+
+def leases_of_one_peer(pool):
+    """At a server without a scheduler, which gives out leases itself."""
+    lone = pool.serve()
+    try:
+        port, granted = pool.port_of(lone), 0
+        with Caller(port, "127.0.0.11", pool.give_up_s) as caller:
+            for _ in range(LEASES):
+                granted += caller.call(OPEN_LEASE, field(2, 1 << 20)) is not None
+        with Caller(port, "127.0.0.12", pool.give_up_s) as caller:
+            if caller.call(OPEN_LEASE, field(2, 1 << 20)) is None:
+                raise GotThrough("another client gets no lease beside %d" % granted)
+        pool.run_honest(lone.endpoint)
+        times = pool.check()
+    finally:
+        pool.end_server(lone)
+    return "%d of %d granted; an honest program took %.1f times as long" % (granted, LEASES, times)
+
+
+def report_of(credential):
+    """Of a server that takes no leases, with texts that are not for terminals."""
+    text = TEXT.encode()
+    device = field(1, b"GPU-" + text) + field(2, text) + field(3, text) + field(4, 1 << 30)
+    session = field(1, 1) + b"".join(field(number, text) for number in (2, 3, 5, 17, 18, 19, 20))
+    return b"".join([field(1, credential.encode()), field(2, EVIL.encode()), field(3, text),
+                     field(4, text), field(5, 1), field(6, device), field(9, session)])
+
+
+def texts_of_a_server(pool):
+    """A server that was taken over writes to its pool's operator."""
+    credential = pool.operate("servers", "add", EVIL).strip()
+    try:
+        with Caller(pool.ports["scheduler"], timeout_s=pool.give_up_s) as caller:
+            if caller.call(REPORT, report_of(credential)) is None:
+                raise GotThrough("not prepared: the report is refused")
+            for words in LISTS:
+                said = pool.operate(*words)
+                if EVIL not in said:
+                    raise GotThrough("not prepared: `warpline %s` does not show it" % words[0])
+                obeyed = [character for character in OBEYED if character in said]
+                if obeyed:
+                    raise GotThrough("`warpline %s` prints %r" % (" ".join(words), obeyed))
+            times = pool.check()
+    finally:
+        pool.operate("servers", "remove", EVIL)
+    return "escaped in %d lists; an honest program took %.1f times as long" % (len(LISTS), times)
+
+
+ROWS = {row.__name__: row for row in (
+    another_server_of_the_same_name, leases_of_one_peer, texts_of_a_server)}
