@@ -1,4 +1,5 @@
 // warpline-scheduler: gives out leases on the devices of a pool of servers.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -142,6 +143,10 @@ constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
 
 // Allows one connection of each server, and those of programs that ask.
 constexpr int kMaxConnections = 4096;
+
+// A request of many kilobytes is for a moment. glibc by itself would soon have all of them in its
+// heaps, which hundreds of strangers' requests at once leave in pieces that nothing fits in.
+constexpr int kLargeBytes = 64 << 10;
 
 absl::Status CheckFlags() {
   const auto listen = absl::GetFlag(FLAGS_listen);
@@ -319,6 +324,7 @@ void Record(audit::AuditLog* audit, audit::Event event) {
 
 int Run() {
   if (auto status = CheckFlags(); !status.ok()) return Complain(status);
+  mallopt(M_MMAP_THRESHOLD, kLargeBytes);
   auto audit_options = audit::AuditLogOptionsFromFlags();
   if (!audit_options.ok()) return Complain(audit_options.status());
   audit_options->refuses = "operators' actions";

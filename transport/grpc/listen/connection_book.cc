@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/unique_fd.h"
+#include "transport/grpc/meter/metered_connections.h"
 #include "transport/grpc/meter/socket_inode.h"
 
 namespace warpline::grpc_internal {
@@ -176,7 +177,7 @@ void ConnectionBook::Admit(const std::string& name) {
   MutexLock lock(&mu_);
   const auto found = connections_.find(Unescaped(name));
   if (found == connections_.end()) return;
-  ++found->second.admitted;
+  if (++found->second.admitted == 1) AdmitConnection(found->second.fd, true);
   strangers_.Remove(found->second.id);
 }
 
@@ -185,6 +186,7 @@ void ConnectionBook::Leave(const std::string& name) {
   const auto found = connections_.find(Unescaped(name));
   if (found == connections_.end() || found->second.admitted == 0) return;
   if (--found->second.admitted > 0) return;
+  AdmitConnection(found->second.fd, false);
   const auto oldest = strangers_.Add(found->second.id, found->second.peer);
   if (oldest.has_value()) ShutDown(*oldest);
 }

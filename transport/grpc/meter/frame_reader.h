@@ -16,6 +16,7 @@ struct FrameHeader {
   uint8_t type = 0;
   uint8_t flags = 0;
   uint32_t stream = 0;
+  uint32_t window = 0;  // By how much a WINDOW_UPDATE widens it.
 };
 
 // Not thread-safe.
@@ -37,9 +38,14 @@ class FrameReader {
       }
       header_[have_++] = static_cast<uint8_t>(bytes.front());
       bytes.remove_prefix(1);
-      if (have_ < header_.size()) continue;
+      if (have_ < kHeaderBytes) continue;
+      FrameHeader header = Parse();
+      if (header.type == kWindowUpdateType && header.bytes == kWindowBytes) {
+        if (have_ < header_.size()) continue;
+        header.window = NumberAt(kHeaderBytes) & 0x7fffffff;
+        header.bytes = 0;
+      }
       have_ = 0;
-      const FrameHeader header = Parse();
       skip_ = header.bytes;
       if (!take(header)) return false;
     }
@@ -47,16 +53,24 @@ class FrameReader {
   }
 
  private:
+  static constexpr size_t kHeaderBytes = 9;
+  static constexpr size_t kWindowBytes = 4;
+  static constexpr uint8_t kWindowUpdateType = 8;
+
+  uint32_t NumberAt(size_t at) const {
+    const auto byte = [this](size_t i) { return static_cast<uint32_t>(header_[i]); };
+    return byte(at) << 24 | byte(at + 1) << 16 | byte(at + 2) << 8 | byte(at + 3);
+  }
   FrameHeader Parse() const {
-    const auto byte = [this](size_t at) { return static_cast<uint32_t>(header_[at]); };
-    return {.bytes = byte(0) << 16 | byte(1) << 8 | byte(2),
+    return {.bytes = NumberAt(0) >> 8,
             .type = header_[3],
             .flags = header_[4],
-            .stream = (byte(5) & 0x7f) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8)};
+            .stream = NumberAt(5) & 0x7fffffff};
   }
 
   size_t skip_;
-  std::array<uint8_t, 9> header_ = {};
+  // Of a WINDOW_UPDATE with what it says.
+  std::array<uint8_t, kHeaderBytes + kWindowBytes> header_ = {};
   size_t have_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "transport/grpc/meter/http2_meter.h"
 
+#include <algorithm>
+
 namespace warpline::grpc_internal {
 namespace {
 
@@ -20,6 +22,7 @@ constexpr char kAbandonedName[] = "streams that it resets or breaks";
 constexpr char kIdleName[] = "frames that carry nothing";
 constexpr char kAckName[] = "acknowledgements and window updates";
 constexpr char kOpenName[] = "open streams";
+constexpr char kUnreadName[] = "bytes that it sends before they are asked for";
 
 }  // namespace
 
@@ -28,6 +31,8 @@ const char* Http2Meter::Received(std::string_view bytes, absl::Time now) {
     Take(frame, now);
     return flood_ == nullptr;
   });
+  CountUnread(admitted_ ? 0 : unread_);
+  if (all_unread_->TooMany() && counted_unread_ > kAlwaysUnread) flood_ = kUnreadName;
   return flood_;
 }
 
@@ -36,6 +41,7 @@ void Http2Meter::Sent(std::string_view bytes, absl::Time now) {
     TakeSent(frame, now);
     return true;
   });
+  CountUnread(admitted_ ? 0 : unread_);
 }
 
 void Http2Meter::Take(const FrameHeader& frame, absl::Time now) {
@@ -44,10 +50,11 @@ void Http2Meter::Take(const FrameHeader& frame, absl::Time now) {
       if (frame.stream <= last_stream_) break;
       last_stream_ = frame.stream;
       ++opened_;
-      open_.insert(frame.stream);
+      open_.emplace(frame.stream, 0);
       if (open_.size() > kMostOpen) flood_ = kOpenName;
       return;
     case kData: {
+      AddUnread(frame.stream, frame.bytes);
       const bool ends = (frame.flags & kEndStream) != 0;
       const bool carries = frame.bytes > 0 && (frame.flags & kPadded) == 0;
       if (ends || carries) return;
@@ -72,7 +79,9 @@ void Http2Meter::TakeSent(const FrameHeader& frame, absl::Time now) {
   if (frame.type == kData) {
     acks_.Give(kAcksForData);
   } else if (frame.type == kHeaders && (frame.flags & kEndStream) != 0) {
-    open_.erase(frame.stream);
+    Close(frame.stream);
+  } else if (frame.type == kWindowUpdate) {
+    AddUnread(frame.stream, -static_cast<int64_t>(frame.window));
   } else if (frame.type == kRstStream) {
     // The server resets a stream that has broken the protocol, and its call ends in the same way.
     Abandon(frame.stream, now);
@@ -80,9 +89,31 @@ void Http2Meter::TakeSent(const FrameHeader& frame, absl::Time now) {
 }
 
 void Http2Meter::Abandon(uint32_t stream, absl::Time now) {
-  if (open_.erase(stream) == 0) return;
+  if (!Close(stream)) return;
   const bool free = abandoned_.taken() < kAlwaysAbandoned;
   if (!abandoned_.Take(now) || (!all_->Take(now) && !free)) flood_ = kAbandonedName;
+}
+
+void Http2Meter::AddUnread(uint32_t stream, int64_t bytes) {
+  const auto found = open_.find(stream);
+  if (found == open_.end()) return;
+  unread_ -= std::max<int64_t>(found->second, 0);
+  found->second += bytes;
+  unread_ += std::max<int64_t>(found->second, 0);
+}
+
+bool Http2Meter::Close(uint32_t stream) {
+  const auto found = open_.find(stream);
+  if (found == open_.end()) return false;
+  unread_ -= std::max<int64_t>(found->second, 0);
+  open_.erase(found);
+  return true;
+}
+
+void Http2Meter::CountUnread(int64_t bytes) {
+  if (bytes == counted_unread_) return;
+  all_unread_->Change(bytes - counted_unread_);
+  counted_unread_ = bytes;
 }
 
 void Http2Meter::Spend(Allowance* allowance, const char* name, absl::Time now) {

@@ -1,7 +1,9 @@
 #include "transport/grpc/meter/http2_meter.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
@@ -49,7 +51,8 @@ class Http2MeterTest : public ::testing::Test {
 
   absl::Time now_ = absl::UnixEpoch();
   AbandonedStreams all_;
-  Http2Meter meter_{&all_};
+  UnreadBytes unread_;
+  Http2Meter meter_{&all_, &unread_};
 };
 
 TEST_F(Http2MeterTest, StreamsThatAreResetAreAFlood) {
@@ -99,7 +102,7 @@ TEST_F(Http2MeterTest, FramesThatCarryNothingAreAFlood) {
         Http2Frame(kContinuation, 0, 1, "more"), Http2Frame(kData, 0, 1),
         Http2Frame(kData, 8, 1, std::string(1, '\0')), Http2Frame(kGoAway, 0, 0, "12345678"),
         Http2Frame(kHeaders, 4, 0, "trailers"), Http2Frame(kUnknown, 0, 0)}) {
-    Http2Meter meter(&all_);
+    Http2Meter meter(&all_, &unread_);
     int taken = 0;
     ASSERT_EQ(meter.Received(kHttp2Preface, now_), nullptr);
     while (meter.Received(frame, now_) == nullptr && taken < 100000) ++taken;
@@ -114,7 +117,7 @@ TEST_F(Http2MeterTest, AcknowledgementsAreAFloodUnlessTheyAreEarned) {
     Sends(Http2Frame(kData, 0, 1, "answer"));
   }
   EXPECT_EQ(Taken(Http2Frame(kWindowUpdate, 0, 0, "size"), 10 * most), most);
-  Http2Meter other(&all_);
+  Http2Meter other(&all_, &unread_);
   ASSERT_EQ(other.Received(kHttp2Preface, now_), nullptr);
   int taken = 0;
   while (other.Received(Http2Frame(taken % 2 == 0 ? kPing : kSettings, 1, 0), now_) == nullptr)
@@ -149,7 +152,7 @@ TEST_F(Http2MeterTest, BytesComeInPiecesOfAnySize) {
 TEST_F(Http2MeterTest, AllConnectionsTogetherAreBounded) {
   int taken = 0;
   for (int connection = 0; connection < 1000; ++connection) {
-    Http2Meter meter(&all_);
+    Http2Meter meter(&all_, &unread_);
     ASSERT_EQ(meter.Received(kHttp2Preface, now_), nullptr);
     for (uint32_t stream = 1; Abandons(&meter, stream); stream += 2) ++taken;
   }
@@ -159,6 +162,79 @@ TEST_F(Http2MeterTest, AllConnectionsTogetherAreBounded) {
   for (uint32_t stream = 1; stream < 2u * free; stream += 2) {
     EXPECT_TRUE(Abandons(&meter_, stream));
   }
+}
+
+class UnreadBytesTest : public Http2MeterTest {
+ protected:
+  static constexpr int64_t kPiece = 16 << 10;
+
+  // Opens a stream, on which `pieces` come. Returns false when the connection is cut.
+  bool Sends16K(Http2Meter* meter, uint32_t stream, int64_t pieces) const {
+    const std::string data = Http2Frame(kData, 0, stream, std::string(kPiece, 'x'));
+    if (meter->Received(Http2Frame(kHeaders, 4, stream, "headers"), now_) != nullptr) return false;
+    for (int64_t i = 0; i < pieces; ++i) {
+      if (meter->Received(data, now_) != nullptr) return false;
+    }
+    return true;
+  }
+
+  static std::string Window(int64_t bytes) {
+    const auto byte = [&](int at) { return static_cast<char>(bytes >> at & 0xff); };
+    return {byte(24), byte(16), byte(8), byte(0)};
+  }
+};
+
+TEST_F(UnreadBytesTest, BytesThatNobodyReadsAreBounded) {
+  EXPECT_TRUE(Sends16K(&meter_, 1, UnreadBytes::kMost / kPiece));
+  EXPECT_FALSE(Sends16K(&meter_, 3, 1));
+  EXPECT_STREQ(meter_.Received("", now_), "bytes that it sends before they are asked for");
+}
+
+TEST_F(UnreadBytesTest, BytesThatAreReadAreNot) {
+  ASSERT_TRUE(Sends16K(&meter_, 1, 0));
+  for (int64_t i = 0; i < 2 * UnreadBytes::kMost / kPiece; ++i) {
+    ASSERT_TRUE(Receives(Http2Frame(kData, 0, 1, std::string(kPiece, 'x'))));
+    Sends(Http2Frame(kWindowUpdate, 0, 1, Window(kPiece)));
+  }
+}
+
+TEST_F(UnreadBytesTest, AStreamThatEndsHasNone) {
+  for (uint32_t stream = 1; stream < 200; stream += 2) {
+    ASSERT_TRUE(Sends16K(&meter_, stream, UnreadBytes::kMost / kPiece / 2)) << stream;
+    Sends(Http2Frame(kHeaders, 5, stream, "trailers"));
+  }
+}
+
+TEST_F(UnreadBytesTest, AConnectionThatEndsHasNone) {
+  for (int i = 0; i < 10; ++i) {
+    Http2Meter meter(&all_, &unread_);
+    ASSERT_EQ(meter.Received(kHttp2Preface, now_), nullptr);
+    ASSERT_TRUE(Sends16K(&meter, 1, UnreadBytes::kMost / kPiece / 2));
+  }
+  EXPECT_FALSE(unread_.TooMany());
+}
+
+// However many connections share in them. One with a few goes on all the same.
+TEST_F(UnreadBytesTest, AllConnectionsTogetherAreBounded) {
+  const int64_t free = Http2Meter::kAlwaysUnread / kPiece;
+  std::vector<std::unique_ptr<Http2Meter>> meters;
+  for (int i = 0; i < 1000; ++i) {
+    meters.push_back(std::make_unique<Http2Meter>(&all_, &unread_));
+    ASSERT_EQ(meters.back()->Received(kHttp2Preface, now_), nullptr);
+    EXPECT_TRUE(Sends16K(meters.back().get(), 1, free));
+  }
+  EXPECT_TRUE(unread_.TooMany());
+  EXPECT_TRUE(Sends16K(&meter_, 1, free));
+  EXPECT_FALSE(Sends16K(&meter_, 3, 1));
+}
+
+// Its window is what a session needs.
+TEST_F(UnreadBytesTest, AConnectionWithASessionIsNotCounted) {
+  meter_.SetAdmitted(true);
+  EXPECT_TRUE(Sends16K(&meter_, 1, 2 * UnreadBytes::kMost / kPiece));
+  EXPECT_FALSE(unread_.TooMany());
+  meter_.SetAdmitted(false);
+  EXPECT_FALSE(Receives(Http2Frame(kPing, 0, 0, "12345678")));
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ KeyedLogBudgetOptions LogOptions() {
 // What all connections share. Threads of gRPC use it until the process is gone.
 struct Shared {
   AbandonedStreams abandoned;
+  UnreadBytes unread;
   std::atomic<uint64_t> streams{0};
   std::atomic<uint64_t> cut{0};
   KeyedLogBudget log{LogOptions()};
@@ -60,13 +61,17 @@ Shared& shared() {
 // A meter with its lock: one thread may read a connection while another one writes to it.
 class Meter {
  public:
-  explicit Meter(std::string peer) : peer_(std::move(peer)) {}
+  // `admitted` tells whether a session is on the connection. For TLS the meter of what is decrypted
+  // shares it with that of the descriptor.
+  Meter(std::string peer, std::shared_ptr<std::atomic<bool>> admitted)
+      : peer_(std::move(peer)), admitted_(std::move(admitted)) {}
 
   // Returns false if the connection is to be cut.
   bool Received(std::string_view bytes) {
     const absl::Time now = SteadyNow();
     MutexLock lock(&mu_);
     const uint64_t before = meter_.opened();
+    meter_.SetAdmitted(admitted_->load(std::memory_order_relaxed));
     const char* const flood = meter_.Received(bytes, now);
     shared().streams.fetch_add(meter_.opened() - before, std::memory_order_relaxed);
     if (flood == nullptr) return true;
@@ -86,11 +91,13 @@ class Meter {
   }
 
   const std::string& peer() const { return peer_; }
+  const std::shared_ptr<std::atomic<bool>>& admitted() const { return admitted_; }
 
  private:
   const std::string peer_;
+  const std::shared_ptr<std::atomic<bool>> admitted_;
   Mutex mu_;
-  Http2Meter meter_ ABSL_GUARDED_BY(mu_){&shared().abandoned};
+  Http2Meter meter_ ABSL_GUARDED_BY(mu_){&shared().abandoned, &shared().unread};
   bool cut_ ABSL_GUARDED_BY(mu_) = false;
 };
 
@@ -99,7 +106,8 @@ class Meter {
 class Connections {
  public:
   struct Entry {
-    explicit Entry(std::string peer) : meter(std::move(peer)) {}
+    explicit Entry(std::string peer)
+        : meter(std::move(peer), std::make_shared<std::atomic<bool>>(false)) {}
     Meter meter;
     ino_t inode = 0;
     // Whether it is TLS: known with the first byte.
@@ -196,10 +204,16 @@ bool Received(int fd, const msghdr& message, size_t bytes) {
   });
   if (entry->tls.load() && t_read_last != entry) t_read_last = entry;
   if (goes_on) return true;
-  // The number may belong to another file by now, whose bytes look like a flood.
-  if (SocketInode(fd) == entry->inode) return false;
+  // Of a connection that is cut nothing is left. The number may belong to another file by now, whose
+  // bytes look like a flood.
   connections().Drop(fd, entry);
-  return true;
+  return SocketInode(fd) != entry->inode;
+}
+
+// Nothing more comes from a connection.
+void Ended(int fd) {
+  const std::shared_ptr<Connections::Entry> entry = Metered(fd);
+  if (entry != nullptr) connections().Drop(fd, entry);
 }
 
 void Sent(int fd, const msghdr& message, size_t bytes) {
@@ -221,7 +235,9 @@ Meter* MeterOf(SSL* ssl) {
   if (SSL_is_server(ssl) == 0) return nullptr;
   auto* meter = static_cast<Meter*>(SSL_get_ex_data(ssl, index));
   if (meter == nullptr) {
-    meter = new Meter(t_read_last == nullptr ? "unknown" : t_read_last->meter.peer());
+    meter = t_read_last == nullptr
+                ? new Meter("unknown", std::make_shared<std::atomic<bool>>(false))
+                : new Meter(t_read_last->meter.peer(), t_read_last->meter.admitted());
     SSL_set_ex_data(ssl, index, meter);
   }
   return meter;
@@ -262,6 +278,13 @@ bool MeterConnection(int fd, std::string peer) {
   return connections().Set(fd, std::move(entry));
 }
 
+void AdmitConnection(int fd, bool admitted) {
+  const std::shared_ptr<Connections::Entry> entry = Metered(fd);
+  if (entry != nullptr && SocketInode(fd) == entry->inode) {
+    entry->meter.admitted()->store(admitted, std::memory_order_relaxed);
+  }
+}
+
 uint64_t MeteredStreams() { return shared().streams.load(std::memory_order_relaxed); }
 uint64_t CutConnections() { return shared().cut.load(std::memory_order_relaxed); }
 
@@ -272,6 +295,7 @@ extern "C" {
 
 __attribute__((visibility("default"))) ssize_t recvmsg(int fd, msghdr* message, int flags) {
   const ssize_t got = syscall(SYS_recvmsg, fd, message, flags);
+  if (got == 0) warpline::grpc_internal::Ended(fd);
   if (got <= 0 || (flags & (MSG_PEEK | MSG_ERRQUEUE)) != 0) return got;
   if (warpline::grpc_internal::Received(fd, *message, static_cast<size_t>(got))) return got;
   (void)shutdown(fd, SHUT_RDWR);

@@ -20,6 +20,10 @@ namespace warpline::grpc_internal {
 // number. Thread-safe.
 bool MeterConnection(int fd, std::string peer);
 
+// Tells the meter of `fd` whether a session is on its connection, whose windows are for that one.
+// Thread-safe.
+void AdmitConnection(int fd, bool admitted);
+
 // Return how many streams were opened on connections that are metered, and how many connections
 // were cut, since the process began. Thread-safe.
 uint64_t MeteredStreams();
