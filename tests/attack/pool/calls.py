@@ -3,10 +3,11 @@ import re
 import subprocess
 import threading
 
-from pool.http2 import REPORT, Caller, UnfinishedCalls
+from pool.http2 import HEALTH_CHECK, REPORT, Caller, UnfinishedCalls
 from pool.messages import field
 from pool.pool import GotThrough, environment
 
+STAT = "/warpline_internal.Admin/Stat"
 PUT_TENANT = "/warpline_internal.Scheduler/PutTenant"
 # Just below what gRPC takes of a request.
 MEGABYTE = 1_100_000
@@ -19,15 +20,16 @@ PEERS = ("127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.1")
 # More than a peer's budget of refused calls in the audit (audit_log.cc: kEach).
 REFUSED_OF_PEER = 600
 OPERATOR_TENANTS = 30
-CONNECTIONS = 64
-CALLS_OF_CONNECTION = 16
+# As many calls at once as come on the connections that one peer may have.
+CONNECTIONS, CALLS_OF_CONNECTION = 200, 16
+UNFINISHED = 2 * CONNECTIONS * CALLS_OF_CONNECTION
 
 
 class Calls:
     """Calls a method of the scheduler's again and again, many at once, from another process, until
     it is left."""
 
-    def __init__(self, pool, method, part, calls, at_once=64, size=MEGABYTE):
+    def __init__(self, pool, method, part, calls, at_once=CONNECTIONS, size=MEGABYTE):
         self._command = [
             str(pool.installation.root / "bin/unary_flood"),
             "--endpoint=" + pool.scheduler.endpoint, "--method=" + method, "--part=" + part.hex(),
@@ -87,14 +89,18 @@ def reports_that_fill_the_queue(pool):
     return "%s; an honest program took %.1f times as long" % (answers, times)
 
 
-def requests_that_never_end(pool):
-    """Of each call all but the last byte comes."""
-    with UnfinishedCalls(pool.ports["scheduler"], REPORT, MEGABYTE, CONNECTIONS,
-                         CALLS_OF_CONNECTION) as calls:
-        pool.wait_until(lambda: calls.sent_bytes >= 24 * MEGABYTE or pool.has_grown(),
-                        lambda: "%d bytes are sent" % calls.sent_bytes)
-        times = pool.check()
-    return "%d MiB sent; an honest program took %.1f times as long" % (calls.sent_bytes >> 20, times)
+def requests_that_never_end(port, path):
+    """Of each request all but the last byte comes."""
+    def attack(pool):
+        with UnfinishedCalls(pool.ports[port], path, MEGABYTE, CONNECTIONS,
+                             CALLS_OF_CONNECTION, pool.has_grown) as calls:
+            first = pool.check()
+            pool.wait_until(lambda: calls.begun >= UNFINISHED or pool.has_grown(),
+                            lambda: "%d calls are begun" % calls.begun)
+            second = pool.check()
+        return "%d calls, %d MiB sent; an honest program took %.1f and %.1f times as long" % (
+            calls.begun, calls.sent_bytes >> 20, first, second)
+    return attack
 
 
 def refused_calls_of_operators(pool):
@@ -123,5 +129,8 @@ def refused_calls_of_operators(pool):
 
 ROWS = {"reports_of_empty_%s" % name: reports_of(part) for name, part in EMPTY_PARTS.items()}
 ROWS.update({row.__name__: row for row in (
-    requests_beyond_their_size, reports_that_fill_the_queue, requests_that_never_end,
-    refused_calls_of_operators)})
+    requests_beyond_their_size, reports_that_fill_the_queue, refused_calls_of_operators)})
+ROWS.update({
+    "requests_that_never_end_at_the_" + port: requests_that_never_end(port, path)
+    for port, path in (("scheduler", REPORT), ("server", STAT), ("scheduler_health", HEALTH_CHECK),
+                       ("server_health", HEALTH_CHECK))})

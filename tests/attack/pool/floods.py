@@ -1,18 +1,22 @@
 """Rows: floods of HTTP/2 frames at each port that speaks it, and connections that say nothing.
 
-A connection that floods has to be cut (transport/grpc/meter/http2_meter.h says what a flood is), and
-everybody else is served meanwhile.
+A connection that floods has to be cut (transport/grpc/meter/http2_meter.h says what a flood is), which
+the process counts, and everybody else is served meanwhile.
 """
 import contextlib
 import socket
 
 from pool import http2
-from pool.http2 import Flood, frame
+from pool.http2 import Flood, ShortConnections, frame
 from pool.pool import GotThrough
 
 PORTS = ("scheduler", "scheduler_health", "server", "server_health")
 # Of frames that carry nothing, in one piece.
 FRAMES = 100
+# As many as a connection may have under way (GrpcServerOptions::max_streams_per_connection), and so
+# many connections that the calls are some hundred megabytes before they are taken.
+CALLS_OF_CONNECTION = 16
+SHORT_CONNECTIONS = 3000
 # More than a listener keeps of a peer that has shown nothing (GrpcServerOptions).
 SILENT = 700
 
@@ -60,19 +64,43 @@ FLOODS = {
 }
 
 
-def flood(port, piece, least, options):
+def judge_cut(pool, port, ended, sent):
+    """gRPC itself ends connections with too many pings, maybe before the meter does."""
+    cut = pool.cut(port.removesuffix("_health"))
+    if cut == 0 and not ended:
+        raise GotThrough("none of its connections was cut; " + sent)
+    return "%s, %d connections cut" % (sent, max(cut, ended))
+
+
+def flood(port, name, piece, least, options):
     def attack(pool):
         # One that has got through need not go on.
         with Flood(pool.ports[port], piece, enough=pool.has_grown, **options) as sender:
             first = pool.check()
             pool.wait_until(lambda: sender.pieces >= least or not sender.running, "the flood comes")
             second = pool.check()
-        if pool.has_grown():
-            return "%d pieces" % sender.pieces  # judge() says it.
-        if sender.cut == 0:
-            raise GotThrough("none of its connections was cut, %d pieces" % sender.pieces)
-        return "%d pieces, %d connections cut; an honest program took %.1f and %.1f times as long" % (
-            sender.pieces, sender.cut, first, second)
+        said = judge_cut(pool, port, sender.ended if name.startswith("pings") else 0,
+                         "%d pieces" % sender.pieces)
+        return "%s; an honest program took %.1f and %.1f times as long" % (said, first, second)
+    return attack
+
+
+def leave(port, path):
+    """Calls that end with their connections, before anybody has taken them."""
+    calls = b"".join(
+        frame(http2.HEADERS, http2.END_HEADERS, 2 * i + 1, http2.call_headers(path))
+        for i in range(CALLS_OF_CONNECTION))
+
+    def attack(pool):
+        with ShortConnections(pool.ports[port], calls, pool.has_grown) as connections:
+            first = pool.check()
+            pool.wait_until(lambda: connections.count >= SHORT_CONNECTIONS or pool.has_grown(),
+                            "connections come")
+            second = pool.check()
+        said = judge_cut(pool, port, 0, "%d connections" % connections.count)
+        # What is left of them is taken up one after another.
+        pool.check()
+        return "%s; an honest program took %.1f and %.1f times as long" % (said, first, second)
     return attack
 
 
@@ -87,6 +115,9 @@ def silence(port):
     return attack
 
 
-ROWS = {"%s_at_the_%s" % (name, port): flood(port, *what)
+ROWS = {"%s_at_the_%s" % (name, port): flood(port, name, *what)
         for port in PORTS for name, what in FLOODS.items()}
+ROWS.update({"calls_that_are_left_at_the_%s" % port: leave(port, http2.REPORT) for port in PORTS})
+ROWS.update({"sessions_that_are_left_at_the_%s" % port: leave(port, http2.SESSION)
+             for port in ("scheduler", "server")})
 ROWS.update({"connections_without_a_word_at_the_%s" % port: silence(port) for port in PORTS})

@@ -85,7 +85,7 @@ class Flood:
     def __init__(self, port, piece, first=b"", reads=True, enough=lambda: False):
         self._port, self._piece, self._first, self._reads = port, piece, first, reads
         self._enough, self._stop = enough, threading.Event()
-        self.pieces = self.cut = 0
+        self.pieces = self.ended = 0
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self):
@@ -112,7 +112,7 @@ class Flood:
                     except BlockingIOError:
                         pass  # It takes nothing more for now.
                     except OSError:
-                        self.cut += 1
+                        self.ended += 1
 
     def _send(self, peer):
         # Python would wait for as long as a timeout of its own before it reads.
@@ -136,14 +136,48 @@ class Flood:
                     raise ConnectionResetError("the connection was closed")
 
 
+class ShortConnections:
+    """Makes connections one after another, in each of `THREADS` threads, which send `first` and are
+    closed when something was answered, until it is left, or `enough()` says that it has got through."""
+
+    THREADS = 4
+
+    def __init__(self, port, first, enough=lambda: False):
+        self._port, self._first, self._enough = port, first, enough
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self.count = 0
+        self._threads = [threading.Thread(target=self._run) for _ in range(self.THREADS)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self):
+        while not self._stop.is_set():
+            with contextlib.suppress(OSError):
+                with socket.create_connection(("127.0.0.1", self._port), 1) as peer:
+                    peer.sendall(PREFACE + frame(SETTINGS, 0, 0) + self._first)
+                    peer.recv(1 << 16)
+            with self._lock:
+                self.count += 1
+            if self._enough():
+                self._stop.set()
+
+
 class UnfinishedCalls:
     """Keeps `calls` calls under way on each of `connections` connections. Of their requests of `size`
     bytes all but the last byte comes, as fast as the server takes it. Calls and connections that are
-    ended are followed by others, until it is left."""
+    ended are followed by others, until it is left, or `enough()` says that it has got through."""
 
-    def __init__(self, port, path, size, connections, calls):
+    def __init__(self, port, path, size, connections, calls, enough):
         self.headers, self.size, self.calls = call_headers(path), size, calls
-        self._port, self._lock = port, threading.Lock()
+        self._port, self.enough, self._lock = port, enough, threading.Lock()
         self.stop = threading.Event()
         self.begun = self.sent_bytes = 0
         self._threads = [threading.Thread(target=self._run) for _ in range(connections)]
@@ -202,6 +236,8 @@ class _UnfinishedConnection:
         self._windows[self._stream] = self._initial
         self._peer.sendall(frame(HEADERS, END_HEADERS, self._stream, self._owner.headers))
         self._owner.note(begun=1)
+        if self._owner.enough():
+            self._owner.stop.set()
 
     def _send(self, stream):
         size = min(self._left[stream], self._window, self._windows[stream], self.MOST_DATA)

@@ -202,6 +202,16 @@ class Pool:
         for pid in (self.scheduler.process.pid, self.server.pid):
             self._watch(pid)
         self._log_begins = len(self.scheduler.log())
+        self._cut_before = {process: self._cut_of(process) for process in ("scheduler", "server")}
+
+    def cut(self, process):
+        """How many connections the meters of a process have cut since the attack began."""
+        return self._cut_of(process) - self._cut_before[process]
+
+    def _cut_of(self, process):
+        name = {"scheduler": "warpline_scheduler_connections_cut_total",
+                "server": "warpline_connections_cut_total"}[process]
+        return int(cuts.metrics(self.ports[process + "_metrics"])[name])
 
     def new_log(self):
         """What the scheduler has logged since the attack began."""

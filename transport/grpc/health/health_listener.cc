@@ -17,6 +17,7 @@ constexpr int kNotServing = 2;
 
 // Who asks does so every few seconds, on a connection of its own each time.
 constexpr int kMaxConnections = 64;
+constexpr int kMaxConnectionsOfPeer = 16;
 constexpr int kMaxStreamsPerConnection = 4;
 constexpr size_t kMaxBufferBytes = size_t{16} << 20;
 
@@ -34,6 +35,7 @@ HealthListener::HealthListener()
         GrpcServerOptions options;
         options.max_sessions = 0;
         options.max_connections = kMaxConnections;
+        options.max_strange_connections_of_peer = kMaxConnectionsOfPeer;
         options.max_streams_per_connection = kMaxStreamsPerConnection;
         options.max_buffer_bytes = kMaxBufferBytes;
         options.bulk = false;

@@ -18,7 +18,7 @@ constexpr uint8_t kAck = 0x1;        // Of SETTINGS and PING.
 constexpr uint8_t kEndStream = 0x1;  // Of DATA and HEADERS.
 constexpr uint8_t kPadded = 0x8;     // Of DATA, whose length says nothing then.
 
-constexpr char kAbandonedName[] = "streams that it resets or breaks";
+constexpr char kAbandonedName[] = "streams that it resets, breaks or leaves";
 constexpr char kIdleName[] = "frames that carry nothing";
 constexpr char kAckName[] = "acknowledgements and window updates";
 constexpr char kOpenName[] = "open streams";
@@ -48,11 +48,7 @@ void Http2Meter::Take(const FrameHeader& frame, absl::Time now) {
   switch (frame.type) {
     case kHeaders:
       if (frame.stream <= last_stream_) break;
-      last_stream_ = frame.stream;
-      ++opened_;
-      open_.emplace(frame.stream, 0);
-      if (open_.size() > kMostOpen) flood_ = kOpenName;
-      return;
+      return Open(frame.stream, now);
     case kData: {
       AddUnread(frame.stream, frame.bytes);
       const bool ends = (frame.flags & kEndStream) != 0;
@@ -79,7 +75,7 @@ void Http2Meter::TakeSent(const FrameHeader& frame, absl::Time now) {
   if (frame.type == kData) {
     acks_.Give(kAcksForData);
   } else if (frame.type == kHeaders && (frame.flags & kEndStream) != 0) {
-    Close(frame.stream);
+    if (Close(frame.stream)) all_->Give();
   } else if (frame.type == kWindowUpdate) {
     AddUnread(frame.stream, -static_cast<int64_t>(frame.window));
   } else if (frame.type == kRstStream) {
@@ -88,10 +84,17 @@ void Http2Meter::TakeSent(const FrameHeader& frame, absl::Time now) {
   }
 }
 
+void Http2Meter::Open(uint32_t stream, absl::Time now) {
+  last_stream_ = stream;
+  ++opened_;
+  open_.emplace(stream, 0);
+  if (open_.size() > kMostOpen) flood_ = kOpenName;
+  const double has = abandoned_.taken() + static_cast<double>(open_.size());
+  if (!all_->Take(now) && has > kAlwaysAbandoned) flood_ = kAbandonedName;
+}
+
 void Http2Meter::Abandon(uint32_t stream, absl::Time now) {
-  if (!Close(stream)) return;
-  const bool free = abandoned_.taken() < kAlwaysAbandoned;
-  if (!abandoned_.Take(now) || (!all_->Take(now) && !free)) flood_ = kAbandonedName;
+  if (Close(stream)) Spend(&abandoned_, kAbandonedName, now);
 }
 
 void Http2Meter::AddUnread(uint32_t stream, int64_t bytes) {

@@ -20,18 +20,25 @@
 
 namespace warpline::grpc_internal {
 
-// The streams that clients of all connections abandon: those that end before the server has ended
-// them by an answer. However many connections there are, these are bounded. Thread-safe.
+// The streams that clients of all connections open and that the server does not end by an answer:
+// those that either end resets, and those that end with their connection. However many connections
+// there are, these are bounded. Thread-safe.
 class AbandonedStreams {
  public:
   // Each of them costs some 13 kB until its call has been taken.
   static constexpr double kMost = 2048;
   static constexpr double kEachSecond = 256;
 
-  // Notes one more. Returns false when there are too many.
+  // Notes one that is opened, since there may be no time for it later. Returns false when there are
+  // too many.
   bool Take(absl::Time now) {
     MutexLock lock(&mu_);
     return allowance_.Take(now);
+  }
+  // One was answered.
+  void Give() {
+    MutexLock lock(&mu_);
+    allowance_.Give(1);
   }
 
  private:
@@ -44,7 +51,7 @@ class AbandonedStreams {
 class UnreadBytes {
  public:
   // A stream's first window is 64 KiB for small calls and 8 MiB where sessions are served.
-  static constexpr int64_t kMost = int64_t{32} << 20;
+  static constexpr int64_t kMost = int64_t{16} << 20;
 
   void Change(int64_t by) { bytes_.fetch_add(by, std::memory_order_relaxed); }
   bool TooMany() const { return bytes_.load(std::memory_order_relaxed) > kMost; }
@@ -59,7 +66,7 @@ class Http2Meter {
   // Of one connection, with what is given back each second.
   static constexpr double kMostAbandoned = 100;
   static constexpr double kAbandonedEachSecond = 10;
-  // A connection may abandon this many while all together abandon too many.
+  // A connection may have this many, open or abandoned, while all together have too many.
   static constexpr double kAlwaysAbandoned = 2;
   // Frames that carry nothing: SETTINGS, PING, RST_STREAM, PRIORITY, CONTINUATION, GOAWAY, DATA
   // without data, and those of unknown types.
@@ -96,6 +103,7 @@ class Http2Meter {
  private:
   void Take(const FrameHeader& frame, absl::Time now);
   void TakeSent(const FrameHeader& frame, absl::Time now);
+  void Open(uint32_t stream, absl::Time now);
   void Abandon(uint32_t stream, absl::Time now);
   void Spend(Allowance* allowance, const char* name, absl::Time now);
   void AddUnread(uint32_t stream, int64_t bytes);

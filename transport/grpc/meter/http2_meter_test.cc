@@ -59,7 +59,7 @@ TEST_F(Http2MeterTest, StreamsThatAreResetAreAFlood) {
   int taken = 0;
   for (uint32_t stream = 1; Abandons(&meter_, stream); stream += 2) ++taken;
   EXPECT_EQ(taken, static_cast<int>(Http2Meter::kMostAbandoned));
-  EXPECT_STREQ(meter_.Received("", now_), "streams that it resets or breaks");
+  EXPECT_STREQ(meter_.Received("", now_), "streams that it resets, breaks or leaves");
 }
 
 TEST_F(Http2MeterTest, SomeAreForgivenWithTime) {
@@ -161,6 +161,38 @@ TEST_F(Http2MeterTest, AllConnectionsTogetherAreBounded) {
   EXPECT_GE(taken, static_cast<int>(AbandonedStreams::kMost));
   for (uint32_t stream = 1; stream < 2u * free; stream += 2) {
     EXPECT_TRUE(Abandons(&meter_, stream));
+  }
+}
+
+// There is nobody to cut any more, so they are counted when they are opened.
+TEST_F(Http2MeterTest, StreamsThatEndWithTheirConnectionCount) {
+  int opened = 0;
+  for (int connection = 0; connection < 1000; ++connection) {
+    Http2Meter meter(&all_, &unread_);
+    ASSERT_EQ(meter.Received(kHttp2Preface, now_), nullptr);
+    uint32_t stream = 1;
+    while (stream < 32 && meter.Received(Http2Frame(kHeaders, 4, stream, "headers"), now_) == nullptr) {
+      stream += 2;
+      ++opened;
+    }
+  }
+  const int free = static_cast<int>(Http2Meter::kAlwaysAbandoned);
+  EXPECT_LE(opened, static_cast<int>(AbandonedStreams::kMost) + 1000 * free);
+  now_ += absl::Seconds(1);
+  EXPECT_TRUE(Receives(Http2Frame(kHeaders, 4, 1, "headers")));
+}
+
+// Calls that are answered give back what they took, however many there are.
+TEST_F(Http2MeterTest, CallsOfManyConnectionsAreNone) {
+  for (int connection = 0; connection < 1000; ++connection) {
+    Http2Meter meter(&all_, &unread_);
+    ASSERT_EQ(meter.Received(kHttp2Preface, now_), nullptr);
+    for (uint32_t stream = 1; stream < 32; stream += 2) {
+      ASSERT_EQ(meter.Received(Http2Frame(kHeaders, 4, stream, "headers"), now_), nullptr);
+    }
+    for (uint32_t stream = 1; stream < 32; stream += 2) {
+      meter.Sent(Http2Frame(kHeaders, 5, stream, "trailers"), now_);
+    }
   }
 }
 

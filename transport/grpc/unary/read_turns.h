@@ -23,10 +23,13 @@ class ReadTurns {
 
   // Of requests of a megabyte, these are some 32 MiB.
   static constexpr size_t kMostReading = 24;
-  // While others wait, a request is read for so long at most.
+  // More than that do not wait. Each holds what its client sends ahead.
+  static constexpr size_t kMostWaiting = 512;
+  // While others wait, a request is read for so long at most; one of a peer that reads fewer than
+  // all that wait is not ended, however slow this process is.
   static constexpr absl::Duration kPatience = absl::Milliseconds(250);
 
-  bool waits() const { return !waiting_.empty(); }
+  bool waits() const { return waiting_count_ > 0; }
 
   // A call that wants to read its request.
   void Add(Id id, const std::string& peer);
@@ -34,14 +37,27 @@ class ReadTurns {
   void Remove(Id id);
   // Takes a call that may begin to read now.
   std::optional<Id> TakeNext(absl::Time now);
+  // Takes a call that waits and has to give way because too many do: the oldest of the peer that has
+  // most of them.
+  std::optional<Id> TakeExcess();
   // Takes all calls that wait.
   std::vector<Id> TakeWaiting();
-  // Takes the calls that have read for too long while others wait.
+  // Takes the calls that have read for too long while a call waits, of their own peer or of one that
+  // reads no more than theirs.
   std::vector<Id> TakeOverdue(absl::Time now);
 
  private:
-  std::map<Id, absl::Time> reading_;               // Since when.
+  struct Reading {
+    absl::Time since;
+    std::string peer;
+  };
+
+  // Returns how many calls a peer reads.
+  size_t ReadingOf(const std::string& peer) const;
+
+  std::map<Id, Reading> reading_;
   std::map<std::string, std::deque<Id>> waiting_;  // By peer. None of them is empty.
+  size_t waiting_count_ = 0;                       // Of calls.
   std::string last_;                               // The peer that had the latest turn.
 };
 

@@ -66,5 +66,30 @@ TEST_F(ReadTurnsTest, SilentCallsGiveWayOnlyToOthers) {
   EXPECT_THAT(turns_.TakeOverdue(now_ + 2 * ReadTurns::kPatience), ElementsAre(1, 2));
 }
 
+TEST_F(ReadTurnsTest, APeerThatReadsLittleGivesWayToNoneThatReadsMuch) {
+  turns_.Add(1, "a");
+  EXPECT_THAT(turns_.TakeNext(now_), Optional(1u));
+  for (ReadTurns::Id id = 1000; id < 1000 + kMost; ++id) turns_.Add(id, "b");
+  while (turns_.TakeNext(now_).has_value()) {
+  }
+  now_ += absl::Hours(1);
+  EXPECT_EQ(turns_.TakeOverdue(now_).size(), kMost - 1);
+  turns_.Remove(1);
+}
+
+TEST_F(ReadTurnsTest, TheOldestOfThePeerWithMostGivesWay) {
+  Fill("z");
+  const ReadTurns::Id most = ReadTurns::kMostWaiting;
+  turns_.Add(1, "a");
+  for (ReadTurns::Id id = 2; id <= most; ++id) turns_.Add(id + 10000, "b");
+  EXPECT_EQ(turns_.TakeExcess(), std::nullopt);
+  turns_.Add(2, "a");
+  EXPECT_THAT(turns_.TakeExcess(), Optional(10002u));
+  EXPECT_EQ(turns_.TakeExcess(), std::nullopt);
+  turns_.Remove(1);
+  turns_.Add(3, "a");
+  EXPECT_EQ(turns_.TakeExcess(), std::nullopt);
+}
+
 }  // namespace
 }  // namespace warpline::grpc_internal

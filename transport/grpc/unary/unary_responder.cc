@@ -22,6 +22,7 @@
 namespace warpline::grpc_internal {
 namespace {
 
+constexpr char kTooMany[] = "too many calls are waiting; try again";
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
 // HealthCheckResponse{status}: field 1, a varint.
@@ -70,6 +71,11 @@ class UnaryResponder::Call : public AcceptEvent {
   }
 
   void Read() RUNS_ON(accept_loop) { stream_.Read(&request_, this); }
+  // It does not get its turn.
+  void SendAway() RUNS_ON(accept_loop) {
+    LeaveTurns();
+    Answer(absl::UnavailableError(kTooMany));
+  }
   // The read fails then.
   void Cancel() RUNS_ON(accept_loop) { context_.TryCancel(); }
 
@@ -120,7 +126,7 @@ class UnaryResponder::Call : public AcceptEvent {
           GiveAnswer(run ? method->second(peer, request)
                          : absl::StatusOr<std::string>(absl::UnavailableError("shutting down")));
         });
-    if (!posted) Answer(absl::UnavailableError("too many calls are waiting; try again"));
+    if (!posted) Answer(absl::UnavailableError(kTooMany));
   }
 
   // On the thread of the lanes. Afterwards the call is the accepting thread's again.
@@ -165,6 +171,7 @@ void UnaryResponder::Poll() {
   const absl::Time now = SteadyNow();
   for (const ReadTurns::Id id : turns_.TakeOverdue(now)) readers_.at(id)->Cancel();
   while (const auto next = turns_.TakeNext(now)) readers_.at(*next)->Read();
+  while (const auto excess = turns_.TakeExcess()) readers_.at(*excess)->SendAway();
 }
 
 void UnaryResponder::DropWaiting() {
