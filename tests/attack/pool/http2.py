@@ -14,6 +14,8 @@ WIDE_WINDOW = (1 << 30).to_bytes(4, "big")
 REPORT = "/warpline_internal.Scheduler/Report"
 SESSION = "/warpline_internal.Gpu/Session"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
+# A peer other than those who are served meanwhile, since peers have turns and room of their own.
+STRANGER = ("127.0.0.66", 0)
 
 
 def frame(kind, flags, stream, payload=b""):
@@ -161,7 +163,7 @@ class ShortConnections:
     def _run(self):
         while not self._stop.is_set():
             with contextlib.suppress(OSError):
-                with socket.create_connection(("127.0.0.1", self._port), 1) as peer:
+                with socket.create_connection(("127.0.0.1", self._port), 1, STRANGER) as peer:
                     peer.sendall(PREFACE + frame(SETTINGS, 0, 0) + self._first)
                     peer.recv(1 << 16)
             with self._lock:
@@ -170,14 +172,19 @@ class ShortConnections:
                 self._stop.set()
 
 
-class UnfinishedCalls:
-    """Keeps `calls` calls under way on each of `connections` connections. Of their requests of `size`
-    bytes all but the last byte comes, as fast as the server takes it. Calls and connections that are
-    ended are followed by others, until it is left, or `enough()` says that it has got through."""
+class ManyCalls:
+    """Keeps `calls` calls under way on each of `connections` connections from the address `source`,
+    with one request for all, which comes as fast as the server takes it; where not `ends`, without
+    its last byte. Calls and connections that are ended are followed by others, until it is left, or
+    `enough()` says that it has got through."""
 
-    def __init__(self, port, path, size, connections, calls, enough):
-        self.headers, self.size, self.calls = call_headers(path), size, calls
-        self._port, self.enough, self._lock = port, enough, threading.Lock()
+    def __init__(self, port, path, request, connections, calls, source=STRANGER, ends=True,
+                 enough=lambda: False):
+        self.headers, self.calls, self.ends, self.enough = call_headers(path), calls, ends, enough
+        # How long the message is comes before it.
+        message = b"\0" + len(request).to_bytes(4, "big") + request
+        self.message = message if ends else message[:-1]
+        self._port, self._source, self._lock = port, source, threading.Lock()
         self.stop = threading.Event()
         self.begun = self.sent_bytes = 0
         self._threads = [threading.Thread(target=self._run) for _ in range(connections)]
@@ -200,12 +207,12 @@ class UnfinishedCalls:
     def _run(self):
         while not self.stop.is_set():
             with contextlib.suppress(OSError):
-                with socket.create_connection(("127.0.0.1", self._port), 1) as peer:
-                    _UnfinishedConnection(peer, self).run()
+                with socket.create_connection(("127.0.0.1", self._port), 1, self._source) as peer:
+                    _ConnectionOfMany(peer, self).run()
 
 
-class _UnfinishedConnection:
-    """One connection of UnfinishedCalls, which keeps to the windows that the server gives it (RFC 9113,
+class _ConnectionOfMany:
+    """One connection of ManyCalls, which keeps to the windows that the server gives it (RFC 9113,
     section 5.2)."""
 
     WINDOW, MOST_DATA, WINDOW_SETTING = 65535, 16384, 4
@@ -232,7 +239,7 @@ class _UnfinishedConnection:
 
     def _begin(self):
         self._stream += 2
-        self._left[self._stream] = self._owner.size + 4  # All but the last byte.
+        self._left[self._stream] = len(self._owner.message)
         self._windows[self._stream] = self._initial
         self._peer.sendall(frame(HEADERS, END_HEADERS, self._stream, self._owner.headers))
         self._owner.note(begun=1)
@@ -241,12 +248,11 @@ class _UnfinishedConnection:
 
     def _send(self, stream):
         size = min(self._left[stream], self._window, self._windows[stream], self.MOST_DATA)
-        data = b"a" * size
-        if self._left[stream] == self._owner.size + 4:
-            # How long the message is comes before it.
-            data = (b"\0" + self._owner.size.to_bytes(4, "big") + data)[:size]
-        self._peer.sendall(frame(DATA, 0, stream, data))
+        begin = len(self._owner.message) - self._left[stream]
         self._left[stream] -= size
+        last = self._owner.ends and self._left[stream] == 0
+        self._peer.sendall(frame(DATA, END_STREAM if last else 0, stream,
+                                 self._owner.message[begin:begin + size]))
         self._windows[stream] -= size
         self._window -= size
         self._owner.note(sent_bytes=size)

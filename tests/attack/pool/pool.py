@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -57,7 +58,11 @@ class Pool:
         names = ("scheduler_health", "scheduler_metrics", "page", "server_health", "server_metrics")
         self.ports = {name: cuts.free_port() for name in names}
         self._others, self._before, self._actions, self._tenants = [], {}, [], 0
+        # gRPC's names for sockets are short.
+        self._socket_folder = tempfile.TemporaryDirectory(prefix="warpline-")
+        self.scheduler_socket = pathlib.Path(self._socket_folder.name) / "s"
         self.scheduler = local_server.Scheduler(installation, [
+            "--listen=127.0.0.1:0,unix:%s" % self.scheduler_socket,
             "--report_interval=100ms", "--lost_after=%ds" % LOST_AFTER_S,
             "--lease_ttl=%ds" % LOST_AFTER_S, *self._listen("scheduler"),
             "--page_listen=127.0.0.1:%d" % self.ports["page"]])
@@ -93,6 +98,7 @@ class Pool:
             if other is not None:
                 other.__exit__(None, None, None)
         self.scheduler.close()
+        self._socket_folder.cleanup()
         for folder in self._root.glob("*-audit-%d" % os.getpid()):
             for path in folder.iterdir():
                 path.unlink()
@@ -202,6 +208,7 @@ class Pool:
         for pid in (self.scheduler.process.pid, self.server.pid):
             self._watch(pid)
         self._log_begins = len(self.scheduler.log())
+        self.server_lines = len(self.server.log().splitlines())
         self._cut_before = {process: self._cut_of(process) for process in ("scheduler", "server")}
 
     def cut(self, process):

@@ -69,7 +69,7 @@ def texts_of_a_server(pool):
                 raise GotThrough("not prepared: the report is refused")
             for words in LISTS:
                 said = pool.operate(*words)
-                if EVIL not in said:
+                if "]0;T" not in said:
                     raise GotThrough("not prepared: `warpline %s` does not show it" % words[0])
                 obeyed = [character for character in OBEYED if character in said]
                 if obeyed:

@@ -21,8 +21,8 @@ class ReadTurns {
  public:
   using Id = uint64_t;
 
-  // Of requests of a megabyte, these are some 32 MiB.
-  static constexpr size_t kMostReading = 24;
+  // Of requests of a megabyte, these are some 20 MiB.
+  static constexpr size_t kMostReading = 16;
   // More than that do not wait. Each holds what its client sends ahead.
   static constexpr size_t kMostWaiting = 512;
   // While others wait, a request is read for so long at most; one of a peer that reads fewer than
