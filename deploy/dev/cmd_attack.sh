@@ -6,7 +6,7 @@ Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N]
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
 line an attack, then `attack: S of N stopped, D neighbours disturbed`; exit status 0 when S = N and D = 0.
-docs/security.md says what stops them. The suites, of which the first six are made without --suite:
+docs/security.md says what stops them. The suites, of which the first seven are made without --suite:
   escape    workers attack everything around them once their jail is closed; each attack is made once more
             in a worker without the layers of the jail that stop it, where it must get through, for which
             root is needed
@@ -25,17 +25,21 @@ docs/security.md says what stops them. The suites, of which the first six are ma
             graphs, stale addresses, calls, forged handles and tensor maps, what former sessions left, the
             kernels of tests/guard/escapes.txt (of these, with --every=N, each Nth), and rows of the suite
             wire. docs/security.md says what counts as stopped
+  pool      what a stranger does at the ports of a scheduler and of a server that reports to it: sessions and
+            calls, health, metrics, the page. In each row an honest program runs, the operator's actions are
+            recorded, metrics are answered, no server is lost, and memory stays within 128 MiB
   traffic   hostile traffic from several processes for --minutes (1): prints how many messages, and the
             server's memory, descriptors, threads and log at the start, at most and at the end
   share     an honest session beside --sessions (64) hostile ones that keep the processors busy, each time
             for --seconds (20): prints what it gets done of its fair share, a 65th of what it does alone,
             and ends with 1 below half of that
-With --prove: copies the sources to ~/.cache/warpline, builds the server there with switches for all
-defences of tests/attack/mutations.toml, and makes each row of the suite wire, and some of the suite tier,
-against a server of its own without the defences that stop it. One line a row, then `proved: P of N rows
-get through without their defence`; exit status 0 when P = N. The first time it builds for some minutes.
-  --suite    of this suite only, wire or tier
-  --only     these rows only
+With --prove: copies the sources to ~/.cache/warpline, builds the programs there with switches for all
+defences of tests/attack/mutations.toml, and makes each row of the suites wire and pool, and some of the
+suite tier, against a server (and scheduler) of its own without the defences that stop it. One line a row,
+then `proved: P of N rows get through without their defence`; exit status 0 when P = N. The first time it
+builds for some minutes.
+  --suite    of this suite only: wire, tier or pool
+  --only     these rows only; without --prove, of the suite pool
 Others:
   --device   where kernels run: cpu (default) or cuda
 TEXT
@@ -52,7 +56,7 @@ build_mutated() {
   cd "$copy"
   bazel_call build --config=opt -- //server:warpline-server //server:warpline-supervisor \
     //server:warpline-worker //server:warpline-keeper //server:warpline-lane //server:warpline-compiler \
-    //server:warpline-mps //scheduler:warpline-scheduler || die "the build failed"
+    //server:warpline-mps //scheduler:warpline-scheduler //tools/cli:warpline || die "the build failed"
   MUTATED=$(bazel_bin)
   cd "$ROOT"
 }
@@ -62,7 +66,7 @@ main() {
   need_build
   say "building the server, the client library and the attacks"
   bazel_call build --config=opt -- "${INSTALLATION[@]}" //tests/attack/... //tests/chaos:long_program \
-    //tests/guard:guard_attack //tests/hostile:attack //examples:vector_add || die "the build failed"
+    //tests/guard:guard_attack //tests/hostile:attack //tests/hostile:unary_flood //examples:vector_add || die "the build failed"
   for arg in "$@"; do
     if [ "$arg" = --prove ]; then
       build_mutated

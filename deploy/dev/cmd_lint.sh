@@ -3,7 +3,7 @@ help_text() {
 Usage: ./dev lint [--all | --includes | --threads | FILES | FOLDERS]
        ./dev lint --prose [--base=REV] [--all] [FILES | FOLDERS]
 
-Checks the include rules of deploy/lint/folders.toml over the whole project, that ARCHITECTURE.md shows
+Checks the include rules of deploy/lint/folders.toml over the whole project, that docs/folders.md shows
 them, that docs/threads.md has every thread, that tests/attack/mutations.toml applies to the sources, and
 the English of changed comments and pages. Then it runs clang-tidy (.clang-tidy) over the sources that
 differ from branch main or are not committed yet; for a header, over the source of its name. As many at a

@@ -39,7 +39,7 @@ ABSL_FLAG(bool, shm, true,
           "Programs on this host use memory that they share with the server: a round "
           "trip takes a fraction of one over a socket. At a loopback address without "
           "TLS they do so from the beginning, elsewhere once their session is open. "
-          "It is off if unix sockets need TLS (--tls_on_unix_sockets).");
+          "It is off if unix sockets need TLS (--tls_unix).");
 ABSL_FLAG(std::vector<std::string>, ucx_networks, {},
           "Networks, such as 10.0.0.0/8, separated by commas. Sessions from these "
           "networks may go on over UCX once they are open: a round trip takes half of "

@@ -21,7 +21,8 @@ SERVER_PROGRAMS = {"bin/warpline-server": "server/gpu_server/warpline-server",
                    "bin/warpline-lane": "server/relay/warpline-lane",
                    "bin/warpline-compiler": "server/compiler/warpline-compiler",
                    "bin/warpline-mps": "server/mps/warpline-mps",
-                   "bin/warpline-scheduler": "scheduler/warpline-scheduler"}
+                   "bin/warpline-scheduler": "scheduler/warpline-scheduler",
+                   "bin/warpline": "tools/cli/warpline"}
 # Of rows that are made at a time: most wait for something that does not come.
 AT_A_TIME = 3
 TIMEOUT_S = 500

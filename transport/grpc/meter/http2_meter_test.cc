@@ -171,7 +171,8 @@ TEST_F(Http2MeterTest, StreamsThatEndWithTheirConnectionCount) {
     Http2Meter meter(&all_, &unread_);
     ASSERT_EQ(meter.Received(kHttp2Preface, now_), nullptr);
     uint32_t stream = 1;
-    while (stream < 32 && meter.Received(Http2Frame(kHeaders, 4, stream, "headers"), now_) == nullptr) {
+    while (stream < 32 &&
+           meter.Received(Http2Frame(kHeaders, 4, stream, "headers"), now_) == nullptr) {
       stream += 2;
       ++opened;
     }

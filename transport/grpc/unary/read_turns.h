@@ -37,13 +37,13 @@ class ReadTurns {
   void Remove(Id id);
   // Takes a call that may begin to read now.
   std::optional<Id> TakeNext(absl::Time now);
-  // Takes a call that waits and has to give way because too many do: the oldest of the peer that has
-  // most of them.
+  // Takes a call that waits and has to give way because too many do: the oldest of the peer that
+  // has most of them.
   std::optional<Id> TakeExcess();
   // Takes all calls that wait.
   std::vector<Id> TakeWaiting();
-  // Takes the calls that have read for too long while a call waits, of their own peer or of one that
-  // reads no more than theirs.
+  // Takes the calls that have read for too long while a call waits, of their own peer or of one
+  // that reads no more than theirs.
   std::vector<Id> TakeOverdue(absl::Time now);
 
  private:
