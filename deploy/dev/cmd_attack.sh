@@ -54,9 +54,9 @@ build_mutated() {
   "$PYTHON" "$ROOT/tests/attack/mutations.py" --copy="$copy" || die "the mutations do not apply"
   say "building the server with switches for its defences"
   cd "$copy"
-  bazel_call build --config=opt -- //server:warpline-server //server:warpline-supervisor \
-    //server:warpline-worker //server:warpline-keeper //server:warpline-lane //server:warpline-compiler \
-    //server:warpline-mps //scheduler:warpline-scheduler //tools/cli:warpline || die "the build failed"
+  bazel_call build --config=opt -- //server/gpu_server:warpline-server //server/gpu_server:warpline-supervisor \
+    //server/gpu_server:warpline-worker //server/gpu_server:warpline-keeper //server/gpu_server:warpline-lane //server/gpu_server:warpline-compiler \
+    //server/gpu_server:warpline-mps //scheduler:warpline-scheduler //tools/cli:warpline || die "the build failed"
   MUTATED=$(bazel_bin)
   cd "$ROOT"
 }

@@ -26,9 +26,15 @@ A folder may include from itself and from the folders in its last column. Folder
 `folders.toml` only. `server`, `client_stub` and `scheduler` never include each other. The programs include CUDA's
 headers in `server/device/cuda` and `client_stub` only.
 
-The parts of the server are in namespace `warpline::server`, its neighbours in those of their own (`warpline::worker`,
-`::device`, `::supervisor`). Code that several of these processes share, `server/process` and `server/handover`, is in
-`warpline`, as is everything below it.
+Below `server/` each program has a folder: `gpu_server`, `worker`, `keeper`, `relay`, `compiler`, `mps` and `supervisor`.
+`hostlink` (the words that programs of one host say to each other), `jail` and `device` are shared by several of them.
+The border between two programs is a border of trust, so no program includes another's sources
+([0061](decisions/0061-one-folder-a-program.md)). The server's own ends of its children are in
+`server/gpu_server/children`.
+
+The server's own code is in namespace `warpline::server`, that of the others in namespaces of their own
+(`warpline::worker`, `::device`, `::supervisor`). Code that several of them share is in `warpline`, as is everything
+below it.
 """
 CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
                 "tests/conformance/", "tests/cuda/", "tests/stress/", "tests/surface/", "tests/attack/",

@@ -7,7 +7,7 @@ HELP = """warpline-server: runs calls of programs.
 
   warpline-server [--listen=A]
 
-  Flags from server/flags.cc:
+  Flags from server/gpu_server/flags.cc:
     --tls_unix (TLS on unix
       sockets too.); default: false;
     --listen (host:port|unix:PATH.); default: "";

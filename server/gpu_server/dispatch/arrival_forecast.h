@@ -13,8 +13,8 @@
 // The cost to others is bounded. The contender is expected for at most half of its period. The
 // forecast forgets a contender that fails to come three times running, and one that says that it
 // waits but does not come to work.
-#ifndef WARPLINE_SERVER_DISPATCH_ARRIVAL_FORECAST_H_
-#define WARPLINE_SERVER_DISPATCH_ARRIVAL_FORECAST_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ARRIVAL_FORECAST_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ARRIVAL_FORECAST_H_
 
 #include <array>
 #include <cstddef>

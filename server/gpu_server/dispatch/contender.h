@@ -1,7 +1,7 @@
 // A slice as one engine's arbiter sees it, in one hardware context: what it wants, what it has had
 // and what it may do.
-#ifndef WARPLINE_SERVER_DISPATCH_CONTENDER_H_
-#define WARPLINE_SERVER_DISPATCH_CONTENDER_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_CONTENDER_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_CONTENDER_H_
 
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,7 @@
 // A session's place in the dispatch of its devices: its terms, its page of shared memory, and what
 // it has used.
-#ifndef WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_
-#define WARPLINE_SERVER_DISPATCH_DISPATCH_SEAT_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_SEAT_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_SEAT_H_
 
 #include <sys/types.h>
 

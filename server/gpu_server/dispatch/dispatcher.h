@@ -13,8 +13,8 @@
 // wants to be asked always. It looks at a GPU of several slices every 10 ms when none has wanted an
 // engine for a while, and every millisecond while at most one wants each engine. It looks every
 // 100 us while an engine is given in turns, and every 40 us between two turns.
-#ifndef WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
-#define WARPLINE_SERVER_DISPATCH_DISPATCHER_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_H_
 
 #include <sys/types.h>
 

@@ -1,6 +1,6 @@
 // A fixture for tests of the dispatcher: a clock that they set, and the worker's end of seats.
-#ifndef WARPLINE_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
-#define WARPLINE_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
 
 #include <unistd.h>
 

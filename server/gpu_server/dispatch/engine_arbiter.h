@@ -33,8 +33,8 @@
 // The policy chooses the next slice; the arbiter keeps the figures on which policies decide. BAND
 // decides where the policy leaves that to the default or gives an answer that its hook does not
 // have.
-#ifndef WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
-#define WARPLINE_SERVER_DISPATCH_ENGINE_ARBITER_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ENGINE_ARBITER_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ENGINE_ARBITER_H_
 
 #include <cstdint>
 #include <memory>

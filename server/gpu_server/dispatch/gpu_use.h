@@ -1,6 +1,6 @@
 // The use of a GPU as dispatch knows it, for a comparison with the driver's figures.
-#ifndef WARPLINE_SERVER_DISPATCH_GPU_USE_H_
-#define WARPLINE_SERVER_DISPATCH_GPU_USE_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_GPU_USE_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_GPU_USE_H_
 
 #include <sys/types.h>
 

@@ -10,8 +10,8 @@
 // while a slice of higher priority has work or had some a moment ago. It is asked at level 2 of
 // on_preempt, and its answer holds until the next look. It may also have kernels of a best-effort
 // slice ended.
-#ifndef WARPLINE_SERVER_DISPATCH_KERNEL_PACES_H_
-#define WARPLINE_SERVER_DISPATCH_KERNEL_PACES_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_KERNEL_PACES_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_KERNEL_PACES_H_
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
 // Reads a worker's report in its slot, and treats it as an enemy's.
-#ifndef WARPLINE_SERVER_DISPATCH_SLOT_READER_H_
-#define WARPLINE_SERVER_DISPATCH_SLOT_READER_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_SLOT_READER_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_SLOT_READER_H_
 
 #include <algorithm>
 #include <cstdint>

@@ -5,8 +5,8 @@
 // small copies are free up to a rate of bytes and of copies, and beyond it they need turns. The
 // rate is kept by the generic cell rate algorithm (ITU-T I.371), whose state is one number.
 // Sessions of one account have equal parts of the rate, so more sessions bring the account no more.
-#ifndef WARPLINE_SERVER_DISPATCH_GATE_FREE_COPIES_H_
-#define WARPLINE_SERVER_DISPATCH_GATE_FREE_COPIES_H_
+#ifndef WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_FREE_COPIES_H_
+#define WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_FREE_COPIES_H_
 
 #include <algorithm>
 #include <atomic>

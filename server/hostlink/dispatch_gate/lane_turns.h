@@ -23,8 +23,8 @@
 //
 // In a turn, the lane issues no copy behind its own kernels that are not complete, and no kernel
 // behind copies. Such a command would hold one engine while it waits for the other.
-#ifndef WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
-#define WARPLINE_SERVER_DISPATCH_GATE_LANE_TURNS_H_
+#ifndef WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_LANE_TURNS_H_
+#define WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_LANE_TURNS_H_
 
 #include <array>
 #include <atomic>

@@ -7,8 +7,8 @@
 // worker's part as hostile (SlotReader), and never reads its own part back. An isolated worker that
 // a tenant has taken over can ignore the grants or overwrite them. It gains by that only what it
 // could have without asking. A page of zeros grants everything.
-#ifndef WARPLINE_SERVER_DISPATCH_PAGE_DISPATCH_PAGE_H_
-#define WARPLINE_SERVER_DISPATCH_PAGE_DISPATCH_PAGE_H_
+#ifndef WARPLINE_SERVER_HOSTLINK_DISPATCH_PAGE_DISPATCH_PAGE_H_
+#define WARPLINE_SERVER_HOSTLINK_DISPATCH_PAGE_DISPATCH_PAGE_H_
 
 #include <array>
 #include <atomic>

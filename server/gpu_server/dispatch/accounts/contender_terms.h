@@ -1,6 +1,6 @@
 // The promises made to a slice for an engine, and the way its work runs there.
-#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_CONTENDER_TERMS_H_
-#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_CONTENDER_TERMS_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_CONTENDER_TERMS_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_CONTENDER_TERMS_H_
 
 #include <cstdint>
 #include <string>

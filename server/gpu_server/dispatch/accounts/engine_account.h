@@ -1,7 +1,7 @@
 // The account of one slice or one tenant for an engine: the share that it was promised, and its
 // use.
-#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
-#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
 
 #include <cstdint>
 

@@ -5,8 +5,8 @@
 // falls behind those with less. A slice that comes back finds its account as it left it, if it owed
 // anything. The next slice of the same tenant takes over the debt of one that has left. So leaving
 // pays no debt.
-#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNTS_H_
-#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNTS_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNTS_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNTS_H_
 
 #include <cstddef>
 #include <cstdint>

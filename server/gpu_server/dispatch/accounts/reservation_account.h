@@ -10,8 +10,8 @@
 // also come within a period with more left than an even use of its budget would have left. Then it
 // begins a new period, so that two budgets are never used right after each other (the constant
 // bandwidth server of Abeni and Buttazzo, RTSS 1998).
-#ifndef WARPLINE_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
-#define WARPLINE_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
 
 #include <algorithm>
 #include <cstdint>

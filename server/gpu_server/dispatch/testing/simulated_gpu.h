@@ -1,7 +1,7 @@
 // A simulated GPU that processes share by time slicing. Its tenants use the worker's own lanes
 // (LaneTurns), and its arbiters see only the tenants' pages. Time is simulated.
-#ifndef WARPLINE_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
-#define WARPLINE_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
 
 #include <array>
 #include <cstdint>
