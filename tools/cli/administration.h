@@ -1,5 +1,5 @@
-// How the command line reaches those who may be told of, and do, more than a client: a server's
-// operator at its admin socket, and a scheduler's by their credential.
+// The calls that only operators may make: at a server's admin socket, or with the credential of a
+// scheduler's operator.
 #ifndef WARPLINE_TOOLS_CLI_ADMINISTRATION_H_
 #define WARPLINE_TOOLS_CLI_ADMINISTRATION_H_
 
@@ -11,14 +11,15 @@
 
 namespace warpline::cli {
 
-// The admin socket of the server that answers at `endpoint`, which says itself where it is.
-// PERMISSION_DENIED, saying who may do it where, when this process cannot use it; UNIMPLEMENTED
-// when a scheduler answers; UNAVAILABLE when nobody does.
+// Returns a client of the admin socket of the server at `endpoint`, which tells where the socket
+// is. PERMISSION_DENIED, with a text that says which user may do it on which host, when this
+// process cannot use the socket; UNIMPLEMENTED when a scheduler answers; UNAVAILABLE without an
+// answer.
 absl::StatusOr<UnaryClient> AdminOf(const std::string& endpoint);
 
-// What the server or scheduler at `endpoint` tells: everything to its operator, otherwise what
-// concerns the tenant whose lease (WARPLINE_TOKEN_FILE) or credential the environment names. Errors
-// as above.
+// Returns the report of the server or scheduler at `endpoint`. Its operator gets all of it; others
+// get the part of the tenant whose lease (WARPLINE_TOKEN_FILE) or credential the environment names.
+// The errors are those of AdminOf().
 absl::StatusOr<warpline_internal::StatReply> AskForStat(const std::string& endpoint);
 
 }  // namespace warpline::cli

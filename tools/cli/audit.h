@@ -18,7 +18,7 @@ inline constexpr int kAuditWhole = 0;
 inline constexpr int kAuditBroken = 1;
 inline constexpr int kAuditUnreadable = 3;
 
-// Which lines are shown; what is empty or 0 lets all through.
+// Selects the lines to show. A field that is empty or 0 selects all.
 struct AuditFilter {
   std::string since;  // In the form of Line::time.
   uint64_t session = 0;
@@ -28,13 +28,16 @@ struct AuditFilter {
   bool Lets(const audit::Line& line) const;
 };
 
-// Of --since, --session, --tenant and --event. INVALID_ARGUMENT for a time that is none: --since
-// takes a time ("2026-11-22T15:00:00Z"), a day ("2026-11-22"), or how long before `now` ("90m").
+// Returns the filter of --since, --session, --tenant and --event. --since takes a time
+// ("2026-11-22T15:00:00Z"), a day ("2026-11-22"), or a time before `now` ("90m"); INVALID_ARGUMENT
+// for other texts.
 absl::StatusOr<AuditFilter> FilterOf(const CommandLine& line, absl::Time now);
 
+// Returns a line as text:
 // "2026-11-22T15:46:24.123456Z 12 session.opened tenant=a session=7 program=\"my program\""
 std::string AuditText(const audit::Line& line);
-// What --verify prints: a line for each fault, the notes, and last whether the record is whole.
+// Returns the output of --verify: a line for each fault, the notes, and last whether the record is
+// whole.
 std::string VerdictText(const std::string& dir, const audit::Verdict& verdict);
 
 // Does what the command line says, and returns the exit code.

@@ -46,7 +46,7 @@ struct CommandLine {
   // The other options by name, without dashes: {"memory", "4GiB"}; switches are "1". Sizes and
   // numbers have been checked.
   std::map<std::string, std::string> options;
-  // What follows the options. kHelp: the command that is asked about, or nothing. kReplace: the
+  // The words after the options. kHelp: the command that is asked about, or nothing. kReplace: the
   // session's number, or nothing. kServe: the server's flags. kRun: the program and its arguments,
   // at least one. kExplain: programs. kKeepLease: processes. kTenant, kLease, kSlice, kServers,
   // kPolicy: the name, or a file.

@@ -11,17 +11,17 @@
 
 namespace warpline::cli {
 
-// One line: which tier --tier=auto would choose for the program, and why. `words` are the program
-// and the script that it runs, if it is an interpreter; `files` are its files and libraries; the
-// record of earlier runs is in `cache_folder`. What a program loads while it runs and the server's
-// word are not known here.
+// Returns one line: the tier that --tier=auto would choose for the program, and why. `words` are
+// the program and the script that it runs, if it is an interpreter; `files` are its files and
+// libraries. The record of earlier runs is in `cache_folder`. Code that a program loads while it
+// runs and the server's answer are not known here.
 std::string ExplainChoice(const std::string& program, const std::vector<std::string>& words,
                           const std::vector<std::string>& files, const std::string& cache_folder);
 
-// Returns the exit code: 0 when all kernels can be guarded, 1 when some cannot or something was not
-// looked into, 2 when nothing can be explained: there is no such file, it is a folder, a pipe or a
-// device, it is too large, it is a script, or it is neither a program, a library, a fatbin nor PTX.
-// Only the first file has to be one of these: those behind it may be data or scripts.
+// Returns the exit code: 0 when all kernels can be guarded, 1 when some cannot or a part was not
+// looked into, and 2 when the first file cannot be explained. That is so if there is no such file,
+// or it is a folder, a pipe, a device, a script, or too large. It must be a program, a library, a
+// fatbin or PTX; the files behind it may be data or scripts.
 int Explain(const CommandLine& line);
 
 }  // namespace warpline::cli

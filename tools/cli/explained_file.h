@@ -1,6 +1,6 @@
-// What `warpline explain` finds in one file: which of its kernels can be guarded, and what stands
-// in the way of the others. The file is read as data, in parts, and may be a stranger's: whatever
-// it holds, time and memory are bounded.
+// Finds for `warpline explain` which kernels of one file can be guarded, and the reasons why others
+// cannot. The file is read as data, in parts. It may be hostile: whatever it holds, time and memory
+// are bounded.
 //
 //   FileExplainer explainer(/*hardened=*/false);
 //   const absl::StatusOr<ExplainedFile> file = explainer.Explain(read, size);
@@ -29,19 +29,19 @@ struct ExplainedFile {
     kOther,
   };
   Kind kind = Kind::kOther;
-  std::string interpreter;  // What a script names, with its arguments
+  std::string interpreter;  // The interpreter that a script names, with its arguments
   std::vector<ExplainedKernel>
       kernels;                // Each name once; it can be guarded if one of its forms can.
   uint64_t machine_code = 0;  // Modules without PTX: nothing can be said of their kernels.
-  // What was not looked into, and why, one sentence each.
+  // The parts that were not looked into, and why, one sentence each.
   std::vector<std::string> doubts;
 };
 
-// Explains files one after the other, and counts what it reads of all. Thread-compatible.
+// Explains files one after the other, and counts the bytes that it reads of all. Thread-compatible.
 class FileExplainer {
  public:
   struct Bounds {
-    // Of a larger file, only the sections for device code are read.
+    // Only the sections for device code are read of a larger file.
     uint64_t file_bytes = uint64_t{4} << 30;
     uint64_t all_files_bytes = uint64_t{16} << 30;
     // PTX, when it is decompressed: one text, and all of them.

@@ -1,6 +1,6 @@
-// The lease of a command that has ended and has left processes running: `warpline run` ends with
-// the command, and a process behind it keeps the lease until the last of those that were left has
-// ended.
+// Keeps the lease of a command that has ended and has left processes running. `warpline run` ends
+// with the command; a process behind it keeps the lease until the last of the remaining processes
+// has ended.
 #ifndef WARPLINE_TOOLS_CLI_KEEP_H_
 #define WARPLINE_TOOLS_CLI_KEEP_H_
 

@@ -29,8 +29,8 @@ class Lease {
   static absl::StatusOr<std::unique_ptr<Lease>> Acquire(
       const std::string& endpoint, const warpline_internal::AcquireRequest& request);
 
-  // The same, but waits for it where there may be one later; it outlives a change of schedulers,
-  // and shows the credential that TenantCredential() has when it asks again.
+  // Like Acquire(), but waits if there may be a lease later. The wait outlives a change of
+  // schedulers, and each request shows the credential that TenantCredential() has at that time.
   // DEADLINE_EXCEEDED after the time of `wait`, CANCELLED when that ended waiting.
   static absl::StatusOr<std::unique_ptr<Lease>> AcquireWaiting(
       const std::string& endpoint, warpline_internal::AcquireRequest request,
@@ -41,7 +41,7 @@ class Lease {
   static std::unique_ptr<Lease> Resume(const std::string& endpoint, bool of_scheduler,
                                        warpline_internal::LeaseReply granted);
 
-  // Whether a scheduler gave it out, and not a server itself.
+  // True if a scheduler gave it out, and not a server itself.
   bool of_scheduler() const { return of_scheduler_; }
   // The endpoint where sessions are opened.
   const std::string& endpoint() const { return endpoint_; }
@@ -66,7 +66,7 @@ class Lease {
 // The target through which the command line reaches the one address `endpoint`.
 GrpcTarget TargetOf(const std::string& endpoint);
 
-// What reaches the addresses that `endpoint` names, separated by commas.
+// Returns a client of the addresses that `endpoint` names, separated by commas.
 LeaderClient ClientOf(const std::string& endpoint);
 
 // The value of WARPLINE_CREDENTIAL, or the word in WARPLINE_CREDENTIAL_FILE, or an empty text. The

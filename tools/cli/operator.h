@@ -14,8 +14,8 @@ namespace warpline::cli {
 // Carries the command out, and returns what to print. Errors are for people.
 absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& endpoint);
 
-// What the scheduler at `endpoint` knows of its server `name`. NOT_FOUND for a server that it does
-// not know.
+// Returns the record that the scheduler at `endpoint` has of its server `name`. NOT_FOUND for a
+// server that it does not know.
 absl::StatusOr<warpline_internal::Server> FindServer(const std::string& endpoint,
                                                      const std::string& name);
 

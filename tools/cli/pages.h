@@ -9,7 +9,7 @@
 
 namespace warpline::cli {
 
-// What a list may have in all, whoever tells it.
+// The most bytes that a list may have in all its parts.
 inline constexpr size_t kMostListBytes = 256u << 20;
 
 // Calls `ask(request)`, which returns a StatusOr of a part, until the list has ended, and returns

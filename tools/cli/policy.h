@@ -13,9 +13,10 @@ namespace warpline::cli {
 // Carries the command out, and returns what to print. Errors are for people.
 absl::StatusOr<std::string> Policy(const CommandLine& line, const std::string& endpoint);
 
-// The name of a policy from a file, where none is given: "a/mine.bpf.o" is "mine".
+// Returns the name of a policy from a file if none is given: "a/mine.bpf.o" becomes "mine".
 std::string PolicyNameOf(const std::string& file);
-// What an object is, if a server would take it. The errors of Program::Load().
+// Returns a description of an object that a server would accept. The errors are those of
+// Program::Load().
 absl::StatusOr<std::string> CheckPolicy(const std::string& object);
 std::string PoliciesReport(warpline_internal::PolicyReply reply);
 

@@ -1,4 +1,4 @@
-// Renews a lease, and passes each fresh token on, for as long as programs run under it.
+// Renews a lease, and passes each fresh token on, while programs run under it.
 #ifndef WARPLINE_TOOLS_CLI_RENEWER_H_
 #define WARPLINE_TOOLS_CLI_RENEWER_H_
 
@@ -15,8 +15,8 @@
 
 namespace warpline::cli {
 
-// Has a thread of its own from its construction on, until Stop() or Release(), of which one is
-// called once and last. Says on stderr when the lease cannot be renewed, is lost, or has to end.
+// Has a thread of its own from its construction until Stop() or Release(). One of these two must be
+// called, once and last. Says on stderr when the lease cannot be renewed, is lost, or has to end.
 class Renewer {
  public:
   // When the first renewal comes: after the pause that the lease says, or at once, for a lease

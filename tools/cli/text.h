@@ -1,4 +1,4 @@
-// How the command line shows what servers said.
+// Turns the texts of servers into texts for a terminal.
 #ifndef WARPLINE_TOOLS_CLI_TEXT_H_
 #define WARPLINE_TOOLS_CLI_TEXT_H_
 
@@ -12,15 +12,15 @@
 
 namespace warpline::cli {
 
-// Returns `text` with escapes such as \x1b, \n and \u202e in place of all that a terminal would
-// obey instead of showing: control characters, marks that change the direction of text, bytes that
-// are not UTF-8. What servers send may come from a tenant, or from a server that was taken over. A
-// text that was shown already stays as it is.
+// Returns `text` with escapes such as \x1b, \n and \u202e for characters that a terminal would obey
+// instead of showing. These are control characters, marks that change the direction of text, and
+// bytes that are not UTF-8. A server's text may come from a tenant, or from a server that was taken
+// over. A text that was shown already stays as it is.
 std::string Shown(absl::string_view text);
 // Does the same line by line.
 std::string ShownLines(absl::string_view text);
-// Does so in every text of a message and of the messages in it. What turns a message into text for
-// a terminal begins with this.
+// Does the same with every text of a message and of the messages in it. Functions that turn a
+// message into text for a terminal begin with this.
 void MakeShown(google::protobuf::Message* message);
 
 // Writes "PROGRAM: TEXT" to stderr, shown line by line, and returns `code`. Every error of the

@@ -1,4 +1,4 @@
-// `warpline trace`: what a server's flight recorders have, as a file that trace viewers open.
+// `warpline trace`: writes the spans of a server's flight recorders to a file for trace viewers.
 #ifndef WARPLINE_TOOLS_CLI_TRACE_H_
 #define WARPLINE_TOOLS_CLI_TRACE_H_
 
@@ -15,9 +15,9 @@ namespace warpline::cli {
 // people.
 absl::StatusOr<std::string> Trace(const CommandLine& line, const std::string& endpoint);
 
-// The replies, in their order, in the Trace Event Format of chrome://tracing: a process for each
-// device, and for each of its engines a row of turns, and one of work and one of waits for each
-// slice. Microseconds since the earliest span.
+// Returns the replies, in their order, in the Trace Event Format of chrome://tracing. Each device
+// is a process. Each of its engines has a row of turns, and two rows for each slice: work and
+// waits. Times are microseconds since the earliest span.
 std::string TraceJson(const std::vector<warpline_internal::TraceReply>& replies);
 
 }  // namespace warpline::cli
