@@ -29,6 +29,7 @@ import collections
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -466,4 +467,6 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    # `prose.py --all | head` ends without a traceback.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))
