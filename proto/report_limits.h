@@ -1,4 +1,4 @@
-// What a server's report to its scheduler may hold, for both of them.
+// The bounds of a server's report to its scheduler, which both of them keep.
 #ifndef WARPLINE_PROTO_REPORT_LIMITS_H_
 #define WARPLINE_PROTO_REPORT_LIMITS_H_
 

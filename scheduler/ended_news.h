@@ -23,7 +23,7 @@ class ReportAnswer {
   bool AddEnded(const std::string& lease, const std::string& reason);
   bool AddEnding(const std::string& lease, const std::string& reason, uint32_t ends_in_ms);
 
-  // Whether this answer says that the lease has ended.
+  // Returns whether this answer says that the lease has ended.
   bool Tells(const std::string& lease) const { return ended_.count(lease) > 0; }
 
  private:
@@ -34,19 +34,19 @@ class ReportAnswer {
   size_t bytes_;
 };
 
-// What one server is still to be told. Thread-compatible.
+// Keeps track of the news that one server is still to be told. Thread-compatible.
 class EndedNews {
  public:
   // The server is to be told of all its leases that have ended, once more.
   void TellAll() { again_ = true; }
   // Begins with all of them if that is due. `heard` says that the server has had the answer before.
   void NextAnswer(bool heard);
-  // Whether Tell() has something to tell in this answer.
+  // Returns whether Tell() has something to tell in this answer.
   bool telling() const { return after_.has_value(); }
   // Tells those of `ended` that have room in the answer; the others follow in the next answers.
   void Tell(std::vector<LeaseRecord> ended, ReportAnswer* answer);
 
-  // Whether the server was told that the lease has ended, in the latest answers that told all.
+  // Returns whether the latest answers that told all said that the lease has ended.
   bool WasTold(const std::string& lease) const { return told_.count(lease) > 0; }
 
  private:

@@ -28,7 +28,7 @@ using warpline_internal::StatRequest;
 using warpline_internal::TenantRequest;
 using warpline_internal::WithdrawRequest;
 
-// What servers put into one, and the last session.
+// A server begins another message before one has more than kMostReportBytes; the rest is slack.
 constexpr size_t kMostReportMessageBytes = kMostReportBytes + (64u << 10);
 constexpr size_t kMostRequestBytes = 64u << 10;
 

@@ -29,7 +29,7 @@ class ReportedSessions {
   // than a server may have.
   absl::Status Add(const warpline_internal::SessionsReport& more);
 
-  // Those of the latest report of which all have come.
+  // The sessions of the latest report that is complete.
   const Sessions& all() const { return all_; }
 
  private:

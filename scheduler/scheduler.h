@@ -96,7 +96,7 @@ struct TenantCount {
 // Thread-safe. `local` says that a request comes from the scheduler's own host. Requests are not
 // trusted: one that is too long or malformed gets INVALID_ARGUMENT, and one whose sender has no
 // right to it UNAUTHENTICATED. UNAVAILABLE means that the state could not be written.
-// Of the leases of a tenant, a server or a slice.
+// Sums over the leases of a tenant, a server or a slice.
 struct LeaseTotals {
   uint32_t leases = 0;
   uint64_t bytes = 0;

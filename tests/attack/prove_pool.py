@@ -11,7 +11,7 @@ import mutations
 from pool_suite import ROWS, PoolSuite
 from suite import STOPPED
 
-# Of rows without their defences, some wait for what does not come.
+# Some rows wait, without their defences, for what does not come.
 GIVE_UP_S = 60
 
 

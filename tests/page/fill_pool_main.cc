@@ -199,7 +199,7 @@ class Filler {
   }
 
   const LeaderClient client_;
-  uint64_t number_ = 0;  // Of the reporting thread.
+  uint64_t number_ = 0;  // Used by the reporting thread alone.
   Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, ServerReport> reports_ ABSL_GUARDED_BY(mu_);

@@ -581,7 +581,7 @@ TEST_F(GrpcTransport, AnAdmittedSessionOverAUnixSocketOutlastsSilentOnes) {
   EXPECT_EQ(client_->AwaitFrames(1).size(), 1u);
 }
 
-// What an unread stream holds in the server's memory: kUnreadBytesOfStream of
+// An unread stream holds this much of the server's memory: kUnreadBytesOfStream of
 // server/gpu_server/gpu_server.cc rests on it.
 TEST_F(GrpcTransport, WhatAClientSendsAheadIsBounded) {
   Serve();

@@ -28,7 +28,7 @@ class Replacements {
   // Starts one for these sessions; each waits up to `deadline` for what is in flight. Returns its
   // ticket. RESOURCE_EXHAUSTED when kMostKept are under way.
   absl::StatusOr<uint64_t> Start(std::vector<uint64_t> sessions, absl::Duration deadline);
-  // What has become of it: of at most `most` sessions after the first `after`, which the caller
+  // Returns the outcome for at most `most` sessions after the first `after`, which the caller
   // knows. NOT_FOUND for an unknown one; finished ones are forgotten when others need their place.
   absl::StatusOr<warpline_internal::ReplaceReply> Look(
       uint64_t ticket, size_t after = 0, size_t most = std::numeric_limits<size_t>::max());

@@ -22,7 +22,7 @@ class ReportParts {
 
  private:
   warpline_internal::ServerReport* const report_;
-  size_t bytes_;  // Of the report, or of the last message that follows it.
+  size_t bytes_;  // The size of the report, or of the last message that follows it.
   int sessions_ = 0;
   std::vector<warpline_internal::SessionsReport> more_;
 };

@@ -44,7 +44,7 @@ TEST(ReportPartsTest, FewSessionsAreInTheReport) {
 
 TEST(ReportPartsTest, EachPartHasRoomAndTogetherTheyAreAll) {
   ServerReport report = Report();
-  // What else a report may have.
+  // A report may have so many leases.
   for (int i = 0; i < kMostReportedSessions; ++i) {
     report.add_leases()->set_lease(std::string(32, 'l'));
     report.add_idle_leases(std::string(32, 'i'));

@@ -161,7 +161,7 @@ absl::Duration SchedulerLink::ReportOnce(bool goodbye) {
                                     absl::Milliseconds(10), absl::Minutes(10));
 }
 
-// What goes wrong here is reported anew with the next report.
+// Sessions that do not arrive are reported anew with the next report.
 void SchedulerLink::ReportMore(const std::vector<SessionsReport>& more) {
   for (const SessionsReport& part : more) {
     const auto done = CallUnary<warpline_internal::Nothing>(&client_, kReportSessions, part,

@@ -15,12 +15,12 @@ MEGABYTE = 1_100_000
 EMPTY_PARTS = {"devices": field(6, b""), "sessions": field(9, b""), "leases": field(8, b"")}
 # A device with a name, nine bytes: as many parts as a message may have.
 SMALL_DEVICE = field(6, field(1, b"aaaaa"))
-# The addresses of peers, of which the last one is the operator's, too.
+# The addresses of peers. The last one is the operator's, too.
 PEERS = ("127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.1")
 # More than a peer's budget of refused calls in the audit (audit_log.cc: kEach).
 REFUSED_OF_PEER = 600
 OPERATOR_TENANTS = 30
-# As many calls at once as come on the connections that one peer may have.
+# The calls that come at once on the connections that one peer may have.
 CONNECTIONS, CALLS_OF_CONNECTION = 200, 16
 SMALL_CONNECTIONS = 24
 UNFINISHED = 2 * CONNECTIONS * CALLS_OF_CONNECTION

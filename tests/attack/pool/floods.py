@@ -11,9 +11,9 @@ from pool.http2 import Flood, ShortConnections, frame
 from pool.pool import GotThrough
 
 PORTS = ("scheduler", "scheduler_health", "server", "server_health")
-# Of frames that carry nothing, in one piece.
+# The frames that carry nothing, in one piece.
 FRAMES = 100
-# As many as a connection may have under way (GrpcServerOptions::max_streams_per_connection), and so
+# The calls that a connection may have under way (GrpcServerOptions::max_streams_per_connection), and so
 # many connections that the calls are some hundred megabytes before they are taken.
 CALLS_OF_CONNECTION = 16
 SHORT_CONNECTIONS = 3000
@@ -48,7 +48,7 @@ def idle(kind, payload=b"", stream=0):
     return lambda _: frames
 
 
-# What a flood sends, how many pieces of it at least, and what else it does. Of each a connection may
+# A flood: the pieces that it sends, the least number of them, and what else it does. A connection may
 # send less than that: 100 streams that are abandoned, 2,000 frames that carry nothing, 20,000
 # window updates (Http2Meter).
 FLOODS = {
@@ -100,7 +100,7 @@ def leave(port, path):
                             "connections come")
             second = pool.check()
         said = judge_cut(pool, port, 0, "%d connections" % connections.count)
-        # What is left of them is taken up one after another.
+        # The calls that are left are taken up one after another.
         pool.check()
         return "%s; an honest program took %.1f and %.1f times as long" % (said, first, second)
     return attack

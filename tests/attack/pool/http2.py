@@ -9,7 +9,7 @@ DATA, HEADERS, PRIORITY, RESET, SETTINGS = 0, 1, 2, 3, 4
 PING, WINDOW_UPDATE, CONTINUATION = 6, 8, 9
 ACK = END_STREAM = 1
 END_HEADERS = 4
-# Of a connection that wants to be sent as much as there is.
+# The window of a connection that wants to be sent as much as there is.
 WIDE_WINDOW = (1 << 30).to_bytes(4, "big")
 REPORT = "/warpline_internal.Scheduler/Report"
 SESSION = "/warpline_internal.Gpu/Session"

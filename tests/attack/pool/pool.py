@@ -17,7 +17,7 @@ from pool.http2 import HEALTH_CHECK, Caller
 
 # The peak of a process's memory during an attack, beyond what it had before.
 MOST_PEAK_KIB = 128 << 10
-# A server is lost, and a lease ends, only when nothing was heard for so long.
+# The silence after which a server is lost and a lease ends.
 LOST_AFTER_S = 20
 SERVER_NAME = "a"
 SETTLE_S = 0.02

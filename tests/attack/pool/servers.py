@@ -6,10 +6,10 @@ from pool.messages import field
 from pool.pool import SERVER_NAME, GotThrough
 
 OPEN_LEASE = "/warpline_internal.Admin/OpenLease"
-# As many as a server keeps (LeaseBookOptions::max_local).
+# The leases that a server keeps (LeaseBookOptions::max_local).
 LEASES = 1024
 EVIL = "evil"
-# What terminals obey: a title, a colour, an emptied screen, and a change of direction.
+# Terminals obey these: a title, a colour, an emptied screen, and a change of direction.
 TEXT = "\x1b]0;T\x07\x1b[31mR\x1b[2J\u009b31m\u202er\r\nline"
 OBEYED = ("\x1b", "\x07", "\u009b", "\u202e", "\r")
 LISTS = (["servers"], ["servers", "--json"], ["stat"], ["stat", "--json"], ["ps"], ["ps", "--json"])

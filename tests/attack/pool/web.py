@@ -6,8 +6,8 @@ import threading
 
 from pool.pool import GotThrough
 
-# With these as many connections are silent as make them wait for several turns of the threads that
-# there are (serving.cc: kMetricsThreads; PageServer::kThreads).
+# So many silent connections take several turns of the threads that serve (serving.cc:
+# kMetricsThreads; PageServer::kThreads).
 SILENT = {"scheduler_metrics": 48, "server_metrics": 48, "page": 200}
 GUESSES = 500
 GUESSERS = 4

@@ -69,7 +69,7 @@ class FrameReader {
   }
 
   size_t skip_;
-  // Of a WINDOW_UPDATE with what it says.
+  // The frame's header, and after it the increment of a WINDOW_UPDATE.
   std::array<uint8_t, kHeaderBytes + kWindowBytes> header_ = {};
   size_t have_ = 0;
 };

@@ -1,8 +1,8 @@
 // Counts what the client of an HTTP/2 connection makes the server's HTTP/2 layer do for nothing.
 // That layer (gRPC 1.51) keeps each stream that was opened and reset until the application has
-// taken its call, answers each SETTINGS and PING, and bounds neither (CVE-2023-44487 and its
-// relatives); and keeps what a call's client sends until it is read, a window of each stream.
-// Private to transport/grpc.
+// taken its call, and answers each SETTINGS and PING. It bounds neither (CVE-2023-44487 and its
+// relatives). It also keeps the bytes that a call's client sends until they are read, a window of
+// each stream. Private to transport/grpc.
 #ifndef WARPLINE_TRANSPORT_GRPC_METER_HTTP2_METER_H_
 #define WARPLINE_TRANSPORT_GRPC_METER_HTTP2_METER_H_
 
@@ -46,7 +46,7 @@ class AbandonedStreams {
   Allowance allowance_ ABSL_GUARDED_BY(mu_){kMost, kEachSecond};
 };
 
-// What clients of all connections have sent of their calls' requests and the server has not read.
+// The bytes of requests that clients of all connections have sent and the server has not read.
 // Connections that carry a session are not counted: their windows are their sessions'. Thread-safe.
 class UnreadBytes {
  public:

@@ -204,7 +204,7 @@ bool Received(int fd, const msghdr& message, size_t bytes) {
   });
   if (entry->tls.load() && t_read_last != entry) t_read_last = entry;
   if (goes_on) return true;
-  // Of a connection that is cut nothing is left. The number may belong to another file by now,
+  // Nothing is left of a connection that is cut. The number may belong to another file by now,
   // whose bytes look like a flood.
   connections().Drop(fd, entry);
   return SocketInode(fd) != entry->inode;

@@ -21,12 +21,12 @@ class ReadTurns {
  public:
   using Id = uint64_t;
 
-  // Of requests of a megabyte, these are some 20 MiB.
+  // With requests of a megabyte these are some 20 MiB.
   static constexpr size_t kMostReading = 16;
   // More than that do not wait. Each holds what its client sends ahead.
   static constexpr size_t kMostWaiting = 512;
-  // While others wait, a request is read for so long at most; one of a peer that reads fewer than
-  // all that wait is not ended, however slow this process is.
+  // The most time for reading a request while others wait. A request of a peer that reads fewer
+  // than all that wait is not ended, however slow this process is.
   static constexpr absl::Duration kPatience = absl::Milliseconds(250);
 
   bool waits() const { return waiting_count_ > 0; }
@@ -57,7 +57,7 @@ class ReadTurns {
 
   std::map<Id, Reading> reading_;
   std::map<std::string, std::deque<Id>> waiting_;  // By peer. None of them is empty.
-  size_t waiting_count_ = 0;                       // Of calls.
+  size_t waiting_count_ = 0;                       // The number of calls.
   std::string last_;                               // The peer that had the latest turn.
 };
 
