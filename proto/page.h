@@ -33,8 +33,8 @@ class PageCut {
  public:
   explicit PageCut(const warpline_internal::Page& asked);
 
-  // Returns whether the item with this key belongs to the part that is asked for. No key is empty; each is
-  // greater than the one before, and valid UTF-8.
+  // Returns whether the item with this key belongs to the part that is asked for. No key is empty;
+  // each is greater than the one before, and valid UTF-8.
   bool Takes(const std::string& key);
   // Counts what was added to the answer for the last key that was taken.
   void Add(const google::protobuf::MessageLite& added) { bytes_ += added.ByteSizeLong() + 8; }
