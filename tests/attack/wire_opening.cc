@@ -25,7 +25,8 @@ WireResult First(const WireTarget& target, uint32_t kind, std::string payload) {
   const auto welcome = (*client)->Expect(kWelcome, kPatience);
   if (welcome.ok()) return Succeeded("it was welcomed");
   if (!(*client)->closed()) return Succeeded("the channel was left open");
-  return Stopped(std::string(welcome.status().message()));
+  const std::string why(welcome.status().message());
+  return SaysCrashed(why) ? Succeeded(why) : Stopped(why);
 }
 
 WireResult Greet(const WireTarget& target, void (*change)(Hello* hello)) {

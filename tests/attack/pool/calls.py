@@ -74,7 +74,7 @@ def requests_beyond_their_size(pool):
     with Calls(pool, PUT_TENANT, name, calls=1000) as calls:
         times = pool.check()
         answers = calls.answers()
-    if "PERMISSION_DENIED" in answers:
+    if {"PERMISSION_DENIED", "UNAUTHENTICATED"} & answers.keys():
         raise GotThrough("%s" % answers)
     return "%s; an honest program took %.1f times as long" % (answers, times)
 
