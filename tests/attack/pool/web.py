@@ -64,29 +64,39 @@ def silence(port):
     return attack
 
 
-def guess(pool):
-    """Returns how many guesses were answered with each status, once all are."""
-    statuses = []
+class Guesses:
+    """Shows the page wrong credentials from several threads until it is left. `statuses` are how they
+    were answered."""
 
-    def guesser(number):
-        for i in range(GUESSES // GUESSERS):
-            try:
-                statuses.append(pool.see_pool("guess-%d-%d" % (number, i))[0])
-            except GotThrough:
-                statuses.append(0)
+    def __init__(self, pool):
+        self._pool, self._stop, self.statuses = pool, threading.Event(), []
+        self._threads = [threading.Thread(target=self._run, args=(i,)) for i in range(GUESSERS)]
 
-    threads = [threading.Thread(target=guesser, args=(i,)) for i in range(GUESSERS)]
-    for thread in threads:
-        thread.start()
-    return threads, statuses
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, number):
+        while not self._stop.is_set():
+            with contextlib.suppress(GotThrough):
+                self.statuses.append(
+                    self._pool.see_pool("guess-%d-%d" % (number, len(self.statuses)))[0])
+
+    def await_some(self):
+        self._pool.wait_until(lambda: len(self.statuses) >= GUESSES, "guesses are answered")
 
 
 def guesses_at_the_page(pool):
-    threads, statuses = guess(pool)
-    times = pool.check()
-    for thread in threads:
-        thread.join()
-    counts = {status: statuses.count(status) for status in sorted(set(statuses))}
+    with Guesses(pool) as guesses:
+        times = pool.check()
+        guesses.await_some()
+    counts = {status: guesses.statuses.count(status) for status in sorted(set(guesses.statuses))}
     if 200 in counts or 429 not in counts:
         raise GotThrough("answers %s" % counts)
     return "answers %s; an honest program took %.1f times as long" % (counts, times)
@@ -94,10 +104,8 @@ def guesses_at_the_page(pool):
 
 def right_credentials_beside_guesses(pool):
     """The page has not seen them before."""
-    threads, statuses = guess(pool)
-    try:
-        pool.wait_until(lambda: 429 in statuses or not any(t.is_alive() for t in threads),
-                        "guesses are refused")
+    with Guesses(pool) as guesses:
+        guesses.await_some()
         answers = []
         for number in range(TENANTS):
             credential = pool.operate("tenant", "add", "viewer-%d" % number).strip()
@@ -106,11 +114,7 @@ def right_credentials_beside_guesses(pool):
         if answers != [200] * TENANTS:
             raise GotThrough("those that were right were answered with %s" % answers)
         times = pool.check()
-    finally:
-        for thread in threads:
-            thread.join()
-    return "%d of %d let in; an honest program took %.1f times as long" % (
-        TENANTS, TENANTS, times)
+    return "%d of %d let in; an honest program took %.1f times as long" % (TENANTS, TENANTS, times)
 
 
 def refused(status, **headers):
