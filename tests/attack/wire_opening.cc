@@ -26,7 +26,8 @@ WireResult First(const WireTarget& target, uint32_t kind, std::string payload) {
   if (welcome.ok()) return Succeeded("it was welcomed");
   if (!(*client)->closed()) return Succeeded("the channel was left open");
   const std::string why(welcome.status().message());
-  return SaysCrashed(why) ? Succeeded(why) : Stopped(why);
+  return SaysCrashed(why) || absl::StrContains(why, "the worker died") ? Succeeded(why)
+                                                                       : Stopped(why);
 }
 
 WireResult Greet(const WireTarget& target, void (*change)(Hello* hello)) {
