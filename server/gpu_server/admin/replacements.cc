@@ -64,7 +64,7 @@ absl::StatusOr<warpline_internal::ReplaceReply> Replacements::Look(uint64_t tick
     return absl::NotFoundError(absl::StrCat("no replacement ", ticket));
   }
   MutexLock job_lock(&found->second->mu);
-  const warpline_internal::ReplaceReply& all = found->second->reply;
+  const warpline_internal::ReplaceReply all = found->second->reply;
   const auto size = static_cast<size_t>(all.sessions_size());
   const size_t begin = std::min(after, size);
   const size_t end = begin + std::min(most, size - begin);

@@ -219,7 +219,6 @@ class Pool:
         for pid in (self.scheduler.process.pid, self.server.pid):
             self._watch(pid)
         self._log_begins = len(self.scheduler.log())
-        self.server_lines = len(self.server.log().splitlines())
         self._cut_before = {process: self._cut_of(process) for process in ("scheduler", "server")}
 
     def cut(self, process):
