@@ -21,6 +21,8 @@ is not committed, and in a clean tree the last commit. Where history is missing,
 clone, it is the last commit if its parent is there, and otherwise what is not committed. Without
 git nothing is judged. Missing history is never an error.
   --base=REV   compares with REV instead; a REV that git does not know is an error
+  --last       judges the last commit and what is not committed, whatever the branch; CI does so,
+               since a branch of CI may lie far behind or be missing
   --all        judges every text, prints how many faults there are by pattern and by top folder, and
                exits with 0. With files or folders, it prints their faults first.
 """
@@ -456,6 +458,8 @@ def main(arguments):
             return 0
         if argument == "--all":
             judges_all = True
+        elif argument == "--last":
+            base = commit_of("HEAD~") or commit_of("HEAD")
         elif argument.startswith("--base="):
             base = argument.split("=", 1)[1]
         elif argument.startswith("-"):

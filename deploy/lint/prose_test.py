@@ -326,6 +326,17 @@ class Repository(unittest.TestCase):
         self.assertEqual(1, self.run_prose("--base=HEAD~2")[0])
         self.assertEqual(2, self.run_prose("--base=nowhere")[0])
 
+    def test_last_is_the_last_commit_whatever_the_branch(self):
+        self.assertEqual(0, self.run_prose("--last")[0])  # Without git.
+        self.start()
+        self.git("checkout", "-q", "-b", "branch")
+        self.commit("a.h", "// Of it.\n")
+        self.commit("b.h", "// Returns it.\n")
+        self.assertEqual(1, self.run_prose()[0])
+        self.assertEqual((0, []), self.run_prose("--last"))
+        self.commit("c.h", "// Of it.\n")
+        self.assertEqual((1, ['c.h:1: begins with "Of": say what it is']), self.run_prose("--last"))
+
     def test_missing_history_is_no_error(self):
         self.assertEqual((0, []), self.run_prose())
         self.git("init", "-q", "-b", "main")
