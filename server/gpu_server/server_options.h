@@ -43,10 +43,10 @@ struct ListenOptions {
   std::string admin_socket = "none";
 };
 
-// What executes, and what its sessions share.
+// The backend that executes, and the things that its sessions share.
 struct DeviceOptions {
-  // As ParseDevice() of server/hostlink/backends/backend_names.h takes it, such as "auto" or
-  // "cpu:2".
+  // A backend such as "auto" or "cpu:2", in the form that ParseDevice() of
+  // server/hostlink/backends/backend_names.h takes.
   std::string backend = "auto";
   // Device memory left to others; DeviceMemoryOptions says what it is by default.
   std::optional<uint64_t> reserve_bytes;
