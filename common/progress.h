@@ -8,7 +8,7 @@
 //
 // Sequentially consistent accesses keep a wake-up from being lost: the waiter says that it waits
 // before it looks, and a waker changes what it looks at before it asks whether anyone waits. While
-// nobody waits, Notify() is one load. A worker's decoder waits for its lanes in this way.
+// nobody waits, Notify() is one load. A worker's decoder waits for its executors in this way.
 #ifndef WARPLINE_COMMON_PROGRESS_H_
 #define WARPLINE_COMMON_PROGRESS_H_
 

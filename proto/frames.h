@@ -45,14 +45,14 @@
 //     kBulkGet ----------------------------------> reads
 //     <--------------------------------- kBulkBytes (in the order of gets)
 //
-// A session may go on over UCX where the operator allows it (kFeatureLanes). Each connection has a
-// lane, a process of its own on the server's host, which passes frames on between UCX and the
+// A session may go on over UCX where the operator allows it (kFeatureRelays). Each connection has a
+// relay, a process of its own on the server's host, which passes frames on between UCX and the
 // server:
 //
-//     kLaneAsk ----------------------------------> starts a lane
-//     <-------------------------------------- kLane (its address and its secret, or why there is
+//     kRelayAsk ----------------------------------> starts a relay
+//     <-------------------------------------- kRelay (its address and its secret, or why there is
 //     none)
-//     kResume, at the lane ----------------------> as on any other connection
+//     kResume, at the relay ----------------------> as on any other connection
 #ifndef WARPLINE_PROTO_FRAMES_H_
 #define WARPLINE_PROTO_FRAMES_H_
 
@@ -90,8 +90,8 @@ enum Feature : uint64_t {
   kFeatureBoard = 16,
   // The session may have bulk connections.
   kFeatureBulk = 32,
-  // The session may ask for lanes.
-  kFeatureLanes = 64,
+  // The session may ask for relays.
+  kFeatureRelays = 64,
   // Host memory may outlive the session (HostMemoryRequest.outlives).
   kFeatureOutlives = 128,
   // The session's kernels are guarded as Hello.guard asks.
@@ -114,7 +114,7 @@ enum FrameKind : uint32_t {
   kBulkMemory = 10,  // HostMemoryRequest, without the session and its secret.
   kBulkPut = 11,     // BulkHeader, then the bytes.
   kBulkGet = 12,     // BulkHeader.
-  kLaneAsk = 13,     // Empty.
+  kRelayAsk = 13,    // Empty.
   // Server to client, from 16.
   kWelcome = 16,
   kReceived = 17,  // ReceivedBody.
@@ -129,7 +129,7 @@ enum FrameKind : uint32_t {
   kBulkMemoryDone = 26,  // HostMemoryAnswer.
   kBulkTaken = 27,       // BulkTakenBody.
   kBulkBytes = 28,       // The bytes.
-  kLane = 29,            // Lane.
+  kRelay = 29,           // Relay.
 };
 
 // The key of the completion board under which the whole session is reported; the other keys are

@@ -355,7 +355,7 @@ int Run() {
   options.methods =
       SchedulerMethods(role, absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()),
                        audit->get(), &known);
-  options.method_lanes = SchedulerLanes(options.methods, &known);
+  options.method_queues = SchedulerQueues(options.methods, &known);
   options.max_connections = kMaxConnections;
   options.bulk = false;
   TakeTlsFlags(&options);

@@ -235,12 +235,12 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
   return methods;
 }
 
-UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods, const KnownCredentials* known) {
+UnaryMethodQueues SchedulerQueues(const UnaryMethods& methods, const KnownCredentials* known) {
   constexpr size_t kReports = 0;
   constexpr size_t kLeases = 1;
   constexpr size_t kOthers = 2;
-  const auto lane = [known](size_t number, size_t most_bytes) {
-    return UnaryLane{
+  const auto queue = [known](size_t number, size_t most_bytes) {
+    return UnaryQueue{
         .number = number,
         .admit = [known, most_bytes](const std::string& peer,
                                      const std::string& request) -> absl::StatusOr<UnaryCaller> {
@@ -254,15 +254,15 @@ UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods, const KnownCredenti
           return UnaryCaller{.name = PeerUnit(peer)};
         }};
   };
-  UnaryMethodLanes lanes;
-  for (const auto& [path, method] : methods) lanes[path] = lane(kOthers, kMostRequestBytes);
+  UnaryMethodQueues queues;
+  for (const auto& [path, method] : methods) queues[path] = queue(kOthers, kMostRequestBytes);
   for (const char* const name : {kReport, kReportSessions}) {
-    lanes[Path(name)] = lane(kReports, kMostReportMessageBytes);
+    queues[Path(name)] = queue(kReports, kMostReportMessageBytes);
   }
   for (const char* const name : {"Acquire", "Renew", "Release", "Withdraw"}) {
-    lanes[Path(name)] = lane(kLeases, kMostRequestBytes);
+    queues[Path(name)] = queue(kLeases, kMostRequestBytes);
   }
-  return lanes;
+  return queues;
 }
 
 }  // namespace warpline::scheduler

@@ -18,11 +18,11 @@ namespace warpline::scheduler {
 UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit,
                               KnownCredentials* known);
 
-// Servers' reports, what is asked for leases, and everything else, each in a lane of its own: a
+// Servers' reports, what is asked for leases, and everything else, each in a queue of its own: a
 // flood of renewals does not delay the reports, without which servers would count as lost. In each
-// lane whoever has a credential of `known`, which is borrowed, has turns and room of its own, and
+// queue whoever has a credential of `known`, which is borrowed, has turns and room of its own, and
 // all others of a peer share theirs. Requests that are too large for their method are refused.
-UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods, const KnownCredentials* known);
+UnaryMethodQueues SchedulerQueues(const UnaryMethods& methods, const KnownCredentials* known);
 
 }  // namespace warpline::scheduler
 

@@ -141,36 +141,36 @@ TEST_P(MethodsTest, NothingIsChangedWithoutARecordWhereThatIsRequired) {
   EXPECT_TRUE(audit::Verify(dir_, std::nullopt)->faults.empty());
 }
 
-// The lanes ask before anything else is done for a call.
+// The queues ask before anything else is done for a call.
 TEST_P(MethodsTest, WhoseCredentialWasServedHasRoomOfItsOwn) {
-  const UnaryMethodLanes lanes = SchedulerLanes(methods_, &known_);
+  const UnaryMethodQueues queues = SchedulerQueues(methods_, &known_);
   TenantRequest request;
   request.set_credential("operator");
   request.set_name("a");
   request.set_create(true);
   const std::string bytes = request.SerializeAsString();
-  const UnaryLane& lane = lanes.at("/warpline_internal.Scheduler/PutTenant");
-  EXPECT_FALSE(lane.admit(kOperator, bytes)->known);
-  EXPECT_EQ(lane.admit(kOperator, bytes)->name, lane.admit("ipv4:127.0.0.1:9", "other")->name);
+  const UnaryQueue& queue = queues.at("/warpline_internal.Scheduler/PutTenant");
+  EXPECT_FALSE(queue.admit(kOperator, bytes)->known);
+  EXPECT_EQ(queue.admit(kOperator, bytes)->name, queue.admit("ipv4:127.0.0.1:9", "other")->name);
   request.set_credential("wrong");
   const std::string wrong = request.SerializeAsString();
   EXPECT_FALSE(methods_.at("/warpline_internal.Scheduler/PutTenant")(kOperator, wrong).ok());
-  EXPECT_FALSE(lane.admit(kOperator, wrong)->known);
+  EXPECT_FALSE(queue.admit(kOperator, wrong)->known);
   EXPECT_TRUE(methods_.at("/warpline_internal.Scheduler/PutTenant")(kOperator, bytes).ok());
-  EXPECT_TRUE(lane.admit(kOperator, bytes)->known);
+  EXPECT_TRUE(queue.admit(kOperator, bytes)->known);
   EXPECT_TRUE(
-      lanes.at("/warpline_internal.Scheduler/Report").admit("ipv4:10.0.0.9:1", bytes)->known);
-  EXPECT_FALSE(lane.admit(kOperator, wrong)->known);
+      queues.at("/warpline_internal.Scheduler/Report").admit("ipv4:10.0.0.9:1", bytes)->known);
+  EXPECT_FALSE(queue.admit(kOperator, wrong)->known);
 }
 
 TEST_P(MethodsTest, RequestsHaveTheSizeOfTheirMethod) {
-  const UnaryMethodLanes lanes = SchedulerLanes(methods_, &known_);
+  const UnaryMethodQueues queues = SchedulerQueues(methods_, &known_);
   const std::string large(100'000, 'x');
-  for (const auto& [path, lane] : lanes) {
+  for (const auto& [path, queue] : queues) {
     const bool report = path == "/warpline_internal.Scheduler/Report" ||
                         path == "/warpline_internal.Scheduler/ReportSessions";
-    EXPECT_EQ(lane.admit(kOperator, large).ok(), report) << path;
-    EXPECT_EQ(lane.admit(kOperator, std::string(2 << 20, 'x')).status().code(),
+    EXPECT_EQ(queue.admit(kOperator, large).ok(), report) << path;
+    EXPECT_EQ(queue.admit(kOperator, std::string(2 << 20, 'x')).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }

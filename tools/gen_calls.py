@@ -5,7 +5,7 @@ gen_calls.py TABLE... --commands_h=F --dispatch_h=F --lists_h=F --spans_h=F --ca
 
 --commands_h   structs of commands, replies and notices, and the table of their properties
 --dispatch_h   DispatchCommand(): id -> families.FAMILY().On(const cmd::X&, tail)
---lists_h      the commands of each family and of each lane, for declarations
+--lists_h      the commands of each family and of each executor, for declarations
 --spans_h      ReadsOf() and WritesOf(): the device memory that a command names
 --calls_inc    WARPLINE_ENTRY(symbol) for every exported symbol that the client implements
 --calls_md     the reference page
@@ -17,14 +17,14 @@ import tomllib
 
 SIZES = {"u64": 8, "i64": 8, "u32": 4, "i32": 4, "f32": 4}
 TYPES = {"u64": "uint64_t", "i64": "int64_t", "u32": "uint32_t", "i32": "int32_t", "f32": "float"}
-LANES = {"stream", "control", "linker", "decode"}
+EXECUTORS = {"stream", "control", "linker", "decode"}
 AFTER = ["", "events", "objects", "all streams"]
 ENGINES = ["", "compute", "copy_in", "copy_out"]
 REPLAYS = ["", "code", "data"]
 COMMAND_EFFECTS = {"one_way", "round_trip"}
 CALL_EFFECTS = {"local", "cached", "one_way", "round_trip"}
 ERRORS = {"argument", "resource", "execution"}
-COMMAND_KEYS = {"name", "doc", "family", "lane", "after", "effect", "capability", "engine", "reads",
+COMMAND_KEYS = {"name", "doc", "family", "executor", "after", "effect", "capability", "engine", "reads",
                 "writes", "journal", "replay", "audit", "fields", "tail", "reply",
                 "reply_tail"}
 JOURNAL = re.compile(r"^$|^(create|destroy|set) [a-z]+$")
@@ -70,7 +70,7 @@ def check_columns(c, capabilities, where):
     """The columns of a command that have a fixed set of values."""
     require(set(c) <= COMMAND_KEYS, where, "unknown columns %s" % sorted(set(c) - COMMAND_KEYS))
     require(re.fullmatch(r"[a-z]+", c["family"]), where, "family %r" % c["family"])
-    require(c["lane"] in LANES, where, "lane %r" % c["lane"])
+    require(c["executor"] in EXECUTORS, where, "executor %r" % c["executor"])
     require(c.get("after", "") in AFTER, where, "after %r" % c.get("after"))
     require(c["effect"] in COMMAND_EFFECTS, where, "effect %r" % c["effect"])
     require(c["capability"] in capabilities, where, "capability %r" % c["capability"])
@@ -82,15 +82,15 @@ def check_columns(c, capabilities, where):
 def check_agreement(c, where):
     """What one column of a command says of another."""
     field_names = [f[0] for f in c["fields"]]
-    lane, after, engine = c["lane"], c.get("after", ""), c.get("engine", "")
+    executor, after, engine = c["executor"], c.get("after", ""), c.get("engine", "")
     require(("reply" in c) == (c["effect"] == "round_trip"), where,
             "a reply belongs to a round trip and to nothing else")
-    require(lane != "stream" or "stream" in field_names, where, "lane without field `stream`")
-    require(not engine or lane == "stream", where, "only streams keep engines busy")
+    require(executor != "stream" or "stream" in field_names, where, "executor without field `stream`")
+    require(not engine or executor == "stream", where, "only streams keep engines busy")
     require(not engine.startswith("copy") or c["capability"] == engine, where,
             "a copy of host memory needs the right of its direction")
-    require(not after or lane in ("stream", "control"), where, "nothing waits in this lane")
-    require(after != "objects" or lane == "stream", where, "the control lane is in order anyway")
+    require(not after or executor in ("stream", "control"), where, "nothing waits in this executor")
+    require(after != "objects" or executor == "stream", where, "the control executor is in order anyway")
     for column in ("reads", "writes"):
         require(len(c.get(column, [])) <= 1, where, "more than one span in " + column)
         for address, extent in c.get(column, []):
@@ -244,7 +244,7 @@ namespace warpline {
     ordered = ["Reply"] + [n["name"] for n in table["notice"] if n.get("ordered", False)]
     out.append("constexpr bool IsOrdered(ReplyId id) {\n  return %s;\n}\n" %
                " || ".join("id == ReplyId::k" + name for name in ordered))
-    out.append("enum class LaneKind : uint8_t { kStream, kControl, kLinker, kDecode };")
+    out.append("enum class ExecutorKind : uint8_t { kStream, kControl, kLinker, kDecode };")
     out.append("enum class After : uint8_t { %s };" % values(AFTER))
     out.append("enum class Effect : uint8_t { kOneWay, kRoundTrip };")
     out.append("// The engine of the device that a command keeps busy.")
@@ -278,7 +278,7 @@ struct CapabilityInfo {
 struct CommandInfo {
   CommandId id;
   const char* name;
-  LaneKind lane;
+  ExecutorKind executor;
   After after;
   Effect effect;
   Capability capability;
@@ -319,7 +319,7 @@ struct CommandInfo {
     out.append("};")
     out.append("\ninline constexpr CommandInfo kCommandTable[kCommandCount] = {")
     for c, version in zip(table["command"], versions(table)):
-        row = ["CommandId::k" + c["name"], '"%s"' % c["name"], "LaneKind::k" + camel(c["lane"]),
+        row = ["CommandId::k" + c["name"], '"%s"' % c["name"], "ExecutorKind::k" + camel(c["executor"]),
                "After::k" + camel(c.get("after", "")), "Effect::k" + camel(c["effect"]),
                "Capability::k" + camel(c["capability"]), "Engine::k" + camel(c.get("engine", "")),
                "Replay::k" + camel(c.get("replay", "")), "true" if c.get("audit") else "false",
@@ -385,7 +385,7 @@ def command_list(macro, commands):
 def lists_h(table):
     out = ["""// Generated from proto/calls.toml by tools/gen_calls.py. Do not edit.
 //
-// The commands of each family and of each lane, for classes that declare a function for every one:
+// The commands of each family and of each executor, for classes that declare a function for every one:
 // WARPLINE_FAMILY_COPIES(X) is X(Memset) X(CopyToDevice) and so on.
 #ifndef WARPLINE_PROTO_COMMAND_LISTS_H_
 #define WARPLINE_PROTO_COMMAND_LISTS_H_
@@ -397,13 +397,13 @@ def lists_h(table):
     for family in sorted({c["family"] for c in table["command"]}):
         out.append(command_list("WARPLINE_FAMILY_" + family.upper(),
                                 [c for c in table["command"] if c["family"] == family]))
-    for lane in sorted(LANES - {"decode"}):
-        out.append(command_list("WARPLINE_LANE_" + lane.upper(),
-                                [c for c in table["command"] if c["lane"] == lane]))
-    queued = ",\n    ".join("cmd::" + c["name"] for c in table["command"] if c["lane"] != "decode")
+    for executor in sorted(EXECUTORS - {"decode"}):
+        out.append(command_list("WARPLINE_EXECUTOR_" + executor.upper(),
+                                [c for c in table["command"] if c["executor"] == executor]))
+    queued = ",\n    ".join("cmd::" + c["name"] for c in table["command"] if c["executor"] != "decode")
     out.append("""namespace warpline {
 
-// A command that a lane runs.
+// A command that an executor runs.
 using AnyCommand = std::variant<
     %s>;
 
@@ -472,13 +472,13 @@ def calls_md(table):
             c["name"], " ".join(c["exports"]), c["effect"], " ".join(c.get("commands", [])),
             ", ".join(c.get("errors", [])), c.get("note", "")))
     out += ["", "## Commands", "",
-            "| command | family | effect | lane | waits for | capability | engine | reads | writes "
+            "| command | family | effect | executor | waits for | capability | engine | reads | writes "
             "| journal | tail | reply | |", "|---" * 13 + "|"]
     for c in table["command"]:
         spans = [", ".join("`%s`: %s" % tuple(span) for span in c.get(column, []))
                  for column in ("reads", "writes")]
         out.append("| " + " | ".join(
-            [c["name"], c["family"], c["effect"], c["lane"], c.get("after", ""), c["capability"],
+            [c["name"], c["family"], c["effect"], c["executor"], c.get("after", ""), c["capability"],
              c.get("engine", "")] + spans + [c.get("journal", ""), c.get("tail", ""),
              ", ".join([field[0] for field in c.get("reply", [])] +
                        ([c["reply_tail"]] if "reply_tail" in c else [])), c["doc"]]) + " |")

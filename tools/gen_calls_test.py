@@ -13,7 +13,7 @@ GOOD = {
     "version": [],
     "notice": [],
     "command": [{
-        "name": "Fill", "doc": "Fills.", "family": "copies", "lane": "stream",
+        "name": "Fill", "doc": "Fills.", "family": "copies", "executor": "stream",
         "effect": "one_way", "capability": "copy_in", "engine": "copy_in",
         "writes": [["dst", "count * 4"]], "tail": "the data",
         "fields": [["stream", "u64"], ["dst", "u64"], ["count", "u64"]],
@@ -43,7 +43,7 @@ class GenCallsTest(unittest.TestCase):
         self.refuses("unknown columns", errors=["argument"])
 
     def test_values_that_there_are_none_of(self):
-        self.refuses("lane", lane="fast")
+        self.refuses("executor", executor="fast")
         self.refuses("after", after="events and more")
         self.refuses("capability", capability="everything")
         self.refuses("engine", engine="tensor")
@@ -52,11 +52,11 @@ class GenCallsTest(unittest.TestCase):
 
     def test_columns_that_disagree(self):
         self.refuses("a copy of host memory", capability="stream")
-        self.refuses("lane without field", fields=[["dst", "u64"], ["count", "u64"]])
-        self.refuses("only streams", lane="control")
+        self.refuses("executor without field", fields=[["dst", "u64"], ["count", "u64"]])
+        self.refuses("only streams", executor="control")
         self.refuses("a reply belongs", effect="round_trip")
-        self.refuses("nothing waits", lane="decode", engine="", after="events")
-        self.refuses("in order anyway", lane="control", engine="", after="objects")
+        self.refuses("nothing waits", executor="decode", engine="", after="events")
+        self.refuses("in order anyway", executor="control", engine="", after="objects")
 
     def test_spans_of_fields_that_there_are_none_of(self):
         self.refuses("no field to", writes=[["to", "count"]])

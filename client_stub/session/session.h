@@ -54,7 +54,7 @@ struct SessionOptions {
   // address. Not with TLS, by which client and server show who they are.
   bool direct = true;
   // Whether it may go on over UCX, where the server offers that.
-  bool lanes = true;
+  bool relays = true;
 };
 
 // Thread-safe, except Open and the destructor.
@@ -74,9 +74,9 @@ class Session {
   Commands& commands() const { return *parts_.commands; }
   SessionStatus& status() const { return *parts_.status; }
   MemoryRequests& memory() const { return *parts_.memory; }
-  // Over connections to the server, and over those to the session's lane.
+  // Over connections to the server, and over those to the session's relay.
   BulkMemory& bulk() const { return *parts_.bulk; }
-  BulkMemory& lane_bulk() const { return *parts_.lane_bulk; }
+  BulkMemory& relay_bulk() const { return *parts_.relay_bulk; }
   Notices& notices() const { return *parts_.notices; }
   Counters& counters() const { return *parts_.counters; }
 
@@ -99,7 +99,7 @@ class Session {
     SessionStatus* status = nullptr;
     MemoryRequests* memory = nullptr;
     BulkMemory* bulk = nullptr;
-    BulkMemory* lane_bulk = nullptr;
+    BulkMemory* relay_bulk = nullptr;
     Notices* notices = nullptr;
     Counters* counters = nullptr;
   };

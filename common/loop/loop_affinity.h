@@ -24,7 +24,7 @@
 //
 // Where several classes share a loop, one object stands for it everywhere, so that they can name it
 // to each other: server/hostlink/process/control_loop.h, transport/channel_loop.h,
-// server/worker/lanes/decoder_thread.h. If a process has several loops of such a kind, their
+// server/worker/executors/decoder_thread.h. If a process has several loops of such a kind, their
 // threads enter the same object. Then it tells them from all other threads but not from each other.
 // A class whose members no other class names has an affinity of its own, and tells its objects'
 // threads apart.

@@ -55,7 +55,7 @@ build_mutated() {
   say "building the server with switches for its defences"
   cd "$copy"
   bazel_call build --config=opt -- //server/gpu_server:warpline-server //server/gpu_server:warpline-supervisor \
-    //server/gpu_server:warpline-worker //server/gpu_server:warpline-keeper //server/gpu_server:warpline-lane //server/gpu_server:warpline-compiler \
+    //server/gpu_server:warpline-worker //server/gpu_server:warpline-keeper //server/gpu_server:warpline-relay //server/gpu_server:warpline-compiler \
     //server/gpu_server:warpline-mps //scheduler:warpline-scheduler //tools/cli:warpline || die "the build failed"
   MUTATED=$(bazel_bin)
   cd "$ROOT"

@@ -16,7 +16,7 @@ class IncludeRules(unittest.TestCase):
 
     def test_server_and_stub_do_not_see_each_other(self):
         self.assertEqual(1, len(self.faults("server/gpu_server/a.cc", "client_stub/core.h")))
-        self.assertEqual(1, len(self.faults("client_stub/a.h", "server/worker/lanes/lane.h")))
+        self.assertEqual(1, len(self.faults("client_stub/a.h", "server/worker/executors/executor.h")))
 
     def test_rooms_of_the_server_have_an_order(self):
         self.assertEqual([], self.faults("server/gpu_server/session/a.cc", "server/gpu_server/memory/b.h"))
@@ -29,7 +29,7 @@ class IncludeRules(unittest.TestCase):
         self.assertEqual(1, len(self.faults("server/gpu_server/memory/a_test.cc", "client_stub/b.h")))
 
     def test_no_program_sees_the_sources_of_another(self):
-        for path, header in (("server/gpu_server/session/a.cc", "server/worker/lanes/lane.h"),
+        for path, header in (("server/gpu_server/session/a.cc", "server/worker/executors/executor.h"),
                              ("server/gpu_server/main.cc", "server/device/device.h"),
                              ("server/gpu_server/memory/a.h", "server/keeper/b.h"),
                              ("server/gpu_server/children/relays/a.cc", "server/relay/b.h"),

@@ -28,7 +28,7 @@ BINARIES = {
     "bin/warpline-supervisor": "server/supervisor/warpline-supervisor",
     "bin/warpline-worker": "server/worker/warpline-worker",
     "bin/warpline-keeper": "server/keeper/warpline-keeper",
-    "bin/warpline-lane": "server/relay/warpline-lane",
+    "bin/warpline-relay": "server/relay/warpline-relay",
     "bin/warpline-compiler": "server/compiler/warpline-compiler",
     "bin/warpline-mps": "server/mps/warpline-mps",
     "bin/warpline-scheduler": "scheduler/warpline-scheduler",

@@ -3,7 +3,7 @@
 // Backends implement it: `cuda`, the real driver loaded at run time, and `cpu`, which executes
 // PTX on the processor. The interface follows the CUDA driver API call by call, so that a backend
 // returns the exact CUresult that CUDA would give. What it leaves out (handle tables, ordering
-// between lanes, quotas) is up to the worker and the server.
+// between relays, quotas) is up to the worker and the server.
 //
 //   auto backend = OpenBackend("auto");
 //   if (!backend.ok()) return backend.status();
@@ -57,8 +57,8 @@ struct DeviceInfo {
   std::vector<std::pair<int, int>> attributes;
 };
 
-// A worker's hold on one device, with all its facets. Thread-safe: lanes call it concurrently, each
-// for its own stream. No method waits for device work unless it says so. After a sticky error
+// A worker's hold on one device, with all its facets. Thread-safe: relays call it concurrently,
+// each for its own stream. No method waits for device work unless it says so. After a sticky error
 // (IsSticky) every call returns that error.
 //
 // Contexts that were opened together (Backend::OpenContexts) have one arena and know each other:

@@ -284,10 +284,10 @@ constexpr uint64_t kGuardedWindowUnit = 1ull << 20;
 constexpr uint64_t kLeastGuardedWindow = 4 * kGuardedWindowUnit;
 constexpr uint64_t kMostGuardedWindow = 32 * kGuardedWindowUnit;
 
-absl::StatusOr<LanePorts> ParseLanePorts(const std::string& text) {
-  if (text.empty()) return LanePorts();
+absl::StatusOr<RelayPorts> ParseRelayPorts(const std::string& text) {
+  if (text.empty()) return RelayPorts();
   const std::vector<std::string> ends = absl::StrSplit(text, '-');
-  LanePorts ports;
+  RelayPorts ports;
   if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &ports.first) ||
       !absl::SimpleAtoi(ends[1], &ports.last) || ports.first == 0 || ports.last > 65535 ||
       ports.first > ports.last) {
@@ -312,7 +312,7 @@ absl::StatusOr<ListenOptions> Listen() {
   if (!options.ucx_networks.empty() && !options.shm) {
     return absl::InvalidArgumentError("--ucx_networks needs --shm");
   }
-  auto ports = ParseLanePorts(absl::GetFlag(FLAGS_ucx_ports));
+  auto ports = ParseRelayPorts(absl::GetFlag(FLAGS_ucx_ports));
   if (!ports.ok()) return ports.status();
   options.ucx_ports = *ports;
   options.port_file = absl::GetFlag(FLAGS_port_file);

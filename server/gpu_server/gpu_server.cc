@@ -176,22 +176,22 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   return options;
 }
 
-// Null where nobody has lanes.
-absl::StatusOr<std::unique_ptr<LaneOptions>> MakeLaneOptions(const ListenOptions& from,
-                                                             const std::string& shm_name,
-                                                             ProcessLauncher* launcher,
-                                                             jail::Jailer* jailer) {
+// Null where nobody has relays.
+absl::StatusOr<std::unique_ptr<RelayOptions>> MakeRelayOptions(const ListenOptions& from,
+                                                               const std::string& shm_name,
+                                                               ProcessLauncher* launcher,
+                                                               jail::Jailer* jailer) {
   if (from.ucx_networks.empty()) return nullptr;
-  auto program = FindProgram(ProcessRole::kLane);
+  auto program = FindProgram(ProcessRole::kRelay);
   if (!program.ok()) return program.status();
-  auto lanes = std::make_unique<LaneOptions>();
-  lanes->launcher = launcher;
-  lanes->jailer = jailer;
-  lanes->program.path = *std::move(program);
-  lanes->networks = from.ucx_networks;
-  lanes->ports = from.ucx_ports;
-  lanes->server_name = shm_name;
-  return lanes;
+  auto relays = std::make_unique<RelayOptions>();
+  relays->launcher = launcher;
+  relays->jailer = jailer;
+  relays->program.path = *std::move(program);
+  relays->networks = from.ucx_networks;
+  relays->ports = from.ucx_ports;
+  relays->server_name = shm_name;
+  return relays;
 }
 
 // Null where workers guard modules by themselves.
@@ -296,10 +296,10 @@ absl::Status GpuServer::Compose() {
   host->leases = leases_.get();
   host->launcher = launcher_.get();
   host->jailer = jailer_.get();
-  auto lanes =
-      MakeLaneOptions(options_.listen, host->session.shm_name, launcher_.get(), jailer_.get());
-  if (!lanes.ok()) return lanes.status();
-  host->lanes = *std::move(lanes);
+  auto relays =
+      MakeRelayOptions(options_.listen, host->session.shm_name, launcher_.get(), jailer_.get());
+  if (!relays.ok()) return relays.status();
+  host->relays = *std::move(relays);
   auto compilers = MakeCompilerOptions(options_.device, devices->front()->backend(),
                                        launcher_.get(), jailer_.get());
   if (!compilers.ok()) return compilers.status();
@@ -378,7 +378,7 @@ ListenerOptions GpuServer::MakeListenerOptions() {
   ListenerOptions options;
   const int max_sessions = std::min(options_.sessions.max_sessions, 1 << 20);
   options.max_strangers_of_peer = options_.sessions.strangers_per_peer;
-  options.trusts_own_process = true;  // It connects for lanes (server/gpu_server/children/relays).
+  options.trusts_own_process = true;  // It connects for relays (server/gpu_server/children/relays).
   // So that others have room while one peer has all that it may have.
   options.max_strangers = options_.sessions.strangers_per_peer + kStrangersOfOthers;
   // The host counts sessions and says why it refuses. Each may have a stream and another on which

@@ -24,7 +24,7 @@ constexpr char kUsage[] = R"(runs the CUDA calls of remote programs on this host
 
 Programs reach it with WARPLINE_ENDPOINT=127.0.0.1:14000 and Warpline's libcuda.so.1 in their
 library path; `warpline run -- PROGRAM` sets both. The binaries warpline-supervisor,
-warpline-worker, warpline-keeper, warpline-lane, warpline-compiler and warpline-mps lie beside this one.
+warpline-worker, warpline-keeper, warpline-relay, warpline-compiler and warpline-mps lie beside this one.
 
 Configuration file: --flagfile=PATH reads flags from a file, one a line ("--max_sessions=16"; lines
 that start with # are comments). --undefok and --fromenv work as in other Abseil programs.

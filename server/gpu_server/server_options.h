@@ -12,8 +12,8 @@
 #include "common/serving/tls_files.h"
 #include "memory/arena_book.h"
 #include "proto/tier.h"
-#include "server/gpu_server/children/relays/lane_process.h"
 #include "server/gpu_server/children/relays/networks.h"
+#include "server/gpu_server/children/relays/relay_process.h"
 #include "server/gpu_server/memory/pageable_access.h"
 #include "server/gpu_server/modules/module_store.h"
 #include "server/jail/jailer.h"
@@ -30,7 +30,7 @@ struct ListenOptions {
   bool shm = true;
   // Clients that come from these networks may go on over UCX, at these ports.
   Networks ucx_networks = {};
-  LanePorts ucx_ports = {};
+  RelayPorts ucx_ports = {};
   // Where the port of the first host:port address is written; empty for nowhere.
   std::string port_file;
   // Where Prometheus scrapes; empty for nowhere.

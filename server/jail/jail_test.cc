@@ -78,7 +78,7 @@ int With(Layer on, const std::function<int()>& attempts, const char* profile = k
 
 TEST(JailTest, EveryProfileHasEveryLayer) {
   for (const char* const name : {kWorkerProfile, kPeersProfile, kMpsWorkerProfile, kKeeperProfile,
-                                 kLaneProfile, kCompilerProfile}) {
+                                 kRelayProfile, kCompilerProfile}) {
     ASSERT_NE(ProfileNamed(name), nullptr);
     for (const LayerSpec& spec : AllLayers()) {
       EXPECT_TRUE(ProfileNamed(name)->layers.Has(spec.layer)) << name << " " << spec.name;
@@ -173,9 +173,9 @@ TEST(JailTest, ObjectsAreDuplicatedOnlyBetweenSeveralDevices) {
   EXPECT_EQ(With(Layer::kSystemCalls, attempts, kMpsWorkerProfile), 1 << 2);
 }
 
-// Who takes a lane over stays in it: no connection can be made from there, to nobody of this host
+// Who takes a relay over stays in it: no connection can be made from there, to nobody of this host
 // and of none other, and nobody else can come.
-TEST(JailTest, ALaneTakesConnectionsAndMakesNone) {
+TEST(JailTest, ARelayTakesConnectionsAndMakesNone) {
   const int socket_before = socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_EQ(With(
                 Layer::kSystemCalls,
@@ -198,18 +198,18 @@ TEST(JailTest, ALaneTakesConnectionsAndMakesNone) {
                   if (accept(socket_before, nullptr, nullptr) >= 0 || errno != EINVAL) wrong |= 32;
                   return wrong;
                 },
-                kLaneProfile),
+                kRelayProfile),
             0);
   close(socket_before);
 }
 
-// Tries to listen at a port in the jail of a lane that may listen at `allowed`: 0 when it does, 1
+// Tries to listen at a port in the jail of a relay that may listen at `allowed`: 0 when it does, 1
 // when the jail refuses.
-int ListensInLane(uint16_t port, uint16_t allowed) {
+int ListensInRelay(uint16_t port, uint16_t allowed) {
   return InChild([=] {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // As every child of the supervisor has it.
     TurnOffForTest(LayerSet(Layer::kSystemCalls));
-    auto plan = Plan(kLaneProfile);
+    auto plan = Plan(kRelayProfile);
     plan.set_first_port(allowed);
     plan.set_last_port(allowed);
     Jail jail(plan);
@@ -224,11 +224,11 @@ int ListensInLane(uint16_t port, uint16_t allowed) {
   });
 }
 
-TEST(JailTest, ALaneListensAtItsPortsAlone) {
+TEST(JailTest, ARelayListensAtItsPortsAlone) {
   if (LandlockVersion() < 4) GTEST_SKIP() << "the kernel's Landlock knows no ports";
-  EXPECT_EQ(ListensInLane(24731, 24731), 0);
-  EXPECT_EQ(ListensInLane(24732, 24731), 1);
-  EXPECT_EQ(ListensInLane(0, 0), 0);
+  EXPECT_EQ(ListensInRelay(24731, 24731), 0);
+  EXPECT_EQ(ListensInRelay(24732, 24731), 1);
+  EXPECT_EQ(ListensInRelay(0, 0), 0);
 }
 
 TEST(JailTest, ACompilerForksAndStartsNothingElse) {

@@ -254,7 +254,7 @@ constexpr RequestRule kRequestsOfSeveral[] = {
 constexpr auto kRequests = absl::MakeConstSpan(kRequestsOfSeveral).subspan(1);
 
 // What the C library and UCX read of the system's network.
-constexpr FileRule kLaneFiles[] = {
+constexpr FileRule kRelayFiles[] = {
     {"/usr", FileAccess::kRead},           {"/lib", FileAccess::kRead},
     {"/lib64", FileAccess::kRead},         {"/etc/ld.so.cache", FileAccess::kRead},
     {"/etc/localtime", FileAccess::kRead}, {"/sys/class/net", FileAccess::kRead},
@@ -264,10 +264,10 @@ constexpr FileRule kLaneFiles[] = {
     {"/dev/urandom", FileAccess::kRead},
 };
 
-// What a lane does that listens: it takes connections, reads and writes its sockets and the rings
+// What a relay does that listens: it takes connections, reads and writes its sockets and the rings
 // that it shares with the server, and asks what its network interface can do. It makes no
 // connection, and listens nowhere else.
-constexpr SystemCallRule kLaneSystemCalls[] = {
+constexpr SystemCallRule kRelaySystemCalls[] = {
     // Memory.
     {SYS_brk},
     {SYS_madvise},
@@ -355,7 +355,7 @@ constexpr SystemCallRule kLaneSystemCalls[] = {
 
 // What may be asked of a network interface (ioctl(2) on a socket): its flags, address, MTU and
 // hardware address, and what ethtool(8) knows of its speed.
-constexpr RequestRule kLaneRequests[] = {
+constexpr RequestRule kRelayRequests[] = {
     {0xffffffff, SIOCGIFFLAGS}, {0xffffffff, SIOCGIFADDR},   {0xffffffff, SIOCGIFNETMASK},
     {0xffffffff, SIOCGIFMTU},   {0xffffffff, SIOCGIFHWADDR}, {0xffffffff, SIOCGIFINDEX},
     {0xffffffff, SIOCETHTOOL},
@@ -475,7 +475,8 @@ constexpr Profile kProfiles[] = {
     {kMpsProfile, kMpsLayers, kFilesOfMps, {}, {}, kMpsLimits},
     // It executes no tenant's code, but the descriptors of its memory go through many hands.
     {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
-    {kLaneProfile, kAll, kLaneFiles, kLaneSystemCalls, kLaneRequests, kLimits, /*listens=*/true},
+    {kRelayProfile, kAll, kRelayFiles, kRelaySystemCalls, kRelayRequests, kLimits,
+     /*listens=*/true},
     {kCompilerProfile, kAll, kCompilerFiles, kCompilerSystemCalls, {}, kLimits},
     {kStageProfile,
      kStageLayers,

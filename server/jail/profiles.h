@@ -77,7 +77,7 @@ inline constexpr char kPeersProfile[] = "worker_with_peers";    // A worker of s
 inline constexpr char kMpsWorkerProfile[] = "worker_with_mps";  // A worker of an MPS group.
 inline constexpr char kMpsProfile[] = "mps";  // NVIDIA's MPS daemon, and what keeps it.
 inline constexpr char kKeeperProfile[] = "keeper";
-inline constexpr char kLaneProfile[] = "lane";
+inline constexpr char kRelayProfile[] = "relay";
 inline constexpr char kCompilerProfile[] = "compiler";
 inline constexpr char kStageProfile[] = "compiler_stage";  // What a compiler forks.
 

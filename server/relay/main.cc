@@ -1,4 +1,4 @@
-// warpline-lane: started by warpline-server, for each connection over UCX.
+// warpline-relay: started by warpline-server, for each connection over UCX.
 #include <fcntl.h>
 
 #include <cstdio>
@@ -6,15 +6,16 @@
 
 #include "common/log/log.h"
 #include "server/hostlink/process/child_process.h"
-#include "server/relay/lane.h"
+#include "server/relay/serve.h"
 
 int main() {
-  warpline::SetLogName("lane");
+  warpline::SetLogName("relay");
   if (fcntl(warpline::kChildSocketFd, F_GETFD) < 0) {
-    std::fputs("warpline-lane is started by warpline-server; see warpline-server --help\n", stderr);
+    std::fputs("warpline-relay is started by warpline-server; see warpline-server --help\n",
+               stderr);
     return 2;
   }
   fcntl(warpline::kChildSocketFd, F_SETFD, FD_CLOEXEC);
   // Why it ended the server hears, and says within its budget of lines.
-  return warpline::lane::Serve(warpline::kChildSocketFd).ok() ? 0 : 1;
+  return warpline::relay::Serve(warpline::kChildSocketFd).ok() ? 0 : 1;
 }

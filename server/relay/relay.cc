@@ -5,7 +5,7 @@
 
 #include "transport/loop_thread.h"
 
-namespace warpline::lane {
+namespace warpline::relay {
 namespace {
 
 // What may wait in each direction.
@@ -85,4 +85,4 @@ void Relay::Run() {
   thread.join();
 }
 
-}  // namespace warpline::lane
+}  // namespace warpline::relay

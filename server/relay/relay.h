@@ -17,7 +17,7 @@
 #include "transport/link_end.h"
 #include "transport/link_loop.h"
 
-namespace warpline::lane {
+namespace warpline::relay {
 
 class Relay {
  public:
@@ -62,6 +62,6 @@ class Relay {
   Side other_;
 };
 
-}  // namespace warpline::lane
+}  // namespace warpline::relay
 
 #endif  // WARPLINE_SERVER_RELAY_RELAY_H_

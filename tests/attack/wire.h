@@ -71,7 +71,7 @@ absl::Span<const WireAttack> AdminAttacks();
 absl::Span<const WireAttack> FloodAttacks();
 absl::Span<const WireAttack> SharedMemoryAttacks();
 absl::Span<const WireAttack> BulkAttacks();
-absl::Span<const WireAttack> LaneAttacks();
+absl::Span<const WireAttack> RelayAttacks();
 absl::Span<const WireAttack> WindowAttacks();
 
 WireResult Stopped(std::string detail);

@@ -34,7 +34,7 @@ namespace {
 constexpr absl::Span<const WireAttack> (*kFamilies[])() = {
     &OpeningAttacks, &FrameAttacks,      &AddressAttacks, &MemoryAttacks, &CodeAttacks,
     &OthersAttacks,  &ResumptionAttacks, &AdminAttacks,   &FloodAttacks,  &SharedMemoryAttacks,
-    &BulkAttacks,    &LaneAttacks,       &WindowAttacks};
+    &BulkAttacks,    &RelayAttacks,      &WindowAttacks};
 
 const char* NameOf(WireOutcome outcome) {
   switch (outcome) {

@@ -14,7 +14,7 @@ the moment at random times, until as many connections were cut as --cuts says. P
   failures: 0           programs that did not exit with 0
   leaks: 0              sessions, device memory and descriptors that are left at the end
 
-With --kill_lanes_every_ms sessions go on over UCX, and their lanes are killed besides; `lanes` counts
+With --kill_relays_every_ms sessions go on over UCX, and their relays are killed besides; `relays` counts
 those. Ends with 0 when nothing failed and nothing is left. Resumes are fewer than cuts by those cuts
 that hit a program at its opening or its end.
 """
@@ -78,8 +78,8 @@ class Relay:
         return self._cuts
 
 
-class LaneKiller:
-    """A context manager that kills one of the server's lanes at random times."""
+class RelayKiller:
+    """A context manager that kills one of the server's relays at random times."""
 
     def __init__(self, server, every_ms, seed):
         self._server = server
@@ -99,16 +99,16 @@ class LaneKiller:
 
     def _work(self):
         while not self._stop.wait(self._random.uniform(*self._pause_ms) / 1000):
-            lanes = self._lanes()
-            if lanes:
-                os.kill(self._random.choice(lanes), signal.SIGKILL)
+            relays = self._relays()
+            if relays:
+                os.kill(self._random.choice(relays), signal.SIGKILL)
                 self.kills += 1
 
-    def _lanes(self):
-        """Ids of the lane processes that the server's supervisor has."""
+    def _relays(self):
+        """Ids of the relay processes that the server's supervisor has."""
         return [process for supervisor in local_server.children(self._server.pid)
                 for process in local_server.children(supervisor)
-                if self._name(process) == "warpline-lane"]
+                if self._name(process) == "warpline-relay"]
 
     @staticmethod
     def _name(process):
@@ -204,12 +204,12 @@ def leaks(server, port, descriptors_before):
 
 
 def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms="100-400", jobs=2,
-        seed=1, server_flags=(), variables=None, kill_lanes_every_ms=None, resumes=0, bulk_bytes=0):
+        seed=1, server_flags=(), variables=None, kill_relays_every_ms=None, resumes=0, bulk_bytes=0):
     """Does it all; returns what was counted. `variables` are more of the programs' environment. It goes
-    on until there were so many cuts, resumes and bulk bytes, and one lane was killed if any is to be."""
+    on until there were so many cuts, resumes and bulk bytes, and one relay was killed if any is to be."""
     port = free_port()
     variables = dict(variables or {})
-    if kill_lanes_every_ms:
+    if kill_relays_every_ms:
         server_flags = [*server_flags, "--ucx_networks=127.0.0.0/8"]
         variables["WARPLINE_TRANSFER"] = "ucx"
     flags = ["--device=" + device, "--admin_listen=127.0.0.1:%d" % port, *server_flags]
@@ -223,9 +223,9 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
         before = len(os.listdir("/proc/%d/fd" % server.pid))
         with contextlib.ExitStack() as ends:
             relay = ends.enter_context(Relay(relay_binary, server.endpoint, cut_every_ms, seed))
-            lanes = None
-            if kill_lanes_every_ms:
-                lanes = ends.enter_context(LaneKiller(server, kill_lanes_every_ms, seed))
+            relays = None
+            if kill_relays_every_ms:
+                relays = ends.enter_context(RelayKiller(server, kill_relays_every_ms, seed))
             environment = installation.client_environment(relay.endpoint) | variables
             runs = Runs(commands, environment, pathlib.Path(folder) / "stat", seed)
             runs.start(jobs)
@@ -233,7 +233,7 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
             def enough():
                 return (relay.cuts() >= cuts and resumed(metrics(port)) >= resumes
                         and runs.client_counter("bulk bytes") >= bulk_bytes
-                        and (lanes is None or lanes.kills > 0))
+                        and (relays is None or relays.kills > 0))
             try:
                 while server.running() and not enough():
                     time.sleep(0.05)
@@ -247,7 +247,7 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
             "cuts": counted,
             "resumes": resumed(after),
             "client resumes": runs.client_counter("resumes"),
-            **({"lanes": lanes.kills} if lanes else {}),
+            **({"relays": relays.kills} if relays else {}),
             "bulk bytes": runs.client_counter("bulk bytes"),
             "runs": runs.count,
             "failures": len(runs.failures),
@@ -265,8 +265,8 @@ def main():
     parser.add_argument("--relay", default=str(ROOT / "bazel-bin/transport/testing/delay_relay_main"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cut_every_ms", default="100-400")
-    parser.add_argument("--kill_lanes_every_ms", metavar="A-B",
-                        help="sessions go on over UCX, and lanes are killed as often")
+    parser.add_argument("--kill_relays_every_ms", metavar="A-B",
+                        help="sessions go on over UCX, and relays are killed as often")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--server_flag", metavar="FLAG", action="append", default=[],
@@ -285,7 +285,7 @@ def main():
             installation, options.relay, [shlex.split(program) for program in options.program],
             options.cuts, options.device, options.cut_every_ms, options.jobs, options.seed,
             options.server_flag, variables=[pair.split("=", 1) for pair in options.env],
-            kill_lanes_every_ms=options.kill_lanes_every_ms)
+            kill_relays_every_ms=options.kill_relays_every_ms)
     finally:
         installation.close()
     for text in failures[:5]:

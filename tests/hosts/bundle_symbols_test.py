@@ -61,7 +61,7 @@ class BundleSymbolsTest(unittest.TestCase):
         for name in ("lib/libcuda.so.1", "lib/libwarpline_core.so", "lib/libnvidia-ml.so.1",
                      "bin/warpline",
                      "bin/warpline-server", "bin/warpline-supervisor", "bin/warpline-worker",
-                     "bin/warpline-keeper", "bin/warpline-lane", "bin/warpline-compiler",
+                     "bin/warpline-keeper", "bin/warpline-relay", "bin/warpline-compiler",
                      "bin/warpline-mps",
                      "lib/warpline/libwarpline-grpc.so.29", "lib/warpline/libwarpline-stdc++.so.6",
                      "bin/examples/vector_add"):

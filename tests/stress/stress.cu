@@ -41,7 +41,7 @@ struct Settings {
 
 // What one stream owns. Only one thread uses it, except that others read the snapshots of the round
 // before.
-struct Lane {
+struct Chain {
   cudaStream_t stream = nullptr;
   unsigned* words = nullptr;     // Device.
   unsigned* snapshots[2] = {};   // Device, by the round's parity.
@@ -52,7 +52,7 @@ struct Lane {
 };
 
 Settings g_settings;
-std::vector<Lane> g_lanes;
+std::vector<Chain> g_chains;
 pthread_barrier_t g_barrier;
 std::atomic<long long> g_operations{0};
 
@@ -70,20 +70,20 @@ int ReaderOf(int source, int round) {
   return source;
 }
 
-void Open(Lane* lane, unsigned seed) {
+void Open(Chain* chain, unsigned seed) {
   const size_t bytes = g_settings.words * sizeof(unsigned);
-  lane->random.seed(seed);
-  CUDA_CHECK(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
-  CUDA_CHECK(cudaMalloc(&lane->words, bytes));
-  CUDA_CHECK(cudaMallocHost(&lane->pinned, bytes));
-  CUDA_CHECK(cudaMemsetAsync(lane->words, 0, bytes, lane->stream));
-  lane->mirror.assign(g_settings.words, 0);
+  chain->random.seed(seed);
+  CUDA_CHECK(cudaStreamCreateWithFlags(&chain->stream, cudaStreamNonBlocking));
+  CUDA_CHECK(cudaMalloc(&chain->words, bytes));
+  CUDA_CHECK(cudaMallocHost(&chain->pinned, bytes));
+  CUDA_CHECK(cudaMemsetAsync(chain->words, 0, bytes, chain->stream));
+  chain->mirror.assign(g_settings.words, 0);
   for (int parity = 0; parity < 2; ++parity) {
-    CUDA_CHECK(cudaMalloc(&lane->snapshots[parity], bytes));
-    CUDA_CHECK(cudaMemsetAsync(lane->snapshots[parity], 0, bytes, lane->stream));
-    CUDA_CHECK(cudaEventCreateWithFlags(&lane->finished[parity], cudaEventDisableTiming));
-    CUDA_CHECK(cudaEventRecord(lane->finished[parity], lane->stream));
-    lane->mirrored_snapshots[parity].assign(g_settings.words, 0);
+    CUDA_CHECK(cudaMalloc(&chain->snapshots[parity], bytes));
+    CUDA_CHECK(cudaMemsetAsync(chain->snapshots[parity], 0, bytes, chain->stream));
+    CUDA_CHECK(cudaEventCreateWithFlags(&chain->finished[parity], cudaEventDisableTiming));
+    CUDA_CHECK(cudaEventRecord(chain->finished[parity], chain->stream));
+    chain->mirrored_snapshots[parity].assign(g_settings.words, 0);
   }
 }
 
@@ -101,68 +101,68 @@ void Compare(const std::vector<unsigned>& expected, const unsigned* got, const c
   }
 }
 
-// Does one random operation on the lane's words, and on their mirror.
-void Operate(Lane* lane) {
+// Does one random operation on the chain's words, and on their mirror.
+void Operate(Chain* chain) {
   const int n = g_settings.words;
   const size_t bytes = n * sizeof(unsigned);
-  const unsigned a = lane->random() | 1, b = lane->random();
-  const int from = static_cast<int>(lane->random() % (n / 2)), count = n / 4;
-  switch (lane->random() % 9) {
+  const unsigned a = chain->random() | 1, b = chain->random();
+  const int from = static_cast<int>(chain->random() % (n / 2)), count = n / 4;
+  switch (chain->random() % 9) {
     case 0:
     case 1:
-      Mix<<<Blocks(n), 128, 0, lane->stream>>>(lane->words, a, b, n);
+      Mix<<<Blocks(n), 128, 0, chain->stream>>>(chain->words, a, b, n);
       CUDA_CHECK_LAUNCH();
-      MixMirror(&lane->mirror, a, b);
+      MixMirror(&chain->mirror, a, b);
       break;
     case 2:
-      CUDA_CHECK(cudaMemsetAsync(lane->words + from, b & 0xff, count * 4, lane->stream));
-      for (int i = 0; i < count; ++i) lane->mirror[from + i] = (b & 0xff) * 0x01010101u;
+      CUDA_CHECK(cudaMemsetAsync(chain->words + from, b & 0xff, count * 4, chain->stream));
+      for (int i = 0; i < count; ++i) chain->mirror[from + i] = (b & 0xff) * 0x01010101u;
       break;
     case 3: {  // Copies from pageable memory, which may go at once.
       std::vector<unsigned> source(count);
-      for (int i = 0; i < count; ++i) source[i] = lane->mirror[from + i] = a + i * b;
-      CUDA_CHECK(cudaMemcpyAsync(lane->words + from, source.data(), count * 4,
-                                 cudaMemcpyHostToDevice, lane->stream));
+      for (int i = 0; i < count; ++i) source[i] = chain->mirror[from + i] = a + i * b;
+      CUDA_CHECK(cudaMemcpyAsync(chain->words + from, source.data(), count * 4,
+                                 cudaMemcpyHostToDevice, chain->stream));
       break;
     }
     case 4: {  // Copies from pinned memory, once its former use is over.
-      CUDA_CHECK(cudaStreamSynchronize(lane->stream));
-      for (int i = 0; i < count; ++i) lane->pinned[i] = lane->mirror[from + i] = b ^ (i * a);
-      CUDA_CHECK(cudaMemcpyAsync(lane->words + from, lane->pinned, count * 4,
-                                 cudaMemcpyHostToDevice, lane->stream));
+      CUDA_CHECK(cudaStreamSynchronize(chain->stream));
+      for (int i = 0; i < count; ++i) chain->pinned[i] = chain->mirror[from + i] = b ^ (i * a);
+      CUDA_CHECK(cudaMemcpyAsync(chain->words + from, chain->pinned, count * 4,
+                                 cudaMemcpyHostToDevice, chain->stream));
       break;
     }
     case 5: {  // Goes through memory of the stream's own.
       unsigned* other = nullptr;
-      CUDA_CHECK(cudaMallocAsync(&other, bytes, lane->stream));
+      CUDA_CHECK(cudaMallocAsync(&other, bytes, chain->stream));
       CUDA_CHECK(
-          cudaMemcpyAsync(other, lane->words, bytes, cudaMemcpyDeviceToDevice, lane->stream));
-      Mix<<<Blocks(n), 128, 0, lane->stream>>>(other, a, b, n);
+          cudaMemcpyAsync(other, chain->words, bytes, cudaMemcpyDeviceToDevice, chain->stream));
+      Mix<<<Blocks(n), 128, 0, chain->stream>>>(other, a, b, n);
       CUDA_CHECK_LAUNCH();
       CUDA_CHECK(
-          cudaMemcpyAsync(lane->words, other, bytes, cudaMemcpyDeviceToDevice, lane->stream));
-      CUDA_CHECK(cudaFreeAsync(other, lane->stream));
-      MixMirror(&lane->mirror, a, b);
+          cudaMemcpyAsync(chain->words, other, bytes, cudaMemcpyDeviceToDevice, chain->stream));
+      CUDA_CHECK(cudaFreeAsync(other, chain->stream));
+      MixMirror(&chain->mirror, a, b);
       break;
     }
     case 6: {  // Goes through memory that is freed while the work is in flight.
       unsigned* other = nullptr;
       CUDA_CHECK(cudaMalloc(&other, bytes));
       CUDA_CHECK(
-          cudaMemcpyAsync(other, lane->words, bytes, cudaMemcpyDeviceToDevice, lane->stream));
-      Mix<<<Blocks(n), 128, 0, lane->stream>>>(other, a, b, n);
+          cudaMemcpyAsync(other, chain->words, bytes, cudaMemcpyDeviceToDevice, chain->stream));
+      Mix<<<Blocks(n), 128, 0, chain->stream>>>(other, a, b, n);
       CUDA_CHECK_LAUNCH();
       CUDA_CHECK(
-          cudaMemcpyAsync(lane->words, other, bytes, cudaMemcpyDeviceToDevice, lane->stream));
+          cudaMemcpyAsync(chain->words, other, bytes, cudaMemcpyDeviceToDevice, chain->stream));
       CUDA_CHECK(cudaFree(other));
-      MixMirror(&lane->mirror, a, b);
+      MixMirror(&chain->mirror, a, b);
       break;
     }
     case 7: {  // Reads back and compares at once.
-      CUDA_CHECK(
-          cudaMemcpyAsync(lane->pinned, lane->words, bytes, cudaMemcpyDeviceToHost, lane->stream));
-      CUDA_CHECK(cudaStreamSynchronize(lane->stream));
-      Compare(lane->mirror, lane->pinned, "read back");
+      CUDA_CHECK(cudaMemcpyAsync(chain->pinned, chain->words, bytes, cudaMemcpyDeviceToHost,
+                                 chain->stream));
+      CUDA_CHECK(cudaStreamSynchronize(chain->stream));
+      Compare(chain->mirror, chain->pinned, "read back");
       break;
     }
     default: {  // Takes a detour over a second stream that does not outlive the operation.
@@ -171,19 +171,19 @@ void Operate(Lane* lane) {
       CUDA_CHECK(cudaStreamCreateWithFlags(&detour, cudaStreamNonBlocking));
       CUDA_CHECK(cudaEventCreate(&there));
       CUDA_CHECK(cudaEventCreateWithFlags(&back, cudaEventDisableTiming));
-      CUDA_CHECK(cudaEventRecord(there, lane->stream));
+      CUDA_CHECK(cudaEventRecord(there, chain->stream));
       CUDA_CHECK(cudaStreamWaitEvent(detour, there, 0));
-      Mix<<<Blocks(n), 128, 0, detour>>>(lane->words, a, b, n);
+      Mix<<<Blocks(n), 128, 0, detour>>>(chain->words, a, b, n);
       CUDA_CHECK_LAUNCH();
       CUDA_CHECK(cudaEventRecord(back, detour));
-      CUDA_CHECK(cudaStreamWaitEvent(lane->stream, back, 0));
+      CUDA_CHECK(cudaStreamWaitEvent(chain->stream, back, 0));
       const cudaError_t state = cudaEventQuery(back);
       if (state != cudaSuccess && state != cudaErrorNotReady) CUDA_CHECK(state);
       if (state == cudaErrorNotReady) cudaGetLastError();
       CUDA_CHECK(cudaStreamDestroy(detour));
       CUDA_CHECK(cudaEventDestroy(there));
       CUDA_CHECK(cudaEventDestroy(back));
-      MixMirror(&lane->mirror, a, b);
+      MixMirror(&chain->mirror, a, b);
       break;
     }
   }
@@ -191,24 +191,24 @@ void Operate(Lane* lane) {
 }
 
 void Round(int index, int round) {
-  Lane& lane = g_lanes[index];
+  Chain& chain = g_chains[index];
   const int n = g_settings.words, now = round % 2, before = 1 - now;
-  for (int i = 0; i < g_settings.operations; ++i) Operate(&lane);
-  Lane& source = g_lanes[SourceOf(index, round)];
-  CUDA_CHECK(cudaStreamWaitEvent(lane.stream, source.finished[before], 0));
-  Absorb<<<Blocks(n), 128, 0, lane.stream>>>(lane.words, source.snapshots[before], n);
+  for (int i = 0; i < g_settings.operations; ++i) Operate(&chain);
+  Chain& source = g_chains[SourceOf(index, round)];
+  CUDA_CHECK(cudaStreamWaitEvent(chain.stream, source.finished[before], 0));
+  Absorb<<<Blocks(n), 128, 0, chain.stream>>>(chain.words, source.snapshots[before], n);
   CUDA_CHECK_LAUNCH();
   for (int i = 0; i < n; ++i) {
-    lane.mirror[i] ^= source.mirrored_snapshots[before][n - 1 - i] * 2654435761u;
+    chain.mirror[i] ^= source.mirrored_snapshots[before][n - 1 - i] * 2654435761u;
   }
   // The stream that read the snapshot that is overwritten now did so in the round before.
   if (round > 0) {
-    const Lane& reader = g_lanes[ReaderOf(index, round - 1)];
-    CUDA_CHECK(cudaStreamWaitEvent(lane.stream, reader.finished[before], 0));
+    const Chain& reader = g_chains[ReaderOf(index, round - 1)];
+    CUDA_CHECK(cudaStreamWaitEvent(chain.stream, reader.finished[before], 0));
   }
-  CUDA_CHECK(cudaMemcpyAsync(lane.snapshots[now], lane.words, n * 4, cudaMemcpyDeviceToDevice,
-                             lane.stream));
-  lane.mirrored_snapshots[now] = lane.mirror;
+  CUDA_CHECK(cudaMemcpyAsync(chain.snapshots[now], chain.words, n * 4, cudaMemcpyDeviceToDevice,
+                             chain.stream));
+  chain.mirrored_snapshots[now] = chain.mirror;
 }
 
 void Work(int thread) {
@@ -219,7 +219,7 @@ void Work(int thread) {
     // The events are recorded apart from the round: until here others still wait for what they
     // meant before.
     for (int i = thread; i < g_settings.streams; i += g_settings.threads) {
-      CUDA_CHECK(cudaEventRecord(g_lanes[i].finished[round % 2], g_lanes[i].stream));
+      CUDA_CHECK(cudaEventRecord(g_chains[i].finished[round % 2], g_chains[i].stream));
     }
     pthread_barrier_wait(&g_barrier);
   }
@@ -240,8 +240,8 @@ int main(int argc, char** argv) {
     Fail("at least one thread, two streams and four words");
   }
 
-  g_lanes.resize(g_settings.streams);
-  for (int i = 0; i < g_settings.streams; ++i) Open(&g_lanes[i], g_settings.seed * 1000 + i);
+  g_chains.resize(g_settings.streams);
+  for (int i = 0; i < g_settings.streams; ++i) Open(&g_chains[i], g_settings.seed * 1000 + i);
   CUDA_CHECK(cudaDeviceSynchronize());
   pthread_barrier_init(&g_barrier, nullptr, static_cast<unsigned>(g_settings.threads));
   std::vector<std::thread> threads;
@@ -253,8 +253,8 @@ int main(int argc, char** argv) {
   std::vector<unsigned> words(g_settings.words);
   for (int i = 0; i < g_settings.streams; ++i) {
     CUDA_CHECK(
-        cudaMemcpy(words.data(), g_lanes[i].words, words.size() * 4, cudaMemcpyDeviceToHost));
-    Compare(g_lanes[i].mirror, words.data(), ("stream " + std::to_string(i)).c_str());
+        cudaMemcpy(words.data(), g_chains[i].words, words.size() * 4, cudaMemcpyDeviceToHost));
+    Compare(g_chains[i].mirror, words.data(), ("stream " + std::to_string(i)).c_str());
     for (const unsigned word : words) checksum = (checksum ^ word) * 1099511628211ull;
     examples::Expect(true, "stream %d", i);
   }

@@ -307,7 +307,7 @@ def workers_of_another_version(run):
         record.wait_for(lambda: "long_program" in warpline(one, "ps", "--endpoint=" + server.endpoint)[1],
                         "a session")
         time.sleep(0.5)
-        for binary in ("warpline-worker", "warpline-keeper", "warpline-lane", "warpline-compiler",
+        for binary in ("warpline-worker", "warpline-keeper", "warpline-relay", "warpline-compiler",
                        "warpline-supervisor"):
             shutil.copy2(other.root / "bin" / binary, root / "bin" / (binary + ".new"))
             os.replace(root / "bin" / (binary + ".new"), root / "bin" / binary)

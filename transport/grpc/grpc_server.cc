@@ -78,7 +78,7 @@ class GrpcServer::Impl : private GrpcSessionEvents {
  public:
   explicit Impl(GrpcServerOptions options)
       : options_(std::move(options)),
-        unary_(options_.methods, options_.method_lanes, options_.tls,
+        unary_(options_.methods, options_.method_queues, options_.tls,
                [this](const std::string& name) { return TakeCall(name); }),
         strangers_(static_cast<size_t>(std::max(options_.max_strangers_of_peer, 1))),
         ending_(static_cast<size_t>(std::max(options_.max_strangers_of_peer, 1))) {

@@ -72,7 +72,7 @@ struct GrpcServerOptions {
       start_thread = nullptr;
   // More to answer on the same listeners.
   UnaryMethods methods = {};
-  UnaryMethodLanes method_lanes = {};
+  UnaryMethodQueues method_queues = {};
 };
 
 // Listens on addresses of the forms "host:port" (port 0 for any), "[ipv6]:port" and "unix:/path".

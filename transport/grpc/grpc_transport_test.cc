@@ -337,8 +337,8 @@ TEST_F(GrpcTransport, UnaryMethodsAnswerBesideSessions) {
 }
 
 // Who is on the server's host is told by the address (IsLocalPeer()).
-// While one lane is busy the other's calls are answered after the call under way.
-TEST_F(GrpcTransport, CallsOfOneLaneDoNotDelayThoseOfAnother) {
+// While one queue is busy the other's calls are answered after the call under way.
+TEST_F(GrpcTransport, CallsOfOneQueueDoNotDelayThoseOfAnother) {
   GrpcServerOptions options;
   std::atomic<int> slow{0};
   options.methods["/test.Service/Slow"] = [&](const std::string&, const std::string&) {
@@ -349,8 +349,8 @@ TEST_F(GrpcTransport, CallsOfOneLaneDoNotDelayThoseOfAnother) {
   options.methods["/test.Service/Urgent"] = [](const std::string&, const std::string&) {
     return std::string("urgent");
   };
-  options.method_lanes = {{"/test.Service/Slow", {.number = 0}},
-                          {"/test.Service/Urgent", {.number = 1}}};
+  options.method_queues = {{"/test.Service/Slow", {.number = 0}},
+                           {"/test.Service/Urgent", {.number = 1}}};
   Serve(options);
   std::vector<std::thread> flood;
   for (int i = 0; i < 40; ++i) {

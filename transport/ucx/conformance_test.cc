@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kSecret[] = "0123456789abcdef";
 
-// The server's end of one connection, which has a lane of its own.
+// The server's end of one connection, which has a relay of its own.
 class ServerChannel : public Channel {
  public:
   ServerChannel(std::unique_ptr<UcxEnd> end, Acceptor* acceptor, const ChannelOptions& options)

@@ -33,7 +33,7 @@ absl::StatusOr<UcxAddress> UcxAddress::Parse(absl::string_view address) {
       slash == absl::string_view::npos ? absl::string_view() : rest.substr(slash + 1);
   if (rest.size() == address.size() || slash == 0 || hex.empty() || hex.size() % 2 != 0 ||
       hex.size() > kMaxWorkerHex || !IsHex(hex)) {
-    return absl::InvalidArgumentError("no address of a UCX lane");
+    return absl::InvalidArgumentError("no address of a UCX relay");
   }
   return UcxAddress{std::string(rest.substr(0, slash)), absl::HexStringToBytes(hex)};
 }

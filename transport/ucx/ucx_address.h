@@ -1,5 +1,5 @@
-// Addresses of this transport: "ucx://IP/HEX", where IP is the address of the lane's host that its
-// client reaches, and HEX what UCX calls the address of a worker. Only a lane can make one.
+// Addresses of this transport: "ucx://IP/HEX", where IP is the address of the relay's host that its
+// client reaches, and HEX what UCX calls the address of a worker. Only a relay can make one.
 #ifndef WARPLINE_TRANSPORT_UCX_UCX_ADDRESS_H_
 #define WARPLINE_TRANSPORT_UCX_UCX_ADDRESS_H_
 

@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Connect(const UcxAddress& addres
   if (!created.ok()) return created.status();
   UcxEnd& end = **created;
   const LoopScope scope(&channel_loop);
-  // The lane answers on the connection that this end makes: nobody connects to it.
+  // The relay answers on the connection that this end makes: nobody connects to it.
   const absl::Status closed = end.worker_->CloseDoor();
   if (!closed.ok()) return closed;
   const absl::Status connected = end.worker_->Connect(address.worker);

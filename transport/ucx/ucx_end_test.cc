@@ -79,7 +79,7 @@ TEST(UcxLibraryTest, TheHostStaysAsItWas) {
 TEST(UcxEndTest, WhoLacksTheSecretIsNotHeard) {
   const auto listening = ListenHere();
   const UcxAddress address = listening->address();
-  std::thread lane = StartLoopThread("lane", [&] {
+  std::thread relay = StartLoopThread("relay", [&] {
     const LoopScope scope(&channel_loop);
     EXPECT_EQ(listening->AwaitPeer(Soon()), absl::OkStatus());
     listening->Welcome();
@@ -89,11 +89,11 @@ TEST(UcxEndTest, WhoLacksTheSecretIsNotHeard) {
   EXPECT_TRUE(absl::IsUnavailable(stranger.status())) << stranger.status();
   const auto client = UcxEnd::Connect(address, kSecret, Soon());
   EXPECT_TRUE(client.ok()) << client.status();
-  lane.join();
+  relay.join();
   EXPECT_TRUE(absl::IsInvalidArgument(UcxEnd::Connect(address, "short", Soon()).status()));
 }
 
-TEST(UcxEndTest, NobodyAnswersWhereNoLaneIs) {
+TEST(UcxEndTest, NobodyAnswersWhereNoRelayIs) {
   const UcxAddress gone = ListenHere()->address();
   const auto client = UcxEnd::Connect(gone, kSecret, Soon());
   EXPECT_TRUE(absl::IsUnavailable(client.status())) << client.status();
@@ -104,7 +104,7 @@ TEST(UcxEndTest, NobodyAnswersWhereNoLaneIs) {
 TEST(UcxEndTest, NobodyConnectsToWhoHasItsPeer) {
   const std::set<int> before = ucx_internal::ListenersAt("127.0.0.1");
   const auto listening = ListenHere();
-  std::thread lane = StartLoopThread("lane", [&] {
+  std::thread relay = StartLoopThread("relay", [&] {
     const LoopScope scope(&channel_loop);
     EXPECT_EQ(listening->AwaitPeer(Soon()), absl::OkStatus());
     listening->Welcome();
@@ -112,7 +112,7 @@ TEST(UcxEndTest, NobodyConnectsToWhoHasItsPeer) {
   EXPECT_EQ(ucx_internal::ListenersAt("127.0.0.1").size(), before.size() + 1);
   const auto client = UcxEnd::Connect(listening->address(), kSecret, Soon());
   ASSERT_TRUE(client.ok()) << client.status();
-  lane.join();
+  relay.join();
   EXPECT_EQ(ucx_internal::ListenersAt("127.0.0.1"), before);
 }
 

@@ -69,7 +69,7 @@ Environment ReadEnvironment() {
   }
   const std::string transfer = Variable("WARPLINE_TRANSFER");
   environment.transfer = transfer != "0" && transfer != "ucx";
-  environment.lanes = transfer != "0" && transfer != "local";
+  environment.relays = transfer != "0" && transfer != "local";
   environment.share_memory = Variable("WARPLINE_SHARE_MEMORY") != "0";
   const std::string guard = Variable("WARPLINE_GUARD");
   environment.guard = guard.empty() ? GuardMode::kOff : ParseGuardMode(guard);

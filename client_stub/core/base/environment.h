@@ -56,7 +56,7 @@ struct Environment {
   absl::Duration connect_timeout = absl::Seconds(5);
   absl::Duration resume = absl::Seconds(30);
   bool transfer = true;  // To another address of this host.
-  bool lanes = true;     // Over UCX.
+  bool relays = true;    // Over UCX.
   bool share_memory = true;
   // None for a mode that does not exist.
   std::optional<GuardMode> guard = GuardMode::kOff;

@@ -19,7 +19,8 @@ constexpr uint64_t kSharedBytes = 4u << 20;
 
 Staging* BulkCopies::Choose(uint64_t (Staging::*least)() const, uint64_t bytes, int* parts) {
   const int wanted = bytes < kSharedBytes ? 1 : threads_.parts();
-  for (Staging* const staging : std::initializer_list<Staging*>{&shared_, &by_lane_, &by_server_}) {
+  for (Staging* const staging :
+       std::initializer_list<Staging*>{&shared_, &by_relay_, &by_server_}) {
     if (bytes < (staging->*least)()) continue;
     *parts = staging->Reserve(bytes, wanted);
     if (*parts > 0) return staging;

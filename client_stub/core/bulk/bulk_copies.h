@@ -40,17 +40,17 @@ class BulkCopies {
   static constexpr int kFewSmall = 16;
 
   // The ways that bytes may take, all borrowed, in the order of preference: memory shared with the
-  // worker, the connections of the session's lane, and connections to the server.
+  // worker, the connections of the session's relay, and connections to the server.
   struct Ways {
     SharedHostMemory* shared;
-    BulkMemory* lane;
+    BulkMemory* relay;
     BulkMemory* server;
   };
 
   BulkCopies(const Ways& ways, Commands* commands)
       : commands_(commands),
         shared_(ways.shared, commands),
-        by_lane_(ways.lane, {.in = 4u << 20, .out = 256u << 10}, commands),
+        by_relay_(ways.relay, {.in = 4u << 20, .out = 256u << 10}, commands),
         by_server_(ways.server, {.in = 4u << 20, .out = 4u << 20}, commands) {}
 
   // Copies to the device's memory at `to`, in the order of the stream, and returns when `from` has
@@ -86,7 +86,7 @@ class BulkCopies {
 
   Commands* const commands_;
   SharedStaging shared_;
-  CarriedStaging by_lane_;
+  CarriedStaging by_relay_;
   CarriedStaging by_server_;
   CopyThreads threads_;
   std::atomic<int> small_{0};         // Copies to the host that travelled in answers.

@@ -26,7 +26,7 @@ class CarriedCopiesTest : public CoreTest {
     session().Clear();
     session().bulk_memory().Connect(BulkMemory::kSlots);
     session().SetOnCopy([this](const cmd::CopyOnDevice& copy) {
-      for (FakeBulk* const host : {&session().bulk_memory(), &session().lane_memory()}) {
+      for (FakeBulk* const host : {&session().bulk_memory(), &session().relay_memory()}) {
         if (host->Has(copy.src)) {
           std::memcpy(&memory_[copy.dst - device_], host->At(copy.src), copy.bytes);
         } else if (host->Has(copy.dst)) {
@@ -76,8 +76,8 @@ TEST_F(CarriedCopiesTest, WithoutAConnectionTheyRideToo) {
   EXPECT_GT(session().bulk_memory().most_wanted(), 0u);
 }
 
-TEST_F(CarriedCopiesTest, WhereThereIsALaneTheyGoOverIt) {
-  session().lane_memory().Connect(BulkMemory::kSlots);
+TEST_F(CarriedCopiesTest, WhereThereIsARelayTheyGoOverIt) {
+  session().relay_memory().Connect(BulkMemory::kSlots);
   const std::string source = Source(kBytes);
   ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
   EXPECT_TRUE(std::string_view(memory_).substr(0, kBytes) == source);
@@ -91,10 +91,10 @@ TEST_F(CarriedCopiesTest, WhereThereIsALaneTheyGoOverIt) {
   EXPECT_EQ(session().bulk_memory().most_wanted(), 0u);
 }
 
-TEST_F(CarriedCopiesTest, WhereALaneIsLostTheyGoToTheServer) {
+TEST_F(CarriedCopiesTest, WhereARelayIsLostTheyGoToTheServer) {
   const std::string source = Source(kBytes);
-  session().lane_memory().Connect(BulkMemory::kSlots);
-  session().lane_memory().LoseAfter(0);
+  session().relay_memory().Connect(BulkMemory::kSlots);
+  session().relay_memory().LoseAfter(0);
   ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
   EXPECT_EQ(session().bulk_memory().most_wanted(), 0u);  // This one has begun.
   ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
@@ -102,8 +102,8 @@ TEST_F(CarriedCopiesTest, WhereALaneIsLostTheyGoToTheServer) {
   EXPECT_TRUE(std::string_view(memory_).substr(0, kBytes) == source);
 }
 
-TEST_F(CarriedCopiesTest, WhileALaneIsBeingConnectedTheyRide) {
-  session().lane_memory().SetConnecting(true);
+TEST_F(CarriedCopiesTest, WhileARelayIsBeingConnectedTheyRide) {
+  session().relay_memory().SetConnecting(true);
   const std::string source = Source(kBytes);
   ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kCopyOnDevice), 0);

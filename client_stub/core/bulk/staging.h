@@ -3,7 +3,7 @@
 //
 //   SharedStaging   client, worker and devices share the memory: the processor copies.
 //   CarriedStaging  the server is on another host: bulk connections carry the bytes, one for each
-//                   part of a copy; those of the session's lane, or those to the server.
+//                   part of a copy; those of the session's relay, or those to the server.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_STAGING_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_STAGING_H_
 

@@ -182,7 +182,7 @@ void OpenGate(OpenedInTier opened) {
       new SharedHostMemory(*r.terms, &r.session->memory(), environment().share_memory);
   r.registered = new RegisteredMemory(r.shared_host_memory);
   r.bulk_copies = new BulkCopies({.shared = r.shared_host_memory,
-                                  .lane = &r.session->lane_bulk(),
+                                  .relay = &r.session->relay_bulk(),
                                   .server = &r.session->bulk()},
                                  r.commands);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
@@ -278,7 +278,7 @@ CUresult Open() {
   options.printer = g_printer.load();
   options.resume = env.resume;
   options.transfer = env.transfer;
-  options.lanes = env.lanes;
+  options.relays = env.relays;
   if (!ReadSecrets(env, &options)) return CUDA_ERROR_NOT_PERMITTED;
   auto opened = OpeningFor(env).Open(options);
   if (!opened.ok()) return RefuseUnreachable(opened.status());

@@ -49,7 +49,7 @@ FakeSession::FakeSession(uint32_t devices) : FakeCommands(this), FakeMemory(&ter
             .status = this,
             .memory = this,
             .bulk = &bulk_,
-            .lane_bulk = &lane_bulk_,
+            .relay_bulk = &relay_bulk_,
             .notices = this,
             .counters = &counters_});
   terms_.arena_base = kArenaBase;

@@ -52,7 +52,7 @@ class FakeSession : public Session,
 
   // The host of the server, which has no slots at first.
   FakeBulk& bulk_memory() { return bulk_; }
-  FakeBulk& lane_memory() { return lane_bulk_; }
+  FakeBulk& relay_memory() { return relay_bulk_; }
 
   const char* transport() const override { return "fake"; }
   void MoveTo(const std::string&) override {}
@@ -62,7 +62,7 @@ class FakeSession : public Session,
   SessionTerms terms_;
   Counters counters_;
   FakeBulk bulk_;
-  FakeBulk lane_bulk_{BulkMemory::kSlots};
+  FakeBulk relay_bulk_{BulkMemory::kSlots};
   std::atomic<bool> closed_{false};
 };
 

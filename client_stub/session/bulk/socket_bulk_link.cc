@@ -33,15 +33,15 @@ void TouchForWriting(void* to, uint64_t bytes) {
 }
 
 absl::Status Unexpected() {
-  return absl::InvalidArgumentError("the lane sent what was not asked for");
+  return absl::InvalidArgumentError("the relay sent what was not asked for");
 }
 
 }  // namespace
 
 absl::Status SocketBulkLink::Connect(absl::Duration deadline) {
   Disconnect();
-  const LaneTarget::Address address = target_->Get();
-  if (address.endpoint.empty()) return absl::UnavailableError("the session has no lane");
+  const RelayTarget::Address address = target_->Get();
+  if (address.endpoint.empty()) return absl::UnavailableError("the session has no relay");
   auto connected = BulkSocket::Connect(address.endpoint, absl::Now() + deadline,
                                        BulkSocket::Unreachable::kTouch, [this] {
                                          MutexLock lock(&mu_);
@@ -132,7 +132,7 @@ BulkTicket SocketBulkLink::Send(uint32_t kind, const BulkHeader& header, std::st
   MutexLock lock(&sending_);
   const Turn turn = Begin(to, header.bytes);
   if (turn.socket == nullptr) return {};
-  // The lane may wait for what it has sent to be received before it takes more.
+  // The relay may wait for what it has sent to be received before it takes more.
   BulkSocket* const socket = turn.socket.get();
   const auto receive = [this, socket] { return TryReceive(socket); };
   const std::string_view head(reinterpret_cast<const char*>(&header), sizeof(header));

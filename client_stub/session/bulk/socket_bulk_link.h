@@ -1,4 +1,4 @@
-// A bulk link over plain TCP, to the session's lane. The threads that copy send and receive
+// A bulk link over plain TCP, to the session's relay. The threads that copy send and receive
 // themselves, straight from and into the application's memory.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_BULK_SOCKET_BULK_LINK_H_
 #define WARPLINE_CLIENT_STUB_SESSION_BULK_SOCKET_BULK_LINK_H_
@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "client_stub/session/bulk/bulk_link.h"
 #include "client_stub/session/bulk/bulk_tickets.h"
-#include "client_stub/session/bulk/lane_target.h"
+#include "client_stub/session/bulk/relay_target.h"
 #include "client_stub/session/bulk_memory.h"
 #include "common/mutex.h"
 #include "proto/frames.h"
@@ -25,7 +25,7 @@ namespace warpline::stub {
 class SocketBulkLink final : public BulkLink {
  public:
   // The slot's memory lies at `va`. `target` is borrowed.
-  SocketBulkLink(uint32_t slot, uint64_t va, LaneTarget* target)
+  SocketBulkLink(uint32_t slot, uint64_t va, RelayTarget* target)
       : slot_(slot), va_(va), target_(target) {}
   ~SocketBulkLink() override { Disconnect(); }
 
@@ -72,7 +72,7 @@ class SocketBulkLink final : public BulkLink {
 
   const uint32_t slot_;
   const uint64_t va_;
-  LaneTarget* const target_;
+  RelayTarget* const target_;
 
   // Held while a frame is sent, and while one is received. Both before mu_; a sender may take the
   // second, if nobody has it.

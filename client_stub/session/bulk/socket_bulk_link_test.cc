@@ -27,10 +27,10 @@ constexpr absl::Duration kDeadline = absl::Seconds(60);
 constexpr char kSecret[] = "0123456789abcdef";
 constexpr uint64_t kVa = BulkMemory::SlotAddress(BulkMemory::kSlots);
 
-// A lane with memory of its own, and what it does wrong.
-class FakeLane {
+// A relay with memory of its own, and what it does wrong.
+class FakeRelay {
  public:
-  FakeLane() {
+  FakeRelay() {
     const auto any = SocketAddress::Of("127.0.0.1", 0);
     listener_ = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(bind(listener_.get(), any->get(), any->size()), 0);
@@ -48,13 +48,13 @@ class FakeLane {
       }
     });
   }
-  ~FakeLane() {
+  ~FakeRelay() {
     shutdown(listener_.get(), SHUT_RDWR);
     acceptor_.join();
     for (std::thread& thread : threads_) thread.join();
   }
 
-  LaneTarget::Address address() const { return {endpoint_, kSecret}; }
+  RelayTarget::Address address() const { return {endpoint_, kSecret}; }
 
   std::string memory_ = std::string(BulkMemory::kSlotBytes * BulkMemory::kSlots, '\0');
   std::atomic<int> error_{0};
@@ -108,10 +108,10 @@ class FakeLane {
 
 class SocketBulkLinkTest : public testing::Test {
  protected:
-  void SetUp() override { target_.Set(lane_.address()); }
+  void SetUp() override { target_.Set(relay_.address()); }
 
-  LaneTarget target_;
-  FakeLane lane_;
+  RelayTarget target_;
+  FakeRelay relay_;
   SocketBulkLink link_{0, kVa, &target_};
 };
 
@@ -178,7 +178,7 @@ TEST_F(SocketBulkLinkTest, ALostConnectionLosesWhatIsUnderWay) {
   ASSERT_TRUE(link_.Connect(kDeadline).ok());
   const uint64_t before = link_.connection();
   ASSERT_TRUE(link_.Await(link_.Put(kVa, "one")));
-  lane_.lose_ = true;
+  relay_.lose_ = true;
   const BulkTicket lost = link_.Put(kVa, "two");
   EXPECT_FALSE(link_.Await(lost));
   EXPECT_FALSE(link_.up());
@@ -187,29 +187,29 @@ TEST_F(SocketBulkLinkTest, ALostConnectionLosesWhatIsUnderWay) {
   char got[4] = "abc";
   EXPECT_FALSE(link_.Await(link_.Get(kVa, got, 3)));
   EXPECT_STREQ(got, "abc");
-  lane_.lose_ = false;
+  relay_.lose_ = false;
   ASSERT_TRUE(link_.Connect(kDeadline).ok());
   EXPECT_NE(link_.connection(), before);
   EXPECT_FALSE(link_.Await(lost));
   EXPECT_TRUE(link_.Await(link_.Put(kVa, "four")));
-  EXPECT_EQ(lane_.memory_.substr(0, 5), std::string("four\0", 5));
+  EXPECT_EQ(relay_.memory_.substr(0, 5), std::string("four\0", 5));
 }
 
-TEST_F(SocketBulkLinkTest, ALaneThatAnswersWronglyIsLeft) {
+TEST_F(SocketBulkLinkTest, ARelayThatAnswersWronglyIsLeft) {
   ASSERT_TRUE(link_.Connect(kDeadline).ok());
-  lane_.lie_ = 1;
+  relay_.lie_ = 1;
   EXPECT_FALSE(link_.Await(link_.Put(kVa, "x")) && link_.up());
-  lane_.lie_ = 0;
+  relay_.lie_ = 0;
   ASSERT_TRUE(link_.Connect(kDeadline).ok());
-  lane_.too_long_ = true;
+  relay_.too_long_ = true;
   char got[8] = "1234567";
   EXPECT_FALSE(link_.Await(link_.Get(kVa, got, 2)));
   EXPECT_STREQ(got, "1234567");
   EXPECT_FALSE(link_.up());
 }
 
-TEST_F(SocketBulkLinkTest, WithoutMemoryOrALaneThereIsNoConnection) {
-  lane_.error_ = 2;
+TEST_F(SocketBulkLinkTest, WithoutMemoryOrARelayThereIsNoConnection) {
+  relay_.error_ = 2;
   EXPECT_TRUE(absl::IsResourceExhausted(link_.Connect(kDeadline)));
   target_.Set({});
   EXPECT_TRUE(absl::IsUnavailable(link_.Connect(kDeadline)));
@@ -221,7 +221,7 @@ TEST_F(SocketBulkLinkTest, AfterItWasStoppedNothingIsConnected) {
   EXPECT_FALSE(link_.Connect(kDeadline).ok());
 }
 
-class LaneConnectionsTest : public SocketBulkLinkTest {
+class RelayConnectionsTest : public SocketBulkLinkTest {
  protected:
   void AwaitReady(uint32_t wanted) {
     const absl::Time end = absl::Now() + kDeadline;
@@ -236,7 +236,7 @@ class LaneConnectionsTest : public SocketBulkLinkTest {
   BulkConnections connections_{BulkMemory::kSlots, &log_, &counters_};
 };
 
-TEST_F(LaneConnectionsTest, NothingIsConnectedBeforeThereIsALane) {
+TEST_F(RelayConnectionsTest, NothingIsConnectedBeforeThereIsARelay) {
   connections_.Start([this](uint32_t slot, uint64_t va) {
     return std::make_unique<SocketBulkLink>(slot, va, &target_);
   });
@@ -244,14 +244,14 @@ TEST_F(LaneConnectionsTest, NothingIsConnectedBeforeThereIsALane) {
   EXPECT_FALSE(connections_.Connecting());
   connections_.Offer(true);
   AwaitReady(4);
-  EXPECT_EQ(lane_.connections_, 4);
+  EXPECT_EQ(relay_.connections_, 4);
   EXPECT_TRUE(connections_.Await(2, connections_.Put(2, connections_.Address(2), "abc")));
-  EXPECT_EQ(lane_.memory_.substr(2 * BulkMemory::kSlotBytes, 3), "abc");
+  EXPECT_EQ(relay_.memory_.substr(2 * BulkMemory::kSlotBytes, 3), "abc");
   connections_.Offer(false);
   EXPECT_EQ(connections_.Ready(4), 0u);
 }
 
-TEST_F(LaneConnectionsTest, OneThatCannotBeReachedIsNotWaitedForAgain) {
+TEST_F(RelayConnectionsTest, OneThatCannotBeReachedIsNotWaitedForAgain) {
   connections_.Start([this](uint32_t slot, uint64_t va) {
     return std::make_unique<SocketBulkLink>(slot, va, &target_);
   });

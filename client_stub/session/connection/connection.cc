@@ -247,7 +247,7 @@ void Connection::Redial(bool moving) {
     if ((own && IsFinal(status)) || now >= give_up) return GiveUp(status);
     if (used_up) {
       if (absl::IsCancelled(status)) continue;
-      if (const LogPermit permit = log_->Ask(kNoLaneLine)) {
+      if (const LogPermit permit = log_->Ask(kNoRelayLine)) {
         permit.Warning("the session does not go on over UCX: ", std::string(status.message()));
       }
       continue;

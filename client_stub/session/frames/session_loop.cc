@@ -102,9 +102,9 @@ bool SessionLoop::HandleFrame(const Frame& frame, std::string* problem) {
     case kFault:
       HandleFault(frame.payload);
       return true;
-    case kLane:
-      if (parts_.lanes->OnLane(frame.payload)) return true;
-      *problem = "a lane that was not asked for";
+    case kRelay:
+      if (parts_.relays->OnRelay(frame.payload)) return true;
+      *problem = "a relay that was not asked for";
       return false;
     case kReceived:
       return HandleReceived(frame.payload, problem);
@@ -157,8 +157,8 @@ bool SessionLoop::HandleResumed(std::string_view payload, std::string* problem) 
   Add(connection_->moving() ? &counters.transfers : &counters.resumes, 1);
   receipts_.NoteSaid();
   connection_->SetResumed();
-  const bool by_lane = std::string_view(parts_.commands->channel().transport()) == "ucx";
-  parts_.lanes->OnResumed(connection_->moving(), by_lane);
+  const bool by_relay = std::string_view(parts_.commands->channel().transport()) == "ucx";
+  parts_.relays->OnResumed(connection_->moving(), by_relay);
   return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "client_stub/session/commands/command_port.h"
 #include "client_stub/session/connection/control_queue.h"
-#include "client_stub/session/connection/lane_seeker.h"
+#include "client_stub/session/connection/relay_seeker.h"
 #include "client_stub/session/frames/notice_sinks.h"
 #include "client_stub/session/memory/memory_requester.h"
 #include "common/cuda/cuda_result.h"
@@ -19,7 +19,7 @@ struct SessionParts {
   ControlQueue* control = nullptr;  // Frames other than commands; they do not wait for the window.
   MemoryRequester* memory = nullptr;
   NoticeSinks* notices = nullptr;
-  LaneSeeker* lanes = nullptr;
+  RelaySeeker* relays = nullptr;
   LogBudget* log = nullptr;
 
   // Makes the session lost; every wait of it ends with `error`.

@@ -17,9 +17,10 @@
 namespace warpline::stub {
 namespace {
 
-constexpr uint64_t kKnownFeatures =
-    kFeatureResume | kFeatureModuleCache | kFeatureCompressedImages | kFeatureRefusals |
-    kFeatureBoard | kFeatureBulk | kFeatureLanes | kFeatureOutlives | kFeatureGuard | kFeatureTiers;
+constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache |
+                                    kFeatureCompressedImages | kFeatureRefusals | kFeatureBoard |
+                                    kFeatureBulk | kFeatureRelays | kFeatureOutlives |
+                                    kFeatureGuard | kFeatureTiers;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;

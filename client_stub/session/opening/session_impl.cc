@@ -34,7 +34,7 @@ SessionImpl::SessionImpl(ArenaReservation arena)
              .control = &control_,
              .memory = &memory_,
              .notices = &notices_,
-             .lanes = &lanes_,
+             .relays = &relays_,
              .log = &log_},
             &connection_, &answer_),
       connection_(&commands_.channel(), &loop_, &log_, [this](const absl::Status& status) {
@@ -46,7 +46,7 @@ SessionImpl::SessionImpl(ArenaReservation arena)
             .status = &commands_.errors(),
             .memory = &memory_,
             .bulk = &bulk_,
-            .lane_bulk = &lane_bulk_,
+            .relay_bulk = &relay_bulk_,
             .notices = &notices_,
             .counters = &commands_.counters()});
 }
@@ -87,8 +87,8 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
                                                BulkIdentity{welcomed.session, welcomed.secret});
     });
     bulk_.Offer(true);
-    lane_bulk_.Start([this](uint32_t slot, uint64_t va) {
-      return std::make_unique<SocketBulkLink>(slot, va, &lane_target_);
+    relay_bulk_.Start([this](uint32_t slot, uint64_t va) {
+      return std::make_unique<SocketBulkLink>(slot, va, &relay_target_);
     });
   }
   std::optional<DialTarget> other;
@@ -96,16 +96,16 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if (options.transfer && !there) other = OtherAddress(welcomed, options.endpoint);
   if (other.has_value()) {
     connection_.MoveTo(*other, kSettling);
-  } else if (!there && options.lanes && (welcomed.terms.features & kFeatureLanes) != 0) {
-    lanes_.Start();
+  } else if (!there && options.relays && (welcomed.terms.features & kFeatureRelays) != 0) {
+    relays_.Start();
   }
   return absl::OkStatus();
 }
 
-void SessionImpl::OnLane(LaneTarget::Address address) {
+void SessionImpl::OnRelay(RelayTarget::Address address) {
   const bool offered = !address.endpoint.empty();
-  lane_target_.Set(std::move(address));
-  lane_bulk_.Offer(offered);
+  relay_target_.Set(std::move(address));
+  relay_bulk_.Offer(offered);
 }
 
 void SessionImpl::Close(absl::Duration deadline) {
@@ -113,7 +113,7 @@ void SessionImpl::Close(absl::Duration deadline) {
   const absl::Time end = absl::Now() + deadline;
   connection_.BeginClosing();
   bulk_.Close();
-  lane_bulk_.Close();
+  relay_bulk_.Close();
   const bool sound = commands_.errors().End();
   commands_.channel().Wake();
   const auto flushed = [this] { return commands_.queue().AllReceived(); };

@@ -13,12 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client_stub/session/bulk/bulk_connections.h"
-#include "client_stub/session/bulk/lane_target.h"
+#include "client_stub/session/bulk/relay_target.h"
 #include "client_stub/session/commands/command_port.h"
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
 #include "client_stub/session/connection/dialer.h"
-#include "client_stub/session/connection/lane_seeker.h"
+#include "client_stub/session/connection/relay_seeker.h"
 #include "client_stub/session/frames/notice_sinks.h"
 #include "client_stub/session/frames/session_loop.h"
 #include "client_stub/session/handshake/arena_reservation.h"
@@ -47,7 +47,7 @@ class SessionImpl final : public Session {
 
  private:
   // Bulk connections may come there, or nowhere any more.
-  void OnLane(LaneTarget::Address address);
+  void OnRelay(RelayTarget::Address address);
 
   const ArenaReservation arena_;
   LogBudget log_{kSessionLines, "session"};
@@ -55,15 +55,15 @@ class SessionImpl final : public Session {
   ControlQueue control_{&commands_.channel()};
   MemoryRequester memory_{&commands_.errors(), &control_, &commands_.counters()};
   BulkConnections bulk_{0, &log_, &commands_.counters()};
-  LaneTarget lane_target_;
-  BulkConnections lane_bulk_{BulkMemory::kSlots, &log_, &commands_.counters()};
+  RelayTarget relay_target_;
+  BulkConnections relay_bulk_{BulkMemory::kSlots, &log_, &commands_.counters()};
   NoticeSinks notices_;
   OpeningAnswer answer_;
-  LaneSeeker lanes_{&control_, &connection_,
-                    [this](const std::string& endpoint, const std::string& secret) {
-                      OnLane({endpoint, secret});
-                    },
-                    &log_};
+  RelaySeeker relays_{&control_, &connection_,
+                      [this](const std::string& endpoint, const std::string& secret) {
+                        OnRelay({endpoint, secret});
+                      },
+                      &log_};
   SessionLoop loop_;
   // The last member: once it is destroyed, no loop runs, and no other thread of the session.
   Connection connection_;

@@ -18,11 +18,11 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
   const auto open = [](const SessionOptions& to) {
     return OpenSession(
         to, [](const DialTarget& target, ChannelHandler* handler, absl::Duration deadline) {
-          // A lane shows by its secret that it is the server's, which named it on a connection with
-          // TLS. It does not encrypt: the operator trusts the network.
-          const bool lane = !target.secret.empty();
+          // A relay shows by its secret that it is the server's, which named it on a connection
+          // with TLS. It does not encrypt: the operator trusts the network.
+          const bool relay = !target.secret.empty();
           return Dial({.address = target.endpoint,
-                       .tls = lane ? TlsFiles() : TlsFilesFromEnvironment(),
+                       .tls = relay ? TlsFiles() : TlsFilesFromEnvironment(),
                        .listener_uid = target.listener_uid,
                        .secret = target.secret},
                       handler, {.gather = kGather}, deadline);

@@ -17,14 +17,14 @@ enum SessionLine : size_t {
   kConnectionLostLine,
   kResumedLine,
   kNoBulkConnectionLine,
-  kNoLaneLine,
+  kNoRelayLine,
   kSessionLineCount,
 };
 
 inline constexpr LogKind kSessionLines[kSessionLineCount] = {
     {"failed_commands", 20, absl::Minutes(1)},   {"not_sent", 5, absl::Minutes(1)},
     {"connections_lost", 20, absl::Minutes(1)},  {"resumed", 20, absl::Minutes(1)},
-    {"no_bulk_connection", 2, absl::Minutes(1)}, {"no_lane", 2, absl::Minutes(1)},
+    {"no_bulk_connection", 2, absl::Minutes(1)}, {"no_relay", 2, absl::Minutes(1)},
 };
 
 }  // namespace warpline::stub

@@ -152,7 +152,7 @@ void FakeServer::Execute(const Command& command, std::string* replies) {
   const CommandInfo& info = kCommandTable[static_cast<int>(command.id) - 1];
   uint64_t stream = 0;
   // Where a command has a stream, it is the first field, except in EventRecord.
-  if (info.lane == LaneKind::kStream) {
+  if (info.executor == ExecutorKind::kStream) {
     std::memcpy(&stream, command.body.data() + (command.id == CommandId::kEventRecord ? 8 : 0), 8);
   }
   unretired_[stream] = command.seq;

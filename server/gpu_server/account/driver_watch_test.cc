@@ -53,9 +53,9 @@ struct Worker {
     if (!honest) return true;
     const Grant::State state = slot().grant().state();
     const bool runs = state != Grant::State::kClosed;
-    slot().worker.lanes_waiting = runs ? 0 : 1;
-    if (runs && slot().worker.lanes_in_flight == 0) slot().worker.busy_since_ns = now_ns;
-    slot().worker.lanes_in_flight = runs ? 1 : 0;
+    slot().worker.executors_waiting = runs ? 0 : 1;
+    if (runs && slot().worker.executors_in_flight == 0) slot().worker.busy_since_ns = now_ns;
+    slot().worker.executors_in_flight = runs ? 1 : 0;
     return runs;
   }
 

@@ -18,10 +18,10 @@ namespace warpline::dispatch {
 
 // The demand of all sessions of a slice together, as their workers report it.
 struct Wants {
-  bool waiting = false;    // Some lane has a command that it may not issue.
-  bool in_flight = false;  // Some lane has issued work that is not complete.
+  bool waiting = false;    // Some executor has a command that it may not issue.
+  bool in_flight = false;  // Some executor has issued work that is not complete.
   bool worked = false;     // Some work has been completed since the last look.
-  uint32_t lanes = 0;      // Lanes that wait.
+  uint32_t executors = 0;  // Executors that wait.
   uint32_t sessions = 1;   // Sessions of the slice, at work or not.
   uint64_t commands = 0;   // Commands completed since the last look.
   uint64_t bytes = 0;      // Bytes of the copies issued since the last look.

@@ -13,7 +13,7 @@
 #include "policy/policy.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/dispatch/dispatcher_fixture.h"
-#include "server/hostlink/dispatch_gate/lane_turns.h"
+#include "server/hostlink/dispatch_gate/executor_turns.h"
 
 namespace warpline::dispatch {
 namespace {
@@ -42,8 +42,8 @@ class PacesTest : public testing::Test {
                                .shares_context = shares_context,
                                .on_pace = [this](uint32_t nap_us) { said_.push_back(nap_us); }});
   }
-  static void Work(const DispatchSeat& seat, uint32_t lanes) {
-    WorkersPage(seat)->device(0)[kCompute].worker.lanes_in_flight = lanes;
+  static void Work(const DispatchSeat& seat, uint32_t executors) {
+    WorkersPage(seat)->device(0)[kCompute].worker.executors_in_flight = executors;
   }
   // What the sessions of all seats were told.
   std::vector<uint32_t> Look() {
@@ -152,8 +152,8 @@ class KillsTest : public testing::Test {
   static void Work(const DispatchSeat& seat, uint32_t in_flight, uint32_t waiting = 0) {
     std::unique_ptr<DispatchPage> page;
     EngineSlot& slot = SlotOf(seat, &page);
-    slot.worker.lanes_in_flight = in_flight;
-    slot.worker.lanes_waiting = waiting;
+    slot.worker.executors_in_flight = in_flight;
+    slot.worker.executors_waiting = waiting;
     if (in_flight > 0) slot.worker.busy_since_ns = now_ns.load();
   }
   void Pass(int64_t ns) {
@@ -235,7 +235,7 @@ TEST_F(KillsTest, KernelsBesideAMoreUrgentOneInItsContextAreEndedWhenThatOneIsSt
   Work(*effort, 1);
   std::unique_ptr<DispatchPage> page;
   EngineSlot& slot = SlotOf(*urgent, &page);
-  slot.worker.lanes_in_flight = 1;
+  slot.worker.executors_in_flight = 1;
   // It gets on.
   for (int i = 0; i < 100; ++i) {
     ++slot.worker.commands;

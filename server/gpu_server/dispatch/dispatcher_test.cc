@@ -11,7 +11,7 @@
 
 #include "policy/builtin.h"
 #include "server/gpu_server/dispatch/dispatcher_fixture.h"
-#include "server/hostlink/dispatch_gate/lane_turns.h"
+#include "server/hostlink/dispatch_gate/executor_turns.h"
 
 namespace warpline::dispatch {
 namespace {
@@ -22,7 +22,7 @@ TEST(Dispatcher, LoneSessionIsOpenAndNobodyLooks) {
   EXPECT_EQ(dispatcher->LookNow(), absl::InfiniteDuration());
   const auto page = WorkersPage(*seat);
   EXPECT_TRUE(page->device(0)[kCompute].grant().open());
-  page->device(0)[kCompute].worker.lanes_in_flight = 1;
+  page->device(0)[kCompute].worker.executors_in_flight = 1;
   page->device(0)[kCompute].worker.busy_since_ns = now_ns.load();
   seat->usage();
   now_ns += 5 * kMs;
@@ -46,7 +46,7 @@ TEST(Dispatcher, SessionsOfOneContextAreChargedByTheirMultiprocessors) {
   const auto pages = {WorkersPage(*large), WorkersPage(*small), WorkersPage(*apart)};
   const auto work = [&](const std::unique_ptr<DispatchPage>& page, uint32_t share) {
     WorkerLine& line = page->device(0)[kCompute].worker;
-    line.lanes_in_flight = 1;
+    line.executors_in_flight = 1;
     line.busy_since_ns = now_ns.load();
     line.share = share;
   };
@@ -89,9 +89,9 @@ TEST(Dispatcher, SlicesOfOneAccountHaveItsWeightTogether) {
   for (int i = 0; i < 50'000; ++i) {
     for (const auto& page : pages) {
       EngineSlot& slot = page->device(0)[kCompute];
-      slot.worker.lanes_waiting = 1;
+      slot.worker.executors_waiting = 1;
       const bool closed = slot.grant().state() == Grant::State::kClosed;
-      slot.worker.lanes_in_flight = closed ? 0 : 1;
+      slot.worker.executors_in_flight = closed ? 0 : 1;
       if (!closed) slot.worker.busy_since_ns = now_ns.load();
     }
     now_ns += kMs / 10;
@@ -125,21 +125,21 @@ TEST(Dispatcher, SlicesOfOneGroupHaveTurnsTogether) {
       dispatcher->LookNow();
     }
   };
-  slot(0).worker.lanes_in_flight = 1;
-  slot(1).worker.lanes_in_flight = 1;
+  slot(0).worker.executors_in_flight = 1;
+  slot(1).worker.executors_in_flight = 1;
   look(10);
   EXPECT_EQ(slot(0).grant().state(), slot(1).grant().state());
   // Somebody else comes, and has turns of its own.
-  slot(2).worker.lanes_waiting = 1;
+  slot(2).worker.executors_waiting = 1;
   bool other = false;
   for (int i = 0; i < 1000; ++i) {
     look(1);
     EXPECT_EQ(slot(0).grant().state(), slot(1).grant().state()) << i;
     const bool turn = slot(2).grant().state() != slot(0).grant().state();
     other |= turn && slot(2).grant().state() != Grant::State::kClosed;
-    slot(0).worker.lanes_in_flight = slot(1).worker.lanes_in_flight =
+    slot(0).worker.executors_in_flight = slot(1).worker.executors_in_flight =
         slot(0).grant().state() == Grant::State::kClosed ? 0 : 1;
-    slot(0).worker.lanes_waiting = slot(1).worker.lanes_waiting = 1;
+    slot(0).worker.executors_waiting = slot(1).worker.executors_waiting = 1;
   }
   EXPECT_TRUE(other);
 }
@@ -179,15 +179,15 @@ TEST(Dispatcher, SlicesThatWantTheSameEngineTakeTurns) {
   const auto two = WorkersPage(*second);
   EngineSlot& of_one = one->device(0)[kCompute];
   EngineSlot& of_two = two->device(1)[kCompute];
-  of_one.worker.lanes_in_flight = 1;
+  of_one.worker.executors_in_flight = 1;
   now_ns += kMs;
   EXPECT_EQ(dispatcher->LookNow(), absl::Milliseconds(1));
   EXPECT_EQ(of_one.grant().state(), Grant::State::kShared);
-  of_two.worker.lanes_waiting = 1;
+  of_two.worker.executors_waiting = 1;
   now_ns += kMs;
   EXPECT_LE(dispatcher->LookNow(), absl::Microseconds(100));
-  of_one.worker.lanes_in_flight = 0;
-  of_one.worker.lanes_waiting = 1;
+  of_one.worker.executors_in_flight = 0;
+  of_one.worker.executors_waiting = 1;
   now_ns += kMs / 10;
   dispatcher->LookNow();
   EXPECT_NE(of_one.grant().state(), of_two.grant().state());
@@ -202,8 +202,8 @@ TEST(Dispatcher, WhoStaysIsOpenWhenTheOtherLeaves) {
   const auto first = *dispatcher->Join({.gpus = {0}, .slice = "a"});
   auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
   const auto one = WorkersPage(*first);
-  one->device(0)[kCompute].worker.lanes_waiting = 1;
-  WorkersPage(*second)->device(0)[kCompute].worker.lanes_in_flight = 1;
+  one->device(0)[kCompute].worker.executors_waiting = 1;
+  WorkersPage(*second)->device(0)[kCompute].worker.executors_in_flight = 1;
   for (int i = 0; i < 3; ++i) {
     now_ns += kMs;
     dispatcher->LookNow();
@@ -217,11 +217,11 @@ TEST(Dispatcher, NextWorkerBeginsWithNothingInFlight) {
   const auto dispatcher = NewDispatcher();
   const auto seat = *dispatcher->Join({.gpus = {0}, .slice = "a"});
   const auto page = WorkersPage(*seat);
-  page->device(0)[kCompute].worker.lanes_in_flight = 3;
-  page->device(0)[kCompute].worker.lanes_waiting = 2;
+  page->device(0)[kCompute].worker.executors_in_flight = 3;
+  page->device(0)[kCompute].worker.executors_waiting = 2;
   seat->ForgetWorker();
-  EXPECT_EQ(page->device(0)[kCompute].worker.lanes_in_flight, 0u);
-  EXPECT_EQ(page->device(0)[kCompute].worker.lanes_waiting, 0u);
+  EXPECT_EQ(page->device(0)[kCompute].worker.executors_in_flight, 0u);
+  EXPECT_EQ(page->device(0)[kCompute].worker.executors_waiting, 0u);
 }
 
 TEST(Dispatcher, WhatWorkersWriteAnywhereEndsNobody) {
@@ -251,8 +251,8 @@ TEST(Dispatcher, PolicyIsSwappedWhileSessionsTakeTurns) {
   const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
   const auto one = WorkersPage(*first);
   const auto two = WorkersPage(*second);
-  one->device(0)[kCompute].worker.lanes_waiting = 1;
-  two->device(0)[kCompute].worker.lanes_waiting = 1;
+  one->device(0)[kCompute].worker.executors_waiting = 1;
+  two->device(0)[kCompute].worker.executors_waiting = 1;
   for (int i = 0; i < 100; ++i) {
     now_ns += kMs / 10;
     dispatcher->LookNow();
@@ -294,8 +294,8 @@ TEST(Dispatcher, APolicyThatHasEverybodyWaitIsReplaced) {
   const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
   const auto one = WorkersPage(*first);
   const auto two = WorkersPage(*second);
-  one->device(0)[kCompute].worker.lanes_waiting = 1;
-  two->device(0)[kCompute].worker.lanes_waiting = 1;
+  one->device(0)[kCompute].worker.executors_waiting = 1;
+  two->device(0)[kCompute].worker.executors_waiting = 1;
   const int64_t began_ns = now_ns;
   while (failed == nullptr && now_ns < began_ns + 1000 * kMs) {
     now_ns += kMs / 10;
@@ -348,18 +348,18 @@ class Urgent : public testing::Test {
     int64_t works_until_ns = 0;
     for (int i = 0; i < looks; ++i) {
       now_ns += kMs / 10;
-      if (now_ns % (10 * kMs) == 0) comes.worker.lanes_waiting = 1;
-      if (comes.worker.lanes_waiting == 1 && comes.grant().state() == Grant::State::kTurn) {
-        comes.worker.lanes_waiting = 0;
-        comes.worker.lanes_in_flight = 1;
+      if (now_ns % (10 * kMs) == 0) comes.worker.executors_waiting = 1;
+      if (comes.worker.executors_waiting == 1 && comes.grant().state() == Grant::State::kTurn) {
+        comes.worker.executors_waiting = 0;
+        comes.worker.executors_in_flight = 1;
         works_until_ns = now_ns + kMs;
-      } else if (comes.worker.lanes_in_flight == 1 && now_ns >= works_until_ns) {
-        comes.worker.lanes_in_flight = 0;
+      } else if (comes.worker.executors_in_flight == 1 && now_ns >= works_until_ns) {
+        comes.worker.executors_in_flight = 0;
         ++comes.worker.commands;
       }
       const Grant::State state = stays.grant().state();
-      stays.worker.lanes_in_flight = state == Grant::State::kClosed ? 0 : 1;
-      stays.worker.lanes_waiting = state == Grant::State::kClosed ? 1 : 0;
+      stays.worker.executors_in_flight = state == Grant::State::kClosed ? 0 : 1;
+      stays.worker.executors_waiting = state == Grant::State::kClosed ? 1 : 0;
       dispatcher_->LookNow();
       EXPECT_FALSE(comes.grant().brief());
       brief += stays.grant().brief() ? 1 : 0;
@@ -449,14 +449,14 @@ TEST_F(AskedAlways, AWorkerFindsTheEnginesClosed) {
   // Nobody wants it: it is looked at from time to time.
   Pass(200 * kMs);
   EXPECT_EQ(dispatcher_->LookNow(), absl::Milliseconds(1));
-  slot().worker.lanes_waiting = 1;
+  slot().worker.executors_waiting = 1;
   Pass(kMs / 5);
   EXPECT_EQ(state(), Grant::State::kTurn);
 }
 
 TEST_F(AskedAlways, WhoIsAloneWaitsAsLongAsThePolicySays) {
   policy_->holds = true;
-  slot().worker.lanes_waiting = 1;
+  slot().worker.executors_waiting = 1;
   Pass(250 * kMs);
   EXPECT_EQ(state(), Grant::State::kClosed);
   EXPECT_EQ(why_, "");
@@ -467,7 +467,7 @@ TEST_F(AskedAlways, WhoIsAloneWaitsAsLongAsThePolicySays) {
 
 TEST_F(AskedAlways, ItIsReplacedWhenItHoldsForLongerThanItSaid) {
   policy_->holds = true;
-  slot().worker.lanes_waiting = 1;
+  slot().worker.executors_waiting = 1;
   Pass(350 * kMs);
   EXPECT_EQ(why_, "it has had everybody wait for gpu 0 for 300ms");
   // BAND does not want to be asked.
@@ -477,7 +477,7 @@ TEST_F(AskedAlways, ItIsReplacedWhenItHoldsForLongerThanItSaid) {
 
 TEST_F(AskedAlways, AnotherPolicyOpensTheEngines) {
   policy_->holds = true;
-  slot().worker.lanes_waiting = 1;
+  slot().worker.executors_waiting = 1;
   Pass(kMs);
   dispatcher_->SetPolicy(*policy::MakePolicy("fifo"));
   EXPECT_TRUE(slot().grant().open());
@@ -488,7 +488,7 @@ TEST_F(AskedAlways, AnotherPolicyOpensTheEngines) {
 
 TEST_F(AskedAlways, WhoStaysIsAskedAboutWhenTheOtherLeaves) {
   auto other = *dispatcher_->Join({.gpus = {0}, .slice = "b"});
-  slot().worker.lanes_waiting = 1;
+  slot().worker.executors_waiting = 1;
   Pass(kMs);
   policy_->holds = true;
   other.reset();
@@ -497,7 +497,7 @@ TEST_F(AskedAlways, WhoStaysIsAskedAboutWhenTheOtherLeaves) {
 }
 
 TEST_F(AskedAlways, PowerIsToldAndMayHaveEverybodyWait) {
-  slot().worker.lanes_waiting = 1;
+  slot().worker.executors_waiting = 1;
   dispatcher_->SetPower(0, {.power_mw = 400'000, .limit_mw = 700'000, .temperature_c = 61});
   Pass(kMs);
   EXPECT_EQ(policy_->seen.power_mw, 400'000u);
@@ -505,13 +505,13 @@ TEST_F(AskedAlways, PowerIsToldAndMayHaveEverybodyWait) {
   EXPECT_EQ(policy_->seen.temperature_c, 61);
   EXPECT_EQ(policy_->seen.day_second, 1u);
   EXPECT_EQ(state(), Grant::State::kTurn);
-  slot().worker.lanes_waiting = 0;
-  slot().worker.lanes_in_flight = 1;
+  slot().worker.executors_waiting = 0;
+  slot().worker.executors_in_flight = 1;
   dispatcher_->SetPower(0, {.power_mw = 600'000, .limit_mw = 700'000});
   Pass(kMs);
   EXPECT_EQ(state(), Grant::State::kClosed);
-  slot().worker.lanes_in_flight = 0;
-  slot().worker.lanes_waiting = 1;
+  slot().worker.executors_in_flight = 0;
+  slot().worker.executors_waiting = 1;
   Pass(100 * kMs);
   EXPECT_EQ(state(), Grant::State::kClosed);
   dispatcher_->SetPower(0, {.power_mw = 450'000, .limit_mw = 700'000});
@@ -525,7 +525,7 @@ TEST_F(AskedAlways, PowerIsToldAndMayHaveEverybodyWait) {
 
 TEST_F(AskedAlways, AHoldForPowerEndsWithTheReadings) {
   dispatcher_->SetPower(0, {.power_mw = 600'000});
-  slot().worker.lanes_waiting = 1;
+  slot().worker.executors_waiting = 1;
   Pass(250 * kMs);
   EXPECT_EQ(state(), Grant::State::kClosed);
   Pass(60 * kMs);
@@ -547,8 +547,8 @@ TEST(Dispatcher, ThreadGivesTurns) {
   const auto second = *dispatcher->Join({.gpus = {0}, .slice = "b"});
   const auto one = WorkersPage(*first);
   const auto two = WorkersPage(*second);
-  one->device(0)[kCompute].worker.lanes_waiting = 1;
-  two->device(0)[kCompute].worker.lanes_waiting = 1;
+  one->device(0)[kCompute].worker.executors_waiting = 1;
+  two->device(0)[kCompute].worker.executors_waiting = 1;
   bool had_one = false;
   bool had_two = false;
   while (!had_one || !had_two) {
@@ -557,18 +557,18 @@ TEST(Dispatcher, ThreadGivesTurns) {
   }
 }
 
-// Each lane on a thread of its own, as in workers.
-TEST(Dispatcher, LanesOfSeveralSessionsAllComeToAnEnd) {
+// Each executor on a thread of its own, as in workers.
+TEST(Dispatcher, ExecutorsOfSeveralSessionsAllComeToAnEnd) {
   const auto dispatcher = NewDispatcher(/*has_thread=*/true);
   std::vector<std::unique_ptr<DispatchSeat>> seats;
   std::vector<std::unique_ptr<SessionGates>> gates;
-  std::vector<std::thread> lanes;
+  std::vector<std::thread> executors;
   for (int i = 0; i < 3; ++i) {
     seats.push_back(*dispatcher->Join({.gpus = {0}, .slice = std::string(1, 'a' + i)}));
     gates.push_back(std::make_unique<SessionGates>(WorkersPage(*seats.back())));
-    for (int lane = 0; lane < 2; ++lane) {
-      lanes.emplace_back([gate = gates.back().get()] {
-        LaneTurns turns(gate, 0);
+    for (int executor = 0; executor < 2; ++executor) {
+      executors.emplace_back([gate = gates.back().get()] {
+        ExecutorTurns turns(gate, 0);
         for (uint64_t ticket = 1; ticket <= 300;) {
           if (turns.MayIssue(Engine::kCompute)) {
             turns.OnIssued(Engine::kCompute, ticket, 0);
@@ -579,7 +579,7 @@ TEST(Dispatcher, LanesOfSeveralSessionsAllComeToAnEnd) {
       });
     }
   }
-  for (std::thread& lane : lanes) lane.join();
+  for (std::thread& executor : executors) executor.join();
   for (const auto& seat : seats) EXPECT_GE(seat->usage()[kCompute].busy_ns, 0);
 }
 

@@ -484,7 +484,7 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   context.device = options_.device;
   context.used_share = account.used_share();
   context.bw_share = ShareOf(c);
-  context.queue_depth = c.wants_.lanes;
+  context.queue_depth = c.wants_.executors;
   context.engine = options_.engine;
   context.priority = c.terms_.priority;
   if (account.active_since_ns() != 0) {

@@ -109,7 +109,7 @@ TEST(EngineArbiter, AKernelThatIsBeingLoadedKeepsItsTurn) {
 }
 
 // A program that launches now and then waits for a neighbour's least turn, and for what that has in
-// flight: 2 ms and 1 ms, a nap of the lane and two looks.
+// flight: 2 ms and 1 ms, a nap of the executor and two looks.
 TEST(EngineArbiter, AShortKernelNowAndThenWaitsForNoWholeTurn) {
   for (const int64_t neighbours_ns : {kShort, kMs}) {
     policy::Band band;
@@ -349,21 +349,21 @@ class Liars : public testing::Test {
 };
 
 TEST_F(Liars, NothingInFlight) {
-  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_in_flight = 0; });
+  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).executors_in_flight = 0; });
 }
 
 TEST_F(Liars, AlwaysInFlight) {
-  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_in_flight = 1u << 31; });
+  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).executors_in_flight = 1u << 31; });
 }
 
 TEST_F(Liars, InFlightWithoutWork) {
   liar_->Switch(false);
-  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_in_flight = 1; });
+  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).executors_in_flight = 1; });
 }
 
 TEST_F(Liars, WaitsForEverWithoutWork) {
   liar_->Switch(false);
-  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).lanes_waiting = 1; });
+  Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).executors_waiting = 1; });
   EXPECT_GE(honest_->contender(Engine::kCompute)->charged_ns() +
                 honest_->contender(Engine::kCompute)->account().credit_ns(),
             0);
@@ -372,7 +372,7 @@ TEST_F(Liars, WaitsForEverWithoutWork) {
 TEST_F(Liars, HugeAndBackwards) {
   Lie([n = uint64_t{0}](SimulatedTenant* liar) mutable {
     WorkerLine& line = liar->line(Engine::kCompute);
-    line.lanes_waiting = ~uint32_t{0};
+    line.executors_waiting = ~uint32_t{0};
     line.busy_ns = ++n % 2 == 0 ? ~uint64_t{0} : 0;
     line.commands = ~uint64_t{0} - n;
     line.bytes = n % 3;
@@ -382,8 +382,8 @@ TEST_F(Liars, HugeAndBackwards) {
 
 TEST_F(Liars, Flickers) {
   Lie([n = 0](SimulatedTenant* liar) mutable {
-    liar->line(Engine::kCompute).lanes_in_flight = ++n % 2;
-    liar->line(Engine::kCompute).lanes_waiting = n / 2 % 2;
+    liar->line(Engine::kCompute).executors_in_flight = ++n % 2;
+    liar->line(Engine::kCompute).executors_waiting = n / 2 % 2;
   });
 }
 

@@ -146,7 +146,7 @@ TEST(EngineArbiter, WhoOnlyPretendsToComeRegularlyLimitsNobody) {
   SimulatedTenant* const liar = gpu.Add(Urgent(1), Kernels(kShort));
   liar->Switch(false);
   liar->lie = [&](SimulatedTenant* tenant) {
-    tenant->line(Engine::kCompute).lanes_waiting = gpu.now_ns() % (10 * kMs) < 200'000 ? 1 : 0;
+    tenant->line(Engine::kCompute).executors_waiting = gpu.now_ns() % (10 * kMs) < 200'000 ? 1 : 0;
   };
   gpu.Run(2 * kSecond);
   EXPECT_EQ(trains->contender(Engine::kCompute)->limited_ns(), 0);

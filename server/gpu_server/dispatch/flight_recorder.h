@@ -20,7 +20,7 @@ namespace warpline::dispatch {
 
 enum class TraceKind : uint8_t {
   kTurn,   // The slice had the engine to itself.
-  kWait,   // Some lane of the slice had a command that it might not issue.
+  kWait,   // Some executor of the slice had a command that it might not issue.
   kWork,   // The slice had work in flight while others had sessions on the device.
   kLimit,  // The slice might issue, but with only a little in flight.
   kKill,   // Work of the slice was in the way of `other`, until the policy had it ended.

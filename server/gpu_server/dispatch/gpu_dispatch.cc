@@ -240,7 +240,7 @@ void GpuDispatch::ShowWants(Slice* slice) {
       wants.waiting |= read.waiting > 0;
       wants.in_flight |= read.in_flight;
       wants.worked |= read.commands > 0;
-      wants.lanes += read.waiting;
+      wants.executors += read.waiting;
       wants.commands += read.commands;
       wants.bytes += read.bytes;
       if (Worked(read)) wants.share = std::min(wants.share + read.share, 1000u);

@@ -10,7 +10,7 @@
 namespace warpline::dispatch {
 
 struct SlotReading {
-  uint32_t waiting = 0;  // Lanes that wait.
+  uint32_t waiting = 0;  // Executors that wait.
   bool in_flight = false;
   bool loading = false;  // Code is being loaded.
   // Increases since the last reading.
@@ -27,8 +27,9 @@ class SlotReader {
  public:
   SlotReading Read(const WorkerLine& line, int64_t now_ns) {
     SlotReading reading;
-    reading.waiting = std::min(line.lanes_waiting.load(std::memory_order_relaxed), kMostLanes);
-    reading.in_flight = line.lanes_in_flight.load(std::memory_order_relaxed) != 0;
+    reading.waiting =
+        std::min(line.executors_waiting.load(std::memory_order_relaxed), kMostExecutors);
+    reading.in_flight = line.executors_in_flight.load(std::memory_order_relaxed) != 0;
     const int64_t passed_ns = read_ns_ == 0 ? 0 : std::max<int64_t>(now_ns - read_ns_, 0);
     reading.busy_ns = BusyNs(line, reading.in_flight, now_ns, passed_ns);
     reading.commands = std::min(commands_.Since(line.commands), kMostEach);
@@ -42,7 +43,7 @@ class SlotReader {
   }
 
  private:
-  static constexpr uint32_t kMostLanes = 1u << 16;
+  static constexpr uint32_t kMostExecutors = 1u << 16;
   static constexpr uint32_t kWhole = 1000;
   static constexpr uint64_t kMostEach = 1ull << 40;
 

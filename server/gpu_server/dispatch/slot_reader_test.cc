@@ -16,12 +16,12 @@ class SlotReaderTest : public testing::Test {
 
 TEST_F(SlotReaderTest, CountsWhatIsUnderWayOnce) {
   reader_.Read(line_, 1000 * kUs);
-  line_.lanes_in_flight = 1;
+  line_.executors_in_flight = 1;
   line_.busy_since_ns = 1100 * kUs;
   EXPECT_EQ(reader_.Read(line_, 1300 * kUs).busy_ns, 200 * kUs);
   EXPECT_EQ(reader_.Read(line_, 1400 * kUs).busy_ns, 100 * kUs);
   // It ends, and is added to what was done.
-  line_.lanes_in_flight = 0;
+  line_.executors_in_flight = 0;
   line_.busy_ns = 350 * kUs;
   EXPECT_EQ(reader_.Read(line_, 1500 * kUs).busy_ns, 50 * kUs);
   EXPECT_EQ(reader_.Read(line_, 1600 * kUs).busy_ns, 0);
@@ -31,7 +31,7 @@ TEST_F(SlotReaderTest, NobodyIsBusyForLongerThanHasPassed) {
   reader_.Read(line_, 1000 * kUs);
   line_.busy_ns = ~uint64_t{0};
   EXPECT_EQ(reader_.Read(line_, 1010 * kUs).busy_ns, 10 * kUs);
-  line_.lanes_in_flight = 5;
+  line_.executors_in_flight = 5;
   line_.busy_since_ns = INT64_MIN;
   EXPECT_LE(reader_.Read(line_, 1020 * kUs).busy_ns, 10 * kUs);
   line_.busy_since_ns = INT64_MAX;

@@ -162,9 +162,9 @@ class WithDispatcher : public ::testing::Test {
       for (size_t i = 0; i < pages_.size(); ++i) {
         EngineSlot& slot = pages_[i]->device(0)[EngineIndex(Engine::kCompute)];
         const bool runs = slot.grant().state() != Grant::State::kClosed;
-        slot.worker.lanes_waiting = runs ? 0 : 1;
-        if (runs && slot.worker.lanes_in_flight == 0) slot.worker.busy_since_ns = now_ns;
-        slot.worker.lanes_in_flight = runs ? 1 : 0;
+        slot.worker.executors_waiting = runs ? 0 : 1;
+        if (runs && slot.worker.executors_in_flight == 0) slot.worker.busy_since_ns = now_ns;
+        slot.worker.executors_in_flight = runs ? 1 : 0;
         if (i == 0 && runs) had_ns += kMs / 10;
       }
     }

@@ -15,7 +15,7 @@ constexpr LogKind kEach[kServerLineCount] = {
     {"workers_lost", 20, absl::Minutes(1)},    {"killed", 20, absl::Minutes(1)},
     {"take_overs", 20, absl::Minutes(1)},      {"workers_replaced", 20, absl::Minutes(1)},
     {"reclaimed", 20, absl::Minutes(1)},       {"readers", 20, absl::Minutes(1)},
-    {"lanes", 20, absl::Minutes(1)},
+    {"relays", 20, absl::Minutes(1)},
 };
 // Of all peers together.
 constexpr LogKind kAll[kServerLineCount] = {
@@ -24,7 +24,7 @@ constexpr LogKind kAll[kServerLineCount] = {
     {"workers_lost", 200, absl::Seconds(10)},    {"killed", 200, absl::Seconds(10)},
     {"take_overs", 200, absl::Seconds(10)},      {"workers_replaced", 200, absl::Seconds(10)},
     {"reclaimed", 200, absl::Seconds(10)},       {"readers", 200, absl::Seconds(10)},
-    {"lanes", 200, absl::Seconds(10)},
+    {"relays", 200, absl::Seconds(10)},
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ enum ServerLine : size_t {
   kReplacedLine,
   kReclaimedLine,
   kReaderLine,
-  kLaneLine,  // It could not be started, or ended too soon.
+  kRelayLine,  // It could not be started, or ended too soon.
   kServerLineCount,
 };
 

@@ -37,11 +37,11 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
                   control_loop.AssertOnLoop();
                   GiveClientUp(reason);
                 }),
-      lane_(context.control, context.spawner, context.lanes, port_.get(), &lines_,
-            [this](const warpline_internal::HostMemoryRequest& request, BulkMemoryAnswer answer) {
-              control_loop.AssertOnLoop();
-              HandleBulkMemory(request, std::move(answer));
-            }),
+      relay_(context.control, context.spawner, context.relays, port_.get(), &lines_,
+             [this](const warpline_internal::HostMemoryRequest& request, BulkMemoryAnswer answer) {
+               control_loop.AssertOnLoop();
+               HandleBulkMemory(request, std::move(answer));
+             }),
       client_(port_, context.options->max_pending_requests,
               [this](const absl::Status& status) {
                 control_loop.AssertOnLoop();
@@ -102,7 +102,7 @@ SessionFacts Session::Facts() const {
           .guarded = guarded_sizes_,
           .keeps_modules = modules_->kept(),
           .records_modules = context_.audit != nullptr,
-          .offers_lanes = lane_.Offered(),
+          .offers_relays = relay_.Offered(),
           .has_mps = context_.mps != nullptr};
 }
 
@@ -393,8 +393,8 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
   if (guarded && !(windows && request.staging())) {
     return answer({CudaResult::kNotSupported, -1, {}});
   }
-  // What a lane has mapped could be filled again by it, and would be on nobody's bill.
-  if (request.give_back() && lane_.Reaches(request.va())) {
+  // What a relay has mapped could be filled again by it, and would be on nobody's bill.
+  if (request.give_back() && relay_.Reaches(request.va())) {
     return answer({CudaResult::kIllegalState, -1, {}});
   }
   HostSegments::Answer note = [weak = weak_from_this(),
@@ -456,7 +456,7 @@ void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& reque
     answer(message, message.error() == 0 ? result.fd : -1);
   };
   if (request.give_back()) {
-    if (!lane_.Reaches(va)) bulk_->Remove(va);
+    if (!relay_.Reaches(va)) bulk_->Remove(va);
   } else if (const auto fd = bulk_->Segment(va, bytes)) {
     // It has it already, and lost the connection on which it would have heard so.
     return answer_with({CudaResult::kSuccess, fd->get(), {}});
@@ -469,10 +469,10 @@ void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& reque
   OnHostMemory(plain, answer_with);
 }
 
-void Session::OnLaneAsk() {
+void Session::OnRelayAsk() {
   context_.control->Post([self = shared_from_this()] {
     control_loop.AssertOnLoop();
-    if (self->Serving()) self->lane_.OnAsk();
+    if (self->Serving()) self->relay_.OnAsk();
     self->client_.Done();
   });
 }
@@ -788,7 +788,7 @@ void Session::MaybeFinish() {
   state_ = State::kEnded;
   SayClosed();
   worker_.End();
-  lane_.End();
+  relay_.End();
   seat_ = LeaseSeat();
   context_.owner->OnSessionEnded(id_, placed_, std::move(kept));
 }
@@ -823,8 +823,8 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.killed = killed_;
   snapshot.entitlement = entitlement();
   snapshot.tier = TierName(IsGuarded(hello_) ? Tier::kGuarded : Tier::kIsolated);
-  // A lane comes as any client does that shares memory with the server.
-  const std::string transport = lane_.connected() ? "ucx" : port_->transport();
+  // A relay comes as any client does that shares memory with the server.
+  const std::string transport = relay_.connected() ? "ucx" : port_->transport();
   snapshot.client = {hello_.program(),       hello_.pid(),  hello_.boot_id(),
                      hello_.pid_namespace(), lines_.peer(), transport};
   snapshot.worker_pid = worker_.pid();

@@ -47,11 +47,11 @@
 #include "server/gpu_server/session/lost_memory.h"
 #include "server/gpu_server/session/session_client.h"
 #include "server/gpu_server/session/session_holdings.h"
-#include "server/gpu_server/session/session_lane.h"
 #include "server/gpu_server/session/session_lines.h"
 #include "server/gpu_server/session/session_messages.h"
 #include "server/gpu_server/session/session_modules.h"
 #include "server/gpu_server/session/session_options.h"
+#include "server/gpu_server/session/session_relay.h"
 #include "server/gpu_server/session/session_snapshot.h"
 #include "server/gpu_server/session/session_worker.h"
 #include "server/gpu_server/session/task_shares.h"
@@ -114,10 +114,10 @@ class Session : public SessionControl,
   void OnChannelClosed(const absl::Status& status) override;
   bool TryCountRequest() override { return client_.TryCount(); }
   void OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) override;
-  void OnLaneAsk() override;
+  void OnRelayAsk() override;
 
  private:
-  using BulkMemoryAnswer = SessionLane::MemoryAnswer;
+  using BulkMemoryAnswer = SessionRelay::MemoryAnswer;
 
   enum class State { kWaiting, kQueued, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
 
@@ -221,7 +221,7 @@ class Session : public SessionControl,
 
   SessionLines lines_ ABSL_GUARDED_BY(control_loop);
   ClientPresence presence_ ABSL_GUARDED_BY(control_loop);
-  SessionLane lane_ ABSL_GUARDED_BY(control_loop);
+  SessionRelay relay_ ABSL_GUARDED_BY(control_loop);
   SessionClient client_;  // Guards what it has; TryCount() is the channel's.
   const std::shared_ptr<SessionModules> modules_;
   SessionWorker worker_ ABSL_GUARDED_BY(control_loop);

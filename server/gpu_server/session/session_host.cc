@@ -186,7 +186,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   context.control = &control_;
   context.doorbell = &doorbell_;
   context.spawner = &spawner_;
-  context.lanes = options_.lanes.get();
+  context.relays = options_.relays.get();
   context.pool = &pool_;
   context.guarded = &guarded_;
   context.mps = mps_.get();

@@ -19,7 +19,7 @@
 #include "common/mutex.h"
 #include "server/gpu_server/children/compilers/compiler_pool.h"
 #include "server/gpu_server/children/mps_groups/mps_groups.h"
-#include "server/gpu_server/children/relays/lane_process.h"
+#include "server/gpu_server/children/relays/relay_process.h"
 #include "server/gpu_server/children/workers/context_measure.h"
 #include "server/gpu_server/children/workers/guarded_workers.h"
 #include "server/gpu_server/children/workers/hang_book.h"
@@ -52,7 +52,7 @@ struct SessionHostOptions {
   LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
   audit::AuditLog* audit = nullptr;             // The same; null where nothing is recorded.
   // Of sessions that may go on over UCX; null for none.
-  std::unique_ptr<const LaneOptions> lanes;
+  std::unique_ptr<const RelayOptions> relays;
   // Of guarded sessions' compilers; null where workers guard modules by themselves.
   std::unique_ptr<const CompilerOptions> compilers;
   // Of MPS groups, with their folder; null for none.

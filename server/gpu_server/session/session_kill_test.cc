@@ -120,8 +120,8 @@ TEST_F(SessionKillTest, ABestEffortSessionEndsWithAnErrorAndNothingOfItIsLeft) {
   Tenant effort = Open("effort", 0, /*best_effort=*/true);
   Tenant urgent = Open("urgent", 3, /*best_effort=*/false);
   ASSERT_EQ(effort.client->RequestMemory(kArena, 2 * kMiB, 2 * kMiB)->bytes(), 2 * kMiB);
-  effort.compute().lanes_in_flight = 1;
-  urgent.compute().lanes_waiting = 1;
+  effort.compute().executors_in_flight = 1;
+  urgent.compute().executors_waiting = 1;
   const auto payload = effort.client->Await(kFault);
   ASSERT_TRUE(payload.has_value());
   warpline_internal::Fault fault;
@@ -140,7 +140,7 @@ TEST_F(SessionKillTest, ABestEffortSessionEndsWithAnErrorAndNothingOfItIsLeft) {
   EXPECT_EQ(host_->counters().worker_replacements.value(), 0u);
   const auto totals = host_->counters().ended_tenants.Sums();
   EXPECT_EQ(totals.at({"effort", 0}).killed, 1u);
-  urgent.compute().lanes_waiting = 0;
+  urgent.compute().executors_waiting = 0;
   urgent.client->SendCommands(Body('e'));
   EXPECT_TRUE(urgent.client->Await(kReplies).has_value());
 }
@@ -149,8 +149,8 @@ TEST_F(SessionKillTest, WhoIsNotBestEffortGoesOnWhateverThePolicySays) {
   Start();
   Tenant plain = Open("plain", 0, /*best_effort=*/false);
   Tenant urgent = Open("urgent", 3, /*best_effort=*/false);
-  plain.compute().lanes_in_flight = 1;
-  urgent.compute().lanes_waiting = 1;
+  plain.compute().executors_in_flight = 1;
+  urgent.compute().executors_waiting = 1;
   // Its work overruns one turn of the urgent one's after the other.
   while (policy_->chosen < 20) std::this_thread::yield();
   plain.client->SendCommands(Body('e'));

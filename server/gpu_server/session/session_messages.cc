@@ -308,7 +308,7 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   if (HasBoard(*facts.hello)) features |= kFeatureBoard;
   const bool guarded = IsGuarded(*facts.hello);
   if (MayShareHostMemory(*facts.entitlement) && !guarded) features |= kFeatureBulk;
-  if (facts.offers_lanes && terms.resumable) features |= kFeatureLanes;
+  if (facts.offers_relays && terms.resumable) features |= kFeatureRelays;
   if (facts.hello->guard() != 0) features |= kFeatureGuard;
   if (facts.hello->tier() != 0) features |= kFeatureTiers;
   warpline_internal::Welcome welcome;

@@ -57,7 +57,7 @@ struct SessionFacts {
   GuardedSizes guarded;  // Of a guarded session, once they are known.
   bool keeps_modules = false;
   bool records_modules = false;
-  bool offers_lanes = false;
+  bool offers_relays = false;
   bool has_mps = false;  // The server has MPS groups.
 };
 

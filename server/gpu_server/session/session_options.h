@@ -16,7 +16,7 @@
 #include "proto/tier.h"
 #include "server/gpu_server/children/compilers/compiler_pool.h"
 #include "server/gpu_server/children/mps_groups/mps_groups.h"
-#include "server/gpu_server/children/relays/lane_process.h"
+#include "server/gpu_server/children/relays/relay_process.h"
 #include "server/gpu_server/children/workers/guarded_standby.h"
 #include "server/gpu_server/children/workers/guarded_worker.h"
 #include "server/gpu_server/children/workers/guarded_workers.h"
@@ -116,10 +116,10 @@ class SessionOwner : public MemoryReclaimer {
 struct SessionContext {
   const SessionOptions* options = nullptr;
   SessionOwner* owner = nullptr;
-  EventLoop* control = nullptr;        // Sessions' state lives here.
-  EventLoop* doorbell = nullptr;       // Waits for replies of workers whose channels are parked.
-  EventLoop* spawner = nullptr;        // Starts processes.
-  const LaneOptions* lanes = nullptr;  // Null where there are none.
+  EventLoop* control = nullptr;          // Sessions' state lives here.
+  EventLoop* doorbell = nullptr;         // Waits for replies of workers whose channels are parked.
+  EventLoop* spawner = nullptr;          // Starts processes.
+  const RelayOptions* relays = nullptr;  // Null where there are none.
   LeaseBook* leases = nullptr;
   ModuleCache* modules = nullptr;  // Null where none are kept.
   // What sessions share with their clients, all together.

@@ -48,8 +48,8 @@ DispatchPage::~DispatchPage() { munmap(devices_, kPageBytes); }
 void DispatchPage::ForgetWorker() {
   for (DeviceSlots& device : *devices_) {
     for (EngineSlot& slot : device) {
-      slot.worker.lanes_waiting.store(0, std::memory_order_relaxed);
-      slot.worker.lanes_in_flight.store(0, std::memory_order_relaxed);
+      slot.worker.executors_waiting.store(0, std::memory_order_relaxed);
+      slot.worker.executors_in_flight.store(0, std::memory_order_relaxed);
       slot.worker.loads_ended.store(slot.worker.loads_begun.load(std::memory_order_relaxed),
                                     std::memory_order_relaxed);
     }

@@ -73,14 +73,15 @@ class Grant {
   uint64_t word_;
 };
 
-// Written by the worker's lanes. The numbers of lanes are momentary; the other counters only grow.
+// Written by the worker's executors. The numbers of executors are momentary; the other counters
+// only grow.
 struct alignas(64) WorkerLine {
-  std::atomic<uint32_t> lanes_waiting{0};    // Lanes with a command that they may not issue.
-  std::atomic<uint32_t> lanes_in_flight{0};  // Lanes with issued work that is not complete.
-  std::atomic<uint64_t> busy_ns{0};          // Time for which lanes_in_flight was not zero.
-  std::atomic<uint64_t> commands{0};         // Commands that are complete.
-  std::atomic<uint64_t> bytes{0};            // Bytes of copies that were issued.
-  std::atomic<int64_t> busy_since_ns{0};     // Valid while lanes_in_flight is not zero.
+  std::atomic<uint32_t> executors_waiting{0};  // Executors with a command that they may not issue.
+  std::atomic<uint32_t> executors_in_flight{0};  // Executors with issued work that is not complete.
+  std::atomic<uint64_t> busy_ns{0};              // Time for which executors_in_flight was not zero.
+  std::atomic<uint64_t> commands{0};             // Commands that are complete.
+  std::atomic<uint64_t> bytes{0};                // Bytes of copies that were issued.
+  std::atomic<int64_t> busy_since_ns{0};         // Valid while executors_in_flight is not zero.
   // The part of the device's multiprocessors on which the last issued work runs, in thousandths,
   // where sessions of one context divide them; 0 where they do not.
   std::atomic<uint32_t> share{0};

@@ -20,8 +20,8 @@ constexpr std::array<ProcessRoleSpec, kProcessRoles> kRoles = {{
     {ProcessRole::kWorker, "worker", "warpline-worker", "worker", ProcessRole::kSupervisor},
     // It is started again. What it made stays (server/gpu_server/memory/device_memory.h).
     {ProcessRole::kKeeper, "keeper", "warpline-keeper", "keeper", ProcessRole::kSupervisor},
-    // Its session goes on over the connection that it came from, and may ask for another lane.
-    {ProcessRole::kLane, "lane", "warpline-lane", "lane", ProcessRole::kSupervisor},
+    // Its session goes on over the connection that it came from, and may ask for another relay.
+    {ProcessRole::kRelay, "relay", "warpline-relay", "relay", ProcessRole::kSupervisor},
     // Modules that it was compiling are refused; the tenant's next session has another.
     {ProcessRole::kCompiler, "compiler", "warpline-compiler", "compiler", ProcessRole::kSupervisor},
     // Its daemon ends with it. Workers of its group are replaced, or their sessions fail; the next

@@ -11,7 +11,7 @@
 
 namespace warpline {
 
-enum class ProcessRole { kServer, kSupervisor, kWorker, kKeeper, kLane, kCompiler, kMps };
+enum class ProcessRole { kServer, kSupervisor, kWorker, kKeeper, kRelay, kCompiler, kMps };
 inline constexpr size_t kProcessRoles = 7;
 
 struct ProcessRoleSpec {

@@ -8,7 +8,7 @@
 #include "proto/session.pb.h"
 #include "transport/loop_thread.h"
 
-namespace warpline::lane {
+namespace warpline::relay {
 namespace {
 
 // A request for memory is a few numbers.
@@ -21,7 +21,7 @@ constexpr absl::Duration kMemoryPatience = absl::Seconds(90);
 absl::StatusOr<std::unique_ptr<BulkConnection>> BulkConnection::Start(
     std::unique_ptr<BulkSocket> socket, uint32_t slot, const Host* host) {
   std::unique_ptr<BulkConnection> connection(new BulkConnection(std::move(socket), slot, host));
-  auto thread = TryStartLoopThread("wl-lane-bulk", [self = connection.get()] { self->Run(); });
+  auto thread = TryStartLoopThread("wl-relay-bulk", [self = connection.get()] { self->Run(); });
   if (!thread.ok()) return thread.status();
   connection->thread_ = *std::move(thread);
   return connection;
@@ -104,4 +104,4 @@ absl::Status BulkConnection::OnGet(uint32_t bytes) {
   return sent;
 }
 
-}  // namespace warpline::lane
+}  // namespace warpline::relay

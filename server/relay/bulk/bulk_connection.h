@@ -1,4 +1,4 @@
-// One bulk connection that ends in a lane, from its hello on, and the thread that serves it.
+// One bulk connection that ends in a relay, from its hello on, and the thread that serves it.
 #ifndef WARPLINE_SERVER_RELAY_BULK_BULK_CONNECTION_H_
 #define WARPLINE_SERVER_RELAY_BULK_BULK_CONNECTION_H_
 
@@ -11,16 +11,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/frames.h"
-#include "server/relay/bulk/lane_memory.h"
+#include "server/relay/bulk/relay_memory.h"
 #include "transport/bulk/bulk_socket.h"
 
-namespace warpline::lane {
+namespace warpline::relay {
 
 class BulkConnection {
  public:
   // What is shared by connections; borrowed.
   struct Host {
-    LaneMemory* memory = nullptr;
+    RelayMemory* memory = nullptr;
     // So many bytes were put or got. Called on the connection's thread.
     std::function<void(uint64_t bytes)> moved;
   };
@@ -50,6 +50,6 @@ class BulkConnection {
   std::thread thread_;
 };
 
-}  // namespace warpline::lane
+}  // namespace warpline::relay
 
 #endif  // WARPLINE_SERVER_RELAY_BULK_BULK_CONNECTION_H_

@@ -14,15 +14,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/crypto/secret.h"
-#include "proto/lane.pb.h"
+#include "proto/relay.pb.h"
 #include "server/hostlink/process/packet_socket.h"
 #include "transport/bulk/socket_address.h"
 
-namespace warpline::lane {
+namespace warpline::relay {
 namespace {
 
-using warpline_internal::FromLane;
-using warpline_internal::ToLane;
+using warpline_internal::FromRelay;
+using warpline_internal::ToRelay;
 
 constexpr int kBacklog = 16;
 // To show the secret.
@@ -58,7 +58,7 @@ BulkServer::BulkServer(UniqueFd listening, int server, std::string secret)
       server_(server),
       secret_(std::move(secret)),
       memory_([this](uint32_t slot, uint64_t va, uint64_t bytes) {
-        FromLane message;
+        FromRelay message;
         message.mutable_memory()->set_slot(slot);
         message.mutable_memory()->set_va(va);
         message.mutable_memory()->set_bytes(bytes);
@@ -94,11 +94,11 @@ void BulkServer::StopWatching(EventLoop::Token* watch) {
 }
 
 void BulkServer::OnServer() {
-  ToLane message;
+  ToRelay message;
   std::vector<UniqueFd> fds;
   const absl::Status received = ReceivePacket(server_, &message, &fds);
   if (absl::IsNotFound(received)) return;
-  const warpline_internal::LaneMemoryAnswer& memory = message.memory();
+  const warpline_internal::RelayMemoryAnswer& memory = message.memory();
   // The server is gone, or says what is not due: then nobody gets memory any more.
   if (!received.ok() || !message.has_memory() ||
       !memory_
@@ -180,10 +180,10 @@ void BulkServer::Report() {
   report_due_.store(false);
   const uint64_t moved = moved_.exchange(0, std::memory_order_relaxed);
   if (moved == 0) return;
-  FromLane message;
+  FromRelay message;
   message.mutable_moved()->set_bytes(moved);
   // What the server does not hear it does not count.
   (void)SendPacket(server_, message, {});
 }
 
-}  // namespace warpline::lane
+}  // namespace warpline::relay

@@ -1,4 +1,4 @@
-// Where the bulk connections of a lane's session come to: lets in who shows the secret.
+// Where the bulk connections of a relay's session come to: lets in who shows the secret.
 #ifndef WARPLINE_SERVER_RELAY_BULK_BULK_SERVER_H_
 #define WARPLINE_SERVER_RELAY_BULK_BULK_SERVER_H_
 
@@ -16,10 +16,10 @@
 #include "proto/frames.h"
 #include "server/hostlink/process/event_loop.h"
 #include "server/relay/bulk/bulk_connection.h"
-#include "server/relay/bulk/lane_memory.h"
+#include "server/relay/bulk/relay_memory.h"
 #include "transport/bulk/bulk_socket.h"
 
-namespace warpline::lane {
+namespace warpline::relay {
 
 // What belongs to the loop on which bulk connections are let in.
 inline LoopAffinity bulk_loop;
@@ -35,7 +35,7 @@ class BulkServer {
   static constexpr size_t kMostStrangers = 8;
 
   // `listening` is of ListenForBulk(). At the other end of `server`, which does not block and is
-  // borrowed, the server hands out memory (proto/lane.proto); nobody else reads from it. Starts
+  // borrowed, the server hands out memory (proto/relay.proto); nobody else reads from it. Starts
   // threads.
   BulkServer(UniqueFd listening, int server, std::string secret);
   // Ends all connections.
@@ -64,7 +64,7 @@ class BulkServer {
   const UniqueFd listening_;
   const int server_;
   const std::string secret_;
-  LaneMemory memory_;
+  RelayMemory memory_;
   BulkConnection::Host host_;
   std::atomic<uint64_t> moved_{0};  // And not reported.
   std::atomic<bool> report_due_{false};
@@ -76,9 +76,9 @@ class BulkServer {
   std::array<std::unique_ptr<BulkConnection>, kMaxBulkConnections> connections_
       ABSL_GUARDED_BY(bulk_loop);
   // The last member: what is on it uses the others.
-  EventLoop loop_{"wl-lane-door", &bulk_loop};
+  EventLoop loop_{"wl-relay-door", &bulk_loop};
 };
 
-}  // namespace warpline::lane
+}  // namespace warpline::relay
 
 #endif  // WARPLINE_SERVER_RELAY_BULK_BULK_SERVER_H_

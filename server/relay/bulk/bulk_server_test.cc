@@ -14,19 +14,19 @@
 #include "common/sealed_memory.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
-#include "proto/lane.pb.h"
+#include "proto/relay.pb.h"
 #include "proto/session.pb.h"
 #include "server/hostlink/process/packet_socket.h"
 #include "transport/bulk/bulk_socket.h"
 #include "transport/bulk/socket_address.h"
 
-namespace warpline::lane {
+namespace warpline::relay {
 namespace {
 
-using warpline_internal::FromLane;
+using warpline_internal::FromRelay;
 using warpline_internal::HostMemoryAnswer;
 using warpline_internal::HostMemoryRequest;
-using warpline_internal::ToLane;
+using warpline_internal::ToRelay;
 
 constexpr char kSecret[] = "0123456789abcdef";
 constexpr uint64_t kVa = uint64_t{1} << 46;
@@ -37,19 +37,19 @@ std::string BytesOf(const Body& body) {
   return {reinterpret_cast<const char*>(&body), sizeof(body)};
 }
 
-// The server that a lane asks, and its client.
+// The server that a relay asks, and its client.
 class BulkServerTest : public testing::Test {
  protected:
   void SetUp() override {
     auto sockets = PacketSocketPair();
     ASSERT_TRUE(sockets.ok());
     server_ = std::move(sockets->first);
-    lanes_ = std::move(sockets->second);
-    fcntl(lanes_.get(), F_SETFL, O_NONBLOCK);
+    relays_ = std::move(sockets->second);
+    fcntl(relays_.get(), F_SETFL, O_NONBLOCK);
     auto listening = ListenForBulk("127.0.0.1", 0, 0);
     ASSERT_TRUE(listening.ok()) << listening.status();
     endpoint_ = SocketAddress::OfSocket(listening->get())->ToString();
-    bulk_ = std::make_unique<BulkServer>(*std::move(listening), lanes_.get(), kSecret);
+    bulk_ = std::make_unique<BulkServer>(*std::move(listening), relays_.get(), kSecret);
     auto memory = NewSealedMemory("test", kBytes);
     ASSERT_TRUE(memory.ok());
     memory_ = *std::move(memory);
@@ -72,21 +72,21 @@ class BulkServerTest : public testing::Test {
     request.set_bytes(bytes);
     EXPECT_TRUE(socket->Send(kBulkMemory, request.SerializeAsString(), {}).ok());
   }
-  // What the lane asks its server for.
-  FromLane Asked() {
-    FromLane asked;
+  // What the relay asks its server for.
+  FromRelay Asked() {
+    FromRelay asked;
     EXPECT_TRUE(ReceivePacket(server_.get(), &asked, nullptr).ok());
     return asked;
   }
   void Answer(uint32_t slot, int error, int fd) {
-    ToLane message;
+    ToRelay message;
     message.mutable_memory()->set_slot(slot);
     message.mutable_memory()->mutable_answer()->set_error(error);
     const absl::Span<const int> fds =
         fd < 0 ? absl::Span<const int>() : absl::Span<const int>(&fd, 1);
     EXPECT_TRUE(SendPacket(server_.get(), message, fds).ok());
   }
-  // The error of the lane's answer to its client; none when it has ended the connection.
+  // The error of the relay's answer to its client; none when it has ended the connection.
   static std::optional<int> Answered(BulkSocket* socket) {
     HostMemoryAnswer answer;
     const auto payload = Receive(socket, kBulkMemoryDone);
@@ -110,7 +110,7 @@ class BulkServerTest : public testing::Test {
     EXPECT_TRUE(socket->Receive(payload.data(), payload.size()).ok());
     return payload;
   }
-  // That the lane has ended the connection, having said nothing.
+  // That the relay has ended the connection, having said nothing.
   static void ExpectEnded(BulkSocket* socket) {
     ASSERT_TRUE(socket->AwaitReadable(absl::Now() + absl::Seconds(60)));
     char byte;
@@ -118,7 +118,7 @@ class BulkServerTest : public testing::Test {
   }
 
   UniqueFd server_;
-  UniqueFd lanes_;
+  UniqueFd relays_;
   UniqueFd memory_;
   char* mapped_ = nullptr;
   std::string endpoint_;
@@ -271,4 +271,4 @@ TEST(ListenForBulkTest, OnePortOfSome) {
 }
 
 }  // namespace
-}  // namespace warpline::lane
+}  // namespace warpline::relay

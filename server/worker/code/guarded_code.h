@@ -17,7 +17,7 @@
 #include "server/worker/code/guard_notes.h"
 #include "server/worker/code/guarded_modules.h"
 #include "server/worker/code/guarded_output.h"
-#include "server/worker/lanes/print_relay.h"
+#include "server/worker/executors/print_relay.h"
 
 namespace warpline::worker {
 

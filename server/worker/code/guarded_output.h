@@ -14,7 +14,7 @@
 #include "proto/guard.h"
 #include "server/worker/code/guard_notes.h"
 #include "server/worker/code/guarded_modules.h"
-#include "server/worker/lanes/print_relay.h"
+#include "server/worker/executors/print_relay.h"
 #include "server/worker/memory/small_copies.h"
 
 namespace warpline::worker {

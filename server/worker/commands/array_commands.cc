@@ -102,7 +102,7 @@ void ArrayCommands::On(const cmd::TextureCreate& command, std::string_view tail)
     const uint32_t devices = parts_.devices->size();
     const uint64_t device =
         DeviceOfAddress(command.address, parts_.arena_base, parts_.arena_bytes, devices);
-    // Number 0 is no array; the lane takes the device from the handle.
+    // Number 0 is no array; the executor takes the device from the handle.
     if (device < devices) bound.resource = HandleOnDevice(static_cast<uint32_t>(device), 0);
   }
   Task task = NewTask(bound, tail);

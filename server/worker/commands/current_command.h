@@ -13,15 +13,15 @@
 #include "common/cuda/cuda_result.h"
 #include "proto/commands.h"
 #include "server/hostlink/handover/session_usage.h"
-#include "server/worker/lanes/decoder_thread.h"
-#include "server/worker/lanes/task.h"
-#include "server/worker/lanes/task_engine.h"
+#include "server/worker/executors/decoder_thread.h"
+#include "server/worker/executors/task.h"
+#include "server/worker/executors/task_engine.h"
 #include "server/worker/order/completion.h"
 #include "server/worker/replies/reply_sink.h"
 
 namespace warpline::worker {
 
-// A command ends in one of three ways: as a task of a lane, complete at
+// A command ends in one of three ways: as a task of an executor, complete at
 // once (RetireHere()), or refused.
 class CurrentCommand {
  public:
@@ -40,10 +40,10 @@ class CurrentCommand {
   CommandId id() const RUNS_ON(decoder_thread) { return id_; }
   bool refused() const RUNS_ON(decoder_thread) { return refused_; }
 
-  // Makes a task of the command for a lane.
+  // Makes a task of the command for an executor.
   template <typename Command>
   Task NewTask(const Command& command, std::string_view tail) const RUNS_ON(decoder_thread) {
-    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kDecode);
+    static_assert(FindCommand(CommandTraits<Command>::kId).executor != ExecutorKind::kDecode);
     Task task;
     task.seq = seq_;
     task.id = id_;
@@ -54,7 +54,7 @@ class CurrentCommand {
     return task;
   }
 
-  // Completes the command without a lane.
+  // Completes the command without an executor.
   void RetireHere() RUNS_ON(decoder_thread) { ++retired_; }
   // Returns how many commands were completed here since the last call.
   uint64_t TakeRetired() RUNS_ON(decoder_thread) { return std::exchange(retired_, 0); }

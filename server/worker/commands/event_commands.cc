@@ -25,8 +25,8 @@ void EventCommands::On(const cmd::EventRecord& command, std::string_view tail) {
   }
   Task task = NewTask(command, tail);
   auto record = std::make_shared<worker::EventRecord>(
-      parts_.devices->events(stream->lane->device()), event->second.flags, stream->lane);
-  record->ticket = stream->lane->appended() + 1;
+      parts_.devices->events(stream->executor->device()), event->second.flags, stream->executor);
+  record->ticket = stream->executor->appended() + 1;
   record->event = command.event;
   record->seq = seq();
   task.event = record;
@@ -43,11 +43,11 @@ void EventCommands::On(const cmd::EventSync& command, std::string_view) {
   const CudaResult fault = parts_.completion->fault();
   if (fault != CudaResult::kSuccess || record == nullptr ||
       (record->state() == worker::EventRecord::State::kComplete &&
-       record->lane->delivered() >= record->ticket)) {
+       record->executor->delivered() >= record->ticket)) {
     parts_.sink->Reply(seq(), fault);
     return;
   }
-  if (!record->lane->WaitForEvent(seq(), record)) {
+  if (!record->executor->WaitForEvent(seq(), record)) {
     parts_.sink->Reply(seq(), CudaResult::kOutOfMemory);
   }
 }

@@ -12,7 +12,7 @@
 #include "proto/command_lists.h"
 #include "proto/commands.h"
 #include "server/worker/commands/command_handler.h"
-#include "server/worker/lanes/decoder_thread.h"
+#include "server/worker/executors/decoder_thread.h"
 
 namespace warpline::worker {
 
@@ -27,13 +27,13 @@ class StreamCommands : public CommandHandler {
 
  private:
   // Opens a stream under a new handle; returns null after a refusal.
-  Stream* Open(Lane::Kind kind, uint64_t handle) RUNS_ON(decoder_thread);
+  Stream* Open(Executor::Kind kind, uint64_t handle) RUNS_ON(decoder_thread);
   // Returns whether another stream may have a thread. Where all that there may be are taken it
   // waits for the threads of destroyed streams that have no work left, at most for stream_end_wait
   // and not beyond the end of the session.
   bool AwaitThread() RUNS_ON(decoder_thread);
 
-  // The last wait took all its time, and no lane has finished since.
+  // The last wait took all its time, and no executor has finished since.
   bool waited_in_vain_ ABSL_GUARDED_BY(decoder_thread) = false;
 };
 
@@ -78,7 +78,7 @@ class ModuleCommands : public CommandHandler {
  private:
   template <typename Command>
   void Load(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
-  // Sends a command to the control lane with the module that it names.
+  // Sends a command to the control executor with the module that it names.
   template <typename Command>
   void ToModule(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
 };
@@ -90,7 +90,7 @@ class KernelCommands : public CommandHandler {
   WARPLINE_FAMILY_KERNELS(WARPLINE_ON)
 
  private:
-  // Sends a command to the control lane with the kernel that it names.
+  // Sends a command to the control executor with the kernel that it names.
   template <typename Command>
   void ToKernel(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
   template <typename Command>
@@ -104,7 +104,7 @@ class LinkCommands : public CommandHandler {
   WARPLINE_FAMILY_LINKS(WARPLINE_ON)
 
  private:
-  // Sends a command to the linker lane with the link that it names.
+  // Sends a command to the linker executor with the link that it names.
   template <typename Command>
   void ToLink(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
 };

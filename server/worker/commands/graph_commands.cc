@@ -3,7 +3,7 @@
 
 #include "proto/devices.h"
 #include "server/worker/commands/families.h"
-#include "server/worker/lanes/partition.h"
+#include "server/worker/executors/partition.h"
 
 namespace warpline::worker {
 

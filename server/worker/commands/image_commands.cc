@@ -71,7 +71,7 @@ void ImageCommands::On(const cmd::ImageZstd& command, std::string_view tail) {
   RetireHere();
 }
 
-// Waiting in the lane that loads modules would be no better, because its commands come in this
+// Waiting in the executor that loads modules would be no better, because its commands come in this
 // order.
 void ImageCommands::On(const cmd::ImageFind& command, std::string_view) {
   if (const std::shared_ptr<Image> known = FindIn(tables().images, command.image)) {

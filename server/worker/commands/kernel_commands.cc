@@ -50,7 +50,7 @@ void KernelCommands::Launch(const Command& command, std::string_view tail) {
   Stream* const stream = FindStream(command.stream);
   const auto kernel = tables().kernels.find(command.kernel);
   if (stream == nullptr || kernel == tables().kernels.end() ||
-      kernel->second->module->device != stream->lane->device()) {
+      kernel->second->module->device != stream->executor->device()) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   Task task = NewTask(command, tail);

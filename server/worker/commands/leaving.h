@@ -1,14 +1,14 @@
 // What a session's client has given up while commands that wait still have it.
 //
-// A handle is free at once when its object is destroyed, but the object lives until the lanes are
-// through with it, and a lane waits for as long as its client wishes. So what an object takes stays
-// counted here until it is gone:
+// A handle is free at once when its object is destroyed, but the object lives until the executors
+// are through with it, and an executor waits for as long as its client wishes. So what an object
+// takes stays counted here until it is gone:
 //
 //   leaving.Add(image, image->total());
 //   if (!leaving.AtMost(most)) <refuse>           // Nothing new until enough of it is gone.
 //
-// A client that destroys and creates by turns does not wait for its lanes, so what leaves has the
-// limit once more, and is no part of what exists.
+// A client that destroys and creates by turns does not wait for its executors, so what leaves has
+// the limit once more, and is no part of what exists.
 #ifndef WARPLINE_SERVER_WORKER_COMMANDS_LEAVING_H_
 #define WARPLINE_SERVER_WORKER_COMMANDS_LEAVING_H_
 

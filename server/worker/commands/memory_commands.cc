@@ -1,7 +1,7 @@
 // Memory handles that the client maps (memory/virtual_memory.h) are mapped as their commands are
 // decoded, so that whatever comes later, on any stream, finds them mapped.
 #include "server/worker/commands/families.h"
-#include "server/worker/lanes/session_log.h"
+#include "server/worker/executors/session_log.h"
 
 namespace warpline::worker {
 

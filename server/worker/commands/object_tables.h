@@ -13,13 +13,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/cuda/cuda_result.h"
 #include "server/worker/commands/leaving.h"
-#include "server/worker/lanes/decoder_thread.h"
-#include "server/worker/lanes/event.h"
-#include "server/worker/lanes/graph.h"
-#include "server/worker/lanes/image.h"
-#include "server/worker/lanes/kernel.h"
-#include "server/worker/lanes/lane.h"
-#include "server/worker/lanes/task.h"
+#include "server/worker/executors/decoder_thread.h"
+#include "server/worker/executors/event.h"
+#include "server/worker/executors/executor.h"
+#include "server/worker/executors/graph.h"
+#include "server/worker/executors/image.h"
+#include "server/worker/executors/kernel.h"
+#include "server/worker/executors/task.h"
 
 namespace warpline::worker {
 
@@ -30,7 +30,7 @@ struct Event {
 
 // A host function for which the client has not answered yet.
 struct HostCall {
-  std::shared_ptr<Lane> lane;
+  std::shared_ptr<Executor> executor;
   std::shared_ptr<HostWait> wait;
 };
 

@@ -4,7 +4,7 @@
 #include "common/cuda/sm_path.h"
 #include "proto/devices.h"
 #include "server/worker/commands/families.h"
-#include "server/worker/lanes/partition.h"
+#include "server/worker/executors/partition.h"
 
 namespace warpline::worker {
 

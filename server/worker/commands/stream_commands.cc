@@ -5,7 +5,7 @@
 #include "proto/devices.h"
 #include "server/device/device.h"
 #include "server/worker/commands/families.h"
-#include "server/worker/lanes/partition.h"
+#include "server/worker/executors/partition.h"
 
 namespace warpline::worker {
 namespace {
@@ -16,7 +16,8 @@ constexpr uint64_t kNumberMask = (uint64_t{1} << kHandleDeviceShift) - 1;
 
 // The decoder waits here, and with it all streams of the session. What ends a stream that has work
 // left may come behind this command, so that only the others are worth the wait. One of them may
-// take long in the driver, too: after one wait in vain the next is for a lane that has finished.
+// take long in the driver, too: after one wait in vain the next is for an executor that has
+// finished.
 bool StreamCommands::AwaitThread() {
   const auto has_thread = [this]() RUNS_ON(decoder_thread) {
     return order().Threads() < parts_.limits->max_streams;
@@ -35,7 +36,7 @@ bool StreamCommands::AwaitThread() {
   return true;
 }
 
-Stream* StreamCommands::Open(Lane::Kind kind, uint64_t handle) {
+Stream* StreamCommands::Open(Executor::Kind kind, uint64_t handle) {
   if ((handle & kNumberMask) <= kPerThreadStreamHandle || !HasDeviceOf(handle) ||
       FindStream(handle) != nullptr) {
     Refuse(CudaResult::kInvalidHandle);
@@ -54,7 +55,7 @@ Stream* StreamCommands::Open(Lane::Kind kind, uint64_t handle) {
 void StreamCommands::On(const cmd::StreamCreate& command, std::string_view tail) {
   const bool blocking = (command.flags & kStreamNonBlocking) == 0;
   Stream* const stream =
-      Open(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
+      Open(blocking ? Executor::Kind::kBlocking : Executor::Kind::kNonBlocking, command.stream);
   if (stream == nullptr) return;
   order().ToNewStream<cmd::StreamCreate>(stream, NewTask(command, tail));
 }
@@ -64,7 +65,7 @@ void StreamCommands::On(const cmd::StreamCreateIn& command, std::string_view tai
   if (partition == nullptr || partition->device != DeviceOfHandle(command.stream)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
-  Stream* const stream = Open(Lane::Kind::kNonBlocking, command.stream);
+  Stream* const stream = Open(Executor::Kind::kNonBlocking, command.stream);
   if (stream == nullptr) return;
   partition->AddUser();
   Task task = NewTask(command, tail);
@@ -74,7 +75,7 @@ void StreamCommands::On(const cmd::StreamCreateIn& command, std::string_view tai
 
 void StreamCommands::On(const cmd::StreamDestroy& command, std::string_view tail) {
   Stream* const stream = FindStream(command.stream);
-  if (stream == nullptr || stream->lane->kind() == Lane::Kind::kLegacy) {
+  if (stream == nullptr || stream->executor->kind() == Executor::Kind::kLegacy) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   order().ToStream<cmd::StreamDestroy>(stream, NewTask(command, tail));
@@ -100,9 +101,9 @@ void StreamCommands::On(const cmd::StreamBarrier& command, std::string_view tail
   Stream* const stream = FindStream(command.stream);
   if (stream == nullptr) return Refuse(CudaResult::kInvalidHandle);
   Task task = NewTask(command, tail);
-  auto record = std::make_shared<EventRecord>(parts_.devices->events(stream->lane->device()),
-                                              kEventDisableTiming, stream->lane);
-  record->ticket = stream->lane->appended() + 1;
+  auto record = std::make_shared<EventRecord>(parts_.devices->events(stream->executor->device()),
+                                              kEventDisableTiming, stream->executor);
+  record->ticket = stream->executor->appended() + 1;
   task.event = record;
   order().ToStream<cmd::StreamBarrier>(stream, std::move(task));
   record->data_ticket = stream->data_ticket;
@@ -148,7 +149,7 @@ void StreamCommands::On(const cmd::HostCall& command, std::string_view tail) {
   if (!HandlesLeft()) return;
   Task task = NewTask(command, tail);
   task.host = std::make_shared<HostWait>();
-  tables().host_calls.emplace(command.token, worker::HostCall{stream->lane, task.host});
+  tables().host_calls.emplace(command.token, worker::HostCall{stream->executor, task.host});
   order().ToStream<cmd::HostCall>(stream, std::move(task));
 }
 
@@ -156,7 +157,7 @@ void StreamCommands::On(const cmd::HostDone& command, std::string_view) {
   const auto call = tables().host_calls.find(command.token);
   if (call == tables().host_calls.end()) return Refuse(CudaResult::kInvalidValue);
   call->second.wait->done.store(true, std::memory_order_release);
-  call->second.lane->Nudge();
+  call->second.executor->Nudge();
   tables().host_calls.erase(call);
   RetireHere();
 }

@@ -13,9 +13,9 @@
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/continuity/variable_carrier.h"
 #include "server/worker/continuity/variable_placer.h"
-#include "server/worker/lanes/decoder_thread.h"
-#include "server/worker/lanes/device_set.h"
-#include "server/worker/lanes/lane_host.h"
+#include "server/worker/executors/decoder_thread.h"
+#include "server/worker/executors/device_set.h"
+#include "server/worker/executors/executor_host.h"
 
 namespace warpline::worker {
 
@@ -30,7 +30,7 @@ class Continuity : public StateObserver {
              LogBudget* log);
 
   // Between these two calls, modules that are loaded get their variables where the former worker
-  // had them. Called with no lane at work.
+  // had them. Called with no executor at work.
   void BeginPlacing() RUNS_ON(decoder_thread);
   void EndPlacing() RUNS_ON(decoder_thread) { placer_.reset(); }
 
@@ -62,7 +62,7 @@ class Continuity : public StateObserver {
   LogBudget* const log_;
   VariableCarrier carrier_;
   std::unique_ptr<VariablePlacer> placer_;
-  ModuleVariables loading_;  // Of the module that is being loaded. Control lane only.
+  ModuleVariables loading_;  // Of the module that is being loaded. Control executor only.
 };
 
 }  // namespace warpline::worker

@@ -18,9 +18,9 @@
 #include "proto/commands.h"
 #include "proto/memory_span.h"
 #include "server/worker/continuity/journal.h"
-#include "server/worker/lanes/decoder_thread.h"
-#include "server/worker/lanes/event.h"
-#include "server/worker/lanes/task.h"
+#include "server/worker/executors/decoder_thread.h"
+#include "server/worker/executors/event.h"
+#include "server/worker/executors/task.h"
 #include "server/worker/memory/host_memory.h"
 
 namespace warpline::worker {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "server/worker/lanes/session_log.h"
+#include "server/worker/executors/session_log.h"
 
 namespace warpline::worker {
 namespace {

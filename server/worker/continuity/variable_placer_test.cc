@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "server/worker/lanes/session_log.h"
+#include "server/worker/executors/session_log.h"
 #include "server/worker/testing/fake_context.h"
 
 namespace warpline::worker {

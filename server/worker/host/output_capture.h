@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/unique_fd.h"
-#include "server/worker/lanes/print_relay.h"
+#include "server/worker/executors/print_relay.h"
 
 namespace warpline::worker {
 

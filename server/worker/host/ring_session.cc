@@ -152,7 +152,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   if (open.guard() != 0) session.arenas = options.arenas;
   session.gates = ring->gates_.get();
   session.on_fault = std::move(options.on_fault);
-  session.adopt_lanes = !FewProcessors();
+  session.adopt_executors = !FewProcessors();
   session.shares_device = options.shared;
   auto hosted = HostedSession::Create(std::move(session));
   if (!hosted.ok()) return hosted.status();
@@ -269,10 +269,10 @@ void RingSession::Run(const std::function<void(const absl::Status&)>& on_ended) 
     if (*decoded) {
       poll.Found(now);
     } else if (!poll.over(now)) {
-      session_->LookAfterLane();
+      session_->LookAfterExecutor();
       poll.Rest();
     } else {
-      session_->GiveBackLane();
+      session_->GiveBackExecutor();
       const AdaptivePoll::Sleep sleep(&poll);
       commands_->WaitReadable(absl::InfiniteDuration());
     }

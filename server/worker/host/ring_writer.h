@@ -16,8 +16,8 @@ class RingFrameWriter : public FrameWriter {
  public:
   explicit RingFrameWriter(std::unique_ptr<RingWriter> ring) : ring_(std::move(ring)) {}
 
-  // Waits while the ring is full, so that a client that does not read holds back its own lanes. A
-  // server that garbles the ring ends the process.
+  // Waits while the ring is full, so that a client that does not read holds back its own executors.
+  // A server that garbles the ring ends the process.
   void Write(std::string_view head, std::string_view tail) override;
   // From now on frames that do not fit are dropped, also by who waits in Write(): the session is
   // over. Any thread may call it.

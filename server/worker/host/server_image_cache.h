@@ -7,8 +7,8 @@
 #include "common/crypto/content_hash.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
-#include "server/worker/lanes/cached_images.h"
-#include "server/worker/lanes/decoder_thread.h"
+#include "server/worker/executors/cached_images.h"
+#include "server/worker/executors/decoder_thread.h"
 
 namespace warpline::worker {
 

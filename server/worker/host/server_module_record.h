@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/crypto/content_hash.h"
 #include "common/mutex.h"
-#include "server/worker/lanes/cached_images.h"
+#include "server/worker/executors/cached_images.h"
 
 namespace warpline::worker {
 

@@ -7,7 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
 #include "proto/worker.pb.h"
-#include "server/worker/lanes/lane_host.h"
+#include "server/worker/executors/executor_host.h"
 
 namespace warpline::worker {
 

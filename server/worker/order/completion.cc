@@ -4,36 +4,37 @@
 #include <iterator>
 
 #include "common/log/log.h"
-#include "server/worker/lanes/session_log.h"
+#include "server/worker/executors/session_log.h"
 
 namespace warpline::worker {
 
-void Completion::AddLane(std::shared_ptr<Lane> lane) {
+void Completion::AddExecutor(std::shared_ptr<Executor> executor) {
   MutexLock lock(&mu_);
-  lanes_.push_back(std::move(lane));
+  executors_.push_back(std::move(executor));
 }
 
-std::vector<std::shared_ptr<Lane>> Completion::TakeFinishedLanes() {
-  std::vector<std::shared_ptr<Lane>> finished;
+std::vector<std::shared_ptr<Executor>> Completion::TakeFinishedExecutors() {
+  std::vector<std::shared_ptr<Executor>> finished;
   MutexLock lock(&mu_);
-  const auto first = std::stable_partition(lanes_.begin(), lanes_.end(),
-                                           [](const auto& lane) { return !lane->finished(); });
-  std::move(first, lanes_.end(), std::back_inserter(finished));
-  lanes_.erase(first, lanes_.end());
+  const auto first =
+      std::stable_partition(executors_.begin(), executors_.end(),
+                            [](const auto& executor) { return !executor->finished(); });
+  std::move(first, executors_.end(), std::back_inserter(finished));
+  executors_.erase(first, executors_.end());
   return finished;
 }
 
-void Completion::StopLanes() {
-  std::vector<std::shared_ptr<Lane>> lanes;
+void Completion::StopExecutors() {
+  std::vector<std::shared_ptr<Executor>> executors;
   {
     MutexLock lock(&mu_);
-    lanes = lanes_;
+    executors = executors_;
   }
   // Threads end before anything that they use is destroyed.
-  for (const auto& lane : lanes) lane->Stop();
+  for (const auto& executor : executors) executor->Stop();
   MutexLock lock(&mu_);
   watches_.clear();
-  lanes_.clear();
+  executors_.clear();
 }
 
 void Completion::SetDecoded(uint64_t seq) { decoded_seq_.store(seq, std::memory_order_release); }
@@ -62,16 +63,18 @@ void Completion::ResumeAfter(uint64_t seq) {
 bool Completion::Idle() {
   if (!parts_.sink->AllAnswered() || watch_count_.load() != 0) return false;
   MutexLock lock(&mu_);
-  return std::all_of(lanes_.begin(), lanes_.end(),
-                     [](const auto& lane) { return lane->delivered() == lane->appended(); });
+  return std::all_of(executors_.begin(), executors_.end(), [](const auto& executor) {
+    return executor->delivered() == executor->appended();
+  });
 }
 
 // What is complete counts when it is answered. A client that does not read its answers stalls, too.
 absl::Time Completion::StalledSince() {
   absl::Time since = absl::InfiniteFuture();
   MutexLock lock(&mu_);
-  for (const auto& lane : lanes_) {
-    if (lane->issued() != lane->delivered()) since = std::min(since, lane->under_way_since());
+  for (const auto& executor : executors_) {
+    if (executor->issued() != executor->delivered())
+      since = std::min(since, executor->under_way_since());
   }
   return since;
 }
@@ -112,19 +115,19 @@ void Completion::FailBecause(uint64_t seq, CommandId id, CudaResult result, std:
   parts_.sink->Failed(seq, id, result, why);
 }
 
-void Completion::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
-  lane->AssertOnLane();
+void Completion::OnRetired(Executor* executor, uint64_t count, std::string* batch) {
+  executor->AssertOnExecutor();
   const uint64_t total = retired_count_.fetch_add(count) + count;
   parts_.progress->Notify();
   parts_.usage->commands_complete.fetch_add(count, std::memory_order_relaxed);
-  const uint64_t all = AllSeq(lane);
+  const uint64_t all = AllSeq(executor);
   RaiseReported(all);
-  AppendNotice(ReplyId::kRetired, lane->retired_seq(), notice::Retired{lane->stream(), all, total},
-               {}, batch);
+  AppendNotice(ReplyId::kRetired, executor->retired_seq(),
+               notice::Retired{executor->stream(), all, total}, {}, batch);
 }
 
 void Completion::AfterRetired() {
-  // Two lanes may finish at the same time; neither report then includes the other.
+  // Two executors may finish at the same time; neither report then includes the other.
   uint64_t all = AllSeq(nullptr);
   if (all == decoded_seq_.load(std::memory_order_acquire) && RaiseReported(all)) {
     parts_.sink->Retired(0, 0, all, retired_count());
@@ -146,20 +149,20 @@ bool Completion::RaiseReported(uint64_t all) {
   return false;
 }
 
-// Reads what is decoded first: a lane counts a command as appended before the command counts as
-// decoded.
-uint64_t Completion::AllSeq(const Lane* reporter) {
+// Reads what is decoded first: an executor counts a command as appended before the command counts
+// as decoded.
+uint64_t Completion::AllSeq(const Executor* reporter) {
   uint64_t all = decoded_seq_.load(std::memory_order_acquire);
   MutexLock lock(&mu_);
-  for (const auto& lane : lanes_) {
-    uint64_t seq = lane->delivered_seq();
-    uint64_t ticket = lane->delivered();
-    if (lane.get() == reporter) {
-      lane->AssertOnLane();
-      seq = lane->retired_seq();
-      ticket = lane->retired();
+  for (const auto& executor : executors_) {
+    uint64_t seq = executor->delivered_seq();
+    uint64_t ticket = executor->delivered();
+    if (executor.get() == reporter) {
+      executor->AssertOnExecutor();
+      seq = executor->retired_seq();
+      ticket = executor->retired();
     }
-    if (ticket != lane->appended()) all = std::min(all, seq);
+    if (ticket != executor->appended()) all = std::min(all, seq);
   }
   return all;
 }
@@ -172,14 +175,14 @@ void Completion::PublishIfIdle(uint64_t all) {
   parts_.recorder->journal()->PublishRetired(all);
 }
 
-void Completion::WhenRetired(const std::function<bool(const Lane&)>& wanted,
+void Completion::WhenRetired(const std::function<bool(const Executor&)>& wanted,
                              std::function<void()> done) {
   Watch watch;
   watch.done = std::move(done);
   MutexLock lock(&mu_);
-  for (const auto& lane : lanes_) {
-    if (wanted(*lane) && lane->delivered() != lane->appended()) {
-      watch.lanes.emplace_back(lane, lane->appended());
+  for (const auto& executor : executors_) {
+    if (wanted(*executor) && executor->delivered() != executor->appended()) {
+      watch.executors.emplace_back(executor, executor->appended());
     }
   }
   watches_.push_back(std::move(watch));
@@ -187,13 +190,13 @@ void Completion::WhenRetired(const std::function<bool(const Lane&)>& wanted,
 }
 
 void Completion::WhenAllRetired(std::function<void()> done) {
-  WhenRetired([](const Lane&) { return true; }, std::move(done));
+  WhenRetired([](const Executor&) { return true; }, std::move(done));
 }
 
 void Completion::WhenDeviceRetired(uint32_t device, std::function<void()> done) {
   WhenRetired(
-      [device](const Lane& lane) {
-        return lane.kind() != Lane::Kind::kControl && lane.device() == device;
+      [device](const Executor& executor) {
+        return executor.kind() != Executor::Kind::kControl && executor.device() == device;
       },
       std::move(done));
 }
@@ -203,7 +206,7 @@ void Completion::RunWatches() {
   {
     MutexLock lock(&mu_);
     const auto done = [](const Watch& watch) {
-      return std::all_of(watch.lanes.begin(), watch.lanes.end(), [](const auto& entry) {
+      return std::all_of(watch.executors.begin(), watch.executors.end(), [](const auto& entry) {
         return entry.first->delivered() >= entry.second;
       });
     };

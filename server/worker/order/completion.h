@@ -1,6 +1,6 @@
 // Knows what of a session is complete and what waits for it, and tells the client.
 //
-// Lanes finish apart from each other, but the numbers of commands are one order: all_seq is the
+// Executors finish apart from each other, but the numbers of commands are one order: all_seq is the
 // command up to which everything of the session is complete.
 #ifndef WARPLINE_SERVER_WORKER_ORDER_COMPLETION_H_
 #define WARPLINE_SERVER_WORKER_ORDER_COMPLETION_H_
@@ -21,17 +21,17 @@
 #include "common/progress.h"
 #include "server/hostlink/handover/session_usage.h"
 #include "server/worker/continuity/recorder.h"
-#include "server/worker/lanes/decoder_thread.h"
-#include "server/worker/lanes/lane.h"
-#include "server/worker/lanes/lane_host.h"
+#include "server/worker/executors/decoder_thread.h"
+#include "server/worker/executors/executor.h"
+#include "server/worker/executors/executor_host.h"
 
 namespace warpline::worker {
 
 // Thread-safe, except for what runs on the decoder's thread.
-class Completion : public LaneReports {
+class Completion : public ExecutorReports {
  public:
   // All are borrowed; `recorder` may be null. `log` has the kinds of session_log.h. `progress`
-  // hears of commands and waits that are complete, and of lanes that are finished.
+  // hears of commands and waits that are complete, and of executors that are finished.
   struct Parts {
     ReplySink* sink = nullptr;
     Progress* progress = nullptr;
@@ -44,36 +44,37 @@ class Completion : public LaneReports {
   };
   explicit Completion(Parts parts) : parts_(std::move(parts)) {}
 
-  // Adds a lane to those that count.
-  void AddLane(std::shared_ptr<Lane> lane) RUNS_ON(decoder_thread);
-  // Takes out the lanes whose stream is destroyed and complete.
-  std::vector<std::shared_ptr<Lane>> TakeFinishedLanes() RUNS_ON(decoder_thread);
-  // Ends the threads of all lanes, and forgets the lanes and all waits. Nothing is decoded
+  // Adds an executor to those that count.
+  void AddExecutor(std::shared_ptr<Executor> executor) RUNS_ON(decoder_thread);
+  // Takes out the executors whose stream is destroyed and complete.
+  std::vector<std::shared_ptr<Executor>> TakeFinishedExecutors() RUNS_ON(decoder_thread);
+  // Ends the threads of all executors, and forgets the executors and all waits. Nothing is decoded
   // afterwards.
-  void StopLanes() RUNS_ON(decoder_thread);
+  void StopExecutors() RUNS_ON(decoder_thread);
 
-  // Says that everything up to `seq` has been decoded and given to its lanes, and that `retired`
-  // commands of it were complete at once. The decoder calls the two in this order, and between them
-  // the lanes get their tasks, so that the last report says that all is done.
+  // Says that everything up to `seq` has been decoded and given to its executors, and that
+  // `retired` commands of it were complete at once. The decoder calls the two in this order, and
+  // between them the executors get their tasks, so that the last report says that all is done.
   void SetDecoded(uint64_t seq) RUNS_ON(decoder_thread);
   void AfterDecoded(uint64_t retired) RUNS_ON(decoder_thread);
   // Says that everything up to `seq` was complete in a former worker.
   void ResumeAfter(uint64_t seq) RUNS_ON(decoder_thread);
 
-  // Runs `done` once everything that was given to all lanes, or to the streams of a device, so far
-  // is complete.
+  // Runs `done` once everything that was given to all executors, or to the streams of a device, so
+  // far is complete.
   void WhenAllRetired(std::function<void()> done) RUNS_ON(decoder_thread);
   void WhenDeviceRetired(uint32_t device, std::function<void()> done) RUNS_ON(decoder_thread);
 
   uint64_t retired_count() const { return retired_count_.load(); }
   int waiting() const { return watch_count_.load(); }
-  // Whether everything that the lanes were given is complete and answered.
+  // Whether everything that the executors were given is complete and answered.
   bool Idle();
-  // Since when work has been under way on the device of which nothing became complete, in the lane
-  // of which that is true the longest; InfiniteFuture() without such work. Any thread may call it.
+  // Since when work has been under way on the device of which nothing became complete, in the
+  // executor of which that is true the longest; InfiniteFuture() without such work. Any thread may
+  // call it.
   absl::Time StalledSince();
 
-  // Implements LaneReports.
+  // Implements ExecutorReports.
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
   void Fail(uint64_t seq, CommandId id, CudaResult result) override {
     FailBecause(seq, id, result, {});
@@ -83,18 +84,18 @@ class Completion : public LaneReports {
   // With an error that no command has caused. The client is told before anything becomes complete
   // because of it, which waits where the client does not read.
   void FailUnasked(CudaResult result, std::string_view why);
-  void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
+  void OnRetired(Executor* executor, uint64_t count, std::string* batch) override;
   void AfterRetired() override;
   void OnFinished() override { parts_.progress->Notify(); }
 
  private:
-  // Runs `done` once every lane has delivered the ticket noted beside it.
+  // Runs `done` once every executor has delivered the ticket noted beside it.
   struct Watch {
-    std::vector<std::pair<std::shared_ptr<Lane>, uint64_t>> lanes;
+    std::vector<std::pair<std::shared_ptr<Executor>, uint64_t>> executors;
     std::function<void()> done;
   };
 
-  void WhenRetired(const std::function<bool(const Lane&)>& wanted, std::function<void()> done)
+  void WhenRetired(const std::function<bool(const Executor&)>& wanted, std::function<void()> done)
       RUNS_ON(decoder_thread);
   // Everything fails from now on. Returns false if it did already.
   bool SetFault(CudaResult result);
@@ -102,7 +103,7 @@ class Completion : public LaneReports {
   void RunWatches();
   // Returns the command up to which everything is complete and its replies are sent, or are about
   // to be sent in the batch of `reporter`.
-  uint64_t AllSeq(const Lane* reporter);
+  uint64_t AllSeq(const Executor* reporter);
   // Returns false when as much has been reported already.
   bool RaiseReported(uint64_t all);
   // Says in the journal that nothing is in flight, if `all`, the last AllSeq(), means that.
@@ -115,9 +116,9 @@ class Completion : public LaneReports {
   std::atomic<uint64_t> reported_seq_{0};  // The largest all_seq reported, or about to be.
   std::atomic<int> watch_count_{0};
 
-  // Acquired before the locks of lanes and of the sink.
+  // Acquired before the locks of executors and of the sink.
   Mutex mu_;
-  std::vector<std::shared_ptr<Lane>> lanes_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<Executor>> executors_ ABSL_GUARDED_BY(mu_);
   std::vector<Watch> watches_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -5,37 +5,38 @@
 
 #include "common/cuda/cuda_numbers.h"
 #include "proto/devices.h"
-#include "server/worker/lanes/control_lane.h"
-#include "server/worker/lanes/graph.h"
-#include "server/worker/lanes/link_lane.h"
-#include "server/worker/lanes/partition.h"
-#include "server/worker/lanes/stream_lane.h"
+#include "server/worker/executors/control_executor.h"
+#include "server/worker/executors/graph.h"
+#include "server/worker/executors/link_executor.h"
+#include "server/worker/executors/partition.h"
+#include "server/worker/executors/stream_executor.h"
 
 namespace warpline::worker {
 namespace {
 
-// Whether a task has to name `ticket`, and no task before it in its lane did.
+// Whether a task has to name `ticket`, and no task before it in its executor did.
 bool NamesFirst(uint64_t ticket, uint64_t* named) {
   if (*named >= ticket) return false;
   *named = ticket;
   return true;
 }
 
-// A lane is adopted when so many payloads in a row have had something for it alone: then it is one
-// thread of the application that waits for each thing it does.
+// An executor is adopted when so many payloads in a row have had something for it alone: then it is
+// one thread of the application that waits for each thing it does.
 constexpr int kAloneToAdopt = 4;
 
 }  // namespace
 
-StreamOrder::StreamOrder(const LaneHost* host, Completion* completion)
+StreamOrder::StreamOrder(const ExecutorHost* host, Completion* completion)
     : host_(host), completion_(completion) {}
 
 bool StreamOrder::Start() {
-  control_ = std::make_shared<ControlLane>(host_);
+  control_ = std::make_shared<ControlExecutor>(host_);
   if (!control_->Start()) return false;
-  completion_->AddLane(control_);
+  completion_->AddExecutor(control_);
   for (uint32_t device = 0; device < host_->devices->size(); ++device) {
-    Stream* const legacy = Open(Lane::Kind::kLegacy, HandleOnDevice(device, kLegacyStreamHandle));
+    Stream* const legacy =
+        Open(Executor::Kind::kLegacy, HandleOnDevice(device, kLegacyStreamHandle));
     if (legacy == nullptr) return false;
     legacy_.push_back(legacy);
   }
@@ -47,11 +48,11 @@ Stream* StreamOrder::Find(uint64_t handle) {
   return it == streams_.end() ? nullptr : it->second.get();
 }
 
-Stream* StreamOrder::Open(Lane::Kind kind, uint64_t handle) {
+Stream* StreamOrder::Open(Executor::Kind kind, uint64_t handle) {
   auto stream = std::make_unique<Stream>();
-  stream->lane = std::make_shared<StreamLane>(host_, kind, handle);
-  if (!stream->lane->Start()) return nullptr;
-  completion_->AddLane(stream->lane);
+  stream->executor = std::make_shared<StreamExecutor>(host_, kind, handle);
+  if (!stream->executor->Start()) return nullptr;
+  completion_->AddExecutor(stream->executor);
   return streams_.emplace(handle, std::move(stream)).first->second.get();
 }
 
@@ -61,26 +62,26 @@ void StreamOrder::Close(uint64_t handle) {
   streams_.erase(it);
 }
 
-// Records of events may keep the rest of a lane that is complete; it has no thread any more.
+// Records of events may keep the rest of an executor that is complete; it has no thread any more.
 size_t StreamOrder::Threads() {
   ForgetFinished();
-  for (const auto& lane : completion_->TakeFinishedLanes()) lane->Stop();
+  for (const auto& executor : completion_->TakeFinishedExecutors()) executor->Stop();
   return streams_.size() + leaving_.size();
 }
 
 bool StreamOrder::AnyEndsSoon() const {
   return std::any_of(leaving_.begin(), leaving_.end(),
                      [](const auto& stream) RUNS_ON(decoder_thread) {
-                       return stream->lane->delivered() >= stream->work_ticket;
+                       return stream->executor->delivered() >= stream->work_ticket;
                      });
 }
 
 bool StreamOrder::OpenLinker() {
   if (linker_ != nullptr) return true;
-  auto lane = std::make_shared<LinkLane>(host_);
-  if (!lane->Start()) return false;
-  completion_->AddLane(lane);
-  linker_ = std::move(lane);
+  auto executor = std::make_shared<LinkExecutor>(host_);
+  if (!executor->Start()) return false;
+  completion_->AddExecutor(executor);
+  linker_ = std::move(executor);
   return true;
 }
 
@@ -105,9 +106,9 @@ void StreamOrder::AddPrerequisites(After after, Stream* stream, Task* task) {
 
 void StreamOrder::AfterEvents(Stream* stream, Task* task) {
   for (const EventRecord* record : {task->event.get(), task->second_event.get()}) {
-    if (record == nullptr || (stream != nullptr && record->lane == stream->lane)) continue;
-    task->after.push_back({record->lane, record->ticket});
-    if (stream != nullptr) ComesAfterData(stream, record->lane, record->data_ticket, task);
+    if (record == nullptr || (stream != nullptr && record->executor == stream->executor)) continue;
+    task->after.push_back({record->executor, record->ticket});
+    if (stream != nullptr) ComesAfterData(stream, record->executor, record->data_ticket, task);
   }
 }
 
@@ -125,9 +126,9 @@ void StreamOrder::AfterObjects(Task* task) {
 
 void StreamOrder::AfterAllStreams(Task* task) {
   ForEachStream([&](Stream& stream) RUNS_ON(decoder_thread) {
-    const uint64_t appended = stream.lane->appended();
-    if (stream.lane->issued() < appended && NamesFirst(appended, &stream.by_control.issued)) {
-      task->after.push_back({stream.lane, appended});
+    const uint64_t appended = stream.executor->appended();
+    if (stream.executor->issued() < appended && NamesFirst(appended, &stream.by_control.issued)) {
+      task->after.push_back({stream.executor, appended});
     }
   });
 }
@@ -135,19 +136,20 @@ void StreamOrder::AfterAllStreams(Task* task) {
 void StreamOrder::AfterAllIsComplete(Task* task) {
   if (!host_->shares_device) return;
   ForEachStream([&](Stream& stream) RUNS_ON(decoder_thread) {
-    const uint64_t appended = stream.lane->appended();
-    if (stream.lane->delivered() < appended && NamesFirst(appended, &stream.by_control.complete)) {
-      task->complete.push_back({stream.lane, appended});
+    const uint64_t appended = stream.executor->appended();
+    if (stream.executor->delivered() < appended &&
+        NamesFirst(appended, &stream.by_control.complete)) {
+      task->complete.push_back({stream.executor, appended});
     }
   });
 }
 
-void StreamOrder::ComesAfterData(Stream* stream, const std::shared_ptr<Lane>& other,
+void StreamOrder::ComesAfterData(Stream* stream, const std::shared_ptr<Executor>& other,
                                  uint64_t ticket, Task* task) {
   if (other->delivered() >= ticket) return;
   task->data.push_back({other, ticket});
   // Commands that come after this one come after that data.
-  stream->data_ticket = stream->lane->appended() + 1;
+  stream->data_ticket = stream->executor->appended() + 1;
 }
 
 void StreamOrder::ComesAfterBarrier(Stream* stream, size_t kind, const Barriers& barriers,
@@ -156,44 +158,45 @@ void StreamOrder::ComesAfterBarrier(Stream* stream, size_t kind, const Barriers&
   if (seen == barriers.count) return;
   seen = barriers.count;
   const std::shared_ptr<EventRecord>& barrier = barriers.latest;
-  if (barrier->lane == stream->lane) return;
+  if (barrier->executor == stream->executor) return;
   if (barrier->state() != EventRecord::State::kComplete) {
-    task->after.push_back({barrier->lane, barrier->ticket});
+    task->after.push_back({barrier->executor, barrier->ticket});
     task->barriers.push_back(barrier);
   }
-  ComesAfterData(stream, barrier->lane, barrier->data_ticket, task);
+  ComesAfterData(stream, barrier->executor, barrier->data_ticket, task);
 }
 
 void StreamOrder::AfterStream(Stream* stream, const Stream& other, Named* named, Task* task) {
-  const uint64_t appended = other.lane->appended();
-  if (other.lane->issued() < appended && NamesFirst(appended, &named->issued)) {
-    task->after.push_back({other.lane, appended});
+  const uint64_t appended = other.executor->appended();
+  if (other.executor->issued() < appended && NamesFirst(appended, &named->issued)) {
+    task->after.push_back({other.executor, appended});
   }
   if (NamesFirst(other.data_ticket, &named->data)) {
-    ComesAfterData(stream, other.lane, other.data_ticket, task);
+    ComesAfterData(stream, other.executor, other.data_ticket, task);
   }
 }
 
 // A device's legacy stream waits for each of its blocking streams, and they wait for it. The device
 // sees to that once the commands reach it in the application's order.
 void StreamOrder::Enqueue(Stream* stream, Task&& task) {
-  const Lane& lane = *stream->lane;
-  if (lane.kind() == Lane::Kind::kLegacy) {
+  const Executor& executor = *stream->executor;
+  if (executor.kind() == Executor::Kind::kLegacy) {
     ForEachStream([&](Stream& other) RUNS_ON(decoder_thread) {
-      if (other.lane->kind() != Lane::Kind::kBlocking || other.lane->device() != lane.device()) {
+      if (other.executor->kind() != Executor::Kind::kBlocking ||
+          other.executor->device() != executor.device()) {
         return;
       }
       AfterStream(stream, other, &other.by_legacy, &task);
     });
-  } else if (lane.kind() == Lane::Kind::kBlocking) {
-    AfterStream(stream, *legacy_[lane.device()], &stream->of_legacy, &task);
+  } else if (executor.kind() == Executor::Kind::kBlocking) {
+    AfterStream(stream, *legacy_[executor.device()], &stream->of_legacy, &task);
   }
   for (size_t kind = stream->ignores_barriers ? 1 : 0; kind < barriers_.size(); ++kind) {
     ComesAfterBarrier(stream, kind, barriers_[kind], &task);
   }
   ++given_[static_cast<size_t>(task.work.engine)];
   const bool ends = task.id == CommandId::kStreamDestroy;
-  const uint64_t ticket = stream->lane->Append(std::move(task));
+  const uint64_t ticket = stream->executor->Append(std::move(task));
   if (!ends) stream->work_ticket = ticket;
 }
 
@@ -203,17 +206,17 @@ void StreamOrder::AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record
   stream->barriers_seen[kind] = ++barriers_[kind].count;
 }
 
-int StreamOrder::CountAppended(const std::shared_ptr<Lane>** last) {
-  int lanes = 0;
-  const auto look = [&](const std::shared_ptr<Lane>& lane) RUNS_ON(decoder_thread) {
-    if (lane == nullptr || !lane->has_appended()) return;
-    ++lanes;
-    *last = &lane;
+int StreamOrder::CountAppended(const std::shared_ptr<Executor>** last) {
+  int executors = 0;
+  const auto look = [&](const std::shared_ptr<Executor>& executor) RUNS_ON(decoder_thread) {
+    if (executor == nullptr || !executor->has_appended()) return;
+    ++executors;
+    *last = &executor;
   };
   look(control_);
   look(linker_);
-  ForEachStream([&](const Stream& stream) RUNS_ON(decoder_thread) { look(stream.lane); });
-  return lanes;
+  ForEachStream([&](const Stream& stream) RUNS_ON(decoder_thread) { look(stream.executor); });
+  return executors;
 }
 
 void StreamOrder::GiveBackAdopted() {
@@ -221,13 +224,13 @@ void StreamOrder::GiveBackAdopted() {
 }
 
 void StreamOrder::Flush() {
-  const std::shared_ptr<Lane>* lane = nullptr;
-  const int lanes = CountAppended(&lane);
-  if (lanes == 0) return;
-  alone_times_ = lanes == 1 && lane->get() == alone_ ? alone_times_ + 1 : 0;
-  alone_ = lane->get();
-  if (host_->adopts_lanes && alone_times_ >= kAloneToAdopt && alone_->IssueHere()) {
-    if (adopted_ == nullptr) adopted_ = *lane;
+  const std::shared_ptr<Executor>* executor = nullptr;
+  const int executors = CountAppended(&executor);
+  if (executors == 0) return;
+  alone_times_ = executors == 1 && executor->get() == alone_ ? alone_times_ + 1 : 0;
+  alone_ = executor->get();
+  if (host_->adopts_executors && alone_times_ >= kAloneToAdopt && alone_->IssueHere()) {
+    if (adopted_ == nullptr) adopted_ = *executor;
     return;
   }
   FlushToThreads();
@@ -237,12 +240,12 @@ void StreamOrder::FlushToThreads() {
   GiveBackAdopted();
   control_->Flush();
   if (linker_ != nullptr) linker_->Flush();
-  ForEachStream([](const Stream& stream) RUNS_ON(decoder_thread) { stream.lane->Flush(); });
+  ForEachStream([](const Stream& stream) RUNS_ON(decoder_thread) { stream.executor->Flush(); });
 }
 
 void StreamOrder::ForgetFinished() {
   std::erase_if(leaving_, [](const auto& stream)
-                              RUNS_ON(decoder_thread) { return stream->lane->finished(); });
+                              RUNS_ON(decoder_thread) { return stream->executor->finished(); });
 }
 
 }  // namespace warpline::worker

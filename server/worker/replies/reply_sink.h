@@ -30,8 +30,8 @@ std::string_view BytesOf(const Fields& fields) {
   return {reinterpret_cast<const char*>(&fields), sizeof(fields)};
 }
 
-// Thread-safe: lanes and the decoder reply as they finish, under one lock around the ring, which
-// has one writer. What is retired is reported on the session's board as well, if it has one.
+// Thread-safe: executors and the decoder reply as they finish, under one lock around the ring,
+// which has one writer. What is retired is reported on the session's board as well, if it has one.
 class ReplySink {
  public:
   // Both are borrowed. `progress` hears of answers.

@@ -10,7 +10,7 @@
 #include "proto/frames.h"
 #include "proto/wire.h"
 #include "server/hostlink/handover/host_bytes.h"
-#include "server/worker/lanes/session_log.h"
+#include "server/worker/executors/session_log.h"
 
 namespace warpline::worker {
 namespace {
@@ -33,7 +33,7 @@ static_assert(std::all_of(std::begin(kCommandTable), std::end(kCommandTable),
                             const Engine engine = command.engine;
                             return static_cast<size_t>(engine) < kEngineCount &&
                                    (engine == Engine::kNothing ||
-                                    (HasRow(engine) && command.lane == LaneKind::kStream));
+                                    (HasRow(engine) && command.executor == ExecutorKind::kStream));
                           }));
 
 }  // namespace
@@ -86,8 +86,8 @@ absl::Status Decoder::Decode(std::string payload) {
     status =
         absl::InvalidArgumentError(absl::StrCat(count, " commands in a batch of ", header.count));
   }
-  // Says this before any lane can complete something of it, so that the last report says that all
-  // is done.
+  // Says this before any executor can complete something of it, so that the last report says that
+  // all is done.
   parts_.completion->SetDecoded(next_seq_ - 1);
   PublishUsage();
   parts_.order->Flush();

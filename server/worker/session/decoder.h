@@ -21,7 +21,7 @@
 #include "server/worker/commands/command_handler.h"
 #include "server/worker/commands/families.h"
 #include "server/worker/continuity/journal.h"
-#include "server/worker/lanes/decoder_thread.h"
+#include "server/worker/executors/decoder_thread.h"
 
 namespace warpline::worker {
 
@@ -38,7 +38,7 @@ class Decoder {
   // Runs an entry of the journal as a command, when the session is taken over from another worker,
   // which had accepted it.
   void Replay(JournalEntry entry) RUNS_ON(decoder_thread);
-  // Hands everything to the lanes and waits until it is complete, or the session is over.
+  // Hands everything to the executors and waits until it is complete, or the session is over.
   void Finish() RUNS_ON(decoder_thread);
   // Lets commands go on after number `seq`.
   void ResumeAfter(uint64_t seq) RUNS_ON(decoder_thread);

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/worker/lanes/session_log.h"
+#include "server/worker/executors/session_log.h"
 #include "server/worker/session/journal_replay.h"
 
 namespace warpline::worker {
@@ -55,23 +55,23 @@ HostedSession::HostedSession(Options options)
                    .recorder = options.recorder,
                    .log = &log_,
                    .on_fault = std::move(options.on_fault)}),
-      lane_host_({.devices = &devices_,
-                  .reports = &completion_,
-                  .state = &continuity_,
-                  .charger = ChargerOf(options),
-                  .outside = &outside_,
-                  .sink = &sink_,
-                  .prints = &prints_,
-                  .staging = &staging_,
-                  .gate = &gate_,
-                  .images = &images_,
-                  .naps = &naps_,
-                  .pointers = pointers_.has_value() ? &*pointers_ : nullptr,
-                  .gates = options.gates,
-                  .log = &log_,
-                  .adopts_lanes = options.adopt_lanes,
-                  .shares_device = options.shares_device}),
-      order_(&lane_host_, &completion_),
+      executor_host_({.devices = &devices_,
+                      .reports = &completion_,
+                      .state = &continuity_,
+                      .charger = ChargerOf(options),
+                      .outside = &outside_,
+                      .sink = &sink_,
+                      .prints = &prints_,
+                      .staging = &staging_,
+                      .gate = &gate_,
+                      .images = &images_,
+                      .naps = &naps_,
+                      .pointers = pointers_.has_value() ? &*pointers_ : nullptr,
+                      .gates = options.gates,
+                      .log = &log_,
+                      .adopts_executors = options.adopt_executors,
+                      .shares_device = options.shares_device}),
+      order_(&executor_host_, &completion_),
       current_(&completion_, &sink_, usage_),
       command_parts_({.current = &current_,
                       .tables = &tables_,
@@ -97,7 +97,7 @@ HostedSession::HostedSession(Options options)
 
 // Threads end before anything that they use is destroyed.
 HostedSession::~HostedSession() {
-  completion_.StopLanes();
+  completion_.StopExecutors();
   for (uint32_t device = 0; device < devices_.size(); ++device) {
     devices_.code(device)->SetCodePayer(nullptr);
   }

@@ -1,5 +1,5 @@
 // One client's session in a worker process: decodes its commands, holds its objects, runs its
-// lanes, and keeps what a next worker would need.
+// executors, and keeps what a next worker would need.
 //
 //   HostedSession::Options options;
 //   options.devices = {{context}};
@@ -26,22 +26,22 @@
 #include "common/log/log_budget.h"
 #include "common/progress.h"
 #include "lease/rights.h"
-#include "server/hostlink/dispatch_gate/lane_turns.h"
+#include "server/hostlink/dispatch_gate/executor_turns.h"
 #include "server/hostlink/handover/session_usage.h"
 #include "server/worker/commands/command_handler.h"
 #include "server/worker/commands/current_command.h"
 #include "server/worker/commands/object_tables.h"
 #include "server/worker/continuity/continuity.h"
 #include "server/worker/continuity/recorder.h"
-#include "server/worker/lanes/cached_images.h"
-#include "server/worker/lanes/decoder_thread.h"
-#include "server/worker/lanes/device_set.h"
-#include "server/worker/lanes/kernel.h"
-#include "server/worker/lanes/lane_host.h"
-#include "server/worker/lanes/lane_inbox.h"
-#include "server/worker/lanes/print_relay.h"
-#include "server/worker/lanes/session_limits.h"
-#include "server/worker/lanes/staging_pool.h"
+#include "server/worker/executors/cached_images.h"
+#include "server/worker/executors/decoder_thread.h"
+#include "server/worker/executors/device_set.h"
+#include "server/worker/executors/executor_host.h"
+#include "server/worker/executors/executor_inbox.h"
+#include "server/worker/executors/kernel.h"
+#include "server/worker/executors/print_relay.h"
+#include "server/worker/executors/session_limits.h"
+#include "server/worker/executors/staging_pool.h"
 #include "server/worker/memory/arena_book.h"
 #include "server/worker/memory/host_memory.h"
 #include "server/worker/memory/neighbour_pointers.h"
@@ -82,8 +82,8 @@ class HostedSession {
     const dispatch::SessionGates* gates = nullptr;
     // See Completion::Parts.
     std::function<void()> on_fault;
-    // Whoever calls Decode() also calls LookAfterLane(), often.
-    bool adopt_lanes = false;
+    // Whoever calls Decode() also calls LookAfterExecutor(), often.
+    bool adopt_executors = false;
     // The devices are shared with other sessions of the process, which does not look into images.
     bool shares_device = false;
   };
@@ -121,10 +121,10 @@ class HostedSession {
   // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
   // Replay().
   void UseImageCache(ImageCache* cache) RUNS_ON(decoder_thread) { images_.Use(cache); }
-  // Between two payloads: looks after a lane that the decoder's thread has adopted, and returns
-  // whether anything is under way there. GiveBackLane() comes before the thread sleeps.
-  bool LookAfterLane() RUNS_ON(decoder_thread) { return order_.LookAfterAdopted(); }
-  void GiveBackLane() RUNS_ON(decoder_thread) { order_.GiveBackAdopted(); }
+  // Between two payloads: looks after an executor that the decoder's thread has adopted, and
+  // returns whether anything is under way there. GiveBackExecutor() comes before the thread sleeps.
+  bool LookAfterExecutor() RUNS_ON(decoder_thread) { return order_.LookAfterAdopted(); }
+  void GiveBackExecutor() RUNS_ON(decoder_thread) { order_.GiveBackAdopted(); }
   // What it says to its client.
   ReplySink& replies() { return sink_; }
   // Tells `record` of the images of modules, on the same terms.
@@ -153,7 +153,7 @@ class HostedSession {
   StagingPool staging_;
   LaunchGate gate_;
   const std::optional<NeighbourPointers> pointers_;
-  LaneNaps naps_;
+  ExecutorNaps naps_;
   CachedImages images_;
   PrintRelay prints_;
   Continuity continuity_;
@@ -161,7 +161,7 @@ class HostedSession {
   std::deque<PaidCode> paid_code_;  // By device.
   HostMemory host_memory_ ABSL_GUARDED_BY(decoder_thread);
   Completion completion_;
-  const LaneHost lane_host_;
+  const ExecutorHost executor_host_;
   StreamOrder order_ ABSL_GUARDED_BY(decoder_thread);
   ObjectTables tables_ ABSL_GUARDED_BY(decoder_thread);
   CurrentCommand current_ ABSL_GUARDED_BY(decoder_thread);

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "proto/command_spans.h"
-#include "server/worker/lanes/decoder_thread.h"
+#include "server/worker/executors/decoder_thread.h"
 
 namespace warpline::worker {
 namespace {
@@ -25,7 +25,7 @@ void RestoreRecord(const std::string& body, int64_t host_ns, const CommandParts&
   const auto event = parts.tables->events.find(create.event);
   if (event == parts.tables->events.end()) return;
   auto record = std::make_shared<EventRecord>(parts.devices->events(0), create.flags,
-                                              parts.order->legacy(0)->lane);
+                                              parts.order->legacy(0)->executor);
   record->event = create.event;
   record->host_ns.store(host_ns);
   record->restored = true;
@@ -69,7 +69,7 @@ absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* 
   continuity->BeginPlacing();
   journal->ForEachOf(IsCode, replay);
   decoder->Finish();
-  // Lanes may still be placing then.
+  // Executors may still be placing then.
   if (over()) return absl::CancelledError("the session is over");
   continuity->EndPlacing();
   journal->ForEachOf(IsData, replay);

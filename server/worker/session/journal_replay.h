@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "server/worker/commands/command_handler.h"
 #include "server/worker/continuity/continuity.h"
-#include "server/worker/lanes/decoder_thread.h"
+#include "server/worker/executors/decoder_thread.h"
 #include "server/worker/session/decoder.h"
 
 namespace warpline::worker {

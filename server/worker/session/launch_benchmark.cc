@@ -2,8 +2,8 @@
 // //server/worker/session:launch_benchmark
 //
 // Rows of launches go through a session whose device does nothing, in frames of so many. Prints,
-// for each launch, the processor time of the decoder's thread and of the lane's, and how often the
-// device was asked to record or to query an event.
+// for each launch, the processor time of the decoder's thread and of the executor's, and how often
+// the device was asked to record or to query an event.
 #include <time.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@
 #include "common/loop/loop_affinity.h"
 #include "proto/commands.h"
 #include "proto/frames.h"
-#include "server/worker/lanes/decoder_thread.h"
+#include "server/worker/executors/decoder_thread.h"
 #include "server/worker/session/hosted_session.h"
 #include "server/worker/testing/fake_context.h"
 
@@ -36,12 +36,12 @@ class Device : public FakeContext {
  public:
   explicit Device(int64_t launch_ns) : launch_ns_(launch_ns) {}
 
-  // All of them come from one lane's thread.
+  // All of them come from one executor's thread.
   CudaResult Launch(device::KernelId, const device::LaunchConfig&, absl::Span<const std::byte>,
                     device::StreamId) override {
     const uint64_t launches = launches_.load(std::memory_order_relaxed) + 1;
     if (launches % kRow == 1) first_ns_ = ThreadNs();
-    if (launches % kRow == 0) lane_ns_ += ThreadNs() - first_ns_;
+    if (launches % kRow == 0) executor_ns_ += ThreadNs() - first_ns_;
     if (launch_ns_ > 0) {
       timespec begin, now;
       clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -64,7 +64,7 @@ class Device : public FakeContext {
 
   uint64_t launches() const { return launches_.load(std::memory_order_acquire); }
   // Between the first and the last launch of each row.
-  uint64_t lane_ns() const { return lane_ns_; }
+  uint64_t executor_ns() const { return executor_ns_; }
   uint64_t records() const { return records_; }
   uint64_t queries() const { return queries_; }
 
@@ -72,7 +72,7 @@ class Device : public FakeContext {
   const int64_t launch_ns_;
   std::atomic<uint64_t> launches_{0};
   uint64_t first_ns_ = 0;
-  uint64_t lane_ns_ = 0;
+  uint64_t executor_ns_ = 0;
   std::atomic<uint64_t> records_{0};
   std::atomic<uint64_t> queries_{0};
 };
@@ -148,12 +148,12 @@ class Row {
 void Main() {
   const LoopScope scope(&decoder_thread);
   std::printf("%-12s %-10s %12s %12s %10s %10s\n", "launch ns", "per frame", "decoder ns",
-              "lane ns", "records", "queries");
+              "executor ns", "records", "queries");
   for (const int64_t launch_ns : {0, 3000}) {
     for (const uint64_t per_frame : {1, 4, 32, 256}) {
       Row row(launch_ns);
       row.Run(per_frame);
-      const uint64_t lane_before = row.device().lane_ns();
+      const uint64_t executor_before = row.device().executor_ns();
       const uint64_t records = row.device().records(), queries = row.device().queries();
       uint64_t decoder_ns = 0;
       for (int i = 0; i < kRows; ++i) decoder_ns += row.Run(per_frame);
@@ -161,7 +161,7 @@ void Main() {
       std::printf("%-12lld %-10llu %12.1f %12.1f %10.4f %10.4f\n",
                   static_cast<long long>(launch_ns), static_cast<unsigned long long>(per_frame),
                   static_cast<double>(decoder_ns) / kAll,
-                  static_cast<double>(row.device().lane_ns() - lane_before) / kAll -
+                  static_cast<double>(row.device().executor_ns() - executor_before) / kAll -
                       static_cast<double>(launch_ns),
                   static_cast<double>(row.device().records() - records) / kAll,
                   static_cast<double>(row.device().queries() - queries) / kAll);

@@ -130,7 +130,7 @@ TEST_F(SessionDevicesTest, StreamsAndKernelsAreTheirDevices) {
 
 TEST_F(SessionDevicesTest, LegacyOrderHoldsForEachDeviceApart) {
   AddStream(On(0, 20), 0);
-  // Holds the blocking stream's lane until it is answered.
+  // Holds the blocking stream's executor until it is answered.
   Add(cmd::HostCall{On(0, 20), 7});
   Add(cmd::Memset{On(0, kLegacy), 1, 1, 5, 1});
   Add(cmd::Memset{On(1, kLegacy), 1, 1, 6, 1});
@@ -154,7 +154,7 @@ TEST_F(SessionDevicesTest, AStreamWaitsForAnEventOfAnotherDevice) {
   Add(cmd::StreamWaitEvent{On(1, 20), 30});
   Add(cmd::Memset{On(1, 20), 1, 1, 6, 1});
   ASSERT_TRUE(Send().ok());
-  // The other device's lane has not even issued the record.
+  // The other device's executor has not even issued the record.
   Sync(On(1, kLegacy));
   EXPECT_FALSE(Has(&second_, "set@11 6"));
   Add(cmd::HostDone{7});
@@ -356,7 +356,7 @@ TEST_F(SessionDevicesTest, AGraphOverDevicesIsIssuedInOneOrder) {
   Add(cmd::GraphLaunch{On(0, 20), On(0, 50)});
   Sync(On(0, 20));
   EXPECT_EQ(ResultOf(created), CudaResult::kSuccess);
-  // The other device's stream, 11, is the lane's own and was made for this.
+  // The other device's stream, 11, is the executor's own and was made for this.
   EXPECT_EQ(first_.log(), (std::vector<std::string>{"launch@10 77x1", "wait@10 11", "set@10 6"}));
   EXPECT_EQ(second_.log(), (std::vector<std::string>{"wait@11 10", "launch@11 77x1"}));
   // A stream of the other device can launch it, too.

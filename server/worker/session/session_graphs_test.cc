@@ -64,7 +64,7 @@ class SessionGraphsTest : public SessionTest {
     replies_.Wait(seq);
   }
 
-  // Returns when the control lane has done what was added so far.
+  // Returns when the control executor has done what was added so far.
   void AwaitControl() {
     const uint64_t seq = Add(cmd::LimitGet{});
     ASSERT_TRUE(Send().ok());
@@ -263,8 +263,8 @@ TEST_F(SessionGraphsTest, AModuleThatStaysIsCounted) {
   EXPECT_FALSE(Failed(fits));
 }
 
-// A stream that waits for its client holds the control lane, where destroyed graphs then wait with
-// their nodes.
+// A stream that waits for its client holds the control executor, where destroyed graphs then wait
+// with their nodes.
 TEST_F(SessionGraphsTest, WhatIsDestroyedCountsUntilItIsGone) {
   const std::string definition = Definition(1, params_);  // Two nodes.
   SessionLimits limits;

@@ -1,5 +1,5 @@
 // Tests what a tenant can write into the server's log: a few lines, however often it fails.
-#include "server/worker/lanes/session_log.h"
+#include "server/worker/executors/session_log.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

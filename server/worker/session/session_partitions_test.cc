@@ -46,7 +46,7 @@ class SessionPartitionsTest : public SessionTest {
     EXPECT_TRUE(Send().ok());
     return ResultOf(made);
   }
-  // Waits for the streams' work and for the control lane.
+  // Waits for the streams' work and for the control executor.
   void Finish() {
     const uint64_t all = Add(cmd::ContextSync{});
     const uint64_t control = Add(cmd::SmSplit{});

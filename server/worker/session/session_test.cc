@@ -81,7 +81,7 @@ TEST_F(SessionTest, StalledStreamHoldsNeitherOtherStreamsNorTheirWaits) {
   ASSERT_TRUE(Send().ok());
   context_.Stall(10);
   context_.Stall(11);
-  // The number is more than the device would take before it blocks its caller. The lanes decide
+  // The number is more than the device would take before it blocks its caller. The executors decide
   // which of the two streams is 10, so both are stalled first.
   for (int i = 0; i < 2000; ++i) Add(LaunchOn(7), params_);
   const uint64_t stalled = Add(cmd::StreamSync{7});

@@ -100,8 +100,8 @@ TEST_F(SessionUsageTest, LimitsThatWereMetAreCounted) {
   EXPECT_EQ(Met(*session_, Limit::kCommands), 0u);
 }
 
-// Nothing but a lane's progress wakes the decoder when it waits, so a lost wake-up is a test that
-// hangs.
+// Nothing but an executor's progress wakes the decoder when it waits, so a lost wake-up is a test
+// that hangs.
 class DecoderWaitTest : public SessionUsageTest {
  protected:
   // Sends what was added, with a wait for all of it. The decoder waits until stream 1 goes on.
@@ -133,7 +133,7 @@ TEST_F(DecoderWaitTest, TheDecoderGoesOnWhenPayloadsAreExecuted) {
   limits.max_queued_bytes = 64 << 10;
   Restart(limits);
   context_.Stall(1);
-  // More than a lane has outstanding on a device, so that the copy is not issued yet.
+  // More than an executor has outstanding on a device, so that the copy is not issued yet.
   for (int i = 0; i < 600; ++i) Add(cmd::Memset{1, 4096, 1, 1, 1});
   Add(cmd::CopyToDevice{1, 4096}, std::string(limits.max_queued_bytes, 'x'));
   ASSERT_TRUE(Send().ok());
@@ -165,7 +165,7 @@ TEST_F(SessionUsageTest, AcceptedCommandsAreCountedByTheirEngine) {
   Add(cmd::Memset{1, 4096, 1, 1, 1});
   ASSERT_TRUE(Send().ok());
   EXPECT_EQ(Now(Usage::kComputeCommands), 4u);
-  // As lanes ask for their turns: by where the bytes go, and not at all where there are none.
+  // As executors ask for their turns: by where the bytes go, and not at all where there are none.
   Add(cmd::CopyOnDevice{1, kHostArenaBase, 0x1000, 4});
   constexpr uint32_t kFloat = 0x20;
   Add(cmd::ArrayCreate{3, 64, 16, 0, kFloat, 1, 0, 0});

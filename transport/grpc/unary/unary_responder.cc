@@ -80,7 +80,7 @@ class UnaryResponder::Call : public AcceptEvent {
   void Cancel() RUNS_ON(accept_loop) { context_.TryCancel(); }
 
  private:
-  enum class Stage { kAwaited, kReading, kInLane, kAnswering };
+  enum class Stage { kAwaited, kReading, kInQueue, kAnswering };
 
   void Begin() RUNS_ON(accept_loop) {
     if (!owner_->called_(context_.peer())) {
@@ -112,16 +112,16 @@ class UnaryResponder::Call : public AcceptEvent {
     absl::StatusOr<std::string> request = ToString(request_);
     if (!request.ok()) return Answer(request);
     const std::string peer = PeerName(context_);
-    const auto lane = owner_->lane_of_.find(method_->first);
-    if (lane == owner_->lane_of_.end()) return Answer(method_->second(peer, *request));
+    const auto queue = owner_->queue_of_.find(method_->first);
+    if (queue == owner_->queue_of_.end()) return Answer(method_->second(peer, *request));
     absl::StatusOr<UnaryCaller> caller = UnaryCaller{std::string(PeerWithoutPort(peer))};
-    if (lane->second.admit) caller = lane->second.admit(peer, *request);
+    if (queue->second.admit) caller = queue->second.admit(peer, *request);
     if (!caller.ok()) return Answer(caller.status());
     request_.Clear();
-    stage_ = Stage::kInLane;
+    stage_ = Stage::kInQueue;
     const size_t bytes = request->size();
-    const bool posted = owner_->lanes_->Post(
-        lane->second.number, *caller, bytes,
+    const bool posted = owner_->queues_->Post(
+        queue->second.number, *caller, bytes,
         [this, method = method_, peer, request = *std::move(request)](bool run) {
           GiveAnswer(run ? method->second(peer, request)
                          : absl::StatusOr<std::string>(absl::UnavailableError("shutting down")));
@@ -129,7 +129,7 @@ class UnaryResponder::Call : public AcceptEvent {
     if (!posted) Answer(absl::UnavailableError(kTooMany));
   }
 
-  // On the thread of the lanes. Afterwards the call is the accepting thread's again.
+  // On the thread of the queues. Afterwards the call is the accepting thread's again.
   void GiveAnswer(absl::StatusOr<std::string> answer) {
     {
       MutexLock lock(&mu_);
@@ -161,7 +161,7 @@ class UnaryResponder::Call : public AcceptEvent {
   Stage stage_ ABSL_GUARDED_BY(accept_loop) = Stage::kAwaited;
   ReadTurns::Id reader_ ABSL_GUARDED_BY(accept_loop) = 0;  // 0 when it neither reads nor waits to.
 
-  // From a lane.
+  // From a queue.
   grpc::Alarm alarm_;
   Mutex mu_;
   absl::StatusOr<std::string> answer_ ABSL_GUARDED_BY(mu_);
@@ -179,13 +179,13 @@ void UnaryResponder::DropWaiting() {
 }
 
 void UnaryResponder::Stop() {
-  if (lanes_ != nullptr) lanes_->Stop();
+  if (queues_ != nullptr) queues_->Stop();
 }
 
 void UnaryResponder::Listen(grpc::ServerCompletionQueue* queue) {
-  size_t lanes = 0;
-  for (const auto& [method, lane] : lane_of_) lanes = std::max(lanes, lane.number + 1);
-  lanes_ = std::make_unique<UnaryLanes>(lanes, WaitingLimits());
+  size_t queues = 0;
+  for (const auto& [method, queue] : queue_of_) queues = std::max(queues, queue.number + 1);
+  queues_ = std::make_unique<UnaryQueues>(queues, WaitingLimits());
   // Owned by the queue until its event comes back.
   new Call(this, queue);
 }

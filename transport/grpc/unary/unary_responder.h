@@ -26,7 +26,7 @@
 #include "transport/grpc/listen/accept_event.h"
 #include "transport/grpc/tls/grpc_tls.h"
 #include "transport/grpc/unary/read_turns.h"
-#include "transport/grpc/unary/unary_lanes.h"
+#include "transport/grpc/unary/unary_queues.h"
 #include "transport/unary_methods.h"
 
 namespace warpline::grpc_internal {
@@ -36,10 +36,10 @@ class UnaryResponder {
  public:
   // `tls` is the listener's, null for none. `called` is told gRPC's name of the connection of each
   // call, and says whether the call may be answered.
-  UnaryResponder(UnaryMethods methods, UnaryMethodLanes lanes, std::shared_ptr<TlsSource> tls,
+  UnaryResponder(UnaryMethods methods, UnaryMethodQueues queues, std::shared_ptr<TlsSource> tls,
                  std::function<bool(const std::string& connection)> called)
       : methods_(std::move(methods)),
-        lane_of_(std::move(lanes)),
+        queue_of_(std::move(queues)),
         tls_(std::move(tls)),
         called_(std::move(called)) {}
 
@@ -48,7 +48,7 @@ class UnaryResponder {
 
   // After it was started: waits for the first calls. Their events come as AcceptEvent tags.
   void Listen(grpc::ServerCompletionQueue* queue) RUNS_ON(accept_loop);
-  // Answers what waits in lanes. Before the queue is shut down, by whoever does
+  // Answers what waits in queues. Before the queue is shut down, by whoever does
   // that.
   void Stop();
 
@@ -66,10 +66,10 @@ class UnaryResponder {
   class Call;
 
   const UnaryMethods methods_;
-  const UnaryMethodLanes lane_of_;
+  const UnaryMethodQueues queue_of_;
   const std::shared_ptr<TlsSource> tls_;
   const std::function<bool(const std::string& connection)> called_;
-  std::unique_ptr<UnaryLanes> lanes_;  // From Listen() on.
+  std::unique_ptr<UnaryQueues> queues_;  // From Listen() on.
   ReadTurns turns_ ABSL_GUARDED_BY(accept_loop);
   // Those that wait for their turn to read, or read.
   std::map<ReadTurns::Id, Call*> readers_ ABSL_GUARDED_BY(accept_loop);

@@ -385,7 +385,7 @@ TEST_F(SessionStreamsTest, ASessionThatIsQuietRunsElsewhereAtOnce) {
   driver_.Complete();
 }
 
-// What share_planner_test simulates, with streams that move. The light session's lane keeps two
+// What share_planner_test simulates, with streams that move. The light session's executor keeps two
 // kernels of 5 ms of the whole device queued, which take 82 ms on 8 multiprocessors of 132 and 41
 // on 16; the heavy one's kernels are so short that it is always where its place is.
 TEST_F(SessionStreamsTest, ASessionHasItsPartAlthoughItsKernelsStayWhereTheyWereLaunched) {

@@ -18,14 +18,14 @@ SimulatedTenant::SimulatedTenant(const ContenderTerms& terms, std::vector<Simula
   auto page = DispatchPage::Create();
   page_ = page->get();
   gates_ = std::make_unique<SessionGates>(*std::move(page), &SimulatedNow);
-  turns_ = std::make_unique<LaneTurns>(gates_.get(), 0);
+  turns_ = std::make_unique<ExecutorTurns>(gates_.get(), 0);
 }
 
 int64_t SimulatedTenant::TakeUsed(Engine engine) {
   return std::exchange(used_ns_[EngineIndex(engine)], 0);
 }
 
-void SimulatedTenant::LaneLooks(int64_t now_ns) {
+void SimulatedTenant::ExecutorLooks(int64_t now_ns) {
   if (killed() || now_ns < look_ns_) return;
   if (complete_ != retired_) {
     retired_ = complete_;
@@ -130,7 +130,7 @@ void SimulatedGpu::Work() {
             tenant->ready_ns_ =
                 std::max(simulated_now_ns, command.ready_ns + command.work.every_ns);
           }
-          // Its client has the lane look at once.
+          // Its client has the executor look at once.
           tenant->look_ns_ = std::min(tenant->look_ns_, simulated_now_ns + 20'000);
         }
         queue.pop_front();
@@ -156,7 +156,7 @@ void SimulatedGpu::Arbitrate() {
       tenant->contenders_[at]->See({.waiting = read.waiting > 0,
                                     .in_flight = read.in_flight,
                                     .worked = read.commands > 0,
-                                    .lanes = read.waiting,
+                                    .executors = read.waiting,
                                     .commands = read.commands,
                                     .bytes = read.bytes});
     }
@@ -173,7 +173,7 @@ void SimulatedGpu::Run(int64_t ns) {
   const int64_t end_ns = simulated_now_ns + ns;
   while (simulated_now_ns < end_ns) {
     Arbitrate();
-    for (const auto& tenant : tenants_) tenant->LaneLooks(simulated_now_ns);
+    for (const auto& tenant : tenants_) tenant->ExecutorLooks(simulated_now_ns);
     simulated_now_ns += kStepNs;
     Work();
   }

@@ -1,5 +1,5 @@
-// A simulated GPU that processes share by time slicing. Its tenants use the worker's own lanes
-// (LaneTurns), and its arbiters see only the tenants' pages. Time is simulated.
+// A simulated GPU that processes share by time slicing. Its tenants use the worker's own executors
+// (ExecutorTurns), and its arbiters see only the tenants' pages. Time is simulated.
 #ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
 #define WARPLINE_SERVER_GPU_SERVER_DISPATCH_TESTING_SIMULATED_GPU_H_
 
@@ -14,7 +14,7 @@
 #include "server/gpu_server/dispatch/engine_arbiter.h"
 #include "server/gpu_server/dispatch/flight_recorder.h"
 #include "server/gpu_server/dispatch/slot_reader.h"
-#include "server/hostlink/dispatch_gate/lane_turns.h"
+#include "server/hostlink/dispatch_gate/executor_turns.h"
 #include "server/hostlink/dispatch_page/dispatch_page.h"
 
 namespace warpline::dispatch {
@@ -25,7 +25,7 @@ inline constexpr int64_t kSecond = 1000 * kMs;
 inline constexpr int64_t kShort = 50'000;
 inline constexpr int64_t kLong = 5 * kMs;
 
-// One command of a lane's program.
+// One command of an executor's program.
 struct SimulatedWork {
   Engine engine = Engine::kCompute;
   int64_t ns = 50'000;
@@ -35,13 +35,13 @@ struct SimulatedWork {
   // For a host that waits: the next command comes this long after this one came, or when this one
   // is complete if that is later. With 0 `host_ns` decides.
   int64_t every_ns = 0;
-  // The time that the lane spends in the driver to issue the command.
+  // The time that the executor spends in the driver to issue the command.
   int64_t issue_ns = 0;
 };
 
 class SimulatedGpu;
 
-// A session with one lane, which repeats its program while it is on.
+// A session with one executor, which repeats its program while it is on.
 class SimulatedTenant {
  public:
   SimulatedTenant(const ContenderTerms& terms, std::vector<SimulatedWork> program);
@@ -68,13 +68,13 @@ class SimulatedTenant {
     int64_t ready_ns;
   };
 
-  void LaneLooks(int64_t now_ns);
+  void ExecutorLooks(int64_t now_ns);
 
   const ContenderTerms terms_;
   const std::vector<SimulatedWork> program_;
   DispatchPage* page_ = nullptr;
   std::unique_ptr<SessionGates> gates_;
-  std::unique_ptr<LaneTurns> turns_;
+  std::unique_ptr<ExecutorTurns> turns_;
   std::array<Contender*, kEngines> contenders_{};
   std::array<SlotReader, kEngines> readers_;
   std::array<int64_t, kEngines> used_ns_{};
@@ -88,7 +88,7 @@ class SimulatedTenant {
   uint64_t retired_ = 0;
   int64_t ready_ns_ = 0;  // When the host has its next command.
   int64_t look_ns_ = 0;
-  int64_t issued_ns_ = 0;  // When the driver will have issued the lane's command; 0 for none.
+  int64_t issued_ns_ = 0;  // When the driver will have issued the executor's command; 0 for none.
   int64_t latency_ns_ = 0;
 };
 

@@ -190,10 +190,10 @@ Accept SessionChannel::Dispatch(Frame* frame) {
       return OnAck(*frame);
     case kReadBack:
       return OnReadBack(*frame);
-    case kLaneAsk:
+    case kRelayAsk:
       if (port_->Backlog() >= kMaxBacklog) return Accept::kLater;
       if (!control_->TryCountRequest()) return Accept::kLater;
-      control_->OnLaneAsk();
+      control_->OnRelayAsk();
       return Accept::kTaken;
     case kClose:
       closing_ = true;

@@ -44,8 +44,8 @@ class SessionControl {
   virtual bool TryCountRequest() = 0;
   // A bulk connection asks for host memory; the answer goes to its slot of the bulk port.
   virtual void OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) = 0;
-  // The client wants a lane.
-  virtual void OnLaneAsk() = 0;
+  // The client wants a relay.
+  virtual void OnRelayAsk() = 0;
 };
 
 // A session, for the channel that serves it.

@@ -1,0 +1,55 @@
+// How a session finds to UCX: it asks the server for a relay, goes on there, and asks for another
+// when it has lost one. What the server says is untrusted, like every frame.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_RELAY_SEEKER_H_
+#define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_RELAY_SEEKER_H_
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "client_stub/session/connection/connection.h"
+#include "client_stub/session/connection/control_queue.h"
+#include "common/log/log_budget.h"
+#include "transport/channel_loop.h"
+
+namespace warpline::stub {
+
+class RelaySeeker {
+ public:
+  // Called, on the loop, with where a relay's bulk connections come to; with nothing when it is
+  // lost.
+  using OnBulk = std::function<void(const std::string& endpoint, const std::string& secret)>;
+
+  // All are borrowed; `log` has the kinds of session_log.h.
+  RelaySeeker(ControlQueue* control, Connection* connection, OnBulk on_bulk, LogBudget* log)
+      : control_(control), connection_(connection), on_bulk_(std::move(on_bulk)), log_(log) {}
+
+  // The session is open and the server offers relays: asks for the first. Called once, on any
+  // thread.
+  void Start();
+
+  // A frame kRelay. False for one that a correct server does not send.
+  bool OnRelay(std::string_view payload) RUNS_ON(channel_loop);
+  // The session goes on on another connection, to which it has `moved`, or because it had lost one.
+  // `by_relay` if that is the relay's.
+  void OnResumed(bool moved, bool by_relay) RUNS_ON(channel_loop);
+
+ private:
+  void Ask();
+
+  ControlQueue* const control_;
+  Connection* const connection_;
+  const OnBulk on_bulk_;
+  LogBudget* const log_;
+  std::atomic<bool> started_{false};
+  // Of the relay that the server named last.
+  std::string bulk_endpoint_ ABSL_GUARDED_BY(channel_loop);
+  std::string secret_ ABSL_GUARDED_BY(channel_loop);
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_CONNECTION_RELAY_SEEKER_H_

@@ -1,0 +1,214 @@
+#include "server/hostlink/dispatch_gate/executor_turns.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace warpline::dispatch {
+namespace {
+
+constexpr Engine kAllEngines[kEngines] = {Engine::kCompute, Engine::kCopyIn, Engine::kCopyOut};
+
+// The number of commands ahead before it is known how long a command takes.
+constexpr int64_t kUnknownAhead = 8;
+// One command runs and one follows it without a gap.
+constexpr uint64_t kLeastAhead = 2;
+// No command would begin once the expected session has come.
+constexpr uint64_t kBriefLeastAhead = 1;
+constexpr int64_t kAverageOver = 32;
+// The longest command is forgotten over this many.
+constexpr int64_t kLongestOver = 256;
+// Between two looks while the engine is the executor's, and when its turn is near.
+constexpr int64_t kShortNapNs = 50'000;
+constexpr int64_t kNearNapNs = 25'000;
+
+}  // namespace
+
+ExecutorTurns::ExecutorTurns(const SessionGates* gates, size_t device)
+    : gates_(gates), device_(device), slots_(gates == nullptr ? nullptr : &gates->device(device)) {}
+
+bool ExecutorTurns::IsFreeBesideOthers(Engine engine, uint64_t bytes) {
+  const uint32_t sharers = slot(engine).server.sharers.load(std::memory_order_relaxed);
+  return gates_->free_copies(device_, engine).Take(bytes, gates_->now_ns(), sharers);
+}
+
+bool ExecutorTurns::Ask(Engine engine, Grant grant) {
+  if (grant.open()) {
+    limited_ = Engine::kNothing;
+    StopWaiting();
+    return true;
+  }
+  limited_ = engine;
+  likely_ns_ = 0;
+  const bool shared = grant.state() == Grant::State::kShared;
+  brief_ = grant.brief();
+  ahead_ns_ = brief_ ? kBriefAheadNs : shared ? kSharedAheadNs : kAheadNs;
+  switch (grant.state()) {
+    case Grant::State::kShared:
+      StopWaiting();
+      return HasRoom(engine, 0);
+    case Grant::State::kTurn:
+      if (HasRoom(engine, grant.time_ns())) {
+        StopWaiting();
+        return true;
+      }
+      break;
+    default:
+      likely_ns_ = grant.time_ns();
+      break;
+  }
+  // An executor with work in flight wants the engine without saying so. But that work may end
+  // before another slice's turn does.
+  WaitFor(engine);
+  return false;
+}
+
+// The mean decides how much keeps an engine busy. But a program's long kernels follow each other,
+// and by the mean of the short ones before them many would be in flight. So an executor that must
+// not be in the way uses the longest.
+int64_t ExecutorTurns::LengthOf(const InFlight& own) const {
+  if (own.expected_ns == 0) return ahead_ns_ / kUnknownAhead;
+  return brief_ ? std::max(own.expected_ns, own.longest_ns) : own.expected_ns;
+}
+
+bool ExecutorTurns::HasRoom(Engine engine, int64_t until_ns) {
+  const InFlight& own = in_flight(engine);
+  const auto commands = static_cast<int64_t>(own.commands);
+  if (until_ns != 0) {
+    for (const Engine other : kAllEngines) {
+      if (other != engine && in_flight(other).commands > 0) return false;
+    }
+    // A command that would begin after the turn must not be issued.
+    if (gates_->now_ns() + commands * own.expected_ns >= until_ns) return false;
+  }
+  return own.commands < (brief_ ? kBriefLeastAhead : kLeastAhead) ||
+         commands * LengthOf(own) < ahead_ns_;
+}
+
+void ExecutorTurns::WaitFor(Engine engine) {
+  if (waits_for_ == engine) return;
+  StopWaiting();
+  waits_for_ = engine;
+  slot(engine).worker.executors_waiting.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ExecutorTurns::StopWaiting() {
+  if (waits_for_ == Engine::kNothing) return;
+  slot(waits_for_).worker.executors_waiting.fetch_sub(1, std::memory_order_relaxed);
+  waits_for_ = Engine::kNothing;
+}
+
+void ExecutorTurns::Note(Engine engine, uint64_t ticket, uint64_t bytes) {
+  if (!issued_.empty() && issued_.back().last == ticket) return;
+  if (engine == Engine::kCompute) ShowShare();
+  if (bytes > 0) slot(engine).worker.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (in_flight(engine).commands++ == 0) {
+    const int64_t now_ns = gates_->now_ns();
+    if (std::exchange(issuing_, Engine::kNothing) == engine) {
+      in_flight(engine).since_ns = now_ns;
+    } else {
+      BeginWork(engine, now_ns);
+    }
+  }
+  if (!issued_.empty() && issued_.back().engine == engine) {
+    issued_.back().last = ticket;
+    ++issued_.back().count;
+  } else {
+    issued_.push_back({engine, ticket, 1});
+  }
+}
+
+void ExecutorTurns::ShowShare() {
+  const uint32_t share = gates_->share();
+  if (share == share_) return;
+  share_ = share;
+  slot(Engine::kCompute).worker.share.store(share, std::memory_order_relaxed);
+}
+
+void ExecutorTurns::Settle(uint64_t ticket) {
+  const int64_t now_ns = gates_->now_ns();
+  while (!issued_.empty() && issued_.front().last <= ticket) {
+    Complete(issued_.front().engine, issued_.front().count, now_ns);
+    issued_.pop_front();
+  }
+  if (issued_.empty()) return;
+  // Commands of no engine may stand between those of a run, so this is how many are left at most.
+  Run& run = issued_.front();
+  const uint64_t left = std::min(run.count, run.last - ticket);
+  if (left == run.count) return;
+  Complete(run.engine, run.count - left, now_ns);
+  run.count = left;
+}
+
+void ExecutorTurns::Complete(Engine engine, uint64_t commands, int64_t now_ns) {
+  InFlight& own = in_flight(engine);
+  const int64_t each_ns =
+      std::max<int64_t>(0, now_ns - own.since_ns) / static_cast<int64_t>(commands);
+  // Programs mix long and short ones: what counts is how long a number of them takes.
+  const auto part = static_cast<int64_t>(std::min<uint64_t>(commands, kAverageOver));
+  own.expected_ns = own.expected_ns == 0
+                        ? each_ns
+                        : own.expected_ns + (each_ns - own.expected_ns) * part / kAverageOver;
+  own.expected_ns = std::max<int64_t>(own.expected_ns, 1);
+  own.longest_ns = std::max(each_ns, own.longest_ns - own.longest_ns * part / kLongestOver);
+  own.since_ns = now_ns;
+  own.commands -= commands;
+  slot(engine).worker.commands.fetch_add(commands, std::memory_order_relaxed);
+  if (own.commands == 0) EndWork(engine, now_ns);
+}
+
+void ExecutorTurns::BeginIssuing(Engine engine) {
+  issuing_ = engine;
+  BeginWork(engine, gates_->now_ns());
+}
+
+void ExecutorTurns::EndIssuing() {
+  EndWork(std::exchange(issuing_, Engine::kNothing), gates_->now_ns());
+}
+
+void ExecutorTurns::BeginWork(Engine engine, int64_t now_ns) {
+  in_flight(engine).since_ns = now_ns;
+  WorkerLine& line = slot(engine).worker;
+  if (line.executors_in_flight.fetch_add(1, std::memory_order_acq_rel) == 0) {
+    line.busy_since_ns.store(now_ns, std::memory_order_relaxed);
+  }
+}
+
+void ExecutorTurns::EndWork(Engine engine, int64_t now_ns) {
+  WorkerLine& line = slot(engine).worker;
+  const int64_t since_ns = line.busy_since_ns.load(std::memory_order_relaxed);
+  const bool was_last = line.executors_in_flight.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  if (was_last && since_ns > 0 && since_ns < now_ns) {
+    line.busy_ns.fetch_add(static_cast<uint64_t>(now_ns - since_ns), std::memory_order_relaxed);
+  }
+}
+
+uint64_t ExecutorTurns::MarkEvery(uint64_t most) const {
+  if (limited_ == Engine::kNothing) return most;
+  const int64_t ahead = ahead_ns_ / LengthOf(in_flight_[EngineIndex(limited_)]);
+  return std::clamp<uint64_t>(static_cast<uint64_t>(ahead / 2), 1, most);
+}
+
+absl::Duration ExecutorTurns::NapAtMost(absl::Duration nap) const {
+  if (limited_ == Engine::kNothing || ahead_ns_ == kSharedAheadNs) return nap;
+  // Where nothing follows a command, the engine is idle until the executor has seen its end.
+  int64_t most_ns = brief_ ? kNearNapNs : kShortNapNs;
+  if (waits_for_ != Engine::kNothing) {
+    const int64_t left_ns = likely_ns_ == 0 ? 0 : likely_ns_ - gates_->now_ns();
+    most_ns = std::max(kNearNapNs, left_ns - 2 * kShortNapNs);
+  }
+  return std::min(nap, absl::Nanoseconds(most_ns));
+}
+
+void ExecutorTurns::Leave() {
+  if (slots_ == nullptr) return;
+  StopWaiting();
+  OnNotIssued();
+  if (issued_.empty()) return;
+  const int64_t now_ns = gates_->now_ns();
+  for (const Engine engine : kAllEngines) {
+    if (std::exchange(in_flight(engine).commands, 0) > 0) EndWork(engine, now_ns);
+  }
+  issued_.clear();
+}
+
+}  // namespace warpline::dispatch

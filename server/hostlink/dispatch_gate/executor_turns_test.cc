@@ -1,0 +1,268 @@
+#include "server/hostlink/dispatch_gate/executor_turns.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace warpline::dispatch {
+namespace {
+
+constexpr int64_t kUs = 1000;
+int64_t now_ns = 0;
+int64_t Now() { return now_ns; }
+
+class ExecutorTurnsTest : public testing::Test {
+ protected:
+  ExecutorTurnsTest() {
+    now_ns = 1'000'000 * kUs;
+    auto page = DispatchPage::Create();
+    page_ = page->get();
+    gates_ = std::make_unique<SessionGates>(*std::move(page), &Now);
+    turns_ = std::make_unique<ExecutorTurns>(gates_.get(), 0);
+  }
+
+  EngineSlot& slot(Engine engine = Engine::kCompute) {
+    return page_->device(0)[EngineIndex(engine)];
+  }
+  WorkerLine& line(Engine engine = Engine::kCompute) { return slot(engine).worker; }
+  // Issues as much as it may, and says how much that is.
+  int Issue(Engine engine = Engine::kCompute, int most = 1000) {
+    int issued = 0;
+    while (issued < most && turns_->MayIssue(engine)) {
+      turns_->OnIssued(engine, ++ticket_, engine == Engine::kCompute ? 0 : 1 << 20);
+      ++issued;
+    }
+    return issued;
+  }
+  void RetireAllAfter(int64_t ns) {
+    now_ns += ns;
+    turns_->OnRetired(ticket_);
+  }
+
+  DispatchPage* page_;
+  std::unique_ptr<SessionGates> gates_;
+  std::unique_ptr<ExecutorTurns> turns_;
+  uint64_t ticket_ = 0;
+};
+
+TEST_F(ExecutorTurnsTest, OpenEngineHasNoLimit) {
+  EXPECT_EQ(Issue(), 1000);
+  EXPECT_EQ(line().executors_in_flight, 1u);
+  EXPECT_EQ(line().executors_waiting, 0u);
+  EXPECT_EQ(turns_->MarkEvery(64), 64u);
+  RetireAllAfter(500 * kUs);
+  EXPECT_EQ(line().executors_in_flight, 0u);
+  EXPECT_EQ(line().busy_ns, 500u * kUs);
+  EXPECT_EQ(line().commands, 1000u);
+}
+
+TEST_F(ExecutorTurnsTest, ShowsWhatPartOfTheDeviceItsKernelsHave) {
+  const auto share = std::make_shared<std::atomic<uint32_t>>(0);
+  auto page = DispatchPage::Create();
+  WorkerLine& shown = (*page)->device(0)[EngineIndex(Engine::kCompute)].worker;
+  const SessionGates gates(*std::move(page), &Now, share);
+  ExecutorTurns turns(&gates, 0);
+  *share = 121;
+  turns.OnIssued(Engine::kCopyIn, 1, 1 << 20);
+  EXPECT_EQ(shown.share, 0u);
+  turns.OnIssued(Engine::kCompute, 2, 0);
+  EXPECT_EQ(shown.share, 121u);
+  *share = 60;
+  turns.OnIssued(Engine::kCompute, 3, 0);
+  EXPECT_EQ(shown.share, 60u);
+  turns.OnRetired(3);
+}
+
+TEST_F(ExecutorTurnsTest, ClosedEngineIsWaitedForUntilItOpens) {
+  slot().SetGrant(Grant::Closed(now_ns + 5000 * kUs));
+  EXPECT_EQ(Issue(), 0);
+  EXPECT_EQ(Issue(), 0);
+  EXPECT_EQ(line().executors_waiting, 1u);
+  // It need not look before its turn is near.
+  EXPECT_GT(turns_->NapAtMost(absl::Seconds(1)), absl::Milliseconds(4));
+  EXPECT_LE(turns_->NapAtMost(absl::Seconds(1)), absl::Milliseconds(5));
+  slot().SetGrant(Grant::Open());
+  EXPECT_EQ(Issue(), 1000);
+  EXPECT_EQ(line().executors_waiting, 0u);
+}
+
+TEST_F(ExecutorTurnsTest, TurnHasAMillisecondOfWorkAhead) {
+  slot().SetGrant(Grant::Turn(now_ns + 6000 * kUs));
+  // Nothing is known of the kernels yet.
+  EXPECT_EQ(Issue(), 8);
+  RetireAllAfter(kUs * 50 * 8);
+  EXPECT_EQ(Issue(), 20);
+  EXPECT_EQ(turns_->MarkEvery(64), 10u);
+}
+
+TEST_F(ExecutorTurnsTest, LongKernelsHaveOneThatFollows) {
+  slot().SetGrant(Grant::Turn(now_ns + 60'000 * kUs));
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(5000 * kUs);
+  EXPECT_EQ(Issue(), 2);
+  EXPECT_EQ(turns_->MarkEvery(64), 1u);
+}
+
+TEST_F(ExecutorTurnsTest, NothingIsIssuedThatWouldBeginAfterTheTurn) {
+  slot().SetGrant(Grant::Turn(now_ns + 60'000 * kUs));
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(5000 * kUs);
+  slot().SetGrant(Grant::Turn(now_ns + 4000 * kUs));
+  EXPECT_EQ(Issue(), 1);
+  slot().SetGrant(Grant::Turn(now_ns - 1));
+  RetireAllAfter(5000 * kUs);
+  EXPECT_EQ(Issue(), 0);
+  EXPECT_EQ(line().executors_waiting, 1u);
+}
+
+TEST_F(ExecutorTurnsTest, SharedDeviceHasSomeMillisecondsAhead) {
+  slot().SetGrant(Grant::Shared());
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(5000 * kUs);
+  EXPECT_EQ(Issue(), 4);
+  EXPECT_EQ(line().executors_waiting, 0u);
+}
+
+TEST_F(ExecutorTurnsTest, LittleIsAheadWhileSomebodyMoreUrgentIsExpected) {
+  for (const Grant grant : {Grant::Turn(now_ns + 600'000 * kUs), Grant::Shared()}) {
+    turns_ = std::make_unique<ExecutorTurns>(gates_.get(), 0);
+    slot().SetGrant(grant);
+    Issue(Engine::kCompute, 1);
+    RetireAllAfter(50 * kUs);
+    slot().SetGrant(grant.Brief());
+    EXPECT_EQ(Issue(), 6) << "kernels of 50 us";
+    EXPECT_EQ(turns_->MarkEvery(64), 3u);
+    EXPECT_LE(turns_->NapAtMost(absl::Seconds(1)), absl::Microseconds(25));
+    slot().SetGrant(grant);
+    EXPECT_GE(Issue(), 14) << "nobody is expected any more";
+    RetireAllAfter(1000 * kUs);
+    Issue(Engine::kCompute, 1);
+    RetireAllAfter(5000 * kUs);
+    slot().SetGrant(grant.Brief());
+    EXPECT_EQ(Issue(), 1) << "kernels of 5 ms";
+    RetireAllAfter(5000 * kUs);
+  }
+}
+
+TEST_F(ExecutorTurnsTest, WhoIsExpectedFindsOneKernelInFlightWhereSomeAreLong) {
+  slot().SetGrant(Grant::Turn(now_ns + 600'000 * kUs));
+  Issue(Engine::kCompute, 1);
+  RetireAllAfter(900 * kUs);
+  for (int i = 0; i < 100; ++i) {
+    Issue(Engine::kCompute, 1);
+    RetireAllAfter(20 * kUs);
+  }
+  const Grant turn = slot().grant();
+  EXPECT_GT(Issue(), 10) << "by their mean";
+  RetireAllAfter(20 * 20 * kUs);
+  slot().SetGrant(turn.Brief());
+  EXPECT_EQ(Issue(), 1);
+  for (int i = 0; i < 1000; ++i) {
+    RetireAllAfter(20 * kUs);
+    Issue(Engine::kCompute, 1);
+  }
+  RetireAllAfter(20 * kUs);
+  EXPECT_GT(Issue(), 10) << "a long time after the last long one";
+}
+
+TEST_F(ExecutorTurnsTest, BriefGrantsSayTheRestAsOthersDo) {
+  const Grant turn = Grant::Turn(now_ns);
+  EXPECT_FALSE(turn.brief());
+  EXPECT_TRUE(turn.Brief().brief());
+  EXPECT_EQ(turn.Brief().state(), Grant::State::kTurn);
+  EXPECT_EQ(turn.Brief().time_ns(), now_ns);
+  EXPECT_FALSE(Grant::Shared().Brief().open());
+}
+
+TEST_F(ExecutorTurnsTest, SmallCopiesNeedNoTurnWhileThereAreFew) {
+  constexpr uint64_t kSmall = 63u << 10;
+  const auto free = [&] {
+    int count = 0;
+    while (count < 1000 && turns_->IsFree(Engine::kCopyIn, kSmall)) ++count;
+    return count;
+  };
+  EXPECT_EQ(free(), 1000) << "nobody else is there";
+  for (const Grant grant : {Grant::Closed(now_ns), Grant::Shared(), Grant::Turn(now_ns)}) {
+    now_ns += 1'000'000 * kUs;
+    slot(Engine::kCopyIn).SetGrant(grant);
+    EXPECT_EQ(free(), 16) << "a mebibyte";
+  }
+  EXPECT_TRUE(turns_->IsFree(Engine::kCopyOut, 4)) << "the other direction is by itself";
+  EXPECT_FALSE(turns_->IsFree(Engine::kCopyOut, 1 << 20));
+  EXPECT_FALSE(turns_->IsFree(Engine::kCompute, 0));
+  // All executors of the session have it together.
+  ExecutorTurns another(gates_.get(), 0);
+  EXPECT_FALSE(another.IsFree(Engine::kCopyIn, kSmall));
+}
+
+TEST_F(ExecutorTurnsTest, OneEngineIsNotHeldWhileTheOtherIsWaitedFor) {
+  slot(Engine::kCopyIn).SetGrant(Grant::Turn(now_ns + 6000 * kUs));
+  EXPECT_EQ(Issue(Engine::kCompute, 1), 1);
+  EXPECT_EQ(Issue(Engine::kCopyIn), 0);
+  RetireAllAfter(10 * kUs);
+  EXPECT_GT(Issue(Engine::kCopyIn), 0);
+  EXPECT_EQ(line(Engine::kCopyIn).bytes, uint64_t{8} << 20);
+}
+
+// The driver may take milliseconds to issue a command, in which the turn is not to end.
+TEST_F(ExecutorTurnsTest, WhatIsBeingIssuedIsInFlight) {
+  slot().SetGrant(Grant::Turn(now_ns + 6000 * kUs));
+  ASSERT_TRUE(turns_->MayIssue(Engine::kCompute));
+  turns_->OnIssuing(Engine::kCompute);
+  EXPECT_EQ(line().executors_in_flight, 1u);
+  now_ns += 3000 * kUs;
+  turns_->OnIssued(Engine::kCompute, ++ticket_, 0);
+  EXPECT_EQ(line().executors_in_flight, 1u);
+  RetireAllAfter(100 * kUs);
+  EXPECT_EQ(line().executors_in_flight, 0u);
+  EXPECT_EQ(line().commands, 1u);
+  // How long the kernel takes does not include that: ten of them are a millisecond.
+  EXPECT_EQ(Issue(), 10);
+  turns_->OnIssuing(Engine::kCompute);
+  EXPECT_EQ(line().executors_in_flight, 1u);
+  turns_->OnNotIssued();
+  EXPECT_EQ(line().executors_in_flight, 1u);
+}
+
+TEST_F(ExecutorTurnsTest, WhatIsNotIssuedAfterAllIsNotInFlight) {
+  turns_->OnIssuing(Engine::kCopyOut);
+  EXPECT_EQ(line(Engine::kCopyOut).executors_in_flight, 1u);
+  turns_->OnNotIssued();
+  EXPECT_EQ(line(Engine::kCopyOut).executors_in_flight, 0u);
+  turns_->OnNotIssued();
+  EXPECT_EQ(line(Engine::kCopyOut).executors_in_flight, 0u);
+  turns_->OnIssuing(Engine::kCompute);
+  turns_ = nullptr;
+  EXPECT_EQ(line().executors_in_flight, 0u);
+}
+
+TEST_F(ExecutorTurnsTest, PartsOfACommandCountOnce) {
+  turns_->OnIssued(Engine::kCopyOut, 1, 1 << 20);
+  turns_->OnIssued(Engine::kCopyOut, 1, 1 << 20);
+  EXPECT_EQ(line(Engine::kCopyOut).bytes, uint64_t{1} << 20);
+  turns_->OnRetired(1);
+  EXPECT_EQ(line(Engine::kCopyOut).executors_in_flight, 0u);
+}
+
+TEST_F(ExecutorTurnsTest, ExecutorThatEndsTakesBackWhatItSaid) {
+  Issue(Engine::kCompute, 3);
+  slot(Engine::kCopyIn).SetGrant(Grant::Closed(0));
+  Issue(Engine::kCopyIn);
+  turns_ = nullptr;
+  EXPECT_EQ(line().executors_in_flight, 0u);
+  EXPECT_EQ(line(Engine::kCopyIn).executors_waiting, 0u);
+}
+
+TEST_F(ExecutorTurnsTest, WithoutDispatchEverythingMayBeIssued) {
+  ExecutorTurns none(nullptr, 0);
+  EXPECT_TRUE(none.MayIssue(Engine::kCompute));
+  none.OnIssued(Engine::kCompute, 1, 0);
+  none.OnRetired(1);
+  EXPECT_EQ(none.MarkEvery(64), 64u);
+  EXPECT_EQ(none.NapAtMost(absl::Seconds(1)), absl::Seconds(1));
+}
+
+}  // namespace
+}  // namespace warpline::dispatch

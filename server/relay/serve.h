@@ -1,0 +1,20 @@
+// A relay: the process in which the server's end of a session's connection over UCX lives.
+//
+// UCX parses what comes from the network before anybody could have said who sends it, and is not
+// made for hostile peers. So it lives here: in a jail, without a device, with nothing of the server
+// but one connection, on which it passes frames on as any client could send them. Who takes a relay
+// over has what its session's client has, and the port that it listens at.
+#ifndef WARPLINE_SERVER_RELAY_SERVE_H_
+#define WARPLINE_SERVER_RELAY_SERVE_H_
+
+#include "absl/status/status.h"
+
+namespace warpline::relay {
+
+// Does what the server asks for at the other end of `socket` (proto/relay.proto), and returns when
+// either end of the connection has gone. Called while the process has one thread.
+absl::Status Serve(int socket);
+
+}  // namespace warpline::relay
+
+#endif  // WARPLINE_SERVER_RELAY_SERVE_H_

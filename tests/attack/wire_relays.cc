@@ -1,0 +1,194 @@
+// Attacks on relays: processes that a session can have started, and connections of others to
+// them.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+#include "server/relay/bulk/bulk_server.h"
+#include "tests/attack/wire.h"
+#include "tests/attack/wire_session.h"
+#include "tests/hostile/raw_client.h"
+#include "transport/bulk/bulk_socket.h"
+#include "transport/ucx/ucx_address.h"
+#include "transport/ucx/ucx_end.h"
+
+namespace warpline::attack {
+namespace {
+
+using hostile::RawClient;
+
+// A client that has a session with relays, and speaks for itself from then on.
+absl::StatusOr<std::unique_ptr<RawClient>> OpenOwner(const WireTarget& target) {
+  auto client = RawClient::Connect(target.endpoint);
+  if (!client.ok()) return client.status();
+  warpline_internal::Hello hello = HonestHello(/*resumable=*/true);
+  hello.set_features(hello.features() | kFeatureRelays);
+  (*client)->Send(kHello, hello.SerializeAsString());
+  const auto frame = (*client)->Expect(kWelcome, kPatience);
+  if (!frame.ok()) return frame.status();
+  warpline_internal::Welcome welcome;
+  if (!welcome.ParseFromString(*frame)) return absl::InternalError("malformed welcome");
+  if ((welcome.features() & kFeatureRelays) == 0) {
+    return absl::UnavailableError("the server offers no relays");
+  }
+  return *std::move(client);
+}
+
+absl::StatusOr<warpline_internal::Relay> TakeRelay(RawClient* client, absl::Duration patience) {
+  const auto frame = client->Expect(kRelay, patience);
+  if (!frame.ok()) return frame.status();
+  warpline_internal::Relay relay;
+  if (!relay.ParseFromString(*frame)) return absl::InternalError("malformed relay");
+  return relay;
+}
+
+// Each relay is a process.
+WireResult RelaysWithoutEnd(const WireTarget& target) {
+  const auto client = OpenOwner(target);
+  if (!client.ok()) return Unprepared(client.status());
+  constexpr int kMost = 4;  // At once, after one second, two and four more.
+  const absl::Time until = absl::Now() + absl::Seconds(4);
+  int relays = 0;
+  while (absl::Now() < until && relays <= kMost) {
+    (*client)->Send(kRelayAsk, "");
+    const auto relay = TakeRelay(client->get(), until - absl::Now());
+    if (relay.ok() && !relay->address().empty()) ++relays;
+    if (!relay.ok() && !absl::IsDeadlineExceeded(relay.status())) return Unprepared(relay.status());
+  }
+  const std::string started = absl::StrCat(relays, " relays in 4 s");
+  return relays <= kMost ? JudgeNeighbour(target, started) : Succeeded(started);
+}
+
+// The same with a relay.
+absl::StatusOr<std::unique_ptr<RawClient>> OpenWithRelay(const WireTarget& target,
+                                                         warpline_internal::Relay* relay) {
+  auto client = OpenOwner(target);
+  if (!client.ok()) return client.status();
+  (*client)->Send(kRelayAsk, "");
+  auto taken = TakeRelay(client->get(), kPatience);
+  if (!taken.ok()) return taken.status();
+  *relay = *std::move(taken);
+  if (relay->secret().size() != kUcxSecretBytes || relay->bulk_endpoint().empty()) {
+    return absl::UnavailableError("no relay: " + relay->refusal());
+  }
+  return client;
+}
+
+// Who knows where a relay is, and not its secret.
+WireResult RelayOfOthers(const WireTarget& target) {
+  warpline_internal::Relay relay;
+  const auto client = OpenWithRelay(target, &relay);
+  if (!client.ok()) return Unprepared(client.status());
+  const auto address = UcxAddress::Parse(relay.address());
+  if (!address.ok()) return Unprepared(address.status());
+  for (const size_t byte : {size_t{0}, kUcxSecretBytes - 1}) {
+    std::string wrong = relay.secret();
+    wrong[byte] = static_cast<char>(wrong[byte] ^ 1);
+    const auto end = UcxEnd::Connect(*address, wrong, absl::Now() + absl::Seconds(1));
+    if (end.ok()) return Succeeded("a stranger has the session's relay");
+  }
+  // Its owner comes all the same.
+  const auto end = UcxEnd::Connect(*address, relay.secret(), absl::Now() + kPatience);
+  if (!end.ok()) return Succeeded(absl::StrCat("its owner: ", end.status().ToString()));
+  return Stopped("two secrets were not heard");
+}
+
+absl::StatusOr<std::unique_ptr<BulkSocket>> ConnectBulk(const warpline_internal::Relay& relay) {
+  return BulkSocket::Connect(relay.bulk_endpoint(), absl::Now() + kPatience,
+                             BulkSocket::Unreachable::kRefuse);
+}
+
+// Whether the relay hands out the session's memory to who shows this.
+absl::StatusOr<bool> HasBulkMemory(const warpline_internal::Relay& relay,
+                                   const std::string& secret) {
+  const auto socket = ConnectBulk(relay);
+  if (!socket.ok()) return socket.status();
+  warpline_internal::HostMemoryRequest request;
+  request.set_va(kHostArenaBase);
+  request.set_bytes(kHostPageBytes);
+  BulkFrameHeader answer;
+  return (*socket)->SendHello(secret, 0).ok() &&
+         (*socket)->Send(kBulkMemory, request.SerializeAsString(), {}).ok() &&
+         (*socket)->AwaitReadable(absl::Now() + kPatience) &&
+         (*socket)->Receive(&answer, sizeof(answer)).ok();
+}
+
+// Who knows where a relay's bulk connections come to, and not its secret.
+WireResult BulkOfOthers(const WireTarget& target) {
+  warpline_internal::Relay relay;
+  const auto client = OpenWithRelay(target, &relay);
+  if (!client.ok()) return Unprepared(client.status());
+  for (const size_t byte : {size_t{0}, relay.secret().size() - 1}) {
+    std::string wrong = relay.secret();
+    wrong[byte] = static_cast<char>(wrong[byte] ^ 1);
+    const auto heard = HasBulkMemory(relay, wrong);
+    if (!heard.ok()) return Unprepared(heard.status());
+    if (*heard) return Succeeded("a stranger has memory of the session");
+  }
+  const auto owner = HasBulkMemory(relay, relay.secret());
+  if (!owner.ok() || !*owner) return Succeeded("its owner is not heard");
+  return Stopped("two secrets were not heard");
+}
+
+// Many clients come there and say nothing. The relay takes connections in their order and makes
+// room for each at once, so that those before its owner's have given way when that one is heard.
+WireResult BulkStrangers(const WireTarget& target) {
+  constexpr size_t kStrangers = 200;
+  warpline_internal::Relay relay;
+  const auto client = OpenWithRelay(target, &relay);
+  if (!client.ok()) return Unprepared(client.status());
+  std::vector<std::unique_ptr<BulkSocket>> strangers;
+  for (size_t i = 0; i < kStrangers; ++i) {
+    auto stranger = ConnectBulk(relay);
+    if (!stranger.ok()) return Unprepared(stranger.status());
+    strangers.push_back(*std::move(stranger));
+  }
+  // A stranger that does not show the secret in time has to go, which may be the owner itself where
+  // this process is not let run.
+  const bool heard = AwaitThat([&] {
+    const auto owner = HasBulkMemory(relay, relay.secret());
+    return owner.ok() && *owner;
+  });
+  if (!heard) return Succeeded("its owner is kept out");
+  // One that was sent away has something to receive: the end.
+  const auto left = std::count_if(strangers.begin(), strangers.end(), [](const auto& stranger) {
+    return !stranger->AwaitReadable(absl::Now());
+  });
+  const std::string detail =
+      absl::StrCat(left, " of ", kStrangers, " strangers are left, of at most ",
+                   relay::BulkServer::kMostStrangers);
+  return static_cast<size_t>(left) <= relay::BulkServer::kMostStrangers ? Stopped(detail)
+                                                                        : Succeeded(detail);
+}
+
+// Asks whose answers nobody takes, as fast as they can be sent.
+WireResult AsksWithoutTaking(const WireTarget& target) {
+  auto opened = OpenOwner(target);
+  if (!opened.ok()) return Unprepared(opened.status());
+  const std::shared_ptr<RawClient> client = *std::move(opened);
+  client->StopReading();
+  const Footprint before = Measure(target);
+  Flood(int64_t{4'000'000} * target.scale, [client](int64_t) { client->Send(kRelayAsk, ""); });
+  return JudgeGrowth(
+      target, before,
+      {.resident_kib = 16 << 10, .descriptors = 32, .threads = 8, .log_bytes = 64 << 10});
+}
+
+constexpr WireAttack kAttacks[] = {
+    {"relays_without_end", "-", "", &RelaysWithoutEnd},
+    {"relay_of_others", "-", "", &RelayOfOthers},
+    {"relay_bulk_of_others", "-", "", &BulkOfOthers},
+    {"relay_bulk_strangers", "-", "", &BulkStrangers},
+    {"relay_asks_without_taking", "-", "", &AsksWithoutTaking},
+};
+
+}  // namespace
+
+absl::Span<const WireAttack> RelayAttacks() { return kAttacks; }
+
+}  // namespace warpline::attack
