@@ -22,10 +22,19 @@ void ReadTurns::Remove(Id id) {
   }
 }
 
-std::optional<ReadTurns::Id> ReadTurns::TakeNext(absl::Time now) {
-  if (waiting_.empty() || reading_.size() >= kMostReading) return std::nullopt;
+std::map<std::string, std::deque<ReadTurns::Id>>::iterator ReadTurns::NextPeer() {
+  if (reading_.size() >= kMostReading + kMostFirst) return waiting_.end();
   auto turn = waiting_.upper_bound(last_);
-  if (turn == waiting_.end()) turn = waiting_.begin();
+  for (size_t i = 0; i < waiting_.size(); ++i, ++turn) {
+    if (turn == waiting_.end()) turn = waiting_.begin();
+    if (reading_.size() < kMostReading || ReadingOf(turn->first) == 0) return turn;
+  }
+  return waiting_.end();
+}
+
+std::optional<ReadTurns::Id> ReadTurns::TakeNext(absl::Time now) {
+  const auto turn = NextPeer();
+  if (turn == waiting_.end()) return std::nullopt;
   last_ = turn->first;
   const Id id = turn->second.back();
   turn->second.pop_back();
@@ -68,7 +77,7 @@ std::vector<ReadTurns::Id> ReadTurns::TakeOverdue(absl::Time now) {
     if (now - reading.since > kPatience) overdue.push_back(id);
   }
   if (overdue.empty()) return overdue;
-  size_t least = kMostReading;
+  size_t least = kMostReading + kMostFirst;
   for (const auto& [peer, ids] : waiting_) least = std::min(least, ReadingOf(peer));
   std::erase_if(overdue, [&](Id id) { return ReadingOf(reading_[id].peer) < least; });
   for (const Id id : overdue) reading_.erase(id);

@@ -21,8 +21,11 @@ class ReadTurns {
  public:
   using Id = uint64_t;
 
-  // With requests of a megabyte these are some 20 MiB.
-  static constexpr size_t kMostReading = 16;
+  // Together with kMostFirst these are some 26 MiB, with requests of a megabyte.
+  static constexpr size_t kMostReading = 8;
+  // More calls that may read, each of a peer that reads no other: it does not wait for peers that
+  // read slowly.
+  static constexpr size_t kMostFirst = 16;
   // More than that do not wait. Each holds what its client sends ahead.
   static constexpr size_t kMostWaiting = 512;
   // The most time for reading a request while others wait. A request of a peer that reads fewer
@@ -52,6 +55,8 @@ class ReadTurns {
     std::string peer;
   };
 
+  // Returns the peer whose turn it is among those that wait and may read, or the end.
+  std::map<std::string, std::deque<Id>>::iterator NextPeer();
   // Returns how many calls a peer reads.
   size_t ReadingOf(const std::string& peer) const;
 

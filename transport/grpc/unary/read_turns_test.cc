@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -50,6 +51,30 @@ TEST_F(ReadTurnsTest, PeersHaveTurnsAndTheNewestOfAPeerComesFirst) {
     order.push_back(*turns_.TakeNext(now_));
   }
   EXPECT_THAT(order, ElementsAre(5, 6, 4, 3));
+}
+
+TEST_F(ReadTurnsTest, APeerThatReadsNoneWaitsForNoOtherPeer) {
+  Fill("a");
+  turns_.Add(1, "a");
+  turns_.Add(2, "b");
+  turns_.Add(3, "b");
+  EXPECT_THAT(turns_.TakeNext(now_), Optional(3u));
+  EXPECT_EQ(turns_.TakeNext(now_), std::nullopt);
+  turns_.Remove(3);
+  EXPECT_THAT(turns_.TakeNext(now_), Optional(2u));
+}
+
+TEST_F(ReadTurnsTest, PeersThatReadNoneHaveBoundedPlaces) {
+  Fill("a");
+  for (ReadTurns::Id id = 0; id < ReadTurns::kMostFirst; ++id) {
+    turns_.Add(id, absl::StrCat("b", id));
+    EXPECT_THAT(turns_.TakeNext(now_), Optional(id));
+  }
+  turns_.Add(500, "c");
+  EXPECT_EQ(turns_.TakeNext(now_), std::nullopt);
+  now_ += absl::Hours(1);
+  EXPECT_EQ(turns_.TakeOverdue(now_).size(), kMost + ReadTurns::kMostFirst);
+  EXPECT_THAT(turns_.TakeNext(now_), Optional(500u));
 }
 
 TEST_F(ReadTurnsTest, SilentCallsGiveWayOnlyToOthers) {
