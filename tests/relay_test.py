@@ -19,7 +19,7 @@ import cuts  # noqa: E402  (found by the path above)
 
 PROGRAM = "long_program"
 RELAY = "warpline-relay"
-RELAY = harness.RUNFILES / "transport/testing/delay_relay_main"
+DELAY_RELAY = harness.RUNFILES / "transport/testing/delay_relay_main"
 # As from another host.
 APART = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "ucx"}
 PORTS = range(24600, 24632)
@@ -205,7 +205,7 @@ class RelayTest(unittest.TestCase):
 
     def test_cut_connections_and_killed_relays_lose_and_repeat_nothing(self):
         program = [str(self.installation.root / "bin/examples" / PROGRAM), "--seconds=5"]
-        counts, failures, left = cuts.run(self.installation, RELAY, [program], cuts=25,
+        counts, failures, left = cuts.run(self.installation, DELAY_RELAY, [program], cuts=25,
                                           device="cpu", cut_every_ms="200-800", jobs=2,
                                           kill_relays_every_ms="200-800")
         print(counts)
@@ -214,7 +214,7 @@ class RelayTest(unittest.TestCase):
 
     def test_relays_that_are_killed_during_large_copies_lose_and_repeat_nothing(self):
         program = [str(self.installation.root / "bin/examples" / PROGRAM), "--seconds=5", LARGE]
-        counts, failures, left = cuts.run(self.installation, RELAY, [program], cuts=15,
+        counts, failures, left = cuts.run(self.installation, DELAY_RELAY, [program], cuts=15,
                                           device="cpu", cut_every_ms="300-900", jobs=2,
                                           kill_relays_every_ms="300-900", variables=APART, bulk_bytes=1)
         print(counts)
