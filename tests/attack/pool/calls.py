@@ -55,7 +55,10 @@ class Calls:
             text = self._process.communicate(timeout=self._give_up_s)[0]
         except subprocess.TimeoutExpired as error:
             raise GotThrough("calls are not answered") from error
-        return {status: int(count) for status, count in re.findall(r"(\w+)=(\d+)", text)}
+        answers = {status: int(count) for status, count in re.findall(r"(\w+)=(\d+)", text)}
+        if not answers:
+            raise GotThrough("not prepared: no calls were made: exit status %d" % self._process.returncode)
+        return answers
 
 
 def reports_of(part):
