@@ -76,10 +76,7 @@ absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& o
 }
 
 Policy PolicyOf(const RewriteOptions& options) {
-  return {.arena_bits = options.arena_bits,
-          .hardened = options.hardened,
-          .stops = options.stops,
-          .zeroes = options.zeroes};
+  return {.arena_bits = options.arena_bits, .hardened = options.hardened};
 }
 
 std::string GlobalsAt(const ModuleLayout& layout, uint64_t address) {

@@ -1,6 +1,5 @@
 // Guards the PTX of files: PTX text, or programs and libraries with PTX in them.
-//   guard_main [--arena_bits=36] [--hardened [--nostops] [--nozeroes]] [--checks] [--out=DIR]
-//   [--list] FILE...
+//   guard_main [--arena_bits=36] [--hardened] [--checks] [--out=DIR] [--list] FILE...
 // Prints how many kernels can be guarded, and why the others cannot. With --out it writes each
 // module as it would be compiled. Ends with 1 when the verifier refused
 // something that the rewriter wrote.
@@ -27,9 +26,8 @@
 #include "ptx/parser.h"
 
 ABSL_FLAG(int, arena_bits, 36, "the arena has 2^arena_bits bytes");
-ABSL_FLAG(bool, hardened, false, "kernels shall not fault either");
-ABSL_FLAG(bool, stops, true, "hardened: loops ask whether to stop");
-ABSL_FLAG(bool, zeroes, true, "hardened: shared memory is zeroed first");
+ABSL_FLAG(bool, hardened, false,
+          "kernels do not fault either, can be stopped, and begin with shared memory that is zero");
 ABSL_FLAG(bool, checks, false, "accesses are checked, to find mistakes");
 ABSL_FLAG(bool, list, false, "print each kernel that cannot be guarded");
 ABSL_FLAG(std::string, out, "", "a folder for the guarded modules");
@@ -106,8 +104,6 @@ void GuardOne(const std::string& name, const std::string& text, Totals* totals) 
   const absl::Time start = absl::Now();
   const auto guarded = Guard(text, {.arena_bits = absl::GetFlag(FLAGS_arena_bits),
                                     .hardened = absl::GetFlag(FLAGS_hardened),
-                                    .stops = absl::GetFlag(FLAGS_stops),
-                                    .zeroes = absl::GetFlag(FLAGS_zeroes),
                                     .checks = absl::GetFlag(FLAGS_checks)});
   totals->time += absl::Now() - start;
   if (!guarded.ok()) {

@@ -4,6 +4,15 @@
 
 namespace warpline {
 
+std::string GuardModeChoices() {
+  std::string choices;
+  for (const std::string_view mode : kGuardModes) {
+    if (!choices.empty()) choices += ", ";
+    choices += mode;
+  }
+  return choices;
+}
+
 std::string CheckedTable(absl::Span<const CheckedRange> ranges) {
   CheckedRangesHeader header;
   header.count = ranges.size() > kMostCheckedRanges ? kAllAddresses : ranges.size();

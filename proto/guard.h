@@ -17,17 +17,13 @@ namespace warpline {
 enum class GuardMode : uint32_t {
   kOff = 0,
   kFence = 1,  // Kernels reach nothing outside the guard's window.
-  // And they do not fault, end when they are to, and read nothing that others left behind.
+  // Kernels also do not fault, end when they are to, and read nothing that other kernels left in
+  // shared memory.
   kHardened = 2,
   kReport = 3,  // As kFence, and a thread with an access outside of all allocations ends.
-  // Parts of kHardened: accesses are aligned and lie in the block's shared memory; and loops ask
-  // whether to stop.
-  kClamped = 4,
-  kStoppable = 5,
 };
 
-inline constexpr std::string_view kGuardModes[] = {"off",    "fence",   "hardened",
-                                                   "report", "clamped", "stoppable"};
+inline constexpr std::string_view kGuardModes[] = {"off", "fence", "hardened", "report"};
 
 constexpr std::optional<GuardMode> ParseGuardMode(std::string_view name) {
   for (uint32_t mode = 0; mode < std::size(kGuardModes); ++mode) {
@@ -36,11 +32,8 @@ constexpr std::optional<GuardMode> ParseGuardMode(std::string_view name) {
   return std::nullopt;
 }
 
-// Whether the kernels do not fault.
-constexpr bool IsHardened(GuardMode mode) {
-  return mode == GuardMode::kHardened || mode == GuardMode::kClamped ||
-         mode == GuardMode::kStoppable;
-}
+// "off, fence, hardened, report", for messages.
+std::string GuardModeChoices();
 
 // What guarded kernels may reach: 2^bits bytes at a multiple of that.
 struct GuardWindow {

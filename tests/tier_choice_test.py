@@ -184,6 +184,17 @@ class TierChoiceTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assert_isolated(server, done.stdout, 0, "guarded in another way")
 
+    def test_a_guard_that_there_is_not_is_refused_with_what_there_is(self):
+        program = self.program("late_module")
+        for mode in ("clamped", ""):
+            done = self.warpline("run", "--guard=" + mode, "--", program, endpoint="127.0.0.1:1")
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("--guard=%s: expected one of off, fence, hardened, report" % mode, done.stdout)
+        env = dict(self.installation.client_environment("127.0.0.1:1"), WARPLINE_GUARD="clamped")
+        done = subprocess.run([program], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+        self.assertIn("WARPLINE_GUARD is none of off, fence, hardened, report", done.stdout)
+
     def test_tenants_have_the_tiers_that_they_were_given(self):
         scheduler = harness.Scheduler(self.installation)
         self.addCleanup(scheduler.close)

@@ -5,10 +5,9 @@
               [--json=FILE] [--md=FILE] [--svg=FILE]
 
 Each line of the list is a program, which lies in a folder of its name below --programs, and its
-arguments. Each runs in six modes, one after the other and in another order each time: unguarded
+arguments. Each runs in four modes, one after the other and in another order each time: unguarded
 (off), with the fence (fence), with the fence of an arena of 4 GiB (fence4, on a server of its own),
-with aligned accesses and clamped shared memory (clamped), with stop words in loops as well
-(stoppable), and with shared memory zeroed too (hardened). kernel_times.c measures each launch. A kernel's time is the least of its medians; a
+and hardened. kernel_times.c measures each launch. A kernel's time is the least of its medians; a
 program's ratio is that of the sums over the launches of the kernels that all modes have timed.
 
 Unguarded a program runs the machine code that nvcc made, if it holds any for the device; guarded it
@@ -31,7 +30,7 @@ from xml.sax.saxutils import escape
 HERE = pathlib.Path(__file__).resolve().parent
 # Name, the server of its own that it needs, WARPLINE_GUARD.
 MODES = (("off", "", "off"), ("fence", "", "fence"), ("fence4", "--arena_size=4GiB", "fence"),
-         ("clamped", "", "clamped"), ("stoppable", "", "stoppable"), ("hardened", "", "hardened"))
+         ("hardened", "", "hardened"))
 
 
 def read_times(text):
@@ -81,8 +80,7 @@ def table(results):
 # Of the plot, in pixels; ratios beyond its ends are drawn there.
 LEFT, WIDTH, TOP, ROW = 140, 480, 50, 14
 LEAST, MOST = 0.8, 1.6
-COLORS = {"fence": "steelblue", "fence4": "seagreen", "clamped": "goldenrod",
-          "stoppable": "mediumpurple", "hardened": "indianred"}
+COLORS = {"fence": "steelblue", "fence4": "seagreen", "hardened": "indianred"}
 
 
 def plot(results):

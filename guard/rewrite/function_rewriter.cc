@@ -96,9 +96,8 @@ FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& functi
   FenceSettings settings;
   settings.arena_bits = module.options->arena_bits;
   settings.hardened = module.options->hardened;
-  settings.asks_at_entry = settings.hardened && module.options->stops && function.source->is_entry;
-  settings.zeroes_shared = settings.hardened && module.options->zeroes &&
-                           function.source->is_entry &&
+  settings.asks_at_entry = settings.hardened && function.source->is_entry;
+  settings.zeroes_shared = settings.hardened && function.source->is_entry &&
                            module.use_shared->contains(function.source->name);
   settings.is_wide = function.source->is_entry && !SaysOneThreadWide(*function.source);
   settings.local_bytes = module.local_bytes;
@@ -146,7 +145,7 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   const ptx::Function& source = *function_.source;
   bool calls = false;
   bool begins = true;  // A run without labels and branches
-  if (module_.options->hardened && module_.options->stops) {
+  if (module_.options->hardened) {
     loops_ = LoopsOf(function_.code);
     // Where whole warps go round together each lane's passes would have to be the same.
     if (!convergence_.HasJoined()) counted_loops_ = CountedLoopsOf(function_);

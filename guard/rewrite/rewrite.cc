@@ -210,8 +210,7 @@ class ModuleRewriter {
     DropCallersOfRefused();
     DropUnreachable();
     const CallGraph graph = FindCalls(functions_);
-    NumberedBarriers numbered = guard::NumberBarriers(
-        options_.zeroes ? graph.use_shared : decltype(graph.use_shared)(), &functions_);
+    NumberedBarriers numbered = guard::NumberBarriers(graph.use_shared, &functions_);
     for (const std::string& name : numbered.refused) {
       Refuse(name, {name, "more barriers of different forms than a block has"});
     }
@@ -294,7 +293,7 @@ class ModuleRewriter {
       }
       if (!status.ok()) found[name] = {name, std::string(status.message())};
     }
-    if (options_.hardened && options_.stops && found.empty()) {
+    if (options_.hardened && found.empty()) {
       for (const std::string& name : SetPollPeriods(graph.order, &rewritten_)) {
         found[name] = {name, "it calls so many functions that it may not be stopped in time"};
       }

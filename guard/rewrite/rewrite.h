@@ -26,13 +26,10 @@ namespace warpline::guard {
 struct RewriteOptions {
   // The arena has 2^arena_bits bytes and lies at a multiple of that: 32 to 47.
   int arena_bits = 36;
-  // Whether kernels shall not fault either: addresses are aligned, shared memory is clamped. The
-  // result needs a device of sm_90 or later.
+  // Kernels shall not fault either: addresses are aligned, and shared memory is clamped. Loops ask
+  // whether to stop, and shared memory is zeroed first, so that nothing is read that other kernels
+  // left there. The result needs a device of sm_90 or later.
   bool hardened = false;
-  // Of hardened kernels: whether loops ask if they are to stop, and whether shared memory is zeroed
-  // first, so that nothing that other kernels left there is read.
-  bool stops = true;
-  bool zeroes = true;
   // Whether accesses are checked, to find mistakes (checks.h); needs a device of sm_90 or later
   // too.
   bool checks = false;

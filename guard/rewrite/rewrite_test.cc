@@ -90,8 +90,11 @@ TEST(RewriteTest, ElectsTheFirstLaneThatIsNamed) {
 
 // One clamp where all are surely executed together, and the register holds the same for all.
 TEST(RewriteTest, ClampsAccessesThroughOneRegisterTogether) {
-  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true, .zeroes = false};
-  const auto text = [&](const std::string& code) { return TextOf(Kernel(code), hardened); };
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  // Before the label the kernel waits until shared memory is zero.
+  const auto text = [&](const std::string& code) {
+    return TextOf(Kernel("BEGIN:\n" + code), hardened);
+  };
   const std::string two =
       text("ld.shared.u32 %r2, [%r1+4];\nst.shared.v2.u32 [%r1+16], {%r1, %r2};");
   EXPECT_TRUE(
@@ -119,10 +122,10 @@ TEST(RewriteTest, ClampsAccessesThroughOneRegisterTogether) {
 }
 
 TEST(RewriteTest, MasksNoAddressThatIsAMultipleAnyway) {
-  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true, .zeroes = false};
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
   const auto has_mask = [&](const std::string& code) {
-    return Has(TextOf(Kernel(code, ".shared .align 8 .b8 s[64];"), hardened),
-               "\tand.b32 wlg_s, wlg_s, ");
+    const std::string text = TextOf(Kernel(code, ".shared .align 8 .b8 s[64];"), hardened);
+    return Has(text, "\tand.b32 wlg_s, wlg_s, -4;") || Has(text, "\tand.b32 wlg_s, wlg_s, -8;");
   };
   const std::string table = "shl.b32 %r2, %r1, 2;\nmov.u32 %r3, s;\nadd.s32 %r4, %r3, %r2;\n";
   EXPECT_FALSE(has_mask(table + "ld.shared.u32 %r5, [%r4];"));
@@ -140,7 +143,7 @@ TEST(RewriteTest, KeepsThePredicateOnTheAccessAlone) {
 }
 
 TEST(RewriteTest, AlignsWhatItsVariableDoesNot) {
-  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true, .zeroes = false};
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
   const auto text = [&](const std::string& variable, const std::string& space) {
     const std::string access = "ld.shared.u64 %rd1, [s+8];";
     return space == "body" ? TextOf(Kernel(variable + access), hardened)
@@ -397,7 +400,6 @@ TEST(RewriteTest, BlocksOfLargeGridsAskWhereTheyBegin) {
                   "\tld.const.b32 wlg_base, [wlg_off];\n\tmov.u32 wlg_t, %nctaid.y;\n"));
   EXPECT_TRUE(Has(TextOf(store, hardened), "\t@wlg_ps exit;\nwlg_entered:\n"));
   EXPECT_EQ(UnaskedBlocks(TextOf(store)), 0);
-  EXPECT_EQ(UnaskedBlocks(TextOf(store, {.hardened = true, .stops = false})), 0);
   // Before what a kernel does first in any case, and not in the functions that it calls.
   const std::string text = TextOf(
       Kernel(".local .b32 l;\ncall f, ();\nld.shared.u32 %r1, [%r2];\nst.local.u32 [l], %r1;",

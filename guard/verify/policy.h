@@ -7,7 +7,8 @@ namespace warpline::guard {
 struct Policy {
   int arena_bits = 36;    // The arena has 2^arena_bits bytes: 32 to 47.
   bool hardened = false;  // Accesses are aligned, and those to shared memory are confined, too.
-  // Hardened: loops ask whether to stop, and shared memory is zeroed before it is used.
+  // Hardened: loops ask whether to stop, and shared memory is zeroed before it is used. Only tests
+  // leave these out, to see what each of the verifier's rules refuses.
   bool stops = true;
   bool zeroes = true;
 };

@@ -23,8 +23,7 @@ constexpr const char* kStageNames[] = {"the rewriter", "the verifier", "the comp
 // Whether the guard has such options; what it makes of them is its own.
 bool MakesSense(const CompileRequest& request) {
   return request.magic == CompileRequest::kMagic && request.output <= Output::kText &&
-         request.arena_bits >= 32 && request.arena_bits <= 47 && request.hardened <= 7 &&
-         (request.hardened == 0 || (request.hardened & CompileRequest::kHardened) != 0) &&
+         request.arena_bits >= 32 && request.arena_bits <= 47 && request.hardened <= 1 &&
          request.checks <= 1 && request.sm >= 10 && request.sm <= 999 &&
          request.source <= Source::kImage;
 }

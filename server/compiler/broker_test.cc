@@ -447,7 +447,7 @@ TEST_F(HostileClientTest, FieldsThatMakeNoSenseEndTheConnection) {
   requests[0].magic = 0;
   requests[1].arena_bits = 31;
   requests[2].arena_bits = 48;
-  requests[3].hardened = CompileRequest::kStops;
+  requests[3].hardened = 2;
   requests[4].checks = 7;
   requests[5].sm = 100000;
   requests[6].output = static_cast<Output>(2);

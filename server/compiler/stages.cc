@@ -18,8 +18,6 @@ namespace {
 guard::RewriteOptions OptionsOf(const CompileRequest& request) {
   return {.arena_bits = static_cast<int>(request.arena_bits),
           .hardened = request.hardened != 0,
-          .stops = (request.hardened & CompileRequest::kStops) != 0,
-          .zeroes = (request.hardened & CompileRequest::kZeroes) != 0,
           .checks = request.checks != 0,
           .first_site = request.first_site};
 }

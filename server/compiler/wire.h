@@ -44,14 +44,12 @@ inline constexpr uint64_t MostBytes(Source source) {
 struct CompileRequest {
   static constexpr uint32_t kMagic = 0x31435057;  // "WPC1"
 
-  static constexpr uint32_t kHardened = 1, kStops = 2, kZeroes = 4;
-
   uint32_t magic = kMagic;
   Output output = Output::kCubin;
   // guard::RewriteOptions.
   uint32_t arena_bits = 0;
-  uint32_t hardened = 0;  // 0, or kHardened with kStops and kZeroes or without
-  uint32_t checks = 0;
+  uint32_t hardened = 0;  // 0 or 1
+  uint32_t checks = 0;    // 0 or 1
   uint32_t first_site = 0;
   uint32_t sm = 0;  // That of the device, such as 90.
   Source source = Source::kText;

@@ -16,7 +16,7 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline run [--endpoint=E] [--slice=NAME] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N]
                [--wait[=10m]] [--gang=NAME --members=N]
                [--tier=isolated|guarded|auto]
-               [--guard=off|fence|clamped|stoppable|hardened | --check] [--] PROGRAM
+               [--guard=off|fence|hardened | --check] [--] PROGRAM
                                    run a program, and all processes that it starts, under one
                                    lease. --tier=guarded runs it in a context that it shares with
                                    others; --tier=auto does so unless its device code or an earlier

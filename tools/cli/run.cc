@@ -252,9 +252,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   if (guards) {
     const std::string mode = line.Has("check") ? "report" : line.Text("guard");
     if (!ParseGuardMode(mode).has_value()) {
-      return Complain(absl::StrCat("--guard=", mode,
-                                   ": expected off, fence, clamped, stoppable, hardened or report"),
-                      2);
+      return Complain(absl::StrCat("--guard=", mode, ": expected one of ", GuardModeChoices()), 2);
     }
     setenv("WARPLINE_GUARD", mode.c_str(), 1);
   }

@@ -21,8 +21,8 @@
 //   WARPLINE_TIER             what keeps the session apart from others: "guarded", in a context
 //                             that they share; "isolated" or unset, a process of its own; "auto",
 //                             guarded unless something is known to stand in the way
-//   WARPLINE_GUARD            how kernels are guarded: "fence", "clamped", "stoppable", "hardened",
-//                             "report"; "off" or unset: not
+//   WARPLINE_GUARD            how kernels are guarded: "fence", "hardened" or "report"; "off" or
+//                             unset: not
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
 //   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
 //   CUDA_VISIBLE_DEVICES      the session's devices, in this order

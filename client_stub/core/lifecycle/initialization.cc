@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client_stub/arena/allocator.h"
 #include "client_stub/core/base/environment.h"
@@ -37,6 +38,7 @@
 #include "common/text_file.h"
 #include "common/tier/keyed_lines.h"
 #include "common/tier/program_identity.h"
+#include "proto/guard.h"
 
 namespace warpline::stub {
 
@@ -263,7 +265,7 @@ CUresult Open() {
     return CUDA_ERROR_NO_DEVICE;
   }
   if (!env.guard.has_value()) {
-    LogError("WARPLINE_GUARD is none of off, fence, clamped, stoppable and hardened");
+    LogError(absl::StrCat("WARPLINE_GUARD is none of ", GuardModeChoices()));
     return CUDA_ERROR_NO_DEVICE;
   }
   if (!env.tier.has_value()) {

@@ -44,10 +44,7 @@ absl::StatusOr<Compiled> CompilerClient::Compile(std::string_view module,
   request.output = output;
   request.source = source;
   request.arena_bits = static_cast<uint32_t>(options.arena_bits);
-  if (options.hardened) {
-    request.hardened = CompileRequest::kHardened | (options.stops ? CompileRequest::kStops : 0) |
-                       (options.zeroes ? CompileRequest::kZeroes : 0);
-  }
+  request.hardened = options.hardened ? 1 : 0;
   request.checks = options.checks ? 1 : 0;
   request.first_site = options.first_site;
   request.sm = static_cast<uint32_t>(sm);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -306,6 +307,10 @@ TEST_F(SessionGuardedTest, UnknownTiersAndOtherModesAreRefused) {
   refusal = Refusal(hello);
   EXPECT_EQ(refusal.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refusal.message()), HasSubstr("hardened, and not guarded as fence"));
+  hello.set_guard(std::size(kGuardModes));
+  refusal = Refusal(hello);
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refusal.message()), HasSubstr("does not know the guard's mode"));
   hello.set_guard(static_cast<uint32_t>(GuardMode::kHardened));
   EXPECT_TRUE(Dial()->Open(hello).has_value());
 }

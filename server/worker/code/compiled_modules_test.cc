@@ -166,7 +166,7 @@ class CompiledModulesTest : public testing::Test {
 TEST_F(CompiledModulesTest, WhatTheCompilerGivesIsLoaded) {
   ASSERT_EQ(Load([](const compiler::CompileRequest& request) {
               EXPECT_EQ(request.sm, 90u);
-              EXPECT_EQ(request.hardened, 7u);
+              EXPECT_EQ(request.hardened, 1u);
               EXPECT_EQ(request.output, compiler::Output::kText);
               return Honest(request);
             }),

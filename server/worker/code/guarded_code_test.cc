@@ -170,7 +170,7 @@ class GuardedCodeTest : public testing::TestWithParam<GuardMode> {
 TEST_P(GuardedCodeTest, SaysWhenCodeIsBroughtOntoTheDevice) {
   const std::vector<bool> one = {true, false};
   const std::vector<bool> two = {true, false, true, false};
-  EXPECT_EQ(loads_, IsHardened(GetParam()) ? two : one);
+  EXPECT_EQ(loads_, GetParam() == GuardMode::kHardened ? two : one);
   loads_.clear();
   device::ModuleId other{};
   ASSERT_EQ(modules().LoadModule(kText, &other), CudaResult::kSuccess);

@@ -78,9 +78,7 @@ CudaResult GuardedModules::WritePaceWord() {
 absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view text,
                                                                 uint32_t first_site) {
   const guard::RewriteOptions how = {.arena_bits = options_.window.bits,
-                                     .hardened = IsHardened(options_.mode),
-                                     .stops = options_.mode != GuardMode::kClamped,
-                                     .zeroes = options_.mode == GuardMode::kHardened,
+                                     .hardened = options_.mode == GuardMode::kHardened,
                                      .checks = checks(),
                                      .first_site = first_site};
   Ready ready;
@@ -206,7 +204,7 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   uint64_t pace = 0;
   loaded->leaves_records = guarded.leaves_records;
   if (result == CudaResult::kSuccess && guarded.leaves_records) result = PrepareRecords();
-  if (result == CudaResult::kSuccess && IsHardened(options_.mode)) {
+  if (result == CudaResult::kSuccess && options_.mode == GuardMode::kHardened) {
     result = PreparePaceWord(&pace);
   }
   if (result == CudaResult::kSuccess) {
