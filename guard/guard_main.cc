@@ -19,6 +19,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/elf/elf_header.h"
 #include "common/fatbin/fatbin.h"
 #include "common/plain_file.h"
 #include "guard/guard.h"
@@ -51,10 +52,7 @@ std::string ReadFile(const std::string& path) {
 
 std::vector<std::string> TextsOf(std::string_view bytes) {
   std::vector<std::string> texts;
-  if (bytes.substr(0, 4) !=
-          "\x7f"
-          "ELF" &&
-      fatbin::FindContainers(bytes).empty()) {
+  if (!elf::IsElf(bytes) && fatbin::FindContainers(bytes).empty()) {
     texts.emplace_back(bytes);
     return texts;
   }

@@ -97,7 +97,7 @@ bool NamesALibrary(int64_t tag) {
 
 absl::StatusOr<DynamicSection> ReadDynamicSection(const ReadAt& read) {
   const auto header = ReadHeader(read);
-  if (!header.has_value() || header->e_machine != EM_X86_64) {
+  if (!header.has_value() || !IsForX86_64(*header)) {
     return Damaged("it is no ELF file for 64-bit x86");
   }
   const MappedFile file(ReadSegments(*header, read), read);

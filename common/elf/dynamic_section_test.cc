@@ -14,9 +14,7 @@ namespace warpline::elf {
 namespace {
 
 absl::StatusOr<DynamicSection> SectionOf(const std::string& file) {
-  return ReadDynamicSection([&file](uint64_t offset, uint64_t bytes) {
-    return offset > file.size() ? std::string() : file.substr(offset, bytes);
-  });
+  return ReadDynamicSection(InMemory(file));
 }
 
 const std::string kProgram = ElfBytes({{DT_NEEDED, "libone.so"},
@@ -88,9 +86,10 @@ TEST(DynamicSectionTest, TruncatedAndChangedFilesDoNoHarm) {
     }
     if (random() % 4 == 0) changed.resize(random() % changed.size());
     uint64_t readings = 0;
+    const ReadAt read = InMemory(changed);
     const auto section = ReadDynamicSection([&](uint64_t offset, uint64_t bytes) {
       ++readings;
-      return offset > changed.size() ? std::string() : changed.substr(offset, bytes);
+      return read(offset, bytes);
     });
     // Each entry names one text at most, and each text is read in a few pieces.
     EXPECT_LT(readings, 2 * kMostDynamicEntries);

@@ -1,8 +1,12 @@
-// Makes ELF files for tests: as much of one as tells the dynamic loader which libraries to load.
+// Makes ELF files for tests: as much of one as tells the dynamic loader which libraries to load, or
+// as has sections.
 //
 //   const std::string program = ElfBytes({{DT_NEEDED, "libx.so"}, {DT_RUNPATH, "$ORIGIN"}});
+//   const std::string object = SectionsBytes({{.name = ".text", .contents = "code"}});
 #ifndef WARPLINE_COMMON_ELF_ELF_BYTES_H_
 #define WARPLINE_COMMON_ELF_ELF_BYTES_H_
+
+#include <elf.h>
 
 #include <cstdint>
 #include <string>
@@ -19,6 +23,18 @@ using DynamicText = std::pair<int64_t, std::string>;
 // in it are not offsets.
 inline constexpr uint64_t kElfAddress = 0x400000;
 std::string ElfBytes(const std::vector<DynamicText>& texts, uint64_t flags_1 = 0);
+
+struct SectionText {
+  std::string name;
+  std::string contents = "";
+  uint32_t type = SHT_PROGBITS;
+  uint32_t link = 0;
+  uint64_t size = 0;  // In the table, for one of type SHT_NOBITS
+};
+
+// Returns a 64-bit file with an empty section, these and ".shstrtab", their names, in this order.
+// The table of sections is at the end of the file.
+std::string SectionsBytes(const std::vector<SectionText>& sections);
 
 }  // namespace warpline::elf
 

@@ -4,13 +4,24 @@ namespace warpline::elf {
 
 bool IsElf(std::string_view bytes) { return bytes.starts_with(std::string_view(ELFMAG, SELFMAG)); }
 
+ReadAt InMemory(std::string_view bytes) {
+  return [bytes](uint64_t offset, uint64_t count) {
+    return offset > bytes.size() ? std::string() : std::string(bytes.substr(offset, count));
+  };
+}
+
 std::optional<Elf64_Ehdr> ReadHeader(const ReadAt& read) {
   const std::string head = read(0, sizeof(Elf64_Ehdr));
-  if (head.size() != sizeof(Elf64_Ehdr) || !IsElf(head) || head[EI_CLASS] != ELFCLASS64 ||
-      head[EI_DATA] != ELFDATA2LSB) {
-    return std::nullopt;
-  }
+  if (head.size() != sizeof(Elf64_Ehdr) || !IsElf(head)) return std::nullopt;
   return LoadAt<Elf64_Ehdr>(head, 0);
+}
+
+bool Is64Bit(const Elf64_Ehdr& header) {
+  return header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB;
+}
+
+bool IsForX86_64(const Elf64_Ehdr& header) {
+  return Is64Bit(header) && header.e_machine == EM_X86_64;
 }
 
 std::vector<Elf64_Phdr> ReadSegments(const Elf64_Ehdr& header, const ReadAt& read) {

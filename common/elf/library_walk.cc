@@ -172,7 +172,7 @@ class Walker {
       return text;
     };
     const auto header = ReadHeader(read);
-    if (!header.has_value() || header->e_machine != EM_X86_64) return false;
+    if (!header.has_value() || !IsForX86_64(*header)) return false;
     if (!identities_.emplace(opened->about().st_dev, opened->about().st_ino).second) {
       file->path.clear();
       return true;

@@ -5,6 +5,7 @@
 
 #include "common/elf/dynamic_section.h"
 #include "common/elf/elf_header.h"
+#include "common/elf/sections.h"
 
 namespace warpline::elf {
 namespace {
@@ -51,10 +52,7 @@ bool LoaderCache::Names(size_t at, std::string_view name) const {
 }
 
 std::string LoaderCache::PathAt(size_t at) const {
-  if (at >= bytes_.size()) return "";
-  const std::string_view rest = std::string_view(bytes_).substr(at, kMostNameBytes + 1);
-  const size_t end = rest.find('\0');
-  return end == std::string_view::npos ? "" : std::string(rest.substr(0, end));
+  return std::string(TextAt(bytes_, at, kMostNameBytes).value_or(""));
 }
 
 std::vector<std::string> LoaderCache::Find(std::string_view name) const {

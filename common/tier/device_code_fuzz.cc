@@ -6,8 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "common/elf/sections.h"
 #include "common/tier/device_code.h"
-#include "common/tier/elf_sections.h"
+#include "common/tier/device_code_sections.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace warpline::tier;
@@ -22,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   };
   const auto sections = DeviceCodeSections(read, size);
   if (!sections.has_value()) return 0;
-  for (const FileRange& range : *sections) {
+  for (const warpline::elf::FileRange& range : *sections) {
     if (range.offset > size || range.bytes > size - range.offset) abort();
   }
   return 0;

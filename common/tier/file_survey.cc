@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "common/plain_file.h"
 #include "common/steady_time.h"
-#include "common/tier/elf_sections.h"
+#include "common/tier/device_code_sections.h"
 
 namespace warpline::tier {
 namespace {
@@ -74,11 +74,11 @@ DeviceCode FileSurvey::Read(const PlainFile& file) {
     return text;
   };
   if (size <= options_.small_file_bytes) return FindDeviceCode(read(0, size));
-  const std::vector<FileRange> ranges =
-      DeviceCodeSections(read, size).value_or(std::vector<FileRange>{{0, size}});
+  const std::vector<elf::FileRange> ranges =
+      DeviceCodeSections(read, size).value_or(std::vector<elf::FileRange>{{0, size}});
   uint64_t left = options_.most_file_bytes;
   DeviceCode found;
-  for (const FileRange& range : ranges) {
+  for (const elf::FileRange& range : ranges) {
     const uint64_t bytes = std::min(range.bytes, left);
     left -= bytes;
     Add(FindDeviceCode(read(range.offset, bytes)), &found);

@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/elf/elf_header.h"
+#include "common/elf/sections.h"
 #include "common/text.h"
 
 namespace warpline::policy::bpf {
@@ -20,29 +22,6 @@ constexpr uint32_t kRelocation64 = 1;  // R_BPF_64_64: the address in a wide loa
 
 absl::Status Refused(absl::string_view reason) {
   return absl::InvalidArgumentError(absl::StrCat("object: ", reason));
-}
-
-// The `size` bytes at `offset`; false if they do not lie within.
-bool Cut(std::string_view bytes, uint64_t offset, uint64_t size, std::string_view* cut) {
-  if (offset > bytes.size() || size > bytes.size() - offset) return false;
-  *cut = bytes.substr(offset, size);
-  return true;
-}
-
-// The element of a table; false where the table has no such.
-template <typename T>
-bool ElementOf(std::string_view table, uint64_t index, T* element) {
-  if (index >= table.size() / sizeof(T)) return false;
-  std::memcpy(element, table.data() + index * sizeof(T), sizeof(T));
-  return true;
-}
-
-// The name at `offset` of a table of strings; empty if it does not end in there, or is too long.
-std::string_view NameAt(std::string_view strings, uint64_t offset) {
-  if (offset >= strings.size()) return {};
-  const std::string_view rest = strings.substr(offset, kMostNameBytes + 1);
-  const size_t end = rest.find('\0');
-  return end == std::string_view::npos ? std::string_view() : rest.substr(0, end);
 }
 
 // A name that may be shown and compared.
@@ -67,40 +46,31 @@ class Reader {
 
   struct Section {
     Elf64_Shdr header = {};
-    std::string_view name;
+    std::string name;        // Empty for one without a name.
     std::string_view bytes;  // Of one that has bytes in the file.
     size_t program = kNone;  // Its place in object_.programs.
   };
 
   absl::Status ReadSections() {
-    Elf64_Ehdr header;
     if (bytes_.size() > kMostObjectBytes) {
       return Refused(absl::StrCat("it has more than ", kMostObjectBytes, " bytes"));
     }
-    if (!ElementOf(bytes_, 0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-        header.e_type != ET_REL || header.e_machine != EM_BPF) {
+    const elf::ReadAt read = elf::InMemory(bytes_);
+    const std::optional<Elf64_Ehdr> header = elf::ReadHeader(read);
+    if (!header.has_value() || !elf::Is64Bit(*header) || header->e_type != ET_REL ||
+        header->e_machine != EM_BPF) {
       return Refused("this is not what clang -target bpf -c writes");
     }
-    std::string_view table;
-    if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum > kMostSections ||
-        !Cut(bytes_, header.e_shoff, header.e_shnum * sizeof(Elf64_Shdr), &table)) {
-      return Refused("its table of sections is outside of it, or too large");
-    }
-    sections_.resize(header.e_shnum);
-    for (size_t i = 0; i < sections_.size(); ++i) {
-      Section& section = sections_[i];
-      ElementOf(table, i, &section.header);
-      const bool has_bytes =
-          section.header.sh_type != SHT_NOBITS && section.header.sh_type != SHT_NULL;
-      if (has_bytes &&
-          !Cut(bytes_, section.header.sh_offset, section.header.sh_size, &section.bytes)) {
-        return Refused(absl::StrCat("section ", i, " is outside of it"));
+    const auto sections =
+        elf::ReadSections(*header, read, bytes_.size(), {.most_sections = kMostSections});
+    if (!sections.ok()) return Refused(sections.status().message());
+    for (const elf::Section& section : *sections) {
+      const auto contents = elf::ContentsOf(section, bytes_);
+      if (!contents.has_value()) {
+        return Refused(absl::StrCat("section ", sections_.size(), " is outside of it"));
       }
-    }
-    if (header.e_shstrndx >= sections_.size()) return Refused("its sections have no names");
-    for (Section& section : sections_) {
-      section.name = NameAt(sections_[header.e_shstrndx].bytes, section.header.sh_name);
+      sections_.push_back(
+          {.header = section.header, .name = section.name.value_or(""), .bytes = *contents});
     }
     return absl::OkStatus();
   }
@@ -121,7 +91,7 @@ class Reader {
     if (version == kNone || sections_[version].bytes.size() != sizeof(object_.abi_version)) {
       return Refused("it does not say its version: WARPLINE_POLICY() is missing");
     }
-    ElementOf(sections_[version].bytes, 0, &object_.abi_version);
+    object_.abi_version = elf::LoadAt<uint32_t>(sections_[version].bytes, 0);
     return absl::OkStatus();
   }
 
@@ -130,11 +100,8 @@ class Reader {
     const auto is_it = [name](const Section& section) { return section.name == name; };
     if (std::none_of(sections_.begin(), sections_.end(), is_it)) return std::nullopt;
     const size_t section = Find(name);
-    uint32_t number = 0;
-    if (section != kNone && sections_[section].bytes.size() == sizeof(number)) {
-      ElementOf(sections_[section].bytes, 0, &number);
-    }
-    return number;
+    if (section == kNone || sections_[section].bytes.size() != sizeof(uint32_t)) return 0;
+    return elf::LoadAt<uint32_t>(sections_[section].bytes, 0);
   }
 
   absl::Status ReadWishes() {
@@ -161,8 +128,7 @@ class Reader {
     }
     object_.maps.resize(definitions.size() / sizeof(MapDefinition));
     for (size_t i = 0; i < object_.maps.size(); ++i) {
-      MapDefinition definition;
-      ElementOf(definitions, i, &definition);
+      const auto definition = elf::LoadAt<MapDefinition>(definitions, i * sizeof(MapDefinition));
       if (definition.flags != 0) return Refused("a map has flags, and there are none yet");
       MapShape& shape = object_.maps[i];
       shape.kind = static_cast<MapKind>(definition.kind);
@@ -184,11 +150,11 @@ class Reader {
       return Refused("its maps have no names");
     }
     const std::string_view strings = sections_[symbols_->header.sh_link].bytes;
-    Elf64_Sym symbol;
-    for (size_t i = 0; ElementOf(symbols_->bytes, i, &symbol); ++i) {
-      const size_t map = MapOf(symbol);
+    for (size_t i = 0; const auto symbol = elf::ElementAt<Elf64_Sym>(symbols_->bytes, i); ++i) {
+      const size_t map = MapOf(*symbol);
       if (map == kMostMaps) continue;
-      const std::string_view name = NameAt(strings, symbol.st_name);
+      const std::string_view name =
+          elf::TextAt(strings, symbol->st_name, kMostNameBytes).value_or("");
       if (!IsPlain(name)) return Refused("a map has no plain name");
       if (!object_.maps[map].name.empty()) return Refused("a map has two names");
       object_.maps[map].name = name;
@@ -232,11 +198,11 @@ class Reader {
       if (!IsPlain(section.name)) return Refused("a program's section has no plain name");
       instructions = section.bytes.size() / sizeof(Instruction);
       if (section.bytes.size() % sizeof(Instruction) != 0 || instructions > kMostInstructions) {
-        return Refused(absl::StrCat("program ", std::string(section.name), " has more than ",
-                                    kMostInstructions, " instructions, or a part of one"));
+        return Refused(absl::StrCat("program ", section.name, " has more than ", kMostInstructions,
+                                    " instructions, or a part of one"));
       }
       if (Find(section.name) == kNone) {
-        return Refused(absl::StrCat("there are two sections ", std::string(section.name)));
+        return Refused(absl::StrCat("there are two sections ", section.name));
       }
       section.program = object_.programs.size();
       Object::Program& program = object_.programs.emplace_back();
@@ -278,9 +244,8 @@ class Reader {
       is_done[about] = true;
       if (section.header.sh_link >= sections_.size()) return Refused("relocations lack symbols");
       const std::string_view symbols = sections_[section.header.sh_link].bytes;
-      Elf64_Rel relocation;
-      for (size_t i = 0; ElementOf(section.bytes, i, &relocation); ++i) {
-        const absl::Status done = Relocate(relocation, symbols, &program);
+      for (size_t i = 0; const auto relocation = elf::ElementAt<Elf64_Rel>(section.bytes, i); ++i) {
+        const absl::Status done = Relocate(*relocation, symbols, &program);
         if (!done.ok()) return done;
       }
     }
@@ -304,9 +269,8 @@ class Reader {
         load.src() != 0 || load.immediate != 0) {
       return refused("a relocation of an unknown kind");
     }
-    Elf64_Sym symbol;
-    const bool is_there = ElementOf(symbols, ELF64_R_SYM(relocation.r_info), &symbol);
-    const size_t map = is_there ? MapOf(symbol) : kMostMaps;
+    const auto symbol = elf::ElementAt<Elf64_Sym>(symbols, ELF64_R_SYM(relocation.r_info));
+    const size_t map = symbol.has_value() ? MapOf(*symbol) : kMostMaps;
     if (map == kMostMaps) {
       return refused("it refers to something that is no map; policies keep their state in maps");
     }

@@ -170,10 +170,12 @@ TEST(ReadObject, BelievesNoSection) {
       [](Elf64_Shdr* s) { s->sh_offset += 1 << 20; },
   };
   for (const auto& edit : edits) {
-    for (int section = kProgram; section <= kStrings; ++section) {
+    for (int section = kProgram; section < kStrings; ++section) {
       EXPECT_EQ(Edited(Good()).Section(section, edit).Reason(),
                 "object: section " + std::to_string(section) + " is outside of it");
     }
+    EXPECT_EQ(Edited(Good()).Section(kStrings, edit).Reason(),
+              "object: its sections have no names");
   }
 }
 

@@ -15,7 +15,7 @@
 #include "common/fatbin/container_scan.h"
 #include "common/fatbin/fatbin.h"
 #include "common/tier/device_code.h"
-#include "common/tier/elf_sections.h"
+#include "common/tier/device_code_sections.h"
 #include "guard/guard.h"
 #include "ptx/ast.h"
 #include "ptx/parser.h"
@@ -66,9 +66,9 @@ std::optional<std::string> InterpreterOf(std::string_view beginning) {
   return std::string(absl::StripAsciiWhitespace(line));
 }
 
-absl::StatusOr<std::vector<tier::FileRange>> RangesOf(const elf::ReadAt& read, uint64_t size,
-                                                      uint64_t most_bytes) {
-  if (size <= most_bytes) return std::vector<tier::FileRange>{{0, size}};
+absl::StatusOr<std::vector<elf::FileRange>> RangesOf(const elf::ReadAt& read, uint64_t size,
+                                                     uint64_t most_bytes) {
+  if (size <= most_bytes) return std::vector<elf::FileRange>{{0, size}};
   const auto sections = tier::DeviceCodeSections(read, size);
   if (!sections.has_value()) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -154,7 +154,7 @@ absl::StatusOr<ExplainedFile> FileExplainer::Explain(const elf::ReadAt& read, ui
   Findings findings(hardened_, bounds_.text_bytes, &left_text_bytes_);
   fatbin::ContainerCount containers;
   uint64_t left_of_file = bounds_.file_bytes;
-  for (const tier::FileRange& range : *ranges) {
+  for (const elf::FileRange& range : *ranges) {
     if (range.bytes > left_bytes_) {
       return absl::ResourceExhaustedError(absl::StrCat("it comes after other files, and ",
                                                        ShownBytes(bounds_.all_files_bytes),

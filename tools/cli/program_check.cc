@@ -60,7 +60,7 @@ std::string WhatIsWrongWith(const std::string& path) {
   };
   if (!elf::IsElf(read(0, SELFMAG))) return "";
   const auto header = elf::ReadHeader(read);
-  if (!header.has_value() || header->e_machine != EM_X86_64) {
+  if (!header.has_value() || !elf::IsForX86_64(*header)) {
     return absl::StrCat(path, " is not a program for 64-bit x86: it cannot load Warpline");
   }
   const std::vector<Elf64_Phdr> segments = elf::ReadSegments(*header, read);

@@ -1,13 +1,13 @@
 #include "server/worker/continuity/module_variables.h"
 
-#include <elf.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "common/elf/elf_header.h"
+#include "common/elf/sections.h"
 #include "common/fatbin/fatbin.h"
 #include "server/worker/continuity/variable_bytes.h"
 
@@ -16,20 +16,6 @@ namespace {
 
 // How often each byte of a cubin is read at most, on average.
 constexpr uint64_t kMostReadings = 4;
-
-template <typename T>
-bool LoadAt(std::string_view bytes, uint64_t offset, T* value) {
-  if (offset > bytes.size() || sizeof(T) > bytes.size() - offset) return false;
-  std::memcpy(value, bytes.data() + offset, sizeof(T));
-  return true;
-}
-
-std::string_view NameAt(std::string_view elf, const Elf64_Shdr& strings, uint64_t offset) {
-  if (strings.sh_offset > elf.size() || offset > elf.size() - strings.sh_offset) return {};
-  // A longer name is not valid.
-  const std::string_view rest = elf.substr(strings.sh_offset + offset, kMaxVariableName + 1);
-  return rest.substr(0, rest.find('\0'));
-}
 
 // The last name before a declaration's brackets or initialiser.
 std::string_view DeclaredName(std::string_view statement) {
@@ -129,35 +115,38 @@ class Reading {
   uint64_t left_;
 };
 
-void ReadCubin(std::string_view elf, Names* names) {
+bool HoldsVariables(const elf::Section& section) {
+  return section.name->starts_with(".nv.global") && section.header.sh_size > 0;
+}
+
+void ReadCubin(std::string_view cubin, Names* names) {
   // Tables of a real file do not overlap, and only a few names share their bytes.
-  Reading reading(kMostReadings * elf.size());
-  Elf64_Ehdr header;
-  if (!LoadAt(elf, 0, &header) || header.e_shentsize != sizeof(Elf64_Shdr)) return names->Doubt();
-  std::vector<Elf64_Shdr> sections(header.e_shnum);
-  for (size_t i = 0; i < sections.size(); ++i) {
-    if (!LoadAt(elf, header.e_shoff + i * sizeof(Elf64_Shdr), &sections[i])) return names->Doubt();
-  }
-  if (header.e_shstrndx >= sections.size()) return names->Doubt();
-  std::vector<bool> global(sections.size());
-  bool any = false;
-  for (size_t i = 0; i < sections.size(); ++i) {
-    const std::string_view name = NameAt(elf, sections[header.e_shstrndx], sections[i].sh_name);
-    if (!reading.Take(sizeof(Elf64_Shdr) + name.size())) return names->Doubt();
-    global[i] = name.substr(0, 10) == ".nv.global" && sections[i].sh_size > 0;
-    any |= global[i];
+  Reading reading(kMostReadings * cubin.size());
+  const elf::ReadAt read = elf::InMemory(cubin);
+  const auto header = elf::ReadHeader(read);
+  if (!header.has_value()) return names->Doubt();
+  const auto sections = elf::ReadSections(*header, read, cubin.size(), {});
+  if (!sections.ok() || sections->empty()) return names->Doubt();
+  std::vector<bool> global;
+  for (const elf::Section& section : *sections) {
+    if (!section.name.has_value()) return names->Doubt();
+    global.push_back(HoldsVariables(section));
   }
   bool named = false;
-  for (const Elf64_Shdr& table : sections) {
-    if (table.sh_type != SHT_SYMTAB || table.sh_link >= sections.size()) continue;
-    for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= table.sh_size; at += sizeof(Elf64_Sym)) {
-      Elf64_Sym symbol;
-      if (!LoadAt(elf, table.sh_offset + at, &symbol)) return names->Doubt();
-      const std::string_view name = NameAt(elf, sections[table.sh_link], symbol.st_name);
-      if (!reading.Take(sizeof(symbol) + name.size())) return names->Doubt();
-      if (symbol.st_shndx == SHN_UNDEF && name == "malloc") names->Allocates();
-      if (ELF64_ST_TYPE(symbol.st_info) == STT_SECTION || symbol.st_shndx >= sections.size() ||
-          !global[symbol.st_shndx]) {
+  for (const elf::Section& table : *sections) {
+    if (table.header.sh_type != SHT_SYMTAB || table.header.sh_link >= sections->size()) continue;
+    const auto symbols = elf::ContentsOf(table, cubin);
+    const auto strings = elf::ContentsOf((*sections)[table.header.sh_link], cubin);
+    if (!symbols.has_value() || !strings.has_value()) return names->Doubt();
+    for (size_t i = 0; const auto symbol = elf::ElementAt<Elf64_Sym>(*symbols, i); ++i) {
+      const auto text = elf::TextAt(*strings, symbol->st_name, kMaxVariableName);
+      const uint64_t read_bytes = text.has_value() ? text->size() : kMaxVariableName;
+      if (!reading.Take(sizeof(*symbol) + read_bytes)) return names->Doubt();
+      // Functions may have longer names; variables with such have none that can be used.
+      const std::string_view name = text.value_or("");
+      if (symbol->st_shndx == SHN_UNDEF && name == "malloc") names->Allocates();
+      if (ELF64_ST_TYPE(symbol->st_info) == STT_SECTION || symbol->st_shndx >= global.size() ||
+          !global[symbol->st_shndx]) {
         continue;
       }
       named = true;
@@ -165,7 +154,7 @@ void ReadCubin(std::string_view elf, Names* names) {
     }
   }
   // Without names nothing can be told.
-  if (any && !named) names->Doubt();
+  if (absl::c_linear_search(global, true) && !named) names->Doubt();
 }
 
 // A cubin of the device's generation is preferred to PTX, and PTX for this device or an older one

@@ -3,9 +3,11 @@
 #include <elf.h>
 
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "common/elf/elf_bytes.h"
 #include "gtest/gtest.h"
 
 namespace warpline::worker {
@@ -76,37 +78,71 @@ TEST(ModuleVariablesTest, WhatCannotBeReadIsIncomplete) {
 
 // A cubin whose tables of symbols are all the same `symbols`.
 std::string CubinWith(size_t tables, const std::string& symbols, const std::string& strings) {
-  Elf64_Ehdr header = {};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  std::vector<elf::SectionText> sections = {
+      {.name = ".nv.global", .type = SHT_NOBITS, .size = 8},
+      {.name = ".strtab", .contents = strings, .type = SHT_STRTAB},
+      {.name = ".symtab", .contents = symbols, .type = SHT_SYMTAB, .link = 2}};
+  sections.resize(2 + tables, {.name = ".symtab", .type = SHT_SYMTAB, .link = 2});
+  std::string file = elf::SectionsBytes(sections);
+  Elf64_Ehdr header;
+  std::memcpy(&header, file.data(), sizeof(header));
   header.e_flags = 90;
-  header.e_shoff = sizeof(header);
-  header.e_shentsize = sizeof(Elf64_Shdr);
-  header.e_shnum = static_cast<uint16_t>(tables + 1);
-  const uint64_t strings_at = sizeof(header) + (tables + 1) * sizeof(Elf64_Shdr);
-  Elf64_Shdr section = {};
-  section.sh_type = SHT_STRTAB;
-  section.sh_offset = strings_at;
-  section.sh_size = strings.size();
-  std::string file(reinterpret_cast<const char*>(&header), sizeof(header));
-  file.append(reinterpret_cast<const char*>(&section), sizeof(section));
-  section.sh_type = SHT_SYMTAB;
-  section.sh_offset = strings_at + strings.size();
-  section.sh_size = symbols.size();
-  section.sh_link = 0;
-  for (size_t i = 0; i < tables; ++i) {
-    file.append(reinterpret_cast<const char*>(&section), sizeof(section));
+  std::memcpy(file.data(), &header, sizeof(header));
+  char* const table = file.data() + header.e_shoff;
+  for (size_t i = 1; i < tables; ++i) {
+    std::memcpy(table + (3 + i) * sizeof(Elf64_Shdr), table + 3 * sizeof(Elf64_Shdr),
+                sizeof(Elf64_Shdr));
   }
-  return file + strings + symbols;
+  return file;
+}
+
+// Symbols of variables, which have their names at these places.
+std::string Variables(const std::vector<uint32_t>& names) {
+  std::string symbols;
+  for (const uint32_t name : names) {
+    Elf64_Sym symbol = {};
+    symbol.st_name = name;
+    symbol.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT);
+    symbol.st_shndx = 1;
+    symbols.append(reinterpret_cast<const char*>(&symbol), sizeof(symbol));
+  }
+  return symbols;
+}
+
+TEST(ModuleVariablesTest, VariablesOfACubinAreNamed) {
+  const std::string strings("\0counter\0$str\0table", 19);
+  const ModuleVariables two =
+      WritableVariables(CubinWith(1, Variables({1, 9, 14}), strings + '\0'), 90);
+  EXPECT_EQ(two.names, (std::vector<std::string>{"counter", "table"}));
+  EXPECT_TRUE(two.complete);
+  EXPECT_EQ(two.bytes, 8u);
+  // Without its end a name is none.
+  EXPECT_FALSE(WritableVariables(CubinWith(1, Variables({1, 14}), strings), 90).complete);
+  EXPECT_FALSE(WritableVariables(CubinWith(1, Variables({1, 99}), strings), 90).complete);
+  EXPECT_FALSE(WritableVariables(CubinWith(1, "", strings), 90).complete);
+}
+
+TEST(ModuleVariablesTest, TruncatedAndChangedCubinsDoNoHarm) {
+  const std::string whole = CubinWith(2, Variables({1, 9}), std::string("\0counter\0table", 15));
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    EXPECT_FALSE(WritableVariables(whole.substr(0, bytes), 90).complete) << bytes;
+  }
+  std::mt19937 random(1);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string changed = whole;
+    for (int j = 0; j < 4; ++j) changed[random() % changed.size()] = static_cast<char>(random());
+    EXPECT_LE(WritableVariables(changed, 90).names.size(), 4u);
+  }
 }
 
 TEST(ModuleVariablesTest, TablesThatOverlapAreNotReadAgainAndAgain) {
-  const std::string symbols(sizeof(Elf64_Sym) << 12, '\0');
-  EXPECT_TRUE(WritableVariables(CubinWith(1, symbols, std::string(8, '\0')), 90).complete);
-  EXPECT_FALSE(WritableVariables(CubinWith(2000, symbols, std::string(8, '\0')), 90).complete);
+  const std::string symbols = Variables(std::vector<uint32_t>(1 << 12, 1));
+  EXPECT_TRUE(WritableVariables(CubinWith(1, symbols, std::string("\0name", 6)), 90).complete);
+  EXPECT_FALSE(WritableVariables(CubinWith(2000, symbols, std::string("\0name", 6)), 90).complete);
 }
 
 TEST(ModuleVariablesTest, NamesThatOverlapAreNotReadAgainAndAgain) {
-  const std::string symbols(sizeof(Elf64_Sym) << 12, '\0');
+  const std::string symbols = Variables(std::vector<uint32_t>(1 << 12, 0));
   const std::string name = std::string(kMaxVariableName, 'n') + std::string(8, '\0');
   EXPECT_FALSE(WritableVariables(CubinWith(1, symbols, name), 90).complete);
 }

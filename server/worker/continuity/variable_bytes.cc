@@ -1,13 +1,13 @@
 #include "server/worker/continuity/variable_bytes.h"
 
-#include <elf.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <iterator>
 #include <optional>
 #include <system_error>
+
+#include "common/elf/elf_header.h"
+#include "common/elf/sections.h"
 
 namespace warpline::worker {
 namespace {
@@ -18,13 +18,6 @@ uint64_t Product(uint64_t one, uint64_t other) {
   uint64_t product = 0;
   if (__builtin_mul_overflow(one, other, &product)) return kTooManyBytes;
   return std::min(product, kTooManyBytes);
-}
-
-template <typename T>
-bool LoadAt(std::string_view bytes, uint64_t offset, T* value) {
-  if (offset > bytes.size() || sizeof(T) > bytes.size() - offset) return false;
-  std::memcpy(value, bytes.data() + offset, sizeof(T));
-  return true;
 }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -191,30 +184,17 @@ class Declaration {
 
 }  // namespace
 
-uint64_t CubinVariableBytes(std::string_view elf) {
-  Elf64_Ehdr header;
-  Elf64_Shdr first;
-  if (!LoadAt(elf, 0, &header)) return kTooManyBytes;
-  if (header.e_shoff == 0) return 0;
-  if (header.e_shentsize != sizeof(Elf64_Shdr) || !LoadAt(elf, header.e_shoff, &first)) {
-    return kTooManyBytes;
-  }
-  // Numbers too large for the header are in the first section.
-  const uint64_t count = header.e_shnum == 0 ? first.sh_size : header.e_shnum;
-  const uint64_t names = header.e_shstrndx == SHN_XINDEX ? first.sh_link : header.e_shstrndx;
-  if (count > elf.size() / sizeof(Elf64_Shdr) || names >= count) return kTooManyBytes;
-  Elf64_Shdr strings;
-  if (!LoadAt(elf, header.e_shoff + names * sizeof(Elf64_Shdr), &strings)) return kTooManyBytes;
-  constexpr std::string_view kGlobal = ".nv.global";
+uint64_t CubinVariableBytes(std::string_view cubin) {
+  const elf::ReadAt read = elf::InMemory(cubin);
+  // The device may take a file whatever class it says that it has.
+  const auto header = elf::ReadHeader(read);
+  if (!header.has_value()) return kTooManyBytes;
+  const auto sections = elf::ReadSections(*header, read, cubin.size(), {});
+  if (!sections.ok()) return kTooManyBytes;
   uint64_t sum = 0;
-  for (uint64_t i = 0; i < count; ++i) {
-    Elf64_Shdr section;
-    if (!LoadAt(elf, header.e_shoff + i * sizeof(Elf64_Shdr), &section)) return kTooManyBytes;
-    if (strings.sh_offset > elf.size() || section.sh_name > elf.size() - strings.sh_offset) {
-      return kTooManyBytes;
-    }
-    const std::string_view name = elf.substr(strings.sh_offset + section.sh_name, kGlobal.size());
-    if (name == kGlobal) sum = Sum(sum, section.sh_size);
+  for (const elf::Section& section : *sections) {
+    if (!section.name.has_value()) return kTooManyBytes;
+    if (section.name->starts_with(".nv.global")) sum = Sum(sum, section.header.sh_size);
   }
   return sum;
 }

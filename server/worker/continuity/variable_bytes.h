@@ -13,7 +13,7 @@ namespace warpline::worker {
 inline constexpr uint64_t kTooManyBytes = uint64_t{1} << 62;
 
 // The sum of a cubin's sections of global variables.
-uint64_t CubinVariableBytes(std::string_view elf);
+uint64_t CubinVariableBytes(std::string_view cubin);
 
 // The sum of the `.global` variables that a PTX text declares, wherever in it, but for those that
 // it declares as defined elsewhere. An array's length must be a plain number.

@@ -4,42 +4,22 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/elf/elf_bytes.h"
 #include "gtest/gtest.h"
 
 namespace warpline::worker {
 namespace {
 
-std::string Bytes(const void* data, size_t size) {
-  return std::string(static_cast<const char*>(data), size);
-}
-
 // A cubin with sections of these names and sizes, without contents.
 std::string Cubin(const std::vector<std::pair<std::string, uint64_t>>& sections) {
-  std::string names(1, '\0');
-  std::vector<Elf64_Shdr> headers(1);
-  std::memset(headers.data(), 0, sizeof(Elf64_Shdr));
+  std::vector<elf::SectionText> texts;
   for (const auto& [name, size] : sections) {
-    Elf64_Shdr header = {};
-    header.sh_name = static_cast<uint32_t>(names.size());
-    header.sh_size = size;
-    header.sh_type = SHT_NOBITS;
-    names += name + '\0';
-    headers.push_back(header);
+    texts.push_back({.name = name, .type = SHT_NOBITS, .size = size});
   }
-  Elf64_Shdr strings = {};
-  strings.sh_offset = sizeof(Elf64_Ehdr);
-  strings.sh_size = names.size();
-  headers.push_back(strings);
-  Elf64_Ehdr elf = {};
-  std::memcpy(elf.e_ident, "\177ELF", 4);
-  elf.e_shentsize = sizeof(Elf64_Shdr);
-  elf.e_shnum = static_cast<uint16_t>(headers.size());
-  elf.e_shstrndx = static_cast<uint16_t>(headers.size() - 1);
-  elf.e_shoff = sizeof(elf) + names.size();
-  return Bytes(&elf, sizeof(elf)) + names +
-         Bytes(headers.data(), headers.size() * sizeof(Elf64_Shdr));
+  return elf::SectionsBytes(texts);
 }
 
 TEST(VariableBytesTest, GlobalSectionsOfACubinAreSummed) {
@@ -62,6 +42,17 @@ TEST(VariableBytesTest, CubinsThatCannotBeReadHaveTooMany) {
   elf.e_shstrndx = 900;
   std::memcpy(other.data(), &elf, sizeof(elf));
   EXPECT_EQ(CubinVariableBytes(other), kTooManyBytes);
+  // A section without a name could be any.
+  other = cubin;
+  std::memcpy(&elf, other.data(), sizeof(elf));
+  std::memset(other.data() + elf.e_shoff + sizeof(Elf64_Shdr), 0xff, sizeof(Elf64_Word));
+  EXPECT_EQ(CubinVariableBytes(other), kTooManyBytes);
+}
+
+TEST(VariableBytesTest, ACubinWithoutSectionsHasNone) {
+  std::string cubin(ELFMAG);
+  cubin.resize(sizeof(Elf64_Ehdr));
+  EXPECT_EQ(CubinVariableBytes(cubin), 0u);
 }
 
 TEST(VariableBytesTest, ManySectionsAreCountedInTheFirst) {
