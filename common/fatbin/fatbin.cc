@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/elf/elf_header.h"
 #include "common/fatbin/format.h"
 
 namespace warpline::fatbin {
@@ -62,10 +63,8 @@ absl::StatusOr<std::vector<ImageEntry>> ParseContainer(std::string_view bytes) {
 }
 
 // The architecture of a cubin: e_flags holds it, at a place that depends on the ABI version.
-uint32_t CubinArchitecture(std::string_view elf) {
-  constexpr size_t kAbiVersionAt = 8, kFlagsAt = 48;
-  const auto flags = LoadAt<uint32_t>(elf.data(), kFlagsAt);
-  return static_cast<uint8_t>(elf[kAbiVersionAt]) >= 8 ? flags >> 8 & 0xff : flags & 0xff;
+uint32_t CubinArchitecture(const Elf64_Ehdr& header) {
+  return header.e_ident[EI_ABIVERSION] >= 8 ? header.e_flags >> 8 & 0xff : header.e_flags & 0xff;
 }
 
 absl::StatusOr<std::string> DecompressZstd(std::string_view in, size_t out_bytes) {
@@ -101,10 +100,11 @@ absl::StatusOr<std::vector<ImageEntry>> ParseImage(std::string_view bytes) {
   }
   ImageEntry entry;
   entry.payload = bytes;
-  if (bytes.substr(0, kElfMagic.size()) == kElfMagic) {
-    if (bytes.size() < kElfHeaderBytes) return absl::InvalidArgumentError("cubin cut short");
+  if (elf::IsElf(bytes)) {
+    const auto header = elf::ReadHeader(elf::InMemory(bytes));
+    if (!header.has_value()) return absl::InvalidArgumentError("cubin cut short");
     entry.kind = ImageKind::kElf;
-    entry.sm = CubinArchitecture(bytes);
+    entry.sm = CubinArchitecture(*header);
     return std::vector<ImageEntry>{entry};
   }
   if (LooksLikePtx(bytes)) {

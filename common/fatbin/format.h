@@ -1,4 +1,4 @@
-// The bytes of fatbins and cubins, as observed in CUDA 13's output. Private to this package.
+// The bytes of fatbins, as observed in CUDA 13's output. Private to this package.
 #ifndef WARPLINE_COMMON_FATBIN_FORMAT_H_
 #define WARPLINE_COMMON_FATBIN_FORMAT_H_
 
@@ -23,11 +23,6 @@ inline constexpr uint16_t kKindElf = 2;
 // Wrapper: u32 magic, u32 version, pointer to a container, pointer (version 2: to containers
 // before linking).
 inline constexpr uint32_t kWrapperMagic = 0x466243B1;
-
-inline constexpr std::string_view kElfMagic =
-    "\x7f"
-    "ELF";
-inline constexpr size_t kElfHeaderBytes = 64;
 
 // Reads a value at `offset`. The caller has checked that it lies within the bytes.
 template <typename T>

@@ -1,5 +1,7 @@
 #include "common/fatbin/image_view.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -17,24 +19,18 @@ std::string_view Container(const void* image) {
 
 // A cubin ends with the last of its section table, program table, sections and segments.
 std::string_view Cubin(const void* image) {
-  const auto program_at = LoadAt<uint64_t>(image, 32);
-  const auto sections_at = LoadAt<uint64_t>(image, 40);
-  const auto program_size = LoadAt<uint16_t>(image, 54);
-  const auto program_count = LoadAt<uint16_t>(image, 56);
-  const auto section_size = LoadAt<uint16_t>(image, 58);
-  const auto section_count = LoadAt<uint16_t>(image, 60);
-  uint64_t end = kElfHeaderBytes;
-  end = std::max(end, program_at + uint64_t{program_size} * program_count);
-  end = std::max(end, sections_at + uint64_t{section_size} * section_count);
-  for (uint64_t i = 0; i < section_count; ++i) {
-    constexpr uint32_t kNoBits = 8;
-    const uint64_t at = sections_at + i * section_size;
-    if (LoadAt<uint32_t>(image, at + 4) == kNoBits) continue;
-    end = std::max(end, LoadAt<uint64_t>(image, at + 24) + LoadAt<uint64_t>(image, at + 32));
+  const auto header = LoadAt<Elf64_Ehdr>(image, 0);
+  uint64_t end = sizeof(header);
+  end = std::max(end, header.e_phoff + uint64_t{header.e_phentsize} * header.e_phnum);
+  end = std::max(end, header.e_shoff + uint64_t{header.e_shentsize} * header.e_shnum);
+  for (uint64_t i = 0; i < header.e_shnum; ++i) {
+    const auto section = LoadAt<Elf64_Shdr>(image, header.e_shoff + i * header.e_shentsize);
+    if (section.sh_type == SHT_NOBITS) continue;
+    end = std::max(end, section.sh_offset + section.sh_size);
   }
-  for (uint64_t i = 0; i < program_count; ++i) {
-    const uint64_t at = program_at + i * program_size;
-    end = std::max(end, LoadAt<uint64_t>(image, at + 8) + LoadAt<uint64_t>(image, at + 32));
+  for (uint64_t i = 0; i < header.e_phnum; ++i) {
+    const auto segment = LoadAt<Elf64_Phdr>(image, header.e_phoff + i * header.e_phentsize);
+    end = std::max(end, segment.p_offset + segment.p_filesz);
   }
   return {Bytes(image), end};
 }
@@ -61,7 +57,7 @@ absl::StatusOr<std::string_view> ViewImage(const void* image) {
   if (first == (kContainerMagic & 0xff) && LoadAt<uint32_t>(image, 0) == kContainerMagic) {
     return Container(image);
   }
-  if (std::strncmp(Bytes(image), kElfMagic.data(), kElfMagic.size()) == 0) return Cubin(image);
+  if (std::strncmp(Bytes(image), ELFMAG, SELFMAG) == 0) return Cubin(image);
   if (first == '.' || first == '/' || first == ' ' || (first >= '\t' && first <= '\r')) {
     return std::string_view(Bytes(image));
   }
