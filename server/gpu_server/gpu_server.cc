@@ -294,16 +294,16 @@ absl::Status GpuServer::Compose() {
   if (!book.ok()) return book.status();
   leases_ = *std::move(book);
   host->leases = leases_.get();
-  host->launcher = launcher_.get();
-  host->jailer = jailer_.get();
+  host->children.launcher = launcher_.get();
+  host->children.jailer = jailer_.get();
   auto relays =
       MakeRelayOptions(options_.listen, host->session.shm_name, launcher_.get(), jailer_.get());
   if (!relays.ok()) return relays.status();
-  host->relays = *std::move(relays);
+  host->children.relays = *std::move(relays);
   auto compilers = MakeCompilerOptions(options_.device, devices->front()->backend(),
                                        launcher_.get(), jailer_.get());
   if (!compilers.ok()) return compilers.status();
-  host->compilers = *std::move(compilers);
+  host->children.compilers = *std::move(compilers);
   if (const absl::Status mps = MakeMps(devices->front()->backend(), &*host); !mps.ok()) return mps;
   // Otherwise sessions share devices as the driver has it.
   if (options_.dispatch.policy != "off") {
@@ -365,7 +365,7 @@ absl::Status GpuServer::MakeMps(const std::string& backend, SessionHostOptions* 
   mps->program.path = *std::move(program);
   mps->control = options_.mps.control;
   mps->folder = mps_folder_->path();
-  host->mps = std::move(mps);
+  host->children.mps = std::move(mps);
   LogWarning(
       "--mps=tenant: the isolated workers of one tenant on one GPU share a user id, faults and "
       "an MPS daemon, whose sockets they reach through their jail; docs/mps.md says what "

@@ -86,8 +86,7 @@ struct LeaseSeat::Shared {
 
   // PERMISSION_DENIED for a lease that was ended. UNAUTHENTICATED for one that is not known any
   // more, where leases do not come from a scheduler (`required`).
-  absl::Status CheckGoesOn(const std::string& lease, bool required) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  absl::Status CheckGoesOn(const std::string& lease) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const auto found = ended.find(lease);
     if (found != ended.end()) {
       return absl::PermissionDeniedError(
@@ -106,6 +105,12 @@ LeaseSeat::LeaseSeat(std::shared_ptr<Shared> shared, Entitlement entitlement,
       entitlement_(std::move(entitlement)),
       peer_pays_(!shared_->required),
       payer_(peer_pays_ ? peer : absl::StrCat("tenant ", entitlement_.tenant)) {}
+
+absl::Status LeaseSeat::CheckHeld() const {
+  if (shared_ == nullptr || !entitlement_.leased()) return absl::OkStatus();
+  MutexLock lock(&shared_->mu);
+  return shared_->CheckGoesOn(entitlement_.lease);
+}
 
 LeaseSeat& LeaseSeat::operator=(LeaseSeat&& other) noexcept {
   if (this == &other) return *this;
@@ -250,7 +255,7 @@ absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token, const Certif
   auto opened = Open(token, holder);
   if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
-  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok()) {
+  if (auto status = shared_->CheckGoesOn(opened->lease); !status.ok()) {
     return status;
   }
   if (options_.required) {
@@ -270,19 +275,13 @@ absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token, const Certif
   return LeaseSeat(shared_, EntitledBy(&*opened), peer);
 }
 
-absl::Status LeaseBook::CheckHeld(const LeaseSeat& seat) const {
-  if (!seat.entitlement().leased()) return absl::OkStatus();
-  MutexLock lock(&shared_->mu);
-  return shared_->CheckGoesOn(seat.entitlement().lease, options_.required);
-}
-
 absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token,
                                             const CertificateHolder& holder) const {
   if (token.empty() && !options_.required) return EntitledBy(nullptr);
   const auto opened = Open(token, holder);
   if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
-  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok()) {
+  if (auto status = shared_->CheckGoesOn(opened->lease); !status.ok()) {
     return status;
   }
   return EntitledBy(&*opened);

@@ -43,6 +43,9 @@ class LeaseSeat {
 
   const Entitlement& entitlement() const { return entitlement_; }
   const std::string& payer() const { return payer_; }
+  // PERMISSION_DENIED once the lease was ended, UNAUTHENTICATED once one of the server's own is
+  // over. An empty seat is always held.
+  absl::Status CheckHeld() const;
   // The quota for a device that gives `capacity_bytes` in at most `max_chunks` chunks: its chunks
   // are in proportion to its bytes. All sessions of a lease share it; the first call for the device
   // makes it, unless memory of the lease's former sessions is still held of it. What a peer pays
@@ -111,9 +114,6 @@ class LeaseBook {
   // certificate that came with the token, and `peer` pays where no tenant of a scheduler does.
   absl::StatusOr<LeaseSeat> Join(const std::string& token, const CertificateHolder& holder = {},
                                  const std::string& peer = "");
-
-  // Whether the lease of a seat goes on: PERMISSION_DENIED once it was ended.
-  absl::Status CheckHeld(const LeaseSeat& seat) const;
 
   // Returns what a session with this token would be entitled to now. The errors are those of
   // Join().

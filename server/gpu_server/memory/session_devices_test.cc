@@ -87,7 +87,7 @@ class SessionDevicesTest : public SessionFixture {
 };
 
 TEST_F(SessionDevicesTest, WelcomeNamesThemInTheOrderAskedFor) {
-  StartServer({}, 3);
+  StartServer(/*devices=*/3);
   auto client = Open("2,0");
   EXPECT_EQ(welcome_.device().uuid()[0], 3);
   ASSERT_EQ(welcome_.more_devices_size(), 1);
@@ -109,14 +109,14 @@ TEST_F(SessionDevicesTest, WelcomeNamesThemInTheOrderAskedFor) {
 }
 
 TEST_F(SessionDevicesTest, OneDeviceIsTheDefault) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto client = Open("");
   EXPECT_EQ(welcome_.more_devices_size(), 0);
   EXPECT_THAT(welcome_.peers(), ElementsAre(1));
 }
 
 TEST_F(SessionDevicesTest, ListsThatNameNoDevicesAreRefused) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   EXPECT_EQ(Refusal("0,0").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Refusal("0,GPU-01000000-0000-0000-0000-000000000000").code(),
             absl::StatusCode::kInvalidArgument);
@@ -129,7 +129,7 @@ TEST_F(SessionDevicesTest, ListsThatNameNoDevicesAreRefused) {
 }
 
 TEST_F(SessionDevicesTest, MemoryIsThatOfTheDeviceWhosePartOfTheArenaItIsIn) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto client = Open();
   EXPECT_EQ(client->RequestMemory(kArena, 64 * kMiB, 64 * kMiB)->bytes(), 64 * kMiB);
   EXPECT_EQ(Granted(0), 0u);
@@ -152,7 +152,7 @@ TEST_F(SessionDevicesTest, MemoryIsThatOfTheDeviceWhosePartOfTheArenaItIsIn) {
 }
 
 TEST_F(SessionDevicesTest, EachDeviceHasAQuotaOfItsOwn) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto client = Open();
   EXPECT_EQ(client->RequestMemory(kArena, 192 * kMiB, 192 * kMiB)->bytes(), 192 * kMiB);
   EXPECT_EQ(client->RequestMemory(kSecond, 192 * kMiB, 192 * kMiB)->bytes(), 192 * kMiB);
@@ -161,7 +161,7 @@ TEST_F(SessionDevicesTest, EachDeviceHasAQuotaOfItsOwn) {
 }
 
 TEST_F(SessionDevicesTest, WhatLiesInNoPartOrInTwoIsInvalid) {
-  StartServer({}, 3);
+  StartServer(/*devices=*/3);
   auto client = Open("0,1,2");
   const int invalid = static_cast<int>(CudaResult::kInvalidValue);
   // Three of four parts are there.
@@ -175,7 +175,7 @@ TEST_F(SessionDevicesTest, WhatLiesInNoPartOrInTwoIsInvalid) {
 }
 
 TEST_F(SessionDevicesTest, HandlesAreOfTheDeviceInThem) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto client = Open();
   EXPECT_EQ(AskForHandle(client.get(), HandleOnDevice(1, 5)).bytes(), 20 * kMiB);
   EXPECT_EQ(Granted(0), 20 * kMiB);
@@ -190,7 +190,7 @@ TEST_F(SessionDevicesTest, HandlesAreOfTheDeviceInThem) {
 }
 
 TEST_F(SessionDevicesTest, MemoryOfADeviceIsOpenedAsThatOfTheSameDeviceOnly) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto client = Open("1,0");
   auto other = Dial();
   auto hello = TestClient::GoodHello();
@@ -215,7 +215,7 @@ TEST_F(SessionDevicesTest, MemoryOfADeviceIsOpenedAsThatOfTheSameDeviceOnly) {
 }
 
 TEST_F(SessionDevicesTest, WhatTheWorkerTakesOutsideTheArenaCountsOnItsDevice) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto client = Open();
   EXPECT_EQ(Charge(client.get(), 190 * kMiB, 1), 0);
   EXPECT_EQ(Charge(client.get(), 4 * kMiB, 1), static_cast<int>(CudaResult::kOutOfMemory));
@@ -230,7 +230,7 @@ TEST_F(SessionDevicesTest, WhatTheWorkerTakesOutsideTheArenaCountsOnItsDevice) {
 }
 
 TEST_F(SessionDevicesTest, NoOtherWorkerTakesOverButMemoryOfAllIsReadBack) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto client = Open();
   client->RequestMemory(kArena, 2 * kMiB, 2 * kMiB);
   client->RequestMemory(kSecond, 2 * kMiB, 2 * kMiB);
@@ -250,7 +250,7 @@ TEST_F(SessionDevicesTest, NoOtherWorkerTakesOverButMemoryOfAllIsReadBack) {
 }
 
 TEST_F(SessionDevicesTest, WorkersAreNotReplacedOnRequest) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto client = Open();
   absl::Status status;
   host_->ReplaceWorker(1, absl::Seconds(1), [&](const absl::Status& s) { status = s; });

@@ -24,56 +24,54 @@ constexpr size_t kSecretBytes = 16;
 
 }  // namespace
 
-Session::Session(const SessionContext& context, uint64_t id, std::string peer, LeaseSeat seat)
-    : context_(context),
+Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseSeat seat)
+    : parts_(parts),
       id_(id),
       since_(SteadyNow()),
       secret_(RandomBytes(kSecretBytes)),
       port_(std::make_shared<SessionPort>()),
-      audit_(std::make_shared<SessionAudit>(context.audit, id, peer)),
-      lines_(context.log, id, std::move(peer)),
-      presence_(context.control, &lines_, context.counters,
+      audit_(std::make_shared<SessionAudit>(parts.books->audit, id, peer)),
+      lines_(&parts.books->log, id, std::move(peer)),
+      presence_(parts.control, &lines_, &parts.books->counters,
                 [this](const std::string& reason) {
                   control_loop.AssertOnLoop();
                   GiveClientUp(reason);
                 }),
-      relay_(context.control, context.spawner, context.relays, port_.get(), &lines_,
+      relay_(parts.control, parts.children->spawner(), parts.children->relays(), port_.get(),
+             &lines_,
              [this](const warpline_internal::HostMemoryRequest& request, BulkMemoryAnswer answer) {
                control_loop.AssertOnLoop();
                HandleBulkMemory(request, std::move(answer));
              }),
-      client_(port_, context.options->max_pending_requests,
+      client_(port_, parts.options->max_pending_requests,
               [this](const absl::Status& status) {
                 control_loop.AssertOnLoop();
                 ProtocolError(status);
               }),
       modules_(std::make_shared<SessionModules>(
-          context.control, context.modules, &worker_,
+          parts.control, parts.modules, &worker_,
           [this](const std::string& why) {
             control_loop.AssertOnLoop();
             OnWorkerLost(why);
           },
           audit_)),
-      worker_({.doorbell = context.doorbell,
-               .pool = context.pool,
-               .guarded = context.guarded,
+      worker_({.children = parts.children,
                .port = port_,
                .lines = &lines_,
                .holdings = &holdings_,
                .modules = modules_.get(),
-               .events = this,
-               .compilers = context.compilers}),
-      holdings_({.control = context.control,
+               .events = this}),
+      holdings_({.control = parts.control,
                  .worker = &worker_,
                  .windows = &worker_,
                  .client = &client_,
-                 .reclaimer = context.owner,
-                 .host_memory = context.host_memory,
+                 .reclaimer = parts.owner,
+                 .host_memory = parts.resources->host_memory,
                  .taken = [this] { FinishSoon(); }}),
       lost_memory_(&worker_, &holdings_, &client_, &lines_, [this] { FinishSoon(); }),
-      takeover_(context.control, &worker_, &holdings_, context.options->open_timeout, this),
+      takeover_(parts.control, &worker_, &holdings_, parts.options->open_timeout, this),
       replacement_(
-          {.timers = context.control,
+          {.timers = parts.control,
            .gate = &worker_,
            .worker = &worker_,
            .standing =
@@ -88,39 +86,39 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
                                                  : "replaced on request",
                                std::move(variables));
                },
-           .save_timeout = context.options->open_timeout}),
+           .save_timeout = parts.options->open_timeout}),
       seat_(std::move(seat)) {}
 
 bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
 
 SessionFacts Session::Facts() const {
   return {.id = id_,
-          .options = context_.options,
+          .options = parts_.options,
           .hello = &hello_,
           .entitlement = &entitlement(),
           .devices = &holdings_.devices(),
           .guarded = guarded_sizes_,
           .keeps_modules = modules_->kept(),
-          .records_modules = context_.audit != nullptr,
+          .records_modules = parts_.books->audit != nullptr,
           .offers_relays = relay_.Offered(),
-          .has_mps = context_.mps != nullptr};
+          .has_mps = parts_.children->mps() != nullptr};
 }
 
 void Session::SetTimer(absl::Duration delay, void (Session::*body)()) {
   ClearTimer();
-  timer_ = context_.control->RunAfter(delay, [self = shared_from_this(), body] {
+  timer_ = parts_.control->RunAfter(delay, [self = shared_from_this(), body] {
     control_loop.AssertOnLoop();
     self->timer_ = 0;
     (self.get()->*body)();
   });
 }
 
-void Session::ClearTimer() { context_.control->Remove(std::exchange(timer_, 0)); }
+void Session::ClearTimer() { parts_.control->Remove(std::exchange(timer_, 0)); }
 
 // --- Hello and welcome.
 
 void Session::OnHello(warpline_internal::Hello hello) {
-  context_.control->Post([self = shared_from_this(), hello = std::move(hello)] {
+  parts_.control->Post([self = shared_from_this(), hello = std::move(hello)] {
     control_loop.AssertOnLoop();
     self->hello_ = hello;
     self->HandleHello();
@@ -132,7 +130,7 @@ void Session::OnHello(warpline_internal::Hello hello) {
 absl::Status Session::CheckSeat() {
   hello_.clear_token();
   hello_.clear_credential();
-  const absl::Status held = context_.leases->CheckHeld(seat_);
+  const absl::Status held = seat_.CheckHeld();
   if (!held.ok()) return held;
   lines_.SetTenant(entitlement().tenant);
   audit_->SetEntitlement(entitlement());
@@ -144,7 +142,7 @@ absl::Status Session::CheckSeat() {
 absl::Status Session::TakePlace() {
   const auto wanted = WantedDevices(hello_, entitlement());
   if (!wanted.ok()) return wanted.status();
-  auto placed = context_.owner->Place(*wanted);
+  auto placed = parts_.owner->Place(*wanted);
   if (!placed.ok()) return placed.status();
   placed_ = *std::move(placed);
   lines_.SetDevices(DevicesText());
@@ -162,7 +160,7 @@ void Session::HandleHello() {
   const auto version = CheckHello(&hello_);
   if (!version.ok()) return ProtocolError(version.status());
   terms_.version = *version;
-  const SessionOptions& options = *context_.options;
+  const SessionOptions& options = *parts_.options;
   if (const absl::Status tier = CheckTier(hello_, options); !tier.ok()) {
     return RefuseTier(tier);
   }
@@ -174,7 +172,7 @@ void Session::HandleHello() {
     return RefuseTier(tier);
   }
   if (IsGuarded(hello_)) {
-    const absl::Status may = context_.hangs->Check(seat_.payer(), absl::Now());
+    const absl::Status may = parts_.children->hangs()->Check(seat_.payer(), absl::Now());
     if (!may.ok()) return RefuseTier(may);
   }
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
@@ -189,7 +187,7 @@ void Session::BeginOpening() {
 }
 
 void Session::TakeHostMemory(absl::Time deadline) {
-  const SessionOptions& options = *context_.options;
+  const SessionOptions& options = *parts_.options;
   const std::shared_ptr<Quota> quota = seat_.PayersHostQuota();
   if (!holdings_.TakeHostMemory(quota, HostBytesOfSession(options))) {
     const auto again = [self = shared_from_this(), deadline] {
@@ -197,13 +195,13 @@ void Session::TakeHostMemory(absl::Time deadline) {
       if (self->state_ == State::kQueued) self->TakeHostMemory(deadline);
     };
     const bool waits =
-        SteadyNow() < deadline && context_.owner->AwaitReturn(KeptMemory(), deadline, again);
+        SteadyNow() < deadline && parts_.owner->AwaitReturn(KeptMemory(), deadline, again);
     if (waits) return;
     return Refuse(
         NoRoom(absl::StrCat("the sessions of ", seat_.payer(), " take up all host memory, of ",
                             quota->limit_bytes(), " bytes, that they may have")));
   }
-  tasks_ = context_.tasks->Take();
+  tasks_ = parts_.resources->tasks.Take();
   state_ = State::kOpening;
   SetTimer(options.open_timeout, &Session::OpenTimedOut);
   if (!IsGuarded(hello_)) return StartWorker();
@@ -214,7 +212,7 @@ void Session::TakeHostMemory(absl::Time deadline) {
 std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) {
   uint64_t bytes = device.capacity_bytes();
   uint64_t chunks = device.max_chunks();
-  const uint64_t most = context_.options->guarded.memory_bytes;
+  const uint64_t most = parts_.options->guarded.memory_bytes;
   // A lease's sessions, of whatever tier, have one quota.
   if (IsGuarded(hello_) && !entitlement().leased() && most < bytes) {
     chunks = static_cast<uint64_t>(static_cast<double>(chunks) * static_cast<double>(most) /
@@ -230,7 +228,7 @@ void Session::OpenDevices() {
   options.entitlement = entitlement();
   options.payer = seat_.payer();
   options.tenant = policy_tenant();
-  options.shares = context_.shares;
+  options.shares = &parts_.resources->offers;
   options.audit = audit_.get();
   options.at_once = IsGuarded(hello_);
   std::vector<SessionDevicePlace> places;
@@ -238,13 +236,13 @@ void Session::OpenDevices() {
     places.push_back({device, QuotaOn(*device)});
   }
   holdings_.devices().Open(places, options);
-  const std::shared_ptr<Quota> staging =
-      seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes());
+  const std::shared_ptr<Quota> staging = seat_.HostQuota(
+      parts_.resources->host_memory->limit_bytes(), placed_.front()->capacity_bytes());
   holdings_.host_segments().SetTenantQuota(staging);
   // Without a bound in its slice, a guarded session has its window whatever others of its lease
   // have.
   if (entitlement().slice.staging_bytes != 0) {
-    holdings_.window().SetTenantQuota(staging, context_.options->guarded.process.windows.bytes);
+    holdings_.window().SetTenantQuota(staging, parts_.options->guarded.process.windows.bytes);
   }
 }
 
@@ -265,12 +263,11 @@ void Session::TakeOwnMemory() {
 void Session::StartWorker() {
   if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
   if (const std::string group = MpsGroupOf(Facts(), seat_.payer()); !group.empty()) {
-    worker_.SetGroup(context_.mps, {group, placed_.front()->ordinal()},
-                     entitlement().slice.sm_percent);
+    worker_.SetGroup({group, placed_.front()->ordinal()}, entitlement().slice.sm_percent);
   }
   const absl::Status started = worker_.Start(
       WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), seat_.payer(), tasks_.streams()),
-      context_.options->ring_bytes);
+      parts_.options->ring_bytes);
   if (!started.ok()) RefuseTier(started);
 }
 
@@ -284,7 +281,7 @@ void Session::OpenTo(const warpline_internal::WorkerOpened& opened) {
   if (opened.error() != 0) return RefuseTier(WhyNotOpened(opened, hello_));
   // Its first memory may have to come back from others, which has a time of its own.
   static_assert(kMostReturnWait < absl::Seconds(60));
-  SetTimer(context_.options->open_timeout, &Session::OpenTimedOut);
+  SetTimer(parts_.options->open_timeout, &Session::OpenTimedOut);
   terms_.peers = PeersOf(opened, holdings_.devices().size());
   if (IsGuarded(hello_)) return TakeAll();
   if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
@@ -323,7 +320,7 @@ void Session::TakeAll() {
 }
 
 void Session::Welcome(MemoryGrant grant) {
-  const SessionOptions& options = *context_.options;
+  const SessionOptions& options = *parts_.options;
   terms_.secret = secret_;
   terms_.resumable =
       options.resume_timeout > absl::ZeroDuration() && (hello_.features() & kFeatureResume) != 0;
@@ -340,7 +337,7 @@ void Session::Welcome(MemoryGrant grant) {
   *welcome.mutable_initial_memory() = std::move(grant);
   ClearTimer();
   state_ = State::kOpen;
-  context_.counters->sessions_opened.Add(1);
+  parts_.books->counters.sessions_opened.Add(1);
   lines_.SayOpened(absl::StrCat(
       "peer=", lines_.peer(), " program=", Quoted(hello_.program()), " client_pid=", hello_.pid(),
       " quota_bytes=", welcome.quota_bytes(),
@@ -358,7 +355,7 @@ void Session::Welcome(MemoryGrant grant) {
 // --- What the client asks for.
 
 void Session::WhileServing(std::function<void()> body) {
-  context_.control->Post([self = shared_from_this(), body = std::move(body)] {
+  parts_.control->Post([self = shared_from_this(), body = std::move(body)] {
     control_loop.AssertOnLoop();
     if (!self->Serving()) return self->client_.Done();
     body();
@@ -389,7 +386,7 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
   if (!MayShareHostMemory(entitlement())) return answer({CudaResult::kNotPermitted, -1, {}});
   // Its kernels reach no memory of the host, and its copies have a window.
   const bool guarded = IsGuarded(hello_);
-  const bool windows = context_.options->guarded.process.windows.count > 0;
+  const bool windows = parts_.options->guarded.process.windows.count > 0;
   if (guarded && !(windows && request.staging())) {
     return answer({CudaResult::kNotSupported, -1, {}});
   }
@@ -425,14 +422,14 @@ void Session::TakeHostSegment(const warpline_internal::HostMemoryRequest& reques
       }
       session->TakeHostSegment(request, deadline, answer);
     };
-    if (!self->context_.owner->AwaitReturn(KeptMemory(), deadline, again)) answer(result);
+    if (!self->parts_.owner->AwaitReturn(KeptMemory(), deadline, again)) answer(result);
   };
   if (IsGuarded(hello_)) return holdings_.window().Request(request, std::move(once));
   holdings_.host_segments().Request(request, std::move(once));
 }
 
 void Session::OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) {
-  context_.control->Post([self = shared_from_this(), slot, request = std::move(request)] {
+  parts_.control->Post([self = shared_from_this(), slot, request = std::move(request)] {
     control_loop.AssertOnLoop();
     self->HandleBulkMemory(request, [bulk = self->bulk_, slot](
                                         const warpline_internal::HostMemoryAnswer& answer, int) {
@@ -470,7 +467,7 @@ void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& reque
 }
 
 void Session::OnRelayAsk() {
-  context_.control->Post([self = shared_from_this()] {
+  parts_.control->Post([self = shared_from_this()] {
     control_loop.AssertOnLoop();
     if (self->Serving()) self->relay_.OnAsk();
     self->client_.Done();
@@ -488,7 +485,7 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
 absl::Duration Session::age() const { return SteadyNow() - since_; }
 
 void Session::OnReadMemory(warpline_internal::ReadBack request) {
-  context_.control->Post([self = shared_from_this(), request = std::move(request)] {
+  parts_.control->Post([self = shared_from_this(), request = std::move(request)] {
     control_loop.AssertOnLoop();
     self->HandleRead(request);
   });
@@ -532,7 +529,7 @@ void Session::OnVariablesSaved(const warpline_internal::VariablesSaved& saved) {
 }
 
 void Session::NoteDeath(const std::string& why) {
-  context_.counters->worker_deaths.Add(1);
+  parts_.books->counters.worker_deaths.Add(1);
   audit_->Worker(audit::Event::kWorkerDied, why, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
     permit.Warning("worker died ", lines_.Keys(), " by=", why);
@@ -563,13 +560,13 @@ void Session::OnWorkerLost(const std::string& why) {
 }
 
 // A session that is not open yet ends with its worker.
-void Session::OnWorkerHangs() { context_.hangs->OnHang(seat_.payer(), absl::Now()); }
+void Session::OnWorkerHangs() { parts_.children->hangs()->OnHang(seat_.payer(), absl::Now()); }
 
 void Session::OnWorkerLeaving() {
   if (state_ != State::kOpen) return;
   JoinRecovery();
   // What is not at rest by then is lost with the worker before.
-  replacement_.Begin(context_.options->open_timeout, [](const absl::Status&) {});
+  replacement_.Begin(parts_.options->open_timeout, [](const absl::Status&) {});
 }
 
 void Session::JoinRecovery() {
@@ -585,7 +582,7 @@ void Session::EndDistrusted(const std::string& why) { Distrust(why, why); }
 
 void Session::Distrust(const std::string& why, const std::string& message) {
   if (!Serving()) return OnWorkerLost(why);
-  context_.counters->worker_deaths.Add(1);
+  parts_.books->counters.worker_deaths.Add(1);
   audit_->Worker(audit::Event::kWorkerKilled, why, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
     permit.Warning("worker not trusted ", lines_.Keys(), " why=", why);
@@ -613,7 +610,7 @@ void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
 void Session::OnTakenOver() {
   state_ = State::kOpen;
   if (recovery_ != nullptr) std::exchange(recovery_, nullptr)->WentOn();
-  context_.counters->worker_replacements.Add(1);
+  parts_.books->counters.worker_replacements.Add(1);
   audit_->Worker(audit::Event::kWorkerReplaced, reason_, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
     permit.Info("worker replaced ", lines_.Keys(), " after_command=", takeover_.resume_seq(),
@@ -630,30 +627,30 @@ void Session::OnTakeoverFailed(const std::string& why) {
 // --- Ends.
 
 void Session::OnProtocolError(const absl::Status& status) {
-  context_.control->Post([self = shared_from_this(), status] {
+  parts_.control->Post([self = shared_from_this(), status] {
     control_loop.AssertOnLoop();
     self->ProtocolError(status);
   });
 }
 
 void Session::OnWorkerGarbage(const absl::Status& status) {
-  context_.control->Post([self = shared_from_this(), status] {
+  parts_.control->Post([self = shared_from_this(), status] {
     control_loop.AssertOnLoop();
     self->OnWorkerDistrusted(absl::StrCat("bad reply frame: ", std::string(status.message())));
   });
 }
 
 void Session::OnResumed(bool moved) {
-  context_.control->Post([self = shared_from_this(), moved] {
+  parts_.control->Post([self = shared_from_this(), moved] {
     control_loop.AssertOnLoop();
     if (!self->Serving() && self->state_ != State::kFaulted) return;
     self->presence_.Return(moved);
-    self->context_.owner->OnClientBack();
+    self->parts_.owner->OnClientBack();
   });
 }
 
 void Session::OnChannelClosed(const absl::Status& status) {
-  context_.control->Post([self = shared_from_this(), status] {
+  parts_.control->Post([self = shared_from_this(), status] {
     control_loop.AssertOnLoop();
     self->HandleChannelClosed(status);
   });
@@ -663,7 +660,7 @@ void Session::GiveClientUp(const std::string& reason) {
   const auto self = shared_from_this();
   // It came back, which is about to be told.
   if (port_->attached() && !presence_.gone()) return;
-  context_.counters->clients_vanished.Add(1);
+  parts_.books->counters.clients_vanished.Add(1);
   // A connection that another process has inherited.
   if (port_->attached()) port_->Close(absl::CancelledError(reason));
   End(reason);
@@ -687,7 +684,7 @@ void Session::HandleChannelClosed(const absl::Status& status) {
 void Session::Refuse(const absl::Status& status) {
   const std::string why = status.ToString(absl::StatusToStringMode::kWithNoExtraData);
   if (!Began()) {
-    context_.counters->sessions_refused.Add(1);
+    parts_.books->counters.sessions_refused.Add(1);
     audit_->Refused(why);
   }
   port_->Close(status);
@@ -702,7 +699,7 @@ void Session::RefuseTier(const absl::Status& status) {
 
 void Session::ProtocolError(const absl::Status& status) {
   if (state_ == State::kEnding || state_ == State::kEnded) return;
-  context_.counters->protocol_errors.Add(1);
+  parts_.books->counters.protocol_errors.Add(1);
   if (const LogPermit permit = lines_.Ask(kProtocolErrorLine)) {
     permit.Warning("protocol error ", lines_.Keys(), " peer=", lines_.peer(),
                    " error=", status.ToString());
@@ -711,7 +708,7 @@ void Session::ProtocolError(const absl::Status& status) {
 }
 
 void Session::SendFault(CudaResult error, const std::string& message, bool keep_memory) {
-  context_.counters->faults.Add(1);
+  parts_.books->counters.faults.Add(1);
   audit_->Faulted(message);
   warpline_internal::Fault fault;
   fault.set_error(static_cast<int>(error));
@@ -725,7 +722,7 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   holdings_.Abandon();
   replacement_.Finish(absl::AbortedError(message));
   port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
-  if (!keep_memory) SetTimer(context_.options->fault_timeout, &Session::FaultTimedOut);
+  if (!keep_memory) SetTimer(parts_.options->fault_timeout, &Session::FaultTimedOut);
   worker_.Abandon();
 }
 
@@ -772,7 +769,7 @@ void Session::End(const std::string& reason) {
 }
 
 void Session::FinishSoon() {
-  context_.control->Post([self = shared_from_this()] {
+  parts_.control->Post([self = shared_from_this()] {
     control_loop.AssertOnLoop();
     self->MaybeFinish();
   });
@@ -790,7 +787,7 @@ void Session::MaybeFinish() {
   worker_.End();
   relay_.End();
   seat_ = LeaseSeat();
-  context_.owner->OnSessionEnded(id_, placed_, std::move(kept));
+  parts_.owner->OnSessionEnded(id_, placed_, std::move(kept));
 }
 
 void Session::SayClosed() const {
@@ -802,7 +799,7 @@ void Session::SayClosed() const {
     ended.engine_ns[i] = static_cast<uint64_t>(engines[i].busy_ns);
   }
   const TrafficCounters& traffic = port_->traffic();
-  context_.counters->AddEnded(ended, traffic);
+  parts_.books->counters.AddEnded(ended, traffic);
   audit_->Closed(reason_, traffic.commands.value(), ended.usage[Usage::kNeighbourPointers]);
   const uint64_t left_out = ended.usage[Usage::kLogLinesLeftOut];
   if (const LogPermit permit = lines_.AskForLast()) {

@@ -26,6 +26,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
@@ -34,17 +35,22 @@
 #include "server/gpu_server/children/workers/recovery.h"
 #include "server/gpu_server/continuity/replacement.h"
 #include "server/gpu_server/continuity/takeover.h"
+#include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/dispatch/kill_verdict.h"
 #include "server/gpu_server/leases/lease_book.h"
 #include "server/gpu_server/memory/device_memory.h"
 #include "server/gpu_server/memory/guarded_sizes.h"
 #include "server/gpu_server/memory/host_segments.h"
+#include "server/gpu_server/memory/kept_segments.h"
 #include "server/gpu_server/memory/memory_links.h"
+#include "server/gpu_server/modules/module_cache.h"
 #include "server/gpu_server/session/bulk/bulk_port.h"
 #include "server/gpu_server/session/client_presence.h"
 #include "server/gpu_server/session/connection/session_channel.h"
 #include "server/gpu_server/session/connection/session_port.h"
 #include "server/gpu_server/session/lost_memory.h"
+#include "server/gpu_server/session/server_books.h"
+#include "server/gpu_server/session/session_children.h"
 #include "server/gpu_server/session/session_client.h"
 #include "server/gpu_server/session/session_holdings.h"
 #include "server/gpu_server/session/session_lines.h"
@@ -52,6 +58,7 @@
 #include "server/gpu_server/session/session_modules.h"
 #include "server/gpu_server/session/session_options.h"
 #include "server/gpu_server/session/session_relay.h"
+#include "server/gpu_server/session/session_resources.h"
 #include "server/gpu_server/session/session_snapshot.h"
 #include "server/gpu_server/session/session_worker.h"
 #include "server/gpu_server/session/task_shares.h"
@@ -60,6 +67,19 @@
 
 namespace warpline::server {
 
+// The host of all sessions, for one of them.
+class SessionOwner : public MemoryReclaimer {
+ public:
+  // The devices for a session, counted until OnSessionEnded(); see PlaceSession().
+  virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted)
+      RUNS_ON(control_loop) = 0;
+  // A client that was away has its session again.
+  virtual void OnClientBack() RUNS_ON(control_loop) = 0;
+  // The session is over: worker gone, memory given back, channel closed.
+  virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
+                              KeptSegments kept) RUNS_ON(control_loop) = 0;
+};
+
 // SessionControl posts to the control loop, on which the rest runs. Shared by the owner's table,
 // the channel's side, and callbacks under way.
 class Session : public SessionControl,
@@ -67,8 +87,20 @@ class Session : public SessionControl,
                 private TakeoverEvents,
                 public std::enable_shared_from_this<Session> {
  public:
+  // The parts of the server that it asks. All are borrowed and outlive it.
+  struct Parts {
+    const SessionOptions* options = nullptr;
+    EventLoop* control = nullptr;  // The session's state lives there.
+    SessionOwner* owner = nullptr;
+    SessionChildren* children = nullptr;
+    SessionResources* resources = nullptr;
+    ServerBooks* books = nullptr;
+    ModuleCache* modules = nullptr;              // Null where no images are kept.
+    dispatch::Dispatcher* dispatcher = nullptr;  // Null where nothing is dispatched.
+  };
+
   // Admitted with `seat`.
-  Session(const SessionContext& context, uint64_t id, std::string peer, LeaseSeat seat);
+  Session(const Parts& parts, uint64_t id, std::string peer, LeaseSeat seat);
 
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
@@ -211,7 +243,7 @@ class Session : public SessionControl,
   // What it had goes into the server's totals.
   void SayClosed() const RUNS_ON(control_loop);
 
-  const SessionContext context_;
+  const Parts parts_;
   const uint64_t id_;
   const absl::Time since_;
   const std::string secret_;

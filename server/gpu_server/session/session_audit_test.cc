@@ -22,6 +22,7 @@ class SessionAuditTest : public SessionFixture {
     auto log = audit::AuditLog::Open(std::move(options));
     ASSERT_TRUE(log.ok()) << log.status();
     audit_ = *std::move(log);
+    options_.audit = audit_.get();
   }
 
   // What was recorded. Ends the server.
@@ -46,6 +47,7 @@ class SessionAuditTest : public SessionFixture {
 
   warpline::testing::TempFolder temp_;
   const std::string dir_ = temp_.path() + "/audit";
+  std::unique_ptr<audit::AuditLog> audit_;
 };
 
 TEST_F(SessionAuditTest, ASessionsLifeIsRecorded) {
@@ -114,7 +116,8 @@ TEST_F(SessionAuditTest, ForWhichTenantALeaseWasEndedIsTheOperatorsAlone) {
 
 TEST_F(SessionAuditTest, ARefusalIsRecorded) {
   Record({});
-  StartServer({}, /*devices=*/1, /*max_sessions=*/1);
+  options_.max_sessions = 1;
+  StartServer();
   auto first = DialAndOpen();
   auto second = Dial();
   EXPECT_FALSE(second->Open().has_value());

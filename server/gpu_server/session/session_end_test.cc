@@ -122,7 +122,8 @@ TEST_F(SessionEndTest, GarbageInTheRingEndsTheSession) {
 }
 
 TEST_F(SessionEndTest, WorkerThatCannotOpenTheDeviceRefusesTheSession) {
-  StartServer({"--open_error=100"});
+  options_.session.worker.args = {"--open_error=100"};
+  StartServer();
   auto client = Dial();
   EXPECT_FALSE(client->Open().has_value());
   const absl::Status closed = client->AwaitClosed();
@@ -131,7 +132,8 @@ TEST_F(SessionEndTest, WorkerThatCannotOpenTheDeviceRefusesTheSession) {
 }
 
 TEST_F(SessionEndTest, WorkerThatDiesWhileStartingRefusesTheSession) {
-  StartServer({"--die_at_start"});
+  options_.session.worker.args = {"--die_at_start"};
+  StartServer();
   auto client = Dial();
   EXPECT_FALSE(client->Open().has_value());
   EXPECT_THAT(std::string(client->AwaitClosed().message()), HasSubstr("exit code 5"));
@@ -150,7 +152,8 @@ TEST_F(SessionEndTest, CloseEndsWorkerAndMemory) {
 }
 
 TEST_F(SessionEndTest, FullAndDrainingServersRefuse) {
-  StartServer({}, 1, 1);
+  options_.max_sessions = 1;
+  StartServer();
   auto client = DialAndOpen();
   const auto refusal = [&] {
     auto refused = Dial();

@@ -104,7 +104,7 @@ TEST_F(SessionGuardedTest, AllMemoryComesWithTheWelcome) {
 }
 
 TEST_F(SessionGuardedTest, TheServersLimitIsTheQuotaWithoutALease) {
-  guarded_.memory_bytes = 64 * kMiB;
+  options_.session.guarded.memory_bytes = 64 * kMiB;
   StartServer();
   Welcome welcome;
   auto client = OpenGuarded(0, &welcome);
@@ -239,7 +239,7 @@ std::pair<CudaResult, UniqueFd> AskForStaging(const Welcome& welcome) {
 }
 
 TEST_F(SessionGuardedTest, StagingMemoryIsAHostWindowOfTheWorkers) {
-  guarded_.process.windows = {.count = 1, .bytes = 8 * kMiB};
+  options_.session.guarded.process.windows = {.count = 1, .bytes = 8 * kMiB};
   StartServer();
   Welcome one, other, third;
   auto client = OpenGuarded(0, &one);
@@ -273,7 +273,7 @@ TEST_F(SessionGuardedTest, StagingMemoryIsAHostWindowOfTheWorkers) {
 }
 
 TEST_F(SessionGuardedTest, AWindowGoesAlongToTheNextWorker) {
-  guarded_.process.windows = {.count = 1, .bytes = 8 * kMiB};
+  options_.session.guarded.process.windows = {.count = 1, .bytes = 8 * kMiB};
   StartServer();
   Welcome welcome;
   auto client = OpenGuarded(0, &welcome);
@@ -316,7 +316,7 @@ TEST_F(SessionGuardedTest, UnknownTiersAndOtherModesAreRefused) {
 }
 
 TEST_F(SessionGuardedTest, TiersThatTheServerLacksAreRefusedWithWhatItHas) {
-  tiers_ = {Tier::kIsolated};
+  options_.session.tiers = {Tier::kIsolated};
   StartServer();
   const absl::Status refusal = Refusal(GuardedHello());
   EXPECT_EQ(refusal.code(), absl::StatusCode::kFailedPrecondition);
@@ -325,7 +325,7 @@ TEST_F(SessionGuardedTest, TiersThatTheServerLacksAreRefusedWithWhatItHas) {
 }
 
 TEST_F(SessionGuardedTest, IsolatedSessionsMayBeRefusedToo) {
-  tiers_ = {Tier::kGuarded};
+  options_.session.tiers = {Tier::kGuarded};
   StartServer();
   const absl::Status refusal = Refusal(TestClient::GoodHello());
   EXPECT_EQ(refusal.code(), absl::StatusCode::kFailedPrecondition);
@@ -333,7 +333,7 @@ TEST_F(SessionGuardedTest, IsolatedSessionsMayBeRefusedToo) {
 }
 
 TEST_F(SessionGuardedTest, RefusalsOfTheTierAreTyped) {
-  tiers_ = {Tier::kIsolated};
+  options_.session.tiers = {Tier::kIsolated};
   StartServer();
   EXPECT_EQ(RefusalOf(Refusal(GuardedHello())).reason(), warpline_internal::Refusal::TIER);
 }
@@ -379,7 +379,7 @@ TEST_F(SessionGuardedTest, LargerArenasAreRefusedWithTheLargest) {
 }
 
 TEST_F(SessionGuardedTest, SeveralDevicesAreRefused) {
-  StartServer({}, /*devices=*/2);
+  StartServer(/*devices=*/2);
   Hello hello = GuardedHello();
   hello.set_device("0,1");
   const absl::Status refusal = Refusal(hello);
@@ -390,7 +390,7 @@ TEST_F(SessionGuardedTest, SeveralDevicesAreRefused) {
 }
 
 TEST_F(SessionGuardedTest, SessionsShareAWorkerThatOutlivesThem) {
-  guarded_.memory_bytes = 64 * kMiB;
+  options_.session.guarded.memory_bytes = 64 * kMiB;
   StartServer();
   auto first = OpenGuarded(0);
   auto second = OpenGuarded(1);
@@ -407,7 +407,7 @@ TEST_F(SessionGuardedTest, SessionsShareAWorkerThatOutlivesThem) {
 }
 
 TEST_F(SessionGuardedTest, ASessionThatIsReplacedIsInTheSharedWorkerAgain) {
-  guarded_.memory_bytes = 64 * kMiB;
+  options_.session.guarded.memory_bytes = 64 * kMiB;
   StartServer();
   auto first = OpenGuarded(0);
   first->SendCommands(Body('v', 4711));
@@ -422,9 +422,10 @@ TEST_F(SessionGuardedTest, ASessionThatIsReplacedIsInTheSharedWorkerAgain) {
 }
 
 TEST_F(SessionGuardedTest, NeighboursOfWorkThatDoesNotEndGoOnIfTheyAreAtRest) {
-  guarded_.memory_bytes = 64 * kMiB;
-  guarded_.process.drain = absl::Milliseconds(500);
-  StartServer({"--hangs=1"});
+  options_.session.guarded.memory_bytes = 64 * kMiB;
+  options_.session.guarded.process.drain = absl::Milliseconds(500);
+  options_.session.worker.args = {"--hangs=1"};
+  StartServer();
   auto hung = OpenGuarded(0);
   auto resting = OpenGuarded(1);
   auto busy = OpenGuarded(2);
@@ -450,9 +451,10 @@ TEST_F(SessionGuardedTest, NeighboursOfWorkThatDoesNotEndGoOnIfTheyAreAtRest) {
 }
 
 TEST_F(SessionGuardedTest, WhoseWorkDoesNotEndIsRefusedTheTierForAWhile) {
-  guarded_.memory_bytes = 64 * kMiB;
-  guarded_.hang_pause = absl::Hours(1);
-  StartServer({"--hangs=1"});
+  options_.session.guarded.memory_bytes = 64 * kMiB;
+  options_.session.guarded.hang_pause = absl::Hours(1);
+  options_.session.worker.args = {"--hangs=1"};
+  StartServer();
   auto hung = OpenGuarded(0);
   hung.reset();
   while (host_->sessions() > 0) std::this_thread::yield();
@@ -463,7 +465,7 @@ TEST_F(SessionGuardedTest, WhoseWorkDoesNotEndIsRefusedTheTierForAWhile) {
 }
 
 TEST_F(SessionGuardedTest, SessionsAtRestGoOnWhenTheirWorkerDies) {
-  guarded_.memory_bytes = 64 * kMiB;
+  options_.session.guarded.memory_bytes = 64 * kMiB;
   StartServer();
   auto first = OpenGuarded(0);
   auto second = OpenGuarded(1);

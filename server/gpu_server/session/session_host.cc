@@ -30,15 +30,18 @@ uint64_t HostMemoryLimit(uint64_t configured) {
   return pages / 2 * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// What guarded workers lock of the host's memory is of that of all sessions.
-GuardedWorkerOptions WithQuota(GuardedWorkerOptions options, std::shared_ptr<Quota> quota) {
-  options.windows.quota = std::move(quota);
-  return options;
-}
-
 SessionHostOptions WithSocket(SessionHostOptions options) {
   options.session.host_memory_socket = HostMemoryPort::NewName();
   return options;
+}
+
+TaskShareOptions TasksOf(const SessionHostOptions& options, size_t devices) {
+  const int standbys = options.session.guarded.standby.kept ? 1 : 0;
+  return {.tasks = options.tasks,
+          .max_sessions = options.max_sessions,
+          .tasks_per_stream = options.tasks_per_stream,
+          .devices = static_cast<int>(devices),
+          .warm_workers = options.session.warm_workers + standbys};
 }
 
 }  // namespace
@@ -46,57 +49,35 @@ SessionHostOptions WithSocket(SessionHostOptions options) {
 SessionHost::SessionHost(SessionHostOptions options,
                          std::vector<std::unique_ptr<DeviceMemory>> devices)
     : options_(WithSocket(std::move(options))),
-      host_memory_(Quota::Create(HostMemoryLimit(options_.host_memory_bytes))),
-      log_(options_.log),
+      books_{.log = KeyedLogBudget(options_.log), .audit = options_.audit},
+      resources_{.host_memory = Quota::Create(HostMemoryLimit(options_.host_memory_bytes)),
+                 .tasks = TaskShares(TasksOf(options_, devices.size()))},
       sessions_on_device_(devices.size(), 0),
       return_waits_(&control_),
       devices_(std::move(devices)),
       modules_(options_.modules == nullptr
                    ? nullptr
                    : std::make_unique<ModuleCache>(std::move(options_.modules))),
-      mps_(options_.mps == nullptr
-               ? nullptr
-               : std::make_unique<MpsGroups>(&control_, &spawner_, *options_.mps)),
-      pool_(&control_, &spawner_, &deaths_,
-            WorkerPoolOptions{.launcher = options_.launcher,
-                              .jailer = options_.jailer,
-                              .program = options_.session.worker,
-                              .warm = options_.session.warm_workers,
-                              .waiting_gone =
-                                  [this] {
-                                    control_loop.AssertOnLoop();
-                                    return_waits_.Wake();
-                                  }}),
-      guarded_(&control_, &spawner_, &deaths_,
-               GuardedWorkersOptions{
-                   .launcher = options_.launcher,
-                   .jailer = options_.jailer,
-                   .program = options_.session.guarded.worker,
-                   .process = WithQuota(options_.session.guarded.process, host_memory_),
-                   .standby = options_.session.guarded.standby,
-                   .read_others =
-                       [this](int ordinal, ContextMeasure::Answer answer) {
-                         ReadOthers(ordinal, std::move(answer));
-                       },
-                   .kept_bytes =
-                       [this](int ordinal) { return DeviceAt(ordinal)->shared_context_bytes(); }}),
-      hangs_(options_.session.guarded.hang_pause),
-      compilers_(options_.compilers == nullptr
-                     ? nullptr
-                     : std::make_unique<CompilerPool>(&control_, &spawner_, *options_.compilers)),
-      tasks_({.tasks = options_.tasks,
-              .max_sessions = options_.max_sessions,
-              .tasks_per_stream = options_.tasks_per_stream,
-              .devices = static_cast<int>(devices.size()),
-              .warm_workers =
-                  options_.session.warm_workers + (options_.session.guarded.standby.kept ? 1 : 0)}),
+      children_(
+          &control_, std::move(options_.children), options_.session, resources_.host_memory,
+          {.read_others =
+               [this](int ordinal, ContextMeasure::Answer answer) {
+                 ReadOthers(ordinal, std::move(answer));
+               },
+           .kept_bytes = [this](int ordinal) { return DeviceAt(ordinal)->shared_context_bytes(); },
+           .waiting_gone =
+               [this] {
+                 control_loop.AssertOnLoop();
+                 return_waits_.Wake();
+               }}),
       host_memory_port_(&control_, this) {
   control_.Post([this] {
     control_loop.AssertOnLoop();
     const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
     // Clients find nobody there, and do without.
     if (!listening.ok()) LogWarning(listening.message());
-    for (const auto& device : devices_) pool_.Refill({device->backend(), device->ordinal()});
+    for (const auto& device : devices_)
+      children_.workers()->Refill({device->backend(), device->ordinal()});
   });
 }
 
@@ -115,21 +96,13 @@ SessionHost::~SessionHost() {
   auto stopped = std::make_shared<std::promise<void>>();
   control_.Post([this, stopped] {
     control_loop.AssertOnLoop();
-    pool_.Stop([this, stopped] {
+    children_.Stop([this, stopped] {
       control_loop.AssertOnLoop();
-      guarded_.Stop([this, stopped] {
-        control_loop.AssertOnLoop();
-        if (mps_ == nullptr) return stopped->set_value();
-        mps_->Stop([stopped] { stopped->set_value(); });
-      });
+      host_memory_port_.Stop();
+      stopped->set_value();
     });
   });
   stopped->get_future().wait();
-  control_.Post([this] {
-    control_loop.AssertOnLoop();
-    host_memory_port_.Stop();
-    if (compilers_ != nullptr) compilers_->Stop();
-  });
   control_.Flush();
 }
 
@@ -146,8 +119,7 @@ void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& reque
 void SessionHost::RenewWorkers() {
   OnControl([this] {
     control_loop.AssertOnLoop();
-    pool_.Renew();
-    guarded_.Renew();
+    children_.Renew();
   });
 }
 
@@ -172,38 +144,25 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
                                                  const warpline_internal::Hello& hello) {
   auto seat = options_.leases->Join(hello.token(), HolderOf(peer), PeerUnit(peer));
   if (!seat.ok()) {
-    counters_.sessions_refused.Add(1);
-    if (const LogPermit permit = log_.Ask(LogKey("", peer), kRefusedLine)) {
+    books_.counters.sessions_refused.Add(1);
+    if (const LogPermit permit = books_.log.Ask(LogKey("", peer), kRefusedLine)) {
       permit.Info("refused peer=", peer,
                   " error=", seat.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
     }
     RecordRefusal(peer, 0, seat.status());
     return seat.status();
   }
-  SessionContext context;
-  context.options = &options_.session;
-  context.owner = this;
-  context.control = &control_;
-  context.doorbell = &doorbell_;
-  context.spawner = &spawner_;
-  context.relays = options_.relays.get();
-  context.pool = &pool_;
-  context.guarded = &guarded_;
-  context.mps = mps_.get();
-  context.hangs = &hangs_;
-  context.compilers = compilers_.get();
-  context.tasks = &tasks_;
-  context.shares = &shares_;
-  context.dispatcher = options_.dispatcher.get();
-  context.counters = &counters_;
-  context.log = &log_;
-  context.audit = options_.audit;
-  context.leases = options_.leases;
-  context.modules = modules_.get();
-  context.host_memory = host_memory_;
+  const Session::Parts parts = {.options = &options_.session,
+                                .control = &control_,
+                                .owner = this,
+                                .children = &children_,
+                                .resources = &resources_,
+                                .books = &books_,
+                                .modules = modules_.get(),
+                                .dispatcher = options_.dispatcher.get()};
   std::shared_ptr<Session> session;
   absl::Status refusal;
-  const bool recorded = options_.audit == nullptr || options_.audit->takes();
+  const bool recorded = books_.audit == nullptr || books_.audit->takes();
   {
     MutexLock lock(&mu_);
     if (!recorded) {
@@ -215,7 +174,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
     } else {
       ++live_;
       const uint64_t id = ++last_id_;
-      session = std::make_shared<Session>(context, id, peer, *std::move(seat));
+      session = std::make_shared<Session>(parts, id, peer, *std::move(seat));
       known_.emplace(id, session);
       // Under the lock, so that no session is known and missing from the table.
       control_.Post([this, id, session] {
@@ -225,7 +184,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
     }
   }
   if (session == nullptr) {
-    counters_.sessions_refused.Add(1);
+    books_.counters.sessions_refused.Add(1);
     RecordRefusal(peer, 0, refusal);
     return refusal;
   }
@@ -234,8 +193,8 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
 
 void SessionHost::RecordRefusal(const std::string& peer, uint64_t session,
                                 const absl::Status& why) {
-  if (options_.audit == nullptr) return;
-  options_.audit->Add(
+  if (books_.audit == nullptr) return;
+  books_.audit->Add(
       {.event = audit::Event::kSessionRefused,
        .session = session,
        .peer = peer,
@@ -251,7 +210,7 @@ absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t
     if (found != known_.end()) session = found->second;
   }
   if (session == nullptr || !session->HasSecret(secret)) {
-    counters_.resumes_refused.Add(1);
+    books_.counters.resumes_refused.Add(1);
     absl::Status refusal = absl::PermissionDeniedError("the session cannot be resumed");
     RecordRefusal(peer, id, refusal);
     return refusal;
@@ -260,10 +219,10 @@ absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t
 }
 
 void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& status) {
-  counters_.protocol_errors.Add(1);
-  counters_.sessions_refused.Add(1);
+  books_.counters.protocol_errors.Add(1);
+  books_.counters.sessions_refused.Add(1);
   RecordRefusal(peer, 0, status);
-  if (const LogPermit permit = log_.Ask(LogKey("", peer), kProtocolErrorLine)) {
+  if (const LogPermit permit = books_.log.Ask(LogKey("", peer), kProtocolErrorLine)) {
     permit.Warning("protocol error peer=", peer, " error=", status.ToString());
   }
 }
@@ -322,14 +281,14 @@ void SessionHost::ScoreForReclaim(const Session& session, KeepingSession* keepin
 bool SessionHost::AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
                               std::function<void()> again) {
   bool comes = wanted.device != nullptr && wanted.quota == nullptr &&
-               pool_.leaving(wanted.device->ordinal());
+               children_.workers()->leaving(wanted.device->ordinal());
   for (const auto& [id, session] : sessions_) comes = comes || session->ComesBack(wanted);
   if (comes) return_waits_.Add(deadline - SteadyNow(), std::move(again));
   return comes;
 }
 
 bool SessionHost::EndWaitingWorkers(const DeviceMemory& device) {
-  return pool_.EndWaiting(device.ordinal());
+  return children_.workers()->EndWaiting(device.ordinal());
 }
 
 bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
@@ -353,7 +312,7 @@ void SessionHost::ReclaimNext(const std::string& payer, std::deque<uint64_t> ses
                 [this, payer, id, sessions = std::move(sessions),
                  tried = std::move(tried)](const absl::Status& status) {
                   control_loop.AssertOnLoop();
-                  if (const LogPermit permit = log_.Ask(payer, kReclaimedLine)) {
+                  if (const LogPermit permit = books_.log.Ask(payer, kReclaimedLine)) {
                     permit.Info("reclaimed returned memory session=", id,
                                 " error=", status.ok() ? "" : status.ToString());
                   }
@@ -442,7 +401,7 @@ HostSnapshot SessionHost::Snapshot() {
   OnControl([&] {
     control_loop.AssertOnLoop();
     for (const auto& [id, session] : sessions_) snapshot.sessions.push_back(session->Snapshot());
-    snapshot.usage = counters_.EndedUsage();
+    snapshot.usage = books_.counters.EndedUsage();
     for (const SessionSnapshot& session : snapshot.sessions) snapshot.usage.AddAll(session.usage);
     for (size_t i = 0; i < devices_.size(); ++i) {
       const DeviceMemory& device = *devices_[i];
@@ -451,8 +410,8 @@ HostSnapshot SessionHost::Snapshot() {
                                   sessions_on_device_[i], device.stats(), device.info()});
     }
   });
-  snapshot.host_memory_bytes = host_memory_->used_bytes();
-  snapshot.host_memory_limit_bytes = host_memory_->limit_bytes();
+  snapshot.host_memory_bytes = resources_.host_memory->used_bytes();
+  snapshot.host_memory_limit_bytes = resources_.host_memory->limit_bytes();
   MutexLock lock(&mu_);
   snapshot.draining = draining_;
   return snapshot;
@@ -462,7 +421,7 @@ void SessionHost::AddTraffic(TrafficCounters* total) {
   // On the control loop, where a session's counters move to the ended ones.
   OnControl([&] {
     control_loop.AssertOnLoop();
-    total->AddAll(counters_.ended);
+    total->AddAll(books_.counters.ended);
     for (const auto& [id, session] : sessions_) total->AddAll(session->port()->traffic());
   });
 }

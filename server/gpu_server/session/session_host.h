@@ -17,46 +17,33 @@
 #include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
-#include "server/gpu_server/children/compilers/compiler_pool.h"
-#include "server/gpu_server/children/mps_groups/mps_groups.h"
-#include "server/gpu_server/children/relays/relay_process.h"
 #include "server/gpu_server/children/workers/context_measure.h"
-#include "server/gpu_server/children/workers/guarded_workers.h"
-#include "server/gpu_server/children/workers/hang_book.h"
-#include "server/gpu_server/children/workers/worker_pool.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
+#include "server/gpu_server/leases/lease_book.h"
 #include "server/gpu_server/memory/device_memory.h"
 #include "server/gpu_server/memory/host_memory_port.h"
 #include "server/gpu_server/modules/module_cache.h"
 #include "server/gpu_server/session/reclaim_policy.h"
 #include "server/gpu_server/session/return_waits.h"
+#include "server/gpu_server/session/server_books.h"
 #include "server/gpu_server/session/server_log.h"
 #include "server/gpu_server/session/session.h"
+#include "server/gpu_server/session/session_children.h"
 #include "server/gpu_server/session/session_options.h"
+#include "server/gpu_server/session/session_resources.h"
 #include "server/gpu_server/session/session_snapshot.h"
-#include "server/gpu_server/session/task_shares.h"
 #include "server/hostlink/handover/counters.h"
-#include "server/hostlink/process/child_process.h"
 #include "server/hostlink/process/control_loop.h"
 #include "server/hostlink/process/event_loop.h"
-#include "server/hostlink/process/running_process.h"
-#include "server/jail/jailer.h"
 #include "transport/channel.h"
 
 namespace warpline::server {
 
 struct SessionHostOptions {
   SessionOptions session;
-  ProcessLauncher* launcher = ChildLauncher();  // Of workers. Borrowed, and outliving the host.
-  jail::Jailer* jailer = nullptr;               // The same; null for no jail, in tests.
-  LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
-  audit::AuditLog* audit = nullptr;             // The same; null where nothing is recorded.
-  // Of sessions that may go on over UCX; null for none.
-  std::unique_ptr<const RelayOptions> relays;
-  // Of guarded sessions' compilers; null where workers guard modules by themselves.
-  std::unique_ptr<const CompilerOptions> compilers;
-  // Of MPS groups, with their folder; null for none.
-  std::unique_ptr<const MpsOptions> mps;
+  SessionChildrenOptions children;
+  LeaseBook* leases = nullptr;       // Borrowed, and outliving the host.
+  audit::AuditLog* audit = nullptr;  // Borrowed likewise; null where nothing is recorded.
   // Of sessions' time on the devices; null for none.
   std::unique_ptr<dispatch::Dispatcher> dispatcher;
   int max_sessions = 64;
@@ -129,7 +116,7 @@ class SessionHost : public Acceptor,
   // Sessions from their admission until nothing of them is left.
   int sessions() const;
   HostSnapshot Snapshot();
-  const ServerCounters& counters() const { return counters_; }
+  const ServerCounters& counters() const { return books_.counters; }
   // Null where sessions share devices as the driver has it.
   dispatch::Dispatcher* dispatcher() const { return options_.dispatcher.get(); }
   // Null where no module images are kept.
@@ -179,9 +166,8 @@ class SessionHost : public Acceptor,
   void OnControl(const std::function<void()>& body);
 
   SessionHostOptions options_;  // Constant once constructed.
-  const std::shared_ptr<Quota> host_memory_;
-  ServerCounters counters_;
-  KeyedLogBudget log_;
+  ServerBooks books_;
+  SessionResources resources_;
 
   mutable Mutex mu_;
   CondVar idle_;
@@ -193,23 +179,14 @@ class SessionHost : public Acceptor,
 
   std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
   std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);
-  ShareBook shares_ ABSL_GUARDED_BY(control_loop);
   ReturnWaits return_waits_ ABSL_GUARDED_BY(control_loop);
 
   // Ended in reverse: what posts to a loop goes before it.
-  EventLoop doorbell_{"doorbell"};
   EventLoop control_{"control", &control_loop};
-  EventLoop spawner_{"spawner"};
   std::vector<std::unique_ptr<DeviceMemory>> devices_;
   // Posts to the control loop.
   std::unique_ptr<ModuleCache> modules_;
-  DeathWatch deaths_;
-  std::unique_ptr<MpsGroups> mps_;  // Null for none.
-  WorkerPool pool_ ABSL_GUARDED_BY(control_loop);
-  GuardedWorkers guarded_ ABSL_GUARDED_BY(control_loop);
-  HangBook hangs_ ABSL_GUARDED_BY(control_loop);
-  std::unique_ptr<CompilerPool> compilers_;  // Null for none.
-  TaskShares tasks_ ABSL_GUARDED_BY(control_loop);
+  SessionChildren children_;
   HostMemoryPort host_memory_port_ ABSL_GUARDED_BY(control_loop);
 };
 

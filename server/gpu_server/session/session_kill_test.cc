@@ -70,8 +70,8 @@ std::map<ino_t, UniqueFd> Pages() {
 class SessionKillTest : public SessionFixture {
  protected:
   SessionKillTest() {
-    dispatcher_ = std::move(*dispatch::Dispatcher::Create({}));
-    dispatcher_->SetPolicy(policy_);
+    options_.dispatcher = std::move(*dispatch::Dispatcher::Create({}));
+    options_.dispatcher->SetPolicy(policy_);
     lease_options_.required = true;
     lease_options_.server_name = "s";
   }

@@ -33,8 +33,8 @@ class SessionLogTest : public SessionFixture {
  protected:
   SessionLogTest() {
     SetLogLevel(LogLevel::kInfo);
-    log_options_.each = kFew;
-    log_options_.clock = [this] { return now_ns_.load(); };
+    options_.log.each = kFew;
+    options_.log.clock = [this] { return now_ns_.load(); };
   }
   ~SessionLogTest() override { SetLogLevel(LogLevel::kError); }
 
@@ -106,7 +106,7 @@ TEST_F(SessionLogTest, StrangersErrorsAreSaidAFewTimes) {
 }
 
 TEST_F(SessionLogTest, ASessionThatComesBackAllTheTimeIsSaidAFewTimes) {
-  resume_timeout_ = absl::Seconds(60);
+  options_.session.resume_timeout = absl::Seconds(60);
   StartServer();
   Hello hello = TestClient::GoodHello();
   hello.set_features(kFeatureResume);

@@ -45,8 +45,8 @@ class SessionMpsTest : public SessionFixture {
     mps->control = mps::InstallFakeControl(programs_.path(), how);
     mps->folder = place_.path();
     mps->idle = absl::ZeroDuration();
-    mps_ = std::move(mps);
-    StartServer({}, devices_);
+    options_.children.mps = std::move(mps);
+    StartServer(devices_);
     leases_->SetKeys({key_.verify_key()});
   }
 

@@ -1,42 +1,20 @@
-// What a server gives to each of its sessions, and what sessions share.
+// The options of a server that concern each of its sessions.
 #ifndef WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_OPTIONS_H_
 #define WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_OPTIONS_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "audit/audit_log.h"
-#include "common/log/keyed_log_budget.h"
 #include "memory/arena_book.h"
-#include "memory/quota.h"
 #include "proto/tier.h"
-#include "server/gpu_server/children/compilers/compiler_pool.h"
-#include "server/gpu_server/children/mps_groups/mps_groups.h"
-#include "server/gpu_server/children/relays/relay_process.h"
 #include "server/gpu_server/children/workers/guarded_standby.h"
 #include "server/gpu_server/children/workers/guarded_worker.h"
-#include "server/gpu_server/children/workers/guarded_workers.h"
-#include "server/gpu_server/children/workers/hang_book.h"
-#include "server/gpu_server/children/workers/worker_pool.h"
-#include "server/gpu_server/dispatch/dispatcher.h"
-#include "server/gpu_server/leases/lease_book.h"
-#include "server/gpu_server/memory/device_memory.h"
-#include "server/gpu_server/memory/kept_segments.h"
-#include "server/gpu_server/memory/memory_links.h"
-#include "server/gpu_server/memory/share_book.h"
-#include "server/gpu_server/modules/module_cache.h"
 #include "server/gpu_server/session/connection/session_channel.h"
 #include "server/gpu_server/session/connection/session_link.h"
-#include "server/gpu_server/session/task_shares.h"
-#include "server/hostlink/handover/counters.h"
 #include "server/hostlink/handover/host_bytes.h"
 #include "server/hostlink/process/child_process.h"
-#include "server/hostlink/process/control_loop.h"
-#include "server/hostlink/process/event_loop.h"
 
 namespace warpline::server {
 
@@ -98,44 +76,6 @@ inline uint64_t HostBytesOfSession(const SessionOptions& options) {
   return 2 * options.ring_bytes + connection + SessionLink::kMaxKeptBytes + kFreeQueuedBytes +
          kFreeImageBytes;
 }
-
-// What a session needs of the server.
-class SessionOwner : public MemoryReclaimer {
- public:
-  // The devices for a session, counted until OnSessionEnded(); see PlaceSession().
-  virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted)
-      RUNS_ON(control_loop) = 0;
-  // A client that was away has its session again.
-  virtual void OnClientBack() RUNS_ON(control_loop) = 0;
-  // The session is over: worker gone, memory given back, channel closed.
-  virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
-                              KeptSegments kept) RUNS_ON(control_loop) = 0;
-};
-
-// The loops and counters that all sessions share. Borrowed, and outliving them.
-struct SessionContext {
-  const SessionOptions* options = nullptr;
-  SessionOwner* owner = nullptr;
-  EventLoop* control = nullptr;          // Sessions' state lives here.
-  EventLoop* doorbell = nullptr;         // Waits for replies of workers whose channels are parked.
-  EventLoop* spawner = nullptr;          // Starts processes.
-  const RelayOptions* relays = nullptr;  // Null where there are none.
-  LeaseBook* leases = nullptr;
-  ModuleCache* modules = nullptr;  // Null where none are kept.
-  // What sessions share with their clients, all together.
-  std::shared_ptr<Quota> host_memory;
-  WorkerPool* pool = nullptr;
-  GuardedWorkers* guarded = nullptr;
-  MpsGroups* mps = nullptr;  // Null where there are none.
-  HangBook* hangs = nullptr;
-  CompilerPool* compilers = nullptr;  // Null where workers guard modules by themselves.
-  TaskShares* tasks = nullptr;
-  ShareBook* shares = nullptr;
-  dispatch::Dispatcher* dispatcher = nullptr;  // Null where nothing is dispatched.
-  ServerCounters* counters = nullptr;
-  KeyedLogBudget* log = nullptr;     // Of the kinds of server_log.h.
-  audit::AuditLog* audit = nullptr;  // Null where nothing is recorded.
-};
 
 }  // namespace warpline::server
 

@@ -19,16 +19,16 @@ constexpr absl::Duration kLeastQueued = absl::Milliseconds(1);
 std::string Session::policy_tenant() const { return PolicyTenantOf(entitlement(), seat_.payer()); }
 
 void Session::AskPolicy() {
-  if (context_.dispatcher == nullptr) return BeginOpening();
+  if (parts_.dispatcher == nullptr) return BeginOpening();
   policy::SubmitContext context;
   context.bytes = hello_.initial_memory().want_bytes();
   const policy::Verdict verdict =
-      context_.dispatcher->AskSubmit(policy_tenant(), placed_.front()->ordinal(), id_, context);
+      parts_.dispatcher->AskSubmit(policy_tenant(), placed_.front()->ordinal(), id_, context);
   if (verdict.action == policy::Action::kReject) {
     return Refuse(absl::PermissionDeniedError("the server's policy refuses the session"));
   }
   if (verdict.action != policy::Action::kHold) return BeginOpening();
-  const absl::Duration left = context_.options->most_queued - queued_;
+  const absl::Duration left = parts_.options->most_queued - queued_;
   if (left <= absl::ZeroDuration()) {
     return Refuse(NoRoom(absl::StrCat("the server's policy has had the session wait for ",
                                       absl::FormatDuration(queued_))));
@@ -40,22 +40,22 @@ void Session::AskPolicy() {
 }
 
 absl::Status Session::JoinDispatch() {
-  if (context_.dispatcher == nullptr) return absl::OkStatus();
+  if (parts_.dispatcher == nullptr) return absl::OkStatus();
   dispatch::SeatTerms terms = SeatTermsOf(Facts(), seat_.payer());
-  terms.on_pace = [self = weak_from_this(), control = context_.control](uint32_t nap_us) {
+  terms.on_pace = [self = weak_from_this(), control = parts_.control](uint32_t nap_us) {
     control->Post([self, nap_us] {
       control_loop.AssertOnLoop();
       if (const auto session = self.lock()) session->worker_.SetPace(nap_us);
     });
   };
   terms.on_kill = [self = weak_from_this(),
-                   control = context_.control](const dispatch::KillOrder& order) {
+                   control = parts_.control](const dispatch::KillOrder& order) {
     control->Post([self, order] {
       control_loop.AssertOnLoop();
       if (const auto session = self.lock()) session->EndForUrgentWork(order);
     });
   };
-  auto seat = context_.dispatcher->Join(std::move(terms));
+  auto seat = parts_.dispatcher->Join(std::move(terms));
   if (!seat.ok()) return seat.status();
   worker_.SetDispatch(*std::move(seat));
   return absl::OkStatus();
@@ -72,7 +72,7 @@ void Session::EndForUrgentWork(const dispatch::KillOrder& order) {
       absl::FormatDuration(
           absl::Trunc(absl::Nanoseconds(order.in_way_ns), absl::Microseconds(100))),
       " while more urgent work waited");
-  context_.counters->killed.Add(1);
+  parts_.books->counters.killed.Add(1);
   audit_->Killed(message, order.urgent);
   if (const LogPermit permit = lines_.Ask(kKilledLine)) {
     permit.Info("best-effort session ended ", lines_.Keys(),

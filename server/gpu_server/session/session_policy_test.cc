@@ -79,8 +79,8 @@ class Told : public policy::Policy {
 class SessionPolicyTest : public SessionFixture {
  protected:
   SessionPolicyTest() {
-    dispatcher_ = std::move(*dispatch::Dispatcher::Create({}));
-    dispatcher_->SetPolicy(policy_);
+    options_.dispatcher = std::move(*dispatch::Dispatcher::Create({}));
+    options_.dispatcher->SetPolicy(policy_);
   }
 
   // Why the server does not open a session.
@@ -133,7 +133,7 @@ TEST_F(SessionPolicyTest, ASessionWaitsUntilThePolicyLetsItIn) {
 }
 
 TEST_F(SessionPolicyTest, NoSessionWaitsForEver) {
-  most_queued_ = absl::Milliseconds(30);
+  options_.session.most_queued = absl::Milliseconds(30);
   StartServer();
   policy_->Submit([](const policy::SubmitContext&) { return Verdict::Hold(0); });
   const absl::Status refusal = Refusal();

@@ -21,7 +21,7 @@ using warpline_internal::Welcome;
 
 class SessionResumeTest : public SessionFixture {
  protected:
-  SessionResumeTest() { resume_timeout_ = absl::Seconds(60); }
+  SessionResumeTest() { options_.session.resume_timeout = absl::Seconds(60); }
 
   void TearDown() override {
     if (server_ != nullptr) server_->Shutdown();
@@ -160,7 +160,7 @@ TEST_F(SessionResumeTest, SessionMovesToAnotherConnectionWhileItHasOne) {
 }
 
 TEST_F(SessionResumeTest, ClientThatDoesNotComeBackIsGivenUp) {
-  resume_timeout_ = absl::Milliseconds(30);
+  options_.session.resume_timeout = absl::Milliseconds(30);
   StartServer();
   Open()->RequestMemory(kArena, 64 * kMiB, 64 * kMiB);
   ExpectNothingLeft();
@@ -201,7 +201,8 @@ TEST_F(SessionResumeTest, ClientWhoseProcessHasEndedIsGivenUpAtOnce) {
 }
 
 TEST_F(SessionResumeTest, DetachedSessionsCountAndMayComeBackToADrainingServer) {
-  StartServer({}, 1, 1);
+  options_.max_sessions = 1;
+  StartServer();
   Open().reset();
   AwaitDetached();
   auto another = Dial();

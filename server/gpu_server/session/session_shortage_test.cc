@@ -76,7 +76,7 @@ class SessionShortageTest : public SessionFixture {
  protected:
   static constexpr uint64_t kMost = 192 * kMiB;
 
-  SessionShortageTest() { resume_timeout_ = absl::Seconds(3600); }
+  SessionShortageTest() { options_.session.resume_timeout = absl::Seconds(3600); }
 
   void TearDown() override {
     if (server_ != nullptr) server_->Shutdown();

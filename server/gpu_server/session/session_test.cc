@@ -114,7 +114,8 @@ TEST_F(SessionTest, BadHellosAreRefusedWithTheReason) {
 }
 
 TEST_F(SessionTest, ATokenIsLookedAtBeforeASessionIsCounted) {
-  StartServer({}, /*devices=*/1, /*max_sessions=*/1);
+  options_.max_sessions = 1;
+  StartServer();
   const auto refusal = [&](const std::string& token) {
     Hello hello = TestClient::GoodHello();
     hello.set_token(token);
@@ -205,9 +206,9 @@ TEST_F(SessionTest, ALeaseThatEndedMeanwhileOpensNoSession) {
   ASSERT_TRUE(lease.ok());
   auto seat = leases_->Join(token);
   ASSERT_TRUE(seat.ok());
-  EXPECT_TRUE(leases_->CheckHeld(*seat).ok());
+  EXPECT_TRUE(seat->CheckHeld().ok());
   leases_->MarkEnded(lease->lease, "revoked");
-  EXPECT_TRUE(absl::IsPermissionDenied(leases_->CheckHeld(*seat)));
+  EXPECT_TRUE(absl::IsPermissionDenied(seat->CheckHeld()));
 }
 
 TEST_F(SessionTest, WhatComesBeforeHelloOrTwiceEndsTheSession) {
@@ -500,7 +501,8 @@ TEST_F(SessionTest, ManySmallChunksGoInBatches) {
 }
 
 TEST_F(SessionTest, FailedMappingIsAnErrorAndLeaksNothing) {
-  StartServer({"--map_error_after=1"});
+  options_.session.worker.args = {"--map_error_after=1"};
+  StartServer();
   auto client = DialAndOpen();
   EXPECT_EQ(client->RequestMemory(kArena, 2 * kMiB, 2 * kMiB)->bytes(), 2 * kMiB);
   const auto failed = client->RequestMemory(kArena + 64 * kMiB, 2 * kMiB, 2 * kMiB);
@@ -509,7 +511,7 @@ TEST_F(SessionTest, FailedMappingIsAnErrorAndLeaksNothing) {
 }
 
 TEST_F(SessionTest, SessionsSpreadOverDevicesUnlessTheyName) {
-  StartServer({}, 2);
+  StartServer(/*devices=*/2);
   auto a = DialAndOpen();
   auto b = DialAndOpen();
   Hello hello = TestClient::GoodHello();

@@ -26,18 +26,18 @@ absl::Status SessionWorker::Start(WorkerDevice device, warpline_internal::OpenWo
 
 absl::Status SessionWorker::TakeWorker() {
   if (tier_ == Tier::kGuarded) {
-    auto seat = parts_.guarded->Take(device_, this);
+    auto seat = parts_.children->guarded()->Take(device_, this);
     if (!seat.ok()) return seat.status();
     worker_ = *std::move(seat);
   } else {
     WorkerDevice device = device_;
-    if (groups_ != nullptr) {
-      device.mps =
-          groups_->Join(group_, {.sm_percent = sm_percent_, .failed = [journal = journal_] {
-                                   return (journal->flags() & kJournalFaulted) != 0;
-                                 }});
+    if (group_.has_value()) {
+      device.mps = parts_.children->mps()->Join(
+          *group_, {.sm_percent = sm_percent_, .failed = [journal = journal_] {
+                      return (journal->flags() & kJournalFaulted) != 0;
+                    }});
     }
-    pooled_ = parts_.pool->Take(device, this);
+    pooled_ = parts_.children->workers()->Take(device, this);
     worker_ = pooled_;
   }
   gone_ = false;
@@ -48,10 +48,11 @@ absl::Status SessionWorker::TakeWorker() {
 absl::Status SessionWorker::Take(warpline_internal::OpenWorker open, int variables_fd) {
   opened_ = false;
   if (const absl::Status taken = TakeWorker(); !taken.ok()) return taken;
-  if (parts_.compilers != nullptr && open.guard() != 0) {
-    compiler_ = parts_.compilers->Connect(tenant_);
+  CompilerPool* const compilers = parts_.children->compilers();
+  if (compilers != nullptr && open.guard() != 0) {
+    compiler_ = compilers->Connect(tenant_);
     open.set_compiler(compiler_.socket.valid());
-    open.set_compiler_gives_text(!parts_.compilers->compiles());
+    open.set_compiler_gives_text(!compilers->compiles());
   }
   open.set_dispatch(dispatch_ != nullptr);
   worker_->Open(std::move(open), rings_,
@@ -77,7 +78,7 @@ absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
 }
 
 std::shared_ptr<Worker> SessionWorker::TakeReader(WorkerEvents* events) {
-  reader_ = parts_.pool->Take(device_, events);
+  reader_ = parts_.children->workers()->Take(device_, events);
   auto open = open_;
   open.set_quiet(parts_.lines->quiet());
   open.set_reader(true);
@@ -110,7 +111,7 @@ void SessionWorker::LetGo() {
   if (pooled_ == nullptr || !pooled_->untouched()) return worker_->Kill();
   pooled_->CancelOpen();
   worker_ = nullptr;
-  parts_.pool->GiveBack(device_, std::exchange(pooled_, nullptr));
+  parts_.children->workers()->GiveBack(device_, std::exchange(pooled_, nullptr));
   gone_ = true;
 }
 
@@ -121,7 +122,7 @@ void SessionWorker::End() {
 }
 
 void SessionWorker::Refill() {
-  if (tier_ == Tier::kIsolated) parts_.pool->Refill(device_);
+  if (tier_ == Tier::kIsolated) parts_.children->workers()->Refill(device_);
 }
 
 absl::Status SessionWorker::Send(const warpline_internal::ToWorker& message,
@@ -155,8 +156,9 @@ void SessionWorker::Thaw() {
 void SessionWorker::WatchDoorbell() {
   watched_ = rings_->pair();
   doorbell_watches_ = std::make_shared<std::array<EventLoop::Token, 2>>();
-  parts_.doorbell->Post(
-      [loop = parts_.doorbell, watches = doorbell_watches_, pair = watched_, port = parts_.port] {
+  EventLoop* const doorbell = parts_.children->doorbell();
+  doorbell->Post(
+      [loop = doorbell, watches = doorbell_watches_, pair = watched_, port = parts_.port] {
         const auto ring = [pair, port] {
           pair->ClearDoorbells();
           port->Wake();
@@ -171,7 +173,8 @@ void SessionWorker::WatchDoorbell() {
 
 void SessionWorker::UnwatchDoorbell() {
   if (doorbell_watches_ == nullptr) return;
-  parts_.doorbell->Post([loop = parts_.doorbell, watches = std::move(doorbell_watches_)] {
+  EventLoop* const doorbell = parts_.children->doorbell();
+  doorbell->Post([loop = doorbell, watches = std::move(doorbell_watches_)] {
     for (const EventLoop::Token token : *watches) loop->Remove(token);
   });
   doorbell_watches_ = nullptr;

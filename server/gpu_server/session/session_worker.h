@@ -17,16 +17,15 @@
 #include "proto/worker.pb.h"
 #include "server/gpu_server/children/compilers/compiler_pool.h"
 #include "server/gpu_server/children/mps_groups/mps_groups.h"
-#include "server/gpu_server/children/workers/guarded_workers.h"
 #include "server/gpu_server/children/workers/host_window.h"
 #include "server/gpu_server/children/workers/recovery.h"
 #include "server/gpu_server/children/workers/worker.h"
 #include "server/gpu_server/children/workers/worker_link.h"
-#include "server/gpu_server/children/workers/worker_pool.h"
 #include "server/gpu_server/children/workers/worker_process.h"
 #include "server/gpu_server/continuity/worker_place.h"
 #include "server/gpu_server/dispatch/dispatch_seat.h"
 #include "server/gpu_server/session/connection/session_port.h"
+#include "server/gpu_server/session/session_children.h"
 #include "server/gpu_server/session/session_holdings.h"
 #include "server/gpu_server/session/session_lines.h"
 #include "server/gpu_server/session/session_modules.h"
@@ -67,16 +66,13 @@ class SessionWorker : public WorkerLink,
  public:
   // All are borrowed, but for the port.
   struct Parts {
-    EventLoop* doorbell = nullptr;
-    WorkerPool* pool = nullptr;
-    GuardedWorkers* guarded = nullptr;  // Null where no session is of the guarded tier.
+    SessionChildren* children = nullptr;
     std::shared_ptr<SessionPort> port;
     SessionLines* lines = nullptr;
     // Where its messages go.
     SessionHoldings* holdings = nullptr;
     SessionModules* modules = nullptr;
     SessionWorkerEvents* events = nullptr;
-    CompilerPool* compilers = nullptr;  // Null where workers guard modules by themselves.
   };
 
   explicit SessionWorker(const Parts& parts) : parts_(parts) {}
@@ -90,9 +86,9 @@ class SessionWorker : public WorkerLink,
   // What its workers are: processes of its own, or seats in the device's guarded worker. Before
   // Start().
   void SetTier(Tier tier) RUNS_ON(control_loop) { tier_ = tier; }
-  // Has its workers in an MPS group. Not for sessions of several devices. Before Start().
-  void SetGroup(MpsGroups* groups, MpsGroupKey key, uint32_t sm_percent) RUNS_ON(control_loop) {
-    groups_ = groups;
+  // Has its workers in an MPS group, where there are such. Not for sessions of several devices.
+  // Before Start().
+  void SetGroup(MpsGroupKey key, uint32_t sm_percent) RUNS_ON(control_loop) {
     group_ = std::move(key);
     sm_percent_ = sm_percent;
   }
@@ -190,8 +186,7 @@ class SessionWorker : public WorkerLink,
   void UnwatchDoorbell() RUNS_ON(control_loop);
 
   const Parts parts_;
-  MpsGroups* groups_ ABSL_GUARDED_BY(control_loop) = nullptr;  // Borrowed. Null for no group.
-  MpsGroupKey group_ ABSL_GUARDED_BY(control_loop);
+  std::optional<MpsGroupKey> group_ ABSL_GUARDED_BY(control_loop);
   uint32_t sm_percent_ ABSL_GUARDED_BY(control_loop) = 100;
   WorkerDevice device_ ABSL_GUARDED_BY(control_loop);
   warpline_internal::OpenWorker open_

@@ -112,7 +112,8 @@ TEST_F(SessionWorkerTest, PlannedReplacementCarriesModuleVariables) {
 }
 
 TEST_F(SessionWorkerTest, SessionWhoseVariablesCannotBeSavedGoesOnAsItWas) {
-  StartServer({"--save_error=1"});
+  options_.session.worker.args = {"--save_error=1"};
+  StartServer();
   auto client = DialAndOpen();
   client->SendCommands(Body('v', 4711));
   EXPECT_TRUE(client->Await(kReplies).has_value());
@@ -180,7 +181,7 @@ TEST_F(SessionWorkerTest, FaultIsToldEvenIfTheSessionIsEndedTwice) {
 }
 
 TEST_F(SessionWorkerTest, SessionsTakeWarmWorkersAndOthersAreMadeReady) {
-  warm_workers_ = 2;
+  options_.session.warm_workers = 2;
   StartServer();
   auto first = DialAndOpen();
   auto second = DialAndOpen();
@@ -191,8 +192,9 @@ TEST_F(SessionWorkerTest, SessionsTakeWarmWorkersAndOthersAreMadeReady) {
 }
 
 TEST_F(SessionWorkerTest, WarmWorkersThatDoNotStartLeaveTheServerUsable) {
-  warm_workers_ = 1;
-  StartServer({"--die_at_start"});
+  options_.session.warm_workers = 1;
+  options_.session.worker.args = {"--die_at_start"};
+  StartServer();
   auto client = Dial();
   EXPECT_FALSE(client->Open().has_value());
   EXPECT_FALSE(client->AwaitClosed().ok());

@@ -17,10 +17,16 @@ std::string Runfile(const std::string& path) {
 
 }  // namespace
 
-SessionFixture::SessionFixture() { SetLogLevel(LogLevel::kError); }
+SessionFixture::SessionFixture() {
+  SetLogLevel(LogLevel::kError);
+  options_.session.worker.path = Runfile("server/gpu_server/testing/fake_worker");
+  options_.session.max_pending_requests = 8;
+  options_.session.server_name = "test server";
+  lease_options_.session_memory_bytes = 192 * kMiB;
+  lease_options_.clock = [] { return SteadyNow(); };
+}
 
-void SessionFixture::StartServer(std::vector<std::string> worker_args, int devices,
-                                 int max_sessions) {
+void SessionFixture::StartServer(int devices) {
   std::vector<std::unique_ptr<DeviceMemory>> opened;
   for (int i = 0; i < devices; ++i) {
     DeviceMemoryOptions memory;
@@ -32,30 +38,12 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
     memory_.push_back(device->get());
     opened.push_back(std::move(*device));
   }
-  SessionHostOptions options;
-  options.max_sessions = max_sessions;
-  options.session.worker.path = Runfile("server/gpu_server/testing/fake_worker");
-  options.session.worker.args = std::move(worker_args);
-  options.session.tiers = tiers_;
-  options.session.guarded = guarded_;
-  options.session.guarded.worker = options.session.worker;
-  options.session.warm_workers = warm_workers_;
-  options.session.max_pending_requests = 8;
-  options.session.server_name = "test server";
-  options.session.resume_timeout = resume_timeout_;
-  options.log = log_options_;
-  options.audit = audit_.get();
-  options.dispatcher = std::move(dispatcher_);
-  options.mps = std::move(mps_);
-  options.session.most_queued = most_queued_;
-  LeaseBookOptions leases = lease_options_;
-  leases.session_memory_bytes = 192 * kMiB;
-  leases.clock = [] { return SteadyNow(); };
-  auto book = LeaseBook::Create(std::move(leases));
+  options_.session.guarded.worker = options_.session.worker;
+  auto book = LeaseBook::Create(std::move(lease_options_));
   ASSERT_TRUE(book.ok()) << book.status();
   leases_ = *std::move(book);
-  options.leases = leases_.get();
-  host_ = std::make_unique<SessionHost>(std::move(options), std::move(opened));
+  options_.leases = leases_.get();
+  host_ = std::make_unique<SessionHost>(std::move(options_), std::move(opened));
   server_ = std::make_unique<InprocServer>(host_.get(), ChannelOptions());
 }
 

@@ -9,16 +9,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "audit/audit_log.h"
-#include "common/log/keyed_log_budget.h"
 #include "gtest/gtest.h"
-#include "proto/tier.h"
-#include "server/gpu_server/children/mps_groups/mps_process.h"
-#include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/leases/lease_book.h"
-#include "server/gpu_server/session/server_log.h"
 #include "server/gpu_server/session/session_host.h"
-#include "server/gpu_server/session/session_options.h"
 #include "server/gpu_server/testing/test_client.h"
 #include "transport/inproc/inproc_channel.h"
 
@@ -33,8 +26,8 @@ class SessionFixture : public testing::Test {
 
   SessionFixture();
 
-  void StartServer(std::vector<std::string> worker_args = {}, int devices = 1,
-                   int max_sessions = 64);
+  // Called once.
+  void StartServer(int devices = 1);
   // Null, with the reason in `*refusal`, when the server does not take the session.
   std::unique_ptr<TestClient> Dial(absl::Status* refusal = nullptr);
   // With the hello said and the welcome received.
@@ -45,20 +38,8 @@ class SessionFixture : public testing::Test {
   // A command for the fake worker.
   static std::string Body(char what, uint64_t a = 0, uint64_t b = 0);
 
-  // For StartServer().
-  absl::Duration resume_timeout_ = absl::ZeroDuration();
-  int warm_workers_ = 0;                                         // For StartServer().
-  std::vector<Tier> tiers_ = {Tier::kIsolated, Tier::kGuarded};  // For StartServer().
-  // For StartServer(), which sets the program.
-  GuardedTierOptions guarded_;
-  KeyedLogBudgetOptions log_options_ = ServerLogOptions();  // For StartServer().
-  std::unique_ptr<audit::AuditLog> audit_;                  // For StartServer().
-  // For StartServer(), which hands it on; null where nothing is dispatched.
-  std::unique_ptr<dispatch::Dispatcher> dispatcher_;
-  // For StartServer(), which hands it on; null for no groups.
-  std::unique_ptr<const MpsOptions> mps_;
-  absl::Duration most_queued_ = absl::Seconds(10);  // For StartServer().
-  // For StartServer(), which sets the clock and the memory of a session.
+  // For StartServer(), which takes these away.
+  SessionHostOptions options_;
   LeaseBookOptions lease_options_;
   std::unique_ptr<LeaseBook> leases_;
   std::vector<DeviceMemory*> memory_;
