@@ -9,7 +9,6 @@
 #include <climits>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/steady_time.h"
 #include "guard/guard.h"
@@ -179,7 +178,9 @@ absl::StatusOr<std::unique_ptr<StageProcess>> Broker::StartStage(Job* job) {
   }
   if (job->step == Step::kVerify) {
     return StageProcess::Start(
-        [&](absl::Span<const int> fds) { return options_.stages.verify(request, fds[0], fds[1]); },
+        [&](absl::Span<const int> fds) {
+          return ResultOf(options_.stages.verify(request, fds[0], fds[1]));
+        },
         options_.verify_limits, {job->text.get(), last});
   }
   auto code = NewFile("code");
@@ -187,7 +188,7 @@ absl::StatusOr<std::unique_ptr<StageProcess>> Broker::StartStage(Job* job) {
   job->code = *std::move(code);
   return StageProcess::Start(
       [&](absl::Span<const int> fds) {
-        return options_.stages.compile(request, fds[0], fds[1], fds[2]);
+        return ResultOf(options_.stages.compile(request, fds[0], fds[1], fds[2]));
       },
       options_.compile_limits, {job->text.get(), job->code.get(), last});
 }
@@ -200,13 +201,16 @@ void Broker::OnStageEnd(Client* client) {
   switch (end.kind) {
     case StageEnd::Kind::kDone:
       break;
+    case StageEnd::Kind::kNoPtx:
+      // Only the rewriter looks for it. Others that say so have been taken over.
+      if (job.step == Step::kRewrite) {
+        return Refuse(client, absl::StatusCode::kNotFound, ReportOf(job.report.get()));
+      }
+      [[fallthrough]];
     case StageEnd::Kind::kRefused: {
-      std::string report = ReportOf(job.report.get());
-      if (job.step != Step::kRewrite) report = absl::StrCat(name, ": ", report);
-      const bool none = absl::StartsWith(report, kNoPtxMark);
-      if (none) report.erase(0, kNoPtxMark.size());
-      return Refuse(client, none ? absl::StatusCode::kNotFound : absl::StatusCode::kInvalidArgument,
-                    report);
+      const std::string report = ReportOf(job.report.get());
+      return Refuse(client, absl::StatusCode::kInvalidArgument,
+                    job.step == Step::kRewrite ? report : absl::StrCat(name, ": ", report));
     }
     case StageEnd::Kind::kLimit:
       return Refuse(client, absl::StatusCode::kResourceExhausted, absl::StrCat(name, " ", end.why));

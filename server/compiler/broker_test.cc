@@ -113,8 +113,8 @@ std::string ContentOf(int file) {
 }
 
 // Passes the text on as it is.
-bool PassOn(const CompileRequest&, int ptx, int text, int layout, int) {
-  return WriteAll(text, ContentOf(ptx)).ok() && WriteAll(layout, LayoutBytes({})).ok();
+StageResult PassOn(const CompileRequest&, int ptx, int text, int layout, int) {
+  return ResultOf(WriteAll(text, ContentOf(ptx)).ok() && WriteAll(layout, LayoutBytes({})).ok());
 }
 bool Accept(const CompileRequest&, int, int) { return true; }
 bool Copy(const CompileRequest&, int text, int code, int) {
@@ -132,7 +132,7 @@ BrokerOptions RewriterThat(std::function<bool(int text, int report)> body,
                             .file_bytes = uint64_t{1} << 20};
   options.stages = {
       [body](const CompileRequest& request, int ptx, int text, int layout, int report) {
-        if (ContentOf(ptx) == "bad") return body(text, report);
+        if (ContentOf(ptx) == "bad") return ResultOf(body(text, report));
         return PassOn(request, ptx, text, layout, report);
       },
       &Accept, &Copy};
@@ -192,11 +192,14 @@ TEST(BrokerTest, ThePtxOfAnImageIsTakenOutByTheRewriter) {
 TEST(BrokerTest, AnImageWithoutPtxIsToldFromOneThatIsRefused) {
   BrokerOptions options;
   options.stages = RealStages(nullptr);
-  options.stages.rewrite = [](const CompileRequest&, int, int, int, int report) {
-    return Fail(absl::StrCat(kNoPtxMark, "none for this device"), report);
+  options.stages.rewrite = [](const CompileRequest&, int ptx, int, int, int report) {
+    Fail("none for this device", report);
+    return ContentOf(ptx) == kPtx ? StageResult::kNoPtx : StageResult::kRefused;
   };
   BrokerProcess broker(std::move(options));
   EXPECT_EQ(broker.Compile(kPtx).status(), absl::NotFoundError("none for this device"));
+  // The words decide nothing.
+  EXPECT_EQ(broker.Compile("other").status(), absl::InvalidArgumentError("none for this device"));
 }
 
 TEST(BrokerTest, MachineCodeIsMadeWhereThereIsNvidiasLibrary) {
@@ -304,10 +307,11 @@ TEST(BrokerTest, AReasonIsCut) {
 
 TEST(BrokerTest, ALayoutOfAHostileRewritersIsNotTaken) {
   BrokerOptions options;
-  options.stages = {[](const CompileRequest&, int, int text, int layout, int) {
-                      return WriteAll(text, "text").ok() && WriteAll(layout, "nonsense").ok();
-                    },
-                    &Accept, &Copy};
+  options.stages = {
+      [](const CompileRequest&, int, int text, int layout, int) {
+        return ResultOf(WriteAll(text, "text").ok() && WriteAll(layout, "nonsense").ok());
+      },
+      &Accept, &Copy};
   BrokerProcess broker(std::move(options));
   EXPECT_EQ(broker.Compile("any").status().code(), absl::StatusCode::kInternal);
 }

@@ -27,7 +27,25 @@ constexpr int kFirstFd = 3;
 constexpr int kAside = 64;
 
 // How a stage's process ends by itself.
-enum ExitCode : int { kDoneCode = 0, kRefusedCode = 10, kMemoryCode = 11, kNotJailedCode = 12 };
+enum ExitCode : int {
+  kDoneCode = 0,
+  kRefusedCode = 10,
+  kMemoryCode = 11,
+  kNotJailedCode = 12,
+  kNoPtxCode = 13
+};
+
+ExitCode CodeOf(StageResult result) {
+  switch (result) {
+    case StageResult::kDone:
+      return kDoneCode;
+    case StageResult::kRefused:
+      return kRefusedCode;
+    case StageResult::kNoPtx:
+      return kNoPtxCode;
+  }
+  return kRefusedCode;
+}
 
 void Limit(int resource, uint64_t most, uint64_t beyond = 0) {
   const rlimit limit = {most, most + beyond};
@@ -68,7 +86,7 @@ void TakeDescriptors(const std::vector<int>& fds) {
   std::vector<int> own;
   for (size_t i = 0; i < fds.size(); ++i) own.push_back(kFirstFd + static_cast<int>(i));
   // No destructor and no exit handler of the parent's shall run.
-  _exit(body(own) ? kDoneCode : kRefusedCode);
+  _exit(CodeOf(body(own)));
 }
 
 StageEnd OfExit(const siginfo_t& info, bool late, const StageLimits& limits) {
@@ -77,6 +95,7 @@ StageEnd OfExit(const siginfo_t& info, bool late, const StageLimits& limits) {
   const int value = info.si_status;
   if (!by_signal && value == kDoneCode) return {Kind::kDone, "", {}};
   if (!by_signal && value == kRefusedCode) return {Kind::kRefused, "", {}};
+  if (!by_signal && value == kNoPtxCode) return {Kind::kNoPtx, "", {}};
   if (!by_signal && value == kNotJailedCode) return {Kind::kNotJailed, "has no jail", {}};
   if (!by_signal && value == kMemoryCode) {
     return {Kind::kLimit, absl::StrCat("takes more than ", limits.memory_bytes >> 20, " MiB"), {}};

@@ -30,21 +30,32 @@ struct StageLimits {
   uint64_t file_bytes = uint64_t{256} << 20;  // Of each file that it writes.
 };
 
-// What a stage does, in a process of its own, with its descriptors under their numbers there.
-// Returns whether it did what it should; why not it has written to its report. It may also throw or
-// crash: nobody else is harmed.
-using StageBody = std::function<bool(absl::Span<const int> fds)>;
+// How a stage went; if not well, it has written why to its report.
+enum class StageResult {
+  kDone,
+  kRefused,
+  kNoPtx  // The image has no PTX for the device.
+};
+
+inline StageResult ResultOf(bool went_well) {
+  return went_well ? StageResult::kDone : StageResult::kRefused;
+}
+
+// The body of a stage, which runs in a process of its own, with its descriptors under their numbers
+// there. It may also throw or crash: nobody else is harmed.
+using StageBody = std::function<StageResult(absl::Span<const int> fds)>;
 
 struct StageEnd {
   enum class Kind {
     kDone,
-    kRefused,   // The body returned false.
+    kRefused,   // The body said so,
+    kNoPtx,     // or this.
     kLimit,     // It has reached a limit.
     kCrashed,   // Its process ended in any other way.
     kNotJailed  // The body has not been called.
   };
   Kind kind = Kind::kCrashed;
-  std::string why;  // "took longer than 60 s", for people; empty for kDone and kRefused.
+  std::string why;  // "took longer than 60 s", for people; empty for what the body said.
   absl::Duration took;
 };
 

@@ -29,12 +29,10 @@ bool Report(const absl::Status& status, int report) {
   return false;
 }
 
-// The PTX of what the worker sent, whose grammar is known here alone.
+// The PTX of what the worker sent, whose grammar is known here alone. NOT_FOUND where it has none
+// for the device.
 absl::StatusOr<std::string> PtxIn(std::string_view image, int sm) {
   auto ptx = fatbin::PtxOf(image, sm);
-  if (absl::IsNotFound(ptx.status())) {
-    return absl::NotFoundError(absl::StrCat(kNoPtxMark, ptx.status().message()));
-  }
   if (ptx.ok() && ptx->size() > kMostPtxBytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("it has more than ", kMostPtxBytes >> 20, " MiB of text"));
@@ -42,22 +40,25 @@ absl::StatusOr<std::string> PtxIn(std::string_view image, int sm) {
   return ptx;
 }
 
-bool Rewrite(const CompileRequest& request, int ptx, int text, int layout, int report) {
+StageResult Rewrite(const CompileRequest& request, int ptx, int text, int layout, int report) {
   const auto input = FrozenView::Map(ptx, MostBytes(request.source));
-  if (!input.ok()) return Report(input.status(), report);
+  if (!input.ok()) return ResultOf(Report(input.status(), report));
   absl::StatusOr<std::string> of_image("");
   if (request.source == Source::kImage) {
     of_image = PtxIn(input->bytes(), static_cast<int>(request.sm));
-    if (!of_image.ok()) return Report(of_image.status(), report);
+    const bool none = absl::IsNotFound(of_image.status());
+    if (!Report(of_image.status(), report)) {
+      return none ? StageResult::kNoPtx : StageResult::kRefused;
+    }
   }
   // It also verifies, which counts for nothing here, but tells it what the verifier would refuse,
   // so that a mistake of the rewriter's costs a kernel and not the module.
   const auto guarded = guard::Guard(request.source == Source::kImage ? *of_image : input->bytes(),
                                     OptionsOf(request));
-  if (!guarded.ok()) return Report(guarded.status(), report);
+  if (!guarded.ok()) return ResultOf(Report(guarded.status(), report));
   absl::Status status = WriteAll(text, guarded->text);
   if (status.ok()) status = WriteAll(layout, LayoutBytes(*guarded));
-  return Report(status, report);
+  return ResultOf(Report(status, report));
 }
 
 bool Verify(const CompileRequest& request, int text, int report) {

@@ -6,20 +6,18 @@
 
 #include <functional>
 
-#include "absl/strings/string_view.h"
 #include "server/compiler/jit_link.h"
+#include "server/compiler/stage_process.h"
 #include "server/compiler/wire.h"
 
 namespace warpline::compiler {
 
-inline constexpr absl::string_view kNoPtxMark("\x05");
-
-// The functions return whether it went well; if not, they have written why to `report`. Descriptors
-// are borrowed, inputs are frozen files, outputs empty ones.
+// The functions return how it went, or whether it went well; if not, they have written why to
+// `report`. Descriptors are borrowed, inputs are frozen files, outputs empty ones.
 struct Stages {
-  // The request says what `ptx` is. A report that begins with kNoPtxMark is of an image without any
-  // PTX for the device.
-  std::function<bool(const CompileRequest& request, int ptx, int text, int layout, int report)>
+  // The request says what `ptx` is.
+  std::function<StageResult(const CompileRequest& request, int ptx, int text, int layout,
+                            int report)>
       rewrite;
   // Writes nothing but its report, so that it can change nothing of what it accepts.
   std::function<bool(const CompileRequest& request, int text, int report)> verify;
