@@ -41,6 +41,7 @@ export class Source {
     this.asking = true;
     const began = performance.now();
     let pause = PAUSE_MS;
+    let why = "";
     try {
       const headers = {Authorization: `Bearer ${this.credential}`};
       if (this.etag) headers["If-None-Match"] = this.etag;
@@ -54,7 +55,8 @@ export class Source {
         return;
       }
       if (answer.status !== 200 && answer.status !== 304) {
-        throw new Error(answer.status === 429 ? "busy" : "no state");
+        why = answer.status === 429 ? "busy" : "no state";
+        throw new Error(`the answer has status ${answer.status}`);
       }
       const now = Date.parse(answer.headers.get("Date")) || Date.now();
       if (answer.status === 200) {
@@ -67,13 +69,12 @@ export class Source {
       this.linked("live", {at: Date.now()});
       // Who is far away, or shows much, asks less often.
       pause = Math.max(PAUSE_MS, 10 * (performance.now() - began));
-    } catch (error) {
+    } catch {
       if (this.ended) return;
       this.failures += 1;
       const longest = Math.min(LONGEST_PAUSE_MS, PAUSE_MS * 2 ** (this.failures - 1));
       // Many pages that lost the same scheduler come back one after another.
       pause = longest * (0.5 + Math.random() / 2);
-      const why = error.message === "busy" || error.message === "no state" ? error.message : "";
       this.linked("lost", {retry: Date.now() + pause, why});
     } finally {
       this.asking = false;
