@@ -1,5 +1,5 @@
-// How a scheduler that does not lead says which one does. The words are for people, and for
-// programs that ask the right one next.
+// The status with which a scheduler that does not lead answers, and which names the one that does.
+// The address is in the status's refusal (proto/refusal.h); the text is for people.
 #ifndef WARPLINE_PROTO_LEADER_HINT_H_
 #define WARPLINE_PROTO_LEADER_HINT_H_
 
@@ -10,8 +10,8 @@
 
 namespace warpline {
 
-// UNAVAILABLE: who is asked does not lead. `leader` is the address of the one that does, or empty;
-// `why` is said with it.
+// UNAVAILABLE: the scheduler that was asked does not lead. `leader` is the address of the one that
+// does, or empty; `why` is said with it.
 absl::Status AnotherScheduler(const std::string& leader, absl::string_view why = "");
 
 // The leader's address in such a status that came from elsewhere; empty when it names none, or what

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace warpline {
-namespace {
 
 using warpline_internal::Refusal;
 
@@ -15,8 +14,6 @@ absl::Status WithRefusal(absl::Status status, const Refusal& refusal) {
   status.SetPayload(kRefusalPayload, absl::Cord(refusal.SerializeAsString()));
   return status;
 }
-
-}  // namespace
 
 absl::Status ArenaUnavailable(absl::string_view why) {
   Refusal refusal;
@@ -45,6 +42,12 @@ absl::Status TierRefused(absl::Status status) {
   Refusal refusal;
   refusal.set_reason(Refusal::TIER);
   return WithRefusal(std::move(status), refusal);
+}
+
+absl::Status NoServer(absl::string_view message) {
+  Refusal refusal;
+  refusal.set_reason(Refusal::NO_SERVER);
+  return WithRefusal(absl::UnavailableError(message), refusal);
 }
 
 Refusal RefusalOf(const absl::Status& status) {

@@ -1,6 +1,6 @@
-// Tells a client why a server opens no session, where the client can do something about it. A
-// refusal is a payload of the status that the stream ends with. Servers and clients that do not
-// know it go by the status alone.
+// Tells a client why a session or a call is refused, where the client can do something about it. A
+// refusal is a payload of the status that the stream or the call ends with. Peers that do not know
+// it go by the status's code alone; the text is for people.
 #ifndef WARPLINE_PROTO_REFUSAL_H_
 #define WARPLINE_PROTO_REFUSAL_H_
 
@@ -15,11 +15,10 @@ namespace warpline {
 
 // The payload's name. Transports carry the payload from server to client, up to kMaxRefusalBytes.
 inline constexpr char kRefusalPayload[] = "warpline/refusal";
-inline constexpr size_t kMaxRefusalBytes = 256;
+inline constexpr size_t kMaxRefusalBytes = 512;
 
 // The worker cannot have the addresses of the client's arena, but another arena may do. `why` is
-// for people. Clients without typed refusals try another arena after ABORTED, and after
-// FAILED_PRECONDITION with a text that names the arena; the statuses about arenas keep to that.
+// for people.
 absl::Status ArenaUnavailable(absl::string_view why);
 
 // The client's arena is larger than the server's `most_bytes`.
@@ -31,6 +30,12 @@ absl::Status NoRoom(absl::string_view message);
 // `status`, which says why a session cannot be of the tier that it asks for, as such a refusal.
 // Whoever has the tier chosen for them (TierChoice::kAuto) then asks for another.
 absl::Status TierRefused(absl::Status status);
+
+// UNAVAILABLE: the scheduler has no server that is up and has a device. `message` is for people.
+absl::Status NoServer(absl::string_view message);
+
+// Returns `status` with the refusal as its payload.
+absl::Status WithRefusal(absl::Status status, const warpline_internal::Refusal& refusal);
 
 // The reason that `status` carries for programs. It is UNSPECIFIED when there is none, and may be
 // one that only a newer peer knows.

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/strings/cord.h"
-#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
 namespace warpline {
@@ -17,17 +16,9 @@ TEST(RefusalTest, StatusSaysWhy) {
   EXPECT_EQ(large.reason(), Refusal::ARENA_TOO_LARGE);
   EXPECT_EQ(large.most_arena_bytes(), 1ull << 36);
   EXPECT_EQ(RefusalOf(NoRoom("full")).reason(), Refusal::NO_ROOM);
+  EXPECT_EQ(RefusalOf(NoServer("none is up")).reason(), Refusal::NO_SERVER);
   EXPECT_EQ(RefusalOf(absl::AbortedError("no arena")).reason(), Refusal::UNSPECIFIED);
   EXPECT_EQ(RefusalOf(absl::OkStatus()).reason(), Refusal::UNSPECIFIED);
-}
-
-// Clients from before typed refusals go by this.
-TEST(RefusalTest, OldClientsTryAnotherArena) {
-  for (const absl::Status& status :
-       {ArenaUnavailable("taken"), ArenaTooLarge(1ull << 42, 1ull << 36)}) {
-    EXPECT_TRUE(absl::IsAborted(status) || absl::IsFailedPrecondition(status)) << status;
-    EXPECT_TRUE(absl::StrContains(status.message(), "arena")) << status;
-  }
 }
 
 TEST(RefusalTest, PayloadsFitWhatTransportsCarry) {

@@ -7,6 +7,8 @@
 #include "audit/audited_method.h"
 #include "common/serving/listen_address.h"
 #include "proto/admin.pb.h"
+#include "proto/lease_methods.h"
+#include "proto/leases.pb.h"
 #include "proto/report_limits.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/request_shape.h"
@@ -58,8 +60,8 @@ auto PeerMethod(Body body) {
 }
 
 // Has credentials noted with which a method was called that succeeded.
-void NoteKnown(KnownCredentials* known, const char* name, UnaryMethods* methods) {
-  auto& method = (*methods)[absl::StrCat("/warpline_internal.Scheduler/", name)];
+void NoteKnown(KnownCredentials* known, const std::string& path, UnaryMethods* methods) {
+  auto& method = (*methods)[path];
   method = [known, method = std::move(method)](const std::string& peer, const std::string& bytes) {
     absl::StatusOr<std::string> reply = method(peer, bytes);
     if (reply.ok()) known->Note(LeadingCredential(bytes));
@@ -133,20 +135,19 @@ void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* m
 UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit,
                               KnownCredentials* known) {
   UnaryMethods methods;
-  methods[Path("Acquire")] =
+  methods[kAcquireMethod] =
       PeerMethod<AcquireRequest>([=](const auto& request, const std::string& peer) {
         return AnswerLeading(role, [&](Scheduler& scheduler) {
           return scheduler.Acquire(request, /*by_sessions=*/false, IsLocalPeer(peer),
                                    HolderOf(peer), peer);
         });
       });
-  methods[Path("Renew")] =
-      PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
-        return AnswerLeading(role, [&](Scheduler& scheduler) {
-          return scheduler.Renew(request.token(), HolderOf(peer));
-        });
-      });
-  methods[Path("Release")] =
+  methods[kRenewMethod] = PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
+    return AnswerLeading(role, [&](Scheduler& scheduler) {
+      return scheduler.Renew(request.token(), HolderOf(peer));
+    });
+  });
+  methods[kReleaseMethod] =
       PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
         return AnswerLeading(role, [&](Scheduler& scheduler) {
           return Done(scheduler.Release(request.token(), HolderOf(peer)));
@@ -186,7 +187,7 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
       Leading<CordonRequest>(role, [](Scheduler& scheduler, const auto& request) {
         return Done(scheduler.CordonServer(request));
       });
-  methods[Path("Withdraw")] =
+  methods[kWithdrawMethod] =
       PeerMethod<WithdrawRequest>([=](const auto& request, const std::string& peer) {
         return AnswerLeading(role, [&](Scheduler& scheduler) {
           return Done(scheduler.Withdraw(request, IsLocalPeer(peer), peer));
@@ -226,11 +227,12 @@ UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditL
   Audit<CordonRequest>(audit, "CordonServer", /*removes=*/false, &methods);
   Audit<RevokeRequest>(audit, "Revoke", /*removes=*/false, &methods);
   // Those whose first field is a credential.
+  NoteKnown(known, kAcquireMethod, &methods);
   for (const char* const with_credential :
-       {kReport, kReportSessions, "Acquire", "PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice",
+       {kReport, kReportSessions, "PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice",
         "PutServer", "RemoveServer", "CordonServer", "Revoke", "Tenants", "Slices", "Leases",
         "Servers"}) {
-    NoteKnown(known, with_credential, &methods);
+    NoteKnown(known, Path(with_credential), &methods);
   }
   return methods;
 }
@@ -259,8 +261,8 @@ UnaryMethodQueues SchedulerQueues(const UnaryMethods& methods, const KnownCreden
   for (const char* const name : {kReport, kReportSessions}) {
     queues[Path(name)] = queue(kReports, kMostReportMessageBytes);
   }
-  for (const char* const name : {"Acquire", "Renew", "Release", "Withdraw"}) {
-    queues[Path(name)] = queue(kLeases, kMostRequestBytes);
+  for (const char* const path : {kAcquireMethod, kRenewMethod, kReleaseMethod, kWithdrawMethod}) {
+    queues[path] = queue(kLeases, kMostRequestBytes);
   }
   return queues;
 }

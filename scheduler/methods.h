@@ -11,10 +11,10 @@
 
 namespace warpline::scheduler {
 
-// Serves all of service Scheduler in proto/scheduler.proto, and Admin/Stat. `role` is
-// borrowed; `name` is what `warpline ps` shows for it. What operators change is recorded in
-// `audit`, which is borrowed, or null. Credentials that are served are noted in `known`, which is
-// borrowed, too.
+// Serves the services Scheduler and Leases (proto/scheduler.proto, leases.proto), and Admin/Stat.
+// `role` is borrowed; `name` is what `warpline ps` shows for it. Changes by operators are recorded
+// in `audit`, which is borrowed, or null. Credentials that are served are noted in `known`, which
+// is borrowed, too.
 UnaryMethods SchedulerMethods(Role* role, const std::string& name, audit::AuditLog* audit,
                               KnownCredentials* known);
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "proto/scheduler.pb.h"
+#include "proto/leases.pb.h"
 
 namespace warpline::scheduler {
 

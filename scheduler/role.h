@@ -18,8 +18,8 @@ class Role {
  public:
   virtual ~Role() = default;
 
-  // The scheduler that decides, if it is here. UNAVAILABLE, with the words of
-  // AnotherScheduler() (proto/leader_hint.h), if it is elsewhere or nowhere.
+  // The scheduler that decides, if it is here. AnotherScheduler() (proto/leader_hint.h) if it is
+  // elsewhere or nowhere.
   //
   // It is shared because a term may end while a request is being answered.
   virtual absl::StatusOr<std::shared_ptr<Scheduler>> Leading() = 0;

@@ -23,6 +23,7 @@
 #include "common/mutex.h"
 #include "lease/token.h"
 #include "proto/admin.pb.h"
+#include "proto/leases.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/audit_anchors.h"
 #include "scheduler/callers.h"

@@ -14,6 +14,7 @@
 #include "lease/device_match.h"
 #include "lease/entitlement.h"
 #include "proto/devices.h"
+#include "proto/refusal.h"
 #include "scheduler/scheduler.h"
 
 namespace warpline::scheduler {
@@ -215,6 +216,7 @@ absl::StatusOr<std::optional<LeaseRecord>> Scheduler::Choose(const AcquireReques
   wanted->lease = absl::BytesToHexString(RandomBytes(kLeaseIdBytes));
   *decision = pool_.Ask(*wanted, tenant, now);
   if (decision->outcome() == warpline_placement::REFUSED) {
+    if (decision->no_server()) return NoServer(decision->message());
     return absl::Status(static_cast<absl::StatusCode>(decision->code()), decision->message());
   }
   if (decision->outcome() != warpline_placement::GRANTED) return std::nullopt;

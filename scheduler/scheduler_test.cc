@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lease/token.h"
+#include "proto/refusal.h"
 #include "proto/tier.h"
 #include "scheduler/scheduler_fixture.h"
 #include "scheduler/sqlite.h"
@@ -35,6 +36,7 @@ TEST_P(SchedulerTest, LeaseNamesAServerThatTakesItsToken) {
 
 TEST_P(SchedulerTest, PoolIsNotOverbooked) {
   EXPECT_EQ(Acquire(1).status().code(), Code::kUnavailable);
+  EXPECT_EQ(RefusalOf(Acquire(1).status()).reason(), warpline_internal::Refusal::NO_SERVER);
   Tell(Report("a"));
   Tell(Report("b"));
   const auto first = Acquire(12);
@@ -42,6 +44,7 @@ TEST_P(SchedulerTest, PoolIsNotOverbooked) {
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_NE(first->server(), second->server());
   EXPECT_EQ(Acquire(12).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(RefusalOf(Acquire(12).status()).reason(), warpline_internal::Refusal::UNSPECIFIED);
   ASSERT_TRUE(scheduler_->Release(first->token()).ok());
   EXPECT_EQ(Acquire(12)->server(), first->server());
 }

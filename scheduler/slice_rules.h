@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lease/entitlement.h"
-#include "proto/scheduler.pb.h"
+#include "proto/leases.pb.h"
 #include "scheduler/records.h"
 
 namespace warpline::scheduler {

@@ -259,6 +259,7 @@ void Allocator::AnswerAsk(const Ask& ask, Decision* decision) {
   if (ask.ticket().empty()) {
     if (ask.gang().empty() && !why.ok()) {
       Refuse(why, decision);
+      decision->set_no_server(absl::IsUnavailable(why));
     } else {
       Refuse(absl::InvalidArgumentError("a gang waits for its members: ask with a ticket"),
              decision);

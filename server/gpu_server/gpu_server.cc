@@ -28,6 +28,7 @@
 #include "server/gpu_server/admin/admin_socket.h"
 #include "server/gpu_server/admin/admin_socket_lock.h"
 #include "server/gpu_server/admin/device_status.h"
+#include "server/gpu_server/admin/lease_methods.h"
 #include "server/gpu_server/admin/trace_method.h"
 #include "server/gpu_server/children/mps_groups/mps_groups.h"
 #include "server/gpu_server/memory/device_memory.h"

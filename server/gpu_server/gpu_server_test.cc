@@ -18,7 +18,8 @@
 #include "gtest/gtest.h"
 #include "proto/admin.pb.h"
 #include "proto/frames.h"
-#include "proto/scheduler.pb.h"
+#include "proto/lease_methods.h"
+#include "proto/leases.pb.h"
 #include "server/gpu_server/testing/test_client.h"
 #include "transport/grpc/grpc_client.h"
 #include "transport/grpc/unary/unary_client.h"
@@ -187,8 +188,7 @@ TEST_F(GpuServerTest, ClientsAreToldOfTheirOwnLeaseAndNothingElse) {
   EXPECT_TRUE(absl::IsUnauthenticated(StatAt(client, request).status()));
   EXPECT_TRUE(absl::IsUnimplemented(ReplaceAt(client).status()));
   const auto lease = CallUnary<warpline_internal::LeaseReply>(
-      &client, "/warpline_internal.Admin/OpenLease", warpline_internal::AcquireRequest(),
-      absl::Seconds(10));
+      &client, kAcquireMethod, warpline_internal::AcquireRequest(), absl::Seconds(10));
   ASSERT_TRUE(lease.ok()) << lease.status();
   const auto own = Dial(*server);
   ASSERT_NE(own, nullptr);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/admin.pb.h"
+#include "proto/lease_methods.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "transport/grpc/unary/unary_client.h"
@@ -56,7 +57,7 @@ WireResult GuessTicket(const WireTarget& target) {
 // What there is on a scheduler or a supervisor, asked of a server.
 WireResult OthersMethods(const WireTarget& target) {
   for (const char* const method :
-       {"/warpline_internal.Scheduler/Acquire", "/warpline_internal.Scheduler/Report",
+       {"/warpline_internal.Scheduler/Revoke", "/warpline_internal.Scheduler/Report",
         "/warpline_internal.Scheduler/PutTenant", "/warpline_internal.Admin/Shutdown",
         "/warpline_internal.Supervisor/Start", "/a/b/c"}) {
     const WireResult judged = JudgeCall(Call(target, method, ""));
@@ -68,8 +69,8 @@ WireResult OthersMethods(const WireTarget& target) {
 }
 
 WireResult GarbageForMethods(const WireTarget& target) {
-  for (const char* const method :
-       {"/warpline_internal.Admin/OpenLease", "/warpline_internal.Devices/Status"}) {
+  for (const char* const method : {kAcquireMethod, kRenewMethod, kReleaseMethod, kWithdrawMethod,
+                                   "/warpline_internal.Devices/Status"}) {
     for (const std::string& request :
          {std::string(1000, '\xff'), std::string(8 << 20, '\x0a'), std::string(64 << 10, '\0')}) {
       const auto answer = Call(target, method, request);

@@ -1,10 +1,10 @@
 #include "tests/attack/wire_session.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cuda/cuda_numbers.h"
 #include "proto/frames.h"
+#include "proto/refusal.h"
 #include "tests/hostile/commands.h"
 
 namespace warpline::attack {
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<WireSession>> WireSession::OpenAt(const WireTarge
   // The arena of a session that ends is free a moment later.
   const absl::Time deadline = absl::Now() + kPatience;
   auto session = OpenWith(target, hello);
-  while (absl::StrContains(session.status().message(), "cannot have the client's arena") &&
+  while (RefusalOf(session.status()).reason() == warpline_internal::Refusal::ARENA_UNAVAILABLE &&
          absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(10));
     session = OpenWith(target, hello);

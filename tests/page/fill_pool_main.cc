@@ -26,6 +26,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/mutex.h"
+#include "proto/lease_methods.h"
+#include "proto/leases.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/gpu_server/admin/report_parts.h"
 #include "transport/grpc/unary/leader_client.h"
@@ -112,7 +114,7 @@ class Filler {
     AcquireRequest request = Request(words);
     const uint64_t sessions = Number(words[4]);
     request.set_slice(Word(words[5]));
-    const auto reply = CallUnary<LeaseReply>(&client_, Method("Acquire"), request, kPatience);
+    const auto reply = CallUnary<LeaseReply>(&client_, kAcquireMethod, request, kPatience);
     if (!reply.ok()) return absl::StrCat("error ", reply.status().message());
     MutexLock lock(&mu_);
     auto* const lease = reports_[reply->server()].add_leases();
@@ -192,7 +194,7 @@ class Filler {
         asks = asks_;
       }
       for (const AcquireRequest& ask : asks) {
-        (void)CallUnary<LeaseReply>(&client_, Method("Acquire"), ask, absl::Seconds(1));
+        (void)CallUnary<LeaseReply>(&client_, kAcquireMethod, ask, absl::Seconds(1));
       }
       absl::SleepFor(absl::Milliseconds(200));
     }

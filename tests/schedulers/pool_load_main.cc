@@ -25,13 +25,14 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "common/steady_time.h"
+#include "proto/lease_methods.h"
+#include "proto/leases.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/gpu_server/leases/lease_book.h"
 #include "transport/grpc/unary/leader_client.h"
@@ -186,10 +187,7 @@ class Holder {
     request.set_memory_bytes(static_cast<uint64_t>(Draw(1, 6)) << 30);
     request.set_program(absl::StrCat("holder", number_));
     const int64_t asked = NowUs();
-    const auto granted = CallUnary<LeaseReply>(
-        &client_, Method("Acquire"), request, kPatience, [](const absl::Status& status) {
-          return absl::StrContains(status.message(), "no server with");
-        });
+    const auto granted = CallUnary<LeaseReply>(&client_, kAcquireMethod, request, kPatience);
     if (!granted.ok()) {
       Say(absl::StrCat("refused asked=", asked, " at=", NowUs(),
                        " code=", static_cast<int>(granted.status().code()),
@@ -230,7 +228,7 @@ class Holder {
       warpline_internal::LeaseToken request;
       request.set_token(token_);
       const int64_t asked = NowUs();
-      const auto reply = CallUnary<LeaseReply>(&client_, Method("Renew"), request, kPatience);
+      const auto reply = CallUnary<LeaseReply>(&client_, kRenewMethod, request, kPatience);
       if (reply.ok()) {
         token_ = reply->token();
         Say(absl::StrCat("renewed asked=", asked, " at=", NowUs(), " lease=", lease.lease(),
@@ -253,7 +251,7 @@ class Holder {
     const int64_t asked = NowUs();
     // Said before, since it may be carried out however it is answered.
     Say(absl::StrCat("releasing at=", asked, " lease=", lease));
-    const auto reply = CallUnary<Nothing>(&client_, Method("Release"), request, kPatience);
+    const auto reply = CallUnary<Nothing>(&client_, kReleaseMethod, request, kPatience);
     Say(absl::StrCat("released asked=", asked, " at=", NowUs(), " lease=", lease,
                      " code=", static_cast<int>(reply.status().code())));
   }

@@ -35,7 +35,7 @@ constexpr VerbInfo kVerbs[] = {
     {"hold", Verb::kHold,
      "folder:text endpoint:text memory:size device:text gpus:number sessions:number slice:text "
      "share_token"},
-    {"keep-lease", Verb::kKeepLease, "endpoint:text of_server"},
+    {"keep-lease", Verb::kKeepLease, "endpoint:text"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},

@@ -25,7 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "common/lease/lease_key.h"
 #include "common/unique_fd.h"
-#include "proto/scheduler.pb.h"
+#include "proto/leases.pb.h"
 #include "tools/cli/child.h"
 #include "tools/cli/renewer.h"
 #include "tools/cli/text.h"
@@ -157,7 +157,6 @@ absl::StatusOr<pid_t> StartKeeping(const Lease& lease, const std::string& endpoi
   const UniqueFd theirs(ends[0]);
   UniqueFd ours(ends[1]);
   std::vector<std::string> words = {"warpline", "keep-lease", "--endpoint=" + endpoint};
-  if (!lease.of_scheduler()) words.emplace_back("--of_server");
   for (std::string& word : family.Text()) words.push_back(std::move(word));
   const auto child = Start(words, keeper->listener(), *grant, ours);
   if (!child.ok()) return child;
@@ -178,7 +177,7 @@ int KeepLease(const CommandLine& line, const std::string& endpoint) {
   const auto grant = ReadGrant();
   if (!grant.ok()) return complain(grant.status());
   BlockForwardedSignals();
-  const std::unique_ptr<Lease> lease = Lease::Resume(endpoint, !line.Has("of_server"), *grant);
+  const std::unique_ptr<Lease> lease = Lease::Resume(endpoint, *grant);
   UniqueFd listener(kListener);
   if (!IsSocket(kListener)) listener.Reset(-1);
   const char* const key = getenv(kLeaseKeyVariable);

@@ -99,7 +99,7 @@ TEST(KeepTest, TakesOverBeforeItRenewsAndRenewsAtOnce) {
 TEST(KeepTest, WithoutDescriptorsTheCallerKeepsTheLease) {
   // If a process were started all the same, it would be this program.
   setenv("GTEST_FILTER", "none", 1);
-  const auto lease = Lease::Resume("127.0.0.1:1", /*of_scheduler=*/true, Granted());
+  const auto lease = Lease::Resume("127.0.0.1:1", Granted());
   auto keeper = TokenKeeper::Create("127.0.0.1:1", "token");
   ASSERT_TRUE(keeper.ok()) << keeper.status();
   const UniqueFd next(dup(STDERR_FILENO));

@@ -5,13 +5,14 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
 #include "common/endpoint.h"
 #include "common/lease/lease_key.h"
 #include "common/steady_time.h"
 #include "common/text_file.h"
+#include "proto/lease_methods.h"
+#include "proto/refusal.h"
 
 namespace warpline::cli {
 namespace {
@@ -25,9 +26,6 @@ constexpr absl::Duration kAskNobodyAgain = absl::Seconds(1);
 constexpr size_t kTicketBytes = 16;
 constexpr absl::Duration kRenewTimeout = absl::Seconds(5);
 constexpr absl::Duration kReleaseTimeout = absl::Seconds(2);
-
-constexpr char kScheduler[] = "/warpline_internal.Scheduler/";
-constexpr char kServer[] = "/warpline_internal.Admin/";
 
 std::string Variable(const char* name) {
   const char* value = getenv(name);
@@ -47,15 +45,10 @@ LeaseTokenPlace PlaceFor(const std::string& endpoint) {
           .endpoint = endpoint};
 }
 
-// The scheduler answers so itself.
-bool HasNoServer(const absl::Status& status) {
-  return absl::StrContains(status.message(), "no server with a device is up");
-}
-
 absl::Status Explain(const absl::Status& status, const std::string& endpoint) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      if (HasNoServer(status)) {
+      if (RefusalOf(status).reason() == warpline_internal::Refusal::NO_SERVER) {
         return absl::UnavailableError(absl::StrCat(
             "the scheduler at ", endpoint,
             " has no server: start one with `warpline serve --scheduler=", endpoint, "`"));
@@ -114,28 +107,17 @@ absl::StatusOr<std::string> TokenOfLease(const std::string& endpoint) {
   return ReadLeaseToken(PlaceFor(endpoint));
 }
 
-Lease::Lease(std::unique_ptr<LeaderClient> client, bool of_scheduler, LeaseReply granted)
+Lease::Lease(std::unique_ptr<LeaderClient> client, LeaseReply granted)
     : client_(std::move(client)),
-      of_scheduler_(of_scheduler),
       granted_(std::move(granted)),
-      endpoint_(of_scheduler ? granted_.endpoint() : client_->address()) {}
+      endpoint_(granted_.endpoint().empty() ? client_->address() : granted_.endpoint()) {}
 
 absl::StatusOr<std::unique_ptr<Lease>> Lease::Acquire(const std::string& endpoint,
                                                       const AcquireRequest& request) {
   auto client = std::make_unique<LeaderClient>(ParseAddresses(endpoint), &TargetOf);
-  bool of_scheduler = true;
-  auto reply = CallUnary<LeaseReply>(client.get(), absl::StrCat(kScheduler, "Acquire"), request,
-                                     kAcquireTimeout, &HasNoServer);
-  if (reply.status().code() == absl::StatusCode::kUnimplemented) {
-    of_scheduler = false;
-    AcquireRequest plain = request;
-    // The credential is not for a server.
-    plain.clear_credential();
-    reply = CallUnary<LeaseReply>(client.get(), absl::StrCat(kServer, "OpenLease"), plain,
-                                  kAcquireTimeout);
-  }
+  auto reply = CallUnary<LeaseReply>(client.get(), kAcquireMethod, request, kAcquireTimeout);
   if (!reply.ok()) return Explain(reply.status(), endpoint);
-  return std::unique_ptr<Lease>(new Lease(std::move(client), of_scheduler, *std::move(reply)));
+  return std::unique_ptr<Lease>(new Lease(std::move(client), *std::move(reply)));
 }
 
 absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& endpoint,
@@ -153,8 +135,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& 
     renew_credential();
     withdrawal.set_credential(request.credential());
     // Where nobody answers, the scheduler drops it when it is not asked again.
-    (void)CallUnary<Nothing>(client.get(), absl::StrCat(kScheduler, "Withdraw"), withdrawal,
-                             kReleaseTimeout);
+    (void)CallUnary<Nothing>(client.get(), kWithdrawMethod, withdrawal, kReleaseTimeout);
   };
   const absl::Time until = SteadyNow() + wait.at_most;
   warpline_internal::WaitingReply known;
@@ -162,19 +143,13 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& 
   while (true) {
     // It may be a token that runs out while the program waits, and whose file has the next one.
     if (waits) renew_credential();
-    auto reply = CallUnary<LeaseReply>(client.get(), absl::StrCat(kScheduler, "Acquire"), request,
-                                       kAcquireTimeout, &HasNoServer);
+    auto reply = CallUnary<LeaseReply>(client.get(), kAcquireMethod, request, kAcquireTimeout);
     if (reply.ok() && !reply->has_waiting()) {
-      return std::unique_ptr<Lease>(
-          new Lease(std::move(client), /*of_scheduler=*/true, *std::move(reply)));
+      return std::unique_ptr<Lease>(new Lease(std::move(client), *std::move(reply)));
     }
     const auto code = reply.status().code();
     const bool nobody =
         code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded;
-    if (code == absl::StatusCode::kUnimplemented) {
-      return absl::UnimplementedError(absl::StrCat(
-          "what answers at ", endpoint, " is no scheduler: only schedulers let programs --wait"));
-    }
     if (!reply.ok() && !(waits && nobody)) return Explain(reply.status(), endpoint);
     // Another scheduler may be about to lead.
     absl::Duration pause = kAskNobodyAgain;
@@ -197,31 +172,21 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& 
   }
 }
 
-std::unique_ptr<Lease> Lease::Resume(const std::string& endpoint, bool of_scheduler,
-                                     LeaseReply granted) {
-  return std::unique_ptr<Lease>(
-      new Lease(std::make_unique<LeaderClient>(ParseAddresses(endpoint), &TargetOf), of_scheduler,
-                std::move(granted)));
+std::unique_ptr<Lease> Lease::Resume(const std::string& endpoint, LeaseReply granted) {
+  return std::unique_ptr<Lease>(new Lease(
+      std::make_unique<LeaderClient>(ParseAddresses(endpoint), &TargetOf), std::move(granted)));
 }
 
 absl::StatusOr<LeaseReply> Lease::Renew(const std::string& token) {
   warpline_internal::LeaseToken request;
   request.set_token(token);
-  const auto reply = CallUnary<LeaseReply>(
-      client_.get(),
-      of_scheduler_ ? absl::StrCat(kScheduler, "Renew") : absl::StrCat(kServer, "RenewLease"),
-      request, kRenewTimeout);
-  return reply;
+  return CallUnary<LeaseReply>(client_.get(), kRenewMethod, request, kRenewTimeout);
 }
 
 absl::Status Lease::Release(const std::string& token) {
   warpline_internal::LeaseToken request;
   request.set_token(token);
-  return CallUnary<Nothing>(client_.get(),
-                            of_scheduler_ ? absl::StrCat(kScheduler, "Release")
-                                          : absl::StrCat(kServer, "CloseLease"),
-                            request, kReleaseTimeout)
-      .status();
+  return CallUnary<Nothing>(client_.get(), kReleaseMethod, request, kReleaseTimeout).status();
 }
 
 }  // namespace warpline::cli

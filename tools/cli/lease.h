@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/scheduler.pb.h"
+#include "proto/leases.pb.h"
 #include "transport/grpc/unary/leader_client.h"
 
 namespace warpline::cli {
@@ -38,11 +38,9 @@ class Lease {
 
   // Takes a lease over that another process has acquired from `endpoint`, as granted() there says,
   // with its latest token.
-  static std::unique_ptr<Lease> Resume(const std::string& endpoint, bool of_scheduler,
+  static std::unique_ptr<Lease> Resume(const std::string& endpoint,
                                        warpline_internal::LeaseReply granted);
 
-  // True if a scheduler gave it out, and not a server itself.
-  bool of_scheduler() const { return of_scheduler_; }
   // The endpoint where sessions are opened.
   const std::string& endpoint() const { return endpoint_; }
   // The first reply, with the token of then.
@@ -54,11 +52,9 @@ class Lease {
   absl::Status Release(const std::string& token);
 
  private:
-  Lease(std::unique_ptr<LeaderClient> client, bool of_scheduler,
-        warpline_internal::LeaseReply granted);
+  Lease(std::unique_ptr<LeaderClient> client, warpline_internal::LeaseReply granted);
 
   const std::unique_ptr<LeaderClient> client_;
-  const bool of_scheduler_;
   const warpline_internal::LeaseReply granted_;
   const std::string endpoint_;
 };

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "lease/entitlement.h"
 #include "lease/rights.h"
+#include "proto/leases.pb.h"
 #include "proto/tier.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/pages.h"

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
-#include "proto/scheduler.pb.h"
+#include "proto/leases.pb.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/token_keeper.h"
 

@@ -14,61 +14,15 @@
 #include "lease/entitlement.h"
 #include "lease/token.h"
 #include "proto/page.h"
-#include "proto/scheduler.pb.h"
-#include "server/gpu_server/leases/placement.h"
 #include "server/hostlink/handover/session_usage.h"
 
 namespace warpline::server {
 namespace {
 
-using warpline_internal::AcquireRequest;
-using warpline_internal::LeaseReply;
-
 constexpr size_t kMaxText = 256;
 constexpr absl::Duration kMaxReplaceWait = absl::Minutes(1);
 // With an error each has some hundred bytes.
 constexpr size_t kMostReplacedInAnswer = 1000;
-
-// All devices of a host have one driver.
-int DriverVersion(SessionHost* host) {
-  const HostSnapshot snapshot = host->Snapshot();
-  return snapshot.devices.empty() ? 0 : snapshot.devices.front().info.driver_version();
-}
-
-// Empty where the server chooses one for each session.
-absl::StatusOr<DeviceNames> DevicesFor(SessionHost* host, const AcquireRequest& request) {
-  if (request.device().empty() && request.devices() <= 1) return DeviceNames();
-  std::vector<PlacementCandidate> candidates;
-  for (const DeviceSnapshot& device : host->Snapshot().devices) {
-    candidates.push_back({device.info.uuid(), device.sessions});
-  }
-  return PlaceLease(candidates, ParseDeviceNames(request.device()), request.devices());
-}
-
-absl::StatusOr<std::string> ReplyWith(const LeaseBook& book, int driver_version,
-                                      const absl::StatusOr<warpline::LeaseToken>& lease,
-                                      const std::string& text) {
-  if (!lease.ok()) return lease.status();
-  LeaseReply reply;
-  reply.set_lease(lease->lease);
-  reply.set_token(text);
-  reply.set_server(lease->server);
-  reply.set_device(FormatDeviceNames(lease->devices));
-  reply.set_tenant(lease->tenant);
-  reply.set_memory_bytes(lease->slice.memory_bytes);
-  reply.set_driver_version(driver_version);
-  reply.set_renew_ms(
-      static_cast<uint32_t>(absl::ToInt64Milliseconds(book.options().local_ttl / 3)));
-  return reply.SerializeAsString();
-}
-
-absl::StatusOr<std::string> TokenOf(const std::string& bytes) {
-  warpline_internal::LeaseToken request;
-  if (bytes.size() > 2 * kMaxTokenText || !request.ParseFromString(bytes)) {
-    return absl::InvalidArgumentError("a malformed request");
-  }
-  return request.token();
-}
 
 // Rows of the same name in `warpline stat` become one.
 void FillUsage(const SessionUsage& from, warpline_internal::SessionStat* to) {
@@ -260,47 +214,6 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
                          : replacements->Look(ticket);
   if (!reply.ok()) return reply.status();
   return reply->SerializeAsString();
-}
-
-void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) {
-  (*methods)["/warpline_internal.Admin/OpenLease"] =
-      [host, book](const std::string& peer,
-                   const std::string& bytes) -> absl::StatusOr<std::string> {
-    AcquireRequest request;
-    if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
-      return absl::InvalidArgumentError("a malformed request");
-    }
-    if (!request.slice().empty()) {
-      return absl::FailedPreconditionError(
-          "slices are a scheduler's, and this server gives out leases of its own: leave out "
-          "--slice "
-          "and WARPLINE_SLICE, or name a scheduler as endpoint");
-    }
-    auto devices = DevicesFor(host, request);
-    if (!devices.ok()) return devices.status();
-    std::string text;
-    const auto lease = book->OpenLocal(request.memory_bytes(), *std::move(devices),
-                                       request.sessions(), &text, HolderOf(peer), PeerUnit(peer));
-    return ReplyWith(*book, DriverVersion(host), lease, text);
-  };
-  (*methods)["/warpline_internal.Admin/RenewLease"] =
-      [host, book](const std::string& peer,
-                   const std::string& bytes) -> absl::StatusOr<std::string> {
-    const auto token = TokenOf(bytes);
-    if (!token.ok()) return token.status();
-    std::string text;
-    const auto lease = book->RenewLocal(*token, &text, HolderOf(peer));
-    return ReplyWith(*book, DriverVersion(host), lease, text);
-  };
-  (*methods)["/warpline_internal.Admin/CloseLease"] =
-      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
-    const auto token = TokenOf(bytes);
-    if (!token.ok()) return token.status();
-    const auto lease = book->CloseLocal(*token);
-    if (!lease.ok()) return lease.status();
-    host->EndLease(*lease, "the program that held it has ended");
-    return std::string();
-  };
 }
 
 }  // namespace warpline::server

@@ -1,8 +1,7 @@
-// Answers `warpline stat`, `ps` and `replace`, and gives `warpline run` leases of this server's
-// own.
+// Answers `warpline stat`, `ps` and `replace`.
 //
-// Who administers the server asks at a listener of their own (admin_socket.h), and may know and do
-// everything. At the addresses where clients come, whoever asks is no operator, wherever from.
+// The operator asks at a listener of their own (admin_socket.h), and may know and do everything.
+// A caller at the addresses where clients come is no operator, wherever the call comes from.
 #ifndef WARPLINE_SERVER_GPU_SERVER_ADMIN_ADMIN_SERVICE_H_
 #define WARPLINE_SERVER_GPU_SERVER_ADMIN_ADMIN_SERVICE_H_
 
@@ -13,7 +12,6 @@
 #include "server/gpu_server/admin/replacements.h"
 #include "server/gpu_server/leases/lease_book.h"
 #include "server/gpu_server/session/session_host.h"
-#include "transport/unary_methods.h"
 
 namespace warpline::server {
 
@@ -47,11 +45,6 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
                                           const std::string& request);
 
 void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat* to);
-
-// Admin/OpenLease, RenewLease and CloseLease, which are Scheduler/Acquire, Renew and Release of
-// proto/scheduler.proto for a server without a scheduler. Who may open a session may have a lease.
-// Both are borrowed.
-void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods);
 
 }  // namespace warpline::server
 

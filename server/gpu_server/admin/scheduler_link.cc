@@ -8,6 +8,7 @@
 #include "common/crypto/secret.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "proto/leases.pb.h"
 #include "proto/report_limits.h"
 #include "server/gpu_server/admin/admin_service.h"
 #include "server/gpu_server/admin/report_parts.h"

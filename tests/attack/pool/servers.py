@@ -5,7 +5,7 @@ from pool.http2 import REPORT, Caller
 from pool.messages import field
 from pool.pool import SERVER_NAME, GotThrough
 
-OPEN_LEASE = "/warpline_internal.Admin/OpenLease"
+ACQUIRE = "/warpline_internal.Leases/Acquire"
 # The leases that a server keeps (LeaseBookOptions::max_local).
 LEASES = 1024
 EVIL = "evil"
@@ -40,9 +40,9 @@ def leases_of_one_peer(pool):
         port, granted = pool.port_of(lone), 0
         with Caller(port, "127.0.0.11", pool.give_up_s) as caller:
             for _ in range(LEASES):
-                granted += caller.call(OPEN_LEASE, field(2, 1 << 20)) is not None
+                granted += caller.call(ACQUIRE, field(2, 1 << 20)) is not None
         with Caller(port, "127.0.0.12", pool.give_up_s) as caller:
-            if caller.call(OPEN_LEASE, field(2, 1 << 20)) is None:
+            if caller.call(ACQUIRE, field(2, 1 << 20)) is None:
                 raise GotThrough("another client gets no lease beside %d" % granted)
         pool.run_honest(lone.endpoint)
         times = pool.check()

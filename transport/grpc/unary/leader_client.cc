@@ -8,15 +8,25 @@
 #include "absl/time/clock.h"
 #include "common/steady_time.h"
 #include "proto/leader_hint.h"
+#include "proto/refusal.h"
 
 namespace warpline {
 namespace {
+
+using warpline_internal::Refusal;
 
 // After all addresses were tried.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 // How often in a row an answer may send the call elsewhere.
 constexpr size_t kMaxHints = 3;
 constexpr size_t kMaxKnown = 16;
+
+// Returns whether this is what the method has to say, and not that another scheduler may say it.
+bool IsOfMethod(const absl::Status& status) {
+  if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return true;
+  const Refusal::Reason reason = RefusalOf(status).reason();
+  return reason != Refusal::UNSPECIFIED && reason != Refusal::ANOTHER_LEADS;
+}
 
 }  // namespace
 
@@ -49,9 +59,9 @@ GrpcTarget LeaderClient::TargetFor(const std::string& address) const {
   return known_[address] = targets_(address);
 }
 
-absl::StatusOr<std::string> LeaderClient::Call(
-    const std::string& method, const std::string& request, absl::Duration deadline,
-    const std::function<bool(const absl::Status&)>& is_answer) const {
+absl::StatusOr<std::string> LeaderClient::Call(const std::string& method,
+                                               const std::string& request,
+                                               absl::Duration deadline) const {
   const absl::Time until = SteadyNow() + deadline;
   std::string address = this->address();
   // Which of the addresses is tried after this one.
@@ -63,10 +73,8 @@ absl::StatusOr<std::string> LeaderClient::Call(
     const bool only = addresses_.size() <= 1;
     auto answer = UnaryClient(TargetFor(address))
                       .Call(method, request, only ? left : std::min(left, attempt_));
-    const absl::Status& status = answer.status();
-    const bool elsewhere = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-    const std::string leader = LeaderIn(status);
-    if (!elsewhere || (leader.empty() && is_answer != nullptr && is_answer(status))) {
+    const std::string leader = LeaderIn(answer.status());
+    if (IsOfMethod(answer.status())) {
       MutexLock lock(&mu_);
       current_ = address;
       return answer;

@@ -27,7 +27,8 @@ std::vector<std::string> ParseAddresses(absl::string_view text);
 // Thread-safe. With one address that leads, or that is a server's, a call is what it is with a
 // UnaryClient. Otherwise the call goes on to the address that an answer names as the leader's
 // (proto/leader_hint.h), or where there was none to the next one, until its deadline. Where an
-// answer was lost, the call may so be carried out twice.
+// answer was lost, the call may so be carried out twice. An UNAVAILABLE with another refusal
+// (proto/refusal.h) is what the method has to say, and is returned.
 class LeaderClient {
  public:
   // Makes the target of an address.
@@ -37,11 +38,9 @@ class LeaderClient {
   LeaderClient(std::vector<std::string> addresses, Targets targets,
                absl::Duration attempt = absl::Seconds(1));
 
-  // As UnaryClient::Call(). Where `is_answer` is given it says which UNAVAILABLE comes from the
-  // method itself and is what it has to say.
-  absl::StatusOr<std::string> Call(
-      const std::string& method, const std::string& request, absl::Duration deadline,
-      const std::function<bool(const absl::Status&)>& is_answer = nullptr) const;
+  // Calls the leader. The errors are those of UnaryClient::Call().
+  absl::StatusOr<std::string> Call(const std::string& method, const std::string& request,
+                                   absl::Duration deadline) const;
 
   // The one that answered last; the first before that.
   std::string address() const;
@@ -60,10 +59,9 @@ class LeaderClient {
 
 // INTERNAL for an answer that does not parse.
 template <typename Reply, typename Request>
-absl::StatusOr<Reply> CallUnary(
-    const LeaderClient* client, const std::string& method, const Request& request,
-    absl::Duration deadline, const std::function<bool(const absl::Status&)>& is_answer = nullptr) {
-  const auto bytes = client->Call(method, request.SerializeAsString(), deadline, is_answer);
+absl::StatusOr<Reply> CallUnary(const LeaderClient* client, const std::string& method,
+                                const Request& request, absl::Duration deadline) {
+  const auto bytes = client->Call(method, request.SerializeAsString(), deadline);
   if (!bytes.ok()) return bytes.status();
   Reply reply;
   if (!reply.ParseFromString(*bytes)) return absl::InternalError("an answer that does not parse");

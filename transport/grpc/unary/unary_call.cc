@@ -3,7 +3,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "transport/grpc/base/grpc_process.h"
 #include "transport/grpc/connect/client_channel.h"
@@ -29,8 +28,7 @@ absl::StatusOr<std::string> Call(const GrpcTarget& target, const std::string& me
     const absl::Status found = channels->ExplainFailure(i, deadline);
     if (!found.ok()) return found;
   }
-  return absl::Status(last.code(),
-                      absl::StrCat("no answer from ", target.address, ": ", last.message()));
+  return last;
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "transport/grpc/connect/grpc_target.h"
 #include "transport/grpc/unary/unary_call.h"
@@ -19,14 +17,10 @@ class UnaryClient {
  public:
   explicit UnaryClient(GrpcTarget target) : target_(std::move(target)) {}
 
-  // As CallUnary(), but what the method itself answers is not said to be no answer.
+  // Calls a method there. The errors are those of CallUnary().
   absl::StatusOr<std::string> Call(const std::string& method, const std::string& request,
                                    absl::Duration deadline) const {
-    auto answer = CallUnary(target_, method, request, deadline);
-    if (answer.ok()) return answer;
-    absl::string_view message = answer.status().message();
-    absl::ConsumePrefix(&message, "no answer from " + target_.address + ": ");
-    return absl::Status(answer.status().code(), message);
+    return CallUnary(target_, method, request, deadline);
   }
 
   const std::string& address() const { return target_.address; }
