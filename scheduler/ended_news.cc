@@ -10,28 +10,30 @@ ReportAnswer::ReportAnswer(warpline_internal::ReportReply* reply)
     : reply_(reply), bytes_(reply->ByteSizeLong()) {}
 
 bool ReportAnswer::HasRoom(const std::string& lease, const std::string& reason) {
-  constexpr size_t kOverhead = 24;  // Tags, lengths and a number.
+  constexpr size_t kOverhead = 24;  // Tags, lengths and numbers.
   const size_t more = lease.size() + reason.size() + kOverhead;
   if (bytes_ + more > kMostReportBytes) return false;
   bytes_ += more;
   return true;
 }
 
-bool ReportAnswer::AddEnded(const std::string& lease, const std::string& reason) {
-  if (!HasRoom(lease, reason)) return false;
+bool ReportAnswer::AddEnded(const std::string& lease, const EndReason& reason) {
+  if (!HasRoom(lease, reason.text)) return false;
   auto* const ended = reply_->add_ended();
   ended->set_lease(lease);
-  ended->set_reason(reason);
+  ended->set_reason(reason.text);
+  ended->set_cause(static_cast<uint32_t>(reason.cause));
   ended_.insert(lease);
   return true;
 }
 
-bool ReportAnswer::AddEnding(const std::string& lease, const std::string& reason,
+bool ReportAnswer::AddEnding(const std::string& lease, const EndReason& reason,
                              uint32_t ends_in_ms) {
-  if (!HasRoom(lease, reason)) return false;
+  if (!HasRoom(lease, reason.text)) return false;
   auto* const ending = reply_->add_ending();
   ending->set_lease(lease);
-  ending->set_reason(reason);
+  ending->set_reason(reason.text);
+  ending->set_cause(static_cast<uint32_t>(reason.cause));
   ending->set_ends_in_ms(ends_in_ms);
   return true;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lease/end_reason.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/records.h"
 
@@ -20,8 +21,8 @@ class ReportAnswer {
   explicit ReportAnswer(warpline_internal::ReportReply* reply);
 
   // These return false, and add nothing, where there is no room: it is told with the next answer.
-  bool AddEnded(const std::string& lease, const std::string& reason);
-  bool AddEnding(const std::string& lease, const std::string& reason, uint32_t ends_in_ms);
+  bool AddEnded(const std::string& lease, const EndReason& reason);
+  bool AddEnding(const std::string& lease, const EndReason& reason, uint32_t ends_in_ms);
 
   // Returns whether this answer says that the lease has ended.
   bool Tells(const std::string& lease) const { return ended_.count(lease) > 0; }

@@ -19,7 +19,7 @@ std::vector<LeaseRecord> Ended(int count, size_t reason_bytes) {
   for (int i = 0; i < count; ++i) {
     LeaseRecord lease;
     lease.id = absl::StrCat("lease", count - i);
-    lease.reason = std::string(reason_bytes, 'r');
+    lease.reason.text = std::string(reason_bytes, 'r');
     ended.push_back(std::move(lease));
   }
   return ended;
@@ -91,8 +91,9 @@ TEST(ReportAnswerTest, HasABoundForAllThatItTells) {
   reply.add_keys()->set_key(std::string(1000, 'k'));
   ReportAnswer answer(&reply);
   int added = 0;
-  while (answer.AddEnded(absl::StrCat(added), std::string(500, 'r')) &&
-         answer.AddEnding(absl::StrCat(added), std::string(500, 'r'), ~0u)) {
+  const EndReason reason = {std::string(500, 'r'), EndCause::kEpochEnds};
+  while (answer.AddEnded(absl::StrCat(added), reason) &&
+         answer.AddEnding(absl::StrCat(added), reason, ~0u)) {
     ++added;
   }
   EXPECT_GT(added, 900);

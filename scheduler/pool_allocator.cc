@@ -10,12 +10,29 @@ namespace warpline::scheduler {
 using warpline_placement::Decision;
 using warpline_placement::Event;
 
+namespace {
+
+EndCause CauseOf(const warpline_placement::Notice& notice) {
+  switch (notice.cause()) {
+    case warpline_placement::DRAIN:
+      return EndCause::kDrained;
+    case warpline_placement::PREEMPTION:
+      return EndCause::kMakesWay;
+    case warpline_placement::EPOCH:
+      return EndCause::kEpochEnds;
+    default:
+      return EndCause::kOther;
+  }
+}
+
+}  // namespace
+
 Decision PoolAllocator::Apply(Event event, absl::Time now) {
   event.set_at_ns(absl::ToUnixNanos(now));
   Decision decision = allocator_->Apply(event);
   for (const auto& notice : decision.notices()) {
-    notices_.push_back({notice.lease(), absl::FromUnixNanos(notice.deadline_ns()), notice.reason(),
-                        notice.cancelled()});
+    notices_.push_back({notice.lease(), absl::FromUnixNanos(notice.deadline_ns()),
+                        EndReason{notice.reason(), CauseOf(notice)}, notice.cancelled()});
     if (notice.cancelled()) {
       ending_.erase(notice.lease());
     } else {

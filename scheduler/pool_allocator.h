@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lease/end_reason.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/placement/decision_log.h"
 #include "scheduler/records.h"
@@ -20,7 +21,7 @@ namespace warpline::scheduler {
 struct LeaseNotice {
   std::string lease;
   absl::Time deadline;
-  std::string reason;
+  EndReason reason;
   bool cancelled = false;
 };
 

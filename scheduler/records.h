@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lease/end_reason.h"
 #include "lease/rights.h"
 #include "proto/tier.h"
 
@@ -127,7 +128,7 @@ struct LeaseRecord {
   // The lease is not renewed; it lives while it has sessions.
   bool by_sessions = false;
   LeaseState state = LeaseState::kActive;
-  std::string reason;
+  EndReason reason;
   absl::Time created;
   absl::Time expires;  // For a lease that is not active: when it is forgotten.
   absl::Time ends = absl::InfiniteFuture();  // The end, even if it is renewed.

@@ -273,10 +273,11 @@ absl::Status Scheduler::Release(const std::string& token, const CertificateHolde
   auto lease = FindLease(opened->lease);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) return absl::OkStatus();
-  return EndLease(*std::move(lease), LeaseState::kReleased, "the program that held it has ended");
+  return EndLease(*std::move(lease), LeaseState::kReleased,
+                  {"the program that held it has ended", EndCause::kNamesNobody});
 }
 
-absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std::string& reason,
+absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const EndReason& reason,
                                  bool by_operator) {
   lease.state = state;
   lease.reason = reason;
@@ -293,7 +294,7 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
       by_operator ? LogPermit(/*left_out=*/0) : log_.Ask(TenantKey(lease.tenant), kEndedLine);
   if (permit) {
     permit.Info("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
-                " reason=", Quoted(reason));
+                " reason=", Quoted(reason.text));
   }
   return absl::OkStatus();
 }
@@ -308,8 +309,9 @@ absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) 
   ++counts_.revoked;
   const std::string reason = FitText(request.reason(), kMaxText);
   return EndLease(**std::move(lease), LeaseState::kRevoked,
-                  reason.empty() ? "the operator revoked it"
-                                 : absl::StrCat("the operator revoked it: ", reason),
+                  {reason.empty() ? "the operator revoked it"
+                                  : absl::StrCat("the operator revoked it: ", reason),
+                   EndCause::kRevoked},
                   /*by_operator=*/true);
 }
 
@@ -336,14 +338,15 @@ void Scheduler::HousekeepLeases(absl::Time now) {
       status = store_->RemoveLease(lease.id);
     } else if (now >= lease.ends) {
       ++counts_.expired;
-      status = EndLease(std::move(lease), LeaseState::kRevoked,
-                        "it has lasted as long as its tenant's leases may");
+      status =
+          EndLease(std::move(lease), LeaseState::kRevoked,
+                   {"it has lasted as long as its tenant's leases may", EndCause::kNamesNobody});
     } else {
       const auto server = servers_.find(lease.server);
       if (server != servers_.end() && !KnowsSessions(server->second, lease, now)) continue;
       ++counts_.expired;
       status = EndLease(std::move(lease), LeaseState::kRevoked,
-                        "it has no sessions and nobody renewed it");
+                        {"it has no sessions and nobody renewed it", EndCause::kNamesNobody});
     }
     if (status.ok()) continue;
     if (const LogPermit permit = log_.Ask("", kStoreLine)) {

@@ -164,9 +164,10 @@ absl::Status Scheduler::EndTrials() {
   if (!leases.ok()) return leases.status();
   for (LeaseRecord& lease : *leases) {
     if (lease.tenant != kDefaultTenant) continue;
-    const auto status = EndLease(std::move(lease), LeaseState::kRevoked,
-                                 "the scheduler has tenants now, and it is of none of them",
-                                 /*by_operator=*/true);
+    const auto status = EndLease(
+        std::move(lease), LeaseState::kRevoked,
+        {"the scheduler has tenants now, and it is of none of them", EndCause::kNamesNobody},
+        /*by_operator=*/true);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -182,8 +183,8 @@ absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
     return absl::FailedPreconditionError(absl::StrCat(
         "tenant ", tenant.name, " is below ", request.name(), ": remove it first, or move it"));
   }
-  const auto status =
-      store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + Afterlife()});
+  const auto status = store_->RemoveTenant(
+      request.name(), {{"its tenant was removed", EndCause::kNamesNobody}, Now() + Afterlife()});
   renewals_.ForgetAll();
   if (status.ok()) {
     pool_.ReleaseOfTenant(request.name(), Now());
@@ -284,7 +285,7 @@ void Fill(const LeaseRecord& lease, absl::Time now, warpline_internal::Lease* to
   constexpr const char* kStates[] = {"active", "revoked", "released"};
   const auto state = static_cast<size_t>(lease.state);
   to->set_state(state < std::size(kStates) ? kStates[state] : "unknown");
-  to->set_reason(lease.reason);
+  to->set_reason(lease.reason.text);
   to->set_slice(lease.slice.name);
 }
 

@@ -285,7 +285,7 @@ void Scheduler::TellNotices(absl::Time now) {
           notice.cancelled ? "stays lease=" : "ends soon lease=", notice.lease, " tenant=", tenant,
           " in_seconds=",
           absl::ToInt64Seconds(notice.cancelled ? absl::ZeroDuration() : notice.deadline - now),
-          " reason=", Quoted(notice.reason));
+          " reason=", Quoted(notice.reason.text));
     }
   }
 }

@@ -237,6 +237,7 @@ TEST_P(SchedulerPlacementTest, ADrainedServersLeasesEndInTimeAndTheirHoldersAreT
   ASSERT_EQ(told.ending_size(), 1);
   EXPECT_EQ(told.ending(0).lease(), lease->lease());
   EXPECT_THAT(told.ending(0).reason(), HasSubstr("new disks"));
+  EXPECT_EQ(EndCauseOf(told.ending(0).cause()), EndCause::kDrained);
   PassReporting(absl::Seconds(98));
   EXPECT_EQ(scheduler_->Leases("operator")->leases(0).state(), "active");
   // Another scheduler ends it as well.

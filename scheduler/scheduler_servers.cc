@@ -147,7 +147,8 @@ absl::Status Scheduler::RemoveServer(const ServerRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto status = store_->RemoveServer(
-      request.name(), {"its server was removed from the pool", Now() + Afterlife()});
+      request.name(),
+      {{"its server was removed from the pool", EndCause::kNamesNobody}, Now() + Afterlife()});
   if (!status.ok()) return status;
   renewals_.ForgetAll();
   pool_.ReleaseOfServer(request.name(), Now());
@@ -289,7 +290,8 @@ absl::Status Scheduler::KeepLeases(const ServerReport& report, absl::Time now,
     if (!ours || (*lease)->state != LeaseState::kActive) {
       // Where it has no room, the server reports it again.
       answer->AddEnded(reported.lease(),
-                       ours ? (*lease)->reason : "the scheduler does not know it");
+                       ours ? (*lease)->reason
+                            : EndReason{"the scheduler does not know it", EndCause::kNamesNobody});
       continue;
     }
     // Sessions that run keep their lease.

@@ -267,6 +267,7 @@ TEST_P(SchedulerTest, RevokedLeaseEndsWithItsReason) {
   const ReportReply reply = Tell(WithSessions(Report("a"), lease->lease()));
   ASSERT_EQ(reply.ended_size(), 1);
   EXPECT_THAT(reply.ended(0).reason(), HasSubstr("maintenance"));
+  EXPECT_EQ(EndCauseOf(reply.ended(0).cause()), EndCause::kRevoked);
   EXPECT_THAT(std::string(scheduler_->Renew(lease->token()).status().message()),
               HasSubstr("maintenance"));
   request.set_lease("none");

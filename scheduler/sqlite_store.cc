@@ -18,7 +18,7 @@ constexpr char kLeaseColumns[] =
     "created_ms, expires_ms, ends_ms, max_sessions, slice, slice_memory_bytes, "
     "slice_staging_bytes, slice_max_sessions, slice_max_handles, slice_max_module_bytes, "
     "slice_max_commands, slice_sm_percent, slice_launch_ms, slice_weight, slice_copy_weight, "
-    "slice_priority, slice_period_ms, slice_budget_ms, slice_best_effort";
+    "slice_priority, slice_period_ms, slice_budget_ms, slice_best_effort, end_cause";
 
 // In the order of the columns of `tenants`.
 Statement& BindTenant(const TenantRecord& tenant, Statement* statement) {
@@ -96,12 +96,13 @@ LeaseRecord ReadLease(const Statement& row) {
   lease.pid = static_cast<uint32_t>(row.Number(6));
   lease.by_sessions = row.Number(7) != 0;
   lease.state = static_cast<LeaseState>(row.Number(8));
-  lease.reason = row.Text(9);
+  lease.reason.text = row.Text(9);
   lease.created = absl::FromUnixMillis(row.Number(10));
   lease.expires = absl::FromUnixMillis(row.Number(11));
   if (row.Number(12) != 0) lease.ends = absl::FromUnixMillis(row.Number(12));
   lease.max_sessions = static_cast<uint32_t>(row.Number(13));
   lease.slice = ReadSlice(row, 14);
+  lease.reason.cause = EndCauseOf(static_cast<uint32_t>(row.Number(29)));
   return lease;
 }
 
@@ -179,11 +180,12 @@ absl::Status SqliteStore::UpdateTenant(const TenantRecord& tenant) {
 absl::Status SqliteStore::EndLeases(const char* column, const std::string& name,
                                     const LeaseEnd& end) {
   const std::string sql =
-      absl::StrCat("UPDATE leases SET state = ?, reason = ?, expires_ms = ? WHERE state = ? AND ",
-                   column, " = ?");
+      absl::StrCat("UPDATE leases SET state = ?, reason = ?, end_cause = ?, expires_ms = ? ",
+                   "WHERE state = ? AND ", column, " = ?");
   return Statement(db(), sql.c_str())
       .Bind(static_cast<int>(LeaseState::kRevoked))
-      .Bind(end.reason)
+      .Bind(end.reason.text)
+      .Bind(static_cast<int>(end.reason.cause))
       .Bind(ToMs(end.forget))
       .Bind(static_cast<int>(LeaseState::kActive))
       .Bind(name)
@@ -431,7 +433,7 @@ absl::Status SqliteStore::ExtendLeases(absl::Time now, absl::Duration ttl) {
 absl::Status SqliteStore::AddLease(const LeaseRecord& lease) {
   Statement statement(db(),
                       "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-                      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+                      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   statement.Bind(lease.id)
       .Bind(lease.tenant)
       .Bind(lease.server)
@@ -441,22 +443,23 @@ absl::Status SqliteStore::AddLease(const LeaseRecord& lease) {
       .Bind(lease.pid)
       .Bind(lease.by_sessions ? 1 : 0)
       .Bind(static_cast<int>(lease.state))
-      .Bind(lease.reason)
+      .Bind(lease.reason.text)
       .Bind(ToMs(lease.created))
       .Bind(ToMs(lease.expires))
       .Bind(ToMs(lease.ends))
       .Bind(lease.max_sessions);
-  return BindSlice(lease.slice, &statement).Run();
+  return BindSlice(lease.slice, &statement).Bind(static_cast<int>(lease.reason.cause)).Run();
 }
 
 absl::Status SqliteStore::UpdateLease(const LeaseRecord& lease) {
   const auto status =
       Statement(db(),
-                "UPDATE leases SET by_sessions = ?, state = ?, reason = ?, expires_ms = ? "
-                "WHERE id = ?")
+                "UPDATE leases SET by_sessions = ?, state = ?, reason = ?, end_cause = ?, "
+                "expires_ms = ? WHERE id = ?")
           .Bind(lease.by_sessions ? 1 : 0)
           .Bind(static_cast<int>(lease.state))
-          .Bind(lease.reason)
+          .Bind(lease.reason.text)
+          .Bind(static_cast<int>(lease.reason.cause))
           .Bind(ToMs(lease.expires))
           .Bind(lease.id)
           .Run();

@@ -17,7 +17,7 @@ namespace warpline::scheduler {
 
 // Why leases that end together end, and when they are forgotten.
 struct LeaseEnd {
-  std::string reason;
+  EndReason reason;
   absl::Time forget;
 };
 

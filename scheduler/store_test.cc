@@ -174,7 +174,7 @@ TEST_P(StoreTest, ALeaseKeepsTheShapeOfItsSlice) {
   lease.slice = {"small", SomeShape()};
   ASSERT_TRUE(store_->AddLease(lease).ok());
   ASSERT_TRUE(store_->AddLease(Lease("2")).ok());
-  lease.reason = "why";
+  lease.reason = {"why", EndCause::kDrained};
   ASSERT_TRUE(store_->UpdateLease(lease).ok());
   Reopen();
   EXPECT_EQ((*store_->FindLease("1"))->slice, lease.slice);
@@ -238,10 +238,10 @@ TEST_P(StoreTest, WhoIsRemovedLosesItsActiveLeasesAndNobodyElse) {
   for (const LeaseRecord& lease : {Lease("1"), other, released}) {
     ASSERT_TRUE(store_->AddLease(lease).ok());
   }
-  const LeaseEnd end = {"gone", absl::FromUnixMillis(9000)};
+  const LeaseEnd end = {{"gone", EndCause::kNamesNobody}, absl::FromUnixMillis(9000)};
   ASSERT_TRUE(store_->RemoveTenant("a", end).ok());
   EXPECT_EQ(store_->FindLease("1").value()->state, LeaseState::kRevoked);
-  EXPECT_EQ(store_->FindLease("1").value()->reason, "gone");
+  EXPECT_EQ(store_->FindLease("1").value()->reason, end.reason);
   EXPECT_EQ(store_->FindLease("1").value()->expires, end.forget);
   EXPECT_EQ(store_->FindLease("2").value()->state, LeaseState::kActive);
   EXPECT_EQ(store_->FindLease("3").value()->state, LeaseState::kReleased);
@@ -272,7 +272,7 @@ TEST_P(StoreTest, LeasesAreKeptWithWhateverTheirProgramIsCalled) {
   EXPECT_FALSE(store_->AddLease(lease).ok());
   LeaseRecord changed = lease;
   changed.state = LeaseState::kRevoked;
-  changed.reason = "why";
+  changed.reason = {"why", EndCause::kRevoked};
   changed.expires = absl::FromUnixMillis(3000);
   ASSERT_TRUE(store_->UpdateLease(changed).ok());
   Reopen();
@@ -281,7 +281,7 @@ TEST_P(StoreTest, LeasesAreKeptWithWhateverTheirProgramIsCalled) {
   EXPECT_EQ((*found)->program, lease.program);
   EXPECT_EQ((*found)->devices, lease.devices);
   EXPECT_EQ((*found)->state, LeaseState::kRevoked);
-  EXPECT_EQ((*found)->reason, "why");
+  EXPECT_EQ((*found)->reason, changed.reason);
   EXPECT_EQ((*found)->expires, changed.expires);
   EXPECT_EQ((*found)->ends, absl::InfiniteFuture());
   ASSERT_TRUE(store_->RemoveLease("1").ok());

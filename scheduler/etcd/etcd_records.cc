@@ -200,7 +200,8 @@ std::string EncodeLease(const LeaseRecord& lease) {
   to.set_pid(lease.pid);
   to.set_by_sessions(lease.by_sessions);
   to.set_state(static_cast<uint32_t>(lease.state));
-  to.set_reason(lease.reason);
+  to.set_reason(lease.reason.text);
+  to.set_cause(static_cast<uint32_t>(lease.reason.cause));
   to.set_created_unix_ms(absl::ToUnixMillis(lease.created));
   to.set_expires_unix_ms(ToMs(lease.expires));
   to.set_ends_unix_ms(ToMs(lease.ends));
@@ -230,7 +231,7 @@ absl::StatusOr<LeaseRecord> DecodeLease(absl::string_view id, const std::string&
   lease.pid = from.pid();
   lease.by_sessions = from.by_sessions();
   lease.state = static_cast<LeaseState>(from.state());
-  lease.reason = from.reason();
+  lease.reason = {from.reason(), EndCauseOf(from.cause())};
   lease.created = absl::FromUnixMillis(from.created_unix_ms());
   lease.expires = absl::FromUnixMillis(from.expires_unix_ms());
   if (from.ends_unix_ms() != 0) lease.ends = absl::FromUnixMillis(from.ends_unix_ms());
@@ -242,7 +243,8 @@ absl::StatusOr<LeaseRecord> DecodeLease(absl::string_view id, const std::string&
 
 std::string EncodeEnd(const LeaseEnd& end) {
   warpline_etcd::EndMark to;
-  to.set_reason(end.reason);
+  to.set_reason(end.reason.text);
+  to.set_cause(static_cast<uint32_t>(end.reason.cause));
   to.set_forget_unix_ms(ToMs(end.forget));
   return to.SerializeAsString();
 }
@@ -250,7 +252,8 @@ std::string EncodeEnd(const LeaseEnd& end) {
 absl::StatusOr<LeaseEnd> DecodeEnd(const std::string& value) {
   warpline_etcd::EndMark from;
   if (!from.ParseFromString(value)) return absl::DataLossError("a mark of ended leases is damaged");
-  return LeaseEnd{from.reason(), absl::FromUnixMillis(from.forget_unix_ms())};
+  return LeaseEnd{{from.reason(), EndCauseOf(from.cause())},
+                  absl::FromUnixMillis(from.forget_unix_ms())};
 }
 
 }  // namespace warpline::scheduler

@@ -135,13 +135,13 @@ TEST_F(EtcdStoreTest, MoreLeasesThanATransactionHoldsEndAtOnce) {
   auto store = Lead().value();
   ASSERT_TRUE(store->AddTenant({"a", "hash"}).ok());
   for (int i = 0; i < kLeases; ++i) ASSERT_TRUE(store->AddLease(Lease(absl::StrCat(i))).ok());
-  ASSERT_TRUE(store->RemoveTenant("a", {"gone", absl::FromUnixMillis(9000)}).ok());
+  ASSERT_TRUE(store->RemoveTenant("a", {{"gone"}, absl::FromUnixMillis(9000)}).ok());
   EXPECT_TRUE(store->ActiveLeases()->empty());
   EXPECT_TRUE(Keys("ends/").empty());
   store = Lead().value();
   EXPECT_TRUE(store->ActiveLeases()->empty());
   ASSERT_EQ(store->EndedLeasesOn("s")->size(), static_cast<size_t>(kLeases));
-  EXPECT_EQ(store->FindLease("0").value()->reason, "gone");
+  EXPECT_EQ(store->FindLease("0").value()->reason.text, "gone");
 }
 
 // The leader died when it had removed the tenant and not yet written that of its leases.
@@ -150,7 +150,7 @@ TEST_F(EtcdStoreTest, LeasesThatHaveEndedByAMarkStayEnded) {
   LeaseRecord other = Lease("2");
   other.tenant = "b";
   for (const LeaseRecord& lease : {Lease("1"), other}) ASSERT_TRUE(store->AddLease(lease).ok());
-  Put("ends/tenant/a", EncodeEnd({"gone", absl::FromUnixMillis(9000)}));
+  Put("ends/tenant/a", EncodeEnd({{"gone"}, absl::FromUnixMillis(9000)}));
   const auto reader = EtcdStore::OpenToRead(client_.get(), kPrefix).value();
   EXPECT_EQ(reader->FindLease("1").value()->state, LeaseState::kRevoked);
   EXPECT_EQ(Keys("ends/").size(), 1u);

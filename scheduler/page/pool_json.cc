@@ -72,7 +72,7 @@ json LeaseJson(const LeaseRecord& lease, const PoolSnapshot& pool, const Numbers
   }
   if (const auto found = pool.notices.find(lease.id); found != pool.notices.end()) {
     PutTime(&to, "ending_ms", found->second.deadline);
-    to["ending_why"] = found->second.reason;
+    to["ending_why"] = found->second.reason.text;
   }
   return to;
 }
@@ -83,7 +83,7 @@ json EndedJson(const LeaseRecord& lease, absl::Duration afterlife) {
              {"server", lease.server},
              {"gpus", lease.devices.size()},
              {"bytes", lease.memory_bytes},
-             {"why", lease.reason}};
+             {"why", lease.reason.text}};
   Put(&to, "program", lease.program);
   PutTime(&to, "at_ms", lease.expires - afterlife);
   return to;

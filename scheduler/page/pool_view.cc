@@ -77,14 +77,14 @@ PoolSnapshot SeenByTenant(const PoolSnapshot& pool, const std::string& tenant) {
   for (const LeaseRecord& lease : pool.leases) {
     if (branch.count(lease.tenant) == 0) continue;
     seen.leases.push_back(lease);
-    seen.leases.back().reason = ReasonForTenant(lease.reason);
+    seen.leases.back().reason = {ReasonForTenant(lease.reason), EndCause::kNamesNobody};
     if (const auto found = pool.sessions.find(lease.id); found != pool.sessions.end()) {
       seen.sessions.insert(*found);
     }
     if (const auto found = pool.notices.find(lease.id); found != pool.notices.end()) {
       LeaseNotice& notice = seen.notices[lease.id];
       notice = found->second;
-      notice.reason = ReasonForTenant(notice.reason);
+      notice.reason = {ReasonForTenant(notice.reason), EndCause::kNamesNobody};
     }
   }
   const auto devices = DevicesOf(seen.leases);

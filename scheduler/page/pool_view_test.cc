@@ -67,11 +67,13 @@ class PoolViewTest : public ::testing::Test {
                     Lease("secret-l5", "above", "secret-host", "secret-host-gpu1"),
                     Lease("l6", "below", "secret-host", "secret-host-gpu0")};
     pool_.leases[5].state = LeaseState::kRevoked;
-    pool_.leases[5].reason = "tenant secret-team needs its device and comes first";
+    pool_.leases[5].reason = {"tenant secret-team needs its device and comes first",
+                              EndCause::kMakesWay};
     pool_.leases[5].server = "host1";
     for (const LeaseRecord& lease : pool_.leases) pool_.sessions[lease.id] = 3;
     for (const char* const id : {"l1", "secret-l3"}) {
-      pool_.notices[id] = {id, kNow, "server host1 is being drained: secret-team was loud"};
+      pool_.notices[id] = {
+          id, kNow, {"server host1 is being drained: secret-team was loud", EndCause::kDrained}};
     }
     for (const char* const tenant : {"below", "secret-team", "secret-sister", "above"}) {
       WaitingInPool waiting;

@@ -150,10 +150,15 @@ class Allocator {
   // --- Leases that have to go.
   Rank RankOf(const Allocation& allocation) const;
   void Preempt(Decision* decision);
+  // Why leases get notice.
+  struct Why {
+    warpline_placement::Cause cause;
+    std::string reason;
+  };
   // Finds leases of lower rank and gives them notice, if all of them `may_go` together.
   bool PreemptFor(Entry* entry, Rank rank, absl::FunctionRef<Rank(const Allocation&)> rank_of,
-                  absl::FunctionRef<bool(const std::vector<std::string>&)> may_go,
-                  const std::string& reason, Decision* decision);
+                  absl::FunctionRef<bool(const std::vector<std::string>&)> may_go, const Why& why,
+                  Decision* decision);
   static warpline_placement::Notice NoticeOfDrain(const std::string& lease,
                                                   const warpline_placement::Cordon& cordon);
   void Notify(warpline_placement::Notice notice, Decision* decision);

@@ -219,11 +219,12 @@ bool Allocator::TakeBackFor(Entry* entry, const EpochView& view, bool burst, boo
     const uint32_t first = beyond ? ~0u >> 1 : ~0u;
     return Rank{false, first - static_cast<uint32_t>(std::min(ahead * 1000, 2e9))};
   };
-  const std::string reason =
+  const Why why = {
+      warpline_placement::EPOCH,
       absl::StrCat("the epoch ends, and tenant ", entry->ask.tenant(),
-                   burst ? " has less than its share" : " needs its device and has reserved it");
+                   burst ? " has less than its share" : " needs its device and has reserved it")};
   return PreemptFor(
-      entry, Rank{true, 0}, rank_of, [](const std::vector<std::string>&) { return true; }, reason,
+      entry, Rank{true, 0}, rank_of, [](const std::vector<std::string>&) { return true; }, why,
       decision);
 }
 

@@ -82,9 +82,10 @@ void Allocator::Preempt(Decision* decision) {
       }
       return true;
     };
-    const std::string reason = absl::StrCat("tenant ", next->ask.tenant(), " needs its device and ",
-                                            rank.first ? "has reserved it" : "goes first");
-    if (PreemptFor(next, rank, lower, may_go, reason, decision)) {
+    const Why why = {warpline_placement::PREEMPTION,
+                     absl::StrCat("tenant ", next->ask.tenant(), " needs its device and ",
+                                  rank.first ? "has reserved it" : "goes first")};
+    if (PreemptFor(next, rank, lower, may_go, why, decision)) {
       count(*next, true);
       ++served;
     } else {
@@ -99,7 +100,7 @@ void Allocator::Preempt(Decision* decision) {
 bool Allocator::PreemptFor(Entry* entry, Rank rank,
                            absl::FunctionRef<Rank(const Allocation&)> rank_of,
                            absl::FunctionRef<bool(const std::vector<std::string>&)> may_go,
-                           const std::string& reason, Decision* decision) {
+                           const Why& why, Decision* decision) {
   Unreserve(entry);
   std::vector<Site> sites;
   std::vector<std::string> victims;
@@ -127,7 +128,8 @@ bool Allocator::PreemptFor(Entry* entry, Rank rank,
     notice.set_lease(victim);
     notice.set_deadline_ns(After(options_.notice));
     notice.set_waiting(entry->number);
-    notice.set_reason(reason);
+    notice.set_reason(why.reason);
+    notice.set_cause(why.cause);
     Notify(std::move(notice), decision);
   }
   return true;
@@ -139,6 +141,7 @@ warpline_placement::Notice Allocator::NoticeOfDrain(const std::string& lease,
   notice.set_lease(lease);
   notice.set_deadline_ns(cordon.drained_ns());
   notice.set_server(cordon.server());
+  notice.set_cause(warpline_placement::DRAIN);
   notice.set_reason(absl::StrCat("server ", cordon.server(), " is being drained",
                                  cordon.reason().empty() ? "" : ": ", cordon.reason()));
   return notice;
@@ -177,6 +180,7 @@ void Allocator::Cancel(uint64_t waiting, const std::string& server, const std::s
       auto* const cancelled = decision->add_notices();
       *cancelled = one;
       cancelled->set_cancelled(true);
+      cancelled->set_cause(warpline_placement::ANOTHER);
       cancelled->set_reason(why);
     }
     notice = notices_.erase(notice);

@@ -31,6 +31,7 @@
 #include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "common/steady_time.h"
+#include "lease/end_reason.h"
 #include "proto/lease_methods.h"
 #include "proto/leases.pb.h"
 #include "proto/scheduler.pb.h"
@@ -144,7 +145,7 @@ class FakeServer {
     book_->SetKeys(std::move(keys));
     book_->SetSchedulerTime(absl::FromUnixMillis(reply->now_unix_ms()));
     for (const auto& ended : reply->ended()) {
-      book_->MarkEnded(ended.lease(), ended.reason());
+      book_->MarkEnded(ended.lease(), {ended.reason(), EndCauseOf(ended.cause())});
       if (!told_.insert(ended.lease()).second) continue;
       Say(absl::StrCat("ended at=", NowUs(), " server=", name_, " lease=", ended.lease(),
                        " epoch=", epoch_, " why=", Quiet(ended.reason())));

@@ -86,12 +86,13 @@ bool Renewer::GoesOnAfter(const absl::Status& failure) {
 }
 
 void Renewer::TellEnd(const warpline_internal::LeaseReply& renewed) {
-  if (renewed.ends_reason() == ends_reason_) return;
-  ends_reason_ = renewed.ends_reason();
-  if (ends_reason_.empty()) {
-    Say("the lease goes on after all");
+  const bool ended = std::exchange(ends_, renewed.ends_in_ms() != 0);
+  if (!ends_) {
+    if (ended) Say("the lease goes on after all");
     return;
   }
+  if (ended && renewed.ends_reason() == ends_reason_) return;
+  ends_reason_ = renewed.ends_reason();
   Say(absl::StrCat("the lease ends in ", (renewed.ends_in_ms() + 999) / 1000,
                    " s: ", Shown(ends_reason_)));
 }

@@ -47,6 +47,7 @@ class Renewer {
   // These belong to the thread; after the thread was joined, to the thread that joined it.
   std::string token_;
   bool in_trouble_ = false;
+  bool ends_ = false;  // The lease is known to end, for this reason.
   std::string ends_reason_;
   std::atomic<bool> lost_{false};
   Mutex mu_;

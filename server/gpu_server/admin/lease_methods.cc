@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/serving/listen_address.h"
 #include "common/text_file.h"
+#include "lease/end_reason.h"
 #include "lease/entitlement.h"
 #include "lease/token.h"
 #include "proto/lease_methods.h"
@@ -117,7 +118,7 @@ absl::StatusOr<std::string> Release(SessionHost* host, LeaseBook* book, const st
   if (!token.ok()) return token.status();
   const auto lease = book->CloseLocal(*token);
   if (!lease.ok()) return lease.status();
-  host->EndLease(*lease, "the program that held it has ended");
+  host->EndLease(*lease, {"the program that held it has ended", EndCause::kNamesNobody});
   return Nothing().SerializeAsString();
 }
 

@@ -183,7 +183,9 @@ void SchedulerLink::Apply(const ReportReply& reply) {
   if (reply.now_unix_ms() > 0) {
     book_->SetSchedulerTime(absl::FromUnixMillis(reply.now_unix_ms()));
   }
-  for (const auto& ended : reply.ended()) EndLease(ended.lease(), ended.reason());
+  for (const auto& ended : reply.ended()) {
+    EndLease(ended.lease(), {ended.reason(), EndCauseOf(ended.cause())});
+  }
   std::map<std::string, std::string> ending;
   for (const auto& one : reply.ending()) {
     ending[one.lease()] = one.reason();
@@ -197,7 +199,7 @@ void SchedulerLink::Apply(const ReportReply& reply) {
   ending_ = std::move(ending);
 }
 
-void SchedulerLink::EndLease(const std::string& lease, const std::string& reason) {
+void SchedulerLink::EndLease(const std::string& lease, const EndReason& reason) {
   book_->MarkEnded(lease, reason);
   host_->EndLease(lease, reason);
 }

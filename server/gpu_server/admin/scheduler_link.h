@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
+#include "lease/end_reason.h"
 #include "proto/scheduler.pb.h"
 #include "server/gpu_server/leases/lease_book.h"
 #include "server/gpu_server/nvml/device_groups.h"
@@ -51,7 +52,7 @@ class SchedulerLink {
   absl::Duration ReportOnce(bool goodbye = false);
   void ReportMore(const std::vector<warpline_internal::SessionsReport>& more);
   void Apply(const warpline_internal::ReportReply& reply);
-  void EndLease(const std::string& lease, const std::string& reason);
+  void EndLease(const std::string& lease, const EndReason& reason);
 
   const SchedulerLinkOptions options_;
   SessionHost* const host_;

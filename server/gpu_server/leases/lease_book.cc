@@ -7,7 +7,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
-#include "lease/end_reason.h"
 #include "proto/devices.h"
 #include "proto/refusal.h"
 #include "server/gpu_server/leases/epoch_fence.h"
@@ -392,7 +391,7 @@ void LeaseBook::SetSchedulerTime(absl::Time now) {
   shared_->offset = offset;
 }
 
-void LeaseBook::MarkEnded(const std::string& lease, const std::string& reason) {
+void LeaseBook::MarkEnded(const std::string& lease, const EndReason& reason) {
   const absl::Time now = Now();
   MutexLock lock(&shared_->mu);
   for (auto old = shared_->ended.begin(); old != shared_->ended.end();) {
@@ -409,7 +408,8 @@ std::vector<EndedLease> LeaseBook::TakeEnded() {
     for (auto& [id, lease] : shared_->leases) {
       if (now < lease.ends) continue;
       lease.ends = absl::InfiniteFuture();
-      over.push_back({id, "it has lasted as long as its tenant's leases may"});
+      over.push_back(
+          {id, {"it has lasted as long as its tenant's leases may", EndCause::kNamesNobody}});
     }
   }
   for (const EndedLease& lease : over) MarkEnded(lease.lease, lease.reason);

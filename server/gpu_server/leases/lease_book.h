@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "lease/end_reason.h"
 #include "lease/entitlement.h"
 #include "lease/token.h"
 #include "memory/quota.h"
@@ -99,7 +100,7 @@ struct LeaseBookOptions {
 // A lease that ended, and why.
 struct EndedLease {
   std::string lease;
-  std::string reason;
+  EndReason reason;
 };
 
 // Thread-safe.
@@ -140,7 +141,7 @@ class LeaseBook {
   void SetSchedulerTime(absl::Time now);
   // Marks a lease as ended; no session joins it any more, and those that try are told
   // ReasonForHolder().
-  void MarkEnded(const std::string& lease, const std::string& reason);
+  void MarkEnded(const std::string& lease, const EndReason& reason);
   // Returns the leases whose time is over, each of them once.
   std::vector<EndedLease> TakeEnded();
 

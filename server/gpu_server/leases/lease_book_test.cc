@@ -256,7 +256,7 @@ TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
 
 TEST_F(LeaseBookTest, EndedLeaseTakesNoMoreSessions) {
   auto book = Scheduled();
-  book->MarkEnded("1", "the operator revoked it: too loud");
+  book->MarkEnded("1", {"the operator revoked it: too loud", EndCause::kRevoked});
   const auto seat = book->Join(Token("1"));
   EXPECT_EQ(Code(seat), absl::StatusCode::kPermissionDenied);
   EXPECT_NE(seat.status().message().find("too loud"), std::string::npos);
@@ -394,7 +394,7 @@ TEST_F(LeaseBookTest, ATokenOfACertificateOpensSessionsForThatOneOnly) {
 
 TEST_F(LeaseBookTest, NobodyHearsForWhichTenantALeaseWasEnded) {
   auto book = Scheduled();
-  book->MarkEnded("1", "tenant acme needs its device and goes first");
+  book->MarkEnded("1", {"tenant acme needs its device and goes first", EndCause::kMakesWay});
   const auto seat = book->Join(Token("1"));
   EXPECT_EQ(seat.status().message(),
             "the lease was ended: a request that goes first needs its device");
@@ -408,9 +408,9 @@ TEST_F(LeaseBookTest, AnEndedLeaseIsRememberedForAsLongAsATokenMayBeGood) {
   token.max_sessions = 2;
   token.expires = now_ + absl::Hours(24);
   const std::string text = SignToken(key_, token).value();
-  book->MarkEnded("1", "revoked");
+  book->MarkEnded("1", {"revoked", EndCause::kRevoked});
   now_ += absl::Hours(23);
-  book->MarkEnded("2", "another");
+  book->MarkEnded("2", {"another", EndCause::kRevoked});
   EXPECT_EQ(Code(book->Join(text)), absl::StatusCode::kPermissionDenied);
 }
 

@@ -8,7 +8,6 @@
 #include "common/crypto/secret.h"
 #include "common/steady_time.h"
 #include "common/text.h"
-#include "lease/end_reason.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"
 #include "proto/tier.h"
@@ -745,9 +744,9 @@ void Session::EndWithFault(CudaResult error, const std::string& message) {
   }
 }
 
-void Session::EndWithLease(const std::string& reason) {
+void Session::EndWithLease(const EndReason& reason) {
   constexpr absl::string_view kEnded = "the lease was ended: ";
-  audit_->Revoked(absl::StrCat(kEnded, reason));
+  audit_->Revoked(absl::StrCat(kEnded, reason.text));
   EndWithFault(CudaResult::kNotPermitted, absl::StrCat(kEnded, ReasonForHolder(reason)));
 }
 

@@ -30,6 +30,7 @@
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
+#include "lease/end_reason.h"
 #include "lease/entitlement.h"
 #include "server/gpu_server/audit/session_audit.h"
 #include "server/gpu_server/children/workers/recovery.h"
@@ -106,7 +107,7 @@ class Session : public SessionControl,
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
   // Ends it because its lease was ended. The audit has the reason, the application
   // ReasonForHolder().
-  void EndWithLease(const std::string& reason) RUNS_ON(control_loop);
+  void EndWithLease(const EndReason& reason) RUNS_ON(control_loop);
   // Ends it because its worker does what it may not; the client can still read its memory.
   void EndDistrusted(const std::string& why) RUNS_ON(control_loop);
   // Ends it because its work was in the way of more urgent work; nothing of it is kept.

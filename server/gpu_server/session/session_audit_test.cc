@@ -100,7 +100,8 @@ TEST_F(SessionAuditTest, ForWhichTenantALeaseWasEndedIsTheOperatorsAlone) {
   hello.set_token(token);
   auto client = Dial();
   ASSERT_TRUE(client->Open(hello).has_value());
-  host_->EndLease(lease->lease, "tenant acme needs its device and goes first");
+  host_->EndLease(lease->lease,
+                  {"tenant acme needs its device and goes first", EndCause::kMakesWay});
   const auto payload = client->Await(kFault);
   ASSERT_TRUE(payload.has_value());
   warpline_internal::Fault fault;

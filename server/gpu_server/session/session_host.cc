@@ -365,7 +365,7 @@ void SessionHost::FaultAll(const std::string& message) {
   });
 }
 
-void SessionHost::EndLease(const std::string& lease, const std::string& reason) {
+void SessionHost::EndLease(const std::string& lease, const EndReason& reason) {
   control_.Post([this, lease, reason] {
     control_loop.AssertOnLoop();
     // A session that ends leaves the table.

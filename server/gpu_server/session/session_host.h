@@ -17,6 +17,7 @@
 #include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
+#include "lease/end_reason.h"
 #include "server/gpu_server/children/workers/context_measure.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/leases/lease_book.h"
@@ -107,7 +108,7 @@ class SessionHost : public Acceptor,
   void FaultAll(const std::string& message);
 
   // Ends the sessions of a lease with an error for the application.
-  void EndLease(const std::string& lease, const std::string& reason);
+  void EndLease(const std::string& lease, const EndReason& reason);
 
   // Ends one session whose worker is not trusted any more, with an error for the application and
   // its memory kept to be read. Nothing where it is gone. Does not wait.

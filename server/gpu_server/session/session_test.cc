@@ -207,7 +207,7 @@ TEST_F(SessionTest, ALeaseThatEndedMeanwhileOpensNoSession) {
   auto seat = leases_->Join(token);
   ASSERT_TRUE(seat.ok());
   EXPECT_TRUE(seat->CheckHeld().ok());
-  leases_->MarkEnded(lease->lease, "revoked");
+  leases_->MarkEnded(lease->lease, {"revoked", EndCause::kRevoked});
   EXPECT_TRUE(absl::IsPermissionDenied(seat->CheckHeld()));
 }
 
