@@ -12,13 +12,10 @@ audit::Anchor AnchorOf(const std::string& text) {
 
 }  // namespace
 
-absl::Status AuditAnchors::Restore(Store* store) {
-  const auto kept = store->AuditHeads();
-  if (!kept.ok()) return kept.status();
-  for (const AuditHead& head : *kept) {
+void AuditAnchors::Restore(const Store& store) {
+  for (const AuditHead& head : store.AuditHeads()) {
     all_[head.server] = {.head = AnchorOf(head.head), .lost = AnchorOf(head.lost)};
   }
-  return absl::OkStatus();
 }
 
 std::optional<std::string> AuditAnchors::Note(const std::string& server, const std::string& head) {

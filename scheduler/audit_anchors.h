@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "audit/record.h"
 #include "scheduler/records.h"
-#include "scheduler/store.h"
+#include "scheduler/store/store.h"
 
 namespace warpline::scheduler {
 
@@ -25,7 +25,7 @@ class AuditAnchors {
   static constexpr absl::Duration kWriteInterval = absl::Seconds(10);
 
   // Reads what the store has. Called once, before anything else.
-  absl::Status Restore(Store* store);
+  void Restore(const Store& store);
 
   // Takes the head that a server reports, which may be anything. Returns the anchor that it had
   // when the record has fewer lines than that or another one in its place, which is remembered as

@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "scheduler/sqlite_store.h"
+#include "scheduler/store/store.h"
+#include "scheduler/store/testing/state_house.h"
 #include "transport/testing/temp_folder.h"
 
 namespace warpline::scheduler {
@@ -17,12 +18,12 @@ std::string Head(uint64_t records, char hash) {
 
 class AuditAnchorsTest : public ::testing::Test {
  protected:
-  AuditAnchorsTest() : store_(SqliteStore::Open(folder_.path() + "/state.db").value()) {}
+  AuditAnchorsTest() : store_(OpenSqliteStore(folder_.path() + "/state.db").value()) {}
 
   // What another scheduler finds in the store.
   std::string Kept(const std::string& server) {
     AuditAnchors other;
-    EXPECT_TRUE(other.Restore(store_.get()).ok());
+    other.Restore(*store_);
     return other.HeadOf(server);
   }
 
@@ -71,7 +72,7 @@ TEST_F(AuditAnchorsTest, HeadsAreWrittenNowAndThenAndLossesAtOnce) {
       anchors_.Write(store_.get(), now_ + AuditAnchors::kWriteInterval + absl::Seconds(1)).ok());
   EXPECT_EQ(Kept("a"), Head(1, 'c'));
   AuditAnchors other;
-  ASSERT_TRUE(other.Restore(store_.get()).ok());
+  other.Restore(*store_);
   EXPECT_EQ(other.LostOf("a"), Head(2, 'b'));
   EXPECT_EQ(other.Note("a", Head(0, 'c')), Head(1, 'c'));
 }

@@ -21,11 +21,12 @@
 #include "common/log/log_capture.h"
 #include "gtest/gtest.h"
 #include "scheduler/etcd/etcd_client.h"
-#include "scheduler/etcd/etcd_store.h"
+#include "scheduler/etcd/etcd_key_value_store.h"
 #include "scheduler/etcd/testing/fake_etcd.h"
 #include "scheduler/etcd/testing/local_etcd.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/state_folder.h"
+#include "scheduler/store/store.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -142,8 +143,9 @@ class Simulation {
     process->scheduler = nullptr;
     const auto guard = TakeLead(process->client.get(), "w/leader");
     if (!guard.ok()) return;
-    auto store = EtcdStore::Open(process->client.get(), "w/", *guard,
-                                 [process](const std::string&) { process->gives_up = true; });
+    auto store = Store::Open(std::make_unique<EtcdKeyValueStore>(
+        process->client.get(), "w/", *guard,
+        [process](const std::string&) { process->gives_up = true; }));
     if (!store.ok()) return;
     SchedulerOptions options;
     options.operator_credential = "operator";

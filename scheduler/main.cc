@@ -38,10 +38,11 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/service_accounts/account_flags.h"
 #include "scheduler/service_accounts/account_gate.h"
-#include "scheduler/sqlite_store.h"
 #include "scheduler/state/state_command.h"
 #include "scheduler/state/state_copy.h"
 #include "scheduler/state_folder.h"
+#include "scheduler/store/sqlite_key_value_store.h"
+#include "scheduler/store/store.h"
 #include "transport/grpc/grpc_server.h"
 #include "transport/grpc/health/health_listener.h"
 #include "transport/grpc/server_tls.h"
@@ -115,7 +116,7 @@ namespace {
 constexpr char kUsage[] = R"(gives out leases on the devices of a pool of servers.
 
   warpline-scheduler [--listen=127.0.0.1:14100] [--state=FOLDER] [flags]
-  warpline-scheduler state show|back|copy [flags]     about states at rest: see state --help
+  warpline-scheduler state show|copy [flags]          about states at rest: see state --help
 
 Servers join with `warpline-server --scheduler=ADDRESS`; programs reach it with
 `warpline run --endpoint=ADDRESS -- PROGRAM`, or with WARPLINE_ENDPOINT=ADDRESS.
@@ -289,7 +290,9 @@ absl::StatusOr<OpenedRole> OpenRole(const std::string& folder,
   if (!keys.ok()) return keys.status();
   const auto epoch = EpochIn(EpochFileIn(folder));
   if (!epoch.ok()) return epoch.status();
-  auto store = SqliteStore::Open(StateFileIn(folder), *epoch);
+  auto state = SqliteKeyValueStore::Open(StateFileIn(folder), *epoch);
+  if (!state.ok()) return state.status();
+  auto store = Store::Open(*std::move(state));
   if (!store.ok()) return store.status();
   auto scheduler = Scheduler::Create(std::move(options), *std::move(store), *std::move(keys));
   if (!scheduler.ok()) return scheduler.status();
@@ -403,7 +406,7 @@ std::string state_verb;
 int RunState() {
   if (!IsStateVerb(state_verb)) {
     return Complain(absl::InvalidArgumentError(
-        absl::StrCat("state \"", state_verb, "\": expected show, back or copy; see state --help")));
+        absl::StrCat("state \"", state_verb, "\": expected show or copy; see state --help")));
   }
   const auto said =
       RunStateVerb(state_verb, {.state = absl::GetFlag(FLAGS_state), .folder = StateFolder()});

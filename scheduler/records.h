@@ -93,6 +93,13 @@ struct ServerRecord {
   friend bool operator==(const ServerRecord&, const ServerRecord&) = default;
 };
 
+// A server may report by its name to whoever shows this credential.
+struct CredentialRecord {
+  std::string server;
+  std::string hash;  // In the form of TenantRecord::credential_hash.
+  friend bool operator==(const CredentialRecord&, const CredentialRecord&) = default;
+};
+
 // A server gets no new leases.
 struct CordonRecord {
   std::string server;
@@ -137,6 +144,12 @@ struct LeaseRecord {
 
   // The memory on all devices together.
   uint64_t total_bytes() const { return memory_bytes * devices.size(); }
+};
+
+// Why leases that end together end, and when they are forgotten.
+struct LeaseEnd {
+  EndReason reason;
+  absl::Time forget;
 };
 
 // A time as stores keep it: milliseconds since 1970, and 0 for one that never comes.

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
-#include "scheduler/sqlite_store.h"
+#include "scheduler/store/testing/state_house.h"
 #include "transport/inproc/inproc_channel.h"
 
 namespace warpline::scheduler {
@@ -67,7 +67,7 @@ class RedirectorTest : public testing::Test {
     options.operator_credential = "operator";
     options.clock = [] { return absl::FromUnixSeconds(1800000000); };
     auto keys = KeyRing::Open(folder + "/keys", absl::Hours(1), absl::Seconds(5), options.clock());
-    auto store = SqliteStore::Open(folder + "/state.db");
+    auto store = OpenSqliteStore(folder + "/state.db");
     ASSERT_TRUE(keys.ok() && store.ok());
     auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
     ASSERT_TRUE(scheduler.ok()) << scheduler.status();

@@ -64,22 +64,15 @@ Scheduler::~Scheduler() {
 absl::Status Scheduler::TakeState() {
   MutexLock lock(&mu_);
   const absl::Time now = Now();
-  // Tenants and credentials are read with each request. Without them no request could be answered,
-  // and it is better to know that now.
-  if (const auto tenants = store_->Tenants(); !tenants.ok()) return tenants.status();
-  if (const auto named = store_->ServersWithCredential(); !named.ok()) return named.status();
-  if (auto status = anchors_.Restore(store_.get()); !status.ok()) return status;
-  auto servers = store_->Servers();
-  if (!servers.ok()) return servers.status();
-  for (const ServerRecord& server : *servers) {
+  anchors_.Restore(*store_);
+  for (const ServerRecord& server : store_->Servers()) {
     servers_[server.name].heard = now;
     servers_[server.name].lost_at = now;
     records_[server.name] = server;
   }
-  // Leases are read with each request, too. While there was no scheduler, they could not be
-  // renewed: this holds whatever the clock said before.
-  if (const auto leases = store_->Leases(); !leases.ok()) return leases.status();
-  if (auto status = store_->ExtendLeases(now, options_.lease_ttl); !status.ok()) return status;
+  // While there was no scheduler, leases could not be renewed. This holds whatever the clock said
+  // before.
+  store_->ExtendLeases(now, options_.lease_ttl);
   return TakePool(now);
 }
 
@@ -104,8 +97,7 @@ uint64_t Scheduler::Epoch() {
 
 absl::StatusOr<TenantRecord> Scheduler::TenantOf(const absl::StatusOr<Caller>& caller, bool local) {
   const auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
-  auto tenant = caller.ok() ? callers_.TenantOf(*tenants, *caller, local) : caller.status();
+  auto tenant = caller.ok() ? callers_.TenantOf(tenants, *caller, local) : caller.status();
   if (!absl::IsPermissionDenied(tenant.status())) return tenant;
   ++counts_.rejected;
   return absl::UnauthenticatedError(tenant.status().message());
@@ -231,9 +223,8 @@ absl::StatusOr<LeaseToken> Scheduler::OpenTokenOfOurs(const std::string& token,
 
 absl::StatusOr<LeaseRecord> Scheduler::FindLease(const std::string& id) {
   auto lease = store_->FindLease(id);
-  if (!lease.ok()) return lease.status();
-  if (!lease->has_value()) return absl::NotFoundError("the lease is over");
-  return **std::move(lease);
+  if (!lease.has_value()) return absl::NotFoundError("the lease is over");
+  return *std::move(lease);
 }
 
 absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token, const CertificateHolder& by) {
@@ -256,8 +247,7 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token, const Cert
   // A renewed lease goes by the tenant's limits and rights of now.
   TenantRecord tenant;
   const auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
-  for (const TenantRecord& known : *tenants) {
+  for (const TenantRecord& known : tenants) {
     if (known.name == lease->tenant) tenant = known;
   }
   auto reply = ReplyFor(*lease, tenant, opened->holder);
@@ -303,12 +293,11 @@ absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) 
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   auto lease = store_->FindLease(request.lease());
-  if (!lease.ok()) return lease.status();
-  if (!lease->has_value()) return absl::NotFoundError("there is no such lease");
-  if ((*lease)->state != LeaseState::kActive) return absl::OkStatus();
+  if (!lease.has_value()) return absl::NotFoundError("there is no such lease");
+  if (lease->state != LeaseState::kActive) return absl::OkStatus();
   ++counts_.revoked;
   const std::string reason = FitText(request.reason(), kMaxText);
-  return EndLease(**std::move(lease), LeaseState::kRevoked,
+  return EndLease(*std::move(lease), LeaseState::kRevoked,
                   {reason.empty() ? "the operator revoked it"
                                   : absl::StrCat("the operator revoked it: ", reason),
                    EndCause::kRevoked},
@@ -325,14 +314,7 @@ bool Scheduler::KnowsSessions(const LiveServer& server, const LeaseRecord& lease
 }
 
 void Scheduler::HousekeepLeases(absl::Time now) {
-  auto leases = store_->LeasesExpiredBy(now);
-  if (!leases.ok()) {
-    if (const LogPermit permit = log_.Ask("", kStoreLine)) {
-      permit.Error("cannot read the leases: ", leases.status().message());
-    }
-    return;
-  }
-  for (LeaseRecord& lease : *leases) {
+  for (LeaseRecord& lease : store_->LeasesExpiredBy(now)) {
     absl::Status status;
     if (lease.state != LeaseState::kActive) {
       status = store_->RemoveLease(lease.id);

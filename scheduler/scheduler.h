@@ -37,7 +37,7 @@
 #include "scheduler/server_instance.h"
 #include "scheduler/service_accounts/account_gate.h"
 #include "scheduler/state_folder.h"
-#include "scheduler/store.h"
+#include "scheduler/store/store.h"
 #include "scheduler/tenant_rates.h"
 
 namespace warpline::scheduler {

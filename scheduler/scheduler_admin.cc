@@ -71,11 +71,10 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
   TenantRecord tenant;
   tenant.name = request.name();
   bool known = false;
-  for (const TenantRecord& old : *tenants) {
+  for (const TenantRecord& old : tenants) {
     if (old.name != tenant.name) continue;
     tenant = old;
     known = true;
@@ -89,7 +88,7 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (!known && !request.create()) {
     return absl::NotFoundError(absl::StrCat("there is no tenant ", tenant.name));
   }
-  if (!known && tenants->size() >= kMaxTenants) {
+  if (!known && tenants.size() >= kMaxTenants) {
     return absl::ResourceExhaustedError("there are as many tenants as the scheduler keeps");
   }
   const TenantRecord before = tenant;
@@ -112,14 +111,13 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (const absl::Status tiers = CheckTiers(tenant); !tiers.ok()) return tiers;
   if (request.has_slices()) {
     const auto slices = store_->Slices();
-    if (!slices.ok()) return slices.status();
     tenant.slices.assign(request.slices().names().begin(), request.slices().names().end());
-    if (auto status = CheckSlicesOf(tenant, *slices); !status.ok()) return status;
+    if (auto status = CheckSlicesOf(tenant, slices); !status.ok()) return status;
   }
   if (request.has_namespaces()) {
     const auto& names = request.namespaces().names();
     tenant.namespaces.assign(names.begin(), names.end());
-    if (auto status = CheckNamespacesOf(tenant, *tenants); !status.ok()) return status;
+    if (auto status = CheckNamespacesOf(tenant, tenants); !status.ok()) return status;
   }
   if (const std::string wrong = LimitOutOfRange(tenant); !wrong.empty()) {
     return absl::InvalidArgumentError(wrong);
@@ -142,7 +140,7 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   }
   renewals_.ForgetAll();
   TellNotices(Now());
-  if (tenants->empty()) {
+  if (tenants.empty()) {
     if (auto ended = EndTrials(); !ended.ok()) return ended;
   }
   LogInfo(known ? "changed" : "added", " tenant=", tenant.name,
@@ -160,9 +158,7 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
 
 // Leases of the time when everybody of this host had all rights do not outlive it.
 absl::Status Scheduler::EndTrials() {
-  auto leases = store_->ActiveLeases();
-  if (!leases.ok()) return leases.status();
-  for (LeaseRecord& lease : *leases) {
+  for (LeaseRecord& lease : store_->ActiveLeases()) {
     if (lease.tenant != kDefaultTenant) continue;
     const auto status = EndLease(
         std::move(lease), LeaseState::kRevoked,
@@ -177,8 +173,7 @@ absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
-  for (const TenantRecord& tenant : *tenants) {
+  for (const TenantRecord& tenant : tenants) {
     if (tenant.parent != request.name()) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "tenant ", tenant.name, " is below ", request.name(), ": remove it first, or move it"));
@@ -224,26 +219,24 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(
   if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
   const auto leases = store_->ActiveLeases();
-  if (!leases.ok()) return leases.status();
-  if (tenants->empty()) {
-    tenants->emplace_back();
-    tenants->back().name = kDefaultTenant;
-    tenants->back().slices = {kAnySlice};
+  if (tenants.empty()) {
+    tenants.emplace_back();
+    tenants.back().name = kDefaultTenant;
+    tenants.back().slices = {kAnySlice};
   }
-  std::sort(tenants->begin(), tenants->end(),
+  std::sort(tenants.begin(), tenants.end(),
             [](const TenantRecord& a, const TenantRecord& b) { return a.name < b.name; });
   const std::map<std::string, uint32_t> sessions = SessionsByLease();
   std::map<std::string, LeaseTotals> totals;
-  for (const LeaseRecord& lease : *leases) {
+  for (const LeaseRecord& lease : leases) {
     const auto has = sessions.find(lease.id);
     totals[lease.tenant].Add(lease, has == sessions.end() ? 0 : has->second);
   }
   PageCut cut(page);
   warpline_internal::TenantList list;
   list.set_from_follower(options_.only_reads);
-  for (const TenantRecord& tenant : *tenants) {
+  for (const TenantRecord& tenant : tenants) {
     if (!cut.Takes(tenant.name)) continue;
     auto* const to = list.add_tenants();
     Fill(tenant, to);
@@ -318,10 +311,9 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(
   if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto leases = store_->Leases();
-  if (!leases.ok()) return leases.status();
   const std::map<std::string, uint32_t> sessions = SessionsByLease();
   std::map<std::string, const LeaseRecord*> in_order;
-  for (const LeaseRecord& lease : *leases) in_order[KeyOf(lease)] = &lease;
+  for (const LeaseRecord& lease : leases) in_order[KeyOf(lease)] = &lease;
   const absl::Time now = Now();
   PageCut cut(page);
   warpline_internal::LeaseList list;
@@ -400,12 +392,10 @@ SchedulerCounts Scheduler::Counts() {
       counts.capacity_bytes += device.capacity_bytes();
     }
   }
-  if (const auto tenants = store_->Tenants(); tenants.ok()) counts.tenants = tenants->size();
-  if (const auto leases = store_->ActiveLeases(); leases.ok()) {
-    for (const LeaseRecord& lease : *leases) {
-      ++counts.leases;
-      counts.leased_bytes += lease.total_bytes();
-    }
+  counts.tenants = store_->Tenants().size();
+  for (const LeaseRecord& lease : store_->ActiveLeases()) {
+    ++counts.leases;
+    counts.leased_bytes += lease.total_bytes();
   }
   return counts;
 }
@@ -415,19 +405,18 @@ std::vector<TenantCount> Scheduler::TenantCounts(size_t most) {
   std::vector<TenantCount> counts;
   const auto tenants = store_->Tenants();
   const auto leases = store_->ActiveLeases();
-  if (!tenants.ok() || !leases.ok()) return counts;
   std::map<std::string, TenantCount> by_name;
-  for (const LeaseRecord& lease : *leases) {
+  for (const LeaseRecord& lease : leases) {
     TenantCount& count = by_name[lease.tenant];
     ++count.leases;
     count.leased_bytes += lease.total_bytes();
   }
-  for (const TenantRecord& tenant : *tenants) {
+  for (const TenantRecord& tenant : tenants) {
     TenantCount& count = by_name[tenant.name];
     count.quota_bytes = tenant.memory_bytes;
     count.reserved_bytes = tenant.reserved_bytes;
   }
-  if (tenants->empty()) by_name.try_emplace(kDefaultTenant);
+  if (tenants.empty()) by_name.try_emplace(kDefaultTenant);
   for (auto& [name, count] : by_name) {
     count.name = name;
     count.waiting = pool_.allocator().line().RequestsOf(name);

@@ -12,14 +12,10 @@
 #include "absl/time/time.h"
 #include "audit/audit_log.h"
 #include "gtest/gtest.h"
-#include "scheduler/etcd/etcd_client.h"
-#include "scheduler/etcd/etcd_store.h"
-#include "scheduler/etcd/testing/local_etcd.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/service_accounts/account_gate.h"
-#include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
-#include "scheduler/store.h"
+#include "scheduler/store/testing/state_house.h"
 
 namespace warpline::scheduler {
 
@@ -30,8 +26,6 @@ using warpline_internal::ServerReport;
 
 inline constexpr uint64_t kGiB = 1ull << 30;
 
-enum class StateKind { kSqlite, kEtcd };
-
 // Tests of it are made for both kinds with INSTANTIATE_TEST_SUITE_P(States, SchedulerTest,
 // kStateKinds, StateKindName).
 class SchedulerTest : public ::testing::TestWithParam<StateKind> {
@@ -41,22 +35,9 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
   }
 
   void SetUp() override {
-    if (GetParam() == StateKind::kEtcd) {
-      // One for all tests of the process; each has a prefix of its own.
-      static const std::unique_ptr<LocalEtcd> etcd = LocalEtcd::Start();
-      if (etcd == nullptr) GTEST_SKIP() << "etcd is not installed (apt-get install etcd-server)";
-      client_ = std::make_unique<EtcdClient>(etcd->options());
-    }
+    house_ = StateHouse::Make(GetParam(), folder_);
+    if (house_ == nullptr) GTEST_SKIP() << "etcd is not installed (apt-get install etcd-server)";
     Restart();
-  }
-
-  // Opens the state of the scheduler before.
-  absl::StatusOr<std::unique_ptr<Store>> OpenStore() {
-    if (GetParam() == StateKind::kSqlite) return SqliteStore::Open(folder_ + "/state.db");
-    const std::string prefix = folder_ + "/";
-    const auto guard = TakeLead(client_.get(), prefix + "leader");
-    if (!guard.ok()) return guard.status();
-    return EtcdStore::Open(client_.get(), prefix, *guard, [](const std::string&) {});
   }
 
   void Restart() {
@@ -71,7 +52,7 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
     options.audit = audit_;
     options.clock = [this] { return now_; };
     auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
-    auto store = OpenStore();
+    auto store = house_->OpenStore();
     ASSERT_TRUE(keys.ok() && store.ok());
     auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
     ASSERT_TRUE(scheduler.ok()) << scheduler.status();
@@ -164,17 +145,11 @@ class SchedulerTest : public ::testing::TestWithParam<StateKind> {
   placement::AllocatorOptions placement_;
   std::shared_ptr<AccountGate> accounts_;
   audit::AuditLog* audit_ = nullptr;
-  std::unique_ptr<EtcdClient> client_;  // Null unless the state is in etcd.
+  std::unique_ptr<StateHouse> house_;
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   std::unique_ptr<Scheduler> scheduler_;
   std::map<std::string, std::string> servers_;  // Their credentials.
 };
-
-inline const auto kStateKinds = ::testing::Values(StateKind::kSqlite, StateKind::kEtcd);
-
-inline std::string StateKindName(const ::testing::TestParamInfo<StateKind>& kind) {
-  return kind.param == StateKind::kSqlite ? "Sqlite" : "Etcd";
-}
 
 }  // namespace warpline::scheduler
 

@@ -110,10 +110,8 @@ absl::Status CompleteNames(const placement::Pool& pool, std::vector<std::string>
 absl::Status Scheduler::TakePool(absl::Time now) {
   // Who only reads decides nothing.
   if (options_.only_reads) return absl::OkStatus();
-  const auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
   std::map<std::string, TenantRecord> by_name;
-  for (const TenantRecord& tenant : *tenants) by_name[tenant.name] = tenant;
+  for (const TenantRecord& tenant : store_->Tenants()) by_name[tenant.name] = tenant;
   // Who is above comes first, so several rounds are made until nobody is left who could be put.
   std::set<std::string> put;
   for (size_t round = 0; round < placement::kMaxDepth; ++round) {
@@ -144,16 +142,12 @@ absl::Status Scheduler::TakePool(absl::Time now) {
     pool_.PutServer(name, report.devices(), /*up=*/false, now);
     report.Clear();
   }
-  const auto leases = store_->ActiveLeases();
-  if (!leases.ok()) return leases.status();
-  std::vector<LeaseRecord> in_order = *leases;
+  std::vector<LeaseRecord> in_order = store_->ActiveLeases();
   std::sort(in_order.begin(), in_order.end(), [](const LeaseRecord& a, const LeaseRecord& b) {
     return std::tie(a.created, a.id) < std::tie(b.created, b.id);
   });
   for (const LeaseRecord& lease : in_order) pool_.Restore(lease, by_name[lease.tenant], now);
-  const auto cordons = store_->Cordons();
-  if (!cordons.ok()) return cordons.status();
-  for (const CordonRecord& cordon : *cordons) pool_.PutCordon(cordon, now);
+  for (const CordonRecord& cordon : store_->Cordons()) pool_.PutCordon(cordon, now);
   return absl::OkStatus();
 }
 
@@ -173,9 +167,8 @@ void Scheduler::RefreshServers(absl::Time now) {
 
 absl::Status Scheduler::ForgetEnded(const std::string& tenant) {
   const auto ended = store_->EndedLeases(tenant);
-  if (!ended.ok()) return ended.status();
-  for (size_t i = 0; i + kMaxEnded < ended->size(); ++i) {
-    if (auto status = store_->RemoveLease((*ended)[i]); !status.ok()) return status;
+  for (size_t i = 0; i + kMaxEnded < ended.size(); ++i) {
+    if (auto status = store_->RemoveLease(ended[i]); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -293,11 +286,11 @@ void Scheduler::TellNotices(absl::Time now) {
 void Scheduler::EndDueLeases() {
   for (const LeaseNotice& due : pool_.Due()) {
     auto lease = store_->FindLease(due.lease);
-    absl::Status status = lease.status();
-    if (lease.ok() && lease->has_value() && (*lease)->state == LeaseState::kActive) {
+    absl::Status status;
+    if (lease.has_value() && lease->state == LeaseState::kActive) {
       ++counts_.preempted;
-      status = EndLease(**std::move(lease), LeaseState::kRevoked, due.reason);
-    } else if (lease.ok()) {
+      status = EndLease(*std::move(lease), LeaseState::kRevoked, due.reason);
+    } else {
       pool_.Release(due.lease, Now());
     }
     if (status.ok()) continue;
@@ -317,8 +310,7 @@ absl::Status Scheduler::CordonServer(const warpline_internal::CordonRequest& req
   MutexLock lock(&mu_);
   const absl::Time now = Now();
   const auto credential = store_->ServerCredential(request.name());
-  if (!credential.ok()) return credential.status();
-  if (records_.count(request.name()) == 0 && credential->empty()) {
+  if (records_.count(request.name()) == 0 && credential.empty()) {
     return absl::NotFoundError(absl::StrCat("there is no server ", request.name()));
   }
   if (!request.cordoned()) {

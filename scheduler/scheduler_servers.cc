@@ -98,16 +98,13 @@ bool Scheduler::IsUp(const LiveServer& server, absl::Time now) const {
 absl::Status Scheduler::CheckServer(const std::string& name, const std::string& credential,
                                     bool local) {
   const auto hash = store_->ServerCredential(name);
-  if (!hash.ok()) return hash.status();
-  if (!hash->empty() && EqualSecrets(*hash, HashCredential(credential))) {
+  if (!hash.empty() && EqualSecrets(hash, HashCredential(credential))) {
     return absl::OkStatus();
   }
-  if (hash->empty() && local && credential.empty()) {
-    const auto tenants = store_->Tenants();
-    if (!tenants.ok()) return tenants.status();
-    const auto servers = store_->ServersWithCredential();
-    if (!servers.ok()) return servers.status();
-    if (tenants->empty() && servers->empty()) return absl::OkStatus();
+  if (hash.empty() && local && credential.empty()) {
+    if (store_->Tenants().empty() && store_->ServersWithCredential().empty()) {
+      return absl::OkStatus();
+    }
   }
   ++counts_.rejected;
   return absl::UnauthenticatedError(absl::StrCat(
@@ -120,11 +117,10 @@ absl::StatusOr<ServerReply> Scheduler::PutServer(const ServerRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto known = store_->ServersWithCredential();
-  if (!known.ok()) return known.status();
-  if (absl::c_find(*known, request.name()) == known->end()) {
+  if (absl::c_find(known, request.name()) == known.end()) {
     if (auto status = CheckNewServer(request.name()); !status.ok()) return status;
   }
-  if (request.create() && known->size() >= options_.max_servers) {
+  if (request.create() && known.size() >= options_.max_servers) {
     return absl::ResourceExhaustedError("the scheduler has as many servers as it keeps");
   }
   ServerReply reply;
@@ -263,9 +259,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   ReportAnswer answer(&reply);
   live.ended.NextAnswer(report.heard());
   if (live.ended.telling()) {
-    auto ended = store_->EndedLeasesOn(report.name());
-    if (!ended.ok()) return ended.status();
-    live.ended.Tell(*std::move(ended), &answer);
+    live.ended.Tell(store_->EndedLeasesOn(report.name()), &answer);
   }
   if (auto status = KeepLeases(report, now, &answer); !status.ok()) return status;
   // Not before: a lease with sessions whose new time could not be written would end for having
@@ -285,19 +279,18 @@ absl::Status Scheduler::KeepLeases(const ServerReport& report, absl::Time now,
   for (const auto& reported : report.leases()) {
     if (answer->Tells(reported.lease())) continue;
     auto lease = store_->FindLease(reported.lease());
-    if (!lease.ok()) return lease.status();
-    const bool ours = lease->has_value() && (*lease)->server == report.name();
-    if (!ours || (*lease)->state != LeaseState::kActive) {
+    const bool ours = lease.has_value() && lease->server == report.name();
+    if (!ours || lease->state != LeaseState::kActive) {
       // Where it has no room, the server reports it again.
       answer->AddEnded(reported.lease(),
-                       ours ? (*lease)->reason
+                       ours ? lease->reason
                             : EndReason{"the scheduler does not know it", EndCause::kNamesNobody});
       continue;
     }
     // Sessions that run keep their lease.
-    if ((*lease)->expires - now > options_.lease_ttl / 2) continue;
-    (*lease)->expires = std::min(now + options_.lease_ttl, (*lease)->ends);
-    if (auto status = store_->UpdateLease(**lease); !status.ok()) return status;
+    if (lease->expires - now > options_.lease_ttl / 2) continue;
+    lease->expires = std::min(now + options_.lease_ttl, lease->ends);
+    if (auto status = store_->UpdateLease(*lease); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -310,22 +303,20 @@ absl::Status Scheduler::EndIdleLeases(const ServerReport& report, absl::Time now
     // A session has joined since the lease fell idle, as when a client opens again what broke.
     if (in_use.count(id) > 0) continue;
     auto lease = store_->FindLease(id);
-    if (!lease.ok()) return lease.status();
-    if (!lease->has_value() || (*lease)->server != report.name()) continue;
-    if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
+    if (!lease.has_value() || lease->server != report.name()) continue;
+    if (!lease->by_sessions && lease->state == LeaseState::kActive) continue;
     // This answer may be lost, and then the next one has to tell it again.
     if (answer.Tells(id)) continue;
-    if ((*lease)->state != LeaseState::kActive && !live->ended.WasTold(id)) {
-      // It has ended by a change whose outcome was not known, so nobody had the server told. Its
-      // token may still be good.
+    if (lease->state != LeaseState::kActive && !live->ended.WasTold(id)) {
+      // The server has not been told yet, and the lease's token may still be good.
       live->ended.TellAll();
       continue;
     }
     if (auto status = store_->RemoveLease(id); !status.ok()) return status;
     renewals_.Forget(id);
     pool_.Release(id, now);
-    if (const LogPermit permit = log_.Ask(TenantKey((*lease)->tenant), kOverLine)) {
-      permit.Info("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
+    if (const LogPermit permit = log_.Ask(TenantKey(lease->tenant), kOverLine)) {
+      permit.Info("over lease=", id, " tenant=", lease->tenant, " server=", report.name());
     }
   }
   return absl::OkStatus();
@@ -381,8 +372,7 @@ void Scheduler::HousekeepServers(absl::Time now) {
     }
     // Whoever stops a server for a while is not rid of its anchor. One without a credential may
     // come back by any name.
-    const auto credential = store_->ServerCredential(name);
-    if (credential.ok() && credential->empty()) anchors_.Forget(name);
+    if (store_->ServerCredential(name).empty()) anchors_.Forget(name);
     records_.erase(name);
     pool_.RemoveServer(name, now);
     server = servers_.erase(server);
@@ -419,16 +409,12 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(
   if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto leases = store_->ActiveLeases();
-  if (!leases.ok()) return leases.status();
   const auto credentials = store_->ServersWithCredential();
-  if (!credentials.ok()) return credentials.status();
-  const auto cordons = store_->Cordons();
-  if (!cordons.ok()) return cordons.status();
   std::map<std::string, CordonRecord> cordoned;
-  for (const CordonRecord& cordon : *cordons) cordoned[cordon.server] = cordon;
+  for (const CordonRecord& cordon : store_->Cordons()) cordoned[cordon.server] = cordon;
   std::map<std::string, LeaseTotals> totals;
-  for (const LeaseRecord& lease : *leases) totals[lease.server].Add(lease);
-  const std::set<std::string> with_credential(credentials->begin(), credentials->end());
+  for (const LeaseRecord& lease : leases) totals[lease.server].Add(lease);
+  const std::set<std::string> with_credential(credentials.begin(), credentials.end());
   std::set<std::string> names = with_credential;
   for (const auto& [name, record] : records_) names.insert(name);
   const absl::Time now = Now();

@@ -58,11 +58,10 @@ absl::Status Scheduler::PutSlice(const SliceRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto slices = store_->Slices();
-  if (!slices.ok()) return slices.status();
-  const auto old = std::find_if(slices->begin(), slices->end(), [&](const SliceRecord& known) {
+  const auto old = std::find_if(slices.begin(), slices.end(), [&](const SliceRecord& known) {
     return known.name == request.name();
   });
-  const bool known = old != slices->end();
+  const bool known = old != slices.end();
   SliceRecord slice = {request.name(), {}};
   if (known) slice = *old;
   Change(request, &slice.shape);
@@ -77,7 +76,7 @@ absl::Status Scheduler::PutSlice(const SliceRequest& request) {
   if (!known) {
     if (auto status = CheckNewSlice(slice.name); !status.ok()) return status;
   }
-  if (!known && slices->size() >= kMaxSlices) {
+  if (!known && slices.size() >= kMaxSlices) {
     return absl::ResourceExhaustedError("there are as many slices as the scheduler keeps");
   }
   const absl::Status status = known ? store_->UpdateSlice(slice) : store_->AddSlice(slice);
@@ -98,8 +97,7 @@ absl::Status Scheduler::RemoveSlice(const SliceRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
-  for (const TenantRecord& tenant : *tenants) {
+  for (const TenantRecord& tenant : tenants) {
     if (std::count(tenant.slices.begin(), tenant.slices.end(), request.name()) == 0) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "tenant ", tenant.name, " has slice ", request.name(),
@@ -115,15 +113,13 @@ absl::StatusOr<warpline_internal::SliceList> Scheduler::Slices(
   if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto slices = store_->Slices();
-  if (!slices.ok()) return slices.status();
   const auto leases = store_->ActiveLeases();
-  if (!leases.ok()) return leases.status();
   std::map<std::string, uint32_t> made;
-  for (const LeaseRecord& lease : *leases) ++made[lease.slice.name];
+  for (const LeaseRecord& lease : leases) ++made[lease.slice.name];
   PageCut cut(page);
   warpline_internal::SliceList list;
   list.set_from_follower(options_.only_reads);
-  for (const SliceRecord& slice : *slices) {
+  for (const SliceRecord& slice : slices) {
     if (!cut.Takes(slice.name)) continue;
     auto* const to = list.add_slices();
     Fill(slice, to);
@@ -137,8 +133,7 @@ absl::StatusOr<std::optional<LeaseRecord>> Scheduler::ChooseOfSlice(
     const AcquireRequest& request, const TenantRecord& tenant, bool by_sessions,
     warpline_placement::Decision* decision) {
   const auto slices = store_->Slices();
-  if (!slices.ok()) return slices.status();
-  auto slice = SliceFor(tenant, request.slice(), *slices);
+  auto slice = SliceFor(tenant, request.slice(), slices);
   if (!slice.ok()) return slice.status();
   if (slice->name.empty()) return Choose(request, tenant, *slice, by_sessions, decision);
   AcquireRequest shaped = request;

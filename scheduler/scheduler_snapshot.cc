@@ -82,22 +82,15 @@ absl::StatusOr<PoolSnapshot> Scheduler::Snapshot() {
   pool.from_follower = options_.only_reads;
   pool.epoch = store_->epoch();
   pool.afterlife = Afterlife();
-  auto leases = store_->Leases();
-  if (!leases.ok()) return leases.status();
-  pool.leases = *std::move(leases);
-  auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
-  pool.tenants = *std::move(tenants);
+  pool.leases = store_->Leases();
+  pool.tenants = store_->Tenants();
   for (TenantRecord& tenant : pool.tenants) tenant.credential_hash.clear();
   if (pool.tenants.empty()) {
     pool.tenants.emplace_back().name = kDefaultTenant;
     pool.tenants.back().slices = {kAnySlice};
   }
-  auto slices = store_->Slices();
-  if (!slices.ok()) return slices.status();
-  pool.slices = *std::move(slices);
+  pool.slices = store_->Slices();
   const auto cordons = store_->Cordons();
-  if (!cordons.ok()) return cordons.status();
   for (const auto& [name, record] : records_) {
     ServerInPool& server = pool.servers.emplace_back();
     server.record = record;
@@ -110,7 +103,7 @@ absl::StatusOr<PoolSnapshot> Scheduler::Snapshot() {
                    : live.report.draining() ? "draining"
                                             : "up";
     if (!up && !options_.only_reads) server.heard = live.heard;
-    for (const CordonRecord& cordon : *cordons) {
+    for (const CordonRecord& cordon : cordons) {
       if (cordon.server != name) continue;
       server.cordoned = true;
       server.cordon_reason = cordon.reason;

@@ -10,8 +10,6 @@
 #include "proto/refusal.h"
 #include "proto/tier.h"
 #include "scheduler/scheduler_fixture.h"
-#include "scheduler/sqlite.h"
-#include "scheduler/sqlite_store.h"
 #include "scheduler/state_folder.h"
 
 namespace warpline::scheduler {
@@ -329,25 +327,6 @@ TEST_P(SchedulerTest, LeaseEndsWhenItsTenantsTimeIsOverWhoeverRenewsIt) {
   Tell(WithSessions(Report("a"), lease->lease()));
   Pass(absl::Seconds(4));
   EXPECT_EQ(scheduler_->Renew(lease->token()).status().code(), Code::kFailedPrecondition);
-}
-
-// If it were taken for an empty one, its leases would be given out a second time.
-TEST_P(SchedulerTest, StateThatCannotBeReadIsNotAnEmptyOne) {
-  if (GetParam() != StateKind::kSqlite) GTEST_SKIP() << "etcd_store_test has that of etcd";
-  Tell(Report("a"));
-  ASSERT_TRUE(Acquire(16).ok());
-  scheduler_.reset();
-  auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
-  auto store = SqliteStore::Open(folder_ + "/state.db");
-  ASSERT_TRUE(keys.ok() && store.ok());
-  // The file is sound but lacks a table.
-  ASSERT_TRUE(Database::Open(folder_ + "/state.db").value()->Execute("DROP TABLE leases").ok());
-  SchedulerOptions options;
-  options.clock = [this] { return now_; };
-  const auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
-  ASSERT_FALSE(scheduler.ok());
-  EXPECT_THAT(scheduler.status().message(), HasSubstr(folder_ + "/state.db"));
-  EXPECT_THAT(scheduler.status().message(), HasSubstr("put back a copy"));
 }
 
 TEST_P(SchedulerTest, RestartForgetsNothing) {
@@ -691,29 +670,6 @@ TEST_P(SchedulerTest, ServersAreToldOfLeasesThatEndedWithoutSessions) {
   Restart();
   report.set_heard(true);
   EXPECT_EQ(Tell(report).ended_size(), 1);
-}
-
-// As when a release reached the state, and its answer did not come.
-TEST_P(SchedulerTest, ServersAreToldOfLeasesThatEndedBehindTheSchedulersBack) {
-  if (GetParam() != StateKind::kSqlite) GTEST_SKIP() << "the other store has its state in memory";
-  ServerReport report = Report("a");
-  report.set_heard(true);
-  Tell(report);
-  const auto lease = Acquire(4);
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_EQ(Tell(report).ended_size(), 0);
-  {
-    const auto store = OpenStore();
-    ASSERT_TRUE(store.ok()) << store.status();
-    auto record = (*store)->FindLease(lease->lease());
-    ASSERT_TRUE(record.ok() && record->has_value());
-    (*record)->state = LeaseState::kReleased;
-    ASSERT_TRUE((*store)->UpdateLease(**record).ok());
-  }
-  report.add_idle_leases(lease->lease());
-  Tell(report);
-  ASSERT_EQ(Tell(report).ended_size(), 1);
-  EXPECT_EQ(Tell(report).ended_size(), 0);
 }
 
 TEST_P(SchedulerTest, TheAnchorOfAServersAuditSurvivesARestart) {

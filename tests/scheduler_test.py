@@ -400,18 +400,19 @@ class PoolTest(unittest.TestCase):
 
         def make_newer(path):
             with contextlib.closing(sqlite3.connect(path)) as connection:
-                connection.execute("PRAGMA user_version = 99")
+                connection.execute("UPDATE records SET value = '99' WHERE key = 'version'")
+                connection.commit()
 
-        def drop_leases(path):
+        def drop_records(path):
             with contextlib.closing(sqlite3.connect(path)) as connection:
-                connection.execute("DROP TABLE leases")
+                connection.execute("DROP TABLE records")
 
         def make_unreadable(path):
             path.unlink()
             path.mkdir()
 
         self.warpline("run", "--memory=1GiB", self.vector_add())
-        for damage in (overwrite, drop_leases, make_unreadable):
+        for damage in (overwrite, drop_records, make_unreadable):
             said = self.refused_with_state(damage)
             self.assertIn("put back a copy", said, damage.__name__)
         self.assertIn("version 99", self.refused_with_state(make_newer))

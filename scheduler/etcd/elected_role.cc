@@ -4,8 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/leader_hint.h"
-#include "scheduler/etcd/etcd_store.h"
+#include "scheduler/etcd/etcd_key_value_store.h"
 #include "scheduler/state_folder.h"
+#include "scheduler/store/store.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -25,7 +26,7 @@ ElectedRole::ElectedRole(ElectedRoleOptions options, EtcdClient* client)
 
 void ElectedRole::Start(const std::string& address) {
   LeadershipOptions options;
-  options.key = absl::StrCat(options_.prefix, "leader");
+  options.key = absl::StrCat(options_.prefix, kLeaderKey);
   options.address = address;
   options.ttl = options_.leader_ttl;
   options.clock = options_.scheduler.clock;
@@ -40,9 +41,9 @@ void ElectedRole::Start(const std::string& address) {
 }
 
 absl::Status ElectedRole::Lead(const EtcdGuard& guard) {
-  auto store =
-      EtcdStore::Open(client_, options_.prefix, guard,
-                      [this, guard](const std::string& why) { leadership_->GiveUp(guard, why); });
+  auto store = Store::Open(std::make_unique<EtcdKeyValueStore>(
+      client_, options_.prefix, guard,
+      [this, guard](const std::string& why) { leadership_->GiveUp(guard, why); }));
   if (!store.ok()) return store.status();
   if ((*store)->operator_hash().empty()) {
     const auto status =
@@ -88,7 +89,7 @@ absl::StatusOr<std::shared_ptr<Scheduler>> ElectedRole::Reading() {
     if (leading_ != nullptr) return leading_;
     if (reading_ != nullptr && now - read_ < kReadingAge) return reading_;
   }
-  auto store = EtcdStore::OpenToRead(client_, options_.prefix);
+  auto store = Store::OpenToRead(std::make_unique<EtcdKeyValueStore>(client_, options_.prefix));
   if (!store.ok()) return absl::UnavailableError(store.status().message());
   SchedulerOptions options = options_.scheduler;
   options.operator_hash = (*store)->operator_hash();

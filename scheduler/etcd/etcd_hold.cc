@@ -5,8 +5,7 @@
 #include "common/crypto/secret.h"
 #include "common/text.h"
 #include "scheduler/etcd/etcd.pb.h"
-#include "scheduler/etcd/etcd_keys.h"
-#include "scheduler/etcd/etcd_records.pb.h"
+#include "scheduler/etcd/leader.pb.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -34,7 +33,7 @@ absl::Status HeldBy(const std::string& value) {
 absl::StatusOr<std::unique_ptr<EtcdHold>> EtcdHold::Take(EtcdClient* client,
                                                          const std::string& prefix,
                                                          absl::Duration ttl) {
-  const std::string key = absl::StrCat(prefix, etcd_keys::kLeader);
+  const std::string key = absl::StrCat(prefix, kLeaderKey);
   const auto lease = client->GrantLease(ttl);
   if (!lease.ok()) return lease.status();
   // Without an address nobody is sent here.

@@ -1,5 +1,5 @@
-// Keeps schedulers from leading while something else works on their state in etcd, as a copy or a
-// way back does: holds the leader's key.
+// Keeps schedulers from leading while something else works on their state in etcd, as a copy does:
+// holds the leader's key.
 #ifndef WARPLINE_SCHEDULER_ETCD_ETCD_HOLD_H_
 #define WARPLINE_SCHEDULER_ETCD_ETCD_HOLD_H_
 
@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "scheduler/etcd/etcd_client.h"
-#include "scheduler/etcd/etcd_store.h"
+#include "scheduler/etcd/etcd_key_value_store.h"
 
 namespace warpline::scheduler {
 

@@ -8,7 +8,7 @@
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/text.h"
-#include "scheduler/etcd/etcd_records.pb.h"
+#include "scheduler/etcd/leader.pb.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::scheduler {

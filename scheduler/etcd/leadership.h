@@ -1,7 +1,7 @@
 // Which scheduler leads, of those that share a state in etcd: the one that made the leader's key,
 // for as long as the key is there. The key goes with a lease of etcd's, which its maker keeps
-// alive. What makes a leader's changes safe is not this class but etcd, which refuses them once the
-// key has gone (etcd_store.h).
+// alive. A leader's changes are safe by etcd and not by this class: etcd refuses them once the key
+// has gone (etcd_key_value_store.h).
 #ifndef WARPLINE_SCHEDULER_ETCD_LEADERSHIP_H_
 #define WARPLINE_SCHEDULER_ETCD_LEADERSHIP_H_
 
@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "scheduler/etcd/etcd_client.h"
-#include "scheduler/etcd/etcd_store.h"
+#include "scheduler/etcd/etcd_key_value_store.h"
 
 namespace warpline::scheduler {
 

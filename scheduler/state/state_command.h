@@ -19,7 +19,7 @@ struct StatePlace {
   std::string folder;
 };
 
-// Whether there is such a verb: "show", "back" or "copy".
+// Returns whether there is such a verb: "show" or "copy".
 bool IsStateVerb(absl::string_view verb);
 
 // Carries the verb out, with the flags that were given, and returns what is to be printed.

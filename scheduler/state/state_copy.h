@@ -6,10 +6,12 @@
 #ifndef WARPLINE_SCHEDULER_STATE_STATE_COPY_H_
 #define WARPLINE_SCHEDULER_STATE_STATE_COPY_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "scheduler/etcd/etcd_client.h"
+#include "scheduler/store/store.h"
 
 namespace warpline::scheduler {
 
@@ -19,12 +21,21 @@ std::string KeysFileIn(const std::string& folder);
 std::string OperatorFileIn(const std::string& folder);
 std::string EpochFileIn(const std::string& folder);
 
+// Open a state in order to look at it, and leave it as it is. FAILED_PRECONDITION when there is
+// none or when it is of another version; otherwise the errors of Store::OpenToRead(). The folder
+// stays locked until the process ends.
+absl::StatusOr<std::unique_ptr<Store>> OpenFolderToRead(const std::string& folder);
+absl::StatusOr<std::unique_ptr<Store>> OpenEtcdToRead(EtcdClient* client,
+                                                      const std::string& prefix);
+
+// For people: "2 tenants, 1 slices, ...".
+std::string Summary(const Store& store);
+
 // Both return what was done, in lines for people, and refuse to overwrite a state, to copy one that
 // a scheduler has, and to copy what is not there: FAILED_PRECONDITION. UNAVAILABLE when etcd or the
 // disk fails, DATA_LOSS when what was written is not what was read. `prefix` is that of the keys in
 // etcd. The folder stays locked until the process ends.
 
-// A state of an older version in `folder` becomes one of this version first (sqlite_schema.h).
 absl::StatusOr<std::string> CopyToEtcd(const std::string& folder, EtcdClient* client,
                                        const std::string& prefix);
 

@@ -12,14 +12,12 @@ import pool as pools
 LEASES, SERVERS, TENANTS, SLICES, SESSIONS = 65536, 4096, 4096, 1024, 8192
 
 
-def multiply(database, table, key, template, names):
-    """Writes the row whose `key` is `template` again, once for each of `names`."""
-    cursor = database.execute("SELECT * FROM %s WHERE %s = ?" % (table, key), (template,))
-    columns = [column[0] for column in cursor.description]
-    row = dict(zip(columns, cursor.fetchone()))
-    database.executemany(
-        "INSERT INTO %s VALUES (%s)" % (table, ", ".join("?" * len(columns))),
-        ([{**row, key: name}[column] for column in columns] for name in names))
+def multiply(database, kind, template, names):
+    """Writes the record of `kind` that is called `template` again, once for each of `names`."""
+    value, = database.execute("SELECT value FROM records WHERE key = ?",
+                              ("%s/%s" % (kind, template),)).fetchone()
+    database.executemany("INSERT INTO records VALUES (?, ?)",
+                         (("%s/%s" % (kind, name), value) for name in names))
 
 
 class LongListsTest(unittest.TestCase):
@@ -42,11 +40,10 @@ class LongListsTest(unittest.TestCase):
         pool.process.wait()
         path, = (pool.folder / "state").glob("*.db")
         with sqlite3.connect(path) as database:
-            multiply(database, "leases", "id", lease, ("%032x" % i for i in range(1, LEASES)))
-            multiply(database, "tenants", "name", "tenant", ("t%d" % i for i in range(1, TENANTS)))
-            multiply(database, "slices", "name", "slice", ("s%d" % i for i in range(1, SLICES)))
-            multiply(database, "server_credentials", "name", "server",
-                     ("v%d" % i for i in range(1, SERVERS)))
+            multiply(database, "leases", lease, ("%032x" % i for i in range(1, LEASES)))
+            multiply(database, "tenants", "tenant", ("t%d" % i for i in range(1, TENANTS)))
+            multiply(database, "slices", "slice", ("s%d" % i for i in range(1, SLICES)))
+            multiply(database, "credentials", "server", ("v%d" % i for i in range(1, SERVERS)))
         database.close()
         pool.start()
         pool.fill("server", "server", 8, 16384, pool.warpline("servers", "renew", "server"))

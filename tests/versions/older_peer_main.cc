@@ -1,8 +1,8 @@
 // Stands between clients and a server, and makes each look like an older one to the other: in every
 // Hello it lowers the newest version of the protocol, and takes features away. Frames go on as they
-// are otherwise. With --record it writes down the first frame of each client, as it came.
+// are otherwise.
 //
-//   older_peer --server=HOST:PORT --port_file=FILE [--newest=N] [--features=BITS] [--record=FILE]
+//   older_peer --server=HOST:PORT --port_file=FILE [--newest=N] [--features=BITS]
 //
 // Ends with its standard input.
 #include <unistd.h>
@@ -19,7 +19,6 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "proto/frames.h"
@@ -32,7 +31,6 @@ ABSL_FLAG(std::string, server, "", "Where sessions go on. Empty refuses every on
 ABSL_FLAG(std::string, port_file, "", "Where to write the port that it listens on.");
 ABSL_FLAG(uint32_t, newest, 0, "The newest version that clients speak; 0 for their own.");
 ABSL_FLAG(uint64_t, features, ~uint64_t{0}, "The feature bits that clients may have.");
-ABSL_FLAG(std::string, record, "", "Where the first frame of each client is written, in hex.");
 
 namespace warpline {
 namespace {
@@ -142,12 +140,6 @@ class Downstream : public SessionHandler {
 
  private:
   static void MakeOlder(Frame* frame) {
-    if (const std::string path = absl::GetFlag(FLAGS_record); !path.empty()) {
-      std::ofstream(path, std::ios::app)
-          << frame->kind << " "
-          << absl::BytesToHexString(absl::string_view(frame->payload.data(), frame->payload.size()))
-          << "\n";
-    }
     warpline_internal::Hello hello;
     if (frame->kind != kHello || !hello.ParseFromString(frame->payload)) return;
     if (absl::GetFlag(FLAGS_newest) != 0) hello.set_max_version(absl::GetFlag(FLAGS_newest));

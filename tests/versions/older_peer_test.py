@@ -13,11 +13,10 @@ sys.path[:0] = [str(pathlib.Path(os.environ.get("TEST_SRCDIR", ".")) / "warpline
                 str(pathlib.Path(os.environ.get("TEST_SRCDIR", ".")) / "warpline/tests/versions")]
 
 import harness  # noqa: E402
-import record  # noqa: E402
+import processes  # noqa: E402
 
 # They copy, launch, read back, allocate, use streams and events, and load modules.
 PROGRAMS = ["vector_add", "allocations", "two_streams", "events_and_memset", "launches", "driver_api"]
-FORMER = pathlib.Path(__file__).resolve().parent / "former"
 
 
 class OlderPeerTest(unittest.TestCase):
@@ -42,21 +41,11 @@ class OlderPeerTest(unittest.TestCase):
                  "--server=" + self.server.endpoint, "--port_file=%s" % port_file, *flags],
                 stdin=subprocess.PIPE)
             try:
-                record.wait_for(port_file.exists, "older_peer listens")
+                processes.wait_for(port_file.exists, "older_peer listens")
                 yield "127.0.0.1:" + port_file.read_text().strip()
             finally:
                 peer.stdin.close()
                 peer.wait(20)
-
-    def newest(self):
-        shape = (FORMER / "shape.txt").read_text()
-        return int(shape.rsplit("protocol newest ", 1)[1].split()[0])
-
-    def test_every_program_runs_with_the_version_before(self):
-        with self.older("--newest=%d" % max(1, self.newest() - 1)) as endpoint:
-            for program in PROGRAMS:
-                with self.subTest(program):
-                    harness.run(self.installation, endpoint, program)
 
     def test_every_program_runs_without_any_feature(self):
         with self.older("--newest=1", "--features=0") as endpoint:

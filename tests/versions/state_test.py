@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""`warpline-scheduler state`: a state at rest is shown, brought back and copied, and what is killed in
-the middle of that loses nothing."""
+"""`warpline-scheduler state`: a state at rest is shown and copied, and what is killed in the middle of
+that loses nothing."""
 import os
 import pathlib
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,19 +16,46 @@ sys.path[:0] = [str(pathlib.Path(os.environ.get("TEST_SRCDIR", ".")) / "warpline
                 str(pathlib.Path(os.environ.get("TEST_SRCDIR", ".")) / "warpline/tests/versions")]
 
 import harness  # noqa: E402
-import record  # noqa: E402
+import processes  # noqa: E402
 
-FORMER = pathlib.Path(__file__).resolve().parent / "former"
 KEPT = ("state.db", "keys")
 
 
-@unittest.skipUnless(os.access(record.ETCD, os.X_OK),
+@unittest.skipUnless(os.access(processes.ETCD, os.X_OK),
                      "etcd is not installed (apt-get install etcd-server)")
 class StateTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.installation = harness.local_server.Installation.from_bazel_bin(harness.RUNFILES, {})
         cls.binary = str(cls.installation.root / "bin/warpline-scheduler")
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.made = pathlib.Path(folder.name) / "made"
+        cls.fill(cls.made)
+
+    @classmethod
+    def fill(cls, folder):
+        """A state in the folder that has something of everything, and no scheduler."""
+        scheduler = processes.Scheduler(cls.installation.root, folder, str(folder))
+        try:
+            scheduler.must("slice", "add", "small", "--memory=64MiB", "--handles=500")
+            scheduler.must("tenant", "add", "org", "--memory=8GiB")
+            credential, server = folder.parent / "tenant", folder.parent / "server"
+            credential.write_text(scheduler.must("tenant", "add", "vision", "--parent=org",
+                                                 "--slices=small", "--weight=3"))
+            server.write_text(scheduler.must("servers", "add", "gpu1"))
+            scheduler.must("servers", "add", "gpu2")
+            scheduler.must("servers", "cordon", "gpu2", "--reason=disk")
+            with harness.server(cls.installation, "--name=gpu1",
+                                "--scheduler=" + scheduler.endpoint,
+                                "--scheduler_credential_file=%s" % server):
+                environment = {"WARPLINE_CREDENTIAL_FILE": str(credential)}
+                processes.wait_for(
+                    lambda: scheduler.call("run", "--", "true", env=environment)[0] == 0,
+                    "leases are given")
+                scheduler.kill()
+        finally:
+            scheduler.kill()
 
     @classmethod
     def tearDownClass(cls):
@@ -37,7 +65,7 @@ class StateTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.etcd = record.Etcd(self.folder)
+        self.etcd = processes.Etcd(self.folder)
         self.addCleanup(self.etcd.close)
         self.in_etcd = "etcd://127.0.0.1:%d" % self.etcd.port
 
@@ -61,30 +89,23 @@ class StateTest(unittest.TestCase):
         self.assertEqual(status, 2, output)
         return output
 
-    def source(self, name="source", leases=0):
-        """A folder as a scheduler of the former version left it, with more leases of it."""
-        folder = self.folder / name
-        folder.mkdir(mode=0o700)
+    def source(self, leases=0):
+        """A folder as a scheduler left it, with more leases of it."""
+        folder = self.folder / "source"
+        shutil.copytree(self.made, folder)
         database = sqlite3.connect(folder / "state.db")
-        database.executescript((FORMER / "state.sql").read_text())
-        columns = [row[1] for row in database.execute("PRAGMA table_info(leases)")]
-        copied = ", ".join("?" if column == "id" else column for column in columns)
+        lease, = database.execute("SELECT value FROM records WHERE key LIKE 'leases/%'").fetchone()
         for i in range(leases):
-            database.execute("INSERT INTO leases SELECT %s FROM leases LIMIT 1" % copied,
-                             ("more%d" % i,))
+            database.execute("INSERT INTO records VALUES (?, ?)", ("leases/more%d" % i, lease))
         database.commit()
         database.close()
-        (folder / "keys").write_text((FORMER / "keys.txt").read_text())
         return folder
 
     @staticmethod
     def rows(path):
-        """All rows of all tables."""
+        """All records, and the version."""
         database = sqlite3.connect(path)
-        tables = [row[0] for row in database.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        found = {table: sorted(database.execute("SELECT * FROM %s" % table)) for table in tables}
-        found["version"] = database.execute("PRAGMA user_version").fetchone()
+        found = sorted(database.execute("SELECT key, value FROM records"))
         database.close()
         return found
 
@@ -96,7 +117,7 @@ class StateTest(unittest.TestCase):
         source, target = self.source(leases=130), self.folder / "target"
         said = self.must("copy", "--state=%s" % source, "--into=" + self.in_etcd)
         self.assertIn("copied and read back: 2 tenants, 1 slices, 1 servers", said)
-        self.assertEqual(self.etcd.keys(b"/warpline/")["format"], b"2")
+        self.assertEqual(self.etcd.keys(b"/warpline/")["version"], b"1")
         said = self.must("copy", "--state=" + self.in_etcd, "--into=%s" % target)
         self.assertIn("The operator's credential is another one", said)
         self.expect_same(source, target)
@@ -123,64 +144,37 @@ class StateTest(unittest.TestCase):
 
     def test_a_state_that_a_scheduler_has_is_left_alone(self):
         source = self.source()
-        scheduler = record.Scheduler(self.installation.root, source, str(source))
+        scheduler = processes.Scheduler(self.installation.root, source, str(source))
         self.addCleanup(scheduler.kill)
-        for arguments in (("show",), ("back", "--state_version=6"), ("copy", "--into=" + self.in_etcd)):
+        for arguments in (("show",), ("copy", "--into=" + self.in_etcd)):
             self.assertIn("another scheduler runs",
                           self.refused(*arguments, "--state=%s" % source))
-        other = record.Scheduler(self.installation.root, self.folder / "own", self.in_etcd)
+        other = processes.Scheduler(self.installation.root, self.folder / "own", self.in_etcd)
         self.addCleanup(other.kill)
-        for arguments in (("back", "--state_version=1"),
-                          ("copy", "--into=%s" % (self.folder / "target"))):
-            said = self.refused(*arguments, "--state=" + self.in_etcd)
-            self.assertIn("leads: stop all schedulers", said)
-            self.assertIn(other.endpoint, said)
+        said = self.refused("copy", "--into=%s" % (self.folder / "target"),
+                            "--state=" + self.in_etcd)
+        self.assertIn("leads: stop all schedulers", said)
+        self.assertIn(other.endpoint, said)
         self.assertIn("version 1", self.must("show", "--state=" + self.in_etcd))
 
-    def test_going_back_says_what_is_lost_and_loses_nothing_unasked(self):
+    def test_a_state_of_another_version_is_neither_shown_nor_copied(self):
         source = self.source()
-        before = self.rows(source / "state.db")
-        said = self.must("show", "--state=%s" % source)
-        self.assertRegex(said, r"back to version 6: loses 1 tenants below another one, 1 cordons")
-        said = self.refused("back", "--state_version=5", "--state=%s" % source)
-        self.assertRegex(said, r"version 5 has no place for .*1 slices")
-        self.assertEqual(self.rows(source / "state.db"), before)
-        self.assertIn("names no version", self.refused("back", "--state=%s" % source))
-        self.assertIn("it can go back to",
-                      self.refused("back", "--state_version=99", "--state=%s" % source))
-        said = self.must("back", "--state_version=5", "--accept_loss", "--state=%s" % source)
-        self.assertIn("state.db.version-", said)
-        self.assertEqual(self.rows(source / "state.db")["version"], (5,))
-        # What it was can be put back.
-        version = before["version"][0]
-        os.replace(source / ("state.db.version-%d" % version), source / "state.db")
-        self.assertEqual(self.rows(source / "state.db"), before)
-        # A scheduler takes what went back, too.
-        self.must("back", "--state_version=6", "--accept_loss", "--state=%s" % source)
-        scheduler = record.Scheduler(self.installation.root, source, str(source))
-        self.addCleanup(scheduler.kill)
-        self.assertIn("vision", scheduler.must("tenant", "list"))
-
-    def test_the_way_back_in_etcd(self):
-        source = self.source()
-        self.must("copy", "--state=%s" % source, "--into=" + self.in_etcd)
-        self.assertRegex(self.must("show", "--state=" + self.in_etcd),
-                         r"version 2; this scheduler knows up to 3\n.*2 tenants.*\nback to version 1: loses 1 slices")
-        self.assertIn("version 1 has no place for 1 slices",
-                      self.refused("back", "--state_version=1", "--state=" + self.in_etcd))
-        self.assertEqual(self.etcd.keys(b"/warpline/")["format"], b"2")
-        self.must("back", "--state_version=1", "--accept_loss", "--state=" + self.in_etcd)
-        keys = self.etcd.keys(b"/warpline/")
-        self.assertEqual(keys["format"], b"1")
-        self.assertFalse([name for name in keys if name.startswith("slices/")])
-        self.assertIn("version 1 already",
-                      self.must("back", "--state_version=1", "--state=" + self.in_etcd))
+        self.assertIn("version 1\n2 tenants, 1 slices", self.must("show", "--state=%s" % source))
+        database = sqlite3.connect(source / "state.db")
+        database.execute("UPDATE records SET value = '10' WHERE key = 'version'")
+        database.commit()
+        database.close()
+        self.etcd.put(b"/warpline/version", b"10")
+        for state, other in ((source, self.in_etcd), (self.in_etcd, self.folder / "target")):
+            for arguments in (("show",), ("copy", "--into=%s" % other)):
+                self.assertIn("the state is of version 10",
+                              self.refused(*arguments, "--state=%s" % state))
 
     def test_a_running_server_goes_on_with_a_state_that_moves(self):
         own, target = self.folder / "own", self.folder / "target"
-        first = record.Scheduler(self.installation.root, own, self.in_etcd)
+        first = processes.Scheduler(self.installation.root, own, self.in_etcd)
         self.addCleanup(first.kill)
-        record.wait_for(lambda: first.call("tenant", "add", "org")[0] == 0, "it leads")
+        processes.wait_for(lambda: first.call("tenant", "add", "org")[0] == 0, "it leads")
         credential, tenant = self.folder / "server.credential", self.folder / "tenant.credential"
         credential.write_text(first.must("servers", "add", "s"))
         tenant.write_text(first.must("tenant", "add", "vision"))
@@ -193,7 +187,7 @@ class StateTest(unittest.TestCase):
         def leased(scheduler):
             return scheduler.call("run", "--", "true", env=environment)[0] == 0
 
-        record.wait_for(lambda: leased(first), "leases are given")
+        processes.wait_for(lambda: leased(first), "leases are given")
         with subprocess.Popen(
                 [str(self.installation.root / "bin/warpline"), "run", "--endpoint=" + first.endpoint,
                  "--", "sh", "-c", "echo ready; read line"],
@@ -203,14 +197,14 @@ class StateTest(unittest.TestCase):
             first.process.send_signal(signal.SIGTERM)
             first.process.wait(20)
             self.must("copy", "--state=" + self.in_etcd, "--into=%s" % target)
-            second = record.Scheduler(self.installation.root, target, str(target), first.port)
+            second = processes.Scheduler(self.installation.root, target, str(target), first.port)
             self.addCleanup(second.kill)
-            record.wait_for(lambda: leased(second), server.log_tail)
+            processes.wait_for(lambda: leased(second), server.log_tail)
             # The lease of before is there, and ends in order.
             self.assertIn('"sh"', second.must("lease", "list", "--json"))
             holder.communicate("go\n", timeout=60)
             self.assertEqual(holder.returncode, 0)
-        record.wait_for(lambda: '"active"' not in second.must("lease", "list", "--json"),
+        processes.wait_for(lambda: '"active"' not in second.must("lease", "list", "--json"),
                         "the lease ends")
 
     def remove_all(self):
@@ -258,13 +252,13 @@ class StateTest(unittest.TestCase):
             self.must(*to_etcd)
         target = self.folder / "target"
         pause_s = 0
-        while not (target / "state.db").exists():
+        while self.run_state("show", "--state=%s" % target)[0] != 0:
             self.kill_when(self.after(pause_s), "copy", "--state=" + self.in_etcd, "--into=%s" % target)
             pause_s += 0.02
         self.expect_same(source, target)
 
     def test_nobody_leads_with_half_a_copy(self):
-        self.etcd.put(b"/warpline/format", b"1000000")
+        self.etcd.put(b"/warpline/version", b"1000000")
         self.etcd.put(b"/warpline/tenants/a", b"\x0a\x01h")
         log = self.folder / "log"
         with open(log, "wb") as output:
@@ -274,7 +268,7 @@ class StateTest(unittest.TestCase):
                 stdout=output, stderr=output)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        record.wait_for(lambda: "a copy into it has not ended" in log.read_text(), log.read_text)
+        processes.wait_for(lambda: "a copy into it has not ended" in log.read_text(), log.read_text)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@
 #include "proto/scheduler.pb.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
-#include "scheduler/etcd/etcd_records.pb.h"
+#include "scheduler/etcd/leader.pb.h"
+#include "scheduler/store/record_messages.pb.h"
 #include "server/hostlink/handover/journal_file.h"
 #include "server/hostlink/handover/session_usage.h"
 
@@ -61,7 +62,8 @@ int Run() {
   Print(*warpline_internal::Hello::descriptor()->file(), &printed);
   Print(*warpline_internal::TokenBody::descriptor()->file(), &printed);
   Print(*warpline_internal::ToWorker::descriptor()->file(), &printed);
-  Print(*warpline_etcd::Tenant::descriptor()->file(), &printed);
+  Print(*warpline_state::Tenant::descriptor()->file(), &printed);
+  Print(*warpline_etcd::Leader::descriptor()->file(), &printed);
   for (const CommandInfo& command : kCommandTable) {
     std::printf("command %d %s version=%d bytes=%d tail=%d\n", static_cast<int>(command.id),
                 command.name, command.version, command.body_bytes, command.has_tail ? 1 : 0);

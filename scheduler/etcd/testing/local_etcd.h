@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/serving/tls_files.h"
 #include "scheduler/etcd/etcd_client.h"
-#include "scheduler/etcd/etcd_store.h"
+#include "scheduler/etcd/etcd_key_value_store.h"
 #include "transport/grpc/tls/grpc_tls.h"
 #include "transport/testing/temp_folder.h"
 
