@@ -1,12 +1,12 @@
 // Reservations, after TimeGraph (Kato et al., USENIX ATC 2011): a slice may have so much time of an
-// engine in each period, by the end of which its work is to be done.
+// engine in each period, and its work is to be done by the period's end.
 //
 // While a slice is within its budget it goes before all that have no reservation, and does not wait
-// for the end of another's turn; of several, the one whose period ends first does (Liu and Layland,
-// JACM 1973). Once its budget is used up it is as any other, by weight (BAND), until its period is
-// over. What it was charged beyond its budget in a turn that it had for its reservation, because
-// its kernels cannot be stopped, it owes: posterior enforcement. The accounts are the arbiter's
-// (server/gpu_server/dispatch/accounts/reservation_account.h).
+// for the end of another's turn. Among several such slices, the one whose period ends first goes
+// first (Liu and Layland, JACM 1973). Once its budget is used up it is as any other, by weight
+// (BAND), until its period is over. A turn for its reservation may exceed the budget, because its
+// kernels cannot be stopped. The slice owes that excess: posterior enforcement. The arbiter keeps
+// the ledgers (server/gpu_server/dispatch/ledgers/reservation_ledger.h).
 //
 // It gives to all what it was promised, and does not starve anybody, where budgets over periods are
 // together less than one. Schedulers place leases so (docs/slices.md).

@@ -56,7 +56,7 @@ def read_folders(table):
 
 
 def full_name(folder, used):
-    """"./x" is the room x of the folder's own house."""
+    """Resolves "./x", which is the folder x beside the folder."""
     return folder.rsplit("/", 1)[0] + used[1:] if used.startswith("./") else used
 
 
@@ -84,9 +84,9 @@ def layer_fault(path, header):
     uses = FOLDERS.get(folder, {}).get("uses")
     if uses is None or not target or target == folder or target in uses:
         return None
-    # A test may look into the other rooms of its house, and of those that its folder uses.
-    houses = {name.split("/")[0] for name in [folder, *uses]}
-    if is_for_tests(path) and target.split("/")[0] in houses:
+    # A test may include from all subfolders of its top folder, and of those that its folder uses.
+    tops = {name.split("/")[0] for name in [folder, *uses]}
+    if is_for_tests(path) and target.split("/")[0] in tops:
         return None
     return "%s includes %s: %s may not depend on %s" % (path, header, folder, target)
 
@@ -124,7 +124,7 @@ def faults(path, text):
 
 
 def is_in_table(path):
-    """Rooms of rooms are left out: the page would be long. Each program of the server is a house."""
+    """Leaves out deeper folders, since the page would be long."""
     return path.removeprefix("server/").count("/") < 2 and "holds" in FOLDERS[path]
 
 

@@ -18,12 +18,12 @@ class IncludeRules(unittest.TestCase):
         self.assertEqual(1, len(self.faults("server/gpu_server/a.cc", "client_stub/core.h")))
         self.assertEqual(1, len(self.faults("client_stub/a.h", "server/worker/executors/executor.h")))
 
-    def test_rooms_of_the_server_have_an_order(self):
+    def test_folders_of_the_server_have_an_order(self):
         self.assertEqual([], self.faults("server/gpu_server/session/a.cc", "server/gpu_server/memory/b.h"))
         self.assertEqual(1, len(self.faults("server/gpu_server/memory/a.cc", "server/gpu_server/session/b.h")))
         self.assertEqual(1, len(self.faults("server/worker/a.cc", "server/gpu_server/session/b.h")))
         self.assertEqual([], self.faults("server/device/cuda/a.cc", "server/device/device.h"))
-        # Tests, and what only they link, may look into other rooms, but not into other houses.
+        # Tests, and what only they link, may include from other subfolders, but not from other top folders.
         self.assertEqual([], self.faults("server/gpu_server/memory/a_test.cc", "server/gpu_server/session/b.h"))
         self.assertEqual([], self.faults("server/gpu_server/testing/a.cc", "server/gpu_server/session/b.h"))
         self.assertEqual(1, len(self.faults("server/gpu_server/memory/a_test.cc", "client_stub/b.h")))
@@ -53,7 +53,7 @@ class IncludeRules(unittest.TestCase):
         # Their tests may use one of them by name.
         self.assertEqual([], self.faults("server/gpu_server/a_test.cc", "transport/grpc/grpc_client.h"))
 
-    def test_rooms_of_the_clients_core_have_an_order(self):
+    def test_folders_of_the_clients_core_have_an_order(self):
         self.assertEqual([], self.faults("client_stub/core/launch/a.cc",
                                          "client_stub/core/module/b.h", "common/c.h"))
         self.assertEqual(1, len(self.faults("client_stub/core/module/a.cc",

@@ -114,7 +114,7 @@ struct warpline_on_preempt {
   unsigned int reserved;
 };
 
-/* Work is complete. The verdict is ignored: this hook keeps accounts. */
+/* Work is complete. The verdict is ignored: this hook notes what was used. */
 struct warpline_on_retire {
   WARPLINE_CONTEXT_HEAD;
   unsigned long long actual_ns;

@@ -1,9 +1,10 @@
-// The seam between Warpline and the hardware: what a worker and a keeper ask of a device.
+// The seam between Warpline and the hardware: the calls that a worker and a keeper make to a
+// device.
 //
 // Backends implement it: `cuda`, the real driver loaded at run time, and `cpu`, which executes
 // PTX on the processor. The interface follows the CUDA driver API call by call, so that a backend
-// returns the exact CUresult that CUDA would give. What it leaves out (handle tables, ordering
-// between relays, quotas) is up to the worker and the server.
+// returns the exact CUresult that CUDA would give. Handle tables, the order between
+// executors and quotas are not part of it: the worker and the server keep these.
 //
 //   auto backend = OpenBackend("auto");
 //   if (!backend.ok()) return backend.status();
@@ -102,8 +103,8 @@ struct SharedContextOptions {
   int multiprocessors = 0;
   // Its part of them beside other sessions that work, where the device divides them.
   int weight = 1;
-  // Sessions that name the same slice have both together. Empty for a session by itself.
-  std::string slice = {};
+  // Sessions that name the same group have both together. Empty for a session by itself.
+  std::string share_group = {};
   // Told what part of the device's multiprocessors the session has, in thousandths, when it opens
   // and whenever that changes, where the device divides them. Any thread may call it until the
   // context has ended; it may not wait, and calls nothing of the device. May be null.

@@ -61,7 +61,7 @@ class TableTest(unittest.TestCase):
     def test_each_row_of_the_pool_suite_is_accounted_for(self):
         self.table.check_rows([(name, "-") for name in pool_suite.ROWS], pool_suite.PoolSuite.name)
 
-    def test_a_row_without_an_account_is_found(self):
+    def test_a_row_that_nothing_accounts_for_is_found(self):
         rows = [(row, "-") for row in {*self.table.named(), *self.table.unproved()}]
         with self.assertRaises(mutations.Error):
             self.table.check_rows(rows + [("another", "-")])

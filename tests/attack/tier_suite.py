@@ -33,7 +33,7 @@ ATTACK_TIMEOUT_S = 400
 ROUNDS = 2
 # Between rounds. On the CPU device ten neighbours would keep all processors busy.
 REST_MS = {"cpu": 60, "cuda": 1}
-BOARD = struct.Struct("<QQQQ")  # How NeighbourBoard begins (tier/board.h).
+STATE = struct.Struct("<QQQQ")  # How NeighbourState begins (tier/neighbour_state.h).
 # The upper halves of addresses in the arenas of the wire suite (wire_session.h, wire_others.cc).
 WIRE_ARENAS = (0x3000, 0x3010)
 ESCAPE, RESIDUE = "escape_", "residue_"
@@ -66,21 +66,21 @@ class TierNeighbour:
     """A neighbour's process, under a lease: it is another tenant's than the attackers, who have none.
     `addresses` are those of its memory and of its variable."""
 
-    def __init__(self, installation, server, board, number):
+    def __init__(self, installation, server, state, number):
         env = dict(environment(), WARPLINE_ENDPOINT=server.endpoint)
-        self.board = board
-        board.unlink(missing_ok=True)
+        self.state = state
+        state.unlink(missing_ok=True)
         self._output = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             [str(installation.root / "bin/warpline"), "run", "--tier=guarded",
              "--memory=" + MEMORY, "--", str(installation.root / "bin/tier_neighbour"),
-             "--board=%s" % board, "--number=%d" % number,
+             "--state=%s" % state, "--number=%d" % number,
              "--rest_ms=%d" % REST_MS[TierSuite.device]],
             env=env, stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.STDOUT)
 
     def _read(self):
-        data = self.board.read_bytes() if self.board.exists() else b""
-        return BOARD.unpack_from(data) if len(data) >= BOARD.size else (0, 0, 0, 0)
+        data = self.state.read_bytes() if self.state.exists() else b""
+        return STATE.unpack_from(data) if len(data) >= STATE.size else (0, 0, 0, 0)
 
     @property
     def rounds(self):
@@ -155,7 +155,7 @@ class TierSuite:
     def _attack(self, name, neighbour):
         env = self._installation.client_environment(self._server.endpoint)
         env["WARPLINE_TIER"] = "guarded"
-        return outcome_of([self._program, "--attack=" + name, "--board=%s" % neighbour.board,
+        return outcome_of([self._program, "--attack=" + name, "--state=%s" % neighbour.state,
                            "--endpoint=" + self._server.endpoint, self._escapes,
                            "--successor=%s" % (self._installation.root / "bin/tier_successor")],
                           env, ATTACK_TIMEOUT_S)

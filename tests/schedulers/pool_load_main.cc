@@ -48,7 +48,7 @@ namespace warpline {
 namespace {
 
 using server::LeaseBook;
-using server::LeaseSeat;
+using server::LeaseMembership;
 using warpline_internal::AcquireRequest;
 using warpline_internal::LeaseReply;
 using warpline_internal::Nothing;
@@ -199,12 +199,12 @@ class Holder {
     token_ = granted->token();
     const auto server = servers_.find(granted->server());
     // The server that the lease is on says what the token says.
-    LeaseSeat seat;
+    LeaseMembership membership;
     absl::Status joined = absl::UnavailableError("no such server");
     if (server != servers_.end()) {
       auto taken = server->second->book()->Join(token_, {}, "");
       joined = taken.status();
-      if (taken.ok()) seat = *std::move(taken);
+      if (taken.ok()) membership = *std::move(taken);
     }
     Say(absl::StrCat("granted asked=", asked, " at=", NowUs(), " lease=", granted->lease(),
                      " server=", granted->server(), " bytes=", granted->memory_bytes(),

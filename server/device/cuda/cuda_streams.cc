@@ -84,7 +84,7 @@ CudaResult CudaStreams::QueryIdle() {
 // As SharedDevice::Look() has seen it, so that nobody waits here for a call of the driver.
 ProcessorSet CudaStreams::BusyProcessors() {
   if (!is_shared()) return {};
-  return {share_->seat->busy()};
+  return {share_->session->busy()};
 }
 
 }  // namespace warpline::device

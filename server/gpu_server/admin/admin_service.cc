@@ -49,7 +49,7 @@ void AddUsage(const char* name, uint64_t value, bool bytes, warpline_internal::S
 }
 
 // What the session has had of its devices' engines.
-void FillEngines(const dispatch::SeatUsage& engines, warpline_internal::SessionStat* to) {
+void FillEngines(const dispatch::DispatchUsage& engines, warpline_internal::SessionStat* to) {
   static constexpr const char* kBusy[] = {"compute_us", "copy_in_us", "copy_out_us"};
   for (size_t i = 0; i < engines.size(); ++i) {
     AddUsage(kBusy[i], static_cast<uint64_t>(engines[i].busy_ns) / 1000, false, to);

@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
-#include "server/gpu_server/dispatch/accounts/contender_terms.h"
-#include "server/gpu_server/dispatch/accounts/engine_account.h"
 #include "server/gpu_server/dispatch/arrival_forecast.h"
 #include "server/gpu_server/dispatch/flight_recorder.h"
 #include "server/gpu_server/dispatch/kill_verdict.h"
+#include "server/gpu_server/dispatch/ledgers/contender_terms.h"
+#include "server/gpu_server/dispatch/ledgers/engine_ledger.h"
 #include "server/hostlink/dispatch_page/dispatch_page.h"
 
 namespace warpline::dispatch {
@@ -36,9 +36,8 @@ struct Wants {
 // Belongs to its EngineArbiter. Thread-compatible.
 class Contender {
  public:
-  // The account outlives the contender.
-  Contender(const ContenderTerms& terms, EngineAccount* account)
-      : terms_(terms), account_(account) {}
+  // The ledger outlives the contender.
+  Contender(const ContenderTerms& terms, EngineLedger* ledger) : terms_(terms), ledger_(ledger) {}
 
   const ContenderTerms& terms() const { return terms_; }
   // Called before each look of the arbiter.
@@ -55,7 +54,7 @@ class Contender {
   int64_t others_wanted_ns() const { return others_wanted_ns_; }
   // Number of turns that it has had.
   uint64_t turns() const { return turns_; }
-  const EngineAccount& account() const { return *account_; }
+  const EngineLedger& ledger() const { return *ledger_; }
   // Time for which it could have only a little in flight, because a more urgent contender was
   // expected.
   int64_t limited_ns() const { return limited_ns_; }
@@ -67,7 +66,7 @@ class Contender {
   friend class EngineArbiter;
 
   const ContenderTerms terms_;
-  EngineAccount* const account_;
+  EngineLedger* const ledger_;
   Wants wants_;
   Grant grant_ = Grant::Open();
 

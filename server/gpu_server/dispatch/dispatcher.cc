@@ -32,13 +32,15 @@ absl::Duration NapOf(GpuDispatch::Pace pace) {
 
 int64_t RealTimeUs() { return absl::GetCurrentTimeNanos() / 1000; }
 
-DispatchSeat::~DispatchSeat() { dispatcher_->Leave(this); }
+DispatchRegistration::~DispatchRegistration() { dispatcher_->Leave(this); }
 
-SeatUsage DispatchSeat::usage() { return dispatcher_->UsageOf(this); }
+DispatchUsage DispatchRegistration::usage() { return dispatcher_->UsageOf(this); }
 
-void DispatchSeat::SetWorker(pid_t pid, pid_t server) { dispatcher_->SetWorker(this, pid, server); }
+void DispatchRegistration::SetWorker(pid_t pid, pid_t server) {
+  dispatcher_->SetWorker(this, pid, server);
+}
 
-void DispatchSeat::ForgetWorker() {
+void DispatchRegistration::ForgetWorker() {
   dispatcher_->SetWorker(this, 0, 0);
   page_->ForgetWorker();
 }
@@ -63,22 +65,23 @@ Dispatcher::~Dispatcher() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::StatusOr<std::unique_ptr<DispatchSeat>> Dispatcher::Join(SeatTerms terms) {
+absl::StatusOr<std::unique_ptr<DispatchRegistration>> Dispatcher::Join(DispatchTerms terms) {
   auto page = DispatchPage::Create();
   if (!page.ok()) return page.status();
-  std::unique_ptr<DispatchSeat> seat(new DispatchSeat(this, std::move(terms), *std::move(page)));
+  std::unique_ptr<DispatchRegistration> registration(
+      new DispatchRegistration(this, std::move(terms), *std::move(page)));
   MutexLock lock(&mu_);
-  const std::vector<int>& gpus = seat->terms_.gpus;
+  const std::vector<int>& gpus = registration->terms_.gpus;
   for (size_t i = 0; i < std::min<size_t>(gpus.size(), kMaxSessionDevices); ++i) {
     GpuDispatch& gpu =
         gpus_.try_emplace(gpus[i], gpus[i], options_.arbiter, policy_.get()).first->second;
-    gpu.Join(seat.get(), i);
+    gpu.Join(registration.get(), i);
     // Its worker is not there yet, and finds the engines at rest.
     if (policy_->wishes().asked_always) gpu.Look(options_.clock());
   }
   joined_ = true;
   if (slow_) changed_.NotifyAll();
-  return seat;
+  return registration;
 }
 
 std::shared_ptr<policy::Policy> Dispatcher::SetPolicy(std::shared_ptr<policy::Policy> policy) {
@@ -119,20 +122,20 @@ void Dispatcher::SetPower(int ordinal, const DevicePower& power) {
   found->second.HoldAll(options_.clock() + std::min(asked_ns, most_ns));
 }
 
-void Dispatcher::Leave(DispatchSeat* seat) {
+void Dispatcher::Leave(DispatchRegistration* registration) {
   MutexLock lock(&mu_);
-  for (auto& [ordinal, gpu] : gpus_) gpu.Leave(seat);
+  for (auto& [ordinal, gpu] : gpus_) gpu.Leave(registration);
   // The next look tells the sessions whose kernels went slowly for its sake.
   joined_ = true;
   if (slow_) changed_.NotifyAll();
 }
 
-void Dispatcher::SetWorker(DispatchSeat* seat, pid_t pid, pid_t server) {
+void Dispatcher::SetWorker(DispatchRegistration* registration, pid_t pid, pid_t server) {
   MutexLock lock(&mu_);
-  seat->worker_ = pid;
-  seat->server_ = server;
-  seat->nap_us_ = 0;
-  seat->worker_since_us_ = options_.wall_clock_us();
+  registration->worker_ = pid;
+  registration->server_ = server;
+  registration->nap_us_ = 0;
+  registration->worker_since_us_ = options_.wall_clock_us();
 }
 
 std::map<int, GpuUse> Dispatcher::Uses() {
@@ -181,15 +184,15 @@ policy::Verdict Dispatcher::AskReclaim(const std::string& tenant, uint64_t sessi
   return policy_->OnReclaim(context);
 }
 
-SeatUsage Dispatcher::UsageOf(DispatchSeat* seat) {
+DispatchUsage Dispatcher::UsageOf(DispatchRegistration* registration) {
   MutexLock lock(&mu_);
   const int64_t now_ns = options_.clock();
-  for (const int ordinal : seat->terms_.gpus) {
+  for (const int ordinal : registration->terms_.gpus) {
     const auto found = gpus_.find(ordinal);
-    if (found != gpus_.end()) found->second.ReadUsage(seat, now_ns);
+    if (found != gpus_.end()) found->second.ReadUsage(registration, now_ns);
   }
-  SeatUsage usage = seat->usage_;
-  usage[EngineIndex(Engine::kCompute)].busy_ns += seat->stolen_ns_;
+  DispatchUsage usage = registration->usage_;
+  usage[EngineIndex(Engine::kCompute)].busy_ns += registration->stolen_ns_;
   return usage;
 }
 

@@ -1,13 +1,14 @@
-// Divides the server's GPUs among sessions. Each session has a seat, and one thread looks after the
-// sessions that share a GPU with others.
+// Divides the server's GPUs among sessions. Each session has a registration, and one thread looks
+// after the sessions that share a GPU with others.
 //
 //   auto dispatcher = Dispatcher::Create(options);
 //   if (!dispatcher.ok()) ...
-//   auto seat = (*dispatcher)->Join({.gpus = {0}, .slice = "lease 7", .compute_weight = 3});
-//   if (!seat.ok()) ...
-//   <pass (*seat)->fd() to the session's worker>
-//   ... (*seat)->usage() ...
-//   seat->reset();  // The session is over.
+//   auto joined = (*dispatcher)->Join({.gpus = {0}, .slice = "lease 7", .compute_weight = 3});
+//   if (!joined.ok()) ...
+//   std::unique_ptr<DispatchRegistration> registration = *std::move(joined);
+//   <pass registration->fd() to the session's worker>
+//   ... registration->usage() ...
+//   registration.reset();  // The session is over.
 //
 // The thread does not look at a GPU that has the sessions of one slice only, unless the policy
 // wants to be asked always. It looks at a GPU of several slices every 10 ms when none has wanted an
@@ -30,7 +31,7 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "policy/policy.h"
-#include "server/gpu_server/dispatch/dispatch_seat.h"
+#include "server/gpu_server/dispatch/dispatch_registration.h"
 #include "server/gpu_server/dispatch/engine_arbiter.h"
 #include "server/gpu_server/dispatch/flight_recorder.h"
 #include "server/gpu_server/dispatch/gpu_dispatch.h"
@@ -60,7 +61,7 @@ struct DispatcherOptions {
   bool has_thread = true;
 };
 
-// Thread-safe. All seats leave before it is destroyed.
+// Thread-safe. All registrations leave before it is destroyed.
 class Dispatcher {
  public:
   // Fails with INVALID_ARGUMENT for an unknown policy, and with RESOURCE_EXHAUSTED if the thread
@@ -70,9 +71,9 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // Makes a seat for a session. Fails with RESOURCE_EXHAUSTED when the system has no descriptors or
-  // memory left.
-  absl::StatusOr<std::unique_ptr<DispatchSeat>> Join(SeatTerms terms);
+  // Registers a session. Fails with RESOURCE_EXHAUSTED when the system has no
+  // descriptors or memory left.
+  absl::StatusOr<std::unique_ptr<DispatchRegistration>> Join(DispatchTerms terms);
 
   // Replaces the policy. Returns the old one, which the dispatcher does not call any more.
   std::shared_ptr<policy::Policy> SetPolicy(std::shared_ptr<policy::Policy> policy);
@@ -89,7 +90,7 @@ class Dispatcher {
   void ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns);
 
   // These call the policy hooks that do not concern an engine (policy/policy.h). `tenant` is the
-  // session's SeatTerms::tenant. The dispatcher fills in the context's head.
+  // session's DispatchTerms::tenant. The dispatcher fills in the context's head.
   policy::Verdict AskSubmit(const std::string& tenant, int ordinal, uint64_t session,
                             policy::SubmitContext context);
   policy::Verdict AskMemFault(const std::string& tenant, policy::MemFaultContext context);
@@ -105,7 +106,7 @@ class Dispatcher {
   absl::Duration LookNow();
 
  private:
-  friend class DispatchSeat;
+  friend class DispatchRegistration;
 
   // A policy that was replaced, and why.
   struct Failure {
@@ -115,9 +116,9 @@ class Dispatcher {
 
   Dispatcher(DispatcherOptions options, std::shared_ptr<policy::Policy> policy)
       : options_(std::move(options)), policy_(std::move(policy)) {}
-  void Leave(DispatchSeat* seat);
-  void SetWorker(DispatchSeat* seat, pid_t pid, pid_t server);
-  SeatUsage UsageOf(DispatchSeat* seat);
+  void Leave(DispatchRegistration* registration);
+  void SetWorker(DispatchRegistration* registration, pid_t pid, pid_t server);
+  DispatchUsage UsageOf(DispatchRegistration* registration);
   // Fills `*failure` if it has replaced the policy.
   absl::Duration Look(Failure* failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   policy::ContextHead HeadOf(const std::string& tenant, uint64_t session) const

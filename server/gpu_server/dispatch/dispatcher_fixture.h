@@ -1,4 +1,5 @@
-// A fixture for tests of the dispatcher: a clock that they set, and the worker's end of seats.
+// A fixture for tests of the dispatcher: a clock that they set, and the worker's end of
+// registrations.
 #ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
 #define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCHER_FIXTURE_H_
 
@@ -30,9 +31,9 @@ inline std::unique_ptr<Dispatcher> NewDispatcher(bool has_thread = false) {
   return std::move(*Dispatcher::Create(std::move(options)));
 }
 
-// The worker's end of a seat's page.
-inline std::unique_ptr<DispatchPage> WorkersPage(const DispatchSeat& seat) {
-  return std::move(*DispatchPage::Attach(UniqueFd(dup(seat.fd()))));
+// The worker's end of a registration's page.
+inline std::unique_ptr<DispatchPage> WorkersPage(const DispatchRegistration& registration) {
+  return std::move(*DispatchPage::Attach(UniqueFd(dup(registration.fd()))));
 }
 
 }  // namespace warpline::dispatch

@@ -35,17 +35,18 @@ class PacesTest : public testing::Test {
     urgent_->SetWorker(100);
   }
 
-  std::unique_ptr<DispatchSeat> Join(const char* slice, int priority, bool shares_context = true) {
+  std::unique_ptr<DispatchRegistration> Join(const char* slice, int priority,
+                                             bool shares_context = true) {
     return *dispatcher_->Join({.gpus = {0},
                                .slice = slice,
                                .priority = priority,
                                .shares_context = shares_context,
                                .on_pace = [this](uint32_t nap_us) { said_.push_back(nap_us); }});
   }
-  static void Work(const DispatchSeat& seat, uint32_t executors) {
-    WorkersPage(seat)->device(0)[kCompute].worker.executors_in_flight = executors;
+  static void Work(const DispatchRegistration& registration, uint32_t executors) {
+    WorkersPage(registration)->device(0)[kCompute].worker.executors_in_flight = executors;
   }
-  // What the sessions of all seats were told.
+  // Returns the orders that sessions were given since the last look.
   std::vector<uint32_t> Look() {
     now_ns += kMs;
     dispatcher_->LookNow();
@@ -55,8 +56,8 @@ class PacesTest : public testing::Test {
   using Said = std::vector<uint32_t>;
   const std::unique_ptr<Dispatcher> dispatcher_ = NewDispatcher();
   Said said_;
-  const std::unique_ptr<DispatchSeat> effort_ = Join("effort", 0);
-  std::unique_ptr<DispatchSeat> urgent_ = Join("urgent", 1);
+  const std::unique_ptr<DispatchRegistration> effort_ = Join("effort", 0);
+  std::unique_ptr<DispatchRegistration> urgent_ = Join("urgent", 1);
 };
 
 TEST_F(PacesTest, ASessionIsToldOncePerChange) {
@@ -131,8 +132,8 @@ class KillsTest : public testing::Test {
  protected:
   KillsTest() { dispatcher_->SetPolicy(std::make_shared<Killing>()); }
 
-  std::unique_ptr<DispatchSeat> Join(uint64_t session, const char* slice, int priority,
-                                     bool best_effort, bool shares_context = false) {
+  std::unique_ptr<DispatchRegistration> Join(uint64_t session, const char* slice, int priority,
+                                             bool best_effort, bool shares_context = false) {
     return *dispatcher_->Join({.gpus = {0},
                                .tenant = absl::StrCat("tenant ", slice),
                                .slice = slice,
@@ -145,13 +146,15 @@ class KillsTest : public testing::Test {
                                  order_ = order;
                                }});
   }
-  static EngineSlot& SlotOf(const DispatchSeat& seat, std::unique_ptr<DispatchPage>* page) {
-    *page = WorkersPage(seat);
+  static EngineSlot& SlotOf(const DispatchRegistration& registration,
+                            std::unique_ptr<DispatchPage>* page) {
+    *page = WorkersPage(registration);
     return (*page)->device(0)[kCompute];
   }
-  static void Work(const DispatchSeat& seat, uint32_t in_flight, uint32_t waiting = 0) {
+  static void Work(const DispatchRegistration& registration, uint32_t in_flight,
+                   uint32_t waiting = 0) {
     std::unique_ptr<DispatchPage> page;
-    EngineSlot& slot = SlotOf(seat, &page);
+    EngineSlot& slot = SlotOf(registration, &page);
     slot.worker.executors_in_flight = in_flight;
     slot.worker.executors_waiting = waiting;
     if (in_flight > 0) slot.worker.busy_since_ns = now_ns.load();
@@ -209,7 +212,7 @@ TEST_F(KillsTest, WhoIsNotBestEffortIsNotEnded) {
   const auto urgent = Join(2, "urgent", 2, /*best_effort=*/false);
   const auto guarded = Join(3, "guarded", 0, /*best_effort=*/false, /*shares_context=*/true);
   const auto beside = Join(4, "beside", 2, /*best_effort=*/false, /*shares_context=*/true);
-  for (const auto* seat : {&other, &guarded, &beside}) Work(**seat, 1);
+  for (const auto* registration : {&other, &guarded, &beside}) Work(**registration, 1);
   Work(*urgent, 0, 1);
   Pass(200 * kMs);
   EXPECT_EQ(killed_, Sessions());

@@ -18,15 +18,15 @@ namespace {
 
 TEST(Dispatcher, LoneSessionIsOpenAndNobodyLooks) {
   const auto dispatcher = NewDispatcher();
-  const auto seat = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto registration = *dispatcher->Join({.gpus = {0}, .slice = "a"});
   EXPECT_EQ(dispatcher->LookNow(), absl::InfiniteDuration());
-  const auto page = WorkersPage(*seat);
+  const auto page = WorkersPage(*registration);
   EXPECT_TRUE(page->device(0)[kCompute].grant().open());
   page->device(0)[kCompute].worker.executors_in_flight = 1;
   page->device(0)[kCompute].worker.busy_since_ns = now_ns.load();
-  seat->usage();
+  registration->usage();
   now_ns += 5 * kMs;
-  EXPECT_EQ(seat->usage()[kCompute].busy_ns, 5 * kMs);
+  EXPECT_EQ(registration->usage()[kCompute].busy_ns, 5 * kMs);
 }
 
 TEST(Dispatcher, SessionsOfOneSliceShareAsTheyLike) {
@@ -68,24 +68,26 @@ TEST(Dispatcher, SessionsOfOneContextAreChargedByTheirMultiprocessors) {
     now_ns += kMs;
     dispatcher->LookNow();
   }
-  const auto had = [](DispatchSeat& seat) {
-    return static_cast<double>(seat.usage()[kCompute].busy_ns);
+  const auto had = [](DispatchRegistration& registration) {
+    return static_cast<double>(registration.usage()[kCompute].busy_ns);
   };
   EXPECT_NEAR(had(*large) / had(*small), 9, 0.1);
   EXPECT_GT(had(*apart), 0);
 }
 
-// Slices that name one account have turns each by itself, and its weight together.
-TEST(Dispatcher, SlicesOfOneAccountHaveItsWeightTogether) {
+// Slices that name one ledger have turns each by itself, and its weight together.
+TEST(Dispatcher, SlicesOfOneLedgerHaveItsWeightTogether) {
   const auto dispatcher = NewDispatcher();
-  std::vector<std::unique_ptr<DispatchSeat>> seats;
+  std::vector<std::unique_ptr<DispatchRegistration>> registrations;
   for (const char* slice : {"a", "b", "c"}) {
-    seats.push_back(*dispatcher->Join(
-        {.gpus = {0}, .slice = slice, .compute_account = "tenant t", .session = seats.size() + 1}));
+    registrations.push_back(*dispatcher->Join({.gpus = {0},
+                                               .slice = slice,
+                                               .compute_ledger = "tenant t",
+                                               .session = registrations.size() + 1}));
   }
-  seats.push_back(*dispatcher->Join({.gpus = {0}, .slice = "d", .session = 4}));
+  registrations.push_back(*dispatcher->Join({.gpus = {0}, .slice = "d", .session = 4}));
   std::vector<std::unique_ptr<DispatchPage>> pages;
-  for (const auto& seat : seats) pages.push_back(WorkersPage(*seat));
+  for (const auto& registration : registrations) pages.push_back(WorkersPage(*registration));
   for (int i = 0; i < 50'000; ++i) {
     for (const auto& page : pages) {
       EngineSlot& slot = page->device(0)[kCompute];
@@ -98,14 +100,14 @@ TEST(Dispatcher, SlicesOfOneAccountHaveItsWeightTogether) {
     dispatcher->LookNow();
   }
   std::vector<double> had;
-  for (const auto& seat : seats) {
-    had.push_back(static_cast<double>(seat->usage()[kCompute].busy_ns) / (5000.0 * kMs));
+  for (const auto& registration : registrations) {
+    had.push_back(static_cast<double>(registration->usage()[kCompute].busy_ns) / (5000.0 * kMs));
   }
   EXPECT_NEAR(had[3], 0.5, 0.03);
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(had[i], 0.5 / 3, 0.03) << i;
   for (int i = 0; i < 3; ++i) EXPECT_EQ(pages[i]->device(0)[kCompute].server.sharers, 3u);
   EXPECT_EQ(pages[3]->device(0)[kCompute].server.sharers, 1u);
-  // What the driver's account holds each of them to is together no more than that, either.
+  // The check of the driver's figures holds them to no more than that together, either.
   uint32_t shares = 0;
   for (const SliceUse& use : dispatcher->Uses()[0].slices) shares += use.share;
   EXPECT_NEAR(shares, 1000, 5);
@@ -215,11 +217,11 @@ TEST(Dispatcher, WhoStaysIsOpenWhenTheOtherLeaves) {
 
 TEST(Dispatcher, NextWorkerBeginsWithNothingInFlight) {
   const auto dispatcher = NewDispatcher();
-  const auto seat = *dispatcher->Join({.gpus = {0}, .slice = "a"});
-  const auto page = WorkersPage(*seat);
+  const auto registration = *dispatcher->Join({.gpus = {0}, .slice = "a"});
+  const auto page = WorkersPage(*registration);
   page->device(0)[kCompute].worker.executors_in_flight = 3;
   page->device(0)[kCompute].worker.executors_waiting = 2;
-  seat->ForgetWorker();
+  registration->ForgetWorker();
   EXPECT_EQ(page->device(0)[kCompute].worker.executors_in_flight, 0u);
   EXPECT_EQ(page->device(0)[kCompute].worker.executors_waiting, 0u);
 }
@@ -368,8 +370,8 @@ class Urgent : public testing::Test {
   }
 
   std::unique_ptr<Dispatcher> dispatcher_;
-  std::unique_ptr<DispatchSeat> comes_;
-  std::unique_ptr<DispatchSeat> stays_;
+  std::unique_ptr<DispatchRegistration> comes_;
+  std::unique_ptr<DispatchRegistration> stays_;
 };
 
 TEST_F(Urgent, WhoComesRegularlyHasOthersGrantedBrieflyShortlyBefore) {
@@ -424,8 +426,8 @@ class AskedAlways : public testing::Test {
     options.policy_failed = [this](const auto&, const std::string& reason) { why_ = reason; };
     dispatcher_ = *Dispatcher::Create(std::move(options));
     dispatcher_->SetPolicy(policy_);
-    seat_ = *dispatcher_->Join({.gpus = {0}, .slice = "a"});
-    page_ = WorkersPage(*seat_);
+    registration_ = *dispatcher_->Join({.gpus = {0}, .slice = "a"});
+    page_ = WorkersPage(*registration_);
   }
 
   EngineSlot& slot() { return page_->device(0)[kCompute]; }
@@ -440,7 +442,7 @@ class AskedAlways : public testing::Test {
   const std::shared_ptr<Closed> policy_ = std::make_shared<Closed>();
   std::string why_;
   std::unique_ptr<Dispatcher> dispatcher_;
-  std::unique_ptr<DispatchSeat> seat_;
+  std::unique_ptr<DispatchRegistration> registration_;
   std::unique_ptr<DispatchPage> page_;
 };
 
@@ -560,12 +562,12 @@ TEST(Dispatcher, ThreadGivesTurns) {
 // Each executor on a thread of its own, as in workers.
 TEST(Dispatcher, ExecutorsOfSeveralSessionsAllComeToAnEnd) {
   const auto dispatcher = NewDispatcher(/*has_thread=*/true);
-  std::vector<std::unique_ptr<DispatchSeat>> seats;
+  std::vector<std::unique_ptr<DispatchRegistration>> registrations;
   std::vector<std::unique_ptr<SessionGates>> gates;
   std::vector<std::thread> executors;
   for (int i = 0; i < 3; ++i) {
-    seats.push_back(*dispatcher->Join({.gpus = {0}, .slice = std::string(1, 'a' + i)}));
-    gates.push_back(std::make_unique<SessionGates>(WorkersPage(*seats.back())));
+    registrations.push_back(*dispatcher->Join({.gpus = {0}, .slice = std::string(1, 'a' + i)}));
+    gates.push_back(std::make_unique<SessionGates>(WorkersPage(*registrations.back())));
     for (int executor = 0; executor < 2; ++executor) {
       executors.emplace_back([gate = gates.back().get()] {
         ExecutorTurns turns(gate, 0);
@@ -580,7 +582,8 @@ TEST(Dispatcher, ExecutorsOfSeveralSessionsAllComeToAnEnd) {
     }
   }
   for (std::thread& executor : executors) executor.join();
-  for (const auto& seat : seats) EXPECT_GE(seat->usage()[kCompute].busy_ns, 0);
+  for (const auto& registration : registrations)
+    EXPECT_GE(registration->usage()[kCompute].busy_ns, 0);
 }
 
 }  // namespace

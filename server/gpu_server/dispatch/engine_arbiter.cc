@@ -20,17 +20,17 @@ constexpr int64_t kMostFreePart = 20;
 }  // namespace
 
 Contender* EngineArbiter::Add(const ContenderTerms& terms) {
-  return contenders_.emplace_back(std::make_unique<Contender>(terms, accounts_.Join(terms))).get();
+  return contenders_.emplace_back(std::make_unique<Contender>(terms, ledgers_.Join(terms))).get();
 }
 
 void EngineArbiter::Remove(Contender* contender) {
   const bool held = holder_ == contender;
   if (held) RecordTurn(TraceReason::kLeft);
-  // A contender that comes back finds its use in the policy's accounts.
+  // A contender that comes back finds its use in the policy's maps.
   Retire();
-  EngineAccount* const account = contender->account_;
+  EngineLedger* const ledger = contender->ledger_;
   std::erase_if(contenders_, [&](const auto& c) { return c.get() == contender; });
-  accounts_.Leave(account);
+  ledgers_.Leave(ledger);
   if (held) Reopen(TraceReason::kLeft);
 }
 
@@ -53,12 +53,12 @@ void EngineArbiter::Look(int64_t now_ns) {
   const int64_t passed_ns =
       now_ns_ == 0 ? 0 : std::clamp<int64_t>(now_ns - now_ns_, 0, kMostLookNs);
   now_ns_ = std::max(now_ns_, now_ns);
-  accounts_.BeginLook(now_ns_);
+  ledgers_.BeginLook(now_ns_);
   for (const auto& c : contenders_) {
     NoteWants(*c);
-    accounts_.See(c->account_, Wanting(*c), c->wants_.bytes, c->wants_.sessions);
+    ledgers_.See(c->ledger_, Wanting(*c), c->wants_.bytes, c->wants_.sessions);
   }
-  accounts_.EndLook(passed_ns);
+  ledgers_.EndLook(passed_ns);
   looked_ns_ += passed_ns;
   NoteOthers(passed_ns);
   NoteLimits(passed_ns);
@@ -105,7 +105,7 @@ void EngineArbiter::Open() {
   if (phase_ != Phase::kOpen) Reopen(TraceReason::kAlone);
 }
 
-// --- Accounts.
+// --- Ledgers.
 
 void EngineArbiter::NoteWants(Contender& c) {
   if (expects_) c.forecast_.See(Wanting(c), c.wants_.busy(), now_ns_);
@@ -151,7 +151,7 @@ void EngineArbiter::NoteLimits(int64_t passed_ns) {
 
 void EngineArbiter::ChargeStolen(Contender* contender, int64_t stolen_ns) {
   contender->unretired_ns_ += stolen_ns;
-  accounts_.ChargeStolen(contender->account_, stolen_ns);
+  ledgers_.ChargeStolen(contender->ledger_, stolen_ns);
 }
 
 // A contender that runs by itself has the device for as long as those of one domain together.
@@ -164,7 +164,7 @@ void EngineArbiter::Charge(int64_t passed_ns) {
     const int64_t each_ns = passed_ns / static_cast<int64_t>(users.size());
     for (const Contender* user : users) TakeTogether(*user, {each_ns}, phase_ == Phase::kDraining);
   }
-  accounts_.GiveOut();
+  ledgers_.GiveOut();
 }
 
 std::vector<const Contender*> EngineArbiter::Users(bool beside_holder) const {
@@ -226,7 +226,7 @@ void EngineArbiter::TakeTogether(const Contender& c, const Had& had, bool owed) 
 
 void EngineArbiter::Take(Contender& c, const Had& had, bool owed) {
   const int64_t charged_ns = had.ns - had.free_ns;
-  accounts_.Use(c.account_, charged_ns, owed);
+  ledgers_.Use(c.ledger_, charged_ns, owed);
   c.noted_ns_ += had.ns;
   if (phase_ != Phase::kOpen) {
     c.charged_ns_ += charged_ns;
@@ -350,9 +350,8 @@ TraceReason EngineArbiter::TurnWasted() {
   const int64_t idle_ns = now_ns_ - idle_since_ns_;
   if (came_) {
     // Past its end nothing more is issued, so there is nothing to wait for.
-    const bool behind =
-        now_ns_ < until_ns_ &&
-        (holder_->account_->credit_ns() > 0 || holder_->account_->used_share() < ShareOf(*holder_));
+    const bool behind = now_ns_ < until_ns_ && (holder_->ledger_->credit_ns() > 0 ||
+                                                holder_->ledger_->used_share() < ShareOf(*holder_));
     const int64_t most_ns = behind ? options_.short_wait_ns : options_.least_wait_ns;
     return idle_ns >= most_ns ? TraceReason::kIdle : TraceReason::kNone;
   }
@@ -392,7 +391,7 @@ policy::PreemptContext EngineArbiter::PreemptContextOf(const Contender& running)
   context.priority = running.terms_.priority;
   context.engine = options_.engine;
   context.device = options_.device;
-  const ReservationAccount& reservation = running.account_->reservation();
+  const ReservationLedger& reservation = running.ledger_->reservation();
   context.budget_left_ns = reservation.left_ns();
   context.deadline_ns = static_cast<uint64_t>(reservation.deadline_ns());
   context.turn_is_reserved = reservation.reserved_turn() ? 1 : 0;
@@ -408,12 +407,12 @@ void EngineArbiter::NoteWaiting(Contender& waiting, bool first,
   const int32_t priority = waiting.terms_.priority;
   context->waiting_priority = first ? priority : std::max(context->waiting_priority, priority);
   const auto had = [](uint32_t used, uint32_t share) { return uint64_t{1000} * used / share; };
-  const uint32_t used = waiting.account_->used_share();
+  const uint32_t used = waiting.ledger_->used_share();
   const uint32_t share = ShareOf(waiting);
   if (first || had(used, share) < had(context->waiting_used_share, context->waiting_bw_share)) {
     context->waiting_used_share = used;
     context->waiting_bw_share = share;
-    context->waiting_credit_ns = waiting.account_->credit_ns();
+    context->waiting_credit_ns = waiting.ledger_->credit_ns();
   }
   const auto due_ns = static_cast<uint64_t>(DeadlineOf(waiting));
   if (due_ns != 0 && (context->waiting_deadline_ns == 0 || due_ns < context->waiting_deadline_ns)) {
@@ -422,12 +421,12 @@ void EngineArbiter::NoteWaiting(Contender& waiting, bool first,
 }
 
 int64_t EngineArbiter::DeadlineOf(const Contender& c) const {
-  const ReservationAccount& account = c.account_->reservation();
-  if (Wanting(c)) return account.within_budget() ? account.deadline_ns() : 0;
+  const ReservationLedger& ledger = c.ledger_->reservation();
+  if (Wanting(c)) return ledger.within_budget() ? ledger.deadline_ns() : 0;
   // A period begins when it comes. One that ends a moment after that is as good as over.
   const int64_t comes_ns = std::max(now_ns_, c.forecast_.next_ns());
-  const bool will_be_within = account.WithinBudgetAt(comes_ns + account.period_ns() / 8);
-  return will_be_within ? comes_ns + account.period_ns() : 0;
+  const bool will_be_within = ledger.WithinBudgetAt(comes_ns + ledger.period_ns() / 8);
+  return will_be_within ? comes_ns + ledger.period_ns() : 0;
 }
 
 void EngineArbiter::LimitForExpected() {
@@ -471,9 +470,9 @@ policy::ContextHead EngineArbiter::HeadOf(const Contender& c) const {
 policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   policy::DispatchContext context;
   context.head = HeadOf(c);
-  const EngineAccount& account = *c.account_;
-  const ReservationAccount& reservation = account.reservation();
-  context.credit_ns = account.credit_ns();
+  const EngineLedger& ledger = *c.ledger_;
+  const ReservationLedger& reservation = ledger.reservation();
+  context.credit_ns = ledger.credit_ns();
   if (c.waiting_since_ns_ != 0) {
     context.wait_ns = static_cast<uint64_t>(now_ns_ - c.waiting_since_ns_);
   }
@@ -482,20 +481,20 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
   context.temperature_c = surroundings_.temperature_c;
   context.day_second = surroundings_.day_second;
   context.device = options_.device;
-  context.used_share = account.used_share();
+  context.used_share = ledger.used_share();
   context.bw_share = ShareOf(c);
   context.queue_depth = c.wants_.executors;
   context.engine = options_.engine;
   context.priority = c.terms_.priority;
-  if (account.active_since_ns() != 0) {
-    context.active_ns = static_cast<uint64_t>(now_ns_ - account.active_since_ns());
+  if (ledger.active_since_ns() != 0) {
+    context.active_ns = static_cast<uint64_t>(now_ns_ - ledger.active_since_ns());
   }
-  context.attained_ns = static_cast<uint64_t>(account.attained_ns());
+  context.attained_ns = static_cast<uint64_t>(ledger.attained_ns());
   context.period_ns = static_cast<uint64_t>(reservation.period_ns());
   context.budget_ns = static_cast<uint64_t>(reservation.budget_ns());
   context.budget_left_ns = reservation.left_ns();
   context.deadline_ns = static_cast<uint64_t>(reservation.deadline_ns());
-  context.active_slices = accounts_.active();
+  context.active_slices = ledgers_.active();
   for (const auto& other : contenders_) {
     if (Counts(*other) && other->terms_.priority > c.terms_.priority) {
       ++context.more_urgent_waiting;
@@ -507,8 +506,8 @@ policy::DispatchContext EngineArbiter::DispatchContextOf(Contender& c) const {
 policy::CopyEnqueueContext EngineArbiter::CopyContextOf(Contender& c) const {
   policy::CopyEnqueueContext context;
   context.head = HeadOf(c);
-  context.io_used_bytes = static_cast<uint64_t>(c.account_->moved_bytes());
-  context.io_budget_bytes = static_cast<uint64_t>(accounts_.moved_bytes()) / 1000 * ShareOf(c);
+  context.io_used_bytes = static_cast<uint64_t>(c.ledger_->moved_bytes());
+  context.io_budget_bytes = static_cast<uint64_t>(ledgers_.moved_bytes()) / 1000 * ShareOf(c);
   context.direction = options_.direction;
   context.priority = c.terms_.priority;
   context.device = options_.device;
@@ -534,7 +533,7 @@ policy::Verdict EngineArbiter::VerdictOn(Contender& c) {
 }
 
 Contender* EngineArbiter::Choose(bool others) {
-  // The policy's accounts must have all use before it decides on more.
+  // The policy must know all use before it decides on more.
   Retire();
   Contender* best = nullptr;
   Contender* skipped = nullptr;  // The best of those that run only if no other can.
@@ -560,7 +559,7 @@ Contender* EngineArbiter::Choose(bool others) {
         continue;
       }
       case policy::Action::kSkip:
-        if (skipped == nullptr || c->account_->credit_ns() > skipped->account_->credit_ns()) {
+        if (skipped == nullptr || c->ledger_->credit_ns() > skipped->ledger_->credit_ns()) {
           skipped = c.get();
         }
         continue;
@@ -626,7 +625,7 @@ void EngineArbiter::BeginTurn() {
 
 void EngineArbiter::MarkReserved() {
   for (const auto& c : contenders_) {
-    if (HeldBy(*c)) c->account_->BeginTurn();
+    if (HeldBy(*c)) c->ledger_->BeginTurn();
   }
 }
 

@@ -42,10 +42,10 @@
 
 #include "policy/band.h"
 #include "policy/policy.h"
-#include "server/gpu_server/dispatch/accounts/engine_accounts.h"
-#include "server/gpu_server/dispatch/accounts/usage_window.h"
 #include "server/gpu_server/dispatch/contender.h"
 #include "server/gpu_server/dispatch/flight_recorder.h"
+#include "server/gpu_server/dispatch/ledgers/engine_ledgers.h"
+#include "server/gpu_server/dispatch/ledgers/usage_window.h"
 
 namespace warpline::dispatch {
 
@@ -135,9 +135,9 @@ class EngineArbiter {
   // Charges the contender for time that it used the engine without having been given it. The time
   // becomes its debt and the others' credit.
   void ChargeStolen(Contender* contender, int64_t stolen_ns);
-  // Returns the share, in thousandths and at least 1, that the contender's account was promised
-  // among itself and the active accounts.
-  uint32_t ShareOf(const Contender& c) const { return accounts_.ShareOf(*c.account_); }
+  // Returns the share, in thousandths and at least 1, that the contender's ledger was promised
+  // among itself and the active ledgers.
+  uint32_t ShareOf(const Contender& c) const { return ledgers_.ShareOf(*c.ledger_); }
   // Returns the time that all looks covered together.
   int64_t looked_ns() const { return looked_ns_; }
 
@@ -170,7 +170,7 @@ class EngineArbiter {
   bool OthersWant(const Contender& c) const;
   bool Contended() const;
 
-  // --- Accounts.
+  // --- Ledgers.
   // Time for which a contender had the engine, and the part of it that is not charged.
   struct Had {
     int64_t ns = 0;
@@ -242,7 +242,7 @@ class EngineArbiter {
   void BeginDrain(Contender* next, TraceReason why);
   bool Drained() const;
   void BeginTurn();
-  // Has the accounts of the turn's contenders note whether the quantum that begins is within their
+  // Has the ledgers of the turn's contenders note whether the quantum that begins is within their
   // reservations.
   void MarkReserved();
   // Tells the policy the time charged since it was last told.
@@ -259,7 +259,7 @@ class EngineArbiter {
   Surroundings surroundings_;
   int64_t all_held_until_ns_ = 0;
   policy::Band default_policy_;
-  EngineAccounts accounts_;
+  EngineLedgers ledgers_;
   std::vector<std::unique_ptr<Contender>> contenders_;
   int64_t now_ns_ = 0;
   int64_t looked_ns_ = 0;

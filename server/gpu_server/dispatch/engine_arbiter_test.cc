@@ -144,7 +144,7 @@ TEST(EngineArbiter, ASliceInTwoContextsHasOneShare) {
   policy::Band band;
   SimulatedGpu gpu(&band);
   ContenderTerms both = Weight(1);
-  both.account = "both";
+  both.ledger = "both";
   SimulatedTenant* const isolated = gpu.Add(both, Kernels(kShort));
   both.domain = 1;
   SimulatedTenant* const guarded = gpu.Add(both, Kernels(kShort));
@@ -157,7 +157,7 @@ TEST(EngineArbiter, ASliceInTwoContextsHasOneShare) {
 }
 
 // Each of its sessions has one kernel, which takes long, and ends after it.
-double ShareOfWhoLeaves(const std::vector<std::string>& accounts) {
+double ShareOfWhoLeaves(const std::vector<std::string>& ledgers) {
   policy::Band band;
   SimulatedGpu gpu(&band);
   SimulatedTenant* const honest = gpu.Add(Weight(1), Kernels(kShort));
@@ -166,7 +166,7 @@ double ShareOfWhoLeaves(const std::vector<std::string>& accounts) {
   int64_t had = 0;
   const int64_t end_ns = gpu.now_ns() + 20 * kSecond;
   for (size_t i = 0; gpu.now_ns() < end_ns; ++i) {
-    terms.account = accounts[i % accounts.size()];
+    terms.ledger = ledgers[i % ledgers.size()];
     SimulatedTenant* const leaver = gpu.Add(terms, Kernels(200 * kMs));
     while (leaver->complete() == 0 && gpu.now_ns() < end_ns) gpu.Run(kMs);
     had += leaver->TakeUsed(Engine::kCompute);
@@ -365,7 +365,7 @@ TEST_F(Liars, WaitsForEverWithoutWork) {
   liar_->Switch(false);
   Lie([](SimulatedTenant* liar) { liar->line(Engine::kCompute).executors_waiting = 1; });
   EXPECT_GE(honest_->contender(Engine::kCompute)->charged_ns() +
-                honest_->contender(Engine::kCompute)->account().credit_ns(),
+                honest_->contender(Engine::kCompute)->ledger().credit_ns(),
             0);
 }
 

@@ -250,7 +250,7 @@ TEST(EngineArbiter, WhoIsAloneHasEverythingWhateverItsReservationIs) {
   idle->Switch(false);
   gpu.Run(kSecond);
   EXPECT_GE(alone->TakeUsed(Engine::kCompute), kSecond * 98 / 100);
-  EXPECT_EQ(alone->contender(Engine::kCompute)->account().reservation().left_ns(), kMs);
+  EXPECT_EQ(alone->contender(Engine::kCompute)->ledger().reservation().left_ns(), kMs);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void AddToGroup(const SliceUse& slice, SliceUse* group) {
 }
 
 // Sessions of one slice that are not in the same context, or group, contend by themselves.
-std::string KeyOf(const SeatTerms& terms) {
+std::string KeyOf(const DispatchTerms& terms) {
   if (terms.shares_context) return terms.slice + ", guarded";
   if (!terms.group.empty()) return terms.slice + ", MPS";
   return terms.slice;
@@ -52,7 +52,7 @@ uint32_t GpuDispatch::SessionsOf(const std::string& tenant) const {
   uint32_t count = 0;
   for (const auto& [key, slice] : slices_) {
     for (const Member& member : slice.members) {
-      if (member.seat->terms_.tenant == tenant) ++count;
+      if (member.registration->terms_.tenant == tenant) ++count;
     }
   }
   return count;
@@ -94,7 +94,7 @@ int64_t GpuDispatch::held_ns() const {
   return most;
 }
 
-ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
+ContenderTerms GpuDispatch::TermsOf(const DispatchTerms& terms, size_t engine) {
   ContenderTerms contender;
   contender.tenant = TenantNumber(terms.tenant);
   contender.vgpu = last_vgpu_;
@@ -109,28 +109,30 @@ ContenderTerms GpuDispatch::TermsOf(const SeatTerms& terms, size_t engine) {
     contender.domain = std::max(kSharedDomain + 1, TenantNumber(terms.group));
   }
   contender.best_effort = terms.best_effort;
-  contender.account = computes ? terms.compute_account : terms.copy_account;
-  if (contender.account.empty()) contender.account = terms.slice;
+  contender.ledger = computes ? terms.compute_ledger : terms.copy_ledger;
+  if (contender.ledger.empty()) contender.ledger = terms.slice;
   return contender;
 }
 
-void GpuDispatch::Join(DispatchSeat* seat, size_t device) {
-  Slice& slice = slices_[KeyOf(seat->terms_)];
+void GpuDispatch::Join(DispatchRegistration* registration, size_t device) {
+  Slice& slice = slices_[KeyOf(registration->terms_)];
   if (slice.members.empty()) {
     ++last_vgpu_;
-    recorder_.NameSlice(last_vgpu_,
-                        seat->terms_.tenant.empty() ? seat->terms_.slice : seat->terms_.tenant);
+    recorder_.NameSlice(last_vgpu_, registration->terms_.tenant.empty()
+                                        ? registration->terms_.slice
+                                        : registration->terms_.tenant);
     for (size_t i = 0; i < kEngines; ++i) {
-      slice.contenders[i] = arbiters_[i]->Add(TermsOf(seat->terms_, i));
+      slice.contenders[i] = arbiters_[i]->Add(TermsOf(registration->terms_, i));
     }
   }
-  slice.members.push_back({seat, device, {}});
+  slice.members.push_back({registration, device, {}});
 }
 
-void GpuDispatch::Leave(DispatchSeat* seat) {
-  const auto found = slices_.find(KeyOf(seat->terms_));
+void GpuDispatch::Leave(DispatchRegistration* registration) {
+  const auto found = slices_.find(KeyOf(registration->terms_));
   if (found == slices_.end()) return;
-  std::erase_if(found->second.members, [seat](const Member& m) { return m.seat == seat; });
+  std::erase_if(found->second.members,
+                [registration](const Member& m) { return m.registration == registration; });
   if (!found->second.members.empty()) return;
   for (size_t i = 0; i < kEngines; ++i) arbiters_[i]->Remove(found->second.contenders[i]);
   slices_.erase(found);
@@ -143,7 +145,7 @@ void GpuDispatch::OpenAll() {
     SetPace(slice, 0);
     slice.held_for = 0;
     for (const Member& member : slice.members) {
-      for (EngineSlot& slot : member.seat->page_->device(member.device)) {
+      for (EngineSlot& slot : member.registration->page_->device(member.device)) {
         slot.SetGrant(Grant::Open());
       }
     }
@@ -151,23 +153,24 @@ void GpuDispatch::OpenAll() {
 }
 
 void GpuDispatch::Read(Member* member, int64_t now_ns) {
-  DeviceSlots& slots = member->seat->page_->device(member->device);
+  DeviceSlots& slots = member->registration->page_->device(member->device);
   for (size_t i = 0; i < kEngines; ++i) {
-    member->read[i] = member->seat->readers_[member->device][i].Read(slots[i].worker, now_ns);
-    EngineUsage& usage = member->seat->usage_[i];
+    member->read[i] =
+        member->registration->readers_[member->device][i].Read(slots[i].worker, now_ns);
+    EngineUsage& usage = member->registration->usage_[i];
     usage.commands += member->read[i].commands;
     usage.bytes += member->read[i].bytes;
   }
 }
 
-void GpuDispatch::ReadUsage(DispatchSeat* seat, int64_t now_ns) {
-  const auto found = slices_.find(KeyOf(seat->terms_));
+void GpuDispatch::ReadUsage(DispatchRegistration* registration, int64_t now_ns) {
+  const auto found = slices_.find(KeyOf(registration->terms_));
   if (found == slices_.end()) return;
   // While the GPU is given in turns, the looks come soon enough, and know the use better.
   for (Member& member : found->second.members) {
-    if (member.seat != seat || is_dispatched()) continue;
+    if (member.registration != registration || is_dispatched()) continue;
     Read(&member, now_ns);
-    for (size_t i = 0; i < kEngines; ++i) seat->usage_[i].busy_ns += member.read[i].busy_ns;
+    for (size_t i = 0; i < kEngines; ++i) registration->usage_[i].busy_ns += member.read[i].busy_ns;
   }
 }
 
@@ -181,20 +184,21 @@ GpuUse GpuDispatch::Use() const {
     const Contender& contender = *slice.contenders[kCompute];
     SliceUse one;
     one.slice = key;
-    one.tenant = slice.members.front().seat->terms_.tenant;
+    one.tenant = slice.members.front().registration->terms_.tenant;
     one.vgpu = contender.terms().vgpu;
     one.noted_ns = contender.noted_ns();
     one.others_wanted_ns = contender.others_wanted_ns();
-    // Each contender may have all of an account's share, and all of them have no more together.
-    one.share = std::max(1u, arbiter.ShareOf(contender) / contender.account().contenders());
+    // Each contender may have all of a ledger's share, and all of them have no more together.
+    one.share = std::max(1u, arbiter.ShareOf(contender) / contender.ledger().contenders());
     for (const Member& member : slice.members) {
-      const DispatchSeat& seat = *member.seat;
-      if (seat.worker_ == 0) continue;
-      one.workers.push_back({seat.terms_.session, seat.worker_, seat.terms_.shares_context,
-                             seat.worker_since_us_, seat.usage_[kCompute].busy_ns});
-      if (seat.server_ != 0) one.workers.push_back({0, seat.server_, false, 0, 0});
+      const DispatchRegistration& registration = *member.registration;
+      if (registration.worker_ == 0) continue;
+      one.workers.push_back({registration.terms_.session, registration.worker_,
+                             registration.terms_.shares_context, registration.worker_since_us_,
+                             registration.usage_[kCompute].busy_ns});
+      if (registration.server_ != 0) one.workers.push_back({0, registration.server_, false, 0, 0});
     }
-    const std::string& group = slice.members.front().seat->terms_.group;
+    const std::string& group = slice.members.front().registration->terms_.group;
     if (group.empty()) {
       use.slices.push_back(std::move(one));
     } else {
@@ -212,9 +216,9 @@ void GpuDispatch::ChargeStolen(uint64_t session, int64_t stolen_ns) {
   constexpr size_t kCompute = EngineIndex(Engine::kCompute);
   for (auto& [key, slice] : slices_) {
     for (const Member& member : slice.members) {
-      if (member.seat->terms_.session != session) continue;
+      if (member.registration->terms_.session != session) continue;
       arbiters_[kCompute]->ChargeStolen(slice.contenders[kCompute], stolen_ns);
-      member.seat->stolen_ns_ += stolen_ns;
+      member.registration->stolen_ns_ += stolen_ns;
       return;
     }
   }
@@ -225,7 +229,7 @@ bool GpuDispatch::Worked(const SlotReading& read) { return read.in_flight || rea
 // The time that the device was at work for sessions that divide its multiprocessors is theirs
 // together.
 int64_t GpuDispatch::PartOf(const Slice& slice, const SlotReading& read) const {
-  const bool divided = slice.members.front().seat->terms_.shares_context;
+  const bool divided = slice.members.front().registration->terms_.shares_context;
   if (read.share == 0 || !divided) return read.busy_ns;
   return read.busy_ns * read.share / std::max(read.share, busy_shares_);
 }
@@ -235,7 +239,7 @@ void GpuDispatch::ShowWants(Slice* slice) {
     Wants wants;
     wants.sessions = static_cast<uint32_t>(slice->members.size());
     for (const Member& member : slice->members) {
-      if (member.seat->killed_) continue;
+      if (member.registration->killed_) continue;
       const SlotReading& read = member.read[i];
       wants.waiting |= read.waiting > 0;
       wants.in_flight |= read.in_flight;
@@ -260,7 +264,7 @@ void GpuDispatch::Settle(Slice* slice) {
                                       [i](const Member& m) { return Worked(m.read[i]); });
     for (const Member& member : slice->members) {
       const SlotReading& read = member.read[i];
-      int64_t& busy_ns = member.seat->usage_[i].busy_ns;
+      int64_t& busy_ns = member.registration->usage_[i].busy_ns;
       if (!arbiters_[i]->in_turns()) {
         busy_ns += PartOf(*slice, read);
       } else if (Worked(read)) {
@@ -268,10 +272,10 @@ void GpuDispatch::Settle(Slice* slice) {
       } else if (worked == 0) {
         busy_ns += charged_ns / static_cast<int64_t>(slice->members.size());
       }
-      member.seat->page_->device(member.device)[i].server.sharers.store(
-          contender.account().sessions(), std::memory_order_relaxed);
+      member.registration->page_->device(member.device)[i].server.sharers.store(
+          contender.ledger().sessions(), std::memory_order_relaxed);
       if (i == EngineIndex(Engine::kCompute) && slice->held_for != 0) continue;
-      member.seat->page_->device(member.device)[i].SetGrant(contender.grant());
+      member.registration->page_->device(member.device)[i].SetGrant(contender.grant());
     }
   }
 }
@@ -281,7 +285,7 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
   std::vector<PacedSlice> paced;
   std::vector<Slice*> which;
   for (auto& [key, slice] : slices_) {
-    if (!slice.members.front().seat->terms_.shares_context) continue;
+    if (!slice.members.front().registration->terms_.shares_context) continue;
     const ContenderTerms& terms = slice.contenders[kCompute]->terms();
     PacedSlice& one = paced.emplace_back();
     one.vgpu = terms.vgpu;
@@ -289,7 +293,7 @@ void GpuDispatch::SetPaces(int64_t now_ns) {
     one.priority = terms.priority;
     one.best_effort = terms.best_effort;
     for (const Member& member : slice.members) {
-      if (member.seat->killed_) continue;
+      if (member.registration->killed_) continue;
       const SlotReading& read = member.read[kCompute];
       one.at_work |= Worked(read);
       one.waiting |= read.waiting > 0;
@@ -320,7 +324,8 @@ void GpuDispatch::EndWhatIsInTheWay(int64_t now_ns) {
 
 std::string GpuDispatch::TenantOf(uint32_t vgpu) const {
   for (const auto& [key, slice] : slices_) {
-    if (slice.contenders[0]->terms().vgpu == vgpu) return slice.members.front().seat->terms_.tenant;
+    if (slice.contenders[0]->terms().vgpu == vgpu)
+      return slice.members.front().registration->terms_.tenant;
   }
   return "";
 }
@@ -331,14 +336,15 @@ void GpuDispatch::Kill(const Slice& slice, size_t engine, const KillVerdict& ver
                            verdict.in_way_ns};
   bool any = false;
   for (const Member& member : slice.members) {
-    DispatchSeat& seat = *member.seat;
+    DispatchRegistration& registration = *member.registration;
     const SlotReading& read = member.read[engine];
     // Each session's own terms decide.
-    if (!seat.terms_.best_effort || !seat.terms_.on_kill || seat.killed_) continue;
+    if (!registration.terms_.best_effort || !registration.terms_.on_kill || registration.killed_)
+      continue;
     if (!read.in_flight && read.commands == 0) continue;
-    seat.killed_ = true;
+    registration.killed_ = true;
     any = true;
-    orders_.push_back([tell = seat.terms_.on_kill, order] { tell(order); });
+    orders_.push_back([tell = registration.terms_.on_kill, order] { tell(order); });
   }
   if (!any) return;
   TraceSpan span;
@@ -372,18 +378,19 @@ void GpuDispatch::Hold(Slice* slice, uint32_t held_for, int64_t now_ns) {
     slice->held_since_ns = now_ns;
   }
   for (const Member& member : slice->members) {
-    member.seat->page_->device(member.device)[kCompute].SetGrant(held_for == 0 ? contender.grant()
-                                                                               : Grant::Closed(0));
+    member.registration->page_->device(member.device)[kCompute].SetGrant(
+        held_for == 0 ? contender.grant() : Grant::Closed(0));
   }
 }
 
 // Sessions that come to a slice, or get another worker, are told at the next look.
 void GpuDispatch::SetPace(const Slice& slice, uint32_t nap_us) {
   for (const Member& member : slice.members) {
-    DispatchSeat& seat = *member.seat;
-    if (seat.nap_us_ == nap_us || seat.worker_ == 0 || !seat.terms_.on_pace) continue;
-    seat.nap_us_ = nap_us;
-    orders_.push_back([tell = seat.terms_.on_pace, nap_us] { tell(nap_us); });
+    DispatchRegistration& registration = *member.registration;
+    if (registration.nap_us_ == nap_us || registration.worker_ == 0 || !registration.terms_.on_pace)
+      continue;
+    registration.nap_us_ = nap_us;
+    orders_.push_back([tell = registration.terms_.on_pace, nap_us] { tell(nap_us); });
   }
 }
 
@@ -394,7 +401,7 @@ GpuDispatch::Pace GpuDispatch::Look(int64_t now_ns) {
     for (Member& member : slice.members) {
       Read(&member, now_ns);
       const SlotReading& read = member.read[EngineIndex(Engine::kCompute)];
-      if (member.seat->terms_.shares_context && Worked(read)) busy_shares_ += read.share;
+      if (member.registration->terms_.shares_context && Worked(read)) busy_shares_ += read.share;
     }
     ShowWants(&slice);
   }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "policy/policy.h"
-#include "server/gpu_server/dispatch/dispatch_seat.h"
+#include "server/gpu_server/dispatch/dispatch_registration.h"
 #include "server/gpu_server/dispatch/engine_arbiter.h"
 #include "server/gpu_server/dispatch/flight_recorder.h"
 #include "server/gpu_server/dispatch/gpu_use.h"
@@ -38,16 +38,16 @@ class GpuDispatch {
   int64_t held_ns() const;
   const FlightRecorder& recorder() const { return recorder_; }
 
-  // Adds the seat, whose device number `device` is this GPU.
-  void Join(DispatchSeat* seat, size_t device);
-  void Leave(DispatchSeat* seat);
+  // Adds the registration, whose device number `device` is this GPU.
+  void Join(DispatchRegistration* registration, size_t device);
+  void Leave(DispatchRegistration* registration);
 
   // Reads what all sessions want, decides, and writes what they may do. With fewer than two slices
   // there is nothing to decide.
   Pace Look(int64_t now_ns);
-  // Adds the use since the last reading to the seat's usage. Look() does that while the GPU is
-  // given in turns.
-  void ReadUsage(DispatchSeat* seat, int64_t now_ns);
+  // Adds the use since the last reading to the registration's usage. Look() does that while the GPU
+  // is given in turns.
+  void ReadUsage(DispatchRegistration* registration, int64_t now_ns);
 
   // True if the GPU is given in turns: several slices have it, or the policy is asked about a lone
   // slice, too.
@@ -69,7 +69,7 @@ class GpuDispatch {
 
  private:
   struct Member {
-    DispatchSeat* seat;
+    DispatchRegistration* registration;
     size_t device;
     std::array<SlotReading, kEngines> read;
   };
@@ -84,7 +84,7 @@ class GpuDispatch {
     std::vector<Member> members;
   };
 
-  ContenderTerms TermsOf(const SeatTerms& terms, size_t engine);
+  ContenderTerms TermsOf(const DispatchTerms& terms, size_t engine);
   void Read(Member* member, int64_t now_ns);
   static bool Worked(const SlotReading& read);
   // Returns the device time of a member of the slice while there were no turns.

@@ -12,7 +12,7 @@ namespace warpline::dispatch {
 
 // A session's worker.
 struct WorkerUse {
-  uint64_t session = 0;  // SeatTerms::session; 0 for a process that does the work of a group.
+  uint64_t session = 0;  // DispatchTerms::session; 0 for a process that does the work of a group.
   pid_t pid = 0;
   // True if the process does not belong to the tenant: it executes the commands of many tenants.
   bool trusted = false;
@@ -21,8 +21,8 @@ struct WorkerUse {
   int64_t busy_ns = 0;
 };
 
-// The use of compute of a slice, or of all slices of a group (SeatTerms::group) together. The times
-// are 0 when the first session joins, and only grow.
+// The use of compute of a slice, or of all slices of a group (DispatchTerms::group) together. The
+// times are 0 when the first session joins, and only grow.
 struct SliceUse {
   std::string slice;  // The slice's or the group's name.
   std::string tenant;

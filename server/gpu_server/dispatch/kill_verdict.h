@@ -27,7 +27,7 @@ struct KillVerdict {
 struct KillOrder {
   std::string policy;  // The policy's name.
   int gpu = 0;         // The device's ordinal.
-  std::string urgent;  // SeatTerms::tenant of the more urgent slice.
+  std::string urgent;  // DispatchTerms::tenant of the more urgent slice.
   int64_t in_way_ns = 0;
 };
 

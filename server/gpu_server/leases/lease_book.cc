@@ -51,8 +51,8 @@ double PartOf(const Entitlement& entitlement, uint64_t capacity_bytes) {
 
 }  // namespace
 
-// The part of the book that is shared with the seats, which may outlive it.
-struct LeaseSeat::Shared {
+// The part of the book that is shared with the memberships, which may outlive it.
+struct LeaseMembership::Shared {
   // Constant.
   bool required = false;
   uint64_t peer_memory_bytes = 0;
@@ -98,20 +98,20 @@ struct LeaseSeat::Shared {
   }
 };
 
-LeaseSeat::LeaseSeat(std::shared_ptr<Shared> shared, Entitlement entitlement,
-                     const std::string& peer)
+LeaseMembership::LeaseMembership(std::shared_ptr<Shared> shared, Entitlement entitlement,
+                                 const std::string& peer)
     : shared_(std::move(shared)),
       entitlement_(std::move(entitlement)),
       peer_pays_(!shared_->required),
       payer_(peer_pays_ ? peer : absl::StrCat("tenant ", entitlement_.tenant)) {}
 
-absl::Status LeaseSeat::CheckHeld() const {
+absl::Status LeaseMembership::CheckHeld() const {
   if (shared_ == nullptr || !entitlement_.leased()) return absl::OkStatus();
   MutexLock lock(&shared_->mu);
   return shared_->CheckGoesOn(entitlement_.lease);
 }
 
-LeaseSeat& LeaseSeat::operator=(LeaseSeat&& other) noexcept {
+LeaseMembership& LeaseMembership::operator=(LeaseMembership&& other) noexcept {
   if (this == &other) return *this;
   Leave();
   shared_ = std::move(other.shared_);
@@ -121,7 +121,7 @@ LeaseSeat& LeaseSeat::operator=(LeaseSeat&& other) noexcept {
   return *this;
 }
 
-void LeaseSeat::Leave() {
+void LeaseMembership::Leave() {
   const auto shared = std::move(shared_);
   if (shared == nullptr || !entitlement_.leased()) return;
   MutexLock lock(&shared->mu);
@@ -139,8 +139,8 @@ void LeaseSeat::Leave() {
   if (shared->idle.size() < kMaxIdle) shared->idle.insert(entitlement_.lease);
 }
 
-std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
-                                          uint64_t max_chunks) {
+std::shared_ptr<Quota> LeaseMembership::QuotaOn(const std::string& device_uuid,
+                                                uint64_t capacity_bytes, uint64_t max_chunks) {
   const uint64_t limit = entitlement_.MemoryOn(capacity_bytes);
   const double part = PartOf(entitlement_, capacity_bytes);
   const auto chunks = static_cast<uint64_t>(static_cast<double>(max_chunks) * part);
@@ -159,17 +159,17 @@ std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64
   return quota;
 }
 
-std::shared_ptr<Quota> LeaseSeat::PeersQuotaOn(const std::string& device_uuid) const {
+std::shared_ptr<Quota> LeaseMembership::PeersQuotaOn(const std::string& device_uuid) const {
   if (!peer_pays_ || shared_->peer_memory_bytes == 0) return nullptr;
   return shared_->PayersQuota(payer_, device_uuid, shared_->peer_memory_bytes);
 }
 
-std::shared_ptr<Quota> LeaseSeat::PayersHostQuota() {
+std::shared_ptr<Quota> LeaseMembership::PayersHostQuota() {
   const uint64_t limit = shared_ == nullptr ? 0 : shared_->payer_host_bytes;
   return limit == 0 ? Quota::Create(Quota::kUnbounded) : shared_->PayersQuota(payer_, "", limit);
 }
 
-std::shared_ptr<Quota> LeaseSeat::HostQuota(uint64_t total_bytes, uint64_t capacity_bytes) {
+std::shared_ptr<Quota> LeaseMembership::HostQuota(uint64_t total_bytes, uint64_t capacity_bytes) {
   const double part = PartOf(entitlement_, capacity_bytes);
   const auto bytes = static_cast<uint64_t>(static_cast<double>(total_bytes) * part);
   const uint64_t own = entitlement_.slice.staging_bytes;
@@ -197,7 +197,7 @@ absl::StatusOr<std::unique_ptr<LeaseBook>> LeaseBook::Create(LeaseBookOptions op
 LeaseBook::LeaseBook(LeaseBookOptions options, SigningKey key)
     : options_(std::move(options)),
       own_key_(std::move(key)),
-      shared_(std::make_shared<LeaseSeat::Shared>()) {
+      shared_(std::make_shared<LeaseMembership::Shared>()) {
   shared_->required = options_.required;
   shared_->peer_memory_bytes = options_.peer_memory_bytes;
   shared_->payer_host_bytes = options_.payer_host_bytes;
@@ -243,10 +243,11 @@ Entitlement LeaseBook::EntitledBy(const LeaseToken* token) const {
   return entitlement;
 }
 
-absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token, const CertificateHolder& holder,
-                                          const std::string& peer) {
+absl::StatusOr<LeaseMembership> LeaseBook::Join(const std::string& token,
+                                                const CertificateHolder& holder,
+                                                const std::string& peer) {
   if (token.empty()) {
-    if (!options_.required) return LeaseSeat(shared_, EntitledBy(nullptr), peer);
+    if (!options_.required) return LeaseMembership(shared_, EntitledBy(nullptr), peer);
     return absl::UnauthenticatedError(
         "this server takes sessions of its scheduler's leases only: name the scheduler in "
         "WARPLINE_ENDPOINT, or use `warpline run`");
@@ -271,7 +272,7 @@ absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token, const Certif
   ++lease.sessions;
   lease.ends = opened->ends;
   shared_->idle.erase(opened->lease);
-  return LeaseSeat(shared_, EntitledBy(&*opened), peer);
+  return LeaseMembership(shared_, EntitledBy(&*opened), peer);
 }
 
 absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token,

@@ -28,19 +28,20 @@ namespace warpline::server {
 
 class LeaseBook;
 
-// What a session was admitted with: its entitlement, who pays for it, and its place in the lease,
-// if it has one. The place is held until the seat is destroyed or moved from. A seat may outlive
-// the book.
+// The terms on which a session was admitted: its entitlement, its payer, and its place in the
+// lease, if it has one. The place is held until the membership is destroyed or moved from. A
+// membership may outlive the book.
 //
-// Who pays is a scheduler's tenant, whichever of its leases it is. Of sessions without a lease, and
-// of a server's own leases, which anybody gets who asks, it is the peer (PeerUnit()).
-class LeaseSeat {
+// The payer is a scheduler's tenant, whichever of its leases it is. A session without a lease is
+// paid for by its peer (PeerUnit()). So is a session of a server's own lease, which anybody gets
+// who asks.
+class LeaseMembership {
  public:
-  // An empty seat, without rights and in no lease.
-  LeaseSeat() { entitlement_.rights = 0; }
-  LeaseSeat(LeaseSeat&&) noexcept = default;
-  LeaseSeat& operator=(LeaseSeat&& other) noexcept;
-  ~LeaseSeat() { Leave(); }
+  // An empty membership, without rights and in no lease.
+  LeaseMembership() { entitlement_.rights = 0; }
+  LeaseMembership(LeaseMembership&&) noexcept = default;
+  LeaseMembership& operator=(LeaseMembership&& other) noexcept;
+  ~LeaseMembership() { Leave(); }
 
   const Entitlement& entitlement() const { return entitlement_; }
   const std::string& payer() const { return payer_; }
@@ -64,7 +65,7 @@ class LeaseSeat {
  private:
   friend class LeaseBook;
   struct Shared;
-  LeaseSeat(std::shared_ptr<Shared> shared, Entitlement entitlement, const std::string& peer);
+  LeaseMembership(std::shared_ptr<Shared> shared, Entitlement entitlement, const std::string& peer);
   void Leave();
   // Null where no peer pays, or nothing bounds it.
   std::shared_ptr<Quota> PeersQuotaOn(const std::string& device_uuid) const;
@@ -113,8 +114,9 @@ class LeaseBook {
   // is missing or does not hold, PERMISSION_DENIED for an ended lease, RESOURCE_EXHAUSTED when the
   // lease has all its sessions, UNAVAILABLE until the scheduler has sent its keys. `holder` is the
   // certificate that came with the token, and `peer` pays where no tenant of a scheduler does.
-  absl::StatusOr<LeaseSeat> Join(const std::string& token, const CertificateHolder& holder = {},
-                                 const std::string& peer = "");
+  absl::StatusOr<LeaseMembership> Join(const std::string& token,
+                                       const CertificateHolder& holder = {},
+                                       const std::string& peer = "");
 
   // Returns what a session with this token would be entitled to now. The errors are those of
   // Join().
@@ -167,7 +169,7 @@ class LeaseBook {
 
   const LeaseBookOptions options_;
   const SigningKey own_key_;
-  const std::shared_ptr<LeaseSeat::Shared> shared_;
+  const std::shared_ptr<LeaseMembership::Shared> shared_;
 };
 
 }  // namespace warpline::server

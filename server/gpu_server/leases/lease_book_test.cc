@@ -47,8 +47,8 @@ class LeaseBookTest : public testing::Test {
     return SignToken(key_, token).value();
   }
 
-  static absl::StatusCode Code(const absl::StatusOr<LeaseSeat>& seat) {
-    return seat.status().code();
+  static absl::StatusCode Code(const absl::StatusOr<LeaseMembership>& membership) {
+    return membership.status().code();
   }
 
   uint64_t peer_memory_ = 0;
@@ -63,10 +63,10 @@ class LeaseBookTest : public testing::Test {
 
 TEST_F(LeaseBookTest, WithoutASchedulerNoTokenIsNeeded) {
   auto book = Book(false);
-  const auto seat = book->Join("");
-  ASSERT_TRUE(seat.ok());
-  EXPECT_FALSE(seat->entitlement().leased());
-  EXPECT_EQ(seat->entitlement().rights, kAllRights);
+  const auto membership = book->Join("");
+  ASSERT_TRUE(membership.ok());
+  EXPECT_FALSE(membership->entitlement().leased());
+  EXPECT_EQ(membership->entitlement().rights, kAllRights);
   EXPECT_EQ(Code(book->Join(Token("1"))), absl::StatusCode::kUnauthenticated);
 }
 
@@ -131,7 +131,7 @@ TEST_F(LeaseBookTest, APeerPaysForAllItsSessionsAndLeasesHere) {
   EXPECT_EQ(first.QuotaOn("y", 80 * kGiB, 16384)->Reserve(1, kGiB, 1).bytes(), kGiB);
   EXPECT_EQ(other.QuotaOn("x", 80 * kGiB, 16384)->Reserve(1, 2 * kGiB, 1).bytes(), 2 * kGiB);
   // What is held of a session that has ended, by whom ever, stays on the peer's bill.
-  { const LeaseSeat ended = std::move(first); }
+  { const LeaseMembership ended = std::move(first); }
   auto again = book->Join("", {}, "ipv4:10.0.0.1").value();
   EXPECT_EQ(again.QuotaOn("x", 80 * kGiB, 16384)->Reserve(1, kGiB, 1).bytes(), 0u);
   held = Reservation();
@@ -168,12 +168,12 @@ TEST_F(LeaseBookTest, SessionsOfALeaseShareItsQuota) {
 
 TEST_F(LeaseBookTest, ChunksAreInProportionToTheQuota) {
   auto book = Scheduled();
-  auto seat = book->Join(Token("1")).value();  // 4 GiB.
-  EXPECT_EQ(seat.QuotaOn("x", 16 * kGiB, 16384)->pieces()->limit_bytes(), 4096u);
+  auto membership = book->Join(Token("1")).value();  // 4 GiB.
+  EXPECT_EQ(membership.QuotaOn("x", 16 * kGiB, 16384)->pieces()->limit_bytes(), 4096u);
   // Enough for something in any case.
-  EXPECT_EQ(seat.QuotaOn("y", 80 * kGiB, 100)->pieces()->limit_bytes(), 64u);
-  EXPECT_EQ(seat.QuotaOn("z", 0, 16384)->pieces()->limit_bytes(), 1024u);
-  EXPECT_EQ(seat.QuotaOn("v", 160 * kGiB, 4096)->pieces()->limit_bytes(), 512u);
+  EXPECT_EQ(membership.QuotaOn("y", 80 * kGiB, 100)->pieces()->limit_bytes(), 64u);
+  EXPECT_EQ(membership.QuotaOn("z", 0, 16384)->pieces()->limit_bytes(), 1024u);
+  EXPECT_EQ(membership.QuotaOn("v", 160 * kGiB, 4096)->pieces()->limit_bytes(), 512u);
 }
 
 TEST_F(LeaseBookTest, HostMemoryIsInProportionToTheQuota) {
@@ -203,29 +203,29 @@ TEST_F(LeaseBookTest, HostMemoryThatOutlivesASessionCountsForTheNextOneOfItsLeas
   auto book = Scheduled();
   Reservation held;
   {
-    auto seat = book->Join(Token("1")).value();
-    held = seat.HostQuota(64 * kGiB, 8 * kGiB)->Reserve(kGiB, kGiB, 1);
+    auto membership = book->Join(Token("1")).value();
+    held = membership.HostQuota(64 * kGiB, 8 * kGiB)->Reserve(kGiB, kGiB, 1);
   }
-  auto seat = book->Join(Token("1")).value();
-  EXPECT_EQ(seat.HostQuota(64 * kGiB, 8 * kGiB)->used_bytes(), kGiB);
+  auto membership = book->Join(Token("1")).value();
+  EXPECT_EQ(membership.HostQuota(64 * kGiB, 8 * kGiB)->used_bytes(), kGiB);
 }
 
 TEST_F(LeaseBookTest, MemoryOnItsWayBackCountsForTheNextSessionOfItsLease) {
   auto book = Scheduled();
   Reservation held;
   {
-    auto seat = book->Join(Token("1")).value();
-    held = seat.QuotaOn("x", 80 * kGiB, 16384)->Reserve(kGiB, kGiB, 1);
+    auto membership = book->Join(Token("1")).value();
+    held = membership.QuotaOn("x", 80 * kGiB, 16384)->Reserve(kGiB, kGiB, 1);
   }
   {
-    auto seat = book->Join(Token("1")).value();
-    EXPECT_EQ(seat.QuotaOn("x", 80 * kGiB, 16384)->used_bytes(), kGiB);
+    auto membership = book->Join(Token("1")).value();
+    EXPECT_EQ(membership.QuotaOn("x", 80 * kGiB, 16384)->used_bytes(), kGiB);
   }
   auto other = book->Join(Token("2")).value();
   EXPECT_EQ(other.QuotaOn("x", 80 * kGiB, 16384)->used_bytes(), 0u);
   held = Reservation();
-  auto seat = book->Join(Token("1")).value();
-  EXPECT_EQ(seat.QuotaOn("x", 80 * kGiB, 16384)->used_bytes(), 0u);
+  auto membership = book->Join(Token("1")).value();
+  EXPECT_EQ(membership.QuotaOn("x", 80 * kGiB, 16384)->used_bytes(), 0u);
 }
 
 TEST_F(LeaseBookTest, QuotaIsOfEachDevice) {
@@ -244,10 +244,10 @@ TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
   auto second = book->Join(Token("1")).value();
   EXPECT_EQ(Code(book->Join(Token("1"))), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(book->Sessions().at("1"), 2u);
-  first = LeaseSeat();
+  first = LeaseMembership();
   EXPECT_TRUE(book->IdleLeases().empty());
   EXPECT_TRUE(book->Join(Token("1")).ok());
-  second = LeaseSeat();
+  second = LeaseMembership();
   EXPECT_EQ(book->IdleLeases(), std::vector<std::string>{"1"});
   EXPECT_TRUE(book->Sessions().empty());
   book->ForgetIdle({"1"});
@@ -257,9 +257,9 @@ TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
 TEST_F(LeaseBookTest, EndedLeaseTakesNoMoreSessions) {
   auto book = Scheduled();
   book->MarkEnded("1", {"the operator revoked it: too loud", EndCause::kRevoked});
-  const auto seat = book->Join(Token("1"));
-  EXPECT_EQ(Code(seat), absl::StatusCode::kPermissionDenied);
-  EXPECT_NE(seat.status().message().find("too loud"), std::string::npos);
+  const auto membership = book->Join(Token("1"));
+  EXPECT_EQ(Code(membership), absl::StatusCode::kPermissionDenied);
+  EXPECT_NE(membership.status().message().find("too loud"), std::string::npos);
   EXPECT_TRUE(book->Join(Token("2")).ok());
 }
 
@@ -267,7 +267,7 @@ TEST_F(LeaseBookTest, LeaseWhoseTimeIsOverIsNamedOnce) {
   ends_ = now_ + absl::Seconds(30);
   auto book = Scheduled();
   const std::string token = Token("1");
-  const auto seat = book->Join(token);
+  const auto membership = book->Join(token);
   EXPECT_TRUE(book->TakeEnded().empty());
   now_ = ends_;
   ASSERT_EQ(book->TakeEnded().size(), 1u);
@@ -285,8 +285,8 @@ TEST_F(LeaseBookTest, LocalLeaseIsSharedUntilItsHolderGivesItUp) {
   EXPECT_EQ(first.QuotaOn("x", 80 * kGiB, 16384), second.QuotaOn("x", 80 * kGiB, 16384));
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(book->CloseLocal(token).ok());
-  first = LeaseSeat();
-  second = LeaseSeat();
+  first = LeaseMembership();
+  second = LeaseMembership();
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
 }
 
@@ -335,7 +335,7 @@ TEST_F(LeaseBookTest, OnePeerLeavesLocalLeasesToOthers) {
   };
   const std::string greedy = "ipv4:10.0.0.1";
   const std::string first = open(greedy);
-  auto seat = book->Join(first, {}, greedy).value();
+  auto membership = book->Join(first, {}, greedy).value();
   open(greedy);
   open(greedy);
   EXPECT_THAT(open(greedy), HasSubstr("this client has as many leases as one may have here, 3"));
@@ -345,17 +345,17 @@ TEST_F(LeaseBookTest, OnePeerLeavesLocalLeasesToOthers) {
   for (const char* peer : {"ipv4:10.0.0.2", "cn=alice", "unix:uid=1000"}) {
     EXPECT_TRUE(book->Join(open(peer), {}, peer).ok()) << peer;
   }
-  seat = LeaseSeat();
+  membership = LeaseMembership();
   EXPECT_TRUE(book->Join(open(greedy), {}, greedy).ok());
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(book->Join(open("cn=bob")).ok());
   EXPECT_THAT(open("cn=carol"), HasSubstr("the server has as many leases as it keeps, 8"));
 }
 
-TEST_F(LeaseBookTest, SeatMayOutliveTheBook) {
+TEST_F(LeaseBookTest, AMembershipMayOutliveTheBook) {
   auto book = Scheduled();
-  auto seat = book->Join(Token("1")).value();
+  auto membership = book->Join(Token("1")).value();
   book.reset();
-  EXPECT_EQ(seat.QuotaOn("x", 8 * kGiB, 16384)->limit_bytes(), 4 * kGiB);
+  EXPECT_EQ(membership.QuotaOn("x", 8 * kGiB, 16384)->limit_bytes(), 4 * kGiB);
 }
 
 TEST_F(LeaseBookTest, TokensAreJudgedByTheSchedulersClock) {
@@ -374,8 +374,8 @@ TEST_F(LeaseBookTest, LocalLeaseHasAsManySessionsAsItAskedFor) {
   auto book = Book(false);
   std::string token;
   ASSERT_TRUE(book->OpenLocal(kGiB, {}, 1, &token).ok());
-  const auto seat = book->Join(token);
-  ASSERT_TRUE(seat.ok());
+  const auto membership = book->Join(token);
+  ASSERT_TRUE(membership.ok());
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
 }
 
@@ -395,8 +395,8 @@ TEST_F(LeaseBookTest, ATokenOfACertificateOpensSessionsForThatOneOnly) {
 TEST_F(LeaseBookTest, NobodyHearsForWhichTenantALeaseWasEnded) {
   auto book = Scheduled();
   book->MarkEnded("1", {"tenant acme needs its device and goes first", EndCause::kMakesWay});
-  const auto seat = book->Join(Token("1"));
-  EXPECT_EQ(seat.status().message(),
+  const auto membership = book->Join(Token("1"));
+  EXPECT_EQ(membership.status().message(),
             "the lease was ended: a request that goes first needs its device");
 }
 

@@ -103,8 +103,8 @@ struct MemoryLinks {
 // alone.
 struct KeptMemory {
   const DeviceMemory* device = nullptr;  // Null for the host's memory.
-  // Who pays for the sessions (LeaseSeat::payer()). Others are not held up for it, and what they
-  // keep was promised to them.
+  // The payer of the sessions (LeaseMembership::payer()). Others are not held up for its sake, and
+  // the memory that they keep was promised to them.
   std::string payer;
   std::string tenant;            // Whom policies know the sessions by.
   const Quota* quota = nullptr;  // Null for any.

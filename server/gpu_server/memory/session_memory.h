@@ -52,7 +52,7 @@ struct SessionMemoryOptions {
   // lease have one quota: what a client wants ahead of its needs is kept small there, so that the
   // last of the quota goes to who needs it.
   Entitlement entitlement = {};
-  // See LeaseSeat::payer().
+  // See LeaseMembership::payer().
   std::string payer = {};
   // Whom policies know the session by.
   std::string tenant = {};

@@ -28,8 +28,8 @@ class KeepRates {
  public:
   explicit KeepRates(const KeepRateOptions& options = {}) : options_(options) {}
 
-  // Whether an image of `bytes` bytes may be stored for `payer` (LeaseSeat::payer()) now; counts it
-  // if so. `now` does not go back.
+  // Returns whether an image of `bytes` bytes may be stored for `payer` (LeaseMembership::payer())
+  // now, and counts it if so. `now` does not go back.
   bool Take(const std::string& payer, uint64_t bytes, absl::Time now);
 
   // Those who have not got everything back that they may have.

@@ -2,9 +2,9 @@
 // control loop.
 //
 // Looking up and storing have a thread each, so that a look-up does not wait for storing. Payers
-// (LeaseSeat::payer()) look up by turns: a large image takes a good part of a second, and one that
-// asks for many waits for its own. Without a scheduler all clients have the name of one tenant, and
-// still each lease its turns.
+// (LeaseMembership::payer()) look up by turns: a large image takes a good part of a second, and one
+// that asks for many waits for its own. Without a scheduler all clients have the name of one
+// tenant, and still each lease its turns.
 #ifndef WARPLINE_SERVER_GPU_SERVER_MODULES_MODULE_CACHE_H_
 #define WARPLINE_SERVER_GPU_SERVER_MODULES_MODULE_CACHE_H_
 

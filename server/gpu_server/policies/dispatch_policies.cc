@@ -46,7 +46,7 @@ absl::StatusOr<DispatchPolicies> MakeDispatchPolicies(const DispatchPoliciesOpti
   book.audit = [audit = options.audit](const std::string& name, uint64_t code) {
     Add(audit, audit::Event::kPolicyNote, name, {"code", absl::StrCat(code)});
   };
-  // Both are set before any session has a seat, until which no policy is asked.
+  // Both are set before any session has a registration, until which no policy is asked.
   auto target = std::make_shared<dispatch::Dispatcher*>(nullptr);
   book.use = [target](std::shared_ptr<policy::Policy> policy) {
     (*target)->SetPolicy(std::move(policy));

@@ -141,11 +141,11 @@ class WithDispatcher : public ::testing::Test {
     dispatcher_ = *Dispatcher::Create(std::move(options));
     dispatcher_->SetPolicy(Example(example));
     for (int i = 0; i < slices; ++i) {
-      seats_.push_back(*dispatcher_->Join({.gpus = {0},
-                                           .tenant = std::to_string(i),
-                                           .slice = std::to_string(i),
-                                           .priority = i == 0 ? priority : priority + 1}));
-      pages_.push_back(*DispatchPage::Attach(UniqueFd(dup(seats_.back()->fd()))));
+      registrations_.push_back(*dispatcher_->Join({.gpus = {0},
+                                                   .tenant = std::to_string(i),
+                                                   .slice = std::to_string(i),
+                                                   .priority = i == 0 ? priority : priority + 1}));
+      pages_.push_back(*DispatchPage::Attach(UniqueFd(dup(registrations_.back()->fd()))));
     }
   }
 
@@ -174,7 +174,7 @@ class WithDispatcher : public ::testing::Test {
   DevicePower power_ = {.power_mw = 300'000, .limit_mw = 700'000, .temperature_c = 50};
   std::string failed_;
   std::unique_ptr<Dispatcher> dispatcher_;
-  std::vector<std::unique_ptr<DispatchSeat>> seats_;
+  std::vector<std::unique_ptr<DispatchRegistration>> registrations_;
   std::vector<std::unique_ptr<DispatchPage>> pages_;
 };
 

@@ -23,7 +23,7 @@ constexpr size_t kSecretBytes = 16;
 
 }  // namespace
 
-Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseSeat seat)
+Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembership membership)
     : parts_(parts),
       id_(id),
       since_(SteadyNow()),
@@ -86,7 +86,7 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseSeat se
                                std::move(variables));
                },
            .save_timeout = parts.options->open_timeout}),
-      seat_(std::move(seat)) {}
+      membership_(std::move(membership)) {}
 
 bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
 
@@ -126,14 +126,14 @@ void Session::OnHello(warpline_internal::Hello hello) {
 
 // The lease may have ended between the session's admission and its place in the host's table, where
 // who ends the lease's sessions finds it.
-absl::Status Session::CheckSeat() {
+absl::Status Session::CheckMembership() {
   hello_.clear_token();
   hello_.clear_credential();
-  const absl::Status held = seat_.CheckHeld();
+  const absl::Status held = membership_.CheckHeld();
   if (!held.ok()) return held;
   lines_.SetTenant(entitlement().tenant);
   audit_->SetEntitlement(entitlement());
-  modules_->SetTenant(entitlement().contents_tenant(), seat_.payer());
+  modules_->SetTenant(entitlement().contents_tenant(), membership_.payer());
   worker_.SetTenant(entitlement().contents_tenant());
   return absl::OkStatus();
 }
@@ -166,12 +166,12 @@ void Session::HandleHello() {
   if (const uint64_t most = MostArenaBytes(hello_, options); hello_.arena_bytes() > most) {
     return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
   }
-  if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
+  if (const absl::Status held = CheckMembership(); !held.ok()) return Refuse(held);
   if (const absl::Status tier = CheckTenantsTier(hello_, entitlement()); !tier.ok()) {
     return RefuseTier(tier);
   }
   if (IsGuarded(hello_)) {
-    const absl::Status may = parts_.children->hangs()->Check(seat_.payer(), absl::Now());
+    const absl::Status may = parts_.children->hangs()->Check(membership_.payer(), absl::Now());
     if (!may.ok()) return RefuseTier(may);
   }
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
@@ -187,7 +187,7 @@ void Session::BeginOpening() {
 
 void Session::TakeHostMemory(absl::Time deadline) {
   const SessionOptions& options = *parts_.options;
-  const std::shared_ptr<Quota> quota = seat_.PayersHostQuota();
+  const std::shared_ptr<Quota> quota = membership_.PayersHostQuota();
   if (!holdings_.TakeHostMemory(quota, HostBytesOfSession(options))) {
     const auto again = [self = shared_from_this(), deadline] {
       control_loop.AssertOnLoop();
@@ -196,9 +196,9 @@ void Session::TakeHostMemory(absl::Time deadline) {
     const bool waits =
         SteadyNow() < deadline && parts_.owner->AwaitReturn(KeptMemory(), deadline, again);
     if (waits) return;
-    return Refuse(
-        NoRoom(absl::StrCat("the sessions of ", seat_.payer(), " take up all host memory, of ",
-                            quota->limit_bytes(), " bytes, that they may have")));
+    return Refuse(NoRoom(absl::StrCat("the sessions of ", membership_.payer(),
+                                      " take up all host memory, of ", quota->limit_bytes(),
+                                      " bytes, that they may have")));
   }
   tasks_ = parts_.resources->tasks.Take();
   state_ = State::kOpening;
@@ -218,14 +218,14 @@ std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) {
                                    static_cast<double>(bytes));
     bytes = most;
   }
-  return seat_.QuotaOn(device.info().uuid(), bytes, chunks);
+  return membership_.QuotaOn(device.info().uuid(), bytes, chunks);
 }
 
 void Session::OpenDevices() {
   SessionMemoryOptions options;
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
-  options.payer = seat_.payer();
+  options.payer = membership_.payer();
   options.tenant = policy_tenant();
   options.shares = &parts_.resources->offers;
   options.audit = audit_.get();
@@ -235,7 +235,7 @@ void Session::OpenDevices() {
     places.push_back({device, QuotaOn(*device)});
   }
   holdings_.devices().Open(places, options);
-  const std::shared_ptr<Quota> staging = seat_.HostQuota(
+  const std::shared_ptr<Quota> staging = membership_.HostQuota(
       parts_.resources->host_memory->limit_bytes(), placed_.front()->capacity_bytes());
   holdings_.host_segments().SetTenantQuota(staging);
   // Without a bound in its slice, a guarded session has its window whatever others of its lease
@@ -261,11 +261,11 @@ void Session::TakeOwnMemory() {
 
 void Session::StartWorker() {
   if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
-  if (const std::string group = MpsGroupOf(Facts(), seat_.payer()); !group.empty()) {
+  if (const std::string group = MpsGroupOf(Facts(), membership_.payer()); !group.empty()) {
     worker_.SetGroup({group, placed_.front()->ordinal()}, entitlement().slice.sm_percent);
   }
   const absl::Status started = worker_.Start(
-      WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), seat_.payer(), tasks_.streams()),
+      WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), membership_.payer(), tasks_.streams()),
       parts_.options->ring_bytes);
   if (!started.ok()) RefuseTier(started);
 }
@@ -389,7 +389,7 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
   if (guarded && !(windows && request.staging())) {
     return answer({CudaResult::kNotSupported, -1, {}});
   }
-  // What a relay has mapped could be filled again by it, and would be on nobody's bill.
+  // A relay could fill memory again that it has mapped, and that would be on nobody's bill.
   if (request.give_back() && relay_.Reaches(request.va())) {
     return answer({CudaResult::kIllegalState, -1, {}});
   }
@@ -477,7 +477,7 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
   const SessionDevices& devices = holdings_.devices();
   // Where no other worker can take over, nothing is to be had.
   const bool counts =
-      state_ == State::kOpen && devices.size() == 1 && seat_.payer() == wanted.payer;
+      state_ == State::kOpen && devices.size() == 1 && membership_.payer() == wanted.payer;
   return counts ? devices.KeptBytes(wanted.device, wanted.quota) : 0;
 }
 
@@ -559,7 +559,7 @@ void Session::OnWorkerLost(const std::string& why) {
 }
 
 // A session that is not open yet ends with its worker.
-void Session::OnWorkerHangs() { parts_.children->hangs()->OnHang(seat_.payer(), absl::Now()); }
+void Session::OnWorkerHangs() { parts_.children->hangs()->OnHang(membership_.payer(), absl::Now()); }
 
 void Session::OnWorkerLeaving() {
   if (state_ != State::kOpen) return;
@@ -785,7 +785,7 @@ void Session::MaybeFinish() {
   SayClosed();
   worker_.End();
   relay_.End();
-  seat_ = LeaseSeat();
+  membership_ = LeaseMembership();
   parts_.owner->OnSessionEnded(id_, placed_, std::move(kept));
 }
 
@@ -793,7 +793,7 @@ void Session::SayClosed() const {
   EndedSession ended = {.placed = !placed_.empty(), .killed = killed_, .usage = worker_.usage()};
   ended.key.tenant = entitlement().tenant;
   if (placed_.size() == 1) ended.key.device = placed_.front()->ordinal();
-  const dispatch::SeatUsage engines = worker_.engine_usage();
+  const dispatch::DispatchUsage engines = worker_.engine_usage();
   for (size_t i = 0; i < engines.size(); ++i) {
     ended.engine_ns[i] = static_cast<uint64_t>(engines[i].busy_ns);
   }

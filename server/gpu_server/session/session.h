@@ -100,8 +100,8 @@ class Session : public SessionControl,
     dispatch::Dispatcher* dispatcher = nullptr;  // Null where nothing is dispatched.
   };
 
-  // Admitted with `seat`.
-  Session(const Parts& parts, uint64_t id, std::string peer, LeaseSeat seat);
+  // Admitted with `membership`.
+  Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembership membership);
 
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
@@ -126,7 +126,7 @@ class Session : public SessionControl,
   // Whether it has some of `wanted` and is about to give it back: it ends, or its client is away or
   // no more.
   bool ComesBack(const KeptMemory& wanted) const RUNS_ON(control_loop);
-  const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
+  const Entitlement& entitlement() const RUNS_ON(control_loop) { return membership_.entitlement(); }
   // Whom policies know it by.
   std::string policy_tenant() const RUNS_ON(control_loop);
   absl::Duration age() const;
@@ -173,7 +173,7 @@ class Session : public SessionControl,
 
   // Opening.
   void HandleHello() RUNS_ON(control_loop);
-  absl::Status CheckSeat() RUNS_ON(control_loop);
+  absl::Status CheckMembership() RUNS_ON(control_loop);
   absl::Status TakePlace() RUNS_ON(control_loop);
   // The server's policy has the session opened, wait, or refused.
   void AskPolicy() RUNS_ON(control_loop);
@@ -270,7 +270,7 @@ class Session : public SessionControl,
   warpline_internal::Hello hello_ ABSL_GUARDED_BY(control_loop);
   WelcomeTerms terms_ ABSL_GUARDED_BY(control_loop);
   GuardedSizes guarded_sizes_ ABSL_GUARDED_BY(control_loop);
-  LeaseSeat seat_ ABSL_GUARDED_BY(control_loop);
+  LeaseMembership membership_ ABSL_GUARDED_BY(control_loop);
   // As placed, until the end.
   std::vector<DeviceMemory*> placed_ ABSL_GUARDED_BY(control_loop);
   TaskShares::Share tasks_ ABSL_GUARDED_BY(control_loop);

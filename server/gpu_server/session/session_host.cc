@@ -142,15 +142,15 @@ std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, abs
 
 absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
                                                  const warpline_internal::Hello& hello) {
-  auto seat = options_.leases->Join(hello.token(), HolderOf(peer), PeerUnit(peer));
-  if (!seat.ok()) {
+  auto membership = options_.leases->Join(hello.token(), HolderOf(peer), PeerUnit(peer));
+  if (!membership.ok()) {
     books_.counters.sessions_refused.Add(1);
     if (const LogPermit permit = books_.log.Ask(LogKey("", peer), kRefusedLine)) {
       permit.Info("refused peer=", peer,
-                  " error=", seat.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
+                  " error=", membership.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
     }
-    RecordRefusal(peer, 0, seat.status());
-    return seat.status();
+    RecordRefusal(peer, 0, membership.status());
+    return membership.status();
   }
   const Session::Parts parts = {.options = &options_.session,
                                 .control = &control_,
@@ -174,7 +174,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
     } else {
       ++live_;
       const uint64_t id = ++last_id_;
-      session = std::make_shared<Session>(parts, id, peer, *std::move(seat));
+      session = std::make_shared<Session>(parts, id, peer, *std::move(membership));
       known_.emplace(id, session);
       // Under the lock, so that no session is known and missing from the table.
       control_.Post([this, id, session] {

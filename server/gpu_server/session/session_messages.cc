@@ -101,9 +101,9 @@ std::string SliceNameOf(const Entitlement& entitlement, const std::string& payer
   return WasPromised(entitlement) ? absl::StrCat("lease ", entitlement.lease) : payer;
 }
 
-// Whose weight it has: its slice's, or all of its tenant's together. What a slice has besides, such
-// as a reservation, is its own, and so is its weight then.
-std::string AccountOf(const Entitlement& entitlement, const std::string& payer, bool tenants) {
+// Returns the name of the ledger that counts the session's use: its slice's, or its tenant's. A
+// slice that has more than a weight, such as a reservation, has a ledger of its own.
+std::string LedgerOf(const Entitlement& entitlement, const std::string& payer, bool tenants) {
   const DeviceSlice& slice = entitlement.slice;
   const bool more = slice.period > absl::ZeroDuration() || slice.sm_percent < 100;
   if (!tenants || more || !WasPromised(entitlement)) return SliceNameOf(entitlement, payer);
@@ -115,7 +115,7 @@ void SetShare(const SessionFacts& facts, const std::string& payer,
               warpline_internal::OpenWorker* open) {
   const DeviceSlice& slice = facts.entitlement->slice;
   open->set_compute_weight(slice.weight);
-  open->set_share_group(AccountOf(*facts.entitlement, payer, slice.tenants_weight));
+  open->set_share_group(LedgerOf(*facts.entitlement, payer, slice.tenants_weight));
 }
 
 }  // namespace
@@ -278,17 +278,17 @@ std::string MpsGroupOf(const SessionFacts& facts, const std::string& payer) {
   return TrustGroupOf(payer);
 }
 
-dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer) {
+dispatch::DispatchTerms DispatchTermsOf(const SessionFacts& facts, const std::string& payer) {
   const DeviceSlice& slice = facts.entitlement->slice;
   const WorkerDevice device = WorkersDevice(*facts.devices);
-  dispatch::SeatTerms terms;
+  dispatch::DispatchTerms terms;
   terms.gpus = device.more_ordinals;
   terms.gpus.insert(terms.gpus.begin(), device.ordinal);
   terms.shares_context = IsGuarded(*facts.hello);
   terms.tenant = PolicyTenantOf(*facts.entitlement, payer);
   terms.slice = SliceNameOf(*facts.entitlement, payer);
-  terms.compute_account = AccountOf(*facts.entitlement, payer, slice.tenants_weight);
-  terms.copy_account = AccountOf(*facts.entitlement, payer, slice.tenants_copy_weight);
+  terms.compute_ledger = LedgerOf(*facts.entitlement, payer, slice.tenants_weight);
+  terms.copy_ledger = LedgerOf(*facts.entitlement, payer, slice.tenants_copy_weight);
   terms.group = MpsGroupOf(facts, payer);
   terms.compute_weight = slice.weight;
   terms.copy_weight = slice.copy_weight;

@@ -14,7 +14,7 @@
 #include "proto/tier.h"
 #include "proto/worker.pb.h"
 #include "server/gpu_server/children/workers/worker_pool.h"
-#include "server/gpu_server/dispatch/dispatch_seat.h"
+#include "server/gpu_server/dispatch/dispatch_registration.h"
 #include "server/gpu_server/memory/guarded_sizes.h"
 #include "server/gpu_server/memory/session_devices.h"
 #include "server/gpu_server/session/session_options.h"
@@ -86,7 +86,7 @@ std::string MpsGroupOf(const SessionFacts& facts, const std::string& payer) RUNS
 
 // Its place in the dispatch of its devices, which it shares with the other sessions of its lease,
 // or with those of the same `payer` where no scheduler gives leases.
-dispatch::SeatTerms SeatTermsOf(const SessionFacts& facts, const std::string& payer)
+dispatch::DispatchTerms DispatchTermsOf(const SessionFacts& facts, const std::string& payer)
     RUNS_ON(control_loop);
 
 // What the client needs to go on with a session that is open.

@@ -16,7 +16,9 @@ constexpr absl::Duration kLeastQueued = absl::Milliseconds(1);
 
 }  // namespace
 
-std::string Session::policy_tenant() const { return PolicyTenantOf(entitlement(), seat_.payer()); }
+std::string Session::policy_tenant() const {
+  return PolicyTenantOf(entitlement(), membership_.payer());
+}
 
 void Session::AskPolicy() {
   if (parts_.dispatcher == nullptr) return BeginOpening();
@@ -41,7 +43,7 @@ void Session::AskPolicy() {
 
 absl::Status Session::JoinDispatch() {
   if (parts_.dispatcher == nullptr) return absl::OkStatus();
-  dispatch::SeatTerms terms = SeatTermsOf(Facts(), seat_.payer());
+  dispatch::DispatchTerms terms = DispatchTermsOf(Facts(), membership_.payer());
   terms.on_pace = [self = weak_from_this(), control = parts_.control](uint32_t nap_us) {
     control->Post([self, nap_us] {
       control_loop.AssertOnLoop();
@@ -55,9 +57,9 @@ absl::Status Session::JoinDispatch() {
       if (const auto session = self.lock()) session->EndForUrgentWork(order);
     });
   };
-  auto seat = parts_.dispatcher->Join(std::move(terms));
-  if (!seat.ok()) return seat.status();
-  worker_.SetDispatch(*std::move(seat));
+  auto registration = parts_.dispatcher->Join(std::move(terms));
+  if (!registration.ok()) return registration.status();
+  worker_.SetDispatch(*std::move(registration));
   return absl::OkStatus();
 }
 

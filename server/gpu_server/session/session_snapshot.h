@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "lease/entitlement.h"
-#include "server/gpu_server/dispatch/dispatch_seat.h"
+#include "server/gpu_server/dispatch/dispatch_registration.h"
 #include "server/hostlink/handover/counters.h"
 #include "server/hostlink/handover/session_usage.h"
 
@@ -89,7 +89,7 @@ struct SessionSnapshot {
   TrafficSnapshot traffic;
   ContinuitySnapshot continuity;
   SessionUsage usage;
-  dispatch::SeatUsage engines;  // Of its devices, where they are dispatched.
+  dispatch::DispatchUsage engines;  // The use of its devices, where they are dispatched.
 };
 
 }  // namespace warpline::server

@@ -204,11 +204,11 @@ TEST_F(SessionTest, ALeaseThatEndedMeanwhileOpensNoSession) {
   std::string token;
   const auto lease = leases_->OpenLocal(0, {}, 0, &token);
   ASSERT_TRUE(lease.ok());
-  auto seat = leases_->Join(token);
-  ASSERT_TRUE(seat.ok());
-  EXPECT_TRUE(seat->CheckHeld().ok());
+  auto membership = leases_->Join(token);
+  ASSERT_TRUE(membership.ok());
+  EXPECT_TRUE(membership->CheckHeld().ok());
   leases_->MarkEnded(lease->lease, {"revoked", EndCause::kRevoked});
-  EXPECT_TRUE(absl::IsPermissionDenied(seat->CheckHeld()));
+  EXPECT_TRUE(absl::IsPermissionDenied(membership->CheckHeld()));
 }
 
 TEST_F(SessionTest, WhatComesBeforeHelloOrTwiceEndsTheSession) {

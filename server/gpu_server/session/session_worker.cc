@@ -26,9 +26,9 @@ absl::Status SessionWorker::Start(WorkerDevice device, warpline_internal::OpenWo
 
 absl::Status SessionWorker::TakeWorker() {
   if (tier_ == Tier::kGuarded) {
-    auto seat = parts_.children->guarded()->Take(device_, this);
-    if (!seat.ok()) return seat.status();
-    worker_ = *std::move(seat);
+    auto worker = parts_.children->guarded()->Take(device_, this);
+    if (!worker.ok()) return worker.status();
+    worker_ = *std::move(worker);
   } else {
     WorkerDevice device = device_;
     if (group_.has_value()) {

@@ -23,7 +23,7 @@
 #include "server/gpu_server/children/workers/worker_link.h"
 #include "server/gpu_server/children/workers/worker_process.h"
 #include "server/gpu_server/continuity/worker_place.h"
-#include "server/gpu_server/dispatch/dispatch_seat.h"
+#include "server/gpu_server/dispatch/dispatch_registration.h"
 #include "server/gpu_server/session/connection/session_port.h"
 #include "server/gpu_server/session/session_children.h"
 #include "server/gpu_server/session/session_holdings.h"
@@ -80,11 +80,12 @@ class SessionWorker : public WorkerLink,
   // Whose compiler the session's workers have if they are to guard modules. Before Start().
   void SetTenant(std::string tenant) RUNS_ON(control_loop) { tenant_ = std::move(tenant); }
   // Its place in the dispatch of its devices; null where nothing is dispatched. Before Start().
-  void SetDispatch(std::unique_ptr<dispatch::DispatchSeat> seat) RUNS_ON(control_loop) {
-    dispatch_ = std::move(seat);
+  void SetDispatch(std::unique_ptr<dispatch::DispatchRegistration> registration)
+      RUNS_ON(control_loop) {
+    dispatch_ = std::move(registration);
   }
-  // What its workers are: processes of its own, or seats in the device's guarded worker. Before
-  // Start().
+  // Sets whether its workers are processes of its own, or sessions of the device's guarded worker.
+  // Before Start().
   void SetTier(Tier tier) RUNS_ON(control_loop) { tier_ = tier; }
   // Has its workers in an MPS group, where there are such. Not for sessions of several devices.
   // Before Start().
@@ -130,8 +131,8 @@ class SessionWorker : public WorkerLink,
   }
 
   // What it has had of its devices' engines; nothing where nothing is dispatched.
-  dispatch::SeatUsage engine_usage() const RUNS_ON(control_loop) {
-    return dispatch_ == nullptr ? dispatch::SeatUsage() : dispatch_->usage();
+  dispatch::DispatchUsage engine_usage() const RUNS_ON(control_loop) {
+    return dispatch_ == nullptr ? dispatch::DispatchUsage() : dispatch_->usage();
   }
 
   // Has the session's kernels go at another pace, if there is a worker.
@@ -195,10 +196,10 @@ class SessionWorker : public WorkerLink,
   // Shared with the window of the port, which may outlive this.
   std::shared_ptr<JournalFile> journal_ ABSL_GUARDED_BY(control_loop);
   UniqueFd board_ ABSL_GUARDED_BY(control_loop);
-  std::unique_ptr<dispatch::DispatchSeat> dispatch_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<dispatch::DispatchRegistration> dispatch_ ABSL_GUARDED_BY(control_loop);
   std::string tenant_ ABSL_GUARDED_BY(control_loop);
   // The last worker's; nobody's for a session that is not guarded.
-  CompilerSeat compiler_ ABSL_GUARDED_BY(control_loop);
+  CompilerConnection compiler_ ABSL_GUARDED_BY(control_loop);
   Tier tier_ ABSL_GUARDED_BY(control_loop) = Tier::kIsolated;
   std::shared_ptr<Worker> worker_ ABSL_GUARDED_BY(control_loop);
   // The same, where it is the pool's.

@@ -4,7 +4,7 @@
 // number after each step needs no turns. But a program may cut a large copy into small ones. So
 // small copies are free up to a rate of bytes and of copies, and beyond it they need turns. The
 // rate is kept by the generic cell rate algorithm (ITU-T I.371), whose state is one number.
-// Sessions of one account have equal parts of the rate, so more sessions bring the account no more.
+// Sessions of one ledger have equal parts of the rate, so more sessions bring the ledger no more.
 #ifndef WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_FREE_COPIES_H_
 #define WARPLINE_SERVER_HOSTLINK_DISPATCH_GATE_FREE_COPIES_H_
 
@@ -28,7 +28,7 @@ class FreeCopies {
   static constexpr uint64_t kLeastBytes = 4u << 10;
 
   // Returns whether a copy of `bytes` is free at this time, and counts it if so. `sessions` is the
-  // number of the account's sessions; 0 counts as 1.
+  // number of the ledger's sessions; 0 counts as 1.
   bool Take(uint64_t bytes, int64_t now_ns, uint32_t sessions = 1) {
     if (bytes >= kSmallBytes) return false;
     const int64_t cost_ns = TimeOf(std::max(bytes, kLeastBytes) * std::max(sessions, 1u));

@@ -47,7 +47,7 @@ TEST(FreeCopies, SoAreTinyOnesByTheirNumber) {
   EXPECT_GE(had.copies, 10 * 8000u);
 }
 
-TEST(FreeCopies, SessionsOfOneAccountHaveTheRateTogether) {
+TEST(FreeCopies, SessionsOfOneLedgerHaveTheRateTogether) {
   constexpr uint32_t kSessions = 16;
   constexpr uint64_t kBytes = 16u << 10;
   std::vector<FreeCopies> sessions(kSessions);

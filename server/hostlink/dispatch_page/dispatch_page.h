@@ -94,7 +94,7 @@ struct alignas(64) WorkerLine {
 // Written by the server.
 struct alignas(64) ServerLine {
   std::atomic<uint64_t> grant{0};  // A Grant.
-  // The number of sessions that shared this session's account of the engine when the server looked
+  // The number of sessions that shared this session's ledger of the engine when the server looked
   // last; 0 before it did. The server does not look while no other slice has the device.
   std::atomic<uint32_t> sharers{0};
 };

@@ -13,9 +13,9 @@
 namespace warpline {
 namespace {
 
-// The number of life lines in one futex_waitv, which also waits for changes_.
-constexpr size_t kMostLines = FUTEX_WAITV_MAX - 1;
-// An honest holder's word changes when it takes the line, says that somebody waits, and dies.
+// The number of liveness locks in one futex_waitv, which also waits for changes_.
+constexpr size_t kMostLocks = FUTEX_WAITV_MAX - 1;
+// An honest holder's word changes when it takes the lock, says that somebody waits, and dies.
 constexpr int kMostChanges = 8;
 constexpr long kLookEveryNs = 100'000'000;
 constexpr long kSecondNs = 1'000'000'000;
@@ -54,13 +54,13 @@ void DeathWatch::Nudge() {
   syscall(SYS_futex, &changes_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-DeathWatch::Token DeathWatch::Watch(std::shared_ptr<const LifeLine> line,
+DeathWatch::Token DeathWatch::Watch(std::shared_ptr<const LivenessLock> liveness,
                                     std::function<void()> ended) {
   Token token;
   {
     MutexLock lock(&mu_);
     token = next_token_++;
-    watched_[token] = {std::move(line), std::move(ended)};
+    watched_[token] = {std::move(liveness), std::move(ended)};
   }
   Nudge();
   return token;
@@ -74,14 +74,14 @@ void DeathWatch::Remove(Token token) {
   Nudge();
 }
 
-void DeathWatch::Sleep(uint32_t known, const std::vector<Line>& lines, bool look_soon) {
+void DeathWatch::Sleep(uint32_t known, const std::vector<Awaited>& locks, bool look_soon) {
   std::vector<futex_waitv> waiters = {Waiter(&changes_, known)};
-  const size_t count = std::min(lines.size(), kMostLines);
+  const size_t count = std::min(locks.size(), kMostLocks);
   for (size_t i = 0; i < count; ++i) {
-    waiters.push_back(Waiter(lines[i].line->word(), lines[i].value));
+    waiters.push_back(Waiter(locks[i].lock->word(), locks[i].value));
   }
   const timespec soon = Soon();
-  const timespec* const until = look_soon || lines.size() > count ? &soon : nullptr;
+  const timespec* const until = look_soon || locks.size() > count ? &soon : nullptr;
   if (syscall(SYS_futex_waitv, waiters.data(), static_cast<unsigned>(waiters.size()), 0, until,
               CLOCK_MONOTONIC) >= 0 ||
       errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT) {
@@ -92,16 +92,16 @@ void DeathWatch::Sleep(uint32_t known, const std::vector<Line>& lines, bool look
   syscall(SYS_futex, &changes_, FUTEX_WAIT, known, &nap, nullptr, 0);
 }
 
-std::vector<DeathWatch::Line> DeathWatch::Look(std::vector<std::function<void()>>* ended,
-                                               bool* look_soon) {
-  std::vector<Line> lines;
+std::vector<DeathWatch::Awaited> DeathWatch::Look(std::vector<std::function<void()>>* ended,
+                                                  bool* look_soon) {
+  std::vector<Awaited> locks;
   *look_soon = false;
   looks_.fetch_add(1);
   MutexLock lock(&mu_);
   for (auto it = watched_.begin(); it != watched_.end();) {
     Watched& watched = it->second;
-    const uint32_t value = watched.line->word()->load(std::memory_order_acquire);
-    if (watched.line->Ended()) {
+    const uint32_t value = watched.lock->word()->load(std::memory_order_acquire);
+    if (watched.lock->Ended()) {
       ended->push_back(std::move(watched.ended));
       it = watched_.erase(it);
       continue;
@@ -111,11 +111,11 @@ std::vector<DeathWatch::Line> DeathWatch::Look(std::vector<std::function<void()>
     if (watched.changes > kMostChanges) {
       *look_soon = true;
     } else {
-      lines.push_back({watched.line, value});
+      locks.push_back({watched.lock, value});
     }
     ++it;
   }
-  return lines;
+  return locks;
 }
 
 void DeathWatch::Run() {
@@ -124,9 +124,9 @@ void DeathWatch::Run() {
     const uint32_t known = changes_.load();
     std::vector<std::function<void()>> ended;
     bool look_soon;
-    const std::vector<Line> lines = Look(&ended, &look_soon);
+    const std::vector<Awaited> locks = Look(&ended, &look_soon);
     for (const auto& call : ended) call();
-    if (ended.empty()) Sleep(known, lines, look_soon);
+    if (ended.empty()) Sleep(known, locks, look_soon);
   }
 }
 

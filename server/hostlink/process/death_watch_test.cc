@@ -21,21 +21,21 @@
 namespace warpline {
 namespace {
 
-// A process that holds a life line until it is killed.
+// A process that holds a liveness lock until it is killed.
 class Holder {
  public:
-  Holder() : line_(*LifeLine::Create()) {
+  Holder() : lock_(*LivenessLock::Create()) {
     pid_ = fork();
     if (pid_ != 0) return;
-    UniqueFd fd(dup(line_->fd()));
-    if (!HoldLifeLine(fd).ok()) _exit(1);
+    UniqueFd fd(dup(lock_->fd()));
+    if (!HoldLivenessLock(fd).ok()) _exit(1);
     while (true) pause();
   }
   ~Holder() { Kill(); }
 
-  std::shared_ptr<LifeLine> line() const { return line_; }
+  std::shared_ptr<LivenessLock> lock() const { return lock_; }
   void AwaitHeld() const {
-    while (line_->word()->load() == 0) sched_yield();
+    while (lock_->word()->load() == 0) sched_yield();
   }
   void Kill() {
     if (pid_ <= 0) return;
@@ -45,7 +45,7 @@ class Holder {
   }
 
  private:
-  const std::shared_ptr<LifeLine> line_;
+  const std::shared_ptr<LivenessLock> lock_;
   pid_t pid_ = 0;
 };
 
@@ -53,14 +53,14 @@ TEST(DeathWatchTest, TellsOfTheOneThatDied) {
   Holder first, second;
   DeathWatch watch;
   std::promise<int> ended;
-  watch.Watch(first.line(), [&] { ended.set_value(1); });
-  const DeathWatch::Token other = watch.Watch(second.line(), [&] { ended.set_value(2); });
+  watch.Watch(first.lock(), [&] { ended.set_value(1); });
+  const DeathWatch::Token other = watch.Watch(second.lock(), [&] { ended.set_value(2); });
   second.AwaitHeld();
   first.AwaitHeld();
   first.Kill();
   EXPECT_EQ(ended.get_future().get(), 1);
-  EXPECT_TRUE(first.line()->Ended());
-  EXPECT_FALSE(second.line()->Ended());
+  EXPECT_TRUE(first.lock()->Ended());
+  EXPECT_FALSE(second.lock()->Ended());
   watch.Remove(other);
 }
 
@@ -70,7 +70,7 @@ TEST(DeathWatchTest, NoticesADeathFromBeforeItWatched) {
   holder.Kill();
   DeathWatch watch;
   std::promise<void> ended;
-  watch.Watch(holder.line(), [&] { ended.set_value(); });
+  watch.Watch(holder.lock(), [&] { ended.set_value(); });
   ended.get_future().get();
 }
 
@@ -79,8 +79,8 @@ TEST(DeathWatchTest, SaysNothingOfOnesThatAreNotWatchedAnyMore) {
   DeathWatch watch;
   std::promise<void> ended;
   bool wrong = false;
-  const DeathWatch::Token token = watch.Watch(removed.line(), [&] { wrong = true; });
-  watch.Watch(watched.line(), [&] { ended.set_value(); });
+  const DeathWatch::Token token = watch.Watch(removed.lock(), [&] { wrong = true; });
+  watch.Watch(watched.lock(), [&] { ended.set_value(); });
   removed.AwaitHeld();
   watched.AwaitHeld();
   watch.Remove(token);
@@ -97,11 +97,11 @@ TEST(DeathWatchTest, WatchesMoreThanOneCallTakes) {
   DeathWatch watch;
   std::vector<DeathWatch::Token> others;
   for (int i = 0; i < 200; ++i) {
-    others.push_back(watch.Watch(*LifeLine::Create(), [] { ADD_FAILURE(); }));
+    others.push_back(watch.Watch(*LivenessLock::Create(), [] { ADD_FAILURE(); }));
   }
   Holder holder;
   std::promise<void> ended;
-  watch.Watch(holder.line(), [&] { ended.set_value(); });
+  watch.Watch(holder.lock(), [&] { ended.set_value(); });
   holder.AwaitHeld();
   holder.Kill();
   ended.get_future().get();
@@ -109,13 +109,13 @@ TEST(DeathWatchTest, WatchesMoreThanOneCallTakes) {
 
 // A hostile worker can write what it likes.
 TEST(DeathWatchTest, AWordThatChangesAllTheTimeCostsLittleAndItsEndIsNoticed) {
-  const std::shared_ptr<LifeLine> line = *LifeLine::Create();
-  void* const map = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, line->fd(), 0);
+  const std::shared_ptr<LivenessLock> lock = *LivenessLock::Create();
+  void* const map = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, lock->fd(), 0);
   ASSERT_NE(map, MAP_FAILED);
   auto* const word = static_cast<std::atomic<uint32_t>*>(map);
   DeathWatch watch;
   std::promise<void> ended;
-  watch.Watch(line, [&] { ended.set_value(); });
+  watch.Watch(lock, [&] { ended.set_value(); });
   // Far more often than the watch may look, however little either is let run.
   constexpr uint64_t kChanges = 200'000;
   const absl::Time start = absl::Now();
@@ -133,7 +133,9 @@ TEST(DeathWatchTest, AWordThatChangesAllTheTimeCostsLittleAndItsEndIsNoticed) {
   munmap(map, 4096);
 }
 
-TEST(LifeLineTest, RefusesADescriptorThatIsNone) { EXPECT_FALSE(HoldLifeLine(UniqueFd()).ok()); }
+TEST(LivenessLockTest, RefusesADescriptorThatIsNone) {
+  EXPECT_FALSE(HoldLivenessLock(UniqueFd()).ok());
+}
 
 }  // namespace
 }  // namespace warpline

@@ -144,7 +144,7 @@ CudaResult GuardedModules::LoadGuarded(std::string_view image, Load load,
 
 CudaResult GuardedModules::LoadReady(const Ready& ready, Load load, device::ModuleId* module,
                                      Loaded* loaded) {
-  CudaResult result = Account(ready, loaded);
+  CudaResult result = Charge(ready, loaded);
   if (result != CudaResult::kSuccess) return result;
   result = Loading([&] { return load(ready.code(), module); });
   if (result == CudaResult::kSuccess) {
@@ -155,7 +155,7 @@ CudaResult GuardedModules::LoadReady(const Ready& ready, Load load, device::Modu
   return result;
 }
 
-CudaResult GuardedModules::Account(const Ready& ready, Loaded* loaded) {
+CudaResult GuardedModules::Charge(const Ready& ready, Loaded* loaded) {
   const uint64_t names = NameBytes(ready.guarded);
   if (names > kMostNameBytes - name_bytes_) {
     notes_->Add(absl::StrCat("a module is refused: names and reasons of ", names,

@@ -153,9 +153,8 @@ class GuardedModules : public device::Modules {
   // Loads it, with what it takes in `*loaded`; gives that back after an error.
   CudaResult LoadReady(const Ready& ready, Load load, device::ModuleId* module, Loaded* loaded)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes names and code of a module into account. kOutOfMemory, with nothing taken, beyond a
-  // bound.
-  CudaResult Account(const Ready& ready, Loaded* loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts the names and the code of a module. kOutOfMemory, with nothing counted, beyond a bound.
+  CudaResult Charge(const Ready& ready, Loaded* loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts the variables and the guard's words where they belong.
   CudaResult Place(const guard::GuardedText& guarded, device::ModuleId module, Loaded* loaded)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

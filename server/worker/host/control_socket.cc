@@ -10,7 +10,7 @@
 #include "common/unique_fd.h"
 #include "proto/refusal.h"
 #include "proto/worker.pb.h"
-#include "server/hostlink/process/life_line.h"
+#include "server/hostlink/process/liveness_lock.h"
 #include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
@@ -37,9 +37,9 @@ void SetDone(const Request& request, CudaResult result, Done* done) {
 
 absl::Status OnPrepare(const PrepareWorker& prepare, const std::vector<UniqueFd>& fds,
                        HostProcess* process) {
-  if (fds.size() != 1) return absl::InvalidArgumentError("no life line");
+  if (fds.size() != 1) return absl::InvalidArgumentError("no liveness lock");
   // This thread lives as long as the process.
-  const absl::Status held = HoldLifeLine(fds[0]);
+  const absl::Status held = HoldLivenessLock(fds[0]);
   return held.ok() ? process->Prepare(prepare) : held;
 }
 

@@ -308,7 +308,7 @@ absl::Status HostProcess::OpenAt(SessionDesk* desk, const OpenWorker& open,
     auto context = shared_->OpenContext(
         {.multiprocessors = *processors,
          .weight = static_cast<int>(std::clamp(open.compute_weight(), 1u, 1000u)),
-         .slice = open.share_group(),
+         .share_group = open.share_group(),
          .on_share = [share = session->share](uint32_t now) { share->store(now); },
          .on_overdue = [overdue = session->overdue] { overdue->Say(); },
          .sink_granule_bytes = open.sink_granule_bytes()});

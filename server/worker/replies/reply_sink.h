@@ -31,7 +31,8 @@ std::string_view BytesOf(const Fields& fields) {
 }
 
 // Thread-safe: executors and the decoder reply as they finish, under one lock around the ring,
-// which has one writer. What is retired is reported on the session's board as well, if it has one.
+// which has one writer. It reports retired commands on the session's board as well, if that has
+// one.
 class ReplySink {
  public:
   // Both are borrowed. `progress` hears of answers.

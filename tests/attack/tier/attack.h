@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "tests/attack/tier/board.h"
 #include "tests/attack/tier/home.h"
+#include "tests/attack/tier/neighbour_state.h"
 
 namespace warpline::attack {
 
@@ -28,8 +28,8 @@ struct Loot {
 };
 
 struct TierTarget {
-  const NeighbourBoard* neighbour = nullptr;  // Whoever is attacked.
-  std::string endpoint;                       // Of the server.
+  const NeighbourState* neighbour = nullptr;  // The neighbour that is attacked.
+  std::string endpoint;                       // The server's.
   std::string successor;                      // The program of successor_main.cc.
 };
 

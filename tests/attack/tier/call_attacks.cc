@@ -197,12 +197,12 @@ constexpr Call kClaims[] = {
 };
 
 // Makes the call at the attacker's own memory and at each of the neighbour's addresses.
-void Make(const Call& call, Home* home, const NeighbourBoard& board, Side* side, Loot* loot) {
+void Make(const Call& call, Home* home, const NeighbourState& state, Side* side, Loot* loot) {
   CUdeviceptr own = 0;
   DRIVER(cuMemAlloc_v2)(&own, 2 << 20);
   absl::StrAppend(&loot->detail, loot->detail.empty() ? "" : "; ", call.name, " ",
                   int{call.make(own, side)}, " at home");
-  for (const uint64_t there : {board.memory, board.variable, board.constants, board.pool_memory}) {
+  for (const uint64_t there : {state.memory, state.variable, state.constants, state.pool_memory}) {
     const CUresult result = call.make(there, side);
     home->Wait();
     absl::StrAppend(&loot->detail, " ", int{result});

@@ -63,9 +63,9 @@ absl::StatusOr<Loot> Events(Home* home, const TierTarget& target) {
 }
 
 absl::StatusOr<Loot> Modules(Home* home, const TierTarget& target) {
-  const NeighbourBoard& board = *target.neighbour;
-  const auto module = As<CUmodule>(board.module);
-  const auto library = As<CUlibrary>(board.library);
+  const NeighbourState& state = *target.neighbour;
+  const auto module = As<CUmodule>(state.module);
+  const auto library = As<CUlibrary>(state.library);
   CUfunction function = nullptr;
   CUkernel kernel = nullptr;
   CUmodule of_library = nullptr;

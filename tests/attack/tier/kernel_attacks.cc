@@ -10,7 +10,7 @@
 namespace warpline::attack {
 namespace {
 
-using Place = uint64_t NeighbourBoard::*;
+using Place = uint64_t NeighbourState::*;
 
 // What kernels write; no secret.
 constexpr uint32_t kTrace = 0x0badf00d;
@@ -26,22 +26,22 @@ absl::StatusOr<Loot> Brought(Home* home, CUresult launched, const std::string& w
 template <Place kPlace>
 absl::StatusOr<Loot> Read(Home* home, const TierTarget& target) {
   uint64_t from = target.neighbour->*kPlace, to = home->memory();
-  uint32_t words = NeighbourBoard::kConstantWords;
+  uint32_t words = NeighbourState::kConstantWords;
   return Brought(home, home->Launch("copy", {&from, &to, &words}), "a kernel read there");
 }
 
 template <Place kPlace>
 absl::StatusOr<Loot> Write(Home* home, const TierTarget& target) {
   uint64_t to = target.neighbour->*kPlace;
-  uint32_t words = NeighbourBoard::kConstantWords, value = kTrace;
+  uint32_t words = NeighbourState::kConstantWords, value = kTrace;
   return Brought(home, home->Launch("fill", {&to, &words, &value}), "a kernel wrote there");
 }
 
 // The neighbour's addresses, and such as become them if bits are lost.
 std::vector<uint64_t> Pointers(const TierTarget& target) {
   std::vector<uint64_t> pointers;
-  for (const Place place : {&NeighbourBoard::memory, &NeighbourBoard::variable,
-                            &NeighbourBoard::constants, &NeighbourBoard::pool_memory}) {
+  for (const Place place : {&NeighbourState::memory, &NeighbourState::variable,
+                            &NeighbourState::constants, &NeighbourState::pool_memory}) {
     const uint64_t address = target.neighbour->*place;
     pointers.push_back(address);
     for (int bit = 32; bit < 64; ++bit) pointers.push_back(address ^ uint64_t{1} << bit);
@@ -79,16 +79,16 @@ absl::StatusOr<Loot> WriteByPointers(Home* home, const TierTarget& target) {
 }
 
 constexpr TierAttack kAttacks[] = {
-    {"kernel_reads_memory", &Read<&NeighbourBoard::memory>},
-    {"kernel_writes_memory", &Write<&NeighbourBoard::memory>},
-    {"kernel_reads_variable", &Read<&NeighbourBoard::variable>},
-    {"kernel_writes_variable", &Write<&NeighbourBoard::variable>},
-    {"kernel_reads_constants", &Read<&NeighbourBoard::constants>},
-    {"kernel_writes_constants", &Write<&NeighbourBoard::constants>},
-    {"kernel_reads_pool_memory", &Read<&NeighbourBoard::pool_memory>},
-    {"kernel_writes_pool_memory", &Write<&NeighbourBoard::pool_memory>},
-    {"kernel_reads_pinned_memory", &Read<&NeighbourBoard::pinned>},
-    {"kernel_writes_pinned_memory", &Write<&NeighbourBoard::pinned>},
+    {"kernel_reads_memory", &Read<&NeighbourState::memory>},
+    {"kernel_writes_memory", &Write<&NeighbourState::memory>},
+    {"kernel_reads_variable", &Read<&NeighbourState::variable>},
+    {"kernel_writes_variable", &Write<&NeighbourState::variable>},
+    {"kernel_reads_constants", &Read<&NeighbourState::constants>},
+    {"kernel_writes_constants", &Write<&NeighbourState::constants>},
+    {"kernel_reads_pool_memory", &Read<&NeighbourState::pool_memory>},
+    {"kernel_writes_pool_memory", &Write<&NeighbourState::pool_memory>},
+    {"kernel_reads_pinned_memory", &Read<&NeighbourState::pinned>},
+    {"kernel_writes_pinned_memory", &Write<&NeighbourState::pinned>},
     {"kernel_reads_by_pointers", &ReadByPointers},
     {"kernel_writes_by_pointers", &WriteByPointers},
 };

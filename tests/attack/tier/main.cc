@@ -1,10 +1,10 @@
 // Makes one attack of the tier suite, in a session of its own.
 //
-//   tier_attack --board=FILE --endpoint=HOST:PORT --escapes=FILE --successor=PROGRAM --attack=NAME
+//   tier_attack --state=FILE --endpoint=HOST:PORT --escapes=FILE --successor=PROGRAM --attack=NAME
 //   tier_attack --list --escapes=FILE
 //
-// The last line of what it prints is "OUTCOME DETAIL", as wire_client's. What cannot be seen from
-// here is whether the neighbour, whose board FILE is, is as before.
+// The last line that it prints is "OUTCOME DETAIL", as wire_client's is. It cannot be
+// seen from here whether the neighbour, whose state FILE has, is as before.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 #include "tests/attack/tier/attack.h"
 #include "tests/attack/tier/escape_attack.h"
 
-ABSL_FLAG(std::string, board, "", "what the neighbour says of itself");
+ABSL_FLAG(std::string, state, "", "what the neighbour says of itself");
 ABSL_FLAG(std::string, endpoint, "", "HOST:PORT of the server");
 ABSL_FLAG(std::string, escapes, "", "tests/guard/escapes.txt");
 ABSL_FLAG(std::string, successor, "", "the program tier_successor");
@@ -75,16 +75,16 @@ int List() {
   return 0;
 }
 
-const NeighbourBoard* ReadBoard() {
-  const int file = open(absl::GetFlag(FLAGS_board).c_str(), O_RDONLY | O_CLOEXEC);
-  void* const at = mmap(nullptr, sizeof(NeighbourBoard), PROT_READ, MAP_SHARED, file, 0);
-  if (at == MAP_FAILED) Say("unprepared", "no board");
-  return static_cast<const NeighbourBoard*>(at);
+const NeighbourState* ReadState() {
+  const int file = open(absl::GetFlag(FLAGS_state).c_str(), O_RDONLY | O_CLOEXEC);
+  void* const at = mmap(nullptr, sizeof(NeighbourState), PROT_READ, MAP_SHARED, file, 0);
+  if (at == MAP_FAILED) Say("unprepared", "no state");
+  return static_cast<const NeighbourState*>(at);
 }
 
 int Main() {
   if (absl::GetFlag(FLAGS_list)) return List();
-  const TierTarget target = {ReadBoard(), absl::GetFlag(FLAGS_endpoint),
+  const TierTarget target = {ReadState(), absl::GetFlag(FLAGS_endpoint),
                              absl::GetFlag(FLAGS_successor)};
   const std::string name = absl::GetFlag(FLAGS_attack);
   auto home = Home::Open();

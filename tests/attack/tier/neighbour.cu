@@ -1,12 +1,12 @@
 // A tenant of the guarded tier with secrets, which checks them and its results all the while.
 //
-//   tier_neighbour --board=FILE --number=N --rest_ms=N
+//   tier_neighbour --state=FILE --number=N --rest_ms=N
 //
 // Its secrets lie in device memory, in memory of a pool, in a variable, in constants and, while its
-// kernels run, in shared and local memory. FILE says where (board.h). It goes on until its standard
-// input ends; then it prints `tier_neighbour: rounds=N wrong=N` and ends with 0 if nothing was
-// wrong. What it finds wrong it says, counts and mends. It rests between its rounds. Ends with 1 at
-// once when a call fails.
+// kernels run, in shared and local memory. FILE says where (neighbour_state.h). It goes on until
+// its standard input ends; then it prints `tier_neighbour: rounds=N wrong=N` and ends with 0 if
+// nothing was wrong. It reports, counts and mends each wrong word. It rests between its rounds.
+// Ends with 1 at once when a call fails.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -21,7 +21,7 @@
 #include <cstring>
 #include <vector>
 
-#include "board.h"
+#include "neighbour_state.h"
 
 #define CUDA_CHECK(call)                                                          \
   do {                                                                            \
@@ -33,7 +33,7 @@
 
 namespace {
 
-using Board = warpline::attack::NeighbourBoard;
+using State = warpline::attack::NeighbourState;
 using warpline::attack::kFirstSecret;
 using warpline::attack::kSecretsOfOne;
 
@@ -41,8 +41,8 @@ constexpr unsigned kThreads = 128, kBlocks = 2;
 constexpr unsigned kSharedWords = 2048, kLocalWords = 64;
 constexpr uint32_t kFactor = 3;
 
-__device__ uint32_t g_secrets[Board::kVariableWords];
-__constant__ uint32_t g_constants[Board::kConstantWords];
+__device__ uint32_t g_secrets[State::kVariableWords];
+__constant__ uint32_t g_constants[State::kConstantWords];
 
 // A kernel of a library: triples a word.
 constexpr char kLibrary[] = R"(
@@ -70,12 +70,12 @@ __global__ void Check(const uint32_t* memory, const uint32_t* pooled, uint32_t f
   for (unsigned i = 0; i < kLocalWords; ++i) local[i] = first + thread + i;
   for (unsigned i = threadIdx.x; i < kSharedWords; i += blockDim.x) shared[i] = first + i;
   __syncthreads();
-  for (unsigned i = thread; i < Board::kMemoryWords; i += threads) here += memory[i] != first + i;
-  for (unsigned i = thread; i < Board::kPoolWords; i += threads) here += pooled[i] != first + i;
-  for (unsigned i = thread; i < Board::kVariableWords; i += threads) {
+  for (unsigned i = thread; i < State::kMemoryWords; i += threads) here += memory[i] != first + i;
+  for (unsigned i = thread; i < State::kPoolWords; i += threads) here += pooled[i] != first + i;
+  for (unsigned i = thread; i < State::kVariableWords; i += threads) {
     here += g_secrets[i] != first + i;
   }
-  for (unsigned i = thread; i < Board::kConstantWords; i += threads) {
+  for (unsigned i = thread; i < State::kConstantWords; i += threads) {
     here += g_constants[i] != first + i;
   }
   for (unsigned i = threadIdx.x; i < kSharedWords; i += blockDim.x) {
@@ -88,8 +88,8 @@ __global__ void Check(const uint32_t* memory, const uint32_t* pooled, uint32_t f
 
 class Neighbour {
  public:
-  Neighbour(Board* board, uint32_t number)
-      : board_(board), first_(kFirstSecret + number * kSecretsOfOne), secrets_(kSecretsOfOne) {
+  Neighbour(State* state, uint32_t number)
+      : state_(state), first_(kFirstSecret + number * kSecretsOfOne), secrets_(kSecretsOfOne) {
     for (uint32_t i = 0; i < kSecretsOfOne; ++i) secrets_[i] = first_ + i;
   }
 
@@ -118,15 +118,15 @@ class Neighbour {
     CheckCopies();
     CheckGraphAndKernel();
     if (wrong_ != wrong) {
-      board_->wrong.fetch_add(1);
+      state_->wrong.fetch_add(1);
       WriteSecrets();
     }
-    board_->rounds.fetch_add(1);
+    state_->rounds.fetch_add(1);
   }
 
  private:
-  static constexpr size_t kMemoryBytes = Board::kMemoryWords * 4,
-                          kPoolBytes = Board::kPoolWords * 4;
+  static constexpr size_t kMemoryBytes = State::kMemoryWords * 4,
+                          kPoolBytes = State::kPoolWords * 4;
 
   void WriteSecrets() {
     CUDA_CHECK(cudaMemcpyAsync(memory_, secrets_.data(), kMemoryBytes, cudaMemcpyDefault, stream_));
@@ -149,19 +149,19 @@ class Neighbour {
 
   void Publish() {
     const auto number = [](auto handle) { return reinterpret_cast<uint64_t>(handle); };
-    board_->memory = number(memory_);
-    board_->variable = number(variable_);
-    board_->constants = number(constants_);
-    board_->pool_memory = number(pooled_);
-    board_->pinned = number(pinned_);
-    board_->stream = number(stream_);
-    board_->event = number(event_);
-    board_->function = number(function_);
-    board_->library = number(library_);
-    board_->kernel = number(kernel_);
-    board_->graph = number(graph_);
-    board_->exec = number(exec_);
-    board_->pool = number(pool_);
+    state_->memory = number(memory_);
+    state_->variable = number(variable_);
+    state_->constants = number(constants_);
+    state_->pool_memory = number(pooled_);
+    state_->pinned = number(pinned_);
+    state_->stream = number(stream_);
+    state_->event = number(event_);
+    state_->function = number(function_);
+    state_->library = number(library_);
+    state_->kernel = number(kernel_);
+    state_->graph = number(graph_);
+    state_->exec = number(exec_);
+    state_->pool = number(pool_);
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     const auto find_context =
         reinterpret_cast<decltype(&cuCtxGetCurrent)>(dlsym(driver, "cuCtxGetCurrent"));
@@ -174,8 +174,8 @@ class Neighbour {
       std::printf("tier_neighbour: no context or module\n");
       std::exit(1);
     }
-    board_->context = number(context);
-    board_->module = number(module);
+    state_->context = number(context);
+    state_->module = number(module);
   }
 
   void Expect(bool right, const char* what) {
@@ -220,7 +220,7 @@ class Neighbour {
            "what a graph copied");
   }
 
-  Board* const board_;
+  State* const state_;
   const uint32_t first_;
   std::vector<uint32_t> secrets_;
   uint64_t wrong_ = 0;
@@ -237,11 +237,11 @@ class Neighbour {
   void *variable_ = nullptr, *constants_ = nullptr;
 };
 
-Board* Map(const char* path) {
+State* Map(const char* path) {
   const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0 || ftruncate(file, sizeof(Board)) != 0) return nullptr;
-  void* const at = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  return at == MAP_FAILED ? nullptr : static_cast<Board*>(at);
+  if (file < 0 || ftruncate(file, sizeof(State)) != 0) return nullptr;
+  void* const at = mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<State*>(at);
 }
 
 const char* Value(int argc, char** argv, const char* name) {
@@ -249,7 +249,7 @@ const char* Value(int argc, char** argv, const char* name) {
   for (int i = 1; i < argc; ++i) {
     if (std::strncmp(argv[i], name, length) == 0) return argv[i] + length;
   }
-  std::fprintf(stderr, "Usage: tier_neighbour --board=FILE --number=N --rest_ms=N\n");
+  std::fprintf(stderr, "Usage: tier_neighbour --state=FILE --number=N --rest_ms=N\n");
   std::exit(2);
 }
 
@@ -263,16 +263,16 @@ bool GoesOn(int rest_ms) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  Board* const board = Map(Value(argc, argv, "--board="));
-  if (board == nullptr) return 2;
-  Neighbour neighbour(board, static_cast<uint32_t>(std::atoi(Value(argc, argv, "--number="))));
+  State* const state = Map(Value(argc, argv, "--state="));
+  if (state == nullptr) return 2;
+  Neighbour neighbour(state, static_cast<uint32_t>(std::atoi(Value(argc, argv, "--number="))));
   const int rest_ms = std::atoi(Value(argc, argv, "--rest_ms="));
   neighbour.Open();
   do neighbour.Round();
   while (GoesOn(rest_ms));
-  const uint64_t wrong = board->wrong;
+  const uint64_t wrong = state->wrong;
   std::printf("tier_neighbour: rounds=%llu wrong=%llu\n",
-              static_cast<unsigned long long>(board->rounds),
+              static_cast<unsigned long long>(state->rounds),
               static_cast<unsigned long long>(wrong));
   return wrong == 0 ? 0 : 1;
 }

@@ -3,8 +3,8 @@
 //
 //   tier_successor --endpoint=HOST:PORT --arena=ADDRESS
 //
-// Waits until the arena is free, fills memory with secrets (board.h), prints `holds ADDRESS`, and
-// once its standard input has ended, `intact` or what has become of the secrets.
+// Waits until the arena is free, fills memory with secrets (neighbour_state.h), prints `holds
+// ADDRESS`, and once its standard input has ended, `intact` or what has become of the secrets.
 #include <unistd.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 #include "common/cuda/cuda_numbers.h"
 #include "proto/frames.h"
 #include "proto/tier.h"
-#include "tests/attack/tier/board.h"
+#include "tests/attack/tier/neighbour_state.h"
 #include "tests/attack/wire_session.h"
 
 ABSL_FLAG(std::string, endpoint, "", "HOST:PORT of the server");

@@ -14,14 +14,14 @@
 
 namespace warpline::device {
 
-// Its parts are thread-safe. The streams are destroyed before the seat, because they use it.
+// Its parts are thread-safe. The streams are destroyed before the session, because they use it.
 struct CudaShare {
   StagingPool* staging = nullptr;           // Borrowed from the shared device.
   absl::Span<const std::byte> zeros;        // Page-locked; borrowed from the device.
   const GreenContexts* contexts = nullptr;  // Borrowed from the device.
   uint64_t local_bytes = 0;                 // SharedDeviceOptions::local_bytes.
   uint64_t sink_granule_bytes = 0;          // SharedContextOptions::sink_granule_bytes.
-  std::unique_ptr<SharePlanner::Seat> seat;
+  std::unique_ptr<SharePlanner::Session> session;
   std::unique_ptr<SessionStreams> streams;
 };
 

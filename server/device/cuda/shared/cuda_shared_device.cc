@@ -98,14 +98,14 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->contexts = &*green_;
   share->local_bytes = local_bytes_;
   share->sink_granule_bytes = options.sink_granule_bytes;
-  share->seat = planner_->Join({.most = options.multiprocessors,
-                                .weight = options.weight,
-                                .slice = options.slice,
-                                .on_share = options.on_share});
+  share->session = planner_->Join({.most = options.multiprocessors,
+                                   .weight = options.weight,
+                                   .group = options.share_group,
+                                   .on_share = options.on_share});
   const Pushed pushed(api_, context_);
   if (!pushed.status().ok()) return pushed.status();
   auto streams =
-      SessionStreams::Open(api_, &*green_, share->seat.get(), &*moments_, options.on_overdue);
+      SessionStreams::Open(api_, &*green_, share->session.get(), &*moments_, options.on_overdue);
   if (!streams.ok()) return streams.status();
   share->streams = *std::move(streams);
   return std::make_unique<CudaSharedContext>(

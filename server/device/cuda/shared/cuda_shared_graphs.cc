@@ -7,13 +7,13 @@
 namespace warpline::device {
 
 CUcontext CudaSharedGraphs::NodeContext() const {
-  const CUcontext green = share_->contexts->ContextOf(share_->seat->place());
+  const CUcontext green = share_->contexts->ContextOf(share_->session->place());
   return green == nullptr ? context_ : green;
 }
 
 CudaResult CudaSharedGraphs::Place(Recipe* recipe) {
   // A session that gets another place meanwhile has the graph made again at the next launch.
-  const SlotRange place = share_->seat->place();
+  const SlotRange place = share_->session->place();
   if (recipe->exists && recipe->place == place) return CudaResult::kSuccess;
   GraphId made{};
   const CudaResult result = CudaGraphs::CreateGraph(recipe->nodes, &made);

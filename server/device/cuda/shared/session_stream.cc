@@ -26,9 +26,9 @@ void UseLock::LockShared() {
 }
 
 CUresult SessionStream::Make(const DriverApi* api, const GreenContexts* contexts,
-                             SharePlanner::Seat* seat, Kind kind,
+                             SharePlanner::Session* session, Kind kind,
                              std::shared_ptr<SessionStream>* stream) {
-  const SlotRange place = seat->place();
+  const SlotRange place = session->place();
   CUstream native = nullptr;
   CUresult result = contexts->MakeStream(place, &native);
   if (result != CUDA_SUCCESS) return result;
@@ -44,25 +44,25 @@ CUresult SessionStream::Make(const DriverApi* api, const GreenContexts* contexts
     return result;
   }
   *stream = absl::WrapUnique(
-      new SessionStream(api, contexts, seat, kind, native, place, marks[0], marks[1], marks[2]));
+      new SessionStream(api, contexts, session, kind, native, place, marks[0], marks[1], marks[2]));
   return CUDA_SUCCESS;
 }
 
 void SessionStream::Follow(const StreamWork& work) {
-  seat_->Use(&used_, work.blocks);
-  const SlotRange seat = seat_->place();
-  const bool whole = work.whole && !seat_->limited() &&
-                     work.blocks > static_cast<uint64_t>(SizeOf(contexts_->slots(), seat));
-  const SlotRange to = whole ? contexts_->whole() : seat;
+  session_->Use(&used_, work.blocks);
+  const SlotRange own = session_->place();
+  const bool whole = work.whole && !session_->limited() &&
+                     work.blocks > static_cast<uint64_t>(SizeOf(contexts_->slots(), own));
+  const SlotRange to = whole ? contexts_->whole() : own;
   if (to == place()) {
     if (refused_.load(std::memory_order_relaxed) != SlotRange()) refused_.store({});
   } else if (!MoveTo(to)) {
     return;
   }
   if (whole) {
-    seat_->Stray(SetOf(to));
+    session_->Stray(SetOf(to));
   } else if (Left() == 0) {
-    seat_->Arrive(&used_, to);
+    session_->Arrive(&used_, to);
   }
 }
 

@@ -60,7 +60,7 @@ class StreamMark {
 
 // An operation's demand for multiprocessors.
 struct StreamWork {
-  uint64_t blocks = 0;  // The number of its kernels' blocks (SharePlanner::Seat::Use).
+  uint64_t blocks = 0;  // The number of its kernels' blocks (SharePlanner::Session::Use).
   // All of its blocks must run at the same time, so it may need the whole device. If the session
   // may not have that, the driver refuses an operation that does not fit on the session's part.
   bool whole = false;
@@ -92,9 +92,10 @@ class SessionStream {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking };
 
-  // Makes a stream for the session's seat. `contexts` and `seat` outlive it.
+  // Makes a stream for the session. `contexts` and `session` outlive it.
   static CUresult Make(const DriverApi* api, const GreenContexts* contexts,
-                       SharePlanner::Seat* seat, Kind kind, std::shared_ptr<SessionStream>* stream);
+                       SharePlanner::Session* session, Kind kind,
+                       std::shared_ptr<SessionStream>* stream);
   SessionStream(const SessionStream&) = delete;
   SessionStream& operator=(const SessionStream&) = delete;
   ~SessionStream() { api_->p_cuStreamDestroy(native_); }
@@ -162,12 +163,12 @@ class SessionStream {
   Watermark awaits;
 
  private:
-  SessionStream(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
+  SessionStream(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Session* session,
                 Kind kind, CUstream native, SlotRange place, CUevent mark, CUevent kernel_mark,
                 CUevent left_mark)
       : api_(api),
         contexts_(contexts),
-        seat_(seat),
+        session_(session),
         kind_(kind),
         mark_(std::make_shared<StreamMark>(api, mark)),
         kernel_mark_(api, kernel_mark),
@@ -183,7 +184,7 @@ class SessionStream {
 
   const DriverApi* const api_;
   const GreenContexts* const contexts_;
-  SharePlanner::Seat* const seat_;
+  SharePlanner::Session* const session_;
   const Kind kind_;
   const std::shared_ptr<StreamMark> mark_;  // Shared: waits for it go on when the stream is gone.
   StreamMark kernel_mark_;

@@ -7,14 +7,14 @@
 namespace warpline::device {
 
 absl::StatusOr<std::unique_ptr<SessionStreams>> SessionStreams::Open(
-    const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
+    const DriverApi* api, const GreenContexts* contexts, SharePlanner::Session* session,
     QuietMoments* moments, std::function<void()> on_overdue) {
   std::shared_ptr<SessionStream> legacy;
   const CUresult result =
-      SessionStream::Make(api, contexts, seat, SessionStream::Kind::kLegacy, &legacy);
+      SessionStream::Make(api, contexts, session, SessionStream::Kind::kLegacy, &legacy);
   if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "legacy stream");
-  return absl::WrapUnique(
-      new SessionStreams(api, contexts, seat, moments, std::move(on_overdue), std::move(legacy)));
+  return absl::WrapUnique(new SessionStreams(api, contexts, session, moments, std::move(on_overdue),
+                                             std::move(legacy)));
 }
 
 CUresult SessionStreams::Create(uint32_t flags, StreamId* id) {
@@ -23,7 +23,7 @@ CUresult SessionStreams::Create(uint32_t flags, StreamId* id) {
   }
   std::shared_ptr<SessionStream> stream;
   const CUresult result =
-      SessionStream::Make(api_, contexts_, seat_,
+      SessionStream::Make(api_, contexts_, session_,
                           flags == CU_STREAM_NON_BLOCKING ? SessionStream::Kind::kNonBlocking
                                                           : SessionStream::Kind::kBlocking,
                           &stream);
@@ -90,7 +90,7 @@ CUresult SessionStreams::QueryIdle() {
   // This comes last: a stream that was destroyed meanwhile was asked above, or is among these.
   const CUresult departed = QueryDeparted(nullptr);
   // Other sessions then need not wait for the next look.
-  if (departed == CUDA_SUCCESS) seat_->SetBusy(0);
+  if (departed == CUDA_SUCCESS) session_->SetBusy(0);
   return departed;
 }
 

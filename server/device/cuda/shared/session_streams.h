@@ -26,11 +26,11 @@ namespace warpline::device {
 // Thread-safe. The context must be current on every thread that calls or destroys it.
 class SessionStreams : public KernelSource {
  public:
-  // Makes the legacy stream. The kernels of all streams run where the seat says. `contexts`,
-  // `seat` and `moments` outlive it. `on_overdue` may be null (SharedContextOptions).
+  // Makes the legacy stream. The kernels of all streams run at the session's place. `contexts`,
+  // `session` and `moments` outlive it. `on_overdue` may be null (SharedContextOptions).
   static absl::StatusOr<std::unique_ptr<SessionStreams>> Open(const DriverApi* api,
                                                               const GreenContexts* contexts,
-                                                              SharePlanner::Seat* seat,
+                                                              SharePlanner::Session* session,
                                                               QuietMoments* moments,
                                                               std::function<void()> on_overdue);
   ~SessionStreams() override { moments_->Leave(this); }
@@ -48,8 +48,8 @@ class SessionStreams : public KernelSource {
   LegacyOrder* order() { return &order_; }
   QuietMoments* moments() const { return moments_; }
   bool Quiet() override;
-  // Tells the seat where it is busy.
-  void Look() override { seat_->SetBusy(Busy()); }
+  // Tells the session where it is busy.
+  void Look() override { session_->SetBusy(Busy()); }
   // Returns the slots where kernels are under way; none when the context is quiet. All work of
   // destroyed streams counts as kernels.
   SlotSet Busy();
@@ -57,16 +57,16 @@ class SessionStreams : public KernelSource {
     if (on_overdue_) on_overdue_();
   }
   // Returns CUDA_SUCCESS when no stream has work under way, CUDA_ERROR_NOT_READY before, or the
-  // error with which work ended. Tells the seat when the context is idle.
+  // error with which work ended. Tells the session when the context is idle.
   CUresult QueryIdle();
 
  private:
-  SessionStreams(const DriverApi* api, const GreenContexts* contexts, SharePlanner::Seat* seat,
-                 QuietMoments* moments, std::function<void()> on_overdue,
-                 std::shared_ptr<SessionStream> legacy)
+  SessionStreams(const DriverApi* api, const GreenContexts* contexts,
+                 SharePlanner::Session* session, QuietMoments* moments,
+                 std::function<void()> on_overdue, std::shared_ptr<SessionStream> legacy)
       : api_(api),
         contexts_(contexts),
-        seat_(seat),
+        session_(session),
         moments_(moments),
         on_overdue_(std::move(on_overdue)),
         order_(api, std::move(legacy)) {
@@ -87,7 +87,7 @@ class SessionStreams : public KernelSource {
 
   const DriverApi* const api_;
   const GreenContexts* const contexts_;
-  SharePlanner::Seat* const seat_;
+  SharePlanner::Session* const session_;
   QuietMoments* const moments_;
   const std::function<void()> on_overdue_;
   LegacyOrder order_;

@@ -26,11 +26,11 @@ class SessionStreamsTest : public testing::Test {
   void SetUp() override {
     contexts_ = std::make_unique<GreenContexts>(driver_.api(), 0);
     planner_ = std::make_unique<SharePlanner>(contexts_->slots());
-    seat_ = planner_->Join({.on_share = [this](uint32_t share) { share_ = share; }});
+    session_ = planner_->Join({.on_share = [this](uint32_t share) { share_ = share; }});
     neighbour_ = planner_->Join({});
     moments_ = std::make_unique<QuietMoments>(driver_.api());
-    auto streams =
-        SessionStreams::Open(driver_.api(), contexts_.get(), seat_.get(), moments_.get(), nullptr);
+    auto streams = SessionStreams::Open(driver_.api(), contexts_.get(), session_.get(),
+                                        moments_.get(), nullptr);
     ASSERT_TRUE(streams.ok()) << streams.status();
     streams_ = *std::move(streams);
     ASSERT_EQ(streams_->Create(CU_STREAM_DEFAULT, &blocking_), CUDA_SUCCESS);
@@ -41,7 +41,7 @@ class SessionStreamsTest : public testing::Test {
     streams_.reset();
     moments_.reset();
     neighbour_.reset();
-    seat_.reset();
+    session_.reset();
     planner_.reset();
     contexts_.reset();
     EXPECT_EQ(driver_.Misuse(), "");
@@ -68,7 +68,7 @@ class SessionStreamsTest : public testing::Test {
   std::unique_ptr<GreenContexts> contexts_;
   std::unique_ptr<SharePlanner> planner_;
   std::unique_ptr<QuietMoments> moments_;
-  std::unique_ptr<SharePlanner::Seat> seat_, neighbour_;
+  std::unique_ptr<SharePlanner::Session> session_, neighbour_;
   SharePlanner::StreamUse neighbour_stream_;
   std::atomic<uint32_t> share_{0};  // Of the session's, in thousandths.
   std::unique_ptr<SessionStreams> streams_;
@@ -154,15 +154,15 @@ TEST_F(SessionStreamsTest, IdleIsWhenNothingIsUnderWay) {
   }
 }
 
-TEST_F(SessionStreamsTest, TheSeatHearsWhenKernelsAreOver) {
+TEST_F(SessionStreamsTest, TheSessionHearsWhenKernelsAreOver) {
   EXPECT_EQ(Issue(apart_, 1, {.blocks = 8}), CUDA_SUCCESS);
   streams_->Look();
-  EXPECT_NE(seat_->busy(), SlotSet{0});
+  EXPECT_NE(session_->busy(), SlotSet{0});
   EXPECT_EQ(streams_->QueryIdle(), CUDA_ERROR_NOT_READY);
-  EXPECT_NE(seat_->busy(), SlotSet{0});
+  EXPECT_NE(session_->busy(), SlotSet{0});
   driver_.Complete();
   EXPECT_EQ(streams_->QueryIdle(), CUDA_SUCCESS);
-  EXPECT_EQ(seat_->busy(), SlotSet{0});
+  EXPECT_EQ(session_->busy(), SlotSet{0});
 }
 
 TEST_F(SessionStreamsTest, AFailureToOrderIsReturnedAndMadeUpFor) {
@@ -227,8 +227,8 @@ TEST_F(SessionStreamsTest, AStreamGoesOnInOrderWhereItsSessionGetsItsPlace) {
   NeighbourWorks();
   EXPECT_EQ(Issue(apart_, 3, kWork), CUDA_SUCCESS);
   EXPECT_NE(Native(apart_), before);
-  EXPECT_EQ(streams_->Of(apart_)->place(), seat_->place());
-  EXPECT_NE(seat_->place(), contexts_->whole());
+  EXPECT_EQ(streams_->Of(apart_)->place(), session_->place());
+  EXPECT_NE(session_->place(), contexts_->whole());
   EXPECT_TRUE(driver_.ComesAfter(3, 1));
   // The order of legacy and blocking streams goes on, whichever of them has moved.
   EXPECT_EQ(Issue(blocking_, 4, kWork), CUDA_SUCCESS);
@@ -257,7 +257,7 @@ TEST_F(SessionStreamsTest, WorkThatNeedsTheWholeDeviceHasItForAsLong) {
     EXPECT_LT(share_, 1000u) << "nothing is seen elsewhere any more";
   }
   EXPECT_EQ(Issue(apart_, 3, {SharePlanner::kAll, false}), CUDA_SUCCESS);
-  EXPECT_EQ(streams_->Of(apart_)->place(), seat_->place());
+  EXPECT_EQ(streams_->Of(apart_)->place(), session_->place());
   EXPECT_TRUE(driver_.ComesAfter(2, 1));
   EXPECT_TRUE(driver_.ComesAfter(3, 2));
 }
@@ -328,11 +328,11 @@ TEST_F(SessionStreamsTest, KernelsAreBusyWhereTheyWereIssued) {
   EXPECT_NE(SetOf(streams_->Of(apart_)->place()), whole);
   EXPECT_EQ(streams_->Busy(), whole) << "a copy behind the kernel has moved the stream";
   streams_->Look();
-  EXPECT_EQ(seat_->busy(), whole);
+  EXPECT_EQ(session_->busy(), whole);
   driver_.Complete();
   EXPECT_EQ(streams_->Busy(), 0u);
   EXPECT_EQ(Issue(apart_, 3, {1056, false}), CUDA_SUCCESS);
-  EXPECT_EQ(streams_->Busy(), SetOf(seat_->place()));
+  EXPECT_EQ(streams_->Busy(), SetOf(session_->place()));
   EXPECT_NE(streams_->Busy(), whole);
   driver_.Complete();
 }
@@ -347,14 +347,14 @@ TEST_F(SessionStreamsTest, ASessionRunsElsewhereWhenWhatItLeftIsComplete) {
   driver_.Complete();
   EXPECT_EQ(Issue(apart_, 4, {1056, false}), CUDA_SUCCESS);
   EXPECT_LT(share_, 1000u);
-  EXPECT_EQ(streams_->Busy(), SetOf(seat_->place())) << "and nowhere else";
+  EXPECT_EQ(streams_->Busy(), SetOf(session_->place())) << "and nowhere else";
   driver_.Complete();
 }
 
 TEST_F(SessionStreamsTest, KernelsOfADestroyedStreamAreBusyWhereItWas) {
   NeighbourWorks();
   EXPECT_EQ(Issue(apart_, 1, {1056, false}), CUDA_SUCCESS);
-  const SlotSet place = SetOf(seat_->place());
+  const SlotSet place = SetOf(session_->place());
   EXPECT_NE(place, SetOf(contexts_->whole()));
   EXPECT_EQ(streams_->Destroy(apart_), CUDA_SUCCESS);
   EXPECT_EQ(streams_->Busy(), place);
@@ -385,9 +385,9 @@ TEST_F(SessionStreamsTest, ASessionThatIsQuietRunsElsewhereAtOnce) {
   driver_.Complete();
 }
 
-// What share_planner_test simulates, with streams that move. The light session's executor keeps two
-// kernels of 5 ms of the whole device queued, which take 82 ms on 8 multiprocessors of 132 and 41
-// on 16; the heavy one's kernels are so short that it is always where its place is.
+// Repeats the simulation of share_planner_test with streams that move. The light session's executor
+// keeps two kernels of 5 ms of the whole device queued. They take 82 ms on 8 multiprocessors of
+// 132, and 41 on 16. The heavy session's kernels are so short that it always runs at its place.
 TEST_F(SessionStreamsTest, ASessionHasItsPartAlthoughItsKernelsStayWhereTheyWereLaunched) {
   constexpr int kMs = 30'000;
   constexpr double kWork = 660;  // Milliseconds of a multiprocessor.

@@ -1,11 +1,11 @@
 // Plans on which multiprocessors the sessions that share a device run, by which of them work.
 //
 //   SharePlanner planner(contexts.slots());
-//   const std::unique_ptr<SharePlanner::Seat> seat =
-//       planner.Join({.weight = 3, .slice = "lease 7"});
-//   seat->Use(&stream_use, blocks);        // Before each operation is issued.
-//   const SlotRange on = seat->place();    // The slots to issue it to.
-//   seat->Arrive(&stream_use, on);         // When the stream has no work elsewhere any more.
+//   const std::unique_ptr<SharePlanner::Session> session =
+//       planner.Join({.weight = 3, .group = "lease 7"});
+//   session->Use(&stream_use, blocks);        // Before each operation is issued.
+//   const SlotRange on = session->place();    // The slots to issue it to.
+//   session->Arrive(&stream_use, on);         // When the stream has no work elsewhere any more.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_SHARE_PLANNER_H_
 
@@ -30,16 +30,16 @@ struct ShareTerms {
   int most = 0;
   // Its weight where other sessions want multiprocessors, too; at least 1.
   int weight = 1;
-  // Sessions of the same slice share its multiprocessors and its weight, which the first of them
+  // Sessions of the same group share its multiprocessors and its weight, which the first of them
   // sets. Empty for a session by itself.
-  std::string slice = {};
+  std::string group = {};
   // Called with the part of the device's multiprocessors on which the session runs from now on, in
   // thousandths. The call comes with the first plan and after each change, under the planner's
   // lock, so it may only note the number. May be null.
   std::function<void(uint32_t share)> on_share = {};
 };
 
-// Thread-safe. It outlives its seats.
+// Thread-safe. It outlives its sessions.
 //
 // A session works while it launches kernels or its kernels run, and for a short time after. Then it
 // rests, and after a long time without any operation it is absent. It wants as many multiprocessors
@@ -48,15 +48,15 @@ struct ShareTerms {
 // plan is made at once when a session joins, leaves, begins to work, wants more, or is done with
 // long-running kernels. A kernel is long-running if it runs through a whole window.
 //
-// Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next. A slice's
+// Slots are coarse: a part of 12 multiprocessors is 16 in one window and 8 in the next. A group's
 // use also differs from its plan, because kernels stay where they were launched, so that a session
 // with long kernels moves to a new place later than others. Use is therefore counted by where and
-// how long a slice's kernels ran. A slice that had too much pays for it in later windows, up to a
+// how long a group's kernels ran. A group that had too much pays for it in later windows, up to a
 // second of the device, even if it has rested meanwhile.
 //
-// The device is divided among slices, and each slice's part among its working sessions, so more
-// sessions do not earn a slice a larger part. Long-running kernels do not either. When they occupy
-// the slice's part and one more slot, or its limit, the slice launches its other kernels on the
+// The device is divided among groups, and each group's part among its working sessions, so more
+// sessions do not earn a group a larger part. Long-running kernels do not either. When they occupy
+// the group's part and one more slot, or its limit, the group launches its other kernels on the
 // same slots, behind them.
 class SharePlanner {
  public:
@@ -68,8 +68,8 @@ class SharePlanner {
   // grids are forgotten.
   static constexpr int64_t kWindowMs = 250;
   // A session keeps others from the slots of its long-running kernels. It loses that right after
-  // this time if the slots are more than its even part of its slice's part, or if its slice then
-  // keeps others from more than the slice's part.
+  // this time if the slots are more than its even part of its group's part, or if its group then
+  // keeps others from more than the group's part.
   static constexpr int64_t kStayMs = 10'000;
   // A session that issues nothing for this long is absent.
   static constexpr int64_t kPresenceMs = 60'000;
@@ -85,23 +85,23 @@ class SharePlanner {
     std::atomic<uint64_t> arrived_{0};  // The last of its session's moves that it followed.
   };
 
-  class Seat;
+  class Session;
 
   // Sessions that share a part of the device. It belongs to the planner.
-  struct Slice {
+  struct Group {
     std::string name;  // Empty for a session by itself.
     int most = 0;
     int weight = 1;
-    std::vector<Seat*> seats;
+    std::vector<Session*> sessions;
     // The sessions that worked at the last plan, and the slots that they were given together.
-    std::vector<Seat*> working;
+    std::vector<Session*> working;
     SlotRange place;
-    // Milliseconds of a multiprocessor: the slice's use in this window, and the amount by which
+    // Milliseconds of a multiprocessor: the group's use in this window, and the amount by which
     // earlier windows fell short of its part, which is below 0 where they exceeded it.
     int64_t had_ms = 0;
     int64_t owed_ms = 0;
     int owed = 0;  // The part of it that this window makes up for (ShareDemand::owed).
-    // Values of the last plan: the multiprocessors that the slice may have beside others, the slots
+    // Values of the last plan: the multiprocessors that the group may have beside others, the slots
     // where it has long-running kernels, and those of them from which it keeps others.
     int part = 0;
     SlotSet held = 0;
@@ -109,11 +109,11 @@ class SharePlanner {
   };
 
   // A session's place. Thread-safe.
-  class Seat {
+  class Session {
    public:
-    ~Seat() { planner_->Leave(this); }
-    Seat(const Seat&) = delete;
-    Seat& operator=(const Seat&) = delete;
+    ~Session() { planner_->Leave(this); }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
 
     SlotRange place() const { return Unpacked(place_.load(std::memory_order_acquire)); }
     // Says that the stream goes on at `place`, the session's place, and has no work under way
@@ -148,14 +148,14 @@ class SharePlanner {
 
    private:
     friend class SharePlanner;
-    Seat(SharePlanner* planner, Slice* slice, std::function<void(uint32_t)> on_share)
+    Session(SharePlanner* planner, Group* group, std::function<void(uint32_t)> on_share)
         : planner_(planner),
-          slice_(slice),
-          limited_(slice->most > 0),
+          group_(group),
+          limited_(group->most > 0),
           on_share_(std::move(on_share)) {}
 
     SharePlanner* const planner_;
-    Slice* const slice_;  // Guarded by the planner's mu_.
+    Group* const group_;  // Guarded by the planner's mu_.
     const bool limited_;
     const std::function<void(uint32_t)> on_share_;
     std::atomic<uint32_t> place_{0};
@@ -189,7 +189,7 @@ class SharePlanner {
 
   // Begins the next window if this one is over. Operations do that, too.
   void Look() { LookAt(clock_()); }
-  std::unique_ptr<Seat> Join(ShareTerms terms);
+  std::unique_ptr<Session> Join(ShareTerms terms);
 
  private:
   static uint32_t Packed(const SlotRange& range) { return uint32_t{range.begin} << 16 | range.end; }
@@ -197,45 +197,47 @@ class SharePlanner {
     return {static_cast<uint16_t>(packed >> 16), static_cast<uint16_t>(packed)};
   }
 
-  // Returns the slice of this name, or a new one.
-  Slice* SliceOf(const ShareTerms& terms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Leave(Seat* seat);
-  void OnUse(Seat* seat, StreamUse* stream, uint64_t blocks);
-  void OnArrive(Seat* seat, StreamUse* stream, const SlotRange& place);
-  void OnStray(Seat* seat, SlotSet slots);
-  void OnSeen(Seat* seat, SlotSet busy);
+  // Returns the group of this name, or a new one.
+  Group* GroupOf(const ShareTerms& terms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Leave(Session* session);
+  void OnUse(Session* session, StreamUse* stream, uint64_t blocks);
+  void OnArrive(Session* session, StreamUse* stream, const SlotRange& place);
+  void OnStray(Session* session, SlotSet slots);
+  void OnSeen(Session* session, SlotSet busy);
   void LookAt(int64_t now) {
     if (now >= window_end_.load(std::memory_order_relaxed)) NextWindow(now);
   }
   void NextWindow(int64_t now);
   // Plans anew, because the long-running kernels of the session are over.
-  void EndStay(Seat* seat);
-  void Pin(Seat* seat, const SlotRange& range, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Counts the slices' use since it was counted last.
+  void EndStay(Session* session);
+  void Pin(Session* session, const SlotRange& range, int64_t now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts the groups' use since it was counted last.
   void NoteHad(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the multiprocessors that the plan counts for the slice's working sessions.
-  static int64_t PlannedOf(const Slice& slice);
-  // Counts by how much the window that is over missed the parts of slices that could have used more
+  // Returns the multiprocessors that the plan counts for the group's working sessions.
+  static int64_t PlannedOf(const Group& group);
+  // Counts by how much the window that is over missed the parts of groups that could have used more
   // than they had.
   void NoteOwed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Plan(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Notes which sessions of the slice work. Adds those that rest, but are present, to `apart`.
-  void See(Slice* slice, int64_t now, std::vector<Seat*>* apart) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Notes the parts of all working slices, and the slots that they hold and keep.
+  // Notes which sessions of the group work. Adds those that rest, but are present, to `apart`.
+  void See(Group* group, int64_t now, std::vector<Session*>* apart)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes the parts of all working groups, and the slots that they hold and keep.
   void NoteParts(int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteKept(Slice* slice, bool beside_others, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns whether the slice has all the slots that it may have for long-running kernels.
-  bool IsFull(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the joint demand of the slice's sessions that launch.
-  ShareDemand DemandOf(const Slice& slice) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  ShareDemand DemandOf(const Seat& seat) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Divides the slice's slots among its sessions that launch.
-  void Divide(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Has the slice's sessions that launch do so on the slots of its long-running kernels.
-  void Crowd(const Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Put(Seat* seat, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteKept(Group* group, bool beside_others, int64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns whether the group has all the slots that it may have for long-running kernels.
+  bool IsFull(const Group& group) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the joint demand of the group's sessions that launch.
+  ShareDemand DemandOf(const Group& group) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ShareDemand DemandOf(const Session& session) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Divides the group's slots among its sessions that launch.
+  void Divide(const Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Has the group's sessions that launch do so on the slots of its long-running kernels.
+  void Crowd(const Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Put(Session* session, const SlotRange& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts the use until now, and notes that the session runs on these slots from now on.
-  void RunOn(Seat* seat, SlotSet runs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunOn(Session* session, SlotSet runs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns how many multiprocessors `blocks` blocks can use.
   int Wanted(uint64_t blocks) const {
     return static_cast<int>(blocks < static_cast<uint64_t>(all_) ? blocks : all_);
@@ -247,7 +249,7 @@ class SharePlanner {
   std::atomic<int64_t> window_end_{0};
   std::atomic<uint64_t> window_{1};
   Mutex mu_;  // A leaf. ShareTerms::on_share is all that is called under it.
-  std::list<Slice> slices_ ABSL_GUARDED_BY(mu_);  // In the order in which they came.
+  std::list<Group> groups_ ABSL_GUARDED_BY(mu_);  // In the order in which they came.
   int64_t noted_ms_ ABSL_GUARDED_BY(mu_) = 0;     // `had_ms` is counted up to then.
 };
 

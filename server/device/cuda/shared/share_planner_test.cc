@@ -31,13 +31,13 @@ class SharePlannerTest : public testing::Test {
 };
 
 TEST_F(SharePlannerTest, WhoIsAloneHasTheDevice) {
-  const auto seat = planner_.Join({});
-  EXPECT_EQ(seat->place(), kWhole);
-  seat->Use(&stream_, 1);
-  EXPECT_EQ(seat->place(), kWhole);
+  const auto session = planner_.Join({});
+  EXPECT_EQ(session->place(), kWhole);
+  session->Use(&stream_, 1);
+  EXPECT_EQ(session->place(), kWhole);
   const auto idle = planner_.Join({});
-  seat->Use(&stream_, SharePlanner::kAll);
-  EXPECT_EQ(seat->place(), kWhole) << "who never issued anything takes nothing";
+  session->Use(&stream_, SharePlanner::kAll);
+  EXPECT_EQ(session->place(), kWhole) << "who never issued anything takes nothing";
 }
 
 TEST_F(SharePlannerTest, APlanIsMadeAtOnceWhenSomebodyBegins) {
@@ -67,23 +67,23 @@ TEST_F(SharePlannerTest, WhoRestsKeepsASlotAndTheOthersGetTheRest) {
 }
 
 TEST_F(SharePlannerTest, DemandIsTheSumOfTheStreamsLargestGrids) {
-  const auto seat = planner_.Join({});
+  const auto session = planner_.Join({});
   const auto other = planner_.Join({});
   SharePlanner::StreamUse streams[3];
   other->Use(&other_stream_, 1056);
   for (auto& stream : streams) {
-    seat->Use(&stream, 8);
-    seat->Use(&stream, 4);
-    seat->Use(&stream, 8);
+    session->Use(&stream, 8);
+    session->Use(&stream, 4);
+    session->Use(&stream, 8);
   }
-  EXPECT_EQ(seat->place(), (SlotRange{0, 3}));
+  EXPECT_EQ(session->place(), (SlotRange{0, 3}));
   // What a stream launched once is forgotten.
   for (int i = 0; i < 3; ++i) {
     Wait(SharePlanner::kWindowMs);
-    seat->Use(&streams[0], 8);
+    session->Use(&streams[0], 8);
     other->Use(&other_stream_, 1056);
   }
-  EXPECT_EQ(seat->place(), (SlotRange{0, 1}));
+  EXPECT_EQ(session->place(), (SlotRange{0, 1}));
 }
 
 TEST_F(SharePlannerTest, OperationsWithoutKernelsAreNoWork) {
@@ -152,26 +152,27 @@ TEST_F(SharePlannerTest, WhoIsDoneWithALongKernelLeavesItsPlaceAtOnce) {
 }
 
 TEST_F(SharePlannerTest, WhoseKernelRunsLongSharesWithNobodyElse) {
-  std::vector<std::unique_ptr<SharePlanner::Seat>> seats;
+  std::vector<std::unique_ptr<SharePlanner::Session>> sessions;
   std::vector<SharePlanner::StreamUse> streams(11);
-  for (int i = 0; i < 11; ++i) seats.push_back(planner_.Join({}));
+  for (int i = 0; i < 11; ++i) sessions.push_back(planner_.Join({}));
   for (int round = 0; round < 4; ++round) {
     // The first launches once, and the others all the time.
-    for (size_t i = round == 0 ? 0 : 1; i < seats.size(); ++i) seats[i]->Use(&streams[i], 1056);
-    if (round == 0) seats[0]->SetBusy(SetOf(seats[0]->place()));
+    for (size_t i = round == 0 ? 0 : 1; i < sessions.size(); ++i)
+      sessions[i]->Use(&streams[i], 1056);
+    if (round == 0) sessions[0]->SetBusy(SetOf(sessions[0]->place()));
     Wait(SharePlanner::kWindowMs);
     planner_.Look();
   }
-  for (size_t i = 1; i < seats.size(); ++i) {
-    EXPECT_NE(seats[i]->place().begin, seats[0]->place().begin) << i;
+  for (size_t i = 1; i < sessions.size(); ++i) {
+    EXPECT_NE(sessions[i]->place().begin, sessions[0]->place().begin) << i;
   }
 }
 
 TEST_F(SharePlannerTest, LimitsHold) {
-  const auto seat = planner_.Join({.most = 32});
-  EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
-  seat->Use(&stream_, 1056);
-  EXPECT_EQ(seat->place(), (SlotRange{0, 4}));
+  const auto session = planner_.Join({.most = 32});
+  EXPECT_EQ(session->place(), (SlotRange{0, 4}));
+  session->Use(&stream_, 1056);
+  EXPECT_EQ(session->place(), (SlotRange{0, 4}));
 }
 
 // In the mean, and within four points in each second.
@@ -253,9 +254,9 @@ TEST_F(SharePlannerTest, ShortKernelsHideNoLateOnes) {
   SharePlanner planner(kSlots, &Now);
   SharePlanner::StreamUse long_use, short_use, heavy_use;
   const auto light = planner.Join({}), heavy = planner.Join({.weight = 10});
-  const auto use = [&](SharePlanner::Seat* seat, SharePlanner::StreamUse* stream) {
-    seat->Use(stream, 1056);
-    seat->Arrive(stream, seat->place());
+  const auto use = [&](SharePlanner::Session* session, SharePlanner::StreamUse* stream) {
+    session->Use(stream, 1056);
+    session->Arrive(stream, session->place());
   };
   use(light.get(), &short_use);
   use(heavy.get(), &heavy_use);
@@ -289,18 +290,18 @@ TEST_F(SharePlannerTest, ShortKernelsHideNoLateOnes) {
 // that has kernels all the time. `act` is called once each millisecond and returns where the
 // session's kernels run, which is looked at ten times a second.
 double PartOfDue(
-    const std::function<SlotRange(SharePlanner* planner, SharePlanner::Seat* seat)>& act) {
+    const std::function<SlotRange(SharePlanner* planner, SharePlanner::Session* session)>& act) {
   SharePlanner planner(kSlots, &Now);
   SharePlanner::StreamUse heavy_use;
-  const auto seat = planner.Join({}), heavy = planner.Join({.weight = 10});
+  const auto session = planner.Join({}), heavy = planner.Join({.weight = 10});
   constexpr int kMs = 60'000;
   double had = 0;
   for (int ms = 0; ms < kMs; ++ms) {
     heavy->Use(&heavy_use, 1056);
     heavy->Arrive(&heavy_use, heavy->place());
-    const SlotRange runs = act(&planner, seat.get());
+    const SlotRange runs = act(&planner, session.get());
     if (ms % 100 == 50) {
-      seat->SetBusy(SetOf(runs));
+      session->SetBusy(SetOf(runs));
       heavy->SetBusy(SetOf(heavy->place()));
     }
     had += SizeOf(kSlots, runs) / 132.0 / kMs;
@@ -310,10 +311,10 @@ double PartOfDue(
 }
 
 TEST_F(SharePlannerTest, WhoIsHonestHasItsPart) {
-  EXPECT_NEAR(PartOfDue([this](SharePlanner*, SharePlanner::Seat* seat) {
-                seat->Use(&stream_, 1056);
-                seat->Arrive(&stream_, seat->place());
-                return seat->place();
+  EXPECT_NEAR(PartOfDue([this](SharePlanner*, SharePlanner::Session* session) {
+                session->Use(&stream_, 1056);
+                session->Arrive(&stream_, session->place());
+                return session->place();
               }),
               1, 0.01);
 }
@@ -323,16 +324,16 @@ TEST_F(SharePlannerTest, ACopyThatComesFirstHidesNoKernels) {
   std::vector<SharePlanner::StreamUse> streams(8);
   size_t current = 0;
   SlotRange last;
-  const auto act = [&](SharePlanner* planner, SharePlanner::Seat* seat) {
+  const auto act = [&](SharePlanner* planner, SharePlanner::Session* session) {
     planner->Look();
-    if (seat->place() != last) {
-      last = seat->place();
+    if (session->place() != last) {
+      last = session->place();
       current = (current + 1) % streams.size();
-      seat->Use(&streams[current], 0);
-      seat->Arrive(&streams[current], last);
+      session->Use(&streams[current], 0);
+      session->Arrive(&streams[current], last);
     }
-    seat->Use(&streams[current], 1056);
-    if (seat->place() == last) seat->Arrive(&streams[current], last);
+    session->Use(&streams[current], 1056);
+    if (session->place() == last) session->Arrive(&streams[current], last);
     return last;
   };
   EXPECT_NEAR(PartOfDue(act), 1, 0.02);
@@ -343,13 +344,13 @@ TEST_F(SharePlannerTest, ALongKernelOnALargePlaceIsPaidForAfterwards) {
   for (const int64_t kernel_ms : {600, 2000, 9500}) {
     int64_t until = 0;
     SlotRange on;
-    const auto act = [&](SharePlanner*, SharePlanner::Seat* seat) {
+    const auto act = [&](SharePlanner*, SharePlanner::Session* session) {
       if (Now() < until) return on;
-      if (until != 0) seat->SetBusy(0);
+      if (until != 0) session->SetBusy(0);
       until = 0;
-      seat->Use(&stream_, 1056);
-      on = seat->place();
-      seat->Arrive(&stream_, on);
+      session->Use(&stream_, 1056);
+      on = session->place();
+      session->Arrive(&stream_, on);
       if (SizeOf(kSlots, on) >= 16) until = Now() + kernel_ms;
       return on;
     };
@@ -361,16 +362,16 @@ TEST_F(SharePlannerTest, ALongKernelOnALargePlaceIsPaidForAfterwards) {
 TEST_F(SharePlannerTest, WhoRestsAfterALongKernelStillPays) {
   int64_t until = 0;
   SlotRange on;
-  const auto act = [&](SharePlanner*, SharePlanner::Seat* seat) {
+  const auto act = [&](SharePlanner*, SharePlanner::Session* session) {
     if (Now() < until) return on;
     if (until != 0 && Now() < until + 3 * SharePlanner::kWindowMs) {
-      seat->SetBusy(0);
+      session->SetBusy(0);
       return SlotRange();
     }
     until = 0;
-    seat->Use(&stream_, 1056);
-    on = seat->place();
-    seat->Arrive(&stream_, on);
+    session->Use(&stream_, 1056);
+    on = session->place();
+    session->Arrive(&stream_, on);
     if (SizeOf(kSlots, on) >= 16) until = Now() + 9500;
     return on;
   };
@@ -381,10 +382,10 @@ TEST_F(SharePlannerTest, WhoRestsAfterALongKernelStillPays) {
 // that it launches until it moves again: its stream does not say that it has come.
 TEST_F(SharePlannerTest, KernelsThatAreQueuedBehindAMoveCountWhereTheyAreSeen) {
   SlotRange last;
-  const auto act = [&](SharePlanner* planner, SharePlanner::Seat* seat) {
+  const auto act = [&](SharePlanner* planner, SharePlanner::Session* session) {
     planner->Look();
-    seat->Use(&stream_, 1056);
-    last = seat->place();
+    session->Use(&stream_, 1056);
+    last = session->place();
     return last;
   };
   EXPECT_NEAR(PartOfDue(act), 1, 0.05);
@@ -417,22 +418,22 @@ TEST_F(SharePlannerTest, WhoStraysChangesNotHowOthersDivideTheRest) {
 // What was seen of it once and what its other streams do says nothing of a stream that goes on.
 TEST_F(SharePlannerTest, KernelsThatAreSeenElsewhereCount) {
   uint32_t share = 0;
-  const auto seat = planner_.Join({.on_share = [&](uint32_t now) { share = now; }});
+  const auto session = planner_.Join({.on_share = [&](uint32_t now) { share = now; }});
   const auto other = planner_.Join({});
   SharePlanner::StreamUse late;
-  seat->Use(&late, 1056);
+  session->Use(&late, 1056);
   for (int window = 0; window < 3; ++window) {
-    seat->Use(&stream_, 1056);
+    session->Use(&stream_, 1056);
     other->Use(&other_stream_, 1056);
-    seat->Arrive(&stream_, seat->place());
+    session->Arrive(&stream_, session->place());
     Wait(SharePlanner::kWindowMs);
   }
   EXPECT_EQ(share, 1000u) << "one of its streams may be where it was";
-  seat->SetBusy(SetOf(seat->place()));
+  session->SetBusy(SetOf(session->place()));
   EXPECT_LT(share, 600u);
-  seat->SetBusy(SetOf(kWhole));
+  session->SetBusy(SetOf(kWhole));
   EXPECT_EQ(share, 1000u);
-  seat->SetBusy(SetOf(seat->place()));
+  session->SetBusy(SetOf(session->place()));
   EXPECT_LT(share, 600u);
 }
 
@@ -452,14 +453,14 @@ TEST_F(SharePlannerTest, PartsThatSlotsMeetStayWhereTheyAre) {
   }
 }
 
-// By what all of a slice's sessions have together.
-TEST_F(SharePlannerTest, MoreSessionsBringASliceNoMore) {
+// By what all of a group's sessions have together.
+TEST_F(SharePlannerTest, MoreSessionsBringAGroupNoMore) {
   for (const size_t count : {1u, 2u, 3u, 7u, 40u}) {
     SharePlanner planner(kSlots, &Now);
-    const auto other = planner.Join({.slice = "other"});
-    std::vector<std::unique_ptr<SharePlanner::Seat>> many;
+    const auto other = planner.Join({.group = "other"});
+    std::vector<std::unique_ptr<SharePlanner::Session>> many;
     std::vector<SharePlanner::StreamUse> streams(count);
-    for (size_t i = 0; i < count; ++i) many.push_back(planner.Join({.slice = "many"}));
+    for (size_t i = 0; i < count; ++i) many.push_back(planner.Join({.group = "many"}));
     constexpr int kWindows = 40;
     double others = 0;
     for (int window = 0; window < kWindows; ++window) {
@@ -470,9 +471,9 @@ TEST_F(SharePlannerTest, MoreSessionsBringASliceNoMore) {
       EXPECT_NEAR(SizeOf(kSlots, other->place()), 66, 16) << count << " sessions beside it";
       others += SizeOf(kSlots, other->place());
       SlotSet had = 0;
-      for (const auto& seat : many) {
-        EXPECT_EQ(SetOf(seat->place()) & SetOf(other->place()), 0u);
-        had |= SetOf(seat->place());
+      for (const auto& session : many) {
+        EXPECT_EQ(SetOf(session->place()) & SetOf(other->place()), 0u);
+        had |= SetOf(session->place());
       }
       EXPECT_EQ(had | SetOf(other->place()), SetOf(kWhole)) << "all of it is used";
       Wait(SharePlanner::kWindowMs);
@@ -481,25 +482,25 @@ TEST_F(SharePlannerTest, MoreSessionsBringASliceNoMore) {
   }
 }
 
-TEST_F(SharePlannerTest, ALimitIsOfASliceTogether) {
-  std::vector<std::unique_ptr<SharePlanner::Seat>> seats;
+TEST_F(SharePlannerTest, ALimitIsOfAGroupTogether) {
+  std::vector<std::unique_ptr<SharePlanner::Session>> sessions;
   std::vector<SharePlanner::StreamUse> streams(4);
-  for (int i = 0; i < 4; ++i) seats.push_back(planner_.Join({.most = 32, .slice = "small"}));
+  for (int i = 0; i < 4; ++i) sessions.push_back(planner_.Join({.most = 32, .group = "small"}));
   SlotSet had = 0;
   for (int window = 0; window < 4; ++window) {
-    for (size_t i = 0; i < seats.size(); ++i) seats[i]->Use(&streams[i], 1056);
+    for (size_t i = 0; i < sessions.size(); ++i) sessions[i]->Use(&streams[i], 1056);
     Wait(SharePlanner::kWindowMs);
   }
-  for (const auto& seat : seats) had |= SetOf(seat->place());
+  for (const auto& session : sessions) had |= SetOf(session->place());
   EXPECT_LE(SizeOf(kSlots, HullOf(had)), 32);
-  EXPECT_TRUE(seats[0]->limited());
+  EXPECT_TRUE(sessions[0]->limited());
 }
 
-// Kernels that run for long are part of what the slice has.
-TEST_F(SharePlannerTest, WhoStaysLeavesItsSliceTheRestOfItsPart) {
-  const auto stays = planner_.Join({.slice = "a"});
-  const auto goes = planner_.Join({.slice = "a"});
-  const auto other = planner_.Join({.slice = "b"});
+// Kernels that run for long are part of what the group has.
+TEST_F(SharePlannerTest, WhoStaysLeavesItsGroupTheRestOfItsPart) {
+  const auto stays = planner_.Join({.group = "a"});
+  const auto goes = planner_.Join({.group = "a"});
+  const auto other = planner_.Join({.group = "b"});
   SharePlanner::StreamUse third;
   stays->Use(&stream_, 1056);
   goes->Use(&other_stream_, 1056);
@@ -522,29 +523,29 @@ TEST_F(SharePlannerTest, WhoStaysLeavesItsSliceTheRestOfItsPart) {
 class Hoard {
  public:
   Hoard(SharePlanner* planner, const ShareTerms& terms, size_t count) : streams_(count) {
-    for (size_t i = 0; i < count; ++i) seats_.push_back(planner->Join(terms));
+    for (size_t i = 0; i < count; ++i) sessions_.push_back(planner->Join(terms));
   }
   void Launch(size_t i, uint64_t blocks) {
-    seats_[i]->Use(&streams_[i], blocks);
-    seats_[i]->SetBusy(SetOf(seats_[i]->place()));
+    sessions_[i]->Use(&streams_[i], blocks);
+    sessions_[i]->SetBusy(SetOf(sessions_[i]->place()));
   }
-  size_t size() const { return seats_.size(); }
+  size_t size() const { return sessions_.size(); }
   SlotSet places() const {
     SlotSet all = 0;
-    for (const auto& seat : seats_) all |= seat->busy();
+    for (const auto& session : sessions_) all |= session->busy();
     return all;
   }
 
  private:
-  std::vector<std::unique_ptr<SharePlanner::Seat>> seats_;
+  std::vector<std::unique_ptr<SharePlanner::Session>> sessions_;
   std::vector<SharePlanner::StreamUse> streams_;
 };
 
-TEST_F(SharePlannerTest, ASliceDoesNotGrowByKernelsThatDoNotEnd) {
+TEST_F(SharePlannerTest, AGroupDoesNotGrowByKernelsThatDoNotEnd) {
   for (const uint64_t blocks : {8u, 1056u}) {
     SharePlanner planner(kSlots, &Now);
-    const auto other = planner.Join({.slice = "other"});
-    Hoard hoard(&planner, {.slice = "many"}, 16);
+    const auto other = planner.Join({.group = "other"});
+    Hoard hoard(&planner, {.group = "many"}, 16);
     for (size_t i = 0; i < hoard.size(); ++i) {
       for (int window = 0; window < 2; ++window) {
         other->Use(&other_stream_, 1056);
@@ -560,8 +561,8 @@ TEST_F(SharePlannerTest, ASliceDoesNotGrowByKernelsThatDoNotEnd) {
 }
 
 TEST_F(SharePlannerTest, ALimitHoldsForKernelsThatDoNotEnd) {
-  const auto other = planner_.Join({.slice = "other"});
-  Hoard hoard(&planner_, {.most = 32, .slice = "small"}, 8);
+  const auto other = planner_.Join({.group = "other"});
+  Hoard hoard(&planner_, {.most = 32, .group = "small"}, 8);
   for (size_t i = 0; i < hoard.size(); ++i) {
     for (int window = 0; window < 2; ++window) {
       other->Use(&other_stream_, 1056);
@@ -574,8 +575,8 @@ TEST_F(SharePlannerTest, ALimitHoldsForKernelsThatDoNotEnd) {
 }
 
 // It had the device for itself, and now somebody else comes.
-TEST_F(SharePlannerTest, ASliceThatOverstaysKeepsNoMoreThanItsPart) {
-  Hoard hoard(&planner_, {.slice = "many"}, 11);
+TEST_F(SharePlannerTest, AGroupThatOverstaysKeepsNoMoreThanItsPart) {
+  Hoard hoard(&planner_, {.group = "many"}, 11);
   for (size_t i = 0; i < hoard.size(); ++i) {
     hoard.Launch(i, 16);
     for (int window = 0; window < 2; ++window) {
@@ -584,7 +585,7 @@ TEST_F(SharePlannerTest, ASliceThatOverstaysKeepsNoMoreThanItsPart) {
     }
   }
   EXPECT_GE(SizeOf(kSlots, hoard.places()), 100);
-  const auto other = planner_.Join({.slice = "other"});
+  const auto other = planner_.Join({.group = "other"});
   for (int64_t ms = 0; ms < SharePlanner::kStayMs; ms += SharePlanner::kWindowMs) {
     Wait(SharePlanner::kWindowMs);
     other->Use(&other_stream_, 1056);
@@ -594,28 +595,28 @@ TEST_F(SharePlannerTest, ASliceThatOverstaysKeepsNoMoreThanItsPart) {
 
 TEST_F(SharePlannerTest, TellsWhatPartASessionHas) {
   std::vector<uint32_t> told, other_told;
-  const auto seat = planner_.Join({.on_share = [&](uint32_t share) { told.push_back(share); }});
+  const auto session = planner_.Join({.on_share = [&](uint32_t share) { told.push_back(share); }});
   auto other = planner_.Join({.on_share = [&](uint32_t share) { other_told.push_back(share); }});
   EXPECT_EQ(told, std::vector<uint32_t>{1000});
   const auto use = [&] {
-    seat->Use(&stream_, 1056);
+    session->Use(&stream_, 1056);
     other->Use(&other_stream_, 1);
     other->Arrive(&other_stream_, other->place());
   };
   use();
   EXPECT_EQ(other_told.back(), 60u) << "8 of 132";
   EXPECT_EQ(told.back(), 1000u) << "its kernels are where they were";
-  seat->Arrive(&stream_, kWhole);
+  session->Arrive(&stream_, kWhole);
   EXPECT_EQ(told.back(), 1000u) << "that is not its place any more";
-  seat->Arrive(&stream_, seat->place());
+  session->Arrive(&stream_, session->place());
   EXPECT_EQ(told.back(), 939u);
   const size_t times = told.size();
   Wait(SharePlanner::kWindowMs);
   use();
-  seat->Arrive(&stream_, seat->place());
+  session->Arrive(&stream_, session->place());
   EXPECT_EQ(told.size(), times) << "nothing has changed";
   other.reset();
-  seat->Arrive(&stream_, seat->place());
+  session->Arrive(&stream_, session->place());
   EXPECT_EQ(told.back(), 1000u);
 }
 
@@ -625,9 +626,9 @@ TEST_F(SharePlannerTest, ThreadsMayUseAndLeaveAtTheSameTime) {
     threads.emplace_back([this, t] {
       SharePlanner::StreamUse stream;
       for (int i = 0; i < 200; ++i) {
-        const auto seat = planner_.Join({.slice = i % 2 == 0 ? "shared" : ""});
-        for (int j = 1; j < 20; ++j) seat->Use(&stream, static_cast<uint64_t>(j * (t + 1)));
-        EXPECT_LT(seat->place().begin, seat->place().end);
+        const auto session = planner_.Join({.group = i % 2 == 0 ? "shared" : ""});
+        for (int j = 1; j < 20; ++j) session->Use(&stream, static_cast<uint64_t>(j * (t + 1)));
+        EXPECT_LT(session->place().begin, session->place().end);
       }
     });
   }

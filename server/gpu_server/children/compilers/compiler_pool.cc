@@ -19,16 +19,16 @@ constexpr LogKind kCompilerLines[kCompilerLineCount] = {{"compiler_ends", 10, ab
 CompilerPool::CompilerPool(EventLoop* control, EventLoop* spawner, CompilerOptions options)
     : control_(control), spawner_(spawner), options_(std::move(options)), log_(kCompilerLines) {}
 
-CompilerSeat CompilerPool::Connect(const std::string& tenant) {
+CompilerConnection CompilerPool::Connect(const std::string& tenant) {
   auto pair = PacketSocketPair();
   if (!pair.ok()) return {};
   Tenant& found = by_tenant_[tenant];
   if (found.process == nullptr || found.process->over()) found.process = NewProcess();
   found.used = ++last_use_;
   found.process->AddWorker(std::move(pair->second));
-  CompilerSeat seat = {found.process, std::move(pair->first)};
+  CompilerConnection connection = {found.process, std::move(pair->first)};
   EndIdle();
-  return seat;
+  return connection;
 }
 
 std::shared_ptr<CompilerProcess> CompilerPool::NewProcess() {

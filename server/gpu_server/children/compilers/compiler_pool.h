@@ -18,8 +18,9 @@
 
 namespace warpline::server {
 
-// A worker's connection to its tenant's compiler, which stays for as long as somebody has a seat.
-struct CompilerSeat {
+// A worker's connection to its tenant's compiler. The compiler stays while a connection to it is
+// open.
+struct CompilerConnection {
   std::shared_ptr<CompilerProcess> process;
   UniqueFd socket;  // For the worker. Invalid where the system has no descriptors left.
 };
@@ -34,7 +35,7 @@ class CompilerPool {
   CompilerPool(EventLoop* control, EventLoop* spawner, CompilerOptions options);
 
   // A connection for one worker of the tenant's. It does not wait for the compiler to start.
-  CompilerSeat Connect(const std::string& tenant) RUNS_ON(control_loop);
+  CompilerConnection Connect(const std::string& tenant) RUNS_ON(control_loop);
   // Whether machine code, and not guarded PTX, is to be asked for.
   bool compiles() const { return options_.compiles; }
   // Ends them all.

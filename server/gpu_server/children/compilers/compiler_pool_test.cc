@@ -74,7 +74,7 @@ class CompilerPoolTest : public testing::Test {
   void Stop() {
     OnControl([this] {
       control_loop.AssertOnLoop();
-      seats_.clear();
+      connections_.clear();
       pool_->Stop();
     });
     spawner_.Flush();
@@ -89,9 +89,9 @@ class CompilerPoolTest : public testing::Test {
     UniqueFd socket;
     OnControl([&] {
       control_loop.AssertOnLoop();
-      CompilerSeat seat = pool_->Connect(tenant);
-      socket = std::move(seat.socket);
-      seats_.push_back(std::move(seat));
+      CompilerConnection connection = pool_->Connect(tenant);
+      socket = std::move(connection.socket);
+      connections_.push_back(std::move(connection));
     });
     return CompilerClient(std::move(socket));
   }
@@ -117,7 +117,7 @@ class CompilerPoolTest : public testing::Test {
   jail::Jailer jailer_{jail::JailerOptions{
       .uids = jail::ParseWorkerUids("auto").value_or(jail::UidRange{}), .limits = {}}};
   std::unique_ptr<CompilerPool> pool_;
-  std::vector<CompilerSeat> seats_;  // Of the control loop
+  std::vector<CompilerConnection> connections_;  // The control loop has these.
 };
 
 TEST_F(CompilerPoolTest, GuardsAModuleInItsJail) {
@@ -147,7 +147,7 @@ TEST_F(CompilerPoolTest, ATenantsSessionsShareResultsAndNobodyElse) {
   EXPECT_FALSE(Compile("alice")->cached());
   OnControl([this] {
     control_loop.AssertOnLoop();
-    seats_.clear();  // The session ends.
+    connections_.clear();  // The session ends.
   });
   EXPECT_TRUE(Compile("alice")->cached());
   EXPECT_FALSE(Compile("bob")->cached());
@@ -185,7 +185,7 @@ TEST_F(CompilerPoolTest, OfThoseThatNobodyUsesOnlyAFewStay) {
   EXPECT_EQ(Compilers(), CompilerPool::kMostIdle + 4);
   OnControl([this] {
     control_loop.AssertOnLoop();
-    seats_.clear();
+    connections_.clear();
   });
   // One that stayed, and one that is needed now.
   EXPECT_TRUE(Compile("tenant 0").ok());

@@ -31,7 +31,8 @@ std::string TrustGroupOf(const std::string& payer) {
   return payer;
 }
 
-// A group's daemon and the seats of its workers. Shared by these and the groups' tables.
+// A group's daemon and the memberships of its workers. The memberships and the table of groups
+// share it.
 class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
  public:
   MpsGroup(MpsGroups* owner, EventLoop* control, MpsGroupKey key)
@@ -73,29 +74,30 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
   }
   void StopTimer() RUNS_ON(control_loop) { control_->Remove(std::exchange(timer_, 0)); }
 
-  void Join(MpsSeat* seat) RUNS_ON(control_loop) {
+  void Join(MpsMembership* membership) RUNS_ON(control_loop) {
     if (!over_.has_value()) StopTimer();
-    seats_.push_back(seat);
+    memberships_.push_back(membership);
   }
-  void Leave(MpsSeat* seat) RUNS_ON(control_loop) {
-    std::erase(seats_, seat);
-    if (seats_.empty() && !over_.has_value()) owner_->OnIdle(this);
+  void Leave(MpsMembership* membership) RUNS_ON(control_loop) {
+    std::erase(memberships_, membership);
+    if (memberships_.empty() && !over_.has_value()) owner_->OnIdle(this);
   }
-  void AnswerSoon(std::weak_ptr<MpsSeat> waiting) RUNS_ON(control_loop) {
+  void AnswerSoon(std::weak_ptr<MpsMembership> waiting) RUNS_ON(control_loop) {
     control_->Post([self = shared_from_this(), waiting = std::move(waiting)] {
       control_loop.AssertOnLoop();
-      if (const auto seat = waiting.lock()) self->Answer(seat.get());
+      if (const auto membership = waiting.lock()) self->Answer(membership.get());
     });
   }
   bool HasFailed() const RUNS_ON(control_loop) {
-    return std::any_of(seats_.begin(), seats_.end(), [](const MpsSeat* seat) {
-      return seat->member_.failed && seat->member_.failed();
-    });
+    return std::any_of(memberships_.begin(), memberships_.end(),
+                       [](const MpsMembership* membership) {
+                         return membership->member_.failed && membership->member_.failed();
+                       });
   }
-  // Tells the seat what it waits for, if that is known.
-  void Answer(MpsSeat* seat) RUNS_ON(control_loop) {
+  // Tells the membership what it waits for, if that is known.
+  void Answer(MpsMembership* membership) RUNS_ON(control_loop) {
     if (!ready_ && !over_.has_value()) return;
-    const auto ready = std::exchange(seat->ready_, nullptr);
+    const auto ready = std::exchange(membership->ready_, nullptr);
     if (ready == nullptr) return;
     ready(over_.has_value() ? absl::UnavailableError(absl::StrCat("no MPS daemon: ", *over_))
                             : absl::OkStatus());
@@ -113,17 +115,18 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
   }
 
  private:
-  // Calls `what` for each seat that is still there by then.
-  void ForEachSeat(const std::function<void(MpsSeat*)>& what) RUNS_ON(control_loop) {
-    for (MpsSeat* const seat : std::vector<MpsSeat*>(seats_)) {
-      if (std::find(seats_.begin(), seats_.end(), seat) != seats_.end()) what(seat);
+  // Calls `what` for each membership that is still there by then.
+  void ForEachMembership(const std::function<void(MpsMembership*)>& what) RUNS_ON(control_loop) {
+    for (MpsMembership* const membership : std::vector<MpsMembership*>(memberships_)) {
+      if (std::find(memberships_.begin(), memberships_.end(), membership) != memberships_.end())
+        what(membership);
     }
   }
   void OnReady() RUNS_ON(control_loop) {
     ready_ = true;
-    ForEachSeat([this](MpsSeat* seat) {
+    ForEachMembership([this](MpsMembership* membership) {
       control_loop.AssertOnLoop();
-      Answer(seat);
+      Answer(membership);
     });
   }
   void OnOver(const std::string& why) RUNS_ON(control_loop) {
@@ -131,10 +134,10 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
     StopTimer();
     over_ = why;
     owner_->OnOver(this, why);
-    ForEachSeat([this, &why](MpsSeat* seat) {
+    ForEachMembership([this, &why](MpsMembership* membership) {
       control_loop.AssertOnLoop();
-      if (seat->ready_ != nullptr) return Answer(seat);
-      if (const auto over = std::exchange(seat->over_, nullptr)) over(why);
+      if (membership->ready_ != nullptr) return Answer(membership);
+      if (const auto over = std::exchange(membership->over_, nullptr)) over(why);
     });
   }
 
@@ -142,31 +145,31 @@ class MpsGroup : public std::enable_shared_from_this<MpsGroup> {
   EventLoop* const control_;
   const MpsGroupKey key_;
   std::shared_ptr<MpsProcess> process_ ABSL_GUARDED_BY(control_loop);
-  std::vector<MpsSeat*> seats_ ABSL_GUARDED_BY(control_loop);
+  std::vector<MpsMembership*> memberships_ ABSL_GUARDED_BY(control_loop);
   bool ready_ ABSL_GUARDED_BY(control_loop) = false;
   std::optional<std::string> over_ ABSL_GUARDED_BY(control_loop);  // Why.
   EventLoop::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
-MpsSeat::MpsSeat(std::shared_ptr<MpsGroup> group, MpsMember member)
+MpsMembership::MpsMembership(std::shared_ptr<MpsGroup> group, MpsMember member)
     : group_(std::move(group)), member_(std::move(member)) {
   control_loop.AssertOnLoop();
   group_->Join(this);
 }
 
-MpsSeat::~MpsSeat() {
+MpsMembership::~MpsMembership() {
   control_loop.AssertOnLoop();
   group_->Leave(this);
 }
 
-void MpsSeat::WhenReady(std::function<void(const absl::Status&)> ready) {
+void MpsMembership::WhenReady(std::function<void(const absl::Status&)> ready) {
   ready_ = std::move(ready);
   group_->AnswerSoon(weak_from_this());
 }
 
-pid_t MpsSeat::server() const { return group_->server(); }
+pid_t MpsMembership::server() const { return group_->server(); }
 
-MpsTerms MpsSeat::terms() const {
+MpsTerms MpsMembership::terms() const {
   MpsTerms terms = group_->terms();
   if (limited()) {
     terms.environment.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
@@ -180,7 +183,7 @@ MpsGroups::MpsGroups(EventLoop* control, EventLoop* spawner, MpsOptions options)
 
 MpsGroups::~MpsGroups() = default;
 
-std::shared_ptr<MpsSeat> MpsGroups::Join(const MpsGroupKey& key, MpsMember member) {
+std::shared_ptr<MpsMembership> MpsGroups::Join(const MpsGroupKey& key, MpsMember member) {
   std::shared_ptr<MpsGroup>& group = groups_[key];
   if (group != nullptr && group->HasFailed()) group = nullptr;
   if (group == nullptr) {
@@ -194,7 +197,7 @@ std::shared_ptr<MpsSeat> MpsGroups::Join(const MpsGroupKey& key, MpsMember membe
     }
     group->Start(spawner_, options_, absl::StrCat(options_.folder, "/", ++last_folder_));
   }
-  return std::shared_ptr<MpsSeat>(new MpsSeat(group, std::move(member)));
+  return std::shared_ptr<MpsMembership>(new MpsMembership(group, std::move(member)));
 }
 
 void MpsGroups::Forget(MpsGroup* group) {

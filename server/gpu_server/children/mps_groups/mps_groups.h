@@ -1,17 +1,17 @@
 // Workers that share a GPU through NVIDIA's Multi-Process Service (MPS): those of one trust group
 // on one device, which have a daemon of their own.
 //
-//   auto seat = groups.Join({"tenant a", ordinal}, {.sm_percent = 30});
-//   seat->WhenReady([=](const absl::Status& ready) {
+//   auto membership = groups.Join({"tenant a", ordinal}, {.sm_percent = 30});
+//   membership->WhenReady([=](const absl::Status& ready) {
 //     if (!ready.ok()) ...                          // There is no daemon.
-//     <start the worker with seat->terms()>
+//     <start the worker with membership->terms()>
 //   });
-//   seat->WhenOver([=](const std::string& why) { <the worker is of no use any more> });
+//   membership->WhenOver([=](const std::string& why) { <the worker is of no use any more> });
 //
 // The daemon starts when the first worker joins, and ends a while after the last one has left. A
-// group whose daemon has ended gets another with its next worker; so does one in which a worker has
-// had a fault of the device, which is all workers' (MPS takes no new client until they have left).
-// What the group shares, and with it gives up, is in docs/mps.md.
+// group whose daemon has ended gets another with its next worker. So does a group in which a worker
+// has had a fault of the device. Such a fault is all workers' fault, and MPS takes no new client
+// until they have left. docs/mps.md says what the group shares, and so gives up.
 #ifndef WARPLINE_SERVER_GPU_SERVER_CHILDREN_MPS_GROUPS_MPS_GROUPS_H_
 #define WARPLINE_SERVER_GPU_SERVER_CHILDREN_MPS_GROUPS_MPS_GROUPS_H_
 
@@ -38,7 +38,7 @@ namespace warpline::server {
 
 // Who trusts whom, and on which device.
 struct MpsGroupKey {
-  std::string trust;  // LeaseSeat::payer(), of those that TrustGroupOf() takes.
+  std::string trust;  // LeaseMembership::payer(), of those that TrustGroupOf() takes.
   int ordinal = 0;
 
   friend auto operator<=>(const MpsGroupKey&, const MpsGroupKey&) = default;
@@ -66,11 +66,11 @@ struct MpsMember {
 class MpsGroup;
 
 // A worker's part in its group, until it is destroyed. Nothing is called after that.
-class MpsSeat : public std::enable_shared_from_this<MpsSeat> {
+class MpsMembership : public std::enable_shared_from_this<MpsMembership> {
  public:
-  ~MpsSeat();
-  MpsSeat(const MpsSeat&) = delete;
-  MpsSeat& operator=(const MpsSeat&) = delete;
+  ~MpsMembership();
+  MpsMembership(const MpsMembership&) = delete;
+  MpsMembership& operator=(const MpsMembership&) = delete;
 
   // Calls `ready` once, and not before this returns: OK, or why there is no daemon. Called once.
   void WhenReady(std::function<void(const absl::Status&)> ready) RUNS_ON(control_loop);
@@ -88,7 +88,7 @@ class MpsSeat : public std::enable_shared_from_this<MpsSeat> {
  private:
   friend class MpsGroup;
   friend class MpsGroups;
-  MpsSeat(std::shared_ptr<MpsGroup> group, MpsMember member);
+  MpsMembership(std::shared_ptr<MpsGroup> group, MpsMember member);
 
   const std::shared_ptr<MpsGroup> group_;
   const MpsMember member_;
@@ -105,8 +105,9 @@ class MpsGroups {
   MpsGroups(const MpsGroups&) = delete;
   MpsGroups& operator=(const MpsGroups&) = delete;
 
-  // A seat for one worker.
-  std::shared_ptr<MpsSeat> Join(const MpsGroupKey& key, MpsMember member) RUNS_ON(control_loop);
+  // Joins the group for one worker.
+  std::shared_ptr<MpsMembership> Join(const MpsGroupKey& key, MpsMember member)
+      RUNS_ON(control_loop);
   // Ends the daemons, and calls `stopped` when nothing is left of them. No worker joins any more.
   void Stop(std::function<void()> stopped) RUNS_ON(control_loop);
 

@@ -47,7 +47,7 @@ class MpsGroupsTest : public testing::Test {
  protected:
   // What a worker hears.
   struct Member {
-    std::shared_ptr<MpsSeat> seat;
+    std::shared_ptr<MpsMembership> membership;
     bool answered = false;
     absl::Status ready;
     MpsTerms terms;
@@ -112,20 +112,20 @@ class MpsGroupsTest : public testing::Test {
     Member& member = *members_.emplace_back(std::make_unique<Member>());
     OnControl([&] {
       control_loop.AssertOnLoop();
-      member.seat = groups_->Join({tenant, ordinal}, std::move(about));
-      member.seat->WhenReady([&member](const absl::Status& ready) {
+      member.membership = groups_->Join({tenant, ordinal}, std::move(about));
+      member.membership->WhenReady([&member](const absl::Status& ready) {
         control_loop.AssertOnLoop();
         member.answered = true;
         member.ready = ready;
-        if (ready.ok()) member.terms = member.seat->terms();
+        if (ready.ok()) member.terms = member.membership->terms();
       });
-      member.seat->WhenOver([&member](const std::string& why) { member.over = why; });
+      member.membership->WhenOver([&member](const std::string& why) { member.over = why; });
     });
     Await([&member] { return member.answered; });
     return member;
   }
   void Leave(Member* member) {
-    OnControl([member] { member->seat = nullptr; });
+    OnControl([member] { member->membership = nullptr; });
   }
   static std::string PipesOf(const Member& member) {
     for (const auto& [name, value] : member.terms.environment) {
@@ -156,8 +156,8 @@ TEST_F(MpsGroupsTest, TheFirstWorkerHasADaemonStartedAndTheLastOneEndsIt) {
   EXPECT_TRUE(IsRunning(daemon));
   OnControl([&] {
     control_loop.AssertOnLoop();
-    EXPECT_TRUE(IsRunning(first.seat->server()));
-    EXPECT_NE(first.seat->server(), daemon);
+    EXPECT_TRUE(IsRunning(first.membership->server()));
+    EXPECT_NE(first.membership->server(), daemon);
   });
   Leave(&first);
   EXPECT_EQ(daemons(), 1u);
@@ -188,10 +188,10 @@ TEST_F(MpsGroupsTest, TenantsAndDevicesHaveDaemonsOfTheirOwn) {
 TEST_F(MpsGroupsTest, APartOfTheMultiprocessorsIsInTheEnvironment) {
   Begin();
   Member& part = Join("alice", {.sm_percent = 30});
-  EXPECT_TRUE(part.seat->limited());
+  EXPECT_TRUE(part.membership->limited());
   EXPECT_THAT(part.terms.environment, Contains(Pair("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "30")));
   Member& all = Join("alice");
-  EXPECT_FALSE(all.seat->limited());
+  EXPECT_FALSE(all.membership->limited());
   EXPECT_THAT(all.terms.environment,
               Not(Contains(Pair("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", testing::_))));
 }
@@ -295,7 +295,7 @@ TEST_F(MpsGroupsTest, OneThatIsStoppedWhileItStartsLeavesNothing) {
   Begin();
   OnControl([this] {
     control_loop.AssertOnLoop();
-    members_.emplace_back(std::make_unique<Member>())->seat = groups_->Join({"alice", 0}, {});
+    members_.emplace_back(std::make_unique<Member>())->membership = groups_->Join({"alice", 0}, {});
     groups_->Stop([] {});
   });
   AwaitDaemons(0);

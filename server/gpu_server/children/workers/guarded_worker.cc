@@ -41,8 +41,8 @@ void GuardedWorker::Start(WorkerStart start) {
 }
 
 std::shared_ptr<Worker> GuardedWorker::Take(WorkerEvents* events) {
-  seats_.push_back(std::make_shared<WorkerSeat>(shared_from_this(), events));
-  return seats_.back();
+  sessions_.push_back(std::make_shared<GuardedSession>(shared_from_this(), events));
+  return sessions_.back();
 }
 
 void GuardedWorker::Retire() {
@@ -74,7 +74,7 @@ void GuardedWorker::ClearTimers() {
 
 // --- What the process does.
 
-// Seats come and go while they are told something.
+// A call that tells a session something may add and remove sessions.
 void GuardedWorker::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
   control_->Remove(std::exchange(prepare_timer_, 0));
   if (prepared.error() == 0) {
@@ -84,20 +84,20 @@ void GuardedWorker::OnPrepared(const warpline_internal::WorkerOpened& prepared) 
     why_ = prepared.message();
     Unusable(why_);
   }
-  const auto seats = seats_;
-  for (const auto& seat : seats) seat->OnPrepared(prepared);
+  const auto sessions = sessions_;
+  for (const auto& session : sessions) session->OnPrepared(prepared);
   if (prepared.error() != 0) Kill();
 }
 
 bool GuardedWorker::OnMessage(const warpline_internal::FromWorker& message,
                               std::vector<UniqueFd> fds) {
   if (message.has_window_done()) return OnWindowDone(message.window_done());
-  const auto found = sessions_.find(message.session());
-  if (found == sessions_.end()) {
+  const auto found = by_id_.find(message.session());
+  if (found == by_id_.end()) {
     return Broken("bad message: of a session that it does not have");
   }
-  const std::shared_ptr<WorkerSeat> seat = found->second->shared_from_this();
-  return seat->OnMessage(message, std::move(fds));
+  const std::shared_ptr<GuardedSession> session = found->second->shared_from_this();
+  return session->OnMessage(message, std::move(fds));
 }
 
 void GuardedWorker::StartWindows() {
@@ -167,13 +167,13 @@ void GuardedWorker::OnDied(const std::string& why) {
   windows_.Clear();
   if (const LogPermit permit = log_->Ask(kGuardedDiedLine)) {
     permit.Warning("guarded worker died gpu=", ordinal_, " worker_pid=", pid(),
-                   " sessions=", seats_.size(), " by=", why);
+                   " sessions=", sessions_.size(), " by=", why);
   }
   why_ = why;
   BeginRecovery();
   Unusable(why);
-  const auto seats = seats_;
-  for (const auto& seat : seats) seat->OnDied(why);
+  const auto sessions = sessions_;
+  for (const auto& session : sessions) session->OnDied(why);
 }
 
 void GuardedWorker::OnGone() {
@@ -181,20 +181,20 @@ void GuardedWorker::OnGone() {
   ClearTimers();
   backlog_.Clear();
   windows_.Clear();
-  sessions_.clear();
+  by_id_.clear();
   // One after the other, since each may have a new worker taken.
-  while (!seats_.empty()) {
-    const auto seat = seats_.front();
-    End(seat);
+  while (!sessions_.empty()) {
+    const auto session = sessions_.front();
+    End(session);
   }
   recovery_ = nullptr;
   events_->OnGone(this);
 }
 
-// --- What seats do.
+// --- For sessions.
 
-bool GuardedWorker::Enter(uint64_t session, WorkerSeat* seat) {
-  return sessions_.emplace(session, seat).second;
+bool GuardedWorker::Enter(uint64_t id, GuardedSession* session) {
+  return by_id_.emplace(id, session).second;
 }
 
 absl::Status GuardedWorker::Send(warpline_internal::ToWorker message, absl::Span<const int> fds) {
@@ -225,45 +225,45 @@ void GuardedWorker::FlushBacklog() {
   WatchBacklog();
 }
 
-void GuardedWorker::Close(const std::shared_ptr<WorkerSeat>& seat) {
+void GuardedWorker::Close(const std::shared_ptr<GuardedSession>& session) {
   if (!child_->alive()) return;  // It ends with the process.
-  if (backlog_.Drop(seat->session_)) return EndSoon(seat);
+  if (backlog_.Drop(session->session_)) return EndSoon(session);
   warpline_internal::ToWorker message;
-  message.set_session(seat->session_);
+  message.set_session(session->session_);
   message.mutable_close();
   // Nothing else of the session waits, so there is room. A process that cannot be asked is dying.
   (void)Send(std::move(message), {});
-  seat->close_timer_ =
-      control_->RunAfter(options_.close_timeout, [self = shared_from_this(), seat] {
+  session->close_timer_ =
+      control_->RunAfter(options_.close_timeout, [self = shared_from_this(), session] {
         control_loop.AssertOnLoop();
-        seat->close_timer_ = 0;
-        self->OnHangs(seat);
+        session->close_timer_ = 0;
+        self->OnHangs(session);
       });
 }
 
-void GuardedWorker::End(const std::shared_ptr<WorkerSeat>& seat) {
+void GuardedWorker::End(const std::shared_ptr<GuardedSession>& session) {
   const auto self = shared_from_this();
-  if (std::erase(seats_, seat) == 0) return;
-  const auto found = sessions_.find(seat->session_);
-  if (found != sessions_.end() && found->second == seat.get()) sessions_.erase(found);
-  control_->Remove(std::exchange(seat->close_timer_, 0));
+  if (std::erase(sessions_, session) == 0) return;
+  const auto found = by_id_.find(session->session_);
+  if (found != by_id_.end() && found->second == session.get()) by_id_.erase(found);
+  control_->Remove(std::exchange(session->close_timer_, 0));
   // Nothing of the session's is under way there any more.
-  if (seat->window_ != 0) windows_.GiveBack(std::exchange(seat->window_, 0));
+  if (session->window_ != 0) windows_.GiveBack(std::exchange(session->window_, 0));
   MaybeKill();
-  seat->OnGone(why_);
+  session->OnGone(why_);
 }
 
-void GuardedWorker::EndSoon(std::shared_ptr<WorkerSeat> seat) {
-  control_->Post([self = shared_from_this(), seat = std::move(seat)] {
+void GuardedWorker::EndSoon(std::shared_ptr<GuardedSession> session) {
+  control_->Post([self = shared_from_this(), session = std::move(session)] {
     control_loop.AssertOnLoop();
-    self->End(seat);
+    self->End(session);
   });
 }
 
-void GuardedWorker::OnHangs(const std::shared_ptr<WorkerSeat>& seat) {
-  control_->Remove(std::exchange(seat->close_timer_, 0));
-  seat->state_ = WorkerSeat::State::kHung;
-  Leave(seat->session_);
+void GuardedWorker::OnHangs(const std::shared_ptr<GuardedSession>& session) {
+  control_->Remove(std::exchange(session->close_timer_, 0));
+  session->state_ = GuardedSession::State::kHung;
+  Leave(session->session_);
   MaybeKill();
 }
 
@@ -275,28 +275,28 @@ void GuardedWorker::Leave(uint64_t hung) {
   why_ = "the work of another session did not end";
   if (const LogPermit permit = log_->Ask(kGuardedLeavesLine)) {
     permit.Warning("guarded worker is replaced gpu=", ordinal_, " worker_pid=", pid(),
-                   " sessions=", seats_.size(), " hung_session=", hung);
+                   " sessions=", sessions_.size(), " hung_session=", hung);
   }
   BeginRecovery();
   Unusable(why_);
   SetTimer(&drain_timer_, options_.drain, &GuardedWorker::Kill);
-  const auto seats = seats_;
-  for (const auto& seat : seats) seat->OnLeaving();
+  const auto sessions = sessions_;
+  for (const auto& session : sessions) session->OnLeaving();
 }
 
 void GuardedWorker::MaybeKill() {
   if (usable_ || !child_->alive()) return;
-  const bool waits = std::any_of(seats_.begin(), seats_.end(), [](const auto& seat) {
+  const bool waits = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
     control_loop.AssertOnLoop();
-    return seat->state_ != WorkerSeat::State::kHung;
+    return session->state_ != GuardedSession::State::kHung;
   });
   if (!waits) Kill();
 }
 
-// --- Seats.
+// --- GuardedSession.
 
-void WorkerSeat::Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings,
-                      const SessionFiles& files) {
+void GuardedSession::Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings,
+                          const SessionFiles& files) {
   if (state_ != State::kWaiting || quiet()) return;
   if (process_->prepared()) return SendOpen(std::move(open), rings, files);
   pending_open_ = [this, open = std::move(open), rings = std::move(rings), files] {
@@ -305,10 +305,11 @@ void WorkerSeat::Open(warpline_internal::OpenWorker open, std::shared_ptr<Worker
   };
 }
 
-void WorkerSeat::SendOpen(warpline_internal::OpenWorker open,
-                          const std::shared_ptr<WorkerRings>& rings, const SessionFiles& files) {
+void GuardedSession::SendOpen(warpline_internal::OpenWorker open,
+                              const std::shared_ptr<WorkerRings>& rings,
+                              const SessionFiles& files) {
   if (!process_->Enter(open.session(), this)) {
-    process_->Broken("two seats have the same session");
+    process_->Broken("two sessions have the same number");
     return;
   }
   session_ = open.session();
@@ -321,19 +322,19 @@ void WorkerSeat::SendOpen(warpline_internal::OpenWorker open,
     opened_due_ = true;
     state_ = State::kOpen;
   } else if (!absl::IsUnavailable(sent)) {
-    // Otherwise the process is dying, and the seat with it.
+    // Otherwise the process is dying, and the session with it.
     why_ = sent.ToString();
     process_->EndSoon(shared_from_this());
   }
 }
 
-absl::Status WorkerSeat::Send(warpline_internal::ToWorker message, absl::Span<const int> fds) {
+absl::Status GuardedSession::Send(warpline_internal::ToWorker message, absl::Span<const int> fds) {
   if (state_ != State::kOpen || quiet()) return absl::UnavailableError("no worker");
   message.set_session(session_);
   return process_->Send(std::move(message), fds);
 }
 
-void WorkerSeat::Kill() {
+void GuardedSession::Kill() {
   if (std::exchange(killed_, true)) return;
   pending_open_ = nullptr;
   if (state_ == State::kWaiting) {
@@ -344,29 +345,29 @@ void WorkerSeat::Kill() {
   }
 }
 
-std::optional<HostWindow> WorkerSeat::TakeWindow() {
+std::optional<HostWindow> GuardedSession::TakeWindow() {
   if (state_ != State::kOpen || quiet() || window_ != 0) return std::nullopt;
   auto window = process_->TakeWindow(session_);
   if (window.has_value()) window_ = window->number;
   return window;
 }
 
-std::optional<HostWindow> WorkerSeat::BringWindow(const HostWindow& former) {
+std::optional<HostWindow> GuardedSession::BringWindow(const HostWindow& former) {
   if (state_ != State::kOpen || quiet() || window_ != 0) return std::nullopt;
   auto window = process_->BringWindow(former);
   if (window.has_value()) window_ = window->number;
   return window;
 }
 
-void WorkerSeat::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
+void GuardedSession::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
   if (quiet()) return;
   if (prepared.error() != 0) pending_open_ = nullptr;
   events_->OnWorkerPrepared(prepared);
   if (pending_open_) std::exchange(pending_open_, nullptr)();
 }
 
-bool WorkerSeat::OnMessage(const warpline_internal::FromWorker& message,
-                           std::vector<UniqueFd> fds) {
+bool GuardedSession::OnMessage(const warpline_internal::FromWorker& message,
+                               std::vector<UniqueFd> fds) {
   if (message.has_closed()) {
     if (state_ != State::kClosing && state_ != State::kHung) {
       return process_->Broken("bad message: closed out of turn");
@@ -394,18 +395,18 @@ bool WorkerSeat::OnMessage(const warpline_internal::FromWorker& message,
   return goes_on.ok() ? *goes_on : process_->Broken(std::string(goes_on.status().message()));
 }
 
-void WorkerSeat::OnLeaving() {
+void GuardedSession::OnLeaving() {
   if (state_ == State::kOpen && !quiet()) events_->OnWorkerLeaving();
 }
 
-void WorkerSeat::OnDied(const std::string& why) {
+void GuardedSession::OnDied(const std::string& why) {
   pending_open_ = nullptr;
   if (quiet()) return;
   told_ = true;
   events_->OnWorkerDied(why_.empty() ? why : why_);
 }
 
-void WorkerSeat::OnGone(const std::string& why) {
+void GuardedSession::OnGone(const std::string& why) {
   OnDied(why);
   state_ = State::kGone;
   process_ = nullptr;

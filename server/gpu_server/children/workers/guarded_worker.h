@@ -82,7 +82,7 @@ inline constexpr LogKind kGuardedLines[kGuardedLineCount] = {
     {"no_guarded_window", 10, absl::Minutes(1)}};
 
 class GuardedWorker;
-class WorkerSeat;
+class GuardedSession;
 
 // Receives what becomes of such a process.
 class GuardedWorkerEvents {
@@ -93,11 +93,11 @@ class GuardedWorkerEvents {
   // It takes no new sessions any more, and this was not asked of it. Once, before its sessions are
   // told.
   virtual void OnUnusable(GuardedWorker* process, const std::string& why) RUNS_ON(control_loop) = 0;
-  // The last call: the process is gone and all its seats know.
+  // The last call: the process is gone and all its sessions know.
   virtual void OnGone(GuardedWorker* process) RUNS_ON(control_loop) = 0;
 };
 
-// Shared by its owner, which keeps it until OnGone(), its seats, and callbacks under way.
+// Shared by its owner, which keeps it until OnGone(), its sessions, and callbacks under way.
 class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
                       private WorkerChildEvents {
  public:
@@ -120,10 +120,10 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   bool prepared() const RUNS_ON(control_loop) { return child_->prepared(); }
   // Whether it takes new sessions: it is not dying, leaving or retired.
   bool usable() const RUNS_ON(control_loop) { return usable_ && child_->alive(); }
-  bool full() const RUNS_ON(control_loop) { return seats_.size() >= options_.max_sessions; }
-  size_t seats() const RUNS_ON(control_loop) { return seats_.size(); }
-  // A seat for a session, whose events go to `events` (borrowed until OnWorkerGone()). REQUIRES:
-  // usable() and not full().
+  bool full() const RUNS_ON(control_loop) { return sessions_.size() >= options_.max_sessions; }
+  size_t sessions() const RUNS_ON(control_loop) { return sessions_.size(); }
+  // Adds a session, whose events go to `events` (borrowed until OnWorkerGone()). REQUIRES: usable()
+  // and not full().
   std::shared_ptr<Worker> Take(WorkerEvents* events) RUNS_ON(control_loop);
 
   // Takes no more sessions, and ends when the last one has left.
@@ -136,7 +136,7 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   int ordinal() const RUNS_ON(control_loop) { return ordinal_; }
 
  private:
-  friend class WorkerSeat;
+  friend class GuardedSession;
 
   // WorkerChildEvents.
   void OnPrepared(const warpline_internal::WorkerOpened& prepared) override RUNS_ON(control_loop);
@@ -145,19 +145,19 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   void OnDied(const std::string& why) override RUNS_ON(control_loop);
   void OnGone() override RUNS_ON(control_loop);
 
-  // --- For seats.
-  // The process knows the seat's session from now on. False when it has that number already.
-  bool Enter(uint64_t session, WorkerSeat* seat) RUNS_ON(control_loop);
+  // --- For sessions.
+  // The process knows the session as `id` from now on. False when it has that number already.
+  bool Enter(uint64_t id, GuardedSession* session) RUNS_ON(control_loop);
   absl::Status Send(warpline_internal::ToWorker message, absl::Span<const int> fds)
       RUNS_ON(control_loop);
   // Has the process end a session of which it has heard, or that it is about to hear of.
-  void Close(const std::shared_ptr<WorkerSeat>& seat) RUNS_ON(control_loop);
-  // Nothing of the session is in the process: the seat is over, and whoever has it hears so. Soon
-  // is once whatever calls has returned.
-  void End(const std::shared_ptr<WorkerSeat>& seat) RUNS_ON(control_loop);
-  void EndSoon(std::shared_ptr<WorkerSeat> seat) RUNS_ON(control_loop);
+  void Close(const std::shared_ptr<GuardedSession>& session) RUNS_ON(control_loop);
+  // Nothing of the session is in the process: it is over, and its owner hears so. EndSoon() does
+  // that once its caller has returned.
+  void End(const std::shared_ptr<GuardedSession>& session) RUNS_ON(control_loop);
+  void EndSoon(std::shared_ptr<GuardedSession> session) RUNS_ON(control_loop);
   // The work of a session does not end.
-  void OnHangs(const std::shared_ptr<WorkerSeat>& seat) RUNS_ON(control_loop);
+  void OnHangs(const std::shared_ptr<GuardedSession>& session) RUNS_ON(control_loop);
   // See HostWindowSource; nothing where no window is free, which the log says.
   std::optional<HostWindow> TakeWindow(uint64_t session) RUNS_ON(control_loop);
   std::optional<HostWindow> BringWindow(const HostWindow& former) RUNS_ON(control_loop);
@@ -191,10 +191,10 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   const std::shared_ptr<WorkerChild> child_;
   PacketBacklog backlog_ ABSL_GUARDED_BY(control_loop);
   HostWindows windows_ ABSL_GUARDED_BY(control_loop);
-  // Those that have not heard OnWorkerGone().
-  std::vector<std::shared_ptr<WorkerSeat>> seats_ ABSL_GUARDED_BY(control_loop);
-  // Those whose sessions the process knows, or is to know.
-  absl::flat_hash_map<uint64_t, WorkerSeat*> sessions_ ABSL_GUARDED_BY(control_loop);
+  // The sessions that have not heard OnWorkerGone().
+  std::vector<std::shared_ptr<GuardedSession>> sessions_ ABSL_GUARDED_BY(control_loop);
+  // Those of them that the process knows, or is to know, by their numbers.
+  absl::flat_hash_map<uint64_t, GuardedSession*> by_id_ ABSL_GUARDED_BY(control_loop);
   bool usable_ ABSL_GUARDED_BY(control_loop) = true;
   bool leaving_ ABSL_GUARDED_BY(control_loop) = false;
   int ordinal_ ABSL_GUARDED_BY(control_loop) = 0;
@@ -207,10 +207,10 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   EventLoop::Token retry_timer_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
-// A session's place in such a process.
-class WorkerSeat : public Worker, public std::enable_shared_from_this<WorkerSeat> {
+// One session of such a process, as the worker that its owner sees.
+class GuardedSession : public Worker, public std::enable_shared_from_this<GuardedSession> {
  public:
-  WorkerSeat(std::shared_ptr<GuardedWorker> process, WorkerEvents* events)
+  GuardedSession(std::shared_ptr<GuardedWorker> process, WorkerEvents* events)
       : process_(std::move(process)), events_(events) {}
 
   // Worker. Kill() has the process end the session; see GuardedWorkerOptions for when it does not.
@@ -250,7 +250,7 @@ class WorkerSeat : public Worker, public std::enable_shared_from_this<WorkerSeat
 
   void SendOpen(warpline_internal::OpenWorker open, const std::shared_ptr<WorkerRings>& rings,
                 const SessionFiles& files) RUNS_ON(control_loop);
-  // Whoever has the seat hears of nothing more but of its end.
+  // The session's owner hears of nothing more but of its end.
   bool quiet() const RUNS_ON(control_loop) { return killed_ || told_; }
 
   std::shared_ptr<GuardedWorker> process_ ABSL_GUARDED_BY(control_loop);  // Null when gone.

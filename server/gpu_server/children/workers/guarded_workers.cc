@@ -32,9 +32,9 @@ absl::StatusOr<std::shared_ptr<Worker>> GuardedWorkers::Take(const WorkerDevice&
     return NoRoom(absl::StrCat("device ", wanted.ordinal,
                                " is full: ", options_.process.max_sessions, " guarded sessions"));
   }
-  std::shared_ptr<Worker> seat = device.current->Take(events);
+  std::shared_ptr<Worker> worker = device.current->Take(events);
   if (InUse(device)) device.standby->Want();
-  return seat;
+  return worker;
 }
 
 GuardedWorkers::Device& GuardedWorkers::DeviceOf(const WorkerDevice& wanted) {
@@ -51,7 +51,7 @@ GuardedWorkers::Device& GuardedWorkers::DeviceOf(const WorkerDevice& wanted) {
 }
 
 bool GuardedWorkers::InUse(const Device& device) {
-  return device.current != nullptr && device.current->prepared() && device.current->seats() > 0;
+  return device.current != nullptr && device.current->prepared() && device.current->sessions() > 0;
 }
 
 std::shared_ptr<GuardedWorker> GuardedWorkers::Start(const WorkerDevice& device) {

@@ -1,7 +1,7 @@
 // The guarded workers of a server: one current process for each device, which hosts the sessions of
 // the guarded tier there.
 //
-//   auto worker = guarded.Take(device, events);  // A seat in the current process.
+//   auto worker = guarded.Take(device, events);  // A session of the current process.
 //   if (!worker.ok()) return worker.status();
 //   (*worker)->Open(open, rings, files);
 //

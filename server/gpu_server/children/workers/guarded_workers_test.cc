@@ -284,7 +284,7 @@ TEST_F(GuardedWorkersTest, OneSessionIsClosedWhileTheOtherGoesOn) {
   SayDone(0, 2, 20);
   EXPECT_THAT(second_.done_ids, ElementsAre(20));
   EXPECT_EQ(second_.leaving, 0);
-  // The process takes others, also one that had its seat before.
+  // The process takes others, also one that it has had before.
   ASSERT_TRUE(Take(&third_).ok());
   Open(&third_, 1);
   AnswerOpen(0, 1);
@@ -566,7 +566,7 @@ TEST_F(GuardedWorkersTest, AProcessTakesSoManySessionsAndNoMore) {
   Start({&first_});
   EXPECT_EQ(Take(&second_).code(), absl::StatusCode::kResourceExhausted);
   Kill(&first_);
-  // It still has its seat.
+  // It still has its place.
   EXPECT_EQ(Take(&second_).code(), absl::StatusCode::kResourceExhausted);
   SayClosed(0, 1);
   EXPECT_TRUE(Take(&second_).ok());

@@ -31,7 +31,7 @@ class HangBook {
   // Nobody waits if `first` is zero.
   explicit HangBook(absl::Duration first) : first_(first) {}
 
-  // Work of a session that `payer` pays for (Seat::payer()) did not end. The times are those of the
+  // Work of a session that `payer` pays for did not end. The times are those of the
   // wall.
   void OnHang(const std::string& payer, absl::Time now) RUNS_ON(control_loop);
   // PERMISSION_DENIED while it waits, with until when.

@@ -1,5 +1,5 @@
 // A session's worker as the session sees it: what executes its commands, in a process of its own
-// (WorkerProcess) or in one that hosts many sessions (WorkerSeat).
+// (WorkerProcess) or in one that hosts many sessions (GuardedSession).
 //
 //   worker->Open(open, rings, files);
 //   ...                               // OnWorkerOpened() comes.
@@ -32,7 +32,7 @@ struct WorkerDevice {
   int ordinal = 0;
   std::vector<int> more_ordinals = {};
   // The worker's place in the MPS group of its session; null for none.
-  std::shared_ptr<MpsSeat> mps = nullptr;
+  std::shared_ptr<MpsMembership> mps = nullptr;
 
   bool several() const { return !more_ordinals.empty(); }
 };

@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/hostlink/process/life_line.h"
+#include "server/hostlink/process/liveness_lock.h"
 #include "server/hostlink/process/packet_socket.h"
 #include "server/jail/profiles.h"
 
 namespace warpline::server {
 namespace {
 
-// A dying process lets go of its life line first, closes its socket later, and can be reaped last,
-// which takes a second with a GPU context. The client hears of the death after this time, with the
-// signal if it is known by then.
+// A dying process lets go of its liveness lock first, closes its socket later, and can be reaped
+// last, which takes a second with a GPU context. The client hears of the death after this time,
+// with the signal if it is known by then.
 constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
 
 // A worker that sends without end has this many packets of each turn of the loop. What it has
@@ -116,13 +116,13 @@ void WorkerChild::OnSpawned(Spawned spawned) {
 void WorkerChild::Prepare(const warpline_internal::PrepareWorker& prepare) {
   warpline_internal::ToWorker message;
   *message.mutable_prepare() = prepare;
-  auto line = LifeLine::Create();
-  if (!line.ok()) return Died(line.status().ToString());
-  if (const absl::Status sent = Send(message, {(*line)->fd()}); !sent.ok()) {
+  auto liveness = LivenessLock::Create();
+  if (!liveness.ok()) return Died(liveness.status().ToString());
+  if (const absl::Status sent = Send(message, {(*liveness)->fd()}); !sent.ok()) {
     Died(absl::IsUnavailable(sent) ? "" : sent.ToString());
   }
   // The call holds no reference, so it may find this object gone.
-  life_watch_ = deaths_->Watch(*std::move(line), [control = control_, weak = weak_from_this()] {
+  life_watch_ = deaths_->Watch(*std::move(liveness), [control = control_, weak = weak_from_this()] {
     control->Post([weak] {
       control_loop.AssertOnLoop();
       if (const auto self = weak.lock()) self->OnLifeEnded();

@@ -98,7 +98,7 @@ class WorkerChild : public std::enable_shared_from_this<WorkerChild> {
   // Starts the process, on the spawner's loop.
   static Spawned Spawn(const WorkerStart& start);
   void OnSpawned(Spawned spawned) RUNS_ON(control_loop);
-  // Sends the first message, with a life line for the process to hold.
+  // Sends the first message, with a liveness lock for the process to hold.
   void Prepare(const warpline_internal::PrepareWorker& prepare) RUNS_ON(control_loop);
   void OnPacket() RUNS_ON(control_loop);
   void OnPrepared(const warpline_internal::WorkerOpened& prepared) RUNS_ON(control_loop);

@@ -24,9 +24,9 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
   if (rings != nullptr) rings->CloseChildFds();
 }
 
-void WorkerProcess::StartIn(std::shared_ptr<MpsSeat> group, WorkerStart start) {
+void WorkerProcess::StartIn(std::shared_ptr<MpsMembership> group, WorkerStart start) {
   group_ = std::move(group);
-  // The seat calls nothing once this object has let go of it.
+  // The membership calls nothing once this object has let go of it.
   group_->WhenReady([this, start = std::move(start)](const absl::Status& ready) {
     control_loop.AssertOnLoop();
     if (!child_->alive() || (!ready.ok() && group_->limited())) {
@@ -64,7 +64,7 @@ bool WorkerProcess::OnMessage(const warpline_internal::FromWorker& message,
   if (message.has_opened() && !std::exchange(opened_due_, false)) {
     return Died("bad message: opened out of turn");
   }
-  // The process hosts no other session. Its log says more than its own account could be trusted
+  // The process hosts no other session. Its log says more than its own word could be trusted
   // for.
   if (message.has_ended()) {
     return Died(message.ended().overdue() ? "its kernels did not end" : "the protocol was broken");

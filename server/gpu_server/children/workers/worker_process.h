@@ -40,7 +40,7 @@ class WorkerProcess : public Worker, private WorkerChildEvents {
   void Start(WorkerStart start) RUNS_ON(control_loop) { child_->Start(std::move(start)); }
   // The same in an MPS group, once that has its daemon, with which the worker ends. Where there is
   // none it starts without, unless it is promised a part of the multiprocessors.
-  void StartIn(std::shared_ptr<MpsSeat> group, WorkerStart start) RUNS_ON(control_loop);
+  void StartIn(std::shared_ptr<MpsMembership> group, WorkerStart start) RUNS_ON(control_loop);
 
   // Sends the events to another receiver: a warm worker becomes that of a session. What came
   // before, such as OnWorkerPrepared(), does not come again.
@@ -81,7 +81,7 @@ class WorkerProcess : public Worker, private WorkerChildEvents {
 
   const std::shared_ptr<WorkerChild> child_;
   WorkerEvents* events_ ABSL_GUARDED_BY(control_loop);
-  std::shared_ptr<MpsSeat> group_ ABSL_GUARDED_BY(control_loop);  // Until it is gone.
+  std::shared_ptr<MpsMembership> group_ ABSL_GUARDED_BY(control_loop);  // Until it is gone.
   // The call of Open() that waits until the worker is prepared.
   std::function<void()> pending_open_ ABSL_GUARDED_BY(control_loop);
   uint64_t session_ ABSL_GUARDED_BY(control_loop) = 0;  // The session for which it was opened.

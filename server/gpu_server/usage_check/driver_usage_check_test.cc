@@ -1,4 +1,4 @@
-#include "server/gpu_server/account/driver_account.h"
+#include "server/gpu_server/usage_check/driver_usage_check.h"
 
 #include <gtest/gtest.h>
 
@@ -23,9 +23,9 @@ constexpr pid_t kHonestPid = 200;
 // Two slices on a GPU, of which the second one is honest and always wants compute. The driver is
 // as one was seen to be: each of its samples says that whoever is on the device had all of the
 // time, and samples that follow each other tend to say the same.
-class DriverAccountTest : public ::testing::Test {
+class DriverUsageCheckTest : public ::testing::Test {
  protected:
-  DriverAccountTest() {
+  DriverUsageCheckTest() {
     use_.slices.resize(2);
     use_.slices[0] = Slice("thief", 1, 7, kThiefPid);
     use_.slices[1] = Slice("honest", 2, 8, kHonestPid);
@@ -79,7 +79,7 @@ class DriverAccountTest : public ::testing::Test {
       thief_on_ = std::uniform_int_distribution<int64_t>(0, 99)(random_) < time.thief;
     }
     if (sampled) samples = {{thief_on_ ? thief_pid_ : kHonestPid, now_ns_ / 1000, 99}};
-    for (Overdraft& over : account_->Observe(now_ns_, samples, use_)) {
+    for (Overdraft& over : check_->Observe(now_ns_, samples, use_)) {
       found->push_back(std::move(over));
     }
   }
@@ -100,10 +100,10 @@ class DriverAccountTest : public ::testing::Test {
     return sum_ns;
   }
 
-  // The next thief, of whom the account has not heard.
+  // The next thief, of whom the check has not heard.
   void Again(uint32_t seed) {
     random_.seed(seed);
-    account_.emplace(AccountOptions());
+    check_.emplace(UsageCheckOptions());
   }
 
   int64_t now_ns_ = 1'000'000 * kMs;
@@ -111,10 +111,10 @@ class DriverAccountTest : public ::testing::Test {
   bool thief_on_ = false;
   std::minstd_rand random_{1};
   GpuUse use_;
-  std::optional<DriverAccount> account_{std::in_place, AccountOptions()};
+  std::optional<DriverUsageCheck> check_{std::in_place, UsageCheckOptions()};
 };
 
-TEST_F(DriverAccountTest, WhoNeverAsksIsChargedAndThenEnds) {
+TEST_F(DriverUsageCheckTest, WhoNeverAsksIsChargedAndThenEnds) {
   use_.slices[0].share = 250;
   bool ended = false;
   std::vector<Overdraft> found;
@@ -139,7 +139,7 @@ TEST_F(DriverAccountTest, WhoNeverAsksIsChargedAndThenEnds) {
 
 // The driver says what all of an MPS group's workers do of the process that serves them. The one
 // that ends is who had least of what the group was given.
-TEST_F(DriverAccountTest, WhatAProcessDoesForAGroupIsTheGroups) {
+TEST_F(DriverUsageCheckTest, WhatAProcessDoesForAGroupIsTheGroups) {
   SliceUse& group = use_.slices[0];
   group.share = 250;
   group.workers.push_back({9, 101, false, 0, 0});
@@ -155,14 +155,14 @@ TEST_F(DriverAccountTest, WhatAProcessDoesForAGroupIsTheGroups) {
   EXPECT_EQ(found.back().slice, "thief");
 }
 
-TEST_F(DriverAccountTest, AGroupThatKeepsToWhatItHasIsLeftAlone) {
+TEST_F(DriverUsageCheckTest, AGroupThatKeepsToWhatItHasIsLeftAlone) {
   use_.slices[0].workers.push_back({0, 110, false, 0, 0});
   thief_pid_ = 110;
   EXPECT_FALSE(Ends(Pass({50, 50, 50}, 86'400 * kSecond)));
-  EXPECT_FALSE(account_->silent());
+  EXPECT_FALSE(check_->silent());
 }
 
-TEST_F(DriverAccountTest, ThievesEndWithinAMinuteOrTwo) {
+TEST_F(DriverUsageCheckTest, ThievesEndWithinAMinuteOrTwo) {
   use_.slices[0].share = 250;
   std::vector<int64_t> never_asks;
   std::vector<int64_t> takes_twice;
@@ -181,7 +181,7 @@ TEST_F(DriverAccountTest, ThievesEndWithinAMinuteOrTwo) {
   EXPECT_LT(takes_twice[50], 180) << "median";
 }
 
-TEST_F(DriverAccountTest, HonestSlicesOfEverySizeAreLeftAlone) {
+TEST_F(DriverUsageCheckTest, HonestSlicesOfEverySizeAreLeftAlone) {
   for (const int64_t percent : {5, 10, 25, 50, 75, 90}) {
     Again(static_cast<uint32_t>(percent));
     use_.slices[0].share = static_cast<uint32_t>(percent * 10);
@@ -191,27 +191,27 @@ TEST_F(DriverAccountTest, HonestSlicesOfEverySizeAreLeftAlone) {
   }
 }
 
-TEST_F(DriverAccountTest, ALittleMoreIsADebtAndNoReasonToEnd) {
+TEST_F(DriverUsageCheckTest, ALittleMoreIsADebtAndNoReasonToEnd) {
   const auto found = Pass({66, 49, 51}, 3600 * kSecond);
   EXPECT_FALSE(Ends(found));
   EXPECT_NEAR(static_cast<double>(Sum(found)), 0.17 * 3600e9, 0.05 * 3600e9);
 }
 
-TEST_F(DriverAccountTest, WhatTheDriverMissesByIsForgiven) {
+TEST_F(DriverUsageCheckTest, WhatTheDriverMissesByIsForgiven) {
   EXPECT_LE(Sum(Pass({54, 50, 50}, 24 * 3600 * kSecond)), 120 * kSecond);
 }
 
-TEST_F(DriverAccountTest, WhoKeepsToItsShareMayForgetToAsk) {
+TEST_F(DriverUsageCheckTest, WhoKeepsToItsShareMayForgetToAsk) {
   use_.slices[0].share = 600;
   EXPECT_FALSE(Ends(Pass({50, 0, 100}, 3600 * kSecond)));
 }
 
-TEST_F(DriverAccountTest, WhatNobodyElseWantsIsNoTheft) {
+TEST_F(DriverUsageCheckTest, WhatNobodyElseWantsIsNoTheft) {
   EXPECT_TRUE(Pass({100, 0, 0, /*others_want=*/false}, 600 * kSecond).empty());
 }
 
 // Another driver counts a process that waits for its slice of time as well, and all of the time.
-TEST_F(DriverAccountTest, PercentsOfMoreThanTheWholeAreParts) {
+TEST_F(DriverUsageCheckTest, PercentsOfMoreThanTheWholeAreParts) {
   const auto ends = [this](int64_t noted) {
     Again(1);
     bool ended = false;
@@ -221,8 +221,7 @@ TEST_F(DriverAccountTest, PercentsOfMoreThanTheWholeAreParts) {
       Note(&use_.slices[0], noted, true);
       Note(&use_.slices[1], 100 - noted, false);
       const int64_t us = now_ns_ / 1000;
-      ended |=
-          Ends(account_->Observe(now_ns_, {{kThiefPid, us, 100}, {kHonestPid, us, 100}}, use_));
+      ended |= Ends(check_->Observe(now_ns_, {{kThiefPid, us, 100}, {kHonestPid, us, 100}}, use_));
     }
     return ended;
   };
@@ -232,7 +231,7 @@ TEST_F(DriverAccountTest, PercentsOfMoreThanTheWholeAreParts) {
 }
 
 // A slice that works for two seconds and rests for two, whose samples come a second late.
-TEST_F(DriverAccountTest, SamplesThatComeLateEndNobody) {
+TEST_F(DriverUsageCheckTest, SamplesThatComeLateEndNobody) {
   std::vector<Overdraft> found;
   for (int i = 0; i < 2000; ++i) {
     for (const Time& time : {Time{0, 95, 0}, Time{95, 95, 0}, Time{95, 0, 95}, Time{0, 0, 95}}) {
@@ -242,7 +241,7 @@ TEST_F(DriverAccountTest, SamplesThatComeLateEndNobody) {
   EXPECT_FALSE(Ends(found));
 }
 
-TEST_F(DriverAccountTest, ReconnectingIsNoWayOut) {
+TEST_F(DriverUsageCheckTest, ReconnectingIsNoWayOut) {
   // A new session, worker and place every second.
   uint64_t session = 7;
   std::string lease = "thief";
@@ -274,7 +273,7 @@ TEST_F(DriverAccountTest, ReconnectingIsNoWayOut) {
   EXPECT_LT(next, first);
 }
 
-TEST_F(DriverAccountTest, OfALeasesWorkersTheOneEndsThatHadMostBesidesItsTurns) {
+TEST_F(DriverUsageCheckTest, OfALeasesWorkersTheOneEndsThatHadMostBesidesItsTurns) {
   use_.slices[0].workers.push_back({9, 101, false, 0, 0});
   std::vector<Overdraft> found;
   for (int i = 0; i < 1000; ++i) {
@@ -283,7 +282,7 @@ TEST_F(DriverAccountTest, OfALeasesWorkersTheOneEndsThatHadMostBesidesItsTurns) 
     Note(&use_.slices[0], 40, true);  // All of it by the first worker.
     Note(&use_.slices[1], 60, false);
     const int64_t us = now_ns_ / 1000;
-    for (Overdraft& over : account_->Observe(
+    for (Overdraft& over : check_->Observe(
              now_ns_, {{kThiefPid, us, 40}, {101, us, 39}, {kHonestPid, us, 21}}, use_)) {
       found.push_back(std::move(over));
     }
@@ -292,39 +291,39 @@ TEST_F(DriverAccountTest, OfALeasesWorkersTheOneEndsThatHadMostBesidesItsTurns) 
   for (const Overdraft& over : found) EXPECT_EQ(over.session, 9u);
 }
 
-TEST_F(DriverAccountTest, AProcessOfManySessionsIsNobodys) {
+TEST_F(DriverUsageCheckTest, AProcessOfManySessionsIsNobodys) {
   use_.slices[0].workers[0].trusted = true;
   EXPECT_TRUE(Pass({100, 0, 100}, 600 * kSecond).empty());
 }
 
-TEST_F(DriverAccountTest, WithoutSamplesNobodyIsJudged) {
+TEST_F(DriverUsageCheckTest, WithoutSamplesNobodyIsJudged) {
   EXPECT_TRUE(Pass({0, 0, 100}, 9 * kSecond, /*sampled=*/false).empty());
-  EXPECT_FALSE(account_->silent());
+  EXPECT_FALSE(check_->silent());
   EXPECT_TRUE(Pass({0, 0, 100}, 4 * kSecond, /*sampled=*/false).empty());
-  EXPECT_TRUE(account_->silent());
+  EXPECT_TRUE(check_->silent());
 }
 
-TEST_F(DriverAccountTest, ADriverThatNamesOthersIsSilent) {
+TEST_F(DriverUsageCheckTest, ADriverThatNamesOthersIsSilent) {
   use_.slices[0].workers[0].pid = 5;
   use_.slices[1].workers[0].pid = 6;
   EXPECT_TRUE(Pass({80, 0, 100}, 60 * kSecond).empty());
-  EXPECT_TRUE(account_->silent());
+  EXPECT_TRUE(check_->silent());
 }
 
-TEST_F(DriverAccountTest, WhereNobodyWorksTheDriverNeedNotNameAnybody) {
+TEST_F(DriverUsageCheckTest, WhereNobodyWorksTheDriverNeedNotNameAnybody) {
   EXPECT_TRUE(Pass({0, 0, 0}, 100 * kSecond, /*sampled=*/false).empty());
-  EXPECT_FALSE(account_->silent());
+  EXPECT_FALSE(check_->silent());
 }
 
 // The dispatcher's thread did not get to look, and does not know who worked.
-TEST_F(DriverAccountTest, WhatWasNotLookedAtIsNotHeldAgainstAnybody) {
+TEST_F(DriverUsageCheckTest, WhatWasNotLookedAtIsNotHeldAgainstAnybody) {
   std::vector<Overdraft> found;
   for (int i = 0; i < 2000; ++i) {
     now_ns_ += kStepNs;
     use_.looked_ns += kStepNs / 5;
     use_.slices[0].others_wanted_ns += kStepNs / 5;
     const int64_t us = now_ns_ / 1000;
-    const auto some = account_->Observe(now_ns_, {{kThiefPid, us, 90}, {kHonestPid, us, 10}}, use_);
+    const auto some = check_->Observe(now_ns_, {{kThiefPid, us, 90}, {kHonestPid, us, 10}}, use_);
     found.insert(found.end(), some.begin(), some.end());
   }
   EXPECT_TRUE(found.empty());

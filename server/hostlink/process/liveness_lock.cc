@@ -1,4 +1,4 @@
-#include "server/hostlink/process/life_line.h"
+#include "server/hostlink/process/liveness_lock.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -25,25 +25,25 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<LifeLine>> LifeLine::Create() {
+absl::StatusOr<std::shared_ptr<LivenessLock>> LivenessLock::Create() {
   absl::StatusOr<UniqueFd> fd = NewSealedMemory("warpline-life", kBytes);
   if (!fd.ok()) return fd.status();
   const void* const map = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd->get(), 0);
-  if (map == MAP_FAILED) return absl::ResourceExhaustedError("a life line cannot be mapped");
-  return std::shared_ptr<LifeLine>(
-      new LifeLine(*std::move(fd), static_cast<const std::atomic<uint32_t>*>(map)));
+  if (map == MAP_FAILED) return absl::ResourceExhaustedError("a liveness lock cannot be mapped");
+  return std::shared_ptr<LivenessLock>(
+      new LivenessLock(*std::move(fd), static_cast<const std::atomic<uint32_t>*>(map)));
 }
 
-LifeLine::~LifeLine() { munmap(const_cast<std::atomic<uint32_t>*>(word_), kBytes); }
+LivenessLock::~LivenessLock() { munmap(const_cast<std::atomic<uint32_t>*>(word_), kBytes); }
 
-bool LifeLine::Ended() const {
+bool LivenessLock::Ended() const {
   return (word_->load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
 }
 
-absl::Status HoldLifeLine(const UniqueFd& fd) {
+absl::Status HoldLivenessLock(const UniqueFd& fd) {
   // The mapping stays for ever, like the process's own memory.
   void* const map = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (map == MAP_FAILED) return absl::InvalidArgumentError("not a life line");
+  if (map == MAP_FAILED) return absl::InvalidArgumentError("not a liveness lock");
   auto* const mutex = static_cast<pthread_mutex_t*>(map);
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
@@ -52,7 +52,7 @@ absl::Status HoldLifeLine(const UniqueFd& fd) {
   int error = pthread_mutex_init(mutex, &attributes);
   pthread_mutexattr_destroy(&attributes);
   if (error == 0) error = pthread_mutex_lock(mutex);
-  if (error != 0) return absl::InternalError(absl::StrCat("a life line: ", strerror(error)));
+  if (error != 0) return absl::InternalError(absl::StrCat("a liveness lock: ", strerror(error)));
   auto* const word = static_cast<std::atomic<uint32_t>*>(map);
   // The kernel wakes a waiter only if the word says that there is one.
   word->fetch_or(FUTEX_WAITERS, std::memory_order_release);

@@ -1,5 +1,5 @@
 // With a dispatcher, pages that workers write, and a driver that counts what they really do.
-#include "server/gpu_server/account/driver_watch.h"
+#include "server/gpu_server/usage_check/driver_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using dispatch::Dispatcher;
 using dispatch::DispatchPage;
-using dispatch::DispatchSeat;
+using dispatch::DispatchRegistration;
 using dispatch::EngineSlot;
 using dispatch::Grant;
 
@@ -37,13 +37,13 @@ int64_t NowUs() { return now_ns / 1000; }
 struct Worker {
   Worker(Dispatcher* dispatcher, uint64_t session, pid_t number, uint32_t weight, bool is_honest)
       : pid(number), honest(is_honest) {
-    seat = *dispatcher->Join({.gpus = {0},
-                              .tenant = "tenant " + std::to_string(session),
-                              .slice = "lease " + std::to_string(session),
-                              .compute_weight = weight,
-                              .session = session});
-    seat->SetWorker(pid);
-    page = *DispatchPage::Attach(UniqueFd(dup(seat->fd())));
+    registration = *dispatcher->Join({.gpus = {0},
+                                      .tenant = "tenant " + std::to_string(session),
+                                      .slice = "lease " + std::to_string(session),
+                                      .compute_weight = weight,
+                                      .session = session});
+    registration->SetWorker(pid);
+    page = *DispatchPage::Attach(UniqueFd(dup(registration->fd())));
   }
 
   EngineSlot& slot() { return page->device(0)[kCompute]; }
@@ -61,7 +61,7 @@ struct Worker {
 
   const pid_t pid;
   const bool honest;
-  std::unique_ptr<DispatchSeat> seat;
+  std::unique_ptr<DispatchRegistration> registration;
   std::unique_ptr<DispatchPage> page;
 };
 
@@ -141,9 +141,9 @@ TEST_F(DriverWatchTest, AWorkerThatNeverAsksIsEndedAndTheHonestOnesAreNot) {
   EXPECT_THAT(ended_[1],
               ::testing::MatchesRegex(
                   "the session does not keep to its turns: its worker had .. % of gpu 0 by the "
-                  "driver's account, and 0 % by turns, of 14 % that it was promised, over .*s"));
+                  "driver's figures, and 0 % by turns, of 14 % that it was promised, over .*s"));
   // What it stole is in its bill.
-  EXPECT_GE(workers_[0]->seat->usage()[kCompute].busy_ns, 4'000 * kMs);
+  EXPECT_GE(workers_[0]->registration->usage()[kCompute].busy_ns, 4'000 * kMs);
 }
 
 TEST_F(DriverWatchTest, HonestWorkersOfAnyWeightsAreLeftAlone) {

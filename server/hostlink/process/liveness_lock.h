@@ -5,8 +5,8 @@
 // thread before all that. So a worker holds such a mutex, for as long as it lives, in memory that
 // it shares with the server, which watches the mutex's word
 // (server/hostlink/process/death_watch.h).
-#ifndef WARPLINE_SERVER_HOSTLINK_PROCESS_LIFE_LINE_H_
-#define WARPLINE_SERVER_HOSTLINK_PROCESS_LIFE_LINE_H_
+#ifndef WARPLINE_SERVER_HOSTLINK_PROCESS_LIVENESS_LOCK_H_
+#define WARPLINE_SERVER_HOSTLINK_PROCESS_LIVENESS_LOCK_H_
 
 #include <atomic>
 #include <cstdint>
@@ -20,32 +20,32 @@ namespace warpline {
 
 // The watcher's end. It maps the memory read-only and takes nothing from it but one word, so that a
 // hostile holder can do no more than pretend to be dead. Thread-safe.
-class LifeLine {
+class LivenessLock {
  public:
   // RESOURCE_EXHAUSTED when the system has no descriptors or memory left.
-  static absl::StatusOr<std::shared_ptr<LifeLine>> Create();
-  ~LifeLine();
-  LifeLine(const LifeLine&) = delete;
-  LifeLine& operator=(const LifeLine&) = delete;
+  static absl::StatusOr<std::shared_ptr<LivenessLock>> Create();
+  ~LivenessLock();
+  LivenessLock(const LivenessLock&) = delete;
+  LivenessLock& operator=(const LivenessLock&) = delete;
 
   // The descriptor for the process that is watched. This object owns it.
   int fd() const { return fd_.get(); }
-  // The mutex's word: zero until the life line is held, and not zero from then on.
+  // The mutex's word: zero until the liveness lock is held, and not zero from then on.
   const std::atomic<uint32_t>* word() const { return word_; }
-  // Whether the process that held the life line is dying or dead.
+  // Returns whether the process that held the liveness lock is dying or dead.
   bool Ended() const;
 
  private:
-  LifeLine(UniqueFd fd, const std::atomic<uint32_t>* word) : fd_(std::move(fd)), word_(word) {}
+  LivenessLock(UniqueFd fd, const std::atomic<uint32_t>* word) : fd_(std::move(fd)), word_(word) {}
 
   const UniqueFd fd_;
   const std::atomic<uint32_t>* const word_;
 };
 
-// Makes the calling thread hold the life line of `fd` until the thread ends, so it must be a thread
-// that lives as long as its process. INVALID_ARGUMENT when `fd` is no life line.
-absl::Status HoldLifeLine(const UniqueFd& fd);
+// Makes the calling thread hold the liveness lock of `fd` until the thread ends. The thread must
+// live as long as its process. INVALID_ARGUMENT when `fd` is no liveness lock.
+absl::Status HoldLivenessLock(const UniqueFd& fd);
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_HOSTLINK_PROCESS_LIFE_LINE_H_
+#endif  // WARPLINE_SERVER_HOSTLINK_PROCESS_LIVENESS_LOCK_H_

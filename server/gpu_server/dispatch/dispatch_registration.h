@@ -1,7 +1,7 @@
-// A session's place in the dispatch of its devices: its terms, its page of shared memory, and what
-// it has used.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_SEAT_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_SEAT_H_
+// A session's registration with the dispatch of its devices: its terms, its page of shared memory,
+// and its use.
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_REGISTRATION_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_REGISTRATION_H_
 
 #include <sys/types.h>
 
@@ -22,17 +22,17 @@ class Dispatcher;
 class GpuDispatch;
 
 // The promises made to a session, and the sessions with which it shares them.
-struct SeatTerms {
+struct DispatchTerms {
   // The ordinals of its devices, in the order of the session.
   std::vector<int> gpus;
   std::string tenant = {};  // The tenant's name, by which policies know the session.
   // Sessions of the same slice share its turns, as far as they run together. A slice has the
   // sessions of one lease, or of one peer without a lease.
   std::string slice = {};
-  // Sessions of the same account share its weight and its debt. There is one account for compute
+  // Sessions of the same ledger share its weight and its debt. There is one ledger for compute
   // and one for copies; an empty name stands for the slice's own.
-  std::string compute_account = {};
-  std::string copy_account = {};
+  std::string compute_ledger = {};
+  std::string copy_ledger = {};
   uint32_t compute_weight = 1;
   uint32_t copy_weight = 1;
   int32_t priority = 0;
@@ -46,8 +46,8 @@ struct SeatTerms {
   std::string group = {};
   uint64_t session = 0;  // The session's number.
   // Called with the new pace of the session's kernels (PacedSlice::nap_us) if the session shares a
-  // context and has a worker. The call comes on the dispatcher's thread, possibly after the seat is
-  // gone, and must not block. May be null.
+  // context and has a worker. The call comes on the dispatcher's thread, possibly after the
+  // registration is gone, and must not block. May be null.
   std::function<void(uint32_t nap_us)> on_pace = {};
   // True if the session may be ended for more urgent work. To end it, `on_kill` is called once, on
   // the same thread and under the same rules as `on_pace`. Its work in flight is ignored from then
@@ -64,37 +64,38 @@ struct EngineUsage {
   uint64_t commands = 0;
   uint64_t bytes = 0;  // Bytes copied.
 };
-using SeatUsage = std::array<EngineUsage, kEngines>;
+using DispatchUsage = std::array<EngineUsage, kEngines>;
 
-// Thread-safe. Destroying the seat leaves the dispatch; the dispatcher must outlive it.
-class DispatchSeat {
+// Thread-safe. Destroying the registration leaves the dispatch; the dispatcher must outlive it.
+class DispatchRegistration {
  public:
-  ~DispatchSeat();
-  DispatchSeat(const DispatchSeat&) = delete;
-  DispatchSeat& operator=(const DispatchSeat&) = delete;
+  ~DispatchRegistration();
+  DispatchRegistration(const DispatchRegistration&) = delete;
+  DispatchRegistration& operator=(const DispatchRegistration&) = delete;
 
-  // The descriptor of the page, for the session's worker. It belongs to the seat.
+  // The descriptor of the page, for the session's worker. It belongs to the registration.
   int fd() const { return page_->fd(); }
   // Says that `pid` is the session's worker from now on. If `server` is not 0, that process does
   // the work of the whole group, and the driver may attribute the worker's device time to it.
   void SetWorker(pid_t pid, pid_t server = 0);
   // Says that the worker has ended. Another one will get the page.
   void ForgetWorker();
-  SeatUsage usage();
+  DispatchUsage usage();
 
  private:
   friend class Dispatcher;
   friend class GpuDispatch;
 
-  DispatchSeat(Dispatcher* dispatcher, SeatTerms terms, std::unique_ptr<DispatchPage> page)
+  DispatchRegistration(Dispatcher* dispatcher, DispatchTerms terms,
+                       std::unique_ptr<DispatchPage> page)
       : dispatcher_(dispatcher), terms_(std::move(terms)), page_(std::move(page)) {}
 
   Dispatcher* const dispatcher_;
-  const SeatTerms terms_;
+  const DispatchTerms terms_;
   const std::unique_ptr<DispatchPage> page_;
   // The dispatcher's lock guards what follows.
   std::array<std::array<SlotReader, kEngines>, kMaxSessionDevices> readers_;
-  SeatUsage usage_;
+  DispatchUsage usage_;
   // Compute time that the session took without having been given it; not part of `usage_`.
   int64_t stolen_ns_ = 0;
   pid_t worker_ = 0;     // 0 for none.
@@ -106,4 +107,4 @@ class DispatchSeat {
 
 }  // namespace warpline::dispatch
 
-#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_SEAT_H_
+#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_DISPATCH_REGISTRATION_H_

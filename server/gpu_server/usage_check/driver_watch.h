@@ -1,8 +1,8 @@
-// Reads what the driver measures of the GPUs that dispatch gives in turns, and does what follows:
-// tells the dispatcher of power and heat, charges slices what they have used without being given
-// it, and has sessions ended whose workers keep on doing so (DriverAccount).
-#ifndef WARPLINE_SERVER_GPU_SERVER_ACCOUNT_DRIVER_WATCH_H_
-#define WARPLINE_SERVER_GPU_SERVER_ACCOUNT_DRIVER_WATCH_H_
+// Reads what the driver measures of the GPUs that dispatch gives in turns, and acts on it. The
+// watch tells the dispatcher of power and heat, and charges slices for time that they have used
+// without being given it. It ends sessions whose workers keep on doing so (DriverUsageCheck).
+#ifndef WARPLINE_SERVER_GPU_SERVER_USAGE_CHECK_DRIVER_WATCH_H_
+#define WARPLINE_SERVER_GPU_SERVER_USAGE_CHECK_DRIVER_WATCH_H_
 
 #include <cstdint>
 #include <functional>
@@ -16,9 +16,9 @@
 #include "absl/time/time.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
-#include "server/gpu_server/account/driver_account.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/nvml/readings.h"
+#include "server/gpu_server/usage_check/driver_usage_check.h"
 
 namespace warpline::server {
 
@@ -30,7 +30,7 @@ struct DriverWatchOptions {
   std::function<absl::StatusOr<std::unique_ptr<nvml::Library>>()> load = &nvml::Library::Load;
   // Ends a session for this reason. Called on the watch's thread.
   std::function<void(uint64_t session, const std::string& reason)> end_session;
-  AccountOptions account;
+  UsageCheckOptions check;
   absl::Duration period = absl::Milliseconds(250);
   // Steady.
   int64_t (*clock)() = &dispatch::MonotonicNs;
@@ -54,14 +54,14 @@ class DriverWatch {
 
  private:
   struct Gpu {
-    explicit Gpu(const AccountOptions& options) : account(options) {}
-    DriverAccount account;
+    explicit Gpu(const UsageCheckOptions& options) : check(options) {}
+    DriverUsageCheck check;
     bool off = false;  // The driver does not say; that was logged.
   };
 
   explicit DriverWatch(DriverWatchOptions options);
   void Run();
-  void ReadAccount(int ordinal, const std::string& pci_bus_id, const dispatch::GpuUse& use);
+  void CheckUse(int ordinal, const std::string& pci_bus_id, const dispatch::GpuUse& use);
   void Act(int ordinal, const Overdraft& over);
   void SayOff(int ordinal, Gpu* gpu, const std::string& why);
 
@@ -80,4 +80,4 @@ class DriverWatch {
 
 }  // namespace warpline::server
 
-#endif  // WARPLINE_SERVER_GPU_SERVER_ACCOUNT_DRIVER_WATCH_H_
+#endif  // WARPLINE_SERVER_GPU_SERVER_USAGE_CHECK_DRIVER_WATCH_H_

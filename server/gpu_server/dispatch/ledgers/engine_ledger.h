@@ -1,22 +1,22 @@
-// The account of one slice or one tenant for an engine: the share that it was promised, and its
+// The ledger of one slice or one tenant for an engine: the share that it was promised, and its
 // use.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_ENGINE_LEDGER_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_ENGINE_LEDGER_H_
 
 #include <cstdint>
 
-#include "server/gpu_server/dispatch/accounts/contender_terms.h"
-#include "server/gpu_server/dispatch/accounts/reservation_account.h"
-#include "server/gpu_server/dispatch/accounts/usage_window.h"
+#include "server/gpu_server/dispatch/ledgers/contender_terms.h"
+#include "server/gpu_server/dispatch/ledgers/reservation_ledger.h"
+#include "server/gpu_server/dispatch/ledgers/usage_window.h"
 
 namespace warpline::dispatch {
 
-// All contenders that name the account share it. A slice can have several contenders, because its
+// All contenders that name the ledger share it. A slice can have several contenders, because its
 // sessions in each hardware context contend by themselves, and a tenant may have several slices.
-// Belongs to EngineAccounts and uses its clock. Thread-compatible.
-class EngineAccount {
+// Belongs to EngineLedgers and uses its clock. Thread-compatible.
+class EngineLedger {
  public:
-  explicit EngineAccount(const ContenderTerms& terms)
+  explicit EngineLedger(const ContenderTerms& terms)
       : terms_(terms), reservation_(terms.period_ns, terms.budget_ns) {}
 
   // The terms of the contender that came first.
@@ -37,12 +37,12 @@ class EngineAccount {
   uint32_t used_share() const { return used_.Share(now_ns_); }
   // Bytes copied in the last second.
   int64_t moved_bytes() const { return moved_.Sum(now_ns_); }
-  const ReservationAccount& reservation() const { return reservation_; }
+  const ReservationLedger& reservation() const { return reservation_; }
   // Says that a turn of one of its contenders begins, or goes on for another quantum.
   void BeginTurn() { reservation_.BeginTurn(); }
 
  private:
-  friend class EngineAccounts;
+  friend class EngineLedgers;
 
   const ContenderTerms terms_;
   uint32_t contenders_ = 0;
@@ -55,7 +55,7 @@ class EngineAccount {
   int64_t active_since_ns_ = 0;
   int64_t attained_ns_ = 0;
   int64_t credit_ns_ = 0;
-  ReservationAccount reservation_;
+  ReservationLedger reservation_;
   // Mutable, because reading moves them on to the present.
   mutable UsageWindow used_;
   mutable UsageWindow moved_;
@@ -63,4 +63,4 @@ class EngineAccount {
 
 }  // namespace warpline::dispatch
 
-#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_ENGINE_ACCOUNT_H_
+#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_ENGINE_LEDGER_H_

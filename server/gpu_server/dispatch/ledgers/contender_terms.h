@@ -1,6 +1,6 @@
 // The promises made to a slice for an engine, and the way its work runs there.
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_CONTENDER_TERMS_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_CONTENDER_TERMS_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_CONTENDER_TERMS_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_CONTENDER_TERMS_H_
 
 #include <cstdint>
 #include <string>
@@ -19,11 +19,11 @@ struct ContenderTerms {
   int64_t period_ns = 0;
   int64_t budget_ns = 0;
   bool best_effort = false;  // Its work may be ended for more urgent work.
-  // Contenders of the same account share its weight and its reservation, whatever their domains.
-  // Empty for an account of its own.
-  std::string account = {};
+  // Contenders of the same ledger share its weight and its reservation, whatever their domains.
+  // Empty for a ledger of its own.
+  std::string ledger = {};
 };
 
 }  // namespace warpline::dispatch
 
-#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_CONTENDER_TERMS_H_
+#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_CONTENDER_TERMS_H_

@@ -23,8 +23,8 @@
 //
 // It is remembered for a while of a tenant, or of a peer without a lease, that a session was ended:
 // half of the evidence is then there from the start, so that another lease is no way out.
-#ifndef WARPLINE_SERVER_GPU_SERVER_ACCOUNT_DRIVER_ACCOUNT_H_
-#define WARPLINE_SERVER_GPU_SERVER_ACCOUNT_DRIVER_ACCOUNT_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_USAGE_CHECK_DRIVER_USAGE_CHECK_H_
+#define WARPLINE_SERVER_GPU_SERVER_USAGE_CHECK_DRIVER_USAGE_CHECK_H_
 
 #include <sys/types.h>
 
@@ -35,13 +35,13 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/gpu_server/account/drift_evidence.h"
 #include "server/gpu_server/dispatch/gpu_use.h"
 #include "server/gpu_server/nvml/driver_samples.h"
+#include "server/gpu_server/usage_check/drift_evidence.h"
 
 namespace warpline::server {
 
-struct AccountOptions {
+struct UsageCheckOptions {
   // Of the test, and in what it counts: once in some 45 hours in which two tenants want the device
   // an honest slice is charged by chance, and once in two years its session ends.
   double excess = 0.2;
@@ -81,9 +81,9 @@ struct Overdraft {
 };
 
 // Thread-compatible.
-class DriverAccount {
+class DriverUsageCheck {
  public:
-  explicit DriverAccount(const AccountOptions& options) : options_(options) {}
+  explicit DriverUsageCheck(const UsageCheckOptions& options) : options_(options) {}
 
   // What the driver has said since the last call, and how dispatch has it now. `now_ns` is of a
   // steady clock. Says who has used more than it was given.
@@ -153,7 +153,7 @@ class DriverAccount {
   void BeginAnew(const std::string& name, Slice* slice);
   void Forget(int64_t now_ns, const dispatch::GpuUse& use);
 
-  const AccountOptions options_;
+  const UsageCheckOptions options_;
   bool named_ = false;
   int64_t worked_ns_ = 0;  // Of all slices, while none was named.
   int64_t since_us_ = 0;   // Of the newest sample.
@@ -166,4 +166,4 @@ class DriverAccount {
 
 }  // namespace warpline::server
 
-#endif  // WARPLINE_SERVER_GPU_SERVER_ACCOUNT_DRIVER_ACCOUNT_H_
+#endif  // WARPLINE_SERVER_GPU_SERVER_USAGE_CHECK_DRIVER_USAGE_CHECK_H_

@@ -1,7 +1,7 @@
-// What a neighbour (neighbour.cu) says of itself, in a file that those who attack it map as well:
-// an attacker is taken to know all addresses and all handles.
-#ifndef WARPLINE_TESTS_ATTACK_TIER_BOARD_H_
-#define WARPLINE_TESTS_ATTACK_TIER_BOARD_H_
+// The state of a neighbour (neighbour.cu), which it writes into a file. The programs that attack it
+// map the file, because an attacker is taken to know all addresses and all handles.
+#ifndef WARPLINE_TESTS_ATTACK_TIER_NEIGHBOUR_STATE_H_
+#define WARPLINE_TESTS_ATTACK_TIER_NEIGHBOUR_STATE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr bool IsSecret(uint32_t word) {
 }
 
 // All zeros until `rounds` is not. tier_suite.py reads the first four.
-struct NeighbourBoard {
+struct NeighbourState {
   std::atomic<uint64_t> rounds;  // All of its checks were made so many times ...
   std::atomic<uint64_t> wrong;   // ... and in so many of them something was wrong.
   uint64_t memory;               // Device memory, kMemoryWords of secrets
@@ -36,4 +36,4 @@ struct NeighbourBoard {
 
 }  // namespace warpline::attack
 
-#endif  // WARPLINE_TESTS_ATTACK_TIER_BOARD_H_
+#endif  // WARPLINE_TESTS_ATTACK_TIER_NEIGHBOUR_STATE_H_

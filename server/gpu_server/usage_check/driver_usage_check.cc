@@ -1,4 +1,4 @@
-#include "server/gpu_server/account/driver_account.h"
+#include "server/gpu_server/usage_check/driver_usage_check.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,9 +20,9 @@ double Part(int64_t some_ns, int64_t whole_ns) {
 
 }  // namespace
 
-std::vector<Overdraft> DriverAccount::Observe(int64_t now_ns,
-                                              const std::vector<nvml::ProcessUse>& samples,
-                                              const GpuUse& use) {
+std::vector<Overdraft> DriverUsageCheck::Observe(int64_t now_ns,
+                                                 const std::vector<nvml::ProcessUse>& samples,
+                                                 const GpuUse& use) {
   Forget(now_ns, use);
   const bool first = read_ns_ == 0;
   Meet(now_ns, use);
@@ -36,7 +36,7 @@ std::vector<Overdraft> DriverAccount::Observe(int64_t now_ns,
   return found;
 }
 
-void DriverAccount::Meet(int64_t now_ns, const GpuUse& use) {
+void DriverUsageCheck::Meet(int64_t now_ns, const GpuUse& use) {
   for (const SliceUse& one : use.slices) {
     const auto [at, fresh] = slices_.try_emplace(one.slice, options_.excess);
     Slice& slice = at->second;
@@ -56,7 +56,7 @@ void DriverAccount::Meet(int64_t now_ns, const GpuUse& use) {
   }
 }
 
-void DriverAccount::MeetWorker(const WorkerUse& worker, const std::string& slice) {
+void DriverUsageCheck::MeetWorker(const WorkerUse& worker, const std::string& slice) {
   // A process of many sessions is nobody's; that the driver names it is known all the same. That of
   // an MPS group is the group's, and none of its sessions'.
   const uint64_t session = worker.trusted ? 0 : worker.session;
@@ -67,9 +67,9 @@ void DriverAccount::MeetWorker(const WorkerUse& worker, const std::string& slice
   }
 }
 
-DriverAccount::Reading DriverAccount::Read(int64_t now_ns,
-                                           const std::vector<nvml::ProcessUse>& samples,
-                                           const GpuUse& use) {
+DriverUsageCheck::Reading DriverUsageCheck::Read(int64_t now_ns,
+                                                 const std::vector<nvml::ProcessUse>& samples,
+                                                 const GpuUse& use) {
   Reading reading;
   int64_t newest_us = since_us_;
   int64_t percents = 0;
@@ -96,8 +96,8 @@ DriverAccount::Reading DriverAccount::Read(int64_t now_ns,
   return reading;
 }
 
-void DriverAccount::Draw(int64_t now_ns, const Reading& reading, const SliceUse& use,
-                         std::vector<Overdraft>* found) {
+void DriverUsageCheck::Draw(int64_t now_ns, const Reading& reading, const SliceUse& use,
+                            std::vector<Overdraft>* found) {
   Slice& slice = slices_.at(use.slice);
   const int64_t looked_ns = reading.looked_ns;
   const int64_t noted_ns = use.noted_ns - std::exchange(slice.noted_sum_ns, use.noted_ns);
@@ -133,14 +133,14 @@ void DriverAccount::Draw(int64_t now_ns, const Reading& reading, const SliceUse&
   Debit(now_ns, use.slice, ends, &slice, found);
 }
 
-void DriverAccount::BeginAnew(const std::string& name, Slice* slice) {
+void DriverUsageCheck::BeginAnew(const std::string& name, Slice* slice) {
   slice->lasted_ns = slice->used_ns = slice->noted_ns = slice->owed_ns = 0;
   for (auto& [pid, process] : processes_) {
     if (process.slice == name) process.beyond_ns = 0;
   }
 }
 
-bool DriverAccount::Judge(Slice* slice) {
+bool DriverUsageCheck::Judge(Slice* slice) {
   if (slice->drift.evidence() < options_.debit_evidence || slice->lasted_ns <= 0) return false;
   const int64_t used = slice->used_ns * kWhole / slice->lasted_ns;
   const int64_t noted = slice->noted_ns * kWhole / slice->lasted_ns;
@@ -151,8 +151,8 @@ bool DriverAccount::Judge(Slice* slice) {
          used >= slice->share + options_.above_share;
 }
 
-void DriverAccount::Debit(int64_t now_ns, const std::string& name, bool ends, Slice* slice,
-                          std::vector<Overdraft>* found) {
+void DriverUsageCheck::Debit(int64_t now_ns, const std::string& name, bool ends, Slice* slice,
+                             std::vector<Overdraft>* found) {
   const bool due = slice->debited_ns == 0 ||
                    now_ns - slice->debited_ns >= absl::ToInt64Nanoseconds(options_.debit_every);
   if (slice->debt_ns <= 0 || !(due || ends)) return;
@@ -185,7 +185,7 @@ void DriverAccount::Debit(int64_t now_ns, const std::string& name, bool ends, Sl
   found->push_back(std::move(over));
 }
 
-void DriverAccount::Forget(int64_t now_ns, const GpuUse& use) {
+void DriverUsageCheck::Forget(int64_t now_ns, const GpuUse& use) {
   const auto there = [&use](pid_t pid) {
     return std::any_of(use.slices.begin(), use.slices.end(), [pid](const SliceUse& slice) {
       return std::any_of(slice.workers.begin(), slice.workers.end(),

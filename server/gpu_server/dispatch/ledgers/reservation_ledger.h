@@ -1,8 +1,8 @@
-// The account of a reservation: a contender's budget of time on an engine in each period.
+// The ledger of a reservation: a contender's budget of time on an engine in each period.
 //
 // This follows TimeGraph's posterior enforcement (Kato et al., USENIX ATC 2011). Time is charged
-// after it has been used, and a kernel cannot be stopped, so the account may become negative. The
-// next periods pay that debt. Each period adds a budget, and an account holds at most one. Time is
+// after it has been used, and a kernel cannot be stopped, so the ledger may become negative. The
+// next periods pay that debt. Each period adds a budget, and a ledger holds at most one. Time is
 // not charged while no other contender wants the engine. It is not charged either in turns that the
 // contender gets beyond its budget, as any contender does.
 //
@@ -10,8 +10,8 @@
 // also come within a period with more left than an even use of its budget would have left. Then it
 // begins a new period, so that two budgets are never used right after each other (the constant
 // bandwidth server of Abeni and Buttazzo, RTSS 1998).
-#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
-#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
+#ifndef WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_RESERVATION_LEDGER_H_
+#define WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_RESERVATION_LEDGER_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -19,11 +19,11 @@
 namespace warpline::dispatch {
 
 // Thread-compatible. Its time is the one that See() is given, which must not go backwards.
-class ReservationAccount {
+class ReservationLedger {
  public:
   // REQUIRES: the budget is less than the period, and the period at most three seconds. Both are 0
   // for no reservation.
-  ReservationAccount(int64_t period_ns, int64_t budget_ns)
+  ReservationLedger(int64_t period_ns, int64_t budget_ns)
       : period_ns_(budget_ns == 0 ? 0 : period_ns), budget_ns_(budget_ns), left_ns_(budget_ns) {}
 
   // Notes whether the contender wants the engine. Called at each look, before Charge().
@@ -82,4 +82,4 @@ class ReservationAccount {
 
 }  // namespace warpline::dispatch
 
-#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_ACCOUNTS_RESERVATION_ACCOUNT_H_
+#endif  // WARPLINE_SERVER_GPU_SERVER_DISPATCH_LEDGERS_RESERVATION_LEDGER_H_

@@ -1,4 +1,4 @@
-#include "server/gpu_server/account/driver_watch.h"
+#include "server/gpu_server/usage_check/driver_watch.h"
 
 #include <utility>
 #include <vector>
@@ -18,7 +18,7 @@ KeyedLogBudgetOptions LogOptions() {
   KeyedLogBudgetOptions options;
   options.each = kEach;
   options.all = kAll;
-  options.owner = "driver's account";
+  options.owner = "driver's figures";
   return options;
 }
 
@@ -32,7 +32,7 @@ DriverWatch::DriverWatch(DriverWatchOptions options)
 absl::StatusOr<std::unique_ptr<DriverWatch>> DriverWatch::Create(DriverWatchOptions options) {
   std::unique_ptr<DriverWatch> watch(new DriverWatch(std::move(options)));
   if (!watch->options_.has_thread) return watch;
-  auto thread = TryStartLoopThread("wl-account", [raw = watch.get()] { raw->Run(); });
+  auto thread = TryStartLoopThread("wl-usage", [raw = watch.get()] { raw->Run(); });
   if (!thread.ok()) return thread.status();
   watch->thread_ = *std::move(thread);
   return watch;
@@ -60,7 +60,7 @@ bool DriverWatch::ReadNow() {
   if (!std::exchange(tried_, true)) {
     auto library = options_.load();
     if (!library.ok()) {
-      LogWarning("no account of processes by the driver, so that workers are taken at their word: ",
+      LogWarning("the driver says nothing of processes, so that workers are taken at their word: ",
                  library.status().message());
       return false;
     }
@@ -72,24 +72,24 @@ bool DriverWatch::ReadNow() {
     if (found == options_.pci_bus_ids.end()) continue;
     const nvml::PowerReading power = nvml::ReadPower(*library_, found->second);
     options_.dispatcher->SetPower(ordinal, {power.power_mw, power.limit_mw, power.temperature_c});
-    ReadAccount(ordinal, found->second, use);
+    CheckUse(ordinal, found->second, use);
   }
   return true;
 }
 
-void DriverWatch::ReadAccount(int ordinal, const std::string& pci_bus_id,
-                              const dispatch::GpuUse& use) {
-  Gpu& gpu = gpus_.try_emplace(ordinal, options_.account).first->second;
+void DriverWatch::CheckUse(int ordinal, const std::string& pci_bus_id,
+                           const dispatch::GpuUse& use) {
+  Gpu& gpu = gpus_.try_emplace(ordinal, options_.check).first->second;
   if (gpu.off) return;
-  const auto samples = nvml::ReadProcessUse(*library_, pci_bus_id, gpu.account.since_us());
+  const auto samples = nvml::ReadProcessUse(*library_, pci_bus_id, gpu.check.since_us());
   if (absl::IsUnimplemented(samples.status())) {
     return SayOff(ordinal, &gpu, std::string(samples.status().message()));
   }
   // What fails for once is a time without samples.
   const std::vector<nvml::ProcessUse> none;
-  const auto found = gpu.account.Observe(options_.clock(), samples.ok() ? *samples : none, use);
+  const auto found = gpu.check.Observe(options_.clock(), samples.ok() ? *samples : none, use);
   for (const Overdraft& over : found) Act(ordinal, over);
-  if (gpu.account.silent()) {
+  if (gpu.check.silent()) {
     SayOff(
         ordinal, &gpu,
         "it names none of the server's processes, such as in a container with process numbers of "
@@ -99,14 +99,14 @@ void DriverWatch::ReadAccount(int ordinal, const std::string& pci_bus_id,
 
 void DriverWatch::SayOff(int ordinal, Gpu* gpu, const std::string& why) {
   gpu->off = true;
-  LogWarning("no account of processes by the driver, so that workers are taken at their word gpu=",
+  LogWarning("the driver says nothing of processes, so that workers are taken at their word gpu=",
              ordinal, ": ", why);
 }
 
 void DriverWatch::Act(int ordinal, const Overdraft& over) {
   options_.dispatcher->ChargeStolen(ordinal, over.session, over.stolen_ns);
   const std::string what = absl::StrCat(
-      "its worker had ", Percent(over.used), " of gpu ", ordinal, " by the driver's account, and ",
+      "its worker had ", Percent(over.used), " of gpu ", ordinal, " by the driver's figures, and ",
       Percent(over.noted), " by turns, of ", Percent(over.share), " that it was promised");
   if (over.ends) {
     options_.end_session(
