@@ -29,10 +29,10 @@
 //     <-------------------- kResumed (what the server has)
 //     both send again what the other lacks, and go on
 //
-// A session may have bulk connections besides (kFeatureBulk), through which the bytes of large
-// copies go between the client and host memory of the session on the server's host: several
-// connections carry more than one, and each has a thread of the server's. Commands then copy
-// between that memory and the device. Nothing here is counted or sent again: a client that loses a
+// A session may have bulk connections besides (kFeatureBulk). The bytes of large copies go through
+// them, between the client and host memory of the session on the server's host. Several connections
+// carry more than one, and each has a thread of the server's. Commands then copy between that
+// memory and the device. Nothing here is counted or sent again: a client that loses a
 // bulk connection copies in another way what was under way on it.
 //
 //     kBulkHello --------------------------------> finds the session, ends the slot's former

@@ -128,7 +128,7 @@ class RelayTest(unittest.TestCase):
             self.await_bulk_bytes(port, 16 << 20)
             stderr = self.finish(process)
             self.assertIn("(now ucx)", stderr)
-            # What the relay had not told when it was ended is not counted.
+            # Bytes that the relay had not reported when it was ended are not counted.
             self.assertLessEqual(cuts.metrics(port)["warpline_bulk_bytes_total"],
                                  1.001 * harness.counters(stderr)["bulk bytes"])
 

@@ -36,9 +36,8 @@ struct UnaryQueue {
 };
 
 // Queues of methods by path. Each queue in turn has one call answered, and in each queue each
-// caller in turn, so that a call waits only for those of its own caller in its own queue, and for
-// one of each other caller and queue. When too many wait, the next ones are answered with
-// UNAVAILABLE.
+// caller in turn. So a call waits only for those of its own caller in its own queue, and for one of
+// each other caller and queue. When too many wait, the next ones are answered with UNAVAILABLE.
 using UnaryMethodQueues = std::map<std::string, UnaryQueue>;
 
 }  // namespace warpline

@@ -1,5 +1,5 @@
-// What belongs to one loop, as something that clang's thread-safety analysis checks: a LoopAffinity
-// is "held" by the code that runs on its loop's thread, as a lock is held.
+// Lets clang's thread-safety analysis check what belongs to one loop: the code that runs on a
+// loop's thread "holds" the loop's LoopAffinity, as it would hold a lock.
 //
 //   class Book {
 //    public:

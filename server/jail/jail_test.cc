@@ -173,8 +173,8 @@ TEST(JailTest, ObjectsAreDuplicatedOnlyBetweenSeveralDevices) {
   EXPECT_EQ(With(Layer::kSystemCalls, attempts, kMpsWorkerProfile), 1 << 2);
 }
 
-// Who takes a relay over stays in it: no connection can be made from there, to nobody of this host
-// and of none other, and nobody else can come.
+// A relay that was taken over stays in its jail: it can make no connection, neither to a program of
+// this host nor to another host, and nobody else can connect to it.
 TEST(JailTest, ARelayTakesConnectionsAndMakesNone) {
   const int socket_before = socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_EQ(With(

@@ -264,8 +264,8 @@ constexpr FileRule kRelayFiles[] = {
     {"/dev/urandom", FileAccess::kRead},
 };
 
-// What a relay does that listens: it takes connections, reads and writes its sockets and the rings
-// that it shares with the server, and asks what its network interface can do. It makes no
+// The system calls of a relay that listens. It takes connections, reads and writes its sockets and
+// the rings that it shares with the server, and asks what its network interface can do. It makes no
 // connection, and listens nowhere else.
 constexpr SystemCallRule kRelaySystemCalls[] = {
     // Memory.

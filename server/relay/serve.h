@@ -2,8 +2,8 @@
 //
 // UCX parses what comes from the network before anybody could have said who sends it, and is not
 // made for hostile peers. So it lives here: in a jail, without a device, with nothing of the server
-// but one connection, on which it passes frames on as any client could send them. Who takes a relay
-// over has what its session's client has, and the port that it listens at.
+// but one connection, on which it passes frames on as any client could send them. An attacker that
+// takes a relay over has what its session's client has, and the port that it listens at.
 #ifndef WARPLINE_SERVER_RELAY_SERVE_H_
 #define WARPLINE_SERVER_RELAY_SERVE_H_
 

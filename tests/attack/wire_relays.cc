@@ -64,7 +64,7 @@ WireResult RelaysWithoutEnd(const WireTarget& target) {
   return relays <= kMost ? JudgeNeighbour(target, started) : Succeeded(started);
 }
 
-// The same with a relay.
+// Opens a session as OpenOwner() does, and asks for a relay.
 absl::StatusOr<std::unique_ptr<RawClient>> OpenWithRelay(const WireTarget& target,
                                                          warpline_internal::Relay* relay) {
   auto client = OpenOwner(target);
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<RawClient>> OpenWithRelay(const WireTarget& targe
   return client;
 }
 
-// Who knows where a relay is, and not its secret.
+// An attacker that knows where a relay is, and not its secret, connects to it.
 WireResult RelayOfOthers(const WireTarget& target) {
   warpline_internal::Relay relay;
   const auto client = OpenWithRelay(target, &relay);
@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<BulkSocket>> ConnectBulk(const warpline_internal:
                              BulkSocket::Unreachable::kRefuse);
 }
 
-// Whether the relay hands out the session's memory to who shows this.
+// Returns whether the relay hands out the session's memory to a peer that shows this secret.
 absl::StatusOr<bool> HasBulkMemory(const warpline_internal::Relay& relay,
                                    const std::string& secret) {
   const auto socket = ConnectBulk(relay);
@@ -118,7 +118,7 @@ absl::StatusOr<bool> HasBulkMemory(const warpline_internal::Relay& relay,
          (*socket)->Receive(&answer, sizeof(answer)).ok();
 }
 
-// Who knows where a relay's bulk connections come to, and not its secret.
+// An attacker that knows where a relay takes bulk connections, and not its secret, asks for memory.
 WireResult BulkOfOthers(const WireTarget& target) {
   warpline_internal::Relay relay;
   const auto client = OpenWithRelay(target, &relay);

@@ -336,7 +336,6 @@ TEST_F(GrpcTransport, UnaryMethodsAnswerBesideSessions) {
   EXPECT_EQ(CallUnary("/test.Service/None"), "code 12");
 }
 
-// Who is on the server's host is told by the address (IsLocalPeer()).
 // While one queue is busy the other's calls are answered after the call under way.
 TEST_F(GrpcTransport, CallsOfOneQueueDoNotDelayThoseOfAnother) {
   GrpcServerOptions options;

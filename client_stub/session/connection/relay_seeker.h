@@ -1,5 +1,5 @@
-// How a session finds to UCX: it asks the server for a relay, goes on there, and asks for another
-// when it has lost one. What the server says is untrusted, like every frame.
+// Moves a session to UCX: it asks the server for a relay, goes on there, and asks for another when
+// it has lost one. The server's answers are untrusted, like every frame.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_RELAY_SEEKER_H_
 #define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_RELAY_SEEKER_H_
 
@@ -45,7 +45,7 @@ class RelaySeeker {
   const OnBulk on_bulk_;
   LogBudget* const log_;
   std::atomic<bool> started_{false};
-  // Of the relay that the server named last.
+  // The bulk endpoint and the secret of the relay that the server named last.
   std::string bulk_endpoint_ ABSL_GUARDED_BY(channel_loop);
   std::string secret_ ABSL_GUARDED_BY(channel_loop);
 };

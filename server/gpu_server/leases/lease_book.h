@@ -46,7 +46,7 @@ class LeaseMembership {
   const Entitlement& entitlement() const { return entitlement_; }
   const std::string& payer() const { return payer_; }
   // PERMISSION_DENIED once the lease was ended, UNAUTHENTICATED once one of the server's own is
-  // over. An empty seat is always held.
+  // over. An empty one is always held.
   absl::Status CheckHeld() const;
   // The quota for a device that gives `capacity_bytes` in at most `max_chunks` chunks: its chunks
   // are in proportion to its bytes. All sessions of a lease share it; the first call for the device

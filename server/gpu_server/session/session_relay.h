@@ -36,7 +36,7 @@ class SessionRelay : private RelayEvents {
   bool Offered() const RUNS_ON(control_loop);
   // The client asks; the answer goes to the port. The relay that it had before ends.
   void OnAsk() RUNS_ON(control_loop);
-  // Whether the relay may reach the segment of host memory at this address.
+  // Returns whether the relay may reach the segment of host memory at this address.
   bool Reaches(uint64_t va) const RUNS_ON(control_loop) { return reaches_.contains(va); }
   // Whether the client has come over it.
   bool connected() const RUNS_ON(control_loop) { return connected_; }

@@ -1,4 +1,4 @@
-// What the gate costs an executor for each command, in nanoseconds: bazel run -c opt
+// Measures the gate's cost to an executor for each command, in nanoseconds: bazel run -c opt
 // //server/hostlink/dispatch_gate:executor_turns_benchmark
 #include <chrono>
 #include <cstdint>

@@ -72,7 +72,7 @@ class BulkServerTest : public testing::Test {
     request.set_bytes(bytes);
     EXPECT_TRUE(socket->Send(kBulkMemory, request.SerializeAsString(), {}).ok());
   }
-  // What the relay asks its server for.
+  // Returns the relay's next request to its server.
   FromRelay Asked() {
     FromRelay asked;
     EXPECT_TRUE(ReceivePacket(server_.get(), &asked, nullptr).ok());

@@ -1,4 +1,4 @@
-// What a session's client has given up while commands that wait still have it.
+// Counts the objects that a session's client has given up while commands that wait still need them.
 //
 // A handle is free at once when its object is destroyed, but the object lives until the executors
 // are through with it, and an executor waits for as long as its client wishes. So what an object

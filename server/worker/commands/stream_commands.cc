@@ -14,10 +14,10 @@ constexpr uint64_t kNumberMask = (uint64_t{1} << kHandleDeviceShift) - 1;
 
 }  // namespace
 
-// The decoder waits here, and with it all streams of the session. What ends a stream that has work
-// left may come behind this command, so that only the others are worth the wait. One of them may
-// take long in the driver, too: after one wait in vain the next is for an executor that has
-// finished.
+// The decoder waits here, and with it all streams of the session. The command that ends a stream
+// with work left may come behind this one, so only the other streams are worth the wait. One of
+// them may take long in the driver, too: after one wait in vain the next is for an executor that
+// has finished.
 bool StreamCommands::AwaitThread() {
   const auto has_thread = [this]() RUNS_ON(decoder_thread) {
     return order().Threads() < parts_.limits->max_streams;

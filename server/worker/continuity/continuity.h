@@ -62,7 +62,7 @@ class Continuity : public StateObserver {
   LogBudget* const log_;
   VariableCarrier carrier_;
   std::unique_ptr<VariablePlacer> placer_;
-  ModuleVariables loading_;  // Of the module that is being loaded. Control executor only.
+  ModuleVariables loading_;  // Those of the module that is being loaded. Control executor only.
 };
 
 }  // namespace warpline::worker

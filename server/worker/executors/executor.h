@@ -76,7 +76,7 @@ class Executor {
   // that cannot hold up this thread, with not much ahead of them. Returns false, and does nothing,
   // where that is not so.
   bool IssueHere() RUNS_ON(decoder_thread);
-  // Of an adopted executor: looks after what is under way, and returns whether anything is.
+  // Looks after the work of an adopted executor, and returns whether any is under way.
   bool LookHere() RUNS_ON(decoder_thread);
   // The executor's thread goes on, with an adopted executor.
   void GiveBack() RUNS_ON(decoder_thread);
@@ -191,7 +191,7 @@ class Executor {
     const uint64_t last = issued_.load(std::memory_order_relaxed);
     return last != last_marked_ && last != retired_;
   }
-  // Whether anything is there that the executor has to look after.
+  // Returns whether the executor has anything to look after.
   bool UnderWay() const RUNS_ON(on_executor_) {
     return !ready_.empty() || !pending_.empty() || !event_waits_.empty() || HasTail();
   }

@@ -1,4 +1,4 @@
-// What the executors of a session share with each other and with the parts above them.
+// The state that the executors of a session share with each other and with the parts above them.
 #ifndef WARPLINE_SERVER_WORKER_EXECUTORS_EXECUTOR_HOST_H_
 #define WARPLINE_SERVER_WORKER_EXECUTORS_EXECUTOR_HOST_H_
 

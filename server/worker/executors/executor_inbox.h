@@ -1,5 +1,5 @@
-// What the decoder hands to an executor's thread, and how that thread sleeps while there is nothing
-// to do.
+// Takes tasks from the decoder to an executor's thread, which sleeps here while it has nothing to
+// do.
 #ifndef WARPLINE_SERVER_WORKER_EXECUTORS_EXECUTOR_INBOX_H_
 #define WARPLINE_SERVER_WORKER_EXECUTORS_EXECUTOR_INBOX_H_
 
@@ -71,9 +71,9 @@ class ExecutorInbox {
   std::atomic<bool> has_news_{false};
 };
 
-// How long the executors of a session nap between two looks at what they wait for: the more of them
-// nap, the longer each, so that a session of many streams wakes the processor hardly more often
-// than one of a few.
+// Decides how long the executors of a session nap between two looks. The more of them nap, the
+// longer each nap is. So a session of many streams wakes the processor hardly more often than one
+// of a few.
 //
 // Thread-safe.
 class ExecutorNaps {

@@ -30,7 +30,8 @@ struct Module {
   uint64_t image_bytes = 0;
   // Its image, until that is loaded.
   std::weak_ptr<const Image> image ABSL_GUARDED_BY(decoder_thread);
-  uint64_t variable_bytes = 0;  // Of OutsideMemory; control executor only.
+  uint64_t variable_bytes =
+      0;  // The bytes that OutsideMemory counts for it; control executor only.
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
   bool prints = false;  // Whether its kernels may print.
@@ -83,8 +84,8 @@ struct Kernel {
 };
 
 // Makes sure that calls to the device find kernels with the attributes that they had when the
-// client asked, whatever was set since: executors issue in another order than the client's. As long
-// as nothing was set in between, that costs a comparison. Thread-safe; there is one per session.
+// client asked, whatever was set since: executors issue in another order than the client's. It
+// costs a comparison as long as nothing was set in between. Thread-safe; there is one per session.
 //
 // Its lock is held during calls to the device, which do not wait for work: setting the attributes
 // and the launch that needs them are two calls, and no other must come between.

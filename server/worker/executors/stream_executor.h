@@ -63,8 +63,8 @@ class StreamExecutor : public Executor {
   // Answers with an error after what is under way.
   void AnswerInOrder(const Task& task, CudaResult result) RUNS_ON(on_executor_);
   // For launches over several devices: gives a stream of `device` that comes after everything that
-  // was issued since `issuing_to_` was set. What is issued there from now on counts as this
-  // executor's once the executor has gone back to its own device.
+  // was issued since `issuing_to_` was set. Work that is issued there from now on
+  // counts as this executor's once the executor has gone back to its own device.
   CudaResult GoTo(uint32_t device, device::Context** context, device::StreamId* stream)
       RUNS_ON(on_executor_);
   CudaResult GoTo(uint32_t device) RUNS_ON(on_executor_);

@@ -26,7 +26,8 @@ struct Frame;
 struct Graph;
 struct Partition;
 
-// Device code that is being linked. What is not the decoder's belongs to the linker executor.
+// Device code that is being linked. All members that are not the decoder's belong to the linker
+// executor.
 struct Link {
   uint32_t device = 0;  // Constant.
   // Sum of what was added.

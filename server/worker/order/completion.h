@@ -67,11 +67,10 @@ class Completion : public ExecutorReports {
 
   uint64_t retired_count() const { return retired_count_.load(); }
   int waiting() const { return watch_count_.load(); }
-  // Whether everything that the executors were given is complete and answered.
+  // Returns whether everything that the executors were given is complete and answered.
   bool Idle();
-  // Since when work has been under way on the device of which nothing became complete, in the
-  // executor of which that is true the longest; InfiniteFuture() without such work. Any thread may
-  // call it.
+  // Returns the earliest time since which an executor has had work on the device without any of it
+  // becoming complete; InfiniteFuture() without such work. Any thread may call it.
   absl::Time StalledSince();
 
   // Implements ExecutorReports.

@@ -14,7 +14,7 @@
 namespace warpline::worker {
 namespace {
 
-// Whether a task has to name `ticket`, and no task before it in its executor did.
+// Returns true if a task has to name `ticket`, because no task before it in its executor did.
 bool NamesFirst(uint64_t ticket, uint64_t* named) {
   if (*named >= ticket) return false;
   *named = ticket;

@@ -2,7 +2,7 @@
 // reach the device.
 //
 // An executor keeps the order of its own stream. Between executors, CUDA does not ask for a total
-// order: a device's legacy stream and its blocking streams come after each other, an event's wait
+// order. A device's legacy stream and its blocking streams come after each other. An event's wait
 // comes after the record that was the latest, a launch after its module, and everything after a
 // StreamBarrier. Which of these rules holds for a command depends on the column `after` of its row
 // (proto/calls.toml) and on its stream; it becomes prerequisites of the task.
@@ -115,9 +115,9 @@ class StreamOrder {
     return true;
   }
 
-  // Where sessions share a device, code goes only once nothing can use it, and memory of another
-  // session can come in its place: makes `task`, the control executor's next, come after the
-  // completion of all that streams have.
+  // Makes `task`, the control executor's next, come after the completion of all work of streams.
+  // Sessions that share a device need that for code that goes: nothing may still use it, because
+  // memory of another session can come in its place. Does nothing on other devices.
   void AfterAllIsComplete(Task* task) RUNS_ON(decoder_thread);
 
   // How many tasks streams were given for each engine, as executors ask for their turns, since this
@@ -164,7 +164,7 @@ class StreamOrder {
   void AddPrerequisites(After after, Stream* stream, Task* task) RUNS_ON(decoder_thread);
   void AfterEvents(Stream* stream, Task* task) RUNS_ON(decoder_thread);
   void AfterObjects(Task* task) RUNS_ON(decoder_thread);
-  // Of the control executor's next task.
+  // Makes `task`, the control executor's next, come after what streams have had appended.
   void AfterAllStreams(Task* task) RUNS_ON(decoder_thread);
   void Enqueue(Stream* stream, Task&& task) RUNS_ON(decoder_thread);
   // Makes `task`, the next of `stream`, come after all of `other`, as far as those before it, which

@@ -82,7 +82,7 @@ class HostedSession {
     const dispatch::SessionGates* gates = nullptr;
     // See Completion::Parts.
     std::function<void()> on_fault;
-    // Whoever calls Decode() also calls LookAfterExecutor(), often.
+    // True if the caller of Decode() also calls LookAfterExecutor(), often.
     bool adopt_executors = false;
     // The devices are shared with other sessions of the process, which does not look into images.
     bool shares_device = false;

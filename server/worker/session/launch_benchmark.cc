@@ -1,4 +1,4 @@
-// What a launch costs the threads of a worker, besides the driver: bazel run -c opt
+// Measures a launch's cost to the threads of a worker, besides the driver: bazel run -c opt
 // //server/worker/session:launch_benchmark
 //
 // Rows of launches go through a session whose device does nothing, in frames of so many. Prints,

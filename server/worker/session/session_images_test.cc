@@ -209,7 +209,7 @@ TEST_F(SessionImagesTest, ImagesOfUnloadedModulesCountUntilTheyAreGone) {
   EXPECT_GE(refused, 4u);  // As much may leave as may be there.
   EXPECT_LE(refused, 6u);
   Add(cmd::HostDone{5});
-  const uint64_t all = Add(cmd::LimitGet{});  // Of the same executor.
+  const uint64_t all = Add(cmd::LimitGet{});  // The executor of the loads answers this.
   ASSERT_TRUE(Send().ok());
   replies_.Wait(all);
   Add(cmd::ImageData{2, image_.size(), 0}, image_);

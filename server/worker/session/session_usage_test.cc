@@ -165,7 +165,7 @@ TEST_F(SessionUsageTest, AcceptedCommandsAreCountedByTheirEngine) {
   Add(cmd::Memset{1, 4096, 1, 1, 1});
   ASSERT_TRUE(Send().ok());
   EXPECT_EQ(Now(Usage::kComputeCommands), 4u);
-  // As executors ask for their turns: by where the bytes go, and not at all where there are none.
+  // Copies count where their bytes go, and not at all without bytes, as executors ask for turns.
   Add(cmd::CopyOnDevice{1, kHostArenaBase, 0x1000, 4});
   constexpr uint32_t kFloat = 0x20;
   Add(cmd::ArrayCreate{3, 64, 16, 0, kFloat, 1, 0, 0});

@@ -1,5 +1,5 @@
-// Runs what unary methods do on a thread of its own, in several queues, of which each in turn has
-// one piece of work done: however much waits in one queue, the first of another waits for a single
+// Runs the work of unary methods on a thread of its own, in several queues. Each queue in turn has
+// one piece of work done. However much waits in one queue, the first of another waits for a single
 // piece of it. Within a queue callers have turns in the same way. Private to transport/grpc.
 #ifndef WARPLINE_TRANSPORT_GRPC_UNARY_UNARY_QUEUES_H_
 #define WARPLINE_TRANSPORT_GRPC_UNARY_UNARY_QUEUES_H_

@@ -82,7 +82,7 @@ TEST(UnaryQueuesTest, KnownCallersFindRoomWhenOthersFillTheQueue) {
   held.LetGo();
 }
 
-// What has been done counts no more.
+// Work that has been done counts no more.
 TEST(UnaryQueuesTest, RoomComesBack) {
   UnaryQueues queues(1, {.most_of_caller = 1, .most_of_others = 1});
   for (int i = 0; i < 1000; ++i) {

@@ -62,8 +62,8 @@ class RelayEvents {
 // What the process says is checked like a tenant's: it parses what comes from the network.
 class RelayProcess : public std::enable_shared_from_this<RelayProcess> {
  public:
-  // What a relay may say at once, and in a second from then on; more ends it. One that behaves says
-  // ten times a second what it has moved.
+  // The number of messages that a relay may send at once, and in each second from then on. More end
+  // it. One that behaves says ten times a second how much it has moved.
   static constexpr double kMostWords = 100;
   static constexpr double kWordsPerSecond = 20;
 
@@ -95,7 +95,7 @@ class RelayProcess : public std::enable_shared_from_this<RelayProcess> {
   void OnPacket() RUNS_ON(control_loop);
   void OnPrepared(const warpline_internal::RelayPrepared& prepared) RUNS_ON(control_loop);
   void OnMemory(const warpline_internal::RelayMemory& memory) RUNS_ON(control_loop);
-  // Whether the relay may say something now that it may say again and again.
+  // Returns whether the relay may now send another message of a kind that it may repeat.
   bool TrySpend() RUNS_ON(control_loop);
   void Over(const std::string& why) RUNS_ON(control_loop);
   void StopWatching() RUNS_ON(control_loop);
