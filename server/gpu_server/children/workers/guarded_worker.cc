@@ -18,6 +18,7 @@ constexpr absl::Duration kRetry = absl::Milliseconds(2);
 GuardedWorker::GuardedWorker(const Parts& parts, const GuardedWorkerOptions& options,
                              GuardedWorkerEvents* events)
     : control_(parts.control),
+      timers_(parts.timers),
       log_(parts.log),
       options_(options),
       events_(events),
@@ -56,9 +57,9 @@ void GuardedWorker::Kill() {
   child_->Kill();
 }
 
-void GuardedWorker::SetTimer(EventLoop::Token* timer, absl::Duration delay,
+void GuardedWorker::SetTimer(Timers::Token* timer, absl::Duration delay,
                              void (GuardedWorker::*body)()) {
-  *timer = control_->RunAfter(delay, [self = shared_from_this(), timer, body] {
+  *timer = timers_->RunAfter(delay, [self = shared_from_this(), timer, body] {
     control_loop.AssertOnLoop();
     *timer = 0;
     (self.get()->*body)();
@@ -66,9 +67,9 @@ void GuardedWorker::SetTimer(EventLoop::Token* timer, absl::Duration delay,
 }
 
 void GuardedWorker::ClearTimers() {
-  for (EventLoop::Token* const timer :
+  for (Timers::Token* const timer :
        {&prepare_timer_, &drain_timer_, &stuck_timer_, &retry_timer_}) {
-    control_->Remove(std::exchange(*timer, 0));
+    timers_->Remove(std::exchange(*timer, 0));
   }
 }
 
@@ -76,7 +77,7 @@ void GuardedWorker::ClearTimers() {
 
 // A call that tells a session something may add and remove sessions.
 void GuardedWorker::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
-  control_->Remove(std::exchange(prepare_timer_, 0));
+  timers_->Remove(std::exchange(prepare_timer_, 0));
   if (prepared.error() == 0) {
     StartWindows();
     events_->OnPrepared(this);
@@ -151,7 +152,7 @@ void GuardedWorker::Unusable(const std::string& why) {
 void GuardedWorker::BeginRecovery() {
   if (recovery_ != nullptr) return;
   recovery_ = std::make_shared<Recovery>(
-      control_, &SteadyNow,
+      timers_, &SteadyNow,
       [log = log_, ordinal = ordinal_, lost_pid = pid()](const Recovery::Outcome& outcome) {
         if (const LogPermit permit = log->Ask(kGuardedRecoveryLine)) {
           permit.Info("guarded sessions recovered gpu=", ordinal, " lost_pid=", lost_pid,
@@ -205,7 +206,7 @@ absl::Status GuardedWorker::Send(warpline_internal::ToWorker message, absl::Span
 
 void GuardedWorker::WatchBacklog() {
   if (backlog_.empty()) {
-    control_->Remove(std::exchange(stuck_timer_, 0));
+    timers_->Remove(std::exchange(stuck_timer_, 0));
     return;
   }
   if (stuck_timer_ == 0) {
@@ -221,7 +222,7 @@ void GuardedWorker::FlushBacklog() {
     return child_->Died(absl::IsUnavailable(sent.status()) ? "" : sent.status().ToString());
   }
   // It takes something, so it is not stuck.
-  if (*sent > 0) control_->Remove(std::exchange(stuck_timer_, 0));
+  if (*sent > 0) timers_->Remove(std::exchange(stuck_timer_, 0));
   WatchBacklog();
 }
 
@@ -234,7 +235,7 @@ void GuardedWorker::Close(const std::shared_ptr<GuardedSession>& session) {
   // Nothing else of the session waits, so there is room. A process that cannot be asked is dying.
   (void)Send(std::move(message), {});
   session->close_timer_ =
-      control_->RunAfter(options_.close_timeout, [self = shared_from_this(), session] {
+      timers_->RunAfter(options_.close_timeout, [self = shared_from_this(), session] {
         control_loop.AssertOnLoop();
         session->close_timer_ = 0;
         self->OnHangs(session);
@@ -246,7 +247,7 @@ void GuardedWorker::End(const std::shared_ptr<GuardedSession>& session) {
   if (std::erase(sessions_, session) == 0) return;
   const auto found = by_id_.find(session->session_);
   if (found != by_id_.end() && found->second == session.get()) by_id_.erase(found);
-  control_->Remove(std::exchange(session->close_timer_, 0));
+  timers_->Remove(std::exchange(session->close_timer_, 0));
   // Nothing of the session's is under way there any more.
   if (session->window_ != 0) windows_.GiveBack(std::exchange(session->window_, 0));
   MaybeKill();
@@ -261,7 +262,7 @@ void GuardedWorker::EndSoon(std::shared_ptr<GuardedSession> session) {
 }
 
 void GuardedWorker::OnHangs(const std::shared_ptr<GuardedSession>& session) {
-  control_->Remove(std::exchange(session->close_timer_, 0));
+  timers_->Remove(std::exchange(session->close_timer_, 0));
   session->state_ = GuardedSession::State::kHung;
   Leave(session->session_);
   MaybeKill();

@@ -40,6 +40,7 @@
 #include "server/hostlink/process/control_loop.h"
 #include "server/hostlink/process/death_watch.h"
 #include "server/hostlink/process/event_loop.h"
+#include "server/hostlink/process/timers.h"
 
 namespace warpline::server {
 
@@ -106,6 +107,7 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
     EventLoop* control = nullptr;
     EventLoop* spawner = nullptr;
     DeathWatch* deaths = nullptr;
+    Timers* timers = nullptr;  // Of the control loop.
     LogBudget* log = nullptr;  // Of kGuardedLines.
   };
 
@@ -178,13 +180,14 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   void MaybeKill() RUNS_ON(control_loop);
   void WatchBacklog() RUNS_ON(control_loop);
   void FlushBacklog() RUNS_ON(control_loop);
-  void SetTimer(EventLoop::Token* timer, absl::Duration delay, void (GuardedWorker::*body)())
+  void SetTimer(Timers::Token* timer, absl::Duration delay, void (GuardedWorker::*body)())
       RUNS_ON(control_loop);
   void ClearTimers() RUNS_ON(control_loop);
   void OnNotPrepared() RUNS_ON(control_loop) { child_->Died("it did not open its device in time"); }
   void OnStuck() RUNS_ON(control_loop) { child_->Died("it takes no messages"); }
 
   EventLoop* const control_;
+  Timers* const timers_;
   LogBudget* const log_;
   const GuardedWorkerOptions options_;
   GuardedWorkerEvents* const events_;
@@ -201,10 +204,10 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
   std::string why_ ABSL_GUARDED_BY(control_loop) = "it ended";  // For sessions that lose it.
   // Of its sessions, from the moment when it is lost until it is gone.
   std::shared_ptr<Recovery> recovery_ ABSL_GUARDED_BY(control_loop);
-  EventLoop::Token prepare_timer_ ABSL_GUARDED_BY(control_loop) = 0;
-  EventLoop::Token drain_timer_ ABSL_GUARDED_BY(control_loop) = 0;
-  EventLoop::Token stuck_timer_ ABSL_GUARDED_BY(control_loop) = 0;
-  EventLoop::Token retry_timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  Timers::Token prepare_timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  Timers::Token drain_timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  Timers::Token stuck_timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  Timers::Token retry_timer_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
 // One session of such a process, as the worker that its owner sees.
@@ -264,7 +267,7 @@ class GuardedSession : public Worker, public std::enable_shared_from_this<Guarde
   bool told_ ABSL_GUARDED_BY(control_loop) = false;    // OnWorkerDied() was called.
   // Why the session is over, where that is known before it is out of the process.
   std::string why_ ABSL_GUARDED_BY(control_loop);
-  EventLoop::Token close_timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  Timers::Token close_timer_ ABSL_GUARDED_BY(control_loop) = 0;
   uint32_t window_ ABSL_GUARDED_BY(control_loop) = 0;  // Its number; 0 for none.
 };
 

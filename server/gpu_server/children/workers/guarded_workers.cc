@@ -11,10 +11,13 @@ namespace warpline::server {
 
 GuardedWorkers::GuardedWorkers(EventLoop* control, EventLoop* spawner, DeathWatch* deaths,
                                GuardedWorkersOptions options)
-    : control_(control),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       log_(kGuardedLines),
-      parts_({.control = control, .spawner = spawner, .deaths = deaths, .log = &log_}) {}
+      parts_({.control = control,
+              .spawner = spawner,
+              .deaths = deaths,
+              .timers = options_.timers == nullptr ? control : options_.timers,
+              .log = &log_}) {}
 
 absl::StatusOr<std::shared_ptr<Worker>> GuardedWorkers::Take(const WorkerDevice& wanted,
                                                              WorkerEvents* events) {
@@ -41,7 +44,7 @@ GuardedWorkers::Device& GuardedWorkers::DeviceOf(const WorkerDevice& wanted) {
   Device& device = devices_[wanted.ordinal];
   if (device.standby == nullptr) {
     device.standby = std::make_unique<GuardedStandby>(
-        control_, &log_, wanted.ordinal, options_.standby,
+        parts_.timers, &log_, wanted.ordinal, options_.standby,
         [this, wanted, &device]() -> std::shared_ptr<GuardedWorker> {
           control_loop.AssertOnLoop();
           return InUse(device) ? Start(wanted) : nullptr;

@@ -29,6 +29,7 @@
 #include "server/hostlink/process/control_loop.h"
 #include "server/hostlink/process/death_watch.h"
 #include "server/hostlink/process/event_loop.h"
+#include "server/hostlink/process/timers.h"
 #include "server/jail/jailer.h"
 
 namespace warpline::server {
@@ -40,6 +41,8 @@ struct GuardedWorkersOptions {
   ChildOptions program;
   GuardedWorkerOptions process;
   GuardedStandbyOptions standby;
+  // Borrowed. Null for those of the control loop; tests have some that they advance.
+  Timers* timers = nullptr;
   // ContextMeasure::Read of a device, and what is kept of that for each process. Null for none.
   std::function<void(int ordinal, ContextMeasure::Answer)> read_others;
   std::function<uint64_t(int ordinal)> kept_bytes;
@@ -81,7 +84,6 @@ class GuardedWorkers : private GuardedWorkerEvents {
   // Whether the device's current process serves sessions.
   static bool InUse(const Device& device) RUNS_ON(control_loop);
 
-  EventLoop* const control_;
   const GuardedWorkersOptions options_;
   LogBudget log_ ABSL_GUARDED_BY(control_loop);
   const GuardedWorker::Parts parts_;

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "server/gpu_server/children/workers/context_measure.h"
 #include "server/gpu_server/children/workers/recovery.h"
+#include "server/gpu_server/testing/fake_timers.h"
 #include "server/hostlink/process/control_loop.h"
 #include "server/hostlink/process/death_watch.h"
 #include "server/hostlink/process/event_loop.h"
@@ -118,6 +119,7 @@ class GuardedWorkersTest : public testing::Test {
   GuardedWorkersTest() {
     SetLogLevel(LogLevel::kError);
     options_.launcher = &launcher_;
+    options_.timers = &timers_;
   }
   ~GuardedWorkersTest() override {
     bool stopped = false;
@@ -138,6 +140,11 @@ class GuardedWorkersTest : public testing::Test {
   // Until `condition` holds on the loop.
   void AwaitThat(const std::function<bool()>& condition) {
     for (bool holds = false; !holds;) OnControl([&] { holds = condition(); });
+  }
+  // Lets so much time of the processes' timers pass.
+  void Advance(absl::Duration time) {
+    OnControl([&] { timers_.Advance(time); });
+    Settle();
   }
   // Until the loop has read what there is.
   void Settle() {
@@ -236,6 +243,8 @@ class GuardedWorkersTest : public testing::Test {
     EXPECT_EQ(message.session(), session);
   }
 
+  // A full socket is looked at again after so long at most.
+  static constexpr absl::Duration kRetry = absl::Milliseconds(2);
   const WorkerDevice device_{"cpu", 0};
   // They are told of their ends when the test is over.
   FakeSession first_;
@@ -244,6 +253,7 @@ class GuardedWorkersTest : public testing::Test {
   FakeSession fourth_;
   FakeLauncher launcher_;
   GuardedWorkersOptions options_;
+  FakeTimers timers_;  // Belongs to the control loop.
   DeathWatch deaths_;
   EventLoop control_{"control", &control_loop};
   EventLoop spawner_{"spawner"};
@@ -294,7 +304,6 @@ TEST_F(GuardedWorkersTest, OneSessionIsClosedWhileTheOtherGoesOn) {
 }
 
 TEST_F(GuardedWorkersTest, WorkThatDoesNotEndEndsWithTheProcessOnceTheOthersHadTheirTime) {
-  options_.process.drain = absl::Milliseconds(30);
   Start({&first_, &second_, &third_});
   // One of the others moves away in time.
   third_.on_leaving = [&] { third_.worker->Kill(); };
@@ -313,6 +322,7 @@ TEST_F(GuardedWorkersTest, WorkThatDoesNotEndEndsWithTheProcessOnceTheOthersHadT
   // The next session gets another process.
   ASSERT_TRUE(Take(&fourth_).ok());
   EXPECT_EQ(launcher_.started(), 2u);
+  Advance(options_.process.drain);
   AwaitThat([&] { return second_.gone; });
   EXPECT_THAT(second_.why, HasSubstr("another session"));
   EXPECT_TRUE(first_.gone);
@@ -321,10 +331,9 @@ TEST_F(GuardedWorkersTest, WorkThatDoesNotEndEndsWithTheProcessOnceTheOthersHadT
 }
 
 TEST_F(GuardedWorkersTest, ASessionThatIsNotClosedInTimeHangs) {
-  options_.process.close_timeout = absl::Milliseconds(10);
-  options_.process.drain = absl::Milliseconds(10);
   Start({&first_, &second_});
   Kill(&first_);
+  Advance(options_.process.close_timeout + options_.process.drain);
   AwaitThat([&] { return first_.gone && second_.gone; });
   EXPECT_EQ(second_.leaving, 1);
   EXPECT_NE(second_.why, "");
@@ -332,7 +341,6 @@ TEST_F(GuardedWorkersTest, ASessionThatIsNotClosedInTimeHangs) {
 }
 
 TEST_F(GuardedWorkersTest, AProcessThatNobodyWaitsForIsKilledAtOnce) {
-  options_.process.drain = absl::InfiniteDuration();
   Start({&first_, &second_});
   second_.on_leaving = [&] { second_.worker->Kill(); };
   Kill(&first_);
@@ -343,11 +351,10 @@ TEST_F(GuardedWorkersTest, AProcessThatNobodyWaitsForIsKilledAtOnce) {
 }
 
 TEST_F(GuardedWorkersTest, ASessionThatIsClosedLateDoesNotHang) {
-  options_.process.close_timeout = absl::Milliseconds(1);
-  options_.process.drain = absl::InfiniteDuration();
   Start({&first_, &second_});
   Kill(&first_);
-  AwaitThat([&] { return second_.leaving == 1; });
+  Advance(options_.process.close_timeout);
+  EXPECT_EQ(second_.leaving, 1);
   SayClosed(0, 1);
   EXPECT_TRUE(first_.gone);
 }
@@ -485,6 +492,7 @@ TEST_F(GuardedWorkersTest, AFullSocketHoldsUpNobodyAndLosesNothing) {
   SayDone(0, 1, 10);
   EXPECT_THAT(first_.done_ids, ElementsAre(10));
   for (uint64_t id = 1; id <= sent; ++id) {
+    Advance(kRetry);
     std::vector<UniqueFd> fds;
     const ToWorker message = Receive(0, &fds);
     EXPECT_EQ(message.map().id(), id);
@@ -509,12 +517,12 @@ TEST_F(GuardedWorkersTest, WhatWaitsOfAClosedSessionIsNotSent) {
   });
   const size_t taken = sent - PacketBacklog::kMostOfSession;
   for (size_t i = 0; i < taken; ++i) EXPECT_EQ(Receive(0).session(), 1u);
+  Advance(kRetry);
   EXPECT_EQ(Receive(0).session(), 2u);
   ExpectClose(0, 1);
 }
 
 TEST_F(GuardedWorkersTest, AProcessThatTakesNothingIsHung) {
-  options_.process.stuck_timeout = absl::Milliseconds(20);
   Start({&first_});
   ToWorker message;
   for (int i = 0; i < 7000; ++i) message.mutable_map()->add_chunk_bytes(uint64_t{1} << 50);
@@ -522,6 +530,7 @@ TEST_F(GuardedWorkersTest, AProcessThatTakesNothingIsHung) {
     while (first_.worker->Send(message, {}).ok()) {
     }
   });
+  Advance(options_.process.stuck_timeout);
   AwaitThat([&] { return first_.gone; });
   EXPECT_EQ(first_.why, "it takes no messages");
 }
@@ -553,8 +562,8 @@ TEST_F(GuardedWorkersTest, ADeviceThatDoesNotOpenIsToldToAllThatWait) {
 }
 
 TEST_F(GuardedWorkersTest, AProcessThatDoesNotOpenItsDeviceInTimeIsReplaced) {
-  options_.process.prepare_timeout = absl::Milliseconds(10);
   ASSERT_TRUE(Take(&first_).ok());
+  Advance(options_.process.prepare_timeout);
   AwaitThat([&] { return first_.gone; });
   EXPECT_EQ(first_.why, "it did not open its device in time");
   ASSERT_TRUE(Take(&second_).ok());
@@ -621,13 +630,10 @@ class GuardedStandbyTest : public GuardedWorkersTest {
     options_.standby.pause = absl::ZeroDuration();
   }
   void AwaitStarted(size_t processes) {
-    AwaitThat([&] { return launcher_.started() == processes; });
-  }
-  // Until the loop's timers of that delay that run now are due.
-  void AwaitTimers(absl::Duration delay) {
-    bool due = false;
-    OnControl([&] { control_.RunAfter(delay + absl::Milliseconds(1), [&] { due = true; }); });
-    AwaitThat([&] { return due; });
+    AwaitThat([&] {
+      timers_.Advance(absl::ZeroDuration());
+      return launcher_.started() == processes;
+    });
   }
   // The process dies of what it says.
   void Die(size_t process) { SayDone(process, 77, 1); }
@@ -659,21 +665,22 @@ TEST_F(GuardedStandbyTest, TakesOverAtOnceAndIsFollowedByAnother) {
 
 TEST_F(GuardedStandbyTest, IsNotStartedBeforeTheCurrentOneIsPrepared) {
   ASSERT_TRUE(Take(&first_).ok());
-  Settle();
+  Advance(options_.standby.pause);
   EXPECT_EQ(launcher_.started(), 1u);
   Prepare(0);
   AwaitStarted(2);
 }
 
 TEST_F(GuardedStandbyTest, IsNotStartedForAProcessWithoutSessions) {
-  options_.standby.pause = absl::Milliseconds(20);
+  options_.standby.pause = absl::Seconds(20);
   Start({&first_});
   Kill(&first_);
   SayClosed(0, 1);
   EXPECT_TRUE(first_.gone);
-  AwaitTimers(options_.standby.pause);
+  Advance(options_.standby.pause);
   EXPECT_EQ(launcher_.started(), 1u);
   ASSERT_TRUE(Take(&second_).ok());
+  Advance(options_.standby.pause);
   AwaitStarted(2);
 }
 
@@ -709,7 +716,6 @@ TEST_F(GuardedStandbyTest, TakesTheSessionsOfAProcessThatLeaves) {
 }
 
 TEST_F(GuardedStandbyTest, ALostOneIsNotStartedAgainBeforeItsPauseIsOver) {
-  options_.standby.first_backoff = absl::Milliseconds(20);
   Start({&first_});
   AwaitStarted(2);
   Prepare(1, /*error=*/2);
@@ -717,7 +723,7 @@ TEST_F(GuardedStandbyTest, ALostOneIsNotStartedAgainBeforeItsPauseIsOver) {
   ASSERT_TRUE(Take(&second_).ok());
   Settle();
   EXPECT_EQ(launcher_.started(), 2u);
-  AwaitTimers(options_.standby.first_backoff);
+  Advance(options_.standby.first_backoff);
   // Nor without anybody who needs one.
   Settle();
   EXPECT_EQ(launcher_.started(), 2u);
