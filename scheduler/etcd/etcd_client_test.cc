@@ -35,6 +35,7 @@ TEST(EtcdClientTest, OtherMembersAreAskedWhereOneDoesNotAnswer) {
   const auto etcd = LocalEtcd::Start();
   if (etcd == nullptr) GTEST_SKIP() << "etcd is not installed (apt-get install etcd-server)";
   EtcdClientOptions options = etcd->options();
+  options.attempt = absl::Milliseconds(500);
   // Nobody listens at the first; the second takes connections and answers nothing.
   const auto silent = LocalEtcd::Start();
   ASSERT_NE(silent, nullptr);

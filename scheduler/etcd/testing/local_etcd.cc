@@ -49,16 +49,20 @@ pid_t Spawn(const std::vector<std::string>& arguments) {
   return pid;
 }
 
-bool Answers(const EtcdClientOptions& options, pid_t pid) {
+// Waits until it answers. False when it has ended, such as for want of a port; `*pid` is -1 then.
+bool Answers(EtcdClientOptions options, pid_t* pid) {
+  options.deadline = absl::Seconds(1);
   EtcdClient client(options);
-  for (int i = 0; i < 100; ++i) {
-    warpline_etcd::RangeRequest request;
-    request.set_key("x");
-    if (client.Range(request).ok()) return true;
-    if (waitpid(pid, nullptr, WNOHANG) == pid) return false;
-    absl::SleepFor(absl::Milliseconds(100));
+  warpline_etcd::RangeRequest request;
+  request.set_key("x");
+  while (!client.Range(request).ok()) {
+    if (waitpid(*pid, nullptr, WNOHANG) == *pid) {
+      *pid = -1;
+      return false;
+    }
+    absl::SleepFor(absl::Milliseconds(20));
   }
-  return false;
+  return true;
 }
 
 }  // namespace
@@ -90,7 +94,7 @@ std::unique_ptr<LocalEtcd> LocalEtcd::Start(const TlsFiles& tls, const std::stri
     }
     etcd->pid_ = Spawn(arguments);
     if (etcd->pid_ < 0) return nullptr;
-    if (Answers(etcd->options(), etcd->pid_)) return etcd;
+    if (Answers(etcd->options(), &etcd->pid_)) return etcd;
   }
   return nullptr;
 }
@@ -103,6 +107,8 @@ LocalEtcd::~LocalEtcd() {
 
 EtcdClientOptions LocalEtcd::options() const {
   EtcdClientOptions options;
+  options.attempt = absl::Seconds(30);
+  options.deadline = absl::Seconds(60);
   options.members.push_back({.address = address_, .tls = tls_});
   return options;
 }

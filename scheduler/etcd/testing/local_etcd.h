@@ -27,7 +27,8 @@ class LocalEtcd {
   ~LocalEtcd();
 
   const std::string& address() const { return address_; }
-  // Reaches it with short deadlines.
+  // Reaches it with deadlines that a busy host does not reach. A test that pauses it has shorter
+  // ones.
   EtcdClientOptions options() const;
   // Stops and continues its process.
   void Pause();
