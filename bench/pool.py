@@ -75,6 +75,8 @@ class Pool:
 
     def _environment(self, **more):
         env = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
+        # A busy machine may take long to answer.
+        env["WARPLINE_CONNECT_TIMEOUT"] = "60"
         env["WARPLINE_OPERATOR_CREDENTIAL_FILE"] = str(self._folder / "state/operator.credential")
         env.update(more)
         return env

@@ -23,8 +23,7 @@ EFFORT_OPTIONS = ("--blocks=1",)
 class BestEffortTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/make_way": "bench/cuda/make_way"})
+        cls.installation = harness.installation_with({"bin/make_way": "bench/cuda/make_way"})
         cls.program = str(pathlib.Path(cls.installation.root) / "bin/make_way")
         cls.policy = harness.RUNFILES / "policy/examples/reef.bpf.o"
 

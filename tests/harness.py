@@ -32,6 +32,16 @@ STAT_PREFIX = "warpline stat: "
 GIVE_UP_S = 240
 # How long a lease lasts that nobody renews: longer than a busy machine keeps its holder waiting.
 LEASE_TTL_S = 8
+# How long programs wait for a server that answers late, since the machine is busy.
+PATIENT = {"WARPLINE_CONNECT_TIMEOUT": "60"}
+os.environ.update(PATIENT)
+
+
+class Installation(local_server.Installation):
+    """One whose programs wait for a busy server."""
+
+    def client_environment(self, endpoint):
+        return {**super().client_environment(endpoint), **PATIENT}
 
 
 def install(programs):
@@ -42,8 +52,8 @@ def install(programs):
 def installation_with(programs):
     """An installation with these programs, path in it -> path under bazel-bin. Close it at the end."""
     if not BUNDLE:
-        return local_server.Installation.from_bazel_bin(RUNFILES, programs)
-    made = local_server.Installation(tempfile.mkdtemp(prefix="warpline-"), temporary=True)
+        return Installation.from_bazel_bin(RUNFILES, programs)
+    made = Installation(tempfile.mkdtemp(prefix="warpline-"), temporary=True)
     shutil.copytree(BUNDLE, made.root, symlinks=True, dirs_exist_ok=True)
     for target, source in programs.items():
         shutil.copy(pathlib.Path(os.environ["PROGRAMS"]) / pathlib.Path(source).name, made.root / target)

@@ -10,14 +10,12 @@ import unittest
 
 import cluster_tokens
 import harness
-import local_server
 
 
 class ServiceAccountsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = local_server.Installation.from_bazel_bin(harness.RUNFILES, {
-            "bin/examples/vector_add": "examples/vector_add"})
+        cls.installation = harness.install(["vector_add"])
 
     @classmethod
     def tearDownClass(cls):

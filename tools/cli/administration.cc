@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "tools/cli/call_timeout.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/pages.h"
 #include "tools/cli/text.h"
@@ -18,7 +19,6 @@ using warpline_internal::StatReply;
 using warpline_internal::StatRequest;
 using warpline_internal::WhereReply;
 
-constexpr absl::Duration kTimeout = absl::Seconds(5);
 constexpr char kWhere[] = "/warpline_internal.Admin/Where";
 constexpr char kStat[] = "/warpline_internal.Admin/Stat";
 
@@ -28,7 +28,7 @@ absl::Status NoAnswer(const std::string& endpoint, const absl::Status& status) {
 }
 
 absl::StatusOr<WhereReply> AskWhere(const UnaryClient& client) {
-  return CallUnary<WhereReply>(&client, kWhere, warpline_internal::WhereRequest(), kTimeout);
+  return CallUnary<WhereReply>(&client, kWhere, warpline_internal::WhereRequest(), CallTimeout());
 }
 
 // Why this process cannot use the socket at `path`; empty when it can, as far as the files say.
@@ -51,7 +51,7 @@ absl::Status ForOperator(const std::string& endpoint, const std::string& problem
 template <typename Client>
 absl::StatusOr<StatReply> AskAll(const Client& client, const StatRequest& request) {
   return AskForAll(request, [&client](const StatRequest& part) {
-    return CallUnary<StatReply>(&client, kStat, part, kTimeout);
+    return CallUnary<StatReply>(&client, kStat, part, CallTimeout());
   });
 }
 

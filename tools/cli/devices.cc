@@ -8,6 +8,7 @@
 #include "common/cuda/visible_devices.h"
 #include "common/process_identity.h"
 #include "proto/devices.h"
+#include "tools/cli/call_timeout.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/text.h"
 
@@ -17,8 +18,6 @@ namespace {
 using warpline_internal::DeviceStatus;
 using warpline_internal::DeviceStatusReply;
 using warpline_internal::DeviceStatusRequest;
-
-constexpr absl::Duration kTimeout = absl::Seconds(5);
 
 // Formats a UUID as nvidia-smi prints it.
 std::string UuidText(const std::string& bytes) {
@@ -70,7 +69,7 @@ absl::StatusOr<DeviceStatusReply> AskForDevices(const std::string& endpoint, uin
   request.set_pid_namespace(PidNamespace());
   UnaryClient client(TargetOf(endpoint));
   auto reply = CallUnary<DeviceStatusReply>(&client, "/warpline_internal.Gpu/DeviceStatus", request,
-                                            kTimeout);
+                                            CallTimeout());
   if (reply.ok()) {
     if (visible.none) reply->clear_devices();
     return reply;

@@ -13,6 +13,7 @@
 #include "common/text_file.h"
 #include "proto/lease_methods.h"
 #include "proto/refusal.h"
+#include "tools/cli/call_timeout.h"
 
 namespace warpline::cli {
 namespace {
@@ -21,7 +22,6 @@ using warpline_internal::AcquireRequest;
 using warpline_internal::LeaseReply;
 using warpline_internal::Nothing;
 
-constexpr absl::Duration kAcquireTimeout = absl::Seconds(5);
 constexpr absl::Duration kAskNobodyAgain = absl::Seconds(1);
 constexpr size_t kTicketBytes = 16;
 constexpr absl::Duration kRenewTimeout = absl::Seconds(5);
@@ -115,7 +115,7 @@ Lease::Lease(std::unique_ptr<LeaderClient> client, LeaseReply granted)
 absl::StatusOr<std::unique_ptr<Lease>> Lease::Acquire(const std::string& endpoint,
                                                       const AcquireRequest& request) {
   auto client = std::make_unique<LeaderClient>(ParseAddresses(endpoint), &TargetOf);
-  auto reply = CallUnary<LeaseReply>(client.get(), kAcquireMethod, request, kAcquireTimeout);
+  auto reply = CallUnary<LeaseReply>(client.get(), kAcquireMethod, request, CallTimeout());
   if (!reply.ok()) return Explain(reply.status(), endpoint);
   return std::unique_ptr<Lease>(new Lease(std::move(client), *std::move(reply)));
 }
@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::AcquireWaiting(const std::string& 
   while (true) {
     // It may be a token that runs out while the program waits, and whose file has the next one.
     if (waits) renew_credential();
-    auto reply = CallUnary<LeaseReply>(client.get(), kAcquireMethod, request, kAcquireTimeout);
+    auto reply = CallUnary<LeaseReply>(client.get(), kAcquireMethod, request, CallTimeout());
     if (reply.ok() && !reply->has_waiting()) {
       return std::unique_ptr<Lease>(new Lease(std::move(client), *std::move(reply)));
     }

@@ -8,6 +8,7 @@
 #include "lease/rights.h"
 #include "proto/leases.pb.h"
 #include "proto/tier.h"
+#include "tools/cli/call_timeout.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/pages.h"
 #include "tools/cli/table.h"
@@ -28,7 +29,6 @@ using warpline_internal::TenantList;
 using warpline_internal::TenantReply;
 using warpline_internal::TenantRequest;
 
-constexpr absl::Duration kTimeout = absl::Seconds(5);
 constexpr absl::Duration kDrainWithin = absl::Minutes(10);
 
 constexpr char kFromFollower[] =
@@ -41,7 +41,7 @@ class Asker {
   template <typename Reply, typename Request>
   absl::StatusOr<Reply> Ask(const char* method, const Request& request) {
     auto reply = CallUnary<Reply>(&client_, absl::StrCat("/warpline_internal.Scheduler/", method),
-                                  request, kTimeout);
+                                  request, CallTimeout());
     if (reply.ok()) return reply;
     const auto code = reply.status().code();
     if (code == absl::StatusCode::kUnimplemented) {

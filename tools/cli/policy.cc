@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "policy/bpf/bpf_policy.h"
 #include "tools/cli/administration.h"
+#include "tools/cli/call_timeout.h"
 #include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
@@ -19,7 +20,6 @@ using warpline_internal::PolicyReply;
 using warpline_internal::PolicyRequest;
 
 constexpr char kMethod[] = "/warpline_internal.Admin/Policy";
-constexpr absl::Duration kTimeout = absl::Seconds(5);
 // More than a server takes, so that it is the server that says so.
 constexpr size_t kMostFileBytes = 768 << 10;
 
@@ -37,7 +37,7 @@ absl::StatusOr<std::string> ReadObject(const std::string& path) {
 }
 
 absl::StatusOr<PolicyReply> Ask(const UnaryClient& admin, const PolicyRequest& request) {
-  auto reply = CallUnary<PolicyReply>(&admin, kMethod, request, kTimeout);
+  auto reply = CallUnary<PolicyReply>(&admin, kMethod, request, CallTimeout());
   if (absl::IsUnimplemented(reply.status())) {
     return absl::UnimplementedError("this server knows nothing of policies: it is older");
   }

@@ -5,6 +5,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tools/cli/administration.h"
+#include "tools/cli/call_timeout.h"
 #include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
@@ -31,7 +32,7 @@ absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& 
   warpline_internal::ReplaceReply all;
   while (true) {
     auto reply = CallUnary<warpline_internal::ReplaceReply>(
-        &*admin, "/warpline_internal.Admin/Replace", request, absl::Seconds(5));
+        &*admin, "/warpline_internal.Admin/Replace", request, CallTimeout());
     if (!reply.ok()) {
       return absl::Status(reply.status().code(), absl::StrCat("no answer from ", admin->address(),
                                                               ": ", reply.status().message()));

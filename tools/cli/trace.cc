@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tools/cli/administration.h"
+#include "tools/cli/call_timeout.h"
 #include "tools/cli/text.h"
 
 namespace warpline::cli {
@@ -28,7 +29,8 @@ using warpline_internal::TraceRequest;
 using warpline_internal::TraceSpan;
 
 constexpr char kMethod[] = "/warpline_internal.Admin/Trace";
-constexpr absl::Duration kTimeout = absl::Seconds(10);
+// A reply has thousands of spans.
+constexpr absl::Duration kLeastTimeout = absl::Seconds(10);
 // Two busy slices leave some thousands of spans behind in a second, and a reply has as many.
 constexpr absl::Duration kEvery = absl::Milliseconds(200);
 constexpr uint64_t kMostSeconds = 600;
@@ -128,7 +130,8 @@ size_t SpansOf(const TraceReply& reply) {
 }
 
 absl::StatusOr<TraceReply> Ask(const UnaryClient& admin, TraceRequest* request) {
-  auto reply = CallUnary<TraceReply>(&admin, kMethod, *request, kTimeout);
+  auto reply =
+      CallUnary<TraceReply>(&admin, kMethod, *request, std::max(CallTimeout(), kLeastTimeout));
   if (absl::IsUnimplemented(reply.status())) {
     return absl::UnimplementedError("this server records no traces: it is older");
   }
