@@ -20,7 +20,7 @@ namespace warpline {
 namespace {
 
 constexpr size_t kCapacity = 64 << 10;
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kPatience = absl::Minutes(4);
 
 struct Ring {
   std::unique_ptr<RingWriter> writer;

@@ -19,7 +19,7 @@ class GrpcTcp {
   absl::StatusOr<std::unique_ptr<Channel>> Dial(ChannelHandler* handler,
                                                 const ChannelOptions& options) {
     return DialGrpc({.address = absl::StrCat("127.0.0.1:", server_.port())}, handler, options,
-                    absl::Seconds(10));
+                    absl::Minutes(4));
   }
 
  private:

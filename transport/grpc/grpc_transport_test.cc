@@ -40,6 +40,9 @@ using testing::Endpoint;
 using testing::EndpointAcceptor;
 using ::warpline_internal::WireFrame;
 
+// When a test gives up; no test decides by how long something took.
+constexpr absl::Duration kPatience = absl::Minutes(4);
+
 class GrpcTransport : public ::testing::Test {
  protected:
   void Serve(GrpcServerOptions options = GrpcServerOptions()) {
@@ -49,7 +52,7 @@ class GrpcTransport : public ::testing::Test {
   }
 
   absl::StatusOr<std::unique_ptr<Channel>> Dial(const std::string& address,
-                                                absl::Duration deadline = absl::Seconds(10),
+                                                absl::Duration deadline = kPatience,
                                                 const ChannelOptions& options = ChannelOptions()) {
     return DialGrpc({.address = address}, handler_.get(), options, deadline);
   }
@@ -136,7 +139,7 @@ TEST_F(GrpcTransport, AListenerThatIsAnotherUserIsNotSpokenTo) {
   ASSERT_EQ(server_->Start({address}, &acceptor_), absl::OkStatus());
   const auto dial = [&](uint32_t uid) {
     return DialGrpc({.address = address, .listener_uid = uid}, handler_.get(), ChannelOptions(),
-                    absl::Seconds(10));
+                    kPatience);
   };
   EXPECT_TRUE(absl::IsPermissionDenied(dial(geteuid() + 1).status()));
   EXPECT_EQ(dial(geteuid()).status(), absl::OkStatus());
@@ -157,15 +160,14 @@ TEST_F(GrpcTransport, ASilentServerIsUnavailableAfterTheDeadline) {
 }
 
 TEST_F(GrpcTransport, AServerThatComesUpLateIsFound) {
-  Serve();
-  const int port = server_->port();
-  server_.reset();
+  const testing::TempFolder folder;
+  const std::string address = absl::StrCat("unix:", folder.path(), "/socket");
   std::thread late([&] {
     absl::SleepFor(absl::Milliseconds(150));
     server_.emplace(GrpcServerOptions());
-    ASSERT_EQ(server_->Start({absl::StrCat("127.0.0.1:", port)}, &acceptor_), absl::OkStatus());
+    ASSERT_EQ(server_->Start({address}, &acceptor_), absl::OkStatus());
   });
-  EXPECT_EQ(Dial(address_).status(), absl::OkStatus());
+  EXPECT_EQ(Dial(address).status(), absl::OkStatus());
   late.join();
 }
 
@@ -212,8 +214,7 @@ TEST_F(GrpcTransport, SessionsAboveTheLimitAreRefused) {
   auto other = std::make_shared<Endpoint>();
   const auto other_handler = Endpoint::MakeHandler(other);
   EXPECT_TRUE(absl::IsResourceExhausted(
-      DialGrpc({.address = address_}, other_handler.get(), ChannelOptions(), absl::Seconds(5))
-          .status()));
+      DialGrpc({.address = address_}, other_handler.get(), ChannelOptions(), kPatience).status()));
 }
 
 TEST_F(GrpcTransport, SilentSessionsOfAPeerMakeRoomForItsNextOnes) {
@@ -229,8 +230,8 @@ TEST_F(GrpcTransport, SilentSessionsOfAPeerMakeRoomForItsNextOnes) {
   std::vector<std::unique_ptr<Client>> clients;
   const auto dial = [&] {
     clients.push_back(std::make_unique<Client>());
-    auto channel = DialGrpc({.address = address_}, clients.back()->handler.get(), ChannelOptions(),
-                            absl::Seconds(5));
+    auto channel =
+        DialGrpc({.address = address_}, clients.back()->handler.get(), ChannelOptions(), kPatience);
     ASSERT_EQ(channel.status(), absl::OkStatus());
     clients.back()->channel = *std::move(channel);
   };
@@ -258,8 +259,7 @@ TEST_F(GrpcTransport, SilentSessionsOfAllPeersMakeRoom) {
   ASSERT_EQ(first.status(), absl::OkStatus());
   const auto other = std::make_shared<Endpoint>();
   const auto other_handler = Endpoint::MakeHandler(other);
-  auto second =
-      DialGrpc({.address = address_}, other_handler.get(), ChannelOptions(), absl::Seconds(5));
+  auto second = DialGrpc({.address = address_}, other_handler.get(), ChannelOptions(), kPatience);
   ASSERT_EQ(second.status(), absl::OkStatus());
   const auto closed = client_->AwaitClosed();
   ASSERT_TRUE(closed.has_value());
@@ -340,9 +340,10 @@ TEST_F(GrpcTransport, UnaryMethodsAnswerBesideSessions) {
 TEST_F(GrpcTransport, CallsOfOneQueueDoNotDelayThoseOfAnother) {
   GrpcServerOptions options;
   std::atomic<int> slow{0};
+  std::atomic<int> pause_ms{20};
   options.methods["/test.Service/Slow"] = [&](const std::string&, const std::string&) {
     ++slow;
-    absl::SleepFor(absl::Milliseconds(20));
+    absl::SleepFor(absl::Milliseconds(pause_ms.load()));
     return std::string("slow");
   };
   options.methods["/test.Service/Urgent"] = [](const std::string&, const std::string&) {
@@ -351,14 +352,20 @@ TEST_F(GrpcTransport, CallsOfOneQueueDoNotDelayThoseOfAnother) {
   options.method_queues = {{"/test.Service/Slow", {.number = 0}},
                            {"/test.Service/Urgent", {.number = 1}}};
   Serve(options);
-  std::vector<std::thread> flood;
-  for (int i = 0; i < 40; ++i) {
-    flood.emplace_back([this] { EXPECT_EQ(CallUnary("/test.Service/Slow"), "slow"); });
+  int before = 40;
+  // A busy host may need longer to bring the urgent call there.
+  for (; before == 40 && pause_ms < 2000; pause_ms = 2 * pause_ms) {
+    slow = 0;
+    std::vector<std::thread> flood;
+    for (int i = 0; i < 40; ++i) {
+      flood.emplace_back([this] { EXPECT_EQ(CallUnary("/test.Service/Slow"), "slow"); });
+    }
+    while (slow == 0) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_EQ(CallUnary("/test.Service/Urgent"), "urgent");
+    before = slow;
+    for (std::thread& thread : flood) thread.join();
   }
-  while (slow == 0) absl::SleepFor(absl::Milliseconds(1));
-  EXPECT_EQ(CallUnary("/test.Service/Urgent"), "urgent");
-  EXPECT_LT(slow, 40);
-  for (std::thread& thread : flood) thread.join();
+  EXPECT_LT(before, 40);
 }
 
 TEST_F(GrpcTransport, PeersOverIpv4AreKnownByThatAddressAlsoAtTheIpv6Wildcard) {
@@ -386,7 +393,7 @@ TEST_F(GrpcTransport, ShutdownWaitsForSessionsThatEnd) {
     client_->Send(1, "last words");
     (*channel)->Close(absl::OkStatus());
   });
-  server_->Shutdown(absl::Seconds(10));
+  server_->Shutdown(kPatience);
   closer.join();
   // Whichever came first, the session is over, and nothing of it is left.
   EXPECT_TRUE(session->AwaitClosed().has_value());
@@ -420,8 +427,7 @@ TEST_F(GrpcTransport, AVanishedNetworkIsNoticedByKeepalive) {
   options.channel = channel_options;
   Serve(options);
   auto relay = *DelayRelay::Start("127.0.0.1:0", address_, absl::ZeroDuration());
-  auto channel =
-      Dial(absl::StrCat("127.0.0.1:", relay->port()), absl::Seconds(10), channel_options);
+  auto channel = Dial(absl::StrCat("127.0.0.1:", relay->port()), kPatience, channel_options);
   ASSERT_EQ(channel.status(), absl::OkStatus());
   client_->Attach(channel->get());
   const std::shared_ptr<Endpoint> session = acceptor_.AwaitSession();
@@ -515,7 +521,8 @@ TEST_F(GrpcTransport, GarbageOnThePortHarmsNobody) {
 
 TEST_F(GrpcTransport, AHalfOpenConnectionIsDropped) {
   GrpcServerOptions options;
-  options.handshake_timeout = absl::Milliseconds(100);
+  // Time enough for the connection that follows.
+  options.handshake_timeout = absl::Seconds(2);
   Serve(options);
   const UniqueFd half_open = RawSocket();
   char bytes[256];
@@ -575,7 +582,7 @@ TEST_F(GrpcTransport, AnAdmittedSessionOverAUnixSocketOutlastsSilentOnes) {
     silent.push_back(*std::move(connected));
   }
   pollfd ended = {silent[2].get(), POLLIN, 0};
-  EXPECT_EQ(poll(&ended, 1, 10000), 1);
+  EXPECT_EQ(poll(&ended, 1, -1), 1);
   session->Send(7, "still here");
   EXPECT_EQ(client_->AwaitFrames(1).size(), 1u);
 }
@@ -604,7 +611,7 @@ TEST_F(GrpcTransport, AnIdleConnectionIsToldToGo) {
   options.connection_idle = absl::Milliseconds(100);
   Serve(options);
   const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
-  const auto soon = [] { return std::chrono::system_clock::now() + std::chrono::seconds(10); };
+  const auto soon = [] { return std::chrono::system_clock::now() + std::chrono::minutes(4); };
   ASSERT_TRUE(channel->WaitForConnected(soon()));
   EXPECT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY, soon()));
 }

@@ -22,7 +22,7 @@ class Shm {
   absl::StatusOr<std::unique_ptr<Channel>> Dial(ChannelHandler* handler,
                                                 const ChannelOptions& options) {
     return warpline::Dial({.address = address_, .listener_uid = getuid()}, handler, options,
-                          absl::Seconds(10));
+                          absl::Minutes(4));
   }
 
  private:

@@ -141,7 +141,7 @@ TEST_F(ShmListenerTest, ThreadsThatDriveGetTheirFrames) {
   auto end = std::make_shared<Endpoint>();
   const auto handler = Endpoint::MakeHandler(end);
   auto channel = Dial({.address = "shm://" + name_}, handler.get(), {.poll = absl::ZeroDuration()},
-                      absl::Seconds(10));
+                      absl::Minutes(4));
   ASSERT_EQ(channel.status(), absl::OkStatus());
   end->Attach(channel->get());
   const auto server = acceptor_.AwaitSession(sessions_++);

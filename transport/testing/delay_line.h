@@ -1,4 +1,4 @@
-// One direction of a relayed connection: bytes that wait for their time. Private to delay_relay.
+// One direction of a relayed connection: bytes that wait for their time.
 #ifndef WARPLINE_TRANSPORT_TESTING_DELAY_LINE_H_
 #define WARPLINE_TRANSPORT_TESTING_DELAY_LINE_H_
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/unique_fd.h"
+#include "transport/testing/delay_line.h"
 
 namespace warpline {
 namespace {
@@ -79,15 +80,12 @@ TEST_F(DelayRelayTest, EachWayTakesTheDelay) {
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(40));
 }
 
-TEST_F(DelayRelayTest, DelayDoesNotLimitWhatIsUnderWay) {
-  constexpr absl::Duration kDelay = absl::Seconds(1);
-  constexpr int kPieces = 20;  // At least: a relay reads no more than 64 KiB at a time.
-  StartRelay(kDelay);
+TEST_F(DelayRelayTest, WhatIsUnderWayComesWholeAndInOrder) {
+  StartRelay(absl::Milliseconds(20));
   const UniqueFd client = Connect();
   const UniqueFd server = AcceptFar();
   std::string sent;
   for (int i = 0; i < 250000; ++i) absl::StrAppend(&sent, i, ",");
-  const absl::Time start = absl::Now();
   std::thread sender([&] {
     size_t done = 0;
     while (done < sent.size()) {
@@ -99,9 +97,28 @@ TEST_F(DelayRelayTest, DelayDoesNotLimitWhatIsUnderWay) {
   });
   EXPECT_TRUE(ReadAll(server.get()) == sent);
   sender.join();
-  ASSERT_GE(sent.size(), size_t{kPieces} << 16);
-  // If each piece had its delay after the one before, that would take longer by itself.
-  EXPECT_LT(absl::Now() - start, kPieces * kDelay);
+}
+
+TEST(DelayLineTest, EachPieceHasItsDelayFromWhenItCame) {
+  int in[2], out[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, in), 0);
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, out), 0);
+  const UniqueFd sender(in[0]), from(in[1]), to(out[0]), receiver(out[1]);
+  DelayLine line(from.get(), to.get());
+  constexpr absl::Duration kDelay = absl::Seconds(1), kBetween = absl::Milliseconds(1);
+  const absl::Time start = absl::UnixEpoch();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(send(sender.get(), "x", 1, 0), 1);
+    ASSERT_TRUE(line.Receive(start + i * kBetween + kDelay));
+  }
+  char bytes[32];
+  ASSERT_TRUE(line.Deliver(start + kDelay - kBetween));
+  EXPECT_EQ(recv(receiver.get(), bytes, sizeof(bytes), MSG_DONTWAIT), -1);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(line.NextDue(), start + i * kBetween + kDelay);
+    ASSERT_TRUE(line.Deliver(line.NextDue()));
+    EXPECT_EQ(recv(receiver.get(), bytes, sizeof(bytes), MSG_DONTWAIT), 1);
+  }
 }
 
 TEST_F(DelayRelayTest, OneHalfMayEndBeforeTheOther) {

@@ -31,7 +31,7 @@ class HealthListenerTest : public testing::Test {
 
   absl::StatusOr<std::string> Ask(const std::string& request, const char* method = kCheck) {
     return CallUnary({.address = absl::StrCat("127.0.0.1:", health_->port())}, method, request,
-                     absl::Seconds(20));
+                     absl::Minutes(4));
   }
 
   std::unique_ptr<HealthListener> health_;
