@@ -89,8 +89,7 @@ TEST_F(AuditLogTest, WhatIsAddedIsWrittenAndTheEndAnchored) {
 
 TEST_F(AuditLogTest, TheHeadIsAnchoredAtIntervals) {
   auto log = Open({.anchor_interval = absl::Milliseconds(5)});
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (anchored_.load() < 2 && absl::Now() < deadline) {
+  while (anchored_.load() < 2) {
     log->Add({.event = Event::kServerStarted});
     absl::SleepFor(absl::Milliseconds(10));
   }
@@ -190,15 +189,13 @@ TEST_F(AuditLogTest, AFullDiskIsSaidAndWhatWasLostCounted) {
   uint64_t taken = 1;
   {
     const FullDisk full(2000);
-    for (int i = 0; i < 500; ++i) {
+    while (log->takes() || log->lost() == 0) {
       taken += log->Add({.event = Event::kSessionClosed}) ? 1 : 0;
       absl::SleepFor(absl::Milliseconds(1));
     }
-    EXPECT_FALSE(log->takes());
-    EXPECT_GT(log->lost(), 0u);
     EXPECT_LT(taken, 200u);
   }
-  for (int i = 0; i < 1000 && !log->takes(); ++i) absl::SleepFor(absl::Milliseconds(10));
+  while (!log->takes()) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_TRUE(log->takes());
   log->Add({.event = Event::kServerStopped});
   log.reset();
@@ -276,14 +273,14 @@ TEST_F(AuditLogTest, WhereRecordsAreRequiredNothingIsDoneWithoutOne) {
     // The log's file is smaller than that, and the record's is not.
     const FullDisk full(4000);
     for (int i = 0; i < 40; ++i) log->Add({.event = Event::kServerStarted});
-    for (int i = 0; i < 1000 && log->takes_operators(); ++i) absl::SleepFor(absl::Milliseconds(10));
+    while (log->takes_operators()) absl::SleepFor(absl::Milliseconds(10));
     const auto refused = method("me", "act");
     EXPECT_TRUE(absl::IsUnavailable(refused.status())) << refused.status();
     EXPECT_TRUE(absl::StrContains(refused.status().message(), "operators' actions are refused"));
     EXPECT_TRUE(method("me", "look").ok());
     EXPECT_EQ(done, 1);
   }
-  for (int i = 0; i < 1000 && !log->takes_operators(); ++i) absl::SleepFor(absl::Milliseconds(10));
+  while (!log->takes_operators()) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_TRUE(method("me", "act").ok());
   EXPECT_EQ(done, 2);
   log.reset();
@@ -300,7 +297,7 @@ TEST_F(AuditLogTest, RecordsOfTenantsThatWaitLeaveRoomForThoseOfOperators) {
   {
     const FullDisk full(100);
     log->Add(closed);
-    for (int i = 0; i < 1000 && log->takes(); ++i) absl::SleepFor(absl::Milliseconds(10));
+    while (log->takes()) absl::SleepFor(absl::Milliseconds(10));
     for (int i = 0; i < 1000; ++i) log->Add(closed);
     EXPECT_FALSE(log->Add(closed));
     for (int i = 0; i < 25; ++i) EXPECT_TRUE(log->Add(act)) << i;

@@ -117,9 +117,7 @@ TEST_P(MethodsTest, NothingIsChangedWithoutARecordWhereThatIsRequired) {
     // The log's file is smaller than that, and the record's is not.
     const audit::FullDisk full(4000);
     for (int i = 0; i < 40; ++i) recorder_->Add({.event = audit::Event::kSchedulerStarted});
-    for (int i = 0; i < 1000 && recorder_->takes_operators(); ++i) {
-      absl::SleepFor(absl::Milliseconds(10));
-    }
+    while (recorder_->takes_operators()) absl::SleepFor(absl::Milliseconds(10));
     for (const char* const method : {"PutTenant", "RemoveTenant", "PutSlice", "RemoveSlice",
                                      "PutServer", "RemoveServer", "CordonServer", "Revoke"}) {
       const absl::Status refused = Call(method, kOperator, "operator", "before");
@@ -128,9 +126,7 @@ TEST_P(MethodsTest, NothingIsChangedWithoutARecordWhereThatIsRequired) {
     }
     EXPECT_TRUE(Call("Tenants", kOperator, "operator", "").ok()) << "looking is no action";
   }
-  for (int i = 0; i < 1000 && !recorder_->takes_operators(); ++i) {
-    absl::SleepFor(absl::Milliseconds(10));
-  }
+  while (!recorder_->takes_operators()) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_EQ(log.LinesWith(": operators' actions are refused").size(), 1u) << log.Text();
   EXPECT_TRUE(absl::IsAlreadyExists(Call("PutTenant", kOperator, "operator", "before")));
   EXPECT_TRUE(Call("PutTenant", kOperator, "operator", "after").ok());

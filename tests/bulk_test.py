@@ -26,7 +26,7 @@ class BulkTest(unittest.TestCase):
         cls.installation.close()
 
     def test_large_copies_go_through_them(self):
-        port = cuts.free_port()
+        port = harness.local_server.free_port()
         with harness.server(self.installation, "--admin_listen=127.0.0.1:%d" % port) as server:
             program = harness.start_held(self.installation, server.endpoint, PROGRAM, LARGE, stat=True,
                                          env=APART)

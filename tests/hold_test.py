@@ -71,14 +71,14 @@ class HoldTest(unittest.TestCase):
     def leases(self):
         done = self.start(self.binary("warpline"), "lease", "list", "--json",
                           "--endpoint=" + self.scheduler.endpoint)
-        out, err = done.communicate(timeout=60)
+        out, err = done.communicate(timeout=harness.GIVE_UP_S)
         self.assertEqual(done.returncode, 0, err)
         return [lease for lease in json.loads(out)["leases"] if lease["state"] == "active"]
 
     def run_program(self, *command):
         """As in another container: it knows the folder, and that is all."""
         done = self.start(*command, WARPLINE_LEASE_FOLDER=str(self.folder))
-        out, err = done.communicate(timeout=120)
+        out, err = done.communicate(timeout=harness.GIVE_UP_S)
         self.assertEqual(done.returncode, 0, out + err)
         return out
 
@@ -98,7 +98,7 @@ class HoldTest(unittest.TestCase):
         self.assertIn("uuid ", self.run_program(self.binary("warpline"), "devices"))
         self.assertEqual([lease["id"] for lease in self.leases()], [held[0]["id"]])
         holder.send_signal(signal.SIGTERM)
-        self.assertEqual(holder.wait(20), 0)
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 0)
         self.assertEqual(list(self.folder.iterdir()), [])
         self.assertEqual(self.leases(), [])
 
@@ -115,7 +115,7 @@ class HoldTest(unittest.TestCase):
         holder = self.hold()
         self.assertIn("waiting:", holder.stderr.readline())
         holder.terminate()
-        self.assertEqual(holder.wait(20), 0)
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 0)
 
     def test_a_lease_that_is_revoked_ends_the_holder(self):
         self.serve()
@@ -123,8 +123,8 @@ class HoldTest(unittest.TestCase):
         self.wait_for_lease()
         done = self.start(self.binary("warpline"), "lease", "revoke", self.leases()[0]["id"],
                           "--endpoint=" + self.scheduler.endpoint)
-        self.assertEqual(done.wait(60), 0)
-        self.assertEqual(holder.wait(30), 1)
+        self.assertEqual(done.wait(harness.GIVE_UP_S), 0)
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 1)
         self.assertIn("the lease is lost", holder.stderr.read())
         self.assertEqual(list(self.folder.iterdir()), [])
 
@@ -132,7 +132,7 @@ class HoldTest(unittest.TestCase):
         self.serve()
         self.folder.chmod(0o777)
         holder = self.hold()
-        self.assertEqual(holder.wait(60), 2)
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 2)
         self.assertIn("--share_token", holder.stderr.read())
         self.assertEqual(list(self.folder.iterdir()), [])
         self.hold("--share_token")
@@ -143,7 +143,7 @@ class HoldTest(unittest.TestCase):
         holder = self.start(self.binary("warpline"), "hold", "--folder=%s/none" % self.folder,
                             "--endpoint=" + self.scheduler.endpoint)
         self.serve()
-        self.assertEqual(holder.wait(60), 2)
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 2)
         self.assertIn("cannot write", holder.stderr.read())
 
     def test_what_a_former_holder_left_is_gone_before_there_is_a_lease(self):

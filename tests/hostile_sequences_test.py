@@ -103,7 +103,7 @@ class SequencesTest(unittest.TestCase):
             def neighbour():
                 done = subprocess.run([*run, str(root / "bin/examples/vector_add")],
                                       env=environment, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, timeout=120)
+                                      stderr=subprocess.STDOUT, text=True, timeout=harness.GIVE_UP_S)
                 assert done.returncode == 0 and "vector_add: ok" in done.stdout, done.stdout
 
             self.check(server, Neighbour(neighbour), {

@@ -45,7 +45,7 @@ class LibrariesTest(unittest.TestCase):
         return subprocess.run(
             [str(self.installation.root / "bin/library_start"), *map(str, libraries)],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            timeout=300, check=False)
+            timeout=harness.GIVE_UP_S, check=False)
 
     def folders(self):
         folders = [pathlib.Path(path) for path in
@@ -80,7 +80,7 @@ class LibrariesTest(unittest.TestCase):
         environment["CUDA_CACHE_PATH"] = cache
         run = subprocess.run(
             [str(self.installation.root / "bin/compile_kernel"), str(library)], env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=harness.GIVE_UP_S, check=False)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         return run.stdout
 

@@ -77,7 +77,7 @@ class Nvml(unittest.TestCase):
         if lease is not None:
             program = [str(self.installation.root / "bin/warpline"), "run", *lease, "--", *program]
         done = subprocess.run(program, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+                              stderr=subprocess.PIPE, text=True, timeout=harness.GIVE_UP_S, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stderr
 
@@ -266,7 +266,7 @@ assert text(nvml.nvmlDeviceGetName, device())
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 program.stdout.readline()
                 os.kill(server.pid, signal.SIGKILL)
-                _, errors = program.communicate(b"\n", timeout=60)
+                _, errors = program.communicate(b"\n", timeout=harness.GIVE_UP_S)
                 self.assertEqual(program.returncode, 0, errors)
         finally:
             installation.close()

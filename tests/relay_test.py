@@ -22,10 +22,9 @@ RELAY = "warpline-relay"
 DELAY_RELAY = harness.RUNFILES / "transport/testing/delay_relay_main"
 # As from another host.
 APART = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "ucx"}
-PORTS = range(24600, 24632)
 # Buffers of 4 MiB, whose copies go through bulk connections.
 LARGE = "--words=%d" % (1 << 20)
-OFFERED = ("--ucx_networks=127.0.0.0/8", "--ucx_ports=%d-%d" % (PORTS[0], PORTS[-1]))
+OFFERED = ("--ucx_networks=127.0.0.0/8",)
 
 
 class RelayTest(unittest.TestCase):
@@ -106,11 +105,9 @@ class RelayTest(unittest.TestCase):
             self.check_no_relay_is_left(server)
 
     def test_a_relay_that_cannot_be_reached_does_not_matter(self):
-        with harness.server(self.installation, "--ucx_networks=127.0.0.0/8",
-                            "--ucx_ports=24640-24640") as server, socket.socket() as taken:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("127.0.0.1", 24640))
-            taken.listen()
+        with socket.create_server(("127.0.0.1", 0)) as taken, harness.server(
+                self.installation, "--ucx_networks=127.0.0.0/8",
+                "--ucx_ports=%d-%d" % (2 * taken.getsockname()[1:])) as server:
             stderr = ""
             for seconds in (2, 8, 32, 128):
                 stderr = self.run_program(server, seconds=seconds)
@@ -121,7 +118,7 @@ class RelayTest(unittest.TestCase):
             self.assertIn("relay lost session=", server.log())
 
     def test_large_copies_go_over_bulk_connections_to_the_relay(self):
-        port = cuts.free_port()
+        port = harness.local_server.free_port()
         with harness.server(self.installation, *OFFERED,
                             "--admin_listen=127.0.0.1:%d" % port) as server:
             process, _ = self.start_program(server, LARGE)
@@ -142,7 +139,7 @@ class RelayTest(unittest.TestCase):
             self.fail(stderr)
 
     def test_strangers_reach_nothing_of_a_relay_that_has_its_client_nor_of_the_client(self):
-        port = cuts.free_port()
+        port = harness.local_server.free_port()
         with harness.server(self.installation, *OFFERED,
                             "--admin_listen=127.0.0.1:%d" % port) as server:
             process, relay = self.start_program(server, LARGE)

@@ -75,7 +75,7 @@ class TierChoiceTest(unittest.TestCase):
                        **env}
         return subprocess.run([str(self.installation.root / "bin/warpline"), *arguments],
                               env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+                              stderr=subprocess.STDOUT, text=True, timeout=harness.GIVE_UP_S, check=False)
 
     def run_auto(self, server, name, *arguments):
         done = self.warpline("run", "--tier=auto", "--", self.program(name), *arguments,

@@ -116,7 +116,7 @@ class TlsTest(unittest.TestCase):
                 (["--tls_cert=/none", "--tls_key=/none", "--tls_ca=/none"], "cannot read /none")):
             ended = subprocess.run([str(server), "--device=cpu", "--listen=127.0.0.1:0", *flags],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   check=False, timeout=60)
+                                   check=False, timeout=harness.GIVE_UP_S)
             self.assertEqual(2, ended.returncode, ended.stdout)
             self.assertIn(complaint, ended.stdout)
 

@@ -281,9 +281,9 @@ for _ in range(3):
     ok(nvml.nvmlDeviceGetMemoryInfo(devices[0], byref(Memory())))
 """)
         calls = (self.root / "calls").read_text().splitlines()
-        # A slow machine may take more than a fifth of a second for the burst.
+        # A slow machine may take several times a fifth of a second for the burst.
         self.assertGreaterEqual(len(calls), 4)
-        self.assertLess(len(calls), 10)
+        self.assertLess(len(calls), 20 + 3)
         self.assertRegex(calls[0], r"^devices --pid=[0-9]+$")
 
     def test_a_host_that_reaps_all_children_is_answered_too(self):

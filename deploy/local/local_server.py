@@ -36,6 +36,9 @@ BINARIES = {
 READY_TIMEOUT_S = 240
 STOP_TIMEOUT_S = 60
 
+# What keeps ports from others until this process ends.
+_kept_ports = []
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None)
@@ -104,6 +107,16 @@ class Installation:
 
 def _end_with_parent():
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def free_port(host="127.0.0.1"):
+    """A port of `host` that nobody has, for one program that listens there with SO_REUSEADDR, as ours and
+    etcd do. Nobody else is given it while this process lives."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind((host, 0))
+    _kept_ports.append(kept)
+    return kept.getsockname()[1]
 
 
 def children(pid):

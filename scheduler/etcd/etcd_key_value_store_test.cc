@@ -27,6 +27,13 @@ class EtcdKeyValueStoreTest : public ::testing::Test {
     client_ = std::make_unique<EtcdClient>(etcd_->options());
   }
 
+  // The next stores give up soon on an etcd that is paused, and not yet on a slow one.
+  void UseImpatientClient() {
+    EtcdClientOptions options = etcd_->options();
+    options.attempt = options.deadline = absl::Seconds(5);
+    client_ = std::make_unique<EtcdClient>(options);
+  }
+
   // Begins another term.
   std::unique_ptr<EtcdKeyValueStore> Lead() {
     const auto guard = TakeLead(client_.get(), absl::StrCat(kPrefix, kLeaderKey)).value();
@@ -88,6 +95,7 @@ TEST_F(EtcdKeyValueStoreTest, WhatWasReadIsConfirmedByEtcdUnlessAChangeHasDoneSo
 }
 
 TEST_F(EtcdKeyValueStoreTest, AChangeOfWhichNothingWasHeardIsTheLast) {
+  UseImpatientClient();
   auto keys = Lead();
   ASSERT_TRUE(Put(keys.get(), "a").ok());
   etcd_->Pause();
@@ -103,6 +111,7 @@ TEST_F(EtcdKeyValueStoreTest, AChangeOfWhichNothingWasHeardIsTheLast) {
 }
 
 TEST_F(EtcdKeyValueStoreTest, WhatCannotBeConfirmedNowMayBeLater) {
+  UseImpatientClient();
   auto keys = Lead();
   etcd_->Pause();
   EXPECT_EQ(keys->ConfirmSince(keys->confirmations()).code(), Code::kUnavailable);

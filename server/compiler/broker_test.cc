@@ -122,12 +122,12 @@ bool Copy(const CompileRequest&, int text, int code, int) {
 }
 
 // The stages pass the text on, and one of them does `body` when it sees "bad", for no longer than
-// `limit`.
+// `wall` and `cpu_seconds`.
 BrokerOptions RewriterThat(std::function<bool(int text, int report)> body,
-                           absl::Duration limit = absl::Milliseconds(1500)) {
+                           absl::Duration wall = absl::Hours(1), uint64_t cpu_seconds = 3600) {
   BrokerOptions options;
-  options.rewrite_limits = {.wall = limit,
-                            .cpu_seconds = static_cast<uint32_t>(absl::ToInt64Seconds(limit)),
+  options.rewrite_limits = {.wall = wall,
+                            .cpu_seconds = cpu_seconds,
                             .memory_bytes = uint64_t{1} << 30,
                             .file_bytes = uint64_t{1} << 20};
   options.stages = {
@@ -140,10 +140,15 @@ BrokerOptions RewriterThat(std::function<bool(int text, int report)> body,
 }
 
 // What becomes of a module of which the rewriter does this. The compiler goes on afterwards.
-absl::Status StatusOf(std::function<bool(int text, int report)> body) {
-  BrokerProcess broker(RewriterThat(std::move(body)));
+absl::Status StatusOf(std::function<bool(int text, int report)> body,
+                      absl::Duration wall = absl::Hours(1), uint64_t cpu_seconds = 3600) {
+  BrokerProcess broker(RewriterThat(std::move(body), wall, cpu_seconds));
   const absl::Status status = broker.Compile("bad", Output::kCubin).status();
-  const auto other = broker.Compile("good", Output::kCubin);
+  auto other = broker.Compile("good", Output::kCubin);
+  // With a limit of seconds a busy host may reach it with a good module.
+  while (wall < absl::Minutes(1) && absl::IsResourceExhausted(other.status())) {
+    other = broker.Compile("good", Output::kCubin);
+  }
   EXPECT_TRUE(other.ok()) << other.status();
   if (other.ok()) {
     EXPECT_EQ(other->code(), "compiled good");
@@ -243,23 +248,25 @@ TEST(BrokerTest, WithoutTheLibraryMachineCodeIsUnimplemented) {
 }
 
 TEST(BrokerTest, AStageThatLoopsIsEnded) {
-  const absl::Status status = StatusOf([](int, int) {
-    while (true) sched_yield();
-    return true;
-  });
+  const absl::Status status = StatusOf(
+      [](int, int) {
+        while (true) sched_yield();
+        return true;
+      },
+      absl::Hours(1), /*cpu_seconds=*/1);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(status.message() == "the rewriter takes more than 1 s of a processor" ||
-              status.message() == "the rewriter takes longer than 1.5s")
-      << status;
+  EXPECT_EQ(status.message(), "the rewriter takes more than 1 s of a processor");
 }
 
 TEST(BrokerTest, AStageThatWaitsIsEnded) {
-  const absl::Status status = StatusOf([](int, int) {
-    // Without a system call that waits it can only stop at a lock.
-    static int word = 0;
-    while (true) syscall(SYS_futex, &word, 0, 0, nullptr, nullptr, 0);
-    return true;
-  });
+  const absl::Status status = StatusOf(
+      [](int, int) {
+        // Without a system call that waits it can only stop at a lock.
+        static int word = 0;
+        while (true) syscall(SYS_futex, &word, 0, 0, nullptr, nullptr, 0);
+        return true;
+      },
+      absl::Milliseconds(1500));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(), "the rewriter takes longer than 1.5s");
 }
@@ -505,12 +512,10 @@ TEST_F(HostileClientTest, OneThatDoesNotReadIsClosed) {
 
 // The stages would go on for hours.
 TEST_F(HostileClientTest, OneThatGoesAwayTakesItsStagesAlong) {
-  BrokerProcess slow(RewriterThat(
-      [](int, int) {
-        while (true) sched_yield();
-        return true;
-      },
-      absl::Hours(1)));
+  BrokerProcess slow(RewriterThat([](int, int) {
+    while (true) sched_yield();
+    return true;
+  }));
   for (size_t i = 0; i < 3 * Broker::kMostJobs; ++i) {
     const auto file = FrozenFile("ptx", "bad");
     const CompileRequest request = Sensible();

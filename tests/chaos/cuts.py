@@ -26,7 +26,6 @@ import random
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -118,12 +117,6 @@ class RelayKiller:
             return ""
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def metrics(port):
     """What the server exposes, summed over labels: {"warpline_sessions": 0.0, ...}."""
     found = {}
@@ -207,7 +200,7 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
         seed=1, server_flags=(), variables=None, kill_relays_every_ms=None, resumes=0, bulk_bytes=0):
     """Does it all; returns what was counted. `variables` are more of the programs' environment. It goes
     on until there were so many cuts, resumes and bulk bytes, and one relay was killed if any is to be."""
-    port = free_port()
+    port = local_server.free_port()
     variables = dict(variables or {})
     if kill_relays_every_ms:
         server_flags = [*server_flags, "--ucx_networks=127.0.0.0/8"]

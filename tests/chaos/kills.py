@@ -28,9 +28,9 @@ for _folder in (_HERE, _HERE.parent.parent / "deploy/local", _HERE.parent / "dep
 
 import local_server  # noqa: E402  (found by the path above)
 
-OUTCOME_TIMEOUT_S = 120
-CALL_TIMEOUT_S = 120
-SETTLE_TIMEOUT_S = 120
+OUTCOME_TIMEOUT_S = 240
+CALL_TIMEOUT_S = 240
+SETTLE_TIMEOUT_S = 240
 
 
 def sessions(installation, endpoint):
@@ -191,6 +191,15 @@ def worker_count(pid):
                if "worker" in pathlib.Path("/proc/%d/comm" % child).read_text())
 
 
+def await_rest(installation, server, warm_workers):
+    """Until no session is left, and all workers that are kept for the next ones are there."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while sessions(installation, server.endpoint) or worker_count(server.pid) != warm_workers:
+        if time.monotonic() > deadline:
+            raise local_server.Error("the server does not come to rest:\n" + server.log_tail())
+        time.sleep(0.1)
+
+
 def settle(installation, server, workers, wanted_descriptors):
     """What is left once everything had time to go: a list of complaints."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
@@ -241,7 +250,7 @@ def main():
                         argparse.Namespace(seconds=1, words=options.words), 0)
         first.process.wait(120)
         print("before:", first.verdict(), flush=True)
-        time.sleep(3)
+        await_rest(installation, server, options.warm_workers)
         workers, before = worker_count(server.pid), descriptors(server.pid)
         chaos.run()
         complaints = settle(installation, server, workers + 1, before + 24)

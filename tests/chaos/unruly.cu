@@ -1,6 +1,6 @@
 // A session that does what it should not, again and again, while others share its GPU.
 //
-//   unruly --role=NAME [--seconds=N]
+//   unruly --role=NAME [--seconds=N] [--rounds=N]
 //
 //   stray        kernels read and write at addresses from all over the address space
 //   misaligned   kernels access words at odd addresses
@@ -12,13 +12,15 @@
 //   calls        calls with addresses, sizes, handles and shapes from nowhere
 //   code         modules that are none, and cut-off ones
 //
-// Its own results are of no interest. It starts anew in a child process when an error sticks. The
+// It goes on for so many seconds, and until it has made so many rounds. Its own results are of no
+// interest. It starts anew in a child process when an error sticks. The
 // last line of its output is "unruly: done rounds=N errors=N".
 #include <cuda_runtime.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstdio>
@@ -183,7 +185,15 @@ struct Counts {
   unsigned rounds = 0, errors = 0;
 };
 
-Counts Run(const std::string& role, double until, uint64_t seed) {
+// How long it goes on: both must be over.
+struct Extent {
+  double until = 0;
+  unsigned rounds = 0;
+
+  bool GoesOn(unsigned made) const { return Now() < until || made < rounds; }
+};
+
+Counts Run(const std::string& role, const Extent& extent, uint64_t seed) {
   Counts counts;
   std::mt19937_64 random(seed);
   char* memory = nullptr;
@@ -193,7 +203,7 @@ Counts Run(const std::string& role, double until, uint64_t seed) {
     usleep(100'000);
     return counts;
   }
-  while (Now() < until) {
+  while (extent.GoesOn(counts.rounds)) {
     ++counts.rounds;
     if (!Round(role, &random, memory)) continue;
     ++counts.errors;
@@ -203,13 +213,13 @@ Counts Run(const std::string& role, double until, uint64_t seed) {
 }
 
 // The child has a session of its own.
-Counts RunInChild(const std::string& role, double until, uint64_t seed) {
+Counts RunInChild(const std::string& role, const Extent& extent, uint64_t seed) {
   Counts counts;
   int ends[2];
   if (pipe(ends) != 0) std::exit(1);
   const pid_t child = fork();
   if (child == 0) {
-    counts = Run(role, until, seed);
+    counts = Run(role, extent, seed);
     const ssize_t written = write(ends[1], &counts, sizeof(counts));
     _exit(written == sizeof(counts) ? 0 : 1);
   }
@@ -234,10 +244,12 @@ const char* Value(int argc, char** argv, const char* name, const char* otherwise
 
 int main(int argc, char** argv) {
   const std::string role = Value(argc, argv, "--role=", "stray");
-  const double until = Now() + std::atof(Value(argc, argv, "--seconds=", "3"));
+  const Extent extent = {Now() + std::atof(Value(argc, argv, "--seconds=", "3")),
+                         static_cast<unsigned>(std::atoi(Value(argc, argv, "--rounds=", "0")))};
   Counts all;
-  for (uint64_t seed = 1; Now() < until; ++seed) {
-    const Counts counts = RunInChild(role, until, seed);
+  for (uint64_t seed = 1; extent.GoesOn(all.rounds); ++seed) {
+    const Extent left = {extent.until, extent.rounds - std::min(extent.rounds, all.rounds)};
+    const Counts counts = RunInChild(role, left, seed);
     all.rounds += counts.rounds;
     all.errors += counts.errors;
   }

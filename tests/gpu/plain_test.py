@@ -17,7 +17,7 @@ class PlainCases(unittest.TestCase):
             done = subprocess.run(
                 [sys.executable, str(HERE / "run.py"), "--bundle=%s" % installation.root,
                  "--device=cpu", "--remote_only", "--only=plain.*"],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, check=False)
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=harness.GIVE_UP_S, check=False)
         finally:
             installation.close()
         self.assertEqual(done.returncode, 0, done.stdout)

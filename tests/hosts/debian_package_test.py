@@ -93,7 +93,7 @@ class DebianPackageTest(unittest.TestCase):
                 ("warpline-scheduler", "--placement=none", "--placement=none: expected")):
             ended = subprocess.run(
                 [*self.command(name), wrong], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, check=False, timeout=60)
+                text=True, check=False, timeout=harness.GIVE_UP_S)
             self.assertIn(complaint, ended.stdout)
 
     def test_examples_in_etc_default_name_flags_that_exist(self):
@@ -162,7 +162,7 @@ class DebianPackageTest(unittest.TestCase):
                 self.assertIn("default", listed)
             finally:
                 process.terminate()
-                self.assertEqual(0, process.wait(20))
+                self.assertEqual(0, process.wait(harness.GIVE_UP_S))
 
     def test_commands_run_a_program(self):
         home = self.root / "usr/lib/warpline"
@@ -172,7 +172,7 @@ class DebianPackageTest(unittest.TestCase):
                 [str(self.root / "usr/bin/warpline"), "run", "--endpoint=" + server.endpoint, "--",
                  str(home / "bin/examples/vector_add")],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                timeout=120)
+                timeout=harness.GIVE_UP_S)
             self.assertEqual(0, ran.returncode, ran.stdout)
             self.assertIn("vector_add: ok", ran.stdout)
 

@@ -57,7 +57,7 @@ class WheelTest(unittest.TestCase):
         env.update(variables, PYTHONPATH=str(self.site))
         command = [sys.executable, *(["-c", text] if text else []), *arguments]
         return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+                              stderr=subprocess.PIPE, text=True, check=False, timeout=harness.GIVE_UP_S)
 
     def server(self):
         installation = harness.install([])

@@ -132,7 +132,7 @@ class Webhook:
     def close(self):
         self.process.send_signal(signal.SIGTERM)
         try:
-            assert self.process.wait(20) == 0
+            assert self.process.wait(GIVE_UP_S) == 0
         finally:
             self.process.kill()
             self.log.result()

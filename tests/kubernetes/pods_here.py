@@ -7,22 +7,15 @@ import re
 import socket
 import struct
 import subprocess
+import sys
 
 import manifests
 
+sys.path.insert(0, str(manifests.ROOT / "deploy/local"))
+
+import local_server  # noqa: E402  (found by the path above)
+
 PORTS = ("14000", "14001", "14002", "14100", "14101", "14102", "2379")
-
-
-def free_ports(count):
-    """Of all addresses of this host."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("0.0.0.0", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 class Machine:
@@ -32,7 +25,8 @@ class Machine:
         self.root = pathlib.Path(root)
         self.installation = installation
         self.objects = objects
-        self.ports = dict(zip(PORTS, (str(port) for port in free_ports(len(PORTS)))))
+        # Of all addresses of this host.
+        self.ports = {port: str(local_server.free_port("0.0.0.0")) for port in PORTS}
         self.secrets = {}  # (namespace, name) -> {key: text}
         self.config_maps = {}  # Those that people make: name -> {key: text}
         self.sign = None  # What makes the ServiceAccount's token: (audience, namespace) -> text.

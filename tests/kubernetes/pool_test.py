@@ -76,7 +76,7 @@ class PoolCase(unittest.TestCase):
             if process.poll() is None:
                 process.terminate()
                 try:
-                    process.wait(20)
+                    process.wait(harness.GIVE_UP_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
             process.communicate()
@@ -93,7 +93,7 @@ class PoolCase(unittest.TestCase):
         for container in spec.get("initContainers", []):
             first = self.end_at_last(self.machine.start(container, volumes, fields,
                                                         pod_security=spec["securityContext"]))
-            out, _ = first.communicate(timeout=60)
+            out, _ = first.communicate(timeout=harness.GIVE_UP_S)
             self.assertEqual(first.returncode, 0, out)
         container = manifests.containers(workload)[0]
         process = self.end_at_last(self.machine.start(
@@ -181,7 +181,7 @@ class PoolCase(unittest.TestCase):
         volumes = self.machine.volumes_of({"name": name, "spec": pod["spec"]}, namespace="team")
         copy, hold = pod["spec"]["initContainers"]
         copied = self.end_at_last(self.machine.start(copy, volumes))
-        out, _ = copied.communicate(timeout=60)
+        out, _ = copied.communicate(timeout=harness.GIVE_UP_S)
         self.assertEqual(copied.returncode, 0, out)
         holder = self.end_at_last(self.machine.start(hold, volumes))
         probe = [word.replace("/warpline/lease", str(volumes["warpline-lease"]))
@@ -198,10 +198,10 @@ class PoolCase(unittest.TestCase):
         main = self.end_at_last(self.machine.start(
             pod["spec"]["containers"][0], volumes, program=program,
             pod_security={"runAsUser": 12345, "runAsGroup": 12345}))
-        out, _ = main.communicate(timeout=120)
+        out, _ = main.communicate(timeout=harness.GIVE_UP_S)
         self.assertEqual(main.returncode, 0, out)
         holder.send_signal(signal.SIGTERM)
-        self.assertEqual(holder.wait(20), 0)
+        self.assertEqual(holder.wait(harness.GIVE_UP_S), 0)
         return out, leases
 
 
@@ -239,7 +239,7 @@ class OneSchedulerTest(PoolCase):
 
         # A drained server says so, and ends.
         server.send_signal(signal.SIGTERM)
-        self.assertEqual(server.wait(30), 0)
+        self.assertEqual(server.wait(harness.GIVE_UP_S), 0)
         log = server.stdout.read()
         self.assertRegex(log, r"jail profile=worker holds=\S*limits\S*system_calls")
 
@@ -346,7 +346,7 @@ class SeveralSchedulersTest(PoolCase):
             "tls.key": (certs / "scheduler.key").read_text()}
         self.machine.secrets[("warpline", "warpline-operator")] = {"credential": "a-long-random-word\n"}
         clients = ",".join("https://%s:%s" % (one, self.machine.ports["2379"]) for one in addresses)
-        peer = "http://127.0.0.1:%d" % pods_here.free_ports(1)[0]
+        peer = "http://127.0.0.1:%d" % harness.local_server.free_port()
         with open(self.folder / "etcd.log", "wb") as log:
             etcd = subprocess.Popen(
                 ["etcd", "--data-dir=%s" % (self.folder / "etcd"), "--listen-client-urls=" + clients,
@@ -358,7 +358,7 @@ class SeveralSchedulersTest(PoolCase):
 
         def end():
             etcd.terminate()
-            etcd.wait(20)
+            etcd.wait(harness.GIVE_UP_S)
 
         self.addCleanup(end)
 

@@ -8,7 +8,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,11 +28,6 @@ DASHBOARD = ROOT / "deploy/monitoring/dashboard.json"
 SCRAPE = "10s"
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
 def metrics_asked_for(expression):
     return set(re.findall(r"\bwarpline_\w+", expression))
 
@@ -46,7 +40,7 @@ class PrometheusTest(unittest.TestCase):
         self.stack.callback(shutil.rmtree, self.folder)
         self.installation = harness.installation_with({"bin/slice_limits": "tests/cuda/slice_limits"})
         self.stack.callback(self.installation.close)
-        self.ports = {name: free_port() for name in ("scheduler", "server", "prometheus")}
+        self.ports = {name: harness.local_server.free_port() for name in ("scheduler", "server", "prometheus")}
         self.scheduler = harness.Scheduler(self.installation, "--tenant_metrics",
                                            "--admin_listen=127.0.0.1:%d" % self.ports["scheduler"])
         self.stack.callback(self.scheduler.close)

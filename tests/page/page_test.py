@@ -145,7 +145,7 @@ class PageTest(unittest.TestCase):
     def pool_on_etcd(self):
         made = pool.tempfile.TemporaryDirectory(prefix="warpline-page-etcd-")
         self.addCleanup(made.cleanup)
-        client, peer = pool.free_ports(2)
+        client, peer = pool.local_server.free_port(), pool.local_server.free_port()
         url = "http://127.0.0.1:%d"
         log = open(made.name + "/log", "wb")
         self.addCleanup(log.close)
@@ -186,7 +186,8 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.browser.focused(), "place-heading")
         self.browser.until_text("train_vit.py", "#place")
         # Polling does not take the focus away.
-        time.sleep(2.5)
+        before = self.polls()
+        self.browser.until(lambda: self.polls() > before + 1, "the page asks twice more")
         self.assertEqual(self.browser.focused(), "place-heading")
         self.browser.press(Keys.ESCAPE)
         self.assertIn("gpu-a02 GPU 0", self.browser.focused())
@@ -194,6 +195,11 @@ class PageTest(unittest.TestCase):
         self.assertEqual(outline, "solid")
         self.browser.press(Keys.TAB)
         self.assertNotIn("GPU", self.browser.focused())
+
+    def polls(self):
+        """How often the page has been answered."""
+        return self.browser.js("return performance.getEntriesByType('resource')"
+                               ".filter(e => e.name.endsWith('/pool.json')).length")
 
     def test_finding(self):
         self.see(scenes.busy)

@@ -2,14 +2,18 @@
 import os
 import pathlib
 import re
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(os.environ.get("RUNFILES_DIR") or os.environ["TEST_SRCDIR"]) / "warpline"
+sys.path.insert(0, str(ROOT / "deploy/local"))
+
+import local_server  # noqa: E402  (found by the path above)
+
 BINARIES = {"warpline-scheduler": ROOT / "scheduler/warpline-scheduler",
             "warpline": ROOT / "tools/cli/warpline", "fill_pool": ROOT / "tests/page/fill_pool"}
 
@@ -20,14 +24,6 @@ def wait_until(condition, what, timeout_s=240):
         assert time.monotonic() < deadline, "not within %d s: %s" % (
             timeout_s, what() if callable(what) else what)
         time.sleep(0.05)
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def hexed(text):
@@ -88,7 +84,7 @@ class Pool:
     def warpline(self, *arguments):
         done = subprocess.run(
             [BINARIES["warpline"], *arguments, "--endpoint=" + self.address],
-            env={**os.environ, "WARPLINE_OPERATOR_CREDENTIAL_FILE":
+            env={**os.environ, "WARPLINE_CONNECT_TIMEOUT": "60", "WARPLINE_OPERATOR_CREDENTIAL_FILE":
                  str(self.folder / "state/operator.credential")},
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr

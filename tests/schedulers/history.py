@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judges what schedulers said to holders of leases and to servers (pool_load_main.cc).
 
-    history.py FILE [--capacity_gib=16] [--ttl_s=2] [--answers=100]
+    history.py FILE [--capacity_gib=16] [--ttl_s=6] [--answers=100]
 
 prints what is wrong, one a line, and how much there was; its exit status is 1 if anything is wrong.
 
@@ -205,7 +205,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file")
     parser.add_argument("--capacity_gib", type=int, default=16)
-    parser.add_argument("--ttl_s", type=int, default=2)
+    parser.add_argument("--ttl_s", type=int, default=6)
     parser.add_argument("--answers", type=int, default=ANSWERS)
     flags = parser.parse_args()
     with open(flags.file) as file:

@@ -1,20 +1,24 @@
 """Three members of etcd and three schedulers on this host, and what holds leases of them."""
 import contextlib
 import os
+import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import time
 
-import history
-import relay
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "deploy/local"))
+
+import history  # noqa: E402
+import local_server  # noqa: E402  (found by the path above)
+import relay  # noqa: E402
 
 ETCD = "/usr/bin/etcd"
 MEMBERS = 3
-# Short, so that abandoned leases end between two faults.
-TTL_S = 2
+# Longer than a busy machine keeps holders and servers from telling the scheduler that they are there.
+TTL_S = 6
 
 
 def binaries_in(root):
@@ -24,26 +28,19 @@ def binaries_in(root):
             "pool_load": str(root / "tests/schedulers/pool_load")}
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
-def wait_until(condition, what, timeout_s=240):
+def wait_until(condition, what, timeout_s=240, pause_s=0.02):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "not within %d s: %s" % (
             timeout_s, what() if callable(what) else what)
-        time.sleep(0.02)
+        time.sleep(pause_s)
 
 
 class Etcd:
     def __init__(self, folder):
         self.folder = folder
-        self.client_ports, self.peer_ports = free_ports(MEMBERS), free_ports(MEMBERS)
+        self.client_ports, self.peer_ports = (
+            [local_server.free_port() for _ in range(MEMBERS)] for _ in range(2))
         self.processes = [None] * MEMBERS
         for i in range(MEMBERS):
             self.start(i)
@@ -79,7 +76,7 @@ class Scheduler:
     def __init__(self, binary, folder, number, etcd, ttl_s):
         self.binary, self.folder, self.number = binary, folder, number
         self.relay = relay.Relay([("127.0.0.1", port) for port in etcd.client_ports])
-        self.port = free_ports(1)[0]
+        self.port = local_server.free_port()
         self.address = "127.0.0.1:%d" % self.port
         self.log_path = folder / ("scheduler%d.log" % number)
         self.ttl_s = ttl_s
@@ -124,7 +121,8 @@ class Pool:
     def warpline(self, *arguments):
         done = subprocess.run(
             [self.binaries["warpline"], *arguments, "--endpoint=" + self.addresses],
-            env={**os.environ, "WARPLINE_OPERATOR_CREDENTIAL_FILE": str(self.credential)},
+            env={**os.environ, "WARPLINE_CONNECT_TIMEOUT": "60",
+                 "WARPLINE_OPERATOR_CREDENTIAL_FILE": str(self.credential)},
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -158,6 +156,15 @@ class Pool:
                     if event.get("epoch", 0) > epoch:
                         return event["at"]
         return None
+
+    def await_end_of_abandoned(self):
+        """Until the servers have been told of the end of each lease that is abandoned by now."""
+        def events(name):
+            return set(re.findall(r"^%s .*\blease=(\S+)" % name, self.history.read_text(), re.MULTILINE))
+
+        abandoned = events("abandoned")
+        wait_until(lambda: abandoned <= events("ended"),
+                   lambda: "abandoned leases end: %s" % (abandoned - events("ended")), pause_s=0.5)
 
     def end(self):
         """Lets all leases end, and then the servers."""

@@ -57,9 +57,8 @@ def fault(pool, kind, turn):
     elif kind == "etcd":
         pool.etcd.start(member)
         leader.start()
-        time.sleep(1)
     # Each term gives leases their time anew: those that were abandoned are to end before the next.
-    time.sleep(1.5)
+    pool.await_end_of_abandoned()
     return took
 
 

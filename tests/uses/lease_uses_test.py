@@ -122,7 +122,7 @@ class LeaseUsesTest(unittest.TestCase):
         done = subprocess.run([str((bundle or self.bundle) / "bin/warpline"), *arguments],
                               env=self.environment(**more), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              check=False, timeout=120)
+                              check=False, timeout=harness.GIVE_UP_S)
         return done.returncode, done.stdout, done.stderr
 
     def run_under_lease(self, *command, **more):
@@ -218,7 +218,7 @@ class LeaseUsesTest(unittest.TestCase):
     def test_without_a_lease_the_error_says_what_to_do(self):
         done = subprocess.run(
             [self.python, "-c", ONE], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            check=False, timeout=120, env=self.environment(
+            check=False, timeout=harness.GIVE_UP_S, env=self.environment(
                 LD_LIBRARY_PATH=str(self.bundle / "lib"), WARPLINE_ENDPOINT="127.0.0.1:1",
                 WARPLINE_TOKEN_FILE=str(self.own / "token"),
                 WARPLINE_LEASE_KEY=64 * "0" + mark_of("127.0.0.1:1") + mark_of(self.own / "token")))
@@ -325,7 +325,7 @@ class LeaseUsesTest(unittest.TestCase):
             [*NEW_PID_NAMESPACE, str(self.bundle / "bin/warpline"), "run",
              "--endpoint=" + self.scheduler.endpoint, "--memory=1GiB", "--", "sh", "-c",
              "sleep 600 >/dev/null 2>&1 & exit 3"], env=self.environment(), check=False,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=harness.GIVE_UP_S)
         self.assertEqual(3, done.returncode, done.stderr)
         self.assertIn("first process of its PID namespace", done.stderr)
         self.assertEqual([], self.leases())
@@ -366,7 +366,7 @@ class LeaseUsesTest(unittest.TestCase):
                 # And a program that dials the scheduler itself.
                 done = subprocess.run(
                     [self.python, "-c", ONE], capture_output=True, text=True, check=False,
-                    timeout=120, env=self.environment(
+                    timeout=harness.GIVE_UP_S, env=self.environment(
                         LD_LIBRARY_PATH=str(self.bundle / "lib"),
                         WARPLINE_ENDPOINT=self.scheduler.endpoint,
                         WARPLINE_CREDENTIAL_FILE=str(path)))

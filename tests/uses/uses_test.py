@@ -117,7 +117,7 @@ class UsesTest(unittest.TestCase):
     def run_one(self, command, env=None, **options):
         done = subprocess.run(command, env=env or self.environment(), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              check=False, timeout=120, **options)
+                              check=False, timeout=harness.GIVE_UP_S, **options)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         return done.stdout
 
@@ -191,7 +191,7 @@ class UsesTest(unittest.TestCase):
                   % (self.folder, sys.executable, script))
         done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], env=self.environment(),
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+                              stderr=subprocess.PIPE, text=True, check=False, timeout=harness.GIVE_UP_S)
         if done.returncode == 77 or "not permitted" in done.stderr or "denied" in done.stderr:
             self.skipTest("no read-only root here: " + done.stderr)
         self.assertEqual((0, "right\n"), (done.returncode, done.stdout), done.stderr)

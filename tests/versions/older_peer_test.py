@@ -45,7 +45,7 @@ class OlderPeerTest(unittest.TestCase):
                 yield "127.0.0.1:" + port_file.read_text().strip()
             finally:
                 peer.stdin.close()
-                peer.wait(20)
+                peer.wait(harness.GIVE_UP_S)
 
     def test_every_program_runs_without_any_feature(self):
         with self.older("--newest=1", "--features=0") as endpoint:

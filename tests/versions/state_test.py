@@ -195,14 +195,14 @@ class StateTest(unittest.TestCase):
                 text=True) as holder:
             self.assertEqual(holder.stdout.readline(), "ready\n")
             first.process.send_signal(signal.SIGTERM)
-            first.process.wait(20)
+            first.process.wait(harness.GIVE_UP_S)
             self.must("copy", "--state=" + self.in_etcd, "--into=%s" % target)
             second = processes.Scheduler(self.installation.root, target, str(target), first.port)
             self.addCleanup(second.kill)
             processes.wait_for(lambda: leased(second), server.log_tail)
             # The lease of before is there, and ends in order.
             self.assertIn('"sh"', second.must("lease", "list", "--json"))
-            holder.communicate("go\n", timeout=60)
+            holder.communicate("go\n", timeout=harness.GIVE_UP_S)
             self.assertEqual(holder.returncode, 0)
         processes.wait_for(lambda: '"active"' not in second.must("lease", "list", "--json"),
                         "the lease ends")

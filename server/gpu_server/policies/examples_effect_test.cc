@@ -144,7 +144,8 @@ class WithDispatcher : public ::testing::Test {
       registrations_.push_back(*dispatcher_->Join({.gpus = {0},
                                                    .tenant = std::to_string(i),
                                                    .slice = std::to_string(i),
-                                                   .priority = i == 0 ? priority : priority + 1}));
+                                                   .priority = i == 0 ? priority : priority + 1,
+                                                   .shares_context = shares_context_}));
       pages_.push_back(*DispatchPage::Attach(UniqueFd(dup(registrations_.back()->fd()))));
     }
   }
@@ -171,6 +172,8 @@ class WithDispatcher : public ::testing::Test {
     return static_cast<double>(had_ns) / static_cast<double>(ns);
   }
 
+  // Whether the slices' kernels run at once, as those of the guarded tier do.
+  bool shares_context_ = false;
   DevicePower power_ = {.power_mw = 300'000, .limit_mw = 700'000, .temperature_c = 50};
   std::string failed_;
   std::unique_ptr<Dispatcher> dispatcher_;
@@ -194,6 +197,58 @@ TEST_F(WithDispatcher, PowerBudgetLeavesUrgentWorkAlone) {
   Start("power_budget", /*priority=*/1);
   power_.power_mw = 690'000;
   EXPECT_GE(Pass(kSecond), 0.97);
+}
+
+// A best-effort slice and an urgent one, which both always have kernels of 100 us.
+class OrionWithDispatcher : public WithDispatcher {
+ protected:
+  OrionWithDispatcher() {
+    shares_context_ = true;
+    Start("orion", /*priority=*/0, /*slices=*/2);
+  }
+
+  // Returns for what part of the time the best-effort slice launches nothing. The urgent one's
+  // kernels take so many thousandths of 100 us beside it.
+  double Apart(int64_t ns, int64_t beside) {
+    int64_t looks = 0, apart = 0;
+    for (const int64_t end_ns = now_ns + ns; now_ns < end_ns; now_ns += kMs / 10, ++looks) {
+      dispatcher_->LookNow();
+      WorkerLine& effort = pages_[0]->device(0)[EngineIndex(Engine::kCompute)].worker;
+      const bool runs = pages_[0]->device(0)[EngineIndex(Engine::kCompute)].grant().state() !=
+                        Grant::State::kClosed;
+      Work(runs, &effort);
+      apart += runs ? 0 : 1;
+      WorkerLine& urgent = pages_[1]->device(0)[EngineIndex(Engine::kCompute)].worker;
+      done_ += runs ? 1e3 / static_cast<double>(beside) : 1;
+      const auto complete = static_cast<uint64_t>(done_);
+      done_ -= static_cast<double>(complete);
+      Work(true, &urgent);
+      urgent.commands += complete;
+      effort.commands += runs ? 1 : 0;
+    }
+    return static_cast<double>(apart) / static_cast<double>(looks);
+  }
+
+ private:
+  static void Work(bool runs, WorkerLine* line) {
+    if (runs && line->executors_in_flight == 0) line->busy_since_ns = now_ns;
+    line->executors_waiting = runs ? 0 : 1;
+    line->executors_in_flight = runs ? 1 : 0;
+  }
+
+  double done_ = 0;
+};
+
+TEST_F(OrionWithDispatcher, WhatSlowsTheUrgentOneDownIsKeptApart) {
+  Apart(kSecond, 1800);
+  EXPECT_GE(Apart(20 * kSecond, 1800), 0.9);
+  EXPECT_EQ(failed_, "");
+}
+
+TEST_F(OrionWithDispatcher, WhatDoesNotGoesOnBesideIt) {
+  Apart(kSecond, 1000);
+  EXPECT_LE(Apart(20 * kSecond, 1000), 0.1);
+  EXPECT_EQ(failed_, "");
 }
 
 TEST_F(WithDispatcher, DayAndNightGoesByTheClock) {

@@ -215,9 +215,7 @@ TEST_F(SessionEndTest, ClientsThatVanishAnywhereLeaveNothing) {
   ExpectNothingLeft();
   // The channels' threads and the doorbell drop their hold on the rings a moment later.
   const int expected = before + static_cast<int>(memory_[0]->stats().pool.chunks);
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (OpenDescriptors() > expected && absl::Now() < deadline) std::this_thread::yield();
-  EXPECT_LE(OpenDescriptors(), expected);
+  while (OpenDescriptors() > expected) std::this_thread::yield();
 }
 
 }  // namespace

@@ -139,7 +139,6 @@ TEST_F(SessionPolicyTest, NoSessionWaitsForEver) {
   const absl::Status refusal = Refusal();
   EXPECT_TRUE(absl::IsResourceExhausted(refusal)) << refusal;
   EXPECT_EQ(refusal.message(), "the server's policy has had the session wait for 30ms");
-  EXPECT_GT(policy_->submits().size(), 5u);
 }
 
 TEST_F(SessionPolicyTest, WhoLeavesWhileItWaitsIsForgotten) {

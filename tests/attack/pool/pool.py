@@ -56,7 +56,7 @@ class Pool:
         self.installation, self.flags, self.give_up_s = installation, list(flags), give_up_s
         self._root = installation.root
         names = ("scheduler_health", "scheduler_metrics", "page", "server_health", "server_metrics")
-        self.ports = {name: cuts.free_port() for name in names}
+        self.ports = {name: local_server.free_port() for name in names}
         self._others, self._before, self._actions, self._tenants = [], {}, [], 0
         # gRPC's names for sockets are short.
         self._socket_folder = tempfile.TemporaryDirectory(prefix="warpline-")
