@@ -22,6 +22,7 @@
 #include "lease/signing_key.h"
 #include "lease/token.h"
 #include "proto/frames.h"
+#include "server/gpu_server/session/task_shares.h"
 #include "server/gpu_server/testing/session_fixture.h"
 #include "server/hostlink/handover/host_bytes.h"
 #include "transport/channel.h"
@@ -521,6 +522,20 @@ TEST_F(SessionTest, SessionsSpreadOverDevicesUnlessTheyName) {
   const HostSnapshot snapshot = host_->Snapshot();
   EXPECT_EQ(snapshot.devices.at(0).sessions, 1);
   EXPECT_EQ(snapshot.devices.at(1).sessions, 2);
+}
+
+TEST_F(SessionTest, TheKeeperOfEachDeviceCountsAmongTheTasks) {
+  TaskShareOptions tasks = {.tasks = 332, .max_sessions = 1};
+  const TaskShares one(tasks);
+  tasks.devices = 2;
+  const TaskShares two(tasks);
+  ASSERT_LT(two.sure_streams(), one.sure_streams());
+  options_.tasks = tasks.tasks;
+  options_.max_sessions = tasks.max_sessions;
+  StartServer(/*devices=*/2);
+  const auto welcome = Dial()->Open();
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->max_streams(), two.sure_streams());
 }
 
 // Asks for memory that the client and the device share, as clients do, or for the board; returns
