@@ -20,12 +20,12 @@ import shares  # pylint: disable=wrong-import-position
 BUILT = harness.RUNFILES / "policy/examples"
 APART = harness.RUNFILES / "tests/policies/apart.bpf.o"
 EFFORT, URGENT = 0, 1
-# A thread of a kernel that naps does so in each iteration, of which the compiler makes one of four rounds: at the
-# throttle's 200 us this is one kernel in more than harness.GIVE_UP_S.
+# A thread of a kernel that naps does so in each iteration, and the compiler makes one iteration of four rounds. At the
+# throttle's 200 us such a kernel takes more than harness.GIVE_UP_S.
 SLOW_ROUNDS = 6_000_000
 # So many kernels are always queued that the urgent program is at work without a pause.
 URGENT_ROUNDS, URGENT_QUEUED = 60_000, 200
-# What the urgent program gets done while the other one stands still: at full pace that would have made as many steps.
+# While the other program stands still, the urgent one does the work of so many of its kernels.
 STEPS = 4
 
 
@@ -48,7 +48,7 @@ class ThrottleTest(unittest.TestCase):
     def busy(self, pool, tenant):
         """A program that is at work until it is let go."""
         rounds, queued = (SLOW_ROUNDS, 1) if tenant == EFFORT else (URGENT_ROUNDS, URGENT_QUEUED)
-        # Of a length that makes a batch of each kernel.
+        # With this length each kernel is a batch.
         program = pool.start(tenant, "guarded", str(self.bin / "shares"), "--held", "--rounds=%d" % rounds,
                              "--kernel_us=1000", "--batches=%d" % queued, "--blocks=1",
                              stdin=subprocess.PIPE, start_new_session=True)
@@ -105,8 +105,8 @@ class ThrottleTest(unittest.TestCase):
             for program in programs:
                 self.let_go(program)
 
-    # Whether it goes on beside the urgent one depends on what that costs there, which is measured: apart and beside
-    # in turns (server/gpu_server/policies/examples_effect_test.cc has the verdicts).
+    # The policy measures what it costs the urgent program that the other one goes on, apart and beside in turns.
+    # server/gpu_server/policies/examples_effect_test.cc has the verdicts.
     def test_orion_tries_a_best_effort_program_apart_from_the_urgent_one_and_beside_it(self):
         with self.pool(BUILT / "orion.bpf.o") as pool:
             programs = [self.busy(pool, EFFORT), self.busy(pool, URGENT)]

@@ -36,7 +36,7 @@ BINARIES = {
 READY_TIMEOUT_S = 240
 STOP_TIMEOUT_S = 60
 
-# What keeps ports from others until this process ends.
+# Sockets that keep ports from others until this process ends.
 _kept_ports = []
 
 _PR_SET_PDEATHSIG = 1

@@ -25,7 +25,7 @@ class Machine:
         self.root = pathlib.Path(root)
         self.installation = installation
         self.objects = objects
-        # Of all addresses of this host.
+        # They are free at all addresses of this host.
         self.ports = {port: str(local_server.free_port("0.0.0.0")) for port in PORTS}
         self.secrets = {}  # (namespace, name) -> {key: text}
         self.config_maps = {}  # Those that people make: name -> {key: text}

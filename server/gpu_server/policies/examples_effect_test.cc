@@ -172,7 +172,7 @@ class WithDispatcher : public ::testing::Test {
     return static_cast<double>(had_ns) / static_cast<double>(ns);
   }
 
-  // Whether the slices' kernels run at once, as those of the guarded tier do.
+  // True if the slices' kernels run at once, as those of the guarded tier do.
   bool shares_context_ = false;
   DevicePower power_ = {.power_mw = 300'000, .limit_mw = 700'000, .temperature_c = 50};
   std::string failed_;

@@ -107,7 +107,7 @@ class GuardedWorker : public std::enable_shared_from_this<GuardedWorker>,
     EventLoop* control = nullptr;
     EventLoop* spawner = nullptr;
     DeathWatch* deaths = nullptr;
-    Timers* timers = nullptr;  // Of the control loop.
+    Timers* timers = nullptr;  // Called on the control loop.
     LogBudget* log = nullptr;  // Of kGuardedLines.
   };
 
