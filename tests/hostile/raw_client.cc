@@ -72,7 +72,14 @@ absl::StatusOr<Frame> RawClient::Next(absl::Duration timeout) {
       in_bytes_ -= BytesOf(frame);
       return frame;
     }
-    if (closed_) return absl::UnavailableError(close_status_.ToString());
+    if (closed_) {
+      absl::Status closed = absl::UnavailableError(close_status_.ToString());
+      // Such as why the server refused the session (proto/refusal.h).
+      close_status_.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+        closed.SetPayload(type, payload);
+      });
+      return closed;
+    }
     if (absl::Now() > deadline) return absl::DeadlineExceededError("no such frame");
     changed_.WaitWithTimeout(&mu_, absl::Milliseconds(50));
   }
