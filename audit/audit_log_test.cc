@@ -186,10 +186,11 @@ TEST_F(AuditLogTest, AFullDiskIsSaidAndWhatWasLostCounted) {
   // Its file would be the one that does not grow.
   auto log = Open({.required = true, .max_waiting = 100});
   log->Add({.event = Event::kServerStarted});
-  uint64_t taken = 1;
+  uint64_t added = 0, taken = 1;
   {
     const FullDisk full(2000);
     while (log->takes() || log->lost() == 0) {
+      ++added;
       taken += log->Add({.event = Event::kSessionClosed}) ? 1 : 0;
       absl::SleepFor(absl::Milliseconds(1));
     }
@@ -200,7 +201,7 @@ TEST_F(AuditLogTest, AFullDiskIsSaidAndWhatWasLostCounted) {
   log->Add({.event = Event::kServerStopped});
   log.reset();
   EXPECT_TRUE(Verify(dir_, anchors_.back())->faults.empty());
-  EXPECT_EQ(Count("session.closed") + Sum("records"), 500u);
+  EXPECT_EQ(Count("session.closed") + Sum("records"), added);
   EXPECT_GE(Count("audit.lost"), 1u);
 }
 
