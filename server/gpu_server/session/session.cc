@@ -265,8 +265,8 @@ void Session::StartWorker() {
     worker_.SetGroup({group, placed_.front()->ordinal()}, entitlement().slice.sm_percent);
   }
   const absl::Status started = worker_.Start(
-      WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), membership_.payer(), tasks_.streams()),
-      parts_.options->ring_bytes);
+      WorkersDevice(holdings_.devices()),
+      MakeOpenWorker(Facts(), membership_.payer(), tasks_.streams()), parts_.options->ring_bytes);
   if (!started.ok()) RefuseTier(started);
 }
 
@@ -559,7 +559,9 @@ void Session::OnWorkerLost(const std::string& why) {
 }
 
 // A session that is not open yet ends with its worker.
-void Session::OnWorkerHangs() { parts_.children->hangs()->OnHang(membership_.payer(), absl::Now()); }
+void Session::OnWorkerHangs() {
+  parts_.children->hangs()->OnHang(membership_.payer(), absl::Now());
+}
 
 void Session::OnWorkerLeaving() {
   if (state_ != State::kOpen) return;

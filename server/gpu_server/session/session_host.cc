@@ -146,8 +146,8 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   if (!membership.ok()) {
     books_.counters.sessions_refused.Add(1);
     if (const LogPermit permit = books_.log.Ask(LogKey("", peer), kRefusedLine)) {
-      permit.Info("refused peer=", peer,
-                  " error=", membership.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
+      permit.Info("refused peer=", peer, " error=",
+                  membership.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
     }
     RecordRefusal(peer, 0, membership.status());
     return membership.status();
