@@ -125,7 +125,8 @@ CUresult RefuseUnreachable(const absl::Status& status) {
     default:
       break;
   }
-  LogError("the server at ", env.endpoint, " opened no session: ", status.ToString());
+  LogError("the server at ", env.endpoint,
+           " opened no session: ", status.ToString(absl::StatusToStringMode::kWithNoExtraData));
   return ToCu(CudaResultFromStatus(status));
 }
 

@@ -182,7 +182,9 @@ void SessionLoop::OnClosed(const absl::Status& status) {
   if (connection_->OnClosed(status, /*sound=*/!lost_)) return;
   const bool opened = answer_->End(status);
   if (opened && !closing && !lost_) {
-    LogError("session lost: ", status.ok() ? "the server ended it" : status.ToString());
+    LogError("session lost: ", status.ok()
+                                   ? "the server ended it"
+                                   : status.ToString(absl::StatusToStringMode::kWithNoExtraData));
   }
   parts_.Lose(closing ? CudaResult::kDeinitialized : CudaResult::kLaunchFailed);
   parts_.memory->LoseWhatWasLeft(parts_.commands->errors().error());
@@ -191,7 +193,8 @@ void SessionLoop::OnClosed(const absl::Status& status) {
 
 void SessionLoop::OnGivenUp(const absl::Status& status) {
   const bool closing = connection_->closing();
-  LogError("session lost: it could not be resumed: ", status.ToString());
+  LogError("session lost: it could not be resumed: ",
+           status.ToString(absl::StatusToStringMode::kWithNoExtraData));
   parts_.Lose(closing ? CudaResult::kDeinitialized : CudaResult::kLaunchFailed);
 }
 
