@@ -80,6 +80,9 @@ WireResult OthersBulk(const WireTarget& target) {
 
 // Gets without end whose answers nobody takes.
 WireResult GetsWithoutTaking(const WireTarget& target) {
+  constexpr int64_t kGets = 4096;
+  // More than a server has wait, and than lie in windows and buffers besides.
+  constexpr int kMostAnswers = 1024;
   const auto owner = OpenOwner(target);
   if (!owner.ok()) return Unprepared(owner.status());
   const auto& welcome = (*owner)->welcome();
@@ -91,8 +94,16 @@ WireResult GetsWithoutTaking(const WireTarget& target) {
   const std::shared_ptr<RawClient> client = *std::move(opened);
   client->StopReading();
   const Footprint before = Measure(target);
-  Flood(int64_t{4'000'000} * target.scale,
+  Flood(kGets,
         [client](int64_t) { client->Send(kBulkGet, Header(kHostArenaBase, kMaxBulkPiece)); });
+  // A server that had all of them wait answers all of them.
+  client->StartReading();
+  for (int answers = 0; answers < kMostAnswers; ++answers) {
+    const auto frame = client->Expect(kBulkBytes, kPatience);
+    if (absl::IsDeadlineExceeded(frame.status())) return Succeeded("nothing is answered");
+    if (!frame.ok()) break;
+    if (answers + 1 == kMostAnswers) return Succeeded(absl::StrCat(kMostAnswers, " gets waited"));
+  }
   return JudgeGrowth(
       target, before,
       {.resident_kib = 16 << 10, .descriptors = 32, .threads = 8, .log_bytes = 64 << 10});

@@ -123,6 +123,14 @@ void RawClient::StopReading() {
   reading_ = false;
 }
 
+void RawClient::StartReading() {
+  {
+    MutexLock lock(&mu_);
+    reading_ = true;
+  }
+  channel_->Wake();
+}
+
 void RawClient::Close() {
   Send(kClose, "");
   Flush();

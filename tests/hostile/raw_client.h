@@ -40,8 +40,9 @@ class RawClient : private ChannelHandler {
   bool closed();
   // How the stream has ended; nothing while it goes on.
   std::optional<absl::Status> end();
-  // Takes no more frames from the transport, as a client would that reads no answers. For good.
+  // Takes no more frames from the transport, as a client would that reads no answers.
   void StopReading();
+  void StartReading();
   // Ends the stream in order.
   void Close();
 
