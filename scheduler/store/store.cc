@@ -1,6 +1,7 @@
 #include "scheduler/store/store.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "absl/strings/match.h"
@@ -21,6 +22,19 @@ constexpr size_t kMaxKeys = 200000;
 constexpr size_t kMaxBytes = 256u << 20;
 constexpr size_t kMaxName = 128;
 constexpr size_t kMaxSigningKeys = 4096;
+
+// Whose leases a mark ends: a tenant's or a server's.
+struct MarkOwner {
+  bool is_tenant = false;
+  std::string name;
+};
+
+// Returns nothing for a mark that no scheduler writes.
+std::optional<MarkOwner> OwnerOf(absl::string_view mark) {
+  const bool is_tenant = absl::ConsumePrefix(&mark, kOfTenant);
+  if (!is_tenant && !absl::ConsumePrefix(&mark, kOfServer)) return std::nullopt;
+  return MarkOwner{is_tenant, std::string(mark)};
+}
 
 absl::Status NotThere(absl::string_view what, const std::string& name) {
   return absl::NotFoundError(absl::StrCat("there is no ", what, " ", name));
@@ -178,11 +192,10 @@ absl::Status Store::Remove(Table* table, const std::string& name) {
 }
 
 void Store::ApplyMark(const std::string& mark, const LeaseEnd& end) {
-  absl::string_view name = mark;
-  const bool of_tenant = absl::ConsumePrefix(&name, kOfTenant);
-  if (!of_tenant && !absl::ConsumePrefix(&name, kOfServer)) return;
+  const auto owner = OwnerOf(mark);
+  if (!owner.has_value()) return;
   for (LeaseRecord& lease : ActiveLeases()) {
-    if ((of_tenant ? lease.tenant : lease.server) != name) continue;
+    if ((owner->is_tenant ? lease.tenant : lease.server) != owner->name) continue;
     lease.state = LeaseState::kRevoked;
     lease.reason = end.reason;
     lease.expires = end.forget;
@@ -200,13 +213,11 @@ void Store::EndLeases(const std::string& mark, const LeaseEnd& end) {
 absl::Status Store::Settle() {
   while (!marks_.empty()) {
     const auto [mark, end] = *marks_.begin();
-    absl::string_view name = mark;
-    const bool of_tenant = absl::ConsumePrefix(&name, kOfTenant);
-    if (!of_tenant) absl::ConsumePrefix(&name, kOfServer);
-    const std::string owner(name);
+    const MarkOwner owner = OwnerOf(mark).value_or(MarkOwner());
     WriteBatch batch;
-    for (const LeaseRecord& lease : LeasesIn(of_tenant ? leases_.index().ended_of_tenant(owner)
-                                                       : leases_.index().ended_of_server(owner))) {
+    for (const LeaseRecord& lease :
+         LeasesIn(owner.is_tenant ? leases_.index().ended_of_tenant(owner.name)
+                                  : leases_.index().ended_of_server(owner.name))) {
       // Writing one again that had ended so before is the same.
       if (lease.state != LeaseState::kRevoked || lease.reason != end.reason) continue;
       batch.puts.emplace_back(leases_.Key(lease.id), Encode(lease));
