@@ -58,7 +58,9 @@ WireResult NotHere(std::string detail) { return {WireOutcome::kNotHere, std::mov
 WireResult Unprepared(std::string why) { return {WireOutcome::kUnprepared, std::move(why)}; }
 WireResult Unprepared(const absl::Status& why) { return Unprepared(why.ToString()); }
 
-bool SaysCrashed(const std::string& why) { return absl::StrContains(why, "signal"); }
+bool SaysCrashed(const std::string& why) {
+  return absl::StrContains(why, "signal") || absl::StrContains(why, "worker died: it ended");
+}
 
 std::set<pid_t> Workers(const WireTarget& target) {
   std::set<pid_t> found;

@@ -86,7 +86,8 @@ inline constexpr absl::Duration kPatience = absl::Seconds(60);
 // Waits until `reached` says so. Returns false when it has not come to that within `patience`.
 bool AwaitThat(const std::function<bool()>& reached, absl::Duration patience = kPatience);
 
-// What the server says of a worker that ended: whether it crashed, instead of refusing something.
+// Returns true if what the server says of a worker that ended means that it crashed. A worker that
+// refuses something says why it ends.
 bool SaysCrashed(const std::string& why);
 
 // The processes that the server and what it started have started: its workers are among them.
