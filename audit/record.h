@@ -47,6 +47,7 @@ enum class Event : size_t {
   kWorkerKilled,
   kWorkerReplaced,
   kAdminReplace,
+  kAdminPage,
   kAdminPolicy,
   kPolicyFailed,
   kPolicyNote,

@@ -146,10 +146,11 @@ void ChunkPool::ReturnUnused(std::vector<Chunk> chunks) {
   }
 }
 
-void ChunkPool::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) {
+void ChunkPool::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill,
+                       Quarantine::Settled settled) {
   granted_bytes_ -= TotalBytes(chunks);
   chunks_ -= chunks.size();
-  leaving_.Add(std::move(chunks), std::move(bill));
+  leaving_.Add(std::move(chunks), std::move(bill), std::move(settled));
 }
 
 absl::StatusOr<std::optional<uint64_t>> ChunkPool::KnownBytes() {

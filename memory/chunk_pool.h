@@ -74,8 +74,9 @@ class ChunkPool {
                                           uint64_t largest_bytes = kChunkClasses.front());
 
   // Takes chunks of Take() whose process is gone, and what they are charged to until their memory
-  // is free. Settle() closes them.
-  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill);
+  // is free. Settle() closes them, and calls `settled` unless it is null.
+  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill,
+              Quarantine::Settled settled = nullptr);
   // Takes back chunks whose descriptors have been in no other process: they go to the stock.
   void ReturnUnused(std::vector<Chunk> chunks);
 

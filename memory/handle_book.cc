@@ -42,14 +42,10 @@ absl::StatusOr<std::vector<Chunk>> HandleBook::Share(uint64_t handle) {
   return shared;
 }
 
-std::vector<HeldMemory> HandleBook::Clear() {
-  std::vector<HeldMemory> removed;
-  removed.reserve(held_.size());
-  for (auto& [handle, memory] : held_) removed.push_back(std::move(memory));
-  held_.clear();
+std::map<uint64_t, HeldMemory> HandleBook::Clear() {
   bytes_ = 0;
   chunk_count_ = 0;
-  return removed;
+  return std::exchange(held_, {});
 }
 
 }  // namespace warpline

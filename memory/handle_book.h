@@ -43,8 +43,8 @@ class HandleBook {
     }
   }
 
-  // Removes and returns everything.
-  std::vector<HeldMemory> Clear();
+  // Removes and returns everything, by handle.
+  std::map<uint64_t, HeldMemory> Clear();
 
   size_t size() const { return held_.size(); }
   uint64_t bytes() const { return bytes_; }

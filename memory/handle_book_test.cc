@@ -67,7 +67,7 @@ TEST(HandleBookTest, TwoHoldsGivenBackTogetherGiveTheChunkBackOnce) {
   ASSERT_TRUE(book.Add(1, Memory(quota.get(), {2 * kMiB})));
   auto chunks = book.Share(1);
   ASSERT_TRUE(chunks.ok());
-  for (HeldMemory& memory : book.Clear()) chunks->push_back(std::move(memory.chunks[0]));
+  for (auto& [handle, memory] : book.Clear()) chunks->push_back(std::move(memory.chunks[0]));
   std::vector<Reservation> bill;
   EXPECT_EQ(TakeUnshared(*std::move(chunks), &bill).size(), 1u);
 }

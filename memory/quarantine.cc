@@ -20,12 +20,13 @@ void ShrinkBill(uint64_t bytes, std::vector<Reservation>* bill) {
 
 }  // namespace
 
-void Quarantine::Add(std::vector<Chunk> chunks, std::vector<Reservation> bill) {
+void Quarantine::Add(std::vector<Chunk> chunks, std::vector<Reservation> bill, Settled settled) {
   ++added_;
   Return returned;
   returned.bytes = TotalBytes(chunks);
   returned.chunks = std::move(chunks);
   returned.bill = std::move(bill);
+  returned.settled = std::move(settled);
   open_bytes_ += returned.bytes;
   open_chunks_ += returned.chunks.size();
   waiting_.push_back(std::move(returned));
@@ -39,7 +40,10 @@ void Quarantine::Close(Return* returned) {
 
 bool Quarantine::TakeShown(uint64_t known_bytes, Return* returned) {
   const uint64_t missing = returned->known_before - std::min(returned->known_before, known_bytes);
-  if (missing <= std::min(returned->bytes / 2, kMostNoise)) return true;
+  if (missing <= std::min(returned->bytes / 2, kMostNoise)) {
+    returned->missing = missing;
+    return true;
+  }
   if (missing < returned->missing) {
     returned->missing = missing;
     ShrinkBill(missing, &returned->bill);
@@ -55,6 +59,7 @@ bool Quarantine::BeginNext(absl::Time now, const KnownBytes& known_bytes) {
   Close(&next);
   if (!known->has_value() || next.bytes == 0) {
     ++settled_;
+    if (next.settled) next.settled(0);
     return true;
   }
   next.missing = next.bytes;
@@ -77,6 +82,7 @@ void Quarantine::Settle(absl::Time now, const KnownBytes& known_bytes) {
     if (!free && now - watched_->closed < options_.patience) return;
     closed_bytes_ = 0;
     ++settled_;
+    if (watched_->settled) std::exchange(watched_->settled, nullptr)(watched_->missing);
     // Where contexts or others have taken what they may, there is nothing to hold anybody to.
     if (!free && now_known < std::min(watched_->known_before, options_.capacity_bytes)) {
       stuck_bytes_ += watched_->missing;

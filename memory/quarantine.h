@@ -45,8 +45,11 @@ class Quarantine {
 
   explicit Quarantine(const Options& options) : options_(options) {}
 
+  // Told how many of a return's bytes have not shown up when it is settled.
+  using Settled = std::function<void(uint64_t missing_bytes)>;
   // Takes chunks whose process is gone, and what they are charged to. May take nothing of either.
-  void Add(std::vector<Chunk> chunks, std::vector<Reservation> bill);
+  // `settled` may be null.
+  void Add(std::vector<Chunk> chunks, std::vector<Reservation> bill, Settled settled = nullptr);
 
   // Closes what was added, one return after the other, each once the former one is settled: free,
   // or stuck.
@@ -70,6 +73,7 @@ class Quarantine {
   struct Return {
     std::vector<Chunk> chunks;
     std::vector<Reservation> bill;
+    Settled settled;
     uint64_t bytes = 0;
     uint64_t missing = 0;       // The part of them that has not shown up since it was closed.
     uint64_t known_before = 0;  // Before it was closed.

@@ -94,6 +94,24 @@ class ChunkSource {
   // The device's memory that nobody has, in this process or any other. Nothing for a device whose
   // memory is free as soon as the last descriptor and mapping of it are gone.
   virtual absl::StatusOr<std::optional<uint64_t>> FreeBytes() = 0;
+
+  // A part of a chunk, and the host memory (borrowed) that it is copied to or from.
+  struct Part {
+    uint64_t offset = 0;
+    void* host = nullptr;
+    uint64_t bytes = 0;
+  };
+  // [host, host + bytes) will be an end of many copies: makes them fast. It stays mapped until this
+  // object ends.
+  virtual absl::Status AddHost(void* host, uint64_t bytes) = 0;
+  // Returns for each kUsedGranule of the chunk behind `fd` (borrowed) whether it holds anything but
+  // zeros.
+  virtual absl::StatusOr<std::vector<bool>> FindUsed(int fd, uint64_t bytes) = 0;
+  static constexpr uint64_t kUsedGranule = 2u << 20;
+  // Copies parts of the chunk behind `fd` (borrowed), each of which lies within its `bytes`, to
+  // host memory or from it, and returns when that is done.
+  virtual absl::Status CopyOut(int fd, uint64_t bytes, absl::Span<const Part> parts) = 0;
+  virtual absl::Status CopyIn(int fd, uint64_t bytes, absl::Span<const Part> parts) = 0;
 };
 
 // What one session has of a device that many share.

@@ -77,6 +77,9 @@ ABSL_FLAG(std::string, device_reserve, "",
 ABSL_FLAG(warpline::ByteSize, host_memory, {},
           "Page-locked memory that all sessions together may share with clients on this host, such "
           "as 16GiB; mapped memory beyond it is refused. 0 for half of the host's memory.");
+ABSL_FLAG(warpline::ByteSize, swap_host, {},
+          "Memory of the host to which `warpline page-out` moves sessions' device memory, such as "
+          "64GiB. The server takes all of it when it starts. 0 for none.");
 ABSL_FLAG(int, max_sessions, 64, "The most sessions at a time, up to 8192; more are refused.");
 ABSL_FLAG(int, strangers_per_peer, 64,
           "The most streams that one peer may have open on which it has not opened or "
@@ -363,6 +366,7 @@ absl::StatusOr<DeviceOptions> Device() {
   auto reserve = OptionalBytes("device_reserve", absl::GetFlag(FLAGS_device_reserve));
   if (!reserve.ok()) return reserve.status();
   options.reserve_bytes = *reserve;
+  options.swap_bytes = absl::GetFlag(FLAGS_swap_host).bytes;
   const auto pageable = Pageable();
   if (!pageable.ok()) return pageable.status();
   options.pageable_access = *pageable;

@@ -76,13 +76,16 @@ absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
   return supervisor::SupervisedLauncher::Create(std::move(program));
 }
 
+// More do not make the system give pages faster.
+constexpr int kMostSwapThreads = 16;
+
 bool Has(Tier tier, const TierOptions& options) {
   return std::find(options.tiers.begin(), options.tiers.end(), tier) != options.tiers.end();
 }
 
 absl::StatusOr<Devices> OpenAllDevices(const DeviceOptions& from, const TierOptions& tiers,
-                                       ProcessLauncher* launcher, jail::Jailer* jailer,
-                                       size_t descriptors) {
+                                       SwapSpace* swap, ProcessLauncher* launcher,
+                                       jail::Jailer* jailer, size_t descriptors) {
   auto keeper = ProgramOr(from.keeper_program, ProcessRole::kKeeper);
   if (!keeper.ok()) return keeper.status();
   OpenDevicesOptions options;
@@ -91,8 +94,10 @@ absl::StatusOr<Devices> OpenAllDevices(const DeviceOptions& from, const TierOpti
   options.memory.keeper.program.path = *std::move(keeper);
   options.memory.keeper.backend = from.backend;
   options.memory.reserve_bytes = from.reserve_bytes;
-  // Of those that wait, one session's, and the keeper's.
-  options.memory.contexts = static_cast<uint64_t>(from.warm_workers.value_or(1)) + 2;
+  options.memory.swap = swap;
+  // Of those that wait, one session's, the keeper's, and the pager's.
+  options.memory.contexts =
+      static_cast<uint64_t>(from.warm_workers.value_or(1)) + (swap == nullptr ? 2 : 3);
   if (Has(Tier::kGuarded, tiers)) options.memory.shared_contexts = tiers.guarded_standby ? 2 : 1;
   options.memory.shared_context_bytes = tiers.guarded_context_bytes;
   options.pageable_access = from.pageable_access;
@@ -237,7 +242,13 @@ std::string NameForScheduler(const ServerOptions& options) {
 std::optional<audit::Record> DescribeReplace(const std::string& request) {
   warpline_internal::ReplaceRequest parsed;
   if (parsed.ParseFromString(request) && parsed.ticket() != 0) return std::nullopt;
-  return audit::Record{.event = audit::Event::kAdminReplace, .session = parsed.session()};
+  if (parsed.action() == warpline_internal::ReplaceRequest::REPLACE) {
+    return audit::Record{.event = audit::Event::kAdminReplace, .session = parsed.session()};
+  }
+  const bool out = parsed.action() == warpline_internal::ReplaceRequest::PAGE_OUT;
+  audit::Record record{.event = audit::Event::kAdminPage, .session = parsed.session()};
+  record.texts = {{"action", out ? "out" : "in"}};
+  return record;
 }
 
 std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
@@ -279,8 +290,14 @@ absl::Status GpuServer::Compose() {
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
   launcher_ = *std::move(launcher);
-  auto devices =
-      OpenAllDevices(options_.device, options_.tiers, launcher_.get(), jailer_.get(), descriptors);
+  if (options_.device.swap_bytes > 0) {
+    const auto threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    auto swap = SwapSpace::Open(options_.device.swap_bytes, std::min(threads, kMostSwapThreads));
+    if (!swap.ok()) return swap.status();
+    swap_ = *std::move(swap);
+  }
+  auto devices = OpenAllDevices(options_.device, options_.tiers, swap_.get(), launcher_.get(),
+                                jailer_.get(), descriptors);
   if (!devices.ok()) return devices.status();
   auto host = HostOptions(options_, name_, devices->front()->backend());
   if (!host.ok()) return host.status();

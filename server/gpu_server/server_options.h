@@ -50,6 +50,8 @@ struct DeviceOptions {
   std::string backend = "auto";
   // Device memory left to others; DeviceMemoryOptions says what it is by default.
   std::optional<uint64_t> reserve_bytes;
+  // Host memory that device memory of sessions can be moved to; 0 for none.
+  uint64_t swap_bytes = 0;
   // Workers of each device that wait for a session; by default one of a GPU, none of another.
   std::optional<int> warm_workers;
   PageableAccess pageable_access = PageableAccess::kWarn;

@@ -1,5 +1,6 @@
 #include "server/keeper/keeper.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,17 @@ void FillDeviceInfo(const device::DeviceInfo& from, warpline_internal::DeviceInf
 }
 
 bool ValidChunkSize(uint64_t bytes) { return bytes > 0 && bytes % kChunkGranularity == 0; }
+
+// Whether each of these chunks has its descriptor and a size that chunks have.
+bool Match(const google::protobuf::RepeatedField<uint64_t>& sizes,
+           const std::vector<UniqueFd>& fds) {
+  return !fds.empty() && static_cast<size_t>(sizes.size()) == fds.size() &&
+         std::all_of(sizes.begin(), sizes.end(), ValidChunkSize);
+}
+
+bool LiesWithin(uint64_t offset, uint64_t bytes, uint64_t whole) {
+  return offset <= whole && bytes <= whole - offset;
+}
 
 }  // namespace
 
@@ -109,10 +121,71 @@ absl::Status Keeper::ReadFree(FromKeeper* reply) {
   return absl::OkStatus();
 }
 
+absl::Status Keeper::AddBlock(const warpline_internal::AddHostBlock& request,
+                              const std::vector<UniqueFd>& fds) {
+  if (chunks_ == nullptr) return absl::FailedPreconditionError("the keeper is not open");
+  if (fds.size() != 1 || request.bytes() == 0) {
+    return absl::InvalidArgumentError("a host block out of bounds");
+  }
+  auto block = MappedMemory::Map(fds.front().get(), request.bytes());
+  if (!block.ok()) return block.status();
+  const absl::Status added = chunks_->AddHost(block->data(), block->bytes());
+  if (added.ok()) blocks_.push_back(*std::move(block));
+  return added;
+}
+
+absl::Status Keeper::Find(const warpline_internal::FindUsed& request,
+                          const std::vector<UniqueFd>& fds, FromKeeper* reply) {
+  if (chunks_ == nullptr) return absl::FailedPreconditionError("the keeper is not open");
+  if (!Match(request.chunk_bytes(), fds)) {
+    return absl::InvalidArgumentError("chunks out of bounds");
+  }
+  std::string& bits = *reply->mutable_used();
+  size_t count = 0;
+  for (size_t i = 0; i < fds.size(); ++i) {
+    const auto used = chunks_->FindUsed(fds[i].get(), request.chunk_bytes(static_cast<int>(i)));
+    if (!used.ok()) return used.status();
+    for (const bool one : *used) {
+      if (count % 8 == 0) bits.push_back(0);
+      if (one) bits.back() = static_cast<char>(bits.back() | 1 << count % 8);
+      ++count;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Keeper::Move(const warpline_internal::MoveChunks& request,
+                          const std::vector<UniqueFd>& fds) {
+  if (chunks_ == nullptr) return absl::FailedPreconditionError("the keeper is not open");
+  if (!Match(request.chunk_bytes(), fds)) {
+    return absl::InvalidArgumentError("chunks out of bounds");
+  }
+  std::vector<std::vector<device::ChunkSource::Part>> parts(fds.size());
+  for (const auto& part : request.parts()) {
+    if (part.chunk() >= fds.size() || part.block() >= blocks_.size() || part.bytes() == 0 ||
+        !LiesWithin(part.offset(), part.bytes(),
+                    request.chunk_bytes(static_cast<int>(part.chunk()))) ||
+        !LiesWithin(part.block_offset(), part.bytes(), blocks_[part.block()].bytes())) {
+      return absl::InvalidArgumentError("a moved part out of bounds");
+    }
+    parts[part.chunk()].push_back(
+        {part.offset(), blocks_[part.block()].data() + part.block_offset(), part.bytes()});
+  }
+  for (size_t i = 0; i < fds.size(); ++i) {
+    if (parts[i].empty()) continue;
+    const uint64_t bytes = request.chunk_bytes(static_cast<int>(i));
+    const absl::Status moved = request.out() ? chunks_->CopyOut(fds[i].get(), bytes, parts[i])
+                                             : chunks_->CopyIn(fds[i].get(), bytes, parts[i]);
+    if (!moved.ok()) return moved;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Keeper::Serve(int fd) {
   while (true) {
     warpline_internal::ToKeeper request;
-    const absl::Status received = ReceivePacket(fd, &request, nullptr);
+    std::vector<UniqueFd> fds;
+    const absl::Status received = ReceivePacket(fd, &request, &fds);
     if (absl::IsUnavailable(received)) return absl::OkStatus();
     if (!received.ok()) return received;
     FromKeeper reply;
@@ -124,6 +197,12 @@ absl::Status Keeper::Serve(int fd) {
       status = Create(request.create(), &reply, &created);
     } else if (request.has_free()) {
       status = ReadFree(&reply);
+    } else if (request.has_add()) {
+      status = AddBlock(request.add(), fds);
+    } else if (request.has_find()) {
+      status = Find(request.find(), fds, &reply);
+    } else if (request.has_move()) {
+      status = Move(request.move(), fds);
     }
     if (!status.ok()) {
       reply.set_code(static_cast<int>(status.code()));

@@ -1,5 +1,5 @@
-// The keeper of one device: makes, scrubs and exports memory for the server that started it, and
-// never runs a tenant's code.
+// The keeper of one device: makes, scrubs and exports memory for the server that started it, moves
+// it to host memory and back, and never runs a tenant's code.
 #ifndef WARPLINE_SERVER_KEEPER_KEEPER_H_
 #define WARPLINE_SERVER_KEEPER_KEEPER_H_
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/mapped_memory.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
@@ -39,9 +40,15 @@ class Keeper {
   absl::Status Create(const warpline_internal::CreateChunks& request, FromKeeper* reply,
                       std::vector<UniqueFd>* created);
   absl::Status ReadFree(FromKeeper* reply);
+  absl::Status AddBlock(const warpline_internal::AddHostBlock& request,
+                        const std::vector<UniqueFd>& fds);
+  absl::Status Find(const warpline_internal::FindUsed& request, const std::vector<UniqueFd>& fds,
+                    FromKeeper* reply);
+  absl::Status Move(const warpline_internal::MoveChunks& request, const std::vector<UniqueFd>& fds);
 
   const OpenBackend open_backend_;
   std::unique_ptr<device::Backend> backend_;
+  std::vector<MappedMemory> blocks_;  // Before the source, which has them registered.
   std::unique_ptr<device::ChunkSource> chunks_;
 };
 

@@ -6,6 +6,8 @@
 FOLDER is an installation (lib/, bin/) with long_program in bin/ or beside this script. A killed
 worker's session either had nothing in flight: then it goes on, and the program's results are right
 to the end. Or it had: then the program gets CUDA's sticky error and reads its memory back intact.
+With --page the sessions' memory is moved to the host and back all the time, and keepers, pagers and
+clients are killed, too: nobody else may notice.
 Anything else is a failure, and with --error_within_s an error that comes later than that. The last lines are the counts, and what is left of it all:
 processes, descriptors, memory in the server's books. Exit status 0 only without failures and leaks.
 """
@@ -18,6 +20,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -82,7 +85,9 @@ class Chaos:
         self.random = random.Random(options.seed)
         self.programs = []
         self.resumed = self.errors = self.late = self.failed = self.unanswered = 0
-        self.kills = 0
+        self.kills = self.other_kills = 0
+        self.moved = 0
+        self.over = threading.Event()
         self.started = 0
         self.finished = 0
         self.latest = 0.0
@@ -144,7 +149,41 @@ class Chaos:
                 self.fail("neither an error nor another worker: %s" % row)
         return rows
 
+    def page(self):
+        """Moves all sessions' memory away, again and again. They have it back when they need it."""
+        random_pauses = random.Random(self.options.seed)
+        while not self.over.wait(random_pauses.uniform(0, 0.1)):
+            run = subprocess.run(
+                [str(self.installation.root / "bin/warpline"), "page-out",
+                 "--endpoint=" + self.server.endpoint], stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, timeout=CALL_TIMEOUT_S, check=False)
+            self.moved += run.stdout.count("its memory is away")
+
+    def kill_another(self):
+        """Kills a client, or a process that has no session's."""
+        keepers = [child for child in local_server.descendants(self.server.pid)
+                   if "keeper" in comm(child)]
+        ready = [program for program in self.programs
+                 if not program.kills and program.process.poll() is None]
+        try:
+            if ready and self.random.random() < 0.4:
+                program = self.random.choice(ready)
+                self.programs.remove(program)
+                program.process.kill()
+                program.process.communicate()
+            elif keepers:
+                os.kill(self.random.choice(keepers), signal.SIGKILL)
+            else:
+                return
+        except ProcessLookupError:
+            return
+        self.kills += 1
+        self.other_kills += 1
+
     def kill_one(self, rows):
+        if self.options.page and self.random.random() < 0.4:
+            self.kill_another()
+            return
         ready = [program for program in self.programs
                  if not program.kills and program.process.poll() is None and
                  rows.get(program.process.pid, {}).get("state") == "open" and
@@ -167,6 +206,20 @@ class Chaos:
 
     def run(self):
         end = time.monotonic() + self.options.timeout
+        paging = threading.Thread(target=self.page)
+        if self.options.page:
+            paging.start()
+        try:
+            self.go_on_until(end)
+        finally:
+            self.over.set()
+            if self.options.page:
+                paging.join()
+        for program in self.programs:
+            self.fail("a program that does not end")
+            os.killpg(program.process.pid, signal.SIGKILL)
+
+    def go_on_until(self, end):
         while ((self.kills < self.options.kills or self.resumed < self.options.least_resumed)
                and time.monotonic() < end):
             self.start_missing()
@@ -177,9 +230,13 @@ class Chaos:
             self.look()
             self.collect()
             time.sleep(0.05)
-        for program in self.programs:
-            self.fail("a program that does not end")
-            os.killpg(program.process.pid, signal.SIGKILL)
+
+
+def comm(pid):
+    try:
+        return pathlib.Path("/proc/%d/comm" % pid).read_text()
+    except OSError:
+        return ""
 
 
 def descriptors(pid):
@@ -187,8 +244,7 @@ def descriptors(pid):
 
 
 def worker_count(pid):
-    return sum(1 for child in local_server.descendants(pid)
-               if "worker" in pathlib.Path("/proc/%d/comm" % child).read_text())
+    return sum(1 for child in local_server.descendants(pid) if "worker" in comm(child))
 
 
 def await_rest(installation, server, warm_workers):
@@ -209,6 +265,9 @@ def settle(installation, server, workers, wanted_descriptors):
         granted = re.search(r"memory +(.*?) granted", text)
         if granted is None or not granted[1].startswith("0 "):
             complaints.append("memory granted: %s" % (granted and granted[1]))
+        moved = re.search(r"^swap +(.*?) moved", text, re.MULTILINE)
+        if moved is not None and not moved[1].startswith("0 "):
+            complaints.append("memory on the host: %s" % moved[1])
         left = sessions(installation, server.endpoint)
         if left:
             complaints.append("sessions: %s" % left)
@@ -239,11 +298,15 @@ def main():
                         help="go on killing until so many sessions went on")
     parser.add_argument("--error_within_s", type=float, default=0,
                         help="how long after a kill its error may come; 0 for any time")
+    parser.add_argument("--page", action="store_true",
+                        help="move memory to the host all the time, and kill other processes, too")
     parser.add_argument("--timeout", type=float, default=3000)
     options = parser.parse_args()
     local_server.stop_on_signals()
     installation = local_server.Installation.from_bundle(options.bundle)
     flags = ["--device=" + options.device, "--warm_workers=%d" % options.warm_workers]
+    if options.page:
+        flags.append("--swap_host=1GiB")
     with local_server.Server(installation, flags) as server:
         chaos = Chaos(options, installation, server)
         first = Program(chaos.path, installation, server.endpoint,
@@ -256,6 +319,8 @@ def main():
         complaints = settle(installation, server, workers + 1, before + 24)
         print("kills=%d resumed=%d errors=%d failures=%d late=%d programs=%d" % (
             chaos.kills, chaos.resumed, chaos.errors, chaos.failed, chaos.late, chaos.finished))
+        if options.page:
+            print("moved=%d others_killed=%d" % (chaos.moved, chaos.other_kills))
         print("slowest error %.3f s after its kill" % chaos.latest)
         for complaint in complaints:
             print("LEAK", complaint)
@@ -265,7 +330,8 @@ def main():
                 r" [WE] |replaced|worker_error|closed", line)))
         ok = (not chaos.failed and not complaints and chaos.kills >= options.kills and
               chaos.resumed >= options.least_resumed and
-              chaos.resumed + chaos.errors == chaos.kills)
+              chaos.resumed + chaos.errors == chaos.kills - chaos.other_kills and
+              (not options.page or chaos.moved > 0))
         print("kills:", "ok" if ok else "FAILED")
         return 0 if ok else 1
 

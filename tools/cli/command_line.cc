@@ -51,6 +51,8 @@ constexpr VerbInfo kVerbs[] = {
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
     {"replace", Verb::kReplace, "endpoint:text"},
+    {"page-out", Verb::kPageOut, "endpoint:text"},
+    {"page-in", Verb::kPageIn, "endpoint:text"},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
     {"explain", Verb::kExplain, "hardened all"},
     {"audit", Verb::kAudit,
@@ -313,7 +315,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     return Wrong("warpline hold: no --folder given", "", "");
   }
   if (auto status = CheckGang(line); !status.ok()) return status;
-  const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
+  const bool takes_session =
+      (line.verb == Verb::kReplace || line.verb == Verb::kPageOut || line.verb == Verb::kPageIn) &&
+      line.rest.size() == 1;
   const bool takes_command = line.verb == Verb::kHelp && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
       line.verb == Verb::kPolicy || line.verb == Verb::kSlice) {

@@ -28,6 +28,8 @@ enum class Verb {
   kSlice,
   kServers,
   kReplace,
+  kPageOut,
+  kPageIn,
   kDevices,
   kExplain,
   kAudit,
@@ -46,10 +48,10 @@ struct CommandLine {
   // The other options by name, without dashes: {"memory", "4GiB"}; switches are "1". Sizes and
   // numbers have been checked.
   std::map<std::string, std::string> options;
-  // The words after the options. kHelp: the command that is asked about, or nothing. kReplace: the
-  // session's number, or nothing. kServe: the server's flags. kRun: the program and its arguments,
-  // at least one. kExplain: programs. kKeepLease: processes. kTenant, kLease, kSlice, kServers,
-  // kPolicy: the name, or a file.
+  // The words after the options. kHelp: the command that is asked about, or nothing. kReplace,
+  // kPageOut and kPageIn: the session's number, or nothing. kServe: the server's flags. kRun: the
+  // program and its arguments, at least one. kExplain: programs. kKeepLease: processes. kTenant,
+  // kLease, kSlice, kServers, kPolicy: the name, or a file.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

@@ -62,6 +62,10 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    the file
   warpline replace [SESSION]       replace the workers of one session of a server, or of all
                                    sessions, such as after an upgrade
+  warpline page-out [SESSION]      move the device memory of one session of a server, or of all, to
+                                   the host (warpline serve --swap_host=SIZE). A session has it back
+                                   before its next command
+  warpline page-in [SESSION]       move it back now
 
   warpline audit [--dir=DIR] [--follow] [--json] [--since=WHEN] [--session=N] [--tenant=T]
                  [--event=E]
@@ -153,8 +157,8 @@ change or list tenants and leases want the operator's credential. It is in the f
 WARPLINE_OPERATOR_CREDENTIAL_FILE, else in operator.credential in the state folder of your own
 scheduler or of the service.
 
-ps, top, stat, policy, trace and replace are for a server's operator: the server's own user or
-root, on its host. They find the server's admin socket themselves (warpline serve
+ps, top, stat, policy, trace, replace, page-out and page-in are for a server's operator: the
+server's own user or root, on its host. They find the server's admin socket themselves (warpline serve
 --admin_socket=PATH); if that socket is forwarded from another host, E is unix:/PATH. Under
 `warpline run`, or with a tenant's credential at a scheduler, ps, top and stat show that lease or
 tenant only.
@@ -167,13 +171,15 @@ struct Paragraph {
 };
 constexpr Paragraph kParagraphs[] = {
     {"E is host:port",
-     "run hold ps top devices stat servers lease slice tenant policy trace replace"},
+     "run hold ps top devices stat servers lease slice tenant policy trace replace page-out "
+     "page-in"},
     {"LIMITS are", "tenant"},
     {"SHAPE is", "slice"},
     {"DIR is the", "audit"},
     {"A server or scheduler with TLS",
-     "run hold ps top devices stat servers lease slice tenant audit policy trace replace"},
-    {"ps, top, stat,", "ps top stat policy trace replace"},
+     "run hold ps top devices stat servers lease slice tenant audit policy trace replace page-out "
+     "page-in"},
+    {"ps, top, stat,", "ps top stat policy trace replace page-out page-in"},
 };
 
 bool IsAbout(absl::string_view paragraph, const std::string& command) {

@@ -132,18 +132,19 @@ absl::StatusOr<std::string> Devices(const CommandLine& line) {
   return DevicesReport(*reply);
 }
 
-int Replace(const CommandLine& line) {
+int ActOnSessions(const CommandLine& line, warpline_internal::ReplaceRequest::Action action,
+                  const char* done) {
   uint64_t session = 0;
   if (!line.rest.empty() && (!absl::SimpleAtoi(line.rest[0], &session) || session == 0)) {
     return Complain(absl::StrCat("no session's number: ", line.rest[0]), 2);
   }
-  const auto reply = AskToReplace(Endpoint(line), session);
+  const auto reply = AskToReplace(Endpoint(line), action, session);
   if (!reply.ok()) return Complain(std::string(reply.status().message()), 1);
   int code = 0;
   for (const auto& one : reply->sessions()) {
     if (!one.error().empty()) code = 1;
     std::printf("session %llu: %s\n", static_cast<unsigned long long>(one.session()),
-                one.error().empty() ? "replaced" : Shown(one.error()).c_str());
+                one.error().empty() ? done : Shown(one.error()).c_str());
   }
   return code;
 }
@@ -180,7 +181,12 @@ int Main(const std::vector<std::string>& args) {
     case Verb::kServers:
       return Print(Operate(*line, Endpoint(*line, kDefaultSchedulerEndpoint)));
     case Verb::kReplace:
-      return Replace(*line);
+      return ActOnSessions(*line, warpline_internal::ReplaceRequest::REPLACE, "replaced");
+    case Verb::kPageOut:
+      return ActOnSessions(*line, warpline_internal::ReplaceRequest::PAGE_OUT,
+                           "its memory is away");
+    case Verb::kPageIn:
+      return ActOnSessions(*line, warpline_internal::ReplaceRequest::PAGE_IN, "its memory is back");
     case Verb::kDevices:
       return Print(Devices(*line));
     case Verb::kExplain:

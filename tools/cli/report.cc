@@ -21,11 +21,13 @@ constexpr absl::Duration kReplacePoll = absl::Milliseconds(20);
 
 }  // namespace
 
-absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& endpoint,
-                                                             uint64_t session) {
+absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(
+    const std::string& endpoint, warpline_internal::ReplaceRequest::Action action,
+    uint64_t session) {
   const auto admin = AdminOf(endpoint);
   if (!admin.ok()) return admin.status();
   warpline_internal::ReplaceRequest request;
+  request.set_action(action);
   request.set_session(session);
   request.set_deadline_ms(10000);
   request.set_after(0);
@@ -64,6 +66,10 @@ std::string StatReport(StatReply reply) {
   if (reply.host_memory_limit_bytes() != 0) {
     absl::StrAppend(&out, "host_memory      ", ShownBytes(reply.host_memory_bytes()),
                     " shared with clients, of ", ShownBytes(reply.host_memory_limit_bytes()), "\n");
+  }
+  if (reply.swap_limit_bytes() != 0) {
+    absl::StrAppend(&out, "swap             ", ShownBytes(reply.swap_bytes()),
+                    " moved from devices, of ", ShownBytes(reply.swap_limit_bytes()), "\n");
   }
   for (const DeviceStat& device : reply.devices()) {
     absl::StrAppend(&out, "\ngpu ", device.gpu(), "            ", device.name(), " (",
@@ -105,6 +111,7 @@ std::string StatReport(StatReply reply) {
     absl::StrAppend(&out, "unacknowledged   ", session.unacknowledged_bytes(), "\n");
     absl::StrAppend(&out, "memory           ", ShownBytes(session.memory_bytes()), " of ",
                     ShownBytes(session.quota_bytes()), "\n");
+    absl::StrAppend(&out, "memory_away      ", ShownBytes(session.away_bytes()), "\n");
   }
   return out;
 }
@@ -130,6 +137,7 @@ std::string PsReport(StatReply reply) {
                {"STATE"},
                {"AGE", true},
                {"MEMORY", true},
+               {"AWAY", true, true},
                {"QUOTA", true},
                {"COMMANDS", true},
                {"COMPUTE", true, true},
@@ -143,14 +151,26 @@ std::string PsReport(StatReply reply) {
                {"PEER"},
                {"WHY", false, true}});
   for (const SessionStat& session : reply.sessions()) {
-    table.Add(
-        {absl::StrCat(session.id()), session.server(), ShownGpus(session), session.tier(),
-         session.state(), ShownAge(session.age_seconds()), ShownBytes(session.memory_bytes()),
-         ShownBytes(session.quota_bytes()), absl::StrCat(session.commands()), ShownCompute(session),
-         session.restarts() == 0 ? "" : absl::StrCat(session.restarts()), session.tenant(),
-         session.lease(), session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),
-         absl::StrCat(session.client_pid()), session.program(), session.transport(), session.peer(),
-         session.reason()});
+    table.Add({absl::StrCat(session.id()),
+               session.server(),
+               ShownGpus(session),
+               session.tier(),
+               session.state(),
+               ShownAge(session.age_seconds()),
+               ShownBytes(session.memory_bytes()),
+               session.away_bytes() == 0 ? "" : ShownBytes(session.away_bytes()),
+               ShownBytes(session.quota_bytes()),
+               absl::StrCat(session.commands()),
+               ShownCompute(session),
+               session.restarts() == 0 ? "" : absl::StrCat(session.restarts()),
+               session.tenant(),
+               session.lease(),
+               session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),
+               absl::StrCat(session.client_pid()),
+               session.program(),
+               session.transport(),
+               session.peer(),
+               session.reason()});
   }
   return table.Text();
 }

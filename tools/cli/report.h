@@ -14,10 +14,11 @@ namespace warpline::cli {
 // errors as AskForStat() of administration.h.
 absl::StatusOr<warpline_internal::StatReply> AskServer(const std::string& endpoint);
 
-// Makes other workers take over from those of `session`, or of all sessions for 0, and returns when
-// that is done. The server waits up to 10 s for what is in flight in each. Errors as AdminOf().
-absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& endpoint,
-                                                             uint64_t session);
+// Has a server do `action` with `session`, or with all sessions for 0, and returns when that is
+// done. The server waits up to 10 s for what is in flight in each. Errors as AdminOf().
+absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(
+    const std::string& endpoint, warpline_internal::ReplaceRequest::Action action,
+    uint64_t session);
 
 // Prints everything, as groups of "name value".
 std::string StatReport(warpline_internal::StatReply reply);

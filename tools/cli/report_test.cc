@@ -51,6 +51,10 @@ TEST(ReportTest, StatShowsHostMemoryWhereTheServerTellsIt) {
   reply.set_host_memory_limit_bytes(8ull << 30);
   EXPECT_THAT(StatReport(reply),
               HasSubstr("host_memory      3.0 MiB shared with clients, of 8.0 GiB"));
+  EXPECT_THAT(StatReport(reply), Not(HasSubstr("swap")));
+  reply.set_swap_bytes(5ull << 30);
+  reply.set_swap_limit_bytes(64ull << 30);
+  EXPECT_THAT(StatReport(reply), HasSubstr("swap             5.0 GiB moved from devices, of 64.0"));
 }
 
 TEST(ReportTest, StatShowsWhateverTheServerCounts) {

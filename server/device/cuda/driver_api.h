@@ -90,6 +90,7 @@ namespace warpline::device {
   F(cuCtxGetLimit)                      \
   F(cuCtxSetLimit)                      \
   F(cuModuleLoadDataEx)                 \
+  F(cuModuleGetFunction)                \
   F(cuModuleUnload)                     \
   F(cuOccupancyMaxActiveClusters)       \
   F(cuOccupancyMaxPotentialClusterSize) \

@@ -1,17 +1,13 @@
 #include "server/device/testing/fake_backend.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "server/device/cpu/memory/memfd_chunks.h"
 
 namespace warpline::device {
 namespace {
 
-class FakeChunkSource : public ChunkSource {
+class FakeChunkSource : public cpu::MemfdChunks {
  public:
   explicit FakeChunkSource(const FakeBackendOptions& options) : options_(options) {}
 
@@ -20,20 +16,7 @@ class FakeChunkSource : public ChunkSource {
     if (free.ok() && free->value_or(bytes) < bytes) {
       return absl::ResourceExhaustedError("no memory is free");
     }
-    UniqueFd fd(memfd_create("fake-chunk", MFD_CLOEXEC));
-    if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-      return absl::ResourceExhaustedError(absl::StrCat("memfd: errno ", errno));
-    }
-    return fd;
-  }
-
-  // A hole reads as zeros, and makes fresh chunks cost nothing.
-  absl::Status ScrubChunk(int fd, uint64_t bytes) override {
-    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) !=
-        0) {
-      return absl::InternalError(absl::StrCat("fallocate: errno ", errno));
-    }
-    return absl::OkStatus();
+    return MemfdChunks::CreateChunk(bytes);
   }
 
   absl::StatusOr<std::optional<uint64_t>> FreeBytes() override {

@@ -75,6 +75,7 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_age_seconds(absl::ToDoubleSeconds(SteadyNow() - from.since));
   to->set_quota_bytes(from.memory.quota_bytes);
   to->set_memory_bytes(from.memory.bytes);
+  to->set_away_bytes(from.memory.away_bytes);
   to->set_host_window_bytes(from.memory.window_bytes);
   to->set_frames_received(from.traffic.frames_received);
   to->set_frames_sent(from.traffic.frames_sent);
@@ -158,6 +159,8 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_resumes_refused(counters.resumes_refused.value());
   reply.set_host_memory_bytes(snapshot.host_memory_bytes);
   reply.set_host_memory_limit_bytes(snapshot.host_memory_limit_bytes);
+  reply.set_swap_bytes(snapshot.swap_bytes);
+  reply.set_swap_limit_bytes(snapshot.swap_limit_bytes);
   reply.set_clients_vanished(counters.clients_vanished.value());
   return WithSessions(
       snapshot, parsed.page(), [](const SessionSnapshot&) { return true; }, std::move(reply));
@@ -193,6 +196,9 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
                                           const std::string& request) {
   warpline_internal::ReplaceRequest parsed;
   if (!parsed.ParseFromString(request)) return absl::InvalidArgumentError("malformed request");
+  if (!warpline_internal::ReplaceRequest::Action_IsValid(parsed.action())) {
+    return absl::InvalidArgumentError("an action that this server does not have");
+  }
   uint64_t ticket = parsed.ticket();
   if (ticket == 0) {
     const absl::Duration deadline =
@@ -204,8 +210,8 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
     if (parsed.session() != 0 && ids.empty()) {
       return absl::NotFoundError(absl::StrCat("no session ", parsed.session()));
     }
-    host->RenewWorkers();
-    const auto started = replacements->Start(std::move(ids), deadline);
+    if (parsed.action() == warpline_internal::ReplaceRequest::REPLACE) host->RenewWorkers();
+    const auto started = replacements->Start(parsed.action(), std::move(ids), deadline);
     if (!started.ok()) return started.status();
     ticket = *started;
   }

@@ -137,6 +137,10 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
           snapshot.host_memory_bytes);
   f.Gauge("warpline_host_memory_limit_bytes", "What all sessions together may share.",
           snapshot.host_memory_limit_bytes);
+  f.Gauge("warpline_swap_bytes", "Memory of this host that holds memory moved from devices.",
+          snapshot.swap_bytes);
+  f.Gauge("warpline_swap_limit_bytes", "What there is for that (--swap_host).",
+          snapshot.swap_limit_bytes);
   f.Gauge("warpline_unacknowledged_bytes", "What is kept to be sent to clients again.",
           unacknowledged);
   f.Gauge("warpline_sessions_detached", "Sessions that wait for their client to come back.",

@@ -8,9 +8,10 @@
 
 namespace warpline::server {
 
-absl::StatusOr<uint64_t> Replacements::Start(std::vector<uint64_t> sessions,
+absl::StatusOr<uint64_t> Replacements::Start(Action action, std::vector<uint64_t> sessions,
                                              absl::Duration deadline) {
   auto job = std::make_shared<Job>();
+  job->action = action;
   job->sessions = std::move(sessions);
   job->deadline = deadline;
   uint64_t ticket;
@@ -45,7 +46,7 @@ void Replacements::Next(SessionHost* host, const std::shared_ptr<Job>& job, size
   }
   const uint64_t id = job->sessions[index];
   const absl::Duration deadline = job->deadline;
-  host->ReplaceWorker(id, deadline, [host, job, id, index](const absl::Status& status) {
+  const auto done = [host, job, id, index](const absl::Status& status) {
     {
       MutexLock lock(&job->mu);
       auto* const one = job->reply.add_sessions();
@@ -53,7 +54,14 @@ void Replacements::Next(SessionHost* host, const std::shared_ptr<Job>& job, size
       if (!status.ok()) one->set_error(std::string(status.message()));
     }
     Next(host, job, index + 1);
-  });
+  };
+  if (job->action == warpline_internal::ReplaceRequest::PAGE_OUT) {
+    host->PageOut(id, deadline, done);
+  } else if (job->action == warpline_internal::ReplaceRequest::PAGE_IN) {
+    host->PageIn(id, done);
+  } else {
+    host->ReplaceWorker(id, deadline, done);
+  }
 }
 
 absl::StatusOr<warpline_internal::ReplaceReply> Replacements::Look(uint64_t ticket, size_t after,

@@ -1,5 +1,6 @@
-// Replacements of workers on request: each goes through its sessions one after another, so that new
-// workers are not all started at once, while whoever asked comes back to see how far it is.
+// What is done with sessions on request, such as to replace their workers: each request goes
+// through its sessions one after another, so that new workers are not all started at once. The
+// caller comes back to see how far it is.
 #ifndef WARPLINE_SERVER_GPU_SERVER_ADMIN_REPLACEMENTS_H_
 #define WARPLINE_SERVER_GPU_SERVER_ADMIN_REPLACEMENTS_H_
 
@@ -25,9 +26,11 @@ class Replacements {
   // `host` is borrowed; it outlives this object, which may end while replacements are under way.
   explicit Replacements(SessionHost* host) : host_(host) {}
 
+  using Action = warpline_internal::ReplaceRequest::Action;
   // Starts one for these sessions; each waits up to `deadline` for what is in flight. Returns its
   // ticket. RESOURCE_EXHAUSTED when kMostKept are under way.
-  absl::StatusOr<uint64_t> Start(std::vector<uint64_t> sessions, absl::Duration deadline);
+  absl::StatusOr<uint64_t> Start(Action action, std::vector<uint64_t> sessions,
+                                 absl::Duration deadline);
   // Returns the outcome for at most `most` sessions after the first `after`, which the caller
   // knows. NOT_FOUND for an unknown one; finished ones are forgotten when others need their place.
   absl::StatusOr<warpline_internal::ReplaceReply> Look(
@@ -38,6 +41,7 @@ class Replacements {
  private:
   // Shared with callbacks under way.
   struct Job {
+    Action action;
     std::vector<uint64_t> sessions;
     absl::Duration deadline;
     Mutex mu;

@@ -25,7 +25,8 @@ TEST_F(ReplacementsTest, SessionsAreReplacedOneAfterAnother) {
   auto first = DialAndOpen();
   auto second = DialAndOpen();
   Replacements replacements(host_.get());
-  const auto ticket = replacements.Start({1, 9, 2}, absl::Seconds(10));
+  const auto ticket =
+      replacements.Start(warpline_internal::ReplaceRequest::REPLACE, {1, 9, 2}, absl::Seconds(10));
   ASSERT_TRUE(ticket.ok());
   const auto reply = Finish(&replacements, *ticket);
   ASSERT_EQ(reply.sessions_size(), 3);
@@ -43,10 +44,12 @@ TEST_F(ReplacementsTest, WhileOneWaitsOthersAreAnswered) {
   client->SendCommands(Body('e'));
   EXPECT_TRUE(client->Await(kReplies).has_value());
   Replacements replacements(host_.get());
-  const auto ticket = replacements.Start({1}, absl::Seconds(30));
+  const auto ticket =
+      replacements.Start(warpline_internal::ReplaceRequest::REPLACE, {1}, absl::Seconds(30));
   ASSERT_TRUE(ticket.ok());
   EXPECT_FALSE(replacements.Look(*ticket)->done());
-  const auto other = replacements.Start({7}, absl::Seconds(30));
+  const auto other =
+      replacements.Start(warpline_internal::ReplaceRequest::REPLACE, {7}, absl::Seconds(30));
   EXPECT_TRUE(Finish(&replacements, *other).done());
   EXPECT_FALSE(replacements.Look(*ticket)->done());
   host_->FaultAll("the test is over");
@@ -56,9 +59,11 @@ TEST_F(ReplacementsTest, WhileOneWaitsOthersAreAnswered) {
 TEST_F(ReplacementsTest, FinishedOnesAreForgottenForOthers) {
   StartServer();
   Replacements replacements(host_.get());
-  const auto first = replacements.Start({}, absl::Seconds(1));
+  const auto first =
+      replacements.Start(warpline_internal::ReplaceRequest::REPLACE, {}, absl::Seconds(1));
   for (size_t i = 0; i < Replacements::kMostKept; ++i) {
-    EXPECT_TRUE(replacements.Start({}, absl::Seconds(1)).ok());
+    EXPECT_TRUE(
+        replacements.Start(warpline_internal::ReplaceRequest::REPLACE, {}, absl::Seconds(1)).ok());
   }
   EXPECT_EQ(replacements.Look(*first).status().code(), absl::StatusCode::kNotFound);
 }

@@ -28,7 +28,7 @@ std::string WhyNotReplaceable(size_t devices, uint32_t journal_flags) {
 void Replacement::Begin(absl::Duration deadline, Done done) {
   if (done_) return done(absl::FailedPreconditionError("it is being replaced already"));
   done_ = std::move(done);
-  quiescer_.Begin(deadline, [this](const absl::Status& status) {
+  parts_.rest->Begin(Rest::Reason::kReplacement, deadline, [this](const absl::Status& status) {
     control_loop.AssertOnLoop();
     OnRested(status);
   });
@@ -73,12 +73,12 @@ void Replacement::OnVariablesSaved(const warpline_internal::VariablesSaved& save
 }
 
 void Replacement::GiveUp(const absl::Status& status) {
-  quiescer_.Release();
+  parts_.rest->Release();
   Finish(status);
 }
 
 void Replacement::Finish(const absl::Status& status) {
-  quiescer_.Forget();
+  parts_.rest->Forget(Rest::Reason::kReplacement);
   parts_.timers->Remove(std::exchange(timer_, 0));
   saving_ = 0;
   variables_ = UniqueFd();

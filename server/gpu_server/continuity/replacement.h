@@ -14,8 +14,7 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/gpu_server/children/workers/worker_link.h"
-#include "server/gpu_server/continuity/quiescer.h"
-#include "server/gpu_server/continuity/worker_place.h"
+#include "server/gpu_server/continuity/rest.h"
 #include "server/hostlink/process/control_loop.h"
 #include "server/hostlink/process/timers.h"
 
@@ -36,7 +35,7 @@ class Replacement {
   // What it needs of its session.
   struct Parts {
     Timers* timers = nullptr;
-    CommandGate* gate = nullptr;
+    Rest* rest = nullptr;
     WorkerLink* worker = nullptr;
     std::function<Standing()> standing;
     // At rest, with what the worker has saved, if it had to: the takeover begins.
@@ -45,8 +44,7 @@ class Replacement {
     absl::Duration save_timeout;
   };
 
-  explicit Replacement(Parts parts)
-      : parts_(std::move(parts)), quiescer_(parts_.timers, parts_.gate) {}
+  explicit Replacement(Parts parts) : parts_(std::move(parts)) {}
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;
 
@@ -67,7 +65,6 @@ class Replacement {
   void GiveUp(const absl::Status& status) RUNS_ON(control_loop);
 
   const Parts parts_;
-  Quiescer quiescer_ ABSL_GUARDED_BY(control_loop);
   Done done_ ABSL_GUARDED_BY(control_loop);
   // The answer that is waited for; 0 for none.
   uint64_t saving_ ABSL_GUARDED_BY(control_loop) = 0;

@@ -30,6 +30,7 @@ class ReplacementTest : public ::testing::Test, private WorkerLink {
 
   FakeTimers timers_;
   FakeWorkerPlace place_;
+  Rest rest_{&timers_, &place_};
   Replacement::Standing standing_;
   absl::Status send_status_;
   std::vector<uint64_t> saves_;
@@ -37,7 +38,7 @@ class ReplacementTest : public ::testing::Test, private WorkerLink {
   std::optional<std::string> variables_;
   std::vector<absl::Status> told_;
   Replacement replacement_{{.timers = &timers_,
-                            .gate = &place_,
+                            .rest = &rest_,
                             .worker = this,
                             .standing = [this] { return standing_; },
                             .take_over =

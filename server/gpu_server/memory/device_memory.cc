@@ -58,6 +58,12 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Open(DeviceMemoryOpt
   });
   memory->loop_.Flush();
   if (!started.ok()) return started;
+  if (memory->options_.swap != nullptr) {
+    KeeperOptions pager = memory->options_.keeper;
+    pager.backend = memory->backend_;
+    memory->pager_ = std::make_unique<Pager>(std::move(pager), memory->options_.swap);
+    memory->pager_->Start();
+  }
   return memory;
 }
 
@@ -190,18 +196,21 @@ bool DeviceMemory::Try(const Waiting& waiting) {
   return waiting.request(/*last=*/!may_pass);
 }
 
-void DeviceMemory::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) {
+void DeviceMemory::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill,
+                          Quarantine::Settled settled) {
   if (chunks.empty() && bill.empty()) return;
   settling_.fetch_add(1, std::memory_order_acq_rel);
   // std::function copies its target, and chunks cannot be copied.
   struct Returned {
     std::vector<Chunk> chunks;
     std::vector<Reservation> bill;
+    Quarantine::Settled settled;
   };
-  auto shared = std::make_shared<Returned>(Returned{std::move(chunks), std::move(bill)});
+  auto shared =
+      std::make_shared<Returned>(Returned{std::move(chunks), std::move(bill), std::move(settled)});
   loop_.Post([this, shared] {
     on_loop_.AssertOnLoop();
-    pool_->Return(std::move(shared->chunks), std::move(shared->bill));
+    pool_->Return(std::move(shared->chunks), std::move(shared->bill), std::move(shared->settled));
     Settle();
   });
 }

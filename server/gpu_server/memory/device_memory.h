@@ -29,6 +29,8 @@
 #include "memory/chunk_pool.h"
 #include "proto/session.pb.h"
 #include "server/gpu_server/children/keepers/keeper_client.h"
+#include "server/gpu_server/memory/pager.h"
+#include "server/gpu_server/memory/swap_space.h"
 #include "server/hostlink/process/event_loop.h"
 
 namespace warpline::server {
@@ -49,6 +51,8 @@ struct DeviceMemoryOptions {
   size_t max_chunks = 16384;
   // How long memory that was returned may take to be free, and a request may wait for it.
   absl::Duration patience = kReturnPatience;
+  // Host memory that sessions' memory can be moved to. Borrowed; null for none.
+  SwapSpace* swap = nullptr;
 };
 
 // Thread-safe, apart from construction.
@@ -91,8 +95,10 @@ class DeviceMemory {
   // ChunkPool::Claim(), tried again likewise. `claimed` is called on this object's thread.
   void Claim(uint64_t bytes, std::function<void(bool)> claimed);
   void Unclaim(uint64_t bytes);
-  // ChunkPool::Return() and ChunkPool::ReturnUnused().
-  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill);
+  // ChunkPool::Return() and ChunkPool::ReturnUnused(). `settled`, which may be null, is called on
+  // this object's thread.
+  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill,
+              Quarantine::Settled settled = nullptr);
   void ReturnUnused(std::vector<Chunk> chunks);
   // Calls `settled` on this object's thread once all that was returned so far is free and off its
   // bill, or has not come to be so in time.
@@ -104,6 +110,10 @@ class DeviceMemory {
   // Nothing where the device does not say what is free, or cannot be asked. `read` is called on
   // this object's thread.
   void ReadOthers(std::function<void(std::optional<uint64_t>)> read);
+
+  // Moves memory to the host and back; null where there is no host memory for that. Constant after
+  // Open().
+  Pager* pager() const { return pager_.get(); }
 
   Stats stats() const;
   // 0 while there is none.
@@ -162,6 +172,7 @@ class DeviceMemory {
   std::deque<SettledWaiter> after_returns_ ABSL_GUARDED_BY(on_loop_);
   LogBudget log_;
 
+  std::unique_ptr<Pager> pager_;
   std::atomic<pid_t> keeper_pid_{0};
   std::atomic<uint64_t> settling_{0};  // Returns that are not settled.
   mutable Mutex mu_;

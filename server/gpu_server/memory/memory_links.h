@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "server/gpu_server/children/workers/worker_link.h"
+#include "server/gpu_server/memory/swap_space.h"
 #include "server/hostlink/process/control_loop.h"
 
 namespace warpline::server {
@@ -83,6 +85,19 @@ class ChunkSource {
       RUNS_ON(control_loop) = 0;
   // Gives back chunks whose descriptors have been in no worker.
   virtual void ReturnUnused(std::vector<Chunk> chunks) RUNS_ON(control_loop) = 0;
+  // Gives back chunks that a living worker says that it has unmapped. `judged` is called on the
+  // control loop with the bytes that the device does not show to be free.
+  virtual void ReturnUnmapped(std::vector<Chunk> chunks,
+                              std::function<void(uint64_t missing)> judged)
+      RUNS_ON(control_loop) = 0;
+  // Pager::MoveOut() and Pager::MoveIn(), with `moved` called on the control loop.
+  // FAILED_PRECONDITION where there is no host memory for that.
+  using Moved = std::function<void(absl::Status)>;
+  virtual void MoveOut(std::shared_ptr<std::vector<Chunk>> chunks, std::shared_ptr<AwayMemory> away,
+                       Moved moved) RUNS_ON(control_loop) = 0;
+  virtual void MoveIn(std::shared_ptr<std::vector<Chunk>> chunks,
+                      std::shared_ptr<const AwayMemory> away, Moved moved)
+      RUNS_ON(control_loop) = 0;
   // Asks the policy what to do about a shortage. Otherwise the request waits as long as memory
   // comes back by itself, for at most kMostReturnWait. Then, once for each request, sessions that
   // the same pays for give up what they keep, those of the same quota where that is short, else

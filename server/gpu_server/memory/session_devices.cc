@@ -63,6 +63,30 @@ class SessionDevices::Device : public ChunkSource {
   void ReturnUnused(std::vector<Chunk> chunks) override RUNS_ON(control_loop) {
     device->ReturnUnused(std::move(chunks));
   }
+  void ReturnUnmapped(std::vector<Chunk> chunks, std::function<void(uint64_t)> judged) override
+      RUNS_ON(control_loop) {
+    ++all_->takes_under_way_;
+    device->Return(std::move(chunks), {}, [all = all_, judged](uint64_t missing) {
+      all->links_.control->Post([all, judged, missing] {
+        control_loop.AssertOnLoop();
+        --all->takes_under_way_;
+        judged(missing);
+        all->taken_();
+      });
+    });
+  }
+  void MoveOut(std::shared_ptr<std::vector<Chunk>> chunks, std::shared_ptr<AwayMemory> away,
+               Moved moved) override RUNS_ON(control_loop) {
+    Pager* const pager = device->pager();
+    if (pager == nullptr) return moved(NoSwapSpace());
+    pager->MoveOut(std::move(chunks), std::move(away), OnControl(std::move(moved)));
+  }
+  void MoveIn(std::shared_ptr<std::vector<Chunk>> chunks, std::shared_ptr<const AwayMemory> away,
+              Moved moved) override RUNS_ON(control_loop) {
+    Pager* const pager = device->pager();
+    if (pager == nullptr) return moved(NoSwapSpace());
+    pager->MoveIn(std::move(chunks), std::move(away), OnControl(std::move(moved)));
+  }
   MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again) override
       RUNS_ON(control_loop) {
     using Kind = MemoryRelief::Kind;
@@ -100,6 +124,21 @@ class SessionDevices::Device : public ChunkSource {
   const std::shared_ptr<SessionMemory> memory;
 
  private:
+  static absl::Status NoSwapSpace() {
+    return absl::FailedPreconditionError("the server has no host memory for it (--swap_host)");
+  }
+  // The session lives until `moved` was called, on the control loop.
+  Moved OnControl(Moved moved) RUNS_ON(control_loop) {
+    ++all_->takes_under_way_;
+    return [all = all_, moved = std::move(moved)](absl::Status status) {
+      all->links_.control->Post([all, moved, status = std::move(status)] {
+        control_loop.AssertOnLoop();
+        --all->takes_under_way_;
+        moved(status);
+        all->taken_();
+      });
+    };
+  }
   bool BooksHaveRoom(uint64_t bytes) const {
     const DeviceMemory::Stats stats = device->stats();
     const uint64_t taken = stats.pool.used_bytes() + stats.pool.leaving_bytes;
@@ -211,6 +250,31 @@ void SessionDevices::MapAgainFrom(size_t number, bool go_on, std::function<void(
         if (last || result != CudaResult::kSuccess) return done(result);
         MapAgainFrom(number + 1, go_on, done);
       });
+}
+
+void SessionDevices::PageOut(std::function<void(absl::Status)> done) {
+  PageFrom(0, &SessionMemory::PageOut, std::move(done));
+}
+
+void SessionDevices::PageIn(std::function<void(absl::Status)> done) {
+  PageFrom(0, &SessionMemory::PageIn, std::move(done));
+}
+
+void SessionDevices::PageFrom(size_t number, Page page, std::function<void(absl::Status)> done) {
+  ((*devices_[number]->memory).*
+   page)([this, number, page, done = std::move(done)](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    const bool last = number + 1 == devices_.size();
+    if (last || !status.ok()) return done(status);
+    PageFrom(number + 1, page, done);
+  });
+}
+
+bool SessionDevices::away() const {
+  return std::any_of(devices_.begin(), devices_.end(), [](const auto& device) {
+    control_loop.AssertOnLoop();
+    return device->memory->away();
+  });
 }
 
 void SessionDevices::Seal() {

@@ -79,6 +79,11 @@ class SessionDevices {
   void Abandon() RUNS_ON(control_loop);
   void MapAgain(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
   void Seal() RUNS_ON(control_loop);
+  // As SessionMemory, one device after the other. After an error of PageOut() some may be away.
+  void PageOut(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  // Whether memory of any device is away.
+  bool away() const RUNS_ON(control_loop);
   void End() RUNS_ON(control_loop);
 
   // Requests for chunks and claims that devices have not answered.
@@ -94,6 +99,9 @@ class SessionDevices {
   Device& OfAddress(uint64_t va) const RUNS_ON(control_loop);
   Device& OfHandle(uint64_t handle) const RUNS_ON(control_loop);
   Device& Of(uint64_t handle, uint64_t va) const RUNS_ON(control_loop);
+  using Page = void (SessionMemory::*)(std::function<void(absl::Status)>);
+  void PageFrom(size_t number, Page page, std::function<void(absl::Status)> done)
+      RUNS_ON(control_loop);
   void MapAgainFrom(size_t number, bool go_on, std::function<void(CudaResult)> done)
       RUNS_ON(control_loop);
 

@@ -35,6 +35,15 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override {
     returned += TakeUnshared(std::move(chunks), &bill).size();
   }
+  void ReturnUnmapped(std::vector<Chunk>, std::function<void(uint64_t)>) override {}
+  void MoveOut(std::shared_ptr<std::vector<Chunk>>, std::shared_ptr<AwayMemory>,
+               Moved moved) override {
+    moved(absl::OkStatus());
+  }
+  void MoveIn(std::shared_ptr<std::vector<Chunk>>, std::shared_ptr<const AwayMemory>,
+              Moved moved) override {
+    moved(absl::OkStatus());
+  }
   MemoryRelief Relieve(const MemoryShortage&, std::function<void()>) override { return {}; }
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
@@ -110,9 +119,10 @@ struct TestSession {
   void Done(int error = 0) {
     const ToWorker& last = host.sent.back();
     MemoryDone done;
-    done.set_id(last.has_hold()   ? last.hold().id()
-                : last.has_drop() ? last.drop().id()
-                                  : last.map().id());
+    done.set_id(last.has_hold()      ? last.hold().id()
+                : last.has_drop()    ? last.drop().id()
+                : last.has_release() ? last.release().id()
+                                     : last.map().id());
     done.set_error(error);
     EXPECT_TRUE(memory->OnMemoryDone(done).ok());
   }
@@ -130,6 +140,52 @@ class SessionHandlesTest : public testing::Test {
   TestSession second_{quota_, &shares_, "lease"};
   TestSession stranger_{Quota::Create(1024 * kMiB), &shares_, "another"};
 };
+
+TEST_F(SessionHandlesTest, MemoryBehindHandlesLeavesAndComesBack) {
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  first_.Create(7, 20 * kMiB, 1);
+  first_.host.Deliver({20 * kMiB});
+  first_.Done();
+  std::vector<absl::Status> paged;
+  first_.memory->PageOut([&](const absl::Status& status) { paged.push_back(status); });
+  const auto release = first_.host.sent.back().release();
+  ASSERT_EQ(release.handle_size(), 2);
+  EXPECT_EQ(release.handle(0), 1u);
+  EXPECT_EQ(release.handle(1), 7u);
+  EXPECT_EQ(first_.memory->away_bytes(), 22 * kMiB);
+  first_.Done();
+  ASSERT_EQ(paged.size(), 1u);
+  EXPECT_TRUE(paged[0].ok()) << paged[0];
+  EXPECT_EQ(first_.memory->backed_bytes(), 0u);
+  EXPECT_FALSE(first_.memory->Backs(kArena.base, 2 * kMiB));
+
+  first_.memory->PageIn([&](const absl::Status& status) { paged.push_back(status); });
+  first_.host.Deliver({2 * kMiB});
+  // The second one comes back in other pieces.
+  first_.host.Deliver({16 * kMiB, 2 * kMiB, 2 * kMiB});
+  const auto& hold = first_.host.sent.back().hold();
+  ASSERT_EQ(hold.handle_size(), 4);
+  EXPECT_EQ(hold.handle(0), 1u);
+  EXPECT_EQ(hold.handle(3), 7u);
+  first_.Done();
+  ASSERT_EQ(paged.size(), 2u);
+  EXPECT_TRUE(paged[1].ok()) << paged[1];
+  EXPECT_EQ(first_.memory->backed_bytes(), 22 * kMiB);
+}
+
+TEST_F(SessionHandlesTest, MemoryThatIsSharedStays) {
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  second_.Open(first_.Share(1).token(), 9, 2 * kMiB);
+  second_.Done();
+  absl::Status paged;
+  first_.memory->PageOut([&](const absl::Status& status) { paged = status; });
+  EXPECT_TRUE(absl::IsFailedPrecondition(paged)) << paged;
+  EXPECT_FALSE(first_.memory->away());
+}
 
 TEST_F(SessionHandlesTest, HandlesAreHeldByTheWorkerAndChargedUntilTheyAreDropped) {
   first_.Create(1, 20 * kMiB, 2);

@@ -76,8 +76,7 @@ void SessionMemory::Abandon() {
   for (; !queue_.empty(); queue_.pop_front()) links_.client->Done();
 }
 
-void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
-  suspended_ = true;
+void SessionMemory::BeginAgain(bool go_on, bool handles, std::function<void(CudaResult)> done) {
   again_ = std::make_unique<Again>();
   again_->go_on = go_on;
   again_->finished = std::move(done);
@@ -85,12 +84,18 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
     control_loop.AssertOnLoop();
     again_->chunks.push_back({va, 0, &chunk});
   });
-  if (go_on) {
+  if (handles) {
     handles_.ForEachChunk([this](uint64_t handle, const Chunk& chunk) {
       control_loop.AssertOnLoop();
       again_->chunks.push_back({0, handle, &chunk});
     });
   }
+}
+
+void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
+  suspended_ = true;
+  if (paged_ != nullptr) return MapAgainAfterPaging(go_on, std::move(done));
+  BeginAgain(go_on, /*handles=*/go_on, std::move(done));
   // Nobody maps what the former worker failed to unmap, or only said that it had.
   std::move(limbo_.begin(), limbo_.end(), std::back_inserter(kept_));
   limbo_.clear();
@@ -499,6 +504,10 @@ absl::Status SessionMemory::OnMemoryDone(const warpline_internal::MemoryDone& do
     }
     return absl::OkStatus();
   }
+  if (paged_ != nullptr && paged_->phase == Paged::Phase::kUnmapping && done.id() == transfer_id_) {
+    OnUnmapped(static_cast<CudaResult>(done.error()));
+    return absl::OkStatus();
+  }
   if (abandoned_) return absl::OkStatus();  // Of the worker that was lost.
   if (transfer_ == nullptr || done.id() != transfer_id_) {
     return absl::InvalidArgumentError(absl::StrCat("answer to memory operation ", done.id()));
@@ -576,6 +585,7 @@ void SessionMemory::End() {
   if (options_.shares != nullptr) options_.shares->RemoveAllOf(this);
   again_.reset();
   queue_.clear();
+  EndPaged();
   std::vector<Chunk> chunks;
   std::vector<Reservation> bill;
   const auto give_up = [&](std::vector<Chunk>* some) {
@@ -599,7 +609,7 @@ void SessionMemory::End() {
     give_up(&grant.chunks);
     bill.push_back(std::move(grant.reservation));
   }
-  for (HeldMemory& memory : handles_.Clear()) {
+  for (auto& [handle, memory] : handles_.Clear()) {
     give_up(&memory.chunks);
     bill.push_back(std::move(memory.reservation));
   }

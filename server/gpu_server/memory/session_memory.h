@@ -118,6 +118,20 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // what it has returned, or CUDA_ERROR_OUT_OF_MEMORY. Not while a request is under way.
   void Seal() RUNS_ON(control_loop);
 
+  // Moves all that the session has of the device to the host, and gives the device's memory back.
+  // The session must be at rest, and its worker's kernels may not run before PageIn(). What the
+  // client asks for meanwhile waits. `done` is called with OK, or the session has its memory as
+  // before: FAILED_PRECONDITION says what it has that cannot be moved, RESOURCE_EXHAUSTED that the
+  // host has too little left. After INTERNAL the worker is in no state that is known: it has to be
+  // replaced.
+  void PageOut(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  // Brings it back to the same addresses. RESOURCE_EXHAUSTED when the device has too little left:
+  // it stays away then.
+  void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  bool away() const RUNS_ON(control_loop) { return paged_ != nullptr; }
+  // What is away, or on its way.
+  uint64_t away_bytes() const RUNS_ON(control_loop);
+
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
   void End() RUNS_ON(control_loop);
 
@@ -127,10 +141,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   }
   // Returned by the client, and nobody else's before the worker is gone.
   uint64_t kept_bytes() const RUNS_ON(control_loop) { return kept_bytes_; }
-  // True when all of [va, va + bytes) is backed.
-  bool Backs(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop) {
-    return book_.Backs(va, bytes);
-  }
+  // True when all of [va, va + bytes) is backed, also by memory that is away.
+  bool Backs(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop);
 
  private:
   // Of what is left of a shared quota, a client gets one part ahead of its needs.
@@ -158,6 +170,30 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     size_t in_batch = 0;  // Chunks it has been asked for.
   };
 
+  // What the session has of the device, on its way to the host, there, or on its way back.
+  struct Paged {
+    enum class Phase { kMovingOut, kUnmapping, kAway, kTaking, kMovingIn };
+    struct Range {
+      uint64_t va = 0;
+      uint64_t handle = 0;  // In place of an address: the range is the memory behind it.
+      uint64_t bytes = 0;
+      size_t chunks = 0;
+      Reservation reservation;
+    };
+    Phase phase = Phase::kMovingOut;
+    std::vector<Range> ranges;  // By address, and then by handle.
+    // Of all ranges, in their order; those that are there so far while they are taken.
+    std::shared_ptr<std::vector<Chunk>> chunks = std::make_shared<std::vector<Chunk>>();
+    std::vector<Reservation> pieces;  // Those of the chunks, while there are none.
+    std::shared_ptr<AwayMemory> away = std::make_shared<AwayMemory>();
+    size_t unmapped = 0;  // Chunks that the worker has confirmed.
+    size_t in_batch = 0;
+    std::function<void(absl::Status)> done;
+    // The worker is lost: called instead of going on, once the memory is there or cannot be.
+    std::function<void(absl::Status)> worker_lost;
+    bool ends = false;  // The session has ended.
+  };
+
   // What a new worker has to map, batch by batch.
   struct Again {
     struct Item {
@@ -179,6 +215,24 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   MemoryRelief Relieve(uint64_t bytes, bool quota_short, Operation* operation,
                        std::function<void()> again) RUNS_ON(control_loop);
   void Enqueue(Operation operation) RUNS_ON(control_loop);
+  // Paging (session_paging.cc).
+  std::string WhyNotPageable() const RUNS_ON(control_loop);
+  void OnMovedOut(const absl::Status& status) RUNS_ON(control_loop);
+  void SendUnmapping() RUNS_ON(control_loop);
+  void OnUnmapped(CudaResult result) RUNS_ON(control_loop);
+  void TakeRange(size_t index) RUNS_ON(control_loop);
+  absl::Status TakePieces() RUNS_ON(control_loop);
+  void OnMovedIn(const absl::Status& status) RUNS_ON(control_loop);
+  // Nothing came of it: the memory is away again.
+  void StayAway(const absl::Status& status) RUNS_ON(control_loop);
+  // Enters the chunks into the book again. Returns what was to be called.
+  std::unique_ptr<Paged> Restore() RUNS_ON(control_loop);
+  // MapAgain(), once what is away is there.
+  void MapAgainAfterPaging(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
+  void EndPaged() RUNS_ON(control_loop);
+  // Has the worker take what is in the arena, and behind handles.
+  void BeginAgain(bool go_on, bool handles, std::function<void(CudaResult)> done)
+      RUNS_ON(control_loop);
   void SendAgain() RUNS_ON(control_loop);
   void FinishAgain(CudaResult result) RUNS_ON(control_loop);
   void Next() RUNS_ON(control_loop);
@@ -248,6 +302,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
   bool abandoned_ ABSL_GUARDED_BY(control_loop) = false;  // For good; suspended, too.
   std::unique_ptr<Again> again_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<Paged> paged_ ABSL_GUARDED_BY(control_loop);
+  // What its worker said that it had unmapped, and the device did not show to be free.
+  uint64_t unseen_bytes_ ABSL_GUARDED_BY(control_loop) = 0;
   std::unique_ptr<Transfer> transfer_ ABSL_GUARDED_BY(control_loop);
   uint64_t transfer_id_ ABSL_GUARDED_BY(control_loop);
   // For the request under way, which nothing is mapped of.

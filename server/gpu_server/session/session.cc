@@ -69,9 +69,10 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                  .taken = [this] { FinishSoon(); }}),
       lost_memory_(&worker_, &holdings_, &client_, &lines_, [this] { FinishSoon(); }),
       takeover_(parts.control, &worker_, &holdings_, parts.options->open_timeout, this),
+      rest_(parts.control, &worker_),
       replacement_(
           {.timers = parts.control,
-           .gate = &worker_,
+           .rest = &rest_,
            .worker = &worker_,
            .standing =
                [this] {
@@ -86,6 +87,29 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                                std::move(variables));
                },
            .save_timeout = parts.options->open_timeout}),
+      paging_({.timers = parts.control,
+               .rest = &rest_,
+               .page_out =
+                   [this](Paging::Done done) {
+                     control_loop.AssertOnLoop();
+                     holdings_.devices().PageOut(std::move(done));
+                   },
+               .page_in =
+                   [this](Paging::Done done) {
+                     control_loop.AssertOnLoop();
+                     holdings_.devices().PageIn(std::move(done));
+                   },
+               .is_away =
+                   [this] {
+                     control_loop.AssertOnLoop();
+                     return holdings_.devices().away();
+                   },
+               .on_away = [this] { port_->AskAboutWaiting(); },
+               .on_broken =
+                   [this](const std::string& why) {
+                     control_loop.AssertOnLoop();
+                     Distrust(why, absl::StrCat("worker died: ", why));
+                   }}),
       membership_(std::move(membership)) {}
 
 bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
@@ -364,6 +388,7 @@ void Session::WhileServing(std::function<void()> body) {
 void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
   WhileServing([this, request = std::move(request)] {
     control_loop.AssertOnLoop();
+    paging_.OnWanted();
     holdings_.devices().Request(request);
   });
 }
@@ -371,6 +396,7 @@ void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
 void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
   WhileServing([this, request = std::move(request)] {
     control_loop.AssertOnLoop();
+    paging_.OnWanted();
     holdings_.devices().Return(request);
   });
 }
@@ -465,6 +491,13 @@ void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& reque
   OnHostMemory(plain, answer_with);
 }
 
+void Session::OnCommandsWait() {
+  parts_.control->Post([self = shared_from_this()] {
+    control_loop.AssertOnLoop();
+    if (self->Serving()) self->paging_.OnWanted();
+  });
+}
+
 void Session::OnRelayAsk() {
   parts_.control->Post([self = shared_from_this()] {
     control_loop.AssertOnLoop();
@@ -555,6 +588,8 @@ void Session::OnWorkerLost(const std::string& why) {
                      /*keep_memory=*/true);
   }
   BeginTakeover(absl::StrCat("worker died: ", why), UniqueFd());
+  rest_.ForgetAll();
+  paging_.Forget(absl::AbortedError("its worker died meanwhile"));
   replacement_.Finish(absl::AbortedError("its worker died meanwhile"));
 }
 
@@ -600,6 +635,16 @@ void Session::OnWorkerGone() {
 void Session::ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done) {
   if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
   replacement_.Begin(deadline, std::move(done));
+}
+
+void Session::PageOut(absl::Duration deadline, std::function<void(absl::Status)> done) {
+  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
+  paging_.Out(deadline, std::move(done));
+}
+
+void Session::PageIn(std::function<void(absl::Status)> done) {
+  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
+  paging_.In(std::move(done));
 }
 
 void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
@@ -720,7 +765,9 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   state_ = State::kFaulted;
   reason_ = message;
   takeover_.Forget();
+  rest_.ForgetAll();
   holdings_.Abandon();
+  paging_.Forget(absl::AbortedError(message));
   replacement_.Finish(absl::AbortedError(message));
   port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
   if (!keep_memory) SetTimer(parts_.options->fault_timeout, &Session::FaultTimedOut);
@@ -763,8 +810,10 @@ void Session::End(const std::string& reason) {
   port_->Shut();
   bulk_->Shut();
   takeover_.Forget();
+  rest_.ForgetAll();
   worker_.LetGo();
   lost_memory_.Stop();
+  paging_.Forget(absl::AbortedError("the session ended"));
   replacement_.Finish(absl::AbortedError("the session ended"));
   MaybeFinish();
 }

@@ -34,7 +34,9 @@
 #include "lease/entitlement.h"
 #include "server/gpu_server/audit/session_audit.h"
 #include "server/gpu_server/children/workers/recovery.h"
+#include "server/gpu_server/continuity/paging.h"
 #include "server/gpu_server/continuity/replacement.h"
+#include "server/gpu_server/continuity/rest.h"
 #include "server/gpu_server/continuity/takeover.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/dispatch/kill_verdict.h"
@@ -116,6 +118,10 @@ class Session : public SessionControl,
   // not.
   void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done)
       RUNS_ON(control_loop);
+  // Moves its device memory to the host, until it is wanted again, or back; see Paging.
+  void PageOut(absl::Duration deadline, std::function<void(absl::Status)> done)
+      RUNS_ON(control_loop);
+  void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   // The client asks for host memory, or gives some back.
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer) RUNS_ON(control_loop);
@@ -148,6 +154,7 @@ class Session : public SessionControl,
   bool TryCountRequest() override { return client_.TryCount(); }
   void OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) override;
   void OnRelayAsk() override;
+  void OnCommandsWait() override;
 
  private:
   using BulkMemoryAnswer = SessionRelay::MemoryAnswer;
@@ -263,7 +270,9 @@ class Session : public SessionControl,
   Takeover takeover_ ABSL_GUARDED_BY(control_loop);
   // Its part in what becomes of the sessions of a lost process; null for none.
   std::unique_ptr<RecoveryShare> recovery_ ABSL_GUARDED_BY(control_loop);
+  Rest rest_ ABSL_GUARDED_BY(control_loop);
   Replacement replacement_ ABSL_GUARDED_BY(control_loop);
+  Paging paging_ ABSL_GUARDED_BY(control_loop);
 
   State state_ ABSL_GUARDED_BY(control_loop) = State::kWaiting;
   std::string reason_ ABSL_GUARDED_BY(control_loop);

@@ -125,6 +125,7 @@ void SessionHoldings::Describe(SessionSnapshot* snapshot) const {
     snapshot->memory.quota_used_bytes += device.quota_used_bytes;
     snapshot->memory.bytes += device.memory_bytes;
     snapshot->memory.kept_bytes += devices_.memory(i).kept_bytes();
+    snapshot->memory.away_bytes += devices_.memory(i).away_bytes();
   }
   snapshot->memory.window_bytes = window_.bytes();
   snapshot->memory.refusal = client_->memory_refusal();

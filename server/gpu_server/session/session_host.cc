@@ -134,6 +134,27 @@ void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
   });
 }
 
+void SessionHost::PageOut(uint64_t id, absl::Duration deadline,
+                          std::function<void(absl::Status)> done) {
+  control_.Post([this, id, deadline, done = std::move(done)] {
+    control_loop.AssertOnLoop();
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
+    const auto session = found->second;
+    session->PageOut(deadline, done);
+  });
+}
+
+void SessionHost::PageIn(uint64_t id, std::function<void(absl::Status)> done) {
+  control_.Post([this, id, done = std::move(done)] {
+    control_loop.AssertOnLoop();
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
+    const auto session = found->second;
+    session->PageIn(done);
+  });
+}
+
 std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
   return std::make_unique<SessionChannel>(
       options_.session.channel, static_cast<SessionDirectory*>(this),
@@ -412,6 +433,11 @@ HostSnapshot SessionHost::Snapshot() {
   });
   snapshot.host_memory_bytes = resources_.host_memory->used_bytes();
   snapshot.host_memory_limit_bytes = resources_.host_memory->limit_bytes();
+  // All devices have the same.
+  if (const Pager* const pager = devices_.front()->pager()) {
+    snapshot.swap_limit_bytes = pager->space().bytes();
+    snapshot.swap_bytes = snapshot.swap_limit_bytes - pager->space().free_bytes();
+  }
   MutexLock lock(&mu_);
   snapshot.draining = draining_;
   return snapshot;

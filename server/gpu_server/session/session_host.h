@@ -78,6 +78,9 @@ struct HostSnapshot {
   // That sessions share with their clients, and what all of them may.
   uint64_t host_memory_bytes = 0;
   uint64_t host_memory_limit_bytes = 0;
+  // Of the host, what holds memory of devices, and what is there for that.
+  uint64_t swap_bytes = 0;
+  uint64_t swap_limit_bytes = 0;
 };
 
 // Thread-safe.
@@ -104,6 +107,9 @@ class SessionHost : public Acceptor,
   // Has another worker take over session `id` once nothing is in flight, which may take as long as
   // `deadline`. `done` is called on the control loop: OK, or why not. NOT_FOUND.
   void ReplaceWorker(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
+  // Moves the session's device memory to the host, or back; see Paging. `done` as above.
+  void PageOut(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
+  void PageIn(uint64_t id, std::function<void(absl::Status)> done);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 

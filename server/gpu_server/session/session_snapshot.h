@@ -38,6 +38,7 @@ struct MemorySnapshot {
   uint64_t quota_used_bytes = 0;
   uint64_t bytes = 0;
   uint64_t kept_bytes = 0;    // Returned, and kept until the worker is gone.
+  uint64_t away_bytes = 0;    // Moved to the host.
   uint64_t window_bytes = 0;  // Of its host window; 0 for none.
   std::string refusal;        // Why memory was refused, the latest time.
 };

@@ -102,6 +102,9 @@ void OnMemory(const ToWorker& request, std::vector<UniqueFd> fds, ProcessSession
   } else if (request.has_drop()) {
     SetDone(request.drop(), ring([&](auto* held) { return held->Drop(request.drop().handle()); }),
             answer->mutable_memory_done());
+  } else if (request.has_release()) {
+    SetDone(request.release(), ring([&](auto* held) { return held->Release(request.release()); }),
+            answer->mutable_memory_done());
   } else if (request.has_host()) {
     const bool executes = session != nullptr && session->ring != nullptr;
     SetDone(request.host(),

@@ -279,6 +279,14 @@ void RingSession::Run(const std::function<void(const absl::Status&)>& on_ended) 
   }
 }
 
+CudaResult RingSession::Release(const warpline_internal::ReleaseHandles& release) {
+  for (const uint64_t handle : release.handle()) {
+    const CudaResult result = memory_->Release(handle);
+    if (result != CudaResult::kSuccess) return result;
+  }
+  return CudaResult::kSuccess;
+}
+
 CudaResult RingSession::Hold(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds) {
   if (static_cast<size_t>(hold.chunk_bytes_size()) != fds.size() ||
       hold.handle_size() != hold.chunk_bytes_size()) {

@@ -84,6 +84,7 @@ class RingSession {
   // The server's requests and answers; any thread may call these until Stop().
   CudaResult Hold(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds);
   CudaResult Drop(uint64_t handle) { return memory_->Drop(handle); }
+  CudaResult Release(const warpline_internal::ReleaseHandles& release);
   // What of the session's work does not become complete.
   struct StalledWork {
     absl::Time since = absl::InfiniteFuture();  // Completion::StalledSince()

@@ -82,6 +82,29 @@ CudaResult VirtualMemory::Drop(uint64_t handle) {
   return CudaResult::kSuccess;
 }
 
+CudaResult VirtualMemory::Release(uint64_t handle) {
+  std::shared_ptr<Handle> held;
+  std::vector<std::pair<uint64_t, std::vector<uint64_t>>> mapped;
+  {
+    MutexLock lock(&mu_);
+    held = Find(handle);
+    if (held == nullptr) return CudaResult::kInvalidValue;
+    for (auto& [va, mapping] : mappings_) {
+      // What is leaving is being unmapped already.
+      if (mapping.handle == handle && !mapping.leaving && !mapping.chunks.empty()) {
+        mapped.emplace_back(va, std::exchange(mapping.chunks, {}));
+      }
+    }
+    handles_.erase(handle);
+  }
+  CudaResult first = CudaResult::kSuccess;
+  for (const auto& [va, chunks] : mapped) {
+    const CudaResult result = UnmapChunks(held->context, va, chunks);
+    if (first == CudaResult::kSuccess) first = result;
+  }
+  return first;
+}
+
 CudaResult VirtualMemory::Map(uint64_t va, uint64_t bytes, uint64_t handle, uint32_t access) {
   device::Context* const context = ContextOf(handle);
   if (!KnownAccess(access) || bytes == 0 || va + bytes < va || context == nullptr) {

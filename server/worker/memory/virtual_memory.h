@@ -37,6 +37,10 @@ class VirtualMemory {
   // Called by the server: forgets the handle. kIllegalState while it is mapped or about to be
   // unmapped.
   CudaResult Drop(uint64_t handle);
+  // Called by the server while nothing of the session is in flight: unmaps the handle's chunks and
+  // closes them. Its mappings stay, and Hold() maps them again. kInvalidValue for a handle that is
+  // not held.
+  CudaResult Release(uint64_t handle);
 
   // Called by the client: maps all of a handle, which has `bytes`, at `va`. kInvalidValue when the
   // handle is not held in that size, or when something is mapped there.
@@ -70,7 +74,8 @@ class VirtualMemory {
     uint64_t handle = 0;
     device::Context* context = nullptr;  // That of the handle's device.
     device::MemoryAccess access = device::MemoryAccess::kNone;
-    // The sizes of the chunks on the device; none while the mapping waits for its handle.
+    // The sizes of the chunks on the device; none while the mapping waits for its handle, which
+    // is released or not made again yet.
     std::vector<uint64_t> chunks;
     bool leaving = false;
   };

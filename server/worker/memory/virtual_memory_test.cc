@@ -56,6 +56,32 @@ TEST_F(VirtualMemoryTest, RefusesWhatIsThereAlreadyAndWhatIsNot) {
   EXPECT_EQ(context_.chunks().size(), 1u);
 }
 
+TEST_F(VirtualMemoryTest, AReleasedHandleIsMappedAgainWhereItWas) {
+  ASSERT_EQ(Hold(7, 2 * kMiB), CudaResult::kSuccess);
+  ASSERT_EQ(memory_.Map(kBase, 2 * kMiB, 7, 3), CudaResult::kSuccess);
+  ASSERT_EQ(memory_.Map(kBase + 4 * kMiB, 2 * kMiB, 7, 1), CudaResult::kSuccess);
+  EXPECT_EQ(memory_.Release(7), CudaResult::kSuccess);
+  EXPECT_TRUE(context_.chunks().empty());
+  EXPECT_EQ(memory_.mappings(), 2u);
+  // Its addresses are not anybody else's meanwhile.
+  ASSERT_EQ(Hold(8, 2 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(memory_.Map(kBase, 2 * kMiB, 8, 3), CudaResult::kInvalidValue);
+  ASSERT_EQ(Hold(7, 2 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(context_.chunks(),
+            (FakeContext::Chunks{{kBase, {2 * kMiB, 3}}, {kBase + 4 * kMiB, {2 * kMiB, 1}}}));
+  EXPECT_EQ(memory_.Release(9), CudaResult::kInvalidValue);
+}
+
+TEST_F(VirtualMemoryTest, AReleasedHandleLeavesWhatIsBeingUnmappedAlone) {
+  ASSERT_EQ(Hold(7, 2 * kMiB), CudaResult::kSuccess);
+  ASSERT_EQ(memory_.Map(kBase, 2 * kMiB, 7, 3), CudaResult::kSuccess);
+  ASSERT_EQ(memory_.BeginUnmap(kBase), CudaResult::kSuccess);
+  EXPECT_EQ(memory_.Release(7), CudaResult::kSuccess);
+  EXPECT_EQ(context_.chunks().size(), 1u);
+  EXPECT_EQ(memory_.FinishUnmap(kBase), CudaResult::kSuccess);
+  EXPECT_TRUE(context_.chunks().empty());
+}
+
 TEST_F(VirtualMemoryTest, AMappedHandleIsNotDropped) {
   ASSERT_EQ(Hold(7, 2 * kMiB), CudaResult::kSuccess);
   ASSERT_EQ(memory_.Map(kBase, 2 * kMiB, 7, 3), CudaResult::kSuccess);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/frames.h"
 #include "server/hostlink/process/packet_socket.h"
 #include "server/jail/profiles.h"
 
@@ -36,7 +37,7 @@ absl::Status KeeperClient::Start() {
   const timeval timeout = absl::ToTimeval(options_.answer_timeout);
   setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-  const auto reply = Ask(request, nullptr);
+  const auto reply = Ask(request, {}, nullptr);
   if (!reply.ok()) {
     Stop();
     return reply.status();
@@ -60,11 +61,11 @@ std::string KeeperClient::Stop() {
   return how;
 }
 
-absl::StatusOr<FromKeeper> KeeperClient::Ask(const ToKeeper& request,
+absl::StatusOr<FromKeeper> KeeperClient::Ask(const ToKeeper& request, absl::Span<const int> sent,
                                              std::vector<UniqueFd>* received) {
   if (!running()) return absl::UnavailableError("the keeper is not running");
   FromKeeper reply;
-  absl::Status status = SendPacket(socket_.get(), request, {});
+  absl::Status status = SendPacket(socket_.get(), request, sent);
   if (status.ok()) status = ReceivePacket(socket_.get(), &reply, received);
   if (!status.ok()) {
     // After a timeout its next answer would be taken for that of another request.
@@ -82,7 +83,7 @@ absl::StatusOr<std::vector<UniqueFd>> KeeperClient::Create(uint64_t bytes, size_
   request.mutable_create()->set_bytes(bytes);
   request.mutable_create()->set_count(static_cast<uint32_t>(count));
   std::vector<UniqueFd> fds;
-  const auto reply = Ask(request, &fds);
+  const auto reply = Ask(request, {}, &fds);
   if (!reply.ok()) return reply.status();
   if (reply->created() != fds.size() || fds.size() > count) {
     Stop();
@@ -94,10 +95,40 @@ absl::StatusOr<std::vector<UniqueFd>> KeeperClient::Create(uint64_t bytes, size_
 absl::StatusOr<std::optional<uint64_t>> KeeperClient::FreeBytes() {
   ToKeeper request;
   request.mutable_free();
-  const auto reply = Ask(request, nullptr);
+  const auto reply = Ask(request, {}, nullptr);
   if (!reply.ok()) return reply.status();
   if (!reply->has_free_bytes()) return std::optional<uint64_t>();
   return std::optional<uint64_t>(reply->free_bytes());
+}
+
+absl::Status KeeperClient::AddHostBlock(int fd, uint64_t bytes) {
+  ToKeeper request;
+  request.mutable_add()->set_bytes(bytes);
+  return Ask(request, {&fd, 1}, nullptr).status();
+}
+
+absl::StatusOr<std::vector<bool>> KeeperClient::FindUsed(const warpline_internal::FindUsed& find,
+                                                         absl::Span<const int> fds) {
+  ToKeeper request;
+  *request.mutable_find() = find;
+  const auto reply = Ask(request, fds, nullptr);
+  if (!reply.ok()) return reply.status();
+  uint64_t granules = 0;
+  for (const uint64_t bytes : find.chunk_bytes()) granules += bytes / kChunkGranularity;
+  if (reply->used().size() != (granules + 7) / 8) {
+    Stop();
+    return absl::UnavailableError("the keeper answered for the wrong number of chunks");
+  }
+  std::vector<bool> used(granules);
+  for (uint64_t i = 0; i < granules; ++i) used[i] = (reply->used()[i / 8] >> i % 8 & 1) != 0;
+  return used;
+}
+
+absl::Status KeeperClient::Move(const warpline_internal::MoveChunks& move,
+                                absl::Span<const int> fds) {
+  ToKeeper request;
+  *request.mutable_move() = move;
+  return Ask(request, fds, nullptr).status();
 }
 
 }  // namespace warpline::server

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/unique_fd.h"
 #include "memory/chunk_pool.h"
 #include "proto/worker.pb.h"
@@ -62,9 +63,17 @@ class KeeperClient : public ChunkMaker {
   absl::StatusOr<std::vector<UniqueFd>> Create(uint64_t bytes, size_t count) override;
   absl::StatusOr<std::optional<uint64_t>> FreeBytes() override;
 
+  // As proto/worker.proto says, for descriptors that are borrowed. Errors as of ChunkMaker. A
+  // keeper that was started again has no host blocks.
+  absl::Status AddHostBlock(int fd, uint64_t bytes);
+  absl::StatusOr<std::vector<bool>> FindUsed(const warpline_internal::FindUsed& find,
+                                             absl::Span<const int> fds);
+  absl::Status Move(const warpline_internal::MoveChunks& move, absl::Span<const int> fds);
+
  private:
-  // One request and its answer.
+  // One request, with descriptors, and its answer.
   absl::StatusOr<warpline_internal::FromKeeper> Ask(const warpline_internal::ToKeeper& request,
+                                                    absl::Span<const int> sent,
                                                     std::vector<UniqueFd>* received);
 
   KeeperOptions options_;

@@ -262,6 +262,7 @@ Accept SessionChannel::OnCommands(Frame* frame) {
   }
   if (!*written) {
     std::memcpy(acked_field, &header.acked, sizeof(header.acked));
+    if (port_->TakeAskedAboutWaiting()) control_->OnCommandsWait();
     return Accept::kLater;
   }
   link.OnCommands(header.count);

@@ -46,6 +46,8 @@ class SessionControl {
   virtual void OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) = 0;
   // The client wants a relay.
   virtual void OnRelayAsk() = 0;
+  // A command waits for the worker, as SessionPort::AskAboutWaiting() asked.
+  virtual void OnCommandsWait() = 0;
 };
 
 // A session, for the channel that serves it.

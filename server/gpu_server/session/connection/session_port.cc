@@ -124,6 +124,11 @@ void SessionPort::Close(const absl::Status& status) {
   if (follower_ != nullptr) follower_->Close(status);
 }
 
+void SessionPort::AskAboutWaiting() {
+  asked_about_waiting_.store(true, std::memory_order_release);
+  Wake();
+}
+
 void SessionPort::Wake() {
   MutexLock lock(&mu_);
   if (channel_ != nullptr) channel_->Wake();

@@ -67,6 +67,12 @@ class SessionPort {
   SessionLink& link() { return link_; }
   // Of the commands that rings() may take; null for no bound.
   const CommandWindow* window() const RUNS_ON(channel_loop) { return window_.get(); }
+  // Whether the control side wants to know that commands wait for the worker; once for each
+  // AskAboutWaiting().
+  bool TakeAskedAboutWaiting() RUNS_ON(channel_loop) {
+    return asked_about_waiting_.load(std::memory_order_relaxed) &&
+           asked_about_waiting_.exchange(false, std::memory_order_acq_rel);
+  }
 
   // --- For the control side.
   // Whether there is a channel, or one that waits.
@@ -89,6 +95,9 @@ class SessionPort {
   void Close(const absl::Status& status);
   // Makes the channel look again.
   void Wake();
+  // The next command that the frozen rings do not take is to be told:
+  // SessionControl::OnCommandsWait().
+  void AskAboutWaiting();
 
   TrafficCounters& traffic() { return traffic_; }
 
@@ -100,6 +109,7 @@ class SessionPort {
   std::atomic<bool> has_last_{false};
   std::atomic<bool> has_fault_{false};
   std::atomic<bool> stays_open_{false};
+  std::atomic<bool> asked_about_waiting_{false};
   TrafficCounters traffic_;
   SessionLink link_;
   std::atomic<const Channel*> holder_{nullptr};  // channel_, to be read without the lock.

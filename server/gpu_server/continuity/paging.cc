@@ -1,0 +1,107 @@
+#include "server/gpu_server/continuity/paging.h"
+
+#include <utility>
+
+namespace warpline::server {
+namespace {
+
+// Between attempts to come back to a device that has no room.
+constexpr absl::Duration kComeAgain = absl::Milliseconds(20);
+
+}  // namespace
+
+void Paging::Out(absl::Duration deadline, Done done) {
+  if (state_ == State::kAway) return done(absl::OkStatus());
+  if (state_ != State::kHere) {
+    return done(absl::FailedPreconditionError("its memory is on its way already"));
+  }
+  state_ = State::kResting;
+  wanted_ = false;
+  left_ = std::move(done);
+  parts_.rest->Begin(
+      Rest::Reason::kPaging, deadline,
+      [this](const absl::Status& status) {
+        control_loop.AssertOnLoop();
+        if (status.ok()) return Leave();
+        state_ = State::kHere;
+        std::exchange(left_, nullptr)(status);
+      },
+      [this] {
+        control_loop.AssertOnLoop();
+        OnWanted();
+      });
+}
+
+void Paging::Leave() {
+  state_ = State::kLeaving;
+  parts_.page_out([this, round = round_](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (round != round_) return;
+    const Done left = std::exchange(left_, nullptr);
+    if (status.ok()) {
+      state_ = State::kAway;
+      left(status);
+      if (round != round_) return;
+      if (wanted_) return Come();
+      return parts_.on_away();
+    }
+    if (absl::IsInternal(status)) {
+      parts_.on_broken(std::string(status.message()));
+      return left(status);
+    }
+    // Of several devices the first ones may be away.
+    if (parts_.is_away()) {
+      came_.push_back([left, status](const absl::Status&) { left(status); });
+      return Come();
+    }
+    state_ = State::kHere;
+    parts_.rest->Release();
+    left(status);
+  });
+}
+
+void Paging::In(Done done) {
+  if (state_ == State::kHere) return done(absl::OkStatus());
+  came_.push_back(std::move(done));
+  OnWanted();
+}
+
+void Paging::OnWanted() {
+  wanted_ = true;
+  if (state_ == State::kAway) Come();
+}
+
+void Paging::Come() {
+  state_ = State::kComing;
+  parts_.page_in([this, round = round_](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (round == round_) OnCame(status);
+  });
+}
+
+void Paging::OnCame(const absl::Status& status) {
+  if (absl::IsInternal(status)) return parts_.on_broken(std::string(status.message()));
+  if (!status.ok()) {
+    timer_ = parts_.timers->RunAfter(kComeAgain, [this] {
+      control_loop.AssertOnLoop();
+      timer_ = 0;
+      Come();
+    });
+    return;
+  }
+  state_ = State::kHere;
+  parts_.rest->Release();
+  for (const Done& done : std::exchange(came_, {})) done(absl::OkStatus());
+}
+
+void Paging::Forget(const absl::Status& status) {
+  ++round_;
+  state_ = State::kHere;
+  parts_.timers->Remove(std::exchange(timer_, 0));
+  parts_.rest->Forget(Rest::Reason::kPaging);
+  const Done left = std::exchange(left_, nullptr);
+  if (left) left(status);
+  for (const Done& done : std::exchange(came_, {})) done(status);
+}
+
+}  // namespace warpline::server

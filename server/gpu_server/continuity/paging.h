@@ -1,0 +1,72 @@
+// Moves a session's device memory to the host while the session is idle, and back before its next
+// command. The worker lives on, and with it its context, modules and all else that it has made.
+#ifndef WARPLINE_SERVER_GPU_SERVER_CONTINUITY_PAGING_H_
+#define WARPLINE_SERVER_GPU_SERVER_CONTINUITY_PAGING_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/gpu_server/continuity/rest.h"
+#include "server/hostlink/process/control_loop.h"
+#include "server/hostlink/process/timers.h"
+
+namespace warpline::server {
+
+class Paging {
+ public:
+  using Done = std::function<void(absl::Status)>;
+  // What it needs of its session. The functions are called on the control loop.
+  struct Parts {
+    Timers* timers = nullptr;
+    Rest* rest = nullptr;
+    // SessionDevices::PageOut(), PageIn() and away().
+    std::function<void(Done)> page_out;
+    std::function<void(Done)> page_in;
+    std::function<bool()> is_away;
+    // The memory is away: OnWanted() is to be called once the client sends a command.
+    std::function<void()> on_away;
+    // The worker is in no state that is known, and has to go.
+    std::function<void(const std::string& why)> on_broken;
+  };
+
+  explicit Paging(Parts parts) : parts_(std::move(parts)) {}
+  Paging(const Paging&) = delete;
+  Paging& operator=(const Paging&) = delete;
+
+  // Moves the memory of an open session away, once nothing is in flight, within `deadline`. `done`
+  // is called with OK, also when it is away already, or the session goes on as it was:
+  // DEADLINE_EXCEEDED, or the error of PageOut().
+  void Out(absl::Duration deadline, Done done) RUNS_ON(control_loop);
+  // Brings it back, and waits for room on the device as long as there is none. `done` is called
+  // once it is there.
+  void In(Done done) RUNS_ON(control_loop);
+  // Something waits for the memory. Brings it back, once it is away.
+  void OnWanted() RUNS_ON(control_loop);
+  // The session ends, fails, or goes on with another worker, for which the memory is brought back:
+  // calls whatever waits with `status`.
+  void Forget(const absl::Status& status) RUNS_ON(control_loop);
+
+ private:
+  enum class State { kHere, kResting, kLeaving, kAway, kComing };
+
+  void Leave() RUNS_ON(control_loop);
+  void Come() RUNS_ON(control_loop);
+  void OnCame(const absl::Status& status) RUNS_ON(control_loop);
+
+  const Parts parts_;
+  State state_ ABSL_GUARDED_BY(control_loop) = State::kHere;
+  bool wanted_ ABSL_GUARDED_BY(control_loop) = false;
+  Done left_ ABSL_GUARDED_BY(control_loop);
+  std::vector<Done> came_ ABSL_GUARDED_BY(control_loop);
+  Timers::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  // Raised by Forget(): what is under way then concerns nobody.
+  int round_ ABSL_GUARDED_BY(control_loop) = 0;
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_CONTINUITY_PAGING_H_

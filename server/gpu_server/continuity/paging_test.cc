@@ -1,0 +1,151 @@
+#include "server/gpu_server/continuity/paging.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+#include "server/gpu_server/testing/fake_timers.h"
+#include "server/gpu_server/testing/fake_worker_place.h"
+
+namespace warpline::server {
+namespace {
+
+// Memory that moves when the test says so.
+class PagingTest : public ::testing::Test {
+ protected:
+  void Out() {
+    paging_.Out(absl::Seconds(1), [this](const absl::Status& status) { left_.push_back(status); });
+  }
+  void EndMove(absl::Status status) { std::exchange(move_, nullptr)(std::move(status)); }
+
+  FakeTimers timers_;
+  FakeWorkerPlace place_;
+  Rest rest_{&timers_, &place_};
+  Paging::Done move_;
+  std::vector<std::string> moves_;
+  bool is_away_ = false;
+  int told_away_ = 0;
+  std::vector<std::string> broken_;
+  std::vector<absl::Status> left_;
+  Paging paging_{{.timers = &timers_,
+                  .rest = &rest_,
+                  .page_out =
+                      [this](Paging::Done done) {
+                        moves_.emplace_back("out");
+                        move_ = std::move(done);
+                      },
+                  .page_in =
+                      [this](Paging::Done done) {
+                        moves_.emplace_back("in");
+                        move_ = std::move(done);
+                      },
+                  .is_away = [this] { return is_away_; },
+                  .on_away = [this] { ++told_away_; },
+                  .on_broken = [this](const std::string& why) { broken_.push_back(why); }}};
+};
+
+using Moves = std::vector<std::string>;
+
+TEST_F(PagingTest, MemoryGoesAtRestAndComesBackWhenItIsWanted) {
+  place_.Send(1);
+  Out();
+  EXPECT_TRUE(moves_.empty());
+  place_.Complete();
+  timers_.Advance(absl::Milliseconds(2));
+  EXPECT_EQ(moves_, Moves({"out"}));
+  EndMove(absl::OkStatus());
+  ASSERT_EQ(left_.size(), 1u);
+  EXPECT_TRUE(left_[0].ok());
+  EXPECT_EQ(told_away_, 1);
+  place_.Send(1);
+  EXPECT_EQ(place_.waiting(), 1u);
+  paging_.OnWanted();
+  EXPECT_EQ(moves_, Moves({"out", "in"}));
+  EXPECT_EQ(place_.waiting(), 1u);
+  EndMove(absl::OkStatus());
+  EXPECT_EQ(place_.waiting(), 0u);
+  EXPECT_TRUE(timers_.empty());
+}
+
+TEST_F(PagingTest, MemoryThatIsWantedOnItsWayOutComesBackAtOnce) {
+  Out();
+  paging_.OnWanted();
+  EXPECT_EQ(moves_, Moves({"out"}));
+  EndMove(absl::OkStatus());
+  EXPECT_EQ(moves_, Moves({"out", "in"}));
+  EXPECT_EQ(told_away_, 0);
+}
+
+TEST_F(PagingTest, ItWaitsForRoomOnTheDevice) {
+  Out();
+  EndMove(absl::OkStatus());
+  std::vector<absl::Status> came;
+  paging_.In([&](const absl::Status& status) { came.push_back(status); });
+  EndMove(absl::ResourceExhaustedError("no room"));
+  EXPECT_EQ(moves_.size(), 2u);
+  timers_.Advance(absl::Seconds(1));
+  EXPECT_EQ(moves_, Moves({"out", "in", "in"}));
+  EXPECT_TRUE(came.empty());
+  EndMove(absl::OkStatus());
+  ASSERT_EQ(came.size(), 1u);
+  EXPECT_TRUE(came[0].ok());
+}
+
+TEST_F(PagingTest, WhatCannotGoStaysAndTheSessionGoesOn) {
+  Out();
+  place_.Send(1);
+  EndMove(absl::ResourceExhaustedError("no host memory"));
+  ASSERT_EQ(left_.size(), 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(left_[0]));
+  EXPECT_EQ(place_.waiting(), 0u);
+  Out();
+  EXPECT_EQ(moves_.size(), 1u);  // A command is in flight.
+}
+
+TEST_F(PagingTest, WhatIsAwayOfAnotherDeviceComesBackWhenOneCannotGo) {
+  Out();
+  is_away_ = true;
+  EndMove(absl::ResourceExhaustedError("no host memory"));
+  EXPECT_EQ(moves_, Moves({"out", "in"}));
+  EXPECT_TRUE(left_.empty());
+  EndMove(absl::OkStatus());
+  ASSERT_EQ(left_.size(), 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(left_[0]));
+  EXPECT_FALSE(place_.frozen());
+}
+
+TEST_F(PagingTest, AWorkerThatDoesNotUnmapHasToGo) {
+  Out();
+  EndMove(absl::InternalError("it does not unmap"));
+  EXPECT_EQ(broken_, Moves({"it does not unmap"}));
+  EXPECT_EQ(left_.size(), 1u);
+}
+
+TEST_F(PagingTest, AReplacementBringsItBackFirst) {
+  Out();
+  EndMove(absl::OkStatus());
+  std::vector<absl::Status> rested;
+  rest_.Begin(Rest::Reason::kReplacement, absl::Seconds(1),
+              [&](const absl::Status& status) { rested.push_back(status); });
+  EXPECT_EQ(moves_, Moves({"out", "in"}));
+  EXPECT_TRUE(rested.empty());
+  EndMove(absl::OkStatus());
+  ASSERT_EQ(rested.size(), 1u);
+  EXPECT_TRUE(rested[0].ok());
+}
+
+TEST_F(PagingTest, WhatIsForgottenIsToldAndItsMoveConcernsNobody) {
+  Out();
+  paging_.Forget(absl::AbortedError("the session ended"));
+  ASSERT_EQ(left_.size(), 1u);
+  EXPECT_TRUE(absl::IsAborted(left_[0]));
+  EndMove(absl::OkStatus());
+  EXPECT_EQ(left_.size(), 1u);
+  EXPECT_EQ(told_away_, 0);
+  EXPECT_TRUE(timers_.empty());
+}
+
+}  // namespace
+}  // namespace warpline::server

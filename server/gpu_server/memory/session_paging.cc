@@ -1,0 +1,294 @@
+// The part of SessionMemory that moves what a session has mapped to the host and back.
+//
+// While the worker is at rest, the pager copies the chunks. Then the worker unmaps them, and they
+// are given back like those of a worker that is gone. An error before the last step leaves all as
+// it was. Other chunks are filled before the worker maps them at the same addresses.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/gpu_server/memory/session_memory.h"
+#include "server/hostlink/process/packet_socket.h"
+
+namespace warpline::server {
+namespace {
+
+// What a session's worker may have said to have unmapped without the device showing it to be free:
+// as much as the device's count is uncertain by when contexts of others open at that time
+// (memory/quarantine.cc).
+constexpr uint64_t kMostUnseen = uint64_t{1} << 30;
+// Handles in one message, which fits into a packet.
+constexpr int kMostReleased = 1000;
+
+}  // namespace
+
+uint64_t SessionMemory::away_bytes() const {
+  uint64_t bytes = 0;
+  if (paged_ == nullptr) return bytes;
+  for (const Paged::Range& range : paged_->ranges) bytes += range.bytes;
+  return bytes;
+}
+
+bool SessionMemory::Backs(uint64_t va, uint64_t bytes) const {
+  if (paged_ == nullptr) return book_.Backs(va, bytes);
+  const uint64_t end = va + bytes;
+  if (end < va) return false;
+  for (const Paged::Range& range : paged_->ranges) {
+    if (range.handle != 0) break;
+    if (range.va <= va && va - range.va < range.bytes) va = range.va + range.bytes;
+    if (va >= end) return true;
+  }
+  return bytes == 0;
+}
+
+std::string SessionMemory::WhyNotPageable() const {
+  if (options_.at_once) return "a guarded session has its memory for as long as it lasts";
+  if (suspended_ || abandoned_ || ended_) return "its worker is being replaced";
+  if (paged_ != nullptr) return "its memory is on its way already";
+  if (busy_) return "it is asking for memory or gives some back";
+  if (!limbo_.empty()) return "its worker failed to map some of its memory";
+  bool shared = false;
+  const auto look = [&](uint64_t, const Chunk& chunk) { shared |= chunk.share != nullptr; };
+  book_.ForEachChunk(look);
+  handles_.ForEachChunk(look);
+  return shared ? "it shares memory with other sessions" : "";
+}
+
+void SessionMemory::PageOut(std::function<void(absl::Status)> done) {
+  const std::string why = WhyNotPageable();
+  if (!why.empty()) return done(absl::FailedPreconditionError(why));
+  if (book_.chunk_count() + handles_.chunk_count() == 0) return done(absl::OkStatus());
+  suspended_ = true;
+  paged_ = std::make_unique<Paged>();
+  paged_->done = std::move(done);
+  const auto add = [this](uint64_t va, uint64_t handle, std::vector<Chunk> chunks,
+                          Reservation reservation) {
+    control_loop.AssertOnLoop();
+    paged_->ranges.push_back(
+        {va, handle, TotalBytes(chunks), chunks.size(), std::move(reservation)});
+    std::move(chunks.begin(), chunks.end(), std::back_inserter(*paged_->chunks));
+  };
+  for (Grant& grant : book_.Clear()) {
+    add(grant.va, 0, std::move(grant.chunks), std::move(grant.reservation));
+  }
+  for (auto& [handle, memory] : handles_.Clear()) {
+    add(0, handle, std::move(memory.chunks), std::move(memory.reservation));
+  }
+  links_.chunks->MoveOut(paged_->chunks, paged_->away,
+                         [self = shared_from_this()](const absl::Status& status) {
+                           control_loop.AssertOnLoop();
+                           self->OnMovedOut(status);
+                         });
+}
+
+std::unique_ptr<SessionMemory::Paged> SessionMemory::Restore() {
+  std::unique_ptr<Paged> paged = std::move(paged_);
+  auto chunk = std::make_move_iterator(paged->chunks->begin());
+  for (Paged::Range& range : paged->ranges) {
+    const auto end = chunk + static_cast<std::ptrdiff_t>(range.chunks);
+    std::vector<Chunk> chunks(chunk, end);
+    chunk = end;
+    // Accepted, since nothing else of this session came in between.
+    if (range.handle != 0) {
+      handles_.Add(range.handle, {std::move(chunks), std::move(range.reservation)});
+    } else {
+      (void)book_.Add({range.va, std::move(chunks), std::move(range.reservation)});
+    }
+  }
+  return paged;
+}
+
+void SessionMemory::OnMovedOut(const absl::Status& status) {
+  if (ended_) return EndPaged();
+  if (status.ok() && !paged_->worker_lost) {
+    paged_->phase = Paged::Phase::kUnmapping;
+    return SendUnmapping();
+  }
+  const auto paged = Restore();
+  if (paged->worker_lost) {
+    paged->done(absl::AbortedError("its worker was lost meanwhile"));
+    return paged->worker_lost(absl::OkStatus());
+  }
+  suspended_ = false;
+  paged->done(status);
+  Next();
+}
+
+void SessionMemory::SendUnmapping() {
+  Paged& paged = *paged_;
+  warpline_internal::ToWorker message;
+  paged.in_batch = 0;
+  // The next range of which something is mapped, and where in it.
+  size_t index = paged.unmapped;
+  auto range = paged.ranges.begin();
+  for (; index >= range->chunks; ++range) index -= range->chunks;
+  if (range->handle != 0) {
+    auto* const release = message.mutable_release();
+    release->set_id(++transfer_id_);
+    for (; range != paged.ranges.end() && release->handle_size() < kMostReleased; ++range) {
+      release->add_handle(range->handle);
+      paged.in_batch += range->chunks;
+    }
+    (void)links_.worker->Send(message, {});
+    return;
+  }
+  auto* const unmap = message.mutable_unmap();
+  unmap->set_id(++transfer_id_);
+  const auto first = paged.chunks->begin() + static_cast<std::ptrdiff_t>(paged.unmapped - index);
+  unmap->set_va(range->va);
+  for (size_t i = 0; i < index; ++i) unmap->set_va(unmap->va() + first[i].bytes);
+  for (size_t i = index; i < range->chunks && paged.in_batch < kMaxPacketFds; ++i) {
+    unmap->add_chunk_bytes(first[i].bytes);
+    ++paged.in_batch;
+  }
+  // Where it fails the worker is lost, which is about to be told.
+  (void)links_.worker->Send(message, {});
+}
+
+void SessionMemory::OnUnmapped(CudaResult result) {
+  if (result != CudaResult::kSuccess) {
+    return Restore()->done(absl::InternalError(
+        absl::StrCat("its worker cannot unmap its memory: ", CudaResultName(result))));
+  }
+  paged_->unmapped += paged_->in_batch;
+  if (paged_->unmapped < paged_->chunks->size()) return SendUnmapping();
+  paged_->phase = Paged::Phase::kAway;
+  for (Chunk& chunk : *paged_->chunks) paged_->pieces.push_back(std::move(chunk.piece));
+  std::vector<Chunk> chunks = std::exchange(*paged_->chunks, {});
+  links_.chunks->ReturnUnmapped(std::move(chunks), [self = shared_from_this()](uint64_t missing) {
+    control_loop.AssertOnLoop();
+    self->unseen_bytes_ += missing;
+    if (self->ended_ || self->unseen_bytes_ <= kMostUnseen) return;
+    self->links_.client->Violated(absl::PermissionDeniedError(absl::StrCat(
+        "its worker keeps ", self->unseen_bytes_, " bytes that it said it had unmapped")));
+  });
+  // It was unmapped by the worker's word alone, too.
+  GiveUpKept();
+  std::exchange(paged_->done, nullptr)(absl::OkStatus());
+}
+
+void SessionMemory::PageIn(std::function<void(absl::Status)> done) {
+  if (paged_ == nullptr) return done(absl::OkStatus());
+  if (paged_->phase != Paged::Phase::kAway) {
+    return done(absl::FailedPreconditionError("its memory is on its way already"));
+  }
+  paged_->done = std::move(done);
+  paged_->phase = Paged::Phase::kTaking;
+  TakeRange(0);
+}
+
+void SessionMemory::TakeRange(size_t index) {
+  if (index == paged_->ranges.size()) {
+    if (absl::Status taken = TakePieces(); !taken.ok()) return StayAway(taken);
+    paged_->phase = Paged::Phase::kMovingIn;
+    return links_.chunks->MoveIn(paged_->chunks, paged_->away,
+                                 [self = shared_from_this()](const absl::Status& status) {
+                                   control_loop.AssertOnLoop();
+                                   self->OnMovedIn(status);
+                                 });
+  }
+  const uint64_t bytes = paged_->ranges[index].bytes;
+  links_.chunks->Take(bytes, bytes, kChunkClasses.front(),
+                      [self = shared_from_this(), index](absl::StatusOr<std::vector<Chunk>> taken) {
+                        control_loop.AssertOnLoop();
+                        if (!taken.ok()) {
+                          return self->ended_ ? self->EndPaged() : self->StayAway(taken.status());
+                        }
+                        self->paged_->ranges[index].chunks = taken->size();
+                        std::move(taken->begin(), taken->end(),
+                                  std::back_inserter(*self->paged_->chunks));
+                        return self->ended_ ? self->EndPaged() : self->TakeRange(index + 1);
+                      });
+}
+
+absl::Status SessionMemory::TakePieces() {
+  const size_t count = paged_->chunks->size();
+  if (count > paged_->pieces.size()) {
+    const uint64_t more = count - paged_->pieces.size();
+    Reservation pieces = quota_->pieces()->Reserve(more, more, 1);
+    if (pieces.bytes() < more) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the quota of ", quota_->limit_bytes(), " bytes may be held in ",
+                       quota_->pieces()->limit_bytes(), " chunks, which are in use"));
+    }
+    for (uint64_t i = 0; i < more; ++i) paged_->pieces.push_back(pieces.Split(1));
+  }
+  for (size_t i = 0; i < count; ++i) (*paged_->chunks)[i].piece = std::move(paged_->pieces[i]);
+  paged_->pieces.clear();
+  return absl::OkStatus();
+}
+
+void SessionMemory::StayAway(const absl::Status& status) {
+  paged_->phase = Paged::Phase::kAway;
+  for (Chunk& chunk : *paged_->chunks) {
+    if (chunk.piece.bytes() > 0) paged_->pieces.push_back(std::move(chunk.piece));
+  }
+  std::vector<Chunk> chunks = std::exchange(*paged_->chunks, {});
+  links_.chunks->ReturnUnused(std::move(chunks));
+  const auto done = std::exchange(paged_->done, nullptr);
+  const auto worker_lost = std::exchange(paged_->worker_lost, nullptr);
+  if (done) done(status);
+  if (worker_lost) worker_lost(status);
+}
+
+void SessionMemory::OnMovedIn(const absl::Status& status) {
+  if (ended_) return EndPaged();
+  if (!status.ok()) {
+    // They are not zeroed any more, so nobody else gets them.
+    std::vector<Chunk> chunks = std::exchange(*paged_->chunks, {});
+    for (Chunk& chunk : chunks) paged_->pieces.push_back(std::move(chunk.piece));
+    links_.chunks->Return(std::move(chunks), {});
+    return StayAway(status);
+  }
+  const auto paged = Restore();
+  if (paged->worker_lost) {
+    if (paged->done) paged->done(absl::AbortedError("its worker was lost meanwhile"));
+    return paged->worker_lost(absl::OkStatus());
+  }
+  BeginAgain(/*go_on=*/true, /*handles=*/true, [done = paged->done](CudaResult result) {
+    done(result == CudaResult::kSuccess
+             ? absl::OkStatus()
+             : absl::InternalError(absl::StrCat("its worker cannot map its memory again: ",
+                                                CudaResultName(result))));
+  });
+  SendAgain();
+}
+
+void SessionMemory::MapAgainAfterPaging(bool go_on, std::function<void(CudaResult)> done) {
+  const auto go_on_with = [self = shared_from_this(), go_on,
+                           done = std::move(done)](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (self->ended_) return;
+    if (!status.ok()) return done(CudaResult::kOutOfMemory);
+    self->MapAgain(go_on, done);
+  };
+  switch (paged_->phase) {
+    case Paged::Phase::kMovingOut:
+    case Paged::Phase::kTaking:
+    case Paged::Phase::kMovingIn:
+      paged_->worker_lost = go_on_with;
+      return;
+    case Paged::Phase::kUnmapping:
+      Restore()->done(absl::AbortedError("its worker was lost meanwhile"));
+      return go_on_with(absl::OkStatus());
+    case Paged::Phase::kAway:
+      paged_->worker_lost = go_on_with;
+      paged_->phase = Paged::Phase::kTaking;
+      return TakeRange(0);
+  }
+}
+
+void SessionMemory::EndPaged() {
+  if (paged_ == nullptr) return;
+  // Otherwise called again once nobody uses the chunks.
+  if (std::exchange(paged_->ends, true) || paged_->phase == Paged::Phase::kUnmapping ||
+      paged_->phase == Paged::Phase::kAway) {
+    const auto paged = std::move(paged_);
+    std::vector<Reservation> bill;
+    for (Paged::Range& range : paged->ranges) bill.push_back(std::move(range.reservation));
+    links_.chunks->Return(std::move(*paged->chunks), std::move(bill));
+  }
+}
+
+}  // namespace warpline::server

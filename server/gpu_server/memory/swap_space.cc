@@ -1,0 +1,141 @@
+#include "server/gpu_server/memory/swap_space.h"
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/mapped_memory.h"
+#include "common/sealed_memory.h"
+
+namespace warpline::server {
+namespace {
+
+// What the system can give without taking it from programs; nothing where it does not say.
+std::optional<uint64_t> AvailableBytes() {
+  std::ifstream info("/proc/meminfo");
+  std::string name, unit;
+  for (uint64_t kib = 0; info >> name >> kib && std::getline(info, unit);) {
+    if (name == "MemAvailable:") return kib << 10;
+  }
+  return std::nullopt;
+}
+
+// The system gives pages to one thread at about a GiB a second.
+absl::Status PopulateAll(const std::vector<std::pair<int, uint64_t>>& blocks, int threads) {
+  std::atomic<size_t> next{0};
+  std::vector<absl::Status> results(blocks.size());
+  const auto populate = [&] {
+    for (size_t i = next++; i < blocks.size(); i = next++) {
+      auto mapped = MappedMemory::Map(blocks[i].first, blocks[i].second);
+      results[i] = mapped.ok() ? mapped->Populate() : mapped.status();
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(populate);
+  populate();
+  for (std::thread& thread : others) thread.join();
+  for (const absl::Status& result : results) {
+    if (!result.ok()) return result;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+SwapSpace::Place::Place(Place&& other) noexcept
+    : space_(std::exchange(other.space_, nullptr)), extents_(std::exchange(other.extents_, {})) {}
+
+SwapSpace::Place& SwapSpace::Place::operator=(Place&& other) noexcept {
+  std::swap(space_, other.space_);
+  std::swap(extents_, other.extents_);
+  return *this;
+}
+
+void SwapSpace::Place::GiveBack() {
+  if (space_ != nullptr) space_->GiveBack(extents_);
+  space_ = nullptr;
+  extents_.clear();
+}
+
+SwapSpace::SwapSpace(std::vector<Block> blocks, uint64_t bytes)
+    : blocks_(std::move(blocks)), bytes_(bytes), free_bytes_(bytes) {
+  for (const Block& block : blocks_) taken_.emplace_back(block.bytes / kGranule, false);
+}
+
+absl::StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Open(uint64_t bytes, int threads) {
+  const std::optional<uint64_t> available = AvailableBytes();
+  if (available.has_value() && bytes > *available) {
+    // It would give them, and then end programs for want of memory.
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "of the ", bytes, " bytes to move device memory to the host has ", *available));
+  }
+  bytes = (bytes + kGranule - 1) / kGranule * kGranule;
+  std::vector<Block> blocks;
+  std::vector<std::pair<int, uint64_t>> sizes;
+  for (uint64_t left = bytes; left > 0; left -= blocks.back().bytes) {
+    const uint64_t size = std::min(left, kBlockBytes);
+    auto fd = NewSealedMemory("warpline-swap", size);
+    if (!fd.ok()) return fd.status();
+    sizes.emplace_back(fd->get(), size);
+    blocks.push_back({*std::move(fd), size});
+  }
+  const absl::Status populated = PopulateAll(sizes, std::max(1, threads));
+  if (!populated.ok()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the host has no ", bytes,
+                     " bytes to move device memory to: ", std::string(populated.message())));
+  }
+  return std::unique_ptr<SwapSpace>(new SwapSpace(std::move(blocks), bytes));
+}
+
+absl::StatusOr<SwapSpace::Place> SwapSpace::Take(uint64_t bytes) {
+  Place place;
+  MutexLock lock(&mu_);
+  if (bytes > free_bytes_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("of the ", bytes_, " bytes of host memory for moved device memory ",
+                     free_bytes_, " are free, and ", bytes, " are wanted"));
+  }
+  free_bytes_ -= bytes;
+  place.space_ = this;
+  for (size_t block = 0; block < taken_.size() && bytes > 0; ++block) {
+    std::vector<bool>& taken = taken_[block];
+    for (size_t i = 0; i < taken.size() && bytes > 0; ++i) {
+      if (taken[i]) continue;
+      Extent extent = {block, i * kGranule, 0};
+      for (; i < taken.size() && !taken[i] && bytes > 0; ++i) {
+        taken[i] = true;
+        extent.bytes += kGranule;
+        bytes -= kGranule;
+      }
+      place.extents_.push_back(extent);
+    }
+  }
+  return place;
+}
+
+void SwapSpace::GiveBack(const std::vector<Extent>& extents) {
+  MutexLock lock(&mu_);
+  for (const Extent& extent : extents) {
+    const auto begin =
+        taken_[extent.block].begin() + static_cast<std::ptrdiff_t>(extent.offset / kGranule);
+    std::fill_n(begin, extent.bytes / kGranule, false);
+    free_bytes_ += extent.bytes;
+  }
+}
+
+uint64_t AwayMemory::held_bytes() const {
+  return static_cast<uint64_t>(std::count(used.begin(), used.end(), true)) * SwapSpace::kGranule;
+}
+
+uint64_t SwapSpace::free_bytes() const {
+  MutexLock lock(&mu_);
+  return free_bytes_;
+}
+
+}  // namespace warpline::server

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""A session's memory leaves the device and comes back, and its program notices nothing."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import harness
+
+PROGRAM = "long_program"
+SWAP = "--swap_host=256MiB"
+
+
+class PagingTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = harness.installation_with(
+            {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM,
+             "bin/long_program": "tests/chaos/" + PROGRAM,
+             "bin/examples/both_devices": "tests/chaos/both_devices",
+             "bin/examples/mapped_memory": "tests/chaos/mapped_memory"})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def warpline(self, server, *arguments):
+        run = subprocess.run(
+            [str(self.installation.root / "bin/warpline"), arguments[0],
+             "--endpoint=" + server.endpoint, *arguments[1:]],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=harness.GIVE_UP_S,
+            check=False)
+        return run.returncode, run.stdout
+
+    def page(self, server, verb, said):
+        status, output = self.warpline(server, verb)
+        self.assertEqual(status, 0, output + server.log_tail())
+        self.assertIn(said, output)
+
+    def sessions(self, server):
+        return json.loads(self.warpline(server, "ps", "--json")[1]).get("sessions", [])
+
+    def finish(self, process, server, name=PROGRAM):
+        status, stdout, stderr = harness.finish(process)
+        self.assertEqual(status, 0, stdout + stderr + server.log_tail())
+        self.assertIn(name + ": ok", stdout)
+
+    def test_out_and_in_again_and_again_the_results_are_right(self):
+        with harness.server(self.installation, SWAP) as server:
+            program = harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048")
+            for _ in range(10):
+                self.page(server, "page-out", "its memory is away")
+            self.page(server, "page-in", "its memory is back")
+            self.finish(program, server)
+
+    def test_a_session_that_does_nothing_stays_away_until_its_next_call(self):
+        with harness.server(self.installation, SWAP) as server:
+            program = harness.start_held(self.installation, server.endpoint, PROGRAM,
+                                         "--words=2048", "--rest_ms=0")
+            os.kill(program.pid, signal.SIGSTOP)
+            before, = self.sessions(server)
+            self.page(server, "page-out", "its memory is away")
+            session, = self.sessions(server)
+            self.assertEqual(int(session["away_bytes"]), int(before["memory_bytes"]))
+            self.assertEqual(int(session.get("memory_bytes", 0)), 0)
+            self.page(server, "page-out", "its memory is away")
+            os.kill(program.pid, signal.SIGCONT)
+            harness.wait_until(
+                lambda: int(self.sessions(server)[0].get("away_bytes", 0)) == 0, "it does not come back")
+            self.finish(program, server)
+
+    def test_a_worker_that_is_replaced_has_what_was_away(self):
+        with harness.server(self.installation, SWAP, "--warm_workers=1") as server:
+            program = harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048")
+            for verb, said in (("page-out", "away"), ("replace", "replaced"), ("page-out", "away"),
+                               ("page-in", "back"), ("replace", "replaced")):
+                self.page(server, verb, said)
+            self.finish(program, server)
+
+    def test_a_worker_that_dies_while_its_memory_is_away_loses_nothing(self):
+        with harness.server(self.installation, SWAP, "--warm_workers=1") as server:
+            program = harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048")
+            os.kill(program.pid, signal.SIGSTOP)
+            self.page(server, "page-out", "its memory is away")
+            session, = self.sessions(server)
+            os.kill(int(session["worker_pid"]), signal.SIGKILL)
+            harness.wait_until(lambda: int(self.sessions(server)[0].get("restarts", 0)) == 1,
+                               "no other worker takes over")
+            os.kill(program.pid, signal.SIGCONT)
+            self.finish(program, server)
+
+    def test_what_the_program_mapped_itself_leaves_too(self):
+        with harness.server(self.installation, SWAP) as server:
+            program = harness.start_held(self.installation, server.endpoint, "mapped_memory")
+            for _ in range(5):
+                self.page(server, "page-out", "its memory is away")
+            self.finish(program, server, "mapped_memory")
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs two devices")
+    def test_memory_of_several_devices_leaves_together(self):
+        # The later flag holds.
+        with harness.server(self.installation, SWAP, "--device=cpu:2") as server:
+            program = harness.start_held(self.installation, server.endpoint, "both_devices",
+                                         env={"CUDA_VISIBLE_DEVICES": "0,1"})
+            for _ in range(5):
+                self.page(server, "page-out", "its memory is away")
+            self.finish(program, server, "both_devices")
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs two devices")
+    def test_where_memory_of_one_device_does_not_fit_all_of_it_stays(self):
+        with harness.server(self.installation, "--swap_host=2MiB", "--device=cpu:2") as server:
+            program = harness.start_held(self.installation, server.endpoint, "both_devices",
+                                         env={"CUDA_VISIBLE_DEVICES": "0,1"})
+            status, output = self.warpline(server, "page-out")
+            self.assertEqual(status, 1, output)
+            self.assertIn("host memory", output)
+            self.finish(program, server, "both_devices")
+
+    def test_the_operators_word_is_recorded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with harness.server(self.installation, SWAP, "--audit_dir=" + folder) as server:
+                program = harness.start_held(self.installation, server.endpoint, PROGRAM,
+                                             "--words=2048")
+                self.page(server, "page-out", "its memory is away")
+                self.page(server, "page-in", "its memory is back")
+                self.finish(program, server)
+            recorded = "".join(path.read_text() for path in pathlib.Path(folder).glob("*"))
+            actions = [json.loads(line) for line in recorded.splitlines() if "admin.page" in line]
+            self.assertEqual([(one["action"], one["outcome"]) for one in actions],
+                             [("out", "OK"), ("in", "OK")])
+
+    def test_killed_at_random_in_the_midst_nothing_is_lost(self):
+        kills = pathlib.Path(harness.ROOT / "tests/chaos/kills.py")
+        environment = dict(os.environ, PYTHONPATH=str(harness.RUNFILES / "deploy/local"))
+        run = subprocess.run(
+            ["python3", str(kills), "--bundle=%s" % self.installation.root,
+             "--device=" + harness.DEVICE, "--kills=30", "--page", "--parallel=2", "--seconds=5",
+             "--words=1024"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, check=False)
+        print(run.stdout)
+        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertRegex(run.stdout, r"kills=(\d+) .*failures=0")
+
+    def test_without_host_memory_it_is_refused_by_name(self):
+        with harness.server(self.installation) as server:
+            program = harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048")
+            status, output = self.warpline(server, "page-out")
+            self.assertEqual(status, 1, output)
+            self.assertIn("--swap_host", output)
+            self.finish(program, server)
+
+    def test_with_too_little_host_memory_the_session_goes_on(self):
+        with harness.server(self.installation, "--swap_host=2MiB") as server:
+            program = harness.start_held(self.installation, server.endpoint, PROGRAM,
+                                         "--words=%d" % (1 << 20))
+            status, output = self.warpline(server, "page-out")
+            self.assertEqual(status, 1, output)
+            self.assertIn("host memory", output)
+            self.finish(program, server)
+
+    def test_a_server_whose_host_has_less_does_not_start(self):
+        with self.assertRaises(harness.local_server.Error) as raised:
+            with harness.server(self.installation, "--swap_host=64TiB"):
+                pass
+        self.assertIn("bytes to move device memory to", str(raised.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
