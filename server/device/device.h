@@ -108,8 +108,8 @@ class ChunkSource {
   // zeros.
   virtual absl::StatusOr<std::vector<bool>> FindUsed(int fd, uint64_t bytes) = 0;
   static constexpr uint64_t kUsedGranule = 2u << 20;
-  // Copies parts of the chunk behind `fd` (borrowed), each of which lies within its `bytes`, to
-  // host memory or from it, and returns when that is done.
+  // Copies parts of the chunk behind `fd` (borrowed) to host memory or from it, and returns when
+  // that is done. Each part lies within the chunk's `bytes`.
   virtual absl::Status CopyOut(int fd, uint64_t bytes, absl::Span<const Part> parts) = 0;
   virtual absl::Status CopyIn(int fd, uint64_t bytes, absl::Span<const Part> parts) = 0;
 };

@@ -95,7 +95,7 @@ absl::StatusOr<Devices> OpenAllDevices(const DeviceOptions& from, const TierOpti
   options.memory.keeper.backend = from.backend;
   options.memory.reserve_bytes = from.reserve_bytes;
   options.memory.swap = swap;
-  // Of those that wait, one session's, the keeper's, and the pager's.
+  // The contexts of the workers that wait, of one session, of the keeper and of the pager.
   options.memory.contexts =
       static_cast<uint64_t>(from.warm_workers.value_or(1)) + (swap == nullptr ? 2 : 3);
   if (Has(Tier::kGuarded, tiers)) options.memory.shared_contexts = tiers.guarded_standby ? 2 : 1;

@@ -29,7 +29,7 @@ void FillDeviceInfo(const device::DeviceInfo& from, warpline_internal::DeviceInf
 
 bool ValidChunkSize(uint64_t bytes) { return bytes > 0 && bytes % kChunkGranularity == 0; }
 
-// Whether each of these chunks has its descriptor and a size that chunks have.
+// Returns true if each of these chunks has its descriptor and a size that chunks have.
 bool Match(const google::protobuf::RepeatedField<uint64_t>& sizes,
            const std::vector<UniqueFd>& fds) {
   return !fds.empty() && static_cast<size_t>(sizes.size()) == fds.size() &&

@@ -1,4 +1,4 @@
-// What is done with sessions on request, such as to replace their workers: each request goes
+// Requests of the operator about sessions, such as to replace their workers. Each request goes
 // through its sessions one after another, so that new workers are not all started at once. The
 // caller comes back to see how far it is.
 #ifndef WARPLINE_SERVER_GPU_SERVER_ADMIN_REPLACEMENTS_H_

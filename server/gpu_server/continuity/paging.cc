@@ -49,7 +49,7 @@ void Paging::Leave() {
       parts_.on_broken(std::string(status.message()));
       return left(status);
     }
-    // Of several devices the first ones may be away.
+    // The memory of the first devices may be away.
     if (parts_.is_away()) {
       came_.push_back([left, status](const absl::Status&) { left(status); });
       return Come();

@@ -19,7 +19,7 @@ namespace warpline::server {
 class Paging {
  public:
   using Done = std::function<void(absl::Status)>;
-  // What it needs of its session. The functions are called on the control loop.
+  // The parts of its session that it uses. The functions are called on the control loop.
   struct Parts {
     Timers* timers = nullptr;
     Rest* rest = nullptr;

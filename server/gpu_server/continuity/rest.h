@@ -1,5 +1,5 @@
-// Who has a session's worker at rest, and why. Whatever needs it at rest asks here: to replace the
-// worker, or to move what it has mapped. One after the other has it.
+// Brings a session's worker to rest for one reason after another: to replace the worker, or to move
+// the memory that it has mapped. Whatever needs the worker at rest asks here.
 //
 //   rest.Begin(Rest::Reason::kPaging, absl::Seconds(2), [&](const absl::Status& rested) {
 //     if (!rested.ok()) return;   // It goes on as before.
@@ -40,12 +40,12 @@ class Rest {
   // or has it already.
   void Begin(Reason reason, absl::Duration deadline, Rested rested,
              std::function<void()> wanted = nullptr) RUNS_ON(control_loop);
-  // What was to be done at rest is done: the next reason has it, or the gate opens.
+  // Ends the first reason's turn: the next reason has the worker at rest, or the gate opens.
   void Release() RUNS_ON(control_loop);
   // The reason does not want it any more, and its `rested` is not called. The gate stays as it is
   // unless another reason waits: the session is at its end, or another worker takes over.
   void Forget(Reason reason) RUNS_ON(control_loop);
-  // The same for all reasons: the session is at its end, or its worker is.
+  // Forgets all reasons: the session is at its end, or its worker is.
   void ForgetAll() RUNS_ON(control_loop);
 
   // The reason for which the worker is at rest; none where it is not.
@@ -59,7 +59,7 @@ class Rest {
     Timers::Token deadline = 0;
   };
 
-  // Whether the first turn has the worker at rest.
+  // Returns true if the first turn has the worker at rest.
   bool held() const RUNS_ON(control_loop) { return !turns_.empty() && !turns_.front().rested; }
   void Look() RUNS_ON(control_loop);
   void OnDeadline(Reason reason) RUNS_ON(control_loop);

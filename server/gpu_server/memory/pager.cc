@@ -10,7 +10,7 @@ namespace warpline::server {
 namespace {
 
 constexpr uint64_t kGranule = SwapSpace::kGranule;
-// Of one request to the process, which fits into a packet.
+// The most chunks and parts of one request to the process, which fits into a packet.
 constexpr size_t kMostChunks = 64;
 constexpr int kMostParts = 1000;
 
@@ -42,7 +42,7 @@ class Cursor {
   uint64_t done_ = 0;
 };
 
-// Requests to move chunks, of which each fits into a packet.
+// Collects moves into requests that fit into a packet each.
 class Moves {
  public:
   using Send =

@@ -79,10 +79,11 @@ class SessionDevices {
   void Abandon() RUNS_ON(control_loop);
   void MapAgain(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
   void Seal() RUNS_ON(control_loop);
-  // As SessionMemory, one device after the other. After an error of PageOut() some may be away.
+  // Page the memory of one device after the other; see SessionMemory. After an error of PageOut()
+  // the memory of some devices may be away.
   void PageOut(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
-  // Whether memory of any device is away.
+  // Returns true if memory of any device is away.
   bool away() const RUNS_ON(control_loop);
   void End() RUNS_ON(control_loop);
 

@@ -119,8 +119,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void Seal() RUNS_ON(control_loop);
 
   // Moves all that the session has of the device to the host, and gives the device's memory back.
-  // The session must be at rest, and its worker's kernels may not run before PageIn(). What the
-  // client asks for meanwhile waits. `done` is called with OK, or the session has its memory as
+  // The session must be at rest, and its worker's kernels may not run before PageIn(). The
+  // client's requests wait meanwhile. `done` is called with OK, or the session has its memory as
   // before: FAILED_PRECONDITION says what it has that cannot be moved, RESOURCE_EXHAUSTED that the
   // host has too little left. After INTERNAL the worker is in no state that is known: it has to be
   // replaced.
@@ -129,7 +129,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // it stays away then.
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   bool away() const RUNS_ON(control_loop) { return paged_ != nullptr; }
-  // What is away, or on its way.
+  // The bytes that are away, or on their way.
   uint64_t away_bytes() const RUNS_ON(control_loop);
 
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
@@ -170,7 +170,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     size_t in_batch = 0;  // Chunks it has been asked for.
   };
 
-  // What the session has of the device, on its way to the host, there, or on its way back.
+  // The memory of the session that is on its way to the host, there, or on its way back.
   struct Paged {
     enum class Phase { kMovingOut, kUnmapping, kAway, kTaking, kMovingIn };
     struct Range {
@@ -182,7 +182,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     };
     Phase phase = Phase::kMovingOut;
     std::vector<Range> ranges;  // By address, and then by handle.
-    // Of all ranges, in their order; those that are there so far while they are taken.
+    // The chunks of all ranges, in their order. While chunks are taken, the first ones are there.
     std::shared_ptr<std::vector<Chunk>> chunks = std::make_shared<std::vector<Chunk>>();
     std::vector<Reservation> pieces;  // Those of the chunks, while there are none.
     std::shared_ptr<AwayMemory> away = std::make_shared<AwayMemory>();
@@ -303,7 +303,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   bool abandoned_ ABSL_GUARDED_BY(control_loop) = false;  // For good; suspended, too.
   std::unique_ptr<Again> again_ ABSL_GUARDED_BY(control_loop);
   std::unique_ptr<Paged> paged_ ABSL_GUARDED_BY(control_loop);
-  // What its worker said that it had unmapped, and the device did not show to be free.
+  // The bytes that its worker said it had unmapped, and that the device did not show to be free.
   uint64_t unseen_bytes_ ABSL_GUARDED_BY(control_loop) = 0;
   std::unique_ptr<Transfer> transfer_ ABSL_GUARDED_BY(control_loop);
   uint64_t transfer_id_ ABSL_GUARDED_BY(control_loop);

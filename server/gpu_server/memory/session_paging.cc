@@ -14,9 +14,9 @@
 namespace warpline::server {
 namespace {
 
-// What a session's worker may have said to have unmapped without the device showing it to be free:
-// as much as the device's count is uncertain by when contexts of others open at that time
-// (memory/quarantine.cc).
+// The most bytes that a session's worker may have said to have unmapped without the device showing
+// them to be free. The device's count is uncertain by so much when contexts of others open at that
+// time (memory/quarantine.cc).
 constexpr uint64_t kMostUnseen = uint64_t{1} << 30;
 // Handles in one message, which fits into a packet.
 constexpr int kMostReleased = 1000;
@@ -119,7 +119,7 @@ void SessionMemory::SendUnmapping() {
   Paged& paged = *paged_;
   warpline_internal::ToWorker message;
   paged.in_batch = 0;
-  // The next range of which something is mapped, and where in it.
+  // Finds the next range that is still mapped, and the first chunk in it that is.
   size_t index = paged.unmapped;
   auto range = paged.ranges.begin();
   for (; index >= range->chunks; ++range) index -= range->chunks;

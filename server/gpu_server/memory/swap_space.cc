@@ -15,7 +15,8 @@
 namespace warpline::server {
 namespace {
 
-// What the system can give without taking it from programs; nothing where it does not say.
+// Returns the bytes that the system can give without taking them from programs; nothing where it
+// does not say.
 std::optional<uint64_t> AvailableBytes() {
   std::ifstream info("/proc/meminfo");
   std::string name, unit;

@@ -20,7 +20,7 @@ class SwapSpace {
  public:
   // Sizes and offsets are multiples of this.
   static constexpr uint64_t kGranule = 2u << 20;
-  // Of one descriptor.
+  // The most bytes behind one descriptor.
   static constexpr uint64_t kBlockBytes = 1u << 30;
 
   // A part of a block.
@@ -30,7 +30,7 @@ class SwapSpace {
     uint64_t bytes = 0;
   };
 
-  // What one owner has of it, given back when this is destroyed.
+  // The part of it that one owner has. It is given back when this is destroyed.
   class Place {
    public:
     Place() = default;
@@ -78,13 +78,13 @@ class SwapSpace {
   uint64_t free_bytes_ ABSL_GUARDED_BY(mu_);
 };
 
-// What chunks held, one after the other. Parts that were zeros take no host memory.
+// The content of chunks, one after the other. Parts that were zeros take no host memory.
 struct AwayMemory {
   std::vector<bool> used;  // By granule of SwapSpace.
-  SwapSpace::Place place;  // Of the used ones, in their order.
+  SwapSpace::Place place;  // Holds the used ones, in their order.
 
   uint64_t bytes() const { return used.size() * SwapSpace::kGranule; }
-  // Of the host's memory.
+  // The bytes of host memory that it takes.
   uint64_t held_bytes() const;
 };
 

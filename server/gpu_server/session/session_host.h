@@ -78,7 +78,7 @@ struct HostSnapshot {
   // That sessions share with their clients, and what all of them may.
   uint64_t host_memory_bytes = 0;
   uint64_t host_memory_limit_bytes = 0;
-  // Of the host, what holds memory of devices, and what is there for that.
+  // The host memory that holds memory moved from devices, and all that there is for that.
   uint64_t swap_bytes = 0;
   uint64_t swap_limit_bytes = 0;
 };

@@ -90,7 +90,7 @@ CudaResult VirtualMemory::Release(uint64_t handle) {
     held = Find(handle);
     if (held == nullptr) return CudaResult::kInvalidValue;
     for (auto& [va, mapping] : mappings_) {
-      // What is leaving is being unmapped already.
+      // A mapping that is leaving is being unmapped already.
       if (mapping.handle == handle && !mapping.leaving && !mapping.chunks.empty()) {
         mapped.emplace_back(va, std::exchange(mapping.chunks, {}));
       }

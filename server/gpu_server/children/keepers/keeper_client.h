@@ -63,8 +63,9 @@ class KeeperClient : public ChunkMaker {
   absl::StatusOr<std::vector<UniqueFd>> Create(uint64_t bytes, size_t count) override;
   absl::StatusOr<std::optional<uint64_t>> FreeBytes() override;
 
-  // As proto/worker.proto says, for descriptors that are borrowed. Errors as of ChunkMaker. A
-  // keeper that was started again has no host blocks.
+  // Send the keeper the message of this name in proto/worker.proto, and wait for its answer. The
+  // descriptors are borrowed. They return the errors of ChunkMaker. A keeper that was started again
+  // has no host blocks.
   absl::Status AddHostBlock(int fd, uint64_t bytes);
   absl::StatusOr<std::vector<bool>> FindUsed(const warpline_internal::FindUsed& find,
                                              absl::Span<const int> fds);

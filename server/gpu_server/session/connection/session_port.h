@@ -67,8 +67,8 @@ class SessionPort {
   SessionLink& link() { return link_; }
   // Of the commands that rings() may take; null for no bound.
   const CommandWindow* window() const RUNS_ON(channel_loop) { return window_.get(); }
-  // Whether the control side wants to know that commands wait for the worker; once for each
-  // AskAboutWaiting().
+  // Returns true once for each AskAboutWaiting(): the control side wants to know that commands wait
+  // for the worker.
   bool TakeAskedAboutWaiting() RUNS_ON(channel_loop) {
     return asked_about_waiting_.load(std::memory_order_relaxed) &&
            asked_about_waiting_.exchange(false, std::memory_order_acq_rel);
