@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -27,6 +28,8 @@ namespace warpline::grpc_internal {
 namespace {
 
 constexpr int kBacklog = 1024;
+// The connections that come from the system before one is passed on, which costs far more.
+constexpr int kAcceptedAtOnce = 64;
 // While there are no descriptors, connections wait for this long.
 constexpr int kStarvedMs = 50;
 
@@ -149,7 +152,7 @@ absl::Status AddressListener::BindHost(const std::string& host, const std::strin
 }
 
 AddressListener::AddressListener(const ConnectionLimits& limits)
-    : connections_(limits), log_(kListenerLines) {}
+    : limits_(limits), connections_(limits), log_(kListenerLines) {}
 
 absl::Status AddressListener::Start(Take take) {
   take_ = std::move(take);
@@ -177,44 +180,80 @@ void AddressListener::Run() {
   std::vector<pollfd> waited = {{stop_.get(), POLLIN, 0}};
   for (const UniqueFd& socket : sockets_) waited.push_back({socket.get(), POLLIN, 0});
   while (true) {
-    if (poll(waited.data(), waited.size(), -1) < 0) continue;
-    if (waited[0].revents != 0) return;
+    if (poll(waited.data(), waited.size(), waiting_count_ == 0 ? -1 : 0) < 0) continue;
+    if (waited[0].revents != 0) break;
     for (size_t i = 1; i < waited.size(); ++i) {
       if (waited[i].revents != 0) AcceptFrom(waited[i].fd);
     }
+    if (waiting_count_ > 0) PassOnNext();
   }
+  waiting_.clear();
+  waiting_count_ = 0;
 }
 
 void AddressListener::AcceptFrom(int socket) {
-  UniqueFd fd(accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!fd.valid()) {
-    // Of a connection that is gone already nothing is left.
-    const bool starved = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
-    pollfd stop = {stop_.get(), POLLIN, 0};
-    if (starved) poll(&stop, 1, kStarvedMs);
-    return;
-  }
-  if (own_user_only_ && !IsOwnUser(fd.get())) {
-    if (const LogPermit permit = log_.Ask(kOtherUserLine)) {
-      permit.Warning("refusing another user's process at ", socket_path_);
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
+    UniqueFd fd(accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) {
+      // A connection that is gone already has left nothing.
+      const bool starved =
+          errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+      pollfd stop = {stop_.get(), POLLIN, 0};
+      if (starved && waiting_count_ == 0) poll(&stop, 1, kStarvedMs);
+      return;
     }
-    return;
+    if (own_user_only_ && !IsOwnUser(fd.get())) {
+      if (const LogPermit permit = log_.Ask(kOtherUserLine)) {
+        permit.Warning("refusing another user's process at ", socket_path_);
+      }
+      continue;
+    }
+    std::deque<UniqueFd>& peers = waiting_[PeerOfOtherEnd(fd.get())];
+    peers.push_back(std::move(fd));
+    ++waiting_count_;
+    if (peers.size() > limits_.most_strange_of_peer || waiting_count_ > limits_.most) DropOldest();
   }
+}
+
+void AddressListener::DropOldest() {
+  const auto most = std::max_element(
+      waiting_.begin(), waiting_.end(),
+      [](const auto& one, const auto& other) { return one.second.size() < other.second.size(); });
+  most->second.pop_front();
+  if (most->second.empty()) waiting_.erase(most);
+  --waiting_count_;
+  NoteFull(true, "closed a connection before its turn");
+}
+
+void AddressListener::PassOnNext() {
+  auto next = waiting_.upper_bound(last_peer_);
+  if (next == waiting_.end()) next = waiting_.begin();
+  last_peer_ = next->first;
+  UniqueFd fd = std::move(next->second.front());
+  next->second.pop_front();
+  if (next->second.empty()) waiting_.erase(next);
+  --waiting_count_;
+  PassOn(std::move(fd));
+}
+
+void AddressListener::PassOn(UniqueFd fd) {
   bool made_room = false;
   const bool taken = connections_.Add(fd.get(), &made_room);
-  const bool full = !taken || made_room;
-  if (full && !said_full_) {
-    // A peer that closes one connection for each that it opens gets here every time.
-    if (const LogPermit permit = log_.Ask(kFullLine)) {
-      permit.Warning(
-          taken ? "closed the oldest connection that had no session" : "refused a connection",
-          ": there are connections=", connections_.size(), " at this address");
-    }
-  }
-  said_full_ = full;
+  NoteFull(!taken || made_room,
+           taken ? "closed the oldest connection that had no session" : "refused a connection");
   if (!taken || !MeterConnection(fd.get(), NameOfOtherEnd(fd.get()))) return;
   SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);  // Nothing on a unix socket.
   take_(fd.Release());
+}
+
+void AddressListener::NoteFull(bool full, const char* what) {
+  if (full && !said_full_) {
+    // A peer that closes one connection for each that it opens gets here every time.
+    if (const LogPermit permit = log_.Ask(kFullLine)) {
+      permit.Warning(what, ": there are connections=", connections_.size(), " at this address");
+    }
+  }
+  said_full_ = full;
 }
 
 }  // namespace warpline::grpc_internal

@@ -4,7 +4,10 @@
 #ifndef WARPLINE_TRANSPORT_GRPC_LISTEN_ADDRESS_LISTENER_H_
 #define WARPLINE_TRANSPORT_GRPC_LISTEN_ADDRESS_LISTENER_H_
 
+#include <cstddef>
+#include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,8 +53,17 @@ class AddressListener {
   absl::Status BindUnix(const std::string& path);
   absl::Status BindHost(const std::string& host, const std::string& port);
   void Run() RUNS_ON(on_listener_);
+  // Takes connections from the system, so many at once, to wait for their turn.
   void AcceptFrom(int socket) RUNS_ON(on_listener_);
+  // Closes the oldest connection that waits, of the peer that has the most.
+  void DropOldest() RUNS_ON(on_listener_);
+  // Passes on one connection of the next peer that has any.
+  void PassOnNext() RUNS_ON(on_listener_);
+  void PassOn(UniqueFd fd) RUNS_ON(on_listener_);
+  // Logs once, until that is over, that no more connections fit.
+  void NoteFull(bool full, const char* what) RUNS_ON(on_listener_);
 
+  const ConnectionLimits limits_;
   ConnectionBook connections_;
   bool own_user_only_ = false;
   int port_ = 0;
@@ -61,6 +73,11 @@ class AddressListener {
   Take take_;
   LoopAffinity on_listener_;  // The thread.
   std::thread thread_;
+  // The connections that wait for their turn, by peer. A peer that opens many at once keeps nobody
+  // else waiting.
+  std::map<std::string, std::deque<UniqueFd>> waiting_ ABSL_GUARDED_BY(on_listener_);
+  size_t waiting_count_ ABSL_GUARDED_BY(on_listener_) = 0;
+  std::string last_peer_ ABSL_GUARDED_BY(on_listener_);
   bool said_full_ ABSL_GUARDED_BY(on_listener_) = false;
   LogBudget log_;
 };

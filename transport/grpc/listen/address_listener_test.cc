@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/log/log_capture.h"
 #include "common/mutex.h"
 #include "gtest/gtest.h"
@@ -177,12 +180,56 @@ TEST_F(AddressListenerTest, StrangersOfOnePeerLeaveRoomForOthers) {
   ASSERT_EQ(Start(&listener), absl::OkStatus());
   const UniqueFd other = Connect(listener.port(), "127.0.0.2");
   std::vector<UniqueFd> flood;
-  for (int i = 0; i < 5; ++i) flood.push_back(Connect(listener.port()));
-  EXPECT_TRUE(WaitForTaken(6));
+  EXPECT_TRUE(WaitForTaken(1));
+  for (size_t i = 0; i < 5; ++i) {
+    flood.push_back(Connect(listener.port()));
+    EXPECT_TRUE(WaitForTaken(i + 2));
+  }
   EXPECT_EQ(listener.connections().size(), 3u);
   EXPECT_TRUE(Ended(flood[2]));
   EXPECT_TRUE(Open(flood[3]));
   EXPECT_TRUE(Open(other));
+}
+
+TEST_F(AddressListenerTest, ManyConnectionsOfOnePeerDoNotKeepAnotherWaiting) {
+  AddressListener listener({.most = 1000, .most_strange_of_peer = 100});
+  ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
+  absl::Notification go_on;
+  Mutex mu;
+  std::vector<std::string> order;  // The peers of the connections, as they were passed on.
+  std::vector<UniqueFd> passed;
+  ASSERT_EQ(listener.Start([&](int fd) {
+    {
+      MutexLock lock(&mu);
+      order.push_back(PeerOfOtherEnd(fd));
+      passed.emplace_back(fd);
+    }
+    go_on.WaitForNotification();
+  }),
+            absl::OkStatus());
+  std::vector<UniqueFd> flood;
+  for (int i = 0; i < 300; ++i) flood.push_back(Connect(listener.port(), "127.0.0.2"));
+  const UniqueFd other = Connect(listener.port());
+  // All of these wait in the system by now, but for those that came at once with the first.
+  go_on.Notify();
+  const auto place = [&]() -> size_t {
+    MutexLock lock(&mu);
+    return static_cast<size_t>(std::find(order.begin(), order.end(), "ipv4:127.0.0.1") -
+                               order.begin());
+  };
+  const auto came = [&] {
+    const size_t found = place();
+    MutexLock lock(&mu);
+    return found < order.size();
+  };
+  for (int i = 0; i < 1000 && !came(); ++i) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_TRUE(came());
+  EXPECT_LE(place(), 10u);
+  EXPECT_TRUE(Open(other));
+  // The listener keeps only the newest connections of the flood.
+  EXPECT_TRUE(Ended(flood[0]) || Ended(flood[100]));
+  EXPECT_TRUE(Open(flood[299]));
+  listener.Stop();
 }
 
 TEST_F(AddressListenerTest, PeersOfUnixSocketsAreUsers) {

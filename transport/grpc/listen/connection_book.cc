@@ -88,6 +88,8 @@ End OtherEnd(int fd) {
 
 }  // namespace
 
+std::string PeerOfOtherEnd(int fd) { return OtherEnd(fd).peer; }
+
 std::string NameOfOtherEnd(int fd) {
   const End end = OtherEnd(fd);
   return end.name.empty() ? end.peer : end.name;

@@ -25,6 +25,9 @@ struct ConnectionLimits {
   size_t most_strange_of_peer = 256;
 };
 
+// Returns the peer at the other end of a connection.
+std::string PeerOfOtherEnd(int fd);
+
 // Returns gRPC's name for the other end of a connection, or its peer where gRPC has none.
 std::string NameOfOtherEnd(int fd);
 
