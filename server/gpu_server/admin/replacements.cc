@@ -58,7 +58,7 @@ void Replacements::Next(SessionHost* host, const std::shared_ptr<Job>& job, size
   if (job->action == warpline_internal::ReplaceRequest::PAGE_OUT) {
     host->PageOut(id, deadline, done);
   } else if (job->action == warpline_internal::ReplaceRequest::PAGE_IN) {
-    host->PageIn(id, done);
+    host->PageIn(id, deadline, done);
   } else {
     host->ReplaceWorker(id, deadline, done);
   }

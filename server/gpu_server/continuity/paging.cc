@@ -1,5 +1,6 @@
 #include "server/gpu_server/continuity/paging.h"
 
+#include <memory>
 #include <utility>
 
 namespace warpline::server {
@@ -34,9 +35,11 @@ void Paging::Out(absl::Duration deadline, Done done) {
 
 void Paging::Leave() {
   state_ = State::kLeaving;
+  Watch(/*waited=*/false);
   parts_.page_out([this, round = round_](const absl::Status& status) {
     control_loop.AssertOnLoop();
     if (round != round_) return;
+    StopWatching();
     const Done left = std::exchange(left_, nullptr);
     if (status.ok()) {
       state_ = State::kAway;
@@ -60,9 +63,27 @@ void Paging::Leave() {
   });
 }
 
-void Paging::In(Done done) {
+void Paging::In(absl::Duration deadline, Done done) {
   if (state_ == State::kHere) return done(absl::OkStatus());
-  came_.push_back(std::move(done));
+  // Called once: when the memory is there, or at the deadline, which may outlive this object.
+  struct Answer {
+    Done done;
+    Timers::Token deadline = 0;
+  };
+  const auto answer = std::make_shared<Answer>();
+  answer->done = std::move(done);
+  Timers* const timers = parts_.timers;
+  answer->deadline = timers->RunAfter(deadline, [answer] {
+    std::exchange(answer->done, nullptr)(
+        absl::DeadlineExceededError("the device has too little room for it yet; it comes back as "
+                                    "soon as there is enough"));
+  });
+  came_.push_back([timers, answer](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (!answer->done) return;
+    timers->Remove(answer->deadline);
+    std::exchange(answer->done, nullptr)(status);
+  });
   OnWanted();
 }
 
@@ -73,6 +94,7 @@ void Paging::OnWanted() {
 
 void Paging::Come() {
   state_ = State::kComing;
+  Watch(/*waited=*/false);
   parts_.page_in([this, round = round_](const absl::Status& status) {
     control_loop.AssertOnLoop();
     if (round == round_) OnCame(status);
@@ -80,6 +102,7 @@ void Paging::Come() {
 }
 
 void Paging::OnCame(const absl::Status& status) {
+  StopWatching();
   if (absl::IsInternal(status)) return parts_.on_broken(std::string(status.message()));
   if (!status.ok()) {
     timer_ = parts_.timers->RunAfter(kComeAgain, [this] {
@@ -94,10 +117,27 @@ void Paging::OnCame(const absl::Status& status) {
   for (const Done& done : std::exchange(came_, {})) done(absl::OkStatus());
 }
 
+void Paging::Watch(bool waited) {
+  watch_ = parts_.timers->RunAfter(parts_.worker_timeout, [this, waited] {
+    control_loop.AssertOnLoop();
+    watch_ = 0;
+    const bool waits = parts_.waits_for_worker();
+    if (waits && waited) {
+      return parts_.on_broken(state_ == State::kLeaving
+                                  ? "it does not unmap its memory, which is to be moved"
+                                  : "it does not map its memory again, which was moved");
+    }
+    Watch(waits);
+  });
+}
+
+void Paging::StopWatching() { parts_.timers->Remove(std::exchange(watch_, 0)); }
+
 void Paging::Forget(const absl::Status& status) {
   ++round_;
   state_ = State::kHere;
   parts_.timers->Remove(std::exchange(timer_, 0));
+  StopWatching();
   parts_.rest->Forget(Rest::Reason::kPaging);
   const Done left = std::exchange(left_, nullptr);
   if (left) left(status);

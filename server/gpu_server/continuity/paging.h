@@ -27,10 +27,14 @@ class Paging {
     std::function<void(Done)> page_out;
     std::function<void(Done)> page_in;
     std::function<bool()> is_away;
+    // SessionDevices::waits_for_worker().
+    std::function<bool()> waits_for_worker;
     // The memory is away: OnWanted() is to be called once the client sends a command.
     std::function<void()> on_away;
     // The worker is in no state that is known, and has to go.
     std::function<void(const std::string& why)> on_broken;
+    // How long the worker may take to unmap the memory or to map it again, at least.
+    absl::Duration worker_timeout = absl::Seconds(60);
   };
 
   explicit Paging(Parts parts) : parts_(std::move(parts)) {}
@@ -42,8 +46,9 @@ class Paging {
   // DEADLINE_EXCEEDED, or the error of PageOut().
   void Out(absl::Duration deadline, Done done) RUNS_ON(control_loop);
   // Brings it back, and waits for room on the device as long as there is none. `done` is called
-  // once it is there.
-  void In(Done done) RUNS_ON(control_loop);
+  // once it is there, or after `deadline` with DEADLINE_EXCEEDED: it then still comes back as soon
+  // as it can.
+  void In(absl::Duration deadline, Done done) RUNS_ON(control_loop);
   // Something waits for the memory. Brings it back, once it is away.
   void OnWanted() RUNS_ON(control_loop);
   // The session ends, fails, or goes on with another worker, for which the memory is brought back:
@@ -56,6 +61,9 @@ class Paging {
   void Leave() RUNS_ON(control_loop);
   void Come() RUNS_ON(control_loop);
   void OnCame(const absl::Status& status) RUNS_ON(control_loop);
+  // Looks from time to time, while the memory is under way, that the worker does its part.
+  void Watch(bool waited) RUNS_ON(control_loop);
+  void StopWatching() RUNS_ON(control_loop);
 
   const Parts parts_;
   State state_ ABSL_GUARDED_BY(control_loop) = State::kHere;
@@ -63,6 +71,7 @@ class Paging {
   Done left_ ABSL_GUARDED_BY(control_loop);
   std::vector<Done> came_ ABSL_GUARDED_BY(control_loop);
   Timers::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  Timers::Token watch_ ABSL_GUARDED_BY(control_loop) = 0;
   // Raised by Forget(): what is under way then concerns nobody.
   int round_ ABSL_GUARDED_BY(control_loop) = 0;
 };

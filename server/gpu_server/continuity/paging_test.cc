@@ -26,6 +26,7 @@ class PagingTest : public ::testing::Test {
   Paging::Done move_;
   std::vector<std::string> moves_;
   bool is_away_ = false;
+  bool waits_for_worker_ = false;
   int told_away_ = 0;
   std::vector<std::string> broken_;
   std::vector<absl::Status> left_;
@@ -42,8 +43,10 @@ class PagingTest : public ::testing::Test {
                         move_ = std::move(done);
                       },
                   .is_away = [this] { return is_away_; },
+                  .waits_for_worker = [this] { return waits_for_worker_; },
                   .on_away = [this] { ++told_away_; },
-                  .on_broken = [this](const std::string& why) { broken_.push_back(why); }}};
+                  .on_broken = [this](const std::string& why) { broken_.push_back(why); },
+                  .worker_timeout = absl::Seconds(60)}};
 };
 
 using Moves = std::vector<std::string>;
@@ -82,7 +85,7 @@ TEST_F(PagingTest, ItWaitsForRoomOnTheDevice) {
   Out();
   EndMove(absl::OkStatus());
   std::vector<absl::Status> came;
-  paging_.In([&](const absl::Status& status) { came.push_back(status); });
+  paging_.In(absl::Seconds(10), [&](const absl::Status& status) { came.push_back(status); });
   EndMove(absl::ResourceExhaustedError("no room"));
   EXPECT_EQ(moves_.size(), 2u);
   timers_.Advance(absl::Seconds(1));
@@ -91,6 +94,23 @@ TEST_F(PagingTest, ItWaitsForRoomOnTheDevice) {
   EndMove(absl::OkStatus());
   ASSERT_EQ(came.size(), 1u);
   EXPECT_TRUE(came[0].ok());
+}
+
+TEST_F(PagingTest, TheWordThatItIsThereIsWaitedForUntilTheDeadline) {
+  Out();
+  EndMove(absl::OkStatus());
+  std::vector<absl::Status> came;
+  paging_.In(absl::Seconds(10), [&](const absl::Status& status) { came.push_back(status); });
+  for (int i = 0; i < 3; ++i) {
+    EndMove(absl::ResourceExhaustedError("no room"));
+    timers_.Advance(absl::Seconds(5));
+  }
+  ASSERT_EQ(came.size(), 1u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(came[0]));
+  EndMove(absl::OkStatus());
+  EXPECT_EQ(came.size(), 1u);
+  EXPECT_FALSE(place_.frozen());
+  EXPECT_TRUE(timers_.empty());
 }
 
 TEST_F(PagingTest, WhatCannotGoStaysAndTheSessionGoesOn) {
@@ -121,6 +141,34 @@ TEST_F(PagingTest, AWorkerThatDoesNotUnmapHasToGo) {
   EndMove(absl::InternalError("it does not unmap"));
   EXPECT_EQ(broken_, Moves({"it does not unmap"}));
   EXPECT_EQ(left_.size(), 1u);
+}
+
+TEST_F(PagingTest, AWorkerThatSaysNothingHasToGo) {
+  waits_for_worker_ = true;
+  Out();
+  timers_.Advance(absl::Seconds(119));
+  EXPECT_TRUE(broken_.empty());
+  timers_.Advance(absl::Seconds(1));
+  EXPECT_EQ(broken_, Moves({"it does not unmap its memory, which is to be moved"}));
+  EXPECT_TRUE(timers_.empty());
+  paging_.Forget(absl::AbortedError("its worker died"));
+  ASSERT_EQ(left_.size(), 1u);
+  EXPECT_TRUE(absl::IsAborted(left_[0]));
+
+  Out();
+  EndMove(absl::OkStatus());
+  paging_.OnWanted();
+  timers_.Advance(absl::Seconds(120));
+  ASSERT_EQ(broken_.size(), 2u);
+  EXPECT_EQ(broken_[1], "it does not map its memory again, which was moved");
+}
+
+TEST_F(PagingTest, APagerMayTakeItsTime) {
+  Out();
+  timers_.Advance(absl::Seconds(600));
+  EXPECT_TRUE(broken_.empty());
+  EndMove(absl::OkStatus());
+  EXPECT_TRUE(timers_.empty());
 }
 
 TEST_F(PagingTest, AReplacementBringsItBackFirst) {

@@ -277,6 +277,13 @@ bool SessionDevices::away() const {
   });
 }
 
+bool SessionDevices::waits_for_worker() const {
+  return std::any_of(devices_.begin(), devices_.end(), [](const auto& device) {
+    control_loop.AssertOnLoop();
+    return device->memory->waits_for_worker();
+  });
+}
+
 void SessionDevices::Seal() {
   for (const auto& device : devices_) device->memory->Seal();
 }

@@ -83,6 +83,7 @@ class SessionDevices {
   // the memory of some devices may be away.
   void PageOut(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  bool waits_for_worker() const RUNS_ON(control_loop);
   // Returns true if memory of any device is away.
   bool away() const RUNS_ON(control_loop);
   void End() RUNS_ON(control_loop);

@@ -129,6 +129,10 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // it stays away then.
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   bool away() const RUNS_ON(control_loop) { return paged_ != nullptr; }
+  // The worker has been told to unmap memory that is to be moved, or to map memory again.
+  bool waits_for_worker() const RUNS_ON(control_loop) {
+    return again_ != nullptr || (paged_ != nullptr && paged_->phase == Paged::Phase::kUnmapping);
+  }
   // The bytes that are away, or on their way.
   uint64_t away_bytes() const RUNS_ON(control_loop);
 

@@ -104,12 +104,18 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                      control_loop.AssertOnLoop();
                      return holdings_.devices().away();
                    },
+               .waits_for_worker =
+                   [this] {
+                     control_loop.AssertOnLoop();
+                     return holdings_.devices().waits_for_worker();
+                   },
                .on_away = [this] { port_->AskAboutWaiting(); },
                .on_broken =
                    [this](const std::string& why) {
                      control_loop.AssertOnLoop();
                      Distrust(why, absl::StrCat("worker died: ", why));
-                   }}),
+                   },
+               .worker_timeout = parts.options->open_timeout}),
       membership_(std::move(membership)) {}
 
 bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
@@ -642,9 +648,9 @@ void Session::PageOut(absl::Duration deadline, std::function<void(absl::Status)>
   paging_.Out(deadline, std::move(done));
 }
 
-void Session::PageIn(std::function<void(absl::Status)> done) {
+void Session::PageIn(absl::Duration deadline, std::function<void(absl::Status)> done) {
   if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
-  paging_.In(std::move(done));
+  paging_.In(deadline, std::move(done));
 }
 
 void Session::BeginTakeover(const std::string& why, UniqueFd variables) {

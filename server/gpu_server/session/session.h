@@ -121,7 +121,8 @@ class Session : public SessionControl,
   // Moves its device memory to the host, until it is wanted again, or back; see Paging.
   void PageOut(absl::Duration deadline, std::function<void(absl::Status)> done)
       RUNS_ON(control_loop);
-  void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  void PageIn(absl::Duration deadline, std::function<void(absl::Status)> done)
+      RUNS_ON(control_loop);
   // The client asks for host memory, or gives some back.
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer) RUNS_ON(control_loop);

@@ -145,13 +145,14 @@ void SessionHost::PageOut(uint64_t id, absl::Duration deadline,
   });
 }
 
-void SessionHost::PageIn(uint64_t id, std::function<void(absl::Status)> done) {
-  control_.Post([this, id, done = std::move(done)] {
+void SessionHost::PageIn(uint64_t id, absl::Duration deadline,
+                         std::function<void(absl::Status)> done) {
+  control_.Post([this, id, deadline, done = std::move(done)] {
     control_loop.AssertOnLoop();
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
     const auto session = found->second;
-    session->PageIn(done);
+    session->PageIn(deadline, done);
   });
 }
 

@@ -109,7 +109,7 @@ class SessionHost : public Acceptor,
   void ReplaceWorker(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
   // Moves the session's device memory to the host, or back; see Paging. `done` as above.
   void PageOut(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
-  void PageIn(uint64_t id, std::function<void(absl::Status)> done);
+  void PageIn(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
