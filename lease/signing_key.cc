@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "common/crypto/openssl.h"
 #include "common/crypto/secret.h"
 
 namespace warpline {
@@ -23,6 +24,7 @@ const unsigned char* Bytes(absl::string_view text) {
 }
 
 Key PrivateKey(absl::string_view bytes) {
+  UseOpenSsl();
   return {bytes.size() == kKeyBytes
               ? EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, Bytes(bytes), bytes.size())
               : nullptr,
@@ -33,6 +35,7 @@ Key PrivateKey(absl::string_view bytes) {
 
 bool VerifySignature(const VerifyKey& key, absl::string_view text, absl::string_view signature) {
   if (key.public_key.size() != kKeyBytes || signature.size() != kSignatureBytes) return false;
+  UseOpenSsl();
   const Key opened(
       EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, Bytes(key.public_key), kKeyBytes),
       &EVP_PKEY_free);
@@ -77,6 +80,7 @@ absl::StatusOr<std::string> SigningKey::Sign(absl::string_view text) const {
 }
 
 std::string Sha256(absl::string_view text) {
+  UseOpenSsl();
   std::string hash(SHA256_DIGEST_LENGTH, '\0');
   SHA256(Bytes(text), text.size(), reinterpret_cast<unsigned char*>(hash.data()));
   return hash;

@@ -1,6 +1,7 @@
 #include "lease/token.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/crypto/openssl_at_exit.h"
 #include "gtest/gtest.h"
 
 namespace warpline {
@@ -24,6 +25,17 @@ class TokenTest : public testing::Test {
   const SigningKey key_ = SigningKey::Generate().value();
   LeaseToken token_;
 };
+
+TEST(TokenDeathTest, KeysAndHashesLeaveOpenSslInPlaceAtTheEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        (void)Sha256("text");
+        (void)SigningKey::Generate();
+        ExitAndSeeOpenSsl();
+      },
+      ::testing::ExitedWithCode(0), "");
+}
 
 TEST_F(TokenTest, SignedTokenOpensAsItWas) {
   const auto opened = OpenToken(Text(), {key_.verify_key()});

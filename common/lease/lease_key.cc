@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/crypto/content_hash.h"
+#include "common/crypto/openssl.h"
 #include "common/crypto/secret.h"
 #include "common/text_file.h"
 #include "common/unique_fd.h"
@@ -158,6 +159,7 @@ sockaddr_un LeaseKey::address() const {
 }
 
 absl::StatusOr<std::string> LeaseKey::Seal(absl::string_view token) const {
+  UseOpenSsl();
   const Context context(EVP_CIPHER_CTX_new());
   const std::string nonce = RandomBytes(kNonceBytes);
   std::string text(token.size(), '\0');
@@ -183,6 +185,7 @@ absl::StatusOr<std::string> LeaseKey::Open(absl::string_view sealed) const {
   std::string tag(sealed.substr(sealed.size() - kTagBytes));
   const absl::string_view body =
       sealed.substr(kNonceBytes, sealed.size() - kNonceBytes - kTagBytes);
+  UseOpenSsl();
   const Context context(EVP_CIPHER_CTX_new());
   std::string text(body.size(), '\0');
   int done = 0;

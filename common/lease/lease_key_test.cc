@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/crypto/openssl_at_exit.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 
@@ -96,6 +97,22 @@ TEST(LeaseKeyTest, OpensWhatItHasSealedAndNothingElse) {
   }
   EXPECT_FALSE(key.Open(sealed + "x").ok());
   EXPECT_FALSE(NewKey().Open(sealed).ok());
+}
+
+TEST(LeaseKeyDeathTest, SealingAndOpeningLeaveOpenSslInPlaceAtTheEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        (void)NewKey().Seal("a token");
+        ExitAndSeeOpenSsl();
+      },
+      testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        (void)NewKey().Open(std::string(100, 'x'));
+        ExitAndSeeOpenSsl();
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(LeaseKeyTest, ItsTextMakesTheSameKey) {

@@ -7,6 +7,7 @@
 #include <openssl/param_build.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/crypto/openssl.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -129,6 +130,7 @@ absl::StatusOr<ClusterKey> ClusterKey::FromRsa(std::string id, absl::string_view
   if (exponent.size() > kMostExponentBytes) {
     return Refused("an RSA key's exponent is odd, not 1 and of at most 64 bits");
   }
+  UseOpenSsl();
   const Owned<BIGNUM> n(BN_bin2bn(Bytes(modulus), static_cast<int>(modulus.size()), nullptr),
                         &BN_free);
   const Owned<BIGNUM> e(BN_bin2bn(Bytes(exponent), static_cast<int>(exponent.size()), nullptr),
@@ -147,6 +149,7 @@ absl::StatusOr<ClusterKey> ClusterKey::FromPoint(std::string id, absl::string_vi
   if (x.size() != kCoordinateBytes || y.size() != kCoordinateBytes) {
     return Refused("a point of P-256 has two numbers of 32 bytes");
   }
+  UseOpenSsl();
   const std::string point = absl::StrCat("\x04", x, y);  // Uncompressed.
   const Owned<OSSL_PARAM_BLD> builder(OSSL_PARAM_BLD_new(), &OSSL_PARAM_BLD_free);
   if (builder == nullptr ||

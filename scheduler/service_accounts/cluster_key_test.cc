@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/crypto/openssl_at_exit.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/service_accounts/testing/test_cluster.h"
@@ -37,6 +38,16 @@ std::string LeftOut(const json& key) {
 std::string Fault(const std::string& text) {
   const auto keys = ParseClusterKeys(text);
   return keys.ok() ? "" : std::string(keys.status().message());
+}
+
+TEST(ClusterKeysDeathTest, ReadingKeysLeavesOpenSslInPlaceAtTheEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        (void)ParseClusterKeys("-----BEGIN PUBLIC KEY-----\nMA==\n-----END PUBLIC KEY-----\n");
+        ExitAndSeeOpenSsl();
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(ClusterKeys, TakesASetAsTheApiServerServesIt) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/crypto/openssl.h"
 #include "lease/signing_key.h"
 #include "scheduler/service_accounts/base64url.h"
 #include "scheduler/service_accounts/bounded_json.h"
@@ -123,6 +124,7 @@ absl::StatusOr<Block> NextBlock(BIO* in) {
   char* header = nullptr;
   unsigned char* data = nullptr;
   long size = 0;
+  UseOpenSsl();
   ERR_clear_error();
   if (PEM_read_bio(in, &name, &header, &data, &size) != 1) {
     const unsigned long error = ERR_peek_last_error();

@@ -2,7 +2,6 @@
 
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
-#include <openssl/crypto.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/crypto/openssl.h"
 #include "common/log/log_budget.h"
 #include "transport/loop_thread.h"
 
@@ -51,8 +51,7 @@ void StartGrpc(bool poll_per_queue) {
     }
     // Debian builds Abseil with its deadlock detector, which gRPC's every lock would pay for.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-    // OpenSSL would free at exit what threads of gRPC use until the process is gone.
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+    UseOpenSsl();
     ScopedSignalBlock block;
     gpr_set_log_function(&ForwardLine);
     grpc_init();

@@ -14,6 +14,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/crypto/openssl.h"
 #include "common/log/log.h"
 
 namespace warpline::grpc_internal {
@@ -33,6 +34,7 @@ using GeneralNames = std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 
 Bio Reader(const std::string& text) {
+  UseOpenSsl();
   return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
@@ -41,6 +43,7 @@ int NoPassword(char*, int, int, void*) { return 0; }
 
 // The first certificate, after reading all: half of one at the end is an error.
 absl::StatusOr<Certificate> ParseChain(const std::string& pem) {
+  UseOpenSsl();
   ERR_clear_error();
   const Bio reader = Reader(pem);
   Certificate first;

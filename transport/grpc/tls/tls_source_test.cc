@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/crypto/openssl_at_exit.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "transport/grpc/tls/grpc_tls.h"
+#include "transport/grpc/tls/tls_check.h"
 #include "transport/testing/certificates.h"
 #include "transport/testing/temp_folder.h"
 
@@ -19,6 +21,16 @@ using ::testing::HasSubstr;
 using testing::IssuedCertificate;
 using ::testing::Not;
 using testing::TestCa;
+
+TEST(TlsSourceDeathTest, ReadingCertificatesLeavesOpenSslInPlaceAtTheEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        (void)grpc_internal::ReadCertificate("no certificate");
+        ExitAndSeeOpenSsl();
+      },
+      ::testing::ExitedWithCode(0), "");
+}
 
 class TlsSourceTest : public ::testing::Test {
  protected:
