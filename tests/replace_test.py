@@ -123,13 +123,24 @@ class ReplaceTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stdout)
         self.assertRegex(run.stdout, r"kills=(\d+) resumed=(\d+) errors=(\d+) failures=0")
 
+    def kill_worker_of_open_session(self, server):
+        """False once the session has failed."""
+        listed = json.loads(self.warpline(server, "ps", "--json")[1]).get("sessions", [])
+        if not listed or listed[0]["state"] in ("faulted", "ending", "ended"):
+            return False
+        if listed[0]["state"] == "open":
+            try:
+                os.kill(int(listed[0]["worker_pid"]), signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # It has died of the former one.
+        return True
+
     def test_lost_sessions_say_why(self):
         with harness.server(self.installation) as server:
             program = self.start(server)
-            # Until it is hit in the middle of something.
-            while program.poll() is None:
-                for worker in harness.server_processes(server.pid, "warpline-worker"):
-                    os.kill(worker, signal.SIGKILL)
+            # Until it is hit in the middle of something. The worker through which the program reads
+            # its memory back then is left alone.
+            while self.kill_worker_of_open_session(server):
                 time.sleep(0.13)
             status, verdict, stderr = self.verdict(program)
             self.assertEqual(status, 3, verdict + stderr + server.log_tail())
