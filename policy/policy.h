@@ -184,15 +184,19 @@ struct MemFaultContext {
   uint64_t pool_free_bytes = 0;  // Of the device.
 };
 
-// A session that keeps what it returned, which others want: it is held up while its worker is
-// replaced. kScore: what scores most goes first, and of equal ones what keeps most. kKeep: it is
-// left alone.
+// Others want memory of a session. Either it keeps what it returned, and is held up while its
+// worker is replaced. Or what it has is moved to the host, and back for its next command.
+// kScore: what scores most goes first, and of equal ones what keeps most, or what has had no work
+// for longest. kKeep: it is left alone.
 struct ReclaimContext {
   ContextHead head;
-  uint64_t bytes = 0;       // That it keeps.
+  uint64_t bytes = 0;       // That it keeps, or that would be moved.
   uint64_t age_ns = 0;      // Of the session.
   uint32_t references = 0;  // Other holders, of whom what is kept has none.
   int32_t priority = 0;
+  uint64_t wanted_by = 0;  // Moves only: the session that wants room; 0 for none.
+  uint32_t moves = 0;      // 1: what it has would be moved.
+  uint32_t reserved = 0;
 };
 
 // A copy is to be queued. kRun, kHold.

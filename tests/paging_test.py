@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -160,6 +161,69 @@ class PagingTest(unittest.TestCase):
             self.assertEqual(status, 1, output)
             self.assertIn("host memory", output)
             self.finish(program, server)
+
+    def moved(self, server):
+        """The sessions that were moved for others, one for each time."""
+        return re.findall(r"moved to the host session=(\d+) .* error=$", server.log(), re.MULTILINE)
+
+    def small_server(self, overcommit):
+        """A server whose device has 24 MiB. Programs with WORDS have 15 MiB."""
+        with harness.server(self.installation) as server:
+            have = int(re.search(r"device gpu=0 .* memory_bytes=(\d+)", server.log())[1])
+        return harness.server(self.installation, "--device_reserve=%d" % (have - (24 << 20)),
+                              "--swap_host=128MiB", "--memory_overcommit=%s" % overcommit)
+
+    WORDS = "--words=%d" % (5 << 17)
+
+    def trace(self, server):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "trace.json"
+            status, output = self.warpline(server, "trace", "--seconds=2", "-o", str(path))
+            self.assertEqual(status, 0, output)
+            return json.loads(path.read_text())
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
+    def test_two_programs_that_do_not_fit_take_turns(self):
+        with self.small_server(2) as server:
+            programs = [harness.start_held(self.installation, server.endpoint, PROGRAM, self.WORDS,
+                                           "--seed=%d" % seed) for seed in (1, 2)]
+            harness.wait_until(
+                lambda: min(self.moved(server).count(str(one["id"])) for one in self.sessions(server)) >= 2,
+                "they take no turns")
+            trace = self.trace(server)
+            moves = [event["args"] for event in trace["traceEvents"] if event.get("cat") == "move"]
+            self.assertTrue(any(move["reason"] in ("idle", "used_up") for move in moves), moves)
+            for program in programs:
+                self.finish(program, server)
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
+    def test_an_idle_program_makes_room_and_is_named(self):
+        with self.small_server(2) as server:
+            idle = harness.start_held(self.installation, server.endpoint, PROGRAM, self.WORDS)
+            os.kill(idle.pid, signal.SIGSTOP)
+            first, = self.sessions(server)
+            busy = harness.start_held(self.installation, server.endpoint, PROGRAM, self.WORDS)
+            self.assertEqual(self.moved(server), [str(first["id"])])
+            self.assertRegex(server.log(), "moved to the host .*reason=(idle|ahead)")
+            os.kill(idle.pid, signal.SIGCONT)
+            self.finish(busy, server)
+            self.finish(idle, server)
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
+    def test_beyond_the_limit_a_program_is_refused_by_name(self):
+        with self.small_server(1.1) as server:
+            first = harness.start_held(self.installation, server.endpoint, PROGRAM, self.WORDS)
+            status, stdout, stderr = harness.finish(
+                harness.start(self.installation, server.endpoint, PROGRAM, self.WORDS))
+            self.assertNotEqual(status, 0, stdout + stderr)
+            self.assertIn("the device's sessions may have", stderr)
+            self.finish(first, server)
+
+    def test_overcommit_needs_memory_of_the_host(self):
+        with self.assertRaises(harness.local_server.Error) as raised:
+            with harness.server(self.installation, "--memory_overcommit=1.5"):
+                pass
+        self.assertIn("--memory_overcommit needs --swap_host", str(raised.exception))
 
     def test_a_server_whose_host_has_less_does_not_start(self):
         with self.assertRaises(harness.local_server.Error) as raised:

@@ -92,6 +92,8 @@ WARPLINE_SAME(ReclaimContext, warpline_on_reclaim, bytes);
 WARPLINE_SAME(ReclaimContext, warpline_on_reclaim, age_ns);
 WARPLINE_SAME(ReclaimContext, warpline_on_reclaim, references);
 WARPLINE_SAME(ReclaimContext, warpline_on_reclaim, priority);
+WARPLINE_SAME(ReclaimContext, warpline_on_reclaim, wanted_by);
+WARPLINE_SAME(ReclaimContext, warpline_on_reclaim, moves);
 
 WARPLINE_BEGINS(CopyEnqueueContext, warpline_on_copy_enqueue);
 WARPLINE_SAME(CopyEnqueueContext, warpline_on_copy_enqueue, bytes);

@@ -110,6 +110,9 @@ constexpr std::array kOnReclaimFields = {
     WARPLINE_FIELD(warpline_on_reclaim, age_ns),
     WARPLINE_FIELD(warpline_on_reclaim, references),
     WARPLINE_FIELD(warpline_on_reclaim, priority),
+    WARPLINE_FIELD(warpline_on_reclaim, wanted_by),
+    WARPLINE_FIELD(warpline_on_reclaim, moves),
+    WARPLINE_FIELD(warpline_on_reclaim, reserved),
 };
 static_assert(AreWhole(kOnReclaimFields, sizeof(warpline_on_reclaim)));
 

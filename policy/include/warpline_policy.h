@@ -136,14 +136,18 @@ struct warpline_on_mem_fault {
   unsigned long long pool_free_bytes;
 };
 
-/* A session that keeps what it returned, which others want: it is held up while its worker is
- * replaced. Verdicts: SCORE (what scores most goes first), KEEP (it is left alone). */
+/* Others want memory of a session. Either it keeps what it returned, and is held up while its
+ * worker is replaced. Or (moves is 1) what it has is moved to the host, and back for its next
+ * command. Verdicts: SCORE (what scores most goes first), KEEP (it is left alone). */
 struct warpline_on_reclaim {
   WARPLINE_CONTEXT_HEAD;
-  unsigned long long bytes;  /* that it keeps */
+  unsigned long long bytes;  /* that it keeps, or that would be moved */
   unsigned long long age_ns; /* of the session */
   unsigned int references;   /* 0: what is kept has no other holder */
   int priority;
+  unsigned long long wanted_by; /* moves: the session that wants room; 0 for none */
+  unsigned int moves;
+  unsigned int reserved;
 };
 
 /* A copy is to be queued. Verdicts: RUN, HOLD. */

@@ -80,6 +80,11 @@ ABSL_FLAG(warpline::ByteSize, host_memory, {},
 ABSL_FLAG(warpline::ByteSize, swap_host, {},
           "Memory of the host to which `warpline page-out` moves sessions' device memory, such as "
           "64GiB. The server takes all of it when it starts. 0 for none.");
+ABSL_FLAG(double, memory_overcommit, 1,
+          "Sessions may have so many times a device's memory together, up to 16, such as 1.5. What "
+          "does not fit is in the memory of --swap_host meanwhile: sessions without work leave the "
+          "device first, and sessions that work take turns. With 1, memory is moved only by "
+          "`warpline page-out`.");
 ABSL_FLAG(int, max_sessions, 64, "The most sessions at a time, up to 8192; more are refused.");
 ABSL_FLAG(int, strangers_per_peer, 64,
           "The most streams that one peer may have open on which it has not opened or "
@@ -274,6 +279,7 @@ namespace warpline::server {
 namespace {
 
 constexpr int kMostWarmWorkers = 64;
+constexpr double kMostOvercommit = 16;
 constexpr absl::Duration kLeastQuantum = absl::Milliseconds(1);
 constexpr absl::Duration kMostExpect = absl::Milliseconds(20);
 constexpr absl::Duration kMostQuantum = absl::Seconds(1);
@@ -367,6 +373,16 @@ absl::StatusOr<DeviceOptions> Device() {
   if (!reserve.ok()) return reserve.status();
   options.reserve_bytes = *reserve;
   options.swap_bytes = absl::GetFlag(FLAGS_swap_host).bytes;
+  options.memory_overcommit = absl::GetFlag(FLAGS_memory_overcommit);
+  if (!(options.memory_overcommit >= 1) || options.memory_overcommit > kMostOvercommit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--memory_overcommit must be from 1 to ", kMostOvercommit));
+  }
+  if (options.memory_overcommit > 1 && options.swap_bytes == 0) {
+    return absl::InvalidArgumentError(
+        "--memory_overcommit needs --swap_host, the host's memory for what does not fit on the "
+        "devices: about as much as sessions may have together lets all of them use it");
+  }
   const auto pageable = Pageable();
   if (!pageable.ok()) return pageable.status();
   options.pageable_access = *pageable;

@@ -173,6 +173,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
     options.session.warm_workers = from.device.warm_workers.value_or(waits ? 1 : 0);
   }
   options.host_memory_bytes = from.sessions.host_memory_bytes;
+  options.overcommit.factor = from.device.memory_overcommit;
   options.session.max_arena_bytes = from.sessions.max_arena_bytes;
   options.session.server_name = server_name;
   options.modules = OpenModuleStore(from.modules);

@@ -52,6 +52,8 @@ struct DeviceOptions {
   std::optional<uint64_t> reserve_bytes;
   // Host memory that device memory of sessions can be moved to; 0 for none.
   uint64_t swap_bytes = 0;
+  // Sessions may have so many times the devices' memory together; see MemoryOvercommit.
+  double memory_overcommit = 1;
   // Workers of each device that wait for a session; by default one of a GPU, none of another.
   std::optional<int> warm_workers;
   PageableAccess pageable_access = PageableAccess::kWarn;

@@ -37,10 +37,14 @@ constexpr uint64_t kMostSeconds = 600;
 constexpr const char* kEngines[] = {"compute", "copies in", "copies out"};
 // Rows of an engine: its turns, then those of each slice.
 constexpr uint64_t kRowsOfEngine = 1'000'000'000;
-constexpr uint64_t kRowsOfSlice = 3;
+constexpr uint64_t kRowsOfSlice = 4;
 
 // Of a span that is no turn, among its slice's.
-uint64_t RowOf(const std::string& kind) { return kind == "wait" ? 1 : kind == "limit" ? 2 : 0; }
+uint64_t RowOf(const std::string& kind) {
+  if (kind == "wait") return 1;
+  if (kind == "limit") return 2;
+  return kind == "move" ? 3 : 0;
+}
 
 // A text between the quotes of JSON. Shown() has taken out what is not printable.
 std::string Quoted(const std::string& text) {
@@ -107,6 +111,7 @@ class Writer {
     if (span.kind() == "work") {
       absl::StrAppend(&args, ",\"commands\":", span.commands(), ",\"bytes\":", span.bytes());
     }
+    if (span.kind() == "move") absl::StrAppend(&args, ",\"bytes\":", span.bytes());
     const int64_t length_ns = std::max<int64_t>(span.end_ns() - span.begin_ns(), 0);
     events_.push_back(absl::StrFormat(
         R"({"name":%s,"cat":%s,"ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f,"args":{%s}})",

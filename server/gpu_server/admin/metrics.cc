@@ -89,6 +89,12 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             counters.worker_deaths.value());
   f.Counter("warpline_worker_replacements_total", "Sessions that another worker took over.",
             counters.worker_replacements.value());
+  f.Counter("warpline_memory_evictions_total",
+            "Times that a session's memory was moved to the host for another session.",
+            counters.memory_moves_out.value());
+  f.Counter("warpline_memory_returns_total",
+            "Times that a session's memory came back from the host.",
+            counters.memory_moves_in.value());
   f.Counter("warpline_faults_total", "Sessions that ended with an error for the application.",
             counters.faults.value());
   f.Counter("warpline_killed_sessions_total",

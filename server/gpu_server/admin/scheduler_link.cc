@@ -116,7 +116,7 @@ absl::Duration SchedulerLink::ReportOnce(bool goodbye) {
     added->set_name(device.name);
     added->set_backend(device.backend);
     added->set_driver_version(device.info.driver_version());
-    added->set_capacity_bytes(device.memory.capacity_bytes);
+    added->set_capacity_bytes(device.offered_bytes);
     added->set_granted_bytes(device.memory.pool.used_bytes());
     if (i < groups_.nvlink.size()) added->set_nvlink_group(groups_.nvlink[i]);
     if (i < groups_.numa.size()) added->set_numa_group(groups_.numa[i]);

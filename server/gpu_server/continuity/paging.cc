@@ -3,16 +3,19 @@
 #include <memory>
 #include <utility>
 
+#include "common/steady_time.h"
+
 namespace warpline::server {
-namespace {
-
-// Between attempts to come back to a device that has no room.
-constexpr absl::Duration kComeAgain = absl::Milliseconds(20);
-
-}  // namespace
 
 void Paging::Out(absl::Duration deadline, Done done) {
   if (state_ == State::kAway) return done(absl::OkStatus());
+  if (state_ == State::kComing) {
+    // It goes once it is there. After an error this object may be gone.
+    return In(deadline, [this, deadline, done = std::move(done)](const absl::Status& came) {
+      control_loop.AssertOnLoop();
+      came.ok() ? Out(deadline, done) : done(came);
+    });
+  }
   if (state_ != State::kHere) {
     return done(absl::FailedPreconditionError("its memory is on its way already"));
   }
@@ -45,7 +48,7 @@ void Paging::Leave() {
       state_ = State::kAway;
       left(status);
       if (round != round_) return;
-      if (wanted_) return Come();
+      if (wanted_ || parts_.has_requests()) return Come();
       return parts_.on_away();
     }
     if (absl::IsInternal(status)) {
@@ -94,24 +97,24 @@ void Paging::OnWanted() {
 
 void Paging::Come() {
   state_ = State::kComing;
-  Watch(/*waited=*/false);
-  parts_.page_in([this, round = round_](const absl::Status& status) {
+  parts_.await_room([this, round = round_] {
     control_loop.AssertOnLoop();
-    if (round == round_) OnCame(status);
+    if (round != round_) return;
+    coming_since_ = SteadyNow();
+    Watch(/*waited=*/false);
+    parts_.page_in([this, round](const absl::Status& status) {
+      control_loop.AssertOnLoop();
+      if (round == round_) OnCame(status);
+    });
   });
 }
 
 void Paging::OnCame(const absl::Status& status) {
   StopWatching();
   if (absl::IsInternal(status)) return parts_.on_broken(std::string(status.message()));
-  if (!status.ok()) {
-    timer_ = parts_.timers->RunAfter(kComeAgain, [this] {
-      control_loop.AssertOnLoop();
-      timer_ = 0;
-      Come();
-    });
-    return;
-  }
+  // The room was taken by another, or was not there.
+  if (!status.ok()) return Come();
+  parts_.on_came(SteadyNow() - coming_since_);
   state_ = State::kHere;
   parts_.rest->Release();
   for (const Done& done : std::exchange(came_, {})) done(absl::OkStatus());
@@ -135,8 +138,8 @@ void Paging::StopWatching() { parts_.timers->Remove(std::exchange(watch_, 0)); }
 
 void Paging::Forget(const absl::Status& status) {
   ++round_;
+  if (state_ == State::kComing) parts_.stop_waiting();
   state_ = State::kHere;
-  parts_.timers->Remove(std::exchange(timer_, 0));
   StopWatching();
   parts_.rest->Forget(Rest::Reason::kPaging);
   const Done left = std::exchange(left_, nullptr);

@@ -29,8 +29,16 @@ class Paging {
     std::function<bool()> is_away;
     // SessionDevices::waits_for_worker().
     std::function<bool()> waits_for_worker;
+    // Calls its argument, not from within, once the devices seem to have room for what is away;
+    // not at all after stop_waiting().
+    std::function<void(std::function<void()>)> await_room;
+    std::function<void()> stop_waiting;
+    // The client waits for an answer about memory.
+    std::function<bool()> has_requests;
     // The memory is away: OnWanted() is to be called once the client sends a command.
     std::function<void()> on_away;
+    // The memory is back, so long after it was called for and there was room.
+    std::function<void(absl::Duration took)> on_came;
     // The worker is in no state that is known, and has to go.
     std::function<void(const std::string& why)> on_broken;
     // How long the worker may take to unmap the memory or to map it again, at least.
@@ -43,7 +51,8 @@ class Paging {
 
   // Moves the memory of an open session away, once nothing is in flight, within `deadline`. `done`
   // is called with OK, also when it is away already, or the session goes on as it was:
-  // DEADLINE_EXCEEDED, or the error of PageOut().
+  // DEADLINE_EXCEEDED, or the error of PageOut(). Memory that is on its way back goes again once
+  // it is there.
   void Out(absl::Duration deadline, Done done) RUNS_ON(control_loop);
   // Brings it back, and waits for room on the device as long as there is none. `done` is called
   // once it is there, or after `deadline` with DEADLINE_EXCEEDED: it then still comes back as soon
@@ -51,6 +60,8 @@ class Paging {
   void In(absl::Duration deadline, Done done) RUNS_ON(control_loop);
   // Something waits for the memory. Brings it back, once it is away.
   void OnWanted() RUNS_ON(control_loop);
+  // Returns true unless the memory is there, with nothing to be done to it.
+  bool moving() const RUNS_ON(control_loop) { return state_ != State::kHere; }
   // The session ends, fails, or goes on with another worker, for which the memory is brought back:
   // calls whatever waits with `status`.
   void Forget(const absl::Status& status) RUNS_ON(control_loop);
@@ -59,6 +70,7 @@ class Paging {
   enum class State { kHere, kResting, kLeaving, kAway, kComing };
 
   void Leave() RUNS_ON(control_loop);
+  // Waits for room, and brings the memory back.
   void Come() RUNS_ON(control_loop);
   void OnCame(const absl::Status& status) RUNS_ON(control_loop);
   // Looks from time to time, while the memory is under way, that the worker does its part.
@@ -70,7 +82,7 @@ class Paging {
   bool wanted_ ABSL_GUARDED_BY(control_loop) = false;
   Done left_ ABSL_GUARDED_BY(control_loop);
   std::vector<Done> came_ ABSL_GUARDED_BY(control_loop);
-  Timers::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  absl::Time coming_since_ ABSL_GUARDED_BY(control_loop);
   Timers::Token watch_ ABSL_GUARDED_BY(control_loop) = 0;
   // Raised by Forget(): what is under way then concerns nobody.
   int round_ ABSL_GUARDED_BY(control_loop) = 0;

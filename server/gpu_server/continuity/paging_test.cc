@@ -1,5 +1,6 @@
 #include "server/gpu_server/continuity/paging.h"
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ class PagingTest : public ::testing::Test {
   void Out() {
     paging_.Out(absl::Seconds(1), [this](const absl::Status& status) { left_.push_back(status); });
   }
+  void GiveRoom() { std::exchange(room_, nullptr)(); }
   void EndMove(absl::Status status) { std::exchange(move_, nullptr)(std::move(status)); }
 
   FakeTimers timers_;
@@ -28,6 +30,9 @@ class PagingTest : public ::testing::Test {
   bool is_away_ = false;
   bool waits_for_worker_ = false;
   int told_away_ = 0;
+  int told_came_ = 0;
+  bool has_requests_ = false;
+  std::function<void()> room_;  // The paging waits for room.
   std::vector<std::string> broken_;
   std::vector<absl::Status> left_;
   Paging paging_{{.timers = &timers_,
@@ -44,7 +49,11 @@ class PagingTest : public ::testing::Test {
                       },
                   .is_away = [this] { return is_away_; },
                   .waits_for_worker = [this] { return waits_for_worker_; },
+                  .await_room = [this](std::function<void()> again) { room_ = std::move(again); },
+                  .stop_waiting = [this] { room_ = nullptr; },
+                  .has_requests = [this] { return has_requests_; },
                   .on_away = [this] { ++told_away_; },
+                  .on_came = [this](absl::Duration) { ++told_came_; },
                   .on_broken = [this](const std::string& why) { broken_.push_back(why); },
                   .worker_timeout = absl::Seconds(60)}};
 };
@@ -65,9 +74,13 @@ TEST_F(PagingTest, MemoryGoesAtRestAndComesBackWhenItIsWanted) {
   place_.Send(1);
   EXPECT_EQ(place_.waiting(), 1u);
   paging_.OnWanted();
+  EXPECT_EQ(moves_, Moves({"out"}));
+  GiveRoom();
   EXPECT_EQ(moves_, Moves({"out", "in"}));
+  EXPECT_EQ(told_came_, 0);
   EXPECT_EQ(place_.waiting(), 1u);
   EndMove(absl::OkStatus());
+  EXPECT_EQ(told_came_, 1);
   EXPECT_EQ(place_.waiting(), 0u);
   EXPECT_TRUE(timers_.empty());
 }
@@ -77,7 +90,16 @@ TEST_F(PagingTest, MemoryThatIsWantedOnItsWayOutComesBackAtOnce) {
   paging_.OnWanted();
   EXPECT_EQ(moves_, Moves({"out"}));
   EndMove(absl::OkStatus());
+  GiveRoom();
   EXPECT_EQ(moves_, Moves({"out", "in"}));
+  EXPECT_EQ(told_away_, 0);
+}
+
+TEST_F(PagingTest, MemoryOfASessionThatAsksForMoreComesBackAtOnce) {
+  Out();
+  has_requests_ = true;
+  EndMove(absl::OkStatus());
+  EXPECT_TRUE(room_ != nullptr);
   EXPECT_EQ(told_away_, 0);
 }
 
@@ -86,9 +108,10 @@ TEST_F(PagingTest, ItWaitsForRoomOnTheDevice) {
   EndMove(absl::OkStatus());
   std::vector<absl::Status> came;
   paging_.In(absl::Seconds(10), [&](const absl::Status& status) { came.push_back(status); });
+  GiveRoom();
   EndMove(absl::ResourceExhaustedError("no room"));
-  EXPECT_EQ(moves_.size(), 2u);
-  timers_.Advance(absl::Seconds(1));
+  EXPECT_EQ(moves_, Moves({"out", "in"}));
+  GiveRoom();
   EXPECT_EQ(moves_, Moves({"out", "in", "in"}));
   EXPECT_TRUE(came.empty());
   EndMove(absl::OkStatus());
@@ -101,12 +124,10 @@ TEST_F(PagingTest, TheWordThatItIsThereIsWaitedForUntilTheDeadline) {
   EndMove(absl::OkStatus());
   std::vector<absl::Status> came;
   paging_.In(absl::Seconds(10), [&](const absl::Status& status) { came.push_back(status); });
-  for (int i = 0; i < 3; ++i) {
-    EndMove(absl::ResourceExhaustedError("no room"));
-    timers_.Advance(absl::Seconds(5));
-  }
+  timers_.Advance(absl::Seconds(10));
   ASSERT_EQ(came.size(), 1u);
   EXPECT_TRUE(absl::IsDeadlineExceeded(came[0]));
+  GiveRoom();
   EndMove(absl::OkStatus());
   EXPECT_EQ(came.size(), 1u);
   EXPECT_FALSE(place_.frozen());
@@ -128,6 +149,7 @@ TEST_F(PagingTest, WhatIsAwayOfAnotherDeviceComesBackWhenOneCannotGo) {
   Out();
   is_away_ = true;
   EndMove(absl::ResourceExhaustedError("no host memory"));
+  GiveRoom();
   EXPECT_EQ(moves_, Moves({"out", "in"}));
   EXPECT_TRUE(left_.empty());
   EndMove(absl::OkStatus());
@@ -158,6 +180,9 @@ TEST_F(PagingTest, AWorkerThatSaysNothingHasToGo) {
   Out();
   EndMove(absl::OkStatus());
   paging_.OnWanted();
+  timers_.Advance(absl::Seconds(600));
+  EXPECT_EQ(broken_.size(), 1u) << "it waits for room";
+  GiveRoom();
   timers_.Advance(absl::Seconds(120));
   ASSERT_EQ(broken_.size(), 2u);
   EXPECT_EQ(broken_[1], "it does not map its memory again, which was moved");
@@ -177,11 +202,50 @@ TEST_F(PagingTest, AReplacementBringsItBackFirst) {
   std::vector<absl::Status> rested;
   rest_.Begin(Rest::Reason::kReplacement, absl::Seconds(1),
               [&](const absl::Status& status) { rested.push_back(status); });
+  GiveRoom();
   EXPECT_EQ(moves_, Moves({"out", "in"}));
   EXPECT_TRUE(rested.empty());
   EndMove(absl::OkStatus());
   ASSERT_EQ(rested.size(), 1u);
   EXPECT_TRUE(rested[0].ok());
+}
+
+TEST_F(PagingTest, MemoryOnItsWayBackGoesAgainOnceItIsThere) {
+  Out();
+  EndMove(absl::OkStatus());
+  paging_.OnWanted();
+  Out();
+  EXPECT_EQ(left_.size(), 1u);
+  GiveRoom();
+  EndMove(absl::OkStatus());
+  EXPECT_EQ(moves_, Moves({"out", "in", "out"}));
+  EndMove(absl::OkStatus());
+  ASSERT_EQ(left_.size(), 2u);
+  EXPECT_TRUE(left_[1].ok()) << left_[1];
+  EXPECT_EQ(told_away_, 2);
+}
+
+TEST_F(PagingTest, MemoryThatFindsNoRoomInTimeIsNotSentAwayAgain) {
+  Out();
+  EndMove(absl::OkStatus());
+  paging_.OnWanted();
+  Out();
+  timers_.Advance(absl::Seconds(1));
+  ASSERT_EQ(left_.size(), 2u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(left_[1]));
+  GiveRoom();
+  EndMove(absl::OkStatus());
+  EXPECT_EQ(moves_, Moves({"out", "in"}));
+  EXPECT_TRUE(timers_.empty());
+}
+
+TEST_F(PagingTest, WhatIsForgottenDoesNotWaitForRoomAnyMore) {
+  Out();
+  EndMove(absl::OkStatus());
+  paging_.OnWanted();
+  EXPECT_TRUE(room_ != nullptr);
+  paging_.Forget(absl::AbortedError("the session ended"));
+  EXPECT_TRUE(room_ == nullptr);
 }
 
 TEST_F(PagingTest, WhatIsForgottenIsToldAndItsMoveConcernsNobody) {

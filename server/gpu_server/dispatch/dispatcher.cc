@@ -153,6 +153,12 @@ void Dispatcher::ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns) 
   if (found != gpus_.end()) found->second.ChargeStolen(session, stolen_ns);
 }
 
+void Dispatcher::AddMove(int ordinal, const MemoryMove& move) {
+  MutexLock lock(&mu_);
+  const auto found = gpus_.find(ordinal);
+  if (found != gpus_.end()) found->second.AddMove(move, options_.clock());
+}
+
 policy::ContextHead Dispatcher::HeadOf(const std::string& tenant, uint64_t session) const {
   policy::ContextHead head;
   head.tenant = GpuDispatch::TenantNumber(tenant);

@@ -89,6 +89,10 @@ class Dispatcher {
   // gone.
   void ChargeStolen(int ordinal, uint64_t session, int64_t stolen_ns);
 
+  // Records a move of memory from or to this GPU, and charges the slice for the copies that caused
+  // it: that of `wanted_by`, or, if the memory came back, its own.
+  void AddMove(int ordinal, const MemoryMove& move);
+
   // These call the policy hooks that do not concern an engine (policy/policy.h). `tenant` is the
   // session's DispatchTerms::tenant. The dispatcher fills in the context's head.
   policy::Verdict AskSubmit(const std::string& tenant, int ordinal, uint64_t session,

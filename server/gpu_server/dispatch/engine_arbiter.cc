@@ -260,7 +260,8 @@ void EngineArbiter::Record(const Contender& c, TraceKind kind, TraceReason reaso
       span.commands = c.work_commands_;
       span.bytes = c.work_bytes_;
       break;
-    case TraceKind::kKill:  // GpuDispatch::Kill() adds that.
+    case TraceKind::kKill:  // GpuDispatch adds those.
+    case TraceKind::kMove:
       break;
   }
   recorder_->Add(span);

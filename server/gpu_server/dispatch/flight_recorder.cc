@@ -9,11 +9,11 @@ namespace {
 
 constexpr size_t kNames = 1024;
 
-constexpr const char* kKinds[] = {"turn", "wait", "work", "limit", "kill"};
-constexpr const char* kReasons[] = {"none",     "used_up",   "idle",     "not_come",
-                                    "yielded",  "alone",     "left",     "turn_of_another",
-                                    "draining", "held",      "expected", "killed",
-                                    "in_way",   "kept_apart"};
+constexpr const char* kKinds[] = {"turn", "wait", "work", "limit", "kill", "move"};
+constexpr const char* kReasons[] = {"none",     "used_up",    "idle",     "not_come",
+                                    "yielded",  "alone",      "left",     "turn_of_another",
+                                    "draining", "held",       "expected", "killed",
+                                    "in_way",   "kept_apart", "ahead"};
 
 }  // namespace
 

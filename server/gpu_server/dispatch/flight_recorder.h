@@ -24,6 +24,7 @@ enum class TraceKind : uint8_t {
   kWork,   // The slice had work in flight while others had sessions on the device.
   kLimit,  // The slice might issue, but with only a little in flight.
   kKill,   // Work of the slice was in the way of `other`, until the policy had it ended.
+  kMove,   // Memory of a session of the slice was moved to the host for one of `other`.
 };
 
 // Why a turn ended, or why a slice waited.
@@ -42,6 +43,7 @@ enum class TraceReason : uint8_t {
   kKilled,         // The policy had the work of the turn's slice ended.
   kInWay,          // It was killed: it is best effort, and `other` is more urgent.
   kKeptApart,      // It was to launch nothing beside `other`, which is more urgent.
+  kAhead,          // Little memory was free, and its session had had no work for long.
 };
 
 struct TraceSpan {
@@ -55,7 +57,17 @@ struct TraceSpan {
   int64_t end_ns = 0;
   int64_t charged_ns = 0;  // Turns only.
   uint64_t commands = 0;   // Work only: commands completed.
-  uint64_t bytes = 0;      // Work only: bytes copied.
+  uint64_t bytes = 0;      // Bytes copied by work, or moved.
+};
+
+// A session's memory went to the host or came back.
+struct MemoryMove {
+  uint64_t session = 0;
+  uint64_t wanted_by = 0;  // The session for which it went; 0 for none.
+  bool out = false;
+  TraceReason reason = TraceReason::kNone;  // kIdle, kUsedUp or kAhead, if it went.
+  uint64_t bytes = 0;
+  int64_t took_ns = 0;
 };
 
 struct TracePart {

@@ -212,6 +212,34 @@ GpuUse GpuDispatch::Use() const {
   return use;
 }
 
+GpuDispatch::Slice* GpuDispatch::SliceOf(uint64_t session) {
+  for (auto& [key, slice] : slices_) {
+    for (const Member& member : slice.members) {
+      if (member.registration->terms_.session == session) return &slice;
+    }
+  }
+  return nullptr;
+}
+
+void GpuDispatch::AddMove(const MemoryMove& move, int64_t now_ns) {
+  const size_t engine = EngineIndex(move.out ? Engine::kCopyOut : Engine::kCopyIn);
+  const Slice* const slice = SliceOf(move.session);
+  const Slice* const other = move.wanted_by == 0 ? nullptr : SliceOf(move.wanted_by);
+  TraceSpan span;
+  span.kind = TraceKind::kMove;
+  span.reason = move.reason;
+  span.engine = static_cast<uint8_t>(engine);
+  if (slice != nullptr) span.slice = slice->contenders[engine]->terms().vgpu;
+  if (other != nullptr) span.other = other->contenders[engine]->terms().vgpu;
+  span.begin_ns = now_ns - move.took_ns;
+  span.end_ns = now_ns;
+  span.bytes = move.bytes;
+  recorder_.Add(span);
+  // Memory that comes back does so for its own session.
+  const Slice* const causes = move.out ? other : slice;
+  if (causes != nullptr) arbiters_[engine]->ChargeStolen(causes->contenders[engine], move.took_ns);
+}
+
 void GpuDispatch::ChargeStolen(uint64_t session, int64_t stolen_ns) {
   constexpr size_t kCompute = EngineIndex(Engine::kCompute);
   for (auto& [key, slice] : slices_) {

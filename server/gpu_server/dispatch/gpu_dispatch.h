@@ -38,6 +38,9 @@ class GpuDispatch {
   int64_t held_ns() const;
   const FlightRecorder& recorder() const { return recorder_; }
 
+  // Records a move, and charges the slice for it that caused it.
+  void AddMove(const MemoryMove& move, int64_t now_ns);
+
   // Adds the registration, whose device number `device` is this GPU.
   void Join(DispatchRegistration* registration, size_t device);
   void Leave(DispatchRegistration* registration);
@@ -103,6 +106,8 @@ class GpuDispatch {
   void EndWhatIsInTheWay(int64_t now_ns);
   // Ends those of the slice's sessions that keep the engine busy.
   void Kill(const Slice& slice, size_t engine, const KillVerdict& verdict, int64_t now_ns);
+  // Returns the slice that the session belongs to; null if it has none here.
+  Slice* SliceOf(uint64_t session);
   // Returns the name by which policies know the slice's tenant.
   std::string TenantOf(uint32_t vgpu) const;
 

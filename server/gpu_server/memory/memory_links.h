@@ -48,6 +48,8 @@ struct MemoryShortage {
   absl::Time since;
   // Sessions have given up what they kept for it already.
   bool reclaimed = false;
+  // No memory of other sessions can be moved for it.
+  bool nothing_moves = false;
 };
 
 // How long a request waits for memory that comes back by itself: that of sessions that are ending,
@@ -63,6 +65,7 @@ struct MemoryRelief {
     kRefused,     // The same, as the policy will have it.
     kReclaiming,  // It is tried again when others have given up what they keep,
     kReturning,   // when memory that comes back by itself may have come,
+    kMoving,      // when memory of others was moved to the host,
     kWaiting,     // or when it has waited for `wait`.
   };
   Kind kind = Kind::kNone;
@@ -98,13 +101,20 @@ class ChunkSource {
   virtual void MoveIn(std::shared_ptr<std::vector<Chunk>> chunks,
                       std::shared_ptr<const AwayMemory> away, Moved moved)
       RUNS_ON(control_loop) = 0;
-  // Asks the policy what to do about a shortage. Otherwise the request waits as long as memory
-  // comes back by itself, for at most kMostReturnWait. Then, once for each request, sessions that
-  // the same pays for give up what they keep, those of the same quota where that is short, else
-  // those on the device. Where none keeps anything there is no relief. Calls `again` on the control
-  // loop when the request is to be tried again.
-  virtual MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again)
+  // The bytes of the device by which the session may grow. With more, the sessions would have more
+  // than the server may give out, of the device and of the host.
+  virtual uint64_t MostGrowth() RUNS_ON(control_loop) = 0;
+  // Asks the policy what to do about a shortage. Otherwise memory of others is moved to the host
+  // where the server may do that. Otherwise the request waits as long as memory comes back by
+  // itself, for at most kMostReturnWait. Then, once for each request, sessions that the same pays
+  // for give up what they keep, those of the same quota where that is short, else those on the
+  // device. Where none keeps anything there is no relief. Calls `again` on the control loop when
+  // the request is to be tried again; with an error, nothing can be moved for it, and why.
+  using Again = std::function<void(absl::Status moved)>;
+  virtual MemoryRelief Relieve(const MemoryShortage& shortage, Again again)
       RUNS_ON(control_loop) = 0;
+  // The session does not wait for others' memory to be moved any more.
+  virtual void StopWaiting() RUNS_ON(control_loop) = 0;
 };
 
 // All borrowed.
@@ -146,6 +156,14 @@ class MemoryReclaimer {
   // Ends the workers that wait for a session with the device open. Their memory then is on its way;
   // false when there are none.
   virtual bool EndWaitingWorkers(const DeviceMemory& device) RUNS_ON(control_loop) = 0;
+  // Moves memory of other sessions to the host until `session` can have `bytes` of the device, and
+  // calls `again` then; see Residency::Await(). False where the server does not move memory.
+  virtual bool AwaitRoom(uint64_t session, const DeviceMemory& device, uint64_t bytes,
+                         std::function<void(absl::Status)> again) RUNS_ON(control_loop) = 0;
+  virtual void StopWaiting(uint64_t session) RUNS_ON(control_loop) = 0;
+  // Returns ChunkSource::MostGrowth() for the session.
+  virtual uint64_t MostGrowth(uint64_t session, const DeviceMemory& device)
+      RUNS_ON(control_loop) = 0;
   // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
   // False when there is none. See SessionMemory.
   virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried)

@@ -23,6 +23,7 @@ class SessionDevices::Device : public ChunkSource {
         memory(std::make_shared<SessionMemory>(
             options, place.quota, MemoryLinks{all->links_.worker, all->links_.client, this})),
         all_(all),
+        session_(options.session),
         payer_(options.payer),
         tenant_(options.tenant) {}
 
@@ -87,22 +88,32 @@ class SessionDevices::Device : public ChunkSource {
     if (pager == nullptr) return moved(NoSwapSpace());
     pager->MoveIn(std::move(chunks), std::move(away), OnControl(std::move(moved)));
   }
-  MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again) override
-      RUNS_ON(control_loop) {
+  uint64_t MostGrowth() override RUNS_ON(control_loop) {
+    return all_->links_.reclaimer->MostGrowth(session_, *device);
+  }
+  void StopWaiting() override RUNS_ON(control_loop) {
+    all_->links_.reclaimer->StopWaiting(session_);
+  }
+  MemoryRelief Relieve(const MemoryShortage& shortage, Again tell) override RUNS_ON(control_loop) {
     using Kind = MemoryRelief::Kind;
+    const std::function<void()> again = [tell] { tell(absl::OkStatus()); };
     const KeptMemory wanted = {device, payer_, tenant_,
                                shortage.of_quota ? &quota->scarcer() : nullptr};
     const ShortageVerdict verdict = all_->links_.reclaimer->OnShortage(wanted, shortage);
     if (verdict.kind == ShortageVerdict::Kind::kFail) return {Kind::kRefused, {}};
     const absl::Duration wait = std::min(verdict.wait, kMostPolicyWait - shortage.waited);
     if (verdict.kind == ShortageVerdict::Kind::kWait && wait > absl::ZeroDuration()) {
-      all_->links_.control->RunAfter(wait, std::move(again));
+      all_->links_.control->RunAfter(wait, again);
       return {Kind::kWaiting, wait};
     }
     const auto settled = [device = device, control = all_->links_.control, again] {
       device->AfterReturns([control, again] { control->Post(again); });
     };
     MemoryReclaimer& reclaimer = *all_->links_.reclaimer;
+    if (!shortage.of_quota && !shortage.nothing_moves &&
+        reclaimer.AwaitRoom(session_, *device, shortage.wanted_bytes, std::move(tell))) {
+      return {Kind::kMoving, {}};
+    }
     const absl::Time deadline = shortage.since + kMostReturnWait;
     const bool may_wait = SteadyNow() < deadline;
     if (may_wait && device->settling()) {
@@ -146,6 +157,7 @@ class SessionDevices::Device : public ChunkSource {
   }
 
   SessionDevices* const all_;
+  const uint64_t session_;
   const std::string payer_;
   const std::string tenant_;
 };
@@ -270,19 +282,17 @@ void SessionDevices::PageFrom(size_t number, Page page, std::function<void(absl:
   });
 }
 
-bool SessionDevices::away() const {
-  return std::any_of(devices_.begin(), devices_.end(), [](const auto& device) {
+bool SessionDevices::Any(bool (SessionMemory::*is)() const) const {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
     control_loop.AssertOnLoop();
-    return device->memory->away();
+    return ((*device->memory).*is)();
   });
 }
 
-bool SessionDevices::waits_for_worker() const {
-  return std::any_of(devices_.begin(), devices_.end(), [](const auto& device) {
-    control_loop.AssertOnLoop();
-    return device->memory->waits_for_worker();
-  });
-}
+bool SessionDevices::waits_for_worker() const { return Any(&SessionMemory::waits_for_worker); }
+bool SessionDevices::has_requests() const { return Any(&SessionMemory::has_requests); }
+bool SessionDevices::waits_for_room() const { return Any(&SessionMemory::waits_for_room); }
+bool SessionDevices::away() const { return Any(&SessionMemory::away); }
 
 void SessionDevices::Seal() {
   for (const auto& device : devices_) device->memory->Seal();
@@ -290,6 +300,15 @@ void SessionDevices::Seal() {
 
 void SessionDevices::End() {
   for (const auto& device : devices_) device->memory->End();
+}
+
+uint64_t SessionDevices::Sum(const DeviceMemory& device,
+                             uint64_t (SessionMemory::*bytes)() const) const {
+  uint64_t sum = 0;
+  for (const auto& own : devices_) {
+    if (own->device == &device) sum += ((*own->memory).*bytes)();
+  }
+  return sum;
 }
 
 bool SessionDevices::Has(const DeviceMemory* device, const Quota* quota) const {

@@ -84,6 +84,10 @@ class SessionDevices {
   void PageOut(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   bool waits_for_worker() const RUNS_ON(control_loop);
+  // Returns true if a request for memory of any device is not answered.
+  bool has_requests() const RUNS_ON(control_loop);
+  // Returns true if one waits until there is room for it.
+  bool waits_for_room() const RUNS_ON(control_loop);
   // Returns true if memory of any device is away.
   bool away() const RUNS_ON(control_loop);
   void End() RUNS_ON(control_loop);
@@ -92,6 +96,9 @@ class SessionDevices {
   int takes_under_way() const RUNS_ON(control_loop) { return takes_under_way_; }
   // Whether the session has a device (null for any), of a quota or a part of it (null for any).
   bool Has(const DeviceMemory* device, const Quota* quota) const RUNS_ON(control_loop);
+  // Adds up what the session has of a device. Several of its devices may be the same.
+  uint64_t Sum(const DeviceMemory& device, uint64_t (SessionMemory::*bytes)() const) const
+      RUNS_ON(control_loop);
   // What the session keeps of a device, of a quota or a part of it (null for any).
   uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const RUNS_ON(control_loop);
 
@@ -104,6 +111,7 @@ class SessionDevices {
   using Page = void (SessionMemory::*)(std::function<void(absl::Status)>);
   void PageFrom(size_t number, Page page, std::function<void(absl::Status)> done)
       RUNS_ON(control_loop);
+  bool Any(bool (SessionMemory::*is)() const) const RUNS_ON(control_loop);
   void MapAgainFrom(size_t number, bool go_on, std::function<void(CudaResult)> done)
       RUNS_ON(control_loop);
 

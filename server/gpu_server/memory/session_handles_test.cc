@@ -44,7 +44,9 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
               Moved moved) override {
     moved(absl::OkStatus());
   }
-  MemoryRelief Relieve(const MemoryShortage&, std::function<void()>) override { return {}; }
+  MemoryRelief Relieve(const MemoryShortage&, Again) override { return {}; }
+  uint64_t MostGrowth() override { return ~uint64_t{0}; }
+  void StopWaiting() override {}
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
     attached = fds.size();

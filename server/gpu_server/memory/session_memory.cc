@@ -26,10 +26,12 @@ void SessionMemory::TryTakeOwn(uint64_t bytes, std::shared_ptr<Operation> operat
                                                                               std::string why) {
     control_loop.AssertOnLoop();
     const MemoryRelief relief =
-        self->Relieve(bytes, quota_short, operation.get(), [self, bytes, operation, taken] {
-          control_loop.AssertOnLoop();
-          if (!self->ended_) self->TryTakeOwn(bytes, operation, taken);
-        });
+        self->Relieve(bytes, quota_short, operation.get(),
+                      [self, bytes, operation, taken](const absl::Status& moved) {
+                        control_loop.AssertOnLoop();
+                        if (!moved.ok()) operation->nothing_moves = std::string(moved.message());
+                        if (!self->ended_) self->TryTakeOwn(bytes, operation, taken);
+                      });
     if (relief.kind == MemoryRelief::Kind::kNone || relief.kind == MemoryRelief::Kind::kRefused) {
       taken(absl::ResourceExhaustedError(why));
     }
@@ -225,6 +227,7 @@ void SessionMemory::Start() {
 
 void SessionMemory::Done() {
   queue_.pop_front();
+  links_.chunks->StopWaiting();
   transfer_.reset();
   busy_ = false;
   links_.client->Done();
@@ -269,8 +272,18 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
 }
 
 void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes) {
+  const uint64_t most = links_.chunks->MostGrowth() / kChunkGranularity * kChunkGranularity;
+  if (most < least_bytes) {
+    Keep(std::exchange(taken_, {}), std::exchange(taken_reservation_, Reservation()));
+    return Answer(0, CudaResult::kOutOfMemory,
+                  absl::StrCat("the device's sessions may have ", most,
+                               " bytes more, with what is moved to the host, and ", least_bytes,
+                               " are wanted"));
+  }
+  if (most < reservation.bytes()) reservation.ShrinkTo(most);
   const uint64_t want_bytes = reservation.bytes();
   auto held = std::make_shared<Reservation>(std::move(reservation));
+  asked_bytes_ = want_bytes;
   links_.chunks->Take(least_bytes, want_bytes, largest_bytes,
                       [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
                         control_loop.AssertOnLoop();
@@ -279,6 +292,7 @@ void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t
 }
 
 void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks) {
+  asked_bytes_ = 0;
   if (ended_ || abandoned_) {
     if (chunks.ok()) links_.chunks->ReturnUnused(std::move(*chunks));
     return;
@@ -335,29 +349,38 @@ void SessionMemory::BeginMapping() {
 void SessionMemory::RunShort(bool quota_short, const std::string& message) {
   Keep(std::exchange(taken_, {}), std::exchange(taken_reservation_, Reservation()));
   Operation& operation = queue_.front();
-  const auto again = [self = shared_from_this()] {
+  const auto again = [self = shared_from_this(), number = ++try_](const absl::Status& moved) {
     control_loop.AssertOnLoop();
-    if (self->ended_ || self->abandoned_) return;
+    if (self->ended_ || self->abandoned_ || number != self->try_) return;
+    if (!moved.ok()) self->queue_.front().nothing_moves = std::string(moved.message());
+    self->short_ = false;
     self->Start();
     self->Next();
   };
+  short_ = true;
   const MemoryRelief relief =
       Relieve(operation.request.min_bytes(), quota_short, &operation, again);
   switch (relief.kind) {
     case MemoryRelief::Kind::kReclaiming:
     case MemoryRelief::Kind::kReturning:
+    case MemoryRelief::Kind::kMoving:
     case MemoryRelief::Kind::kWaiting:
       return;
     case MemoryRelief::Kind::kRefused:
+      short_ = false;
       return Answer(0, CudaResult::kOutOfMemory,
                     absl::StrCat("the server's policy has nobody wait for memory: ", message));
     case MemoryRelief::Kind::kNone:
-      return Answer(0, CudaResult::kOutOfMemory, message);
+      short_ = false;
+      return Answer(0, CudaResult::kOutOfMemory,
+                    operation.nothing_moves.empty()
+                        ? message
+                        : absl::StrCat(message, ": ", operation.nothing_moves));
   }
 }
 
 MemoryRelief SessionMemory::Relieve(uint64_t bytes, bool quota_short, Operation* operation,
-                                    std::function<void()> again) {
+                                    ChunkSource::Again again) {
   if (!operation->short_since.has_value()) operation->short_since = SteadyNow();
   MemoryShortage shortage;
   shortage.of_quota = quota_short;
@@ -367,6 +390,7 @@ MemoryRelief SessionMemory::Relieve(uint64_t bytes, bool quota_short, Operation*
   shortage.since = *operation->short_since;
   shortage.waited = operation->waited;
   shortage.reclaimed = operation->reclaimed;
+  shortage.nothing_moves = !operation->nothing_moves.empty();
   const MemoryRelief relief = links_.chunks->Relieve(shortage, std::move(again));
   if (relief.kind == MemoryRelief::Kind::kReclaiming) operation->reclaimed = true;
   if (relief.kind == MemoryRelief::Kind::kWaiting) operation->waited += relief.wait;

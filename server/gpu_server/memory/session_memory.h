@@ -46,6 +46,8 @@ struct SessionMemoryOptions {
   uint32_t device = 0;
   // The device's part.
   ArenaRange arena;
+  // The session's number.
+  uint64_t session = 0;
   // Chunks, and with them descriptors here and mappings in the worker.
   size_t max_chunks = 8192;
   // Without the right to memory, requests are answered with CUDA_ERROR_NOT_PERMITTED. Sessions of a
@@ -135,6 +137,19 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   }
   // The bytes that are away, or on their way.
   uint64_t away_bytes() const RUNS_ON(control_loop);
+  // All that the session has of the device and asks for now: there, away, and on its way. It never
+  // counts anything twice, unlike the pool's count beside away_bytes().
+  uint64_t total_bytes() const RUNS_ON(control_loop);
+  // Returns why PageOut() would refuse, and an empty text where only something that passes by
+  // itself would make it refuse, or nothing.
+  std::string WhyNotMovable() const RUNS_ON(control_loop);
+  // The session has requests that are not answered, and how much the first one needs at least.
+  bool has_requests() const RUNS_ON(control_loop) { return !queue_.empty(); }
+  uint64_t requested_bytes() const RUNS_ON(control_loop) {
+    return queue_.empty() || queue_.front().is_return ? 0 : queue_.front().request.min_bytes();
+  }
+  // The first request waits until there is room for it.
+  bool waits_for_room() const RUNS_ON(control_loop) { return short_; }
 
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
   void End() RUNS_ON(control_loop);
@@ -142,6 +157,10 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // In the arena, behind handles, what was charged, and what its worker takes.
   uint64_t backed_bytes() const RUNS_ON(control_loop) {
     return book_.backed_bytes() + handles_.bytes() + outside_.bytes() + own_.bytes();
+  }
+  // The bytes that PageOut() frees: in the arena, behind handles, and kept.
+  uint64_t chunk_bytes() const RUNS_ON(control_loop) {
+    return book_.backed_bytes() + handles_.bytes() + kept_bytes_;
   }
   // Returned by the client, and nobody else's before the worker is gone.
   uint64_t kept_bytes() const RUNS_ON(control_loop) { return kept_bytes_; }
@@ -155,6 +174,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   struct Operation {
     bool is_return = false;
     bool reclaimed = false;                 // Tried once already.
+    std::string nothing_moves;              // Why no memory of others can be moved for it.
     absl::Duration waited;                  // Because of the policy.
     std::optional<absl::Time> short_since;  // When it first did not fit.
     warpline_internal::MemoryRequest request;
@@ -217,7 +237,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
                   std::function<void(absl::Status)> taken) RUNS_ON(control_loop);
   // Asks for relief of a shortage of `bytes`; notes in `*operation` what was tried.
   MemoryRelief Relieve(uint64_t bytes, bool quota_short, Operation* operation,
-                       std::function<void()> again) RUNS_ON(control_loop);
+                       ChunkSource::Again again) RUNS_ON(control_loop);
   void Enqueue(Operation operation) RUNS_ON(control_loop);
   // Paging (session_paging.cc).
   std::string WhyNotPageable() const RUNS_ON(control_loop);
@@ -302,6 +322,10 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   std::optional<SealedBook> sealed_ ABSL_GUARDED_BY(control_loop);
   std::deque<Operation> queue_ ABSL_GUARDED_BY(control_loop);
   bool busy_ ABSL_GUARDED_BY(control_loop) = false;
+  // The first operation found too little memory, and is tried again later: at the try of this
+  // number, and at no former one.
+  bool short_ ABSL_GUARDED_BY(control_loop) = false;
+  uint64_t try_ ABSL_GUARDED_BY(control_loop) = 0;
   bool ended_ ABSL_GUARDED_BY(control_loop) = false;
   bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
   bool abandoned_ ABSL_GUARDED_BY(control_loop) = false;  // For good; suspended, too.
@@ -311,6 +335,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   uint64_t unseen_bytes_ ABSL_GUARDED_BY(control_loop) = 0;
   std::unique_ptr<Transfer> transfer_ ABSL_GUARDED_BY(control_loop);
   uint64_t transfer_id_ ABSL_GUARDED_BY(control_loop);
+  uint64_t asked_bytes_ ABSL_GUARDED_BY(control_loop) = 0;  // The pool is asked for them.
   // For the request under way, which nothing is mapped of.
   std::vector<Chunk> taken_ ABSL_GUARDED_BY(control_loop);
   Reservation taken_reservation_ ABSL_GUARDED_BY(control_loop);

@@ -55,9 +55,11 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     EXPECT_EQ(TotalBytes(*chunks), away->bytes());
     moved = std::move(done);
   }
-  MemoryRelief Relieve(const MemoryShortage& shortage, std::function<void()> again) override {
+  uint64_t MostGrowth() override { return most_growth; }
+  void StopWaiting() override { ++stops; }
+  MemoryRelief Relieve(const MemoryShortage& shortage, Again again) override {
     seen = shortage;
-    if (relief.kind == MemoryRelief::Kind::kWaiting ||
+    if (relief.kind == MemoryRelief::Kind::kWaiting || relief.kind == MemoryRelief::Kind::kMoving ||
         relief.kind == MemoryRelief::Kind::kReturning) {
       waited = std::move(again);
     }
@@ -93,6 +95,8 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     }
     std::exchange(pending, nullptr)(std::move(chunks));
   }
+  // The pool has too little.
+  void Refuse() { std::exchange(pending, nullptr)(absl::ResourceExhaustedError("none left")); }
 
   uint64_t claimable = 0;
   int takes = 0;
@@ -108,11 +112,13 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   int reclaims = 0;
   bool can_reclaim = false;
   bool short_of_quota = false;
-  std::function<void()> reclaimed;
+  Again reclaimed;
   // What the policy says, where it says something, and of what.
   MemoryRelief relief;
   MemoryShortage seen;
-  std::function<void()> waited;
+  Again waited;
+  uint64_t most_growth = ~uint64_t{0};
+  int stops = 0;  // How often it was told that the session does not wait any more.
   std::vector<ToWorker> sent;
   size_t attached = 0;
   absl::Status send_status;
@@ -292,7 +298,7 @@ TEST_F(SessionMemoryTest, WhatIsKeptIsToppedUp) {
 TEST_F(SessionMemoryTest, WhatIsKeptIsGrantedAloneIfItIsEnough) {
   GrantAndReturn(2);
   Request(0, 4 * kMiB, 16 * kMiB);
-  std::exchange(host_.pending, nullptr)(absl::ResourceExhaustedError("none left"));
+  host_.Refuse();
   EXPECT_TRUE(Done().ok());
   EXPECT_EQ(host_.grants.back().bytes(), 4 * kMiB);
   EXPECT_EQ(quota_->used_bytes(), 4 * kMiB);
@@ -301,7 +307,7 @@ TEST_F(SessionMemoryTest, WhatIsKeptIsGrantedAloneIfItIsEnough) {
 TEST_F(SessionMemoryTest, RequestThatFailsLeavesWhatIsKept) {
   GrantAndReturn(2);
   Request(0, 8 * kMiB, 16 * kMiB);
-  std::exchange(host_.pending, nullptr)(absl::ResourceExhaustedError("none left"));
+  host_.Refuse();
   EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
   EXPECT_EQ(host_.reclaims, 1);
   EXPECT_FALSE(host_.short_of_quota);
@@ -316,7 +322,7 @@ TEST_F(SessionMemoryTest, RequestWaitsWhileOthersGiveUpWhatTheyKeep) {
   EXPECT_TRUE(host_.grants.empty());
   EXPECT_TRUE(host_.short_of_quota);
   others.ShrinkTo(0);
-  std::exchange(host_.reclaimed, nullptr)();
+  std::exchange(host_.reclaimed, nullptr)(absl::OkStatus());
   host_.Deliver(4);
   EXPECT_TRUE(Done().ok());
   EXPECT_EQ(host_.grants.back().bytes(), 8 * kMiB);
@@ -327,7 +333,7 @@ TEST_F(SessionMemoryTest, RequestTriesOnceToReclaim) {
   const Reservation others = quota_->Reserve(1020 * kMiB, 1020 * kMiB, 1);
   Request(0, 8 * kMiB, 8 * kMiB);
   Request(0, 2 * kMiB, 2 * kMiB);
-  std::exchange(host_.reclaimed, nullptr)();
+  std::exchange(host_.reclaimed, nullptr)(absl::OkStatus());
   EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
   EXPECT_EQ(host_.reclaims, 1);
   // The next one is served.
@@ -342,14 +348,14 @@ TEST_F(SessionMemoryTest, RequestIsTriedAgainAsLongAsMemoryComesBack) {
   Request(0, 8 * kMiB, 8 * kMiB);
   const absl::Time since = host_.seen.since;
   for (int i = 0; i < 3; ++i) {
-    std::exchange(host_.waited, nullptr)();
+    std::exchange(host_.waited, nullptr)(absl::OkStatus());
     EXPECT_EQ(host_.seen.since, since);
     EXPECT_EQ(host_.seen.waited, absl::ZeroDuration());
     EXPECT_FALSE(host_.seen.reclaimed);
   }
   EXPECT_TRUE(host_.grants.empty());
   others.ShrinkTo(1000 * kMiB);
-  std::exchange(host_.waited, nullptr)();
+  std::exchange(host_.waited, nullptr)(absl::OkStatus());
   host_.Deliver(4);
   EXPECT_TRUE(Done().ok());
   EXPECT_EQ(host_.grants.back().bytes(), 8 * kMiB);
@@ -365,12 +371,12 @@ TEST_F(SessionMemoryTest, RequestWaitsAndFailsAsThePolicyWillHaveIt) {
   EXPECT_EQ(host_.seen.used_bytes, 1020 * kMiB);
   EXPECT_EQ(host_.seen.quota_bytes, 1024 * kMiB);
   EXPECT_EQ(host_.seen.waited, absl::ZeroDuration());
-  std::exchange(host_.waited, nullptr)();
+  std::exchange(host_.waited, nullptr)(absl::OkStatus());
   EXPECT_TRUE(host_.grants.empty());
   EXPECT_EQ(host_.seen.waited, absl::Milliseconds(300));
   // Somebody has freed some.
   others.ShrinkTo(1000 * kMiB);
-  std::exchange(host_.waited, nullptr)();
+  std::exchange(host_.waited, nullptr)(absl::OkStatus());
   host_.Deliver(4);
   EXPECT_TRUE(Done().ok());
   EXPECT_EQ(host_.grants.back().bytes(), 8 * kMiB);
@@ -387,7 +393,7 @@ TEST_F(SessionMemoryTest, WhoEndsWhileThePolicyHasItWaitIsForgotten) {
   Request(0, 8 * kMiB, 8 * kMiB);
   memory_->End();
   const size_t grants = host_.grants.size();
-  std::exchange(host_.waited, nullptr)();
+  std::exchange(host_.waited, nullptr)(absl::OkStatus());
   EXPECT_EQ(host_.grants.size(), grants);
 }
 
@@ -406,7 +412,7 @@ TEST_F(SessionMemoryTest, LargeChunkThatIsKeptGoesToOthersWithItsWorker) {
   memory_->MapAgain(/*go_on=*/true, [&](CudaResult result) { mapped = result; });
   EXPECT_EQ(mapped, CudaResult::kSuccess);
   EXPECT_EQ(host_.returned, 1u);
-  std::exchange(host_.reclaimed, nullptr)();
+  std::exchange(host_.reclaimed, nullptr)(absl::OkStatus());
   host_.Deliver(1, 64 * kMiB);
   EXPECT_TRUE(Done().ok());
   EXPECT_EQ(host_.grants.back().bytes(), 64 * kMiB);
@@ -613,12 +619,48 @@ TEST_F(SessionMemoryTest, AnswersOfTheLostWorkerComeToNothing) {
   EXPECT_EQ(quota_->used_bytes(), 0u);
 }
 
+TEST_F(SessionMemoryTest, ARequestIsTriedAgainWhenOthersWereMovedAndIsNotWhenNoneCanBe) {
+  host_.relief = {MemoryRelief::Kind::kMoving, {}};
+  Request(0, 8 * kMiB, 8 * kMiB);
+  host_.Refuse();
+  EXPECT_TRUE(memory_->waits_for_room());
+  EXPECT_EQ(memory_->requested_bytes(), 8 * kMiB);
+  std::exchange(host_.waited, nullptr)(absl::OkStatus());
+  EXPECT_FALSE(memory_->waits_for_room());
+  host_.Refuse();
+  EXPECT_FALSE(host_.seen.nothing_moves);
+  host_.relief = {};
+  std::exchange(host_.waited, nullptr)(absl::ResourceExhaustedError("session 7 shares it"));
+  host_.Refuse();
+  EXPECT_TRUE(host_.seen.nothing_moves);
+  ASSERT_EQ(host_.grants.size(), 1u);
+  EXPECT_NE(host_.grants[0].message().find("session 7 shares it"), std::string::npos)
+      << host_.grants[0].message();
+  EXPECT_GE(host_.stops, 1);
+}
+
+TEST_F(SessionMemoryTest, ASessionGrowsByNoMoreThanTheServerMayGiveOut) {
+  host_.most_growth = 5 * kMiB;
+  Request(0, 2 * kMiB, 8 * kMiB);
+  EXPECT_EQ(host_.asked_bytes, 4 * kMiB);
+  EXPECT_EQ(memory_->total_bytes(), 4 * kMiB);
+  host_.Deliver(2);
+  EXPECT_EQ(memory_->total_bytes(), 4 * kMiB);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(memory_->total_bytes(), 4 * kMiB);
+  Request(64 * kMiB, 6 * kMiB, 8 * kMiB);
+  ASSERT_EQ(host_.grants.size(), 2u);
+  EXPECT_EQ(host_.grants[1].error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_EQ(host_.takes, 1);
+  EXPECT_EQ(quota_->used_bytes(), 4 * kMiB);
+}
+
 TEST_F(SessionMemoryTest, NothingIsTriedAgainForAnAbandonedSession) {
   host_.can_reclaim = true;
   Request(0, 2048 * kMiB, 2048 * kMiB);
   ASSERT_NE(host_.reclaimed, nullptr);
   memory_->Abandon();
-  host_.reclaimed();
+  host_.reclaimed(absl::OkStatus());
   EXPECT_EQ(host_.takes, 0);
   EXPECT_TRUE(host_.grants.empty());
 }
@@ -668,10 +710,45 @@ class SessionPagingTest : public SessionMemoryTest {
   std::optional<CudaResult> mapped_;
 };
 
+TEST_F(SessionPagingTest, ASessionThatWaitsForRoomMayGoAndItsRequestIsTriedAgainOnceItIsBack) {
+  Grant();
+  host_.relief = {MemoryRelief::Kind::kMoving, {}};
+  Request(128 * kMiB, 8 * kMiB, 8 * kMiB);
+  host_.Refuse();
+  ASSERT_TRUE(memory_->waits_for_room());
+  PageOut();
+  EXPECT_FALSE(memory_->waits_for_room());
+  EXPECT_EQ(host_.stops, 3);
+  host_.EndMove();
+  EXPECT_TRUE(Done().ok());
+  EXPECT_TRUE(Done().ok());
+  ASSERT_EQ(paged_.size(), 1u);
+  EXPECT_TRUE(paged_[0].ok()) << paged_[0];
+  // The room comes too late.
+  const int takes = host_.takes;
+  std::exchange(host_.waited, nullptr)(absl::OkStatus());
+  EXPECT_EQ(host_.takes, takes);
+  EXPECT_TRUE(memory_->has_requests());
+  EXPECT_EQ(memory_->requested_bytes(), 8 * kMiB);
+
+  PageIn();
+  host_.Deliver(4);
+  host_.Deliver(2);
+  host_.EndMove();
+  ExpectMapped();
+  EXPECT_EQ(host_.asked_bytes, 8 * kMiB);
+  host_.Deliver(4);
+  EXPECT_EQ(host_.sent.back().map().va(), kArena.base + 128 * kMiB);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 8 * kMiB);
+}
+
 TEST_F(SessionPagingTest, GoesWhenItIsCopiedAndUnmappedAndComesBackToItsPlace) {
   Grant();
   PageOut();
   EXPECT_FALSE(host_.sent.back().has_unmap());  // Nothing is unmapped before it is copied.
+  EXPECT_EQ(memory_->away_bytes(), 12 * kMiB);
+  EXPECT_EQ(memory_->total_bytes(), 12 * kMiB);
   host_.EndMove();
   EXPECT_EQ(host_.sent.back().unmap().va(), kArena.base);
   EXPECT_EQ(host_.sent.back().unmap().chunk_bytes_size(), 4);
@@ -683,6 +760,7 @@ TEST_F(SessionPagingTest, GoesWhenItIsCopiedAndUnmappedAndComesBackToItsPlace) {
   ASSERT_EQ(paged_.size(), 1u);
   EXPECT_TRUE(paged_[0].ok()) << paged_[0];
   EXPECT_EQ(memory_->away_bytes(), 12 * kMiB);
+  EXPECT_EQ(memory_->total_bytes(), 12 * kMiB);
   EXPECT_EQ(memory_->backed_bytes(), 0u);
   EXPECT_EQ(quota_->used_bytes(), 12 * kMiB);  // It is the session's all the same.
   EXPECT_TRUE(memory_->Backs(kArena.base + 2 * kMiB, 4 * kMiB));
@@ -692,6 +770,7 @@ TEST_F(SessionPagingTest, GoesWhenItIsCopiedAndUnmappedAndComesBackToItsPlace) {
   EXPECT_EQ(host_.asked_bytes, 8 * kMiB);
   host_.Deliver(4);
   EXPECT_EQ(host_.asked_bytes, 4 * kMiB);
+  EXPECT_EQ(memory_->total_bytes(), 12 * kMiB);
   host_.Deliver(2);
   host_.EndMove();
   ExpectMapped();

@@ -30,6 +30,13 @@ uint64_t SessionMemory::away_bytes() const {
   return bytes;
 }
 
+uint64_t SessionMemory::total_bytes() const {
+  uint64_t bytes = backed_bytes() + kept_bytes_ + away_bytes() + asked_bytes_;
+  bytes += taken_reservation_.bytes();
+  if (transfer_ != nullptr && transfer_->giving()) bytes += TotalBytes(transfer_->chunks);
+  return bytes;
+}
+
 bool SessionMemory::Backs(uint64_t va, uint64_t bytes) const {
   if (paged_ == nullptr) return book_.Backs(va, bytes);
   const uint64_t end = va + bytes;
@@ -43,10 +50,15 @@ bool SessionMemory::Backs(uint64_t va, uint64_t bytes) const {
 }
 
 std::string SessionMemory::WhyNotPageable() const {
-  if (options_.at_once) return "a guarded session has its memory for as long as it lasts";
-  if (suspended_ || abandoned_ || ended_) return "its worker is being replaced";
   if (paged_ != nullptr) return "its memory is on its way already";
-  if (busy_) return "it is asking for memory or gives some back";
+  if (suspended_) return "its worker is being replaced";
+  if (busy_ && !short_) return "it is asking for memory or gives some back";
+  return WhyNotMovable();
+}
+
+std::string SessionMemory::WhyNotMovable() const {
+  if (options_.at_once) return "a guarded session has its memory for as long as it lasts";
+  if (abandoned_ || ended_) return "it has ended";
   if (!limbo_.empty()) return "its worker failed to map some of its memory";
   bool shared = false;
   const auto look = [&](uint64_t, const Chunk& chunk) { shared |= chunk.share != nullptr; };
@@ -60,6 +72,12 @@ void SessionMemory::PageOut(std::function<void(absl::Status)> done) {
   if (!why.empty()) return done(absl::FailedPreconditionError(why));
   if (book_.chunk_count() + handles_.chunk_count() == 0) return done(absl::OkStatus());
   suspended_ = true;
+  if (std::exchange(short_, false)) {
+    // The request is tried again once the memory is back.
+    ++try_;
+    busy_ = false;
+    links_.chunks->StopWaiting();
+  }
   paged_ = std::make_unique<Paged>();
   paged_->done = std::move(done);
   const auto add = [this](uint64_t va, uint64_t handle, std::vector<Chunk> chunks,

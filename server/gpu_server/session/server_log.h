@@ -20,6 +20,7 @@ enum ServerLine : size_t {
   kTakeOverLine,
   kReplacedLine,
   kReclaimedLine,
+  kMovedLine,  // Its memory was moved to the host for another session.
   kReaderLine,
   kRelayLine,  // It could not be started, or ended too soon.
   kServerLineCount,

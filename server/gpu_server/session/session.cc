@@ -109,7 +109,27 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                      control_loop.AssertOnLoop();
                      return holdings_.devices().waits_for_worker();
                    },
+               .await_room =
+                   [this](std::function<void()> again) {
+                     control_loop.AssertOnLoop();
+                     parts_.owner->AwaitReturnOf(*this, std::move(again));
+                   },
+               .stop_waiting =
+                   [this] {
+                     control_loop.AssertOnLoop();
+                     parts_.owner->StopWaiting(id_);
+                   },
+               .has_requests =
+                   [this] {
+                     control_loop.AssertOnLoop();
+                     return holdings_.devices().has_requests();
+                   },
                .on_away = [this] { port_->AskAboutWaiting(); },
+               .on_came =
+                   [this](absl::Duration took) {
+                     control_loop.AssertOnLoop();
+                     parts_.owner->OnCame(id_, took);
+                   },
                .on_broken =
                    [this](const std::string& why) {
                      control_loop.AssertOnLoop();
@@ -253,6 +273,7 @@ std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) {
 
 void Session::OpenDevices() {
   SessionMemoryOptions options;
+  options.session = id_;
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
   options.payer = membership_.payer();
@@ -518,6 +539,50 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
   const bool counts =
       state_ == State::kOpen && devices.size() == 1 && membership_.payer() == wanted.payer;
   return counts ? devices.KeptBytes(wanted.device, wanted.quota) : 0;
+}
+
+std::optional<Resident> Session::ResidentOn(const DeviceMemory& device) const {
+  const SessionDevices& devices = holdings_.devices();
+  if (state_ != State::kOpen || !devices.Has(&device, nullptr)) return std::nullopt;
+  Resident resident;
+  resident.session = id_;
+  resident.bytes = ChunkBytesOn(device);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const SessionMemory& memory = devices.memory(i);
+    // All its devices are moved together.
+    if (resident.why_not.empty()) resident.why_not = memory.WhyNotMovable();
+  }
+  resident.moving = paging_.moving();
+  resident.in_flight = worker_.in_flight();
+  resident.waits = devices.waits_for_room();
+  resident.progress = worker_.Retired();
+  resident.priority = entitlement().slice.priority;
+  resident.weight = std::max(1u, entitlement().slice.weight);
+  return resident;
+}
+
+uint64_t Session::ChunkBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::chunk_bytes);
+}
+
+uint64_t Session::AwayBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::away_bytes);
+}
+
+uint64_t Session::TotalBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::total_bytes);
+}
+
+std::map<int, uint64_t> Session::AwayBytes() const {
+  const SessionDevices& devices = holdings_.devices();
+  std::map<int, uint64_t> bytes;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const SessionMemory& memory = devices.memory(i);
+    if (memory.away()) {
+      bytes[devices.device(i).ordinal()] += memory.away_bytes() + memory.requested_bytes();
+    }
+  }
+  return bytes;
 }
 
 absl::Duration Session::age() const { return SteadyNow() - since_; }

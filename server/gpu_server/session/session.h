@@ -36,6 +36,7 @@
 #include "server/gpu_server/children/workers/recovery.h"
 #include "server/gpu_server/continuity/paging.h"
 #include "server/gpu_server/continuity/replacement.h"
+#include "server/gpu_server/continuity/residency.h"
 #include "server/gpu_server/continuity/rest.h"
 #include "server/gpu_server/continuity/takeover.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
@@ -70,6 +71,8 @@
 
 namespace warpline::server {
 
+class Session;
+
 // The host of all sessions, for one of them.
 class SessionOwner : public MemoryReclaimer {
  public:
@@ -78,6 +81,12 @@ class SessionOwner : public MemoryReclaimer {
       RUNS_ON(control_loop) = 0;
   // A client that was away has its session again.
   virtual void OnClientBack() RUNS_ON(control_loop) = 0;
+  // Calls `again` once the devices seem to have room for what the session has away, and moves
+  // others' memory for that where it may. Not at all after StopWaiting().
+  virtual void AwaitReturnOf(const Session& session, std::function<void()> again)
+      RUNS_ON(control_loop) = 0;
+  // The session's memory is back, after the time that the move took.
+  virtual void OnCame(uint64_t session, absl::Duration took) RUNS_ON(control_loop) = 0;
   // The session is over: worker gone, memory given back, channel closed.
   virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                               KeptSegments kept) RUNS_ON(control_loop) = 0;
@@ -133,6 +142,19 @@ class Session : public SessionControl,
   // Whether it has some of `wanted` and is about to give it back: it ends, or its client is away or
   // no more.
   bool ComesBack(const KeptMemory& wanted) const RUNS_ON(control_loop);
+  // Returns its part of a device, but for the policy's opinion; nothing if it is not open or does
+  // not use the device.
+  std::optional<Resident> ResidentOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  // Returns the bytes in chunks of a device, there and away.
+  uint64_t ChunkBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  uint64_t AwayBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  // Returns all that it has of a device and asks for now.
+  uint64_t TotalBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  uint64_t id() const { return id_; }
+  // See LeaseMembership::payer().
+  std::string payer() const RUNS_ON(control_loop) { return membership_.payer(); }
+  // Returns the bytes that are away, and are needed to go on, by the ordinal of the device.
+  std::map<int, uint64_t> AwayBytes() const RUNS_ON(control_loop);
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return membership_.entitlement(); }
   // Whom policies know it by.
   std::string policy_tenant() const RUNS_ON(control_loop);

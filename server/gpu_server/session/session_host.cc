@@ -18,11 +18,6 @@
 namespace warpline::server {
 namespace {
 
-// How long a session whose worker is replaced for its memory may be held up by what is in flight.
-constexpr absl::Duration kReclaimWait = absl::Seconds(2);
-// How soon memory that a policy has wait is tried again.
-constexpr absl::Duration kLeastMemoryWait = absl::Milliseconds(1);
-
 // What is shared with clients is locked in memory once a device knows it.
 uint64_t HostMemoryLimit(uint64_t configured) {
   if (configured != 0) return configured;
@@ -32,6 +27,20 @@ uint64_t HostMemoryLimit(uint64_t configured) {
 
 SessionHostOptions WithSocket(SessionHostOptions options) {
   options.session.host_memory_socket = HostMemoryPort::NewName();
+  return options;
+}
+
+ResidencyOptions ResidencyOf(const MemoryOvercommit& overcommit,
+                             const std::vector<std::unique_ptr<DeviceMemory>>& devices) {
+  ResidencyOptions options;
+  options.evicts = overcommit.factor > 1;
+  for (const auto& device : devices) {
+    options.devices = std::max(options.devices, device->ordinal() + 1);
+    options.low_water_bytes =
+        std::max(options.low_water_bytes,
+                 static_cast<uint64_t>(overcommit.low_water *
+                                       static_cast<double>(device->capacity_bytes())));
+  }
   return options;
 }
 
@@ -54,6 +63,7 @@ SessionHost::SessionHost(SessionHostOptions options,
                  .tasks = TaskShares(TasksOf(options_, devices.size()))},
       sessions_on_device_(devices.size(), 0),
       return_waits_(&control_),
+      residency_(ResidencyOf(options_.overcommit, devices), &control_, this),
       devices_(std::move(devices)),
       modules_(options_.modules == nullptr
                    ? nullptr
@@ -73,6 +83,7 @@ SessionHost::SessionHost(SessionHostOptions options,
       host_memory_port_(&control_, this) {
   control_.Post([this] {
     control_loop.AssertOnLoop();
+    residency_.Start();
     const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
     // Clients find nobody there, and do without.
     if (!listening.ok()) LogWarning(listening.message());
@@ -265,83 +276,6 @@ absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(
   return placed;
 }
 
-ShortageVerdict SessionHost::OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) {
-  using Kind = ShortageVerdict::Kind;
-  if (options_.dispatcher == nullptr) return {};
-  const DeviceMemory::Stats stats = wanted.device->stats();
-  policy::MemFaultContext context;
-  context.wanted_bytes = shortage.wanted_bytes;
-  context.used_bytes = shortage.used_bytes;
-  context.quota_bytes = shortage.quota_bytes;
-  context.pool_free_bytes =
-      stats.capacity_bytes - std::min(stats.capacity_bytes, stats.pool.used_bytes());
-  const policy::Verdict verdict = options_.dispatcher->AskMemFault(wanted.tenant, context);
-  switch (verdict.action) {
-    case policy::Action::kFail:
-      return {Kind::kFail, {}};
-    case policy::Action::kReclaim:
-      return {Kind::kReclaim, {}};
-    case policy::Action::kHold:
-      return {Kind::kWait, std::max(absl::Microseconds(verdict.argument), kLeastMemoryWait)};
-    default:
-      return {};
-  }
-}
-
-void SessionHost::ScoreForReclaim(const Session& session, KeepingSession* keeping) {
-  if (options_.dispatcher == nullptr || keeping->bytes == 0) return;
-  policy::ReclaimContext context;
-  context.bytes = keeping->bytes;
-  context.age_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(session.age()));
-  context.priority = session.entitlement().slice.priority;
-  const policy::Verdict verdict =
-      options_.dispatcher->AskReclaim(session.policy_tenant(), keeping->id, context);
-  if (verdict.action == policy::Action::kScore) keeping->score = verdict.argument;
-  keeping->spared = verdict.action == policy::Action::kKeep;
-}
-
-bool SessionHost::AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
-                              std::function<void()> again) {
-  bool comes = wanted.device != nullptr && wanted.quota == nullptr &&
-               children_.workers()->leaving(wanted.device->ordinal());
-  for (const auto& [id, session] : sessions_) comes = comes || session->ComesBack(wanted);
-  if (comes) return_waits_.Add(deadline - SteadyNow(), std::move(again));
-  return comes;
-}
-
-bool SessionHost::EndWaitingWorkers(const DeviceMemory& device) {
-  return children_.workers()->EndWaiting(device.ordinal());
-}
-
-bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
-  std::vector<KeepingSession> keeping;
-  for (const auto& [id, session] : sessions_) {
-    keeping.push_back({id, session->KeptBytes(wanted)});
-    ScoreForReclaim(*session, &keeping.back());
-  }
-  const std::vector<uint64_t> chosen = ReclaimPolicy().Choose(std::move(keeping));
-  if (chosen.empty()) return false;
-  ReclaimNext(wanted.payer, {chosen.begin(), chosen.end()}, std::move(tried));
-  return true;
-}
-
-void SessionHost::ReclaimNext(const std::string& payer, std::deque<uint64_t> sessions,
-                              std::function<void()> tried) {
-  if (sessions.empty()) return control_.Post(std::move(tried));
-  const uint64_t id = sessions.front();
-  sessions.pop_front();
-  ReplaceWorker(id, kReclaimWait,
-                [this, payer, id, sessions = std::move(sessions),
-                 tried = std::move(tried)](const absl::Status& status) {
-                  control_loop.AssertOnLoop();
-                  if (const LogPermit permit = books_.log.Ask(payer, kReclaimedLine)) {
-                    permit.Info("reclaimed returned memory session=", id,
-                                " error=", status.ok() ? "" : status.ToString());
-                  }
-                  ReclaimNext(payer, sessions, tried);
-                });
-}
-
 void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                                  KeptSegments kept) {
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -349,6 +283,7 @@ void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& 
         static_cast<int>(std::count(devices.begin(), devices.end(), devices_[i].get()));
   }
   sessions_.erase(id);
+  residency_.Forget(id);
   host_memory_port_.Forget(id, std::move(kept));
   // What it had of the host is free by now, and what it had of the devices once they say so.
   control_.Post([this] {
@@ -427,9 +362,12 @@ HostSnapshot SessionHost::Snapshot() {
     for (const SessionSnapshot& session : snapshot.sessions) snapshot.usage.AddAll(session.usage);
     for (size_t i = 0; i < devices_.size(); ++i) {
       const DeviceMemory& device = *devices_[i];
-      snapshot.devices.push_back({device.ordinal(), device.info().name(),
-                                  FormatDeviceUuid(device.info().uuid()), device.backend(),
-                                  sessions_on_device_[i], device.stats(), device.info()});
+      snapshot.devices.push_back(
+          {device.ordinal(), device.info().name(), FormatDeviceUuid(device.info().uuid()),
+           device.backend(), sessions_on_device_[i], device.stats(),
+           static_cast<uint64_t>(options_.overcommit.factor *
+                                 static_cast<double>(device.capacity_bytes())),
+           device.info()});
     }
   });
   snapshot.host_memory_bytes = resources_.host_memory->used_bytes();

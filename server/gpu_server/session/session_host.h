@@ -19,6 +19,7 @@
 #include "common/mutex.h"
 #include "lease/end_reason.h"
 #include "server/gpu_server/children/workers/context_measure.h"
+#include "server/gpu_server/continuity/residency.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/leases/lease_book.h"
 #include "server/gpu_server/memory/device_memory.h"
@@ -40,6 +41,15 @@
 
 namespace warpline::server {
 
+// How much of the devices' memory sessions may have together.
+struct MemoryOvercommit {
+  // So many times what the devices have. With more than 1, what does not fit is on the host
+  // meanwhile, and sessions take turns.
+  double factor = 1;
+  // This part of a device's memory is kept free by moving sessions without work to the host.
+  double low_water = 1.0 / 32;
+};
+
 struct SessionHostOptions {
   SessionOptions session;
   SessionChildrenOptions children;
@@ -55,6 +65,7 @@ struct SessionHostOptions {
   std::unique_ptr<ModuleStore> modules;  // Null to keep none.
   // Host memory that sessions may share with their clients; 0 for half of the machine's.
   uint64_t host_memory_bytes = 0;
+  MemoryOvercommit overcommit;
   KeyedLogBudgetOptions log = ServerLogOptions();
 };
 
@@ -66,6 +77,8 @@ struct DeviceSnapshot {
   std::string backend;
   int sessions = 0;
   DeviceMemory::Stats memory;
+  // Sessions may have so much of it together; see MemoryOvercommit.
+  uint64_t offered_bytes = 0;
   warpline_internal::DeviceInfo info;
 };
 
@@ -86,6 +99,7 @@ struct HostSnapshot {
 // Thread-safe.
 class SessionHost : public Acceptor,
                     private SessionOwner,
+                    private ResidencyHost,
                     private SessionDirectory,
                     private HostMemorySessions {
  public:
@@ -142,8 +156,27 @@ class SessionHost : public Acceptor,
   bool EndWaitingWorkers(const DeviceMemory& device) override RUNS_ON(control_loop);
   bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override
       RUNS_ON(control_loop);
-  // What the policy says of a session that keeps some of `wanted`.
-  void ScoreForReclaim(const Session& session, KeepingSession* keeping) RUNS_ON(control_loop);
+  bool AwaitRoom(uint64_t session, const DeviceMemory& device, uint64_t bytes,
+                 std::function<void(absl::Status)> again) override RUNS_ON(control_loop);
+  void StopWaiting(uint64_t session) override RUNS_ON(control_loop) {
+    residency_.StopWaiting(session);
+  }
+  uint64_t MostGrowth(uint64_t session, const DeviceMemory& device) override RUNS_ON(control_loop);
+  void AwaitReturnOf(const Session& session, std::function<void()> again) override
+      RUNS_ON(control_loop);
+  void OnCame(uint64_t session, absl::Duration took) override RUNS_ON(control_loop);
+  // Returns the policy's verdict on a session, if `context.bytes` of its memory are wanted.
+  policy::Verdict AskReclaim(const Session& session, policy::ReclaimContext context)
+      RUNS_ON(control_loop);
+
+  // ResidencyHost. Devices are numbered by their ordinals.
+  std::vector<Resident> ResidentsOf(int device) override RUNS_ON(control_loop);
+  void Score(uint64_t wanted_by, std::vector<Resident>* residents) override RUNS_ON(control_loop);
+  DeviceRoom RoomOf(int device) override RUNS_ON(control_loop);
+  void MoveOut(uint64_t session, absl::Duration deadline,
+               std::function<void(absl::Status)> done) override RUNS_ON(control_loop);
+  void OnEvicted(const Eviction& eviction, const absl::Status& status) override
+      RUNS_ON(control_loop);
   void OnClientBack() override RUNS_ON(control_loop) { return_waits_.Wake(); }
   void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                       KeptSegments kept) override RUNS_ON(control_loop);
@@ -187,6 +220,7 @@ class SessionHost : public Acceptor,
   std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
   std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);
   ReturnWaits return_waits_ ABSL_GUARDED_BY(control_loop);
+  Residency residency_ ABSL_GUARDED_BY(control_loop);
 
   // Ended in reverse: what posts to a loop goes before it.
   EventLoop control_{"control", &control_loop};

@@ -112,6 +112,10 @@ class SessionWorker : public WorkerLink,
   // messages go to it; its events go to `events` (borrowed).
   std::shared_ptr<Worker> TakeReader(WorkerEvents* events) RUNS_ON(control_loop);
 
+  // Returns true if commands that were passed on are not complete. Not before Start().
+  bool in_flight() const RUNS_ON(control_loop) {
+    return rings_->FedSeq() > journal_->retired_seq();
+  }
   // Of the last worker that opened; 0 for none.
   int pid() const RUNS_ON(control_loop) { return pid_; }
   // The completion board, which belongs to this object; -1 where the session has none.

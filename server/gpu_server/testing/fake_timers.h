@@ -35,6 +35,7 @@ class FakeTimers : public Timers {
     now_ = until;
   }
   bool empty() const { return timers_.empty(); }
+  absl::Time now() const { return now_; }
 
  private:
   absl::Time now_ = absl::UnixEpoch();

@@ -61,6 +61,8 @@ struct ServerCounters {
   Counter sessions_opened;
   Counter sessions_refused;
   Counter worker_deaths;
+  Counter memory_moves_out;  // Sessions whose memory was moved to the host for others.
+  Counter memory_moves_in;   // Sessions whose memory came back.
   Counter worker_replacements;
   Counter faults;
   Counter killed;  // Best-effort sessions that were ended for more urgent work.

@@ -110,6 +110,11 @@ uint64_t WorkerRings::Freeze() {
   return fed_seq_;
 }
 
+uint64_t WorkerRings::FedSeq() const {
+  MutexLock lock(&mu_);
+  return fed_seq_;
+}
+
 void WorkerRings::Prune(uint64_t taken_bytes) {
   while (!fed_.empty() && fed_.front().begin < taken_bytes) {
     taken_seq_ = fed_.front().last_seq;

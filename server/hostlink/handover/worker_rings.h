@@ -70,6 +70,8 @@ class WorkerRings {
   // Lets nothing more through to the worker, and returns the number of the last command that was
   // passed on.
   uint64_t Freeze();
+  // Returns the number of the last command that was passed on.
+  uint64_t FedSeq() const;
   // Returns the number of the last command that the worker took; empty when it garbled the ring.
   // REQUIRES: frozen, and the worker is dead. Renew() keeps what the worker left in the ring, and
   // Thaw() hands it to the next worker.

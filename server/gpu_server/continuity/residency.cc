@@ -1,0 +1,378 @@
+#include "server/gpu_server/continuity/residency.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
+
+namespace warpline::server {
+namespace {
+
+// Between looks while a session waits for room, and while memory is short.
+constexpr absl::Duration kLookSoon = absl::Milliseconds(10);
+constexpr absl::Duration kLookLater = absl::Milliseconds(200);
+// Between looks that only see whether memory is short.
+constexpr absl::Duration kLookSeldom = absl::Seconds(1);
+// The share of the time that goes into moves is measured over this time.
+constexpr absl::Duration kWindow = absl::Seconds(10);
+// Turns become shorter again below this share.
+constexpr double kCalm = 0.05;
+// A session that could not be moved is left alone for this time, and longer each time.
+constexpr absl::Duration kLeastBackOff = absl::Seconds(4);
+constexpr absl::Duration kMostBackOff = absl::Minutes(5);
+// The books may say of a device that it has room when it has too little: contexts take what is not
+// known. A session that finds so is given more by as much, up to that.
+constexpr uint64_t kExtraBytes = uint64_t{256} << 20;
+constexpr uint64_t kMostExtraBytes = uint64_t{4} << 30;
+// The longest time that a session that comes back too soon has to be without work.
+constexpr absl::Duration kMostIdleAfter = absl::Seconds(10);
+
+}  // namespace
+
+uint64_t MostGrowth(const GrowthFacts& facts) {
+  const auto less = [](uint64_t a, uint64_t b) { return a - std::min(a, b); };
+  const uint64_t to_limit = less(facts.limit_bytes, facts.total_bytes);
+  // It still fits on the device, or all of it on the host.
+  uint64_t most = std::max(less(facts.capacity_bytes, facts.total_bytes),
+                           less(facts.host_bytes, facts.total_bytes));
+  // Otherwise total - capacity + 2 * largest must fit on the host, and it may be the largest.
+  const uint64_t both = facts.host_bytes + facts.capacity_bytes;
+  most = std::max(most, std::min(less(both, facts.total_bytes + 2 * facts.largest_bytes),
+                                 less(both, facts.total_bytes + 2 * facts.own_bytes) / 3));
+  return std::min(to_limit, most);
+}
+
+Residency::Residency(ResidencyOptions options, Timers* timers, ResidencyHost* host)
+    : options_([&] {
+        if (options.now == nullptr) options.now = &SteadyNow;
+        return std::move(options);
+      }()),
+      timers_(timers),
+      host_(host),
+      devices_(static_cast<size_t>(options_.devices)) {}
+
+void Residency::Start() {
+  for (Device& device : devices_) device.window_began = options_.now();
+  if (options_.evicts) Schedule(kLookSeldom);
+}
+
+void Residency::Await(Want want, std::function<void(absl::Status)> again) {
+  const absl::Time now = options_.now();
+  Turn& turn = turns_[want.session];
+  absl::Time since = now;
+  if (now < turn.promised_until) {
+    since = turn.promised_since;
+    turn.extra_bytes = std::min(turn.extra_bytes + kExtraBytes, kMostExtraBytes);
+  }
+  for (const Waiting& waiting : waiting_) {
+    if (waiting.want.session == want.session) since = std::min(since, waiting.since);
+  }
+  StopWaiting(want.session);
+  if (!want.grows) JudgeReturn(&turn);
+  Waiting waiting = {std::move(want), since, std::move(again)};
+  const auto behind = [](const Waiting& one, const Waiting& other) {
+    return std::make_tuple(-one.want.priority, one.since) <
+           std::make_tuple(-other.want.priority, other.since);
+  };
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), waiting, behind),
+                  std::move(waiting));
+  Schedule(absl::ZeroDuration());
+}
+
+void Residency::JudgeReturn(Turn* turn) {
+  if (turn->left_idle == absl::InfinitePast()) return;
+  const absl::Duration away = options_.now() - turn->left_idle;
+  const bool too_soon = away < options_.moves_per_turn * (turn->out + turn->in);
+  const absl::Duration after = std::max(turn->idle_after, options_.idle_after);
+  turn->idle_after = too_soon ? std::min(2 * after, kMostIdleAfter) : options_.idle_after;
+  turn->left_idle = absl::InfinitePast();
+}
+
+void Residency::StopWaiting(uint64_t session) {
+  const size_t before = waiting_.size();
+  std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.want.session == session; });
+  const auto turn = turns_.find(session);
+  const bool promised = turn != turns_.end() && !turn->second.promised.empty();
+  if (promised) {
+    turn->second.promised.clear();
+    turn->second.promised_until = absl::InfinitePast();
+  }
+  if ((promised || waiting_.size() < before) && !waiting_.empty()) Schedule(absl::ZeroDuration());
+}
+
+void Residency::OnCame(uint64_t session, absl::Duration took) {
+  StopWaiting(session);
+  Turn& turn = turns_[session];
+  turn.began = turn.active = options_.now();
+  turn.in = took;
+  turn.extra_bytes = 0;
+  for (Device& device : devices_) CountMove(&device, took);
+}
+
+void Residency::Forget(uint64_t session) {
+  StopWaiting(session);
+  turns_.erase(session);
+}
+
+void Residency::Schedule(absl::Duration delay) {
+  const absl::Time due = options_.now() + delay;
+  if (due >= due_) return;
+  timers_->Remove(timer_);
+  due_ = due;
+  timer_ = timers_->RunAfter(delay, [this] {
+    control_loop.AssertOnLoop();
+    timer_ = 0;
+    due_ = absl::InfiniteFuture();
+    Look();
+  });
+}
+
+void Residency::Look() {
+  bool is_short = false;
+  for (int device = 0; device < options_.devices; ++device) {
+    CloseWindow(&devices_[static_cast<size_t>(device)]);
+    if (!options_.evicts) continue;
+    const DeviceRoom room = host_->RoomOf(device);
+    const bool device_short = room.free_bytes + room.leaving_bytes < options_.low_water_bytes;
+    is_short |= device_short;
+    if (device_short || !waiting_.empty()) Observe(host_->ResidentsOf(device));
+    if (device_short) KeepFree(device);
+  }
+  while (Serve()) {
+  }
+  if (!waiting_.empty()) {
+    Schedule(kLookSoon);
+  } else if (options_.evicts) {
+    Schedule(is_short ? kLookLater : kLookSeldom);
+  }
+}
+
+void Residency::Observe(const std::vector<Resident>& residents) {
+  const absl::Time now = options_.now();
+  for (const Resident& resident : residents) {
+    const auto [found, is_new] = turns_.try_emplace(resident.session);
+    Turn& turn = found->second;
+    if (turn.began == absl::Time()) turn.began = turn.active = now;
+    if (resident.in_flight || resident.progress != turn.progress) turn.active = now;
+    turn.progress = resident.progress;
+  }
+}
+
+uint64_t Residency::PromisedToOthers(uint64_t session, int device) const {
+  const absl::Time now = options_.now();
+  uint64_t bytes = 0;
+  for (const auto& [id, turn] : turns_) {
+    const auto promised = turn.promised.find(device);
+    if (id != session && promised != turn.promised.end() && now < turn.promised_until) {
+      bytes += promised->second;
+    }
+  }
+  return bytes;
+}
+
+bool Residency::Serve() {
+  std::set<int> claimed;  // Devices that sessions before in line wait for.
+  for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
+    const Want& want = waiting->want;
+    const uint64_t extra = turns_[want.session].extra_bytes;
+    bool fits = true;
+    absl::Status never;
+    for (const auto& [device, bytes] : want.bytes) {
+      if (claimed.count(device) != 0) {
+        fits = false;
+        continue;
+      }
+      const DeviceRoom room = host_->RoomOf(device);
+      const uint64_t kept = PromisedToOthers(want.session, device);
+      if (room.free_bytes >= bytes + extra + kept) continue;
+      const absl::StatusOr<bool> made = MakeRoom(want, device, bytes, extra + kept);
+      if (never.ok()) never = made.status();
+      // It may try with what there is.
+      if (made.ok() && !*made && room.free_bytes >= bytes + kept) continue;
+      fits = false;
+    }
+    if (fits) {
+      Answer(waiting, absl::OkStatus());
+      return true;
+    }
+    if (!never.ok() && want.grows) {
+      Answer(waiting, never);
+      return true;
+    }
+    for (const auto& [device, bytes] : want.bytes) claimed.insert(device);
+  }
+  return false;
+}
+
+void Residency::Answer(std::vector<Waiting>::iterator waiting, const absl::Status& status) {
+  const Waiting answered = std::move(*waiting);
+  waiting_.erase(waiting);
+  if (status.ok()) {
+    Turn& turn = turns_[answered.want.session];
+    turn.promised = answered.want.bytes;
+    turn.promised_since = answered.since;
+    turn.promised_until = options_.now() + kPromise;
+    // The memory that it gets is not to be taken from it at once.
+    if (answered.want.grows) turn.began = options_.now();
+  }
+  answered.again(status);
+}
+
+absl::StatusOr<bool> Residency::MakeRoom(const Want& want, int device, uint64_t bytes,
+                                         uint64_t more) {
+  if (!options_.evicts) return false;
+  Device& own = devices_[static_cast<size_t>(device)];
+  const DeviceRoom room = host_->RoomOf(device);
+  // Memory that was given back is free in a moment.
+  const uint64_t comes = room.free_bytes + room.leaving_bytes;
+  if (comes >= bytes + more || own.evicting) return true;
+  std::vector<Resident> residents = host_->ResidentsOf(device);
+  host_->Score(want.session, &residents);
+  uint64_t movable = 0;
+  const Resident* fixed = nullptr;  // The largest that cannot be moved.
+  for (const Resident& resident : residents) {
+    if (resident.session == want.session) continue;
+    if (resident.why_not.empty() && !resident.spared) {
+      movable += resident.bytes;
+    } else if (fixed == nullptr || resident.bytes > fixed->bytes) {
+      fixed = &resident;
+    }
+  }
+  if (comes + movable < bytes) {
+    const std::string most =
+        absl::StrCat("the device has at most ", comes + movable, " bytes for it");
+    if (fixed == nullptr) return absl::ResourceExhaustedError(most);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        most, ": session ", fixed->session, " has ", fixed->bytes, " that cannot be moved, since ",
+        fixed->spared ? "the server's policy keeps them" : fixed->why_not));
+  }
+  if (movable == 0) return room.leaving_bytes > 0;
+  const std::optional<Victim> victim = Choose(residents, &want, device);
+  const bool idle = victim.has_value() && victim->reason == Eviction::Reason::kIdle;
+  if (want.grows && !idle && own.stretch == kMostStretch && own.share > kThrashing) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the device spends ", static_cast<int>(own.share * 100),
+                     " % of its time on moving memory to the host and back, and more would be "
+                     "moved for it"));
+  }
+  if (victim.has_value()) Evict(device, *victim, want.session);
+  return true;
+}
+
+void Residency::KeepFree(int device) {
+  if (devices_[static_cast<size_t>(device)].evicting) return;
+  std::vector<Resident> residents = host_->ResidentsOf(device);
+  host_->Score(0, &residents);
+  const std::optional<Victim> victim = Choose(residents, nullptr, device);
+  if (victim.has_value()) Evict(device, *victim, 0);
+}
+
+std::optional<Residency::Victim> Residency::Choose(const std::vector<Resident>& residents,
+                                                   const Want* want, int device) {
+  const absl::Time now = options_.now();
+  std::optional<Victim> best;
+  const auto rank = [](const Victim& victim) {
+    // A session that waits for memory has no use of what it has.
+    return std::make_tuple(victim.resident.waits, victim.reason == Eviction::Reason::kIdle,
+                           victim.resident.score, -victim.resident.priority, victim.idle);
+  };
+  for (const Resident& resident : residents) {
+    const auto found = turns_.find(resident.session);
+    if (found == turns_.end()) continue;  // It was not observed yet.
+    const Turn& turn = found->second;
+    const bool may_go = resident.why_not.empty() && !resident.moving && !resident.spared &&
+                        resident.bytes > 0 && now >= turn.not_before &&
+                        (now >= turn.promised_until || turn.promised.empty());
+    if (!may_go || (want != nullptr && want->session == resident.session)) continue;
+    Victim victim = {resident, Eviction::Reason::kIdle, now - turn.active};
+    const absl::Duration idle_after =
+        want == nullptr ? options_.idle_ahead : std::max(options_.idle_after, turn.idle_after);
+    const bool idle = !resident.in_flight && victim.idle >= idle_after;
+    if (!idle && want == nullptr) continue;
+    // A session that waits for room itself loses nothing. It is behind this one in line.
+    if (!idle && !resident.waits) {
+      const absl::Duration length =
+          TurnLength(resident, turn, devices_[static_cast<size_t>(device)]) *
+          std::max(1.0, static_cast<double>(resident.weight) / std::max(1u, want->weight));
+      if (resident.priority > want->priority || now - turn.began < length) continue;
+      victim.reason = Eviction::Reason::kTurnOver;
+      victim.idle = now - turn.began - length;
+    }
+    if (want == nullptr) victim.reason = Eviction::Reason::kAhead;
+    if (!best.has_value() || rank(victim) > rank(*best)) best = std::move(victim);
+  }
+  return best;
+}
+
+absl::Duration Residency::TurnLength(const Resident& resident, const Turn& turn,
+                                     const Device& device) const {
+  const absl::Duration estimate =
+      absl::Seconds(static_cast<double>(resident.bytes) / device.bytes_per_second);
+  const absl::Duration out = turn.out > absl::ZeroDuration() ? turn.out : estimate;
+  const absl::Duration in = turn.in > absl::ZeroDuration() ? turn.in : estimate;
+  return std::max(options_.least_turn, options_.moves_per_turn * device.stretch * (out + in));
+}
+
+void Residency::Evict(int device, const Victim& victim, uint64_t wanted_by) {
+  const absl::Time now = options_.now();
+  Eviction eviction;
+  eviction.session = victim.resident.session;
+  eviction.wanted_by = wanted_by;
+  eviction.device = device;
+  eviction.reason = victim.reason;
+  eviction.bytes = victim.resident.bytes;
+  eviction.turn = now - turns_[eviction.session].began;
+  devices_[static_cast<size_t>(device)].evicting = true;
+  host_->MoveOut(eviction.session, options_.rest_deadline,
+                 [this, eviction, now](const absl::Status& status) {
+                   control_loop.AssertOnLoop();
+                   OnMoved(eviction, now, status);
+                 });
+}
+
+void Residency::OnMoved(Eviction eviction, absl::Time began, const absl::Status& status) {
+  const absl::Time now = options_.now();
+  Device& device = devices_[static_cast<size_t>(eviction.device)];
+  device.evicting = false;
+  eviction.took = now - began;
+  CountMove(&device, eviction.took);
+  const auto found = turns_.find(eviction.session);
+  if (found != turns_.end()) {
+    Turn& turn = found->second;
+    if (status.ok()) {
+      turn.out = eviction.took;
+      turn.back_off = absl::ZeroDuration();
+      turn.left_idle = eviction.reason == Eviction::Reason::kTurnOver ? absl::InfinitePast() : now;
+      if (eviction.took > absl::Milliseconds(1)) {
+        const double rate =
+            static_cast<double>(eviction.bytes) / absl::ToDoubleSeconds(eviction.took);
+        device.bytes_per_second += (rate - device.bytes_per_second) / 4;
+      }
+    } else {
+      turn.back_off = std::clamp(2 * turn.back_off, kLeastBackOff, kMostBackOff);
+      turn.not_before = now + turn.back_off;
+    }
+  }
+  host_->OnEvicted(eviction, status);
+  Schedule(absl::ZeroDuration());
+}
+
+void Residency::CountMove(Device* device, absl::Duration took) {
+  CloseWindow(device);
+  device->moved += took;
+}
+
+void Residency::CloseWindow(Device* device) {
+  const absl::Duration passed = options_.now() - device->window_began;
+  if (passed < kWindow) return;
+  device->share = absl::FDivDuration(device->moved, passed);
+  if (device->share > kThrashing) device->stretch = std::min(2 * device->stretch, kMostStretch);
+  if (device->share < kCalm) device->stretch = std::max(device->stretch / 2, 1);
+  device->window_began += passed;
+  device->moved = absl::ZeroDuration();
+}
+
+}  // namespace warpline::server

@@ -1,0 +1,226 @@
+// The part of SessionHost that has sessions give up memory for others: what they keep of what they
+// returned, and what they have while others wait for room.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
+#include "policy/policy.h"
+#include "server/gpu_server/session/session_host.h"
+
+namespace warpline::server {
+namespace {
+
+// How long a session whose worker is replaced for its memory may be held up by what is in flight.
+constexpr absl::Duration kReclaimWait = absl::Seconds(2);
+// How soon memory that a policy has wait is tried again.
+constexpr absl::Duration kLeastMemoryWait = absl::Milliseconds(1);
+
+dispatch::TraceReason ReasonOf(Eviction::Reason reason) {
+  switch (reason) {
+    case Eviction::Reason::kIdle:
+      return dispatch::TraceReason::kIdle;
+    case Eviction::Reason::kTurnOver:
+      return dispatch::TraceReason::kUsedUp;
+    case Eviction::Reason::kAhead:
+      return dispatch::TraceReason::kAhead;
+  }
+  return dispatch::TraceReason::kNone;
+}
+
+}  // namespace
+
+ShortageVerdict SessionHost::OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) {
+  using Kind = ShortageVerdict::Kind;
+  if (options_.dispatcher == nullptr) return {};
+  const DeviceMemory::Stats stats = wanted.device->stats();
+  policy::MemFaultContext context;
+  context.wanted_bytes = shortage.wanted_bytes;
+  context.used_bytes = shortage.used_bytes;
+  context.quota_bytes = shortage.quota_bytes;
+  context.pool_free_bytes =
+      stats.capacity_bytes - std::min(stats.capacity_bytes, stats.pool.used_bytes());
+  const policy::Verdict verdict = options_.dispatcher->AskMemFault(wanted.tenant, context);
+  switch (verdict.action) {
+    case policy::Action::kFail:
+      return {Kind::kFail, {}};
+    case policy::Action::kReclaim:
+      return {Kind::kReclaim, {}};
+    case policy::Action::kHold:
+      return {Kind::kWait, std::max(absl::Microseconds(verdict.argument), kLeastMemoryWait)};
+    default:
+      return {};
+  }
+}
+
+policy::Verdict SessionHost::AskReclaim(const Session& session, policy::ReclaimContext context) {
+  if (options_.dispatcher == nullptr || context.bytes == 0) return {};
+  context.age_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(session.age()));
+  context.priority = session.entitlement().slice.priority;
+  return options_.dispatcher->AskReclaim(session.policy_tenant(), session.id(), context);
+}
+
+bool SessionHost::AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
+                              std::function<void()> again) {
+  bool comes = wanted.device != nullptr && wanted.quota == nullptr &&
+               children_.workers()->leaving(wanted.device->ordinal());
+  for (const auto& [id, session] : sessions_) comes = comes || session->ComesBack(wanted);
+  if (comes) return_waits_.Add(deadline - SteadyNow(), std::move(again));
+  return comes;
+}
+
+bool SessionHost::EndWaitingWorkers(const DeviceMemory& device) {
+  return children_.workers()->EndWaiting(device.ordinal());
+}
+
+bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
+  std::vector<KeepingSession> keeping;
+  for (const auto& [id, session] : sessions_) {
+    KeepingSession one = {id, session->KeptBytes(wanted)};
+    const policy::Verdict verdict = AskReclaim(*session, {.head = {}, .bytes = one.bytes});
+    if (verdict.action == policy::Action::kScore) one.score = verdict.argument;
+    one.spared = verdict.action == policy::Action::kKeep;
+    keeping.push_back(one);
+  }
+  const std::vector<uint64_t> chosen = ReclaimPolicy().Choose(std::move(keeping));
+  if (chosen.empty()) return false;
+  ReclaimNext(wanted.payer, {chosen.begin(), chosen.end()}, std::move(tried));
+  return true;
+}
+
+void SessionHost::ReclaimNext(const std::string& payer, std::deque<uint64_t> sessions,
+                              std::function<void()> tried) {
+  if (sessions.empty()) return control_.Post(std::move(tried));
+  const uint64_t id = sessions.front();
+  sessions.pop_front();
+  ReplaceWorker(id, kReclaimWait,
+                [this, payer, id, sessions = std::move(sessions),
+                 tried = std::move(tried)](const absl::Status& status) {
+                  control_loop.AssertOnLoop();
+                  if (const LogPermit permit = books_.log.Ask(payer, kReclaimedLine)) {
+                    permit.Info("reclaimed returned memory session=", id,
+                                " error=", status.ok() ? "" : status.ToString());
+                  }
+                  ReclaimNext(payer, sessions, tried);
+                });
+}
+
+// --- Memory that is moved for others.
+
+bool SessionHost::AwaitRoom(uint64_t session, const DeviceMemory& device, uint64_t bytes,
+                            std::function<void(absl::Status)> again) {
+  const auto found = sessions_.find(session);
+  if (options_.overcommit.factor <= 1 || found == sessions_.end()) return false;
+  const DeviceSlice& slice = found->second->entitlement().slice;
+  residency_.Await({.session = session,
+                    .bytes = {{device.ordinal(), bytes}},
+                    .priority = slice.priority,
+                    .weight = slice.weight,
+                    .grows = true},
+                   std::move(again));
+  return true;
+}
+
+void SessionHost::AwaitReturnOf(const Session& session, std::function<void()> again) {
+  const DeviceSlice& slice = session.entitlement().slice;
+  residency_.Await({.session = session.id(),
+                    .bytes = session.AwayBytes(),
+                    .priority = slice.priority,
+                    .weight = slice.weight},
+                   [again = std::move(again)](const absl::Status&) { again(); });
+}
+
+void SessionHost::OnCame(uint64_t session, absl::Duration took) {
+  books_.counters.memory_moves_in.Add(1);
+  residency_.OnCame(session, took);
+  const auto found = sessions_.find(session);
+  if (options_.dispatcher == nullptr || found == sessions_.end()) return;
+  for (const auto& device : devices_) {
+    const uint64_t bytes = found->second->ChunkBytesOn(*device);
+    if (bytes == 0) continue;
+    options_.dispatcher->AddMove(
+        device->ordinal(),
+        {.session = session, .bytes = bytes, .took_ns = absl::ToInt64Nanoseconds(took)});
+  }
+}
+
+uint64_t SessionHost::MostGrowth(uint64_t session, const DeviceMemory& device) {
+  if (options_.overcommit.factor <= 1) return ~uint64_t{0};
+  GrowthFacts facts;
+  facts.capacity_bytes = device.capacity_bytes();
+  facts.limit_bytes =
+      static_cast<uint64_t>(options_.overcommit.factor * static_cast<double>(facts.capacity_bytes));
+  uint64_t all_devices = 0;
+  for (const auto& one : devices_) all_devices += one->capacity_bytes();
+  facts.host_bytes = static_cast<uint64_t>(static_cast<double>(device.pager()->space().bytes()) *
+                                           static_cast<double>(facts.capacity_bytes) /
+                                           static_cast<double>(all_devices));
+  for (const auto& [id, other] : sessions_) {
+    const uint64_t bytes = other->ChunkBytesOn(device) + other->AwayBytesOn(device);
+    facts.total_bytes += other->TotalBytesOn(device);
+    if (id == session) {
+      facts.own_bytes = bytes;
+    } else {
+      facts.largest_bytes = std::max(facts.largest_bytes, bytes);
+    }
+  }
+  return warpline::server::MostGrowth(facts);
+}
+
+std::vector<Resident> SessionHost::ResidentsOf(int device) {
+  std::vector<Resident> residents;
+  for (const auto& [id, session] : sessions_) {
+    std::optional<Resident> resident = session->ResidentOn(*DeviceAt(device));
+    if (resident.has_value()) residents.push_back(*std::move(resident));
+  }
+  return residents;
+}
+
+void SessionHost::Score(uint64_t wanted_by, std::vector<Resident>* residents) {
+  for (Resident& resident : *residents) {
+    if (resident.session == wanted_by || resident.moving || !resident.why_not.empty()) continue;
+    const policy::Verdict verdict =
+        AskReclaim(*sessions_.at(resident.session),
+                   {.head = {}, .bytes = resident.bytes, .wanted_by = wanted_by, .moves = 1});
+    if (verdict.action == policy::Action::kScore) resident.score = verdict.argument;
+    resident.spared = verdict.action == policy::Action::kKeep;
+  }
+}
+
+DeviceRoom SessionHost::RoomOf(int device) {
+  const DeviceMemory::Stats stats = DeviceAt(device)->stats();
+  const uint64_t taken = stats.pool.used_bytes() + stats.pool.leaving_bytes;
+  return {.capacity_bytes = stats.capacity_bytes,
+          .free_bytes = stats.capacity_bytes - std::min(stats.capacity_bytes, taken),
+          .leaving_bytes = stats.pool.leaving_bytes};
+}
+
+void SessionHost::MoveOut(uint64_t session, absl::Duration deadline,
+                          std::function<void(absl::Status)> done) {
+  PageOut(session, deadline, std::move(done));
+}
+
+void SessionHost::OnEvicted(const Eviction& eviction, const absl::Status& status) {
+  if (status.ok()) books_.counters.memory_moves_out.Add(1);
+  const auto found = sessions_.find(eviction.session);
+  const std::string tenant = found == sessions_.end() ? "" : found->second->payer();
+  if (options_.dispatcher != nullptr && status.ok()) {
+    options_.dispatcher->AddMove(eviction.device,
+                                 {.session = eviction.session,
+                                  .wanted_by = eviction.wanted_by,
+                                  .out = true,
+                                  .reason = ReasonOf(eviction.reason),
+                                  .bytes = eviction.bytes,
+                                  .took_ns = absl::ToInt64Nanoseconds(eviction.took)});
+  }
+  if (const LogPermit permit = books_.log.Ask(tenant, kMovedLine)) {
+    permit.Info("moved to the host session=", eviction.session, " gpu=", eviction.device,
+                " bytes=", eviction.bytes, " reason=", NameOf(ReasonOf(eviction.reason)),
+                " wanted_by=", eviction.wanted_by,
+                " after_ms=", absl::ToInt64Milliseconds(eviction.turn),
+                " took_ms=", absl::ToInt64Milliseconds(eviction.took),
+                " error=", status.ok() ? "" : status.ToString());
+  }
+}
+
+}  // namespace warpline::server
