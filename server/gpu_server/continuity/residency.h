@@ -45,7 +45,6 @@ struct Resident {
 
 // The books of a device.
 struct DeviceRoom {
-  uint64_t capacity_bytes = 0;
   uint64_t free_bytes = 0;     // A request could have them now.
   uint64_t leaving_bytes = 0;  // They are given back, and free in a moment.
 };
@@ -147,10 +146,6 @@ class Residency {
   void OnCame(uint64_t session, absl::Duration took) RUNS_ON(control_loop);
   // The session is over.
   void Forget(uint64_t session) RUNS_ON(control_loop);
-  // Something may have become free.
-  void Wake() RUNS_ON(control_loop) { Schedule(absl::ZeroDuration()); }
-
-  size_t waiting() const RUNS_ON(control_loop) { return waiting_.size(); }
 
  private:
   struct Waiting {

@@ -104,7 +104,7 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
       resident.spared = spared_ == resident.session;
     }
   }
-  DeviceRoom RoomOf(int) override { return {100, Free() - hidden_, 0}; }
+  DeviceRoom RoomOf(int) override { return {Free(), 0}; }
   void MoveOut(uint64_t id, absl::Duration, std::function<void(absl::Status)> done) override {
     ++moves_;
     if (!refuse_.ok()) return done(refuse_);
@@ -125,7 +125,6 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
   std::map<uint64_t, Session> sessions_;
   std::map<uint64_t, uint32_t> scores_;
   uint64_t spared_ = 0;
-  uint64_t hidden_ = 0;
   int moves_ = 0;
   absl::Status refuse_;
   std::vector<Eviction> evictions_;

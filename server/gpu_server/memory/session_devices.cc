@@ -45,15 +45,7 @@ class SessionDevices::Device : public ChunkSource {
         largest_bytes);
   }
   void Claim(uint64_t bytes, std::function<void(bool)> claimed) override RUNS_ON(control_loop) {
-    ++all_->takes_under_way_;
-    device->Claim(bytes, [all = all_, claimed = std::move(claimed)](bool has_room) {
-      all->links_.control->Post([all, claimed, has_room] {
-        control_loop.AssertOnLoop();
-        --all->takes_under_way_;
-        claimed(has_room);
-        all->taken_();
-      });
-    });
+    device->Claim(bytes, OnControl(std::move(claimed)));
   }
   void Unclaim(uint64_t bytes) override RUNS_ON(control_loop) { device->Unclaim(bytes); }
   void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override
@@ -66,15 +58,7 @@ class SessionDevices::Device : public ChunkSource {
   }
   void ReturnUnmapped(std::vector<Chunk> chunks, std::function<void(uint64_t)> judged) override
       RUNS_ON(control_loop) {
-    ++all_->takes_under_way_;
-    device->Return(std::move(chunks), {}, [all = all_, judged](uint64_t missing) {
-      all->links_.control->Post([all, judged, missing] {
-        control_loop.AssertOnLoop();
-        --all->takes_under_way_;
-        judged(missing);
-        all->taken_();
-      });
-    });
+    device->Return(std::move(chunks), {}, OnControl(std::move(judged)));
   }
   void MoveOut(std::shared_ptr<std::vector<Chunk>> chunks, std::shared_ptr<AwayMemory> away,
                Moved moved) override RUNS_ON(control_loop) {
@@ -138,14 +122,16 @@ class SessionDevices::Device : public ChunkSource {
   static absl::Status NoSwapSpace() {
     return absl::FailedPreconditionError("the server has no host memory for it (--swap_host)");
   }
-  // The session lives until `moved` was called, on the control loop.
-  Moved OnControl(Moved moved) RUNS_ON(control_loop) {
+  // The session lives until `answered` was called, on the control loop.
+  template <typename Answer>
+  std::function<void(Answer)> OnControl(std::function<void(Answer)> answered)
+      RUNS_ON(control_loop) {
     ++all_->takes_under_way_;
-    return [all = all_, moved = std::move(moved)](absl::Status status) {
-      all->links_.control->Post([all, moved, status = std::move(status)] {
+    return [all = all_, answered = std::move(answered)](Answer answer) {
+      all->links_.control->Post([all, answered, answer = std::move(answer)] {
         control_loop.AssertOnLoop();
         --all->takes_under_way_;
-        moved(status);
+        answered(answer);
         all->taken_();
       });
     };

@@ -362,12 +362,10 @@ HostSnapshot SessionHost::Snapshot() {
     for (const SessionSnapshot& session : snapshot.sessions) snapshot.usage.AddAll(session.usage);
     for (size_t i = 0; i < devices_.size(); ++i) {
       const DeviceMemory& device = *devices_[i];
-      snapshot.devices.push_back(
-          {device.ordinal(), device.info().name(), FormatDeviceUuid(device.info().uuid()),
-           device.backend(), sessions_on_device_[i], device.stats(),
-           static_cast<uint64_t>(options_.overcommit.factor *
-                                 static_cast<double>(device.capacity_bytes())),
-           device.info()});
+      snapshot.devices.push_back({device.ordinal(), device.info().name(),
+                                  FormatDeviceUuid(device.info().uuid()), device.backend(),
+                                  sessions_on_device_[i], device.stats(), OfferedBytes(device),
+                                  device.info()});
     }
   });
   snapshot.host_memory_bytes = resources_.host_memory->used_bytes();

@@ -161,6 +161,8 @@ class SessionHost : public Acceptor,
   void StopWaiting(uint64_t session) override RUNS_ON(control_loop) {
     residency_.StopWaiting(session);
   }
+  // Returns what sessions may have of the device together.
+  uint64_t OfferedBytes(const DeviceMemory& device) const;
   uint64_t MostGrowth(uint64_t session, const DeviceMemory& device) override RUNS_ON(control_loop);
   void AwaitReturnOf(const Session& session, std::function<void()> again) override
       RUNS_ON(control_loop);

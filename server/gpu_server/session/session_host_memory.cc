@@ -144,12 +144,16 @@ void SessionHost::OnCame(uint64_t session, absl::Duration took) {
   }
 }
 
+uint64_t SessionHost::OfferedBytes(const DeviceMemory& device) const {
+  return static_cast<uint64_t>(options_.overcommit.factor *
+                               static_cast<double>(device.capacity_bytes()));
+}
+
 uint64_t SessionHost::MostGrowth(uint64_t session, const DeviceMemory& device) {
   if (options_.overcommit.factor <= 1) return ~uint64_t{0};
   GrowthFacts facts;
   facts.capacity_bytes = device.capacity_bytes();
-  facts.limit_bytes =
-      static_cast<uint64_t>(options_.overcommit.factor * static_cast<double>(facts.capacity_bytes));
+  facts.limit_bytes = OfferedBytes(device);
   uint64_t all_devices = 0;
   for (const auto& one : devices_) all_devices += one->capacity_bytes();
   facts.host_bytes = static_cast<uint64_t>(static_cast<double>(device.pager()->space().bytes()) *
@@ -190,8 +194,7 @@ void SessionHost::Score(uint64_t wanted_by, std::vector<Resident>* residents) {
 DeviceRoom SessionHost::RoomOf(int device) {
   const DeviceMemory::Stats stats = DeviceAt(device)->stats();
   const uint64_t taken = stats.pool.used_bytes() + stats.pool.leaving_bytes;
-  return {.capacity_bytes = stats.capacity_bytes,
-          .free_bytes = stats.capacity_bytes - std::min(stats.capacity_bytes, taken),
+  return {.free_bytes = stats.capacity_bytes - std::min(stats.capacity_bytes, taken),
           .leaving_bytes = stats.pool.leaving_bytes};
 }
 
