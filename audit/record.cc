@@ -34,6 +34,7 @@ const EventInfo kEvents[static_cast<size_t>(Event::kEventCount)] = {
     {Event::kWorkerDied, "worker.died", Bound::kWorkers},
     {Event::kWorkerKilled, "worker.killed", Bound::kWorkers},
     {Event::kWorkerReplaced, "worker.replaced", Bound::kWorkers},
+    {Event::kWorkerSuspended, "worker.suspended", Bound::kWorkers},
     // The budget is for those that are refused: see Record::done.
     {Event::kAdminReplace, "admin.replace", Bound::kAdminRefusals},
     {Event::kAdminPage, "admin.page", Bound::kAdminRefusals},

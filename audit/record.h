@@ -46,6 +46,7 @@ enum class Event : size_t {
   kWorkerDied,
   kWorkerKilled,
   kWorkerReplaced,
+  kWorkerSuspended,
   kAdminReplace,
   kAdminPage,
   kAdminPolicy,

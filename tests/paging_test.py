@@ -10,45 +10,10 @@ import tempfile
 import unittest
 
 import harness
-
-PROGRAM = "long_program"
-SWAP = "--swap_host=256MiB"
+from paging_case import PROGRAM, SWAP, PagingCase
 
 
-class PagingTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.installation = harness.installation_with(
-            {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM,
-             "bin/long_program": "tests/chaos/" + PROGRAM,
-             "bin/examples/both_devices": "tests/chaos/both_devices",
-             "bin/examples/mapped_memory": "tests/chaos/mapped_memory"})
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.installation.close()
-
-    def warpline(self, server, *arguments):
-        run = subprocess.run(
-            [str(self.installation.root / "bin/warpline"), arguments[0],
-             "--endpoint=" + server.endpoint, *arguments[1:]],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=harness.GIVE_UP_S,
-            check=False)
-        return run.returncode, run.stdout
-
-    def page(self, server, verb, said):
-        status, output = self.warpline(server, verb)
-        self.assertEqual(status, 0, output + server.log_tail())
-        self.assertIn(said, output)
-
-    def sessions(self, server):
-        return json.loads(self.warpline(server, "ps", "--json")[1]).get("sessions", [])
-
-    def finish(self, process, server, name=PROGRAM):
-        status, stdout, stderr = harness.finish(process)
-        self.assertEqual(status, 0, stdout + stderr + server.log_tail())
-        self.assertIn(name + ": ok", stdout)
-
+class PagingTest(PagingCase):
     def test_out_and_in_again_and_again_the_results_are_right(self):
         with harness.server(self.installation, SWAP) as server:
             program = harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048")

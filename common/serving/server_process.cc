@@ -61,6 +61,7 @@ EndSignals::EndSignals() {
   if (!ignored) sigaddset(&set_, SIGINT);
   sigprocmask(SIG_BLOCK, &set_, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of its write.
 }
 
 void EndSignals::Wait() const {

@@ -80,11 +80,21 @@ ABSL_FLAG(warpline::ByteSize, host_memory, {},
 ABSL_FLAG(warpline::ByteSize, swap_host, {},
           "Memory of the host to which `warpline page-out` moves sessions' device memory, such as "
           "64GiB. The server takes all of it when it starts. 0 for none.");
+ABSL_FLAG(
+    std::string, swap_dir, "",
+    "A folder for files to which the memory of suspended sessions goes on from the memory of "
+    "--swap_host, so that others can have that. The files have no name, and are encrypted with "
+    "a key that ends with the session. Empty for none.");
 ABSL_FLAG(double, memory_overcommit, 1,
           "Sessions may have so many times a device's memory together, up to 16, such as 1.5. What "
           "does not fit is in the memory of --swap_host meanwhile: sessions without work leave the "
           "device first, and sessions that work take turns. With 1, memory is moved only by "
           "`warpline page-out`.");
+ABSL_FLAG(
+    absl::Duration, idle, absl::ZeroDuration(),
+    "A session that has done nothing for this time, such as 10m, is suspended until its next "
+    "call: its memory is moved to the memory of --swap_host, and its worker ends. Where the "
+    "worker has something that would be lost with it, only the memory is moved. 0 for never.");
 ABSL_FLAG(int, max_sessions, 64, "The most sessions at a time, up to 8192; more are refused.");
 ABSL_FLAG(int, strangers_per_peer, 64,
           "The most streams that one peer may have open on which it has not opened or "
@@ -280,6 +290,7 @@ namespace {
 
 constexpr int kMostWarmWorkers = 64;
 constexpr double kMostOvercommit = 16;
+constexpr absl::Duration kLeastIdle = absl::Milliseconds(100);
 constexpr absl::Duration kLeastQuantum = absl::Milliseconds(1);
 constexpr absl::Duration kMostExpect = absl::Milliseconds(20);
 constexpr absl::Duration kMostQuantum = absl::Seconds(1);
@@ -373,6 +384,11 @@ absl::StatusOr<DeviceOptions> Device() {
   if (!reserve.ok()) return reserve.status();
   options.reserve_bytes = *reserve;
   options.swap_bytes = absl::GetFlag(FLAGS_swap_host).bytes;
+  options.swap_dir = absl::GetFlag(FLAGS_swap_dir);
+  if (!options.swap_dir.empty() && options.swap_bytes == 0) {
+    return absl::InvalidArgumentError(
+        "--swap_dir needs --swap_host, the host's memory on the way from the devices to files");
+  }
   options.memory_overcommit = absl::GetFlag(FLAGS_memory_overcommit);
   if (!(options.memory_overcommit >= 1) || options.memory_overcommit > kMostOvercommit) {
     return absl::InvalidArgumentError(
@@ -382,6 +398,15 @@ absl::StatusOr<DeviceOptions> Device() {
     return absl::InvalidArgumentError(
         "--memory_overcommit needs --swap_host, the host's memory for what does not fit on the "
         "devices: about as much as sessions may have together lets all of them use it");
+  }
+  const absl::Duration idle = absl::GetFlag(FLAGS_idle);
+  if (idle < absl::ZeroDuration()) return absl::InvalidArgumentError("--idle must not be negative");
+  if (idle > absl::ZeroDuration()) {
+    if (options.swap_bytes == 0) {
+      return absl::InvalidArgumentError(
+          "--idle needs --swap_host, the host's memory for what idle sessions have");
+    }
+    options.idle = std::max(idle, kLeastIdle);
   }
   const auto pageable = Pageable();
   if (!pageable.ok()) return pageable.status();

@@ -33,6 +33,7 @@
 #include "server/gpu_server/children/mps_groups/mps_groups.h"
 #include "server/gpu_server/memory/device_memory.h"
 #include "server/gpu_server/memory/pageable_access.h"
+#include "server/gpu_server/memory/swap_file.h"
 #include "server/gpu_server/modules/module_store.h"
 #include "server/gpu_server/nvml/device_groups.h"
 #include "server/gpu_server/open_devices.h"
@@ -84,8 +85,9 @@ bool Has(Tier tier, const TierOptions& options) {
 }
 
 absl::StatusOr<Devices> OpenAllDevices(const DeviceOptions& from, const TierOptions& tiers,
-                                       SwapSpace* swap, ProcessLauncher* launcher,
-                                       jail::Jailer* jailer, size_t descriptors) {
+                                       SwapSpace* swap, SwapFiles* swap_files,
+                                       ProcessLauncher* launcher, jail::Jailer* jailer,
+                                       size_t descriptors) {
   auto keeper = ProgramOr(from.keeper_program, ProcessRole::kKeeper);
   if (!keeper.ok()) return keeper.status();
   OpenDevicesOptions options;
@@ -95,6 +97,7 @@ absl::StatusOr<Devices> OpenAllDevices(const DeviceOptions& from, const TierOpti
   options.memory.keeper.backend = from.backend;
   options.memory.reserve_bytes = from.reserve_bytes;
   options.memory.swap = swap;
+  options.memory.swap_files = swap_files;
   // The contexts of the workers that wait, of one session, of the keeper and of the pager.
   options.memory.contexts =
       static_cast<uint64_t>(from.warm_workers.value_or(1)) + (swap == nullptr ? 2 : 3);
@@ -174,6 +177,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   }
   options.host_memory_bytes = from.sessions.host_memory_bytes;
   options.overcommit.factor = from.device.memory_overcommit;
+  options.idle = from.device.idle;
   options.session.max_arena_bytes = from.sessions.max_arena_bytes;
   options.session.server_name = server_name;
   options.modules = OpenModuleStore(from.modules);
@@ -239,16 +243,34 @@ std::string NameForScheduler(const ServerOptions& options) {
   return absl::StrCat(HostName(), ":", port == "0" ? absl::StrCat("pid", getpid()) : port);
 }
 
+// Returns what the record of an action is called in the audit; null for a replacement.
+const char* NameOf(warpline_internal::ReplaceRequest::Action action) {
+  switch (action) {
+    case warpline_internal::ReplaceRequest::PAGE_OUT:
+      return "out";
+    case warpline_internal::ReplaceRequest::PAGE_IN:
+      return "in";
+    case warpline_internal::ReplaceRequest::SUSPEND:
+      return "suspend";
+    case warpline_internal::ReplaceRequest::RESUME:
+      return "resume";
+    default:
+      return nullptr;
+  }
+}
+
 // Of what it only asks again, how far a replacement is, there is no record.
 std::optional<audit::Record> DescribeReplace(const std::string& request) {
   warpline_internal::ReplaceRequest parsed;
   if (parsed.ParseFromString(request) && parsed.ticket() != 0) return std::nullopt;
-  if (parsed.action() == warpline_internal::ReplaceRequest::REPLACE) {
-    return audit::Record{.event = audit::Event::kAdminReplace, .session = parsed.session()};
-  }
-  const bool out = parsed.action() == warpline_internal::ReplaceRequest::PAGE_OUT;
-  audit::Record record{.event = audit::Event::kAdminPage, .session = parsed.session()};
-  record.texts = {{"action", out ? "out" : "in"}};
+  audit::Record record{.event = audit::Event::kAdminReplace,
+                       .tenant = parsed.tenant(),
+                       .lease = parsed.lease(),
+                       .session = parsed.session()};
+  const char* const action = NameOf(parsed.action());
+  if (action == nullptr) return record;
+  record.event = audit::Event::kAdminPage;
+  record.texts = {{"action", action}};
   return record;
 }
 
@@ -297,8 +319,14 @@ absl::Status GpuServer::Compose() {
     if (!swap.ok()) return swap.status();
     swap_ = *std::move(swap);
   }
-  auto devices = OpenAllDevices(options_.device, options_.tiers, swap_.get(), launcher_.get(),
-                                jailer_.get(), descriptors);
+  if (!options_.device.swap_dir.empty()) {
+    if (const absl::Status may = CheckSwapDirectory(options_.device.swap_dir); !may.ok()) {
+      return may;
+    }
+    swap_files_ = std::make_unique<SwapFiles>(options_.device.swap_dir, swap_.get());
+  }
+  auto devices = OpenAllDevices(options_.device, options_.tiers, swap_.get(), swap_files_.get(),
+                                launcher_.get(), jailer_.get(), descriptors);
   if (!devices.ok()) return devices.status();
   auto host = HostOptions(options_, name_, devices->front()->backend());
   if (!host.ok()) return host.status();

@@ -26,6 +26,7 @@
 #include "server/gpu_server/children/launcher/supervised_launcher.h"
 #include "server/gpu_server/children/mps_groups/mps_folder.h"
 #include "server/gpu_server/leases/lease_book.h"
+#include "server/gpu_server/memory/swap_files.h"
 #include "server/gpu_server/memory/swap_space.h"
 #include "server/gpu_server/nvml/sampler.h"
 #include "server/gpu_server/policies/policy_book.h"
@@ -94,6 +95,7 @@ class GpuServer {
   std::unique_ptr<supervisor::SupervisedLauncher> launcher_;
   std::unique_ptr<MpsFolder> mps_folder_;  // Null without MPS groups.
   std::unique_ptr<SwapSpace> swap_;        // Null for none. Before the devices.
+  std::unique_ptr<SwapFiles> swap_files_;  // Null for none.
   std::unique_ptr<LeaseBook> leases_;
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
   std::unique_ptr<PolicyBook> policies_;    // Null with --dispatch=off.

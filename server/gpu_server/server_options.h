@@ -52,8 +52,12 @@ struct DeviceOptions {
   std::optional<uint64_t> reserve_bytes;
   // Host memory that device memory of sessions can be moved to; 0 for none.
   uint64_t swap_bytes = 0;
+  // A folder for files with the memory of suspended sessions; empty for none.
+  std::string swap_dir = {};
   // Sessions may have so many times the devices' memory together; see MemoryOvercommit.
   double memory_overcommit = 1;
+  // A session that has done nothing for this time is suspended; infinite for never.
+  absl::Duration idle = absl::InfiniteDuration();
   // Workers of each device that wait for a session; by default one of a GPU, none of another.
   std::optional<int> warm_workers;
   PageableAccess pageable_access = PageableAccess::kWarn;

@@ -6,8 +6,9 @@
 FOLDER is an installation (lib/, bin/) with long_program in bin/ or beside this script. A killed
 worker's session either had nothing in flight: then it goes on, and the program's results are right
 to the end. Or it had: then the program gets CUDA's sticky error and reads its memory back intact.
-With --page the sessions' memory is moved to the host and back all the time, and keepers, pagers and
-clients are killed, too: nobody else may notice.
+With --page the sessions' memory is moved to the host and back all the time, or they are suspended
+with their memory in files, and keepers, pagers, relays and clients are killed, too: nobody else may
+notice.
 Anything else is a failure, and with --error_within_s an error that comes later than that. The last lines are the counts, and what is left of it all:
 processes, descriptors, memory in the server's books. Exit status 0 only without failures and leaks.
 """
@@ -20,6 +21,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -87,6 +89,7 @@ class Chaos:
         self.resumed = self.errors = self.late = self.failed = self.unanswered = 0
         self.kills = self.other_kills = 0
         self.moved = 0
+        self.suspended = 0
         self.over = threading.Event()
         self.started = 0
         self.finished = 0
@@ -150,19 +153,21 @@ class Chaos:
         return rows
 
     def page(self):
-        """Moves all sessions' memory away, again and again. They have it back when they need it."""
-        random_pauses = random.Random(self.options.seed)
-        while not self.over.wait(random_pauses.uniform(0, 0.1)):
+        """Moves all sessions' memory away, or suspends them all, again and again. They go on when
+        they need it."""
+        choices = random.Random(self.options.seed)
+        while not self.over.wait(choices.uniform(0, 0.1)):
             run = subprocess.run(
-                [str(self.installation.root / "bin/warpline"), "page-out",
+                [str(self.installation.root / "bin/warpline"), choices.choice(["page-out", "suspend"]),
                  "--endpoint=" + self.server.endpoint], stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, text=True, timeout=CALL_TIMEOUT_S, check=False)
             self.moved += run.stdout.count("its memory is away")
+            self.suspended += run.stdout.count(": suspended")
 
     def kill_another(self):
         """Kills a client, or a process that has no session's."""
         keepers = [child for child in local_server.descendants(self.server.pid)
-                   if "keeper" in comm(child)]
+                   if "keeper" in comm(child) or "relay" in comm(child)]
         ready = [program for program in self.programs
                  if not program.kills and program.process.poll() is None]
         try:
@@ -299,14 +304,16 @@ def main():
     parser.add_argument("--error_within_s", type=float, default=0,
                         help="how long after a kill its error may come; 0 for any time")
     parser.add_argument("--page", action="store_true",
-                        help="move memory to the host all the time, and kill other processes, too")
+                        help="move memory to the host and suspend sessions all the time, and kill "
+                        "other processes, too")
     parser.add_argument("--timeout", type=float, default=3000)
     options = parser.parse_args()
     local_server.stop_on_signals()
     installation = local_server.Installation.from_bundle(options.bundle)
     flags = ["--device=" + options.device, "--warm_workers=%d" % options.warm_workers]
     if options.page:
-        flags.append("--swap_host=1GiB")
+        swap = tempfile.TemporaryDirectory(prefix="warpline-swap-")
+        flags += ["--swap_host=1GiB", "--swap_dir=" + swap.name]
     with local_server.Server(installation, flags) as server:
         chaos = Chaos(options, installation, server)
         first = Program(chaos.path, installation, server.endpoint,
@@ -320,7 +327,8 @@ def main():
         print("kills=%d resumed=%d errors=%d failures=%d late=%d programs=%d" % (
             chaos.kills, chaos.resumed, chaos.errors, chaos.failed, chaos.late, chaos.finished))
         if options.page:
-            print("moved=%d others_killed=%d" % (chaos.moved, chaos.other_kills))
+            print("moved=%d suspended=%d others_killed=%d" % (
+                chaos.moved, chaos.suspended, chaos.other_kills))
         print("slowest error %.3f s after its kill" % chaos.latest)
         for complaint in complaints:
             print("LEAK", complaint)

@@ -23,6 +23,9 @@ struct VerbInfo {
   const char* options;
 };
 
+// Verbs that act on sessions of a server.
+constexpr const char kOfSessions[] = "endpoint:text lease:text tenant:text";
+
 constexpr VerbInfo kVerbs[] = {
     {"help", Verb::kHelp, ""},
     {"--help", Verb::kHelp, ""},
@@ -50,9 +53,11 @@ constexpr VerbInfo kVerbs[] = {
      "priority:number period_ms:number budget_ms:number best_effort:zero_or_one json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
-    {"replace", Verb::kReplace, "endpoint:text"},
-    {"page-out", Verb::kPageOut, "endpoint:text"},
-    {"page-in", Verb::kPageIn, "endpoint:text"},
+    {"replace", Verb::kReplace, kOfSessions},
+    {"page-out", Verb::kPageOut, kOfSessions},
+    {"page-in", Verb::kPageIn, kOfSessions},
+    {"suspend", Verb::kSuspend, kOfSessions},
+    {"resume", Verb::kResume, kOfSessions},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
     {"explain", Verb::kExplain, "hardened all"},
     {"audit", Verb::kAudit,
@@ -230,6 +235,11 @@ absl::Status CheckGang(const CommandLine& line) {
   return absl::OkStatus();
 }
 
+bool ActsOnSessions(Verb verb) {
+  return verb == Verb::kReplace || verb == Verb::kPageOut || verb == Verb::kPageIn ||
+         verb == Verb::kSuspend || verb == Verb::kResume;
+}
+
 absl::Status TakeAction(CommandLine* line) {
   const bool lists =
       line->verb == Verb::kServers || line->verb == Verb::kPolicy || line->verb == Verb::kSlice;
@@ -315,9 +325,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     return Wrong("warpline hold: no --folder given", "", "");
   }
   if (auto status = CheckGang(line); !status.ok()) return status;
-  const bool takes_session =
-      (line.verb == Verb::kReplace || line.verb == Verb::kPageOut || line.verb == Verb::kPageIn) &&
-      line.rest.size() == 1;
+  const bool takes_session = ActsOnSessions(line.verb) && line.rest.size() == 1;
   const bool takes_command = line.verb == Verb::kHelp && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers ||
       line.verb == Verb::kPolicy || line.verb == Verb::kSlice) {

@@ -30,6 +30,8 @@ enum class Verb {
   kReplace,
   kPageOut,
   kPageIn,
+  kSuspend,
+  kResume,
   kDevices,
   kExplain,
   kAudit,
@@ -49,9 +51,9 @@ struct CommandLine {
   // numbers have been checked.
   std::map<std::string, std::string> options;
   // The words after the options. kHelp: the command that is asked about, or nothing. kReplace,
-  // kPageOut and kPageIn: the session's number, or nothing. kServe: the server's flags. kRun: the
-  // program and its arguments, at least one. kExplain: programs. kKeepLease: processes. kTenant,
-  // kLease, kSlice, kServers, kPolicy: the name, or a file.
+  // kPageOut, kPageIn, kSuspend and kResume: the session's number, or nothing. kServe: the server's
+  // flags. kRun: the program and its arguments, at least one. kExplain: programs. kKeepLease:
+  // processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a file.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

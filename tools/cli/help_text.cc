@@ -60,12 +60,15 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    why, while it runs; with --seconds=0, write what the server
                                    remembers. Perfetto (ui.perfetto.dev) and chrome://tracing open
                                    the file
-  warpline replace [SESSION]       replace the workers of one session of a server, or of all
-                                   sessions, such as after an upgrade
-  warpline page-out [SESSION]      move the device memory of one session of a server, or of all, to
-                                   the host (warpline serve --swap_host=SIZE). A session has it back
-                                   before its next command
-  warpline page-in [SESSION]       move it back now
+  warpline replace [SESSIONS]      replace the workers of sessions of a server, such as after an
+                                   upgrade
+  warpline page-out [SESSIONS]     move the device memory of sessions of a server to the host
+                                   (warpline serve --swap_host=SIZE). A session has it back before
+                                   its next command
+  warpline page-in [SESSIONS]      move it back now
+  warpline suspend [SESSIONS]      move their memory to the host and end their workers, so that they
+                                   keep nothing on the device. A session goes on with its next call
+  warpline resume [SESSIONS]       have them go on now
 
   warpline audit [--dir=DIR] [--follow] [--json] [--since=WHEN] [--session=N] [--tenant=T]
                  [--event=E]
@@ -148,6 +151,9 @@ scheduler (`warpline servers`); with it, a record that was cut off before the an
 find records that the server lost. audit exits with 1 for a record that is broken, and with 3 for
 one that cannot be read.
 
+SESSIONS is the number of a session (warpline ps), --lease=LEASE or --tenant=NAME for the sessions
+of one, or nothing for all.
+
 A server or scheduler with TLS also needs --tls_ca=FILE, --tls_cert=FILE and --tls_key=FILE, or
 WARPLINE_TLS_CA, WARPLINE_TLS_CERT and WARPLINE_TLS_KEY. It needs --tls_server_name=NAME
 (WARPLINE_TLS_SERVER_NAME) if its certificate names another host than E does. A scheduler with
@@ -157,11 +163,11 @@ change or list tenants and leases want the operator's credential. It is in the f
 WARPLINE_OPERATOR_CREDENTIAL_FILE, else in operator.credential in the state folder of your own
 scheduler or of the service.
 
-ps, top, stat, policy, trace, replace, page-out and page-in are for a server's operator: the
-server's own user or root, on its host. They find the server's admin socket themselves (warpline serve
---admin_socket=PATH); if that socket is forwarded from another host, E is unix:/PATH. Under
-`warpline run`, or with a tenant's credential at a scheduler, ps, top and stat show that lease or
-tenant only.
+ps, top, stat, policy, trace, replace, page-out, page-in, suspend and resume are for a server's
+operator: the server's own user or root, on its host. They find the server's admin socket themselves
+(warpline serve --admin_socket=PATH); if that socket is forwarded from another host, E is
+unix:/PATH. Under `warpline run`, or with a tenant's credential at a scheduler, ps, top and stat
+show that lease or tenant only.
 )";
 
 // A paragraph below the synopsis, by its first words, and the commands that it is about.
@@ -172,14 +178,15 @@ struct Paragraph {
 constexpr Paragraph kParagraphs[] = {
     {"E is host:port",
      "run hold ps top devices stat servers lease slice tenant policy trace replace page-out "
-     "page-in"},
+     "page-in suspend resume"},
+    {"SESSIONS is", "replace page-out page-in suspend resume"},
     {"LIMITS are", "tenant"},
     {"SHAPE is", "slice"},
     {"DIR is the", "audit"},
     {"A server or scheduler with TLS",
      "run hold ps top devices stat servers lease slice tenant audit policy trace replace page-out "
-     "page-in"},
-    {"ps, top, stat,", "ps top stat policy trace replace page-out page-in"},
+     "page-in suspend resume"},
+    {"ps, top, stat,", "ps top stat policy trace replace page-out page-in suspend resume"},
 };
 
 bool IsAbout(absl::string_view paragraph, const std::string& command) {

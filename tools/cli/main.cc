@@ -138,7 +138,12 @@ int ActOnSessions(const CommandLine& line, warpline_internal::ReplaceRequest::Ac
   if (!line.rest.empty() && (!absl::SimpleAtoi(line.rest[0], &session) || session == 0)) {
     return Complain(absl::StrCat("no session's number: ", line.rest[0]), 2);
   }
-  const auto reply = AskToReplace(Endpoint(line), action, session);
+  warpline_internal::ReplaceRequest request;
+  request.set_action(action);
+  request.set_session(session);
+  request.set_lease(line.Text("lease"));
+  request.set_tenant(line.Text("tenant"));
+  const auto reply = AskToReplace(Endpoint(line), std::move(request));
   if (!reply.ok()) return Complain(std::string(reply.status().message()), 1);
   int code = 0;
   for (const auto& one : reply->sessions()) {
@@ -187,6 +192,10 @@ int Main(const std::vector<std::string>& args) {
                            "its memory is away");
     case Verb::kPageIn:
       return ActOnSessions(*line, warpline_internal::ReplaceRequest::PAGE_IN, "its memory is back");
+    case Verb::kSuspend:
+      return ActOnSessions(*line, warpline_internal::ReplaceRequest::SUSPEND, "suspended");
+    case Verb::kResume:
+      return ActOnSessions(*line, warpline_internal::ReplaceRequest::RESUME, "resumed");
     case Verb::kDevices:
       return Print(Devices(*line));
     case Verb::kExplain:

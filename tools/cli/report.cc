@@ -22,13 +22,9 @@ constexpr absl::Duration kReplacePoll = absl::Milliseconds(20);
 }  // namespace
 
 absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(
-    const std::string& endpoint, warpline_internal::ReplaceRequest::Action action,
-    uint64_t session) {
+    const std::string& endpoint, warpline_internal::ReplaceRequest request) {
   const auto admin = AdminOf(endpoint);
   if (!admin.ok()) return admin.status();
-  warpline_internal::ReplaceRequest request;
-  request.set_action(action);
-  request.set_session(session);
   request.set_deadline_ms(10000);
   request.set_after(0);
   warpline_internal::ReplaceReply all;

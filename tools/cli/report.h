@@ -14,11 +14,10 @@ namespace warpline::cli {
 // errors as AskForStat() of administration.h.
 absl::StatusOr<warpline_internal::StatReply> AskServer(const std::string& endpoint);
 
-// Has a server do `action` with `session`, or with all sessions for 0, and returns when that is
-// done. The server waits up to 10 s for what is in flight in each. Errors as AdminOf().
+// Has a server do what `request` says with its sessions, and returns when that is done. The server
+// waits up to 10 s for what is in flight in each. Errors as AdminOf().
 absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(
-    const std::string& endpoint, warpline_internal::ReplaceRequest::Action action,
-    uint64_t session);
+    const std::string& endpoint, warpline_internal::ReplaceRequest request);
 
 // Prints everything, as groups of "name value".
 std::string StatReport(warpline_internal::StatReply reply);

@@ -192,6 +192,16 @@ absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook&
   return WithSessions(snapshot, parsed.page(), is_own, std::move(reply));
 }
 
+namespace {
+
+bool IsMeant(const warpline_internal::ReplaceRequest& request, const SessionSnapshot& session) {
+  return (request.session() == 0 || request.session() == session.id) &&
+         (request.lease().empty() || request.lease() == session.entitlement.lease) &&
+         (request.tenant().empty() || request.tenant() == session.entitlement.tenant);
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* replacements,
                                           const std::string& request) {
   warpline_internal::ReplaceRequest parsed;
@@ -205,10 +215,14 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
         std::clamp(absl::Milliseconds(parsed.deadline_ms()), absl::ZeroDuration(), kMaxReplaceWait);
     std::vector<uint64_t> ids;
     for (const SessionSnapshot& session : host->Snapshot().sessions) {
-      if (parsed.session() == 0 || parsed.session() == session.id) ids.push_back(session.id);
+      if (IsMeant(parsed, session)) ids.push_back(session.id);
     }
-    if (parsed.session() != 0 && ids.empty()) {
-      return absl::NotFoundError(absl::StrCat("no session ", parsed.session()));
+    const bool names = parsed.session() != 0 || !parsed.lease().empty() || !parsed.tenant().empty();
+    if (names && ids.empty()) {
+      return absl::NotFoundError(absl::StrCat(
+          "no session", parsed.session() == 0 ? "" : absl::StrCat(" ", parsed.session()),
+          parsed.lease().empty() ? "" : " of that lease",
+          parsed.tenant().empty() ? "" : " of that tenant"));
     }
     if (parsed.action() == warpline_internal::ReplaceRequest::REPLACE) host->RenewWorkers();
     const auto started = replacements->Start(parsed.action(), std::move(ids), deadline);

@@ -89,6 +89,9 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             counters.worker_deaths.value());
   f.Counter("warpline_worker_replacements_total", "Sessions that another worker took over.",
             counters.worker_replacements.value());
+  f.Counter("warpline_suspensions_total",
+            "Times that an idle session's worker was ended until the session is wanted.",
+            counters.suspensions.value());
   f.Counter("warpline_memory_evictions_total",
             "Times that a session's memory was moved to the host for another session.",
             counters.memory_moves_out.value());

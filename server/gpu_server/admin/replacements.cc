@@ -7,6 +7,24 @@
 #include "absl/strings/str_cat.h"
 
 namespace warpline::server {
+namespace {
+
+SessionAction ActionOf(warpline_internal::ReplaceRequest::Action action) {
+  switch (action) {
+    case warpline_internal::ReplaceRequest::PAGE_OUT:
+      return SessionAction::kPageOut;
+    case warpline_internal::ReplaceRequest::PAGE_IN:
+      return SessionAction::kPageIn;
+    case warpline_internal::ReplaceRequest::SUSPEND:
+      return SessionAction::kSuspend;
+    case warpline_internal::ReplaceRequest::RESUME:
+      return SessionAction::kResume;
+    default:
+      return SessionAction::kReplace;
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<uint64_t> Replacements::Start(Action action, std::vector<uint64_t> sessions,
                                              absl::Duration deadline) {
@@ -55,13 +73,7 @@ void Replacements::Next(SessionHost* host, const std::shared_ptr<Job>& job, size
     }
     Next(host, job, index + 1);
   };
-  if (job->action == warpline_internal::ReplaceRequest::PAGE_OUT) {
-    host->PageOut(id, deadline, done);
-  } else if (job->action == warpline_internal::ReplaceRequest::PAGE_IN) {
-    host->PageIn(id, deadline, done);
-  } else {
-    host->ReplaceWorker(id, deadline, done);
-  }
+  host->Do(ActionOf(job->action), id, deadline, done);
 }
 
 absl::StatusOr<warpline_internal::ReplaceReply> Replacements::Look(uint64_t ticket, size_t after,

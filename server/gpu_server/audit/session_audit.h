@@ -51,7 +51,7 @@ class SessionAudit {
   // `event` is kMemoryShared or kMemoryOpened. Of the token only a hash is recorded.
   void Shared(audit::Event event, const std::string& token, uint64_t bytes,
               const std::string& device) RUNS_ON(control_loop);
-  // `event` is kWorkerDied, kWorkerKilled or kWorkerReplaced.
+  // `event` is kWorkerDied, kWorkerKilled, kWorkerReplaced or kWorkerSuspended.
   void Worker(audit::Event event, const std::string& reason, int pid) RUNS_ON(control_loop);
 
  private:

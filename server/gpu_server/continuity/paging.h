@@ -23,7 +23,8 @@ class Paging {
   struct Parts {
     Timers* timers = nullptr;
     Rest* rest = nullptr;
-    // SessionDevices::PageOut(), PageIn() and away().
+    // SessionDevices::PageOut(), PageIn() and away(). To bring the memory of a suspended session in
+    // is to have another worker take over as well.
     std::function<void(Done)> page_out;
     std::function<void(Done)> page_in;
     std::function<bool()> is_away;
@@ -62,6 +63,10 @@ class Paging {
   void OnWanted() RUNS_ON(control_loop);
   // Returns true unless the memory is there, with nothing to be done to it.
   bool moving() const RUNS_ON(control_loop) { return state_ != State::kHere; }
+  // Returns true if the memory is away and nothing wants it.
+  bool away() const RUNS_ON(control_loop) {
+    return state_ == State::kAway && !wanted_ && !parts_.has_requests();
+  }
   // The session ends, fails, or goes on with another worker, for which the memory is brought back:
   // calls whatever waits with `status`.
   void Forget(const absl::Status& status) RUNS_ON(control_loop);

@@ -2,16 +2,15 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "server/hostlink/handover/journal_file.h"
-#include "server/hostlink/handover/variable_file.h"
 
 namespace warpline::server {
 
-std::string WhyNotReplaceable(size_t devices, uint32_t journal_flags) {
-  if (devices > 1) return "it had several devices, which no other worker takes over";
+std::string WhyNotReplaceable(const SessionStanding& standing, bool saves_variables) {
+  const uint32_t journal_flags = standing.journal_flags;
+  if (standing.devices > 1) return "it had several devices, which no other worker takes over";
   if ((journal_flags & kJournalFaulted) != 0) return "it had failed with a sticky error";
-  if ((journal_flags & kJournalVariables) != 0) {
+  if ((journal_flags & kJournalVariables) != 0 && !saves_variables) {
     return "its kernels may have written module variables, which are lost with it";
   }
   if ((journal_flags & kJournalHeap) != 0) {
@@ -36,40 +35,17 @@ void Replacement::Begin(absl::Duration deadline, Done done) {
 
 void Replacement::OnRested(const absl::Status& status) {
   if (!status.ok()) return Finish(status);
-  const auto [flags, devices] = parts_.standing();
-  const std::string obstacle = WhyNotReplaceable(devices, flags & ~uint32_t{kJournalVariables});
+  const SessionStanding standing = parts_.standing();
+  const std::string obstacle = WhyNotReplaceable(standing, /*saves_variables=*/true);
   if (!obstacle.empty()) return GiveUp(absl::FailedPreconditionError(obstacle));
-  if ((flags & kJournalVariables) != 0) return SaveVariables();
-  parts_.take_over(UniqueFd());
-}
-
-void Replacement::SaveVariables() {
-  auto file = CreateVariableFile();
-  if (!file.ok()) return GiveUp(file.status());
-  variables_ = *std::move(file);
-  saving_ = ++last_save_;
-  warpline_internal::ToWorker message;
-  message.mutable_save()->set_id(saving_);
-  const int fd = variables_.get();
-  const absl::Status sent = parts_.worker->Send(message, {&fd, 1});
-  if (!sent.ok()) return GiveUp(sent);
-  timer_ = parts_.timers->RunAfter(parts_.save_timeout, [this] {
+  if ((standing.journal_flags & kJournalVariables) == 0) return parts_.take_over(UniqueFd());
+  saving_ = true;
+  parts_.saver->Save([this](absl::StatusOr<UniqueFd> saved) {
     control_loop.AssertOnLoop();
-    timer_ = 0;
-    GiveUp(absl::DeadlineExceededError("its module variables were not saved"));
+    saving_ = false;
+    if (!saved.ok()) return GiveUp(saved.status());
+    parts_.take_over(*std::move(saved));
   });
-}
-
-void Replacement::OnVariablesSaved(const warpline_internal::VariablesSaved& saved) {
-  // Otherwise it comes too late.
-  if (saving_ == 0 || saved.id() != saving_) return;
-  if (saved.error() != 0) {
-    return GiveUp(absl::FailedPreconditionError(
-        absl::StrCat("its module variables cannot be saved: ", saved.message())));
-  }
-  saving_ = 0;
-  parts_.timers->Remove(std::exchange(timer_, 0));
-  parts_.take_over(std::move(variables_));
 }
 
 void Replacement::GiveUp(const absl::Status& status) {
@@ -79,9 +55,7 @@ void Replacement::GiveUp(const absl::Status& status) {
 
 void Replacement::Finish(const absl::Status& status) {
   parts_.rest->Forget(Rest::Reason::kReplacement);
-  parts_.timers->Remove(std::exchange(timer_, 0));
-  saving_ = 0;
-  variables_ = UniqueFd();
+  if (std::exchange(saving_, false)) parts_.saver->Forget();
   if (done_) std::exchange(done_, nullptr)(status);
 }
 

@@ -12,36 +12,31 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
-#include "proto/worker.pb.h"
-#include "server/gpu_server/children/workers/worker_link.h"
 #include "server/gpu_server/continuity/rest.h"
+#include "server/gpu_server/continuity/variable_saver.h"
 #include "server/hostlink/process/control_loop.h"
-#include "server/hostlink/process/timers.h"
 
 namespace warpline::server {
 
-// Why a session with so many devices and these JournalFlags cannot outlive its worker; empty when
-// it can.
-std::string WhyNotReplaceable(size_t devices, uint32_t journal_flags);
+// The parts of a session that decide whether another worker can take over.
+struct SessionStanding {
+  uint32_t journal_flags = 0;  // JournalFlags.
+  size_t devices = 1;
+};
+// Returns why the session cannot outlive its worker, or an empty text. With `saves_variables` the
+// worker lives and can save what its kernels have written to module variables.
+std::string WhyNotReplaceable(const SessionStanding& standing, bool saves_variables);
 
 class Replacement {
  public:
   using Done = std::function<void(absl::Status)>;
-  // Of the session: its JournalFlags, and how many devices it has.
-  struct Standing {
-    uint32_t journal_flags = 0;
-    size_t devices = 1;
-  };
-  // What it needs of its session.
+  // The parts of its session that it needs.
   struct Parts {
-    Timers* timers = nullptr;
     Rest* rest = nullptr;
-    WorkerLink* worker = nullptr;
-    std::function<Standing()> standing;
+    VariableSaver* saver = nullptr;
+    std::function<SessionStanding()> standing;
     // At rest, with what the worker has saved, if it had to: the takeover begins.
     std::function<void(UniqueFd variables)> take_over;
-    // For the worker to save its variables.
-    absl::Duration save_timeout;
   };
 
   explicit Replacement(Parts parts) : parts_(std::move(parts)) {}
@@ -56,21 +51,14 @@ class Replacement {
   // Nothing is done any more, and the gate stays as it is.
   void Finish(const absl::Status& status) RUNS_ON(control_loop);
 
-  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) RUNS_ON(control_loop);
-
  private:
   void OnRested(const absl::Status& status) RUNS_ON(control_loop);
-  void SaveVariables() RUNS_ON(control_loop);
   // The session goes on as it was.
   void GiveUp(const absl::Status& status) RUNS_ON(control_loop);
 
   const Parts parts_;
   Done done_ ABSL_GUARDED_BY(control_loop);
-  // The answer that is waited for; 0 for none.
-  uint64_t saving_ ABSL_GUARDED_BY(control_loop) = 0;
-  uint64_t last_save_ ABSL_GUARDED_BY(control_loop) = 0;
-  UniqueFd variables_ ABSL_GUARDED_BY(control_loop);
-  Timers::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  bool saving_ ABSL_GUARDED_BY(control_loop) = false;
 };
 
 }  // namespace warpline::server

@@ -25,21 +25,21 @@ class ReplacementTest : public ::testing::Test, private WorkerLink {
     saved.set_id(id);
     saved.set_error(error);
     saved.set_message("a message");
-    replacement_.OnVariablesSaved(saved);
+    saver_.OnSaved(saved);
   }
 
   FakeTimers timers_;
   FakeWorkerPlace place_;
   Rest rest_{&timers_, &place_};
-  Replacement::Standing standing_;
+  SessionStanding standing_;
   absl::Status send_status_;
   std::vector<uint64_t> saves_;
   // Of the takeover that began.
   std::optional<std::string> variables_;
   std::vector<absl::Status> told_;
-  Replacement replacement_{{.timers = &timers_,
-                            .rest = &rest_,
-                            .worker = this,
+  VariableSaver saver_{&timers_, this, absl::Seconds(60)};
+  Replacement replacement_{{.rest = &rest_,
+                            .saver = &saver_,
                             .standing = [this] { return standing_; },
                             .take_over =
                                 [this](UniqueFd file) {
@@ -47,8 +47,7 @@ class ReplacementTest : public ::testing::Test, private WorkerLink {
                                   const ssize_t n =
                                       file.valid() ? pread(file.get(), text, sizeof(text), 0) : 0;
                                   variables_ = std::string(text, static_cast<size_t>(n));
-                                },
-                            .save_timeout = absl::Seconds(60)}};
+                                }}};
 
  private:
   // WorkerLink.
@@ -148,11 +147,12 @@ TEST_F(ReplacementTest, EndsWithItsSession) {
 }
 
 TEST(WhyNotReplaceableTest, NamesTheFirstObstacle) {
-  EXPECT_EQ(WhyNotReplaceable(1, 0), "");
-  EXPECT_NE(WhyNotReplaceable(2, 0), "");
+  EXPECT_EQ(WhyNotReplaceable({0, 1}, false), "");
+  EXPECT_NE(WhyNotReplaceable({0, 2}, true), "");
   for (const uint32_t flag : {kJournalFaulted, kJournalVariables, kJournalHeap, kJournalDevices,
                               kJournalIncomplete, kJournalObjects}) {
-    EXPECT_NE(WhyNotReplaceable(1, flag), "") << flag;
+    EXPECT_NE(WhyNotReplaceable({flag, 1}, false), "") << flag;
+    EXPECT_EQ(WhyNotReplaceable({flag, 1}, true).empty(), flag == kJournalVariables) << flag;
   }
 }
 

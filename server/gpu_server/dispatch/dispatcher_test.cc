@@ -109,7 +109,8 @@ TEST(Dispatcher, SlicesOfOneLedgerHaveItsWeightTogether) {
   EXPECT_EQ(pages[3]->device(0)[kCompute].server.sharers, 1u);
   // The check of the driver's figures holds them to no more than that together, either.
   uint32_t shares = 0;
-  for (const SliceUse& use : dispatcher->Uses()[0].slices) shares += use.share;
+  const auto uses = dispatcher->Uses();
+  for (const SliceUse& use : uses.at(0).slices) shares += use.share;
   EXPECT_NEAR(shares, 1000, 5);
 }
 

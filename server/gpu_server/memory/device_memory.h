@@ -30,6 +30,7 @@
 #include "proto/session.pb.h"
 #include "server/gpu_server/children/keepers/keeper_client.h"
 #include "server/gpu_server/memory/pager.h"
+#include "server/gpu_server/memory/swap_files.h"
 #include "server/gpu_server/memory/swap_space.h"
 #include "server/hostlink/process/event_loop.h"
 
@@ -53,6 +54,8 @@ struct DeviceMemoryOptions {
   absl::Duration patience = kReturnPatience;
   // Host memory that sessions' memory can be moved to. Borrowed; null for none.
   SwapSpace* swap = nullptr;
+  // Files for memory of suspended sessions, of the same host memory; null for none. Borrowed.
+  SwapFiles* swap_files = nullptr;
 };
 
 // Thread-safe, apart from construction.
@@ -114,6 +117,8 @@ class DeviceMemory {
   // Moves memory to the host and back; null where there is no host memory for that. Constant after
   // Open().
   Pager* pager() const { return pager_.get(); }
+  // Null where no memory goes on to files.
+  SwapFiles* swap_files() const { return options_.swap_files; }
 
   Stats stats() const;
   // 0 while there is none.

@@ -15,7 +15,7 @@
 #include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "server/gpu_server/children/workers/worker_link.h"
-#include "server/gpu_server/memory/swap_space.h"
+#include "server/gpu_server/memory/away_memory.h"
 #include "server/hostlink/process/control_loop.h"
 
 namespace warpline::server {
@@ -101,6 +101,10 @@ class ChunkSource {
   virtual void MoveIn(std::shared_ptr<std::vector<Chunk>> chunks,
                       std::shared_ptr<const AwayMemory> away, Moved moved)
       RUNS_ON(control_loop) = 0;
+  // SwapFiles::Store() and SwapFiles::Fetch(), with `moved` called on the control loop. Store() is
+  // FAILED_PRECONDITION where the server has no files for that.
+  virtual void Store(std::shared_ptr<AwayMemory> away, Moved moved) RUNS_ON(control_loop) = 0;
+  virtual void Fetch(std::shared_ptr<AwayMemory> away, Moved moved) RUNS_ON(control_loop) = 0;
   // The bytes of the device by which the session may grow. With more, the sessions would have more
   // than the server may give out, of the device and of the host.
   virtual uint64_t MostGrowth() RUNS_ON(control_loop) = 0;

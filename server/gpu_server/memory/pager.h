@@ -21,6 +21,7 @@
 #include "common/loop/loop_affinity.h"
 #include "memory/chunk.h"
 #include "server/gpu_server/children/keepers/keeper_client.h"
+#include "server/gpu_server/memory/away_memory.h"
 #include "server/gpu_server/memory/swap_space.h"
 #include "server/hostlink/process/event_loop.h"
 

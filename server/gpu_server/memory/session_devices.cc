@@ -72,6 +72,14 @@ class SessionDevices::Device : public ChunkSource {
     if (pager == nullptr) return moved(NoSwapSpace());
     pager->MoveIn(std::move(chunks), std::move(away), OnControl(std::move(moved)));
   }
+  void Store(std::shared_ptr<AwayMemory> away, Moved moved) override RUNS_ON(control_loop) {
+    SwapFiles* const files = device->swap_files();
+    if (files == nullptr) return moved(absl::FailedPreconditionError("the server has no files"));
+    files->Store(std::move(away), OnControl(std::move(moved)));
+  }
+  void Fetch(std::shared_ptr<AwayMemory> away, Moved moved) override RUNS_ON(control_loop) {
+    device->swap_files()->Fetch(std::move(away), OnControl(std::move(moved)));
+  }
   uint64_t MostGrowth() override RUNS_ON(control_loop) {
     return all_->links_.reclaimer->MostGrowth(session_, *device);
   }
@@ -256,6 +264,14 @@ void SessionDevices::PageOut(std::function<void(absl::Status)> done) {
 
 void SessionDevices::PageIn(std::function<void(absl::Status)> done) {
   PageFrom(0, &SessionMemory::PageIn, std::move(done));
+}
+
+void SessionDevices::BringBack(std::function<void(absl::Status)> done) {
+  PageFrom(0, &SessionMemory::BringBack, std::move(done));
+}
+
+void SessionDevices::Store(const std::function<void(absl::Status)>& stored) {
+  for (const auto& device : devices_) device->memory->Store(stored);
 }
 
 void SessionDevices::PageFrom(size_t number, Page page, std::function<void(absl::Status)> done) {

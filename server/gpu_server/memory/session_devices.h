@@ -83,6 +83,9 @@ class SessionDevices {
   // the memory of some devices may be away.
   void PageOut(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  void BringBack(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  // Calls SessionMemory::Store() for all devices. `stored` is called for each that stores anything.
+  void Store(const std::function<void(absl::Status)>& stored) RUNS_ON(control_loop);
   bool waits_for_worker() const RUNS_ON(control_loop);
   // Returns true if a request for memory of any device is not answered.
   bool has_requests() const RUNS_ON(control_loop);

@@ -253,7 +253,8 @@ TEST_F(SessionDevicesTest, WorkersAreNotReplacedOnRequest) {
   StartServer(/*devices=*/2);
   auto client = Open();
   absl::Status status;
-  host_->ReplaceWorker(1, absl::Seconds(1), [&](const absl::Status& s) { status = s; });
+  host_->Do(SessionAction::kReplace, 1, absl::Seconds(1),
+            [&](const absl::Status& s) { status = s; });
   host_->Snapshot();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   client->SendCommands(Body('e'));

@@ -45,6 +45,8 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     moved(absl::OkStatus());
   }
   MemoryRelief Relieve(const MemoryShortage&, Again) override { return {}; }
+  void Store(std::shared_ptr<AwayMemory>, Moved) override { FAIL(); }
+  void Fetch(std::shared_ptr<AwayMemory>, Moved) override { FAIL(); }
   uint64_t MostGrowth() override { return ~uint64_t{0}; }
   void StopWaiting() override {}
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {

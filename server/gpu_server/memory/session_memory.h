@@ -130,7 +130,13 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // Brings it back to the same addresses. RESOURCE_EXHAUSTED when the device has too little left:
   // it stays away then.
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  // Brings it back without a worker: the next one is to map it, by MapAgain(). Errors of PageIn().
+  void BringBack(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   bool away() const RUNS_ON(control_loop) { return paged_ != nullptr; }
+  // Writes what is away to a file, where the server has files for that, so that it takes no host
+  // memory. `stored` is called with OK, CANCELLED when it is wanted meanwhile, or why it stays in
+  // host memory. It comes back as before. Only while no worker has the session.
+  void Store(std::function<void(absl::Status)> stored) RUNS_ON(control_loop);
   // The worker has been told to unmap memory that is to be moved, or to map memory again.
   bool waits_for_worker() const RUNS_ON(control_loop) {
     return again_ != nullptr || (paged_ != nullptr && paged_->phase == Paged::Phase::kUnmapping);
@@ -196,7 +202,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
 
   // The memory of the session that is on its way to the host, there, or on its way back.
   struct Paged {
-    enum class Phase { kMovingOut, kUnmapping, kAway, kTaking, kMovingIn };
+    enum class Phase { kMovingOut, kUnmapping, kAway, kStoring, kFetching, kTaking, kMovingIn };
     struct Range {
       uint64_t va = 0;
       uint64_t handle = 0;  // In place of an address: the range is the memory behind it.
@@ -215,7 +221,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     std::function<void(absl::Status)> done;
     // The worker is lost: called instead of going on, once the memory is there or cannot be.
     std::function<void(absl::Status)> worker_lost;
-    bool ends = false;  // The session has ended.
+    bool comes = false;  // It is wanted.
+    bool maps = true;    // The worker maps what came back, before `done` is called.
+    bool ends = false;   // The session has ended.
   };
 
   // What a new worker has to map, batch by batch.
@@ -240,10 +248,14 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
                        ChunkSource::Again again) RUNS_ON(control_loop);
   void Enqueue(Operation operation) RUNS_ON(control_loop);
   // Paging (session_paging.cc).
+  void BeginTaking(bool maps, std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   std::string WhyNotPageable() const RUNS_ON(control_loop);
   void OnMovedOut(const absl::Status& status) RUNS_ON(control_loop);
   void SendUnmapping() RUNS_ON(control_loop);
   void OnUnmapped(CudaResult result) RUNS_ON(control_loop);
+  // Goes on to take chunks for it, once it is in host memory.
+  void Come() RUNS_ON(control_loop);
+  void OnFetched(const absl::Status& status) RUNS_ON(control_loop);
   void TakeRange(size_t index) RUNS_ON(control_loop);
   absl::Status TakePieces() RUNS_ON(control_loop);
   void OnMovedIn(const absl::Status& status) RUNS_ON(control_loop);

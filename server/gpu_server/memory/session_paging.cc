@@ -70,7 +70,10 @@ std::string SessionMemory::WhyNotMovable() const {
 void SessionMemory::PageOut(std::function<void(absl::Status)> done) {
   const std::string why = WhyNotPageable();
   if (!why.empty()) return done(absl::FailedPreconditionError(why));
-  if (book_.chunk_count() + handles_.chunk_count() == 0) return done(absl::OkStatus());
+  if (book_.chunk_count() + handles_.chunk_count() == 0) {
+    GiveUpKept();
+    return done(absl::OkStatus());
+  }
   suspended_ = true;
   if (std::exchange(short_, false)) {
     // The request is tried again once the memory is back.
@@ -187,13 +190,63 @@ void SessionMemory::OnUnmapped(CudaResult result) {
 }
 
 void SessionMemory::PageIn(std::function<void(absl::Status)> done) {
+  BeginTaking(/*maps=*/true, std::move(done));
+}
+
+void SessionMemory::BringBack(std::function<void(absl::Status)> done) {
+  BeginTaking(/*maps=*/false, std::move(done));
+}
+
+void SessionMemory::BeginTaking(bool maps, std::function<void(absl::Status)> done) {
   if (paged_ == nullptr) return done(absl::OkStatus());
-  if (paged_->phase != Paged::Phase::kAway) {
+  if (paged_->phase != Paged::Phase::kAway && paged_->phase != Paged::Phase::kStoring) {
     return done(absl::FailedPreconditionError("its memory is on its way already"));
   }
   paged_->done = std::move(done);
-  paged_->phase = Paged::Phase::kTaking;
-  TakeRange(0);
+  paged_->maps = maps;
+  Come();
+}
+
+void SessionMemory::Store(std::function<void(absl::Status)> stored) {
+  if (paged_ == nullptr || paged_->phase != Paged::Phase::kAway) return;
+  if (paged_->away->file != nullptr || paged_->away->held_bytes() == 0) return;
+  paged_->phase = Paged::Phase::kStoring;
+  paged_->away->wanted = false;
+  links_.chunks->Store(paged_->away, [self = shared_from_this(),
+                                      stored = std::move(stored)](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (self->ended_) return self->EndPaged();
+    self->paged_->phase = Paged::Phase::kAway;
+    stored(status);
+    if (self->paged_->comes) self->Come();
+  });
+}
+
+void SessionMemory::Come() {
+  paged_->comes = true;
+  if (paged_->phase == Paged::Phase::kStoring) {
+    paged_->away->wanted = true;  // Come() is called again once the file is left alone.
+    return;
+  }
+  if (paged_->away->file == nullptr) {
+    paged_->phase = Paged::Phase::kTaking;
+    return TakeRange(0);
+  }
+  paged_->phase = Paged::Phase::kFetching;
+  links_.chunks->Fetch(paged_->away, [self = shared_from_this()](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    self->OnFetched(status);
+  });
+}
+
+void SessionMemory::OnFetched(const absl::Status& status) {
+  if (ended_) return EndPaged();
+  if (status.ok()) return Come();
+  // Host memory is free again some time. Otherwise the session's memory is lost.
+  StayAway(absl::IsResourceExhausted(status)
+               ? status
+               : absl::InternalError(absl::StrCat("its memory cannot be read back: ",
+                                                  std::string(status.message()))));
 }
 
 void SessionMemory::TakeRange(size_t index) {
@@ -239,6 +292,7 @@ absl::Status SessionMemory::TakePieces() {
 
 void SessionMemory::StayAway(const absl::Status& status) {
   paged_->phase = Paged::Phase::kAway;
+  paged_->comes = false;
   for (Chunk& chunk : *paged_->chunks) {
     if (chunk.piece.bytes() > 0) paged_->pieces.push_back(std::move(chunk.piece));
   }
@@ -264,6 +318,7 @@ void SessionMemory::OnMovedIn(const absl::Status& status) {
     if (paged->done) paged->done(absl::AbortedError("its worker was lost meanwhile"));
     return paged->worker_lost(absl::OkStatus());
   }
+  if (!paged->maps) return paged->done(absl::OkStatus());
   BeginAgain(/*go_on=*/true, /*handles=*/true, [done = paged->done](CudaResult result) {
     done(result == CudaResult::kSuccess
              ? absl::OkStatus()
@@ -283,6 +338,7 @@ void SessionMemory::MapAgainAfterPaging(bool go_on, std::function<void(CudaResul
   };
   switch (paged_->phase) {
     case Paged::Phase::kMovingOut:
+    case Paged::Phase::kFetching:
     case Paged::Phase::kTaking:
     case Paged::Phase::kMovingIn:
       paged_->worker_lost = go_on_with;
@@ -291,14 +347,15 @@ void SessionMemory::MapAgainAfterPaging(bool go_on, std::function<void(CudaResul
       Restore()->done(absl::AbortedError("its worker was lost meanwhile"));
       return go_on_with(absl::OkStatus());
     case Paged::Phase::kAway:
+    case Paged::Phase::kStoring:
       paged_->worker_lost = go_on_with;
-      paged_->phase = Paged::Phase::kTaking;
-      return TakeRange(0);
+      return Come();
   }
 }
 
 void SessionMemory::EndPaged() {
   if (paged_ == nullptr) return;
+  paged_->away->wanted = true;
   // Otherwise called again once nobody uses the chunks.
   if (std::exchange(paged_->ends, true) || paged_->phase == Paged::Phase::kUnmapping ||
       paged_->phase == Paged::Phase::kAway) {

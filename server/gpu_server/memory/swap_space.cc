@@ -130,10 +130,6 @@ void SwapSpace::GiveBack(const std::vector<Extent>& extents) {
   }
 }
 
-uint64_t AwayMemory::held_bytes() const {
-  return static_cast<uint64_t>(std::count(used.begin(), used.end(), true)) * SwapSpace::kGranule;
-}
-
 uint64_t SwapSpace::free_bytes() const {
   MutexLock lock(&mu_);
   return free_bytes_;

@@ -78,16 +78,6 @@ class SwapSpace {
   uint64_t free_bytes_ ABSL_GUARDED_BY(mu_);
 };
 
-// The content of chunks, one after the other. Parts that were zeros take no host memory.
-struct AwayMemory {
-  std::vector<bool> used;  // By granule of SwapSpace.
-  SwapSpace::Place place;  // Holds the used ones, in their order.
-
-  uint64_t bytes() const { return used.size() * SwapSpace::kGranule; }
-  // The bytes of host memory that it takes.
-  uint64_t held_bytes() const;
-};
-
 }  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_GPU_SERVER_MEMORY_SWAP_SPACE_H_

@@ -70,23 +70,22 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
       lost_memory_(&worker_, &holdings_, &client_, &lines_, [this] { FinishSoon(); }),
       takeover_(parts.control, &worker_, &holdings_, parts.options->open_timeout, this),
       rest_(parts.control, &worker_),
-      replacement_(
-          {.timers = parts.control,
-           .rest = &rest_,
-           .worker = &worker_,
-           .standing =
-               [this] {
-                 control_loop.AssertOnLoop();
-                 return Replacement::Standing{worker_.journal_flags(), holdings_.devices().size()};
-               },
-           .take_over =
-               [this](UniqueFd variables) {
-                 control_loop.AssertOnLoop();
-                 BeginTakeover(worker_.leaving() ? "the work of another session did not end"
-                                                 : "replaced on request",
-                               std::move(variables));
-               },
-           .save_timeout = parts.options->open_timeout}),
+      saver_(parts.control, &worker_, parts.options->open_timeout),
+      replacement_({.rest = &rest_,
+                    .saver = &saver_,
+                    .standing =
+                        [this] {
+                          control_loop.AssertOnLoop();
+                          return Standing();
+                        },
+                    .take_over =
+                        [this](UniqueFd variables) {
+                          control_loop.AssertOnLoop();
+                          BeginTakeover(worker_.leaving()
+                                            ? "the work of another session did not end"
+                                            : "replaced on request",
+                                        std::move(variables));
+                        }}),
       paging_({.timers = parts.control,
                .rest = &rest_,
                .page_out =
@@ -97,6 +96,7 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                .page_in =
                    [this](Paging::Done done) {
                      control_loop.AssertOnLoop();
+                     if (state_ == State::kSuspended) return WakeUp(std::move(done));
                      holdings_.devices().PageIn(std::move(done));
                    },
                .is_away =
@@ -136,9 +136,25 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                      Distrust(why, absl::StrCat("worker died: ", why));
                    },
                .worker_timeout = parts.options->open_timeout}),
+      suspension_({.paging = &paging_,
+                   .saver = &saver_,
+                   .standing =
+                       [this] {
+                         control_loop.AssertOnLoop();
+                         return Standing();
+                       },
+                   .end_worker =
+                       [this] {
+                         control_loop.AssertOnLoop();
+                         EndWorker();
+                       }}),
       membership_(std::move(membership)) {}
 
 bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
+
+SessionStanding Session::Standing() const {
+  return {worker_.journal_flags(), holdings_.devices().size()};
+}
 
 SessionFacts Session::Facts() const {
   return {.id = id_,
@@ -431,6 +447,7 @@ void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                            HostSegments::Answer answer) {
   if (!Serving()) return answer({CudaResult::kIllegalState, -1, {}});
+  if (state_ == State::kSuspended) paging_.OnWanted();
   if (request.board()) {
     const int board = worker_.board_fd();
     return answer({board >= 0 ? CudaResult::kSuccess : CudaResult::kNotSupported, board, {}});
@@ -561,6 +578,13 @@ std::optional<Resident> Session::ResidentOn(const DeviceMemory& device) const {
   return resident;
 }
 
+std::optional<SessionProgress> Session::Progress() const {
+  if (state_ != State::kOpen || paging_.moving()) return std::nullopt;
+  return SessionProgress{.session = id_,
+                         .done = worker_.Retired() + port_->traffic().memory_requests.value(),
+                         .busy = worker_.in_flight() || holdings_.devices().has_requests()};
+}
+
 uint64_t Session::ChunkBytesOn(const DeviceMemory& device) const {
   return holdings_.devices().Sum(device, &SessionMemory::chunk_bytes);
 }
@@ -628,7 +652,7 @@ void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
 }
 
 void Session::OnVariablesSaved(const warpline_internal::VariablesSaved& saved) {
-  replacement_.OnVariablesSaved(saved);
+  saver_.OnSaved(saved);
 }
 
 void Session::NoteDeath(const std::string& why) {
@@ -652,16 +676,21 @@ void Session::OnWorkerLost(const std::string& why) {
   worker_.Freeze();
   const bool idle = worker_.Taken() == worker_.Retired();
   const std::string obstacle =
-      idle ? WhyNotReplaceable(holdings_.devices().size(), worker_.journal_flags())
-           : "commands were in flight";
+      idle ? WhyNotReplaceable(Standing(), /*saves_variables=*/false) : "commands were in flight";
   if (!obstacle.empty()) {
     return SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why, "; ", obstacle),
                      /*keep_memory=*/true);
   }
   BeginTakeover(absl::StrCat("worker died: ", why), UniqueFd());
   rest_.ForgetAll();
-  paging_.Forget(absl::AbortedError("its worker died meanwhile"));
-  replacement_.Finish(absl::AbortedError("its worker died meanwhile"));
+  ForgetMoves(absl::AbortedError("its worker died meanwhile"));
+}
+
+void Session::ForgetMoves(const absl::Status& status) {
+  woken_ = nullptr;
+  paging_.Forget(status);
+  suspension_.Forget(status);
+  replacement_.Finish(status);
 }
 
 // A session that is not open yet ends with its worker.
@@ -699,23 +728,71 @@ void Session::Distrust(const std::string& why, const std::string& message) {
 
 void Session::OnWorkerGone() {
   if (takeover_.under_way()) return takeover_.OnWorkerGone();
+  if (state_ == State::kSuspended) return OnSuspended();
   lost_memory_.OnFormerGone();
   MaybeFinish();
 }
 
-void Session::ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done) {
-  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
-  replacement_.Begin(deadline, std::move(done));
+void Session::Do(SessionAction action, absl::Duration deadline,
+                 std::function<void(absl::Status)> done) {
+  const bool comes = action == SessionAction::kPageIn || action == SessionAction::kResume;
+  if (state_ == State::kSuspended && !comes) return done(absl::OkStatus());
+  if (state_ != State::kOpen && !(comes && Serving())) {
+    return done(absl::FailedPreconditionError(Serving() ? "its worker is being replaced"
+                                                        : "the session is not open"));
+  }
+  switch (action) {
+    case SessionAction::kReplace:
+      return replacement_.Begin(deadline, std::move(done));
+    case SessionAction::kPageOut:
+      return paging_.Out(deadline, std::move(done));
+    case SessionAction::kPageIn:
+    case SessionAction::kResume:
+      return paging_.In(deadline, std::move(done));
+    case SessionAction::kSuspend:
+      return suspension_.Begin(deadline, std::move(done));
+  }
 }
 
-void Session::PageOut(absl::Duration deadline, std::function<void(absl::Status)> done) {
-  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
-  paging_.Out(deadline, std::move(done));
+void Session::EndWorker() {
+  state_ = State::kSuspended;
+  reason_ = "suspended";
+  holdings_.Suspend();
+  worker_.Kill();
+  if (worker_.gone()) OnSuspended();
 }
 
-void Session::PageIn(absl::Duration deadline, std::function<void(absl::Status)> done) {
-  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
-  paging_.In(deadline, std::move(done));
+void Session::OnSuspended() {
+  parts_.books->counters.suspensions.Add(1);
+  audit_->Worker(audit::Event::kWorkerSuspended, reason_, worker_.pid());
+  if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
+    permit.Info("suspended ", lines_.Keys(), " after_command=", worker_.Retired());
+  }
+  suspension_.OnWorkerGone();
+  if (state_ == State::kSuspended) StoreMemory();
+}
+
+void Session::StoreMemory() {
+  holdings_.devices().Store([this](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    // The server has no files, or the client has gone on.
+    if (absl::IsFailedPrecondition(status) || absl::IsCancelled(status)) return;
+    if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
+      permit.Info(status.ok() ? "memory is in a file " : "memory stays in host memory ",
+                  lines_.Keys(), " error=", status.ok() ? "" : status.ToString());
+    }
+  });
+}
+
+void Session::WakeUp(Paging::Done done) {
+  holdings_.devices().BringBack([this, done = std::move(done)](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (!status.ok()) return done(status);
+    if (state_ != State::kSuspended) return;
+    woken_ = done;
+    BeginTakeover("the session was suspended", suspension_.TakeVariables());
+    suspension_.Forget(absl::AbortedError("its client has gone on meanwhile"));
+  });
 }
 
 void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
@@ -735,6 +812,7 @@ void Session::OnTakenOver() {
   }
   worker_.Refill();
   replacement_.Finish(absl::OkStatus());
+  if (woken_) std::exchange(woken_, nullptr)(absl::OkStatus());
 }
 
 void Session::OnTakeoverFailed(const std::string& why) {
@@ -838,8 +916,7 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   takeover_.Forget();
   rest_.ForgetAll();
   holdings_.Abandon();
-  paging_.Forget(absl::AbortedError(message));
-  replacement_.Finish(absl::AbortedError(message));
+  ForgetMoves(absl::AbortedError(message));
   port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
   if (!keep_memory) SetTimer(parts_.options->fault_timeout, &Session::FaultTimedOut);
   worker_.Abandon();
@@ -884,8 +961,7 @@ void Session::End(const std::string& reason) {
   rest_.ForgetAll();
   worker_.LetGo();
   lost_memory_.Stop();
-  paging_.Forget(absl::AbortedError("the session ended"));
-  replacement_.Finish(absl::AbortedError("the session ended"));
+  ForgetMoves(absl::AbortedError("the session ended"));
   MaybeFinish();
 }
 
@@ -931,8 +1007,8 @@ void Session::SayClosed() const {
 }
 
 SessionSnapshot Session::Snapshot() const {
-  static constexpr const char* kNames[] = {"waiting",   "queued",  "opening", "open",
-                                           "replacing", "faulted", "ending",  "ended"};
+  static constexpr const char* kNames[] = {"waiting",   "queued",  "opening", "open", "replacing",
+                                           "suspended", "faulted", "ending",  "ended"};
   SessionSnapshot snapshot;
   snapshot.id = id_;
   snapshot.state = presence_.away() ? "detached" : kNames[static_cast<int>(state_)];
@@ -945,7 +1021,7 @@ SessionSnapshot Session::Snapshot() const {
   const std::string transport = relay_.connected() ? "ucx" : port_->transport();
   snapshot.client = {hello_.program(),       hello_.pid(),  hello_.boot_id(),
                      hello_.pid_namespace(), lines_.peer(), transport};
-  snapshot.worker_pid = worker_.pid();
+  snapshot.worker_pid = state_ == State::kSuspended ? 0 : worker_.pid();
   holdings_.Describe(&snapshot);
   snapshot.traffic = TrafficSnapshot(port_->traffic());
   snapshot.traffic.unacknowledged_bytes = port_->link().kept_bytes();

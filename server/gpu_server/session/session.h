@@ -5,6 +5,8 @@
 //   opening   --worker opened-->                    open
 //   open      --worker died, nothing in flight-->   replacing
 //   open      --worker died, work in flight-->      faulted
+//   open      --worker ended to free the device-->  suspended
+//   suspended --client wants something-->           replacing
 //   replacing --another worker took over-->         open
 //   replacing --none could-->                       faulted
 //   any       --channel closed, protocol error-->   ending
@@ -34,11 +36,14 @@
 #include "lease/entitlement.h"
 #include "server/gpu_server/audit/session_audit.h"
 #include "server/gpu_server/children/workers/recovery.h"
+#include "server/gpu_server/continuity/idle_watch.h"
 #include "server/gpu_server/continuity/paging.h"
 #include "server/gpu_server/continuity/replacement.h"
 #include "server/gpu_server/continuity/residency.h"
 #include "server/gpu_server/continuity/rest.h"
+#include "server/gpu_server/continuity/suspension.h"
 #include "server/gpu_server/continuity/takeover.h"
+#include "server/gpu_server/continuity/variable_saver.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/dispatch/kill_verdict.h"
 #include "server/gpu_server/leases/lease_book.h"
@@ -72,6 +77,15 @@
 namespace warpline::server {
 
 class Session;
+
+// The operator's actions that need a session at rest.
+enum class SessionAction {
+  kReplace,  // Another worker takes over.
+  kPageOut,  // Its device memory goes to the host, until it is wanted; see Paging.
+  kPageIn,
+  kSuspend,  // Its worker ends as well; see Suspension.
+  kResume,
+};
 
 // The host of all sessions, for one of them.
 class SessionOwner : public MemoryReclaimer {
@@ -123,14 +137,9 @@ class Session : public SessionControl,
   void EndDistrusted(const std::string& why) RUNS_ON(control_loop);
   // Ends it because its work was in the way of more urgent work; nothing of it is kept.
   void EndForUrgentWork(const dispatch::KillOrder& order) RUNS_ON(control_loop);
-  // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
-  // not.
-  void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done)
-      RUNS_ON(control_loop);
-  // Moves its device memory to the host, until it is wanted again, or back; see Paging.
-  void PageOut(absl::Duration deadline, std::function<void(absl::Status)> done)
-      RUNS_ON(control_loop);
-  void PageIn(absl::Duration deadline, std::function<void(absl::Status)> done)
+  // Does it with an open session. `done` is called with OK, which it is also where there is nothing
+  // to be done, or why not: within `deadline`, or when the memory is on the device.
+  void Do(SessionAction action, absl::Duration deadline, std::function<void(absl::Status)> done)
       RUNS_ON(control_loop);
   // The client asks for host memory, or gives some back.
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
@@ -145,6 +154,8 @@ class Session : public SessionControl,
   // Returns its part of a device, but for the policy's opinion; nothing if it is not open or does
   // not use the device.
   std::optional<Resident> ResidentOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  // Returns what it has done so far, if it is open and its memory is on the device.
+  std::optional<SessionProgress> Progress() const RUNS_ON(control_loop);
   // Returns the bytes in chunks of a device, there and away.
   uint64_t ChunkBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   uint64_t AwayBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
@@ -182,7 +193,17 @@ class Session : public SessionControl,
  private:
   using BulkMemoryAnswer = SessionRelay::MemoryAnswer;
 
-  enum class State { kWaiting, kQueued, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
+  enum class State {
+    kWaiting,
+    kQueued,
+    kOpening,
+    kOpen,
+    kReplacing,
+    kSuspended,
+    kFaulted,
+    kEnding,
+    kEnded,
+  };
 
   // SessionWorkerEvents.
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override RUNS_ON(control_loop);
@@ -227,6 +248,7 @@ class Session : public SessionControl,
   void TakeAll() RUNS_ON(control_loop);
   void Welcome(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop);
   SessionFacts Facts() const RUNS_ON(control_loop);
+  SessionStanding Standing() const RUNS_ON(control_loop);
 
   // The session has been open.
   bool Began() const RUNS_ON(control_loop) {
@@ -234,7 +256,7 @@ class Session : public SessionControl,
   }
   // The session is open or about to be again.
   bool Serving() const RUNS_ON(control_loop) {
-    return state_ == State::kOpen || state_ == State::kReplacing;
+    return state_ == State::kOpen || state_ == State::kReplacing || state_ == State::kSuspended;
   }
   // Something of an open session is done on the loop. `body` is not called, and the request is
   // done, when the session is not open any more.
@@ -250,6 +272,16 @@ class Session : public SessionControl,
   // The worker is lost, or leaves.
   void JoinRecovery() RUNS_ON(control_loop);
   void BeginTakeover(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
+  // Ends the worker of a session whose memory is away.
+  void EndWorker() RUNS_ON(control_loop);
+  // The worker that was ended is gone.
+  void OnSuspended() RUNS_ON(control_loop);
+  // Has the memory of a suspended session written to a file, where the server has files.
+  void StoreMemory() RUNS_ON(control_loop);
+  // Brings the memory of a suspended session back, and has another worker take over.
+  void WakeUp(Paging::Done done) RUNS_ON(control_loop);
+  // Whatever goes on with the worker is forgotten, for the reason `status`.
+  void ForgetMoves(const absl::Status& status) RUNS_ON(control_loop);
   void NoteDeath(const std::string& why) RUNS_ON(control_loop);
   void SetTimer(absl::Duration delay, void (Session::*body)()) RUNS_ON(control_loop);
   void ClearTimer() RUNS_ON(control_loop);
@@ -294,8 +326,12 @@ class Session : public SessionControl,
   // Its part in what becomes of the sessions of a lost process; null for none.
   std::unique_ptr<RecoveryShare> recovery_ ABSL_GUARDED_BY(control_loop);
   Rest rest_ ABSL_GUARDED_BY(control_loop);
+  VariableSaver saver_ ABSL_GUARDED_BY(control_loop);
   Replacement replacement_ ABSL_GUARDED_BY(control_loop);
   Paging paging_ ABSL_GUARDED_BY(control_loop);
+  Suspension suspension_ ABSL_GUARDED_BY(control_loop);
+  // Called once another worker has taken over a suspended session.
+  Paging::Done woken_ ABSL_GUARDED_BY(control_loop);
 
   State state_ ABSL_GUARDED_BY(control_loop) = State::kWaiting;
   std::string reason_ ABSL_GUARDED_BY(control_loop);

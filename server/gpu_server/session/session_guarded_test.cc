@@ -413,8 +413,8 @@ TEST_F(SessionGuardedTest, ASessionThatIsReplacedIsInTheSharedWorkerAgain) {
   first->SendCommands(Body('v', 4711));
   EXPECT_TRUE(first->Await(kReplies).has_value());
   const int worker = Of(1).worker_pid;
-  host_->ReplaceWorker(1, absl::InfiniteDuration(),
-                       [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+  host_->Do(SessionAction::kReplace, 1, absl::InfiniteDuration(),
+            [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
   AwaitRestart(1);
   EXPECT_EQ(Of(1).worker_pid, worker);
   first->SendCommands(Body('v', 0));

@@ -64,6 +64,17 @@ SessionHost::SessionHost(SessionHostOptions options,
       sessions_on_device_(devices.size(), 0),
       return_waits_(&control_),
       residency_(ResidencyOf(options_.overcommit, devices), &control_, this),
+      idle_watch_(options_.idle, {.timers = &control_,
+                                  .sessions =
+                                      [this] {
+                                        control_loop.AssertOnLoop();
+                                        return OpenSessions();
+                                      },
+                                  .on_idle =
+                                      [this](uint64_t session) {
+                                        control_loop.AssertOnLoop();
+                                        SuspendIdle(session);
+                                      }}),
       devices_(std::move(devices)),
       modules_(options_.modules == nullptr
                    ? nullptr
@@ -84,6 +95,7 @@ SessionHost::SessionHost(SessionHostOptions options,
   control_.Post([this] {
     control_loop.AssertOnLoop();
     residency_.Start();
+    if (options_.idle < absl::InfiniteDuration()) idle_watch_.Start();
     const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
     // Clients find nobody there, and do without.
     if (!listening.ok()) LogWarning(listening.message());
@@ -134,36 +146,14 @@ void SessionHost::RenewWorkers() {
   });
 }
 
-void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
-                                std::function<void(absl::Status)> done) {
-  control_.Post([this, id, deadline, done = std::move(done)] {
+void SessionHost::Do(SessionAction action, uint64_t id, absl::Duration deadline,
+                     std::function<void(absl::Status)> done) {
+  control_.Post([this, action, id, deadline, done = std::move(done)] {
     control_loop.AssertOnLoop();
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
     const auto session = found->second;
-    session->ReplaceWorker(deadline, done);
-  });
-}
-
-void SessionHost::PageOut(uint64_t id, absl::Duration deadline,
-                          std::function<void(absl::Status)> done) {
-  control_.Post([this, id, deadline, done = std::move(done)] {
-    control_loop.AssertOnLoop();
-    const auto found = sessions_.find(id);
-    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
-    const auto session = found->second;
-    session->PageOut(deadline, done);
-  });
-}
-
-void SessionHost::PageIn(uint64_t id, absl::Duration deadline,
-                         std::function<void(absl::Status)> done) {
-  control_.Post([this, id, deadline, done = std::move(done)] {
-    control_loop.AssertOnLoop();
-    const auto found = sessions_.find(id);
-    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
-    const auto session = found->second;
-    session->PageIn(deadline, done);
+    session->Do(action, deadline, done);
   });
 }
 

@@ -19,6 +19,7 @@
 #include "common/mutex.h"
 #include "lease/end_reason.h"
 #include "server/gpu_server/children/workers/context_measure.h"
+#include "server/gpu_server/continuity/idle_watch.h"
 #include "server/gpu_server/continuity/residency.h"
 #include "server/gpu_server/dispatch/dispatcher.h"
 #include "server/gpu_server/leases/lease_book.h"
@@ -66,6 +67,9 @@ struct SessionHostOptions {
   // Host memory that sessions may share with their clients; 0 for half of the machine's.
   uint64_t host_memory_bytes = 0;
   MemoryOvercommit overcommit;
+  // A session that has done nothing for this time is suspended, or else its memory is moved to the
+  // host. Infinite for never.
+  absl::Duration idle = absl::InfiniteDuration();
   KeyedLogBudgetOptions log = ServerLogOptions();
 };
 
@@ -118,12 +122,10 @@ class SessionHost : public Acceptor,
   bool WaitUntilIdle(absl::Duration timeout);
   // Starts the waiting workers anew, of the program that lies there now.
   void RenewWorkers();
-  // Has another worker take over session `id` once nothing is in flight, which may take as long as
+  // Does something with session `id` once nothing of it is in flight, which may take as long as
   // `deadline`. `done` is called on the control loop: OK, or why not. NOT_FOUND.
-  void ReplaceWorker(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
-  // Moves the session's device memory to the host, or back; see Paging. `done` as above.
-  void PageOut(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
-  void PageIn(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
+  void Do(SessionAction action, uint64_t id, absl::Duration deadline,
+          std::function<void(absl::Status)> done);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -183,6 +185,10 @@ class SessionHost : public Acceptor,
   void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                       KeptSegments kept) override RUNS_ON(control_loop);
 
+  // IdleWatch.
+  std::vector<SessionProgress> OpenSessions() RUNS_ON(control_loop);
+  void SuspendIdle(uint64_t session) RUNS_ON(control_loop);
+
   // SessionDirectory.
   absl::StatusOr<SessionSides> Create(const std::string& peer,
                                       const warpline_internal::Hello& hello) override;
@@ -223,6 +229,7 @@ class SessionHost : public Acceptor,
   std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);
   ReturnWaits return_waits_ ABSL_GUARDED_BY(control_loop);
   Residency residency_ ABSL_GUARDED_BY(control_loop);
+  IdleWatch idle_watch_ ABSL_GUARDED_BY(control_loop);
 
   // Ended in reverse: what posts to a loop goes before it.
   EventLoop control_{"control", &control_loop};

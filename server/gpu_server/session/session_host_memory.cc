@@ -13,6 +13,8 @@ namespace {
 
 // How long a session whose worker is replaced for its memory may be held up by what is in flight.
 constexpr absl::Duration kReclaimWait = absl::Seconds(2);
+// How long an idle session may take to come to rest.
+constexpr absl::Duration kIdleWait = absl::Seconds(2);
 // How soon memory that a policy has wait is tried again.
 constexpr absl::Duration kLeastMemoryWait = absl::Milliseconds(1);
 
@@ -93,16 +95,16 @@ void SessionHost::ReclaimNext(const std::string& payer, std::deque<uint64_t> ses
   if (sessions.empty()) return control_.Post(std::move(tried));
   const uint64_t id = sessions.front();
   sessions.pop_front();
-  ReplaceWorker(id, kReclaimWait,
-                [this, payer, id, sessions = std::move(sessions),
-                 tried = std::move(tried)](const absl::Status& status) {
-                  control_loop.AssertOnLoop();
-                  if (const LogPermit permit = books_.log.Ask(payer, kReclaimedLine)) {
-                    permit.Info("reclaimed returned memory session=", id,
-                                " error=", status.ok() ? "" : status.ToString());
-                  }
-                  ReclaimNext(payer, sessions, tried);
-                });
+  Do(SessionAction::kReplace, id, kReclaimWait,
+     [this, payer, id, sessions = std::move(sessions),
+      tried = std::move(tried)](const absl::Status& status) {
+       control_loop.AssertOnLoop();
+       if (const LogPermit permit = books_.log.Ask(payer, kReclaimedLine)) {
+         permit.Info("reclaimed returned memory session=", id,
+                     " error=", status.ok() ? "" : status.ToString());
+       }
+       ReclaimNext(payer, sessions, tried);
+     });
 }
 
 // --- Memory that is moved for others.
@@ -171,6 +173,24 @@ uint64_t SessionHost::MostGrowth(uint64_t session, const DeviceMemory& device) {
   return warpline::server::MostGrowth(facts);
 }
 
+std::vector<SessionProgress> SessionHost::OpenSessions() {
+  std::vector<SessionProgress> open;
+  for (const auto& [id, session] : sessions_) {
+    const std::optional<SessionProgress> one = session->Progress();
+    if (one.has_value()) open.push_back(*one);
+  }
+  return open;
+}
+
+void SessionHost::SuspendIdle(uint64_t session) {
+  Do(SessionAction::kSuspend, session, kIdleWait, [this, session](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    // Its worker has something that would be lost: the memory leaves alone.
+    if (!absl::IsFailedPrecondition(status)) return;
+    Do(SessionAction::kPageOut, session, kIdleWait, [](const absl::Status&) {});
+  });
+}
+
 std::vector<Resident> SessionHost::ResidentsOf(int device) {
   std::vector<Resident> residents;
   for (const auto& [id, session] : sessions_) {
@@ -200,7 +220,7 @@ DeviceRoom SessionHost::RoomOf(int device) {
 
 void SessionHost::MoveOut(uint64_t session, absl::Duration deadline,
                           std::function<void(absl::Status)> done) {
-  PageOut(session, deadline, std::move(done));
+  Do(SessionAction::kPageOut, session, deadline, std::move(done));
 }
 
 void SessionHost::OnEvicted(const Eviction& eviction, const absl::Status& status) {

@@ -39,8 +39,8 @@ class SessionWorkerTest : public SessionFixture {
   }
   absl::Status Replace(uint64_t id, absl::Duration deadline) {
     std::promise<absl::Status> answer;
-    host_->ReplaceWorker(id, deadline,
-                         [&](const absl::Status& status) { answer.set_value(status); });
+    host_->Do(SessionAction::kReplace, id, deadline,
+              [&](const absl::Status& status) { answer.set_value(status); });
     return answer.get_future().get();
   }
   SessionSnapshot Only() { return host_->Snapshot().sessions.at(0); }

@@ -62,6 +62,7 @@ struct ServerCounters {
   Counter sessions_refused;
   Counter worker_deaths;
   Counter memory_moves_out;  // Sessions whose memory was moved to the host for others.
+  Counter suspensions;       // Sessions whose workers were ended until they are wanted.
   Counter memory_moves_in;   // Sessions whose memory came back.
   Counter worker_replacements;
   Counter faults;
