@@ -88,7 +88,8 @@ void GiveBackAll() {
   g_pieces.clear();
 }
 
-// Calls visit(words, count, address) with a block of the memory after the other, copied to the host.
+// Calls visit(words, count, address) with a block of the memory after the other, copied to the
+// host.
 template <typename Visit>
 void ForEachBlock(bool copies_back, Visit visit) {
   std::vector<uint32_t> words(kBlockWords);
@@ -233,7 +234,7 @@ void Obey(const std::string& verb, const char* what) {
 }  // namespace
 
 int main() {
-  // What poll() says of the standard input is to hold for what is read next.
+  // Without a buffer, poll() tells of each line that is not read yet.
   std::setvbuf(stdin, nullptr, _IONBF, 0);
   CUDA_CHECK(cudaFree(nullptr));
   char verb[16], what[32];

@@ -1,6 +1,6 @@
-// A worker that is taken over and lies about memory that is to be moved: warpline-worker, which obeys
-// the paging suite. In its folder it finds, when it starts, the file `orders` with the path of a unix
-// socket. It connects there, and then obeys lines:
+// A worker that is taken over and lies about memory that is to be moved: warpline-worker, which
+// obeys the paging suite. In its folder it finds, when it starts, the file `orders` with the path
+// of a unix socket. It connects there, and then obeys lines:
 //
 //   keep            from now on says that it has unmapped or dropped memory, and does not
 //   forge NAME      answers the next request to unmap memory with a forgery (kForgeries)
@@ -71,7 +71,7 @@ void SayBytes(const std::string& bytes) {
   sendmsg(kControlFd, &message, MSG_NOSIGNAL);
 }
 
-// What a hostile worker says of the request `id` about `session`, in place of the truth.
+// Says something about the request `id` about `session`, in place of the truth.
 struct Forgery {
   const char* name;
   void (*say)(uint64_t session, uint64_t id);
@@ -167,8 +167,7 @@ Plan* g_plan = nullptr;  // Null in an honest worker.
 
 void KeepChunk(int fd, uint64_t bytes) {
   // Not the worker's own mmap().
-  const long at =
-      syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const long at = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at < 0 && at > -4096) return;
   MutexLock lock(&g_plan->mu);
   g_plan->kept.push_back({reinterpret_cast<uint32_t*>(at), bytes / 4});
