@@ -6,7 +6,7 @@ Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N]
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
 line an attack, then `attack: S of N stopped, D neighbours disturbed`; exit status 0 when S = N and D = 0.
-docs/security.md says what stops them. The suites, of which the first seven are made without --suite:
+docs/security.md says what stops them. The suites, of which the first eight are made without --suite:
   escape    workers attack everything around them once their jail is closed; each attack is made once more
             in a worker without the layers of the jail that stop it, where it must get through, for which
             root is needed
@@ -28,18 +28,20 @@ docs/security.md says what stops them. The suites, of which the first seven are 
   pool      what a stranger does at the ports of a scheduler and of a server that reports to it: sessions and
             calls, health, metrics, the page. In each row an honest program runs, the operator's actions are
             recorded, metrics are answered, no server is lost, and memory stays within 128 MiB
+  paging    what tenants get by device memory that moves to the host: what is left in chunks and in host memory,
+            workers that keep what they say they have unmapped or forge their answers, moves without end
   traffic   hostile traffic from several processes for --minutes (1): prints how many messages, and the
             server's memory, descriptors, threads and log at the start, at most and at the end
   share     an honest session beside --sessions (64) hostile ones that keep the processors busy, each time
             for --seconds (20): prints what it gets done of its fair share, a 65th of what it does alone,
             and ends with 1 below half of that
 With --prove: copies the sources to ~/.cache/warpline, builds the programs there with switches for all
-defences of tests/attack/mutations.toml, and makes each row of the suites wire and pool, and some of the
-suite tier, against a server (and scheduler) of its own without the defences that stop it. One line a row,
+defences of tests/attack/mutations.toml, and makes each row of the suites wire, pool and paging, and some of
+the suite tier, against a server (and scheduler) of its own without the defences that stop it. One line a row,
 then `proved: P of N rows get through without their defence`; exit status 0 when P = N. The first time it
 builds for some minutes.
-  --suite    of this suite only: wire, tier or pool
-  --only     these rows only; without --prove, of the suite pool
+  --suite    of this suite only: wire, tier, pool or paging
+  --only     these rows only; without --prove, of the suites pool and paging
 Others:
   --device   where kernels run: cpu (default) or cuda
 TEXT

@@ -11,9 +11,10 @@ and n/a where the host lacks what the attack is about; then
   attack: S of N stopped, D neighbours disturbed (A n/a)
 
 Exit status 0 when S = N and D = 0. A neighbour, which is another tenant's program, checks its results
-all the while, but for the suite share, which measures such a program, and the suite pool, which runs
-one in each row; the suite tier has ten of them. With --prove, shows of rows of the suites wire, tier
-and pool that they get through without what stops them (prove.py, prove_tier.py, prove_pool.py).
+all the while, but for the suite share, which measures such a program, and the suites pool and paging,
+which run one in each row; the suite tier has ten of them. With --prove, shows of rows of the suites
+wire, tier, pool and paging that they get through without what stops them (prove.py, prove_tier.py,
+prove_rows.py).
 """
 import argparse
 import os
@@ -32,9 +33,10 @@ import mutations  # noqa: E402
 from accomplice_suite import AccompliceSuite  # noqa: E402
 from escape_suite import EscapeSuite  # noqa: E402
 from guard_suite import GuardSuite  # noqa: E402
+from paging_suite import PagingSuite  # noqa: E402
 from pool_suite import PoolSuite  # noqa: E402
 from prove import SERVER_PROGRAMS, Prover  # noqa: E402
-from prove_pool import PoolProver  # noqa: E402
+from prove_rows import PagingProver, PoolProver  # noqa: E402
 from prove_tier import TierProver  # noqa: E402
 from residue_suite import ResidueSuite  # noqa: E402
 from share_suite import ShareSuite  # noqa: E402
@@ -44,13 +46,16 @@ from traffic_suite import TrafficSuite  # noqa: E402
 from wire_suite import WireSuite  # noqa: E402
 
 SUITES = {suite.name: suite for suite in (EscapeSuite, AccompliceSuite, WireSuite, ResidueSuite,
-                                       GuardSuite, TierSuite, PoolSuite, TrafficSuite, ShareSuite)}
+                                       GuardSuite, TierSuite, PoolSuite, PagingSuite,
+                                       TrafficSuite, ShareSuite)}
 DEFAULT_SUITES = (EscapeSuite.name, AccompliceSuite.name, WireSuite.name, ResidueSuite.name,
-                  GuardSuite.name, TierSuite.name, PoolSuite.name)
+                  GuardSuite.name, TierSuite.name, PoolSuite.name, PagingSuite.name)
 PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/guard_attack": "tests/guard/guard_attack",
             "bin/hostile": "tests/hostile/attack",
             "bin/long_program": "tests/chaos/long_program",
+            "bin/paging_program": "tests/attack/paging_program",
+            "bin/paging_worker": "tests/attack/paging_worker",
             "bin/residue": "tests/attack/residue",
             "bin/share_flood": "tests/attack/share_flood",
             "bin/share_program": "tests/attack/share_program",
@@ -85,7 +90,7 @@ def arguments():
     parser.add_argument("--prove", type=pathlib.Path, metavar="BAZEL_BIN",
                         help="what was built of the tree of mutations.py")
     parser.add_argument("--only", default="", metavar="ROW,...",
-                        help="with --prove or of the suite pool, these rows only")
+                        help="with --prove, or of the suites pool and paging, these rows only")
     return parser.parse_args()
 
 
@@ -120,7 +125,8 @@ def prove(options):
             (installation.root / target).unlink()
             shutil.copy2((options.prove / source).resolve(), installation.root / target)
         only = set(filter(None, options.only.split(",")))
-        provers = {WireSuite.name: Prover, TierSuite.name: TierProver, PoolSuite.name: PoolProver}
+        provers = {WireSuite.name: Prover, TierSuite.name: TierProver, PoolSuite.name: PoolProver,
+                   PagingSuite.name: PagingProver}
         proved = [provers[name](installation, server_flags(options)).prove(only)
                   for name in provers if name in (options.suite or provers)]
         return 0 if all(proved) else 1
@@ -197,7 +203,7 @@ def attack(options, installation):
               "--listen=127.0.0.1:0,unix:%s" % (installation.root / "server.sock")]
     names = options.suite or DEFAULT_SUITES
     # They count as one peer with the neighbour, or have neighbours of their own.
-    own = (TrafficSuite.name, ShareSuite.name, TierSuite.name, PoolSuite.name)
+    own = (TrafficSuite.name, ShareSuite.name, TierSuite.name, PoolSuite.name, PagingSuite.name)
     groups = [([name for name in names if name not in own], [*flags, *bounds]),
               ([name for name in names if name == TrafficSuite.name], flags)]
     for group, its_flags in groups:
@@ -214,8 +220,10 @@ def attack(options, installation):
         for failure in suite.failures:
             print("attack: a neighbour was disturbed:\n%s" % failure)
         disturbed, runs = disturbed + len(suite.failures), runs + suite.rounds
-    if PoolSuite.name in names:
-        suite = PoolSuite(installation, flags)
+    for kind in (PoolSuite, PagingSuite):
+        if kind.name not in names:
+            continue
+        suite = kind(installation, flags)
         try:
             for row in suite.rows(set(filter(None, options.only.split(",")))):
                 tally.add(row)
@@ -229,7 +237,7 @@ def attack(options, installation):
 def main():
     options = arguments()
     TrafficSuite.minutes = options.minutes
-    for suite in (AccompliceSuite, GuardSuite, ResidueSuite, TierSuite):
+    for suite in (AccompliceSuite, GuardSuite, PagingSuite, ResidueSuite, TierSuite):
         suite.device = options.device
     ShareSuite.sessions, ShareSuite.seconds = options.sessions, options.seconds
     TierSuite.neighbours, TierSuite.every = options.neighbours, options.every

@@ -20,7 +20,7 @@ TABLE = HERE / "mutations.toml"
 # Where the server and the programs that it starts find the names of what is taken away.
 VARIABLE = "ATTACK_WITHOUT"
 # Which rows of a suite a defence stops: the key of the table by the suite.
-ROW_KEYS = {"wire": "rows", "tier": "tier_rows", "pool": "pool_rows"}
+ROW_KEYS = {"wire": "rows", "tier": "tier_rows", "pool": "pool_rows", "paging": "paging_rows"}
 # Not tracked, but a part of how the sources are built here.
 UNTRACKED = ("user.bazelrc",)
 

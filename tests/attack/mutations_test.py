@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each mutation still applies to the sources, and each row of the suites wire and pool has its proof.
+"""Each mutation still applies to the sources, and each row of the suites wire, pool and paging has its proof.
 
 Runs beside the sources: the files that mutations.toml names are read where they are.
 """
@@ -13,6 +13,7 @@ SOURCES = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(SOURCES / folder) for folder in ("tests/attack", "tests/chaos", "deploy/local")]
 
 import mutations  # noqa: E402  (found by the path above)
+import paging_suite  # noqa: E402
 import pool_suite  # noqa: E402
 import tier_suite  # noqa: E402
 
@@ -60,6 +61,10 @@ class TableTest(unittest.TestCase):
 
     def test_each_row_of_the_pool_suite_is_accounted_for(self):
         self.table.check_rows([(name, "-") for name in pool_suite.ROWS], pool_suite.PoolSuite.name)
+
+    def test_each_row_of_the_paging_suite_is_accounted_for(self):
+        self.table.check_rows([(name, "-") for name in paging_suite.ROWS],
+                              paging_suite.PagingSuite.name)
 
     def test_a_row_that_nothing_accounts_for_is_found(self):
         rows = [(row, "-") for row in {*self.table.named(), *self.table.unproved()}]

@@ -5,7 +5,7 @@ meanwhile honest programs run to their end, the operator's actions are recorded,
 the page are answered, and afterwards no server was lost, nobody has ended, and the peak of neither
 process's memory is more than 128 MiB above what it was before. How long anything took is told, and
 nothing is judged by it. That rows get through without what stops them is shown by --prove
-(prove_pool.py).
+(prove_rows.py).
 """
 from pool import calls, floods, servers, web
 from pool.pool import GotThrough, Pool

@@ -9,10 +9,12 @@ OUTCOMES = ("stopped", "succeeded", "unprepared", "not_here")
 
 
 class Row:
-    """What became of one attack. `detail` is for people."""
+    """What became of one attack. `detail` is for people. One that is unprepared was not made at all, and
+    counts as not stopped."""
 
-    def __init__(self, suite, name, verdict, detail):
+    def __init__(self, suite, name, verdict, detail, unprepared=False):
         self.suite, self.name, self.verdict, self.detail = suite, name, verdict, detail
+        self.unprepared = unprepared
 
     def __str__(self):
         return "%s %s: %s (%s)" % (self.suite, self.name, self.verdict, self.detail)
