@@ -131,12 +131,12 @@ class PagingTest(PagingCase):
         """The sessions that were moved for others, one for each time."""
         return re.findall(r"moved to the host session=(\d+) .* error=$", server.log(), re.MULTILINE)
 
-    def small_server(self, overcommit):
-        """A server whose device has 24 MiB. Programs with WORDS have 15 MiB."""
+    def small_server(self, overcommit, *flags, mib=24):
+        """A server whose device has `mib`. Programs with WORDS have 15 MiB."""
         with harness.server(self.installation) as server:
             have = int(re.search(r"device gpu=0 .* memory_bytes=(\d+)", server.log())[1])
-        return harness.server(self.installation, "--device_reserve=%d" % (have - (24 << 20)),
-                              "--swap_host=128MiB", "--memory_overcommit=%s" % overcommit)
+        return harness.server(self.installation, "--device_reserve=%d" % (have - (mib << 20)),
+                              "--swap_host=128MiB", "--memory_overcommit=%s" % overcommit, *flags)
 
     WORDS = "--words=%d" % (5 << 17)
 
@@ -158,6 +158,10 @@ class PagingTest(PagingCase):
             trace = self.trace(server)
             moves = [event["args"] for event in trace["traceEvents"] if event.get("cat") == "move"]
             self.assertTrue(any(move["reason"] in ("idle", "used_up") for move in moves), moves)
+            ids = {int(one["id"]) for one in self.sessions(server)}
+            for move in moves:
+                self.assertIn(move["session"], ids)
+                self.assertEqual("for_session" in move, move["reason"] in ("idle", "used_up"), move)
             for program in programs:
                 self.finish(program, server)
 
@@ -183,6 +187,24 @@ class PagingTest(PagingCase):
             self.assertNotEqual(status, 0, stdout + stderr)
             self.assertIn("the device's sessions may have", stderr)
             self.finish(first, server)
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
+    def test_memory_that_cannot_be_moved_leaves_room_for_what_is_away(self):
+        with self.small_server(4, "--tiers=isolated,guarded", "--guarded_memory=32MiB",
+                               mib=40) as server:
+            away = harness.start_held(self.installation, server.endpoint, PROGRAM, self.WORDS)
+            os.kill(away.pid, signal.SIGSTOP)
+            self.page(server, "page-out", "its memory is away")
+            # A guarded session keeps its memory: it is refused, or has what is left beside the other.
+            guarded = subprocess.Popen(
+                [str(self.installation.root / "bin/warpline"), "run", "--tier=guarded",
+                 "--endpoint=" + server.endpoint, "--",
+                 str(self.installation.root / "bin/examples" / PROGRAM), "--held", "--words=2048"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            guarded.stdout.readline()
+            os.kill(away.pid, signal.SIGCONT)
+            self.finish(away, server)
+            guarded.communicate()
 
     def test_overcommit_needs_memory_of_the_host(self):
         with self.assertRaises(harness.local_server.Error) as raised:

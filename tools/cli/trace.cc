@@ -111,7 +111,10 @@ class Writer {
     if (span.kind() == "work") {
       absl::StrAppend(&args, ",\"commands\":", span.commands(), ",\"bytes\":", span.bytes());
     }
-    if (span.kind() == "move") absl::StrAppend(&args, ",\"bytes\":", span.bytes());
+    if (span.kind() == "move") {
+      absl::StrAppend(&args, ",\"bytes\":", span.bytes(), ",\"session\":", span.session());
+      if (span.wanted_by() != 0) absl::StrAppend(&args, ",\"for_session\":", span.wanted_by());
+    }
     const int64_t length_ns = std::max<int64_t>(span.end_ns() - span.begin_ns(), 0);
     events_.push_back(absl::StrFormat(
         R"({"name":%s,"cat":%s,"ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f,"args":{%s}})",

@@ -24,6 +24,8 @@ void Fill(const dispatch::TraceSpan& from, warpline_internal::TraceSpan* to) {
   to->set_charged_ns(from.charged_ns);
   to->set_commands(from.commands);
   to->set_bytes(from.bytes);
+  to->set_session(from.session);
+  to->set_wanted_by(from.wanted_by);
 }
 
 }  // namespace

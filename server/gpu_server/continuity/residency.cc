@@ -42,7 +42,15 @@ uint64_t MostGrowth(const GrowthFacts& facts) {
   const uint64_t both = facts.host_bytes + facts.capacity_bytes;
   most = std::max(most, std::min(less(both, facts.total_bytes + 2 * facts.largest_bytes),
                                  less(both, facts.total_bytes + 2 * facts.own_bytes) / 3));
-  return std::min(to_limit, most);
+  // It, or what has to come back beside it, fits next to what stays on the device.
+  const uint64_t moves =
+      facts.stays ? std::max(facts.own_bytes, facts.largest_bytes) : facts.own_bytes;
+  const uint64_t beside = less(facts.capacity_bytes, facts.fixed_bytes + moves);
+  return std::min({to_limit, most, beside});
+}
+
+bool FitsBesideFixed(const GrowthFacts& facts) {
+  return facts.fixed_bytes + std::max(facts.own_bytes, facts.largest_bytes) <= facts.capacity_bytes;
 }
 
 Residency::Residency(ResidencyOptions options, Timers* timers, ResidencyHost* host)

@@ -55,12 +55,17 @@ struct GrowthFacts {
   uint64_t limit_bytes = 0;    // All sessions may have so much together.
   uint64_t host_bytes = 0;     // The host's memory for what is away.
   uint64_t total_bytes = 0;    // All of them have so much, there and away.
-  uint64_t own_bytes = 0;      // The session that is to grow has so much.
-  uint64_t largest_bytes = 0;  // The largest other session has so much.
+  uint64_t fixed_bytes = 0;    // Sessions that cannot be moved have so much on the device.
+  uint64_t own_bytes = 0;      // The session that is to grow has so much that can be moved.
+  uint64_t largest_bytes = 0;  // The largest other session has so much that can be moved.
+  bool stays = false;          // The memory that is added cannot be moved.
 };
-// Returns the bytes by which a session may grow, so that any session can always be brought back:
-// while a session leaves, the one that comes is still on the host.
+// Returns the bytes by which a session may grow, so that any session can always be brought back.
+// All of a session has to fit beside what cannot be moved. While a session leaves, the one that
+// comes is still on the host.
 uint64_t MostGrowth(const GrowthFacts& facts);
+// Returns true if the largest session that can be moved fits beside what cannot.
+bool FitsBesideFixed(const GrowthFacts& facts);
 
 // Why a session's memory was moved, and for which session.
 struct Eviction {

@@ -184,6 +184,26 @@ TEST(MostGrowthTest, ThereIsALimit) {
             0u);
 }
 
+TEST(MostGrowthTest, AllOfASessionFitsBesideWhatCannotBeMoved) {
+  GrowthFacts facts = {.capacity_bytes = 100,
+                       .limit_bytes = 400,
+                       .host_bytes = 1000,
+                       .total_bytes = 130,
+                       .fixed_bytes = 30,
+                       .own_bytes = 40,
+                       .largest_bytes = 60};
+  EXPECT_EQ(MostGrowth(facts), 30u);
+  facts.stays = true;
+  EXPECT_EQ(MostGrowth(facts), 10u);
+  facts.own_bytes = 65;
+  EXPECT_EQ(MostGrowth(facts), 5u);
+}
+
+TEST(MostGrowthTest, TheLargestSessionHasToFitBesideWhatCannotBeMoved) {
+  EXPECT_TRUE(FitsBesideFixed({.capacity_bytes = 100, .fixed_bytes = 40, .largest_bytes = 60}));
+  EXPECT_FALSE(FitsBesideFixed({.capacity_bytes = 100, .fixed_bytes = 41, .largest_bytes = 60}));
+}
+
 TEST_F(ResidencyTest, RoomThatIsThereIsGivenAtOnce) {
   Add(1, 40);
   Grow(1, 60);

@@ -58,6 +58,8 @@ struct TraceSpan {
   int64_t charged_ns = 0;  // Turns only.
   uint64_t commands = 0;   // Work only: commands completed.
   uint64_t bytes = 0;      // Bytes copied by work, or moved.
+  uint64_t session = 0;    // Moves only: the session whose memory was moved.
+  uint64_t wanted_by = 0;  // Moves only: the session that wanted the room, or 0.
 };
 
 // A session's memory went to the host or came back.

@@ -234,6 +234,8 @@ void GpuDispatch::AddMove(const MemoryMove& move, int64_t now_ns) {
   span.begin_ns = now_ns - move.took_ns;
   span.end_ns = now_ns;
   span.bytes = move.bytes;
+  span.session = move.session;
+  span.wanted_by = move.wanted_by;
   recorder_.Add(span);
   // Memory that comes back does so for its own session.
   const Slice* const causes = move.out ? other : slice;

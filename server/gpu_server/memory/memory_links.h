@@ -107,7 +107,11 @@ class ChunkSource {
   virtual void Fetch(std::shared_ptr<AwayMemory> away, Moved moved) RUNS_ON(control_loop) = 0;
   // The bytes of the device by which the session may grow. With more, the sessions would have more
   // than the server may give out, of the device and of the host.
-  virtual uint64_t MostGrowth() RUNS_ON(control_loop) = 0;
+  // `stays` says that what is added cannot be moved.
+  virtual uint64_t MostGrowth(bool stays) RUNS_ON(control_loop) = 0;
+  // Returns false if memory of this session and of `other` may not be shared: both could not be
+  // moved any more, and others could not come back beside them.
+  virtual bool MayShareWith(uint64_t other) RUNS_ON(control_loop) = 0;
   // Asks the policy what to do about a shortage. Otherwise memory of others is moved to the host
   // where the server may do that. Otherwise the request waits as long as memory comes back by
   // itself, for at most kMostReturnWait. Then, once for each request, sessions that the same pays
@@ -166,7 +170,10 @@ class MemoryReclaimer {
                          std::function<void(absl::Status)> again) RUNS_ON(control_loop) = 0;
   virtual void StopWaiting(uint64_t session) RUNS_ON(control_loop) = 0;
   // Returns ChunkSource::MostGrowth() for the session.
-  virtual uint64_t MostGrowth(uint64_t session, const DeviceMemory& device)
+  virtual uint64_t MostGrowth(uint64_t session, const DeviceMemory& device, bool stays)
+      RUNS_ON(control_loop) = 0;
+  // Returns ChunkSource::MayShareWith() for the session.
+  virtual bool MayShare(uint64_t session, uint64_t other, const DeviceMemory& device)
       RUNS_ON(control_loop) = 0;
   // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
   // False when there is none. See SessionMemory.

@@ -80,8 +80,11 @@ class SessionDevices::Device : public ChunkSource {
   void Fetch(std::shared_ptr<AwayMemory> away, Moved moved) override RUNS_ON(control_loop) {
     device->swap_files()->Fetch(std::move(away), OnControl(std::move(moved)));
   }
-  uint64_t MostGrowth() override RUNS_ON(control_loop) {
-    return all_->links_.reclaimer->MostGrowth(session_, *device);
+  uint64_t MostGrowth(bool stays) override RUNS_ON(control_loop) {
+    return all_->links_.reclaimer->MostGrowth(session_, *device, stays);
+  }
+  bool MayShareWith(uint64_t other) override RUNS_ON(control_loop) {
+    return all_->links_.reclaimer->MayShare(session_, other, *device);
   }
   void StopWaiting() override RUNS_ON(control_loop) {
     all_->links_.reclaimer->StopWaiting(session_);

@@ -10,6 +10,9 @@
 namespace warpline::server {
 namespace {
 
+constexpr char kOthersCouldNotComeBack[] =
+    "memory that is shared cannot be moved, and others could not come back from the host beside it";
+
 using warpline_internal::MemoryGrant;
 using warpline_internal::MemoryRequest;
 
@@ -184,6 +187,9 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
     offer.va = range->base;
     offer.bytes = range->bytes;
   }
+  if (!offer.is_event() && !links_.chunks->MayShareWith(options_.session)) {
+    return Answer(0, CudaResult::kOutOfMemory, kOthersCouldNotComeBack);
+  }
   grant.set_id(request.id());
   grant.set_va(offer.va);
   // An event has none, but an answer without bytes is a refusal.
@@ -206,6 +212,7 @@ void SessionMemory::RecordShare(audit::Event event, const std::string& token, ui
 
 absl::StatusOr<std::vector<Chunk>> SessionMemory::HoldsOf(const Offer& offer) {
   if (ended_) return absl::NotFoundError("its session is over");
+  has_shared_ = true;
   if (offer.handle != 0) return handles_.Share(offer.handle);
   auto shared = book_.Share(offer.va, offer.bytes);
   if (!shared.ok()) return shared.status();
@@ -238,6 +245,9 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   if (chunk_count() >= options_.max_chunks) {
     return Answer(0, CudaResult::kOutOfMemory, "the session holds too many chunks already");
   }
+  if (!links_.chunks->MayShareWith(owner->options_.session)) {
+    return Answer(0, CudaResult::kOutOfMemory, kOthersCouldNotComeBack);
+  }
   auto chunks = owner->HoldsOf(*offer);
   if (!chunks.ok()) return refuse(chunks.status().message());
   if (TotalBytes(*chunks) != request.min_bytes() || chunks->empty()) {
@@ -259,6 +269,7 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
     return RunShort(/*quota_short=*/true,
                     absl::StrCat(QuotaText(), ", and what was offered has ", foreign_bytes));
   }
+  has_shared_ = true;
   RecordShare(audit::Event::kMemoryOpened, request.open(), request.min_bytes());
   std::vector<uint64_t> handles(chunks->size(), request.handle());
   StartHolding(*std::move(chunks), std::move(handles), std::move(reservation));

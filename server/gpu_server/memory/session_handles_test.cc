@@ -47,7 +47,8 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   MemoryRelief Relieve(const MemoryShortage&, Again) override { return {}; }
   void Store(std::shared_ptr<AwayMemory>, Moved) override { FAIL(); }
   void Fetch(std::shared_ptr<AwayMemory>, Moved) override { FAIL(); }
-  uint64_t MostGrowth() override { return ~uint64_t{0}; }
+  uint64_t MostGrowth(bool) override { return ~uint64_t{0}; }
+  bool MayShareWith(uint64_t) override { return may_share; }
   void StopWaiting() override {}
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
@@ -70,6 +71,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   }
 
   uint64_t asked_bytes = 0;
+  bool may_share = true;
   uint64_t largest = 0;
   Taken pending;
   size_t returned = 0;
@@ -189,6 +191,32 @@ TEST_F(SessionHandlesTest, MemoryThatIsSharedStays) {
   first_.memory->PageOut([&](const absl::Status& status) { paged = status; });
   EXPECT_TRUE(absl::IsFailedPrecondition(paged)) << paged;
   EXPECT_FALSE(first_.memory->away());
+}
+
+TEST_F(SessionHandlesTest, MemoryThatIsOfferedStaysUntilTheOfferEnds) {
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  const std::string token = first_.Share(1).token();
+  EXPECT_EQ(first_.memory->WhyNotMovable(), "it offers memory to other sessions");
+  shares_.Remove(token, first_.memory.get());
+  EXPECT_EQ(first_.memory->WhyNotMovable(), "");
+}
+
+TEST_F(SessionHandlesTest, WhereOthersCouldNotComeBackNothingIsOfferedOrOpened) {
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  first_.host.may_share = false;
+  EXPECT_EQ(first_.Share(1).token(), "");
+  EXPECT_EQ(first_.memory->WhyNotMovable(), "");
+  first_.host.may_share = true;
+  second_.host.may_share = false;
+  const std::string token = first_.Share(1).token();
+  const size_t sent = second_.host.sent.size();
+  second_.Open(token, 9, 2 * kMiB);
+  EXPECT_EQ(second_.host.sent.size(), sent);
+  EXPECT_EQ(second_.host.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
 }
 
 TEST_F(SessionHandlesTest, HandlesAreHeldByTheWorkerAndChargedUntilTheyAreDropped) {

@@ -36,6 +36,10 @@ void SessionMemory::TryTakeOwn(uint64_t bytes, std::shared_ptr<Operation> operat
       taken(absl::ResourceExhaustedError(why));
     }
   };
+  if (links_.chunks->MostGrowth(/*stays=*/true) < bytes) {
+    return taken(absl::ResourceExhaustedError(
+        "others could not come back from the host beside what cannot be moved"));
+  }
   // Shared, since functions must be copyable.
   const auto own = std::make_shared<Reservation>(quota_->Reserve(bytes, bytes, 1));
   if (own->bytes() < bytes) return run_short(/*quota_short=*/true, QuotaText());
@@ -272,13 +276,15 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
 }
 
 void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes) {
-  const uint64_t most = links_.chunks->MostGrowth() / kChunkGranularity * kChunkGranularity;
+  const bool stays = !WhyNotMovable().empty();
+  const uint64_t most = links_.chunks->MostGrowth(stays) / kChunkGranularity * kChunkGranularity;
   if (most < least_bytes) {
     Keep(std::exchange(taken_, {}), std::exchange(taken_reservation_, Reservation()));
-    return Answer(0, CudaResult::kOutOfMemory,
-                  absl::StrCat("the device's sessions may have ", most,
-                               " bytes more, with what is moved to the host, and ", least_bytes,
-                               " are wanted"));
+    return Answer(
+        0, CudaResult::kOutOfMemory,
+        absl::StrCat("the device's sessions may have ", most, " bytes more",
+                     stays ? " that cannot be moved" : "", ", with what is moved to the host, and ",
+                     least_bytes, " are wanted"));
   }
   if (most < reservation.bytes()) reservation.ShrinkTo(most);
   const uint64_t want_bytes = reservation.bytes();

@@ -168,6 +168,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   uint64_t chunk_bytes() const RUNS_ON(control_loop) {
     return book_.backed_bytes() + handles_.bytes() + kept_bytes_;
   }
+  // Taken by TakeOwn().
+  uint64_t own_bytes() const RUNS_ON(control_loop) { return own_.bytes(); }
   // Returned by the client, and nobody else's before the worker is gone.
   uint64_t kept_bytes() const RUNS_ON(control_loop) { return kept_bytes_; }
   // True when all of [va, va + bytes) is backed, also by memory that is away.
@@ -338,6 +340,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // number, and at no former one.
   bool short_ ABSL_GUARDED_BY(control_loop) = false;
   uint64_t try_ ABSL_GUARDED_BY(control_loop) = 0;
+  // Some of its chunks were given to other sessions, or are theirs.
+  bool has_shared_ ABSL_GUARDED_BY(control_loop) = false;
   bool ended_ ABSL_GUARDED_BY(control_loop) = false;
   bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
   bool abandoned_ ABSL_GUARDED_BY(control_loop) = false;  // For good; suspended, too.

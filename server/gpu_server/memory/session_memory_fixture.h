@@ -67,7 +67,8 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     EXPECT_TRUE(away->file != nullptr);
     moved = std::move(done);
   }
-  uint64_t MostGrowth() override { return most_growth; }
+  uint64_t MostGrowth(bool) override { return most_growth; }
+  bool MayShareWith(uint64_t) override { return true; }
   void StopWaiting() override { ++stops; }
   MemoryRelief Relieve(const MemoryShortage& shortage, Again again) override {
     seen = shortage;

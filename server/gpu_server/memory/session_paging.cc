@@ -60,6 +60,11 @@ std::string SessionMemory::WhyNotMovable() const {
   if (options_.at_once) return "a guarded session has its memory for as long as it lasts";
   if (abandoned_ || ended_) return "it has ended";
   if (!limbo_.empty()) return "its worker failed to map some of its memory";
+  // The other session could not open it while it is away.
+  if (options_.shares != nullptr && options_.shares->OffersMemory(this)) {
+    return "it offers memory to other sessions";
+  }
+  if (!has_shared_) return "";
   bool shared = false;
   const auto look = [&](uint64_t, const Chunk& chunk) { shared |= chunk.share != nullptr; };
   book_.ForEachChunk(look);

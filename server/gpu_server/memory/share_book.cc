@@ -39,6 +39,11 @@ absl::StatusOr<Offer> ShareBook::Find(const std::string& token, const std::strin
   return it->second.offer;
 }
 
+bool ShareBook::OffersMemory(const SessionMemory* owner) const {
+  const auto own = own_.find(owner);
+  return own != own_.end() && !(own->second.handles.empty() && own->second.ranges.empty());
+}
+
 void ShareBook::Remove(const std::string& token, const SessionMemory* owner) {
   const auto found = offers_.find(token);
   if (found == offers_.end() || found->second.owner != owner) return;

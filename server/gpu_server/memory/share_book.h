@@ -46,6 +46,8 @@ class ShareBook {
   // The offer, if `domain` may open it. NOT_FOUND otherwise, whatever the reason.
   absl::StatusOr<Offer> Find(const std::string& token, const std::string& domain) const
       RUNS_ON(control_loop);
+  // Returns true if the session offers memory.
+  bool OffersMemory(const SessionMemory* owner) const RUNS_ON(control_loop);
   // Ends the offer of a token, if it is the owner's.
   void Remove(const std::string& token, const SessionMemory* owner) RUNS_ON(control_loop);
   // Ends the offers of memory that the owner gives back: of a handle, or of ranges that reach into

@@ -564,11 +564,7 @@ std::optional<Resident> Session::ResidentOn(const DeviceMemory& device) const {
   Resident resident;
   resident.session = id_;
   resident.bytes = ChunkBytesOn(device);
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const SessionMemory& memory = devices.memory(i);
-    // All its devices are moved together.
-    if (resident.why_not.empty()) resident.why_not = memory.WhyNotMovable();
-  }
+  resident.why_not = WhyNotMovable();
   resident.moving = paging_.moving();
   resident.in_flight = worker_.in_flight();
   resident.waits = devices.waits_for_room();
@@ -587,6 +583,19 @@ std::optional<SessionProgress> Session::Progress() const {
 
 uint64_t Session::ChunkBytesOn(const DeviceMemory& device) const {
   return holdings_.devices().Sum(device, &SessionMemory::chunk_bytes);
+}
+
+uint64_t Session::OwnBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::own_bytes);
+}
+
+std::string Session::WhyNotMovable() const {
+  const SessionDevices& devices = holdings_.devices();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    std::string why = devices.memory(i).WhyNotMovable();
+    if (!why.empty()) return why;
+  }
+  return "";
 }
 
 uint64_t Session::AwayBytesOn(const DeviceMemory& device) const {

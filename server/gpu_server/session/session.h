@@ -159,6 +159,11 @@ class Session : public SessionControl,
   // Returns the bytes in chunks of a device, there and away.
   uint64_t ChunkBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   uint64_t AwayBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  // Returns what its worker takes of a device for itself, which counts against the device.
+  uint64_t OwnBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  // Returns why its memory cannot be moved, which is that of all its devices together, or an empty
+  // text.
+  std::string WhyNotMovable() const RUNS_ON(control_loop);
   // Returns all that it has of a device and asks for now.
   uint64_t TotalBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   uint64_t id() const { return id_; }

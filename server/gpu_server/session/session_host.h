@@ -165,7 +165,14 @@ class SessionHost : public Acceptor,
   }
   // Returns what sessions may have of the device together.
   uint64_t OfferedBytes(const DeviceMemory& device) const;
-  uint64_t MostGrowth(uint64_t session, const DeviceMemory& device) override RUNS_ON(control_loop);
+  uint64_t MostGrowth(uint64_t session, const DeviceMemory& device, bool stays) override
+      RUNS_ON(control_loop);
+  bool MayShare(uint64_t session, uint64_t other, const DeviceMemory& device) override
+      RUNS_ON(control_loop);
+  // Returns what the sessions have of the device; `stays` is left to the caller. Where `fixed`
+  // returns true for a session, it counts as one that cannot be moved.
+  GrowthFacts GrowthFactsOf(uint64_t session, const DeviceMemory& device,
+                            const std::function<bool(uint64_t)>& fixed) const RUNS_ON(control_loop);
   void AwaitReturnOf(const Session& session, std::function<void()> again) override
       RUNS_ON(control_loop);
   void OnCame(uint64_t session, absl::Duration took) override RUNS_ON(control_loop);

@@ -151,8 +151,21 @@ uint64_t SessionHost::OfferedBytes(const DeviceMemory& device) const {
                                static_cast<double>(device.capacity_bytes()));
 }
 
-uint64_t SessionHost::MostGrowth(uint64_t session, const DeviceMemory& device) {
+uint64_t SessionHost::MostGrowth(uint64_t session, const DeviceMemory& device, bool stays) {
   if (options_.overcommit.factor <= 1) return ~uint64_t{0};
+  GrowthFacts facts = GrowthFactsOf(session, device, [](uint64_t) { return false; });
+  facts.stays = stays;
+  return warpline::server::MostGrowth(facts);
+}
+
+bool SessionHost::MayShare(uint64_t session, uint64_t other, const DeviceMemory& device) {
+  if (options_.overcommit.factor <= 1) return true;
+  return FitsBesideFixed(
+      GrowthFactsOf(session, device, [&](uint64_t id) { return id == session || id == other; }));
+}
+
+GrowthFacts SessionHost::GrowthFactsOf(uint64_t session, const DeviceMemory& device,
+                                       const std::function<bool(uint64_t)>& fixed) const {
   GrowthFacts facts;
   facts.capacity_bytes = device.capacity_bytes();
   facts.limit_bytes = OfferedBytes(device);
@@ -164,13 +177,15 @@ uint64_t SessionHost::MostGrowth(uint64_t session, const DeviceMemory& device) {
   for (const auto& [id, other] : sessions_) {
     const uint64_t bytes = other->ChunkBytesOn(device) + other->AwayBytesOn(device);
     facts.total_bytes += other->TotalBytesOn(device);
-    if (id == session) {
+    if (fixed(id) || !other->WhyNotMovable().empty()) {
+      facts.fixed_bytes += bytes + other->OwnBytesOn(device);
+    } else if (id == session) {
       facts.own_bytes = bytes;
     } else {
       facts.largest_bytes = std::max(facts.largest_bytes, bytes);
     }
   }
-  return warpline::server::MostGrowth(facts);
+  return facts;
 }
 
 std::vector<SessionProgress> SessionHost::OpenSessions() {
