@@ -14,6 +14,7 @@ import re
 import selectors
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -37,6 +38,8 @@ STORMS = 3
 # The storms go on until the honest session has been moved so often, or has done so much.
 MOVES, PORTION, MOST_PORTIONS = 3, 20, 5000
 SETTLE_S = 0.02
+# In a flag: the row's folder for files.
+IN_FOLDER = "{swap}"
 
 
 class GotThrough(Exception):
@@ -181,9 +184,11 @@ class Stage:
 
     def __init__(self, root, environment, flags, give_up_s):
         self.root, self.give_up_s = root, give_up_s
-        self._environment, self._flags = environment, flags
+        self._environment = environment
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-paging-"))
         self.folder.chmod(0o755)
+        (self.folder / "swap").mkdir()
+        self._flags = [flag.replace(IN_FOLDER, str(self.folder / "swap")) for flag in flags]
         self._programs, self._liars = [], []
         self.server = None
 
@@ -206,10 +211,11 @@ class Stage:
         self.server.__exit__(None, None, None)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start(self, apart=False):
+    def start(self, apart=False, tier="isolated"):
         """A program with a session. One that is `apart` comes over TCP, and so as another peer than
         those that go on over the server's unix socket."""
         env = self._environment(self.server.endpoint)
+        env["WARPLINE_TIER"] = tier
         if apart:
             env["WARPLINE_TRANSFER"] = "0"
         program = Program([str(self.root / "bin/paging_program")], env, self.give_up_s)
@@ -243,6 +249,15 @@ class Stage:
         moved = self._operate("page-out", str(self.session_of(program)["id"]))
         if moved.returncode != 0 or "its memory is away" not in moved.stdout:
             raise Unprepared("its memory does not leave: " + moved.stdout[-300:])
+
+    def suspend(self, program):
+        """Returns once its memory is in a file."""
+        before = self.server.log().count("memory is in a file")
+        suspended = self._operate("suspend", str(self.session_of(program)["id"]))
+        if suspended.returncode != 0:
+            raise Unprepared("it is not suspended: " + suspended.stdout[-300:])
+        self.wait_until(lambda: self.server.log().count("memory is in a file") > before,
+                        "its memory is in no file")
 
     def page_out_all(self):
         """Returns what the operator is told, of sessions that did not leave as well."""
@@ -494,6 +509,61 @@ def memory_that_the_host_cannot_hold(stage):
     return "refused beyond %d MiB by name; the honest session goes on" % taken
 
 
+def memory_that_stays(stage):
+    """A guarded session, whose memory cannot be moved, takes the room of one that is away."""
+    honest = stage.start(apart=True)
+    honest.numbers("take %d" % (14 * MIB))
+    honest.numbers("fill 0x1")
+    work(honest, "the honest session")
+    stage.page_out(honest)
+    greedy = stage.start(tier="guarded")
+    try:
+        greedy.ask("take %d" % (28 * MIB))
+        told = "has %s MiB" % (int(stage.session_of(greedy).get("memory_bytes", 0)) // MIB)
+    except (Silence, Unprepared):
+        told = "is refused"
+    work(honest, "the honest session")
+    return "the guarded session %s, and the honest one goes on" % told
+
+
+def swap_files(stage):
+    """The files without a name in the server's folder for them, each open for reading and writing."""
+    folder = str(stage.folder / "swap")
+    return [open("/proc/%d/fd/%s" % (stage.server.pid, each), "r+b", buffering=0)
+            for each in os.listdir("/proc/%d/fd" % stage.server.pid)
+            if os.readlink("/proc/%d/fd/%s" % (stage.server.pid, each)).startswith(folder)]
+
+
+def residue_in_files(stage):
+    """The file of a suspended session is read, and then changed, by a thief of the disk."""
+    owner = stage.start()
+    owner.numbers("take %d" % OWN_BYTES)
+    owner.numbers("fill %#x" % SECRET)
+    looked = 0
+    for changed in (False, True):
+        stage.suspend(owner)
+        files = swap_files(stage)
+        if not files:
+            raise Unprepared("the session's memory is in no file")
+        for file in files:
+            with file:
+                content = file.read()
+                looked += len(content)
+                if struct.pack("<I", SECRET) * 2 in content:
+                    raise GotThrough("the session's words are in the file")
+                if changed:
+                    os.pwrite(file.fileno(), bytes([content[4096] ^ 1]), 4096)
+        if not changed:
+            keeps_all(owner, SECRET, "the session that came back from a file")
+    try:
+        found, words, _ = owner.hear_of_another_word(SECRET)
+    except Silence:
+        return "%d bytes of files, none of them plain; a session whose file was changed ends" % looked
+    if found == words:
+        raise Unprepared("the change was nowhere")
+    raise GotThrough("the session goes on with %d wrong words" % (words - found))
+
+
 class Plan(typing.NamedTuple):
     """A row: what it does, and the server that it needs."""
 
@@ -513,6 +583,10 @@ ROWS = {
     # Less than a session that has the whole device and one that is away.
     "memory_that_the_host_cannot_hold": Plan(memory_that_the_host_cannot_hold,
                                              ["--swap_host=32MiB", "--memory_overcommit=4"]),
+    "memory_that_stays": Plan(memory_that_stays,
+                              ["--swap_host=128MiB", "--memory_overcommit=4",
+                               "--tiers=isolated,guarded", "--guarded_memory=32MiB"], 40 * MIB),
+    "residue_in_files": Plan(residue_in_files, ["--swap_host=64MiB", "--swap_dir=" + IN_FOLDER]),
 }
 
 
