@@ -1,0 +1,142 @@
+// The part of Session that moves its memory to the host and back, and ends its worker meanwhile.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/gpu_server/session/session.h"
+
+namespace warpline::server {
+
+std::optional<Resident> Session::ResidentOn(const DeviceMemory& device) const {
+  const SessionDevices& devices = holdings_.devices();
+  if (state_ != State::kOpen || !devices.Has(&device, nullptr)) return std::nullopt;
+  Resident resident;
+  resident.session = id_;
+  resident.bytes = ChunkBytesOn(device);
+  resident.why_not = WhyNotMovable();
+  resident.moving = paging_.moving();
+  resident.in_flight = worker_.in_flight();
+  resident.waits = devices.waits_for_room();
+  resident.progress = worker_.Retired();
+  resident.priority = entitlement().slice.priority;
+  resident.weight = std::max(1u, entitlement().slice.weight);
+  return resident;
+}
+
+std::optional<SessionProgress> Session::Progress() const {
+  if (state_ != State::kOpen || paging_.moving()) return std::nullopt;
+  return SessionProgress{.session = id_,
+                         .done = worker_.Retired() + port_->traffic().memory_requests.value(),
+                         .busy = worker_.in_flight() || holdings_.devices().has_requests()};
+}
+
+uint64_t Session::ChunkBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::chunk_bytes);
+}
+
+uint64_t Session::OwnBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::own_bytes);
+}
+
+std::string Session::WhyNotMovable() const {
+  const SessionDevices& devices = holdings_.devices();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    std::string why = devices.memory(i).WhyNotMovable();
+    if (!why.empty()) return why;
+  }
+  return "";
+}
+
+uint64_t Session::AwayBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::away_bytes);
+}
+
+uint64_t Session::TotalBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::total_bytes);
+}
+
+std::map<int, uint64_t> Session::AwayBytes() const {
+  const SessionDevices& devices = holdings_.devices();
+  std::map<int, uint64_t> bytes;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const SessionMemory& memory = devices.memory(i);
+    if (memory.away()) {
+      bytes[devices.device(i).ordinal()] += memory.away_bytes() + memory.requested_bytes();
+    }
+  }
+  return bytes;
+}
+
+void Session::Do(SessionAction action, absl::Duration deadline,
+                 std::function<void(absl::Status)> done) {
+  const bool comes = action == SessionAction::kPageIn || action == SessionAction::kResume;
+  if (state_ == State::kSuspended && !comes) return done(absl::OkStatus());
+  if (state_ != State::kOpen && !(comes && Serving())) {
+    return done(absl::FailedPreconditionError(Serving() ? "its worker is being replaced"
+                                                        : "the session is not open"));
+  }
+  switch (action) {
+    case SessionAction::kReplace:
+      return replacement_.Begin(deadline, std::move(done));
+    case SessionAction::kPageOut:
+      return paging_.Out(deadline, std::move(done));
+    case SessionAction::kPageIn:
+    case SessionAction::kResume:
+      return paging_.In(deadline, std::move(done));
+    case SessionAction::kSuspend:
+      return suspension_.Begin(deadline, std::move(done));
+  }
+}
+
+void Session::EndWorker() {
+  state_ = State::kSuspended;
+  reason_ = "suspended";
+  holdings_.Suspend();
+  worker_.Kill();
+  if (worker_.gone()) OnSuspended();
+}
+
+void Session::OnSuspended() {
+  parts_.books->counters.suspensions.Add(1);
+  audit_->Worker(audit::Event::kWorkerSuspended, reason_, worker_.pid());
+  if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
+    permit.Info("suspended ", lines_.Keys(), " after_command=", worker_.Retired());
+  }
+  suspension_.OnWorkerGone();
+  if (state_ == State::kSuspended) StoreMemory();
+}
+
+void Session::StoreMemory() {
+  holdings_.devices().Store([this](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    // The server has no files, or the client has gone on.
+    if (absl::IsFailedPrecondition(status) || absl::IsCancelled(status)) return;
+    if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
+      permit.Info(status.ok() ? "memory is in a file " : "memory stays in host memory ",
+                  lines_.Keys(), " error=", status.ok() ? "" : status.ToString());
+    }
+  });
+}
+
+void Session::WakeUp(Paging::Done done) {
+  holdings_.devices().BringBack([this, done = std::move(done)](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (!status.ok()) return done(status);
+    if (state_ != State::kSuspended) return;
+    woken_ = done;
+    BeginTakeover("the session was suspended", suspension_.TakeVariables());
+    suspension_.Forget(absl::AbortedError("its client has gone on meanwhile"));
+  });
+}
+
+void Session::ForgetMoves(const absl::Status& status) {
+  woken_ = nullptr;
+  paging_.Forget(status);
+  suspension_.Forget(status);
+  replacement_.Finish(status);
+}
+
+}  // namespace warpline::server
