@@ -47,6 +47,13 @@ class SessionPagingTest : public SessionMemoryTest {
     EXPECT_EQ(host_.sent.back().map().chunk_bytes_size(), 2);
     EXPECT_TRUE(Done().ok());
   }
+  // The pool and the pager give the memory back, and the worker maps it.
+  void ComeBack() {
+    host_.Deliver(4);
+    host_.Deliver(2);
+    host_.EndMove();
+    ExpectMapped();
+  }
   void MapAgain() {
     memory_->MapAgain(/*go_on=*/true, [this](CudaResult mapped) { mapped_ = mapped; });
   }
@@ -94,10 +101,7 @@ TEST_F(SessionPagingTest, ASessionThatWaitsForRoomMayGoAndItsRequestIsTriedAgain
   EXPECT_EQ(memory_->requested_bytes(), 8 * kMiB);
 
   PageIn();
-  host_.Deliver(4);
-  host_.Deliver(2);
-  host_.EndMove();
-  ExpectMapped();
+  ComeBack();
   EXPECT_EQ(host_.asked_bytes, 8 * kMiB);
   host_.Deliver(4);
   EXPECT_EQ(host_.sent.back().map().va(), kArena.base + 128 * kMiB);
@@ -148,10 +152,7 @@ TEST_F(SessionPagingTest, WhatIsAskedForMeanwhileWaits) {
   Request(128 * kMiB, 2 * kMiB, 2 * kMiB);
   EXPECT_EQ(host_.takes, takes);
   PageIn();
-  host_.Deliver(4);
-  host_.Deliver(2);
-  host_.EndMove();
-  ExpectMapped();
+  ComeBack();
   EXPECT_EQ(host_.takes, takes + 3);
   host_.Deliver(1);
   EXPECT_TRUE(Done().ok());
@@ -188,10 +189,7 @@ TEST_F(SessionPagingTest, AWorkerThatKeepsItsMemoryEndsTheSession) {
   host_.judge(1024 * kMiB);
   EXPECT_EQ(host_.bad_returns, 0);  // The device's count is no more exact.
   PageIn();
-  host_.Deliver(4);
-  host_.Deliver(2);
-  host_.EndMove();
-  ExpectMapped();
+  ComeBack();
   PageOut();
   host_.EndMove();
   EXPECT_TRUE(Done().ok());
@@ -261,10 +259,7 @@ TEST_F(SessionPagingTest, AnotherWorkerHasTheMemoryWhateverWasUnderWay) {
   EXPECT_TRUE(Done().ok());
   memory_->Suspend();
   MapAgain();
-  host_.Deliver(4);
-  host_.Deliver(2);
-  host_.EndMove();
-  ExpectMapped();
+  ComeBack();
   EXPECT_EQ(mapped_, CudaResult::kSuccess);
   EXPECT_FALSE(memory_->away());
   EXPECT_EQ(memory_->backed_bytes(), 12 * kMiB);
@@ -296,10 +291,7 @@ TEST_F(SessionPagingTest, FromAFileItComesBackByHostMemory) {
   EXPECT_EQ(stored_.size(), 1u);
   PageIn();
   EndFetch();
-  host_.Deliver(4);
-  host_.Deliver(2);
-  host_.EndMove();
-  ExpectMapped();
+  ComeBack();
   ASSERT_EQ(paged_.size(), 1u);
   EXPECT_TRUE(paged_[0].ok()) << paged_[0];
 }
@@ -318,10 +310,7 @@ TEST_F(SessionPagingTest, WantedWhileItIsWrittenItComesBackOnceTheFileIsLeftAlon
     } else {
       host_.EndMove(absl::CancelledError("wanted"));
     }
-    host_.Deliver(4);
-    host_.Deliver(2);
-    host_.EndMove();
-    ExpectMapped();
+    ComeBack();
     ASSERT_EQ(paged_.size(), 1u);
     EXPECT_TRUE(paged_[0].ok()) << paged_[0];
     Return(0, 8 * kMiB);
@@ -341,10 +330,7 @@ TEST_F(SessionPagingTest, WhatCannotBeWrittenStaysInHostMemory) {
   ASSERT_EQ(stored_.size(), 1u);
   EXPECT_TRUE(absl::IsResourceExhausted(stored_[0]));
   PageIn();
-  host_.Deliver(4);
-  host_.Deliver(2);
-  host_.EndMove();
-  ExpectMapped();
+  ComeBack();
   EXPECT_TRUE(paged_.at(0).ok());
 }
 
@@ -359,10 +345,7 @@ TEST_F(SessionPagingTest, WithoutHostMemoryItStaysInTheFile) {
   }
   PageIn();
   EndFetch();
-  host_.Deliver(4);
-  host_.Deliver(2);
-  host_.EndMove();
-  ExpectMapped();
+  ComeBack();
   EXPECT_TRUE(paged_.back().ok());
 }
 
@@ -384,10 +367,7 @@ TEST_F(SessionPagingTest, AReaderHasWhatIsInAFile) {
   memory_->MapAgain(/*go_on=*/false, [this](CudaResult mapped) { mapped_ = mapped; });
   EndStore();
   EndFetch();
-  host_.Deliver(4);
-  host_.Deliver(2);
-  host_.EndMove();
-  ExpectMapped();
+  ComeBack();
   EXPECT_EQ(mapped_, CudaResult::kSuccess);
 }
 
