@@ -2,11 +2,21 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -19,6 +29,7 @@
 #include "transport/ucx/ucx_address.h"
 #include "transport/ucx/ucx_device.h"
 #include "transport/ucx/ucx_door.h"
+#include "transport/ucx/ucx_library.h"
 #include "transport/ucx/ucx_worker.h"
 
 namespace warpline {
@@ -134,11 +145,13 @@ class HostilePeer : private ucx_internal::UcxWorkerEvents {
     worker_->Send(header, {.payload = std::move(payload)});
   }
   void Progress() RUNS_ON(channel_loop) { worker_->Progress(); }
+  bool lost() const { return lost_; }
 
  private:
   void OnMessage(const ucx_internal::MessageHeader&, std::string_view) override {}
-  void OnLost(const absl::Status&) override {}
+  void OnLost(const absl::Status&) override { lost_ = true; }
 
+  bool lost_ = false;
   std::unique_ptr<ucx_internal::UcxWorker> worker_;
 };
 
@@ -196,6 +209,68 @@ TEST(UcxEndTest, APeerThatBreaksTheRulesBreaksItsLinkAlone) {
               peer->Say(4, 0, EncodeStatus(absl::AbortedError("bye")));
             }),
             absl::AbortedError("bye"));
+}
+
+// From now on every send() of this thread on a connection finds that connection reset.
+void ResetWhatIsSent() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_sendto, 0, 3),
+      // Netlink's messages, by which UCX learns of the host's networks, name whom they go to.
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[5])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ECONNRESET),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter = {.len = std::size(program), .filter = program};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) std::abort();
+  if (syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0) std::abort();
+}
+
+// Connects to a relay, which is lost after a number of steps, and ends the process with 0 if one
+// of both ends is told when UCX gives up.
+void LoseARelayAfter(int steps) {
+  const auto relay = ListenHere();
+  std::atomic<bool> done = false;
+  std::atomic<bool> lost = false;
+  std::thread answers = StartLoopThread("relay", [&] {
+    const LoopScope scope(&channel_loop);
+    Frame frame;
+    absl::Status why;
+    bool welcomed = false;
+    while (!done.load()) {
+      if (!welcomed && relay->AwaitPeer(absl::Now()).ok()) {
+        relay->Welcome();
+        welcomed = true;
+      }
+      if (relay->Take(&frame, &why) == LinkEnd::Taken::kBroken) lost.store(true);
+    }
+  });
+  {
+    HostilePeer client(relay->address());
+    const LoopScope scope(&channel_loop);
+    for (int step = 0; step < steps; ++step) client.Progress();
+    ResetWhatIsSent();
+    for (int step = 0; step < 1000; ++step) client.Progress();
+    if (client.lost()) lost.store(true);
+  }
+  done.store(true);
+  answers.join();
+  const bool gave_up = !ucx_internal::UcxLibrary::Get().ok();
+  std::cerr << (gave_up ? "UCX gave up\n" : "UCX goes on\n");
+  exit(gave_up && !lost.load() ? 1 : 0);
+}
+
+// UCX ends its process when a relay that is killed while a client connects leaves its connection in
+// some of the states in between. In the client that process is the application.
+TEST(UcxEndDeathTest, ARelayThatIsLostAtAnyStepEndsNoProcess) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers allow no library a scope of its own";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (int steps = 0; steps < 40; ++steps) {
+    EXPECT_EXIT(LoseARelayAfter(steps), testing::ExitedWithCode(0), "") << steps << " steps";
+  }
 }
 
 }  // namespace

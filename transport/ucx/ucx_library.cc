@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,12 @@ namespace {
 
 constexpr char kShim[] = "libwarpline_ucx.so";
 
-absl::StatusOr<const UcxLibrary*> Load() {
+// Set once UCX has left a call in the middle, so that its state is no longer what it takes it for.
+std::atomic<bool> gave_up = false;
+
+}  // namespace
+
+absl::StatusOr<const UcxLibrary*> LoadUcx() {
   const auto path = FindBeside(kShim, "transport/ucx");
   if (!path.ok()) return absl::UnavailableError(path.status().message());
   int flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
@@ -38,15 +44,25 @@ absl::StatusOr<const UcxLibrary*> Load() {
   }
 #include "transport/ucx/ucx_functions.inc"
 #undef UCX_FUNCTION
+  library->guard_ = reinterpret_cast<decltype(library->guard_)>(dlsym(shim, "warpline_ucx_guard"));
+  if (library->guard_ == nullptr) {
+    delete library;
+    return absl::UnavailableError(absl::StrCat(kShim, " is of another version"));
+  }
   return library;
 }
 
-}  // namespace
-
 absl::StatusOr<const UcxLibrary*> UcxLibrary::Get() {
   static const absl::StatusOr<const UcxLibrary*>* const library =
-      new absl::StatusOr<const UcxLibrary*>(Load());
+      new absl::StatusOr<const UcxLibrary*>(LoadUcx());
+  if (gave_up.load()) return absl::UnavailableError("UCX has given up in this process");
   return *library;
+}
+
+bool UcxLibrary::Guard(void (*call)(void*), void* argument) const {
+  if (guard_(call, argument) != 0) return true;
+  gave_up.store(true);
+  return false;
 }
 
 absl::Status UcxLibrary::ToStatus(ucs_status_t status, absl::string_view what) const {

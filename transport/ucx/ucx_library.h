@@ -7,6 +7,8 @@
 
 #include <ucp/api/ucp.h>
 
+#include <type_traits>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -19,11 +21,26 @@ struct UcxLibrary {
 #include "transport/ucx/ucx_functions.inc"
 #undef UCX_FUNCTION
 
-  // Loads it. UNAVAILABLE, saying what is missing, where it cannot be. Thread-safe; loads once.
+  // Runs `call`, which calls UCX alone and has nothing to clean up. Returns false when UCX would
+  // have ended the process instead of returning (ucx_shim.c). The caller leaves what UCX was
+  // working at as it is from then on, and Get() finds no UCX any more. Thread-safe.
+  template <typename Call>
+  bool Guard(Call call) const {
+    static_assert(std::is_trivially_destructible_v<Call>);
+    return Guard([](void* which) { (*static_cast<Call*>(which))(); }, &call);
+  }
+
+  // Loads it. UNAVAILABLE, saying what is missing, where it cannot be, and once UCX has given up in
+  // this process. Thread-safe; loads once.
   static absl::StatusOr<const UcxLibrary*> Get();
 
   // UNAVAILABLE for what UCX returned, in its words; OK for UCS_OK.
   absl::Status ToStatus(ucs_status_t status, absl::string_view what) const;
+
+ private:
+  friend absl::StatusOr<const UcxLibrary*> LoadUcx();
+  bool Guard(void (*call)(void*), void* argument) const;
+  int (*guard_)(void (*call)(void*), void* argument) = nullptr;
 };
 
 }  // namespace warpline::ucx_internal

@@ -3,8 +3,14 @@
  * UCX is loaded through this library (ucx_library.cc), with RTLD_DEEPBIND, so that what it asks of
  * the environment is answered here. Left to itself it would take the host's UCX_* variables and its
  * configuration files for its own, replace mmap() and its like in the whole process, take signals,
- * and write its log to the host's standard output. */
+ * and write its log to the host's standard output.
+ *
+ * UCX also ends its process when it meets a state that it holds to be impossible, and a peer that
+ * is lost while it connects leads to several of these. So its calls of abort() come here. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +37,34 @@ static char* Value(const char* name) {
     if (strcmp(name, kSettings[i].name) == 0) return kSettings[i].value;
   }
   return NULL;
+}
+
+/* Where abort() continues: the innermost warpline_ucx_guard() of this thread, if there is one. */
+static _Thread_local jmp_buf* innermost;
+
+/* Runs `call`, and returns 1. Returns 0 when UCX ended the process instead of returning. What it
+ * was working at must not be touched again then, since it was left in the middle: it stays in
+ * memory. `call` must have nothing to clean up. */
+__attribute__((visibility("default"))) int warpline_ucx_guard(void (*call)(void*), void* argument) {
+  jmp_buf here;
+  jmp_buf* const outer = innermost;
+  if (_setjmp(here) != 0) {
+    innermost = outer;
+    return 0;
+  }
+  innermost = &here;
+  call(argument);
+  innermost = outer;
+  return 1;
+}
+
+__attribute__((visibility("default"), noreturn)) void abort(void) {
+  if (innermost != NULL) _longjmp(*innermost, 1);
+  /* A thread of UCX's own, or a call that is not guarded. */
+  void (*const end_process)(void) = (void (*)(void))dlsym(RTLD_NEXT, "abort");
+  if (end_process != NULL) end_process();
+  raise(SIGABRT);
+  _Exit(127);
 }
 
 __attribute__((visibility("default"))) char* getenv(const char* name) {

@@ -19,6 +19,16 @@ constexpr int kClosingTurns = 1000;
 
 }  // namespace
 
+template <typename Call>
+bool UcxWorker::Ask(Call call) {
+  if (gave_up_) return false;
+  if (ucx_->Guard(call)) return true;
+  gave_up_ = true;
+  endpoint_ = nullptr;
+  events_->OnLost(absl::UnavailableError("UCX gave up on the connection"));
+  return false;
+}
+
 absl::StatusOr<std::unique_ptr<UcxWorker>> UcxWorker::Create(const Options& options,
                                                              UcxWorkerEvents* events) {
   const auto ucx = UcxLibrary::Get();
@@ -91,12 +101,15 @@ UcxWorker::~UcxWorker() {
   const LoopScope scope(&channel_loop);
   Disconnect();
   for (const Sending& send : sends_) {
-    if (ucx_->ucp_request_check_status(send.request) != UCS_INPROGRESS) {
-      ucx_->ucp_request_free(send.request);
-    }
+    Ask([ucx = ucx_, request = send.request] {
+      if (ucx->ucp_request_check_status(request) == UCS_INPROGRESS) return;
+      ucx->ucp_request_free(request);
+    });
   }
-  if (worker_ != nullptr) ucx_->ucp_worker_destroy(worker_);
-  if (context_ != nullptr) ucx_->ucp_cleanup(context_);
+  Ask([this] {
+    if (worker_ != nullptr) ucx_->ucp_worker_destroy(worker_);
+    if (context_ != nullptr) ucx_->ucp_cleanup(context_);
+  });
 }
 
 absl::Status UcxWorker::CloseDoor() { return CloseToStrangers(listener_, listener_watchers_); }
@@ -108,7 +121,11 @@ absl::Status UcxWorker::Connect(const std::string& address) {
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = &UcxWorker::OnError, .arg = this};
-  return ucx_->ToStatus(ucx_->ucp_ep_create(worker_, &params, &endpoint_), "UCX cannot connect");
+  ucs_status_t status = UCS_ERR_CONNECTION_RESET;
+  ucp_ep_h made = nullptr;
+  Ask([this, &params, &made, &status] { status = ucx_->ucp_ep_create(worker_, &params, &made); });
+  if (status == UCS_OK) endpoint_ = made;
+  return ucx_->ToStatus(status, "UCX cannot connect");
 }
 
 void UcxWorker::Disconnect() {
@@ -116,13 +133,15 @@ void UcxWorker::Disconnect() {
   ucp_request_param_t how = {};
   how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   how.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  void* const closing = ucx_->ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &how);
-  if (closing == nullptr || UCS_PTR_IS_ERR(closing)) return;
-  for (int turn = 0; turn < kClosingTurns; ++turn) {
-    if (ucx_->ucp_request_check_status(closing) != UCS_INPROGRESS) break;
-    ucx_->ucp_worker_progress(worker_);
-  }
-  ucx_->ucp_request_free(closing);
+  Ask([this, &how, endpoint = std::exchange(endpoint_, nullptr)] {
+    void* const closing = ucx_->ucp_ep_close_nbx(endpoint, &how);
+    if (closing == nullptr || UCS_PTR_IS_ERR(closing)) return;
+    for (int turn = 0; turn < kClosingTurns; ++turn) {
+      if (ucx_->ucp_request_check_status(closing) != UCS_INPROGRESS) break;
+      ucx_->ucp_worker_progress(worker_);
+    }
+    ucx_->ucp_request_free(closing);
+  });
 }
 
 void UcxWorker::Send(const MessageHeader& header, Frame payload) {
@@ -132,8 +151,11 @@ void UcxWorker::Send(const MessageHeader& header, Frame payload) {
   how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   how.flags = UCP_AM_SEND_FLAG_EAGER;
   const std::string_view bytes = send.payload.bytes();
-  send.request = ucx_->ucp_am_send_nbx(endpoint_, kMessageId, &send.header, sizeof(send.header),
-                                       bytes.data(), bytes.size(), &how);
+  const bool asked = Ask([this, &send, bytes, &how] {
+    send.request = ucx_->ucp_am_send_nbx(endpoint_, kMessageId, &send.header, sizeof(send.header),
+                                         bytes.data(), bytes.size(), &how);
+  });
+  if (!asked) return;  // The message stays: UCX may have taken it.
   if (send.request != nullptr && !UCS_PTR_IS_ERR(send.request)) return;
   const ucs_status_t status = UCS_PTR_STATUS(send.request);
   sends_.pop_back();
@@ -141,20 +163,27 @@ void UcxWorker::Send(const MessageHeader& header, Frame payload) {
 }
 
 bool UcxWorker::Progress() {
-  bool active = ucx_->ucp_worker_progress(worker_) != 0;
+  bool active = false;
+  Ask([this, &active] { active = ucx_->ucp_worker_progress(worker_) != 0; });
   while (!sends_.empty()) {
-    void* const request = sends_.front().request;
-    const ucs_status_t status = ucx_->ucp_request_check_status(request);
+    ucs_status_t status = UCS_INPROGRESS;
+    Ask([ucx = ucx_, request = sends_.front().request, &status] {
+      status = ucx->ucp_request_check_status(request);
+      if (status != UCS_INPROGRESS) ucx->ucp_request_free(request);
+    });
     if (status == UCS_INPROGRESS) break;
     active = true;
-    ucx_->ucp_request_free(request);
     sends_.pop_front();
     if (status != UCS_OK) events_->OnLost(ucx_->ToStatus(status, "the UCX connection is lost"));
   }
   return active;
 }
 
-bool UcxWorker::Arm() { return ucx_->ucp_worker_arm(worker_) == UCS_OK; }
+bool UcxWorker::Arm() {
+  bool armed = false;
+  Ask([this, &armed] { armed = ucx_->ucp_worker_arm(worker_) == UCS_OK; });
+  return armed;
+}
 
 ucs_status_t UcxWorker::OnActiveMessage(void* self, const void* header, size_t header_bytes,
                                         void* data, size_t bytes, const ucp_am_recv_param_t* how) {

@@ -93,6 +93,10 @@ class UcxWorker {
   };
 
   UcxWorker(const UcxLibrary* ucx, UcxWorkerEvents* events) : ucx_(ucx), events_(events) {}
+  // Lets `call` ask UCX for something (UcxLibrary::Guard). Returns false, and tells of the loss
+  // once, when UCX has given up: nothing is asked of it then.
+  template <typename Call>
+  bool Ask(Call call) RUNS_ON(channel_loop);
   absl::Status Open(const Options& options);
   static ucs_status_t OnActiveMessage(void* self, const void* header, size_t header_bytes,
                                       void* data, size_t bytes, const ucp_am_recv_param_t* how);
@@ -103,6 +107,7 @@ class UcxWorker {
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int fd_ = -1;
+  bool gave_up_ ABSL_GUARDED_BY(channel_loop) = false;
   std::string address_;
   int listener_ = -1;                   // UCX's.
   std::vector<int> listener_watchers_;  // The epoll instances that watch it.
