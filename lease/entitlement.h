@@ -33,6 +33,9 @@ struct DeviceSlice {
   // --- Enforced.
   // Memory of each device for all sessions of a lease together; 0 for all that the server gives.
   uint64_t memory_bytes = 0;
+  // At most so much of that is on the device at a time, and the rest on the host meanwhile; 0 for
+  // no such limit.
+  uint64_t resident_bytes = 0;
   // Host memory that all sessions of a lease together may share with the server, page-locked or as
   // staging for copies; 0 for as large a part of the server's as memory_bytes is of the device's.
   uint64_t staging_bytes = 0;

@@ -47,6 +47,7 @@ void FillSlice(const DeviceSlice& slice, warpline_internal::TokenSlice* to) {
   to->set_period_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(slice.period)));
   to->set_budget_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(slice.budget)));
   to->set_best_effort(slice.best_effort);
+  to->set_resident_bytes(slice.resident_bytes);
   to->set_tenants_weight(slice.tenants_weight);
   to->set_tenants_copy_weight(slice.tenants_copy_weight);
 }
@@ -70,6 +71,7 @@ DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& 
     slice.budget = absl::Milliseconds(from.budget_ms());
   }
   slice.best_effort = from.best_effort();
+  slice.resident_bytes = from.resident_bytes();
   slice.tenants_weight = from.tenants_weight();
   slice.tenants_copy_weight = from.tenants_copy_weight();
   return slice;

@@ -20,6 +20,7 @@ inline constexpr char kDefaultTenant[] = "default";
 // tenants and servers have without a slice.
 struct SliceShape {
   uint64_t memory_bytes = 0;      // Of each device, for all sessions of a lease together.
+  uint64_t resident_bytes = 0;    // So much of that is on the device at a time.
   uint64_t staging_bytes = 0;     // Likewise, of host memory shared with the server.
   uint32_t max_sessions = 0;      // Of a lease, at a time.
   uint64_t max_handles = 0;       // Of one session.

@@ -32,6 +32,7 @@ void Change(const SliceRequest& request, SliceShape* shape) {
   if (request.has_period_ms()) shape->period_ms = request.period_ms();
   if (request.has_budget_ms()) shape->budget_ms = request.budget_ms();
   if (request.has_best_effort()) shape->best_effort = request.best_effort();
+  if (request.has_resident_bytes()) shape->resident_bytes = request.resident_bytes();
 }
 
 void Fill(const SliceRecord& slice, warpline_internal::Slice* to) {
@@ -50,6 +51,7 @@ void Fill(const SliceRecord& slice, warpline_internal::Slice* to) {
   to->set_period_ms(slice.shape.period_ms);
   to->set_budget_ms(slice.shape.budget_ms);
   to->set_best_effort(slice.shape.best_effort);
+  to->set_resident_bytes(slice.shape.resident_bytes);
 }
 
 }  // namespace
@@ -89,7 +91,7 @@ absl::Status Scheduler::PutSlice(const SliceRequest& request) {
           " launch_ms=", shape.launch_ms, " weight=", shape.weight,
           " copy_weight=", shape.copy_weight, " priority=", shape.priority,
           " period_ms=", shape.period_ms, " budget_ms=", shape.budget_ms,
-          " best_effort=", shape.best_effort);
+          " best_effort=", shape.best_effort, " resident_bytes=", shape.resident_bytes);
   return absl::OkStatus();
 }
 

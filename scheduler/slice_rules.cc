@@ -35,6 +35,7 @@ std::vector<Bounds> BoundsOf(const SliceShape& shape) {
   const DeviceSlice usual;
   return {
       {"memory", shape.memory_bytes, 2 * kMiB, (1ull << 50) - 1},
+      {"resident", shape.resident_bytes, 2 * kMiB, (1ull << 50) - 1},
       {"staging", shape.staging_bytes, kMiB, 1ull << 44},
       {"sessions", shape.max_sessions, 1, 65536},
       // Fewer, and no program could begin.
@@ -49,6 +50,16 @@ std::vector<Bounds> BoundsOf(const SliceShape& shape) {
       {"period_ms", shape.period_ms, kLeastPeriodMs, kMostPeriodMs},
       {"budget_ms", shape.budget_ms, 1, kMostPeriodMs},
   };
+}
+
+absl::Status CheckResident(const SliceRecord& slice) {
+  const SliceShape& shape = slice.shape;
+  if (shape.memory_bytes == 0 || shape.resident_bytes <= shape.memory_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--resident=", shape.resident_bytes, " of slice ", slice.name,
+                   ": it is a part of the slice's --memory=", shape.memory_bytes));
 }
 
 absl::Status CheckReservation(const SliceRecord& slice) {
@@ -108,6 +119,7 @@ absl::Status CheckSlice(const SliceRecord& slice) {
                                                    slice.name, ": expected 0 for the default, or ",
                                                    part.least, " to ", part.most));
   }
+  if (auto status = CheckResident(slice); !status.ok()) return status;
   return CheckReservation(slice);
 }
 
@@ -201,6 +213,7 @@ DeviceSlice TokenSliceOf(const LeaseRecord& lease, const TenantRecord& tenant) {
   slice.period = absl::Milliseconds(shape.period_ms);
   slice.budget = absl::Milliseconds(shape.budget_ms);
   slice.best_effort = shape.best_effort;
+  slice.resident_bytes = shape.resident_bytes;
   // Whoever uses a scheduler without tenants is nobody in particular, and has no credential.
   const bool is_tenant = !tenant.credential_hash.empty();
   slice.tenants_weight = is_tenant && shape.weight == 0;

@@ -178,6 +178,62 @@ class PagingTest(PagingCase):
             self.finish(busy, server)
             self.finish(idle, server)
 
+    def start_in_one_lease(self, server, count):
+        """So many programs with WORDS, once each has its memory."""
+        program = "%s --held %s --seed=$seed <&3 &" % (
+            self.installation.root / "bin/examples" / PROGRAM, self.WORDS)
+        lease = subprocess.Popen(
+            [str(self.installation.root / "bin/warpline"), "run", "--endpoint=" + server.endpoint,
+             "--sessions=%d" % count, "--", "sh", "-c",
+             "exec 3<&0; for seed in $(seq %d); do %s done; wait" % (count, program)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        harness.wait_until(
+            lambda: sum(int(one.get("memory_bytes", 0)) + int(one.get("away_bytes", 0)) >= 15 << 20
+                        for one in self.sessions(server)) == count,
+            lambda: "they do not start: " + server.log_tail())
+        return lease
+
+    def finish_lease(self, lease, count):
+        output = lease.communicate(timeout=harness.GIVE_UP_S)[0]
+        self.assertEqual(output.count(PROGRAM + ": ok"), count, output)
+
+    def test_sessions_of_a_lease_take_turns_within_its_limit_which_can_be_changed(self):
+        with harness.server(self.installation, "--swap_host=512MiB") as server:
+            lease = self.start_in_one_lease(server, 2)
+            self.assertEqual(self.moved(server), [])
+            other = harness.start_held(self.installation, server.endpoint, PROGRAM, self.WORDS)
+            first, second, third = sorted(int(one["id"]) for one in self.sessions(server))
+            status, output = self.warpline(server, "limit", str(first), "--resident=4MiB")
+            self.assertEqual(status, 1, output)
+            self.assertIn("would never be whole there again", output)
+            # All of one, and half of the other.
+            most = int(1.5 * max(int(one["memory_bytes"]) for one in self.sessions(server)))
+            self.page(server, "limit", "its lease has the limit", str(first), "--resident=%d" % most)
+            harness.wait_until(
+                lambda: min(self.moved(server).count(str(one)) for one in (first, second)) >= 2,
+                "they take no turns")
+            self.assertNotIn(str(third), self.moved(server))
+            here = [int(one.get("memory_bytes", 0)) for one in self.sessions(server)
+                    if int(one["id"]) != third]
+            self.assertLessEqual(sum(here), most)
+            self.page(server, "limit", "its lease has the limit", str(second), "--resident=0")
+            harness.wait_until(
+                lambda: not any(int(one.get("away_bytes", 0)) for one in self.sessions(server)),
+                "without a limit both are back")
+            self.finish(other, server)
+            self.finish_lease(lease, 2)
+
+    def test_a_limit_needs_memory_of_the_host(self):
+        with harness.server(self.installation) as server:
+            program = harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048")
+            status, output = self.warpline(server, "limit", "--resident=1GiB")
+            self.assertEqual(status, 1, output)
+            self.assertIn("--swap_host", output)
+            status, output = self.warpline(server, "limit")
+            self.assertEqual(status, 2, output)
+            self.assertIn("--resident=SIZE", output)
+            self.finish(program, server)
+
     @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
     def test_beyond_the_limit_a_program_is_refused_by_name(self):
         with self.small_server(1.1) as server:

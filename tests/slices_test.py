@@ -131,6 +131,23 @@ class SlicesTest(unittest.TestCase):
 
     # --- What operators and tenants ask for.
 
+    def test_a_lease_has_no_more_of_a_device_at_a_time_than_its_slice_says(self):
+        self.slice("add", "half", memory="64MiB", resident="32MiB")
+        self.assertRegex(self.warpline("slice", "list"), "half .*64.* .*32")
+        for wrong in ("128MiB", "1MiB"):
+            status, _, errors = self.ask("slice", "set", "half", "--resident=" + wrong)
+            self.assertNotEqual(status, 0)
+            self.assertIn("--resident=", errors)
+        credential = self.tenant("t", "--slices=half")
+        with self.serving("--swap_host=256MiB") as server:
+            # One session cannot have more at any time.
+            taken, error = self.taken(credential, "memory")
+            self.assertEqual(error, "cudaErrorMemoryAllocation")
+            self.assertLessEqual(taken, 32)
+            self.assertGreater(taken, 16)
+            self.assertIn("resident_bytes=%d" % (32 * MIB), self.scheduler.log())
+            self.assertNotIn("protocol_error", server.log())
+
     def test_slices_are_made_changed_shown_and_removed(self):
         self.slice("add", "small", memory="1GiB", handles=1000)
         self.slice("set", "small", sm_percent=25, handles=0)

@@ -105,6 +105,7 @@ json TenantJson(const TenantRecord& tenant) {
 json SliceJson(const SliceRecord& slice) {
   json to = {{"name", slice.name}};
   Put(&to, "bytes", slice.shape.memory_bytes);
+  Put(&to, "resident_bytes", slice.shape.resident_bytes);
   Put(&to, "sm_percent", slice.shape.sm_percent);
   Put(&to, "max_sessions", slice.shape.max_sessions);
   Put(&to, "launch_ms", slice.shape.launch_ms);

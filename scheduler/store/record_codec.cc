@@ -30,6 +30,7 @@ void FillSlice(const SliceShape& shape, warpline_state::Slice* to) {
   to->set_period_ms(shape.period_ms);
   to->set_budget_ms(shape.budget_ms);
   to->set_best_effort(shape.best_effort);
+  to->set_resident_bytes(shape.resident_bytes);
 }
 
 SliceShape ShapeOf(const warpline_state::Slice& from) {
@@ -48,6 +49,7 @@ SliceShape ShapeOf(const warpline_state::Slice& from) {
   shape.period_ms = from.period_ms();
   shape.budget_ms = from.budget_ms();
   shape.best_effort = from.best_effort();
+  shape.resident_bytes = from.resident_bytes();
   return shape;
 }
 

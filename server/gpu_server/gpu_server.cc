@@ -254,6 +254,8 @@ const char* NameOf(warpline_internal::ReplaceRequest::Action action) {
       return "suspend";
     case warpline_internal::ReplaceRequest::RESUME:
       return "resume";
+    case warpline_internal::ReplaceRequest::LIMIT:
+      return "limit";
     default:
       return nullptr;
   }
@@ -271,6 +273,9 @@ std::optional<audit::Record> DescribeReplace(const std::string& request) {
   if (action == nullptr) return record;
   record.event = audit::Event::kAdminPage;
   record.texts = {{"action", action}};
+  if (parsed.action() == warpline_internal::ReplaceRequest::LIMIT) {
+    record.numbers = {{"resident_bytes", parsed.resident_bytes()}};
+  }
   return record;
 }
 

@@ -48,9 +48,10 @@ constexpr VerbInfo kVerbs[] = {
      "priority:number slices:text parent:text reserved:size namespaces:text new_credential "
      "json"},
     {"slice", Verb::kSlice,
-     "endpoint:text memory:size staging:size sessions:number handles:number module_bytes:size "
-     "commands:number sm_percent:number launch_ms:number weight:number copy_weight:number "
-     "priority:number period_ms:number budget_ms:number best_effort:zero_or_one json"},
+     "endpoint:text memory:size resident:size staging:size sessions:number handles:number "
+     "module_bytes:size commands:number sm_percent:number launch_ms:number weight:number "
+     "copy_weight:number priority:number period_ms:number budget_ms:number best_effort:zero_or_one "
+     "json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text reason:text within:duration json"},
     {"replace", Verb::kReplace, kOfSessions},
@@ -58,6 +59,7 @@ constexpr VerbInfo kVerbs[] = {
     {"page-in", Verb::kPageIn, kOfSessions},
     {"suspend", Verb::kSuspend, kOfSessions},
     {"resume", Verb::kResume, kOfSessions},
+    {"limit", Verb::kLimit, "endpoint:text lease:text tenant:text resident:size"},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
     {"explain", Verb::kExplain, "hardened all"},
     {"audit", Verb::kAudit,
@@ -237,7 +239,7 @@ absl::Status CheckGang(const CommandLine& line) {
 
 bool ActsOnSessions(Verb verb) {
   return verb == Verb::kReplace || verb == Verb::kPageOut || verb == Verb::kPageIn ||
-         verb == Verb::kSuspend || verb == Verb::kResume;
+         verb == Verb::kSuspend || verb == Verb::kResume || verb == Verb::kLimit;
 }
 
 absl::Status TakeAction(CommandLine* line) {

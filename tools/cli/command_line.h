@@ -32,6 +32,7 @@ enum class Verb {
   kPageIn,
   kSuspend,
   kResume,
+  kLimit,
   kDevices,
   kExplain,
   kAudit,
@@ -51,9 +52,9 @@ struct CommandLine {
   // numbers have been checked.
   std::map<std::string, std::string> options;
   // The words after the options. kHelp: the command that is asked about, or nothing. kReplace,
-  // kPageOut, kPageIn, kSuspend and kResume: the session's number, or nothing. kServe: the server's
-  // flags. kRun: the program and its arguments, at least one. kExplain: programs. kKeepLease:
-  // processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a file.
+  // kPageOut, kPageIn, kSuspend, kResume and kLimit: the session's number, or nothing. kServe: the
+  // server's flags. kRun: the program and its arguments, at least one. kExplain: programs.
+  // kKeepLease: processes. kTenant, kLease, kSlice, kServers, kPolicy: the name, or a file.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

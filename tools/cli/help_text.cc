@@ -69,6 +69,9 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline suspend [SESSIONS]      move their memory to the host and end their workers, so that they
                                    keep nothing on the device. A session goes on with its next call
   warpline resume [SESSIONS]       have them go on now
+  warpline limit [SESSIONS] --resident=SIZE
+                                   let the lease of each have at most so much of each GPU at a time
+                                   until its last session ends (0 for no limit)
 
   warpline audit [--dir=DIR] [--follow] [--json] [--since=WHEN] [--session=N] [--tenant=T]
                  [--event=E]
@@ -131,7 +134,9 @@ takes such tokens (--cluster_keys).
 
 SHAPE is the part of each GPU that a lease has. --memory=SIZE and --staging=SIZE (host memory that
 is shared with the server: page-locked, and for copies) are for all sessions of the lease together,
-and --sessions=N is their number at a time. --handles=N (streams, events, modules, kernels, ...),
+and --sessions=N is their number at a time. With --resident=SIZE at most so much of the memory is on
+a GPU at a time: sessions of the lease take turns there, one that wants more alone is refused, and
+the server needs --swap_host. --handles=N (streams, events, modules, kernels, ...),
 --module_bytes=SIZE and --commands=N (sent and not complete) are for each session. --sm_percent=N
 is a part of the multiprocessors (guarded tier), and --launch_ms=N the longest that a launch may
 take. --weight=N, --copy_weight=N and --priority=N replace the tenant's. --period_ms=P and
@@ -163,7 +168,7 @@ change or list tenants and leases want the operator's credential. It is in the f
 WARPLINE_OPERATOR_CREDENTIAL_FILE, else in operator.credential in the state folder of your own
 scheduler or of the service.
 
-ps, top, stat, policy, trace, replace, page-out, page-in, suspend and resume are for a server's
+ps, top, stat, policy, trace, replace, page-out, page-in, suspend, resume and limit are for a server's
 operator: the server's own user or root, on its host. They find the server's admin socket themselves
 (warpline serve --admin_socket=PATH); if that socket is forwarded from another host, E is
 unix:/PATH. Under `warpline run`, or with a tenant's credential at a scheduler, ps, top and stat
@@ -178,15 +183,15 @@ struct Paragraph {
 constexpr Paragraph kParagraphs[] = {
     {"E is host:port",
      "run hold ps top devices stat servers lease slice tenant policy trace replace page-out "
-     "page-in suspend resume"},
-    {"SESSIONS is", "replace page-out page-in suspend resume"},
+     "page-in suspend resume limit"},
+    {"SESSIONS is", "replace page-out page-in suspend resume limit"},
     {"LIMITS are", "tenant"},
     {"SHAPE is", "slice"},
     {"DIR is the", "audit"},
     {"A server or scheduler with TLS",
      "run hold ps top devices stat servers lease slice tenant audit policy trace replace page-out "
-     "page-in suspend resume"},
-    {"ps, top, stat,", "ps top stat policy trace replace page-out page-in suspend resume"},
+     "page-in suspend resume limit"},
+    {"ps, top, stat,", "ps top stat policy trace replace page-out page-in suspend resume limit"},
 };
 
 bool IsAbout(absl::string_view paragraph, const std::string& command) {

@@ -143,6 +143,7 @@ int ActOnSessions(const CommandLine& line, warpline_internal::ReplaceRequest::Ac
   request.set_session(session);
   request.set_lease(line.Text("lease"));
   request.set_tenant(line.Text("tenant"));
+  request.set_resident_bytes(line.Size("resident"));
   const auto reply = AskToReplace(Endpoint(line), std::move(request));
   if (!reply.ok()) return Complain(std::string(reply.status().message()), 1);
   int code = 0;
@@ -196,6 +197,10 @@ int Main(const std::vector<std::string>& args) {
       return ActOnSessions(*line, warpline_internal::ReplaceRequest::SUSPEND, "suspended");
     case Verb::kResume:
       return ActOnSessions(*line, warpline_internal::ReplaceRequest::RESUME, "resumed");
+    case Verb::kLimit:
+      if (!line->Has("resident")) return Complain("expected --resident=SIZE", 2);
+      return ActOnSessions(*line, warpline_internal::ReplaceRequest::LIMIT,
+                           "its lease has the limit");
     case Verb::kDevices:
       return Print(Devices(*line));
     case Verb::kExplain:

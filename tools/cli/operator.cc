@@ -172,6 +172,7 @@ absl::StatusOr<std::string> ChangeSlice(const CommandLine& line, const std::stri
     return static_cast<uint32_t>(line.Number(option));
   };
   if (line.Has("memory")) request.set_memory_bytes(line.Size("memory"));
+  if (line.Has("resident")) request.set_resident_bytes(line.Size("resident"));
   if (line.Has("staging")) request.set_staging_bytes(line.Size("staging"));
   if (line.Has("sessions")) request.set_max_sessions(number("sessions"));
   if (line.Has("handles")) request.set_max_handles(number("handles"));
@@ -306,6 +307,7 @@ std::string SlicesReport(SliceList list) {
   MakeShown(&list);
   Table table({{"SLICE"},
                {"MEMORY", true},
+               {"RESIDENT", true},
                {"STAGING", true},
                {"SESSIONS", true},
                {"HANDLES", true},
@@ -323,13 +325,13 @@ std::string SlicesReport(SliceList list) {
   const auto bytes = [](uint64_t value) { return Limit(value, ShownBytes(value)); };
   const auto number = [](uint64_t value) { return Limit(value, absl::StrCat(value)); };
   for (const auto& slice : list.slices()) {
-    table.Add({slice.name(), bytes(slice.memory_bytes()), bytes(slice.staging_bytes()),
-               number(slice.max_sessions()), number(slice.max_handles()),
-               bytes(slice.max_module_bytes()), number(slice.max_commands()),
-               number(slice.sm_percent()), number(slice.launch_ms()), number(slice.weight()),
-               number(slice.copy_weight()), number(slice.priority()), number(slice.period_ms()),
-               number(slice.budget_ms()), slice.best_effort() ? "yes" : "-",
-               absl::StrCat(slice.leases())});
+    table.Add({slice.name(), bytes(slice.memory_bytes()), bytes(slice.resident_bytes()),
+               bytes(slice.staging_bytes()), number(slice.max_sessions()),
+               number(slice.max_handles()), bytes(slice.max_module_bytes()),
+               number(slice.max_commands()), number(slice.sm_percent()), number(slice.launch_ms()),
+               number(slice.weight()), number(slice.copy_weight()), number(slice.priority()),
+               number(slice.period_ms()), number(slice.budget_ms()),
+               slice.best_effort() ? "yes" : "-", absl::StrCat(slice.leases())});
   }
   return table.Text();
 }

@@ -225,7 +225,8 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
           parsed.tenant().empty() ? "" : " of that tenant"));
     }
     if (parsed.action() == warpline_internal::ReplaceRequest::REPLACE) host->RenewWorkers();
-    const auto started = replacements->Start(parsed.action(), std::move(ids), deadline);
+    const auto started =
+        replacements->Start(parsed.action(), std::move(ids), deadline, parsed.resident_bytes());
     if (!started.ok()) return started.status();
     ticket = *started;
   }

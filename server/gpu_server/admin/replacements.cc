@@ -27,11 +27,12 @@ SessionAction ActionOf(warpline_internal::ReplaceRequest::Action action) {
 }  // namespace
 
 absl::StatusOr<uint64_t> Replacements::Start(Action action, std::vector<uint64_t> sessions,
-                                             absl::Duration deadline) {
+                                             absl::Duration deadline, uint64_t resident_bytes) {
   auto job = std::make_shared<Job>();
   job->action = action;
   job->sessions = std::move(sessions);
   job->deadline = deadline;
+  job->resident_bytes = resident_bytes;
   uint64_t ticket;
   {
     MutexLock lock(&mu_);
@@ -73,6 +74,9 @@ void Replacements::Next(SessionHost* host, const std::shared_ptr<Job>& job, size
     }
     Next(host, job, index + 1);
   };
+  if (job->action == warpline_internal::ReplaceRequest::LIMIT) {
+    return host->SetResident(id, job->resident_bytes, done);
+  }
   host->Do(ActionOf(job->action), id, deadline, done);
 }
 

@@ -29,8 +29,9 @@ class Replacements {
   using Action = warpline_internal::ReplaceRequest::Action;
   // Starts one for these sessions; each waits up to `deadline` for what is in flight. Returns its
   // ticket. RESOURCE_EXHAUSTED when kMostKept are under way.
+  // `resident_bytes` is that of LIMIT.
   absl::StatusOr<uint64_t> Start(Action action, std::vector<uint64_t> sessions,
-                                 absl::Duration deadline);
+                                 absl::Duration deadline, uint64_t resident_bytes = 0);
   // Returns the outcome for at most `most` sessions after the first `after`, which the caller
   // knows. NOT_FOUND for an unknown one; finished ones are forgotten when others need their place.
   absl::StatusOr<warpline_internal::ReplaceReply> Look(
@@ -44,6 +45,7 @@ class Replacements {
     Action action;
     std::vector<uint64_t> sessions;
     absl::Duration deadline;
+    uint64_t resident_bytes;
     Mutex mu;
     warpline_internal::ReplaceReply reply ABSL_GUARDED_BY(mu);
   };

@@ -1,6 +1,7 @@
 #include "server/gpu_server/continuity/residency.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -49,8 +50,12 @@ uint64_t MostGrowth(const GrowthFacts& facts) {
   return std::min({to_limit, most, beside});
 }
 
+uint64_t NeededBeside(const GrowthFacts& facts) {
+  return facts.fixed_bytes + std::max(facts.own_bytes, facts.largest_bytes);
+}
+
 bool FitsBesideFixed(const GrowthFacts& facts) {
-  return facts.fixed_bytes + std::max(facts.own_bytes, facts.largest_bytes) <= facts.capacity_bytes;
+  return NeededBeside(facts) <= facts.capacity_bytes;
 }
 
 Residency::Residency(ResidencyOptions options, Timers* timers, ResidencyHost* host)
@@ -140,8 +145,14 @@ void Residency::Schedule(absl::Duration delay) {
 
 void Residency::Look() {
   bool is_short = false;
+  bool is_beyond = false;
   for (int device = 0; device < options_.devices; ++device) {
     CloseWindow(&devices_[static_cast<size_t>(device)]);
+    if (options_.keeps_limits) {
+      const std::vector<Resident> residents = host_->ResidentsOf(device);
+      Observe(residents);
+      is_beyond |= KeepLimits(device, residents);
+    }
     if (!options_.evicts) continue;
     const DeviceRoom room = host_->RoomOf(device);
     const bool device_short = room.free_bytes + room.leaving_bytes < options_.low_water_bytes;
@@ -153,8 +164,10 @@ void Residency::Look() {
   }
   if (!waiting_.empty()) {
     Schedule(kLookSoon);
+  } else if (is_short || is_beyond) {
+    Schedule(kLookLater);
   } else if (options_.evicts) {
-    Schedule(is_short ? kLookLater : kLookSeldom);
+    Schedule(kLookSeldom);
   }
 }
 
@@ -183,8 +196,21 @@ uint64_t Residency::PromisedToOthers(uint64_t session, int device) const {
 
 bool Residency::Serve() {
   std::set<int> claimed;  // Devices that sessions before in line wait for.
+  std::set<std::string> claimed_leases;
   for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
     const Want& want = waiting->want;
+    const LeaseLimit limit = host_->LimitOf(want.session);
+    if (claimed_leases.count(limit.lease) != 0) continue;
+    const absl::StatusOr<bool> in_lease = MakeRoomInLease(want, limit);
+    if (!in_lease.ok() && want.grows) {
+      Answer(waiting, in_lease.status());
+      return true;
+    }
+    if (!in_lease.ok() || !*in_lease) {
+      // Others do not wait for this lease's turns.
+      claimed_leases.insert(limit.lease);
+      continue;
+    }
     const uint64_t extra = turns_[want.session].extra_bytes;
     bool fits = true;
     absl::Status never;
@@ -202,7 +228,8 @@ bool Residency::Serve() {
       if (made.ok() && !*made && room.free_bytes >= bytes + kept) continue;
       fits = false;
     }
-    if (fits) {
+    // Without moves for the device's sake there is other relief for a session that grows.
+    if (fits || (want.grows && !options_.evicts)) {
       Answer(waiting, absl::OkStatus());
       return true;
     }
@@ -227,6 +254,101 @@ void Residency::Answer(std::vector<Waiting>::iterator waiting, const absl::Statu
     if (answered.want.grows) turn.began = options_.now();
   }
   answered.again(status);
+}
+
+absl::StatusOr<bool> Residency::MakeRoomInLease(const Want& want, const LeaseLimit& limit) {
+  if (limit.bytes == 0) return true;
+  bool fits = true;
+  for (const auto& [device, bytes] : want.bytes) {
+    const absl::StatusOr<bool> made = MakeRoomInLease(want, limit, device, bytes);
+    if (!made.ok()) return made;
+    fits &= *made;
+  }
+  return fits;
+}
+
+absl::StatusOr<bool> Residency::MakeRoomInLease(const Want& want, const LeaseLimit& limit,
+                                                int device, uint64_t bytes) {
+  std::vector<Resident> residents = host_->ResidentsOf(device);
+  std::erase_if(residents, [&](const Resident& resident) {
+    control_loop.AssertOnLoop();
+    return host_->LimitOf(resident.session).lease != limit.lease;
+  });
+  uint64_t own = 0;
+  for (const Resident& resident : residents) {
+    if (resident.session == want.session) own = resident.held_bytes;
+  }
+  const uint64_t others = HeldByOthers(residents, limit, want.session, device);
+  // The limit may have become less than a session has. Then the session has it alone.
+  if (own + others + bytes <= limit.bytes || (!want.grows && others == 0)) return true;
+  const std::string most = absl::StrCat("the sessions of its lease may have ", limit.bytes,
+                                        " bytes of the device at a time");
+  if (own + bytes > limit.bytes && want.grows) {
+    return absl::ResourceExhaustedError(absl::StrCat(most, ", and this one has ", own));
+  }
+  if (!options_.keeps_limits) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(most, ", others have ", others, ", and the server moves no memory"));
+  }
+  if (devices_[static_cast<size_t>(device)].evicting) return false;
+  host_->Score(want.session, &residents);
+  uint64_t fixed = 0;
+  std::string why;
+  for (const Resident& resident : residents) {
+    if (resident.session == want.session) continue;
+    if (resident.why_not.empty() && !resident.spared) continue;
+    fixed += resident.held_bytes;
+    why = absl::StrCat("session ", resident.session, " cannot be moved, since ",
+                       resident.spared ? "the server's policy keeps it" : resident.why_not);
+  }
+  if (own + fixed + bytes > limit.bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(most, ": ", why));
+  }
+  const std::optional<Victim> victim = Choose(residents, &want, device);
+  if (victim.has_value()) Evict(device, *victim, want.session);
+  return false;
+}
+
+uint64_t Residency::HeldByOthers(const std::vector<Resident>& residents, const LeaseLimit& limit,
+                                 uint64_t session, int device) {
+  const absl::Time now = options_.now();
+  std::map<uint64_t, uint64_t> held;
+  for (const Resident& resident : residents) held[resident.session] = resident.held_bytes;
+  for (const auto& [id, turn] : turns_) {
+    const auto promised = turn.promised.find(device);
+    if (promised == turn.promised.end() || now >= turn.promised_until) continue;
+    if (host_->LimitOf(id).lease == limit.lease) held[id] = std::max(held[id], promised->second);
+  }
+  held.erase(session);
+  uint64_t bytes = 0;
+  for (const auto& [id, one] : held) bytes += one;
+  return bytes;
+}
+
+bool Residency::KeepLimits(int device, const std::vector<Resident>& residents) {
+  std::map<std::string, std::vector<Resident>> leases;
+  std::map<std::string, uint64_t> limits;
+  for (const Resident& resident : residents) {
+    const LeaseLimit limit = host_->LimitOf(resident.session);
+    if (limit.bytes == 0 || resident.held_bytes == 0) continue;
+    leases[limit.lease].push_back(resident);
+    limits[limit.lease] = limit.bytes;
+  }
+  bool is_beyond = false;
+  for (auto& [lease, sessions] : leases) {
+    uint64_t held = 0;
+    for (const Resident& resident : sessions) held += resident.held_bytes;
+    if (held <= limits[lease] || sessions.size() == 1) continue;
+    is_beyond = true;
+    if (devices_[static_cast<size_t>(device)].evicting) continue;
+    host_->Score(0, &sessions);
+    // It stands for whoever changed the limit, whose word counts more than any priority.
+    Want limit;
+    limit.priority = std::numeric_limits<int>::max();
+    const std::optional<Victim> victim = Choose(sessions, &limit, device);
+    if (victim.has_value()) Evict(device, *victim, 0);
+  }
+  return is_beyond;
 }
 
 absl::StatusOr<bool> Residency::MakeRoom(const Want& want, int device, uint64_t bytes,

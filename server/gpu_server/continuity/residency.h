@@ -31,6 +31,8 @@ namespace warpline::server {
 struct Resident {
   uint64_t session = 0;
   uint64_t bytes = 0;  // On the device.
+  // On the device or asked for of it, also while they are moved.
+  uint64_t held_bytes = 0;
   // Empty, or why its memory cannot be moved.
   std::string why_not;
   bool moving = false;     // It is being moved, or on its way back.
@@ -49,7 +51,14 @@ struct DeviceRoom {
   uint64_t leaving_bytes = 0;  // They are given back, and free in a moment.
 };
 
-// The memory that the sessions of a device have, and may have.
+// The sessions of a lease, and what they may have on each device at a time.
+struct LeaseLimit {
+  std::string lease;   // Different for each session without one.
+  uint64_t bytes = 0;  // 0 for no limit.
+};
+
+// The memory that the sessions of a device have, and may have. With a lease's limit for the
+// capacity, this also describes the part of a device that a lease has.
 struct GrowthFacts {
   uint64_t capacity_bytes = 0;
   uint64_t limit_bytes = 0;    // All sessions may have so much together.
@@ -64,7 +73,9 @@ struct GrowthFacts {
 // All of a session has to fit beside what cannot be moved. While a session leaves, the one that
 // comes is still on the host.
 uint64_t MostGrowth(const GrowthFacts& facts);
-// Returns true if the largest session that can be moved fits beside what cannot.
+// Returns what is needed at least: the largest session that can be moved, and what cannot.
+uint64_t NeededBeside(const GrowthFacts& facts);
+// Returns true if that fits.
 bool FitsBesideFixed(const GrowthFacts& facts);
 
 // Why a session's memory was moved, and for which session.
@@ -88,6 +99,7 @@ class ResidencyHost {
   virtual void Score(uint64_t wanted_by, std::vector<Resident>* residents)
       RUNS_ON(control_loop) = 0;
   virtual DeviceRoom RoomOf(int device) RUNS_ON(control_loop) = 0;
+  virtual LeaseLimit LimitOf(uint64_t session) RUNS_ON(control_loop) = 0;
   // Calls Paging::Out() of the session.
   virtual void MoveOut(uint64_t session, absl::Duration deadline,
                        std::function<void(absl::Status)> done) RUNS_ON(control_loop) = 0;
@@ -96,8 +108,11 @@ class ResidencyHost {
 };
 
 struct ResidencyOptions {
-  // False: nobody's memory is moved without the operator's word, and sessions wait for room.
+  // True if sessions have more than the devices, so that they are moved for each other. Otherwise
+  // they wait for room.
   bool evicts = false;
+  // True if sessions of a lease are moved for each other, so that its limit holds.
+  bool keeps_limits = false;
   int devices = 1;
   // Less free memory than this is made more, by moving sessions without work ahead of need.
   uint64_t low_water_bytes = 0;
@@ -151,6 +166,8 @@ class Residency {
   void OnCame(uint64_t session, absl::Duration took) RUNS_ON(control_loop);
   // The session is over.
   void Forget(uint64_t session) RUNS_ON(control_loop);
+  // A lease's limit is another one. Where its sessions have more, some are moved to the host.
+  void OnLimitChanged() RUNS_ON(control_loop) { Schedule(absl::ZeroDuration()); }
 
  private:
   struct Waiting {
@@ -204,6 +221,17 @@ class Residency {
       RUNS_ON(control_loop);
   // The bytes of the device that are kept for other sessions than `session`.
   uint64_t PromisedToOthers(uint64_t session, int device) const RUNS_ON(control_loop);
+  // Returns true if the limit of its lease has room for `want`. Otherwise moves a session of the
+  // lease, where one may be moved now. RESOURCE_EXHAUSTED if that could never make enough room.
+  absl::StatusOr<bool> MakeRoomInLease(const Want& want, const LeaseLimit& limit)
+      RUNS_ON(control_loop);
+  absl::StatusOr<bool> MakeRoomInLease(const Want& want, const LeaseLimit& limit, int device,
+                                       uint64_t bytes) RUNS_ON(control_loop);
+  // Returns what the sessions of the lease have of the device or were promised, without `session`.
+  uint64_t HeldByOthers(const std::vector<Resident>& residents, const LeaseLimit& limit,
+                        uint64_t session, int device) RUNS_ON(control_loop);
+  // Moves sessions of leases that have more than their limit. Returns true while there are such.
+  bool KeepLimits(int device, const std::vector<Resident>& residents) RUNS_ON(control_loop);
   // Moves a session's memory, where one may be moved now, so that `want` gets its `bytes` of the
   // device and `more` is left. Returns false if there is none that it could ever move, and
   // RESOURCE_EXHAUSTED if the device does not have `bytes` even without all that can be moved.

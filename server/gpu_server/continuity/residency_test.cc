@@ -32,7 +32,8 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
 
   void Reset(ResidencyOptions options) {
     timers_ = FakeTimers();
-    options.evicts = true;
+    options.evicts = evicts_;
+    options.keeps_limits = true;
     options.now = [this] { return timers_.now(); };
     residency_ = std::make_unique<Residency>(std::move(options), &timers_, this);
     residency_->Start();
@@ -54,6 +55,7 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
                         ASSERT_TRUE(status.ok()) << status;
                         Session& session = sessions_[id];
                         if (Free() < session.away) return WantBack(id);
+                        CheckLimits(id, session.away);
                         session.here += std::exchange(session.away, 0);
                         timers_.RunAfter(kMove, [this, id] {
                           ++sessions_[id].came;
@@ -71,9 +73,23 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
                         answers_.push_back(status);
                         if (!status.ok()) return;
                         ASSERT_GE(Free(), bytes);
+                        CheckLimits(id, bytes);
                         session.here += bytes;
                         residency_->StopWaiting(id);
                       });
+  }
+  // Sessions are of lease 1 if their numbers are odd, and of lease 2 otherwise.
+  static std::string LeaseOf(uint64_t id) { return id % 2 == 1 ? "1" : "2"; }
+  uint64_t HeldOf(const std::string& lease) const {
+    uint64_t held = 0;
+    for (const auto& [id, session] : sessions_) held += LeaseOf(id) == lease ? session.here : 0;
+    return held;
+  }
+  void CheckLimits(uint64_t id, uint64_t more) const {
+    const uint64_t limit = limits_.count(LeaseOf(id)) == 0 ? 0 : limits_.at(LeaseOf(id));
+    if (limit != 0) {
+      EXPECT_LE(HeldOf(LeaseOf(id)) + more, limit) << "session " << id;
+    }
   }
   uint64_t Free() const {
     uint64_t used = 0;
@@ -92,7 +108,7 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
       if (session.here == 0) continue;
       Resident resident = session.facts;
       resident.session = id;
-      resident.bytes = session.here;
+      resident.bytes = resident.held_bytes = session.here;
       resident.in_flight = session.busy;
       residents.push_back(resident);
     }
@@ -105,6 +121,7 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
     }
   }
   DeviceRoom RoomOf(int) override { return {Free(), 0}; }
+  LeaseLimit LimitOf(uint64_t id) override { return {LeaseOf(id), limits_[LeaseOf(id)]}; }
   void MoveOut(uint64_t id, absl::Duration, std::function<void(absl::Status)> done) override {
     ++moves_;
     if (!refuse_.ok()) return done(refuse_);
@@ -124,6 +141,8 @@ class ResidencyTest : public ::testing::Test, public ResidencyHost {
   FakeTimers timers_;
   std::map<uint64_t, Session> sessions_;
   std::map<uint64_t, uint32_t> scores_;
+  std::map<std::string, uint64_t> limits_;
+  bool evicts_ = true;
   uint64_t spared_ = 0;
   int moves_ = 0;
   absl::Status refuse_;
@@ -425,6 +444,96 @@ TEST_F(ResidencyTest, WithoutLeaveToMoveSessionsWaitForRoom) {
   timers_.Advance(absl::Seconds(1));
   EXPECT_EQ(sessions_[2].came, 1);
   EXPECT_TRUE(timers_.empty());
+}
+
+TEST_F(ResidencyTest, SessionsOfALeaseTakeTurnsWithinItsLimit) {
+  limits_["1"] = 50;
+  Add(1, 30);
+  Add(3, 0).away = 30;
+  Add(2, 20);
+  WantBack(3);
+  timers_.Advance(absl::Seconds(20));
+  EXPECT_GT(sessions_[1].came, 2);
+  EXPECT_GT(sessions_[3].came, 2);
+  // The device has room for all, so another lease is not asked for any.
+  EXPECT_EQ(Evicted(2), 0u);
+}
+
+TEST_F(ResidencyTest, ALimitHoldsAlsoWhereSessionsHaveNoMoreThanTheDevice) {
+  evicts_ = false;
+  Reset({});
+  limits_["1"] = 50;
+  Add(1, 30, /*busy=*/false);
+  Add(3, 10);
+  Grow(3, 30);
+  timers_.Advance(absl::Seconds(5));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(answers_[0].ok()) << answers_[0];
+  EXPECT_EQ(Evicted(1), 1u);
+  EXPECT_EQ(evictions_[0].wanted_by, 3u);
+}
+
+TEST_F(ResidencyTest, WhoWantsMoreThanTheLimitAloneIsRefusedAtOnce) {
+  limits_["1"] = 50;
+  Add(1, 30);
+  Grow(1, 30);
+  timers_.Advance(absl::ZeroDuration());
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(answers_[0]));
+  EXPECT_NE(answers_[0].message().find("at most"), 0u);
+  EXPECT_NE(answers_[0].message().find("may have 50 bytes"), std::string::npos) << answers_[0];
+}
+
+TEST_F(ResidencyTest, WhatCannotBeMovedInALeaseIsNamed) {
+  limits_["1"] = 50;
+  Add(1, 30).facts.why_not = "it shares memory with other sessions";
+  Add(3, 10);
+  Grow(3, 20);
+  timers_.Advance(absl::ZeroDuration());
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_NE(answers_[0].message().find("session 1 cannot be moved, since it shares memory"),
+            std::string::npos)
+      << answers_[0];
+}
+
+TEST_F(ResidencyTest, WhoWaitsForItsLeaseKeepsNobodyElseWaiting) {
+  limits_["1"] = 50;
+  Add(1, 40);  // Its turn has begun.
+  Add(3, 0).away = 30;
+  Add(2, 10);
+  WantBack(3);
+  Grow(2, 20);
+  timers_.Advance(absl::ZeroDuration());
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(answers_[0].ok());
+  EXPECT_EQ(sessions_[3].came, 0);
+}
+
+TEST_F(ResidencyTest, ALimitThatBecomesLessMovesWhatIsBeyondIt) {
+  Add(1, 30);
+  Add(3, 30);
+  Add(2, 30);
+  limits_["1"] = 40;
+  residency_->OnLimitChanged();
+  timers_.Advance(absl::Seconds(20));
+  EXPECT_LE(HeldOf("1"), 40u);
+  EXPECT_GT(sessions_[1].came + sessions_[3].came, 2);
+  EXPECT_EQ(Evicted(2), 0u);
+  // Without a limit both are there again.
+  limits_["1"] = 0;
+  residency_->OnLimitChanged();
+  timers_.Advance(absl::Seconds(5));
+  EXPECT_EQ(HeldOf("1"), 60u);
+}
+
+TEST_F(ResidencyTest, ASessionThatHasMoreThanTheLimitHasItAlone) {
+  Add(1, 60);
+  Add(3, 10);
+  limits_["1"] = 50;
+  residency_->OnLimitChanged();
+  timers_.Advance(absl::Seconds(30));
+  EXPECT_TRUE(sessions_[1].here == 0 || sessions_[3].here == 0);
+  EXPECT_GT(Evicted(1) + Evicted(3), 0u);
 }
 
 }  // namespace

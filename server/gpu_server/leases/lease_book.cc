@@ -36,6 +36,7 @@ struct Lease {
   absl::Time ends = absl::InfiniteFuture();
   std::map<std::string, std::shared_ptr<Quota>> quotas;  // By device.
   std::shared_ptr<Quota> host_quota;
+  std::optional<uint64_t> resident_bytes;  // If it was set.
 };
 
 struct Ended {
@@ -109,6 +110,27 @@ absl::Status LeaseMembership::CheckHeld() const {
   if (shared_ == nullptr || !entitlement_.leased()) return absl::OkStatus();
   MutexLock lock(&shared_->mu);
   return shared_->CheckGoesOn(entitlement_.lease);
+}
+
+uint64_t LeaseMembership::ResidentBytes() const {
+  if (shared_ != nullptr && entitlement_.leased()) {
+    MutexLock lock(&shared_->mu);
+    const auto found = shared_->leases.find(entitlement_.lease);
+    if (found != shared_->leases.end() && found->second.resident_bytes.has_value()) {
+      return *found->second.resident_bytes;
+    }
+  }
+  return entitlement_.slice.resident_bytes;
+}
+
+void LeaseMembership::SetResidentBytes(uint64_t bytes) {
+  if (shared_ == nullptr) return;
+  if (!entitlement_.leased()) {
+    entitlement_.slice.resident_bytes = bytes;
+    return;
+  }
+  MutexLock lock(&shared_->mu);
+  shared_->leases[entitlement_.lease].resident_bytes = bytes;
 }
 
 LeaseMembership& LeaseMembership::operator=(LeaseMembership&& other) noexcept {

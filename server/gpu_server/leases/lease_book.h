@@ -48,6 +48,11 @@ class LeaseMembership {
   // PERMISSION_DENIED once the lease was ended, UNAUTHENTICATED once one of the server's own is
   // over. An empty one is always held.
   absl::Status CheckHeld() const;
+  // The most that all sessions of the lease may have on each device at a time, with the rest
+  // meanwhile on the host; 0 for no limit. The token says it until it is set. A session without a
+  // lease has a limit of its own.
+  uint64_t ResidentBytes() const;
+  void SetResidentBytes(uint64_t bytes);
   // The quota for a device that gives `capacity_bytes` in at most `max_chunks` chunks: its chunks
   // are in proportion to its bytes. All sessions of a lease share it; the first call for the device
   // makes it, unless memory of the lease's former sessions is still held of it. What a peer pays

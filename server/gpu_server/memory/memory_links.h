@@ -109,6 +109,9 @@ class ChunkSource {
   // than the server may give out, of the device and of the host.
   // `stays` says that what is added cannot be moved.
   virtual uint64_t MostGrowth(bool stays) RUNS_ON(control_loop) = 0;
+  // Returns how much more of the device the session's lease may have now, while its other sessions
+  // have what they have.
+  virtual uint64_t LeftOfLimit() RUNS_ON(control_loop) = 0;
   // Returns false if memory of this session and of `other` may not be shared: both could not be
   // moved any more, and others could not come back beside them.
   virtual bool MayShareWith(uint64_t other) RUNS_ON(control_loop) = 0;
@@ -171,6 +174,9 @@ class MemoryReclaimer {
   virtual void StopWaiting(uint64_t session) RUNS_ON(control_loop) = 0;
   // Returns ChunkSource::MostGrowth() for the session.
   virtual uint64_t MostGrowth(uint64_t session, const DeviceMemory& device, bool stays)
+      RUNS_ON(control_loop) = 0;
+  // Returns ChunkSource::LeftOfLimit() for the session.
+  virtual uint64_t LeftOfLimit(uint64_t session, const DeviceMemory& device)
       RUNS_ON(control_loop) = 0;
   // Returns ChunkSource::MayShareWith() for the session.
   virtual bool MayShare(uint64_t session, uint64_t other, const DeviceMemory& device)

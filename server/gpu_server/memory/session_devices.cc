@@ -83,6 +83,9 @@ class SessionDevices::Device : public ChunkSource {
   uint64_t MostGrowth(bool stays) override RUNS_ON(control_loop) {
     return all_->links_.reclaimer->MostGrowth(session_, *device, stays);
   }
+  uint64_t LeftOfLimit() override RUNS_ON(control_loop) {
+    return all_->links_.reclaimer->LeftOfLimit(session_, *device);
+  }
   bool MayShareWith(uint64_t other) override RUNS_ON(control_loop) {
     return all_->links_.reclaimer->MayShare(session_, other, *device);
   }
@@ -183,6 +186,10 @@ const DeviceMemory& SessionDevices::device(size_t number) const {
 }
 
 const Quota& SessionDevices::quota(size_t number) const { return *devices_[number]->quota; }
+
+uint64_t SessionDevices::LeftOfLimit(size_t number) const {
+  return devices_[number]->LeftOfLimit();
+}
 
 const SessionMemory& SessionDevices::memory(size_t number) const {
   return *devices_[number]->memory;

@@ -59,6 +59,8 @@ class SessionDevices {
   size_t size() const RUNS_ON(control_loop) { return devices_.size(); }
   const DeviceMemory& device(size_t number) const RUNS_ON(control_loop);
   const Quota& quota(size_t number) const RUNS_ON(control_loop);
+  // See ChunkSource.
+  uint64_t LeftOfLimit(size_t number) const RUNS_ON(control_loop);
   const SessionMemory& memory(size_t number) const RUNS_ON(control_loop);
 
   // As SessionMemory, of the first device.

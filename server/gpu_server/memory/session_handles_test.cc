@@ -48,6 +48,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   void Store(std::shared_ptr<AwayMemory>, Moved) override { FAIL(); }
   void Fetch(std::shared_ptr<AwayMemory>, Moved) override { FAIL(); }
   uint64_t MostGrowth(bool) override { return ~uint64_t{0}; }
+  uint64_t LeftOfLimit() override { return ~uint64_t{0}; }
   bool MayShareWith(uint64_t) override { return may_share; }
   void StopWaiting() override {}
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {

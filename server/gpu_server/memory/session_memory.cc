@@ -286,7 +286,14 @@ void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t
                      stays ? " that cannot be moved" : "", ", with what is moved to the host, and ",
                      least_bytes, " are wanted"));
   }
-  if (most < reservation.bytes()) reservation.ShrinkTo(most);
+  const uint64_t left = links_.chunks->LeftOfLimit() / kChunkGranularity * kChunkGranularity;
+  if (left < least_bytes) {
+    reservation.ShrinkTo(0);
+    return RunShort(/*quota_short=*/false, absl::StrCat("the sessions of the lease may have ", left,
+                                                        " bytes more of the device at a time, and ",
+                                                        least_bytes, " are wanted"));
+  }
+  reservation.ShrinkTo(std::min({most, left, reservation.bytes()}));
   const uint64_t want_bytes = reservation.bytes();
   auto held = std::make_shared<Reservation>(std::move(reservation));
   asked_bytes_ = want_bytes;

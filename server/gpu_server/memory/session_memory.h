@@ -168,6 +168,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   uint64_t chunk_bytes() const RUNS_ON(control_loop) {
     return book_.backed_bytes() + handles_.bytes() + kept_bytes_;
   }
+  // Bytes that are on the device or asked for of it, also while they are moved.
+  uint64_t held_bytes() const RUNS_ON(control_loop);
   // Taken by TakeOwn().
   uint64_t own_bytes() const RUNS_ON(control_loop) { return own_.bytes(); }
   // Returned by the client, and nobody else's before the worker is gone.

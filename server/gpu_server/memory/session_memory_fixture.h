@@ -68,6 +68,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     moved = std::move(done);
   }
   uint64_t MostGrowth(bool) override { return most_growth; }
+  uint64_t LeftOfLimit() override { return left_of_limit; }
   bool MayShareWith(uint64_t) override { return true; }
   void StopWaiting() override { ++stops; }
   MemoryRelief Relieve(const MemoryShortage& shortage, Again again) override {
@@ -132,6 +133,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   MemoryShortage seen;
   Again waited;
   uint64_t most_growth = ~uint64_t{0};
+  uint64_t left_of_limit = ~uint64_t{0};
   int stops = 0;  // How often it was told that the session does not wait any more.
   std::vector<ToWorker> sent;
   size_t attached = 0;

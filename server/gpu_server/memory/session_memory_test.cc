@@ -482,6 +482,38 @@ TEST_F(SessionMemoryTest, ARequestIsTriedAgainWhenOthersWereMovedAndIsNotWhenNon
   EXPECT_GE(host_.stops, 1);
 }
 
+TEST_F(SessionMemoryTest, ASessionGetsWhatIsLeftOfItsLeasesLimitAndWaitsForMore) {
+  host_.left_of_limit = 5 * kMiB;
+  Request(0, 2 * kMiB, 8 * kMiB);
+  EXPECT_EQ(host_.asked_bytes, 4 * kMiB);
+  EXPECT_EQ(memory_->held_bytes(), 4 * kMiB);
+  host_.Deliver(2);
+  EXPECT_EQ(memory_->held_bytes(), 4 * kMiB);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(memory_->held_bytes(), 4 * kMiB);
+
+  host_.left_of_limit = 0;
+  host_.relief = {MemoryRelief::Kind::kMoving, {}};
+  Request(64 * kMiB, 2 * kMiB, 2 * kMiB);
+  EXPECT_TRUE(memory_->waits_for_room());
+  EXPECT_FALSE(host_.seen.of_quota);
+  EXPECT_EQ(host_.takes, 1);
+  EXPECT_EQ(quota_->used_bytes(), 4 * kMiB);
+  host_.left_of_limit = 2 * kMiB;
+  std::exchange(host_.waited, nullptr)(absl::OkStatus());
+  host_.Deliver(1);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 2 * kMiB);
+
+  host_.left_of_limit = 0;
+  host_.relief = {};
+  Request(128 * kMiB, 2 * kMiB, 2 * kMiB);
+  EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_NE(host_.grants.back().message().find("of the lease may have 0 bytes more"),
+            std::string::npos)
+      << host_.grants.back().message();
+}
+
 TEST_F(SessionMemoryTest, ASessionGrowsByNoMoreThanTheServerMayGiveOut) {
   host_.most_growth = 5 * kMiB;
   Request(0, 2 * kMiB, 8 * kMiB);

@@ -37,6 +37,13 @@ uint64_t SessionMemory::total_bytes() const {
   return bytes;
 }
 
+uint64_t SessionMemory::held_bytes() const {
+  uint64_t bytes = chunk_bytes() + asked_bytes_ + TotalBytes(taken_);
+  if (transfer_ != nullptr) bytes += TotalBytes(transfer_->chunks);
+  if (paged_ != nullptr) bytes += TotalBytes(*paged_->chunks);
+  return bytes;
+}
+
 bool SessionMemory::Backs(uint64_t va, uint64_t bytes) const {
   if (paged_ == nullptr) return book_.Backs(va, bytes);
   const uint64_t end = va + bytes;

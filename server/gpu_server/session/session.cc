@@ -655,6 +655,7 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.reason = reason_;
   snapshot.killed = killed_;
   snapshot.entitlement = entitlement();
+  snapshot.entitlement.slice.resident_bytes = membership_.ResidentBytes();
   snapshot.tier = TierName(IsGuarded(hello_) ? Tier::kGuarded : Tier::kIsolated);
   // A relay comes as any client does that shares memory with the server.
   const std::string transport = relay_.connected() ? "ucx" : port_->transport();

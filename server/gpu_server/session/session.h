@@ -164,6 +164,13 @@ class Session : public SessionControl,
   // Returns why its memory cannot be moved, which is that of all its devices together, or an empty
   // text.
   std::string WhyNotMovable() const RUNS_ON(control_loop);
+  // Returns what it has on a device or asks for of it, also while that is moved.
+  uint64_t HeldBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  // See LeaseMembership.
+  uint64_t ResidentBytes() const RUNS_ON(control_loop) { return membership_.ResidentBytes(); }
+  void SetResidentBytes(uint64_t bytes) RUNS_ON(control_loop) {
+    membership_.SetResidentBytes(bytes);
+  }
   // Returns all that it has of a device and asks for now.
   uint64_t TotalBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   uint64_t id() const { return id_; }

@@ -34,6 +34,7 @@ ResidencyOptions ResidencyOf(const MemoryOvercommit& overcommit,
                              const std::vector<std::unique_ptr<DeviceMemory>>& devices) {
   ResidencyOptions options;
   options.evicts = overcommit.factor > 1;
+  options.keeps_limits = !devices.empty() && devices.front()->pager() != nullptr;
   for (const auto& device : devices) {
     options.devices = std::max(options.devices, device->ordinal() + 1);
     options.low_water_bytes =

@@ -126,6 +126,11 @@ class SessionHost : public Acceptor,
   // `deadline`. `done` is called on the control loop: OK, or why not. NOT_FOUND.
   void Do(SessionAction action, uint64_t id, absl::Duration deadline,
           std::function<void(absl::Status)> done);
+  // Sets what all sessions of the session's lease may have on each device at a time; 0 for no
+  // limit. `done` is called on the control loop. NOT_FOUND; FAILED_PRECONDITION where the server
+  // moves no memory or has too little host memory for it, or where a session of the lease has more,
+  // since it would never come back.
+  void SetResident(uint64_t id, uint64_t bytes, std::function<void(absl::Status)> done);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -167,12 +172,23 @@ class SessionHost : public Acceptor,
   uint64_t OfferedBytes(const DeviceMemory& device) const;
   uint64_t MostGrowth(uint64_t session, const DeviceMemory& device, bool stays) override
       RUNS_ON(control_loop);
+  uint64_t LeftOfLimit(uint64_t session, const DeviceMemory& device) override RUNS_ON(control_loop);
   bool MayShare(uint64_t session, uint64_t other, const DeviceMemory& device) override
       RUNS_ON(control_loop);
-  // Returns what the sessions have of the device; `stays` is left to the caller. Where `fixed`
-  // returns true for a session, it counts as one that cannot be moved.
-  GrowthFacts GrowthFactsOf(uint64_t session, const DeviceMemory& device,
-                            const std::function<bool(uint64_t)>& fixed) const RUNS_ON(control_loop);
+  // Returns what the sessions have of the device, or those of `session`'s lease of its part, in
+  // the order in which they are to be obeyed. `stays` is left to the caller. Where `fixed` returns
+  // true for a session, it counts as one that cannot be moved.
+  std::vector<GrowthFacts> GrowthFactsOf(uint64_t session, const DeviceMemory& device,
+                                         const std::function<bool(uint64_t)>& fixed)
+      RUNS_ON(control_loop);
+  // Returns those of `session`'s lease of its part, as if it had this limit.
+  GrowthFacts LeaseFactsOf(uint64_t session, const DeviceMemory& device, const LeaseLimit& limit,
+                           const std::function<bool(uint64_t)>& fixed) RUNS_ON(control_loop);
+  // Adds what the session has of the device to the facts.
+  void AddGrowthFacts(const Session& session, const DeviceMemory& device, bool grows, bool fixed,
+                      GrowthFacts* facts) const RUNS_ON(control_loop);
+  // Returns the device's part of the host's memory for what is away.
+  uint64_t SwapBytesFor(const DeviceMemory& device) const;
   void AwaitReturnOf(const Session& session, std::function<void()> again) override
       RUNS_ON(control_loop);
   void OnCame(uint64_t session, absl::Duration took) override RUNS_ON(control_loop);
@@ -184,6 +200,7 @@ class SessionHost : public Acceptor,
   std::vector<Resident> ResidentsOf(int device) override RUNS_ON(control_loop);
   void Score(uint64_t wanted_by, std::vector<Resident>* residents) override RUNS_ON(control_loop);
   DeviceRoom RoomOf(int device) override RUNS_ON(control_loop);
+  LeaseLimit LimitOf(uint64_t session) override RUNS_ON(control_loop);
   void MoveOut(uint64_t session, absl::Duration deadline,
                std::function<void(absl::Status)> done) override RUNS_ON(control_loop);
   void OnEvicted(const Eviction& eviction, const absl::Status& status) override

@@ -1,7 +1,10 @@
 // The part of SessionHost that has sessions give up memory for others: what they keep of what they
 // returned, and what they have while others wait for room.
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/steady_time.h"
@@ -112,7 +115,9 @@ void SessionHost::ReclaimNext(const std::string& payer, std::deque<uint64_t> ses
 bool SessionHost::AwaitRoom(uint64_t session, const DeviceMemory& device, uint64_t bytes,
                             std::function<void(absl::Status)> again) {
   const auto found = sessions_.find(session);
-  if (options_.overcommit.factor <= 1 || found == sessions_.end()) return false;
+  if (found == sessions_.end()) return false;
+  // Memory is moved for a lease's limit, and for the device's where sessions may have more.
+  if (options_.overcommit.factor <= 1 && LeftOfLimit(session, device) >= bytes) return false;
   const DeviceSlice& slice = found->second->entitlement().slice;
   residency_.Await({.session = session,
                     .bytes = {{device.ordinal(), bytes}},
@@ -152,40 +157,132 @@ uint64_t SessionHost::OfferedBytes(const DeviceMemory& device) const {
 }
 
 uint64_t SessionHost::MostGrowth(uint64_t session, const DeviceMemory& device, bool stays) {
-  if (options_.overcommit.factor <= 1) return ~uint64_t{0};
-  GrowthFacts facts = GrowthFactsOf(session, device, [](uint64_t) { return false; });
-  facts.stays = stays;
-  return warpline::server::MostGrowth(facts);
+  uint64_t most = ~uint64_t{0};
+  for (GrowthFacts& facts : GrowthFactsOf(session, device, [](uint64_t) { return false; })) {
+    facts.stays = stays;
+    most = std::min(most, warpline::server::MostGrowth(facts));
+  }
+  return most;
 }
 
 bool SessionHost::MayShare(uint64_t session, uint64_t other, const DeviceMemory& device) {
-  if (options_.overcommit.factor <= 1) return true;
-  return FitsBesideFixed(
-      GrowthFactsOf(session, device, [&](uint64_t id) { return id == session || id == other; }));
+  const std::vector<GrowthFacts> facts =
+      GrowthFactsOf(session, device, [&](uint64_t id) { return id == session || id == other; });
+  return std::all_of(facts.begin(), facts.end(), &FitsBesideFixed);
 }
 
-GrowthFacts SessionHost::GrowthFactsOf(uint64_t session, const DeviceMemory& device,
-                                       const std::function<bool(uint64_t)>& fixed) const {
-  GrowthFacts facts;
-  facts.capacity_bytes = device.capacity_bytes();
-  facts.limit_bytes = OfferedBytes(device);
+uint64_t SessionHost::SwapBytesFor(const DeviceMemory& device) const {
+  if (device.pager() == nullptr) return 0;
   uint64_t all_devices = 0;
   for (const auto& one : devices_) all_devices += one->capacity_bytes();
-  facts.host_bytes = static_cast<uint64_t>(static_cast<double>(device.pager()->space().bytes()) *
-                                           static_cast<double>(facts.capacity_bytes) /
-                                           static_cast<double>(all_devices));
+  return static_cast<uint64_t>(static_cast<double>(device.pager()->space().bytes()) *
+                               static_cast<double>(device.capacity_bytes()) /
+                               static_cast<double>(all_devices));
+}
+
+void SessionHost::AddGrowthFacts(const Session& session, const DeviceMemory& device, bool grows,
+                                 bool fixed, GrowthFacts* facts) const {
+  const uint64_t bytes = session.ChunkBytesOn(device) + session.AwayBytesOn(device);
+  facts->total_bytes += session.TotalBytesOn(device);
+  if (fixed || !session.WhyNotMovable().empty()) {
+    facts->fixed_bytes += bytes + session.OwnBytesOn(device);
+  } else if (grows) {
+    facts->own_bytes = bytes;
+  } else {
+    facts->largest_bytes = std::max(facts->largest_bytes, bytes);
+  }
+}
+
+std::vector<GrowthFacts> SessionHost::GrowthFactsOf(uint64_t session, const DeviceMemory& device,
+                                                    const std::function<bool(uint64_t)>& fixed) {
+  std::vector<GrowthFacts> all;
+  if (options_.overcommit.factor > 1) {
+    GrowthFacts facts;
+    facts.capacity_bytes = device.capacity_bytes();
+    facts.limit_bytes = OfferedBytes(device);
+    facts.host_bytes = SwapBytesFor(device);
+    for (const auto& [id, other] : sessions_) {
+      AddGrowthFacts(*other, device, id == session, fixed(id), &facts);
+    }
+    all.push_back(facts);
+  }
+  const LeaseLimit limit = LimitOf(session);
+  if (limit.bytes != 0) all.push_back(LeaseFactsOf(session, device, limit, fixed));
+  return all;
+}
+
+GrowthFacts SessionHost::LeaseFactsOf(uint64_t session, const DeviceMemory& device,
+                                      const LeaseLimit& limit,
+                                      const std::function<bool(uint64_t)>& fixed) {
+  GrowthFacts own;
+  own.capacity_bytes = limit.bytes;
+  own.limit_bytes = ~uint64_t{0};
+  own.host_bytes = SwapBytesFor(device);
+  // All that leases have that are beyond their limits may be on the host.
+  std::map<std::string, std::pair<LeaseLimit, uint64_t>> others;
   for (const auto& [id, other] : sessions_) {
-    const uint64_t bytes = other->ChunkBytesOn(device) + other->AwayBytesOn(device);
-    facts.total_bytes += other->TotalBytesOn(device);
-    if (fixed(id) || !other->WhyNotMovable().empty()) {
-      facts.fixed_bytes += bytes + other->OwnBytesOn(device);
-    } else if (id == session) {
-      facts.own_bytes = bytes;
-    } else {
-      facts.largest_bytes = std::max(facts.largest_bytes, bytes);
+    const LeaseLimit others_limit = LimitOf(id);
+    if (others_limit.lease == limit.lease) {
+      AddGrowthFacts(*other, device, id == session, fixed(id), &own);
+    } else if (others_limit.bytes != 0) {
+      auto& [known, bytes] = others[others_limit.lease];
+      known = others_limit;
+      bytes += other->TotalBytesOn(device);
     }
   }
-  return facts;
+  for (const auto& [lease, one] : others) {
+    if (one.second > one.first.bytes) own.host_bytes -= std::min(own.host_bytes, one.second);
+  }
+  return own;
+}
+
+uint64_t SessionHost::LeftOfLimit(uint64_t session, const DeviceMemory& device) {
+  const LeaseLimit limit = LimitOf(session);
+  if (limit.bytes == 0) return ~uint64_t{0};
+  uint64_t held = 0;
+  for (const auto& [id, other] : sessions_) {
+    if (LimitOf(id).lease == limit.lease) held += other->HeldBytesOn(device);
+  }
+  return limit.bytes - std::min(limit.bytes, held);
+}
+
+LeaseLimit SessionHost::LimitOf(uint64_t session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return {};
+  const Entitlement& entitlement = found->second->entitlement();
+  return {entitlement.leased() ? entitlement.lease : absl::StrCat("session ", session),
+          found->second->ResidentBytes()};
+}
+
+void SessionHost::SetResident(uint64_t id, uint64_t bytes, std::function<void(absl::Status)> done) {
+  control_.Post([this, id, bytes, done = std::move(done)] {
+    control_loop.AssertOnLoop();
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) {
+      return done(absl::NotFoundError(absl::StrCat("no session ", id)));
+    }
+    if (devices_.front()->pager() == nullptr) {
+      return done(absl::FailedPreconditionError("the server moves no memory (--swap_host)"));
+    }
+    for (const auto& device : devices_) {
+      if (bytes == 0) continue;
+      const GrowthFacts facts =
+          LeaseFactsOf(id, *device, {LimitOf(id).lease, bytes}, [](uint64_t) { return false; });
+      if (!FitsBesideFixed(facts)) {
+        return done(absl::FailedPreconditionError(absl::StrCat(
+            "its lease needs at least ", NeededBeside(facts), " bytes of gpu ", device->ordinal(),
+            " at a time: its largest session would never be whole there again")));
+      }
+      if (facts.total_bytes > std::max(bytes, facts.host_bytes)) {
+        return done(absl::FailedPreconditionError(absl::StrCat(
+            "its lease has ", facts.total_bytes, " bytes of gpu ", device->ordinal(),
+            ", and the host's memory has ", facts.host_bytes, " for it (--swap_host)")));
+      }
+    }
+    found->second->SetResidentBytes(bytes);
+    residency_.OnLimitChanged();
+    done(absl::OkStatus());
+  });
 }
 
 std::vector<SessionProgress> SessionHost::OpenSessions() {

@@ -211,7 +211,8 @@ WorkerDevice WorkersDevice(const SessionDevices& devices) {
 }
 
 absl::StatusOr<GuardedSizes> DivideMemoryOf(const SessionFacts& facts) {
-  uint64_t bytes = LeftOf(facts.devices->quota(0));
+  // A guarded session has its memory on the device for as long as it lasts.
+  uint64_t bytes = std::min(LeftOf(facts.devices->quota(0)), facts.devices->LeftOfLimit(0));
   if (facts.entitlement->slice.memory_bytes == 0) {
     bytes = std::min(bytes, facts.options->guarded.memory_bytes);
   }

@@ -16,6 +16,7 @@ std::optional<Resident> Session::ResidentOn(const DeviceMemory& device) const {
   Resident resident;
   resident.session = id_;
   resident.bytes = ChunkBytesOn(device);
+  resident.held_bytes = HeldBytesOn(device);
   resident.why_not = WhyNotMovable();
   resident.moving = paging_.moving();
   resident.in_flight = worker_.in_flight();
@@ -35,6 +36,10 @@ std::optional<SessionProgress> Session::Progress() const {
 
 uint64_t Session::ChunkBytesOn(const DeviceMemory& device) const {
   return holdings_.devices().Sum(device, &SessionMemory::chunk_bytes);
+}
+
+uint64_t Session::HeldBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::held_bytes);
 }
 
 uint64_t Session::OwnBytesOn(const DeviceMemory& device) const {
