@@ -151,8 +151,8 @@ void UcxWorker::Send(const MessageHeader& header, Frame payload) {
   how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   how.flags = UCP_AM_SEND_FLAG_EAGER;
   const std::string_view bytes = send.payload.bytes();
-  const bool asked = Ask([this, &send, bytes, &how] {
-    send.request = ucx_->ucp_am_send_nbx(endpoint_, kMessageId, &send.header, sizeof(send.header),
+  const bool asked = Ask([this, endpoint = endpoint_, &send, bytes, &how] {
+    send.request = ucx_->ucp_am_send_nbx(endpoint, kMessageId, &send.header, sizeof(send.header),
                                          bytes.data(), bytes.size(), &how);
   });
   if (!asked) return;  // The message stays: UCX may have taken it.
