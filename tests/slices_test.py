@@ -145,6 +145,8 @@ class SlicesTest(unittest.TestCase):
             self.assertEqual(error, "cudaErrorMemoryAllocation")
             self.assertLessEqual(taken, 32)
             self.assertGreater(taken, 16)
+            _, out, errors = self.run_program(credential, "slice_limits", "seen")
+            self.assertIn("slice_limits: seen took=32 error=cudaSuccess", out, errors)
             self.assertIn("resident_bytes=%d" % (32 * MIB), self.scheduler.log())
             self.assertNotIn("protocol_error", server.log())
 

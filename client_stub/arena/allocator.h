@@ -78,8 +78,8 @@ class Allocator {
   // Gives free memory back to the server; with `wait`, also memory that has yet to retire.
   CudaResult ReturnUnused(bool wait);
 
-  // Reports what cuMemGetInfo does: the quota, and the part of it that is not allocated. Freed
-  // memory that has yet to retire counts as free, as it does natively after cuMemFree: an
+  // Reports what cuMemGetInfo does: RemoteDevice::ShownBytes(), and what is not allocated of it.
+  // Freed memory that has yet to retire counts as free, as it does natively after cuMemFree: an
   // allocation that needs it waits for it.
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const;
 

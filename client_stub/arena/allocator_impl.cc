@@ -51,6 +51,7 @@ Allocator::Impl::Impl(Session* session, uint32_t device, Clock clock)
       returns_memory_(!session->terms().HasAllMemory()),
       clock_(std::move(clock)),
       quota_bytes_(session->terms().device(device).total_bytes),
+      shown_bytes_(session->terms().device(device).ShownBytes()),
       heap_(session->terms().arena_base + device * PartBytes(session->terms()) + kArenaMargin,
             HeapBytes(session->terms())),
       last_growth_(absl::InfinitePast()),
@@ -403,8 +404,8 @@ bool Allocator::Impl::Contains(uint64_t address, uint64_t bytes) const {
 
 void Allocator::Impl::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
   SpinMutexLock lock(&mu_);
-  *total_bytes = quota_bytes_;
-  *free_bytes = quota_bytes_ > live_bytes_ ? quota_bytes_ - live_bytes_ : 0;
+  *total_bytes = shown_bytes_;
+  *free_bytes = shown_bytes_ > live_bytes_ ? shown_bytes_ - live_bytes_ : 0;
 }
 
 }  // namespace warpline::stub

@@ -85,6 +85,7 @@ class Allocator::Impl {
   const bool returns_memory_;  // Otherwise all there is stays granted from the start.
   const Clock clock_;
   const uint64_t quota_bytes_;
+  const uint64_t shown_bytes_;  // The part of that which the application sees.
 
   // The largest token that the worker reported, without the device's bits. The session's loop
   // writes it.

@@ -21,7 +21,12 @@ inline constexpr uint64_t kArenaMargin = 8ull << 20;
 struct RemoteDevice {
   std::string name;
   std::array<uint8_t, 16> uuid{};
-  uint64_t total_bytes = 0;  // The session's quota, which is what the application may see.
+  uint64_t total_bytes = 0;     // The session's quota.
+  uint64_t resident_bytes = 0;  // The part of it that may be on the device at a time; 0 for all.
+  // Returns what the application sees as the device's memory.
+  uint64_t ShownBytes() const {
+    return resident_bytes == 0 || resident_bytes > total_bytes ? total_bytes : resident_bytes;
+  }
   int driver_version = 0;
   int least_stream_priority = 0;
   int greatest_stream_priority = 0;

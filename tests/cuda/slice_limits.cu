@@ -14,6 +14,7 @@
 //   launch      a kernel that does not end by itself
 //   multiprocessors  what green contexts are made of, and a part with one more than that
 //   hold        holds --piece MiB until it is killed
+//   seen        nothing: N is the device's memory as cudaMemGetInfo and the properties have it
 //
 // Prints "slice_limits: WHAT took=N error=NAME", where N is in MiB or a number.
 #include <cuda.h>
@@ -55,6 +56,16 @@ cudaError_t TakeMemory(size_t piece, std::atomic<uint64_t>* took) {
     }
     took->fetch_add(piece);
   }
+}
+
+int Seen() {
+  size_t free_bytes = 0, total_bytes = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  cudaDeviceProp properties;
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  const bool agree = free_bytes <= total_bytes && properties.totalGlobalMem == total_bytes;
+  Say("seen", total_bytes / kMiB, agree ? "cudaSuccess" : "they differ");
+  return 0;
 }
 
 int Memory(size_t piece) {
@@ -287,6 +298,7 @@ int main(int argc, char** argv) {
   if (what == "launch") return Launch();
   if (what == "multiprocessors") return Multiprocessors();
   if (what == "hold") return Hold(piece);
+  if (what == "seen") return Seen();
   std::fprintf(stderr, "slice_limits: what is to be taken?\n");
   return 2;
 }

@@ -160,7 +160,7 @@ CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   WARPLINE_TRY(EnterDevice(dev));
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = runtime().devices[dev].remote->total_bytes;
+  *bytes = runtime().devices[dev].remote->ShownBytes();
   return CUDA_SUCCESS;
 }
 

@@ -70,6 +70,8 @@ absl::Status TakeDevices(const warpline_internal::Welcome& welcome,
     const uint64_t quota =
         i == 0 ? welcome.quota_bytes() : welcome.more_devices(i - 1).quota_bytes();
     RemoteDevice& device = (*devices)[i];
+    device.resident_bytes =
+        i == 0 ? welcome.resident_bytes() : welcome.more_devices(i - 1).resident_bytes();
     if (auto status = TakeDevice(info, quota, &device); !status.ok()) return status;
     if (peers == 0) continue;
     if (welcome.peers(i) >> count != 0) return Bad("list of peers");

@@ -75,6 +75,8 @@ TEST(HandshakeTest, WelcomeHasSeveralDevicesAndTheirPeers) {
   auto welcome = GoodWelcome();
   AddDevice(&welcome, "fedcba9876543210", 2ull << 30);
   AddDevice(&welcome, "0000000000000000", 3ull << 30);
+  welcome.set_resident_bytes(2ull << 30);  // More than its quota counts for nothing.
+  welcome.mutable_more_devices(0)->set_resident_bytes(1ull << 30);
   for (const uint32_t peers : {3u, 1u, 0u}) welcome.add_peers(peers);
   const auto welcomed = ParseWelcome(welcome.SerializeAsString(), kArena);
   ASSERT_TRUE(welcomed.ok()) << welcomed.status();
@@ -82,6 +84,9 @@ TEST(HandshakeTest, WelcomeHasSeveralDevicesAndTheirPeers) {
   EXPECT_EQ(welcomed->terms.devices[1].uuid[0], 'f');
   EXPECT_EQ(welcomed->terms.devices[1].total_bytes, 2ull << 30);
   EXPECT_EQ(welcomed->terms.devices[2].total_bytes, 3ull << 30);
+  EXPECT_EQ(welcomed->terms.devices[0].ShownBytes(), 1ull << 30);
+  EXPECT_EQ(welcomed->terms.devices[1].ShownBytes(), 1ull << 30);
+  EXPECT_EQ(welcomed->terms.devices[2].ShownBytes(), 3ull << 30);
   EXPECT_EQ(welcomed->terms.devices[0].peers, 2u);  // No device is its own peer.
   EXPECT_EQ(welcomed->terms.devices[1].peers, 1u);
   EXPECT_EQ(welcomed->terms.devices[2].peers, 0u);

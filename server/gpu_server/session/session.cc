@@ -159,6 +159,7 @@ SessionFacts Session::Facts() const {
           .hello = &hello_,
           .entitlement = &entitlement(),
           .devices = &holdings_.devices(),
+          .resident_bytes = membership_.ResidentBytes(),
           .guarded = guarded_sizes_,
           .keeps_modules = modules_->kept(),
           .records_modules = parts_.books->audit != nullptr,

@@ -321,10 +321,12 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   *welcome.mutable_device() = devices.device(0).info();
   welcome.set_quota_bytes(terms.fixed_bytes != 0 ? terms.fixed_bytes
                                                  : devices.quota(0).limit_bytes());
+  if (terms.fixed_bytes == 0) welcome.set_resident_bytes(facts.resident_bytes);
   for (size_t i = 1; i < devices.size(); ++i) {
     auto* const more = welcome.add_more_devices();
     *more->mutable_info() = devices.device(i).info();
     more->set_quota_bytes(devices.quota(i).limit_bytes());
+    more->set_resident_bytes(facts.resident_bytes);
   }
   welcome.mutable_peers()->Add(terms.peers.begin(), terms.peers.end());
   welcome.set_window_bytes(options.window_bytes);

@@ -54,7 +54,8 @@ struct SessionFacts {
   const warpline_internal::Hello* hello = nullptr;
   const Entitlement* entitlement = nullptr;
   const SessionDevices* devices = nullptr;
-  GuardedSizes guarded;  // Of a guarded session, once they are known.
+  uint64_t resident_bytes = 0;  // See LeaseMembership.
+  GuardedSizes guarded;         // A guarded session's, once they are known.
   bool keeps_modules = false;
   bool records_modules = false;
   bool offers_relays = false;
