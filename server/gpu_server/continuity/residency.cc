@@ -31,6 +31,11 @@ constexpr uint64_t kMostExtraBytes = uint64_t{4} << 30;
 // The longest time that a session that comes back too soon has to be without work.
 constexpr absl::Duration kMostIdleAfter = absl::Seconds(10);
 
+// Why the memory of a session that may not be moved stays on the device.
+std::string WhyItStays(const Resident& resident) {
+  return resident.spared ? "the server's policy keeps them" : resident.why_not;
+}
+
 }  // namespace
 
 uint64_t MostGrowth(const GrowthFacts& facts) {
@@ -148,16 +153,14 @@ void Residency::Look() {
   bool is_beyond = false;
   for (int device = 0; device < options_.devices; ++device) {
     CloseWindow(&devices_[static_cast<size_t>(device)]);
-    if (options_.keeps_limits) {
-      const std::vector<Resident> residents = host_->ResidentsOf(device);
-      Observe(residents);
-      is_beyond |= KeepLimits(device, residents);
-    }
+    if (!options_.keeps_limits) continue;
+    const std::vector<Resident> residents = host_->ResidentsOf(device);
+    Observe(residents);
+    is_beyond |= KeepLimits(device, residents);
     if (!options_.evicts) continue;
     const DeviceRoom room = host_->RoomOf(device);
     const bool device_short = room.free_bytes + room.leaving_bytes < options_.low_water_bytes;
     is_short |= device_short;
-    if (device_short || !waiting_.empty()) Observe(host_->ResidentsOf(device));
     if (device_short) KeepFree(device);
   }
   while (Serve()) {
@@ -299,7 +302,7 @@ absl::StatusOr<bool> Residency::MakeRoomInLease(const Want& want, const LeaseLim
     if (resident.why_not.empty() && !resident.spared) continue;
     fixed += resident.held_bytes;
     why = absl::StrCat("session ", resident.session, " cannot be moved, since ",
-                       resident.spared ? "the server's policy keeps it" : resident.why_not);
+                       WhyItStays(resident));
   }
   if (own + fixed + bytes > limit.bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(most, ": ", why));
@@ -375,9 +378,9 @@ absl::StatusOr<bool> Residency::MakeRoom(const Want& want, int device, uint64_t 
     const std::string most =
         absl::StrCat("the device has at most ", comes + movable, " bytes for it");
     if (fixed == nullptr) return absl::ResourceExhaustedError(most);
-    return absl::ResourceExhaustedError(absl::StrCat(
-        most, ": session ", fixed->session, " has ", fixed->bytes, " that cannot be moved, since ",
-        fixed->spared ? "the server's policy keeps them" : fixed->why_not));
+    return absl::ResourceExhaustedError(absl::StrCat(most, ": session ", fixed->session, " has ",
+                                                     fixed->bytes, " that cannot be moved, since ",
+                                                     WhyItStays(*fixed)));
   }
   if (movable == 0) return room.leaving_bytes > 0;
   const std::optional<Victim> victim = Choose(residents, &want, device);

@@ -109,7 +109,7 @@ class ResidencyHost {
 
 struct ResidencyOptions {
   // True if sessions have more than the devices, so that they are moved for each other. Otherwise
-  // they wait for room.
+  // they wait for room. Needs `keeps_limits`.
   bool evicts = false;
   // True if sessions of a lease are moved for each other, so that its limit holds.
   bool keeps_limits = false;
