@@ -330,11 +330,33 @@ unsigned Deep(unsigned depth) {
   return depth == 0 ? 0 : frame[depth % 4096] + Deep(depth - 1);
 }
 
+// Creates threads while it lives. The C library blocks all signals for a moment for each.
+class ThreadsComeAndGo {
+ public:
+  ThreadsComeAndGo() {
+    while (!begun_.load()) std::this_thread::yield();
+  }
+  ~ThreadsComeAndGo() {
+    stop_.store(true);
+    creator_.join();
+  }
+
+ private:
+  std::atomic<bool> begun_{false}, stop_{false};
+  std::thread creator_{[this] {
+    while (!stop_.load()) {
+      std::thread([] {}).join();
+      begun_.store(true);
+    }
+  }};
+};
+
 // Variables on the stack, two of them in one page, which is in use all the time.
 void OnTheStack() {
   if (!OneMemory()) return;
   Kernels kernels;
   if (!Load(&kernels)) return;
+  const ThreadsComeAndGo others;
   unsigned first = 41, second = 7;
   AddOne(kernels, &first);
   AddOne(kernels, &second);
@@ -360,6 +382,54 @@ void OnTheStack() {
   });
   thread.join();
   EQUAL(cuMemHostRegister, "on a thread's stack", on_a_thread, 7u);
+}
+
+// Beside a thread that has blocked all signals for good, pages are not moved. A stack in use cannot
+// be followed by faults either, so it is refused, where heap memory is not.
+void BesideBlockedSignals() {
+  Kernels kernels;
+  if (!Load(&kernels)) return;
+  std::atomic<bool> blocked{false}, stop{false};
+  int ends[2];
+  if (pipe(ends) != 0) return;
+  std::thread sleeper([&] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    blocked.store(true);
+    char none;
+    while (read(ends[0], &none, 1) < 0) {
+    }
+  });
+  while (!blocked.load()) std::this_thread::yield();
+  unsigned local = 5;
+  CUdeviceptr device = 0;
+  CALL("a variable", CUDA_SUCCESS, cuMemHostRegister, &local, sizeof(local),
+       CU_MEMHOSTREGISTER_DEVICEMAP);
+  REFUSED("on the stack, beside blocked signals", CUDA_SUCCESS, cuMemHostGetDevicePointer, &device,
+          &local, 0);
+  CALL("a variable", CUDA_SUCCESS, cuMemHostUnregister, &local);
+  std::thread([&] {
+    CUcontext context = nullptr;
+    CU(cuDevicePrimaryCtxRetain)(&context, 0);
+    CU(cuCtxSetCurrent)(context);
+    unsigned on_a_thread = 6;
+    CALL("a variable", CUDA_SUCCESS, cuMemHostRegister, &on_a_thread, sizeof(on_a_thread),
+         CU_MEMHOSTREGISTER_DEVICEMAP);
+    REFUSED("on a thread's stack, beside blocked signals", CUDA_SUCCESS, cuMemHostGetDevicePointer,
+            &device, &on_a_thread, 0);
+    CALL("a variable", CUDA_SUCCESS, cuMemHostUnregister, &on_a_thread);
+    CU(cuDevicePrimaryCtxRelease)(0);
+  }).join();
+  auto* heap = static_cast<unsigned*>(std::aligned_alloc(4096, 4096));
+  *heap = 41;
+  AddOne(kernels, heap);
+  EQUAL(cuMemHostRegister, "on the heap, beside blocked signals", *heap, 42u);
+  CALL("on the heap", CUDA_SUCCESS, cuMemHostUnregister, heap);
+  std::free(heap);
+  if (write(ends[1], "x", 1) == 1) sleeper.join();
+  close(ends[0]);
+  close(ends[1]);
 }
 
 // What lies in the same pages is written by other threads while they are registered and
@@ -492,6 +562,7 @@ int main(int argc, char** argv) {
               {"polled", Polled},
               {"polled_registered", PolledRegistered},
               {"on_the_stack", OnTheStack},
+              {"beside_blocked_signals", BesideBlockedSignals},
               {"neighbours", Neighbours},
               {"forked", Forked},
               {"forked_on_the_stack", ForkedOnTheStack},

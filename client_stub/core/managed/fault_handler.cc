@@ -55,10 +55,10 @@ constinit std::atomic<bool> g_running{false};
 constinit std::atomic<int> g_listening{0};
 constinit std::atomic<uint64_t> g_low{0};
 constinit std::atomic<uint64_t> g_high{0};
-// Where writes are held at present; [0, 0) for nowhere. `g_held_once` says that they ever were.
+// Where writes are held at present; [0, 0) for nowhere. `g_holds` counts the times that they were.
 constinit std::atomic<uint64_t> g_held_begin{0};
 constinit std::atomic<uint64_t> g_held_end{0};
-constinit std::atomic<bool> g_held_once{false};
+constinit std::atomic<uint64_t> g_holds{0};
 
 pid_t Self() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
@@ -203,11 +203,13 @@ bool Writable(uint64_t address) {
 // Returns true when the write may be tried again. The page may be writable by now although writes
 // to it were held when it faulted, so what counts is the page.
 bool AwaitHeldWrite(uint64_t address, bool write) {
-  if (!write || !g_held_once.load()) return false;
+  if (!write || g_holds.load() == 0) return false;
   while (true) {
+    const uint64_t holds = g_holds.load();
     const bool held = g_held_begin.load() <= address && address < g_held_end.load();
     if (Writable(address)) return true;
-    if (!held) return false;
+    // A hold that has begun since may be why.
+    if (!held && holds == g_holds.load()) return false;
     sched_yield();
   }
 }
@@ -370,10 +372,10 @@ int SetProgramAction(const struct sigaction* action, struct sigaction* former) {
 }
 
 WritesHeld::WritesHeld(uint64_t begin, uint64_t end) {
-  g_held_once.store(true);
   RenewFaultHandler();
   g_held_begin.store(begin);
   g_held_end.store(end);
+  g_holds.fetch_add(1);
 }
 
 WritesHeld::~WritesHeld() { g_held_end.store(0); }

@@ -47,8 +47,7 @@ void ReserveAgain(uint64_t at, uint64_t bytes) { MapPages(at, bytes, PROT_NONE, 
 bool MayBeMirrored(uint64_t begin, uint64_t end) {
   std::vector<ProcessMapping> mappings;
   return MappingsAt(begin, end, &mappings) && IsPlainMemory(mappings, begin, end) &&
-         std::none_of(mappings.begin(), mappings.end(),
-                      [](const ProcessMapping& mapping) { return mapping.is_stack; });
+         !MayBeStack(begin, end);
 }
 
 }  // namespace

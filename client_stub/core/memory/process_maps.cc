@@ -1,13 +1,70 @@
 #include "client_stub/core/memory/process_maps.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
 #include <string>
 
 namespace warpline::stub {
+namespace {
+
+// The kernel keeps at least this much below the first thread's stack free of mappings that ask for
+// no address of their own.
+constexpr uint64_t kLeastGap = uint64_t{128} << 20;
+constexpr uint64_t kMostStack = uint64_t{1} << 30;
+// A stack that the C library does not know, such as a coroutine's, may go on so far above this
+// frame.
+constexpr uint64_t kForeignStack = 256 << 10;
+
+// Gives the addresses that the first thread's stack may grow into. Mappings within it may be
+// parts of it: only its top has a name in the kernel's list.
+bool FirstStack(uint64_t* begin, uint64_t* end) {
+  std::vector<ProcessMapping> mappings;
+  if (!MappingsAt(0, ~uint64_t{0}, &mappings)) return false;
+  const auto top = std::find_if(mappings.begin(), mappings.end(),
+                                [](const ProcessMapping& mapping) { return mapping.is_stack; });
+  if (top == mappings.end()) return false;
+  rlimit limit;
+  if (getrlimit(RLIMIT_STACK, &limit) != 0) return false;
+  *end = top->end;
+  *begin = top->end - std::clamp<uint64_t>(limit.rlim_cur, kLeastGap, kMostStack);
+  return true;
+}
+
+// Gives the calling thread's stack. A coroutine's ends at an unknown place above this frame.
+bool OwnStack(uint64_t* begin, uint64_t* end) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+  void* lowest = nullptr;
+  size_t bytes = 0;
+  const bool told = pthread_attr_getstack(&attributes, &lowest, &bytes) == 0;
+  pthread_attr_destroy(&attributes);
+  if (!told) return false;
+  *begin = reinterpret_cast<uint64_t>(lowest);
+  *end = *begin + bytes;
+  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  if (here - *begin < bytes) return true;
+  *begin = here;
+  *end = here + kForeignStack;
+  return true;
+}
+
+}  // namespace
+
+bool MayBeStack(uint64_t begin, uint64_t end) {
+  uint64_t from, to;
+  return MayBeFirstStack(begin, end) || !OwnStack(&from, &to) || (begin < to && from < end);
+}
+
+bool MayBeFirstStack(uint64_t begin, uint64_t end) {
+  uint64_t from, to;
+  return !FirstStack(&from, &to) || (begin < to && from < end);
+}
 
 bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found) {
   found->clear();

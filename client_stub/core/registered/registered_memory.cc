@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "client_stub/core/managed/fault_handler.h"
@@ -63,22 +65,45 @@ bool LocksMemory() {
   return told != 2;
 }
 
-// Whether a thread has blocked SIGSEGV: a write of it to pages that are on the move would end the
-// process.
-bool AnyThreadBlocksFaults() {
+// How long a move waits for threads that block SIGSEGV for a moment: so many looks, with a pause
+// after each.
+constexpr int kLooks = 1000;
+constexpr std::chrono::milliseconds kPause(1);
+
+enum class Blocking { kNone, kForAMoment, kForLong };
+
+// Tells whether a thread blocks SIGSEGV: a write of it to pages that are on the move would end the
+// process. The C library blocks all signals for a moment where it creates a thread or a process. A
+// thread does not sleep meanwhile, so one that sleeps blocks them for long.
+Blocking FaultsBlocked() {
+  Blocking found = Blocking::kNone;
   std::error_code error;
   std::filesystem::directory_iterator thread("/proc/self/task", error);
   for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
     std::ifstream status(thread->path() / "status");
     std::string line;
+    char state = 'R';
     while (std::getline(status, line)) {
       uint64_t blocked = 0;
+      std::sscanf(line.c_str(), "State: %c", &state);
       if (std::sscanf(line.c_str(), "SigBlk: %" SCNx64, &blocked) != 1) continue;
-      if ((blocked >> (SIGSEGV - 1) & 1) != 0) return true;
+      if ((blocked >> (SIGSEGV - 1) & 1) == 0) break;
+      if (state == 'S') return Blocking::kForLong;
+      found = Blocking::kForAMoment;
       break;
     }
   }
-  return static_cast<bool>(error);  // It cannot be told.
+  return error ? Blocking::kForLong : found;  // It cannot be told.
+}
+
+// Returns false when a thread goes on blocking SIGSEGV.
+bool AwaitFaultsUnblocked() {
+  for (int look = 0; look < kLooks; ++look) {
+    const Blocking blocking = FaultsBlocked();
+    if (blocking != Blocking::kForAMoment) return blocking == Blocking::kNone;
+    std::this_thread::sleep_for(kPause);
+  }
+  return false;
 }
 
 // The kernel writes to the control block of a thread that it moves to another processor, and ends
@@ -88,10 +113,16 @@ bool HoldsControlBlock(uint64_t begin, uint64_t end) {
   return begin < block + kControlBlock && block < end;
 }
 
+// Where this thread runs on the first thread's stack.
 __attribute__((noinline)) void GrowStack() {
   char below[kStackBelow];
   below[0] = 0;
   asm volatile("" : : "r"(below) : "memory");  // It is used, says this.
+}
+
+bool RunsOnFirstStack() {
+  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  return MayBeFirstStack(here, here + 1);
 }
 
 // Another mapping of shared memory, anywhere.
@@ -148,16 +179,14 @@ RegisteredMemory::PagesMap::iterator RegisteredMemory::PagesOf(uint64_t begin, u
 CudaResult RegisteredMemory::Move(uint64_t begin, uint64_t end, PagesMap::iterator* moved) {
   std::vector<ProcessMapping> mappings;
   if (!MappingsAt(begin, end, &mappings) || !IsPlainMemory(mappings, begin, end) ||
-      HoldsControlBlock(begin, end) || LocksMemory() || AnyThreadBlocksFaults()) {
+      HoldsControlBlock(begin, end) || LocksMemory() || !AwaitFaultsUnblocked()) {
     return CudaResult::kNotSupported;
   }
   Pages pages;
   pages.bytes = end - begin;
   const CudaResult allocated = shared_->AllocateForProgram(pages.bytes, &pages.shared);
   if (allocated != CudaResult::kSuccess) return allocated;
-  const bool stack = std::any_of(mappings.begin(), mappings.end(),
-                                 [](const ProcessMapping& mapping) { return mapping.is_stack; });
-  if (stack) GrowStack();
+  if (MayBeFirstStack(begin, end) && RunsOnFirstStack()) GrowStack();
   const uint64_t with = MapAgain(pages.shared, pages.bytes);
   const uint64_t done = with == 0 ? 0 : Exchange(begin, with, pages.bytes);
   if (done == pages.bytes) {
