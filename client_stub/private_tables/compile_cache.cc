@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "client_stub/private_tables/cache_folder.h"
+#include "client_stub/private_tables/compiled_ptx.h"
 #include "client_stub/private_tables/table_slots.h"
 #include "common/crypto/content_hash.h"
 #include "cuda.h"
@@ -33,6 +34,7 @@ CacheFolder& Folder() {
 // Names one compilation. The compiler makes and destroys it.
 struct Key {
   ContentHash name;
+  CompiledPtx::Source source;
 };
 
 // Adds a text with its length, so that two neighbouring texts cannot be mistaken for others.
@@ -58,7 +60,10 @@ int MakeKey(void** key, int kind, const void* source, uint32_t bytes, const char
   AddText(&hasher, build);
   AddText(&hasher, std::string_view(static_cast<const char*>(source), bytes));
   auto made = std::make_unique<Key>();
-  if (!hasher.Finish(&made->name)) return CUDA_ERROR_UNKNOWN;
+  const std::string_view text(static_cast<const char*>(source), bytes);
+  if (!hasher.Finish(&made->name) || !CompiledPtx::Describe(text, &made->source)) {
+    return CUDA_ERROR_UNKNOWN;
+  }
   *key = made.release();
   return kDone;
 }
@@ -72,12 +77,12 @@ int DestroyKey(void* key) {
 // Any result but 0 says that there is none. The caller gives the data back with FreeData().
 int FindResult(void* key, int, void** data, uint32_t* bytes) {
   if (key == nullptr || data == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Key& wanted = *static_cast<Key*>(key);
   std::string result;
-  if (!Folder().Find(static_cast<Key*>(key)->name, &result) || result.empty()) {
-    return CUDA_ERROR_NOT_FOUND;
-  }
+  if (!Folder().Find(wanted.name, &result) || result.empty()) return CUDA_ERROR_NOT_FOUND;
   void* copy = std::malloc(result.size());
   if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  ProcessCompiledPtx().Note(wanted.source, result);
   result.copy(static_cast<char*>(copy), result.size());
   *data = copy;
   *bytes = static_cast<uint32_t>(result.size());
@@ -86,8 +91,10 @@ int FindResult(void* key, int, void** data, uint32_t* bytes) {
 
 int KeepResult(void* key, int, const void* data, uint32_t bytes) {
   if (key == nullptr || data == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Key& made = *static_cast<Key*>(key);
   const std::string_view result(static_cast<const char*>(data), bytes);
-  return Folder().Put(static_cast<Key*>(key)->name, result) ? kDone : CUDA_ERROR_NOT_SUPPORTED;
+  ProcessCompiledPtx().Note(made.source, result);
+  return Folder().Put(made.name, result) ? kDone : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 int FreeData(void* data) {

@@ -9,6 +9,9 @@
 #define WARPLINE_CLIENT_STUB_PRIVATE_TABLES_EXPORT_TABLES_H_
 
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda.h"
@@ -52,6 +55,10 @@ CUresult GetExportTable(DriverView* view, const CUuuid* id, const void** table);
 // Call this when a context is destroyed or a primary context is reset, while its handle is still
 // the one that the context calls take.
 void ForgetContext(CUcontext context);
+
+// Returns the PTX from which a compiler of this process made machine code (compiled_ptx.h), or
+// nullptr where that is not known.
+std::shared_ptr<const std::string> PtxBehind(std::string_view code);
 
 }  // namespace warpline
 

@@ -17,4 +17,6 @@ CUresult GetExportTable(DriverView*, const CUuuid* id, const void** table) {
 
 void ForgetContext(CUcontext) {}
 
+std::shared_ptr<const std::string> PtxBehind(std::string_view) { return nullptr; }
+
 }  // namespace warpline

@@ -15,6 +15,7 @@ enum CallLine : size_t {
   kManagedLine,
   kForeignDeviceLine,
   kPinnedLine,
+  kPtxLine,
   kCallLineCount,
 };
 

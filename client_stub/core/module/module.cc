@@ -3,14 +3,26 @@
 #include <memory>
 #include <utility>
 
+#include "client_stub/core/base/call_log.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/module/image_upload.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/tier/tier_watch.h"
+#include "client_stub/private_tables/export_tables.h"
 #include "client_stub/session/session.h"
 
 namespace warpline::stub {
+
+namespace {
+
+bool RefusesPtx(CudaResult result) {
+  return result == CudaResult::kInvalidImage || result == CudaResult::kNoBinaryForGpu ||
+         result == CudaResult::kInvalidPtx || result == CudaResult::kUnsupportedPtxVersion ||
+         result == CudaResult::kNotSupported;
+}
+
+}  // namespace
 
 Module::Module(Device* device, const Context* context, Library* library, ModuleImage image,
                std::string_view jit_options)
@@ -63,7 +75,8 @@ CUresult Module::Upload(uint64_t* wire, std::map<std::string, uint64_t>* lost) {
 
 template <typename Make>
 CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
-  for (bool again = false;; again = true) {
+  CudaResult refused = CudaResult::kSuccess;
+  for (bool asked = true;;) {
     uint64_t wire;
     WARPLINE_TRY(Upload(&wire));
     const CudaResult result =
@@ -72,11 +85,27 @@ CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
       runtime().session->memory().NoteRefusedMemory(
           result, "the quota leaves too little for a module's variables or its kernels' stacks");
     }
-    if (result != kImageMissing || again) {
-      TellWatch(result, tail);
-      return ToCu(result);
+    if (result == kImageMissing && asked) {
+      asked = false;
+      SendInstead(wire);
+      continue;
     }
-    SendInstead(wire);
+    if (result == CudaResult::kNoBinaryForGpu && SendPtxInstead(wire)) {
+      refused = result;
+      asked = true;
+      continue;
+    }
+    TellWatch(result, tail);
+    if (refused == CudaResult::kSuccess || !RefusesPtx(result)) return ToCu(result);
+    if (const LogPermit permit = CallLog().Ask(kPtxLine)) {
+      permit.Warning(
+          "machine code is not run here, and the PTX that it was compiled from is refused with "
+          "CUDA "
+          "error ",
+          static_cast<int>(result));
+    }
+    // The program's own code gave this one.
+    return ToCu(refused);
   }
 }
 
@@ -92,14 +121,29 @@ void Module::TellWatch(CudaResult result, std::string_view name) {
 }
 
 void Module::SendInstead(uint64_t wire) {
-  Runtime& r = runtime();
   MutexLock lock(&mu_);
   // Another thread may have been here, or the module was unloaded.
   if (wire_ != wire || !uploaded_ || unloaded_) return;
-  r.commands->Send(cmd::ModuleUnload{wire_});
-  wire_ = r.NewNumber(*device_);
-  uploaded_ = false;
+  BeginAgain();
   server_lacks_ = true;
+}
+
+bool Module::SendPtxInstead(uint64_t wire) {
+  MutexLock lock(&mu_);
+  if (unloaded_) return false;
+  if (wire_ != wire || !uploaded_) return true;  // Another thread has been here.
+  std::shared_ptr<const std::string> ptx = PtxBehind(image_.bytes);
+  if (ptx == nullptr) return false;
+  image_ = {*ptx, ptx};
+  BeginAgain();
+  server_lacks_ = false;
+  return true;
+}
+
+void Module::BeginAgain() {
+  runtime().commands->Send(cmd::ModuleUnload{wire_});
+  wire_ = runtime().NewNumber(*device_);
+  uploaded_ = false;
 }
 
 CUresult Module::Check() {

@@ -111,6 +111,11 @@ class Module {
   // Called when the server lacks the image of module `wire`: gives the module another number, under
   // which the image itself is sent next.
   void SendInstead(uint64_t wire);
+  // Called when the device does not run the machine code of module `wire`: does so with the PTX
+  // that the code was compiled from. Returns false where that is not known.
+  bool SendPtxInstead(uint64_t wire);
+  // Gives the module another number, under which the image is sent next.
+  void BeginAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Device* const device_;
   const Context* const context_;

@@ -1,3 +1,5 @@
+#include <elf.h>
+
 #include <cstring>
 #include <map>
 #include <string>
@@ -5,6 +7,8 @@
 
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/testing/core_fixture.h"
+#include "client_stub/private_tables/compiled_ptx.h"
+#include "client_stub/private_tables/export_tables.h"
 #include "common/log/log_capture.h"
 
 namespace warpline::stub {
@@ -53,6 +57,51 @@ TEST_F(ModuleCallsTest, TheLogOfAFailedLoadReachesTheCaller) {
   CUmodule module;
   EXPECT_EQ(cuModuleLoadDataEx(&module, kPtx, 2, options, values), CUDA_ERROR_INVALID_PTX);
   EXPECT_STREQ(errors, "error");
+}
+
+// Machine code without sections.
+std::string MachineCode(char flags) {
+  Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_machine = EM_CUDA;
+  header.e_flags = flags;
+  header.e_ehsize = sizeof(header);
+  header.e_shoff = sizeof(header);
+  return std::string(reinterpret_cast<const char*>(&header), sizeof(header));
+}
+
+TEST_F(ModuleCallsTest, PtxIsLoadedWhereTheMachineCodeThatWasCompiledFromItDoesNotRun) {
+  const std::string code = MachineCode(1);
+  CompiledPtx::Source source;
+  ASSERT_TRUE(CompiledPtx::Describe(kPtx, &source));
+  ProcessCompiledPtx().Note(source, code);
+  if (PtxBehind(code) == nullptr) GTEST_SKIP() << "a build without private tables";
+  CudaResult of_ptx = CudaResult::kSuccess;
+  const auto answer = [&](const FakeSession::Sent&, std::string*) {
+    std::string image;
+    session().Latest<cmd::ImageData>(&image);
+    return image.starts_with(ELFMAG) ? CudaResult::kNoBinaryForGpu : of_ptx;
+  };
+  session().SetAnswer(CommandId::kModuleCheck, answer);
+  CUmodule module;
+  ASSERT_EQ(cuModuleLoadData(&module, code.data()), CUDA_SUCCESS);
+  std::string image;
+  session().Latest<cmd::ImageData>(&image);
+  EXPECT_EQ(image, kPtx);
+  EXPECT_EQ(session().Count(CommandId::kModuleLoad), 2);
+  EXPECT_EQ(session().Count(CommandId::kModuleUnload), 1);
+  // Nothing is known about other code.
+  const std::string other = MachineCode(2);
+  EXPECT_EQ(cuModuleLoadData(&module, other.data()), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  // Where the PTX does not run either, the program is told of its code.
+  of_ptx = CudaResult::kInvalidPtx;
+  LogCapture log;
+  EXPECT_EQ(cuModuleLoadData(&module, code.data()), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_EQ(log.LinesWith("refused with CUDA error 218").size(), 1u);
+  of_ptx = CudaResult::kOutOfMemory;
+  EXPECT_EQ(cuModuleLoadData(&module, code.data()), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_F(ModuleCallsTest, OptionsThatCudaDoesNotKnowOrWeCannotPassOnAreRefused) {
