@@ -30,7 +30,8 @@ class LibrariesTest(unittest.TestCase):
         cls.installation = harness.installation_with(
             {"bin/library_start": "tests/libraries/library_start",
              "bin/compile_kernel": "tests/libraries/compile_kernel"})
-        cls.server = harness.server(cls.installation)
+        cls.server = harness.server(cls.installation, "--tiers=isolated,guarded",
+                                    "--noguarded_standby")
         cls.server.__enter__()
 
     @classmethod
@@ -74,10 +75,11 @@ class LibrariesTest(unittest.TestCase):
                 self.assertEqual(run.stderr.count("insufficient driver"), 1, run.stderr)
                 self.assertIn("CUDA %d.8" % (major - 1), run.stderr)
 
-    def compile(self, library, cache):
+    def compile(self, library, cache, tier="isolated"):
         environment = self.installation.client_environment(self.server.endpoint)
         environment["LD_LIBRARY_PATH"] += ":%s" % library.parent
         environment["CUDA_CACHE_PATH"] = cache
+        environment["WARPLINE_TIER"] = tier
         run = subprocess.run(
             [str(self.installation.root / "bin/compile_kernel"), str(library)], env=environment,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=harness.GIVE_UP_S, check=False)
@@ -100,6 +102,15 @@ class LibrariesTest(unittest.TestCase):
                 for path in kept:
                     path.write_bytes(path.read_bytes()[:-1] + b"!")
                 self.assertEqual(self.compile(library, cache), first)
+
+    # Neither the CPU device nor the guarded tier runs machine code. NVRTC names the PTX that it made
+    # on the way, or found in the cache.
+    def test_machine_code_of_nvrtc_runs_as_its_ptx(self):
+        for library in newest(TOOLKIT, "libnvrtc.so"):
+            for tier in ("isolated", "guarded"):
+                with self.subTest(tier=tier), tempfile.TemporaryDirectory() as cache:
+                    first = self.compile(library, cache, tier)
+                    self.assertEqual(self.compile(library, cache, tier), first)
 
 
 if __name__ == "__main__":
