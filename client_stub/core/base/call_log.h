@@ -16,6 +16,7 @@ enum CallLine : size_t {
   kForeignDeviceLine,
   kPinnedLine,
   kPtxLine,
+  kNoCodeLine,
   kCallLineCount,
 };
 

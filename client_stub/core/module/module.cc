@@ -111,13 +111,20 @@ CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
 
 void Module::TellWatch(CudaResult result, std::string_view name) {
   TierWatch* const watch = runtime().tier_watch;
-  if (watch == nullptr || result == CudaResult::kSuccess) return;
+  const bool has_none =
+      result == CudaResult::kNoBinaryForGpu || result == CudaResult::kUnsupportedPtxVersion;
+  if (result == CudaResult::kSuccess || (watch == nullptr && !has_none)) return;
   const void* image = nullptr;
   {
     MutexLock lock(&mu_);
     image = image_.bytes.data();
   }
-  watch->OnModule(result, image, name);
+  if (watch != nullptr) return watch->OnModule(result, image, name);
+  // Some programs ignore the errors of their launches and read wrong results.
+  if (const LogPermit permit = CallLog().Ask(kNoCodeLine)) {
+    permit.Warning(ModuleAt(image), " has no code that the device runs: CUDA error ",
+                   static_cast<int>(result), " for each use of its kernels");
+  }
 }
 
 void Module::SendInstead(uint64_t wire) {

@@ -106,7 +106,7 @@ class Module {
   template <typename Make>
   CUresult Ask(Make make, std::string_view tail = {}, std::string* reply = nullptr);
   // Has the tier's watch, if there is one, judge the outcome of a call about the module or what it
-  // names.
+  // names. Without one, logs that the module has no code for the device.
   void TellWatch(CudaResult result, std::string_view name);
   // Called when the server lacks the image of module `wire`: gives the module another number, under
   // which the image itself is sent next.

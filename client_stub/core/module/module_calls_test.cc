@@ -93,11 +93,12 @@ TEST_F(ModuleCallsTest, PtxIsLoadedWhereTheMachineCodeThatWasCompiledFromItDoesN
   EXPECT_EQ(session().Count(CommandId::kModuleLoad), 2);
   EXPECT_EQ(session().Count(CommandId::kModuleUnload), 1);
   // Nothing is known about other code.
+  LogCapture log;
   const std::string other = MachineCode(2);
   EXPECT_EQ(cuModuleLoadData(&module, other.data()), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_EQ(log.LinesWith("a module has no code that the device runs: CUDA error 209").size(), 1u);
   // Where the PTX does not run either, the program is told of its code.
   of_ptx = CudaResult::kInvalidPtx;
-  LogCapture log;
   EXPECT_EQ(cuModuleLoadData(&module, code.data()), CUDA_ERROR_NO_BINARY_FOR_GPU);
   EXPECT_EQ(log.LinesWith("refused with CUDA error 218").size(), 1u);
   of_ptx = CudaResult::kOutOfMemory;

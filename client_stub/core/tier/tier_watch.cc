@@ -9,14 +9,6 @@
 namespace warpline::stub {
 namespace {
 
-std::string ModuleAt(const void* image) {
-  Dl_info info;
-  if (image == nullptr || dladdr(image, &info) == 0 || info.dli_fname == nullptr) {
-    return "a module";
-  }
-  return absl::StrCat("a module of ", std::string(tier::FileName(info.dli_fname)));
-}
-
 // What stood in the way; empty where it was not the tier.
 std::string ObstacleOf(CudaResult result, const void* image, std::string_view name) {
   switch (result) {
@@ -35,6 +27,14 @@ std::string ObstacleOf(CudaResult result, const void* image, std::string_view na
 }
 
 }  // namespace
+
+std::string ModuleAt(const void* image) {
+  Dl_info info;
+  if (image == nullptr || dladdr(image, &info) == 0 || info.dli_fname == nullptr) {
+    return "a module";
+  }
+  return absl::StrCat("a module of ", std::string(tier::FileName(info.dli_fname)));
+}
 
 void TierWatch::OnModule(CudaResult result, const void* image, std::string_view name) {
   if (const std::string obstacle = ObstacleOf(result, image, name); !obstacle.empty()) {

@@ -15,6 +15,10 @@
 
 namespace warpline::stub {
 
+// Returns words for a module whose image lies at `image`, which may be null: "a module of libx.so"
+// where a file is mapped there. Thread-safe.
+std::string ModuleAt(const void* image);
+
 // Thread-safe.
 class TierWatch {
  public:
