@@ -35,7 +35,12 @@ CacheFolder& Folder() {
 struct Key {
   ContentHash name;
   CompiledPtx::Source source;
+  // False when what the compiler told does not decide the result.
+  bool complete = true;
 };
+
+// The kind of a compilation to machine code.
+constexpr int kMachineCode = 1;
 
 // Adds a text with its length, so that two neighbouring texts cannot be mistaken for others.
 void AddText(ContentHasher* hasher, std::string_view text) {
@@ -58,12 +63,16 @@ int MakeKey(void** key, int kind, const void* source, uint32_t bytes, const char
   AddText(&hasher, options);
   AddText(&hasher, host);
   AddText(&hasher, build);
-  AddText(&hasher, std::string_view(static_cast<const char*>(source), bytes));
-  auto made = std::make_unique<Key>();
   const std::string_view text(static_cast<const char*>(source), bytes);
-  if (!hasher.Finish(&made->name) || !CompiledPtx::Describe(text, &made->source)) {
-    return CUDA_ERROR_UNKNOWN;
+  AddText(&hasher, text);
+  auto made = std::make_unique<Key>();
+  if (!ProcessCompiledPtx().Describe(text, &made->source)) return CUDA_ERROR_UNKNOWN;
+  if (kind == kMachineCode) {
+    // NVRTC tells the options that change results, such as -ftz, for the PTX alone.
+    made->complete = made->source.ptx != nullptr;
+    if (made->complete) AddText(&hasher, *made->source.ptx);
   }
+  if (!hasher.Finish(&made->name)) return CUDA_ERROR_UNKNOWN;
   *key = made.release();
   return kDone;
 }
@@ -79,7 +88,9 @@ int FindResult(void* key, int, void** data, uint32_t* bytes) {
   if (key == nullptr || data == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Key& wanted = *static_cast<Key*>(key);
   std::string result;
-  if (!Folder().Find(wanted.name, &result) || result.empty()) return CUDA_ERROR_NOT_FOUND;
+  if (!wanted.complete || !Folder().Find(wanted.name, &result) || result.empty()) {
+    return CUDA_ERROR_NOT_FOUND;
+  }
   void* copy = std::malloc(result.size());
   if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   ProcessCompiledPtx().Note(wanted.source, result);
@@ -94,6 +105,7 @@ int KeepResult(void* key, int, const void* data, uint32_t bytes) {
   const Key& made = *static_cast<Key*>(key);
   const std::string_view result(static_cast<const char*>(data), bytes);
   ProcessCompiledPtx().Note(made.source, result);
+  if (!made.complete) return CUDA_ERROR_NOT_SUPPORTED;
   return Folder().Put(made.name, result) ? kDone : CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -43,6 +43,8 @@ int Keep(void* key, const std::string& result) {
                                                          static_cast<uint32_t>(result.size()));
 }
 
+const std::string kPtx = ".version 9.0\n.target sm_90\n.address_size 64\n";
+
 void Destroy(void* key) { EXPECT_EQ(Slot<int(void*)>(2)(key), 0); }
 
 TEST(CompileCacheTest, HasMoreThanSixSlots) {
@@ -51,20 +53,44 @@ TEST(CompileCacheTest, HasMoreThanSixSlots) {
 }
 
 TEST(CompileCacheTest, EveryInputOfACompilationCounts) {
-  void* key = Key("source", "-arch=sm_90");
+  void* key = Key(kPtx, "-arch=sm_90");
   EXPECT_EQ(Find(key), "");
   ASSERT_EQ(Keep(key, "code"), 0);
   EXPECT_EQ(Find(key), "code");
   Destroy(key);
-  void* same = Key("source", "-arch=sm_90");
+  void* same = Key(kPtx, "-arch=sm_90");
   EXPECT_EQ(Find(same), "code");
   Destroy(same);
-  for (void* other : {Key("sourc", "e-arch=sm_90"), Key("source", "-arch=sm_80"),
-                      Key("source", nullptr), Key("source", "-arch=sm_90", 2),
-                      Key("source", "-arch=sm_90", 1, 8), Key("", "-arch=sm_90")}) {
+  for (void* other :
+       {Key(kPtx + "-", "arch=sm_90"), Key(kPtx, "-arch=sm_80"), Key(kPtx, nullptr),
+        Key(kPtx, "-arch=sm_90", 2), Key(kPtx, "-arch=sm_90", 1, 8), Key("", "-arch=sm_90")}) {
     EXPECT_EQ(Find(other), "");
     Destroy(other);
   }
+}
+
+TEST(CompileCacheTest, MachineCodeHangsOnThePtxThatBecameOfItsSource) {
+  void* code = Key("a program", "-arch=sm_90");
+  EXPECT_NE(Keep(code, "nobody knows the options"), 0);
+  EXPECT_EQ(Find(code), "");
+  Destroy(code);
+  for (const std::string& ptx : {kPtx, kPtx + "// Fast.\n"}) {
+    void* text = Key("a program", ptx == kPtx ? "" : "-ftz=1", 2);
+    ASSERT_EQ(Keep(text, ptx), 0);
+    Destroy(text);
+    code = Key("a program", "-arch=sm_90");
+    EXPECT_EQ(Find(code), "");
+    ASSERT_EQ(Keep(code, "code of " + ptx), 0);
+    EXPECT_EQ(Find(code), "code of " + ptx);
+    Destroy(code);
+  }
+  // Another process finds the text before it asks for the code.
+  void* text = Key("a program", "", 2);
+  EXPECT_EQ(Find(text), kPtx);
+  Destroy(text);
+  code = Key("a program", "-arch=sm_90");
+  EXPECT_EQ(Find(code), "code of " + kPtx);
+  Destroy(code);
 }
 
 TEST(CompileCacheTest, NonsenseIsNoHit) {

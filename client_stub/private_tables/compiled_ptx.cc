@@ -1,5 +1,7 @@
 #include "client_stub/private_tables/compiled_ptx.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "common/fatbin/fatbin.h"
@@ -24,28 +26,43 @@ fatbin::ImageKind KindOf(std::string_view bytes) {
   return is_text && bytes.find(kVersion) == bytes.npos ? fatbin::ImageKind::kOther : kind;
 }
 
+// Names a program on this thread.
+bool NameHere(const ContentHash& program, ContentHash* name) {
+  const pid_t thread = gettid();
+  std::string text(reinterpret_cast<const char*>(program.data()), program.size());
+  text.append(reinterpret_cast<const char*>(&thread), sizeof(thread));
+  return HashContent(text, name);
+}
+
 }  // namespace
 
-bool CompiledPtx::Describe(std::string_view bytes, Source* source) {
+bool CompiledPtx::Describe(std::string_view bytes, Source* source) const {
+  source->ptx = nullptr;
   if (!HashContent(bytes, &source->hash)) return false;
   if (KindOf(bytes) == fatbin::ImageKind::kPtx) {
     source->ptx = std::make_shared<const std::string>(bytes);
+    return true;
   }
+  ContentHash name;
+  if (!NameHere(source->hash, &name)) return false;
+  MutexLock lock(&mu_);
+  source->ptx = FindHash(name);
   return true;
 }
 
 void CompiledPtx::Note(const Source& source, std::string_view result) {
   const fatbin::ImageKind made = KindOf(result);
+  ContentHash name;
   if (made == fatbin::ImageKind::kPtx) {
+    if (!NameHere(source.hash, &name)) return;
     auto text = std::make_shared<const std::string>(result);
     MutexLock lock(&mu_);
-    return Keep(source.hash, std::move(text));
+    return Keep(name, std::move(text));
   }
-  ContentHash hash;
-  if (made != fatbin::ImageKind::kElf || !HashContent(result, &hash)) return;
+  if (made != fatbin::ImageKind::kElf || source.ptx == nullptr) return;
+  if (!HashContent(result, &name)) return;
   MutexLock lock(&mu_);
-  Text text = source.ptx == nullptr ? FindHash(source.hash) : source.ptx;
-  if (text != nullptr) Keep(hash, std::move(text));
+  Keep(name, source.ptx);
 }
 
 CompiledPtx::Text CompiledPtx::Find(std::string_view code) const {

@@ -1,9 +1,9 @@
 // The PTX from which this process's compilers made machine code.
 //
 // NVRTC and nvJitLink name what they compile to the compile cache (compile_cache.h). They compile a
-// program to PTX, and then the same program, or that PTX, to machine code. So the PTX behind their
-// machine code is known here, and runs where machine code does not: on the CPU device, and guarded.
-// nvJitLink does not name the code that it links together.
+// program to PTX, and then, on the same thread, the same program or that PTX to machine code. So
+// the PTX behind their machine code is known here, and runs where machine code does not: on the CPU
+// device, and guarded. nvJitLink does not name the code that it links together.
 #ifndef WARPLINE_CLIENT_STUB_PRIVATE_TABLES_COMPILED_PTX_H_
 #define WARPLINE_CLIENT_STUB_PRIVATE_TABLES_COMPILED_PTX_H_
 
@@ -31,12 +31,15 @@ class CompiledPtx {
   // Describes the bytes that a compiler is given, which may be anything.
   struct Source {
     ContentHash hash = {};
-    Text ptx;  // Null unless it is PTX.
+    // The bytes themselves where they are PTX. Otherwise the PTX that became of them last on this
+    // thread, or null.
+    Text ptx;
   };
-  // Returns false when it cannot be hashed.
-  static bool Describe(std::string_view bytes, Source* source);
+  // Returns false when the bytes cannot be hashed.
+  bool Describe(std::string_view bytes, Source* source) const;
 
-  // Notes that a compiler made `result` of `source`. The result may be anything.
+  // Notes that a compiler made `result` of `source`, on the thread that described it. The result
+  // may be anything.
   void Note(const Source& source, std::string_view result);
 
   // Returns the PTX behind machine code, or nullptr where it is not known.
@@ -48,7 +51,7 @@ class CompiledPtx {
 
   const uint64_t max_bytes_;
   mutable Mutex mu_;
-  // By the hash of a program or of machine code.
+  // By the hash of machine code, or of a program and the thread that compiled it.
   std::map<ContentHash, Text> texts_ ABSL_GUARDED_BY(mu_);
   std::deque<ContentHash> order_ ABSL_GUARDED_BY(mu_);
   // The texts' bytes, once for each entry.

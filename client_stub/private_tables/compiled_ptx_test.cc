@@ -1,6 +1,7 @@
 #include "client_stub/private_tables/compiled_ptx.h"
 
 #include <string>
+#include <thread>
 
 #include "gtest/gtest.h"
 
@@ -21,7 +22,7 @@ std::string Code(char last) {
 
 void Note(CompiledPtx* compiled, const std::string& source, const std::string& result) {
   CompiledPtx::Source described;
-  ASSERT_TRUE(CompiledPtx::Describe(source, &described));
+  ASSERT_TRUE(compiled->Describe(source, &described));
   compiled->Note(described, result);
 }
 
@@ -50,6 +51,18 @@ TEST(CompiledPtxTest, CodeHasThePtxThatWasCompiledFromTheSameProgram) {
   Note(&compiled, "a program", Code(3));
   EXPECT_EQ(Found(compiled, Code(1)), kPtx);
   EXPECT_EQ(Found(compiled, Code(3)), kPtx + "// Fast.\n");
+}
+
+TEST(CompiledPtxTest, ThreadsThatCompileOneProgramDifferentlyDoNotMeet) {
+  CompiledPtx compiled;
+  Note(&compiled, "a program", kPtx);
+  std::thread([&] {
+    Note(&compiled, "a program", Code(1));
+    EXPECT_EQ(Found(compiled, Code(1)), "");
+    Note(&compiled, "a program", kPtx + "// Fast.\n");
+  }).join();
+  Note(&compiled, "a program", Code(2));
+  EXPECT_EQ(Found(compiled, Code(2)), kPtx);
 }
 
 TEST(CompiledPtxTest, AnythingElseIsIgnored) {

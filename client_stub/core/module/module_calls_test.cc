@@ -75,7 +75,7 @@ std::string MachineCode(char flags) {
 TEST_F(ModuleCallsTest, PtxIsLoadedWhereTheMachineCodeThatWasCompiledFromItDoesNotRun) {
   const std::string code = MachineCode(1);
   CompiledPtx::Source source;
-  ASSERT_TRUE(CompiledPtx::Describe(kPtx, &source));
+  ASSERT_TRUE(ProcessCompiledPtx().Describe(kPtx, &source));
   ProcessCompiledPtx().Note(source, code);
   if (PtxBehind(code) == nullptr) GTEST_SKIP() << "a build without private tables";
   CudaResult of_ptx = CudaResult::kSuccess;
