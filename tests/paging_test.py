@@ -99,12 +99,18 @@ class PagingTest(PagingCase):
                              [("out", "OK"), ("in", "OK")])
 
     def test_killed_at_random_in_the_midst_nothing_is_lost(self):
+        self.check_kills()
+
+    def test_nothing_is_lost_when_relays_are_killed_too(self):
+        self.check_kills("--ucx")
+
+    def check_kills(self, *options):
         kills = pathlib.Path(harness.ROOT / "tests/chaos/kills.py")
         environment = dict(os.environ, PYTHONPATH=str(harness.RUNFILES / "deploy/local"))
         run = subprocess.run(
             ["python3", str(kills), "--bundle=%s" % self.installation.root,
              "--device=" + harness.DEVICE, "--kills=30", "--page", "--parallel=2", "--seconds=5",
-             "--words=1024"],
+             "--words=1024", *options],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, check=False)
         print(run.stdout)
         self.assertEqual(run.returncode, 0, run.stdout)

@@ -33,6 +33,8 @@ for _folder in (_HERE, _HERE.parent.parent / "deploy/local", _HERE.parent / "dep
 
 import local_server  # noqa: E402  (found by the path above)
 
+# A session as from another host, whose client goes on over a relay.
+OVER_UCX = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "ucx"}
 OUTCOME_TIMEOUT_S = 240
 CALL_TIMEOUT_S = 240
 SETTLE_TIMEOUT_S = 240
@@ -59,11 +61,14 @@ class Program:
     """One run of long_program."""
 
     def __init__(self, path, installation, endpoint, options, seed, extra=()):
+        env = installation.client_environment(endpoint)
+        if options.ucx:
+            env.update(OVER_UCX)
         self.process = subprocess.Popen(
             [str(path), "--seconds=%g" % options.seconds, "--words=%d" % options.words,
              "--seed=%d" % seed, *extra],
-            env=installation.client_environment(endpoint), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True)
         self.kills = []       # Times of kills whose outcome is not known.
         self.restarts = 0     # Before the latest of them.
         self.started = time.time()
@@ -87,7 +92,7 @@ class Chaos:
         self.random = random.Random(options.seed)
         self.programs = []
         self.resumed = self.errors = self.late = self.failed = self.unanswered = 0
-        self.kills = self.other_kills = 0
+        self.kills = self.other_kills = self.relay_kills = 0
         self.moved = 0
         self.suspended = 0
         self.over = threading.Event()
@@ -166,8 +171,8 @@ class Chaos:
 
     def kill_another(self):
         """Kills a client, or a process that has no session's."""
-        keepers = [child for child in local_server.descendants(self.server.pid)
-                   if "keeper" in comm(child) or "relay" in comm(child)]
+        others = [child for child in local_server.descendants(self.server.pid)
+                  if "keeper" in comm(child) or "relay" in comm(child)]
         ready = [program for program in self.programs
                  if not program.kills and program.process.poll() is None]
         try:
@@ -176,8 +181,11 @@ class Chaos:
                 self.programs.remove(program)
                 program.process.kill()
                 program.process.communicate()
-            elif keepers:
-                os.kill(self.random.choice(keepers), signal.SIGKILL)
+            elif others:
+                other = self.random.choice(others)
+                relays = "relay" in comm(other)
+                os.kill(other, signal.SIGKILL)
+                self.relay_kills += relays
             else:
                 return
         except ProcessLookupError:
@@ -306,6 +314,9 @@ def main():
     parser.add_argument("--page", action="store_true",
                         help="move memory to the host and suspend sessions all the time, and kill "
                         "other processes, too")
+    parser.add_argument("--ucx", action="store_true",
+                        help="sessions go on over UCX, as from another host; with --page relays are "
+                        "killed, too")
     parser.add_argument("--timeout", type=float, default=3000)
     options = parser.parse_args()
     local_server.stop_on_signals()
@@ -314,10 +325,12 @@ def main():
     if options.page:
         swap = tempfile.TemporaryDirectory(prefix="warpline-swap-")
         flags += ["--swap_host=1GiB", "--swap_dir=" + swap.name]
+    if options.ucx:
+        flags.append("--ucx_networks=127.0.0.0/8")
     with local_server.Server(installation, flags) as server:
         chaos = Chaos(options, installation, server)
         first = Program(chaos.path, installation, server.endpoint,
-                        argparse.Namespace(seconds=1, words=options.words), 0)
+                        argparse.Namespace(seconds=1, words=options.words, ucx=options.ucx), 0)
         first.process.wait(120)
         print("before:", first.verdict(), flush=True)
         await_rest(installation, server, options.warm_workers)
@@ -327,8 +340,8 @@ def main():
         print("kills=%d resumed=%d errors=%d failures=%d late=%d programs=%d" % (
             chaos.kills, chaos.resumed, chaos.errors, chaos.failed, chaos.late, chaos.finished))
         if options.page:
-            print("moved=%d suspended=%d others_killed=%d" % (
-                chaos.moved, chaos.suspended, chaos.other_kills))
+            print("moved=%d suspended=%d others_killed=%d relays_killed=%d" % (
+                chaos.moved, chaos.suspended, chaos.other_kills, chaos.relay_kills))
         print("slowest error %.3f s after its kill" % chaos.latest)
         for complaint in complaints:
             print("LEAK", complaint)
@@ -339,7 +352,8 @@ def main():
         ok = (not chaos.failed and not complaints and chaos.kills >= options.kills and
               chaos.resumed >= options.least_resumed and
               chaos.resumed + chaos.errors == chaos.kills - chaos.other_kills and
-              (not options.page or chaos.moved > 0))
+              (not options.page or chaos.moved > 0) and
+              (not (options.page and options.ucx) or chaos.relay_kills > 0))
         print("kills:", "ok" if ok else "FAILED")
         return 0 if ok else 1
 
