@@ -1,5 +1,6 @@
 // Tensor maps. The server's driver encodes them. Its answer for each set of parameters is
 // remembered, since a map depends on nothing else.
+#include <array>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -17,9 +18,12 @@ constexpr cuuint32_t kMaxRank = 5;
 // Programs use a few hundred; at 1 KiB each, this bounds the memory.
 constexpr size_t kMaxRemembered = 8192;
 
+// A map's bytes. The hash map does not align its entries as CUtensorMap wants.
+using MapBytes = std::array<unsigned char, sizeof(CUtensorMap)>;
+
 struct Remembered {
   warpline::Mutex mu;
-  absl::flat_hash_map<std::string, CUtensorMap> maps ABSL_GUARDED_BY(mu);
+  absl::flat_hash_map<std::string, MapBytes> maps ABSL_GUARDED_BY(mu);
 };
 
 Remembered& remembered() {
@@ -28,8 +32,8 @@ Remembered& remembered() {
 }
 
 // NVIDIA's driver takes any address for a map, whatever the type's alignment.
-void Put(const CUtensorMap& from, CUtensorMap* map) {
-  std::memcpy(static_cast<void*>(map), &from, sizeof(from));
+void Put(const MapBytes& from, CUtensorMap* map) {
+  std::memcpy(static_cast<void*>(map), from.data(), from.size());
 }
 
 CUresult Encode(const warpline::cmd::TensorMapEncode& command, CUtensorMap* map) {
@@ -51,7 +55,7 @@ CUresult Encode(const warpline::cmd::TensorMapEncode& command, CUtensorMap* map)
   std::string reply;
   WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, tail, &reply)));
   std::string_view rest = reply;
-  CUtensorMap made;
+  MapBytes made;
   if (!warpline::TakeStruct(&rest, &made)) return CUDA_ERROR_UNKNOWN;
   Put(made, map);
   warpline::MutexLock lock(&known.mu);
