@@ -330,6 +330,29 @@ unsigned Deep(unsigned depth) {
   return depth == 0 ? 0 : frame[depth % 4096] + Deep(depth - 1);
 }
 
+// Runs `body` on a thread whose stack has 64 KiB.
+template <typename Body>
+void RunOnSmallStack(const Body& body) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 64 << 10);
+  const auto run = [](void* argument) -> void* {
+    (*static_cast<const Body*>(argument))();
+    return nullptr;
+  };
+  pthread_t thread;
+  if (pthread_create(&thread, &attributes, run, const_cast<Body*>(&body)) == 0) {
+    pthread_join(thread, nullptr);
+  }
+  pthread_attr_destroy(&attributes);
+}
+
+CUcontext Current() {
+  CUcontext context = nullptr;
+  CU(cuCtxGetCurrent)(&context);
+  return context;
+}
+
 // Creates threads while it lives. The C library blocks all signals for a moment for each.
 class ThreadsComeAndGo {
  public:
@@ -363,6 +386,15 @@ void OnTheStack() {
   EQUAL(cuMemHostRegister, "on the stack", first, 42u);
   EQUAL(cuMemHostRegister, "beside it", second, 8u);
   HOLDS(cuMemHostRegister, "the stack grows on", Deep(300) != 0, "no sum");
+  // A thread with a small stack registers memory meanwhile.
+  std::atomic<unsigned>* const on_the_heap = new std::atomic<unsigned>(20);
+  RunOnSmallStack([&, context = Current()] {
+    CU(cuCtxSetCurrent)(context);
+    AddOne(kernels, reinterpret_cast<unsigned*>(on_the_heap));
+  });
+  EQUAL(cuMemHostRegister, "by a thread with a small stack", on_the_heap->load(), 21u);
+  CALL("by a thread with a small stack", CUDA_SUCCESS, cuMemHostUnregister, on_the_heap);
+  delete on_the_heap;
   CALL("on the stack", CUDA_SUCCESS, cuMemHostUnregister, &first);
   CALL("beside it", CUDA_SUCCESS, cuMemHostUnregister, &second);
   EQUAL(cuMemHostUnregister, "on the stack", first, 42u);

@@ -1,12 +1,15 @@
 #include "client_stub/core/memory/process_maps.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -21,50 +24,58 @@ constexpr uint64_t kMostStack = uint64_t{1} << 30;
 // frame.
 constexpr uint64_t kForeignStack = 256 << 10;
 
-// Gives the addresses that the first thread's stack may grow into. Mappings within it may be
-// parts of it: only its top has a name in the kernel's list.
-bool FirstStack(uint64_t* begin, uint64_t* end) {
-  std::vector<ProcessMapping> mappings;
-  if (!MappingsAt(0, ~uint64_t{0}, &mappings)) return false;
-  const auto top = std::find_if(mappings.begin(), mappings.end(),
-                                [](const ProcessMapping& mapping) { return mapping.is_stack; });
-  if (top == mappings.end()) return false;
+struct Span {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  bool Overlaps(uint64_t from, uint64_t to) const { return from < end && begin < to; }
+};
+
+// Returns where the first thread's stack is and may grow to. The program's name is the last that
+// the kernel writes there. The list of mappings does not tell: only a piece has a name, and it
+// loses the name when a part of it is mapped anew.
+Span FirstStack() {
+  const uint64_t name = getauxval(AT_EXECFN);
   rlimit limit;
-  if (getrlimit(RLIMIT_STACK, &limit) != 0) return false;
-  *end = top->end;
-  *begin = top->end - std::clamp<uint64_t>(limit.rlim_cur, kLeastGap, kMostStack);
-  return true;
+  if (name == 0 || getrlimit(RLIMIT_STACK, &limit) != 0) return {};
+  const uint64_t end = name + std::strlen(reinterpret_cast<const char*>(name)) + 1;
+  return {end - std::clamp<uint64_t>(limit.rlim_cur, kLeastGap, kMostStack), end};
 }
 
-// Gives the calling thread's stack. A coroutine's ends at an unknown place above this frame.
-bool OwnStack(uint64_t* begin, uint64_t* end) {
+// Returns the stack that the C library gave to the calling thread.
+Span OwnStack() {
   pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
   void* lowest = nullptr;
   size_t bytes = 0;
   const bool told = pthread_attr_getstack(&attributes, &lowest, &bytes) == 0;
   pthread_attr_destroy(&attributes);
-  if (!told) return false;
-  *begin = reinterpret_cast<uint64_t>(lowest);
-  *end = *begin + bytes;
-  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-  if (here - *begin < bytes) return true;
-  *begin = here;
-  *end = here + kForeignStack;
-  return true;
+  const auto begin = reinterpret_cast<uint64_t>(lowest);
+  return told ? Span{begin, begin + bytes} : Span{};
+}
+
+// Returns the stack on which the calling thread has signals delivered.
+Span SignalStack() {
+  stack_t stack;
+  if (sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) != 0) return {};
+  const auto begin = reinterpret_cast<uint64_t>(stack.ss_sp);
+  return {begin, begin + stack.ss_size};
 }
 
 }  // namespace
 
 bool MayBeStack(uint64_t begin, uint64_t end) {
-  uint64_t from, to;
-  return MayBeFirstStack(begin, end) || !OwnStack(&from, &to) || (begin < to && from < end);
+  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  if (MayBeFirstStack(begin, end) || SignalStack().Overlaps(begin, end)) return true;
+  // The C library would read the list of mappings for the first thread.
+  if (MayBeFirstStack(here, here + 1)) return false;
+  const Span own = OwnStack();
+  if (own.Overlaps(begin, end)) return true;
+  const Span foreign = {here, here + kForeignStack};
+  return !own.Overlaps(here, here + 1) && foreign.Overlaps(begin, end);
 }
 
-bool MayBeFirstStack(uint64_t begin, uint64_t end) {
-  uint64_t from, to;
-  return !FirstStack(&from, &to) || (begin < to && from < end);
-}
+bool MayBeFirstStack(uint64_t begin, uint64_t end) { return FirstStack().Overlaps(begin, end); }
 
 bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found) {
   found->clear();
@@ -85,7 +96,6 @@ bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found
     mapping.writable = rights[1] == 'w';
     mapping.executable = rights[2] == 'x';
     mapping.is_private = rights[3] == 'p';
-    mapping.is_stack = line.find("[stack") != std::string::npos;
     found->push_back(mapping);
   }
   return any;

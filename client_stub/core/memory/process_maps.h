@@ -14,9 +14,8 @@ struct ProcessMapping {
   bool writable = false;
   bool executable = false;
   bool is_private = false;
-  bool is_stack = false;  // The top of the first thread's stack, where the kernel started it.
-  uint64_t offset = 0;    // In its file.
-  uint64_t inode = 0;     // 0 without a file.
+  uint64_t offset = 0;  // In its file.
+  uint64_t inode = 0;   // 0 without a file.
 };
 
 // Gives the mappings that have parts in [begin, end), in the order of their addresses. Returns
@@ -28,12 +27,12 @@ bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found
 // empty. Makes one system call.
 bool IsMapped(uint64_t begin, uint64_t bytes);
 
-// Returns true when pages of [begin, end) may belong to a stack that is in use: the first thread's,
-// or the calling thread's. The stacks of other threads look like any other memory. True as well
-// when the kernel does not tell.
+// Returns true when [begin, end) may have a part of a stack that is in use: the first thread's, or
+// the calling thread's, also the one for its signals. The stacks of other threads look like any
+// other memory.
 bool MayBeStack(uint64_t begin, uint64_t end);
-// Returns true when pages of [begin, end) may belong to the first thread's stack, which the kernel
-// grows, or when the kernel does not tell.
+// Returns true when [begin, end) may have a part of the first thread's stack, which the kernel
+// grows.
 bool MayBeFirstStack(uint64_t begin, uint64_t end);
 
 // Whether [begin, end) is mapped without a gap, all of it private memory without a file that may

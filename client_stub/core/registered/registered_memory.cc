@@ -2,25 +2,22 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cinttypes>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <system_error>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/memory/process_maps.h"
+#include "client_stub/core/registered/fault_blocking.h"
 #include "client_stub/core/registered/page_exchange.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -63,47 +60,6 @@ bool LocksMemory() {
     ++told;
   }
   return told != 2;
-}
-
-// How long a move waits for threads that block SIGSEGV for a moment: so many looks, with a pause
-// after each.
-constexpr int kLooks = 1000;
-constexpr std::chrono::milliseconds kPause(1);
-
-enum class Blocking { kNone, kForAMoment, kForLong };
-
-// Tells whether a thread blocks SIGSEGV: a write of it to pages that are on the move would end the
-// process. The C library blocks all signals for a moment where it creates a thread or a process. A
-// thread does not sleep meanwhile, so one that sleeps blocks them for long.
-Blocking FaultsBlocked() {
-  Blocking found = Blocking::kNone;
-  std::error_code error;
-  std::filesystem::directory_iterator thread("/proc/self/task", error);
-  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
-    std::ifstream status(thread->path() / "status");
-    std::string line;
-    char state = 'R';
-    while (std::getline(status, line)) {
-      uint64_t blocked = 0;
-      std::sscanf(line.c_str(), "State: %c", &state);
-      if (std::sscanf(line.c_str(), "SigBlk: %" SCNx64, &blocked) != 1) continue;
-      if ((blocked >> (SIGSEGV - 1) & 1) == 0) break;
-      if (state == 'S') return Blocking::kForLong;
-      found = Blocking::kForAMoment;
-      break;
-    }
-  }
-  return error ? Blocking::kForLong : found;  // It cannot be told.
-}
-
-// Returns false when a thread goes on blocking SIGSEGV.
-bool AwaitFaultsUnblocked() {
-  for (int look = 0; look < kLooks; ++look) {
-    const Blocking blocking = FaultsBlocked();
-    if (blocking != Blocking::kForAMoment) return blocking == Blocking::kNone;
-    std::this_thread::sleep_for(kPause);
-  }
-  return false;
 }
 
 // The kernel writes to the control block of a thread that it moves to another processor, and ends
@@ -179,7 +135,7 @@ RegisteredMemory::PagesMap::iterator RegisteredMemory::PagesOf(uint64_t begin, u
 CudaResult RegisteredMemory::Move(uint64_t begin, uint64_t end, PagesMap::iterator* moved) {
   std::vector<ProcessMapping> mappings;
   if (!MappingsAt(begin, end, &mappings) || !IsPlainMemory(mappings, begin, end) ||
-      HoldsControlBlock(begin, end) || LocksMemory() || !AwaitFaultsUnblocked()) {
+      HoldsControlBlock(begin, end) || LocksMemory()) {
     return CudaResult::kNotSupported;
   }
   Pages pages;
@@ -206,6 +162,9 @@ CudaResult RegisteredMemory::Move(uint64_t begin, uint64_t end, PagesMap::iterat
 }
 
 CudaResult RegisteredMemory::Share(uint64_t host, uint64_t bytes, uint64_t* device) {
+  const bool there = IsShared(host, bytes);
+  // It may take a while, in which other memory is registered and used.
+  const bool may_move = !there && AwaitFaultsUnblocked();
   const uint64_t begin = Down(host);
   const uint64_t end = Up(host + bytes);
   MutexLock lock(&mu_);
@@ -215,6 +174,7 @@ CudaResult RegisteredMemory::Share(uint64_t host, uint64_t bytes, uint64_t* devi
   }
   auto pages = PagesOf(begin, end);
   if (pages == pages_.end()) {
+    if (!may_move) return CudaResult::kNotSupported;
     const CudaResult moved = Move(begin, end, &pages);
     if (moved != CudaResult::kSuccess) return moved;
   } else if (!AllStillShared(*pages)) {
@@ -225,6 +185,11 @@ CudaResult RegisteredMemory::Share(uint64_t host, uint64_t bytes, uint64_t* devi
   ranges_[host] = {host, *device, bytes};
   any_.fetch_add(1);
   return CudaResult::kSuccess;
+}
+
+bool RegisteredMemory::IsShared(uint64_t host, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  return PagesOf(Down(host), Up(host + bytes)) != pages_.end();
 }
 
 std::vector<RegisteredMemory::Extent> RegisteredMemory::StillShared(uint64_t begin,

@@ -38,10 +38,12 @@ class RegisteredMemory {
   // `shared` is borrowed.
   explicit RegisteredMemory(SharedHostMemory* shared) : shared_(shared) {}
 
-  // Gives the devices [host, host + bytes) at `*device`; again, the same. kNotSupported for memory
-  // whose pages cannot be moved: a file's, shared, locked, read-only or executable ones, pages that
-  // hold a part of another such range and more, the control block of a thread. kNotSupported and
-  // kOutOfMemory of SharedHostMemory. The memory must not be the stack of another thread.
+  // Gives the devices [host, host + bytes) at `*device`; again, the same. Waits for threads that
+  // block SIGSEGV for a moment. kNotSupported for memory whose pages cannot be moved: a file's,
+  // shared, locked, read-only or executable ones, pages that hold a part of another such range and
+  // more, and the control block of a thread. kNotSupported, too, while a thread blocks SIGSEGV for
+  // good. kNotSupported and kOutOfMemory of SharedHostMemory. The memory must not be the stack of
+  // another thread.
   CudaResult Share(uint64_t host, uint64_t bytes, uint64_t* device);
   // Makes the pages of the range that starts at `host` the process's own again, unless another
   // range needs them. No work under way may use them.
@@ -68,6 +70,8 @@ class RegisteredMemory {
   };
 
   uint64_t Translate(uint64_t address) const;
+  // Returns whether the pages of the memory are shared already.
+  bool IsShared(uint64_t host, uint64_t bytes);
   // The pages that hold all of [begin, end), or pages_.end().
   PagesMap::iterator PagesOf(uint64_t begin, uint64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult Move(uint64_t begin, uint64_t end, PagesMap::iterator* moved)
