@@ -35,11 +35,13 @@ CacheFolder& Folder() {
 struct Key {
   ContentHash name;
   CompiledPtx::Source source;
+  bool of_code = false;
   // False when what the compiler told does not decide the result.
   bool complete = true;
 };
 
-// The kind of a compilation to machine code.
+// The kind of a step to machine code. Other steps give PTX or, where nvJitLink makes code of a
+// whole program, code that a step of this kind within them gave.
 constexpr int kMachineCode = 1;
 
 // Adds a text with its length, so that two neighbouring texts cannot be mistaken for others.
@@ -67,7 +69,8 @@ int MakeKey(void** key, int kind, const void* source, uint32_t bytes, const char
   AddText(&hasher, text);
   auto made = std::make_unique<Key>();
   if (!ProcessCompiledPtx().Describe(text, &made->source)) return CUDA_ERROR_UNKNOWN;
-  if (kind == kMachineCode) {
+  made->of_code = kind == kMachineCode;
+  if (made->of_code) {
     // NVRTC tells the options that change results, such as -ftz, for the PTX alone.
     made->complete = made->source.ptx != nullptr;
     if (made->complete) AddText(&hasher, *made->source.ptx);
@@ -83,6 +86,24 @@ int DestroyKey(void* key) {
   return kDone;
 }
 
+// Gives the name under which the PTX behind machine code is kept.
+bool NamePtxBehind(std::string_view code, ContentHash* name) {
+  ContentHasher hasher;
+  AddText(&hasher, "the PTX behind");
+  AddText(&hasher, code);
+  return hasher.Finish(name);
+}
+
+// Programs keep machine code themselves, too, as CuPy does, and load it without a compiler. So the
+// PTX goes to the folder as well.
+void NoteResult(const Key& key, std::string_view result) {
+  if (!key.of_code) return ProcessCompiledPtx().NotePtx(key.source, result);
+  ContentHash name;
+  std::string known;
+  if (!ProcessCompiledPtx().NoteCode(key.source, result) || !NamePtxBehind(result, &name)) return;
+  if (!Folder().Find(name, &known)) Folder().Put(name, *key.source.ptx);
+}
+
 // Any result but 0 says that there is none. The caller gives the data back with FreeData().
 int FindResult(void* key, int, void** data, uint32_t* bytes) {
   if (key == nullptr || data == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -91,9 +112,13 @@ int FindResult(void* key, int, void** data, uint32_t* bytes) {
   if (!wanted.complete || !Folder().Find(wanted.name, &result) || result.empty()) {
     return CUDA_ERROR_NOT_FOUND;
   }
+  // Compiled again, it is named with its PTX.
+  if (!wanted.of_code && CompiledPtx::IsCode(result) && PtxBehindCode(result) == nullptr) {
+    return CUDA_ERROR_NOT_FOUND;
+  }
   void* copy = std::malloc(result.size());
   if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  ProcessCompiledPtx().Note(wanted.source, result);
+  NoteResult(wanted, result);
   result.copy(static_cast<char*>(copy), result.size());
   *data = copy;
   *bytes = static_cast<uint32_t>(result.size());
@@ -104,7 +129,7 @@ int KeepResult(void* key, int, const void* data, uint32_t bytes) {
   if (key == nullptr || data == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const Key& made = *static_cast<Key*>(key);
   const std::string_view result(static_cast<const char*>(data), bytes);
-  ProcessCompiledPtx().Note(made.source, result);
+  NoteResult(made, result);
   if (!made.complete) return CUDA_ERROR_NOT_SUPPORTED;
   return Folder().Put(made.name, result) ? kDone : CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -115,6 +140,15 @@ int FreeData(void* data) {
 }
 
 }  // namespace
+
+std::shared_ptr<const std::string> PtxBehindCode(std::string_view code) {
+  if (!CompiledPtx::IsCode(code)) return nullptr;
+  if (auto known = ProcessCompiledPtx().Find(code)) return known;
+  ContentHash name;
+  std::string kept;
+  if (!NamePtxBehind(code, &name) || !Folder().Find(name, &kept) || kept.empty()) return nullptr;
+  return std::make_shared<const std::string>(std::move(kept));
+}
 
 CompileCacheSettings ReadCompileCacheSettings(
     const std::function<const char*(const char*)>& variable) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "client_stub/private_tables/compiled_ptx.h"
 #include "gtest/gtest.h"
 
 namespace warpline {
@@ -91,6 +92,55 @@ TEST(CompileCacheTest, MachineCodeHangsOnThePtxThatBecameOfItsSource) {
   code = Key("a program", "-arch=sm_90");
   EXPECT_EQ(Find(code), "code of " + kPtx);
   Destroy(code);
+}
+
+TEST(CompileCacheTest, ThePtxBehindMachineCodeIsKept) {
+  std::string code("\177ELF\2\1\1", 7);
+  code.resize(64);
+  EXPECT_EQ(PtxBehindCode(code), nullptr);
+  void* key = Key(kPtx, "-arch=sm_90");
+  ASSERT_EQ(Keep(key, code), 0);
+  Destroy(key);
+  ASSERT_NE(PtxBehindCode(code), nullptr);
+  EXPECT_EQ(*PtxBehindCode(code), kPtx);
+  // Nobody compiles so much in between, but another process may load the code.
+  for (int i = 0; i < 70; ++i) {
+    key = Key(kPtx + std::string(1 << 20, '\n') + std::to_string(i), "-arch=sm_90");
+    Keep(key, code + std::to_string(i));
+    Destroy(key);
+  }
+  EXPECT_EQ(ProcessCompiledPtx().Find(code), nullptr);
+  ASSERT_NE(PtxBehindCode(code), nullptr);
+  EXPECT_EQ(*PtxBehindCode(code), kPtx);
+}
+
+TEST(CompileCacheTest, CodeOfAWholeProgramHasThePtxOfTheStepWithin) {
+  std::string code("\177ELF\2\1\1", 7);
+  code.resize(64, 'w');
+  // nvJitLink does this with -lto. PTX of the program was made before, with other options.
+  void* text = Key("a linked program", "-ptx", 2);
+  ASSERT_EQ(Keep(text, kPtx), 0);
+  Destroy(text);
+  const auto link = [&] {
+    void* whole = Key("a linked program", "-ftz=1", 2);
+    EXPECT_EQ(Find(whole), "");
+    void* step = Key(kPtx + "// Fast.\n", "-arch=sm_90");
+    ASSERT_EQ(Keep(step, code), 0);
+    Destroy(step);
+    ASSERT_EQ(Keep(whole, code), 0);
+    Destroy(whole);
+  };
+  link();
+  ASSERT_NE(PtxBehindCode(code), nullptr);
+  EXPECT_EQ(*PtxBehindCode(code), kPtx + "// Fast.\n");
+  void* whole = Key("a linked program", "-ftz=1", 2);
+  EXPECT_EQ(Find(whole), code);
+  Destroy(whole);
+  // Code whose PTX nobody knows any more is no hit.
+  whole = Key("another linked program", "", 2);
+  ASSERT_EQ(Keep(whole, code + "!"), 0);
+  EXPECT_EQ(Find(whole), "");
+  Destroy(whole);
 }
 
 TEST(CompileCacheTest, NonsenseIsNoHit) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <iterator>
 #include <utility>
 
 #include "common/fatbin/fatbin.h"
@@ -46,57 +47,54 @@ bool CompiledPtx::Describe(std::string_view bytes, Source* source) const {
   ContentHash name;
   if (!NameHere(source->hash, &name)) return false;
   MutexLock lock(&mu_);
-  source->ptx = FindHash(name);
+  source->ptx = FindName(name);
   return true;
 }
 
-void CompiledPtx::Note(const Source& source, std::string_view result) {
-  const fatbin::ImageKind made = KindOf(result);
+void CompiledPtx::NotePtx(const Source& source, std::string_view ptx) {
   ContentHash name;
-  if (made == fatbin::ImageKind::kPtx) {
-    if (!NameHere(source.hash, &name)) return;
-    auto text = std::make_shared<const std::string>(result);
-    MutexLock lock(&mu_);
-    return Keep(name, std::move(text));
-  }
-  if (made != fatbin::ImageKind::kElf || source.ptx == nullptr) return;
-  if (!HashContent(result, &name)) return;
+  if (KindOf(ptx) != fatbin::ImageKind::kPtx || !NameHere(source.hash, &name)) return;
+  auto text = std::make_shared<const std::string>(ptx);
+  MutexLock lock(&mu_);
+  Keep(name, std::move(text));
+}
+
+bool CompiledPtx::NoteCode(const Source& source, std::string_view code) {
+  ContentHash name;
+  if (source.ptx == nullptr || !IsCode(code) || !HashContent(code, &name)) return false;
   MutexLock lock(&mu_);
   Keep(name, source.ptx);
+  return true;
+}
+
+bool CompiledPtx::IsCode(std::string_view bytes) {
+  return KindOf(bytes) == fatbin::ImageKind::kElf;
 }
 
 CompiledPtx::Text CompiledPtx::Find(std::string_view code) const {
-  {
-    MutexLock lock(&mu_);
-    if (texts_.empty()) return nullptr;
-  }
-  ContentHash hash;
-  if (KindOf(code) != fatbin::ImageKind::kElf || !HashContent(code, &hash)) return nullptr;
+  ContentHash name;
+  if (!IsCode(code) || !HashContent(code, &name)) return nullptr;
   MutexLock lock(&mu_);
-  return FindHash(hash);
+  return FindName(name);
 }
 
-CompiledPtx::Text CompiledPtx::FindHash(const ContentHash& hash) const {
-  const auto it = texts_.find(hash);
-  return it == texts_.end() ? nullptr : it->second;
+CompiledPtx::Text CompiledPtx::FindName(const ContentHash& name) const {
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? nullptr : it->second->text;
 }
 
-void CompiledPtx::Keep(const ContentHash& hash, Text text) {
-  const auto [it, inserted] = texts_.try_emplace(hash, nullptr);
-  if (inserted) {
-    order_.push_back(hash);
-    bytes_ += kEntryBytes;
-  } else {
-    bytes_ -= it->second->size();
-  }
-  bytes_ += text->size();
-  it->second = std::move(text);
-  while (bytes_ > max_bytes_ && !order_.empty()) {
-    const auto oldest = texts_.find(order_.front());
-    bytes_ -= oldest->second->size() + kEntryBytes;
-    texts_.erase(oldest);
-    order_.pop_front();
-  }
+void CompiledPtx::Keep(const ContentHash& name, Text text) {
+  if (const auto it = by_name_.find(name); it != by_name_.end()) Forget(it->second);
+  bytes_ += text->size() + kEntryBytes;
+  entries_.push_back({name, std::move(text)});
+  by_name_[name] = std::prev(entries_.end());
+  while (bytes_ > max_bytes_) Forget(entries_.begin());
+}
+
+void CompiledPtx::Forget(std::list<Entry>::iterator entry) {
+  bytes_ -= entry->text->size() + kEntryBytes;
+  by_name_.erase(entry->name);
+  entries_.erase(entry);
 }
 
 CompiledPtx& ProcessCompiledPtx() {

@@ -2,13 +2,14 @@
 //
 // NVRTC and nvJitLink name what they compile to the compile cache (compile_cache.h). They compile a
 // program to PTX, and then, on the same thread, the same program or that PTX to machine code. So
-// the PTX behind their machine code is known here, and runs where machine code does not: on the CPU
-// device, and guarded. nvJitLink does not name the code that it links together.
+// the PTX behind such machine code is known here, and runs where machine code does not: on the CPU
+// device, and guarded. Code of NVRTC before 12.9, and code that nvJitLink links of several objects,
+// is not named.
 #ifndef WARPLINE_CLIENT_STUB_PRIVATE_TABLES_COMPILED_PTX_H_
 #define WARPLINE_CLIENT_STUB_PRIVATE_TABLES_COMPILED_PTX_H_
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,7 +23,7 @@ namespace warpline {
 // Thread-safe.
 class CompiledPtx {
  public:
-  // Texts together; those that were noted first are forgotten first.
+  // The most bytes of all texts together. Those that were noted first are forgotten first.
   static constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 
   explicit CompiledPtx(uint64_t max_bytes = kMaxBytes) : max_bytes_(max_bytes) {}
@@ -38,23 +39,34 @@ class CompiledPtx {
   // Returns false when the bytes cannot be hashed.
   bool Describe(std::string_view bytes, Source* source) const;
 
-  // Notes that a compiler made `result` of `source`, on the thread that described it. The result
-  // may be anything.
-  void Note(const Source& source, std::string_view result);
+  // Notes that a compiler made `ptx` of `source`, on the thread that called Describe(). Ignores
+  // what is no PTX.
+  void NotePtx(const Source& source, std::string_view ptx);
+  // Notes that a compiler made `code` of `source`. Returns false, and does nothing, where its PTX
+  // is not known or `code` is no machine code.
+  bool NoteCode(const Source& source, std::string_view code);
+
+  // Returns whether the bytes are bare machine code.
+  static bool IsCode(std::string_view bytes);
 
   // Returns the PTX behind machine code, or nullptr where it is not known.
   Text Find(std::string_view code) const;
 
  private:
-  Text FindHash(const ContentHash& hash) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Keep(const ContentHash& hash, Text text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct Entry {
+    ContentHash name = {};  // Names machine code, or a program on the thread that compiled it.
+    Text text;
+  };
+
+  Text FindName(const ContentHash& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Keep(const ContentHash& name, Text text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Forget(std::list<Entry>::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const uint64_t max_bytes_;
   mutable Mutex mu_;
-  // By the hash of machine code, or of a program and the thread that compiled it.
-  std::map<ContentHash, Text> texts_ ABSL_GUARDED_BY(mu_);
-  std::deque<ContentHash> order_ ABSL_GUARDED_BY(mu_);
-  // The texts' bytes, once for each entry.
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);  // The one that was noted last comes last.
+  std::map<ContentHash, std::list<Entry>::iterator> by_name_ ABSL_GUARDED_BY(mu_);
+  // The bytes of all entries, each with its text.
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -23,7 +23,8 @@ std::string Code(char last) {
 void Note(CompiledPtx* compiled, const std::string& source, const std::string& result) {
   CompiledPtx::Source described;
   ASSERT_TRUE(compiled->Describe(source, &described));
-  compiled->Note(described, result);
+  if (!CompiledPtx::IsCode(result)) return compiled->NotePtx(described, result);
+  EXPECT_EQ(compiled->NoteCode(described, result), described.ptx != nullptr);
 }
 
 std::string Found(const CompiledPtx& compiled, const std::string& code) {
@@ -78,6 +79,15 @@ TEST(CompiledPtxTest, AnythingElseIsIgnored) {
   // The program itself is no code.
   EXPECT_EQ(Found(compiled, "a program"), "");
   EXPECT_EQ(Found(compiled, kPtx), "");
+}
+
+TEST(CompiledPtxTest, ATextThatIsNotedAgainIsTheNewest) {
+  CompiledPtx compiled(2000);
+  const std::string long_ptx = kPtx + std::string(500, '\n');
+  for (const char i : {1, 2, 1, 3}) Note(&compiled, long_ptx, Code(i));
+  EXPECT_EQ(Found(compiled, Code(1)), long_ptx);
+  EXPECT_EQ(Found(compiled, Code(2)), "");
+  EXPECT_EQ(Found(compiled, Code(3)), long_ptx);
 }
 
 TEST(CompiledPtxTest, TheOldestTextsAreForgotten) {

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "client_stub/private_tables/compile_cache.h"
-#include "client_stub/private_tables/compiled_ptx.h"
 #include "client_stub/private_tables/context_storage.h"
 #include "client_stub/private_tables/library_tables.h"
 #include "client_stub/private_tables/refused_log.h"
@@ -268,8 +267,6 @@ CUresult GetExportTable(DriverView* view, const CUuuid* id, const void** table) 
 
 void ForgetContext(CUcontext context) { Storage().Forget(context); }
 
-std::shared_ptr<const std::string> PtxBehind(std::string_view code) {
-  return ProcessCompiledPtx().Find(code);
-}
+std::shared_ptr<const std::string> PtxBehind(std::string_view code) { return PtxBehindCode(code); }
 
 }  // namespace warpline

@@ -16,10 +16,10 @@ namespace warpline::stub {
 
 namespace {
 
+// The outcomes of loading PTX that no device of this kind runs.
 bool RefusesPtx(CudaResult result) {
   return result == CudaResult::kInvalidImage || result == CudaResult::kNoBinaryForGpu ||
-         result == CudaResult::kInvalidPtx || result == CudaResult::kUnsupportedPtxVersion ||
-         result == CudaResult::kNotSupported;
+         result == CudaResult::kInvalidPtx || result == CudaResult::kUnsupportedPtxVersion;
 }
 
 }  // namespace
@@ -75,12 +75,10 @@ CUresult Module::Upload(uint64_t* wire, std::map<std::string, uint64_t>* lost) {
 
 template <typename Make>
 CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
-  CudaResult refused = CudaResult::kSuccess;
   for (bool asked = true;;) {
     uint64_t wire;
     WARPLINE_TRY(Upload(&wire));
-    const CudaResult result =
-        runtime().commands->Call(WaitKind::kRoundTrip, make(wire), tail, reply);
+    CudaResult result = runtime().commands->Call(WaitKind::kRoundTrip, make(wire), tail, reply);
     if (result == CudaResult::kOutOfMemory && !runtime().session->terms().TellsRefusals()) {
       runtime().session->memory().NoteRefusedMemory(
           result, "the quota leaves too little for a module's variables or its kernels' stacks");
@@ -91,22 +89,33 @@ CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
       continue;
     }
     if (result == CudaResult::kNoBinaryForGpu && SendPtxInstead(wire)) {
-      refused = result;
       asked = true;
       continue;
     }
-    TellWatch(result, tail);
-    if (refused == CudaResult::kSuccess || !RefusesPtx(result)) return ToCu(result);
-    if (const LogPermit permit = CallLog().Ask(kPtxLine)) {
-      permit.Warning(
-          "machine code is not run here, and the PTX that it was compiled from is refused with "
-          "CUDA "
-          "error ",
-          static_cast<int>(result));
+    // Another thread has sent it anew meanwhile.
+    if (result == CudaResult::kInvalidHandle && HasMovedOn(wire)) continue;
+    if (RefusesPtx(result) && StandsIn()) {
+      if (const LogPermit permit = CallLog().Ask(kPtxLine)) {
+        permit.Warning(
+            "machine code is not run here, and the PTX that it was compiled from is refused with "
+            "CUDA error ",
+            static_cast<int>(result));
+      }
+      result = CudaResult::kNoBinaryForGpu;  // The program's own code gave this.
     }
-    // The program's own code gave this one.
-    return ToCu(refused);
+    TellWatch(result, tail);
+    return ToCu(result);
   }
+}
+
+bool Module::StandsIn() {
+  MutexLock lock(&mu_);
+  return stands_in_;
+}
+
+bool Module::HasMovedOn(uint64_t wire) {
+  MutexLock lock(&mu_);
+  return wire_ != wire && !unloaded_;
 }
 
 void Module::TellWatch(CudaResult result, std::string_view name) {
@@ -142,6 +151,7 @@ bool Module::SendPtxInstead(uint64_t wire) {
   std::shared_ptr<const std::string> ptx = PtxBehind(image_.bytes);
   if (ptx == nullptr) return false;
   image_ = {*ptx, ptx};
+  stands_in_ = true;
   BeginAgain();
   server_lacks_ = false;
   return true;

@@ -114,6 +114,10 @@ class Module {
   // Called when the device does not run the machine code of module `wire`: does so with the PTX
   // that the code was compiled from. Returns false where that is not known.
   bool SendPtxInstead(uint64_t wire);
+  // Returns whether PTX stands in for the application's machine code.
+  bool StandsIn();
+  // Returns whether the module has another number than `wire` by now.
+  bool HasMovedOn(uint64_t wire);
   // Gives the module another number, under which the image is sent next.
   void BeginAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -127,6 +131,7 @@ class Module {
   ModuleImage image_ ABSL_GUARDED_BY(mu_);
   bool uploaded_ ABSL_GUARDED_BY(mu_) = false;
   bool server_lacks_ ABSL_GUARDED_BY(mu_) = false;
+  bool stands_in_ ABSL_GUARDED_BY(mu_) = false;
   bool unloaded_ ABSL_GUARDED_BY(mu_) = false;
   CUmodule handle_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::map<std::string, std::unique_ptr<Kernel>> kernels_ ABSL_GUARDED_BY(mu_);

@@ -76,7 +76,7 @@ TEST_F(ModuleCallsTest, PtxIsLoadedWhereTheMachineCodeThatWasCompiledFromItDoesN
   const std::string code = MachineCode(1);
   CompiledPtx::Source source;
   ASSERT_TRUE(ProcessCompiledPtx().Describe(kPtx, &source));
-  ProcessCompiledPtx().Note(source, code);
+  ASSERT_TRUE(ProcessCompiledPtx().NoteCode(source, code));
   if (PtxBehind(code) == nullptr) GTEST_SKIP() << "a build without private tables";
   CudaResult of_ptx = CudaResult::kSuccess;
   const auto answer = [&](const FakeSession::Sent&, std::string*) {
