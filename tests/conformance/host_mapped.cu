@@ -387,14 +387,15 @@ void OnTheStack() {
   EQUAL(cuMemHostRegister, "beside it", second, 8u);
   HOLDS(cuMemHostRegister, "the stack grows on", Deep(300) != 0, "no sum");
   // A thread with a small stack registers memory meanwhile.
-  std::atomic<unsigned>* const on_the_heap = new std::atomic<unsigned>(20);
+  auto* const on_the_heap = static_cast<unsigned*>(std::aligned_alloc(4096, 4096));
+  *on_the_heap = 20;
   RunOnSmallStack([&, context = Current()] {
     CU(cuCtxSetCurrent)(context);
-    AddOne(kernels, reinterpret_cast<unsigned*>(on_the_heap));
+    AddOne(kernels, on_the_heap);
   });
-  EQUAL(cuMemHostRegister, "by a thread with a small stack", on_the_heap->load(), 21u);
+  EQUAL(cuMemHostRegister, "by a thread with a small stack", *on_the_heap, 21u);
   CALL("by a thread with a small stack", CUDA_SUCCESS, cuMemHostUnregister, on_the_heap);
-  delete on_the_heap;
+  std::free(on_the_heap);
   CALL("on the stack", CUDA_SUCCESS, cuMemHostUnregister, &first);
   CALL("beside it", CUDA_SUCCESS, cuMemHostUnregister, &second);
   EQUAL(cuMemHostUnregister, "on the stack", first, 42u);
