@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "client_stub/private_tables/cache_folder.h"
 #include "client_stub/private_tables/compiled_ptx.h"
+#include "client_stub/private_tables/export_tables.h"
 #include "client_stub/private_tables/table_slots.h"
 #include "common/crypto/content_hash.h"
 #include "cuda.h"
@@ -113,7 +114,7 @@ int FindResult(void* key, int, void** data, uint32_t* bytes) {
     return CUDA_ERROR_NOT_FOUND;
   }
   // Compiled again, it is named with its PTX.
-  if (!wanted.of_code && CompiledPtx::IsCode(result) && PtxBehindCode(result) == nullptr) {
+  if (!wanted.of_code && CompiledPtx::IsCode(result) && PtxBehind(result) == nullptr) {
     return CUDA_ERROR_NOT_FOUND;
   }
   void* copy = std::malloc(result.size());
@@ -141,7 +142,7 @@ int FreeData(void* data) {
 
 }  // namespace
 
-std::shared_ptr<const std::string> PtxBehindCode(std::string_view code) {
+std::shared_ptr<const std::string> PtxBehind(std::string_view code) {
   if (!CompiledPtx::IsCode(code)) return nullptr;
   if (auto known = ProcessCompiledPtx().Find(code)) return known;
   ContentHash name;

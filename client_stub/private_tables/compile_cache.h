@@ -6,9 +6,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
-#include <string_view>
 
 namespace warpline {
 
@@ -16,10 +14,6 @@ namespace warpline {
 // kept and how many bytes: CUDA_CACHE_DISABLE, CUDA_CACHE_PATH and CUDA_CACHE_MAXSIZE, read when
 // the first key is made.
 void* const* CompileCacheTable();
-
-// Returns the PTX behind machine code that this process compiled, or that another one did and left
-// where results are kept; nullptr where it is not known. Thread-safe.
-std::shared_ptr<const std::string> PtxBehindCode(std::string_view code);
 
 // Where results are kept and how many bytes; an empty path for nowhere. `variable` reads the
 // environment, and returns nullptr for a variable that is not set.

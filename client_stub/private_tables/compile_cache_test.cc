@@ -8,6 +8,7 @@
 #include <string>
 
 #include "client_stub/private_tables/compiled_ptx.h"
+#include "client_stub/private_tables/export_tables.h"
 #include "gtest/gtest.h"
 
 namespace warpline {
@@ -97,12 +98,12 @@ TEST(CompileCacheTest, MachineCodeHangsOnThePtxThatBecameOfItsSource) {
 TEST(CompileCacheTest, ThePtxBehindMachineCodeIsKept) {
   std::string code("\177ELF\2\1\1", 7);
   code.resize(64);
-  EXPECT_EQ(PtxBehindCode(code), nullptr);
+  EXPECT_EQ(PtxBehind(code), nullptr);
   void* key = Key(kPtx, "-arch=sm_90");
   ASSERT_EQ(Keep(key, code), 0);
   Destroy(key);
-  ASSERT_NE(PtxBehindCode(code), nullptr);
-  EXPECT_EQ(*PtxBehindCode(code), kPtx);
+  ASSERT_NE(PtxBehind(code), nullptr);
+  EXPECT_EQ(*PtxBehind(code), kPtx);
   // Nobody compiles so much in between, but another process may load the code.
   for (int i = 0; i < 70; ++i) {
     key = Key(kPtx + std::string(1 << 20, '\n') + std::to_string(i), "-arch=sm_90");
@@ -110,8 +111,8 @@ TEST(CompileCacheTest, ThePtxBehindMachineCodeIsKept) {
     Destroy(key);
   }
   EXPECT_EQ(ProcessCompiledPtx().Find(code), nullptr);
-  ASSERT_NE(PtxBehindCode(code), nullptr);
-  EXPECT_EQ(*PtxBehindCode(code), kPtx);
+  ASSERT_NE(PtxBehind(code), nullptr);
+  EXPECT_EQ(*PtxBehind(code), kPtx);
 }
 
 TEST(CompileCacheTest, CodeOfAWholeProgramHasThePtxOfTheStepWithin) {
@@ -131,8 +132,8 @@ TEST(CompileCacheTest, CodeOfAWholeProgramHasThePtxOfTheStepWithin) {
     Destroy(whole);
   };
   link();
-  ASSERT_NE(PtxBehindCode(code), nullptr);
-  EXPECT_EQ(*PtxBehindCode(code), kPtx + "// Fast.\n");
+  ASSERT_NE(PtxBehind(code), nullptr);
+  EXPECT_EQ(*PtxBehind(code), kPtx + "// Fast.\n");
   void* whole = Key("a linked program", "-ftz=1", 2);
   EXPECT_EQ(Find(whole), code);
   Destroy(whole);

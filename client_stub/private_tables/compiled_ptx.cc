@@ -27,36 +27,28 @@ fatbin::ImageKind KindOf(std::string_view bytes) {
   return is_text && bytes.find(kVersion) == bytes.npos ? fatbin::ImageKind::kOther : kind;
 }
 
-// Names a program on this thread.
-bool NameHere(const ContentHash& program, ContentHash* name) {
-  const pid_t thread = gettid();
-  std::string text(reinterpret_cast<const char*>(program.data()), program.size());
-  text.append(reinterpret_cast<const char*>(&thread), sizeof(thread));
-  return HashContent(text, name);
-}
-
 }  // namespace
 
 bool CompiledPtx::Describe(std::string_view bytes, Source* source) const {
-  source->ptx = nullptr;
-  if (!HashContent(bytes, &source->hash)) return false;
+  const pid_t thread = gettid();
+  ContentHasher hasher;
+  hasher.Add({reinterpret_cast<const char*>(&thread), sizeof(thread)});
+  hasher.Add(bytes);
+  if (!hasher.Finish(&source->name)) return false;
   if (KindOf(bytes) == fatbin::ImageKind::kPtx) {
     source->ptx = std::make_shared<const std::string>(bytes);
     return true;
   }
-  ContentHash name;
-  if (!NameHere(source->hash, &name)) return false;
   MutexLock lock(&mu_);
-  source->ptx = FindName(name);
+  source->ptx = FindName(source->name);
   return true;
 }
 
 void CompiledPtx::NotePtx(const Source& source, std::string_view ptx) {
-  ContentHash name;
-  if (KindOf(ptx) != fatbin::ImageKind::kPtx || !NameHere(source.hash, &name)) return;
+  if (KindOf(ptx) != fatbin::ImageKind::kPtx) return;
   auto text = std::make_shared<const std::string>(ptx);
   MutexLock lock(&mu_);
-  Keep(name, std::move(text));
+  Keep(source.name, std::move(text));
 }
 
 bool CompiledPtx::NoteCode(const Source& source, std::string_view code) {

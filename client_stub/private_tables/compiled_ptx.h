@@ -31,7 +31,7 @@ class CompiledPtx {
   using Text = std::shared_ptr<const std::string>;
   // Describes the bytes that a compiler is given, which may be anything.
   struct Source {
-    ContentHash hash = {};
+    ContentHash name = {};  // Names the bytes on this thread.
     // The bytes themselves where they are PTX. Otherwise the PTX that became of them last on this
     // thread, or null.
     Text ptx;
@@ -39,8 +39,7 @@ class CompiledPtx {
   // Returns false when the bytes cannot be hashed.
   bool Describe(std::string_view bytes, Source* source) const;
 
-  // Notes that a compiler made `ptx` of `source`, on the thread that called Describe(). Ignores
-  // what is no PTX.
+  // Notes that a compiler made `ptx` of `source`. Ignores what is no PTX.
   void NotePtx(const Source& source, std::string_view ptx);
   // Notes that a compiler made `code` of `source`. Returns false, and does nothing, where its PTX
   // is not known or `code` is no machine code.

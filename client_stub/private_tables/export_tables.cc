@@ -267,6 +267,4 @@ CUresult GetExportTable(DriverView* view, const CUuuid* id, const void** table) 
 
 void ForgetContext(CUcontext context) { Storage().Forget(context); }
 
-std::shared_ptr<const std::string> PtxBehind(std::string_view code) { return PtxBehindCode(code); }
-
 }  // namespace warpline

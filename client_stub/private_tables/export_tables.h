@@ -56,8 +56,8 @@ CUresult GetExportTable(DriverView* view, const CUuuid* id, const void** table);
 // the one that the context calls take.
 void ForgetContext(CUcontext context);
 
-// Returns the PTX from which a compiler of this process made machine code (compiled_ptx.h), or
-// nullptr where that is not known.
+// Returns the PTX behind machine code that a compiler made in this process (compiled_ptx.h), or in
+// another one that left it where the compile cache keeps results; nullptr where it is not known.
 std::shared_ptr<const std::string> PtxBehind(std::string_view code);
 
 }  // namespace warpline

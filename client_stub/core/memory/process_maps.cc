@@ -65,10 +65,10 @@ Span SignalStack() {
 }  // namespace
 
 bool MayBeStack(uint64_t begin, uint64_t end) {
-  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   if (MayBeFirstStack(begin, end) || SignalStack().Overlaps(begin, end)) return true;
   // The C library would read the list of mappings for the first thread.
-  if (MayBeFirstStack(here, here + 1)) return false;
+  if (RunsOnFirstStack()) return false;
+  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   const Span own = OwnStack();
   if (own.Overlaps(begin, end)) return true;
   const Span foreign = {here, here + kForeignStack};
@@ -76,6 +76,11 @@ bool MayBeStack(uint64_t begin, uint64_t end) {
 }
 
 bool MayBeFirstStack(uint64_t begin, uint64_t end) { return FirstStack().Overlaps(begin, end); }
+
+bool RunsOnFirstStack() {
+  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  return MayBeFirstStack(here, here + 1);
+}
 
 bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found) {
   found->clear();

@@ -34,6 +34,8 @@ bool MayBeStack(uint64_t begin, uint64_t end);
 // Returns true when [begin, end) may have a part of the first thread's stack, which the kernel
 // grows.
 bool MayBeFirstStack(uint64_t begin, uint64_t end);
+// Returns whether the calling thread runs on that stack.
+bool RunsOnFirstStack();
 
 // Whether [begin, end) is mapped without a gap, all of it private memory without a file that may
 // be read and written, and not executed.

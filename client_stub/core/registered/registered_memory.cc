@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "client_stub/core/managed/fault_handler.h"
@@ -69,16 +68,11 @@ bool HoldsControlBlock(uint64_t begin, uint64_t end) {
   return begin < block + kControlBlock && block < end;
 }
 
-// Where this thread runs on the first thread's stack.
+// Called on the first thread's stack alone: others may be smaller.
 __attribute__((noinline)) void GrowStack() {
   char below[kStackBelow];
   below[0] = 0;
   asm volatile("" : : "r"(below) : "memory");  // It is used, says this.
-}
-
-bool RunsOnFirstStack() {
-  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-  return MayBeFirstStack(here, here + 1);
 }
 
 // Another mapping of shared memory, anywhere.
