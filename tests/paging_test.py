@@ -46,16 +46,24 @@ class PagingTest(PagingCase):
                 self.page(server, verb, said)
             self.finish(program, server)
 
+    def kill_worker_while_away(self, server, program, number):
+        """The memory of session `number` is away, and its program is stopped. It then goes on."""
+        session, = [one for one in self.sessions(server) if int(one["id"]) == number]
+        self.assertEqual(int(session.get("memory_bytes", 0)), 0)
+        os.kill(int(session["worker_pid"]), signal.SIGKILL)
+        harness.wait_until(lambda: re.search(r"worker died session=%d " % number, server.log()),
+                           "its worker does not die")
+        os.kill(program.pid, signal.SIGCONT)
+
     def test_a_worker_that_dies_while_its_memory_is_away_loses_nothing(self):
         with harness.server(self.installation, SWAP, "--warm_workers=1") as server:
             program = harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048")
             os.kill(program.pid, signal.SIGSTOP)
             self.page(server, "page-out", "its memory is away")
             session, = self.sessions(server)
-            os.kill(int(session["worker_pid"]), signal.SIGKILL)
+            self.kill_worker_while_away(server, program, int(session["id"]))
             harness.wait_until(lambda: int(self.sessions(server)[0].get("restarts", 0)) == 1,
                                "no other worker takes over")
-            os.kill(program.pid, signal.SIGCONT)
             self.finish(program, server)
 
     def test_what_the_program_mapped_itself_leaves_too(self):
@@ -183,6 +191,35 @@ class PagingTest(PagingCase):
             os.kill(idle.pid, signal.SIGCONT)
             self.finish(busy, server)
             self.finish(idle, server)
+
+    def start_that_is_away(self, server, name, words):
+        """A stopped program whose memory has made room for another. Returns its number, and both."""
+        idle = harness.start_held(self.installation, server.endpoint, name, words)
+        os.kill(idle.pid, signal.SIGSTOP)
+        session, = self.sessions(server)
+        busy = harness.start_held(self.installation, server.endpoint, PROGRAM, self.WORDS)
+        self.assertEqual(self.moved(server), [str(session["id"])])
+        return int(session["id"]), idle, busy
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
+    def test_a_worker_that_dies_while_there_is_no_room_for_its_memory_loses_nothing(self):
+        with self.small_server(2) as server:
+            number, idle, busy = self.start_that_is_away(server, PROGRAM, self.WORDS)
+            self.kill_worker_while_away(server, idle, number)
+            harness.wait_until(lambda: re.search(r"worker replaced session=%d " % number, server.log()),
+                               "no other worker takes over")
+            self.finish(idle, server)
+            self.finish(busy, server)
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
+    def test_what_is_away_of_a_session_that_fails_is_read_once_there_is_room(self):
+        with self.small_server(2) as server:
+            number, idle, busy = self.start_that_is_away(server, "variables", "--words=%d" % (3 << 20))
+            self.kill_worker_while_away(server, idle, number)
+            status, stdout, stderr = harness.finish(idle)
+            self.assertEqual(status, 3, stdout + stderr + server.log_tail())
+            self.assertIn("variables: LOST error=719", stdout)
+            self.finish(busy, server)
 
     def start_in_one_lease(self, server, count):
         """So many programs with WORDS, once each has its memory."""

@@ -14,7 +14,6 @@
 //   long_program: FAILED ...                               something was wrong
 // Exit status 0, 3 and 1.
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 #include <time.h>
 
 #include <algorithm>
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "../../examples/held.h"
+#include "read_back.h"
 
 namespace {
 
@@ -65,8 +65,6 @@ void Rest(long milliseconds) {
   const timespec nap = {milliseconds / 1000, milliseconds % 1000 * 1000000};
   nanosleep(&nap, nullptr);
 }
-
-using ReadBack = int (*)(void*, unsigned long long, size_t);
 
 class Program {
  public:
@@ -226,20 +224,12 @@ class Program {
 
   int Lost() {
     std::fprintf(stderr, "%s: %s\n", what_, cudaGetErrorName(error_));
-    void* const libcuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    const auto read = libcuda == nullptr
-                          ? nullptr
-                          : reinterpret_cast<ReadBack>(dlsym(libcuda, "warplineMemoryReadback"));
-    if (read == nullptr) {
-      std::printf("long_program: FAILED error=%d and nothing to read memory back with\n", error_);
-      return 1;
-    }
     int intact = 0;
     int dirty = 0;
     for (int b = 0; b < kBuffers; ++b) {
       if (device_[b] == nullptr) continue;
       std::vector<uint32_t> data(options_.words);
-      const int result = read(data.data(), reinterpret_cast<uintptr_t>(device_[b]), bytes());
+      const int result = ReadBackMemory(data.data(), device_[b], bytes());
       if (result != 0) {
         std::printf("long_program: FAILED error=%d in %s, readback of buffer %d: %d\n", error_,
                     what_, b, result);

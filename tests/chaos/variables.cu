@@ -1,9 +1,10 @@
 // Counts in module variables of every kind, with rests, and checks each time that they hold what
 // the kernels before wrote.
 //
-//   variables [--seconds=N | --held]
+//   variables [--seconds=N | --held] [--words=N]
 //
 // --held: see examples/held.h.
+// --words: of memory beside the variables (1), which is read back after an error.
 // The last line of its output is "variables: ok rounds=..." with exit status 0, "variables: LOST
 // error=..." with 3 after an error, or "variables: FAILED ..." with 1 when something was wrong.
 #include <cuda_runtime.h>
@@ -13,8 +14,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "../../examples/held.h"
+#include "read_back.h"
 
 namespace {
 
@@ -54,15 +57,34 @@ double Now() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-int Lost(cudaError_t error, uint32_t rounds) {
+// Memory that is written once.
+struct Beside {
+  std::vector<uint32_t> words;
+  uint32_t* device = nullptr;
+  size_t bytes() const { return words.size() * sizeof(uint32_t); }
+};
+
+int Lost(cudaError_t error, uint32_t rounds, const Beside& beside) {
   std::fprintf(stderr, "%s\n", cudaGetErrorName(error));
+  std::vector<uint32_t> left(beside.words.size());
+  const int result = ReadBackMemory(left.data(), beside.device, beside.bytes());
+  if (result != 0 || left != beside.words) {
+    std::printf("variables: FAILED error=%d, and what is left is not read: %d\n", error, result);
+    return 1;
+  }
   std::printf("variables: LOST error=%d rounds=%u\n", error, rounds);
   return 3;
 }
 
-int Run(double seconds, bool held) {
+int Run(double seconds, bool held, uint32_t words) {
   Seen* device = nullptr;
+  Beside beside;
+  for (uint32_t i = 0; i < words; ++i) beside.words.push_back(i * 7);
   cudaError_t error = cudaMalloc(&device, sizeof(Seen));
+  if (error == cudaSuccess) error = cudaMalloc(&beside.device, beside.bytes());
+  if (error == cudaSuccess) {
+    error = cudaMemcpy(beside.device, beside.words.data(), beside.bytes(), cudaMemcpyHostToDevice);
+  }
   const double end = Now() + seconds;
   uint32_t rounds = 0;
   while (error == cudaSuccess && (held ? IsHeld() : Now() < end)) {
@@ -83,7 +105,7 @@ int Run(double seconds, bool held) {
     const timespec nap = {0, 5'000'000};
     nanosleep(&nap, nullptr);
   }
-  if (error != cudaSuccess) return Lost(error, rounds);
+  if (error != cudaSuccess) return Lost(error, rounds, beside);
   std::printf("variables: ok rounds=%u\n", rounds);
   return 0;
 }
@@ -93,9 +115,11 @@ int Run(double seconds, bool held) {
 int main(int argc, char** argv) {
   double seconds = 3;
   bool held = false;
+  uint32_t words = 1;
   for (int i = 1; i < argc; ++i) {
     held = held || IsHeldFlag(argv[i]);
     if (std::strncmp(argv[i], "--seconds=", 10) == 0) seconds = std::atof(argv[i] + 10);
+    if (std::strncmp(argv[i], "--words=", 8) == 0) words = std::atoi(argv[i] + 8);
   }
-  return Run(seconds, held);
+  return Run(seconds, held, words);
 }

@@ -69,7 +69,8 @@ class Connection {
   // Whether the connection is, or was, given up for another.
   bool moving() const RUNS_ON(channel_loop) { return moving_; }
   // Called when the channel has ended. Returns true when the session goes on over another
-  // connection, which it does not when it is lost (not `sound`); otherwise SetClosed() follows.
+  // connection, which it does not when nothing is left of it (not `sound`); otherwise SetClosed()
+  // follows.
   bool OnClosed(const absl::Status& status, bool sound) RUNS_ON(channel_loop);
   // Wakes the threads that wait for the end.
   void SetClosed() RUNS_ON(channel_loop);

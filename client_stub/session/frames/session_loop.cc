@@ -54,11 +54,13 @@ Accept SessionLoop::OnFrame(Frame* frame) {
   }
   std::string problem;
   // Frames for a lost session are counted, so that the server need not keep them.
-  if (!lost_ && !HandleFrame(*frame, &problem)) {
+  const bool concerns = !lost_ || frame->kind == kResumed;
+  if (concerns && !HandleFrame(*frame, &problem)) {
     const absl::Status status = absl::InvalidArgumentError(problem);
     answer_->Give(status);
     LogError("session lost: the server sent what it should not: ", problem);
     lost_ = true;
+    memory_kept_ = false;
     parts_.Lose(CudaResult::kLaunchFailed);
     parts_.commands->channel().Close(status);
   } else if (IsCountedToClient(frame->kind)) {
@@ -158,7 +160,8 @@ bool SessionLoop::HandleResumed(std::string_view payload, std::string* problem) 
   receipts_.NoteSaid();
   connection_->SetResumed();
   const bool by_relay = std::string_view(parts_.commands->channel().transport()) == "ucx";
-  parts_.relays->OnResumed(connection_->moving(), by_relay);
+  if (!lost_) parts_.relays->OnResumed(connection_->moving(), by_relay);
+  parts_.memory->ReadBackAgain();
   return true;
 }
 
@@ -172,14 +175,15 @@ void SessionLoop::HandleFault(std::string_view payload) {
   }
   answer_->Give(StatusFromCudaResult(error, message));
   lost_ = true;
-  if (!fault.memory_kept()) parts_.memory->LoseWhatWasLeft(error);
+  memory_kept_ = fault.memory_kept();
+  if (!memory_kept_) parts_.memory->LoseWhatWasLeft(error);
   LogError("session lost: ", message, " (", CudaResultName(error), ")");
   parts_.Lose(error);
 }
 
 void SessionLoop::OnClosed(const absl::Status& status) {
   const bool closing = connection_->closing();
-  if (connection_->OnClosed(status, /*sound=*/!lost_)) return;
+  if (connection_->OnClosed(status, /*sound=*/!lost_ || memory_kept_)) return;
   const bool opened = answer_->End(status);
   if (opened && !closing && !lost_) {
     LogError("session lost: ", status.ok()
@@ -196,6 +200,7 @@ void SessionLoop::OnGivenUp(const absl::Status& status) {
   LogError("session lost: it could not be resumed: ",
            status.ToString(absl::StatusToStringMode::kWithNoExtraData));
   parts_.Lose(closing ? CudaResult::kDeinitialized : CudaResult::kLaunchFailed);
+  parts_.memory->LoseWhatWasLeft(parts_.commands->errors().error());
 }
 
 }  // namespace warpline::stub

@@ -58,6 +58,8 @@ class SessionLoop final : public ChannelHandler {
   Receipts receipts_ ABSL_GUARDED_BY(channel_loop);
   bool welcome_seen_ ABSL_GUARDED_BY(channel_loop) = false;
   bool lost_ ABSL_GUARDED_BY(channel_loop) = false;
+  // The memory of the lost session can be read, over this connection and the next.
+  bool memory_kept_ ABSL_GUARDED_BY(channel_loop) = false;
   Welcomed welcomed_;
 };
 

@@ -75,17 +75,25 @@ CudaResult MemoryRequester::ReadBack(void* dst, uint64_t va, uint64_t bytes) {
   if (status_->error() == CudaResult::kSuccess) return CudaResult::kIllegalState;
   for (uint64_t done = 0; done < bytes; done += kMaxReadBack) {
     const uint64_t piece = std::min(kMaxReadBack, bytes - done);
-    const uint64_t id = read_backs_.Expect(static_cast<char*>(dst) + done, piece);
+    const uint64_t id = read_backs_.Expect(static_cast<char*>(dst) + done, va + done, piece);
     if (id == 0) return status_->error();
-    warpline_internal::ReadBack request;
-    request.set_id(id);
-    request.set_va(va + done);
-    request.set_bytes(piece);
-    control_->Push({kReadBack, request.SerializeAsString()});
+    SendReadBack({id, va + done, piece});
     const CudaResult result = read_backs_.Wait(id, kDeadline);
     if (result != CudaResult::kSuccess) return result;
   }
   return CudaResult::kSuccess;
+}
+
+void MemoryRequester::SendReadBack(const ReadBackTable::Asked& asked) {
+  warpline_internal::ReadBack request;
+  request.set_id(asked.id);
+  request.set_va(asked.va);
+  request.set_bytes(asked.bytes);
+  control_->Push({kReadBack, request.SerializeAsString()});
+}
+
+void MemoryRequester::ReadBackAgain() {
+  for (const ReadBackTable::Asked& asked : read_backs_.Waiting()) SendReadBack(asked);
 }
 
 CudaResult MemoryRequester::CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,

@@ -58,12 +58,16 @@ class MemoryRequester final : public MemoryRequests {
   bool HandleRefused(std::string_view payload) RUNS_ON(channel_loop);
   // Every request ends with `error`, and so does every later one.
   void Lose(CudaResult error) RUNS_ON(channel_loop) { grants_.Fail(error); }
+  // Sends the requests to read back memory that have no answer once more: they or their answers
+  // were lost with the former connection.
+  void ReadBackAgain() RUNS_ON(channel_loop);
   // Ends the requests to read back memory in the same way: nothing of the memory is left.
   void LoseWhatWasLeft(CudaResult error) RUNS_ON(channel_loop) { read_backs_.Fail(error); }
 
  private:
   // Sends a request, whose id is filled in, and waits for its answer in `waiter`.
   CudaResult Ask(warpline_internal::MemoryRequest request, GrantWaiter* waiter);
+  void SendReadBack(const ReadBackTable::Asked& asked);
 
   const SessionStatus* const status_;
   ControlQueue* const control_;

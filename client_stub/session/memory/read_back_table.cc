@@ -6,10 +6,10 @@
 
 namespace warpline::stub {
 
-uint64_t ReadBackTable::Expect(void* dst, uint64_t bytes) {
+uint64_t ReadBackTable::Expect(void* dst, uint64_t va, uint64_t bytes) {
   MutexLock lock(&mu_);
   if (failed_ != CudaResult::kSuccess) return 0;
-  requests_[++last_id_] = {dst, bytes};
+  requests_[++last_id_] = {dst, va, bytes};
   return last_id_;
 }
 
@@ -41,6 +41,15 @@ bool ReadBackTable::Answer(uint64_t id, CudaResult error, std::string_view data)
   request.done = true;
   changed_.NotifyAll();
   return true;
+}
+
+std::vector<ReadBackTable::Asked> ReadBackTable::Waiting() const {
+  std::vector<Asked> waiting;
+  MutexLock lock(&mu_);
+  for (const auto& [id, request] : requests_) {
+    if (!request.done) waiting.push_back({id, request.va, request.bytes});
+  }
+  return waiting;
 }
 
 void ReadBackTable::Fail(CudaResult error) {

@@ -131,6 +131,95 @@ TEST_F(SessionResumeTest, ServerThatIsNotBackYetIsAskedAgain) {
   EXPECT_EQ(session_->counters().resumes.load(), 1u);
 }
 
+// The rest of a lost session is read over the connection of that moment, like all else before.
+class LostSessionResumeTest : public SessionResumeTest {
+ protected:
+  LostSessionResumeTest() {
+    server_.on_read_back = [this](const auto& request, auto* done) {
+      if (reads_.fetch_add(1) < unanswered_) return false;
+      for (uint64_t i = 0; i < request.bytes(); ++i) {
+        done->mutable_data()->push_back(DeviceByte(request.va() + i));
+      }
+      return true;
+    };
+  }
+
+  void Lose(CudaResult error) {
+    warpline_internal::Fault fault;
+    fault.set_error(static_cast<int>(error));
+    fault.set_memory_kept(true);
+    server_.Send(kFault, fault.SerializeAsString());
+    while (session_->status().error() == CudaResult::kSuccess) std::this_thread::yield();
+  }
+
+  void ExpectReadable(uint64_t bytes) {
+    std::string data(bytes, '-');
+    const uint64_t va = session_->terms().arena_base;
+    ASSERT_EQ(session_->memory().ReadBack(data.data(), va, bytes), CudaResult::kSuccess);
+    for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(data[i], DeviceByte(va + i)) << i;
+  }
+
+  std::atomic<int> reads_{0};
+  int unanswered_ = 0;
+};
+
+TEST_F(LostSessionResumeTest, MemoryIsReadWhenTheConnectionIsLostBeforeTheRequest) {
+  Open();
+  Lose(CudaResult::kLaunchFailed);
+  server_.Close(absl::UnavailableError("cut"));
+  ExpectReadable(1000);
+  EXPECT_EQ(session_->status().error(), CudaResult::kLaunchFailed);
+  EXPECT_EQ(Sync(), CudaResult::kLaunchFailed);
+}
+
+TEST_F(LostSessionResumeTest, ARequestThatIsLostWithTheConnectionIsSentAgain) {
+  Open();
+  Lose(CudaResult::kLaunchFailed);
+  server_.CutAfter(0);
+  ExpectReadable(1000);
+  EXPECT_EQ(reads_.load(), 1);
+  EXPECT_EQ(server_.resumes(), 1);
+}
+
+TEST_F(LostSessionResumeTest, AnAnswerThatIsLostWithTheConnectionIsAskedForAgain) {
+  Open();
+  Lose(CudaResult::kLaunchFailed);
+  unanswered_ = 1;
+  std::thread cut([this] {
+    while (reads_.load() == 0) std::this_thread::yield();
+    server_.Close(absl::UnavailableError("cut"));
+  });
+  ExpectReadable(1000);
+  cut.join();
+  EXPECT_EQ(reads_.load(), 2);
+}
+
+// The session has failed, and says so with a reply instead of a fault.
+TEST_F(LostSessionResumeTest, MemoryOfASessionWithAStickyErrorIsReadTooAfterTheConnectionIsLost) {
+  Open();
+  std::string replies;
+  AppendNotice(ReplyId::kFailed, 1,
+               notice::Failed{static_cast<uint32_t>(CommandId::kLaunch),
+                              static_cast<int32_t>(CudaResult::kIllegalAddress)},
+               "in words", &replies);
+  server_.SendReplies(replies);
+  while (session_->status().error() == CudaResult::kSuccess) std::this_thread::yield();
+  server_.CutAfter(0);
+  ExpectReadable(1000);
+}
+
+TEST_F(LostSessionResumeTest, AServerThatDoesNotComeBackEndsTheWait) {
+  SessionOptions options;
+  options.resume = absl::Milliseconds(1);
+  Open(options);
+  Lose(CudaResult::kLaunchFailed);
+  server_.refuse_resumes = 1 << 20;
+  server_.CutAfter(0);
+  std::string data(1000, '-');
+  EXPECT_EQ(session_->memory().ReadBack(data.data(), session_->terms().arena_base, 1000),
+            CudaResult::kLaunchFailed);
+}
+
 TEST_F(SessionResumeTest, RefusedResumptionIsTheEnd) {
   Open();
   server_.resumable = false;

@@ -67,6 +67,16 @@ void FakeServer::OnFrame(ClientLink* link, const Frame& frame) {
       returns_.push_back(message);
       return;
     }
+    case kReadBack: {
+      warpline_internal::ReadBack request;
+      request.ParseFromString(frame.payload);
+      warpline_internal::ReadBackDone done;
+      done.set_id(request.id());
+      if (on_read_back && on_read_back(request, &done)) {
+        Send(kReadBackDone, done.SerializeAsString());
+      }
+      return;
+    }
     case kClose:
       close_seen_.store(true);
       return;

@@ -39,6 +39,9 @@ class FakeServer {
   std::function<absl::Status(const warpline_internal::Hello&)> admit;
   // Answers a command instead of the default; returns false to get the default.
   std::function<bool(const Command&, std::string* replies)> on_command;
+  // Answers a request to read back memory; returns false to give none.
+  std::function<bool(const warpline_internal::ReadBack&, warpline_internal::ReadBackDone*)>
+      on_read_back;
   bool resumable = false;                // Sessions outlive their connection.
   bool silent = false;                   // Never welcomes.
   std::atomic<bool> hold_memory{false};  // Never answers requests for memory.

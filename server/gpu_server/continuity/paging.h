@@ -63,6 +63,10 @@ class Paging {
   void OnWanted() RUNS_ON(control_loop);
   // Returns true unless the memory is there, with nothing to be done to it.
   bool moving() const RUNS_ON(control_loop) { return state_ != State::kHere; }
+  // Returns true if the memory is away, or comes back.
+  bool gone() const RUNS_ON(control_loop) {
+    return state_ == State::kAway || state_ == State::kComing;
+  }
   // Returns true if the memory is away and nothing wants it.
   bool away() const RUNS_ON(control_loop) {
     return state_ == State::kAway && !wanted_ && !parts_.has_requests();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "common/log/log.h"
 #include "proto/worker.pb.h"
 
@@ -13,6 +14,7 @@ constexpr uint64_t kGranule = SwapSpace::kGranule;
 // The most chunks and parts of one request to the process, which fits into a packet.
 constexpr size_t kMostChunks = 64;
 constexpr int kMostParts = 1000;
+constexpr absl::Duration kLongestPause = absl::Seconds(1);
 
 enum PagerLine : size_t { kStartedLine, kDiedLine, kPagerLineCount };
 constexpr LogKind kPagerLines[kPagerLineCount] = {{"pagers_started", 10, absl::Minutes(1)},
@@ -87,8 +89,12 @@ class Moves {
 
 }  // namespace
 
-Pager::Pager(KeeperOptions options, SwapSpace* space)
-    : space_(space), ordinal_(options.ordinal), process_(std::move(options)), log_(kPagerLines) {}
+Pager::Pager(KeeperOptions options, SwapSpace* space, absl::Duration first_pause)
+    : space_(space),
+      ordinal_(options.ordinal),
+      first_pause_(first_pause),
+      process_(std::move(options)),
+      log_(kPagerLines) {}
 
 Pager::~Pager() {
   loop_.Post([this] {
@@ -127,7 +133,12 @@ absl::Status Pager::StartIfDown() {
 
 absl::Status Pager::Try(const std::function<absl::Status()>& move) {
   absl::Status status;
+  absl::Duration pause = first_pause_;
   for (int i = 0; i < kMostTries; ++i) {
+    if (i > 1) {
+      absl::SleepFor(pause);
+      pause = std::min(2 * pause, kLongestPause);
+    }
     status = StartIfDown();
     if (status.ok()) status = move();
     if (!absl::IsUnavailable(status)) return status;

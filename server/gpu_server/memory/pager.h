@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/log/log_budget.h"
 #include "common/loop/loop_affinity.h"
@@ -33,11 +34,14 @@ class Pager {
   using Chunks = std::shared_ptr<std::vector<Chunk>>;
   using Moved = std::function<void(absl::Status)>;
 
-  // A process that dies so often in one move is not started again for it.
-  static constexpr int kMostTries = 3;
+  // A process that dies so often in one move is not started again for it: UNAVAILABLE.
+  static constexpr int kMostTries = 8;
+  // The time before the second start; it doubles from one to the next.
+  static constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
 
   // `space` is borrowed. The process is started by Start(), and otherwise for the first move.
-  Pager(KeeperOptions options, SwapSpace* space);
+  // Tests have no pauses.
+  Pager(KeeperOptions options, SwapSpace* space, absl::Duration first_pause = kFirstPause);
   ~Pager();
   Pager(const Pager&) = delete;
   Pager& operator=(const Pager&) = delete;
@@ -67,6 +71,7 @@ class Pager {
 
   SwapSpace* const space_;
   const int ordinal_;
+  const absl::Duration first_pause_;
   LoopAffinity on_loop_;
   KeeperClient process_ ABSL_GUARDED_BY(on_loop_);
   LogBudget log_;

@@ -145,5 +145,20 @@ TEST_F(PagerTest, AProcessThatDiesLosesNothing) {
   EXPECT_NE(pager_->pid(), first);
 }
 
+TEST_F(PagerTest, AProcessThatDiesAgainAndAgainIsStartedUntilItHasDiedTooOften) {
+  for (const int deaths : {Pager::kMostTries - 1, Pager::kMostTries}) {
+    const std::string file = absl::StrCat(testing::TempDir(), "/starts", deaths);
+    KeeperOptions options = options_;
+    options.program.path = "/bin/sh";
+    options.program.args = {
+        "-c", absl::StrCat("echo >> ", file, "; [ $(wc -l < ", file, ") -gt ", deaths,
+                           " ] && exec ", options_.program.path, " ", options_.program.args[0])};
+    pager_ = std::make_unique<Pager>(options, space_.get(), absl::ZeroDuration());
+    const absl::Status status = Out(MakeChunks({{"one"}}), std::make_shared<AwayMemory>());
+    EXPECT_EQ(status.ok(), deaths < Pager::kMostTries) << status;
+    EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+  }
+}
+
 }  // namespace
 }  // namespace warpline::server

@@ -77,7 +77,7 @@ void SessionMemory::Enqueue(Operation operation) {
 void SessionMemory::Abandon() {
   if (ended_ || abandoned_) return;
   abandoned_ = true;
-  suspended_ = true;
+  Suspend();
   again_.reset();
   for (; !queue_.empty(); queue_.pop_front()) links_.client->Done();
 }

@@ -106,13 +106,18 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   bool Uncharge(uint64_t bytes) RUNS_ON(control_loop);
 
   // The worker died, but the session may go on: nothing is sent until another has everything.
-  void Suspend() RUNS_ON(control_loop) { suspended_ = true; }
+  // Memory on its way back is there for the next worker, as after BringBack().
+  void Suspend() RUNS_ON(control_loop) {
+    suspended_ = true;
+    if (paged_ != nullptr) paged_->maps = false;
+  }
   // The session has failed: nothing that was asked for is done or answered any more, and what comes
   // for it goes back. What the session holds stays, for MapAgain() without `go_on`.
   void Abandon() RUNS_ON(control_loop);
   // Has the new worker map all that the session holds, at the same addresses, and goes on with what
   // was asked for meanwhile. The former worker must be gone. `done` is called with the worker's
-  // first error. Without `go_on` nothing else is done for the session any more.
+  // first error; kOutOfMemory or kDeviceUnavailable when memory that is away cannot come back now.
+  // Without `go_on` nothing else is done for the session any more.
   void MapAgain(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
 
   // From now on nothing is mapped or unmapped, since the session's kernels may reach all of its
@@ -127,8 +132,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // host has too little left. After INTERNAL the worker is in no state that is known: it has to be
   // replaced.
   void PageOut(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
-  // Brings it back to the same addresses. RESOURCE_EXHAUSTED when the device has too little left:
-  // it stays away then.
+  // Brings it back to the same addresses. It stays away after RESOURCE_EXHAUSTED, when the device
+  // has too little left, and after UNAVAILABLE, when the pager dies again and again.
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   // Brings it back without a worker: the next one is to map it, by MapAgain(). Errors of PageIn().
   void BringBack(std::function<void(absl::Status)> done) RUNS_ON(control_loop);

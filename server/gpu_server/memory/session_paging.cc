@@ -21,6 +21,12 @@ constexpr uint64_t kMostUnseen = uint64_t{1} << 30;
 // Handles in one message, which fits into a packet.
 constexpr int kMostReleased = 1000;
 
+CudaResult ResultOfReturn(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) return CudaResult::kOutOfMemory;
+  if (absl::IsUnavailable(status)) return CudaResult::kDeviceUnavailable;
+  return CudaResult::kLaunchFailed;
+}
+
 }  // namespace
 
 uint64_t SessionMemory::away_bytes() const {
@@ -345,7 +351,7 @@ void SessionMemory::MapAgainAfterPaging(bool go_on, std::function<void(CudaResul
                            done = std::move(done)](const absl::Status& status) {
     control_loop.AssertOnLoop();
     if (self->ended_) return;
-    if (!status.ok()) return done(CudaResult::kOutOfMemory);
+    if (!status.ok()) return done(ResultOfReturn(status));
     self->MapAgain(go_on, done);
   };
   switch (paged_->phase) {

@@ -281,6 +281,38 @@ TEST_F(SessionPagingTest, WithoutAWorkerItComesBackForTheNextOne) {
   EXPECT_EQ(mapped_, CudaResult::kSuccess);
 }
 
+TEST_F(SessionPagingTest, WhatWasOnItsWayWhenTheWorkerDiedIsThereForTheNextOne) {
+  GoAway();
+  PageIn();
+  host_.Deliver(4);
+  host_.Deliver(2);
+  memory_->Suspend();
+  const size_t sent = host_.sent.size();
+  host_.EndMove();
+  ASSERT_EQ(paged_.size(), 1u);
+  EXPECT_TRUE(paged_[0].ok()) << paged_[0];
+  EXPECT_EQ(host_.sent.size(), sent);
+  EXPECT_FALSE(memory_->away());
+  MapAgain();
+  ExpectMapped();
+  EXPECT_EQ(mapped_, CudaResult::kSuccess);
+}
+
+TEST_F(SessionPagingTest, ThatItCannotComeBackYetIsSaidToAnotherWorker) {
+  GoAway();
+  memory_->Suspend();
+  MapAgain();
+  host_.Deliver(4);
+  host_.Deliver(2);
+  host_.EndMove(absl::UnavailableError("the pager died"));
+  EXPECT_EQ(mapped_, CudaResult::kDeviceUnavailable);
+  EXPECT_TRUE(memory_->away());
+  mapped_.reset();
+  MapAgain();
+  ComeBack();
+  EXPECT_EQ(mapped_, CudaResult::kSuccess);
+}
+
 TEST_F(SessionPagingTest, FromAFileItComesBackByHostMemory) {
   GoAway();
   Store();

@@ -8,7 +8,7 @@ void LostMemory::Read(const warpline_internal::ReadBack& request) {
   if (reader_ == nullptr) {
     reader_ = std::make_shared<MemoryReader>(static_cast<MemoryReaderHost*>(this), recovery_);
   }
-  reader_->Read(request, worker_->gone());
+  reader_->Read(request, parts_.worker->gone());
 }
 
 void LostMemory::OnFormerGone() {
@@ -16,24 +16,36 @@ void LostMemory::OnFormerGone() {
 }
 
 void LostMemory::Stop() {
-  if (reader_ != nullptr) reader_->Stop();
+  if (reader_ == nullptr) return;
+  reader_->Stop();
+  parts_.stop_waiting();
 }
 
 std::shared_ptr<Worker> LostMemory::TakeReader(WorkerEvents* events) {
-  return worker_->TakeReader(events);
+  return parts_.worker->TakeReader(events);
 }
 
 void LostMemory::MapForReader(std::function<void(CudaResult)> done) {
-  holdings_->MapForReader(std::move(done));
+  parts_.holdings->MapForReader([this, done = std::move(done)](CudaResult result) {
+    control_loop.AssertOnLoop();
+    const bool later =
+        result == CudaResult::kOutOfMemory || result == CudaResult::kDeviceUnavailable;
+    if (!later || !parts_.holdings->devices().away()) return done(result);
+    // It is away, and there is no room for it on the device, or the pager dies again and again.
+    parts_.await_room([this, done] {
+      control_loop.AssertOnLoop();
+      MapForReader(done);
+    });
+  });
 }
 
 void LostMemory::OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) {
-  client_->AnswerRead(std::move(done), std::move(data));
+  parts_.client->AnswerRead(std::move(done), std::move(data));
 }
 
 void LostMemory::OnMemoryDone(const warpline_internal::MemoryDone& done) {
   // A reader that says what it was not asked for has nothing to gain by it.
-  (void)holdings_->OnMemoryDone(done);
+  (void)parts_.holdings->OnMemoryDone(done);
 }
 
 }  // namespace warpline::server

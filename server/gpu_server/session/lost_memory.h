@@ -21,14 +21,20 @@ namespace warpline::server {
 // gone() is true at its end.
 class LostMemory : private MemoryReaderHost {
  public:
-  // All are borrowed. `gone` is called when the reader is gone.
-  LostMemory(SessionWorker* worker, SessionHoldings* holdings, SessionClient* client,
-             SessionLines* lines, std::function<void()> gone)
-      : worker_(worker),
-        holdings_(holdings),
-        client_(client),
-        lines_(lines),
-        gone_(std::move(gone)) {}
+  // The parts of its session that it uses. The functions are called on the control loop.
+  struct Parts {
+    SessionWorker* worker = nullptr;
+    SessionHoldings* holdings = nullptr;
+    SessionClient* client = nullptr;
+    SessionLines* lines = nullptr;
+    // Those of Paging::Parts.
+    std::function<void(std::function<void()>)> await_room;
+    std::function<void()> stop_waiting;
+    // The reader is gone.
+    std::function<void()> gone;
+  };
+
+  explicit LostMemory(Parts parts) : parts_(std::move(parts)) {}
 
   // The session could not go on after `recovery`, which others may still be in: nothing is started
   // that would delay them.
@@ -49,14 +55,12 @@ class LostMemory : private MemoryReaderHost {
   void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) override
       RUNS_ON(control_loop);
   void OnMemoryDone(const warpline_internal::MemoryDone& done) override RUNS_ON(control_loop);
-  void OnReaderGone() override RUNS_ON(control_loop) { gone_(); }
-  LogPermit AskForReaderLine() override RUNS_ON(control_loop) { return lines_->Ask(kReaderLine); }
+  void OnReaderGone() override RUNS_ON(control_loop) { parts_.gone(); }
+  LogPermit AskForReaderLine() override RUNS_ON(control_loop) {
+    return parts_.lines->Ask(kReaderLine);
+  }
 
-  SessionWorker* const worker_;
-  SessionHoldings* const holdings_;
-  SessionClient* const client_;
-  SessionLines* const lines_;
-  const std::function<void()> gone_;
+  const Parts parts_;
   std::weak_ptr<Recovery> recovery_ ABSL_GUARDED_BY(control_loop);
   std::shared_ptr<MemoryReader> reader_ ABSL_GUARDED_BY(control_loop);
 };

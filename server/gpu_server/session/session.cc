@@ -64,7 +64,21 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                  .reclaimer = parts.owner,
                  .host_memory = parts.resources->host_memory,
                  .taken = [this] { FinishSoon(); }}),
-      lost_memory_(&worker_, &holdings_, &client_, &lines_, [this] { FinishSoon(); }),
+      lost_memory_({.worker = &worker_,
+                    .holdings = &holdings_,
+                    .client = &client_,
+                    .lines = &lines_,
+                    .await_room =
+                        [this](std::function<void()> again) {
+                          control_loop.AssertOnLoop();
+                          parts_.owner->AwaitReturnOf(*this, std::move(again));
+                        },
+                    .stop_waiting =
+                        [this] {
+                          control_loop.AssertOnLoop();
+                          parts_.owner->StopWaiting(id_);
+                        },
+                    .gone = [this] { FinishSoon(); }}),
       takeover_(parts.control, &worker_, &holdings_, parts.options->open_timeout, this),
       rest_(parts.control, &worker_),
       saver_(parts.control, &worker_, parts.options->open_timeout),
@@ -94,7 +108,13 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                    [this](Paging::Done done) {
                      control_loop.AssertOnLoop();
                      if (state_ == State::kSuspended) return WakeUp(std::move(done));
-                     holdings_.devices().PageIn(std::move(done));
+                     holdings_.devices().PageIn(
+                         [this, done = std::move(done)](const absl::Status& status) {
+                           control_loop.AssertOnLoop();
+                           // Its worker died meanwhile.
+                           if (status.ok() && state_ == State::kSuspended) return WakeUp(done);
+                           done(status);
+                         });
                    },
                .is_away =
                    [this] {
@@ -143,7 +163,7 @@ Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembers
                    .end_worker =
                        [this] {
                          control_loop.AssertOnLoop();
-                         EndWorker();
+                         EndWorker("suspended");
                        }}),
       membership_(std::move(membership)) {}
 
@@ -390,7 +410,14 @@ void Session::OnWorkerLost(const std::string& why) {
     return SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why, "; ", obstacle),
                      /*keep_memory=*/true);
   }
-  BeginTakeover(absl::StrCat("worker died: ", why), UniqueFd());
+  const std::string reason = absl::StrCat("worker died: ", why);
+  if (paging_.gone() && holdings_.devices().away()) {
+    // It needs no worker before its memory is back, for which there may be no room yet.
+    if (recovery_ != nullptr) std::exchange(recovery_, nullptr)->WentOn();
+    suspension_.Forget(absl::AbortedError("its worker died meanwhile"));
+    return EndWorker(reason);
+  }
+  BeginTakeover(reason, UniqueFd());
   rest_.ForgetAll();
   ForgetMoves(absl::AbortedError("its worker died meanwhile"));
 }

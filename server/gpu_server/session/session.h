@@ -285,7 +285,7 @@ class Session : public SessionControl,
   void JoinRecovery() RUNS_ON(control_loop);
   void BeginTakeover(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
   // Ends the worker of a session whose memory is away.
-  void EndWorker() RUNS_ON(control_loop);
+  void EndWorker(const std::string& reason) RUNS_ON(control_loop);
   // The worker that was ended is gone.
   void OnSuspended() RUNS_ON(control_loop);
   // Has the memory of a suspended session written to a file, where the server has files.

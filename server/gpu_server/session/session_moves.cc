@@ -96,9 +96,9 @@ void Session::Do(SessionAction action, absl::Duration deadline,
   }
 }
 
-void Session::EndWorker() {
+void Session::EndWorker(const std::string& reason) {
   state_ = State::kSuspended;
-  reason_ = "suspended";
+  reason_ = reason;
   holdings_.Suspend();
   worker_.Kill();
   if (worker_.gone()) OnSuspended();
