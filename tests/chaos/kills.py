@@ -170,7 +170,9 @@ class Chaos:
             self.suspended += run.stdout.count(": suspended")
 
     def kill_another(self):
-        """Kills a client, or a process that has no session's."""
+        """Kills a client, or a process that has no session's. These would otherwise be killed faster
+        than they start, while the workers of all programs are being replaced."""
+        time.sleep(self.random.uniform(0, 0.05))
         others = [child for child in local_server.descendants(self.server.pid)
                   if "keeper" in comm(child) or "relay" in comm(child)]
         ready = [program for program in self.programs
