@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """A suspended session keeps nothing on the device, and its program goes on with its next call."""
+import array
+import fcntl
 import json
 import os
 import pathlib
 import resource
 import signal
 import tempfile
+import termios
 import unittest
 
 import harness
@@ -15,6 +18,47 @@ from paging_case import PROGRAM, SWAP, PagingCase
 def limit_file_sizes(pid, size):
     """No file that the process writes grows beyond `size`, as on a disk that is full."""
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+class SlowDisk:
+    """A server whose disk reads and writes a piece when it is allowed to."""
+
+    def __init__(self, installation):
+        self._folder = tempfile.TemporaryDirectory()
+        self._root = pathlib.Path(self._folder.name)
+        swap = self._root / "swap"
+        swap.mkdir()
+        prefix = ["env", "LD_PRELOAD=%s" % (harness.RUNFILES / "tests/chaos/libslow_disk.so"),
+                  "DISK_FOLDER=%s" % swap]
+        prefix += ["DISK_%s=%s" % (which.upper(), self._root / which) for which in ("reads", "writes")]
+        self._pipes = {}
+        self.server = harness.local_server.Server(
+            installation, ["--device=" + harness.DEVICE, "--swap_host=64MiB", "--swap_dir=%s" % swap],
+            prefix=prefix)
+
+    def __enter__(self):
+        self.server.__enter__()
+        for which in ("reads", "writes"):
+            os.mkfifo(self._root / which)
+            self._pipes[which] = os.open(self._root / which, os.O_RDWR)
+        return self
+
+    def __exit__(self, *what):
+        for which in self._pipes:
+            self.allow(which, 1 << 12)  # It ends with what it does.
+        self.server.__exit__(*what)
+        for pipe in self._pipes.values():
+            os.close(pipe)
+        self._folder.cleanup()
+
+    def allow(self, which, pieces):
+        os.write(self._pipes[which], b"." * pieces)
+
+    def taken(self, which):
+        """Returns true once all that was allowed is done, or under way."""
+        count = array.array("i", [0])
+        fcntl.ioctl(self._pipes[which], termios.FIONREAD, count)
+        return count[0] == 0
 
 
 class SuspendTest(PagingCase):
@@ -196,6 +240,39 @@ class SuspendTest(PagingCase):
             limit_file_sizes(server.pid, resource.RLIM_INFINITY)  # Memory that is shared counts, too.
             os.kill(program.pid, signal.SIGCONT)
             self.finish(program, server)
+
+    # Some twenty pieces.
+    LARGE = "--words=%d" % (7 << 18)
+
+    def stopped_and_suspended(self, server):
+        program = harness.start_held(self.installation, server.endpoint, PROGRAM, self.LARGE)
+        os.kill(program.pid, signal.SIGSTOP)
+        self.page(server, "suspend", "suspended")
+        return program
+
+    def test_on_a_slow_disk_a_program_waits_for_one_piece_to_be_written(self):
+        with SlowDisk(self.installation) as disk:
+            program = self.stopped_and_suspended(disk.server)
+            disk.allow("writes", 2)
+            harness.wait_until(lambda: disk.taken("writes"), "nothing is written")
+            os.kill(program.pid, signal.SIGCONT)
+            disk.allow("writes", 2)  # Those on their way.
+            self.finish(program, disk.server)
+            self.assertNotIn("memory is in a file", disk.server.log())
+
+    def test_on_a_slow_disk_a_program_waits_for_its_memory_and_others_go_on(self):
+        with SlowDisk(self.installation) as disk:
+            program = self.stopped_and_suspended(disk.server)
+            disk.allow("writes", 100)
+            harness.wait_until(lambda: self.swap_used(disk.server) == 0, "it takes host memory")
+            os.kill(program.pid, signal.SIGCONT)
+            disk.allow("reads", 2)
+            harness.wait_until(lambda: disk.taken("reads"), "nothing is read")
+            self.finish(self.started(disk.server), disk.server)
+            session, = self.sessions(disk.server)
+            self.assertEqual(session["state"], "suspended")
+            disk.allow("reads", 100)
+            self.finish(program, disk.server)
 
     def test_a_folder_that_takes_no_files_is_refused(self):
         for flags, said in ((("--swap_dir=/tmp",), "--swap_dir needs --swap_host"),
