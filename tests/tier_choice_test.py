@@ -145,6 +145,24 @@ class TierChoiceTest(unittest.TestCase):
             self.assertIn("run it with --tier=isolated", done.stdout)
             self.assertFalse(self.cache.exists())
 
+    def test_frameworks_are_told_to_hand_ptx_over(self):
+        told = "echo $TRITON_OVERRIDE_ARCH ${CUPY_ACCELERATORS-unset}; "
+        made = str(self.folder / "made.cubin")
+        compiled = "$TRITON_PTXAS_PATH -v --gpu-name=sm_75 %s -o %s && exec %s %s" % (
+            self.ptx, made, self.program("late_module"), made)
+        with self.server() as server:
+            done = self.warpline("run", "--tier=guarded", "--", "sh", "-c", told + compiled,
+                                 endpoint=server.endpoint)
+            self.assertTrue(done.stdout.startswith("sm80\n"), done.stdout)
+            self.assertIn("kernel: ok\nmodule: 0", done.stdout)
+            own = {"CUPY_ACCELERATORS": "cub", "TRITON_PTXAS_PATH": "/own/ptxas"}
+            for tier, said in (("guarded", "cub /own/ptxas"), ("isolated", "unset")):
+                done = self.warpline(
+                    "run", "--tier=" + tier, "--", "sh", "-c",
+                    "echo $TRITON_OVERRIDE_ARCH ${CUPY_ACCELERATORS-unset} $TRITON_PTXAS_PATH",
+                    endpoint=server.endpoint, **(own if tier == "guarded" else {}))
+                self.assertEqual(done.stdout.strip(), said)
+
     def test_scripts_are_programs_of_their_own(self):
         first = self.write("first.py", SCRIPT.encode())
         second = self.write("second.py", (SCRIPT + "# Another one.\n").encode())

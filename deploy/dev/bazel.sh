@@ -6,7 +6,7 @@ INSTALLATION=(
   //client_stub/nvml:libnvidia-ml.so.1 //transport/ucx:libwarpline_ucx.so
   //server/gpu_server:warpline-server //server/gpu_server:warpline-supervisor //server/gpu_server:warpline-worker //server/gpu_server:warpline-keeper //server/gpu_server:warpline-relay //server/gpu_server:warpline-compiler //server/gpu_server:warpline-mps
   //scheduler:warpline-scheduler
-  //tools/cli:warpline
+  //tools/cli:warpline //tools/ptxas:warpline-ptxas
 )
 
 bazel_call() {

@@ -32,6 +32,7 @@ BINARIES = {
     "bin/warpline-compiler": "server/compiler/warpline-compiler",
     "bin/warpline-mps": "server/mps/warpline-mps",
     "bin/warpline-scheduler": "scheduler/warpline-scheduler",
+    "bin/warpline-ptxas": "tools/ptxas/warpline-ptxas",
 }
 READY_TIMEOUT_S = 240
 STOP_TIMEOUT_S = 60

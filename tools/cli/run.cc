@@ -120,6 +120,21 @@ void TellTier(uint32_t tier) {
   setenv("WARPLINE_TIER", std::string(kTierChoices[tier]).c_str(), 0);
 }
 
+// On the guarded tier, frameworks that compile their kernels themselves hand PTX over when these
+// variables say so. The user's own values stay.
+void TellFrameworks() {
+  const char* const tier = getenv("WARPLINE_TIER");
+  if (tier == nullptr || tier != TierName(Tier::kGuarded)) return;
+  // CuPy takes reductions from a library of machine code otherwise. It ignores that this library's
+  // kernels are refused, and returns wrong results.
+  setenv("CUPY_ACCELERATORS", "", 0);
+  const absl::StatusOr<std::string> ptxas = FindSibling("warpline-ptxas", "");
+  if (!ptxas.ok() || getenv("TRITON_PTXAS_PATH") != nullptr) return;
+  setenv("TRITON_PTXAS_PATH", ptxas->c_str(), 1);
+  // The guard knows no instructions that only Hopper has.
+  setenv("TRITON_OVERRIDE_ARCH", "sm80", 0);
+}
+
 void TellDriverVersion(int version) {
   // The version is asked for before there is a connection. A newer driver can do all that clients
   // offer.
@@ -270,6 +285,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   const bool inherits = line.endpoint.empty() && HasLeaseFor(endpoint) &&
                         line.options.size() == (guards ? 1u : 0u) + (has_tier ? 1u : 0u);
   if (inherits) {
+    TellFrameworks();
     const auto child = StartChild(*program, line.rest, mask);
     return child.ok() ? WaitForChild(*child).code
                       : Complain(child.status(), CodeOf(child.status()));
@@ -292,6 +308,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   (*keeper)->Export();
   TellDriverVersion((*lease)->granted().driver_version());
   if (!guards) TellTier((*lease)->granted().tier());
+  TellFrameworks();
   // The program needs its lease, but not the means to get others.
   unsetenv("WARPLINE_CREDENTIAL");
   unsetenv("WARPLINE_CREDENTIAL_FILE");
