@@ -324,6 +324,54 @@ void AddOne(const Kernels& kernels, unsigned* value) {
   CU(cuCtxSynchronize)();
 }
 
+// Small pieces of the heap share their pages with the C library's own data and with others' memory,
+// which every thread uses meanwhile.
+void SmallPieces() {
+  Kernels kernels;
+  if (!Load(&kernels)) return;
+  constexpr size_t kEach = 50;
+  std::vector<void*> pieces;
+  for (size_t i = 0; i < 40 * kEach; ++i) pieces.push_back(std::malloc(64 + i % 7 * 16));
+  std::vector<unsigned*> registered;
+  std::vector<CUdeviceptr> devices;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i % kEach != 0) {
+      if (i % 2 != 0) std::free(pieces[i]);
+      continue;
+    }
+    auto* const words = static_cast<unsigned*>(pieces[i]);
+    std::memset(words, 0, 64);
+    CALL("a piece", CUDA_SUCCESS, cuMemHostRegister, words, 64, CU_MEMHOSTREGISTER_DEVICEMAP);
+    CUdeviceptr device = 0;
+    CALL("a piece", CUDA_SUCCESS, cuMemHostGetDevicePointer, &device, words, 0);
+    registered.push_back(words);
+    devices.push_back(device);
+  }
+  unsigned wrong = 0;
+  for (unsigned round = 1; round <= 5; ++round) {
+    unsigned a = 1, b = 1, n = 16;
+    for (CUdeviceptr device : devices) {
+      void* parameters[] = {&device, &device, &a, &b, &n};
+      CU(cuLaunchKernel)(kernels.affine, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr);
+    }
+    CU(cuCtxSynchronize)();
+    for (unsigned* words : registered) {
+      wrong += words[3] != 2 * round - 1;
+      ++words[3];
+    }
+    for (size_t bytes = 40; bytes < 2000; bytes += 24) std::free(std::malloc(bytes));
+  }
+  EQUAL(cuMemHostRegister, "small pieces, host and kernel in turn", wrong, 0u);
+  for (unsigned* words : registered) {
+    CALL("a piece", CUDA_SUCCESS, cuMemHostUnregister, words);
+    wrong += words[3] != 10 || words[0] != 5;
+  }
+  EQUAL(cuMemHostUnregister, "small pieces", wrong, 0u);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i % kEach == 0 || i % 2 == 0) std::free(pieces[i]);
+  }
+}
+
 unsigned Deep(unsigned depth) {
   volatile unsigned char frame[4096];
   frame[depth % 4096] = static_cast<unsigned char>(depth);
@@ -417,8 +465,9 @@ void OnTheStack() {
   EQUAL(cuMemHostRegister, "on a thread's stack", on_a_thread, 7u);
 }
 
-// Beside a thread that has blocked all signals for good, pages are not moved. A stack in use cannot
-// be followed by faults either, so it is refused, where heap memory is not.
+// Beside a thread that has blocked all signals for good, pages are not moved. Whole pages of a
+// stack in use cannot be followed by faults either, so they are refused, where heap memory is not.
+// Parts of pages are copied before and after work.
 void BesideBlockedSignals() {
   Kernels kernels;
   if (!Load(&kernels)) return;
@@ -439,9 +488,16 @@ void BesideBlockedSignals() {
   CUdeviceptr device = 0;
   CALL("a variable", CUDA_SUCCESS, cuMemHostRegister, &local, sizeof(local),
        CU_MEMHOSTREGISTER_DEVICEMAP);
-  REFUSED("on the stack, beside blocked signals", CUDA_SUCCESS, cuMemHostGetDevicePointer, &device,
-          &local, 0);
   CALL("a variable", CUDA_SUCCESS, cuMemHostUnregister, &local);
+  AddOne(kernels, &local);
+  EQUAL(cuMemHostRegister, "on the stack, beside blocked signals", local, 6u);
+  CALL("a variable", CUDA_SUCCESS, cuMemHostUnregister, &local);
+  unsigned pages[4096];
+  CALL("pages", CUDA_SUCCESS, cuMemHostRegister, pages, sizeof(pages),
+       CU_MEMHOSTREGISTER_DEVICEMAP);
+  REFUSED("pages of the stack, beside blocked signals", CUDA_SUCCESS, cuMemHostGetDevicePointer,
+          &device, pages, 0);
+  CALL("pages", CUDA_SUCCESS, cuMemHostUnregister, pages);
   std::thread([&] {
     CUcontext context = nullptr;
     CU(cuDevicePrimaryCtxRetain)(&context, 0);
@@ -449,8 +505,9 @@ void BesideBlockedSignals() {
     unsigned on_a_thread = 6;
     CALL("a variable", CUDA_SUCCESS, cuMemHostRegister, &on_a_thread, sizeof(on_a_thread),
          CU_MEMHOSTREGISTER_DEVICEMAP);
-    REFUSED("on a thread's stack, beside blocked signals", CUDA_SUCCESS, cuMemHostGetDevicePointer,
-            &device, &on_a_thread, 0);
+    CALL("a variable", CUDA_SUCCESS, cuMemHostUnregister, &on_a_thread);
+    AddOne(kernels, &on_a_thread);
+    EQUAL(cuMemHostRegister, "on a thread's stack, beside blocked signals", on_a_thread, 7u);
     CALL("a variable", CUDA_SUCCESS, cuMemHostUnregister, &on_a_thread);
     CU(cuDevicePrimaryCtxRelease)(0);
   }).join();
@@ -587,6 +644,7 @@ int main(int argc, char** argv) {
   return Run(argc, argv, "host_mapped",
              {{"mapped", Mapped},
               {"small", Small},
+              {"small_pieces", SmallPieces},
               {"pinned", Pinned},
               {"registered", Registered},
               {"attributes", Attributes},

@@ -78,7 +78,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   WARPLINE_TRY(CheckEventQuery(*event, /*unsafe=*/true));
   if (!EventComplete(*event)) return CUDA_ERROR_NOT_READY;
-  return WaitedFor();
+  return FoundComplete();
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {

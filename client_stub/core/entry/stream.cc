@@ -36,7 +36,7 @@ CUresult Query(CUstream handle, DefaultStream null_means) {
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (!StreamComplete(*stream)) return CUDA_ERROR_NOT_READY;
-  return WaitedFor();
+  return FoundComplete();
 }
 
 CUresult WaitEvent(CUstream handle, CUevent event_handle, unsigned int flags,

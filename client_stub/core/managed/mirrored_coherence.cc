@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <system_error>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -10,6 +11,7 @@
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/managed/system_calls.h"
 #include "proto/wire.h"
+#include "transport/loop_thread.h"
 
 namespace warpline::stub {
 namespace {
@@ -18,6 +20,8 @@ namespace {
 constexpr int kMostTries = 4;
 constexpr absl::Duration kMostHold = absl::Milliseconds(50);
 constexpr absl::Duration kHoldStep = absl::Microseconds(100);
+// Between two looks at edges while work goes on.
+constexpr absl::Duration kEdgePause = absl::Milliseconds(1);
 
 // The process's one object, for the signal handler's thread.
 std::atomic<MirroredMemory*> g_memory{nullptr};
@@ -118,7 +122,8 @@ void MirroredMemory::CountLocked() {
   if (turn_) return;  // Its end counts.
   int count = static_cast<int>(coming_.size()) + wishes_;
   for (const auto& [page, entry] : entries_) {
-    count += entry.fetching || entry.mirror->host_has_any() ? 1 : 0;
+    // The host may write edges at any time.
+    count += entry.fetching || entry.mirror->host_has_any() || !entry.edges.empty() ? 1 : 0;
   }
   host_has_.store(count, std::memory_order_release);
 }
@@ -136,10 +141,12 @@ CUresult MirroredMemory::Work::GiveAndBegin() { return memory_->Give(ranges_, th
 CUresult MirroredMemory::GiveAll(uint64_t stream, Work* work) {
   const Turn turn(this, /*begins_work=*/work != nullptr);
   std::vector<Mirror*> mirrors;
+  std::vector<MirrorEdge*> edges;
   {
     MutexLock lock(&mu_);
     coming_.clear();
-    for (const auto& [page, entry] : entries_) {
+    for (auto& [page, entry] : entries_) {
+      for (MirrorEdge& edge : entry.edges) edges.push_back(&edge);
       if (!entry.mirror->host_has_any()) continue;
       // Its attachment says that no kernel of this stream accesses it.
       if (entry.range.attached == CU_MEM_ATTACH_HOST) continue;
@@ -152,6 +159,8 @@ CUresult MirroredMemory::GiveAll(uint64_t stream, Work* work) {
     const CUresult given = mirror->GiveToDevice(0, mirror->bytes());
     if (result == CUDA_SUCCESS) result = given;
   }
+  const CUresult edges_given = GiveEdges(edges, work != nullptr);
+  if (result == CUDA_SUCCESS) result = edges_given;
   const CUresult ordered = streams_.Order();
   if (work != nullptr) work->BeginInTurn();
   return result == CUDA_SUCCESS ? ordered : result;
@@ -165,11 +174,17 @@ CUresult MirroredMemory::Give(absl::Span<const Mirror::Extent> ranges, Work* wor
     uint64_t end;
   };
   std::vector<Part> parts;
+  std::vector<MirrorEdge*> edges;
   {
     MutexLock lock(&mu_);
-    for (const auto& [page, entry] : entries_) {
+    for (auto& [page, entry] : entries_) {
       Mirror* const mirror = entry.mirror.get();
       for (const Mirror::Extent& range : ranges) {
+        for (MirrorEdge& edge : entry.edges) {
+          const bool accessed =
+              range.begin < edge.device() + edge.bytes() && edge.device() < range.end;
+          if (accessed) edges.push_back(&edge);
+        }
         const uint64_t begin = std::max(range.begin, mirror->device());
         const uint64_t end = std::min(range.end, mirror->device() + mirror->bytes());
         if (begin >= end) continue;
@@ -184,9 +199,62 @@ CUresult MirroredMemory::Give(absl::Span<const Mirror::Extent> ranges, Work* wor
     const CUresult given = part.mirror->GiveToDevice(part.begin, part.end - part.begin);
     if (result == CUDA_SUCCESS) result = given;
   }
+  const CUresult edges_given = GiveEdges(edges, work != nullptr);
+  if (result == CUDA_SUCCESS) result = edges_given;
   const CUresult ordered = streams_.Order();
   if (work != nullptr) work->BeginInTurn();
   return result == CUDA_SUCCESS ? ordered : result;
+}
+
+CUresult MirroredMemory::GiveEdges(absl::Span<MirrorEdge* const> edges, bool work) {
+  CUresult result = CUDA_SUCCESS;
+  for (MirrorEdge* const edge : edges) {
+    const CUresult given = edge->GiveToDevice();
+    if (result == CUDA_SUCCESS) result = given;
+  }
+  if (edges.empty() || !work) return result;
+  MutexLock lock(&mu_);
+  if (!watches_edges_) {
+    try {
+      StartLoopThread("wl-edges", [this] { WatchEdges(); }).detach();
+      watches_edges_ = true;
+    } catch (const std::system_error&) {
+      // They come when the application waits.
+    }
+  }
+  edges_out_.store(true, std::memory_order_release);
+  any_out_.NotifyOne();
+  return result;
+}
+
+void MirroredMemory::TakeEdges() {
+  if (t_thread.works != 0 || t_thread.runs_host_calls) return;
+  const Turn turn(this);
+  std::vector<MirrorEdge*> edges;
+  {
+    MutexLock lock(&mu_);
+    for (auto& [page, entry] : entries_) {
+      for (MirrorEdge& edge : entry.edges) edges.push_back(&edge);
+    }
+  }
+  // A command that was not sent before the turn has its work now.
+  const bool complete = works_.load(std::memory_order_seq_cst) == 0 && WorkComplete();
+  bool lost = false;
+  for (MirrorEdge* const edge : edges) lost = edge->TakeFromDevice() != CUDA_SUCCESS || lost;
+  if (complete || lost) edges_out_.store(false, std::memory_order_release);
+}
+
+void MirroredMemory::WatchEdges() {
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      while (!edges_out_.load(std::memory_order_acquire)) any_out_.Wait(&mu_);
+    }
+    AwaitWork();
+    TakeEdges();
+    // Other work may go on for long, and what is complete is taken meanwhile.
+    if (edges_out_.load(std::memory_order_acquire)) absl::SleepFor(kEdgePause);
+  }
 }
 
 void MirroredMemory::AfterHostCall() {
@@ -253,6 +321,17 @@ bool MirroredMemory::Resolve(uint64_t address, const FaultAccess& access) {
   return FindLost(address);
 }
 
+uint64_t MirroredMemory::NextPagesLocked(uint64_t address, uint64_t end) const {
+  auto it = entries_.upper_bound(address);
+  // The pages of the range that `address` is in may begin behind it.
+  if (it != entries_.begin()) --it;
+  for (; it != entries_.end() && it->first < end; ++it) {
+    const Mirror& mirror = *it->second.mirror;
+    if (mirror.bytes() > 0 && mirror.host() > address) return std::min(mirror.host(), end);
+  }
+  return end;
+}
+
 bool MirroredMemory::Touch(uint64_t address, uint64_t bytes, bool write) {
   if (bytes == 0) return false;
   if (lost_count_.load() != 0) FindLost(address);
@@ -268,8 +347,7 @@ bool MirroredMemory::Touch(uint64_t address, uint64_t bytes, bool write) {
       bool again;
       Entry* const entry = AwaitComplete(wish, at, tries, &again);
       if (entry == nullptr) {
-        const auto after = entries_.upper_bound(at);
-        next = after == entries_.end() ? address + bytes : after->first;
+        next = NextPagesLocked(at, address + bytes);
       } else {
         found = true;
         next = at;

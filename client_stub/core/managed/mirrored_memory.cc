@@ -42,12 +42,10 @@ bool MapPages(uint64_t at, uint64_t bytes, int protection, int how) {
 
 void ReserveAgain(uint64_t at, uint64_t bytes) { MapPages(at, bytes, PROT_NONE, MAP_FIXED); }
 
-// Whether a mirror can follow [begin, end): shared memory is written by others unseen, and a signal
-// handler needs its stack.
+// Returns true if a mirror can follow [begin, end): shared memory is written by others unseen.
 bool MayBeMirrored(uint64_t begin, uint64_t end) {
   std::vector<ProcessMapping> mappings;
-  return MappingsAt(begin, end, &mappings) && IsPlainMemory(mappings, begin, end) &&
-         !MayBeStack(begin, end);
+  return MappingsAt(begin, end, &mappings) && IsPlainMemory(mappings, begin, end);
 }
 
 }  // namespace
@@ -71,7 +69,8 @@ std::vector<Mirror::Extent> MirroredMemory::Extents(const std::vector<Variable>&
 
 void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes,
                                Mirror::State state, std::vector<Variable> variables) {
-  Entry& entry = entries_[first_page];
+  const bool registered = range.kind == Kind::kRegistered;
+  Entry& entry = entries_[registered ? range.host : first_page];
   entry.range = range;
   entry.range.id = next_id_++;
   const uint64_t device = range.device - (range.host - first_page);
@@ -79,6 +78,7 @@ void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t
   place.extents = Extents(variables);
   entry.variables = std::move(variables);
   entry.mirror = std::make_unique<Mirror>(place, state, &streams_);
+  if (registered) entry.edges = EdgesOf(range.host, range.device, range.bytes, &streams_);
   if (range.host != range.device) apart_.fetch_add(1);
   SetSpanLocked();
   CountLocked();
@@ -144,10 +144,16 @@ CUresult MirroredMemory::Allocate(Kind kind, uint32_t device, const Context* con
 
 CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, uint64_t* device) {
   const uint64_t first = Down(host);
-  const uint64_t end = Up(host + bytes);
-  if (!MayBeMirrored(first, end)) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t end = host + bytes;
+  // The pages that are the range's alone.
+  const uint64_t whole = Up(host);
+  const uint64_t whole_end = std::max(whole, Down(end));
+  // A signal handler needs its stack.
+  if (!MayBeMirrored(first, Up(end)) || (whole < whole_end && MayBeStack(whole, whole_end))) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   uint64_t allocation;
-  WARPLINE_TRY(memory_->Allocate(on, nullptr, end - first + kPage, &allocation));
+  WARPLINE_TRY(memory_->Allocate(on, nullptr, Up(end) - first + kPage, &allocation));
   Range range;
   range.host = host;
   range.device = Up(allocation) + (host - first);
@@ -157,14 +163,13 @@ CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, ui
   CUresult added = Start() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   if (added == CUDA_SUCCESS) {
     MutexLock lock(&mu_);
-    const auto next = entries_.lower_bound(first);
+    const auto next = entries_.lower_bound(host);
     const bool overlaps =
         (next != entries_.end() && next->first < end) ||
         (next != entries_.begin() &&
-         std::prev(next)->first + std::prev(next)->second.mirror->bytes() > first);
-    // Two ranges that share a page cannot be followed apart.
+         std::prev(next)->second.range.host + std::prev(next)->second.range.bytes > host);
     if (overlaps) added = CUDA_ERROR_NOT_SUPPORTED;
-    if (!overlaps) AddLocked(range, first, end - first, Mirror::kHost);
+    if (!overlaps) AddLocked(range, whole, whole_end - whole, Mirror::kHost);
   }
   if (added != CUDA_SUCCESS) {
     memory_->Free(allocation);
@@ -385,13 +390,14 @@ CUresult MirroredMemory::Free(Kind kind, uint64_t host) {
     Entries::iterator it;
     {
       MutexLock lock(&mu_);
-      it = entries_.find(Down(host));
+      it = entries_.find(kind == Kind::kRegistered ? host : Down(host));
       if (it == entries_.end() || it->second.range.host != host || it->second.range.kind != kind) {
         return CUDA_ERROR_INVALID_VALUE;
       }
     }
     Mirror& mirror = *it->second.mirror;
     if (keeps_bytes) mirror.GiveToHost();
+    for (MirrorEdge& edge : it->second.edges) edge.TakeFromDevice();
     MutexLock lock(&mu_);
     allocation = it->second.range.allocation;
     if (!keeps_bytes) ReserveAgain(mirror.host(), mirror.bytes());
@@ -523,7 +529,8 @@ MirroredMemory::Entry* MirroredMemory::FindHost(uint64_t address) {
   auto it = entries_.upper_bound(address);
   if (it == entries_.begin()) return nullptr;
   --it;
-  return address - it->first < it->second.mirror->bytes() ? &it->second : nullptr;
+  const Mirror& mirror = *it->second.mirror;
+  return address - mirror.host() < mirror.bytes() ? &it->second : nullptr;
 }
 
 const MirroredMemory::Entry* MirroredMemory::FindAny(uint64_t address) const {
@@ -550,8 +557,15 @@ bool MirroredMemory::HasPages(uint64_t begin, uint64_t end) const {
   MutexLock lock(&mu_);
   const auto next = entries_.lower_bound(end);
   if (next == entries_.begin()) return false;
-  const auto last = std::prev(next);
-  return last->first + last->second.mirror->bytes() > begin;
+  const Entry& last = std::prev(next)->second;
+  return std::max(last.mirror->host() + last.mirror->bytes(),
+                  Up(last.range.host + last.range.bytes)) > begin;
+}
+
+bool MirroredMemory::has_edges() const {
+  MutexLock lock(&mu_);
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const auto& entry) { return !entry.second.edges.empty(); });
 }
 
 bool MirroredMemory::IsManaged(uint64_t address) const {

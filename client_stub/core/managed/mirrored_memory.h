@@ -5,6 +5,10 @@
 // concurrent access: work that is asked for after a write of the host sees the write, and the host
 // sees what work wrote once the work is complete. A touch while work is under way waits for it.
 //
+// Memory that the application registers need not fill its pages. The parts at its ends are copied
+// before work and after it (mirror_edge.h): they are coherent once the application has waited for
+// the work, or a little after its end.
+//
 // A page must not be given to both sides, and bytes are on their way for as long as a round trip
 // takes. So that no lock is held meanwhile, whoever moves bytes or ends ranges has one of two
 // roles, which are kept under the lock and waited for:
@@ -40,6 +44,7 @@
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/managed/mirror.h"
+#include "client_stub/core/managed/mirror_edge.h"
 #include "client_stub/core/managed/mirror_streams.h"
 #include "client_stub/core/managed/range_advice.h"
 #include "client_stub/core/memory/address_ranges.h"
@@ -81,7 +86,8 @@ class MirroredMemory {
                     unsigned int attached, uint64_t* address);
   // Makes the application's memory at [host, host + bytes), its own or page-locked, available at
   // `*device` too, in memory of the device `on`. CUDA_ERROR_NOT_SUPPORTED for memory that other
-  // processes or files share. No copy may be on its way there.
+  // processes or files share. No copy may be on its way there. From then on AfterWait() follows
+  // each of the application's waits.
   CUresult Register(uint32_t on, uint64_t host, uint64_t bytes, uint64_t* device);
   // Makes host memory at [host, host + bytes) kMapped, which starts with a page that no other range
   // has a part of. Device memory is there at the same addresses already, and stays the caller's. No
@@ -94,6 +100,10 @@ class MirroredMemory {
   // can. They have the bytes of before, unless these are more than kMostKeptBytes.
   CUresult AddVariables(const Module* module, uint64_t device, uint64_t bytes, uint64_t wanted,
                         uint64_t* host);
+
+  // Returns true while the application must be told of completed work by AfterWait(), because it
+  // may read parts of pages without a fault.
+  bool has_edges() const;
 
   // Returns false until the first range exists.
   bool any() const { return any_.load(std::memory_order_relaxed); }
@@ -189,6 +199,11 @@ class MirroredMemory {
     if (host_has_.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
     return Give({{device, device + bytes}}, nullptr);
   }
+  // Called when the application has waited for work, or has found it complete: brings what the
+  // device wrote to parts of pages.
+  void AfterWait() {
+    if (edges_out_.load(std::memory_order_acquire)) TakeEdges();
+  }
   // Called after a function that a stream called, on its thread. When it returns, the function's
   // writes are on the device.
   void AfterHostCall();
@@ -234,6 +249,7 @@ class MirroredMemory {
     // Which side has which page belongs to the turn, without mu_, or to the range's fetch; when
     // there is neither, to whoever holds mu_. Where the mirror is never changes.
     std::unique_ptr<Mirror> mirror;
+    std::vector<MirrorEdge> edges;  // For kRegistered. They belong to the turn.
     RangeAdvice advice;
     bool fetching = false;
   };
@@ -292,6 +308,13 @@ class MirroredMemory {
   CUresult Fetch(Entry* entry, const std::function<CUresult(Mirror*)>& fetch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Gives `edges` to the device, in a turn. With `work` the device may write them from then on.
+  CUresult GiveEdges(absl::Span<MirrorEdge* const> edges, bool work);
+  // Takes all edges from the device. Does nothing on a thread that may take no turn.
+  void TakeEdges();
+  // Takes them again and again once work is complete, for an application that asks nobody.
+  void WatchEdges();
+
   static std::vector<Mirror::Extent> Extents(const std::vector<Variable>& variables);
   // Installs the signal handler and the C library's hooks again; called whenever pages become
   // inaccessible, without mu_ and in no turn: it takes the locks of the dynamic loader.
@@ -347,6 +370,9 @@ class MirroredMemory {
   CUresult GrowVariables(const std::vector<Entries::iterator>& parts, const Variable& added);
   void SetSpanLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLocked(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the first page of a mirror behind `address`, which no mirror has; `end` if there is
+  // none before that.
+  uint64_t NextPagesLocked(uint64_t address, uint64_t end) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entry* FindHost(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const Entry* FindAny(uint64_t address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -373,7 +399,8 @@ class MirroredMemory {
   CondVar moved_;                           // A turn or a fetch has ended.
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
-  Entries entries_ ABSL_GUARDED_BY(mu_);  // Keyed by the first page on the host.
+  // Keyed by the first page on the host; kRegistered by the address, which may lie before it.
+  Entries entries_ ABSL_GUARDED_BY(mu_);
   // What prefetches to the host have not begun to fetch. They count as pages of the host, so that
   // every launch looks here and ends them: its kernels may write the pages that they would fetch.
   std::deque<Pages> coming_ ABSL_GUARDED_BY(mu_);
@@ -384,6 +411,10 @@ class MirroredMemory {
   // is written under mu_.
   std::atomic<int> host_has_{0};
   std::atomic<int> works_{0};  // The number of works.
+  // Work was asked for that may write edges, and they have not been taken since it was complete.
+  std::atomic<bool> edges_out_{false};
+  CondVar any_out_;
+  bool watches_edges_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<uint64_t> awaited_{
       0};  // AwaitWork() knows that all commands up to here are complete.
   // Pages, by address, and the addresses of all of them.

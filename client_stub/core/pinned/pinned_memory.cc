@@ -238,6 +238,8 @@ CUresult PinnedMemory::GiveApart(void* base, uint64_t* device) {
     parts_.memory->AddGlobal(on, nullptr, *device, range.bytes);
   } else {
     result = parts_.mirrored->Register(on, host, range.bytes, device);
+    // Synchronous copies, too, are to be followed by AfterWait().
+    if (parts_.mirrored->has_edges()) runtime().seen_without_calls.store(true);
   }
   parts_.host->EndGive(host, result == CUDA_SUCCESS ? *device : 0,
                        result == CUDA_ERROR_NOT_SUPPORTED);

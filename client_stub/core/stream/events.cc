@@ -91,8 +91,8 @@ CUresult SynchronizeEvent(Event* event) {
   // The latest record now, and none that another thread may add.
   const uint64_t stream = event->stream.load(std::memory_order_acquire);
   const uint64_t seq = event->seq.load(std::memory_order_acquire);
-  if (seq == 0 || commands.Retired(stream, seq)) return WaitedFor();
-  return ToCu(commands.Await(WaitKind::kSynchronize, stream, seq, cmd::EventSync{event->wire}));
+  if (seq == 0 || commands.Retired(stream, seq)) return FoundComplete();
+  return Waited(commands.Await(WaitKind::kSynchronize, stream, seq, cmd::EventSync{event->wire}));
 }
 
 }  // namespace warpline::stub

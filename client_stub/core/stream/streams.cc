@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/capture_state.h"
 #include "client_stub/core/stream/creations.h"
@@ -226,6 +227,16 @@ void DestroyStreamsOf(const Context* context) {
   });
 }
 
+CUresult Waited(CudaResult result) {
+  runtime().mirrored->AfterWait();
+  return ToCu(result);
+}
+
+CUresult FoundComplete() {
+  runtime().mirrored->AfterWait();
+  return WaitedFor();
+}
+
 bool StreamComplete(const Stream& stream) {
   return runtime().commands->Retired(stream.wire,
                                      stream.last_seq.load(std::memory_order_acquire)) &&
@@ -237,10 +248,10 @@ CUresult SynchronizeStream(Stream* stream) {
   Commands& commands = *runtime().commands;
   const uint64_t last = stream->last_seq.load(std::memory_order_acquire);
   if (!ComesAloneOrLast(*stream)) {
-    return ToCu(commands.Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
+    return Waited(commands.Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
   }
-  if (commands.Retired(stream->wire, last)) return WaitedFor();
-  return ToCu(
+  if (commands.Retired(stream->wire, last)) return FoundComplete();
+  return Waited(
       commands.Await(WaitKind::kSynchronize, stream->wire, last, cmd::StreamSync{stream->wire}));
 }
 
@@ -253,7 +264,7 @@ CUresult SynchronizeStreamsOf(const Context& context) {
     if (found != nullptr) result = SynchronizeStream(found);
     return result == CUDA_SUCCESS;
   });
-  return result == CUDA_SUCCESS ? WaitedFor() : result;
+  return result == CUDA_SUCCESS ? FoundComplete() : result;
 }
 
 CUresult SynchronizeDevice(const Device& device) {
@@ -261,14 +272,14 @@ CUresult SynchronizeDevice(const Device& device) {
   if (!runtime().several_devices() || commands.Retired(kNoStream, commands.last_seq())) {
     return SynchronizeSession();
   }
-  return ToCu(commands.Call(WaitKind::kSynchronize, cmd::DeviceSync{device.number, 0}));
+  return Waited(commands.Call(WaitKind::kSynchronize, cmd::DeviceSync{device.number, 0}));
 }
 
 CUresult SynchronizeSession() {
   Commands& commands = *runtime().commands;
   const uint64_t last = commands.last_seq();
-  if (commands.Retired(kNoStream, last)) return WaitedFor();
-  return ToCu(commands.Await(WaitKind::kSynchronize, kNoStream, last, cmd::ContextSync{}));
+  if (commands.Retired(kNoStream, last)) return FoundComplete();
+  return Waited(commands.Await(WaitKind::kSynchronize, kNoStream, last, cmd::ContextSync{}));
 }
 
 CUresult AwaitWorkBeforeFree(const Device& device) {

@@ -79,6 +79,12 @@ CUresult OrderOtherStreamsAfter(Stream* stream);
 // waits for the blocking streams, everything sent on those too. Reads memory only.
 bool StreamComplete(const Stream& stream);
 
+// Called when the application has waited for work: the memory that it reads without a call has what
+// the work wrote. Returns `result`, or for FoundComplete() WaitedFor().
+CUresult Waited(CudaResult result);
+// Called when the application asked and nothing had to be waited for.
+CUresult FoundComplete();
+
 // Returns when everything sent on the stream so far is complete. Asks the server only if it is not
 // complete yet.
 CUresult SynchronizeStream(Stream* stream);
