@@ -65,13 +65,9 @@ CUresult MirrorEdge::GiveToDevice() {
   return CUDA_SUCCESS;
 }
 
-CUresult MirrorEdge::TakeFromDevice() {
-  if (both_.empty()) return CUDA_SUCCESS;  // No work may have been given it.
-  std::string theirs(bytes_, '\0');
-  const CUresult pulled = link_->Pull(theirs.data(), device_, bytes_);
-  if (pulled != CUDA_SUCCESS || theirs == both_) return pulled;
+void MirrorEdge::Take(std::string theirs) {
   std::string now;
-  if (!ReadHost(host_, bytes_, &now)) return CUDA_SUCCESS;
+  if (theirs == both_ || !ReadHost(host_, bytes_, &now)) return;
   const uint64_t end = host_ + bytes_;
   for (uint64_t at = host_ / kWord * kWord; at < end; at += kWord) {
     unsigned char mask[kWord] = {};
@@ -92,7 +88,6 @@ CUresult MirrorEdge::TakeFromDevice() {
     ReplaceInWord(at, mask_word, value_word);
   }
   both_ = std::move(theirs);
-  return CUDA_SUCCESS;
 }
 
 std::vector<MirrorEdge> EdgesOf(uint64_t host, uint64_t device, uint64_t bytes, MirrorLink* link) {

@@ -29,8 +29,11 @@ class MirrorEdge {
 
   // Sends the bytes that the host has changed, and no others: the device may have newer ones.
   CUresult GiveToDevice();
-  // Takes the bytes that the device has changed, and leaves the others as they are.
-  CUresult TakeFromDevice();
+  // Returns false while the device has had no bytes.
+  bool given() const { return !both_.empty(); }
+  // Takes the bytes that the device has changed, and leaves the others as they are. `theirs` are
+  // all of the device's. given() must be true.
+  void Take(std::string theirs);
 
  private:
   const uint64_t host_;

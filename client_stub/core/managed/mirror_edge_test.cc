@@ -1,8 +1,9 @@
 #include "client_stub/core/managed/mirror_edge.h"
 
-#include <cstring>
-#include <memory>
+#include <sys/mman.h>
+
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,10 +24,7 @@ class FakeLink : public MirrorLink {
     memory.replace(device - kDeviceBase, bytes.size(), bytes);
     return result;
   }
-  CUresult Pull(void* to, uint64_t device, uint64_t bytes) override {
-    if (result == CUDA_SUCCESS) std::memcpy(to, memory.data() + (device - kDeviceBase), bytes);
-    return result;
-  }
+  CUresult Pull(void*, uint64_t, uint64_t) override { return CUDA_ERROR_NOT_SUPPORTED; }
 
   std::string memory = std::string(3 * kPage, 'd');
   std::vector<std::pair<uint64_t, std::string>> pushed;
@@ -37,8 +35,8 @@ class MirrorEdgeTest : public ::testing::Test {
  protected:
   using Pushed = std::vector<std::pair<uint64_t, std::string>>;
 
-  uint64_t host() const { return reinterpret_cast<uint64_t>(bytes_); }
   std::string Host(size_t begin, size_t count) const { return {bytes_ + begin, count}; }
+  std::string Device() const { return link_.memory.substr(0, 20); }
 
   alignas(64) char bytes_[64] = "neighbour0123456789abcdefghijneighbour";
   FakeLink link_;
@@ -66,7 +64,7 @@ TEST_F(MirrorEdgeTest, BytesOfTheDeviceAreTakenAndTheHostsNewerOnesStay) {
   link_.memory[10] = 'B';
   link_.memory[19] = 'C';
   bytes_[9 + 1] = 'h';
-  ASSERT_EQ(edge_.TakeFromDevice(), CUDA_SUCCESS);
+  edge_.Take(Device());
   EXPECT_EQ(Host(0, 38), "neighbourAh23456789BbcdefghiCneighbour");
   // Only the host's byte is new to the device.
   link_.pushed.clear();
@@ -80,13 +78,14 @@ TEST_F(MirrorEdgeTest, NewerBytesOfTheDeviceAreNotOverwritten) {
   bytes_[9 + 6] = 'h';
   ASSERT_EQ(edge_.GiveToDevice(), CUDA_SUCCESS);
   EXPECT_EQ(link_.memory.substr(0, 20), "01234Dh789abcdefghij");
-  ASSERT_EQ(edge_.TakeFromDevice(), CUDA_SUCCESS);
+  edge_.Take(Device());
   EXPECT_EQ(Host(9, 20), "01234Dh789abcdefghij");
 }
 
-TEST_F(MirrorEdgeTest, NothingIsTakenBeforeTheDeviceWasGivenAny) {
-  ASSERT_EQ(edge_.TakeFromDevice(), CUDA_SUCCESS);
-  EXPECT_EQ(Host(9, 20), "0123456789abcdefghij");
+TEST_F(MirrorEdgeTest, TheDeviceHasHadThemOnceTheyWereSent) {
+  EXPECT_FALSE(edge_.given());
+  ASSERT_EQ(edge_.GiveToDevice(), CUDA_SUCCESS);
+  EXPECT_TRUE(edge_.given());
 }
 
 TEST_F(MirrorEdgeTest, AnErrorIsReturnedAndTheBytesAreSentTheNextTime) {
@@ -95,10 +94,19 @@ TEST_F(MirrorEdgeTest, AnErrorIsReturnedAndTheBytesAreSentTheNextTime) {
   link_.result = CUDA_SUCCESS;
   EXPECT_EQ(edge_.GiveToDevice(), CUDA_SUCCESS);
   EXPECT_EQ(link_.memory.substr(0, 20), "0123456789abcdefghij");
-  link_.result = CUDA_ERROR_LAUNCH_FAILED;
+}
+
+TEST_F(MirrorEdgeTest, MemoryThatIsNotThereAnyMoreIsLeftAlone) {
+  void* const page =
+      mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  MirrorEdge edge(reinterpret_cast<uint64_t>(page) + 100, kDeviceBase, 20, &link_);
+  ASSERT_EQ(edge.GiveToDevice(), CUDA_SUCCESS);
+  munmap(page, kPage);
   link_.memory[0] = 'D';
-  EXPECT_EQ(edge_.TakeFromDevice(), CUDA_ERROR_LAUNCH_FAILED);
-  EXPECT_EQ(Host(9, 1), "0");
+  edge.Take(Device());
+  EXPECT_EQ(edge.GiveToDevice(), CUDA_SUCCESS);
+  EXPECT_EQ(link_.pushed.size(), 1u);
 }
 
 TEST_F(MirrorEdgeTest, ARangeHasThePartsOfPagesThatItDoesNotFill) {

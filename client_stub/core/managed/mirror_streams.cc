@@ -58,10 +58,24 @@ CUresult MirrorStreams::Push(uint64_t device, std::string_view bytes) {
 // This is no copy that waits, because such a copy would write the output of kernels with the
 // application's stdio, whose lock the thread that touched the memory may hold.
 CUresult MirrorStreams::Pull(void* to, uint64_t device, uint64_t bytes) {
-  const uint64_t stream = For(device);
-  uint64_t seq = 0;
-  WARPLINE_TRY(ToCu(commands_->CopyOut(stream, to, device, bytes, /*wait=*/false, &seq)));
-  return ToCu(commands_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream}));
+  const Part part = {to, device, bytes};
+  return PullAll({&part, 1});
+}
+
+CUresult MirrorStreams::PullAll(absl::Span<const Part> parts) {
+  uint32_t pulled = 0;  // The devices, a bit each.
+  for (const Part& part : parts) {
+    const uint64_t stream = For(part.device);
+    pulled |= 1u << DeviceOfHandle(stream);
+    uint64_t seq = 0;
+    WARPLINE_TRY(
+        ToCu(commands_->CopyOut(stream, part.to, part.device, part.bytes, /*wait=*/false, &seq)));
+  }
+  for (uint32_t device = 0; pulled != 0; ++device, pulled >>= 1) {
+    if ((pulled & 1) == 0) continue;
+    WARPLINE_TRY(ToCu(commands_->Call(WaitKind::kRoundTrip, cmd::StreamSync{On(device)})));
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult MirrorStreams::Zero(uint64_t device, uint64_t bytes) {

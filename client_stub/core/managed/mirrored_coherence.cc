@@ -20,8 +20,9 @@ namespace {
 constexpr int kMostTries = 4;
 constexpr absl::Duration kMostHold = absl::Milliseconds(50);
 constexpr absl::Duration kHoldStep = absl::Microseconds(100);
-// Between two looks at edges while work goes on.
+// The time without a launch after which edges are taken, and how often it is waited for.
 constexpr absl::Duration kEdgePause = absl::Milliseconds(1);
+constexpr int kMostEdgePauses = 20;
 
 // The process's one object, for the signal handler's thread.
 std::atomic<MirroredMemory*> g_memory{nullptr};
@@ -222,26 +223,42 @@ CUresult MirroredMemory::GiveEdges(absl::Span<MirrorEdge* const> edges, bool wor
       // They come when the application waits.
     }
   }
-  edges_out_.store(true, std::memory_order_release);
-  any_out_.NotifyOne();
+  edge_works_.fetch_add(1, std::memory_order_relaxed);
+  if (!edges_out_.exchange(true, std::memory_order_acq_rel)) any_out_.NotifyOne();
   return result;
 }
 
-void MirroredMemory::TakeEdges() {
+void MirroredMemory::AddGiven(std::vector<MirrorEdge>* edges, std::vector<MirrorEdge*>* found) {
+  for (MirrorEdge& edge : *edges) {
+    if (edge.given()) found->push_back(&edge);
+  }
+}
+
+CUresult MirroredMemory::TakeEdges(const std::vector<MirrorEdge*>& edges) {
+  std::vector<std::string> theirs;
+  std::vector<MirrorStreams::Part> parts;
+  for (const MirrorEdge* const edge : edges) theirs.emplace_back(edge->bytes(), '\0');
+  for (size_t i = 0; i < edges.size(); ++i) {
+    parts.push_back({theirs[i].data(), edges[i]->device(), edges[i]->bytes()});
+  }
+  const CUresult pulled = streams_.PullAll(parts);
+  if (pulled != CUDA_SUCCESS) return pulled;
+  for (size_t i = 0; i < edges.size(); ++i) edges[i]->Take(std::move(theirs[i]));
+  return CUDA_SUCCESS;
+}
+
+void MirroredMemory::TakeAllEdges() {
   if (t_thread.works != 0 || t_thread.runs_host_calls) return;
   const Turn turn(this);
   std::vector<MirrorEdge*> edges;
   {
     MutexLock lock(&mu_);
-    for (auto& [page, entry] : entries_) {
-      for (MirrorEdge& edge : entry.edges) edges.push_back(&edge);
-    }
+    for (auto& [page, entry] : entries_) AddGiven(&entry.edges, &edges);
   }
   // A command that was not sent before the turn has its work now.
   const bool complete = works_.load(std::memory_order_seq_cst) == 0 && WorkComplete();
-  bool lost = false;
-  for (MirrorEdge* const edge : edges) lost = edge->TakeFromDevice() != CUDA_SUCCESS || lost;
-  if (complete || lost) edges_out_.store(false, std::memory_order_release);
+  const CUresult taken = TakeEdges(edges);
+  if (complete || taken != CUDA_SUCCESS) edges_out_.store(false, std::memory_order_release);
 }
 
 void MirroredMemory::WatchEdges() {
@@ -250,10 +267,15 @@ void MirroredMemory::WatchEdges() {
       MutexLock lock(&mu_);
       while (!edges_out_.load(std::memory_order_acquire)) any_out_.Wait(&mu_);
     }
-    AwaitWork();
-    TakeEdges();
-    // Other work may go on for long, and what is complete is taken meanwhile.
-    if (edges_out_.load(std::memory_order_acquire)) absl::SleepFor(kEdgePause);
+    // While the application asks for more it does not look, and would wait for the turn. But it may
+    // look at one kernel's words while others run.
+    for (int pauses = 0; pauses < kMostEdgePauses; ++pauses) {
+      const uint64_t works = edge_works_.load(std::memory_order_relaxed);
+      AwaitWork();
+      absl::SleepFor(kEdgePause);
+      if (works == edge_works_.load(std::memory_order_relaxed)) break;
+    }
+    if (edges_out_.load(std::memory_order_acquire)) TakeAllEdges();
   }
 }
 

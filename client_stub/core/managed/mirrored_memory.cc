@@ -397,7 +397,9 @@ CUresult MirroredMemory::Free(Kind kind, uint64_t host) {
     }
     Mirror& mirror = *it->second.mirror;
     if (keeps_bytes) mirror.GiveToHost();
-    for (MirrorEdge& edge : it->second.edges) edge.TakeFromDevice();
+    std::vector<MirrorEdge*> edges;
+    AddGiven(&it->second.edges, &edges);
+    TakeEdges(edges);
     MutexLock lock(&mu_);
     allocation = it->second.range.allocation;
     if (!keeps_bytes) ReserveAgain(mirror.host(), mirror.bytes());

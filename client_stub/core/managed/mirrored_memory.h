@@ -2,8 +2,8 @@
 // possible: managed memory, managed variables, and host memory whose device address was asked for.
 //
 // Device memory mirrors it (mirror.h). It is coherent where CUDA promises that for devices without
-// concurrent access: work that is asked for after a write of the host sees the write, and the host
-// sees what work wrote once the work is complete. A touch while work is under way waits for it.
+// concurrent access. Work that is asked for after a write of the host sees the write. The host sees
+// what work wrote once the work is complete. A touch while work is under way waits for it.
 //
 // Memory that the application registers need not fill its pages. The parts at its ends are copied
 // before work and after it (mirror_edge.h): they are coherent once the application has waited for
@@ -21,9 +21,9 @@
 // A thread that only asks what an address is waits for neither, and takes the lock alone. Work that
 // is asked for meanwhile waits for both: they count as pages of the host (host_has_).
 //
-// A fetch that began between the moment at which a thread has found no pages of the host and the
-// moment at which its command is in the session's order would not wait for that command, and the
-// host would keep bytes of before it. So the thread has a *work* (class Work) from the one to the
+// A thread finds no pages of the host, and a moment later its command is in the session's order. A
+// fetch that began in between would not wait for that command, and the host would keep bytes of
+// before it. So the thread has a *work* (class Work) from the one to the
 // other, and a thread that wants to fetch waits for works before it does. No work begins while one
 // waits. A thread takes no turn while it has a work.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MANAGED_MIRRORED_MEMORY_H_
@@ -202,7 +202,7 @@ class MirroredMemory {
   // Called when the application has waited for work, or has found it complete: brings what the
   // device wrote to parts of pages.
   void AfterWait() {
-    if (edges_out_.load(std::memory_order_acquire)) TakeEdges();
+    if (edges_out_.load(std::memory_order_acquire)) TakeAllEdges();
   }
   // Called after a function that a stream called, on its thread. When it returns, the function's
   // writes are on the device.
@@ -310,8 +310,12 @@ class MirroredMemory {
 
   // Gives `edges` to the device, in a turn. With `work` the device may write them from then on.
   CUresult GiveEdges(absl::Span<MirrorEdge* const> edges, bool work);
-  // Takes all edges from the device. Does nothing on a thread that may take no turn.
-  void TakeEdges();
+  // Adds the edges that the device has had to `found`.
+  static void AddGiven(std::vector<MirrorEdge>* edges, std::vector<MirrorEdge*>* found);
+  // Takes `edges` from the device, in a turn. The device has had them.
+  CUresult TakeEdges(const std::vector<MirrorEdge*>& edges);
+  // Takes all edges, in a turn of its own. Does nothing on a thread that may take none.
+  void TakeAllEdges();
   // Takes them again and again once work is complete, for an application that asks nobody.
   void WatchEdges();
 
@@ -413,6 +417,7 @@ class MirroredMemory {
   std::atomic<int> works_{0};  // The number of works.
   // Work was asked for that may write edges, and they have not been taken since it was complete.
   std::atomic<bool> edges_out_{false};
+  std::atomic<uint64_t> edge_works_{0};  // The number of works that were given edges.
   CondVar any_out_;
   bool watches_edges_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<uint64_t> awaited_{
