@@ -76,7 +76,7 @@ class HardeningTest(unittest.TestCase):
     def test_functions_begin_where_an_indirect_branch_may_land(self):
         for path in self.files():
             # The start-up code of the system's own has a few.
-            least = 2 if path.name in FEW_FUNCTIONS else 50
+            least = 2 if path.name in FEW_FUNCTIONS else 20
             self.assertGreater(path.read_bytes().count(ENDBR64), least)
 
 
