@@ -216,6 +216,7 @@ class PagingTest(PagingCase):
         with self.small_server(2) as server:
             number, idle, busy = self.start_that_is_away(server, "variables", "--words=%d" % (3 << 20))
             self.kill_worker_while_away(server, idle, number)
+            harness.wait_until(lambda: idle.poll() is not None, "it does not meet the error")
             status, stdout, stderr = harness.finish(idle)
             self.assertEqual(status, 3, stdout + stderr + server.log_tail())
             self.assertIn("variables: LOST error=719", stdout)

@@ -91,7 +91,7 @@ CUresult CopyArrayBox(Stream* stream, const CopyEnd& to_end, const CopyEnd& from
   WARPLINE_TRY(use(&to));
   WARPLINE_TRY(use(&from));
   const auto shared = [](const CopyEnd& end) {
-    return end.array == nullptr && InHostArena(end.box.place.address);
+    return end.array == nullptr && IsReadWithoutFault(end.box.place.address);
   };
   // A synchronous copy waits, whichever end is memory that host and device share.
   if (completion == Completion::kSynchronous && (shared(to) || shared(from))) {

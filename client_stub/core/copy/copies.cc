@@ -117,7 +117,8 @@ bool MayBeStaged(const Stream* stream) { return stream->recorder == nullptr; }
 bool WaitsForCopy(const Stream* stream, uint64_t to, uint64_t from, Completion completion) {
   if (stream->recorder != nullptr) return false;
   const bool synchronous = completion == Completion::kSynchronous;
-  return synchronous ? InHostArena(to) || InHostArena(from) : InHostArena(to) && InHostArena(from);
+  return synchronous ? IsReadWithoutFault(to) || InHostArena(from)
+                     : InHostArena(to) && InHostArena(from);
 }
 
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
@@ -175,7 +176,7 @@ CUresult CopyWithPageLocked(Stream* stream, uint64_t to, uint64_t from, uint64_t
 
 // A synchronous fill of host memory that the devices reach returns when it is done.
 CUresult EndFill(Stream* stream, uint64_t to, Completion completion) {
-  const bool waits = completion == Completion::kSynchronous && InHostArena(to);
+  const bool waits = completion == Completion::kSynchronous && IsReadWithoutFault(to);
   return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
@@ -270,6 +271,13 @@ CUresult SendRows(const BoxPlace& from, const BoxExtent& extent,
     WARPLINE_TRY(send(part, rows));
   }
   return CUDA_SUCCESS;
+}
+
+bool IsReadWithoutFault(uint64_t address) {
+  if (InHostArena(address)) return true;
+  MirroredMemory::Range range;
+  return runtime().mirrored->any() && runtime().mirrored->Find(address, &range) &&
+         range.kind == MirroredMemory::Kind::kRegistered;
 }
 
 CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box,

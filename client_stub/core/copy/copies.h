@@ -48,6 +48,9 @@ CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint6
 CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, uint32_t width,
                   uint64_t columns, uint64_t rows, Completion completion);
 
+// Returns true for memory that the host reads without a fault that would wait for the device.
+bool IsReadWithoutFault(uint64_t address);
+
 // One end of a copy of a box.
 struct Box {
   BoxPlace place;
