@@ -112,15 +112,51 @@ std::vector<Grant> ArenaBook::Clear() {
   return removed;
 }
 
+void ArenaBook::EndShares(const Quota* quota) {
+  for (auto& [va, entry] : grants_) {
+    for (Chunk& chunk : entry.grant.chunks) EndShare(&chunk, quota, &entry.grant.reservation);
+  }
+}
+
+std::vector<Grant> ArenaBook::TakeIf(
+    absl::FunctionRef<bool(uint64_t va, const Chunk& chunk)> goes) {
+  std::vector<Grant> removed, left;
+  while (!grants_.empty()) {
+    Grant grant = Take(grants_.begin());
+    std::vector<Grant>* to = nullptr;
+    uint64_t va = grant.va;
+    for (Chunk& chunk : grant.chunks) {
+      std::vector<Grant>* const next = goes(va, chunk) ? &removed : &left;
+      if (next != to) {
+        to = next;
+        to->push_back({va, {}, Reservation()});
+      }
+      Grant& run = to->back();
+      // A shared chunk brings its own reservation.
+      if (chunk.share == nullptr) run.reservation.Merge(grant.reservation.Split(chunk.bytes));
+      va += chunk.bytes;
+      run.chunks.push_back(std::move(chunk));
+    }
+    if (to != nullptr) to->back().reservation.Merge(std::move(grant.reservation));
+  }
+  for (Grant& grant : left) (void)Add(std::move(grant));  // It lay there before.
+  return removed;
+}
+
+uint64_t ArenaBook::EndOfGrant(uint64_t va) const {
+  auto it = grants_.upper_bound(va);
+  if (it == grants_.begin()) return va;
+  --it;
+  return va - it->first < it->second.bytes ? it->first + it->second.bytes : va;
+}
+
 bool ArenaBook::Backs(uint64_t va, uint64_t bytes) const {
   if (bytes > arena_.bytes || va - arena_.base > arena_.bytes - bytes) return false;
   const uint64_t end = va + bytes;
   while (va < end) {
-    auto it = grants_.upper_bound(va);
-    if (it == grants_.begin()) return false;
-    --it;
-    if (va - it->first >= it->second.bytes) return false;
-    va = it->first + it->second.bytes;
+    const uint64_t next = EndOfGrant(va);
+    if (next == va) return false;
+    va = next;
   }
   return true;
 }

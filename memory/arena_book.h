@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "memory/chunk.h"
@@ -71,6 +72,8 @@ class ArenaBook {
       }
     }
   }
+  // Returns the end of the grant in which `va` lies, or `va` where it lies in none.
+  uint64_t EndOfGrant(uint64_t va) const;
   // True when all of [va, va + bytes) is backed.
   bool Backs(uint64_t va, uint64_t bytes) const;
 
@@ -83,11 +86,17 @@ class ArenaBook {
   // Takes a further hold on the chunks that back [va, va + bytes). INVALID_ARGUMENT when a part of
   // the range is not backed.
   absl::StatusOr<Shared> Share(uint64_t va, uint64_t bytes);
+  // Has the grants cover what no other session holds any more (EndShare()).
+  void EndShares(const Quota* quota);
   // Returns the range that Share() would give, without taking a hold.
   absl::StatusOr<ArenaRange> ShareableRange(uint64_t va, uint64_t bytes) const;
 
   // Removes and returns all grants.
   std::vector<Grant> Clear();
+  // Removes the chunks for which `goes(va, chunk)` is true, and returns them in order of address.
+  // Each grant that is returned, and each that is left, has chunks that lay side by side in one
+  // grant.
+  std::vector<Grant> TakeIf(absl::FunctionRef<bool(uint64_t va, const Chunk& chunk)> goes);
 
   uint64_t backed_bytes() const { return backed_bytes_; }
   size_t chunk_count() const { return chunk_count_; }

@@ -1,5 +1,7 @@
 #include "memory/arena_book.h"
 
+#include <fcntl.h>
+
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,13 @@ Grant GrantOf(uint64_t va, const std::vector<uint64_t>& sizes) {
   Grant grant;
   grant.va = va;
   for (const uint64_t size : sizes) grant.chunks.push_back(Chunk{size, UniqueFd()});
+  return grant;
+}
+
+// Its chunks have descriptors that can be duplicated.
+Grant SharableGrant(uint64_t va, const std::vector<uint64_t>& sizes) {
+  Grant grant = GrantOf(va, sizes);
+  for (Chunk& chunk : grant.chunks) chunk.fd = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
   return grant;
 }
 
@@ -105,6 +114,59 @@ TEST(ArenaBookTest, ReturnTakesWholeGrantsOnly) {
   EXPECT_EQ((*removed)[1].va, va + 4 * kMiB);
   EXPECT_EQ(book.backed_bytes(), 2 * kMiB);
   EXPECT_EQ(book.chunk_count(), 1u);
+}
+
+TEST(ArenaBookTest, WhatIsTakenAndWhatIsLeftAreGrantsWithTheirParts) {
+  ArenaBook book(kArena);
+  auto quota = Quota::Create(64 * kMiB);
+  Grant grant = SharableGrant(kArena.base, {2 * kMiB, 4 * kMiB, 2 * kMiB, 2 * kMiB});
+  grant.reservation = quota->Reserve(10 * kMiB, 10 * kMiB, kMiB);
+  ASSERT_TRUE(book.Add(std::move(grant)).ok());
+  Grant other = GrantOf(kArena.base + 64 * kMiB, {2 * kMiB});
+  other.reservation = quota->Reserve(2 * kMiB, 2 * kMiB, kMiB);
+  ASSERT_TRUE(book.Add(std::move(other)).ok());
+  auto shared = book.Share(kArena.base + 2 * kMiB, kMiB);
+  ASSERT_TRUE(shared.ok());
+  ASSERT_EQ(shared->chunks.size(), 1u);
+
+  book.EndShares(quota.get());
+  auto taken =
+      book.TakeIf([&](uint64_t, const Chunk& chunk) { return !IsShared(chunk, quota.get()); });
+  ASSERT_EQ(taken.size(), 3u);
+  EXPECT_EQ(taken[0].va, kArena.base);
+  EXPECT_EQ(taken[0].bytes(), 2 * kMiB);
+  EXPECT_EQ(taken[0].reservation.bytes(), 2 * kMiB);
+  EXPECT_EQ(taken[1].va, kArena.base + 6 * kMiB);
+  EXPECT_EQ(taken[1].bytes(), 4 * kMiB);
+  EXPECT_EQ(taken[1].reservation.bytes(), 4 * kMiB);
+  EXPECT_EQ(taken[2].va, kArena.base + 64 * kMiB);
+  EXPECT_EQ(book.backed_bytes(), 4 * kMiB);
+  EXPECT_TRUE(book.Backs(kArena.base + 2 * kMiB, 4 * kMiB));
+  EXPECT_FALSE(book.Backs(kArena.base, 4 * kMiB));
+  EXPECT_EQ(quota->used_bytes(), 12 * kMiB);
+
+  // A client gives a grant back as one range, also after it was taken apart.
+  for (Grant& one : taken) ASSERT_TRUE(book.Add(std::move(one)).ok());
+  taken.clear();
+  const auto removed = book.Remove(kArena.base, 10 * kMiB);
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_EQ(removed->size(), 3u);
+}
+
+TEST(ArenaBookTest, AShareEndsWithTheLastOtherHolder) {
+  ArenaBook book(kArena);
+  auto quota = Quota::Create(64 * kMiB);
+  Grant grant = SharableGrant(kArena.base, {2 * kMiB});
+  grant.reservation = quota->Reserve(2 * kMiB, 2 * kMiB, kMiB);
+  ASSERT_TRUE(book.Add(std::move(grant)).ok());
+  auto shared = book.Share(kArena.base, kMiB);
+  ASSERT_TRUE(shared.ok());
+  shared->chunks.clear();
+  book.EndShares(quota.get());
+  const auto taken =
+      book.TakeIf([](uint64_t, const Chunk& chunk) { return chunk.share == nullptr; });
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].reservation.bytes(), 2 * kMiB);
 }
 
 TEST(ArenaBookTest, ClearingGivesBackTheQuota) {

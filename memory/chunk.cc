@@ -16,6 +16,12 @@ absl::StatusOr<Chunk> ShareChunk(Chunk* chunk, Reservation* holder) {
   return Chunk{chunk->bytes, std::move(fd), chunk->share};
 }
 
+void EndShare(Chunk* chunk, const Quota* quota, Reservation* holder) {
+  if (chunk->share == nullptr || IsShared(*chunk, quota)) return;
+  holder->Merge(std::move(*chunk->share));
+  chunk->share.reset();
+}
+
 std::vector<Chunk> TakeUnshared(std::vector<Chunk> chunks, std::vector<Reservation>* bill) {
   // Two holds on one chunk may be given back together, so each is looked at by itself.
   std::vector<Chunk> last;

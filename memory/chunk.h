@@ -29,6 +29,15 @@ struct Chunk {
 // when this process has no descriptor left.
 absl::StatusOr<Chunk> ShareChunk(Chunk* chunk, Reservation* holder);
 
+// Returns true if a session of `quota` is not the only one that has the chunk, or has it of
+// another.
+inline bool IsShared(const Chunk& chunk, const Quota* quota) {
+  return chunk.share != nullptr && (chunk.share.use_count() > 1 || chunk.share->quota() != quota);
+}
+
+// Undoes ShareChunk() where the chunk is not shared any more: its part moves back to `holder`.
+void EndShare(Chunk* chunk, const Quota* quota, Reservation* holder);
+
 // Returns those of the given-back chunks that no other session holds, and closes the others. What
 // a share still covers goes to `bill` with its chunk.
 std::vector<Chunk> TakeUnshared(std::vector<Chunk> chunks, std::vector<Reservation>* bill);

@@ -42,10 +42,26 @@ absl::StatusOr<std::vector<Chunk>> HandleBook::Share(uint64_t handle) {
   return shared;
 }
 
+void HandleBook::EndShares(const Quota* quota) {
+  for (auto& [handle, memory] : held_) {
+    for (Chunk& chunk : memory.chunks) EndShare(&chunk, quota, &memory.reservation);
+  }
+}
+
 std::map<uint64_t, HeldMemory> HandleBook::Clear() {
   bytes_ = 0;
   chunk_count_ = 0;
   return std::exchange(held_, {});
+}
+
+std::map<uint64_t, HeldMemory> HandleBook::TakeIf(
+    absl::FunctionRef<bool(uint64_t handle, const HeldMemory& memory)> goes) {
+  std::map<uint64_t, HeldMemory> removed;
+  for (auto it = held_.begin(); it != held_.end();) {
+    const uint64_t handle = (it++)->first;
+    if (goes(handle, held_.at(handle))) removed.emplace(handle, *Remove(handle));
+  }
+  return removed;
 }
 
 }  // namespace warpline

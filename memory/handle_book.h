@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "memory/chunk.h"
 #include "memory/quota.h"
@@ -35,6 +36,14 @@ class HandleBook {
   // Takes another hold on a handle's chunks. INVALID_ARGUMENT for a handle that does not exist.
   absl::StatusOr<std::vector<Chunk>> Share(uint64_t handle);
 
+  // Has the handles' reservations cover what no other session holds any more (EndShare()).
+  void EndShares(const Quota* quota);
+
+  // Calls `visit(handle, memory)` for every handle.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (const auto& [handle, memory] : held_) visit(handle, memory);
+  }
   // Calls `visit(handle, chunk)` for every chunk; a handle's chunks come in their order.
   template <typename Visit>
   void ForEachChunk(Visit visit) const {
@@ -45,6 +54,9 @@ class HandleBook {
 
   // Removes and returns everything, by handle.
   std::map<uint64_t, HeldMemory> Clear();
+  // Removes and returns, by handle, what `goes(handle, memory)` is true for.
+  std::map<uint64_t, HeldMemory> TakeIf(
+      absl::FunctionRef<bool(uint64_t handle, const HeldMemory& memory)> goes);
 
   size_t size() const { return held_.size(); }
   uint64_t bytes() const { return bytes_; }

@@ -72,6 +72,30 @@ TEST(HandleBookTest, TwoHoldsGivenBackTogetherGiveTheChunkBackOnce) {
   EXPECT_EQ(TakeUnshared(*std::move(chunks), &bill).size(), 1u);
 }
 
+TEST(HandleBookTest, HandlesAreTakenWhole) {
+  const auto quota = Quota::Create(100 * kMiB);
+  HandleBook book;
+  ASSERT_TRUE(book.Add(1, Memory(quota.get(), {2 * kMiB, 2 * kMiB})));
+  ASSERT_TRUE(book.Add(2, Memory(quota.get(), {4 * kMiB})));
+  {
+    const auto hold = book.Share(2);
+    ASSERT_TRUE(hold.ok());
+    book.EndShares(quota.get());
+    const auto taken = book.TakeIf([&](uint64_t, const HeldMemory& memory) {
+      return !IsShared(memory.chunks[0], quota.get());
+    });
+    ASSERT_EQ(taken.size(), 1u);
+    EXPECT_EQ(taken.begin()->first, 1u);
+    EXPECT_EQ(taken.begin()->second.reservation.bytes(), 4 * kMiB);
+    EXPECT_EQ(book.bytes(), 4 * kMiB);
+    EXPECT_EQ(book.chunk_count(), 1u);
+  }
+  book.EndShares(quota.get());
+  const auto taken = book.TakeIf([](uint64_t, const HeldMemory&) { return true; });
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken.begin()->second.reservation.bytes(), 4 * kMiB);
+}
+
 TEST(HandleBookTest, NobodySharesWhatThereIsNot) {
   HandleBook book;
   EXPECT_EQ(book.Share(3).status().code(), absl::StatusCode::kInvalidArgument);

@@ -73,6 +73,87 @@ class PagingTest(PagingCase):
                 self.page(server, "page-out", "its memory is away")
             self.finish(program, server, "mapped_memory")
 
+    def test_what_sessions_share_stays_and_the_rest_of_each_leaves(self):
+        with harness.server(self.installation, SWAP) as server:
+            program = harness.start_held(self.installation, server.endpoint, "shared_memory")
+            before = self.sessions(server)
+            self.assertEqual(len(before), 2)
+            for _ in range(5):
+                for session in before:
+                    self.page(server, "page-out", "its memory is away", str(session["id"]))
+            self.finish(program, server, "shared_memory")
+
+    def test_a_session_that_shares_memory_can_be_suspended(self):
+        with harness.server(self.installation, SWAP, "--warm_workers=1") as server:
+            program = harness.start_held(self.installation, server.endpoint, "shared_memory")
+            before = self.sessions(server)
+            for session in before:
+                done = False
+                while not done:
+                    status, output = self.warpline(server, "suspend", str(session["id"]))
+                    done = status == 0
+                    if not done:
+                        self.assertRegex(output, "gone on meanwhile|being replaced")
+                harness.wait_until(
+                    lambda number=session["id"]: sum(
+                        int(one.get("restarts", 0)) for one in self.sessions(server) if one["id"] == number) > 0,
+                    "it does not go on")
+            self.finish(program, server, "shared_memory")
+
+    GUARDED = ("--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=192MiB")
+
+    def start_guarded(self, server, *flags):
+        return harness.start_held(self.installation, server.endpoint, PROGRAM, *flags,
+                                  env={"WARPLINE_TIER": "guarded"})
+
+    def by_pid(self, server, program):
+        session, = [one for one in self.sessions(server) if int(one["client_pid"]) == program.pid]
+        return session
+
+    def test_guarded_memory_leaves_below_a_worker_that_others_share(self):
+        with harness.server(self.installation, SWAP, *self.GUARDED) as server:
+            programs = [self.start_guarded(server, "--words=2048", "--seed=%d" % seed) for seed in (1, 2)]
+            numbers = [self.by_pid(server, program)["id"] for program in programs]
+            for _ in range(5):
+                for number in numbers:
+                    self.page(server, "page-out", "its memory is away", str(number))
+            for program in programs:
+                self.finish(program, server)
+            workers = re.findall(r"worker opened .*", server.log())
+            self.assertNotIn("worker died", server.log(), workers)
+
+    def test_a_guarded_session_stays_away_and_its_own_memory_stays(self):
+        with harness.server(self.installation, SWAP, *self.GUARDED) as server:
+            program = self.start_guarded(server, "--words=2048", "--rest_ms=0")
+            os.kill(program.pid, signal.SIGSTOP)
+            before, = self.sessions(server)
+            self.page(server, "page-out", "its memory is away")
+            session, = self.sessions(server)
+            away = int(session["away_bytes"])
+            left = int(session.get("memory_bytes", 0))
+            self.assertGreater(away, left)
+            self.assertEqual(away + left, int(before["memory_bytes"]))
+            os.kill(program.pid, signal.SIGCONT)
+            harness.wait_until(
+                lambda: int(self.sessions(server)[0].get("away_bytes", 0)) == 0, "it does not come back")
+            self.finish(program, server)
+
+    def test_a_shared_worker_that_dies_while_memory_is_away_loses_nothing(self):
+        with harness.server(self.installation, SWAP, *self.GUARDED) as server:
+            programs = [self.start_guarded(server, "--words=2048", "--seed=%d" % seed) for seed in (1, 2)]
+            for program in programs:
+                os.kill(program.pid, signal.SIGSTOP)
+            away = self.by_pid(server, programs[0])
+            self.page(server, "page-out", "its memory is away", str(away["id"]))
+            os.kill(int(away["worker_pid"]), signal.SIGKILL)
+            for program in programs:
+                os.kill(program.pid, signal.SIGCONT)
+            harness.wait_until(
+                lambda: [int(one.get("restarts", 0)) for one in self.sessions(server)] == [1, 1],
+                "no other worker takes over")
+            for program in programs:
+                self.finish(program, server)
+
     @unittest.skipUnless(harness.DEVICE == "cpu", "needs two devices")
     def test_memory_of_several_devices_leaves_together(self):
         # The later flag holds.

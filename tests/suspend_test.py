@@ -20,6 +20,9 @@ def limit_file_sizes(pid, size):
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
+GUARDED = ("--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=192MiB")
+
+
 class SlowDisk:
     """A server whose disk reads and writes a piece when it is allowed to."""
 
@@ -102,6 +105,30 @@ class SuspendTest(PagingCase):
             os.kill(program.pid, signal.SIGCONT)
             harness.wait_until(lambda: self.sessions(server)[0]["state"] == "open", "it does not go on")
             self.assertEqual(int(self.sessions(server)[0]["restarts"]), 1)
+            self.finish(program, server)
+
+    def test_a_guarded_session_keeps_its_addresses(self):
+        guarded = {"WARPLINE_TIER": "guarded"}
+        with harness.server(self.installation, SWAP, *GUARDED) as server:
+            program = harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048",
+                                         "--rest_ms=0", env=guarded)
+            session, = self.sessions(server)
+
+            def restarts():
+                return sum(int(one.get("restarts", 0)) for one in self.sessions(server)
+                           if one["id"] == session["id"])
+
+            for _ in range(3):
+                os.kill(program.pid, signal.SIGSTOP)
+                before = restarts()
+                self.page(server, "suspend", "suspended", str(session["id"]))
+                # Sessions that come meanwhile get other addresses.
+                others = [harness.start_held(self.installation, server.endpoint, PROGRAM, "--words=2048",
+                                             env=guarded) for _ in range(3)]
+                os.kill(program.pid, signal.SIGCONT)
+                harness.wait_until(lambda: restarts() > before, "it does not go on")
+                for other in others:
+                    self.finish(other, server)
             self.finish(program, server)
 
     def test_the_operator_has_it_go_on(self):
@@ -256,6 +283,7 @@ class SuspendTest(PagingCase):
             disk.allow("writes", 2)
             harness.wait_until(lambda: disk.taken("writes"), "nothing is written")
             os.kill(program.pid, signal.SIGCONT)
+            harness.wait_until(lambda: "resumes session=1 " in disk.server.log(), "it is not wanted")
             disk.allow("writes", 2)  # Those on their way.
             self.finish(program, disk.server)
             self.assertNotIn("memory is in a file", disk.server.log())

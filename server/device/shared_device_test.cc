@@ -228,6 +228,69 @@ TEST_P(SharedDeviceTest, ASealedContextMapsNothing) {
   EXPECT_EQ(Read(&session, session.memory, 1)[0], 5u);
 }
 
+TEST_P(SharedDeviceTest, MemoryLeavesAnUnsealedArenaAndComesBackWhileOthersWork) {
+  Session session, other;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&other));
+  Context& context = *session.context;
+  const uint64_t own = context.own_bytes();
+  const KernelId store = Find(&session, "store");
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(Write(&session, session.memory + 8, 5, kLegacyStream), CudaResult::kSuccess);
+    EXPECT_EQ(Sync(&session, kLegacyStream), CudaResult::kSuccess);
+    ASSERT_EQ(context.Unseal(), CudaResult::kSuccess);
+    EXPECT_EQ(context.Unseal(), CudaResult::kNotSupported) << "is not sealed";
+    ASSERT_EQ(context.UnmapChunk(session.memory, kChunkBytes), CudaResult::kSuccess);
+    EXPECT_EQ(Launch(&other, Find(&other, "store"), other.memory, kLegacyStream),
+              CudaResult::kSuccess);
+    EXPECT_EQ(Sync(&other, kLegacyStream), CudaResult::kSuccess);
+    auto fd = chunks_->CreateChunk(kChunkBytes);
+    ASSERT_TRUE(fd.ok()) << fd.status();
+    ASSERT_EQ(context.MapChunk(session.memory, kChunkBytes, fd->get()), CudaResult::kSuccess);
+    ASSERT_EQ(context.Seal(), CudaResult::kSuccess);
+    EXPECT_EQ(context.own_bytes(), own);
+    EXPECT_EQ(Launch(&session, store, session.memory + 4, kLegacyStream), CudaResult::kSuccess);
+    EXPECT_EQ(Launch(&session, store, session.memory - 4, kLegacyStream), CudaResult::kSuccess);
+    EXPECT_EQ(Launch(&session, store, session.base - 4, kLegacyStream), CudaResult::kSuccess);
+    EXPECT_EQ(Read(&session, session.memory, 3), (std::vector<uint32_t>{0, 42, 0}));
+  }
+}
+
+TEST_P(SharedDeviceTest, ASealFillsWhatDidNotComeBack) {
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+  Context& context = *session.context;
+  const KernelId store = Find(&session, "store");
+  ASSERT_EQ(context.Unseal(), CudaResult::kSuccess);
+  ASSERT_EQ(context.UnmapChunk(session.memory, kChunkBytes), CudaResult::kSuccess);
+  ASSERT_EQ(context.Seal(), CudaResult::kSuccess);
+  EXPECT_EQ(Launch(&session, store, session.memory, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(&session, kLegacyStream), CudaResult::kSuccess);
+  // A chunk takes the place of the sink that lies there now.
+  ASSERT_EQ(context.Unseal(), CudaResult::kSuccess);
+  ASSERT_EQ(context.MapChunk(session.memory, kChunkBytes, session.fd.get()), CudaResult::kSuccess);
+  ASSERT_EQ(context.Seal(), CudaResult::kSuccess);
+  EXPECT_EQ(Launch(&session, store, session.memory, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(&session, session.memory, 1)[0], 42u);
+}
+
+TEST_P(SharedDeviceTest, AnArenaIsNotUnsealedWhileItsWorkIsUnderWay) {
+  Session session;
+  ASSERT_NO_FATAL_FAILURE(OpenSealed(&session));
+  Context& context = *session.context;
+  const KernelId spin = Find(&session, "spin");
+  EXPECT_EQ(Write(&session, session.memory, 0, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Launch(&session, spin, session.memory, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(context.Unseal(), CudaResult::kNotReady);
+  EXPECT_EQ(context.UnmapChunk(session.memory, kChunkBytes), CudaResult::kNotSupported);
+  StreamId stream{};
+  ASSERT_EQ(context.CreateStream(kStreamNonBlocking, 0, &stream), CudaResult::kSuccess);
+  EXPECT_EQ(Write(&session, session.memory, 1, stream), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(&session, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(&session, stream), CudaResult::kSuccess);
+  EXPECT_EQ(context.Unseal(), CudaResult::kSuccess);
+}
+
 TEST_P(SharedDeviceTest, ASessionCopiesThroughItsWindow) {
   constexpr uint64_t kNamed = 0x500000000000;
   constexpr uint64_t kWindowBytes = 1 * kMiB;

@@ -13,6 +13,8 @@
 //   storm SEED       takes, touches and gives back memory of random sizes, and says so at once
 //                                                       storms
 //   calm             ends that                          rounds N, refused M
+//   offer            offers each piece to other processes
+//                                                       offered N of M pieces
 //
 // Between lines it does nothing. It ends when its standard input does.
 #include <cuda_runtime.h>
@@ -195,6 +197,16 @@ void Storm(uint64_t seed) {
   std::printf("rounds %" PRIu64 ", refused %" PRIu64 "\n", rounds, refused);
 }
 
+void Offer() {
+  size_t offered = 0;
+  for (const Piece& piece : g_pieces) {
+    cudaIpcMemHandle_t handle;
+    offered += cudaIpcGetMemHandle(&handle, piece.words) == cudaSuccess ? 1 : 0;
+  }
+  (void)cudaGetLastError();
+  std::printf("offered %zu of %zu pieces\n", offered, g_pieces.size());
+}
+
 void TakeAsSaid(const char* what) {
   uint64_t bytes = 0;
   if (std::strcmp(what, "all") == 0) {
@@ -223,6 +235,8 @@ void Obey(const std::string& verb, const char* what) {
     Check(number);
   } else if (verb == "work") {
     Work(static_cast<uint32_t>(number));
+  } else if (verb == "offer") {
+    Offer();
   } else if (verb == "storm") {
     Storm(number);
   } else {

@@ -28,6 +28,7 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   CudaResult MapSink(uint64_t va, uint64_t bytes) override;
   CudaResult MapOwn(uint64_t va, uint64_t bytes) override;
   CudaResult Seal() override { return CudaResult::kNotSupported; }
+  CudaResult Unseal() override { return CudaResult::kNotSupported; }
   uint64_t own_bytes() const override { return own_bytes_.load(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;

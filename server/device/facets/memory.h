@@ -55,12 +55,16 @@ class Memory {
   // Maps memory of the context's own at [va, va + bytes), which holds zeros and ends with the
   // context. kInvalidValue as for MapChunk().
   virtual CudaResult MapOwn(uint64_t va, uint64_t bytes) = 0;
-  // For a context of a shared device, once its memory is mapped and before anything runs: maps a
+  // For a context of a shared device, once its memory is mapped and before anything runs. Maps a
   // sink wherever nothing is mapped in the arena and in the zones beside it, so that no access that
-  // a guarded kernel can make faults. From now on nothing is mapped or unmapped until the context
-  // ends, since a hole would be there for a moment: that is kNotSupported. kNotSupported for other
-  // contexts.
+  // a guarded kernel can make faults. From now on nothing is mapped or unmapped: a hole would be
+  // there for a moment, so that is kNotSupported. For other contexts this is kNotSupported.
   virtual CudaResult Seal() = 0;
+  // Undoes Seal() for a while, so that chunks can leave and come back: sinks stay, and what is
+  // unmapped leaves a hole. The caller sees to it that nothing runs before the next Seal(), which
+  // fills the holes that are left. kNotReady when work of the context is under way, kNotSupported
+  // when it is not sealed.
+  virtual CudaResult Unseal() = 0;
   // The memory of the context's own that MapSink(), MapOwn() and Seal() have taken so far.
   virtual uint64_t own_bytes() const = 0;
   // Sets what the device, and those that reach its memory, may do with one mapped chunk from now

@@ -299,10 +299,13 @@ absl::StatusOr<bool> Residency::MakeRoomInLease(const Want& want, const LeaseLim
   std::string why;
   for (const Resident& resident : residents) {
     if (resident.session == want.session) continue;
-    if (resident.why_not.empty() && !resident.spared) continue;
-    fixed += resident.held_bytes;
-    why = absl::StrCat("session ", resident.session, " cannot be moved, since ",
-                       WhyItStays(resident));
+    const bool moves = resident.why_not.empty() && !resident.spared;
+    const uint64_t stays = moves ? resident.staying_bytes : resident.held_bytes;
+    if (stays == 0) continue;
+    fixed += stays;
+    why = absl::StrCat(moves ? "memory of session " : "session ", resident.session,
+                       " cannot be moved, since ",
+                       moves ? "it is shared with other sessions" : WhyItStays(resident));
   }
   if (own + fixed + bytes > limit.bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(most, ": ", why));

@@ -30,9 +30,10 @@ namespace warpline::server {
 // The part of one device that a session has at this moment.
 struct Resident {
   uint64_t session = 0;
-  uint64_t bytes = 0;  // On the device.
+  uint64_t bytes = 0;  // On the device, and can be moved.
   // On the device or asked for of it, also while they are moved.
   uint64_t held_bytes = 0;
+  uint64_t staying_bytes = 0;  // The part of them that is shared, which is never moved.
   // Empty, or why its memory cannot be moved.
   std::string why_not;
   bool moving = false;     // It is being moved, or on its way back.

@@ -112,9 +112,9 @@ class ChunkSource {
   // Returns how much more of the device the session's lease may have now, while its other sessions
   // have what they have.
   virtual uint64_t LeftOfLimit() RUNS_ON(control_loop) = 0;
-  // Returns false if memory of this session and of `other` may not be shared: both could not be
-  // moved any more, and others could not come back beside them.
-  virtual bool MayShareWith(uint64_t other) RUNS_ON(control_loop) = 0;
+  // Returns false if `bytes` of the session may not stay on the device for good, as shared memory
+  // does: other sessions could not come back beside them.
+  virtual bool MayStay(uint64_t bytes) RUNS_ON(control_loop) = 0;
   // Asks the policy what to do about a shortage. Otherwise memory of others is moved to the host
   // where the server may do that. Otherwise the request waits as long as memory comes back by
   // itself, for at most kMostReturnWait. Then, once for each request, sessions that the same pays
@@ -178,8 +178,8 @@ class MemoryReclaimer {
   // Returns ChunkSource::LeftOfLimit() for the session.
   virtual uint64_t LeftOfLimit(uint64_t session, const DeviceMemory& device)
       RUNS_ON(control_loop) = 0;
-  // Returns ChunkSource::MayShareWith() for the session.
-  virtual bool MayShare(uint64_t session, uint64_t other, const DeviceMemory& device)
+  // Returns ChunkSource::MayStay() for the session.
+  virtual bool MayStay(uint64_t session, uint64_t bytes, const DeviceMemory& device)
       RUNS_ON(control_loop) = 0;
   // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
   // False when there is none. See SessionMemory.

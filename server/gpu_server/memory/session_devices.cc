@@ -86,8 +86,8 @@ class SessionDevices::Device : public ChunkSource {
   uint64_t LeftOfLimit() override RUNS_ON(control_loop) {
     return all_->links_.reclaimer->LeftOfLimit(session_, *device);
   }
-  bool MayShareWith(uint64_t other) override RUNS_ON(control_loop) {
-    return all_->links_.reclaimer->MayShare(session_, other, *device);
+  bool MayStay(uint64_t bytes) override RUNS_ON(control_loop) {
+    return all_->links_.reclaimer->MayStay(session_, bytes, *device);
   }
   void StopWaiting() override RUNS_ON(control_loop) {
     all_->links_.reclaimer->StopWaiting(session_);

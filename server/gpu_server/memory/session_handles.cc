@@ -187,7 +187,8 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
     offer.va = range->base;
     offer.bytes = range->bytes;
   }
-  if (!offer.is_event() && !links_.chunks->MayShareWith(options_.session)) {
+  const bool stays_already = offer.is_event() || options_.shares->Knows(offer);
+  if (!stays_already && !links_.chunks->MayStay(offer.bytes)) {
     return Answer(0, CudaResult::kOutOfMemory, kOthersCouldNotComeBack);
   }
   grant.set_id(request.id());
@@ -245,7 +246,7 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   if (chunk_count() >= options_.max_chunks) {
     return Answer(0, CudaResult::kOutOfMemory, "the session holds too many chunks already");
   }
-  if (!links_.chunks->MayShareWith(owner->options_.session)) {
+  if (!links_.chunks->MayStay(offer->bytes)) {
     return Answer(0, CudaResult::kOutOfMemory, kOthersCouldNotComeBack);
   }
   auto chunks = owner->HoldsOf(*offer);

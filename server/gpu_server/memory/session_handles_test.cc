@@ -49,7 +49,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   void Fetch(std::shared_ptr<AwayMemory>, Moved) override { FAIL(); }
   uint64_t MostGrowth(bool) override { return ~uint64_t{0}; }
   uint64_t LeftOfLimit() override { return ~uint64_t{0}; }
-  bool MayShareWith(uint64_t) override { return may_share; }
+  bool MayStay(uint64_t) override { return may_share; }
   void StopWaiting() override {}
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
@@ -182,16 +182,80 @@ TEST_F(SessionHandlesTest, MemoryBehindHandlesLeavesAndComesBack) {
   EXPECT_EQ(first_.memory->backed_bytes(), 22 * kMiB);
 }
 
-TEST_F(SessionHandlesTest, MemoryThatIsSharedStays) {
+TEST_F(SessionHandlesTest, MemoryThatIsSharedStaysAndTheRestLeaves) {
+  for (const uint64_t handle : {1, 2}) {
+    first_.Create(handle, 2 * kMiB, 1);
+    first_.host.Deliver({2 * kMiB});
+    first_.Done();
+  }
+  second_.Open(first_.Share(1).token(), 9, 2 * kMiB);
+  second_.Done();
+  std::vector<absl::Status> paged;
+  const auto done = [&](const absl::Status& status) { paged.push_back(status); };
+  EXPECT_EQ(first_.memory->staying_bytes(), 2 * kMiB);
+  EXPECT_EQ(first_.memory->chunk_bytes(), 2 * kMiB);
+  first_.memory->PageOut(done);
+  const auto release = first_.host.sent.back().release();
+  ASSERT_EQ(release.handle_size(), 1);
+  EXPECT_EQ(release.handle(0), 2u);
+  first_.Done();
+  EXPECT_TRUE(first_.memory->away());
+  EXPECT_EQ(first_.memory->away_bytes(), 2 * kMiB);
+  EXPECT_EQ(first_.memory->held_bytes(), 2 * kMiB);
+  EXPECT_EQ(first_.memory->total_bytes(), 4 * kMiB);
+  // All that the other session has is shared.
+  const size_t sent = second_.host.sent.size();
+  second_.memory->PageOut(done);
+  EXPECT_FALSE(second_.memory->away());
+  EXPECT_EQ(second_.host.sent.size(), sent);
+
+  first_.memory->PageIn(done);
+  first_.host.Deliver({2 * kMiB});
+  ASSERT_EQ(first_.host.sent.back().hold().handle_size(), 1);
+  EXPECT_EQ(first_.host.sent.back().hold().handle(0), 2u);
+  first_.Done();
+  ASSERT_EQ(paged.size(), 3u);
+  for (const absl::Status& status : paged) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(first_.memory->backed_bytes(), 4 * kMiB);
+}
+
+TEST_F(SessionHandlesTest, AWorkerThatTakesOverWhileMemoryIsAwayGetsWhatIsSharedToo) {
+  for (const uint64_t handle : {1, 2}) {
+    first_.Create(handle, 2 * kMiB, 1);
+    first_.host.Deliver({2 * kMiB});
+    first_.Done();
+  }
+  second_.Open(first_.Share(1).token(), 9, 2 * kMiB);
+  second_.Done();
+  first_.memory->PageOut([](const absl::Status&) {});
+  first_.Done();
+  CudaResult mapped = CudaResult::kNotReady;
+  first_.memory->MapAgain(/*go_on=*/true, [&](CudaResult result) { mapped = result; });
+  first_.host.Deliver({2 * kMiB});
+  ASSERT_EQ(first_.host.sent.back().hold().handle_size(), 2);
+  first_.Done();
+  EXPECT_EQ(mapped, CudaResult::kSuccess);
+}
+
+TEST_F(SessionHandlesTest, MemoryLeavesAgainOnceTheOtherSessionHasGivenItBack) {
   first_.Create(1, 2 * kMiB, 1);
   first_.host.Deliver({2 * kMiB});
   first_.Done();
-  second_.Open(first_.Share(1).token(), 9, 2 * kMiB);
+  const std::string token = first_.Share(1).token();
+  second_.Open(token, 9, 2 * kMiB);
   second_.Done();
-  absl::Status paged;
-  first_.memory->PageOut([&](const absl::Status& status) { paged = status; });
-  EXPECT_TRUE(absl::IsFailedPrecondition(paged)) << paged;
-  EXPECT_FALSE(first_.memory->away());
+  shares_.Remove(token, first_.memory.get());
+  EXPECT_EQ(first_.memory->chunk_bytes(), 0u);
+  // The other session's worker may have it still, whatever that says.
+  second_.Drop(9);
+  second_.Done();
+  EXPECT_EQ(first_.memory->chunk_bytes(), 0u);
+  second_.memory->End();
+  EXPECT_EQ(first_.memory->chunk_bytes(), 2 * kMiB);
+  first_.memory->PageOut([](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+  first_.Done();
+  EXPECT_TRUE(first_.memory->away());
+  EXPECT_EQ(quota_->used_bytes(), 2 * kMiB);
 }
 
 TEST_F(SessionHandlesTest, MemoryThatIsOfferedStaysUntilTheOfferEnds) {
@@ -199,9 +263,10 @@ TEST_F(SessionHandlesTest, MemoryThatIsOfferedStaysUntilTheOfferEnds) {
   first_.host.Deliver({2 * kMiB});
   first_.Done();
   const std::string token = first_.Share(1).token();
-  EXPECT_EQ(first_.memory->WhyNotMovable(), "it offers memory to other sessions");
-  shares_.Remove(token, first_.memory.get());
   EXPECT_EQ(first_.memory->WhyNotMovable(), "");
+  EXPECT_EQ(first_.memory->staying_bytes(), 2 * kMiB);
+  shares_.Remove(token, first_.memory.get());
+  EXPECT_EQ(first_.memory->staying_bytes(), 0u);
 }
 
 TEST_F(SessionHandlesTest, WhereOthersCouldNotComeBackNothingIsOfferedOrOpened) {

@@ -125,7 +125,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // what it has returned, or CUDA_ERROR_OUT_OF_MEMORY. Not while a request is under way.
   void Seal() RUNS_ON(control_loop);
 
-  // Moves all that the session has of the device to the host, and gives the device's memory back.
+  // Moves what the session has of the device to the host, and gives the device's memory back.
+  // Memory that other sessions have or may open stays where it is.
   // The session must be at rest, and its worker's kernels may not run before PageIn(). The
   // client's requests wait meanwhile. `done` is called with OK, or the session has its memory as
   // before: FAILED_PRECONDITION says what it has that cannot be moved, RESOURCE_EXHAUSTED that the
@@ -169,9 +170,12 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   uint64_t backed_bytes() const RUNS_ON(control_loop) {
     return book_.backed_bytes() + handles_.bytes() + outside_.bytes() + own_.bytes();
   }
+  // The bytes in the arena and behind handles that PageOut() leaves where they are, since other
+  // sessions have the memory, too, or may open it.
+  uint64_t staying_bytes() const RUNS_ON(control_loop);
   // The bytes that PageOut() frees: in the arena, behind handles, and kept.
   uint64_t chunk_bytes() const RUNS_ON(control_loop) {
-    return book_.backed_bytes() + handles_.bytes() + kept_bytes_;
+    return book_.backed_bytes() + handles_.bytes() + kept_bytes_ - staying_bytes();
   }
   // Bytes that are on the device or asked for of it, also while they are moved.
   uint64_t held_bytes() const RUNS_ON(control_loop);
@@ -275,9 +279,11 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // MapAgain(), once what is away is there.
   void MapAgainAfterPaging(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
   void EndPaged() RUNS_ON(control_loop);
-  // Has the worker take what is in the arena, and behind handles.
+  // Prepares to have the worker take what is in the arena, and behind handles.
   void BeginAgain(bool go_on, bool handles, std::function<void(CudaResult)> done)
       RUNS_ON(control_loop);
+  // Returns true if memory of a handle stays where it is (staying_bytes()).
+  bool HandleStays(uint64_t handle, const HeldMemory& memory) const RUNS_ON(control_loop);
   void SendAgain() RUNS_ON(control_loop);
   void FinishAgain(CudaResult result) RUNS_ON(control_loop);
   void Next() RUNS_ON(control_loop);

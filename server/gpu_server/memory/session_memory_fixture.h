@@ -69,7 +69,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   }
   uint64_t MostGrowth(bool) override { return most_growth; }
   uint64_t LeftOfLimit() override { return left_of_limit; }
-  bool MayShareWith(uint64_t) override { return true; }
+  bool MayStay(uint64_t) override { return true; }
   void StopWaiting() override { ++stops; }
   MemoryRelief Relieve(const MemoryShortage& shortage, Again again) override {
     seen = shortage;

@@ -2,13 +2,18 @@
 //
 // While the worker is at rest, the pager copies the chunks. Then the worker unmaps them, and they
 // are given back like those of a worker that is gone. An error before the last step leaves all as
-// it was. Other chunks are filled before the worker maps them at the same addresses.
+// it was. Other chunks are filled before the worker maps them at the same addresses. Chunks that
+// other sessions have, or may open, stay where they are: those sessions go on.
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/gpu_server/memory/session_memory.h"
+#include "server/gpu_server/memory/share_book.h"
 #include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::server {
@@ -20,6 +25,25 @@ namespace {
 constexpr uint64_t kMostUnseen = uint64_t{1} << 30;
 // Handles in one message, which fits into a packet.
 constexpr int kMostReleased = 1000;
+
+// The parts of its arena that a session offers, for questions in order of address.
+class Offered {
+ public:
+  // `shares` may be null.
+  Offered(const ShareBook* shares, const SessionMemory* owner) RUNS_ON(control_loop) {
+    if (shares != nullptr) ranges_ = shares->OfferedRanges(owner);
+  }
+  // Returns true if it offers some of [va, va + bytes). REQUIRES: `va` is not below that of an
+  // earlier question.
+  bool Has(uint64_t va, uint64_t bytes) {
+    while (next_ < ranges_.size() && ranges_[next_].base + ranges_[next_].bytes <= va) ++next_;
+    return next_ < ranges_.size() && ranges_[next_].base < va + bytes;
+  }
+
+ private:
+  std::vector<ArenaRange> ranges_;
+  size_t next_ = 0;
+};
 
 CudaResult ResultOfReturn(const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) return CudaResult::kOutOfMemory;
@@ -44,7 +68,8 @@ uint64_t SessionMemory::total_bytes() const {
 }
 
 uint64_t SessionMemory::held_bytes() const {
-  uint64_t bytes = chunk_bytes() + asked_bytes_ + TotalBytes(taken_);
+  uint64_t bytes = book_.backed_bytes() + handles_.bytes() + kept_bytes_ + asked_bytes_;
+  bytes += TotalBytes(taken_);
   if (transfer_ != nullptr) bytes += TotalBytes(transfer_->chunks);
   if (paged_ != nullptr) bytes += TotalBytes(*paged_->chunks);
   return bytes;
@@ -54,12 +79,42 @@ bool SessionMemory::Backs(uint64_t va, uint64_t bytes) const {
   if (paged_ == nullptr) return book_.Backs(va, bytes);
   const uint64_t end = va + bytes;
   if (end < va) return false;
-  for (const Paged::Range& range : paged_->ranges) {
-    if (range.handle != 0) break;
-    if (range.va <= va && va - range.va < range.bytes) va = range.va + range.bytes;
-    if (va >= end) return true;
+  auto range = paged_->ranges.begin();
+  while (va < end) {
+    uint64_t next = book_.EndOfGrant(va);
+    while (range != paged_->ranges.end() && range->handle == 0 && range->va + range->bytes <= va) {
+      ++range;
+    }
+    if (range != paged_->ranges.end() && range->handle == 0 && range->va <= va) {
+      next = range->va + range->bytes;
+    }
+    if (next == va) return false;
+    va = next;
   }
-  return bytes == 0;
+  return true;
+}
+
+bool SessionMemory::HandleStays(uint64_t handle, const HeldMemory& memory) const {
+  // Another session could not open it while it is away.
+  if (options_.shares != nullptr && options_.shares->OffersHandle(this, handle)) return true;
+  return std::any_of(memory.chunks.begin(), memory.chunks.end(),
+                     [this](const Chunk& chunk) { return IsShared(chunk, quota_.get()); });
+}
+
+uint64_t SessionMemory::staying_bytes() const {
+  const bool offers = options_.shares != nullptr && options_.shares->OffersMemory(this);
+  uint64_t bytes = 0;
+  if (!offers && !has_shared_) return bytes;
+  Offered offered(options_.shares, this);
+  book_.ForEachChunk([&](uint64_t va, const Chunk& chunk) {
+    control_loop.AssertOnLoop();
+    if (IsShared(chunk, quota_.get()) || offered.Has(va, chunk.bytes)) bytes += chunk.bytes;
+  });
+  handles_.ForEach([&](uint64_t handle, const HeldMemory& memory) {
+    control_loop.AssertOnLoop();
+    if (HandleStays(handle, memory)) bytes += memory.bytes();
+  });
+  return bytes;
 }
 
 std::string SessionMemory::WhyNotPageable() const {
@@ -70,25 +125,14 @@ std::string SessionMemory::WhyNotPageable() const {
 }
 
 std::string SessionMemory::WhyNotMovable() const {
-  if (options_.at_once) return "a guarded session has its memory for as long as it lasts";
   if (abandoned_ || ended_) return "it has ended";
-  if (!limbo_.empty()) return "its worker failed to map some of its memory";
-  // The other session could not open it while it is away.
-  if (options_.shares != nullptr && options_.shares->OffersMemory(this)) {
-    return "it offers memory to other sessions";
-  }
-  if (!has_shared_) return "";
-  bool shared = false;
-  const auto look = [&](uint64_t, const Chunk& chunk) { shared |= chunk.share != nullptr; };
-  book_.ForEachChunk(look);
-  handles_.ForEachChunk(look);
-  return shared ? "it shares memory with other sessions" : "";
+  return limbo_.empty() ? "" : "its worker failed to map some of its memory";
 }
 
 void SessionMemory::PageOut(std::function<void(absl::Status)> done) {
   const std::string why = WhyNotPageable();
   if (!why.empty()) return done(absl::FailedPreconditionError(why));
-  if (book_.chunk_count() + handles_.chunk_count() == 0) {
+  if (book_.backed_bytes() + handles_.bytes() == staying_bytes()) {
     GiveUpKept();
     return done(absl::OkStatus());
   }
@@ -108,10 +152,19 @@ void SessionMemory::PageOut(std::function<void(absl::Status)> done) {
         {va, handle, TotalBytes(chunks), chunks.size(), std::move(reservation)});
     std::move(chunks.begin(), chunks.end(), std::back_inserter(*paged_->chunks));
   };
-  for (Grant& grant : book_.Clear()) {
+  book_.EndShares(quota_.get());
+  handles_.EndShares(quota_.get());
+  Offered offered(options_.shares, this);
+  for (Grant& grant : book_.TakeIf([&](uint64_t va, const Chunk&chunk) {
+         control_loop.AssertOnLoop();
+         return !IsShared(chunk, quota_.get()) && !offered.Has(va, chunk.bytes);
+       })) {
     add(grant.va, 0, std::move(grant.chunks), std::move(grant.reservation));
   }
-  for (auto& [handle, memory] : handles_.Clear()) {
+  for (auto& [handle, memory] : handles_.TakeIf([&](uint64_t handle, const HeldMemory&memory) {
+         control_loop.AssertOnLoop();
+         return !HandleStays(handle, memory);
+       })) {
     add(0, handle, std::move(memory.chunks), std::move(memory.reservation));
   }
   links_.chunks->MoveOut(paged_->chunks, paged_->away,
@@ -342,6 +395,21 @@ void SessionMemory::OnMovedIn(const absl::Status& status) {
              ? absl::OkStatus()
              : absl::InternalError(absl::StrCat("its worker cannot map its memory again: ",
                                                 CudaResultName(result))));
+  });
+  // The worker has what stayed.
+  std::map<uint64_t, uint64_t> ends;  // By address.
+  std::set<uint64_t> handles;
+  for (const Paged::Range& range : paged->ranges) {
+    if (range.handle != 0) {
+      handles.insert(range.handle);
+    } else {
+      ends[range.va] = range.va + range.bytes;
+    }
+  }
+  std::erase_if(again_->chunks, [&](const Again::Item& item) {
+    if (item.handle != 0) return !handles.contains(item.handle);
+    const auto next = ends.upper_bound(item.va);
+    return next == ends.begin() || std::prev(next)->second <= item.va;
   });
   SendAgain();
 }

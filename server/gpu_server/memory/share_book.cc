@@ -64,6 +64,34 @@ void ShareBook::RemoveHandle(const SessionMemory* owner, uint64_t handle) {
   own->second.handles.erase(found);
 }
 
+bool ShareBook::Knows(const Offer& offer) const {
+  const auto own = own_.find(offer.owner.lock().get());
+  if (own == own_.end() || offer.is_event()) return false;
+  return offer.handle != 0 ? own->second.handles.contains(offer.handle)
+                           : own->second.ranges.contains({offer.va, offer.bytes});
+}
+
+bool ShareBook::OffersHandle(const SessionMemory* owner, uint64_t handle) const {
+  const auto own = own_.find(owner);
+  return own != own_.end() && own->second.handles.contains(handle);
+}
+
+std::vector<ArenaRange> ShareBook::OfferedRanges(const SessionMemory* owner) const {
+  std::vector<ArenaRange> offered;
+  const auto own = own_.find(owner);
+  if (own == own_.end()) return offered;
+  for (const auto& [range, token] : own->second.ranges) {
+    const auto& [va, bytes] = range;
+    if (offered.empty() || va > offered.back().base + offered.back().bytes) {
+      offered.push_back({va, bytes});
+    } else {
+      ArenaRange& last = offered.back();
+      last.bytes = std::max(last.bytes, va + bytes - last.base);
+    }
+  }
+  return offered;
+}
+
 void ShareBook::RemoveRange(const SessionMemory* owner, uint64_t va, uint64_t bytes) {
   const auto own = own_.find(owner);
   if (own == own_.end()) return;

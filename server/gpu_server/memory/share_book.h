@@ -9,10 +9,12 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "memory/arena_book.h"
 #include "server/hostlink/process/control_loop.h"
 
 namespace warpline::server {
@@ -46,8 +48,13 @@ class ShareBook {
   // The offer, if `domain` may open it. NOT_FOUND otherwise, whatever the reason.
   absl::StatusOr<Offer> Find(const std::string& token, const std::string& domain) const
       RUNS_ON(control_loop);
-  // Returns true if the session offers memory.
+  // Returns true if the offer's memory is offered by its owner already, as it is.
+  bool Knows(const Offer& offer) const RUNS_ON(control_loop);
+  // Returns true if the session offers memory: any, or that of a handle.
   bool OffersMemory(const SessionMemory* owner) const RUNS_ON(control_loop);
+  bool OffersHandle(const SessionMemory* owner, uint64_t handle) const RUNS_ON(control_loop);
+  // Returns the ranges of the arena that the session offers, by address; none overlap.
+  std::vector<ArenaRange> OfferedRanges(const SessionMemory* owner) const RUNS_ON(control_loop);
   // Ends the offer of a token, if it is the owner's.
   void Remove(const std::string& token, const SessionMemory* owner) RUNS_ON(control_loop);
   // Ends the offers of memory that the owner gives back: of a handle, or of ranges that reach into

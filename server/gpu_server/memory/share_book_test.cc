@@ -1,6 +1,7 @@
 #include "server/gpu_server/memory/share_book.h"
 
 #include <memory>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "server/gpu_server/memory/session_memory.h"
@@ -37,6 +38,25 @@ TEST_F(ShareBookTest, MemoryKeepsItsTokenAndEventsHaveTheirOwn) {
   EXPECT_NE(Add(owner_, 0, 4096, 2), Add(owner_, 0, 4096, 4));
   EXPECT_NE(Add(owner_, 1, 0, 2), Add(other_, 1, 0, 2));
   EXPECT_NE(Add(owner_, 0), Add(owner_, 0));
+}
+
+TEST_F(ShareBookTest, RangesThatOverlapAreToldAsOne) {
+  Add(owner_, 0, 40, 10);
+  Add(owner_, 0, 0, 30);
+  Add(owner_, 0, 4, 2);
+  Add(owner_, 0, 20, 15);
+  Add(owner_, 0, 50, 5);
+  Add(other_, 0, 70, 5);
+  Add(owner_, 3, 0, 2);
+  const std::vector<ArenaRange> ranges = book_.OfferedRanges(owner_.get());
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].base, 0u);
+  EXPECT_EQ(ranges[0].bytes, 35u);
+  EXPECT_EQ(ranges[1].base, 40u);
+  EXPECT_EQ(ranges[1].bytes, 15u);
+  EXPECT_TRUE(book_.OffersHandle(owner_.get(), 3));
+  EXPECT_FALSE(book_.OffersHandle(other_.get(), 3));
+  EXPECT_TRUE(book_.OfferedRanges(Session().get()).empty());
 }
 
 TEST_F(ShareBookTest, OffersAreTakenBackByTheirOwnerAlone) {

@@ -93,6 +93,10 @@ class SessionOwner : public MemoryReclaimer {
   // The devices for a session, counted until OnSessionEnded(); see PlaceSession().
   virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted)
       RUNS_ON(control_loop) = 0;
+  // Returns true if another guarded session of the device has the arena, part of it, or one that
+  // adjoins it. Memory that is away and sessions without a worker keep their addresses.
+  virtual bool HasArena(const DeviceMemory& device, const ArenaRange& arena, uint64_t except)
+      RUNS_ON(control_loop) = 0;
   // A client that was away has its session again.
   virtual void OnClientBack() RUNS_ON(control_loop) = 0;
   // Calls `again` once the devices seem to have room for what the session has away, and moves
@@ -156,14 +160,19 @@ class Session : public SessionControl,
   std::optional<Resident> ResidentOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   // Returns what it has done so far, if it is open and its memory is on the device.
   std::optional<SessionProgress> Progress() const RUNS_ON(control_loop);
-  // Returns the bytes in chunks of a device, there and away.
+  // Returns the bytes in chunks of a device that can be moved, and that are away.
   uint64_t ChunkBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   uint64_t AwayBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  // Returns those that stay there, since other sessions have the memory, too, or may have it.
+  uint64_t StayingBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   // Returns what its worker takes of a device for itself, which counts against the device.
   uint64_t OwnBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   // Returns why its memory cannot be moved, which is that of all its devices together, or an empty
   // text.
   std::string WhyNotMovable() const RUNS_ON(control_loop);
+  // Returns true if this is a guarded session of the device whose arena overlaps `arena` or adjoins
+  // it.
+  bool HasArena(const DeviceMemory& device, const ArenaRange& arena) const RUNS_ON(control_loop);
   // Returns what it has on a device or asks for of it, also while that is moved.
   uint64_t HeldBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   // See LeaseMembership.

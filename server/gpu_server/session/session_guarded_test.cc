@@ -50,9 +50,9 @@ class SessionGuardedTest : public SessionFixture {
   static constexpr uint64_t kOwn = 22 * kMiB;
   static constexpr uint64_t kArenaBytes = 4ull << 30;
 
-  // Of the so-manieth session, which has an arena of its own.
+  // The arena of a session. None adjoins another.
   static uint64_t ArenaOf(int number) {
-    return kArena + static_cast<uint64_t>(number) * kArenaBytes;
+    return kArena + 2 * static_cast<uint64_t>(number) * kArenaBytes;
   }
   static Hello GuardedHello(int number = 0) {
     Hello hello = TestClient::GoodHello();
@@ -101,6 +101,23 @@ TEST_F(SessionGuardedTest, AllMemoryComesWithTheWelcome) {
   EXPECT_EQ(memory_[0]->stats().pool.claimed_bytes, kOwn);
   client->SendCommands(Body('w', 77, kArena + 8 * kMiB + kAll - 8));
   EXPECT_TRUE(client->Await(kReplies).has_value());
+}
+
+TEST_F(SessionGuardedTest, ArenasOfADeviceNeitherOverlapNorAdjoin) {
+  StartServer();
+  auto first = OpenGuarded(1);
+  for (const uint64_t base : {ArenaOf(1), ArenaOf(1) - kArenaBytes, ArenaOf(1) + kArenaBytes}) {
+    Hello hello = GuardedHello();
+    hello.set_arena_base(base);
+    hello.mutable_initial_memory()->set_va(base + 8 * kMiB);
+    EXPECT_EQ(RefusalOf(Refusal(hello)).reason(), warpline_internal::Refusal::ARENA_UNAVAILABLE);
+  }
+  // Sessions with a context of their own may have the same addresses.
+  Hello isolated = TestClient::GoodHello();
+  isolated.set_arena_base(ArenaOf(1));
+  auto second = Dial();
+  EXPECT_TRUE(second->Open(isolated).has_value());
+  auto third = OpenGuarded(2);
 }
 
 TEST_F(SessionGuardedTest, TheServersLimitIsTheQuotaWithoutALease) {

@@ -267,6 +267,13 @@ absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(
   return placed;
 }
 
+bool SessionHost::HasArena(const DeviceMemory& device, const ArenaRange& arena, uint64_t except) {
+  return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    control_loop.AssertOnLoop();
+    return entry.first != except && entry.second->HasArena(device, arena);
+  });
+}
+
 void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                                  KeptSegments kept) {
   for (size_t i = 0; i < devices_.size(); ++i) {

@@ -156,6 +156,8 @@ class SessionHost : public Acceptor,
   // SessionOwner.
   absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted) override
       RUNS_ON(control_loop);
+  bool HasArena(const DeviceMemory& device, const ArenaRange& arena, uint64_t except) override
+      RUNS_ON(control_loop);
   ShortageVerdict OnShortage(const KeptMemory& wanted, const MemoryShortage& shortage) override
       RUNS_ON(control_loop);
   bool AwaitReturn(const KeptMemory& wanted, absl::Time deadline,
@@ -173,19 +175,17 @@ class SessionHost : public Acceptor,
   uint64_t MostGrowth(uint64_t session, const DeviceMemory& device, bool stays) override
       RUNS_ON(control_loop);
   uint64_t LeftOfLimit(uint64_t session, const DeviceMemory& device) override RUNS_ON(control_loop);
-  bool MayShare(uint64_t session, uint64_t other, const DeviceMemory& device) override
+  bool MayStay(uint64_t session, uint64_t bytes, const DeviceMemory& device) override
       RUNS_ON(control_loop);
   // Returns what the sessions have of the device, or those of `session`'s lease of its part, in
-  // the order in which they are to be obeyed. `stays` is left to the caller. Where `fixed` returns
-  // true for a session, it counts as one that cannot be moved.
-  std::vector<GrowthFacts> GrowthFactsOf(uint64_t session, const DeviceMemory& device,
-                                         const std::function<bool(uint64_t)>& fixed)
+  // the order in which they are to be obeyed. `stays` is left to the caller.
+  std::vector<GrowthFacts> GrowthFactsOf(uint64_t session, const DeviceMemory& device)
       RUNS_ON(control_loop);
   // Returns those of `session`'s lease of its part, as if it had this limit.
-  GrowthFacts LeaseFactsOf(uint64_t session, const DeviceMemory& device, const LeaseLimit& limit,
-                           const std::function<bool(uint64_t)>& fixed) RUNS_ON(control_loop);
+  GrowthFacts LeaseFactsOf(uint64_t session, const DeviceMemory& device, const LeaseLimit& limit)
+      RUNS_ON(control_loop);
   // Adds what the session has of the device to the facts.
-  void AddGrowthFacts(const Session& session, const DeviceMemory& device, bool grows, bool fixed,
+  void AddGrowthFacts(const Session& session, const DeviceMemory& device, bool grows,
                       GrowthFacts* facts) const RUNS_ON(control_loop);
   // Returns the device's part of the host's memory for what is away.
   uint64_t SwapBytesFor(const DeviceMemory& device) const;

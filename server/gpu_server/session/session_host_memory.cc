@@ -158,17 +158,20 @@ uint64_t SessionHost::OfferedBytes(const DeviceMemory& device) const {
 
 uint64_t SessionHost::MostGrowth(uint64_t session, const DeviceMemory& device, bool stays) {
   uint64_t most = ~uint64_t{0};
-  for (GrowthFacts& facts : GrowthFactsOf(session, device, [](uint64_t) { return false; })) {
+  for (GrowthFacts& facts : GrowthFactsOf(session, device)) {
     facts.stays = stays;
     most = std::min(most, warpline::server::MostGrowth(facts));
   }
   return most;
 }
 
-bool SessionHost::MayShare(uint64_t session, uint64_t other, const DeviceMemory& device) {
-  const std::vector<GrowthFacts> facts =
-      GrowthFactsOf(session, device, [&](uint64_t id) { return id == session || id == other; });
-  return std::all_of(facts.begin(), facts.end(), &FitsBesideFixed);
+bool SessionHost::MayStay(uint64_t session, uint64_t bytes, const DeviceMemory& device) {
+  std::vector<GrowthFacts> all = GrowthFactsOf(session, device);
+  return std::all_of(all.begin(), all.end(), [bytes](GrowthFacts& facts) {
+    facts.fixed_bytes += bytes;
+    facts.own_bytes -= std::min(facts.own_bytes, bytes);
+    return FitsBesideFixed(facts);
+  });
 }
 
 uint64_t SessionHost::SwapBytesFor(const DeviceMemory& device) const {
@@ -181,11 +184,12 @@ uint64_t SessionHost::SwapBytesFor(const DeviceMemory& device) const {
 }
 
 void SessionHost::AddGrowthFacts(const Session& session, const DeviceMemory& device, bool grows,
-                                 bool fixed, GrowthFacts* facts) const {
+                                 GrowthFacts* facts) const {
   const uint64_t bytes = session.ChunkBytesOn(device) + session.AwayBytesOn(device);
   facts->total_bytes += session.TotalBytesOn(device);
-  if (fixed || !session.WhyNotMovable().empty()) {
-    facts->fixed_bytes += bytes + session.OwnBytesOn(device);
+  facts->fixed_bytes += session.OwnBytesOn(device) + session.StayingBytesOn(device);
+  if (!session.WhyNotMovable().empty()) {
+    facts->fixed_bytes += bytes;
   } else if (grows) {
     facts->own_bytes = bytes;
   } else {
@@ -193,8 +197,7 @@ void SessionHost::AddGrowthFacts(const Session& session, const DeviceMemory& dev
   }
 }
 
-std::vector<GrowthFacts> SessionHost::GrowthFactsOf(uint64_t session, const DeviceMemory& device,
-                                                    const std::function<bool(uint64_t)>& fixed) {
+std::vector<GrowthFacts> SessionHost::GrowthFactsOf(uint64_t session, const DeviceMemory& device) {
   std::vector<GrowthFacts> all;
   if (options_.overcommit.factor > 1) {
     GrowthFacts facts;
@@ -202,18 +205,17 @@ std::vector<GrowthFacts> SessionHost::GrowthFactsOf(uint64_t session, const Devi
     facts.limit_bytes = OfferedBytes(device);
     facts.host_bytes = SwapBytesFor(device);
     for (const auto& [id, other] : sessions_) {
-      AddGrowthFacts(*other, device, id == session, fixed(id), &facts);
+      AddGrowthFacts(*other, device, id == session, &facts);
     }
     all.push_back(facts);
   }
   const LeaseLimit limit = LimitOf(session);
-  if (limit.bytes != 0) all.push_back(LeaseFactsOf(session, device, limit, fixed));
+  if (limit.bytes != 0) all.push_back(LeaseFactsOf(session, device, limit));
   return all;
 }
 
 GrowthFacts SessionHost::LeaseFactsOf(uint64_t session, const DeviceMemory& device,
-                                      const LeaseLimit& limit,
-                                      const std::function<bool(uint64_t)>& fixed) {
+                                      const LeaseLimit& limit) {
   GrowthFacts own;
   own.capacity_bytes = limit.bytes;
   own.limit_bytes = ~uint64_t{0};
@@ -223,7 +225,7 @@ GrowthFacts SessionHost::LeaseFactsOf(uint64_t session, const DeviceMemory& devi
   for (const auto& [id, other] : sessions_) {
     const LeaseLimit others_limit = LimitOf(id);
     if (others_limit.lease == limit.lease) {
-      AddGrowthFacts(*other, device, id == session, fixed(id), &own);
+      AddGrowthFacts(*other, device, id == session, &own);
     } else if (others_limit.bytes != 0) {
       auto& [known, bytes] = others[others_limit.lease];
       known = others_limit;
@@ -266,8 +268,7 @@ void SessionHost::SetResident(uint64_t id, uint64_t bytes, std::function<void(ab
     }
     for (const auto& device : devices_) {
       if (bytes == 0) continue;
-      const GrowthFacts facts =
-          LeaseFactsOf(id, *device, {LimitOf(id).lease, bytes}, [](uint64_t) { return false; });
+      const GrowthFacts facts = LeaseFactsOf(id, *device, {LimitOf(id).lease, bytes});
       if (!FitsBesideFixed(facts)) {
         return done(absl::FailedPreconditionError(absl::StrCat(
             "its lease needs at least ", NeededBeside(facts), " bytes of gpu ", device->ordinal(),

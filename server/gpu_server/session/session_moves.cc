@@ -17,6 +17,7 @@ std::optional<Resident> Session::ResidentOn(const DeviceMemory& device) const {
   resident.session = id_;
   resident.bytes = ChunkBytesOn(device);
   resident.held_bytes = HeldBytesOn(device);
+  resident.staying_bytes = StayingBytesOn(device);
   resident.why_not = WhyNotMovable();
   resident.moving = paging_.moving();
   resident.in_flight = worker_.in_flight();
@@ -36,6 +37,10 @@ std::optional<SessionProgress> Session::Progress() const {
 
 uint64_t Session::ChunkBytesOn(const DeviceMemory& device) const {
   return holdings_.devices().Sum(device, &SessionMemory::chunk_bytes);
+}
+
+uint64_t Session::StayingBytesOn(const DeviceMemory& device) const {
+  return holdings_.devices().Sum(device, &SessionMemory::staying_bytes);
 }
 
 uint64_t Session::HeldBytesOn(const DeviceMemory& device) const {
@@ -127,6 +132,7 @@ void Session::StoreMemory() {
 }
 
 void Session::WakeUp(Paging::Done done) {
+  if (const LogPermit permit = lines_.Ask(kReplacedLine)) permit.Info("resumes ", lines_.Keys());
   holdings_.devices().BringBack([this, done = std::move(done)](const absl::Status& status) {
     control_loop.AssertOnLoop();
     if (!status.ok()) return done(status);

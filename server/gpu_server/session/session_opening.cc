@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/steady_time.h"
@@ -78,9 +79,19 @@ void Session::HandleHello() {
     if (!may.ok()) return RefuseTier(may);
   }
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
+  const ArenaRange arena = {hello_.arena_base(), hello_.arena_bytes()};
+  if (IsGuarded(hello_) && parts_.owner->HasArena(*placed_.front(), arena, id_)) {
+    return Refuse(ArenaUnavailable(absl::StrFormat("%d bytes at %#x", arena.bytes, arena.base)));
+  }
   lines_.Begin();
   state_ = State::kQueued;
   AskPolicy();
+}
+
+bool Session::HasArena(const DeviceMemory& device, const ArenaRange& arena) const {
+  if (!IsGuarded(hello_) || placed_.empty() || placed_.front() != &device) return false;
+  return hello_.arena_base() <= arena.base + arena.bytes &&
+         arena.base <= hello_.arena_base() + hello_.arena_bytes();
 }
 
 void Session::BeginOpening() {

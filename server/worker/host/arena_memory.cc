@@ -50,6 +50,12 @@ void ArenaMemory::MapSinks(uint64_t bytes) {
   }
 }
 
+CudaResult ArenaMemory::Seal() {
+  const CudaResult result = contexts_[0]->Seal();
+  if (result == CudaResult::kSuccess) sealed_.store(true, std::memory_order_release);
+  return result;
+}
+
 // A place where a chunk lies is no edge. Without a sink, a program only gets a fault that it would
 // not get without Warpline.
 void ArenaMemory::MapSinkAt(uint64_t end, device::Context* context) {
@@ -85,6 +91,11 @@ CudaResult ArenaMemory::Map(const warpline_internal::MapMemory& map,
 CudaResult ArenaMemory::Unmap(const warpline_internal::UnmapMemory& unmap) {
   device::Context* const context = ContextOf(unmap.va(), SumOf(unmap.chunk_bytes()));
   if (context == nullptr) return CudaResult::kInvalidValue;
+  if (sealed()) {
+    const CudaResult unsealed = context->Unseal();
+    if (unsealed != CudaResult::kSuccess) return unsealed;
+    sealed_.store(false, std::memory_order_release);
+  }
   CudaResult first = CudaResult::kSuccess;
   uint64_t va = unmap.va();
   for (const uint64_t bytes : unmap.chunk_bytes()) {

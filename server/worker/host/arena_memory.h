@@ -3,6 +3,7 @@
 #ifndef WARPLINE_SERVER_WORKER_HOST_ARENA_MEMORY_H_
 #define WARPLINE_SERVER_WORKER_HOST_ARENA_MEMORY_H_
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -36,12 +37,14 @@ class ArenaMemory {
   // For a device that others share: the session may have one of these windows (borrowed).
   void UseWindows(HostWindows* windows) { windows_ = windows; }
 
-  // For a device that others share: nothing is mapped any more, and nowhere in the arena does an
-  // access fault (Memory::Seal). Any thread may call it.
-  CudaResult Seal() { return contexts_[0]->Seal(); }
+  // For a device that others share: nowhere in the arena does an access fault (Memory::Seal). Any
+  // thread may call these two.
+  CudaResult Seal();
+  bool sealed() const { return sealed_.load(std::memory_order_acquire); }
 
   // Carry out the server's requests, with their descriptors. Map() maps all of a request or
-  // nothing.
+  // nothing. Unmap() of a sealed arena unseals it: the server sends the session nothing until the
+  // memory is mapped again, and the next command needs another Seal().
   CudaResult Map(const warpline_internal::MapMemory& map, const std::vector<UniqueFd>& fds);
   CudaResult Unmap(const warpline_internal::UnmapMemory& unmap);
   CudaResult MapHost(const warpline_internal::HostSegment& segment,
@@ -61,6 +64,7 @@ class ArenaMemory {
   bool maps_host_ = true;
   HostWindows* windows_ = nullptr;
   bool has_window_ = false;
+  std::atomic<bool> sealed_{false};
 };
 
 }  // namespace warpline::worker

@@ -242,12 +242,11 @@ absl::StatusOr<bool> RingSession::DecodeNext() {
     return absl::InternalError(absl::StrCat("ring from the server: ", got.status().ToString()));
   }
   if (!*got) return false;
-  if (!sealed_) {
+  if (shared_ && !arena_->sealed()) {
     const CudaResult result = arena_->Seal();
     if (result != CudaResult::kSuccess) {
       return absl::InternalError(absl::StrCat("the arena: ", CudaResultName(result)));
     }
-    sealed_ = true;
   }
   if (kind != kCommands) return absl::InvalidArgumentError("unknown frame kind");
   const absl::Status decoded = session_->Decode(std::move(payload));

@@ -42,7 +42,7 @@ class RingSession {
   struct Options {
     std::vector<SessionDevice> devices;
     // They are shared with other sessions of the process. The session is guarded, and its arena is
-    // sealed before its first command.
+    // sealed before its first command, and before the first one after memory was moved.
     bool shared = false;
     int control_fd = -1;             // Borrowed; the socket to the server.
     OutputSource* output = nullptr;  // Borrowed; what the session's kernels print, or null.
@@ -106,10 +106,7 @@ class RingSession {
 
  private:
   RingSession(uint64_t number, ArenaMemory* arena, const Options& options)
-      : arena_(arena),
-        shared_(options.shared),
-        charger_(options.control_fd, number),
-        sealed_(!options.shared) {}
+      : arena_(arena), shared_(options.shared), charger_(options.control_fd, number) {}
   absl::Status Attach(std::vector<UniqueFd>* fds);
   // The page whose descriptor `fd` is, if it is valid.
   absl::Status AttachDispatch(UniqueFd fd, std::shared_ptr<const std::atomic<uint32_t>> share);
@@ -140,7 +137,6 @@ class RingSession {
   std::unique_ptr<ServerImageCache> images_;            // Null when the server keeps no images.
   std::unique_ptr<ServerModuleRecord> loaded_;          // Null when the server records none.
   std::unique_ptr<HostedSession> session_;
-  bool sealed_ ABSL_GUARDED_BY(decoder_thread);  // Or needs not be.
 };
 
 }  // namespace warpline::worker

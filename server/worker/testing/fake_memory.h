@@ -47,6 +47,7 @@ class FakeMemory : public virtual device::Memory {
   CudaResult MapSink(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult MapOwn(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult Seal() override { return CudaResult::kSuccess; }
+  CudaResult Unseal() override { return CudaResult::kSuccess; }
   uint64_t own_bytes() const override { return 0; }
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int) override {
     MutexLock lock(&mu_);

@@ -19,6 +19,10 @@ CudaResult CpuMemory::ReserveArena(uint64_t base, uint64_t size) {
   return result;
 }
 
+CudaResult CpuMemory::Unseal() {
+  return shared_->streams().IsIdle() ? memory_.Unseal() : CudaResult::kNotReady;
+}
+
 CudaResult CpuMemory::MapHost(uint64_t va, uint64_t bytes, int fd) {
   if (shared_->is_shared()) return CudaResult::kNotSupported;
   const CudaResult result = memory_.MapRegion(va, bytes, fd);

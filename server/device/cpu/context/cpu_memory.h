@@ -36,6 +36,7 @@ class CpuMemory : public virtual device::Memory {
     return shared_->is_shared() ? memory_.Seal(shared_->sink_granule_bytes())
                                 : CudaResult::kNotSupported;
   }
+  CudaResult Unseal() override;
   uint64_t own_bytes() const override { return memory_.own_bytes(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access) override {
     return memory_.SetChunkAccess(va, bytes, access);

@@ -129,12 +129,18 @@ CudaResult MemoryMap::MapSink(uint64_t va, uint64_t bytes) {
 CudaResult MemoryMap::Seal(uint64_t sink_bytes) {
   MutexLock lock(&mu_);
   if (sealed_ || zone_bytes_ == 0) return CudaResult::kNotSupported;
-  const absl::StatusOr<UniqueFd> sink = NewSealedMemory("warpline-sink", sink_bytes);
-  if (!sink.ok()) return CudaResult::kOutOfMemory;
   const uint64_t base = base_.load();
   const uint64_t size = size_.load();
-  bool filled = FillWith(sink->get(), sink_bytes, base - zone_bytes_, base) &&
-                FillWith(sink->get(), sink_bytes, base + size, base + size + zone_bytes_);
+  bool filled = true;
+  if (!sink_.valid()) {
+    absl::StatusOr<UniqueFd> sink = NewSealedMemory("warpline-sink", sink_bytes);
+    if (!sink.ok()) return CudaResult::kOutOfMemory;
+    filled = FillWith(sink->get(), sink_bytes, base - zone_bytes_, base) &&
+             FillWith(sink->get(), sink_bytes, base + size, base + size + zone_bytes_);
+    if (!filled) return CudaResult::kOutOfMemory;
+    sink_ = *std::move(sink);
+    own_bytes_ += sink_bytes;
+  }
   std::vector<bool> is_mapped;
   for (uint64_t g = 0; g < Granules(size); ++g) {
     is_mapped.push_back(granules_[g].load() != 0 || InChunk(base + g * kGranuleBytes));
@@ -144,15 +150,21 @@ CudaResult MemoryMap::Seal(uint64_t sink_bytes) {
     while (end < Granules(size) && is_mapped[end] == is_mapped[at]) ++end;
     if (!is_mapped[at]) {
       filled =
-          FillWith(sink->get(), sink_bytes, base + at * kGranuleBytes, base + end * kGranuleBytes);
+          FillWith(sink_.get(), sink_bytes, base + at * kGranuleBytes, base + end * kGranuleBytes);
       if (filled) SetGranules(at * kGranuleBytes, (end - at) * kGranuleBytes, kReads | kWrites);
     }
     at = end;
   }
   if (!filled) return CudaResult::kOutOfMemory;
-  own_bytes_ += sink_bytes;
   sealed_ = true;
   sealed_zone_bytes_.store(zone_bytes_, std::memory_order_release);
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::Unseal() {
+  MutexLock lock(&mu_);
+  if (!sealed_) return CudaResult::kNotSupported;
+  sealed_ = false;
   return CudaResult::kSuccess;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
+#include "common/unique_fd.h"
 #include "server/device/facets/types.h"
 #include "server/device/gate/address_gate.h"
 
@@ -45,6 +46,7 @@ class MemoryMap : public device::MemoryFacts {
   // All sinks together are `sink_bytes`, mapped again and again; small ones use up the mappings
   // that a process may have.
   CudaResult Seal(uint64_t sink_bytes);
+  CudaResult Unseal();
   uint64_t own_bytes() const { return own_bytes_.load(std::memory_order_relaxed); }
 
   // Makes `bytes` of zeroed memory outside the arena accessible.
@@ -102,6 +104,7 @@ class MemoryMap : public device::MemoryFacts {
   std::atomic<uint64_t> sealed_zone_bytes_{0};    // Set last: the zones are mapped then.
   uint64_t zone_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // As they are reserved
   bool sealed_ ABSL_GUARDED_BY(mu_) = false;
+  UniqueFd sink_ ABSL_GUARDED_BY(mu_);  // The pages of all sinks, from the first Seal() on.
   bool InChunk(uint64_t va) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Maps the `bytes` of `fd` all over [start, end), from its beginning again and again.
   static bool FillWith(int fd, uint64_t bytes, uint64_t start, uint64_t end);

@@ -372,6 +372,30 @@ TEST_F(CudaSharedDeviceTest, ASealedArenaStaysAsItIs) {
   EXPECT_EQ(context->UnmapHost(0x500000000000, 4096), CudaResult::kInvalidValue);
 }
 
+TEST_F(CudaSharedDeviceTest, ChunksLeaveAndComeBackWhileNothingRunsAndStallNobody) {
+  Context* const context = OpenSealed();
+  OpenSealed(kOtherArena);
+  constexpr uint64_t kZone = Memory::kZoneBytes;
+  EXPECT_EQ(context->Memset(kArena, 0, 1, 1, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(context->Unseal(), CudaResult::kNotReady);
+  EXPECT_EQ(context->UnmapChunk(kArena, 2 * kMiB), CudaResult::kNotSupported);
+  driver_.Complete();
+  const std::vector<int> before = StallingCalls();
+  const int made = driver_.Count("cuMemCreate");
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(context->Unseal(), CudaResult::kSuccess);
+    EXPECT_EQ(context->Unseal(), CudaResult::kNotSupported);
+    EXPECT_EQ(context->UnmapChunk(kArena, 2 * kMiB), CudaResult::kSuccess);
+    EXPECT_FALSE(driver_.IsAccessible(kArena - kZone, kArenaBytes + 2 * kZone));
+    EXPECT_TRUE(driver_.IsAccessible(kOtherArena - kZone, kArenaBytes + 2 * kZone));
+    EXPECT_EQ(context->MapChunk(kArena, 2 * kMiB, 3), CudaResult::kSuccess);
+    ASSERT_EQ(context->Seal(), CudaResult::kSuccess);
+    EXPECT_TRUE(driver_.IsAccessible(kArena - kZone, kArenaBytes + 2 * kZone));
+  }
+  EXPECT_EQ(driver_.Count("cuMemCreate"), made);
+  EXPECT_EQ(StallingCalls(), before);
+}
+
 TEST_F(CudaSharedDeviceTest, ChunksAndSinksComeAndGoBeforeTheSeal) {
   Context* const context = Open();
   EXPECT_EQ(context->Seal(), CudaResult::kInvalidValue) << "without an arena";

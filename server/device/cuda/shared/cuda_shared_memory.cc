@@ -208,6 +208,17 @@ CudaResult CudaSharedMemory::Seal() {
   return CudaResult::kSuccess;
 }
 
+// A kernel that still ran would fault in a hole, and end the work of all sessions.
+CudaResult CudaSharedMemory::Unseal() {
+  Enter();
+  MutexLock lock(&mu_);
+  if (!sealed_) return CudaResult::kNotSupported;
+  const CUresult idle = share_->streams->QueryIdle();
+  if (idle != CUDA_SUCCESS) return ToResult(idle);
+  sealed_ = false;
+  return CudaResult::kSuccess;
+}
+
 std::vector<CudaSharedMemory::Range> CudaSharedMemory::Holes(const Range& range) const {
   std::vector<Range> holes;
   uint64_t at = range.start;

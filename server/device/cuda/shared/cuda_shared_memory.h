@@ -1,6 +1,5 @@
 // The memory of a context of a shared device: an arena with zones beside it, and staging memory
-// from the device's pool. The arena and its zones are mapped completely before any kernel runs, and
-// stay so.
+// from the device's pool. The arena and its zones are mapped completely whenever a kernel runs.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_MEMORY_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_MEMORY_H_
 
@@ -36,6 +35,7 @@ class CudaSharedMemory : public virtual Memory, protected CudaPart {
   CudaResult MapOwn(uint64_t va, uint64_t bytes) override;
   // After a failure nothing that it mapped is left, and it may be called again.
   CudaResult Seal() override;
+  CudaResult Unseal() override;
   uint64_t own_bytes() const override { return own_bytes_.load(); }
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult MapHost(uint64_t, uint64_t, int) override { return CudaResult::kNotSupported; }
