@@ -261,6 +261,20 @@ class PagingTest(PagingCase):
                 self.finish(program, server)
 
     @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
+    def test_guarded_programs_that_do_not_fit_take_turns_in_one_context(self):
+        flags = ("--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=64MiB")
+        with self.small_server(2, *flags, mib=96) as server:
+            programs = [self.start_guarded(server, "--words=2048", "--seed=%d" % seed) for seed in (1, 2)]
+            self.assertGreater(sum(int(one.get("memory_bytes", 0)) + int(one.get("away_bytes", 0))
+                                   for one in self.sessions(server)), 96 << 20)
+            harness.wait_until(
+                lambda: min(self.moved(server).count(str(one["id"])) for one in self.sessions(server)) >= 2,
+                "they take no turns")
+            for program in programs:
+                self.finish(program, server)
+            self.assertEqual(len(harness.server_processes(server.pid, "warpline-worker")), 1)
+
+    @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
     def test_an_idle_program_makes_room_and_is_named(self):
         with self.small_server(2) as server:
             idle = harness.start_held(self.installation, server.endpoint, PROGRAM, self.WORDS)
