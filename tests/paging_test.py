@@ -193,6 +193,9 @@ class PagingTest(PagingCase):
     def test_nothing_is_lost_when_relays_are_killed_too(self):
         self.check_kills("--ucx")
 
+    def test_nothing_is_lost_when_guarded_workers_are_killed_too(self):
+        self.check_kills("--guarded")
+
     def check_kills(self, *options):
         kills = pathlib.Path(harness.ROOT / "tests/chaos/kills.py")
         environment = dict(os.environ, PYTHONPATH=str(harness.RUNFILES / "deploy/local"))

@@ -146,20 +146,22 @@ class TierChoiceTest(unittest.TestCase):
             self.assertFalse(self.cache.exists())
 
     def test_frameworks_are_told_to_hand_ptx_over(self):
-        told = "echo $TRITON_OVERRIDE_ARCH ${CUPY_ACCELERATORS-unset}; "
+        told = "echo $TRITON_OVERRIDE_ARCH ${CUPY_ACCELERATORS-unset} ${CUPY_CACHE_DIR##*/}; "
         made = str(self.folder / "made.cubin")
         compiled = "$TRITON_PTXAS_PATH -v --gpu-name=sm_75 %s -o %s && exec %s %s" % (
             self.ptx, made, self.program("late_module"), made)
         with self.server() as server:
             done = self.warpline("run", "--tier=guarded", "--", "sh", "-c", told + compiled,
                                  endpoint=server.endpoint)
-            self.assertTrue(done.stdout.startswith("sm80\n"), done.stdout)
+            self.assertTrue(done.stdout.startswith("sm80 cupy\n"), done.stdout)
             self.assertIn("kernel: ok\nmodule: 0", done.stdout)
-            own = {"CUPY_ACCELERATORS": "cub", "TRITON_PTXAS_PATH": "/own/ptxas"}
-            for tier, said in (("guarded", "cub /own/ptxas"), ("isolated", "unset")):
+            own = {"CUPY_ACCELERATORS": "cub", "TRITON_PTXAS_PATH": "/own/ptxas",
+                   "CUPY_CACHE_DIR": "/own/cache"}
+            for tier, said in (("guarded", "cub /own/ptxas /own/cache"), ("isolated", "unset")):
                 done = self.warpline(
                     "run", "--tier=" + tier, "--", "sh", "-c",
-                    "echo $TRITON_OVERRIDE_ARCH ${CUPY_ACCELERATORS-unset} $TRITON_PTXAS_PATH",
+                    "echo $TRITON_OVERRIDE_ARCH ${CUPY_ACCELERATORS-unset} $TRITON_PTXAS_PATH "
+                    "$CUPY_CACHE_DIR",
                     endpoint=server.endpoint, **(own if tier == "guarded" else {}))
                 self.assertEqual(done.stdout.strip(), said)
 

@@ -60,8 +60,9 @@ def stat(installation, endpoint):
 class Program:
     """One run of long_program."""
 
-    def __init__(self, path, installation, endpoint, options, seed, extra=()):
+    def __init__(self, path, installation, endpoint, options, seed, extra=(), tier="isolated"):
         env = installation.client_environment(endpoint)
+        env["WARPLINE_TIER"] = tier
         if options.ucx:
             env.update(OVER_UCX)
         self.process = subprocess.Popen(
@@ -93,6 +94,7 @@ class Chaos:
         self.programs = []
         self.resumed = self.errors = self.late = self.failed = self.unanswered = 0
         self.kills = self.other_kills = self.relay_kills = 0
+        self.hits = 0  # Sessions whose worker was killed.
         self.moved = 0
         self.suspended = 0
         self.over = threading.Event()
@@ -109,7 +111,8 @@ class Chaos:
             self.programs.append(Program(
                 self.path, self.installation, self.server.endpoint, self.options,
                 self.random.randrange(1 << 30),
-                ["--compute_ms=%d" % self.options.compute_ms] if busy else []))
+                ["--compute_ms=%d" % self.options.compute_ms] if busy else [],
+                "guarded" if self.options.guarded and self.started % 2 == 1 else "isolated"))
 
     def fail(self, text):
         self.failed += 1
@@ -206,14 +209,19 @@ class Chaos:
         if not ready:
             return
         program = self.random.choice(ready)
-        row = rows[program.process.pid]
-        program.restarts = int(row.get("restarts", 0))
+        worker = rows[program.process.pid]["worker_pid"]
         time.sleep(self.random.uniform(0, 0.05))
         try:
-            os.kill(row["worker_pid"], signal.SIGKILL)
+            os.kill(worker, signal.SIGKILL)
         except ProcessLookupError:
             return
-        program.kills.append(time.time())
+        # Guarded sessions have one worker together.
+        for hit in self.programs:
+            row = rows.get(hit.process.pid)
+            if row is not None and row["worker_pid"] == worker and not hit.kills:
+                hit.restarts = int(row.get("restarts", 0))
+                hit.kills.append(time.time())
+                self.hits += 1
         self.kills += 1
         if self.kills % 50 == 0:
             print("kills=%d resumed=%d errors=%d failures=%d" % (
@@ -316,6 +324,8 @@ def main():
     parser.add_argument("--page", action="store_true",
                         help="move memory to the host and suspend sessions all the time, and kill "
                         "other processes, too")
+    parser.add_argument("--guarded", action="store_true",
+                        help="every second program is guarded; these have one worker together")
     parser.add_argument("--ucx", action="store_true",
                         help="sessions go on over UCX, as from another host; with --page relays are "
                         "killed, too")
@@ -327,6 +337,8 @@ def main():
     if options.page:
         swap = tempfile.TemporaryDirectory(prefix="warpline-swap-")
         flags += ["--swap_host=1GiB", "--swap_dir=" + swap.name]
+    if options.guarded:
+        flags += ["--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=64MiB"]
     if options.ucx:
         flags.append("--ucx_networks=127.0.0.0/8")
     with local_server.Server(installation, flags) as server:
@@ -353,7 +365,7 @@ def main():
                 r" [WE] |replaced|worker_error|closed", line)))
         ok = (not chaos.failed and not complaints and chaos.kills >= options.kills and
               chaos.resumed >= options.least_resumed and
-              chaos.resumed + chaos.errors == chaos.kills - chaos.other_kills and
+              chaos.resumed + chaos.errors == chaos.hits and
               (not options.page or chaos.moved > 0) and
               (not (options.page and options.ucx) or chaos.relay_kills > 0))
         print("kills:", "ok" if ok else "FAILED")

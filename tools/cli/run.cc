@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "common/sibling_program.h"
 #include "common/text.h"
+#include "common/tier/keyed_lines.h"
 #include "common/version.h"
 #include "proto/guard.h"
 #include "proto/tier.h"
@@ -128,6 +130,10 @@ void TellFrameworks() {
   // CuPy takes reductions from a library of machine code otherwise. It ignores that this library's
   // kernels are refused, and returns wrong results.
   setenv("CUPY_ACCELERATORS", "", 0);
+  // It keeps machine code of runs without Warpline in its usual folder.
+  if (const std::string cache = tier::CacheFolder(); !cache.empty()) {
+    setenv("CUPY_CACHE_DIR", absl::StrCat(cache, "/cupy").c_str(), 0);
+  }
   const absl::StatusOr<std::string> ptxas = FindSibling("warpline-ptxas", "");
   if (!ptxas.ok() || getenv("TRITON_PTXAS_PATH") != nullptr) return;
   setenv("TRITON_PTXAS_PATH", ptxas->c_str(), 1);
