@@ -258,6 +258,30 @@ TEST_F(SessionHandlesTest, MemoryLeavesAgainOnceTheOtherSessionHasGivenItBack) {
   EXPECT_EQ(quota_->used_bytes(), 2 * kMiB);
 }
 
+TEST_F(SessionHandlesTest, AWorkersWordIsNotEnoughForSharedMemoryToLeave) {
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  const std::string token = first_.Share(1).token();
+  second_.Open(token, 9, 2 * kMiB);
+  second_.Done();
+  second_.Create(12, 2 * kMiB, 1);
+  second_.host.Deliver({2 * kMiB});
+  second_.Done();
+  shares_.Remove(token, first_.memory.get());
+  second_.Drop(9);
+  second_.Done();
+  // It goes away with what it says to have dropped, which its worker may have kept.
+  EXPECT_EQ(second_.memory->chunk_bytes(), 2 * kMiB);
+  second_.memory->PageOut([](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+  second_.Done();
+  EXPECT_TRUE(second_.memory->away());
+  EXPECT_EQ(second_.memory->kept_bytes(), 2 * kMiB);
+  EXPECT_EQ(first_.memory->chunk_bytes(), 0u);
+  second_.memory->End();
+  EXPECT_EQ(first_.memory->chunk_bytes(), 2 * kMiB);
+}
+
 TEST_F(SessionHandlesTest, MemoryThatIsOfferedStaysUntilTheOfferEnds) {
   first_.Create(1, 2 * kMiB, 1);
   first_.host.Deliver({2 * kMiB});

@@ -107,7 +107,7 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
   limbo_.clear();
   for (Reservation& part : limbo_reservations_) kept_reservation_.Merge(std::move(part));
   limbo_reservations_.clear();
-  GiveUpKept();
+  GiveUpKept(/*worker_gone=*/true);
   SendAgain();
 }
 
@@ -450,13 +450,18 @@ void SessionMemory::Keep(std::vector<Chunk> chunks, Reservation reservation) {
   }
 }
 
-void SessionMemory::GiveUpKept() {
-  kept_bytes_ = 0;
-  std::vector<Reservation> bill;
-  bill.push_back(std::exchange(kept_reservation_, Reservation()));
+void SessionMemory::GiveUpKept(bool worker_gone) {
   std::vector<Chunk> chunks = std::exchange(kept_, {});
-  for (auto& [share, chunk] : kept_shared_) chunks.push_back(std::move(chunk));
-  kept_shared_.clear();
+  std::vector<Reservation> bill;
+  if (worker_gone) {
+    kept_bytes_ = 0;
+    bill.push_back(std::exchange(kept_reservation_, Reservation()));
+    for (auto& [share, chunk] : kept_shared_) chunks.push_back(std::move(chunk));
+    kept_shared_.clear();
+  } else {
+    kept_bytes_ -= TotalBytes(chunks);
+    bill.push_back(kept_reservation_.Split(TotalBytes(chunks)));
+  }
   if (!chunks.empty()) links_.chunks->Return(std::move(chunks), std::move(bill));
 }
 
@@ -584,7 +589,7 @@ void SessionMemory::FinishUnmapping(bool worker_gone) {
   for (Reservation& part : transfer_->reservations) reservation.Merge(std::move(part));
   Done();
   Keep(std::move(chunks), std::move(reservation));
-  if (worker_gone) GiveUpKept();
+  if (worker_gone) GiveUpKept(/*worker_gone=*/true);
 }
 
 // What the worker confirmed stays granted if it is enough; all else waits for the worker's end.

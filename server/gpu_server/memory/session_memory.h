@@ -170,8 +170,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   uint64_t backed_bytes() const RUNS_ON(control_loop) {
     return book_.backed_bytes() + handles_.bytes() + outside_.bytes() + own_.bytes();
   }
-  // The bytes in the arena and behind handles that PageOut() leaves where they are, since other
-  // sessions have the memory, too, or may open it.
+  // The bytes that PageOut() leaves where they are, since other sessions have the memory, too, or
+  // may open it: in the arena, behind handles, and kept.
   uint64_t staying_bytes() const RUNS_ON(control_loop);
   // The bytes that PageOut() frees: in the arena, behind handles, and kept.
   uint64_t chunk_bytes() const RUNS_ON(control_loop) {
@@ -308,7 +308,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // `taken_`, and back.
   void TakeKept(uint64_t bytes, uint64_t largest_bytes) RUNS_ON(control_loop);
   void Keep(std::vector<Chunk> chunks, Reservation reservation) RUNS_ON(control_loop);
-  void GiveUpKept() RUNS_ON(control_loop);
+  // Gives back what is kept. A living worker's shared chunks stay, since it may have them still.
+  void GiveUpKept(bool worker_gone) RUNS_ON(control_loop);
   // What the quota says of itself, or that of all sessions of the peer when less is left of that.
   std::string QuotaText() const RUNS_ON(control_loop);
   // The operation under way, of a session that gets its memory at once: true when it is answered.

@@ -114,6 +114,7 @@ uint64_t SessionMemory::staying_bytes() const {
     control_loop.AssertOnLoop();
     if (HandleStays(handle, memory)) bytes += memory.bytes();
   });
+  for (const auto& [share, chunk] : kept_shared_) bytes += chunk.bytes;
   return bytes;
 }
 
@@ -132,8 +133,8 @@ std::string SessionMemory::WhyNotMovable() const {
 void SessionMemory::PageOut(std::function<void(absl::Status)> done) {
   const std::string why = WhyNotPageable();
   if (!why.empty()) return done(absl::FailedPreconditionError(why));
-  if (book_.backed_bytes() + handles_.bytes() == staying_bytes()) {
-    GiveUpKept();
+  if (chunk_bytes() == TotalBytes(kept_)) {
+    GiveUpKept(/*worker_gone=*/false);
     return done(absl::OkStatus());
   }
   suspended_ = true;
@@ -256,7 +257,7 @@ void SessionMemory::OnUnmapped(CudaResult result) {
         "its worker keeps ", self->unseen_bytes_, " bytes that it said it had unmapped")));
   });
   // It was unmapped by the worker's word alone, too.
-  GiveUpKept();
+  GiveUpKept(/*worker_gone=*/false);
   std::exchange(paged_->done, nullptr)(absl::OkStatus());
 }
 
