@@ -70,7 +70,11 @@ class Program:
              "--seed=%d" % seed, *extra],
             env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, start_new_session=True)
+        self.tier = tier
         self.kills = []       # Times of kills whose outcome is not known.
+        # The latest kill of a guarded worker that may have been this program's: `warpline ps` may be
+        # older than the program's session, or than its latest worker.
+        self.perhaps = 0.0
         self.restarts = 0     # Before the latest of them.
         self.started = time.time()
 
@@ -95,6 +99,7 @@ class Chaos:
         self.resumed = self.errors = self.late = self.failed = self.unanswered = 0
         self.kills = self.other_kills = self.relay_kills = 0
         self.hits = 0  # Sessions whose worker was killed.
+        self.unforeseen = 0  # Losses for which `perhaps` stands.
         self.moved = 0
         self.suspended = 0
         self.over = threading.Event()
@@ -128,6 +133,9 @@ class Chaos:
             self.finished += 1
             if verdict.startswith("long_program: LOST"):
                 at = float(re.search(r" at=([0-9.]+)", verdict)[1])
+                if not program.kills and program.perhaps:
+                    self.unforeseen += 1
+                    continue
                 if not program.kills:
                     self.fail("without a kill: %s\n%s" % (verdict, program.stderr[-2000:]))
                     continue
@@ -217,6 +225,8 @@ class Chaos:
             return
         # Guarded sessions have one worker together.
         for hit in self.programs:
+            if hit.tier == program.tier == "guarded":
+                hit.perhaps = time.time()
             row = rows.get(hit.process.pid)
             if row is not None and row["worker_pid"] == worker and not hit.kills:
                 hit.restarts = int(row.get("restarts", 0))
@@ -351,8 +361,9 @@ def main():
         workers, before = worker_count(server.pid), descriptors(server.pid)
         chaos.run()
         complaints = settle(installation, server, workers + 1, before + 24)
-        print("kills=%d resumed=%d errors=%d failures=%d late=%d programs=%d" % (
-            chaos.kills, chaos.resumed, chaos.errors, chaos.failed, chaos.late, chaos.finished))
+        print("kills=%d resumed=%d errors=%d failures=%d late=%d programs=%d unforeseen=%d" % (
+            chaos.kills, chaos.resumed, chaos.errors, chaos.failed, chaos.late, chaos.finished,
+            chaos.unforeseen))
         if options.page:
             print("moved=%d suspended=%d others_killed=%d relays_killed=%d" % (
                 chaos.moved, chaos.suspended, chaos.other_kills, chaos.relay_kills))
