@@ -136,6 +136,7 @@ void Residency::Forget(uint64_t session) {
 }
 
 void Residency::Schedule(absl::Duration delay) {
+  if (looking_) return;  // Look() schedules the next one at its end.
   const absl::Time due = options_.now() + delay;
   if (due >= due_) return;
   timers_->Remove(timer_);
@@ -149,6 +150,7 @@ void Residency::Schedule(absl::Duration delay) {
 }
 
 void Residency::Look() {
+  looking_ = true;
   bool is_short = false;
   bool is_beyond = false;
   for (int device = 0; device < options_.devices; ++device) {
@@ -163,8 +165,10 @@ void Residency::Look() {
     is_short |= device_short;
     if (device_short) KeepFree(device);
   }
-  while (Serve()) {
+  // A session that is answered and asks again at once waits for the next look.
+  for (size_t most = 2 * waiting_.size(); most > 0 && Serve(); --most) {
   }
+  looking_ = false;
   if (!waiting_.empty()) {
     Schedule(kLookSoon);
   } else if (is_short || is_beyond) {
@@ -180,7 +184,9 @@ void Residency::Observe(const std::vector<Resident>& residents) {
     const auto [found, is_new] = turns_.try_emplace(resident.session);
     Turn& turn = found->second;
     if (turn.began == absl::Time()) turn.began = turn.active = now;
-    if (resident.in_flight || resident.progress != turn.progress) turn.active = now;
+    if (resident.in_flight) turn.active = now;
+    if (resident.moving) continue;  // Its progress may not be known.
+    if (resident.progress != turn.progress) turn.active = now;
     turn.progress = resident.progress;
   }
 }
@@ -197,6 +203,12 @@ uint64_t Residency::PromisedToOthers(uint64_t session, int device) const {
   return bytes;
 }
 
+bool Residency::SettleForLess(Want* want) {
+  if (want->grows || want->least.empty() || want->least == want->bytes) return false;
+  want->bytes = want->least;
+  return true;
+}
+
 bool Residency::Serve() {
   std::set<int> claimed;  // Devices that sessions before in line wait for.
   std::set<std::string> claimed_leases;
@@ -209,6 +221,7 @@ bool Residency::Serve() {
       Answer(waiting, in_lease.status());
       return true;
     }
+    if (!in_lease.ok() && SettleForLess(&waiting->want)) return true;
     if (!in_lease.ok() || !*in_lease) {
       // Others do not wait for this lease's turns.
       claimed_leases.insert(limit.lease);
@@ -240,6 +253,7 @@ bool Residency::Serve() {
       Answer(waiting, never);
       return true;
     }
+    if (!never.ok() && SettleForLess(&waiting->want)) return true;
     for (const auto& [device, bytes] : want.bytes) claimed.insert(device);
   }
   return false;

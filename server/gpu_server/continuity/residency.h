@@ -27,7 +27,8 @@
 
 namespace warpline::server {
 
-// The part of one device that a session has at this moment.
+// The part of one device that a session has at this moment. A session that is not open cannot be
+// moved, and is `moving`.
 struct Resident {
   uint64_t session = 0;
   uint64_t bytes = 0;  // On the device, and can be moved.
@@ -150,6 +151,9 @@ class Residency {
   struct Want {
     uint64_t session = 0;
     std::map<int, uint64_t> bytes;  // By device.
+    // Where memory comes back, the part that it waits for if the device can never have room for
+    // all: without the request that waits, whose size is the client's choice. Empty for none.
+    std::map<int, uint64_t> least = {};
     int priority = 0;
     uint32_t weight = 1;
     // It asks for more than it has; otherwise its memory is to come back.
@@ -218,6 +222,9 @@ class Residency {
   void Observe(const std::vector<Resident>& residents) RUNS_ON(control_loop);
   // Answers the first session in line that can be answered. Returns false if there is none.
   bool Serve() RUNS_ON(control_loop);
+  // Has a session that cannot ever have all that it waits for wait for the least of it. Returns
+  // false if there is less.
+  static bool SettleForLess(Want* want);
   void Answer(std::vector<Waiting>::iterator waiting, const absl::Status& status)
       RUNS_ON(control_loop);
   // The bytes of the device that are kept for other sessions than `session`.
@@ -263,6 +270,7 @@ class Residency {
   std::vector<Device> devices_ ABSL_GUARDED_BY(control_loop);
   Timers::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
   absl::Time due_ ABSL_GUARDED_BY(control_loop) = absl::InfiniteFuture();
+  bool looking_ ABSL_GUARDED_BY(control_loop) = false;
 };
 
 }  // namespace warpline::server

@@ -496,6 +496,45 @@ TEST_F(ResidencyTest, WhatCannotBeMovedInALeaseIsNamed) {
       << answers_[0];
 }
 
+TEST_F(ResidencyTest, SharedMemoryOfASessionThatIsSuspendedCountsAgainstTheLimit) {
+  limits_["1"] = 60;
+  Session& suspended = Add(1, 20, /*busy=*/false);
+  suspended.facts.moving = true;
+  suspended.facts.staying_bytes = 20;
+  Add(3, 30);
+  Grow(3, 15);
+  timers_.Advance(absl::Seconds(1));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(answers_[0])) << answers_[0];
+  EXPECT_NE(answers_[0].message().find("memory of session 1"), std::string::npos) << answers_[0];
+}
+
+TEST_F(ResidencyTest, ASessionThatAsksAgainAtOnceHoldsUpNothing) {
+  int answers = 0;
+  const std::function<void()> ask = [&] {
+    residency_->Await({.session = 1, .bytes = {{0, 10}}, .grows = true}, [&](const absl::Status&) {
+      ++answers;
+      ask();
+    });
+  };
+  ask();
+  timers_.Advance(absl::Milliseconds(100));
+  EXPECT_GE(answers, 2);
+  EXPECT_LE(answers, 100);
+}
+
+TEST_F(ResidencyTest, ARequestThatCanNeverBeHadDoesNotKeepItsSessionAwayOrOthersWaiting) {
+  Add(1, 0).away = 20;
+  Add(3, 0).away = 30;
+  bool came = false;
+  residency_->Await({.session = 1, .bytes = {{0, 1020}}, .least = {{0, 20}}},
+                    [&](const absl::Status& status) { came = status.ok(); });
+  WantBack(3);
+  timers_.Advance(absl::Seconds(1));
+  EXPECT_TRUE(came);
+  EXPECT_EQ(sessions_[3].came, 1);
+}
+
 TEST_F(ResidencyTest, WhoWaitsForItsLeaseKeepsNobodyElseWaiting) {
   limits_["1"] = 50;
   Add(1, 40);  // Its turn has begun.

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@
 #include "server/hostlink/process/control_loop.h"
 
 namespace warpline::server {
+
+// Memory that sessions share, by the quota that it takes: each piece is counted once with this.
+using SharesSeen = std::set<const Reservation*>;
 
 struct SessionMemoryOptions {
   // The device's number in the session (proto/devices.h). It is in the highest byte of all handles
@@ -172,7 +176,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   }
   // The bytes that PageOut() leaves where they are, since other sessions have the memory, too, or
   // may open it: in the arena, behind handles, and kept.
-  uint64_t staying_bytes() const RUNS_ON(control_loop);
+  uint64_t staying_bytes() const RUNS_ON(control_loop) { return StayingBytes(nullptr); }
+  // Leaves out shared memory that is in `seen`, and adds it there; null counts all.
+  uint64_t StayingBytes(SharesSeen* seen) const RUNS_ON(control_loop);
   // The bytes that PageOut() frees: in the arena, behind handles, and kept.
   uint64_t chunk_bytes() const RUNS_ON(control_loop) {
     return book_.backed_bytes() + handles_.bytes() + kept_bytes_ - staying_bytes();

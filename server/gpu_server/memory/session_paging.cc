@@ -29,20 +29,21 @@ constexpr int kMostReleased = 1000;
 // The parts of its arena that a session offers, for questions in order of address.
 class Offered {
  public:
-  // `shares` may be null.
+  // `shares` may be null; otherwise it stays as it is meanwhile.
   Offered(const ShareBook* shares, const SessionMemory* owner) RUNS_ON(control_loop) {
     if (shares != nullptr) ranges_ = shares->OfferedRanges(owner);
   }
   // Returns true if it offers some of [va, va + bytes). REQUIRES: `va` is not below that of an
   // earlier question.
   bool Has(uint64_t va, uint64_t bytes) {
-    while (next_ < ranges_.size() && ranges_[next_].base + ranges_[next_].bytes <= va) ++next_;
-    return next_ < ranges_.size() && ranges_[next_].base < va + bytes;
+    while (!ranges_.empty() && ranges_.front().base + ranges_.front().bytes <= va) {
+      ranges_.remove_prefix(1);
+    }
+    return !ranges_.empty() && ranges_.front().base < va + bytes;
   }
 
  private:
-  std::vector<ArenaRange> ranges_;
-  size_t next_ = 0;
+  absl::Span<const ArenaRange> ranges_;
 };
 
 CudaResult ResultOfReturn(const absl::Status& status) {
@@ -101,20 +102,26 @@ bool SessionMemory::HandleStays(uint64_t handle, const HeldMemory& memory) const
                      [this](const Chunk& chunk) { return IsShared(chunk, quota_.get()); });
 }
 
-uint64_t SessionMemory::staying_bytes() const {
+uint64_t SessionMemory::StayingBytes(SharesSeen* seen) const {
   const bool offers = options_.shares != nullptr && options_.shares->OffersMemory(this);
   uint64_t bytes = 0;
   if (!offers && !has_shared_) return bytes;
+  const auto count = [&](const Chunk& chunk) {
+    const bool counted =
+        seen != nullptr && chunk.share != nullptr && !seen->insert(chunk.share.get()).second;
+    if (!counted) bytes += chunk.bytes;
+  };
   Offered offered(options_.shares, this);
   book_.ForEachChunk([&](uint64_t va, const Chunk& chunk) {
     control_loop.AssertOnLoop();
-    if (IsShared(chunk, quota_.get()) || offered.Has(va, chunk.bytes)) bytes += chunk.bytes;
+    if (IsShared(chunk, quota_.get()) || offered.Has(va, chunk.bytes)) count(chunk);
   });
   handles_.ForEach([&](uint64_t handle, const HeldMemory& memory) {
     control_loop.AssertOnLoop();
-    if (HandleStays(handle, memory)) bytes += memory.bytes();
+    if (!HandleStays(handle, memory)) return;
+    for (const Chunk& chunk : memory.chunks) count(chunk);
   });
-  for (const auto& [share, chunk] : kept_shared_) bytes += chunk.bytes;
+  for (const auto& [share, chunk] : kept_shared_) count(chunk);
   return bytes;
 }
 
@@ -240,6 +247,13 @@ void SessionMemory::SendUnmapping() {
 }
 
 void SessionMemory::OnUnmapped(CudaResult result) {
+  // A guarded worker, which is trusted, does nothing while it cannot tell that no kernel runs.
+  if (result == CudaResult::kNotReady && options_.at_once && paged_->unmapped == 0) {
+    const auto paged = Restore();
+    suspended_ = false;
+    paged->done(absl::FailedPreconditionError("its kernels do not seem to be complete yet"));
+    return Next();
+  }
   if (result != CudaResult::kSuccess) {
     return Restore()->done(absl::InternalError(
         absl::StrCat("its worker cannot unmap its memory: ", CudaResultName(result))));

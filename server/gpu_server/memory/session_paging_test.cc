@@ -79,6 +79,39 @@ class SessionPagingTest : public SessionMemoryTest {
   std::optional<CudaResult> mapped_;
 };
 
+TEST_F(SessionPagingTest, AGuardedWorkerThatCannotTellThatNothingRunsKeepsItsMemory) {
+  SessionMemoryOptions options;
+  options.arena = kArena;
+  options.max_chunks = 400;
+  options.at_once = true;
+  memory_ = std::make_shared<SessionMemory>(options, quota_, host_.links());
+  Grant();
+  memory_->Seal();
+  PageOut();
+  host_.EndMove();
+  EXPECT_TRUE(Done(static_cast<int>(CudaResult::kNotReady)).ok());
+  ASSERT_EQ(paged_.size(), 1u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(paged_[0])) << paged_[0];
+  EXPECT_FALSE(memory_->away());
+  EXPECT_EQ(memory_->backed_bytes(), 12 * kMiB);
+  // The next try succeeds.
+  PageOut();
+  host_.EndMove();
+  EXPECT_TRUE(Done().ok());
+  EXPECT_TRUE(Done().ok());
+  ASSERT_EQ(paged_.size(), 2u);
+  EXPECT_TRUE(paged_[1].ok()) << paged_[1];
+}
+
+TEST_F(SessionPagingTest, AnIsolatedWorkersSuchAnswerIsNoExcuse) {
+  Grant();
+  PageOut();
+  host_.EndMove();
+  EXPECT_TRUE(Done(static_cast<int>(CudaResult::kNotReady)).ok());
+  ASSERT_EQ(paged_.size(), 1u);
+  EXPECT_TRUE(absl::IsInternal(paged_[0])) << paged_[0];
+}
+
 TEST_F(SessionPagingTest, ASessionThatWaitsForRoomMayGoAndItsRequestIsTriedAgainOnceItIsBack) {
   Grant();
   host_.relief = {MemoryRelief::Kind::kMoving, {}};

@@ -26,6 +26,7 @@ absl::StatusOr<std::string> ShareBook::Add(Offer offer) {
     own.events.insert(token);
   } else {
     own.ranges.emplace(Range(offer.va, offer.bytes), token);
+    own.merged.reset();
   }
   offers_.insert_or_assign(token, Entry{std::move(offer), owner});
   return token;
@@ -52,6 +53,7 @@ void ShareBook::Remove(const std::string& token, const SessionMemory* owner) {
   own.events.erase(token);
   if (offer.handle != 0) own.handles.erase(offer.handle);
   own.ranges.erase({offer.va, offer.bytes});
+  own.merged.reset();
   offers_.erase(found);
 }
 
@@ -76,25 +78,28 @@ bool ShareBook::OffersHandle(const SessionMemory* owner, uint64_t handle) const 
   return own != own_.end() && own->second.handles.contains(handle);
 }
 
-std::vector<ArenaRange> ShareBook::OfferedRanges(const SessionMemory* owner) const {
-  std::vector<ArenaRange> offered;
+absl::Span<const ArenaRange> ShareBook::OfferedRanges(const SessionMemory* owner) const {
   const auto own = own_.find(owner);
-  if (own == own_.end()) return offered;
+  if (own == own_.end()) return {};
+  std::optional<std::vector<ArenaRange>>& merged = own->second.merged;
+  if (merged.has_value()) return *merged;
+  merged.emplace();
   for (const auto& [range, token] : own->second.ranges) {
     const auto& [va, bytes] = range;
-    if (offered.empty() || va > offered.back().base + offered.back().bytes) {
-      offered.push_back({va, bytes});
+    if (merged->empty() || va > merged->back().base + merged->back().bytes) {
+      merged->push_back({va, bytes});
     } else {
-      ArenaRange& last = offered.back();
+      ArenaRange& last = merged->back();
       last.bytes = std::max(last.bytes, va + bytes - last.base);
     }
   }
-  return offered;
+  return *merged;
 }
 
 void ShareBook::RemoveRange(const SessionMemory* owner, uint64_t va, uint64_t bytes) {
   const auto own = own_.find(owner);
   if (own == own_.end()) return;
+  own->second.merged.reset();
   std::erase_if(own->second.ranges, [&](const auto& entry) {
     control_loop.AssertOnLoop();
     const auto& [range, token] = entry;

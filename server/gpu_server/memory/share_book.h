@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "memory/arena_book.h"
 #include "server/hostlink/process/control_loop.h"
 
@@ -54,7 +56,9 @@ class ShareBook {
   bool OffersMemory(const SessionMemory* owner) const RUNS_ON(control_loop);
   bool OffersHandle(const SessionMemory* owner, uint64_t handle) const RUNS_ON(control_loop);
   // Returns the ranges of the arena that the session offers, by address; none overlap.
-  std::vector<ArenaRange> OfferedRanges(const SessionMemory* owner) const RUNS_ON(control_loop);
+  // They are valid until the session's offers change.
+  absl::Span<const ArenaRange> OfferedRanges(const SessionMemory* owner) const
+      RUNS_ON(control_loop);
   // Ends the offer of a token, if it is the owner's.
   void Remove(const std::string& token, const SessionMemory* owner) RUNS_ON(control_loop);
   // Ends the offers of memory that the owner gives back: of a handle, or of ranges that reach into
@@ -75,6 +79,8 @@ class ShareBook {
     std::map<uint64_t, std::string> handles;
     std::map<Range, std::string> ranges;
     std::set<std::string> events;
+    // OfferedRanges(), once asked for; none after `ranges` has changed.
+    mutable std::optional<std::vector<ArenaRange>> merged;
 
     size_t size() const { return handles.size() + ranges.size() + events.size(); }
   };

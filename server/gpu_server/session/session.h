@@ -164,7 +164,9 @@ class Session : public SessionControl,
   uint64_t ChunkBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   uint64_t AwayBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   // Returns those that stay there, since other sessions have the memory, too, or may have it.
-  uint64_t StayingBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
+  // Memory whose share is in `seen` is left out; null counts all.
+  uint64_t StayingBytesOn(const DeviceMemory& device, SharesSeen* seen = nullptr) const
+      RUNS_ON(control_loop);
   // Returns what its worker takes of a device for itself, which counts against the device.
   uint64_t OwnBytesOn(const DeviceMemory& device) const RUNS_ON(control_loop);
   // Returns why its memory cannot be moved, which is that of all its devices together, or an empty
@@ -185,8 +187,9 @@ class Session : public SessionControl,
   uint64_t id() const { return id_; }
   // See LeaseMembership::payer().
   std::string payer() const RUNS_ON(control_loop) { return membership_.payer(); }
-  // Returns the bytes that are away, and are needed to go on, by the ordinal of the device.
-  std::map<int, uint64_t> AwayBytes() const RUNS_ON(control_loop);
+  // Returns the bytes that are away by the ordinal of the device, with those of the request that
+  // waits if `with_request`.
+  std::map<int, uint64_t> AwayBytes(bool with_request) const RUNS_ON(control_loop);
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return membership_.entitlement(); }
   // Whom policies know it by.
   std::string policy_tenant() const RUNS_ON(control_loop);
@@ -360,6 +363,7 @@ class Session : public SessionControl,
   WelcomeTerms terms_ ABSL_GUARDED_BY(control_loop);
   GuardedSizes guarded_sizes_ ABSL_GUARDED_BY(control_loop);
   LeaseMembership membership_ ABSL_GUARDED_BY(control_loop);
+  bool has_arena_ ABSL_GUARDED_BY(control_loop) = false;  // HasArena() may be true.
   // As placed, until the end.
   std::vector<DeviceMemory*> placed_ ABSL_GUARDED_BY(control_loop);
   TaskShares::Share tasks_ ABSL_GUARDED_BY(control_loop);

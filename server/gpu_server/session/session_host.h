@@ -186,7 +186,7 @@ class SessionHost : public Acceptor,
       RUNS_ON(control_loop);
   // Adds what the session has of the device to the facts.
   void AddGrowthFacts(const Session& session, const DeviceMemory& device, bool grows,
-                      GrowthFacts* facts) const RUNS_ON(control_loop);
+                      SharesSeen* seen, GrowthFacts* facts) const RUNS_ON(control_loop);
   // Returns the device's part of the host's memory for what is away.
   uint64_t SwapBytesFor(const DeviceMemory& device) const;
   void AwaitReturnOf(const Session& session, std::function<void()> again) override

@@ -131,7 +131,8 @@ bool SessionHost::AwaitRoom(uint64_t session, const DeviceMemory& device, uint64
 void SessionHost::AwaitReturnOf(const Session& session, std::function<void()> again) {
   const DeviceSlice& slice = session.entitlement().slice;
   residency_.Await({.session = session.id(),
-                    .bytes = session.AwayBytes(),
+                    .bytes = session.AwayBytes(/*with_request=*/true),
+                    .least = session.AwayBytes(/*with_request=*/false),
                     .priority = slice.priority,
                     .weight = slice.weight},
                    [again = std::move(again)](const absl::Status&) { again(); });
@@ -184,10 +185,10 @@ uint64_t SessionHost::SwapBytesFor(const DeviceMemory& device) const {
 }
 
 void SessionHost::AddGrowthFacts(const Session& session, const DeviceMemory& device, bool grows,
-                                 GrowthFacts* facts) const {
+                                 SharesSeen* seen, GrowthFacts* facts) const {
   const uint64_t bytes = session.ChunkBytesOn(device) + session.AwayBytesOn(device);
   facts->total_bytes += session.TotalBytesOn(device);
-  facts->fixed_bytes += session.OwnBytesOn(device) + session.StayingBytesOn(device);
+  facts->fixed_bytes += session.OwnBytesOn(device) + session.StayingBytesOn(device, seen);
   if (!session.WhyNotMovable().empty()) {
     facts->fixed_bytes += bytes;
   } else if (grows) {
@@ -204,8 +205,9 @@ std::vector<GrowthFacts> SessionHost::GrowthFactsOf(uint64_t session, const Devi
     facts.capacity_bytes = device.capacity_bytes();
     facts.limit_bytes = OfferedBytes(device);
     facts.host_bytes = SwapBytesFor(device);
+    SharesSeen seen;
     for (const auto& [id, other] : sessions_) {
-      AddGrowthFacts(*other, device, id == session, &facts);
+      AddGrowthFacts(*other, device, id == session, &seen, &facts);
     }
     all.push_back(facts);
   }
@@ -220,12 +222,13 @@ GrowthFacts SessionHost::LeaseFactsOf(uint64_t session, const DeviceMemory& devi
   own.capacity_bytes = limit.bytes;
   own.limit_bytes = ~uint64_t{0};
   own.host_bytes = SwapBytesFor(device);
+  SharesSeen seen;
   // All that leases have that are beyond their limits may be on the host.
   std::map<std::string, std::pair<LeaseLimit, uint64_t>> others;
   for (const auto& [id, other] : sessions_) {
     const LeaseLimit others_limit = LimitOf(id);
     if (others_limit.lease == limit.lease) {
-      AddGrowthFacts(*other, device, id == session, &own);
+      AddGrowthFacts(*other, device, id == session, &seen, &own);
     } else if (others_limit.bytes != 0) {
       auto& [known, bytes] = others[others_limit.lease];
       known = others_limit;

@@ -12,11 +12,19 @@ namespace warpline::server {
 
 std::optional<Resident> Session::ResidentOn(const DeviceMemory& device) const {
   const SessionDevices& devices = holdings_.devices();
-  if (state_ != State::kOpen || !devices.Has(&device, nullptr)) return std::nullopt;
+  if (!devices.Has(&device, nullptr)) return std::nullopt;
   Resident resident;
   resident.session = id_;
-  resident.bytes = ChunkBytesOn(device);
   resident.held_bytes = HeldBytesOn(device);
+  if (state_ != State::kOpen) {
+    // It counts against the lease's limit. The memory of one that is suspended stays; of others it
+    // comes back by itself, or with the next worker.
+    if (resident.held_bytes == 0) return std::nullopt;
+    resident.moving = true;
+    if (state_ == State::kSuspended) resident.staying_bytes = resident.held_bytes;
+    return resident;
+  }
+  resident.bytes = ChunkBytesOn(device);
   resident.staying_bytes = StayingBytesOn(device);
   resident.why_not = WhyNotMovable();
   resident.moving = paging_.moving();
@@ -39,8 +47,13 @@ uint64_t Session::ChunkBytesOn(const DeviceMemory& device) const {
   return holdings_.devices().Sum(device, &SessionMemory::chunk_bytes);
 }
 
-uint64_t Session::StayingBytesOn(const DeviceMemory& device) const {
-  return holdings_.devices().Sum(device, &SessionMemory::staying_bytes);
+uint64_t Session::StayingBytesOn(const DeviceMemory& device, SharesSeen* seen) const {
+  const SessionDevices& devices = holdings_.devices();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (&devices.device(i) == &device) bytes += devices.memory(i).StayingBytes(seen);
+  }
+  return bytes;
 }
 
 uint64_t Session::HeldBytesOn(const DeviceMemory& device) const {
@@ -68,13 +81,14 @@ uint64_t Session::TotalBytesOn(const DeviceMemory& device) const {
   return holdings_.devices().Sum(device, &SessionMemory::total_bytes);
 }
 
-std::map<int, uint64_t> Session::AwayBytes() const {
+std::map<int, uint64_t> Session::AwayBytes(bool with_request) const {
   const SessionDevices& devices = holdings_.devices();
   std::map<int, uint64_t> bytes;
   for (size_t i = 0; i < devices.size(); ++i) {
     const SessionMemory& memory = devices.memory(i);
     if (memory.away()) {
-      bytes[devices.device(i).ordinal()] += memory.away_bytes() + memory.requested_bytes();
+      bytes[devices.device(i).ordinal()] +=
+          memory.away_bytes() + (with_request ? memory.requested_bytes() : 0);
     }
   }
   return bytes;

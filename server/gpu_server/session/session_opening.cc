@@ -83,13 +83,15 @@ void Session::HandleHello() {
   if (IsGuarded(hello_) && parts_.owner->HasArena(*placed_.front(), arena, id_)) {
     return Refuse(ArenaUnavailable(absl::StrFormat("%d bytes at %#x", arena.bytes, arena.base)));
   }
+  has_arena_ = IsGuarded(hello_);
   lines_.Begin();
   state_ = State::kQueued;
   AskPolicy();
 }
 
 bool Session::HasArena(const DeviceMemory& device, const ArenaRange& arena) const {
-  if (!IsGuarded(hello_) || placed_.empty() || placed_.front() != &device) return false;
+  const bool ends = state_ == State::kEnding || state_ == State::kEnded;
+  if (!has_arena_ || placed_.front() != &device || (ends && worker_.gone())) return false;
   return hello_.arena_base() <= arena.base + arena.bytes &&
          arena.base <= hello_.arena_base() + hello_.arena_bytes();
 }
