@@ -29,7 +29,7 @@ class FaultsTest(unittest.TestCase):
             neighbour = harness.start(self.installation, server.endpoint, "free_in_flight")
             harness.wait_until(lambda: len(self.workers(server)) == 2, "the neighbour's worker")
             neighbours = [pid for pid in self.workers(server) if pid != worker]
-            time.sleep(0.5)  # In the middle of its work.
+            harness.await_work(self.installation, server.endpoint, victim)
             # A worker that is hit between two commands is replaced, and the program goes on.
             while victim.poll() is None:
                 for pid in self.workers(server):
@@ -82,8 +82,7 @@ class FaultsTest(unittest.TestCase):
         with harness.server(self.installation) as server:
             client = harness.start(self.installation, server.endpoint, "free_in_flight",
                                    "--rounds=100000", env={"WARPLINE_RESUME_SECONDS": "2"})
-            harness.wait_until(lambda: self.workers(server), "a worker")
-            time.sleep(0.3)
+            harness.await_work(self.installation, server.endpoint, client)
             os.kill(server.pid, signal.SIGKILL)
             status, stdout, _ = harness.finish(client)
             self.assertNotEqual(status, 0)

@@ -9,6 +9,7 @@ without Bazel, such as one with a GPU:
 BUNDLE is what `./dev bundle` made, and PROGRAMS a folder of the built programs that the test names.
 Those that speak the protocol themselves, such as limit_storm, need gRPC's libraries there.
 """
+import json
 import os
 import pathlib
 import re
@@ -81,6 +82,18 @@ def start_held(installation, endpoint, name, *arguments, **options):
     process = start(installation, endpoint, name, "--held", *arguments, stdin=subprocess.PIPE, **options)
     await_held(process, name)
     return process
+
+
+def await_work(installation, endpoint, process, commands=50):
+    """Waits until the session of a program has had so many commands, and so is amid its work."""
+    def works():
+        listed = subprocess.run(
+            [str(installation.root / "bin/warpline"), "ps", "--json", "--endpoint=" + endpoint],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=GIVE_UP_S, check=False)
+        sessions = json.loads(listed.stdout).get("sessions", []) if listed.returncode == 0 else []
+        return any(one["client_pid"] == process.pid and int(one["commands"]) >= commands
+                   for one in sessions)
+    wait_until(works, "the program is at work")
 
 
 def await_held(process, name):

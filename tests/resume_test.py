@@ -101,9 +101,7 @@ class ResumeTest(unittest.TestCase):
         with harness.server(self.installation) as server:
             client = harness.start(self.installation, server.endpoint, "free_in_flight",
                                    "--rounds=100000", env={"WARPLINE_RESUME_SECONDS": "1"})
-            harness.wait_until(lambda: harness.server_processes(server.pid, "warpline-worker"),
-                               "a worker")
-            time.sleep(0.3)
+            harness.await_work(self.installation, server.endpoint, client)
             os.kill(server.pid, signal.SIGKILL)
             status, stdout, stderr = harness.finish(client)
             self.assertNotEqual(status, 0)
@@ -114,9 +112,7 @@ class ResumeTest(unittest.TestCase):
             client = harness.start(self.installation, server.endpoint, "free_in_flight",
                                    # It would go on trying for longer than this test waits.
                                    "--rounds=100000", env={"WARPLINE_RESUME_SECONDS": "3600"})
-            harness.wait_until(lambda: harness.server_processes(server.pid, "warpline-worker"),
-                               "a worker")
-            time.sleep(0.3)
+            harness.await_work(self.installation, server.endpoint, client)
             os.kill(server.pid, signal.SIGKILL)
             with harness.server(self.installation, "--listen=" + server.endpoint):
                 status, _, stderr = harness.finish(client)
