@@ -84,16 +84,19 @@ def start_held(installation, endpoint, name, *arguments, **options):
     return process
 
 
+def sessions(installation, endpoint):
+    """The sessions of `warpline ps`."""
+    listed = subprocess.run(
+        [str(installation.root / "bin/warpline"), "ps", "--json", "--endpoint=" + endpoint],
+        stdout=subprocess.PIPE, text=True, timeout=GIVE_UP_S, check=True)
+    return json.loads(listed.stdout).get("sessions", [])
+
+
 def await_work(installation, endpoint, process, commands=50):
     """Waits until the session of a program has had so many commands, and so is amid its work."""
-    def works():
-        listed = subprocess.run(
-            [str(installation.root / "bin/warpline"), "ps", "--json", "--endpoint=" + endpoint],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=GIVE_UP_S, check=False)
-        sessions = json.loads(listed.stdout).get("sessions", []) if listed.returncode == 0 else []
-        return any(one["client_pid"] == process.pid and int(one["commands"]) >= commands
-                   for one in sessions)
-    wait_until(works, "the program is at work")
+    wait_until(lambda: any(one["client_pid"] == process.pid and int(one["commands"]) >= commands
+                           for one in sessions(installation, endpoint)),
+               "the program is at work")
 
 
 def await_held(process, name):

@@ -1,5 +1,4 @@
 """Tests of sessions whose memory leaves the device: paging_test and suspend_test."""
-import json
 import subprocess
 import unittest
 
@@ -7,6 +6,7 @@ import harness
 
 PROGRAM = "long_program"
 SWAP = "--swap_host=256MiB"
+GUARDED = ("--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=192MiB")
 
 
 class PagingCase(unittest.TestCase):
@@ -38,7 +38,7 @@ class PagingCase(unittest.TestCase):
         self.assertIn(said, output)
 
     def sessions(self, server):
-        return json.loads(self.warpline(server, "ps", "--json")[1]).get("sessions", [])
+        return harness.sessions(self.installation, server.endpoint)
 
     def finish(self, process, server, name=PROGRAM):
         status, stdout, stderr = harness.finish(process)

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 import harness
-from paging_case import PROGRAM, SWAP, PagingCase
+from paging_case import GUARDED, PROGRAM, SWAP, PagingCase
 
 
 class PagingTest(PagingCase):
@@ -100,8 +100,6 @@ class PagingTest(PagingCase):
                     "it does not go on")
             self.finish(program, server, "shared_memory")
 
-    GUARDED = ("--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=192MiB")
-
     def start_guarded(self, server, *flags):
         return harness.start_held(self.installation, server.endpoint, PROGRAM, *flags,
                                   env={"WARPLINE_TIER": "guarded"})
@@ -111,7 +109,7 @@ class PagingTest(PagingCase):
         return session
 
     def test_guarded_memory_leaves_below_a_worker_that_others_share(self):
-        with harness.server(self.installation, SWAP, *self.GUARDED) as server:
+        with harness.server(self.installation, SWAP, *GUARDED) as server:
             programs = [self.start_guarded(server, "--words=2048", "--seed=%d" % seed) for seed in (1, 2)]
             numbers = [self.by_pid(server, program)["id"] for program in programs]
             for _ in range(5):
@@ -123,7 +121,7 @@ class PagingTest(PagingCase):
             self.assertNotIn("worker died", server.log(), workers)
 
     def test_a_guarded_session_stays_away_and_its_own_memory_stays(self):
-        with harness.server(self.installation, SWAP, *self.GUARDED) as server:
+        with harness.server(self.installation, SWAP, *GUARDED) as server:
             program = self.start_guarded(server, "--words=2048", "--rest_ms=0")
             os.kill(program.pid, signal.SIGSTOP)
             before, = self.sessions(server)
@@ -139,7 +137,7 @@ class PagingTest(PagingCase):
             self.finish(program, server)
 
     def test_a_shared_worker_that_dies_while_memory_is_away_loses_nothing(self):
-        with harness.server(self.installation, SWAP, *self.GUARDED) as server:
+        with harness.server(self.installation, SWAP, *GUARDED) as server:
             programs = [self.start_guarded(server, "--words=2048", "--seed=%d" % seed) for seed in (1, 2)]
             for program in programs:
                 os.kill(program.pid, signal.SIGSTOP)
@@ -265,8 +263,7 @@ class PagingTest(PagingCase):
 
     @unittest.skipUnless(harness.DEVICE == "cpu", "needs a small device")
     def test_guarded_programs_that_do_not_fit_take_turns_in_one_context(self):
-        flags = ("--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=64MiB")
-        with self.small_server(2, *flags, mib=96) as server:
+        with self.small_server(2, *GUARDED, "--guarded_memory=64MiB", mib=96) as server:
             programs = [self.start_guarded(server, "--words=2048", "--seed=%d" % seed) for seed in (1, 2)]
             self.assertGreater(sum(int(one.get("memory_bytes", 0)) + int(one.get("away_bytes", 0))
                                    for one in self.sessions(server)), 96 << 20)

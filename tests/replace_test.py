@@ -48,8 +48,8 @@ class ReplaceTest(unittest.TestCase):
         return run.returncode, run.stdout
 
     def restarts(self, server):
-        listed = json.loads(self.warpline(server, "ps", "--json")[1])
-        return [int(session["restarts"]) for session in listed["sessions"]]
+        return [int(session["restarts"])
+                for session in harness.sessions(self.installation, server.endpoint)]
 
     def verdict(self, process, name=PROGRAM):
         status, stdout, stderr = harness.finish(process)
@@ -125,7 +125,7 @@ class ReplaceTest(unittest.TestCase):
 
     def kill_worker_of_open_session(self, server):
         """False once the session has failed."""
-        listed = json.loads(self.warpline(server, "ps", "--json")[1]).get("sessions", [])
+        listed = harness.sessions(self.installation, server.endpoint)
         if not listed or listed[0]["state"] in ("faulted", "ending", "ended"):
             return False
         if listed[0]["state"] == "open":

@@ -12,15 +12,12 @@ import termios
 import unittest
 
 import harness
-from paging_case import PROGRAM, SWAP, PagingCase
+from paging_case import GUARDED, PROGRAM, SWAP, PagingCase
 
 
 def limit_file_sizes(pid, size):
     """No file that the process writes grows beyond `size`, as on a disk that is full."""
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-
-GUARDED = ("--tiers=isolated,guarded", "--noguarded_standby", "--guarded_memory=192MiB")
 
 
 class SlowDisk:

@@ -26,24 +26,28 @@ constexpr uint64_t kMostUnseen = uint64_t{1} << 30;
 // Handles in one message, which fits into a packet.
 constexpr int kMostReleased = 1000;
 
-// The parts of its arena that a session offers, for questions in order of address.
-class Offered {
+// The chunks of its arena that a session shares or offers, for questions in order of address.
+class Staying {
  public:
   // `shares` may be null; otherwise it stays as it is meanwhile.
-  Offered(const ShareBook* shares, const SessionMemory* owner) RUNS_ON(control_loop) {
-    if (shares != nullptr) ranges_ = shares->OfferedRanges(owner);
+  Staying(const ShareBook* shares, const SessionMemory* owner, const Quota* quota)
+      RUNS_ON(control_loop)
+      : quota_(quota) {
+    if (shares != nullptr) offered_ = shares->OfferedRanges(owner);
   }
-  // Returns true if it offers some of [va, va + bytes). REQUIRES: `va` is not below that of an
-  // earlier question.
-  bool Has(uint64_t va, uint64_t bytes) {
-    while (!ranges_.empty() && ranges_.front().base + ranges_.front().bytes <= va) {
-      ranges_.remove_prefix(1);
+  // Returns true if `chunk` at `va` is among them. REQUIRES: `va` is not below that of an earlier
+  // question.
+  bool Has(uint64_t va, const Chunk& chunk) {
+    while (!offered_.empty() && offered_.front().base + offered_.front().bytes <= va) {
+      offered_.remove_prefix(1);
     }
-    return !ranges_.empty() && ranges_.front().base < va + bytes;
+    const bool offered = !offered_.empty() && offered_.front().base < va + chunk.bytes;
+    return offered || IsShared(chunk, quota_);
   }
 
  private:
-  absl::Span<const ArenaRange> ranges_;
+  const Quota* const quota_;
+  absl::Span<const ArenaRange> offered_;
 };
 
 CudaResult ResultOfReturn(const absl::Status& status) {
@@ -111,10 +115,9 @@ uint64_t SessionMemory::StayingBytes(SharesSeen* seen) const {
         seen != nullptr && chunk.share != nullptr && !seen->insert(chunk.share.get()).second;
     if (!counted) bytes += chunk.bytes;
   };
-  Offered offered(options_.shares, this);
+  Staying staying(options_.shares, this, quota_.get());
   book_.ForEachChunk([&](uint64_t va, const Chunk& chunk) {
-    control_loop.AssertOnLoop();
-    if (IsShared(chunk, quota_.get()) || offered.Has(va, chunk.bytes)) count(chunk);
+    if (staying.Has(va, chunk)) count(chunk);
   });
   handles_.ForEach([&](uint64_t handle, const HeldMemory& memory) {
     control_loop.AssertOnLoop();
@@ -162,11 +165,9 @@ void SessionMemory::PageOut(std::function<void(absl::Status)> done) {
   };
   book_.EndShares(quota_.get());
   handles_.EndShares(quota_.get());
-  Offered offered(options_.shares, this);
-  for (Grant& grant : book_.TakeIf([&](uint64_t va, const Chunk&chunk) {
-         control_loop.AssertOnLoop();
-         return !IsShared(chunk, quota_.get()) && !offered.Has(va, chunk.bytes);
-       })) {
+  Staying staying(options_.shares, this, quota_.get());
+  for (Grant& grant :
+       book_.TakeIf([&](uint64_t va, const Chunk&chunk) { return !staying.Has(va, chunk); })) {
     add(grant.va, 0, std::move(grant.chunks), std::move(grant.reservation));
   }
   for (auto& [handle, memory] : handles_.TakeIf([&](uint64_t handle, const HeldMemory&memory) {
