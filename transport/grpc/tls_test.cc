@@ -3,8 +3,10 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "transport/grpc/grpc_client.h"
@@ -30,13 +32,21 @@ constexpr char kMethod[] = "/test.Service/WhoAmI";
 class PeerAcceptor : public testing::EndpointAcceptor {
  public:
   std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) override {
-    peer_ = peer;  // Read after the dial, which waits for this.
+    {
+      MutexLock lock(&mu_);
+      peer_ = peer;
+    }
     return EndpointAcceptor::Accept(peer, refusal);
   }
-  const std::string& peer() const { return peer_; }
+  // Has the peer of the latest dial: a dial waits for Accept().
+  std::string peer() const {
+    MutexLock lock(&mu_);
+    return peer_;
+  }
 
  private:
-  std::string peer_;
+  mutable Mutex mu_;
+  std::string peer_ ABSL_GUARDED_BY(mu_);
 };
 
 class TlsTest : public ::testing::Test {

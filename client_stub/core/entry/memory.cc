@@ -57,7 +57,8 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
   // The allocation belongs to the current context, or the stream's where there is none, provided
   // that context is one of the pool's device; else to the device's primary context. It ends with
   // that context.
-  Context* owner = t_thread.current != nullptr ? t_thread.current : stream->context;
+  Context* owner =
+      t_thread.current != nullptr ? t_thread.current : static_cast<Context*>(stream->context);
   if (owner == nullptr || owner->device != pool->device) owner = pool->device->primary;
   owner = OwnerOf(owner);
   uint64_t address;

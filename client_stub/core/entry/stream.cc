@@ -89,7 +89,7 @@ CUresult FindOwner(CUstream handle, DefaultStream null_means, const Context** ow
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   // A default stream belongs to the current context; without one, only a guessed number names a
   // stream.
-  *owner = stream->context != nullptr ? stream->context : t_thread.current;
+  *owner = stream->context != nullptr ? static_cast<Context*>(stream->context) : t_thread.current;
   return *owner == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 

@@ -14,6 +14,7 @@
 #include "client_stub/core/runtime/memory_pool.h"
 #include "common/cuda/sm_path.h"
 #include "common/mutex.h"
+#include "common/relaxed.h"
 
 namespace warpline::stub {
 
@@ -79,13 +80,15 @@ struct StreamAttributes {
   CUlaunchMemSyncDomainMap domain_map = {0, 1};
 };
 
+// A thread that goes through all streams may meet one that is being destroyed, or made anew in the
+// same place.
 struct Stream {
   CUstream handle = nullptr;
-  uint64_t wire = 0;  // Its number in commands. Never used twice.
-  unsigned int flags = 0;
+  Relaxed<uint64_t> wire = 0;  // Its number in commands. Never used twice.
+  Relaxed<unsigned int> flags = 0;
   std::atomic<int> priority{0};
-  Device* device = nullptr;
-  Context* context = nullptr;           // nullptr: whichever context of the device is current.
+  Relaxed<Device*> device = nullptr;
+  Relaxed<Context*> context = nullptr;  // nullptr: whichever context of the device is current.
   std::atomic<uint64_t> last_seq{0};    // The latest command sent on it.
   std::atomic<uint64_t> capture{0};     // The capture that it is part of (captures.h), or 0.
   CommandRecorder* recorder = nullptr;  // Takes the commands; only for streams without a handle.

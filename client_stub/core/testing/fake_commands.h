@@ -62,7 +62,8 @@ class FakeCommands : public Commands {
   Command Latest(std::string* tail = nullptr) const;
 
   // Nothing is mapped there, not even a sanitizer's own memory.
-  static constexpr uint64_t kGlobalAddress = 0x450000001000;
+  // Sanitizers leave these addresses free for programs, which begin higher.
+  static constexpr uint64_t kGlobalAddress = 0x550000001000;
   static constexpr uint64_t kGlobalBytes = 64;
   static constexpr uint32_t kMultiprocessors = 132;  // Groups of these are multiples of 8.
   // The block that every VariableBlockFind finds. The variable "global" lies in it.

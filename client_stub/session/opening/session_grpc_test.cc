@@ -1,4 +1,5 @@
 // Session::Open and the session's life over gRPC.
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -63,7 +64,7 @@ TEST_F(SessionGrpcTest, RefusalHasTheServersStatus) {
 }
 
 TEST_F(SessionGrpcTest, RefusedArenaIsTriedElsewhere) {
-  int tries = 0;
+  std::atomic<int> tries = 0;  // Counted on the server's thread.
   server_.admit = [&](const auto&) {
     return ++tries == 1 ? ArenaUnavailable("taken") : absl::OkStatus();
   };
