@@ -66,7 +66,7 @@ namespace warpline {
 // and notices that no command asked for, are guarded by feature bits instead. The least version
 // goes up when support for old peers is given up.
 inline constexpr uint32_t kLeastProtocolVersion = 1;
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 // The newest version in both ranges; 0 when they do not overlap.
 constexpr uint32_t AgreedVersion(uint32_t least, uint32_t newest) {

@@ -8,6 +8,7 @@ versions; a folder's other libraries are started with it.
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -29,7 +30,8 @@ class LibrariesTest(unittest.TestCase):
     def setUpClass(cls):
         cls.installation = harness.installation_with(
             {"bin/library_start": "tests/libraries/library_start",
-             "bin/compile_kernel": "tests/libraries/compile_kernel"})
+             "bin/compile_kernel": "tests/libraries/compile_kernel",
+             "bin/cublas_program": "tests/libraries/cublas_program"})
         cls.server = harness.server(cls.installation, "--tiers=isolated,guarded",
                                     "--noguarded_standby")
         cls.server.__enter__()
@@ -74,6 +76,40 @@ class LibrariesTest(unittest.TestCase):
                 self.assertIn("library_start: insufficient driver", run.stdout)
                 self.assertEqual(run.stderr.count("insufficient driver"), 1, run.stderr)
                 self.assertIn("CUDA %d.8" % (major - 1), run.stderr)
+
+    def call_cublas(self, tier, preload=None):
+        """A program whose calls of cuBLAS the server executes, with a BLAS of the system's."""
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("WARPLINE_") and name != "LD_PRELOAD"}
+        environment["WARPLINE_ENDPOINT"] = self.server.endpoint
+        if preload:
+            environment["LD_PRELOAD"] = str(preload)
+        root = self.installation.root
+        return subprocess.run(
+            [str(root / "bin/warpline"), "run", "--tier=" + tier, "--memory=256MiB", "--",
+             str(root / "bin/cublas_program"), "6"], env=environment, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, timeout=harness.GIVE_UP_S, check=False)
+
+    def test_the_server_executes_calls_of_cublas(self):
+        ours = self.installation.root / "lib/guarded/libcublas.so.13"
+        for tier, preload in (("guarded", None), ("isolated", ours)):
+            with self.subTest(tier=tier):
+                run = self.call_cublas(tier, preload)
+                self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+                self.assertRegex(run.stdout, r"cublas_program: version 130000, 4\d\d checks, 0 wrong")
+
+    def test_functions_that_the_server_lacks_are_named_once(self):
+        code = ("import ctypes\n"
+                "blas = ctypes.CDLL('libcublas.so.13')\n"
+                "print(blas.cublasSgemmBatched(), blas.cublasSgemmBatched(), blas.cublasSspr2_v2())")
+        environment = self.installation.client_environment(self.server.endpoint)
+        environment["LD_LIBRARY_PATH"] += ":%s" % (self.installation.root / "lib/guarded")
+        run = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, timeout=harness.GIVE_UP_S,
+                             check=False)
+        self.assertEqual(run.stdout, "15 15 15\n", run.stderr)
+        self.assertEqual(run.stderr.count("cublasSgemmBatched is not supported"), 1, run.stderr)
+        self.assertIn("cublasSspr2_v2 is not supported", run.stderr)
 
     def compile(self, library, cache, tier="isolated"):
         environment = self.installation.client_environment(self.server.endpoint)

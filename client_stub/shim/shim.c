@@ -75,8 +75,10 @@ static int Print(int descriptor, const char* text, size_t size, int wait) {
 static const struct warpline_shim g_shim = {WARPLINE_SHIM_ABI_VERSION, kCount, g_names,
                                             g_trampolines, Print};
 
-/* The core's function for a call that is not part of the driver API. */
+/* The core's functions for calls that are not part of the driver API. */
 static int (*g_readback)(void*, unsigned long long, size_t);
+static int (*g_library_find)(unsigned*);
+static int (*g_library_call)(void*, unsigned, unsigned, const uint64_t*, unsigned);
 
 static pthread_once_t g_bind_once = PTHREAD_ONCE_INIT;
 static _Atomic pid_t g_binding_thread; /* 0 while no thread binds. */
@@ -171,6 +173,9 @@ static int LoadCore(void** table) {
     return 0;
   }
   g_readback = (int (*)(void*, unsigned long long, size_t))dlsym(core, "warpline_memory_readback");
+  g_library_find = (int (*)(unsigned*))dlsym(core, "warpline_library_find");
+  g_library_call = (int (*)(void*, unsigned, unsigned, const uint64_t*, unsigned))dlsym(
+      core, "warpline_library_call");
   const int result = attach(&g_shim, table);
   if (result != 0) LogLine('E', "the core did not attach: error %d", result);
   return result == 0;
@@ -188,12 +193,30 @@ static void Bind(void) {
   atomic_store(&g_binding_thread, 0);
 }
 
+/* Returns 1 once the core is bound, and 0 on the thread that binds it. */
+static int Bound(void) {
+  if (atomic_load(&g_binding_thread) == gettid()) return 0;
+  pthread_once(&g_bind_once, Bind);
+  return 1;
+}
+
 /* See client_stub/warpline.h. */
 int warplineMemoryReadback(void* dst, unsigned long long src, size_t bytes);
 int warplineMemoryReadback(void* dst, unsigned long long src, size_t bytes) {
-  if (atomic_load(&g_binding_thread) == gettid()) return kSystemNotReady;
-  pthread_once(&g_bind_once, Bind);
-  return g_readback == NULL ? kSystemNotReady : g_readback(dst, src, bytes);
+  return Bound() && g_readback != NULL ? g_readback(dst, src, bytes) : kSystemNotReady;
+}
+
+/* See client_stub/libraries/library_abi.h. */
+int warplineLibraryFind(unsigned* version);
+int warplineLibraryFind(unsigned* version) {
+  return Bound() && g_library_find != NULL ? g_library_find(version) : kSystemNotReady;
+}
+int warplineLibraryCall(void* stream, unsigned function, unsigned modes, const uint64_t* values,
+                        unsigned count);
+int warplineLibraryCall(void* stream, unsigned function, unsigned modes, const uint64_t* values,
+                        unsigned count) {
+  return Bound() && g_library_call != NULL ? g_library_call(stream, function, modes, values, count)
+                                           : kSystemNotReady;
 }
 
 /* Called by warpline_lazy. Returns the address that the call goes to. */

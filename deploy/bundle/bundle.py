@@ -3,6 +3,8 @@
 
   lib/             libcuda.so.1 with its core, and libnvidia-ml.so.1: what an application's
                    LD_LIBRARY_PATH names
+  lib/guarded/     libcublas.so.13 for programs on the guarded tier
+  lib/driver/      what NVIDIA's libraries find as libcuda.so.1 in a worker
   lib/warpline/    private copies of every library that core and server need outside glibc
   include/         warpline.h, what libcuda.so.1 offers beyond CUDA
   bin/             the server's programs and the command line tool; bin/examples, bin/warpline_bench
@@ -39,8 +41,9 @@ HOST_CPP = "libstdc++.so.6"  # For programs that are copied as they are.
 NEWEST = {"GLIBC": (2, 34), "GCC": (7, 0, 0), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
 PROGRAMS = ("warpline_bench", "warpline_startup", "long_program")
 MARKER = "BUNDLE.txt"
-# What applications load in place of NVIDIA's.
-SHIMS = ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1")
+# Libraries that applications load in place of NVIDIA's, and one that NVIDIA's load in a worker.
+SHIMS = ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1", "lib/guarded/libcublas.so.13",
+         "lib/driver/libcuda.so.1")
 # What a library needs without saying so: whoever is linked with it is with the other, too.
 UNSAID = {"libucm.so.0": "libucs.so.0"}
 # What these load, with the private copies.

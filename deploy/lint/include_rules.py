@@ -37,8 +37,8 @@ The server's own code is in namespace `warpline::server`, that of the others in 
 below it.
 """
 CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
-                "tests/conformance/", "tests/cuda/", "tests/stress/", "tests/surface/", "tests/attack/",
-                "tests/chaos/", "tests/checks/", "tests/memory/", "tests/tiers/",
+                "tests/conformance/", "tests/cuda/", "tests/libraries/", "tests/stress/",
+                "tests/surface/", "tests/attack/", "tests/chaos/", "tests/checks/", "tests/memory/", "tests/tiers/",
                 "bench/guard/")
 
 

@@ -21,6 +21,9 @@ CLIENT_LIBRARIES = {
     "lib/libnvidia-ml.so.1": "client_stub/nvml/libnvidia-ml.so.1",
     "lib/libwarpline_core.so": "client_stub/libwarpline_core.so",
     "lib/libwarpline_ucx.so": "transport/ucx/libwarpline_ucx.so",
+    "lib/guarded/libcublas.so.13": "client_stub/libraries/libcublas.so.13",
+    # NVIDIA's libraries find it in a shared worker.
+    "lib/driver/libcuda.so.1": "server/device/cuda/libraries/libcuda.so.1",
 }
 BINARIES = {
     "bin/warpline": "tools/cli/warpline",

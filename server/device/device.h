@@ -35,6 +35,7 @@
 #include "server/device/facets/copies.h"
 #include "server/device/facets/graphs.h"
 #include "server/device/facets/launches.h"
+#include "server/device/facets/libraries.h"
 #include "server/device/facets/links.h"
 #include "server/device/facets/memory.h"
 #include "server/device/facets/modules.h"
@@ -76,7 +77,8 @@ class Context : public virtual Memory,
                 public virtual Arrays,
                 public virtual Textures,
                 public virtual Graphs,
-                public virtual Partitions {
+                public virtual Partitions,
+                public virtual Libraries {
  public:
   // A call that needs a capability outside these is refused with kNotSupported.
   virtual Capabilities capabilities() const = 0;
@@ -212,6 +214,12 @@ class Backend {
       int ordinal, const SharedDeviceOptions& options) = 0;
   virtual absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) = 0;
 };
+
+// Loads what the shared devices of the backend `name` need to execute calls of libraries
+// (Libraries). Called, if at all, before OpenBackend() and while the process can open files. Where
+// something is missing they execute none, and the log says what. It is defined beside
+// OpenBackend().
+void LoadLibraries(std::string_view name);
 
 // Opens the backend `name`: that of a backend (server/hostlink/backends/backends.inc), "cpu:N" for
 // N CPU devices that share the host's cores and memory, or "auto" for the first backend that opens

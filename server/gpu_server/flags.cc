@@ -240,6 +240,10 @@ ABSL_FLAG(std::string, guard_compiler, "auto",
           "else the session's worker compiles it with its driver. The path of a "
           "libnvJitLink: as auto, with this library. none: the session's worker does "
           "both.");
+ABSL_FLAG(std::string, cuda_libraries, "/usr/local/cuda/lib64",
+          "Folders, divided by colons, in which NVIDIA's libcublas.so.13 is, whose functions "
+          "the server executes for guarded sessions. Empty for none. The CPU device takes the "
+          "system's OpenBLAS or BLAS.");
 ABSL_FLAG(std::string, pageable_access, "warn",
           "What the server does when it starts on a GPU that reaches pageable memory "
           "(HMM, or ATS as on Grace). A kernel on such a GPU can read and write all "
@@ -418,6 +422,7 @@ absl::StatusOr<DeviceOptions> Device() {
   }
   if (warm >= 0) options.warm_workers = warm;
   options.hardware_queues = absl::GetFlag(FLAGS_hardware_queues);
+  options.cuda_libraries = absl::GetFlag(FLAGS_cuda_libraries);
   options.guard_compiler = absl::GetFlag(FLAGS_guard_compiler);
   if (options.hardware_queues < 0 || options.hardware_queues > kMostHardwareQueues) {
     return absl::InvalidArgumentError(

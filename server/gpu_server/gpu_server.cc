@@ -161,7 +161,8 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   WarnOfFewTasks(options);
   options.session.worker = WorkerProgram(*worker, backend, from.device.hardware_queues);
   options.session.tiers = from.tiers.tiers;
-  options.session.guarded.worker = SharedWorkerProgram(*worker, backend);
+  options.session.guarded.worker =
+      SharedWorkerProgram(*worker, backend, from.device.cuda_libraries);
   options.session.guarded.max_arena_bytes = from.tiers.guarded_arena_bytes;
   options.session.guarded.memory_bytes = from.tiers.guarded_memory_bytes;
   options.session.guarded.hang_pause = from.tiers.guarded_hang_pause;

@@ -66,6 +66,8 @@ struct DeviceOptions {
   // What guards and compiles modules of guarded sessions: "auto", the path of a libnvJitLink, or
   // "none" for the session's worker.
   std::string guard_compiler = "auto";
+  // Folders, divided by colons, in which shared workers find NVIDIA's libraries.
+  std::string cuda_libraries;
   // Empty for the programs that lie beside this one.
   std::string supervisor_program;
   std::string worker_program;

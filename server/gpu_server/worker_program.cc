@@ -34,8 +34,15 @@ ChildOptions WorkerProgram(std::string path, const std::string& backend, int har
   return Program(std::move(path), backend, "LAZY", hardware_queues);
 }
 
-ChildOptions SharedWorkerProgram(std::string path, const std::string& backend) {
-  return Program(std::move(path), backend, "EAGER", kSharedHardwareQueues);
+// Loading is lazy because NVIDIA's libraries have more kernels than a device has room for. The
+// worker has the kernels of sessions' modules loaded itself, at quiet moments.
+ChildOptions SharedWorkerProgram(std::string path, const std::string& backend,
+                                 const std::string& libraries) {
+  ChildOptions program = Program(std::move(path), backend, "LAZY", kSharedHardwareQueues);
+  if (!libraries.empty() && UsesNvidiaDriver(backend)) {
+    program.environment.emplace_back("WARPLINE_CUDA_LIBRARIES", libraries);
+  }
+  return program;
 }
 
 }  // namespace warpline::server

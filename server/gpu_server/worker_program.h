@@ -11,9 +11,10 @@ namespace warpline::server {
 // A worker of one session, at `path`, for devices of `backend`. 0 hardware queues are as many as
 // the driver chooses.
 ChildOptions WorkerProgram(std::string path, const std::string& backend, int hardware_queues);
-// The worker that many guarded sessions share. The driver would wait for everybody's kernels to
-// load a kernel at its first launch, so that it loads them with their module.
-ChildOptions SharedWorkerProgram(std::string path, const std::string& backend);
+// The worker that many guarded sessions share. It finds NVIDIA's libraries in `libraries`, folders
+// that colons divide; it has none when that is empty.
+ChildOptions SharedWorkerProgram(std::string path, const std::string& backend,
+                                 const std::string& libraries);
 
 }  // namespace warpline::server
 

@@ -20,15 +20,16 @@ TEST(WorkerProgramTest, AWorkerOfOneSessionLoadsKernelsWhenTheyAreUsed) {
   EXPECT_THAT(program.environment, Contains(Pair("CUDA_DEVICE_MAX_CONNECTIONS", "8")));
 }
 
-TEST(WorkerProgramTest, ASharedWorkerLoadsThemAtOnceAndHasAllQueues) {
-  const ChildOptions program = SharedWorkerProgram("/worker", "cuda");
-  EXPECT_THAT(program.environment, Contains(Pair("CUDA_MODULE_LOADING", "EAGER")));
+TEST(WorkerProgramTest, ASharedWorkerHasAllQueuesAndFindsLibraries) {
+  const ChildOptions program = SharedWorkerProgram("/worker", "cuda", "/a:/b");
+  EXPECT_THAT(program.environment, Contains(Pair("CUDA_MODULE_LOADING", "LAZY")));
+  EXPECT_THAT(program.environment, Contains(Pair("WARPLINE_CUDA_LIBRARIES", "/a:/b")));
   EXPECT_THAT(program.environment, Contains(Pair("CUDA_DEVICE_MAX_CONNECTIONS", "32")));
   EXPECT_THAT(program.environment, Contains(Pair("CUDA_CACHE_DISABLE", "1")));
 }
 
 TEST(WorkerProgramTest, OtherDevicesNeedNoSettings) {
-  EXPECT_THAT(SharedWorkerProgram("/worker", "cpu").environment, IsEmpty());
+  EXPECT_THAT(SharedWorkerProgram("/worker", "cpu", "/a").environment, IsEmpty());
 }
 
 }  // namespace

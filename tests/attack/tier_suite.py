@@ -11,6 +11,7 @@ the process that all share is still the same. The rows are
   - rows of the wire suite, made in sessions of the tier with a neighbour's addresses.
 """
 import concurrent.futures
+import fnmatch
 import json
 import pathlib
 import struct
@@ -129,6 +130,13 @@ class TierSuite:
         self._server = self._folder = self._workers = None
         self._neighbours = []
 
+    def library_attacks(self):
+        """Rows of the wire suite that only sessions of this tier have."""
+        listed = subprocess.run([str(self._installation.root / "bin/wire_client"), "--list",
+                                 "--tier=guarded"], check=True, stdout=subprocess.PIPE,
+                                text=True).stdout
+        return [line.split()[0] for line in listed.splitlines()]
+
     def attacks(self):
         listed = subprocess.run([self._program, "--list", self._escapes], check=True,
                                 stdout=subprocess.PIPE, text=True).stdout.split()
@@ -221,7 +229,7 @@ class TierSuite:
                        len(self._find_workers()), left))
 
     def rows(self, only=None):
-        """All rows, or those that are in `only`, without the list of escapes."""
+        """All rows, or those whose names match one of `only`, without the list of escapes."""
         with (tempfile.TemporaryDirectory(prefix="warpline-tier-") as folder,
               local_server.Server(self._installation, self._flags) as self._server):
             self._folder = pathlib.Path(folder)
@@ -238,9 +246,11 @@ class TierSuite:
 
     def _all_rows(self, only):
         attacks, escapes = self.attacks()
-        wire = WIRE_ROWS
+        wire = WIRE_ROWS + self.library_attacks()
         if only is not None:
-            attacks, wire = ([name for name in names if name in only] for names in (attacks, wire))
+            attacks, wire = ([name for name in names
+                              if any(fnmatch.fnmatch(name, wanted) for wanted in only)]
+                             for names in (attacks, wire))
         residue = [name for name in attacks if name.startswith(RESIDUE)]
         others = [name for name in attacks if not name.startswith(RESIDUE)]
         yield from self._rows(self._attack_after_another, residue, 1)

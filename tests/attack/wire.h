@@ -73,6 +73,7 @@ absl::Span<const WireAttack> SharedMemoryAttacks();
 absl::Span<const WireAttack> BulkAttacks();
 absl::Span<const WireAttack> RelayAttacks();
 absl::Span<const WireAttack> WindowAttacks();
+absl::Span<const WireAttack> LibraryAttacks();
 
 WireResult Stopped(std::string detail);
 WireResult Succeeded(std::string detail);

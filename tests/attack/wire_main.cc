@@ -26,7 +26,7 @@ ABSL_FLAG(std::vector<std::string>, foreign, {}, "addresses at which others have
 ABSL_FLAG(int, scale, 1, "floods are so many times as large");
 ABSL_FLAG(std::string, attack, "", "which one");
 ABSL_FLAG(bool, honest_first, false, "look whether an honest client is served before it, too");
-ABSL_FLAG(bool, list, false, "print the attacks");
+ABSL_FLAG(bool, list, false, "print the attacks; with --tier=guarded those that it alone has");
 
 namespace warpline::attack {
 namespace {
@@ -35,6 +35,16 @@ constexpr absl::Span<const WireAttack> (*kFamilies[])() = {
     &OpeningAttacks, &FrameAttacks,      &AddressAttacks, &MemoryAttacks, &CodeAttacks,
     &OthersAttacks,  &ResumptionAttacks, &AdminAttacks,   &FloodAttacks,  &SharedMemoryAttacks,
     &BulkAttacks,    &RelayAttacks,      &WindowAttacks};
+// Attacks on what sessions of the guarded tier alone have.
+constexpr absl::Span<const WireAttack> (*kGuardedFamilies[])() = {&LibraryAttacks};
+
+using Family = absl::Span<const WireAttack> (*)();
+
+std::vector<WireAttack> AttacksOf(absl::Span<const Family> families) {
+  std::vector<WireAttack> all;
+  for (const Family family : families) all.insert(all.end(), family().begin(), family().end());
+  return all;
+}
 
 const char* NameOf(WireOutcome outcome) {
   switch (outcome) {
@@ -50,13 +60,11 @@ const char* NameOf(WireOutcome outcome) {
   return "";
 }
 
-int List() {
-  for (const auto family : kFamilies) {
-    for (const WireAttack& attack : family()) {
-      const std::string without = attack.without;
-      std::printf("%s %s %s\n", attack.name, attack.finding,
-                  without.empty() ? "-" : attack.without);
-    }
+int List(Tier tier) {
+  for (const WireAttack& attack :
+       tier == Tier::kGuarded ? AttacksOf(kGuardedFamilies) : AttacksOf(kFamilies)) {
+    const std::string without = attack.without;
+    std::printf("%s %s %s\n", attack.name, attack.finding, without.empty() ? "-" : attack.without);
   }
   return 0;
 }
@@ -73,9 +81,9 @@ int List() {
 }
 
 int Main() {
-  if (absl::GetFlag(FLAGS_list)) return List();
   const auto tier = ParseTier(absl::GetFlag(FLAGS_tier));
   if (!tier) return 64;
+  if (absl::GetFlag(FLAGS_list)) return List(*tier);
   std::vector<uint64_t> foreign;
   for (const std::string& text : absl::GetFlag(FLAGS_foreign)) {
     if (!absl::SimpleHexAtoi(text, &foreign.emplace_back())) return 64;
@@ -89,19 +97,20 @@ int Main() {
   if (absl::GetFlag(FLAGS_honest_first)) {
     if (const absl::Status served = HonestSession(target); !served.ok()) Say(Unprepared(served));
   }
-  for (const auto family : kFamilies) {
-    for (const WireAttack& attack : family()) {
-      if (absl::GetFlag(FLAGS_attack) != attack.name) continue;
-      WireResult result = attack.run(target);
-      if (result.outcome == WireOutcome::kStopped) {
-        const absl::Status after = HonestSession(target);
-        if (!after.ok()) {
-          result =
-              Succeeded(absl::StrCat(result.detail, "; then an honest client: ", after.ToString()));
-        }
+  std::vector<WireAttack> attacks = AttacksOf(kFamilies);
+  const std::vector<WireAttack> guarded = AttacksOf(kGuardedFamilies);
+  attacks.insert(attacks.end(), guarded.begin(), guarded.end());
+  for (const WireAttack& attack : attacks) {
+    if (absl::GetFlag(FLAGS_attack) != attack.name) continue;
+    WireResult result = attack.run(target);
+    if (result.outcome == WireOutcome::kStopped) {
+      const absl::Status after = HonestSession(target);
+      if (!after.ok()) {
+        result =
+            Succeeded(absl::StrCat(result.detail, "; then an honest client: ", after.ToString()));
       }
-      Say(std::move(result));
     }
+    Say(std::move(result));
   }
   return 64;
 }

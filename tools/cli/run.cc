@@ -84,11 +84,11 @@ absl::StatusOr<std::string> LibraryFolder() {
   return result;
 }
 
-void PrependLibraryPath(const std::string& folder) {
-  const char* path = getenv("LD_LIBRARY_PATH");
-  const bool has_path = path != nullptr && *path != '\0';
-  setenv("LD_LIBRARY_PATH", absl::StrCat(folder, has_path ? ":" : "", has_path ? path : "").c_str(),
-         1);
+// Puts `path` before what the variable holds.
+void Prepend(const char* variable, const std::string& path) {
+  const char* const value = getenv(variable);
+  const bool has_value = value != nullptr && *value != '\0';
+  setenv(variable, absl::StrCat(path, has_value ? ":" : "", has_value ? value : "").c_str(), 1);
 }
 
 // Shows what is known of a wait for a lease when that changes, and ends with a signal.
@@ -124,9 +124,12 @@ void TellTier(uint32_t tier) {
 
 // On the guarded tier, frameworks that compile their kernels themselves hand PTX over when these
 // variables say so. The user's own values stay.
-void TellFrameworks() {
+void TellFrameworks(const std::string& libraries) {
   const char* const tier = getenv("WARPLINE_TIER");
   if (tier == nullptr || tier != TierName(Tier::kGuarded)) return;
+  // A library whose work the server does: NVIDIA's own would be refused there. Loaded first, it is
+  // found by its name wherever a program's own search would lead.
+  Prepend("LD_PRELOAD", libraries + "/guarded/libcublas.so.13");
   // CuPy takes reductions from a library of machine code otherwise. It ignores that this library's
   // kernels are refused, and returns wrong results.
   setenv("CUPY_ACCELERATORS", "", 0);
@@ -286,12 +289,12 @@ int Run(const CommandLine& line, const std::string& endpoint) {
     setenv("WARPLINE_TIER", tier.c_str(), 1);
   }
   const sigset_t mask = BlockForwardedSignals();
-  PrependLibraryPath(*libraries);
+  Prepend("LD_LIBRARY_PATH", *libraries);
   // When another `warpline run` around this one has a lease already, this program is part of it.
   const bool inherits = line.endpoint.empty() && HasLeaseFor(endpoint) &&
                         line.options.size() == (guards ? 1u : 0u) + (has_tier ? 1u : 0u);
   if (inherits) {
-    TellFrameworks();
+    TellFrameworks(*libraries);
     const auto child = StartChild(*program, line.rest, mask);
     return child.ok() ? WaitForChild(*child).code
                       : Complain(child.status(), CodeOf(child.status()));
@@ -314,7 +317,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   (*keeper)->Export();
   TellDriverVersion((*lease)->granted().driver_version());
   if (!guards) TellTier((*lease)->granted().tier());
-  TellFrameworks();
+  TellFrameworks(*libraries);
   // The program needs its lease, but not the means to get others.
   unsetenv("WARPLINE_CREDENTIAL");
   unsetenv("WARPLINE_CREDENTIAL_FILE");

@@ -1,6 +1,7 @@
 #include "client_stub/core/graph/capture.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -170,6 +171,11 @@ CUresult CaptureLaunch(Stream* stream, Kernel* kernel, const LaunchGeometry& lau
                        const LaunchAttributes* attributes, std::string_view packed) {
   return CaptureNode(stream, CU_GRAPH_NODE_TYPE_KERNEL,
                      MakeKernelNode(kernel, launch, attributes, packed, stream->context));
+}
+
+CUresult CaptureLibraryCall(Stream* stream, LibraryNodeParams call) {
+  return CaptureNode(stream, CU_GRAPH_NODE_TYPE_EMPTY,
+                     std::make_shared<const GraphNodeParams>(std::move(call)));
 }
 
 CUresult CaptureCopy(Stream* stream, const CUDA_MEMCPY3D& copy) {

@@ -49,6 +49,7 @@ CUresult CaptureNode(Stream* stream, CUgraphNodeType type, SharedNodeParams para
                      std::unique_ptr<Graph> child = nullptr);
 CUresult CaptureLaunch(Stream* stream, Kernel* kernel, const LaunchGeometry& launch,
                        const LaunchAttributes* attributes, std::string_view packed);
+CUresult CaptureLibraryCall(Stream* stream, LibraryNodeParams call);
 CUresult CaptureCopy(Stream* stream, const CUDA_MEMCPY3D& copy);
 CUresult CaptureMemset(Stream* stream, const CUDA_MEMSET_NODE_PARAMS_v2& params);
 // Add nodes that record the event, or wait for it, whenever the graph is launched.

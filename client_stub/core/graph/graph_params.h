@@ -60,11 +60,19 @@ struct BatchMemOpNodeParams {
   unsigned int flags = 0;
 };
 
+// A call of a library's function (proto/adapters/library_call.h). For the application such a node
+// is an empty one: CUDA knows no calls that the server makes.
+struct LibraryNodeParams {
+  uint32_t function = 0;
+  uint32_t modes = 0;
+  std::vector<uint64_t> values;
+};
+
 using GraphNodeParams =
     std::variant<std::monostate, KernelNodeParams, MemcpyNodeParams, CUDA_MEMSET_NODE_PARAMS_v2,
                  CUDA_HOST_NODE_PARAMS_v2, EventRecordNodeParams, EventWaitNodeParams,
-                 MemAllocNodeParams, MemFreeNodeParams, BatchMemOpNodeParams,
-                 ConditionalNodeParams>;
+                 MemAllocNodeParams, MemFreeNodeParams, BatchMemOpNodeParams, ConditionalNodeParams,
+                 LibraryNodeParams>;
 using SharedNodeParams = std::shared_ptr<const GraphNodeParams>;
 
 // Makes a kernel node from packed parameters and attributes that have been read, for a context

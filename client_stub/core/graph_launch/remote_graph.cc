@@ -8,6 +8,7 @@
 #include "client_stub/core/copy/copies.h"
 #include "client_stub/core/copy/described_copies.h"
 #include "client_stub/core/launch/launch.h"
+#include "client_stub/core/libraries/library_send.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/memory/host_memory.h"
@@ -72,7 +73,9 @@ bool IsLocal(const GraphNodeParams& params) {
   }
   return std::holds_alternative<CUDA_HOST_NODE_PARAMS_v2>(params) ||
          std::holds_alternative<EventRecordNodeParams>(params) ||
-         std::holds_alternative<EventWaitNodeParams>(params);
+         std::holds_alternative<EventWaitNodeParams>(params) ||
+         // The device's own graphs have no such nodes.
+         std::holds_alternative<LibraryNodeParams>(params);
 }
 
 // Returns the device whose stream a node needs; nullptr where any stream will do.
@@ -171,6 +174,9 @@ struct Sender {
   CUresult operator()(const MemFreeNodeParams&) const { return CUDA_SUCCESS; }
   CUresult operator()(const BatchMemOpNodeParams& node) const {
     return SendMemOps(stream, node.operations.data(), node.operations.size());
+  }
+  CUresult operator()(const LibraryNodeParams& node) const {
+    return SendLibraryCall(stream, node.function, node.modes, node.values);
   }
   // A stream cannot run it.
   CUresult operator()(const ConditionalNodeParams&) const { return CUDA_ERROR_NOT_SUPPORTED; }

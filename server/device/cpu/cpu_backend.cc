@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "server/device/cpu/context/cpu_context.h"
 #include "server/device/cpu/cpu_host_window.h"
+#include "server/device/cpu/libraries/blas_calls.h"
 #include "server/device/cpu/machine/device_info.h"
 #include "server/device/cpu/memory/memfd_chunks.h"
 #include "server/device/staging_pool.h"
@@ -100,6 +101,8 @@ class CpuBackend : public Backend {
 };
 
 }  // namespace
+
+void LoadCpuLibraries() { (void)cpu::Blas::Get(); }
 
 absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int devices) {
   return std::make_unique<CpuBackend>(devices);

@@ -17,6 +17,9 @@ namespace warpline::device {
 // memory. They reach each other's memory.
 absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int devices = 1);
 
+// Loads a BLAS, which executes the calls of cuBLAS.
+void LoadCpuLibraries();
+
 }  // namespace warpline::device
 
 #endif  // WARPLINE_SERVER_DEVICE_CPU_CPU_BACKEND_H_

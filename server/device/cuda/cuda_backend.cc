@@ -1,14 +1,22 @@
 #include "server/device/cuda/cuda_backend.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/elf/search_folders.h"
+#include "common/log/log.h"
 #include "server/device/cuda/cuda_chunk_source.h"
 #include "server/device/cuda/cuda_context.h"
 #include "server/device/cuda/cuda_group.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/libraries/cublas_library.h"
 #include "server/device/cuda/shared/cuda_shared_device.h"
 
 namespace warpline::device {
@@ -107,7 +115,26 @@ class CudaBackend : public Backend {
   const int count_;
 };
 
+// Returns the folder of this program.
+std::string ProgramFolder() {
+  std::array<char, 4096> path;
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  const std::string_view text(path.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  return std::string(text.substr(0, text.rfind('/')));
+}
+
 }  // namespace
+
+void LoadCudaLibraries() {
+  const char* const folders = getenv("WARPLINE_CUDA_LIBRARIES");
+  if (folders == nullptr || *folders == '\0') return;
+  const absl::Status loaded =
+      LoadCublas(elf::FoldersOf(folders, ":", ""),
+                 absl::StrCat(ProgramFolder(), "/../lib/driver/libcuda.so.1"));
+  if (!loaded.ok()) {
+    LogWarning("guarded sessions have no cuBLAS: ", std::string(loaded.message()));
+  }
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int /*devices*/) {
   absl::StatusOr<const DriverApi*> api = LoadDriver();

@@ -14,12 +14,13 @@
 #include "server/device/cuda/cuda_partitions.h"
 #include "server/device/cuda/cuda_streams.h"
 #include "server/device/cuda/cuda_textures.h"
+#include "server/device/facets/lacking.h"
 
 namespace warpline::device {
 
 using CudaContext =
     ContextOf<CudaMember, CudaMemory, CudaStreams, CudaCopies, CudaLaunches, CudaModules, CudaLinks,
-              CudaArrays, CudaTextures, CudaGraphs, CudaPartitions>;
+              CudaArrays, CudaTextures, CudaGraphs, CudaPartitions, NoLibraries>;
 
 }  // namespace warpline::device
 

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace warpline::device {
@@ -10,11 +12,15 @@ namespace {
 #define WARPLINE_STRING(text) #text
 #define WARPLINE_SYMBOL(name) WARPLINE_STRING(name)
 
+std::string driver_path = "libcuda.so.1";  // NOLINT: written before there are threads.
+void* driver_library = nullptr;
+
 absl::StatusOr<const DriverApi*> Load() {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(driver_path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::UnavailableError(absl::StrCat("no NVIDIA driver: ", dlerror()));
   }
+  driver_library = library;
   static DriverApi api;
 #define WARPLINE_LOAD(name)                                                                       \
   api.p_##name = reinterpret_cast<decltype(api.p_##name)>(dlsym(library, WARPLINE_SYMBOL(name))); \
@@ -37,6 +43,7 @@ absl::StatusOr<const DriverApi*> Load() {
 #undef WARPLINE_DROP
   api.p_cuTensorMapEncodeIm2colWide = reinterpret_cast<decltype(api.p_cuTensorMapEncodeIm2colWide)>(
       dlsym(library, "cuTensorMapEncodeIm2colWide"));
+  api.p_cuFuncLoad = reinterpret_cast<decltype(api.p_cuFuncLoad)>(dlsym(library, "cuFuncLoad"));
   api.p_cuGraphAddNode = reinterpret_cast<decltype(api.p_cuGraphAddNode)>(
       dlsym(library, WARPLINE_SYMBOL(cuGraphAddNode)));
   api.p_cuGraphConditionalHandleCreate =
@@ -50,6 +57,9 @@ absl::StatusOr<const DriverApi*> Load() {
 }
 
 }  // namespace
+
+void UseDriverAt(std::string path) { driver_path = std::move(path); }
+void* DriverLibrary() { return driver_library; }
 
 absl::StatusOr<const DriverApi*> LoadDriver() {
   static const absl::StatusOr<const DriverApi*>* api = new absl::StatusOr<const DriverApi*>(Load());

@@ -4,6 +4,8 @@
 
 #include <cuda.h>
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "common/cuda/cuda_result.h"
 
@@ -151,10 +153,18 @@ struct DriverApi {
 #undef WARPLINE_DECLARE
   // Null when the driver is from before CUDA 12.8.
   decltype(&::cuTensorMapEncodeIm2colWide) p_cuTensorMapEncodeIm2colWide = nullptr;
+  // Null when the driver is from before CUDA 12.4.
+  decltype(&::cuFuncLoad) p_cuFuncLoad = nullptr;
   // Null when the driver is from before CUDA 12.3.
   decltype(&::cuGraphAddNode) p_cuGraphAddNode = nullptr;
   decltype(&::cuGraphConditionalHandleCreate) p_cuGraphConditionalHandleCreate = nullptr;
 };
+
+// Makes LoadDriver() load the driver at `path`, in a process in which libcuda.so.1 is the name of
+// something else (libraries/library_driver.h). Called before LoadDriver(), by one thread.
+void UseDriverAt(std::string path);
+// The driver's dlopen() handle. REQUIRES: LoadDriver() has succeeded.
+void* DriverLibrary();
 
 // Loads libcuda.so.1 and calls cuInit, once in the process. UNAVAILABLE when there is no driver,
 // no device, or a driver too old to have every function.

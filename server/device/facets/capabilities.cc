@@ -16,6 +16,7 @@ constexpr std::pair<Capability, const char*> kNames[] = {
     {Capability::kClusters, "clusters"},
     {Capability::kVariableBlocks, "variable blocks"},
     {Capability::kPartitions, "partitions"},
+    {Capability::kLibraries, "libraries"},
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ enum class Capability : uint32_t {
   kClusters = 1u << 5,        // Clusters of blocks
   kVariableBlocks = 1u << 6,  // Says where modules' variables will lie (Modules::TakeBlock()).
   kPartitions = 1u << 7,      // Streams that have some of the multiprocessors
+  kLibraries = 1u << 8,       // Calls functions of libraries (Libraries).
 };
 
 using Capabilities = EnumSet<Capability>;

@@ -9,6 +9,7 @@
 #include "server/device/facets/arrays.h"
 #include "server/device/facets/capabilities.h"
 #include "server/device/facets/graphs.h"
+#include "server/device/facets/libraries.h"
 #include "server/device/facets/links.h"
 #include "server/device/facets/partitions.h"
 #include "server/device/facets/textures.h"
@@ -86,6 +87,19 @@ class NoGraphs : public virtual Graphs {
 
  private:
   static CudaResult Refuse() { return Lacks(Capability::kGraphs); }
+};
+
+class NoLibraries : public virtual Libraries {
+ public:
+  static constexpr Capabilities kGives = {};
+
+  explicit NoLibraries(const void* /*state*/) {}
+
+  CudaResult LibraryVersion(uint32_t*) override { return Lacks(Capability::kLibraries); }
+  uint64_t LibraryMicroseconds(const LibraryCost&) override { return 0; }
+  CudaResult CallLibrary(const LibraryRequest&, StreamId, uint32_t*) override {
+    return Lacks(Capability::kLibraries);
+  }
 };
 
 class NoPartitions : public virtual Partitions {

@@ -15,6 +15,10 @@ namespace warpline::device {
 #include "server/hostlink/backends/backends.inc"
 #undef WARPLINE_BACKEND
 
+// And a function that loads what executes calls of libraries.
+void LoadCudaLibraries();
+void LoadCpuLibraries();
+
 namespace {
 
 using Factory = absl::StatusOr<std::unique_ptr<Backend>> (*)(int devices);
@@ -27,6 +31,13 @@ constexpr Factory kFactories[] = {
 };
 
 }  // namespace
+
+void LoadLibraries(std::string_view name) {
+  const absl::StatusOr<DeviceChoice> choice = ParseDevice(name);
+  if (!choice.ok()) return;
+  const bool cpu = choice->backend != nullptr && !UsesNvidiaDriver(std::string(name));
+  cpu ? LoadCpuLibraries() : LoadCudaLibraries();
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::string_view name) {
   const absl::StatusOr<DeviceChoice> choice = ParseDevice(name);

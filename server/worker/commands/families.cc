@@ -17,7 +17,8 @@ CommandFamilies::CommandFamilies(const CommandParts* parts)
       arrays_(parts),
       graphs_(parts),
       memory_(parts),
-      partitions_(parts) {}
+      partitions_(parts),
+      libraries_(parts) {}
 
 void CommandFamilies::Dispatch(CommandId id, std::string_view body) {
   // No device has memory there, whatever its driver would do with it.

@@ -69,6 +69,13 @@ class ImageCommands : public CommandHandler {
   bool NoteParts(uint64_t handle, std::string_view bytes) RUNS_ON(decoder_thread);
 };
 
+// Handles calls of libraries' functions.
+class LibraryCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_LIBRARIES(WARPLINE_ON)
+};
+
 // Handles modules and their variables.
 class ModuleCommands : public CommandHandler {
  public:
@@ -177,6 +184,7 @@ class CommandFamilies {
   GraphCommands& graphs() { return graphs_; }
   MemoryCommands& memory() { return memory_; }
   PartitionCommands& partitions() { return partitions_; }
+  LibraryCommands& libraries() { return libraries_; }
 
  private:
   CurrentCommand* const current_;
@@ -191,6 +199,7 @@ class CommandFamilies {
   GraphCommands graphs_;
   MemoryCommands memory_;
   PartitionCommands partitions_;
+  LibraryCommands libraries_;
 };
 
 }  // namespace warpline::worker

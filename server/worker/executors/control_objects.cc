@@ -1,10 +1,11 @@
-// The rest of the control executor: arrays, textures and tensor maps.
+// The rest of the control executor: arrays, textures, tensor maps and libraries.
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string_view>
 
 #include "common/cuda/array_format.h"
+#include "proto/adapters/library_call.h"
 #include "server/worker/executors/control_executor.h"
 
 namespace warpline::worker {
@@ -89,6 +90,13 @@ void ControlExecutor::Do(const cmd::TensorMapEncode& command, Task& task) {
   if (result == CudaResult::kSuccess) result = context_->EncodeTensorMap(map, &bytes);
   cmd::TensorMapEncodeReply reply;
   CopyAll(bytes, &reply.map);
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
+}
+
+void ControlExecutor::Do(const cmd::LibraryFind& command, Task& task) {
+  cmd::LibraryFindReply reply;
+  reply.functions = static_cast<uint32_t>(AllLibraryFunctions().size());
+  const CudaResult result = host_->devices->context(command.device)->LibraryVersion(&reply.version);
   host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 

@@ -15,6 +15,7 @@
 #include "server/worker/executors/event.h"
 #include "server/worker/executors/executor_inbox.h"
 #include "server/worker/executors/kernel.h"
+#include "server/worker/executors/library_calls.h"
 #include "server/worker/executors/print_relay.h"
 #include "server/worker/executors/staging_pool.h"
 #include "server/worker/executors/task.h"
@@ -79,6 +80,7 @@ struct ExecutorHost {
   StateObserver* state = nullptr;
   MemoryCharger* charger = nullptr;
   OutsideMemory* outside = nullptr;
+  LibraryBudget* libraries = nullptr;
   ReplySink* sink = nullptr;
   PrintRelay* prints = nullptr;
   StagingPool* staging = nullptr;

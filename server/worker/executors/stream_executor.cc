@@ -9,6 +9,7 @@
 #include "common/cuda/cuda_numbers.h"
 #include "proto/frames.h"
 #include "server/worker/executors/launch_attributes.h"
+#include "server/worker/executors/library_calls.h"
 #include "server/worker/executors/partition.h"
 
 namespace warpline::worker {
@@ -74,6 +75,7 @@ Executor::Step StreamExecutor::Issue(Task& task) {
         host_->reports->Fail(task.seq, task.id, result);
       }
       copied_ = 0;
+      library_call_.reset();
       return Step::kDone;
     }
   }
@@ -339,6 +341,27 @@ Executor::Step StreamExecutor::Do(const cmd::LaunchEx& command, Task& task) {
   } else {
     Check(task, CudaResult::kInvalidValue);
   }
+  return Step::kDone;
+}
+
+Executor::Step StreamExecutor::Do(const cmd::LibraryCall& command, Task& task) {
+  PaidCode payer(host_->outside, device());
+  const auto counted = [&](const LibraryCallIssue::Work& work) {
+    on_executor_.AssertOnLoop();
+    Pending pending;
+    pending.seq = task.seq;
+    pending.action = [this, work](CudaResult, std::string*) {
+      on_executor_.AssertOnLoop();
+      host_->libraries->Give(work.microseconds);
+      library_launches_ -= work.launches;
+    };
+    Mark(device_stream_, std::move(pending));
+  };
+  if (!library_call_) library_call_.emplace(host_->libraries, &library_launches_);
+  const LibraryCallIssue::Step step =
+      library_call_->Issue(command, task.tail, context_, device_stream_, &payer, counted);
+  if (step == LibraryCallIssue::Step::kBlocked) return Step::kBlocked;
+  Check(task, library_call_->result());
   return Step::kDone;
 }
 

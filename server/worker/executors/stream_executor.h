@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "common/loop/loop_affinity.h"
 #include "server/worker/executors/executor.h"
+#include "server/worker/executors/library_calls.h"
 
 namespace warpline::worker {
 
@@ -81,6 +83,9 @@ class StreamExecutor : public Executor {
   uint64_t copied_ ABSL_GUARDED_BY(on_executor_) = 0;
   size_t staged_ ABSL_GUARDED_BY(on_executor_) = 0;  // Staging buffers that this executor holds.
   uint32_t issuing_to_ ABSL_GUARDED_BY(on_executor_) = 0;
+  std::optional<LibraryCallIssue> library_call_ ABSL_GUARDED_BY(on_executor_);
+  // The operations of libraries' calls that the stream has and that are not known to be complete.
+  uint64_t library_launches_ ABSL_GUARDED_BY(on_executor_) = 0;
   std::map<uint32_t, device::StreamId> side_streams_
       ABSL_GUARDED_BY(on_executor_);  // By device, made when first needed.
 };

@@ -158,6 +158,7 @@ absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
     }
   }
   ordinals_ = ordinals;
+  if (prepare.shared()) options_.load_libraries(prepare.backend());
   absl::Status status;
   if (prepare.has_jail()) {
     jail::Jail jail(prepare.jail());

@@ -58,7 +58,8 @@ class HostProcess {
     absl::Duration patience = absl::Seconds(20);
     // Of a shared device, but for what it calls.
     KernelWatchOptions kernels;
-    OpenBackend open_backend = &device::OpenBackend;  // Tests pass another function.
+    OpenBackend open_backend = &device::OpenBackend;  // Tests pass other functions.
+    std::function<void(std::string_view backend)> load_libraries = &device::LoadLibraries;
     // Called when a session has been opened, on the thread that did. For tests; null for nothing.
     std::function<void()> on_opened;
     // Called when a session is over, with its number in the server, on the thread of its decoder.

@@ -60,6 +60,7 @@ HostedSession::HostedSession(Options options)
                       .state = &continuity_,
                       .charger = ChargerOf(options),
                       .outside = &outside_,
+                      .libraries = &libraries_,
                       .sink = &sink_,
                       .prints = &prints_,
                       .staging = &staging_,

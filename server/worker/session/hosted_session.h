@@ -158,6 +158,7 @@ class HostedSession {
   PrintRelay prints_;
   Continuity continuity_;
   OutsideMemory outside_;
+  LibraryBudget libraries_;
   std::deque<PaidCode> paid_code_;  // By device.
   HostMemory host_memory_ ABSL_GUARDED_BY(decoder_thread);
   Completion completion_;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/device/context_of.h"
 #include "server/worker/testing/fake_code.h"
+#include "server/worker/testing/fake_libraries.h"
 #include "server/worker/testing/fake_memory.h"
 #include "server/worker/testing/fake_objects.h"
 #include "server/worker/testing/fake_partitions.h"
@@ -22,9 +23,10 @@
 namespace warpline::worker {
 
 // Thread-safe. Streams are numbered from 10 in the order of their creation.
-class FakeContext : public device::ContextOf<FakeShared, FakeMemory, FakeStreamFacet, FakeCopies,
-                                             FakeLaunches, FakeModules, FakeLinks, FakeArrays,
-                                             FakeTextures, FakeGraphs, FakePartitions> {
+class FakeContext
+    : public device::ContextOf<FakeShared, FakeMemory, FakeStreamFacet, FakeCopies, FakeLaunches,
+                               FakeModules, FakeLinks, FakeArrays, FakeTextures, FakeGraphs,
+                               FakePartitions, FakeLibraries> {
  public:
   explicit FakeContext(std::shared_ptr<FakeStreams> streams = std::make_shared<FakeStreams>())
       : ContextOf(std::make_unique<FakeShared>(std::move(streams))) {}

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/types/span.h"
+#include "server/device/cuda/libraries/cublas_library.h"
 #include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/session_streams.h"
 #include "server/device/cuda/shared/share_planner.h"
@@ -19,8 +20,11 @@ struct CudaShare {
   StagingPool* staging = nullptr;           // Borrowed from the shared device.
   absl::Span<const std::byte> zeros;        // Page-locked; borrowed from the device.
   const GreenContexts* contexts = nullptr;  // Borrowed from the device.
-  uint64_t local_bytes = 0;                 // SharedDeviceOptions::local_bytes.
-  uint64_t sink_granule_bytes = 0;          // SharedContextOptions::sink_granule_bytes.
+  CublasLibrary* cublas = nullptr;          // Borrowed from the device; null if there is none.
+  // How many times as long operations in double precision take.
+  uint64_t double_ratio = 1;
+  uint64_t local_bytes = 0;         // SharedDeviceOptions::local_bytes.
+  uint64_t sink_granule_bytes = 0;  // SharedContextOptions::sink_granule_bytes.
   std::unique_ptr<SharePlanner::Session> session;
   std::unique_ptr<SessionStreams> streams;
 };

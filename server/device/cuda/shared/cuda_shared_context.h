@@ -10,6 +10,7 @@
 #include "server/device/cuda/cuda_part.h"
 #include "server/device/cuda/cuda_streams.h"
 #include "server/device/cuda/shared/cuda_shared_graphs.h"
+#include "server/device/cuda/shared/cuda_shared_libraries.h"
 #include "server/device/cuda/shared/cuda_shared_memory.h"
 #include "server/device/cuda/shared/cuda_shared_modules.h"
 #include "server/device/facets/lacking.h"
@@ -23,7 +24,7 @@ namespace warpline::device {
 using CudaSharedContext =
     ContextOf<CudaMember, CudaSharedMemory, CudaStreams, WithoutWaits<CudaCopies>,
               WithBoundedGrids<CudaLaunches>, CudaSharedModules, NoLinks, NoArrays, NoTextures,
-              WithBoundedNodes<WithoutLoops<CudaSharedGraphs>>, NoPartitions>;
+              WithBoundedNodes<WithoutLoops<CudaSharedGraphs>>, NoPartitions, CudaSharedLibraries>;
 
 }  // namespace warpline::device
 

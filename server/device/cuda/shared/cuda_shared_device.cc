@@ -1,9 +1,11 @@
 #include "server/device/cuda/shared/cuda_shared_device.h"
 
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "common/log/log.h"
 #include "server/device/cuda/cuda_group.h"
 #include "server/device/cuda/shared/cuda_host_window.h"
 #include "server/device/cuda/shared/cuda_share.h"
@@ -67,12 +69,20 @@ absl::Status CudaSharedDevice::MakeShares(const SharedDeviceOptions& options) {
   green_.emplace(api_, device_);
   planner_.emplace(green_->slots());
   moments_.emplace(api_);
+  auto cublas = CublasLibrary::Open(api_);
+  if (cublas.ok()) {
+    cublas_ = *std::move(cublas);
+    LogInfo("cuBLAS ", cublas_->version(), " executes calls of guarded sessions");
+  } else if (!absl::IsNotFound(cublas.status())) {
+    LogWarning("guarded sessions have no cuBLAS: ", std::string(cublas.status().message()));
+  }
   return absl::OkStatus();
 }
 
 CudaSharedDevice::~CudaSharedDevice() {
   {
     const Pushed pushed(api_, context_);
+    cublas_.reset();
     moments_.reset();
     planner_.reset();
     green_.reset();
@@ -96,6 +106,11 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->staging = &*staging_;
   share->zeros = zeros_;
   share->contexts = &*green_;
+  share->cublas = cublas_.get();
+  int minor = 0;
+  api_->p_cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_);
+  // Data-centre GPUs (8.0, 9.0, 10.0) have the units; others do one for 64.
+  if (minor != 0) share->double_ratio = 64;
   share->local_bytes = local_bytes_;
   share->sink_granule_bytes = options.sink_granule_bytes;
   share->session = planner_->Join({.most = options.multiprocessors,

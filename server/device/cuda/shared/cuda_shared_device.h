@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/libraries/cublas_library.h"
 #include "server/device/cuda/shared/green_contexts.h"
 #include "server/device/cuda/shared/quiet_moments.h"
 #include "server/device/cuda/shared/share_planner.h"
@@ -52,6 +53,7 @@ class CudaSharedDevice : public SharedDevice {
   std::optional<GreenContexts> green_;
   std::optional<SharePlanner> planner_;
   std::optional<QuietMoments> moments_;
+  std::unique_ptr<CublasLibrary> cublas_;  // Null if NVIDIA's library is not here.
 };
 
 }  // namespace warpline::device

@@ -60,6 +60,9 @@ CUresult CudaSharedModules::UseNow(CUlibrary library) {
   for (size_t i = 0; i < kernels.size() && result == CUDA_SUCCESS; ++i) {
     CUfunction function = nullptr;
     result = api_->p_cuKernelGetFunction(&function, kernels[i]);
+    if (result == CUDA_SUCCESS && api_->p_cuFuncLoad != nullptr) {
+      result = api_->p_cuFuncLoad(function);
+    }
   }
   return result;
 }

@@ -35,6 +35,13 @@ CUresult SessionStreams::Create(uint32_t flags, StreamId* id) {
   return CUDA_SUCCESS;
 }
 
+std::shared_ptr<SessionStream> SessionStreams::Keep(StreamId id) {
+  if (id == kLegacyStream) return order_.legacy();
+  MutexLock lock(&mu_);
+  const auto found = streams_.find(id);
+  return found == streams_.end() ? nullptr : found->second;
+}
+
 CUresult SessionStreams::Destroy(StreamId id) {
   std::shared_ptr<SessionStream> stream;
   {

@@ -45,6 +45,8 @@ class SessionStreams : public KernelSource {
     return id == kLegacyStream ? order_.legacy().get()
                                : reinterpret_cast<SessionStream*>(static_cast<uint64_t>(id));
   }
+  // Returns that stream, which stays for as long as the pointer; null for an id of no stream.
+  std::shared_ptr<SessionStream> Keep(StreamId id);
   LegacyOrder* order() { return &order_; }
   QuietMoments* moments() const { return moments_; }
   bool Quiet() override;

@@ -1,0 +1,190 @@
+/* What the exported functions of our libcublas.so.13 have in common.
+ *
+ * C on libc alone, as libcuda.so.1: it is loaded into programs of every kind. */
+#define _GNU_SOURCE
+#include "client_stub/libraries/cublas_handle.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kResultBytes = 16 };
+
+void warpline_say(const char* format, ...) {
+  struct timespec now;
+  struct tm utc;
+  char line[512];
+  clock_gettime(CLOCK_REALTIME, &now);
+  gmtime_r(&now.tv_sec, &utc);
+  size_t size = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &utc);
+  size += (size_t)snprintf(line + size, sizeof(line) - size, ".%03ldZ W cublas ",
+                           now.tv_nsec / 1000000);
+  va_list args;
+  va_start(args, format);
+  const int text = vsnprintf(line + size, sizeof(line) - size - 1, format, args);
+  va_end(args);
+  if (text > 0) size += strnlen(line + size, sizeof(line) - size - 2);
+  line[size++] = '\n';
+  if (write(STDERR_FILENO, line, size) < 0) return; /* There is nowhere else to say it. */
+}
+
+static struct warpline_driver g_driver;
+static int g_found;
+
+static int Find(void* library, const char* name, void* function) {
+  void* const found = dlsym(library, name);
+  memcpy(function, &found, sizeof(found));
+  return found != NULL;
+}
+
+static void FindDriver(void) {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    warpline_say("no libcuda.so.1: %s", dlerror());
+    return;
+  }
+  if (!Find(library, "warplineLibraryFind", &g_driver.library_find) ||
+      !Find(library, "warplineLibraryCall", &g_driver.library_call)) {
+    warpline_say("libcuda.so.1 is not Warpline's: this libcublas.so.13 needs `warpline run`");
+    return;
+  }
+  g_found = Find(library, "cuInit", &g_driver.init) &&
+            Find(library, "cuDeviceGetCount", &g_driver.device_count) &&
+            Find(library, "cuCtxGetCurrent", &g_driver.get_current) &&
+            Find(library, "cuCtxSetCurrent", &g_driver.set_current) &&
+            Find(library, "cuDevicePrimaryCtxRetain", &g_driver.retain) &&
+            Find(library, "cuMemAlloc_v2", &g_driver.alloc) &&
+            Find(library, "cuMemFree_v2", &g_driver.release) &&
+            Find(library, "cuMemcpyDtoHAsync_v2", &g_driver.copy_out) &&
+            Find(library, "cuMemcpy2DUnaligned_v2", &g_driver.copy_rows) &&
+            Find(library, "cuMemcpy2DAsync_v2", &g_driver.copy_rows_on) &&
+            Find(library, "cuStreamSynchronize", &g_driver.synchronize);
+}
+
+const struct warpline_driver* warpline_driver(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, FindDriver);
+  return g_found ? &g_driver : NULL;
+}
+
+int warpline_status(int result) {
+  switch (result) {
+    case CUDA_SUCCESS:
+      return kSuccess;
+    case CUDA_ERROR_INVALID_VALUE:
+      return kInvalidValue;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return kAllocFailed;
+    case CUDA_ERROR_NOT_SUPPORTED:
+      return kNotSupported;
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_SYSTEM_NOT_READY:
+      return kNotInitialized;
+    default:
+      return kExecutionFailed;
+  }
+}
+
+int warpline_enter(const struct warpline_driver* driver) {
+  CUcontext context = NULL;
+  CUresult result = driver->get_current(&context);
+  if (result == CUDA_ERROR_NOT_INITIALIZED) {
+    result = driver->init(0);
+    if (result == CUDA_SUCCESS) result = driver->get_current(&context);
+  }
+  if (result == CUDA_SUCCESS && context == NULL) {
+    result = driver->retain(&context, 0);
+    if (result == CUDA_SUCCESS) result = driver->set_current(context);
+  }
+  return result;
+}
+
+int warpline_begin(const struct cublasContext* handle) {
+  return handle == NULL || handle->magic != kHandleMagic ? kNotInitialized : kSuccess;
+}
+
+int warpline_scalar(const struct cublasContext* handle, const void* scalar, int bytes,
+                    uint64_t* values) {
+  values[0] = values[1] = 0;
+  if (bytes == 0) return kNotSupported;
+  if (scalar == NULL) return kInvalidValue;
+  if (handle->pointer_mode == 0) {
+    memcpy(values, scalar, (size_t)bytes);
+  } else {
+    values[0] = (uint64_t)(uintptr_t)scalar;
+  }
+  return kSuccess;
+}
+
+int warpline_scalar_bytes(int compute, int type) {
+  const int complex = type == 4 || type == 5; /* CUDA_C_32F, CUDA_C_64F */
+  switch (compute) {
+    case 64: /* CUBLAS_COMPUTE_16F and its pedantic kind */
+    case 65:
+      return 2;
+    case 68: /* CUBLAS_COMPUTE_32F and its kinds */
+    case 69:
+    case 74:
+    case 75:
+    case 77:
+      return complex ? 8 : 4;
+    case 70: /* CUBLAS_COMPUTE_64F */
+    case 71:
+      return complex ? 16 : 8;
+    case 72: /* CUBLAS_COMPUTE_32I */
+    case 73:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+static unsigned Modes(const struct cublasContext* handle) {
+  return (handle->pointer_mode != 0 ? 1u : 0u) | (handle->atomics_mode != 0 ? 2u : 0u) |
+         handle->math_mode << 8;
+}
+
+int warpline_call(const struct cublasContext* handle, unsigned function, const uint64_t* values,
+                  unsigned count) {
+  const struct warpline_driver* driver = warpline_driver();
+  int result = warpline_enter(driver);
+  if (result == CUDA_SUCCESS) {
+    result = driver->library_call(handle->stream, function, Modes(handle), values, count);
+  }
+  return warpline_status(result);
+}
+
+static int CallAndCopy(struct cublasContext* handle, unsigned function, uint64_t* values,
+                       unsigned count, unsigned slot, void* result, int bytes) {
+  const struct warpline_driver* driver = warpline_driver();
+  const int entered = warpline_status(warpline_enter(driver));
+  if (entered != kSuccess) return entered;
+  if (handle->result == 0) {
+    const int made = warpline_status(driver->alloc(&handle->result, kResultBytes));
+    if (made != kSuccess) return made;
+  }
+  values[slot] = handle->result;
+  const int called = warpline_call(handle, function, values, count);
+  if (called != kSuccess) return called;
+  CUresult copied = driver->copy_out(result, handle->result, (size_t)bytes, handle->stream);
+  if (copied == CUDA_SUCCESS) copied = driver->synchronize(handle->stream);
+  return warpline_status(copied);
+}
+
+int warpline_call_for(struct cublasContext* handle, unsigned function, uint64_t* values,
+                      unsigned count, unsigned slot, void* result, int bytes) {
+  if (result == NULL) return kInvalidValue;
+  if (handle->pointer_mode != 0) {
+    values[slot] = (uint64_t)(uintptr_t)result;
+    return warpline_call(handle, function, values, count);
+  }
+  pthread_mutex_lock(&handle->mu);
+  const int status = CallAndCopy(handle, function, values, count, slot, result, bytes);
+  pthread_mutex_unlock(&handle->mu);
+  return status;
+}

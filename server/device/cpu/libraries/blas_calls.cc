@@ -1,0 +1,496 @@
+#include "server/device/cpu/libraries/blas_calls.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "common/log/log.h"
+#include "proto/adapters/cublas_numbers.h"
+#include "proto/adapters/library_call.h"
+#include "server/device/cpu/alu/half_float.h"
+#include "server/device/cpu/libraries/cblas_functions.h"
+
+namespace warpline::cpu {
+namespace {
+
+using namespace cublas;  // NOLINT(google-build-using-namespace): the numbers of functions.
+
+// A call's memory for operands in other formats is not on anybody's bill, so it is bounded.
+constexpr uint64_t kMostConverted = uint64_t{64} << 20;
+
+// Numbers of cudaDataType.
+enum Type : uint64_t {
+  kReal32 = 0,
+  kReal64 = 1,
+  kReal16 = 2,
+  kComplex32 = 4,
+  kComplex64 = 5,
+  kBrain16 = 14
+};
+
+struct AllCblas {
+  Cblas<float> s;
+  Cblas<double> d;
+  Cblas<std::complex<float>> c;
+  Cblas<std::complex<double>> z;
+};
+
+// Written once, before any call.
+AllCblas all;
+
+template <typename T>
+const Cblas<T>& Of() {
+  if constexpr (std::is_same_v<T, float>)
+    return all.s;
+  else if constexpr (std::is_same_v<T, double>)
+    return all.d;
+  else if constexpr (std::is_same_v<T, std::complex<float>>)
+    return all.c;
+  else
+    return all.z;
+}
+
+template <typename F>
+bool Find(void* library, const std::string& name, F* function) {
+  *function = reinterpret_cast<F>(dlsym(library, name.c_str()));
+  return *function != nullptr;
+}
+
+template <typename T>
+bool FindAll(void* library, char letter, Cblas<T>* to) {
+  const std::string p = std::string("cblas_") + letter;
+  bool found = Find(library, p + "gemm", &to->gemm) && Find(library, p + "gemv", &to->gemv) &&
+               Find(library, p + "axpy", &to->axpy) && Find(library, p + "scal", &to->scal) &&
+               Find(library, p + "copy", &to->copy) && Find(library, p + "swap", &to->swap) &&
+               Find(library, std::string("cblas_i") + letter + "amax", &to->amax) &&
+               Find(library, p + "symm", &to->symm) && Find(library, p + "syrk", &to->syrk) &&
+               Find(library, p + "trsm", &to->trsm) && Find(library, p + "trmm", &to->trmm);
+  if constexpr (kIsComplex<T>) {
+    found = found && Find(library, p + "geru", &to->geru) && Find(library, p + "gerc", &to->gerc) &&
+            Find(library, p + "dotu_sub", &to->dotu_sub) &&
+            Find(library, p + "dotc_sub", &to->dotc_sub);
+  } else {
+    found = found && Find(library, p + "ger", &to->ger) && Find(library, p + "dot", &to->dot) &&
+            Find(library, p + "nrm2", &to->nrm2) && Find(library, p + "asum", &to->asum);
+  }
+  return found;
+}
+
+bool Load() {
+  for (const char* name : {"libopenblas.so.0", "libblas.so.3"}) {
+    void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    if (FindAll(library, 's', &all.s) && FindAll(library, 'd', &all.d) &&
+        FindAll(library, 'c', &all.c) && FindAll(library, 'z', &all.z)) {
+      return true;
+    }
+  }
+  LogInfo("no BLAS (Debian's libopenblas0-serial): the CPU device has no libraries");
+  return false;
+}
+
+// Reads a call's values.
+class Values {
+ public:
+  explicit Values(const BlasCall& call) : call_(call) {}
+
+  int Int(uint32_t slot) const { return static_cast<int>(call_.values[slot]); }
+  int64_t Long(uint32_t slot) const { return static_cast<int64_t>(call_.values[slot]); }
+  template <typename T>
+  T* At(uint32_t slot) const {
+    return reinterpret_cast<T*>(call_.values[slot]);
+  }
+  template <typename T>
+  T Scalar(uint32_t slot) const {
+    T value;
+    const bool on_device = (call_.modes & LibraryModes::kPointersToDevice) != 0;
+    std::memcpy(&value, on_device ? At<void>(slot) : &call_.values[slot], sizeof(value));
+    return value;
+  }
+  template <typename T>
+  int Transposed(uint32_t slot) const {
+    const int op = Int(slot);
+    return kPlain + (kIsComplex<T> ? op : std::min(op, 1));
+  }
+  int Side(uint32_t slot) const { return Int(slot) == 0 ? kLeft : kRight; }
+  int Triangle(uint32_t slot) const { return Int(slot) == 0 ? kLower : kUpper; }
+  int Diagonal(uint32_t slot) const { return Int(slot) == 0 ? kNonUnit : kUnit; }
+
+ private:
+  const BlasCall& call_;
+};
+
+template <typename T>
+ScalarOf<T> Pass(const T& value) {
+  if constexpr (kIsComplex<T>)
+    return &value;
+  else
+    return value;
+}
+
+template <typename T>
+T Conjugate(const T& value) {
+  if constexpr (kIsComplex<T>)
+    return std::conj(value);
+  else
+    return value;
+}
+
+// --- Functions of CBLAS
+
+struct GemmSlots {
+  uint32_t a, lda, b, ldb, beta, c, ldc;
+};
+
+template <typename T>
+void Gemm(const Values& v, const GemmSlots& at, int64_t a_offset, int64_t b_offset,
+          int64_t c_offset) {
+  const T alpha = v.Scalar<T>(5), beta = v.Scalar<T>(at.beta);
+  Of<T>().gemm(kColumnMajor, v.Transposed<T>(0), v.Transposed<T>(1), v.Int(2), v.Int(3), v.Int(4),
+               Pass(alpha), v.At<T>(at.a) + a_offset, v.Int(at.lda), v.At<T>(at.b) + b_offset,
+               v.Int(at.ldb), Pass(beta), v.At<T>(at.c) + c_offset, v.Int(at.ldc));
+}
+
+struct BatchSlots {
+  uint32_t a, b, c, count;
+};
+
+template <typename T>
+void GemmBatch(const Values& v, const GemmSlots& at, const BatchSlots& stride) {
+  if (v.Int(2) == 0 || v.Int(3) == 0) return;  // The strides may be anything.
+  for (int i = 0; i < v.Int(stride.count); ++i) {
+    const int64_t inner = v.Int(4) == 0 ? 0 : i;  // Without A and B their strides may be anything.
+    Gemm<T>(v, at, v.Long(stride.a) * inner, v.Long(stride.b) * inner, v.Long(stride.c) * i);
+  }
+}
+
+template <typename Format>
+std::vector<float> Widened(const uint16_t* from, int rows, int columns, int leading) {
+  std::vector<float> to(static_cast<size_t>(rows) * columns);
+  for (int j = 0; j < columns; ++j) {
+    for (int i = 0; i < rows; ++i) {
+      to[static_cast<size_t>(j) * rows + i] =
+          static_cast<float>(Format::Widen(from[static_cast<int64_t>(j) * leading + i]));
+    }
+  }
+  return to;
+}
+
+// Multiplies matrices of 16-bit elements in binary32.
+template <typename Format>
+void GemmOf16(const Values& v, const GemmSlots& at, bool c_is_float, float alpha, float beta,
+              int64_t a_offset, int64_t b_offset, int64_t c_offset) {
+  const int m = v.Int(2), n = v.Int(3), k = v.Int(4);
+  const bool ta = v.Int(0) != 0, tb = v.Int(1) != 0;
+  const int a_rows = ta ? k : m, b_rows = tb ? n : k, ldc = v.Int(at.ldc);
+  const auto a =
+      Widened<Format>(v.At<uint16_t>(at.a) + a_offset, a_rows, ta ? m : k, v.Int(at.lda));
+  const auto b =
+      Widened<Format>(v.At<uint16_t>(at.b) + b_offset, b_rows, tb ? k : n, v.Int(at.ldb));
+  std::vector<float> narrow;
+  if (!c_is_float) narrow.resize(static_cast<size_t>(m) * n);
+  uint16_t* const c16 = v.At<uint16_t>(at.c) + c_offset;
+  float* const c = c_is_float ? v.At<float>(at.c) + c_offset : narrow.data();
+  const int leading = c_is_float ? ldc : std::max(m, 1);
+  if (!c_is_float && beta != 0) narrow = Widened<Format>(c16, m, n, ldc);
+  all.s.gemm(kColumnMajor, v.Transposed<float>(0), v.Transposed<float>(1), m, n, k, alpha, a.data(),
+             std::max(a_rows, 1), b.data(), std::max(b_rows, 1), beta,
+             c_is_float ? c : narrow.data(), leading);
+  for (int64_t j = 0; j < n && !c_is_float; ++j) {
+    for (int64_t i = 0; i < m; ++i) c16[j * ldc + i] = Format::Narrow(narrow[j * m + i]);
+  }
+}
+
+uint64_t ConvertedBytes(const Values& v) {
+  const auto m = static_cast<uint64_t>(v.Int(2)), n = static_cast<uint64_t>(v.Int(3)),
+             k = static_cast<uint64_t>(v.Int(4));
+  return 4 * (m * k + k * n + m * n);
+}
+
+struct ExSlots {
+  GemmSlots gemm;
+  uint32_t a_type, c_type, compute;
+};
+constexpr ExSlots kExSlots = {{7, 9, 10, 12, 13, 15, 17}, 8, 16, 18};
+constexpr ExSlots kBatchedExSlots = {{7, 9, 11, 13, 15, 17, 19}, 8, 18, 22};
+constexpr BatchSlots kBatchedExStrides = {10, 14, 20, 21};
+constexpr GemmSlots kGemmSlots = {7, 8, 9, 10, 11, 13, 14};
+constexpr GemmSlots kBatchedSlots = {7, 8, 10, 11, 13, 15, 16};
+constexpr BatchSlots kBatchedStrides = {9, 12, 17, 18};
+
+bool HasEx(const Values& v, const ExSlots& at) {
+  const auto type = static_cast<uint64_t>(v.Int(at.a_type));
+  const bool is16 = type == kReal16 || type == kBrain16;
+  if (is16) return ConvertedBytes(v) <= kMostConverted;
+  return type == kReal32 || type == kReal64 || type == kComplex32 || type == kComplex64;
+}
+
+void GemmEx(const Values& v, const ExSlots& at, int64_t a, int64_t b, int64_t c) {
+  const auto type = static_cast<uint64_t>(v.Int(at.a_type));
+  switch (type) {
+    case kReal32:
+      return Gemm<float>(v, at.gemm, a, b, c);
+    case kReal64:
+      return Gemm<double>(v, at.gemm, a, b, c);
+    case kComplex32:
+      return Gemm<std::complex<float>>(v, at.gemm, a, b, c);
+    case kComplex64:
+      return Gemm<std::complex<double>>(v, at.gemm, a, b, c);
+    default:
+      break;
+  }
+  const bool c_is_float = v.Int(at.c_type) == static_cast<int>(kReal32);
+  float alpha, beta;
+  if (LibraryScalarBytes(v.Int(at.compute), v.Int(at.c_type)) == 2) {
+    alpha = static_cast<float>(HalfFormat<10>::Widen(v.Scalar<uint16_t>(5)));
+    beta = static_cast<float>(HalfFormat<10>::Widen(v.Scalar<uint16_t>(at.gemm.beta)));
+  } else {
+    alpha = v.Scalar<float>(5);
+    beta = v.Scalar<float>(at.gemm.beta);
+  }
+  if (type == kReal16)
+    return GemmOf16<HalfFormat<10>>(v, at.gemm, c_is_float, alpha, beta, a, b, c);
+  GemmOf16<HalfFormat<7>>(v, at.gemm, c_is_float, alpha, beta, a, b, c);
+}
+
+template <typename T>
+void Gemv(const Values& v) {
+  const T alpha = v.Scalar<T>(3), beta = v.Scalar<T>(9);
+  Of<T>().gemv(kColumnMajor, v.Transposed<T>(0), v.Int(1), v.Int(2), Pass(alpha), v.At<T>(5),
+               v.Int(6), v.At<T>(7), v.Int(8), Pass(beta), v.At<T>(11), v.Int(12));
+}
+
+template <typename T, typename F>
+void Ger(const Values& v, F function) {
+  const T alpha = v.Scalar<T>(2);
+  function(kColumnMajor, v.Int(0), v.Int(1), Pass(alpha), v.At<T>(4), v.Int(5), v.At<T>(6),
+           v.Int(7), v.At<T>(8), v.Int(9));
+}
+
+template <typename T>
+void Axpy(const Values& v) {
+  const T alpha = v.Scalar<T>(1);
+  Of<T>().axpy(v.Int(0), Pass(alpha), v.At<T>(3), v.Int(4), v.At<T>(5), v.Int(6));
+}
+
+template <typename T>
+void Scal(const Values& v) {
+  const T alpha = v.Scalar<T>(1);
+  if (v.Int(4) > 0) Of<T>().scal(v.Int(0), Pass(alpha), v.At<T>(3), v.Int(4));
+}
+
+template <typename T>
+void Symm(const Values& v) {
+  const T alpha = v.Scalar<T>(4), beta = v.Scalar<T>(10);
+  Of<T>().symm(kColumnMajor, v.Side(0), v.Triangle(1), v.Int(2), v.Int(3), Pass(alpha), v.At<T>(6),
+               v.Int(7), v.At<T>(8), v.Int(9), Pass(beta), v.At<T>(12), v.Int(13));
+}
+
+template <typename T>
+void Syrk(const Values& v) {
+  const T alpha = v.Scalar<T>(4), beta = v.Scalar<T>(8);
+  Of<T>().syrk(kColumnMajor, v.Triangle(0), v.Transposed<T>(1), v.Int(2), v.Int(3), Pass(alpha),
+               v.At<T>(6), v.Int(7), Pass(beta), v.At<T>(10), v.Int(11));
+}
+
+template <typename T>
+void Trsm(const Values& v) {
+  const T alpha = v.Scalar<T>(6);
+  Of<T>().trsm(kColumnMajor, v.Side(0), v.Triangle(1), v.Transposed<T>(2), v.Diagonal(3), v.Int(4),
+               v.Int(5), Pass(alpha), v.At<T>(8), v.Int(9), v.At<T>(10), v.Int(11));
+}
+
+// CBLAS puts the result into B.
+template <typename T>
+void Trmm(const Values& v) {
+  const T alpha = v.Scalar<T>(6);
+  const T* const b = v.At<T>(10);
+  T* const c = v.At<T>(12);
+  const int64_t m = v.Int(4), ldb = v.Int(11), ldc = v.Int(13);
+  if (m == 0) return;
+  for (int64_t j = 0; j < v.Int(5); ++j) std::memmove(c + j * ldc, b + j * ldb, m * sizeof(T));
+  Of<T>().trmm(kColumnMajor, v.Side(0), v.Triangle(1), v.Transposed<T>(2), v.Diagonal(3), v.Int(4),
+               v.Int(5), Pass(alpha), v.At<T>(8), v.Int(9), c, v.Int(13));
+}
+
+// --- Functions that CBLAS lacks
+
+template <typename T>
+T Element(const T* matrix, int64_t leading, int op, int64_t i, int64_t j) {
+  if (op == 0) return matrix[j * leading + i];
+  const T element = matrix[i * leading + j];
+  return op == 2 ? Conjugate(element) : element;
+}
+
+template <typename T>
+void Geam(const Values& v) {
+  const T alpha = v.Scalar<T>(4), beta = v.Scalar<T>(8);
+  const int64_t m = v.Int(2), n = v.Int(3);
+  if (m == 0) return;
+  T* const c = v.At<T>(12);
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < m; ++i) {
+      T sum{};
+      // BLAS does not read what is multiplied by zero.
+      if (alpha != T{}) sum += alpha * Element(v.At<const T>(6), v.Int(7), v.Int(0), i, j);
+      if (beta != T{}) sum += beta * Element(v.At<const T>(10), v.Int(11), v.Int(1), i, j);
+      c[j * v.Int(13) + i] = sum;
+    }
+  }
+}
+
+template <typename T>
+void Dgmm(const Values& v) {
+  const bool right = v.Int(0) != 0;
+  if (v.Int(1) == 0) return;
+  for (int64_t j = 0; j < v.Int(2); ++j) {
+    for (int64_t i = 0; i < v.Int(1); ++i) {
+      const T factor = v.At<const T>(5)[(right ? j : i) * v.Int(6)];
+      v.At<T>(7)[j * v.Int(8) + i] = v.At<const T>(3)[j * v.Int(4) + i] * factor;
+    }
+  }
+}
+
+// --- Choosing
+
+template <typename T>
+void RunFor(uint32_t row, const Values& v) {
+  const Cblas<T>& blas = Of<T>();
+  switch (row) {
+    case kGemm:
+      return Gemm<T>(v, kGemmSlots, 0, 0, 0);
+    case kGemmStridedBatched:
+      return GemmBatch<T>(v, kBatchedSlots, kBatchedStrides);
+    case kGemv:
+      return Gemv<T>(v);
+    case kAxpy:
+      return Axpy<T>(v);
+    case kScal:
+      return Scal<T>(v);
+    case kCopy:
+      return blas.copy(v.Int(0), v.At<T>(1), v.Int(2), v.At<T>(3), v.Int(4));
+    case kSwap:
+      return blas.swap(v.Int(0), v.At<T>(1), v.Int(2), v.At<T>(3), v.Int(4));
+    case kIamax: {
+      // Without elements the result is 0.
+      const bool none = v.Int(0) < 1 || v.Int(2) < 1;
+      *v.At<int>(3) = none ? 0 : static_cast<int>(blas.amax(v.Int(0), v.At<T>(1), v.Int(2)) + 1);
+      return;
+    }
+    case kSymm:
+      return Symm<T>(v);
+    case kSyrk:
+      return Syrk<T>(v);
+    case kTrsm:
+      return Trsm<T>(v);
+    case kTrmm:
+      return Trmm<T>(v);
+    case kGeam:
+      return Geam<T>(v);
+    case kDgmm:
+      return Dgmm<T>(v);
+    default:
+      break;
+  }
+  if constexpr (kIsComplex<T>) {
+    switch (row) {
+      case kGeru:
+        return Ger<T>(v, blas.geru);
+      case kGerc:
+        return Ger<T>(v, blas.gerc);
+      case kDotu:
+        return blas.dotu_sub(v.Int(0), v.At<T>(1), v.Int(2), v.At<T>(3), v.Int(4), v.At<T>(5));
+      case kDotc:
+        return blas.dotc_sub(v.Int(0), v.At<T>(1), v.Int(2), v.At<T>(3), v.Int(4), v.At<T>(5));
+      default:
+        return;
+    }
+  } else {
+    switch (row) {
+      case kGer:
+        return Ger<T>(v, blas.ger);
+      case kDot:
+        *v.At<T>(5) = blas.dot(v.Int(0), v.At<T>(1), v.Int(2), v.At<T>(3), v.Int(4));
+        return;
+      case kNrm2:
+        *v.At<T>(3) = v.Int(2) < 1 ? T{} : blas.nrm2(v.Int(0), v.At<T>(1), v.Int(2));
+        return;
+      case kAsum:
+        *v.At<T>(3) = v.Int(2) < 1 ? T{} : blas.asum(v.Int(0), v.At<T>(1), v.Int(2));
+        return;
+      default:
+        return;
+    }
+  }
+}
+
+// The rows whose functions have a letter, by their first function's number.
+constexpr std::array kRows = {kGemm, kGemmStridedBatched,
+                              kGemv, kGer,
+                              kGeru, kGerc,
+                              kAxpy, kScal,
+                              kCopy, kSwap,
+                              kDot,  kDotu,
+                              kDotc, kNrm2,
+                              kAsum, kIamax,
+                              kSymm, kSyrk,
+                              kTrsm, kTrmm,
+                              kGeam, kDgmm};
+
+uint32_t RowOf(uint32_t function) {
+  uint32_t row = 0;
+  for (const uint32_t first : kRows) {
+    if (first <= function) row = std::max(row, first);
+  }
+  return row;
+}
+
+}  // namespace
+
+const Blas* Blas::Get() {
+  static const Blas* const blas = Load() ? new Blas : nullptr;
+  return blas;
+}
+
+bool Blas::Has(const BlasCall& call) const {
+  const Values v(call);
+  if (call.function == kGemmEx) return HasEx(v, kExSlots);
+  if (call.function == kGemmStridedBatchedEx) return HasEx(v, kBatchedExSlots);
+  const LibraryFunction* const function = FindLibraryFunction(call.function);
+  if (function == nullptr) return false;
+  const bool complex = function->letter == 'C' || function->letter == 'Z';
+  // A symmetric product has no conjugates.
+  return RowOf(call.function) != kSyrk || !complex || v.Int(1) < 2;
+}
+
+void Blas::Run(const BlasCall& call) const {
+  const Values v(call);
+  if (call.function == kGemmEx) return GemmEx(v, kExSlots, 0, 0, 0);
+  if (call.function == kGemmStridedBatchedEx) {
+    const BatchSlots& stride = kBatchedExStrides;
+    if (v.Int(2) == 0 || v.Int(3) == 0) return;
+    for (int i = 0; i < v.Int(stride.count); ++i) {
+      const int64_t inner = v.Int(4) == 0 ? 0 : i;
+      GemmEx(v, kBatchedExSlots, v.Long(stride.a) * inner, v.Long(stride.b) * inner,
+             v.Long(stride.c) * i);
+    }
+    return;
+  }
+  const uint32_t row = RowOf(call.function);
+  switch (FindLibraryFunction(call.function)->letter) {
+    case 'S':
+      return RunFor<float>(row, v);
+    case 'D':
+      return RunFor<double>(row, v);
+    case 'C':
+      return RunFor<std::complex<float>>(row, v);
+    default:
+      return RunFor<std::complex<double>>(row, v);
+  }
+}
+
+}  // namespace warpline::cpu

@@ -1,0 +1,41 @@
+// Executes calls of cuBLAS by the C interface of a BLAS (CBLAS) that is loaded at run time.
+//
+//   const Blas* blas = Blas::Get();
+//   if (blas != nullptr && blas->Has(call)) blas->Run(call);
+#ifndef WARPLINE_SERVER_DEVICE_CPU_LIBRARIES_BLAS_CALLS_H_
+#define WARPLINE_SERVER_DEVICE_CPU_LIBRARIES_BLAS_CALLS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace warpline::cpu {
+
+// A call whose arguments have been checked and whose operands may be touched now.
+struct BlasCall {
+  uint32_t function = 0;  // proto/adapters/cublas_numbers.h
+  uint32_t modes = 0;     // LibraryModes
+  std::vector<uint64_t> values;
+};
+
+// Immutable, and so thread-safe.
+class Blas {
+ public:
+  // Loads libopenblas.so.0 or else libblas.so.3, when it is first called in the process. Returns
+  // nullptr when neither is there with all functions that are needed. A process that will not be
+  // able to open files calls this before.
+  static const Blas* Get();
+
+  // The version of cuBLAS whose functions these are.
+  uint32_t version() const { return 130000; }
+  // Returns whether the call's function is there for its types.
+  bool Has(const BlasCall& call) const;
+  // REQUIRES: Has(call).
+  void Run(const BlasCall& call) const;
+
+ private:
+  Blas() = default;
+};
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_LIBRARIES_BLAS_CALLS_H_

@@ -1,0 +1,111 @@
+#include "server/device/cuda/shared/cuda_shared_libraries.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/device/gate/library_gate.h"
+
+namespace warpline::device {
+namespace {
+
+// The least part of a result that a block of a kernel of the library computes.
+constexpr uint64_t kBytesOfBlock = uint64_t{64} << 10;
+
+StreamWork WorkOf(const LibraryRequest& request) {
+  uint64_t bytes = 0;
+  for (const LibraryRequest::Operand& operand : request.operands) {
+    if (operand.writes) bytes = std::max(bytes, operand.bytes);
+  }
+  return {bytes / kBytesOfBlock + 1, false};
+}
+
+}  // namespace
+
+CudaSharedLibraries::~CudaSharedLibraries() {
+  Enter();
+  MutexLock lock(&mu_);
+  workspaces_.clear();
+}
+
+CudaResult CudaSharedLibraries::LibraryVersion(uint32_t* version) {
+  if (share_->cublas == nullptr) return Lacks(Capability::kLibraries);
+  *version = share_->cublas->version();
+  return CudaResult::kSuccess;
+}
+
+// The multiprocessors of an H200 were seen to do twice as much in large matrix products. The bytes
+// are half of what a multiprocessor gets where few work, and a fifth of what the device has:
+// products with one or two rows get no more. docs/decisions/0070 has the figures.
+uint64_t CudaSharedLibraries::LibraryMicroseconds(const LibraryCost& cost) {
+  constexpr uint64_t kSingles = 190'000;  // Operations of a multiprocessor in a microsecond.
+  constexpr uint64_t kHalves = 2'000'000;
+  constexpr uint64_t kBytes = 20'000, kMostBytes = 1'000'000;
+  constexpr uint64_t kBatches = 16;
+  const auto has = static_cast<uint64_t>(
+      std::max(1, SizeOf(share_->contexts->slots(), share_->session->place())));
+  const uint64_t rate = cost.number_bytes == 2   ? kHalves
+                        : cost.number_bytes == 4 ? kSingles
+                                                 : kSingles / share_->double_ratio;
+  return cost.work / (has * rate) + cost.bytes / std::min(has * kBytes, kMostBytes) +
+         cost.batches / (has * kBatches);
+}
+
+CudaResult CudaSharedLibraries::FindWorkspace(const LibraryRequest& request,
+                                              const SessionStream* stream, Workspace** workspace) {
+  for (Workspace& known : workspaces_) {
+    if (known.user == nullptr || known.user.get() == stream) {
+      *workspace = &known;
+      return CudaResult::kSuccess;
+    }
+  }
+  CudaResult made = CudaResult::kOutOfMemory;
+  if (workspaces_.size() < kMostWorkspaces) {
+    made = request.take(CublasLibrary::kWorkspaceBytes);
+    if (made == CudaResult::kSuccess) {
+      auto memory = LibraryMemory::Make(api_, device_, CublasLibrary::kWorkspaceBytes);
+      if (memory.ok()) {
+        *workspace = &workspaces_.emplace_back(Workspace{*std::move(memory), nullptr, 0});
+        return CudaResult::kSuccess;
+      }
+      request.give(CublasLibrary::kWorkspaceBytes);
+      made = CudaResult::kOutOfMemory;
+    }
+  }
+  if (workspaces_.empty()) return made;
+  *workspace =
+      &*std::min_element(workspaces_.begin(), workspaces_.end(),
+                         [](const Workspace& a, const Workspace& b) { return a.used < b.used; });
+  return CudaResult::kSuccess;
+}
+
+CudaResult CudaSharedLibraries::CallLibrary(const LibraryRequest& request, StreamId stream,
+                                            uint32_t* launches) {
+  *launches = 0;
+  if (share_->cublas == nullptr) return Lacks(Capability::kLibraries);
+  Enter();
+  const std::shared_ptr<SessionStream> to = share_->streams->Keep(stream);
+  if (to == nullptr) return CudaResult::kInvalidHandle;
+  MutexLock lock(&mu_);
+  Workspace* workspace = nullptr;
+  const CudaResult found = FindWorkspace(request, to.get(), &workspace);
+  if (found != CudaResult::kSuccess) return found;
+  const auto values = AdmitLibraryCall(gate(), request, workspace->memory->workspace().address);
+  if (!values) return CudaResult::kInvalidValue;
+  const LegacyOrder::Scope scope(share_->streams->order(), to.get(), WorkOf(request));
+  if (scope.error() != CUDA_SUCCESS) return ToResult(scope.error());
+  if (workspace->user != nullptr && workspace->user != to) {
+    SessionStream* const former = workspace->user.get();
+    CUresult after = former->Cover(former->issued.value());
+    if (after == CUDA_SUCCESS) {
+      after = api_->p_cuStreamWaitEvent(scope.native(), former->mark()->event(), 0);
+    }
+    if (after != CUDA_SUCCESS) return ToResult(after);
+  }
+  workspace->user = to;
+  workspace->used = ++calls_;
+  return share_->cublas->Call({request.function, request.modes, *values},
+                              share_->streams->moments(), to.get(), scope.native(),
+                              workspace->memory->workspace(), launches);
+}
+
+}  // namespace warpline::device

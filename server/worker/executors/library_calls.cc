@@ -1,0 +1,129 @@
+#include "server/worker/executors/library_calls.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/container/inlined_vector.h"
+
+namespace warpline::worker {
+namespace {
+
+uint64_t Estimate(const LibraryCall& call, device::Context* context) {
+  device::LibraryCost cost;
+  cost.work = call.work;
+  cost.bytes = call.traffic;
+  cost.batches = call.batches;
+  cost.number_bytes = call.numbers == LibraryNumbers::kHalf     ? 2
+                      : call.numbers == LibraryNumbers::kSingle ? 4
+                                                                : 8;
+  return context->LibraryMicroseconds(cost);
+}
+
+}  // namespace
+
+bool LibraryBudget::Take(uint64_t microseconds) {
+  uint64_t under_way = under_way_.load();
+  do {
+    if (under_way != 0 && under_way + microseconds > kMostUnderWay) return false;
+  } while (!under_way_.compare_exchange_weak(under_way, under_way + microseconds));
+  return true;
+}
+
+CudaResult LibraryCallIssue::Read(const cmd::LibraryCall& command, std::string_view tail,
+                                  device::Context* context) {
+  function_ = FindLibraryFunction(command.function);
+  if (function_ == nullptr) return CudaResult::kNotSupported;
+  if (tail.size() % sizeof(uint64_t) != 0 || tail.size() > sizeof(values_)) {
+    return CudaResult::kInvalidValue;
+  }
+  std::memcpy(values_.data(), tail.data(), tail.size());
+  const CudaResult read = ReadLibraryCall(*function_, command.modes,
+                                          {values_.data(), tail.size() / sizeof(uint64_t)}, &call_);
+  if (read != CudaResult::kSuccess) return read;
+  const uint64_t whole = Estimate(call_, context);
+  part_microseconds_ = whole;
+  count_ = of_part_ = 1;
+  next_ = 0;
+  if (whole <= kMostOfPart) return CudaResult::kSuccess;
+  // Takes too long, and cannot be made in parts that do not.
+  if (call_.divide_slot == LibraryCall::kNoSlot) return CudaResult::kNotSupported;
+  count_ = values_[call_.divide_slot];
+  of_part_ = count_ / (whole / kMostOfPart + 1);
+  // Operands of later parts stay as aligned as the kernels for small types want them.
+  const uint64_t align = of_part_ >= 64 ? 64 : of_part_ >= 8 ? 8 : 1;
+  of_part_ -= of_part_ % align;
+  if (of_part_ == 0 || (align == 1 && call_.numbers == LibraryNumbers::kHalf)) {
+    return CudaResult::kNotSupported;
+  }
+  // Each part reads anew what is not divided.
+  std::array<uint64_t, kMostLibraryValues> part;
+  const absl::Span<const uint64_t> values(values_.data(), function_->values);
+  DivideLibraryCall(call_, values, 0, of_part_, {part.data(), values.size()});
+  LibraryCall first;
+  const CudaResult divided =
+      ReadLibraryCall(*function_, command.modes, {part.data(), values.size()}, &first);
+  if (divided != CudaResult::kSuccess) return divided;
+  part_microseconds_ = Estimate(first, context);
+  return part_microseconds_ <= 2 * kMostOfPart ? CudaResult::kSuccess : CudaResult::kNotSupported;
+}
+
+void LibraryCallIssue::Watch(absl::FunctionRef<void(const Work& work)> watch) {
+  if (gathered_.microseconds > 0 || gathered_.launches > 0) watch(gathered_);
+  gathered_ = {};
+}
+
+CudaResult LibraryCallIssue::IssuePart(const cmd::LibraryCall& command,
+                                       absl::Span<const uint64_t> values, device::Context* context,
+                                       device::StreamId stream, device::CodePayer* payer) {
+  LibraryCall call;
+  const CudaResult read = ReadLibraryCall(*function_, command.modes, values, &call);
+  if (read != CudaResult::kSuccess) return read;
+  absl::InlinedVector<device::LibraryRequest::Operand, 6> operands;
+  for (const LibraryOperand& operand : call.operands) {
+    operands.push_back({operand.slot, operand.bytes, operand.use != OperandUse::kRead});
+  }
+  const auto take = [payer](uint64_t bytes) { return payer->TakeCode(bytes); };
+  const auto give = [payer](uint64_t bytes) { payer->GiveCode(bytes); };
+  uint32_t launches = 0;
+  const CudaResult result = context->CallLibrary(
+      {command.function, command.modes, values, operands, take, give}, stream, &launches);
+  gathered_.launches += launches;
+  *launches_ += launches;
+  return result;
+}
+
+LibraryCallIssue::Step LibraryCallIssue::Issue(const cmd::LibraryCall& command,
+                                               std::string_view tail, device::Context* context,
+                                               device::StreamId stream, device::CodePayer* payer,
+                                               absl::FunctionRef<void(const Work&)> watch) {
+  if (reading_) {
+    const CudaResult read = Read(command, tail, context);
+    if (read != CudaResult::kSuccess) return End(read);
+    reading_ = false;
+  }
+  const absl::Span<const uint64_t> values(values_.data(), function_->values);
+  while (next_ < count_) {
+    if (*launches_ >= kMostLaunches || !budget_->Take(part_microseconds_)) {
+      Watch(watch);
+      return Step::kBlocked;
+    }
+    gathered_.microseconds += part_microseconds_;
+    CudaResult result;
+    if (of_part_ == count_) {
+      result = IssuePart(command, values, context, stream, payer);
+    } else {
+      std::array<uint64_t, kMostLibraryValues> part;
+      DivideLibraryCall(call_, values, next_, std::min(of_part_, count_ - next_),
+                        {part.data(), values.size()});
+      result = IssuePart(command, {part.data(), values.size()}, context, stream, payer);
+    }
+    if (gathered_.microseconds >= kLeastWatched || gathered_.launches >= kFewLaunches) {
+      Watch(watch);
+    }
+    if (result != CudaResult::kSuccess) return End(result);
+    next_ += of_part_;
+  }
+  return End(CudaResult::kSuccess);
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,43 @@
+// The libraries of a FakeContext.
+#ifndef WARPLINE_SERVER_WORKER_TESTING_FAKE_LIBRARIES_H_
+#define WARPLINE_SERVER_WORKER_TESTING_FAKE_LIBRARIES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/cuda/cuda_result.h"
+#include "server/device/facets/libraries.h"
+#include "server/worker/testing/fake_shared.h"
+
+namespace warpline::worker {
+
+// Thread-safe. A call's line in the log has its function, and the bytes of each operand with "w"
+// behind those that are written.
+class FakeLibraries : public virtual device::Libraries {
+ public:
+  explicit FakeLibraries(FakeShared* shared) : log_(shared->log) {}
+
+  CudaResult LibraryVersion(uint32_t* version) override {
+    *version = 130100;
+    return CudaResult::kSuccess;
+  }
+  // One operation a microsecond.
+  uint64_t LibraryMicroseconds(const device::LibraryCost& cost) override { return cost.work; }
+  CudaResult CallLibrary(const device::LibraryRequest& request, device::StreamId stream,
+                         uint32_t* launches) override {
+    *launches = 1;
+    std::string what = absl::StrCat(request.function);
+    for (const auto& operand : request.operands) {
+      absl::StrAppend(&what, " ", operand.bytes, operand.writes ? "w" : "");
+    }
+    return log_.Add("library", stream, what);
+  }
+
+ private:
+  FakeLog& log_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_TESTING_FAKE_LIBRARIES_H_

@@ -1,0 +1,375 @@
+// Calls of libraries' functions with memory that the session does not have, and with arguments that
+// NVIDIA's code should not see in a process that tenants share. A row for each function tries each
+// of its operands; the call is made with the session's own memory first, which must work.
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/cuda/cuda_numbers.h"
+#include "proto/adapters/library_call.h"
+#include "proto/frames.h"
+#include "proto/graph_definition.h"
+#include "tests/attack/wire.h"
+#include "tests/attack/wire_session.h"
+
+namespace warpline::attack {
+namespace {
+
+constexpr uint64_t kStream = kLegacyStreamHandle;
+constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
+constexpr size_t kFunctions = 74;
+constexpr uint64_t kApart = 8192;  // Between operands.
+constexpr uint32_t kSgemm = 1;
+
+std::string_view TailOf(const std::vector<uint64_t>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
+}
+
+// Values of a small call whose operands lie in the session's own memory.
+std::vector<uint64_t> GoodValues(const LibraryFunction& function) {
+  std::vector<uint64_t> values;
+  uint64_t memory = kOwn;
+  for (const char kind : function.kinds) {
+    switch (kind) {
+      case 'i':
+        values.push_back(4);
+        break;
+      case 'l':
+        values.push_back(64);
+        break;
+      case 'c':
+        values.push_back(68);  // CUBLAS_COMPUTE_32F
+        break;
+      case 'm':
+      case 'r':
+        values.push_back(memory);
+        memory += kApart;
+        break;
+      default:
+        // The first of an enumeration, CUDA_R_32F among them, and scalars of zero.
+        values.push_back(0);
+        break;
+    }
+  }
+  return values;
+}
+
+absl::StatusOr<int> Call(WireSession* session, uint32_t function,
+                         const std::vector<uint64_t>& values, uint32_t modes = 0) {
+  return session->Do(cmd::LibraryCall{kStream, function, modes}, TailOf(values));
+}
+
+// Addresses outside the session's arena. With `and_crossing` there is one more, from which all but
+// the smallest operands reach beyond its end.
+std::vector<uint64_t> Foreign(const WireTarget& target, bool and_crossing) {
+  std::vector<uint64_t> addresses = target.foreign;
+  for (uint64_t& address : addresses) address &= ~uint64_t{15};
+  if (and_crossing) addresses.push_back(kArena + kArenaBytes - 16);
+  addresses.insert(addresses.end(),
+                   {0, 0x555555554000, 0x7ffff7d00000, 0x7ffffffde000, kHostArenaBase, kArena - 16,
+                    kArena + kArenaBytes, ~uint64_t{0} - 15});
+  return addresses;
+}
+
+// One session after the other: some errors are a session's last.
+class Sessions {
+ public:
+  explicit Sessions(const WireTarget& target) : target_(target) {}
+
+  // A session in which calls of the function work. Otherwise `why` says what is to be reported.
+  WireSession* Next(const LibraryFunction& function, WireResult* why) {
+    if (session_ != nullptr && Works(function, why)) return session_.get();
+    session_.reset();
+    auto opened = WireSession::Open(target_);
+    if (!opened.ok()) {
+      *why = Unprepared(opened.status());
+      return nullptr;
+    }
+    session_ = *std::move(opened);
+    return Works(function, why) ? session_.get() : nullptr;
+  }
+
+ private:
+  bool Works(const LibraryFunction& function, WireResult* why) {
+    const auto good = Call(session_.get(), function.number, GoodValues(function));
+    if (good.ok() && *good == 0) return true;
+    if (!good.ok()) {
+      *why = Unprepared(good.status());
+    } else {
+      *why = *good == kNotSupported ? NotHere("the device has no such function")
+                                    : Unprepared(absl::StrCat("CUDA error ", *good));
+    }
+    return false;
+  }
+
+  const WireTarget& target_;
+  std::unique_ptr<WireSession> session_;
+};
+
+// Tries calls that must all be refused: (values, modes, what).
+struct Wrong {
+  std::vector<uint64_t> values;
+  uint32_t modes = 0;
+  std::string what;
+};
+
+WireResult TryAll(const WireTarget& target, const LibraryFunction& function,
+                  const std::vector<Wrong>& all) {
+  Sessions sessions(target);
+  for (const Wrong& wrong : all) {
+    WireResult why;
+    WireSession* const session = sessions.Next(function, &why);
+    if (session == nullptr) return why;
+    const WireResult judged =
+        JudgeRefusal(Call(session, function.number, wrong.values, wrong.modes),
+                     absl::StrCat(std::string(function.name), " with ", wrong.what));
+    if (judged.outcome != WireOutcome::kStopped) return judged;
+  }
+  return Stopped(absl::StrCat("its own works, and ", all.size(), " others do not"));
+}
+
+// Each operand of a function elsewhere.
+WireResult OperandsElsewhere(const WireTarget& target, const LibraryFunction& function) {
+  std::vector<Wrong> all;
+  for (size_t slot = 0; slot < function.kinds.size(); ++slot) {
+    if (function.kinds[slot] != 'm' && function.kinds[slot] != 'r') continue;
+    for (const uint64_t address : Foreign(target, function.kinds[slot] == 'm')) {
+      Wrong wrong = {GoodValues(function), 0,
+                     absl::StrCat("value ", slot, " at ", absl::Hex(address))};
+      wrong.values[slot] = address;
+      all.push_back(std::move(wrong));
+    }
+  }
+  return TryAll(target, function, all);
+}
+
+template <size_t kFunction>
+WireResult Elsewhere(const WireTarget& target) {
+  return OperandsElsewhere(target, AllLibraryFunctions()[kFunction]);
+}
+
+// Scalars that a call reads from device memory.
+WireResult ScalarsElsewhere(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(kSgemm);
+  std::vector<Wrong> all;
+  for (const size_t slot : {size_t{5}, size_t{11}}) {
+    for (const uint64_t address : Foreign(target, false)) {
+      Wrong wrong = {GoodValues(function), LibraryModes::kPointersToDevice,
+                     absl::StrCat("a scalar at ", absl::Hex(address))};
+      wrong.values[5] = wrong.values[11] = kOwn;
+      wrong.values[slot] = address;
+      all.push_back(std::move(wrong));
+    }
+  }
+  return TryAll(target, function, all);
+}
+
+// Dimensions, leading dimensions and strides that reach beyond the session's memory, or whose
+// product is small again.
+WireResult SizesBeyondTheArena(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(5);  // cublasSgemmStridedBatched
+  constexpr uint64_t kMost = (uint64_t{1} << 31) - 1;
+  const std::vector<std::pair<std::vector<size_t>, uint64_t>> changes = {
+      {{2, 8, 16}, kMost},
+      {{3}, kMost},
+      {{4, 8, 11}, kMost},
+      {{8}, kMost},
+      {{11}, kMost},
+      {{16}, kMost},
+      {{9}, uint64_t{1} << 40},
+      {{12}, uint64_t{1} << 62},
+      {{17}, uint64_t{1} << 61},
+      {{9, 18}, kMost},
+      {{17, 18}, kMost},
+      {{12, 18}, kMost},
+  };
+  std::vector<Wrong> all;
+  for (const auto& [slots, value] : changes) {
+    Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slots[0], " of ", value)};
+    for (const size_t slot : slots) wrong.values[slot] = value;
+    all.push_back(std::move(wrong));
+  }
+  return TryAll(target, function, all);
+}
+
+// Arguments that the function itself documents as wrong.
+WireResult ArgumentsOutOfRange(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(kSgemm);
+  const std::vector<std::pair<size_t, int64_t>> changes = {{0, 3},
+                                                           {0, -1},
+                                                           {1, 1000},
+                                                           {2, -1},
+                                                           {3, -4},
+                                                           {4, int64_t{1} << 31},
+                                                           {8, 3},
+                                                           {8, 0},
+                                                           {10, -4},
+                                                           {14, 1},
+                                                           {2, int64_t{1} << 40},
+                                                           {7, kOwn + 1},
+                                                           {9, kOwn + 2},
+                                                           {13, kOwn + 3}};
+  std::vector<Wrong> all;
+  for (const auto& [slot, value] : changes) {
+    Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slot, " of ", value)};
+    wrong.values[slot] = static_cast<uint64_t>(value);
+    all.push_back(std::move(wrong));
+  }
+  for (const uint32_t modes : {4u, 0x80000000u, 0x0400u, 0x2000u, 0xff00u}) {
+    all.push_back({GoodValues(function), modes, absl::StrCat("modes ", absl::Hex(modes))});
+  }
+  for (const size_t count :
+       {size_t{0}, size_t{1}, size_t{14}, size_t{16}, size_t{32}, size_t{33}, size_t{4096}}) {
+    Wrong wrong = {GoodValues(function), 0, absl::StrCat(count, " values")};
+    wrong.values.resize(count, 4);
+    all.push_back(std::move(wrong));
+  }
+  return TryAll(target, function, all);
+}
+
+// Types that are not passed on, and such as do not go together.
+WireResult TypesThatDoNotGoTogether(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(9);  // cublasGemmEx
+  std::vector<Wrong> all;
+  for (const uint64_t type : {2, 3, 6, 7, 8, 14, 28, 29, 33, 999, 1001}) {
+    for (const size_t slot : {size_t{8}, size_t{11}, size_t{16}}) {
+      Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slot, " of ", type)};
+      wrong.values[slot] = type;
+      all.push_back(std::move(wrong));
+    }
+  }
+  for (const uint64_t compute : {0, 64, 66, 67, 70, 72, 78, 79, 1000}) {
+    Wrong wrong = {GoodValues(function), 0, absl::StrCat("compute type ", compute)};
+    wrong.values[18] = compute;
+    all.push_back(std::move(wrong));
+  }
+  for (const int64_t algorithm : {-2, 24, 98, 116, 1 << 30}) {
+    Wrong wrong = {GoodValues(function), 0, absl::StrCat("algorithm ", algorithm)};
+    wrong.values[19] = static_cast<uint64_t>(algorithm);
+    all.push_back(std::move(wrong));
+  }
+  return TryAll(target, function, all);
+}
+
+WireResult FunctionsThatThereAreNot(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const auto beyond = static_cast<uint32_t>(AllLibraryFunctions().size()) + 1;
+  const std::vector<uint64_t> values = GoodValues(*FindLibraryFunction(kSgemm));
+  for (const uint32_t function : {0u, beyond, 255u, 256u, 0x80000000u, ~0u}) {
+    const WireResult judged =
+        JudgeRefusal(Call(session->get(), function, values), absl::StrCat("function ", function));
+    if (judged.outcome != WireOutcome::kStopped) return judged;
+  }
+  const std::string odd(13, 'x');
+  return JudgeRefusal((*session)->Do(cmd::LibraryCall{kStream, kSgemm, 0}, odd), "half a value");
+}
+
+// A graph has no calls of libraries.
+WireResult GraphOfALibraryCall(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  std::vector<uint64_t> values = GoodValues(*FindLibraryFunction(kSgemm));
+  values[13] = target.foreign.empty() ? 0x555555554000 : target.foreign[0];
+  const cmd::LibraryCall step = {0, kSgemm, 0};
+  std::string definition;
+  AppendGraphStep(static_cast<uint32_t>(CommandId::kLibraryCall), {},
+                  {reinterpret_cast<const char*>(&step), sizeof(step)}, TailOf(values),
+                  &definition);
+  (*session)->Add(cmd::ImageData{1001, definition.size(), 0}, definition);
+  const auto made = (*session)->Call(cmd::GraphCreate{1002, 1001});
+  if (!made.ok() || *made != 0) return JudgeRefusal(made, "a graph of a library's call");
+  return JudgeRefusal((*session)->Do(cmd::GraphLaunch{kStream, 1002}), "its launch");
+}
+
+// Values at random, most of them in range one by one. Calls that work stay in the session's own
+// memory: the neighbours would notice others.
+WireResult RandomCalls(const WireTarget& target) {
+  Sessions sessions(target);
+  std::mt19937_64 random(20261129);
+  size_t taken = 0, refused = 0;
+  const std::vector<uint64_t> foreign = Foreign(target, true);
+  for (int i = 0; i < 400 * target.scale; ++i) {
+    const auto all = AllLibraryFunctions();
+    const LibraryFunction& function = all[random() % all.size()];
+    std::vector<uint64_t> values = GoodValues(function);
+    bool elsewhere = false;
+    for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
+      const size_t slot = random() % values.size();
+      const bool is_address = function.kinds[slot] == 'm' || function.kinds[slot] == 'r';
+      if (is_address) {
+        values[slot] = foreign[random() % foreign.size()];
+        elsewhere = true;
+      } else {
+        const uint64_t choices[] = {0,
+                                    1,
+                                    3,
+                                    7,
+                                    64,
+                                    1000,
+                                    uint64_t{1} << 20,
+                                    uint64_t{1} << 31,
+                                    uint64_t{1} << 62,
+                                    ~uint64_t{0},
+                                    random()};
+        values[slot] = choices[random() % std::size(choices)];
+      }
+    }
+    WireResult why;
+    WireSession* const session = sessions.Next(*FindLibraryFunction(kSgemm), &why);
+    if (session == nullptr) return why;
+    const auto result = Call(session, function.number, values, static_cast<uint32_t>(random() % 2));
+    if (result.ok() && *result == 0) {
+      // An empty operand is touched nowhere.
+      LibraryCall call;
+      (void)ReadLibraryCall(function, 0, values, &call);
+      for (const LibraryOperand& operand : call.operands) {
+        const bool own = operand.address >= kArena && operand.bytes <= kArenaBytes &&
+                         operand.address - kArena <= kArenaBytes - operand.bytes;
+        if (elsewhere && operand.bytes != 0 && !own) {
+          return Succeeded(absl::StrCat(std::string(function.name), " took an operand elsewhere"));
+        }
+      }
+      ++taken;
+    } else if (result.ok()) {
+      ++refused;
+    }
+  }
+  return Stopped(absl::StrCat(taken, " calls taken, ", refused, " refused"));
+}
+
+template <size_t... kIndices>
+std::vector<WireAttack> MakeAttacks(std::index_sequence<kIndices...>) {
+  static std::vector<std::string>* const names = [] {
+    auto* const made = new std::vector<std::string>;
+    for (const LibraryFunction& function : AllLibraryFunctions()) {
+      made->push_back(absl::StrCat("operands_elsewhere_of_", std::string(function.name)));
+    }
+    return made;
+  }();
+  std::vector<WireAttack> attacks;
+  (attacks.push_back({(*names)[kIndices].c_str(), "-", "", &Elsewhere<kIndices>}), ...);
+  attacks.insert(attacks.end(),
+                 {{"library_scalars_elsewhere", "-", "", &ScalarsElsewhere},
+                  {"library_sizes_beyond_the_arena", "-", "", &SizesBeyondTheArena},
+                  {"library_arguments_out_of_range", "-", "", &ArgumentsOutOfRange},
+                  {"library_types_that_do_not_go_together", "-", "", &TypesThatDoNotGoTogether},
+                  {"library_functions_that_there_are_not", "-", "", &FunctionsThatThereAreNot},
+                  {"graph_of_a_library_call", "-", "", &GraphOfALibraryCall},
+                  {"random_library_calls", "-", "", &RandomCalls}});
+  return attacks;
+}
+
+}  // namespace
+
+absl::Span<const WireAttack> LibraryAttacks() {
+  static const auto* const attacks =
+      new std::vector<WireAttack>(MakeAttacks(std::make_index_sequence<kFunctions>()));
+  return *attacks;
+}
+
+}  // namespace warpline::attack

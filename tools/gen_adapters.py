@@ -1,0 +1,362 @@
+#!/usr/bin/env python3
+"""Generates what client and server know of the libraries' functions that servers execute.
+
+gen_adapters.py TABLE --functions=F --numbers=F --entries=F --thunks=F
+
+--functions  the readers of the calls' values, and the table of functions (proto/adapters/library_call.cc)
+--numbers    their numbers on the wire, as constants
+--entries    the client's exported functions, in C
+--thunks     the calls of NVIDIA's functions
+"""
+import argparse
+import ast
+import re
+import sys
+import tomllib
+
+# Kinds of parameters that are numbers of enumerations, and how their values are checked.
+OPTIONS = {"op": "Operation", "side": "Side", "fill": "Fill", "diag": "Diagonal", "type": "Type",
+           "compute": "Compute", "algo": "Algorithm"}
+MEMORY = {"in": "kRead", "out": "kWrite", "inout": "kReadWrite"}
+SHAPES = {"vector": 2, "matrix": 3, "packed": 1, "matrices": 5}
+KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "work", "divide"}
+LETTERS = "SDCZ"
+NAMED_TYPES = {"REAL": "r.real_bytes()", "INT32": "4"}
+
+
+class TableError(Exception):
+    pass
+
+
+def require(condition, where, what):
+    if not condition:
+        raise TableError("%s: %s" % (where, what))
+
+
+class Parameter:
+    def __init__(self, text, slot, where):
+        words = text.split()
+        require(len(words) == 2, where, "%r is not KIND NAME" % text)
+        self.kind, self.name = words
+        self.slot = slot
+        known = set(OPTIONS) | set(MEMORY) | {"int", "long", "scalar", "result"}
+        require(self.kind in known, where, "unknown kind %r" % self.kind)
+
+    @property
+    def slots(self):
+        return 2 if self.kind == "scalar" else 1
+
+    @property
+    def is_number(self):
+        return self.kind in OPTIONS or self.kind in ("int", "long")
+
+    def c_type(self, wide=False):
+        if self.kind in OPTIONS:
+            return "int"
+        if self.kind == "int":
+            return "int64_t" if wide else "int"
+        if self.kind == "long":
+            return "long long"
+        return "const void*" if self.kind in ("scalar", "in") else "void*"
+
+
+class Function:
+    """A row of the table, with all letters of its name."""
+
+    def __init__(self, row):
+        self.where = where = row.get("name", "a function without a name")
+        unknown = set(row) - KEYS
+        require(not unknown, where, "unknown keys %s" % sorted(unknown))
+        for key in ("name", "number", "doc", "parameters", "work"):
+            require(key in row, where, "no %s" % key)
+        self.number = row["number"]
+        self.doc = row["doc"]
+        match = re.fullmatch(r"(\w+)\{([A-Za-z,]+)\}(\w+)|(\w+)", row["name"])
+        require(match, where, "bad name")
+        if match[4]:
+            self.names, self.letters = [match[4]], [""]
+            plain = match[4]
+        else:
+            letters = match[2].split(",")
+            self.names = [match[1] + letter + match[3] for letter in letters]
+            self.letters = [letter.upper() for letter in letters]
+            require(set(self.letters) <= set(LETTERS), where, "unknown letter")
+            plain = match[1] + match[3]
+        plain = re.sub(r"_v2$", "", plain.removeprefix("cublas"))
+        self.constant = "k" + plain[0].upper() + plain[1:]
+        self.parameters = []
+        slot = 0
+        for text in row["parameters"]:
+            parameter = Parameter(text, slot, where)
+            slot += parameter.slots
+            self.parameters.append(parameter)
+        self.slots = slot
+        self.by_name = {p.name: p for p in self.parameters}
+        require(len(self.by_name) == len(self.parameters), where, "a parameter twice")
+        self.memory = row.get("memory", {})
+        for name in self.memory:
+            require(name in self.by_name, where, "memory of %r, which is no parameter" % name)
+        self.scalars = row.get("scalars")
+        require(self.scalars in (None, "REAL", "COMPUTE"), where, "unknown type of scalars")
+        self.requires = row.get("requires", [])
+        self.work = row["work"]
+        self.divide = row.get("divide", {})
+        require(not self.divide or self.divide.get("by") in self.by_name, where, "divided by what?")
+
+    @property
+    def kinds(self):
+        """One letter for each value (LibraryFunction::kinds)."""
+        letters = {"op": "o", "side": "o", "fill": "o", "diag": "o", "type": "t", "compute": "c",
+                   "algo": "a", "int": "i", "long": "l", "scalar": "s.", "result": "r"}
+        return "".join(letters.get(p.kind, "m") for p in self.parameters)
+
+    def expression(self, text):
+        """The C++ of an expression of parameters."""
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError:
+            raise TableError("%s: bad expression %r" % (self.where, text)) from None
+        return self.emit(tree, text)
+
+    def emit(self, node, text):
+        binary = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+        compare = {ast.LtE: "<=", ast.GtE: ">=", ast.Lt: "<", ast.Gt: ">", ast.Eq: "==", ast.NotEq: "!="}
+        if isinstance(node, ast.Name):
+            parameter = self.by_name.get(node.id)
+            require(parameter and parameter.is_number, self.where, "%r in %r" % (node.id, text))
+            return node.id
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return "Wide(%d)" % node.value
+        if isinstance(node, ast.BinOp) and type(node.op) in binary:
+            return "(%s %s %s)" % (self.emit(node.left, text), binary[type(node.op)],
+                                   self.emit(node.right, text))
+        if isinstance(node, ast.IfExp):
+            test = self.emit(node.test, text)
+            if isinstance(node.test, ast.Name):
+                test += " != Wide(0)"
+            return "(%s ? %s : %s)" % (test, self.emit(node.body, text), self.emit(node.orelse, text))
+        if isinstance(node, ast.BoolOp):
+            sign = " && " if isinstance(node.op, ast.And) else " || "
+            return "(%s)" % sign.join(self.emit(value, text) for value in node.values)
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in compare:
+            return "(%s %s %s)" % (self.emit(node.left, text), compare[type(node.ops[0])],
+                                   self.emit(node.comparators[0], text))
+        raise TableError("%s: %r is not understood" % (self.where, text))
+
+    def shape(self, name):
+        """(shape, its arguments, the bytes of an element) of an operand."""
+        text = self.memory.get(name)
+        require(text, self.where, "what does %s span?" % name)
+        try:
+            tree = ast.parse(text, mode="eval").body
+        except SyntaxError:
+            tree = None
+        require(isinstance(tree, ast.Call) and tree.func.id in SHAPES, self.where,
+                "%r is no shape" % text)
+        count = SHAPES[tree.func.id]
+        require(len(tree.args) in (count, count + 1), self.where, "%r: %d arguments" % (text, count))
+        element = "r.element_bytes()"
+        if len(tree.args) > count:
+            of = tree.args[count].id
+            if of in NAMED_TYPES:
+                element = NAMED_TYPES[of]
+            else:
+                require(of in self.by_name and self.by_name[of].kind == "type", self.where,
+                        "%r is no type" % of)
+                element = "r.BytesOf(%s)" % of
+        return tree.func.id, tree.args[:count], element, text
+
+    def signed(self):
+        """The parameters that may be negative: increments."""
+        found = set()
+        for name in self.memory:
+            if self.by_name[name].kind == "result":
+                continue
+            shape, arguments, _, _ = self.shape(name)
+            if shape == "vector":
+                found |= {node.id for node in ast.walk(arguments[1]) if isinstance(node, ast.Name)}
+        return found
+
+    def scalar_bytes(self):
+        if self.scalars == "COMPUTE":
+            return "r.ScalarBytes(computeType, Ctype)"
+        return "r.real_bytes()" if self.scalars == "REAL" else "r.element_bytes()"
+
+
+def emit_reader(function, out):
+    lines = []
+    signed = function.signed()
+    for p in function.parameters:
+        if p.kind in OPTIONS:
+            lines.append("const Wide %s = r.%s(%d);" % (p.name, OPTIONS[p.kind], p.slot))
+        elif p.kind == "int":
+            lines.append("const Wide %s = r.%s(%d);" % (p.name, "Signed" if p.name in signed else "Size",
+                                                     p.slot))
+        elif p.kind == "long":
+            lines.append("const Wide %s = r.Long(%d);" % (p.name, p.slot))
+    types = [p.name for p in function.parameters if p.kind == "type"]
+    if types:
+        lines.append("r.Types(computeType, %s);" % ", ".join(types))
+    for p in function.parameters:
+        if p.kind == "scalar":
+            lines.append("r.Scalar(%d, %s);" % (p.slot, function.scalar_bytes()))
+        elif p.kind == "result":
+            element = NAMED_TYPES.get(function.memory.get(p.name), "r.element_bytes()")
+            lines.append("r.Result(%d, %s);" % (p.slot, element))
+        elif p.kind in MEMORY:
+            shape, arguments, element, text = function.shape(p.name)
+            emitted = ", ".join(function.emit(node, text) for node in arguments)
+            lines.append("r.%s(%d, OperandUse::%s, %s, %s);" % (
+                shape.capitalize(), p.slot, MEMORY[p.kind], element, emitted))
+    for text in function.requires:
+        lines.append("r.Require(%s);" % function.expression(text))
+    lines.append("r.Work(%s);" % function.expression(function.work))
+    if function.divide:
+        lines.append("r.Divide(%d);" % function.by_name[function.divide["by"]].slot)
+        for name, text in function.divide.items():
+            if name != "by":
+                _, _, element, _ = function.shape(name)
+                lines.append("r.Advance(%d, %s, %s);" % (function.by_name[name].slot, element,
+                                                       function.expression(text)))
+    used = "\n".join(lines)
+    for p in function.parameters:
+        if p.is_number and len(re.findall(r"\b%s\b" % p.name, used)) == 1:
+            lines = [line.replace("const Wide %s = " % p.name, "") for line in lines]
+    out.append("void Read%d(Reader& r) {\n  %s\n}\n" % (function.number, "\n  ".join(lines)))
+
+
+def functions_text(functions):
+    out = ["// Generated by tools/gen_adapters.py.\n"]
+    for function in functions:
+        emit_reader(function, out)
+    out.append("constexpr LibraryFunction kFunctions[] = {")
+    for function in functions:
+        for i, (name, letter) in enumerate(zip(function.names, function.letters)):
+            out.append('    {%d, "%s", \'%s\', %d, "%s", &Read%d},' % (
+                function.number + i, name, letter or "-", function.slots, function.kinds,
+                function.number))
+    out.append("};\n")
+    return "\n".join(out)
+
+
+def numbers_text(functions):
+    out = ["// Generated by tools/gen_adapters.py: the number of each row's first function.",
+           "#ifndef WARPLINE_PROTO_ADAPTERS_CUBLAS_NUMBERS_H_",
+           "#define WARPLINE_PROTO_ADAPTERS_CUBLAS_NUMBERS_H_\n", "#include <cstdint>\n",
+           "namespace warpline::cublas {\n"]
+    for function in functions:
+        out.append("constexpr uint32_t %s = %d;  // %s" % (function.constant, function.number,
+                                                         function.doc))
+    out += ["\n}  // namespace warpline::cublas\n",
+            "#endif  // WARPLINE_PROTO_ADAPTERS_CUBLAS_NUMBERS_H_\n"]
+    return "\n".join(out)
+
+
+def letter_bytes(letter):
+    return {"S": 4, "D": 8, "C": 8, "Z": 16}.get(letter, 0)
+
+
+def entry_text(function, i):
+    name, letter = function.names[i], function.letters[i]
+    declared = ", ".join(["struct cublasContext* handle"] +
+                         ["%s %s" % (p.c_type(), p.name) for p in function.parameters])
+    out = ["int %s(%s) {" % (name, declared), "  uint64_t values[%d];" % function.slots,
+           "  int status = warpline_begin(handle);"]
+    result = None
+    for p in function.parameters:
+        if p.kind == "scalar":
+            size = str(letter_bytes(letter))
+            if function.scalars == "REAL":
+                size = str(letter_bytes(letter) // (2 if letter in "CZ" else 1))
+            if function.scalars == "COMPUTE":
+                size = "warpline_scalar_bytes(computeType, Ctype)"
+            out.append("  if (status == 0) status = warpline_scalar(handle, %s, %s, &values[%d]);" % (
+                p.name, size, p.slot))
+        elif p.kind == "result":
+            size = 4 if function.memory.get(p.name) == "INT32" else letter_bytes(letter)
+            if function.memory.get(p.name) == "REAL":
+                size = letter_bytes(letter) // (2 if letter in "CZ" else 1)
+            result = (p, size)
+        elif p.is_number:
+            out.append("  values[%d] = (uint64_t)(int64_t)%s;" % (p.slot, p.name))
+        else:
+            out.append("  values[%d] = (uint64_t)(uintptr_t)%s;" % (p.slot, p.name))
+    call = "handle, %d, values, %d" % (function.number + i, function.slots)
+    if result:
+        call += ", %d, %s, %d" % (result[0].slot, result[0].name, result[1])
+    out += ["  if (status == 0) status = warpline_call%s(%s);" % ("_for" if result else "", call),
+            "  return status;", "}"]
+    wide = [p for p in function.parameters if p.kind == "int"]
+    if wide and not any(p.kind == "result" and function.memory.get(p.name) == "INT32"
+                        for p in function.parameters):
+        declared = ", ".join(["struct cublasContext* handle"] +
+                             ["%s %s" % (p.c_type(True), p.name) for p in function.parameters])
+        given = ", ".join(["handle"] + [("(int)" if p.kind == "int" else "") + p.name
+                                        for p in function.parameters])
+        fits = " && ".join("warpline_fits(%s)" % p.name for p in wide)
+        out += ["int %s_64(%s) {" % (name, declared),
+                "  return %s ? %s(%s) : kNotSupported;" % (fits, name, given), "}"]
+    return "\n".join(out) + "\n"
+
+
+def entries_text(functions):
+    out = ["/* Generated by tools/gen_adapters.py. */\n"]
+    for function in functions:
+        out += [entry_text(function, i) for i in range(len(function.names))]
+    return "\n".join(out)
+
+
+def thunks_text(functions):
+    out = ["// Generated by tools/gen_adapters.py: WARPLINE_THUNK(number, name, types, arguments).\n"]
+    for function in functions:
+        types, arguments = ["void*"], ["handle"]
+        for p in function.parameters:
+            types.append(p.c_type())
+            if p.kind == "scalar":
+                arguments.append("scalars.At(%d)" % p.slot)
+            elif p.is_number:
+                arguments.append("static_cast<%s>(v[%d])" % (p.c_type(), p.slot))
+            else:
+                arguments.append("reinterpret_cast<%s>(v[%d])" % (p.c_type(), p.slot))
+        for i, name in enumerate(function.names):
+            out.append("WARPLINE_THUNK(%d, %s, (%s), (%s))" % (
+                function.number + i, name, ", ".join(types), ", ".join(arguments)))
+    return "\n".join(out) + "\n"
+
+
+def read_table(text):
+    table = tomllib.loads(text)
+    require(set(table) == {"library", "soname", "function"}, "the table", "unknown keys")
+    functions = [Function(row) for row in table["function"]]
+    next_number = 1
+    for function in functions:
+        require(function.number == next_number, function.where,
+                "its number is %d, and the next one is %d" % (function.number, next_number))
+        next_number += len(function.names)
+    return functions
+
+
+def main(argv):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("table")
+    makers = {"functions": functions_text, "numbers": numbers_text, "entries": entries_text,
+              "thunks": thunks_text}
+    for name in makers:
+        parser.add_argument("--" + name)
+    args = parser.parse_args(argv)
+    try:
+        with open(args.table, encoding="utf-8") as source:
+            functions = read_table(source.read())
+        for name, make in makers.items():
+            path = getattr(args, name)
+            if path:
+                with open(path, "w", encoding="utf-8") as out:
+                    out.write(make(functions))
+    except (TableError, tomllib.TOMLDecodeError) as error:
+        print("%s: %s" % (args.table, error), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
