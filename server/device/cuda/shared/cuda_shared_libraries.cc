@@ -11,6 +11,8 @@ namespace {
 // The least part of a result that a block of a kernel of the library computes.
 constexpr uint64_t kBytesOfBlock = uint64_t{64} << 10;
 
+constexpr uint64_t kLeastWorkspace = uint64_t{4} << 20;
+
 StreamWork WorkOf(const LibraryRequest& request) {
   uint64_t bytes = 0;
   for (const LibraryRequest::Operand& operand : request.operands) {
@@ -59,17 +61,18 @@ CudaResult CudaSharedLibraries::FindWorkspace(const LibraryRequest& request,
     }
   }
   CudaResult made = CudaResult::kOutOfMemory;
-  if (workspaces_.size() < kMostWorkspaces) {
-    made = request.take(CublasLibrary::kWorkspaceBytes);
-    if (made == CudaResult::kSuccess) {
-      auto memory = LibraryMemory::Make(api_, device_, CublasLibrary::kWorkspaceBytes);
-      if (memory.ok()) {
-        *workspace = &workspaces_.emplace_back(Workspace{*std::move(memory), nullptr, 0});
-        return CudaResult::kSuccess;
-      }
-      request.give(CublasLibrary::kWorkspaceBytes);
-      made = CudaResult::kOutOfMemory;
+  // A session with little memory gets less, and perhaps slower kernels.
+  for (uint64_t bytes = CublasLibrary::kWorkspaceBytes;
+       workspaces_.size() < kMostWorkspaces && bytes >= kLeastWorkspace; bytes /= 2) {
+    made = request.take(bytes);
+    if (made != CudaResult::kSuccess) continue;
+    auto memory = LibraryMemory::Make(api_, device_, bytes);
+    if (memory.ok()) {
+      *workspace = &workspaces_.emplace_back(Workspace{*std::move(memory), nullptr, 0});
+      return CudaResult::kSuccess;
     }
+    request.give(bytes);
+    made = CudaResult::kOutOfMemory;
   }
   if (workspaces_.empty()) return made;
   *workspace =
