@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort >"$work/versioned"
 ! grep -v '@@libcublas.so.13$' "$work/versioned" || fail "exported with another version"
-sed 's/@@.*//' "$work/versioned" >"$work/exports"
+sed 's/@@.*//' "$work/versioned" | LC_ALL=C sort >"$work/exports"
 sed -n 's/^CUBLAS_SYMBOL(\(.*\))$/\1/p' client_stub/libraries/cublas_symbols.inc |
   LC_ALL=C sort >"$work/listed"
 different=$(LC_ALL=C comm -3 "$work/exports" "$work/listed")

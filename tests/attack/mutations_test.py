@@ -3,6 +3,7 @@
 
 Runs beside the sources: the files that mutations.toml names are read where they are.
 """
+import fnmatch
 import os
 import pathlib
 import subprocess
@@ -56,8 +57,16 @@ class TableTest(unittest.TestCase):
             [str(runfiles / "tests/attack/tier/tier_attack"), "--list",
              "--escapes=%s" % (runfiles / "tests/guard/escapes.txt")], check=True,
             stdout=subprocess.PIPE, text=True).stdout.split()
+        library = [line.split()[0] for line in subprocess.run(
+            [str(runfiles / "tests/attack/wire_client"), "--list", "--tier=guarded"], check=True,
+            stdout=subprocess.PIPE, text=True).stdout.splitlines()]
+        self.assertGreater(len(library), 60)
         proved = set().union(*self.table.tier_rows().values())
-        self.assertLessEqual(proved, {*listed, *tier_suite.WIRE_ROWS})
+        for row in proved:
+            self.assertTrue(fnmatch.filter([*listed, *tier_suite.WIRE_ROWS, *library], row), row)
+        for row in library:
+            accounted = [*proved, *self.table.unproved("tier")]
+            self.assertEqual(sum(fnmatch.fnmatch(row, known) for known in accounted), 1, row)
 
     def test_each_row_of_the_pool_suite_is_accounted_for(self):
         self.table.check_rows([(name, "-") for name in pool_suite.ROWS], pool_suite.PoolSuite.name)
