@@ -292,6 +292,7 @@ enum StreamPlace : int { WARPLINE_ON_STREAM(WARPLINE_PLACE) };
   F(cuCtxSynchronize_v2, CUDA_ERROR_NOT_SUPPORTED)                  \
   F(cuCtxSetLimit, CUDA_ERROR_NOT_SUPPORTED)                        \
   F(cuLaunchHostFunc, CUDA_ERROR_NOT_SUPPORTED)                     \
+  F(cuGraphLaunch, CUDA_ERROR_NOT_SUPPORTED)                        \
   F(cuStreamAddCallback, CUDA_ERROR_NOT_SUPPORTED)                  \
   F(cuLaunchCooperativeKernelMultiDevice, CUDA_ERROR_NOT_SUPPORTED) \
   F(cuModuleUnload, CUDA_ERROR_NOT_SUPPORTED)                       \
