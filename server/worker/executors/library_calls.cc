@@ -42,29 +42,33 @@ CudaResult LibraryCallIssue::Read(const cmd::LibraryCall& command, std::string_v
   if (read != CudaResult::kSuccess) return read;
   const uint64_t whole = Estimate(call_, context);
   part_microseconds_ = whole;
-  count_ = of_part_ = 1;
-  next_ = 0;
+  units_ = units_of_part_ = 1;
+  next_unit_ = 0;
   if (whole <= kMostOfPart) return CudaResult::kSuccess;
   // Takes too long, and cannot be made in parts that do not.
   if (call_.divide_slot == LibraryCall::kNoSlot) return CudaResult::kNotSupported;
-  count_ = values_[call_.divide_slot];
-  of_part_ = count_ / (whole / kMostOfPart + 1);
+  units_ = values_[call_.divide_slot];
+  units_of_part_ = units_ / (whole / kMostOfPart + 1);
   // Operands of later parts stay as aligned as the kernels for small types want them.
-  const uint64_t align = of_part_ >= 64 ? 64 : of_part_ >= 8 ? 8 : 1;
-  of_part_ -= of_part_ % align;
-  if (of_part_ == 0 || (align == 1 && call_.numbers == LibraryNumbers::kHalf)) {
+  const uint64_t align = units_of_part_ >= 64 ? 64 : units_of_part_ >= 8 ? 8 : 1;
+  units_of_part_ -= units_of_part_ % align;
+  if (units_of_part_ == 0 || (align == 1 && call_.numbers == LibraryNumbers::kHalf)) {
     return CudaResult::kNotSupported;
   }
   // Each part reads anew what is not divided.
-  std::array<uint64_t, kMostLibraryValues> part;
-  const absl::Span<const uint64_t> values(values_.data(), function_->values);
-  DivideLibraryCall(call_, values, 0, of_part_, {part.data(), values.size()});
+  std::array<uint64_t, kMostLibraryValues> values;
   LibraryCall first;
-  const CudaResult divided =
-      ReadLibraryCall(*function_, command.modes, {part.data(), values.size()}, &first);
+  const CudaResult divided = ReadPart(command.modes, {values.data(), function_->values}, &first);
   if (divided != CudaResult::kSuccess) return divided;
   part_microseconds_ = Estimate(first, context);
   return part_microseconds_ <= 2 * kMostOfPart ? CudaResult::kSuccess : CudaResult::kNotSupported;
+}
+
+CudaResult LibraryCallIssue::ReadPart(uint32_t modes, absl::Span<uint64_t> values,
+                                      LibraryCall* part) const {
+  DivideLibraryCall(call_, {values_.data(), values.size()}, next_unit_,
+                    std::min(units_of_part_, units_ - next_unit_), values);
+  return ReadLibraryCall(*function_, modes, values, part);
 }
 
 void LibraryCallIssue::Watch(absl::FunctionRef<void(const Work& work)> watch) {
@@ -72,12 +76,9 @@ void LibraryCallIssue::Watch(absl::FunctionRef<void(const Work& work)> watch) {
   gathered_ = {};
 }
 
-CudaResult LibraryCallIssue::IssuePart(const cmd::LibraryCall& command,
+CudaResult LibraryCallIssue::IssueRead(const cmd::LibraryCall& command, const LibraryCall& call,
                                        absl::Span<const uint64_t> values, device::Context* context,
                                        device::StreamId stream, device::CodePayer* payer) {
-  LibraryCall call;
-  const CudaResult read = ReadLibraryCall(*function_, command.modes, values, &call);
-  if (read != CudaResult::kSuccess) return read;
   absl::InlinedVector<device::LibraryRequest::Operand, 6> operands;
   for (const LibraryOperand& operand : call.operands) {
     operands.push_back({operand.slot, operand.bytes, operand.use != OperandUse::kRead});
@@ -101,27 +102,29 @@ LibraryCallIssue::Step LibraryCallIssue::Issue(const cmd::LibraryCall& command,
     if (read != CudaResult::kSuccess) return End(read);
     reading_ = false;
   }
-  const absl::Span<const uint64_t> values(values_.data(), function_->values);
-  while (next_ < count_) {
+  const uint32_t count = function_->values;
+  while (next_unit_ < units_) {
     if (*launches_ >= kMostLaunches || !budget_->Take(part_microseconds_)) {
       Watch(watch);
       return Step::kBlocked;
     }
     gathered_.microseconds += part_microseconds_;
     CudaResult result;
-    if (of_part_ == count_) {
-      result = IssuePart(command, values, context, stream, payer);
+    if (units_of_part_ == units_) {
+      result = IssueRead(command, call_, {values_.data(), count}, context, stream, payer);
     } else {
-      std::array<uint64_t, kMostLibraryValues> part;
-      DivideLibraryCall(call_, values, next_, std::min(of_part_, count_ - next_),
-                        {part.data(), values.size()});
-      result = IssuePart(command, {part.data(), values.size()}, context, stream, payer);
+      std::array<uint64_t, kMostLibraryValues> values;
+      LibraryCall part;
+      result = ReadPart(command.modes, {values.data(), count}, &part);
+      if (result == CudaResult::kSuccess) {
+        result = IssueRead(command, part, {values.data(), count}, context, stream, payer);
+      }
     }
     if (gathered_.microseconds >= kLeastWatched || gathered_.launches >= kFewLaunches) {
       Watch(watch);
     }
     if (result != CudaResult::kSuccess) return End(result);
-    next_ += of_part_;
+    next_unit_ += units_of_part_;
   }
   return End(CudaResult::kSuccess);
 }

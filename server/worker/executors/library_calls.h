@@ -69,8 +69,12 @@ class LibraryCallIssue {
 
  private:
   CudaResult Read(const cmd::LibraryCall& command, std::string_view tail, device::Context* context);
-  CudaResult IssuePart(const cmd::LibraryCall& command, absl::Span<const uint64_t> values,
-                       device::Context* context, device::StreamId stream, device::CodePayer* payer);
+  // Makes `values` the part of the call that begins at `next_unit_`, and reads it into `*part`.
+  CudaResult ReadPart(uint32_t modes, absl::Span<uint64_t> values, LibraryCall* part) const;
+  // Issues a call that has been read: the whole one, or a part.
+  CudaResult IssueRead(const cmd::LibraryCall& command, const LibraryCall& call,
+                       absl::Span<const uint64_t> values, device::Context* context,
+                       device::StreamId stream, device::CodePayer* payer);
   // Has the gathered work watched.
   void Watch(absl::FunctionRef<void(const Work& work)> watch);
   Step End(CudaResult result) {
@@ -88,11 +92,10 @@ class LibraryCallIssue {
   std::array<uint64_t, kMostLibraryValues> values_;
   LibraryCall call_;
   uint64_t part_microseconds_ = 0;
-  // How many there are of what the call is divided by, how many a part has, and the first of the
-  // next part.
-  uint64_t count_ = 1;
-  uint64_t of_part_ = 1;
-  uint64_t next_ = 0;
+  // The call is divided along the value at `call_.divide_slot`. Without parts there is one unit.
+  uint64_t units_ = 1;
+  uint64_t units_of_part_ = 1;
+  uint64_t next_unit_ = 0;  // The first one of the next part.
 };
 
 }  // namespace warpline::worker
