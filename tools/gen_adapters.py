@@ -18,10 +18,10 @@ import tomllib
 OPTIONS = {"op": "Operation", "side": "Side", "fill": "Fill", "diag": "Diagonal", "type": "Type",
            "compute": "Compute", "algo": "Algorithm"}
 MEMORY = {"in": "kRead", "out": "kWrite", "inout": "kReadWrite"}
-SHAPES = {"vector": 2, "matrix": 3, "packed": 1, "matrices": 5}
+SHAPES = {"vector": 2, "matrix": 3, "matrices": 5}
 KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "work", "divide"}
 LETTERS = "SDCZ"
-NAMED_TYPES = {"REAL": "r.real_bytes()", "INT32": "4"}
+NAMED_TYPES = {"INT32": "4"}
 
 
 class TableError(Exception):
@@ -97,7 +97,7 @@ class Function:
         for name in self.memory:
             require(name in self.by_name, where, "memory of %r, which is no parameter" % name)
         self.scalars = row.get("scalars")
-        require(self.scalars in (None, "REAL", "COMPUTE"), where, "unknown type of scalars")
+        require(self.scalars in (None, "COMPUTE"), where, "unknown type of scalars")
         self.requires = row.get("requires", [])
         self.work = row["work"]
         self.divide = row.get("divide", {})
@@ -180,7 +180,7 @@ class Function:
     def scalar_bytes(self):
         if self.scalars == "COMPUTE":
             return "r.ScalarBytes(computeType, Ctype)"
-        return "r.real_bytes()" if self.scalars == "REAL" else "r.element_bytes()"
+        return "r.element_bytes()"
 
 
 def emit_reader(function, out):
@@ -232,8 +232,8 @@ def functions_text(functions):
     out.append("constexpr LibraryFunction kFunctions[] = {")
     for function in functions:
         for i, (name, letter) in enumerate(zip(function.names, function.letters)):
-            out.append('    {%d, "%s", \'%s\', %d, "%s", &Read%d},' % (
-                function.number + i, name, letter or "-", function.slots, function.kinds,
+            out.append('    {%d, %d, "%s", \'%s\', %d, "%s", &Read%d},' % (
+                function.number + i, function.number, name, letter or "-", function.slots, function.kinds,
                 function.number))
     out.append("};\n")
     return "\n".join(out)
@@ -266,16 +266,12 @@ def entry_text(function, i):
     for p in function.parameters:
         if p.kind == "scalar":
             size = str(letter_bytes(letter))
-            if function.scalars == "REAL":
-                size = str(letter_bytes(letter) // (2 if letter in "CZ" else 1))
             if function.scalars == "COMPUTE":
-                size = "warpline_scalar_bytes(computeType, Ctype)"
+                size = "(int)BlasScalarBytes(computeType, Ctype)"
             out.append("  if (status == 0) status = warpline_scalar(handle, %s, %s, &values[%d]);" % (
                 p.name, size, p.slot))
         elif p.kind == "result":
             size = 4 if function.memory.get(p.name) == "INT32" else letter_bytes(letter)
-            if function.memory.get(p.name) == "REAL":
-                size = letter_bytes(letter) // (2 if letter in "CZ" else 1)
             result = (p, size)
         elif p.is_number:
             out.append("  values[%d] = (uint64_t)(int64_t)%s;" % (p.slot, p.name))

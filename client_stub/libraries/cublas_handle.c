@@ -5,31 +5,11 @@
 #include "client_stub/libraries/cublas_handle.h"
 
 #include <dlfcn.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "client_stub/shim/log_line.h"
 
 enum { kResultBytes = 16 };
-
-void warpline_say(const char* format, ...) {
-  struct timespec now;
-  struct tm utc;
-  char line[512];
-  clock_gettime(CLOCK_REALTIME, &now);
-  gmtime_r(&now.tv_sec, &utc);
-  size_t size = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &utc);
-  size += (size_t)snprintf(line + size, sizeof(line) - size, ".%03ldZ W cublas ",
-                           now.tv_nsec / 1000000);
-  va_list args;
-  va_start(args, format);
-  const int text = vsnprintf(line + size, sizeof(line) - size - 1, format, args);
-  va_end(args);
-  if (text > 0) size += strnlen(line + size, sizeof(line) - size - 2);
-  line[size++] = '\n';
-  if (write(STDERR_FILENO, line, size) < 0) return; /* There is nowhere else to say it. */
-}
 
 static struct warpline_driver g_driver;
 static int g_found;
@@ -43,16 +23,16 @@ static int Find(void* library, const char* name, void* function) {
 static void FindDriver(void) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
-    warpline_say("no libcuda.so.1: %s", dlerror());
+    WarplineLogLine('W', "cublas", "no libcuda.so.1: %s", dlerror());
     return;
   }
   if (!Find(library, "warplineLibraryFind", &g_driver.library_find) ||
       !Find(library, "warplineLibraryCall", &g_driver.library_call)) {
-    warpline_say("libcuda.so.1 is not Warpline's: this libcublas.so.13 needs `warpline run`");
+    WarplineLogLine('W', "cublas",
+                    "libcuda.so.1 is not Warpline's: this libcublas.so.13 needs `warpline run`");
     return;
   }
   g_found = Find(library, "cuInit", &g_driver.init) &&
-            Find(library, "cuDeviceGetCount", &g_driver.device_count) &&
             Find(library, "cuCtxGetCurrent", &g_driver.get_current) &&
             Find(library, "cuCtxSetCurrent", &g_driver.set_current) &&
             Find(library, "cuDevicePrimaryCtxRetain", &g_driver.retain) &&
@@ -119,29 +99,6 @@ int warpline_scalar(const struct cublasContext* handle, const void* scalar, int 
     values[0] = (uint64_t)(uintptr_t)scalar;
   }
   return kSuccess;
-}
-
-int warpline_scalar_bytes(int compute, int type) {
-  const int complex = type == 4 || type == 5; /* CUDA_C_32F, CUDA_C_64F */
-  switch (compute) {
-    case 64: /* CUBLAS_COMPUTE_16F and its pedantic kind */
-    case 65:
-      return 2;
-    case 68: /* CUBLAS_COMPUTE_32F and its kinds */
-    case 69:
-    case 74:
-    case 75:
-    case 77:
-      return complex ? 8 : 4;
-    case 70: /* CUBLAS_COMPUTE_64F */
-    case 71:
-      return complex ? 16 : 8;
-    case 72: /* CUBLAS_COMPUTE_32I */
-    case 73:
-      return 4;
-    default:
-      return 0;
-  }
 }
 
 static unsigned Modes(const struct cublasContext* handle) {

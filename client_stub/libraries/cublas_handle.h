@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client_stub/shim/library_abi.h"
+
 #define HIDDEN __attribute__((visibility("hidden")))
 
 enum cublas_status {
@@ -37,11 +39,9 @@ struct cublasContext {
 
 /* The functions of libcuda.so.1 that are used. */
 struct warpline_driver {
-  int (*library_find)(unsigned* version);
-  int (*library_call)(void* stream, unsigned function, unsigned modes, const uint64_t* values,
-                      unsigned count);
+  warpline_library_find_t library_find;
+  warpline_library_call_t library_call;
   CUresult (*init)(unsigned flags);
-  CUresult (*device_count)(int* count);
   CUresult (*get_current)(CUcontext* context);
   CUresult (*set_current)(CUcontext context);
   CUresult (*retain)(CUcontext* context, CUdevice device);
@@ -57,8 +57,6 @@ struct warpline_driver {
 HIDDEN const struct warpline_driver* warpline_driver(void);
 /* The cublasStatus_t for a CUresult. */
 HIDDEN int warpline_status(int result);
-/* Writes one line to stderr. */
-HIDDEN void warpline_say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- For the generated functions */
 
@@ -70,8 +68,6 @@ HIDDEN int warpline_enter(const struct warpline_driver* driver);
  * device, into two values. */
 HIDDEN int warpline_scalar(const struct cublasContext* handle, const void* scalar, int bytes,
                            uint64_t* values);
-/* The bytes of a scalar of a function with a cublasComputeType_t, whose C has a cudaDataType. */
-HIDDEN int warpline_scalar_bytes(int compute, int type);
 HIDDEN int warpline_call(const struct cublasContext* handle, unsigned function,
                          const uint64_t* values, unsigned count);
 /* The same for a function whose value `slot` says where a result of `bytes` goes: to `result`, in

@@ -1,8 +1,10 @@
 /* Handles, their modes, and copies between host and device: what cuBLAS does without kernels. */
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
 #include "client_stub/libraries/cublas_handle.h"
+#include "client_stub/shim/log_line.h"
 
 typedef void (*Logger)(const char*);
 
@@ -18,7 +20,8 @@ int cublasCreate_v2(struct cublasContext** handle) {
   int result = warpline_enter(driver);
   if (result == CUDA_SUCCESS) result = driver->library_find(&version);
   if (result == CUDA_ERROR_NOT_SUPPORTED) {
-    warpline_say("the server executes no cuBLAS for this session (docs/libraries.md)");
+    WarplineLogLine('W', "cublas",
+                    "the server executes no cuBLAS for this session (docs/libraries.md)");
   }
   if (result != CUDA_SUCCESS) return warpline_status(result);
   struct cublasContext* made = calloc(1, sizeof(*made));
@@ -211,63 +214,42 @@ static int Copy(int64_t rows, int64_t columns, int64_t element, const struct End
   return warpline_status(is_async ? driver->copy_rows_on(&copy, stream) : driver->copy_rows(&copy));
 }
 
-#define COPIES(suffix, Int)                                                                     \
-  int cublasSetVector##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy);     \
-  int cublasSetVector##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy) {    \
-    const struct Ends ends = {x, y, incx, incy, 1};                                             \
-    return Copy(1, n, size, &ends, NULL, 0);                                                    \
-  }                                                                                             \
-  int cublasGetVector##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy);     \
-  int cublasGetVector##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy) {    \
-    const struct Ends ends = {x, y, incx, incy, 0};                                             \
-    return Copy(1, n, size, &ends, NULL, 0);                                                    \
-  }                                                                                             \
-  int cublasSetVectorAsync##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy, \
-                                   CUstream stream);                                            \
-  int cublasSetVectorAsync##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy, \
-                                   CUstream stream) {                                           \
-    const struct Ends ends = {x, y, incx, incy, 1};                                             \
-    return Copy(1, n, size, &ends, stream, 1);                                                  \
-  }                                                                                             \
-  int cublasGetVectorAsync##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy, \
-                                   CUstream stream);                                            \
-  int cublasGetVectorAsync##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy, \
-                                   CUstream stream) {                                           \
-    const struct Ends ends = {x, y, incx, incy, 0};                                             \
-    return Copy(1, n, size, &ends, stream, 1);                                                  \
-  }                                                                                             \
-  int cublasSetMatrix##suffix(Int rows, Int columns, Int size, const void* a, Int lda, void* b, \
-                              Int ldb);                                                         \
-  int cublasSetMatrix##suffix(Int rows, Int columns, Int size, const void* a, Int lda, void* b, \
-                              Int ldb) {                                                        \
-    const struct Ends ends = {a, b, lda, ldb, 1};                                               \
-    if (lda < rows || ldb < rows) return kInvalidValue;                                         \
-    return Copy(rows, columns, size, &ends, NULL, 0);                                           \
-  }                                                                                             \
-  int cublasGetMatrix##suffix(Int rows, Int columns, Int size, const void* a, Int lda, void* b, \
-                              Int ldb);                                                         \
-  int cublasGetMatrix##suffix(Int rows, Int columns, Int size, const void* a, Int lda, void* b, \
-                              Int ldb) {                                                        \
-    const struct Ends ends = {a, b, lda, ldb, 0};                                               \
-    if (lda < rows || ldb < rows) return kInvalidValue;                                         \
-    return Copy(rows, columns, size, &ends, NULL, 0);                                           \
-  }                                                                                             \
-  int cublasSetMatrixAsync##suffix(Int rows, Int columns, Int size, const void* a, Int lda,     \
-                                   void* b, Int ldb, CUstream stream);                          \
-  int cublasSetMatrixAsync##suffix(Int rows, Int columns, Int size, const void* a, Int lda,     \
-                                   void* b, Int ldb, CUstream stream) {                         \
-    const struct Ends ends = {a, b, lda, ldb, 1};                                               \
-    if (lda < rows || ldb < rows) return kInvalidValue;                                         \
-    return Copy(rows, columns, size, &ends, stream, 1);                                         \
-  }                                                                                             \
-  int cublasGetMatrixAsync##suffix(Int rows, Int columns, Int size, const void* a, Int lda,     \
-                                   void* b, Int ldb, CUstream stream);                          \
-  int cublasGetMatrixAsync##suffix(Int rows, Int columns, Int size, const void* a, Int lda,     \
-                                   void* b, Int ldb, CUstream stream) {                         \
-    const struct Ends ends = {a, b, lda, ldb, 0};                                               \
-    if (lda < rows || ldb < rows) return kInvalidValue;                                         \
-    return Copy(rows, columns, size, &ends, stream, 1);                                         \
+static int CopyMatrix(int64_t rows, int64_t columns, int64_t element, const struct Ends* ends,
+                      CUstream stream, int is_async) {
+  if (ends->src_leading < rows || ends->dst_leading < rows) return kInvalidValue;
+  return Copy(rows, columns, element, ends, stream, is_async);
+}
+
+/* The four functions of a direction, which is Set (to the device) or Get. */
+#define COPIES(Verb, to_device, suffix, Int)                                                      \
+  int cublas##Verb##Vector##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy);  \
+  int cublas##Verb##Vector##suffix(Int n, Int size, const void* x, Int incx, void* y, Int incy) { \
+    const struct Ends ends = {x, y, incx, incy, to_device};                                       \
+    return Copy(1, n, size, &ends, NULL, 0);                                                      \
+  }                                                                                               \
+  int cublas##Verb##VectorAsync##suffix(Int n, Int size, const void* x, Int incx, void* y,        \
+                                        Int incy, CUstream stream);                               \
+  int cublas##Verb##VectorAsync##suffix(Int n, Int size, const void* x, Int incx, void* y,        \
+                                        Int incy, CUstream stream) {                              \
+    const struct Ends ends = {x, y, incx, incy, to_device};                                       \
+    return Copy(1, n, size, &ends, stream, 1);                                                    \
+  }                                                                                               \
+  int cublas##Verb##Matrix##suffix(Int rows, Int columns, Int size, const void* a, Int lda,       \
+                                   void* b, Int ldb);                                             \
+  int cublas##Verb##Matrix##suffix(Int rows, Int columns, Int size, const void* a, Int lda,       \
+                                   void* b, Int ldb) {                                            \
+    const struct Ends ends = {a, b, lda, ldb, to_device};                                         \
+    return CopyMatrix(rows, columns, size, &ends, NULL, 0);                                       \
+  }                                                                                               \
+  int cublas##Verb##MatrixAsync##suffix(Int rows, Int columns, Int size, const void* a, Int lda,  \
+                                        void* b, Int ldb, CUstream stream);                       \
+  int cublas##Verb##MatrixAsync##suffix(Int rows, Int columns, Int size, const void* a, Int lda,  \
+                                        void* b, Int ldb, CUstream stream) {                      \
+    const struct Ends ends = {a, b, lda, ldb, to_device};                                         \
+    return CopyMatrix(rows, columns, size, &ends, stream, 1);                                     \
   }
 
-COPIES(, int)
-COPIES(_64, int64_t)
+COPIES(Set, 1, , int)
+COPIES(Get, 0, , int)
+COPIES(Set, 1, _64, int64_t)
+COPIES(Get, 0, _64, int64_t)

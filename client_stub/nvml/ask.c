@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client_stub/shim/log_line.h"
+
 /* Descriptors of ours are at kDescriptorsFrom and above where the process may have so many. */
 enum { kPatienceMs = 10000, kMaxAnswer = 1 << 20, kDescriptorsFrom = 512 };
 
@@ -31,16 +33,7 @@ static void Complain(const char* reason, size_t size) {
   uint64_t hash = 1469598103934665603u;
   for (size_t i = 0; i < size; ++i) hash = (hash ^ (unsigned char)reason[i]) * 1099511628211u;
   if (atomic_exchange(&last, hash) == hash) return;
-  struct timespec now;
-  struct tm utc;
-  char when[32];
-  char line[512];
-  clock_gettime(CLOCK_REALTIME, &now);
-  gmtime_r(&now.tv_sec, &utc);
-  strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &utc);
-  int written = snprintf(line, sizeof(line), "%s.%03ldZ W stub libnvidia-ml.so.1: %.*s\n", when,
-                         now.tv_nsec / 1000000, (int)(size < 400 ? size : 400), reason);
-  if (write(STDERR_FILENO, line, (size_t)written) < 0) return; /* There is nowhere else. */
+  WarplineLogLine('W', "stub", "libnvidia-ml.so.1: %.*s", (int)(size < 400 ? size : 400), reason);
 }
 
 /* Writes the program's path, which is fixed relative to this library's real file, into

@@ -8,16 +8,16 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client_stub/shim/core_abi.h"
+#include "client_stub/shim/library_abi.h"
+#include "client_stub/shim/log_line.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
@@ -77,37 +77,17 @@ static const struct warpline_shim g_shim = {WARPLINE_SHIM_ABI_VERSION, kCount, g
 
 /* The core's functions for calls that are not part of the driver API. */
 static int (*g_readback)(void*, unsigned long long, size_t);
-static int (*g_library_find)(unsigned*);
-static int (*g_library_call)(void*, unsigned, unsigned, const uint64_t*, unsigned);
+static warpline_library_find_t g_library_find;
+static warpline_library_call_t g_library_call;
 
 static pthread_once_t g_bind_once = PTHREAD_ONCE_INIT;
 static _Atomic pid_t g_binding_thread; /* 0 while no thread binds. */
 static atomic_flag g_reported[kCount];
 
-/* Writes a line in the format of common/log/log.h, with one write(2). */
-static void LogLine(char level, const char* format, ...) __attribute__((format(printf, 2, 3)));
-static void LogLine(char level, const char* format, ...) {
-  struct timespec now;
-  struct tm utc;
-  char line[1024];
-  clock_gettime(CLOCK_REALTIME, &now);
-  gmtime_r(&now.tv_sec, &utc);
-  size_t size = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &utc);
-  size += (size_t)snprintf(line + size, sizeof(line) - size, ".%03ldZ %c stub ",
-                           now.tv_nsec / 1000000, level);
-  va_list args;
-  va_start(args, format);
-  const int text = vsnprintf(line + size, sizeof(line) - size - 1, format, args);
-  va_end(args);
-  if (text > 0) size += strnlen(line + size, sizeof(line) - size - 2);
-  line[size++] = '\n';
-  if (write(STDERR_FILENO, line, size) < 0) return; /* There is nowhere else to say it. */
-}
-
 /* warpline_unsupported jumps here. */
 HIDDEN int warpline_report_unsupported(uint32_t index) {
   if (!atomic_flag_test_and_set_explicit(&g_reported[index], memory_order_relaxed)) {
-    LogLine('W', "%s is not supported", g_names[index]);
+    WarplineLogLine('W', "stub", "%s is not supported", g_names[index]);
   }
   return kNotSupported;
 }
@@ -149,11 +129,14 @@ static int IsStatic(void) {
 static int LoadCore(void** table) {
   char path[PATH_MAX];
   if (IsStatic()) {
-    LogLine('E', "this program has libc linked statically: link it dynamically to use CUDA");
+    WarplineLogLine('E', "stub",
+                    "this program has libc linked statically: link it dynamically to use CUDA");
     return 0;
   }
   if (!FindCore(path)) {
-    LogLine('E', "cannot tell where libcuda.so.1 was loaded from, so not where %s is", kCoreName);
+    WarplineLogLine('E', "stub",
+                    "cannot tell where libcuda.so.1 was loaded from, so not where %s is",
+                    kCoreName);
     return 0;
   }
   int flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
@@ -163,21 +146,20 @@ static int LoadCore(void** table) {
   }
   void* core = dlopen(path, flags);
   if (core == NULL) {
-    LogLine('E', "cannot load the core: %s", dlerror());
+    WarplineLogLine('E', "stub", "cannot load the core: %s", dlerror());
     return 0;
   }
   int (*attach)(const struct warpline_shim*, void**) =
       (int (*)(const struct warpline_shim*, void**))dlsym(core, "warpline_core_attach");
   if (attach == NULL) {
-    LogLine('E', "%s is not a core: %s", path, dlerror());
+    WarplineLogLine('E', "stub", "%s is not a core: %s", path, dlerror());
     return 0;
   }
   g_readback = (int (*)(void*, unsigned long long, size_t))dlsym(core, "warpline_memory_readback");
-  g_library_find = (int (*)(unsigned*))dlsym(core, "warpline_library_find");
-  g_library_call = (int (*)(void*, unsigned, unsigned, const uint64_t*, unsigned))dlsym(
-      core, "warpline_library_call");
+  g_library_find = (warpline_library_find_t)dlsym(core, "warpline_library_find");
+  g_library_call = (warpline_library_call_t)dlsym(core, "warpline_library_call");
   const int result = attach(&g_shim, table);
-  if (result != 0) LogLine('E', "the core did not attach: error %d", result);
+  if (result != 0) WarplineLogLine('E', "stub", "the core did not attach: error %d", result);
   return result == 0;
 }
 
@@ -206,7 +188,7 @@ int warplineMemoryReadback(void* dst, unsigned long long src, size_t bytes) {
   return Bound() && g_readback != NULL ? g_readback(dst, src, bytes) : kSystemNotReady;
 }
 
-/* See client_stub/libraries/library_abi.h. */
+/* See client_stub/shim/library_abi.h. */
 int warplineLibraryFind(unsigned* version);
 int warplineLibraryFind(unsigned* version) {
   return Bound() && g_library_find != NULL ? g_library_find(version) : kSystemNotReady;

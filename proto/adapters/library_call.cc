@@ -1,40 +1,13 @@
 #include "proto/adapters/library_call.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
+#include "proto/adapters/blas_types.h"
 #include "proto/adapters/wide.h"
 
 namespace warpline {
 namespace {
-
-// Numbers of cudaDataType that are passed on.
-enum Type : int64_t {
-  kReal32 = 0,
-  kReal64 = 1,
-  kReal16 = 2,
-  kInteger8 = 3,
-  kComplex32 = 4,
-  kComplex64 = 5,
-  kInteger32 = 10,
-  kBrain16 = 14,
-};
-
-// Numbers of cublasComputeType_t that are passed on.
-enum Compute : int64_t {
-  kIn16 = 64,
-  kIn16Pedantic = 65,
-  kIn32 = 68,
-  kIn32Pedantic = 69,
-  kIn64 = 70,
-  kIn64Pedantic = 71,
-  kInInteger = 72,
-  kInIntegerPedantic = 73,
-  kFast16 = 74,
-  kFastBrain16 = 75,
-  kFastTf32 = 77,
-};
 
 uint32_t BytesOfType(int64_t type) {
   switch (type) {
@@ -106,7 +79,6 @@ class LibraryCallReader {
   uint32_t element_bytes() const {
     return function_.letter == 'S' ? 4 : function_.letter == 'Z' ? 16 : 8;
   }
-  uint32_t real_bytes() const { return function_.letter == 'S' || function_.letter == 'C' ? 4 : 8; }
 
   // --- Numbers
   Wide Operation(uint32_t slot) { return Number(slot, 0, 2); }
@@ -146,7 +118,7 @@ class LibraryCallReader {
   }
   uint32_t BytesOf(Wide type) const { return BytesOfType(type.signed_value()); }
   uint32_t ScalarBytes(Wide compute, Wide type) const {
-    return LibraryScalarBytes(compute.signed_value(), type.signed_value());
+    return BlasScalarBytes(compute.signed_value(), type.signed_value());
   }
   void Require(bool holds) {
     if (!holds) Fail(CudaResult::kInvalidValue);
@@ -168,13 +140,6 @@ class LibraryCallReader {
     Limit(span);
     Add(slot, use, bytes, span);
     Touch(count * Wide(bytes));
-  }
-  void Packed(uint32_t slot, OperandUse use, uint32_t bytes, Wide order) {
-    // Half of an even number.
-    const Wide twice = order * (order + Wide(1));
-    Require(twice.IsWithin(kMostElements));
-    if (result_ != CudaResult::kSuccess) return;
-    Add(slot, use, bytes, Wide(static_cast<int64_t>(twice.value() / 2)));
   }
   void Matrix(uint32_t slot, OperandUse use, uint32_t bytes, Wide rows, Wide columns,
               Wide leading) {
@@ -292,29 +257,6 @@ void DivideLibraryCall(const LibraryCall& call, absl::Span<const uint64_t> value
   part[call.divide_slot] = count;
   for (const LibraryCall::Advance& advance : call.advances) {
     part[advance.slot] += first * advance.bytes;
-  }
-}
-
-uint32_t LibraryScalarBytes(int64_t compute, int64_t type) {
-  const bool complex = type == kComplex32 || type == kComplex64;
-  switch (compute) {
-    case kIn16:
-    case kIn16Pedantic:
-      return 2;
-    case kIn64:
-    case kIn64Pedantic:
-      return complex ? 16 : 8;
-    case kInInteger:
-    case kInIntegerPedantic:
-      return 4;
-    case kIn32:
-    case kIn32Pedantic:
-    case kFast16:
-    case kFastBrain16:
-    case kFastTf32:
-      return complex ? 8 : 4;
-    default:
-      return 0;
   }
 }
 

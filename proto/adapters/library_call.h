@@ -74,6 +74,7 @@ class LibraryCallReader;
 // A function that can be called. All of them live as long as the process.
 struct LibraryFunction {
   uint32_t number;  // On the wire.
+  uint32_t row;     // The number of the first function of its row of the table.
   std::string_view name;
   char letter;      // 'S', 'D', 'C' or 'Z': the type of its elements; '-' where parameters say it.
   uint32_t values;  // How many 64-bit values a call has: one a parameter, and two a scalar.
@@ -98,10 +99,6 @@ CudaResult ReadLibraryCall(const LibraryFunction& function, uint32_t modes,
 // is divided by, from `first` on. REQUIRES: the call can be divided, and has so many.
 void DivideLibraryCall(const LibraryCall& call, absl::Span<const uint64_t> values, uint64_t first,
                        uint64_t count, absl::Span<uint64_t> part);
-
-// Returns the bytes of a scalar of a function with a compute type, whose C has this type (numbers
-// of cublasComputeType_t and cudaDataType); 0 for types that are not passed on.
-uint32_t LibraryScalarBytes(int64_t compute, int64_t type);
 
 }  // namespace warpline
 

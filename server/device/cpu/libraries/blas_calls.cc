@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
 
 #include "common/log/log.h"
+#include "proto/adapters/blas_types.h"
 #include "proto/adapters/cublas_numbers.h"
 #include "proto/adapters/library_call.h"
 #include "server/device/cpu/alu/half_float.h"
@@ -21,16 +21,6 @@ using namespace cublas;  // NOLINT(google-build-using-namespace): the numbers of
 
 // A call's memory for operands in other formats is not on anybody's bill, so it is bounded.
 constexpr uint64_t kMostConverted = uint64_t{64} << 20;
-
-// Numbers of cudaDataType.
-enum Type : uint64_t {
-  kReal32 = 0,
-  kReal64 = 1,
-  kReal16 = 2,
-  kComplex32 = 4,
-  kComplex64 = 5,
-  kBrain16 = 14
-};
 
 struct AllCblas {
   Cblas<float> s;
@@ -159,12 +149,13 @@ struct BatchSlots {
   uint32_t a, b, c, count;
 };
 
-template <typename T>
-void GemmBatch(const Values& v, const GemmSlots& at, const BatchSlots& stride) {
+// Calls `gemm` for each product, with the places of its A, B and C.
+template <typename F>
+void ForEachOfBatch(const Values& v, const BatchSlots& stride, F gemm) {
   if (v.Int(2) == 0 || v.Int(3) == 0) return;  // The strides may be anything.
   for (int i = 0; i < v.Int(stride.count); ++i) {
     const int64_t inner = v.Int(4) == 0 ? 0 : i;  // Without A and B their strides may be anything.
-    Gemm<T>(v, at, v.Long(stride.a) * inner, v.Long(stride.b) * inner, v.Long(stride.c) * i);
+    gemm(v.Long(stride.a) * inner, v.Long(stride.b) * inner, v.Long(stride.c) * i);
   }
 }
 
@@ -245,7 +236,7 @@ void GemmEx(const Values& v, const ExSlots& at, int64_t a, int64_t b, int64_t c)
   }
   const bool c_is_float = v.Int(at.c_type) == static_cast<int>(kReal32);
   float alpha, beta;
-  if (LibraryScalarBytes(v.Int(at.compute), v.Int(at.c_type)) == 2) {
+  if (BlasScalarBytes(v.Int(at.compute), v.Int(at.c_type)) == 2) {
     alpha = static_cast<float>(HalfFormat<10>::Widen(v.Scalar<uint16_t>(5)));
     beta = static_cast<float>(HalfFormat<10>::Widen(v.Scalar<uint16_t>(at.gemm.beta)));
   } else {
@@ -364,7 +355,9 @@ void RunFor(uint32_t row, const Values& v) {
     case kGemm:
       return Gemm<T>(v, kGemmSlots, 0, 0, 0);
     case kGemmStridedBatched:
-      return GemmBatch<T>(v, kBatchedSlots, kBatchedStrides);
+      return ForEachOfBatch(v, kBatchedStrides, [&](int64_t a, int64_t b, int64_t c) {
+        Gemm<T>(v, kBatchedSlots, a, b, c);
+      });
     case kGemv:
       return Gemv<T>(v);
     case kAxpy:
@@ -428,27 +421,6 @@ void RunFor(uint32_t row, const Values& v) {
   }
 }
 
-// The rows whose functions have a letter, by their first function's number.
-constexpr std::array kRows = {kGemm, kGemmStridedBatched,
-                              kGemv, kGer,
-                              kGeru, kGerc,
-                              kAxpy, kScal,
-                              kCopy, kSwap,
-                              kDot,  kDotu,
-                              kDotc, kNrm2,
-                              kAsum, kIamax,
-                              kSymm, kSyrk,
-                              kTrsm, kTrmm,
-                              kGeam, kDgmm};
-
-uint32_t RowOf(uint32_t function) {
-  uint32_t row = 0;
-  for (const uint32_t first : kRows) {
-    if (first <= function) row = std::max(row, first);
-  }
-  return row;
-}
-
 }  // namespace
 
 const Blas* Blas::Get() {
@@ -464,32 +436,27 @@ bool Blas::Has(const BlasCall& call) const {
   if (function == nullptr) return false;
   const bool complex = function->letter == 'C' || function->letter == 'Z';
   // A symmetric product has no conjugates.
-  return RowOf(call.function) != kSyrk || !complex || v.Int(1) < 2;
+  return function->row != kSyrk || !complex || v.Int(1) < 2;
 }
 
 void Blas::Run(const BlasCall& call) const {
   const Values v(call);
   if (call.function == kGemmEx) return GemmEx(v, kExSlots, 0, 0, 0);
   if (call.function == kGemmStridedBatchedEx) {
-    const BatchSlots& stride = kBatchedExStrides;
-    if (v.Int(2) == 0 || v.Int(3) == 0) return;
-    for (int i = 0; i < v.Int(stride.count); ++i) {
-      const int64_t inner = v.Int(4) == 0 ? 0 : i;
-      GemmEx(v, kBatchedExSlots, v.Long(stride.a) * inner, v.Long(stride.b) * inner,
-             v.Long(stride.c) * i);
-    }
-    return;
+    return ForEachOfBatch(v, kBatchedExStrides, [&](int64_t a, int64_t b, int64_t c) {
+      GemmEx(v, kBatchedExSlots, a, b, c);
+    });
   }
-  const uint32_t row = RowOf(call.function);
-  switch (FindLibraryFunction(call.function)->letter) {
+  const LibraryFunction& function = *FindLibraryFunction(call.function);
+  switch (function.letter) {
     case 'S':
-      return RunFor<float>(row, v);
+      return RunFor<float>(function.row, v);
     case 'D':
-      return RunFor<double>(row, v);
+      return RunFor<double>(function.row, v);
     case 'C':
-      return RunFor<std::complex<float>>(row, v);
+      return RunFor<std::complex<float>>(function.row, v);
     default:
-      return RunFor<std::complex<double>>(row, v);
+      return RunFor<std::complex<double>>(function.row, v);
   }
 }
 

@@ -23,15 +23,6 @@ enum CblasNumber : int {
 
 template <typename T>
 constexpr bool kIsComplex = !std::is_floating_point_v<T>;
-template <typename T>
-struct RealOf {
-  using Type = T;
-};
-template <typename T>
-struct RealOf<std::complex<T>> {
-  using Type = T;
-};
-
 // Scalars of complex types are passed by their addresses, the others by value.
 template <typename T>
 using ScalarOf = std::conditional_t<kIsComplex<T>, const T*, T>;

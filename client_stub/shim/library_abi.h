@@ -1,9 +1,10 @@
-/* The functions of Warpline's libcuda.so.1 by which the libraries of this folder have their calls
- * executed by the server. They are found with dlsym(); NVIDIA's driver lacks them. C.
+/* The types of warplineLibraryFind and warplineLibraryCall, functions of Warpline's libcuda.so.1.
+ * By them the libraries of client_stub/libraries have their calls executed by the server. They are
+ * found with dlsym(); NVIDIA's driver lacks them. C.
  *
  * Thread-safe. The results are CUresults. */
-#ifndef WARPLINE_CLIENT_STUB_LIBRARIES_LIBRARY_ABI_H_
-#define WARPLINE_CLIENT_STUB_LIBRARIES_LIBRARY_ABI_H_
+#ifndef WARPLINE_CLIENT_STUB_SHIM_LIBRARY_ABI_H_
+#define WARPLINE_CLIENT_STUB_SHIM_LIBRARY_ABI_H_
 
 #include <stdint.h>
 
@@ -17,4 +18,4 @@ typedef int (*warpline_library_find_t)(unsigned* version);
 typedef int (*warpline_library_call_t)(void* stream, unsigned function, unsigned modes,
                                        const uint64_t* values, unsigned count);
 
-#endif /* WARPLINE_CLIENT_STUB_LIBRARIES_LIBRARY_ABI_H_ */
+#endif /* WARPLINE_CLIENT_STUB_SHIM_LIBRARY_ABI_H_ */
