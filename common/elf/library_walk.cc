@@ -61,14 +61,23 @@ class Walker {
     auto first = std::make_unique<Loaded>();
     first->path = program;
     first->origin = OriginOfProgram(program);
-    library_path_ = FoldersOf(options_.library_path, ":;", first->origin);
+    SearchFrom(first->origin);
     if (TryToLoad(first.get())) loaded_.push_back(std::move(first));
     // Libraries that are found in this loop are appended, so the loop reaches them last.
     for (size_t i = 0; i < loaded_.size() && !ended_; ++i) LoadLibrariesOf(*loaded_[i]);
     return std::move(found_);
   }
 
+  std::string FindOne(const std::string& name) {
+    SearchFrom("");
+    return Find(name, Loaded{}) ? found_.paths.front() : "";
+  }
+
  private:
+  void SearchFrom(const std::string& origin) {
+    library_path_ = FoldersOf(options_.library_path, ":;", origin);
+  }
+
   static LoaderCache CacheAt(const std::string& path) {
     const auto file = PlainFile::Open(path);
     return LoaderCache(file.ok() ? file->Read(0, LoaderCache::kMostBytes) : "");
@@ -215,6 +224,10 @@ WalkOptions WalkOptionsHere() {
 
 LibraryWalk WalkLibraries(const std::string& program, const WalkOptions& options) {
   return Walker(options).Walk(program);
+}
+
+std::string FindLibrary(const std::string& name, const WalkOptions& options) {
+  return Walker(options).FindOne(name);
 }
 
 }  // namespace warpline::elf

@@ -56,6 +56,10 @@ WalkOptions WalkOptionsHere();
 // are relative start from the working folder, as they do for the loader. Thread-safe.
 LibraryWalk WalkLibraries(const std::string& program, const WalkOptions& options);
 
+// Returns the path of the library that the loader would find by this name for a program without an
+// rpath; "" when there is none. Thread-safe.
+std::string FindLibrary(const std::string& name, const WalkOptions& options);
+
 }  // namespace warpline::elf
 
 #endif  // WARPLINE_COMMON_ELF_LIBRARY_WALK_H_

@@ -76,6 +76,20 @@ TEST_F(LibraryWalkTest, FindsByCacheThenByDefaultFolders) {
   EXPECT_EQ(Found(program), Paths{other});
 }
 
+TEST_F(LibraryWalkTest, FindsALibraryByItsName) {
+  EXPECT_EQ(FindLibrary("libx.so", options_), "");
+  const std::string other = WriteElf("default/libx.so");
+  EXPECT_EQ(FindLibrary("libx.so", options_), other);
+  const std::string cached = WriteElf("a/libx.so");
+  Write("cache", CacheBytes({{"libx.so", cached}}));
+  EXPECT_EQ(FindLibrary("libx.so", options_), cached);
+  const std::string in_b = Write("b/libx.so", "no ELF file");
+  options_.library_path = Path("b");
+  EXPECT_EQ(FindLibrary("libx.so", options_), cached);
+  WriteElf("b/libx.so");
+  EXPECT_EQ(FindLibrary("libx.so", options_), in_b);
+}
+
 TEST_F(LibraryWalkTest, FoldersOfTheEnvironmentComeBetweenRpathAndRunpath) {
   const std::string in_a = WriteElf("a/libx.so"), in_b = WriteElf("b/libx.so");
   options_.library_path = Path("b");

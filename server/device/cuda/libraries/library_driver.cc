@@ -6,18 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/elf/library_walk.h"
-#include "common/elf/loader_cache.h"
-#include "common/elf/search_folders.h"
 #include "common/log/log.h"
 #include "common/mutex.h"
 
@@ -365,31 +361,11 @@ CUresult GetProcAddress(const char* symbol, void** function, int version, cuuint
   return result;
 }
 
-// Finds the driver as the loader would, which from now on knows something else by its name.
-std::string FindDriver() {
-  constexpr char kName[] = "libcuda.so.1";
-  const elf::WalkOptions here = elf::WalkOptionsHere();
-  std::vector<std::string> paths;
-  for (const std::string& folder : elf::FoldersOf(here.library_path, ":;", "")) {
-    paths.push_back(absl::StrCat(folder, "/", kName));
-  }
-  std::ifstream cache(here.cache_path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(cache)),
-                          std::istreambuf_iterator<char>());
-  for (const std::string& path : elf::LoaderCache(bytes).Find(kName)) paths.push_back(path);
-  for (const std::string& folder : here.default_folders) {
-    paths.push_back(absl::StrCat(folder, "/", kName));
-  }
-  for (const std::string& path : paths) {
-    if (access(path.c_str(), R_OK) == 0) return path;
-  }
-  return "";
-}
-
 }  // namespace
 
 absl::Status LoadLibraryTable(const std::string& path) {
-  const std::string driver = FindDriver();
+  // The loader will know something else by this name from now on.
+  const std::string driver = elf::FindLibrary("libcuda.so.1", elf::WalkOptionsHere());
   if (driver.empty()) return absl::NotFoundError("no NVIDIA driver");
   if (access(path.c_str(), R_OK) != 0) return absl::NotFoundError(absl::StrCat("no ", path));
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
