@@ -1,8 +1,7 @@
 // Calls of libraries' functions that the server executes, for the libraries beside this one
-// (client_stub/libraries/library_abi.h).
+// (client_stub/shim/library_abi.h).
 #include "client_stub/core/libraries/library_calls.h"
 
-#include <array>
 #include <string>
 #include <string_view>
 

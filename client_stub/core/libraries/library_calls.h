@@ -1,5 +1,5 @@
 // Functions that the shim calls for the libraries beside this one
-// (client_stub/libraries/library_abi.h).
+// (client_stub/shim/library_abi.h).
 #ifndef WARPLINE_CLIENT_STUB_CORE_LIBRARIES_LIBRARY_CALLS_H_
 #define WARPLINE_CLIENT_STUB_CORE_LIBRARIES_LIBRARY_CALLS_H_
 

@@ -18,7 +18,7 @@
 
 namespace warpline::stub {
 
-// One that is over.
+// A wait that is over.
 class FakeWait final : public AnnouncedWait {
  public:
   explicit FakeWait(CudaResult result) : result_(result) {}
@@ -61,8 +61,7 @@ class FakeCommands : public Commands {
   template <typename Command>
   Command Latest(std::string* tail = nullptr) const;
 
-  // Nothing is mapped there, not even a sanitizer's own memory.
-  // Sanitizers leave these addresses free for programs, which begin higher.
+  // Nothing is mapped there: programs begin higher, and sanitizers leave these addresses free.
   static constexpr uint64_t kGlobalAddress = 0x550000001000;
   static constexpr uint64_t kGlobalBytes = 64;
   static constexpr uint32_t kMultiprocessors = 132;  // Groups of these are multiples of 8.

@@ -1,10 +1,9 @@
 // NVIDIA's cuBLAS in a worker that many sessions share: loaded before the driver, with handles that
 // are made before the first session, because making one stops the kernels of all.
 //
-//   LoadCublas(folders);                                  // Before the driver is loaded.
-//   auto cublas = CublasLibrary::Open(api, device);       // In the device's context.
-//   CublasWorkspaces workspaces(api, device);             // For a session.
-//   CudaResult result = cublas->Call(call, moments, stream, native, workspace);
+//   LoadCublas(folders, table);                // Before the driver is loaded.
+//   auto cublas = CublasLibrary::Open(api);   // In the device's context.
+//   CudaResult result = cublas->Call(call, moments, stream, native, workspace, &launches);
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_LIBRARIES_CUBLAS_LIBRARY_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_LIBRARIES_CUBLAS_LIBRARY_H_
 
@@ -65,8 +64,8 @@ class CublasLibrary {
   uint32_t version() const { return version_; }
 
   // Makes the call on the stream, whose driver's stream is `native`. `*launches` gets the number of
-  // operations that came of it. Waits for a handle, and where
-  // the library loads code, for a quiet moment.
+  // operations that came of it. Waits for a handle, and where the library loads code, for a quiet
+  // moment.
   CudaResult Call(const CublasCall& call, QuietMoments* moments, SessionStream* stream,
                   CUstream native, const CublasWorkspace& workspace, uint32_t* launches);
 

@@ -69,6 +69,10 @@ absl::Status CudaSharedDevice::MakeShares(const SharedDeviceOptions& options) {
   green_.emplace(api_, device_);
   planner_.emplace(green_->slots());
   moments_.emplace(api_);
+  int minor = 0;
+  api_->p_cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_);
+  // Data-centre GPUs (8.0, 9.0, 10.0) have the units; others do one for 64.
+  if (minor != 0) double_ratio_ = 64;
   auto cublas = CublasLibrary::Open(api_);
   if (cublas.ok()) {
     cublas_ = *std::move(cublas);
@@ -107,10 +111,7 @@ absl::StatusOr<std::unique_ptr<Context>> CudaSharedDevice::OpenContext(
   share->zeros = zeros_;
   share->contexts = &*green_;
   share->cublas = cublas_.get();
-  int minor = 0;
-  api_->p_cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_);
-  // Data-centre GPUs (8.0, 9.0, 10.0) have the units; others do one for 64.
-  if (minor != 0) share->double_ratio = 64;
+  share->double_ratio = double_ratio_;
   share->local_bytes = local_bytes_;
   share->sink_granule_bytes = options.sink_granule_bytes;
   share->session = planner_->Join({.most = options.multiprocessors,

@@ -50,6 +50,7 @@ class CudaSharedDevice : public SharedDevice {
   absl::Span<const std::byte> zeros_;
   std::optional<StagingPool> staging_;
   uint64_t local_bytes_ = 0;
+  uint64_t double_ratio_ = 1;  // CudaShare::double_ratio
   std::optional<GreenContexts> green_;
   std::optional<SharePlanner> planner_;
   std::optional<QuietMoments> moments_;
