@@ -18,9 +18,10 @@ import tomllib
 OPTIONS = {"op": "Operation", "side": "Side", "fill": "Fill", "diag": "Diagonal", "type": "Type",
            "compute": "Compute", "algo": "Algorithm"}
 MEMORY = {"in": "kRead", "out": "kWrite", "inout": "kReadWrite"}
-SHAPES = {"vector": 2, "matrix": 3, "matrices": 5}
+POINTERS = {"ins": "kRead", "inouts": "kReadWrite"}
+SHAPES = {"vector": 2, "vectors": 4, "matrix": 3, "matrices": 5}
 KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "work", "divide"}
-LETTERS = "SDCZ"
+LETTERS = "HSDCZ"
 NAMED_TYPES = {"INT32": "4"}
 
 
@@ -39,12 +40,16 @@ class Parameter:
         require(len(words) == 2, where, "%r is not KIND NAME" % text)
         self.kind, self.name = words
         self.slot = slot
-        known = set(OPTIONS) | set(MEMORY) | {"int", "long", "scalar", "result"}
+        known = set(OPTIONS) | set(MEMORY) | set(POINTERS) | {"int", "long", "scalar", "real", "result"}
         require(self.kind in known, where, "unknown kind %r" % self.kind)
 
     @property
     def slots(self):
-        return 2 if self.kind == "scalar" else 1
+        return 2 if self.is_scalar else 1
+
+    @property
+    def is_scalar(self):
+        return self.kind in ("scalar", "real")
 
     @property
     def is_number(self):
@@ -57,7 +62,7 @@ class Parameter:
             return "int64_t" if wide else "int"
         if self.kind == "long":
             return "long long"
-        return "const void*" if self.kind in ("scalar", "in") else "void*"
+        return "const void*" if self.is_scalar or self.kind in ("in", "ins", "inouts") else "void*"
 
 
 class Function:
@@ -81,7 +86,8 @@ class Function:
             self.names = [match[1] + letter + match[3] for letter in letters]
             self.letters = [letter.upper() for letter in letters]
             require(set(self.letters) <= set(LETTERS), where, "unknown letter")
-            plain = match[1] + match[3]
+            # A row for one type has it in its constant: another row may have the other types.
+            plain = match[1] + (letters[0] if len(letters) == 1 else "") + match[3]
         plain = re.sub(r"_v2$", "", plain.removeprefix("cublas"))
         self.constant = "k" + plain[0].upper() + plain[1:]
         self.parameters = []
@@ -107,7 +113,8 @@ class Function:
     def kinds(self):
         """One letter for each value (LibraryFunction::kinds)."""
         letters = {"op": "o", "side": "o", "fill": "o", "diag": "o", "type": "t", "compute": "c",
-                   "algo": "a", "int": "i", "long": "l", "scalar": "s.", "result": "r"}
+                   "algo": "a", "int": "i", "long": "l", "scalar": "s.", "real": "s.", "result": "r",
+                   "ins": "p", "inouts": "p"}
         return "".join(letters.get(p.kind, "m") for p in self.parameters)
 
     def expression(self, text):
@@ -144,27 +151,50 @@ class Function:
         raise TableError("%s: %r is not understood" % (self.where, text))
 
     def shape(self, name):
-        """(shape, its arguments, the bytes of an element) of an operand."""
+        """(shape, its arguments, the bytes of an element, the count) of an operand.
+
+        Only each(SHAPE, COUNT), the shape behind the addresses of an array, has a count.
+        """
         text = self.memory.get(name)
         require(text, self.where, "what does %s span?" % name)
-        try:
-            tree = ast.parse(text, mode="eval").body
-        except SyntaxError:
-            tree = None
-        require(isinstance(tree, ast.Call) and tree.func.id in SHAPES, self.where,
-                "%r is no shape" % text)
-        count = SHAPES[tree.func.id]
-        require(len(tree.args) in (count, count + 1), self.where, "%r: %d arguments" % (text, count))
+        call = self.parse(text)
+        count = None
+        if call.func.id == "each":
+            require(len(call.args) == 2 and isinstance(call.args[0], ast.Call), self.where,
+                    "%r is not each(SHAPE, COUNT)" % text)
+            call, count = call.args[0], call.args[1]
+            require(call.func.id in ("vector", "matrix"), self.where, "%r is no shape" % text)
+        require((self.by_name[name].kind in POINTERS) == (count is not None), self.where,
+                "%r: an array of addresses has each()" % text)
+        require(call.func.id in SHAPES, self.where, "%r is no shape" % text)
+        arguments = SHAPES[call.func.id]
+        require(len(call.args) in (arguments, arguments + 1), self.where,
+                "%r: %d arguments" % (text, arguments))
         element = "r.element_bytes()"
-        if len(tree.args) > count:
-            of = tree.args[count].id
+        if len(call.args) > arguments:
+            of = call.args[arguments].id
             if of in NAMED_TYPES:
                 element = NAMED_TYPES[of]
             else:
                 require(of in self.by_name and self.by_name[of].kind == "type", self.where,
                         "%r is no type" % of)
                 element = "r.BytesOf(%s)" % of
-        return tree.func.id, tree.args[:count], element, text
+        return call.func.id, call.args[:arguments], element, count
+
+    def parse(self, text):
+        try:
+            tree = ast.parse(text, mode="eval").body
+        except SyntaxError:
+            tree = None
+        require(isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name), self.where,
+                "%r is no shape" % text)
+        return tree
+
+    def advance_bytes(self, name):
+        """The bytes of what an operand has many of."""
+        if self.by_name[name].kind in POINTERS:
+            return "8"
+        return self.shape(name)[2]
 
     def signed(self):
         """The parameters that may be negative: increments."""
@@ -173,7 +203,7 @@ class Function:
             if self.by_name[name].kind == "result":
                 continue
             shape, arguments, _, _ = self.shape(name)
-            if shape == "vector":
+            if shape in ("vector", "vectors"):
                 found |= {node.id for node in ast.walk(arguments[1]) if isinstance(node, ast.Name)}
         return found
 
@@ -200,14 +230,22 @@ def emit_reader(function, out):
     for p in function.parameters:
         if p.kind == "scalar":
             lines.append("r.Scalar(%d, %s);" % (p.slot, function.scalar_bytes()))
+        elif p.kind == "real":
+            lines.append("r.Scalar(%d, r.real_bytes());" % p.slot)
         elif p.kind == "result":
             element = NAMED_TYPES.get(function.memory.get(p.name), "r.element_bytes()")
             lines.append("r.Result(%d, %s);" % (p.slot, element))
         elif p.kind in MEMORY:
-            shape, arguments, element, text = function.shape(p.name)
-            emitted = ", ".join(function.emit(node, text) for node in arguments)
+            shape, arguments, element, _ = function.shape(p.name)
+            emitted = ", ".join(function.emit(node, p.name) for node in arguments)
             lines.append("r.%s(%d, OperandUse::%s, %s, %s);" % (
                 shape.capitalize(), p.slot, MEMORY[p.kind], element, emitted))
+        elif p.kind in POINTERS:
+            shape, arguments, element, count = function.shape(p.name)
+            emitted = ", ".join(function.emit(node, p.name) for node in arguments)
+            lines.append("r.Each(%d, OperandUse::%s, %s, r.%sShape(%s), %s);" % (
+                p.slot, POINTERS[p.kind], element, shape.capitalize(), emitted,
+                function.emit(count, p.name)))
     for text in function.requires:
         lines.append("r.Require(%s);" % function.expression(text))
     lines.append("r.Work(%s);" % function.expression(function.work))
@@ -215,8 +253,8 @@ def emit_reader(function, out):
         lines.append("r.Divide(%d);" % function.by_name[function.divide["by"]].slot)
         for name, text in function.divide.items():
             if name != "by":
-                _, _, element, _ = function.shape(name)
-                lines.append("r.Advance(%d, %s, %s);" % (function.by_name[name].slot, element,
+                lines.append("r.Advance(%d, %s, %s);" % (function.by_name[name].slot,
+                                                       function.advance_bytes(name),
                                                        function.expression(text)))
     used = "\n".join(lines)
     for p in function.parameters:
@@ -253,7 +291,7 @@ def numbers_text(functions):
 
 
 def letter_bytes(letter):
-    return {"S": 4, "D": 8, "C": 8, "Z": 16}.get(letter, 0)
+    return {"H": 2, "S": 4, "D": 8, "C": 8, "Z": 16}.get(letter, 0)
 
 
 def entry_text(function, i):
@@ -264,8 +302,8 @@ def entry_text(function, i):
            "  int status = warpline_begin(handle);"]
     result = None
     for p in function.parameters:
-        if p.kind == "scalar":
-            size = str(letter_bytes(letter))
+        if p.is_scalar:
+            size = str(letter_bytes(letter) // (2 if p.kind == "real" else 1))
             if function.scalars == "COMPUTE":
                 size = "(int)BlasScalarBytes(computeType, Ctype)"
             out.append("  if (status == 0) status = warpline_scalar(handle, %s, %s, &values[%d]);" % (
@@ -308,7 +346,7 @@ def thunks_text(functions):
         types, arguments = ["void*"], ["handle"]
         for p in function.parameters:
             types.append(p.c_type())
-            if p.kind == "scalar":
+            if p.is_scalar:
                 arguments.append("scalars.At(%d)" % p.slot)
             elif p.is_number:
                 arguments.append("static_cast<%s>(v[%d])" % (p.c_type(), p.slot))

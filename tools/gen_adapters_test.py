@@ -68,17 +68,38 @@ class TableTest(unittest.TestCase):
                 with self.subTest(name=name):
                     self.compare(function, prototypes[name])
 
+    def test_arrays_of_addresses_have_each(self):
+        good = table(parameters='["int n", "ins x", "int incx", "int count"]',
+                     memory__x='"each(vector(n, incx), count)"')
+        functions = gen_adapters.read_table(good)
+        self.assertEqual(functions[0].kinds, "ipii")
+        out = []
+        gen_adapters.emit_reader(functions[0], out)
+        self.assertIn("r.Each(1, OperandUse::kRead, r.element_bytes(), r.VectorShape(n, incx), count);",
+                      out[0])
+        bad = {'["int n", "ins x", "int incx"]': '"vector(n, incx)"',
+               '["int n", "in x", "int incx"]': '"each(vector(n, incx), n)"'}
+        for parameters, shape in bad.items():
+            self.assertIn("an array of addresses has each",
+                          self.refused(table(parameters=parameters, memory__x=shape)))
+        self.assertIn("is not each(SHAPE, COUNT)",
+                      self.refused(table(parameters='["int n", "ins x", "int incx"]',
+                                         memory__x='"each(vector(n, incx))"')))
+
     def compare(self, function, text):
         theirs = [re.sub(r"\s+", " ", word).strip() for word in text.split(",")][1:]
         self.assertEqual(len(theirs), len(function.parameters))
         for parameter, wanted in zip(function.parameters, theirs):
             kind, name = wanted.rsplit(" ", 1)
             pointer = kind.endswith("*") or name.startswith("*")
-            self.assertEqual(name.lstrip("*"), parameter.name)
-            if not pointer:
+            self.assertEqual(name.lstrip("*").removesuffix("[]"), parameter.name)
+            if name.endswith("[]"):
+                # The addresses in the array are constant in all of them.
+                self.assertEqual(parameter.kind, "ins" if kind.startswith("const") else "inouts")
+            elif not pointer:
                 self.assertEqual(KINDS[kind], parameter.kind, wanted)
             elif kind.startswith("const"):
-                self.assertIn(parameter.kind, ("scalar", "in"), wanted)
+                self.assertIn(parameter.kind, ("scalar", "real", "in"), wanted)
             else:
                 self.assertIn(parameter.kind, ("out", "inout", "result"), wanted)
 

@@ -72,13 +72,28 @@ class LibraryCallReader {
       : function_(function), modes_(modes), values_(values), call_(*call) {
     complex_ = function.letter == 'C' || function.letter == 'Z';
     if (function.letter == 'D' || function.letter == 'Z') call->numbers = LibraryNumbers::kDouble;
+    if (function.letter == 'H') call->numbers = LibraryNumbers::kHalf;
+    const uint32_t math = (modes & LibraryModes::kMathMask) >> LibraryModes::kMathShift;
+    fast_ = function.letter == 'H' || (math & kModeOfMath) == kTensorMath ||
+            (math & kModeOfMath) == kTf32Math;
   }
 
   CudaResult result() const { return result_; }
 
   uint32_t element_bytes() const {
-    return function_.letter == 'S' ? 4 : function_.letter == 'Z' ? 16 : 8;
+    switch (function_.letter) {
+      case 'H':
+        return 2;
+      case 'S':
+        return 4;
+      case 'Z':
+        return 16;
+      default:
+        return 8;
+    }
   }
+  // The bytes of the real type of complex elements.
+  uint32_t real_bytes() const { return element_bytes() / 2; }
 
   // --- Numbers
   Wide Operation(uint32_t slot) { return Number(slot, 0, 2); }
@@ -106,6 +121,8 @@ class LibraryCallReader {
     const int64_t type = a.signed_value();
     complex_ = type == kComplex32 || type == kComplex64;
     const int64_t how = compute.signed_value();
+    fast_ = fast_ || BytesOfType(type) <= 2 || how == kFast16 || how == kFastBrain16 ||
+            how == kFastTf32;
     // Pedantic arithmetic does without the units for small numbers.
     const bool pedantic = how == kIn16Pedantic || how == kIn32Pedantic;
     call_.numbers = pedantic                                ? LibraryNumbers::kSingle
@@ -133,28 +150,51 @@ class LibraryCallReader {
     // The client sends an address of the device in both pointer modes.
     Add(slot, OperandUse::kWrite, bytes, Wide(1));
   }
-  void Vector(uint32_t slot, OperandUse use, uint32_t bytes, Wide count, Wide increment) {
+  // A vector or matrix: the elements from the first to the last one, and those that are its own.
+  struct Shape {
+    Wide span;
+    Wide elements;
+  };
+  Shape VectorShape(Wide count, Wide increment) {
     Require(increment != Wide(0));
     const Wide step = increment < Wide(0) ? Wide(0) - increment : increment;
     const Wide span = count > Wide(0) ? (count - Wide(1)) * step + Wide(1) : Wide(0);
     Limit(span);
-    Add(slot, use, bytes, span);
-    Touch(count * Wide(bytes));
+    return {span, count};
+  }
+  Shape MatrixShape(Wide rows, Wide columns, Wide leading) {
+    Require(leading >= Wide(1) && leading >= rows);
+    if (rows == Wide(0) || columns == Wide(0)) return {Wide(0), Wide(0)};
+    const Wide span = leading * (columns - Wide(1)) + rows;
+    Limit(span);
+    return {span, rows * columns};
+  }
+  void Vector(uint32_t slot, OperandUse use, uint32_t bytes, Wide count, Wide increment) {
+    Batch(slot, use, bytes, VectorShape(count, increment), Wide(0), Wide(1));
+  }
+  void Vectors(uint32_t slot, OperandUse use, uint32_t bytes, Wide count, Wide increment,
+               Wide stride, Wide batches) {
+    Batch(slot, use, bytes, VectorShape(count, increment), stride, batches);
   }
   void Matrix(uint32_t slot, OperandUse use, uint32_t bytes, Wide rows, Wide columns,
               Wide leading) {
-    Matrices(slot, use, bytes, rows, columns, leading, Wide(0), Wide(1));
+    Batch(slot, use, bytes, MatrixShape(rows, columns, leading), Wide(0), Wide(1));
   }
   void Matrices(uint32_t slot, OperandUse use, uint32_t bytes, Wide rows, Wide columns,
                 Wide leading, Wide stride, Wide count) {
-    Require(leading >= Wide(1) && leading >= rows);
-    const bool none = rows == Wide(0) || columns == Wide(0) || count == Wide(0);
-    const Wide one = leading * (columns - Wide(1)) + rows;
-    if (!none) Limit(one);
-    if (!none && count > Wide(kMostBatches)) Fail(CudaResult::kNotSupported);
-    if (result_ == CudaResult::kSuccess) call_.batches = std::max(call_.batches, count.value());
-    Touch(rows * columns * count * Wide(bytes));
-    Add(slot, use, bytes, none ? Wide(0) : stride * (count - Wide(1)) + one);
+    Batch(slot, use, bytes, MatrixShape(rows, columns, leading), stride, count);
+  }
+  // An array of `count` addresses of vectors or matrices.
+  void Each(uint32_t slot, OperandUse use, uint32_t bytes, const Shape& shape, Wide count) {
+    CountBatches(count);
+    if (count > Wide(kMostLibraryAddresses)) Fail(CudaResult::kNotSupported);
+    Touch(shape.elements * count * Wide(bytes));
+    Touch(count * Wide(kAddressBytes));
+    Add(slot, OperandUse::kRead, kAddressBytes, count);
+    const Wide each = shape.span * Wide(bytes);
+    if (!each.IsWithin(kMostElements)) Fail(CudaResult::kInvalidValue);
+    if (result_ != CudaResult::kSuccess || count == Wide(0)) return;
+    call_.addresses.push_back({slot, use, count.value(), each.value(), AlignOf(bytes)});
   }
 
   void Work(Wide operations) {
@@ -174,12 +214,32 @@ class LibraryCallReader {
   static constexpr int64_t kMostOption = 1000;
   static constexpr uint64_t kMostElements = uint64_t{1} << 62;
   static constexpr int64_t kMostBatches = int64_t{1} << 20;
+  static constexpr uint32_t kAddressBytes = sizeof(uint64_t);
+  // cublasMath_t
+  static constexpr uint32_t kModeOfMath = 15, kTensorMath = 1, kTf32Math = 3;
 
   // Kernels compute places within a vector or matrix in 32 bits, in which larger ones would wrap
   // around to other memory.
   void Limit(Wide elements) {
     if (!elements.IsWithin(std::numeric_limits<int32_t>::max())) Fail(CudaResult::kNotSupported);
   }
+  void CountBatches(Wide count) {
+    if (count > Wide(kMostBatches)) Fail(CudaResult::kNotSupported);
+    if (result_ == CudaResult::kSuccess) call_.batches = std::max(call_.batches, count.value());
+  }
+  // `count` of the shape, `stride` apart.
+  void Batch(uint32_t slot, OperandUse use, uint32_t bytes, const Shape& shape, Wide stride,
+             Wide count) {
+    const bool none = shape.span == Wide(0) || count == Wide(0);
+    if (!none) CountBatches(count);
+    Touch(shape.elements * count * Wide(bytes));
+    Add(slot, use, bytes, none ? Wide(0) : stride * (count - Wide(1)) + shape.span);
+  }
+  // Returns what addresses in device memory are multiples of. The library knows none of them when
+  // it chooses a kernel, and kernels for matrix units load 16 bytes at once. The documentation of
+  // cublasGemmBatchedEx() allows less where k is odd, but its kernels fault then if other
+  // dimensions are even.
+  uint32_t AlignOf(uint32_t bytes) const { return fast_ ? 16 : bytes; }
   void Touch(Wide bytes) {
     if (bytes.IsWithin(kMostElements)) call_.traffic += bytes.value();
   }
@@ -207,6 +267,7 @@ class LibraryCallReader {
   const absl::Span<const uint64_t> values_;
   LibraryCall& call_;
   bool complex_ = false;
+  bool fast_ = false;  // Matrix units may be used.
   CudaResult result_ = CudaResult::kSuccess;
 };
 
@@ -235,6 +296,7 @@ CudaResult ReadLibraryCall(const LibraryFunction& function, uint32_t modes,
     return CudaResult::kNotSupported;
   }
   call->operands.clear();
+  call->addresses.clear();
   call->advances.clear();
   call->work = 0;
   call->traffic = 0;

@@ -42,6 +42,19 @@ struct LibraryOperand {
   uint64_t bytes;  // 0 when the call touches none of it.
 };
 
+// The addresses of device memory that lie in device memory themselves: the operand with the same
+// slot, which is the array. They can change until the call runs, so the device copies them then,
+// and checks the copies.
+struct LibraryAddresses {
+  uint32_t slot;
+  OperandUse use;
+  uint64_t count;
+  // Each is a multiple of `align`, a power of two, and leads to so many bytes; 0 when the call
+  // touches none of them.
+  uint64_t bytes;
+  uint32_t align;
+};
+
 // The numbers that a call computes with, by what hardware does in a time.
 enum class LibraryNumbers : uint8_t { kHalf, kSingle, kDouble };
 
@@ -55,6 +68,7 @@ struct LibraryCall {
   static constexpr uint32_t kNoSlot = ~uint32_t{0};
 
   absl::InlinedVector<LibraryOperand, 6> operands;
+  absl::InlinedVector<LibraryAddresses, 3> addresses;
   // The operations that it takes: multiplications and additions. The largest number for more.
   uint64_t work = 0;
   // The bytes that it reads and writes, and the products that it makes.
@@ -68,6 +82,8 @@ struct LibraryCall {
 
 // A call has at most this many values.
 constexpr uint32_t kMostLibraryValues = 32;
+// An array has at most this many addresses.
+constexpr uint64_t kMostLibraryAddresses = uint64_t{1} << 16;
 
 class LibraryCallReader;
 
@@ -76,11 +92,12 @@ struct LibraryFunction {
   uint32_t number;  // On the wire.
   uint32_t row;     // The number of the first function of its row of the table.
   std::string_view name;
-  char letter;      // 'S', 'D', 'C' or 'Z': the type of its elements; '-' where parameters say it.
+  char letter;      // 'H', 'S', 'D', 'C' or 'Z': the type of its elements; '-' where parameters
+                    // say it.
   uint32_t values;  // How many 64-bit values a call has: one a parameter, and two a scalar.
   // The kind of each value: 'o' an option, 't' a cudaDataType, 'c' a compute type, 'a' an
-  // algorithm, 'i' an int, 'l' a long, 's' a scalar and '.' its second half, 'm' memory, 'r' the
-  // memory of a result.
+  // algorithm, 'i' an int, 'l' a long, 's' a scalar and '.' its second half, 'm' memory, 'p' memory
+  // with addresses, 'r' the memory of a result.
   std::string_view kinds;
   void (*read)(LibraryCallReader& reader);
 };

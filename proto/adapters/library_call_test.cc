@@ -202,6 +202,83 @@ TEST(LibraryCallTest, ScalarsOnTheDeviceAreOperands) {
   EXPECT_EQ(BytesAt(call, 11), 16u);
 }
 
+// The values of cublasGemmBatchedEx, for 3 products.
+std::vector<uint64_t> BatchedEx(uint64_t m, uint64_t n, uint64_t k, uint64_t in, uint64_t out,
+                                uint64_t compute, uint64_t count = 3) {
+  return {0,  0, m, n, k,      1,   0, 0x1000, in,      m,           0x2000,
+          in, k, 1, 0, 0x3000, out, m, count,  compute, ~uint64_t{0}};
+}
+
+TEST(LibraryCallTest, ArraysOfAddressesAreOperandsAndSayWhatTheirAddressesLeadTo) {
+  LibraryCall call;
+  ASSERT_EQ(Read("cublasGemmBatchedEx", BatchedEx(4, 5, 6, 2, 0, 68), &call), CudaResult::kSuccess);
+  EXPECT_EQ(BytesAt(call, 7), 3 * 8u);
+  EXPECT_EQ(BytesAt(call, 15), 3 * 8u);
+  ASSERT_EQ(call.addresses.size(), 3u);
+  const LibraryAddresses& a = call.addresses[0];
+  const LibraryAddresses& c = call.addresses[2];
+  EXPECT_EQ(a.slot, 7u);
+  EXPECT_EQ(a.count, 3u);
+  EXPECT_EQ(a.bytes, 2 * 4 * 6u);
+  EXPECT_EQ(a.use, OperandUse::kRead);
+  EXPECT_EQ(c.bytes, 4 * 4 * 5u);
+  EXPECT_EQ(c.use, OperandUse::kReadWrite);
+  EXPECT_EQ(call.batches, 3u);
+  // The array itself is only read.
+  for (const LibraryOperand& operand : call.operands) EXPECT_EQ(operand.use, OperandUse::kRead);
+  // Parts of the call have parts of the arrays.
+  std::vector<uint64_t> part(21);
+  DivideLibraryCall(call, BatchedEx(4, 5, 6, 2, 0, 68), 2, 1, absl::MakeSpan(part));
+  EXPECT_EQ(part[18], 1u);
+  EXPECT_EQ(part[7], 0x1000 + 2 * 8u);
+}
+
+TEST(LibraryCallTest, AddressesAreAsAlignedAsKernelsForMatrixUnitsLoad) {
+  const auto align = [](uint64_t k, uint64_t in, uint64_t compute, uint32_t math = 0) {
+    LibraryCall call;
+    EXPECT_EQ(Read("cublasGemmBatchedEx", BatchedEx(4, 5, k, in, in, compute), &call,
+                   math << LibraryModes::kMathShift),
+              CudaResult::kSuccess);
+    return call.addresses.empty() ? 0 : call.addresses[0].align;
+  };
+  EXPECT_EQ(align(8, 2, 68), 16u);
+  EXPECT_EQ(align(5, 2, 68), 16u);
+  EXPECT_EQ(align(8, 0, 68), 4u);
+  EXPECT_EQ(align(8, 0, 77), 16u);
+  EXPECT_EQ(align(8, 0, 68, 3), 16u);
+  EXPECT_EQ(align(5, 5, 70), 16u);
+}
+
+TEST(LibraryCallTest, ArraysHaveABoundAndTheirAddressesMayBeUnused) {
+  LibraryCall call;
+  EXPECT_EQ(Read("cublasGemmBatchedEx", BatchedEx(4, 5, 6, 2, 0, 68, 65537), &call),
+            CudaResult::kNotSupported);
+  ASSERT_EQ(Read("cublasGemmBatchedEx", BatchedEx(4, 5, 6, 2, 0, 68, 65536), &call),
+            CudaResult::kSuccess);
+  std::vector<uint64_t> odd = BatchedEx(4, 5, 6, 2, 0, 68);
+  odd[7] += 4;
+  EXPECT_EQ(Read("cublasGemmBatchedEx", odd, &call), CudaResult::kInvalidValue);
+  std::vector<uint64_t> empty = BatchedEx(4, 5, 0, 2, 0, 68);
+  empty[12] = 1;
+  ASSERT_EQ(Read("cublasGemmBatchedEx", empty, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.addresses[0].bytes, 0u);
+  EXPECT_EQ(call.addresses[2].bytes, 4 * 4 * 5u);
+  ASSERT_EQ(Read("cublasGemmBatchedEx", BatchedEx(4, 5, 6, 2, 0, 68, 0), &call),
+            CudaResult::kSuccess);
+  EXPECT_TRUE(call.addresses.empty());
+  EXPECT_EQ(BytesAt(call, 7), 0u);
+}
+
+TEST(LibraryCallTest, RealScalarsOfComplexFunctionsAreRealOnTheDevice) {
+  // cublasZherk_v2: uplo, trans, n, k, alpha, A, lda, beta, C, ldc.
+  const std::vector<uint64_t> values = {0, 0, 4, 5, 0x4008, 0, 0x1000, 4, 0x4018, 0, 0x2000, 4};
+  LibraryCall call;
+  ASSERT_EQ(Read("cublasZherk_v2", values, &call, LibraryModes::kPointersToDevice),
+            CudaResult::kSuccess);
+  EXPECT_EQ(BytesAt(call, 4), 8u);
+  EXPECT_EQ(BytesAt(call, 6), 16 * 4 * 5u);
+}
+
 TEST(LibraryCallTest, UnknownModesAndTypesAreNotPassedOn) {
   LibraryCall call;
   const std::vector<uint64_t> values = Gemm(0, 0, 3, 5, 7, 10, 20, 30);

@@ -1,10 +1,13 @@
 // Calls of libraries' functions with memory that the session does not have, and with arguments that
 // NVIDIA's code should not see in a process that tenants share. A row for each function tries each
 // of its operands; the call is made with the session's own memory first, which must work.
+#include <cstdint>
+#include <deque>
 #include <iterator>
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,9 +24,13 @@ namespace {
 
 constexpr uint64_t kStream = kLegacyStreamHandle;
 constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
-constexpr size_t kFunctions = 74;
+constexpr size_t kFunctions = 138;
 constexpr uint64_t kApart = 8192;  // Between operands.
 constexpr uint32_t kSgemm = 1;
+constexpr uint32_t kSgemmBatched = 78;
+// The addresses in operands lead there.
+constexpr uint64_t kProducts = 4;
+constexpr uint64_t kPieces = kOwn + 32 * kApart;
 
 std::string_view TailOf(const std::vector<uint64_t>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
@@ -45,6 +52,7 @@ std::vector<uint64_t> GoodValues(const LibraryFunction& function) {
         values.push_back(68);  // CUBLAS_COMPUTE_32F
         break;
       case 'm':
+      case 'p':
       case 'r':
         values.push_back(memory);
         memory += kApart;
@@ -61,6 +69,28 @@ std::vector<uint64_t> GoodValues(const LibraryFunction& function) {
 absl::StatusOr<int> Call(WireSession* session, uint32_t function,
                          const std::vector<uint64_t>& values, uint32_t modes = 0) {
   return session->Do(cmd::LibraryCall{kStream, function, modes}, TailOf(values));
+}
+
+bool IsAddress(char kind) { return kind == 'm' || kind == 'p' || kind == 'r'; }
+
+bool HasAddresses(const LibraryFunction& function) {
+  return function.kinds.find('p') != std::string_view::npos;
+}
+
+// Fills the arrays of addresses of such a call. The array in `slot` gets `address` as its last one
+// instead of one of the session's own.
+absl::StatusOr<int> FillArrays(WireSession* session, const LibraryFunction& function,
+                               size_t slot = std::string_view::npos, uint64_t address = 0) {
+  const std::vector<uint64_t> values = GoodValues(function);
+  absl::StatusOr<int> done = 0;
+  for (size_t i = 0; i < function.kinds.size() && done.ok() && *done == 0; ++i) {
+    if (function.kinds[i] != 'p') continue;
+    std::vector<uint64_t> array(kProducts);
+    for (uint64_t j = 0; j < kProducts; ++j) array[j] = kPieces + (i * kProducts + j) * kApart;
+    if (i == slot) array.back() = address;
+    done = session->Do(cmd::CopyToDevice{kStream, values[i]}, TailOf(array));
+  }
+  return done;
 }
 
 // Addresses outside the session's arena. With `and_crossing` there is one more, from which all but
@@ -95,7 +125,10 @@ class Sessions {
 
  private:
   bool Works(const LibraryFunction& function, WireResult* why) {
-    const auto good = Call(session_.get(), function.number, GoodValues(function));
+    auto good = FillArrays(session_.get(), function);
+    if (good.ok() && *good == 0) {
+      good = Call(session_.get(), function.number, GoodValues(function));
+    }
     if (good.ok() && *good == 0) return true;
     if (!good.ok()) {
       *why = Unprepared(good.status());
@@ -136,8 +169,8 @@ WireResult TryAll(const WireTarget& target, const LibraryFunction& function,
 WireResult OperandsElsewhere(const WireTarget& target, const LibraryFunction& function) {
   std::vector<Wrong> all;
   for (size_t slot = 0; slot < function.kinds.size(); ++slot) {
-    if (function.kinds[slot] != 'm' && function.kinds[slot] != 'r') continue;
-    for (const uint64_t address : Foreign(target, function.kinds[slot] == 'm')) {
+    if (!IsAddress(function.kinds[slot])) continue;
+    for (const uint64_t address : Foreign(target, function.kinds[slot] != 'r')) {
       Wrong wrong = {GoodValues(function), 0,
                      absl::StrCat("value ", slot, " at ", absl::Hex(address))};
       wrong.values[slot] = address;
@@ -150,6 +183,94 @@ WireResult OperandsElsewhere(const WireTarget& target, const LibraryFunction& fu
 template <size_t kFunction>
 WireResult Elsewhere(const WireTarget& target) {
   return OperandsElsewhere(target, AllLibraryFunctions()[kFunction]);
+}
+
+// The addresses in each array of a function lead elsewhere, or between two elements.
+WireResult AddressesElsewhere(const WireTarget& target, const LibraryFunction& function) {
+  Sessions sessions(target);
+  int tried = 0;
+  for (size_t slot = 0; slot < function.kinds.size(); ++slot) {
+    if (function.kinds[slot] != 'p') continue;
+    std::vector<uint64_t> addresses = Foreign(target, true);
+    addresses.push_back(kPieces + 1);
+    for (const uint64_t address : addresses) {
+      WireResult why;
+      WireSession* const session = sessions.Next(function, &why);
+      if (session == nullptr) return why;
+      const auto filled = FillArrays(session, function, slot, address);
+      if (!filled.ok() || *filled != 0) return Unprepared("an array of addresses");
+      const WireResult judged =
+          JudgeRefusal(Call(session, function.number, GoodValues(function)),
+                       absl::StrCat(std::string(function.name), " with an address of value ", slot,
+                                    " at ", absl::Hex(address)));
+      if (judged.outcome != WireOutcome::kStopped) return judged;
+      ++tried;
+    }
+  }
+  return Stopped(absl::StrCat("its own works, and ", tried, " others do not"));
+}
+
+template <size_t kFunction>
+WireResult AddressesElsewhereOf(const WireTarget& target) {
+  return AddressesElsewhere(target, AllLibraryFunctions()[kFunction]);
+}
+
+// Many products whose addresses are all right, and become others on another stream while the call
+// runs. Neighbours notice what gets through.
+WireResult AddressesThatChange(const WireTarget& target) {
+  constexpr uint64_t kMany = 8192, kOther = 77, kNonBlocking = 1;
+  constexpr uint64_t kArray = kPieces + 64 * kApart, kGood = kArray + 16 * kApart,
+                     kBad = kGood + 16 * kApart;
+  if (target.foreign.empty()) return NotHere("no other session in the process");
+  const LibraryFunction& function = *FindLibraryFunction(kSgemmBatched);
+  std::vector<uint64_t> values = GoodValues(function);
+  values[7] = values[9] = kGood;
+  values[13] = kArray;
+  values[15] = kMany;
+  Sessions sessions(target);
+  int unnoticed = 0, noticed = 0;
+  for (int i = 0; i < 60 * target.scale; ++i) {
+    WireResult why;
+    WireSession* const session = sessions.Next(function, &why);
+    if (session == nullptr) return why;
+    const std::vector<uint64_t> good(kMany, kPieces);
+    const std::vector<uint64_t> bad(kMany, target.foreign[i % target.foreign.size()] & ~15ull);
+    session->Add(cmd::StreamCreate{kOther, kNonBlocking, 0});
+    for (const auto& [address, array] : {std::pair{kGood, &good}, {kArray, &good}, {kBad, &bad}}) {
+      const auto copied = session->Do(cmd::CopyToDevice{kStream, address}, TailOf(*array));
+      if (!copied.ok() || *copied != 0) return Unprepared("an array of addresses");
+    }
+    session->Add(cmd::LibraryCall{kStream, function.number, 0}, TailOf(values));
+    session->Add(cmd::CopyOnDevice{kOther, kArray, kBad, kMany * sizeof(uint64_t)});
+    const auto synced = session->Call(cmd::ContextSync{});
+    (synced.ok() && *synced == 0 ? unnoticed : noticed) += 1;
+    session->Add(cmd::StreamDestroy{kOther});
+  }
+  return Stopped(
+      absl::StrCat(unnoticed, " calls had all of the old addresses, ", noticed, " were refused"));
+}
+
+// Dimensions that make the spans behind addresses larger than the arena, and too many addresses.
+WireResult SizesBehindAddresses(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(kSgemmBatched);
+  constexpr uint64_t kMost = (uint64_t{1} << 31) - 1;
+  const std::vector<std::pair<std::vector<size_t>, uint64_t>> changes = {{{15}, kMost},
+                                                                         {{15}, 65537},
+                                                                         {{2, 8, 14}, 500'000'000},
+                                                                         {{14}, kMost},
+                                                                         {{8}, kMost},
+                                                                         {{10}, kMost},
+                                                                         {{4, 8, 10}, kMost},
+                                                                         {{3}, kMost},
+                                                                         {{15}, ~uint64_t{0}},
+                                                                         {{15}, uint64_t{1} << 40}};
+  std::vector<Wrong> all;
+  for (const auto& [slots, value] : changes) {
+    Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slots[0], " of ", value)};
+    for (const size_t slot : slots) wrong.values[slot] = value;
+    all.push_back(std::move(wrong));
+  }
+  return TryAll(target, function, all);
 }
 
 // Scalars that a call reads from device memory.
@@ -300,8 +421,7 @@ WireResult RandomCalls(const WireTarget& target) {
     bool elsewhere = false;
     for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
       const size_t slot = random() % values.size();
-      const bool is_address = function.kinds[slot] == 'm' || function.kinds[slot] == 'r';
-      if (is_address) {
+      if (IsAddress(function.kinds[slot])) {
         values[slot] = foreign[random() % foreign.size()];
         elsewhere = true;
       } else {
@@ -342,20 +462,28 @@ WireResult RandomCalls(const WireTarget& target) {
   return Stopped(absl::StrCat(taken, " calls taken, ", refused, " refused"));
 }
 
+const char* NameOf(std::string_view prefix, const LibraryFunction& function) {
+  static auto* const names = new std::deque<std::string>;
+  return names->emplace_back(absl::StrCat(prefix, function.name)).c_str();
+}
+
 template <size_t... kIndices>
 std::vector<WireAttack> MakeAttacks(std::index_sequence<kIndices...>) {
-  static std::vector<std::string>* const names = [] {
-    auto* const made = new std::vector<std::string>;
-    for (const LibraryFunction& function : AllLibraryFunctions()) {
-      made->push_back(absl::StrCat("operands_elsewhere_of_", std::string(function.name)));
-    }
-    return made;
-  }();
   std::vector<WireAttack> attacks;
-  (attacks.push_back({(*names)[kIndices].c_str(), "-", "", &Elsewhere<kIndices>}), ...);
+  const auto functions = AllLibraryFunctions();
+  const auto add = [&](const char* prefix, size_t index, WireResult (*run)(const WireTarget&)) {
+    attacks.push_back({NameOf(prefix, functions[index]), "-", "", run});
+  };
+  (add("operands_elsewhere_of_", kIndices, &Elsewhere<kIndices>), ...);
+  const auto add_addresses = [&](size_t index, WireResult (*run)(const WireTarget&)) {
+    if (HasAddresses(functions[index])) add("addresses_elsewhere_of_", index, run);
+  };
+  (add_addresses(kIndices, &AddressesElsewhereOf<kIndices>), ...);
   attacks.insert(attacks.end(),
                  {{"library_scalars_elsewhere", "-", "", &ScalarsElsewhere},
                   {"library_sizes_beyond_the_arena", "-", "", &SizesBeyondTheArena},
+                  {"library_sizes_behind_addresses", "-", "", &SizesBehindAddresses},
+                  {"library_addresses_that_change", "-", "", &AddressesThatChange},
                   {"library_arguments_out_of_range", "-", "", &ArgumentsOutOfRange},
                   {"library_types_that_do_not_go_together", "-", "", &TypesThatDoNotGoTogether},
                   {"library_functions_that_there_are_not", "-", "", &FunctionsThatThereAreNot},

@@ -53,8 +53,25 @@ constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH,
 };
 
+// The guarded tier lacks these. Programs that ask have other ways, and such that do not ask get the
+// calls' errors. A kernel that waits for all blocks by cooperative groups reads registers that no
+// guarded kernel may read.
+constexpr CUdevice_attribute kNotGuarded[] = {
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
+};
+
+template <size_t kCount>
+bool Has(const CUdevice_attribute (&attributes)[kCount], int id) {
+  return std::find(std::begin(attributes), std::end(attributes), id) != std::end(attributes);
+}
+
 int Attribute(const Device& device, int id) {
-  if (std::find(std::begin(kWithheld), std::end(kWithheld), id) != std::end(kWithheld)) return 0;
+  if (Has(kWithheld, id)) return 0;
+  if (runtime().tier_watch != nullptr && Has(kNotGuarded, id)) return 0;
   switch (id) {
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:

@@ -1,8 +1,8 @@
 // A context's libraries: functions of cuBLAS that the device's side executes for programs that
 // cannot bring NVIDIA's code themselves.
 //
-//   CudaResult result = libraries->CallLibrary({function, modes, values, operands, take, give},
-//                                              stream, &launches);
+//   CudaResult result = libraries->CallLibrary(
+//       {function, modes, values, operands, addresses, take, give}, stream, &launches);
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_LIBRARIES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_LIBRARIES_H_
 
@@ -25,10 +25,21 @@ struct LibraryRequest {
     bool writes = false;
   };
 
+  // Addresses in the operand with this slot, which the context copies and checks when the call
+  // runs (proto/adapters/library_call.h).
+  struct Addresses {
+    uint32_t slot = 0;
+    uint64_t count = 0;
+    uint64_t bytes = 0;  // That each leads to; 0 when the call touches none of them.
+    uint32_t align = 1;  // Each is a multiple of this power of two.
+    bool writes = false;
+  };
+
   uint32_t function = 0;  // Its number, and the handle's modes (proto/adapters/library_call.h).
   uint32_t modes = 0;
   absl::Span<const uint64_t> values;
   absl::Span<const Operand> operands;
+  absl::Span<const Addresses> addresses;
   // Pay for memory of the device that the context needs besides, and then keeps until it ends:
   // `take` before it is made, `give` when it could not be made.
   absl::FunctionRef<CudaResult(uint64_t bytes)> take;
@@ -60,6 +71,9 @@ class Libraries {
   // number of operations that it has put on the stream, also when it failed halfway.
   virtual CudaResult CallLibrary(const LibraryRequest& request, StreamId stream,
                                  uint32_t* launches) = 0;
+  // Returns what went wrong in calls that are complete, once, or kSuccess: kIllegalAddress or
+  // kMisalignedAddress for an address in device memory, in whose place another was used.
+  virtual CudaResult TakeLibraryFault() = 0;
 };
 
 }  // namespace warpline::device

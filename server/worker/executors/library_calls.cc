@@ -83,11 +83,16 @@ CudaResult LibraryCallIssue::IssueRead(const cmd::LibraryCall& command, const Li
   for (const LibraryOperand& operand : call.operands) {
     operands.push_back({operand.slot, operand.bytes, operand.use != OperandUse::kRead});
   }
+  absl::InlinedVector<device::LibraryRequest::Addresses, 3> addresses;
+  for (const LibraryAddresses& a : call.addresses) {
+    addresses.push_back({a.slot, a.count, a.bytes, a.align, a.use != OperandUse::kRead});
+  }
   const auto take = [payer](uint64_t bytes) { return payer->TakeCode(bytes); };
   const auto give = [payer](uint64_t bytes) { payer->GiveCode(bytes); };
   uint32_t launches = 0;
   const CudaResult result = context->CallLibrary(
-      {command.function, command.modes, values, operands, take, give}, stream, &launches);
+      {command.function, command.modes, values, operands, addresses, take, give}, stream,
+      &launches);
   gathered_.launches += launches;
   *launches_ += launches;
   return result;
@@ -120,7 +125,9 @@ LibraryCallIssue::Step LibraryCallIssue::Issue(const cmd::LibraryCall& command,
         result = IssueRead(command, part, {values.data(), count}, context, stream, payer);
       }
     }
-    if (gathered_.microseconds >= kLeastWatched || gathered_.launches >= kFewLaunches) {
+    // A call that may have a fault is watched by itself, so that a wait behind it hears of that.
+    if (gathered_.microseconds >= kLeastWatched || gathered_.launches >= kFewLaunches ||
+        !call_.addresses.empty()) {
       Watch(watch);
     }
     if (result != CudaResult::kSuccess) return End(result);

@@ -121,6 +121,16 @@ TEST_F(LibraryCallIssueTest, ALongCallThatCannotBeDividedIsRefused) {
   EXPECT_TRUE(Calls().empty());
 }
 
+// The fault of an address is known when the call is complete, and a wait behind it is to see it.
+TEST_F(LibraryCallIssueTest, ACallWithAddressesIsWatchedAtOnce) {
+  // cublasSgemmBatched of one product.
+  const uint64_t values[] = {0, 0, 2, 2, 2, 1, 0, 0x10000, 2, 0x20000, 2, 1, 0, 0x30000, 2, 1};
+  EXPECT_EQ(Issue({7, 78, 0}, {reinterpret_cast<const char*>(values), sizeof(values)}),
+            LibraryCallIssue::Step::kDone);
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"library@7 78 8 8 8 1*16@4 1*16@4 1*16w@4"}));
+  EXPECT_EQ(watched_.size(), 1u);
+}
+
 TEST_F(LibraryCallIssueTest, WhatIsNoCallIsRefused) {
   for (const auto& [command, tail] :
        std::vector<std::pair<cmd::LibraryCall, std::string>>{{{7, 0, 0}, Sgemm(2, 2)},

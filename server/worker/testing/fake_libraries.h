@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_WORKER_TESTING_FAKE_LIBRARIES_H_
 #define WARPLINE_SERVER_WORKER_TESTING_FAKE_LIBRARIES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -31,11 +32,19 @@ class FakeLibraries : public virtual device::Libraries {
     for (const auto& operand : request.operands) {
       absl::StrAppend(&what, " ", operand.bytes, operand.writes ? "w" : "");
     }
+    for (const auto& addresses : request.addresses) {
+      absl::StrAppend(&what, " ", addresses.count, "*", addresses.bytes,
+                      addresses.writes ? "w" : "", "@", addresses.align);
+    }
     return log_.Add("library", stream, what);
   }
+  CudaResult TakeLibraryFault() override { return fault_.exchange(CudaResult::kSuccess); }
+
+  void FailLibraryCalls(CudaResult fault) { fault_ = fault; }
 
  private:
   FakeLog& log_;
+  std::atomic<CudaResult> fault_{CudaResult::kSuccess};
 };
 
 }  // namespace warpline::worker

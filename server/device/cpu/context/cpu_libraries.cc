@@ -9,6 +9,29 @@
 #include "server/device/gate/library_gate.h"
 
 namespace warpline::cpu {
+namespace {
+
+// Copies the addresses that the call has in device memory, and has it use the copies.
+CudaResult CopyAddresses(CpuShared* shared,
+                         absl::Span<const device::LibraryRequest::Addresses> arrays,
+                         BlasCall* call) {
+  for (const device::LibraryRequest::Addresses& array : arrays) {
+    const auto* const from = reinterpret_cast<const uint64_t*>(call->values[array.slot]);
+    std::vector<uint64_t>& copies = call->addresses.emplace_back(from, from + array.count);
+    call->values[array.slot] = reinterpret_cast<uint64_t>(copies.data());
+    if (array.bytes == 0) continue;
+    for (const uint64_t address : copies) {
+      if (address % array.align != 0) return CudaResult::kMisalignedAddress;
+      const bool has = shared->gate().InArena(address, array.bytes) &&
+                       (array.writes ? shared->memory().Contains(address, array.bytes, kWrites)
+                                     : shared->memory().Contains(address, array.bytes));
+      if (!has) return CudaResult::kIllegalAddress;
+    }
+  }
+  return CudaResult::kSuccess;
+}
+
+}  // namespace
 
 CudaResult CpuLibraries::LibraryVersion(uint32_t* version) {
   const Blas* const blas = Blas::Get();
@@ -31,22 +54,28 @@ CudaResult CpuLibraries::CallLibrary(const device::LibraryRequest& request, devi
   if (blas == nullptr) return device::Lacks(device::Capability::kLibraries);
   auto values = device::AdmitLibraryCall(shared_->gate(), request, /*unused=*/0);
   if (!values) return CudaResult::kInvalidValue;
-  BlasCall call = {request.function, request.modes, *std::move(values)};
+  BlasCall call = {request.function, request.modes, *std::move(values), {}};
   if (!blas->Has(call)) return CudaResult::kNotSupported;
   std::vector<device::LibraryRequest::Operand> operands(request.operands.begin(),
                                                         request.operands.end());
+  std::vector<device::LibraryRequest::Addresses> addresses(request.addresses.begin(),
+                                                           request.addresses.end());
   return shared_->streams().Submit(
       shared_->NumberOf(stream), StreamSet::When::kQueued,
-      [memory = &shared_->memory(), blas, call = std::move(call), operands = std::move(operands)] {
+      [shared = shared_, blas, call = std::move(call), operands = std::move(operands),
+       addresses = std::move(addresses)]() mutable {
+        const MemoryMap& memory = shared->memory();
         for (const auto& operand : operands) {
           const uint64_t address = call.values[operand.slot];
           if (operand.bytes == 0) continue;
           // Memory that was mapped may be gone.
-          if (!(operand.writes ? memory->Contains(address, operand.bytes, kWrites)
-                               : memory->Contains(address, operand.bytes))) {
+          if (!(operand.writes ? memory.Contains(address, operand.bytes, kWrites)
+                               : memory.Contains(address, operand.bytes))) {
             return CudaResult::kIllegalAddress;
           }
         }
+        const CudaResult copied = CopyAddresses(shared, addresses, &call);
+        if (copied != CudaResult::kSuccess) return copied;
         blas->Run(call);
         return CudaResult::kSuccess;
       });

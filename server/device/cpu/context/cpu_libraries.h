@@ -19,6 +19,8 @@ class CpuLibraries : public virtual device::Libraries {
   uint64_t LibraryMicroseconds(const device::LibraryCost& cost) override;
   CudaResult CallLibrary(const device::LibraryRequest& request, device::StreamId stream,
                          uint32_t* launches) override;
+  // A fault is the error of the operation that has it.
+  CudaResult TakeLibraryFault() override { return CudaResult::kSuccess; }
 
  private:
   CpuShared* const shared_;

@@ -6,6 +6,7 @@
 #define WARPLINE_SERVER_DEVICE_CPU_LIBRARIES_BLAS_CALLS_H_
 
 #include <cstdint>
+#include <list>
 #include <vector>
 
 namespace warpline::cpu {
@@ -15,6 +16,8 @@ struct BlasCall {
   uint32_t function = 0;  // proto/adapters/cublas_numbers.h
   uint32_t modes = 0;     // LibraryModes
   std::vector<uint64_t> values;
+  // Copies of the arrays of addresses, to which values lead.
+  std::list<std::vector<uint64_t>> addresses;
 };
 
 // Immutable, and so thread-safe.

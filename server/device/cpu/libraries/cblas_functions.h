@@ -23,6 +23,17 @@ enum CblasNumber : int {
 
 template <typename T>
 constexpr bool kIsComplex = !std::is_floating_point_v<T>;
+template <typename T>
+struct RealOfComplex {
+  using Type = T;
+};
+template <typename T>
+struct RealOfComplex<std::complex<T>> {
+  using Type = T;
+};
+template <typename T>
+using RealOf = typename RealOfComplex<T>::Type;
+
 // Scalars of complex types are passed by their addresses, the others by value.
 template <typename T>
 using ScalarOf = std::conditional_t<kIsComplex<T>, const T*, T>;
@@ -40,6 +51,9 @@ struct Cblas {
   size_t (*amax)(int, const T*, int);  // cblas_isamax and so on; counts from 0.
   void (*symm)(int, int, int, int, int, S, const T*, int, const T*, int, S, T*, int);
   void (*syrk)(int, int, int, int, int, S, const T*, int, S, T*, int);
+  void (*syr2k)(int, int, int, int, int, S, const T*, int, const T*, int, S, T*, int);
+  void (*trmv)(int, int, int, int, int, const T*, int, T*, int);
+  void (*trsv)(int, int, int, int, int, const T*, int, T*, int);
   void (*trsm)(int, int, int, int, int, int, int, S, const T*, int, T*, int);
   void (*trmm)(int, int, int, int, int, int, int, S, const T*, int, T*, int);
   // Real types only:
@@ -47,7 +61,11 @@ struct Cblas {
   T (*dot)(int, const T*, int, const T*, int);
   T (*nrm2)(int, const T*, int);
   T (*asum)(int, const T*, int);
-  // Complex types only:
+  // Complex types only; the scalars of type R are real:
+  using R = RealOf<T>;
+  void (*hemm)(int, int, int, int, int, S, const T*, int, const T*, int, S, T*, int);
+  void (*herk)(int, int, int, int, int, R, const T*, int, R, T*, int);
+  void (*her2k)(int, int, int, int, int, S, const T*, int, const T*, int, R, T*, int);
   void (*geru)(int, int, int, S, const T*, int, const T*, int, T*, int);
   void (*gerc)(int, int, int, S, const T*, int, const T*, int, T*, int);
   void (*dotu_sub)(int, const T*, int, const T*, int, T*);

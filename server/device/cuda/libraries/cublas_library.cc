@@ -21,6 +21,7 @@ enum Status : int {
   kAllocFailed = 3,
   kInvalidValue = 7,
   kArchMismatch = 8,
+  kExecutionFailed = 13,
   kNotSupported = 15,
 };
 
@@ -152,6 +153,9 @@ absl::StatusOr<std::unique_ptr<CublasLibrary>> CublasLibrary::Open(const DriverA
   if (!functions.loaded) return absl::NotFoundError("no cuBLAS");
   FillLibraryTable(DriverLibrary());
   auto library = absl::WrapUnique(new CublasLibrary(api));
+  auto addresses = AddressCopies::Open(api);
+  if (!addresses.ok()) return addresses.status();
+  library->addresses_ = *std::move(addresses);
   for (Handle& handle : library->handles_) {
     const int status = functions.create(&handle.handle);
     if (status != kSuccess) return absl::UnavailableError(absl::StrCat("cublasCreate: ", status));
@@ -184,7 +188,7 @@ CudaResult CublasLibrary::WarmUp() {
   const uint64_t values[] = {
       0, 0, 1, 1, 1, scalar, 0, memory, 1, memory + 256, 1, scalar, 0, memory + 512, 1};
   Handle* const handle = Take();
-  const int status = Run({1, 0, values}, handle->handle);
+  const int status = Run({1, 0, values, {}}, handle->handle);
   Give(handle);
   if (result == CUDA_SUCCESS) result = api_->p_cuStreamSynchronize(nullptr);
   api_->p_cuMemFree_v2(memory);
@@ -242,6 +246,11 @@ CudaResult CublasLibrary::Call(const CublasCall& call, QuietMoments* moments, Se
   {
     LibraryScope scope(moments, stream, native);
     status = Prepare(handle, call, native, workspace);
+    if (status == kSuccess && !call.arrays.empty()) {
+      const CUresult copied =
+          scope.Launch([&](CUstream to) { return addresses_->Copy(call.arrays, to); });
+      if (copied != CUDA_SUCCESS) status = kExecutionFailed;
+    }
     if (status == kSuccess) status = Run(call, handle->handle);
     error = scope.error();
     *launches = scope.operations();

@@ -22,6 +22,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/libraries/address_copies.h"
 #include "server/device/cuda/shared/quiet_moments.h"
 #include "server/device/cuda/shared/session_stream.h"
 
@@ -44,6 +45,8 @@ struct CublasCall {
   uint32_t function = 0;
   uint32_t modes = 0;
   absl::Span<const uint64_t> values;
+  // Copied on the stream before the call is made. At most AddressCopies::kMostArrays.
+  absl::Span<const AddressCopies::Array> arrays;
 };
 
 // Thread-safe.
@@ -62,6 +65,8 @@ class CublasLibrary {
 
   // Returns what cublasGetVersion() says.
   uint32_t version() const { return version_; }
+
+  AddressCopies* addresses() { return addresses_.get(); }
 
   // Makes the call on the stream, whose driver's stream is `native`. `*launches` gets the number of
   // operations that came of it. Waits for a handle, and where the library loads code, for a quiet
@@ -87,6 +92,7 @@ class CublasLibrary {
 
   const DriverApi* const api_;
   uint32_t version_ = 0;
+  std::unique_ptr<AddressCopies> addresses_;
   std::array<Handle, kHandles> handles_;  // A thread that has taken one uses it alone.
   Mutex mu_;                              // No other lock is taken under it, and no call made.
   CondVar given_;

@@ -114,22 +114,16 @@ CUresult Load(CUfunction function) {
   return result;
 }
 
-// Launches on the session's stream. The operation's number is raised for each kernel, so that a
-// look for quiet kernels waits for the later ones as well.
+// Launches on the session's stream.
 CUresult LaunchOn(CUfunction function, CUstream stream,
                   absl::FunctionRef<CUresult(CUstream stream)> launch) {
   LibraryScope* const scope = LibraryScope::Current();
   if (scope == nullptr) return launch(stream);
   const CUstream to = StreamFor(stream);
   if (to == nullptr) return Refuse("a launch on another stream", CUDA_ERROR_NOT_SUPPORTED);
-  if (!scope->Count()) return Refuse("too many launches", CUDA_ERROR_NOT_SUPPORTED);
   const CUresult loaded = Load(function);
   if (loaded != CUDA_SUCCESS) return loaded;
-  const QuietMoments::Launch launching(scope->moments());
-  scope->stream()->AddKernel();
-  const CUresult result = scope->Note(launch(to));
-  scope->stream()->issued.Increment();
-  return result;
+  return scope->Launch(launch);
 }
 
 // --- The table's own functions
@@ -403,5 +397,16 @@ LibraryScope::LibraryScope(QuietMoments* moments, SessionStream* stream, CUstrea
 LibraryScope::~LibraryScope() { current = nullptr; }
 
 LibraryScope* LibraryScope::Current() { return current; }
+
+// The operation's number is raised for each kernel, so that a look for quiet kernels waits for the
+// later ones as well.
+CUresult LibraryScope::Launch(absl::FunctionRef<CUresult(CUstream stream)> launch) {
+  if (!Count()) return Refuse("too many launches", CUDA_ERROR_NOT_SUPPORTED);
+  const QuietMoments::Launch launching(moments_);
+  stream_->AddKernel();
+  const CUresult result = Note(launch(native_));
+  stream_->issued.Increment();
+  return result;
+}
 
 }  // namespace warpline::device

@@ -18,6 +18,7 @@
 
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "server/device/cuda/shared/quiet_moments.h"
 #include "server/device/cuda/shared/session_stream.h"
@@ -44,6 +45,9 @@ class LibraryScope {
 
   // The first error of a call that was refused or failed, or CUDA_SUCCESS.
   CUresult error() const { return error_; }
+
+  // Makes a call of the driver that launches a kernel on the stream.
+  CUresult Launch(absl::FunctionRef<CUresult(CUstream stream)> launch);
 
   // The operations that the call has put on the stream.
   uint32_t operations() const { return operations_; }

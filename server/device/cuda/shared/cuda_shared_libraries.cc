@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/adapters/library_call.h"
 #include "server/device/gate/library_gate.h"
 
 namespace warpline::device {
@@ -12,6 +13,11 @@ namespace {
 constexpr uint64_t kBytesOfBlock = uint64_t{64} << 10;
 
 constexpr uint64_t kLeastWorkspace = uint64_t{4} << 20;
+
+// Room for the copies of one call, whole granules of memory.
+constexpr uint64_t kBytesOfAddresses = uint64_t{2} << 20;
+static_assert(AddressCopies::kMostArrays * kMostLibraryAddresses * sizeof(uint64_t) <=
+              kBytesOfAddresses);
 
 StreamWork WorkOf(const LibraryRequest& request) {
   uint64_t bytes = 0;
@@ -27,6 +33,7 @@ CudaSharedLibraries::~CudaSharedLibraries() {
   Enter();
   MutexLock lock(&mu_);
   workspaces_.clear();
+  if (fault_.load() != nullptr) share_->cublas->addresses()->GiveWord(fault_.load());
 }
 
 CudaResult CudaSharedLibraries::LibraryVersion(uint32_t* version) {
@@ -68,7 +75,7 @@ CudaResult CudaSharedLibraries::FindWorkspace(const LibraryRequest& request,
     if (made != CudaResult::kSuccess) continue;
     auto memory = LibraryMemory::Make(api_, device_, bytes);
     if (memory.ok()) {
-      *workspace = &workspaces_.emplace_back(Workspace{*std::move(memory), nullptr, 0});
+      *workspace = &workspaces_.emplace_back(Workspace{*std::move(memory), nullptr, nullptr, 0});
       return CudaResult::kSuccess;
     }
     request.give(bytes);
@@ -79,6 +86,53 @@ CudaResult CudaSharedLibraries::FindWorkspace(const LibraryRequest& request,
       &*std::min_element(workspaces_.begin(), workspaces_.end(),
                          [](const Workspace& a, const Workspace& b) { return a.used < b.used; });
   return CudaResult::kSuccess;
+}
+
+CudaResult CudaSharedLibraries::PlaceAddresses(const LibraryRequest& request, Workspace* workspace,
+                                               std::vector<uint64_t>* values,
+                                               std::vector<AddressCopies::Array>* arrays) {
+  if (request.addresses.empty()) return CudaResult::kSuccess;
+  if (request.addresses.size() > AddressCopies::kMostArrays) return CudaResult::kNotSupported;
+  if (workspace->addresses == nullptr) {
+    const CudaResult taken = request.take(kBytesOfAddresses);
+    if (taken != CudaResult::kSuccess) return taken;
+    auto memory = LibraryMemory::Make(api_, device_, kBytesOfAddresses);
+    if (!memory.ok()) {
+      request.give(kBytesOfAddresses);
+      return CudaResult::kOutOfMemory;
+    }
+    workspace->addresses = *std::move(memory);
+  }
+  if (fault_.load() == nullptr) fault_.store(share_->cublas->addresses()->TakeWord());
+  if (fault_.load() == nullptr) return CudaResult::kOutOfMemory;
+  CUdeviceptr to = workspace->addresses->workspace().address;
+  for (const LibraryRequest::Addresses& addresses : request.addresses) {
+    if (addresses.slot >= values->size() || addresses.count > kMostLibraryAddresses ||
+        addresses.bytes > gate().arena_bytes()) {
+      return CudaResult::kInvalidValue;
+    }
+    uint64_t& value = (*values)[addresses.slot];
+    AddressCopies::Array array;
+    array.from = value;
+    array.to = to;
+    array.count = addresses.count;
+    array.first = array.last = gate().arena_base();
+    if (addresses.bytes != 0) {
+      array.last += gate().arena_bytes() - addresses.bytes;
+      array.odd = addresses.align - 1;
+      array.word = fault_.load();
+    }
+    arrays->push_back(array);
+    value = to;
+    to += kMostLibraryAddresses * sizeof(uint64_t);
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult CudaSharedLibraries::TakeLibraryFault() {
+  uint32_t* const word = fault_.load(std::memory_order_relaxed);
+  if (word == nullptr) return CudaResult::kSuccess;
+  return static_cast<CudaResult>(__atomic_exchange_n(word, 0, __ATOMIC_ACQ_REL));
 }
 
 CudaResult CudaSharedLibraries::CallLibrary(const LibraryRequest& request, StreamId stream,
@@ -92,8 +146,11 @@ CudaResult CudaSharedLibraries::CallLibrary(const LibraryRequest& request, Strea
   Workspace* workspace = nullptr;
   const CudaResult found = FindWorkspace(request, to.get(), &workspace);
   if (found != CudaResult::kSuccess) return found;
-  const auto values = AdmitLibraryCall(gate(), request, workspace->memory->workspace().address);
+  auto values = AdmitLibraryCall(gate(), request, workspace->memory->workspace().address);
   if (!values) return CudaResult::kInvalidValue;
+  std::vector<AddressCopies::Array> arrays;
+  const CudaResult placed = PlaceAddresses(request, workspace, &*values, &arrays);
+  if (placed != CudaResult::kSuccess) return placed;
   const LegacyOrder::Scope scope(share_->streams->order(), to.get(), WorkOf(request));
   if (scope.error() != CUDA_SUCCESS) return ToResult(scope.error());
   if (workspace->user != nullptr && workspace->user != to) {
@@ -106,7 +163,7 @@ CudaResult CudaSharedLibraries::CallLibrary(const LibraryRequest& request, Strea
   }
   workspace->user = to;
   workspace->used = ++calls_;
-  return share_->cublas->Call({request.function, request.modes, *values},
+  return share_->cublas->Call({request.function, request.modes, *values, arrays},
                               share_->streams->moments(), to.get(), scope.native(),
                               workspace->memory->workspace(), launches);
 }

@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_LIBRARIES_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_SHARED_CUDA_SHARED_LIBRARIES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -26,6 +27,7 @@ class CudaSharedLibraries : public virtual Libraries, protected CudaPart {
   uint64_t LibraryMicroseconds(const LibraryCost& cost) override;
   CudaResult CallLibrary(const LibraryRequest& request, StreamId stream,
                          uint32_t* launches) override;
+  CudaResult TakeLibraryFault() override;
 
  private:
   // Streams whose calls may be under way at the same time. More streams take turns.
@@ -34,13 +36,24 @@ class CudaSharedLibraries : public virtual Libraries, protected CudaPart {
   // Memory that one call after the other uses.
   struct Workspace {
     std::unique_ptr<LibraryMemory> memory;
-    std::shared_ptr<SessionStream> user;  // The stream of the latest call.
-    uint64_t used = 0;                    // The number of that call.
+    std::unique_ptr<LibraryMemory> addresses;  // For copies of arrays; made when first needed.
+    std::shared_ptr<SessionStream> user;       // The stream of the latest call.
+    uint64_t used = 0;                         // The number of that call.
   };
 
   // Finds the workspace for a call on the stream, and makes one if there may be more.
   CudaResult FindWorkspace(const LibraryRequest& request, const SessionStream* stream,
                            Workspace** workspace) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Makes the arrays of addresses that the call copies to the workspace's memory, and has `*values`
+  // lead to the copies.
+  CudaResult PlaceAddresses(const LibraryRequest& request, Workspace* workspace,
+                            std::vector<uint64_t>* values,
+                            std::vector<AddressCopies::Array>* arrays)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // AddressCopies::TakeWord(), from the first call with addresses on.
+  std::atomic<uint32_t*> fault_{nullptr};
 
   Mutex mu_;  // Held during calls of the driver, and while code is loaded.
   std::vector<Workspace> workspaces_ ABSL_GUARDED_BY(mu_);
