@@ -17,6 +17,7 @@
 #include "absl/base/call_once.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "transport/channel_loop.h"
 #include "transport/shm_board.h"
@@ -39,6 +40,13 @@ class SharedBoard {
   // session.
   bool Retired(uint64_t stream, uint64_t seq) const;
 
+  // Returns true when the command is complete by a report, but replies from before the report have
+  // not been handled.
+  bool IsAhead(uint64_t stream, uint64_t seq) const;
+
+  // Sleeps until another reply has been handled, or `done`, or `timeout` has passed.
+  void SleepUntilHandled(absl::Duration timeout, absl::FunctionRef<bool()> done) const;
+
   // Sleeps until there may be a report that Retired() is true, or `done`, or `timeout` has passed.
   // REQUIRES: Open() was true.
   void Sleep(uint64_t stream, uint64_t seq, absl::Duration timeout,
@@ -52,7 +60,9 @@ class SharedBoard {
   void OnOrdered() RUNS_ON(channel_loop);
 
  private:
-  bool Covers(const BoardReader& board, uint64_t key, uint64_t seq) const;
+  // Returns what a report about the key says of the command.
+  enum class Said { kNothing, kComplete, kAhead };
+  Said Ask(const BoardReader& board, uint64_t key, uint64_t seq) const;
 
   std::function<UniqueFd()> source_;
   absl::once_flag opened_;
@@ -61,6 +71,10 @@ class SharedBoard {
   // Written by the loop: the generation after the count that belongs to it.
   std::atomic<uint64_t> generation_{0};
   std::atomic<uint64_t> ordered_{0};
+  // Threads in SleepUntilHandled().
+  mutable std::atomic<int> sleepers_{0};
+  mutable Mutex mu_;  // Orders a notification after the look of a thread that is about to sleep.
+  mutable CondVar handled_;
 };
 
 }  // namespace warpline::stub

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <thread>
 
 #include "common/loop/loop_affinity.h"
 #include "gtest/gtest.h"
@@ -45,6 +46,27 @@ TEST_F(SharedBoardTest, KnowsWhatTheWorkerReports) {
   EXPECT_TRUE(board_.Retired(6, 20));
   EXPECT_TRUE(board_.Retired(kWholeSession, 20));
   EXPECT_FALSE(board_.Retired(kWholeSession, 21));
+}
+
+TEST_F(SharedBoardTest, AThreadSleepsUntilWhatTheWorkerSaidBeforeIsHandled) {
+  ASSERT_TRUE(board_.Open());
+  const auto worker = Begin(1);
+  EXPECT_FALSE(board_.IsAhead(5, 10));
+  worker->Write(5, 10, 1);
+  EXPECT_TRUE(board_.IsAhead(5, 10));
+  EXPECT_FALSE(board_.IsAhead(5, 11));
+  EXPECT_FALSE(board_.IsAhead(6, 10));
+  std::thread sleeper([this] {
+    const auto done = [this] { return board_.Retired(5, 10); };
+    while (!done()) board_.SleepUntilHandled(absl::Minutes(1), done);
+  });
+  HandleOrdered();
+  sleeper.join();
+  EXPECT_FALSE(board_.IsAhead(5, 10));
+  // Another worker's reports count when the client has heard of it.
+  const auto next = *BoardWriter::Attach(fd_, 2);
+  next->Write(5, 20, 1);
+  EXPECT_FALSE(board_.IsAhead(5, 20));
 }
 
 TEST_F(SharedBoardTest, WhatTheWorkerSaidBeforeComesFirst) {
