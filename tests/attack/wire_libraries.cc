@@ -464,7 +464,7 @@ WireResult RandomCalls(const WireTarget& target) {
 
 const char* NameOf(std::string_view prefix, const LibraryFunction& function) {
   static auto* const names = new std::deque<std::string>;
-  return names->emplace_back(absl::StrCat(prefix, function.name)).c_str();
+  return names->emplace_back(std::string(prefix) + std::string(function.name)).c_str();
 }
 
 template <size_t... kIndices>

@@ -37,8 +37,7 @@ bool SharedBoard::IsAhead(uint64_t stream, uint64_t seq) const {
                               Ask(*board, kWholeSession, seq) == Said::kAhead);
 }
 
-void SharedBoard::SleepUntilHandled(absl::Duration timeout,
-                                    absl::FunctionRef<bool()> done) const {
+void SharedBoard::SleepUntilHandled(absl::Duration timeout, absl::FunctionRef<bool()> done) const {
   MutexLock lock(&mu_);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   if (!done()) handled_.WaitWithTimeout(&mu_, timeout);
