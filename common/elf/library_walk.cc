@@ -92,6 +92,10 @@ class Walker {
     for (const std::string& name : user.section.libraries) {
       if (ended_) return;
       if (name.empty() || !names_.insert(name).second) continue;
+      if (options_.present.contains(name)) {
+        found_.present.insert(name);
+        continue;
+      }
       if (found_.paths.size() >= options_.most_libraries) {
         return End(absl::StrCat(user.path, " is among more than ", options_.most_libraries,
                                 " libraries: the others are not looked for"));

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct WalkOptions {
                                               "/lib",
                                               "/usr/lib"};
 
+  // Names of libraries that are loaded before the program's, which finds them by these.
+  std::set<std::string> present;
+
   // Bounds, which the programs of an honest user stay far below: libraries, how many libraries lie
   // between the program and one of them, files that are tried, and bytes that are read of all.
   size_t most_libraries = 1024;
@@ -42,6 +46,8 @@ struct LibraryWalk {
   // The libraries that were found, nearest to the program first, each once. They were 64-bit ELF
   // files for x86 in plain files; whoever opens them again has to check that again.
   std::vector<std::string> paths;
+  // The names in WalkOptions::present that were needed.
+  std::set<std::string> present;
   // The names of those that were not found.
   std::vector<std::string> missing;
   // Why there may be more libraries than these, one sentence each, with the file's path: a file

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,17 @@ class LibraryWalkTest : public testing::Test {
   std::string folder_;
   WalkOptions options_;
 };
+
+TEST_F(LibraryWalkTest, LibrariesThatAreThereAlreadyAreNotLookedFor) {
+  WriteElf("default/libx.so", {{DT_SONAME, "libx.so"}, {DT_NEEDED, "liby.so"}});
+  const std::string z = WriteElf("default/libz.so", {{DT_NEEDED, "libx.so"}});
+  const std::string program = WriteElf("program", {{DT_NEEDED, "libz.so"}});
+  options_.present = {"libx.so", "libother.so"};
+  const LibraryWalk walk = Walk(program);
+  EXPECT_EQ(walk.paths, Paths{z});
+  EXPECT_EQ(walk.missing, Paths());
+  EXPECT_EQ(walk.present, std::set<std::string>{"libx.so"});
+}
 
 TEST_F(LibraryWalkTest, FindsByRunpathFromTheProgramsRealFolder) {
   const std::string library = WriteElf("a/libx.so", {{DT_SONAME, "libx.so"}});

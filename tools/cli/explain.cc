@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/elf/library_walk.h"
 #include "common/plain_file.h"
+#include "common/sibling_program.h"
 #include "common/tier/device_code.h"
 #include "common/tier/file_survey.h"
 #include "common/tier/keyed_lines.h"
@@ -22,6 +23,7 @@
 #include "common/tier/tier_record.h"
 #include "tools/cli/explained_file.h"
 #include "tools/cli/program_check.h"
+#include "tools/cli/served_libraries.h"
 #include "tools/cli/text.h"
 
 namespace warpline::cli {
@@ -97,9 +99,14 @@ absl::StatusOr<std::string> PathOf(const std::string& name) {
   return FindProgram(name);
 }
 
-// The libraries of the program, in the loader's order.
-std::vector<std::string> LibrariesOf(const std::string& program, Totals* totals) {
-  elf::LibraryWalk walk = elf::WalkLibraries(program, elf::WalkOptionsHere());
+// The libraries of the program, in the loader's order. Adds those to `needed` that the server
+// serves, which are not looked into.
+std::vector<std::string> LibrariesOf(const std::string& program, const ServedLibraries& served,
+                                     Totals* totals, std::set<std::string>* needed) {
+  elf::WalkOptions options = elf::WalkOptionsHere();
+  options.present = served.names();
+  elf::LibraryWalk walk = elf::WalkLibraries(program, options);
+  needed->merge(walk.present);
   for (const std::string& doubt : walk.doubts) Complain(doubt);
   totals->doubts |= !walk.doubts.empty();
   if (!walk.missing.empty()) {
@@ -117,11 +124,16 @@ std::vector<std::string> LibrariesOf(const std::string& program, Totals* totals)
 }  // namespace
 
 std::string ExplainChoice(const std::string& program, const std::vector<std::string>& words,
-                          const std::vector<std::string>& files, const std::string& cache_folder) {
+                          const std::vector<std::string>& files,
+                          const std::set<std::string>& needed, const std::string& cache_folder) {
   const std::string known =
       tier::TierRecord(cache_folder).Find(tier::IdentifyProgram(program, words));
   if (!known.empty()) {
     return absl::StrCat("--tier=auto: isolated, as ", Shown(known), " in an earlier run");
+  }
+  if (!needed.empty()) {
+    return absl::StrCat("--tier=auto: isolated, because of ", *needed.begin(),
+                        ": only --tier=guarded has the server execute its functions");
   }
   // A start has tighter bounds on all files together, which its cache makes up for.
   tier::FileSurvey survey({.cache_folder = "",
@@ -148,6 +160,9 @@ int Explain(const CommandLine& line) {
   std::string first;
   Totals totals;
   FileExplainer explainer(line.Has("hardened"));
+  const auto own = OwnFolder();
+  ServedLibraries served(own.ok() ? absl::StrCat(*own, "/../lib/guarded") : "");
+  std::set<std::string> needed;
   std::set<std::string> seen;
   for (const std::string& name : line.rest) {
     const auto path = PathOf(name);
@@ -165,9 +180,11 @@ int Explain(const CommandLine& line) {
     }
     if (first.empty()) first = *path;
     files.push_back(*path);
+    served.AddUser(*path);
     if (seen.insert(*path).second) Print(*path, *program, line.Has("all"), &totals);
-    for (const std::string& library : LibrariesOf(*path, &totals)) {
+    for (const std::string& library : LibrariesOf(*path, served, &totals, &needed)) {
       files.push_back(library);
+      served.AddUser(library);
       if (!seen.insert(library).second) continue;
       const auto file = ExplainPath(library, &explainer);
       if (file.ok()) {
@@ -178,13 +195,15 @@ int Explain(const CommandLine& line) {
       }
     }
   }
+  for (const std::string& text : served.Lines(needed)) std::printf("%s\n", Shown(text).c_str());
   if (totals.kernels == 0 && totals.machine_code == 0) {
     std::printf("no kernels in %s or its libraries\n", Shown(line.rest[0]).c_str());
   } else {
     std::printf("guarded: %zu of %zu kernels\n", totals.guarded, totals.kernels);
   }
-  std::printf("%s\n", ExplainChoice(first, line.rest, files, tier::CacheFolder()).c_str());
-  return totals.guarded == totals.kernels && totals.machine_code == 0 && !totals.doubts ? 0 : 1;
+  std::printf("%s\n", ExplainChoice(first, line.rest, files, needed, tier::CacheFolder()).c_str());
+  const bool all = totals.guarded == totals.kernels && totals.machine_code == 0;
+  return all && served.complete() && !totals.doubts ? 0 : 1;
 }
 
 }  // namespace warpline::cli

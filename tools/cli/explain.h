@@ -4,6 +4,7 @@
 #ifndef WARPLINE_TOOLS_CLI_EXPLAIN_H_
 #define WARPLINE_TOOLS_CLI_EXPLAIN_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,13 @@
 namespace warpline::cli {
 
 // Returns one line: the tier that --tier=auto would choose for the program, and why. `words` are
-// the program and the script that it runs, if it is an interpreter; `files` are its files and
-// libraries. The record of earlier runs is in `cache_folder`. Code that a program loads while it
-// runs and the server's answer are not known here.
+// the program and the script that it runs, if it is an interpreter. `files` are its files and
+// libraries. `needed` are the names of further libraries, whose functions the server executes on
+// the guarded tier alone. The record of earlier runs is in `cache_folder`. Code that a program
+// loads while it runs and the server's answer are not known here.
 std::string ExplainChoice(const std::string& program, const std::vector<std::string>& words,
-                          const std::vector<std::string>& files, const std::string& cache_folder);
+                          const std::vector<std::string>& files,
+                          const std::set<std::string>& needed, const std::string& cache_folder);
 
 // Returns the exit code: 0 when all kernels can be guarded, 1 when some cannot or a part was not
 // looked into, and 2 when the first file cannot be explained. That is so if there is no such file,

@@ -116,7 +116,7 @@ TEST_F(ExplainTest, NamesWhatIsNoProgram) {
 class ExplainChoiceTest : public tier::FolderFixture {
  protected:
   std::string Choice(const std::vector<std::string>& files) const {
-    return ExplainChoice(files[0], {files[0]}, files, folder_ + "/cache");
+    return ExplainChoice(files[0], {files[0]}, files, {}, folder_ + "/cache");
   }
   const std::string machine_code_ = tier::Container({tier::MachineCode(90)});
   const std::string ptx_ = tier::Container({{1, 90, kModule}});
@@ -131,6 +131,13 @@ TEST_F(ExplainChoiceTest, GuardedUnlessAFileStandsInTheWay) {
             "--tier=auto: isolated, because of " + library + ": it has machine code without PTX");
   EXPECT_EQ(Choice({Write("script.py", "print()")}),
             "--tier=auto: guarded, as long as it loads no library with machine code alone");
+}
+
+TEST_F(ExplainChoiceTest, ALibraryThatTheServerExecutesNeedsTheGuardedTierByName) {
+  const std::string program = Write("program", ptx_);
+  EXPECT_EQ(ExplainChoice(program, {program}, {program}, {"libcublas.so.13"}, folder_ + "/cache"),
+            "--tier=auto: isolated, because of libcublas.so.13: only --tier=guarded has the server "
+            "execute its functions");
 }
 
 TEST_F(ExplainChoiceTest, SaysWhatStoodInTheWayBefore) {
