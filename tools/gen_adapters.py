@@ -20,7 +20,8 @@ OPTIONS = {"op": "Operation", "side": "Side", "fill": "Fill", "diag": "Diagonal"
 MEMORY = {"in": "kRead", "out": "kWrite", "inout": "kReadWrite"}
 POINTERS = {"ins": "kRead", "inouts": "kReadWrite"}
 SHAPES = {"vector": 2, "vectors": 4, "matrix": 3, "matrices": 5}
-KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "work", "divide"}
+KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "supports", "work",
+        "divide"}
 LETTERS = "HSDCZ"
 NAMED_TYPES = {"INT32": "4"}
 
@@ -105,6 +106,7 @@ class Function:
         self.scalars = row.get("scalars")
         require(self.scalars in (None, "COMPUTE"), where, "unknown type of scalars")
         self.requires = row.get("requires", [])
+        self.supports = row.get("supports", [])
         self.work = row["work"]
         self.divide = row.get("divide", {})
         require(not self.divide or self.divide.get("by") in self.by_name, where, "divided by what?")
@@ -196,6 +198,11 @@ class Function:
             return "8"
         return self.shape(name)[2]
 
+    @property
+    def has_vectors(self):
+        """Whether it multiplies matrices by vectors, for which there are no matrix units."""
+        return any("vector(" in text for text in self.memory.values())
+
     def signed(self):
         """The parameters that may be negative: increments."""
         found = set()
@@ -243,11 +250,13 @@ def emit_reader(function, out):
         elif p.kind in POINTERS:
             shape, arguments, element, count = function.shape(p.name)
             emitted = ", ".join(function.emit(node, p.name) for node in arguments)
-            lines.append("r.Each(%d, OperandUse::%s, %s, r.%sShape(%s), %s);" % (
+            lines.append("r.Each(%d, OperandUse::%s, %s, r.%sShape(%s), %s, %s);" % (
                 p.slot, POINTERS[p.kind], element, shape.capitalize(), emitted,
-                function.emit(count, p.name)))
+                function.emit(count, p.name), "false" if function.has_vectors else "true"))
     for text in function.requires:
         lines.append("r.Require(%s);" % function.expression(text))
+    for text in function.supports:
+        lines.append("r.Support(%s);" % function.expression(text))
     lines.append("r.Work(%s);" % function.expression(function.work))
     if function.divide:
         lines.append("r.Divide(%d);" % function.by_name[function.divide["by"]].slot)

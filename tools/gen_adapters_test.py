@@ -75,7 +75,7 @@ class TableTest(unittest.TestCase):
         self.assertEqual(functions[0].kinds, "ipii")
         out = []
         gen_adapters.emit_reader(functions[0], out)
-        self.assertIn("r.Each(1, OperandUse::kRead, r.element_bytes(), r.VectorShape(n, incx), count);",
+        self.assertIn("r.Each(1, OperandUse::kRead, r.element_bytes(), r.VectorShape(n, incx), count, false);",
                       out[0])
         bad = {'["int n", "ins x", "int incx"]': '"vector(n, incx)"',
                '["int n", "in x", "int incx"]': '"each(vector(n, incx), n)"'}

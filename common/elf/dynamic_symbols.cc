@@ -43,10 +43,13 @@ absl::StatusOr<std::vector<DynamicSymbol>> ReadDynamicSymbols(const ReadAt& read
   if (!symbols.ok()) return symbols.status();
   const auto names = Contents((*sections)[table->header.sh_link], read, size);
   if (!names.ok()) return names.status();
+  size_t kept = 0;
   for (uint64_t i = 0; const auto symbol = ElementAt<Elf64_Sym>(*symbols, i); ++i) {
     const auto name = TextAt(*names, symbol->st_name, kMostSymbolNameBytes);
     if (!name.has_value()) return absl::InvalidArgumentError("a symbol has no name");
     if (name->empty() || !name->starts_with(prefix)) continue;
+    kept += sizeof(DynamicSymbol) + name->size();
+    if (kept > kMostKeptBytes) return absl::InvalidArgumentError("its symbols have too many names");
     found.push_back({std::string(*name), symbol->st_shndx != SHN_UNDEF,
                      ELF64_ST_BIND(symbol->st_info) == STB_WEAK});
   }

@@ -17,6 +17,7 @@ namespace warpline::elf {
 // Bounds on one file. Real ones stay far below.
 inline constexpr uint64_t kMostSymbolBytes = uint64_t{64} << 20;
 inline constexpr size_t kMostSymbolNameBytes = 4096;
+inline constexpr size_t kMostKeptBytes = size_t{64} << 20;  // All names that are returned.
 
 struct DynamicSymbol {
   std::string name;

@@ -73,9 +73,8 @@ class LibraryCallReader {
     complex_ = function.letter == 'C' || function.letter == 'Z';
     if (function.letter == 'D' || function.letter == 'Z') call->numbers = LibraryNumbers::kDouble;
     if (function.letter == 'H') call->numbers = LibraryNumbers::kHalf;
-    const uint32_t math = (modes & LibraryModes::kMathMask) >> LibraryModes::kMathShift;
-    fast_ = function.letter == 'H' || (math & kModeOfMath) == kTensorMath ||
-            (math & kModeOfMath) == kTf32Math;
+    fast_ = function.letter == 'H' ||
+            (MathIsFast() && (function.letter == 'S' || function.letter == 'C'));
   }
 
   CudaResult result() const { return result_; }
@@ -121,8 +120,8 @@ class LibraryCallReader {
     const int64_t type = a.signed_value();
     complex_ = type == kComplex32 || type == kComplex64;
     const int64_t how = compute.signed_value();
-    fast_ = fast_ || BytesOfType(type) <= 2 || how == kFast16 || how == kFastBrain16 ||
-            how == kFastTf32;
+    fast_ = BytesOfType(type) <= 2 || how == kFast16 || how == kFastBrain16 || how == kFastTf32 ||
+            (MathIsFast() && (type == kReal32 || type == kComplex32));
     // Pedantic arithmetic does without the units for small numbers.
     const bool pedantic = how == kIn16Pedantic || how == kIn32Pedantic;
     call_.numbers = pedantic                                ? LibraryNumbers::kSingle
@@ -140,6 +139,9 @@ class LibraryCallReader {
   void Require(bool holds) {
     if (!holds) Fail(CudaResult::kInvalidValue);
   }
+  void Support(bool holds) {
+    if (!holds) Fail(CudaResult::kNotSupported);
+  }
 
   // --- Memory
   void Scalar(uint32_t slot, uint32_t bytes) {
@@ -150,31 +152,36 @@ class LibraryCallReader {
     // The client sends an address of the device in both pointer modes.
     Add(slot, OperandUse::kWrite, bytes, Wide(1));
   }
-  // A vector or matrix: the elements from the first to the last one, and those that are its own.
+  // A vector or matrix: the elements from the first to the last one, and those that are its own,
+  // which are `runs` of `run` elements that begin `step` elements apart.
   struct Shape {
     Wide span;
-    Wide elements;
+    Wide runs;
+    Wide run;
+    Wide step;
   };
   Shape VectorShape(Wide count, Wide increment) {
     Require(increment != Wide(0));
     const Wide step = increment < Wide(0) ? Wide(0) - increment : increment;
     const Wide span = count > Wide(0) ? (count - Wide(1)) * step + Wide(1) : Wide(0);
     Limit(span);
-    return {span, count};
+    return {span, count, Wide(1), step};
   }
   Shape MatrixShape(Wide rows, Wide columns, Wide leading) {
     Require(leading >= Wide(1) && leading >= rows);
-    if (rows == Wide(0) || columns == Wide(0)) return {Wide(0), Wide(0)};
+    if (rows == Wide(0) || columns == Wide(0)) return {Wide(0), Wide(0), Wide(0), leading};
     const Wide span = leading * (columns - Wide(1)) + rows;
     Limit(span);
-    return {span, rows * columns};
+    return {span, columns, rows, leading};
   }
   void Vector(uint32_t slot, OperandUse use, uint32_t bytes, Wide count, Wide increment) {
     Batch(slot, use, bytes, VectorShape(count, increment), Wide(0), Wide(1));
   }
   void Vectors(uint32_t slot, OperandUse use, uint32_t bytes, Wide count, Wide increment,
                Wide stride, Wide batches) {
-    Batch(slot, use, bytes, VectorShape(count, increment), stride, batches);
+    const Shape shape = VectorShape(count, increment);
+    Batch(slot, use, bytes, shape, stride, batches);
+    if (use != OperandUse::kRead) CountBlocks(shape, batches);
   }
   void Matrix(uint32_t slot, OperandUse use, uint32_t bytes, Wide rows, Wide columns,
               Wide leading) {
@@ -184,17 +191,21 @@ class LibraryCallReader {
                 Wide leading, Wide stride, Wide count) {
     Batch(slot, use, bytes, MatrixShape(rows, columns, leading), stride, count);
   }
-  // An array of `count` addresses of vectors or matrices.
-  void Each(uint32_t slot, OperandUse use, uint32_t bytes, const Shape& shape, Wide count) {
+  // An array of `count` addresses of vectors or matrices. `multiplies` says that the function may
+  // use matrix units.
+  void Each(uint32_t slot, OperandUse use, uint32_t bytes, const Shape& shape, Wide count,
+            bool multiplies) {
     CountBatches(count);
     if (count > Wide(kMostLibraryAddresses)) Fail(CudaResult::kNotSupported);
-    Touch(shape.elements * count * Wide(bytes));
+    TouchAll(shape, bytes, count);
     Touch(count * Wide(kAddressBytes));
+    if (use != OperandUse::kRead) CountBlocks(shape, count);
     Add(slot, OperandUse::kRead, kAddressBytes, count);
     const Wide each = shape.span * Wide(bytes);
     if (!each.IsWithin(kMostElements)) Fail(CudaResult::kInvalidValue);
     if (result_ != CudaResult::kSuccess || count == Wide(0)) return;
-    call_.addresses.push_back({slot, use, count.value(), each.value(), AlignOf(bytes)});
+    const uint32_t align = multiplies && fast_ ? kFastAlign : bytes;
+    call_.addresses.push_back({slot, use, count.value(), each.value(), align});
   }
 
   void Work(Wide operations) {
@@ -217,6 +228,20 @@ class LibraryCallReader {
   static constexpr uint32_t kAddressBytes = sizeof(uint64_t);
   // cublasMath_t
   static constexpr uint32_t kModeOfMath = 15, kTensorMath = 1, kTf32Math = 3;
+  // Where matrix units may be used, addresses in device memory are multiples of this. The library
+  // knows none of them when it chooses a kernel, and such kernels load so many bytes at once. The
+  // documentation of cublasGemmBatchedEx() allows less where k is odd, but its kernels fault then
+  // if other dimensions are even.
+  static constexpr uint32_t kFastAlign = 16;
+  // The device reads and writes at least so many bytes at a time.
+  static constexpr int64_t kSector = 32;
+  // A block of a kernel computes at most so many rows and columns of a result.
+  static constexpr int64_t kBlockSide = 64;
+
+  bool MathIsFast() const {
+    const uint32_t math = (modes_ & LibraryModes::kMathMask) >> LibraryModes::kMathShift;
+    return (math & kModeOfMath) == kTensorMath || (math & kModeOfMath) == kTf32Math;
+  }
 
   // Kernels compute places within a vector or matrix in 32 bits, in which larger ones would wrap
   // around to other memory.
@@ -232,14 +257,21 @@ class LibraryCallReader {
              Wide count) {
     const bool none = shape.span == Wide(0) || count == Wide(0);
     if (!none) CountBatches(count);
-    Touch(shape.elements * count * Wide(bytes));
+    TouchAll(shape, bytes, count);
     Add(slot, use, bytes, none ? Wide(0) : stride * (count - Wide(1)) + shape.span);
   }
-  // Returns what addresses in device memory are multiples of. The library knows none of them when
-  // it chooses a kernel, and kernels for matrix units load 16 bytes at once. The documentation of
-  // cublasGemmBatchedEx() allows less where k is odd, but its kernels fault then if other
-  // dimensions are even.
-  uint32_t AlignOf(uint32_t bytes) const { return fast_ ? 16 : bytes; }
+  void TouchAll(const Shape& shape, uint32_t bytes, Wide count) {
+    const Wide run = shape.run * Wide(bytes), step = shape.step * Wide(bytes);
+    const Wide least = step < Wide(kSector) ? step : Wide(kSector);
+    Touch(shape.runs * count * (run < least ? least : run));
+  }
+  // Notes the blocks of a result that is computed by blocks alone.
+  void CountBlocks(const Shape& shape, Wide count) {
+    if (result_ != CudaResult::kSuccess) return;
+    const uint64_t runs = shape.runs.value(), run = shape.run.value();
+    call_.blocks = count.value() * ((runs + kBlockSide - 1) / kBlockSide) *
+                   ((run + kBlockSide - 1) / kBlockSide);
+  }
   void Touch(Wide bytes) {
     if (bytes.IsWithin(kMostElements)) call_.traffic += bytes.value();
   }
@@ -301,6 +333,7 @@ CudaResult ReadLibraryCall(const LibraryFunction& function, uint32_t modes,
   call->work = 0;
   call->traffic = 0;
   call->batches = 1;
+  call->blocks = LibraryCall::kManyBlocks;
   call->numbers = LibraryNumbers::kSingle;
   call->divide_slot = LibraryCall::kNoSlot;
   LibraryCallReader reader(function, modes, values, call);

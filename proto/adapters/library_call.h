@@ -74,6 +74,10 @@ struct LibraryCall {
   // The bytes that it reads and writes, and the products that it makes.
   uint64_t traffic = 0;
   uint64_t batches = 1;
+  // The blocks of a kernel that share the work, at most; kManyBlocks where the library divides the
+  // work in other ways, too.
+  static constexpr uint64_t kManyBlocks = ~uint64_t{0};
+  uint64_t blocks = kManyBlocks;
   LibraryNumbers numbers = LibraryNumbers::kSingle;
   // The value that is divided when the call is made in parts; kNoSlot when it cannot be.
   uint32_t divide_slot = kNoSlot;

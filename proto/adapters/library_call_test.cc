@@ -249,6 +249,67 @@ TEST(LibraryCallTest, AddressesAreAsAlignedAsKernelsForMatrixUnitsLoad) {
   EXPECT_EQ(align(5, 5, 70), 16u);
 }
 
+TEST(LibraryCallTest, MathModesAskForAlignedAddressesWhereTheyMatter) {
+  constexpr uint32_t kTf32 = 3u << LibraryModes::kMathShift;
+  const auto align = [](std::string_view name, const std::vector<uint64_t>& values) {
+    LibraryCall call;
+    EXPECT_EQ(Read(name, values, &call, kTf32), CudaResult::kSuccess) << name;
+    return call.addresses.empty() ? 0 : call.addresses[0].align;
+  };
+  const std::vector<uint64_t> gemm = {0, 0,      4, 4, 4, 1,      0, 0x1000,
+                                      4, 0x2000, 4, 1, 0, 0x3000, 4, 2};
+  EXPECT_EQ(align("cublasSgemmBatched", gemm), 16u);
+  EXPECT_EQ(align("cublasDgemmBatched", gemm), 8u);
+  const std::vector<uint64_t> gemv = {0, 4, 4, 1, 0, 0x1000, 4, 0x2000, 1, 1, 0, 0x3000, 1, 2};
+  EXPECT_EQ(align("cublasSgemvBatched", gemv), 4u);
+  const std::vector<uint64_t> trsm = {0, 0, 0, 0, 4, 4, 1, 0, 0x1000, 4, 0x2000, 4, 2};
+  EXPECT_EQ(align("cublasStrsmBatched", trsm), 16u);
+}
+
+TEST(LibraryCallTest, BatchesAreComputedByTheBlocksOfTheirResults) {
+  LibraryCall call;
+  // A product of one element, and 3 of them.
+  ASSERT_EQ(Read("cublasGemmBatchedEx", BatchedEx(1, 1, 1 << 20, 2, 0, 68), &call),
+            CudaResult::kSuccess);
+  EXPECT_EQ(call.blocks, 3u);
+  ASSERT_EQ(Read("cublasGemmBatchedEx", BatchedEx(65, 128, 8, 2, 0, 68), &call),
+            CudaResult::kSuccess);
+  EXPECT_EQ(call.blocks, 3u * 2 * 2);
+  ASSERT_EQ(Read("cublasSgemm_v2", Gemm(0, 0, 1, 1, 7, 10, 20, 30), &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.blocks, LibraryCall::kManyBlocks);
+}
+
+TEST(LibraryCallTest, EveryElementFarFromTheNextOneCostsASector) {
+  const auto traffic = [](int64_t incx) {
+    LibraryCall call;
+    EXPECT_EQ(Read("cublasScopy_v2", {100, 0x1000, static_cast<uint64_t>(incx), 0x2000, 1}, &call),
+              CudaResult::kSuccess);
+    return call.traffic - 400;
+  };
+  EXPECT_EQ(traffic(1), 400u);
+  EXPECT_EQ(traffic(4), 1600u);
+  EXPECT_EQ(traffic(100), 3200u);
+  EXPECT_EQ(traffic(-100), 3200u);
+  // A row of a matrix.
+  LibraryCall row;
+  ASSERT_EQ(Read("cublasSgemv_v2", {0, 1, 50, 1, 0, 0x1000, 64, 0x8000, 1, 1, 0, 0x9000, 1}, &row),
+            CudaResult::kSuccess);
+  EXPECT_EQ(row.traffic, 50 * 32u + 50 * 4 + 4);
+}
+
+TEST(LibraryCallTest, TrianglesOfBatchesHaveABound) {
+  const auto read = [](uint64_t side, uint64_t m, uint64_t n) {
+    LibraryCall call;
+    const uint64_t order = side == 0 ? m : n;
+    return Read("cublasStrsmBatched", {side, 0, 0, 0, m, n, 1, 0, 0x1000, order, 0x2000, m, 2},
+                &call);
+  };
+  EXPECT_EQ(read(0, 2048, 4000), CudaResult::kSuccess);
+  EXPECT_EQ(read(0, 2049, 1), CudaResult::kNotSupported);
+  EXPECT_EQ(read(1, 4000, 2048), CudaResult::kSuccess);
+  EXPECT_EQ(read(1, 1, 2049), CudaResult::kNotSupported);
+}
+
 TEST(LibraryCallTest, ArraysHaveABoundAndTheirAddressesMayBeUnused) {
   LibraryCall call;
   EXPECT_EQ(Read("cublasGemmBatchedEx", BatchedEx(4, 5, 6, 2, 0, 68, 65537), &call),

@@ -2,6 +2,8 @@
 // NVIDIA's code should not see in a process that tenants share. A row for each function tries each
 // of its operands; the call is made with the session's own memory first, which must work.
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <iterator>
 #include <memory>
@@ -471,6 +473,10 @@ template <size_t... kIndices>
 std::vector<WireAttack> MakeAttacks(std::index_sequence<kIndices...>) {
   std::vector<WireAttack> attacks;
   const auto functions = AllLibraryFunctions();
+  if (functions.size() != kFunctions) {
+    std::fprintf(stderr, "%zu functions, and rows for %zu\n", functions.size(), kFunctions);
+    std::exit(1);
+  }
   const auto add = [&](const char* prefix, size_t index, WireResult (*run)(const WireTarget&)) {
     attacks.push_back({NameOf(prefix, functions[index]), "-", "", run});
   };

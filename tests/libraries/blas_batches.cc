@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <complex>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,9 @@ void GemmBatched() {
 
 template <typename T>
 void TrsmBatched() {
-  const int side = Below(2), upper = Below(2), op = Below(3), m = 1 + Below(30), n = 1 + Below(30);
+  const int side = Below(2), upper = Below(2), op = Below(3);
+  // Some triangles are larger than those that a kernel solves at once.
+  const int most = Below(4) == 0 ? 200 : 30, m = 1 + Below(most), n = 1 + Below(most);
   const int order = side == 0 ? m : n, lda = order + Below(3), ldb = m + Below(3), batch = Below(4);
   const size_t sa = Extent(order, order, lda), sb = Extent(m, n, ldb);
   Memory<T> a(sa * batch), b(sb * batch);
@@ -116,9 +119,9 @@ void TrsmBatched() {
 template <typename T>
 void GemvBatched() {
   const int op = Below(3), m = 1 + Below(40), n = 1 + Below(40), lda = m + Below(3);
-  const int incx = 1 + Below(3), incy = 1 + Below(3), batch = Below(5);
+  const int incx = (1 + Below(3)) * (Below(2) == 0 ? 1 : -1), incy = 1 + Below(3), batch = Below(5);
   const int x_count = op == 0 ? n : m, y_count = op == 0 ? m : n;
-  const size_t sa = Extent(m, n, lda) + 1, sx = (x_count - 1) * incx + 2,
+  const size_t sa = Extent(m, n, lda) + 1, sx = (x_count - 1) * std::abs(incx) + 2,
                sy = (y_count - 1) * incy + 2;
   Memory<T> a(sa * batch), x(sx * batch), y(sy * batch);
   const Addresses as(Backwards<T>(a.at(), sa, batch)), xs(Backwards<T>(x.at(), sx, batch)),
@@ -130,7 +133,8 @@ void GemvBatched() {
       for (int i = 0; i < y_count; ++i) {
         T sum{};
         for (int j = 0; j < x_count; ++j) {
-          sum += Element(a.host, lda, op, i, j, sa * l) * x.host[sx * l + j * incx];
+          const int place = incx > 0 ? j * incx : (j - x_count + 1) * incx;
+          sum += Element(a.host, lda, op, i, j, sa * l) * x.host[sx * l + place];
         }
         want[sy * l + i * incy] += alpha * sum;
       }

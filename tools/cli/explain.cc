@@ -203,7 +203,7 @@ int Explain(const CommandLine& line) {
   }
   std::printf("%s\n", ExplainChoice(first, line.rest, files, needed, tier::CacheFolder()).c_str());
   const bool all = totals.guarded == totals.kernels && totals.machine_code == 0;
-  return all && served.complete() && !totals.doubts ? 0 : 1;
+  return all && served.IsComplete(needed) && !totals.doubts ? 0 : 1;
 }
 
 }  // namespace warpline::cli

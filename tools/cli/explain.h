@@ -21,10 +21,11 @@ std::string ExplainChoice(const std::string& program, const std::vector<std::str
                           const std::vector<std::string>& files,
                           const std::set<std::string>& needed, const std::string& cache_folder);
 
-// Returns the exit code: 0 when all kernels can be guarded, 1 when some cannot or a part was not
-// looked into, and 2 when the first file cannot be explained. That is so if there is no such file,
-// or it is a folder, a pipe, a device, a script, or too large. It must be a program, a library, a
-// fatbin or PTX; the files behind it may be data or scripts.
+// Returns the exit code: 0 when all kernels can be guarded and the server executes the functions of
+// libraries that are used. 1 when some cannot, when it does not execute one, or when a part was not
+// looked into. 2 when the first file cannot be explained: there is no such file, or it is a folder,
+// a pipe, a device, a script, or too large. It must be a program, a library, a fatbin or PTX; the
+// files behind it may be data or scripts.
 int Explain(const CommandLine& line);
 
 }  // namespace warpline::cli

@@ -44,7 +44,8 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
                                    guarded, so that they may share a context with others, why other
                                    kernels cannot, and what --tier=auto would choose. It reads all
                                    of them and runs none. Exits with 0 if all kernels can be
-                                   guarded, with 1 if not, and with 2 for a file that it cannot
+                                   guarded and the server executes the functions of cuBLAS that are
+                                   used, with 1 if not, and with 2 for a file that it cannot
                                    explain, such as a script or a pipe
   warpline stat [--endpoint=E]     print counters of a server's devices and sessions
   warpline policy [list]           list the policies that can divide a server's devices, and the

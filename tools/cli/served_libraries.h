@@ -29,8 +29,10 @@ class ServedLibraries {
   // Says of the functions how many the server executes, and names the others. Empty without a
   // library that is `needed`.
   std::vector<std::string> Lines(const std::set<std::string>& needed) const;
-  // Returns true if all functions that are used are executed.
-  bool complete() const { return refused_.empty(); }
+  // Returns true if all functions of a `needed` library that are used are executed.
+  bool IsComplete(const std::set<std::string>& needed) const {
+    return refused_.empty() || needed.empty();
+  }
 
  private:
   std::set<std::string> names_;

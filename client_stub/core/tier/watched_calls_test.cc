@@ -31,6 +31,23 @@ class WatchedCallsTest : public CoreTest {
   LogCapture log_;
 };
 
+// Programs ask, and have other ways.
+TEST_F(WatchedCallsTest, AttributesDenyWhatTheTierLacks) {
+  const auto attribute = [](CUdevice_attribute id) {
+    int value = -1;
+    EXPECT_EQ(cuDeviceGetAttribute(&value, id, 0), CUDA_SUCCESS);
+    return value;
+  };
+  EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), 0);
+  EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED), 0);
+  EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES), 0);
+  EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH), 0);
+  EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED), 1);
+  runtime().tier_watch = nullptr;
+  EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), 1);
+  EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED), 1);
+}
+
 TEST_F(WatchedCallsTest, ModulesWithoutPtx) {
   Answer(CommandId::kModuleCheck, CudaResult::kNoBinaryForGpu);
   // It lies in this program, whose name is said.

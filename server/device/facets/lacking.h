@@ -100,7 +100,7 @@ class NoLibraries : public virtual Libraries {
   CudaResult CallLibrary(const LibraryRequest&, StreamId, uint32_t*) override {
     return Lacks(Capability::kLibraries);
   }
-  CudaResult TakeLibraryFault() override { return CudaResult::kSuccess; }
+  CudaResult LibraryFault() override { return CudaResult::kSuccess; }
 };
 
 class NoPartitions : public virtual Partitions {

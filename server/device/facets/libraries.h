@@ -48,10 +48,11 @@ struct LibraryRequest {
 
 // The figures from which a call's time is estimated.
 struct LibraryCost {
-  uint64_t work = 0;          // Operations on numbers of `number_bytes`.
-  uint64_t bytes = 0;         // Read and written.
-  uint64_t batches = 1;       // The products that it makes.
-  uint32_t number_bytes = 4;  // 2, 4 or 8
+  uint64_t work = 0;               // Operations on numbers of `number_bytes`.
+  uint64_t bytes = 0;              // Read and written.
+  uint64_t batches = 1;            // The products that it makes.
+  uint64_t blocks = ~uint64_t{0};  // The blocks that share the work, at most.
+  uint32_t number_bytes = 4;       // 2, 4 or 8
 };
 
 // Thread-safe.
@@ -71,9 +72,9 @@ class Libraries {
   // number of operations that it has put on the stream, also when it failed halfway.
   virtual CudaResult CallLibrary(const LibraryRequest& request, StreamId stream,
                                  uint32_t* launches) = 0;
-  // Returns what went wrong in calls that are complete, once, or kSuccess: kIllegalAddress or
+  // Returns the error of a call that is complete, from then on, or kSuccess: kIllegalAddress or
   // kMisalignedAddress for an address in device memory, in whose place another was used.
-  virtual CudaResult TakeLibraryFault() = 0;
+  virtual CudaResult LibraryFault() = 0;
 };
 
 }  // namespace warpline::device

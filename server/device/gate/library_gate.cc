@@ -21,4 +21,9 @@ std::optional<std::vector<uint64_t>> AdmitLibraryCall(const AddressGate& gate,
   return values;
 }
 
+std::optional<AddressBounds> BoundsOfAddresses(const AddressGate& gate, uint64_t bytes) {
+  if (bytes > gate.arena_bytes()) return std::nullopt;
+  return AddressBounds{gate.arena_base(), gate.arena_base() + (gate.arena_bytes() - bytes)};
+}
+
 }  // namespace warpline::device

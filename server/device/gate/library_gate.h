@@ -19,6 +19,15 @@ std::optional<std::vector<uint64_t>> AdmitLibraryCall(const AddressGate& gate,
                                                       const LibraryRequest& request,
                                                       uint64_t unused);
 
+// The addresses of so many bytes that all lie in the arena.
+struct AddressBounds {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+
+// Returns nothing when the arena does not have as many bytes.
+std::optional<AddressBounds> BoundsOfAddresses(const AddressGate& gate, uint64_t bytes);
+
 }  // namespace warpline::device
 
 #endif  // WARPLINE_SERVER_DEVICE_GATE_LIBRARY_GATE_H_

@@ -282,6 +282,8 @@ bool Executor::Poll() {
         if (unhurried) ask_after_ = Clock::now() + kUnhurried;
         break;
       }
+      // Any stream may have waited for the call.
+      if (result == CudaResult::kSuccess) result = context_->LibraryFault();
     }
     const Pending pending = std::move(pending_.front());
     pending_.pop_front();

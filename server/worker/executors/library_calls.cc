@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/inlined_vector.h"
 
 namespace warpline::worker {
@@ -13,6 +14,7 @@ uint64_t Estimate(const LibraryCall& call, device::Context* context) {
   cost.work = call.work;
   cost.bytes = call.traffic;
   cost.batches = call.batches;
+  cost.blocks = call.blocks;
   cost.number_bytes = call.numbers == LibraryNumbers::kHalf     ? 2
                       : call.numbers == LibraryNumbers::kSingle ? 4
                                                                 : 8;
@@ -50,9 +52,13 @@ CudaResult LibraryCallIssue::Read(const cmd::LibraryCall& command, std::string_v
   units_ = values_[call_.divide_slot];
   units_of_part_ = units_ / (whole / kMostOfPart + 1);
   // Operands of later parts stay as aligned as the kernels for small types want them.
-  const uint64_t align = units_of_part_ >= 64 ? 64 : units_of_part_ >= 8 ? 8 : 1;
+  const uint64_t align = StaysAligned()         ? 1
+                         : units_of_part_ >= 64 ? 64
+                         : units_of_part_ >= 8  ? 8
+                                                : 1;
   units_of_part_ -= units_of_part_ % align;
-  if (units_of_part_ == 0 || (align == 1 && call_.numbers == LibraryNumbers::kHalf)) {
+  if (units_of_part_ == 0 ||
+      (align == 1 && call_.numbers == LibraryNumbers::kHalf && !StaysAligned())) {
     return CudaResult::kNotSupported;
   }
   // Each part reads anew what is not divided.
@@ -62,6 +68,13 @@ CudaResult LibraryCallIssue::Read(const cmd::LibraryCall& command, std::string_v
   if (divided != CudaResult::kSuccess) return divided;
   part_microseconds_ = Estimate(first, context);
   return part_microseconds_ <= 2 * kMostOfPart ? CudaResult::kSuccess : CudaResult::kNotSupported;
+}
+
+bool LibraryCallIssue::StaysAligned() const {
+  constexpr uint64_t kMostAligned = 16;
+  return absl::c_all_of(call_.advances, [this](const LibraryCall::Advance& advance) {
+    return function_->kinds[advance.slot] == 'p' || advance.bytes % kMostAligned == 0;
+  });
 }
 
 CudaResult LibraryCallIssue::ReadPart(uint32_t modes, absl::Span<uint64_t> values,

@@ -69,6 +69,8 @@ class LibraryCallIssue {
 
  private:
   CudaResult Read(const cmd::LibraryCall& command, std::string_view tail, device::Context* context);
+  // Returns whether operands are aligned to 16 bytes in each part if they are in the first one.
+  bool StaysAligned() const;
   // Makes `values` the part of the call that begins at `next_unit_`, and reads it into `*part`.
   CudaResult ReadPart(uint32_t modes, absl::Span<uint64_t> values, LibraryCall* part) const;
   // Issues a call that has been read: the whole one, or a part.

@@ -76,14 +76,33 @@ TEST_F(LibraryCallIssueTest, TheOperationsOfAStreamAreBounded) {
 }
 
 TEST_F(LibraryCallIssueTest, ALongCallIsMadeInPartsThatTakeLessEach) {
-  // 2 * 20 * 20 * 200 = 160,000 us: parts of 48 columns, and one of 8.
+  // 2 * 20 * 20 * 200 = 160,000 us: parts of 50 columns. A column has 80 bytes, so each part is as
+  // aligned as the first one.
   EXPECT_EQ(Issue(kSgemm, Sgemm(20, 200)), LibraryCallIssue::Step::kDone);
   EXPECT_EQ(issue_.result(), CudaResult::kSuccess);
-  std::vector<std::string> calls(4, "library@7 1 1600 3840 3840w");
-  calls.push_back("library@7 1 1600 640 640w");
+  EXPECT_EQ(Calls(), std::vector<std::string>(4, "library@7 1 1600 4000 4000w"));
+  EXPECT_EQ(watched_.size(), 4u);
+  EXPECT_EQ(watched_[0].microseconds, 2u * 20 * 20 * 50);
+}
+
+TEST_F(LibraryCallIssueTest, PartsAreWholeGroupsOfColumnsThatAreNotAligned) {
+  // 2 * 21 * 21 * 200 = 176,400 us: parts of 48 columns, and one of 8.
+  EXPECT_EQ(Issue(kSgemm, Sgemm(21, 200)), LibraryCallIssue::Step::kDone);
+  EXPECT_EQ(issue_.result(), CudaResult::kSuccess);
+  std::vector<std::string> calls(4, "library@7 1 1764 4032 4032w");
+  calls.push_back("library@7 1 1764 672 672w");
   EXPECT_EQ(Calls(), calls);
-  EXPECT_EQ(watched_.size(), 5u);
-  EXPECT_EQ(watched_[0].microseconds, 2u * 20 * 20 * 48);
+}
+
+TEST_F(LibraryCallIssueTest, FewLargeProductsOfHalvesAreMadeOneByOne) {
+  // cublasHgemmBatched of 3 products, 31,250 us each.
+  const uint64_t values[] = {0,  0,       25, 25, 25, 1,       0,  0x10000,
+                             25, 0x20000, 25, 1,  0,  0x30000, 25, 3};
+  EXPECT_EQ(Issue({7, 77, 0}, {reinterpret_cast<const char*>(values), sizeof(values)}),
+            LibraryCallIssue::Step::kDone);
+  EXPECT_EQ(issue_.result(), CudaResult::kSuccess);
+  EXPECT_EQ(Calls(),
+            std::vector<std::string>(3, "library@7 77 8 8 8 1*1250@16 1*1250@16 1*1250w@16"));
 }
 
 TEST_F(LibraryCallIssueTest, WhatIsUnderWayIsBounded) {
@@ -91,7 +110,7 @@ TEST_F(LibraryCallIssueTest, WhatIsUnderWayIsBounded) {
   const std::string tail = Sgemm(20, 2000);
   EXPECT_EQ(Issue(kSgemm, tail), LibraryCallIssue::Step::kBlocked);
   const size_t first = Calls().size();
-  EXPECT_EQ(first, LibraryBudget::kMostUnderWay / (2 * 20 * 20 * 56));  // Parts of 56 columns.
+  EXPECT_EQ(first, LibraryBudget::kMostUnderWay / (2 * 20 * 20 * 60));  // Parts of 60 columns.
   EXPECT_EQ(Issue(kSgemm, tail), LibraryCallIssue::Step::kBlocked);
   EXPECT_EQ(Calls().size(), first);
   Complete();
@@ -102,7 +121,7 @@ TEST_F(LibraryCallIssueTest, WhatIsUnderWayIsBounded) {
     if (Issue(kSgemm, tail) == LibraryCallIssue::Step::kDone) break;
   }
   EXPECT_EQ(issue_.result(), CudaResult::kSuccess);
-  EXPECT_EQ(Calls().size(), 36u);
+  EXPECT_EQ(Calls().size(), 34u);
   // The next one begins anew.
   Complete();
   EXPECT_EQ(Issue(kSgemm, Sgemm(2, 2)), LibraryCallIssue::Step::kDone);

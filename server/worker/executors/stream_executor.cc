@@ -350,14 +350,10 @@ Executor::Step StreamExecutor::Do(const cmd::LibraryCall& command, Task& task) {
     on_executor_.AssertOnLoop();
     Pending pending;
     pending.seq = task.seq;
-    pending.action = [this, work, seq = task.seq](CudaResult, std::string*) {
+    pending.action = [this, work](CudaResult, std::string*) {
       on_executor_.AssertOnLoop();
       host_->libraries->Give(work.microseconds);
       library_launches_ -= work.launches;
-      const CudaResult fault = context_->TakeLibraryFault();
-      if (fault != CudaResult::kSuccess) {
-        host_->reports->Fail(seq, CommandId::kLibraryCall, fault);
-      }
     };
     Mark(device_stream_, std::move(pending));
   };

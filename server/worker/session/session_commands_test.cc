@@ -114,6 +114,27 @@ TEST_F(SessionCommandsTest, EventsAndTheLegacyStreamWaitForAHostCall) {
   replies_.Wait(legacy);
 }
 
+TEST_F(SessionCommandsTest, AWrongAddressInALibraryCallIsKnownToAWaitBehindIt) {
+  // cublasSgemmBatched of one product.
+  const uint64_t values[] = {0, 0, 2, 2, 2, 1, 0, 4096, 2, 8192, 2, 1, 0, 12288, 2, 1};
+  AddStream(7);
+  AddStream(8);
+  const std::string tail(reinterpret_cast<const char*>(values), sizeof(values));
+  Add(cmd::LibraryCall{7, 78, 0}, tail);
+  const uint64_t good = Add(cmd::StreamSync{7});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(good), CudaResult::kSuccess);
+  context_.FailLibraryCalls(CudaResult::kIllegalAddress);
+  // It is also known to a wait on another stream, which may be the first one to be complete.
+  Add(cmd::LibraryCall{7, 78, 0}, tail);
+  Add(cmd::Memset{8, 4096, 1, 1, 1});
+  const uint64_t other = Add(cmd::StreamSync{8});
+  const uint64_t sync = Add(cmd::StreamSync{7});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(sync), CudaResult::kIllegalAddress);
+  EXPECT_EQ(ResultOf(other), CudaResult::kIllegalAddress);
+}
+
 // Each command of the legacy stream, and each that comes after all streams, waits for all of these;
 // what it takes to wait must not be as much for each.
 TEST_F(SessionCommandsTest, WaitingTakesMemoryOfCommandsAndNotOfStreamsForEach) {

@@ -38,7 +38,7 @@ class FakeLibraries : public virtual device::Libraries {
     }
     return log_.Add("library", stream, what);
   }
-  CudaResult TakeLibraryFault() override { return fault_.exchange(CudaResult::kSuccess); }
+  CudaResult LibraryFault() override { return fault_.load(); }
 
   void FailLibraryCalls(CudaResult fault) { fault_ = fault; }
 

@@ -20,7 +20,7 @@ class CpuLibraries : public virtual device::Libraries {
   CudaResult CallLibrary(const device::LibraryRequest& request, device::StreamId stream,
                          uint32_t* launches) override;
   // A fault is the error of the operation that has it.
-  CudaResult TakeLibraryFault() override { return CudaResult::kSuccess; }
+  CudaResult LibraryFault() override { return CudaResult::kSuccess; }
 
  private:
   CpuShared* const shared_;

@@ -24,6 +24,9 @@ StreamWork WorkOf(const LibraryRequest& request) {
   for (const LibraryRequest::Operand& operand : request.operands) {
     if (operand.writes) bytes = std::max(bytes, operand.bytes);
   }
+  for (const LibraryRequest::Addresses& addresses : request.addresses) {
+    if (addresses.writes) bytes = std::max(bytes, addresses.count * addresses.bytes);
+  }
   return {bytes / kBytesOfBlock + 1, false};
 }
 
@@ -55,7 +58,9 @@ uint64_t CudaSharedLibraries::LibraryMicroseconds(const LibraryCost& cost) {
   const uint64_t rate = cost.number_bytes == 2   ? kHalves
                         : cost.number_bytes == 4 ? kSingles
                                                  : kSingles / share_->double_ratio;
-  return cost.work / (has * rate) + cost.bytes / std::min(has * kBytes, kMostBytes) +
+  // The multiprocessors that have a block.
+  const uint64_t used = std::clamp<uint64_t>(cost.blocks, 1, has);
+  return cost.work / (used * rate) + cost.bytes / std::min(used * kBytes, kMostBytes) +
          cost.batches / (has * kBatches);
 }
 
@@ -107,8 +112,8 @@ CudaResult CudaSharedLibraries::PlaceAddresses(const LibraryRequest& request, Wo
   if (fault_.load() == nullptr) return CudaResult::kOutOfMemory;
   CUdeviceptr to = workspace->addresses->workspace().address;
   for (const LibraryRequest::Addresses& addresses : request.addresses) {
-    if (addresses.slot >= values->size() || addresses.count > kMostLibraryAddresses ||
-        addresses.bytes > gate().arena_bytes()) {
+    const auto bounds = BoundsOfAddresses(gate(), addresses.bytes);
+    if (!bounds || addresses.slot >= values->size() || addresses.count > kMostLibraryAddresses) {
       return CudaResult::kInvalidValue;
     }
     uint64_t& value = (*values)[addresses.slot];
@@ -116,9 +121,9 @@ CudaResult CudaSharedLibraries::PlaceAddresses(const LibraryRequest& request, Wo
     array.from = value;
     array.to = to;
     array.count = addresses.count;
-    array.first = array.last = gate().arena_base();
+    array.first = array.last = bounds->first;
     if (addresses.bytes != 0) {
-      array.last += gate().arena_bytes() - addresses.bytes;
+      array.last = bounds->last;
       array.odd = addresses.align - 1;
       array.word = fault_.load();
     }
@@ -129,10 +134,10 @@ CudaResult CudaSharedLibraries::PlaceAddresses(const LibraryRequest& request, Wo
   return CudaResult::kSuccess;
 }
 
-CudaResult CudaSharedLibraries::TakeLibraryFault() {
+CudaResult CudaSharedLibraries::LibraryFault() {
   uint32_t* const word = fault_.load(std::memory_order_relaxed);
   if (word == nullptr) return CudaResult::kSuccess;
-  return static_cast<CudaResult>(__atomic_exchange_n(word, 0, __ATOMIC_ACQ_REL));
+  return static_cast<CudaResult>(__atomic_load_n(word, __ATOMIC_ACQUIRE));
 }
 
 CudaResult CudaSharedLibraries::CallLibrary(const LibraryRequest& request, StreamId stream,

@@ -27,7 +27,7 @@ class CudaSharedLibraries : public virtual Libraries, protected CudaPart {
   uint64_t LibraryMicroseconds(const LibraryCost& cost) override;
   CudaResult CallLibrary(const LibraryRequest& request, StreamId stream,
                          uint32_t* launches) override;
-  CudaResult TakeLibraryFault() override;
+  CudaResult LibraryFault() override;
 
  private:
   // Streams whose calls may be under way at the same time. More streams take turns.
