@@ -63,10 +63,17 @@ void RankUpdates(bool hermitian) {
   Memory<T> a(Extent(rows, columns, lda)), b(Extent(rows, columns, ldb)), c(Extent(n, n, ldc));
   RealDiagonal(&c, n, ldc, hermitian);
   const T alpha = T(2), beta = T(3);
-  const RealOf<T> real_alpha = 2, real_beta = 3;
+  const bool device = Below(2) == 1;
+  const Scalar<T> whole_alpha(alpha, device), whole_beta(beta, device);
+  const Scalar<RealOf<T>> real_alpha(2, device), real_beta(3, device);
   const std::string prefix = hermitian ? "her" : "syr";
-  const void* const beta_at = hermitian ? static_cast<const void*>(&real_beta) : &beta;
-  const void* const alpha_at = hermitian ? static_cast<const void*>(&real_alpha) : &alpha;
+  const auto at = [&](const Scalar<T>& whole, const Scalar<RealOf<T>>& real) -> const void* {
+    if (hermitian) return real.at();
+    return whole.at();
+  };
+  const void* const beta_at = at(whole_beta, real_beta);
+  const void* const alpha_at = at(whole_alpha, real_alpha);
+  SetPointerMode(device);
   std::vector<T> want = c.host;
   const auto dot = [&](const std::vector<T>& x, int ldx, const std::vector<T>& y, int ldy, int i,
                        int j) {
@@ -84,8 +91,8 @@ void RankUpdates(bool hermitian) {
                  [&](int i, int j) { return alpha * dot(a.host, lda, a.host, lda, i, j); });
   Compare(Name<T>((prefix + "k").c_str()), c.Read(), want, 8 * (k + 1));
   Must(BLAS(Name<T>((prefix + "2k_v2").c_str()), int, int, int, int, const T*, const T*, int,
-            const T*, int, const void*, T*,
-            int)(handle, upper, op, n, k, &alpha, a.at(), lda, b.at(), ldb, beta_at, c.at(), ldc),
+            const T*, int, const void*, T*, int)(handle, upper, op, n, k, whole_alpha.at(), a.at(),
+                                                 lda, b.at(), ldb, beta_at, c.at(), ldc),
        "syr2k");
   UpdateTriangle(&want, ldc, n, upper == 1, hermitian, beta, [&](int i, int j) {
     return alpha * dot(a.host, lda, b.host, ldb, i, j) +
@@ -93,12 +100,13 @@ void RankUpdates(bool hermitian) {
   });
   Compare(Name<T>((prefix + "2k").c_str()), c.Read(), want, 64 * (k + 1));
   Must(BLAS(Name<T>((prefix + "kx").c_str()), int, int, int, int, const T*, const T*, int, const T*,
-            int, const void*, T*,
-            int)(handle, upper, op, n, k, &alpha, a.at(), lda, a.at(), lda, beta_at, c.at(), ldc),
+            int, const void*, T*, int)(handle, upper, op, n, k, whole_alpha.at(), a.at(), lda,
+                                       a.at(), lda, beta_at, c.at(), ldc),
        "syrkx");
   UpdateTriangle(&want, ldc, n, upper == 1, hermitian, beta,
                  [&](int i, int j) { return alpha * dot(a.host, lda, a.host, lda, i, j); });
   Compare(Name<T>((prefix + "kx").c_str()), c.Read(), want, 256 * (k + 1));
+  SetPointerMode(false);
 }
 
 // symv, syr and syr2, or hemv, her and her2.
