@@ -256,9 +256,14 @@ WireResult AddressesThatChange(const WireTarget& target) {
 WireResult SizesBehindAddresses(const WireTarget& target) {
   const LibraryFunction& function = *FindLibraryFunction(kSgemmBatched);
   constexpr uint64_t kMost = (uint64_t{1} << 31) - 1;
+  // Few elements, which are quick to compute and lie far beyond the arena.
+  constexpr uint64_t kFar = 700'000'000;
   const std::vector<std::pair<std::vector<size_t>, uint64_t>> changes = {{{15}, kMost},
                                                                          {{15}, 65537},
                                                                          {{2, 8, 14}, 500'000'000},
+                                                                         {{14}, kFar},
+                                                                         {{8}, kFar},
+                                                                         {{10}, kFar},
                                                                          {{14}, kMost},
                                                                          {{8}, kMost},
                                                                          {{10}, kMost},
