@@ -167,6 +167,20 @@ WireResult TryAll(const WireTarget& target, const LibraryFunction& function,
   return Stopped(absl::StrCat("its own works, and ", all.size(), " others do not"));
 }
 
+// Slots, and the value that all of them get in one call.
+using Changes = std::vector<std::pair<std::vector<size_t>, uint64_t>>;
+
+WireResult TryChanges(const WireTarget& target, const LibraryFunction& function,
+                      const Changes& changes) {
+  std::vector<Wrong> all;
+  for (const auto& [slots, value] : changes) {
+    Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slots[0], " of ", value)};
+    for (const size_t slot : slots) wrong.values[slot] = value;
+    all.push_back(std::move(wrong));
+  }
+  return TryAll(target, function, all);
+}
+
 // Each operand of a function elsewhere.
 WireResult OperandsElsewhere(const WireTarget& target, const LibraryFunction& function) {
   std::vector<Wrong> all;
@@ -258,26 +272,20 @@ WireResult SizesBehindAddresses(const WireTarget& target) {
   constexpr uint64_t kMost = (uint64_t{1} << 31) - 1;
   // Few elements, which are quick to compute and lie far beyond the arena.
   constexpr uint64_t kFar = 700'000'000;
-  const std::vector<std::pair<std::vector<size_t>, uint64_t>> changes = {{{15}, kMost},
-                                                                         {{15}, 65537},
-                                                                         {{2, 8, 14}, 500'000'000},
-                                                                         {{14}, kFar},
-                                                                         {{8}, kFar},
-                                                                         {{10}, kFar},
-                                                                         {{14}, kMost},
-                                                                         {{8}, kMost},
-                                                                         {{10}, kMost},
-                                                                         {{4, 8, 10}, kMost},
-                                                                         {{3}, kMost},
-                                                                         {{15}, ~uint64_t{0}},
-                                                                         {{15}, uint64_t{1} << 40}};
-  std::vector<Wrong> all;
-  for (const auto& [slots, value] : changes) {
-    Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slots[0], " of ", value)};
-    for (const size_t slot : slots) wrong.values[slot] = value;
-    all.push_back(std::move(wrong));
-  }
-  return TryAll(target, function, all);
+  const Changes changes = {{{15}, kMost},
+                           {{15}, 65537},
+                           {{2, 8, 14}, 500'000'000},
+                           {{14}, kFar},
+                           {{8}, kFar},
+                           {{10}, kFar},
+                           {{14}, kMost},
+                           {{8}, kMost},
+                           {{10}, kMost},
+                           {{4, 8, 10}, kMost},
+                           {{3}, kMost},
+                           {{15}, ~uint64_t{0}},
+                           {{15}, uint64_t{1} << 40}};
+  return TryChanges(target, function, changes);
 }
 
 // Scalars that a call reads from device memory.
@@ -301,7 +309,7 @@ WireResult ScalarsElsewhere(const WireTarget& target) {
 WireResult SizesBeyondTheArena(const WireTarget& target) {
   const LibraryFunction& function = *FindLibraryFunction(5);  // cublasSgemmStridedBatched
   constexpr uint64_t kMost = (uint64_t{1} << 31) - 1;
-  const std::vector<std::pair<std::vector<size_t>, uint64_t>> changes = {
+  const Changes changes = {
       {{2, 8, 16}, kMost},
       {{3}, kMost},
       {{4, 8, 11}, kMost},
@@ -315,13 +323,7 @@ WireResult SizesBeyondTheArena(const WireTarget& target) {
       {{17, 18}, kMost},
       {{12, 18}, kMost},
   };
-  std::vector<Wrong> all;
-  for (const auto& [slots, value] : changes) {
-    Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slots[0], " of ", value)};
-    for (const size_t slot : slots) wrong.values[slot] = value;
-    all.push_back(std::move(wrong));
-  }
-  return TryAll(target, function, all);
+  return TryChanges(target, function, changes);
 }
 
 // Arguments that the function itself documents as wrong.

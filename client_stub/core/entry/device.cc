@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "client_stub/core/runtime/runtime.h"
@@ -65,14 +66,9 @@ constexpr CUdevice_attribute kNotGuarded[] = {
     CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
 };
 
-template <size_t kCount>
-bool Has(const CUdevice_attribute (&attributes)[kCount], int id) {
-  return std::find(std::begin(attributes), std::end(attributes), id) != std::end(attributes);
-}
-
 int Attribute(const Device& device, int id) {
-  if (Has(kWithheld, id)) return 0;
-  if (runtime().tier_watch != nullptr && Has(kNotGuarded, id)) return 0;
+  if (absl::c_linear_search(kWithheld, id)) return 0;
+  if (runtime().tier_watch != nullptr && absl::c_linear_search(kNotGuarded, id)) return 0;
   switch (id) {
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:

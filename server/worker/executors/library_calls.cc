@@ -52,15 +52,12 @@ CudaResult LibraryCallIssue::Read(const cmd::LibraryCall& command, std::string_v
   units_ = values_[call_.divide_slot];
   units_of_part_ = units_ / (whole / kMostOfPart + 1);
   // Operands of later parts stay as aligned as the kernels for small types want them.
-  const uint64_t align = StaysAligned()         ? 1
-                         : units_of_part_ >= 64 ? 64
-                         : units_of_part_ >= 8  ? 8
-                                                : 1;
-  units_of_part_ -= units_of_part_ % align;
-  if (units_of_part_ == 0 ||
-      (align == 1 && call_.numbers == LibraryNumbers::kHalf && !StaysAligned())) {
-    return CudaResult::kNotSupported;
+  if (!StaysAligned()) {
+    const uint64_t align = units_of_part_ >= 64 ? 64 : units_of_part_ >= 8 ? 8 : 1;
+    if (align == 1 && call_.numbers == LibraryNumbers::kHalf) return CudaResult::kNotSupported;
+    units_of_part_ -= units_of_part_ % align;
   }
+  if (units_of_part_ == 0) return CudaResult::kNotSupported;
   // Each part reads anew what is not divided.
   std::array<uint64_t, kMostLibraryValues> values;
   LibraryCall first;

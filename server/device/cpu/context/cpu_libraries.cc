@@ -11,6 +11,10 @@
 namespace warpline::cpu {
 namespace {
 
+bool Has(const MemoryMap& memory, uint64_t address, uint64_t bytes, bool writes) {
+  return writes ? memory.Contains(address, bytes, kWrites) : memory.Contains(address, bytes);
+}
+
 // Copies the addresses that the call has in device memory, and has it use the copies.
 CudaResult CopyAddresses(CpuShared* shared,
                          absl::Span<const device::LibraryRequest::Addresses> arrays,
@@ -23,8 +27,7 @@ CudaResult CopyAddresses(CpuShared* shared,
     for (const uint64_t address : copies) {
       if (address % array.align != 0) return CudaResult::kMisalignedAddress;
       const bool has = shared->gate().InArena(address, array.bytes) &&
-                       (array.writes ? shared->memory().Contains(address, array.bytes, kWrites)
-                                     : shared->memory().Contains(address, array.bytes));
+                       Has(shared->memory(), address, array.bytes, array.writes);
       if (!has) return CudaResult::kIllegalAddress;
     }
   }
@@ -69,8 +72,7 @@ CudaResult CpuLibraries::CallLibrary(const device::LibraryRequest& request, devi
           const uint64_t address = call.values[operand.slot];
           if (operand.bytes == 0) continue;
           // Memory that was mapped may be gone.
-          if (!(operand.writes ? memory.Contains(address, operand.bytes, kWrites)
-                               : memory.Contains(address, operand.bytes))) {
+          if (!Has(memory, address, operand.bytes, operand.writes)) {
             return CudaResult::kIllegalAddress;
           }
         }

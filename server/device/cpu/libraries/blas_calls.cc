@@ -341,11 +341,12 @@ void Scal(const Values& v) {
   if (v.Int(4) > 0) Of<T>().scal(v.Int(0), Pass(alpha), v.At<T>(3), v.Int(4));
 }
 
-template <typename T>
-void Symm(const Values& v) {
+// By symm or hemm.
+template <typename T, typename F>
+void Symm(const Values& v, F function) {
   const T alpha = v.Scalar<T>(4), beta = v.Scalar<T>(10);
-  Of<T>().symm(kColumnMajor, v.Side(0), v.Triangle(1), v.Int(2), v.Int(3), Pass(alpha), v.At<T>(6),
-               v.Int(7), v.At<T>(8), v.Int(9), Pass(beta), v.At<T>(12), v.Int(13));
+  function(kColumnMajor, v.Side(0), v.Triangle(1), v.Int(2), v.Int(3), Pass(alpha), v.At<T>(6),
+           v.Int(7), v.At<T>(8), v.Int(9), Pass(beta), v.At<T>(12), v.Int(13));
 }
 
 template <typename T>
@@ -367,13 +368,6 @@ void Syr2k(const Values& v) {
   const T alpha = v.Scalar<T>(4), beta = v.Scalar<T>(10);
   Of<T>().syr2k(kColumnMajor, v.Triangle(0), v.Transposed<T>(1), v.Int(2), v.Int(3), Pass(alpha),
                 v.At<T>(6), v.Int(7), v.At<T>(8), v.Int(9), Pass(beta), v.At<T>(12), v.Int(13));
-}
-
-template <typename T>
-void Hemm(const Values& v) {
-  const T alpha = v.Scalar<T>(4), beta = v.Scalar<T>(10);
-  Of<T>().hemm(kColumnMajor, v.Side(0), v.Triangle(1), v.Int(2), v.Int(3), Pass(alpha), v.At<T>(6),
-               v.Int(7), v.At<T>(8), v.Int(9), Pass(beta), v.At<T>(12), v.Int(13));
 }
 
 template <typename T>
@@ -460,20 +454,26 @@ void SymmetricTimes(const Values& v, bool hermitian) {
   }
 }
 
-// Adds to a triangle of the symmetric or Hermitian A: element(i, j) is what is added.
+// Makes each element of a triangle of a symmetric or Hermitian matrix update(i, j, its old value).
 template <typename T, typename F>
-void AddToTriangle(const Values& v, T* a, int64_t lda, bool hermitian, F element) {
-  const bool upper = v.Int(0) != 0;
-  const int64_t n = v.Int(1);
+void UpdateTriangle(bool upper, int64_t n, T* a, int64_t lda, bool hermitian, F update) {
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = upper ? 0 : j; i < (upper ? j + 1 : n); ++i) {
       T& to = a[j * lda + i];
-      to += element(i, j);
+      to = update(i, j, to);
+      // A Hermitian matrix has a real diagonal.
       if constexpr (kIsComplex<T>) {
         if (hermitian && i == j) to = to.real();
       }
     }
   }
+}
+
+// Adds element(i, j) to each element of the triangle.
+template <typename T, typename F>
+void AddToTriangle(const Values& v, T* a, int64_t lda, bool hermitian, F element) {
+  UpdateTriangle<T>(v.Int(0) != 0, v.Int(1), a, lda, hermitian,
+                    [&](int64_t i, int64_t j, const T& old) { return old + element(i, j); });
 }
 
 // A = alpha x x' + A, where S is the scalar's type.
@@ -505,25 +505,17 @@ template <typename T, typename B>
 void TriangleOfProduct(const Values& v, bool conjugates) {
   const T alpha = v.Scalar<T>(4);
   const B beta = v.Scalar<B>(10);
-  const bool upper = v.Int(0) != 0;
   const int op = v.Int(1);
-  const int64_t n = v.Int(2), k = v.Int(3), ldc = v.Int(13);
-  T* const c = v.At<T>(12);
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t i = upper ? 0 : j; i < (upper ? j + 1 : n); ++i) {
-      T sum{};
-      for (int64_t l = 0; l < k && alpha != T{}; ++l) {
-        const T b = Element(v.At<const T>(8), v.Int(9), op, j, l);
-        sum += Element(v.At<const T>(6), v.Int(7), op, i, l) * (conjugates ? Conjugate(b) : b);
-      }
-      T& to = c[j * ldc + i];
-      to = alpha * sum + (beta == B{} ? T{} : beta * to);
-      // A Hermitian matrix has a real diagonal.
-      if constexpr (kIsComplex<T>) {
-        if (conjugates && i == j) to = to.real();
-      }
-    }
-  }
+  const int64_t k = v.Int(3);
+  UpdateTriangle<T>(v.Int(0) != 0, v.Int(2), v.At<T>(12), v.Int(13), conjugates,
+                    [&](int64_t i, int64_t j, const T& old) {
+                      T sum{};
+                      for (int64_t l = 0; l < k && alpha != T{}; ++l) {
+                        sum += Element(v.At<const T>(6), v.Int(7), op, i, l) *
+                               Mirrored(Element(v.At<const T>(8), v.Int(9), op, j, l), conjugates);
+                      }
+                      return alpha * sum + (beta == B{} ? T{} : beta * old);
+                    });
 }
 
 template <typename T>
@@ -609,7 +601,7 @@ void RunFor(uint32_t row, const Values& v) {
       return;
     }
     case kSymm:
-      return Symm<T>(v);
+      return Symm<T>(v, blas.symm);
     case kSyrk:
       return Syrk<T>(v);
     case kTrsm:
@@ -630,7 +622,7 @@ void RunFor(uint32_t row, const Values& v) {
       case kGerc:
         return Ger<T>(v, blas.gerc);
       case kHemm:
-        return Hemm<T>(v);
+        return Symm<T>(v, blas.hemm);
       case kHerk:
         return Herk<T>(v);
       case kHer2k:

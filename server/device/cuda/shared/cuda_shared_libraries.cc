@@ -64,6 +64,19 @@ uint64_t CudaSharedLibraries::LibraryMicroseconds(const LibraryCost& cost) {
          cost.batches / (has * kBatches);
 }
 
+CudaResult CudaSharedLibraries::MakeMemory(const LibraryRequest& request, uint64_t bytes,
+                                           std::unique_ptr<LibraryMemory>* memory) {
+  const CudaResult taken = request.take(bytes);
+  if (taken != CudaResult::kSuccess) return taken;
+  auto made = LibraryMemory::Make(api_, device_, bytes);
+  if (!made.ok()) {
+    request.give(bytes);
+    return CudaResult::kOutOfMemory;
+  }
+  *memory = *std::move(made);
+  return CudaResult::kSuccess;
+}
+
 CudaResult CudaSharedLibraries::FindWorkspace(const LibraryRequest& request,
                                               const SessionStream* stream, Workspace** workspace) {
   for (Workspace& known : workspaces_) {
@@ -76,15 +89,11 @@ CudaResult CudaSharedLibraries::FindWorkspace(const LibraryRequest& request,
   // A session with little memory gets less, and perhaps slower kernels.
   for (uint64_t bytes = CublasLibrary::kWorkspaceBytes;
        workspaces_.size() < kMostWorkspaces && bytes >= kLeastWorkspace; bytes /= 2) {
-    made = request.take(bytes);
+    std::unique_ptr<LibraryMemory> memory;
+    made = MakeMemory(request, bytes, &memory);
     if (made != CudaResult::kSuccess) continue;
-    auto memory = LibraryMemory::Make(api_, device_, bytes);
-    if (memory.ok()) {
-      *workspace = &workspaces_.emplace_back(Workspace{*std::move(memory), nullptr, nullptr, 0});
-      return CudaResult::kSuccess;
-    }
-    request.give(bytes);
-    made = CudaResult::kOutOfMemory;
+    *workspace = &workspaces_.emplace_back(Workspace{std::move(memory), nullptr, nullptr, 0});
+    return CudaResult::kSuccess;
   }
   if (workspaces_.empty()) return made;
   *workspace =
@@ -99,14 +108,8 @@ CudaResult CudaSharedLibraries::PlaceAddresses(const LibraryRequest& request, Wo
   if (request.addresses.empty()) return CudaResult::kSuccess;
   if (request.addresses.size() > AddressCopies::kMostArrays) return CudaResult::kNotSupported;
   if (workspace->addresses == nullptr) {
-    const CudaResult taken = request.take(kBytesOfAddresses);
-    if (taken != CudaResult::kSuccess) return taken;
-    auto memory = LibraryMemory::Make(api_, device_, kBytesOfAddresses);
-    if (!memory.ok()) {
-      request.give(kBytesOfAddresses);
-      return CudaResult::kOutOfMemory;
-    }
-    workspace->addresses = *std::move(memory);
+    const CudaResult made = MakeMemory(request, kBytesOfAddresses, &workspace->addresses);
+    if (made != CudaResult::kSuccess) return made;
   }
   if (fault_.load() == nullptr) fault_.store(share_->cublas->addresses()->TakeWord());
   if (fault_.load() == nullptr) return CudaResult::kOutOfMemory;

@@ -41,6 +41,9 @@ class CudaSharedLibraries : public virtual Libraries, protected CudaPart {
     uint64_t used = 0;                         // The number of that call.
   };
 
+  // Makes memory that the session pays for.
+  CudaResult MakeMemory(const LibraryRequest& request, uint64_t bytes,
+                        std::unique_ptr<LibraryMemory>* memory);
   // Finds the workspace for a call on the stream, and makes one if there may be more.
   CudaResult FindWorkspace(const LibraryRequest& request, const SessionStream* stream,
                            Workspace** workspace) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
