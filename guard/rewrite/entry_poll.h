@@ -28,8 +28,8 @@ inline constexpr std::string_view kEntryPollRegisters[] = {"wlg_lo",  "wlg_hi", 
 void AddEntryPoll(std::vector<ptx::Statement>* body);
 
 // Sets how many blocks the largest grid has that does not ask. `longest` is what a thread of the
-// kernel executes at most until it asks in a loop or ends, at least 1. Does nothing to a kernel
-// without what AddEntryPoll() adds.
+// kernel executes at most until it asks in a loop for the first time or ends, at least 1. Does
+// nothing to a kernel without what AddEntryPoll() adds.
 void SetEntryPoll(int64_t longest, ptx::Function* kernel);
 
 }  // namespace warpline::guard

@@ -191,7 +191,9 @@ std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
       instruction->operands[1] = Number(is_prologue ? std::min(iterations, first) : iterations);
       has_loops = true;
     }
-    if (function.is_entry) SetEntryPoll(length * (has_loops ? iterations : 1), &function);
+    // A thread that has no iterations left gets one more in the loop in which it asks.
+    const int64_t passes = has_loops ? std::min(iterations, first) + 1 : 1;
+    if (function.is_entry) SetEntryPoll(length * passes, &function);
   }
   return too_long;
 }

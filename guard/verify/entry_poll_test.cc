@@ -140,7 +140,7 @@ TEST(EntryPoll, LongBlocksAskInSmallerGrids) {
   ExpectRefused(Asking("512", sleeps), kStops);
 }
 
-// What a thread may execute until it asks in a loop counts, not the length of the text.
+// The iterations that a thread may make until it first asks in a loop count.
 TEST(EntryPoll, IterationsThatDoNotAskCount) {
   const auto looping = [](int iterations, int blocks) {
     return absl::StrReplaceAll(

@@ -73,7 +73,7 @@ Refusal Fences::Apply(std::string_view statement) {
 Refusal Fences::SetIterations(int64_t number) {
   if (!limits_.policy.hardened) return kHardenedOnly;
   if (number < 1 || number > kMostIterations) return kWrongNumber;
-  if (limits_.is_entry) iterations_ = number;
+  if (limits_.is_entry) iterations_ = first_iterations_ = number;
   // Whoever is called may be called from a loop.
   return limits_.is_entry || number == 1 ? Refusal() : kWrongNumber;
 }

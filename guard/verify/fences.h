@@ -116,6 +116,8 @@ class Fences {
   const GuardState& now() const { return now_; }
   // The most iterations that a thread may make until it asks whether to stop.
   int64_t iterations() const { return iterations_; }
+  // The most until it asks for the first time.
+  int64_t first_iterations() const { return first_iterations_; }
 
  private:
   Refusal ApplyPrologue(Step step);
@@ -141,6 +143,7 @@ class Fences {
   bool in_prologue_ = true;
   Step last_prologue_step_ = Step::kNone;
   int64_t iterations_ = 0;
+  int64_t first_iterations_ = 0;
   GuardState now_;
 };
 

@@ -86,6 +86,7 @@ Finding FunctionVerifier::Verify(FunctionFacts* facts) {
     }
   }
   facts_->iterations = fences_.iterations();
+  facts_->first_iterations = fences_.first_iterations();
   facts_->unasked_blocks = entry_poll_.blocks();
   facts_->zeroes_shared = zeroing_.is_complete();
   // All threads of a block come to the barrier behind the zeroing before any comes to another one.

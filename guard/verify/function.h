@@ -44,10 +44,11 @@ struct Module {
 
 // What the functions of a module have to keep to together.
 struct FunctionFacts {
-  std::vector<size_t> callees;  // Indices of the module's functions, one for each call
-  int64_t instructions = 0;     // Each as often as WeightOf() says
-  int64_t iterations = 0;       // That a thread makes at most until it asks whether to stop
-  int64_t unasked_blocks = 0;   // Of the largest grid that does not ask where a block begins
+  std::vector<size_t> callees;   // Indices of the module's functions, one for each call
+  int64_t instructions = 0;      // Each as often as WeightOf() says
+  int64_t iterations = 0;        // That a thread makes at most until it asks whether to stop
+  int64_t first_iterations = 0;  // That it makes at most until it asks for the first time
+  int64_t unasked_blocks = 0;    // The largest grid that does not ask where a block begins
   bool uses_shared = false;
   bool zeroes_shared = false;
   Barriers barriers;  // If hardened

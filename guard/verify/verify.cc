@@ -68,10 +68,11 @@ Finding VerifyTogether(const Module& module, std::vector<FunctionFacts>* functio
     if (policy.hardened && policy.stops && function.instructions > kMostBetweenPolls / iterations) {
       return {text.line, "too many instructions before it asks whether to stop"};
     }
-    // A block that has begun asks, or ends, after as much as a thread does from one poll to the
-    // next.
+    // A thread of a block that has begun asks, or ends, after its first iterations and one more for
+    // the loop in which it asks. A function that is called asks in its loops after one.
+    const int64_t passes = function.first_iterations + 1;
     if (function.unasked_blocks >
-        kMostUnasked / std::max<int64_t>(function.instructions * iterations, 1)) {
+        kMostUnasked / std::max<int64_t>(function.instructions * passes, 1)) {
       return {text.line, "too many blocks that do not ask whether to stop"};
     }
     if (policy.hardened && policy.zeroes && text.head.is_entry && function.uses_shared &&

@@ -40,6 +40,14 @@ const Statements kLoop =
             kPoll,
             {"bra AGAIN", "AFTER:"}});
 
+// A loop whose threads ask first after `first` iterations, and then after 65535. Grids of up to
+// `blocks` blocks do not ask where a block begins.
+std::string Asking(int first, int blocks) {
+  return absl::StrReplaceAll(
+      BehindPrologue(Beginning(absl::StrCat("\tmov.b32 wlg_n, ", first, ";\n"), kLoop), kEntryPoll),
+      {{"wlg_off, 16;", absl::StrCat("wlg_off, ", blocks, ";")}});
+}
+
 std::string Counted(const Statements& statements) { return Beginning(kIterations, statements); }
 
 std::string Looping(const Statements& statements) {
@@ -70,6 +78,13 @@ void ExpectEachRefused(const std::string& text, absl::Span<const Change> changes
     SCOPED_TRACE(change.to);
     ExpectRefused(BehindPrologue(Replaced(text, change.from, change.to), kEntryPoll), kStops);
   }
+}
+
+TEST(WholeKernel, BlocksThatDoNotAskCountWithTheirFirstIterations) {
+  ExpectAccepted(Asking(1, 1 << 20), kStops);
+  ExpectAccepted(Asking(15, 1 << 20), kStops);
+  ExpectAccepted(Asking(65535, 1 << 9), kStops);
+  ExpectRefused(Asking(65535, 1 << 20), kStops);
 }
 
 TEST(WholeKernel, AcceptsLoopsThatPoll) {
