@@ -55,7 +55,7 @@ CUresult BulkCopies::InParts(int parts, uint64_t piece_bytes, uint64_t bytes, ui
 }
 
 CUresult BulkCopies::CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
-                            uint64_t* done) {
+                            Effect effect, uint64_t* done) {
   *done = 0;
   int parts = 0;
   Staging* const staging = Choose(&Staging::least_in, bytes, &parts);
@@ -64,7 +64,7 @@ CUresult BulkCopies::CopyIn(Stream* stream, uint64_t to, const void* from, uint6
   return InParts(parts, staging->pool(0).piece_bytes(), bytes, done,
                  [&](int part, uint64_t offset, uint64_t part_bytes, uint64_t* part_done) {
                    return PartCopy(commands_, staging, part, stream)
-                       .In(to + offset, source + offset, part_bytes, part_done);
+                       .In(to + offset, source + offset, part_bytes, effect, part_done);
                  });
 }
 

@@ -55,9 +55,11 @@ class BulkCopies {
 
   // Copies to the device's memory at `to`, in the order of the stream, and returns when `from` has
   // been read. Sets `*done` to the number of bytes, from the first on, that are on their way. It is
-  // less than `bytes` if there is no staging memory, or other copies have all of it. REQUIRES: the
-  // stream's commands are not being recorded (Stream::recorder).
-  CUresult CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes, uint64_t* done);
+  // less than `bytes` if there is no staging memory, or other copies have all of it. `effect` is
+  // that of the copy on the device. REQUIRES: the stream's commands are not being recorded
+  // (Stream::recorder).
+  CUresult CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes, Effect effect,
+                  uint64_t* done);
   // Returns true if a copy of `bytes` to the device, which is about to be made, should go this way.
   bool PaysIn(uint64_t bytes) {
     if (bytes >= kLeastIn || bytes < kLeastOftenIn) return bytes >= kLeastIn;

@@ -121,14 +121,25 @@ bool WaitsForCopy(const Stream* stream, uint64_t to, uint64_t from, Completion c
                      : InHostArena(to) && InHostArena(from);
 }
 
+// Returns the effect of a copy to `address`, whose bytes the call takes. The host sees memory that
+// it shares with the device.
+Effect EffectAt(uint64_t address) {
+  MirroredMemory::Range range;
+  const MirroredMemory& mirrored = *runtime().mirrored;
+  const bool is_seen = InHostArena(address) || (mirrored.any() && mirrored.Find(address, &range));
+  return is_seen ? Effect::kNoticed : Effect::kUnnoticed;
+}
+
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
+  const Effect effect = EffectAt(to);
   uint64_t done = 0;
   if (MayBeStaged(stream) && runtime().bulk_copies->PaysIn(bytes)) {
-    WARPLINE_TRY(runtime().bulk_copies->CopyIn(stream, to, from, bytes, &done));
+    WARPLINE_TRY(runtime().bulk_copies->CopyIn(stream, to, from, bytes, effect, &done));
   }
   for (; done < bytes; done += kPartBytes) {
     const std::string_view part(from + done, std::min(kPartBytes, bytes - done));
-    WARPLINE_TRY(SendOn(stream, cmd::CopyToDevice{stream->wire, to + done}, part));
+    const cmd::CopyToDevice command = {stream->wire, to + done};
+    WARPLINE_TRY(SendOn(stream, command, part, nullptr, effect));
   }
   return CUDA_SUCCESS;
 }
@@ -146,7 +157,7 @@ CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool w
   uint64_t seq = 0;
   const CUresult result =
       ToCu(runtime().commands->CopyOut(stream->wire, to, from, bytes, wait, &seq));
-  stream->NoteSent(seq);
+  stream->NoteSent(seq, Effect::kNoticed);
   if (!wait) runtime().host_memory->NoteCopy(to, bytes, seq);
   return result;
 }
@@ -205,12 +216,13 @@ CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
 
 CUresult SendBoxToDevice(Stream* stream, const BoxPlace& to, const BoxPlace& from,
                          const BoxExtent& extent) {
+  const Effect effect = EffectAt(to.address);
   return SendRows(from, extent, [&](const BoxPart& part, std::string_view rows) {
     const BoxPlace place = part.In(to);
     const BoxExtent& e = part.extent;
     const cmd::CopyBoxToDevice command = {stream->wire, place.address, place.pitch, place.slice,
                                           e.width,      e.height,      e.depth};
-    return SendOn(stream, command, rows);
+    return SendOn(stream, command, rows, nullptr, effect);
   });
 }
 
@@ -223,7 +235,7 @@ CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
   const bool wait = completion == Completion::kSynchronous || !pinned;
   const CUresult result =
       ToCu(runtime().commands->CopyBoxOut(stream->wire, to, from, extent, wait, &seq));
-  stream->NoteSent(seq);
+  stream->NoteSent(seq, Effect::kNoticed);
   if (!wait) runtime().host_memory->NoteCopy(target, span, seq);
   return result;
 }

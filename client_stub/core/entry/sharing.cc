@@ -92,7 +92,7 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   OfferedAllocation offered;
-  runtime().seen_without_calls.store(true);
+  WARPLINE_TRY(BeginSharing());
   WARPLINE_TRY(
       ToCu(runtime().ipc_memory->Offer(range.device, range.base, range.bytes, range.id, &offered)));
   Write(kMemory, offered, UuidOf(range.device), pHandle);
@@ -112,7 +112,7 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle
   std::copy(from.begin(), from.end(), uuid.begin());
   if (!FindDeviceOf(*runtime().terms, uuid, &offered.device)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
-  runtime().seen_without_calls.store(true);
+  WARPLINE_TRY(BeginSharing());
   WARPLINE_TRY(ToCu(runtime().ipc_memory->Open(offered, &address)));
   *pdptr = address;
   return CUDA_SUCCESS;
@@ -169,7 +169,7 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool
       pool->handle_types != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  runtime().seen_without_calls.store(true);
+  WARPLINE_TRY(BeginSharing());
   SharedDescriptor what;
   what.kind = SharedDescriptor::Kind::kPool;
   what.device = pool->device->remote->uuid;
@@ -197,7 +197,7 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void
   uint32_t device;
   if (!FindDeviceOf(*runtime().terms, what.device, &device)) return CUDA_ERROR_INVALID_VALUE;
   WARPLINE_TRY(CheckToken(what.token));
-  runtime().seen_without_calls.store(true);
+  WARPLINE_TRY(BeginSharing());
   const uint64_t number = runtime().pools.Add([&](MemoryPool& pool, uint64_t pool_number) {
     pool.handle = HandleOf<CUmemoryPool>(pool_number);
     pool.device = &runtime().devices[device];

@@ -35,7 +35,7 @@ CUresult Query(CUstream handle, DefaultStream null_means) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
-  if (!StreamComplete(*stream)) return CUDA_ERROR_NOT_READY;
+  if (!SeemsComplete(stream)) return CUDA_ERROR_NOT_READY;
   return FoundComplete();
 }
 

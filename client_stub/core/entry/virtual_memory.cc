@@ -3,6 +3,7 @@
 
 #include "client_stub/core/memory/shared_descriptor.h"
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/streams.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
 
@@ -183,7 +184,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void* shareableHandle,
     return CUDA_ERROR_INVALID_VALUE;
   }
   WARPLINE_TRY(SessionError());
-  runtime().seen_without_calls.store(true);
+  WARPLINE_TRY(BeginSharing());
   warpline::UniqueFd descriptor;
   WARPLINE_TRY(ToCu(memory().Export(handle, &descriptor)));
   *static_cast<int*>(shareableHandle) = descriptor.Release();
@@ -197,7 +198,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   WARPLINE_TRY(SessionError());
-  runtime().seen_without_calls.store(true);
+  WARPLINE_TRY(BeginSharing());
   uint64_t number;
   const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   WARPLINE_TRY(ToCu(memory().Import(descriptor, &number)));

@@ -83,6 +83,8 @@ struct Runtime {
   // first page-locked memory that host and device share, and the first memory that several
   // processes share. Synchronous calls wait from then on wherever they wait with NVIDIA's driver.
   std::atomic<bool> seen_without_calls{false};
+  // Set with the first memory that several processes share (BeginSharing()).
+  std::atomic<bool> shared_with_processes{false};
   // The number of the latest command of streams that were destroyed before they were complete.
   std::atomic<uint64_t> last_of_destroyed_streams{0};
 

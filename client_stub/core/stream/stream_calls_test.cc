@@ -97,6 +97,86 @@ TEST_F(StreamCallsTest, BusyStreamIsNotReadyAndAskedAbout) {
   EXPECT_EQ(session().Count(CommandId::kContextSync), 1);
 }
 
+// A copy to the device whose bytes the call takes: nothing tells the program when it is complete.
+class TakenBytesTest : public StreamCallsTest {
+ protected:
+  void SetUp() override {
+    StreamCallsTest::SetUp();
+    ASSERT_EQ(cuMemAlloc_v2(&memory_, sizeof bytes_), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamCreate(&blocking_, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    session().SetComplete(false);
+  }
+  void Copy(CUstream stream) {
+    ASSERT_EQ(cuMemcpyHtoDAsync_v2(memory_, bytes_, sizeof bytes_, stream), CUDA_SUCCESS);
+  }
+  void Synchronize(CUstream stream) { EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS); }
+  int Asked() const { return session().Count(CommandId::kStreamSync); }
+  int Barriers() const { return session().Count(CommandId::kStreamBarrier); }
+
+  CUdeviceptr memory_ = 0;
+  CUstream stream_ = nullptr, blocking_ = nullptr;
+  const char bytes_[16] = {};
+};
+
+TEST_F(TakenBytesTest, AreNotWaitedForButOtherStreamsComeAfterThem) {
+  for (CUstream stream : {stream_, blocking_, CU_STREAM_LEGACY}) {
+    const int before = Barriers();
+    Copy(stream);
+    Synchronize(stream);
+    EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+    Synchronize(stream);
+    EXPECT_EQ(Barriers(), before + 1);
+    Copy(stream);
+    EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+    EXPECT_EQ(Barriers(), before + 2);
+    if (stream == blocking_) {
+      ASSERT_EQ(cuStreamDestroy_v2(blocking_), CUDA_SUCCESS);
+    }
+  }
+  EXPECT_EQ(Asked(), 0);
+}
+
+TEST_F(TakenBytesTest, AreWaitedForBehindWorkThatIsNoticed) {
+  MemsetStream(session(), stream_, false);
+  Copy(stream_);
+  EXPECT_EQ(cuStreamQuery(stream_), CUDA_ERROR_NOT_READY);
+  Synchronize(stream_);
+  EXPECT_EQ(Asked(), 1);
+}
+
+TEST_F(TakenBytesTest, AreWaitedForBehindAnEvent) {
+  CUevent event;
+  ASSERT_EQ(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  Copy(stream_);
+  ASSERT_EQ(cuEventRecord(event, stream_), CUDA_SUCCESS);
+  Synchronize(stream_);
+  EXPECT_EQ(Asked(), 1);
+}
+
+TEST_F(TakenBytesTest, AreWaitedForBehindTheWorkOfStreamsThatComeFirst) {
+  MemsetStream(session(), CU_STREAM_LEGACY, false);
+  Copy(stream_);
+  Synchronize(stream_);
+  EXPECT_EQ(Asked(), 0);
+  Copy(blocking_);
+  EXPECT_EQ(cuStreamQuery(blocking_), CUDA_ERROR_NOT_READY);
+  Synchronize(blocking_);
+  EXPECT_EQ(Asked(), 1);
+}
+
+TEST_F(TakenBytesTest, AreWaitedForOnceOtherProcessesSeeMemory) {
+  Copy(stream_);
+  Synchronize(stream_);
+  EXPECT_EQ(session().Count(CommandId::kContextSync), 0);
+  CUipcMemHandle handle;
+  ASSERT_EQ(cuIpcGetMemHandle(&handle, memory_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kContextSync), 1);
+  Copy(stream_);
+  Synchronize(stream_);
+  EXPECT_EQ(Asked(), 1);
+}
+
 TEST_F(StreamCallsTest, ANewStreamIsIdleBeforeTheServerMadeIt) {
   session().SetComplete(false);
   CUstream stream;

@@ -89,6 +89,8 @@ Stream* AddStream(Device* device, Context* context, uint64_t wire, unsigned int 
     }
     // Creating the stream is no work: a new stream is idle, whatever the server still has to do.
     s.last_seq.store(0, std::memory_order_relaxed);
+    s.last_noticed.store(0, std::memory_order_relaxed);
+    s.last_barrier.store(0, std::memory_order_relaxed);
     s.capture.store(0, std::memory_order_relaxed);
     stream = &s;
   });
@@ -141,6 +143,18 @@ bool ComesAloneOrLast(const Stream& stream) {
     return complete;
   });
   return complete;
+}
+
+// Returns true if the application cannot notice that commands of the stream are incomplete: neither
+// its own nor those of streams that they come after.
+bool NothingToNotice(const Stream& stream) {
+  const Runtime& r = runtime();
+  if (r.shared_with_processes.load(std::memory_order_relaxed)) return false;
+  const auto unnoticed = [&](const Stream& of) {
+    return r.commands->Retired(of.wire, of.last_noticed.load(std::memory_order_acquire));
+  };
+  if (stream.legacy()) return ComesAloneOrLast(stream) && unnoticed(stream);
+  return unnoticed(stream) && (!stream.blocking() || unnoticed(stream.device->legacy));
 }
 
 }  // namespace
@@ -206,7 +220,10 @@ CUresult OrderOtherStreamsAfter(Stream* stream) {
   const bool others_wait =
       stream->legacy() && !runtime().legacy_overtaken.load(std::memory_order_relaxed);
   if (others_wait) return CUDA_SUCCESS;
-  return SendOn(stream, cmd::StreamBarrier{stream->wire});
+  uint64_t seq = 0;
+  WARPLINE_TRY(SendOn(stream, cmd::StreamBarrier{stream->wire}, {}, &seq, Effect::kUnnoticed));
+  Stream::Raise(&stream->last_barrier, seq);
+  return CUDA_SUCCESS;
 }
 
 CUresult DestroyStream(CUstream handle) {
@@ -243,14 +260,22 @@ bool StreamComplete(const Stream& stream) {
          ComesAloneOrLast(stream);
 }
 
+bool SeemsComplete(Stream* stream) {
+  if (StreamComplete(*stream)) return true;
+  const uint64_t last = stream->last_seq.load(std::memory_order_acquire);
+  if (!NothingToNotice(*stream)) return false;
+  return stream->last_barrier.load(std::memory_order_acquire) >= last ||
+         OrderOtherStreamsAfter(stream) == CUDA_SUCCESS;
+}
+
 CUresult SynchronizeStream(Stream* stream) {
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   Commands& commands = *runtime().commands;
   const uint64_t last = stream->last_seq.load(std::memory_order_acquire);
+  if (SeemsComplete(stream)) return FoundComplete();
   if (!ComesAloneOrLast(*stream)) {
     return Waited(commands.Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
   }
-  if (commands.Retired(stream->wire, last)) return FoundComplete();
   return Waited(
       commands.Await(WaitKind::kSynchronize, stream->wire, last, cmd::StreamSync{stream->wire}));
 }
@@ -280,6 +305,12 @@ CUresult SynchronizeSession() {
   const uint64_t last = commands.last_seq();
   if (commands.Retired(kNoStream, last)) return FoundComplete();
   return Waited(commands.Await(WaitKind::kSynchronize, kNoStream, last, cmd::ContextSync{}));
+}
+
+CUresult BeginSharing() {
+  Runtime& r = runtime();
+  r.seen_without_calls.store(true);
+  return r.shared_with_processes.exchange(true) ? CUDA_SUCCESS : SynchronizeSession();
 }
 
 CUresult AwaitWorkBeforeFree(const Device& device) {

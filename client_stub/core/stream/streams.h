@@ -59,12 +59,12 @@ void DestroyStreamsOf(const Context* context);
 // Sends a command that runs on `stream`. `*sent_seq` (may be null) gets its number.
 template <typename Command>
 CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = {},
-                uint64_t* sent_seq = nullptr) {
+                uint64_t* sent_seq = nullptr, Effect effect = Effect::kNoticed) {
   if (stream->recorder != nullptr) return Record(stream->recorder, command, tail);
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (runtime().host_calls->any()) runtime().host_calls->Pace(tail.size());
   const uint64_t seq = runtime().commands->Send(command, tail);
-  if (seq != 0) stream->NoteSent(seq);
+  if (seq != 0) stream->NoteSent(seq, effect);
   if (sent_seq != nullptr) *sent_seq = seq;
   return SentAs(seq);
 }
@@ -85,8 +85,13 @@ CUresult Waited(CudaResult result);
 // Called when the application asked and nothing had to be waited for.
 CUresult FoundComplete();
 
-// Returns when everything sent on the stream so far is complete. Asks the server only if it is not
-// complete yet.
+// Returns true when everything sent on the stream so far is complete as far as the application can
+// tell (Effect). Where only it cannot tell, other streams' later work is ordered after the rest.
+// Reads memory, and may send, but waits for nothing.
+bool SeemsComplete(Stream* stream);
+
+// Returns when everything sent on the stream so far is complete as far as the application can tell.
+// Asks the server only if it is not complete yet.
 CUresult SynchronizeStream(Stream* stream);
 // Waits in the same way for the streams that a context owns.
 CUresult SynchronizeStreamsOf(const Context& context);
@@ -94,6 +99,9 @@ CUresult SynchronizeStreamsOf(const Context& context);
 CUresult SynchronizeDevice(const Device& device);
 // Waits in the same way for everything that this process has sent.
 CUresult SynchronizeSession();
+// Called before memory is shared with another process: from now on the application can notice when
+// any command is complete. Waits for what it could not notice so far.
+CUresult BeginSharing();
 // Waits for the device's work as NVIDIA's driver does in calls that free what work may use: the
 // program sees what was written, and gets the error of a kernel that failed. Waits for nothing else
 // that was sent, such as other calls that freed something.
