@@ -103,4 +103,20 @@ std::string GuardWords(const ModulePlaces& places) {
   return words;
 }
 
+LaunchWords LaunchWordsOf(uint64_t arena, const std::array<uint32_t, 3>& grid,
+                          const std::array<uint32_t, 3>& block, bool asks) {
+  uint64_t blocks = 1;
+  // Less than 2^63 at each step
+  for (const uint32_t part : grid) blocks = std::min<uint64_t>(blocks * part, kMostCountedBlocks);
+  if (asks) blocks = kMostCountedBlocks;
+  const auto high = static_cast<uint32_t>(arena >> 32);
+  LaunchWords words;
+  words.arena_high[0] = words.arena_high[1] = high;
+  words.blocks = words.shape = static_cast<uint32_t>(blocks);
+  if (block[1] != 1 || block[2] != 1) words.shape |= kNotARow;
+  // No device takes a block of more than 1024 threads, or of none.
+  words.zero_stride = 16 * block[0] * block[1] * block[2];
+  return words;
+}
+
 }  // namespace warpline::guard

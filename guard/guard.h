@@ -7,6 +7,7 @@
 #ifndef WARPLINE_GUARD_GUARD_H_
 #define WARPLINE_GUARD_GUARD_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,13 +15,14 @@
 
 #include "absl/status/statusor.h"
 #include "guard/rewrite/rewrite.h"
+#include "guard/rewrite/words.h"
 #include "guard/verify/policy.h"
 
 namespace warpline::guard {
 
 // Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
 // or the verifier after which a text may come out another, or may no longer be accepted.
-inline constexpr uint32_t kGuardVersion = 9;
+inline constexpr uint32_t kGuardVersion = 10;
 
 // What the verifier has to hold the text to that Guard() makes with such options.
 Policy PolicyOf(const RewriteOptions& options);
@@ -54,6 +56,24 @@ struct ModulePlaces {
   uint64_t pace = 0;
 };
 std::string GuardWords(const ModulePlaces& places);
+
+// The server tells a guarded kernel this of its launch, behind the tenant's parameters.
+struct LaunchWords {
+  uint32_t arena_high[2] = {};  // The high half of the arena's address, for even lanes and odd ones
+  uint32_t blocks = 0;          // The number of blocks; at most kMostCountedBlocks
+  uint32_t shape = 0;           // `blocks`, with kNotARow if a block is more than a row of threads
+  uint32_t zero_stride = 0;     // 16 bytes for each thread of a block
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(LaunchWords) == kLaunchWordBytes);
+// With `asks` all blocks ask where they begin whether to stop or to nap; otherwise those of grids
+// for which the kernel says so.
+LaunchWords LaunchWordsOf(uint64_t arena, const std::array<uint32_t, 3>& grid,
+                          const std::array<uint32_t, 3>& block, bool asks);
+// Where they lie behind a tenant's parameters of so many bytes.
+inline uint64_t LaunchWordsAt(uint64_t bytes) {
+  return (bytes + kLaunchAlignment - 1) / kLaunchAlignment * kLaunchAlignment;
+}
 
 // What the pace word says: that kernels go as fast as they can, that they stop, or for how many
 // nanoseconds a thread naps each time that it asks (docs/guarded-ptx.md, Pace).

@@ -85,9 +85,17 @@ CUfunction Find(CUmodule module, const char* name) {
   return function;
 }
 
+// The layout is that of guard::LaunchWords. Kernels that are not guarded have no such parameter.
+struct LaunchWords {
+  uint32_t arena_high[2], blocks, shape, zero_stride, reserved;
+};
+
 template <typename... Arguments>
 void Launch(CUfunction function, uint32_t blocks, CUstream stream, Arguments... arguments) {
-  void* pointers[] = {&arguments...};
+  const auto high = static_cast<uint32_t>(memory / kArenaBytes * kArenaBytes >> 32);
+  // All blocks ask, which they do while a session has a pace.
+  LaunchWords words = {{high, high}, INT32_MAX, INT32_MAX, 16 * kThreads, 0};
+  void* pointers[] = {&arguments..., &words};
   CHECK(cuLaunchKernel(function, blocks, 1, 1, kThreads, 1, 1, 0, stream, pointers, nullptr));
 }
 

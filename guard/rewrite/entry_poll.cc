@@ -11,37 +11,33 @@ namespace warpline::guard {
 namespace {
 
 constexpr std::string_view kEntered = "wlg_entered";
-// The bits of a block's number that such a block has all: from the 2064th on, one of sixteen in
-// every other 2048 blocks.
-constexpr int64_t kAskingBlocks = 0x80f;
+constexpr std::string_view kAsked = "wlg_asked";
 
-// Whether it is the statement that compares the number of blocks.
+// Returns true for a statement that compares the number of blocks.
 bool TestsBlocks(const ptx::Instruction& instruction) {
-  return instruction.opcode == "setp" && instruction.operands[1].name == "wlg_off";
+  return instruction.opcode == "setp" && instruction.operands[1].name == "wlg_t" &&
+         !instruction.modifiers.empty() && instruction.modifiers[0] == "le";
 }
 
 }  // namespace
 
-void AddEntryPoll(std::vector<ptx::Statement>* body) {
+void AddEntryPoll(bool places_threads, std::vector<ptx::Statement>* body) {
   const ptx::Operand lo = Name("wlg_lo"), hi = Name("wlg_hi"), t = Name("wlg_t");
-  const ptx::Operand off = Name("wlg_off"), at = Name("wlg_at"), ps = Name("wlg_ps");
+  const ptx::Operand tid = Name("wlg_tid"), at = Name("wlg_at"), ps = Name("wlg_ps");
   const auto add = [body](std::string_view mnemonic, std::vector<ptx::Operand> operands,
                           std::string_view guard = {}) {
     AddTo(body, mnemonic, std::move(operands), guard);
   };
-  // A grid has at most 2^16 - 1 blocks in the directions of y and z, and 2^31 - 1 in that of x.
-  add("mov.u32", {t, Special("%nctaid", "y")});
-  add("mov.u32", {hi, Special("%nctaid", "z")});
-  add("mul.lo.u32", {t, t, hi});
-  add("mov.u32", {hi, Special("%nctaid", "x")});
-  add("mul.wide.u32", {off, t, hi});
-  add("setp.le.u64", {ps, off, Number(1)});
-  // Some blocks ask in other grids, too, so that those go slowly as well: none of the first ones,
-  // of which small grids consist.
-  add("mov.u32", {lo, Special("%ctaid", "x")});
-  add("and.b32", {lo, lo, Number(kAskingBlocks)});
-  add("setp.ne.and.u32", {ps, lo, Number(kAskingBlocks), ps});
+  const uint64_t word = places_threads ? kShapeWord : kBlocksWord;
+  if (places_threads) add("mov.u32", {tid, Special("%tid", "x")});
+  add("ld.param.b32", {t, Address(kLaunchParameter, static_cast<int64_t>(word))});
+  add("setp.le.u32", {ps, t, Number(1)});
   add("bra", {Name(kEntered)}, "wlg_ps");
+  if (places_threads) {
+    add("and.b32", {t, t, Number(kMostCountedBlocks)});
+    add("setp.le.u32", {ps, t, Number(1)});
+    add("bra", {Name(kAsked)}, "wlg_ps");
+  }
   // If each warp read the word, they would wait for the one place in the cache where it is.
   add("mov.u32", {lo, Special("%tid", "x")});
   add("mov.u32", {hi, Special("%tid", "y")});
@@ -60,6 +56,16 @@ void AddEntryPoll(std::vector<ptx::Statement>* body) {
   add("nanosleep.u32", {t});
   add("barrier.red.or.pred", {ps, Number(0), ps});
   add("exit", {}, "wlg_ps");
+  if (places_threads) {
+    body->push_back({ptx::Label{std::string(kAsked)}, {}});
+    add("mov.u32", {hi, Special("%tid", "z")});
+    add("mov.u32", {lo, Special("%ntid", "y")});
+    add("mul.lo.u32", {hi, hi, lo});
+    add("mov.u32", {lo, Special("%tid", "y")});
+    add("add.u32", {hi, hi, lo});
+    add("mov.u32", {lo, Special("%ntid", "x")});
+    add("mad.lo.u32", {tid, hi, lo, tid});
+  }
   body->push_back({ptx::Label{std::string(kEntered)}, {}});
 }
 
@@ -68,7 +74,6 @@ void SetEntryPoll(int64_t longest, ptx::Function* kernel) {
     auto* const instruction = std::get_if<ptx::Instruction>(&statement.node);
     if (instruction == nullptr || !TestsBlocks(*instruction)) continue;
     instruction->operands[2] = Number(std::min(kMostBlocksUnasked, kMostUnasked / longest));
-    return;
   }
 }
 

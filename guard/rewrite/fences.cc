@@ -26,6 +26,7 @@ constexpr GuardRegister kRegisters[] = {
     {"wlg_off", "b64"},   {"wlg_at", "b64"},      {"wlg_ps", "pred"},    {"wlg_pl", "pred"},
     {"wlg_n", "b32"},     {"wlg_g0", "b32"},      {"wlg_g1", "b32"},     {"wlg_g2", "b32"},
     {"wlg_g3", "b32"},    {"wlg_pu", "pred"},     {"wlg_live", "b32"},   {"wlg_passes", "b32"},
+    {"wlg_tid", "b32"},
 };
 
 // More than any block can have, less than the window that generic addresses of it lie in.
@@ -254,9 +255,7 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
     for (const std::string_view name : kEntryPollRegisters) Use(name);
   }
   if (settings_.zeroes_shared) {
-    for (const char* const name : {"wlg_smem", "wlg_s", "wlg_t", "wlg_lo", "wlg_hi", "wlg_ps"}) {
-      Use(name);
-    }
+    for (const char* const name : {"wlg_smem", "wlg_s", "wlg_t", "wlg_tid", "wlg_ps"}) Use(name);
   }
   for (const ptx::Variable& variable : declarations) body.push_back({variable, {}});
   for (const GuardRegister& guard : kRegisters) {
@@ -280,9 +279,10 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
     begin(Make("and.b32", {Name("wlg_t"), Name("wlg_t"), Number(1)}));
     begin(Make("shl.b32", {Name("wlg_t"), Name("wlg_t"), Number(2)}));
     begin(Make("cvt.u64.u32", {Name("wlg_off"), Name("wlg_t")}));
-    begin(Make("mov.b64", {Name("wlg_at"), Name(kConstVariable)}));
+    // A launch's parameters are at hand; a module's constants come from memory first.
+    begin(Make("mov.b64", {Name("wlg_at"), Name(is_entry ? kLaunchParameter : kConstVariable)}));
     begin(Make("add.s64", {Name("wlg_off"), Name("wlg_off"), Name("wlg_at")}));
-    begin(Make("ld.const.b32", {Name("wlg_base"), Address("wlg_off")}));
+    begin(Make(is_entry ? "ld.param.b32" : "ld.const.b32", {Name("wlg_base"), Address("wlg_off")}));
   }
   if (used_.contains("wlg_globals")) {
     begin(Make("ld.const.b64", {Name("wlg_globals"), Address(kConstVariable, kGlobalsWord)}));
@@ -301,7 +301,7 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
     begin(Make("mov.b32", {Name("wlg_smem"), Name("%aggr_smem_size")}));
   }
   if (used_.contains("wlg_n")) begin(Make("mov.b32", {Name("wlg_n"), Number(1)}));
-  if (settings_.asks_at_entry) AddEntryPoll(&body);
+  if (settings_.asks_at_entry) AddEntryPoll(settings_.zeroes_shared, &body);
   // What a former kernel has left there is nobody's business.
   if (is_entry && used_.contains("wlg_local")) {
     for (uint64_t at = 0; at < settings_.local_bytes; at += kLocalAlignment) {
@@ -352,38 +352,17 @@ void FenceWriter::CountLanes(std::vector<ptx::Statement>* body) {
 }
 
 // Each thread zeroes every n-th of the block's pieces of 16 bytes, n being the number of threads.
-// The hardware's own part, at the start, stays. Blocks that are a row of threads do without the
-// numbers that others need.
+// The hardware's own part, at the start, stays.
 void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
   const auto add = [body](std::string_view mnemonic, std::vector<ptx::Operand> operands,
                           std::string_view guard = {}) {
     AddTo(body, mnemonic, std::move(operands), guard);
   };
-  const ptx::Operand s = Name("wlg_s"), t = Name("wlg_t"), lo = Name("wlg_lo"), hi = Name("wlg_hi");
-  const ptx::Operand ps = Name("wlg_ps");
-  add("mov.u32", {lo, Special("%tid", "x")});
-  add("mov.u32", {t, Special("%ntid", "y")});
-  add("mov.u32", {hi, Special("%ntid", "z")});
-  add("mul.lo.u32", {t, t, hi});
-  add("setp.eq.u32", {ps, t, Number(1)});
-  add("bra", {Name("wlg_row")}, "wlg_ps");
-  add("mov.u32", {hi, Special("%tid", "z")});
-  add("mov.u32", {lo, Special("%ntid", "y")});
-  add("mul.lo.u32", {hi, hi, lo});
-  add("mov.u32", {lo, Special("%tid", "y")});
-  add("add.u32", {hi, hi, lo});
-  add("mov.u32", {lo, Special("%ntid", "x")});
-  add("mul.lo.u32", {hi, hi, lo});
-  add("mov.u32", {lo, Special("%tid", "x")});
-  add("add.u32", {lo, lo, hi});
-  body->push_back({ptx::Label{"wlg_row"}, {}});
-  add("mov.u32", {hi, Special("%ntid", "x")});
-  add("mul.lo.u32", {t, t, hi});
-  add("shl.b32", {t, t, Number(4)});
+  const ptx::Operand s = Name("wlg_s"), t = Name("wlg_t"), ps = Name("wlg_ps");
   add("mov.u32", {s, Name("%reserved_smem_offset_end")});
   add("add.u32", {s, s, Number(15)});
   add("and.b32", {s, s, Number(-16)});
-  add("mad.lo.u32", {s, lo, Number(16), s});
+  add("mad.lo.u32", {s, Name("wlg_tid"), Number(16), s});
   add("setp.ge.u32", {ps, s, Name("wlg_smem")});
   add("bra", {Name("wlg_zeroed")}, "wlg_ps");
   body->push_back({ptx::Label{"wlg_zero"}, {}});
@@ -391,6 +370,7 @@ void FenceWriter::ZeroShared(std::vector<ptx::Statement>* body) {
   zeros.kind = ptx::Operand::Kind::kVector;
   zeros.elements.assign(4, Number(0));
   add("st.shared.v4.b32", {Address("wlg_s"), zeros});
+  add("ld.param.b32", {t, Address(kLaunchParameter, kZeroStrideWord)});
   add("add.u32", {s, s, t});
   add("setp.lt.u32", {ps, s, Name("wlg_smem")});
   add("bra", {Name("wlg_zero")}, "wlg_ps");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "guard/rewrite/limits.h"
 #include "guard/rewrite/runtime.h"
+#include "guard/rewrite/words.h"
 #include "ptx/types.h"
 
 namespace warpline::guard {
@@ -117,6 +118,10 @@ class Flattener {
       const absl::Status status =
           DeclareFormal(variable, Symbol::Kind::kParameter, &offset, &flat_.params);
       if (!status.ok()) return status;
+    }
+    if (function_.is_entry &&
+        ptx::AlignUp(offset, kLaunchAlignment) + kLaunchWordBytes > kMostParamBytes) {
+      return Refuse(function_.line, "too many bytes of parameters");
     }
     // Parameters begin at a multiple of 16 only, and where one lies that wants more is the
     // compiler's business: such ones cannot be found by their addresses.

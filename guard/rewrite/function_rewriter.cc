@@ -192,6 +192,16 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
     depot.name = "wlg_depot";
     result->params.insert(result->params.begin(), std::move(depot));
   }
+  if (source.is_entry) {
+    ptx::Variable launch;
+    launch.space = "param";
+    launch.type = "b8";
+    launch.name = kLaunchParameter;
+    launch.alignment = kLaunchAlignment;
+    launch.is_array = true;
+    launch.element_count = kLaunchWordBytes;
+    result->params.push_back(std::move(launch));
+  }
   for (const ptx::Directive& directive : source.directives) {
     if (!HasThreadsOfABlock(directive)) {
       return absl::InvalidArgumentError("blocks of more threads than there can be");

@@ -388,7 +388,7 @@ TEST(RewriteTest, LanesOfAWholeWarpVoteOnTheirLoop) {
 // How many blocks a grid of the kernel may have that does not ask whether to stop; 0 if it always
 // does, or never.
 int64_t UnaskedBlocks(const std::string& text) {
-  constexpr std::string_view kCompare = "\tsetp.le.u64 wlg_ps, wlg_off, ";
+  constexpr std::string_view kCompare = "\tsetp.le.u32 wlg_ps, wlg_t, ";
   const size_t at = text.find(kCompare);
   return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + kCompare.size());
 }
@@ -397,7 +397,7 @@ TEST(RewriteTest, BlocksOfLargeGridsAskWhereTheyBegin) {
   const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
   const std::string store = Kernel("st.global.u32 [%rd1], %r1;");
   EXPECT_TRUE(Has(TextOf(store, hardened),
-                  "\tld.const.b32 wlg_base, [wlg_off];\n\tmov.u32 wlg_t, %nctaid.y;\n"));
+                  "\tld.param.b32 wlg_base, [wlg_off];\n\tld.param.b32 wlg_t, [wlg_launch+8];\n"));
   EXPECT_TRUE(Has(TextOf(store, hardened), "\t@wlg_ps exit;\nwlg_entered:\n"));
   EXPECT_EQ(UnaskedBlocks(TextOf(store)), 0);
   // Before what a kernel does first in any case, and not in the functions that it calls.
@@ -408,7 +408,7 @@ TEST(RewriteTest, BlocksOfLargeGridsAskWhereTheyBegin) {
   EXPECT_TRUE(Has(text, "\tcall f"));
   EXPECT_LT(text.find("wlg_entered:"), text.find("wlg_zero:"));
   EXPECT_LT(text.find("wlg_entered:"), text.find("st.local"));
-  EXPECT_EQ(text.find("%nctaid.y"), text.rfind("%nctaid.y"));
+  EXPECT_EQ(text.find("[wlg_launch+12]"), text.rfind("[wlg_launch+12]"));
 }
 
 TEST(RewriteTest, BlocksThatMayTakeLongAskInSmallerGrids) {
@@ -424,6 +424,15 @@ TEST(RewriteTest, BlocksThatMayTakeLongAskInSmallerGrids) {
   const int64_t looping = blocks("L:\nsetp.lt.u32 %p1, %r1, 9;\n@%p1 bra L;");
   EXPECT_GT(looping, 1 << 17);
   EXPECT_LT(looping, 1 << 19);
+}
+
+TEST(RewriteTest, ALaunchsWordsNeedRoomAmongTheParameters) {
+  const auto kernel = [](int bytes) {
+    return absl::StrCat(".version 8.1\n.target sm_90\n.address_size 64\n.entry k(.param .b8 p[",
+                        bytes, "])\n{\nret;\n}\n");
+  };
+  EXPECT_EQ(RefusalOf(kernel(32'736)), "");
+  EXPECT_EQ(RefusalOf(kernel(32'737)), "line 4: too many bytes of parameters");
 }
 
 TEST(RewriteTest, RefusesBlocksThatAreTooLarge) {
@@ -510,7 +519,9 @@ TEST(RewriteTest, DropsHintsAndTheTenantsPromises) {
       ".reg .b64 %rd<2>;\nprefetch.global.L2 [%rd1];\ndiscard.global.L2 [%rd1], 128;\n"
       ".pragma \"nounroll\";\n.pragma \"other\";\nret;\n}\n");
   EXPECT_TRUE(Has(text, ".target sm_90\n"));
-  EXPECT_TRUE(Has(text, ".visible .entry k (.param .u64 p0)\n.maxntid 32, 1, 1\n{\n"));
+  EXPECT_TRUE(Has(text,
+                  ".visible .entry k (.param .u64 p0, .param .align 8 .b8 wlg_launch[24])\n"
+                  ".maxntid 32, 1, 1\n{\n"));
   EXPECT_TRUE(Has(text, "\t.pragma \"nounroll\";\n\tret;\n"));
   EXPECT_EQ(text.find("other"), std::string::npos);
   EXPECT_EQ(text.find("prefetch"), std::string::npos);

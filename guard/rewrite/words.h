@@ -24,6 +24,19 @@ inline constexpr uint64_t kRangesWord = 32;   // The ranges that checked accesse
 // it.
 inline constexpr uint64_t kPaceWord = 40;
 
+// The last parameter of each kernel, which says what a launch is like (LaunchWords in
+// guard/guard.h).
+inline constexpr std::string_view kLaunchParameter = "wlg_launch";
+inline constexpr uint64_t kLaunchAlignment = 8;
+inline constexpr uint64_t kLaunchWordBytes = 24;
+// 32 bits each, as above.
+inline constexpr uint64_t kLaunchArenaHighWords = 0;
+inline constexpr uint64_t kBlocksWord = 8;       // The number of blocks
+inline constexpr uint64_t kShapeWord = 12;       // That number with kNotARow
+inline constexpr uint64_t kZeroStrideWord = 16;  // 16 bytes for each thread of a block
+inline constexpr uint32_t kMostCountedBlocks = 0x7fff'ffff;
+inline constexpr uint32_t kNotARow = 0x8000'0000;  // Blocks have threads in directions y or z.
+
 }  // namespace warpline::guard
 
 #endif  // WARPLINE_GUARD_REWRITE_WORDS_H_

@@ -86,9 +86,10 @@ TEST(Barriers, AreThoseOfAKernel) {
   const auto text = [](const std::string& callee, const std::string& entry,
                        const std::string& other) {
     const char* const registers = "\t.reg .b32 wlg_t;\n\t.reg .pred wlg_ps;\n";
-    return absl::StrCat(kPreamble, ".func f ()\n{\n", registers, callee, "\tret;\n}\n",
-                        ".func g ()\n{\n\tcall f;\n\tret;\n}\n.entry k ()\n{\n", registers, entry,
-                        "\tcall g;\n\tret;\n}\n.entry l ()\n{\n", other, "\tret;\n}\n");
+    return absl::StrCat(
+        kPreamble, ".func f ()\n{\n", registers, callee, "\tret;\n}\n",
+        ".func g ()\n{\n\tcall f;\n\tret;\n}\n.entry k (" WARPLINE_LAUNCH ")\n{\n", registers,
+        entry, "\tcall g;\n\tret;\n}\n.entry l (" WARPLINE_LAUNCH ")\n{\n", other, "\tret;\n}\n");
   };
   const std::string whole = Body(kWholeWarp);
   const std::string zero = "\tbarrier.sync 0;\n";

@@ -137,9 +137,9 @@ bool SameSignature(const Head& a, const Head& b) {
          SameShapes(a.parameters, b.parameters);
 }
 
-Refusal MeasureParameters(const Head& head, int64_t* bytes) {
+Refusal MeasureParameters(absl::Span<const Variable> parameters, int64_t* bytes) {
   *bytes = 0;
-  for (const Variable& parameter : head.parameters) {
+  for (const Variable& parameter : parameters) {
     const int64_t alignment = parameter.Alignment();
     *bytes = (*bytes + alignment - 1) / alignment * alignment + parameter.Bytes();
     if (*bytes > kMostParameterBytes) return "too many bytes of parameters";

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "guard/verify/names.h"
 #include "guard/verify/reader.h"
 
@@ -56,9 +57,9 @@ bool IsHead(std::string_view line);
 // Whether a prototype is that of a definition.
 bool SameSignature(const Head& a, const Head& b);
 
-// The bytes from the start of an entry's first parameter to the end of its last one; at most
+// The bytes from the start of the first parameter to the end of the last one; at most
 // kMostVariableBytes, more is refused.
-Refusal MeasureParameters(const Head& head, int64_t* bytes);
+Refusal MeasureParameters(absl::Span<const Variable> parameters, int64_t* bytes);
 
 // Checks a line between a function's head and its body, such as `.maxntid 256, 1, 1`.
 Refusal CheckDirective(std::string_view line);

@@ -1,25 +1,24 @@
 #include "guard/verify/entry_poll.h"
 
-#include <iterator>
-
 namespace warpline::guard {
 namespace {
 
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
 
 // With a number behind it.
-constexpr std::string_view kCompareBlocks = "\tsetp.le.u64 wlg_ps, wlg_off, ";
-constexpr std::string_view kAsk[] = {
-    "\tmov.u32 wlg_t, %nctaid.y;",
-    "\tmov.u32 wlg_hi, %nctaid.z;",
-    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;",
-    "\tmov.u32 wlg_hi, %nctaid.x;",
-    "\tmul.wide.u32 wlg_off, wlg_t, wlg_hi;",
+constexpr std::string_view kCompareBlocks = "\tsetp.le.u32 wlg_ps, wlg_t, ";
+
+constexpr std::string_view kAskOnly[] = {
+    "\tld.param.b32 wlg_t, [wlg_launch+8];",
     kCompareBlocks,
-    "\tmov.u32 wlg_lo, %ctaid.x;",
-    "\tand.b32 wlg_lo, wlg_lo, 2063;",
-    "\tsetp.ne.and.u32 wlg_ps, wlg_lo, 2063, wlg_ps;",
     "\t@wlg_ps bra wlg_entered;",
+};
+constexpr std::string_view kAskAndPlace[] = {
+    "\tmov.u32 wlg_tid, %tid.x;", "\tld.param.b32 wlg_t, [wlg_launch+12];", kCompareBlocks,
+    "\t@wlg_ps bra wlg_entered;", "\tand.b32 wlg_t, wlg_t, 2147483647;",    kCompareBlocks,
+    "\t@wlg_ps bra wlg_asked;",
+};
+constexpr std::string_view kAsk[] = {
     "\tmov.u32 wlg_lo, %tid.x;",
     "\tmov.u32 wlg_hi, %tid.y;",
     "\tor.b32 wlg_lo, wlg_lo, wlg_hi;",
@@ -35,27 +34,60 @@ constexpr std::string_view kAsk[] = {
     "\tnanosleep.u32 wlg_t;",
     "\tbarrier.red.or.pred wlg_ps, 0, wlg_ps;",
     "\t@wlg_ps exit;",
-    "wlg_entered:",
 };
+constexpr std::string_view kPlace[] = {
+    "wlg_asked:",
+    "\tmov.u32 wlg_hi, %tid.z;",
+    "\tmov.u32 wlg_lo, %ntid.y;",
+    "\tmul.lo.u32 wlg_hi, wlg_hi, wlg_lo;",
+    "\tmov.u32 wlg_lo, %tid.y;",
+    "\tadd.u32 wlg_hi, wlg_hi, wlg_lo;",
+    "\tmov.u32 wlg_lo, %ntid.x;",
+    "\tmad.lo.u32 wlg_tid, wlg_hi, wlg_lo, wlg_tid;",
+};
+constexpr std::string_view kEntered[] = {"wlg_entered:"};
+
+constexpr absl::Span<const std::string_view> kWithoutPlaces[] = {kAskOnly, kAsk, kEntered};
+constexpr absl::Span<const std::string_view> kWithPlaces[] = {kAskAndPlace, kAsk, kPlace, kEntered};
 
 }  // namespace
 
 bool EntryPoll::Follow(std::string_view line, bool may_begin, Refusal* refusal) {
-  if (is_complete() || (done_ == 0 && !may_begin)) return false;
-  if (line == kAsk[done_] || (kAsk[done_] == kCompareBlocks && ReadBlocks(line))) {
-    ++done_;
+  if (is_complete()) return false;
+  if (parts_.empty()) {
+    if (!may_begin) return false;
+    places_ = line == kAskAndPlace[0];
+    parts_ = kWithoutPlaces;
+    if (places_) parts_ = kWithPlaces;
+    is_begun_ = line == parts_[0][0];
+    if (!is_begun_) parts_ = {};
+    if (!is_begun_) return false;
+  }
+  const std::string_view wanted = parts_[0][done_];
+  if (line != wanted && (wanted != kCompareBlocks || !ReadBlocks(line))) {
+    *refusal = "a statement among those by which a block asks whether to stop";
     return true;
   }
-  if (done_ > 0) *refusal = "a statement among those by which a block asks whether to stop";
-  return done_ > 0;
+  if (++done_ == parts_[0].size()) {
+    parts_.remove_prefix(1);
+    done_ = 0;
+  }
+  return true;
 }
 
-bool EntryPoll::is_complete() const { return done_ == std::size(kAsk); }
+bool EntryPoll::is_complete() const { return is_begun_ && parts_.empty(); }
 
 bool EntryPoll::ReadBlocks(std::string_view line) {
   Cursor cursor(line);
-  return cursor.Skip(kCompareBlocks) && cursor.Integer(&blocks_) && cursor.Skip(";") &&
-         cursor.AtEnd() && blocks_ >= 1 && blocks_ <= kMostBlocks;
+  int64_t blocks = 0;
+  if (!cursor.Skip(kCompareBlocks) || !cursor.Integer(&blocks) || !cursor.Skip(";") ||
+      !cursor.AtEnd() || blocks < 1 || blocks > kMostBlocks) {
+    return false;
+  }
+  // Both comparisons are with the same number.
+  if (blocks_ != 0 && blocks_ != blocks) return false;
+  blocks_ = blocks;
+  return true;
 }
 
 }  // namespace warpline::guard

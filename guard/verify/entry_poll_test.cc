@@ -14,14 +14,14 @@ constexpr Policy kStops = {.arena_bits = 36, .hardened = true, .stops = true, .z
 
 // A kernel without loops whose grids of up to so many blocks do not ask.
 std::string Asking(const std::string& blocks, const Statements& statements = {}) {
-  return Replaced(Beginning(kEntryPoll, statements), "wlg_off, 16;",
-                  absl::StrCat("wlg_off, ", blocks, ";"));
+  return Replaced(Beginning(kEntryPoll, statements), "wlg_t, 16;",
+                  absl::StrCat("wlg_t, ", blocks, ";"));
 }
 
 TEST(EntryPoll, KernelsThatAreToStopHaveIt) {
   ExpectAccepted(Beginning(kEntryPoll, {}), kStops);
   ExpectRefused(Module({}), kStops);
-  ExpectRefused(absl::StrCat(kPreamble, ".entry k ()\n{\n}\n"), kStops);
+  ExpectRefused(absl::StrCat(kPreamble, ".entry k (" WARPLINE_LAUNCH ")\n{\n}\n"), kStops);
   ExpectAccepted(Module({}), kHardened);
   ExpectAccepted(Module({}), kPlain);
 }
@@ -38,41 +38,39 @@ TEST(EntryPoll, OthersDoNot) {
 
 TEST(EntryPoll, EachKernelOfAModuleHasIt) {
   const auto entry = [](const char* name, const std::string& ask) {
-    return absl::StrCat(".entry ", name, " ()\n{\n", kRegisters, ask, "\tret;\n}\n");
+    return absl::StrCat(".entry ", name, " (" WARPLINE_LAUNCH ")\n{\n", kRegisters, ask,
+                        "\tret;\n}\n");
   };
   ExpectAccepted(absl::StrCat(kPreamble, entry("k", kEntryPoll), entry("l", kEntryPoll)), kStops);
   ExpectRefused(absl::StrCat(kPreamble, entry("k", kEntryPoll), entry("l", "")), kStops);
 }
 
 TEST(EntryPoll, NoStatementOfItMayBeMissing) {
-  const std::string poll(kEntryPoll);
-  for (size_t begin = 0; begin < poll.size();) {
-    const size_t end = poll.find('\n', begin) + 1;
-    ExpectRefused(Beginning(poll.substr(0, begin) + poll.substr(end), {}), kStops);
-    const std::string more = poll.substr(0, end) + "\tmov.b32 %r1, 1;\n" + poll.substr(end);
-    if (end < poll.size()) ExpectRefused(Beginning(more, {}), kStops);
-    begin = end;
+  for (const std::string poll : {kEntryPoll, kPlacingPoll}) {
+    ExpectAccepted(Beginning(poll, {}), kStops);
+    for (size_t begin = 0; begin < poll.size();) {
+      const size_t end = poll.find('\n', begin) + 1;
+      ExpectRefused(Beginning(poll.substr(0, begin) + poll.substr(end), {}), kStops);
+      const std::string more = poll.substr(0, end) + "\tmov.b32 %r1, 1;\n" + poll.substr(end);
+      if (end < poll.size()) ExpectRefused(Beginning(more, {}), kStops);
+      begin = end;
+    }
   }
 }
 
 TEST(EntryPoll, NoStatementOfItMayBeAnother) {
-  const struct {
+  struct Change {
     const char* from;
     const char* to;
-  } kChanges[] = {
-      {"%nctaid.y", "%nctaid.x"},
-      {"%nctaid.z", "%ctaid.z"},
-      {"mul.wide.u32 wlg_off", "mul.wide.s32 wlg_off"},
-      {"setp.le.u64", "setp.ge.u64"},
-      {"setp.le.u64", "setp.le.s64"},
+  };
+  const Change kInBoth[] = {
+      {"setp.le.u32", "setp.ge.u32"},
+      {"setp.le.u32", "setp.le.s32"},
       {"@wlg_ps bra wlg_entered", "@!wlg_ps bra wlg_entered"},
       {"@wlg_ps bra wlg_entered", "bra wlg_entered"},
       {"@wlg_ps bra wlg_entered", "@wlg_ps bra L"},
       {"[wlg_const+40]", "[wlg_const+48]"},
       {"ld.volatile.global.b32", "ld.global.b32"},
-      {"%ctaid.x", "%ctaid.y"},
-      {"and.b32 wlg_lo, wlg_lo, 2063", "and.b32 wlg_lo, wlg_lo, 15"},
-      {"setp.ne.and.u32", "setp.ne.or.u32"},
       {"setp.lt.s32 wlg_ps, wlg_t, 0", "setp.ne.s32 wlg_ps, wlg_t, 0"},
       {"wlg_t, wlg_t, 0, 31, -1", "wlg_t, wlg_t, 0, 31, 1"},
       {"wlg_t, wlg_t, 0, 31, -1", "wlg_t, wlg_t, 1, 31, -1"},
@@ -86,10 +84,28 @@ TEST(EntryPoll, NoStatementOfItMayBeAnother) {
       {"@wlg_ps exit", "@wlg_pl exit"},
       {"@wlg_ps exit", "@wlg_ps ret"},
   };
-  const std::string text = Beginning(kEntryPoll, {"L:"});
-  ExpectAccepted(text, kStops);
-  for (const auto& change : kChanges) {
-    ExpectRefused(Replaced(text, change.from, change.to), kStops);
+  for (const char* const poll : {kEntryPoll, kPlacingPoll}) {
+    const std::string text = Beginning(poll, {"L:"});
+    ExpectAccepted(text, kStops);
+    for (const Change& change : kInBoth) {
+      ExpectRefused(Replaced(text, change.from, change.to), kStops);
+    }
+  }
+  // The word that says more of a block than the number of blocks is not that of the others.
+  ExpectRefused(Replaced(Beginning(kEntryPoll, {}), "[wlg_launch+8]", "[wlg_launch+12]"), kStops);
+  const Change kWherePlaced[] = {
+      {"[wlg_launch+12]", "[wlg_launch+8]"},
+      {"mov.u32 wlg_tid, %tid.x", "mov.u32 wlg_tid, %tid.y"},
+      {"and.b32 wlg_t, wlg_t, 2147483647", "and.b32 wlg_t, wlg_t, 1"},
+      {"@wlg_ps bra wlg_asked", "@wlg_ps bra wlg_entered"},
+      {"@wlg_ps bra wlg_asked", "bra wlg_asked"},
+      {"wlg_t, 16;\n\t@wlg_ps bra wlg_asked", "wlg_t, 17;\n\t@wlg_ps bra wlg_asked"},
+      {"mov.u32 wlg_hi, %tid.z;\n\tmov.u32 wlg_lo, %ntid.y",
+       "mov.u32 wlg_hi, %tid.z;\n\tmov.u32 wlg_lo, %ntid.x"},
+      {"mad.lo.u32 wlg_tid, wlg_hi, wlg_lo, wlg_tid", "mov.u32 wlg_tid, wlg_hi"},
+  };
+  for (const Change& change : kWherePlaced) {
+    ExpectRefused(Replaced(Beginning(kPlacingPoll, {}), change.from, change.to), kStops);
   }
 }
 
@@ -145,7 +161,7 @@ TEST(EntryPoll, IterationsThatDoNotAskCount) {
   const auto looping = [](int iterations, int blocks) {
     return absl::StrReplaceAll(
         Beginning(absl::StrCat("\tmov.b32 wlg_n, ", iterations, ";\n", kEntryPoll), {}),
-        {{"wlg_off, 16;", absl::StrCat("wlg_off, ", blocks, ";")}});
+        {{"wlg_t, 16;", absl::StrCat("wlg_t, ", blocks, ";")}});
   };
   ExpectAccepted(looping(1, 1 << 20), kStops);
   ExpectAccepted(looping(65535, 512), kStops);

@@ -11,6 +11,7 @@ struct Form {
   // <G> a digit, the same at all places.
   std::string_view text;
   Step step;
+  bool is_of_launch = false;
 };
 
 constexpr std::string_view kReadPlace = "mov.u32 wlg_t, %tid.x";
@@ -78,8 +79,10 @@ constexpr Form kForms[] = {
     {"shl.b32 wlg_t, wlg_t, 2", Step::kLanePlace},
     {"cvt.u64.u32 wlg_off, wlg_t", Step::kLaneOffset},
     {"mov.b64 wlg_at, wlg_const", Step::kWordsAddress},
+    {"mov.b64 wlg_at, wlg_launch", Step::kWordsAddress, /*is_of_launch=*/true},
     {"add.s64 wlg_off, wlg_off, wlg_at", Step::kLaneAddress},
     {"ld.const.b32 wlg_base, [wlg_off]", Step::kSetBase},
+    {"ld.param.b32 wlg_base, [wlg_off]", Step::kSetBase, /*is_of_launch=*/true},
     {"ld.const.b64 wlg_globals, [wlg_const+8]", Step::kSetGlobals},
     {"mov.b64 wlg_consts, wlg_const", Step::kSetConstants},
     {"mov.b64 wlg_params, <P>", Step::kSetParameters},
@@ -173,6 +176,7 @@ Match FindStep(std::string_view statement, const Scope& scope, std::string_view 
     if (!Matches(form.text, statement, scope, first_parameter, &match)) continue;
     match.step = form.step;
     match.is_place = form.text == kReadPlace;
+    match.is_of_launch = form.is_of_launch;
     return match;
   }
   return {};

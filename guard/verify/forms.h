@@ -104,6 +104,7 @@ struct Match {
   Step step = Step::kNone;
   int64_t number = 0;
   bool is_place = false;
+  bool is_of_launch = false;   // The statement reads wlg_launch, and not wlg_const.
   size_t group = 0;            // Of the register wlg_g0 to wlg_g3
   std::string_view name = {};  // The register or the variable in shared memory that it reads
 };

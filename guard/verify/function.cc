@@ -60,8 +60,11 @@ FunctionVerifier::FunctionVerifier(const Module& module, const Function& functio
   limits_.constants = module.constants;
   limits_.is_entry = function.head.is_entry;
   limits_.is_wide = function.head.is_entry && !function.is_one_wide;
-  asks_at_entry_ = module.policy.hardened && module.policy.stops && function.head.is_entry;
-  if (!function.head.parameters.empty()) {
+  const Policy& policy = module.policy;
+  may_ask_ = policy.hardened && (policy.stops || policy.zeroes) && function.head.is_entry;
+  asks_at_entry_ = may_ask_ && policy.stops;
+  // The last one of an entry, wlg_launch, is no parameter of the tenant's.
+  if (function.head.parameters.size() > (function.head.is_entry ? 1 : 0)) {
     limits_.first_parameter = function.head.parameters[0].name;
   }
 }
@@ -98,7 +101,7 @@ Finding FunctionVerifier::Verify(FunctionFacts* facts) {
 // way around it: nobody else can name the label that ends it.
 Refusal FunctionVerifier::VerifyLine(const Line& line) {
   Refusal refusal;
-  if (entry_poll_.Follow(line.text, asks_at_entry_ && fences_.in_prologue(), &refusal)) {
+  if (entry_poll_.Follow(line.text, may_ask_ && fences_.in_prologue(), &refusal)) {
     FollowOwn(line.text);
     fences_.Reset();
     return refusal;
@@ -117,7 +120,7 @@ Refusal FunctionVerifier::VerifyBehindPoll(const Line& line) {
     if (lane_counting_.is_complete()) written_.Write("wlg_live", /*is_passing=*/false);
     return refusal;
   }
-  const bool may_zero = !has_begun_ && limits_.is_entry && limits_.policy.hardened &&
+  const bool may_zero = !has_begun_ && entry_poll_.is_complete() && entry_poll_.places_threads() &&
                         LocalsAreZero() && fences_.prologue().smem;
   const bool was_awaited = zeroing_.is_awaited();
   if (zeroing_.Follow(line.text, may_zero, &refusal)) {

@@ -110,6 +110,7 @@ class FunctionVerifier {
   bool declares_ = true;        // Only declarations have been read.
   bool passed_ = false;         // The statement before has written wlg_pass.
   bool asks_at_entry_ = false;  // It has to.
+  bool may_ask_ = false;        // Statements by which blocks ask may stand there.
   EntryPoll entry_poll_;
   WholeWarpCheck whole_warp_;
   LaneCounting lane_counting_;

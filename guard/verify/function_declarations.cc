@@ -13,21 +13,35 @@ constexpr int64_t kMostRegistersInSum = int64_t{1} << 18;
 constexpr int64_t kParameterBaseAlignment = 16;
 constexpr int64_t kMostBodyParameterBytes = int64_t{16} << 20;
 
+// Nothing but the guard's statements names this parameter.
+bool SaysWhatALaunchIsLike(const Variable& parameter) {
+  return parameter.name == "wlg_launch" && parameter.type == "b8" && parameter.alignment == 8 &&
+         parameter.is_array && parameter.elements == 24;
+}
+
 }  // namespace
 
 Refusal FunctionVerifier::DeclareParameters() {
   const Head& head = function_.head;
+  absl::Span<const Variable> parameters = head.parameters;
   int64_t bytes = 0;
-  if (Refusal refusal = MeasureParameters(head, &bytes); !refusal.empty()) return refusal;
+  if (Refusal refusal = MeasureParameters(parameters, &bytes); !refusal.empty()) return refusal;
+  if (head.is_entry) {
+    if (parameters.empty() || !SaysWhatALaunchIsLike(parameters.back())) {
+      return "the parameter wlg_launch is missing";
+    }
+    parameters.remove_suffix(1);
+    if (Refusal refusal = MeasureParameters(parameters, &bytes); !refusal.empty()) return refusal;
+  }
   // Parameters begin at a multiple of 16: where one lies that wants more is not known.
   const bool is_known = std::all_of(
-      head.parameters.begin(), head.parameters.end(),
+      parameters.begin(), parameters.end(),
       [](const Variable& parameter) { return parameter.Alignment() <= kParameterBaseAlignment; });
   if (head.is_entry) limits_.parameters = is_known ? bytes : 0;
   const bool has_depot = !head.is_entry && module_.locals != 0;
-  if (has_depot && head.parameters.empty()) return "the parameter wlg_depot is missing";
-  for (size_t i = 0; i < head.parameters.size(); ++i) {
-    const Variable& parameter = head.parameters[i];
+  if (has_depot && parameters.empty()) return "the parameter wlg_depot is missing";
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Variable& parameter = parameters[i];
     if (has_depot && i == 0) {
       if (parameter.name != "wlg_depot" || parameter.type != "b64" || parameter.is_array ||
           parameter.alignment != 0) {

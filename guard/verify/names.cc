@@ -18,6 +18,7 @@ constexpr std::pair<std::string_view, std::string_view> kGuardRegisters[] = {
     {"wlg_off", "b64"},    {"wlg_at", "b64"},    {"wlg_ps", "pred"},     {"wlg_pl", "pred"},
     {"wlg_n", "b32"},      {"wlg_g0", "b32"},    {"wlg_g1", "b32"},      {"wlg_g2", "b32"},
     {"wlg_g3", "b32"},     {"wlg_pu", "pred"},   {"wlg_live", "b32"},    {"wlg_passes", "b32"},
+    {"wlg_tid", "b32"},
 };
 
 constexpr std::string_view kVectorRegisters[] = {"%tid", "%ntid", "%ctaid", "%nctaid"};

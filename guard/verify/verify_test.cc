@@ -41,6 +41,10 @@ TEST(Verify, RefusesStatements) {
       "movmatrix.sync.aligned.m8n8.trans.b16 wlg_lo, %r1",
       "ld.const.b32 wlg_base, [wlg_const]",
       "ld.const.b32 wlg_lo, [wlg_const]",
+      "ld.param.b32 %r1, [wlg_launch]",
+      "ld.param.b32 %r1, [wlg_launch+8]",
+      "ld.param.b32 wlg_t, [wlg_launch+8]",
+      "mov.b64 %rd1, wlg_launch",
       // Instructions and modifiers
       "frob.b32 %r1, %r2",
       "@%p1 bra.uni L",
@@ -282,21 +286,21 @@ TEST(Verify, RefusesPrologues) {
     const char* from;
     const char* to;
   } cases[] = {
-      {"\tld.const.b32 wlg_base, [wlg_off];\n", ""},
-      {"\tld.const.b32 wlg_base, [wlg_off];\n", "\tld.const.b32 wlg_base, [wlg_const+4];\n"},
-      {"\tld.const.b32 wlg_base, [wlg_off];\n", "\t@%p1 ld.const.b32 wlg_base, [wlg_off];\n"},
-      {"\tld.const.b32 wlg_base, [wlg_off];\n", "L:\n\tld.const.b32 wlg_base, [wlg_off];\n"},
-      {"\tld.const.b32 wlg_base, [wlg_off];\n",
-       "\tmov.u32 %r1, 0;\n\tld.const.b32 wlg_base, [wlg_off];\n"},
-      {"\tld.const.b32 wlg_base, [wlg_off];\n",
-       "\tld.const.b32 wlg_base, [wlg_off];\n\tld.const.b32 wlg_base, [wlg_off];\n"},
+      {"\tld.param.b32 wlg_base, [wlg_off];\n", ""},
+      {"\tld.param.b32 wlg_base, [wlg_off];\n", "\tld.const.b32 wlg_base, [wlg_const+4];\n"},
+      {"\tld.param.b32 wlg_base, [wlg_off];\n", "\t@%p1 ld.param.b32 wlg_base, [wlg_off];\n"},
+      {"\tld.param.b32 wlg_base, [wlg_off];\n", "L:\n\tld.param.b32 wlg_base, [wlg_off];\n"},
+      {"\tld.param.b32 wlg_base, [wlg_off];\n",
+       "\tmov.u32 %r1, 0;\n\tld.param.b32 wlg_base, [wlg_off];\n"},
+      {"\tld.param.b32 wlg_base, [wlg_off];\n",
+       "\tld.param.b32 wlg_base, [wlg_off];\n\tld.param.b32 wlg_base, [wlg_off];\n"},
       {"\tand.b32 wlg_t, wlg_t, 1;\n", ""},
       {"\tand.b32 wlg_t, wlg_t, 1;\n", "\tand.b32 wlg_t, wlg_t, 3;\n"},
       {"\tshl.b32 wlg_t, wlg_t, 2;\n", "\tshl.b32 wlg_t, wlg_t, 3;\n"},
       {"\tmov.u32 wlg_t, %laneid;\n", "\tmov.u32 wlg_t, %tid.y;\n"},
       {"\tadd.s64 wlg_off, wlg_off, wlg_at;\n", ""},
-      {"\tmov.b64 wlg_at, wlg_const;\n",
-       "\tmov.b64 wlg_at, wlg_const;\n\tmov.b64 wlg_consts, wlg_const;\n"},
+      {"\tmov.b64 wlg_at, wlg_launch;\n",
+       "\tmov.b64 wlg_at, wlg_launch;\n\tmov.b64 wlg_consts, wlg_const;\n"},
       {"\tmov.b64 wlg_params, p;\n", "\tmov.b64 wlg_params, q;\n"},
       {"\tmov.b64 wlg_params, p;\n", "\tmov.b64 wlg_params, p+8;\n"},
       {"\tmov.b64 wlg_consts, wlg_const;\n", "\tmov.b64 wlg_consts, wlg_const+64;\n"},
@@ -334,9 +338,15 @@ TEST(Verify, TheArenasWordIsReadByLaneOrByAThreadsPlaceInItsRow) {
                                        {kLocalPrologue, ""},
                                        {kZeroLocals, ""},
                                        {kWriteParameters, ""},
+                                       {"mov.b64 wlg_at, wlg_launch", "mov.b64 wlg_at, wlg_const"},
+                                       {"ld.param.b32 wlg_base", "ld.const.b32 wlg_base"},
                                        {"\tmov.b64 wlg_params, p;\n", ""}});
   };
-  ExpectAccepted(called(Module({})), kPlain);
+  const std::string function = called(Module({}));
+  ExpectAccepted(function, kPlain);
+  // A function has no launch's parameters.
+  ExpectRefused(Replaced(function, "wlg_at, wlg_const", "wlg_at, wlg_launch"), kPlain);
+  ExpectRefused(Replaced(function, "ld.const.b32 wlg_base", "ld.param.b32 wlg_base"), kPlain);
   ExpectRefused(called(text), kPlain);
 }
 
@@ -354,7 +364,7 @@ TEST(Verify, FencesNeedWhatThePrologueSets) {
        {Window("wlg_consts", 88), "ld.const.b32 %r1, [wlg_at]", kPlain}},
       {"\tmov.b32 wlg_smem, %aggr_smem_size;\n",
        {kSharedFence4, "ld.shared.b32 %r1, [wlg_s]", kHardened}},
-      {"\tld.const.b32 wlg_base, [wlg_off];\n",
+      {"\tld.param.b32 wlg_base, [wlg_off];\n",
        {kSmallFence, "ld.global.b32 %r1, [wlg_at]", kSmallArena}},
   };
   for (const auto& test : cases) {
@@ -412,6 +422,15 @@ TEST(Verify, RefusesModules) {
       {".param .b64 p,", ".param .b64 n,"},
       {".param .b64 p,", ".param .b64 k,"},
       {".param .b64 p,", ".param .b8 p[0],"},
+      {", " WARPLINE_LAUNCH, ""},
+      {WARPLINE_LAUNCH, ".param .align 8 .b8 wlg_launch[16]"},
+      {WARPLINE_LAUNCH, ".param .align 16 .b8 wlg_launch[24]"},
+      {WARPLINE_LAUNCH, ".param .align 8 .b32 wlg_launch[24]"},
+      {WARPLINE_LAUNCH, ".param .align 8 .b8 launch[24]"},
+      {WARPLINE_LAUNCH, WARPLINE_LAUNCH ", .param .b32 m"},
+      {"mov.b64 wlg_params, p;", "mov.b64 wlg_params, wlg_launch;"},
+      {"mov.b64 wlg_at, wlg_launch;", "mov.b64 wlg_at, wlg_const;"},
+      {"ld.param.b32 wlg_base, [wlg_off];", "ld.const.b32 wlg_base, [wlg_off];"},
       {".maxntid 256, 1, 1\n", ".noreturn\n"},
       {".maxntid 256, 1, 1\n", ".maxntid 256,1,1\n"},
       {".maxntid 256, 1, 1\n", ".maxntid\n"},
@@ -422,7 +441,7 @@ TEST(Verify, RefusesModules) {
       {"\tret;\n}\n", "\tret;\n"},
       {"\tret;\n}\n", "\tret;\n}"},
       {"\tret;\n}\n", "\tret;\n}\n{\n}\n"},
-      {"\tret;\n}\n", "\tret;\n}\n.visible .entry k ()\n{\n\tret;\n}\n"},
+      {"\tret;\n}\n", "\tret;\n}\n.visible .entry k (" WARPLINE_LAUNCH ")\n{\n\tret;\n}\n"},
       {"\tret;\n}\n", "\tret;\n}\n.func k ()\n{\n\tret;\n}\n"},
       {"\tret;\n}\n", "\tret;\n}\n.func f ()\n{\n\tret;\n}\n"},
       {"wlg_locals[64]", "wlg_locals[72]"},
@@ -435,14 +454,17 @@ TEST(Verify, RefusesModules) {
   ExpectRefused("\n", kPlain);
   ExpectRefused(good, {.arena_bits = 31});
   ExpectRefused(good, {.arena_bits = 48});
-  ExpectAccepted(absl::StrCat(kPreamble, ".entry k ()\n.explicitcluster\n{\n\tret;\n}\n"), kPlain);
+  ExpectAccepted(
+      absl::StrCat(kPreamble, ".entry k (" WARPLINE_LAUNCH ")\n.explicitcluster\n{\n\tret;\n}\n"),
+      kPlain);
 }
 
 TEST(Verify, LocalsAreEquallyLargeInAllEntries) {
-  const std::string second = absl::StrCat(".entry k2 ()\n{\n", kLocals, kZeroLocals, "\tret;\n}\n");
+  const std::string second =
+      absl::StrCat(".entry k2 (" WARPLINE_LAUNCH ")\n{\n", kLocals, kZeroLocals, "\tret;\n}\n");
   const std::string good = Module({});
   ExpectAccepted(absl::StrCat(good, second), kPlain);
-  ExpectAccepted(absl::StrCat(good, ".entry k2 ()\n{\n\tret;\n}\n"), kPlain);
+  ExpectAccepted(absl::StrCat(good, ".entry k2 (" WARPLINE_LAUNCH ")\n{\n\tret;\n}\n"), kPlain);
   ExpectRefused(absl::StrCat(good, Replaced(second, "[64]", "[32]")), kPlain);
 }
 
@@ -513,8 +535,9 @@ TEST(Verify, RefusesCalls) {
 }
 
 TEST(Verify, RefusesACallThroughARegisterNamedLikeAFunction) {
-  const std::string good = absl::StrCat(kPreamble, ".func f1 ()\n{\n\tret;\n}\n",
-                                        ".entry k ()\n{\n\tcall f1;\n\tret;\n}\n");
+  const std::string good =
+      absl::StrCat(kPreamble, ".func f1 ()\n{\n\tret;\n}\n",
+                   ".entry k (" WARPLINE_LAUNCH ")\n{\n\tcall f1;\n\tret;\n}\n");
   ExpectAccepted(good, kPlain);
   ExpectRefused(Replaced(good, "\tcall f1;\n", "\t.reg .b64 f<2>;\n\tcall f1;\n"), kPlain);
 }
@@ -536,7 +559,8 @@ TEST(Verify, RefusesCirclesOfCalls) {
 }
 
 TEST(Verify, SaysWhereAndWhat) {
-  const std::string text = absl::StrCat(kPreamble, ".entry k ()\n{\n\ttrap;\n\tret;\n}\n");
+  const std::string text =
+      absl::StrCat(kPreamble, ".entry k (" WARPLINE_LAUNCH ")\n{\n\ttrap;\n\tret;\n}\n");
   EXPECT_EQ(Verify(text, kPlain).message(), "line 7: an instruction that is not allowed: \\ttrap;");
   const std::string far = absl::StrReplaceAll(text, {{"trap", std::string(1000, 'a') + "\x01"}});
   EXPECT_EQ(Verify(far, kPlain).message().size(),

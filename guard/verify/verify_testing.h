@@ -24,6 +24,9 @@ inline constexpr Policy kSmallArena = {.arena_bits = 32, .hardened = false};
 inline constexpr Policy kHardened = {
     .arena_bits = 36, .hardened = true, .stops = false, .zeroes = false};
 
+// The parameter that ends those of each entry.
+#define WARPLINE_LAUNCH ".param .align 8 .b8 wlg_launch[24]"
+
 inline constexpr char kPreamble[] =
     ".version 9.0\n.target sm_90\n.address_size 64\n"
     ".const .align 128 .b8 wlg_const[96] = {0, 1, -2, 255};\n";
@@ -37,7 +40,8 @@ inline constexpr char kRegisters[] =
     "\t.reg .b32 wlg_stride;\n\t.reg .b64 wlg_x;\n\t.reg .b64 wlg_off;\n\t.reg .b64 wlg_at;\n"
     "\t.reg .pred wlg_ps;\n\t.reg .pred wlg_pl;\n\t.reg .b32 wlg_n;\n"
     "\t.reg .b32 wlg_g0;\n\t.reg .b32 wlg_g1;\n\t.reg .b32 wlg_g2;\n\t.reg .b32 wlg_g3;\n"
-    "\t.reg .pred wlg_pu;\n\t.reg .b32 wlg_live;\n\t.reg .b32 wlg_passes;\n";
+    "\t.reg .pred wlg_pu;\n\t.reg .b32 wlg_live;\n\t.reg .b32 wlg_passes;\n"
+    "\t.reg .b32 wlg_tid;\n";
 
 inline constexpr char kVariables[] =
     "\t.shared .align 16 .b8 sm[64];\n\t.param .b32 a;\n\t.param .align 8 .b8 b[16];\n";
@@ -69,41 +73,53 @@ inline constexpr char kLocals[] = "\t.local .align 16 .b8 wlg_locals[64];\n";
 
 inline constexpr char kPrologue[] =
     "\tmov.u32 wlg_t, %laneid;\n\tand.b32 wlg_t, wlg_t, 1;\n\tshl.b32 wlg_t, wlg_t, 2;\n"
-    "\tcvt.u64.u32 wlg_off, wlg_t;\n\tmov.b64 wlg_at, wlg_const;\n"
+    "\tcvt.u64.u32 wlg_off, wlg_t;\n\tmov.b64 wlg_at, wlg_launch;\n"
     "\tadd.s64 wlg_off, wlg_off, wlg_at;\n"
-    "\tld.const.b32 wlg_base, [wlg_off];\n\tld.const.b64 wlg_globals, [wlg_const+8];\n"
+    "\tld.param.b32 wlg_base, [wlg_off];\n\tld.const.b64 wlg_globals, [wlg_const+8];\n"
     "\tmov.b64 wlg_consts, wlg_const;\n\tmov.b64 wlg_params, p;\n";
 inline constexpr char kLocalPrologue[] = "\tmov.b64 wlg_local, wlg_locals;\n";
 inline constexpr char kSmemPrologue[] = "\tmov.b32 wlg_smem, %aggr_smem_size;\n";
 
-// By which blocks ask, where they begin, whether the kernel is to stop, but in grids of at most 16.
+// Blocks ask, where they begin, whether the kernel is to stop, but in grids of at most 16.
+#define WARPLINE_ASK                                    \
+  "\tmov.u32 wlg_lo, %tid.x;\n"                         \
+  "\tmov.u32 wlg_hi, %tid.y;\n"                         \
+  "\tor.b32 wlg_lo, wlg_lo, wlg_hi;\n"                  \
+  "\tmov.u32 wlg_hi, %tid.z;\n"                         \
+  "\tor.b32 wlg_lo, wlg_lo, wlg_hi;\n"                  \
+  "\tmov.b32 wlg_t, 0;\n"                               \
+  "\tsetp.eq.u32 wlg_ps, wlg_lo, 0;\n"                  \
+  "\tld.const.b64 wlg_at, [wlg_const+40];\n"            \
+  "\t@wlg_ps ld.volatile.global.b32 wlg_t, [wlg_at];\n" \
+  "\tshfl.sync.idx.b32 wlg_t, wlg_t, 0, 31, -1;\n"      \
+  "\tsetp.lt.s32 wlg_ps, wlg_t, 0;\n"                   \
+  "\tmax.s32 wlg_t, wlg_t, 0;\n"                        \
+  "\tnanosleep.u32 wlg_t;\n"                            \
+  "\tbarrier.red.or.pred wlg_ps, 0, wlg_ps;\n"          \
+  "\t@wlg_ps exit;\n"
 inline constexpr char kEntryPoll[] =
-    "\tmov.u32 wlg_t, %nctaid.y;\n"
-    "\tmov.u32 wlg_hi, %nctaid.z;\n"
-    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
-    "\tmov.u32 wlg_hi, %nctaid.x;\n"
-    "\tmul.wide.u32 wlg_off, wlg_t, wlg_hi;\n"
-    "\tsetp.le.u64 wlg_ps, wlg_off, 16;\n"
-    "\tmov.u32 wlg_lo, %ctaid.x;\n"
-    "\tand.b32 wlg_lo, wlg_lo, 2063;\n"
-    "\tsetp.ne.and.u32 wlg_ps, wlg_lo, 2063, wlg_ps;\n"
+    "\tld.param.b32 wlg_t, [wlg_launch+8];\n"
+    "\tsetp.le.u32 wlg_ps, wlg_t, 16;\n"
+    "\t@wlg_ps bra wlg_entered;\n" WARPLINE_ASK "wlg_entered:\n";
+// This one leaves the number of the thread in its block in wlg_tid, too.
+inline constexpr char kPlacingPoll[] =
+    "\tmov.u32 wlg_tid, %tid.x;\n"
+    "\tld.param.b32 wlg_t, [wlg_launch+12];\n"
+    "\tsetp.le.u32 wlg_ps, wlg_t, 16;\n"
     "\t@wlg_ps bra wlg_entered;\n"
-    "\tmov.u32 wlg_lo, %tid.x;\n"
-    "\tmov.u32 wlg_hi, %tid.y;\n"
-    "\tor.b32 wlg_lo, wlg_lo, wlg_hi;\n"
+    "\tand.b32 wlg_t, wlg_t, 2147483647;\n"
+    "\tsetp.le.u32 wlg_ps, wlg_t, 16;\n"
+    "\t@wlg_ps bra wlg_asked;\n" WARPLINE_ASK
+    "wlg_asked:\n"
     "\tmov.u32 wlg_hi, %tid.z;\n"
-    "\tor.b32 wlg_lo, wlg_lo, wlg_hi;\n"
-    "\tmov.b32 wlg_t, 0;\n"
-    "\tsetp.eq.u32 wlg_ps, wlg_lo, 0;\n"
-    "\tld.const.b64 wlg_at, [wlg_const+40];\n"
-    "\t@wlg_ps ld.volatile.global.b32 wlg_t, [wlg_at];\n"
-    "\tshfl.sync.idx.b32 wlg_t, wlg_t, 0, 31, -1;\n"
-    "\tsetp.lt.s32 wlg_ps, wlg_t, 0;\n"
-    "\tmax.s32 wlg_t, wlg_t, 0;\n"
-    "\tnanosleep.u32 wlg_t;\n"
-    "\tbarrier.red.or.pred wlg_ps, 0, wlg_ps;\n"
-    "\t@wlg_ps exit;\n"
+    "\tmov.u32 wlg_lo, %ntid.y;\n"
+    "\tmul.lo.u32 wlg_hi, wlg_hi, wlg_lo;\n"
+    "\tmov.u32 wlg_lo, %tid.y;\n"
+    "\tadd.u32 wlg_hi, wlg_hi, wlg_lo;\n"
+    "\tmov.u32 wlg_lo, %ntid.x;\n"
+    "\tmad.lo.u32 wlg_tid, wlg_hi, wlg_lo, wlg_tid;\n"
     "wlg_entered:\n";
+#undef WARPLINE_ASK
 
 // What stands before instructions of a warp.
 inline const Statements kWholeWarp = {"bar.warp.sync -1", "activemask.b32 wlg_t",
@@ -131,7 +147,8 @@ inline const Statements kCountLanes = {"mov.u32 wlg_lo, %tid.z",
                                        "not.b32 wlg_live, wlg_live"};
 
 inline constexpr char kEntry[] =
-    ".visible .entry k (.param .b64 p, .param .align 8 .b8 q[16], .param .b32 n)\n";
+    ".visible .entry k (.param .b64 p, .param .align 8 .b8 q[16], .param .b32 n, " WARPLINE_LAUNCH
+    ")\n";
 
 // Statements without tabs and semicolons; a label has its colon.
 inline std::string Body(const Statements& statements) {

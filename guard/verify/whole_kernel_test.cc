@@ -45,7 +45,7 @@ const Statements kLoop =
 std::string Asking(int first, int blocks) {
   return absl::StrReplaceAll(
       BehindPrologue(Beginning(absl::StrCat("\tmov.b32 wlg_n, ", first, ";\n"), kLoop), kEntryPoll),
-      {{"wlg_off, 16;", absl::StrCat("wlg_off, ", blocks, ";")}});
+      {{"wlg_t, 16;", absl::StrCat("wlg_t, ", blocks, ";")}});
 }
 
 std::string Counted(const Statements& statements) { return Beginning(kIterations, statements); }
@@ -290,8 +290,8 @@ TEST(WholeKernel, CallsAreBoundedLikeLoops) {
       }
       absl::StrAppend(&text, "\tret;\n}\n");
     }
-    return absl::StrCat(text, ".entry k ()\n{\n", kRegisters, ask, "\tcall f", depth - 1,
-                        ";\n\tret;\n}\n");
+    return absl::StrCat(text, ".entry k (" WARPLINE_LAUNCH ")\n{\n", kRegisters, ask, "\tcall f",
+                        depth - 1, ";\n\tret;\n}\n");
   };
   ExpectAccepted(module(20, kEntryPoll), kStops);
   ExpectRefused(module(40, kEntryPoll), kStops);
@@ -326,33 +326,15 @@ TEST(WholeKernel, LongInstructionsCountMore) {
 }
 
 constexpr char kZeroing[] =
-    "\tmov.u32 wlg_lo, %tid.x;\n"
-    "\tmov.u32 wlg_t, %ntid.y;\n"
-    "\tmov.u32 wlg_hi, %ntid.z;\n"
-    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
-    "\tsetp.eq.u32 wlg_ps, wlg_t, 1;\n"
-    "\t@wlg_ps bra wlg_row;\n"
-    "\tmov.u32 wlg_hi, %tid.z;\n"
-    "\tmov.u32 wlg_lo, %ntid.y;\n"
-    "\tmul.lo.u32 wlg_hi, wlg_hi, wlg_lo;\n"
-    "\tmov.u32 wlg_lo, %tid.y;\n"
-    "\tadd.u32 wlg_hi, wlg_hi, wlg_lo;\n"
-    "\tmov.u32 wlg_lo, %ntid.x;\n"
-    "\tmul.lo.u32 wlg_hi, wlg_hi, wlg_lo;\n"
-    "\tmov.u32 wlg_lo, %tid.x;\n"
-    "\tadd.u32 wlg_lo, wlg_lo, wlg_hi;\n"
-    "wlg_row:\n"
-    "\tmov.u32 wlg_hi, %ntid.x;\n"
-    "\tmul.lo.u32 wlg_t, wlg_t, wlg_hi;\n"
-    "\tshl.b32 wlg_t, wlg_t, 4;\n"
     "\tmov.u32 wlg_s, %reserved_smem_offset_end;\n"
     "\tadd.u32 wlg_s, wlg_s, 15;\n"
     "\tand.b32 wlg_s, wlg_s, -16;\n"
-    "\tmad.lo.u32 wlg_s, wlg_lo, 16, wlg_s;\n"
+    "\tmad.lo.u32 wlg_s, wlg_tid, 16, wlg_s;\n"
     "\tsetp.ge.u32 wlg_ps, wlg_s, wlg_smem;\n"
     "\t@wlg_ps bra wlg_zeroed;\n"
     "wlg_zero:\n"
     "\tst.shared.v4.b32 [wlg_s], {0, 0, 0, 0};\n"
+    "\tld.param.b32 wlg_t, [wlg_launch+16];\n"
     "\tadd.u32 wlg_s, wlg_s, wlg_t;\n"
     "\tsetp.lt.u32 wlg_ps, wlg_s, wlg_smem;\n"
     "\t@wlg_ps bra wlg_zero;\n"
@@ -365,7 +347,8 @@ constexpr char kAwaiting[] =
 // The statements, with `between` in front of what awaits the zeroing.
 std::string Zeroing(const Statements& statements, const std::string& between = "") {
   return absl::StrReplaceAll(
-      Module(statements), {{kZeroLocals, absl::StrCat(kZeroLocals, kZeroing, between, kAwaiting)}});
+      Beginning(kPlacingPoll, statements),
+      {{kZeroLocals, absl::StrCat(kZeroLocals, kZeroing, between, kAwaiting)}});
 }
 
 TEST(WholeKernel, SharedMemoryIsZeroedBeforeItIsUsed) {
@@ -408,8 +391,12 @@ TEST(WholeKernel, NoStatementOfItMayBeMissingOrElsewhere) {
     }
     begin = end;
   }
+  // Threads know their numbers only behind the poll that says so.
+  ExpectRefused(Replaced(text, kPlacingPoll, ""), kZeroes);
+  ExpectRefused(Replaced(text, kPlacingPoll, kEntryPoll), kZeroes);
   const std::string late = absl::StrReplaceAll(
-      Module({use}), {{kWriteParameters, absl::StrCat(kWriteParameters, kZeroing, kAwaiting)}});
+      Beginning(kPlacingPoll, {use}),
+      {{kWriteParameters, absl::StrCat(kWriteParameters, kZeroing, kAwaiting)}});
   ExpectRefused(late, kZeroes);
   ExpectRefused(absl::StrReplaceAll(text, {{kAwaiting, absl::StrCat(kAwaiting, kAwaiting)}}),
                 kZeroes);
@@ -453,13 +440,15 @@ TEST(WholeKernel, AlsoByFunctionsThatAreCalled) {
       "\tld.shared.b32 %r1, [word];\n\tret;\n}\n.func f ()\n{\n\tcall g;\n\tret;\n}\n");
   const std::string registers =
       "\t.reg .b32 wlg_lo;\n\t.reg .b32 wlg_hi;\n\t.reg .b32 wlg_s;\n\t.reg .b32 wlg_t;\n"
-      "\t.reg .pred wlg_ps;\n\t.reg .b32 wlg_smem;\n";
+      "\t.reg .pred wlg_ps;\n\t.reg .b32 wlg_smem;\n\t.reg .b32 wlg_tid;\n\t.reg .b64 wlg_at;\n";
   const auto module = [&](const std::string& first) {
-    return absl::StrCat(functions, ".entry k ()\n{\n", registers, first, "\tcall f;\n\tret;\n}\n");
+    return absl::StrCat(functions, ".entry k (" WARPLINE_LAUNCH ")\n{\n", registers, first,
+                        "\tcall f;\n\tret;\n}\n");
   };
   ExpectRefused(module(""), kZeroes);
-  ExpectRefused(module(absl::StrCat(kSmemPrologue, kZeroing)), kZeroes);
-  ExpectAccepted(module(absl::StrCat(kSmemPrologue, kZeroing, kAwaiting)), kZeroes);
+  const std::string first = absl::StrCat(kSmemPrologue, kPlacingPoll);
+  ExpectRefused(module(absl::StrCat(first, kZeroing)), kZeroes);
+  ExpectAccepted(module(absl::StrCat(first, kZeroing, kAwaiting)), kZeroes);
 }
 
 }  // namespace

@@ -194,10 +194,11 @@ TEST(WholeWarp, LabelsOfTheGuardsHaveNumbers) {
 
 // Who is called may part.
 TEST(WholeWarp, IsForgottenBehindACall) {
-  const std::string text =
-      absl::StrCat(kPreamble, ".func f ()\n{\n\tret;\n}\n.entry k ()\n{\n\t.reg .b32 %r<3>;\n",
-                   "\t.reg .b32 wlg_t;\n\t.reg .pred wlg_ps;\n\tmov.b32 %r2, 0;\n",
-                   Body(kWholeWarp), "\tcall f;\n", Body(kMove), "\tret;\n}\n");
+  const std::string text = absl::StrCat(
+      kPreamble,
+      ".func f ()\n{\n\tret;\n}\n.entry k (" WARPLINE_LAUNCH ")\n{\n\t.reg .b32 %r<3>;\n",
+      "\t.reg .b32 wlg_t;\n\t.reg .pred wlg_ps;\n\tmov.b32 %r2, 0;\n", Body(kWholeWarp),
+      "\tcall f;\n", Body(kMove), "\tret;\n}\n");
   ExpectRefused(text, kPlain);
   ExpectAccepted(Replaced(text, "\tcall f;\n", ""), kPlain);
 }

@@ -128,6 +128,12 @@ End Execute(const std::string& text, bool hardened, Arena* arena, std::string* f
     const uint64_t own = arena->base() + (32 << 20), far = arena->base() + 3 * kArenaBytes;
     std::memcpy(params.data(), &far, 8);
     std::memcpy(params.data() + 8, &own, 8);
+    // Blocks of such a grid ask whether to stop.
+    const std::array<uint32_t, 3> grid = {1 << 21, 1, 1}, threads = {40, 1, 1};
+    const LaunchWords launch = LaunchWordsOf(arena->base(), grid, threads, /*asks=*/false);
+    if (kernel->param_bytes >= sizeof(launch)) {
+      std::memcpy(params.data() + kernel->param_bytes - sizeof(launch), &launch, sizeof(launch));
+    }
     cpu::PrintBuffer output;
     cpu::DeviceHeap heap(&memory);
     cpu::HostBudget budget(uint64_t{1} << 30);
@@ -135,9 +141,8 @@ End Execute(const std::string& text, bool hardened, Arena* arena, std::string* f
     shape.code = &kernel->code;
     shape.memory = &memory;
     shape.params = params;
-    // Blocks of such a grid ask whether to stop.
-    shape.grid = {1 << 21, 1, 1};
-    shape.block = {40, 1, 1};
+    shape.grid = grid;
+    shape.block = threads;
     shape.dynamic_shared_bytes = 64;
     shape.output = &output;
     shape.heap = &heap;

@@ -162,6 +162,7 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
   if (result != CudaResult::kSuccess) {
     return absl::NotFoundError(absl::StrCat("it has no kernel: ", static_cast<int>(result)));
   }
+  arenas_[found] = tenant.arena;
   return found;
 }
 
@@ -196,9 +197,16 @@ CudaResult TwoArenas::LeaveInSharedMemory(uint32_t first) {
 
 CudaResult TwoArenas::Launch(device::KernelId kernel, uint32_t blocks,
                              const std::array<uint32_t, 3>& block, uint32_t shared_bytes,
-                             absl::Span<const std::byte> params) {
+                             absl::Span<const std::byte> params, bool asks) {
   const device::LaunchConfig config = {{blocks, 1, 1}, block, shared_bytes};
-  return context_->Launch(kernel, config, params, device::kLegacyStream);
+  std::vector<std::byte> all(params.begin(), params.end());
+  if (const auto arena = arenas_.find(kernel); arena != arenas_.end()) {
+    const LaunchWords words = LaunchWordsOf(arena->second, config.grid, config.block, asks);
+    all.resize(LaunchWordsAt(all.size()));
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&words);
+    all.insert(all.end(), bytes, bytes + sizeof(words));
+  }
+  return context_->Launch(kernel, config, all, device::kLegacyStream);
 }
 
 CudaResult TwoArenas::RunAndStop(device::KernelId kernel, const Tenant& tenant,

@@ -57,6 +57,10 @@ class TwoArenas {
   CudaResult RunBlock(device::KernelId kernel, const std::array<uint32_t, 3>& block,
                       absl::Span<const std::byte> params);
 
+  // Launches without waiting. With `asks` the launch has all blocks ask where they begin.
+  CudaResult Launch(device::KernelId kernel, uint32_t blocks, const std::array<uint32_t, 3>& block,
+                    uint32_t shared_bytes, absl::Span<const std::byte> params, bool asks = false);
+
   // The same with a kernel of `tenant`'s that is told to stop after a while, and not sooner.
   CudaResult RunAndStop(device::KernelId kernel, const Tenant& tenant,
                         absl::Span<const std::byte> params, uint32_t blocks = 1);
@@ -73,8 +77,6 @@ class TwoArenas {
   TwoArenas() = default;
   absl::Status Map(uint64_t arena, Tenant* tenant);
   absl::Status MapPaceWords(uint64_t address);
-  CudaResult Launch(device::KernelId kernel, uint32_t blocks, const std::array<uint32_t, 3>& block,
-                    uint32_t shared_bytes, absl::Span<const std::byte> params);
   CudaResult Sync(device::StreamId stream = device::kLegacyStream);
 
   std::unique_ptr<device::Backend> backend_;
@@ -84,6 +86,7 @@ class TwoArenas {
   void* staging_ = nullptr;
   Tenant attacker_;
   Tenant neighbour_;
+  std::map<device::KernelId, uint64_t> arenas_;  // By guarded kernel
 };
 
 }  // namespace warpline::guard

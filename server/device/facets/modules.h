@@ -28,6 +28,17 @@ class CodePayer {
   virtual void GiveCode(uint64_t bytes) = 0;
 };
 
+// A parameter that a loader adds to kernels behind their own, and that clients do not know.
+// Thread-safe.
+class AddedParameter {
+ public:
+  virtual ~AddedParameter() = default;
+  // Takes it off the end of a kernel's parameters. Returns false if it is not there.
+  virtual bool TakeOff(std::vector<ParamLayout>* params) const = 0;
+  // Appends its value for a launch to the bytes of the kernel's own parameters.
+  virtual void AddTo(std::string* params, const LaunchConfig& config) const = 0;
+};
+
 // Thread-safe. `image` is a fatbin container, a cubin, or PTX text; it is not kept.
 class Modules {
  public:
@@ -53,6 +64,10 @@ class Modules {
   // Whether kernels of the module leave records of what they print and why they ended, for whoever
   // loaded it to look at after they have run.
   virtual bool LeavesRecords(ModuleId) { return false; }
+
+  // Returns what all kernels have that were loaded here; null for nothing. It lives as long as this
+  // object.
+  virtual const AddedParameter* added_parameter() const { return nullptr; }
 
   // Adds the names of the variables that kernels of the module can write, and returns true, where
   // whoever loaded it knows them all. False where they show in the image alone.

@@ -128,11 +128,13 @@ class GuardedCodeTest : public testing::TestWithParam<GuardMode> {
   void Run(const std::string& name, uint64_t argument, uint32_t threads = 1) {
     device::KernelId kernel{};
     ASSERT_EQ(modules().FindKernel(module_, name, &kernel), CudaResult::kSuccess);
-    std::vector<std::byte> params(sizeof(argument));
-    std::memcpy(params.data(), &argument, sizeof(argument));
-    ASSERT_EQ(
-        context().Launch(kernel, {{1, 1, 1}, {threads, 1, 1}, 0}, params, device::kLegacyStream),
-        CudaResult::kSuccess);
+    const device::LaunchConfig config = {{1, 1, 1}, {threads, 1, 1}, 0};
+    std::string params(reinterpret_cast<const char*>(&argument), sizeof(argument));
+    modules().added_parameter()->AddTo(&params, config);
+    ASSERT_EQ(context().Launch(kernel, config,
+                               {reinterpret_cast<const std::byte*>(params.data()), params.size()},
+                               device::kLegacyStream),
+              CudaResult::kSuccess);
     device::EventId event{};
     ASSERT_EQ(context().CreateEvent(2, &event), CudaResult::kSuccess);
     ASSERT_EQ(context().RecordEvent(event, device::kLegacyStream), CudaResult::kSuccess);

@@ -59,6 +59,7 @@ GuardedModules::GuardedModules(device::Context* context, const Options& options,
 void GuardedModules::StopKernels() {
   MutexLock lock(&pace_mu_);
   pace_word_ = guard::kStopKernels;
+  blocks_ask_.store(true, std::memory_order_relaxed);
   if (pace_address_ != 0) (void)WritePaceWord();
 }
 
@@ -66,6 +67,7 @@ CudaResult GuardedModules::SetNap(uint32_t nap_ns) {
   MutexLock lock(&pace_mu_);
   if (pace_word_ == guard::kStopKernels) return CudaResult::kSuccess;
   pace_word_ = std::min(nap_ns, guard::kLongestNapNs);
+  blocks_ask_.store(pace_word_ != guard::kFullPace, std::memory_order_relaxed);
   return pace_address_ == 0 ? CudaResult::kSuccess : WritePaceWord();
 }
 
@@ -415,6 +417,24 @@ bool GuardedModules::LeavesRecords(device::ModuleId module) {
   MutexLock lock(&mu_);
   const auto found = modules_.find(module);
   return found != modules_.end() && found->second.leaves_records;
+}
+
+bool GuardedModules::TakeOff(std::vector<device::ParamLayout>* params) const {
+  if (params->empty()) return false;
+  const device::ParamLayout last = params->back();
+  params->pop_back();
+  uint64_t own = 0;
+  for (const device::ParamLayout& param : *params) {
+    own = std::max(own, uint64_t{param.offset} + param.size);
+  }
+  return last.offset == guard::LaunchWordsAt(own) && last.size == sizeof(guard::LaunchWords);
+}
+
+void GuardedModules::AddTo(std::string* params, const device::LaunchConfig& config) const {
+  const guard::LaunchWords words = guard::LaunchWordsOf(
+      options_.window.base, config.grid, config.block, blocks_ask_.load(std::memory_order_relaxed));
+  params->resize(guard::LaunchWordsAt(params->size()));
+  params->append(reinterpret_cast<const char*>(&words), sizeof(words));
 }
 
 bool GuardedModules::WritableVariables(device::ModuleId module, std::vector<std::string>* names) {

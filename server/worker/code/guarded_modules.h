@@ -36,7 +36,7 @@
 namespace warpline::worker {
 
 // Thread-safe: one module is loaded at a time.
-class GuardedModules : public device::Modules {
+class GuardedModules : public device::Modules, public device::AddedParameter {
  public:
   // For so many records (guard/records.h) there is room at once.
   static constexpr uint32_t kRecords = 6000;
@@ -92,6 +92,10 @@ class GuardedModules : public device::Modules {
   CudaResult FindKernel(device::ModuleId module, const std::string& name,
                         device::KernelId* kernel) override;
   bool LeavesRecords(device::ModuleId module) override;
+  // Each kernel has guard::LaunchWords.
+  const device::AddedParameter* added_parameter() const override { return this; }
+  bool TakeOff(std::vector<device::ParamLayout>* params) const override;
+  void AddTo(std::string* params, const device::LaunchConfig& config) const override;
   bool WritableVariables(device::ModuleId module, std::vector<std::string>* names) override;
   // kNotSupported for a variable that the guard has refused.
   CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
@@ -196,6 +200,9 @@ class GuardedModules : public device::Modules {
   device::ModuleId pace_module_ ABSL_GUARDED_BY(pace_mu_){};
   uint64_t pace_address_ ABSL_GUARDED_BY(pace_mu_) = 0;
   uint32_t pace_word_ ABSL_GUARDED_BY(pace_mu_) = 0;  // What it is, or is to be.
+  // Blocks are to ask where they begin. Read without the lock: a launch that comes at the same time
+  // may be told or not.
+  std::atomic<bool> blocks_ask_{false};
   std::atomic<uint64_t> next_site_{1};
   std::map<uint32_t, std::vector<guard::CheckSite>> sites_ ABSL_GUARDED_BY(mu_);  // By the first
   size_t site_count_ ABSL_GUARDED_BY(mu_) = 0;

@@ -250,12 +250,16 @@ CudaResult ControlExecutor::Find(Kernel* kernel, std::string_view name, std::str
                                  std::string* tail) {
   device::Context* const context = host_->devices->context(kernel->module->device);
   if (kernel->module->result != CudaResult::kSuccess) return kernel->module->result;
-  CudaResult result = host_->devices->code(kernel->module->device)
-                          ->FindKernel(kernel->module->id, std::string(name), &kernel->id);
+  device::Modules* const code = host_->devices->code(kernel->module->device);
+  CudaResult result = code->FindKernel(kernel->module->id, std::string(name), &kernel->id);
   if (result != CudaResult::kSuccess) return result;
   std::vector<device::ParamLayout> params;
   result = context->Params(kernel->id, &params);
   if (result != CudaResult::kSuccess) return result;
+  kernel->added = code->added_parameter();
+  if (kernel->added != nullptr && !kernel->added->TakeOff(&params)) {
+    return CudaResult::kInvalidImage;
+  }
   for (const device::ParamLayout& param : params) {
     kernel->param_bytes = std::max(kernel->param_bytes, param.offset + param.size);
     tail->append(BytesOf(param));

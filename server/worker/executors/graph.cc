@@ -253,8 +253,15 @@ CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph) {
     if (kernel == nullptr) continue;
     if (kernel->result != CudaResult::kSuccess) return kernel->result;
     // The driver reads as many bytes as the kernel has.
-    if (graph->nodes[i].params.size() != kernel->param_bytes) return CudaResult::kInvalidValue;
-    graph->nodes[i].kernel = kernel->id;
+    device::GraphNode& node = graph->nodes[i];
+    if (node.params.size() != kernel->param_bytes) return CudaResult::kInvalidValue;
+    node.kernel = kernel->id;
+    if (kernel->added != nullptr) {
+      std::string& params = graph->added_to.emplace_back(
+          reinterpret_cast<const char*>(node.params.data()), node.params.size());
+      kernel->added->AddTo(&params, node.config);
+      node.params = {reinterpret_cast<const std::byte*>(params.data()), params.size()};
+    }
     // A frame keeps its nodes longer than the graphs that are made of it keep partitions.
     const Partition* const partition = graph->partitions[i].get();
     if (partition != nullptr && graph->frame == nullptr) {

@@ -3,6 +3,7 @@
 #define WARPLINE_SERVER_WORKER_EXECUTORS_GRAPH_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
@@ -54,7 +55,9 @@ struct Graph {
   // The partition of each node, in which it runs; null for none. It is one of their users.
   std::vector<std::shared_ptr<Partition>> partitions;
   std::shared_ptr<const Image> image;  // Holds the nodes' parameters.
-  std::shared_ptr<Frame> frame;        // For graphs with conditional nodes.
+  // Those of kernels with an added parameter instead.
+  std::deque<std::string> added_to;
+  std::shared_ptr<Frame> frame;  // For graphs with conditional nodes.
   ModuleHold hold;
 };
 

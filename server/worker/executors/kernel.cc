@@ -59,6 +59,7 @@ CudaResult LaunchGate::Set(const Kernel& former, int attribute, int value, Kerne
   next->result = former.result;
   next->id = former.id;
   next->param_bytes = former.param_bytes;
+  next->added = former.added;
   next->params = former.params;
   next->settings = former.settings;
   next->on_device = former.on_device;

@@ -76,7 +76,8 @@ struct Kernel {
   uint64_t ticket = 0;
   CudaResult result = CudaResult::kNotReady;
   device::KernelId id{};
-  uint32_t param_bytes = 0;
+  uint32_t param_bytes = 0;                       // Without what is added
+  const device::AddedParameter* added = nullptr;  // By the module's loader; null for nothing.
   // Null where nobody looks at what launches bring. All versions of a kernel share it.
   std::shared_ptr<const std::vector<device::ParamLayout>> params;
   KernelSettings settings{};

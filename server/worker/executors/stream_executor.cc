@@ -311,6 +311,12 @@ void StreamExecutor::Launch(const Task& task, const device::LaunchConfig& config
   if (result == CudaResult::kSuccess) {
     if (kernel.module->prints) Prints(task.ticket);
     if (kernel.params != nullptr) host_->pointers->Look(*kernel.params, params);
+    std::string with_added;
+    if (kernel.added != nullptr) {
+      with_added = params;
+      kernel.added->AddTo(&with_added, config);
+      params = with_added;
+    }
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
     result = host_->gate->With({&task.kernel, 1}, [&, stream = device_stream_] {
       return context_->Launch(kernel.id, config, {bytes, params.size()}, stream);

@@ -42,6 +42,13 @@ void KernelFixture::SetUp() {
   ASSERT_EQ(context_->MapChunk(memory_, kMappedBytes, chunk_.get()), CudaResult::kSuccess);
 }
 
+CudaResult KernelFixture::Launch(device::KernelId kernel, const device::LaunchConfig& config,
+                                 const std::vector<std::byte>& params, device::StreamId stream) {
+  std::vector<std::byte> all = params;
+  AddParameters(base_, config, &all);
+  return context_->Launch(kernel, config, all, stream);
+}
+
 bool KernelFixture::is_guarded() { return LoadsGuarded(); }
 
 device::KernelId KernelFixture::Load(std::string_view text, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,8 +40,11 @@ class KernelFixture : public ::testing::Test {
   template <typename... Args>
   CudaResult Launch(device::KernelId kernel, std::array<uint32_t, 3> grid,
                     std::array<uint32_t, 3> block, uint32_t shared, Args... args) {
-    return context_->Launch(kernel, {grid, block, shared}, Pack(args...), device::kLegacyStream);
+    return Launch(kernel, {grid, block, shared}, Pack(args...));
   }
+  CudaResult Launch(device::KernelId kernel, const device::LaunchConfig& config,
+                    const std::vector<std::byte>& params,
+                    device::StreamId stream = device::kLegacyStream);
 
   template <typename... Args>
   static std::vector<std::byte> Pack(Args... args) {
@@ -84,9 +88,9 @@ class KernelFixture : public ::testing::Test {
   template <typename T>
   static void Append(T value, std::vector<std::byte>* params) {
     static_assert(std::is_trivially_copyable_v<T>);
-    params->resize((params->size() + alignof(T) - 1) / alignof(T) * alignof(T));
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    params->insert(params->end(), bytes, bytes + sizeof(value));
+    const size_t at = (params->size() + alignof(T) - 1) / alignof(T) * alignof(T);
+    params->resize(at + sizeof(value));
+    std::memcpy(params->data() + at, &value, sizeof(value));
   }
   void ReadBytes(uint64_t address, void* to, size_t bytes);
 };

@@ -7,6 +7,8 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t, u
   return context->LoadModule(text, module);
 }
 
+void AddParameters(uint64_t, const device::LaunchConfig&, std::vector<std::byte>*) {}
+
 bool LoadsGuarded() { return false; }
 
 }  // namespace warpline::cpu

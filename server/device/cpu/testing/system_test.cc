@@ -57,7 +57,7 @@ class SystemTest : public KernelFixture {
     config.grid = {blocks, 1, 1};
     config.block = {threads, 1, 1};
     config.cooperative = true;
-    return context_->Launch(Load(text_, name), config, Pack(args...), device::kLegacyStream);
+    return Launch(Load(text_, name), config, Pack(args...));
   }
 
   template <typename... Args>
