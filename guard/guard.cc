@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -46,6 +47,15 @@ std::string FunctionAt(const std::string& text, absl::string_view refusal) {
   return function;
 }
 
+// Returns N of the target sm_N, with whatever letter behind it.
+int TargetOf(const ptx::Module& module) {
+  absl::string_view target = module.targets[0];
+  if (!absl::ConsumePrefix(&target, "sm_")) return 0;
+  while (!target.empty() && !absl::ascii_isdigit(target.back())) target.remove_suffix(1);
+  int number = 0;
+  return absl::SimpleAtoi(target, &number) ? number : 0;
+}
+
 }  // namespace
 
 absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& options) {
@@ -61,6 +71,7 @@ absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& o
     if (verified.ok()) {
       result.layout = std::move(guarded->layout);
       result.kernels = std::move(guarded->kernels);
+      result.target = TargetOf(*module);
       result.leaves_records = guarded->leaves_records;
       result.refusals = std::move(guarded->refusals);
       result.sites = std::move(guarded->sites);

@@ -22,7 +22,7 @@ namespace warpline::guard {
 
 // Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
 // or the verifier after which a text may come out another, or may no longer be accepted.
-inline constexpr uint32_t kGuardVersion = 10;
+inline constexpr uint32_t kGuardVersion = 11;
 
 // What the verifier has to hold the text to that Guard() makes with such options.
 Policy PolicyOf(const RewriteOptions& options);
@@ -31,6 +31,9 @@ struct GuardedText {
   std::string text;  // What the verifier has accepted
   ModuleLayout layout;
   std::vector<std::string> kernels;
+  // The number of the tenant's target, such as 80 for sm_80; 0 if that is not known. Programs ask
+  // whether their kernels have what newer devices offer.
+  int target = 0;
   bool leaves_records = false;  // Some of them may write records (records.h).
   std::vector<Refusal> refusals;
   std::vector<CheckSite> sites;  // Numbered from RewriteOptions::first_site on

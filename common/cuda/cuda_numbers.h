@@ -16,8 +16,9 @@ inline constexpr uint64_t kPerThreadStreamHandle = 2;
 inline constexpr uint32_t kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
 inline constexpr uint32_t kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 
-// CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+// CUfunction_attribute.
 inline constexpr int kFunctionLocalBytes = 3;
+inline constexpr int kFunctionPtxVersion = 5;
 
 // CUlimit.
 inline constexpr int kLimitStackSize = 0;

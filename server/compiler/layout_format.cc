@@ -131,6 +131,7 @@ std::string LayoutBytes(const guard::GuardedText& guarded) {
   }
   out.Put(uint64_t{guarded.kernels.size()});
   for (const std::string& kernel : guarded.kernels) out.Put(kernel);
+  out.Put(static_cast<uint64_t>(guarded.target));
   out.Put(uint64_t{guarded.leaves_records});
   out.Put(uint64_t{guarded.refusals.size()});
   for (const guard::Refusal& refusal : guarded.refusals) {
@@ -161,6 +162,7 @@ absl::StatusOr<guard::GuardedText> ParseLayout(std::string_view bytes) {
   for (guard::Relocation& relocation : guarded.layout.relocations) relocation.offset = in.Number();
   guarded.kernels.resize(in.Count(1, kMostThings));
   for (std::string& kernel : guarded.kernels) kernel = in.Name();
+  guarded.target = static_cast<int>(in.Number() & INT32_MAX);
   guarded.leaves_records = in.Number() != 0;
   guarded.refusals.resize(in.Count(3, kMostThings));
   for (guard::Refusal& refusal : guarded.refusals) {

@@ -20,6 +20,7 @@ guard::GuardedText Sample() {
   guarded.layout.relocations = {{128}, {152}};
   guarded.kernels = {"count", "prints"};
   guarded.leaves_records = true;
+  guarded.target = 75;
   guarded.refusals = {{"jumps", "callee", "line 7: no"}};
   guarded.sites = {{"count", 12, "st.global.u32 [%rd4], %r1", "saxpy.cu:12", true}};
   return guarded;
@@ -31,6 +32,7 @@ TEST(LayoutFormatTest, ComesBackAsItWas) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(LayoutBytes(*read), bytes);
   EXPECT_EQ(read->layout.globals[1].name, "table");
+  EXPECT_EQ(read->target, 75);
   EXPECT_EQ(read->layout.relocations[1].offset, 152u);
   EXPECT_EQ(read->refusals[0].reason, "line 7: no");
   EXPECT_EQ(read->sites[0].source, "saxpy.cu:12");

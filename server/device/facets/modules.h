@@ -65,6 +65,10 @@ class Modules {
   // loaded it to look at after they have run.
   virtual bool LeavesRecords(ModuleId) { return false; }
 
+  // Returns the PTX version, such as 80, that the kernels of a module are to show as their
+  // attribute where that is not the device's answer, because the code was made anew; 0 elsewhere.
+  virtual int PtxVersion(ModuleId) { return 0; }
+
   // Returns what all kernels have that were loaded here; null for nothing. It lives as long as this
   // object.
   virtual const AddedParameter* added_parameter() const { return nullptr; }

@@ -179,6 +179,13 @@ TEST_P(GuardedCodeTest, SaysWhenCodeIsBroughtOntoTheDevice) {
   EXPECT_EQ(loads_, one);
 }
 
+// Programs tell by it what they may use: code for sm_75 has no griddepcontrol, whose absence makes
+// programmatic launches unsafe.
+TEST_P(GuardedCodeTest, KernelsShowWhatTheTenantsTextWasMadeFor) {
+  EXPECT_EQ(modules().PtxVersion(module_), 75);
+  EXPECT_EQ(modules().PtxVersion({}), 0);
+}
+
 TEST_P(GuardedCodeTest, VariablesLieInTheArena) {
   uint64_t counter = 0, step = 0, bytes = 0;
   ASSERT_EQ(modules().FindGlobal(module_, "counter", &counter, &bytes), CudaResult::kSuccess);

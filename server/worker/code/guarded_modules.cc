@@ -205,6 +205,7 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   }
   uint64_t pace = 0;
   loaded->leaves_records = guarded.leaves_records;
+  loaded->target = guarded.target;
   if (result == CudaResult::kSuccess && guarded.leaves_records) result = PrepareRecords();
   if (result == CudaResult::kSuccess && options_.mode == GuardMode::kHardened) {
     result = PreparePaceWord(&pace);
@@ -417,6 +418,12 @@ bool GuardedModules::LeavesRecords(device::ModuleId module) {
   MutexLock lock(&mu_);
   const auto found = modules_.find(module);
   return found != modules_.end() && found->second.leaves_records;
+}
+
+int GuardedModules::PtxVersion(device::ModuleId module) {
+  MutexLock lock(&mu_);
+  const auto found = modules_.find(module);
+  return found == modules_.end() ? 0 : found->second.target;
 }
 
 bool GuardedModules::TakeOff(std::vector<device::ParamLayout>* params) const {

@@ -92,6 +92,7 @@ class GuardedModules : public device::Modules, public device::AddedParameter {
   CudaResult FindKernel(device::ModuleId module, const std::string& name,
                         device::KernelId* kernel) override;
   bool LeavesRecords(device::ModuleId module) override;
+  int PtxVersion(device::ModuleId module) override;
   // Each kernel has guard::LaunchWords.
   const device::AddedParameter* added_parameter() const override { return this; }
   bool TakeOff(std::vector<device::ParamLayout>* params) const override;
@@ -128,6 +129,7 @@ class GuardedModules : public device::Modules, public device::AddedParameter {
     uint64_t name_bytes = 0;                      // Of all these.
     uint64_t code_bytes = 0;                      // Paid for.
     bool leaves_records = false;
+    int target = 0;  // guard::GuardedText::target
     uint64_t globals = 0;
     uint64_t consts = 0;
     // Where commands name the constants. The driver puts them elsewhere in each process, and what

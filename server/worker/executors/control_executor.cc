@@ -274,6 +274,8 @@ CudaResult ControlExecutor::Find(Kernel* kernel, std::string_view name, std::str
       reply.attributes[i] = 0;
     }
   }
+  const int ptx_version = code->PtxVersion(kernel->module->id);
+  if (ptx_version != 0) reply.attributes[kFunctionPtxVersion] = ptx_version;
   const auto local_bytes =
       static_cast<uint64_t>(std::max(reply.attributes[kFunctionLocalBytes], 0));
   result = TakeForKernel(kernel->module->device, local_bytes);
