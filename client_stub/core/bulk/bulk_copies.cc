@@ -86,4 +86,32 @@ CUresult BulkCopies::CopyOut(Stream* stream, void* to, uint64_t from, uint64_t b
                                cmd::StreamSync{stream->wire}));
 }
 
+CUresult BulkCopies::CopyOutLater(Stream* stream, void* to, uint64_t from, uint64_t bytes,
+                                  uint64_t* seq, uint64_t* done) {
+  *done = 0;
+  if (shared_.Reserve(bytes, 1) == 0) return CUDA_SUCCESS;
+  PiecePool& pool = shared_.pool(0);
+  while (*done < bytes) {
+    const uint64_t piece = pool.Take();
+    if (piece == 0) break;
+    const uint64_t count = std::min(pool.piece_bytes(), bytes - *done);
+    const cmd::CopyOnDevice command = {stream->wire, piece, from + *done, count};
+    uint64_t copied = 0;
+    CUresult result = SendOn(stream, command, {}, &copied);
+    if (result == CUDA_SUCCESS) {
+      result = ToCu(commands_->CopyStaged(stream->wire, static_cast<char*>(to) + *done,
+                                          reinterpret_cast<const void*>(piece), count, seq));
+    }
+    if (result != CUDA_SUCCESS) {
+      pool.Give(piece, stream->wire, copied);
+      return result;
+    }
+    stream->NoteSent(*seq, Effect::kNoticed);
+    // The piece is used again when its bytes are there.
+    pool.Give(piece, stream->wire, *seq);
+    *done += count;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace warpline::stub

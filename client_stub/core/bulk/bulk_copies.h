@@ -77,6 +77,12 @@ class BulkCopies {
   // from the first on.
   CUresult CopyOut(Stream* stream, void* to, uint64_t from, uint64_t bytes, uint64_t* done);
 
+  // Begins the same copy and returns at once. The bytes are there when command `*seq` is complete,
+  // as with Commands::CopyOut(). Sets `*done` to the number of bytes, from the first on, for which
+  // there was memory that client and worker share; `*seq` is set unless that is 0.
+  CUresult CopyOutLater(Stream* stream, void* to, uint64_t from, uint64_t bytes, uint64_t* seq,
+                        uint64_t* done);
+
  private:
   // Returns the first staging memory whose least() is at most `bytes` and that has room, and sets
   // `*parts` to the number of parts. Returns null if there is none now.

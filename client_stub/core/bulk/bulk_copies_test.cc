@@ -144,5 +144,46 @@ TEST_F(BulkCopiesTest, WhenNoPieceIsFreeTheRestRidesInItsCommands) {
   EXPECT_GE(staged + carried, 2 * source.size());
 }
 
+// A small copy from page-locked memory that the device reaches: the call takes its bytes where
+// nothing that is still to run can write there.
+TEST_F(BulkCopiesTest, SmallCopiesOfSharedMemoryAreNotWaitedFor) {
+  constexpr size_t kSmall = 4096;
+  void* host = nullptr;
+  ASSERT_EQ(cuMemAllocHost_v2(&host, kSmall), CUDA_SUCCESS);
+  ASSERT_TRUE(InHostArena(reinterpret_cast<uint64_t>(host)));
+  std::memset(host, 'h', kSmall);
+  CUstream stream;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  session().Clear();
+  session().SetComplete(false);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(device_, host, kSmall, stream), CUDA_SUCCESS);
+  std::string tail;
+  EXPECT_EQ(session().Latest<cmd::CopyToDevice>(&tail).dst, device_);
+  EXPECT_EQ(tail, std::string(kSmall, 'h'));
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamSync), 0);
+  EXPECT_EQ(Staged().size(), 0u);
+  // A kernel that still runs may write to the memory.
+  ASSERT_EQ(cuMemsetD8Async(device_ + kSmall, 1, kSmall, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(device_, host, kSmall, stream), CUDA_SUCCESS);
+  EXPECT_EQ(Staged().size(), 1u);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamSync), 1);
+}
+
+TEST_F(BulkCopiesTest, CopiesToSharedMemoryAreWaitedFor) {
+  constexpr size_t kSmall = 4096;
+  void* host = nullptr;
+  ASSERT_EQ(cuMemAllocHost_v2(&host, 2 * kSmall), CUDA_SUCCESS);
+  CUstream stream;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  session().Clear();
+  session().SetComplete(false);
+  const auto address = reinterpret_cast<CUdeviceptr>(host);
+  ASSERT_EQ(cuMemcpyAsync(address, address + kSmall, kSmall, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_GE(session().Count(CommandId::kStreamSync), 1);
+}
+
 }  // namespace
 }  // namespace warpline::stub

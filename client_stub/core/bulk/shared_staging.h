@@ -17,7 +17,6 @@ namespace warpline::stub {
 class SharedStaging final : public Staging {
  public:
   static constexpr uint64_t kLeastIn = 16u << 10;
-  static constexpr uint64_t kLeastWindowIn = 128u << 10;  // For the guarded tier.
   static constexpr uint64_t kWindowPieceBytes = 1u << 20;
 
   // Both are borrowed.
@@ -25,7 +24,7 @@ class SharedStaging final : public Staging {
       : memory_(memory),
         pool_(commands, memory->only_staging() ? kWindowPieceBytes : PiecePool::kPieceBytes) {}
 
-  uint64_t least_in() const override { return memory_->only_staging() ? kLeastWindowIn : kLeastIn; }
+  uint64_t least_in() const override { return kLeastIn; }
   uint64_t least_out() const override { return 0; }
   size_t ahead() const override { return 1; }  // The processor copies at once.
   int Reserve(uint64_t bytes, int parts) override;

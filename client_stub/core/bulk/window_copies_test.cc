@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "client_stub/core/testing/core_fixture.h"
 #include "proto/frames.h"
@@ -70,6 +71,42 @@ TEST_F(WindowCopiesTest, WhatFindsNoPieceInTheWindowRides) {
     if (sent.id == CommandId::kCopyToDevice) carried += sent.tail.size();
   }
   EXPECT_GE(staged + carried, source.size());
+}
+
+TEST_F(WindowCopiesTest, AnAsynchronousCopyToTheHostGoesThroughTheWindow) {
+  constexpr size_t kBytes = (2u << 20) + 100'000;
+  void* pinned = nullptr;
+  ASSERT_EQ(cuMemHostAlloc(&pinned, kBytes, 0), CUDA_SUCCESS);
+  std::string expected;
+  // In place of the device, which writes a letter for each copy.
+  session().SetOnCopy([&](const cmd::CopyOnDevice& command) {
+    EXPECT_TRUE(InHostArena(command.dst));
+    const auto letter = static_cast<char>('a' + session().Count(CommandId::kCopyOnDevice));
+    std::memset(reinterpret_cast<void*>(command.dst), letter, command.bytes);
+    expected.append(command.bytes, letter);
+  });
+  ASSERT_EQ(cuMemcpyDtoHAsync_v2(pinned, device_, kBytes, nullptr), CUDA_SUCCESS);
+  session().SetOnCopy(nullptr);
+  EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 0);
+  EXPECT_GT(session().Count(CommandId::kCopyOnDevice), 1);
+  EXPECT_EQ(session().Count(CommandId::kStreamSync), session().Count(CommandId::kCopyOnDevice));
+  EXPECT_TRUE(std::string_view(static_cast<char*>(pinned), kBytes) == expected);
+  EXPECT_EQ(cuMemFreeHost(pinned), CUDA_SUCCESS);
+}
+
+TEST_F(WindowCopiesTest, SmallOnesAndThoseThatFindNoPieceComeInAnswers) {
+  constexpr size_t kBytes = kWindowBytes + (4u << 20);
+  void* pinned = nullptr;
+  ASSERT_EQ(cuMemHostAlloc(&pinned, kBytes, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyDtoHAsync_v2(pinned, device_, 4096, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 1);
+  EXPECT_EQ(session().Count(CommandId::kCopyOnDevice), 0);
+  session().SetComplete(false);
+  ASSERT_EQ(cuMemcpyDtoHAsync_v2(pinned, device_, kBytes, nullptr), CUDA_SUCCESS);
+  EXPECT_GT(session().Count(CommandId::kCopyOnDevice), 0);
+  EXPECT_EQ(session().Latest<cmd::CopyFromDevice>().bytes, 4u << 20);
+  session().SetComplete(true);
+  EXPECT_EQ(cuMemFreeHost(pinned), CUDA_SUCCESS);
 }
 
 }  // namespace

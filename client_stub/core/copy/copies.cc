@@ -23,6 +23,8 @@ namespace {
 
 // The bytes that one command copies to the device: whole elements of any array.
 constexpr uint64_t kPartBytes = kMaxTail;
+// The most bytes of memory that the devices reach which a command takes along all the same.
+constexpr uint64_t kMostTaken = 32u << 10;
 
 constexpr CUmemorytype kHost = CU_MEMORYTYPE_HOST;
 constexpr CUmemorytype kDevice = CU_MEMORYTYPE_DEVICE;
@@ -144,6 +146,17 @@ CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t by
   return CUDA_SUCCESS;
 }
 
+// Returns true if the call may read the source of a copy now, so that a wait for the copy need not
+// ask the server. The source is memory that host and devices share, and no work before the copy
+// still writes there.
+bool MayTake(const Stream& stream, uint64_t to, uint64_t from, uint64_t bytes) {
+  HostMemory::Range range;
+  return bytes <= kMostTaken && stream.recorder == nullptr && InHostArena(from) &&
+         !runtime().several_devices() && EffectAt(to) == Effect::kUnnoticed &&
+         runtime().host_memory->Find(reinterpret_cast<const void*>(from), &range) && range.shared &&
+         NothingToNotice(stream);
+}
+
 CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool wait) {
   WARPLINE_TRY(CheckSendable(stream));
   if (wait && MayBeStaged(stream) && runtime().bulk_copies->PaysOut(bytes)) {
@@ -155,6 +168,15 @@ CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool w
     bytes -= done;
   }
   uint64_t seq = 0;
+  if (!wait && MayBeStaged(stream) && bytes >= BulkCopies::kLeastOut) {
+    uint64_t done;
+    WARPLINE_TRY(runtime().bulk_copies->CopyOutLater(stream, to, from, bytes, &seq, &done));
+    if (done > 0) runtime().host_memory->NoteCopy(to, done, seq);
+    if (done == bytes) return CUDA_SUCCESS;
+    to = static_cast<char*>(to) + done;
+    from += done;
+    bytes -= done;
+  }
   const CUresult result =
       ToCu(runtime().commands->CopyOut(stream->wire, to, from, bytes, wait, &seq));
   stream->NoteSent(seq, Effect::kNoticed);
@@ -386,6 +408,10 @@ CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes
   if (!IsOnDevice(to, bytes) || !IsOnDevice(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (Captured(*stream)) {
     return CaptureCopy(stream, LinearCopy(kDevice, to, kDevice, from, bytes));
+  }
+  if (MayTake(*stream, to, from, bytes)) {
+    WARPLINE_TRY(SendToDevice(stream, to, reinterpret_cast<const char*>(from), bytes));
+    return completion == Completion::kSynchronous ? EndSynchronous(stream) : CUDA_SUCCESS;
   }
   bool across;
   WARPLINE_TRY(JoinDevices(stream, to, from, completion, &across));

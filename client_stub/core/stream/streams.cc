@@ -145,18 +145,6 @@ bool ComesAloneOrLast(const Stream& stream) {
   return complete;
 }
 
-// Returns true if the application cannot notice that commands of the stream are incomplete: neither
-// its own nor those of streams that they come after.
-bool NothingToNotice(const Stream& stream) {
-  const Runtime& r = runtime();
-  if (r.shared_with_processes.load(std::memory_order_relaxed)) return false;
-  const auto unnoticed = [&](const Stream& of) {
-    return r.commands->Retired(of.wire, of.last_noticed.load(std::memory_order_acquire));
-  };
-  if (stream.legacy()) return ComesAloneOrLast(stream) && unnoticed(stream);
-  return unnoticed(stream) && (!stream.blocking() || unnoticed(stream.device->legacy));
-}
-
 }  // namespace
 
 Stream* FindStream(CUstream handle, DefaultStream null_means) {
@@ -258,6 +246,16 @@ bool StreamComplete(const Stream& stream) {
   return runtime().commands->Retired(stream.wire,
                                      stream.last_seq.load(std::memory_order_acquire)) &&
          ComesAloneOrLast(stream);
+}
+
+bool NothingToNotice(const Stream& stream) {
+  const Runtime& r = runtime();
+  if (r.shared_with_processes.load(std::memory_order_relaxed)) return false;
+  const auto unnoticed = [&](const Stream& of) {
+    return r.commands->Retired(of.wire, of.last_noticed.load(std::memory_order_acquire));
+  };
+  if (stream.legacy()) return ComesAloneOrLast(stream) && unnoticed(stream);
+  return unnoticed(stream) && (!stream.blocking() || unnoticed(stream.device->legacy));
 }
 
 bool SeemsComplete(Stream* stream) {

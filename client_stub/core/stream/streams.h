@@ -85,8 +85,11 @@ CUresult Waited(CudaResult result);
 // Called when the application asked and nothing had to be waited for.
 CUresult FoundComplete();
 
+// Returns true if the application cannot notice that commands of the stream are incomplete
+// (Effect): neither its own nor those of streams that they come after.
+bool NothingToNotice(const Stream& stream);
 // Returns true when everything sent on the stream so far is complete as far as the application can
-// tell (Effect). Where only it cannot tell, other streams' later work is ordered after the rest.
+// tell. Where only it cannot tell, other streams' later work is ordered after the rest.
 // Reads memory, and may send, but waits for nothing.
 bool SeemsComplete(Stream* stream);
 

@@ -184,6 +184,14 @@ CudaResult FakeCommands::CopyOut(uint64_t stream, void* dst, uint64_t src, uint6
   return CudaResult::kSuccess;
 }
 
+CudaResult FakeCommands::CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t bytes,
+                                    uint64_t* seq) {
+  const cmd::StreamSync command = {stream};
+  *seq = Keep(CommandId::kStreamSync, &command, sizeof(command), {});
+  std::memcpy(dst, staged, bytes);
+  return CudaResult::kSuccess;
+}
+
 CudaResult FakeCommands::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
                                     const BoxExtent& extent, bool, uint64_t* seq) {
   const cmd::CopyBoxFromDevice command = {stream,       src.address,   src.pitch,   src.slice,

@@ -267,6 +267,19 @@ CudaResult CommandPort::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64
   return result == CudaResult::kSuccess ? errors_.TakeDeferred() : result;
 }
 
+CudaResult CommandPort::CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t bytes,
+                                   uint64_t* seq) {
+  const cmd::StreamSync command = {stream};
+  const ExpectedReply expected = {.command = CommandId::kStreamSync,
+                                  .destination = static_cast<char*>(dst),
+                                  .staged = staged,
+                                  .staged_bytes = bytes};
+  *seq = Submit(CommandId::kStreamSync, &command, sizeof(command), {}, &expected);
+  if (*seq == 0) return NotSent();
+  CountWait(WaitKind::kCopyOut, CommandId::kStreamSync);
+  return CudaResult::kSuccess;
+}
+
 CudaResult CommandPort::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
                                    const BoxExtent& extent, bool wait, uint64_t* seq) {
   const cmd::CopyBoxFromDevice command = {stream,       src.address,   src.pitch,   src.slice,

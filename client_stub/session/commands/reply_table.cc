@@ -49,6 +49,9 @@ ReplyTable::Outcome ReplyTable::Reply(uint64_t seq, CudaResult result, std::stri
     expected_.erase(it);
   }
   *command = expected.command;
+  if (expected.staged != nullptr && result == CudaResult::kSuccess) {
+    std::memcpy(expected.destination, expected.staged, expected.staged_bytes);
+  }
   if (expected.waiter != nullptr) {
     expected.waiter->Complete(result, fields);
     return Outcome::kTaken;

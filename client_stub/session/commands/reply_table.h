@@ -63,6 +63,9 @@ struct ExpectedReply {
   char* destination = nullptr;    // For CopyData: `bytes` bytes.
   uint64_t bytes = 0;
   uint64_t copied = 0;
+  // When the reply tells of success, `staged_bytes` from here are copied to `destination`.
+  const void* staged = nullptr;
+  uint64_t staged_bytes = 0;
   // Used instead of `destination` when its pitch is not 0: the data are the rows of this box.
   BoxPlace box = {};
   BoxExtent extent = {};

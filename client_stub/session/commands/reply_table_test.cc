@@ -68,6 +68,17 @@ TEST_F(ReplyTableTest, DataOutsideTheDestinationIsRefused) {
   EXPECT_EQ(std::string(buffer, 8), std::string("\0\0abcd\0\0", 8));
 }
 
+TEST_F(ReplyTableTest, StagedBytesAreCopiedWhenTheReplyTellsOfSuccess) {
+  const char staged[] = "staged";
+  char buffer[8] = {};
+  ASSERT_TRUE(Expect(1, {.destination = buffer + 1, .staged = staged, .staged_bytes = 6}));
+  ASSERT_TRUE(Expect(2, {.destination = buffer + 1, .staged = staged, .staged_bytes = 6}));
+  EXPECT_EQ(Reply(1, CudaResult::kInvalidValue), Outcome::kUnclaimed);
+  EXPECT_EQ(std::string(buffer, 8), std::string(8, '\0'));
+  EXPECT_EQ(Reply(2, CudaResult::kSuccess), Outcome::kTaken);
+  EXPECT_EQ(std::string(buffer, 8), std::string("\0staged\0", 8));
+}
+
 TEST_F(ReplyTableTest, SuccessWithoutAllDataIsRefused) {
   char buffer[4];
   ASSERT_TRUE(Expect(1, {.destination = buffer, .bytes = 4}));
