@@ -22,7 +22,7 @@ namespace warpline::guard {
 
 // Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
 // or the verifier after which a text may come out another, or may no longer be accepted.
-inline constexpr uint32_t kGuardVersion = 11;
+inline constexpr uint32_t kGuardVersion = 12;
 
 // What the verifier has to hold the text to that Guard() makes with such options.
 Policy PolicyOf(const RewriteOptions& options);
@@ -73,7 +73,7 @@ static_assert(sizeof(LaunchWords) == kLaunchWordBytes);
 // for which the kernel says so.
 LaunchWords LaunchWordsOf(uint64_t arena, const std::array<uint32_t, 3>& grid,
                           const std::array<uint32_t, 3>& block, bool asks);
-// Where they lie behind a tenant's parameters of so many bytes.
+// Returns where they lie behind a tenant's parameters of so many bytes.
 inline uint64_t LaunchWordsAt(uint64_t bytes) {
   return (bytes + kLaunchAlignment - 1) / kLaunchAlignment * kLaunchAlignment;
 }

@@ -300,7 +300,7 @@ std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view fi
   if (used_.contains("wlg_smem")) {
     begin(Make("mov.b32", {Name("wlg_smem"), Name("%aggr_smem_size")}));
   }
-  if (used_.contains("wlg_n")) begin(Make("mov.b32", {Name("wlg_n"), Number(1)}));
+  if (used_.contains("wlg_n")) begin(Make("mov.b32", {Name("wlg_n"), Number(0)}));
   if (settings_.asks_at_entry) AddEntryPoll(settings_.zeroes_shared, &body);
   // What a former kernel has left there is nobody's business.
   if (is_entry && used_.contains("wlg_local")) {

@@ -179,8 +179,8 @@ std::vector<std::string> SetPollPeriods(const std::vector<std::string>& order,
     }
     const int64_t iterations =
         std::min(kMostIterations, kMostBetweenPolls / std::max<int64_t>(length, 1));
-    // Whoever is called may be called from a loop, and asks soon.
-    const int64_t first = function.is_entry ? kFirstIterations : 1;
+    // A function that is called may be called from a loop, and asks before it goes round one.
+    const int64_t first = function.is_entry ? kFirstIterations : 0;
     bool is_first = true;
     bool has_loops = false;
     for (ptx::Statement& statement : function.body) {

@@ -426,6 +426,16 @@ TEST(RewriteTest, BlocksThatMayTakeLongAskInSmallerGrids) {
   EXPECT_LT(looping, 1 << 19);
 }
 
+TEST(RewriteTest, FunctionsThatAreCalledBeginWithoutIterations) {
+  const std::string text = TextOf(
+      Kernel("call f, ();\nL:\nsetp.lt.u32 %p1, %r1, 9;\n@%p1 bra L;",
+             ".func f()\n{\n.reg .pred %p<2>;\nL:\nsetp.lt.u32 %p1, 1, 9;\n@%p1 bra L;\nret;\n}"),
+      {.arena_bits = 36, .hardened = true});
+  EXPECT_TRUE(Has(text, "\tmov.b32 wlg_n, 0;\n"));
+  EXPECT_TRUE(Has(text, "\tmov.b32 wlg_n, 63;\n"));
+  EXPECT_FALSE(Has(text, "\tmov.b32 wlg_n, 1;\n"));
+}
+
 TEST(RewriteTest, ALaunchsWordsNeedRoomAmongTheParameters) {
   const auto kernel = [](int bytes) {
     return absl::StrCat(".version 8.1\n.target sm_90\n.address_size 64\n.entry k(.param .b8 p[",

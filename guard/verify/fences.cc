@@ -76,10 +76,12 @@ Refusal Fences::Apply(std::string_view statement) {
 // How many iterations there are until the first poll.
 Refusal Fences::SetIterations(int64_t number) {
   if (!limits_.policy.hardened) return kHardenedOnly;
+  // A function that is called may be called from a loop, and have a loop that is entered in its
+  // midst, where nothing is given or taken: it asks at the first branch back.
+  if (!limits_.is_entry) return number == 0 ? Refusal() : kWrongNumber;
   if (number < 1 || number > kMostIterations) return kWrongNumber;
-  if (limits_.is_entry) iterations_ = first_iterations_ = number;
-  // Whoever is called may be called from a loop.
-  return limits_.is_entry || number == 1 ? Refusal() : kWrongNumber;
+  iterations_ = first_iterations_ = number;
+  return {};
 }
 
 // How many there are behind a poll: a single one where the thread goes slowly.

@@ -14,7 +14,7 @@ constexpr int64_t kParameterBaseAlignment = 16;
 constexpr int64_t kMostBodyParameterBytes = int64_t{16} << 20;
 
 // Nothing but the guard's statements names this parameter.
-bool SaysWhatALaunchIsLike(const Variable& parameter) {
+bool IsLaunchWords(const Variable& parameter) {
   return parameter.name == "wlg_launch" && parameter.type == "b8" && parameter.alignment == 8 &&
          parameter.is_array && parameter.elements == 24;
 }
@@ -27,7 +27,7 @@ Refusal FunctionVerifier::DeclareParameters() {
   int64_t bytes = 0;
   if (Refusal refusal = MeasureParameters(parameters, &bytes); !refusal.empty()) return refusal;
   if (head.is_entry) {
-    if (parameters.empty() || !SaysWhatALaunchIsLike(parameters.back())) {
+    if (parameters.empty() || !IsLaunchWords(parameters.back())) {
       return "the parameter wlg_launch is missing";
     }
     parameters.remove_suffix(1);

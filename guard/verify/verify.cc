@@ -69,7 +69,7 @@ Finding VerifyTogether(const Module& module, std::vector<FunctionFacts>* functio
       return {text.line, "too many instructions before it asks whether to stop"};
     }
     // A thread of a block that has begun asks, or ends, after its first iterations and one more for
-    // the loop in which it asks. A function that is called asks in its loops after one.
+    // the loop in which it asks. A function that is called asks before it goes round a loop.
     const int64_t passes = function.first_iterations + 1;
     if (function.unasked_blocks >
         kMostUnasked / std::max<int64_t>(function.instructions * passes, 1)) {

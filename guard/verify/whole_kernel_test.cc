@@ -87,6 +87,18 @@ TEST(WholeKernel, BlocksThatDoNotAskCountWithTheirFirstIterations) {
   ExpectRefused(Asking(65535, 1 << 20), kStops);
 }
 
+// A loop of such a function may be entered in its midst, where an iteration that the function began
+// with would take it round once more than its text says.
+TEST(WholeKernel, FunctionsThatAreCalledBeginWithoutIterations) {
+  const auto module = [](const char* iterations) {
+    return absl::StrCat(kPreamble, ".func f ()\n{\n", kRegisters, "\tmov.b32 wlg_n, ", iterations,
+                        ";\n", WriteAll(), Body(kLoop), "\tret;\n}\n");
+  };
+  ExpectAccepted(module("0"), kStops);
+  ExpectRefused(module("1"), kStops);
+  ExpectRefused(module("63"), kStops);
+}
+
 TEST(WholeKernel, AcceptsLoopsThatPoll) {
   ExpectAccepted(Looping(kLoop), kStops);
   ExpectAccepted(Looping(Joined({{"L:"}, kPoll, {"@%p1 bra L"}})), kStops);
