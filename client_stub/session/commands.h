@@ -98,10 +98,11 @@ class Commands {
   virtual CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                              uint64_t* seq) = 0;
 
-  // Copies `staged`, memory of this host that the stream's commands write, to `dst` once all that
-  // the stream was given so far is complete. Returns at once, like CopyOut() without `wait`.
-  virtual CudaResult CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t bytes,
-                                uint64_t* seq) = 0;
+  // Copies `staged`, memory of this host that the stream's commands fill from device memory at
+  // `src`, to `dst` once all that the stream was given so far is complete. Returns at once, like
+  // CopyOut() without `wait`.
+  virtual CudaResult CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t src,
+                                uint64_t bytes, uint64_t* seq) = 0;
 
   // Copies a box of device memory in the same way, to the box of host memory at `dst`.
   virtual CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,

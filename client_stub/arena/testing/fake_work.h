@@ -35,7 +35,7 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
   CudaResult CopyOut(uint64_t, void*, uint64_t, uint64_t, bool, uint64_t*) override {
     return CudaResult::kNotSupported;
   }
-  CudaResult CopyStaged(uint64_t, void*, const void*, uint64_t, uint64_t*) override {
+  CudaResult CopyStaged(uint64_t, void*, const void*, uint64_t, uint64_t, uint64_t*) override {
     return CudaResult::kNotSupported;
   }
   CudaResult CopyBoxOut(uint64_t, const BoxPlace&, const BoxPlace&, const BoxExtent&, bool,

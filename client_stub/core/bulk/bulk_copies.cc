@@ -14,6 +14,8 @@ namespace {
 
 // One thread copies less than this alone: the others would have to wake up first.
 constexpr uint64_t kSharedBytes = 4u << 20;
+// The pieces that copies which return at once leave for those that threads wait for.
+constexpr size_t kLeftForOthers = 2;
 
 }  // namespace
 
@@ -55,7 +57,7 @@ CUresult BulkCopies::InParts(int parts, uint64_t piece_bytes, uint64_t bytes, ui
 }
 
 CUresult BulkCopies::CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
-                            Effect effect, uint64_t* done) {
+                            Notice notice, uint64_t* done) {
   *done = 0;
   int parts = 0;
   Staging* const staging = Choose(&Staging::least_in, bytes, &parts);
@@ -64,7 +66,7 @@ CUresult BulkCopies::CopyIn(Stream* stream, uint64_t to, const void* from, uint6
   return InParts(parts, staging->pool(0).piece_bytes(), bytes, done,
                  [&](int part, uint64_t offset, uint64_t part_bytes, uint64_t* part_done) {
                    return PartCopy(commands_, staging, part, stream)
-                       .In(to + offset, source + offset, part_bytes, effect, part_done);
+                       .In(to + offset, source + offset, part_bytes, notice, part_done);
                  });
 }
 
@@ -92,7 +94,7 @@ CUresult BulkCopies::CopyOutLater(Stream* stream, void* to, uint64_t from, uint6
   if (shared_.Reserve(bytes, 1) == 0) return CUDA_SUCCESS;
   PiecePool& pool = shared_.pool(0);
   while (*done < bytes) {
-    const uint64_t piece = pool.Take();
+    const uint64_t piece = pool.Take(kLeftForOthers);
     if (piece == 0) break;
     const uint64_t count = std::min(pool.piece_bytes(), bytes - *done);
     const cmd::CopyOnDevice command = {stream->wire, piece, from + *done, count};
@@ -100,13 +102,14 @@ CUresult BulkCopies::CopyOutLater(Stream* stream, void* to, uint64_t from, uint6
     CUresult result = SendOn(stream, command, {}, &copied);
     if (result == CUDA_SUCCESS) {
       result = ToCu(commands_->CopyStaged(stream->wire, static_cast<char*>(to) + *done,
-                                          reinterpret_cast<const void*>(piece), count, seq));
+                                          reinterpret_cast<const void*>(piece), from + *done, count,
+                                          seq));
     }
     if (result != CUDA_SUCCESS) {
       pool.Give(piece, stream->wire, copied);
       return result;
     }
-    stream->NoteSent(*seq, Effect::kNoticed);
+    NoteSent(stream, *seq, Notice::kNoticed);
     // The piece is used again when its bytes are there.
     pool.Give(piece, stream->wire, *seq);
     *done += count;

@@ -55,10 +55,10 @@ class BulkCopies {
 
   // Copies to the device's memory at `to`, in the order of the stream, and returns when `from` has
   // been read. Sets `*done` to the number of bytes, from the first on, that are on their way. It is
-  // less than `bytes` if there is no staging memory, or other copies have all of it. `effect` is
+  // less than `bytes` if there is no staging memory, or other copies have all of it. `notice` is
   // that of the copy on the device. REQUIRES: the stream's commands are not being recorded
   // (Stream::recorder).
-  CUresult CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes, Effect effect,
+  CUresult CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes, Notice notice,
                   uint64_t* done);
   // Returns true if a copy of `bytes` to the device, which is about to be made, should go this way.
   bool PaysIn(uint64_t bytes) {

@@ -18,9 +18,9 @@ CudaResult PartCopy::AwaitPiece(uint64_t seq) {
   return commands_->Await(WaitKind::kPiece, stream_->wire, seq, cmd::StreamSync{stream_->wire});
 }
 
-CUresult PartCopy::SendCopy(uint64_t to, uint64_t from, Effect effect, Piece* piece) {
+CUresult PartCopy::SendCopy(uint64_t to, uint64_t from, Notice notice, Piece* piece) {
   const cmd::CopyOnDevice command = {stream_->wire, to, from, piece->bytes};
-  return SendOn(stream_, command, {}, &piece->seq, effect);
+  return SendOn(stream_, command, {}, &piece->seq, notice);
 }
 
 void PartCopy::GiveAll(std::deque<Piece>* pieces) {
@@ -50,7 +50,7 @@ bool PartCopy::Fill(const char* from, uint64_t bytes) {
   return true;
 }
 
-CUresult PartCopy::In(uint64_t to, const char* from, uint64_t bytes, Effect effect,
+CUresult PartCopy::In(uint64_t to, const char* from, uint64_t bytes, Notice notice,
                       uint64_t* done) {
   for (*done = 0; *done < bytes;) {
     if (!Fill(from, bytes)) break;
@@ -58,7 +58,7 @@ CUresult PartCopy::In(uint64_t to, const char* from, uint64_t bytes, Effect effe
     // The rest goes another way when the connection is lost.
     if (!staging_->Arrived(part_, piece.ticket)) break;
     carried_.pop_front();
-    const CUresult sent = SendCopy(to + *done, piece.address, effect, &piece);
+    const CUresult sent = SendCopy(to + *done, piece.address, notice, &piece);
     pool().Give(piece.address, stream_->wire, piece.seq);
     if (sent != CUDA_SUCCESS) {
       GiveAll(&carried_);
@@ -78,7 +78,7 @@ CUresult PartCopy::Ask(uint64_t from, uint64_t bytes) {
       piece.address = pool().Await();
     }
     if (piece.address == 0) return CUDA_SUCCESS;
-    const CUresult sent = SendCopy(piece.address, from + begun_, Effect::kNoticed, &piece);
+    const CUresult sent = SendCopy(piece.address, from + begun_, Notice::kNoticed, &piece);
     if (sent != CUDA_SUCCESS) {
       pool().Give(piece.address, 0, 0);
       return sent;

@@ -29,7 +29,7 @@ class PartCopy {
 
   // See BulkCopies::CopyIn() and CopyOut(). Out() does not make the last wait of CopyOut(), but
   // sets `*last` to the number of the command to wait for.
-  CUresult In(uint64_t to, const char* from, uint64_t bytes, Effect effect, uint64_t* done);
+  CUresult In(uint64_t to, const char* from, uint64_t bytes, Notice notice, uint64_t* done);
   CUresult Out(char* to, uint64_t from, uint64_t bytes, uint64_t* done,
                std::atomic<uint64_t>* last);
 
@@ -45,7 +45,7 @@ class PartCopy {
   PiecePool& pool() { return staging_->pool(part_); }
   CudaResult AwaitPiece(uint64_t seq);
   // Sends the command for a piece, and sets its number.
-  CUresult SendCopy(uint64_t to, uint64_t from, Effect effect, Piece* piece);
+  CUresult SendCopy(uint64_t to, uint64_t from, Notice notice, Piece* piece);
   // In() only: begins to fill the pieces that are free. Returns false when there is none, and none
   // will come.
   bool Fill(const char* from, uint64_t bytes);

@@ -20,16 +20,16 @@ void PiecePool::Add(uint64_t address, uint64_t bytes) {
   }
 }
 
-uint64_t PiecePool::Take() {
+uint64_t PiecePool::Take(size_t left) {
   MutexLock lock(&mu_);
-  if (free_.empty()) {
+  if (free_.size() <= left) {
     const auto busy = std::stable_partition(used_.begin(), used_.end(), [this](const Used& piece) {
       return !commands_->Retired(piece.stream, piece.seq);
     });
     for (auto it = busy; it != used_.end(); ++it) free_.push_back(it->address);
     used_.erase(busy, used_.end());
   }
-  if (free_.empty()) return 0;
+  if (free_.size() <= left) return 0;
   const uint64_t address = free_.back();
   free_.pop_back();
   return address;

@@ -3,6 +3,7 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_PIECE_POOL_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_PIECE_POOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -27,8 +28,8 @@ class PiecePool {
   // Adds the whole pieces that fit into [address, address + bytes).
   void Add(uint64_t address, uint64_t bytes);
 
-  // Takes an unused piece and returns its address; 0 when there is none.
-  uint64_t Take();
+  // Takes an unused piece and returns its address; 0 when there are no more than `left`.
+  uint64_t Take(size_t left = 0);
   // Like Take(), but waits a moment for other copies to give a piece back.
   uint64_t Await();
   // Gives a piece back. The device may use it until command `seq` of stream `stream` is complete;

@@ -87,9 +87,9 @@ TEST_F(WindowCopiesTest, AnAsynchronousCopyToTheHostGoesThroughTheWindow) {
   });
   ASSERT_EQ(cuMemcpyDtoHAsync_v2(pinned, device_, kBytes, nullptr), CUDA_SUCCESS);
   session().SetOnCopy(nullptr);
-  EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 0);
   EXPECT_GT(session().Count(CommandId::kCopyOnDevice), 1);
-  EXPECT_EQ(session().Count(CommandId::kStreamSync), session().Count(CommandId::kCopyOnDevice));
+  EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), session().Count(CommandId::kCopyOnDevice));
+  EXPECT_EQ(session().Latest<cmd::CopyFromDevice>().bytes, 0u);
   EXPECT_TRUE(std::string_view(static_cast<char*>(pinned), kBytes) == expected);
   EXPECT_EQ(cuMemFreeHost(pinned), CUDA_SUCCESS);
 }
@@ -104,7 +104,7 @@ TEST_F(WindowCopiesTest, SmallOnesAndThoseThatFindNoPieceComeInAnswers) {
   session().SetComplete(false);
   ASSERT_EQ(cuMemcpyDtoHAsync_v2(pinned, device_, kBytes, nullptr), CUDA_SUCCESS);
   EXPECT_GT(session().Count(CommandId::kCopyOnDevice), 0);
-  EXPECT_EQ(session().Latest<cmd::CopyFromDevice>().bytes, 4u << 20);
+  EXPECT_GE(session().Latest<cmd::CopyFromDevice>().bytes, 4u << 20);
   session().SetComplete(true);
   EXPECT_EQ(cuMemFreeHost(pinned), CUDA_SUCCESS);
 }

@@ -47,7 +47,7 @@ CUresult ReceiveArray(Stream* stream, const BoxPlace& to, const CopyEnd& from,
   const cmd::CopyFromArray command = {stream->wire, from.array->wire, from.x,        from.y,
                                       from.z,       extent.width,     extent.height, extent.depth};
   const CUresult result = ToCu(runtime().commands->CopyArrayOut(command, to, wait, &seq));
-  stream->NoteSent(seq, Effect::kNoticed);
+  NoteSent(stream, seq, Notice::kNoticed);
   if (!wait) runtime().host_memory->NoteCopy(target, span, seq);
   return result;
 }

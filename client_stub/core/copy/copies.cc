@@ -23,7 +23,7 @@ namespace {
 
 // The bytes that one command copies to the device: whole elements of any array.
 constexpr uint64_t kPartBytes = kMaxTail;
-// The most bytes of memory that the devices reach which a command takes along all the same.
+// The most bytes that a command takes along though the devices reach the memory where they are.
 constexpr uint64_t kMostTaken = 32u << 10;
 
 constexpr CUmemorytype kHost = CU_MEMORYTYPE_HOST;
@@ -123,25 +123,25 @@ bool WaitsForCopy(const Stream* stream, uint64_t to, uint64_t from, Completion c
                      : InHostArena(to) && InHostArena(from);
 }
 
-// Returns the effect of a copy to `address`, whose bytes the call takes. The host sees memory that
-// it shares with the device.
-Effect EffectAt(uint64_t address) {
+// Tells of a copy to `address`, whose bytes the call takes. The host sees memory that it shares
+// with the device.
+Notice NoticeAt(uint64_t address) {
   MirroredMemory::Range range;
   const MirroredMemory& mirrored = *runtime().mirrored;
   const bool is_seen = InHostArena(address) || (mirrored.any() && mirrored.Find(address, &range));
-  return is_seen ? Effect::kNoticed : Effect::kUnnoticed;
+  return is_seen ? Notice::kNoticed : Notice::kUnnoticed;
 }
 
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
-  const Effect effect = EffectAt(to);
+  const Notice notice = NoticeAt(to);
   uint64_t done = 0;
   if (MayBeStaged(stream) && runtime().bulk_copies->PaysIn(bytes)) {
-    WARPLINE_TRY(runtime().bulk_copies->CopyIn(stream, to, from, bytes, effect, &done));
+    WARPLINE_TRY(runtime().bulk_copies->CopyIn(stream, to, from, bytes, notice, &done));
   }
   for (; done < bytes; done += kPartBytes) {
     const std::string_view part(from + done, std::min(kPartBytes, bytes - done));
     const cmd::CopyToDevice command = {stream->wire, to + done};
-    WARPLINE_TRY(SendOn(stream, command, part, nullptr, effect));
+    WARPLINE_TRY(SendOn(stream, command, part, nullptr, notice));
   }
   return CUDA_SUCCESS;
 }
@@ -152,9 +152,9 @@ CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t by
 bool MayTake(const Stream& stream, uint64_t to, uint64_t from, uint64_t bytes) {
   HostMemory::Range range;
   return bytes <= kMostTaken && stream.recorder == nullptr && InHostArena(from) &&
-         !runtime().several_devices() && EffectAt(to) == Effect::kUnnoticed &&
+         !runtime().several_devices() && NoticeAt(to) == Notice::kUnnoticed &&
          runtime().host_memory->Find(reinterpret_cast<const void*>(from), &range) && range.shared &&
-         NothingToNotice(stream);
+         NothingToNotice();
 }
 
 CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool wait) {
@@ -179,7 +179,7 @@ CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool w
   }
   const CUresult result =
       ToCu(runtime().commands->CopyOut(stream->wire, to, from, bytes, wait, &seq));
-  stream->NoteSent(seq, Effect::kNoticed);
+  NoteSent(stream, seq, Notice::kNoticed);
   if (!wait) runtime().host_memory->NoteCopy(to, bytes, seq);
   return result;
 }
@@ -238,13 +238,13 @@ CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
 
 CUresult SendBoxToDevice(Stream* stream, const BoxPlace& to, const BoxPlace& from,
                          const BoxExtent& extent) {
-  const Effect effect = EffectAt(to.address);
+  const Notice notice = NoticeAt(to.address);
   return SendRows(from, extent, [&](const BoxPart& part, std::string_view rows) {
     const BoxPlace place = part.In(to);
     const BoxExtent& e = part.extent;
     const cmd::CopyBoxToDevice command = {stream->wire, place.address, place.pitch, place.slice,
                                           e.width,      e.height,      e.depth};
-    return SendOn(stream, command, rows, nullptr, effect);
+    return SendOn(stream, command, rows, nullptr, notice);
   });
 }
 
@@ -257,7 +257,7 @@ CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
   const bool wait = completion == Completion::kSynchronous || !pinned;
   const CUresult result =
       ToCu(runtime().commands->CopyBoxOut(stream->wire, to, from, extent, wait, &seq));
-  stream->NoteSent(seq, Effect::kNoticed);
+  NoteSent(stream, seq, Notice::kNoticed);
   if (!wait) runtime().host_memory->NoteCopy(target, span, seq);
   return result;
 }

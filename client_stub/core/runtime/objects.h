@@ -80,10 +80,10 @@ struct StreamAttributes {
   CUlaunchMemSyncDomainMap domain_map = {0, 1};
 };
 
-// Tells whether the application can notice when a command is complete. It cannot of a copy to the
-// device's own memory whose bytes the call has taken: later commands come after it, and the host
-// sees nothing of it. A wait for such commands alone need not ask the server.
-enum class Effect { kNoticed, kUnnoticed };
+// Tells whether the application can notice when a command is complete. It cannot notice a copy to
+// the device's own memory whose bytes the call has taken: later commands come after it, and the
+// host sees nothing of it. A wait need not ask the server where only such commands are under way.
+enum class Notice { kNoticed, kUnnoticed };
 
 // A thread that goes through all streams may meet one that is being destroyed, or made anew in the
 // same place.
@@ -93,9 +93,8 @@ struct Stream {
   Relaxed<unsigned int> flags = 0;
   std::atomic<int> priority{0};
   Relaxed<Device*> device = nullptr;
-  Relaxed<Context*> context = nullptr;    // nullptr: whichever context of the device is current.
-  std::atomic<uint64_t> last_seq{0};      // The latest command sent on it.
-  std::atomic<uint64_t> last_noticed{0};  // The latest one of Effect::kNoticed.
+  Relaxed<Context*> context = nullptr;  // nullptr: whichever context of the device is current.
+  std::atomic<uint64_t> last_seq{0};    // The latest command sent on it.
   // The latest StreamBarrier, which orders all streams' later work after this one's.
   std::atomic<uint64_t> last_barrier{0};
   std::atomic<uint64_t> capture{0};     // The capture that it is part of (captures.h), or 0.
@@ -107,11 +106,7 @@ struct Stream {
   bool legacy() const { return handle == CU_STREAM_LEGACY; }
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 
-  // A thread that sees `last_seq` sees a `last_noticed` that belongs to it or to a later command.
-  void NoteSent(uint64_t seq, Effect effect) {
-    if (effect == Effect::kNoticed) Raise(&last_noticed, seq);
-    Raise(&last_seq, seq);
-  }
+  void NoteSent(uint64_t seq) { Raise(&last_seq, seq); }
   static void Raise(std::atomic<uint64_t>* to, uint64_t seq) {
     uint64_t seen = to->load(std::memory_order_relaxed);
     while (seen < seq && !to->compare_exchange_weak(seen, seq, std::memory_order_release,

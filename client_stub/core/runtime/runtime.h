@@ -85,6 +85,10 @@ struct Runtime {
   std::atomic<bool> seen_without_calls{false};
   // Set with the first memory that several processes share (BeginSharing()).
   std::atomic<bool> shared_with_processes{false};
+  // The latest command of any stream, also of destroyed ones, of Notice::kNoticed.
+  std::atomic<uint64_t> last_noticed{0};
+  // The latest command that was said to be complete though it may not be (SeemsComplete()).
+  std::atomic<uint64_t> last_seemed{0};
   // The number of the latest command of streams that were destroyed before they were complete.
   std::atomic<uint64_t> last_of_destroyed_streams{0};
 

@@ -1,3 +1,5 @@
+#include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -154,27 +156,64 @@ TEST_F(TakenBytesTest, AreWaitedForBehindAnEvent) {
   EXPECT_EQ(Asked(), 1);
 }
 
-TEST_F(TakenBytesTest, AreWaitedForBehindTheWorkOfStreamsThatComeFirst) {
-  MemsetStream(session(), CU_STREAM_LEGACY, false);
-  Copy(stream_);
-  Synchronize(stream_);
-  EXPECT_EQ(Asked(), 0);
+// Streams come after each other in many ways: the legacy stream after the blocking ones and before
+// them, a stream after an event, all after a barrier.
+TEST_F(TakenBytesTest, AreWaitedForWhileOtherWorkOfTheSessionIsUnderWay) {
+  CUstream other;
+  ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+  MemsetStream(session(), other, false);
+  Copy(CU_STREAM_LEGACY);
   Copy(blocking_);
   EXPECT_EQ(cuStreamQuery(blocking_), CUDA_ERROR_NOT_READY);
   Synchronize(blocking_);
+  EXPECT_EQ(Asked(), 1);
+  Copy(stream_);
+  Synchronize(stream_);
+  EXPECT_EQ(Asked(), 2);
+}
+
+TEST_F(TakenBytesTest, AreWaitedForBehindTheWorkOfADestroyedStream) {
+  MemsetStream(session(), blocking_, false);
+  ASSERT_EQ(cuStreamDestroy_v2(blocking_), CUDA_SUCCESS);
+  Copy(CU_STREAM_LEGACY);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+  Synchronize(nullptr);
+  EXPECT_EQ(Asked(), 1);
+}
+
+TEST_F(TakenBytesTest, OfABlockingStreamAreWaitedForOnTheLegacyOne) {
+  Copy(blocking_);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+  Synchronize(nullptr);
   EXPECT_EQ(Asked(), 1);
 }
 
 TEST_F(TakenBytesTest, AreWaitedForOnceOtherProcessesSeeMemory) {
   Copy(stream_);
   Synchronize(stream_);
-  EXPECT_EQ(session().Count(CommandId::kContextSync), 0);
+  EXPECT_EQ(Asked(), 0);
+  std::atomic<bool> complete{false};
+  std::thread device([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    complete = true;
+    session().SetComplete(true);
+  });
   CUipcMemHandle handle;
-  ASSERT_EQ(cuIpcGetMemHandle(&handle, memory_), CUDA_SUCCESS);
-  EXPECT_EQ(session().Count(CommandId::kContextSync), 1);
+  EXPECT_EQ(cuIpcGetMemHandle(&handle, memory_), CUDA_SUCCESS);
+  EXPECT_TRUE(complete);
+  device.join();
+  session().SetComplete(false);
   Copy(stream_);
   Synchronize(stream_);
   EXPECT_EQ(Asked(), 1);
+}
+
+// A kernel that waits for another process may run all the while.
+TEST_F(TakenBytesTest, SharingMemoryDoesNotWaitForOtherWork) {
+  MemsetStream(session(), stream_, false);
+  CUipcMemHandle handle;
+  ASSERT_EQ(cuIpcGetMemHandle(&handle, memory_), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(stream_), CUDA_ERROR_NOT_READY);
 }
 
 TEST_F(StreamCallsTest, ANewStreamIsIdleBeforeTheServerMadeIt) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/capture_state.h"
@@ -89,7 +91,6 @@ Stream* AddStream(Device* device, Context* context, uint64_t wire, unsigned int 
     }
     // Creating the stream is no work: a new stream is idle, whatever the server still has to do.
     s.last_seq.store(0, std::memory_order_relaxed);
-    s.last_noticed.store(0, std::memory_order_relaxed);
     s.last_barrier.store(0, std::memory_order_relaxed);
     s.capture.store(0, std::memory_order_relaxed);
     stream = &s;
@@ -209,7 +210,7 @@ CUresult OrderOtherStreamsAfter(Stream* stream) {
       stream->legacy() && !runtime().legacy_overtaken.load(std::memory_order_relaxed);
   if (others_wait) return CUDA_SUCCESS;
   uint64_t seq = 0;
-  WARPLINE_TRY(SendOn(stream, cmd::StreamBarrier{stream->wire}, {}, &seq, Effect::kUnnoticed));
+  WARPLINE_TRY(SendOn(stream, cmd::StreamBarrier{stream->wire}, {}, &seq, Notice::kUnnoticed));
   Stream::Raise(&stream->last_barrier, seq);
   return CUDA_SUCCESS;
 }
@@ -248,22 +249,22 @@ bool StreamComplete(const Stream& stream) {
          ComesAloneOrLast(stream);
 }
 
-bool NothingToNotice(const Stream& stream) {
+bool NothingToNotice() {
   const Runtime& r = runtime();
-  if (r.shared_with_processes.load(std::memory_order_relaxed)) return false;
-  const auto unnoticed = [&](const Stream& of) {
-    return r.commands->Retired(of.wire, of.last_noticed.load(std::memory_order_acquire));
-  };
-  if (stream.legacy()) return ComesAloneOrLast(stream) && unnoticed(stream);
-  return unnoticed(stream) && (!stream.blocking() || unnoticed(stream.device->legacy));
+  return !r.shared_with_processes.load() &&
+         r.commands->Retired(kNoStream, r.last_noticed.load(std::memory_order_acquire));
 }
 
 bool SeemsComplete(Stream* stream) {
   if (StreamComplete(*stream)) return true;
   const uint64_t last = stream->last_seq.load(std::memory_order_acquire);
-  if (!NothingToNotice(*stream)) return false;
-  return stream->last_barrier.load(std::memory_order_acquire) >= last ||
-         OrderOtherStreamsAfter(stream) == CUDA_SUCCESS;
+  if (!NothingToNotice() || !ComesAloneOrLast(*stream)) return false;
+  const bool ordered = stream->last_barrier.load(std::memory_order_acquire) >= last ||
+                       OrderOtherStreamsAfter(stream) == CUDA_SUCCESS;
+  if (!ordered) return false;
+  // BeginSharing() looks in the other order.
+  Stream::Raise(&runtime().last_seemed, last);
+  return !runtime().shared_with_processes.load();
 }
 
 CUresult SynchronizeStream(Stream* stream) {
@@ -306,9 +307,16 @@ CUresult SynchronizeSession() {
 }
 
 CUresult BeginSharing() {
+  constexpr absl::Duration kNap = absl::Microseconds(50);
   Runtime& r = runtime();
   r.seen_without_calls.store(true);
-  return r.shared_with_processes.exchange(true) ? CUDA_SUCCESS : SynchronizeSession();
+  r.shared_with_processes.store(true);
+  const uint64_t last = r.last_seemed.load();
+  while (last != 0 && !r.commands->Retired(kNoStream, last)) {
+    WARPLINE_TRY(SessionError());
+    absl::SleepFor(kNap);
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult AwaitWorkBeforeFree(const Device& device) {

@@ -56,15 +56,22 @@ CUresult DestroyStream(CUstream handle);
 // Destroys all streams that `context` owns.
 void DestroyStreamsOf(const Context* context);
 
+// Notes that command `seq` was sent on the stream.
+inline void NoteSent(Stream* stream, uint64_t seq, Notice notice) {
+  // A thread that sees the stream's number sees this one.
+  if (notice == Notice::kNoticed) Stream::Raise(&runtime().last_noticed, seq);
+  stream->NoteSent(seq);
+}
+
 // Sends a command that runs on `stream`. `*sent_seq` (may be null) gets its number.
 template <typename Command>
 CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = {},
-                uint64_t* sent_seq = nullptr, Effect effect = Effect::kNoticed) {
+                uint64_t* sent_seq = nullptr, Notice notice = Notice::kNoticed) {
   if (stream->recorder != nullptr) return Record(stream->recorder, command, tail);
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (runtime().host_calls->any()) runtime().host_calls->Pace(tail.size());
   const uint64_t seq = runtime().commands->Send(command, tail);
-  if (seq != 0) stream->NoteSent(seq, effect);
+  if (seq != 0) NoteSent(stream, seq, notice);
   if (sent_seq != nullptr) *sent_seq = seq;
   return SentAs(seq);
 }
@@ -85,12 +92,12 @@ CUresult Waited(CudaResult result);
 // Called when the application asked and nothing had to be waited for.
 CUresult FoundComplete();
 
-// Returns true if the application cannot notice that commands of the stream are incomplete
-// (Effect): neither its own nor those of streams that they come after.
-bool NothingToNotice(const Stream& stream);
+// Returns true if no command that the application can notice (Notice) is under way in the session.
+// Work of other streams counts, too, since streams come after each other in many ways.
+bool NothingToNotice();
 // Returns true when everything sent on the stream so far is complete as far as the application can
-// tell. Where only it cannot tell, other streams' later work is ordered after the rest.
-// Reads memory, and may send, but waits for nothing.
+// tell. Where only it cannot tell, other streams' later work is ordered after the rest. Reads
+// memory, and may send, but waits for nothing.
 bool SeemsComplete(Stream* stream);
 
 // Returns when everything sent on the stream so far is complete as far as the application can tell.
@@ -103,7 +110,8 @@ CUresult SynchronizeDevice(const Device& device);
 // Waits in the same way for everything that this process has sent.
 CUresult SynchronizeSession();
 // Called before memory is shared with another process: from now on the application can notice when
-// any command is complete. Waits for what it could not notice so far.
+// any command is complete. Waits for those that were said to be complete already, which no kernel
+// holds back.
 CUresult BeginSharing();
 // Waits for the device's work as NVIDIA's driver does in calls that free what work may use: the
 // program sees what was written, and gets the error of a kernel that failed. Waits for nothing else

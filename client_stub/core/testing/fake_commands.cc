@@ -184,10 +184,10 @@ CudaResult FakeCommands::CopyOut(uint64_t stream, void* dst, uint64_t src, uint6
   return CudaResult::kSuccess;
 }
 
-CudaResult FakeCommands::CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t bytes,
-                                    uint64_t* seq) {
-  const cmd::StreamSync command = {stream};
-  *seq = Keep(CommandId::kStreamSync, &command, sizeof(command), {});
+CudaResult FakeCommands::CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t src,
+                                    uint64_t bytes, uint64_t* seq) {
+  const cmd::CopyFromDevice command = {stream, src, 0};
+  *seq = Keep(CommandId::kCopyFromDevice, &command, sizeof(command), {});
   std::memcpy(dst, staged, bytes);
   return CudaResult::kSuccess;
 }

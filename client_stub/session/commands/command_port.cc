@@ -267,17 +267,18 @@ CudaResult CommandPort::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64
   return result == CudaResult::kSuccess ? errors_.TakeDeferred() : result;
 }
 
-CudaResult CommandPort::CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t bytes,
-                                   uint64_t* seq) {
-  const cmd::StreamSync command = {stream};
-  const ExpectedReply expected = {.command = CommandId::kStreamSync,
+// A copy of no bytes: its answer comes when the others have come, and before any later work, of any
+// stream, is said to be complete.
+CudaResult CommandPort::CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t src,
+                                   uint64_t bytes, uint64_t* seq) {
+  const cmd::CopyFromDevice command = {stream, src, 0};
+  const ExpectedReply expected = {.command = CommandId::kCopyFromDevice,
                                   .destination = static_cast<char*>(dst),
                                   .staged = staged,
-                                  .staged_bytes = bytes};
-  *seq = Submit(CommandId::kStreamSync, &command, sizeof(command), {}, &expected);
-  if (*seq == 0) return NotSent();
-  CountWait(WaitKind::kCopyOut, CommandId::kStreamSync);
-  return CudaResult::kSuccess;
+                                  .staged_bytes = bytes,
+                                  .stream = stream};
+  *seq = Submit(CommandId::kCopyFromDevice, &command, sizeof(command), {}, &expected);
+  return *seq == 0 ? NotSent() : CudaResult::kSuccess;
 }
 
 CudaResult CommandPort::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,

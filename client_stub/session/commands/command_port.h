@@ -42,8 +42,8 @@ class CommandPort final : public Commands {
 
   CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                      uint64_t* seq) override;
-  CudaResult CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t bytes,
-                        uint64_t* seq) override;
+  CudaResult CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t src,
+                        uint64_t bytes, uint64_t* seq) override;
   CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
                         const BoxExtent& extent, bool wait, uint64_t* seq) override;
   CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 namespace warpline::stub {
@@ -30,7 +31,30 @@ bool ReplyTable::Expect(uint64_t seq, const ExpectedReply& expected, CudaResult*
     return false;
   }
   expected_[seq] = expected;
+  if (expected.staged != nullptr) staged_.fetch_add(1, std::memory_order_relaxed);
   return true;
+}
+
+void ReplyTable::BeforeRetired(uint64_t stream, uint64_t seq, uint64_t all_seq) {
+  // A command was expected before it left, so whoever hears of its end sees that it is.
+  if (staged_.load(std::memory_order_relaxed) == 0) return;
+  // By number, since the later of two copies to one place is to remain.
+  std::map<uint64_t, ExpectedReply> due;
+  {
+    SpinMutexLock lock(&mu_);
+    for (auto& [number, expected] : expected_) {
+      if (expected.staged == nullptr) continue;
+      if (number > all_seq && !(expected.stream == stream && number <= seq)) continue;
+      due[number] = expected;
+      expected.staged = nullptr;
+    }
+  }
+  for (const auto& [number, expected] : due) TakeStaged(expected);
+}
+
+void ReplyTable::TakeStaged(const ExpectedReply& expected) {
+  std::memcpy(expected.destination, expected.staged, expected.staged_bytes);
+  staged_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 ReplyTable::Outcome ReplyTable::Reply(uint64_t seq, CudaResult result, std::string_view fields,
@@ -49,9 +73,7 @@ ReplyTable::Outcome ReplyTable::Reply(uint64_t seq, CudaResult result, std::stri
     expected_.erase(it);
   }
   *command = expected.command;
-  if (expected.staged != nullptr && result == CudaResult::kSuccess) {
-    std::memcpy(expected.destination, expected.staged, expected.staged_bytes);
-  }
+  if (expected.staged != nullptr) TakeStaged(expected);
   if (expected.waiter != nullptr) {
     expected.waiter->Complete(result, fields);
     return Outcome::kTaken;

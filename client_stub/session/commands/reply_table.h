@@ -63,9 +63,11 @@ struct ExpectedReply {
   char* destination = nullptr;    // For CopyData: `bytes` bytes.
   uint64_t bytes = 0;
   uint64_t copied = 0;
-  // When the reply tells of success, `staged_bytes` from here are copied to `destination`.
+  // `staged_bytes` from here are copied to `destination` as soon as the command, one of `stream`,
+  // is known to be complete.
   const void* staged = nullptr;
   uint64_t staged_bytes = 0;
+  uint64_t stream = 0;
   // Used instead of `destination` when its pitch is not 0: the data are the rows of this box.
   BoxPlace box = {};
   BoxExtent extent = {};
@@ -87,6 +89,9 @@ class ReplyTable {
   // Takes the reply to `seq`. Sets `*command` unless it returns kUnexpected.
   Outcome Reply(uint64_t seq, CudaResult result, std::string_view fields, CommandId* command)
       RUNS_ON(channel_loop);
+  // Does what has to be done before anybody takes commands for complete: those of `stream` up to
+  // `seq`, and all up to `all_seq`. The worker tells of a command's end before it replies.
+  void BeforeRetired(uint64_t stream, uint64_t seq, uint64_t all_seq) RUNS_ON(channel_loop);
   // Takes data for `seq`.
   Outcome CopyData(uint64_t seq, uint64_t offset, std::string_view data) RUNS_ON(channel_loop);
   // Every wait ends with `error`, and so does every later one.
@@ -96,7 +101,10 @@ class ReplyTable {
   bool failed() const RUNS_ON(channel_loop) { return failed_.load(std::memory_order_acquire); }
 
  private:
+  void TakeStaged(const ExpectedReply& expected) RUNS_ON(channel_loop);
+
   std::atomic<bool> failed_{false};
+  std::atomic<int> staged_{0};  // Expected replies whose staged bytes have not been copied
   SpinMutex mu_;
   CudaResult error_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   absl::flat_hash_map<uint64_t, ExpectedReply> expected_ ABSL_GUARDED_BY(mu_);

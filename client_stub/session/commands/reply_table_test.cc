@@ -68,14 +68,43 @@ TEST_F(ReplyTableTest, DataOutsideTheDestinationIsRefused) {
   EXPECT_EQ(std::string(buffer, 8), std::string("\0\0abcd\0\0", 8));
 }
 
-TEST_F(ReplyTableTest, StagedBytesAreCopiedWhenTheReplyTellsOfSuccess) {
+TEST_F(ReplyTableTest, StagedBytesAreCopiedBeforeTheCommandIsTakenForComplete) {
+  const char first[] = "first", second[] = "other";
+  char buffer[8] = {}, elsewhere[8] = {};
+  ASSERT_TRUE(Expect(5, {.destination = buffer, .staged = second, .staged_bytes = 5, .stream = 7}));
+  ASSERT_TRUE(Expect(3, {.destination = buffer, .staged = first, .staged_bytes = 5, .stream = 7}));
+  ASSERT_TRUE(
+      Expect(4, {.destination = elsewhere, .staged = first, .staged_bytes = 5, .stream = 8}));
+  table_.BeforeRetired(7, 2, 2);
+  table_.BeforeRetired(8, 3, 2);
+  EXPECT_EQ(std::string(buffer, 8), std::string(8, '\0'));
+  table_.BeforeRetired(7, 3, 2);
+  EXPECT_EQ(std::string(buffer, 8), std::string("first\0\0\0", 8));
+  EXPECT_EQ(std::string(elsewhere, 8), std::string(8, '\0'));
+  // By then the program may have written there again.
+  buffer[0] = 'F';
+  EXPECT_EQ(Reply(3, CudaResult::kSuccess), Outcome::kTaken);
+  EXPECT_EQ(std::string(buffer, 8), std::string("First\0\0\0", 8));
+  table_.BeforeRetired(9, 0, 5);
+  EXPECT_EQ(std::string(buffer, 8), std::string("other\0\0\0", 8));
+  EXPECT_EQ(std::string(elsewhere, 8), std::string("first\0\0\0", 8));
+}
+
+TEST_F(ReplyTableTest, StagedBytesAreCopiedInTheOrderOfTheirCommands) {
+  const char a = 'a', b = 'b', c = 'c';
+  char buffer = 0;
+  for (const auto& [seq, from] : {std::pair(9, &b), std::pair(8, &a), std::pair(10, &c)}) {
+    ASSERT_TRUE(Expect(seq, {.destination = &buffer, .staged = from, .staged_bytes = 1}));
+  }
+  table_.BeforeRetired(0, 0, 10);
+  EXPECT_EQ(buffer, 'c');
+}
+
+TEST_F(ReplyTableTest, AReplyThatComesFirstBringsTheStagedBytes) {
   const char staged[] = "staged";
   char buffer[8] = {};
   ASSERT_TRUE(Expect(1, {.destination = buffer + 1, .staged = staged, .staged_bytes = 6}));
-  ASSERT_TRUE(Expect(2, {.destination = buffer + 1, .staged = staged, .staged_bytes = 6}));
-  EXPECT_EQ(Reply(1, CudaResult::kInvalidValue), Outcome::kUnclaimed);
-  EXPECT_EQ(std::string(buffer, 8), std::string(8, '\0'));
-  EXPECT_EQ(Reply(2, CudaResult::kSuccess), Outcome::kTaken);
+  EXPECT_EQ(Reply(1, CudaResult::kSuccess), Outcome::kTaken);
   EXPECT_EQ(std::string(buffer, 8), std::string("\0staged\0", 8));
 }
 

@@ -107,8 +107,11 @@ bool ReplyHandler::HandleRetired(const ReplyView& reply, std::string* problem) {
   std::string_view rest = reply.body;
   notice::Retired retired;
   CommandQueue& queue = parts_.commands->queue();
-  if (!TakeStruct(&rest, &retired) || reply.seq > queue.last_seq() ||
-      !queue.OnRetired(std::max(retired.all_seq, retired.count)) ||
+  const bool is_known = TakeStruct(&rest, &retired) && reply.seq <= queue.last_seq();
+  if (is_known) {
+    parts_.commands->replies().BeforeRetired(retired.stream, reply.seq, retired.all_seq);
+  }
+  if (!is_known || !queue.OnRetired(std::max(retired.all_seq, retired.count)) ||
       !parts_.commands->board().Update(retired.stream, reply.seq, retired.all_seq)) {
     *problem = absl::StrCat("a bad retirement of command ", reply.seq);
     return false;

@@ -65,12 +65,12 @@ class Modules {
   // loaded it to look at after they have run.
   virtual bool LeavesRecords(ModuleId) { return false; }
 
-  // Returns the PTX version, such as 80, that the kernels of a module are to show as their
-  // attribute where that is not the device's answer, because the code was made anew; 0 elsewhere.
+  // Returns the PTX version, such as 80, that kernels of the module are to show as an attribute. 0
+  // says that it is the device's answer, since nobody has written the code anew.
   virtual int PtxVersion(ModuleId) { return 0; }
 
-  // Returns what all kernels have that were loaded here; null for nothing. It lives as long as this
-  // object.
+  // Returns the parameter that was added to all kernels that were loaded here; null for none. It
+  // lives as long as this object.
   virtual const AddedParameter* added_parameter() const { return nullptr; }
 
   // Adds the names of the variables that kernels of the module can write, and returns true, where

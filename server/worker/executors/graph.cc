@@ -257,7 +257,7 @@ CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph) {
     if (node.params.size() != kernel->param_bytes) return CudaResult::kInvalidValue;
     node.kernel = kernel->id;
     if (kernel->added != nullptr) {
-      std::string& params = graph->added_to.emplace_back(
+      std::string& params = graph->params_with_added.emplace_back(
           reinterpret_cast<const char*>(node.params.data()), node.params.size());
       kernel->added->AddTo(&params, node.config);
       node.params = {reinterpret_cast<const std::byte*>(params.data()), params.size()};

@@ -56,7 +56,7 @@ struct Graph {
   std::vector<std::shared_ptr<Partition>> partitions;
   std::shared_ptr<const Image> image;  // Holds the nodes' parameters.
   // Those of kernels with an added parameter instead.
-  std::deque<std::string> added_to;
+  std::deque<std::string> params_with_added;
   std::shared_ptr<Frame> frame;  // For graphs with conditional nodes.
   ModuleHold hold;
 };
