@@ -20,7 +20,8 @@ class HostWindowsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.installation = harness.installation_with(
-            {"bin/examples/large_copies": "tests/chaos/large_copies"})
+            {"bin/examples/large_copies": "tests/chaos/large_copies",
+             "bin/examples/readbacks": "tests/chaos/readbacks"})
 
     @classmethod
     def tearDownClass(cls):
@@ -71,6 +72,15 @@ class HostWindowsTest(unittest.TestCase):
     def test_without_windows_they_go_with_the_commands(self):
         with self.server("--guarded_windows=0") as server:
             self.assertGreater(self.finish(server, self.start(server, "--rounds=1")), COPIED_MIB * MIB)
+
+    def test_what_is_read_back_is_there_after_each_kind_of_wait(self):
+        for tier, flags in (("guarded", []), ("guarded", ["--guarded_windows=0"]), ("isolated", []),
+                            ("isolated", ["--shm=false"])):
+            with self.subTest(tier=tier, flags=flags), self.server(*flags) as server:
+                status, stdout, stderr = harness.finish(harness.start(
+                    self.installation, server.endpoint, "readbacks", "--rounds=40",
+                    env={"WARPLINE_TIER": tier}))
+                self.assertEqual((status, stdout), (0, "readbacks: ok\n"), stderr + server.log_tail())
 
     def test_two_have_one_each_and_a_third_goes_on_without(self):
         with self.server("--guarded_windows=2") as server:
