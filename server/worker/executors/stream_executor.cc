@@ -311,11 +311,10 @@ void StreamExecutor::Launch(const Task& task, const device::LaunchConfig& config
   if (result == CudaResult::kSuccess) {
     if (kernel.module->prints) Prints(task.ticket);
     if (kernel.params != nullptr) host_->pointers->Look(*kernel.params, params);
-    std::string with_added;
     if (kernel.added != nullptr) {
-      with_added = params;
-      kernel.added->AddTo(&with_added, config);
-      params = with_added;
+      with_added_ = params;
+      kernel.added->AddTo(&with_added_, config);
+      params = with_added_;
     }
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
     result = host_->gate->With({&task.kernel, 1}, [&, stream = device_stream_] {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "common/loop/loop_affinity.h"
@@ -83,6 +84,8 @@ class StreamExecutor : public Executor {
   uint64_t copied_ ABSL_GUARDED_BY(on_executor_) = 0;
   size_t staged_ ABSL_GUARDED_BY(on_executor_) = 0;  // Staging buffers that this executor holds.
   uint32_t issuing_to_ ABSL_GUARDED_BY(on_executor_) = 0;
+  // The parameters of the last launch with an added one, kept for their memory.
+  std::string with_added_ ABSL_GUARDED_BY(on_executor_);
   std::optional<LibraryCallIssue> library_call_ ABSL_GUARDED_BY(on_executor_);
   // The operations of libraries' calls that the stream has and that are not known to be complete.
   uint64_t library_launches_ ABSL_GUARDED_BY(on_executor_) = 0;
