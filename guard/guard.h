@@ -8,7 +8,9 @@
 #define WARPLINE_GUARD_GUARD_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +78,13 @@ LaunchWords LaunchWordsOf(uint64_t arena, const std::array<uint32_t, 3>& grid,
 // Returns where they lie behind a tenant's parameters of so many bytes.
 inline uint64_t LaunchWordsAt(uint64_t bytes) {
   return (bytes + kLaunchAlignment - 1) / kLaunchAlignment * kLaunchAlignment;
+}
+// Appends them to a tenant's parameters. `Bytes` is a string or a vector of bytes.
+template <typename Bytes>
+void AppendLaunchWords(const LaunchWords& words, Bytes* params) {
+  const size_t at = LaunchWordsAt(params->size());
+  params->resize(at + sizeof(words));
+  std::memcpy(params->data() + at, &words, sizeof(words));
 }
 
 // What the pace word says: that kernels go as fast as they can, that they stop, or for how many

@@ -54,14 +54,12 @@ constexpr absl::Span<const std::string_view> kWithPlaces[] = {kAskAndPlace, kAsk
 
 bool EntryPoll::Follow(std::string_view line, bool may_begin, Refusal* refusal) {
   if (is_complete()) return false;
-  if (parts_.empty()) {
-    if (!may_begin) return false;
+  if (!is_begun_) {
     places_ = line == kAskAndPlace[0];
+    if (!may_begin || (!places_ && line != kAskOnly[0])) return false;
+    is_begun_ = true;
     parts_ = kWithoutPlaces;
     if (places_) parts_ = kWithPlaces;
-    is_begun_ = line == parts_[0][0];
-    if (!is_begun_) parts_ = {};
-    if (!is_begun_) return false;
   }
   const std::string_view wanted = parts_[0][done_];
   if (line != wanted && (wanted != kCompareBlocks || !ReadBlocks(line))) {

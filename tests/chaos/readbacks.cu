@@ -8,17 +8,10 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
-#define CUDA_CHECK(call)                                                     \
-  do {                                                                       \
-    if (const cudaError_t result = (call); result != cudaSuccess) {          \
-      std::printf("readbacks: %s: %s\n", #call, cudaGetErrorString(result)); \
-      std::exit(1);                                                          \
-    }                                                                        \
-  } while (false)
+#include "../../examples/check.h"
 
 namespace {
 
@@ -64,7 +57,7 @@ class Readbacks {
   void ReadBack(cudaStream_t stream) {
     std::memset(host_, 0xff, count_ * sizeof(uint32_t));
     Fill<<<1, 64, 0, stream>>>(device_, count_, first_);
-    CUDA_CHECK(cudaGetLastError());
+    CUDA_CHECK_LAUNCH();
     CUDA_CHECK(
         cudaMemcpyAsync(host_, device_, count_ * sizeof(uint32_t), cudaMemcpyDeviceToHost, stream));
   }
@@ -77,8 +70,7 @@ class Readbacks {
   }
   void Expect(const char* way) const {
     if (Right(host_, count_, first_)) return;
-    std::printf("readbacks: wrong bytes of %u words after %s\n", count_, way);
-    std::exit(1);
+    examples::Fail("wrong bytes of %u words after %s", count_, way);
   }
 
   void Synchronize() {
@@ -134,8 +126,7 @@ class Readbacks {
         cudaMemcpy(words.data(), device_, count_ * sizeof(uint32_t), cudaMemcpyDeviceToHost));
     Expect("a copy from there");
     if (Right(words.data(), count_, first_)) return;
-    std::printf("readbacks: wrong bytes of %u words were copied back\n", count_);
-    std::exit(1);
+    examples::Fail("wrong bytes of %u words were copied back", count_);
   }
 
   uint32_t first_ = 0, count_ = 0;
@@ -148,14 +139,9 @@ class Readbacks {
 }  // namespace
 
 int main(int argc, char** argv) {
-  uint32_t rounds = 100;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strncmp(argv[i], "--rounds=", 9) != 0) {
-      std::fprintf(stderr, "Usage: readbacks [--rounds=N]\n");
-      return 2;
-    }
-    rounds = static_cast<uint32_t>(std::atoi(argv[i] + 9));
-  }
+  examples::Options options(argc, argv, "readbacks", "reads memory back in each way that waits");
+  const auto rounds = static_cast<uint32_t>(options.Number("rounds", 100, "rounds of all ways"));
+  options.Finish();
   Readbacks readbacks;
   readbacks.Open();
   for (uint32_t round = 0; round < rounds; ++round) readbacks.Round(round);

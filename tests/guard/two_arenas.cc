@@ -201,10 +201,7 @@ CudaResult TwoArenas::Launch(device::KernelId kernel, uint32_t blocks,
   const device::LaunchConfig config = {{blocks, 1, 1}, block, shared_bytes};
   std::vector<std::byte> all(params.begin(), params.end());
   if (const auto arena = arenas_.find(kernel); arena != arenas_.end()) {
-    const LaunchWords words = LaunchWordsOf(arena->second, config.grid, config.block, asks);
-    all.resize(LaunchWordsAt(all.size()));
-    const auto* const bytes = reinterpret_cast<const std::byte*>(&words);
-    all.insert(all.end(), bytes, bytes + sizeof(words));
+    AppendLaunchWords(LaunchWordsOf(arena->second, config.grid, config.block, asks), &all);
   }
   return context_->Launch(kernel, config, all, device::kLegacyStream);
 }

@@ -28,7 +28,8 @@ class PiecePool {
   // Adds the whole pieces that fit into [address, address + bytes).
   void Add(uint64_t address, uint64_t bytes);
 
-  // Takes an unused piece and returns its address; 0 when there are no more than `left`.
+  // Takes an unused piece and returns its address. Returns 0 if that would leave fewer than `left`
+  // unused pieces.
   uint64_t Take(size_t left = 0);
   // Like Take(), but waits a moment for other copies to give a piece back.
   uint64_t Await();

@@ -438,10 +438,9 @@ bool GuardedModules::TakeOff(std::vector<device::ParamLayout>* params) const {
 }
 
 void GuardedModules::AddTo(std::string* params, const device::LaunchConfig& config) const {
-  const guard::LaunchWords words = guard::LaunchWordsOf(
-      options_.window.base, config.grid, config.block, blocks_ask_.load(std::memory_order_relaxed));
-  params->resize(guard::LaunchWordsAt(params->size()));
-  params->append(reinterpret_cast<const char*>(&words), sizeof(words));
+  guard::AppendLaunchWords(guard::LaunchWordsOf(options_.window.base, config.grid, config.block,
+                                                blocks_ask_.load(std::memory_order_relaxed)),
+                           params);
 }
 
 bool GuardedModules::WritableVariables(device::ModuleId module, std::vector<std::string>* names) {

@@ -43,11 +43,8 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
 
 void AddParameters(uint64_t arena, const device::LaunchConfig& config,
                    std::vector<std::byte>* params) {
-  const guard::LaunchWords words =
-      guard::LaunchWordsOf(arena, config.grid, config.block, /*asks=*/false);
-  params->resize(guard::LaunchWordsAt(params->size()));
-  const auto* const bytes = reinterpret_cast<const std::byte*>(&words);
-  params->insert(params->end(), bytes, bytes + sizeof(words));
+  guard::AppendLaunchWords(guard::LaunchWordsOf(arena, config.grid, config.block, /*asks=*/false),
+                           params);
 }
 
 bool LoadsGuarded() { return true; }

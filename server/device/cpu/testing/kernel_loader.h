@@ -21,7 +21,7 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
 void AddParameters(uint64_t arena, const device::LaunchConfig& config,
                    std::vector<std::byte>* params);
 
-// Whether it is the latter.
+// Returns true if LoadText() guards what it loads.
 bool LoadsGuarded();
 
 }  // namespace warpline::cpu
