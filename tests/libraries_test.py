@@ -31,7 +31,8 @@ class LibrariesTest(unittest.TestCase):
         cls.installation = harness.installation_with(
             {"bin/library_start": "tests/libraries/library_start",
              "bin/compile_kernel": "tests/libraries/compile_kernel",
-             "bin/cublas_program": "tests/libraries/cublas_program"})
+             "bin/cublas_program": "tests/libraries/cublas_program",
+             "bin/lt_program": "tests/libraries/lt_program"})
         cls.server = harness.server(cls.installation, "--tiers=isolated,guarded",
                                     "--noguarded_standby")
         cls.server.__enter__()
@@ -77,26 +78,30 @@ class LibrariesTest(unittest.TestCase):
                 self.assertEqual(run.stderr.count("insufficient driver"), 1, run.stderr)
                 self.assertIn("CUDA %d.8" % (major - 1), run.stderr)
 
-    def call_cublas(self, tier, preload=None):
+    def call_cublas(self, program, rounds, tier, preload=()):
         """A program whose calls of cuBLAS the server executes, with a BLAS of the system's."""
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("WARPLINE_") and name != "LD_PRELOAD"}
         environment["WARPLINE_ENDPOINT"] = self.server.endpoint
         if preload:
-            environment["LD_PRELOAD"] = str(preload)
+            environment["LD_PRELOAD"] = ":".join(map(str, preload))
         root = self.installation.root
         return subprocess.run(
             [str(root / "bin/warpline"), "run", "--tier=" + tier, "--memory=256MiB", "--",
-             str(root / "bin/cublas_program"), "6"], env=environment, stdout=subprocess.PIPE,
+             str(root / "bin" / program), str(rounds)], env=environment, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, timeout=harness.GIVE_UP_S, check=False)
 
     def test_the_server_executes_calls_of_cublas(self):
-        ours = self.installation.root / "lib/guarded/libcublas.so.13"
-        for tier, preload in (("guarded", None), ("isolated", ours)):
-            with self.subTest(tier=tier):
-                run = self.call_cublas(tier, preload)
-                self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-                self.assertRegex(run.stdout, r"cublas_program: version 130000, 8\d\d checks, 0 wrong")
+        ours = sorted((self.installation.root / "lib/guarded").glob("libcublas*.so.13"))
+        self.assertEqual(len(ours), 2)
+        says = {"cublas_program": (6, r"cublas_program: version 130000, 8\d\d checks, 0 wrong"),
+                "lt_program": (2, r"lt_program: \d\d\d\d checks, 0 wrong, 2 combinations")}
+        for tier, preload in (("guarded", ()), ("isolated", ours)):
+            for program, (rounds, words) in says.items():
+                with self.subTest(tier=tier, program=program):
+                    run = self.call_cublas(program, rounds, tier, preload)
+                    self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+                    self.assertRegex(run.stdout, words)
 
     def test_functions_that_the_server_lacks_are_named_once(self):
         code = ("import ctypes\n"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Generates what client and server know of the libraries' functions that servers execute.
 
-gen_adapters.py TABLE --functions=F --numbers=F --entries=F --thunks=F
+gen_adapters.py TABLE --functions=F --numbers=F --entries=F --thunks=F --slots=F
 
 --functions  the readers of the calls' values, and the table of functions (proto/adapters/library_call.cc)
 --numbers    their numbers on the wire, as constants
 --entries    the client's exported functions, in C
 --thunks     the calls of NVIDIA's functions
+--slots      the places of the values of functions that are written by hand, for C and C++
 """
 import argparse
 import ast
@@ -16,14 +17,15 @@ import tomllib
 
 # Kinds of parameters that are numbers of enumerations, and how their values are checked.
 OPTIONS = {"op": "Operation", "side": "Side", "fill": "Fill", "diag": "Diagonal", "type": "Type",
-           "compute": "Compute", "algo": "Algorithm"}
+           "compute": "Compute", "algo": "Algorithm", "order": "Order", "epilogue": "Epilogue",
+           "choice": "Choice"}
 MEMORY = {"in": "kRead", "out": "kWrite", "inout": "kReadWrite"}
 POINTERS = {"ins": "kRead", "inouts": "kReadWrite"}
 SHAPES = {"vector": 2, "vectors": 4, "matrix": 3, "matrices": 5}
 KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "supports", "work",
-        "divide"}
+        "divide", "by_hand", "align", "blocks"}
 LETTERS = "HSDCZ"
-NAMED_TYPES = {"INT32": "4"}
+NAMED_TYPES = {"INT32": "4", "BITS128": "16"}
 
 
 class TableError(Exception):
@@ -109,14 +111,20 @@ class Function:
         self.supports = row.get("supports", [])
         self.work = row["work"]
         self.divide = row.get("divide", {})
+        self.by_hand = row.get("by_hand", False)
+        self.align = row.get("align", {})
+        for name in self.align:
+            require(name in self.memory, where, "%r is aligned, and no operand" % name)
+        self.blocks = row.get("blocks")
+        require(self.blocks is None or len(self.blocks) == 3, where, "blocks of what?")
         require(not self.divide or self.divide.get("by") in self.by_name, where, "divided by what?")
 
     @property
     def kinds(self):
         """One letter for each value (LibraryFunction::kinds)."""
         letters = {"op": "o", "side": "o", "fill": "o", "diag": "o", "type": "t", "compute": "c",
-                   "algo": "a", "int": "i", "long": "l", "scalar": "s.", "real": "s.", "result": "r",
-                   "ins": "p", "inouts": "p"}
+                   "algo": "a", "order": "o", "epilogue": "o", "choice": "o", "int": "i", "long": "l",
+                   "scalar": "s.", "real": "s.", "result": "r", "ins": "p", "inouts": "p"}
         return "".join(letters.get(p.kind, "m") for p in self.parameters)
 
     def expression(self, text):
@@ -128,7 +136,7 @@ class Function:
         return self.emit(tree, text)
 
     def emit(self, node, text):
-        binary = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+        binary = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&"}
         compare = {ast.LtE: "<=", ast.GtE: ">=", ast.Lt: "<", ast.Gt: ">", ast.Eq: "==", ast.NotEq: "!="}
         if isinstance(node, ast.Name):
             parameter = self.by_name.get(node.id)
@@ -141,7 +149,7 @@ class Function:
                                    self.emit(node.right, text))
         if isinstance(node, ast.IfExp):
             test = self.emit(node.test, text)
-            if isinstance(node.test, ast.Name):
+            if isinstance(node.test, (ast.Name, ast.BinOp)):
                 test += " != Wide(0)"
             return "(%s ? %s : %s)" % (test, self.emit(node.body, text), self.emit(node.orelse, text))
         if isinstance(node, ast.BoolOp):
@@ -257,11 +265,18 @@ def emit_reader(function, out):
         lines.append("r.Require(%s);" % function.expression(text))
     for text in function.supports:
         lines.append("r.Support(%s);" % function.expression(text))
+    for name, align in function.align.items():
+        lines.append("r.Align(%d, %d);" % (function.by_name[name].slot, align))
     lines.append("r.Work(%s);" % function.expression(function.work))
+    if function.blocks:
+        lines.append("r.Blocks(%s);" % ", ".join(function.expression(text) for text in function.blocks))
     if function.divide:
+        when = function.divide.get("when")
+        if when:
+            lines.append("if (!%s) return;" % function.expression(when))
         lines.append("r.Divide(%d);" % function.by_name[function.divide["by"]].slot)
         for name, text in function.divide.items():
-            if name != "by":
+            if name not in ("by", "when"):
                 lines.append("r.Advance(%d, %s, %s);" % (function.by_name[name].slot,
                                                        function.advance_bytes(name),
                                                        function.expression(text)))
@@ -345,6 +360,8 @@ def entry_text(function, i):
 def entries_text(functions):
     out = ["/* Generated by tools/gen_adapters.py. */\n"]
     for function in functions:
+        if function.by_hand:
+            continue
         out += [entry_text(function, i) for i in range(len(function.names))]
     return "\n".join(out)
 
@@ -352,6 +369,8 @@ def entries_text(functions):
 def thunks_text(functions):
     out = ["// Generated by tools/gen_adapters.py: WARPLINE_THUNK(number, name, types, arguments).\n"]
     for function in functions:
+        if function.by_hand:
+            continue
         types, arguments = ["void*"], ["handle"]
         for p in function.parameters:
             types.append(p.c_type())
@@ -364,6 +383,24 @@ def thunks_text(functions):
         for i, name in enumerate(function.names):
             out.append("WARPLINE_THUNK(%d, %s, (%s), (%s))" % (
                 function.number + i, name, ", ".join(types), ", ".join(arguments)))
+    return "\n".join(out) + "\n"
+
+
+def slots_text(functions):
+    out = ["/* Generated by tools/gen_adapters.py: the numbers of functions that are written by hand, and the",
+           " * places of their values. C and C++. */",
+           "#ifndef WARPLINE_PROTO_ADAPTERS_CUBLAS_SLOTS_H_", "#define WARPLINE_PROTO_ADAPTERS_CUBLAS_SLOTS_H_\n",
+           "#ifdef __cplusplus", "namespace warpline {", "#endif\n"]
+    for function in functions:
+        if not function.by_hand:
+            continue
+        out.append("enum %sSlot {" % function.constant[1:])
+        out.append("  %sNumber = %d,  /* %s */" % (function.constant, function.number, function.doc))
+        for p in function.parameters:
+            out.append("  %s%s = %d," % (function.constant, p.name[0].upper() + p.name[1:], p.slot))
+        out.append("  %sValues = %d\n};\n" % (function.constant, function.slots))
+    out += ["#ifdef __cplusplus", "}  // namespace warpline", "#endif\n"]
+    out.append("#endif /* WARPLINE_PROTO_ADAPTERS_CUBLAS_SLOTS_H_ */")
     return "\n".join(out) + "\n"
 
 
@@ -383,7 +420,7 @@ def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("table")
     makers = {"functions": functions_text, "numbers": numbers_text, "entries": entries_text,
-              "thunks": thunks_text}
+              "thunks": thunks_text, "slots": slots_text}
     for name in makers:
         parser.add_argument("--" + name)
     args = parser.parse_args(argv)

@@ -14,6 +14,38 @@ import gen_adapters  # noqa: E402  (beside this file)
 
 TABLE = pathlib.Path("proto/adapters/cublas.toml")
 HEADER = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include/cublas_api.h"
+LT_HEADER = HEADER.parent / "cublasLt.h"
+LT_NUMBERS = pathlib.Path("proto/adapters/lt_types.h")
+LT_NAMES = {
+    "kLtDefault": "CUBLASLT_EPILOGUE_DEFAULT", "kLtRelu": "CUBLASLT_EPILOGUE_RELU",
+    "kLtBias": "CUBLASLT_EPILOGUE_BIAS", "kLtGelu": "CUBLASLT_EPILOGUE_GELU",
+    "kLtSumsOfA": "CUBLASLT_EPILOGUE_BGRADA", "kLtSumsOfB": "CUBLASLT_EPILOGUE_BGRADB",
+    "kLtAllReductions": "CUBLASLT_REDUCTION_SCHEME_MASK",
+    **{"kLtLayout" + ours: "CUBLASLT_MATRIX_LAYOUT_" + theirs for ours, theirs in {
+        "Type": "TYPE", "Order": "ORDER", "Rows": "ROWS", "Columns": "COLS", "Leading": "LD",
+        "BatchCount": "BATCH_COUNT", "Stride": "STRIDED_BATCH_OFFSET", "PlaneOffset": "PLANE_OFFSET",
+        "BatchMode": "BATCH_MODE"}.items()},
+    **{"kLt" + ours: "CUBLASLT_MATMUL_DESC_" + theirs for ours, theirs in {
+        "ComputeType": "COMPUTE_TYPE", "ScaleType": "SCALE_TYPE", "PointerMode": "POINTER_MODE",
+        "TransA": "TRANSA", "TransB": "TRANSB", "TransC": "TRANSC", "FillMode": "FILL_MODE",
+        "EpilogueKind": "EPILOGUE", "BiasPointer": "BIAS_POINTER", "BiasStride": "BIAS_BATCH_STRIDE",
+        "AuxPointer": "EPILOGUE_AUX_POINTER", "AuxLeading": "EPILOGUE_AUX_LD",
+        "AuxStride": "EPILOGUE_AUX_BATCH_STRIDE", "AlphaStride": "ALPHA_VECTOR_BATCH_STRIDE",
+        "Multiprocessors": "SM_COUNT_TARGET", "ScaleOfA": "A_SCALE_POINTER",
+        "ScaleOfB": "B_SCALE_POINTER", "ScaleOfC": "C_SCALE_POINTER", "ScaleOfD": "D_SCALE_POINTER",
+        "LargestOfD": "AMAX_D_POINTER", "AuxType": "EPILOGUE_AUX_DATA_TYPE",
+        "ScaleOfAux": "EPILOGUE_AUX_SCALE_POINTER", "LargestOfAux": "EPILOGUE_AUX_AMAX_POINTER",
+        "FastSums": "FAST_ACCUM", "BiasType": "BIAS_DATA_TYPE", "ScaleModeOfA": "A_SCALE_MODE",
+        "ScaleModeOfB": "B_SCALE_MODE", "ScaleModeOfC": "C_SCALE_MODE", "ScaleModeOfD": "D_SCALE_MODE",
+        "ScaleModeOfAux": "EPILOGUE_AUX_SCALE_MODE", "OutScaleOfD": "D_OUT_SCALE_POINTER",
+        "OutScaleModeOfD": "D_OUT_SCALE_MODE", "Emulation": "EMULATION_DESCRIPTOR"}.items()},
+    **{"kLt" + ours: "CUBLASLT_MATMUL_PREF_" + theirs for ours, theirs in {
+        "SearchMode": "SEARCH_MODE", "MostWorkspace": "MAX_WORKSPACE_BYTES",
+        "Reductions": "REDUCTION_SCHEME_MASK", "AlignmentOfA": "MIN_ALIGNMENT_A_BYTES",
+        "AlignmentOfB": "MIN_ALIGNMENT_B_BYTES", "AlignmentOfC": "MIN_ALIGNMENT_C_BYTES",
+        "AlignmentOfD": "MIN_ALIGNMENT_D_BYTES", "MostWaves": "MAX_WAVES_COUNT",
+        "Implementations": "IMPL_MASK"}.items()},
+}
 HEAD = 'library = "cublas"\nsoname = "libcublas.so.13"\n[[function]]\n'
 GOOD = {"name": '"cublas{S,D}f_v2"', "number": "1", "doc": '"x"', "work": '"n"',
         "parameters": '["op trans", "int n", "in x", "int incx"]',
@@ -64,9 +96,37 @@ class TableTest(unittest.TestCase):
         text = re.sub(r"/\*.*?\*/", " ", HEADER.read_text(encoding="utf-8"), flags=re.DOTALL)
         prototypes = dict(re.findall(r"cublasStatus_t\s+CUBLASWINAPI\s+(\w+)\s*\(([^)]*)\)", text))
         for function in gen_adapters.read_table(TABLE.read_text(encoding="utf-8")):
-            for name in function.names:
+            # The parameters of the others are the contents of descriptors.
+            for name in function.names if not function.by_hand else ():
                 with self.subTest(name=name):
                     self.compare(function, prototypes[name])
+
+    @unittest.skipUnless(LT_HEADER.exists(), "no cublasLt.h")
+    def test_numbers_of_cublaslt_are_nvidias(self):
+        text = re.sub(r"/\*.*?\*/", " ", LT_HEADER.read_text(encoding="utf-8"), flags=re.DOTALL)
+        theirs = {name: int(value, 0) for name, value in
+                  re.findall(r"\b(CUBLASLT_\w+) = (0x[0-9a-f]+|\d+)\s*,", text)}
+        ours = {name: int(value) for name, value in
+                re.findall(r"\b(kLt\w+) = (\d+)", LT_NUMBERS.read_text(encoding="utf-8"))}
+        for name, their_name in LT_NAMES.items():
+            with self.subTest(name=name):
+                self.assertEqual(ours[name], theirs[their_name])
+        listed = set(LT_NAMES) | {"kLtReluGradient", "kLtBiasGradient", "kLtGeluGradient", "kLtAuxiliary",
+                                  "kLtMaskBits", "kLtAuxElements", "kLtMostAlgorithms", "kLtMostAlignment"}
+        self.assertEqual(listed, set(ours))
+
+    def test_functions_by_hand_have_no_entry_and_their_places_are_listed(self):
+        functions = gen_adapters.read_table(table(name='"cublasLtF"', by_hand="true"))
+        self.assertNotIn("cublasLtF", gen_adapters.entries_text(functions))
+        self.assertNotIn("cublasLtF", gen_adapters.thunks_text(functions))
+        slots = gen_adapters.slots_text(functions)
+        for line in ("kLtFNumber = 1,", "kLtFTrans = 0,", "kLtFX = 2,", "kLtFValues = 4"):
+            self.assertIn(line, slots)
+
+    def test_bits_are_found(self):
+        function = gen_adapters.read_table(table())[0]
+        self.assertEqual(function.expression("n if trans & 4 else 0"),
+                         "((trans & Wide(4)) != Wide(0) ? n : Wide(0))")
 
     def test_arrays_of_addresses_have_each(self):
         good = table(parameters='["int n", "ins x", "int incx", "int count"]',

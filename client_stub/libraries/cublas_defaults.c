@@ -1,23 +1,7 @@
-/* Defines every function of cuBLAS as one that returns CUBLAS_STATUS_NOT_SUPPORTED and says so
- * once. The symbols are weak, so that the functions of this folder's other files take their places.
- */
+/* Every function of cuBLAS, for those that other files lack. */
 #define _GNU_SOURCE
-#include "client_stub/libraries/cublas_handle.h"
-#include "client_stub/shim/log_line.h"
+#include "client_stub/libraries/defaults.h"
 
-static int Refuse(const char* name, char* said) {
-  if (!__atomic_test_and_set(said, __ATOMIC_RELAXED)) {
-    WarplineLogLine('W', "cublas", "%s is not supported on the guarded tier (docs/libraries.md)",
-                    name);
-  }
-  return kNotSupported;
-}
-
-#define CUBLAS_SYMBOL(name)             \
-  __attribute__((weak)) int name(void); \
-  int name(void) {                      \
-    static char said;                   \
-    return Refuse(#name, &said);        \
-  }
+#define CUBLAS_SYMBOL(name) WARPLINE_REFUSED(name)
 #include "client_stub/libraries/cublas_symbols.inc"
 #undef CUBLAS_SYMBOL

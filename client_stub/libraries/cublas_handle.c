@@ -1,10 +1,11 @@
-/* What the exported functions of our libcublas.so.13 have in common.
+/* What the exported functions of our libcublas.so.13 and libcublasLt.so.13 have in common.
  *
  * C on libc alone, as libcuda.so.1: it is loaded into programs of every kind. */
 #define _GNU_SOURCE
 #include "client_stub/libraries/cublas_handle.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client_stub/shim/log_line.h"
@@ -27,7 +28,8 @@ static void FindDriver(void) {
     return;
   }
   if (!Find(library, "warplineLibraryFind", &g_driver.library_find) ||
-      !Find(library, "warplineLibraryCall", &g_driver.library_call)) {
+      !Find(library, "warplineLibraryCall", &g_driver.library_call) ||
+      !Find(library, "warplineLibraryAsk", &g_driver.library_ask)) {
     WarplineLogLine('W', "cublas",
                     "libcuda.so.1 is not Warpline's: this libcublas.so.13 needs `warpline run`");
     return;
@@ -144,4 +146,81 @@ int warpline_call_for(struct cublasContext* handle, unsigned function, uint64_t*
   const int status = CallAndCopy(handle, function, values, count, slot, result, bytes);
   pthread_mutex_unlock(&handle->mu);
   return status;
+}
+
+int warpline_create(struct cublasContext** handle) {
+  const struct warpline_driver* driver = warpline_driver();
+  if (handle == NULL) return kInvalidValue;
+  *handle = NULL;
+  if (driver == NULL) return kNotInitialized;
+  unsigned version = 0;
+  int result = warpline_enter(driver);
+  if (result == CUDA_SUCCESS) result = driver->library_find(&version);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) {
+    WarplineLogLine('W', "cublas",
+                    "the server executes no cuBLAS for this session (docs/libraries.md)");
+  }
+  if (result != CUDA_SUCCESS) return warpline_status(result);
+  struct cublasContext* made = calloc(1, sizeof(*made));
+  if (made == NULL) return kAllocFailed;
+  made->magic = kHandleMagic;
+  made->version = version;
+  pthread_mutex_init(&made->mu, NULL);
+  *handle = made;
+  return kSuccess;
+}
+
+int warpline_destroy(struct cublasContext* handle) {
+  if (warpline_begin(handle) != kSuccess) return kNotInitialized;
+  if (handle->result != 0) warpline_driver()->release(handle->result);
+  pthread_mutex_destroy(&handle->mu);
+  handle->magic = 0;
+  free(handle);
+  return kSuccess;
+}
+
+const char* warpline_status_name(int status) {
+  switch (status) {
+    case 0:
+      return "CUBLAS_STATUS_SUCCESS";
+    case 1:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case 3:
+      return "CUBLAS_STATUS_ALLOC_FAILED";
+    case 7:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case 8:
+      return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case 11:
+      return "CUBLAS_STATUS_MAPPING_ERROR";
+    case 13:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case 14:
+      return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case 15:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case 16:
+      return "CUBLAS_STATUS_LICENSE_ERROR";
+    default:
+      return "CUBLAS_STATUS_UNKNOWN";
+  }
+}
+
+const char* warpline_status_words(int status) {
+  switch (status) {
+    case 0:
+      return "success";
+    case 1:
+      return "the library was not initialized";
+    case 3:
+      return "the resource allocation failed";
+    case 7:
+      return "an unsupported value or parameter was passed to the function";
+    case 13:
+      return "the program failed to execute";
+    case 15:
+      return "the function or its arguments are not supported";
+    default:
+      return warpline_status_name(status);
+  }
 }

@@ -1,4 +1,5 @@
-/* A handle of our libcublas.so.13, and what the exported functions use.
+/* A handle of our libcublas.so.13 or libcublasLt.so.13, and what the exported functions use. As
+ * with NVIDIA's libraries, a cublasHandle_t is a cublasLtHandle_t, too.
  *
  * As with NVIDIA's library, threads may share a handle. The results are cublasStatus_ts. */
 #ifndef WARPLINE_CLIENT_STUB_LIBRARIES_CUBLAS_HANDLE_H_
@@ -41,6 +42,7 @@ struct cublasContext {
 struct warpline_driver {
   warpline_library_find_t library_find;
   warpline_library_call_t library_call;
+  warpline_library_ask_t library_ask;
   CUresult (*init)(unsigned flags);
   CUresult (*get_current)(CUcontext* context);
   CUresult (*set_current)(CUcontext context);
@@ -57,6 +59,14 @@ struct warpline_driver {
 HIDDEN const struct warpline_driver* warpline_driver(void);
 /* The cublasStatus_t for a CUresult. */
 HIDDEN int warpline_status(int result);
+
+/* Makes a handle, for which the server must execute calls; ends one. */
+HIDDEN int warpline_create(struct cublasContext** handle);
+HIDDEN int warpline_destroy(struct cublasContext* handle);
+
+/* The name of a cublasStatus_t, and a sentence about it. */
+HIDDEN const char* warpline_status_name(int status);
+HIDDEN const char* warpline_status_words(int status);
 
 /* --- For the generated functions */
 

@@ -1,47 +1,18 @@
 /* Handles, their modes, and copies between host and device: what cuBLAS does without kernels. */
 #define _GNU_SOURCE
-#include <stdlib.h>
 #include <string.h>
 
 #include "client_stub/libraries/cublas_handle.h"
-#include "client_stub/shim/log_line.h"
 
 typedef void (*Logger)(const char*);
 
 /* --- Handles */
 
 int cublasCreate_v2(struct cublasContext** handle);
-int cublasCreate_v2(struct cublasContext** handle) {
-  const struct warpline_driver* driver = warpline_driver();
-  if (handle == NULL) return kInvalidValue;
-  *handle = NULL;
-  if (driver == NULL) return kNotInitialized;
-  unsigned version = 0;
-  int result = warpline_enter(driver);
-  if (result == CUDA_SUCCESS) result = driver->library_find(&version);
-  if (result == CUDA_ERROR_NOT_SUPPORTED) {
-    WarplineLogLine('W', "cublas",
-                    "the server executes no cuBLAS for this session (docs/libraries.md)");
-  }
-  if (result != CUDA_SUCCESS) return warpline_status(result);
-  struct cublasContext* made = calloc(1, sizeof(*made));
-  if (made == NULL) return kAllocFailed;
-  made->magic = kHandleMagic;
-  made->version = version;
-  pthread_mutex_init(&made->mu, NULL);
-  *handle = made;
-  return kSuccess;
-}
+int cublasCreate_v2(struct cublasContext** handle) { return warpline_create(handle); }
 
 int cublasDestroy_v2(struct cublasContext* handle);
-int cublasDestroy_v2(struct cublasContext* handle) {
-  if (warpline_begin(handle) != kSuccess) return kNotInitialized;
-  if (handle->result != 0) warpline_driver()->release(handle->result);
-  pthread_mutex_destroy(&handle->mu);
-  handle->magic = 0;
-  free(handle);
-  return kSuccess;
-}
+int cublasDestroy_v2(struct cublasContext* handle) { return warpline_destroy(handle); }
 
 int cublasGetVersion_v2(const struct cublasContext* handle, int* version);
 int cublasGetVersion_v2(const struct cublasContext* handle, int* version) {
@@ -112,52 +83,10 @@ int cublasSetWorkspace_v2(struct cublasContext* handle, void* workspace, size_t 
 /* --- Words */
 
 const char* cublasGetStatusName(int status);
-const char* cublasGetStatusName(int status) {
-  switch (status) {
-    case 0:
-      return "CUBLAS_STATUS_SUCCESS";
-    case 1:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case 3:
-      return "CUBLAS_STATUS_ALLOC_FAILED";
-    case 7:
-      return "CUBLAS_STATUS_INVALID_VALUE";
-    case 8:
-      return "CUBLAS_STATUS_ARCH_MISMATCH";
-    case 11:
-      return "CUBLAS_STATUS_MAPPING_ERROR";
-    case 13:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case 14:
-      return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case 15:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
-    case 16:
-      return "CUBLAS_STATUS_LICENSE_ERROR";
-    default:
-      return "CUBLAS_STATUS_UNKNOWN";
-  }
-}
+const char* cublasGetStatusName(int status) { return warpline_status_name(status); }
 
 const char* cublasGetStatusString(int status);
-const char* cublasGetStatusString(int status) {
-  switch (status) {
-    case 0:
-      return "success";
-    case 1:
-      return "the library was not initialized";
-    case 3:
-      return "the resource allocation failed";
-    case 7:
-      return "an unsupported value or parameter was passed to the function";
-    case 13:
-      return "the program failed to execute";
-    case 15:
-      return "the function or its arguments are not supported";
-    default:
-      return cublasGetStatusName(status);
-  }
-}
+const char* cublasGetStatusString(int status) { return warpline_status_words(status); }
 
 /* Nothing is logged. */
 static Logger g_logger;

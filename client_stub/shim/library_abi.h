@@ -1,4 +1,5 @@
-/* The types of warplineLibraryFind and warplineLibraryCall, functions of Warpline's libcuda.so.1.
+/* The types of warplineLibraryFind, warplineLibraryCall and warplineLibraryAsk, functions of
+ * Warpline's libcuda.so.1.
  * By them the libraries of client_stub/libraries have their calls executed by the server. They are
  * found with dlsym(); NVIDIA's driver lacks them. C.
  *
@@ -17,5 +18,14 @@ typedef int (*warpline_library_find_t)(unsigned* version);
  * and for operands outside of device memory. */
 typedef int (*warpline_library_call_t)(void* stream, unsigned function, unsigned modes,
                                        const uint64_t* values, unsigned count);
+
+/* Gets the algorithms that the current device's side has for such a call: at most `most`, of which
+ * it writes the number to `*found` (struct LtAlgorithm, proto/adapters/lt_types.h). In place of
+ * addresses the values have their alignments. CUDA_ERROR_NOT_SUPPORTED when there is no algorithm.
+ * Asks the server. */
+struct LtAlgorithm;
+typedef int (*warpline_library_ask_t)(unsigned function, unsigned modes, const uint64_t* values,
+                                      unsigned count, struct LtAlgorithm* algorithms, unsigned most,
+                                      unsigned* found);
 
 #endif /* WARPLINE_CLIENT_STUB_SHIM_LIBRARY_ABI_H_ */

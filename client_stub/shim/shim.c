@@ -79,6 +79,7 @@ static const struct warpline_shim g_shim = {WARPLINE_SHIM_ABI_VERSION, kCount, g
 static int (*g_readback)(void*, unsigned long long, size_t);
 static warpline_library_find_t g_library_find;
 static warpline_library_call_t g_library_call;
+static warpline_library_ask_t g_library_ask;
 
 static pthread_once_t g_bind_once = PTHREAD_ONCE_INIT;
 static _Atomic pid_t g_binding_thread; /* 0 while no thread binds. */
@@ -158,6 +159,7 @@ static int LoadCore(void** table) {
   g_readback = (int (*)(void*, unsigned long long, size_t))dlsym(core, "warpline_memory_readback");
   g_library_find = (warpline_library_find_t)dlsym(core, "warpline_library_find");
   g_library_call = (warpline_library_call_t)dlsym(core, "warpline_library_call");
+  g_library_ask = (warpline_library_ask_t)dlsym(core, "warpline_library_ask");
   const int result = attach(&g_shim, table);
   if (result != 0) WarplineLogLine('E', "stub", "the core did not attach: error %d", result);
   return result == 0;
@@ -199,6 +201,15 @@ int warplineLibraryCall(void* stream, unsigned function, unsigned modes, const u
                         unsigned count) {
   return Bound() && g_library_call != NULL ? g_library_call(stream, function, modes, values, count)
                                            : kSystemNotReady;
+}
+
+int warplineLibraryAsk(unsigned function, unsigned modes, const uint64_t* values, unsigned count,
+                       struct LtAlgorithm* algorithms, unsigned most, unsigned* found);
+int warplineLibraryAsk(unsigned function, unsigned modes, const uint64_t* values, unsigned count,
+                       struct LtAlgorithm* algorithms, unsigned most, unsigned* found) {
+  return Bound() && g_library_ask != NULL
+             ? g_library_ask(function, modes, values, count, algorithms, most, found)
+             : kSystemNotReady;
 }
 
 /* Called by warpline_lazy. Returns the address that the call goes to. */

@@ -3,7 +3,7 @@
 
   lib/             libcuda.so.1 with its core, and libnvidia-ml.so.1: what an application's
                    LD_LIBRARY_PATH names
-  lib/guarded/     libcublas.so.13 for programs on the guarded tier
+  lib/guarded/     libcublas.so.13 and libcublasLt.so.13 for programs on the guarded tier
   lib/driver/      what NVIDIA's libraries find as libcuda.so.1 in a worker
   lib/warpline/    private copies of every library that core and server need outside glibc
   include/         warpline.h, what libcuda.so.1 offers beyond CUDA
@@ -43,7 +43,7 @@ PROGRAMS = ("warpline_bench", "warpline_startup", "long_program")
 MARKER = "BUNDLE.txt"
 # Libraries that applications load in place of NVIDIA's, and one that NVIDIA's load in a worker.
 SHIMS = ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1", "lib/guarded/libcublas.so.13",
-         "lib/driver/libcuda.so.1")
+         "lib/guarded/libcublasLt.so.13",         "lib/driver/libcuda.so.1")
 # What a library needs without saying so: whoever is linked with it is with the other, too.
 UNSAID = {"libucm.so.0": "libucs.so.0"}
 # What these load, with the private copies.

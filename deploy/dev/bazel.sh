@@ -4,7 +4,8 @@
 INSTALLATION=(
   //client_stub/shim:libcuda.so.1 //client_stub:libwarpline_core.so
   //client_stub/nvml:libnvidia-ml.so.1 //transport/ucx:libwarpline_ucx.so
-  //client_stub/libraries:libcublas.so.13 //server/device/cuda/libraries:libcuda.so.1
+  //client_stub/libraries:libcublas.so.13 //client_stub/libraries:libcublasLt.so.13
+  //server/device/cuda/libraries:libcuda.so.1
   //server/gpu_server:warpline-server //server/gpu_server:warpline-supervisor //server/gpu_server:warpline-worker //server/gpu_server:warpline-keeper //server/gpu_server:warpline-relay //server/gpu_server:warpline-compiler //server/gpu_server:warpline-mps
   //scheduler:warpline-scheduler
   //tools/cli:warpline //tools/ptxas:warpline-ptxas

@@ -22,6 +22,7 @@ CLIENT_LIBRARIES = {
     "lib/libwarpline_core.so": "client_stub/libwarpline_core.so",
     "lib/libwarpline_ucx.so": "transport/ucx/libwarpline_ucx.so",
     "lib/guarded/libcublas.so.13": "client_stub/libraries/libcublas.so.13",
+    "lib/guarded/libcublasLt.so.13": "client_stub/libraries/libcublasLt.so.13",
     # NVIDIA's libraries find it in a shared worker.
     "lib/driver/libcuda.so.1": "server/device/cuda/libraries/libcuda.so.1",
 }

@@ -21,7 +21,8 @@ import elf  # noqa: E402  (lies in that folder)
 
 ROOT = HERE.parent.parent
 CLIENT = ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1", "lib/libwarpline_core.so",
-          "lib/libwarpline_ucx.so", "lib/guarded/libcublas.so.13", "bin/warpline")
+          "lib/libwarpline_ucx.so", "lib/guarded/libcublas.so.13",
+          "lib/guarded/libcublasLt.so.13", "bin/warpline")
 PRIVATE = "lib/warpline"
 MODULE = HERE / "package/warpline"
 METADATA = """\

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "proto/adapters/blas_types.h"
+#include "proto/adapters/lt_types.h"
 #include "proto/adapters/wide.h"
 
 namespace warpline {
@@ -107,6 +108,14 @@ class LibraryCallReader {
     Require(algorithm <= Wide(23) || algorithm >= Wide(99));
     return algorithm;
   }
+  // 0 for a matrix that lies in memory column by column, 1 for row by row.
+  Wide Order(uint32_t slot) { return Number(slot, 0, 1); }
+  Wide Choice(uint32_t slot) { return Number(slot, 0, kMostOption); }
+  Wide Epilogue(uint32_t slot) {
+    const Wide epilogue = Number(slot, 0, kMostOption);
+    Support(epilogue.IsWithin(kMostOption) && IsLtEpilogue(epilogue.value()));
+    return epilogue;
+  }
   Wide Size(uint32_t slot) { return Number(slot, 0, std::numeric_limits<int32_t>::max()); }
   // The least number is left out: it has no absolute value.
   Wide Signed(uint32_t slot) {
@@ -181,7 +190,7 @@ class LibraryCallReader {
                Wide stride, Wide batches) {
     const Shape shape = VectorShape(count, increment);
     Batch(slot, use, bytes, shape, stride, batches);
-    if (use != OperandUse::kRead) CountBlocks(shape, batches);
+    if (use != OperandUse::kRead && shape.runs > Wide(0)) CountBlocks(shape, batches);
   }
   void Matrix(uint32_t slot, OperandUse use, uint32_t bytes, Wide rows, Wide columns,
               Wide leading) {
@@ -206,6 +215,17 @@ class LibraryCallReader {
     if (result_ != CudaResult::kSuccess || count == Wide(0)) return;
     const uint32_t align = multiplies && fast_ ? kFastAlign : bytes;
     call_.addresses.push_back({slot, use, count.value(), each.value(), align});
+  }
+
+  // The operand's address is a multiple of `bytes`, if the call touches it.
+  void Align(uint32_t slot, uint32_t bytes) {
+    for (const LibraryOperand& operand : call_.operands) {
+      if (operand.slot == slot && operand.bytes != 0) Require(operand.address % bytes == 0);
+    }
+  }
+  // Notes the blocks of results that are computed by blocks alone.
+  void Blocks(Wide rows, Wide columns, Wide count) {
+    CountBlocks({Wide(0), columns, rows, Wide(0)}, count);
   }
 
   void Work(Wide operations) {

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/adapters/blas_types.h"
+#include "proto/adapters/cublas_slots.h"
+#include "proto/adapters/lt_types.h"
 #include "proto/adapters/wide.h"
 
 namespace warpline {
@@ -374,6 +377,225 @@ TEST(WideTest, WhatOverflowsIsNoNumberFromThenOn) {
   EXPECT_FALSE(larger.IsWithin(std::numeric_limits<uint64_t>::max()));
   EXPECT_FALSE(Wide(-1).IsWithin(10));
   EXPECT_TRUE(Wide(10).IsWithin(10));
+}
+
+// A product of 3 x 7 and 7 x 5 matrices in half precision, two of them.
+std::vector<uint64_t> LtMatmul() {
+  std::vector<uint64_t> values(kLtMatmulValues);
+  values[kLtMatmulM] = 3;
+  values[kLtMatmulN] = 5;
+  values[kLtMatmulK] = 7;
+  values[kLtMatmulA] = 0x1000;
+  values[kLtMatmulB] = 0x2000;
+  values[kLtMatmulC] = 0x3000;
+  values[kLtMatmulD] = 0x4000;
+  values[kLtMatmulAtype] = values[kLtMatmulBtype] = values[kLtMatmulCtype] = kReal16;
+  values[kLtMatmulLda] = values[kLtMatmulLdc] = 10;
+  values[kLtMatmulLdb] = values[kLtMatmulLdd] = 20;
+  values[kLtMatmulStrideA] = 1000;
+  values[kLtMatmulStrideB] = 2000;
+  values[kLtMatmulStrideC] = 3000;
+  values[kLtMatmulStrideD] = 4000;
+  values[kLtMatmulBatchCount] = 2;
+  values[kLtMatmulComputeType] = kIn32;
+  values[kLtMatmulStrideBias] = 100;
+  values[kLtMatmulLdaux] = 4;  // Units.
+  values[kLtMatmulStrideAux] = 500;
+  return values;
+}
+
+using Slots = std::map<uint32_t, uint64_t>;
+
+// The operands of a call that are not empty, as bytes by slot.
+Slots OperandsOf(const std::vector<uint64_t>& values, uint32_t modes = 0) {
+  LibraryCall call;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call, modes), CudaResult::kSuccess);
+  Slots operands;
+  for (const LibraryOperand& operand : call.operands) {
+    const bool writes = operand.use != OperandUse::kRead;
+    const bool is_result = operand.slot == kLtMatmulD || operand.slot == kLtMatmulGradient ||
+                           operand.slot == kLtMatmulMaskWritten ||
+                           operand.slot == kLtMatmulAuxWritten;
+    EXPECT_EQ(writes, is_result) << operand.slot;
+    if (operand.bytes != 0) operands[operand.slot] = operand.bytes;
+  }
+  return operands;
+}
+
+TEST(LtMatmulTest, MatricesSpanWhatTheirOrderAndOperationSay) {
+  std::vector<uint64_t> values = LtMatmul();
+  EXPECT_EQ(OperandsOf(values), (Slots{{kLtMatmulA, 2 * (1000 + 6 * 10 + 3)},
+                                       {kLtMatmulB, 2 * (2000 + 4 * 20 + 7)},
+                                       {kLtMatmulC, 2 * (3000 + 4 * 10 + 3)},
+                                       {kLtMatmulD, 2 * (4000 + 4 * 20 + 3)}}));
+  values[kLtMatmulTransa] = values[kLtMatmulTransb] = 1;
+  values[kLtMatmulOrderC] = values[kLtMatmulOrderD] = 1;
+  EXPECT_EQ(OperandsOf(values), (Slots{{kLtMatmulA, 2 * (1000 + 2 * 10 + 7)},
+                                       {kLtMatmulB, 2 * (2000 + 6 * 20 + 5)},
+                                       {kLtMatmulC, 2 * (3000 + 2 * 10 + 5)},
+                                       {kLtMatmulD, 2 * (4000 + 2 * 20 + 5)}}));
+  values[kLtMatmulOrderA] = values[kLtMatmulOrderB] = 1;
+  EXPECT_EQ(OperandsOf(values)[kLtMatmulA], 2 * (1000 + 6 * 10 + 3));
+  EXPECT_EQ(OperandsOf(values)[kLtMatmulB], 2 * (2000 + 4 * 20 + 7));
+}
+
+TEST(LtMatmulTest, AnEpilogueTouchesItsMemoryAndNoOther) {
+  const uint64_t bias = 2 * (100 + 3), sums_of_b = 2 * (100 + 5);
+  const uint64_t mask = 16 * (500 + 5 * 4), aux = 2 * 8 * (500 + 5 * 4);
+  const std::map<uint64_t, Slots> epilogues = {
+      {0, {}},
+      {kLtRelu, {}},
+      {kLtBias, {{kLtMatmulBias, bias}}},
+      {kLtRelu | kLtBias, {{kLtMatmulBias, bias}}},
+      {kLtRelu | kLtAuxiliary, {{kLtMatmulMaskWritten, mask}}},
+      {kLtRelu | kLtAuxiliary | kLtBias, {{kLtMatmulMaskWritten, mask}, {kLtMatmulBias, bias}}},
+      {kLtReluGradient | kLtAuxiliary, {{kLtMatmulMaskRead, mask}}},
+      {kLtReluGradient | kLtAuxiliary | kLtBiasGradient,
+       {{kLtMatmulMaskRead, mask}, {kLtMatmulGradient, bias}}},
+      {kLtGelu, {}},
+      {kLtGelu | kLtBias, {{kLtMatmulBias, bias}}},
+      {kLtGelu | kLtAuxiliary, {{kLtMatmulAuxWritten, aux}}},
+      {kLtGelu | kLtAuxiliary | kLtBias, {{kLtMatmulAuxWritten, aux}, {kLtMatmulBias, bias}}},
+      {kLtGeluGradient | kLtAuxiliary, {{kLtMatmulAuxRead, aux}}},
+      {kLtGeluGradient | kLtAuxiliary | kLtBiasGradient,
+       {{kLtMatmulAuxRead, aux}, {kLtMatmulGradient, bias}}},
+      {kLtSumsOfA, {{kLtMatmulGradient, bias}}},
+      {kLtSumsOfB, {{kLtMatmulGradient, sums_of_b}}}};
+  for (const auto& [epilogue, wanted] : epilogues) {
+    std::vector<uint64_t> values = LtMatmul();
+    values[kLtMatmulEpilogue] = epilogue;
+    Slots operands = OperandsOf(values);
+    for (const uint32_t slot : {kLtMatmulA, kLtMatmulB, kLtMatmulC, kLtMatmulD}) {
+      EXPECT_EQ(operands.erase(slot), 1u);
+    }
+    EXPECT_EQ(operands, wanted) << epilogue;
+  }
+  // Every other number is none.
+  LibraryCall call;
+  for (uint64_t epilogue = 0; epilogue <= 1000; ++epilogue) {
+    std::vector<uint64_t> values = LtMatmul();
+    values[kLtMatmulEpilogue] = epilogue;
+    EXPECT_EQ(Read("cublasLtMatmul", values, &call),
+              epilogues.contains(epilogue) ? CudaResult::kSuccess : CudaResult::kNotSupported);
+  }
+}
+
+TEST(LtMatmulTest, ScalarsHaveTheComputeTypesSize) {
+  std::vector<uint64_t> values = LtMatmul();
+  Slots operands = OperandsOf(values, LibraryModes::kPointersToDevice);
+  EXPECT_EQ(operands[kLtMatmulAlpha], 4u);
+  values[kLtMatmulComputeType] = kIn16;
+  operands = OperandsOf(values, LibraryModes::kPointersToDevice);
+  EXPECT_EQ(operands[kLtMatmulBeta], 2u);
+}
+
+TEST(LtMatmulTest, WhatDoesNotFitIsRefused) {
+  struct Change {
+    uint32_t slot;
+    uint64_t value;
+    uint64_t epilogue;
+  };
+  const Change changes[] = {{kLtMatmulM, 0, 0},
+                            {kLtMatmulN, 0, 0},
+                            {kLtMatmulK, 0, 0},
+                            {kLtMatmulBatchCount, 0, 0},
+                            {kLtMatmulLda, 2, 0},
+                            {kLtMatmulLdd, 2, 0},
+                            // Several blocks would write the same element.
+                            {kLtMatmulStrideD, 4 * 20 + 2, 0},
+                            {kLtMatmulLdaux, 0, kLtRelu | kLtAuxiliary},
+                            {kLtMatmulLdaux, 0, kLtGelu | kLtAuxiliary},
+                            {kLtMatmulAuxWritten, 8, kLtGelu | kLtAuxiliary},
+                            {kLtMatmulAlgorithm, 1, 0},
+                            {kLtMatmulOrderD, 1, 0},
+                            // Places beyond 32 bits.
+                            {kLtMatmulStrideBias, uint64_t{1} << 31, kLtBias},
+                            {kLtMatmulStrideAux, uint64_t{1} << 24, kLtRelu | kLtAuxiliary},
+                            {kLtMatmulStrideAux, uint64_t{1} << 28, kLtGelu | kLtAuxiliary},
+                            {kLtMatmulLdaux, uint64_t{1} << 23, kLtReluGradient | kLtAuxiliary},
+                            {kLtMatmulA, 0x1001, 0},
+                            {kLtMatmulMaskWritten, 8, kLtRelu | kLtAuxiliary},
+                            {kLtMatmulBias, 1, kLtBias},
+                            {kLtMatmulRequested, 17, 0},
+                            {kLtMatmulAlgorithm, 16, 0},
+                            {kLtMatmulReductions, 8, 0},
+                            {kLtMatmulOrderA, 2, 0}};
+  for (const Change& change : changes) {
+    std::vector<uint64_t> values = LtMatmul();
+    values[kLtMatmulEpilogue] = change.epilogue;
+    LibraryCall call;
+    EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+    values[change.slot] = change.value;
+    EXPECT_NE(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess)
+        << change.slot << " of " << change.value;
+  }
+  // Epilogues go with matrices by columns.
+  std::vector<uint64_t> values = LtMatmul();
+  values[kLtMatmulOrderC] = values[kLtMatmulOrderD] = 1;
+  LibraryCall call;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  values[kLtMatmulEpilogue] = kLtBias;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kNotSupported);
+}
+
+// A mask has a bit for each row, and a unit of the leading dimension is 128 of them.
+TEST(LtMatmulTest, AuxiliaryMemoryHasAllRows) {
+  std::vector<uint64_t> values = LtMatmul();
+  values[kLtMatmulM] = values[kLtMatmulLda] = values[kLtMatmulLdc] = values[kLtMatmulLdd] = 1025;
+  values[kLtMatmulStrideD] = 100'000;
+  LibraryCall call;
+  const auto least = [&](uint64_t epilogue) {
+    values[kLtMatmulEpilogue] = epilogue;
+    for (values[kLtMatmulLdaux] = 1; values[kLtMatmulLdaux] < 1000; ++values[kLtMatmulLdaux]) {
+      if (Read("cublasLtMatmul", values, &call) == CudaResult::kSuccess) break;
+    }
+    return values[kLtMatmulLdaux];
+  };
+  EXPECT_EQ(least(kLtRelu | kLtAuxiliary), 9u);
+  EXPECT_EQ(least(kLtReluGradient | kLtAuxiliary | kLtBiasGradient), 9u);
+  EXPECT_EQ(least(kLtGelu | kLtAuxiliary | kLtBias), 129u);
+  EXPECT_EQ(least(kLtGeluGradient | kLtAuxiliary), 129u);
+  // Without auxiliary memory its leading dimension says nothing.
+  for (const uint64_t epilogue : {0, +kLtRelu, kLtRelu | kLtBias, +kLtGelu, kLtGelu | kLtBias}) {
+    EXPECT_EQ(least(epilogue), 1u) << epilogue;
+  }
+}
+
+TEST(LtMatmulTest, TheTimeIsThatOfTheBlocksThatComputeTheResult) {
+  std::vector<uint64_t> values = LtMatmul();
+  LibraryCall call;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.blocks, 2u);  // One for each of the batch.
+  values[kLtMatmulM] = values[kLtMatmulLda] = values[kLtMatmulLdc] = values[kLtMatmulLdd] = 1000;
+  values[kLtMatmulN] = 65;
+  values[kLtMatmulStrideD] = 100'000;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.blocks, 2u * 16 * 2);
+  EXPECT_EQ(call.work, 2u * 2 * 1000 * 65 * 7);
+}
+
+TEST(LtMatmulTest, ALongCallIsDividedByColumnsWhereTheyAreIndependent) {
+  std::vector<uint64_t> values = LtMatmul();
+  LibraryCall call;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.divide_slot, LibraryCall::kNoSlot);  // There are two.
+  values[kLtMatmulBatchCount] = 1;
+  values[kLtMatmulEpilogue] = kLtGelu | kLtAuxiliary | kLtBias;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.divide_slot, +kLtMatmulN);
+  Slots advances;
+  for (const LibraryCall::Advance& advance : call.advances) advances[advance.slot] = advance.bytes;
+  EXPECT_EQ(advances, (Slots{{kLtMatmulB, 2 * 20},
+                             {kLtMatmulC, 2 * 10},
+                             {kLtMatmulD, 2 * 20},
+                             {kLtMatmulMaskRead, 16 * 4},
+                             {kLtMatmulMaskWritten, 16 * 4},
+                             {kLtMatmulAuxRead, 2 * 8 * 4},
+                             {kLtMatmulAuxWritten, 2 * 8 * 4}}));
+  // A sum over all columns has no parts.
+  values[kLtMatmulEpilogue] = kLtSumsOfA;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.divide_slot, LibraryCall::kNoSlot);
 }
 
 }  // namespace

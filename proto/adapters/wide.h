@@ -39,6 +39,12 @@ class Wide {
         !__builtin_mul_overflow(a.value_, b.value_, &product.value_) && a.valid_ && b.valid_;
     return product;
   }
+  friend constexpr Wide operator&(Wide a, Wide b) {
+    Wide both(0);
+    both.value_ = a.value_ & b.value_;
+    both.valid_ = a.valid_ && b.valid_;
+    return both;
+  }
   // Comparisons with what is no number are false.
   friend constexpr bool operator==(Wide a, Wide b) { return Both(a, b) && a.value_ == b.value_; }
   friend constexpr bool operator!=(Wide a, Wide b) { return Both(a, b) && a.value_ != b.value_; }

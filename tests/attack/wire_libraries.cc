@@ -15,7 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cuda/cuda_numbers.h"
+#include "proto/adapters/cublas_slots.h"
 #include "proto/adapters/library_call.h"
+#include "proto/adapters/lt_types.h"
 #include "proto/frames.h"
 #include "proto/graph_definition.h"
 #include "tests/attack/wire.h"
@@ -26,7 +28,7 @@ namespace {
 
 constexpr uint64_t kStream = kLegacyStreamHandle;
 constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
-constexpr size_t kFunctions = 138;
+constexpr size_t kFunctions = 139;
 constexpr uint64_t kApart = 8192;  // Between operands.
 constexpr uint32_t kSgemm = 1;
 constexpr uint32_t kSgemmBatched = 78;
@@ -66,6 +68,34 @@ std::vector<uint64_t> GoodValues(const LibraryFunction& function) {
     }
   }
   return values;
+}
+
+// Has a call of cublasLtMatmul() use the operand in the slot.
+void UseOperand(const LibraryFunction& function, size_t slot, std::vector<uint64_t>* values) {
+  if (function.number != kLtMatmulNumber) return;
+  uint64_t& epilogue = (*values)[kLtMatmulEpilogue];
+  switch (slot) {
+    case kLtMatmulBias:
+      epilogue = kLtBias;
+      break;
+    case kLtMatmulGradient:
+      epilogue = kLtSumsOfA;
+      break;
+    case kLtMatmulMaskRead:
+      epilogue = kLtReluGradient | kLtAuxiliary;
+      break;
+    case kLtMatmulMaskWritten:
+      epilogue = kLtRelu | kLtAuxiliary;
+      break;
+    case kLtMatmulAuxRead:
+      epilogue = kLtGeluGradient | kLtAuxiliary;
+      break;
+    case kLtMatmulAuxWritten:
+      epilogue = kLtGelu | kLtAuxiliary;
+      break;
+    default:
+      break;
+  }
 }
 
 absl::StatusOr<int> Call(WireSession* session, uint32_t function,
@@ -190,6 +220,7 @@ WireResult OperandsElsewhere(const WireTarget& target, const LibraryFunction& fu
       Wrong wrong = {GoodValues(function), 0,
                      absl::StrCat("value ", slot, " at ", absl::Hex(address))};
       wrong.values[slot] = address;
+      UseOperand(function, slot, &wrong.values);
       all.push_back(std::move(wrong));
     }
   }
@@ -385,6 +416,199 @@ WireResult TypesThatDoNotGoTogether(const WireTarget& target) {
   return TryAll(target, function, all);
 }
 
+// Sizes of cublasLtMatmul() that reach beyond the session's memory: of matrices in both orders, of
+// batches, and of what an epilogue uses.
+WireResult LtSizesBeyondTheArena(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(kLtMatmulNumber);
+  constexpr uint64_t kMost = (uint64_t{1} << 31) - 1, kFar = uint64_t{1} << 40;
+  struct Change {
+    std::vector<size_t> slots;
+    uint64_t value;
+    std::vector<std::pair<size_t, uint64_t>> also;
+  };
+  const std::vector<Change> changes = {
+      {{kLtMatmulLda}, kMost, {}},
+      {{kLtMatmulLdb}, kMost, {}},
+      {{kLtMatmulLdc}, kMost, {}},
+      {{kLtMatmulLdd, kLtMatmulStrideD}, kMost, {}},
+      {{kLtMatmulM, kLtMatmulLda, kLtMatmulLdc, kLtMatmulLdd, kLtMatmulStrideD}, kMost, {}},
+      {{kLtMatmulN}, kMost, {{kLtMatmulStrideD, kFar}}},
+      {{kLtMatmulK, kLtMatmulLdb}, kMost, {}},
+      {{kLtMatmulM},
+       kMost,
+       {{kLtMatmulOrderA, 1},
+        {kLtMatmulOrderC, 1},
+        {kLtMatmulOrderD, 1},
+        {kLtMatmulStrideD, kFar}}},
+      {{kLtMatmulStrideA}, kFar, {}},
+      {{kLtMatmulStrideB}, kFar, {}},
+      {{kLtMatmulStrideC}, kFar, {}},
+      {{kLtMatmulStrideD}, kFar, {}},
+      {{kLtMatmulStrideA}, uint64_t{1} << 62, {}},
+      {{kLtMatmulStrideD}, ~uint64_t{0}, {}},
+      {{kLtMatmulBatchCount}, kMost, {}},
+      {{kLtMatmulStrideBias}, kFar, {{kLtMatmulEpilogue, kLtBias}}},
+      {{kLtMatmulStrideBias}, kFar, {{kLtMatmulEpilogue, kLtSumsOfB}}},
+      {{kLtMatmulLdaux}, kMost, {{kLtMatmulEpilogue, kLtRelu | kLtAuxiliary}}},
+      {{kLtMatmulLdaux}, kMost, {{kLtMatmulEpilogue, kLtGelu | kLtAuxiliary}}},
+      {{kLtMatmulStrideAux}, kFar, {{kLtMatmulEpilogue, kLtReluGradient | kLtAuxiliary}}},
+      {{kLtMatmulStrideAux}, kFar, {{kLtMatmulEpilogue, kLtGeluGradient | kLtAuxiliary}}},
+      {{kLtMatmulStrideAux}, uint64_t{1} << 60, {{kLtMatmulEpilogue, kLtRelu | kLtAuxiliary}}},
+      {{kLtMatmulLdaux}, 0, {{kLtMatmulEpilogue, kLtRelu | kLtAuxiliary}}},
+      {{kLtMatmulLdaux}, 0, {{kLtMatmulEpilogue, kLtGelu | kLtAuxiliary}}},
+  };
+  std::vector<Wrong> all;
+  for (const Change& change : changes) {
+    Wrong wrong = {GoodValues(function), 0,
+                   absl::StrCat("value ", change.slots[0], " of ", change.value)};
+    for (const size_t slot : change.slots) wrong.values[slot] = change.value;
+    for (const auto& [slot, value] : change.also) wrong.values[slot] = value;
+    all.push_back(std::move(wrong));
+  }
+  return TryAll(target, function, all);
+}
+
+// Calls of cublasLtMatmul() that are right, whose operands end where the session's memory does.
+// Neighbours notice a kernel that goes on from there.
+WireResult LtCallsAtTheEnd(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(kLtMatmulNumber);
+  constexpr uint64_t kTypes[][3] = {{68, 0, 0}, {77, 0, 0}, {68, 2, 2}, {68, 14, 0}, {70, 1, 1}};
+  constexpr uint64_t kSome[] = {0,  0,   2,  130, 4,   6,   134, 136, 152,
+                                32, 160, 36, 164, 192, 208, 256, 512};
+  Sessions sessions(target);
+  std::mt19937_64 random(20261130);
+  const auto below = [&](uint64_t bound) { return random() % bound; };
+  size_t taken = 0, refused = 0;
+  for (int i = 0; i < 300 * target.scale; ++i) {
+    WireResult why;
+    WireSession* const session = sessions.Next(function, &why);
+    if (session == nullptr) return why;
+    std::vector<uint64_t> v = GoodValues(function);
+    const uint64_t unit = below(2) == 0 ? 1 : 8;
+    v[kLtMatmulM] = unit * (1 + below(64 / unit));
+    v[kLtMatmulN] = unit * (1 + below(64 / unit));
+    v[kLtMatmulK] = unit * (1 + below(64 / unit));
+    for (const size_t slot : {kLtMatmulLda, kLtMatmulLdb, kLtMatmulLdc, kLtMatmulLdd}) {
+      v[slot] = 64 + unit * below(4);
+    }
+    for (const size_t slot :
+         {kLtMatmulStrideA, kLtMatmulStrideB, kLtMatmulStrideC, kLtMatmulStrideD}) {
+      v[slot] = 96 * 64 + unit * below(4);
+    }
+    v[kLtMatmulBatchCount] = 1 + below(2);
+    v[kLtMatmulTransa] = below(2);
+    v[kLtMatmulTransb] = below(2);
+    v[kLtMatmulOrderA] = below(2);
+    v[kLtMatmulOrderB] = below(2);
+    v[kLtMatmulEpilogue] = kSome[below(std::size(kSome))];
+    v[kLtMatmulStrideBias] = 64 + unit * below(4);
+    v[kLtMatmulLdaux] = 8 + below(3);
+    v[kLtMatmulStrideAux] = 64 * 11;
+    v[kLtMatmulReductions] = below(2) * 7;
+    v[kLtMatmulWorkspace] = below(2) << 20;
+    const auto& types = kTypes[below(std::size(kTypes))];
+    v[kLtMatmulComputeType] = types[0];
+    v[kLtMatmulAtype] = v[kLtMatmulBtype] = types[1];
+    v[kLtMatmulCtype] = types[2];
+    LibraryCall call;
+    if (ReadLibraryCall(function, 0, v, &call) != CudaResult::kSuccess) {
+      return Unprepared("a call that is right");
+    }
+    const uint64_t align = below(2) == 0 ? 16 : 1;
+    for (const LibraryOperand& operand : call.operands) {
+      const bool is_aux = operand.slot == kLtMatmulAuxRead || operand.slot == kLtMatmulAuxWritten;
+      v[operand.slot] = (kArena + kArenaBytes - operand.bytes) & ~((is_aux ? 16 : align) - 1);
+    }
+    const auto result = Call(session, function.number, v);
+    if (result.ok() && *result == 0) {
+      ++taken;
+    } else if (result.ok()) {
+      ++refused;
+    } else {
+      return Succeeded(absl::StrCat("a session ended: ", result.status().ToString()));
+    }
+  }
+  return Stopped(absl::StrCat(taken, " calls taken, ", refused, " refused"));
+}
+
+// Unknown algorithms, epilogues, orders and types, and types that do not go together.
+WireResult LtPlansThatThereAreNot(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(kLtMatmulNumber);
+  const Changes changes = {{{kLtMatmulAlgorithm}, 15},
+                           {{kLtMatmulAlgorithm}, 16},
+                           {{kLtMatmulAlgorithm}, uint64_t{1} << 40},
+                           {{kLtMatmulAlgorithm}, ~uint64_t{0}},
+                           {{kLtMatmulRequested}, 17},
+                           {{kLtMatmulRequested}, ~uint64_t{0}},
+                           {{kLtMatmulReductions}, 8},
+                           {{kLtMatmulReductions}, ~uint64_t{0}},
+                           {{kLtMatmulWorkspace}, ~uint64_t{0}},
+                           {{kLtMatmulEpilogue}, 1},
+                           {{kLtMatmulEpilogue}, 10},
+                           {{kLtMatmulEpilogue}, 128},
+                           {{kLtMatmulEpilogue}, 768},
+                           {{kLtMatmulEpilogue}, 1024},
+                           {{kLtMatmulEpilogue}, ~uint64_t{0}},
+                           {{kLtMatmulOrderA}, 2},
+                           {{kLtMatmulOrderB}, 4},
+                           {{kLtMatmulOrderC}, 1000},
+                           {{kLtMatmulOrderD}, ~uint64_t{0}},
+                           // C and D have one order.
+                           {{kLtMatmulOrderD}, 1},
+                           {{kLtMatmulTransa}, 3},
+                           {{kLtMatmulAtype}, 2},
+                           {{kLtMatmulBtype}, 14},
+                           {{kLtMatmulCtype}, 1},
+                           {{kLtMatmulAtype, kLtMatmulBtype}, 28},
+                           {{kLtMatmulComputeType}, 64},
+                           {{kLtMatmulComputeType}, 79},
+                           {{kLtMatmulM}, 0},
+                           {{kLtMatmulBatchCount}, 0},
+                           {{kLtMatmulStrideD}, 15}};
+  return TryChanges(target, function, changes);
+}
+
+// Questions for algorithms with values that are refused in calls, or that are none.
+WireResult LibraryQuestions(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const std::vector<uint64_t> good = GoodValues(*FindLibraryFunction(kLtMatmulNumber));
+  const auto ask = [&](uint32_t device, uint32_t number, uint32_t modes,
+                       const std::vector<uint64_t>& values) {
+    return (*session)->Call(cmd::LibraryAsk{device, number, modes, 0}, TailOf(values));
+  };
+  const auto works = ask(0, kLtMatmulNumber, 0, good);
+  if (works.ok() && *works == kNotSupported) return NotHere("the device has no such function");
+  if (!works.ok() || *works != 0) return Unprepared("a good question");
+  std::vector<std::pair<absl::StatusOr<int>, std::string>> answers;
+  for (const uint32_t number : {0u, 1u, 140u, ~0u}) {
+    answers.emplace_back(ask(0, number, 0, good), absl::StrCat("function ", number));
+  }
+  answers.emplace_back(ask(77, kLtMatmulNumber, 0, good), "device 77");
+  answers.emplace_back(ask(0, kLtMatmulNumber, 0x80000000u, good), "modes");
+  for (const size_t count :
+       {size_t{0}, size_t{1}, good.size() - 1, good.size() + 1, size_t{9000}}) {
+    std::vector<uint64_t> values = good;
+    values.resize(count, 4);
+    answers.emplace_back(ask(0, kLtMatmulNumber, 0, values), absl::StrCat(count, " values"));
+  }
+  for (const auto& [slot, value] :
+       std::vector<std::pair<size_t, uint64_t>>{{kLtMatmulRequested, 17},
+                                                {kLtMatmulLda, 0},
+                                                {kLtMatmulM, ~uint64_t{0}},
+                                                {kLtMatmulEpilogue, 3},
+                                                {kLtMatmulStrideA, ~uint64_t{0}}}) {
+    std::vector<uint64_t> values = good;
+    values[slot] = value;
+    answers.emplace_back(ask(0, kLtMatmulNumber, 0, values), absl::StrCat("value ", slot));
+  }
+  for (const auto& [answer, what] : answers) {
+    const WireResult judged = JudgeRefusal(answer, absl::StrCat("a question with ", what));
+    if (judged.outcome != WireOutcome::kStopped) return judged;
+  }
+  return Stopped(absl::StrCat("a good question is answered, and ", answers.size(), " are not"));
+}
+
 WireResult FunctionsThatThereAreNot(const WireTarget& target) {
   auto session = WireSession::Open(target);
   if (!session.ok()) return Unprepared(session.status());
@@ -499,6 +723,10 @@ std::vector<WireAttack> MakeAttacks(std::index_sequence<kIndices...>) {
                   {"library_addresses_that_change", "-", "", &AddressesThatChange},
                   {"library_arguments_out_of_range", "-", "", &ArgumentsOutOfRange},
                   {"library_types_that_do_not_go_together", "-", "", &TypesThatDoNotGoTogether},
+                  {"lt_sizes_beyond_the_arena", "-", "", &LtSizesBeyondTheArena},
+                  {"lt_calls_at_the_end", "-", "", &LtCallsAtTheEnd},
+                  {"lt_plans_that_there_are_not", "-", "", &LtPlansThatThereAreNot},
+                  {"library_questions", "-", "", &LibraryQuestions},
                   {"library_functions_that_there_are_not", "-", "", &FunctionsThatThereAreNot},
                   {"graph_of_a_library_call", "-", "", &GraphOfALibraryCall},
                   {"random_library_calls", "-", "", &RandomCalls}});

@@ -93,34 +93,81 @@ T Conjugate(T value) {
     return value;
 }
 
+// Memory of the device. With `edges` what follows it is not mapped, but for the rest of 16 bytes,
+// so that a kernel faults which touches more than the table says (proto/adapters/cublas.toml). That
+// needs virtual memory, which the guarded tier does not have: it is for native runs.
+class Allocation {
+ public:
+  static inline bool edges = false;
+
+  explicit Allocation(size_t bytes) {
+    if (!edges) {
+      Must(DRIVER(cuMemAlloc_v2)(&address_, std::max<size_t>(bytes, 1)), "cuMemAlloc");
+      return;
+    }
+    constexpr size_t kGranule = size_t{2} << 20, kAlign = 16;
+    const size_t used = (std::max<size_t>(bytes, 1) + kAlign - 1) / kAlign * kAlign;
+    mapped_ = (used + kGranule - 1) / kGranule * kGranule;
+    CUmemAllocationProp what = {};
+    what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    what.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    Must(DRIVER(cuMemAddressReserve)(&base_, mapped_ + kGranule, kGranule, 0, 0), "reserve");
+    Must(DRIVER(cuMemCreate)(&handle_, mapped_, &what, 0), "create");
+    Must(DRIVER(cuMemMap)(base_, mapped_, 0, handle_, 0), "map");
+    const CUmemAccessDesc access = {what.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    Must(DRIVER(cuMemSetAccess)(base_, mapped_, &access, 1), "access");
+    address_ = base_ + mapped_ - used;
+  }
+  ~Allocation() {
+    if (base_ == 0) {
+      DRIVER(cuMemFree_v2)(address_);
+      return;
+    }
+    DRIVER(cuCtxSynchronize)();
+    DRIVER(cuMemUnmap)(base_, mapped_);
+    DRIVER(cuMemRelease)(handle_);
+    DRIVER(cuMemAddressFree)(base_, mapped_ + (size_t{2} << 20));
+  }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+  CUdeviceptr address() const { return address_; }
+
+ private:
+  CUdeviceptr address_ = 0;
+  CUdeviceptr base_ = 0;
+  size_t mapped_ = 0;
+  CUmemGenericAllocationHandle handle_ = 0;
+};
+
 // Memory of the device with a copy on the host.
 template <typename T>
 class Memory {
  public:
-  explicit Memory(size_t count) : host(count) {
-    for (T& value : host) value = Any<T>();
-    Must(DRIVER(cuMemAlloc_v2)(&address_, std::max<size_t>(count, 1) * sizeof(T)), "cuMemAlloc");
-    Write();
+  explicit Memory(size_t count) : host(count), memory_(count * sizeof(T)) {
+    // Bytes come from the caller.
+    if constexpr (!std::is_same_v<T, uint8_t>) {
+      for (T& value : host) value = Any<T>();
+      Write();
+    }
   }
-  ~Memory() { DRIVER(cuMemFree_v2)(address_); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   void Write() {
     if (host.empty()) return;
-    Must(DRIVER(cuMemcpyHtoD_v2)(address_, host.data(), host.size() * sizeof(T)), "write");
+    Must(DRIVER(cuMemcpyHtoD_v2)(memory_.address(), host.data(), host.size() * sizeof(T)), "write");
   }
   std::vector<T> Read() const {
     std::vector<T> read(host.size());
     if (read.empty()) return read;
-    Must(DRIVER(cuMemcpyDtoH_v2)(read.data(), address_, read.size() * sizeof(T)), "read");
+    Must(DRIVER(cuMemcpyDtoH_v2)(read.data(), memory_.address(), read.size() * sizeof(T)), "read");
     return read;
   }
-  T* at() const { return reinterpret_cast<T*>(address_); }
+  T* at() const { return reinterpret_cast<T*>(memory_.address()); }
 
   std::vector<T> host;
 
  private:
-  CUdeviceptr address_ = 0;
+  Allocation memory_;
 };
 
 template <typename T>

@@ -1,9 +1,10 @@
 // Calls functions of cuBLAS with matrices of many shapes, and compares with loops.
 //
-//   cublas_program [ROUNDS]
+//   cublas_program [ROUNDS] [--edges]
 //
 // The libraries are found as a program finds them: libcuda.so.1 and libcublas.so.13. Runs natively
-// as well. Exits with 0 when everything is right, 2 when there is no cuBLAS, else 1.
+// as well, also with what follows each operand not mapped (--edges). Exits with 0 when everything
+// is right, 2 when there is no cuBLAS, else 1.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -414,6 +415,7 @@ void Round() {
 
 int Main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
+  Allocation::edges = argc > 2 && std::string(argv[2]) == "--edges";
   driver = dlopen("libcuda.so.1", RTLD_NOW);
   blas = dlopen("libcublas.so.13", RTLD_NOW);
   if (driver == nullptr || blas == nullptr) {

@@ -127,9 +127,11 @@ void TellTier(uint32_t tier) {
 void TellFrameworks(const std::string& libraries) {
   const char* const tier = getenv("WARPLINE_TIER");
   if (tier == nullptr || tier != TierName(Tier::kGuarded)) return;
-  // A library whose work the server does: NVIDIA's own would be refused there. Loaded first, it is
-  // found by its name wherever a program's own search would lead.
-  Prepend("LD_PRELOAD", libraries + "/guarded/libcublas.so.13");
+  // Libraries whose work the server does: NVIDIA's own would be refused there. Loaded first, they
+  // are found by their names wherever a program's own search would lead.
+  for (const char* const name : {"libcublasLt.so.13", "libcublas.so.13"}) {
+    Prepend("LD_PRELOAD", absl::StrCat(libraries, "/guarded/", name));
+  }
   // CuPy takes reductions from a library of machine code otherwise. It ignores that this library's
   // kernels are refused, and returns wrong results.
   setenv("CUPY_ACCELERATORS", "", 0);

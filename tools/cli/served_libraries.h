@@ -8,6 +8,7 @@
 #ifndef WARPLINE_TOOLS_CLI_SERVED_LIBRARIES_H_
 #define WARPLINE_TOOLS_CLI_SERVED_LIBRARIES_H_
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,17 +30,19 @@ class ServedLibraries {
   // Says of the functions how many the server executes, and names the others. Empty without a
   // library that is `needed`.
   std::vector<std::string> Lines(const std::set<std::string>& needed) const;
-  // Returns true if all functions of a `needed` library that are used are executed.
-  bool IsComplete(const std::set<std::string>& needed) const {
-    return refused_.empty() || needed.empty();
-  }
+  // Returns true if all functions of the `needed` libraries that are used are executed.
+  bool IsComplete(const std::set<std::string>& needed) const;
 
  private:
+  struct Library {
+    std::set<std::string> executes;
+    std::set<std::string> known;  // Exported, and refused when they are called.
+    std::set<std::string> executed;
+    std::set<std::string> refused;
+  };
+
   std::set<std::string> names_;
-  std::set<std::string> executes_;
-  std::set<std::string> known_;  // Exported, and refused when they are called.
-  std::set<std::string> executed_;
-  std::set<std::string> refused_;
+  std::map<std::string, Library> libraries_;
 };
 
 }  // namespace warpline::cli

@@ -63,6 +63,27 @@ CUresult Call(CUstream handle, uint32_t function, uint32_t modes,
   return runtime().launch_blocking ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
+CUresult Ask(uint32_t function, uint32_t modes, absl::Span<const uint64_t> values,
+             absl::Span<LtAlgorithm> algorithms, uint32_t* found) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(nullptr, DefaultStream::kLegacy, &stream));
+  const cmd::LibraryAsk command = {stream->device->number, function, modes, 0};
+  const std::string_view tail(reinterpret_cast<const char*>(values.data()),
+                              values.size() * sizeof(values[0]));
+  std::string reply;
+  WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, tail, &reply)));
+  std::string_view rest = reply;
+  cmd::LibraryAskReply answer;
+  if (!TakeStruct(&rest, &answer)) return CUDA_ERROR_UNKNOWN;
+  *found = 0;
+  for (LtAlgorithm& algorithm : algorithms) {
+    if (*found == answer.count) break;
+    if (!TakeStruct(&rest, &algorithm)) return CUDA_ERROR_UNKNOWN;
+    ++*found;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" CUresult warpline_library_find(unsigned* version) { return Find(version); }
@@ -70,4 +91,10 @@ extern "C" CUresult warpline_library_find(unsigned* version) { return Find(versi
 extern "C" CUresult warpline_library_call(CUstream stream, unsigned function, unsigned modes,
                                           const uint64_t* values, unsigned count) {
   return Call(stream, function, modes, {values, count});
+}
+
+extern "C" CUresult warpline_library_ask(unsigned function, unsigned modes, const uint64_t* values,
+                                         unsigned count, LtAlgorithm* algorithms, unsigned most,
+                                         unsigned* found) {
+  return Ask(function, modes, {values, count}, {algorithms, most}, found);
 }

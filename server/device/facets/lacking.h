@@ -100,6 +100,10 @@ class NoLibraries : public virtual Libraries {
   CudaResult CallLibrary(const LibraryRequest&, StreamId, uint32_t*) override {
     return Lacks(Capability::kLibraries);
   }
+  CudaResult LibraryAlgorithms(uint32_t, absl::Span<const uint64_t>,
+                               std::vector<LibraryAlgorithm>*) override {
+    return Lacks(Capability::kLibraries);
+  }
   CudaResult LibraryFault() override { return CudaResult::kSuccess; }
 };
 

@@ -7,6 +7,7 @@
 #define WARPLINE_SERVER_DEVICE_FACETS_LIBRARIES_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
@@ -55,6 +56,12 @@ struct LibraryCost {
   uint32_t number_bytes = 4;       // 2, 4 or 8
 };
 
+// An algorithm that the device's library would use for a product.
+struct LibraryAlgorithm {
+  uint64_t workspace = 0;  // Bytes that it needs.
+  float waves = 0;         // Its blocks, in parts of those that the device has room for at once.
+};
+
 // Thread-safe.
 class Libraries {
  public:
@@ -72,6 +79,10 @@ class Libraries {
   // number of operations that it has put on the stream, also when it failed halfway.
   virtual CudaResult CallLibrary(const LibraryRequest& request, StreamId stream,
                                  uint32_t* launches) = 0;
+  // Gets the algorithms that the device's library would use for a call of cublasLtMatmul() with
+  // these values, the best one first. For addresses the values have alignments. Nothing is issued.
+  virtual CudaResult LibraryAlgorithms(uint32_t modes, absl::Span<const uint64_t> values,
+                                       std::vector<LibraryAlgorithm>* algorithms) = 0;
   // Returns the error of a call that is complete, from then on, or kSuccess: kIllegalAddress or
   // kMisalignedAddress for an address in device memory, in whose place another was used.
   virtual CudaResult LibraryFault() = 0;

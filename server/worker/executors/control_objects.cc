@@ -1,11 +1,16 @@
 // The rest of the control executor: arrays, textures, tensor maps and libraries.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/cuda/array_format.h"
+#include "proto/adapters/cublas_slots.h"
 #include "proto/adapters/library_call.h"
+#include "proto/adapters/lt_types.h"
 #include "server/worker/executors/control_executor.h"
 
 namespace warpline::worker {
@@ -98,6 +103,33 @@ void ControlExecutor::Do(const cmd::LibraryFind& command, Task& task) {
   reply.functions = static_cast<uint32_t>(AllLibraryFunctions().size());
   const CudaResult result = host_->devices->context(command.device)->LibraryVersion(&reply.version);
   host_->sink->Reply(task.seq, result, BytesOf(reply));
+}
+
+void ControlExecutor::Do(const cmd::LibraryAsk& command, Task& task) {
+  std::array<uint64_t, kMostLibraryValues> values;
+  LibraryCall call;
+  std::vector<device::LibraryAlgorithm> found;
+  CudaResult result = CudaResult::kInvalidValue;
+  const size_t count = task.tail.size() / sizeof(uint64_t);
+  if (command.function != kLtMatmulNumber) {
+    result = CudaResult::kNotSupported;
+  } else if (count == kLtMatmulValues && task.tail.size() % sizeof(uint64_t) == 0) {
+    std::memcpy(values.data(), task.tail.data(), task.tail.size());
+    const absl::Span<const uint64_t> all(values.data(), count);
+    result = ReadLibraryCall(*FindLibraryFunction(command.function), command.modes, all, &call);
+    if (result == CudaResult::kSuccess) {
+      result =
+          host_->devices->context(command.device)->LibraryAlgorithms(command.modes, all, &found);
+    }
+  }
+  cmd::LibraryAskReply reply;
+  reply.count = static_cast<uint32_t>(found.size());
+  std::string bytes(BytesOf(reply));
+  for (const device::LibraryAlgorithm& algorithm : found) {
+    const LtAlgorithm sent = {algorithm.workspace, algorithm.waves, 0};
+    bytes.append(reinterpret_cast<const char*>(&sent), sizeof(sent));
+  }
+  host_->sink->Reply(task.seq, result, bytes);
 }
 
 void ControlExecutor::Do(const cmd::LinearTextureWidth& command, Task& task) {

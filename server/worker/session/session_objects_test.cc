@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/adapters/cublas_slots.h"
+#include "proto/adapters/lt_types.h"
 #include "server/worker/testing/session_fixture.h"
 
 namespace warpline::worker {
@@ -285,6 +287,40 @@ TEST_F(SessionObjectsTest, MemoryOfModulesIsFoundByItsAddress) {
   EXPECT_EQ(reply.base, FakeMemory::kVariables);
   EXPECT_EQ(reply.bytes, FakeMemory::kVariableBytes);
   EXPECT_EQ(ResultOf(outside), CudaResult::kNotFound);
+}
+
+TEST_F(SessionObjectsTest, AQuestionForAlgorithmsIsCheckedAsACallIs) {
+  std::vector<uint64_t> values(kLtMatmulValues, 0);
+  for (const int slot : {kLtMatmulM, kLtMatmulN, kLtMatmulK, kLtMatmulLda, kLtMatmulLdb,
+                         kLtMatmulLdc, kLtMatmulLdd, kLtMatmulBatchCount, kLtMatmulLdaux}) {
+    values[slot] = 1;
+  }
+  values[kLtMatmulComputeType] = 68;  // CUBLAS_COMPUTE_32F
+  values[kLtMatmulRequested] = 2;
+  const auto ask = [&](uint32_t device, uint32_t function, size_t count) {
+    return Add(cmd::LibraryAsk{device, function, 0, 0},
+               {reinterpret_cast<const char*>(values.data()), count * sizeof(values[0])});
+  };
+  const uint64_t good = ask(0, kLtMatmulNumber, kLtMatmulValues);
+  const uint64_t elsewhere = ask(1, kLtMatmulNumber, kLtMatmulValues);
+  const uint64_t other = ask(0, 1, kLtMatmulValues);
+  const uint64_t few = ask(0, kLtMatmulNumber, kLtMatmulValues - 1);
+  values[kLtMatmulLda] = 0;
+  const uint64_t wrong = ask(0, kLtMatmulNumber, kLtMatmulValues);
+  ASSERT_TRUE(Send().ok());
+  const std::string body = replies_.Wait(good);
+  std::string_view rest = body;
+  cmd::LibraryAskReply reply;
+  ASSERT_TRUE(TakeStruct(&rest, &reply));
+  ASSERT_EQ(reply.count, 2u);
+  LtAlgorithm algorithm;
+  ASSERT_TRUE(TakeStruct(&rest, &algorithm) && TakeStruct(&rest, &algorithm));
+  EXPECT_EQ(algorithm.workspace, 200u);
+  EXPECT_TRUE(rest.empty());
+  EXPECT_EQ(ResultOf(elsewhere), CudaResult::kInvalidDevice);
+  EXPECT_EQ(ResultOf(other), CudaResult::kNotSupported);
+  EXPECT_EQ(ResultOf(few), CudaResult::kInvalidValue);
+  EXPECT_EQ(ResultOf(wrong), CudaResult::kInvalidValue);
 }
 
 TEST_F(SessionObjectsTest, ATensorMapGetsAnotherAddressOnlyWhole) {

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/cuda/cuda_result.h"
+#include "proto/adapters/cublas_slots.h"
 #include "server/device/facets/libraries.h"
 #include "server/worker/testing/fake_shared.h"
 
@@ -37,6 +39,15 @@ class FakeLibraries : public virtual device::Libraries {
                       addresses.writes ? "w" : "", "@", addresses.align);
     }
     return log_.Add("library", stream, what);
+  }
+  // Finds as many as are requested. The first one needs 100 bytes, the next one 200, and so on.
+  CudaResult LibraryAlgorithms(uint32_t, absl::Span<const uint64_t> values,
+                               std::vector<device::LibraryAlgorithm>* algorithms) override {
+    algorithms->clear();
+    for (uint64_t i = 1; i <= values[kLtMatmulRequested]; ++i) {
+      algorithms->push_back({100 * i, static_cast<float>(i)});
+    }
+    return CudaResult::kSuccess;
   }
   CudaResult LibraryFault() override { return fault_.load(); }
 

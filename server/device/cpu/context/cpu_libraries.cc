@@ -83,4 +83,14 @@ CudaResult CpuLibraries::CallLibrary(const device::LibraryRequest& request, devi
       });
 }
 
+// A BLAS has one algorithm for everything.
+CudaResult CpuLibraries::LibraryAlgorithms(uint32_t /*modes*/, absl::Span<const uint64_t> values,
+                                           std::vector<device::LibraryAlgorithm>* algorithms) {
+  const Blas* const blas = Blas::Get();
+  if (blas == nullptr) return device::Lacks(device::Capability::kLibraries);
+  if (!Blas::HasProduct(values)) return CudaResult::kNotSupported;
+  algorithms->assign(1, {/*workspace=*/0, /*waves=*/1});
+  return CudaResult::kSuccess;
+}
+
 }  // namespace warpline::cpu

@@ -13,6 +13,7 @@
 #include "proto/adapters/library_call.h"
 #include "server/device/cpu/alu/half_float.h"
 #include "server/device/cpu/libraries/cblas_functions.h"
+#include "server/device/cpu/libraries/lt_calls.h"
 
 namespace warpline::cpu {
 namespace {
@@ -707,6 +708,8 @@ bool Blas::Has(const BlasCall& call) const {
       return HasEx(v, kStridedExSlots);
     case kGemmBatchedEx:
       return HasEx(v, kBatchedExSlots);
+    case kLtMatmul:
+      return HasLtMatmul(call.values);
     default:
       break;
   }
@@ -729,7 +732,12 @@ bool Blas::Has(const BlasCall& call) const {
   }
 }
 
+bool Blas::HasProduct(absl::Span<const uint64_t> values) { return HasLtMatmul(values); }
+
 void Blas::Run(const BlasCall& call) const {
+  if (call.function == kLtMatmul) {
+    return RunLtMatmul(call.values, call.modes, {all.d.gemm, all.z.gemm});
+  }
   const Values v(call);
   const LibraryFunction& function = *FindLibraryFunction(call.function);
   switch (function.letter) {

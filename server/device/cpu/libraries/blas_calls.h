@@ -9,6 +9,8 @@
 #include <list>
 #include <vector>
 
+#include "absl/types/span.h"
+
 namespace warpline::cpu {
 
 // A call whose arguments have been checked and whose operands may be touched now.
@@ -32,6 +34,8 @@ class Blas {
   uint32_t version() const { return 130000; }
   // Returns whether the call's function is there for its types.
   bool Has(const BlasCall& call) const;
+  // Returns whether cublasLtMatmul() is there for these values.
+  static bool HasProduct(absl::Span<const uint64_t> values);
   // REQUIRES: Has(call).
   void Run(const BlasCall& call) const;
 

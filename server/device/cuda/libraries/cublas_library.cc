@@ -81,7 +81,7 @@ class Scalars {
 };
 
 // Calls the function with the values as its arguments, by its own prototype.
-int Run(const CublasCall& call, void* handle) {
+int CallByPrototype(const CublasCall& call, void* handle) {
   const absl::Span<const uint64_t> v = call.values;
   void* const function = functions.by_number[call.function];
   Scalars scalars(call);
@@ -143,6 +143,8 @@ absl::Status LoadCublas(const std::vector<std::string>& folders, const std::stri
       continue;
     }
     functions.loaded = FindFunctions(library);
+    // cuBLAS brings cuBLASLt with it.
+    if (!LtMatmul::Load(library)) LogWarning(path, " has no cuBLASLt");
     if (functions.loaded) return absl::OkStatus();
     why = absl::StrCat(path, " lacks functions");
   }
@@ -162,6 +164,9 @@ absl::StatusOr<std::unique_ptr<CublasLibrary>> CublasLibrary::Open(const DriverA
     MutexLock lock(&library->mu_);
     library->free_.push_back(&handle);
   }
+  const int status = functions.create(&library->searcher_);
+  if (status != kSuccess) return absl::UnavailableError(absl::StrCat("cublasCreate: ", status));
+  library->lt_.UseForSearches(library->searcher_);
   int version = 0;
   functions.version(library->handles_[0].handle, &version);
   library->version_ = static_cast<uint32_t>(version);
@@ -174,6 +179,7 @@ CublasLibrary::~CublasLibrary() {
   for (const Handle& handle : handles_) {
     if (handle.handle != nullptr) functions.destroy(handle.handle);
   }
+  if (searcher_ != nullptr) functions.destroy(searcher_);
 }
 
 // Multiplies two matrices of one element.
@@ -188,7 +194,7 @@ CudaResult CublasLibrary::WarmUp() {
   const uint64_t values[] = {
       0, 0, 1, 1, 1, scalar, 0, memory, 1, memory + 256, 1, scalar, 0, memory + 512, 1};
   Handle* const handle = Take();
-  const int status = Run({1, 0, values, {}}, handle->handle);
+  const int status = CallByPrototype({1, 0, values, {}}, handle->handle);
   Give(handle);
   if (result == CUDA_SUCCESS) result = api_->p_cuStreamSynchronize(nullptr);
   api_->p_cuMemFree_v2(memory);
@@ -237,29 +243,57 @@ int CublasLibrary::Prepare(Handle* handle, const CublasCall& call, CUstream stre
   return status;
 }
 
+int CublasLibrary::CallBlas(const CublasCall& call, CUstream stream,
+                            const CublasWorkspace& workspace) {
+  Handle* const handle = Take();
+  int status = Prepare(handle, call, stream, workspace);
+  if (status == kSuccess && !call.arrays.empty()) {
+    const CUresult copied = LibraryScope::Current()->Launch(
+        [&](CUstream to) { return addresses_->Copy(call.arrays, to); });
+    if (copied != CUDA_SUCCESS) status = kExecutionFailed;
+  }
+  if (status == kSuccess) status = CallByPrototype(call, handle->handle);
+  // The stream and the workspace are the session's, and may be gone before the handle's next call.
+  functions.set_stream(handle->handle, nullptr);
+  Give(handle);
+  return status;
+}
+
+// cuBLASLt takes stream and workspace with each call.
+int CublasLibrary::CallLt(const CublasCall& call, CUstream stream,
+                          const CublasWorkspace& workspace) {
+  const std::shared_ptr<const LtPlans> plans = lt_.Find(call.values, call.modes, workspace.bytes);
+  if (plans->status != kSuccess) return plans->status;
+  Scalars scalars(call);
+  const void* const alpha = scalars.At(kLtMatmulAlpha);
+  const void* const beta = scalars.At(kLtMatmulBeta);
+  Handle* const handle = Take();
+  const int status = LtMatmul::Run(*plans, call.values, call.modes, {alpha, beta}, handle->handle,
+                                   stream, {workspace.address, workspace.bytes});
+  Give(handle);
+  return status;
+}
+
+CudaResult CublasLibrary::Algorithms(uint32_t modes, absl::Span<const uint64_t> values,
+                                     QuietMoments* moments,
+                                     std::vector<LibraryAlgorithm>* algorithms) {
+  // It puts nothing on a stream.
+  LibraryScope scope(moments, nullptr, nullptr);
+  const std::shared_ptr<const LtPlans> plans = lt_.Find(values, modes, kWorkspaceBytes);
+  algorithms->clear();
+  for (const LtPlans::Plan& plan : plans->plans) algorithms->push_back(plan.known);
+  return ResultOf(plans->status);
+}
+
 CudaResult CublasLibrary::Call(const CublasCall& call, QuietMoments* moments, SessionStream* stream,
                                CUstream native, const CublasWorkspace& workspace,
                                uint32_t* launches) {
-  Handle* const handle = Take();
-  CUresult error = CUDA_SUCCESS;
-  int status = kSuccess;
-  {
-    LibraryScope scope(moments, stream, native);
-    status = Prepare(handle, call, native, workspace);
-    if (status == kSuccess && !call.arrays.empty()) {
-      const CUresult copied =
-          scope.Launch([&](CUstream to) { return addresses_->Copy(call.arrays, to); });
-      if (copied != CUDA_SUCCESS) status = kExecutionFailed;
-    }
-    if (status == kSuccess) status = Run(call, handle->handle);
-    error = scope.error();
-    *launches = scope.operations();
-    // The stream and the workspace are the session's, and may be gone before the handle's next
-    // call.
-    functions.set_stream(handle->handle, nullptr);
-  }
-  Give(handle);
+  LibraryScope scope(moments, stream, native);
+  const int status = call.function == kLtMatmulNumber ? CallLt(call, native, workspace)
+                                                      : CallBlas(call, native, workspace);
+  *launches = scope.operations();
   if (status == kSuccess) return CudaResult::kSuccess;
+  const CUresult error = scope.error();
   static std::atomic<int> said{0};
   constexpr int kMostLines = 100;
   if (ResultOf(status) == CudaResult::kUnknown && said.fetch_add(1) < kMostLines) {

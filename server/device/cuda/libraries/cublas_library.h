@@ -23,6 +23,7 @@
 #include "common/mutex.h"
 #include "server/device/cuda/driver_api.h"
 #include "server/device/cuda/libraries/address_copies.h"
+#include "server/device/cuda/libraries/lt_matmul.h"
 #include "server/device/cuda/shared/quiet_moments.h"
 #include "server/device/cuda/shared/session_stream.h"
 
@@ -74,6 +75,11 @@ class CublasLibrary {
   CudaResult Call(const CublasCall& call, QuietMoments* moments, SessionStream* stream,
                   CUstream native, const CublasWorkspace& workspace, uint32_t* launches);
 
+  // Gets the algorithms for a call of cublasLtMatmul(), whose values have alignments for addresses.
+  // Waits for others' searches, and where the library loads code, for a quiet moment.
+  CudaResult Algorithms(uint32_t modes, absl::Span<const uint64_t> values, QuietMoments* moments,
+                        std::vector<LibraryAlgorithm>* algorithms);
+
  private:
   // A cublasHandle_t, and the modes that it has.
   struct Handle {
@@ -90,7 +96,13 @@ class CublasLibrary {
   static int Prepare(Handle* handle, const CublasCall& call, CUstream stream,
                      const CublasWorkspace& workspace);
 
+  // Make the call, in a LibraryScope. They return a cublasStatus_t.
+  int CallBlas(const CublasCall& call, CUstream stream, const CublasWorkspace& workspace);
+  int CallLt(const CublasCall& call, CUstream stream, const CublasWorkspace& workspace);
+
   const DriverApi* const api_;
+  void* searcher_ = nullptr;  // The handle with which algorithms are searched.
+  LtMatmul lt_;
   uint32_t version_ = 0;
   std::unique_ptr<AddressCopies> addresses_;
   std::array<Handle, kHandles> handles_;  // A thread that has taken one uses it alone.

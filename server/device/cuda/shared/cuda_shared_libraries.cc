@@ -64,6 +64,13 @@ uint64_t CudaSharedLibraries::LibraryMicroseconds(const LibraryCost& cost) {
          cost.batches / (has * kBatches);
 }
 
+CudaResult CudaSharedLibraries::LibraryAlgorithms(uint32_t modes, absl::Span<const uint64_t> values,
+                                                  std::vector<LibraryAlgorithm>* algorithms) {
+  if (share_->cublas == nullptr) return Lacks(Capability::kLibraries);
+  Enter();
+  return share_->cublas->Algorithms(modes, values, share_->streams->moments(), algorithms);
+}
+
 CudaResult CudaSharedLibraries::MakeMemory(const LibraryRequest& request, uint64_t bytes,
                                            std::unique_ptr<LibraryMemory>* memory) {
   const CudaResult taken = request.take(bytes);

@@ -27,6 +27,8 @@ class CudaSharedLibraries : public virtual Libraries, protected CudaPart {
   uint64_t LibraryMicroseconds(const LibraryCost& cost) override;
   CudaResult CallLibrary(const LibraryRequest& request, StreamId stream,
                          uint32_t* launches) override;
+  CudaResult LibraryAlgorithms(uint32_t modes, absl::Span<const uint64_t> values,
+                               std::vector<LibraryAlgorithm>* algorithms) override;
   CudaResult LibraryFault() override;
 
  private:
