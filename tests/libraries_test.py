@@ -94,7 +94,7 @@ class LibrariesTest(unittest.TestCase):
     def test_the_server_executes_calls_of_cublas(self):
         ours = sorted((self.installation.root / "lib/guarded").glob("libcublas*.so.13"))
         self.assertEqual(len(ours), 2)
-        says = {"cublas_program": (6, r"cublas_program: version 130000, 8\d\d checks, 0 wrong"),
+        says = {"cublas_program": (6, r"cublas_program: version 130000, \d{3,4} checks, 0 wrong"),
                 "lt_program": (2, r"lt_program: \d\d\d\d checks, 0 wrong, 2 combinations")}
         for tier, preload in (("guarded", ()), ("isolated", ours)):
             for program, (rounds, words) in says.items():

@@ -335,6 +335,8 @@ def entry_text(function, i):
         elif p.kind == "result":
             size = 4 if function.memory.get(p.name) == "INT32" else letter_bytes(letter)
             result = (p, size)
+        elif p.kind == "algo":
+            out.append("  values[%d] = (uint64_t)(int64_t)warpline_algorithm(%s);" % (p.slot, p.name))
         elif p.is_number:
             out.append("  values[%d] = (uint64_t)(int64_t)%s;" % (p.slot, p.name))
         else:

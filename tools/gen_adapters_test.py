@@ -112,7 +112,8 @@ class TableTest(unittest.TestCase):
             with self.subTest(name=name):
                 self.assertEqual(ours[name], theirs[their_name])
         listed = set(LT_NAMES) | {"kLtReluGradient", "kLtBiasGradient", "kLtGeluGradient", "kLtAuxiliary",
-                                  "kLtMaskBits", "kLtAuxElements", "kLtMostAlgorithms", "kLtMostAlignment"}
+                                  "kLtMaskBits", "kLtConfigAttributes", "kLtFirstShort",
+                                  "kLtAuxElements", "kLtMostAlgorithms", "kLtMostAlignment"}
         self.assertEqual(listed, set(ours))
 
     def test_functions_by_hand_have_no_entry_and_their_places_are_listed(self):

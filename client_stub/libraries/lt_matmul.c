@@ -18,10 +18,13 @@ enum { kAlgorithmMagic = 0x574c414c };
 
 /* cublasLtMatmulAlgo_t */
 struct Algorithm {
-  uint64_t magic;
-  uint64_t number, requested, reductions, workspace; /* Slots of the call. */
-  uint64_t unused[3];
+  uint32_t magic;
+  uint8_t number, requested, reductions, unused; /* Slots of the call. */
+  uint64_t workspace;                            /* A slot, too. */
+  uint32_t config[kLtConfigAttributes];
+  uint32_t rest[3];
 };
+_Static_assert(sizeof(struct Algorithm) == 8 * 8, "the size of NVIDIA's");
 
 /* cublasLtMatmulHeuristicResult_t */
 struct Result {
@@ -260,14 +263,31 @@ int cublasLtMatmulAlgoGetHeuristic(struct cublasContext* handle,
     struct Result* const result = &results[i];
     memset(result, 0, sizeof(*result));
     result->algorithm.magic = kAlgorithmMagic;
-    result->algorithm.number = (uint64_t)i;
-    result->algorithm.requested = values[kLtMatmulRequested];
-    result->algorithm.reductions = values[kLtMatmulReductions];
+    result->algorithm.number = (uint8_t)i;
+    result->algorithm.requested = (uint8_t)most;
+    result->algorithm.reductions = (uint8_t)values[kLtMatmulReductions];
     result->algorithm.workspace = values[kLtMatmulWorkspace];
+    memcpy(result->algorithm.config, algorithms[i].config, sizeof(algorithms[i].config));
     result->workspace = algorithms[i].workspace;
     result->waves = algorithms[i].waves;
     ++*returned;
   }
+  return kSuccess;
+}
+
+int cublasLtMatmulAlgoConfigGetAttribute(const struct Algorithm* algorithm, int number, void* value,
+                                         size_t bytes, size_t* written);
+int cublasLtMatmulAlgoConfigGetAttribute(const struct Algorithm* algorithm, int number, void* value,
+                                         size_t bytes, size_t* written) {
+  if (algorithm == NULL || algorithm->magic != kAlgorithmMagic || number < 0 ||
+      number >= kLtConfigAttributes) {
+    return kInvalidValue;
+  }
+  const size_t has = number < kLtFirstShort ? sizeof(uint32_t) : sizeof(uint16_t);
+  if (bytes == 0 ? written == NULL : value == NULL || bytes != has) return kInvalidValue;
+  /* The first bytes of a number are its low ones. */
+  if (bytes != 0) memcpy(value, &algorithm->config[number], has);
+  if (written != NULL) *written = has;
   return kSuccess;
 }
 

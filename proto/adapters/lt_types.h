@@ -142,11 +142,15 @@ enum { kLtMostAlgorithms = 16 };
 /* The library knows no difference between larger alignments, in bytes. */
 enum { kLtMostAlignment = 256 };
 
+/* The attributes of an algorithm, by cublasLtMatmulAlgoConfigAttributes_t. Those from
+ * kLtFirstShort on have two bytes, the others four. */
+enum { kLtConfigAttributes = 9, kLtFirstShort = 7 };
+
 /* An algorithm that the library would use. Crosses the wire. */
 struct LtAlgorithm {
   uint64_t workspace; /* Bytes that it needs. */
   float waves;        /* cublasLtMatmulHeuristicResult_t::wavesCount */
-  uint32_t reserved;
+  uint32_t config[kLtConfigAttributes];
 };
 
 #ifdef __cplusplus

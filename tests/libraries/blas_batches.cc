@@ -5,6 +5,7 @@
 #include <complex>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,67 @@ void GemmBatched() {
     Multiply(ta, tb, m, n, k, T(2), a.host, lda, 0, b.host, ldb, sb * i, T(1), &want, ldc, sc * i);
   }
   Compare(Name<T>("gemmBatched"), c.Read(), want, 4 * (k + 1));
+}
+
+// Groups of products, each with its own sizes, by the typed function and by
+// cublasGemmGroupedBatchedEx.
+template <typename T>
+void GemmGrouped(int type, int compute) {
+  constexpr int kGroups = 3;
+  std::vector<int> ta, tb, m, n, k, lda, ldb, ldc, sizes;
+  std::vector<T> alpha, beta;
+  std::vector<std::unique_ptr<Memory<T>>> a, b, c;
+  std::vector<const void*> as, bs, cs;
+  for (int group = 0; group < kGroups; ++group) {
+    ta.push_back(Below(2));
+    tb.push_back(Below(2));
+    m.push_back(1 + Below(30));
+    n.push_back(1 + Below(30));
+    k.push_back(1 + Below(30));
+    lda.push_back((ta.back() == 0 ? m.back() : k.back()) + Below(3));
+    ldb.push_back((tb.back() == 0 ? k.back() : n.back()) + Below(3));
+    ldc.push_back(m.back() + Below(3));
+    sizes.push_back(Below(4));
+    alpha.push_back(static_cast<T>(1 + Below(3)));
+    beta.push_back(static_cast<T>(Below(2)));
+    for (int i = 0; i < sizes.back(); ++i) {
+      a.push_back(std::make_unique<Memory<T>>(Extent(
+          ta.back() == 0 ? m.back() : k.back(), ta.back() == 0 ? k.back() : m.back(), lda.back())));
+      b.push_back(std::make_unique<Memory<T>>(Extent(
+          tb.back() == 0 ? k.back() : n.back(), tb.back() == 0 ? n.back() : k.back(), ldb.back())));
+      c.push_back(std::make_unique<Memory<T>>(Extent(m.back(), n.back(), ldc.back())));
+      as.push_back(a.back()->at());
+      bs.push_back(b.back()->at());
+      cs.push_back(c.back()->at());
+    }
+  }
+  const Addresses a_at(as), b_at(bs), c_at(cs);
+  const auto check = [&](const std::string& what) {
+    for (int group = 0, at = 0; group < kGroups; ++group) {
+      for (int i = 0; i < sizes[group]; ++i, ++at) {
+        std::vector<T> want = c[at]->host;
+        Multiply(ta[group], tb[group], m[group], n[group], k[group], alpha[group], a[at]->host,
+                 lda[group], 0, b[at]->host, ldb[group], 0, beta[group], &want, ldc[group], 0);
+        Compare(what, c[at]->Read(), want, 8 * (k[group] + 1));
+        c[at]->Write();
+      }
+    }
+  };
+  using Ints = const int*;
+  Must(BLAS(Name<T>("gemmGroupedBatched"), Ints, Ints, Ints, Ints, Ints, const T*, const void*,
+            Ints, const void*, Ints, const T*, const void*, Ints, int,
+            Ints)(handle, ta.data(), tb.data(), m.data(), n.data(), k.data(), alpha.data(),
+                  a_at.at(), lda.data(), b_at.at(), ldb.data(), beta.data(), c_at.at(), ldc.data(),
+                  kGroups, sizes.data()),
+       "gemmGroupedBatched");
+  check(Name<T>("gemmGroupedBatched"));
+  Must(BLAS("cublasGemmGroupedBatchedEx", Ints, Ints, Ints, Ints, Ints, const void*, const void*,
+            int, Ints, const void*, int, Ints, const void*, const void*, int, Ints, int, Ints,
+            int)(handle, ta.data(), tb.data(), m.data(), n.data(), k.data(), alpha.data(),
+                 a_at.at(), type, lda.data(), b_at.at(), type, ldb.data(), beta.data(), c_at.at(),
+                 type, ldc.data(), kGroups, sizes.data(), compute),
+       "cublasGemmGroupedBatchedEx");
+  check("cublasGemmGroupedBatchedEx");
 }
 
 template <typename T>
@@ -244,6 +306,8 @@ void CheckBatches() {
   Batches<std::complex<float>>();
   Batches<std::complex<double>>();
   HalfPrecision();
+  GemmGrouped<float>(0, 68);
+  GemmGrouped<double>(1, 70);
 }
 
 }  // namespace warpline::blas_checks

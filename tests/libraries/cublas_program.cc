@@ -156,6 +156,44 @@ void Vectors() {
   }
 }
 
+// Functions whose parameters say the types.
+template <typename T>
+void TypedVectors(int type) {
+  const int n = 1 + Below(100);
+  Memory<T> x(n), y(n);
+  std::vector<T> want_x = x.host, want_y = y.host;
+  const T alpha = T(3);
+  Must(BLAS("cublasScalEx", int, const void*, int, void*, int, int, int)(handle, n, &alpha, type,
+                                                                         x.at(), type, 1, type),
+       "ScalEx");
+  for (T& value : want_x) value *= alpha;
+  Compare("ScalEx", x.Read(), want_x, 8);
+  Must(BLAS("cublasAxpyEx", int, const void*, int, const void*, int, int, void*, int, int, int)(
+           handle, n, &alpha, type, x.at(), type, 1, y.at(), type, 1, type),
+       "AxpyEx");
+  for (int i = 0; i < n; ++i) want_y[i] += alpha * want_x[i];
+  Compare("AxpyEx", y.Read(), want_y, 16);
+  for (const char* const name : {"cublasDotEx", "cublasDotcEx"}) {
+    const bool conjugate = name == std::string("cublasDotcEx");
+    T result{}, want{};
+    Must(BLAS(name, int, const void*, int, int, const void*, int, int, void*, int, int)(
+             handle, n, x.at(), type, 1, y.at(), type, 1, &result, type, type),
+         name);
+    for (int i = 0; i < n; ++i) {
+      want += (conjugate ? Conjugate(want_x[i]) : want_x[i]) * want_y[i];
+    }
+    Compare<T>(name, {result}, {want}, 64.0 * n);
+  }
+  if constexpr (!kComplex<T>) {
+    T norm{}, squares{};
+    for (const T value : want_x) squares += value * value;
+    Must(BLAS("cublasNrm2Ex", int, const void*, int, int, void*, int, int)(handle, n, x.at(), type,
+                                                                           1, &norm, type, type),
+         "Nrm2Ex");
+    Compare<T>("Nrm2Ex", {norm}, {std::sqrt(squares)}, 16.0 * n);
+  }
+}
+
 template <typename T>
 void Triangles() {
   const int side = Below(2), upper = Below(2), op = Below(3), m = 1 + Below(40), n = 1 + Below(40);
@@ -402,6 +440,18 @@ void Refusals() {
          "no alpha");
   expect(gemm(nullptr, 0, 0, 8, 8, 8, &one, a.at(), 8, b.at(), 8, &one, c.at(), 8), 1, "no handle");
   Compare("after refusals", c.Read(), before, 0);
+  // The library has no kernel for 8-bit integers in three rows. The program goes on.
+  const auto ex = BLAS("cublasGemmEx", int, int, int, int, int, const void*, const void*, int, int,
+                       const void*, int, int, const void*, void*, int, int, int, int);
+  const int integer = 1;
+  for (int i = 0; i < 2; ++i) {
+    expect(ex(handle, 0, 0, 3, 3, 3, &integer, a.at(), 3, 3, b.at(), 3, 3, &integer, c.at(), 10, 3,
+              72, -1),
+           15, "8-bit integers in three rows");
+  }
+  Compare("after a kernel that is not there", c.Read(), before, 0);
+  expect(ex(handle, 0, 0, 8, 8, 8, &one, a.at(), 0, 8, b.at(), 0, 8, &one, c.at(), 0, 8, 68, 999),
+         0, "autotuning");
 }
 
 template <typename T>
@@ -438,6 +488,10 @@ int Main(int argc, char** argv) {
     Round<double>();
     Round<std::complex<float>>();
     Round<std::complex<double>>();
+    TypedVectors<float>(0);
+    TypedVectors<double>(1);
+    TypedVectors<std::complex<float>>(4);
+    TypedVectors<std::complex<double>>(5);
     GemmEx();
     CheckBatches();
     CheckTriangles();

@@ -479,10 +479,7 @@ class Product {
           Number x = alpha * sum + beta * c.At(0, batch, i, j);
           if (Has(kBias)) x += bias_.host[static_cast<size_t>(batch) * bias_stride_ + i];
           if (Has(kRelu)) {
-            const bool is_zero = x.real() == 0;  // Whose bit may be either.
-            if (Has(kAux) && !is_zero && MaskBit(mask, batch, i, j) != (x.real() > 0)) {
-              mask_is_right = false;
-            }
+            if (Has(kAux) && MaskBit(mask, batch, i, j) != (x.real() >= 0)) mask_is_right = false;
             x = std::max(x.real(), 0.0);
           } else if (Has(kGelu)) {
             if (Has(kAux)) aux[AuxIndex(batch, i, j)] = x;

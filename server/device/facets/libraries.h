@@ -6,6 +6,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_LIBRARIES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_LIBRARIES_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -60,6 +61,8 @@ struct LibraryCost {
 struct LibraryAlgorithm {
   uint64_t workspace = 0;  // Bytes that it needs.
   float waves = 0;         // Its blocks, in parts of those that the device has room for at once.
+  // Its configuration, as the library tells it (proto/adapters/lt_types.h).
+  std::array<uint32_t, 9> config{};
 };
 
 // Thread-safe.

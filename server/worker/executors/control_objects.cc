@@ -126,7 +126,8 @@ void ControlExecutor::Do(const cmd::LibraryAsk& command, Task& task) {
   reply.count = static_cast<uint32_t>(found.size());
   std::string bytes(BytesOf(reply));
   for (const device::LibraryAlgorithm& algorithm : found) {
-    const LtAlgorithm sent = {algorithm.workspace, algorithm.waves, 0};
+    LtAlgorithm sent = {algorithm.workspace, algorithm.waves, {}};
+    CopyAll(algorithm.config, &sent.config);
     bytes.append(reinterpret_cast<const char*>(&sent), sizeof(sent));
   }
   host_->sink->Reply(task.seq, result, bytes);

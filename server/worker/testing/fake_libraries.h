@@ -45,7 +45,7 @@ class FakeLibraries : public virtual device::Libraries {
                                std::vector<device::LibraryAlgorithm>* algorithms) override {
     algorithms->clear();
     for (uint64_t i = 1; i <= values[kLtMatmulRequested]; ++i) {
-      algorithms->push_back({100 * i, static_cast<float>(i)});
+      algorithms->push_back({100 * i, static_cast<float>(i), {7, static_cast<uint32_t>(i)}});
     }
     return CudaResult::kSuccess;
   }

@@ -89,7 +89,7 @@ CudaResult CpuLibraries::LibraryAlgorithms(uint32_t /*modes*/, absl::Span<const 
   const Blas* const blas = Blas::Get();
   if (blas == nullptr) return device::Lacks(device::Capability::kLibraries);
   if (!Blas::HasProduct(values)) return CudaResult::kNotSupported;
-  algorithms->assign(1, {/*workspace=*/0, /*waves=*/1});
+  algorithms->assign(1, {/*workspace=*/0, /*waves=*/1, {}});
   return CudaResult::kSuccess;
 }
 

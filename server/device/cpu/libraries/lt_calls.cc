@@ -223,7 +223,7 @@ class Call {
           x += Load<double>(Memory<char>(kLtMatmulBias), type, At(kLtMatmulStrideBias) * batch + i);
         }
         if (Has(kLtRelu)) {
-          if (Has(kLtAuxiliary)) SetMask(batch, i, j, x > 0);
+          if (Has(kLtAuxiliary)) SetMask(batch, i, j, x >= 0);  // Zero counts, in cuBLASLt as well.
           x = x > 0 ? x : 0;
         } else if (Has(kLtGelu)) {
           if (Has(kLtAuxiliary)) {

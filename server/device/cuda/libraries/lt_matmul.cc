@@ -46,6 +46,7 @@ struct Functions {
   int (*set_preference)(Preference*, int attribute, const void*, size_t) = nullptr;
   int (*find)(void* handle, Description*, Layout* a, Layout* b, Layout* c, Layout* d, Preference*,
               int requested, Result*, int* found) = nullptr;
+  int (*get_config)(const Algorithm*, int attribute, void*, size_t, size_t* written) = nullptr;
   int (*multiply)(void* handle, Description*, const void* alpha, const void* a, Layout*,
                   const void* b, Layout*, const void* beta, const void* c, Layout*, void* d,
                   Layout*, const Algorithm*, void* workspace, size_t workspace_bytes,
@@ -155,6 +156,7 @@ bool LtMatmul::Load(void* library) {
              FindOne(library, "cublasLtMatmulPreferenceInit_internal", &f.init_preference) &&
              FindOne(library, "cublasLtMatmulPreferenceSetAttribute", &f.set_preference) &&
              FindOne(library, "cublasLtMatmulAlgoGetHeuristic", &f.find) &&
+             FindOne(library, "cublasLtMatmulAlgoConfigGetAttribute", &f.get_config) &&
              FindOne(library, "cublasLtMatmul", &f.multiply);
   return f.loaded;
 }
@@ -230,7 +232,13 @@ LtMatmul::PlansPointer LtMatmul::Search(const Key& key) const {
   results.resize(found->status == kSuccess ? std::clamp(count, 0, requested) : 0);
   for (const Result& result : results) {
     if (result.state != kSuccess || result.workspace > values[kLtMatmulWorkspace]) continue;
-    found->plans.push_back({result.algorithm.words, {result.workspace, result.waves}});
+    LtPlans::Plan plan = {result.algorithm.words, {result.workspace, result.waves, {}}};
+    for (int i = 0; i < kLtConfigAttributes; ++i) {
+      size_t written = 0;
+      const size_t bytes = i < kLtFirstShort ? sizeof(uint32_t) : sizeof(uint16_t);
+      functions.get_config(&result.algorithm, i, &plan.known.config[i], bytes, &written);
+    }
+    found->plans.push_back(plan);
   }
   if (found->status == kSuccess && found->plans.empty()) found->status = kNotSupported;
   return found;
