@@ -151,74 +151,86 @@ RANK_K(cublasCherk3mEx, cublasCherk_v2)
 /* --- Groups of products. The arrays of a group's parameters are in host memory, and so are the
  * scalars; those of addresses are on the device, one group behind the other. */
 
-#define GROUPED(Name, Type, Int, Batched)                                                          \
+/* Looks at the parameters of all groups, so that none is computed when another one is wrong. */
+#define CHECK_GROUPS(Name, Int)                                                             \
+  static int Name(const struct cublasContext* handle, const Int* const* sizes, Int count) { \
+    if (warpline_begin(handle) != kSuccess) return kNotInitialized;                         \
+    if (count < 0 || handle->pointer_mode != 0) return kInvalidValue;                       \
+    for (int j = 0; j < kSizes; ++j) {                                                      \
+      if (count > 0 && sizes[j] == NULL) return kInvalidValue;                              \
+      for (Int i = 0; i < count; ++i) {                                                     \
+        if (sizes[j][i] < 0) return kInvalidValue;                                          \
+        if (!Fits(sizes[j][i])) return kNotSupported;                                       \
+      }                                                                                     \
+    }                                                                                       \
+    return kSuccess;                                                                        \
+  }
+
+enum { kSizes = 7 };
+CHECK_GROUPS(CheckGroups, int)
+CHECK_GROUPS(CheckGroups64, int64_t)
+
+#define GROUPED(Name, Type, Int, Check, Batched)                                                   \
   int Name(Handle handle, const int* transa, const int* transb, const Int* m, const Int* n,        \
            const Int* k, const Type* alpha, const void* const* a, const Int* lda,                  \
            const void* const* b, const Int* ldb, const Type* beta, void* const* c, const Int* ldc, \
-           Int count, const Int* sizes);                                                           \
+           Int count, const Int* group);                                                           \
   int Name(Handle handle, const int* transa, const int* transb, const Int* m, const Int* n,        \
            const Int* k, const Type* alpha, const void* const* a, const Int* lda,                  \
            const void* const* b, const Int* ldb, const Type* beta, void* const* c, const Int* ldc, \
-           Int count, const Int* sizes) {                                                          \
-    if (warpline_begin(handle) != kSuccess) return kNotInitialized;                                \
-    if (count < 0 || handle->pointer_mode != 0) return kInvalidValue;                              \
-    for (Int i = 0; i < count; ++i) {                                                              \
-      if (!Fits(m[i]) || !Fits(n[i]) || !Fits(k[i]) || !Fits(lda[i]) || !Fits(ldb[i]) ||           \
-          !Fits(ldc[i]) || !Fits(sizes[i])) {                                                      \
-        return kNotSupported;                                                                      \
-      }                                                                                            \
-      const int status =                                                                           \
-          Batched(handle, transa[i], transb[i], (int)m[i], (int)n[i], (int)k[i], &alpha[i], a,     \
-                  (int)lda[i], b, (int)ldb[i], &beta[i], c, (int)ldc[i], (int)sizes[i]);           \
-      if (status != kSuccess) return status;                                                       \
-      a += sizes[i];                                                                               \
-      b += sizes[i];                                                                               \
-      c += sizes[i];                                                                               \
+           Int count, const Int* group) {                                                          \
+    const Int* const sizes[kSizes] = {m, n, k, lda, ldb, ldc, group};                              \
+    int status = Check(handle, sizes, count);                                                      \
+    if (status != kSuccess || count == 0) return status;                                           \
+    if (transa == NULL || transb == NULL || alpha == NULL || beta == NULL) return kInvalidValue;   \
+    for (Int i = 0; i < count && status == kSuccess; ++i) {                                        \
+      status = Batched(handle, transa[i], transb[i], (int)m[i], (int)n[i], (int)k[i], &alpha[i],   \
+                       a, (int)lda[i], b, (int)ldb[i], &beta[i], c, (int)ldc[i], (int)group[i]);   \
+      a += group[i];                                                                               \
+      b += group[i];                                                                               \
+      c += group[i];                                                                               \
     }                                                                                              \
-    return kSuccess;                                                                               \
+    return status;                                                                                 \
   }
 
 int cublasSgemmBatched(Handle, int, int, int, int, int, const void*, const void*, int, const void*,
                        int, const void*, const void*, int, int);
 int cublasDgemmBatched(Handle, int, int, int, int, int, const void*, const void*, int, const void*,
                        int, const void*, const void*, int, int);
-GROUPED(cublasSgemmGroupedBatched, float, int, cublasSgemmBatched)
-GROUPED(cublasDgemmGroupedBatched, double, int, cublasDgemmBatched)
-GROUPED(cublasSgemmGroupedBatched_64, float, int64_t, cublasSgemmBatched)
-GROUPED(cublasDgemmGroupedBatched_64, double, int64_t, cublasDgemmBatched)
+GROUPED(cublasSgemmGroupedBatched, float, int, CheckGroups, cublasSgemmBatched)
+GROUPED(cublasDgemmGroupedBatched, double, int, CheckGroups, cublasDgemmBatched)
+GROUPED(cublasSgemmGroupedBatched_64, float, int64_t, CheckGroups64, cublasSgemmBatched)
+GROUPED(cublasDgemmGroupedBatched_64, double, int64_t, CheckGroups64, cublasDgemmBatched)
 
 int cublasGemmBatchedEx(Handle, int, int, int, int, int, const void*, const void*, int, int,
                         const void*, int, int, const void*, const void*, int, int, int, int, int);
 
-#define GROUPED_EX(Name, Int)                                                                     \
+#define GROUPED_EX(Name, Int, Check)                                                              \
   int Name(Handle handle, const int* transa, const int* transb, const Int* m, const Int* n,       \
            const Int* k, const void* alpha, const void* const* a, int a_type, const Int* lda,     \
            const void* const* b, int b_type, const Int* ldb, const void* beta, void* const* c,    \
-           int c_type, const Int* ldc, Int count, const Int* sizes, int compute);                 \
+           int c_type, const Int* ldc, Int count, const Int* group, int compute);                 \
   int Name(Handle handle, const int* transa, const int* transb, const Int* m, const Int* n,       \
            const Int* k, const void* alpha, const void* const* a, int a_type, const Int* lda,     \
            const void* const* b, int b_type, const Int* ldb, const void* beta, void* const* c,    \
-           int c_type, const Int* ldc, Int count, const Int* sizes, int compute) {                \
-    if (warpline_begin(handle) != kSuccess) return kNotInitialized;                               \
-    if (count < 0 || handle->pointer_mode != 0) return kInvalidValue;                             \
+           int c_type, const Int* ldc, Int count, const Int* group, int compute) {                \
+    const Int* const sizes[kSizes] = {m, n, k, lda, ldb, ldc, group};                             \
+    int status = Check(handle, sizes, count);                                                     \
+    if (status != kSuccess || count == 0) return status;                                          \
+    if (transa == NULL || transb == NULL || alpha == NULL || beta == NULL) return kInvalidValue;  \
     const size_t scalar = BlasScalarBytes(compute, c_type);                                       \
-    for (Int i = 0; i < count; ++i) {                                                             \
-      if (!Fits(m[i]) || !Fits(n[i]) || !Fits(k[i]) || !Fits(lda[i]) || !Fits(ldb[i]) ||          \
-          !Fits(ldc[i]) || !Fits(sizes[i])) {                                                     \
-        return kNotSupported;                                                                     \
-      }                                                                                           \
-      const int status =                                                                          \
-          cublasGemmBatchedEx(handle, transa[i], transb[i], (int)m[i], (int)n[i], (int)k[i],      \
-                              (const char*)alpha + scalar * (size_t)i, a, a_type, (int)lda[i], b, \
-                              b_type, (int)ldb[i], (const char*)beta + scalar * (size_t)i, c,     \
-                              c_type, (int)ldc[i], (int)sizes[i], compute, -1);                   \
-      if (status != kSuccess) return status;                                                      \
-      a += sizes[i];                                                                              \
-      b += sizes[i];                                                                              \
-      c += sizes[i];                                                                              \
+    for (Int i = 0; i < count && status == kSuccess; ++i) {                                       \
+      const size_t at = scalar * (size_t)i;                                                       \
+      status = cublasGemmBatchedEx(handle, transa[i], transb[i], (int)m[i], (int)n[i], (int)k[i], \
+                                   (const char*)alpha + at, a, a_type, (int)lda[i], b, b_type,    \
+                                   (int)ldb[i], (const char*)beta + at, c, c_type, (int)ldc[i],   \
+                                   (int)group[i], compute, -1);                                   \
+      a += group[i];                                                                              \
+      b += group[i];                                                                              \
+      c += group[i];                                                                              \
     }                                                                                             \
-    return kSuccess;                                                                              \
+    return status;                                                                                \
   }
 
-GROUPED_EX(cublasGemmGroupedBatchedEx, int)
-GROUPED_EX(cublasGemmGroupedBatchedEx_64, int64_t)
+GROUPED_EX(cublasGemmGroupedBatchedEx, int, CheckGroups)
+GROUPED_EX(cublasGemmGroupedBatchedEx_64, int64_t, CheckGroups64)

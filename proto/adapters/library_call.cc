@@ -225,7 +225,7 @@ class LibraryCallReader {
   }
   // Notes the blocks of results that are computed by blocks alone.
   void Blocks(Wide rows, Wide columns, Wide count) {
-    CountBlocks({Wide(0), columns, rows, Wide(0)}, count);
+    CountBlocks({Wide(0), columns, rows, Wide(0)}, count, kLargeBlockSide);
   }
 
   void Work(Wide operations) {
@@ -255,8 +255,9 @@ class LibraryCallReader {
   static constexpr uint32_t kFastAlign = 16;
   // The device reads and writes at least so many bytes at a time.
   static constexpr int64_t kSector = 32;
-  // A block of a kernel computes at most so many rows and columns of a result.
-  static constexpr int64_t kBlockSide = 64;
+  // The rows and columns of a result that a block of a kernel computes: at least the first where
+  // the library chooses the kernel, and at most twice the second where the program does.
+  static constexpr int64_t kBlockSide = 64, kLargeBlockSide = 128;
 
   bool MathIsFast() const {
     const uint32_t math = (modes_ & LibraryModes::kMathMask) >> LibraryModes::kMathShift;
@@ -286,11 +287,10 @@ class LibraryCallReader {
     Touch(shape.runs * count * (run < least ? least : run));
   }
   // Notes the blocks of a result that is computed by blocks alone.
-  void CountBlocks(const Shape& shape, Wide count) {
+  void CountBlocks(const Shape& shape, Wide count, int64_t side = kBlockSide) {
     if (result_ != CudaResult::kSuccess) return;
     const uint64_t runs = shape.runs.value(), run = shape.run.value();
-    call_.blocks = count.value() * ((runs + kBlockSide - 1) / kBlockSide) *
-                   ((run + kBlockSide - 1) / kBlockSide);
+    call_.blocks = count.value() * ((runs + side - 1) / side) * ((run + side - 1) / side);
   }
   void Touch(Wide bytes) {
     if (bytes.IsWithin(kMostElements)) call_.traffic += bytes.value();

@@ -30,9 +30,6 @@ struct LibraryModes {
   // The cublasMath_t.
   static constexpr uint32_t kMathShift = 8;
   static constexpr uint32_t kMathMask = 0xffu << kMathShift;
-  // The client asks for the result (LibraryResult), and an error is no error of the session. Not
-  // for ReadLibraryCall().
-  static constexpr uint32_t kAsked = 1u << 31;
 };
 
 enum class OperandUse : uint8_t { kRead, kWrite, kReadWrite };

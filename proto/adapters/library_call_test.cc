@@ -567,11 +567,11 @@ TEST(LtMatmulTest, TheTimeIsThatOfTheBlocksThatComputeTheResult) {
   ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
   EXPECT_EQ(call.blocks, 2u);  // One for each of the batch.
   values[kLtMatmulM] = values[kLtMatmulLda] = values[kLtMatmulLdc] = values[kLtMatmulLdd] = 1000;
-  values[kLtMatmulN] = 65;
-  values[kLtMatmulStrideD] = 100'000;
+  values[kLtMatmulN] = 129;
+  values[kLtMatmulStrideD] = 200'000;
   ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
-  EXPECT_EQ(call.blocks, 2u * 16 * 2);
-  EXPECT_EQ(call.work, 2u * 2 * 1000 * 65 * 7);
+  EXPECT_EQ(call.blocks, 2u * 8 * 2);
+  EXPECT_EQ(call.work, 2u * 2 * 1000 * 129 * 7);
 }
 
 TEST(LtMatmulTest, ALongCallIsDividedByColumnsWhereTheyAreIndependent) {

@@ -380,7 +380,7 @@ WireResult ArgumentsOutOfRange(const WireTarget& target) {
     wrong.values[slot] = static_cast<uint64_t>(value);
     all.push_back(std::move(wrong));
   }
-  for (const uint32_t modes : {4u, 0x40000000u, 0x0400u, 0x2000u, 0xff00u}) {
+  for (const uint32_t modes : {4u, 0x80000000u, 0x0400u, 0x2000u, 0xff00u}) {
     all.push_back({GoodValues(function), modes, absl::StrCat("modes ", absl::Hex(modes))});
   }
   for (const size_t count :

@@ -5,8 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "client_stub/core/graph/capture.h"
 #include "client_stub/core/libraries/library_send.h"
@@ -14,7 +12,6 @@
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
 #include "client_stub/core/stream/streams.h"
-#include "common/mutex.h"
 #include "proto/adapters/library_call.h"
 #include "proto/commands.h"
 
@@ -23,10 +20,12 @@ namespace {
 using namespace warpline;        // NOLINT(google-build-using-namespace)
 using namespace warpline::stub;  // NOLINT(google-build-using-namespace)
 
-CUresult Check(const LibraryFunction& function, uint32_t modes, absl::Span<const uint64_t> values,
-               LibraryCall* call) {
-  WARPLINE_TRY(ToCu(ReadLibraryCall(function, modes, values, call)));
-  for (const LibraryOperand& operand : call->operands) {
+CUresult Check(uint32_t function, uint32_t modes, absl::Span<const uint64_t> values) {
+  const LibraryFunction* const found = FindLibraryFunction(function);
+  if (found == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  LibraryCall call;
+  WARPLINE_TRY(ToCu(ReadLibraryCall(*found, modes, values, &call)));
+  for (const LibraryOperand& operand : call.operands) {
     if (operand.bytes == 0) continue;
     const uint64_t last = operand.address + (operand.bytes - 1);
     // The server's gate refuses it too, but the program would hear of that later.
@@ -35,66 +34,6 @@ CUresult Check(const LibraryFunction& function, uint32_t modes, absl::Span<const
     }
   }
   return CUDA_SUCCESS;
-}
-
-// The forms of calls that the server's library is known to take: their options and types, and how
-// sizes and addresses are aligned. For other forms it may have no kernel. Thread-safe.
-class KnownForms {
- public:
-  // Returns whether a call of this form has been taken.
-  bool Has(uint64_t form) {
-    MutexLock lock(&mu_);
-    return forms_.contains(form);
-  }
-  void Add(uint64_t form) {
-    MutexLock lock(&mu_);
-    if (forms_.size() >= kMost) forms_.clear();
-    forms_.insert(form);
-  }
-
- private:
-  static constexpr size_t kMost = 4096;
-  Mutex mu_;
-  absl::flat_hash_set<uint64_t> forms_ ABSL_GUARDED_BY(mu_);
-};
-
-KnownForms& known_forms() {
-  static auto* const forms = new KnownForms;
-  return *forms;
-}
-
-uint64_t FormOf(const LibraryFunction& function, uint32_t modes,
-                absl::Span<const uint64_t> values) {
-  // Kernels load at most 16 bytes or elements at once.
-  constexpr uint64_t kAligned = 16;
-  uint64_t form = function.number * uint64_t{1'000'003} + modes;
-  for (size_t i = 0; i < values.size(); ++i) {
-    uint64_t part = 0;
-    switch (function.kinds[i]) {
-      case 's':
-      case '.':
-        break;
-      case 'o':
-      case 't':
-      case 'c':
-      case 'a':
-        part = values[i];
-        break;
-      default:
-        part = values[i] == 0 ? 0 : (values[i] | kAligned) & (~(values[i] | kAligned) + 1);
-        break;
-    }
-    form = (form ^ part) * 0x9e3779b97f4a7c15u;
-    form ^= form >> 29;
-  }
-  return form;
-}
-
-// Such calls take so long that asking for their result costs nothing, and the server may refuse
-// them for their time.
-bool IsLong(const LibraryCall& call) {
-  constexpr uint64_t kOperations = 100'000'000'000;
-  return call.work >= kOperations;
 }
 
 CUresult Find(uint32_t* version) {
@@ -116,23 +55,11 @@ CUresult Call(CUstream handle, uint32_t function, uint32_t modes,
               absl::Span<const uint64_t> values) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, DefaultStream::kLegacy, &stream));
-  const LibraryFunction* const found = FindLibraryFunction(function);
-  if (found == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  LibraryCall call;
-  WARPLINE_TRY(Check(*found, modes, values, &call));
+  WARPLINE_TRY(Check(function, modes, values));
   if (Captured(*stream)) {
     return CaptureLibraryCall(stream, {function, modes, {values.begin(), values.end()}});
   }
-  const uint64_t form = FormOf(*found, modes, values);
-  if (IsLong(call) || !known_forms().Has(form)) {
-    // Only the library knows whether it has a kernel, and programs go on when it says so.
-    WARPLINE_TRY(SendLibraryCall(stream, function, modes | LibraryModes::kAsked, values));
-    WARPLINE_TRY(
-        ToCu(runtime().commands->Call(WaitKind::kRoundTrip, cmd::LibraryResult{stream->wire})));
-    known_forms().Add(form);
-  } else {
-    WARPLINE_TRY(SendLibraryCall(stream, function, modes, values));
-  }
+  WARPLINE_TRY(SendLibraryCall(stream, function, modes, values));
   return runtime().launch_blocking ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 

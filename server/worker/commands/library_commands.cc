@@ -16,8 +16,4 @@ void LibraryCommands::On(const cmd::LibraryCall& command, std::string_view tail)
   ToStream(command, tail);
 }
 
-void LibraryCommands::On(const cmd::LibraryResult& command, std::string_view tail) {
-  ToStream(command, tail);
-}
-
 }  // namespace warpline::worker

@@ -363,21 +363,10 @@ Executor::Step StreamExecutor::Do(const cmd::LibraryCall& command, Task& task) {
     Mark(device_stream_, std::move(pending));
   };
   if (!library_call_) library_call_.emplace(host_->libraries, &library_launches_);
-  cmd::LibraryCall call = command;
-  call.modes &= ~LibraryModes::kAsked;
   const LibraryCallIssue::Step step =
-      library_call_->Issue(call, task.tail, context_, device_stream_, &payer, counted);
+      library_call_->Issue(command, task.tail, context_, device_stream_, &payer, counted);
   if (step == LibraryCallIssue::Step::kBlocked) return Step::kBlocked;
-  if ((command.modes & LibraryModes::kAsked) != 0) {
-    asked_library_result_ = library_call_->result();
-  } else {
-    Check(task, library_call_->result());
-  }
-  return Step::kDone;
-}
-
-Executor::Step StreamExecutor::Do(const cmd::LibraryResult&, Task& task) {
-  host_->sink->Reply(task.seq, asked_library_result_);
+  Check(task, library_call_->result());
   return Step::kDone;
 }
 

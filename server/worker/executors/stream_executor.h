@@ -87,7 +87,6 @@ class StreamExecutor : public Executor {
   // The parameters of the last launch with an added one, kept for their memory.
   std::string with_added_ ABSL_GUARDED_BY(on_executor_);
   std::optional<LibraryCallIssue> library_call_ ABSL_GUARDED_BY(on_executor_);
-  CudaResult asked_library_result_ ABSL_GUARDED_BY(on_executor_) = CudaResult::kSuccess;
   // The operations of libraries' calls that the stream has and that are not known to be complete.
   uint64_t library_launches_ ABSL_GUARDED_BY(on_executor_) = 0;
   std::map<uint32_t, device::StreamId> side_streams_

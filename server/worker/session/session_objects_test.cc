@@ -7,7 +7,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/adapters/cublas_slots.h"
-#include "proto/adapters/library_call.h"
 #include "proto/adapters/lt_types.h"
 #include "server/worker/testing/session_fixture.h"
 
@@ -323,16 +322,6 @@ TEST_F(SessionObjectsTest, AQuestionForAlgorithmsIsCheckedAsACallIs) {
   EXPECT_EQ(ResultOf(other), CudaResult::kNotSupported);
   EXPECT_EQ(ResultOf(few), CudaResult::kInvalidValue);
   EXPECT_EQ(ResultOf(wrong), CudaResult::kInvalidValue);
-}
-
-TEST_F(SessionObjectsTest, TheErrorOfACallThatIsAskedForIsNotTheSessions) {
-  constexpr uint32_t kNone = 9999;
-  Add(cmd::LibraryCall{kLegacyStreamHandle, kNone, LibraryModes::kAsked});
-  const uint64_t refused = Add(cmd::LibraryResult{kLegacyStreamHandle});
-  const uint64_t sync = Add(cmd::ContextSync{});
-  ASSERT_TRUE(Send().ok());
-  EXPECT_EQ(ResultOf(refused), CudaResult::kNotSupported);
-  EXPECT_EQ(ResultOf(sync), CudaResult::kSuccess);
 }
 
 TEST_F(SessionObjectsTest, ATensorMapGetsAnotherAddressOnlyWhole) {
