@@ -390,12 +390,11 @@ std::vector<uint64_t> LtMatmul() {
   values[kLtMatmulC] = 0x3000;
   values[kLtMatmulD] = 0x4000;
   values[kLtMatmulAtype] = values[kLtMatmulBtype] = values[kLtMatmulCtype] = kReal16;
-  values[kLtMatmulLda] = values[kLtMatmulLdc] = 10;
-  values[kLtMatmulLdb] = values[kLtMatmulLdd] = 20;
+  values[kLtMatmulLda] = 10;
+  values[kLtMatmulLdb] = values[kLtMatmulLdc] = values[kLtMatmulLdd] = 20;
   values[kLtMatmulStrideA] = 1000;
   values[kLtMatmulStrideB] = 2000;
-  values[kLtMatmulStrideC] = 3000;
-  values[kLtMatmulStrideD] = 4000;
+  values[kLtMatmulStrideC] = values[kLtMatmulStrideD] = 4000;
   values[kLtMatmulBatchCount] = 2;
   values[kLtMatmulComputeType] = kIn32;
   values[kLtMatmulStrideBias] = 100;
@@ -426,13 +425,13 @@ TEST(LtMatmulTest, MatricesSpanWhatTheirOrderAndOperationSay) {
   std::vector<uint64_t> values = LtMatmul();
   EXPECT_EQ(OperandsOf(values), (Slots{{kLtMatmulA, 2 * (1000 + 6 * 10 + 3)},
                                        {kLtMatmulB, 2 * (2000 + 4 * 20 + 7)},
-                                       {kLtMatmulC, 2 * (3000 + 4 * 10 + 3)},
+                                       {kLtMatmulC, 2 * (4000 + 4 * 20 + 3)},
                                        {kLtMatmulD, 2 * (4000 + 4 * 20 + 3)}}));
   values[kLtMatmulTransa] = values[kLtMatmulTransb] = 1;
   values[kLtMatmulOrderC] = values[kLtMatmulOrderD] = 1;
   EXPECT_EQ(OperandsOf(values), (Slots{{kLtMatmulA, 2 * (1000 + 2 * 10 + 7)},
                                        {kLtMatmulB, 2 * (2000 + 6 * 20 + 5)},
-                                       {kLtMatmulC, 2 * (3000 + 2 * 10 + 5)},
+                                       {kLtMatmulC, 2 * (4000 + 2 * 20 + 5)},
                                        {kLtMatmulD, 2 * (4000 + 2 * 20 + 5)}}));
   values[kLtMatmulOrderA] = values[kLtMatmulOrderB] = 1;
   EXPECT_EQ(OperandsOf(values)[kLtMatmulA], 2 * (1000 + 6 * 10 + 3));
@@ -501,8 +500,11 @@ TEST(LtMatmulTest, WhatDoesNotFitIsRefused) {
                             {kLtMatmulBatchCount, 0, 0},
                             {kLtMatmulLda, 2, 0},
                             {kLtMatmulLdd, 2, 0},
-                            // Several blocks would write the same element.
-                            {kLtMatmulStrideD, 4 * 20 + 2, 0},
+                            // C and D have one layout.
+                            {kLtMatmulLdc, 21, 0},
+                            {kLtMatmulLdd, 19, 0},
+                            {kLtMatmulStrideC, 4001, 0},
+                            {kLtMatmulStrideD, 3999, 0},
                             {kLtMatmulLdaux, 0, kLtRelu | kLtAuxiliary},
                             {kLtMatmulLdaux, 0, kLtGelu | kLtAuxiliary},
                             {kLtMatmulAuxWritten, 8, kLtGelu | kLtAuxiliary},
@@ -529,10 +531,14 @@ TEST(LtMatmulTest, WhatDoesNotFitIsRefused) {
     EXPECT_NE(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess)
         << change.slot << " of " << change.value;
   }
-  // Epilogues go with matrices by columns.
+  // Several blocks would write the same element.
   std::vector<uint64_t> values = LtMatmul();
-  values[kLtMatmulOrderC] = values[kLtMatmulOrderD] = 1;
   LibraryCall call;
+  values[kLtMatmulStrideC] = values[kLtMatmulStrideD] = 4 * 20 + 2;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kInvalidValue);
+  // Epilogues go with matrices by columns.
+  values = LtMatmul();
+  values[kLtMatmulOrderC] = values[kLtMatmulOrderD] = 1;
   EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
   values[kLtMatmulEpilogue] = kLtBias;
   EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kNotSupported);
@@ -542,7 +548,7 @@ TEST(LtMatmulTest, WhatDoesNotFitIsRefused) {
 TEST(LtMatmulTest, AuxiliaryMemoryHasAllRows) {
   std::vector<uint64_t> values = LtMatmul();
   values[kLtMatmulM] = values[kLtMatmulLda] = values[kLtMatmulLdc] = values[kLtMatmulLdd] = 1025;
-  values[kLtMatmulStrideD] = 100'000;
+  values[kLtMatmulStrideC] = values[kLtMatmulStrideD] = 100'000;
   LibraryCall call;
   const auto least = [&](uint64_t epilogue) {
     values[kLtMatmulEpilogue] = epilogue;
@@ -568,7 +574,7 @@ TEST(LtMatmulTest, TheTimeIsThatOfTheBlocksThatComputeTheResult) {
   EXPECT_EQ(call.blocks, 2u);  // One for each of the batch.
   values[kLtMatmulM] = values[kLtMatmulLda] = values[kLtMatmulLdc] = values[kLtMatmulLdd] = 1000;
   values[kLtMatmulN] = 129;
-  values[kLtMatmulStrideD] = 200'000;
+  values[kLtMatmulStrideC] = values[kLtMatmulStrideD] = 200'000;
   ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
   EXPECT_EQ(call.blocks, 2u * 8 * 2);
   EXPECT_EQ(call.work, 2u * 2 * 1000 * 129 * 7);
@@ -586,7 +592,7 @@ TEST(LtMatmulTest, ALongCallIsDividedByColumnsWhereTheyAreIndependent) {
   Slots advances;
   for (const LibraryCall::Advance& advance : call.advances) advances[advance.slot] = advance.bytes;
   EXPECT_EQ(advances, (Slots{{kLtMatmulB, 2 * 20},
-                             {kLtMatmulC, 2 * 10},
+                             {kLtMatmulC, 2 * 20},
                              {kLtMatmulD, 2 * 20},
                              {kLtMatmulMaskRead, 16 * 4},
                              {kLtMatmulMaskWritten, 16 * 4},

@@ -429,10 +429,13 @@ WireResult LtSizesBeyondTheArena(const WireTarget& target) {
   const std::vector<Change> changes = {
       {{kLtMatmulLda}, kMost, {}},
       {{kLtMatmulLdb}, kMost, {}},
-      {{kLtMatmulLdc}, kMost, {}},
-      {{kLtMatmulLdd, kLtMatmulStrideD}, kMost, {}},
-      {{kLtMatmulM, kLtMatmulLda, kLtMatmulLdc, kLtMatmulLdd, kLtMatmulStrideD}, kMost, {}},
-      {{kLtMatmulN}, kMost, {{kLtMatmulStrideD, kFar}}},
+      {{kLtMatmulLdc, kLtMatmulLdd, kLtMatmulStrideC, kLtMatmulStrideD}, kMost, {}},
+      {{kLtMatmulLdc}, 5, {}},
+      {{kLtMatmulLdd}, 5, {}},
+      {{kLtMatmulM, kLtMatmulLda, kLtMatmulLdc, kLtMatmulLdd, kLtMatmulStrideC, kLtMatmulStrideD},
+       kMost,
+       {}},
+      {{kLtMatmulN}, kMost, {{kLtMatmulStrideC, kFar}, {kLtMatmulStrideD, kFar}}},
       {{kLtMatmulK, kLtMatmulLdb}, kMost, {}},
       {{kLtMatmulM},
        kMost,
@@ -442,8 +445,9 @@ WireResult LtSizesBeyondTheArena(const WireTarget& target) {
         {kLtMatmulStrideD, kFar}}},
       {{kLtMatmulStrideA}, kFar, {}},
       {{kLtMatmulStrideB}, kFar, {}},
-      {{kLtMatmulStrideC}, kFar, {}},
-      {{kLtMatmulStrideD}, kFar, {}},
+      {{kLtMatmulStrideC, kLtMatmulStrideD}, kFar, {}},
+      {{kLtMatmulStrideC}, 65, {}},
+      {{kLtMatmulStrideD}, 65, {}},
       {{kLtMatmulStrideA}, uint64_t{1} << 62, {}},
       {{kLtMatmulStrideD}, ~uint64_t{0}, {}},
       {{kLtMatmulBatchCount}, kMost, {}},
@@ -495,6 +499,8 @@ WireResult LtCallsAtTheEnd(const WireTarget& target) {
          {kLtMatmulStrideA, kLtMatmulStrideB, kLtMatmulStrideC, kLtMatmulStrideD}) {
       v[slot] = 96 * 64 + unit * below(4);
     }
+    v[kLtMatmulLdd] = v[kLtMatmulLdc];
+    v[kLtMatmulStrideD] = v[kLtMatmulStrideC];
     v[kLtMatmulBatchCount] = 1 + below(2);
     v[kLtMatmulTransa] = below(2);
     v[kLtMatmulTransb] = below(2);

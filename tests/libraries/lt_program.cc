@@ -1,7 +1,7 @@
 // Calls cublasLtMatmul() with matrices of many shapes, types and orders and with every epilogue,
 // and compares with loops.
 //
-//   lt_program [ROUNDS] [--edges]
+//   lt_program [ROUNDS] [--edges|--anywhere] [SEED]
 //
 // The libraries are found as a program finds them: libcuda.so.1 and libcublasLt.so.13. Runs
 // natively as well, also with what follows each operand not mapped (--edges). Exits with 0 when
@@ -225,10 +225,14 @@ void Set(const char* function, Descriptor* descriptor, int attribute, T value) {
 
 // A matrix: its layout, and where its elements are.
 struct Matrix {
-  Matrix(int type, int rows, int columns, int batches, bool by_rows, int more, int offset)
+  // The leading dimension and the stride are so many `more` than they need to be.
+  struct More {
+    int leading, stride;
+  };
+  Matrix(int type, int rows, int columns, int batches, bool by_rows, const More& more, int offset)
       : rows(rows), columns(columns), batches(batches), by_rows(by_rows) {
-    leading = (by_rows ? columns : rows) + more;
-    stride = static_cast<int64_t>(leading) * (by_rows ? rows : columns) + more + Below(3) * offset;
+    leading = (by_rows ? columns : rows) + more.leading;
+    stride = static_cast<int64_t>(leading) * (by_rows ? rows : columns) + more.stride;
     const size_t last = Extent(by_rows ? columns : rows, by_rows ? rows : columns, leading);
     elements = std::make_unique<Elements>(type, stride * (batches - 1) + last, offset);
     Must(LT("MatrixLayoutInit_internal", Descriptor*, size_t, int, uint64_t, uint64_t, int64_t)(
@@ -339,10 +343,11 @@ class Product {
         tb_(Below(IsComplex(types.in) ? 3 : 2)),
         by_rows_(!plain_ && epilogue == kDefault && Below(4) == 0),
         offset_(!plain_ && Below(3) == 0 ? 1 : 0),
+        more_(More()),
         a_(types.in, ta_ != 0 ? k_ : m_, ta_ != 0 ? m_ : k_, batches_, Rows(), More(), Off()),
         b_(types.in, tb_ != 0 ? n_ : k_, tb_ != 0 ? k_ : n_, batches_, Rows(), More(), Off()),
-        c_(types.out, m_, n_, batches_, by_rows_, More(), Off()),
-        d_(types.out, m_, n_, batches_, by_rows_, More(), Off()),
+        c_(types.out, m_, n_, batches_, by_rows_, more_, Off()),
+        d_(types.out, m_, n_, batches_, by_rows_, more_, Off()),
         bias_count_(epilogue == kSumsOfB ? n_ : m_),
         bias_stride_(bias_count_ + Off()),
         bias_(types.out, static_cast<size_t>(bias_stride_) * (batches_ - 1) + bias_count_, Off()),
@@ -380,7 +385,8 @@ class Product {
       ++refused;
       return;
     }
-    if (Below(4) != 0) chosen = &found[Below(count)];
+    // By itself the native library takes kernels that need more alignment than D may have.
+    if (offset_ != 0 || Below(4) != 0) chosen = &found[Below(count)];
     Matrix* const c = Below(3) == 0 ? &d_ : &c_;  // In place.
     const Allocation workspace(kWorkspace);
     const int done = LT("Matmul", void*, Descriptor*, const void*, const void*, Descriptor*,
@@ -398,7 +404,7 @@ class Product {
   static constexpr char kSetDescription[] = "cublasLtMatmulDescSetAttribute";
   static constexpr size_t kWorkspace = size_t{1} << 20;
 
-  int More() const { return unit_ * Below(3); }
+  Matrix::More More() const { return {unit_ * Below(3), unit_ * Below(3) + Off()}; }
   bool Rows() const { return !plain_ && Below(4) == 0; }
   int Off() const { return offset_ * Below(8); }
   bool Has(unsigned bits) const { return (epilogue_ & bits) != 0; }
@@ -519,7 +525,8 @@ class Product {
   const bool plain_;
   const int unit_, m_, n_, k_, batches_, ta_, tb_;
   const bool by_rows_;
-  const int offset_;  // 1 where operands begin at any element.
+  const int offset_;         // 1 where operands begin at any element.
+  const Matrix::More more_;  // C and D have one layout.
   Matrix a_, b_, c_, d_;
   const int bias_count_, bias_stride_;
   Elements bias_;
@@ -560,6 +567,7 @@ void Attributes() {
 int Main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
   Allocation::edges = argc > 2 && std::string(argv[2]) == "--edges";
+  if (argc > 3) random_bits.seed(static_cast<unsigned>(std::atoi(argv[3])));
   driver = dlopen("libcuda.so.1", RTLD_NOW);
   blas = dlopen("libcublasLt.so.13", RTLD_NOW);
   if (driver == nullptr || blas == nullptr) {
