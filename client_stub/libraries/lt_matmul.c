@@ -184,11 +184,6 @@ static struct Kept* PlaceOf(const uint64_t* question) {
   return &g_kept[(hash >> 40) % kKept];
 }
 
-static uint64_t Alignment(uint64_t address) {
-  const uint64_t lowest = address & (~address + 1);
-  return lowest == 0 || lowest > kLtMostAlignment ? kLtMostAlignment : lowest;
-}
-
 /* Gets the algorithms for values that have alignments for addresses. */
 static int Ask(const uint64_t* values, unsigned modes, struct LtAlgorithm* algorithms,
                unsigned* count) {
@@ -242,15 +237,15 @@ int cublasLtMatmulAlgoGetHeuristic(struct cublasContext* handle,
   WITHOUT(preference->waves != 0, "a bound of waves");
   WITHOUT(preference->implementations != ~(uint64_t)0, "a mask of implementations");
   struct Matrices matrices = {a, b, c, d, {0, 0, 0, 0}};
-  for (int i = 0; i < 4; ++i) matrices.at[i] = Alignment(preference->alignments[i]);
+  for (int i = 0; i < 4; ++i) matrices.at[i] = LtAlignment(preference->alignments[i]);
   uint64_t values[kLtMatmulValues];
   int status = PutValues(description, &matrices, values);
   if (status != kSuccess) return status;
-  values[kLtMatmulBias] = Alignment(values[kLtMatmulBias]);
+  values[kLtMatmulBias] = LtAlignment(values[kLtMatmulBias]);
   for (int slot = kLtMatmulMaskRead; slot <= kLtMatmulAuxWritten; ++slot) {
-    values[slot] = Alignment(values[slot]);
+    values[slot] = LtAlignment(values[slot]);
   }
-  values[kLtMatmulGradient] = Alignment(values[kLtMatmulGradient]);
+  values[kLtMatmulGradient] = LtAlignment(values[kLtMatmulGradient]);
   const int most = requested < kLtMostAlgorithms ? requested : kLtMostAlgorithms;
   values[kLtMatmulRequested] = (uint64_t)most;
   values[kLtMatmulReductions] = preference->reductions & kLtAllReductions;

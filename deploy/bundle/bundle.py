@@ -43,7 +43,7 @@ PROGRAMS = ("warpline_bench", "warpline_startup", "long_program")
 MARKER = "BUNDLE.txt"
 # Libraries that applications load in place of NVIDIA's, and one that NVIDIA's load in a worker.
 SHIMS = ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1", "lib/guarded/libcublas.so.13",
-         "lib/guarded/libcublasLt.so.13",         "lib/driver/libcuda.so.1")
+         "lib/guarded/libcublasLt.so.13", "lib/driver/libcuda.so.1")
 # What a library needs without saying so: whoever is linked with it is with the other, too.
 UNSAID = {"libucm.so.0": "libucs.so.0"}
 # What these load, with the private copies.

@@ -35,6 +35,27 @@ enum BlasCompute {
   kFastTf32 = 77
 };
 
+/* Returns the bytes of an element of a type; 0 for types that are not passed on. */
+static inline uint32_t BlasTypeBytes(int64_t type) {
+  switch (type) {
+    case kInteger8:
+      return 1;
+    case kReal16:
+    case kBrain16:
+      return 2;
+    case kReal32:
+    case kInteger32:
+      return 4;
+    case kReal64:
+    case kComplex32:
+      return 8;
+    case kComplex64:
+      return 16;
+    default:
+      return 0;
+  }
+}
+
 /* Returns the bytes of a scalar of a function with a compute type, whose C has this type; 0 for
  * types that are not passed on. */
 static inline uint32_t BlasScalarBytes(int64_t compute, int64_t type) {

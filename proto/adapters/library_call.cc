@@ -10,26 +10,6 @@
 namespace warpline {
 namespace {
 
-uint32_t BytesOfType(int64_t type) {
-  switch (type) {
-    case kInteger8:
-      return 1;
-    case kReal16:
-    case kBrain16:
-      return 2;
-    case kReal32:
-    case kInteger32:
-      return 4;
-    case kReal64:
-    case kComplex32:
-      return 8;
-    case kComplex64:
-      return 16;
-    default:
-      return 0;
-  }
-}
-
 // The combinations that cublasGemmEx documents, for types that are passed on. A and B have one
 // type.
 bool Combine(int64_t compute, int64_t in, int64_t out) {
@@ -129,19 +109,19 @@ class LibraryCallReader {
     const int64_t type = a.signed_value();
     complex_ = type == kComplex32 || type == kComplex64;
     const int64_t how = compute.signed_value();
-    fast_ = BytesOfType(type) <= 2 || how == kFast16 || how == kFastBrain16 || how == kFastTf32 ||
+    fast_ = BlasTypeBytes(type) <= 2 || how == kFast16 || how == kFastBrain16 || how == kFastTf32 ||
             (MathIsFast() && (type == kReal32 || type == kComplex32));
     // Pedantic arithmetic does without the units for small numbers.
     const bool pedantic = how == kIn16Pedantic || how == kIn32Pedantic;
     call_.numbers = pedantic                                ? LibraryNumbers::kSingle
-                    : BytesOfType(type) <= 2                ? LibraryNumbers::kHalf
+                    : BlasTypeBytes(type) <= 2              ? LibraryNumbers::kHalf
                     : type == kReal64 || type == kComplex64 ? LibraryNumbers::kDouble
                                                             : LibraryNumbers::kSingle;
     if (a != b || !Combine(compute.signed_value(), a.signed_value(), c.signed_value())) {
       Fail(CudaResult::kNotSupported);
     }
   }
-  uint32_t BytesOf(Wide type) const { return BytesOfType(type.signed_value()); }
+  uint32_t BytesOf(Wide type) const { return BlasTypeBytes(type.signed_value()); }
   uint32_t ScalarBytes(Wide compute, Wide type) const {
     return BlasScalarBytes(compute.signed_value(), type.signed_value());
   }

@@ -146,6 +146,12 @@ enum { kLtMostAlignment = 256 };
  * kLtFirstShort on have two bytes, the others four. */
 enum { kLtConfigAttributes = 9, kLtFirstShort = 7 };
 
+/* Returns the alignment of an address, as far as the library knows a difference. */
+static inline uint64_t LtAlignment(uint64_t address) {
+  const uint64_t most = kLtMostAlignment, lowest = address & (~address + 1);
+  return lowest == 0 || lowest > most ? most : lowest;
+}
+
 /* An algorithm that the library would use. Crosses the wire. */
 struct LtAlgorithm {
   uint64_t workspace; /* Bytes that it needs. */

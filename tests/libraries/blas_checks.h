@@ -238,8 +238,8 @@ inline void SetPointerMode(bool device) {
   Must(BLAS("cublasSetPointerMode_v2", int)(handle, device ? 1 : 0), "pointer mode");
 }
 
-// A small whole number in half precision (type 2) or bfloat16 (14).
-inline uint16_t Encoded(int type, int value) {
+// A number that half precision (type 2) or bfloat16 (14) holds exactly, as that.
+inline uint16_t Encoded(int type, double value) {
   const auto real = static_cast<float>(value);
   uint32_t bits;
   std::memcpy(&bits, &real, sizeof(bits));

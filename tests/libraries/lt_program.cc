@@ -4,8 +4,9 @@
 //   lt_program [ROUNDS] [--edges|--anywhere] [SEED]
 //
 // The libraries are found as a program finds them: libcuda.so.1 and libcublasLt.so.13. Runs
-// natively as well, also with what follows each operand not mapped (--edges). Exits with 0 when
-// everything is right, 2 when there is no cuBLASLt, else 1.
+// natively as well. With --edges nothing is mapped behind operands (native runs only); --anywhere
+// is the default, and stands before a seed. Exits with 0 when everything is right, 2 when there is
+// no cuBLASLt, else 1.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -99,16 +100,7 @@ size_t BytesOf(int type) {
 bool IsComplex(int type) { return type == kComplexFloat || type == kComplexDouble; }
 bool IsInteger(int type) { return type == kByte || type == kInteger; }
 
-// The bits of a half or bfloat16, from those of a float that they hold exactly, and back.
-uint16_t Narrow(int type, double value) {
-  const auto real = static_cast<float>(value);
-  uint32_t bits;
-  std::memcpy(&bits, &real, sizeof(bits));
-  if (type == kBrain) return static_cast<uint16_t>(bits >> 16);
-  if (value == 0) return 0;
-  const uint32_t exponent = (bits >> 23 & 0xff) - 127 + 15;
-  return static_cast<uint16_t>((bits >> 16 & 0x8000) | exponent << 10 | (bits >> 13 & 0x3ff));
-}
+// The number that the bits of a half or bfloat16 are.
 double Widen(int type, uint16_t bits) {
   if (type == kBrain) {
     const uint32_t wide = static_cast<uint32_t>(bits) << 16;
@@ -149,7 +141,7 @@ void Encode(int type, Number value, uint8_t* to) {
     case kComplexDouble:
       return Put(value, to);
     default:
-      return Put(Narrow(type, value.real()), to);
+      return Put(Encoded(type, value.real()), to);
   }
 }
 Number Decode(int type, const uint8_t* from) {

@@ -278,20 +278,6 @@ void GemmEx(const Values& v, const ExSlots& at, const GemmPlaces& places) {
   GemmOf16<HalfFormat<7>>(v, at.gemm, c_is_float, alpha, beta, places);
 }
 
-int64_t ElementBytes(const Values& v, uint32_t slot) {
-  switch (v.Int(slot)) {
-    case kReal16:
-    case kBrain16:
-      return 2;
-    case kReal32:
-      return 4;
-    case kComplex64:
-      return 16;
-    default:
-      return 8;
-  }
-}
-
 struct GemvSlots {
   uint32_t a, lda, x, incx, beta, y, incy;
 };
@@ -683,8 +669,8 @@ void RunForTypes(uint32_t row, const Values& v) {
       return ex(kExSlots)(WholePlaces(v, kExSlots.gemm));
     case kGemmStridedBatchedEx:
       return ForEachStride(v, kStridedExSlots.gemm, kStridedExStrides,
-                           ElementBytes(v, kStridedExSlots.a_type),
-                           ElementBytes(v, kStridedExSlots.c_type), ex(kStridedExSlots));
+                           BlasTypeBytes(v.Int(kStridedExSlots.a_type)),
+                           BlasTypeBytes(v.Int(kStridedExSlots.c_type)), ex(kStridedExSlots));
     case kGemmBatchedEx:
       return ForEachAddress(v, kBatchedExSlots.gemm, kBatchedExCount, ex(kBatchedExSlots));
     default:

@@ -88,20 +88,6 @@ void Store(void* to, int64_t type, int64_t index, T value) {
   }
 }
 
-int64_t BytesOf(int64_t type) {
-  switch (type) {
-    case kReal16:
-    case kBrain16:
-      return 2;
-    case kReal32:
-      return 4;
-    case kComplex64:
-      return 16;
-    default:
-      return 8;
-  }
-}
-
 // Reads a matrix of rows times columns after `op`, which is a cublasOperation_t.
 template <typename T>
 Matrix<T> Read(const Place& place, int64_t rows, int64_t columns, int64_t op) {
@@ -146,7 +132,7 @@ class Call {
   }
   // The place of a matrix, whose order, leading dimension and stride follow on each other.
   Place PlaceOf(uint32_t slot, uint32_t type, uint32_t order, int64_t batch) const {
-    return {Memory<char>(slot) + At(order + 2) * batch * BytesOf(At(type)), At(type),
+    return {Memory<char>(slot) + At(order + 2) * batch * BlasTypeBytes(At(type)), At(type),
             At(order) == 1, At(order + 1)};
   }
   template <typename T>

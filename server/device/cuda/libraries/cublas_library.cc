@@ -166,7 +166,6 @@ absl::StatusOr<std::unique_ptr<CublasLibrary>> CublasLibrary::Open(const DriverA
   }
   const int status = functions.create(&library->searcher_);
   if (status != kSuccess) return absl::UnavailableError(absl::StrCat("cublasCreate: ", status));
-  library->lt_.UseForSearches(library->searcher_);
   int version = 0;
   functions.version(library->handles_[0].handle, &version);
   library->version_ = static_cast<uint32_t>(version);
@@ -262,7 +261,8 @@ int CublasLibrary::CallBlas(const CublasCall& call, CUstream stream,
 // cuBLASLt takes stream and workspace with each call.
 int CublasLibrary::CallLt(const CublasCall& call, CUstream stream,
                           const CublasWorkspace& workspace) {
-  const std::shared_ptr<const LtPlans> plans = lt_.Find(call.values, call.modes, workspace.bytes);
+  const std::shared_ptr<const LtPlans> plans =
+      lt_.Find(call.values, call.modes, workspace.bytes, searcher_);
   if (plans->status != kSuccess) return plans->status;
   Scalars scalars(call);
   const void* const alpha = scalars.At(kLtMatmulAlpha);
@@ -279,7 +279,7 @@ CudaResult CublasLibrary::Algorithms(uint32_t modes, absl::Span<const uint64_t> 
                                      std::vector<LibraryAlgorithm>* algorithms) {
   // It puts nothing on a stream.
   LibraryScope scope(moments, nullptr, nullptr);
-  const std::shared_ptr<const LtPlans> plans = lt_.Find(values, modes, kWorkspaceBytes);
+  const std::shared_ptr<const LtPlans> plans = lt_.Find(values, modes, kWorkspaceBytes, searcher_);
   algorithms->clear();
   for (const LtPlans::Plan& plan : plans->plans) algorithms->push_back(plan.known);
   return ResultOf(plans->status);

@@ -35,7 +35,7 @@ struct Result {
   std::array<int, 4> reserved{};
 };
 
-// The library's functions. Written by Find(), before any thread calls them.
+// The library's functions. Written by Load(), before any thread calls them.
 struct Functions {
   int (*init_description)(Description*, size_t, int compute, int scale) = nullptr;
   int (*set_description)(Description*, int attribute, const void*, size_t) = nullptr;
@@ -65,11 +65,6 @@ constexpr uint32_t kAddresses[] = {kLtMatmulA,         kLtMatmulB,           kLt
                                    kLtMatmulD,         kLtMatmulBias,        kLtMatmulGradient,
                                    kLtMatmulMaskRead,  kLtMatmulMaskWritten, kLtMatmulAuxRead,
                                    kLtMatmulAuxWritten};
-
-uint64_t AlignmentOf(uint64_t address) {
-  const uint64_t lowest = address & (~address + 1);
-  return lowest == 0 ? uint64_t{kLtMostAlignment} : std::min<uint64_t>(lowest, kLtMostAlignment);
-}
 
 // The descriptors of a call. The library keeps no address of them.
 class Descriptors {
@@ -168,7 +163,7 @@ LtMatmul::Key LtMatmul::MakeKey(absl::Span<const uint64_t> values, uint32_t mode
   Key key;
   std::copy(values.begin(), values.end(), key.begin());
   key.back() = modes & LibraryModes::kPointersToDevice;
-  for (const uint32_t slot : kAddresses) key[slot] = AlignmentOf(values[slot]);
+  for (const uint32_t slot : kAddresses) key[slot] = LtAlignment(values[slot]);
   key[kLtMatmulAlpha] = key[kLtMatmulAlpha + 1] = 0;
   key[kLtMatmulBeta] = key[kLtMatmulBeta + 1] = 0;
   key[kLtMatmulAlgorithm] = 0;
@@ -205,7 +200,7 @@ void LtMatmul::Keep(const Key& key, const PlansPointer& plans) {
   young_.insert_or_assign(key, plans);
 }
 
-LtMatmul::PlansPointer LtMatmul::Search(const Key& key) const {
+LtMatmul::PlansPointer LtMatmul::Search(const Key& key, void* searcher) {
   auto found = std::make_shared<LtPlans>();
   const absl::Span<const uint64_t> values(key.data(), kLtMatmulValues);
   Descriptors descriptors(values, static_cast<uint32_t>(key.back()));
@@ -226,9 +221,9 @@ LtMatmul::PlansPointer LtMatmul::Search(const Key& key) const {
   const auto requested = static_cast<int>(std::max<uint64_t>(values[kLtMatmulRequested], 1));
   std::vector<Result> results(requested);
   int count = 0;
-  found->status = functions.find(searcher_, &descriptors.description, &descriptors.a,
-                                 &descriptors.b, &descriptors.c, &descriptors.d, &preference,
-                                 requested, results.data(), &count);
+  found->status = functions.find(searcher, &descriptors.description, &descriptors.a, &descriptors.b,
+                                 &descriptors.c, &descriptors.d, &preference, requested,
+                                 results.data(), &count);
   results.resize(found->status == kSuccess ? std::clamp(count, 0, requested) : 0);
   for (const Result& result : results) {
     if (result.state != kSuccess || result.workspace > values[kLtMatmulWorkspace]) continue;
@@ -245,7 +240,7 @@ LtMatmul::PlansPointer LtMatmul::Search(const Key& key) const {
 }
 
 std::shared_ptr<const LtPlans> LtMatmul::Find(absl::Span<const uint64_t> values, uint32_t modes,
-                                              uint64_t workspace_bytes) {
+                                              uint64_t workspace_bytes, void* searcher) {
   if (!functions.loaded) {
     auto none = std::make_shared<LtPlans>();
     none->status = kNotSupported;
@@ -262,7 +257,7 @@ std::shared_ptr<const LtPlans> LtMatmul::Find(absl::Span<const uint64_t> values,
   // Another thread may have searched for the same meanwhile.
   plans = Look(key);
   if (plans == nullptr) {
-    plans = Search(key);
+    plans = Search(key, searcher);
     // A search that failed because of the moment may work later.
     const bool is_final = plans->status == kSuccess || plans->status == kNotSupported ||
                           plans->status == kInvalidValue;

@@ -3,7 +3,7 @@
 //
 //   LtMatmul::Load(library);                     // The dlopen() handle of cuBLAS.
 //   { LibraryScope scope(...);
-//     auto plans = lt.Find(values, modes, workspace_bytes);
+//     auto plans = lt.Find(values, modes, workspace_bytes, searcher);
 //     int status = plans->status;
 //     if (status == 0) status = LtMatmul::Run(*plans, values, modes, scalars, handle, ...); }
 //
@@ -48,14 +48,11 @@ class LtMatmul {
   // for a library that lacks one; every call is not supported then.
   static bool Load(void* library);
 
-  // `handle` is a cublasHandle_t that nobody else uses. Called once, before the other methods.
-  void UseForSearches(void* handle) { searcher_ = handle; }
-
   // Finds the algorithms for such a call, with at most `workspace_bytes`. Only the alignment of the
   // addresses counts. Called in a LibraryScope. Searches take turns in the order in which they
-  // come.
+  // come, so that they can all use `searcher`, a cublasHandle_t that is for searches alone.
   std::shared_ptr<const LtPlans> Find(absl::Span<const uint64_t> values, uint32_t modes,
-                                      uint64_t workspace_bytes);
+                                      uint64_t workspace_bytes, void* searcher);
 
   struct Scalars {
     const void* alpha;
@@ -83,11 +80,10 @@ class LtMatmul {
 
   static Key MakeKey(absl::Span<const uint64_t> values, uint32_t modes, uint64_t workspace_bytes);
   PlansPointer Look(const Key& key);
-  PlansPointer Search(const Key& key) const;
+  static PlansPointer Search(const Key& key, void* searcher);
   void Keep(const Key& key, const PlansPointer& plans);
 
-  void* searcher_ = nullptr;  // Used by the thread whose turn it is.
-  Mutex mu_;                  // No other lock is taken under it, and no call made.
+  Mutex mu_;  // No other lock is taken under it, and no call made.
   CondVar turned_;
   uint64_t next_turn_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t turn_ ABSL_GUARDED_BY(mu_) = 0;
