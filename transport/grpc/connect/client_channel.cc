@@ -20,6 +20,10 @@ namespace {
 // Of one look at a server.
 constexpr absl::Duration kProbe = absl::Seconds(1);
 
+// One attempt to connect ends after so many milliseconds, and with it the calls that wait for it:
+// as long as a program waits by default, since the server's host may be busy.
+constexpr int kMostOfAttempt = 5000;
+
 grpc::ChannelArguments MakeArguments(const ResolvedTarget& resolved,
                                      const ChannelOptions& options) {
   grpc::ChannelArguments args;
@@ -30,7 +34,7 @@ grpc::ChannelArguments MakeArguments(const ResolvedTarget& resolved,
   args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMostOfAttempt);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, resolved.authority);
   return args;
