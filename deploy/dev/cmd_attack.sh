@@ -41,7 +41,7 @@ the suite tier, against a server (and scheduler) of its own without the defences
 then `proved: P of N rows get through without their defence`; exit status 0 when P = N. The first time it
 builds for some minutes.
   --suite    of this suite only: wire, tier, pool or paging
-  --only     these rows only; without --prove, of the suites pool and paging
+  --only     these rows only; without --prove, of the suites tier, pool and paging
 Others:
   --device   where kernels run: cpu (default) or cuda
 TEXT

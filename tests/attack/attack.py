@@ -90,7 +90,7 @@ def arguments():
     parser.add_argument("--prove", type=pathlib.Path, metavar="BAZEL_BIN",
                         help="what was built of the tree of mutations.py")
     parser.add_argument("--only", default="", metavar="ROW,...",
-                        help="with --prove, or of the suites pool and paging, these rows only")
+                        help="with --prove, or of the suites tier, pool and paging, these rows only; patterns with * in tier")
     return parser.parse_args()
 
 
@@ -202,6 +202,7 @@ def attack(options, installation):
     bounds = ["--peer_memory=4GiB", "--tenant_host_memory=8GiB",
               "--listen=127.0.0.1:0,unix:%s" % (installation.root / "server.sock")]
     names = options.suite or DEFAULT_SUITES
+    only = set(filter(None, options.only.split(",")))
     # They count as one peer with the neighbour, or have neighbours of their own.
     own = (TrafficSuite.name, ShareSuite.name, TierSuite.name, PoolSuite.name, PagingSuite.name)
     groups = [([name for name in names if name not in own], [*flags, *bounds]),
@@ -215,7 +216,7 @@ def attack(options, installation):
             tally.add(row)
     if TierSuite.name in names:
         suite = TierSuite(installation, flags)
-        for row in suite.rows():
+        for row in suite.rows(only or None):
             tally.add(row)
         for failure in suite.failures:
             print("attack: a neighbour was disturbed:\n%s" % failure)
@@ -225,7 +226,7 @@ def attack(options, installation):
             continue
         suite = kind(installation, flags)
         try:
-            for row in suite.rows(set(filter(None, options.only.split(",")))):
+            for row in suite.rows(only):
                 tally.add(row)
         finally:
             suite.close()
