@@ -18,12 +18,12 @@ import tomllib
 # Kinds of parameters that are numbers of enumerations, and how their values are checked.
 OPTIONS = {"op": "Operation", "side": "Side", "fill": "Fill", "diag": "Diagonal", "type": "Type",
            "compute": "Compute", "algo": "Algorithm", "order": "Order", "epilogue": "Epilogue",
-           "choice": "Choice"}
+           "choice": "Choice", "planes": "Planes", "scaling": "Scaling"}
 MEMORY = {"in": "kRead", "out": "kWrite", "inout": "kReadWrite"}
 POINTERS = {"ins": "kRead", "inouts": "kReadWrite"}
-SHAPES = {"vector": 2, "vectors": 4, "matrix": 3, "matrices": 5}
+SHAPES = {"vector": 2, "vectors": 4, "matrix": 3, "matrices": 5, "scales": 3}
 KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "supports", "work",
-        "divide", "by_hand", "align", "blocks"}
+        "divide", "by_hand", "align", "near", "apart", "blocks"}
 LETTERS = "HSDCZ"
 NAMED_TYPES = {"INT32": "4", "BITS128": "16"}
 
@@ -115,6 +115,13 @@ class Function:
         self.align = row.get("align", {})
         for name in self.align:
             require(name in self.memory, where, "%r is aligned, and no operand" % name)
+        self.near = row.get("near", {})
+        for name in list(self.near) + list(self.near.values()):
+            require(name in self.memory, where, "%r is near, and no operand" % name)
+        self.apart = row.get("apart", [])
+        require(len(self.apart) in (0, 4), where, "four operands are apart")
+        for name in self.apart:
+            require(name in self.memory, where, "%r is apart, and no operand" % name)
         self.blocks = row.get("blocks")
         require(self.blocks is None or len(self.blocks) == 3, where, "blocks of what?")
         require(not self.divide or self.divide.get("by") in self.by_name, where, "divided by what?")
@@ -123,7 +130,8 @@ class Function:
     def kinds(self):
         """One letter for each value (LibraryFunction::kinds)."""
         letters = {"op": "o", "side": "o", "fill": "o", "diag": "o", "type": "t", "compute": "c",
-                   "algo": "a", "order": "o", "epilogue": "o", "choice": "o", "int": "i", "long": "l",
+                   "algo": "a", "order": "o", "epilogue": "o", "choice": "o", "planes": "o",
+                   "scaling": "o", "int": "i", "long": "l",
                    "scalar": "s.", "real": "s.", "result": "r", "ins": "p", "inouts": "p"}
         return "".join(letters.get(p.kind, "m") for p in self.parameters)
 
@@ -148,17 +156,20 @@ class Function:
             return "(%s %s %s)" % (self.emit(node.left, text), binary[type(node.op)],
                                    self.emit(node.right, text))
         if isinstance(node, ast.IfExp):
-            test = self.emit(node.test, text)
-            if isinstance(node.test, (ast.Name, ast.BinOp)):
-                test += " != Wide(0)"
-            return "(%s ? %s : %s)" % (test, self.emit(node.body, text), self.emit(node.orelse, text))
+            return "(%s ? %s : %s)" % (self.condition(node.test, text), self.emit(node.body, text),
+                                       self.emit(node.orelse, text))
         if isinstance(node, ast.BoolOp):
             sign = " && " if isinstance(node.op, ast.And) else " || "
-            return "(%s)" % sign.join(self.emit(value, text) for value in node.values)
+            return "(%s)" % sign.join(self.condition(value, text) for value in node.values)
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in compare:
             return "(%s %s %s)" % (self.emit(node.left, text), compare[type(node.ops[0])],
                                    self.emit(node.comparators[0], text))
         raise TableError("%s: %r is not understood" % (self.where, text))
+
+    def condition(self, node, text):
+        """The same of a condition: a number holds if it is not zero."""
+        number = isinstance(node, (ast.Name, ast.BinOp))
+        return self.emit(node, text) + (" != Wide(0)" if number else "")
 
     def shape(self, name):
         """(shape, its arguments, the bytes of an element, the count) of an operand.
@@ -180,7 +191,7 @@ class Function:
         arguments = SHAPES[call.func.id]
         require(len(call.args) in (arguments, arguments + 1), self.where,
                 "%r: %d arguments" % (text, arguments))
-        element = "r.element_bytes()"
+        element = "4" if call.func.id == "scales" else "r.element_bytes()"
         if len(call.args) > arguments:
             of = call.args[arguments].id
             if of in NAMED_TYPES:
@@ -267,6 +278,11 @@ def emit_reader(function, out):
         lines.append("r.Support(%s);" % function.expression(text))
     for name, align in function.align.items():
         lines.append("r.Align(%d, %d);" % (function.by_name[name].slot, align))
+    for name, other in function.near.items():
+        lines.append("r.Near(%d, %d);" % (function.by_name[name].slot, function.by_name[other].slot))
+    if function.apart:
+        lines.append("r.Apart(%s);" % ", ".join(str(function.by_name[name].slot)
+                                               for name in function.apart))
     lines.append("r.Work(%s);" % function.expression(function.work))
     if function.blocks:
         lines.append("r.Blocks(%s);" % ", ".join(function.expression(text) for text in function.blocks))

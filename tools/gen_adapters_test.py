@@ -21,6 +21,18 @@ LT_NAMES = {
     "kLtBias": "CUBLASLT_EPILOGUE_BIAS", "kLtGelu": "CUBLASLT_EPILOGUE_GELU",
     "kLtSumsOfA": "CUBLASLT_EPILOGUE_BGRADA", "kLtSumsOfB": "CUBLASLT_EPILOGUE_BGRADB",
     "kLtAllReductions": "CUBLASLT_REDUCTION_SCHEME_MASK",
+    "kLtMostInner": "CUBLASLT_MATMUL_INNER_SHAPE_MMA16816",
+    "kLtMostCluster": "CUBLASLT_CLUSTER_SHAPE_1x15x1",
+    **{"kLtConfig" + ours: "CUBLASLT_ALGO_CONFIG_" + theirs for ours, theirs in {
+        "Id": "ID", "Tile": "TILE_ID", "Splits": "SPLITK_NUM", "Scheme": "REDUCTION_SCHEME",
+        "Swizzle": "CTA_SWIZZLING", "Custom": "CUSTOM_OPTION", "Stages": "STAGES_ID",
+        "Inner": "INNER_SHAPE_ID", "Cluster": "CLUSTER_SHAPE_ID"}.items()},
+    **{"kLt" + ours: "CUBLASLT_ALGO_CAP_" + theirs for ours, theirs in {
+        "CanSplit": "SPLITK_SUPPORT", "CanReduce": "REDUCTION_SCHEME_MASK",
+        "CanSwizzle": "CTA_SWIZZLING_SUPPORT", "Tiles": "TILE_IDS", "Stages": "STAGES_IDS",
+        "MostCustom": "CUSTOM_OPTION_MAX", "NumericalFlags": "NUMERICAL_IMPL_FLAGS",
+        "LeastAlignmentOfA": "MIN_ALIGNMENT_A_BYTES", "LeastAlignmentOfB": "MIN_ALIGNMENT_B_BYTES",
+        "LeastAlignmentOfC": "MIN_ALIGNMENT_C_BYTES", "LeastAlignmentOfD": "MIN_ALIGNMENT_D_BYTES"}.items()},
     **{"kLtLayout" + ours: "CUBLASLT_MATRIX_LAYOUT_" + theirs for ours, theirs in {
         "Type": "TYPE", "Order": "ORDER", "Rows": "ROWS", "Columns": "COLS", "Leading": "LD",
         "BatchCount": "BATCH_COUNT", "Stride": "STRIDED_BATCH_OFFSET", "PlaneOffset": "PLANE_OFFSET",
@@ -113,7 +125,11 @@ class TableTest(unittest.TestCase):
                 self.assertEqual(ours[name], theirs[their_name])
         listed = set(LT_NAMES) | {"kLtReluGradient", "kLtBiasGradient", "kLtGeluGradient", "kLtAuxiliary",
                                   "kLtMaskBits", "kLtConfigAttributes", "kLtFirstShort",
-                                  "kLtAuxElements", "kLtMostAlgorithms", "kLtMostAlignment"}
+                                  "kLtAuxElements", "kLtMostAlgorithms", "kLtMostAlignment",
+                                  "kLtScaleNone", "kLtScaleOne", "kLtScaleOuter", "kLtScaleBlocks",
+                                  "kLtScaleSquares", "kLtCapabilities", "kLtMostKinds",
+                                  "kLtTileWords", "kLtStageWords", "kLtMostSplits",
+                                  "kLtAskAlgorithms", "kLtAskKinds"}
         self.assertEqual(listed, set(ours))
 
     def test_functions_by_hand_have_no_entry_and_their_places_are_listed(self):

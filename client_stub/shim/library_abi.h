@@ -19,13 +19,19 @@ typedef int (*warpline_library_find_t)(unsigned* version);
 typedef int (*warpline_library_call_t)(void* stream, unsigned function, unsigned modes,
                                        const uint64_t* values, unsigned count);
 
-/* Gets the algorithms that the current device's side has for such a call: at most `most`, of which
- * it writes the number to `*found` (struct LtAlgorithm, proto/adapters/lt_types.h). In place of
- * addresses the values have their alignments. CUDA_ERROR_NOT_SUPPORTED when there is no algorithm.
- * Asks the server. */
-struct LtAlgorithm;
-typedef int (*warpline_library_ask_t)(unsigned function, unsigned modes, const uint64_t* values,
-                                      unsigned count, struct LtAlgorithm* algorithms, unsigned most,
-                                      unsigned* found);
+/* A question about a call, an enum LtQuestion of proto/adapters/lt_types.h, and room for at most
+ * `most` answers of `bytes` each. In place of addresses the values have their alignments. */
+struct warpline_library_question {
+  unsigned question, function, modes;
+  unsigned count;
+  const uint64_t* values;
+  void* answers;
+  unsigned bytes, most;
+  unsigned found; /* Written: the number of answers. */
+};
+
+/* Gets what the current device's side answers. CUDA_ERROR_NOT_SUPPORTED when it has no algorithm
+ * for such a call. Asks the server. */
+typedef int (*warpline_library_ask_t)(struct warpline_library_question* question);
 
 #endif /* WARPLINE_CLIENT_STUB_SHIM_LIBRARY_ABI_H_ */

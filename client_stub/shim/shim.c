@@ -203,13 +203,9 @@ int warplineLibraryCall(void* stream, unsigned function, unsigned modes, const u
                                            : kSystemNotReady;
 }
 
-int warplineLibraryAsk(unsigned function, unsigned modes, const uint64_t* values, unsigned count,
-                       struct LtAlgorithm* algorithms, unsigned most, unsigned* found);
-int warplineLibraryAsk(unsigned function, unsigned modes, const uint64_t* values, unsigned count,
-                       struct LtAlgorithm* algorithms, unsigned most, unsigned* found) {
-  return Bound() && g_library_ask != NULL
-             ? g_library_ask(function, modes, values, count, algorithms, most, found)
-             : kSystemNotReady;
+int warplineLibraryAsk(struct warpline_library_question* question);
+int warplineLibraryAsk(struct warpline_library_question* question) {
+  return Bound() && g_library_ask != NULL ? g_library_ask(question) : kSystemNotReady;
 }
 
 /* Called by warpline_lazy. Returns the address that the call goes to. */

@@ -16,8 +16,12 @@ enum BlasType {
   kInteger8 = 3,
   kComplex32 = 4,
   kComplex64 = 5,
+  kComplex16 = 6,
   kInteger32 = 10,
-  kBrain16 = 14
+  kBrain16 = 14,
+  kComplexBrain16 = 15,
+  kE4m3 = 28, /* CUDA_R_8F_E4M3: 8-bit floating point, with 4 bits for the exponent. */
+  kE5m2 = 29
 };
 
 /* cublasComputeType_t */
@@ -39,6 +43,8 @@ enum BlasCompute {
 static inline uint32_t BlasTypeBytes(int64_t type) {
   switch (type) {
     case kInteger8:
+    case kE4m3:
+    case kE5m2:
       return 1;
     case kReal16:
     case kBrain16:
@@ -55,6 +61,9 @@ static inline uint32_t BlasTypeBytes(int64_t type) {
       return 0;
   }
 }
+
+/* Returns 1 for the types of 8-bit floating point. */
+static inline int IsBlasFloat8(int64_t type) { return type == kE4m3 || type == kE5m2; }
 
 /* Returns the bytes of a scalar of a function with a compute type, whose C has this type; 0 for
  * types that are not passed on. */

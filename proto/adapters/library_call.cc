@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "proto/adapters/blas_types.h"
+#include "proto/adapters/cublas_slots.h"
 #include "proto/adapters/lt_types.h"
 #include "proto/adapters/wide.h"
 
@@ -19,8 +20,8 @@ bool Combine(int64_t compute, int64_t in, int64_t out) {
       return in == kReal16 && out == kReal16;
     case kIn32:
     case kIn32Pedantic:
-      return (in == out && in != kInteger8 && in != kInteger32 && in != kReal64 &&
-              in != kComplex64) ||
+      return (in == out &&
+              (in == kReal16 || in == kBrain16 || in == kReal32 || in == kComplex32)) ||
              (out == kReal32 && (in == kReal16 || in == kBrain16));
     case kFast16:
     case kFastBrain16:
@@ -35,6 +36,16 @@ bool Combine(int64_t compute, int64_t in, int64_t out) {
     default:
       return false;
   }
+}
+
+// The combinations that cublasLtMatmul documents for operands of 8-bit floating point.
+bool CombineFloat8(int64_t compute, int64_t a, int64_t b, int64_t c, int64_t d) {
+  if (compute != kIn32 || !IsBlasFloat8(a) || !IsBlasFloat8(b) || (a == kE5m2 && b == kE5m2)) {
+    return false;
+  }
+  if (c == kReal32) return d == kReal32;
+  if (c != kReal16 && c != kBrain16) return false;
+  return d == c || d == kE4m3 || (d == kE5m2 && a != b);
 }
 
 // cublasMath_t: a mode, and a flag that forbids sums of reduced precision.
@@ -96,6 +107,14 @@ class LibraryCallReader {
     Support(epilogue.IsWithin(kMostOption) && IsLtEpilogue(epilogue.value()));
     return epilogue;
   }
+  // 1 for complex matrices whose parts lie in two planes. Called before the scalars are read.
+  Wide Planes(uint32_t slot) {
+    const Wide planes = Number(slot, 0, 1);
+    planar_ = planes == Wide(1);
+    complex_ = complex_ || planar_;
+    return planes;
+  }
+  Wide Scaling(uint32_t slot) { return Number(slot, 0, kLtMostScaling); }
   Wide Size(uint32_t slot) { return Number(slot, 0, std::numeric_limits<int32_t>::max()); }
   // The least number is left out: it has no absolute value.
   Wide Signed(uint32_t slot) {
@@ -104,10 +123,11 @@ class LibraryCallReader {
   }
   Wide Long(uint32_t slot) { return Number(slot, 0, std::numeric_limits<int64_t>::max()); }
 
-  void Types(Wide compute, Wide a, Wide b, Wide c) {
+  void Types(Wide compute, Wide a, Wide b, Wide c) { Types(compute, a, b, c, c); }
+  void Types(Wide compute, Wide a, Wide b, Wide c, Wide d) {
     if (result_ != CudaResult::kSuccess) return;
     const int64_t type = a.signed_value();
-    complex_ = type == kComplex32 || type == kComplex64;
+    complex_ = planar_ || type == kComplex32 || type == kComplex64;
     const int64_t how = compute.signed_value();
     fast_ = BlasTypeBytes(type) <= 2 || how == kFast16 || how == kFastBrain16 || how == kFastTf32 ||
             (MathIsFast() && (type == kReal32 || type == kComplex32));
@@ -117,13 +137,17 @@ class LibraryCallReader {
                     : BlasTypeBytes(type) <= 2              ? LibraryNumbers::kHalf
                     : type == kReal64 || type == kComplex64 ? LibraryNumbers::kDouble
                                                             : LibraryNumbers::kSingle;
-    if (a != b || !Combine(compute.signed_value(), a.signed_value(), c.signed_value())) {
-      Fail(CudaResult::kNotSupported);
-    }
+    const bool combine =
+        IsBlasFloat8(type)
+            ? function_.number == kLtMatmulNumber &&
+                  CombineFloat8(how, type, b.signed_value(), c.signed_value(), d.signed_value())
+            : a == b && c == d && Combine(how, type, c.signed_value());
+    if (!combine) Fail(CudaResult::kNotSupported);
   }
   uint32_t BytesOf(Wide type) const { return BlasTypeBytes(type.signed_value()); }
   uint32_t ScalarBytes(Wide compute, Wide type) const {
-    return BlasScalarBytes(compute.signed_value(), type.signed_value());
+    const uint32_t bytes = BlasScalarBytes(compute.signed_value(), type.signed_value());
+    return planar_ ? 2 * bytes : bytes;
   }
   void Require(bool holds) {
     if (!holds) Fail(CudaResult::kInvalidValue);
@@ -180,6 +204,32 @@ class LibraryCallReader {
                 Wide leading, Wide stride, Wide count) {
     Batch(slot, use, bytes, MatrixShape(rows, columns, leading), stride, count);
   }
+  // The scales of a matrix: `outer` are the rows or columns that it gives to the result, `inner`
+  // the terms of each sum. Blocks of 128 by 128 lie in columns of a multiple of four.
+  void Scales(uint32_t slot, OperandUse use, uint32_t bytes, Wide scaling, Wide outer, Wide inner) {
+    if (result_ != CudaResult::kSuccess) return;
+    const auto blocks = [](Wide number) {
+      return Wide(static_cast<int64_t>((number.value() + (kScaledBlock - 1)) / kScaledBlock));
+    };
+    Wide count(0);
+    switch (scaling.signed_value()) {
+      case kLtScaleOne:
+        count = Wide(1);
+        break;
+      case kLtScaleOuter:
+        count = outer;
+        break;
+      case kLtScaleBlocks:
+        count = outer * blocks(inner);
+        break;
+      case kLtScaleSquares:
+        count = blocks(outer) * Wide(static_cast<int64_t>((blocks(inner).value() + 3) / 4 * 4));
+        break;
+      default:
+        break;
+    }
+    Batch(slot, use, bytes, {count, count, Wide(1), Wide(1)}, Wide(0), Wide(1));
+  }
   // An array of `count` addresses of vectors or matrices. `multiplies` says that the function may
   // use matrix units.
   void Each(uint32_t slot, OperandUse use, uint32_t bytes, const Shape& shape, Wide count,
@@ -197,10 +247,32 @@ class LibraryCallReader {
     call_.addresses.push_back({slot, use, count.value(), each.value(), align});
   }
 
-  // The operand's address is a multiple of `bytes`, if the call touches it.
+  // The operand's address is a multiple of `bytes`, if the call touches it and it has more than one
+  // element; so is each address of an array.
   void Align(uint32_t slot, uint32_t bytes) {
     for (const LibraryOperand& operand : call_.operands) {
-      if (operand.slot == slot && operand.bytes != 0) Require(operand.address % bytes == 0);
+      if (operand.slot != slot || operand.bytes <= kOneScale) continue;
+      if (function_.kinds[slot] == 'm') Require(operand.address % bytes == 0);
+    }
+    for (LibraryAddresses& addresses : call_.addresses) {
+      if (addresses.slot == slot) addresses.align = std::max(addresses.align, bytes);
+    }
+  }
+  // The operand, if the call touches it, is so near to another one that the library can compute
+  // with the difference in 32 bits.
+  void Near(uint32_t slot, uint32_t other) {
+    for (const LibraryOperand& operand : call_.operands) {
+      if (operand.slot != slot || operand.bytes == 0) continue;
+      const uint64_t a = values_[slot], b = values_[other];
+      Support((a > b ? a - b : b - a) < kNear);
+    }
+  }
+  // If the call touches the second operand, it is as far from the first one as the fourth is from
+  // the third.
+  void Apart(uint32_t first, uint32_t second, uint32_t third, uint32_t fourth) {
+    for (const LibraryOperand& operand : call_.operands) {
+      if (operand.slot != second || operand.bytes == 0) continue;
+      Support(values_[second] - values_[first] == values_[fourth] - values_[third]);
     }
   }
   // Notes the blocks of results that are computed by blocks alone.
@@ -226,6 +298,9 @@ class LibraryCallReader {
   static constexpr uint64_t kMostElements = uint64_t{1} << 62;
   static constexpr int64_t kMostBatches = int64_t{1} << 20;
   static constexpr uint32_t kAddressBytes = sizeof(uint64_t);
+  static constexpr uint64_t kScaledBlock = 128;
+  static constexpr uint64_t kNear = uint64_t{1} << 30;
+  static constexpr uint64_t kOneScale = sizeof(float);
   // cublasMath_t
   static constexpr uint32_t kModeOfMath = 15, kTensorMath = 1, kTf32Math = 3;
   // Where matrix units may be used, addresses in device memory are multiples of this. The library
@@ -299,6 +374,7 @@ class LibraryCallReader {
   const absl::Span<const uint64_t> values_;
   LibraryCall& call_;
   bool complex_ = false;
+  bool planar_ = false;
   bool fast_ = false;  // Matrix units may be used.
   CudaResult result_ = CudaResult::kSuccess;
 };

@@ -85,7 +85,7 @@ struct LibraryCall {
 };
 
 // A call has at most this many values.
-constexpr uint32_t kMostLibraryValues = 48;
+constexpr uint32_t kMostLibraryValues = 80;
 // An array has at most this many addresses.
 constexpr uint64_t kMostLibraryAddresses = uint64_t{1} << 16;
 

@@ -389,7 +389,8 @@ std::vector<uint64_t> LtMatmul() {
   values[kLtMatmulB] = 0x2000;
   values[kLtMatmulC] = 0x3000;
   values[kLtMatmulD] = 0x4000;
-  values[kLtMatmulAtype] = values[kLtMatmulBtype] = values[kLtMatmulCtype] = kReal16;
+  values[kLtMatmulAtype] = values[kLtMatmulBtype] = kReal16;
+  values[kLtMatmulCtype] = values[kLtMatmulDtype] = kReal16;
   values[kLtMatmulLda] = 10;
   values[kLtMatmulLdb] = values[kLtMatmulLdc] = values[kLtMatmulLdd] = 20;
   values[kLtMatmulStrideA] = 1000;
@@ -414,7 +415,8 @@ Slots OperandsOf(const std::vector<uint64_t>& values, uint32_t modes = 0) {
     const bool writes = operand.use != OperandUse::kRead;
     const bool is_result = operand.slot == kLtMatmulD || operand.slot == kLtMatmulGradient ||
                            operand.slot == kLtMatmulMaskWritten ||
-                           operand.slot == kLtMatmulAuxWritten;
+                           operand.slot == kLtMatmulAuxWritten || operand.slot == kLtMatmulImagD ||
+                           operand.slot == kLtMatmulLargestD;
     EXPECT_EQ(writes, is_result) << operand.slot;
     if (operand.bytes != 0) operands[operand.slot] = operand.bytes;
   }
@@ -521,6 +523,19 @@ TEST(LtMatmulTest, WhatDoesNotFitIsRefused) {
                             {kLtMatmulRequested, 17, 0},
                             {kLtMatmulAlgorithm, 16, 0},
                             {kLtMatmulReductions, 8, 0},
+                            {kLtMatmulPlanes, 2, 0},
+                            // There is no epilogue for planes, and none for arrays.
+                            {kLtMatmulPlanes, 1, kLtBias},
+                            {kLtMatmulArrays, 1, kLtBias},
+                            {kLtMatmulArrays, 2, 0},
+                            {kLtMatmulOwn, 2, 0},
+                            {kLtMatmulTile, 1001, 0},
+                            // Only 8-bit floating point has scales, and another C than D.
+                            {kLtMatmulScalingA, kLtScaleOne, 0},
+                            {kLtMatmulScalingB, kLtScaleOuter, 0},
+                            {kLtMatmulScalingD, kLtScaleOne, 0},
+                            {kLtMatmulLargest, 1, 0},
+                            {kLtMatmulDtype, kReal32, 0},
                             {kLtMatmulOrderA, 2, 0}};
   for (const Change& change : changes) {
     std::vector<uint64_t> values = LtMatmul();
@@ -567,6 +582,192 @@ TEST(LtMatmulTest, AuxiliaryMemoryHasAllRows) {
   }
 }
 
+// A product of 8-bit floating point of 300 by 5 with sums of 600 terms.
+std::vector<uint64_t> LtFloat8() {
+  std::vector<uint64_t> values = LtMatmul();
+  values[kLtMatmulM] = 300;
+  values[kLtMatmulK] = 600;
+  values[kLtMatmulTransa] = 1;
+  values[kLtMatmulLda] = values[kLtMatmulLdb] = 600;
+  values[kLtMatmulLdc] = values[kLtMatmulLdd] = 300;
+  values[kLtMatmulBatchCount] = 1;
+  values[kLtMatmulAtype] = values[kLtMatmulDtype] = kE4m3;
+  values[kLtMatmulBtype] = kE5m2;
+  values[kLtMatmulCtype] = kBrain16;
+  for (const uint32_t slot :
+       {kLtMatmulScaleA, kLtMatmulScaleB, kLtMatmulScaleD, kLtMatmulLargestD}) {
+    values[slot] = 0x10000;
+  }
+  return values;
+}
+
+TEST(LtMatmulTest, ScalesAreAsManyAsTheirKindSays) {
+  std::vector<uint64_t> values = LtFloat8();
+  const Slots plain = {{kLtMatmulA, 299 * 600 + 600},
+                       {kLtMatmulB, 4 * 600 + 600},
+                       {kLtMatmulC, 2 * (4 * 300 + 300)},
+                       {kLtMatmulD, 4 * 300 + 300}};
+  EXPECT_EQ(OperandsOf(values), plain);
+  // Sums of 600 terms have 5 blocks of 128. Squares have 8 places for them.
+  const std::map<std::pair<uint64_t, uint64_t>, std::pair<uint64_t, uint64_t>> counts = {
+      {{kLtScaleOne, kLtScaleNone}, {1, 0}},
+      {{kLtScaleOne, kLtScaleOne}, {1, 1}},
+      {{kLtScaleOuter, kLtScaleOuter}, {300, 5}},
+      {{kLtScaleBlocks, kLtScaleBlocks}, {300 * 5, 5 * 5}},
+      {{kLtScaleBlocks, kLtScaleSquares}, {300 * 5, 8}},
+      {{kLtScaleSquares, kLtScaleBlocks}, {3 * 8, 5 * 5}}};
+  for (uint64_t a = kLtScaleNone; a <= kLtMostScaling; ++a) {
+    for (uint64_t b = kLtScaleNone; b <= kLtMostScaling; ++b) {
+      values[kLtMatmulScalingA] = a;
+      values[kLtMatmulScalingB] = b;
+      const auto found = counts.find({a, b});
+      LibraryCall call;
+      if (found == counts.end()) {
+        EXPECT_EQ(Read("cublasLtMatmul", values, &call) == CudaResult::kSuccess,
+                  a == kLtScaleNone && b <= kLtScaleOne)
+            << a << " and " << b;
+        continue;
+      }
+      Slots wanted = plain;
+      wanted[kLtMatmulScaleA] = 4 * found->second.first;
+      if (found->second.second != 0) wanted[kLtMatmulScaleB] = 4 * found->second.second;
+      EXPECT_EQ(OperandsOf(values), wanted) << a << " and " << b;
+    }
+  }
+  values = LtFloat8();
+  values[kLtMatmulScalingD] = values[kLtMatmulLargest] = 1;
+  Slots wanted = plain;
+  wanted[kLtMatmulScaleD] = wanted[kLtMatmulLargestD] = 4;
+  EXPECT_EQ(OperandsOf(values), wanted);
+}
+
+TEST(LtMatmulTest, Float8HasItsTypesAndForms) {
+  LibraryCall call;
+  const std::vector<std::pair<uint32_t, uint64_t>> refused = {
+      {kLtMatmulAtype, kE5m2},
+      {kLtMatmulBtype, kReal16},
+      {kLtMatmulCtype, kE4m3},
+      {kLtMatmulDtype, kReal16},
+      {kLtMatmulComputeType, kIn16},
+      {kLtMatmulEpilogue, kLtRelu | kLtAuxiliary},
+      {kLtMatmulEpilogue, kLtSumsOfA},
+      {kLtMatmulArrays, 1},
+      {kLtMatmulPlanes, 1},
+      {kLtMatmulScalingA, kLtMostScaling + 1},
+      {kLtMatmulScalingD, kLtScaleOuter}};
+  for (const auto& [slot, value] : refused) {
+    std::vector<uint64_t> values = LtFloat8();
+    ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+    values[slot] = value;
+    EXPECT_NE(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess) << slot;
+  }
+  // Where the scales of a batch lie is not documented.
+  std::vector<uint64_t> values = LtFloat8();
+  values[kLtMatmulBatchCount] = 2;
+  values[kLtMatmulScalingA] = kLtScaleOne;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  values[kLtMatmulScalingA] = values[kLtMatmulScalingB] = kLtScaleOuter;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kNotSupported);
+  // Vectors of scales are read in pieces of 16 bytes.
+  values[kLtMatmulBatchCount] = 1;
+  values[kLtMatmulScaleA] = 0x10004;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kInvalidValue);
+  values[kLtMatmulScalingA] = values[kLtMatmulScalingB] = kLtScaleOne;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+}
+
+TEST(LtMatmulTest, PlanesAreTwiceTheMatrix) {
+  std::vector<uint64_t> values = LtMatmul();
+  LibraryCall call;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  const uint64_t work = call.work;
+  values[kLtMatmulPlanes] = 1;
+  for (const uint32_t slot : {kLtMatmulImagA, kLtMatmulImagB}) values[slot] = 0x10000;
+  values[kLtMatmulImagC] = values[kLtMatmulC] + 0x10000;
+  values[kLtMatmulImagD] = values[kLtMatmulD] + 0x10000;
+  Slots operands = OperandsOf(values, LibraryModes::kPointersToDevice);
+  EXPECT_EQ(operands[kLtMatmulImagA], operands[kLtMatmulA]);
+  EXPECT_EQ(operands[kLtMatmulImagB], operands[kLtMatmulB]);
+  EXPECT_EQ(operands[kLtMatmulImagC], operands[kLtMatmulC]);
+  EXPECT_EQ(operands[kLtMatmulImagD], 2 * (4000 + 4 * 20 + 3));
+  EXPECT_EQ(operands[kLtMatmulAlpha], 8u);
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.work, 4 * work);
+  // Kernels compute with the difference in 32 bits.
+  for (const uint32_t slot : {kLtMatmulImagA, kLtMatmulImagB, kLtMatmulImagC, kLtMatmulImagD}) {
+    std::vector<uint64_t> far = values;
+    far[slot] += uint64_t{1} << 30;
+    EXPECT_EQ(Read("cublasLtMatmul", far, &call), CudaResult::kNotSupported) << slot;
+  }
+  // C and D have one layout.
+  values[kLtMatmulImagD] += 16;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kNotSupported);
+  values[kLtMatmulImagC] += 16;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+}
+
+TEST(LtMatmulTest, ArraysHaveAnAddressForEachMatrix) {
+  std::vector<uint64_t> values = LtMatmul();
+  values[kLtMatmulArrays] = 1;
+  EXPECT_EQ(OperandsOf(values), (Slots{{kLtMatmulArrayA, 16},
+                                       {kLtMatmulArrayB, 16},
+                                       {kLtMatmulArrayC, 16},
+                                       {kLtMatmulArrayD, 16}}));
+  LibraryCall call;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  ASSERT_EQ(call.addresses.size(), 4u);
+  EXPECT_EQ(call.addresses[0].bytes, 2u * (6 * 10 + 3));
+  EXPECT_EQ(call.addresses[3].bytes, 2u * (4 * 20 + 3));
+  EXPECT_EQ(call.addresses[3].use, OperandUse::kReadWrite);
+  for (const LibraryAddresses& addresses : call.addresses) {
+    EXPECT_EQ(addresses.count, 2u);
+    EXPECT_EQ(addresses.align, 16u);
+  }
+  // Without arrays no address is read.
+  values[kLtMatmulArrays] = 0;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_TRUE(call.addresses.empty());
+}
+
+TEST(LtMatmulTest, AConfigurationIsWhatTheLibraryHas) {
+  LtKind kind = {};
+  kind.id = 10;
+  kind.tiles[0] = 1u << 5 | 1u << 31;
+  kind.tiles[1] = 1u << 3;
+  kind.capabilities[kLtCanSplit] = 1;
+  kind.capabilities[kLtCanReduce] = 5;
+  kind.capabilities[kLtMostCustom] = 2;
+  const auto has = [&](uint64_t id, std::vector<std::pair<int, uint64_t>> config) {
+    std::vector<uint64_t> values(kLtConfigAttributes);
+    values[kLtConfigTile] = 5;
+    for (const auto& [attribute, value] : config) values[attribute] = value;
+    return IsLtConfig(&kind, id, values.data()) != 0;
+  };
+  EXPECT_TRUE(has(10, {}));
+  EXPECT_FALSE(has(11, {}));
+  EXPECT_TRUE(has(10, {{kLtConfigTile, 31}}));
+  EXPECT_TRUE(has(10, {{kLtConfigTile, 35}}));
+  EXPECT_TRUE(has(10, {{kLtConfigSplits, 256}, {kLtConfigScheme, 4}, {kLtConfigCustom, 2}}));
+  for (const auto& [attribute, value] :
+       std::vector<std::pair<int, uint64_t>>{{kLtConfigTile, 0},
+                                             {kLtConfigTile, 6},
+                                             {kLtConfigTile, 32 * kLtTileWords},
+                                             {kLtConfigTile, uint64_t{1} << 40},
+                                             {kLtConfigStages, 1},
+                                             {kLtConfigSplits, kLtMostSplits + 1},
+                                             {kLtConfigScheme, 2},
+                                             {kLtConfigScheme, 5},
+                                             {kLtConfigSwizzle, 1},
+                                             {kLtConfigCustom, 3},
+                                             {kLtConfigInner, kLtMostInner + 1},
+                                             {kLtConfigCluster, kLtMostCluster + 1}}) {
+    EXPECT_FALSE(has(10, {{attribute, value}})) << attribute << " of " << value;
+  }
+  kind.capabilities[kLtCanSplit] = 0;
+  EXPECT_FALSE(has(10, {{kLtConfigSplits, 2}}));
+  EXPECT_TRUE(has(10, {{kLtConfigSplits, 1}}));
+}
+
 TEST(LtMatmulTest, TheTimeIsThatOfTheBlocksThatComputeTheResult) {
   std::vector<uint64_t> values = LtMatmul();
   LibraryCall call;
@@ -598,7 +799,20 @@ TEST(LtMatmulTest, ALongCallIsDividedByColumnsWhereTheyAreIndependent) {
                              {kLtMatmulMaskWritten, 16 * 4},
                              {kLtMatmulAuxRead, 2 * 8 * 4},
                              {kLtMatmulAuxWritten, 2 * 8 * 4}}));
+  // A call with a scale for each column has no parts, nor has one with a number for all.
+  values = LtFloat8();
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.divide_slot, +kLtMatmulN);
+  values[kLtMatmulScalingA] = values[kLtMatmulScalingB] = kLtScaleOuter;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.divide_slot, LibraryCall::kNoSlot);
+  values[kLtMatmulScalingA] = values[kLtMatmulScalingB] = kLtScaleOne;
+  values[kLtMatmulLargest] = 1;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.divide_slot, LibraryCall::kNoSlot);
   // A sum over all columns has no parts.
+  values = LtMatmul();
+  values[kLtMatmulBatchCount] = 1;
   values[kLtMatmulEpilogue] = kLtSumsOfA;
   ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
   EXPECT_EQ(call.divide_slot, LibraryCall::kNoSlot);

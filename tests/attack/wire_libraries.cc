@@ -1,6 +1,7 @@
 // Calls of libraries' functions with memory that the session does not have, and with arguments that
 // NVIDIA's code should not see in a process that tenants share. A row for each function tries each
 // of its operands; the call is made with the session's own memory first, which must work.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cuda/cuda_numbers.h"
+#include "proto/adapters/blas_types.h"
 #include "proto/adapters/cublas_slots.h"
 #include "proto/adapters/library_call.h"
 #include "proto/adapters/lt_types.h"
@@ -70,6 +72,25 @@ std::vector<uint64_t> GoodValues(const LibraryFunction& function) {
   return values;
 }
 
+// Makes a call of cublasLtMatmul() one of 8-bit floating point, in the form that devices have.
+void UseFloat8(std::vector<uint64_t>* values) {
+  for (const size_t slot : {kLtMatmulM, kLtMatmulN, kLtMatmulK, kLtMatmulLda, kLtMatmulLdb,
+                            kLtMatmulLdc, kLtMatmulLdd}) {
+    (*values)[slot] = 16;
+  }
+  (*values)[kLtMatmulBatchCount] = (*values)[kLtMatmulTransa] = 1;
+  (*values)[kLtMatmulAtype] = (*values)[kLtMatmulBtype] = (*values)[kLtMatmulDtype] = kE4m3;
+  (*values)[kLtMatmulCtype] = kBrain16;
+}
+
+// Makes it one of complex matrices in two planes.
+void UsePlanes(std::vector<uint64_t>* values) {
+  (*values)[kLtMatmulPlanes] = 1;
+  for (const size_t slot : {kLtMatmulAtype, kLtMatmulBtype, kLtMatmulCtype, kLtMatmulDtype}) {
+    (*values)[slot] = kReal16;
+  }
+}
+
 // Has a call of cublasLtMatmul() use the operand in the slot.
 void UseOperand(const LibraryFunction& function, size_t slot, std::vector<uint64_t>* values) {
   if (function.number != kLtMatmulNumber) return;
@@ -92,6 +113,31 @@ void UseOperand(const LibraryFunction& function, size_t slot, std::vector<uint64
       break;
     case kLtMatmulAuxWritten:
       epilogue = kLtGelu | kLtAuxiliary;
+      break;
+    case kLtMatmulImagA:
+    case kLtMatmulImagB:
+    case kLtMatmulImagC:
+    case kLtMatmulImagD:
+      UsePlanes(values);
+      break;
+    case kLtMatmulScaleA:
+    case kLtMatmulScaleB:
+      UseFloat8(values);
+      (*values)[kLtMatmulScalingA] = (*values)[kLtMatmulScalingB] = kLtScaleOuter;
+      break;
+    case kLtMatmulScaleD:
+      UseFloat8(values);
+      (*values)[slot - 1] = kLtScaleOne;
+      break;
+    case kLtMatmulLargestD:
+      UseFloat8(values);
+      (*values)[kLtMatmulLargest] = 1;
+      break;
+    case kLtMatmulArrayA:
+    case kLtMatmulArrayB:
+    case kLtMatmulArrayC:
+    case kLtMatmulArrayD:
+      (*values)[kLtMatmulArrays] = 1;
       break;
     default:
       break;
@@ -211,12 +257,18 @@ WireResult TryChanges(const WireTarget& target, const LibraryFunction& function,
   return TryAll(target, function, all);
 }
 
+// Returns whether a good call touches so little there that it cannot cross the arena's end.
+bool IsOneNumber(const LibraryFunction& function, size_t slot) {
+  return function.kinds[slot] == 'r' || (function.number == kLtMatmulNumber &&
+                                         (slot == kLtMatmulScaleD || slot == kLtMatmulLargestD));
+}
+
 // Each operand of a function elsewhere.
 WireResult OperandsElsewhere(const WireTarget& target, const LibraryFunction& function) {
   std::vector<Wrong> all;
   for (size_t slot = 0; slot < function.kinds.size(); ++slot) {
     if (!IsAddress(function.kinds[slot])) continue;
-    for (const uint64_t address : Foreign(target, function.kinds[slot] != 'r')) {
+    for (const uint64_t address : Foreign(target, !IsOneNumber(function, slot))) {
       Wrong wrong = {GoodValues(function), 0,
                      absl::StrCat("value ", slot, " at ", absl::Hex(address))};
       wrong.values[slot] = address;
@@ -246,8 +298,10 @@ WireResult AddressesElsewhere(const WireTarget& target, const LibraryFunction& f
       if (session == nullptr) return why;
       const auto filled = FillArrays(session, function, slot, address);
       if (!filled.ok() || *filled != 0) return Unprepared("an array of addresses");
+      std::vector<uint64_t> values = GoodValues(function);
+      UseOperand(function, slot, &values);
       const WireResult judged =
-          JudgeRefusal(Call(session, function.number, GoodValues(function)),
+          JudgeRefusal(Call(session, function.number, values),
                        absl::StrCat(std::string(function.name), " with an address of value ", slot,
                                     " at ", absl::Hex(address)));
       if (judged.outcome != WireOutcome::kStopped) return judged;
@@ -472,6 +526,42 @@ WireResult LtSizesBeyondTheArena(const WireTarget& target) {
   return TryAll(target, function, all);
 }
 
+// A random product of 8-bit floating point, with random scales.
+void MakeFloat8(std::mt19937_64* random, std::vector<uint64_t>* values) {
+  std::vector<uint64_t>& v = *values;
+  UseFloat8(values);
+  const auto below = [&](uint64_t bound) { return (*random)() % bound; };
+  for (const size_t slot : {kLtMatmulM, kLtMatmulN, kLtMatmulK}) v[slot] = 16 * (1 + below(12));
+  v[kLtMatmulLda] = v[kLtMatmulLdb] = v[kLtMatmulK];
+  v[kLtMatmulLdc] = v[kLtMatmulLdd] = v[kLtMatmulM];
+  v[kLtMatmulTransb] = 0;
+  v[kLtMatmulOrderA] = v[kLtMatmulOrderB] = v[kLtMatmulEpilogue] = 0;
+  v[kLtMatmulComputeType] = 68;
+  constexpr uint64_t kPairs[][2] = {
+      {kLtScaleNone, kLtScaleNone},     {kLtScaleOne, kLtScaleNone},
+      {kLtScaleOne, kLtScaleOne},       {kLtScaleOuter, kLtScaleOuter},
+      {kLtScaleBlocks, kLtScaleBlocks}, {kLtScaleBlocks, kLtScaleSquares},
+      {kLtScaleSquares, kLtScaleBlocks}};
+  const auto& pair = kPairs[below(std::size(kPairs))];
+  v[kLtMatmulScalingA] = pair[0];
+  v[kLtMatmulScalingB] = pair[1];
+  v[kLtMatmulDtype] = below(2) == 0 ? kE4m3 : kBrain16;
+  v[kLtMatmulScalingD] = v[kLtMatmulLargest] = v[kLtMatmulDtype] == kE4m3 ? below(2) : 0;
+}
+
+// A random configuration of an algorithm. Most of them do not exist.
+void Configure(std::mt19937_64* random, std::vector<uint64_t>* values) {
+  const auto below = [&](uint64_t bound) { return (*random)() % bound; };
+  (*values)[kLtMatmulOwn] = 1;
+  (*values)[kLtMatmulAlgorithm] = below(3) == 0 ? 0 : below(72);
+  (*values)[kLtMatmulTile] = below(3) == 0 ? 0 : below(40);
+  (*values)[kLtMatmulStages] = below(3) == 0 ? 0 : below(24);
+  (*values)[kLtMatmulSplits] = below(4);
+  (*values)[kLtMatmulScheme] = below(3);
+  (*values)[kLtMatmulSwizzle] = below(2);
+  (*values)[kLtMatmulCustom] = below(2);
+}
+
 // Calls of cublasLtMatmul() that are right, whose operands end where the session's memory does.
 // Neighbours notice a kernel that goes on from there.
 WireResult LtCallsAtTheEnd(const WireTarget& target) {
@@ -515,15 +605,35 @@ WireResult LtCallsAtTheEnd(const WireTarget& target) {
     const auto& types = kTypes[below(std::size(kTypes))];
     v[kLtMatmulComputeType] = types[0];
     v[kLtMatmulAtype] = v[kLtMatmulBtype] = types[1];
-    v[kLtMatmulCtype] = types[2];
+    v[kLtMatmulCtype] = v[kLtMatmulDtype] = types[2];
+    uint64_t least = 1;
+    switch (below(6)) {
+      case 0:
+        least = 16;
+        MakeFloat8(&random, &v);
+        break;
+      case 1:
+        UsePlanes(&v);
+        v[kLtMatmulComputeType] = 68;
+        v[kLtMatmulEpilogue] = 0;
+        break;
+      case 2:
+        least = 16;
+        Configure(&random, &v);
+        break;
+      default:
+        break;
+    }
     LibraryCall call;
     if (ReadLibraryCall(function, 0, v, &call) != CudaResult::kSuccess) {
       return Unprepared("a call that is right");
     }
-    const uint64_t align = below(2) == 0 ? 16 : 1;
+    const uint64_t align = below(2) == 0 ? 16 : least;
     for (const LibraryOperand& operand : call.operands) {
       const bool is_aux = operand.slot == kLtMatmulAuxRead || operand.slot == kLtMatmulAuxWritten;
-      v[operand.slot] = (kArena + kArenaBytes - operand.bytes) & ~((is_aux ? 16 : align) - 1);
+      const uint64_t alignment =
+          is_aux || operand.bytes % 4 == 0 ? std::max<uint64_t>(align, 4) : align;
+      v[operand.slot] = (kArena + kArenaBytes - operand.bytes) & ~((is_aux ? 16 : alignment) - 1);
     }
     const auto result = Call(session, function.number, v);
     if (result.ok() && *result == 0) {
@@ -565,13 +675,58 @@ WireResult LtPlansThatThereAreNot(const WireTarget& target) {
                            {{kLtMatmulAtype}, 2},
                            {{kLtMatmulBtype}, 14},
                            {{kLtMatmulCtype}, 1},
-                           {{kLtMatmulAtype, kLtMatmulBtype}, 28},
+                           {{kLtMatmulAtype, kLtMatmulBtype}, 29},
+                           {{kLtMatmulAtype, kLtMatmulBtype}, 30},
                            {{kLtMatmulComputeType}, 64},
                            {{kLtMatmulComputeType}, 79},
                            {{kLtMatmulM}, 0},
                            {{kLtMatmulBatchCount}, 0},
+                           {{kLtMatmulPlanes}, 2},
+                           {{kLtMatmulPlanes}, ~uint64_t{0}},
+                           // There are no planes of single precision.
+                           {{kLtMatmulPlanes}, 1},
+                           // Only 8-bit floating point has scales.
+                           {{kLtMatmulScalingA}, 1},
+                           {{kLtMatmulScalingB}, 2},
+                           {{kLtMatmulScalingD}, 1},
+                           {{kLtMatmulLargest}, 1},
+                           {{kLtMatmulScalingA}, 5},
+                           {{kLtMatmulScalingB}, ~uint64_t{0}},
+                           {{kLtMatmulLargest}, 2},
+                           {{kLtMatmulArrays}, 2},
+                           {{kLtMatmulArrays, kLtMatmulOrderA}, 1},
+                           {{kLtMatmulArrays, kLtMatmulOwn}, 1},
+                           {{kLtMatmulDtype}, 2},
+                           {{kLtMatmulCtype, kLtMatmulDtype}, 28},
                            {{kLtMatmulStrideD}, 15}};
   return TryChanges(target, function, changes);
+}
+
+// Algorithms and configurations that no library documents.
+WireResult LtConfigurationsThatThereAreNot(const WireTarget& target) {
+  const LibraryFunction& function = *FindLibraryFunction(kLtMatmulNumber);
+  std::vector<Wrong> all;
+  const auto add = [&](size_t slot, uint64_t value) {
+    Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slot, " of ", value)};
+    wrong.values[kLtMatmulOwn] = 1;
+    wrong.values[slot] = value;
+    all.push_back(std::move(wrong));
+  };
+  for (const size_t slot :
+       {kLtMatmulAlgorithm, kLtMatmulTile, kLtMatmulSplits, kLtMatmulScheme, kLtMatmulSwizzle,
+        kLtMatmulCustom, kLtMatmulStages, kLtMatmulInner, kLtMatmulCluster}) {
+    for (const uint64_t value : {uint64_t{999}, uint64_t{1000}, uint64_t{1001}, uint64_t{1} << 32,
+                                 uint64_t{1} << 63, ~uint64_t{0}}) {
+      add(slot, value);
+    }
+  }
+  add(kLtMatmulOwn, 2);
+  add(kLtMatmulOwn, ~uint64_t{0});
+  add(kLtMatmulScheme, 3);
+  add(kLtMatmulScheme, 8);
+  add(kLtMatmulInner, 5);
+  add(kLtMatmulCluster, 52);
+  return TryAll(target, function, all);
 }
 
 // Questions for algorithms with values that are refused in calls, or that are none.
@@ -580,17 +735,25 @@ WireResult LibraryQuestions(const WireTarget& target) {
   if (!session.ok()) return Unprepared(session.status());
   const std::vector<uint64_t> good = GoodValues(*FindLibraryFunction(kLtMatmulNumber));
   const auto ask = [&](uint32_t device, uint32_t number, uint32_t modes,
-                       const std::vector<uint64_t>& values) {
-    return (*session)->Call(cmd::LibraryAsk{device, number, modes, 0}, TailOf(values));
+                       const std::vector<uint64_t>& values, uint32_t question = kLtAskAlgorithms) {
+    return (*session)->Call(cmd::LibraryAsk{device, number, modes, question}, TailOf(values));
   };
   const auto works = ask(0, kLtMatmulNumber, 0, good);
   if (works.ok() && *works == kNotSupported) return NotHere("the device has no such function");
-  if (!works.ok() || *works != 0) return Unprepared("a good question");
+  const auto kinds = ask(0, kLtMatmulNumber, 0, good, kLtAskKinds);
+  if (!works.ok() || *works != 0 || !kinds.ok() || *kinds != 0) {
+    return Unprepared("a good question");
+  }
   std::vector<std::pair<absl::StatusOr<int>, std::string>> answers;
   for (const uint32_t number : {0u, 1u, 140u, ~0u}) {
     answers.emplace_back(ask(0, number, 0, good), absl::StrCat("function ", number));
   }
   answers.emplace_back(ask(77, kLtMatmulNumber, 0, good), "device 77");
+  answers.emplace_back(ask(77, kLtMatmulNumber, 0, good, kLtAskKinds), "device 77");
+  for (const uint32_t question : {2u, 255u, 0x80000000u, ~0u}) {
+    answers.emplace_back(ask(0, kLtMatmulNumber, 0, good, question),
+                         absl::StrCat("question ", question));
+  }
   answers.emplace_back(ask(0, kLtMatmulNumber, 0x80000000u, good), "modes");
   for (const size_t count :
        {size_t{0}, size_t{1}, good.size() - 1, good.size() + 1, size_t{9000}}) {
@@ -606,7 +769,10 @@ WireResult LibraryQuestions(const WireTarget& target) {
                                                 {kLtMatmulStrideA, ~uint64_t{0}}}) {
     std::vector<uint64_t> values = good;
     values[slot] = value;
-    answers.emplace_back(ask(0, kLtMatmulNumber, 0, values), absl::StrCat("value ", slot));
+    for (const uint32_t question : {kLtAskAlgorithms, kLtAskKinds}) {
+      answers.emplace_back(ask(0, kLtMatmulNumber, 0, values, question),
+                           absl::StrCat("value ", slot));
+    }
   }
   for (const auto& [answer, what] : answers) {
     const WireResult judged = JudgeRefusal(answer, absl::StrCat("a question with ", what));
@@ -722,20 +888,22 @@ std::vector<WireAttack> MakeAttacks(std::index_sequence<kIndices...>) {
     if (HasAddresses(functions[index])) add("addresses_elsewhere_of_", index, run);
   };
   (add_addresses(kIndices, &AddressesElsewhereOf<kIndices>), ...);
-  attacks.insert(attacks.end(),
-                 {{"library_scalars_elsewhere", "-", "", &ScalarsElsewhere},
-                  {"library_sizes_beyond_the_arena", "-", "", &SizesBeyondTheArena},
-                  {"library_sizes_behind_addresses", "-", "", &SizesBehindAddresses},
-                  {"library_addresses_that_change", "-", "", &AddressesThatChange},
-                  {"library_arguments_out_of_range", "-", "", &ArgumentsOutOfRange},
-                  {"library_types_that_do_not_go_together", "-", "", &TypesThatDoNotGoTogether},
-                  {"lt_sizes_beyond_the_arena", "-", "", &LtSizesBeyondTheArena},
-                  {"lt_calls_at_the_end", "-", "", &LtCallsAtTheEnd},
-                  {"lt_plans_that_there_are_not", "-", "", &LtPlansThatThereAreNot},
-                  {"library_questions", "-", "", &LibraryQuestions},
-                  {"library_functions_that_there_are_not", "-", "", &FunctionsThatThereAreNot},
-                  {"graph_of_a_library_call", "-", "", &GraphOfALibraryCall},
-                  {"random_library_calls", "-", "", &RandomCalls}});
+  attacks.insert(
+      attacks.end(),
+      {{"library_scalars_elsewhere", "-", "", &ScalarsElsewhere},
+       {"library_sizes_beyond_the_arena", "-", "", &SizesBeyondTheArena},
+       {"library_sizes_behind_addresses", "-", "", &SizesBehindAddresses},
+       {"library_addresses_that_change", "-", "", &AddressesThatChange},
+       {"library_arguments_out_of_range", "-", "", &ArgumentsOutOfRange},
+       {"library_types_that_do_not_go_together", "-", "", &TypesThatDoNotGoTogether},
+       {"lt_sizes_beyond_the_arena", "-", "", &LtSizesBeyondTheArena},
+       {"lt_calls_at_the_end", "-", "", &LtCallsAtTheEnd},
+       {"lt_plans_that_there_are_not", "-", "", &LtPlansThatThereAreNot},
+       {"lt_configurations_that_there_are_not", "-", "", &LtConfigurationsThatThereAreNot},
+       {"library_questions", "-", "", &LibraryQuestions},
+       {"library_functions_that_there_are_not", "-", "", &FunctionsThatThereAreNot},
+       {"graph_of_a_library_call", "-", "", &GraphOfALibraryCall},
+       {"random_library_calls", "-", "", &RandomCalls}});
   return attacks;
 }
 

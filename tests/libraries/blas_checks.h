@@ -41,9 +41,12 @@ F Find(void* library, const std::string& name) {
 #define DRIVER(name) Find<decltype(&name)>(driver, #name)
 #define BLAS(name, ...) Find<int (*)(void*, ##__VA_ARGS__)>(blas, name)
 
+// The call that is being made, for which the program may be ended.
+inline std::string under_way;
+
 inline void Must(int result, const char* what) {
   if (result == 0) return;
-  std::printf("%s: %d\n", what, result);
+  std::printf("%s: %d, with %s\n", what, result, under_way.c_str());
   std::exit(1);
 }
 

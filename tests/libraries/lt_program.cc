@@ -14,6 +14,7 @@
 #include <array>
 #include <cmath>
 #include <complex>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,31 +25,11 @@
 #include <vector>
 
 #include "tests/libraries/blas_checks.h"
+#include "tests/libraries/lt_operands.h"
 
 namespace warpline::blas_checks {
 namespace {
 
-// Numbers of cudaDataType and cublasComputeType_t.
-enum Type : int {
-  kFloat = 0,
-  kDouble = 1,
-  kHalf = 2,
-  kByte = 3,
-  kComplexFloat = 4,
-  kComplexDouble = 5,
-  kInteger = 10,
-  kBrain = 14
-};
-enum Compute : int {
-  kIn16 = 64,
-  kIn32 = 68,
-  kIn32Pedantic = 69,
-  kIn64 = 70,
-  kInInteger = 72,
-  kFast16 = 74,
-  kFastBrain = 75,
-  kTf32 = 77
-};
 // Bits of cublasLtEpilogue_t.
 enum Epilogue : unsigned {
   kDefault = 1,
@@ -79,182 +60,6 @@ constexpr unsigned kEpilogues[] = {kDefault,
                                    kSumsOfA,
                                    kSumsOfB};
 
-using Number = std::complex<double>;
-
-size_t BytesOf(int type) {
-  switch (type) {
-    case kByte:
-      return 1;
-    case kHalf:
-    case kBrain:
-      return 2;
-    case kFloat:
-    case kInteger:
-      return 4;
-    case kComplexDouble:
-      return 16;
-    default:
-      return 8;
-  }
-}
-bool IsComplex(int type) { return type == kComplexFloat || type == kComplexDouble; }
-bool IsInteger(int type) { return type == kByte || type == kInteger; }
-
-// The number that the bits of a half or bfloat16 are.
-double Widen(int type, uint16_t bits) {
-  if (type == kBrain) {
-    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-    float value;
-    std::memcpy(&value, &wide, sizeof(value));
-    return value;
-  }
-  const int exponent = bits >> 10 & 31;
-  const int fraction = bits & 0x3ff;
-  const double size =
-      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
-  return (bits & 0x8000) != 0 ? -size : size;
-}
-
-template <typename T>
-void Put(T value, uint8_t* to) {
-  std::memcpy(to, &value, sizeof(value));
-}
-template <typename T>
-T Get(const uint8_t* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
-void Encode(int type, Number value, uint8_t* to) {
-  switch (type) {
-    case kFloat:
-      return Put(static_cast<float>(value.real()), to);
-    case kDouble:
-      return Put(value.real(), to);
-    case kByte:
-      return Put(static_cast<int8_t>(value.real()), to);
-    case kInteger:
-      return Put(static_cast<int32_t>(value.real()), to);
-    case kComplexFloat:
-      return Put(std::complex<float>(value), to);
-    case kComplexDouble:
-      return Put(value, to);
-    default:
-      return Put(Encoded(type, value.real()), to);
-  }
-}
-Number Decode(int type, const uint8_t* from) {
-  switch (type) {
-    case kFloat:
-      return Get<float>(from);
-    case kDouble:
-      return Get<double>(from);
-    case kByte:
-      return Get<int8_t>(from);
-    case kInteger:
-      return Get<int32_t>(from);
-    case kComplexFloat:
-      return Number(Get<std::complex<float>>(from));
-    case kComplexDouble:
-      return Get<Number>(from);
-    default:
-      return Widen(type, Get<uint16_t>(from));
-  }
-}
-
-// Memory of the device, with its elements on the host. They are multiples of a quarter, so that
-// sums of products are exact in every type. They begin `offset` elements behind an address that is
-// aligned to 16 bytes.
-class Elements {
- public:
-  Elements(int type, size_t count, int offset = 0)
-      : host(count),
-        type_(type),
-        offset_(offset * BytesOf(type)),
-        bytes_(offset_ + count * BytesOf(type)) {
-    const double unit = IsInteger(type) ? 1 : 4;
-    for (Number& value : host) {
-      const double real = (Below(9) - 4) / unit;
-      value = IsComplex(type) ? Number(real, (Below(9) - 4) / unit) : Number(real);
-    }
-    for (size_t i = 0; i < count; ++i) Encode(type, host[i], At(i));
-    bytes_.Write();
-  }
-  void* at() const { return bytes_.at() + offset_; }
-  std::vector<Number> Read() const {
-    const std::vector<uint8_t> bytes = bytes_.Read();
-    std::vector<Number> read(host.size());
-    for (size_t i = 0; i < read.size(); ++i) {
-      read[i] = Decode(type_, &bytes[offset_ + i * BytesOf(type_)]);
-    }
-    return read;
-  }
-  std::vector<uint8_t> ReadBytes() const { return bytes_.Read(); }
-  const std::vector<uint8_t>& bytes() const { return bytes_.host; }
-
-  std::vector<Number> host;
-
- private:
-  uint8_t* At(size_t i) { return &bytes_.host[offset_ + i * BytesOf(type_)]; }
-
-  int type_;
-  size_t offset_;
-  Memory<uint8_t> bytes_;
-};
-
-#define LT(name, ...) Find<int (*)(__VA_ARGS__)>(blas, "cublasLt" name)
-
-// A descriptor, in the program's own memory.
-using Descriptor = std::array<uint64_t, 32>;
-
-template <typename T>
-void Set(const char* function, Descriptor* descriptor, int attribute, T value) {
-  Must(Find<int (*)(Descriptor*, int, const void*, size_t)>(blas, function)(descriptor, attribute,
-                                                                            &value, sizeof(value)),
-       function);
-}
-
-// A matrix: its layout, and where its elements are.
-struct Matrix {
-  // The leading dimension and the stride are so many `more` than they need to be.
-  struct More {
-    int leading, stride;
-  };
-  Matrix(int type, int rows, int columns, int batches, bool by_rows, const More& more, int offset)
-      : rows(rows), columns(columns), batches(batches), by_rows(by_rows) {
-    leading = (by_rows ? columns : rows) + more.leading;
-    stride = static_cast<int64_t>(leading) * (by_rows ? rows : columns) + more.stride;
-    const size_t last = Extent(by_rows ? columns : rows, by_rows ? rows : columns, leading);
-    elements = std::make_unique<Elements>(type, stride * (batches - 1) + last, offset);
-    Must(LT("MatrixLayoutInit_internal", Descriptor*, size_t, int, uint64_t, uint64_t, int64_t)(
-             &layout, 64, type, rows, columns, leading),
-         "layout");
-    constexpr char kSet[] = "cublasLtMatrixLayoutSetAttribute";
-    if (by_rows) Set(kSet, &layout, 1, int32_t{1});
-    if (batches > 1) {
-      Set(kSet, &layout, 5, static_cast<int32_t>(batches));
-      Set(kSet, &layout, 6, stride);
-    }
-  }
-  size_t Index(int batch, int row, int column) const {
-    return batch * stride + (by_rows ? static_cast<int64_t>(row) * leading + column
-                                     : static_cast<int64_t>(column) * leading + row);
-  }
-  Number At(int op, int batch, int row, int column) const {
-    const Number value =
-        elements->host[op == 0 ? Index(batch, row, column) : Index(batch, column, row)];
-    return op == 2 ? std::conj(value) : value;
-  }
-
-  int rows, columns, batches;
-  bool by_rows;
-  int leading;
-  int64_t stride;
-  std::unique_ptr<Elements> elements;
-  Descriptor layout{};
-};
-
 // cublasLtMatmulHeuristicResult_t
 struct Heuristic {
   std::array<uint64_t, 8> algorithm;
@@ -266,12 +71,20 @@ struct Heuristic {
 
 int refused = 0;
 
+// Says which product it was when the library ends the program.
+extern "C" void OnAbort(int) {
+  std::printf("ended by the library: %s\n", under_way.c_str());
+  std::fflush(stdout);
+  std::_Exit(3);
+}
+
 void CompareNumbers(const std::string& what, const std::vector<Number>& got,
                     const std::vector<Number>& want, double relative) {
   ++checks;
   for (size_t i = 0; i < want.size(); ++i) {
     if (std::abs(got[i] - want[i]) <= relative * (1 + std::abs(want[i]))) continue;
-    std::printf("%s: element %zu is %g, not %g\n", what.c_str(), i, got[i].real(), want[i].real());
+    std::printf("%s: element %zu is %g + %gi, not %g + %gi\n", what.c_str(), i, got[i].real(),
+                got[i].imag(), want[i].real(), want[i].imag());
     ++wrong;
     return;
   }
@@ -285,8 +98,10 @@ double GeluGradient(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
 }
 
+// The types of A, of B, and of C and D but for those of kFloat8Types.
 struct Types {
   int compute, in, out, scale;
+  int b = -1, c = -1;  // -1: as A and D.
 };
 constexpr Types kTypes[] = {{kIn32, kFloat, kFloat, kFloat},
                             {kTf32, kFloat, kFloat, kFloat},
@@ -302,6 +117,23 @@ constexpr Types kTypes[] = {{kIn32, kFloat, kFloat, kFloat},
                             {kInInteger, kByte, kInteger, kInteger},
                             {kIn64, kComplexDouble, kComplexDouble, kComplexDouble},
                             {kIn32, kComplexFloat, kComplexFloat, kComplexFloat}};
+constexpr Types kFloat8Types[] = {
+    {kIn32, kE4m3, kBrain, kFloat, kE4m3, kBrain}, {kIn32, kE4m3, kE4m3, kFloat, kE4m3, kBrain},
+    {kIn32, kE4m3, kHalf, kFloat, kE4m3, kHalf},   {kIn32, kE4m3, kFloat, kFloat, kE4m3, kFloat},
+    {kIn32, kE4m3, kBrain, kFloat, kE5m2, kBrain}, {kIn32, kE5m2, kE5m2, kFloat, kE4m3, kBrain},
+    {kIn32, kE5m2, kE4m3, kFloat, kE4m3, kHalf},   {kIn32, kE4m3, kFloat, kFloat, kE5m2, kFloat}};
+constexpr unsigned kFloat8Epilogues[] = {kDefault,      kRelu,         kBias,
+                                         kRelu | kBias, kGelu | kBias, kGelu};
+constexpr Types kPlanarTypes[] = {{kIn32, kHalf, kHalf, kComplexFloat},
+                                  {kIn32, kHalf, kFloat, kComplexFloat},
+                                  {kIn32, kBrain, kBrain, kComplexFloat},
+                                  {kIn32, kBrain, kFloat, kComplexFloat}};
+
+// How a program comes to an algorithm.
+enum class Choice {
+  kFound,  // It takes one of those that the library finds, or leaves it to the library.
+  kOwn     // It configures one.
+};
 
 // The relative error of a type.
 double Epsilon(int type) {
@@ -310,6 +142,10 @@ double Epsilon(int type) {
       return 1e-3;
     case kBrain:
       return 2e-2;  // The library may sum parts in this type.
+    case kE4m3:
+      return 0.07;
+    case kE5m2:
+      return 0.13;
     case kInteger:
     case kDouble:
     case kComplexDouble:
@@ -322,27 +158,45 @@ double Epsilon(int type) {
 // One product, all of whose parameters are random but for the types and the epilogue.
 class Product {
  public:
-  Product(const Types& types, unsigned epilogue)
+  using Form = Matrix::Form;
+
+  Product(const Types& types, unsigned epilogue, Form form = Form::kPlain,
+          Choice choice = Choice::kFound)
       : types_(types),
         epilogue_(epilogue),
-        plain_(IsInteger(types.in)),
-        unit_(!plain_ && Below(3) == 0 ? 1 : 8),
+        form_(form),
+        choice_(choice),
+        float8_(IsFloat8(types.in)),
+        plain_(IsInteger(types.in) || float8_ || form == Form::kArrays),
+        unit_(float8_                                                ? 16
+              : !plain_ && choice == Choice::kFound && Below(3) == 0 ? 1
+                                                                     : 8),
         m_(unit_ * (1 + Below((Below(8) == 0 ? 320 : 64) / unit_))),
         n_(unit_ * (1 + Below(64 / unit_))),
-        k_(unit_ * (1 + Below(64 / unit_))),
-        batches_(Below(3) == 0 ? 1 + Below(3) : 1),
-        ta_(Below(IsComplex(types.in) ? 3 : 2)),
-        tb_(Below(IsComplex(types.in) ? 3 : 2)),
+        k_(unit_ * (1 + Below((float8_ && Below(2) == 0 ? 640 : 64) / unit_))),
+        batches_(Below(3) == 0 || form == Form::kArrays ? 1 + Below(3) : 1),
+        ta_(float8_ ? 1 : Below(HasImaginary() ? 3 : 2)),
+        tb_(float8_ ? 0 : Below(HasImaginary() ? 3 : 2)),
         by_rows_(!plain_ && epilogue == kDefault && Below(4) == 0),
-        offset_(!plain_ && Below(3) == 0 ? 1 : 0),
+        offset_(!plain_ && choice == Choice::kFound && Below(3) == 0 ? 1 : 0),
         more_(More()),
-        a_(types.in, ta_ != 0 ? k_ : m_, ta_ != 0 ? m_ : k_, batches_, Rows(), More(), Off()),
-        b_(types.in, tb_ != 0 ? n_ : k_, tb_ != 0 ? k_ : n_, batches_, Rows(), More(), Off()),
-        c_(types.out, m_, n_, batches_, by_rows_, more_, Off()),
-        d_(types.out, m_, n_, batches_, by_rows_, more_, Off()),
+        a_(form, types.in, ta_ != 0 ? k_ : m_, ta_ != 0 ? m_ : k_, batches_, Rows(), More(), Off()),
+        b_(form, types.b < 0 ? types.in : types.b, tb_ != 0 ? n_ : k_, tb_ != 0 ? k_ : n_, batches_,
+           Rows(), More(), Off()),
+        c_(form, c_type(), m_, n_, batches_, by_rows_, more_, Off()),
+        d_(form, types.out, m_, n_, batches_, by_rows_, more_, Off()),
+        scale_modes_(float8_ ? ScaleModes() : Modes(-1, -1)),
+        scale_a_(Scales(scale_modes_.first, m_)),
+        scale_b_(Scales(scale_modes_.second, n_)),
+        scale_d_(float8_ && IsFloat8(types.out) && Below(2) == 0
+                     ? std::make_unique<Elements>(kFloat, 1)
+                     : nullptr),
+        largest_(float8_ && IsFloat8(types.out) && Below(2) == 0
+                     ? std::make_unique<Elements>(kFloat, 1)
+                     : nullptr),
         bias_count_(epilogue == kSumsOfB ? n_ : m_),
         bias_stride_(bias_count_ + Off()),
-        bias_(types.out, static_cast<size_t>(bias_stride_) * (batches_ - 1) + bias_count_, Off()),
+        bias_(c_type(), static_cast<size_t>(bias_stride_) * (batches_ - 1) + bias_count_, Off()),
         mask_leading_((m_ + 127) / 128 * 128),
         mask_(kFloat, static_cast<size_t>(mask_leading_) / 32 * n_ * batches_),
         aux_leading_((m_ + 7) / 8 * 8),
@@ -350,6 +204,7 @@ class Product {
 
   void Check() {
     Describe();
+    under_way = What();
     const bool on_device = Below(4) == 0;
     const Number alpha = 2, beta = Below(2);
     Elements scalars(types_.scale, 2);
@@ -377,16 +232,23 @@ class Product {
       ++refused;
       return;
     }
-    // By itself the native library takes kernels that need more alignment than D may have.
-    if (offset_ != 0 || Below(4) != 0) chosen = &found[Below(count)];
-    Matrix* const c = Below(3) == 0 ? &d_ : &c_;  // In place.
+    // By itself the native library takes kernels that need more alignment than D may have, or the
+    // second plane.
+    if (offset_ != 0 || form_ == Form::kPlanes || Below(4) != 0) chosen = &found[Below(count)];
+    if (choice_ == Choice::kOwn) {
+      if (!Configure(&found[0])) {
+        ++refused;
+        return;
+      }
+      chosen = &found[0];
+    }
+    Matrix* const c = Below(3) == 0 && c_type() == types_.out ? &d_ : &c_;  // In place.
     const Allocation workspace(kWorkspace);
     const int done = LT("Matmul", void*, Descriptor*, const void*, const void*, Descriptor*,
                         const void*, Descriptor*, const void*, const void*, Descriptor*, void*,
                         Descriptor*, const void*, void*, size_t, CUstream)(
-        handle, &description_, alpha_at, a_.elements->at(), &a_.layout, b_.elements->at(),
-        &b_.layout, beta_at, c->elements->at(), &c->layout, d_.elements->at(), &d_.layout,
-        chosen == nullptr ? nullptr : chosen->algorithm.data(),
+        handle, &description_, alpha_at, a_.at(), &a_.layout, b_.at(), &b_.layout, beta_at, c->at(),
+        &c->layout, d_.at(), &d_.layout, chosen == nullptr ? nullptr : chosen->algorithm.data(),
         reinterpret_cast<void*>(workspace.address()), kWorkspace, nullptr);
     Expect(done == 0, What() + ": status ", done);
     if (done == 0) Judge(*c, used_alpha, used_beta);
@@ -396,19 +258,64 @@ class Product {
   static constexpr char kSetDescription[] = "cublasLtMatmulDescSetAttribute";
   static constexpr size_t kWorkspace = size_t{1} << 20;
 
-  Matrix::More More() const { return {unit_ * Below(3), unit_ * Below(3) + Off()}; }
+  Matrix::More More() const { return {unit_ * Below(3), unit_ * Below(3) + Off(), Below(16)}; }
   bool Rows() const { return !plain_ && Below(4) == 0; }
   int Off() const { return offset_ * Below(8); }
   bool Has(unsigned bits) const { return (epilogue_ & bits) != 0; }
+  bool HasImaginary() const { return IsComplex(types_.in) || form_ == Form::kPlanes; }
+  int c_type() const { return types_.c < 0 ? types_.out : types_.c; }
+
+  // The scales of A or B, which has so many rows or columns of the result. Their numbers are powers
+  // of two.
+  struct ScaleFactors {
+    int mode;  // cublasLtMatmulMatrixScale_t
+    int outer;
+    int blocks;  // The number of blocks of terms, in memory.
+    Elements numbers;
+
+    double At(int row, int term) const {
+      const int index = mode == 0   ? 0
+                        : mode == 3 ? row
+                        : mode == 4 ? row + term / 128 * outer
+                                    : term / 128 + row / 128 * blocks;
+      return numbers.host[index].real();
+    }
+  };
+  // The modes of A's and B's scales; -1 for none. Others do not go together. There are no several
+  // scales for batches.
+  using Modes = std::pair<int, int>;
+  Modes ScaleModes() const {
+    constexpr Modes kModes[] = {{-1, -1}, {-1, 0}, {0, -1}, {0, 0}, {3, 3}, {4, 4}, {4, 5}, {5, 4}};
+    return kModes[Below(batches_ > 1 ? 4 : 8)];
+  }
+  std::unique_ptr<ScaleFactors> Scales(int mode, int outer) const {
+    if (mode < 0) return nullptr;
+    const int terms = (k_ + 127) / 128, squares = (terms + 3) / 4 * 4;
+    const int count = mode == 0   ? 1
+                      : mode == 3 ? outer
+                      : mode == 4 ? outer * terms
+                                  : squares * ((outer + 127) / 128);
+    return std::unique_ptr<ScaleFactors>(
+        new ScaleFactors{mode, outer, squares, Elements(kFloat, count, 0, {0.5, 1, 2, 1})});
+  }
+  double ScaleOf(const std::unique_ptr<ScaleFactors>& scales, int row, int term) const {
+    return scales == nullptr ? 1 : scales->At(row, term);
+  }
   std::string What() const {
     char text[160];
     std::snprintf(text, sizeof(text),
-                  "compute %d, types %d and %d, epilogue %u, ops %d %d, %d x %d x %d, %d times%s",
+                  "compute %d, types %d and %d, epilogue %u, ops %d %d, %d x %d x %d, %d times%s%s",
                   types_.compute, types_.in, types_.out, epilogue_, ta_, tb_, m_, n_, k_, batches_,
                   by_rows_       ? ", by rows"
                   : offset_ != 0 ? ", anywhere"
-                                 : "");
-    return text;
+                                 : "",
+                  form_ == Form::kPlanes    ? ", in planes"
+                  : form_ == Form::kArrays  ? ", arrays"
+                  : choice_ == Choice::kOwn ? ", own algorithm"
+                                            : "");
+    if (!float8_) return text;
+    return text + (", scales " + std::to_string(scale_modes_.first)) + " " +
+           std::to_string(scale_modes_.second);
   }
   static void Expect(bool holds, const std::string& what, int number) {
     ++checks;
@@ -427,7 +334,17 @@ class Product {
     if (Has(kBias | kBiasGradient | kSumsOfA | kSumsOfB)) {
       Set(kSetDescription, &description_, 8, bias_.at());
       Set(kSetDescription, &description_, 10, static_cast<int64_t>(bias_stride_));
+      if (c_type() != types_.out) Set(kSetDescription, &description_, 26, int32_t{c_type()});
     }
+    const auto scale = [&](int pointer, int mode, const std::unique_ptr<ScaleFactors>& scales) {
+      if (scales == nullptr) return;
+      Set(kSetDescription, &description_, pointer, scales->numbers.at());
+      if (scales->mode != 0) Set(kSetDescription, &description_, mode, int32_t{scales->mode});
+    };
+    scale(17, 31, scale_a_);
+    scale(18, 32, scale_b_);
+    if (scale_d_ != nullptr) Set(kSetDescription, &description_, 20, scale_d_->at());
+    if (largest_ != nullptr) Set(kSetDescription, &description_, 21, largest_->at());
     if (!Has(kAux)) return;
     const bool mask = Has(kRelu | kReluGradient);
     const auto leading = static_cast<int64_t>(mask ? mask_leading_ : aux_leading_);
@@ -444,7 +361,9 @@ class Product {
     if (Below(4) == 0) Set(kSet, &preference, 3, uint32_t{0});  // No sums of parts.
     const std::pair<int, const Matrix*> matrices[] = {{5, &a_}, {6, &b_}, {7, &c_}, {8, &d_}};
     for (const auto& [attribute, matrix] : matrices) {
-      const auto address = reinterpret_cast<uintptr_t>(matrix->elements->at());
+      // One bit or the other says how little one of the planes is aligned.
+      const auto address = reinterpret_cast<uintptr_t>(matrix->elements->at()) |
+                           matrix->apart * BytesOf(matrix->type);
       Set(kSet, &preference, attribute,
           static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256)));
     }
@@ -452,6 +371,74 @@ class Product {
               Descriptor*, Descriptor*, int, Heuristic*,
               int*)(handle, &description_, &a_.layout, &b_.layout, &c_.layout, &d_.layout,
                     &preference, static_cast<int>(found->size()), found->data(), count);
+  }
+
+  // Notes the configuration.
+  void Note(const void* algorithm) const {
+    under_way = What() + ", configuration";
+    for (int attribute = 0; attribute < 9; ++attribute) {
+      uint32_t value = 0;
+      size_t written = 0;
+      LT("MatmulAlgoConfigGetAttribute", const void*, int, void*, size_t, size_t*)
+      (algorithm, attribute, &value, attribute < 7 ? 4 : 2, &written);
+      under_way += " " + std::to_string(value);
+    }
+  }
+
+  // Looks for an algorithm and a configuration that the library has for this product.
+  bool Configure(Heuristic* found) const {
+    std::array<int, 64> ids{};
+    int count = 0;
+    const int types[] = {types_.compute, types_.scale,
+                         types_.in,      types_.b < 0 ? types_.in : types_.b,
+                         c_type(),       types_.out};
+    const auto ids_of =
+        LT("MatmulAlgoGetIds", void*, int, int, int, int, int, int, int, int*, int*);
+    const auto init = LT("MatmulAlgoInit", void*, int, int, int, int, int, int, int, void*);
+    const auto get = LT("MatmulAlgoCapGetAttribute", const void*, int, void*, size_t, size_t*);
+    const auto set = LT("MatmulAlgoConfigSetAttribute", void*, int, const void*, size_t);
+    const auto check =
+        LT("MatmulAlgoCheck", void*, const Descriptor*, const Descriptor*, const Descriptor*,
+           const Descriptor*, const Descriptor*, const void*, Heuristic*);
+    Must(ids_of(handle, types[0], types[1], types[2], types[3], types[4], types[5],
+                static_cast<int>(ids.size()), ids.data(), &count),
+         "numbers of algorithms");
+    for (int attempt = 0; attempt < 40 && count > 0; ++attempt) {
+      void* const algorithm = found->algorithm.data();
+      Must(init(handle, types[0], types[1], types[2], types[3], types[4], types[5],
+                ids[Below(count)], algorithm),
+           "algorithm");
+      const auto number = [&](int capability) {
+        uint32_t value = 0;
+        size_t written = 0;
+        Must(get(algorithm, capability, &value, sizeof(value), &written), "capability");
+        return static_cast<int>(value);
+      };
+      const auto one_of = [&](int capability) {
+        std::array<uint32_t, 1024> values{};
+        size_t written = 0;
+        Must(get(algorithm, capability, values.data(), sizeof(values), &written), "list");
+        return written == 0 ? 0 : values[Below(static_cast<int>(written / sizeof(uint32_t)))];
+      };
+      const auto configure = [&](int attribute, auto value) {
+        Must(set(algorithm, attribute, &value, sizeof(value)), "configuration");
+      };
+      configure(1, one_of(6));
+      configure(6, one_of(13));
+      if (number(0) != 0 && Below(2) == 0) {
+        configure(2, uint32_t(2 + Below(7)));
+        configure(3, (uint32_t{1} << Below(3)) & static_cast<uint32_t>(number(1)));
+      }
+      configure(4, uint32_t(Below(number(2) + 1)));
+      configure(5, uint32_t(Below(number(7) + 1)));
+      if (Below(3) == 0) configure(8, static_cast<uint16_t>(Below(52)));
+      Heuristic checked{};
+      Note(algorithm);
+      const int status = check(handle, &description_, &a_.layout, &b_.layout, &c_.layout,
+                               &d_.layout, algorithm, &checked);
+      if (status == 0 && checked.workspace <= kWorkspace) return true;
+    }
+    return false;
   }
 
   bool MaskBit(const std::vector<uint8_t>& bytes, int batch, int i, int j) const {
@@ -464,15 +451,17 @@ class Product {
   }
 
   void Judge(const Matrix& c, Number alpha, Number beta) {
-    std::vector<Number> want = d_.elements->host, bias = bias_.host, aux = aux_.host;
+    std::vector<Number> want = d_.HostAll(), bias = bias_.host, aux = aux_.host;
     const std::vector<uint8_t> mask = mask_.ReadBytes();
     bool mask_is_right = true;
+    double largest = 0;
     for (int batch = 0; batch < batches_; ++batch) {
       for (int j = 0; j < n_; ++j) {
         for (int i = 0; i < m_; ++i) {
           Number sum = 0;
           for (int l = 0; l < k_; ++l) {
-            sum += a_.At(ta_, batch, i, l) * b_.At(tb_, batch, l, j);
+            sum += a_.At(ta_, batch, i, l) * b_.At(tb_, batch, l, j) * ScaleOf(scale_a_, i, l) *
+                   ScaleOf(scale_b_, j, l);
           }
           Number x = alpha * sum + beta * c.At(0, batch, i, j);
           if (Has(kBias)) x += bias_.host[static_cast<size_t>(batch) * bias_stride_ + i];
@@ -487,6 +476,8 @@ class Product {
           } else if (Has(kGeluGradient)) {
             x *= GeluGradient(aux_.host[AuxIndex(batch, i, j)].real());
           }
+          largest = std::max(largest, std::abs(x));
+          if (scale_d_ != nullptr) x *= scale_d_->host[0];
           want[d_.Index(batch, i, j)] = x;
         }
       }
@@ -504,7 +495,10 @@ class Product {
     // NVIDIA's own GELU is an approximation.
     const bool smooth = Has(kGelu | kGeluGradient);
     const std::string what = What();
-    CompareNumbers(what, d_.elements->Read(), want, smooth ? std::max(2 * error, 2e-3) : error);
+    if (largest_ != nullptr) {
+      CompareNumbers(what + ", largest", largest_->Read(), {largest}, smooth ? 2e-3 : 1e-5);
+    }
+    CompareNumbers(what, d_.Read(), want, smooth ? std::max(2 * error, 2e-3) : error);
     CompareNumbers(what + ", bias", bias_.Read(), bias, (smooth ? 4e-3 : error) * n_);
     CompareNumbers(what + ", auxiliary memory", aux_.Read(), aux, error);
     Expect(mask_is_right, what + ", mask ", 0);
@@ -512,6 +506,9 @@ class Product {
 
   const Types types_;
   const unsigned epilogue_;
+  const Form form_;
+  const Choice choice_;
+  const bool float8_;  // Has 8-bit floating point, for which there is one order, and operations.
   // Without rows and odd sizes: NVIDIA's heuristics name algorithms for integers then that the
   // library does not have.
   const bool plain_;
@@ -520,6 +517,9 @@ class Product {
   const int offset_;         // 1 where operands begin at any element.
   const Matrix::More more_;  // C and D have one layout.
   Matrix a_, b_, c_, d_;
+  const Modes scale_modes_;
+  const std::unique_ptr<ScaleFactors> scale_a_, scale_b_;
+  const std::unique_ptr<Elements> scale_d_, largest_;
   const int bias_count_, bias_stride_;
   Elements bias_;
   const int mask_leading_;
@@ -560,6 +560,7 @@ int Main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
   Allocation::edges = argc > 2 && std::string(argv[2]) == "--edges";
   if (argc > 3) random_bits.seed(static_cast<unsigned>(std::atoi(argv[3])));
+  std::signal(SIGABRT, &OnAbort);
   driver = dlopen("libcuda.so.1", RTLD_NOW);
   blas = dlopen("libcublasLt.so.13", RTLD_NOW);
   if (driver == nullptr || blas == nullptr) {
@@ -581,7 +582,21 @@ int Main(int argc, char** argv) {
       for (const unsigned epilogue : kEpilogues) {
         if ((IsComplex(types.in) || IsInteger(types.in)) && epilogue != kDefault) continue;
         Product(types, epilogue).Check();
+        // Some for integers read behind their operands, and the server has none.
+        if (IsInteger(types.in)) continue;
+        Product(types, epilogue, Matrix::Form::kPlain, Choice::kOwn).Check();
       }
+      if (!IsInteger(types.in)) Product(types, kDefault, Matrix::Form::kArrays).Check();
+    }
+    for (const Types& types : kFloat8Types) {
+      for (const unsigned epilogue : kFloat8Epilogues) {
+        if (epilogue != kDefault && types.c == kFloat) continue;
+        Product(types, epilogue).Check();
+        Product(types, epilogue, Matrix::Form::kPlain, Choice::kOwn).Check();
+      }
+    }
+    for (const Types& types : kPlanarTypes) {
+      Product(types, kDefault, Matrix::Form::kPlanes).Check();
     }
   }
   Must(LT("Destroy", void*)(handle), "destroy");

@@ -2,6 +2,8 @@
 // (client_stub/shim/library_abi.h).
 #include "client_stub/core/libraries/library_calls.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -63,24 +65,22 @@ CUresult Call(CUstream handle, uint32_t function, uint32_t modes,
   return runtime().launch_blocking ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
-CUresult Ask(uint32_t function, uint32_t modes, absl::Span<const uint64_t> values,
-             absl::Span<LtAlgorithm> algorithms, uint32_t* found) {
+CUresult Ask(warpline_library_question* question) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(nullptr, DefaultStream::kLegacy, &stream));
-  const cmd::LibraryAsk command = {stream->device->number, function, modes, 0};
-  const std::string_view tail(reinterpret_cast<const char*>(values.data()),
-                              values.size() * sizeof(values[0]));
+  const cmd::LibraryAsk command = {stream->device->number, question->function, question->modes,
+                                   question->question};
+  const std::string_view tail(reinterpret_cast<const char*>(question->values),
+                              question->count * sizeof(question->values[0]));
   std::string reply;
   WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, tail, &reply)));
   std::string_view rest = reply;
   cmd::LibraryAskReply answer;
   if (!TakeStruct(&rest, &answer)) return CUDA_ERROR_UNKNOWN;
-  *found = 0;
-  for (LtAlgorithm& algorithm : algorithms) {
-    if (*found == answer.count) break;
-    if (!TakeStruct(&rest, &algorithm)) return CUDA_ERROR_UNKNOWN;
-    ++*found;
-  }
+  question->found = std::min(answer.count, question->most);
+  const uint64_t bytes = uint64_t{question->found} * question->bytes;
+  if (rest.size() < bytes) return CUDA_ERROR_UNKNOWN;
+  std::memcpy(question->answers, rest.data(), bytes);
   return CUDA_SUCCESS;
 }
 
@@ -93,8 +93,6 @@ extern "C" CUresult warpline_library_call(CUstream stream, unsigned function, un
   return Call(stream, function, modes, {values, count});
 }
 
-extern "C" CUresult warpline_library_ask(unsigned function, unsigned modes, const uint64_t* values,
-                                         unsigned count, LtAlgorithm* algorithms, unsigned most,
-                                         unsigned* found) {
-  return Ask(function, modes, {values, count}, {algorithms, most}, found);
+extern "C" CUresult warpline_library_ask(warpline_library_question* question) {
+  return Ask(question);
 }

@@ -6,13 +6,11 @@
 #include <cstdint>
 
 #include "client_stub/core/base/cuda_api.h"
-#include "proto/adapters/lt_types.h"
+#include "client_stub/shim/library_abi.h"
 
 extern "C" CUresult warpline_library_find(unsigned* version);
 extern "C" CUresult warpline_library_call(CUstream stream, unsigned function, unsigned modes,
                                           const uint64_t* values, unsigned count);
-extern "C" CUresult warpline_library_ask(unsigned function, unsigned modes, const uint64_t* values,
-                                         unsigned count, warpline::LtAlgorithm* algorithms,
-                                         unsigned most, unsigned* found);
+extern "C" CUresult warpline_library_ask(warpline_library_question* question);
 
 #endif  // WARPLINE_CLIENT_STUB_CORE_LIBRARIES_LIBRARY_CALLS_H_

@@ -101,7 +101,10 @@ class NoLibraries : public virtual Libraries {
     return Lacks(Capability::kLibraries);
   }
   CudaResult LibraryAlgorithms(uint32_t, absl::Span<const uint64_t>,
-                               std::vector<LibraryAlgorithm>*) override {
+                               std::vector<LtAlgorithm>*) override {
+    return Lacks(Capability::kLibraries);
+  }
+  CudaResult LibraryKinds(absl::Span<const uint64_t>, std::vector<LtKind>*) override {
     return Lacks(Capability::kLibraries);
   }
   CudaResult LibraryFault() override { return CudaResult::kSuccess; }

@@ -6,13 +6,13 @@
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_LIBRARIES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_LIBRARIES_H_
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
+#include "proto/adapters/lt_types.h"
 #include "server/device/facets/capabilities.h"
 #include "server/device/facets/types.h"
 
@@ -57,14 +57,6 @@ struct LibraryCost {
   uint32_t number_bytes = 4;       // 2, 4 or 8
 };
 
-// An algorithm that the device's library would use for a product.
-struct LibraryAlgorithm {
-  uint64_t workspace = 0;  // Bytes that it needs.
-  float waves = 0;         // Its blocks, in parts of those that the device has room for at once.
-  // Its configuration, as the library tells it (proto/adapters/lt_types.h).
-  std::array<uint32_t, 9> config{};
-};
-
 // Thread-safe.
 class Libraries {
  public:
@@ -83,9 +75,13 @@ class Libraries {
   virtual CudaResult CallLibrary(const LibraryRequest& request, StreamId stream,
                                  uint32_t* launches) = 0;
   // Gets the algorithms that the device's library would use for a call of cublasLtMatmul() with
-  // these values, the best one first. For addresses the values have alignments. Nothing is issued.
+  // these values, the best one first, or the one that the values configure. For addresses the
+  // values have alignments. Nothing is issued.
   virtual CudaResult LibraryAlgorithms(uint32_t modes, absl::Span<const uint64_t> values,
-                                       std::vector<LibraryAlgorithm>* algorithms) = 0;
+                                       std::vector<LtAlgorithm>* algorithms) = 0;
+  // Gets the algorithms that a program can configure for calls with the types of these values.
+  virtual CudaResult LibraryKinds(absl::Span<const uint64_t> values,
+                                  std::vector<LtKind>* kinds) = 0;
   // Returns the error of a call that is complete, from then on, or kSuccess: kIllegalAddress or
   // kMisalignedAddress for an address in device memory, in whose place another was used.
   virtual CudaResult LibraryFault() = 0;

@@ -61,6 +61,11 @@ device::Texture ToTexture(const cmd::TextureCreate& command) {
   return texture;
 }
 
+template <typename T>
+void AppendAll(const std::vector<T>& from, std::string* to) {
+  to->append(reinterpret_cast<const char*>(from.data()), from.size() * sizeof(T));
+}
+
 }  // namespace
 
 void ControlExecutor::Do(const cmd::TensorMapEncode& command, Task& task) {
@@ -108,7 +113,8 @@ void ControlExecutor::Do(const cmd::LibraryFind& command, Task& task) {
 void ControlExecutor::Do(const cmd::LibraryAsk& command, Task& task) {
   std::array<uint64_t, kMostLibraryValues> values;
   LibraryCall call;
-  std::vector<device::LibraryAlgorithm> found;
+  std::vector<LtAlgorithm> algorithms;
+  std::vector<LtKind> kinds;
   CudaResult result = CudaResult::kInvalidValue;
   const size_t count = task.tail.size() / sizeof(uint64_t);
   if (command.function != kLtMatmulNumber) {
@@ -117,19 +123,20 @@ void ControlExecutor::Do(const cmd::LibraryAsk& command, Task& task) {
     std::memcpy(values.data(), task.tail.data(), task.tail.size());
     const absl::Span<const uint64_t> all(values.data(), count);
     result = ReadLibraryCall(*FindLibraryFunction(command.function), command.modes, all, &call);
-    if (result == CudaResult::kSuccess) {
-      result =
-          host_->devices->context(command.device)->LibraryAlgorithms(command.modes, all, &found);
+    device::Context* const context = host_->devices->context(command.device);
+    if (result == CudaResult::kSuccess && command.question == kLtAskAlgorithms) {
+      result = context->LibraryAlgorithms(command.modes, all, &algorithms);
+    } else if (result == CudaResult::kSuccess && command.question == kLtAskKinds) {
+      result = context->LibraryKinds(all, &kinds);
+    } else if (result == CudaResult::kSuccess) {
+      result = CudaResult::kNotSupported;
     }
   }
   cmd::LibraryAskReply reply;
-  reply.count = static_cast<uint32_t>(found.size());
+  reply.count = static_cast<uint32_t>(algorithms.size() + kinds.size());
   std::string bytes(BytesOf(reply));
-  for (const device::LibraryAlgorithm& algorithm : found) {
-    LtAlgorithm sent = {algorithm.workspace, algorithm.waves, {}};
-    CopyAll(algorithm.config, &sent.config);
-    bytes.append(reinterpret_cast<const char*>(&sent), sizeof(sent));
-  }
+  AppendAll(algorithms, &bytes);
+  AppendAll(kinds, &bytes);
   host_->sink->Reply(task.seq, result, bytes);
 }
 

@@ -297,14 +297,17 @@ TEST_F(SessionObjectsTest, AQuestionForAlgorithmsIsCheckedAsACallIs) {
   }
   values[kLtMatmulComputeType] = 68;  // CUBLAS_COMPUTE_32F
   values[kLtMatmulRequested] = 2;
-  const auto ask = [&](uint32_t device, uint32_t function, size_t count) {
-    return Add(cmd::LibraryAsk{device, function, 0, 0},
+  const auto ask = [&](uint32_t device, uint32_t function, size_t count,
+                       uint32_t question = kLtAskAlgorithms) {
+    return Add(cmd::LibraryAsk{device, function, 0, question},
                {reinterpret_cast<const char*>(values.data()), count * sizeof(values[0])});
   };
   const uint64_t good = ask(0, kLtMatmulNumber, kLtMatmulValues);
   const uint64_t elsewhere = ask(1, kLtMatmulNumber, kLtMatmulValues);
   const uint64_t other = ask(0, 1, kLtMatmulValues);
   const uint64_t few = ask(0, kLtMatmulNumber, kLtMatmulValues - 1);
+  const uint64_t kinds = ask(0, kLtMatmulNumber, kLtMatmulValues, kLtAskKinds);
+  const uint64_t neither = ask(0, kLtMatmulNumber, kLtMatmulValues, 2);
   values[kLtMatmulLda] = 0;
   const uint64_t wrong = ask(0, kLtMatmulNumber, kLtMatmulValues);
   ASSERT_TRUE(Send().ok());
@@ -318,6 +321,15 @@ TEST_F(SessionObjectsTest, AQuestionForAlgorithmsIsCheckedAsACallIs) {
   EXPECT_EQ(algorithm.workspace, 200u);
   EXPECT_EQ(algorithm.config[1], 2u);
   EXPECT_TRUE(rest.empty());
+  const std::string of_kinds = replies_.Wait(kinds);
+  rest = of_kinds;
+  LtKind kind;
+  ASSERT_TRUE(TakeStruct(&rest, &reply));
+  ASSERT_EQ(reply.count, 2u);
+  ASSERT_TRUE(TakeStruct(&rest, &kind) && TakeStruct(&rest, &kind));
+  EXPECT_EQ(kind.id, 8u);
+  EXPECT_TRUE(rest.empty());
+  EXPECT_EQ(ResultOf(neither), CudaResult::kNotSupported);
   EXPECT_EQ(ResultOf(elsewhere), CudaResult::kInvalidDevice);
   EXPECT_EQ(ResultOf(other), CudaResult::kNotSupported);
   EXPECT_EQ(ResultOf(few), CudaResult::kInvalidValue);

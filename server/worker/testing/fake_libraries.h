@@ -42,11 +42,18 @@ class FakeLibraries : public virtual device::Libraries {
   }
   // Finds as many as are requested. The first one needs 100 bytes, the next one 200, and so on.
   CudaResult LibraryAlgorithms(uint32_t, absl::Span<const uint64_t> values,
-                               std::vector<device::LibraryAlgorithm>* algorithms) override {
+                               std::vector<LtAlgorithm>* algorithms) override {
     algorithms->clear();
     for (uint64_t i = 1; i <= values[kLtMatmulRequested]; ++i) {
       algorithms->push_back({100 * i, static_cast<float>(i), {7, static_cast<uint32_t>(i)}});
     }
+    return CudaResult::kSuccess;
+  }
+  // There are two, with the numbers 7 and 8.
+  CudaResult LibraryKinds(absl::Span<const uint64_t>, std::vector<LtKind>* kinds) override {
+    kinds->assign(2, LtKind{});
+    (*kinds)[0].id = 7;
+    (*kinds)[1].id = 8;
     return CudaResult::kSuccess;
   }
   CudaResult LibraryFault() override { return fault_.load(); }

@@ -83,13 +83,26 @@ CudaResult CpuLibraries::CallLibrary(const device::LibraryRequest& request, devi
       });
 }
 
-// A BLAS has one algorithm for everything.
+// A BLAS has one algorithm for everything. Nothing of it can be configured.
 CudaResult CpuLibraries::LibraryAlgorithms(uint32_t /*modes*/, absl::Span<const uint64_t> values,
-                                           std::vector<device::LibraryAlgorithm>* algorithms) {
+                                           std::vector<LtAlgorithm>* algorithms) {
   const Blas* const blas = Blas::Get();
   if (blas == nullptr) return device::Lacks(device::Capability::kLibraries);
   if (!Blas::HasProduct(values)) return CudaResult::kNotSupported;
-  algorithms->assign(1, {/*workspace=*/0, /*waves=*/1, {}});
+  LtAlgorithm algorithm = {/*workspace=*/0, /*waves=*/1, {}};
+  algorithm.config[kLtConfigSplits] = 1;
+  algorithms->assign(1, algorithm);
+  return CudaResult::kSuccess;
+}
+
+CudaResult CpuLibraries::LibraryKinds(absl::Span<const uint64_t> /*values*/,
+                                      std::vector<LtKind>* kinds) {
+  if (Blas::Get() == nullptr) return device::Lacks(device::Capability::kLibraries);
+  LtKind kind = {};
+  kind.known =
+      ((uint32_t{1} << kLtCapabilities) - 1) &
+      ~(uint32_t{1} << kLtTiles | uint32_t{1} << kLtStages | uint32_t{1} << kLtNumericalFlags);
+  kinds->assign(1, kind);
   return CudaResult::kSuccess;
 }
 

@@ -20,7 +20,8 @@ class CpuLibraries : public virtual device::Libraries {
   CudaResult CallLibrary(const device::LibraryRequest& request, device::StreamId stream,
                          uint32_t* launches) override;
   CudaResult LibraryAlgorithms(uint32_t modes, absl::Span<const uint64_t> values,
-                               std::vector<device::LibraryAlgorithm>* algorithms) override;
+                               std::vector<LtAlgorithm>* algorithms) override;
+  CudaResult LibraryKinds(absl::Span<const uint64_t> values, std::vector<LtKind>* kinds) override;
   // A fault is the error of the operation that has it.
   CudaResult LibraryFault() override { return CudaResult::kSuccess; }
 

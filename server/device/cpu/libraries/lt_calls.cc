@@ -1,5 +1,6 @@
 #include "server/device/cpu/libraries/lt_calls.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -10,6 +11,7 @@
 #include "proto/adapters/library_call.h"
 #include "proto/adapters/lt_types.h"
 #include "server/device/cpu/alu/half_float.h"
+#include "server/device/cpu/libraries/float8.h"
 
 namespace warpline::cpu {
 namespace {
@@ -27,9 +29,11 @@ struct Matrix {
   std::vector<T> elements;  // By columns.
 };
 
-// Where elements of some type lie in memory.
+// Where elements of some type lie in memory. The imaginary parts are elsewhere if `imaginary` is
+// not null; the type is then that of the parts.
 struct Place {
   char* at;
+  char* imaginary;
   int64_t type;
   bool by_rows;
   int64_t leading;
@@ -58,6 +62,10 @@ T Load(const void* from, int64_t type, int64_t index) {
         return HalfFormat<10>::Widen(Get<uint16_t>(from, index));
       case kBrain16:
         return HalfFormat<7>::Widen(Get<uint16_t>(from, index));
+      case kE4m3:
+        return Float8<3>::Widen(Get<uint8_t>(from, index));
+      case kE5m2:
+        return Float8<2>::Widen(Get<uint8_t>(from, index));
       case kReal32:
         return Get<float>(from, index);
       default:
@@ -77,6 +85,10 @@ void Store(void* to, int64_t type, int64_t index, T value) {
         return Put(to, index, HalfFormat<10>::Narrow(value));
       case kBrain16:
         return Put(to, index, HalfFormat<7>::Narrow(value));
+      case kE4m3:
+        return Put(to, index, Float8<3>::Narrow(value));
+      case kE5m2:
+        return Put(to, index, Float8<2>::Narrow(value));
       case kReal32:
         return Put(to, index, static_cast<float>(value));
       default:
@@ -88,13 +100,35 @@ void Store(void* to, int64_t type, int64_t index, T value) {
   }
 }
 
+// Loads and stores the element with this index of a place.
+template <typename T>
+T Load(const Place& place, int64_t index) {
+  if constexpr (kIsComplex<T>) {
+    if (place.imaginary != nullptr) {
+      return T(Load<double>(place.at, place.type, index),
+               Load<double>(place.imaginary, place.type, index));
+    }
+  }
+  return Load<T>(place.at, place.type, index);
+}
+template <typename T>
+void Store(const Place& place, int64_t index, T value) {
+  if constexpr (kIsComplex<T>) {
+    if (place.imaginary != nullptr) {
+      Store(place.at, place.type, index, value.real());
+      return Store(place.imaginary, place.type, index, value.imag());
+    }
+  }
+  Store(place.at, place.type, index, value);
+}
+
 // Reads a matrix of rows times columns after `op`, which is a cublasOperation_t.
 template <typename T>
 Matrix<T> Read(const Place& place, int64_t rows, int64_t columns, int64_t op) {
   Matrix<T> matrix{rows, columns, std::vector<T>(static_cast<size_t>(rows * columns))};
   for (int64_t j = 0; j < columns; ++j) {
     for (int64_t i = 0; i < rows; ++i) {
-      T value = Load<T>(place.at, place.type, op == 0 ? place.Index(i, j) : place.Index(j, i));
+      T value = Load<T>(place, op == 0 ? place.Index(i, j) : place.Index(j, i));
       if constexpr (kIsComplex<T>) {
         if (op == 2) value = std::conj(value);
       }
@@ -130,16 +164,38 @@ class Call {
   T* Memory(uint32_t slot) const {
     return reinterpret_cast<T*>(values_[slot]);
   }
-  // The place of a matrix, whose order, leading dimension and stride follow on each other.
-  Place PlaceOf(uint32_t slot, uint32_t type, uint32_t order, int64_t batch) const {
-    return {Memory<char>(slot) + At(order + 2) * batch * BlasTypeBytes(At(type)), At(type),
-            At(order) == 1, At(order + 1)};
+  // Where a matrix has its values: leading dimension and stride follow on its order.
+  struct Operand {
+    uint32_t address, type, order, plane, array;
+  };
+  static constexpr Operand kA = {kLtMatmulA, kLtMatmulAtype, kLtMatmulOrderA, kLtMatmulImagA,
+                                 kLtMatmulArrayA};
+  static constexpr Operand kB = {kLtMatmulB, kLtMatmulBtype, kLtMatmulOrderB, kLtMatmulImagB,
+                                 kLtMatmulArrayB};
+  static constexpr Operand kC = {kLtMatmulC, kLtMatmulCtype, kLtMatmulOrderC, kLtMatmulImagC,
+                                 kLtMatmulArrayC};
+  static constexpr Operand kD = {kLtMatmulD, kLtMatmulDtype, kLtMatmulOrderD, kLtMatmulImagD,
+                                 kLtMatmulArrayD};
+
+  Place PlaceOf(const Operand& operand, int64_t batch) const {
+    const int64_t type = At(operand.type);
+    const bool by_rows = At(operand.order) == 1;
+    const int64_t leading = At(operand.order + 1);
+    if (At(kLtMatmulArrays) != 0) {
+      const auto address = Get<uint64_t>(Memory<void>(operand.array), batch);
+      return {reinterpret_cast<char*>(address), nullptr, type, by_rows, leading};
+    }
+    const int64_t offset = At(operand.order + 2) * batch * BlasTypeBytes(type);
+    char* const imaginary =
+        At(kLtMatmulPlanes) != 0 ? Memory<char>(operand.plane) + offset : nullptr;
+    return {Memory<char>(operand.address) + offset, imaginary, type, by_rows, leading};
   }
   template <typename T>
   T Scalar(uint32_t slot) const {
     const bool on_device = (modes_ & LibraryModes::kPointersToDevice) != 0;
     const void* const at = on_device ? Memory<void>(slot) : &values_[slot];
     const int64_t type = At(kLtMatmulCtype);
+    if (At(kLtMatmulPlanes) != 0) return Load<T>(at, kComplex32, 0);
     switch (BlasScalarBytes(At(kLtMatmulComputeType), type)) {
       case 2:
         return Load<T>(at, kReal16, 0);
@@ -155,15 +211,15 @@ class Call {
   template <typename T>
   void RunOne(decltype(Cblas<T>::gemm) gemm, int64_t batch) const {
     const int64_t m = At(kLtMatmulM), n = At(kLtMatmulN), k = At(kLtMatmulK);
-    const Matrix<T> a = Read<T>(PlaceOf(kLtMatmulA, kLtMatmulAtype, kLtMatmulOrderA, batch), m, k,
-                                At(kLtMatmulTransa));
-    const Matrix<T> b = Read<T>(PlaceOf(kLtMatmulB, kLtMatmulBtype, kLtMatmulOrderB, batch), k, n,
-                                At(kLtMatmulTransb));
+    Matrix<T> a = Read<T>(PlaceOf(kA, batch), m, k, At(kLtMatmulTransa));
+    Matrix<T> b = Read<T>(PlaceOf(kB, batch), k, n, At(kLtMatmulTransb));
+    Scale(kLtMatmulScalingA, &a, [](int64_t i, int64_t j) { return Term{i, j}; });
+    Scale(kLtMatmulScalingB, &b, [](int64_t i, int64_t j) { return Term{j, i}; });
     const T alpha = Scalar<T>(kLtMatmulAlpha), beta = Scalar<T>(kLtMatmulBeta);
     // The library does not look at C then.
     Matrix<T> d{m, n, std::vector<T>(static_cast<size_t>(m * n))};
     if (beta != T{}) {
-      d = Read<T>(PlaceOf(kLtMatmulC, kLtMatmulCtype, kLtMatmulOrderC, batch), m, n, 0);
+      d = Read<T>(PlaceOf(kC, batch), m, n, 0);
     }
     const auto mi = static_cast<int>(m), ni = static_cast<int>(n), ki = static_cast<int>(k);
     if constexpr (kIsComplex<T>) {
@@ -174,10 +230,45 @@ class Call {
            b.elements.data(), ki, beta, d.elements.data(), mi);
       Finish(a, b, batch, &d);
     }
-    const Place to = PlaceOf(kLtMatmulD, kLtMatmulCtype, kLtMatmulOrderD, batch);
+    NoteLargest(d, batch);
+    Scale(kLtMatmulScalingD, &d, [](int64_t i, int64_t j) { return Term{i, j}; });
+    const Place to = PlaceOf(kD, batch);
     for (int64_t j = 0; j < n; ++j) {
-      for (int64_t i = 0; i < m; ++i) Store(to.at, to.type, to.Index(i, j), d.At(i, j));
+      for (int64_t i = 0; i < m; ++i) Store(to, to.Index(i, j), d.At(i, j));
     }
+  }
+
+  // Which row or column of the result an element belongs to, and which term of its sum it is in.
+  struct Term {
+    int64_t outer;
+    int64_t inner;
+  };
+  // Multiplies the elements by their scales. The address of these follows on `scaling`.
+  template <typename T, typename TermOf>
+  void Scale(uint32_t scaling, Matrix<T>* matrix, TermOf term_of) const {
+    constexpr int64_t kBlock = 128;
+    const int64_t kind = At(scaling);
+    if (kind == kLtScaleNone) return;
+    const Term ends = term_of(matrix->rows - 1, matrix->columns - 1);
+    const int64_t column = (ends.inner / kBlock + 4) / 4 * 4;
+    for (int64_t j = 0; j < matrix->columns; ++j) {
+      for (int64_t i = 0; i < matrix->rows; ++i) {
+        const Term term = term_of(i, j);
+        const int64_t index = kind == kLtScaleOne     ? 0
+                              : kind == kLtScaleOuter ? term.outer
+                              : kind == kLtScaleBlocks
+                                  ? term.outer + term.inner / kBlock * (ends.outer + 1)
+                                  : term.inner / kBlock + term.outer / kBlock * column;
+        matrix->At(i, j) *= Load<double>(Memory<void>(scaling + 1), kReal32, index);
+      }
+    }
+  }
+  template <typename T>
+  void NoteLargest(const Matrix<T>& d, int64_t batch) const {
+    if (At(kLtMatmulLargest) == 0) return;
+    double largest = batch == 0 ? 0 : Load<double>(Memory<void>(kLtMatmulLargestD), kReal32, 0);
+    for (const T& element : d.elements) largest = std::max(largest, std::abs(element));
+    Store(Memory<void>(kLtMatmulLargestD), kReal32, 0, largest);
   }
 
   // Reads or writes the bit of an element in ReLU's auxiliary memory.
@@ -253,8 +344,11 @@ bool IsComplex(int64_t type) { return type == kComplex32 || type == kComplex64; 
 bool HasLtMatmul(absl::Span<const uint64_t> values) {
   const Call call(values, 0);
   const int64_t type = call.At(kLtMatmulAtype);
-  // There is one algorithm.
-  if (type == kInteger8 || call.At(kLtMatmulAlgorithm) != 0) return false;
+  // There is one algorithm, without a configuration.
+  const LtKind kind = {};
+  if (type == kInteger8 || !IsLtConfig(&kind, values[kLtMatmulAlgorithm], &values[kLtMatmulOwn])) {
+    return false;
+  }
   if (IsComplex(type) && call.At(kLtMatmulEpilogue) != 0) return false;
   const uint64_t m = values[kLtMatmulM], n = values[kLtMatmulN], k = values[kLtMatmulK];
   // Each of them is below 2^31.
@@ -263,7 +357,7 @@ bool HasLtMatmul(absl::Span<const uint64_t> values) {
 
 void RunLtMatmul(absl::Span<const uint64_t> values, uint32_t modes, const LtProducts& products) {
   const Call call(values, modes);
-  if (IsComplex(call.At(kLtMatmulAtype))) {
+  if (IsComplex(call.At(kLtMatmulAtype)) || call.At(kLtMatmulPlanes) != 0) {
     call.RunFor<std::complex<double>>(products.complex);
   } else {
     call.RunFor<double>(products.real);

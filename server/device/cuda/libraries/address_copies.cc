@@ -14,7 +14,7 @@ struct Parameter {
   std::array<AddressCopies::Array, AddressCopies::kMostArrays> arrays;
 };
 static_assert(sizeof(AddressCopies::Array) == 56);
-static_assert(sizeof(Parameter) == 168);
+static_assert(sizeof(Parameter) == 224);
 
 }  // namespace
 
@@ -23,7 +23,7 @@ const char* const AddressCopies::kPtx = R"(
 .version 7.0
 .target sm_52
 .address_size 64
-.visible .entry copy_addresses(.param .align 8 .b8 arrays[168]) {
+.visible .entry copy_addresses(.param .align 8 .b8 arrays[224]) {
   .reg .pred %p<4>;
   .reg .b32 %r<6>;
   .reg .b64 %rd<16>;

@@ -32,7 +32,7 @@ namespace warpline::device {
 class AddressCopies {
  public:
   // A copy takes at most so many arrays.
-  static constexpr size_t kMostArrays = 3;
+  static constexpr size_t kMostArrays = 4;
   // There are words for so many sessions.
   static constexpr size_t kWords = 4096;
   // The kernel, in PTX: its parameter is kMostArrays of Array, and row y of the grid copies array

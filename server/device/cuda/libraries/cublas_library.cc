@@ -11,6 +11,7 @@
 #include "common/log/log.h"
 #include "proto/adapters/library_call.h"
 #include "server/device/cuda/libraries/library_driver.h"
+#include "server/device/cuda/libraries/lt_functions.h"
 
 namespace warpline::device {
 namespace {
@@ -144,7 +145,7 @@ absl::Status LoadCublas(const std::vector<std::string>& folders, const std::stri
     }
     functions.loaded = FindFunctions(library);
     // cuBLAS brings cuBLASLt with it.
-    if (!LtMatmul::Load(library)) LogWarning(path, " has no cuBLASLt");
+    if (!lt::LoadLt(library)) LogWarning(path, " has no cuBLASLt");
     if (functions.loaded) return absl::OkStatus();
     why = absl::StrCat(path, " lacks functions");
   }
@@ -242,15 +243,18 @@ int CublasLibrary::Prepare(Handle* handle, const CublasCall& call, CUstream stre
   return status;
 }
 
+int CublasLibrary::CopyAddresses(const CublasCall& call) {
+  if (call.arrays.empty()) return kSuccess;
+  const CUresult copied = LibraryScope::Current()->Launch(
+      [&](CUstream to) { return addresses_->Copy(call.arrays, to); });
+  return copied == CUDA_SUCCESS ? kSuccess : kExecutionFailed;
+}
+
 int CublasLibrary::CallBlas(const CublasCall& call, CUstream stream,
                             const CublasWorkspace& workspace) {
   Handle* const handle = Take();
   int status = Prepare(handle, call, stream, workspace);
-  if (status == kSuccess && !call.arrays.empty()) {
-    const CUresult copied = LibraryScope::Current()->Launch(
-        [&](CUstream to) { return addresses_->Copy(call.arrays, to); });
-    if (copied != CUDA_SUCCESS) status = kExecutionFailed;
-  }
+  if (status == kSuccess) status = CopyAddresses(call);
   if (status == kSuccess) status = CallByPrototype(call, handle->handle);
   // The stream and the workspace are the session's, and may be gone before the handle's next call.
   functions.set_stream(handle->handle, nullptr);
@@ -264,6 +268,8 @@ int CublasLibrary::CallLt(const CublasCall& call, CUstream stream,
   const std::shared_ptr<const LtPlans> plans =
       lt_.Find(call.values, call.modes, workspace.bytes, searcher_);
   if (plans->status != kSuccess) return plans->status;
+  const int copied = CopyAddresses(call);
+  if (copied != kSuccess) return copied;
   Scalars scalars(call);
   const void* const alpha = scalars.At(kLtMatmulAlpha);
   const void* const beta = scalars.At(kLtMatmulBeta);
@@ -275,14 +281,20 @@ int CublasLibrary::CallLt(const CublasCall& call, CUstream stream,
 }
 
 CudaResult CublasLibrary::Algorithms(uint32_t modes, absl::Span<const uint64_t> values,
-                                     QuietMoments* moments,
-                                     std::vector<LibraryAlgorithm>* algorithms) {
+                                     QuietMoments* moments, std::vector<LtAlgorithm>* algorithms) {
   // It puts nothing on a stream.
   LibraryScope scope(moments, nullptr, nullptr);
   const std::shared_ptr<const LtPlans> plans = lt_.Find(values, modes, kWorkspaceBytes, searcher_);
   algorithms->clear();
   for (const LtPlans::Plan& plan : plans->plans) algorithms->push_back(plan.known);
   return ResultOf(plans->status);
+}
+
+CudaResult CublasLibrary::Kinds(absl::Span<const uint64_t> values, QuietMoments* moments,
+                                std::vector<LtKind>* kinds) {
+  LibraryScope scope(moments, nullptr, nullptr);
+  *kinds = *lt_.FindKinds(values, searcher_);
+  return kinds->empty() ? CudaResult::kNotSupported : CudaResult::kSuccess;
 }
 
 CudaResult CublasLibrary::Call(const CublasCall& call, QuietMoments* moments, SessionStream* stream,

@@ -78,7 +78,11 @@ class CublasLibrary {
   // Gets the algorithms for a call of cublasLtMatmul(), whose values have alignments for addresses.
   // Waits for others' searches, and where the library loads code, for a quiet moment.
   CudaResult Algorithms(uint32_t modes, absl::Span<const uint64_t> values, QuietMoments* moments,
-                        std::vector<LibraryAlgorithm>* algorithms);
+                        std::vector<LtAlgorithm>* algorithms);
+  // Gets the algorithms that programs can configure for calls with the types of these values.
+  // kNotSupported when there are none. Waits as Algorithms() does.
+  CudaResult Kinds(absl::Span<const uint64_t> values, QuietMoments* moments,
+                   std::vector<LtKind>* kinds);
 
  private:
   // A cublasHandle_t, and the modes that it has.
@@ -97,6 +101,7 @@ class CublasLibrary {
                      const CublasWorkspace& workspace);
 
   // Make the call, in a LibraryScope. They return a cublasStatus_t.
+  int CopyAddresses(const CublasCall& call);
   int CallBlas(const CublasCall& call, CUstream stream, const CublasWorkspace& workspace);
   int CallLt(const CublasCall& call, CUstream stream, const CublasWorkspace& workspace);
 

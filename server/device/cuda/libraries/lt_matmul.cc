@@ -1,7 +1,5 @@
 #include "server/device/cuda/libraries/lt_matmul.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,152 +7,34 @@
 #include "proto/adapters/library_call.h"
 #include "proto/adapters/lt_types.h"
 #include "server/device/cuda/libraries/library_driver.h"
+#include "server/device/cuda/libraries/lt_descriptors.h"
 
 namespace warpline::device {
+
+using lt::Descriptors;
+using lt::kInvalidValue;
+using lt::kNotSupported;
+using lt::kSuccess;
+
 namespace {
 
-// Numbers of cublasStatus_t.
-enum Status : int { kSuccess = 0, kInvalidValue = 7, kNotSupported = 15 };
+constexpr uint32_t kAddresses[] = {kLtMatmulBias,        kLtMatmulGradient, kLtMatmulMaskRead,
+                                   kLtMatmulMaskWritten, kLtMatmulAuxRead,  kLtMatmulAuxWritten,
+                                   kLtMatmulScaleA,      kLtMatmulScaleB,   kLtMatmulScaleD,
+                                   kLtMatmulLargestD};
 
-// The library's opaque structures, by its public sizes.
-template <size_t kWords>
-struct Opaque {
-  std::array<uint64_t, kWords> words{};
+// An operand, and its parts that are elsewhere.
+struct Operand {
+  uint32_t address, plane, array;
 };
-using Description = Opaque<32>;
-using Layout = Opaque<8>;
-using Preference = Opaque<8>;
-using Algorithm = Opaque<8>;
-
-// cublasLtMatmulHeuristicResult_t
-struct Result {
-  Algorithm algorithm;
-  size_t workspace = 0;
-  int state = 0;
-  float waves = 0;
-  std::array<int, 4> reserved{};
-};
-
-// The library's functions. Written by Load(), before any thread calls them.
-struct Functions {
-  int (*init_description)(Description*, size_t, int compute, int scale) = nullptr;
-  int (*set_description)(Description*, int attribute, const void*, size_t) = nullptr;
-  int (*init_layout)(Layout*, size_t, int type, uint64_t rows, uint64_t columns,
-                     int64_t leading) = nullptr;
-  int (*set_layout)(Layout*, int attribute, const void*, size_t) = nullptr;
-  int (*init_preference)(Preference*, size_t) = nullptr;
-  int (*set_preference)(Preference*, int attribute, const void*, size_t) = nullptr;
-  int (*find)(void* handle, Description*, Layout* a, Layout* b, Layout* c, Layout* d, Preference*,
-              int requested, Result*, int* found) = nullptr;
-  int (*get_config)(const Algorithm*, int attribute, void*, size_t, size_t* written) = nullptr;
-  int (*multiply)(void* handle, Description*, const void* alpha, const void* a, Layout*,
-                  const void* b, Layout*, const void* beta, const void* c, Layout*, void* d,
-                  Layout*, const Algorithm*, void* workspace, size_t workspace_bytes,
-                  CUstream) = nullptr;
-  bool loaded = false;
-};
-Functions functions;
-
-template <typename F>
-bool FindOne(void* library, const char* name, F* function) {
-  *function = reinterpret_cast<F>(dlsym(library, name));
-  return *function != nullptr;
-}
-
-constexpr uint32_t kAddresses[] = {kLtMatmulA,         kLtMatmulB,           kLtMatmulC,
-                                   kLtMatmulD,         kLtMatmulBias,        kLtMatmulGradient,
-                                   kLtMatmulMaskRead,  kLtMatmulMaskWritten, kLtMatmulAuxRead,
-                                   kLtMatmulAuxWritten};
-
-// The descriptors of a call. The library keeps no address of them.
-class Descriptors {
- public:
-  Descriptors(absl::Span<const uint64_t> values, uint32_t modes) : values_(values) {
-    Describe(modes);
-    const uint64_t m = values[kLtMatmulM], n = values[kLtMatmulN], k = values[kLtMatmulK];
-    const bool ta = values[kLtMatmulTransa] != 0, tb = values[kLtMatmulTransb] != 0;
-    Lay(kLtMatmulAtype, kLtMatmulOrderA, ta ? k : m, ta ? m : k, &a);
-    Lay(kLtMatmulBtype, kLtMatmulOrderB, tb ? n : k, tb ? k : n, &b);
-    Lay(kLtMatmulCtype, kLtMatmulOrderC, m, n, &c);
-    Lay(kLtMatmulCtype, kLtMatmulOrderD, m, n, &d);
-  }
-
-  // The first error, or kSuccess.
-  int status() const { return status_; }
-
-  Description description;
-  Layout a, b, c, d;
-
- private:
-  void Note(int status) {
-    if (status_ == kSuccess) status_ = status;
-  }
-  template <typename T>
-  void Set(int attribute, T value) {
-    Note(functions.set_description(&description, attribute, &value, sizeof(value)));
-  }
-  bool Has(uint64_t bits) const { return (values_[kLtMatmulEpilogue] & bits) != 0; }
-
-  void Describe(uint32_t modes) {
-    const auto compute = static_cast<int64_t>(values_[kLtMatmulComputeType]);
-    const int scale = LtScaleType(compute, static_cast<int64_t>(values_[kLtMatmulCtype]));
-    Note(functions.init_description(&description, sizeof(description), static_cast<int>(compute),
-                                    scale));
-    Set(kLtTransA, static_cast<int32_t>(values_[kLtMatmulTransa]));
-    Set(kLtTransB, static_cast<int32_t>(values_[kLtMatmulTransb]));
-    if ((modes & LibraryModes::kPointersToDevice) != 0) Set(kLtPointerMode, int32_t{1});
-    const uint64_t epilogue = values_[kLtMatmulEpilogue];
-    if (epilogue == 0) return;
-    Set(kLtEpilogueKind, static_cast<uint32_t>(epilogue));
-    const bool sums = Has(kLtBiasGradient | kLtSumsOfA | kLtSumsOfB);
-    if (sums || Has(kLtBias)) {
-      Set(kLtBiasPointer, values_[sums ? kLtMatmulGradient : kLtMatmulBias]);
-      Set(kLtBiasStride, static_cast<int64_t>(values_[kLtMatmulStrideBias]));
-    }
-    if (!Has(kLtAuxiliary)) return;
-    const bool mask = Has(kLtRelu | kLtReluGradient);
-    const bool reads = Has(kLtReluGradient | kLtGeluGradient);
-    const uint32_t slot = mask ? (reads ? kLtMatmulMaskRead : kLtMatmulMaskWritten)
-                               : (reads ? kLtMatmulAuxRead : kLtMatmulAuxWritten);
-    const int64_t unit = mask ? kLtMaskBits : kLtAuxElements;
-    Set(kLtAuxPointer, values_[slot]);
-    Set(kLtAuxLeading, static_cast<int64_t>(values_[kLtMatmulLdaux]) * unit);
-    Set(kLtAuxStride, static_cast<int64_t>(values_[kLtMatmulStrideAux]) * unit);
-  }
-
-  // A matrix's leading dimension and stride follow on its order.
-  void Lay(uint32_t type, uint32_t order, uint64_t rows, uint64_t columns, Layout* layout) {
-    Note(functions.init_layout(layout, sizeof(*layout), static_cast<int>(values_[type]), rows,
-                               columns, static_cast<int64_t>(values_[order + 1])));
-    const auto set = [&](int attribute, auto value) {
-      Note(functions.set_layout(layout, attribute, &value, sizeof(value)));
-    };
-    if (values_[order] != 0) set(kLtLayoutOrder, static_cast<int32_t>(values_[order]));
-    const auto batches = static_cast<int32_t>(values_[kLtMatmulBatchCount]);
-    if (batches == 1) return;
-    set(kLtLayoutBatchCount, batches);
-    set(kLtLayoutStride, static_cast<int64_t>(values_[order + 2]));
-  }
-
-  const absl::Span<const uint64_t> values_;
-  int status_ = kSuccess;
-};
+constexpr Operand kOperands[] = {{kLtMatmulA, kLtMatmulImagA, kLtMatmulArrayA},
+                                 {kLtMatmulB, kLtMatmulImagB, kLtMatmulArrayB},
+                                 {kLtMatmulC, kLtMatmulImagC, kLtMatmulArrayC},
+                                 {kLtMatmulD, kLtMatmulImagD, kLtMatmulArrayD}};
+// Addresses in arrays are multiples of this (proto/adapters/cublas.toml).
+constexpr uint64_t kAlignmentInArrays = 16;
 
 }  // namespace
-
-bool LtMatmul::Load(void* library) {
-  Functions& f = functions;
-  f.loaded = FindOne(library, "cublasLtMatmulDescInit_internal", &f.init_description) &&
-             FindOne(library, "cublasLtMatmulDescSetAttribute", &f.set_description) &&
-             FindOne(library, "cublasLtMatrixLayoutInit_internal", &f.init_layout) &&
-             FindOne(library, "cublasLtMatrixLayoutSetAttribute", &f.set_layout) &&
-             FindOne(library, "cublasLtMatmulPreferenceInit_internal", &f.init_preference) &&
-             FindOne(library, "cublasLtMatmulPreferenceSetAttribute", &f.set_preference) &&
-             FindOne(library, "cublasLtMatmulAlgoGetHeuristic", &f.find) &&
-             FindOne(library, "cublasLtMatmulAlgoConfigGetAttribute", &f.get_config) &&
-             FindOne(library, "cublasLtMatmul", &f.multiply);
-  return f.loaded;
-}
 
 LtMatmul::Key LtMatmul::MakeKey(absl::Span<const uint64_t> values, uint32_t modes,
                                 uint64_t workspace_bytes) {
@@ -164,9 +44,21 @@ LtMatmul::Key LtMatmul::MakeKey(absl::Span<const uint64_t> values, uint32_t mode
   std::copy(values.begin(), values.end(), key.begin());
   key.back() = modes & LibraryModes::kPointersToDevice;
   for (const uint32_t slot : kAddresses) key[slot] = LtAlignment(values[slot]);
+  for (const Operand& operand : kOperands) {
+    const uint64_t address = values[operand.address], plane = values[operand.plane];
+    uint64_t& alignment = key[operand.address];
+    alignment = LtAlignment(address);
+    key[operand.plane] = key[operand.array] = 0;
+    if (values[kLtMatmulPlanes] != 0) {
+      alignment = std::min(alignment, LtAlignment(plane));
+      // The planes are apart by a number that is as aligned as it was.
+      key[operand.plane] = alignment + LtAlignment(plane - address);
+    }
+    if (values[kLtMatmulArrays] != 0) alignment = kAlignmentInArrays;
+  }
   key[kLtMatmulAlpha] = key[kLtMatmulAlpha + 1] = 0;
   key[kLtMatmulBeta] = key[kLtMatmulBeta + 1] = 0;
-  key[kLtMatmulAlgorithm] = 0;
+  if (values[kLtMatmulOwn] == 0) key[kLtMatmulAlgorithm] = 0;
   const uint64_t workspace = std::min(key[kLtMatmulWorkspace], workspace_bytes);
   key[kLtMatmulWorkspace] = workspace - workspace % kWorkspaceUnit;
   // Values that the call does not use make no difference.
@@ -177,6 +69,11 @@ LtMatmul::Key LtMatmul::MakeKey(absl::Span<const uint64_t> values, uint32_t mode
   if (key[kLtMatmulBatchCount] == 1) {
     key[kLtMatmulStrideA] = key[kLtMatmulStrideB] = 0;
     key[kLtMatmulStrideC] = key[kLtMatmulStrideD] = 0;
+  }
+  if (values[kLtMatmulOwn] != 0) {
+    key[kLtMatmulRequested] = key[kLtMatmulReductions] = 0;
+  } else {
+    std::fill_n(&key[kLtMatmulOwn], kLtConfigAttributes, 0);
   }
   return key;
 }
@@ -203,12 +100,37 @@ void LtMatmul::Keep(const Key& key, const PlansPointer& plans) {
 LtMatmul::PlansPointer LtMatmul::Search(const Key& key, void* searcher) {
   auto found = std::make_shared<LtPlans>();
   const absl::Span<const uint64_t> values(key.data(), kLtMatmulValues);
-  Descriptors descriptors(values, static_cast<uint32_t>(key.back()));
-  Preference preference;
-  found->status = functions.init_preference(&preference, sizeof(preference));
+  const auto modes = static_cast<uint32_t>(key.back());
+  std::vector<lt::Result> results;
+  if (values[kLtMatmulOwn] != 0) {
+    results.resize(1);
+    found->status = kinds_.Make(values, modes, searcher, results.data());
+  } else {
+    found->status = Ask(values, modes, searcher, &results);
+  }
+  if (found->status != kSuccess) return found;
+  for (const lt::Result& result : results) {
+    if (result.state != kSuccess || result.workspace > values[kLtMatmulWorkspace]) continue;
+    LtPlans::Plan plan = {result.algorithm, {result.workspace, result.waves, {}}};
+    for (int i = 0; i < kLtConfigAttributes; ++i) {
+      size_t written = 0;
+      const size_t bytes = i < kLtFirstShort ? sizeof(uint32_t) : sizeof(uint16_t);
+      lt::Lt()->get_config(&result.algorithm, i, &plan.known.config[i], bytes, &written);
+    }
+    found->plans.push_back(plan);
+  }
+  if (found->plans.empty()) found->status = kNotSupported;
+  return found;
+}
+
+int LtMatmul::Ask(absl::Span<const uint64_t> values, uint32_t modes, void* searcher,
+                  std::vector<lt::Result>* results) {
+  Descriptors descriptors(values, modes);
+  lt::Preference preference;
+  int status = lt::Lt()->init_preference(&preference, sizeof(preference));
   const auto set = [&](int attribute, auto value) {
-    if (found->status != kSuccess) return;
-    found->status = functions.set_preference(&preference, attribute, &value, sizeof(value));
+    if (status != kSuccess) return;
+    status = lt::Lt()->set_preference(&preference, attribute, &value, sizeof(value));
   };
   set(kLtMostWorkspace, values[kLtMatmulWorkspace]);
   set(kLtReductions, static_cast<uint32_t>(values[kLtMatmulReductions]));
@@ -216,32 +138,44 @@ LtMatmul::PlansPointer LtMatmul::Search(const Key& key, void* searcher) {
   set(kLtAlignmentOfB, static_cast<uint32_t>(values[kLtMatmulB]));
   set(kLtAlignmentOfC, static_cast<uint32_t>(values[kLtMatmulC]));
   set(kLtAlignmentOfD, static_cast<uint32_t>(values[kLtMatmulD]));
-  if (found->status == kSuccess) found->status = descriptors.status();
-  if (found->status != kSuccess) return found;
+  if (status == kSuccess) status = descriptors.status();
+  if (status != kSuccess) return status;
   const auto requested = static_cast<int>(std::max<uint64_t>(values[kLtMatmulRequested], 1));
-  std::vector<Result> results(requested);
+  results->resize(requested);
   int count = 0;
-  found->status = functions.find(searcher, &descriptors.description, &descriptors.a, &descriptors.b,
-                                 &descriptors.c, &descriptors.d, &preference, requested,
-                                 results.data(), &count);
-  results.resize(found->status == kSuccess ? std::clamp(count, 0, requested) : 0);
-  for (const Result& result : results) {
-    if (result.state != kSuccess || result.workspace > values[kLtMatmulWorkspace]) continue;
-    LtPlans::Plan plan = {result.algorithm.words, {result.workspace, result.waves, {}}};
-    for (int i = 0; i < kLtConfigAttributes; ++i) {
-      size_t written = 0;
-      const size_t bytes = i < kLtFirstShort ? sizeof(uint32_t) : sizeof(uint16_t);
-      functions.get_config(&result.algorithm, i, &plan.known.config[i], bytes, &written);
-    }
-    found->plans.push_back(plan);
+  status = lt::Lt()->find(searcher, &descriptors.description, &descriptors.a, &descriptors.b,
+                          &descriptors.c, &descriptors.d, &preference, requested, results->data(),
+                          &count);
+  results->resize(std::clamp(count, 0, requested));
+  return status;
+}
+
+void LtMatmul::TakeTurn() {
+  MutexLock lock(&mu_);
+  const uint64_t mine = next_turn_++;
+  while (turn_ != mine) turned_.Wait(&mu_);
+}
+
+void LtMatmul::EndTurn() {
+  {
+    MutexLock lock(&mu_);
+    ++turn_;
   }
-  if (found->status == kSuccess && found->plans.empty()) found->status = kNotSupported;
-  return found;
+  turned_.NotifyAll();
+}
+
+std::shared_ptr<const lt::Kinds::List> LtMatmul::FindKinds(absl::Span<const uint64_t> values,
+                                                           void* searcher) {
+  if (lt::Lt() == nullptr) return std::make_shared<lt::Kinds::List>();
+  TakeTurn();
+  auto kinds = kinds_.Find(values, searcher);
+  EndTurn();
+  return kinds;
 }
 
 std::shared_ptr<const LtPlans> LtMatmul::Find(absl::Span<const uint64_t> values, uint32_t modes,
                                               uint64_t workspace_bytes, void* searcher) {
-  if (!functions.loaded) {
+  if (lt::Lt() == nullptr) {
     auto none = std::make_shared<LtPlans>();
     none->status = kNotSupported;
     return none;
@@ -249,11 +183,7 @@ std::shared_ptr<const LtPlans> LtMatmul::Find(absl::Span<const uint64_t> values,
   const Key key = MakeKey(values, modes, workspace_bytes);
   PlansPointer plans = Look(key);
   if (plans != nullptr) return plans;
-  {
-    MutexLock lock(&mu_);
-    const uint64_t mine = next_turn_++;
-    while (turn_ != mine) turned_.Wait(&mu_);
-  }
+  TakeTurn();
   // Another thread may have searched for the same meanwhile.
   plans = Look(key);
   if (plans == nullptr) {
@@ -263,29 +193,26 @@ std::shared_ptr<const LtPlans> LtMatmul::Find(absl::Span<const uint64_t> values,
                           plans->status == kInvalidValue;
     if (is_final && LibraryScope::Current()->error() == CUDA_SUCCESS) Keep(key, plans);
   }
-  {
-    MutexLock lock(&mu_);
-    ++turn_;
-  }
-  turned_.NotifyAll();
+  EndTurn();
   return plans;
 }
 
 int LtMatmul::Run(const LtPlans& plans, absl::Span<const uint64_t> values, uint32_t modes,
                   const Scalars& scalars, void* handle, CUstream stream,
                   const Workspace& workspace) {
-  const uint64_t wanted = values[kLtMatmulAlgorithm];
+  const uint64_t wanted = values[kLtMatmulOwn] != 0 ? 0 : values[kLtMatmulAlgorithm];
   const LtPlans::Plan& plan = plans.plans[wanted < plans.plans.size() ? wanted : 0];
   Descriptors descriptors(values, modes);
   if (descriptors.status() != kSuccess) return descriptors.status();
-  Algorithm algorithm;
-  algorithm.words = plan.algorithm;
-  const auto at = [&](uint32_t slot) { return reinterpret_cast<void*>(values[slot]); };
-  return functions.multiply(handle, &descriptors.description, scalars.alpha, at(kLtMatmulA),
-                            &descriptors.a, at(kLtMatmulB), &descriptors.b, scalars.beta,
-                            at(kLtMatmulC), &descriptors.c, at(kLtMatmulD), &descriptors.d,
-                            &algorithm, reinterpret_cast<void*>(workspace.address), workspace.bytes,
-                            stream);
+  const auto at = [&](const Operand& operand) {
+    const bool is_array = values[kLtMatmulArrays] != 0;
+    return reinterpret_cast<void*>(values[is_array ? operand.array : operand.address]);
+  };
+  return lt::Lt()->multiply(handle, &descriptors.description, scalars.alpha, at(kOperands[0]),
+                            &descriptors.a, at(kOperands[1]), &descriptors.b, scalars.beta,
+                            at(kOperands[2]), &descriptors.c, at(kOperands[3]), &descriptors.d,
+                            &plan.algorithm, reinterpret_cast<void*>(workspace.address),
+                            workspace.bytes, stream);
 }
 
 }  // namespace warpline::device

@@ -1,14 +1,15 @@
 // Calls NVIDIA's cublasLtMatmul() for sessions: with descriptors that are made here, of numbers
 // that have been checked, and with algorithms that the library itself has found.
 //
-//   LtMatmul::Load(library);                     // The dlopen() handle of cuBLAS.
+//   lt::LoadLt(library);                         // The dlopen() handle of cuBLAS.
 //   { LibraryScope scope(...);
 //     auto plans = lt.Find(values, modes, workspace_bytes, searcher);
 //     int status = plans->status;
 //     if (status == 0) status = LtMatmul::Run(*plans, values, modes, scalars, handle, ...); }
 //
 // A session never hands over an algorithm: it names one by its place among those that are found for
-// its values. These are kept, so that most calls search for nothing.
+// its values, or configures one by numbers. The answers are kept, so that most calls search for
+// nothing.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_LIBRARIES_LT_MATMUL_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_LIBRARIES_LT_MATMUL_H_
 
@@ -25,15 +26,17 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/adapters/cublas_slots.h"
-#include "server/device/facets/libraries.h"
+#include "proto/adapters/lt_types.h"
+#include "server/device/cuda/libraries/lt_functions.h"
+#include "server/device/cuda/libraries/lt_kinds.h"
 
 namespace warpline::device {
 
 // The algorithms for a call, the best one first. Immutable.
 struct LtPlans {
   struct Plan {
-    std::array<uint64_t, 8> algorithm{};  // cublasLtMatmulAlgo_t
-    LibraryAlgorithm known;
+    lt::Algorithm algorithm;
+    LtAlgorithm known;
   };
 
   int status = 0;  // A cublasStatus_t. If it is not 0 there are none.
@@ -44,15 +47,17 @@ struct LtPlans {
 // checked. Statuses are cublasStatus_ts.
 class LtMatmul {
  public:
-  // Finds the library's functions. Called once, before any thread calls the others. Returns false
-  // for a library that lacks one; every call is not supported then.
-  static bool Load(void* library);
-
   // Finds the algorithms for such a call, with at most `workspace_bytes`. Only the alignment of the
   // addresses counts. Called in a LibraryScope. Searches take turns in the order in which they
   // come, so that they can all use `searcher`, a cublasHandle_t that is for searches alone.
+  // Without a library, no call is supported.
   std::shared_ptr<const LtPlans> Find(absl::Span<const uint64_t> values, uint32_t modes,
                                       uint64_t workspace_bytes, void* searcher);
+
+  // Finds the algorithms that programs can configure for the types of such a call. Takes a turn, as
+  // a search does.
+  std::shared_ptr<const lt::Kinds::List> FindKinds(absl::Span<const uint64_t> values,
+                                                   void* searcher);
 
   struct Scalars {
     const void* alpha;
@@ -80,9 +85,15 @@ class LtMatmul {
 
   static Key MakeKey(absl::Span<const uint64_t> values, uint32_t modes, uint64_t workspace_bytes);
   PlansPointer Look(const Key& key);
-  static PlansPointer Search(const Key& key, void* searcher);
+  PlansPointer Search(const Key& key, void* searcher);
+  // Asks the library's heuristics. Returns a cublasStatus_t.
+  static int Ask(absl::Span<const uint64_t> values, uint32_t modes, void* searcher,
+                 std::vector<lt::Result>* results);
+  void TakeTurn();
+  void EndTurn();
   void Keep(const Key& key, const PlansPointer& plans);
 
+  lt::Kinds kinds_;
   Mutex mu_;  // No other lock is taken under it, and no call made.
   CondVar turned_;
   uint64_t next_turn_ ABSL_GUARDED_BY(mu_) = 0;

@@ -65,10 +65,17 @@ uint64_t CudaSharedLibraries::LibraryMicroseconds(const LibraryCost& cost) {
 }
 
 CudaResult CudaSharedLibraries::LibraryAlgorithms(uint32_t modes, absl::Span<const uint64_t> values,
-                                                  std::vector<LibraryAlgorithm>* algorithms) {
+                                                  std::vector<LtAlgorithm>* algorithms) {
   if (share_->cublas == nullptr) return Lacks(Capability::kLibraries);
   Enter();
   return share_->cublas->Algorithms(modes, values, share_->streams->moments(), algorithms);
+}
+
+CudaResult CudaSharedLibraries::LibraryKinds(absl::Span<const uint64_t> values,
+                                             std::vector<LtKind>* kinds) {
+  if (share_->cublas == nullptr) return Lacks(Capability::kLibraries);
+  Enter();
+  return share_->cublas->Kinds(values, share_->streams->moments(), kinds);
 }
 
 CudaResult CudaSharedLibraries::MakeMemory(const LibraryRequest& request, uint64_t bytes,

@@ -28,7 +28,8 @@ class CudaSharedLibraries : public virtual Libraries, protected CudaPart {
   CudaResult CallLibrary(const LibraryRequest& request, StreamId stream,
                          uint32_t* launches) override;
   CudaResult LibraryAlgorithms(uint32_t modes, absl::Span<const uint64_t> values,
-                               std::vector<LibraryAlgorithm>* algorithms) override;
+                               std::vector<LtAlgorithm>* algorithms) override;
+  CudaResult LibraryKinds(absl::Span<const uint64_t> values, std::vector<LtKind>* kinds) override;
   CudaResult LibraryFault() override;
 
  private:
