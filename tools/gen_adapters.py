@@ -23,7 +23,7 @@ MEMORY = {"in": "kRead", "out": "kWrite", "inout": "kReadWrite"}
 POINTERS = {"ins": "kRead", "inouts": "kReadWrite"}
 SHAPES = {"vector": 2, "vectors": 4, "matrix": 3, "matrices": 5, "scales": 3}
 KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "supports", "work",
-        "divide", "by_hand", "align", "near", "apart", "blocks"}
+        "divide", "by_hand", "align", "behind", "apart", "blocks"}
 LETTERS = "HSDCZ"
 NAMED_TYPES = {"INT32": "4", "BITS128": "16"}
 
@@ -115,9 +115,9 @@ class Function:
         self.align = row.get("align", {})
         for name in self.align:
             require(name in self.memory, where, "%r is aligned, and no operand" % name)
-        self.near = row.get("near", {})
-        for name in list(self.near) + list(self.near.values()):
-            require(name in self.memory, where, "%r is near, and no operand" % name)
+        self.behind = row.get("behind", {})
+        for name in list(self.behind) + list(self.behind.values()):
+            require(name in self.memory, where, "%r is behind, and no operand" % name)
         self.apart = row.get("apart", [])
         require(len(self.apart) in (0, 4), where, "four operands are apart")
         for name in self.apart:
@@ -278,8 +278,8 @@ def emit_reader(function, out):
         lines.append("r.Support(%s);" % function.expression(text))
     for name, align in function.align.items():
         lines.append("r.Align(%d, %d);" % (function.by_name[name].slot, align))
-    for name, other in function.near.items():
-        lines.append("r.Near(%d, %d);" % (function.by_name[name].slot, function.by_name[other].slot))
+    for name, other in function.behind.items():
+        lines.append("r.Behind(%d, %d);" % (function.by_name[name].slot, function.by_name[other].slot))
     if function.apart:
         lines.append("r.Apart(%s);" % ", ".join(str(function.by_name[name].slot)
                                                for name in function.apart))

@@ -21,7 +21,6 @@ LT_NAMES = {
     "kLtBias": "CUBLASLT_EPILOGUE_BIAS", "kLtGelu": "CUBLASLT_EPILOGUE_GELU",
     "kLtSumsOfA": "CUBLASLT_EPILOGUE_BGRADA", "kLtSumsOfB": "CUBLASLT_EPILOGUE_BGRADB",
     "kLtAllReductions": "CUBLASLT_REDUCTION_SCHEME_MASK",
-    "kLtMostInner": "CUBLASLT_MATMUL_INNER_SHAPE_MMA16816",
     "kLtMostCluster": "CUBLASLT_CLUSTER_SHAPE_1x15x1",
     **{"kLtConfig" + ours: "CUBLASLT_ALGO_CONFIG_" + theirs for ours, theirs in {
         "Id": "ID", "Tile": "TILE_ID", "Splits": "SPLITK_NUM", "Scheme": "REDUCTION_SCHEME",
@@ -29,7 +28,9 @@ LT_NAMES = {
         "Inner": "INNER_SHAPE_ID", "Cluster": "CLUSTER_SHAPE_ID"}.items()},
     **{"kLt" + ours: "CUBLASLT_ALGO_CAP_" + theirs for ours, theirs in {
         "CanSplit": "SPLITK_SUPPORT", "CanReduce": "REDUCTION_SCHEME_MASK",
-        "CanSwizzle": "CTA_SWIZZLING_SUPPORT", "Tiles": "TILE_IDS", "Stages": "STAGES_IDS",
+        "CanSwizzle": "CTA_SWIZZLING_SUPPORT", "CanStride": "STRIDED_BATCH_SUPPORT",
+        "CanLeave": "OUT_OF_PLACE_RESULT_SUPPORT", "PointerModes": "POINTER_MODE_MASK",
+        "Epilogues": "EPILOGUE_MASK", "CanTakeArrays": "POINTER_ARRAY_BATCH_SUPPORT", "Tiles": "TILE_IDS", "Stages": "STAGES_IDS",
         "MostCustom": "CUSTOM_OPTION_MAX", "NumericalFlags": "NUMERICAL_IMPL_FLAGS",
         "LeastAlignmentOfA": "MIN_ALIGNMENT_A_BYTES", "LeastAlignmentOfB": "MIN_ALIGNMENT_B_BYTES",
         "LeastAlignmentOfC": "MIN_ALIGNMENT_C_BYTES", "LeastAlignmentOfD": "MIN_ALIGNMENT_D_BYTES"}.items()},

@@ -119,14 +119,8 @@ static int PutQuestion(const struct lt_description* description, struct lt_matri
   for (size_t i = 0; i < sizeof(kSlots) / sizeof(*kSlots); ++i) {
     values[kSlots[i]] = LtAlignment(values[kSlots[i]]);
   }
-  static const int kPlanes[][2] = {{kLtMatmulA, kLtMatmulImagA},
-                                   {kLtMatmulB, kLtMatmulImagB},
-                                   {kLtMatmulC, kLtMatmulImagC},
-                                   {kLtMatmulD, kLtMatmulImagD}};
-  for (int i = 0; i < 4 && values[kLtMatmulPlanes] != 0; ++i) {
-    const uint64_t apart = values[kPlanes[i][1]] - values[kPlanes[i][0]];
-    values[kPlanes[i][1]] = values[kPlanes[i][0]] + LtAlignment(apart);
-  }
+  static const int kArrays[] = {kLtMatmulArrayA, kLtMatmulArrayB, kLtMatmulArrayC, kLtMatmulArrayD};
+  for (int i = 0; i < 4; ++i) values[kArrays[i]] = kLtMostAlignment;
   return kSuccess;
 }
 
@@ -182,6 +176,10 @@ int cublasLtMatmulAlgoGetHeuristic(struct cublasContext* handle,
     result->algorithm.workspace = values[kLtMatmulWorkspace];
     memcpy(result->algorithm.config, algorithms[i].config, sizeof(algorithms[i].config));
     PutTypes(&result->algorithm, description, &matrices);
+    for (int j = 0; j < 4; ++j) {
+      const uint64_t alignment = LtAlignment(preference->alignments[j]);
+      result->algorithm.alignments[j] = (uint8_t)__builtin_ctzll(alignment);
+    }
     result->workspace = algorithms[i].workspace;
     result->waves = algorithms[i].waves;
     ++*returned;
@@ -214,12 +212,16 @@ static const struct Kinds* LookForKinds(const uint8_t* types) {
 static int FindKinds(const uint8_t* types, const struct Kinds** found) {
   *found = LookForKinds(types);
   if (*found != NULL) return kSuccess;
-  /* The smallest call of these types. */
-  const struct lt_layout shape = {.rows = 1, .columns = 1, .leading = 1, .batch_count = 1};
+  LT_WITHOUT(types[2] == kInteger8, "an algorithm of the program's own for 8-bit integers");
+  LT_WITHOUT(types[2] == kComplex16 || types[2] == kComplexBrain16,
+             "an algorithm of the program's own for planes");
+  /* A small call of these types, in the form that 8-bit floating point has. */
+  const struct lt_layout shape = {.rows = 16, .columns = 16, .leading = 16, .batch_count = 1};
   struct lt_layout layouts[4] = {shape, shape, shape, shape};
   for (int i = 0; i < 4; ++i) layouts[i].type = types[2 + i];
   const struct lt_description description = {.compute = types[0],
                                              .scale = types[1],
+                                             .trans = {1, 0, 0},
                                              .fill_mode = 2,
                                              .epilogue = kLtDefault,
                                              .bias_type = -1,
@@ -259,7 +261,7 @@ static int FindKind(const uint8_t* types, uint32_t id, const struct LtKind** kin
     *kind = &kinds->kinds[i];
     if ((*kind)->id == id) return kSuccess;
   }
-  return kInvalidValue;
+  return kNotSupported;
 }
 
 static int GetTypes(int compute, int scale, int a, int b, int c, int d, uint8_t* types) {
@@ -396,7 +398,10 @@ int cublasLtMatmulAlgoCheck(struct cublasContext* handle, const struct lt_descri
   const struct lt_algorithm checked = *algorithm; /* It may lie in the result. */
   struct lt_matrices matrices = {a, b, c, d, {0, 0, 0, 0}};
   uint64_t values[kLtMatmulValues];
-  int status = PutQuestion(description, &matrices, NULL, values);
+  /* One of the library's is looked for among those that it was found with. */
+  uint32_t alignments[4];
+  for (int i = 0; i < 4; ++i) alignments[i] = 1u << (checked.alignments[i] % 16);
+  int status = PutQuestion(description, &matrices, checked.own ? NULL : alignments, values);
   if (status == kSuccess) status = warpline_lt_put_algorithm(&checked, INT64_MAX, values);
   if (status != kSuccess) return status;
   struct lt_algorithm types;

@@ -15,8 +15,9 @@ struct lt_algorithm {
   uint8_t own;                           /* 1 for an algorithm that the program has configured. */
   uint64_t workspace;                    /* A slot, too. */
   uint32_t config[kLtConfigAttributes];
-  uint8_t types[6]; /* Compute type, scale type, and those of A to D. */
-  uint8_t unused[6];
+  uint8_t types[6];      /* Compute type, scale type, and those of A to D. */
+  uint8_t alignments[4]; /* Those with which the library found it, as powers of two. */
+  uint8_t unused[2];
 };
 
 /* Puts the algorithm into a call's values, which has `workspace` bytes; with NULL, the best one.

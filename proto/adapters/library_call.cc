@@ -137,11 +137,11 @@ class LibraryCallReader {
                     : BlasTypeBytes(type) <= 2              ? LibraryNumbers::kHalf
                     : type == kReal64 || type == kComplex64 ? LibraryNumbers::kDouble
                                                             : LibraryNumbers::kSingle;
+    float8_ = IsBlasFloat8(type) != 0;
     const bool combine =
-        IsBlasFloat8(type)
-            ? function_.number == kLtMatmulNumber &&
-                  CombineFloat8(how, type, b.signed_value(), c.signed_value(), d.signed_value())
-            : a == b && c == d && Combine(how, type, c.signed_value());
+        float8_ ? function_.number == kLtMatmulNumber &&
+                      CombineFloat8(how, type, b.signed_value(), c.signed_value(), d.signed_value())
+                : a == b && c == d && Combine(how, type, c.signed_value());
     if (!combine) Fail(CudaResult::kNotSupported);
   }
   uint32_t BytesOf(Wide type) const { return BlasTypeBytes(type.signed_value()); }
@@ -247,8 +247,8 @@ class LibraryCallReader {
     call_.addresses.push_back({slot, use, count.value(), each.value(), align});
   }
 
-  // The operand's address is a multiple of `bytes`, if the call touches it and it has more than one
-  // element; so is each address of an array.
+  // The operand's address is a multiple of `bytes`, if the call touches more of it than one scale;
+  // so is each address of an array.
   void Align(uint32_t slot, uint32_t bytes) {
     for (const LibraryOperand& operand : call_.operands) {
       if (operand.slot != slot || operand.bytes <= kOneScale) continue;
@@ -258,13 +258,14 @@ class LibraryCallReader {
       if (addresses.slot == slot) addresses.align = std::max(addresses.align, bytes);
     }
   }
-  // The operand, if the call touches it, is so near to another one that the library can compute
-  // with the difference in 32 bits.
-  void Near(uint32_t slot, uint32_t other) {
+  // The operand, if the call touches it, begins behind another one that spans as much, and ends so
+  // near to it that the library can compute with the difference in 32 bits.
+  void Behind(uint32_t slot, uint32_t other) {
     for (const LibraryOperand& operand : call_.operands) {
       if (operand.slot != slot || operand.bytes == 0) continue;
-      const uint64_t a = values_[slot], b = values_[other];
-      Support((a > b ? a - b : b - a) < kNear);
+      const uint64_t apart = values_[slot] - values_[other];
+      Support(values_[slot] > values_[other] && apart >= operand.bytes && apart < kNear &&
+              operand.bytes < kNear - apart);
     }
   }
   // If the call touches the second operand, it is as far from the first one as the fourth is from
@@ -334,7 +335,12 @@ class LibraryCallReader {
     const bool none = shape.span == Wide(0) || count == Wide(0);
     if (!none) CountBatches(count);
     TouchAll(shape, bytes, count);
-    Add(slot, use, bytes, none ? Wide(0) : stride * (count - Wide(1)) + shape.span);
+    const Wide all = none ? Wide(0) : stride * (count - Wide(1)) + shape.span;
+    // Kernels for 8-bit floating point load all but a single scale in pieces.
+    if (float8_ && all * Wide(bytes) > Wide(static_cast<int64_t>(kOneScale))) {
+      Require(values_[slot] % kFastAlign == 0);
+    }
+    Add(slot, use, bytes, all);
   }
   void TouchAll(const Shape& shape, uint32_t bytes, Wide count) {
     const Wide run = shape.run * Wide(bytes), step = shape.step * Wide(bytes);
@@ -375,6 +381,7 @@ class LibraryCallReader {
   LibraryCall& call_;
   bool complex_ = false;
   bool planar_ = false;
+  bool float8_ = false;
   bool fast_ = false;  // Matrix units may be used.
   CudaResult result_ = CudaResult::kSuccess;
 };

@@ -582,14 +582,18 @@ TEST(LtMatmulTest, AuxiliaryMemoryHasAllRows) {
   }
 }
 
-// A product of 8-bit floating point of 300 by 5 with sums of 600 terms.
+// A product of 8-bit floating point of 304 by 16 with sums of 608 terms.
 std::vector<uint64_t> LtFloat8() {
   std::vector<uint64_t> values = LtMatmul();
-  values[kLtMatmulM] = 300;
-  values[kLtMatmulK] = 600;
+  values[kLtMatmulM] = 304;
+  values[kLtMatmulN] = 16;
+  values[kLtMatmulK] = 608;
   values[kLtMatmulTransa] = 1;
-  values[kLtMatmulLda] = values[kLtMatmulLdb] = 600;
-  values[kLtMatmulLdc] = values[kLtMatmulLdd] = 300;
+  values[kLtMatmulLda] = values[kLtMatmulLdb] = 608;
+  values[kLtMatmulLdc] = values[kLtMatmulLdd] = 304;
+  values[kLtMatmulStrideA] = 608 * 304;
+  values[kLtMatmulStrideC] = values[kLtMatmulStrideD] = 304 * 16;
+  values[kLtMatmulStrideB] = 608 * 16;
   values[kLtMatmulBatchCount] = 1;
   values[kLtMatmulAtype] = values[kLtMatmulDtype] = kE4m3;
   values[kLtMatmulBtype] = kE5m2;
@@ -603,19 +607,19 @@ std::vector<uint64_t> LtFloat8() {
 
 TEST(LtMatmulTest, ScalesAreAsManyAsTheirKindSays) {
   std::vector<uint64_t> values = LtFloat8();
-  const Slots plain = {{kLtMatmulA, 299 * 600 + 600},
-                       {kLtMatmulB, 4 * 600 + 600},
-                       {kLtMatmulC, 2 * (4 * 300 + 300)},
-                       {kLtMatmulD, 4 * 300 + 300}};
+  const Slots plain = {{kLtMatmulA, 304 * 608},
+                       {kLtMatmulB, 16 * 608},
+                       {kLtMatmulC, 2 * 16 * 304},
+                       {kLtMatmulD, 16 * 304}};
   EXPECT_EQ(OperandsOf(values), plain);
-  // Sums of 600 terms have 5 blocks of 128. Squares have 8 places for them.
+  // Sums of 608 terms have 5 blocks of 128. Squares have 8 places for them.
   const std::map<std::pair<uint64_t, uint64_t>, std::pair<uint64_t, uint64_t>> counts = {
       {{kLtScaleOne, kLtScaleNone}, {1, 0}},
       {{kLtScaleOne, kLtScaleOne}, {1, 1}},
-      {{kLtScaleOuter, kLtScaleOuter}, {300, 5}},
-      {{kLtScaleBlocks, kLtScaleBlocks}, {300 * 5, 5 * 5}},
-      {{kLtScaleBlocks, kLtScaleSquares}, {300 * 5, 8}},
-      {{kLtScaleSquares, kLtScaleBlocks}, {3 * 8, 5 * 5}}};
+      {{kLtScaleOuter, kLtScaleOuter}, {304, 16}},
+      {{kLtScaleBlocks, kLtScaleBlocks}, {304 * 5, 16 * 5}},
+      {{kLtScaleBlocks, kLtScaleSquares}, {304 * 5, 8}},
+      {{kLtScaleSquares, kLtScaleBlocks}, {3 * 8, 16 * 5}}};
   for (uint64_t a = kLtScaleNone; a <= kLtMostScaling; ++a) {
     for (uint64_t b = kLtScaleNone; b <= kLtMostScaling; ++b) {
       values[kLtMatmulScalingA] = a;
@@ -654,16 +658,37 @@ TEST(LtMatmulTest, Float8HasItsTypesAndForms) {
       {kLtMatmulArrays, 1},
       {kLtMatmulPlanes, 1},
       {kLtMatmulScalingA, kLtMostScaling + 1},
-      {kLtMatmulScalingD, kLtScaleOuter}};
+      {kLtMatmulScalingD, kLtScaleOuter},
+      // Forms other than the one that was tested.
+      {kLtMatmulTransa, 0},
+      {kLtMatmulTransa, 2},
+      {kLtMatmulTransb, 1},
+      {kLtMatmulOrderA, 1},
+      {kLtMatmulOrderB, 1},
+      {kLtMatmulM, 303},
+      {kLtMatmulN, 15},
+      {kLtMatmulK, 600},
+      {kLtMatmulLda, 609},
+      {kLtMatmulLdb, 609},
+      {kLtMatmulA, 0x1008},
+      {kLtMatmulB, 0x2008},
+      {kLtMatmulC, 0x3008},
+      {kLtMatmulD, 0x4008}};
   for (const auto& [slot, value] : refused) {
     std::vector<uint64_t> values = LtFloat8();
     ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
     values[slot] = value;
     EXPECT_NE(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess) << slot;
   }
-  // Where the scales of a batch lie is not documented.
   std::vector<uint64_t> values = LtFloat8();
   values[kLtMatmulBatchCount] = 2;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  for (const uint32_t slot : {kLtMatmulStrideA, kLtMatmulStrideB}) {
+    std::vector<uint64_t> odd = values;
+    odd[slot] += 8;
+    EXPECT_EQ(Read("cublasLtMatmul", odd, &call), CudaResult::kNotSupported) << slot;
+  }
+  // Where the scales of a batch lie is not documented.
   values[kLtMatmulScalingA] = kLtScaleOne;
   EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
   values[kLtMatmulScalingA] = values[kLtMatmulScalingB] = kLtScaleOuter;
@@ -699,6 +724,16 @@ TEST(LtMatmulTest, PlanesAreTwiceTheMatrix) {
     far[slot] += uint64_t{1} << 30;
     EXPECT_EQ(Read("cublasLtMatmul", far, &call), CudaResult::kNotSupported) << slot;
   }
+  // They lie behind each other: a distance of zero means to the library that there is one plane.
+  for (const uint64_t apart : {uint64_t{0}, uint64_t{2}, ~uint64_t{0} - 0xffff}) {
+    std::vector<uint64_t> over = values;
+    over[kLtMatmulImagA] = over[kLtMatmulA] + apart;
+    EXPECT_EQ(Read("cublasLtMatmul", over, &call), CudaResult::kNotSupported) << apart;
+  }
+  // Their distance and what they span have 30 bits together.
+  std::vector<uint64_t> wide = values;
+  wide[kLtMatmulStrideA] = uint64_t{1} << 29;
+  EXPECT_EQ(Read("cublasLtMatmul", wide, &call), CudaResult::kNotSupported);
   // C and D have one layout.
   values[kLtMatmulImagD] += 16;
   EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kNotSupported);
@@ -748,24 +783,44 @@ TEST(LtMatmulTest, AConfigurationIsWhatTheLibraryHas) {
   EXPECT_TRUE(has(10, {{kLtConfigTile, 31}}));
   EXPECT_TRUE(has(10, {{kLtConfigTile, 35}}));
   EXPECT_TRUE(has(10, {{kLtConfigSplits, 256}, {kLtConfigScheme, 4}, {kLtConfigCustom, 2}}));
+  EXPECT_TRUE(has(10, {{kLtConfigSplits, 1}}));
+  // Parts are added up by some scheme, and without parts there is nothing to add.
+  EXPECT_FALSE(has(10, {{kLtConfigSplits, 2}}));
+  EXPECT_FALSE(has(10, {{kLtConfigScheme, 1}}));
+  EXPECT_FALSE(has(10, {{kLtConfigSplits, 2}, {kLtConfigScheme, 2}}));
+  EXPECT_FALSE(has(10, {{kLtConfigSplits, 2}, {kLtConfigScheme, 5}}));
+  EXPECT_FALSE(has(10, {{kLtConfigSplits, kLtMostSplits + 1}, {kLtConfigScheme, 1}}));
   for (const auto& [attribute, value] :
        std::vector<std::pair<int, uint64_t>>{{kLtConfigTile, 0},
                                              {kLtConfigTile, 6},
                                              {kLtConfigTile, 32 * kLtTileWords},
                                              {kLtConfigTile, uint64_t{1} << 40},
                                              {kLtConfigStages, 1},
-                                             {kLtConfigSplits, kLtMostSplits + 1},
-                                             {kLtConfigScheme, 2},
-                                             {kLtConfigScheme, 5},
                                              {kLtConfigSwizzle, 1},
                                              {kLtConfigCustom, 3},
-                                             {kLtConfigInner, kLtMostInner + 1},
+                                             {kLtConfigInner, 1},
                                              {kLtConfigCluster, kLtMostCluster + 1}}) {
     EXPECT_FALSE(has(10, {{attribute, value}})) << attribute << " of " << value;
   }
   kind.capabilities[kLtCanSplit] = 0;
-  EXPECT_FALSE(has(10, {{kLtConfigSplits, 2}}));
-  EXPECT_TRUE(has(10, {{kLtConfigSplits, 1}}));
+  EXPECT_FALSE(has(10, {{kLtConfigSplits, 2}, {kLtConfigScheme, 1}}));
+  EXPECT_TRUE(has(10, {}));
+}
+
+TEST(LtMatmulTest, ConfiguredAlgorithmsTakeLonger) {
+  std::vector<uint64_t> values = LtMatmul();
+  LibraryCall call;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  const uint64_t work = call.work;
+  values[kLtMatmulOwn] = 1;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.work, 8 * work);
+  // Each part of the sums reads and writes the whole result.
+  values[kLtMatmulSplits] = 7;
+  ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  EXPECT_EQ(call.work, 8 * work + 1000 * 3 * 5 * 2 * 7);
+  values[kLtMatmulSplits] = 8;  // More than there are terms.
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kNotSupported);
 }
 
 TEST(LtMatmulTest, TheTimeIsThatOfTheBlocksThatComputeTheResult) {

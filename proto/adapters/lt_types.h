@@ -218,14 +218,19 @@ enum LtCapability {
   kLtCanSplit = 0,
   kLtCanReduce = 1,
   kLtCanSwizzle = 2,
+  kLtCanStride = 3, /* Batches. */
+  kLtCanLeave = 4,  /* C, for another D. */
   kLtTiles = 6,
   kLtMostCustom = 7,
+  kLtPointerModes = 11,
+  kLtEpilogues = 12,
   kLtStages = 13,
   kLtNumericalFlags = 15,
   kLtLeastAlignmentOfA = 16,
   kLtLeastAlignmentOfB = 17,
   kLtLeastAlignmentOfC = 18,
   kLtLeastAlignmentOfD = 19,
+  kLtCanTakeArrays = 21,
   kLtCapabilities = 23
 };
 
@@ -234,8 +239,7 @@ enum {
   kLtMostKinds = 128, /* Algorithms for some types. */
   kLtTileWords = 32,  /* Bits for numbers of cublasLtMatmulTile_t. */
   kLtStageWords = 4,  /* Bits for numbers of cublasLtMatmulStages_t. */
-  kLtMostSplits = 1000,
-  kLtMostInner = 4,   /* cublasLtMatmulInnerShape_t */
+  kLtMostSplits = 256,
   kLtMostCluster = 51 /* cublasLtClusterShape_t */
 };
 
@@ -260,9 +264,9 @@ static inline int LtHasAny(const uint32_t* words, int count) {
   return 0;
 }
 
-/* Returns 1 if the algorithm with this number is of the kind, and the library documents such a
- * configuration: by its capabilities, which the library tells. `config` has a call's values from
- * that of `own` on, so that the attributes are at their numbers. */
+/* Returns 1 if the algorithm with this number is of the kind, and its configuration is one that was
+ * tested: its numbers are among those that the library names, or within bounds of ours. `config`
+ * has a call's values from that of `own` on, so that the attributes are at their numbers. */
 static inline int IsLtConfig(const struct LtKind* kind, uint64_t id, const uint64_t* config) {
   const uint32_t* const can = kind->capabilities;
   const uint64_t splits = config[kLtConfigSplits], scheme = config[kLtConfigScheme];
@@ -273,11 +277,11 @@ static inline int IsLtConfig(const struct LtKind* kind, uint64_t id, const uint6
       LtHasAny(kind->stages, kLtStageWords)
           ? LtHasBit(kind->stages, 32 * kLtStageWords, config[kLtConfigStages])
           : config[kLtConfigStages] == 0;
-  return id == kind->id && tile_is_known && stages_are_known &&
+  return id == kind->id && tile_is_known && stages_are_known && (splits > 1) == (scheme != 0) &&
          (splits <= 1 || (can[kLtCanSplit] != 0 && splits <= kLtMostSplits)) &&
          (scheme == 0 || ((scheme & (scheme - 1)) == 0 && (scheme & can[kLtCanReduce]) != 0)) &&
          config[kLtConfigSwizzle] <= can[kLtCanSwizzle] &&
-         config[kLtConfigCustom] <= can[kLtMostCustom] && config[kLtConfigInner] <= kLtMostInner &&
+         config[kLtConfigCustom] <= can[kLtMostCustom] && config[kLtConfigInner] == 0 &&
          config[kLtConfigCluster] <= kLtMostCluster;
 }
 

@@ -257,6 +257,23 @@ WireResult TryChanges(const WireTarget& target, const LibraryFunction& function,
   return TryAll(target, function, all);
 }
 
+// The second plane of an operand of cublasLtMatmul() moves with the first one: they keep their
+// distance, and C's is D's.
+void MovePlanes(const LibraryFunction& function, size_t slot, std::vector<uint64_t>* values) {
+  constexpr size_t kPairs[][2] = {{kLtMatmulImagA, kLtMatmulA},
+                                  {kLtMatmulImagB, kLtMatmulB},
+                                  {kLtMatmulImagC, kLtMatmulC},
+                                  {kLtMatmulImagD, kLtMatmulD}};
+  if (function.number != kLtMatmulNumber) return;
+  for (const auto& [imaginary, real] : kPairs) {
+    const bool both = slot == kLtMatmulImagC || slot == kLtMatmulImagD;
+    const bool is_one = imaginary == kLtMatmulImagC || imaginary == kLtMatmulImagD;
+    if (slot != imaginary && !(both && is_one)) continue;
+    (*values)[imaginary] = (*values)[slot];
+    (*values)[real] = (*values)[slot] - kApart;
+  }
+}
+
 // Returns whether a good call touches so little there that it cannot cross the arena's end.
 bool IsOneNumber(const LibraryFunction& function, size_t slot) {
   return function.kinds[slot] == 'r' || (function.number == kLtMatmulNumber &&
@@ -273,6 +290,7 @@ WireResult OperandsElsewhere(const WireTarget& target, const LibraryFunction& fu
                      absl::StrCat("value ", slot, " at ", absl::Hex(address))};
       wrong.values[slot] = address;
       UseOperand(function, slot, &wrong.values);
+      MovePlanes(function, slot, &wrong.values);
       all.push_back(std::move(wrong));
     }
   }
@@ -562,6 +580,15 @@ void Configure(std::mt19937_64* random, std::vector<uint64_t>* values) {
   (*values)[kLtMatmulCustom] = below(2);
 }
 
+// Moves the first plane of each operand, which lies where the second one does, before that.
+void PlacePlanesAtTheEnd(const LibraryCall& call, std::vector<uint64_t>* values) {
+  uint64_t most = 0;
+  for (const LibraryOperand& operand : call.operands) most = std::max(most, operand.bytes);
+  for (const size_t slot : {kLtMatmulA, kLtMatmulB, kLtMatmulC, kLtMatmulD}) {
+    (*values)[slot] -= (most + 15) / 16 * 16;
+  }
+}
+
 // Calls of cublasLtMatmul() that are right, whose operands end where the session's memory does.
 // Neighbours notice a kernel that goes on from there.
 WireResult LtCallsAtTheEnd(const WireTarget& target) {
@@ -635,6 +662,7 @@ WireResult LtCallsAtTheEnd(const WireTarget& target) {
           is_aux || operand.bytes % 4 == 0 ? std::max<uint64_t>(align, 4) : align;
       v[operand.slot] = (kArena + kArenaBytes - operand.bytes) & ~((is_aux ? 16 : alignment) - 1);
     }
+    if (v[kLtMatmulPlanes] != 0) PlacePlanesAtTheEnd(call, &v);
     const auto result = Call(session, function.number, v);
     if (result.ok() && *result == 0) {
       ++taken;
@@ -702,13 +730,36 @@ WireResult LtPlansThatThereAreNot(const WireTarget& target) {
   return TryChanges(target, function, changes);
 }
 
+// Finds a call of cublasLtMatmul() with an algorithm that the program configures. Otherwise `why`
+// says what is to be reported.
+std::vector<uint64_t> FindConfigured(const WireTarget& target, WireResult* why) {
+  const LibraryFunction& function = *FindLibraryFunction(kLtMatmulNumber);
+  // An algorithm of the CPU device, and one of NVIDIA's for single precision.
+  constexpr uint64_t kExisting[][2] = {{0, 0}, {10, 10}};
+  Sessions sessions(target);
+  for (const auto& [algorithm, tile] : kExisting) {
+    WireSession* const session = sessions.Next(function, why);
+    if (session == nullptr) return {};
+    std::vector<uint64_t> values = GoodValues(function);
+    values[kLtMatmulOwn] = 1;
+    values[kLtMatmulAlgorithm] = algorithm;
+    values[kLtMatmulTile] = tile;
+    const auto done = Call(session, function.number, values);
+    if (done.ok() && *done == 0) return values;
+  }
+  *why = Unprepared("no algorithm that can be configured");
+  return {};
+}
+
 // Algorithms and configurations that no library documents.
 WireResult LtConfigurationsThatThereAreNot(const WireTarget& target) {
   const LibraryFunction& function = *FindLibraryFunction(kLtMatmulNumber);
+  WireResult why;
+  const std::vector<uint64_t> good = FindConfigured(target, &why);
+  if (good.empty()) return why;
   std::vector<Wrong> all;
   const auto add = [&](size_t slot, uint64_t value) {
-    Wrong wrong = {GoodValues(function), 0, absl::StrCat("value ", slot, " of ", value)};
-    wrong.values[kLtMatmulOwn] = 1;
+    Wrong wrong = {good, 0, absl::StrCat("value ", slot, " of ", value)};
     wrong.values[slot] = value;
     all.push_back(std::move(wrong));
   };
@@ -724,7 +775,9 @@ WireResult LtConfigurationsThatThereAreNot(const WireTarget& target) {
   add(kLtMatmulOwn, ~uint64_t{0});
   add(kLtMatmulScheme, 3);
   add(kLtMatmulScheme, 8);
-  add(kLtMatmulInner, 5);
+  add(kLtMatmulSplits, 2);
+  add(kLtMatmulScheme, 1);
+  add(kLtMatmulInner, 1);
   add(kLtMatmulCluster, 52);
   return TryAll(target, function, all);
 }

@@ -425,9 +425,10 @@ class Product {
       };
       configure(1, one_of(6));
       configure(6, one_of(13));
-      if (number(0) != 0 && Below(2) == 0) {
+      const uint32_t scheme = (uint32_t{1} << Below(3)) & static_cast<uint32_t>(number(1));
+      if (number(0) != 0 && scheme != 0 && Below(2) == 0) {
         configure(2, uint32_t(2 + Below(7)));
-        configure(3, (uint32_t{1} << Below(3)) & static_cast<uint32_t>(number(1)));
+        configure(3, scheme);
       }
       configure(4, uint32_t(Below(number(2) + 1)));
       configure(5, uint32_t(Below(number(7) + 1)));

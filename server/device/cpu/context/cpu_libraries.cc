@@ -95,10 +95,17 @@ CudaResult CpuLibraries::LibraryAlgorithms(uint32_t /*modes*/, absl::Span<const 
   return CudaResult::kSuccess;
 }
 
-CudaResult CpuLibraries::LibraryKinds(absl::Span<const uint64_t> /*values*/,
+CudaResult CpuLibraries::LibraryKinds(absl::Span<const uint64_t> values,
                                       std::vector<LtKind>* kinds) {
   if (Blas::Get() == nullptr) return device::Lacks(device::Capability::kLibraries);
+  if (!Blas::HasProduct(values)) return CudaResult::kNotSupported;
   LtKind kind = {};
+  for (const int yes : {kLtCanStride, kLtCanLeave, kLtCanTakeArrays, kLtLeastAlignmentOfA,
+                        kLtLeastAlignmentOfB, kLtLeastAlignmentOfC, kLtLeastAlignmentOfD}) {
+    kind.capabilities[yes] = 1;
+  }
+  kind.capabilities[kLtPointerModes] = 3;  // To the host and to the device.
+  kind.capabilities[kLtEpilogues] = 1023;  // All.
   kind.known =
       ((uint32_t{1} << kLtCapabilities) - 1) &
       ~(uint32_t{1} << kLtTiles | uint32_t{1} << kLtStages | uint32_t{1} << kLtNumericalFlags);

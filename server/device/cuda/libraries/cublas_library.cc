@@ -268,6 +268,7 @@ int CublasLibrary::CallLt(const CublasCall& call, CUstream stream,
   const std::shared_ptr<const LtPlans> plans =
       lt_.Find(call.values, call.modes, workspace.bytes, searcher_);
   if (plans->status != kSuccess) return plans->status;
+  if (call.values[kLtMatmulOwn] != 0) LibraryScope::Current()->BoundLoads();
   const int copied = CopyAddresses(call);
   if (copied != kSuccess) return copied;
   Scalars scalars(call);

@@ -99,10 +99,17 @@ CUresult Quietly(absl::FunctionRef<CUresult()> call) {
   return scope == nullptr ? call() : scope->Note(scope->moments()->At(call));
 }
 
+// Says that a call of a bounded scope loads no further kernel.
+CUresult RefuseLoad() {
+  return Refuse("for one more kernel of its choice", CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 // Loads the kernel's code, unless it is there; the driver would load it at the launch. The handle
 // is a CUfunction or a CUkernel.
 CUresult Load(CUfunction function) {
   if (loaded_kernels().Has(function)) return CUDA_SUCCESS;
+  LibraryScope* const scope = LibraryScope::Current();
+  if (scope != nullptr && !scope->MayLoad()) return RefuseLoad();
   const CUresult result = Quietly([&] {
     CUfunction found = nullptr;
     const CUresult as_kernel =
@@ -178,6 +185,8 @@ CUresult ModuleLoadFatBinary(CUmodule* module, const void* image) {
 
 CUresult KernelGetFunction(CUfunction* function, CUkernel kernel) {
   if (loaded_kernels().Has(kernel)) return real.p_cuKernelGetFunction(function, kernel);
+  LibraryScope* const scope = LibraryScope::Current();
+  if (scope != nullptr && !scope->MayLoad()) return RefuseLoad();
   const CUresult result = Quietly([&] {
     const CUresult found = real.p_cuKernelGetFunction(function, kernel);
     return found == CUDA_SUCCESS ? real.p_cuFuncLoad(*function) : found;
@@ -395,6 +404,12 @@ LibraryScope::LibraryScope(QuietMoments* moments, SessionStream* stream, CUstrea
 }
 
 LibraryScope::~LibraryScope() { current = nullptr; }
+
+bool LibraryScope::MayLoad() const {
+  static std::atomic<int> loaded{0};
+  constexpr int kMostLoaded = 1024;
+  return !bounds_loads_ || loaded.fetch_add(1) < kMostLoaded;
+}
 
 LibraryScope* LibraryScope::Current() { return current; }
 

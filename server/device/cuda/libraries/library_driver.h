@@ -57,6 +57,11 @@ class LibraryScope {
   QuietMoments* moments() const { return moments_; }
   SessionStream* stream() const { return stream_; }
   CUstream native() const { return native_; }
+  // Kernels that are loaded for the call count against a bound of the process, since a program
+  // could choose all that the library has. They are never unloaded.
+  void BoundLoads() { bounds_loads_ = true; }
+  // Returns whether the call may load another kernel.
+  bool MayLoad() const;
   // Counts an operation that is about to be put on the stream. Returns false when the call has put
   // too many there: the driver would stop the thread.
   bool Count() { return ++operations_ <= kMostOperations; }
@@ -73,6 +78,7 @@ class LibraryScope {
   const CUstream native_;
   CUresult error_ = CUDA_SUCCESS;
   uint32_t operations_ = 0;
+  bool bounds_loads_ = false;
 };
 
 }  // namespace warpline::device

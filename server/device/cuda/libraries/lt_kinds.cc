@@ -5,6 +5,7 @@
 
 #include "proto/adapters/blas_types.h"
 #include "proto/adapters/cublas_slots.h"
+#include "server/device/cuda/libraries/library_driver.h"
 #include "server/device/cuda/libraries/lt_descriptors.h"
 
 namespace warpline::device::lt {
@@ -84,11 +85,15 @@ std::shared_ptr<const Kinds::List> Kinds::Find(absl::Span<const uint64_t> values
   const int status = Lt()->get_ids(handle, types.compute, types.scale, types.a, types.b, types.c,
                                    types.d, static_cast<int>(ids.size()), ids.data(), &count);
   auto found = std::make_shared<List>();
+  bool is_final = status == kSuccess || status == kNotSupported || status == kInvalidValue;
   for (int i = 0; status == kSuccess && i < std::min<int>(count, kLtMostKinds); ++i) {
     Algorithm algorithm;
-    if (InitAlgorithm(types, ids[i], handle, &algorithm) != kSuccess) continue;
-    found->push_back(Describe(algorithm, ids[i]));
+    const int made = InitAlgorithm(types, ids[i], handle, &algorithm);
+    if (made == kSuccess) found->push_back(Describe(algorithm, ids[i]));
+    is_final = is_final && (made == kSuccess || made == kNotSupported);
   }
+  // A search that failed because of the moment may work later.
+  if (!is_final || LibraryScope::Current()->error() != CUDA_SUCCESS) return found;
   MutexLock lock(&mu_);
   return known_.emplace(key, std::move(found)).first->second;
 }
@@ -108,7 +113,9 @@ int Kinds::Make(absl::Span<const uint64_t> values, uint32_t modes, void* handle,
         InitAlgorithm(CallTypes(values), static_cast<int>(kind->id), handle, &result->algorithm);
   }
   for (int i = kLtConfigId + 1; i < kLtConfigAttributes && status == kSuccess; ++i) {
-    const auto value = static_cast<uint32_t>(config[i]);
+    // Programs say 0 parts for one.
+    const uint64_t least = i == kLtConfigSplits ? 1 : 0;
+    const auto value = static_cast<uint32_t>(std::max(config[i], least));
     // The first bytes of a number are its low ones.
     status = Lt()->set_config(&result->algorithm, i, &value,
                               i < kLtFirstShort ? sizeof(uint32_t) : sizeof(uint16_t));

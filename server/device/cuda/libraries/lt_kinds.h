@@ -25,6 +25,7 @@ class Kinds {
   using List = std::vector<LtKind>;
 
   // Returns the algorithms for the types of such a call; none for types that the library lacks.
+  // Called in a LibraryScope.
   // Keeps the answer: types that can be passed on are few.
   std::shared_ptr<const List> Find(absl::Span<const uint64_t> values, void* handle);
 
