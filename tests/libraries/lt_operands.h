@@ -213,6 +213,7 @@ struct Matrix {
   // to be.
   struct More {
     int leading, stride, planes;
+    bool imaginary_first;
   };
   // How all matrices of a call lie in memory.
   enum class Form { kPlain, kPlanes, kArrays };
@@ -224,7 +225,10 @@ struct Matrix {
     stride = static_cast<int64_t>(leading) * (by_rows ? rows : columns) + more.stride;
     const size_t last = Extent(by_rows ? columns : rows, by_rows ? rows : columns, leading);
     const size_t count = stride * (batches - 1) + last;
-    if (form == Form::kPlanes) apart = count + more.planes;
+    if (form == Form::kPlanes) {
+      apart = count + more.planes;
+      imaginary_first = more.imaginary_first;
+    }
     elements = std::make_unique<Elements>(type, count + apart, offset);
     const int whole = form != Form::kPlanes ? type
                       : type == kHalf       ? kComplexHalf
@@ -235,7 +239,8 @@ struct Matrix {
          "layout");
     constexpr char kSet[] = "cublasLtMatrixLayoutSetAttribute";
     if (form == Form::kPlanes) {
-      Set(kSet, &layout, 7, static_cast<int64_t>(apart * BytesOf(type)));
+      const auto distance = static_cast<int64_t>(apart * BytesOf(type));
+      Set(kSet, &layout, 7, imaginary_first ? -distance : distance);
     }
     if (form == Form::kArrays) {
       addresses = std::make_unique<Memory<uint8_t>>(batches * sizeof(uint64_t));
@@ -253,19 +258,27 @@ struct Matrix {
     }
   }
   // Returns the argument of cublasLtMatmul().
-  void* at() const { return addresses != nullptr ? addresses->at() : elements->at(); }
+  void* at() const {
+    if (addresses != nullptr) return addresses->at();
+    return static_cast<char*>(elements->at()) + (imaginary_first ? apart * BytesOf(type) : 0);
+  }
   // Returns the elements whose planes are in `numbers`, one behind the other.
   std::vector<Number> Whole(std::vector<Number> numbers) const {
     if (apart == 0) return numbers;
     for (size_t i = 0; i + apart < numbers.size(); ++i) {
-      numbers[i] = {numbers[i].real(), numbers[i + apart].real()};
+      numbers[i] = Both(numbers[i], numbers[i + apart]);
     }
     numbers.resize(numbers.size() - apart);
     return numbers;
   }
   Number Host(size_t index) const {
-    const Number real = elements->host[index];
-    return apart == 0 ? real : Number(real.real(), elements->host[index + apart].real());
+    const Number one = elements->host[index];
+    return apart == 0 ? one : Both(one, elements->host[index + apart]);
+  }
+  // Returns the element of which these are the parts, in the order of memory.
+  Number Both(const Number& first, const Number& second) const {
+    return imaginary_first ? Number(second.real(), first.real())
+                           : Number(first.real(), second.real());
   }
   std::vector<Number> HostAll() const { return Whole(elements->host); }
   std::vector<Number> Read() const { return Whole(elements->Read()); }
@@ -283,6 +296,7 @@ struct Matrix {
   bool by_rows;
   int leading;
   int64_t stride;
+  bool imaginary_first = false;
   size_t apart = 0;  // Elements from one plane to the other, if there are two.
   std::unique_ptr<Elements> elements;
   std::unique_ptr<Memory<uint8_t>> addresses;  // The matrices of a batch.

@@ -1,11 +1,12 @@
 // Calls cublasLtMatmul() with matrices of many shapes, types and orders and with every epilogue,
 // and compares with loops.
 //
-//   lt_program [ROUNDS] [--edges|--anywhere] [SEED]
+//   lt_program [ROUNDS] [--edges|--anywhere|--beyond] [SEED]
 //
 // The libraries are found as a program finds them: libcuda.so.1 and libcublasLt.so.13. Runs
 // natively as well. With --edges nothing is mapped behind operands (native runs only); --anywhere
-// is the default, and stands before a seed. Exits with 0 when everything is right, 2 when there is
+// is the default, and stands before a seed. With --beyond there are also forms that the server
+// refuses (proto/adapters/cublas.toml), at edges: what runs so for long enough may be served. Exits with 0 when everything is right, 2 when there is
 // no cuBLASLt, else 1.
 #include <cuda.h>
 #include <dlfcn.h>
@@ -70,6 +71,7 @@ struct Heuristic {
 };
 
 int refused = 0;
+bool beyond = false;  // With forms that the server refuses.
 
 // Says which product it was when the library ends the program.
 extern "C" void OnAbort(int) {
@@ -171,12 +173,12 @@ class Product {
         unit_(float8_                                                ? 16
               : !plain_ && choice == Choice::kFound && Below(3) == 0 ? 1
                                                                      : 8),
-        m_(unit_ * (1 + Below((Below(8) == 0 ? 320 : 64) / unit_))),
-        n_(unit_ * (1 + Below(64 / unit_))),
-        k_(unit_ * (1 + Below((float8_ && Below(2) == 0 ? 640 : 64) / unit_))),
+        m_(unit_ * (1 + Below((Below(8) == 0 ? 320 : 64) / unit_)) + Odd()),
+        n_(unit_ * (1 + Below(64 / unit_)) + Odd()),
+        k_(unit_ * (1 + Below((float8_ && Below(2) == 0 ? 640 : 64) / unit_)) + Odd()),
         batches_(Below(3) == 0 || form == Form::kArrays ? 1 + Below(3) : 1),
-        ta_(float8_ ? 1 : Below(HasImaginary() ? 3 : 2)),
-        tb_(float8_ ? 0 : Below(HasImaginary() ? 3 : 2)),
+        ta_(float8_ && !Strays() ? 1 : Below(HasImaginary() ? 3 : 2)),
+        tb_(float8_ && !Strays() ? 0 : Below(HasImaginary() ? 3 : 2)),
         by_rows_(!plain_ && epilogue == kDefault && Below(4) == 0),
         offset_(!plain_ && choice == Choice::kFound && Below(3) == 0 ? 1 : 0),
         more_(More()),
@@ -258,7 +260,13 @@ class Product {
   static constexpr char kSetDescription[] = "cublasLtMatmulDescSetAttribute";
   static constexpr size_t kWorkspace = size_t{1} << 20;
 
-  Matrix::More More() const { return {unit_ * Below(3), unit_ * Below(3) + Off(), Below(16)}; }
+  Matrix::More More() const {
+    return {unit_ * Below(3), unit_ * Below(3) + Off(), Below(16), Strays()};
+  }
+  // Returns whether to leave what the server has, where that is wanted.
+  static bool Strays() { return beyond && Below(2) == 0; }
+  // Returns what a dimension of 8-bit floating point has beyond a multiple of 16.
+  int Odd() const { return float8_ && Strays() ? Below(16) : 0; }
   bool Rows() const { return !plain_ && Below(4) == 0; }
   int Off() const { return offset_ * Below(8); }
   bool Has(unsigned bits) const { return (epilogue_ & bits) != 0; }
@@ -343,6 +351,7 @@ class Product {
     };
     scale(17, 31, scale_a_);
     scale(18, 32, scale_b_);
+    if (float8_ && Strays()) Set(kSetDescription, &description_, 25, int8_t{1});  // Fast sums.
     if (scale_d_ != nullptr) Set(kSetDescription, &description_, 20, scale_d_->at());
     if (largest_ != nullptr) Set(kSetDescription, &description_, 21, largest_->at());
     if (!Has(kAux)) return;
@@ -559,7 +568,9 @@ void Attributes() {
 
 int Main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
-  Allocation::edges = argc > 2 && std::string(argv[2]) == "--edges";
+  const std::string where = argc > 2 ? argv[2] : "--anywhere";
+  beyond = where == "--beyond";
+  Allocation::edges = beyond || where == "--edges";
   if (argc > 3) random_bits.seed(static_cast<unsigned>(std::atoi(argv[3])));
   std::signal(SIGABRT, &OnAbort);
   driver = dlopen("libcuda.so.1", RTLD_NOW);
