@@ -6,8 +6,8 @@
 // The libraries are found as a program finds them: libcuda.so.1 and libcublasLt.so.13. Runs
 // natively as well. With --edges nothing is mapped behind operands (native runs only); --anywhere
 // is the default, and stands before a seed. With --beyond there are also forms that the server
-// refuses (proto/adapters/cublas.toml), at edges: what runs so for long enough may be served. Exits with 0 when everything is right, 2 when there is
-// no cuBLASLt, else 1.
+// refuses (proto/adapters/cublas.toml), at edges: what runs so for long enough may be served. Exits
+// with 0 when everything is right, 2 when there is no cuBLASLt, else 1.
 #include <cuda.h>
 #include <dlfcn.h>
 

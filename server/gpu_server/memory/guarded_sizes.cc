@@ -40,7 +40,8 @@ absl::StatusOr<GuardedSizes> GuardedSizesFor(uint64_t bytes, uint64_t arena_byte
   return absl::ResourceExhaustedError(
       absl::StrCat("a guarded session takes ", sizes.own_bytes(),
                    " bytes of the device for its sinks and its variables, and may have ", bytes,
-                   " bytes in all: have more allowed (--memory), or use --tier=isolated"));
+                   " bytes in all: have more allowed (--memory, which all processes of a run have "
+                   "together), or use --tier=isolated"));
 }
 
 }  // namespace warpline::server

@@ -152,6 +152,35 @@ TEST_F(SessionGuardedTest, ASessionGetsWhatTheLeaseHasLeft) {
   EXPECT_EQ(RefusalOf(refusal).reason(), warpline_internal::Refusal::TIER);
 }
 
+// All of them see the lease's memory before one has taken it.
+TEST_F(SessionGuardedTest, OfSessionsThatOpenAtOnceNoneIsWithoutMemory) {
+  StartServer();
+  std::string token;
+  ASSERT_TRUE(leases_->OpenLocal(192 * kMiB, {}, 0, &token).ok());
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 4; ++i) {
+    Hello hello = GuardedHello(i);
+    hello.set_token(token);
+    clients.push_back(Dial());
+    clients.back()->SendMessage(kHello, hello);
+  }
+  int opened = 0;
+  for (const auto& client : clients) {
+    const auto answer = client->Await(kWelcome);
+    if (!answer.has_value()) {
+      EXPECT_EQ(client->AwaitClosed().code(), absl::StatusCode::kResourceExhausted);
+      continue;
+    }
+    Welcome welcome;
+    ASSERT_TRUE(welcome.ParseFromString(*answer));
+    EXPECT_GT(welcome.initial_memory().bytes(), 0u);
+    EXPECT_EQ(welcome.quota_bytes(), welcome.initial_memory().bytes());
+    ++opened;
+  }
+  EXPECT_GE(opened, 1);
+  EXPECT_LT(opened, 4);
+}
+
 TEST_F(SessionGuardedTest, WithoutRoomOnTheDeviceForItsSinksASessionIsRefused) {
   StartServer();
   auto first = OpenGuarded(0);

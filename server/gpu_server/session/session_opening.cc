@@ -220,6 +220,13 @@ void Session::TakeFirst(const warpline_internal::MemoryRequest& request,
 void Session::TakeAll() {
   const auto seal = [this](MemoryGrant grant) {
     control_loop.AssertOnLoop();
+    // Nothing comes later.
+    if (grant.bytes() == 0) {
+      return RefuseTier(absl::ResourceExhaustedError(
+          "other sessions took all memory that it may have while this one opened: have more "
+          "allowed "
+          "(--memory, which all processes of a run have together), or use --tier=isolated"));
+    }
     holdings_.devices().Seal();
     terms_.fixed_bytes = grant.bytes();
     Welcome(std::move(grant));
