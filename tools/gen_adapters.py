@@ -113,15 +113,11 @@ class Function:
         self.divide = row.get("divide", {})
         self.by_hand = row.get("by_hand", False)
         self.align = row.get("align", {})
-        for name in self.align:
-            require(name in self.memory, where, "%r is aligned, and no operand" % name)
         self.behind = row.get("behind", {})
-        for name in list(self.behind) + list(self.behind.values()):
-            require(name in self.memory, where, "%r is behind, and no operand" % name)
         self.apart = row.get("apart", [])
         require(len(self.apart) in (0, 4), where, "four operands are apart")
-        for name in self.apart:
-            require(name in self.memory, where, "%r is apart, and no operand" % name)
+        for name in [*self.align, *self.behind, *self.behind.values(), *self.apart]:
+            require(name in self.memory, where, "%r is no operand" % name)
         self.blocks = row.get("blocks")
         require(self.blocks is None or len(self.blocks) == 3, where, "blocks of what?")
         require(not self.divide or self.divide.get("by") in self.by_name, where, "divided by what?")

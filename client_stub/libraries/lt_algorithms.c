@@ -112,15 +112,9 @@ static int PutQuestion(const struct lt_description* description, struct lt_matri
   }
   const int status = warpline_lt_values(description, matrices, values);
   if (status != kSuccess) return status;
-  static const int kSlots[] = {kLtMatmulBias,        kLtMatmulGradient, kLtMatmulMaskRead,
-                               kLtMatmulMaskWritten, kLtMatmulAuxRead,  kLtMatmulAuxWritten,
-                               kLtMatmulScaleA,      kLtMatmulScaleB,   kLtMatmulScaleD,
-                               kLtMatmulLargestD};
-  for (size_t i = 0; i < sizeof(kSlots) / sizeof(*kSlots); ++i) {
-    values[kSlots[i]] = LtAlignment(values[kSlots[i]]);
-  }
-  static const int kArrays[] = {kLtMatmulArrayA, kLtMatmulArrayB, kLtMatmulArrayC, kLtMatmulArrayD};
-  for (int i = 0; i < 4; ++i) values[kArrays[i]] = kLtMostAlignment;
+  for (int i = 0; i < kLtOtherAddresses; ++i)
+    values[kLtOthers[i]] = LtAlignment(values[kLtOthers[i]]);
+  for (int i = 0; i < kLtMatrices; ++i) values[kLtOperands[i].array] = kLtMostAlignment;
   return kSuccess;
 }
 
@@ -216,16 +210,13 @@ static int FindKinds(const uint8_t* types, const struct Kinds** found) {
   LT_WITHOUT(types[2] == kComplex16 || types[2] == kComplexBrain16,
              "an algorithm of the program's own for planes");
   /* A small call of these types, in the form that 8-bit floating point has. */
-  const struct lt_layout shape = {.rows = 16, .columns = 16, .leading = 16, .batch_count = 1};
-  struct lt_layout layouts[4] = {shape, shape, shape, shape};
-  for (int i = 0; i < 4; ++i) layouts[i].type = types[2 + i];
-  const struct lt_description description = {.compute = types[0],
-                                             .scale = types[1],
-                                             .trans = {1, 0, 0},
-                                             .fill_mode = 2,
-                                             .epilogue = kLtDefault,
-                                             .bias_type = -1,
-                                             .aux_type = -1};
+  struct lt_layout layouts[kLtMatrices];
+  for (int i = 0; i < kLtMatrices; ++i) {
+    cublasLtMatrixLayoutInit_internal(&layouts[i], sizeof(layouts[i]), types[2 + i], 16, 16, 16);
+  }
+  struct lt_description description;
+  cublasLtMatmulDescInit_internal(&description, sizeof(description), types[0], types[1]);
+  description.trans[0] = 1;
   struct lt_matrices matrices = {&layouts[0], &layouts[1], &layouts[2], &layouts[3], {0}};
   uint64_t values[kLtMatmulValues];
   int status = PutQuestion(&description, &matrices, NULL, values);

@@ -139,8 +139,6 @@ DESCRIPTOR(MatmulPreference, lt_preference, kPreference)
 /* --- Made in the program's memory, and in memory of ours. */
 
 int cublasLtMatrixLayoutInit_internal(struct lt_layout* layout, size_t bytes, int type,
-                                      uint64_t rows, uint64_t columns, int64_t leading);
-int cublasLtMatrixLayoutInit_internal(struct lt_layout* layout, size_t bytes, int type,
                                       uint64_t rows, uint64_t columns, int64_t leading) {
   if (layout == NULL) return kInvalidValue;
   if (bytes < sizeof(*layout)) return kAllocFailed;
@@ -153,8 +151,6 @@ int cublasLtMatrixLayoutInit_internal(struct lt_layout* layout, size_t bytes, in
   return kSuccess;
 }
 
-int cublasLtMatmulDescInit_internal(struct lt_description* description, size_t bytes, int compute,
-                                    int scale);
 int cublasLtMatmulDescInit_internal(struct lt_description* description, size_t bytes, int compute,
                                     int scale) {
   if (description == NULL) return kInvalidValue;

@@ -53,6 +53,13 @@ struct lt_preference {
   uint64_t rest[2];
 };
 
+/* Give a descriptor in the program's memory, which has so many bytes, its first values. These are
+ * NVIDIA's functions. */
+int cublasLtMatrixLayoutInit_internal(struct lt_layout* layout, size_t bytes, int type,
+                                      uint64_t rows, uint64_t columns, int64_t leading);
+int cublasLtMatmulDescInit_internal(struct lt_description* description, size_t bytes, int compute,
+                                    int scale);
+
 _Static_assert(sizeof(struct lt_layout) == 8 * 8, "the size of NVIDIA's");
 _Static_assert(sizeof(struct lt_description) == 8 * 32, "the size of NVIDIA's");
 _Static_assert(sizeof(struct lt_preference) == 8 * 8, "the size of NVIDIA's");

@@ -38,8 +38,7 @@ int cublasLtMatmul(struct cublasContext* handle, const struct lt_description* de
   uint64_t values[kLtMatmulValues];
   int status = warpline_lt_values(description, &matrices, values);
   if (status != kSuccess) return status;
-  size_t bytes = BlasScalarBytes(description->compute, matrices.c->type);
-  if (values[kLtMatmulPlanes] != 0) bytes = 8;
+  const size_t bytes = BlasScalarBytes(description->compute, matrices.c->type);
   if (bytes == 0) return kNotSupported;
   if (description->pointer_mode == 0) {
     memcpy(&values[kLtMatmulAlpha], alpha, bytes);

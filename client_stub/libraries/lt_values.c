@@ -50,17 +50,7 @@ static int CheckDescription(const struct lt_description* description, int type, 
   return kSuccess;
 }
 
-/* Where a matrix lies among the values. Its leading dimension and stride follow on its order. */
-struct Slots {
-  int address, type, order, plane, array;
-};
-static const struct Slots kSlots[] = {
-    {kLtMatmulA, kLtMatmulAtype, kLtMatmulOrderA, kLtMatmulImagA, kLtMatmulArrayA},
-    {kLtMatmulB, kLtMatmulBtype, kLtMatmulOrderB, kLtMatmulImagB, kLtMatmulArrayB},
-    {kLtMatmulC, kLtMatmulCtype, kLtMatmulOrderC, kLtMatmulImagC, kLtMatmulArrayC},
-    {kLtMatmulD, kLtMatmulDtype, kLtMatmulOrderD, kLtMatmulImagD, kLtMatmulArrayD}};
-
-static int PutMatrix(const struct Slots* slots, const struct lt_layout* layout, uint64_t at,
+static int PutMatrix(const struct LtOperand* slots, const struct lt_layout* layout, uint64_t at,
                      uint64_t* values) {
   const int arrays = values[kLtMatmulArrays] != 0;
   values[arrays ? slots->array : slots->address] = at;
@@ -84,14 +74,14 @@ static int PutMatrices(const struct lt_matrices* matrices, uint64_t* values) {
   values[kLtMatmulBatchCount] = (uint64_t)d->batch_count;
   values[kLtMatmulPlanes] = d->plane_offset != 0;
   values[kLtMatmulArrays] = d->batch_mode == 1;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kLtMatrices; ++i) {
     int status = CheckLayout(layouts[i]);
     if (status != kSuccess) return status;
     if (layouts[i]->batch_count != d->batch_count || layouts[i]->batch_mode != d->batch_mode ||
         (layouts[i]->plane_offset != 0) != (d->plane_offset != 0)) {
       return kInvalidValue;
     }
-    status = PutMatrix(&kSlots[i], layouts[i], matrices->at[i], values);
+    status = PutMatrix(&kLtOperands[i], layouts[i], matrices->at[i], values);
     if (status != kSuccess) return status;
   }
   return kSuccess;
@@ -123,17 +113,13 @@ static int PutEpilogue(const struct lt_description* description, uint64_t* value
   }
   values[kLtMatmulStrideBias] = (uint64_t)description->bias_stride;
   if ((epilogue & kLtAuxiliary) == 0) return kSuccess;
-  const int is_mask = (epilogue & (kLtRelu | kLtReluGradient)) != 0;
-  const int reads = (epilogue & (kLtReluGradient | kLtGeluGradient)) != 0;
-  const int64_t unit = is_mask ? kLtMaskBits : kLtAuxElements;
-  if (description->aux_leading % unit != 0 || description->aux_stride % unit != 0) {
+  const struct LtAuxiliaryMemory memory = LtAuxiliaryOf(epilogue);
+  if (description->aux_leading % memory.unit != 0 || description->aux_stride % memory.unit != 0) {
     return kInvalidValue;
   }
-  const int slot = is_mask ? (reads ? kLtMatmulMaskRead : kLtMatmulMaskWritten)
-                           : (reads ? kLtMatmulAuxRead : kLtMatmulAuxWritten);
-  values[slot] = description->aux;
-  values[kLtMatmulLdaux] = (uint64_t)(description->aux_leading / unit);
-  values[kLtMatmulStrideAux] = (uint64_t)(description->aux_stride / unit);
+  values[memory.slot] = description->aux;
+  values[kLtMatmulLdaux] = (uint64_t)(description->aux_leading / memory.unit);
+  values[kLtMatmulStrideAux] = (uint64_t)(description->aux_stride / memory.unit);
   return kSuccess;
 }
 
@@ -146,9 +132,7 @@ int warpline_lt_values(const struct lt_description* description, const struct lt
   if (status != kSuccess) return status;
   status = CheckDescription(description, c->type, d->type);
   if (status != kSuccess) return status;
-  const int scale =
-      values[kLtMatmulPlanes] != 0 ? (int)kComplex32 : LtScaleType(description->compute, c->type);
-  LT_WITHOUT(description->scale != scale, "this scale type");
+  LT_WITHOUT(description->scale != LtScaleType(description->compute, c->type), "this scale type");
   const int ta = description->trans[0] != 0, tb = description->trans[1] != 0;
   const uint64_t m = d->rows, n = d->columns, k = ta ? a->rows : a->columns;
   if ((ta ? a->columns : a->rows) != m || (tb ? b->rows : b->columns) != n ||

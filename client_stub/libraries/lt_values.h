@@ -8,6 +8,7 @@
 #include "client_stub/libraries/cublas_handle.h"
 #include "client_stub/libraries/lt_descriptors.h"
 #include "proto/adapters/cublas_slots.h"
+#include "proto/adapters/lt_operands.h"
 #include "proto/adapters/lt_types.h"
 
 /* The matrices of a call: descriptors, and addresses or alignments. */

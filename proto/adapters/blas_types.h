@@ -65,10 +65,15 @@ static inline uint32_t BlasTypeBytes(int64_t type) {
 /* Returns 1 for the types of 8-bit floating point. */
 static inline int IsBlasFloat8(int64_t type) { return type == kE4m3 || type == kE5m2; }
 
+/* Returns 1 for complex numbers. */
+static inline int IsBlasComplex(int64_t type) {
+  return type == kComplex32 || type == kComplex64 || type == kComplex16 || type == kComplexBrain16;
+}
+
 /* Returns the bytes of a scalar of a function with a compute type, whose C has this type; 0 for
  * types that are not passed on. */
 static inline uint32_t BlasScalarBytes(int64_t compute, int64_t type) {
-  const int is_complex = type == kComplex32 || type == kComplex64;
+  const int is_complex = IsBlasComplex(type);
   switch (compute) {
     case kIn16:
     case kIn16Pedantic:

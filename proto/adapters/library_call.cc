@@ -107,11 +107,10 @@ class LibraryCallReader {
     Support(epilogue.IsWithin(kMostOption) && IsLtEpilogue(epilogue.value()));
     return epilogue;
   }
-  // 1 for complex matrices whose parts lie in two planes. Called before the scalars are read.
+  // 1 for complex matrices whose parts lie in two planes. Called before the types are read.
   Wide Planes(uint32_t slot) {
     const Wide planes = Number(slot, 0, 1);
     planar_ = planes == Wide(1);
-    complex_ = complex_ || planar_;
     return planes;
   }
   Wide Scaling(uint32_t slot) { return Number(slot, 0, kLtMostScaling); }
@@ -127,7 +126,7 @@ class LibraryCallReader {
   void Types(Wide compute, Wide a, Wide b, Wide c, Wide d) {
     if (result_ != CudaResult::kSuccess) return;
     const int64_t type = a.signed_value();
-    complex_ = planar_ || type == kComplex32 || type == kComplex64;
+    complex_ = planar_ || IsBlasComplex(type);
     const int64_t how = compute.signed_value();
     fast_ = BlasTypeBytes(type) <= 2 || how == kFast16 || how == kFastBrain16 || how == kFastTf32 ||
             (MathIsFast() && (type == kReal32 || type == kComplex32));
@@ -146,8 +145,9 @@ class LibraryCallReader {
   }
   uint32_t BytesOf(Wide type) const { return BlasTypeBytes(type.signed_value()); }
   uint32_t ScalarBytes(Wide compute, Wide type) const {
-    const uint32_t bytes = BlasScalarBytes(compute.signed_value(), type.signed_value());
-    return planar_ ? 2 * bytes : bytes;
+    const int64_t real = type.signed_value();
+    return BlasScalarBytes(compute.signed_value(),
+                           planar_ ? LtComplexOf(static_cast<int>(real)) : real);
   }
   void Require(bool holds) {
     if (!holds) Fail(CudaResult::kInvalidValue);

@@ -52,7 +52,7 @@ static inline int IsLtEpilogue(uint64_t epilogue) {
 /* Returns the cudaDataType of alpha and beta that goes with a compute type, where C has this type.
  */
 static inline int LtScaleType(int64_t compute, int64_t type) {
-  const int is_complex = type == kComplex32 || type == kComplex64;
+  const int is_complex = IsBlasComplex(type);
   switch (compute) {
     case kIn16:
     case kIn16Pedantic:

@@ -19,6 +19,7 @@
 #include "proto/adapters/blas_types.h"
 #include "proto/adapters/cublas_slots.h"
 #include "proto/adapters/library_call.h"
+#include "proto/adapters/lt_operands.h"
 #include "proto/adapters/lt_types.h"
 #include "proto/frames.h"
 #include "proto/graph_definition.h"
@@ -260,17 +261,12 @@ WireResult TryChanges(const WireTarget& target, const LibraryFunction& function,
 // The second plane of an operand of cublasLtMatmul() moves with the first one: they keep their
 // distance, and C's is D's.
 void MovePlanes(const LibraryFunction& function, size_t slot, std::vector<uint64_t>* values) {
-  constexpr size_t kPairs[][2] = {{kLtMatmulImagA, kLtMatmulA},
-                                  {kLtMatmulImagB, kLtMatmulB},
-                                  {kLtMatmulImagC, kLtMatmulC},
-                                  {kLtMatmulImagD, kLtMatmulD}};
   if (function.number != kLtMatmulNumber) return;
-  for (const auto& [imaginary, real] : kPairs) {
-    const bool both = slot == kLtMatmulImagC || slot == kLtMatmulImagD;
-    const bool is_one = imaginary == kLtMatmulImagC || imaginary == kLtMatmulImagD;
-    if (slot != imaginary && !(both && is_one)) continue;
-    (*values)[imaginary] = (*values)[slot];
-    (*values)[real] = (*values)[slot] - kApart;
+  const auto is_result = [](size_t of) { return of == kLtMatmulImagC || of == kLtMatmulImagD; };
+  for (const LtOperand& operand : kLtOperands) {
+    if (slot != operand.plane && !(is_result(slot) && is_result(operand.plane))) continue;
+    (*values)[operand.plane] = (*values)[slot];
+    (*values)[operand.address] = (*values)[slot] - kApart;
   }
 }
 

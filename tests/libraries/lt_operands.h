@@ -275,7 +275,7 @@ struct Matrix {
     const Number one = elements->host[index];
     return apart == 0 ? one : Both(one, elements->host[index + apart]);
   }
-  // Returns the element of which these are the parts, in the order of memory.
+  // Returns the element whose parts have these numbers, the first one of them in memory first.
   Number Both(const Number& first, const Number& second) const {
     return imaginary_first ? Number(second.real(), first.real())
                            : Number(first.real(), second.real());

@@ -9,6 +9,7 @@
 #include "proto/adapters/blas_types.h"
 #include "proto/adapters/cublas_slots.h"
 #include "proto/adapters/library_call.h"
+#include "proto/adapters/lt_operands.h"
 #include "proto/adapters/lt_types.h"
 #include "server/device/cpu/alu/half_float.h"
 #include "server/device/cpu/libraries/float8.h"
@@ -164,20 +165,7 @@ class Call {
   T* Memory(uint32_t slot) const {
     return reinterpret_cast<T*>(values_[slot]);
   }
-  // Where a matrix has its values: leading dimension and stride follow on its order.
-  struct Operand {
-    uint32_t address, type, order, plane, array;
-  };
-  static constexpr Operand kA = {kLtMatmulA, kLtMatmulAtype, kLtMatmulOrderA, kLtMatmulImagA,
-                                 kLtMatmulArrayA};
-  static constexpr Operand kB = {kLtMatmulB, kLtMatmulBtype, kLtMatmulOrderB, kLtMatmulImagB,
-                                 kLtMatmulArrayB};
-  static constexpr Operand kC = {kLtMatmulC, kLtMatmulCtype, kLtMatmulOrderC, kLtMatmulImagC,
-                                 kLtMatmulArrayC};
-  static constexpr Operand kD = {kLtMatmulD, kLtMatmulDtype, kLtMatmulOrderD, kLtMatmulImagD,
-                                 kLtMatmulArrayD};
-
-  Place PlaceOf(const Operand& operand, int64_t batch) const {
+  Place PlaceOf(const LtOperand& operand, int64_t batch) const {
     const int64_t type = At(operand.type);
     const bool by_rows = At(operand.order) == 1;
     const int64_t leading = At(operand.order + 1);
@@ -211,15 +199,15 @@ class Call {
   template <typename T>
   void RunOne(decltype(Cblas<T>::gemm) gemm, int64_t batch) const {
     const int64_t m = At(kLtMatmulM), n = At(kLtMatmulN), k = At(kLtMatmulK);
-    Matrix<T> a = Read<T>(PlaceOf(kA, batch), m, k, At(kLtMatmulTransa));
-    Matrix<T> b = Read<T>(PlaceOf(kB, batch), k, n, At(kLtMatmulTransb));
+    Matrix<T> a = Read<T>(PlaceOf(kLtOperands[kLtA], batch), m, k, At(kLtMatmulTransa));
+    Matrix<T> b = Read<T>(PlaceOf(kLtOperands[kLtB], batch), k, n, At(kLtMatmulTransb));
     Scale(kLtMatmulScalingA, &a, [](int64_t i, int64_t j) { return Term{i, j}; });
     Scale(kLtMatmulScalingB, &b, [](int64_t i, int64_t j) { return Term{j, i}; });
     const T alpha = Scalar<T>(kLtMatmulAlpha), beta = Scalar<T>(kLtMatmulBeta);
     // The library does not look at C then.
     Matrix<T> d{m, n, std::vector<T>(static_cast<size_t>(m * n))};
     if (beta != T{}) {
-      d = Read<T>(PlaceOf(kC, batch), m, n, 0);
+      d = Read<T>(PlaceOf(kLtOperands[kLtC], batch), m, n, 0);
     }
     const auto mi = static_cast<int>(m), ni = static_cast<int>(n), ki = static_cast<int>(k);
     if constexpr (kIsComplex<T>) {
@@ -232,7 +220,7 @@ class Call {
     }
     NoteLargest(d, batch);
     Scale(kLtMatmulScalingD, &d, [](int64_t i, int64_t j) { return Term{i, j}; });
-    const Place to = PlaceOf(kD, batch);
+    const Place to = PlaceOf(kLtOperands[kLtD], batch);
     for (int64_t j = 0; j < n; ++j) {
       for (int64_t i = 0; i < m; ++i) Store(to, to.Index(i, j), d.At(i, j));
     }
@@ -337,8 +325,6 @@ class Call {
   const uint32_t modes_;
 };
 
-bool IsComplex(int64_t type) { return type == kComplex32 || type == kComplex64; }
-
 }  // namespace
 
 bool HasLtMatmul(absl::Span<const uint64_t> values) {
@@ -349,7 +335,7 @@ bool HasLtMatmul(absl::Span<const uint64_t> values) {
   if (type == kInteger8 || !IsLtConfig(&kind, values[kLtMatmulAlgorithm], &values[kLtMatmulOwn])) {
     return false;
   }
-  if (IsComplex(type) && call.At(kLtMatmulEpilogue) != 0) return false;
+  if (IsBlasComplex(type) && call.At(kLtMatmulEpilogue) != 0) return false;
   const uint64_t m = values[kLtMatmulM], n = values[kLtMatmulN], k = values[kLtMatmulK];
   // Each of them is below 2^31.
   return m * k <= kMostConverted && k * n <= kMostConverted && m * n <= kMostConverted;
@@ -357,7 +343,7 @@ bool HasLtMatmul(absl::Span<const uint64_t> values) {
 
 void RunLtMatmul(absl::Span<const uint64_t> values, uint32_t modes, const LtProducts& products) {
   const Call call(values, modes);
-  if (IsComplex(call.At(kLtMatmulAtype)) || call.At(kLtMatmulPlanes) != 0) {
+  if (IsBlasComplex(call.At(kLtMatmulAtype)) || call.At(kLtMatmulPlanes) != 0) {
     call.RunFor<std::complex<double>>(products.complex);
   } else {
     call.RunFor<double>(products.real);

@@ -10,21 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "proto/adapters/library_call.h"
+#include "server/device/cuda/libraries/cublas_status.h"
 #include "server/device/cuda/libraries/library_driver.h"
 #include "server/device/cuda/libraries/lt_functions.h"
 
 namespace warpline::device {
 namespace {
-
-// Numbers of cublasStatus_t.
-enum Status : int {
-  kSuccess = 0,
-  kAllocFailed = 3,
-  kInvalidValue = 7,
-  kArchMismatch = 8,
-  kExecutionFailed = 13,
-  kNotSupported = 15,
-};
 
 // The library's functions. Written by LoadCublas(), before any thread calls them.
 struct Functions {
@@ -40,12 +31,6 @@ struct Functions {
   bool loaded = false;
 };
 Functions functions;
-
-template <typename F>
-bool Find(void* library, const char* name, F* function) {
-  *function = reinterpret_cast<F>(dlsym(library, name));
-  return *function != nullptr;
-}
 
 // Returns whether the function has a result besides its operands. The client wants it in device
 // memory in either pointer mode; such functions have no scalars.
@@ -114,17 +99,17 @@ CudaResult ResultOf(int status) {
 }
 
 bool FindFunctions(void* library) {
-  bool all = Find(library, "cublasCreate_v2", &functions.create) &&
-             Find(library, "cublasDestroy_v2", &functions.destroy) &&
-             Find(library, "cublasGetVersion_v2", &functions.version) &&
-             Find(library, "cublasSetStream_v2", &functions.set_stream) &&
-             Find(library, "cublasSetWorkspace_v2", &functions.set_workspace) &&
-             Find(library, "cublasSetPointerMode_v2", &functions.set_pointer_mode) &&
-             Find(library, "cublasSetAtomicsMode", &functions.set_atomics_mode) &&
-             Find(library, "cublasSetMathMode", &functions.set_math_mode);
+  bool all = FindFunction(library, "cublasCreate_v2", &functions.create) &&
+             FindFunction(library, "cublasDestroy_v2", &functions.destroy) &&
+             FindFunction(library, "cublasGetVersion_v2", &functions.version) &&
+             FindFunction(library, "cublasSetStream_v2", &functions.set_stream) &&
+             FindFunction(library, "cublasSetWorkspace_v2", &functions.set_workspace) &&
+             FindFunction(library, "cublasSetPointerMode_v2", &functions.set_pointer_mode) &&
+             FindFunction(library, "cublasSetAtomicsMode", &functions.set_atomics_mode) &&
+             FindFunction(library, "cublasSetMathMode", &functions.set_math_mode);
 #define WARPLINE_THUNK(number, name, types, arguments) \
   static_assert(number < 256);                         \
-  all = all && Find(library, #name, &functions.by_number[number]);
+  all = all && FindFunction(library, #name, &functions.by_number[number]);
 #include "proto/adapters/cublas_thunks.inc"
 #undef WARPLINE_THUNK
   return all;

@@ -21,7 +21,7 @@ CallTypes::CallTypes(absl::Span<const uint64_t> values)
       b(TypeOf(values, kLtMatmulBtype)),
       c(TypeOf(values, kLtMatmulCtype)),
       d(TypeOf(values, kLtMatmulDtype)) {
-  scale = values[kLtMatmulPlanes] != 0 ? kComplex32 : LtScaleType(compute, c);
+  scale = LtScaleType(compute, c);
 }
 
 Descriptors::Descriptors(absl::Span<const uint64_t> values, uint32_t modes)
@@ -29,10 +29,10 @@ Descriptors::Descriptors(absl::Span<const uint64_t> values, uint32_t modes)
   Describe(modes);
   const uint64_t m = values[kLtMatmulM], n = values[kLtMatmulN], k = values[kLtMatmulK];
   const bool ta = values[kLtMatmulTransa] != 0, tb = values[kLtMatmulTransb] != 0;
-  Lay(types_.a, kLtMatmulOrderA, kLtMatmulA, kLtMatmulImagA, ta ? k : m, ta ? m : k, &a);
-  Lay(types_.b, kLtMatmulOrderB, kLtMatmulB, kLtMatmulImagB, tb ? n : k, tb ? k : n, &b);
-  Lay(types_.c, kLtMatmulOrderC, kLtMatmulC, kLtMatmulImagC, m, n, &c);
-  Lay(types_.d, kLtMatmulOrderD, kLtMatmulD, kLtMatmulImagD, m, n, &d);
+  Lay(types_.a, kLtOperands[kLtA], ta ? k : m, ta ? m : k, &a);
+  Lay(types_.b, kLtOperands[kLtB], tb ? n : k, tb ? k : n, &b);
+  Lay(types_.c, kLtOperands[kLtC], m, n, &c);
+  Lay(types_.d, kLtOperands[kLtD], m, n, &d);
 }
 
 void Descriptors::Note(int status) {
@@ -64,14 +64,10 @@ void Descriptors::DescribeEpilogue(uint64_t epilogue) {
     if (types_.c != types_.d) Set(kLtBiasType, static_cast<int32_t>(types_.c));
   }
   if (!has(kLtAuxiliary)) return;
-  const bool mask = has(kLtRelu | kLtReluGradient);
-  const bool reads = has(kLtReluGradient | kLtGeluGradient);
-  const uint32_t slot = mask ? (reads ? kLtMatmulMaskRead : kLtMatmulMaskWritten)
-                             : (reads ? kLtMatmulAuxRead : kLtMatmulAuxWritten);
-  const int64_t unit = mask ? kLtMaskBits : kLtAuxElements;
-  Set(kLtAuxPointer, values_[slot]);
-  Set(kLtAuxLeading, static_cast<int64_t>(values_[kLtMatmulLdaux]) * unit);
-  Set(kLtAuxStride, static_cast<int64_t>(values_[kLtMatmulStrideAux]) * unit);
+  const LtAuxiliaryMemory memory = LtAuxiliaryOf(epilogue);
+  Set(kLtAuxPointer, values_[memory.slot]);
+  Set(kLtAuxLeading, static_cast<int64_t>(values_[kLtMatmulLdaux]) * memory.unit);
+  Set(kLtAuxStride, static_cast<int64_t>(values_[kLtMatmulStrideAux]) * memory.unit);
 }
 
 void Descriptors::DescribeScales() {
@@ -87,23 +83,26 @@ void Descriptors::DescribeScales() {
   if (values_[kLtMatmulLargest] != 0) Set(kLtLargestOfD, values_[kLtMatmulLargestD]);
 }
 
-void Descriptors::Lay(int type, uint32_t order, uint32_t address, uint32_t plane, uint64_t rows,
-                      uint64_t columns, Layout* layout) {
+void Descriptors::Lay(int type, const LtOperand& operand, uint64_t rows, uint64_t columns,
+                      Layout* layout) {
   Note(Lt()->init_layout(layout, sizeof(*layout), type, rows, columns,
-                         static_cast<int64_t>(values_[order + 1])));
+                         static_cast<int64_t>(values_[operand.order + 1])));
   const auto set = [&](int attribute, auto value) {
     Note(Lt()->set_layout(layout, attribute, &value, sizeof(value)));
   };
-  if (values_[order] != 0) set(kLtLayoutOrder, static_cast<int32_t>(values_[order]));
+  if (values_[operand.order] != 0) {
+    set(kLtLayoutOrder, static_cast<int32_t>(values_[operand.order]));
+  }
   if (values_[kLtMatmulPlanes] != 0) {
-    set(kLtLayoutPlaneOffset, static_cast<int64_t>(values_[plane] - values_[address]));
+    set(kLtLayoutPlaneOffset,
+        static_cast<int64_t>(values_[operand.plane] - values_[operand.address]));
   }
   const bool arrays = values_[kLtMatmulArrays] != 0;
   if (arrays) set(kLtLayoutBatchMode, int32_t{1});
   const auto batches = static_cast<int32_t>(values_[kLtMatmulBatchCount]);
   if (batches == 1) return;
   set(kLtLayoutBatchCount, batches);
-  if (!arrays) set(kLtLayoutStride, static_cast<int64_t>(values_[order + 2]));
+  if (!arrays) set(kLtLayoutStride, static_cast<int64_t>(values_[operand.order + 2]));
 }
 
 }  // namespace warpline::device::lt

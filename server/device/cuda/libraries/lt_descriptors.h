@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "proto/adapters/lt_operands.h"
+#include "server/device/cuda/libraries/cublas_status.h"
 #include "server/device/cuda/libraries/lt_functions.h"
 
 namespace warpline::device::lt {
@@ -36,10 +38,7 @@ class Descriptors {
   void Describe(uint32_t modes);
   void DescribeEpilogue(uint64_t epilogue);
   void DescribeScales();
-  // A matrix's leading dimension and stride follow on its order. `plane` is the slot of its
-  // imaginary part.
-  void Lay(int type, uint32_t order, uint32_t address, uint32_t plane, uint64_t rows,
-           uint64_t columns, Layout* layout);
+  void Lay(int type, const LtOperand& operand, uint64_t rows, uint64_t columns, Layout* layout);
 
   const absl::Span<const uint64_t> values_;
   const CallTypes types_;

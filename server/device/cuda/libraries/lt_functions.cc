@@ -1,6 +1,6 @@
 #include "server/device/cuda/libraries/lt_functions.h"
 
-#include <dlfcn.h>
+#include "server/device/cuda/libraries/cublas_status.h"
 
 namespace warpline::device::lt {
 namespace {
@@ -9,30 +9,24 @@ namespace {
 Functions functions;
 bool loaded = false;
 
-template <typename F>
-bool Find(void* library, const char* name, F* function) {
-  *function = reinterpret_cast<F>(dlsym(library, name));
-  return *function != nullptr;
-}
-
 }  // namespace
 
 bool LoadLt(void* library) {
   Functions& f = functions;
-  loaded = Find(library, "cublasLtMatmulDescInit_internal", &f.init_description) &&
-           Find(library, "cublasLtMatmulDescSetAttribute", &f.set_description) &&
-           Find(library, "cublasLtMatrixLayoutInit_internal", &f.init_layout) &&
-           Find(library, "cublasLtMatrixLayoutSetAttribute", &f.set_layout) &&
-           Find(library, "cublasLtMatmulPreferenceInit_internal", &f.init_preference) &&
-           Find(library, "cublasLtMatmulPreferenceSetAttribute", &f.set_preference) &&
-           Find(library, "cublasLtMatmulAlgoGetHeuristic", &f.find) &&
-           Find(library, "cublasLtMatmulAlgoGetIds", &f.get_ids) &&
-           Find(library, "cublasLtMatmulAlgoInit", &f.init_algorithm) &&
-           Find(library, "cublasLtMatmulAlgoCapGetAttribute", &f.get_capability) &&
-           Find(library, "cublasLtMatmulAlgoConfigGetAttribute", &f.get_config) &&
-           Find(library, "cublasLtMatmulAlgoConfigSetAttribute", &f.set_config) &&
-           Find(library, "cublasLtMatmulAlgoCheck", &f.check) &&
-           Find(library, "cublasLtMatmul", &f.multiply);
+  loaded = FindFunction(library, "cublasLtMatmulDescInit_internal", &f.init_description) &&
+           FindFunction(library, "cublasLtMatmulDescSetAttribute", &f.set_description) &&
+           FindFunction(library, "cublasLtMatrixLayoutInit_internal", &f.init_layout) &&
+           FindFunction(library, "cublasLtMatrixLayoutSetAttribute", &f.set_layout) &&
+           FindFunction(library, "cublasLtMatmulPreferenceInit_internal", &f.init_preference) &&
+           FindFunction(library, "cublasLtMatmulPreferenceSetAttribute", &f.set_preference) &&
+           FindFunction(library, "cublasLtMatmulAlgoGetHeuristic", &f.find) &&
+           FindFunction(library, "cublasLtMatmulAlgoGetIds", &f.get_ids) &&
+           FindFunction(library, "cublasLtMatmulAlgoInit", &f.init_algorithm) &&
+           FindFunction(library, "cublasLtMatmulAlgoCapGetAttribute", &f.get_capability) &&
+           FindFunction(library, "cublasLtMatmulAlgoConfigGetAttribute", &f.get_config) &&
+           FindFunction(library, "cublasLtMatmulAlgoConfigSetAttribute", &f.set_config) &&
+           FindFunction(library, "cublasLtMatmulAlgoCheck", &f.check) &&
+           FindFunction(library, "cublasLtMatmul", &f.multiply);
   return loaded;
 }
 

@@ -10,9 +10,6 @@
 
 namespace warpline::device::lt {
 
-// Numbers of cublasStatus_t.
-enum Status : int { kSuccess = 0, kInvalidValue = 7, kNotSupported = 15 };
-
 template <size_t kWords>
 struct Opaque {
   std::array<uint64_t, kWords> words{};
@@ -31,7 +28,7 @@ struct Result {
   std::array<int, 4> reserved{};
 };
 
-// They have NVIDIA's names behind "cublasLt". All of them return a Status.
+// They have NVIDIA's names behind "cublasLt". All of them return a CublasStatus.
 struct Functions {
   int (*init_description)(Description*, size_t, int compute, int scale) = nullptr;
   int (*set_description)(Description*, int attribute, const void*, size_t) = nullptr;

@@ -5,6 +5,8 @@
 
 #include "proto/adapters/blas_types.h"
 #include "proto/adapters/cublas_slots.h"
+#include "proto/adapters/lt_operands.h"
+#include "server/device/cuda/libraries/cublas_status.h"
 #include "server/device/cuda/libraries/library_driver.h"
 #include "server/device/cuda/libraries/lt_descriptors.h"
 
@@ -50,27 +52,27 @@ int InitAlgorithm(const CallTypes& types, int id, void* handle, Algorithm* algor
 // Returns whether the operands are aligned as the algorithm needs it: the library's check does not
 // know the addresses. `values` has alignments in their place.
 bool IsAligned(const LtKind& kind, absl::Span<const uint64_t> values) {
-  struct Operand {
-    uint32_t address, type, order;
-    LtCapability needs;
-  };
-  constexpr Operand kOperands[] = {
-      {kLtMatmulA, kLtMatmulAtype, kLtMatmulOrderA, kLtLeastAlignmentOfA},
-      {kLtMatmulB, kLtMatmulBtype, kLtMatmulOrderB, kLtLeastAlignmentOfB},
-      {kLtMatmulC, kLtMatmulCtype, kLtMatmulOrderC, kLtLeastAlignmentOfC},
-      {kLtMatmulD, kLtMatmulDtype, kLtMatmulOrderD, kLtLeastAlignmentOfD}};
   constexpr uint32_t kLeast = 16;  // Kernels load no more bytes at once.
-  return std::all_of(std::begin(kOperands), std::end(kOperands), [&](const Operand& operand) {
-    const uint32_t needs = std::max(kind.capabilities[operand.needs], uint32_t{1});
+  const bool one = values[kLtMatmulBatchCount] == 1;
+  for (int i = 0; i < kLtMatrices; ++i) {
+    const LtOperand& operand = kLtOperands[i];
+    const uint32_t needs = std::max(kind.capabilities[kLtLeastAlignmentOfA + i], uint32_t{1});
     const uint32_t bytes = BlasTypeBytes(static_cast<int64_t>(values[operand.type]));
     const uint64_t leading = values[operand.order + 1], stride = values[operand.order + 2];
-    const bool one = values[kLtMatmulBatchCount] == 1;
-    return values[operand.address] % std::max(needs, kLeast) == 0 && leading * bytes % needs == 0 &&
-           (one || stride * bytes % std::max(needs, kLeast) == 0);
-  });
+    const bool aligned = values[operand.address] % std::max(needs, kLeast) == 0 &&
+                         leading * bytes % needs == 0 &&
+                         (one || stride * bytes % std::max(needs, kLeast) == 0);
+    if (!aligned) return false;
+  }
+  return true;
 }
 
 }  // namespace
+
+bool IsFinal(int status) {
+  return (status == kSuccess || status == kNotSupported || status == kInvalidValue) &&
+         LibraryScope::Current()->error() == CUDA_SUCCESS;
+}
 
 std::shared_ptr<const Kinds::List> Kinds::Find(absl::Span<const uint64_t> values, void* handle) {
   const CallTypes types(values);
@@ -85,15 +87,14 @@ std::shared_ptr<const Kinds::List> Kinds::Find(absl::Span<const uint64_t> values
   const int status = Lt()->get_ids(handle, types.compute, types.scale, types.a, types.b, types.c,
                                    types.d, static_cast<int>(ids.size()), ids.data(), &count);
   auto found = std::make_shared<List>();
-  bool is_final = status == kSuccess || status == kNotSupported || status == kInvalidValue;
+  bool is_final = IsFinal(status);
   for (int i = 0; status == kSuccess && i < std::min<int>(count, kLtMostKinds); ++i) {
     Algorithm algorithm;
     const int made = InitAlgorithm(types, ids[i], handle, &algorithm);
     if (made == kSuccess) found->push_back(Describe(algorithm, ids[i]));
-    is_final = is_final && (made == kSuccess || made == kNotSupported);
+    is_final = is_final && IsFinal(made);
   }
-  // A search that failed because of the moment may work later.
-  if (!is_final || LibraryScope::Current()->error() != CUDA_SUCCESS) return found;
+  if (!is_final) return found;
   MutexLock lock(&mu_);
   return known_.emplace(key, std::move(found)).first->second;
 }

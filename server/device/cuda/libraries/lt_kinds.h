@@ -17,6 +17,10 @@
 
 namespace warpline::device::lt {
 
+// Returns whether the library's answer with this status is the same at another moment: a search
+// that failed because of the moment may work later. Called in the LibraryScope of the search.
+bool IsFinal(int status);
+
 // Thread-safe. `values` are those of the wire (proto/adapters/cublas_slots.h), and have been
 // checked. `handle` is a cublasHandle_t that the calling thread has for itself. REQUIRES: Lt() is
 // not null.

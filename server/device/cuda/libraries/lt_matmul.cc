@@ -5,32 +5,18 @@
 
 #include "proto/adapters/blas_types.h"
 #include "proto/adapters/library_call.h"
+#include "proto/adapters/lt_operands.h"
 #include "proto/adapters/lt_types.h"
+#include "server/device/cuda/libraries/cublas_status.h"
 #include "server/device/cuda/libraries/library_driver.h"
 #include "server/device/cuda/libraries/lt_descriptors.h"
 
 namespace warpline::device {
 
 using lt::Descriptors;
-using lt::kInvalidValue;
-using lt::kNotSupported;
-using lt::kSuccess;
 
 namespace {
 
-constexpr uint32_t kAddresses[] = {kLtMatmulBias,        kLtMatmulGradient, kLtMatmulMaskRead,
-                                   kLtMatmulMaskWritten, kLtMatmulAuxRead,  kLtMatmulAuxWritten,
-                                   kLtMatmulScaleA,      kLtMatmulScaleB,   kLtMatmulScaleD,
-                                   kLtMatmulLargestD};
-
-// An operand, and its parts that are elsewhere.
-struct Operand {
-  uint32_t address, plane, array;
-};
-constexpr Operand kOperands[] = {{kLtMatmulA, kLtMatmulImagA, kLtMatmulArrayA},
-                                 {kLtMatmulB, kLtMatmulImagB, kLtMatmulArrayB},
-                                 {kLtMatmulC, kLtMatmulImagC, kLtMatmulArrayC},
-                                 {kLtMatmulD, kLtMatmulImagD, kLtMatmulArrayD}};
 // Addresses in arrays are multiples of this (proto/adapters/cublas.toml).
 constexpr uint64_t kAlignmentInArrays = 16;
 
@@ -43,8 +29,8 @@ LtMatmul::Key LtMatmul::MakeKey(absl::Span<const uint64_t> values, uint32_t mode
   Key key;
   std::copy(values.begin(), values.end(), key.begin());
   key.back() = modes & LibraryModes::kPointersToDevice;
-  for (const uint32_t slot : kAddresses) key[slot] = LtAlignment(values[slot]);
-  for (const Operand& operand : kOperands) {
+  for (const uint32_t slot : kLtOthers) key[slot] = LtAlignment(values[slot]);
+  for (const LtOperand& operand : kLtOperands) {
     const uint64_t address = values[operand.address], plane = values[operand.plane];
     uint64_t& alignment = key[operand.address];
     alignment = LtAlignment(address);
@@ -188,10 +174,7 @@ std::shared_ptr<const LtPlans> LtMatmul::Find(absl::Span<const uint64_t> values,
   plans = Look(key);
   if (plans == nullptr) {
     plans = Search(key, searcher);
-    // A search that failed because of the moment may work later.
-    const bool is_final = plans->status == kSuccess || plans->status == kNotSupported ||
-                          plans->status == kInvalidValue;
-    if (is_final && LibraryScope::Current()->error() == CUDA_SUCCESS) Keep(key, plans);
+    if (lt::IsFinal(plans->status)) Keep(key, plans);
   }
   EndTurn();
   return plans;
@@ -204,15 +187,15 @@ int LtMatmul::Run(const LtPlans& plans, absl::Span<const uint64_t> values, uint3
   const LtPlans::Plan& plan = plans.plans[wanted < plans.plans.size() ? wanted : 0];
   Descriptors descriptors(values, modes);
   if (descriptors.status() != kSuccess) return descriptors.status();
-  const auto at = [&](const Operand& operand) {
+  const auto at = [&](const LtOperand& operand) {
     const bool is_array = values[kLtMatmulArrays] != 0;
     return reinterpret_cast<void*>(values[is_array ? operand.array : operand.address]);
   };
-  return lt::Lt()->multiply(handle, &descriptors.description, scalars.alpha, at(kOperands[0]),
-                            &descriptors.a, at(kOperands[1]), &descriptors.b, scalars.beta,
-                            at(kOperands[2]), &descriptors.c, at(kOperands[3]), &descriptors.d,
-                            &plan.algorithm, reinterpret_cast<void*>(workspace.address),
-                            workspace.bytes, stream);
+  return lt::Lt()->multiply(handle, &descriptors.description, scalars.alpha, at(kLtOperands[kLtA]),
+                            &descriptors.a, at(kLtOperands[kLtB]), &descriptors.b, scalars.beta,
+                            at(kLtOperands[kLtC]), &descriptors.c, at(kLtOperands[kLtD]),
+                            &descriptors.d, &plan.algorithm,
+                            reinterpret_cast<void*>(workspace.address), workspace.bytes, stream);
 }
 
 }  // namespace warpline::device
