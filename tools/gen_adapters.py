@@ -23,7 +23,7 @@ MEMORY = {"in": "kRead", "out": "kWrite", "inout": "kReadWrite"}
 POINTERS = {"ins": "kRead", "inouts": "kReadWrite"}
 SHAPES = {"vector": 2, "vectors": 4, "matrix": 3, "matrices": 5, "scales": 3}
 KEYS = {"name", "number", "doc", "parameters", "memory", "scalars", "requires", "supports", "work",
-        "divide", "by_hand", "align", "behind", "apart", "blocks"}
+        "divide", "by_hand", "align", "beside", "apart", "blocks"}
 LETTERS = "HSDCZ"
 NAMED_TYPES = {"INT32": "4", "BITS128": "16"}
 
@@ -113,10 +113,10 @@ class Function:
         self.divide = row.get("divide", {})
         self.by_hand = row.get("by_hand", False)
         self.align = row.get("align", {})
-        self.behind = row.get("behind", {})
+        self.beside = row.get("beside", {})
         self.apart = row.get("apart", [])
         require(len(self.apart) in (0, 4), where, "four operands are apart")
-        for name in [*self.align, *self.behind, *self.behind.values(), *self.apart]:
+        for name in [*self.align, *self.beside, *self.beside.values(), *self.apart]:
             require(name in self.memory, where, "%r is no operand" % name)
         self.blocks = row.get("blocks")
         require(self.blocks is None or len(self.blocks) == 3, where, "blocks of what?")
@@ -274,8 +274,8 @@ def emit_reader(function, out):
         lines.append("r.Support(%s);" % function.expression(text))
     for name, align in function.align.items():
         lines.append("r.Align(%d, %d);" % (function.by_name[name].slot, align))
-    for name, other in function.behind.items():
-        lines.append("r.Behind(%d, %d);" % (function.by_name[name].slot, function.by_name[other].slot))
+    for name, other in function.beside.items():
+        lines.append("r.Beside(%d, %d);" % (function.by_name[name].slot, function.by_name[other].slot))
     if function.apart:
         lines.append("r.Apart(%s);" % ", ".join(str(function.by_name[name].slot)
                                                for name in function.apart))

@@ -104,11 +104,13 @@ static int AskAlgorithms(const uint64_t* values, unsigned modes, struct LtAlgori
   return kSuccess;
 }
 
-/* The values of a question about a call: alignments take the places of addresses. */
+/* The values of a question about a call: addresses of the same alignment take the places of its
+ * own, and leave room for a second plane before the first one. */
 static int PutQuestion(const struct lt_description* description, struct lt_matrices* matrices,
                        const uint32_t* alignments, uint64_t* values) {
   for (int i = 0; i < 4; ++i) {
-    matrices->at[i] = alignments == NULL ? kLtMostAlignment : LtAlignment(alignments[i]);
+    matrices->at[i] =
+        ((uint64_t)1 << 40) + (alignments == NULL ? kLtMostAlignment : LtAlignment(alignments[i]));
   }
   const int status = warpline_lt_values(description, matrices, values);
   if (status != kSuccess) return status;

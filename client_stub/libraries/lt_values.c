@@ -98,6 +98,8 @@ static int PutScales(const struct lt_description* description, uint64_t* values)
   }
   values[kLtMatmulLargest] = description->largest[0] != 0;
   values[kLtMatmulLargestD] = description->largest[0];
+  /* Other types have no fast sums, and the attribute no effect. */
+  values[kLtMatmulFast] = description->fast_sums != 0 && IsBlasFloat8(values[kLtMatmulAtype]);
   return kSuccess;
 }
 

@@ -258,14 +258,14 @@ class LibraryCallReader {
       if (addresses.slot == slot) addresses.align = std::max(addresses.align, bytes);
     }
   }
-  // The operand, if the call touches it, begins behind another one that spans as much, and ends so
-  // near to it that the library can compute with the difference in 32 bits.
-  void Behind(uint32_t slot, uint32_t other) {
+  // The operand, if the call touches it, lies before or behind another one that spans as much, and
+  // so near to it that the library can compute with the difference in 32 bits.
+  void Beside(uint32_t slot, uint32_t other) {
     for (const LibraryOperand& operand : call_.operands) {
       if (operand.slot != slot || operand.bytes == 0) continue;
-      const uint64_t apart = values_[slot] - values_[other];
-      Support(values_[slot] > values_[other] && apart >= operand.bytes && apart < kNear &&
-              operand.bytes < kNear - apart);
+      const uint64_t apart =
+          std::max(values_[slot], values_[other]) - std::min(values_[slot], values_[other]);
+      Support(apart >= operand.bytes && apart < kNear && operand.bytes < kNear - apart);
     }
   }
   // If the call touches the second operand, it is as far from the first one as the fourth is from

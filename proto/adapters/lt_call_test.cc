@@ -130,47 +130,49 @@ TEST(LtMatmulTest, WhatDoesNotFitIsRefused) {
     uint64_t value;
     uint64_t epilogue;
   };
-  const Change changes[] = {{kLtMatmulM, 0, 0},
-                            {kLtMatmulN, 0, 0},
-                            {kLtMatmulK, 0, 0},
-                            {kLtMatmulBatchCount, 0, 0},
-                            {kLtMatmulLda, 2, 0},
-                            {kLtMatmulLdd, 2, 0},
-                            // C and D have one layout.
-                            {kLtMatmulLdc, 21, 0},
-                            {kLtMatmulLdd, 19, 0},
-                            {kLtMatmulStrideC, 4001, 0},
-                            {kLtMatmulStrideD, 3999, 0},
-                            {kLtMatmulLdaux, 0, kLtRelu | kLtAuxiliary},
-                            {kLtMatmulLdaux, 0, kLtGelu | kLtAuxiliary},
-                            {kLtMatmulAuxWritten, 8, kLtGelu | kLtAuxiliary},
-                            {kLtMatmulAlgorithm, 1, 0},
-                            {kLtMatmulOrderD, 1, 0},
-                            // Places beyond 32 bits.
-                            {kLtMatmulStrideBias, uint64_t{1} << 31, kLtBias},
-                            {kLtMatmulStrideAux, uint64_t{1} << 24, kLtRelu | kLtAuxiliary},
-                            {kLtMatmulStrideAux, uint64_t{1} << 28, kLtGelu | kLtAuxiliary},
-                            {kLtMatmulLdaux, uint64_t{1} << 23, kLtReluGradient | kLtAuxiliary},
-                            {kLtMatmulA, 0x1001, 0},
-                            {kLtMatmulMaskWritten, 8, kLtRelu | kLtAuxiliary},
-                            {kLtMatmulBias, 1, kLtBias},
-                            {kLtMatmulRequested, 17, 0},
-                            {kLtMatmulAlgorithm, 16, 0},
-                            {kLtMatmulReductions, 8, 0},
-                            {kLtMatmulPlanes, 2, 0},
-                            // There is no epilogue for planes, and none for arrays.
-                            {kLtMatmulPlanes, 1, kLtBias},
-                            {kLtMatmulArrays, 1, kLtBias},
-                            {kLtMatmulArrays, 2, 0},
-                            {kLtMatmulOwn, 2, 0},
-                            {kLtMatmulTile, 1001, 0},
-                            // Only 8-bit floating point has scales, and another C than D.
-                            {kLtMatmulScalingA, kLtScaleOne, 0},
-                            {kLtMatmulScalingB, kLtScaleOuter, 0},
-                            {kLtMatmulScalingD, kLtScaleOne, 0},
-                            {kLtMatmulLargest, 1, 0},
-                            {kLtMatmulDtype, kReal32, 0},
-                            {kLtMatmulOrderA, 2, 0}};
+  const Change changes[] = {
+      {kLtMatmulM, 0, 0},
+      {kLtMatmulN, 0, 0},
+      {kLtMatmulK, 0, 0},
+      {kLtMatmulBatchCount, 0, 0},
+      {kLtMatmulLda, 2, 0},
+      {kLtMatmulLdd, 2, 0},
+      // C and D have one layout.
+      {kLtMatmulLdc, 21, 0},
+      {kLtMatmulLdd, 19, 0},
+      {kLtMatmulStrideC, 4001, 0},
+      {kLtMatmulStrideD, 3999, 0},
+      {kLtMatmulLdaux, 0, kLtRelu | kLtAuxiliary},
+      {kLtMatmulLdaux, 0, kLtGelu | kLtAuxiliary},
+      {kLtMatmulAuxWritten, 8, kLtGelu | kLtAuxiliary},
+      {kLtMatmulAlgorithm, 1, 0},
+      {kLtMatmulOrderD, 1, 0},
+      // Places beyond 32 bits.
+      {kLtMatmulStrideBias, uint64_t{1} << 31, kLtBias},
+      {kLtMatmulStrideAux, uint64_t{1} << 24, kLtRelu | kLtAuxiliary},
+      {kLtMatmulStrideAux, uint64_t{1} << 28, kLtGelu | kLtAuxiliary},
+      {kLtMatmulLdaux, uint64_t{1} << 23, kLtReluGradient | kLtAuxiliary},
+      {kLtMatmulA, 0x1001, 0},
+      {kLtMatmulMaskWritten, 8, kLtRelu | kLtAuxiliary},
+      {kLtMatmulBias, 1, kLtBias},
+      {kLtMatmulRequested, 17, 0},
+      {kLtMatmulAlgorithm, 16, 0},
+      {kLtMatmulReductions, 8, 0},
+      {kLtMatmulPlanes, 2, 0},
+      // There is no epilogue for planes, and none for arrays.
+      {kLtMatmulPlanes, 1, kLtBias},
+      {kLtMatmulArrays, 1, kLtBias},
+      {kLtMatmulArrays, 2, 0},
+      {kLtMatmulOwn, 2, 0},
+      {kLtMatmulTile, 1001, 0},
+      // Only 8-bit floating point has scales, fast sums, and another C than D.
+      {kLtMatmulFast, 1, 0},
+      {kLtMatmulScalingA, kLtScaleOne, 0},
+      {kLtMatmulScalingB, kLtScaleOuter, 0},
+      {kLtMatmulScalingD, kLtScaleOne, 0},
+      {kLtMatmulLargest, 1, 0},
+      {kLtMatmulDtype, kReal32, 0},
+      {kLtMatmulOrderA, 2, 0}};
   for (const Change& change : changes) {
     std::vector<uint64_t> values = LtMatmul();
     values[kLtMatmulEpilogue] = change.epilogue;
@@ -300,7 +302,7 @@ TEST(LtMatmulTest, Float8HasItsTypesAndForms) {
       {kLtMatmulOrderA, 1},
       {kLtMatmulOrderB, 1},
       {kLtMatmulM, 303},
-      {kLtMatmulN, 15},
+      {kLtMatmulFast, 2},
       {kLtMatmulK, 600},
       {kLtMatmulLda, 609},
       {kLtMatmulLdb, 609},
@@ -315,6 +317,10 @@ TEST(LtMatmulTest, Float8HasItsTypesAndForms) {
     EXPECT_NE(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess) << slot;
   }
   std::vector<uint64_t> values = LtFloat8();
+  values[kLtMatmulFast] = 1;
+  values[kLtMatmulN] = 15;
+  EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
+  values = LtFloat8();
   values[kLtMatmulBatchCount] = 2;
   ASSERT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess);
   for (const uint32_t slot : {kLtMatmulStrideA, kLtMatmulStrideB}) {
@@ -358,11 +364,21 @@ TEST(LtMatmulTest, PlanesAreTwiceTheMatrix) {
     far[slot] += uint64_t{1} << 30;
     EXPECT_EQ(Read("cublasLtMatmul", far, &call), CudaResult::kNotSupported) << slot;
   }
-  // They lie behind each other: a distance of zero means to the library that there is one plane.
-  for (const uint64_t apart : {uint64_t{0}, uint64_t{2}, ~uint64_t{0} - 0xffff}) {
-    std::vector<uint64_t> over = values;
-    over[kLtMatmulImagA] = over[kLtMatmulA] + apart;
-    EXPECT_EQ(Read("cublasLtMatmul", over, &call), CudaResult::kNotSupported) << apart;
+  // A distance of zero means to the library that there is one plane, and planes do not overlap.
+  const uint64_t bytes = operands[kLtMatmulA], far = uint64_t{1} << 30;
+  values[kLtMatmulA] = far;
+  for (const uint64_t apart : {uint64_t{0}, uint64_t{2}, bytes - 2, far - bytes, far}) {
+    for (const uint64_t address : {far + apart, far - apart}) {
+      std::vector<uint64_t> over = values;
+      over[kLtMatmulImagA] = address;
+      EXPECT_EQ(Read("cublasLtMatmul", over, &call), CudaResult::kNotSupported) << address;
+    }
+  }
+  for (const uint64_t apart : {bytes, far - bytes - 2}) {
+    for (const uint64_t address : {far + apart, far - apart}) {
+      values[kLtMatmulImagA] = address;
+      EXPECT_EQ(Read("cublasLtMatmul", values, &call), CudaResult::kSuccess) << address;
+    }
   }
   // Their distance and what they span have 30 bits together.
   std::vector<uint64_t> wide = values;

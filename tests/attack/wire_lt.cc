@@ -102,7 +102,9 @@ void MakeFloat8(std::mt19937_64* random, std::vector<uint64_t>* values) {
   std::vector<uint64_t>& v = *values;
   UseFloat8(values);
   const auto below = [&](uint64_t bound) { return (*random)() % bound; };
-  for (const size_t slot : {kLtMatmulM, kLtMatmulN, kLtMatmulK}) v[slot] = 16 * (1 + below(12));
+  for (const size_t slot : {kLtMatmulM, kLtMatmulK}) v[slot] = 16 * (1 + below(12));
+  v[kLtMatmulN] = 1 + below(192);
+  v[kLtMatmulFast] = below(2);
   v[kLtMatmulLda] = v[kLtMatmulLdb] = v[kLtMatmulK];
   v[kLtMatmulLdc] = v[kLtMatmulLdd] = v[kLtMatmulM];
   v[kLtMatmulTransb] = 0;
@@ -133,12 +135,17 @@ void Configure(std::mt19937_64* random, std::vector<uint64_t>* values) {
   (*values)[kLtMatmulCustom] = below(2);
 }
 
-// Moves the first plane of each operand, which lies where the second one does, before that.
-void PlacePlanesAtTheEnd(const LibraryCall& call, std::vector<uint64_t>* values) {
+// Moves one plane of each operand, which lies where the other one does, before that. C's is that of
+// D.
+void PlacePlanesAtTheEnd(const LibraryCall& call, std::mt19937_64* random,
+                         std::vector<uint64_t>* values) {
   uint64_t most = 0;
   for (const LibraryOperand& operand : call.operands) most = std::max(most, operand.bytes);
-  for (const size_t slot : {kLtMatmulA, kLtMatmulB, kLtMatmulC, kLtMatmulD}) {
-    (*values)[slot] -= (most + 15) / 16 * 16;
+  const uint64_t which = (*random)();
+  for (int i = 0; i < kLtMatrices; ++i) {
+    const LtOperand& operand = kLtOperands[i];
+    const bool first = (which >> std::min<int>(i, kLtC) & 1) != 0;
+    (*values)[first ? operand.address : operand.plane] -= (most + 15) / 16 * 16;
   }
 }
 
@@ -215,7 +222,7 @@ WireResult LtCallsAtTheEnd(const WireTarget& target) {
           is_aux || operand.bytes % 4 == 0 ? std::max<uint64_t>(align, 4) : align;
       v[operand.slot] = (kArena + kArenaBytes - operand.bytes) & ~((is_aux ? 16 : alignment) - 1);
     }
-    if (v[kLtMatmulPlanes] != 0) PlacePlanesAtTheEnd(call, &v);
+    if (v[kLtMatmulPlanes] != 0) PlacePlanesAtTheEnd(call, &random, &v);
     const auto result = Call(session, function.number, v);
     if (result.ok() && *result == 0) {
       ++taken;
@@ -274,6 +281,8 @@ WireResult LtPlansThatThereAreNot(const WireTarget& target) {
                            {{kLtMatmulScalingA}, 5},
                            {{kLtMatmulScalingB}, ~uint64_t{0}},
                            {{kLtMatmulLargest}, 2},
+                           {{kLtMatmulFast}, 1},
+                           {{kLtMatmulFast}, ~uint64_t{0}},
                            {{kLtMatmulArrays}, 2},
                            {{kLtMatmulArrays, kLtMatmulOrderA}, 1},
                            {{kLtMatmulArrays, kLtMatmulOwn}, 1},
@@ -283,22 +292,47 @@ WireResult LtPlansThatThereAreNot(const WireTarget& target) {
   return TryChanges(target, function, changes);
 }
 
+// Returns the algorithms that can be configured for such a call.
+std::vector<LtKind> AskKinds(WireSession* session, const std::vector<uint64_t>& values) {
+  const uint64_t seq =
+      session->Add(cmd::LibraryAsk{0, kLtMatmulNumber, 0, kLtAskKinds}, TailOf(values));
+  session->Submit();
+  const auto asked = session->Await(seq);
+  if (!asked.ok() || *asked != 0) return {};
+  const std::string body = session->TakeReply(seq);
+  std::string_view rest = body;
+  cmd::LibraryAskReply reply;
+  std::vector<LtKind> kinds;
+  if (!TakeStruct(&rest, &reply)) return {};
+  for (LtKind kind; kinds.size() < reply.count && TakeStruct(&rest, &kind);) kinds.push_back(kind);
+  return kinds;
+}
+
+// Returns the number of the lowest bit, 0 if there is none.
+uint64_t LowestBit(const uint32_t* words, uint64_t count) {
+  for (uint64_t bit = 0; bit < 32 * count; ++bit) {
+    if (LtHasBit(words, 32 * count, bit) != 0) return bit;
+  }
+  return 0;
+}
+
 // Finds a call of cublasLtMatmul() with an algorithm that the program configures. Otherwise `why`
 // says what is to be reported.
 std::vector<uint64_t> FindConfigured(const WireTarget& target, WireResult* why) {
   const LibraryFunction& function = *FindLibraryFunction(kLtMatmulNumber);
-  // An algorithm of the CPU device, and one of NVIDIA's for single precision.
-  constexpr uint64_t kExisting[][2] = {{0, 0}, {10, 10}};
   Sessions sessions(target);
-  for (const auto& [algorithm, tile] : kExisting) {
-    WireSession* const session = sessions.Next(function, why);
-    if (session == nullptr) return {};
+  WireSession* session = sessions.Next(function, why);
+  if (session == nullptr) return {};
+  for (const LtKind& kind : AskKinds(session, GoodValues(function))) {
     std::vector<uint64_t> values = GoodValues(function);
     values[kLtMatmulOwn] = 1;
-    values[kLtMatmulAlgorithm] = algorithm;
-    values[kLtMatmulTile] = tile;
+    values[kLtMatmulAlgorithm] = kind.id;
+    values[kLtMatmulTile] = LowestBit(kind.tiles, kLtTileWords);
+    values[kLtMatmulStages] = LowestBit(kind.stages, kLtStageWords);
     const auto done = Call(session, function.number, values);
     if (done.ok() && *done == 0) return values;
+    session = sessions.Next(function, why);
+    if (session == nullptr) return {};
   }
   *why = Unprepared("no algorithm that can be configured");
   return {};

@@ -1,13 +1,12 @@
 // Calls cublasLtMatmul() with matrices of many shapes, types and orders and with every epilogue,
 // and compares with loops.
 //
-//   lt_program [ROUNDS] [--edges|--anywhere|--beyond] [SEED]
+//   lt_program [ROUNDS] [--edges|--anywhere] [SEED]
 //
 // The libraries are found as a program finds them: libcuda.so.1 and libcublasLt.so.13. Runs
 // natively as well. With --edges nothing is mapped behind operands (native runs only); --anywhere
-// is the default, and stands before a seed. With --beyond there are also forms that the server
-// refuses (proto/adapters/cublas.toml), at edges: what runs so for long enough may be served. Exits
-// with 0 when everything is right, 2 when there is no cuBLASLt, else 1.
+// is the default, and stands before a seed. Exits with 0 when everything is right, 2 when there is
+// no cuBLASLt, else 1.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -71,7 +70,6 @@ struct Heuristic {
 };
 
 int refused = 0;
-bool beyond = false;  // With forms that the server refuses.
 
 // Says which product it was when the library ends the program.
 extern "C" void OnAbort(int) {
@@ -173,12 +171,13 @@ class Product {
         unit_(float8_                                                ? 16
               : !plain_ && choice == Choice::kFound && Below(3) == 0 ? 1
                                                                      : 8),
-        m_(unit_ * (1 + Below((Below(8) == 0 ? 320 : 64) / unit_)) + Odd()),
-        n_(unit_ * (1 + Below(64 / unit_)) + Odd()),
-        k_(unit_ * (1 + Below((float8_ && Below(2) == 0 ? 640 : 64) / unit_)) + Odd()),
+        m_(unit_ * (1 + Below((Below(8) == 0 ? 320 : 64) / unit_))),
+        n_(unit_ * (1 + Below(64 / unit_)) + (float8_ && Below(2) == 0 ? Below(16) : 0)),
+        k_(unit_ * (1 + Below((float8_ && Below(2) == 0 ? 640 : 64) / unit_))),
         batches_(Below(3) == 0 || form == Form::kArrays ? 1 + Below(3) : 1),
-        ta_(float8_ && !Strays() ? 1 : Below(HasImaginary() ? 3 : 2)),
-        tb_(float8_ && !Strays() ? 0 : Below(HasImaginary() ? 3 : 2)),
+        ta_(float8_ ? 1 : Below(HasImaginary() ? 3 : 2)),
+        tb_(float8_ ? 0 : Below(HasImaginary() ? 3 : 2)),
+        fast_(float8_ && Below(2) == 0),
         by_rows_(!plain_ && epilogue == kDefault && Below(4) == 0),
         offset_(!plain_ && choice == Choice::kFound && Below(3) == 0 ? 1 : 0),
         more_(More()),
@@ -261,12 +260,8 @@ class Product {
   static constexpr size_t kWorkspace = size_t{1} << 20;
 
   Matrix::More More() const {
-    return {unit_ * Below(3), unit_ * Below(3) + Off(), Below(16), Strays()};
+    return {unit_ * Below(3), unit_ * Below(3) + Off(), Below(16), Below(2) == 0};
   }
-  // Returns whether to leave what the server has, where that is wanted.
-  static bool Strays() { return beyond && Below(2) == 0; }
-  // Returns what a dimension of 8-bit floating point has beyond a multiple of 16.
-  int Odd() const { return float8_ && Strays() ? Below(16) : 0; }
   bool Rows() const { return !plain_ && Below(4) == 0; }
   int Off() const { return offset_ * Below(8); }
   bool Has(unsigned bits) const { return (epilogue_ & bits) != 0; }
@@ -321,8 +316,16 @@ class Product {
                   : form_ == Form::kArrays  ? ", arrays"
                   : choice_ == Choice::kOwn ? ", own algorithm"
                                             : "");
+    if (form_ == Form::kPlanes) {
+      std::string first = ", second plane first in '";
+      if (a_.imaginary_first) first += 'A';
+      if (b_.imaginary_first) first += 'B';
+      if (d_.imaginary_first) first += 'D';
+      return text + first + "'";
+    }
     if (!float8_) return text;
-    return text + (", scales " + std::to_string(scale_modes_.first)) + " " +
+    return text + std::string(fast_ ? ", fast" : "") +
+           (", scales " + std::to_string(scale_modes_.first)) + " " +
            std::to_string(scale_modes_.second);
   }
   static void Expect(bool holds, const std::string& what, int number) {
@@ -351,7 +354,7 @@ class Product {
     };
     scale(17, 31, scale_a_);
     scale(18, 32, scale_b_);
-    if (float8_ && Strays()) Set(kSetDescription, &description_, 25, int8_t{1});  // Fast sums.
+    if (fast_) Set(kSetDescription, &description_, 25, int8_t{1});
     if (scale_d_ != nullptr) Set(kSetDescription, &description_, 20, scale_d_->at());
     if (largest_ != nullptr) Set(kSetDescription, &description_, 21, largest_->at());
     if (!Has(kAux)) return;
@@ -523,6 +526,7 @@ class Product {
   // library does not have.
   const bool plain_;
   const int unit_, m_, n_, k_, batches_, ta_, tb_;
+  const bool fast_;  // CUBLASLT_MATMUL_DESC_FAST_ACCUM
   const bool by_rows_;
   const int offset_;         // 1 where operands begin at any element.
   const Matrix::More more_;  // C and D have one layout.
@@ -569,8 +573,7 @@ void Attributes() {
 int Main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
   const std::string where = argc > 2 ? argv[2] : "--anywhere";
-  beyond = where == "--beyond";
-  Allocation::edges = beyond || where == "--edges";
+  Allocation::edges = where == "--edges";
   if (argc > 3) random_bits.seed(static_cast<unsigned>(std::atoi(argv[3])));
   std::signal(SIGABRT, &OnAbort);
   driver = dlopen("libcuda.so.1", RTLD_NOW);

@@ -81,6 +81,7 @@ void Descriptors::DescribeScales() {
   scale(kLtMatmulScalingB, kLtScaleOfB, kLtScaleModeOfB);
   scale(kLtMatmulScalingD, kLtScaleOfD, kLtScaleModeOfD);
   if (values_[kLtMatmulLargest] != 0) Set(kLtLargestOfD, values_[kLtMatmulLargestD]);
+  if (values_[kLtMatmulFast] != 0) Set(kLtFastSums, int8_t{1});
 }
 
 void Descriptors::Lay(int type, const LtOperand& operand, uint64_t rows, uint64_t columns,

@@ -37,8 +37,9 @@ LtMatmul::Key LtMatmul::MakeKey(absl::Span<const uint64_t> values, uint32_t mode
     key[operand.plane] = key[operand.array] = 0;
     if (values[kLtMatmulPlanes] != 0) {
       alignment = std::min(alignment, LtAlignment(plane));
-      // The planes are apart by a number that is as aligned as it was.
-      key[operand.plane] = alignment + LtAlignment(plane - address);
+      // The planes are apart by a number that is as aligned as it was, in the same direction.
+      const uint64_t apart = LtAlignment(plane - address);
+      key[operand.plane] = plane > address ? alignment + apart : alignment - apart;
     }
     if (values[kLtMatmulArrays] != 0) alignment = kAlignmentInArrays;
   }
