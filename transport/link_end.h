@@ -46,6 +46,12 @@ class LinkEnd {
   virtual void Ring() = 0;
 };
 
+// An end whose other end has connected, and waits to be let in. PutEnd() refuses it.
+class AwaitedEnd : public LinkEnd {
+ public:
+  virtual void Welcome() RUNS_ON(channel_loop) = 0;
+};
+
 }  // namespace warpline
 
 #endif  // WARPLINE_TRANSPORT_LINK_END_H_

@@ -4,12 +4,14 @@ virtual link, with nothing else in reach: no loopback, no shared memory, no unix
 a server demands that listens there.
 
   network.py --bundle=DIR --probe=TCP_PROBE [--runs=N] [--connections=N] [--json=FILE]
-             [--ucx | --relay=DELAY_RELAY --delay_ms=N] [-- ARGUMENTS OF warpline_bench]
+             [--transport=tls|ucx|grpc] [--relay=DELAY_RELAY --delay_ms=N]
+             [-- ARGUMENTS OF warpline_bench]
 
 Each turn measures the benchmark through Warpline, and what TCP and TLS carry over the same link
 (tcp_probe): those figures take the place of native ones, and the spread is from one turn to the
-next. Needs root. With --relay (bazel-bin/transport/testing/delay_relay_main) everything goes through
-a relay that keeps it for --delay_ms each way. With --ucx sessions go on over UCX.
+next. Needs root. Sessions go on over TLS connections of their own, over UCX, or stay with gRPC. With
+--relay (bazel-bin/transport/testing/delay_relay_main) everything goes through a relay that keeps it
+for --delay_ms each way.
 """
 import argparse
 import contextlib
@@ -27,6 +29,10 @@ import local_server  # noqa: E402
 import paired  # noqa: E402
 
 SERVER, CLIENT = "10.213.7.1", "10.213.7.2"
+DELAYED = "10.213.7.5"  # Where the delaying relays of the server listen.
+RELAY_PORTS = range(14700, 14704)
+# How sessions go on, and what WARPLINE_TRANSFER says for that.
+TRANSFERS = {"tls": "relay", "ucx": "relay", "grpc": "0"}
 PORTS = {"tcp": 7137, "tls": 7138}
 CALL_US = 12  # What a call may cost beyond the network's round trip.
 SHARE = 0.9  # Of what TCP carries, what copies are to carry.
@@ -70,8 +76,9 @@ class Link:
             sh("ip", "link", "add", "wls%d" % server, "netns", str(server), "type", "veth", "peer",
                "name", "wlc%d" % client, "netns", str(client))
             for enter, name, address in ((self.server, "wls%d" % server, SERVER),
+                                         (self.server, "wls%d" % server, DELAYED),
                                          (self.client, "wlc%d" % client, CLIENT)):
-                sh(*enter, "ip", "addr", "add", address + "/30", "dev", name)
+                sh(*enter, "ip", "addr", "add", address + "/28", "dev", name)
                 sh(*enter, "ip", "link", "set", name, "up")
         except BaseException:
             self._ends.close()
@@ -135,25 +142,31 @@ def run(command, server):
 def measure(args, link, folder):
     installation = local_server.Installation.from_bundle(args.bundle)
     installation.check(["bin/warpline_bench"])
-    sh("bash", str(installation.root / "make_certs.sh"), folder, SERVER)
+    sh("bash", str(installation.root / "make_certs.sh"), folder, SERVER + "," + DELAYED)
     certificate = ["--tls_cert=%s/server.crt" % folder, "--tls_key=%s/server.key" % folder]
     flags = ["--tls_ca=%s/ca.crt" % folder, *certificate, "--device=" + args.device,
              *args.server_flag]
-    if args.ucx:
-        flags.append("--ucx_networks=%s/30" % SERVER)
+    flags.append("--relay_ports=%d-%d" % (RELAY_PORTS[0], RELAY_PORTS[-1]))
+    if args.transport == "ucx":
+        flags.append("--ucx_networks=%s/28" % SERVER)
     probe = [*link.server, str(args.probe.absolute())]
     with contextlib.ExitStack() as stack:
         def reached(endpoint):
             """How clients reach it."""
             if not args.relay:
                 return endpoint
-            said = stack.enter_context(running(
-                [*link.server, str(args.relay.absolute()), "--listen=%s:0" % SERVER,
+            delayed = "%s:%s" % (DELAYED, endpoint.rsplit(":", 1)[1])
+            stack.enter_context(running(
+                [*link.server, str(args.relay.absolute()), "--listen=" + delayed,
                  "--target=" + endpoint, "--delay_ms=%g" % args.delay_ms]))
-            return "%s:%s" % (SERVER, said.split()[-1].rsplit(":", 1)[-1])
+            return delayed
 
         server = stack.enter_context(RemoteServer(installation, flags, link.server))
         endpoint = reached("%s:%s" % (SERVER, server.endpoint.rsplit(":", 1)[1]))
+        if args.transport == "tls":
+            # Clients try the host of their endpoint first.
+            for port in RELAY_PORTS:
+                reached("%s:%d" % (SERVER, port))
         probes = []
         for name, further in (("tcp", []), ("tls", certificate)):
             listens = "%s:%d" % (SERVER, PORTS[name])
@@ -163,7 +176,7 @@ def measure(args, link, folder):
         client = installation.client_environment(endpoint)
         stat = pathlib.Path(folder, "stat")
         settings = ["%s=%s" % each for each in (
-            ("WARPLINE_STAT", stat),
+            ("WARPLINE_STAT", stat), ("WARPLINE_TRANSFER", TRANSFERS[args.transport]),
             ("LD_LIBRARY_PATH", client["LD_LIBRARY_PATH"]), ("WARPLINE_ENDPOINT", endpoint),
             ("WARPLINE_TLS_CA", folder + "/ca.crt"), ("WARPLINE_TLS_CERT", folder + "/client.crt"),
             ("WARPLINE_TLS_KEY", folder + "/client.key"))]
@@ -175,8 +188,8 @@ def measure(args, link, folder):
                 carried.update(run(command, server))
             plain.append(carried)
             remote.append(run(bench + args.arguments, server))
-            if args.ucx and "(now ucx)" not in stat.read_text(encoding="utf-8"):
-                raise local_server.Error("no session over UCX\n" + server.log_tail())
+            if "(now %s)" % args.transport not in stat.read_text(encoding="utf-8"):
+                raise local_server.Error("no session over %s\n%s" % (args.transport, server.log_tail()))
             stat.unlink()
         return plain, remote
 
@@ -193,13 +206,13 @@ def main():
     parser.add_argument("--connections", type=int, default=4, help="of tcp_probe, for its rates")
     parser.add_argument("--relay", type=pathlib.Path)
     parser.add_argument("--delay_ms", type=float, default=0)
-    parser.add_argument("--ucx", action="store_true", help="sessions go on over UCX")
+    parser.add_argument("--transport", choices=TRANSFERS, default="tls")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="for the rows as JSON")
     parser.add_argument("arguments", nargs="*", help="passed to warpline_bench")
     args = parser.parse_args()
     if bool(args.relay) != bool(args.delay_ms):
         parser.error("--relay and --delay_ms belong together")
-    if args.ucx and args.relay:
+    if args.transport == "ucx" and args.relay:
         parser.error("UCX does not go through the relay")
     try:
         with tempfile.TemporaryDirectory(prefix="warpline-network-") as folder, Link() as link:
@@ -209,8 +222,8 @@ def main():
         return 1
     prefix = "network_%gms_" % args.delay_ms if args.delay_ms else "network_"
     # Over UCX nothing is encrypted.
-    rows = rows_of(plain, remote, ("ucx_" if args.ucx else "") + prefix,
-                   "tcp" if args.ucx else "tls")
+    rows = rows_of(plain, remote, ("" if args.transport == "tls" else args.transport + "_") + prefix,
+                   "tcp" if args.transport == "ucx" else "tls")
     compare.print_table(rows, True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -45,8 +45,11 @@ ABSL_FLAG(std::vector<std::string>, ucx_networks, {},
           "networks may go on over UCX once they are open: a round trip takes half of "
           "one over gRPC. UCX neither encrypts nor knows its peers, so name only "
           "networks that have no eavesdroppers and no intruders. Needs --shm.");
-ABSL_FLAG(std::string, ucx_ports, "14700-14999",
-          "The TCP ports for sessions over UCX, two for each session; empty for any.");
+ABSL_FLAG(std::string, relay_ports, "14700-14999",
+          "The TCP ports at which sessions have connections of their own, which carry large copies "
+          "faster: one for each session with TLS, two over UCX. Where clients do not reach them, "
+          "everything goes over the port of --listen. Empty for any port, none for no such "
+          "connections.");
 ABSL_FLAG(std::string, port_file, "",
           "A file to which the server writes the port of the first host:port address "
           "once it is ready.");
@@ -308,7 +311,8 @@ constexpr uint64_t kGuardedWindowUnit = 1ull << 20;
 constexpr uint64_t kLeastGuardedWindow = 4 * kGuardedWindowUnit;
 constexpr uint64_t kMostGuardedWindow = 32 * kGuardedWindowUnit;
 
-absl::StatusOr<RelayPorts> ParseRelayPorts(const std::string& text) {
+absl::StatusOr<std::optional<RelayPorts>> ParseRelayPorts(const std::string& text) {
+  if (text == "none") return std::nullopt;
   if (text.empty()) return RelayPorts();
   const std::vector<std::string> ends = absl::StrSplit(text, '-');
   RelayPorts ports;
@@ -316,7 +320,7 @@ absl::StatusOr<RelayPorts> ParseRelayPorts(const std::string& text) {
       !absl::SimpleAtoi(ends[1], &ports.last) || ports.first == 0 || ports.last > 65535 ||
       ports.first > ports.last) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--ucx_ports=", text, ": expected a range such as 14700-14999"));
+        absl::StrCat("--relay_ports=", text, ": expected a range such as 14700-14999, or none"));
   }
   return ports;
 }
@@ -336,9 +340,12 @@ absl::StatusOr<ListenOptions> Listen() {
   if (!options.ucx_networks.empty() && !options.shm) {
     return absl::InvalidArgumentError("--ucx_networks needs --shm");
   }
-  auto ports = ParseRelayPorts(absl::GetFlag(FLAGS_ucx_ports));
+  auto ports = ParseRelayPorts(absl::GetFlag(FLAGS_relay_ports));
   if (!ports.ok()) return ports.status();
-  options.ucx_ports = *ports;
+  options.relay_ports = *ports;
+  if (!options.ucx_networks.empty() && !ports->has_value()) {
+    return absl::InvalidArgumentError("--ucx_networks needs --relay_ports");
+  }
   options.port_file = absl::GetFlag(FLAGS_port_file);
   options.admin_address = absl::GetFlag(FLAGS_admin_listen);
   options.tenant_metrics = absl::GetFlag(FLAGS_tenant_metrics);

@@ -193,15 +193,17 @@ absl::StatusOr<std::unique_ptr<RelayOptions>> MakeRelayOptions(const ListenOptio
                                                                const std::string& shm_name,
                                                                ProcessLauncher* launcher,
                                                                jail::Jailer* jailer) {
-  if (from.ucx_networks.empty()) return nullptr;
+  const bool tls = !from.tls.empty() && from.relay_ports.has_value() && from.shm;
+  if (from.ucx_networks.empty() && !tls) return nullptr;
   auto program = FindProgram(ProcessRole::kRelay);
   if (!program.ok()) return program.status();
   auto relays = std::make_unique<RelayOptions>();
   relays->launcher = launcher;
   relays->jailer = jailer;
   relays->program.path = *std::move(program);
-  relays->networks = from.ucx_networks;
-  relays->ports = from.ucx_ports;
+  relays->ucx_networks = from.ucx_networks;
+  relays->tls = tls;
+  relays->ports = from.relay_ports.value_or(RelayPorts());
   relays->server_name = shm_name;
   return relays;
 }

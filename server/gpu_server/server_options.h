@@ -30,7 +30,7 @@ struct ListenOptions {
   bool shm = true;
   // Clients that come from these networks may go on over UCX, at these ports.
   Networks ucx_networks = {};
-  RelayPorts ucx_ports = {};
+  std::optional<RelayPorts> relay_ports = RelayPorts();  // None without relays.
   // Where the port of the first host:port address is written; empty for nowhere.
   std::string port_file;
   // Where Prometheus scrapes; empty for nowhere.

@@ -1,4 +1,4 @@
-// warpline-relay: started by warpline-server, for each connection over UCX.
+// warpline-relay: started by warpline-server, for each session that has connections of its own.
 #include <fcntl.h>
 
 #include <cstdio>

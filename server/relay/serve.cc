@@ -17,9 +17,12 @@
 #include "server/jail/jail.h"
 #include "server/relay/bulk/bulk_server.h"
 #include "server/relay/relay.h"
-#include "transport/bulk/socket_address.h"
 #include "transport/channel_loop.h"
 #include "transport/shm/shm_connect.h"
+#include "transport/tcp/socket_address.h"
+#include "transport/tls/tls_address.h"
+#include "transport/tls/tls_end.h"
+#include "transport/tls/tls_stream.h"
 #include "transport/ucx/ucx_end.h"
 
 namespace warpline::relay {
@@ -35,37 +38,75 @@ constexpr absl::Duration kPatience = absl::Seconds(10);
 
 // Where a relay listens.
 struct Doors {
-  std::unique_ptr<UcxEnd> ucx;
-  UniqueFd bulk;  // Invalid where there is no port left for it.
+  std::unique_ptr<UcxEnd> ucx;  // Null with TLS.
+  UniqueFd tcp;                 // Over UCX invalid where there is no port left for it.
 };
+
+// Loads what is loaded at run time, while it may be read.
+absl::Status LoadLibraries(bool ucx) { return ucx ? UcxEnd::Load() : TlsStream::Load(); }
+
+absl::StatusOr<Doors> Listen(const PrepareRelay& prepare, const std::string& own_ip,
+                             RelayPrepared* prepared) {
+  const uint32_t first = prepare.first_port(), last = prepare.last_port();
+  Doors doors;
+  std::string ip = own_ip;
+  if (prepare.ucx()) {
+    const std::string ports = last == 0 ? "" : absl::StrCat(first, "-", last);
+    auto end = UcxEnd::Listen(prepare.peer(), ports, prepare.secret());
+    if (!end.ok()) return end.status();
+    doors.ucx = *std::move(end);
+    ip = doors.ucx->address().ip;
+    prepared->set_address(doors.ucx->address().ToString());
+  }
+  auto tcp = ListenForBulk(ip, first, last);
+  const auto address = tcp.ok() ? SocketAddress::OfSocket(tcp->get()) : tcp.status();
+  if (prepare.ucx()) {
+    // Without it large copies go over connections to the server.
+    if (address.ok()) prepared->set_bulk_endpoint(address->ToString());
+  } else {
+    if (!address.ok()) return address.status();
+    prepared->set_address(TlsAddress(address->ToString()));
+    prepared->set_bulk_endpoint(prepared->address());
+  }
+  if (address.ok()) doors.tcp = *std::move(tcp);
+  return doors;
+}
 
 // Opens the relay in its jail, and says in `*prepared` where it listens and what the jail holds.
 absl::StatusOr<Doors> Open(const PrepareRelay& prepare, RelayPrepared* prepared) {
-  // While it may be read.
-  const absl::Status loaded = UcxEnd::Load();
+  const absl::Status loaded = LoadLibraries(prepare.ucx());
   if (!loaded.ok()) return loaded;
+  // In the jail it connects to nothing, not even to ask for the way.
+  const auto own = SocketAddress::Towards(prepare.peer());
+  if (!own.ok()) return own.status();
   jail::Jail jail(prepare.jail());
   absl::Status closed = prepare.has_jail() ? jail.CloseBeforeDriver() : absl::OkStatus();
   if (!closed.ok()) return closed;
-  const uint32_t first = prepare.first_port();
-  const uint32_t last = prepare.last_port();
-  const std::string ports = last == 0 ? "" : absl::StrCat(first, "-", last);
-  auto end = UcxEnd::Listen(prepare.peer(), ports, prepare.secret());
-  if (!end.ok()) return end.status();
-  auto bulk = ListenForBulk((*end)->address().ip, first, last);
-  const auto bulk_address = bulk.ok() ? SocketAddress::OfSocket(bulk->get()) : bulk.status();
+  auto doors = Listen(prepare, own->Ip(), prepared);
+  if (!doors.ok()) return doors;
   closed = prepare.has_jail() ? jail.CloseBeforeTenants() : absl::OkStatus();
   if (!closed.ok()) return closed;
-  prepared->set_address((*end)->address().ToString());
   *prepared->mutable_jail() = jail.report();
-  // Without it large copies go over connections to the server.
-  if (!bulk_address.ok()) return Doors{*std::move(end), UniqueFd()};
-  prepared->set_bulk_endpoint(bulk_address->ToString());
-  return Doors{*std::move(end), *std::move(bulk)};
+  return doors;
+}
+
+// Waits for the session's client.
+absl::StatusOr<std::unique_ptr<AwaitedEnd>> AwaitClient(std::unique_ptr<UcxEnd> ucx,
+                                                        BulkServer* tcp) {
+  const absl::Time until = absl::Now() + kPatience;
+  if (ucx != nullptr) {
+    const LoopScope scope(&channel_loop);
+    const absl::Status came = ucx->AwaitPeer(until);
+    if (!came.ok()) return came;
+    return ucx;
+  }
+  auto stream = tcp->AwaitSession(until);
+  if (!stream.ok()) return stream.status();
+  return TlsEnd::Create(*std::move(stream));
 }
 
 // Lets the client in where the server takes it; else the client gets the server's refusal.
-absl::StatusOr<std::unique_ptr<LinkEnd>> ConnectToServer(UniqueFd socket, UcxEnd* client) {
+absl::StatusOr<std::unique_ptr<LinkEnd>> ConnectToServer(UniqueFd socket, AwaitedEnd* client) {
   auto server = ShmConnectOn(std::move(socket), absl::Now() + kPatience);
   const LoopScope scope(&channel_loop);
   if (server.ok()) {
@@ -98,20 +139,19 @@ absl::Status Serve(int socket) {
 
   // Whoever is slow at the other end must not hold up a connection.
   fcntl(socket, F_SETFL, O_NONBLOCK);
-  std::optional<BulkServer> bulk;
-  if (doors->bulk.valid()) bulk.emplace(std::move(doors->bulk), socket, order.prepare().secret());
-  UcxEnd& end = *doors->ucx;
-  {
-    const LoopScope scope(&channel_loop);
-    const absl::Status came = end.AwaitPeer(absl::Now() + kPatience);
-    if (!came.ok()) return came;
+  std::optional<BulkServer> tcp;
+  if (doors->tcp.valid()) {
+    tcp.emplace(std::move(doors->tcp), socket, order.prepare().secret(),
+                /*tls=*/doors->ucx == nullptr);
   }
-  auto server = ConnectToServer(std::move(fds[0]), &end);
+  auto client = AwaitClient(std::move(doors->ucx), tcp.has_value() ? &*tcp : nullptr);
+  if (!client.ok()) return client.status();
+  auto server = ConnectToServer(std::move(fds[0]), client->get());
   if (!server.ok()) return server.status();
   answer.mutable_connected();
   const absl::Status told = SendPacket(socket, answer, {});
   if (!told.ok()) return told;
-  std::make_unique<Relay>(std::move(doors->ucx), *std::move(server))->Run();
+  std::make_unique<Relay>(*std::move(client), *std::move(server))->Run();
   return absl::OkStatus();
 }
 

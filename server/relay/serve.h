@@ -1,8 +1,9 @@
-// A relay: the process in which the server's end of a session's connection over UCX lives.
+// A relay: the process in which the server's end of a session's own connections lives: over UCX, or
+// over TCP with TLS.
 //
-// UCX parses what comes from the network before anybody could have said who sends it, and is not
-// made for hostile peers. So it lives here: in a jail, without a device, with nothing of the server
-// but one connection, on which it passes frames on as any client could send them. An attacker that
+// UCX and OpenSSL parse what strangers send, and UCX is not made for hostile peers. So they live
+// here: in a jail, without a device and without the server's private key. A relay has one
+// connection to the server, and passes frames on as any client could send them. An attacker that
 // takes a relay over has what its session's client has, and the port that it listens at.
 #ifndef WARPLINE_SERVER_RELAY_SERVE_H_
 #define WARPLINE_SERVER_RELAY_SERVE_H_

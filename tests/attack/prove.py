@@ -35,15 +35,18 @@ class Prover:
     def __init__(self, installation, flags):
         self._root, self._flags = installation.root, flags
         self._table = mutations.Table()
-        self._rows = WireSuite(installation, None, None).attacks
+        suite = WireSuite(installation, None, None)
+        self._rows, self._certificates = suite.attacks, suite.certificates
         self._table.check_rows([(name, flags) for name, _, flags in self._rows])
 
     def _run(self, name, without, flags):
         """The end of what a server of its own and the attack on it printed."""
+        flags = [*self._flags, *flags, *self._certificates.server(name)]
         command = [sys.executable, str(HERE.parent / "with_server.py"), "--bundle=%s" % self._root,
-                   "--device=cpu", *("--server_flag=" + flag for flag in [*self._flags, *flags]),
+                   "--device=cpu", *("--server_flag=" + flag for flag in flags),
                    "--", str(self._root / "bin/wire_client"), "--endpoint={endpoint}",
-                   "--pid={pid}", "--log={log}", "--honest_first", "--attack=" + name]
+                   "--pid={pid}", "--log={log}", "--honest_first", "--attack=" + name,
+                   *self._certificates.client(name)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
         environment[mutations.VARIABLE] = ",%s," % ",".join(without)
         try:

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/serving/tls_files.h"
 #include "common/unique_fd.h"
 #include "proto/tier.h"
 
@@ -36,6 +37,8 @@ struct WireTarget {
   // Where other sessions have memory. Only in a process that has several are these addresses
   // anything to a command.
   std::vector<uint64_t> foreign;
+  // For a server with TLS; empty for one without.
+  TlsFiles tls;
 };
 
 enum class WireOutcome {

@@ -18,7 +18,7 @@ using hostile::RawClient;
 // Opens a bulk connection; the error is the server's refusal.
 absl::StatusOr<std::unique_ptr<RawClient>> OpenBulk(const WireTarget& target, uint64_t session,
                                                     const std::string& secret, uint32_t slot) {
-  auto client = RawClient::Connect(target.endpoint);
+  auto client = RawClient::Connect(target.endpoint, target.tls);
   if (!client.ok()) return client.status();
   warpline_internal::BulkHello hello;
   hello.set_session(session);

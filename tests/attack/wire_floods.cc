@@ -59,7 +59,7 @@ using Streams = std::vector<std::unique_ptr<RawClient>>;
 absl::StatusOr<Streams> OpenSilentStreams(const WireTarget& target) {
   Streams silent;
   while (silent.size() < kStreams) {
-    auto client = RawClient::Connect(target.endpoint);
+    auto client = RawClient::Connect(target.endpoint, target.tls);
     if (!client.ok()) return client.status();
     silent.push_back(*std::move(client));
   }
@@ -120,7 +120,7 @@ WireResult SilentStreamsAndResumption(const WireTarget& target) {
   const auto silent = OpenSilentStreams(target);
   if (!silent.ok()) return Unprepared(silent.status());
   (*owner)->Drop();
-  auto client = RawClient::Connect(target.endpoint);
+  auto client = RawClient::Connect(target.endpoint, target.tls);
   if (!client.ok()) return Succeeded(std::string(client.status().message()));
   (*client)->Send(kResume, resume.SerializeAsString());
   const auto resumed = (*client)->Expect(kResumed, kPatience);

@@ -25,6 +25,9 @@ ABSL_FLAG(std::string, tier, "isolated", "of the sessions that attack");
 ABSL_FLAG(std::vector<std::string>, foreign, {}, "addresses at which others have memory");
 ABSL_FLAG(int, scale, 1, "floods are so many times as large");
 ABSL_FLAG(std::string, attack, "", "which one");
+ABSL_FLAG(std::string, tls_ca, "", "of a server with TLS");
+ABSL_FLAG(std::string, tls_cert, "", "the attacker's own");
+ABSL_FLAG(std::string, tls_key, "", "its key");
 ABSL_FLAG(bool, honest_first, false, "look whether an honest client is served before it, too");
 ABSL_FLAG(bool, list, false, "print the attacks; with --tier=guarded those that it alone has");
 
@@ -93,7 +96,10 @@ int Main() {
                              absl::GetFlag(FLAGS_log),
                              absl::GetFlag(FLAGS_scale),
                              *tier,
-                             foreign};
+                             foreign,
+                             {.ca = absl::GetFlag(FLAGS_tls_ca),
+                              .cert = absl::GetFlag(FLAGS_tls_cert),
+                              .key = absl::GetFlag(FLAGS_tls_key)}};
   if (absl::GetFlag(FLAGS_honest_first)) {
     if (const absl::Status served = HonestSession(target); !served.ok()) Say(Unprepared(served));
   }

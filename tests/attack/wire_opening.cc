@@ -19,7 +19,7 @@ using warpline_internal::Hello;
 
 // Stopped when no session comes of this first frame, and the channel ends at once.
 WireResult First(const WireTarget& target, uint32_t kind, std::string payload) {
-  auto client = RawClient::Connect(target.endpoint);
+  auto client = RawClient::Connect(target.endpoint, target.tls);
   if (!client.ok()) return Unprepared(client.status());
   (*client)->Send(kind, std::move(payload));
   const auto welcome = (*client)->Expect(kWelcome, kPatience);
@@ -172,7 +172,7 @@ WireResult VanishWhileOpening(const WireTarget& target) {
   const Footprint before = Measure(target);
   const std::set<pid_t> workers = Workers(target);
   for (int i = 0; i < 20 * target.scale; ++i) {
-    auto client = RawClient::Connect(target.endpoint);
+    auto client = RawClient::Connect(target.endpoint, target.tls);
     if (!client.ok()) return Unprepared(client.status());
     (*client)->Send(kHello, hostile::ValidHello(/*resumable=*/i % 2 == 0));
     (*client)->Flush();

@@ -1,5 +1,7 @@
 // Attacks on relays: processes that a session can have started, and connections of others to
 // them.
+#include <poll.h>
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -7,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/unique_fd.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 #include "server/relay/bulk/bulk_server.h"
@@ -14,6 +17,9 @@
 #include "tests/attack/wire_session.h"
 #include "tests/hostile/raw_client.h"
 #include "transport/bulk/bulk_socket.h"
+#include "transport/tcp/connect.h"
+#include "transport/tls/tls_address.h"
+#include "transport/tls/tls_end.h"
 #include "transport/ucx/ucx_address.h"
 #include "transport/ucx/ucx_end.h"
 
@@ -24,7 +30,7 @@ using hostile::RawClient;
 
 // A client that has a session with relays, and speaks for itself from then on.
 absl::StatusOr<std::unique_ptr<RawClient>> OpenOwner(const WireTarget& target) {
-  auto client = RawClient::Connect(target.endpoint);
+  auto client = RawClient::Connect(target.endpoint, target.tls);
   if (!client.ok()) return client.status();
   warpline_internal::Hello hello = HonestHello(/*resumable=*/true);
   hello.set_features(hello.features() | kFeatureRelays);
@@ -79,6 +85,15 @@ absl::StatusOr<std::unique_ptr<RawClient>> OpenWithRelay(const WireTarget& targe
   return client;
 }
 
+// Secrets that are not the relay's.
+std::vector<std::string> WrongSecrets(const warpline_internal::Relay& relay) {
+  std::vector<std::string> wrong(2, relay.secret());
+  wrong[0].front() = static_cast<char>(wrong[0].front() ^ 1);
+  wrong[1].back() = static_cast<char>(wrong[1].back() ^ 1);
+  wrong.emplace_back(relay.secret().size(), '\0');
+  return wrong;
+}
+
 // An attacker that knows where a relay is, and not its secret, connects to it.
 WireResult RelayOfOthers(const WireTarget& target) {
   warpline_internal::Relay relay;
@@ -86,34 +101,54 @@ WireResult RelayOfOthers(const WireTarget& target) {
   if (!client.ok()) return Unprepared(client.status());
   const auto address = UcxAddress::Parse(relay.address());
   if (!address.ok()) return Unprepared(address.status());
-  for (const size_t byte : {size_t{0}, kUcxSecretBytes - 1}) {
-    std::string wrong = relay.secret();
-    wrong[byte] = static_cast<char>(wrong[byte] ^ 1);
+  for (const std::string& wrong : WrongSecrets(relay)) {
     const auto end = UcxEnd::Connect(*address, wrong, absl::Now() + absl::Seconds(1));
     if (end.ok()) return Succeeded("a stranger has the session's relay");
   }
   // Its owner comes all the same.
   const auto end = UcxEnd::Connect(*address, relay.secret(), absl::Now() + kPatience);
   if (!end.ok()) return Succeeded(absl::StrCat("its owner: ", end.status().ToString()));
-  return Stopped("two secrets were not heard");
+  return Stopped("three secrets were not heard");
 }
 
-absl::StatusOr<std::unique_ptr<BulkSocket>> ConnectBulk(const warpline_internal::Relay& relay) {
-  return BulkSocket::Connect(relay.bulk_endpoint(), absl::Now() + kPatience,
+// The attacker does so at a relay with TLS.
+WireResult TlsRelayOfOthers(const WireTarget& target) {
+  warpline_internal::Relay relay;
+  const auto client = OpenWithRelay(target, &relay);
+  if (!client.ok()) return Unprepared(client.status());
+  const auto places = PlacesOf(relay.address());
+  if (!places.has_value()) return Unprepared("a relay without TLS");
+  for (const std::string& wrong : WrongSecrets(relay)) {
+    const auto end = TlsEnd::Connect(*places, wrong, absl::Now() + kPatience);
+    if (end.ok()) return Succeeded("a stranger has the session's relay");
+  }
+  const auto end = TlsEnd::Connect(*places, relay.secret(), absl::Now() + kPatience);
+  if (!end.ok()) return Succeeded(absl::StrCat("its owner: ", end.status().ToString()));
+  return Stopped("three secrets were not heard");
+}
+
+absl::StatusOr<std::unique_ptr<BulkSocket>> ConnectBulk(const warpline_internal::Relay& relay,
+                                                        const std::string& secret) {
+  return BulkSocket::Connect(relay.bulk_endpoint(), secret, 0, absl::Now() + kPatience,
                              BulkSocket::Unreachable::kRefuse);
+}
+
+// Returns where the relay listens for bulk connections.
+std::string PlaceOf(const warpline_internal::Relay& relay) {
+  return std::string(PlacesOf(relay.bulk_endpoint()).value_or(relay.bulk_endpoint()));
 }
 
 // Returns whether the relay hands out the session's memory to a peer that shows this secret.
 absl::StatusOr<bool> HasBulkMemory(const warpline_internal::Relay& relay,
                                    const std::string& secret) {
-  const auto socket = ConnectBulk(relay);
+  const auto socket = ConnectBulk(relay, secret);
+  if (absl::IsUnauthenticated(socket.status())) return false;
   if (!socket.ok()) return socket.status();
   warpline_internal::HostMemoryRequest request;
   request.set_va(kHostArenaBase);
   request.set_bytes(kHostPageBytes);
   BulkFrameHeader answer;
-  return (*socket)->SendHello(secret, 0).ok() &&
-         (*socket)->Send(kBulkMemory, request.SerializeAsString(), {}).ok() &&
+  return (*socket)->Send(kBulkMemory, request.SerializeAsString(), {}).ok() &&
          (*socket)->AwaitReadable(absl::Now() + kPatience) &&
          (*socket)->Receive(&answer, sizeof(answer)).ok();
 }
@@ -123,16 +158,14 @@ WireResult BulkOfOthers(const WireTarget& target) {
   warpline_internal::Relay relay;
   const auto client = OpenWithRelay(target, &relay);
   if (!client.ok()) return Unprepared(client.status());
-  for (const size_t byte : {size_t{0}, relay.secret().size() - 1}) {
-    std::string wrong = relay.secret();
-    wrong[byte] = static_cast<char>(wrong[byte] ^ 1);
+  for (const std::string& wrong : WrongSecrets(relay)) {
     const auto heard = HasBulkMemory(relay, wrong);
     if (!heard.ok()) return Unprepared(heard.status());
     if (*heard) return Succeeded("a stranger has memory of the session");
   }
   const auto owner = HasBulkMemory(relay, relay.secret());
   if (!owner.ok() || !*owner) return Succeeded("its owner is not heard");
-  return Stopped("two secrets were not heard");
+  return Stopped("three secrets were not heard");
 }
 
 // Many clients come there and say nothing. The relay takes connections in their order and makes
@@ -142,9 +175,9 @@ WireResult BulkStrangers(const WireTarget& target) {
   warpline_internal::Relay relay;
   const auto client = OpenWithRelay(target, &relay);
   if (!client.ok()) return Unprepared(client.status());
-  std::vector<std::unique_ptr<BulkSocket>> strangers;
+  std::vector<UniqueFd> strangers;
   for (size_t i = 0; i < kStrangers; ++i) {
-    auto stranger = ConnectBulk(relay);
+    auto stranger = ConnectTcp(PlaceOf(relay), absl::Now() + kPatience);
     if (!stranger.ok()) return Unprepared(stranger.status());
     strangers.push_back(*std::move(stranger));
   }
@@ -157,7 +190,7 @@ WireResult BulkStrangers(const WireTarget& target) {
   if (!heard) return Succeeded("its owner is kept out");
   // One that was sent away has something to receive: the end.
   const auto left = std::count_if(strangers.begin(), strangers.end(), [](const auto& stranger) {
-    return !stranger->AwaitReadable(absl::Now());
+    return PollSocket(stranger.get(), POLLIN, 0) == 0;
   });
   const std::string detail =
       absl::StrCat(left, " of ", kStrangers, " strangers are left, of at most ",
@@ -185,6 +218,9 @@ constexpr WireAttack kAttacks[] = {
     {"relay_bulk_of_others", "-", "", &BulkOfOthers},
     {"relay_bulk_strangers", "-", "", &BulkStrangers},
     {"relay_asks_without_taking", "-", "", &AsksWithoutTaking},
+    {"tls_relay_of_others", "-", "", &TlsRelayOfOthers},
+    {"tls_relay_bulk_of_others", "-", "", &BulkOfOthers},
+    {"tls_relay_strangers", "-", "", &BulkStrangers},
 };
 
 }  // namespace

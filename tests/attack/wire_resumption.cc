@@ -20,7 +20,7 @@ using warpline_internal::Resume;
 // Whether the server resumes on a new connection, which is then in `*client`.
 absl::StatusOr<bool> TryResume(const WireTarget& target, const Resume& resume,
                                std::unique_ptr<RawClient>* client = nullptr) {
-  auto made = RawClient::Connect(target.endpoint);
+  auto made = RawClient::Connect(target.endpoint, target.tls);
   if (!made.ok()) return made.status();
   (*made)->Send(kResume, resume.SerializeAsString());
   const auto resumed = (*made)->Expect(kResumed, kPatience);

@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<WireSession>> WireSession::OpenAt(const WireTarge
 
 absl::StatusOr<std::unique_ptr<WireSession>> WireSession::OpenWith(const WireTarget& target,
                                                                    const Hello& hello) {
-  auto client = RawClient::Connect(target.endpoint);
+  auto client = RawClient::Connect(target.endpoint, target.tls);
   if (!client.ok()) return client.status();
   std::unique_ptr<WireSession> session(new WireSession);
   session->client_ = *std::move(client);

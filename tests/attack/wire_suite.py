@@ -9,14 +9,39 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Row, outcome_of
 
 TIMEOUT_S = 400
+MAKE_CERTS = pathlib.Path(__file__).resolve().parents[2] / "deploy/local/make_certs.sh"
 
 
 def environment():
     return {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
+
+
+class Certificates:
+    """Those of a server and a client, for rows whose names begin with tls_: they have a server with TLS,
+    whose relays are not over UCX."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="warpline-attack-certificates-")
+        subprocess.run(["bash", str(MAKE_CERTS), self._folder.name, "127.0.0.1"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def _of(self, end):
+        return ["--tls_%s=%s/%s" % (flag, self._folder.name, name)
+                for flag, name in (("ca", "ca.crt"), ("cert", end + ".crt"), ("key", end + ".key"))]
+
+    def server(self, row):
+        return [*self._of("server"), "--ucx_networks="] if row.startswith("tls_") else []
+
+    def client(self, row):
+        return self._of("client") if row.startswith("tls_") else []
+
+    def close(self):
+        self._folder.cleanup()
 
 
 class WireSuite:
@@ -30,22 +55,27 @@ class WireSuite:
                                 text=True).stdout
         self.attacks = [line.split() for line in listed.splitlines()]
 
+        self.certificates = Certificates()
+
     def close(self):
-        pass
+        self.certificates.close()
 
     def play(self, name):
+        if self.certificates.server(name):
+            return self._play_apart(name, self.certificates.server(name))
         return outcome_of([self._client, "--endpoint=" + self._server.endpoint,
                            "--pid=%d" % self._server.pid, "--log=%s" % self._server.log_path,
                            "--attack=" + name, self._scale], environment(), TIMEOUT_S)
 
-    def _play_without(self, name, flags):
+    def _play_apart(self, name, flags):
         """Against a server of its own, in a process that ends no other server's children."""
         here = pathlib.Path(__file__).resolve()
         command = [sys.executable, str(here.parents[1] / "with_server.py"),
                    "--bundle=%s" % self._root, "--device=cpu"]
-        command += ["--server_flag=" + flag for flag in ["--warm_workers=0", *flags.split(",")]]
+        command += ["--server_flag=" + flag for flag in ["--warm_workers=0", *flags]]
         return outcome_of([*command, "--", self._client, "--endpoint={endpoint}", "--pid={pid}",
-                           "--log={log}", "--attack=" + name, self._scale], environment(), TIMEOUT_S)
+                           "--log={log}", "--attack=" + name, self._scale,
+                           *self.certificates.client(name)], environment(), TIMEOUT_S)
 
     def rows(self):
         for name, finding, without in self.attacks:
@@ -58,7 +88,7 @@ class WireSuite:
             if outcome == "unprepared":
                 text += "; not prepared, so nothing is shown"
             if without != "-":
-                free, free_detail = self._play_without(name, without)
+                free, free_detail = self._play_apart(name, without.split(","))
                 text += "; with %s: %s" % (without.replace(",", " "), free)
                 if free != "succeeded":
                     verdict = NOT_STOPPED

@@ -203,13 +203,14 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
     port = local_server.free_port()
     variables = dict(variables or {})
     if kill_relays_every_ms:
-        server_flags = [*server_flags, "--ucx_networks=127.0.0.0/8"]
-        variables["WARPLINE_TRANSFER"] = "ucx"
+        # They are of the kind that the flags say, else over UCX.
+        server_flags = server_flags or ["--ucx_networks=127.0.0.0/8"]
+        variables["WARPLINE_TRANSFER"] = "relay"
     flags = ["--device=" + device, "--admin_listen=127.0.0.1:%d" % port, *server_flags]
     with tempfile.TemporaryDirectory(prefix="warpline-cuts-") as folder, \
             local_server.Server(installation, flags) as server:
         # What a first session makes the server open stays open.
-        environment = installation.client_environment(server.endpoint)
+        environment = installation.client_environment(server.endpoint) | variables
         local_server.run_group(commands[0], environment, PROGRAM_TIMEOUT_S)
         while metrics(port).get("warpline_sessions"):
             time.sleep(0.05)

@@ -34,7 +34,7 @@ for _folder in (_HERE, _HERE.parent.parent / "deploy/local", _HERE.parent / "dep
 import local_server  # noqa: E402  (found by the path above)
 
 # A session as from another host, whose client goes on over a relay.
-OVER_UCX = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "ucx"}
+OVER_UCX = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "relay"}
 OUTCOME_TIMEOUT_S = 240
 CALL_TIMEOUT_S = 240
 SETTLE_TIMEOUT_S = 240

@@ -14,7 +14,7 @@
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 #include "proto/wire.h"
-#include "transport/grpc/grpc_client.h"
+#include "transport/registry/dial.h"
 
 namespace warpline::hostile {
 namespace {
@@ -26,10 +26,11 @@ size_t BytesOf(const Frame& frame) { return sizeof(Frame) + frame.payload.size()
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RawClient>> RawClient::Connect(const std::string& address) {
+absl::StatusOr<std::unique_ptr<RawClient>> RawClient::Connect(const std::string& address,
+                                                              const TlsFiles& tls) {
   std::unique_ptr<RawClient> client(new RawClient);
   absl::StatusOr<std::unique_ptr<Channel>> channel =
-      DialGrpc({address}, client.get(), ChannelOptions(), absl::Seconds(60));
+      Dial({.address = address, .tls = tls}, client.get(), ChannelOptions(), absl::Seconds(60));
   if (!channel.ok()) return channel.status();
   client->channel_ = *std::move(channel);
   return client;

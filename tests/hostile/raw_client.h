@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "common/serving/tls_files.h"
 #include "transport/channel.h"
 
 namespace warpline::hostile {
@@ -19,7 +20,9 @@ namespace warpline::hostile {
 // Thread-compatible; the channel's loop is another thread inside.
 class RawClient : private ChannelHandler {
  public:
-  static absl::StatusOr<std::unique_ptr<RawClient>> Connect(const std::string& address);
+  // In plain text where `tls` is empty.
+  static absl::StatusOr<std::unique_ptr<RawClient>> Connect(const std::string& address,
+                                                            const TlsFiles& tls = {});
   // Cancels the stream: the server sees a client that vanished.
   ~RawClient() override;
 

@@ -21,7 +21,7 @@ PROGRAMS = RUNFILES / "tests/uses/programs"
 UCX_PORTS = range(24800, 24816)
 WAYS = {
     "memory": {},
-    "ucx": {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "ucx"},
+    "ucx": {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "relay"},
     "grpc": {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "0"},
 }
 # Says how it was started, as far as `warpline run` has a part in it.
@@ -62,7 +62,7 @@ class GuestTest(unittest.TestCase):
         server = harness.local_server.Server(
             self.installation,
             ["--device=" + harness.DEVICE, "--ucx_networks=127.0.0.0/8",
-             "--ucx_ports=%d-%d" % (UCX_PORTS[0], UCX_PORTS[-1]), *flags], prefix=prefix)
+             "--relay_ports=%d-%d" % (UCX_PORTS[0], UCX_PORTS[-1]), *flags], prefix=prefix)
         server.__enter__()
         self.addCleanup(server.__exit__, None, None, None)
         return server

@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -14,78 +12,57 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "transport/bulk/socket_address.h"
+#include "transport/tcp/connect.h"
+#include "transport/tls/tls_address.h"
+#include "transport/tls/tls_hello.h"
 
 namespace warpline {
 namespace {
 
 // What goes through memory of our own at a time where the kernel does not reach the other.
 constexpr size_t kBounce = 64u << 10;
-// A host that has gone silent is given up after this.
-constexpr int kSilenceSeconds = 10;
-// So often who connects looks whether it is still wanted.
-constexpr int kLookMs = 50;
 // For another thread to receive what this one may not.
 constexpr int kOthersTurnMs = 1;
+// A record of TLS has so much.
+constexpr size_t kRecord = 16u << 10;
 
 absl::Status Lost(const char* what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
-
-void SetOption(int fd, int level, int name, int value) {
-  // Without it the connection is slower, or its end is noticed later.
-  (void)setsockopt(fd, level, name, &value, sizeof(value));
-}
-
-// The events that came, of POLLIN and POLLOUT.
-short Poll(int fd, short events, int timeout_ms) {
-  pollfd polled = {.fd = fd, .events = events, .revents = 0};
-  // An error or an end is found by whoever sends or receives next.
-  if (poll(&polled, 1, timeout_ms) <= 0) return 0;
-  return polled.revents & (POLLERR | POLLHUP | POLLNVAL) ? events : polled.revents;
-}
-
-int MillisecondsUntil(absl::Time until) {
-  const absl::Duration left = std::max(until - absl::Now(), absl::ZeroDuration());
-  return static_cast<int>(
-      absl::ToInt64Milliseconds(std::min(absl::Ceil(left, absl::Milliseconds(1)), absl::Hours(1))));
 }
 
 }  // namespace
 
 BulkSocket::BulkSocket(UniqueFd fd, Unreachable unreachable)
     : fd_(std::move(fd)), unreachable_(unreachable) {
-  SetOption(fd_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  SetOption(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceSeconds * 1000);
-  SetOption(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  SetOption(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kSilenceSeconds / 2);
-  SetOption(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  ExpectSignsOfLife(fd_.get());
 }
 
+BulkSocket::BulkSocket(std::unique_ptr<TlsStream> stream, Unreachable unreachable)
+    : stream_(std::move(stream)), unreachable_(unreachable) {}
+
 absl::StatusOr<std::unique_ptr<BulkSocket>> BulkSocket::Connect(
-    const std::string& endpoint, absl::Time until, Unreachable unreachable,
-    const std::function<bool()>& given_up) {
-  const auto address = SocketAddress::Parse(endpoint);
-  if (!address.ok()) return address.status();
-  UniqueFd fd(socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Lost("no socket");
-  if (connect(fd.get(), address->get(), address->size()) != 0) {
-    if (errno != EINPROGRESS) return Lost("cannot connect");
-    while (Poll(fd.get(), POLLOUT, std::min(MillisecondsUntil(until), kLookMs)) == 0) {
-      if (absl::Now() >= until || (given_up != nullptr && given_up())) {
-        return absl::UnavailableError(absl::StrCat("nobody answers at ", endpoint));
-      }
-    }
-    int error = 0;
-    socklen_t size = sizeof(error);
-    if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
-      errno = error;
-      return Lost("cannot connect");
-    }
+    const std::string& endpoint, std::string_view secret, uint32_t slot, absl::Time until,
+    Unreachable unreachable, const std::function<bool()>& given_up) {
+  const auto encrypted = PlacesOf(endpoint);
+  auto fd = ConnectTcp(encrypted.value_or(endpoint), until, given_up);
+  if (!fd.ok()) return fd.status();
+  if (encrypted.has_value()) {
+    auto stream = TlsStream::Create(*std::move(fd), TlsStream::Role::kConnects, secret);
+    if (!stream.ok()) return stream.status();
+    const absl::Status shaken = (*stream)->AwaitHandshake(until, given_up);
+    if (!shaken.ok()) return shaken;
+    // So little fits into a socket that has just been connected.
+    const TlsHello hello = {slot, 0};
+    const auto greeted = (*stream)->Write(&hello, sizeof(hello));
+    if (!greeted.ok()) return greeted.status();
+    return std::make_unique<BulkSocket>(*std::move(stream), unreachable);
   }
-  const int flags = fcntl(fd.get(), F_GETFL);
-  if (fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) return Lost("no socket");
-  return std::make_unique<BulkSocket>(std::move(fd), unreachable);
+  const int flags = fcntl(fd->get(), F_GETFL);
+  if (fcntl(fd->get(), F_SETFL, flags & ~O_NONBLOCK) != 0) return Lost("no socket");
+  auto socket = std::make_unique<BulkSocket>(*std::move(fd), unreachable);
+  const absl::Status greeted = socket->SendHello(secret, slot);
+  if (!greeted.ok()) return greeted;
+  return socket;
 }
 
 absl::Status BulkSocket::SendHello(std::string_view secret, uint32_t slot) {
@@ -121,6 +98,7 @@ absl::Status BulkSocket::Send(uint32_t kind, std::string_view head, std::string_
 
 absl::Status BulkSocket::SendSome(std::string_view* head, std::string_view* bytes,
                                   const std::function<bool()>& receive) {
+  if (stream_ != nullptr) return SendEncrypted(head, bytes, receive);
   iovec parts[2] = {{const_cast<char*>(head->data()), head->size()},
                     {const_cast<char*>(bytes->data()), bytes->size()}};
   msghdr message = {};
@@ -143,12 +121,46 @@ absl::Status BulkSocket::SendSome(std::string_view* head, std::string_view* byte
     return SendSome(head, &none, receive);
   }
   if (errno != EAGAIN) return Lost("the bulk connection cannot send");
-  if (receive == nullptr) {
-    (void)Poll(fd_.get(), POLLOUT, -1);
-  } else if ((Poll(fd_.get(), POLLOUT | POLLIN, -1) & POLLOUT) == 0 && !receive()) {
-    (void)Poll(fd_.get(), POLLOUT, kOthersTurnMs);
+  AwaitRoom(receive);
+  return absl::OkStatus();
+}
+
+absl::Status BulkSocket::SendEncrypted(std::string_view* head, std::string_view* bytes,
+                                       const std::function<bool()>& receive) {
+  char together[kRecord];
+  const char* from = bytes->data();
+  size_t count = bytes->size();
+  if (!head->empty()) {
+    const size_t of_bytes = std::min(bytes->size(), kRecord - head->size());
+    std::copy(head->begin(), head->end(), together);
+    std::copy_n(bytes->begin(), of_bytes, together + head->size());
+    from = together;
+    count = head->size() + of_bytes;
+  }
+  const auto taken = stream_->Write(from, count);
+  if (!taken.ok()) return taken.status();
+  const size_t of_head = std::min(*taken, head->size());
+  head->remove_prefix(of_head);
+  bytes->remove_prefix(*taken - of_head);
+  const bool last = head->empty() && bytes->empty();
+  while (*taken == 0 || last) {
+    const auto flushed = stream_->Flush();
+    if (!flushed.ok()) return flushed.status();
+    if (*flushed) break;
+    AwaitRoom(receive);
   }
   return absl::OkStatus();
+}
+
+void BulkSocket::AwaitRoom(const std::function<bool()>& receive) {
+  if (receive == nullptr) {
+    (void)PollSocket(fd(), POLLOUT, -1);
+    return;
+  }
+  const bool came = stream_ != nullptr && stream_->HasRead();
+  if ((PollSocket(fd(), POLLOUT | POLLIN, came ? 0 : -1) & POLLOUT) == 0 && !receive()) {
+    (void)PollSocket(fd(), POLLOUT, kOthersTurnMs);
+  }
 }
 
 absl::Status BulkSocket::SendTouching(std::string_view* bytes,
@@ -165,7 +177,18 @@ absl::Status BulkSocket::SendTouching(std::string_view* bytes,
   return absl::OkStatus();
 }
 
+absl::Status BulkSocket::ReceiveDecrypted(void* to, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const auto got = stream_->Read(static_cast<char*>(to) + done, bytes - done);
+    if (!got.ok()) return got.status();
+    done += *got;
+    if (*got == 0) (void)PollSocket(fd(), POLLIN, -1);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status BulkSocket::Receive(void* to, size_t bytes) {
+  if (stream_ != nullptr) return ReceiveDecrypted(to, bytes);
   std::unique_ptr<char[]> bounce;
   for (size_t done = 0; done < bytes;) {
     char* const target = static_cast<char*>(to) + done;
@@ -189,11 +212,12 @@ absl::Status BulkSocket::Receive(void* to, size_t bytes) {
 
 bool BulkSocket::AwaitReadable(absl::Time until) {
   while (true) {
-    if (Poll(fd_.get(), POLLIN, MillisecondsUntil(until)) != 0) return true;
+    if (stream_ != nullptr && stream_->HasRead()) return true;
+    if (PollSocket(fd(), POLLIN, PollMilliseconds(until)) != 0) return true;
     if (absl::Now() >= until) return false;
   }
 }
 
-void BulkSocket::Shut() { (void)shutdown(fd_.get(), SHUT_RDWR); }
+void BulkSocket::Shut() { (void)shutdown(fd(), SHUT_RDWR); }
 
 }  // namespace warpline

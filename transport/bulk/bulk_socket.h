@@ -1,9 +1,9 @@
-// One end of a bulk connection over plain TCP: the bulk frames of proto/frames.h, whose bytes go
-// straight between the socket and the memory where they belong.
+// One end of a bulk connection over TCP: the bulk frames of proto/frames.h, whose bytes go straight
+// between the socket and the memory where they belong.
 //
-// The one who connects sends a BulkSocketHello. From then on a frame is a BulkFrameHeader and its
-// payload, both ways. Nothing is encrypted, and who reads on the way learns the secret: for
-// networks that are trusted.
+// With TLS the end that connects shows the secret by its key, and then sends a TlsHello. In plain
+// text, for networks that are trusted, it sends a BulkSocketHello; an eavesdropper learns the
+// secret. From then on a frame is a BulkFrameHeader and its payload, both ways.
 #ifndef WARPLINE_TRANSPORT_BULK_BULK_SOCKET_H_
 #define WARPLINE_TRANSPORT_BULK_BULK_SOCKET_H_
 
@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
+#include "transport/tls/tls_stream.h"
 
 namespace warpline {
 
@@ -47,16 +48,20 @@ class BulkSocket {
     kTouch,
   };
 
-  // `fd` is connected, and blocks.
+  // In plain text; `fd` is connected, and blocks.
   BulkSocket(UniqueFd fd, Unreachable unreachable);
+  // `stream` has completed its handshake.
+  BulkSocket(std::unique_ptr<TlsStream> stream, Unreachable unreachable);
 
-  // Connects to "10.0.0.1:14701" or "[fd00::1]:14701". INVALID_ARGUMENT for what is no such
-  // address, UNAVAILABLE when nobody has answered until then, or soon after given_up() is true.
+  // Connects the bulk connection of this slot to one of the places of
+  // "10.0.0.1:14701,[fd00::1]:14701" (transport/tcp/connect.h), or with TLS to those of
+  // "tls://10.0.0.1:14701", and says hello. INVALID_ARGUMENT for what is no such address or secret,
+  // UNAVAILABLE when nobody has answered until then, or soon after given_up() is true,
+  // UNAUTHENTICATED for an end that does not know the secret.
   static absl::StatusOr<std::unique_ptr<BulkSocket>> Connect(
-      const std::string& endpoint, absl::Time until, Unreachable unreachable,
-      const std::function<bool()>& given_up = nullptr);
+      const std::string& endpoint, std::string_view secret, uint32_t slot, absl::Time until,
+      Unreachable unreachable, const std::function<bool()>& given_up = nullptr);
 
-  absl::Status SendHello(std::string_view secret, uint32_t slot);
   // Sends a frame whose payload is `head` and `bytes`, and returns when both have been read. While
   // the other end takes no more, and has sent something that was not received, `receive` is called,
   // on this thread, if there is one; it returns whether it has received anything.
@@ -71,12 +76,23 @@ class BulkSocket {
   void Shut();
 
  private:
+  // In plain text.
+  absl::Status SendHello(std::string_view secret, uint32_t slot);
   absl::Status SendSome(std::string_view* head, std::string_view* bytes,
                         const std::function<bool()>& receive);
+  // Sends some with TLS. The head goes into one record with the first bytes.
+  absl::Status SendEncrypted(std::string_view* head, std::string_view* bytes,
+                             const std::function<bool()>& receive);
+  absl::Status ReceiveDecrypted(void* to, size_t bytes);
+  // Waits until more can be sent, or something was received meanwhile.
+  void AwaitRoom(const std::function<bool()>& receive);
   // Moves through memory that is there.
   absl::Status SendTouching(std::string_view* bytes, const std::function<bool()>& receive);
 
+  int fd() const { return stream_ != nullptr ? stream_->fd() : fd_.get(); }
+
   const UniqueFd fd_;
+  const std::unique_ptr<TlsStream> stream_;  // Null in plain text.
   const Unreachable unreachable_;
 };
 

@@ -13,8 +13,12 @@
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "common/unique_fd.h"
 #include "gtest/gtest.h"
-#include "transport/bulk/socket_address.h"
+#include "transport/tcp/socket_address.h"
+#include "transport/tls/tls_address.h"
+#include "transport/tls/tls_hello.h"
+#include "transport/tls/tls_stream.h"
 
 namespace warpline {
 namespace {
@@ -27,7 +31,13 @@ std::string Pattern(size_t bytes) {
   return pattern;
 }
 
-class BulkSocketTest : public testing::Test {
+constexpr char kSecret[] = "0123456789abcdef";
+constexpr uint32_t kSlot = 3;
+
+absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
+
+// In plain text, or with TLS.
+class BulkSocketTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     const auto any = SocketAddress::Of("127.0.0.1", 0);
@@ -37,29 +47,47 @@ class BulkSocketTest : public testing::Test {
     ASSERT_EQ(listen(listener_.get(), 4), 0);
     const auto bound = SocketAddress::OfSocket(listener_.get());
     ASSERT_TRUE(bound.ok());
-    endpoint_ = bound->ToString();
-    auto client = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(60),
-                                      BulkSocket::Unreachable::kTouch);
+    std::thread server([&] { Accept(); });
+    auto client =
+        BulkSocket::Connect(GetParam() ? TlsAddress(bound->ToString()) : bound->ToString(), kSecret,
+                            kSlot, Soon(), BulkSocket::Unreachable::kTouch);
+    server.join();
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
-    server_ = std::make_unique<BulkSocket>(UniqueFd(accept(listener_.get(), nullptr, nullptr)),
-                                           BulkSocket::Unreachable::kRefuse);
+  }
+
+  // Takes the connection, and its hello.
+  void Accept() {
+    UniqueFd fd(accept(listener_.get(), nullptr, nullptr));
+    constexpr auto kRefuse = BulkSocket::Unreachable::kRefuse;
+    if (!GetParam()) {
+      server_ = std::make_unique<BulkSocket>(std::move(fd), kRefuse);
+      BulkSocketHello hello;
+      ASSERT_TRUE(server_->Receive(&hello, sizeof(hello)).ok());
+      EXPECT_EQ(std::string(hello.secret, sizeof(hello.secret)), kSecret);
+      EXPECT_EQ(hello.slot, kSlot);
+      return;
+    }
+    auto stream = TlsStream::Create(std::move(fd), TlsStream::Role::kAccepts, kSecret);
+    ASSERT_TRUE(stream.ok());
+    ASSERT_EQ((*stream)->AwaitHandshake(Soon()), absl::OkStatus());
+    server_ = std::make_unique<BulkSocket>(*std::move(stream), kRefuse);
+    TlsHello hello;
+    ASSERT_TRUE(server_->Receive(&hello, sizeof(hello)).ok());
+    EXPECT_EQ(hello.slot, kSlot);
   }
 
   UniqueFd listener_;
-  std::string endpoint_;
   std::unique_ptr<BulkSocket> client_;
   std::unique_ptr<BulkSocket> server_;
 };
 
-TEST_F(BulkSocketTest, AFrameIsWhatWasSent) {
-  ASSERT_TRUE(client_->SendHello("0123456789abcdef", 3).ok());
+INSTANTIATE_TEST_SUITE_P(Both, BulkSocketTest, testing::Bool(),
+                         [](const auto& of) { return std::string(of.param ? "Tls" : "Plain"); });
+
+TEST_P(BulkSocketTest, AFrameIsWhatWasSent) {
   const std::string bytes = Pattern(kMuch);
   std::thread sender([&] { EXPECT_TRUE(client_->Send(7, "head", bytes).ok()); });
-  BulkSocketHello hello;
-  ASSERT_TRUE(server_->Receive(&hello, sizeof(hello)).ok());
-  EXPECT_EQ(std::string(hello.secret, sizeof(hello.secret)), "0123456789abcdef");
-  EXPECT_EQ(hello.slot, 3u);
   BulkFrameHeader header;
   ASSERT_TRUE(server_->Receive(&header, sizeof(header)).ok());
   EXPECT_EQ(header.kind, 7u);
@@ -68,10 +96,9 @@ TEST_F(BulkSocketTest, AFrameIsWhatWasSent) {
   ASSERT_TRUE(server_->Receive(got.data(), got.size()).ok());
   EXPECT_TRUE(got == "head" + bytes);
   sender.join();
-  EXPECT_FALSE(client_->SendHello("short", 0).ok());
 }
 
-TEST_F(BulkSocketTest, BothMaySendMuchAtATime) {
+TEST_P(BulkSocketTest, BothMaySendMuchAtATime) {
   const std::string bytes = Pattern(kMuch);
   // The server sends all that it has before it receives anything.
   std::thread server([&] {
@@ -125,7 +152,7 @@ class FaultingPages {
   struct sigaction former_ = {};
 };
 
-TEST_F(BulkSocketTest, MemoryThatAHandlerProvidesIsTouched) {
+TEST_P(BulkSocketTest, MemoryThatAHandlerProvidesIsTouched) {
   constexpr size_t kBytes = 1u << 20;
   const FaultingPages pages;
   g_faults = 0;
@@ -149,7 +176,8 @@ TEST_F(BulkSocketTest, MemoryThatAHandlerProvidesIsTouched) {
   EXPECT_GE(g_faults.load(), 128);
 }
 
-TEST_F(BulkSocketTest, WhatIsNotToBeTouchedFails) {
+TEST_P(BulkSocketTest, WhatIsNotToBeTouchedFails) {
+  if (GetParam()) GTEST_SKIP() << "TLS reads and writes memory itself";
   void* const none = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_TRUE(client_->Send(1, "", "bytes").ok());
   EXPECT_EQ(server_->Receive(none, 4).code(), absl::StatusCode::kUnavailable);
@@ -158,7 +186,7 @@ TEST_F(BulkSocketTest, WhatIsNotToBeTouchedFails) {
   munmap(none, 4096);
 }
 
-TEST_F(BulkSocketTest, AnEndIsNoticed) {
+TEST_P(BulkSocketTest, AnEndIsNoticed) {
   EXPECT_FALSE(client_->AwaitReadable(absl::Now() + absl::Milliseconds(5)));
   std::thread waiting([&] {
     char byte;
@@ -173,7 +201,7 @@ TEST_F(BulkSocketTest, AnEndIsNoticed) {
   EXPECT_FALSE(server_->Receive(&byte, 1).ok());
 }
 
-TEST_F(BulkSocketTest, OneThatWaitsForRoomIsWoken) {
+TEST_P(BulkSocketTest, OneThatWaitsForRoomIsWoken) {
   std::thread waiting([&] {
     const std::string bytes = Pattern(4 * kMuch);
     EXPECT_FALSE(client_->Send(1, "", bytes).ok());
@@ -184,15 +212,19 @@ TEST_F(BulkSocketTest, OneThatWaitsForRoomIsWoken) {
 }
 
 TEST(BulkSocketConnectTest, NobodyThere) {
-  for (const char* text : {"", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "localhost:5",
-                           "[127.0.0.1]:5", "::1:5", "[::1]", "a:b:c"}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(
-        BulkSocket::Connect(text, absl::Now(), BulkSocket::Unreachable::kRefuse).status()))
-        << text;
+  constexpr auto kRefuse = BulkSocket::Unreachable::kRefuse;
+  for (const std::string text : {"", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "[127.0.0.1]:5",
+                                 "::1:5", "[::1]", "a:b:c"}) {
+    for (const std::string& endpoint : {text, TlsAddress(text)}) {
+      EXPECT_TRUE(absl::IsInvalidArgument(
+          BulkSocket::Connect(endpoint, kSecret, kSlot, absl::Now(), kRefuse).status()))
+          << endpoint;
+    }
   }
-  EXPECT_TRUE(absl::IsUnavailable(BulkSocket::Connect("127.0.0.1:1", absl::Now() + absl::Seconds(1),
-                                                      BulkSocket::Unreachable::kRefuse)
-                                      .status()));
+  for (const std::string endpoint : {"127.0.0.1:1", "tls://127.0.0.1:1"}) {
+    EXPECT_TRUE(absl::IsUnavailable(
+        BulkSocket::Connect(endpoint, kSecret, kSlot, Soon(), kRefuse).status()));
+  }
 }
 
 TEST(SocketAddressTest, TextStaysTheSame) {

@@ -35,7 +35,7 @@ namespace warpline {
 // How many bytes of secret a connection has.
 inline constexpr size_t kUcxSecretBytes = 16;
 
-class UcxEnd : public LinkEnd, private ucx_internal::UcxWorkerEvents {
+class UcxEnd : public AwaitedEnd, private ucx_internal::UcxWorkerEvents {
  public:
   // Loads what the other two would load. UNAVAILABLE where UCX is not to be had.
   static absl::Status Load();
@@ -56,8 +56,7 @@ class UcxEnd : public LinkEnd, private ucx_internal::UcxWorkerEvents {
   // Of an end that listens, before anything else: waits until the other end has shown the secret.
   // UNAVAILABLE when it has not until then.
   absl::Status AwaitPeer(absl::Time until) RUNS_ON(channel_loop);
-  // Of the same, then: lets the other end in. In its place PutEnd() refuses it.
-  void Welcome() RUNS_ON(channel_loop);
+  void Welcome() RUNS_ON(channel_loop) override;
 
   Taken Take(Frame* frame, absl::Status* why) RUNS_ON(channel_loop) override;
   bool HasRoom() RUNS_ON(channel_loop) override;

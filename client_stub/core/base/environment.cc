@@ -68,7 +68,7 @@ Environment ReadEnvironment() {
     environment.resume = absl::Seconds(seconds);
   }
   const std::string transfer = Variable("WARPLINE_TRANSFER");
-  environment.transfer = transfer != "0" && transfer != "ucx";
+  environment.transfer = transfer != "0" && transfer != "relay";
   environment.relays = transfer != "0" && transfer != "local";
   environment.share_memory = Variable("WARPLINE_SHARE_MEMORY") != "0";
   const std::string guard = Variable("WARPLINE_GUARD");

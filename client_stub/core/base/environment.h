@@ -15,7 +15,7 @@
 //   WARPLINE_CONNECT_TIMEOUT  for how many seconds cuInit waits for a connection (5)
 //   WARPLINE_RESUME_SECONDS   how long a lost connection is tried again (30; 0: not at all)
 //   WARPLINE_TRANSFER         where the session may go on once it is open: "local", through shared
-//                             memory or a socket of this host; "ucx"; "0", nowhere; else wherever
+//                             memory or a socket of this host; "relay"; "0", nowhere; else wherever
 //                             it can
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
 //   WARPLINE_TIER             what keeps the session apart from others: "guarded", in a context

@@ -12,19 +12,19 @@
 namespace warpline::stub {
 namespace {
 
-// One thread copies less than this alone: the others would have to wake up first.
-constexpr uint64_t kSharedBytes = 4u << 20;
 // The pieces that copies which return at once leave for those that threads wait for.
 constexpr size_t kLeftForOthers = 2;
 
 }  // namespace
 
 Staging* BulkCopies::Choose(uint64_t (Staging::*least)() const, uint64_t bytes, int* parts) {
-  const int wanted = bytes < kSharedBytes ? 1 : threads_.parts();
   for (Staging* const staging :
        std::initializer_list<Staging*>{&shared_, &by_relay_, &by_server_}) {
     if (bytes < (staging->*least)()) continue;
-    *parts = staging->Reserve(bytes, wanted);
+    const bool shared = bytes >= staging->least_shared();
+    const uint64_t units = shared ? bytes / staging->part_unit() : 1;
+    *parts = staging->Reserve(bytes, static_cast<int>(std::min<uint64_t>(
+                                         units, static_cast<uint64_t>(threads_.parts()))));
     if (*parts > 0) return staging;
     if (staging->Soon()) return nullptr;
   }
@@ -32,12 +32,11 @@ Staging* BulkCopies::Choose(uint64_t (Staging::*least)() const, uint64_t bytes, 
 }
 
 template <typename Copy>
-CUresult BulkCopies::InParts(int parts, uint64_t piece_bytes, uint64_t bytes, uint64_t* done,
-                             Copy copy) {
+CUresult BulkCopies::InParts(int parts, uint64_t unit, uint64_t bytes, uint64_t* done, Copy copy) {
   if (parts == 1) return copy(0, 0, bytes, done);
   const auto count = static_cast<uint64_t>(parts);
-  const uint64_t pieces = (bytes + piece_bytes - 1) / piece_bytes;
-  const uint64_t each = (pieces + count - 1) / count * piece_bytes;
+  const uint64_t units = (bytes + unit - 1) / unit;
+  const uint64_t each = (units + count - 1) / count * unit;
   struct Outcome {
     CUresult result = CUDA_SUCCESS;
     uint64_t done = 0;
@@ -63,7 +62,7 @@ CUresult BulkCopies::CopyIn(Stream* stream, uint64_t to, const void* from, uint6
   Staging* const staging = Choose(&Staging::least_in, bytes, &parts);
   if (staging == nullptr) return CUDA_SUCCESS;
   const char* const source = static_cast<const char*>(from);
-  return InParts(parts, staging->pool(0).piece_bytes(), bytes, done,
+  return InParts(parts, staging->part_unit(), bytes, done,
                  [&](int part, uint64_t offset, uint64_t part_bytes, uint64_t* part_done) {
                    return PartCopy(commands_, staging, part, stream)
                        .In(to + offset, source + offset, part_bytes, notice, part_done);
@@ -78,7 +77,7 @@ CUresult BulkCopies::CopyOut(Stream* stream, void* to, uint64_t from, uint64_t b
   if (staging == nullptr) return CUDA_SUCCESS;
   char* const target = static_cast<char*>(to);
   std::atomic<uint64_t> last{0};
-  WARPLINE_TRY(InParts(parts, staging->pool(0).piece_bytes(), bytes, done,
+  WARPLINE_TRY(InParts(parts, staging->part_unit(), bytes, done,
                        [&](int part, uint64_t offset, uint64_t part_bytes, uint64_t* part_done) {
                          return PartCopy(commands_, staging, part, stream)
                              .Out(target + offset, from + offset, part_bytes, part_done, &last);

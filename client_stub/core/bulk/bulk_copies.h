@@ -87,10 +87,9 @@ class BulkCopies {
   // Returns the first staging memory whose least() is at most `bytes` and that has room, and sets
   // `*parts` to the number of parts. Returns null if there is none now.
   Staging* Choose(uint64_t (Staging::*least)() const, uint64_t bytes, int* parts);
-  // Cuts a copy into parts of whole pieces for the copying threads: copy(part, offset, bytes,
-  // done).
+  // Cuts a copy into parts of whole units for the copying threads: copy(part, offset, bytes, done).
   template <typename Copy>
-  CUresult InParts(int parts, uint64_t piece_bytes, uint64_t bytes, uint64_t* done, Copy copy);
+  CUresult InParts(int parts, uint64_t unit, uint64_t bytes, uint64_t* done, Copy copy);
 
   Commands* const commands_;
   SharedStaging shared_;

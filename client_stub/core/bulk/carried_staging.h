@@ -26,6 +26,8 @@ class CarriedStaging final : public Staging {
 
   uint64_t least_in() const override { return least_.in; }
   uint64_t least_out() const override { return least_.out; }
+  // A network is slower than a thread is to wake up.
+  uint64_t part_unit() const override { return 256u << 10; }
   size_t ahead() const override { return 4; }  // More pieces would fall out of the caches.
   int Reserve(uint64_t bytes, int parts) override;
   bool Soon() const override { return memory_->Connecting(); }

@@ -26,6 +26,9 @@ class SharedStaging final : public Staging {
 
   uint64_t least_in() const override { return kLeastIn; }
   uint64_t least_out() const override { return 0; }
+  uint64_t part_unit() const override { return pool_.piece_bytes(); }
+  // The other threads have to wake up first.
+  uint64_t least_shared() const override { return 4u << 20; }
   size_t ahead() const override { return 1; }  // The processor copies at once.
   int Reserve(uint64_t bytes, int parts) override;
   PiecePool& pool(int) override { return pool_; }

@@ -23,6 +23,11 @@ class Staging {
   // Return the smallest copies for which it pays, to the device and to the host, in bytes.
   virtual uint64_t least_in() const = 0;
   virtual uint64_t least_out() const = 0;
+  // Returns how much work of a copy, in bytes, is worth another thread. Parts have as much, or a
+  // multiple of it, but for the last one.
+  virtual uint64_t part_unit() const = 0;
+  // Returns the smallest copy that has several parts.
+  virtual uint64_t least_shared() const { return 2 * part_unit(); }
   // Returns how many pieces of a part may be on their way to or from staging memory at a time.
   virtual size_t ahead() const = 0;
 

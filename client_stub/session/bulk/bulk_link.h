@@ -1,7 +1,7 @@
 // The client's end of the bulk connection in one slot: one connection after another.
 //
 //   ChannelBulkLink  over a channel, to the server: gRPC with TLS, through whatever lies between.
-//   SocketBulkLink   over plain TCP, to the session's relay: where the network is trusted.
+//   SocketBulkLink   over TCP, to the session's relay.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_BULK_BULK_LINK_H_
 #define WARPLINE_CLIENT_STUB_SESSION_BULK_BULK_LINK_H_
 

@@ -42,11 +42,12 @@ absl::Status SocketBulkLink::Connect(absl::Duration deadline) {
   Disconnect();
   const RelayTarget::Address address = target_->Get();
   if (address.endpoint.empty()) return absl::UnavailableError("the session has no relay");
-  auto connected = BulkSocket::Connect(address.endpoint, absl::Now() + deadline,
-                                       BulkSocket::Unreachable::kTouch, [this] {
-                                         MutexLock lock(&mu_);
-                                         return stopped_;
-                                       });
+  auto connected =
+      BulkSocket::Connect(address.endpoint, address.secret, slot_, absl::Now() + deadline,
+                          BulkSocket::Unreachable::kTouch, [this] {
+                            MutexLock lock(&mu_);
+                            return stopped_;
+                          });
   if (!connected.ok()) return connected.status();
   const std::shared_ptr<BulkSocket> socket = *std::move(connected);
   const absl::Cleanup done = [this] {
@@ -58,17 +59,12 @@ absl::Status SocketBulkLink::Connect(absl::Duration deadline) {
     if (stopped_) return absl::CancelledError("the session ends");
     connecting_ = socket;
   }
-  const absl::Status introduced = Introduce(socket.get(), address.secret);
-  if (!introduced.ok()) return introduced;
+  const absl::Status has_memory = AskForMemory(socket.get());
+  if (!has_memory.ok()) return has_memory;
   MutexLock lock(&mu_);
   socket_ = socket;
   up_.store(true, std::memory_order_release);
   return absl::OkStatus();
-}
-
-absl::Status SocketBulkLink::Introduce(BulkSocket* socket, const std::string& secret) {
-  const absl::Status greeted = socket->SendHello(secret, slot_);
-  return greeted.ok() ? AskForMemory(socket) : greeted;
 }
 
 absl::Status SocketBulkLink::AskForMemory(BulkSocket* socket) {

@@ -1,5 +1,5 @@
-// A bulk link over plain TCP, to the session's relay. The threads that copy send and receive
-// themselves, straight from and into the application's memory.
+// A bulk link over TCP, with TLS or in plain text, to the session's relay. The threads that copy
+// send and receive themselves, straight from and into the application's memory.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_BULK_SOCKET_BULK_LINK_H_
 #define WARPLINE_CLIENT_STUB_SESSION_BULK_SOCKET_BULK_LINK_H_
 
@@ -49,8 +49,7 @@ class SocketBulkLink final : public BulkLink {
     BulkTicket ticket;
   };
 
-  // Of Connect(): shows the secret and gets the slot's memory.
-  absl::Status Introduce(BulkSocket* socket, const std::string& secret);
+  // Gets the slot's memory.
   absl::Status AskForMemory(BulkSocket* socket);
 
   // Begins a put, or a get where `to` is not null.

@@ -18,7 +18,7 @@
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 #include "transport/bulk/bulk_socket.h"
-#include "transport/bulk/socket_address.h"
+#include "transport/tcp/socket_address.h"
 
 namespace warpline::stub {
 namespace {

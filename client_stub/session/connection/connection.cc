@@ -191,9 +191,25 @@ void Connection::StartRedialer() {
   changed_.NotifyAll();
 }
 
+void Connection::CheckMove(DialTarget target) {
+  const bool reachable = target.reachable();
+  target.reachable = nullptr;
+  if (!reachable) {
+    if (const LogPermit permit = log_->Ask(kNoRelayLine)) {
+      permit.Info("the session has no connections of its own: nobody answers at ", target.endpoint);
+    }
+    return;
+  }
+  MutexLock lock(&mu_);
+  if (move_to_.has_value()) return;  // It goes elsewhere meanwhile.
+  move_to_ = std::move(target);
+  move_at_ = absl::Now();
+}
+
 void Connection::RunRedialer() {
   while (true) {
     bool moving;
+    std::optional<DialTarget> unchecked;
     {
       MutexLock lock(&mu_);
       while (!stopping_ && state_ != ConnectionState::kOver && !RedialDue()) {
@@ -205,7 +221,9 @@ void Connection::RunRedialer() {
       }
       if (stopping_ || state_ == ConnectionState::kOver) return;
       moving = state_ == ConnectionState::kUp;
-      if (moving) {
+      if (moving && move_to_->reachable != nullptr) {
+        unchecked = std::exchange(move_to_, std::nullopt);
+      } else if (moving) {
         state_ = ConnectionState::kMoving;
         endpoints_.insert(endpoints_.begin(), *std::exchange(move_to_, std::nullopt));
       } else {
@@ -214,6 +232,10 @@ void Connection::RunRedialer() {
                          "; the session waits and will be resumed");
         }
       }
+    }
+    if (unchecked.has_value()) {
+      CheckMove(*std::move(unchecked));
+      continue;
     }
     DropChannel();
     {
@@ -248,7 +270,8 @@ void Connection::Redial(bool moving) {
     if (used_up) {
       if (absl::IsCancelled(status)) continue;
       if (const LogPermit permit = log_->Ask(kNoRelayLine)) {
-        permit.Warning("the session does not go on over UCX: ", std::string(status.message()));
+        permit.Warning("the session has no connections of its own: ",
+                       std::string(status.message()));
       }
       continue;
     }

@@ -93,6 +93,8 @@ class Connection {
   // Whether the redialer has another channel to get.
   bool RedialDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartRedialer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Asks whether the target can be reached, and moves there if so.
+  void CheckMove(DialTarget target) RUNS_ON(on_redialer_);
   void RunRedialer() RUNS_ON(on_redialer_);
   void Redial(bool moving) RUNS_ON(on_redialer_);
   absl::Status TryResume(const DialTarget& target, absl::Time deadline) RUNS_ON(on_redialer_);

@@ -23,6 +23,9 @@ struct DialTarget {
   std::string secret = {};
   // It is good for one connection, and not to be dialled again.
   bool once = false;
+  // Returns whether the other end answers there. Where it is set, a session calls it before it
+  // leaves the connection that it has. Blocks.
+  std::function<bool()> reachable = nullptr;
 };
 
 // Opens a channel to the server at an address and returns it, or the reason why not, within the

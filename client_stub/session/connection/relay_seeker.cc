@@ -2,18 +2,36 @@
 
 #include <cstddef>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client_stub/session/status/session_log.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
+#include "transport/tcp/connect.h"
+#include "transport/tls/tls_address.h"
 
 namespace warpline::stub {
 namespace {
 
 constexpr size_t kMaxText = 256;
+// For a relay's port to answer.
+constexpr absl::Duration kPatience = absl::Seconds(3);
 
 }  // namespace
 
-void RelaySeeker::Start() {
+std::string PlacesOfRelay(absl::string_view endpoint, absl::string_view place) {
+  const size_t end = endpoint.rfind(':'), port = place.rfind(':');
+  const absl::string_view host = endpoint.substr(0, end);
+  const bool is_host = end != absl::string_view::npos && port != absl::string_view::npos &&
+                       !host.empty() && !absl::StrContains(endpoint, '/') && host != "unix" &&
+                       host != place.substr(0, port) && !absl::StrContains(host, ',');
+  if (!is_host) return std::string(place);
+  return absl::StrCat(host, place.substr(port), ",", place);
+}
+
+void RelaySeeker::Start(const std::string& endpoint) {
+  endpoint_ = endpoint;
   started_.store(true);
   Ask();
 }
@@ -27,13 +45,21 @@ bool RelaySeeker::OnRelay(std::string_view payload) {
   }
   if (relay.address().empty()) {
     if (const LogPermit permit = log_->Ask(kNoRelayLine)) {
-      permit.Info("the session does not go on over UCX: ", relay.refusal().substr(0, kMaxText));
+      permit.Info("the session has no connections of its own: ",
+                  relay.refusal().substr(0, kMaxText));
     }
     return true;
   }
   bulk_endpoint_ = relay.bulk_endpoint();
   secret_ = relay.secret();
-  connection_->MoveTo({.endpoint = relay.address(), .secret = relay.secret(), .once = true});
+  DialTarget target = {.endpoint = relay.address(), .secret = relay.secret(), .once = true};
+  if (const auto place = PlacesOf(relay.address()); place.has_value()) {
+    const std::string places = PlacesOfRelay(endpoint_, *place);
+    target.endpoint = bulk_endpoint_ = TlsAddress(places);
+    // Its port may be closed to this host.
+    target.reachable = [places] { return ConnectTcp(places, absl::Now() + kPatience).ok(); };
+  }
+  connection_->MoveTo(target);
   return true;
 }
 

@@ -1,5 +1,5 @@
-// Moves a session to UCX: it asks the server for a relay, goes on there, and asks for another when
-// it has lost one. The server's answers are untrusted, like every frame.
+// Moves a session to connections of its own: it asks the server for a relay, goes on there, and
+// asks for another when it has lost one. The server's answers are untrusted, like every frame.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_RELAY_SEEKER_H_
 #define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_RELAY_SEEKER_H_
 
@@ -10,12 +10,18 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
 #include "common/log/log_budget.h"
 #include "transport/channel_loop.h"
 
 namespace warpline::stub {
+
+// Returns the places at which a relay is tried that listens at `place` ("10.0.0.5:14701"), for a
+// session that was opened at `endpoint`. The port at the endpoint's host comes first: the address
+// that a server has need not be the one at which clients reach it.
+std::string PlacesOfRelay(absl::string_view endpoint, absl::string_view place);
 
 class RelaySeeker {
  public:
@@ -27,9 +33,9 @@ class RelaySeeker {
   RelaySeeker(ControlQueue* control, Connection* connection, OnBulk on_bulk, LogBudget* log)
       : control_(control), connection_(connection), on_bulk_(std::move(on_bulk)), log_(log) {}
 
-  // The session is open and the server offers relays: asks for the first. Called once, on any
-  // thread.
-  void Start();
+  // The session is open at `endpoint` and the server offers relays: asks for the first. Called
+  // once, on any thread.
+  void Start(const std::string& endpoint);
 
   // A frame kRelay. False for one that a correct server does not send.
   bool OnRelay(std::string_view payload) RUNS_ON(channel_loop);
@@ -44,6 +50,7 @@ class RelaySeeker {
   Connection* const connection_;
   const OnBulk on_bulk_;
   LogBudget* const log_;
+  std::string endpoint_;  // Constant once started.
   std::atomic<bool> started_{false};
   // The bulk endpoint and the secret of the relay that the server named last.
   std::string bulk_endpoint_ ABSL_GUARDED_BY(channel_loop);

@@ -159,7 +159,8 @@ bool SessionLoop::HandleResumed(std::string_view payload, std::string* problem) 
   Add(connection_->moving() ? &counters.transfers : &counters.resumes, 1);
   receipts_.NoteSaid();
   connection_->SetResumed();
-  const bool by_relay = std::string_view(parts_.commands->channel().transport()) == "ucx";
+  const std::string_view transport = parts_.commands->channel().transport();
+  const bool by_relay = transport == "ucx" || transport == "tls";
   if (!lost_) parts_.relays->OnResumed(connection_->moving(), by_relay);
   parts_.memory->ReadBackAgain();
   return true;

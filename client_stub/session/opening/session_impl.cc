@@ -97,7 +97,7 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if (other.has_value()) {
     connection_.MoveTo(*other, kSettling);
   } else if (!there && options.relays && (welcomed.terms.features & kFeatureRelays) != 0) {
-    relays_.Start();
+    relays_.Start(options.endpoint);
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "common/log/log_capture.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
+#include "proto/session.pb.h"
 
 namespace warpline::stub {
 namespace {
@@ -267,6 +268,21 @@ TEST_F(SessionResumeTest, MovesToAnotherAddressAndBackWhenThatFails) {
   // The address that worked before is tried first.
   EXPECT_EQ(elsewhere.load(), 2);
   Work(3);
+}
+
+TEST_F(SessionResumeTest, ARelayThatDoesNotAnswerCostsNoConnection) {
+  SetLogLevel(LogLevel::kInfo);
+  const LogCapture log;
+  server_.relays = true;
+  Open();
+  warpline_internal::Relay relay;
+  relay.set_address("tls://127.0.0.1:1");  // Nobody listens there.
+  relay.set_secret("0123456789abcdef");
+  server_.Send(kRelay, relay.SerializeAsString());
+  while (log.LinesWith("no connections of its own").empty()) Work(1);
+  Work(2);
+  EXPECT_EQ(server_.resumes(), 0);
+  EXPECT_EQ(session_->counters().transfers.load(), 0);
 }
 
 TEST_F(SessionResumeTest, ThreadsThatSendMeanwhileOnlyWait) {

@@ -96,7 +96,8 @@ void FakeServer::OnHello(const Frame& frame) {
   welcome.set_version(kProtocolVersion);
   welcome.set_session(7);
   welcome.set_secret("secret");
-  welcome.set_features(kFeatureRefusals | (resumable ? kFeatureResume : kFeatureNone));
+  welcome.set_features(kFeatureRefusals | (resumable ? kFeatureResume : kFeatureNone) |
+                       (relays ? kFeatureRelays : kFeatureNone));
   auto* device = welcome.mutable_device();
   device->set_name("Fake device");
   device->set_uuid(std::string(16, 'u'));

@@ -43,6 +43,7 @@ class FakeServer {
   std::function<bool(const warpline_internal::ReadBack&, warpline_internal::ReadBackDone*)>
       on_read_back;
   bool resumable = false;                // Sessions outlive their connection.
+  bool relays = false;                   // Offers relays.
   bool silent = false;                   // Never welcomes.
   std::atomic<bool> hold_memory{false};  // Never answers requests for memory.
   bool record_commands = true;           // Off for benchmarks.

@@ -686,7 +686,8 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.entitlement.slice.resident_bytes = membership_.ResidentBytes();
   snapshot.tier = TierName(IsGuarded(hello_) ? Tier::kGuarded : Tier::kIsolated);
   // A relay comes as any client does that shares memory with the server.
-  const std::string transport = relay_.connected() ? "ucx" : port_->transport();
+  const std::string transport =
+      relay_.transport() != nullptr ? relay_.transport() : port_->transport();
   snapshot.client = {hello_.program(),       hello_.pid(),  hello_.boot_id(),
                      hello_.pid_namespace(), lines_.peer(), transport};
   snapshot.worker_pid = state_ == State::kSuspended ? 0 : worker_.pid();

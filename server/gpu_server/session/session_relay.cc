@@ -15,7 +15,7 @@ namespace {
 
 // That a relay may reach. One that behaves has a slot's each.
 constexpr size_t kMostSegments = 16;
-// What UcxEnd wants to see.
+// UcxEnd wants so many, and they are enough for a key of TLS.
 constexpr size_t kSecretBytes = 16;
 // Each relay is a process that is started, so after one the client waits for the next; the time
 // doubles.
@@ -35,7 +35,13 @@ SessionRelay::SessionRelay(EventLoop* control, EventLoop* spawner, const RelayOp
       interval_(kFirstInterval) {}
 
 bool SessionRelay::Offered() const {
-  return options_ != nullptr && options_->networks.Contains(IpOfPeer(lines_->peer()));
+  if (options_ == nullptr) return false;
+  const std::string ip = IpOfPeer(lines_->peer());
+  return !ip.empty() && (options_->tls || options_->ucx_networks.Contains(ip));
+}
+
+bool SessionRelay::OverUcx() const {
+  return options_->ucx_networks.Contains(IpOfPeer(lines_->peer()));
 }
 
 void SessionRelay::OnAsk() {
@@ -58,7 +64,7 @@ void SessionRelay::Begin() {
   answered_ = false;
   RelayEvents* const events = this;
   relay_ = std::make_shared<RelayProcess>(control_, spawner_, events);
-  relay_->Start(*options_, IpOfPeer(lines_->peer()), secret_);
+  relay_->Start(*options_, IpOfPeer(lines_->peer()), secret_, OverUcx());
 }
 
 void SessionRelay::OnRelayReady(const std::string& address, const std::string& bulk_endpoint) {

@@ -1,5 +1,5 @@
-// A session's relay, by which its client goes on over UCX: there is one at a time, and the client
-// asks for it.
+// A session's relay, by which its client goes on over connections of its own: there is one at a
+// time, and the client asks for it.
 #ifndef WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_RELAY_H_
 #define WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_RELAY_H_
 
@@ -38,8 +38,10 @@ class SessionRelay : private RelayEvents {
   void OnAsk() RUNS_ON(control_loop);
   // Returns whether the relay may reach the segment of host memory at this address.
   bool Reaches(uint64_t va) const RUNS_ON(control_loop) { return reaches_.contains(va); }
-  // Whether the client has come over it.
-  bool connected() const RUNS_ON(control_loop) { return connected_; }
+  // Returns how the client has come: "ucx" or "tls", null where it has not.
+  const char* transport() const RUNS_ON(control_loop) {
+    return !connected_ ? nullptr : OverUcx() ? "ucx" : "tls";
+  }
   void End() RUNS_ON(control_loop);
 
  private:
@@ -53,6 +55,7 @@ class SessionRelay : private RelayEvents {
   }
   void OnRelayOver(const std::string& why) RUNS_ON(control_loop) override;
 
+  bool OverUcx() const RUNS_ON(control_loop);
   // Starts it.
   void Begin() RUNS_ON(control_loop);
   void Refuse(const std::string& why) RUNS_ON(control_loop);

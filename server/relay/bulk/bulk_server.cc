@@ -12,11 +12,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/crypto/secret.h"
 #include "proto/relay.pb.h"
 #include "server/hostlink/process/packet_socket.h"
-#include "transport/bulk/socket_address.h"
+#include "transport/tcp/socket_address.h"
 
 namespace warpline::relay {
 namespace {
@@ -24,7 +25,9 @@ namespace {
 using warpline_internal::FromRelay;
 using warpline_internal::ToRelay;
 
-constexpr int kBacklog = 16;
+constexpr int kBacklog = 128;
+// So many connections are taken before others have their turn.
+constexpr int kTakenAtOnce = 16;
 // To show the secret.
 constexpr absl::Duration kStrangersPatience = absl::Seconds(2);
 // Bytes that were moved are told so much later.
@@ -53,10 +56,11 @@ absl::StatusOr<UniqueFd> ListenForBulk(const std::string& ip, uint32_t first_por
       absl::StrCat("no port from ", first_port, " to ", last_port, " is free"));
 }
 
-BulkServer::BulkServer(UniqueFd listening, int server, std::string secret)
+BulkServer::BulkServer(UniqueFd listening, int server, std::string secret, bool tls)
     : listening_(std::move(listening)),
       server_(server),
       secret_(std::move(secret)),
+      tls_(tls),
       memory_([this](uint32_t slot, uint64_t va, uint64_t bytes) {
         FromRelay message;
         message.mutable_memory()->set_slot(slot);
@@ -73,7 +77,7 @@ BulkServer::BulkServer(UniqueFd listening, int server, std::string secret)
     });
     listening_watch_ = loop_.Watch(listening_.get(), [this] {
       bulk_loop.AssertOnLoop();
-      OnConnection();
+      OnConnections();
     });
   });
 }
@@ -109,16 +113,30 @@ void BulkServer::OnServer() {
   }
 }
 
-void BulkServer::OnConnection() {
-  UniqueFd fd(accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!fd.valid()) return;
+void BulkServer::OnConnections() {
+  for (int i = 0; i < kTakenAtOnce; ++i) {
+    UniqueFd fd(accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) return;
+    OnConnection(std::move(fd));
+  }
+}
+
+void BulkServer::OnConnection(UniqueFd fd) {
   // Who came first has had its time: one that floods keeps nobody else out for long.
   if (strangers_.size() >= kMostStrangers) Forget(strangers_.begin()->first);
+  const int watched = fd.get();
+  std::unique_ptr<TlsStream> stream;
+  if (tls_) {
+    auto made = TlsStream::Create(std::move(fd), TlsStream::Role::kAccepts, secret_);
+    if (!made.ok()) return;
+    stream = *std::move(made);
+  }
   const uint64_t id = ++last_id_;
   Stranger& stranger = strangers_[id];
-  stranger.watch = loop_.Watch(fd.get(), [this, id] {
+  stranger.stream = std::move(stream);
+  stranger.watch = loop_.Watch(watched, [this, id] {
     bulk_loop.AssertOnLoop();
-    OnHello(id);
+    tls_ ? OnTlsHello(id) : OnHello(id);
   });
   stranger.timer = loop_.RunAfter(kStrangersPatience, [this, id] {
     bulk_loop.AssertOnLoop();
@@ -141,7 +159,52 @@ void BulkServer::OnHello(uint64_t id) {
   StopWatching(&stranger.watch);
   UniqueFd fd = std::move(stranger.fd);
   Forget(id);
-  if (knows && hello.slot < connections_.size()) Welcome(std::move(fd), hello);
+  if (!knows) return;
+  const int flags = fcntl(fd.get(), F_GETFL);
+  if (flags < 0 || fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) return;
+  Welcome(std::make_unique<BulkSocket>(std::move(fd), BulkSocket::Unreachable::kRefuse),
+          hello.slot);
+}
+
+void BulkServer::OnTlsHello(uint64_t id) {
+  Stranger& stranger = strangers_.at(id);
+  if (!stranger.shaken) {
+    const auto step = stranger.stream->Shake();
+    // A new socket takes all that this end says: a client for which it has to wait is none.
+    if (!step.ok() || *step == TlsStream::Step::kWrites) return Forget(id);
+    stranger.shaken = *step == TlsStream::Step::kDone;
+    if (!stranger.shaken) return;
+  }
+  while (stranger.got < sizeof(stranger.tls_hello)) {
+    char* const to = reinterpret_cast<char*>(&stranger.tls_hello) + stranger.got;
+    const auto got = stranger.stream->Read(to, sizeof(stranger.tls_hello) - stranger.got);
+    if (!got.ok()) return Forget(id);
+    if (*got == 0) return;
+    stranger.got += *got;
+  }
+  const uint32_t slot = stranger.tls_hello.slot;
+  StopWatching(&stranger.watch);
+  std::unique_ptr<TlsStream> stream = std::move(stranger.stream);
+  Forget(id);
+  if (slot == kSessionSlot) return WelcomeSession(std::move(stream));
+  Welcome(std::make_unique<BulkSocket>(std::move(stream), BulkSocket::Unreachable::kRefuse), slot);
+}
+
+void BulkServer::WelcomeSession(std::unique_ptr<TlsStream> stream) {
+  MutexLock lock(&mu_);
+  if (std::exchange(session_came_, true)) return;
+  session_ = std::move(stream);
+  came_.NotifyAll();
+}
+
+absl::StatusOr<std::unique_ptr<TlsStream>> BulkServer::AwaitSession(absl::Time until) {
+  MutexLock lock(&mu_);
+  while (session_ == nullptr) {
+    const absl::Duration left = until - absl::Now();
+    if (left <= absl::ZeroDuration()) return absl::UnavailableError("nobody has connected");
+    came_.WaitWithTimeout(&mu_, left);
+  }
+  return std::move(session_);
 }
 
 void BulkServer::Forget(uint64_t id) {
@@ -152,15 +215,12 @@ void BulkServer::Forget(uint64_t id) {
   strangers_.erase(found);
 }
 
-void BulkServer::Welcome(UniqueFd fd, const BulkSocketHello& hello) {
-  const int flags = fcntl(fd.get(), F_GETFL);
-  if (flags < 0 || fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) return;
+void BulkServer::Welcome(std::unique_ptr<BulkSocket> socket, uint32_t slot) {
+  if (slot >= connections_.size()) return;
   // The one before moves nothing from now on.
-  auto& connection = connections_[hello.slot];
+  auto& connection = connections_[slot];
   connection = nullptr;
-  auto started = BulkConnection::Start(
-      std::make_unique<BulkSocket>(std::move(fd), BulkSocket::Unreachable::kRefuse), hello.slot,
-      &host_);
+  auto started = BulkConnection::Start(std::move(socket), slot, &host_);
   if (started.ok()) connection = *std::move(started);
 }
 

@@ -1,7 +1,9 @@
 #include "server/relay/bulk/bulk_server.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include <cstring>
 #include <memory>
@@ -18,7 +20,11 @@
 #include "proto/session.pb.h"
 #include "server/hostlink/process/packet_socket.h"
 #include "transport/bulk/bulk_socket.h"
-#include "transport/bulk/socket_address.h"
+#include "transport/tcp/connect.h"
+#include "transport/tcp/socket_address.h"
+#include "transport/tls/tls_address.h"
+#include "transport/tls/tls_hello.h"
+#include "transport/tls/tls_stream.h"
 
 namespace warpline::relay {
 namespace {
@@ -37,8 +43,8 @@ std::string BytesOf(const Body& body) {
   return {reinterpret_cast<const char*>(&body), sizeof(body)};
 }
 
-// The server that a relay asks, and its client.
-class BulkServerTest : public testing::Test {
+// The server that a relay asks, and its client: in plain text, or with TLS.
+class BulkServerTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     auto sockets = PacketSocketPair();
@@ -48,8 +54,9 @@ class BulkServerTest : public testing::Test {
     fcntl(relays_.get(), F_SETFL, O_NONBLOCK);
     auto listening = ListenForBulk("127.0.0.1", 0, 0);
     ASSERT_TRUE(listening.ok()) << listening.status();
-    endpoint_ = SocketAddress::OfSocket(listening->get())->ToString();
-    bulk_ = std::make_unique<BulkServer>(*std::move(listening), relays_.get(), kSecret);
+    place_ = SocketAddress::OfSocket(listening->get())->ToString();
+    endpoint_ = GetParam() ? TlsAddress(place_) : place_;
+    bulk_ = std::make_unique<BulkServer>(*std::move(listening), relays_.get(), kSecret, GetParam());
     auto memory = NewSealedMemory("test", kBytes);
     ASSERT_TRUE(memory.ok());
     memory_ = *std::move(memory);
@@ -58,12 +65,20 @@ class BulkServerTest : public testing::Test {
   }
   void TearDown() override { munmap(mapped_, kBytes); }
 
-  std::unique_ptr<BulkSocket> Connect(const std::string& secret = kSecret, uint32_t slot = 0) {
-    auto socket = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(60),
-                                      BulkSocket::Unreachable::kRefuse);
+  absl::StatusOr<std::unique_ptr<BulkSocket>> TryConnect(const std::string& secret, uint32_t slot) {
+    return BulkSocket::Connect(endpoint_, secret, slot, absl::Now() + absl::Seconds(60),
+                               BulkSocket::Unreachable::kRefuse);
+  }
+  std::unique_ptr<BulkSocket> Connect() {
+    auto socket = TryConnect(kSecret, 0);
     EXPECT_TRUE(socket.ok()) << socket.status();
-    EXPECT_TRUE((*socket)->SendHello(secret, slot).ok());
     return *std::move(socket);
+  }
+  // A connection that says nothing.
+  UniqueFd ConnectSilently() {
+    auto fd = ConnectTcp(place_, absl::Now() + absl::Seconds(60));
+    EXPECT_TRUE(fd.ok()) << fd.status();
+    return *std::move(fd);
   }
 
   static void Ask(BulkSocket* socket, uint64_t va, uint64_t bytes) {
@@ -121,11 +136,47 @@ class BulkServerTest : public testing::Test {
   UniqueFd relays_;
   UniqueFd memory_;
   char* mapped_ = nullptr;
+  std::string place_;
   std::string endpoint_;
   std::unique_ptr<BulkServer> bulk_;
 };
 
-TEST_F(BulkServerTest, BytesGoToTheSessionsMemoryAndBack) {
+INSTANTIATE_TEST_SUITE_P(Both, BulkServerTest, testing::Bool(),
+                         [](const auto& of) { return std::string(of.param ? "Tls" : "Plain"); });
+
+class SessionConnectionTest : public BulkServerTest {
+ protected:
+  std::unique_ptr<TlsStream> ConnectSession() {
+    auto stream = TlsStream::Create(ConnectSilently(), TlsStream::Role::kConnects, kSecret);
+    EXPECT_TRUE(stream.ok());
+    EXPECT_EQ((*stream)->AwaitHandshake(absl::Now() + absl::Seconds(60)), absl::OkStatus());
+    const TlsHello hello = {kSessionSlot, 0};
+    EXPECT_TRUE((*stream)->Write(&hello, sizeof(hello)).ok());
+    return *std::move(stream);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Tls, SessionConnectionTest, testing::Values(true));
+
+TEST_P(SessionConnectionTest, TheSessionsOwnComesOnce) {
+  EXPECT_TRUE(absl::IsUnavailable(bulk_->AwaitSession(absl::Now()).status()));
+  const auto stream = ConnectSession();
+  const auto server = bulk_->AwaitSession(absl::Now() + absl::Seconds(60));
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_TRUE((*server)->Write("hello", 5).ok());
+  char byte = 0;
+  EXPECT_NE(PollSocket(stream->fd(), POLLIN, 60'000), 0);
+  EXPECT_EQ(*stream->Read(&byte, 1), 1u);
+  // A second one is sent away.
+  const auto second = ConnectSession();
+  EXPECT_NE(PollSocket(second->fd(), POLLIN, 60'000), 0);
+  EXPECT_FALSE(second->Read(&byte, 1).ok());
+  EXPECT_TRUE(absl::IsUnavailable(bulk_->AwaitSession(absl::Now()).status()));
+  // Bulk connections come beside it.
+  ConnectWithMemory();
+}
+
+TEST_P(BulkServerTest, BytesGoToTheSessionsMemoryAndBack) {
   auto socket = ConnectWithMemory();
   const std::string bytes(kMaxBulkPiece, 'p');
   EXPECT_TRUE(socket->Send(kBulkPut, BytesOf(BulkHeader{kVa + 7, bytes.size()}), bytes).ok());
@@ -140,30 +191,30 @@ TEST_F(BulkServerTest, BytesGoToTheSessionsMemoryAndBack) {
   EXPECT_EQ(moved, bytes.size() + 3);
 }
 
-TEST_F(BulkServerTest, WhoDoesNotShowTheSecretIsSentAway) {
+TEST_P(BulkServerTest, WhoDoesNotShowTheSecretIsSentAway) {
   for (const std::string& secret : {std::string("0123456789abcdeF"), std::string(16, '\0')}) {
-    ExpectEnded(Connect(secret).get());
+    const auto socket = TryConnect(secret, 0);
+    if (socket.ok()) ExpectEnded(socket->get());
   }
-  ExpectEnded(Connect(kSecret, kMaxBulkConnections).get());
-  // Nor who says nothing.
-  auto silent = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(60),
-                                    BulkSocket::Unreachable::kRefuse);
-  ASSERT_TRUE(silent.ok());
-  ExpectEnded(silent->get());
+  const auto of_no_slot = TryConnect(kSecret, kMaxBulkConnections);
+  ASSERT_TRUE(of_no_slot.ok());
+  ExpectEnded(of_no_slot->get());
+  // A connection that says nothing is ended, too.
+  const UniqueFd silent = ConnectSilently();
+  EXPECT_NE(PollSocket(silent.get(), POLLIN, 60'000), 0);
+  char byte;
+  EXPECT_EQ(recv(silent.get(), &byte, 1, 0), 0);
 }
 
-TEST_F(BulkServerTest, ManyStrangersKeepNobodyOut) {
-  std::vector<std::unique_ptr<BulkSocket>> strangers;
+TEST_P(BulkServerTest, ManyStrangersKeepNobodyOut) {
+  std::vector<UniqueFd> strangers;
   for (size_t i = 0; i < 4 * BulkServer::kMostStrangers; ++i) {
-    auto stranger = BulkSocket::Connect(endpoint_, absl::Now() + absl::Seconds(60),
-                                        BulkSocket::Unreachable::kRefuse);
-    ASSERT_TRUE(stranger.ok()) << stranger.status();
-    strangers.push_back(*std::move(stranger));
+    strangers.push_back(ConnectSilently());
   }
   ConnectWithMemory();
 }
 
-TEST_F(BulkServerTest, WhatIsNoFrameEndsItsConnectionAlone) {
+TEST_P(BulkServerTest, WhatIsNoFrameEndsItsConnectionAlone) {
   auto sound = ConnectWithMemory();
   const std::string some(16, 's');
   const std::string much(kMaxBulkPiece + 1, 'm');
@@ -190,7 +241,7 @@ TEST_F(BulkServerTest, WhatIsNoFrameEndsItsConnectionAlone) {
       {0xffffffff, "", some},
   };
   for (const auto& wrong : kWrong) {
-    auto socket = Connect(kSecret, 1);
+    auto socket = *TryConnect(kSecret, 1);
     Ask(socket.get(), kVa, kBytes);
     // The slot has its memory from the first time on.
     if (&wrong == &kWrong[0]) {
@@ -207,13 +258,13 @@ TEST_F(BulkServerTest, WhatIsNoFrameEndsItsConnectionAlone) {
   EXPECT_EQ(Receive(sound.get(), kBulkBytes), std::string(4, '\0'));
 }
 
-TEST_F(BulkServerTest, NothingIsReachedWithoutMemory) {
+TEST_P(BulkServerTest, NothingIsReachedWithoutMemory) {
   auto socket = Connect();
   EXPECT_TRUE(socket->Send(kBulkGet, BytesOf(BulkHeader{kVa, 4}), {}).ok());
   ExpectEnded(socket.get());
 }
 
-TEST_F(BulkServerTest, WhatTheServerRefusesMayBeAskedForAgain) {
+TEST_P(BulkServerTest, WhatTheServerRefusesMayBeAskedForAgain) {
   auto socket = Connect();
   Ask(socket.get(), kVa, kBytes);
   EXPECT_TRUE(Asked().has_memory());
@@ -227,7 +278,7 @@ TEST_F(BulkServerTest, WhatTheServerRefusesMayBeAskedForAgain) {
   ExpectEnded(socket.get());
 }
 
-TEST_F(BulkServerTest, AConnectionTakesTheSlotOfOneThatWaits) {
+TEST_P(BulkServerTest, AConnectionTakesTheSlotOfOneThatWaits) {
   auto first = Connect();
   Ask(first.get(), kVa, kBytes);
   EXPECT_TRUE(Asked().has_memory());
@@ -239,7 +290,7 @@ TEST_F(BulkServerTest, AConnectionTakesTheSlotOfOneThatWaits) {
   EXPECT_EQ(Answered(second.get()), 0);
 }
 
-TEST_F(BulkServerTest, MemoryThatMayShrinkOrIsTooSmallIsNotMapped) {
+TEST_P(BulkServerTest, MemoryThatMayShrinkOrIsTooSmallIsNotMapped) {
   auto socket = Connect();
   Ask(socket.get(), kVa, kBytes);
   EXPECT_TRUE(Asked().has_memory());
@@ -250,7 +301,7 @@ TEST_F(BulkServerTest, MemoryThatMayShrinkOrIsTooSmallIsNotMapped) {
   ExpectEnded(socket.get());
 }
 
-TEST_F(BulkServerTest, ItEndsWhileSomebodyWaits) {
+TEST_P(BulkServerTest, ItEndsWhileSomebodyWaits) {
   auto socket = Connect();
   Ask(socket.get(), kVa, kBytes);
   EXPECT_TRUE(Asked().has_memory());

@@ -49,12 +49,13 @@ RelayProcess::Spawned RelayProcess::Spawn(const RelayOptions& options) {
 }
 
 void RelayProcess::Start(const RelayOptions& options, const std::string& peer,
-                         const std::string& secret) {
+                         const std::string& secret, bool ucx) {
   warpline_internal::PrepareRelay prepare;
   prepare.set_peer(peer);
   prepare.set_first_port(options.ports.first);
   prepare.set_last_port(options.ports.last);
   prepare.set_secret(secret);
+  prepare.set_ucx(ucx);
   spawner_->Post([self = shared_from_this(), options, prepare] {
     // Posted functions must be copyable, and processes are not.
     auto spawned = std::make_shared<Spawned>(Spawn(options));

@@ -1,4 +1,5 @@
-// The server's end of a relay: a process that carries one connection over UCX (server/relay/).
+// The server's end of a relay: a process that carries the connections of one session
+// (server/relay/).
 #ifndef WARPLINE_SERVER_GPU_SERVER_CHILDREN_RELAYS_RELAY_PROCESS_H_
 #define WARPLINE_SERVER_GPU_SERVER_CHILDREN_RELAYS_RELAY_PROCESS_H_
 
@@ -34,8 +35,11 @@ struct RelayOptions {
   ProcessLauncher* launcher = nullptr;  // Borrowed.
   jail::Jailer* jailer = nullptr;       // Borrowed; null for no jail, in tests.
   ChildOptions program = {};
-  // Clients that come from these may have relays; where there is none, nobody.
-  Networks networks = {};
+  // Clients that come from these have relays over UCX.
+  Networks ucx_networks = {};
+  // Other clients have relays with TLS: the server's connections have TLS, so that the secret of a
+  // relay is told over it.
+  bool tls = false;
   RelayPorts ports = {};
   // Where the server listens for who shares memory with it: an abstract name. Relays connect there.
   std::string server_name = {};
@@ -72,9 +76,10 @@ class RelayProcess : public std::enable_shared_from_this<RelayProcess> {
   RelayProcess(EventLoop* control, EventLoop* spawner, RelayEvents* events)
       : control_(control), spawner_(spawner), events_(events) {}
 
-  // Starts a relay for a client at an IP address, which shows the secret. Called once.
-  void Start(const RelayOptions& options, const std::string& peer, const std::string& secret)
-      RUNS_ON(control_loop);
+  // Starts a relay for a client at an IP address, which shows the secret, over UCX or with TLS.
+  // Called once.
+  void Start(const RelayOptions& options, const std::string& peer, const std::string& secret,
+             bool ucx) RUNS_ON(control_loop);
 
   // The answer to OnRelayMemory(); `fd` is borrowed, -1 where there is none.
   void AnswerMemory(uint32_t slot, const warpline_internal::HostMemoryAnswer& answer, int fd)

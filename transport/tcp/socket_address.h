@@ -1,6 +1,6 @@
 // An IP address and a port, in text and as the system takes them.
-#ifndef WARPLINE_TRANSPORT_BULK_SOCKET_ADDRESS_H_
-#define WARPLINE_TRANSPORT_BULK_SOCKET_ADDRESS_H_
+#ifndef WARPLINE_TRANSPORT_TCP_SOCKET_ADDRESS_H_
+#define WARPLINE_TRANSPORT_TCP_SOCKET_ADDRESS_H_
 
 #include <sys/socket.h>
 
@@ -19,6 +19,11 @@ class SocketAddress {
   static absl::StatusOr<SocketAddress> Parse(absl::string_view text);
   // INVALID_ARGUMENT when `ip` is no IP address.
   static absl::StatusOr<SocketAddress> Of(const std::string& ip, uint16_t port);
+  // Takes an address as the system has it. INVALID_ARGUMENT for another family than IPv4 and IPv6.
+  static absl::StatusOr<SocketAddress> Of(const sockaddr& address, socklen_t size);
+  // The address of this host, without a port, from which packets to `ip` leave. UNAVAILABLE where
+  // no route leads there.
+  static absl::StatusOr<SocketAddress> Towards(const std::string& ip);
   // Where a socket listens, or what it is connected from.
   static absl::StatusOr<SocketAddress> OfSocket(int fd);
 
@@ -27,6 +32,8 @@ class SocketAddress {
   socklen_t size() const { return size_; }
   // As Parse() takes it.
   std::string ToString() const;
+  // The IP address alone.
+  std::string Ip() const;
 
  private:
   sockaddr_storage storage_ = {};
@@ -35,4 +42,4 @@ class SocketAddress {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_TRANSPORT_BULK_SOCKET_ADDRESS_H_
+#endif  // WARPLINE_TRANSPORT_TCP_SOCKET_ADDRESS_H_

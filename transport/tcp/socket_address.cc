@@ -1,4 +1,4 @@
-#include "transport/bulk/socket_address.h"
+#include "transport/tcp/socket_address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/unique_fd.h"
 
 namespace warpline {
 
@@ -46,6 +47,26 @@ absl::StatusOr<SocketAddress> SocketAddress::Parse(absl::string_view text) {
   return absl::InvalidArgumentError("no address of a socket");
 }
 
+absl::StatusOr<SocketAddress> SocketAddress::Of(const sockaddr& from, socklen_t size) {
+  SocketAddress address;
+  const bool known = (from.sa_family == AF_INET && size == sizeof(sockaddr_in)) ||
+                     (from.sa_family == AF_INET6 && size == sizeof(sockaddr_in6));
+  if (!known) return absl::InvalidArgumentError("no IP address");
+  std::memcpy(&address.storage_, &from, size);
+  address.size_ = size;
+  return address;
+}
+
+absl::StatusOr<SocketAddress> SocketAddress::Towards(const std::string& ip) {
+  const auto target = Of(ip, /*port=*/9);  // Nothing is sent there.
+  if (!target.ok()) return target;
+  const UniqueFd fd(socket(target->family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || connect(fd.get(), target->get(), target->size()) != 0) {
+    return absl::UnavailableError(absl::StrCat("no way to ", ip, ": ", std::strerror(errno)));
+  }
+  return OfSocket(fd.get());
+}
+
 absl::StatusOr<SocketAddress> SocketAddress::OfSocket(int fd) {
   SocketAddress address;
   address.size_ = sizeof(address.storage_);
@@ -55,18 +76,24 @@ absl::StatusOr<SocketAddress> SocketAddress::OfSocket(int fd) {
   return address;
 }
 
-std::string SocketAddress::ToString() const {
+std::string SocketAddress::Ip() const {
   char text[INET6_ADDRSTRLEN] = "";
-  if (family() == AF_INET) {
-    sockaddr_in v4;
-    std::memcpy(&v4, &storage_, sizeof(v4));
-    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-    return absl::StrCat(text, ":", ntohs(v4.sin_port));
-  }
+  sockaddr_in v4;
   sockaddr_in6 v6;
+  std::memcpy(&v4, &storage_, sizeof(v4));
   std::memcpy(&v6, &storage_, sizeof(v6));
-  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  return absl::StrCat("[", text, "]:", ntohs(v6.sin6_port));
+  const bool is_v4 = family() == AF_INET;
+  const void* const ip = is_v4 ? static_cast<const void*>(&v4.sin_addr) : &v6.sin6_addr;
+  inet_ntop(family(), ip, text, sizeof(text));
+  return text;
+}
+
+std::string SocketAddress::ToString() const {
+  // The port lies at the same place in both.
+  sockaddr_in address;
+  std::memcpy(&address, &storage_, sizeof(address));
+  const uint16_t port = ntohs(address.sin_port);
+  return family() == AF_INET ? absl::StrCat(Ip(), ":", port) : absl::StrCat("[", Ip(), "]:", port);
 }
 
 }  // namespace warpline
