@@ -25,6 +25,9 @@ constexpr char kPurpose[] = "warpline relay, TLS 1.3, pre-shared key";
 constexpr std::string_view kKeyName = "warpline";
 // So much is read from the socket at once.
 constexpr size_t kReadBuffer = size_t{128} << 10;
+// An end that makes this one answer more, and reads nothing, is given up. A batch and its records
+// fit.
+constexpr size_t kMostOutgoing = 2 * TlsStream::kBatch;
 // TLS_AES_128_GCM_SHA256, which every implementation has.
 constexpr char kCipher[] = "TLS_AES_128_GCM_SHA256";
 constexpr unsigned char kCipherId[] = {0x13, 0x01};
@@ -91,7 +94,10 @@ TlsStream* StreamOf(SSL* ssl) { return static_cast<TlsStream*>(SSL_get_app_data(
 }  // namespace
 
 int TlsStream::Append(BIO* bio, const char* from, size_t bytes, size_t* taken) {
-  StreamOf(bio)->outgoing_.append(from, bytes);
+  std::string& outgoing = StreamOf(bio)->outgoing_;
+  *taken = 0;
+  if (outgoing.size() + bytes > kMostOutgoing) return 0;
+  outgoing.append(from, bytes);
   *taken = bytes;
   return 1;
 }
@@ -232,6 +238,10 @@ absl::StatusOr<size_t> TlsStream::Read(void* to, size_t bytes) {
   ERR_clear_error();
   size_t got = 0;
   const int result = SSL_read_ex(ssl_.get(), to, bytes, &got);
+  // The other end may ask for new keys, which is answered.
+  if (!outgoing_.empty() && !SendOutgoing() && broken_) {
+    return absl::UnavailableError("the encrypted connection has ended");
+  }
   if (result == 1) return got;
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return size_t{0};
   return absl::UnavailableError("the encrypted connection has ended");

@@ -1,5 +1,7 @@
 #include "transport/tls/tls_stream.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -151,6 +153,47 @@ TEST(TlsStreamTest, ACertificateDoesNotStandForTheKey) {
   SSL_CTX* const context = SSL_CTX_new(TLS_server_method());
   UseCertificate(context);
   EXPECT_FALSE(Meet(TlsStream::Role::kConnects, context).ok());
+  SSL_CTX_free(context);
+}
+
+// The key that follows from kSecret.
+int UseKnownKey(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* size,
+                SSL_SESSION** session) {
+  constexpr char kPurpose[] = "warpline relay, TLS 1.3, pre-shared key";
+  constexpr unsigned char kCipher[] = {0x13, 0x01};
+  unsigned char key[32];
+  unsigned bytes = 0;
+  HMAC(EVP_sha256(), kSecret, sizeof(kSecret) - 1, reinterpret_cast<const unsigned char*>(kPurpose),
+       sizeof(kPurpose) - 1, key, &bytes);
+  *session = SSL_SESSION_new();
+  SSL_SESSION_set1_master_key(*session, key, sizeof(key));
+  SSL_SESSION_set_cipher(*session, SSL_CIPHER_find(ssl, kCipher));
+  SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION);
+  *name = reinterpret_cast<const unsigned char*>("warpline");
+  *size = 8;
+  return 1;
+}
+
+// A client may ask for new keys without end, and read none of the answers.
+TEST(TlsStreamTest, AnswersThatNobodyReadsEndIt) {
+  auto [ours, theirs] = Sockets();
+  auto stream = *TlsStream::Create(std::move(ours), TlsStream::Role::kAccepts, kSecret);
+  SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
+  SSL* const ssl = SSL_new(context);
+  SSL_set_fd(ssl, theirs.get());
+  SSL_set_psk_use_session_callback(ssl, &UseKnownKey);
+  std::thread thread([&] { EXPECT_EQ(SSL_connect(ssl), 1); });
+  EXPECT_EQ(stream->AwaitHandshake(Soon()), absl::OkStatus());
+  thread.join();
+  absl::StatusOr<size_t> got = size_t{0};
+  char byte = 0;
+  for (int i = 0; i < 1'000'000 && got.ok(); ++i) {
+    ASSERT_EQ(SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+    ASSERT_EQ(SSL_do_handshake(ssl), 1);  // Sends it.
+    got = stream->Read(&byte, 1);
+  }
+  EXPECT_TRUE(absl::IsUnavailable(got.status()));
+  SSL_free(ssl);
   SSL_CTX_free(context);
 }
 

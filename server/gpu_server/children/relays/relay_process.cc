@@ -98,7 +98,7 @@ void RelayProcess::OnPacket() {
   warpline_internal::FromRelay message;
   const absl::Status received = ReceivePacket(socket_.get(), &message, nullptr);
   if (absl::IsNotFound(received)) return;
-  if (!received.ok()) return Over(connected_ ? "" : "the relay has ended");
+  if (!received.ok()) return Over(connected_ ? "" : "it has ended before its client came");
   if (message.has_prepared() && !ready_) return OnPrepared(message.prepared());
   if (message.has_connected() && ready_ && !connected_) {
     connected_ = true;
