@@ -23,8 +23,8 @@ namespace {
 constexpr size_t kBounce = 64u << 10;
 // For another thread to receive what this one may not.
 constexpr int kOthersTurnMs = 1;
-// A record of TLS has so much.
-constexpr size_t kRecord = 16u << 10;
+// A peer that is silent for so many seconds is given up.
+constexpr int kMostSilence = 10;
 
 absl::Status Lost(const char* what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
@@ -34,7 +34,7 @@ absl::Status Lost(const char* what) {
 
 BulkSocket::BulkSocket(UniqueFd fd, Unreachable unreachable)
     : fd_(std::move(fd)), unreachable_(unreachable) {
-  ExpectSignsOfLife(fd_.get());
+  ExpectSignsOfLife(fd_.get(), kMostSilence);
 }
 
 BulkSocket::BulkSocket(std::unique_ptr<TlsStream> stream, Unreachable unreachable)
@@ -127,14 +127,16 @@ absl::Status BulkSocket::SendSome(std::string_view* head, std::string_view* byte
 
 absl::Status BulkSocket::SendEncrypted(std::string_view* head, std::string_view* bytes,
                                        const std::function<bool()>& receive) {
-  char together[kRecord];
   const char* from = bytes->data();
   size_t count = bytes->size();
-  if (!head->empty()) {
-    const size_t of_bytes = std::min(bytes->size(), kRecord - head->size());
-    std::copy(head->begin(), head->end(), together);
-    std::copy_n(bytes->begin(), of_bytes, together + head->size());
-    from = together;
+  // The head goes with the first bytes. Memory that a handler of faults provides is not touched
+  // under the stream's lock, for the handler may want the connection.
+  if (!head->empty() || unreachable_ == Unreachable::kTouch) {
+    if (out_ == nullptr) out_ = std::make_unique<char[]>(TlsStream::kBatch);
+    const size_t of_bytes = std::min(bytes->size(), TlsStream::kBatch - head->size());
+    std::copy(head->begin(), head->end(), out_.get());
+    std::copy_n(bytes->begin(), of_bytes, out_.get() + head->size());
+    from = out_.get();
     count = head->size() + of_bytes;
   }
   const auto taken = stream_->Write(from, count);
@@ -178,9 +180,14 @@ absl::Status BulkSocket::SendTouching(std::string_view* bytes,
 }
 
 absl::Status BulkSocket::ReceiveDecrypted(void* to, size_t bytes) {
+  const bool touches = unreachable_ == Unreachable::kTouch;
+  if (touches && in_ == nullptr) in_ = std::make_unique<char[]>(TlsStream::kBatch);
   for (size_t done = 0; done < bytes;) {
-    const auto got = stream_->Read(static_cast<char*>(to) + done, bytes - done);
+    char* const target = static_cast<char*>(to) + done;
+    const size_t most = touches ? std::min(bytes - done, TlsStream::kBatch) : bytes - done;
+    const auto got = stream_->Read(touches ? in_.get() : target, most);
     if (!got.ok()) return got.status();
+    if (touches) std::memcpy(target, in_.get(), *got);
     done += *got;
     if (*got == 0) (void)PollSocket(fd(), POLLIN, -1);
   }

@@ -94,6 +94,9 @@ class BulkSocket {
   const UniqueFd fd_;
   const std::unique_ptr<TlsStream> stream_;  // Null in plain text.
   const Unreachable unreachable_;
+  // Bytes on their way to and from the stream; the sender's and the receiver's.
+  std::unique_ptr<char[]> out_;
+  std::unique_ptr<char[]> in_;
 };
 
 }  // namespace warpline

@@ -26,7 +26,8 @@ namespace {
 constexpr size_t kMostPlaces = 8;
 // The longest name of a host in the domain name system.
 constexpr size_t kMostNameBytes = 253;
-constexpr int kSilenceSeconds = 10;
+// An idle connection is asked for a sign of life after this.
+constexpr int kIdleSeconds = 5;
 // So often who connects looks whether it is still wanted.
 constexpr int kLookMs = 50;
 
@@ -97,11 +98,11 @@ int PollMilliseconds(absl::Time until) {
       absl::ToInt64Milliseconds(std::min(absl::Ceil(left, absl::Milliseconds(1)), absl::Hours(1))));
 }
 
-void ExpectSignsOfLife(int fd) {
+void ExpectSignsOfLife(int fd, int seconds) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceSeconds * 1000);
+  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kSilenceSeconds / 2);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
 }
 
@@ -114,8 +115,9 @@ absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view places, absl::Time until,
     const absl::Time now = absl::Now();
     const auto left = static_cast<double>(all.size() - i);
     auto fd = ConnectTo(all[i], now + (until - now) / left, given_up);
-    if (fd.ok() || absl::IsInvalidArgument(fd.status())) return fd;
+    if (fd.ok()) return fd;
     why = fd.status();
+    if (given_up != nullptr && given_up()) break;
   }
   return why;
 }

@@ -21,8 +21,9 @@ short PollSocket(int fd, short events, int timeout_ms);
 // Returns how many milliseconds there are until `until`, at most an hour's, as poll(2) takes them.
 int PollMilliseconds(absl::Time until);
 
-// Has the socket notice a peer that is silent for 10 s, and send small writes at once.
-void ExpectSignsOfLife(int fd);
+// Has the socket notice a peer that is silent for so many seconds, or takes nothing for as long.
+// Small writes leave at once.
+void ExpectSignsOfLife(int fd, int seconds);
 
 // Connects to the first of `places` that answers: "10.0.0.1:14701", "[fd00::1]:14701" or
 // "gpuhost:14701", separated by commas, at most eight. Names are looked up. Each place gets an

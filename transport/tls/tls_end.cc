@@ -1,8 +1,10 @@
 #include "transport/tls/tls_end.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -65,6 +67,14 @@ TlsEnd::~TlsEnd() {
   while (!broken_.has_value() && wants_room_.load() && absl::Now() < until) {
     (void)PollSocket(stream_->fd(), POLLOUT, PollMilliseconds(until));
     Flush();
+  }
+  if (!said_end_ || broken_.has_value()) return;
+  // A socket that is closed with bytes that nobody has read takes back what the other end has not.
+  (void)shutdown(stream_->fd(), SHUT_WR);
+  std::array<char, 4096> rest;
+  for (absl::StatusOr<size_t> got = size_t{0}; got.ok() && absl::Now() < until;
+       got = stream_->Read(rest.data(), rest.size())) {
+    if (*got == 0) (void)PollSocket(stream_->fd(), POLLIN, PollMilliseconds(until));
   }
 }
 
@@ -135,11 +145,14 @@ LinkEnd::Taken TlsEnd::Take(Frame* frame, absl::Status* why) {
     wants_bytes_.store(false, std::memory_order_relaxed);
     return Taken::kFrame;
   }
+  // After the end there is nothing to wait for.
+  wants_bytes_.store(!ended_.has_value() && !broken_.has_value(), std::memory_order_relaxed);
   if (ended_.has_value()) {
     *why = *ended_;
     return Taken::kEnd;
   }
   if (!broken_.has_value()) return Taken::kNothing;
+  wants_room_.store(false, std::memory_order_relaxed);
   *why = *broken_;
   return Taken::kBroken;
 }
@@ -159,15 +172,24 @@ void TlsEnd::PutBytes(uint32_t kind, uint32_t own, std::string_view payload) {
 void TlsEnd::Put(Frame frame) { PutBytes(frame.kind, /*own=*/0, frame.bytes()); }
 
 void TlsEnd::PutEnd(const absl::Status& status) {
+  said_end_ = true;
   PutBytes(kEndFrame, kOwnFrame, EncodeStatus(status));
 }
 
+void TlsEnd::GoMute() {
+  mute_ = true;
+  outgoing_.clear();
+  sent_ = 0;
+  wants_room_.store(false, std::memory_order_relaxed);
+}
+
 void TlsEnd::Flush() {
+  if (mute_) return GoMute();
   while (sent_ < outgoing_.size() && !broken_.has_value()) {
     const auto put =
         stream_->Write(outgoing_.data() + sent_, std::min(outgoing_.size() - sent_, kRecord));
-    if (!put.ok()) BreakWith(put.status());
-    if (!put.ok() || *put == 0) break;
+    if (!put.ok()) return GoMute();
+    if (*put == 0) break;
     sent_ += *put;
   }
   bool left = false;
@@ -175,8 +197,8 @@ void TlsEnd::Flush() {
     outgoing_.clear();
     sent_ = 0;
     const auto flushed = stream_->Flush();
-    if (!flushed.ok()) BreakWith(flushed.status());
-    left = flushed.ok() && *flushed;
+    if (!flushed.ok()) return GoMute();
+    left = *flushed;
   } else if (sent_ >= kMostOutgoing) {
     outgoing_.erase(0, sent_);
     sent_ = 0;

@@ -68,6 +68,8 @@ class TlsEnd final : public AwaitedEnd {
   void PutBytes(uint32_t kind, uint32_t own, std::string_view payload) RUNS_ON(channel_loop);
   // Sends what can be sent of what was put.
   void Flush() RUNS_ON(channel_loop);
+  // Nothing can be sent any more. The other end's last frames may still be there to be taken.
+  void GoMute() RUNS_ON(channel_loop);
   void BreakWith(const absl::Status& why) RUNS_ON(channel_loop);
 
   const std::unique_ptr<TlsStream> stream_;
@@ -86,6 +88,8 @@ class TlsEnd final : public AwaitedEnd {
   bool own_ ABSL_GUARDED_BY(channel_loop) = false;  // It is the connection's own.
   std::string payload_ ABSL_GUARDED_BY(channel_loop);
   size_t payload_got_ ABSL_GUARDED_BY(channel_loop) = 0;
+  bool mute_ ABSL_GUARDED_BY(channel_loop) = false;
+  bool said_end_ ABSL_GUARDED_BY(channel_loop) = false;
   bool expects_welcome_ ABSL_GUARDED_BY(channel_loop) = false;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(channel_loop);
   std::optional<absl::Status> broken_ ABSL_GUARDED_BY(channel_loop);

@@ -25,9 +25,13 @@ constexpr char kPurpose[] = "warpline relay, TLS 1.3, pre-shared key";
 constexpr std::string_view kKeyName = "warpline";
 // So much is read from the socket at once.
 constexpr size_t kReadBuffer = size_t{128} << 10;
+// So much may come without a byte of data: OpenSSL reads on within one call.
+constexpr size_t kMostInVain = size_t{1} << 20;
 // An end that makes this one answer more, and reads nothing, is given up. A batch and its records
 // fit.
 constexpr size_t kMostOutgoing = 2 * TlsStream::kBatch;
+// A worker that is being replaced may take nothing for a while.
+constexpr int kMostSilence = 30;
 // TLS_AES_128_GCM_SHA256, which every implementation has.
 constexpr char kCipher[] = "TLS_AES_128_GCM_SHA256";
 constexpr unsigned char kCipherId[] = {0x13, 0x01};
@@ -38,17 +42,6 @@ constexpr int kLookMs = 50;
 // once.
 
 TlsStream* StreamOf(BIO* bio) { return static_cast<TlsStream*>(BIO_get_data(bio)); }
-
-int ReadSocket(BIO* bio, char* to, size_t bytes, size_t* read) {
-  BIO_clear_retry_flags(bio);
-  ssize_t got;
-  do {
-    got = recv(StreamOf(bio)->fd(), to, bytes, MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0 && errno == EAGAIN) BIO_set_retry_read(bio);
-  *read = static_cast<size_t>(std::max<ssize_t>(got, 0));
-  return got > 0 ? 1 : 0;
-}
 
 // The call that had bytes encrypted sends them.
 long ControlSocket(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
@@ -102,12 +95,28 @@ int TlsStream::Append(BIO* bio, const char* from, size_t bytes, size_t* taken) {
   return 1;
 }
 
+int TlsStream::Receive(BIO* bio, char* to, size_t bytes, size_t* read) {
+  TlsStream* const stream = StreamOf(bio);
+  BIO_clear_retry_flags(bio);
+  *read = 0;
+  if (stream->read_in_vain_ > kMostInVain) return 0;
+  ssize_t got;
+  do {
+    got = recv(stream->fd(), to, bytes, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && errno == EAGAIN) BIO_set_retry_read(bio);
+  if (got <= 0) return 0;
+  *read = static_cast<size_t>(got);
+  stream->read_in_vain_ += *read;
+  return 1;
+}
+
 BIO_METHOD* TlsStream::Method() {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* const made =
         BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "warpline socket");
     BIO_meth_set_write_ex(made, &Append);
-    BIO_meth_set_read_ex(made, &ReadSocket);
+    BIO_meth_set_read_ex(made, &Receive);
     BIO_meth_set_ctrl(made, &ControlSocket);
     return made;
   }();
@@ -130,7 +139,7 @@ absl::StatusOr<std::unique_ptr<TlsStream>> TlsStream::Create(UniqueFd fd, Role r
   if (secret.size() < kLeastSecretBytes) {
     return absl::InvalidArgumentError("an encrypted connection needs a secret of 16 bytes");
   }
-  ExpectSignsOfLife(fd.get());
+  ExpectSignsOfLife(fd.get(), kMostSilence);
   std::unique_ptr<TlsStream> stream(new TlsStream(std::move(fd), KeyOf(secret), bytes_of_a_key));
   SSL_CTX* const context = Context(role);
   std::unique_ptr<SSL, FreeSsl> ssl(context == nullptr ? nullptr : SSL_new(context));
@@ -238,11 +247,12 @@ absl::StatusOr<size_t> TlsStream::Read(void* to, size_t bytes) {
   ERR_clear_error();
   size_t got = 0;
   const int result = SSL_read_ex(ssl_.get(), to, bytes, &got);
-  // The other end may ask for new keys, which is answered.
-  if (!outgoing_.empty() && !SendOutgoing() && broken_) {
-    return absl::UnavailableError("the encrypted connection has ended");
+  // The other end may have asked for new keys, which is answered.
+  if (!outgoing_.empty()) (void)SendOutgoing();
+  if (result == 1) {
+    read_in_vain_ = 0;
+    return got;
   }
-  if (result == 1) return got;
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return size_t{0};
   return absl::UnavailableError("the encrypted connection has ended");
 }

@@ -85,9 +85,10 @@ class TlsStream {
   static int FindKey(SSL* ssl, const unsigned char* name, size_t size, SSL_SESSION** session);
   SSL_SESSION* NewSession(SSL* ssl) const;
 
-  // OpenSSL calls it to send, within a call that holds the lock.
+  // OpenSSL calls these to send and to receive, within a call that holds the lock.
   static int Append(BIO* bio, const char* from, size_t bytes,
                     size_t* taken) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  static int Receive(BIO* bio, char* to, size_t bytes, size_t* read) ABSL_NO_THREAD_SAFETY_ANALYSIS;
   static BIO_METHOD* Method();
   // Does what Flush() does. Returns false also where the connection has ended.
   bool SendOutgoing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -101,7 +102,8 @@ class TlsStream {
   // Encrypted bytes that have not left: from sent_ on.
   std::string outgoing_ ABSL_GUARDED_BY(mu_);
   size_t sent_ ABSL_GUARDED_BY(mu_) = 0;
-  bool broken_ ABSL_GUARDED_BY(mu_) = false;  // Nothing can be sent any more.
+  size_t read_in_vain_ ABSL_GUARDED_BY(mu_) = 0;  // Since data came last.
+  bool broken_ ABSL_GUARDED_BY(mu_) = false;      // Nothing can be sent any more.
 };
 
 }  // namespace warpline

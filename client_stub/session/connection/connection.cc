@@ -114,6 +114,7 @@ bool Connection::OnClosed(const absl::Status& status, bool sound) {
     return false;
   }
   state_ = ConnectionState::kDown;
+  ++losses_;
   down_status_ = status;
   StartRedialer();
   return true;
@@ -191,15 +192,22 @@ void Connection::StartRedialer() {
   changed_.NotifyAll();
 }
 
-void Connection::CheckMove(DialTarget target) {
-  const bool reachable = target.reachable();
-  target.reachable = nullptr;
-  if (!reachable) {
+void Connection::CheckMove(DialTarget target, uint64_t losses) {
+  const auto stays = [this, losses] {
+    MutexLock lock(&mu_);
+    return stopping_ || state_ != ConnectionState::kUp || losses_ != losses;
+  };
+  const std::string found = target.find(stays);
+  // One that has lost its connection meanwhile asks for another relay.
+  if (stays()) return;
+  target.find = nullptr;
+  if (found.empty()) {
     if (const LogPermit permit = log_->Ask(kNoRelayLine)) {
       permit.Info("the session has no connections of its own: nobody answers at ", target.endpoint);
     }
     return;
   }
+  target.endpoint = found;
   MutexLock lock(&mu_);
   if (move_to_.has_value()) return;  // It goes elsewhere meanwhile.
   move_to_ = std::move(target);
@@ -210,6 +218,7 @@ void Connection::RunRedialer() {
   while (true) {
     bool moving;
     std::optional<DialTarget> unchecked;
+    uint64_t losses = 0;
     {
       MutexLock lock(&mu_);
       while (!stopping_ && state_ != ConnectionState::kOver && !RedialDue()) {
@@ -221,7 +230,8 @@ void Connection::RunRedialer() {
       }
       if (stopping_ || state_ == ConnectionState::kOver) return;
       moving = state_ == ConnectionState::kUp;
-      if (moving && move_to_->reachable != nullptr) {
+      losses = losses_;
+      if (moving && move_to_->find != nullptr) {
         unchecked = std::exchange(move_to_, std::nullopt);
       } else if (moving) {
         state_ = ConnectionState::kMoving;
@@ -234,7 +244,7 @@ void Connection::RunRedialer() {
       }
     }
     if (unchecked.has_value()) {
-      CheckMove(*std::move(unchecked));
+      CheckMove(*std::move(unchecked), losses);
       continue;
     }
     DropChannel();

@@ -93,8 +93,8 @@ class Connection {
   // Whether the redialer has another channel to get.
   bool RedialDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartRedialer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Asks whether the target can be reached, and moves there if so.
-  void CheckMove(DialTarget target) RUNS_ON(on_redialer_);
+  // Looks for the target, and moves there if it is found and no connection was lost meanwhile.
+  void CheckMove(DialTarget target, uint64_t losses) RUNS_ON(on_redialer_);
   void RunRedialer() RUNS_ON(on_redialer_);
   void Redial(bool moving) RUNS_ON(on_redialer_);
   absl::Status TryResume(const DialTarget& target, absl::Time deadline) RUNS_ON(on_redialer_);
@@ -133,6 +133,7 @@ class Connection {
   bool resumable_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status down_status_ ABSL_GUARDED_BY(mu_);  // Why there is no connection.
+  uint64_t losses_ ABSL_GUARDED_BY(mu_) = 0;       // Connections that were lost.
   std::optional<DialTarget> move_to_ ABSL_GUARDED_BY(mu_);
   absl::Time move_at_ ABSL_GUARDED_BY(mu_);
   bool goodbye_ ABSL_GUARDED_BY(mu_) = false;   // No resumption is needed any more.

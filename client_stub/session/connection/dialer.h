@@ -23,9 +23,9 @@ struct DialTarget {
   std::string secret = {};
   // It is good for one connection, and not to be dialled again.
   bool once = false;
-  // Returns whether the other end answers there. Where it is set, a session calls it before it
-  // leaves the connection that it has. Blocks.
-  std::function<bool()> reachable = nullptr;
+  // Returns the address at which the other end answers, empty for none. Where it is set, a session
+  // calls it before it leaves the connection that it has. Blocks, until given_up() at most.
+  std::function<std::string(const std::function<bool()>& given_up)> find = nullptr;
 };
 
 // Opens a channel to the server at an address and returns it, or the reason why not, within the

@@ -1,15 +1,19 @@
 #include "client_stub/session/connection/relay_seeker.h"
 
 #include <cstddef>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "client_stub/session/status/session_log.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 #include "transport/tcp/connect.h"
+#include "transport/tcp/socket_address.h"
 #include "transport/tls/tls_address.h"
+#include "transport/tls/tls_stream.h"
 
 namespace warpline::stub {
 namespace {
@@ -28,6 +32,21 @@ std::string PlacesOfRelay(absl::string_view endpoint, absl::string_view place) {
                        host != place.substr(0, port) && !absl::StrContains(host, ',');
   if (!is_host) return std::string(place);
   return absl::StrCat(host, place.substr(port), ",", place);
+}
+
+std::string FindRelay(const std::string& places, const std::string& secret,
+                      const std::function<bool()>& given_up) {
+  const absl::Time until = absl::Now() + kPatience;
+  const std::vector<std::string> all = absl::StrSplit(places, ',');
+  for (size_t i = 0; i < all.size() && !given_up(); ++i) {
+    const absl::Time now = absl::Now();
+    const absl::Time end = now + (until - now) / static_cast<double>(all.size() - i);
+    auto fd = ConnectTcp(all[i], end, given_up);
+    if (!fd.ok()) continue;
+    auto stream = TlsStream::Create(*std::move(fd), TlsStream::Role::kConnects, secret);
+    if (stream.ok() && (*stream)->AwaitHandshake(end, given_up).ok()) return TlsAddress(all[i]);
+  }
+  return "";
 }
 
 void RelaySeeker::Start(const std::string& endpoint) {
@@ -54,10 +73,15 @@ bool RelaySeeker::OnRelay(std::string_view payload) {
   secret_ = relay.secret();
   DialTarget target = {.endpoint = relay.address(), .secret = relay.secret(), .once = true};
   if (const auto place = PlacesOf(relay.address()); place.has_value()) {
-    const std::string places = PlacesOfRelay(endpoint_, *place);
-    target.endpoint = bulk_endpoint_ = TlsAddress(places);
-    // Its port may be closed to this host.
-    target.reachable = [places] { return ConnectTcp(places, absl::Now() + kPatience).ok(); };
+    // No names of the server's are looked up.
+    if (!SocketAddress::Parse(*place).ok()) return false;
+    target.find = [this, places = PlacesOfRelay(endpoint_, *place),
+                   secret = relay.secret()](const std::function<bool()>& given_up) {
+      std::string found = FindRelay(places, secret, given_up);
+      MutexLock lock(&mu_);
+      found_ = found;
+      return found;
+    };
   }
   connection_->MoveTo(target);
   return true;
@@ -66,7 +90,12 @@ bool RelaySeeker::OnRelay(std::string_view payload) {
 // One that could not be reached is not asked for again.
 void RelaySeeker::OnResumed(bool moved, bool by_relay) {
   if (!started_.load()) return;
-  on_bulk_(by_relay ? bulk_endpoint_ : "", by_relay ? secret_ : "");
+  std::string bulk = bulk_endpoint_;
+  if (PlacesOf(bulk).has_value()) {
+    MutexLock lock(&mu_);
+    bulk = found_;
+  }
+  on_bulk_(by_relay ? bulk : "", by_relay ? secret_ : "");
   if (!moved) Ask();
 }
 

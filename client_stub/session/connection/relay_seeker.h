@@ -14,6 +14,7 @@
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
 #include "common/log/log_budget.h"
+#include "common/mutex.h"
 #include "transport/channel_loop.h"
 
 namespace warpline::stub {
@@ -22,6 +23,11 @@ namespace warpline::stub {
 // session that was opened at `endpoint`. The port at the endpoint's host comes first: the address
 // that a server has need not be the one at which clients reach it.
 std::string PlacesOfRelay(absl::string_view endpoint, absl::string_view place);
+
+// Returns the address of the first of the places, separated by commas, at which an end answers that
+// knows the secret. Empty where none does in a few seconds, or before given_up() is true. Blocks.
+std::string FindRelay(const std::string& places, const std::string& secret,
+                      const std::function<bool()>& given_up);
 
 class RelaySeeker {
  public:
@@ -55,6 +61,8 @@ class RelaySeeker {
   // The bulk endpoint and the secret of the relay that the server named last.
   std::string bulk_endpoint_ ABSL_GUARDED_BY(channel_loop);
   std::string secret_ ABSL_GUARDED_BY(channel_loop);
+  Mutex mu_;
+  std::string found_ ABSL_GUARDED_BY(mu_);  // The address at which the last relay was found.
 };
 
 }  // namespace warpline::stub

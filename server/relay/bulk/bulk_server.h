@@ -37,7 +37,7 @@ absl::StatusOr<UniqueFd> ListenForBulk(const std::string& ip, uint32_t first_por
 class BulkServer {
  public:
   // Clients that are connected and have not shown the secret, at a time.
-  static constexpr size_t kMostStrangers = 8;
+  static constexpr size_t kMostStrangers = 32;
 
   // `listening` is of ListenForBulk(). At the other end of `server`, which does not block and is
   // borrowed, the server hands out memory (proto/relay.proto); nobody else reads from it. Starts
