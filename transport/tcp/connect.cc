@@ -40,17 +40,17 @@ void SetOption(int fd, int level, int name, int value) {
   (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-// Returns the first address of the host's name.
-absl::StatusOr<SocketAddress> LookUp(const std::string& place) {
-  auto address = SocketAddress::Parse(place);
-  if (address.ok()) return address;
+// Returns the addresses of a place: those that the host's name has, or its own.
+absl::StatusOr<std::vector<SocketAddress>> LookUp(const std::string& place) {
+  const auto address = SocketAddress::Parse(place);
+  if (address.ok()) return std::vector<SocketAddress>{*address};
   const size_t colon = place.rfind(':');
   // A name has neither further colons nor brackets.
   uint32_t number = 0;
   if (colon == std::string::npos || colon == 0 || colon > kMostNameBytes ||
       place.find_first_of("[]:") != colon || !absl::SimpleAtoi(place.substr(colon + 1), &number) ||
       number == 0 || number > UINT16_MAX) {
-    return address;
+    return address.status();
   }
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -61,20 +61,23 @@ absl::StatusOr<SocketAddress> LookUp(const std::string& place) {
     return absl::UnavailableError(absl::StrCat(host, ": ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, &freeaddrinfo);
-  return SocketAddress::Of(*all->ai_addr, all->ai_addrlen);
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const auto one = SocketAddress::Of(*at->ai_addr, at->ai_addrlen);
+    if (one.ok() && addresses.size() < kMostPlaces) addresses.push_back(*one);
+  }
+  return addresses;
 }
 
-absl::StatusOr<UniqueFd> ConnectTo(const std::string& place, absl::Time until,
+absl::StatusOr<UniqueFd> ConnectTo(const SocketAddress& address, absl::Time until,
                                    const std::function<bool()>& given_up) {
-  const auto address = LookUp(place);
-  if (!address.ok()) return address.status();
-  UniqueFd fd(socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd(socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Lost("no socket", errno);
-  if (connect(fd.get(), address->get(), address->size()) == 0) return fd;
+  if (connect(fd.get(), address.get(), address.size()) == 0) return fd;
   if (errno != EINPROGRESS) return Lost("cannot connect", errno);
   while (PollSocket(fd.get(), POLLOUT, std::min(PollMilliseconds(until), kLookMs)) == 0) {
     if (absl::Now() >= until || (given_up != nullptr && given_up())) {
-      return absl::UnavailableError(absl::StrCat("nobody answers at ", place));
+      return absl::UnavailableError(absl::StrCat("nobody answers at ", address.ToString()));
     }
   }
   int error = 0;
@@ -110,14 +113,20 @@ absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view places, absl::Time until,
                                     const std::function<bool()>& given_up) {
   const std::vector<std::string> all = absl::StrSplit(places, ',');
   if (all.size() > kMostPlaces) return absl::InvalidArgumentError("too many places to connect to");
-  absl::Status why;
+  absl::Status why = absl::UnavailableError("a host without an address");
   for (size_t i = 0; i < all.size(); ++i) {
-    const absl::Time now = absl::Now();
-    const auto left = static_cast<double>(all.size() - i);
-    auto fd = ConnectTo(all[i], now + (until - now) / left, given_up);
-    if (fd.ok()) return fd;
-    why = fd.status();
-    if (given_up != nullptr && given_up()) break;
+    const auto addresses = LookUp(all[i]);
+    if (!addresses.ok()) why = addresses.status();
+    const size_t count = addresses.ok() ? addresses->size() : 0;
+    for (size_t j = 0; j < count; ++j) {
+      if (given_up != nullptr && given_up()) return why;
+      const absl::Time now = absl::Now();
+      // The later places have one address each, as far as is known.
+      const auto left = static_cast<double>(count - j + all.size() - i - 1);
+      auto fd = ConnectTo((*addresses)[j], now + (until - now) / left, given_up);
+      if (fd.ok()) return fd;
+      why = fd.status();
+    }
   }
   return why;
 }

@@ -26,10 +26,10 @@ int PollMilliseconds(absl::Time until);
 void ExpectSignsOfLife(int fd, int seconds);
 
 // Connects to the first of `places` that answers: "10.0.0.1:14701", "[fd00::1]:14701" or
-// "gpuhost:14701", separated by commas, at most eight. Names are looked up. Each place gets an
-// equal share of the time that is left. The socket does not block. INVALID_ARGUMENT for what is no
-// list of places, UNAVAILABLE when none has answered until then, or soon after given_up() is true.
-// Blocks.
+// "gpuhost:14701", separated by commas, at most eight. Names are looked up, and all addresses of a
+// name are tried. Each place gets an equal share of the time that is left. The socket does not
+// block. INVALID_ARGUMENT for what is no list of places, UNAVAILABLE when none has answered until
+// then, or soon after given_up() is true. Blocks.
 absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view places, absl::Time until,
                                     const std::function<bool()>& given_up = nullptr);
 

@@ -45,8 +45,8 @@ TEST(ConnectTcpTest, TakesAddressesAndNames) {
   EXPECT_TRUE(ConnectTcp(there.address(), Soon()).ok());
   EXPECT_TRUE(there.WasCalled());
   const Listens by_name("127.0.0.1");
-  EXPECT_TRUE(ConnectTcp(absl::StrCat("localhost:", by_name.port()), Soon()).ok() ||
-              ConnectTcp(absl::StrCat("ip4-localhost:", by_name.port()), Soon()).ok());
+  // It may have an address of IPv6 before this one.
+  EXPECT_TRUE(ConnectTcp(absl::StrCat("localhost:", by_name.port()), Soon()).ok());
   const Listens v6("::1");
   EXPECT_TRUE(!v6.usable() || ConnectTcp(v6.address(), Soon()).ok());
 }
