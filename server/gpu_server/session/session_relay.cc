@@ -99,7 +99,12 @@ void SessionRelay::OnRelayOver(const std::string& why) {
   connected_ = false;
   if (!why.empty()) {
     if (const LogPermit permit = lines_->Ask(kRelayLine)) {
-      permit.Warning("relay lost ", lines_->Keys(), " reason=", why);
+      // A client that cannot reach its port is no fault of the server's.
+      if (answered_) {
+        permit.Info("relay lost ", lines_->Keys(), " reason=", why);
+      } else {
+        permit.Warning("relay lost ", lines_->Keys(), " reason=", why);
+      }
     }
   }
   if (!answered_) Refuse("the server could not start a relay");
