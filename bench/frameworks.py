@@ -48,7 +48,7 @@ class Runner:
     def __init__(self, sides, side, name, stat=False, number=0):
         further = {"WARPLINE_STAT": "1"} if stat and side == "remote" else {}
         use = "%s-%s-%d" % (name, side, number)
-        kind = KINDS[side]
+        kind = KINDS.get(side, side)
         self._process = subprocess.Popen(
             sides.command(kind, PROGRAM, name), env=sides.environment(kind, use, further),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
