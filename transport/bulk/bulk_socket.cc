@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "transport/tcp/connect.h"
 #include "transport/tls/tls_address.h"
-#include "transport/tls/tls_hello.h"
+#include "transport/tls/tls_connect.h"
 
 namespace warpline {
 namespace {
@@ -43,20 +43,15 @@ BulkSocket::BulkSocket(std::unique_ptr<TlsStream> stream, Unreachable unreachabl
 absl::StatusOr<std::unique_ptr<BulkSocket>> BulkSocket::Connect(
     const std::string& endpoint, std::string_view secret, uint32_t slot, absl::Time until,
     Unreachable unreachable, const std::function<bool()>& given_up) {
-  const auto encrypted = PlacesOf(endpoint);
-  auto fd = ConnectTcp(encrypted.value_or(endpoint), until, given_up);
-  if (!fd.ok()) return fd.status();
-  if (encrypted.has_value()) {
-    auto stream = TlsStream::Create(*std::move(fd), TlsStream::Role::kConnects, secret);
+  if (const auto places = PlacesOf(endpoint); places.has_value()) {
+    auto stream = ConnectTls(*places, secret, until, given_up);
     if (!stream.ok()) return stream.status();
-    const absl::Status shaken = (*stream)->AwaitHandshake(until, given_up);
-    if (!shaken.ok()) return shaken;
-    // So little fits into a socket that has just been connected.
-    const TlsHello hello = {slot, 0};
-    const auto greeted = (*stream)->Write(&hello, sizeof(hello));
-    if (!greeted.ok()) return greeted.status();
+    const absl::Status greeted = SayHello(stream->get(), slot);
+    if (!greeted.ok()) return greeted;
     return std::make_unique<BulkSocket>(*std::move(stream), unreachable);
   }
+  auto fd = ConnectTcp(endpoint, until, given_up);
+  if (!fd.ok()) return fd.status();
   const int flags = fcntl(fd->get(), F_GETFL);
   if (fcntl(fd->get(), F_SETFL, flags & ~O_NONBLOCK) != 0) return Lost("no socket");
   auto socket = std::make_unique<BulkSocket>(*std::move(fd), unreachable);

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "transport/status_packet.h"
 #include "transport/tcp/connect.h"
+#include "transport/tls/tls_connect.h"
 #include "transport/tls/tls_hello.h"
 
 namespace warpline {
@@ -43,16 +44,10 @@ absl::StatusOr<std::unique_ptr<TlsEnd>> TlsEnd::Create(std::unique_ptr<TlsStream
 absl::StatusOr<std::unique_ptr<TlsEnd>> TlsEnd::Connect(absl::string_view places,
                                                         const std::string& secret,
                                                         absl::Time until) {
-  auto fd = ConnectTcp(places, until);
-  if (!fd.ok()) return fd.status();
-  auto stream = TlsStream::Create(*std::move(fd), TlsStream::Role::kConnects, secret);
+  auto stream = ConnectTls(places, secret, until);
   if (!stream.ok()) return stream.status();
-  const absl::Status shaken = (*stream)->AwaitHandshake(until);
-  if (!shaken.ok()) return shaken;
-  // So little fits into a socket that has just been connected.
-  const TlsHello hello = {kSessionSlot, 0};
-  const auto greeted = (*stream)->Write(&hello, sizeof(hello));
-  if (!greeted.ok()) return greeted.status();
+  const absl::Status greeted = SayHello(stream->get(), kSessionSlot);
+  if (!greeted.ok()) return greeted;
   auto end = Create(*std::move(stream));
   if (!end.ok()) return end.status();
   const LoopScope scope(&channel_loop);

@@ -10,10 +10,9 @@
 #include "client_stub/session/status/session_log.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
-#include "transport/tcp/connect.h"
 #include "transport/tcp/socket_address.h"
 #include "transport/tls/tls_address.h"
-#include "transport/tls/tls_stream.h"
+#include "transport/tls/tls_connect.h"
 
 namespace warpline::stub {
 namespace {
@@ -41,10 +40,7 @@ std::string FindRelay(const std::string& places, const std::string& secret,
   for (size_t i = 0; i < all.size() && !given_up(); ++i) {
     const absl::Time now = absl::Now();
     const absl::Time end = now + (until - now) / static_cast<double>(all.size() - i);
-    auto fd = ConnectTcp(all[i], end, given_up);
-    if (!fd.ok()) continue;
-    auto stream = TlsStream::Create(*std::move(fd), TlsStream::Role::kConnects, secret);
-    if (stream.ok() && (*stream)->AwaitHandshake(end, given_up).ok()) return TlsAddress(all[i]);
+    if (ConnectTls(all[i], secret, end, given_up).ok()) return TlsAddress(all[i]);
   }
   return "";
 }
