@@ -13,7 +13,8 @@ must hold:
 1. The leases that are surely held of one device fit on it at every moment.
 2. No scheduler tells a holder that a lease is over, nor a server to end it, while it is surely held.
 3. A lease ends: once it is released, abandoned or its end has come, its server is told so in one of
-   the next `answers` answers to its reports. An abandoned one has the time for which a lease lasts
+   the next `answers` answers to its reports. One that was abandoned, or the release of which was not
+   answered and so may never have arrived, ends by itself: it has the time for which a lease lasts
    before, which each term gives it anew. No renewal that is asked for after the answer to its
    release, or after its end, succeeds.
 4. Terms follow each other: an answer that was asked for after another one had come is not of an
@@ -142,7 +143,7 @@ def outliving(events, leases, ttl, answers):
     for name, lease in leases.items():
         over = due = lease.is_over()
         told = lease.told["at"] if lease.told else sys.maxsize
-        if lease.why == "abandoned" and over == lease.over:
+        if lease.answered is None and over == lease.over:
             due += ttl
             for begin in terms_begin:
                 if over < begin <= told:

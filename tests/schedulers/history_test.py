@@ -76,6 +76,20 @@ class HistoryTest(unittest.TestCase):
         wrong = self.judge(*lines, reports=101)
         self.assertEqual([w.split(" lease")[0] for w in wrong], ["outlives its end"])
 
+    def test_a_lease_lasts_as_long_as_one_that_is_abandoned_if_its_release_was_not_answered(self):
+        ttl = 6 * history.US
+        for answer, late in (("released asked=20 at=21 lease=1 code=0", True),
+                             ("released asked=20 at=21 lease=1 code=14", False),
+                             ("abandoned at=20 lease=1", False)):
+            lines = [granted("1", 10), "releasing at=20 lease=1", answer]
+            lines += ["reported asked=%d at=%d server=a epoch=1" % (ttl + i - 200, ttl + i - 200)
+                      for i in range(200)]
+            wrong = self.judge(*lines, self.told("1", ttl), reports=0)
+            self.assertEqual([w.split(" lease")[0] for w in wrong], ["outlives its end"] * late)
+            # It does not last longer than that.
+            wrong = self.judge(*lines, self.told("1", 2000 * history.US))
+            self.assertEqual([w.split(" lease")[0] for w in wrong], ["outlives its end"])
+
     def test_an_answer_of_an_earlier_term_is_found(self):
         wrong = self.judge(granted("1", 10, gib=1, epoch=7), granted("2", 20, gib=1, epoch=5),
                            "releasing at=30 lease=1", "releasing at=30 lease=2",
