@@ -84,7 +84,8 @@ def measure(args, link, folder, stack):
         ("ca", folder, "ca.crt"), ("cert", folder, "client.crt"), ("key", folder, "client.key"))]
     carried = {name: figures(command, PROBE_SECONDS) for name, command in probes.items()}
     sides = Sides(link, installation, settings, endpoints)
-    return [row for name in args.names or NAMES for row in rows_of(name, sides, carried, args)]
+    for name in args.names or NAMES:
+        yield from rows_of(name, sides, carried, args)
 
 
 def rows_of(name, sides, carried, args):
@@ -93,7 +94,8 @@ def rows_of(name, sides, carried, args):
     try:
         for side in medians:
             runners[side] = frameworks.Runner(sides, side, name)
-            runners[side].finish()
+        for runner in runners.values():
+            runner.finish()
         for side in paired.turns(list(medians), args.rounds):
             runners[side].begin(frameworks.STEPS[name])
             medians[side].append(statistics.median(runners[side].finish()))
@@ -131,14 +133,17 @@ def main():
     try:
         with tempfile.TemporaryDirectory(prefix="warpline-network-") as folder, \
                 network.Link() as link, contextlib.ExitStack() as stack:
-            rows = measure(args, link, folder, stack)
+            rows = []
+            print("%-20s%-10s%10s%10s%10s%11s%10s%9s" % (
+                "program", "transport", "native ms", "bound ms", "remote ms", "of native", "of bound",
+                "control"), flush=True)
+            for row in measure(args, link, folder, stack):
+                rows.append(row)
+                print("%-20s%-10s%10.3f%10.3f%10.3f%11.2f%10.2f%9.2f" % tuple(row.values()),
+                      flush=True)
     except (network.local_server.Error, OSError, RuntimeError) as error:
         print("frameworks: FAILED (%s)" % error)
         return 1
-    print("%-20s%-10s%10s%10s%10s%11s%10s%9s" % ("program", "transport", "native ms", "bound ms",
-                                               "remote ms", "of native", "of bound", "control"))
-    for row in rows:
-        print("%-20s%-10s%10.3f%10.3f%10.3f%11.2f%10.2f%9.2f" % tuple(row.values()))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0
