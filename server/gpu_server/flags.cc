@@ -88,6 +88,12 @@ ABSL_FLAG(
     "A folder for files to which the memory of suspended sessions goes on from the memory of "
     "--swap_host, so that others can have that. The files have no name, and are encrypted with "
     "a key that ends with the session. Empty for none.");
+ABSL_FLAG(
+    std::string, saved_sessions, "",
+    "A folder in which sessions outlive the server. When the server is told to end (SIGTERM), each "
+    "session that can do without its worker is written there, with its device memory, and its "
+    "client waits; a server that starts with the same folder goes on with it. The files are not "
+    "encrypted. Needs --swap_host. Empty for none: sessions end with their server.");
 ABSL_FLAG(double, memory_overcommit, 1,
           "Sessions may have so many times a device's memory together, up to 16, such as 1.5. What "
           "does not fit is in the memory of --swap_host meanwhile: sessions without work leave the "
@@ -399,6 +405,12 @@ absl::StatusOr<DeviceOptions> Device() {
   if (!options.swap_dir.empty() && options.swap_bytes == 0) {
     return absl::InvalidArgumentError(
         "--swap_dir needs --swap_host, the host's memory on the way from the devices to files");
+  }
+  options.saved_sessions = absl::GetFlag(FLAGS_saved_sessions);
+  if (!options.saved_sessions.empty() && options.swap_bytes == 0) {
+    return absl::InvalidArgumentError(
+        "--saved_sessions needs --swap_host, the host's memory on the way between devices and "
+        "files");
   }
   options.memory_overcommit = absl::GetFlag(FLAGS_memory_overcommit);
   if (!(options.memory_overcommit >= 1) || options.memory_overcommit > kMostOvercommit) {

@@ -39,6 +39,7 @@
 #include "server/gpu_server/open_devices.h"
 #include "server/gpu_server/policies/dispatch_policies.h"
 #include "server/gpu_server/policies/policy_methods.h"
+#include "server/gpu_server/saved/saved_sessions.h"
 #include "server/gpu_server/session/task_shares.h"
 #include "server/gpu_server/worker_program.h"
 #include "server/hostlink/backends/backend_names.h"
@@ -370,6 +371,11 @@ absl::Status GpuServer::Compose() {
     policies_ = std::move(policies->book);
     host->dispatcher = std::move(policies->dispatcher);
   }
+  if (!options_.device.saved_sessions.empty()) {
+    auto saved = SavedSessions::Open(options_.device.saved_sessions, swap_.get());
+    if (!saved.ok()) return saved.status();
+    host->saved = *std::move(saved);
+  }
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   shm_name_ = host->session.shm_name;
@@ -544,6 +550,7 @@ absl::Status GpuServer::Start() {
   auto health = HealthListener::Start(options_.listen.health_address);
   if (!health.ok()) return health.status();
   health_ = *std::move(health);
+  host_->RestoreSaved();
   listener_ = MakeListener(MakeListenerOptions());
   std::vector<std::string> addresses = options_.listen.addresses;
   if (!shm_name_.empty()) addresses.push_back("shm://" + shm_name_);
@@ -618,6 +625,8 @@ void GpuServer::Drain() {
   host_->StartDrain();
   listener_->SetServing(false);
   if (health_ != nullptr) health_->SetReady(false);
+  const int saved = host_->SaveAll(options_.drain_timeout);
+  if (saved > 0) LogInfo("saved sessions=", saved, " dir=", options_.device.saved_sessions);
   if (!host_->WaitUntilIdle(options_.drain_timeout)) {
     LogWarning("ending sessions=", host_->sessions());
     host_->FaultAll("the server is shutting down");

@@ -54,6 +54,8 @@ struct DeviceOptions {
   uint64_t swap_bytes = 0;
   // A folder for files with the memory of suspended sessions; empty for none.
   std::string swap_dir = {};
+  // A folder in which sessions outlive the server; empty for none.
+  std::string saved_sessions = {};
   // Sessions may have so many times the devices' memory together; see MemoryOvercommit.
   double memory_overcommit = 1;
   // A session that has done nothing for this time is suspended; infinite for never.

@@ -59,6 +59,11 @@ class Paging {
   // once it is there, or after `deadline` with DEADLINE_EXCEEDED: it then still comes back as soon
   // as it can.
   void In(absl::Duration deadline, Done done) RUNS_ON(control_loop);
+  // Another server has moved the memory away, before this one took the session over.
+  void BeginAway() RUNS_ON(control_loop) {
+    state_ = State::kAway;
+    parts_.on_away();
+  }
   // Something waits for the memory. Brings it back, once it is away.
   void OnWanted() RUNS_ON(control_loop);
   // Returns true unless the memory is there, with nothing to be done to it.

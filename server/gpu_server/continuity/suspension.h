@@ -44,8 +44,12 @@ class Suspension {
   void Begin(absl::Duration deadline, Done done) RUNS_ON(control_loop);
   // The worker that was ended is gone. Does nothing when none was.
   void OnWorkerGone() RUNS_ON(control_loop);
+  // Another server has suspended the session, and its worker saved this.
+  void SetVariables(UniqueFd variables) RUNS_ON(control_loop) { variables_ = std::move(variables); }
   // Returns what the worker saved for the next one; no file where it had nothing to save.
   UniqueFd TakeVariables() RUNS_ON(control_loop) { return std::move(variables_); }
+  // Returns the same without taking it; -1 where there is none.
+  int variables_fd() const RUNS_ON(control_loop) { return variables_.get(); }
   // The session ends, fails, or goes on: tells `status` to the caller of Begin(), if it waits.
   void Forget(const absl::Status& status) RUNS_ON(control_loop);
 

@@ -42,13 +42,29 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
     return SendUnmap(va, std::move(answer));
   }
   if (!Fits(va, request.bytes())) return answer({CudaResult::kInvalidValue, -1, {}});
+  Result made = Make(request);
+  if (made.result != CudaResult::kSuccess) return answer(made);
+  SendMap(va, std::move(answer));
+}
+
+absl::StatusOr<int> HostSegments::Adopt(uint64_t va, uint64_t bytes) {
+  if (!Fits(va, bytes)) return absl::InvalidArgumentError("host memory that no session has");
+  warpline_internal::HostMemoryRequest request;
+  request.set_va(va);
+  request.set_bytes(bytes);
+  const Result made = Make(request);
+  if (made.result != CudaResult::kSuccess) return absl::ResourceExhaustedError(made.why);
+  return made.fd;
+}
+
+HostSegments::Result HostSegments::Make(const warpline_internal::HostMemoryRequest& request) {
   if (segments_.size() >= kMostSegments) {
-    return answer(NoRoom("the session has ", kMostSegments, " segments of host memory"));
+    return NoRoom("the session has ", kMostSegments, " segments of host memory");
   }
   const auto outliving = static_cast<size_t>(std::count_if(
       segments_.begin(), segments_.end(), [](const auto& entry) { return entry.second.outlives; }));
   if (request.outlives() && outliving >= kMostOutliving) {
-    return answer({CudaResult::kNotSupported, -1, {}});
+    return {CudaResult::kNotSupported, -1, {}};
   }
   HostSegment segment;
   segment.bytes = request.bytes();
@@ -56,18 +72,19 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
   segment.tenant_charge = tenant_quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   segment.charge = quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   if (segment.tenant_charge.bytes() != segment.bytes) {
-    return answer(NoRoom("the host memory of its tenant has no room for ", segment.bytes,
-                         " bytes of pinned memory"));
+    return NoRoom("the host memory of its tenant has no room for ", segment.bytes,
+                  " bytes of pinned memory");
   }
   if (segment.charge.bytes() != segment.bytes) {
-    return answer(NoRoom("the host memory that the server shares with all clients has no room for ",
-                         segment.bytes, " bytes"));
+    return NoRoom("the host memory that the server shares with all clients has no room for ",
+                  segment.bytes, " bytes");
   }
   absl::StatusOr<UniqueFd> memory = NewSealedMemory("warpline-host", segment.bytes);
-  if (!memory.ok()) return answer(NoRoom("the server's host has no memory to share"));
+  if (!memory.ok()) return NoRoom("the server's host has no memory to share");
   segment.fd = *std::move(memory);
-  segments_[va] = std::move(segment);
-  SendMap(va, std::move(answer));
+  const int fd = segment.fd.get();
+  segments_[request.va()] = std::move(segment);
+  return {CudaResult::kSuccess, fd, {}};
 }
 
 void HostSegments::SendMap(uint64_t va, Answer answer) {

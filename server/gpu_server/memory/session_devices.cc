@@ -280,6 +280,14 @@ void SessionDevices::BringBack(std::function<void(absl::Status)> done) {
   PageFrom(0, &SessionMemory::BringBack, std::move(done));
 }
 
+void SessionDevices::ShowAway(std::function<void(absl::StatusOr<SessionMemory::AwayShown>)> shown) {
+  devices_.front()->memory->ShowAway(std::move(shown));
+}
+
+absl::Status SessionDevices::AdoptAway(const SessionMemory::AwayShown& from) {
+  return devices_.front()->memory->AdoptAway(from);
+}
+
 void SessionDevices::Store(const std::function<void(absl::Status)>& stored) {
   for (const auto& device : devices_) device->memory->Store(stored);
 }

@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/cuda/cuda_result.h"
 #include "memory/arena_book.h"
 #include "memory/quota.h"
@@ -86,6 +87,10 @@ class SessionDevices {
   void PageOut(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   void PageIn(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
   void BringBack(std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  // Both are for the first device; see SessionMemory.
+  void ShowAway(std::function<void(absl::StatusOr<SessionMemory::AwayShown>)> shown)
+      RUNS_ON(control_loop);
+  absl::Status AdoptAway(const SessionMemory::AwayShown& from) RUNS_ON(control_loop);
   // Calls SessionMemory::Store() for all devices. `stored` is called for each that stores anything.
   void Store(const std::function<void(absl::Status)>& stored) RUNS_ON(control_loop);
   bool waits_for_worker() const RUNS_ON(control_loop);

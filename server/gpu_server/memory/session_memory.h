@@ -147,6 +147,26 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // memory. `stored` is called with OK, CANCELLED when it is wanted meanwhile, or why it stays in
   // host memory. It comes back as before. Only while no worker has the session.
   void Store(std::function<void(absl::Status)> stored) RUNS_ON(control_loop);
+  // A part of what is away: memory in the arena, or behind a handle.
+  struct AwayRange {
+    uint64_t va = 0;
+    uint64_t handle = 0;  // 0 for memory in the arena.
+    uint64_t bytes = 0;
+  };
+  // All that the session has of the device, for another server to go on with.
+  struct AwayShown {
+    std::vector<AwayRange> ranges;
+    std::shared_ptr<AwayMemory> memory;  // In host memory; null where the session has none.
+  };
+  // Shows what is away, once it is in host memory: it is read back where it is in a file. `shown`
+  // is called with FAILED_PRECONDITION for a session that has more than what can be away, ABORTED
+  // when memory is on its way or asked for, and the errors of ChunkSource::Fetch(). Only while no
+  // worker has the session.
+  void ShowAway(std::function<void(absl::StatusOr<AwayShown>)> shown) RUNS_ON(control_loop);
+  // Takes over from another server what that showed. From now on it is away, and waits for a
+  // worker. INVALID_ARGUMENT for ranges that no session has, RESOURCE_EXHAUSTED beyond the quota.
+  // Before anything is requested.
+  absl::Status AdoptAway(const AwayShown& from) RUNS_ON(control_loop);
   // The worker has been told to unmap memory that is to be moved, or to map memory again.
   bool waits_for_worker() const RUNS_ON(control_loop) {
     return again_ != nullptr || (paged_ != nullptr && paged_->phase == Paged::Phase::kUnmapping);
@@ -268,6 +288,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void Enqueue(Operation operation) RUNS_ON(control_loop);
   // Paging (session_paging.cc).
   void BeginTaking(bool maps, std::function<void(absl::Status)> done) RUNS_ON(control_loop);
+  absl::StatusOr<AwayShown> Shown() const RUNS_ON(control_loop);
   std::string WhyNotPageable() const RUNS_ON(control_loop);
   void OnMovedOut(const absl::Status& status) RUNS_ON(control_loop);
   void SendUnmapping() RUNS_ON(control_loop);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/frames.h"
 #include "server/gpu_server/memory/session_memory.h"
 #include "server/gpu_server/memory/share_book.h"
 #include "server/hostlink/process/packet_socket.h"
@@ -274,6 +275,72 @@ void SessionMemory::OnUnmapped(CudaResult result) {
   // It was unmapped by the worker's word alone, too.
   GiveUpKept(/*worker_gone=*/false);
   std::exchange(paged_->done, nullptr)(absl::OkStatus());
+}
+
+void SessionMemory::ShowAway(std::function<void(absl::StatusOr<AwayShown>)> shown) {
+  const bool in_file =
+      paged_ != nullptr && paged_->phase == Paged::Phase::kAway && paged_->away->file != nullptr;
+  if (!in_file) return shown(Shown());
+  paged_->phase = Paged::Phase::kFetching;
+  links_.chunks->Fetch(paged_->away, [self = shared_from_this(),
+                                      shown = std::move(shown)](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (self->ended_) return self->EndPaged();
+    self->paged_->phase = Paged::Phase::kAway;
+    shown(status.ok() ? self->Shown() : status);
+    if (self->paged_ != nullptr && self->paged_->worker_lost) self->Come();
+  });
+}
+
+absl::StatusOr<SessionMemory::AwayShown> SessionMemory::Shown() const {
+  if (!queue_.empty()) return absl::AbortedError("its client asks for memory");
+  if (book_.backed_bytes() + handles_.bytes() + kept_bytes_ > 0 || !limbo_.empty()) {
+    return absl::FailedPreconditionError("other sessions have some of its memory, too");
+  }
+  AwayShown shown;
+  if (paged_ == nullptr) return shown;
+  if (paged_->phase != Paged::Phase::kAway || paged_->comes) {
+    return absl::AbortedError("its memory is on its way");
+  }
+  for (const Paged::Range& range : paged_->ranges) {
+    shown.ranges.push_back({range.va, range.handle, range.bytes});
+  }
+  shown.memory = paged_->away;
+  return shown;
+}
+
+absl::Status SessionMemory::AdoptAway(const AwayShown& from) {
+  suspended_ = true;
+  if (from.ranges.empty()) return absl::OkStatus();
+  auto paged = std::make_unique<Paged>();
+  paged->phase = Paged::Phase::kAway;
+  std::set<uint64_t> handles;
+  uint64_t bytes = 0;
+  uint64_t end = options_.arena.base;
+  for (const AwayRange& range : from.ranges) {
+    const bool in_arena = range.handle == 0;
+    // In the order of PageOut().
+    const bool fits = in_arena
+                          ? handles.empty() && range.va >= end &&
+                                book_.CheckRequest(range.va, range.bytes, range.bytes).ok()
+                          : range.bytes % kChunkGranularity == 0 && range.bytes > 0 &&
+                                OfDevice(range.handle, 1) && handles.insert(range.handle).second;
+    if (!fits) return absl::InvalidArgumentError("memory that no session has");
+    if (in_arena) end = range.va + range.bytes;
+    Reservation reservation = quota_->Reserve(range.bytes, range.bytes, kChunkGranularity);
+    if (reservation.bytes() < range.bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("its memory does not fit into the quota of ", quota_->limit_bytes()));
+    }
+    paged->ranges.push_back({range.va, range.handle, range.bytes, 0, std::move(reservation)});
+    bytes += range.bytes;
+  }
+  if (from.memory == nullptr || from.memory->bytes() != bytes) {
+    return absl::InvalidArgumentError("memory of another size than its ranges");
+  }
+  paged->away = from.memory;
+  paged_ = std::move(paged);
+  return absl::OkStatus();
 }
 
 void SessionMemory::PageIn(std::function<void(absl::Status)> done) {

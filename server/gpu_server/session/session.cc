@@ -21,10 +21,14 @@ constexpr size_t kSecretBytes = 16;
 }  // namespace
 
 Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembership membership)
+    : Session(parts, id, std::move(peer), std::move(membership), RandomBytes(kSecretBytes)) {}
+
+Session::Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembership membership,
+                 std::string secret)
     : parts_(parts),
       id_(id),
       since_(SteadyNow()),
-      secret_(RandomBytes(kSecretBytes)),
+      secret_(std::move(secret)),
       port_(std::make_shared<SessionPort>()),
       audit_(std::make_shared<SessionAudit>(parts.books->audit, id, peer)),
       lines_(&parts.books->log, id, std::move(peer)),
@@ -211,7 +215,7 @@ void Session::WhileServing(std::function<void()> body) {
 void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
   WhileServing([this, request = std::move(request)] {
     control_loop.AssertOnLoop();
-    paging_.OnWanted();
+    if (!handing_over()) paging_.OnWanted();
     holdings_.devices().Request(request);
   });
 }
@@ -219,14 +223,14 @@ void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
 void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
   WhileServing([this, request = std::move(request)] {
     control_loop.AssertOnLoop();
-    paging_.OnWanted();
+    if (!handing_over()) paging_.OnWanted();
     holdings_.devices().Return(request);
   });
 }
 
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                            HostSegments::Answer answer) {
-  if (!Serving()) return answer({CudaResult::kIllegalState, -1, {}});
+  if (!Serving() || handing_over()) return answer({CudaResult::kIllegalState, -1, {}});
   if (state_ == State::kSuspended) paging_.OnWanted();
   if (request.board()) {
     const int board = worker_.board_fd();
@@ -318,7 +322,7 @@ void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& reque
 void Session::OnCommandsWait() {
   parts_.control->Post([self = shared_from_this()] {
     control_loop.AssertOnLoop();
-    if (self->Serving()) self->paging_.OnWanted();
+    if (self->Serving() && !self->handing_over()) self->paging_.OnWanted();
   });
 }
 
@@ -536,6 +540,10 @@ bool Session::ComesBack(const KeptMemory& wanted) const {
 void Session::HandleChannelClosed(const absl::Status& status) {
   // Another channel may have come before this was told.
   if (port_->attached()) return;
+  if (handing_over() && Serving()) {
+    presence_.Leave(status);
+    return OnHandedOver();
+  }
   if ((Serving() || state_ == State::kFaulted) && presence_.CanReturnAfter(status)) {
     return presence_.Leave(status);
   }
@@ -650,6 +658,7 @@ void Session::MaybeFinish() {
   SayClosed();
   worker_.End();
   relay_.End();
+  if (outlives_) parts_.owner->KeepMembership(std::move(membership_));
   membership_ = LeaseMembership();
   parts_.owner->OnSessionEnded(id_, placed_, std::move(kept));
 }

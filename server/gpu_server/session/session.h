@@ -20,6 +20,7 @@
 #ifndef WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_H_
 #define WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,6 +54,7 @@
 #include "server/gpu_server/memory/kept_segments.h"
 #include "server/gpu_server/memory/memory_links.h"
 #include "server/gpu_server/modules/module_cache.h"
+#include "server/gpu_server/saved/saved_sessions.h"
 #include "server/gpu_server/session/bulk/bulk_port.h"
 #include "server/gpu_server/session/client_presence.h"
 #include "server/gpu_server/session/connection/session_channel.h"
@@ -105,6 +107,8 @@ class SessionOwner : public MemoryReclaimer {
       RUNS_ON(control_loop) = 0;
   // The session's memory is back, after the time that the move took.
   virtual void OnCame(uint64_t session, absl::Duration took) RUNS_ON(control_loop) = 0;
+  // The session ends here and goes on elsewhere: its lease is not idle.
+  virtual void KeepMembership(LeaseMembership membership) RUNS_ON(control_loop) = 0;
   // The session is over: worker gone, memory given back, channel closed.
   virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                               KeptSegments kept) RUNS_ON(control_loop) = 0;
@@ -131,6 +135,9 @@ class Session : public SessionControl,
 
   // Admitted with `membership`.
   Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembership membership);
+  // Takes the secret of a session that another server had; Adopt() follows.
+  Session(const Parts& parts, uint64_t id, std::string peer, LeaseMembership membership,
+          std::string secret);
 
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
@@ -145,7 +152,29 @@ class Session : public SessionControl,
   // to be done, or why not: within `deadline`, or when the memory is on the device.
   void Do(SessionAction action, absl::Duration deadline, std::function<void(absl::Status)> done)
       RUNS_ON(control_loop);
-  // The client asks for host memory, or gives some back.
+  // Has another server go on with it: its client is sent away, and the session is suspended once it
+  // has come to rest, which may take as long as `deadline`. `saved` is called once with all that
+  // the other server needs, and the client cannot reach the session until EndSaved(). Otherwise it
+  // goes on as it was, and `saved` is called with FAILED_PRECONDITION and what the session has that
+  // would be lost, ABORTED for what passes by itself, or the errors of Paging::Out().
+  using Saved = std::function<void(absl::StatusOr<SessionCut>)>;
+  void Save(absl::Duration deadline, Saved saved) RUNS_ON(control_loop);
+  // Ends the session here, once it has been written. After an error it goes on. Returns
+  // false if it has ended meanwhile, or its client is gone: nobody is to go on with it.
+  bool EndSaved(const absl::Status& written) RUNS_ON(control_loop);
+  // Goes on with what another server saved, and waits for the client. After an error the session
+  // ends: INVALID_ARGUMENT for what no session has, FAILED_PRECONDITION and RESOURCE_EXHAUSTED for
+  // what this server does not have. Once, before anything else.
+  absl::Status Adopt(SessionCut cut) RUNS_ON(control_loop);
+  // Thread-safe. The session is being saved, and cannot be resumed for now.
+  bool handing_over() const { return handing_over_.load(std::memory_order_acquire); }
+  // The client asks for host memory that it shares, or gives some back.
+  void OnSharedHostMemory(const warpline_internal::HostMemoryRequest& request,
+                          HostSegments::Answer answer) RUNS_ON(control_loop) {
+    // Reports on a board that no worker writes to any more are older than all that count.
+    if (!request.board()) shares_with_client_ = true;
+    OnHostMemory(request, std::move(answer));
+  }
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer) RUNS_ON(control_loop);
 
@@ -304,6 +333,18 @@ class Session : public SessionControl,
   void StoreMemory() RUNS_ON(control_loop);
   // Brings the memory of a suspended session back, and has another worker take over.
   void WakeUp(Paging::Done done) RUNS_ON(control_loop);
+  // Saving (session_saving.cc).
+  std::string WhyNotSaved() const RUNS_ON(control_loop);
+  // The client is gone: suspends the session.
+  void OnHandedOver() RUNS_ON(control_loop);
+  // The session is suspended: shows what there is.
+  void ShowSaved() RUNS_ON(control_loop);
+  absl::StatusOr<SessionCut> MakeCut(const SessionMemory::AwayShown& away) RUNS_ON(control_loop);
+  void StopSaving(const absl::Status& status) RUNS_ON(control_loop);
+  absl::Status TryAdopt(SessionCut cut) RUNS_ON(control_loop);
+  absl::Status AdmitAdopted(const warpline_internal::SavedSession& from) RUNS_ON(control_loop);
+  absl::Status AdoptWorker(SessionCut* cut) RUNS_ON(control_loop);
+  absl::Status AdoptLink(const warpline_internal::SavedSession& from) RUNS_ON(control_loop);
   // Whatever goes on with the worker is forgotten, for the reason `status`.
   void ForgetMoves(const absl::Status& status) RUNS_ON(control_loop);
   void NoteDeath(const std::string& why) RUNS_ON(control_loop);
@@ -354,6 +395,14 @@ class Session : public SessionControl,
   Replacement replacement_ ABSL_GUARDED_BY(control_loop);
   Paging paging_ ABSL_GUARDED_BY(control_loop);
   Suspension suspension_ ABSL_GUARDED_BY(control_loop);
+  Saved saved_ ABSL_GUARDED_BY(control_loop);
+  absl::Duration save_deadline_ ABSL_GUARDED_BY(control_loop);
+  std::atomic<bool> handing_over_{false};
+  // The client has, or had, host memory of the session mapped.
+  bool shares_with_client_ ABSL_GUARDED_BY(control_loop) = false;
+  bool outlives_ ABSL_GUARDED_BY(control_loop) = false;  // It was saved.
+  // Shown to the next server, where leases are a scheduler's.
+  std::string token_ ABSL_GUARDED_BY(control_loop);
   // Called once another worker has taken over a suspended session.
   Paging::Done woken_ ABSL_GUARDED_BY(control_loop);
 

@@ -53,6 +53,10 @@ class SessionHoldings : public Survivor {
   // Takes `own_bytes` of host memory for the session from `quota`, of which its worker is given the
   // more that it asks for. False when that is not left. Called once.
   bool TakeHostMemory(std::shared_ptr<Quota> quota, uint64_t own_bytes) RUNS_ON(control_loop);
+  // The session was given so much more of it by another server. Returns false beyond the quota.
+  bool AdoptHostCharge(uint64_t bytes) RUNS_ON(control_loop) {
+    return host_charges_->Replace(bytes);
+  }
   // What the worker was given.
   uint64_t host_charged_bytes() const RUNS_ON(control_loop) {
     return host_charges_.has_value() ? host_charges_->bytes() : 0;

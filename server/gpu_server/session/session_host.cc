@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/serving/listen_address.h"
 #include "common/steady_time.h"
@@ -26,6 +27,7 @@ uint64_t HostMemoryLimit(uint64_t configured) {
 }
 
 SessionHostOptions WithSocket(SessionHostOptions options) {
+  options.session.keeps_tokens = options.saved != nullptr && options.leases->options().required;
   options.session.host_memory_socket = HostMemoryPort::NewName();
   return options;
 }
@@ -117,6 +119,11 @@ void SessionHost::ReadOthers(int ordinal, ContextMeasure::Answer answer) {
 
 SessionHost::~SessionHost() {
   WaitUntilIdle(absl::InfiniteDuration());
+  stopping_.store(true);
+  // Both do what the other has posted by now.
+  control_.Flush();
+  disk_.Flush();
+  control_.Flush();
   auto stopped = std::make_shared<std::promise<void>>();
   control_.Post([this, stopped] {
     control_loop.AssertOnLoop();
@@ -137,7 +144,7 @@ bool SessionHost::HasSecret(uint64_t session, const std::string& secret) {
 
 void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                                HostSegments::Answer answer) {
-  sessions_.at(request.session())->OnHostMemory(request, std::move(answer));
+  sessions_.at(request.session())->OnSharedHostMemory(request, std::move(answer));
 }
 
 void SessionHost::RenewWorkers() {
@@ -176,14 +183,6 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
     RecordRefusal(peer, 0, membership.status());
     return membership.status();
   }
-  const Session::Parts parts = {.options = &options_.session,
-                                .control = &control_,
-                                .owner = this,
-                                .children = &children_,
-                                .resources = &resources_,
-                                .books = &books_,
-                                .modules = modules_.get(),
-                                .dispatcher = options_.dispatcher.get()};
   std::shared_ptr<Session> session;
   absl::Status refusal;
   const bool recorded = books_.audit == nullptr || books_.audit->takes();
@@ -198,7 +197,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
     } else {
       ++live_;
       const uint64_t id = ++last_id_;
-      session = std::make_shared<Session>(parts, id, peer, *std::move(membership));
+      session = std::make_shared<Session>(PartsOfSession(), id, peer, *std::move(membership));
       known_.emplace(id, session);
       // Under the lock, so that no session is known and missing from the table.
       control_.Post([this, id, session] {
@@ -228,10 +227,16 @@ void SessionHost::RecordRefusal(const std::string& peer, uint64_t session,
 absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t id,
                                                const std::string& secret) {
   std::shared_ptr<Session> session;
+  bool away = false;
   {
     MutexLock lock(&mu_);
     const auto found = known_.find(id);
     if (found != known_.end()) session = found->second;
+    const auto saved = away_.find(id);
+    away = saved != away_.end() && EqualSecrets(secret, saved->second);
+  }
+  if (away || (session != nullptr && session->HasSecret(secret) && session->handing_over())) {
+    return absl::UnavailableError("the session is saved, and goes on once a server has it again");
   }
   if (session == nullptr || !session->HasSecret(secret)) {
     books_.counters.resumes_refused.Add(1);

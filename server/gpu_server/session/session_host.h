@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_HOST_H_
 #define WARPLINE_SERVER_GPU_SERVER_SESSION_SESSION_HOST_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -26,6 +27,7 @@
 #include "server/gpu_server/memory/device_memory.h"
 #include "server/gpu_server/memory/host_memory_port.h"
 #include "server/gpu_server/modules/module_cache.h"
+#include "server/gpu_server/saved/saved_sessions.h"
 #include "server/gpu_server/session/reclaim_policy.h"
 #include "server/gpu_server/session/return_waits.h"
 #include "server/gpu_server/session/server_books.h"
@@ -71,6 +73,8 @@ struct SessionHostOptions {
   // host. Infinite for never.
   absl::Duration idle = absl::InfiniteDuration();
   KeyedLogBudgetOptions log = ServerLogOptions();
+  // Where sessions outlive the server; null for nowhere.
+  std::unique_ptr<SavedSessions> saved;
 };
 
 // One device in a HostSnapshot.
@@ -131,6 +135,12 @@ class SessionHost : public Acceptor,
   // moves no memory or has too little host memory for it, or where a session of the lease has more,
   // since it would never come back.
   void SetResident(uint64_t id, uint64_t bytes, std::function<void(absl::Status)> done);
+  // Takes over the sessions that the server before this one saved, and returns: their clients are
+  // told to wait until their turn has come. Once, before there are sessions.
+  void RestoreSaved();
+  // Saves all sessions that can outlive the server, and ends them here; the others go on. Each has
+  // `deadline` to come to rest. Returns when that is done, with how many were saved.
+  int SaveAll(absl::Duration deadline);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -206,6 +216,9 @@ class SessionHost : public Acceptor,
   void OnEvicted(const Eviction& eviction, const absl::Status& status) override
       RUNS_ON(control_loop);
   void OnClientBack() override RUNS_ON(control_loop) { return_waits_.Wake(); }
+  void KeepMembership(LeaseMembership membership) override RUNS_ON(control_loop) {
+    kept_.push_back(std::move(membership));
+  }
   void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                       KeptSegments kept) override RUNS_ON(control_loop);
 
@@ -219,6 +232,21 @@ class SessionHost : public Acceptor,
   absl::StatusOr<SessionSides> Find(const std::string& peer, uint64_t id,
                                     const std::string& secret) override;
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
+
+  // Saving (session_host_saving.cc).
+  struct Saving;
+  Session::Parts PartsOfSession();
+  void SaveOne(uint64_t id, int tries, const std::shared_ptr<Saving>& saving) RUNS_ON(control_loop);
+  void OnSaved(uint64_t id, int tries, const std::shared_ptr<Saving>& saving,
+               absl::StatusOr<SessionCut> cut) RUNS_ON(control_loop);
+  void OnWritten(uint64_t id, const std::string& secret, const absl::Status& written,
+                 const std::shared_ptr<Saving>& saving) RUNS_ON(control_loop);
+  // Reads and takes over a session, or tries again before `give_up`.
+  void RestoreOne(uint64_t id, absl::Time give_up);
+  absl::Status AdoptOne(SessionCut cut) RUNS_ON(control_loop);
+  void OnRestored(uint64_t id, const absl::Status& status);
+  void OnDisk(std::function<void()> body);
+  void BackOnControl(std::function<void()> body);
 
   void RecordRefusal(const std::string& peer, uint64_t session, const absl::Status& why);
   // `sessions` are paid for by `payer`.
@@ -248,8 +276,12 @@ class SessionHost : public Acceptor,
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   // Those of sessions_, for channels' loops.
   std::map<uint64_t, std::shared_ptr<Session>> known_ ABSL_GUARDED_BY(mu_);
+  // Those in the folder of saved sessions, with their secrets.
+  std::map<uint64_t, std::string> away_ ABSL_GUARDED_BY(mu_);
 
   std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
+  // Those of saved sessions, whose leases are not idle.
+  std::vector<LeaseMembership> kept_ ABSL_GUARDED_BY(control_loop);
   std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);
   ReturnWaits return_waits_ ABSL_GUARDED_BY(control_loop);
   Residency residency_ ABSL_GUARDED_BY(control_loop);
@@ -262,6 +294,10 @@ class SessionHost : public Acceptor,
   std::unique_ptr<ModuleCache> modules_;
   SessionChildren children_;
   HostMemoryPort host_memory_port_ ABSL_GUARDED_BY(control_loop);
+  // Where the folder of saved sessions is used. It and the control loop post to each other, unless
+  // the host is about to go.
+  std::atomic<bool> stopping_{false};
+  EventLoop disk_{"saved-sessions"};
 };
 
 }  // namespace warpline::server

@@ -130,7 +130,7 @@ void Session::OnSuspended() {
     permit.Info("suspended ", lines_.Keys(), " after_command=", worker_.Retired());
   }
   suspension_.OnWorkerGone();
-  if (state_ == State::kSuspended) StoreMemory();
+  if (state_ == State::kSuspended && !handing_over()) StoreMemory();
 }
 
 void Session::StoreMemory() {
@@ -159,6 +159,7 @@ void Session::WakeUp(Paging::Done done) {
 
 void Session::ForgetMoves(const absl::Status& status) {
   woken_ = nullptr;
+  StopSaving(status);
   paging_.Forget(status);
   suspension_.Forget(status);
   replacement_.Finish(status);

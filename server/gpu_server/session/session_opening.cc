@@ -31,6 +31,7 @@ void Session::OnHello(warpline_internal::Hello hello) {
 // The lease may have ended between the session's admission and its place in the host's table, where
 // who ends the lease's sessions finds it.
 absl::Status Session::CheckMembership() {
+  if (parts_.options->keeps_tokens) token_ = hello_.token();
   hello_.clear_token();
   hello_.clear_credential();
   const absl::Status held = membership_.CheckHeld();

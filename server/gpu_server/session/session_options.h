@@ -66,6 +66,8 @@ struct SessionOptions {
   // Memory requests and returns that a client may have under way.
   int max_pending_requests = 64;
   SessionChannelOptions channel;
+  // Sessions outlive the server, and show the tokens of their leases to the next one.
+  bool keeps_tokens = false;
   std::string server_name;  // For clients' logs.
 };
 

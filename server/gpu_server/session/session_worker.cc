@@ -1,5 +1,6 @@
 #include "server/gpu_server/session/session_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace warpline::server {
@@ -22,6 +23,29 @@ absl::Status SessionWorker::Start(WorkerDevice device, warpline_internal::OpenWo
   auto first = open_;
   first.set_quiet(parts_.lines->quiet());
   return Take(std::move(first), -1);
+}
+
+absl::Status SessionWorker::StartWithout(WorkerDevice device, warpline_internal::OpenWorker open,
+                                         uint64_t ring_bytes, std::unique_ptr<JournalFile> journal,
+                                         uint64_t done, uint64_t board_generation) {
+  auto rings = WorkerRings::CreateAfter(ring_bytes, done);
+  if (!rings.ok()) return rings.status();
+  if (open.board_generation() > 0) {
+    auto board = CreateBoard();
+    if (!board.ok()) return board.status();
+    board_ = *std::move(board);
+    open.set_board_generation(std::max(open.board_generation(), board_generation));
+  }
+  rings_ = std::move(*rings);
+  journal_ = std::move(journal);
+  device_ = std::move(device);
+  open_ = std::move(open);
+  return absl::OkStatus();
+}
+
+bool SessionWorker::TakeReply(std::string* payload) {
+  const auto read = rings_->TryRead(payload);
+  return read.ok() && *read;
 }
 
 absl::Status SessionWorker::TakeWorker() {

@@ -97,6 +97,18 @@ class SessionWorker : public WorkerLink,
   // no descriptors or memory left, or the device's guarded worker has no room. Called once.
   absl::Status Start(WorkerDevice device, warpline_internal::OpenWorker open, uint64_t ring_bytes)
       RUNS_ON(control_loop);
+  // Goes on, without a worker, after `done` commands that a worker of another server completed;
+  // that one had this journal, and so many workers had reported on the board. The next worker is
+  // taken with TakeNext(). Errors are those of Start(). In place of Start().
+  absl::Status StartWithout(WorkerDevice device, warpline_internal::OpenWorker open,
+                            uint64_t ring_bytes, std::unique_ptr<JournalFile> journal,
+                            uint64_t done, uint64_t board_generation) RUNS_ON(control_loop);
+  // Return what another server needs for that. The descriptor is this object's.
+  int journal_fd() const RUNS_ON(control_loop) { return journal_->fd(); }
+  uint64_t board_generation() const RUNS_ON(control_loop) { return open_.board_generation(); }
+  // Takes what the workers have left in their rings for the client. Returns false where there is no
+  // more, or what there is cannot be read. No channel may do so meanwhile.
+  bool TakeReply(std::string* payload) RUNS_ON(control_loop);
   // The session is open: commands and replies pass from now on, and a worker that is lost may be
   // followed by another.
   void Connect() RUNS_ON(control_loop);

@@ -65,6 +65,11 @@ class JournalFile {
  public:
   // RESOURCE_EXHAUSTED when the system has no descriptors or memory left.
   static absl::StatusOr<std::unique_ptr<JournalFile>> Create();
+  // Makes the memory of an empty journal, to be filled with what another one held.
+  static absl::StatusOr<UniqueFd> CreateMemory();
+  // Takes over such memory. INVALID_ARGUMENT for memory of another size, RESOURCE_EXHAUSTED as
+  // Create().
+  static absl::StatusOr<std::unique_ptr<JournalFile>> Adopt(UniqueFd memory);
   ~JournalFile();
   JournalFile(const JournalFile&) = delete;
   JournalFile& operator=(const JournalFile&) = delete;

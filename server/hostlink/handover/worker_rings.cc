@@ -46,6 +46,16 @@ absl::StatusOr<std::shared_ptr<WorkerRings>> WorkerRings::Create(size_t capacity
   return rings;
 }
 
+absl::StatusOr<std::shared_ptr<WorkerRings>> WorkerRings::CreateAfter(size_t capacity,
+                                                                      uint64_t seq) {
+  auto rings = Create(capacity);
+  if (!rings.ok()) return rings;
+  MutexLock lock(&(*rings)->mu_);
+  (*rings)->frozen_ = true;
+  (*rings)->fed_seq_ = (*rings)->taken_seq_ = seq;
+  return rings;
+}
+
 absl::Status WorkerRings::Renew() {
   auto pair = RingPair::Create(capacity_);
   if (!pair.ok()) return pair.status();

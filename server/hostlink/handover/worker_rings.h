@@ -55,6 +55,9 @@ class WorkerRings {
  public:
   static absl::StatusOr<std::shared_ptr<WorkerRings>> Create(size_t capacity);
 
+  // Creates rings that are frozen after command `seq`, which another server's worker has completed.
+  static absl::StatusOr<std::shared_ptr<WorkerRings>> CreateAfter(size_t capacity, uint64_t seq);
+
   // Passes on one kCommands payload. Returns false when there is no room, and while frozen; the
   // doorbell then rings when there is room. INVALID_ARGUMENT when the worker has garbled the ring.
   absl::StatusOr<bool> TryWrite(std::string_view payload);

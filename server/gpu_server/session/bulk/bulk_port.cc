@@ -119,6 +119,13 @@ std::shared_ptr<const UniqueFd> BulkPort::Segment(uint64_t va, uint64_t bytes) {
   return found == segments_.end() || found->second.bytes != bytes ? nullptr : found->second.fd;
 }
 
+std::vector<std::pair<uint64_t, uint64_t>> BulkPort::Segments() {
+  std::vector<std::pair<uint64_t, uint64_t>> segments;
+  MutexLock lock(&mu_);
+  for (const auto& [va, piece] : segments_) segments.emplace_back(va, piece.bytes);
+  return segments;
+}
+
 void BulkPort::Remove(uint64_t va) {
   MutexLock lock(&mu_);
   segments_.erase(va);

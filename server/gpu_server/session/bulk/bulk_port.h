@@ -15,6 +15,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -52,6 +54,8 @@ class BulkPort {
   bool Add(uint64_t va, uint64_t bytes, int fd);
   // The descriptor of the segment that is exactly this; null when there is none.
   std::shared_ptr<const UniqueFd> Segment(uint64_t va, uint64_t bytes);
+  // Returns the addresses and sizes of all segments.
+  std::vector<std::pair<uint64_t, uint64_t>> Segments();
   // It has it no longer.
   void Remove(uint64_t va);
   // Whether another segment can be added.

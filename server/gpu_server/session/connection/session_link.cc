@@ -65,6 +65,38 @@ absl::Status SessionLink::Rewind(uint64_t frames) {
   return absl::OkStatus();
 }
 
+SessionLink::State SessionLink::Show() const {
+  State state = {.received_seq = received_seq_,
+                 .received_controls = received_controls_,
+                 .sent = sent_,
+                 .acked = acked_};
+  for (const Kept& kept : kept_) state.kept.emplace_back(kept.kind, *kept.payload);
+  return state;
+}
+
+absl::Status SessionLink::Adopt(State state) {
+  uint64_t bytes = 0;
+  for (const auto& [kind, payload] : state.kept) {
+    if (!IsCountedToClient(kind) || payload.size() > kMaxFramePayload) {
+      return absl::InvalidArgumentError("a frame that no session keeps");
+    }
+    bytes += payload.size();
+  }
+  if (state.sent - state.acked != state.kept.size() || state.acked > state.sent) {
+    return absl::InvalidArgumentError("other frames than were sent");
+  }
+  received_seq_ = state.received_seq;
+  received_controls_ = state.received_controls;
+  sent_ = state.sent;
+  acked_ = state.acked;
+  for (auto& [kind, payload] : state.kept) {
+    kept_.push_back({kind, std::make_shared<const std::string>(std::move(payload))});
+  }
+  next_ = kept_.size();
+  kept_bytes_.store(bytes, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
 bool SessionLink::NextAgain(Frame* frame) {
   if (next_ == kept_.size()) return false;
   const Kept& kept = kept_[next_++];

@@ -9,6 +9,8 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -52,6 +54,19 @@ class SessionLink {
   absl::Status Rewind(uint64_t frames) RUNS_ON(channel_loop);
   // The next frame that is to be sent again.
   bool NextAgain(Frame* frame) RUNS_ON(channel_loop);
+
+  // --- For another server to go on with.
+  // The counts so far, and the kept frames in their order.
+  struct State {
+    uint64_t received_seq = 0;
+    uint64_t received_controls = 0;
+    uint64_t sent = 0;
+    uint64_t acked = 0;
+    std::vector<std::pair<uint32_t, std::string>> kept = {};  // Kinds and payloads.
+  };
+  State Show() const RUNS_ON(channel_loop);
+  // Goes on from there, before the first channel. INVALID_ARGUMENT for what cannot be.
+  absl::Status Adopt(State state) RUNS_ON(channel_loop);
 
   // Any thread.
   uint64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }

@@ -1,0 +1,320 @@
+#include "server/gpu_server/saved/saved_sessions.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/hostlink/handover/journal_file.h"
+#include "server/hostlink/handover/variable_file.h"
+
+namespace warpline::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr uint64_t kGranule = SwapSpace::kGranule;
+constexpr uint64_t kArena = uint64_t{1} << 40;
+
+void Put(int fd, const std::string& bytes, uint64_t offset) {
+  ASSERT_EQ(pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset)),
+            static_cast<ssize_t>(bytes.size()));
+}
+
+std::string Get(int fd, uint64_t bytes, uint64_t offset) {
+  std::string read(bytes, '\0');
+  EXPECT_EQ(pread(fd, read.data(), bytes, static_cast<off_t>(offset)), static_cast<ssize_t>(bytes));
+  return read;
+}
+
+std::string Contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void SetContents(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+class SavedSessionsTest : public testing::Test {
+ protected:
+  SavedSessionsTest() {
+    const char* const tmp = getenv("TEST_TMPDIR");
+    std::string path = absl::StrCat(tmp == nullptr ? "/tmp" : tmp, "/saved-XXXXXX");
+    root_ = mkdtemp(path.data());
+    dir_ = root_ / "sessions";
+    space_ = *SwapSpace::Open(16 * kGranule, 1);
+    Reopen();
+  }
+  ~SavedSessionsTest() override {
+    saved_.reset();
+    fs::remove_all(root_);
+  }
+
+  void Reopen() {
+    saved_.reset();
+    auto opened = SavedSessions::Open(dir_, space_.get());
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    saved_ = *std::move(opened);
+  }
+
+  // A session with three granules and a handle with one. The second granule is zeros.
+  SessionCut Cut(uint64_t session) {
+    SessionCut cut;
+    cut.manifest.set_session(session);
+    cut.manifest.set_secret(absl::StrCat("secret ", session));
+    cut.manifest.set_done_commands(1234);
+    auto* const kept = cut.manifest.add_kept();
+    kept->set_kind(18);
+    kept->set_payload("replies");
+    auto* const range = cut.manifest.add_range();
+    range->set_va(kArena);
+    range->set_bytes(3 * kGranule);
+    auto* const held = cut.manifest.add_range();
+    held->set_handle(7);
+    held->set_bytes(kGranule);
+    cut.journal = *JournalFile::CreateMemory();
+    Put(cut.journal.get(), "head", 0);
+    Put(cut.journal.get(), "data", kJournalBytes - 4);
+    cut.variables = *CreateVariableFile();
+    Put(cut.variables.get(), "variables", 1 << 20);
+    cut.away = std::make_shared<AwayMemory>();
+    cut.away->used = {true, false, true, true};
+    cut.away->place = *space_->Take(3 * kGranule);
+    Fill(*cut.away, "abc");
+    return cut;
+  }
+
+  // One letter for each granule that is used.
+  void Fill(const AwayMemory& away, std::string letters) {
+    for (const SwapSpace::Extent& extent : away.place.extents()) {
+      for (uint64_t done = 0; done < extent.bytes; done += kGranule) {
+        Put(space_->block_fd(extent.block), std::string(kGranule, letters.front()),
+            extent.offset + done);
+        letters.erase(0, 1);
+      }
+    }
+  }
+  std::string Letters(const AwayMemory& away) {
+    std::string letters;
+    for (const SwapSpace::Extent& extent : away.place.extents()) {
+      for (uint64_t done = 0; done < extent.bytes; done += kGranule) {
+        const std::string granule =
+            Get(space_->block_fd(extent.block), kGranule, extent.offset + done);
+        EXPECT_EQ(granule, std::string(kGranule, granule.front()));
+        letters += granule.front();
+      }
+    }
+    return letters;
+  }
+
+  void Write(uint64_t session) {
+    SessionCut cut = Cut(session);
+    const absl::Status written = saved_->Write(&cut);
+    ASSERT_TRUE(written.ok()) << written;
+  }
+  fs::path File(uint64_t session, const std::string& name) const {
+    return dir_ / absl::StrCat("session-", session) / name;
+  }
+  // Changes the manifest of session 7, which is otherwise right.
+  void Forge(const std::function<void(warpline_internal::SavedSession*)>& change) {
+    warpline_internal::SavedSession manifest;
+    ASSERT_TRUE(manifest.ParseFromString(Contents(File(7, "manifest"))));
+    change(&manifest);
+    SetContents(File(7, "manifest"), manifest.SerializeAsString());
+  }
+
+  fs::path root_;
+  fs::path dir_;
+  std::unique_ptr<SwapSpace> space_;
+  std::unique_ptr<SavedSessions> saved_;
+};
+
+TEST_F(SavedSessionsTest, WhatIsReadIsWhatWasWritten) {
+  Write(7);
+  EXPECT_EQ(space_->free_bytes(), space_->bytes());
+  Reopen();
+  std::vector<std::string> unreadable;
+  EXPECT_EQ(saved_->Find(&unreadable), (std::map<uint64_t, std::string>{{7, "secret 7"}}));
+  EXPECT_TRUE(unreadable.empty());
+  auto cut = saved_->Read(7);
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_EQ(cut->manifest.done_commands(), 1234u);
+  EXPECT_EQ(cut->manifest.kept(0).payload(), "replies");
+  EXPECT_EQ(Get(cut->journal.get(), 4, 0), "head");
+  EXPECT_EQ(Get(cut->journal.get(), 4, kJournalBytes - 4), "data");
+  EXPECT_EQ(Get(cut->journal.get(), 4, 1 << 20), std::string(4, '\0'));
+  EXPECT_EQ(Get(cut->variables.get(), 9, 1 << 20), "variables");
+  EXPECT_EQ(cut->away->used, (std::vector<bool>{true, false, true, true}));
+  EXPECT_EQ(Letters(*cut->away), "abc");
+}
+
+TEST_F(SavedSessionsTest, WhatIsWrittenIsForThisUserAlone) {
+  Write(7);
+  for (const auto& entry : fs::recursive_directory_iterator(dir_)) {
+    struct stat info;
+    ASSERT_EQ(lstat(entry.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 077, 0u) << entry.path();
+  }
+}
+
+TEST_F(SavedSessionsTest, ASessionIsTakenOverOnce) {
+  Write(7);
+  ASSERT_TRUE(saved_->Take(7).ok());
+  EXPECT_TRUE(absl::IsNotFound(saved_->Read(7).status()));
+  EXPECT_TRUE(absl::IsNotFound(saved_->Take(7)));
+  ASSERT_TRUE(saved_->PutBack(7).ok());
+  EXPECT_TRUE(saved_->Read(7).ok());
+  ASSERT_TRUE(saved_->Take(7).ok());
+  saved_->Forget(7);
+  EXPECT_TRUE(absl::IsNotFound(saved_->PutBack(7)));
+}
+
+TEST_F(SavedSessionsTest, WhatAKilledServerLeftHalfDoneIsGone) {
+  Write(7);
+  Write(8);
+  ASSERT_TRUE(saved_->Take(7).ok());
+  fs::rename(dir_ / "session-8", dir_ / "partial-8");
+  Reopen();
+  std::vector<std::string> unreadable;
+  EXPECT_TRUE(saved_->Find(&unreadable).empty());
+  EXPECT_TRUE(unreadable.empty());
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_), {}), 1);  // The lock.
+}
+
+TEST_F(SavedSessionsTest, AFolderHasOneServer) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(SavedSessions::Open(dir_, space_.get()).status()));
+}
+
+TEST_F(SavedSessionsTest, AFolderThatOthersReachIsRefused) {
+  saved_.reset();
+  for (const mode_t mode : {0755, 0770, 0701}) {
+    chmod(dir_.c_str(), mode);
+    const absl::Status refused = SavedSessions::Open(dir_, space_.get()).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << mode;
+    EXPECT_THAT(refused.message(), HasSubstr("mode 0700"));
+  }
+  EXPECT_TRUE(absl::IsNotFound(SavedSessions::Open(root_ / "no/folder", nullptr).status()));
+  SetContents(root_ / "file", "");
+  EXPECT_FALSE(SavedSessions::Open(root_ / "file", nullptr).ok());
+}
+
+TEST_F(SavedSessionsTest, EveryByteIsLookedAt) {
+  for (const char* name : {"memory", "journal", "variables"}) {
+    Write(7);
+    const std::string right = Contents(File(7, name));
+    for (const size_t at : {size_t{0}, right.size() / 2, right.size() - 1}) {
+      std::string wrong = right;
+      wrong[at] = static_cast<char>(wrong[at] ^ 1);
+      SetContents(File(7, name), wrong);
+      const absl::Status refused = saved_->Read(7).status();
+      EXPECT_TRUE(absl::IsDataLoss(refused) || absl::IsInvalidArgument(refused)) << name << refused;
+    }
+    SetContents(File(7, name), right.substr(1));
+    EXPECT_TRUE(absl::IsDataLoss(saved_->Read(7).status())) << name;
+    SetContents(File(7, name), right + "x");
+    EXPECT_TRUE(absl::IsDataLoss(saved_->Read(7).status())) << name;
+    fs::remove(File(7, name));
+    EXPECT_TRUE(absl::IsNotFound(saved_->Read(7).status())) << name;
+    fs::create_symlink("/dev/zero", File(7, name));
+    EXPECT_FALSE(saved_->Read(7).ok()) << name;
+    fs::remove_all(dir_ / "session-7");
+  }
+  EXPECT_EQ(space_->free_bytes(), space_->bytes());
+}
+
+TEST_F(SavedSessionsTest, ForgedManifestsAreRefused) {
+  using Manifest = warpline_internal::SavedSession;
+  const std::pair<const char*, std::function<void(Manifest*)>> forgeries[] = {
+      {"another session", [](Manifest* m) { m->set_session(8); }},
+      {"another format", [](Manifest* m) { m->set_format(2); }},
+      {"half a granule", [](Manifest* m) { m->mutable_range(0)->set_bytes(3 * kGranule - 1); }},
+      {"no bytes", [](Manifest* m) { m->mutable_range(0)->set_bytes(0); }},
+      {"a sum that overflows",
+       [](Manifest* m) {
+         for (int i = 0; i < 3; ++i) m->add_range()->set_bytes(~uint64_t{0} / kGranule * kGranule);
+       }},
+      {"more granules", [](Manifest* m) { m->add_range()->set_bytes(9 * kGranule); }},
+      {"more used", [](Manifest* m) { m->set_used("\xff"); }},
+      {"a file elsewhere", [](Manifest* m) { m->mutable_journal()->set_name("../../etc/passwd"); }},
+      {"no journal", [](Manifest* m) { m->clear_journal(); }},
+      {"no hash", [](Manifest* m) { m->mutable_memory()->clear_sha256(); }},
+      {"a larger file", [](Manifest* m) { m->mutable_memory()->set_bytes(~uint64_t{0}); }},
+  };
+  for (const auto& [what, change] : forgeries) {
+    Write(7);
+    Forge(change);
+    EXPECT_FALSE(saved_->Read(7).ok()) << what;
+    fs::remove_all(dir_ / "session-7");
+  }
+  EXPECT_EQ(space_->free_bytes(), space_->bytes());
+}
+
+TEST_F(SavedSessionsTest, ExtentsStayInTheirMemory) {
+  struct Extent {
+    uint64_t offset;
+    uint64_t bytes;
+  };
+  for (const Extent extent : {Extent{kJournalBytes - 1, 2}, Extent{~uint64_t{0}, 2},
+                              Extent{4096, ~uint64_t{0}}, Extent{0, 1000}}) {
+    Write(7);
+    std::string bytes(reinterpret_cast<const char*>(&extent), sizeof(extent));
+    bytes += "xx";
+    SetContents(File(7, "journal"), bytes);
+    Forge(
+        [&](warpline_internal::SavedSession* m) { m->mutable_journal()->set_bytes(bytes.size()); });
+    EXPECT_TRUE(absl::IsInvalidArgument(saved_->Read(7).status())) << extent.offset;
+    fs::remove_all(dir_ / "session-7");
+  }
+}
+
+TEST_F(SavedSessionsTest, UnreadableSessionsAreLeftAlone) {
+  Write(7);
+  Write(8);
+  SetContents(File(7, "manifest"), "garbage");
+  fs::create_directory(dir_ / "session-9");
+  fs::create_directory(dir_ / "session-07");  // No name of ours.
+  std::vector<std::string> unreadable;
+  EXPECT_EQ(saved_->Find(&unreadable).size(), 1u);
+  EXPECT_EQ(unreadable.size(), 2u);
+  EXPECT_TRUE(fs::exists(File(7, "manifest")));
+}
+
+TEST_F(SavedSessionsTest, MemoryThatDoesNotFitIsRefused) {
+  Write(7);
+  const auto others = *space_->Take(15 * kGranule);
+  const absl::Status refused = saved_->Read(7).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("--swap_host"));
+}
+
+TEST_F(SavedSessionsTest, AFullDiskLeavesNothing) {
+  SessionCut cut = Cut(7);
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small = {kGranule, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const absl::Status full = saved_->Write(&cut);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_), {}), 1);  // The lock.
+  // It can be tried again.
+  EXPECT_TRUE(saved_->Write(&cut).ok());
+}
+
+}  // namespace
+}  // namespace warpline::server

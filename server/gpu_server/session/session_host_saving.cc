@@ -1,0 +1,222 @@
+// The part of SessionHost that saves sessions for the next server, and takes over those that the
+// server before this one saved.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/log/log.h"
+#include "common/serving/listen_address.h"
+#include "common/steady_time.h"
+#include "proto/refusal.h"
+#include "server/gpu_server/session/session_host.h"
+
+namespace warpline::server {
+namespace {
+
+// A session whose client wanted something just then is tried again so often.
+constexpr int kTries = 5;
+// A server takes its leases' keys from its scheduler, which may be a moment later than sessions.
+constexpr absl::Duration kPause = absl::Milliseconds(500);
+
+}  // namespace
+
+// A call of SaveAll().
+struct SessionHost::Saving {
+  explicit Saving(absl::Duration deadline) : deadline(deadline) {}
+
+  void Begin(int sessions) {
+    MutexLock lock(&mu);
+    left = sessions;
+    changed.NotifyAll();
+  }
+  void End(bool was_saved) {
+    MutexLock lock(&mu);
+    --left;
+    saved += was_saved ? 1 : 0;
+    changed.NotifyAll();
+  }
+  int Await() {
+    MutexLock lock(&mu);
+    while (left != 0) changed.Wait(&mu);
+    return saved;
+  }
+
+  const absl::Duration deadline;
+  Mutex mu;
+  CondVar changed;
+  int left ABSL_GUARDED_BY(mu) = -1;
+  int saved ABSL_GUARDED_BY(mu) = 0;
+};
+
+Session::Parts SessionHost::PartsOfSession() {
+  return {.options = &options_.session,
+          .control = &control_,
+          .owner = this,
+          .children = &children_,
+          .resources = &resources_,
+          .books = &books_,
+          .modules = modules_.get(),
+          .dispatcher = options_.dispatcher.get()};
+}
+
+void SessionHost::OnDisk(std::function<void()> body) {
+  if (!stopping_.load()) disk_.Post(std::move(body));
+}
+
+void SessionHost::BackOnControl(std::function<void()> body) {
+  if (!stopping_.load()) control_.Post(std::move(body));
+}
+
+int SessionHost::SaveAll(absl::Duration deadline) {
+  if (options_.saved == nullptr) return 0;
+  const auto saving = std::make_shared<Saving>(deadline);
+  control_.Post([this, saving] {
+    control_loop.AssertOnLoop();
+    // A session that ends leaves the table.
+    const auto sessions = sessions_;
+    saving->Begin(static_cast<int>(sessions.size()));
+    for (const auto& [id, session] : sessions) SaveOne(id, 0, saving);
+  });
+  return saving->Await();
+}
+
+void SessionHost::SaveOne(uint64_t id, int tries, const std::shared_ptr<Saving>& saving) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return saving->End(false);
+  const auto session = found->second;
+  session->Save(saving->deadline, [this, id, tries, saving](absl::StatusOr<SessionCut> cut) {
+    control_loop.AssertOnLoop();
+    OnSaved(id, tries, saving, std::move(cut));
+  });
+}
+
+void SessionHost::OnSaved(uint64_t id, int tries, const std::shared_ptr<Saving>& saving,
+                          absl::StatusOr<SessionCut> cut) {
+  if (absl::IsAborted(cut.status()) && tries + 1 < kTries) {
+    control_.RunAfter(kPause, [this, id, tries, saving] {
+      control_loop.AssertOnLoop();
+      SaveOne(id, tries + 1, saving);
+    });
+    return;
+  }
+  if (!cut.ok()) {
+    LogWarning("session=", id,
+               " cannot be saved and ends with the server: ", cut.status().ToString());
+    return saving->End(false);
+  }
+  const auto shared = std::make_shared<SessionCut>(*std::move(cut));
+  OnDisk([this, id, saving, shared] {
+    const absl::Status written = options_.saved->Write(shared.get());
+    const std::string secret = shared->manifest.secret();
+    BackOnControl([this, id, secret, written, saving] {
+      control_loop.AssertOnLoop();
+      OnWritten(id, secret, written, saving);
+    });
+  });
+}
+
+void SessionHost::OnWritten(uint64_t id, const std::string& secret, const absl::Status& written,
+                            const std::shared_ptr<Saving>& saving) {
+  const auto found = sessions_.find(id);
+  const auto session = found == sessions_.end() ? nullptr : found->second;
+  if (written.ok()) {
+    MutexLock lock(&mu_);
+    away_[id] = secret;
+  } else {
+    LogWarning("session=", id, " cannot be saved and ends with the server: ", written.ToString());
+  }
+  const bool goes_on = session != nullptr && session->EndSaved(written);
+  if (written.ok() && !goes_on) {
+    {
+      MutexLock lock(&mu_);
+      away_.erase(id);
+    }
+    OnDisk([this, id] {
+      if (options_.saved->Take(id).ok()) options_.saved->Forget(id);
+    });
+  }
+  if (written.ok() && goes_on) LogInfo("saved session=", id);
+  saving->End(written.ok() && goes_on);
+}
+
+// --- Goes on.
+
+void SessionHost::RestoreSaved() {
+  if (options_.saved == nullptr) return;
+  std::vector<std::string> unreadable;
+  const auto found = options_.saved->Find(&unreadable);
+  for (const std::string& why : unreadable) LogWarning("a saved session is left alone: ", why);
+  {
+    MutexLock lock(&mu_);
+    away_ = found;
+    if (!found.empty()) last_id_ = std::max(last_id_, found.rbegin()->first);
+  }
+  const absl::Time give_up = SteadyNow() + options_.session.resume_timeout;
+  for (const auto& [id, secret] : found) RestoreOne(id, give_up);
+}
+
+void SessionHost::RestoreOne(uint64_t id, absl::Time give_up) {
+  OnDisk([this, id, give_up] {
+    auto cut = options_.saved->Read(id);
+    absl::Status status = cut.status();
+    if (status.ok()) status = options_.saved->Take(id);
+    if (!status.ok()) return OnRestored(id, status);
+    const auto shared = std::make_shared<SessionCut>(*std::move(cut));
+    BackOnControl([this, id, give_up, shared] {
+      control_loop.AssertOnLoop();
+      const absl::Status adopted = AdoptOne(std::move(*shared));
+      OnDisk([this, id, give_up, adopted] {
+        if (adopted.ok()) {
+          options_.saved->Forget(id);
+          return OnRestored(id, adopted);
+        }
+        const absl::Status back = options_.saved->PutBack(id);
+        if (!absl::IsUnavailable(adopted) || !back.ok() || SteadyNow() >= give_up) {
+          return OnRestored(id, adopted);
+        }
+        BackOnControl([this, id, give_up] {
+          control_loop.AssertOnLoop();
+          control_.RunAfter(kPause, [this, id, give_up] { RestoreOne(id, give_up); });
+        });
+      });
+    });
+  });
+}
+
+absl::Status SessionHost::AdoptOne(SessionCut cut) {
+  const uint64_t id = cut.manifest.session();
+  const std::string peer = cut.manifest.peer();
+  auto membership = options_.leases->Join(cut.manifest.token(), HolderOf(peer), PeerUnit(peer));
+  if (!membership.ok()) return membership.status();
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(&mu_);
+    if (draining_) return absl::UnavailableError("the server is shutting down");
+    if (live_ >= options_.max_sessions) {
+      return absl::ResourceExhaustedError("the server has as many sessions as it may have");
+    }
+    if (known_.contains(id)) return absl::AlreadyExistsError("there is such a session");
+    ++live_;
+    session = std::make_shared<Session>(PartsOfSession(), id, peer, *std::move(membership),
+                                        cut.manifest.secret());
+    known_.emplace(id, session);
+  }
+  sessions_.emplace(id, session);
+  return session->Adopt(std::move(cut));
+}
+
+void SessionHost::OnRestored(uint64_t id, const absl::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    away_.erase(id);
+  }
+  if (!status.ok()) {
+    LogWarning("saved session=", id, " cannot go on, and stays in its folder: ",
+               status.ToString(absl::StatusToStringMode::kWithNoExtraData));
+  }
+}
+
+}  // namespace warpline::server

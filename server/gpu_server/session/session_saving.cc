@@ -1,0 +1,293 @@
+// The part of Session that hands it over to another server, and goes on with what another server
+// handed over.
+//
+// First the client is sent away, so that no frame comes any more. Then the session is suspended,
+// and the session's link knows of every frame that either end has. The client, which tries to
+// resume, finds the other server at the same numbers.
+#include <fcntl.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
+#include "common/text.h"
+#include "proto/frames.h"
+#include "proto/refusal.h"
+#include "server/gpu_server/leases/placement.h"
+#include "server/gpu_server/session/session.h"
+#include "server/hostlink/handover/journal_file.h"
+#include "transport/channel_loop.h"
+
+namespace warpline::server {
+
+using warpline_internal::SavedSession;
+
+namespace {
+
+constexpr size_t kUuidBytes = 16;
+
+absl::StatusOr<UniqueFd> Duplicate(int fd) {
+  UniqueFd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!duplicate.valid()) return absl::ResourceExhaustedError("no descriptor is left");
+  return duplicate;
+}
+
+}  // namespace
+
+std::string Session::WhyNotSaved() const {
+  if (!Serving()) return "it is not open";
+  if (IsGuarded(hello_)) return "it is of the guarded tier, whose sessions end with their server";
+  if (!terms_.resumable) return "its client cannot resume it";
+  if (shares_with_client_) {
+    return "it shares host memory with its client on this host, which no other server has";
+  }
+  return WhyNotReplaceable(Standing(), /*saves_variables=*/true);
+}
+
+void Session::Save(absl::Duration deadline, Saved saved) {
+  std::string why = WhyNotSaved();
+  if (saved_ || handing_over()) why = "it is being saved already";
+  if (!why.empty()) return saved(absl::FailedPreconditionError(why));
+  saved_ = std::move(saved);
+  save_deadline_ = deadline;
+  // Without a client nothing wakes the session while it is suspended.
+  handing_over_.store(true, std::memory_order_release);
+  port_->Close(absl::UnavailableError("the server saves its sessions"));
+  // Otherwise once the channel has ended.
+  if (!port_->attached()) OnHandedOver();
+}
+
+void Session::OnHandedOver() {
+  if (!saved_) return;
+  if (state_ == State::kSuspended && !paging_.away()) {
+    return StopSaving(absl::AbortedError("it is about to go on"));
+  }
+  if (state_ == State::kSuspended) return ShowSaved();
+  if (state_ != State::kOpen) return StopSaving(absl::AbortedError("its worker is being replaced"));
+  suspension_.Begin(save_deadline_, [this](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    if (!saved_) return;
+    if (status.ok()) return ShowSaved();
+    // It goes on once it has been answered.
+    const bool busy = holdings_.devices().has_requests();
+    StopSaving(busy ? absl::AbortedError("it asks for memory") : status);
+  });
+}
+
+void Session::ShowSaved() {
+  holdings_.devices().ShowAway([this](absl::StatusOr<SessionMemory::AwayShown> shown) {
+    control_loop.AssertOnLoop();
+    if (!saved_) return;
+    if (!shown.ok()) return StopSaving(shown.status());
+    auto cut = MakeCut(*shown);
+    if (!cut.ok()) return StopSaving(cut.status());
+    std::exchange(saved_, nullptr)(std::move(cut));
+  });
+}
+
+absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away) {
+  SessionCut cut;
+  SavedSession& to = cut.manifest;
+  {
+    // There is no channel, and none comes: its part is this loop's.
+    const LoopScope scope(&channel_loop);
+    SessionLink& link = port_->link();
+    Frame frame;
+    while (port_->Pop(&frame)) {
+      if (IsCountedToClient(frame.kind)) link.OnSend(&frame);
+      frame = Frame();
+    }
+    frame.kind = kReplies;
+    while (worker_.TakeReply(&frame.payload)) {
+      link.OnSend(&frame);
+      frame = Frame();
+      frame.kind = kReplies;
+    }
+    SessionLink::State state = link.Show();
+    to.set_done_commands(state.received_seq);
+    to.set_received_controls(state.received_controls);
+    to.set_sent_frames(state.sent);
+    to.set_acked_frames(state.acked);
+    for (auto& [kind, payload] : state.kept) {
+      auto* const kept = to.add_kept();
+      kept->set_kind(kind);
+      kept->set_payload(std::move(payload));
+    }
+  }
+  if (to.done_commands() != worker_.Retired()) {
+    return absl::AbortedError("commands are still in flight");
+  }
+  to.set_session(id_);
+  to.set_secret(secret_);
+  to.set_peer(lines_.peer());
+  *to.mutable_hello() = hello_;
+  to.set_token(token_);
+  to.set_window_bytes(parts_.options->window_bytes);
+  to.set_window_commands(parts_.options->window_commands);
+  to.set_board_generation(worker_.board_generation());
+  to.set_host_charged_bytes(holdings_.host_charged_bytes());
+  to.set_device_uuid(placed_.front()->info().uuid());
+  for (const SessionMemory::AwayRange& range : away.ranges) {
+    auto* const saved = to.add_range();
+    saved->set_va(range.va);
+    saved->set_handle(range.handle);
+    saved->set_bytes(range.bytes);
+  }
+  for (const auto& [va, bytes] : bulk_->Segments()) {
+    auto* const staging = to.add_staging();
+    staging->set_va(va);
+    staging->set_bytes(bytes);
+  }
+  cut.away = away.memory;
+  auto journal = Duplicate(worker_.journal_fd());
+  if (!journal.ok()) return journal.status();
+  cut.journal = *std::move(journal);
+  if (suspension_.variables_fd() >= 0) {
+    auto variables = Duplicate(suspension_.variables_fd());
+    if (!variables.ok()) return variables.status();
+    cut.variables = *std::move(variables);
+  }
+  return cut;
+}
+
+void Session::StopSaving(const absl::Status& status) {
+  const Saved saved = std::exchange(saved_, nullptr);
+  if (handing_over_.exchange(false) && state_ == State::kSuspended) {
+    // Requests from before have waited.
+    if (holdings_.devices().has_requests()) paging_.OnWanted();
+  }
+  if (saved) saved(status);
+}
+
+bool Session::EndSaved(const absl::Status& written) {
+  if (state_ != State::kSuspended || presence_.gone()) {
+    handing_over_.store(false);
+    return false;
+  }
+  if (!written.ok()) {
+    StopSaving(written);
+    return true;
+  }
+  outlives_ = true;
+  End("saved for the next server");
+  return true;
+}
+
+// --- Goes on.
+
+absl::Status Session::Adopt(SessionCut cut) {
+  const absl::Status adopted = TryAdopt(std::move(cut));
+  if (!adopted.ok()) End(absl::StrCat("not taken over: ", adopted.ToString()));
+  return adopted;
+}
+
+absl::Status Session::AdmitAdopted(const SavedSession& from) {
+  const SessionOptions& options = *parts_.options;
+  hello_ = from.hello();
+  if (from.device_uuid().size() != kUuidBytes) {
+    return absl::InvalidArgumentError("a device without a UUID");
+  }
+  hello_.set_device(FormatDeviceUuid(from.device_uuid()));
+  const auto version = CheckHello(&hello_);
+  if (!version.ok()) return version.status();
+  terms_.version = *version;
+  if (IsGuarded(hello_) || (hello_.features() & kFeatureResume) == 0 ||
+      options.resume_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("a session that cannot be resumed");
+  }
+  if (const absl::Status tier = CheckTier(hello_, options); !tier.ok()) return tier;
+  if (const uint64_t most = MostArenaBytes(hello_, options); hello_.arena_bytes() > most) {
+    return ArenaTooLarge(hello_.arena_bytes(), most);
+  }
+  if (from.window_bytes() > options.window_bytes ||
+      from.window_commands() > options.window_commands) {
+    return absl::FailedPreconditionError("its client was told of a larger window");
+  }
+  hello_.set_token(from.token());
+  if (const absl::Status held = CheckMembership(); !held.ok()) return held;
+  if (const absl::Status tier = CheckTenantsTier(hello_, entitlement()); !tier.ok()) return tier;
+  return TakePlace();
+}
+
+absl::Status Session::AdoptWorker(SessionCut* cut) {
+  const SavedSession& from = cut->manifest;
+  auto journal = JournalFile::Adopt(std::move(cut->journal));
+  if (!journal.ok()) return journal.status();
+  const std::string obstacle =
+      WhyNotReplaceable({.journal_flags = (*journal)->flags()}, cut->variables.valid());
+  if (!obstacle.empty()) return absl::InvalidArgumentError(obstacle);
+  if ((*journal)->retired_seq() != from.done_commands()) {
+    return absl::InvalidArgumentError("its journal is of another moment");
+  }
+  if (const absl::Status joined = JoinDispatch(); !joined.ok()) return joined;
+  if (const std::string group = MpsGroupOf(Facts(), membership_.payer()); !group.empty()) {
+    worker_.SetGroup({group, placed_.front()->ordinal()}, entitlement().slice.sm_percent);
+  }
+  return worker_.StartWithout(WorkersDevice(holdings_.devices()),
+                              MakeOpenWorker(Facts(), membership_.payer(), tasks_.streams()),
+                              parts_.options->ring_bytes, *std::move(journal), from.done_commands(),
+                              from.board_generation());
+}
+
+absl::Status Session::AdoptLink(const SavedSession& from) {
+  SessionLink::State state = {.received_seq = from.done_commands(),
+                              .received_controls = from.received_controls(),
+                              .sent = from.sent_frames(),
+                              .acked = from.acked_frames()};
+  for (const auto& kept : from.kept()) state.kept.emplace_back(kept.kind(), kept.payload());
+  port_->link().KeepFrames();
+  // There is no channel yet.
+  const LoopScope scope(&channel_loop);
+  return port_->link().Adopt(std::move(state));
+}
+
+absl::Status Session::TryAdopt(SessionCut cut) {
+  const SavedSession& from = cut.manifest;
+  state_ = State::kOpening;
+  if (const absl::Status admitted = AdmitAdopted(from); !admitted.ok()) return admitted;
+  lines_.Begin();
+  OpenDevices();
+  const bool fits = holdings_.TakeHostMemory(membership_.PayersHostQuota(),
+                                             HostBytesOfSession(*parts_.options)) &&
+                    holdings_.AdoptHostCharge(from.host_charged_bytes());
+  if (!fits) return absl::ResourceExhaustedError("too little host memory is left for it");
+  tasks_ = parts_.resources->tasks.Take();
+  if (const absl::Status taken = AdoptWorker(&cut); !taken.ok()) return taken;
+  SessionMemory::AwayShown away;
+  for (const auto& range : from.range()) {
+    away.ranges.push_back({range.va(), range.handle(), range.bytes()});
+  }
+  away.memory = std::move(cut.away);
+  if (const absl::Status taken = holdings_.devices().AdoptAway(away); !taken.ok()) return taken;
+  holdings_.Suspend();
+  for (const auto& staging : from.staging()) {
+    const auto fd = holdings_.host_segments().Adopt(staging.va(), staging.bytes());
+    if (!fd.ok()) return fd.status();
+    if (!bulk_->Add(staging.va(), staging.bytes(), *fd)) {
+      return absl::InvalidArgumentError("more staging memory than a session has");
+    }
+  }
+  if (const absl::Status linked = AdoptLink(from); !linked.ok()) return linked;
+  terms_.secret = secret_;
+  terms_.resumable = true;
+  terms_.streams = tasks_.streams();
+  if ((hello_.features() & kFeatureRefusals) != 0) client_.TellRefusals();
+  presence_.Begin({hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace(),
+                   hello_.arena_bytes()},
+                  parts_.options->resume_timeout);
+  state_ = State::kSuspended;
+  reason_ = "the server has started anew";
+  suspension_.SetVariables(std::move(cut.variables));
+  parts_.books->counters.sessions_opened.Add(1);
+  lines_.SayOpened(absl::StrCat("from=saved peer=", lines_.peer(), " program=",
+                                Quoted(hello_.program()), " after_command=", from.done_commands()));
+  audit_->Opened({hello_.program(), hello_.pid(), 0, DevicesText(),
+                  holdings_.devices().quota(0).limit_bytes()});
+  worker_.Connect();
+  paging_.BeginAway();
+  presence_.Leave(absl::UnavailableError(reason_));
+  return absl::OkStatus();
+}
+
+}  // namespace warpline::server
