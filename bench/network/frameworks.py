@@ -3,12 +3,13 @@
 possible: client and server in two network namespaces (network.py).
 
   frameworks.py --bundle=DIR --probe=TCP_PROBE [--transports=tls,grpc,ucx] [--rounds=N]
-                [--json=FILE] [NAME ...]
+                [--json=FILE] [--link=LINK_MAIN [--delay_us=N] [--rate_mbit=N]] [NAME ...]
 
 The programs are those of bench/frameworks.py, which take turns as there; their steps all end with one
 number that is read back. The bound of a step is its native time, or the time in which the network
 carries its bytes where that is longer, and a round trip for that wait. Rates and round trips are those
-of tcp_probe in the same run, with TLS or for UCX without. Needs root.
+of tcp_probe in the same run, with TLS or for UCX without. Needs root. With --link
+(bazel-bin/bench/network/link_main) the link has that delay, each way, and that rate.
 """
 import argparse
 import contextlib
@@ -23,6 +24,7 @@ import network
 
 sys.path[:0] = [str(network.HERE.parent)]
 import frameworks  # noqa: E402  (found by the path above)
+import link as links  # noqa: E402
 import paired  # noqa: E402
 
 NAMES = ("gpt2_decode_fp16", "gpt2_train", "resnet50_pageable", "tiny_mlp_train")
@@ -64,7 +66,7 @@ class Sides:
 
 def measure(args, link, folder, stack):
     installation = network.local_server.Installation.from_bundle(args.bundle)
-    network.sh("bash", str(installation.root / "make_certs.sh"), folder, network.SERVER)
+    links.sh("bash", str(installation.root / "make_certs.sh"), folder, network.SERVER)
     certificate = ["--tls_cert=%s/server.crt" % folder, "--tls_key=%s/server.key" % folder]
     flags = ["--tls_ca=%s/ca.crt" % folder, *certificate, "--device=" + args.device]
     probe = [*link.server, str(args.probe.absolute())]
@@ -73,13 +75,13 @@ def measure(args, link, folder, stack):
         listens = "%s:%d" % (network.SERVER, network.PORTS[name])
         stack.enter_context(network.running([*probe, "--listen=" + listens, *further], "listening"))
         probes[name] = [*link.client, args.probe.absolute(), "--connect=" + listens,
-                        *(["--tls"] if further else [])]
+                        "--mib=%d" % links.mib_to_carry(args), *(["--tls"] if further else [])]
     endpoints = {}
     for transport in args.transports:
         further = ["--ucx_networks=%s/28" % network.SERVER] if transport == "ucx" else []
         server = stack.enter_context(
-            network.RemoteServer(installation, [*flags, *further], link.server))
-        endpoints[transport] = "%s:%s" % (network.SERVER, server.endpoint.rsplit(":", 1)[1])
+            links.RemoteServer(installation, [*flags, *further], link.server))
+        endpoints[transport] = server.endpoint
     settings = ["--tls_%s=%s/%s" % each for each in (
         ("ca", folder, "ca.crt"), ("cert", folder, "client.crt"), ("key", folder, "client.key"))]
     carried = {name: figures(command, PROBE_SECONDS) for name, command in probes.items()}
@@ -124,15 +126,17 @@ def main():
                         help="of " + ", ".join(network.TRANSFERS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="for the rows as JSON")
+    links.add_flags(parser)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of " + ", ".join(frameworks.STEPS))
     args = parser.parse_args()
     if not set(args.transports) <= set(network.TRANSFERS):
         parser.error("--transports: expected some of " + ", ".join(network.TRANSFERS))
     if not set(args.names) <= set(frameworks.STEPS):
         parser.error("there are the programs " + ", ".join(frameworks.STEPS))
+    emulation = links.emulation_of(args, parser)
     try:
         with tempfile.TemporaryDirectory(prefix="warpline-network-") as folder, \
-                network.Link() as link, contextlib.ExitStack() as stack:
+                links.Link(emulation) as link, contextlib.ExitStack() as stack:
             rows = []
             print("%-20s%-10s%10s%10s%10s%11s%10s%9s" % (
                 "program", "transport", "native ms", "bound ms", "remote ms", "of native", "of bound",

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 """Figures over a network: client and server in two network namespaces of this machine, joined by a
-virtual link, with nothing else in reach: no loopback, no shared memory, no unix socket. With TLS, as
-a server demands that listens there.
+link, with nothing else in reach (link.py). With TLS, as a server demands that listens there.
 
   network.py --bundle=DIR --probe=TCP_PROBE [--runs=N] [--connections=N] [--json=FILE]
-             [--transport=tls|ucx|grpc] [--relay=DELAY_RELAY --delay_ms=N]
+             [--transport=tls|ucx|grpc] [--link=LINK_MAIN [--delay_us=N] [--rate_mbit=N]]
              [-- ARGUMENTS OF warpline_bench]
 
 Each turn measures the benchmark through Warpline, and what TCP and TLS carry over the same link
 (tcp_probe): those figures take the place of native ones, and the spread is from one turn to the
 next. Needs root. Sessions go on over TLS connections of their own, over UCX, or stay with gRPC. With
---relay (bazel-bin/transport/testing/delay_relay_main) everything goes through a relay that keeps it
-for --delay_ms each way.
+--link (bazel-bin/bench/network/link_main) the link has that delay, each way, and that rate.
 """
 import argparse
 import contextlib
@@ -25,12 +23,11 @@ import tempfile
 HERE = pathlib.Path(__file__).absolute().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "cuda"), str(HERE.parent.parent / "deploy/local")]
 import compare  # noqa: E402
+import link as links  # noqa: E402
 import local_server  # noqa: E402
 import paired  # noqa: E402
 
-SERVER, CLIENT = "10.213.7.1", "10.213.7.2"
-DELAYED = "10.213.7.5"  # Where the delaying relays of the server listen.
-RELAY_PORTS = range(14700, 14704)
+SERVER = links.SERVER
 # How sessions go on, and what WARPLINE_TRANSFER says for that.
 TRANSFERS = {"tls": "relay", "ucx": "relay", "grpc": "0"}
 PORTS = {"tcp": 7137, "tls": 7138}
@@ -38,55 +35,6 @@ CALL_US = 12  # What a call may cost beyond the network's round trip.
 SHARE = 0.9  # Of what TCP carries, what copies are to carry.
 # Figure -> the figure of tcp_probe that stands beside it, of "tls" or "tcp".
 BESIDE = {"d2h_4B": "tcp_round_trip", "h2d_pinned_256MiB": "%s_out", "d2h_pinned_256MiB": "%s_in"}
-
-
-def sh(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False)
-    if done.returncode != 0:
-        raise local_server.Error("%s: %s" % (shlex.join(command), done.stdout.strip()))
-
-
-class Link:
-    """Two namespaces and the link between them, for as long as the context lasts. `server` and
-    `client` are commands that start a program in one of them."""
-
-    def __init__(self):
-        self._ends = contextlib.ExitStack()
-
-    def _namespace(self):
-        # What is in /sys is that of the namespace in which it was mounted, and UCX looks there.
-        holder = subprocess.Popen(["unshare", "--net", "--ipc", "--mount", "--", "sh", "-c",
-                                   "mount -t sysfs sysfs /sys && ip link set lo up && echo up && "
-                                   "exec sleep infinity"],
-                                  stdout=subprocess.PIPE, text=True)
-        self._ends.callback(holder.wait)
-        self._ends.callback(holder.kill)
-        if holder.stdout.readline() != "up\n":
-            raise local_server.Error("no network namespace can be made; is this root?")
-        # The process ends with this one, and the namespace with it.
-        enter = ["nsenter", "--net=/proc/%d/ns/net" % holder.pid,
-                 "--ipc=/proc/%d/ns/ipc" % holder.pid, "--mount=/proc/%d/ns/mnt" % holder.pid, "--"]
-        return holder.pid, enter
-
-    def __enter__(self):
-        try:
-            server, self.server = self._namespace()
-            client, self.client = self._namespace()
-            sh("ip", "link", "add", "wls%d" % server, "netns", str(server), "type", "veth", "peer",
-               "name", "wlc%d" % client, "netns", str(client))
-            for enter, name, address in ((self.server, "wls%d" % server, SERVER),
-                                         (self.server, "wls%d" % server, DELAYED),
-                                         (self.client, "wlc%d" % client, CLIENT)):
-                sh(*enter, "ip", "addr", "add", address + "/28", "dev", name)
-                sh(*enter, "ip", "link", "set", name, "up")
-        except BaseException:
-            self._ends.close()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self._ends.close()
 
 
 @contextlib.contextmanager
@@ -102,16 +50,6 @@ def running(command, ready=""):
     finally:
         process.kill()
         process.wait()
-
-
-class RemoteServer(local_server.Server):
-    """A server in a namespace of its own, which `enter` enters."""
-
-    def __init__(self, installation, flags, enter):
-        super().__init__(installation, [*flags, "--listen=%s:0" % SERVER], prefix=enter)
-
-    def _try(self, port):
-        """It has its port once it listens, and cannot be reached from here."""
 
 
 def rows_of(runs, remote_runs, prefix, carrier):
@@ -142,42 +80,27 @@ def run(command, server):
 def measure(args, link, folder):
     installation = local_server.Installation.from_bundle(args.bundle)
     installation.check(["bin/warpline_bench"])
-    sh("bash", str(installation.root / "make_certs.sh"), folder, SERVER + "," + DELAYED)
+    links.sh("bash", str(installation.root / "make_certs.sh"), folder, SERVER)
     certificate = ["--tls_cert=%s/server.crt" % folder, "--tls_key=%s/server.key" % folder]
     flags = ["--tls_ca=%s/ca.crt" % folder, *certificate, "--device=" + args.device,
              *args.server_flag]
-    flags.append("--relay_ports=%d-%d" % (RELAY_PORTS[0], RELAY_PORTS[-1]))
     if args.transport == "ucx":
         flags.append("--ucx_networks=%s/28" % SERVER)
     probe = [*link.server, str(args.probe.absolute())]
     with contextlib.ExitStack() as stack:
-        def reached(endpoint):
-            """How clients reach it."""
-            if not args.relay:
-                return endpoint
-            delayed = "%s:%s" % (DELAYED, endpoint.rsplit(":", 1)[1])
-            stack.enter_context(running(
-                [*link.server, str(args.relay.absolute()), "--listen=" + delayed,
-                 "--target=" + endpoint, "--delay_ms=%g" % args.delay_ms]))
-            return delayed
-
-        server = stack.enter_context(RemoteServer(installation, flags, link.server))
-        endpoint = reached("%s:%s" % (SERVER, server.endpoint.rsplit(":", 1)[1]))
-        if args.transport == "tls":
-            # Clients try the host of their endpoint first.
-            for port in RELAY_PORTS:
-                reached("%s:%d" % (SERVER, port))
+        server = stack.enter_context(links.RemoteServer(installation, flags, link.server))
         probes = []
         for name, further in (("tcp", []), ("tls", certificate)):
             listens = "%s:%d" % (SERVER, PORTS[name])
             stack.enter_context(running([*probe, "--listen=" + listens, *further], "listening"))
-            probes.append([*link.client, str(args.probe.absolute()), "--connect=" + reached(listens),
+            probes.append([*link.client, str(args.probe.absolute()), "--connect=" + listens,
+                           "--mib=%d" % links.mib_to_carry(args),
                            "--connections=%d" % args.connections, *(["--tls"] if further else [])])
-        client = installation.client_environment(endpoint)
+        client = installation.client_environment(server.endpoint)
         stat = pathlib.Path(folder, "stat")
         settings = ["%s=%s" % each for each in (
             ("WARPLINE_STAT", stat), ("WARPLINE_TRANSFER", TRANSFERS[args.transport]),
-            ("LD_LIBRARY_PATH", client["LD_LIBRARY_PATH"]), ("WARPLINE_ENDPOINT", endpoint),
+            ("LD_LIBRARY_PATH", client["LD_LIBRARY_PATH"]), ("WARPLINE_ENDPOINT", server.endpoint),
             ("WARPLINE_TLS_CA", folder + "/ca.crt"), ("WARPLINE_TLS_CERT", folder + "/client.crt"),
             ("WARPLINE_TLS_KEY", folder + "/client.key"))]
         bench = [*link.client, "env", *settings, str(installation.root / "bin/warpline_bench")]
@@ -204,23 +127,20 @@ def main():
     parser.add_argument("--server_flag", metavar="FLAG", action="append", default=[])
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--connections", type=int, default=4, help="of tcp_probe, for its rates")
-    parser.add_argument("--relay", type=pathlib.Path)
-    parser.add_argument("--delay_ms", type=float, default=0)
+    links.add_flags(parser)
     parser.add_argument("--transport", choices=TRANSFERS, default="tls")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="for the rows as JSON")
     parser.add_argument("arguments", nargs="*", help="passed to warpline_bench")
     args = parser.parse_args()
-    if bool(args.relay) != bool(args.delay_ms):
-        parser.error("--relay and --delay_ms belong together")
-    if args.transport == "ucx" and args.relay:
-        parser.error("UCX does not go through the relay")
+    emulation = links.emulation_of(args, parser)
     try:
-        with tempfile.TemporaryDirectory(prefix="warpline-network-") as folder, Link() as link:
+        with tempfile.TemporaryDirectory(prefix="warpline-network-") as folder, \
+                links.Link(emulation) as link:
             plain, remote = measure(args, link, folder)
     except (local_server.Error, OSError) as error:
         print("network: FAILED (%s)" % error)
         return 1
-    prefix = "network_%gms_" % args.delay_ms if args.delay_ms else "network_"
+    prefix = "network_" + (emulation.name if emulation else "")
     # Over UCX nothing is encrypted.
     rows = rows_of(plain, remote, ("" if args.transport == "tls" else args.transport + "_") + prefix,
                    "tcp" if args.transport == "ucx" else "tls")
