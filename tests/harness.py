@@ -65,15 +65,16 @@ def server(installation, *flags):
     return local_server.Server(installation, ["--device=" + DEVICE, *flags])
 
 
-def start(installation, endpoint, name, *arguments, stat=False, env=None, stdin=subprocess.DEVNULL):
-    """Starts an example as an application that knows nothing of us."""
+def start(installation, endpoint, name, *arguments, stat=False, env=None, stdin=subprocess.DEVNULL,
+          stderr=subprocess.PIPE, prefix=()):
+    """Starts an example as an application that knows nothing of us; `prefix` is a command that does."""
     environment = installation.client_environment(endpoint)
     if stat:
         environment["WARPLINE_STAT"] = "1"
     environment.update(env or {})
-    return subprocess.Popen([str(installation.root / "bin/examples" / name), *arguments],
-                            env=environment, stdin=stdin, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen([*prefix, str(installation.root / "bin/examples" / name), *arguments],
+                            env=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr,
+                            text=True, start_new_session=True)
 
 
 def start_held(installation, endpoint, name, *arguments, **options):
@@ -84,11 +85,11 @@ def start_held(installation, endpoint, name, *arguments, **options):
     return process
 
 
-def sessions(installation, endpoint):
-    """The sessions of `warpline ps`."""
+def sessions(installation, endpoint, prefix=(), env=None):
+    """The sessions of `warpline ps`; `prefix` is a command that starts it."""
     listed = subprocess.run(
-        [str(installation.root / "bin/warpline"), "ps", "--json", "--endpoint=" + endpoint],
-        stdout=subprocess.PIPE, text=True, timeout=GIVE_UP_S, check=True)
+        [*prefix, str(installation.root / "bin/warpline"), "ps", "--json", "--endpoint=" + endpoint],
+        stdout=subprocess.PIPE, text=True, timeout=GIVE_UP_S, check=True, env={**os.environ, **(env or {})})
     return json.loads(listed.stdout).get("sessions", [])
 
 
