@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/crypto/openssl.h"
 #include "transport/tcp/connect.h"
@@ -35,6 +36,7 @@ constexpr int kMostSilence = 30;
 // TLS_AES_128_GCM_SHA256, which every implementation has.
 constexpr char kCipher[] = "TLS_AES_128_GCM_SHA256";
 constexpr unsigned char kCipherId[] = {0x13, 0x01};
+constexpr absl::string_view kCannotSend = "the encrypted connection cannot send";
 // So often a handshake that waits looks whether it is still wanted.
 constexpr int kLookMs = 50;
 
@@ -104,7 +106,11 @@ int TlsStream::Receive(BIO* bio, char* to, size_t bytes, size_t* read) {
   do {
     got = recv(stream->fd(), to, bytes, MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
-  if (got < 0 && errno == EAGAIN) BIO_set_retry_read(bio);
+  if (got < 0 && errno == EAGAIN) {
+    BIO_set_retry_read(bio);
+  } else if (got < 0 && stream->error_ == 0) {
+    stream->error_ = errno;
+  }
   if (got <= 0) return 0;
   *read = static_cast<size_t>(got);
   stream->read_in_vain_ += *read;
@@ -200,11 +206,17 @@ bool TlsStream::SendOutgoing() {
       return false;
     } else if (errno != EINTR) {
       broken_ = true;
+      if (error_ == 0) error_ = errno;
     }
   }
   outgoing_.clear();
   sent_ = 0;
   return !broken_;
+}
+
+absl::Status TlsStream::Over(absl::string_view what) const {
+  if (error_ == 0) return absl::UnavailableError(what);
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error_)));
 }
 
 absl::StatusOr<TlsStream::Step> TlsStream::Shake() {
@@ -224,7 +236,7 @@ absl::StatusOr<TlsStream::Step> TlsStream::Shake() {
     case SSL_ERROR_SSL:
       return absl::UnauthenticatedError("the other end does not know the secret");
     default:
-      return absl::UnavailableError("the connection has ended");
+      return Over("the connection has ended");
   }
 }
 
@@ -254,30 +266,31 @@ absl::StatusOr<size_t> TlsStream::Read(void* to, size_t bytes) {
     return got;
   }
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return size_t{0};
-  return absl::UnavailableError("the encrypted connection has ended");
+  return Over("the encrypted connection has ended");
 }
 
 absl::StatusOr<size_t> TlsStream::Write(const void* from, size_t bytes) {
-  const absl::Status over = absl::UnavailableError("the encrypted connection cannot send");
   MutexLock lock(&mu_);
-  if (!SendOutgoing()) return broken_ ? over : absl::StatusOr<size_t>(0);
+  if (!SendOutgoing()) {
+    return broken_ ? absl::StatusOr<size_t>(Over(kCannotSend)) : absl::StatusOr<size_t>(0);
+  }
   ERR_clear_error();
   if (written_ >= bytes_of_a_key_) {
     // The write that follows tells the other end.
-    if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return over;
+    if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return Over(kCannotSend);
     written_ = 0;
   }
   size_t put = 0;
-  if (SSL_write_ex(ssl_.get(), from, std::min(bytes, kBatch), &put) != 1) return over;
+  if (SSL_write_ex(ssl_.get(), from, std::min(bytes, kBatch), &put) != 1) return Over(kCannotSend);
   written_ += put;
-  if (!SendOutgoing() && broken_) return over;
+  if (!SendOutgoing() && broken_) return Over(kCannotSend);
   return put;
 }
 
 absl::StatusOr<bool> TlsStream::Flush() {
   MutexLock lock(&mu_);
   const bool left = SendOutgoing();
-  if (broken_) return absl::UnavailableError("the encrypted connection cannot send");
+  if (broken_) return Over(kCannotSend);
   return left;
 }
 

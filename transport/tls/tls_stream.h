@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
@@ -92,6 +93,8 @@ class TlsStream {
   static BIO_METHOD* Method();
   // Does what Flush() does. Returns false also where the connection has ended.
   bool SendOutgoing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // UNAVAILABLE with `what` and the socket's error, if there was one.
+  absl::Status Over(absl::string_view what) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const UniqueFd fd_;
   const std::string key_;
@@ -104,6 +107,7 @@ class TlsStream {
   size_t sent_ ABSL_GUARDED_BY(mu_) = 0;
   size_t read_in_vain_ ABSL_GUARDED_BY(mu_) = 0;  // Since data came last.
   bool broken_ ABSL_GUARDED_BY(mu_) = false;      // Nothing can be sent any more.
+  int error_ ABSL_GUARDED_BY(mu_) = 0;            // The socket's first error.
 };
 
 }  // namespace warpline

@@ -239,7 +239,8 @@ void Connection::RunRedialer() {
       } else {
         if (const LogPermit permit = log_->Ask(kConnectionLostLine)) {
           permit.Warning("connection to the server lost: ", std::string(down_status_.message()),
-                         "; the session waits and will be resumed");
+                         "; the session waits, and goes on if the server answers within ",
+                         absl::FormatDuration(resume_for_));
         }
       }
     }
