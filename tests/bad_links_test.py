@@ -182,6 +182,16 @@ class OverTlsConnections(BadLinks, unittest.TestCase):
 class OverGrpc(BadLinks, unittest.TestCase):
     TRANSFER, TRANSPORT = "0", "grpc"
 
+    def test_answers_take_longer_than_a_first_attempt_to_connect(self):
+        # A connection with TLS takes three round trips.
+        with self.side(delay_us=300000, forget_s=3600) as side:
+            program = side.start("--words=2048")
+            side.await_work(self.TRANSPORT, more=3)
+            side.link.tell("forget")
+            side.await_said(RESUMED)
+            side.await_work(more=1)
+            self.finish(side, program)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

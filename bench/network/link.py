@@ -99,14 +99,14 @@ class Link:
         # UCX looks into /sys, which shows the namespace in which it was mounted.
         holder = subprocess.Popen(["unshare", "--net", "--ipc", "--mount", "--", "sh", "-c",
                                    "mount -t sysfs sysfs /sys && ip link set lo up && echo up && "
-                                   "exec sleep infinity"],
-                                  stdout=subprocess.PIPE, text=True)
+                                   "exec cat"],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._ends.callback(holder.stdout.close)
         self._ends.callback(holder.wait)
-        self._ends.callback(holder.kill)
+        self._ends.callback(holder.stdin.close)
         if holder.stdout.readline() != "up\n":
             raise local_server.Error("no network namespace can be made; is this root?")
-        # The process ends with this one, and the namespace with it.
+        # Its input ends with this process, and the namespace with it.
         enter = ["nsenter", "--net=/proc/%d/ns/net" % holder.pid,
                  "--ipc=/proc/%d/ns/ipc" % holder.pid, "--mount=/proc/%d/ns/mnt" % holder.pid, "--"]
         return holder.pid, enter

@@ -15,8 +15,11 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kLastBackoff = absl::Seconds(1);
 // The deadlines of one attempt: to connect, and from then on for the server's answer, which may
-// have to wait until the server has ended the former connection.
-constexpr absl::Duration kDialDeadline = absl::Seconds(1);
+// have to wait until the server has ended the former connection. The first attempts are short,
+// since the network may change meanwhile. Later ones are long enough for servers whose answers take
+// a second, and for packets that are lost.
+constexpr absl::Duration kFirstDial = absl::Seconds(1);
+constexpr absl::Duration kLastDial = absl::Seconds(4);
 constexpr absl::Duration kAnswerDeadline = absl::Seconds(5);
 
 // Whether another attempt would end with the same status.
@@ -51,7 +54,7 @@ absl::Status Connection::Connect(const std::optional<DialTarget>& direct, const 
   {
     const LoopScope scope(&on_redialer_);
     endpoints_ = {target};
-    if (direct.has_value() && Dial(*direct, std::min(deadline, kDialDeadline)).ok()) {
+    if (direct.has_value() && Dial(*direct, std::min(deadline, kFirstDial)).ok()) {
       endpoints_.insert(endpoints_.begin(), *direct);
     } else {
       status = Dial(target, deadline);
@@ -261,12 +264,14 @@ void Connection::Redial(bool moving) {
   const absl::Time start = absl::Now();
   const absl::Time give_up = start + resume_for_;
   absl::Duration backoff = kFirstBackoff;
+  absl::Duration dial = kFirstDial;
   size_t choice = 0;
   while (true) {
     const bool own = choice + 1 == endpoints_.size();
-    const absl::Status status = TryResume(endpoints_[choice], give_up);
-    const absl::Time now = absl::Now();
     const bool used_up = endpoints_[choice].once;
+    // A place that is tried once has answered just now.
+    const absl::Status status = TryResume(endpoints_[choice], used_up ? kLastDial : dial, give_up);
+    const absl::Time now = absl::Now();
     if (used_up) endpoints_.erase(endpoints_.begin() + static_cast<ptrdiff_t>(choice));
     if (status.ok()) {
       if (!moving) {
@@ -298,11 +303,15 @@ void Connection::Redial(bool moving) {
       changed_.WaitWithTimeout(&mu_, next - absl::Now());
     }
     if (stopping_ || state_ == ConnectionState::kOver) return;
-    if (own) backoff = std::min(2 * backoff, kLastBackoff);
+    if (own) {
+      backoff = std::min(2 * backoff, kLastBackoff);
+      dial = std::min(2 * dial, kLastDial);
+    }
   }
 }
 
-absl::Status Connection::TryResume(const DialTarget& target, absl::Time deadline) {
+absl::Status Connection::TryResume(const DialTarget& target, absl::Duration dial,
+                                   absl::Time deadline) {
   {
     MutexLock lock(&mu_);
     if (stopping_ || state_ == ConnectionState::kOver) {
@@ -317,7 +326,7 @@ absl::Status Connection::TryResume(const DialTarget& target, absl::Time deadline
     resumed_awaited_ = true;
   }
   const absl::Duration left = std::max(deadline - absl::Now(), absl::Milliseconds(10));
-  const absl::Status dialed = Dial(target, std::min(left, kDialDeadline));
+  const absl::Status dialed = Dial(target, std::min(left, dial));
   if (!dialed.ok()) return dialed;
   bool silent;
   {

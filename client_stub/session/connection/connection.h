@@ -97,7 +97,9 @@ class Connection {
   void CheckMove(DialTarget target, uint64_t losses) RUNS_ON(on_redialer_);
   void RunRedialer() RUNS_ON(on_redialer_);
   void Redial(bool moving) RUNS_ON(on_redialer_);
-  absl::Status TryResume(const DialTarget& target, absl::Time deadline) RUNS_ON(on_redialer_);
+  // Connects within `dial`, and has the session resumed there before `deadline`.
+  absl::Status TryResume(const DialTarget& target, absl::Duration dial, absl::Time deadline)
+      RUNS_ON(on_redialer_);
   absl::Status Dial(const DialTarget& target, absl::Duration deadline) RUNS_ON(on_redialer_);
   // Ends the channel; afterwards no loop runs.
   void DropChannel() RUNS_ON(on_redialer_);
