@@ -49,6 +49,9 @@ struct DialTarget {
   std::optional<uint32_t> listener_uid = std::nullopt;
   // What the listener wants to see first, where it takes one client alone.
   std::string secret = {};
+  // Which ways the transport takes, in its own words, where there are several: see
+  // transport/ucx/ucx_transports.h. Empty for those that it always has.
+  std::string via = {};
 };
 
 // The client's end of a transport.

@@ -6,6 +6,7 @@
 #include "transport/transport.h"
 #include "transport/ucx/ucx_address.h"
 #include "transport/ucx/ucx_end.h"
+#include "transport/ucx/ucx_transports.h"
 
 namespace warpline {
 namespace {
@@ -15,7 +16,9 @@ absl::StatusOr<std::unique_ptr<Channel>> DialUcx(const DialTarget& target, Chann
                                                  absl::Duration deadline) {
   const auto address = UcxAddress::Parse(target.address);
   if (!address.ok()) return address.status();
-  auto end = UcxEnd::Connect(*address, target.secret, absl::Now() + deadline);
+  const auto transports = UcxTransports::ParseTold(target.via);
+  if (!transports.ok()) return transports.status();
+  auto end = UcxEnd::Connect(*address, target.secret, absl::Now() + deadline, *transports);
   if (!end.ok()) return end.status();
   return std::make_unique<LinkChannel>(kUcxTransport.scheme.data(), *std::move(end), handler,
                                        options);

@@ -6,8 +6,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/unique_fd.h"
@@ -60,6 +64,21 @@ absl::StatusOr<UcxDevice> DeviceTowards(const std::string& peer) {
     if (TextOf(*at->ifa_addr) == text) return UcxDevice{at->ifa_name, text};
   }
   return absl::UnavailableError(absl::StrCat("no interface has the address ", text));
+}
+
+std::vector<std::string> RdmaDevicesOf(const std::string& interface, const std::string& sys) {
+  const std::string folder = absl::StrCat(sys, "/class/net/", interface);
+  // The kernel counts a device's ports from 0, and verbs count them from 1.
+  int port = 0;
+  if (!(std::ifstream(folder + "/dev_port") >> port)) port = 0;
+  std::vector<std::string> found;
+  std::error_code none;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder + "/device/infiniband", none)) {
+    found.push_back(absl::StrCat(entry.path().filename().string(), ":", port + 1));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace warpline::ucx_internal

@@ -48,7 +48,8 @@ UcxEnd::UcxEnd(UniqueFd bell, const std::string& secret) : bell_(std::move(bell)
 
 absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Listen(const std::string& peer,
                                                        const std::string& port_range,
-                                                       const std::string& secret) {
+                                                       const std::string& secret,
+                                                       const UcxTransports& transports) {
   if (secret.size() != kUcxSecretBytes) {
     return absl::InvalidArgumentError("a UCX connection needs a secret of 16 bytes");
   }
@@ -57,8 +58,11 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Listen(const std::string& peer,
   auto bell = LoopBell::NewFd();
   if (!bell.ok()) return bell.status();
   std::unique_ptr<UcxEnd> end(new UcxEnd(*std::move(bell), secret));
-  auto worker = UcxWorker::Create(
-      {.device = device->name, .ip = device->address, .port_range = port_range}, end.get());
+  auto worker = UcxWorker::Create({.device = device->name,
+                                   .ip = device->address,
+                                   .port_range = port_range,
+                                   .transports = transports},
+                                  end.get());
   if (!worker.ok()) return worker.status();
   end->address_ = {device->address, (*worker)->address()};
   end->worker_ = *std::move(worker);
@@ -67,10 +71,14 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Listen(const std::string& peer,
 
 absl::Status UcxEnd::Load() { return ucx_internal::UcxLibrary::Get().status(); }
 
+absl::Status UcxEnd::CheckTransports(const UcxTransports& transports) {
+  return UcxWorker::CheckTransports(transports);
+}
+
 absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Connect(const UcxAddress& address,
-                                                        const std::string& secret,
-                                                        absl::Time until) {
-  auto created = Listen(address.ip, "", secret);
+                                                        const std::string& secret, absl::Time until,
+                                                        const UcxTransports& transports) {
+  auto created = Listen(address.ip, "", secret, transports);
   if (!created.ok()) return created.status();
   UcxEnd& end = **created;
   const LoopScope scope(&channel_loop);

@@ -28,6 +28,7 @@
 #include "transport/link_end.h"
 #include "transport/loop_bell.h"
 #include "transport/ucx/ucx_address.h"
+#include "transport/ucx/ucx_transports.h"
 #include "transport/ucx/ucx_worker.h"
 
 namespace warpline {
@@ -39,16 +40,21 @@ class UcxEnd : public AwaitedEnd, private ucx_internal::UcxWorkerEvents {
  public:
   // Loads what the other two would load. UNAVAILABLE where UCX is not to be had.
   static absl::Status Load();
+  // UNAVAILABLE, naming it, where the UCX that is loaded lacks one of the transports, or this host
+  // a device for it.
+  static absl::Status CheckTransports(const UcxTransports& transports);
   // The end that waits for the other: for who reaches this host from `peer`, an IP address, and
   // shows the secret. `port_range` is as in UcxWorker. UNAVAILABLE where UCX is not to be had.
   static absl::StatusOr<std::unique_ptr<UcxEnd>> Listen(const std::string& peer,
                                                         const std::string& port_range,
-                                                        const std::string& secret);
+                                                        const std::string& secret,
+                                                        const UcxTransports& transports = {});
   // The end that connects; returns when the other has taken it. UNAVAILABLE when that has not
   // happened until then.
   static absl::StatusOr<std::unique_ptr<UcxEnd>> Connect(const UcxAddress& address,
                                                          const std::string& secret,
-                                                         absl::Time until);
+                                                         absl::Time until,
+                                                         const UcxTransports& transports = {});
   ~UcxEnd() override;
 
   // Where the other end connects to.

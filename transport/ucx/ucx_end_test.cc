@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <iterator>
@@ -22,6 +24,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "transport/loop_thread.h"
@@ -30,6 +33,7 @@
 #include "transport/ucx/ucx_device.h"
 #include "transport/ucx/ucx_door.h"
 #include "transport/ucx/ucx_library.h"
+#include "transport/ucx/ucx_transports.h"
 #include "transport/ucx/ucx_worker.h"
 
 namespace warpline {
@@ -54,6 +58,53 @@ TEST(UcxDeviceTest, LoopbackLeadsToThisHost) {
   EXPECT_EQ(device->name, "lo");
   EXPECT_EQ(device->address, "127.0.0.1");
   EXPECT_TRUE(absl::IsInvalidArgument(ucx_internal::DeviceTowards("localhost").status()));
+}
+
+TEST(UcxDeviceTest, AnInterfacesRdmaDevicesAreThoseBesideIt) {
+  const std::filesystem::path sys = testing::TempDir() + "/ucx_device_test_sys";
+  const std::filesystem::path interface = sys / "class/net/ib1";
+  std::filesystem::create_directories(interface / "device/infiniband/mlx5_1");
+  EXPECT_EQ(ucx_internal::RdmaDevicesOf("ib1", sys), std::vector<std::string>{"mlx5_1:1"});
+  std::ofstream(interface / "dev_port") << "1\n";
+  EXPECT_EQ(ucx_internal::RdmaDevicesOf("ib1", sys), std::vector<std::string>{"mlx5_1:2"});
+  EXPECT_TRUE(ucx_internal::RdmaDevicesOf("eth0", sys).empty());
+  EXPECT_TRUE(ucx_internal::RdmaDevicesOf("lo").empty());
+}
+
+TEST(UcxTransportsTest, AListIsReadAsItIsWritten) {
+  EXPECT_EQ(UcxTransports().ToString(), "tcp");
+  const auto read = UcxTransports::Parse("rc,ud_mlx5,tcp");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->ToString(), "rc,ud_mlx5,tcp");
+  EXPECT_TRUE(read->HasTcp());
+  EXPECT_FALSE(read->IsOnlyTcp());
+  EXPECT_EQ(read->CheckBetweenHosts(), absl::OkStatus());
+  EXPECT_FALSE(UcxTransports::Parse("rc")->HasTcp());
+  EXPECT_TRUE(UcxTransports::ParseTold("")->IsOnlyTcp());
+  EXPECT_EQ(UcxTransports::ParseTold("rc,tcp")->ToString(), "rc,tcp");
+  EXPECT_TRUE(UcxTransports::Parse("tcp")->IsOnlyTcp());
+  for (const std::string wrong : {"", ",", "tcp,", "rc, tcp", "RC", "^tcp", "tcp,tcp", "tcp:aux",
+                                  "a_name_that_is_longer_than_any", "a=b", "tcp\n"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(UcxTransports::Parse(wrong).status())) << wrong;
+  }
+  EXPECT_FALSE(UcxTransports::Parse("a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q").ok());
+}
+
+TEST(UcxTransportsTest, BetweenHostsNoMemoryIsShared) {
+  for (const std::string within : {"shm", "posix", "tcp,sysv", "rc,self", "all"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(UcxTransports::Parse(within)->CheckBetweenHosts()))
+        << within;
+  }
+  EXPECT_TRUE(UcxTransports::Parse("posix,sysv")->AreWithinOneHost());
+  EXPECT_FALSE(UcxTransports::Parse("posix,tcp")->AreWithinOneHost());
+}
+
+TEST(UcxTransportsTest, WhatThisUcxLacksIsNamed) {
+  EXPECT_EQ(UcxEnd::CheckTransports({}), absl::OkStatus());
+  EXPECT_EQ(UcxEnd::CheckTransports(*UcxTransports::Parse("posix,tcp,sysv")), absl::OkStatus());
+  const absl::Status lacks = UcxEnd::CheckTransports(*UcxTransports::Parse("tcp,telepathy"));
+  EXPECT_TRUE(absl::IsUnavailable(lacks)) << lacks;
+  EXPECT_NE(lacks.message().find("telepathy"), std::string::npos) << lacks;
 }
 
 constexpr char kSecret[] = "0123456789abcdef";
@@ -85,6 +136,89 @@ TEST(UcxLibraryTest, TheHostStaysAsItWas) {
     sigaction(signal, nullptr, &action);
     EXPECT_EQ(action.sa_handler, SIG_DFL) << signal;
   }
+}
+
+// Has a client with some transports say something to a relay with some, and hear it back.
+void ExpectEcho(const UcxTransports& of_relay, const UcxTransports& of_client) {
+  auto relay = UcxEnd::Listen("127.0.0.1", "", kSecret, of_relay);
+  ASSERT_TRUE(relay.ok()) << relay.status();
+  std::thread answers = StartLoopThread("relay", [&] {
+    const LoopScope scope(&channel_loop);
+    ASSERT_EQ((*relay)->AwaitPeer(Soon()), absl::OkStatus());
+    (*relay)->Welcome();
+    Frame frame;
+    absl::Status why;
+    const absl::Time until = Soon();
+    while (absl::Now() < until) {
+      const LinkEnd::Taken taken = (*relay)->Take(&frame, &why);
+      if (taken == LinkEnd::Taken::kEnd) break;
+      if (taken == LinkEnd::Taken::kFrame) (*relay)->Put(std::move(frame));
+    }
+  });
+  {
+    auto client = UcxEnd::Connect((*relay)->address(), kSecret, Soon(), of_client);
+    const LoopScope scope(&channel_loop);
+    EXPECT_TRUE(client.ok()) << client.status();
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{65536}, size_t{1} << 20}) {
+      if (!client.ok()) break;
+      const std::string said(size, static_cast<char>('a' + size % 7));
+      (*client)->Put({.kind = 7, .payload = said});
+      Frame heard;
+      absl::Status why;
+      const absl::Time until = Soon();
+      while ((*client)->Take(&heard, &why) == LinkEnd::Taken::kNothing && absl::Now() < until) {
+      }
+      EXPECT_EQ(heard.kind, 7);
+      EXPECT_EQ(heard.payload, said);
+    }
+    if (client.ok()) (*client)->PutEnd(absl::OkStatus());
+  }
+  answers.join();
+}
+
+TEST(UcxEndTest, EndsUseTheTransportsThatAreNamed) {
+  for (const std::string list : {"posix", "sysv", "posix,sysv,cma"}) {
+    const std::set<int> before = ucx_internal::ListenersAt("127.0.0.1");
+    const UcxTransports transports = *UcxTransports::Parse(list);
+    const auto end = UcxEnd::Listen("127.0.0.1", "", kSecret, transports);
+    ASSERT_TRUE(end.ok()) << list << ": " << end.status();
+    EXPECT_EQ(ucx_internal::ListenersAt("127.0.0.1"), before) << list << " listens over TCP";
+    ExpectEcho(transports, transports);
+  }
+}
+
+// An older peer knows of no list.
+TEST(UcxEndTest, AnEndWithMoreTransportsMeetsOneWithTcpAlone) {
+  const UcxTransports more = *UcxTransports::Parse("posix,tcp");
+  ExpectEcho(more, {});
+  ExpectEcho({}, more);
+  ExpectEcho(more, more);
+}
+
+TEST(UcxEndTest, ThereIsNoEndOverWhatUcxLacks) {
+  const auto end = UcxEnd::Listen("127.0.0.1", "", kSecret, *UcxTransports::Parse("telepathy"));
+  EXPECT_TRUE(absl::IsUnavailable(end.status())) << end.status();
+}
+
+// The process ends with 1 where a library with such a name is in it.
+void EndWithout(const char* library) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(library) != std::string::npos) exit(1);
+  }
+  exit(0);
+}
+
+// An application whose sessions go over TCP gets no more libraries because others use RDMA.
+TEST(UcxEndDeathTest, OnlyAListWithMoreThanTcpLoadsModules) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto listen_with = [](const char* transports, const char* library) {
+    const auto end = UcxEnd::Listen("127.0.0.1", "", kSecret, *UcxTransports::Parse(transports));
+    if (!end.ok()) exit(2);
+    EndWithout(library);
+  };
+  EXPECT_EXIT(listen_with("tcp", "libibverbs"), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(listen_with("posix,tcp", "cuda"), testing::ExitedWithCode(0), "");
 }
 
 TEST(UcxEndTest, WhoLacksTheSecretIsNotHeard) {

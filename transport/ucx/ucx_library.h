@@ -6,6 +6,7 @@
 #define WARPLINE_TRANSPORT_UCX_UCX_LIBRARY_H_
 
 #include <ucp/api/ucp.h>
+#include <ucs/config/global_opts.h>
 
 #include <type_traits>
 

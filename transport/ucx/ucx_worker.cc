@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "transport/loop_thread.h"
+#include "transport/ucx/ucx_device.h"
 #include "transport/ucx/ucx_door.h"
 
 namespace warpline::ucx_internal {
@@ -16,6 +19,42 @@ constexpr unsigned kMessageId = 1;
 
 // How often a connection that is being ended is looked after, at most.
 constexpr int kClosingTurns = 1000;
+
+// One of UCX's, by its name.
+struct Setting {
+  const char* name;
+  std::string value;
+};
+
+// Makes a context with settings. `failed` says what an error of it means.
+absl::StatusOr<ucp_context_h> NewContext(const UcxLibrary& ucx, const UcxTransports& transports,
+                                         const std::vector<Setting>& settings,
+                                         absl::string_view failed) {
+  // The shim has UCX load no module that TCP does without. Those for GPUs are never loaded.
+  if (!transports.IsOnlyTcp()) {
+    const absl::Status set =
+        ucx.ToStatus(ucx.ucs_global_opts_set_value("MODULES", "cma,ib"), "UCX's modules");
+    if (!set.ok()) return set;
+  }
+  ucp_config_t* config = nullptr;
+  absl::Status status =
+      ucx.ToStatus(ucx.ucp_config_read(nullptr, nullptr, &config), "UCX's settings");
+  if (!status.ok()) return status;
+  const absl::Cleanup release = [&ucx, config] { ucx.ucp_config_release(config); };
+  for (const Setting& setting : settings) {
+    status.Update(ucx.ToStatus(ucx.ucp_config_modify(config, setting.name, setting.value.c_str()),
+                               setting.name));
+  }
+  if (!status.ok()) return status;
+  ucp_params_t params = {};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  ucp_context_h context = nullptr;
+  status = ucx.ToStatus(
+      ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context), failed);
+  if (!status.ok()) return status;
+  return context;
+}
 
 }  // namespace
 
@@ -42,41 +81,24 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> UcxWorker::Create(const Options& opti
 absl::Status UcxWorker::Open(const Options& options) {
   // UCX has a thread that accepts connections.
   const ScopedSignalBlock no_signals;
-  ucp_config_t* config = nullptr;
-  absl::Status status =
-      ucx_->ToStatus(ucx_->ucp_config_read(nullptr, nullptr, &config), "UCX's settings");
-  if (!status.ok()) return status;
-  const absl::Cleanup release = [this, config] { ucx_->ucp_config_release(config); };
-  const auto set = [&](const char* name, const std::string& value) {
-    status.Update(ucx_->ToStatus(ucx_->ucp_config_modify(config, name, value.c_str()), name));
+  std::vector<std::string> devices = {options.device};
+  if (!options.transports.IsOnlyTcp()) {
+    for (std::string& rdma : RdmaDevicesOf(options.device)) devices.push_back(std::move(rdma));
+  }
+  std::vector<Setting> settings = {
+      {"TLS", options.transports.ToString()},
+      // A message comes with its bytes: there is no buffer of the receiver's to ask for.
+      {"RNDV_THRESH", "inf"},
+      {"NET_DEVICES", absl::StrJoin(devices, ",")},
   };
-  set("TLS", "tcp");
-  // A message comes with its bytes: there is no buffer of the receiver's to ask for.
-  set("RNDV_THRESH", "inf");
-  set("NET_DEVICES", options.device);
-  if (!options.port_range.empty()) set("PORT_RANGE", options.port_range);
+  if (!options.port_range.empty()) settings.push_back({"PORT_RANGE", options.port_range});
+  const auto context =
+      NewContext(*ucx_, options.transports, settings, "UCX has no way over this network");
+  if (!context.ok()) return context.status();
+  context_ = *context;
+  tells_losses_ = !options.transports.AreWithinOneHost();
+  absl::Status status = OpenDoor(options);
   if (!status.ok()) return status;
-
-  ucp_params_t params = {};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  status = ucx_->ToStatus(
-      ucx_->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_),
-      "UCX has no way over this network");
-  if (!status.ok()) return status;
-  ucp_worker_params_t worker_params = {};
-  worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  const std::set<int> before = ListenersAt(options.ip);
-  status = ucx_->ToStatus(ucx_->ucp_worker_create(context_, &worker_params, &worker_),
-                          "UCX cannot listen");
-  if (!status.ok()) return status;
-  // Other threads of the host may listen, too, but hardly there and at this moment.
-  std::set<int> made = ListenersAt(options.ip);
-  for (const int fd : before) made.erase(fd);
-  if (made.size() != 1) return absl::UnavailableError("cannot tell where UCX listens");
-  listener_ = *made.begin();
-  listener_watchers_ = WatchersOf(listener_);
   ucp_am_handler_param_t handler = {};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                        UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -97,6 +119,38 @@ absl::Status UcxWorker::Open(const Options& options) {
   return absl::OkStatus();
 }
 
+absl::Status UcxWorker::OpenDoor(const Options& options) {
+  ucp_worker_params_t worker_params = {};
+  worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  const std::set<int> before = ListenersAt(options.ip);
+  const absl::Status status = ucx_->ToStatus(
+      ucx_->ucp_worker_create(context_, &worker_params, &worker_), "UCX cannot listen");
+  if (!status.ok()) return status;
+  // Other threads of the host may listen, too, but hardly there and at this moment.
+  std::set<int> made = ListenersAt(options.ip);
+  for (const int fd : before) made.erase(fd);
+  if (!options.transports.HasTcp() && made.empty()) return absl::OkStatus();
+  if (made.size() != 1) return absl::UnavailableError("cannot tell where UCX listens");
+  listener_ = *made.begin();
+  listener_watchers_ = WatchersOf(listener_);
+  return absl::OkStatus();
+}
+
+absl::Status UcxWorker::CheckTransports(const UcxTransports& transports) {
+  const auto ucx = UcxLibrary::Get();
+  if (!ucx.ok()) return ucx.status();
+  const ScopedSignalBlock no_signals;
+  for (const std::string& name : transports.names()) {
+    const auto context =
+        NewContext(**ucx, transports, {{"TLS", name}},
+                   absl::StrCat("UCX has no transport \"", name, "\" on this host"));
+    if (!context.ok()) return context.status();
+    (*ucx)->ucp_cleanup(*context);
+  }
+  return absl::OkStatus();
+}
+
 UcxWorker::~UcxWorker() {
   const LoopScope scope(&channel_loop);
   Disconnect();
@@ -112,14 +166,17 @@ UcxWorker::~UcxWorker() {
   });
 }
 
-absl::Status UcxWorker::CloseDoor() { return CloseToStrangers(listener_, listener_watchers_); }
+absl::Status UcxWorker::CloseDoor() {
+  if (listener_ < 0) return absl::OkStatus();
+  return CloseToStrangers(listener_, listener_watchers_);
+}
 
 absl::Status UcxWorker::Connect(const std::string& address) {
   ucp_ep_params_t params = {};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_mode = tells_losses_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
   params.err_handler = {.cb = &UcxWorker::OnError, .arg = this};
   ucs_status_t status = UCS_ERR_CONNECTION_RESET;
   ucp_ep_h made = nullptr;
@@ -130,6 +187,11 @@ absl::Status UcxWorker::Connect(const std::string& address) {
 
 void UcxWorker::Disconnect() {
   if (endpoint_ == nullptr) return;
+  if (!tells_losses_) {
+    // An end that is not told of losses cannot end in this way: it goes with its worker.
+    endpoint_ = nullptr;
+    return;
+  }
   ucp_request_param_t how = {};
   how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   how.flags = UCP_EP_CLOSE_FLAG_FORCE;

@@ -19,6 +19,7 @@
 #include "transport/channel.h"
 #include "transport/channel_loop.h"
 #include "transport/ucx/ucx_library.h"
+#include "transport/ucx/ucx_transports.h"
 
 namespace warpline::ucx_internal {
 
@@ -50,7 +51,12 @@ class UcxWorker {
     std::string device;      // The network interface.
     std::string ip;          // This host's address there.
     std::string port_range;  // Where it listens: "14600-14999"; empty for any port.
+    UcxTransports transports = {};
   };
+  // UNAVAILABLE, naming it, where the UCX that is loaded lacks one of the transports, or this host
+  // a device for it.
+  static absl::Status CheckTransports(const UcxTransports& transports);
+
   // `events` is borrowed. UNAVAILABLE where UCX is not to be had, or not on this device.
   static absl::StatusOr<std::unique_ptr<UcxWorker>> Create(const Options& options,
                                                            UcxWorkerEvents* events);
@@ -61,7 +67,8 @@ class UcxWorker {
   // By which others connect to it.
   const std::string& address() const { return address_; }
 
-  // From now on nobody new can connect to it; who has connected stays.
+  // From now on nobody new can connect to it over TCP; who has connected stays. Over RDMA nothing
+  // keeps those away who reach its network.
   absl::Status CloseDoor();
 
   // Makes the endpoint, once. Nothing is sent before something is. The address is taken as it is:
@@ -98,6 +105,7 @@ class UcxWorker {
   template <typename Call>
   bool Ask(Call call) RUNS_ON(channel_loop);
   absl::Status Open(const Options& options);
+  absl::Status OpenDoor(const Options& options);
   static ucs_status_t OnActiveMessage(void* self, const void* header, size_t header_bytes,
                                       void* data, size_t bytes, const ucp_am_recv_param_t* how);
   static void OnError(void* self, ucp_ep_h endpoint, ucs_status_t status);
@@ -109,7 +117,9 @@ class UcxWorker {
   int fd_ = -1;
   bool gave_up_ ABSL_GUARDED_BY(channel_loop) = false;
   std::string address_;
-  int listener_ = -1;                   // UCX's.
+  // UCX tells when the other end is gone.
+  bool tells_losses_ = true;
+  int listener_ = -1;                   // UCX's; -1 where it does not listen over TCP.
   std::vector<int> listener_watchers_;  // The epoll instances that watch it.
   ucp_ep_h endpoint_ ABSL_GUARDED_BY(channel_loop) = nullptr;
   std::deque<Sending> sends_ ABSL_GUARDED_BY(channel_loop);
