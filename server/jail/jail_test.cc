@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -22,6 +23,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -29,6 +31,7 @@
 #include "gtest/gtest.h"
 #include "server/jail/file_rules.h"
 #include "server/jail/layers_off.h"
+#include "server/jail/profiles.h"
 
 namespace warpline::jail {
 namespace {
@@ -78,7 +81,7 @@ int With(Layer on, const std::function<int()>& attempts, const char* profile = k
 
 TEST(JailTest, EveryProfileHasEveryLayer) {
   for (const char* const name : {kWorkerProfile, kPeersProfile, kMpsWorkerProfile, kKeeperProfile,
-                                 kRelayProfile, kCompilerProfile}) {
+                                 kRelayProfile, kRdmaRelayProfile, kCompilerProfile}) {
     ASSERT_NE(ProfileNamed(name), nullptr);
     for (const LayerSpec& spec : AllLayers()) {
       EXPECT_TRUE(ProfileNamed(name)->layers.Has(spec.layer)) << name << " " << spec.name;
@@ -229,6 +232,27 @@ TEST(JailTest, ARelayListensAtItsPortsAlone) {
   EXPECT_EQ(ListensInRelay(24731, 24731), 0);
   EXPECT_EQ(ListensInRelay(24732, 24731), 1);
   EXPECT_EQ(ListensInRelay(0, 0), 0);
+}
+
+// A relay over TCP does not lose any of its jail because others may use RDMA.
+TEST(JailTest, OnlyARelayOverRdmaHasItsDevices) {
+  const auto has = [](const char* profile) {
+    bool found = false;
+    for (const FileRule& rule : ProfileNamed(profile)->files) {
+      found = found || std::string_view(rule.path).find("infiniband") != std::string_view::npos;
+    }
+    for (const RequestRule& rule : ProfileNamed(profile)->requests) {
+      found = found || rule.value == RDMA_VERBS_IOCTL;
+    }
+    return found;
+  };
+  EXPECT_TRUE(has(kRdmaRelayProfile));
+  for (const char* const other : {kWorkerProfile, kPeersProfile, kMpsWorkerProfile, kMpsProfile,
+                                  kKeeperProfile, kRelayProfile, kCompilerProfile}) {
+    EXPECT_FALSE(has(other)) << other;
+  }
+  const auto count = [](const char* profile) { return ProfileNamed(profile)->system_calls.size(); };
+  EXPECT_EQ(count(kRdmaRelayProfile), count(kRelayProfile));
 }
 
 TEST(JailTest, ACompilerForksAndStartsNothingElse) {

@@ -1,6 +1,7 @@
 #include "server/jail/profiles.h"
 
 #include <linux/sockios.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/syscall.h>
 
 #include <cstddef>
@@ -253,16 +254,31 @@ constexpr RequestRule kRequestsOfSeveral[] = {
 // With one device nothing is duplicated.
 constexpr auto kRequests = absl::MakeConstSpan(kRequestsOfSeveral).subspan(1);
 
-// What the C library and UCX read of the system's network.
-constexpr FileRule kRelayFiles[] = {
-    {"/usr", FileAccess::kRead},           {"/lib", FileAccess::kRead},
-    {"/lib64", FileAccess::kRead},         {"/etc/ld.so.cache", FileAccess::kRead},
-    {"/etc/localtime", FileAccess::kRead}, {"/sys/class/net", FileAccess::kRead},
-    {"/sys/devices", FileAccess::kRead},   {"/proc/cpuinfo", FileAccess::kRead},
-    {"/proc/meminfo", FileAccess::kRead},  {"/proc/sys", FileAccess::kRead},
-    {"/dev/null", FileAccess::kReadWrite}, {"/dev/random", FileAccess::kRead},
+// The C library and UCX read these of the system's network. The first ones are libibverbs's, for
+// relays that may use RDMA.
+constexpr FileRule kFilesOfRdmaRelays[] = {
+    {"/dev/infiniband", FileAccess::kReadWrite},
+    {"/etc/libibverbs.d", FileAccess::kRead},
+    {"/sys/class/infiniband", FileAccess::kRead},
+    {"/sys/class/infiniband_verbs", FileAccess::kRead},
+    // --- All.
+    {"/usr", FileAccess::kRead},
+    {"/lib", FileAccess::kRead},
+    {"/lib64", FileAccess::kRead},
+    {"/etc/ld.so.cache", FileAccess::kRead},
+    {"/etc/localtime", FileAccess::kRead},
+    {"/sys/class/net", FileAccess::kRead},
+    {"/sys/devices", FileAccess::kRead},
+    {"/proc/cpuinfo", FileAccess::kRead},
+    {"/proc/meminfo", FileAccess::kRead},
+    {"/proc/sys", FileAccess::kRead},
+    {"/dev/null", FileAccess::kReadWrite},
+    {"/dev/random", FileAccess::kRead},
     {"/dev/urandom", FileAccess::kRead},
 };
+
+constexpr size_t kFilesOfRdmaAlone = 4;
+constexpr auto kRelayFiles = absl::MakeConstSpan(kFilesOfRdmaRelays).subspan(kFilesOfRdmaAlone);
 
 // The system calls of a relay that listens. It takes connections, reads and writes its sockets and
 // the rings that it shares with the server, and asks what its network interface can do. It makes no
@@ -355,11 +371,20 @@ constexpr SystemCallRule kRelaySystemCalls[] = {
 
 // What may be asked of a network interface (ioctl(2) on a socket): its flags, address, MTU and
 // hardware address, and what ethtool(8) knows of its speed.
-constexpr RequestRule kRelayRequests[] = {
-    {0xffffffff, SIOCGIFFLAGS}, {0xffffffff, SIOCGIFADDR},   {0xffffffff, SIOCGIFNETMASK},
-    {0xffffffff, SIOCGIFMTU},   {0xffffffff, SIOCGIFHWADDR}, {0xffffffff, SIOCGIFINDEX},
+constexpr RequestRule kRequestsOfRdmaRelays[] = {
+    // All that libibverbs asks of an RDMA device goes by this one.
+    {0xffffffff, RDMA_VERBS_IOCTL},
+    // --- All.
+    {0xffffffff, SIOCGIFFLAGS},
+    {0xffffffff, SIOCGIFADDR},
+    {0xffffffff, SIOCGIFNETMASK},
+    {0xffffffff, SIOCGIFMTU},
+    {0xffffffff, SIOCGIFHWADDR},
+    {0xffffffff, SIOCGIFINDEX},
     {0xffffffff, SIOCETHTOOL},
 };
+
+constexpr auto kRelayRequests = absl::MakeConstSpan(kRequestsOfRdmaRelays).subspan(1);
 
 // What a compiler opens once it has loaded NVIDIA's library.
 constexpr FileRule kCompilerFiles[] = {
@@ -476,6 +501,8 @@ constexpr Profile kProfiles[] = {
     // It executes no tenant's code, but the descriptors of its memory go through many hands.
     {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
     {kRelayProfile, kAll, kRelayFiles, kRelaySystemCalls, kRelayRequests, kLimits,
+     /*listens=*/true},
+    {kRdmaRelayProfile, kAll, kFilesOfRdmaRelays, kRelaySystemCalls, kRequestsOfRdmaRelays, kLimits,
      /*listens=*/true},
     {kCompilerProfile, kAll, kCompilerFiles, kCompilerSystemCalls, {}, kLimits},
     {kStageProfile,

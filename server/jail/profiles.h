@@ -78,6 +78,7 @@ inline constexpr char kMpsWorkerProfile[] = "worker_with_mps";  // A worker of a
 inline constexpr char kMpsProfile[] = "mps";  // NVIDIA's MPS daemon, and what keeps it.
 inline constexpr char kKeeperProfile[] = "keeper";
 inline constexpr char kRelayProfile[] = "relay";
+inline constexpr char kRdmaRelayProfile[] = "relay_with_rdma";  // With the devices of RDMA.
 inline constexpr char kCompilerProfile[] = "compiler";
 inline constexpr char kStageProfile[] = "compiler_stage";  // What a compiler forks.
 
