@@ -234,7 +234,12 @@ class UcxRelayTest(Relays, unittest.TestCase):
     def test_what_flags_cannot_mean_is_said(self):
         for flags in (["--ucx_networks=rack7"], ["--ucx_networks=10.0.0.0/40"],
                       ["--relay_ports=9-3"], ["--ucx_networks=10.0.0.0/8", "--shm=false"],
-                      ["--ucx_networks=10.0.0.0/8", "--relay_ports=none"]):
+                      ["--ucx_networks=10.0.0.0/8", "--relay_ports=none"],
+                      ["--ucx_transports=RC", "--ucx_networks=10.0.0.0/8"],
+                      ["--ucx_transports=rc,,tcp", "--ucx_networks=10.0.0.0/8"],
+                      ["--ucx_transports=posix,tcp", "--ucx_networks=10.0.0.0/8"],
+                      ["--ucx_transports=all", "--ucx_networks=10.0.0.0/8"],
+                      ["--ucx_transports=rc"]):
             said = subprocess.run(
                 [str(self.installation.root / "bin/warpline-server"), "--check_config",
                  "--device=cpu", *flags],
@@ -242,6 +247,17 @@ class UcxRelayTest(Relays, unittest.TestCase):
             self.assertEqual(said.returncode, 2)
             name = re.match(r"--\w+", flags[0])[0]
             self.assertIn(name, said.stdout)
+
+
+    def test_a_server_does_not_start_with_transports_that_its_ucx_lacks(self):
+        said = subprocess.run(
+            [str(self.installation.root / "bin/warpline-server"), "--device=cpu", "--listen=127.0.0.1:0",
+             "--ucx_networks=127.0.0.0/8", "--ucx_transports=telepathy,tcp"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=60)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("--ucx_transports: ", said.stdout)
+        self.assertIn("telepathy", said.stdout)
+        self.assertIn("docs/transports.md", said.stdout)
 
 
 class TlsRelayTest(Relays, unittest.TestCase):

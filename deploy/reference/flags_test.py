@@ -6,7 +6,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).parent
 FLAGS = {
-    "warpline-server": ("listen", "ucx_networks", "tls_ca", "audit_dir"),
+    "warpline-server": ("listen", "ucx_networks", "ucx_transports", "tls_ca", "audit_dir"),
     "warpline-scheduler": ("listen", "placement", "tls_ca", "audit_dir", "etcd_ca", "cluster_keys"),
 }
 

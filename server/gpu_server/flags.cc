@@ -29,6 +29,7 @@
 #include "server/gpu_server/memory/guarded_sizes.h"
 #include "server/hostlink/backends/backend_names.h"
 #include "transport/registry/listen.h"
+#include "transport/ucx/ucx_transports.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
           "Addresses to serve clients on, separated by commas: host:port (port 0 for "
@@ -45,6 +46,10 @@ ABSL_FLAG(std::vector<std::string>, ucx_networks, {},
           "networks may go on over UCX once they are open: a round trip takes half of "
           "one over gRPC. UCX neither encrypts nor knows its peers, so name only "
           "networks that have no eavesdroppers and no intruders. Needs --shm.");
+ABSL_FLAG(std::string, ucx_transports, "tcp",
+          "What sessions over UCX go over, by UCX's names, such as rc,tcp for RDMA where there is "
+          "any. Clients use the same list. Anything but tcp needs UCX's modules on both hosts, see "
+          "docs/transports.md.");
 ABSL_FLAG(std::string, relay_ports, "14700-14999",
           "The TCP ports at which sessions have connections of their own, which carry large copies "
           "faster: one for each session with TLS, two over UCX. Where clients do not reach them, "
@@ -345,6 +350,16 @@ absl::StatusOr<ListenOptions> Listen() {
   options.ucx_networks = *std::move(networks);
   if (!options.ucx_networks.empty() && !options.shm) {
     return absl::InvalidArgumentError("--ucx_networks needs --shm");
+  }
+  auto transports = UcxTransports::Parse(absl::GetFlag(FLAGS_ucx_transports));
+  absl::Status usable = transports.ok() ? transports->CheckBetweenHosts() : transports.status();
+  if (!usable.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ucx_transports: ", std::string(usable.message())));
+  }
+  options.ucx_transports = *std::move(transports);
+  if (!options.ucx_transports.IsOnlyTcp() && options.ucx_networks.empty()) {
+    return absl::InvalidArgumentError("--ucx_transports needs --ucx_networks");
   }
   auto ports = ParseRelayPorts(absl::GetFlag(FLAGS_relay_ports));
   if (!ports.ok()) return ports.status();

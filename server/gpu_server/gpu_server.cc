@@ -206,6 +206,14 @@ absl::StatusOr<std::unique_ptr<RelayOptions>> MakeRelayOptions(const ListenOptio
   relays->tls = tls;
   relays->ports = from.relay_ports.value_or(RelayPorts());
   relays->server_name = shm_name;
+  relays->ucx_transports = from.ucx_transports;
+  if (!from.ucx_networks.empty() && !from.ucx_transports.IsOnlyTcp()) {
+    const absl::Status there = CheckUcxTransports(*relays);
+    if (!there.ok()) {
+      return absl::Status(there.code(), absl::StrCat("--ucx_transports: ", there.message(),
+                                                     " (docs/transports.md says what it needs)"));
+    }
+  }
   return relays;
 }
 

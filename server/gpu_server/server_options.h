@@ -17,6 +17,7 @@
 #include "server/gpu_server/memory/pageable_access.h"
 #include "server/gpu_server/modules/module_store.h"
 #include "server/jail/jailer.h"
+#include "transport/ucx/ucx_transports.h"
 
 namespace warpline::server {
 
@@ -30,6 +31,7 @@ struct ListenOptions {
   bool shm = true;
   // Clients that come from these networks may go on over UCX, at these ports.
   Networks ucx_networks = {};
+  UcxTransports ucx_transports = {};
   std::optional<RelayPorts> relay_ports = RelayPorts();  // None without relays.
   // Where the port of the first host:port address is written; empty for nowhere.
   std::string port_file;

@@ -24,6 +24,7 @@
 #include "transport/tls/tls_end.h"
 #include "transport/tls/tls_stream.h"
 #include "transport/ucx/ucx_end.h"
+#include "transport/ucx/ucx_transports.h"
 
 namespace warpline::relay {
 namespace {
@@ -32,6 +33,7 @@ using warpline_internal::FromRelay;
 using warpline_internal::PrepareRelay;
 using warpline_internal::RelayPrepared;
 using warpline_internal::ToRelay;
+using warpline_internal::UcxChecked;
 
 // For the client to come, and for the server to answer the connection.
 constexpr absl::Duration kPatience = absl::Seconds(10);
@@ -52,7 +54,9 @@ absl::StatusOr<Doors> Listen(const PrepareRelay& prepare, const std::string& own
   std::string ip = own_ip;
   if (prepare.ucx()) {
     const std::string ports = last == 0 ? "" : absl::StrCat(first, "-", last);
-    auto end = UcxEnd::Listen(prepare.peer(), ports, prepare.secret());
+    const auto transports = UcxTransports::ParseTold(prepare.ucx_transports());
+    if (!transports.ok()) return transports.status();
+    auto end = UcxEnd::Listen(prepare.peer(), ports, prepare.secret(), *transports);
     if (!end.ok()) return end.status();
     doors.ucx = *std::move(end);
     ip = doors.ucx->address().ip;
@@ -90,6 +94,23 @@ absl::StatusOr<Doors> Open(const PrepareRelay& prepare, RelayPrepared* prepared)
   return doors;
 }
 
+// Asks UCX, in a relay's jail, which transports it has.
+absl::Status Check(const warpline_internal::CheckUcx& check, UcxChecked* checked) {
+  const auto transports = UcxTransports::ParseTold(check.ucx_transports());
+  if (!transports.ok()) return transports.status();
+  const absl::Status loaded = UcxEnd::Load();
+  if (!loaded.ok()) return loaded;
+  jail::Jail jail(check.jail());
+  absl::Status closed = check.has_jail() ? jail.CloseBeforeDriver() : absl::OkStatus();
+  if (!closed.ok()) return closed;
+  const absl::Status there = UcxEnd::CheckTransports(*transports);
+  if (!there.ok()) return there;
+  closed = check.has_jail() ? jail.CloseBeforeTenants() : absl::OkStatus();
+  if (!closed.ok()) return closed;
+  *checked->mutable_jail() = jail.report();
+  return absl::OkStatus();
+}
+
 // Waits for the session's client.
 absl::StatusOr<std::unique_ptr<AwaitedEnd>> AwaitClient(std::unique_ptr<UcxEnd> ucx,
                                                         BulkServer* tcp) {
@@ -124,11 +145,16 @@ absl::Status Serve(int socket) {
   std::vector<UniqueFd> fds;
   const absl::Status received = ReceivePacket(socket, &order, &fds);
   if (!received.ok()) return received;
+  FromRelay answer;
+  if (order.has_check_ucx()) {
+    const absl::Status there = Check(order.check_ucx(), answer.mutable_ucx_checked());
+    if (!there.ok()) answer.mutable_ucx_checked()->set_error(std::string(there.message()));
+    return SendPacket(socket, answer, {});
+  }
   if (!order.has_prepare() || fds.size() != 1) {
     return absl::InvalidArgumentError("a relay without its connection");
   }
 
-  FromRelay answer;
   auto doors = Open(order.prepare(), answer.mutable_prepared());
   if (!doors.ok()) {
     answer.mutable_prepared()->set_error(std::string(doors.status().message()));

@@ -19,8 +19,10 @@ namespace warpline::stub {
 struct DialTarget {
   std::string endpoint;
   std::optional<uint32_t> listener_uid = std::nullopt;
-  // What the listener wants to see first; see transport/transport.h.
+  // The secret that the listener wants to see first, and the ways that the transport takes; see
+  // transport/transport.h.
   std::string secret = {};
+  std::string via = {};
   // It is good for one connection, and not to be dialled again.
   bool once = false;
   // Returns the address at which the other end answers, empty for none. Where it is set, a session

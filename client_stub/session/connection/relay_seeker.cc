@@ -13,6 +13,7 @@
 #include "transport/tcp/socket_address.h"
 #include "transport/tls/tls_address.h"
 #include "transport/tls/tls_connect.h"
+#include "transport/ucx/ucx_transports.h"
 
 namespace warpline::stub {
 namespace {
@@ -65,9 +66,15 @@ bool RelaySeeker::OnRelay(std::string_view payload) {
     }
     return true;
   }
+  // The list becomes a setting of UCX in the application's process.
+  const auto transports = UcxTransports::ParseTold(relay.ucx_transports());
+  if (!transports.ok() || !transports->CheckBetweenHosts().ok()) return false;
   bulk_endpoint_ = relay.bulk_endpoint();
   secret_ = relay.secret();
-  DialTarget target = {.endpoint = relay.address(), .secret = relay.secret(), .once = true};
+  DialTarget target = {.endpoint = relay.address(),
+                       .secret = relay.secret(),
+                       .via = relay.ucx_transports(),
+                       .once = true};
   if (const auto place = PlacesOf(relay.address()); place.has_value()) {
     // No names of the server's are looked up.
     if (!SocketAddress::Parse(*place).ok()) return false;

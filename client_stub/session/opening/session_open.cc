@@ -24,7 +24,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
           return Dial({.address = target.endpoint,
                        .tls = relay ? TlsFiles() : TlsFilesFromEnvironment(),
                        .listener_uid = target.listener_uid,
-                       .secret = target.secret},
+                       .secret = target.secret,
+                       .via = target.via},
                       handler, {.gather = kGather}, deadline);
         });
   };

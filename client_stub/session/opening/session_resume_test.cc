@@ -285,6 +285,26 @@ TEST_F(SessionResumeTest, ARelayThatDoesNotAnswerCostsNoConnection) {
   EXPECT_EQ(session_->counters().transfers.load(), 0);
 }
 
+TEST_F(SessionResumeTest, ARelayIsDialledWithTheTransportsThatItsServerNames) {
+  server_.relays = true;
+  std::atomic<int> with_transports{0};
+  auto session = OpenSession(
+      {}, [&, dial = server_.MakeDialer()](const DialTarget& target, ChannelHandler* handler,
+                                           absl::Duration deadline) {
+        if (target.endpoint == "ucx://127.0.0.1/ff" && target.via == "rc,tcp") ++with_transports;
+        return dial(target, handler, deadline);
+      });
+  ASSERT_TRUE(session.ok());
+  session_ = *std::move(session);
+  warpline_internal::Relay relay;
+  relay.set_address("ucx://127.0.0.1/ff");
+  relay.set_secret("0123456789abcdef");
+  relay.set_ucx_transports("rc,tcp");
+  server_.Send(kRelay, relay.SerializeAsString());
+  while (session_->counters().transfers.load() < 1) Work(1);
+  EXPECT_EQ(with_transports.load(), 1);
+}
+
 TEST_F(SessionResumeTest, ThreadsThatSendMeanwhileOnlyWait) {
   Open();
   std::atomic<bool> stop{false};

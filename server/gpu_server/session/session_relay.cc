@@ -73,6 +73,7 @@ void SessionRelay::OnRelayReady(const std::string& address, const std::string& b
   relay.set_address(address);
   relay.set_secret(secret_);
   relay.set_bulk_endpoint(bulk_endpoint);
+  if (OverUcx()) relay.set_ucx_transports(options_->ucx_transports.ToString());
   port_->Push(FrameOf(kRelay, relay));
 }
 

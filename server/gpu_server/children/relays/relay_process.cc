@@ -1,6 +1,8 @@
 #include "server/gpu_server/children/relays/relay_process.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,10 +24,45 @@ constexpr size_t kMostAddressBytes = 4096;
 constexpr size_t kMostErrorBytes = 512;
 // What it may say that it has moved since it said so last.
 constexpr uint64_t kMostMoved = uint64_t{1} << 40;
+// The longest that UCX may take to say which transports it has.
+constexpr timeval kCheckTakes = {.tv_sec = 60, .tv_usec = 0};
+
+// The jail of a relay over UCX. Devices of RDMA are in it only where the operator named a transport
+// that is not TCP.
+const char* UcxProfile(const RelayOptions& options) {
+  return options.ucx_transports.IsOnlyTcp() ? jail::kRelayProfile : jail::kRdmaRelayProfile;
+}
 
 }  // namespace
 
-RelayProcess::Spawned RelayProcess::Spawn(const RelayOptions& options) {
+absl::Status CheckUcxTransports(const RelayOptions& options) {
+  UniqueFd socket;
+  std::unique_ptr<jail::Cell> cell;
+  warpline_internal::ToRelay order;
+  warpline_internal::CheckUcx& check = *order.mutable_check_ucx();
+  check.set_ucx_transports(options.ucx_transports.ToString());
+  if (options.jailer != nullptr) {
+    auto made = options.jailer->NewCell(UcxProfile(options), {});
+    if (!made.ok()) return made.status();
+    cell = *std::move(made);
+    *check.mutable_jail() = cell->plan();
+  }
+  const auto process = options.launcher->Launch(ProcessRole::kRelay, options.program, &socket);
+  if (!process.ok()) return process.status();
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kCheckTakes, sizeof(kCheckTakes));
+  warpline_internal::FromRelay answer;
+  absl::Status status = cell != nullptr ? cell->Confine((*process)->pid()) : absl::OkStatus();
+  if (status.ok()) status = SendPacket(socket.get(), order, {});
+  if (status.ok()) status = ReceivePacket(socket.get(), &answer, nullptr);
+  if (absl::IsNotFound(status)) return absl::UnavailableError("UCX does not answer");
+  if (!status.ok()) return status;
+  const warpline_internal::UcxChecked& checked = answer.ucx_checked();
+  if (cell != nullptr && checked.error().empty()) cell->OnClosed(checked.jail());
+  if (checked.error().empty() && answer.has_ucx_checked()) return absl::OkStatus();
+  return absl::UnavailableError(Quoted(checked.error().substr(0, kMostErrorBytes)));
+}
+
+RelayProcess::Spawned RelayProcess::Spawn(const RelayOptions& options, bool ucx) {
   Spawned spawned = {nullptr, UniqueFd(), UniqueFd(), nullptr};
   auto server = ConnectAbstract(options.server_name, geteuid());
   if (!server.ok()) {
@@ -34,7 +71,7 @@ RelayProcess::Spawned RelayProcess::Spawn(const RelayOptions& options) {
   }
   spawned.server = *std::move(server);
   if (options.jailer != nullptr) {
-    auto cell = options.jailer->NewCell(jail::kRelayProfile, {});
+    auto cell = options.jailer->NewCell(ucx ? UcxProfile(options) : jail::kRelayProfile, {});
     if (!cell.ok()) {
       spawned.process = cell.status();
       return spawned;
@@ -56,9 +93,10 @@ void RelayProcess::Start(const RelayOptions& options, const std::string& peer,
   prepare.set_last_port(options.ports.last);
   prepare.set_secret(secret);
   prepare.set_ucx(ucx);
+  prepare.set_ucx_transports(options.ucx_transports.ToString());
   spawner_->Post([self = shared_from_this(), options, prepare] {
     // Posted functions must be copyable, and processes are not.
-    auto spawned = std::make_shared<Spawned>(Spawn(options));
+    auto spawned = std::make_shared<Spawned>(Spawn(options, prepare.ucx()));
     self->control_->Post([self, spawned, prepare] {
       control_loop.AssertOnLoop();
       self->OnSpawned(std::move(*spawned), prepare);

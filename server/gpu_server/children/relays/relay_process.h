@@ -21,6 +21,7 @@
 #include "server/hostlink/process/event_loop.h"
 #include "server/hostlink/process/running_process.h"
 #include "server/jail/jailer.h"
+#include "transport/ucx/ucx_transports.h"
 
 namespace warpline::server {
 
@@ -37,6 +38,8 @@ struct RelayOptions {
   ChildOptions program = {};
   // Clients that come from these have relays over UCX.
   Networks ucx_networks = {};
+  // The transports of UCX there.
+  UcxTransports ucx_transports = {};
   // Other clients have relays with TLS: the server's connections have TLS, so that the secret of a
   // relay is told over it.
   bool tls = false;
@@ -44,6 +47,10 @@ struct RelayOptions {
   // Where the server listens for who shares memory with it: an abstract name. Relays connect there.
   std::string server_name = {};
 };
+
+// Starts a relay's process for once, in its jail, and asks whether UCX has the transports there.
+// UNAVAILABLE, saying which one it lacks. Blocks; for the server's start.
+absl::Status CheckUcxTransports(const RelayOptions& options);
 
 // Receives what becomes of a relay.
 class RelayEvents {
@@ -95,7 +102,7 @@ class RelayProcess : public std::enable_shared_from_this<RelayProcess> {
     UniqueFd server;  // The relay's connection to this server.
     std::unique_ptr<jail::Cell> cell;
   };
-  static Spawned Spawn(const RelayOptions& options);
+  static Spawned Spawn(const RelayOptions& options, bool ucx);
   void OnSpawned(Spawned spawned, warpline_internal::PrepareRelay prepare) RUNS_ON(control_loop);
   void OnPacket() RUNS_ON(control_loop);
   void OnPrepared(const warpline_internal::RelayPrepared& prepared) RUNS_ON(control_loop);
