@@ -189,8 +189,14 @@ void Attributes() {
   }
   // Abilities that are missing remotely must be reported as missing.
   if (!native()) {
-    for (const auto id : {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-                          CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS}) {
+    for (const auto id :
+         {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+          CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+          CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+          CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+          CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+          CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS,
+          CU_DEVICE_ATTRIBUTE_NUMA_CONFIG}) {
       CALL(std::to_string(int(id)).c_str(), CUDA_SUCCESS, cuDeviceGetAttribute, &value, id, 0);
       EQUAL(cuDeviceGetAttribute, ("missing: " + std::to_string(int(id))).c_str(), value, 0);
     }

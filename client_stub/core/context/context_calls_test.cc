@@ -182,6 +182,62 @@ TEST_F(ContextCallsTest, DeviceIsDescribedConsistently) {
             CUDA_ERROR_INVALID_DEVICE);
 }
 
+// Attributes that would be untrue of a device on another host, whatever the device says.
+TEST_F(ContextCallsTest, WhatHostAndDeviceCannotShareIsNotPromised) {
+  // A version of CUDA with more of them: each new one is true of a remote device, or joins these.
+  EXPECT_EQ(CU_DEVICE_ATTRIBUTE_MAX, 148);
+  session().SetAllAttributes(1);
+  const auto shown = [](CUdevice_attribute id) {
+    int value = -7;
+    EXPECT_EQ(cuDeviceGetAttribute(&value, id, 0), CUDA_SUCCESS) << id;
+    return value;
+  };
+  for (const CUdevice_attribute id :
+       {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES,
+        CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+        CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+        CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+        CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, CU_DEVICE_ATTRIBUTE_NUMA_CONFIG,
+        CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED}) {
+    EXPECT_EQ(shown(id), 0) << id;
+  }
+  EXPECT_EQ(shown(CU_DEVICE_ATTRIBUTE_NUMA_ID), -1);
+  EXPECT_EQ(shown(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID), -1);
+  // These are this driver's to do.
+  session().SetAllAttributes(0);
+  for (const CUdevice_attribute id :
+       {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+        CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED}) {
+    EXPECT_EQ(shown(id), 1) << id;
+  }
+}
+
+// A NIC of this host cannot reach the memory.
+TEST_F(ContextCallsTest, ThereIsNoDmaBufOfRemoteMemory) {
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(cuMemAlloc_v2(&memory, 1 << 16), CUDA_SUCCESS);
+  int fd = -1;
+  EXPECT_EQ(
+      cuMemGetHandleForAddressRange(&fd, memory, 1 << 16, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+      CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(fd, -1);
+  unsigned capable = 7;
+  EXPECT_EQ(
+      cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, memory),
+      CUDA_SUCCESS);
+  EXPECT_EQ(capable, 0u);
+}
+
 TEST_F(ContextCallsTest, StickyErrorIsReturnedByEveryCallThatUsesTheDevice) {
   session().SetError(CudaResult::kIllegalAddress);
   CUdeviceptr pointer;

@@ -16,9 +16,10 @@ using namespace warpline::stub;
 
 namespace {
 
-// Abilities that the device may have but this driver cannot pass on: host memory that both access
-// at the same time, host memory in pools and under handles, and sharing with other kinds of
-// devices.
+// Abilities that the device may have but this driver cannot pass on. Host and device do not access
+// memory at the same time, or execute the same functions. There is no host memory in pools and
+// under handles. Nothing is shared with other kinds of devices: a NIC of the application's host
+// does not reach memory on the server's.
 constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
@@ -36,6 +37,8 @@ constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
@@ -47,6 +50,9 @@ constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS,
+    // Device memory that is a NUMA node of the host's.
+    CU_DEVICE_ATTRIBUTE_NUMA_CONFIG,
     CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED,
@@ -71,6 +77,7 @@ int Attribute(const Device& device, int id) {
   if (runtime().tier_watch != nullptr && absl::c_linear_search(kNotGuarded, id)) return 0;
   switch (id) {
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
@@ -80,6 +87,10 @@ int Attribute(const Device& device, int id) {
       return 1;
     case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
       return CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    // The nodes of the server's host say nothing of this one's. CUDA has -1 for none.
+    case CU_DEVICE_ATTRIBUTE_NUMA_ID:
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+      return -1;
     default:
       return device.attribute(id);
   }

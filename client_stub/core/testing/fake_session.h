@@ -43,6 +43,9 @@ class FakeSession : public Session,
     terms_.max_handles = handles;
   }
 
+  // Has the device show one value for all of its attributes. Not thread-safe, either.
+  void SetAllAttributes(int value) { terms_.devices[0].attributes.fill(value); }
+
   // Sends the worker's notices for all MemoryUnmap commands that were sent since the last time.
   void ReportUnmapped() { Unmapped(TakeUnmapping()); }
 
