@@ -5,6 +5,7 @@
 #include <atomic>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/own_library.h"
 
@@ -49,6 +50,10 @@ absl::StatusOr<const UcxLibrary*> LoadUcx() {
     delete library;
     return absl::UnavailableError(absl::StrCat(kShim, " is of another version"));
   }
+  Dl_info found = {};
+  library->fits_modules_ =
+      dladdr(reinterpret_cast<const void*>(library->ucp_cleanup), &found) != 0 &&
+      absl::StrContains(found.dli_fname, "/libucp.so");
   return library;
 }
 

@@ -35,6 +35,10 @@ struct UcxLibrary {
   // this process. Thread-safe; loads once.
   static absl::StatusOr<const UcxLibrary*> Get();
 
+  // Modules of the system's UCX fit this one. They do not fit the copy of a bundle, whose libraries
+  // have names of their own (deploy/bundle/bundle.py): modules would load another UCX beside it.
+  bool fits_modules() const { return fits_modules_; }
+
   // UNAVAILABLE for what UCX returned, in its words; OK for UCS_OK.
   absl::Status ToStatus(ucs_status_t status, absl::string_view what) const;
 
@@ -42,6 +46,7 @@ struct UcxLibrary {
   friend absl::StatusOr<const UcxLibrary*> LoadUcx();
   bool Guard(void (*call)(void*), void* argument) const;
   int (*guard_)(void (*call)(void*), void* argument) = nullptr;
+  bool fits_modules_ = false;
 };
 
 }  // namespace warpline::ucx_internal

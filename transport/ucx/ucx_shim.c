@@ -28,7 +28,10 @@ static const struct setting kSettings[] = {
     {"UCX_LOG_FILE", "stderr"},
     {"UCX_LOG_LEVEL", "fatal"}, /* What goes wrong comes back as a status. */
     {"UCX_VFS_ENABLE", "n"},    /* Starts no thread that waits for a debugging tool. */
-    {"UCX_MODULES", "cma"},     /* Loads none of those for GPUs, which would find our libcuda. */
+    /* Loads no modules. Those for GPUs would find our libcuda, and all of the system's bring a UCX
+     * of the system beside the bundle's. ucx_worker.cc asks for the one for RDMA where it is
+     * wanted. */
+    {"UCX_MODULES", "none"},
     {"UCX_WARN_UNUSED_ENV_VARS", "n"},
 };
 

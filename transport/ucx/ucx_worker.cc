@@ -30,10 +30,10 @@ struct Setting {
 absl::StatusOr<ucp_context_h> NewContext(const UcxLibrary& ucx, const UcxTransports& transports,
                                          const std::vector<Setting>& settings,
                                          absl::string_view failed) {
-  // The shim has UCX load no module that TCP does without. Those for GPUs are never loaded.
-  if (!transports.IsOnlyTcp()) {
+  // The shim has UCX load no modules, since TCP needs none.
+  if (!transports.IsOnlyTcp() && ucx.fits_modules()) {
     const absl::Status set =
-        ucx.ToStatus(ucx.ucs_global_opts_set_value("MODULES", "cma,ib"), "UCX's modules");
+        ucx.ToStatus(ucx.ucs_global_opts_set_value("MODULES", "ib"), "UCX's modules");
     if (!set.ok()) return set;
   }
   ucp_config_t* config = nullptr;
