@@ -115,7 +115,7 @@ std::string GuardWords(const ModulePlaces& places) {
 }
 
 LaunchWords LaunchWordsOf(uint64_t arena, const std::array<uint32_t, 3>& grid,
-                          const std::array<uint32_t, 3>& block, bool asks) {
+                          const std::array<uint32_t, 3>& block, bool asks, uint64_t pace) {
   uint64_t blocks = 1;
   // Less than 2^63 at each step
   for (const uint32_t part : grid) blocks = std::min<uint64_t>(blocks * part, kMostCountedBlocks);
@@ -127,6 +127,7 @@ LaunchWords LaunchWordsOf(uint64_t arena, const std::array<uint32_t, 3>& grid,
   if (block[1] != 1 || block[2] != 1) words.shape |= kNotARow;
   // No device takes a block of more than 1024 threads, or of none.
   words.zero_stride = 16 * block[0] * block[1] * block[2];
+  words.pace = pace;
   return words;
 }
 

@@ -24,7 +24,7 @@ namespace warpline::guard {
 
 // Of what Guard() makes of a text, for those who keep it: raised with every change of the rewriter
 // or the verifier after which a text may come out another, or may no longer be accepted.
-inline constexpr uint32_t kGuardVersion = 12;
+inline constexpr uint32_t kGuardVersion = 13;
 
 // What the verifier has to hold the text to that Guard() makes with such options.
 Policy PolicyOf(const RewriteOptions& options);
@@ -57,7 +57,8 @@ struct ModulePlaces {
   // records has one: where there is none, some are written to the start of the arena.
   uint64_t records = 0;
   uint64_t ranges = 0;  // Of the first table of ranges (proto/guard.h); 0 if nothing is checked
-  // Of the pace word, 32 bits where no kernel can write. Hardened modules always have one.
+  // The address of the pace word of functions that kernels call, 32 bits where no kernel can write.
+  // Hardened modules always have one.
   uint64_t pace = 0;
 };
 std::string GuardWords(const ModulePlaces& places);
@@ -69,12 +70,14 @@ struct LaunchWords {
   uint32_t shape = 0;           // `blocks`, with kNotARow if a block is more than a row of threads
   uint32_t zero_stride = 0;     // 16 bytes for each thread of a block
   uint32_t reserved = 0;
+  // The address of the pace word by which the launch goes. A hardened kernel always has one.
+  uint64_t pace = 0;
 };
 static_assert(sizeof(LaunchWords) == kLaunchWordBytes);
 // With `asks` all blocks ask where they begin whether to stop or to nap; otherwise those of grids
 // for which the kernel says so.
 LaunchWords LaunchWordsOf(uint64_t arena, const std::array<uint32_t, 3>& grid,
-                          const std::array<uint32_t, 3>& block, bool asks);
+                          const std::array<uint32_t, 3>& block, bool asks, uint64_t pace);
 // Returns where they lie behind a tenant's parameters of so many bytes.
 inline uint64_t LaunchWordsAt(uint64_t bytes) {
   return (bytes + kLaunchAlignment - 1) / kLaunchAlignment * kLaunchAlignment;
@@ -93,10 +96,12 @@ inline constexpr uint32_t kFullPace = 0;
 inline constexpr uint32_t kStopKernels = 0x8000'0000;
 inline constexpr uint32_t kLongestNapNs = 1'000'000;  // Hardware has none that are longer.
 
-// A module with nothing but a pace word, for those who have no other place that kernels cannot
+// A module with nothing but pace words, for those who have no other place that kernels cannot
 // write.
+inline constexpr size_t kPaceWords = 1024;
 inline constexpr std::string_view kPaceWordModule =
-    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 pace;\n";
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 pace[1024];\n";
+static_assert(kPaceWordModule.find("[1024]") != std::string_view::npos && kPaceWords == 1024);
 inline constexpr char kPaceWordVariable[] = "pace";
 
 }  // namespace warpline::guard

@@ -46,7 +46,7 @@ void AddEntryPoll(bool places_threads, std::vector<ptx::Statement>* body) {
   add("or.b32", {lo, lo, hi});
   add("mov.b32", {t, Number(0)});
   add("setp.eq.u32", {ps, lo, Number(0)});
-  add("ld.const.b64", {at, Address(kConstVariable, kPaceWord)});
+  add("ld.param.b64", {at, Address(kLaunchParameter, kLaunchPaceWord)});
   add("ld.volatile.global.b32", {t, Address("wlg_at")}, "wlg_ps");
   // A warp does not nap where its lanes have different times to nap for: seen on an H100.
   add("shfl.sync.idx.b32", {t, t, Number(0), Number(31), Number(-1)});

@@ -90,6 +90,8 @@ class FenceWriter {
                           uint64_t known);
   std::string_view SharedVariable(std::string_view name, int64_t offset, uint64_t bytes);
 
+  // The function is a kernel that asks whether to stop.
+  bool asks_at_entry() const { return settings_.asks_at_entry; }
   // What was added so far.
   std::vector<ptx::Statement>* code() { return &code_; }
   // The declarations and statements that the body begins with, `first`, then all that was added. In

@@ -65,9 +65,14 @@ void TestIterations(std::string_view predicate, bool negated, FenceWriter* code)
 }
 
 // Ends the thread if it is to stop; it has so many iterations then, or a single one and a nap if it
-// is to go slowly. The nap has no predicate, so that it leaves a warp whole.
+// is to go slowly. The nap has no predicate, so that it leaves a warp whole. Only a kernel has the
+// word of its launch at hand.
 void Poll(int64_t iterations, bool together, FenceWriter* code) {
-  code->Add(Make("ld.const.b64", {Name(code->Use("wlg_at")), Address(kConstVariable, kPaceWord)}));
+  code->Add(
+      code->asks_at_entry()
+          ? Make("ld.param.b64",
+                 {Name(code->Use("wlg_at")), Address(kLaunchParameter, kLaunchPaceWord)})
+          : Make("ld.const.b64", {Name(code->Use("wlg_at")), Address(kConstVariable, kPaceWord)}));
   code->Add(Make("ld.volatile.global.b32", {Name(code->Use("wlg_t")), Address("wlg_at")}));
   code->Add(Make("setp.lt.s32", {Name(code->Use("wlg_ps")), Name("wlg_t"), Number(0)}));
   if (together) AddVote("any", "wlg_ps", "wlg_ps", false, code);

@@ -441,8 +441,8 @@ TEST(RewriteTest, ALaunchsWordsNeedRoomAmongTheParameters) {
     return absl::StrCat(".version 8.1\n.target sm_90\n.address_size 64\n.entry k(.param .b8 p[",
                         bytes, "])\n{\nret;\n}\n");
   };
-  EXPECT_EQ(RefusalOf(kernel(32'736)), "");
-  EXPECT_EQ(RefusalOf(kernel(32'737)), "line 4: too many bytes of parameters");
+  EXPECT_EQ(RefusalOf(kernel(32'728)), "");
+  EXPECT_EQ(RefusalOf(kernel(32'729)), "line 4: too many bytes of parameters");
 }
 
 TEST(RewriteTest, RefusesBlocksThatAreTooLarge) {
@@ -530,7 +530,7 @@ TEST(RewriteTest, DropsHintsAndTheTenantsPromises) {
       ".pragma \"nounroll\";\n.pragma \"other\";\nret;\n}\n");
   EXPECT_TRUE(Has(text, ".target sm_90\n"));
   EXPECT_TRUE(Has(text,
-                  ".visible .entry k (.param .u64 p0, .param .align 8 .b8 wlg_launch[24])\n"
+                  ".visible .entry k (.param .u64 p0, .param .align 8 .b8 wlg_launch[32])\n"
                   ".maxntid 32, 1, 1\n{\n"));
   EXPECT_TRUE(Has(text, "\t.pragma \"nounroll\";\n\tret;\n"));
   EXPECT_EQ(text.find("other"), std::string::npos);

@@ -26,7 +26,7 @@ constexpr std::string_view kAsk[] = {
     "\tor.b32 wlg_lo, wlg_lo, wlg_hi;",
     "\tmov.b32 wlg_t, 0;",
     "\tsetp.eq.u32 wlg_ps, wlg_lo, 0;",
-    "\tld.const.b64 wlg_at, [wlg_const+40];",
+    "\tld.param.b64 wlg_at, [wlg_launch+24];",
     "\t@wlg_ps ld.volatile.global.b32 wlg_t, [wlg_at];",
     "\tshfl.sync.idx.b32 wlg_t, wlg_t, 0, 31, -1;",
     "\tsetp.lt.s32 wlg_ps, wlg_t, 0;",

@@ -57,9 +57,9 @@ Refusal Fences::Apply(std::string_view statement) {
     if (Refusal refusal = SetIterations(number); !refusal.empty()) return refusal;
   }
   if (match.is_place && !limits_.is_wide) return "%tid.x may be the same for all threads";
-  if ((step == Step::kWordsAddress || step == Step::kSetBase) &&
+  if ((step == Step::kWordsAddress || step == Step::kSetBase || step == Step::kStopAddress) &&
       match.is_of_launch != limits_.is_entry) {
-    return "entries have the arena's word from wlg_launch, and others from wlg_const";
+    return "entries have such a word from wlg_launch, and others from wlg_const";
   }
   if (step <= Step::kSetIterations) return ApplyPrologue(step);
   in_prologue_ = false;

@@ -102,6 +102,7 @@ constexpr Form kForms[] = {
     {"add.s32 wlg_passes, wlg_passes, -1", Step::kCountPass},
     {"setp.gt.s32 wlg_pl, wlg_passes, 0", Step::kTestPasses},
     {"ld.const.b64 wlg_at, [wlg_const+40]", Step::kStopAddress},
+    {"ld.param.b64 wlg_at, [wlg_launch+24]", Step::kStopAddress, /*is_of_launch=*/true},
     {"ld.volatile.global.b32 wlg_t, [wlg_at]", Step::kReadStop},
     {"setp.lt.s32 wlg_ps, wlg_t, 0", Step::kTestStop},
     {"setp.eq.s32 wlg_ps, wlg_t, 0", Step::kTestPace},

@@ -16,7 +16,7 @@ constexpr int64_t kMostBodyParameterBytes = int64_t{16} << 20;
 // Nothing but the guard's statements names this parameter.
 bool IsLaunchWords(const Variable& parameter) {
   return parameter.name == "wlg_launch" && parameter.type == "b8" && parameter.alignment == 8 &&
-         parameter.is_array && parameter.elements == 24;
+         parameter.is_array && parameter.elements == 32;
 }
 
 }  // namespace

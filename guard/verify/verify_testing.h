@@ -25,7 +25,7 @@ inline constexpr Policy kHardened = {
     .arena_bits = 36, .hardened = true, .stops = false, .zeroes = false};
 
 // The parameter that ends those of each entry.
-#define WARPLINE_LAUNCH ".param .align 8 .b8 wlg_launch[24]"
+#define WARPLINE_LAUNCH ".param .align 8 .b8 wlg_launch[32]"
 
 inline constexpr char kPreamble[] =
     ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -89,7 +89,7 @@ inline constexpr char kSmemPrologue[] = "\tmov.b32 wlg_smem, %aggr_smem_size;\n"
   "\tor.b32 wlg_lo, wlg_lo, wlg_hi;\n"                  \
   "\tmov.b32 wlg_t, 0;\n"                               \
   "\tsetp.eq.u32 wlg_ps, wlg_lo, 0;\n"                  \
-  "\tld.const.b64 wlg_at, [wlg_const+40];\n"            \
+  "\tld.param.b64 wlg_at, [wlg_launch+24];\n"           \
   "\t@wlg_ps ld.volatile.global.b32 wlg_t, [wlg_at];\n" \
   "\tshfl.sync.idx.b32 wlg_t, wlg_t, 0, 31, -1;\n"      \
   "\tsetp.lt.s32 wlg_ps, wlg_t, 0;\n"                   \

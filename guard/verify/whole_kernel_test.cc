@@ -25,7 +25,7 @@ const Statements kCounted = {
     "@wlg_pl bra L",
 };
 const Statements kPoll = {
-    "ld.const.b64 wlg_at, [wlg_const+40]",
+    "ld.param.b64 wlg_at, [wlg_launch+24]",
     "ld.volatile.global.b32 wlg_t, [wlg_at]",
     "setp.lt.s32 wlg_ps, wlg_t, 0",
     "@wlg_ps exit",
@@ -92,11 +92,22 @@ TEST(WholeKernel, BlocksThatDoNotAskCountWithTheirFirstIterations) {
 TEST(WholeKernel, FunctionsThatAreCalledBeginWithoutIterations) {
   const auto module = [](const char* iterations) {
     return absl::StrCat(kPreamble, ".func f ()\n{\n", kRegisters, "\tmov.b32 wlg_n, ", iterations,
-                        ";\n", WriteAll(), Body(kLoop), "\tret;\n}\n");
+                        ";\n", WriteAll(),
+                        Replaced(Body(kLoop), "ld.param.b64 wlg_at, [wlg_launch+24]",
+                                 "ld.const.b64 wlg_at, [wlg_const+40]"),
+                        "\tret;\n}\n");
   };
   ExpectAccepted(module("0"), kStops);
   ExpectRefused(module("1"), kStops);
   ExpectRefused(module("63"), kStops);
+}
+
+TEST(WholeKernel, FunctionsThatAreCalledHaveNoLaunchesWord) {
+  const std::string text =
+      absl::StrCat(kPreamble, ".func f ()\n{\n", kRegisters, "\tmov.b32 wlg_n, 0;\n", WriteAll(),
+                   Body(kLoop), "\tret;\n}\n");
+  ExpectRefused(text, kStops);
+  ExpectRefused(Replaced(text, "[wlg_launch+24]", "[wlg_const+40]"), kStops);
 }
 
 TEST(WholeKernel, AcceptsLoopsThatPoll) {
@@ -135,8 +146,9 @@ TEST(WholeKernel, RefusesAlteredLoops) {
       {"wlg_pl, wlg_n, 0, %p1", "wlg_pl, wlg_n, -5, %p1"},
       {"setp.gt.and.s32", "setp.gt.or.s32"},
       {"setp.gt.and.s32", "setp.gt.and.u32"},
-      {"[wlg_const+40]", "[wlg_const+48]"},
-      {"[wlg_const+40]", "[wlg_const+64]"},
+      {"[wlg_launch+24]", "[wlg_launch+16]"},
+      {"[wlg_launch+24]", "[wlg_launch+32]"},
+      {"ld.param.b64 wlg_at, [wlg_launch+24]", "ld.const.b64 wlg_at, [wlg_const+40]"},
       {"ld.volatile.global.b32 wlg_t, [wlg_at]", "ld.global.b32 wlg_t, [wlg_at]"},
       {"ld.volatile.global.b32 wlg_t, [wlg_at]", "ld.volatile.global.b32 %r1, [wlg_at]"},
       {"@wlg_ps exit", "@!wlg_ps exit"},

@@ -26,7 +26,7 @@ const Statements kStoppable = Joined(
      {"wlg_w1:", "max.s32 wlg_n, wlg_n, 1", "wlg_w0:", "add.s32 wlg_n, wlg_n, -1"},
      kMove,
      {kVote, "setp.gt.and.s32 wlg_pl, wlg_n, 0, wlg_pu", "vote.sync.all.pred wlg_pl, wlg_pl, -1",
-      "@wlg_pl bra wlg_w0", "@!wlg_pu bra wlg_w2", "ld.const.b64 wlg_at, [wlg_const+40]",
+      "@wlg_pl bra wlg_w0", "@!wlg_pu bra wlg_w2", "ld.param.b64 wlg_at, [wlg_launch+24]",
       "ld.volatile.global.b32 wlg_t, [wlg_at]", "setp.lt.s32 wlg_ps, wlg_t, 0",
       "vote.sync.any.pred wlg_ps, wlg_ps, -1", "@wlg_ps exit", "setp.eq.s32 wlg_ps, wlg_t, 0",
       "selp.b32 wlg_n, 65535, 1, wlg_ps", "nanosleep.u32 wlg_t", "bra wlg_w1", "wlg_w2:"},

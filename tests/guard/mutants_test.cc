@@ -130,7 +130,8 @@ End Execute(const std::string& text, bool hardened, Arena* arena, std::string* f
     std::memcpy(params.data() + 8, &own, 8);
     // Blocks of such a grid ask whether to stop.
     const std::array<uint32_t, 3> grid = {1 << 21, 1, 1}, threads = {40, 1, 1};
-    const LaunchWords launch = LaunchWordsOf(arena->base(), grid, threads, /*asks=*/false);
+    const LaunchWords launch =
+        LaunchWordsOf(arena->base(), grid, threads, /*asks=*/false, arena->pace());
     if (kernel->param_bytes >= sizeof(launch)) {
       std::memcpy(params.data() + kernel->param_bytes - sizeof(launch), &launch, sizeof(launch));
     }

@@ -162,7 +162,7 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
   if (result != CudaResult::kSuccess) {
     return absl::NotFoundError(absl::StrCat("it has no kernel: ", static_cast<int>(result)));
   }
-  arenas_[found] = tenant.arena;
+  places_[found] = {tenant.arena, tenant.pace};
   return found;
 }
 
@@ -200,8 +200,10 @@ CudaResult TwoArenas::Launch(device::KernelId kernel, uint32_t blocks,
                              absl::Span<const std::byte> params, bool asks) {
   const device::LaunchConfig config = {{blocks, 1, 1}, block, shared_bytes};
   std::vector<std::byte> all(params.begin(), params.end());
-  if (const auto arena = arenas_.find(kernel); arena != arenas_.end()) {
-    AppendLaunchWords(LaunchWordsOf(arena->second, config.grid, config.block, asks), &all);
+  if (const auto found = places_.find(kernel); found != places_.end()) {
+    AppendLaunchWords(
+        LaunchWordsOf(found->second.arena, config.grid, config.block, asks, found->second.pace),
+        &all);
   }
   return context_->Launch(kernel, config, all, device::kLegacyStream);
 }

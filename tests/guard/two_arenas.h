@@ -86,7 +86,11 @@ class TwoArenas {
   void* staging_ = nullptr;
   Tenant attacker_;
   Tenant neighbour_;
-  std::map<device::KernelId, uint64_t> arenas_;  // By guarded kernel
+  struct Places {
+    uint64_t arena = 0;
+    uint64_t pace = 0;
+  };
+  std::map<device::KernelId, Places> places_;  // By guarded kernel
 };
 
 }  // namespace warpline::guard

@@ -35,8 +35,26 @@ class AddedParameter {
   virtual ~AddedParameter() = default;
   // Takes it off the end of a kernel's parameters. Returns false if it is not there.
   virtual bool TakeOff(std::vector<ParamLayout>* params) const = 0;
-  // Appends its value for a launch to the bytes of the kernel's own parameters.
-  virtual void AddTo(std::string* params, const LaunchConfig& config) const = 0;
+  // Appends its value for a launch to the bytes of the kernel's own parameters. `stop` is the
+  // number of KernelStops by which the kernel goes; 0 for none.
+  virtual void AddTo(std::string* params, const LaunchConfig& config, uint32_t stop) const = 0;
+};
+
+// Ends kernels of one stream and of no other. A stream takes a number, its kernels are launched
+// with it (AddedParameter::AddTo), and those that ask whether to stop end while the number is
+// stopped.
+//
+// Thread-safe.
+class KernelStops {
+ public:
+  virtual ~KernelStops() = default;
+  // Returns a number that is not stopped, or 0 where none is left.
+  virtual uint32_t Take() = 0;
+  // REQUIRES: no kernel with this number is under way.
+  virtual void Give(uint32_t number) = 0;
+  // Waits for a copy of a few bytes, and for no kernel. An error says that nothing may have
+  // changed.
+  virtual CudaResult Set(uint32_t number, bool stopped) = 0;
 };
 
 // Thread-safe. `image` is a fatbin container, a cubin, or PTX text; it is not kept.
@@ -72,6 +90,8 @@ class Modules {
   // Returns the parameter that was added to all kernels that were loaded here; null for none. It
   // lives as long as this object.
   virtual const AddedParameter* added_parameter() const { return nullptr; }
+  // Returns null where kernels do not ask whether to stop. It lives as long as this object.
+  virtual KernelStops* kernel_stops() { return nullptr; }
 
   // Adds the names of the variables that kernels of the module can write, and returns true, where
   // whoever loaded it knows them all. False where they show in the image alone.

@@ -130,7 +130,7 @@ class GuardedCodeTest : public testing::TestWithParam<GuardMode> {
     ASSERT_EQ(modules().FindKernel(module_, name, &kernel), CudaResult::kSuccess);
     const device::LaunchConfig config = {{1, 1, 1}, {threads, 1, 1}, 0};
     std::string params(reinterpret_cast<const char*>(&argument), sizeof(argument));
-    modules().added_parameter()->AddTo(&params, config);
+    modules().added_parameter()->AddTo(&params, config, /*stop=*/0);
     ASSERT_EQ(context().Launch(kernel, config,
                                {reinterpret_cast<const std::byte*>(params.data()), params.size()},
                                device::kLegacyStream),

@@ -60,7 +60,7 @@ void GuardedModules::StopKernels() {
   MutexLock lock(&pace_mu_);
   pace_word_ = guard::kStopKernels;
   blocks_ask_.store(true, std::memory_order_relaxed);
-  if (pace_address_ != 0) (void)WritePaceWord();
+  if (pace_address_.load() != 0) (void)WritePaceWords();
 }
 
 CudaResult GuardedModules::SetNap(uint32_t nap_ns) {
@@ -68,13 +68,48 @@ CudaResult GuardedModules::SetNap(uint32_t nap_ns) {
   if (pace_word_ == guard::kStopKernels) return CudaResult::kSuccess;
   pace_word_ = std::min(nap_ns, guard::kLongestNapNs);
   blocks_ask_.store(pace_word_ != guard::kFullPace, std::memory_order_relaxed);
-  return pace_address_ == 0 ? CudaResult::kSuccess : WritePaceWord();
+  return pace_address_.load() == 0 ? CudaResult::kSuccess : WritePaceWords();
 }
 
-CudaResult GuardedModules::WritePaceWord() {
+uint32_t GuardedModules::Take() {
+  MutexLock lock(&pace_mu_);
+  if (!given_back_.empty()) {
+    const uint32_t number = given_back_.back();
+    given_back_.pop_back();
+    return number;
+  }
+  if (stopped_.size() == guard::kPaceWords) return 0;
+  stopped_.push_back(false);
+  // The word is zero otherwise, as the module has it.
+  const bool written = pace_word_ == guard::kFullPace || pace_address_.load() == 0 ||
+                       WritePaceWords() == CudaResult::kSuccess;
+  if (written) return static_cast<uint32_t>(stopped_.size() - 1);
+  stopped_.pop_back();
+  return 0;
+}
+
+// A number whose word could not be written is never taken again.
+void GuardedModules::Give(uint32_t number) {
+  if (Set(number, false) != CudaResult::kSuccess) return;
+  MutexLock lock(&pace_mu_);
+  given_back_.push_back(number);
+}
+
+CudaResult GuardedModules::Set(uint32_t number, bool stopped) {
+  MutexLock lock(&pace_mu_);
+  if (stopped_[number] == stopped) return CudaResult::kSuccess;
+  stopped_[number] = stopped;
+  return pace_address_.load() == 0 ? CudaResult::kSuccess : WritePaceWords();
+}
+
+CudaResult GuardedModules::WritePaceWords() {
+  std::vector<uint32_t> words(stopped_.size(), pace_word_);
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (stopped_[i]) words[i] = guard::kStopKernels;
+  }
   return pace_copies_.WriteVariable(
       pace_module_, guard::kPaceWordVariable,
-      {reinterpret_cast<const char*>(&pace_word_), sizeof(pace_word_)});
+      {reinterpret_cast<const char*>(words.data()), words.size() * sizeof(words[0])});
 }
 
 absl::StatusOr<GuardedModules::Ready> GuardedModules::MakeReady(std::string_view text,
@@ -208,7 +243,7 @@ CudaResult GuardedModules::Place(const guard::GuardedText& guarded, device::Modu
   loaded->target = guarded.target;
   if (result == CudaResult::kSuccess && guarded.leaves_records) result = PrepareRecords();
   if (result == CudaResult::kSuccess && options_.mode == GuardMode::kHardened) {
-    result = PreparePaceWord(&pace);
+    result = PreparePaceWords(&pace);
   }
   if (result == CudaResult::kSuccess) {
     result = copies_.WriteVariable(module, std::string(guard::kConstVariable),
@@ -260,21 +295,22 @@ CudaResult GuardedModules::PrepareRecords() {
   return result;
 }
 
-// Writing it at once also makes ready what it takes to write it later.
-CudaResult GuardedModules::PreparePaceWord(uint64_t* address_of) {
+// Writing them at once also makes ready what it takes to write them later.
+CudaResult GuardedModules::PreparePaceWords(uint64_t* address_of) {
   MutexLock lock(&pace_mu_);
-  *address_of = pace_address_;
-  if (pace_address_ != 0) return CudaResult::kSuccess;
+  *address_of = pace_address_.load();
+  if (*address_of != 0) return CudaResult::kSuccess;
   device::ModuleId module{};
   const CudaResult result =
       Loading([&] { return inner_->LoadModule(guard::kPaceWordModule, &module); });
   if (result != CudaResult::kSuccess) return result;
   uint64_t address = 0, bytes = 0;
   const CudaResult found = inner_->FindGlobal(module, guard::kPaceWordVariable, &address, &bytes);
-  if (found == CudaResult::kSuccess && bytes == sizeof(uint32_t)) {
-    *address_of = pace_address_ = address;
+  if (found == CudaResult::kSuccess && bytes == guard::kPaceWords * sizeof(uint32_t)) {
+    *address_of = address;
     pace_module_ = module;
-    return WritePaceWord();
+    pace_address_.store(address);
+    return WritePaceWords();
   }
   inner_->UnloadModule(module);
   return found == CudaResult::kSuccess ? CudaResult::kInvalidImage : found;
@@ -437,9 +473,13 @@ bool GuardedModules::TakeOff(std::vector<device::ParamLayout>* params) const {
   return last.offset == guard::LaunchWordsAt(own) && last.size == sizeof(guard::LaunchWords);
 }
 
-void GuardedModules::AddTo(std::string* params, const device::LaunchConfig& config) const {
+void GuardedModules::AddTo(std::string* params, const device::LaunchConfig& config,
+                           uint32_t stop) const {
+  // A module that asks has been loaded, and so the words are there.
+  const uint64_t words = pace_address_.load(std::memory_order_relaxed);
   guard::AppendLaunchWords(guard::LaunchWordsOf(options_.window.base, config.grid, config.block,
-                                                blocks_ask_.load(std::memory_order_relaxed)),
+                                                blocks_ask_.load(std::memory_order_relaxed),
+                                                words + stop * sizeof(uint32_t)),
                            params);
 }
 

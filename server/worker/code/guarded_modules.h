@@ -36,7 +36,9 @@
 namespace warpline::worker {
 
 // Thread-safe: one module is loaded at a time.
-class GuardedModules : public device::Modules, public device::AddedParameter {
+class GuardedModules : public device::Modules,
+                       public device::AddedParameter,
+                       public device::KernelStops {
  public:
   // For so many records (guard/records.h) there is room at once.
   static constexpr uint32_t kRecords = 6000;
@@ -96,7 +98,14 @@ class GuardedModules : public device::Modules, public device::AddedParameter {
   // Each kernel has guard::LaunchWords.
   const device::AddedParameter* added_parameter() const override { return this; }
   bool TakeOff(std::vector<device::ParamLayout>* params) const override;
-  void AddTo(std::string* params, const device::LaunchConfig& config) const override;
+  void AddTo(std::string* params, const device::LaunchConfig& config, uint32_t stop) const override;
+  // Only hardened kernels ask.
+  device::KernelStops* kernel_stops() override {
+    return options_.mode == GuardMode::kHardened ? this : nullptr;
+  }
+  uint32_t Take() override;
+  void Give(uint32_t number) override;
+  CudaResult Set(uint32_t number, bool stopped) override;
   bool WritableVariables(device::ModuleId module, std::vector<std::string>* names) override;
   // kNotSupported for a variable that the guard has refused.
   CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
@@ -171,10 +180,11 @@ class GuardedModules : public device::Modules, public device::AddedParameter {
   // No command reaches the module's constants from now on.
   void CloseConstants(device::ModuleId module);
   CudaResult PrepareRecords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The word that kernels go by: a variable of a module of its own, since no kernel may write it
-  // and so it cannot lie in the arena.
-  CudaResult PreparePaceWord(uint64_t* address_of);
-  CudaResult WritePaceWord() ABSL_EXCLUSIVE_LOCKS_REQUIRED(pace_mu_);
+  // The words that kernels go by: a variable of a module of its own, since no kernel may write them
+  // and so they cannot lie in the arena.
+  CudaResult PreparePaceWords(uint64_t* address_of);
+  // Writes all words that are in use.
+  CudaResult WritePaceWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(pace_mu_);
   // The tables come first in the room, where the client expects them.
   CudaResult PrepareRanges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Writes the table of the modules' variables.
@@ -200,8 +210,14 @@ class GuardedModules : public device::Modules, public device::AddedParameter {
   Mutex pace_mu_;
   SmallCopies pace_copies_ ABSL_GUARDED_BY(pace_mu_);
   device::ModuleId pace_module_ ABSL_GUARDED_BY(pace_mu_){};
-  uint64_t pace_address_ ABSL_GUARDED_BY(pace_mu_) = 0;
-  uint32_t pace_word_ ABSL_GUARDED_BY(pace_mu_) = 0;  // What it is, or is to be.
+  // Where the words are, once they are there. Written with the lock.
+  std::atomic<uint64_t> pace_address_{0};
+  // The words that are not stopped have this value, or are to have it.
+  uint32_t pace_word_ ABSL_GUARDED_BY(pace_mu_) = 0;
+  // Says of each number of KernelStops that was ever taken whether it is stopped. Number 0 never
+  // is.
+  std::vector<bool> stopped_ ABSL_GUARDED_BY(pace_mu_) = {false};
+  std::vector<uint32_t> given_back_ ABSL_GUARDED_BY(pace_mu_);  // These are taken again first.
   // Blocks are to ask where they begin. Read without the lock: a launch that comes at the same time
   // may be told or not.
   std::atomic<bool> blocks_ask_{false};

@@ -259,7 +259,8 @@ CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph) {
     if (kernel->added != nullptr) {
       std::string& params = graph->params_with_added.emplace_back(
           reinterpret_cast<const char*>(node.params.data()), node.params.size());
-      kernel->added->AddTo(&params, node.config);
+      // A graph may be launched on any stream.
+      kernel->added->AddTo(&params, node.config, /*stop=*/0);
       node.params = {reinterpret_cast<const std::byte*>(params.data()), params.size()};
     }
     // A frame keeps its nodes longer than the graphs that are made of it keep partitions.

@@ -313,7 +313,7 @@ void StreamExecutor::Launch(const Task& task, const device::LaunchConfig& config
     if (kernel.params != nullptr) host_->pointers->Look(*kernel.params, params);
     if (kernel.added != nullptr) {
       with_added_ = params;
-      kernel.added->AddTo(&with_added_, config);
+      kernel.added->AddTo(&with_added_, config, /*stop=*/0);
       params = with_added_;
     }
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());

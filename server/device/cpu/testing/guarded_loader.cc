@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "guard/guard.h"
@@ -7,6 +8,15 @@
 #include "server/device/cpu/testing/kernel_loader.h"
 
 namespace warpline::cpu {
+namespace {
+
+// The pace word of the modules that were loaded last, by arena.
+std::map<uint64_t, uint64_t>& PaceWords() {
+  static auto* const words = new std::map<uint64_t, uint64_t>;
+  return *words;
+}
+
+}  // namespace
 
 CudaResult LoadText(device::Context* context, std::string_view text, uint64_t arena,
                     uint64_t variables, device::ModuleId* module) {
@@ -32,6 +42,7 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
   if (result == CudaResult::kSuccess) result = context->LoadModule(guard::kPaceWordModule, &words);
   if (result == CudaResult::kSuccess)
     result = context->FindGlobal(words, guard::kPaceWordVariable, &pace, &bytes);
+  PaceWords()[arena] = pace;
   // A ring without room for records; its head is written all the same.
   const uint64_t records = variables + (guarded->layout.globals_bytes + 63) / 64 * 64;
   write(at, guard::GuardWords(
@@ -43,8 +54,9 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
 
 void AddParameters(uint64_t arena, const device::LaunchConfig& config,
                    std::vector<std::byte>* params) {
-  guard::AppendLaunchWords(guard::LaunchWordsOf(arena, config.grid, config.block, /*asks=*/false),
-                           params);
+  guard::AppendLaunchWords(
+      guard::LaunchWordsOf(arena, config.grid, config.block, /*asks=*/false, PaceWords()[arena]),
+      params);
 }
 
 bool LoadsGuarded() { return true; }
