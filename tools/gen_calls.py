@@ -25,7 +25,7 @@ COMMAND_EFFECTS = {"one_way", "round_trip"}
 CALL_EFFECTS = {"local", "cached", "one_way", "round_trip"}
 ERRORS = {"argument", "resource", "execution"}
 COMMAND_KEYS = {"name", "doc", "family", "executor", "after", "effect", "capability", "engine", "reads",
-                "writes", "journal", "replay", "audit", "fields", "tail", "reply",
+                "writes", "journal", "replay", "dropped", "audit", "fields", "tail", "reply",
                 "reply_tail"}
 JOURNAL = re.compile(r"^$|^(create|destroy|set) [a-z]+$")
 
@@ -91,6 +91,8 @@ def check_agreement(c, where):
             "a copy of host memory needs the right of its direction")
     require(not after or executor in ("stream", "control"), where, "nothing waits in this executor")
     require(after != "objects" or executor == "stream", where, "the control executor is in order anyway")
+    require(not c.get("dropped") or executor == "stream", where, "only work of streams is dropped")
+    require(not engine or c.get("dropped"), where, "what keeps an engine busy is work to be dropped")
     for column in ("reads", "writes"):
         require(len(c.get(column, [])) <= 1, where, "more than one span in " + column)
         for address, extent in c.get(column, []):
@@ -284,7 +286,8 @@ struct CommandInfo {
   Capability capability;
   Engine engine;
   Replay replay;
-  bool audit;  // An operator wants to hear when it is refused.
+  bool dropped;  // StreamCancel drops it where it has not begun.
+  bool audit;    // An operator wants to hear when it is refused.
   const char* journal;
   uint16_t body_bytes;
   bool has_tail;
@@ -322,7 +325,8 @@ struct CommandInfo {
         row = ["CommandId::k" + c["name"], '"%s"' % c["name"], "ExecutorKind::k" + camel(c["executor"]),
                "After::k" + camel(c.get("after", "")), "Effect::k" + camel(c["effect"]),
                "Capability::k" + camel(c["capability"]), "Engine::k" + camel(c.get("engine", "")),
-               "Replay::k" + camel(c.get("replay", "")), "true" if c.get("audit") else "false",
+               "Replay::k" + camel(c.get("replay", "")), "true" if c.get("dropped") else "false",
+               "true" if c.get("audit") else "false",
                '"%s"' % c.get("journal", ""), "CommandTraits<cmd::%s>::kBodyBytes" % c["name"],
                "true" if c.get("tail") else "false", journal_entry(c, kinds), str(version)]
         out.append("    {%s}," % ", ".join(row))

@@ -14,7 +14,7 @@ GOOD = {
     "notice": [],
     "command": [{
         "name": "Fill", "doc": "Fills.", "family": "copies", "executor": "stream",
-        "effect": "one_way", "capability": "copy_in", "engine": "copy_in",
+        "effect": "one_way", "capability": "copy_in", "engine": "copy_in", "dropped": True,
         "writes": [["dst", "count * 4"]], "tail": "the data",
         "fields": [["stream", "u64"], ["dst", "u64"], ["count", "u64"]],
     }],
@@ -57,6 +57,8 @@ class GenCallsTest(unittest.TestCase):
         self.refuses("a reply belongs", effect="round_trip")
         self.refuses("nothing waits", executor="decode", engine="", after="events")
         self.refuses("in order anyway", executor="control", engine="", after="objects")
+        self.refuses("is dropped", executor="control", engine="")
+        self.refuses("work to be dropped", dropped=False)
 
     def test_spans_of_fields_that_there_are_none_of(self):
         self.refuses("no field to", writes=[["to", "count"]])

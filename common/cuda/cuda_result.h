@@ -51,9 +51,13 @@ enum class CudaResult : int {
   kNotSupported = 801,
   kSystemNotReady = 802,
   kSystemDriverMismatch = 803,
+  kTimeout = 909,
   kInvalidResourceConfiguration = 915,
   kUnknown = 999,
 };
+
+// The result of a round trip that a cancelled stream drops (cmd::StreamCancel).
+inline constexpr CudaResult kCancelled = CudaResult::kIllegalState;
 
 // True for the errors after which cuda.h calls the process's CUDA state inconsistent. Every later
 // call of the session returns the same error.

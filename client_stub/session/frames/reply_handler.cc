@@ -53,7 +53,9 @@ bool ReplyHandler::HandleReply(const ReplyView& reply, std::string* problem) {
         return true;
       }
       const auto outcome = replies.Reply(reply.seq, result, rest, &command);
-      if (outcome == ReplyTable::Outcome::kUnclaimed) CommandFailed(command, reply.seq, result, "");
+      // A later wait does not fail because the application has cancelled something.
+      if (outcome == ReplyTable::Outcome::kUnclaimed && result != kCancelled)
+        CommandFailed(command, reply.seq, result, "");
       if (outcome == ReplyTable::Outcome::kUnexpected && !replies.failed()) break;
       return true;
     }

@@ -122,6 +122,10 @@ class ExecutorTurns {
     if (slots_ == nullptr || engine == Engine::kNothing) return;
     Note(engine, ticket, bytes);
   }
+  // Says that the command for which MayIssue() was asked will not be issued.
+  void OnDropped() {
+    if (waits_for_ != Engine::kNothing) StopWaiting();
+  }
   // Says that all commands up to this ticket are complete.
   void OnRetired(uint64_t ticket) {
     if (!issued_.empty()) Settle(ticket);

@@ -137,6 +137,16 @@ void StreamCommands::On(const cmd::DeviceSync& command, std::string_view) {
       command.device, [this, seq = seq()] { parts_.sink->Reply(seq, parts_.completion->fault()); });
 }
 
+// The client means all that is appended by now.
+void StreamCommands::On(const cmd::StreamCancel& command, std::string_view) {
+  Stream* const stream = FindStream(command.stream);
+  if (stream == nullptr || command.waiting_only > 1 || command.reserved != 0) {
+    return Refuse(stream == nullptr ? CudaResult::kInvalidHandle : CudaResult::kInvalidValue);
+  }
+  RetireHere();
+  stream->executor->Cancel(command.waiting_only != 0);
+}
+
 // The client answers with the token, since the stream may be gone by then.
 void StreamCommands::On(const cmd::HostCall& command, std::string_view tail) {
   Stream* const stream = FindStream(command.stream);

@@ -78,6 +78,7 @@ void Executor::Stop() {
   ready_.clear();
   pending_.clear();
   event_waits_.clear();
+  left_over_ = nullptr;
   turns_.Leave();
 }
 
@@ -95,6 +96,65 @@ bool Executor::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
   if (inbox_.AddEventWait({seq, std::move(record)})) return true;
   host_->sink->Reply(seq, host_->reports->fault());  // Everything of the executor is complete.
   return true;
+}
+
+void Executor::EndCancel() {
+  if (!std::exchange(stops_kernels_, false) || StopKernels(false)) return;
+  // The next kernels would stop, too.
+  host_->reports->Fail(last_issued_seq_, CommandId::kStreamCancel, CudaResult::kLaunchTimeout);
+}
+
+bool Executor::LookAfterCancel() {
+  // After a fault everything is complete soon.
+  if (!cancel_.under_way() || host_->reports->fault() != CudaResult::kSuccess) return false;
+  switch (cancel_.Next({issued(), delivered(), CanStopKernels(), IsHeld()}, SteadyNow())) {
+    case StreamCancel::Step::kWait:
+      return false;
+    case StreamCancel::Step::kStop:
+      stops_kernels_ = StopKernels(true);
+      return true;
+    case StreamCancel::Step::kEndSession:
+      if (host_->end_work) host_->end_work("a stream was cancelled whose work does not end alone");
+      return false;
+    case StreamCancel::Step::kDone:
+      EndCancel();
+      return true;
+  }
+  return false;
+}
+
+void Executor::DropFront() {
+  Task& task = ready_.front();
+  if (left_over_ == nullptr) left_over_ = std::make_unique<Task>();
+  for (Prerequisite& p : task.after) {
+    // A wait for an event is dropped with what it waits for.
+    const bool of_event = task.event != nullptr && p.executor == task.event->executor &&
+                          p.ticket == task.event->ticket;
+    if (!of_event) left_over_->after.push_back(std::move(p));
+  }
+  std::move(task.complete.begin(), task.complete.end(), std::back_inserter(left_over_->complete));
+  std::move(task.data.begin(), task.data.end(), std::back_inserter(left_over_->data));
+  std::move(task.barriers.begin(), task.barriers.end(), std::back_inserter(left_over_->barriers));
+  turns_.OnDropped();
+  Drop(task);
+  PopIssued();
+}
+
+void Executor::TakeOver(Task* task) {
+  if (left_over_ == nullptr) return;
+  const std::unique_ptr<Task> left = std::move(left_over_);
+  std::move(left->after.begin(), left->after.end(), std::back_inserter(task->after));
+  std::move(left->complete.begin(), left->complete.end(), std::back_inserter(task->complete));
+  std::move(left->data.begin(), left->data.end(), std::back_inserter(task->data));
+  std::move(left->barriers.begin(), left->barriers.end(), std::back_inserter(task->barriers));
+}
+
+void Executor::PopIssued() {
+  const Task& task = ready_.front();
+  last_issued_seq_ = task.seq;
+  issued_.store(task.ticket, std::memory_order_release);
+  ready_.pop_front();
+  ++unmarked_;
 }
 
 bool Executor::Satisfied(const Task& task) {
@@ -126,6 +186,16 @@ bool Executor::IssueReady() {
   bool progress = false;
   while (!ready_.empty()) {
     Task& task = ready_.front();
+    // After a fault nothing has to end any more.
+    const bool sound = host_->reports->fault() == CudaResult::kSuccess;
+    if (sound && cancel_.Holds(task.ticket)) break;
+    if (cancel_.Drops(task.ticket) && FindCommand(task.id).dropped && !HasBegun(task)) {
+      if (issued() == retired()) NoteProgress();
+      DropFront();
+      progress = true;
+      continue;
+    }
+    TakeOver(&task);
     if (!Satisfied(task)) break;
     if (has_stream_ && issued() - retired() >= kMaxOutstanding) break;
     if (!task.data.empty()) {
@@ -137,11 +207,8 @@ bool Executor::IssueReady() {
     }
     if (issued() == retired()) NoteProgress();
     if (IssueInTurn(task) == Step::kBlocked) break;
-    last_issued_seq_ = task.seq;
-    issued_.store(task.ticket, std::memory_order_release);
-    ready_.pop_front();
+    PopIssued();
     progress = true;
-    ++unmarked_;
     if (unmarked_ >= turns_.MarkEvery(kMarkEvery)) {
       MarkTail();
       Poll();
@@ -317,7 +384,7 @@ bool Executor::PollEventWaits() {
 
 absl::Duration Executor::NapAfter(std::chrono::nanoseconds waited) {
   if (!UnderWay()) return absl::InfiniteDuration();
-  const bool answering = !event_waits_.empty() ||
+  const bool answering = !event_waits_.empty() || cancel_.under_way() ||
                          std::any_of(pending_.begin(), pending_.end(),
                                      [](const Pending& p) { return p.reply_seq != 0; }) ||
                          host_->sink->Awaited(stream_);
@@ -382,7 +449,9 @@ void Executor::Flush() {
 }
 
 Executor::Next Executor::Look() {
-  bool progress = inbox_.Take(&ready_, &event_waits_);
+  bool progress = inbox_.Take(&ready_, &event_waits_, &cancels_);
+  for (const CancelRequest& request : cancels_) cancel_.Begin(request);
+  cancels_.clear();
   progress |= IssueReady();
   // Mark even when the next command has to wait, so that what was issued retires without it. What
   // comes at once is marked with it.
@@ -390,6 +459,7 @@ Executor::Next Executor::Look() {
   progress |= Poll();
   Deliver();
   progress |= PollEventWaits();
+  progress |= LookAfterCancel();
   if ((closing_ && !UnderWay()) || inbox_.stopped()) return Next::kEnd;
   return progress ? Next::kLookAgain : Next::kWait;
 }

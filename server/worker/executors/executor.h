@@ -32,6 +32,7 @@
 #include "server/worker/executors/event.h"
 #include "server/worker/executors/executor_host.h"
 #include "server/worker/executors/executor_inbox.h"
+#include "server/worker/executors/stream_cancel.h"
 #include "server/worker/executors/task.h"
 #include "server/worker/executors/task_queue.h"
 
@@ -83,6 +84,13 @@ class Executor {
   // Replies to round trip `seq` when `record`, which belongs to this executor, is complete. Returns
   // false, and does not reply, when very many wait already.
   bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
+
+  // Drops the tasks up to the latest one that was appended, as far as they have not begun. Unless
+  // this is for what waits only, kernels that have begun are told to stop, and what is appended
+  // later waits until nothing is left. If that takes too long, the session ends.
+  void Cancel(bool waiting_only) RUNS_ON(decoder_thread) {
+    inbox_.AddCancel({appended(), waiting_only});
+  }
 
   // Makes the executor look at its tasks again, because something that one of them waits for has
   // happened.
@@ -136,6 +144,16 @@ class Executor {
   // Whether issuing this task, whose prerequisites are there, takes the driver some microseconds
   // only.
   virtual bool IsQuick(const Task&) const { return false; }
+  // Returns true if a part of this task, at the front, was issued.
+  virtual bool HasBegun(const Task&) const RUNS_ON(on_executor_) { return false; }
+  // Ends a task that is not issued. A round trip is answered with kCancelled, in its turn.
+  virtual void Drop(const Task&) RUNS_ON(on_executor_) {}
+  // Returns true if the stream's kernels can be stopped alone. StopKernels() tells them so, or that
+  // they may go on, and returns false when they could not be told.
+  virtual bool CanStopKernels() const RUNS_ON(on_executor_) { return false; }
+  virtual bool StopKernels(bool /*stop*/) RUNS_ON(on_executor_) { return false; }
+  // Returns true if the stream may wait on the device for another one's event.
+  virtual bool IsHeld() RUNS_ON(on_executor_) { return false; }
   // Called when the executor's thread ends.
   virtual void Finish() RUNS_ON(on_executor_) {}
 
@@ -176,6 +194,17 @@ class Executor {
   void Run();
   Next Look() RUNS_ON(on_executor_);
   bool IssueReady() RUNS_ON(on_executor_);
+  // Does what is next about the cancellation under way; returns whether that was anything.
+  bool LookAfterCancel() RUNS_ON(on_executor_);
+  // Lets kernels go on.
+  void EndCancel() RUNS_ON(on_executor_);
+  // Drops the task at the front. Those behind it come after all that it came after: they do not
+  // name it again.
+  void DropFront() RUNS_ON(on_executor_);
+  // Adds what dropped tasks came after to what the task comes after.
+  void TakeOver(Task* task) RUNS_ON(on_executor_);
+  // Counts the task at the front as issued.
+  void PopIssued() RUNS_ON(on_executor_);
   // Issues the task where its engine is free for it.
   Step IssueInTurn(Task& task) RUNS_ON(on_executor_);
   // Whether to report what is complete, in the middle of a row.
@@ -193,7 +222,8 @@ class Executor {
   }
   // Returns whether the executor has anything to look after.
   bool UnderWay() const RUNS_ON(on_executor_) {
-    return !ready_.empty() || !pending_.empty() || !event_waits_.empty() || HasTail();
+    return !ready_.empty() || !pending_.empty() || !event_waits_.empty() || HasTail() ||
+           (cancel_.under_way() && host_->reports->fault() == CudaResult::kSuccess);
   }
   static bool Satisfied(const Task& task);
   void NoteProgress() {
@@ -211,6 +241,11 @@ class Executor {
   TaskQueue ready_ ABSL_GUARDED_BY(on_executor_);
   dispatch::ExecutorTurns turns_ ABSL_GUARDED_BY(on_executor_);
   std::vector<EventWait> event_waits_ ABSL_GUARDED_BY(on_executor_);
+  std::vector<CancelRequest> cancels_ ABSL_GUARDED_BY(on_executor_);  // Not begun.
+  StreamCancel cancel_ ABSL_GUARDED_BY(on_executor_);
+  bool stops_kernels_ ABSL_GUARDED_BY(on_executor_) = false;
+  // Has what dropped tasks came after; null while there is nothing of it.
+  std::unique_ptr<Task> left_over_ ABSL_GUARDED_BY(on_executor_);
   std::chrono::steady_clock::time_point ask_after_ ABSL_GUARDED_BY(on_executor_);
   uint64_t last_issued_seq_ ABSL_GUARDED_BY(on_executor_) = 0;
   uint64_t last_marked_ ABSL_GUARDED_BY(on_executor_) = 0;

@@ -90,6 +90,9 @@ struct ExecutorHost {
   const NeighbourPointers* pointers = nullptr;  // Null for a session that is not guarded.
   // Whose turn it is on the devices' engines. Null where nothing is dispatched.
   const dispatch::SessionGates* gates = nullptr;
+  // Called when work on the device does not end that is to end, with why in words. The session then
+  // fails with kLaunchTimeout, if need be with its process. It does not wait. May be empty.
+  std::function<void(const std::string& why)> end_work;
   LogBudget* log = nullptr;  // For lines of the kinds of session_log.h.
   // The decoder's thread may adopt an executor (executor.h): it polls between two payloads.
   bool adopts_executors = false;

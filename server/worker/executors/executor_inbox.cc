@@ -32,6 +32,19 @@ bool ExecutorInbox::AddEventWait(EventWait wait) {
   return true;
 }
 
+void ExecutorInbox::AddCancel(const CancelRequest& cancel) {
+  MutexLock lock(&mu_);
+  if (closed_) return;
+  // Those that were not taken yet are one: however many a client sends, no more is kept of them.
+  for (CancelRequest& other : cancels_) {
+    if (other.waiting_only != cancel.waiting_only) continue;
+    other.ticket = cancel.ticket;
+    return;
+  }
+  cancels_.push_back(cancel);
+  Wake();
+}
+
 void ExecutorInbox::Nudge() {
   MutexLock lock(&mu_);
   Wake();
@@ -43,12 +56,15 @@ void ExecutorInbox::Stop() {
   Wake();
 }
 
-bool ExecutorInbox::Take(TaskQueue* ready, std::vector<EventWait>* waits) {
+bool ExecutorInbox::Take(TaskQueue* ready, std::vector<EventWait>* waits,
+                         std::vector<CancelRequest>* cancels) {
   if (!has_news_.load(std::memory_order_acquire)) return false;
   MutexLock lock(&mu_);
   has_news_.store(stop_, std::memory_order_release);
   std::move(waits_.begin(), waits_.end(), std::back_inserter(*waits));
   waits_.clear();
+  cancels->insert(cancels->end(), cancels_.begin(), cancels_.end());
+  cancels_.clear();
   ready->Append(&tasks_);
   return true;
 }
@@ -81,6 +97,7 @@ void ExecutorInbox::Clear() {
   MutexLock lock(&mu_);
   tasks_.clear();
   waits_.clear();
+  cancels_.clear();
 }
 
 }  // namespace warpline::worker

@@ -15,6 +15,7 @@
 #include "common/mutex.h"
 #include "server/worker/executors/decoder_thread.h"
 #include "server/worker/executors/event.h"
+#include "server/worker/executors/stream_cancel.h"
 #include "server/worker/executors/task.h"
 #include "server/worker/executors/task_queue.h"
 
@@ -38,13 +39,15 @@ class ExecutorInbox {
 
   // Called by any thread. Returns false, and adds nothing, once the inbox is closed.
   bool AddEventWait(EventWait wait);
+  // Does nothing once the inbox is closed, because nothing is left to cancel.
+  void AddCancel(const CancelRequest& cancel);
   // Makes the executor look at its tasks again.
   void Nudge();
   // Tells the executor's thread to end.
   void Stop();
 
   // Called by the executor's thread. Appends what has come; returns false when nothing has.
-  bool Take(TaskQueue* ready, std::vector<EventWait>* waits);
+  bool Take(TaskQueue* ready, std::vector<EventWait>* waits, std::vector<CancelRequest>* cancels);
   bool stopped();
   // Sleeps until something comes, or at most for `nap`. Returns at once if something has already
   // come.
@@ -64,6 +67,7 @@ class ExecutorInbox {
   CondVar wake_;
   TaskQueue tasks_ ABSL_GUARDED_BY(mu_);
   std::vector<EventWait> waits_ ABSL_GUARDED_BY(mu_);
+  std::vector<CancelRequest> cancels_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   bool asleep_ ABSL_GUARDED_BY(mu_) = false;

@@ -79,7 +79,7 @@ Executor::Step StreamExecutor::Issue(Task& task) {
       return Step::kDone;
     }
   }
-  for (const auto& barrier : std::exchange(task.barriers, {})) WaitFor(task, barrier.get());
+  for (const auto& barrier : std::exchange(task.barriers, {})) WaitFor(task, barrier);
   return std::visit([&](const auto& command) RUNS_ON(on_executor_) { return Do(command, task); },
                     task.command);
 }
@@ -130,7 +130,7 @@ Executor::Step StreamExecutor::Do(const cmd::StreamSync&, Task& task) {
   return Step::kDone;
 }
 
-void StreamExecutor::WaitFor(const Task& task, const worker::EventRecord* record) {
+void StreamExecutor::WaitFor(const Task& task, std::shared_ptr<worker::EventRecord> record) {
   // An event that was never recorded, or whose record is complete, holds nothing back.
   if (record == nullptr || record->state() == worker::EventRecord::State::kComplete) return;
   if (record->state() == worker::EventRecord::State::kFailed) {
@@ -138,10 +138,12 @@ void StreamExecutor::WaitFor(const Task& task, const worker::EventRecord* record
     return;
   }
   Check(task, context_->WaitEvent(device_stream_, record->id()));
+  (void)IsHeld();  // So that no more is kept than there are events under way.
+  if (record->executor.get() != this) held_by_.push_back(std::move(record));
 }
 
 Executor::Step StreamExecutor::Do(const cmd::StreamWaitEvent&, Task& task) {
-  WaitFor(task, task.event.get());
+  WaitFor(task, task.event);
   return Step::kDone;
 }
 
@@ -300,6 +302,31 @@ Executor::Step StreamExecutor::Do(const cmd::CopyOnDevice& command, Task& task) 
   return Step::kDone;
 }
 
+void StreamExecutor::TakeStopNumber() {
+  asked_for_number_ = true;
+  device::KernelStops* const stops = host_->devices->code(device())->kernel_stops();
+  if (stops != nullptr) stop_number_ = stops->Take();
+}
+
+bool StreamExecutor::StopKernels(bool stop) {
+  return host_->devices->code(device())->kernel_stops()->Set(stop_number_, stop) ==
+         CudaResult::kSuccess;
+}
+
+bool StreamExecutor::IsHeld() {
+  std::erase_if(held_by_, [](const auto& record) {
+    return record->state() == worker::EventRecord::State::kComplete ||
+           record->state() == worker::EventRecord::State::kFailed;
+  });
+  return !held_by_.empty();
+}
+
+bool StreamExecutor::HasBegun(const Task&) const { return copied_ > 0 || library_call_; }
+
+void StreamExecutor::Drop(const Task& task) {
+  if (Answers(task.id)) AnswerInOrder(task, kCancelled);
+}
+
 void StreamExecutor::Launch(const Task& task, const device::LaunchConfig& config,
                             std::string_view params) {
   const Kernel& kernel = *task.kernel;
@@ -313,7 +340,8 @@ void StreamExecutor::Launch(const Task& task, const device::LaunchConfig& config
     if (kernel.params != nullptr) host_->pointers->Look(*kernel.params, params);
     if (kernel.added != nullptr) {
       with_added_ = params;
-      kernel.added->AddTo(&with_added_, config, /*stop=*/0);
+      if (!asked_for_number_) TakeStopNumber();
+      kernel.added->AddTo(&with_added_, config, stop_number_);
       params = with_added_;
     }
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
@@ -452,7 +480,9 @@ Executor::Step StreamExecutor::Do(const cmd::StreamSetAttribute& command, Task& 
 }
 
 void StreamExecutor::Finish() {
+  held_by_.clear();  // Records keep their executors.
   for (const auto& [device, stream] : side_streams_) EndStream(device, stream);
+  if (stop_number_ != 0) host_->devices->code(device())->kernel_stops()->Give(stop_number_);
   if (has_stream_ && kind() != Kind::kLegacy) EndStream(device(), device_stream_);
   if (partition_ != nullptr) EndUse(partition_.get(), *host_);
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "common/loop/loop_affinity.h"
@@ -24,6 +25,11 @@ class StreamExecutor : public Executor {
  protected:
   Step Issue(Task& task) RUNS_ON(on_executor_) override;
   bool IsQuick(const Task& task) const override;
+  bool HasBegun(const Task& task) const RUNS_ON(on_executor_) override;
+  void Drop(const Task& task) RUNS_ON(on_executor_) override;
+  bool CanStopKernels() const RUNS_ON(on_executor_) override { return stop_number_ != 0; }
+  bool StopKernels(bool stop) RUNS_ON(on_executor_) override;
+  bool IsHeld() RUNS_ON(on_executor_) override;
   void Finish() RUNS_ON(on_executor_) override;
 
  private:
@@ -43,7 +49,7 @@ class StreamExecutor : public Executor {
   void Launch(const Task& task, const device::LaunchConfig& config, std::string_view params)
       RUNS_ON(on_executor_);
   // Makes the stream wait for a record of another executor.
-  void WaitFor(const Task& task, const worker::EventRecord* record) RUNS_ON(on_executor_);
+  void WaitFor(const Task& task, std::shared_ptr<worker::EventRecord> record) RUNS_ON(on_executor_);
   Step RecordMark(Task& task) RUNS_ON(on_executor_);
   // Makes a stream of a device, in a partition unless that is null; it counts for the session.
   CudaResult MakeStream(uint32_t device, uint32_t flags, const Partition* partition,
@@ -63,6 +69,8 @@ class StreamExecutor : public Executor {
   Step CopyOutBy(Task& task, uint64_t total,
                  const std::function<CudaResult(void*, uint64_t, size_t*)>& copy)
       RUNS_ON(on_executor_);
+  // Takes stop_number_ when the stream's first kernel is launched.
+  void TakeStopNumber() RUNS_ON(on_executor_);
   // Answers with an error after what is under way.
   void AnswerInOrder(const Task& task, CudaResult result) RUNS_ON(on_executor_);
   // For launches over several devices: gives a stream of `device` that comes after everything that
@@ -84,6 +92,12 @@ class StreamExecutor : public Executor {
   uint64_t copied_ ABSL_GUARDED_BY(on_executor_) = 0;
   size_t staged_ ABSL_GUARDED_BY(on_executor_) = 0;  // Staging buffers that this executor holds.
   uint32_t issuing_to_ ABSL_GUARDED_BY(on_executor_) = 0;
+  // The number by which the stream's kernels are stopped (device::KernelStops), once it has any; 0
+  // for none.
+  uint32_t stop_number_ ABSL_GUARDED_BY(on_executor_) = 0;
+  // Records of other streams for which the stream was told to wait.
+  std::vector<std::shared_ptr<worker::EventRecord>> held_by_ ABSL_GUARDED_BY(on_executor_);
+  bool asked_for_number_ ABSL_GUARDED_BY(on_executor_) = false;
   // The parameters of the last launch with an added one, kept for their memory.
   std::string with_added_ ABSL_GUARDED_BY(on_executor_);
   std::optional<LibraryCallIssue> library_call_ ABSL_GUARDED_BY(on_executor_);

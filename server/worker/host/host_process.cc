@@ -133,16 +133,28 @@ absl::Status HostProcess::WatchKernels() {
   return absl::OkStatus();
 }
 
-absl::Status HostProcess::LimitLaunches(const OpenWorker& open, std::shared_ptr<SessionDesk> desk) {
-  auto end = [this, number = open.session()] {
+absl::Status HostProcess::LimitLaunches(uint64_t session, absl::Duration most,
+                                        std::shared_ptr<SessionDesk> desk) {
+  auto end = [this, number = session] {
     if (!options_.on_ended) return;
     options_.on_ended(number, absl::DeadlineExceededError("a launch took too long"));
   };
-  auto limit = LaunchLimit::Start(LimitedSessionOf(std::move(desk), std::move(end)),
-                                  absl::Milliseconds(open.launch_limit_ms()), kToldBeforeEnd);
+  auto limit =
+      LaunchLimit::Start(LimitedSessionOf(std::move(desk), std::move(end)), most, kToldBeforeEnd);
   if (!limit.ok()) return limit.status();
   launch_limit_ = *std::move(limit);
   return absl::OkStatus();
+}
+
+void HostProcess::EndWork(uint64_t session, std::shared_ptr<SessionDesk> desk,
+                          const std::string& why) {
+  MutexLock lock(&ending_mu_);
+  absl::Status status;
+  if (launch_limit_ == nullptr) {
+    status = LimitLaunches(session, absl::InfiniteDuration(), std::move(desk));
+  }
+  if (status.ok()) return launch_limit_->EndNow(why);
+  LogError("the session cannot be ended: ", status.message());
 }
 
 absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
@@ -283,7 +295,10 @@ void HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds, Opened
                                                    : absl::Milliseconds(open.launch_limit_ms()));
   }
   if (!shares() && open.launch_limit_ms() != 0 && !open.reader()) {
-    if (auto limited = LimitLaunches(open, *desk); !limited.ok()) return done(limited, nullptr);
+    MutexLock lock(&ending_mu_);
+    const auto limited =
+        LimitLaunches(open.session(), absl::Milliseconds(open.launch_limit_ms()), *desk);
+    if (!limited.ok()) return done(limited, nullptr);
   }
   (*desk)->Do([this, at = desk->get(), open, fds = std::move(fds),
                done = std::move(done)](ProcessSession* session) mutable {
@@ -351,7 +366,15 @@ absl::Status HostProcess::OpenRing(SessionDesk* desk, const OpenWorker& open,
   options.devices = Devices(*session);
   options.shared = shares();
   options.share = session->share;
-  if (shares()) options.on_fault = [this] { OnFault(); };
+  if (shares()) {
+    options.on_fault = [this] { OnFault(); };
+  } else {
+    // The desk has the ring session that has this.
+    options.end_work = [this, number = open.session(),
+                        weak = desk->weak_from_this()](const std::string& why) {
+      if (auto at = weak.lock()) EndWork(number, std::move(at), why);
+    };
+  }
   options.control_fd = options_.control_fd;
   options.arenas = &arenas_;
   options.output = shares() ? nullptr : options_.output;

@@ -17,12 +17,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
@@ -126,8 +128,11 @@ class HostProcess {
   absl::Status OpenDevices(const warpline_internal::PrepareWorker& prepare);
   absl::Status WatchKernels();
   // Has a session of a process of its own end when a launch takes too long.
-  absl::Status LimitLaunches(const warpline_internal::OpenWorker& open,
-                             std::shared_ptr<SessionDesk> desk);
+  absl::Status LimitLaunches(uint64_t session, absl::Duration most,
+                             std::shared_ptr<SessionDesk> desk)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(ending_mu_);
+  // Such a session is to end, since its work does not. On any thread.
+  void EndWork(uint64_t session, std::shared_ptr<SessionDesk> desk, const std::string& why);
   // A session has failed. On any thread.
   void OnFault();
   // These run where the session's tasks do.
@@ -153,8 +158,10 @@ class HostProcess {
   absl::Duration context_time_;
   size_t opened_ = 0;
   ArenaBook arenas_;
+  Mutex ending_mu_;  // Taken before no other lock but those of the limit.
+  // Null where the device is shared, and where nothing is limited and no work had to be ended.
+  std::unique_ptr<LaunchLimit> launch_limit_ ABSL_GUARDED_BY(ending_mu_);
   absl::flat_hash_map<uint64_t, std::shared_ptr<SessionDesk>> sessions_;
-  std::unique_ptr<LaunchLimit> launch_limit_;  // Null where nothing is shared or limited.
 };
 
 }  // namespace warpline::worker

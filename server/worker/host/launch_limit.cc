@@ -54,6 +54,12 @@ LaunchLimit::~LaunchLimit() {
   if (thread_.joinable()) thread_.join();
 }
 
+void LaunchLimit::EndNow(const std::string& why) {
+  MutexLock lock(&mu_);
+  if (why_.empty()) why_ = why;
+  changed_.NotifyAll();
+}
+
 bool LaunchLimit::SleepFor(absl::Duration time) {
   const absl::Time until = SteadyNow() + time;
   MutexLock lock(&mu_);
@@ -63,18 +69,28 @@ bool LaunchLimit::SleepFor(absl::Duration time) {
   return !stop_;
 }
 
-void LaunchLimit::Run() {
+std::string LaunchLimit::AwaitReason() {
   const absl::Duration every = std::clamp(limit_ / kLooksOfLimit, kShortest, kLongest);
-  while (SleepFor(every)) {
+  for (;;) {
+    {
+      MutexLock lock(&mu_);
+      while (limit_ == absl::InfiniteDuration() && !stop_ && why_.empty()) changed_.Wait(&mu_);
+      if (!stop_ && why_.empty()) changed_.WaitWithTimeout(&mu_, every);
+      if (stop_) return "";
+      if (!why_.empty()) return why_;
+    }
     if (SteadyNow() - session_.stalled_since() < limit_) continue;
-    const std::string why =
-        absl::StrCat("a launch of this session took longer than ", absl::FormatDuration(limit_),
-                     ", which is what its lease allows");
-    LogWarning("the session is ended: ", why);
-    session_.fail(why);
-    if (SleepFor(grace_)) session_.end();
-    return;
+    return absl::StrCat("a launch of this session took longer than ", absl::FormatDuration(limit_),
+                        ", which is what its lease allows");
   }
+}
+
+void LaunchLimit::Run() {
+  const std::string why = AwaitReason();
+  if (why.empty()) return;
+  LogWarning("the session is ended: ", why);
+  session_.fail(why);
+  if (SleepFor(grace_)) session_.end();
 }
 
 }  // namespace warpline::worker

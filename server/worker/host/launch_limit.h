@@ -1,5 +1,5 @@
 // Ends a session that has a process of its own when its work on the device takes longer than one
-// launch of its lease may.
+// launch of its lease may, or when it is told so.
 //
 // A kernel in a context of its own ends with its process alone. So the client is told first, with
 // CUDA_ERROR_LAUNCH_TIMEOUT, and then the server, which ends the process. On a device that sessions
@@ -36,6 +36,7 @@ struct LimitedSession {
 LimitedSession LimitedSessionOf(std::shared_ptr<SessionDesk> desk, std::function<void()> end);
 
 // Thread-safe. Looks from a thread of its own, until the session is over the limit or this ends.
+// With an infinite limit it looks at nothing and waits for EndNow().
 class LaunchLimit {
  public:
   // `grace` is what the client has to hear why it fails. RESOURCE_EXHAUSTED without a thread.
@@ -46,10 +47,15 @@ class LaunchLimit {
   LaunchLimit& operator=(const LaunchLimit&) = delete;
   ~LaunchLimit();
 
+  // The session is to end, with why in words for its client. Does not wait.
+  void EndNow(const std::string& why);
+
  private:
   LaunchLimit(LimitedSession session, absl::Duration limit, absl::Duration grace)
       : session_(std::move(session)), limit_(limit), grace_(grace) {}
   void Run();
+  // Returns why the session is to end; empty when this is to end.
+  std::string AwaitReason();
   // False when this is to end.
   bool SleepFor(absl::Duration time);
 
@@ -59,6 +65,7 @@ class LaunchLimit {
   Mutex mu_;
   CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::string why_ ABSL_GUARDED_BY(mu_);  // EndNow() sets it.
   std::thread thread_;
 };
 

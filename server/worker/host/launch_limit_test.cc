@@ -66,5 +66,18 @@ TEST(LaunchLimitTest, ASessionThatEndsMeanwhileIsNotEndedAgain) {
   EXPECT_EQ(fake.ended, 0);
 }
 
+TEST(LaunchLimitTest, ItEndsASessionThatIsToEnd) {
+  FakeSession fake;
+  const auto limit =
+      LaunchLimit::Start(fake.session(), absl::InfiniteDuration(), absl::ZeroDuration());
+  ASSERT_TRUE(limit.ok());
+  (*limit)->EndNow("its stream was cancelled");
+  (*limit)->EndNow("again");
+  while (fake.ended == 0) std::this_thread::yield();
+  EXPECT_EQ(fake.failed, 1);
+  EXPECT_EQ(fake.looks, 0);
+  EXPECT_EQ(fake.why, "its stream was cancelled");
+}
+
 }  // namespace
 }  // namespace warpline::worker

@@ -152,6 +152,10 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   if (open.guard() != 0) session.arenas = options.arenas;
   session.gates = ring->gates_.get();
   session.on_fault = std::move(options.on_fault);
+  session.end_work = std::move(options.end_work);
+  if (!session.end_work) {
+    session.end_work = [ring = ring.get()](const std::string& why) { ring->EndKernels(why); };
+  }
   session.adopt_executors = !FewProcessors();
   session.shares_device = options.shared;
   auto hosted = HostedSession::Create(std::move(session));

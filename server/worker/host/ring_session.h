@@ -50,8 +50,9 @@ class RingSession {
     const ArenaBook* arenas = nullptr;
     // The session's part of the device's multiprocessors (dispatch::SessionGates); may be null.
     std::shared_ptr<const std::atomic<uint32_t>> share;
-    // See HostedSession::Options.
+    // See HostedSession::Options. Without `end_work`, EndKernels() is called.
     std::function<void()> on_fault;
+    std::function<void(const std::string& why)> end_work;
   };
 
   // `open` and `fds` are what OpenWorker says; `memory` is borrowed. INVALID_ARGUMENT for wrong

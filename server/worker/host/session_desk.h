@@ -27,7 +27,7 @@ namespace warpline::worker {
 // Shared by its owner, its thread and whoever watches it. Do() and DoLast() belong to the thread
 // that receives messages, WithRing() is for any thread, and the rest is for tasks. The server
 // bounds what waits here: it has one question of each kind about a session under way.
-class SessionDesk {
+class SessionDesk : public std::enable_shared_from_this<SessionDesk> {
  public:
   // Gets the session that the desk is for, which tasks alone touch.
   using Task = absl::AnyInvocable<void(ProcessSession*)>;

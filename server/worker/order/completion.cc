@@ -97,6 +97,8 @@ void Completion::TellFault(uint64_t seq, CommandId id, CudaResult result, std::s
 // For the client what is complete has succeeded, unless it has heard of an error before.
 void Completion::FailUnasked(CudaResult result, std::string_view why) {
   if (fault() != CudaResult::kSuccess) return;
+  // A client that has heard of it may ask for its memory at once.
+  if (parts_.recorder != nullptr) parts_.recorder->OnFault();
   TellFault(0, CommandId::kStreamSync, result, why);
   SetFault(result);
 }

@@ -69,6 +69,7 @@ HostedSession::HostedSession(Options options)
                       .naps = &naps_,
                       .pointers = pointers_.has_value() ? &*pointers_ : nullptr,
                       .gates = options.gates,
+                      .end_work = options.end_work,
                       .log = &log_,
                       .adopts_executors = options.adopt_executors,
                       .shares_device = options.shares_device}),

@@ -82,6 +82,8 @@ class HostedSession {
     const dispatch::SessionGates* gates = nullptr;
     // See Completion::Parts.
     std::function<void()> on_fault;
+    // See ExecutorHost.
+    std::function<void(const std::string& why)> end_work;
     // True if the caller of Decode() also calls LookAfterExecutor(), often.
     bool adopt_executors = false;
     // The devices are shared with other sessions of the process, which does not look into images.
