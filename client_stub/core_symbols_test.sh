@@ -20,7 +20,7 @@ if [[ -n $not_exported ]]; then
   exit 1
 fi
 # The linker also shows std::string's own functions, which are the same everywhere.
-own='warpline_core_attach|warpline_memory_readback|warpline_library_find|warpline_library_call|warpline_library_ask|malloc|free|calloc|realloc|memalign|aligned_alloc|posix_memalign|valloc'
+own='warpline_core_attach|warpline_memory_readback|warpline_stream_wait|warpline_event_wait|warpline_stream_cancel|warpline_library_find|warpline_library_call|warpline_library_ask|malloc|free|calloc|realloc|memalign|aligned_alloc|posix_memalign|valloc'
 own+='|pvalloc|malloc_usable_size|arc4random'
 own+='|__open64_2|__open_2|__openat64_2|__openat_2|accept|accept4|dup|epoll_create'
 own+='|epoll_create1|eventfd|fcntl|fcntl64|fopen|fopen64|getaddrinfo|getifaddrs|if_indextoname'

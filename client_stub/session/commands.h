@@ -18,6 +18,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "common/cuda/box.h"
 #include "common/cuda/cuda_result.h"
 #include "proto/frames.h"
@@ -82,8 +84,14 @@ class Commands {
                        CommandTraits<Command>::kBodyBytes);
   }
 
-  // The same in two steps: where it is asked for, that leaves now, so that the answer does not wait
-  // for what is sent afterwards.
+  // Returns when `done`, which reads memory only, is true: success, or the error of the session as
+  // soon as it is lost. kTimeout after `limit`; nothing has changed then, and nothing was asked of
+  // the server. Counted, and with errors, as a call.
+  virtual CudaResult WatchWithin(WaitKind kind, absl::Duration limit,
+                                 absl::FunctionRef<bool()> done) = 0;
+
+  // Does what Await() does in two steps: where it is asked for, that leaves now, so that the answer
+  // does not wait for what is sent afterwards.
   template <typename Command>
   std::unique_ptr<AnnouncedWait> Announce(WaitKind kind, uint64_t stream, uint64_t seq,
                                           const Command& command) {

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 exports "$shim" >"$work/shim"
 grep -qx cuGetProcAddress_v2 "$work/shim" || fail "cuGetProcAddress_v2 is not exported"
-! grep -v '^cu' "$work/shim" | grep -Eqvx 'warpline(MemoryReadback|Library(Find|Call|Ask))' ||
+! grep -v '^cu' "$work/shim" | grep -Eqvx 'warpline(MemoryReadback|StreamWait|EventWait|StreamCancel|Library(Find|Call|Ask))' ||
   fail "exports more than the driver API"
 
 # A sanitizer's runtime comes on top.

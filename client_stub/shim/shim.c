@@ -77,6 +77,9 @@ static const struct warpline_shim g_shim = {WARPLINE_SHIM_ABI_VERSION, kCount, g
 
 /* The core's functions for calls that are not part of the driver API. */
 static int (*g_readback)(void*, unsigned long long, size_t);
+static int (*g_stream_wait)(void*, double);
+static int (*g_event_wait)(void*, double);
+static int (*g_stream_cancel)(void*, unsigned);
 static warpline_library_find_t g_library_find;
 static warpline_library_call_t g_library_call;
 static warpline_library_ask_t g_library_ask;
@@ -157,6 +160,9 @@ static int LoadCore(void** table) {
     return 0;
   }
   g_readback = (int (*)(void*, unsigned long long, size_t))dlsym(core, "warpline_memory_readback");
+  g_stream_wait = (int (*)(void*, double))dlsym(core, "warpline_stream_wait");
+  g_event_wait = (int (*)(void*, double))dlsym(core, "warpline_event_wait");
+  g_stream_cancel = (int (*)(void*, unsigned))dlsym(core, "warpline_stream_cancel");
   g_library_find = (warpline_library_find_t)dlsym(core, "warpline_library_find");
   g_library_call = (warpline_library_call_t)dlsym(core, "warpline_library_call");
   g_library_ask = (warpline_library_ask_t)dlsym(core, "warpline_library_ask");
@@ -188,6 +194,21 @@ static int Bound(void) {
 int warplineMemoryReadback(void* dst, unsigned long long src, size_t bytes);
 int warplineMemoryReadback(void* dst, unsigned long long src, size_t bytes) {
   return Bound() && g_readback != NULL ? g_readback(dst, src, bytes) : kSystemNotReady;
+}
+
+int warplineStreamWait(void* stream, double seconds);
+int warplineStreamWait(void* stream, double seconds) {
+  return Bound() && g_stream_wait != NULL ? g_stream_wait(stream, seconds) : kSystemNotReady;
+}
+
+int warplineEventWait(void* event, double seconds);
+int warplineEventWait(void* event, double seconds) {
+  return Bound() && g_event_wait != NULL ? g_event_wait(event, seconds) : kSystemNotReady;
+}
+
+int warplineStreamCancel(void* stream, unsigned flags);
+int warplineStreamCancel(void* stream, unsigned flags) {
+  return Bound() && g_stream_cancel != NULL ? g_stream_cancel(stream, flags) : kSystemNotReady;
 }
 
 /* See client_stub/shim/library_abi.h. */

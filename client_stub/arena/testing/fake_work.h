@@ -45,6 +45,9 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
   CudaResult CopyArrayOut(const cmd::CopyFromArray&, const BoxPlace&, bool, uint64_t*) override {
     return CudaResult::kNotSupported;
   }
+  CudaResult WatchWithin(WaitKind, absl::Duration, absl::FunctionRef<bool()>) override {
+    return CudaResult::kNotSupported;
+  }
   uint64_t last_seq() const override { return last_seq_.load(); }
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}

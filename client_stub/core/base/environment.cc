@@ -67,6 +67,9 @@ Environment ReadEnvironment() {
   if (absl::SimpleAtod(Variable("WARPLINE_RESUME_SECONDS"), &seconds) && seconds >= 0) {
     environment.resume = absl::Seconds(seconds);
   }
+  if (absl::SimpleAtod(Variable("WARPLINE_WAIT_SECONDS"), &seconds) && seconds >= 0) {
+    environment.wait_limit = absl::Seconds(seconds);
+  }
   const std::string transfer = Variable("WARPLINE_TRANSFER");
   environment.transfer = transfer != "0" && transfer != "relay";
   environment.relays = transfer != "0" && transfer != "local";

@@ -14,6 +14,8 @@
 //                             dialling
 //   WARPLINE_CONNECT_TIMEOUT  for how many seconds cuInit waits for a connection (5)
 //   WARPLINE_RESUME_SECONDS   how long a lost connection is tried again (30; 0: not at all)
+//   WARPLINE_WAIT_SECONDS     how long a call waits for the device before it returns
+//                             CUDA_ERROR_TIMEOUT (for ever)
 //   WARPLINE_TRANSFER         where the session may go on once it is open: "local", through shared
 //                             memory or a socket of this host; "relay"; "0", nowhere; else wherever
 //                             it can
@@ -55,6 +57,8 @@ struct Environment {
   std::string slice;
   absl::Duration connect_timeout = absl::Seconds(5);
   absl::Duration resume = absl::Seconds(30);
+  // How long a call that synchronizes waits for the device.
+  absl::Duration wait_limit = absl::InfiniteDuration();
   bool transfer = true;  // To another address of this host.
   bool relays = true;    // Over UCX.
   bool share_memory = true;

@@ -15,10 +15,10 @@ class EnvironmentTest : public testing::Test {
  protected:
   void Set(const char* name, const char* value) { setenv(name, value, 1); }
   void TearDown() override {
-    for (const char* name :
-         {"WARPLINE_ENDPOINT", "WARPLINE_CONNECT_TIMEOUT", "WARPLINE_DRIVER_VERSION",
-          "WARPLINE_STAT", "CUDA_LAUNCH_BLOCKING", "WARPLINE_TOKEN_FILE", "WARPLINE_TIER",
-          kLeaseFolderVariable, kLeaseKeyVariable, "CUDA_VISIBLE_DEVICES"}) {
+    for (const char* name : {"WARPLINE_ENDPOINT", "WARPLINE_CONNECT_TIMEOUT",
+                             "WARPLINE_DRIVER_VERSION", "WARPLINE_STAT", "CUDA_LAUNCH_BLOCKING",
+                             "WARPLINE_TOKEN_FILE", "WARPLINE_TIER", "WARPLINE_WAIT_SECONDS",
+                             kLeaseFolderVariable, kLeaseKeyVariable, "CUDA_VISIBLE_DEVICES"}) {
       unsetenv(name);
     }
   }
@@ -30,6 +30,7 @@ TEST_F(EnvironmentTest, DefaultsWithoutVariables) {
   EXPECT_EQ(environment.connect_timeout, absl::Seconds(5));
   EXPECT_EQ(environment.driver_version, 13000);
   EXPECT_FALSE(environment.launch_blocking);
+  EXPECT_EQ(environment.wait_limit, absl::InfiniteDuration());
 }
 
 TEST_F(EnvironmentTest, ReadsItsVariables) {
@@ -37,6 +38,7 @@ TEST_F(EnvironmentTest, ReadsItsVariables) {
   Set(kLeaseKeyVariable, "key");
   Set("CUDA_VISIBLE_DEVICES", "2, 0,x");
   Set("WARPLINE_CONNECT_TIMEOUT", "0.25");
+  Set("WARPLINE_WAIT_SECONDS", "1.5");
   Set("WARPLINE_DRIVER_VERSION", "12080");
   Set("WARPLINE_STAT", "/dev/null");
   Set("CUDA_LAUNCH_BLOCKING", "1");
@@ -45,6 +47,7 @@ TEST_F(EnvironmentTest, ReadsItsVariables) {
   EXPECT_EQ(environment.lease_key, "key");
   EXPECT_EQ(environment.visible.device, "2,0");
   EXPECT_EQ(environment.connect_timeout, absl::Milliseconds(250));
+  EXPECT_EQ(environment.wait_limit, absl::Milliseconds(1500));
   EXPECT_EQ(environment.driver_version, 12080);
   EXPECT_EQ(environment.stat, "/dev/null");
   EXPECT_TRUE(environment.launch_blocking);
@@ -76,9 +79,11 @@ TEST_F(EnvironmentTest, AHeldLeaseStandsForVariablesThatAreNotSet) {
 
 TEST_F(EnvironmentTest, NumbersThatDoNotParseLeaveTheDefault) {
   Set("WARPLINE_CONNECT_TIMEOUT", "soon");
+  Set("WARPLINE_WAIT_SECONDS", "-1");
   Set("WARPLINE_DRIVER_VERSION", "-3");
   const Environment environment = ReadEnvironment();
   EXPECT_EQ(environment.connect_timeout, absl::Seconds(5));
+  EXPECT_EQ(environment.wait_limit, absl::InfiniteDuration());
   EXPECT_EQ(environment.driver_version, 13000);
 }
 

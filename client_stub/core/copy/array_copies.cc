@@ -5,6 +5,7 @@
 #include "client_stub/core/copy/arrays.h"
 #include "client_stub/core/memory/host_memory.h"
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/limited_waits.h"
 #include "client_stub/core/stream/streams.h"
 #include "proto/frames.h"
 
@@ -44,6 +45,7 @@ CUresult ReceiveArray(Stream* stream, const BoxPlace& to, const CopyEnd& from,
   void* const target = reinterpret_cast<void*>(to.address);
   const bool pinned = BoxSpan(to, extent, &span) && runtime().host_memory->Contains(target, span);
   const bool wait = completion == Completion::kSynchronous || !pinned;
+  if (wait) WARPLINE_TRY(AwaitTurn(*stream));
   const cmd::CopyFromArray command = {stream->wire, from.array->wire, from.x,        from.y,
                                       from.z,       extent.width,     extent.height, extent.depth};
   const CUresult result = ToCu(runtime().commands->CopyArrayOut(command, to, wait, &seq));

@@ -15,6 +15,7 @@
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
 #include "client_stub/core/stream/host_calls.h"
+#include "client_stub/core/stream/limited_waits.h"
 #include "client_stub/core/stream/streams.h"
 #include "proto/frames.h"
 
@@ -159,6 +160,7 @@ bool MayTake(const Stream& stream, uint64_t to, uint64_t from, uint64_t bytes) {
 
 CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool wait) {
   WARPLINE_TRY(CheckSendable(stream));
+  if (wait) WARPLINE_TRY(AwaitTurn(*stream));
   if (wait && MayBeStaged(stream) && runtime().bulk_copies->PaysOut(bytes)) {
     uint64_t done;
     WARPLINE_TRY(runtime().bulk_copies->CopyOut(stream, to, from, bytes, &done));
@@ -255,6 +257,7 @@ CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
   void* const target = reinterpret_cast<void*>(to.address);
   const bool pinned = BoxSpan(to, extent, &span) && runtime().host_memory->Contains(target, span);
   const bool wait = completion == Completion::kSynchronous || !pinned;
+  if (wait) WARPLINE_TRY(AwaitTurn(*stream));
   const CUresult result =
       ToCu(runtime().commands->CopyBoxOut(stream->wire, to, from, extent, wait, &seq));
   NoteSent(stream, seq, Notice::kNoticed);
@@ -355,6 +358,7 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
       return CaptureCopy(stream, LinearCopy(kDevice, to, kHost, address, bytes));
     }
   }
+  if (completion == Completion::kSynchronous) WARPLINE_TRY(AwaitTurn(*stream));
   WARPLINE_TRY(AwaitSource(from, bytes));
   WARPLINE_TRY(runtime().pinned->BeforeCopy(to, {static_cast<const char*>(from), bytes}));
   const HostMemory::Use use(runtime().host_memory, address);

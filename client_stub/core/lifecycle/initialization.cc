@@ -202,6 +202,7 @@ void OpenGate(OpenedInTier opened) {
     r.checked_ranges = new CheckedRanges(*r.terms, r.device_count, r.memory);
   }
   r.launch_blocking = environment().launch_blocking;
+  r.wait_limit = environment().wait_limit;
   r.gate.store(CUDA_SUCCESS, std::memory_order_release);
   atexit(CloseAtExit);
 }

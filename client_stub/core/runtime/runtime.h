@@ -21,6 +21,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "absl/time/time.h"
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/base/environment.h"
 #include "client_stub/core/runtime/device.h"
@@ -74,6 +75,8 @@ struct Runtime {
   // Called with the error of a lost session, each time that a call returns it.
   void (*explain)(CudaResult) = nullptr;
   bool launch_blocking = false;
+  // How long a call that synchronizes waits for the device (Environment::wait_limit).
+  absl::Duration wait_limit = absl::InfiniteDuration();
   // The number of captures under way (captures.h).
   std::atomic<int> captures{0};
   // Set when a legacy stream does not come before all other streams: with the first non-blocking

@@ -3,6 +3,7 @@
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
 #include "client_stub/core/stream/creations.h"
+#include "client_stub/core/stream/limited_waits.h"
 #include "client_stub/core/stream/streams.h"
 #include "client_stub/session/session.h"
 
@@ -92,6 +93,7 @@ CUresult SynchronizeEvent(Event* event) {
   const uint64_t stream = event->stream.load(std::memory_order_acquire);
   const uint64_t seq = event->seq.load(std::memory_order_acquire);
   if (seq == 0 || commands.Retired(stream, seq)) return FoundComplete();
+  if (WaitsAreLimited()) return AwaitCommand(stream, seq, runtime().wait_limit);
   return Waited(commands.Await(WaitKind::kSynchronize, stream, seq, cmd::EventSync{event->wire}));
 }
 

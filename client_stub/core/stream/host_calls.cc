@@ -56,6 +56,13 @@ void HostCalls::RunSoon(CUhostFn function, void* data) {
   if (token != 0) OnDue(token);
 }
 
+void HostCalls::Cancel(uint64_t wire) {
+  MutexLock lock(&mu_);
+  for (auto& [token, call] : calls_) {
+    if (call.in_stream && call.wire == wire) call.cancelled = true;
+  }
+}
+
 void HostCalls::Forget(uint64_t token) {
   MutexLock lock(&mu_);
   FinishLocked(token);
@@ -121,7 +128,8 @@ void HostCalls::Run() {
       if (it == calls_.end()) continue;
       call = it->second;
     }
-    const CudaResult error = status_->error();
+    CudaResult error = status_->error();
+    if (error == CudaResult::kSuccess && call.cancelled) error = kCancelled;
     // At the process's end no code of the application runs any more.
     if (error != CudaResult::kDeinitialized) {
       if (call.callback != nullptr) {

@@ -27,6 +27,8 @@ class HostCalls {
     CUstream stream = nullptr;            // The stream that `callback` is told.
     void* data = nullptr;
     bool in_stream = true;  // A stream waits for the call.
+    uint64_t wire = 0;      // The number of that stream.
+    bool cancelled = false;
   };
 
   // `session` is borrowed and must outlive this object.
@@ -37,6 +39,8 @@ class HostCalls {
   uint64_t Add(const Call& call);
   // Calls `function` on the thread that runs them, in no stream's order.
   void RunSoon(CUhostFn function, void* data);
+  // Calls of the stream that have not begun are not made. Callbacks are told kCancelled instead.
+  void Cancel(uint64_t wire);
   // Forgets a call whose command was not sent.
   void Forget(uint64_t token);
 

@@ -105,7 +105,9 @@ Operation Translate(const CUstreamBatchMemOpParams& from) {
 }  // namespace
 
 CUresult SendHostCall(Stream* stream, const HostCalls::Call& call) {
-  const uint64_t token = runtime().host_calls->Add(call);
+  HostCalls::Call of_stream = call;
+  of_stream.wire = stream->wire;
+  const uint64_t token = runtime().host_calls->Add(of_stream);
   if (token == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = SendOn(stream, cmd::HostCall{stream->wire, token});
   if (result != CUDA_SUCCESS) runtime().host_calls->Forget(token);

@@ -10,6 +10,7 @@
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/capture_state.h"
 #include "client_stub/core/stream/creations.h"
+#include "client_stub/core/stream/limited_waits.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -272,6 +273,7 @@ CUresult SynchronizeStream(Stream* stream) {
   Commands& commands = *runtime().commands;
   const uint64_t last = stream->last_seq.load(std::memory_order_acquire);
   if (SeemsComplete(stream)) return FoundComplete();
+  if (WaitsAreLimited()) return AwaitStream(*stream, runtime().wait_limit);
   if (!ComesAloneOrLast(*stream)) {
     return Waited(commands.Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
   }
@@ -296,6 +298,7 @@ CUresult SynchronizeDevice(const Device& device) {
   if (!runtime().several_devices() || commands.Retired(kNoStream, commands.last_seq())) {
     return SynchronizeSession();
   }
+  if (WaitsAreLimited()) return AwaitDevice(device, runtime().wait_limit);
   return Waited(commands.Call(WaitKind::kSynchronize, cmd::DeviceSync{device.number, 0}));
 }
 
@@ -303,6 +306,7 @@ CUresult SynchronizeSession() {
   Commands& commands = *runtime().commands;
   const uint64_t last = commands.last_seq();
   if (commands.Retired(kNoStream, last)) return FoundComplete();
+  if (WaitsAreLimited()) return AwaitCommand(kNoStream, last, runtime().wait_limit);
   return Waited(commands.Await(WaitKind::kSynchronize, kNoStream, last, cmd::ContextSync{}));
 }
 

@@ -80,6 +80,10 @@ class FakeCommands : public Commands {
                         const BoxExtent& extent, bool wait, uint64_t* seq) override;
   CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                           uint64_t* seq) override;
+  // Time does not pass here: what is not done takes too long.
+  CudaResult WatchWithin(WaitKind, absl::Duration, absl::FunctionRef<bool()> done) override {
+    return done() ? CudaResult::kSuccess : CudaResult::kTimeout;
+  }
   uint64_t last_seq() const override;
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}

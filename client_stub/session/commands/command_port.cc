@@ -1,10 +1,13 @@
 #include "client_stub/session/commands/command_port.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "client_stub/session/status/session_log.h"
+#include "client_stub/session/waits/limited_wait.h"
 #include "client_stub/session/waits/one_shot.h"
 #include "client_stub/session/waits/wait_spin.h"
 #include "common/log/log.h"
@@ -15,14 +18,6 @@ namespace {
 
 // The size of one CopyFromDevice; longer copies are several.
 constexpr uint64_t kMaxCopyOut = 1ull << 30;
-
-// A thread that waits for the board is woken by the report, or else looks again after a nap, for a
-// report that was pushed out by another one and comes through the server alone. The naps grow with
-// the wait, and begin so short that the processor is not put to a sleep from which it takes long to
-// wake: that would be most of the delay of a wait of some milliseconds.
-constexpr absl::Duration kShortestNap = absl::Microseconds(100);
-constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
-constexpr int kNapsOfWait = 64;
 
 // For counters that only the holder of a lock writes: uses no locked instruction.
 void AddUnshared(std::atomic<uint64_t>* counter) {
@@ -37,7 +32,8 @@ void AddShared(std::atomic<uint64_t>* counter) { counter->fetch_add(1, std::memo
 
 }  // namespace
 
-CommandPort::CommandPort(LogBudget* log) : log_(log), spin_(ChooseWaitSpin()) {}
+CommandPort::CommandPort(LogBudget* log, std::function<absl::Time()> now)
+    : log_(log), spin_(ChooseWaitSpin()), now_(std::move(now)) {}
 
 void CommandPort::SetTerms(uint32_t version, uint64_t window_bytes, uint64_t window_commands) {
   version_ = version;
@@ -148,13 +144,14 @@ CudaResult CommandPort::Finish(WaitKind kind, ReplyWaiter* waiter) {
   return result == CudaResult::kSuccess && TakesDeferred(kind) ? errors_.TakeDeferred() : result;
 }
 
+// A thread that waits for the board is woken by the report, or else looks again after a nap, for a
+// report that was pushed out by another one and comes through the server alone.
 void CommandPort::Watch(uint64_t stream, uint64_t seq) {
   const auto over = [&] { return Retired(stream, seq) || errors_.error() != CudaResult::kSuccess; };
   if (!channel_.Drive(over, absl::FromChrono(spin_))) SpinUntil(spin_, over);
-  const auto begin = std::chrono::steady_clock::now();
+  const LimitedWait wait(now_(), absl::InfiniteDuration());
   while (!over()) {
-    const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - begin);
-    const absl::Duration nap = std::clamp(waited / kNapsOfWait, kShortestNap, kLongestNap);
+    const absl::Duration nap = wait.NapAt(now_());
     // Nothing more comes to the board then, and the missing replies are about to come here.
     if (shared_board_.IsAhead(stream, seq)) {
       channel_.Drive(over, absl::FromChrono(spin_));
@@ -163,6 +160,24 @@ void CommandPort::Watch(uint64_t stream, uint64_t seq) {
       shared_board_.Sleep(stream, seq, nap, over);
     }
   }
+}
+
+// Naps instead of waiting for a reply: a reply that comes too late would have to be given up, and
+// each further try would be one more command on its way. The worker reports unasked.
+CudaResult CommandPort::WatchWithin(WaitKind kind, absl::Duration limit,
+                                    absl::FunctionRef<bool()> done) {
+  CountWait(kind, CommandId::kStreamSync);
+  const auto over = [&] { return done() || errors_.error() != CudaResult::kSuccess; };
+  const absl::Duration spin = std::min(absl::FromChrono(spin_), limit);
+  if (!channel_.Drive(over, spin)) SpinUntil(absl::ToChronoNanoseconds(spin), over);
+  const bool is_over = AwaitWithin(limit - spin, now_, over, [](absl::Duration nap) {
+    const timespec time = absl::ToTimespec(nap);
+    nanosleep(&time, nullptr);
+  });
+  errors_.WriteOutput();
+  if (errors_.error() != CudaResult::kSuccess) return errors_.error();
+  if (!is_over) return CudaResult::kTimeout;
+  return TakesDeferred(kind) ? errors_.TakeDeferred() : CudaResult::kSuccess;
 }
 
 CudaResult CommandPort::WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,

@@ -9,10 +9,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "client_stub/session/commands.h"
 #include "client_stub/session/commands/command_queue.h"
 #include "client_stub/session/commands/completion_board.h"
@@ -24,6 +27,7 @@
 #include "common/cuda/box.h"
 #include "common/cuda/cuda_result.h"
 #include "common/log/log_budget.h"
+#include "common/steady_time.h"
 #include "proto/wire.h"
 #include "transport/channel_loop.h"
 
@@ -32,14 +36,16 @@ namespace warpline::stub {
 // Thread-safe.
 class CommandPort final : public Commands {
  public:
-  // `log`, with the kinds of session_log.h, is borrowed.
-  explicit CommandPort(LogBudget* log);
+  // `log`, with the kinds of session_log.h, is borrowed. Waits with a deadline go by `now`.
+  explicit CommandPort(LogBudget* log, std::function<absl::Time()> now = &SteadyNow);
 
   // Returns false when there is no memory for commands; nothing may be sent then.
   bool ok() const { return queue_.ok(); }
   // Sets the terms of the welcome. Called once, before the first command.
   void SetTerms(uint32_t version, uint64_t window_bytes, uint64_t window_commands);
 
+  CudaResult WatchWithin(WaitKind kind, absl::Duration limit,
+                         absl::FunctionRef<bool()> done) override;
   CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                      uint64_t* seq) override;
   CudaResult CopyStaged(uint64_t stream, void* dst, const void* staged, uint64_t src,
@@ -107,6 +113,7 @@ class CommandPort final : public Commands {
 
   LogBudget* const log_;
   const std::chrono::nanoseconds spin_;
+  const std::function<absl::Time()> now_;
   uint32_t version_ = 0;  // Constant once SetTerms() was called.
   std::atomic<bool> said_unknown_{false};
   Counters counters_;
