@@ -7,6 +7,7 @@
   lib/driver/      what NVIDIA's libraries find as libcuda.so.1 in a worker
   lib/warpline/    private copies of every library that core and server need outside glibc
   include/         warpline.h, what libcuda.so.1 offers beyond CUDA
+  python/          warpline.py, the same for programs in Python
   bin/             the server's programs and the command line tool; bin/examples, bin/warpline_bench
   licenses/        of everything that was copied
 
@@ -144,6 +145,7 @@ def add_programs(out, bazel_bin):
         copy(bazel_bin / "examples" / name, out / "bin/examples" / name)
     shutil.copyfile(listing, out / "bin/examples/programs.txt")
     copy(ROOT / "client_stub/warpline.h", out / "include/warpline.h")
+    copy(ROOT / "client_stub/warpline.py", out / "python/warpline.py")
     chaos = bazel_bin / "tests/chaos/long_program"
     if chaos.is_file():
         copy(chaos, out / "bin/long_program")

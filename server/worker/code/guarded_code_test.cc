@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
+#include "guard/guard.h"
 #include "proto/guard.h"
 #include "server/device/device.h"
 #include "server/worker/memory/small_copies.h"
@@ -84,6 +85,18 @@ constexpr char kText[] = R"(.version 8.0
   movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;
   ret;
 }
+.visible .entry spins(.param .u64 word)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [word];
+again:
+  ld.volatile.global.u32 %r1, [%rd1];
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 bra again;
+  ret;
+}
 .visible .entry jumps(.param .u64 target)
 {
   .reg .b64 %rd<2>;
@@ -126,18 +139,29 @@ class GuardedCodeTest : public testing::TestWithParam<GuardMode> {
   device::Modules& modules() { return *code_->modules(0); }
 
   void Run(const std::string& name, uint64_t argument, uint32_t threads = 1) {
+    device::EventId event{};
+    ASSERT_NO_FATAL_FAILURE(
+        Launch(name, argument, threads, /*stop=*/0, device::kLegacyStream, &event));
+    Await(event);
+  }
+
+  // `*event` is recorded behind the kernel.
+  void Launch(const std::string& name, uint64_t argument, uint32_t threads, uint32_t stop,
+              device::StreamId stream, device::EventId* event) {
     device::KernelId kernel{};
     ASSERT_EQ(modules().FindKernel(module_, name, &kernel), CudaResult::kSuccess);
     const device::LaunchConfig config = {{1, 1, 1}, {threads, 1, 1}, 0};
     std::string params(reinterpret_cast<const char*>(&argument), sizeof(argument));
-    modules().added_parameter()->AddTo(&params, config, /*stop=*/0);
+    modules().added_parameter()->AddTo(&params, config, stop);
     ASSERT_EQ(context().Launch(kernel, config,
                                {reinterpret_cast<const std::byte*>(params.data()), params.size()},
-                               device::kLegacyStream),
+                               stream),
               CudaResult::kSuccess);
-    device::EventId event{};
-    ASSERT_EQ(context().CreateEvent(2, &event), CudaResult::kSuccess);
-    ASSERT_EQ(context().RecordEvent(event, device::kLegacyStream), CudaResult::kSuccess);
+    ASSERT_EQ(context().CreateEvent(2, event), CudaResult::kSuccess);
+    ASSERT_EQ(context().RecordEvent(*event, stream), CudaResult::kSuccess);
+  }
+
+  void Await(device::EventId event) {
     CudaResult result;
     while ((result = context().QueryEvent(event)) == CudaResult::kNotReady) {
       std::this_thread::yield();
@@ -336,6 +360,46 @@ TEST_P(GuardedCodeTest, AWarpThatIsNotWholeIsTheSessionsFault) {
   EXPECT_EQ(Collect(true), CudaResult::kLaunchFailed);
   EXPECT_EQ(texts_[2], "") << "once";
   EXPECT_EQ(Collect(true), CudaResult::kSuccess);
+}
+
+TEST_P(GuardedCodeTest, KernelsOfOneNumberStopAndOthersGoOn) {
+  device::KernelStops* const stops = modules().kernel_stops();
+  ASSERT_EQ(stops != nullptr, GetParam() == GuardMode::kHardened);
+  if (stops == nullptr) return;
+  const uint32_t one = stops->Take(), other = stops->Take();
+  ASSERT_NE(one, other);
+  device::StreamId stream{}, second{};
+  ASSERT_EQ(context().CreateStream(1, 0, &stream), CudaResult::kSuccess);
+  ASSERT_EQ(context().CreateStream(1, 0, &second), CudaResult::kSuccess);
+  device::EventId first_ends{}, second_ends{};
+  ASSERT_NO_FATAL_FAILURE(Launch("spins", arena_, 1, one, stream, &first_ends));
+  ASSERT_NO_FATAL_FAILURE(Launch("spins", arena_, 1, other, second, &second_ends));
+  // A pace, and numbers that come later, change nothing of that.
+  ASSERT_EQ(stops->Set(one, true), CudaResult::kSuccess);
+  Await(first_ends);
+  code_->SetNap(1000);
+  EXPECT_NE(stops->Take(), one);
+  EXPECT_EQ(context().QueryEvent(second_ends), CudaResult::kNotReady);
+  code_->SetNap(0);
+  // The stream goes on, and is stopped again.
+  ASSERT_EQ(stops->Set(one, false), CudaResult::kSuccess);
+  ASSERT_NO_FATAL_FAILURE(Launch("spins", arena_, 1, one, stream, &first_ends));
+  ASSERT_EQ(stops->Set(other, true), CudaResult::kSuccess);
+  Await(second_ends);
+  EXPECT_EQ(context().QueryEvent(first_ends), CudaResult::kNotReady);
+  ASSERT_EQ(stops->Set(one, true), CudaResult::kSuccess);
+  Await(first_ends);
+  stops->Give(other);
+  EXPECT_EQ(stops->Take(), other);
+}
+
+TEST_P(GuardedCodeTest, NumbersComeToAnEnd) {
+  device::KernelStops* const stops = modules().kernel_stops();
+  if (stops == nullptr) return;
+  for (size_t i = 1; i < guard::kPaceWords; ++i) EXPECT_NE(stops->Take(), 0u);
+  EXPECT_EQ(stops->Take(), 0u);
+  stops->Give(7);
+  EXPECT_EQ(stops->Take(), 7u);
 }
 
 TEST_P(GuardedCodeTest, WhatIsRefusedIsSaid) {
