@@ -295,9 +295,11 @@ void HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds, Opened
                                                    : absl::Milliseconds(open.launch_limit_ms()));
   }
   if (!shares() && open.launch_limit_ms() != 0 && !open.reader()) {
-    MutexLock lock(&ending_mu_);
-    const auto limited =
-        LimitLaunches(open.session(), absl::Milliseconds(open.launch_limit_ms()), *desk);
+    absl::Status limited;
+    {
+      MutexLock lock(&ending_mu_);
+      limited = LimitLaunches(open.session(), absl::Milliseconds(open.launch_limit_ms()), *desk);
+    }
     if (!limited.ok()) return done(limited, nullptr);
   }
   (*desk)->Do([this, at = desk->get(), open, fds = std::move(fds),
