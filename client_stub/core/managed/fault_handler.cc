@@ -176,9 +176,11 @@ bool Resolve(uint64_t address, bool write) {
   slot->access = {write, t_thread.runs_host_calls, t_thread.works != 0};
   const uint32_t question = NextQuestion(slot->state.load());
   slot->state.store(question);
-  SetMask(mask);
+  // A listener hears of it before a signal handler of the program can run, which may leave this one
+  // by siglongjmp(): the next fault of this thread waits for the answer.
   g_rung.fetch_add(1);
   Futex(&g_rung, FUTEX_WAKE, 1);
+  SetMask(mask);
   uint32_t state = question;
   while (state == question || state == InPhase(question, kTaken)) {
     Futex(&slot->state, FUTEX_WAIT, state);
