@@ -86,7 +86,7 @@ class SavedSessionsTest(PagingCase):
         # Their copies go through bulk connections, whose memory ends with the server.
         program = harness.start_held(self.installation, server.endpoint, PROGRAM,
                                      "--words=%d" % (1 << 20), env=self.client)
-        for _ in range(2):
+        for _ in range(4):
             harness.wait_until(lambda: self.sessions(server)[0].get("transport") == "tls",
                                lambda: "a relay\n" + server.log_tail())
             self.end(server)

@@ -558,7 +558,7 @@ absl::Status GpuServer::Start() {
   auto health = HealthListener::Start(options_.listen.health_address);
   if (!health.ok()) return health.status();
   health_ = *std::move(health);
-  host_->RestoreSaved();
+  host_->FindSaved();
   listener_ = MakeListener(MakeListenerOptions());
   std::vector<std::string> addresses = options_.listen.addresses;
   if (!shm_name_.empty()) addresses.push_back("shm://" + shm_name_);
@@ -576,6 +576,7 @@ absl::Status GpuServer::Start() {
           " port=", port(), " pid=", getpid());
   Record(audit::Event::kServerStarted);
   if (!options_.scheduler.address.empty()) JoinScheduler();
+  host_->RestoreSaved();
   return absl::OkStatus();
 }
 

@@ -68,6 +68,10 @@ class Paging {
   void OnWanted() RUNS_ON(control_loop);
   // Returns true unless the memory is there, with nothing to be done to it.
   bool moving() const RUNS_ON(control_loop) { return state_ != State::kHere; }
+  // Returns true while the memory is about to leave.
+  bool leaving() const RUNS_ON(control_loop) {
+    return state_ == State::kResting || state_ == State::kLeaving;
+  }
   // Returns true if the memory is away, or comes back.
   bool gone() const RUNS_ON(control_loop) {
     return state_ == State::kAway || state_ == State::kComing;

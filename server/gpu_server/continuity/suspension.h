@@ -42,6 +42,8 @@ class Suspension {
   // already. ABORTED says that its client wanted something meanwhile. Others are those of
   // Paging::Out().
   void Begin(absl::Duration deadline, Done done) RUNS_ON(control_loop);
+  // Returns true from Begin() until its `done` was called.
+  bool under_way() const RUNS_ON(control_loop) { return done_ != nullptr; }
   // The worker that was ended is gone. Does nothing when none was.
   void OnWorkerGone() RUNS_ON(control_loop);
   // Another server has suspended the session, and its worker saved this.

@@ -233,7 +233,8 @@ absl::Time LeaseBook::Now() const {
 
 // Returns the lease of a token that is good now.
 absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token,
-                                           const CertificateHolder& holder) const {
+                                           const CertificateHolder& holder,
+                                           bool may_be_expired) const {
   std::vector<VerifyKey> keys;
   if (options_.required) {
     MutexLock lock(&shared_->mu);
@@ -246,7 +247,9 @@ absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token,
   }
   auto opened = OpenToken(token, keys);
   if (!opened.ok()) return opened.status();
-  if (auto status = CheckToken(*opened, options_.server_name, Now()); !status.ok()) return status;
+  LeaseToken checked = *opened;
+  if (may_be_expired) checked.expires = absl::InfiniteFuture();
+  if (auto status = CheckToken(checked, options_.server_name, Now()); !status.ok()) return status;
   if (auto status = CheckHolder(*opened, holder); !status.ok()) return status;
   return opened;
 }
@@ -268,13 +271,25 @@ Entitlement LeaseBook::EntitledBy(const LeaseToken* token) const {
 absl::StatusOr<LeaseMembership> LeaseBook::Join(const std::string& token,
                                                 const CertificateHolder& holder,
                                                 const std::string& peer) {
+  return JoinAs(token, holder, peer, /*may_be_expired=*/false);
+}
+
+absl::StatusOr<LeaseMembership> LeaseBook::Rejoin(const std::string& token,
+                                                  const CertificateHolder& holder,
+                                                  const std::string& peer) {
+  return JoinAs(token, holder, peer, /*may_be_expired=*/true);
+}
+
+absl::StatusOr<LeaseMembership> LeaseBook::JoinAs(const std::string& token,
+                                                  const CertificateHolder& holder,
+                                                  const std::string& peer, bool may_be_expired) {
   if (token.empty()) {
     if (!options_.required) return LeaseMembership(shared_, EntitledBy(nullptr), peer);
     return absl::UnauthenticatedError(
         "this server takes sessions of its scheduler's leases only: name the scheduler in "
         "WARPLINE_ENDPOINT, or use `warpline run`");
   }
-  auto opened = Open(token, holder);
+  auto opened = Open(token, holder, may_be_expired);
   if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
   if (auto status = shared_->CheckGoesOn(opened->lease); !status.ok()) {

@@ -123,6 +123,11 @@ class LeaseBook {
                                        const CertificateHolder& holder = {},
                                        const std::string& peer = "");
 
+  // Admits a session again that another server had with this token, which may have expired since:
+  // the scheduler says in its next answer if the lease is over. Errors are those of Join().
+  absl::StatusOr<LeaseMembership> Rejoin(const std::string& token, const CertificateHolder& holder,
+                                         const std::string& peer);
+
   // Returns what a session with this token would be entitled to now. The errors are those of
   // Join().
   absl::StatusOr<Entitlement> Show(const std::string& token,
@@ -165,7 +170,10 @@ class LeaseBook {
 
   // The time by the scheduler's clock where there is a scheduler.
   absl::Time Now() const;
-  absl::StatusOr<LeaseToken> Open(const std::string& token, const CertificateHolder& holder) const;
+  absl::StatusOr<LeaseToken> Open(const std::string& token, const CertificateHolder& holder,
+                                  bool may_be_expired = false) const;
+  absl::StatusOr<LeaseMembership> JoinAs(const std::string& token, const CertificateHolder& holder,
+                                         const std::string& peer, bool may_be_expired);
   // The entitlement of a token's sessions on this server. A null `token` stands for a session
   // without one.
   Entitlement EntitledBy(const LeaseToken* token) const;

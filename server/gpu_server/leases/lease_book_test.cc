@@ -314,6 +314,26 @@ TEST_F(LeaseBookTest, LocalLeaseThatNobodyRenewsRunsOut) {
   EXPECT_EQ(book->RenewLocal(renewed, &token).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(LeaseBookTest, ASessionOfAnotherServerShowsATokenThatHasExpired) {
+  auto book = Scheduled();
+  const std::string token = Token("1");
+  const std::string elsewhere = Token("2", "other");
+  const std::string revoked = Token("3");
+  book->MarkEnded("3", {"revoked"});
+  now_ += absl::Hours(1);
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
+  const auto again = book->Rejoin(token, {}, "");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->entitlement().lease, "1");
+  // All else holds.
+  EXPECT_EQ(Code(book->Rejoin(elsewhere, {}, "")), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(Code(book->Rejoin(revoked, {}, "")), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Code(book->Rejoin(token.substr(1), {}, "")), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(Code(book->Rejoin("", {}, "")), absl::StatusCode::kUnauthenticated);
+  ends_ = now_ - absl::Seconds(1);
+  EXPECT_EQ(Code(book->Rejoin(Token("4"), {}, "")), absl::StatusCode::kUnauthenticated);
+}
+
 TEST_F(LeaseBookTest, LocalLeasesAreBoundedAndExpiredOnesMakeRoom) {
   auto book = Book(false);
   std::string token;

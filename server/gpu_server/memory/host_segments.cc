@@ -42,22 +42,26 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
     return SendUnmap(va, std::move(answer));
   }
   if (!Fits(va, request.bytes())) return answer({CudaResult::kInvalidValue, -1, {}});
-  Result made = Make(request);
+  Result made = Make(request, UniqueFd());
   if (made.result != CudaResult::kSuccess) return answer(made);
   SendMap(va, std::move(answer));
 }
 
-absl::StatusOr<int> HostSegments::Adopt(uint64_t va, uint64_t bytes) {
-  if (!Fits(va, bytes)) return absl::InvalidArgumentError("host memory that no session has");
+absl::Status HostSegments::Adopt(uint64_t va, uint64_t bytes, UniqueFd memory) {
+  const auto sealed = SealedBytes(memory.get());
+  if (!Fits(va, bytes) || !sealed.ok() || *sealed != bytes) {
+    return absl::InvalidArgumentError("host memory that no session has");
+  }
   warpline_internal::HostMemoryRequest request;
   request.set_va(va);
   request.set_bytes(bytes);
-  const Result made = Make(request);
-  if (made.result != CudaResult::kSuccess) return absl::ResourceExhaustedError(made.why);
-  return made.fd;
+  const Result made = Make(request, std::move(memory));
+  return made.result == CudaResult::kSuccess ? absl::OkStatus()
+                                             : absl::ResourceExhaustedError(made.why);
 }
 
-HostSegments::Result HostSegments::Make(const warpline_internal::HostMemoryRequest& request) {
+HostSegments::Result HostSegments::Make(const warpline_internal::HostMemoryRequest& request,
+                                        UniqueFd memory) {
   if (segments_.size() >= kMostSegments) {
     return NoRoom("the session has ", kMostSegments, " segments of host memory");
   }
@@ -79,9 +83,12 @@ HostSegments::Result HostSegments::Make(const warpline_internal::HostMemoryReque
     return NoRoom("the host memory that the server shares with all clients has no room for ",
                   segment.bytes, " bytes");
   }
-  absl::StatusOr<UniqueFd> memory = NewSealedMemory("warpline-host", segment.bytes);
-  if (!memory.ok()) return NoRoom("the server's host has no memory to share");
-  segment.fd = *std::move(memory);
+  segment.fd = std::move(memory);
+  if (!segment.fd.valid()) {
+    absl::StatusOr<UniqueFd> made = NewSealedMemory("warpline-host", segment.bytes);
+    if (!made.ok()) return NoRoom("the server's host has no memory to share");
+    segment.fd = *std::move(made);
+  }
   const int fd = segment.fd.get();
   segments_[request.va()] = std::move(segment);
   return {CudaResult::kSuccess, fd, {}};

@@ -13,7 +13,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "memory/quota.h"
@@ -52,11 +51,10 @@ class HostSegments {
   // given back is emptied: its client may keep it mapped, and what it puts there then is its own.
   void Request(const warpline_internal::HostMemoryRequest& request, Answer answer)
       RUNS_ON(control_loop);
-  // The session had such a segment on another server: has an empty one in its place, which the next
-  // worker maps. Returns its descriptor, which stays this object's. INVALID_ARGUMENT and
-  // RESOURCE_EXHAUSTED where Request() answers kInvalidValue and kOutOfMemory. Only while
-  // suspended.
-  absl::StatusOr<int> Adopt(uint64_t va, uint64_t bytes) RUNS_ON(control_loop);
+  // The session had such a segment on another server, with this content: the next worker maps it.
+  // INVALID_ARGUMENT and RESOURCE_EXHAUSTED where Request() answers kInvalidValue and kOutOfMemory,
+  // and INVALID_ARGUMENT for memory that is not sealed at this size. Only while suspended.
+  absl::Status Adopt(uint64_t va, uint64_t bytes, UniqueFd memory) RUNS_ON(control_loop);
   // The worker's answer: OK, or why the session cannot go on with it. INVALID_ARGUMENT when none
   // was due.
   absl::Status OnDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
@@ -81,8 +79,9 @@ class HostSegments {
   };
 
   bool Fits(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop);
-  // Makes a segment that Fits(). The result has its descriptor.
-  Result Make(const warpline_internal::HostMemoryRequest& request) RUNS_ON(control_loop);
+  // Makes a segment that Fits(), of new memory or of this. The result has its descriptor.
+  Result Make(const warpline_internal::HostMemoryRequest& request, UniqueFd memory)
+      RUNS_ON(control_loop);
   void SendMap(uint64_t va, Answer answer) RUNS_ON(control_loop);
   // Everything that waits gets this answer, and nothing is sent any more.
   void AnswerAll(CudaResult result) RUNS_ON(control_loop);

@@ -260,6 +260,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     std::function<void(absl::Status)> done;
     // The worker is lost: called instead of going on, once the memory is there or cannot be.
     std::function<void(absl::Status)> worker_lost;
+    // ShowAway() waits for Store().
+    std::function<void(absl::StatusOr<AwayShown>)> shows;
     bool comes = false;  // It is wanted.
     bool maps = true;    // The worker maps what came back, before `done` is called.
     bool ends = false;   // The session has ended.

@@ -278,6 +278,12 @@ void SessionMemory::OnUnmapped(CudaResult result) {
 }
 
 void SessionMemory::ShowAway(std::function<void(absl::StatusOr<AwayShown>)> shown) {
+  if (paged_ != nullptr && paged_->phase == Paged::Phase::kStoring) {
+    // Called again once the file is left alone.
+    paged_->away->wanted = true;
+    paged_->shows = std::move(shown);
+    return;
+  }
   const bool in_file =
       paged_ != nullptr && paged_->phase == Paged::Phase::kAway && paged_->away->file != nullptr;
   if (!in_file) return shown(Shown());
@@ -372,6 +378,7 @@ void SessionMemory::Store(std::function<void(absl::Status)> stored) {
     if (self->ended_) return self->EndPaged();
     self->paged_->phase = Paged::Phase::kAway;
     stored(status);
+    if (self->paged_->shows) return self->ShowAway(std::exchange(self->paged_->shows, nullptr));
     if (self->paged_->comes) self->Come();
   });
 }

@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/content_hash.h"
+#include "common/sealed_memory.h"
 #include "common/version.h"
 #include "server/hostlink/handover/journal_file.h"
 #include "server/hostlink/handover/variable_file.h"
@@ -35,6 +36,14 @@ constexpr char kManifest[] = "manifest";
 constexpr char kMemory[] = "memory";
 constexpr char kJournal[] = "journal";
 constexpr char kVariables[] = "variables";
+constexpr char kStaging[] = "staging";
+
+// More is no session's.
+constexpr int kMostStaging = 16;
+constexpr uint64_t kMostStagingBytes = 64u << 20;
+constexpr size_t kSecretBytes = 16;
+// Leaves room for the sessions of this server.
+constexpr uint64_t kMostNumber = uint64_t{1} << 62;
 
 // Frames that a client did not acknowledge take most of it (SessionLink::kMaxKeptBytes).
 constexpr uint64_t kMostManifestBytes = 64u << 20;
@@ -126,7 +135,7 @@ class Writer {
       : path_(std::move(path)), name_(name), fd_(std::move(fd)) {}
 
   const std::string path_;
-  const char* const name_;
+  const std::string name_;
   const UniqueFd fd_;
   ContentHasher hasher_;
   uint64_t bytes_ = 0;
@@ -240,6 +249,8 @@ absl::Status ReadExtents(const std::string& folder, const char* name, const Save
   return (*reader)->Finish();
 }
 
+std::string StagingName(size_t number) { return absl::StrCat(kStaging, "-", number); }
+
 std::string BitsOf(const std::vector<bool>& used) {
   std::string bits((used.size() + 7) / 8, '\0');
   for (size_t i = 0; i < used.size(); ++i) {
@@ -261,7 +272,7 @@ uint64_t NumberIn(absl::string_view name, const char* state) {
   if (!absl::StartsWith(name, prefix)) return 0;
   name.remove_prefix(prefix.size());
   const bool is_number = absl::SimpleAtoi(name, &number) && name == absl::StrCat(number);
-  return is_number ? number : 0;
+  return is_number && number < kMostNumber ? number : 0;
 }
 
 }  // namespace
@@ -314,6 +325,15 @@ std::map<uint64_t, std::string> SavedSessions::Find(std::vector<std::string>* un
   return found;
 }
 
+uint64_t SavedSessions::LastNumber() const {
+  uint64_t last = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_, error)) {
+    last = std::max(last, NumberIn(std::string(entry.path().filename()), kSaved));
+  }
+  return last;
+}
+
 absl::Status SavedSessions::Write(SessionCut* cut) {
   const uint64_t session = cut->manifest.session();
   const std::string folder = FolderOf(kPartial, session);
@@ -324,11 +344,12 @@ absl::Status SavedSessions::Write(SessionCut* cut) {
   if (written.ok()) written = SyncFolder(folder);
   const std::string to = FolderOf(kSaved, session);
   if (written.ok() && rename(folder.c_str(), to.c_str()) != 0) written = Failed(to, errno);
-  if (written.ok()) written = SyncFolder(dir_);
   if (!written.ok()) {
     std::filesystem::remove_all(folder, ignored);
-    std::filesystem::remove_all(to, ignored);
+    return written;
   }
+  written = SyncFolder(dir_);
+  if (!written.ok()) std::filesystem::remove_all(to, ignored);
   return written;
 }
 
@@ -340,6 +361,10 @@ absl::Status SavedSessions::WriteFiles(const std::string& folder, SessionCut* cu
       WriteExtents(folder, kJournal, cut->journal.get(), manifest.mutable_journal());
   if (written.ok() && cut->variables.valid()) {
     written = WriteExtents(folder, kVariables, cut->variables.get(), manifest.mutable_variables());
+  }
+  for (size_t i = 0; i < cut->staging.size() && written.ok(); ++i) {
+    written = WriteExtents(folder, StagingName(i).c_str(), cut->staging[i].get(),
+                           manifest.add_staging_file());
   }
   if (!written.ok()) return written;
   auto memory = Writer::Create(folder, kMemory);
@@ -382,7 +407,30 @@ absl::StatusOr<SavedSession> SavedSessions::ReadManifest(uint64_t session) const
         path, " has format ", manifest.format(), ", and this server reads ", kSavedSessionFormat));
   }
   if (manifest.session() != session) return Malformed(path, "the manifest of another session");
+  if (manifest.secret().size() != kSecretBytes)
+    return Malformed(path, "a session without a secret");
   return manifest;
+}
+
+absl::Status SavedSessions::ReadStaging(const std::string& folder, SessionCut* cut) const {
+  const SavedSession& manifest = cut->manifest;
+  if (manifest.staging_size() > kMostStaging ||
+      manifest.staging_size() != manifest.staging_file_size()) {
+    return Malformed(folder, "more staging memory than a session has");
+  }
+  for (int i = 0; i < manifest.staging_size(); ++i) {
+    const uint64_t bytes = manifest.staging(i).bytes();
+    if (bytes > kMostStagingBytes) {
+      return Malformed(folder, "more staging memory than a session has");
+    }
+    auto memory = NewSealedMemory("warpline-host", bytes);
+    if (!memory.ok()) return memory.status();
+    const absl::Status read = ReadExtents(folder, StagingName(static_cast<size_t>(i)).c_str(),
+                                          manifest.staging_file(i), memory->get(), bytes);
+    if (!read.ok()) return read;
+    cut->staging.push_back(*std::move(memory));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SavedSessions::ReadMemory(const std::string& folder, SessionCut* cut) const {
@@ -450,6 +498,7 @@ absl::StatusOr<SessionCut> SavedSessions::Read(uint64_t session) const {
                        kVariableFileBytes);
     if (!read.ok()) return read;
   }
+  if (read = ReadStaging(folder, &cut); !read.ok()) return read;
   if (read = ReadMemory(folder, &cut); !read.ok()) return read;
   return cut;
 }

@@ -10,11 +10,12 @@
 //   DIR/session-7/memory     the device memory, without parts that are all zeros
 //   DIR/session-7/journal    what the next worker needs (server/hostlink/handover/journal_file.h)
 //   DIR/session-7/variables  what kernels wrote to module variables, if they did
+//   DIR/session-7/staging-0  staging memory of its bulk connections
 //   DIR/partial-7, DIR/taken-7   while they are written, and while they are taken over
 //
-// Journal and variables are sparse. Their files are a row of extents: offset and size, 8 bytes
-// each, and the bytes. The contents of the folder are treated as hostile: rights and quotas come
-// from the lease, never from here.
+// Journal, variables and staging are sparse. Their files are a row of extents: offset and size, 8
+// bytes each, and the bytes. The contents of the folder are treated as hostile: rights and quotas
+// come from the lease, never from here.
 #ifndef WARPLINE_SERVER_GPU_SERVER_SAVED_SAVED_SESSIONS_H_
 #define WARPLINE_SERVER_GPU_SERVER_SAVED_SAVED_SESSIONS_H_
 
@@ -42,6 +43,7 @@ struct SessionCut {
   UniqueFd journal;                  // A JournalFile's memory.
   UniqueFd variables;                // That of CreateVariableFile(); invalid for none.
   std::shared_ptr<AwayMemory> away;  // In host memory; null where the session has none.
+  std::vector<UniqueFd> staging;     // By the manifest's ranges of it.
 };
 
 // Not thread-safe: one thread at a time. All calls block on the disk. Errors name the file.
@@ -55,6 +57,8 @@ class SavedSessions {
   // Returns the sessions in the folder, with their secrets. Those whose manifest cannot be read are
   // left out, and told in `*unreadable`.
   std::map<uint64_t, std::string> Find(std::vector<std::string>* unreadable) const;
+  // Returns the greatest number that a session's folder has, readable or not; 0 for none.
+  uint64_t LastNumber() const;
 
   // Writes a session, and returns when the disk has it. Fills the files of `cut->manifest`. Nothing
   // is left of it after an error: RESOURCE_EXHAUSTED when the disk is full, UNAVAILABLE otherwise.
@@ -78,6 +82,7 @@ class SavedSessions {
   std::string FolderOf(const char* state, uint64_t session) const;
   absl::Status WriteFiles(const std::string& folder, SessionCut* cut) const;
   absl::StatusOr<warpline_internal::SavedSession> ReadManifest(uint64_t session) const;
+  absl::Status ReadStaging(const std::string& folder, SessionCut* cut) const;
   absl::Status ReadMemory(const std::string& folder, SessionCut* cut) const;
 
   const std::string dir_;

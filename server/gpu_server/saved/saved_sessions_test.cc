@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/sealed_memory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/hostlink/handover/journal_file.h"
@@ -75,7 +76,7 @@ class SavedSessionsTest : public testing::Test {
   SessionCut Cut(uint64_t session) {
     SessionCut cut;
     cut.manifest.set_session(session);
-    cut.manifest.set_secret(absl::StrCat("secret ", session));
+    cut.manifest.set_secret(absl::StrCat("secret of one: ", session));
     cut.manifest.set_done_commands(1234);
     auto* const kept = cut.manifest.add_kept();
     kept->set_kind(18);
@@ -95,6 +96,9 @@ class SavedSessionsTest : public testing::Test {
     cut.away->used = {true, false, true, true};
     cut.away->place = *space_->Take(3 * kGranule);
     Fill(*cut.away, "abc");
+    cut.staging.push_back(*NewSealedMemory("staging", 8192));
+    Put(cut.staging.back().get(), "staged", 4096);
+    cut.manifest.add_staging()->set_bytes(8192);
     return cut;
   }
 
@@ -148,7 +152,7 @@ TEST_F(SavedSessionsTest, WhatIsReadIsWhatWasWritten) {
   EXPECT_EQ(space_->free_bytes(), space_->bytes());
   Reopen();
   std::vector<std::string> unreadable;
-  EXPECT_EQ(saved_->Find(&unreadable), (std::map<uint64_t, std::string>{{7, "secret 7"}}));
+  EXPECT_EQ(saved_->Find(&unreadable), (std::map<uint64_t, std::string>{{7, "secret of one: 7"}}));
   EXPECT_TRUE(unreadable.empty());
   auto cut = saved_->Read(7);
   ASSERT_TRUE(cut.ok()) << cut.status();
@@ -158,6 +162,8 @@ TEST_F(SavedSessionsTest, WhatIsReadIsWhatWasWritten) {
   EXPECT_EQ(Get(cut->journal.get(), 4, kJournalBytes - 4), "data");
   EXPECT_EQ(Get(cut->journal.get(), 4, 1 << 20), std::string(4, '\0'));
   EXPECT_EQ(Get(cut->variables.get(), 9, 1 << 20), "variables");
+  ASSERT_EQ(cut->staging.size(), 1u);
+  EXPECT_EQ(Get(cut->staging[0].get(), 6, 4096), "staged");
   EXPECT_EQ(cut->away->used, (std::vector<bool>{true, false, true, true}));
   EXPECT_EQ(Letters(*cut->away), "abc");
 }
@@ -213,7 +219,7 @@ TEST_F(SavedSessionsTest, AFolderThatOthersReachIsRefused) {
 }
 
 TEST_F(SavedSessionsTest, EveryByteIsLookedAt) {
-  for (const char* name : {"memory", "journal", "variables"}) {
+  for (const char* name : {"memory", "journal", "variables", "staging-0"}) {
     Write(7);
     const std::string right = Contents(File(7, name));
     for (const size_t at : {size_t{0}, right.size() / 2, right.size() - 1}) {
@@ -251,6 +257,10 @@ TEST_F(SavedSessionsTest, ForgedManifestsAreRefused) {
       {"more used", [](Manifest* m) { m->set_used("\xff"); }},
       {"a file elsewhere", [](Manifest* m) { m->mutable_journal()->set_name("../../etc/passwd"); }},
       {"no journal", [](Manifest* m) { m->clear_journal(); }},
+      {"no secret", [](Manifest* m) { m->clear_secret(); }},
+      {"staging without a file", [](Manifest* m) { m->add_staging()->set_bytes(4096); }},
+      {"staging without an end",
+       [](Manifest* m) { m->mutable_staging(0)->set_bytes(~uint64_t{0}); }},
       {"no hash", [](Manifest* m) { m->mutable_memory()->clear_sha256(); }},
       {"a larger file", [](Manifest* m) { m->mutable_memory()->set_bytes(~uint64_t{0}); }},
   };
@@ -291,6 +301,18 @@ TEST_F(SavedSessionsTest, UnreadableSessionsAreLeftAlone) {
   EXPECT_EQ(saved_->Find(&unreadable).size(), 1u);
   EXPECT_EQ(unreadable.size(), 2u);
   EXPECT_TRUE(fs::exists(File(7, "manifest")));
+}
+
+TEST_F(SavedSessionsTest, ANumberThatIsTakenIsNeverGivenAgain) {
+  EXPECT_EQ(saved_->LastNumber(), 0u);
+  Write(7);
+  SetContents(File(7, "manifest"), "garbage");
+  fs::create_directory(dir_ / "session-18446744073709551615");
+  EXPECT_EQ(saved_->LastNumber(), 7u);
+  // Another session of that number does not take its place.
+  SessionCut cut = Cut(7);
+  EXPECT_FALSE(saved_->Write(&cut).ok());
+  EXPECT_EQ(Contents(File(7, "manifest")), "garbage");
 }
 
 TEST_F(SavedSessionsTest, MemoryThatDoesNotFitIsRefused) {

@@ -305,9 +305,10 @@ void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& reque
     }
     answer(message, message.error() == 0 ? result.fd : -1);
   };
+  if (handing_over()) return answer_with({CudaResult::kIllegalState, -1, {}});
   if (request.give_back()) {
     if (!relay_.Reaches(va)) bulk_->Remove(va);
-  } else if (const auto fd = bulk_->Segment(va, bytes)) {
+  } else if (const auto fd = bulk_->SegmentAt(va, bytes)) {
     // It has it already, and lost the connection on which it would have heard so.
     return answer_with({CudaResult::kSuccess, fd->get(), {}});
   } else if (!bulk_->HasRoom()) {
@@ -524,6 +525,8 @@ void Session::OnChannelClosed(const absl::Status& status) {
 
 void Session::GiveClientUp(const std::string& reason) {
   const auto self = shared_from_this();
+  // It cannot come back now, and has its time again afterwards.
+  if (handing_over() && !presence_.gone()) return;
   // It came back, which is about to be told.
   if (port_->attached() && !presence_.gone()) return;
   parts_.books->counters.clients_vanished.Add(1);
@@ -540,9 +543,9 @@ bool Session::ComesBack(const KeptMemory& wanted) const {
 void Session::HandleChannelClosed(const absl::Status& status) {
   // Another channel may have come before this was told.
   if (port_->attached()) return;
-  if (handing_over() && Serving()) {
+  if (handing_over() && Serving() && !status.ok()) {
     presence_.Leave(status);
-    return OnHandedOver();
+    return AwaitHandedOver();
   }
   if ((Serving() || state_ == State::kFaulted) && presence_.CanReturnAfter(status)) {
     return presence_.Leave(status);

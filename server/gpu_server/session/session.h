@@ -335,12 +335,16 @@ class Session : public SessionControl,
   void WakeUp(Paging::Done done) RUNS_ON(control_loop);
   // Saving (session_saving.cc).
   std::string WhyNotSaved() const RUNS_ON(control_loop);
-  // The client is gone: suspends the session.
+  // Goes on with the saving once neither the client nor a relay of it is there.
+  void AwaitHandedOver() RUNS_ON(control_loop);
+  // They are gone: suspends the session.
   void OnHandedOver() RUNS_ON(control_loop);
   // The session is suspended: shows what there is.
   void ShowSaved() RUNS_ON(control_loop);
   absl::StatusOr<SessionCut> MakeCut(const SessionMemory::AwayShown& away) RUNS_ON(control_loop);
   void StopSaving(const absl::Status& status) RUNS_ON(control_loop);
+  // The client may come back.
+  void TakeBack() RUNS_ON(control_loop);
   absl::Status TryAdopt(SessionCut cut) RUNS_ON(control_loop);
   absl::Status AdmitAdopted(const warpline_internal::SavedSession& from) RUNS_ON(control_loop);
   absl::Status AdoptWorker(SessionCut* cut) RUNS_ON(control_loop);
@@ -397,6 +401,8 @@ class Session : public SessionControl,
   Suspension suspension_ ABSL_GUARDED_BY(control_loop);
   Saved saved_ ABSL_GUARDED_BY(control_loop);
   absl::Duration save_deadline_ ABSL_GUARDED_BY(control_loop);
+  bool relay_gone_ ABSL_GUARDED_BY(control_loop) = false;
+  bool handed_over_ ABSL_GUARDED_BY(control_loop) = false;
   std::atomic<bool> handing_over_{false};
   // The client has, or had, host memory of the session mapped.
   bool shares_with_client_ ABSL_GUARDED_BY(control_loop) = false;

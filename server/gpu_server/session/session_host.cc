@@ -118,9 +118,12 @@ void SessionHost::ReadOthers(int ordinal, ContextMeasure::Answer answer) {
 }
 
 SessionHost::~SessionHost() {
+  // A session that is being restored stays in its folder, or ends with the others.
+  StartDrain();
+  disk_.Flush();
+  FaultAll("the server is shutting down");
   WaitUntilIdle(absl::InfiniteDuration());
   stopping_.store(true);
-  // Both do what the other has posted by now.
   control_.Flush();
   disk_.Flush();
   control_.Flush();
@@ -192,7 +195,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
       refusal = absl::UnavailableError("the server cannot write its audit's record");
     } else if (draining_) {
       refusal = absl::UnavailableError("the server is shutting down");
-    } else if (live_ >= options_.max_sessions) {
+    } else if (live_ + static_cast<int>(away_.size()) >= options_.max_sessions) {
       refusal = NoRoom(absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
     } else {
       ++live_;

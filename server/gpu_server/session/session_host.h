@@ -135,8 +135,10 @@ class SessionHost : public Acceptor,
   // moves no memory or has too little host memory for it, or where a session of the lease has more,
   // since it would never come back.
   void SetResident(uint64_t id, uint64_t bytes, std::function<void(absl::Status)> done);
-  // Takes over the sessions that the server before this one saved, and returns: their clients are
-  // told to wait until their turn has come. Once, before there are sessions.
+  // Finds the sessions that the server before this one saved: their clients are told to wait from
+  // now on. Once, before there are sessions.
+  void FindSaved();
+  // Begins to take them over, and returns. Once.
   void RestoreSaved();
   // Saves all sessions that can outlive the server, and ends them here; the others go on. Each has
   // `deadline` to come to rest. Returns when that is done, with how many were saved.
@@ -236,9 +238,9 @@ class SessionHost : public Acceptor,
   // Saving (session_host_saving.cc).
   struct Saving;
   Session::Parts PartsOfSession();
-  void SaveOne(uint64_t id, int tries, const std::shared_ptr<Saving>& saving) RUNS_ON(control_loop);
-  void OnSaved(uint64_t id, int tries, const std::shared_ptr<Saving>& saving,
-               absl::StatusOr<SessionCut> cut) RUNS_ON(control_loop);
+  void SaveOne(uint64_t id, const std::shared_ptr<Saving>& saving) RUNS_ON(control_loop);
+  void OnSaved(uint64_t id, const std::shared_ptr<Saving>& saving, absl::StatusOr<SessionCut> cut)
+      RUNS_ON(control_loop);
   void OnWritten(uint64_t id, const std::string& secret, const absl::Status& written,
                  const std::shared_ptr<Saving>& saving) RUNS_ON(control_loop);
   // Reads and takes over a session, or tries again before `give_up`.
@@ -246,7 +248,8 @@ class SessionHost : public Acceptor,
   absl::Status AdoptOne(SessionCut cut) RUNS_ON(control_loop);
   void OnRestored(uint64_t id, const absl::Status& status);
   void OnDisk(std::function<void()> body);
-  void BackOnControl(std::function<void()> body);
+  // The server is about to end.
+  bool Leaves() const;
 
   void RecordRefusal(const std::string& peer, uint64_t session, const absl::Status& why);
   // `sessions` are paid for by `payer`.

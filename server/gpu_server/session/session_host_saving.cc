@@ -16,8 +16,8 @@
 namespace warpline::server {
 namespace {
 
-// A session whose client wanted something just then is tried again so often.
-constexpr int kTries = 5;
+// How much longer than its deadline a session may be tried again that could not be saved just then.
+constexpr absl::Duration kPatience = absl::Seconds(30);
 // A server takes its leases' keys from its scheduler, which may be a moment later than sessions.
 constexpr absl::Duration kPause = absl::Milliseconds(500);
 
@@ -25,7 +25,8 @@ constexpr absl::Duration kPause = absl::Milliseconds(500);
 
 // A call of SaveAll().
 struct SessionHost::Saving {
-  explicit Saving(absl::Duration deadline) : deadline(deadline) {}
+  explicit Saving(absl::Duration deadline)
+      : deadline(deadline), give_up(SteadyNow() + deadline + kPatience) {}
 
   void Begin(int sessions) {
     MutexLock lock(&mu);
@@ -45,6 +46,7 @@ struct SessionHost::Saving {
   }
 
   const absl::Duration deadline;
+  const absl::Time give_up;
   Mutex mu;
   CondVar changed;
   int left ABSL_GUARDED_BY(mu) = -1;
@@ -66,10 +68,6 @@ void SessionHost::OnDisk(std::function<void()> body) {
   if (!stopping_.load()) disk_.Post(std::move(body));
 }
 
-void SessionHost::BackOnControl(std::function<void()> body) {
-  if (!stopping_.load()) control_.Post(std::move(body));
-}
-
 int SessionHost::SaveAll(absl::Duration deadline) {
   if (options_.saved == nullptr) return 0;
   const auto saving = std::make_shared<Saving>(deadline);
@@ -78,27 +76,29 @@ int SessionHost::SaveAll(absl::Duration deadline) {
     // A session that ends leaves the table.
     const auto sessions = sessions_;
     saving->Begin(static_cast<int>(sessions.size()));
-    for (const auto& [id, session] : sessions) SaveOne(id, 0, saving);
+    for (const auto& [id, session] : sessions) SaveOne(id, saving);
   });
   return saving->Await();
 }
 
-void SessionHost::SaveOne(uint64_t id, int tries, const std::shared_ptr<Saving>& saving) {
+void SessionHost::SaveOne(uint64_t id, const std::shared_ptr<Saving>& saving) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return saving->End(false);
   const auto session = found->second;
-  session->Save(saving->deadline, [this, id, tries, saving](absl::StatusOr<SessionCut> cut) {
+  session->Save(saving->deadline, [this, id, saving](absl::StatusOr<SessionCut> cut) {
     control_loop.AssertOnLoop();
-    OnSaved(id, tries, saving, std::move(cut));
+    OnSaved(id, saving, std::move(cut));
   });
 }
 
-void SessionHost::OnSaved(uint64_t id, int tries, const std::shared_ptr<Saving>& saving,
+void SessionHost::OnSaved(uint64_t id, const std::shared_ptr<Saving>& saving,
                           absl::StatusOr<SessionCut> cut) {
-  if (absl::IsAborted(cut.status()) && tries + 1 < kTries) {
-    control_.RunAfter(kPause, [this, id, tries, saving] {
+  // Host memory is free again once others have been written.
+  const bool passes = absl::IsAborted(cut.status()) || absl::IsResourceExhausted(cut.status());
+  if (passes && SteadyNow() < saving->give_up) {
+    control_.RunAfter(kPause, [this, id, saving] {
       control_loop.AssertOnLoop();
-      SaveOne(id, tries + 1, saving);
+      SaveOne(id, saving);
     });
     return;
   }
@@ -111,7 +111,7 @@ void SessionHost::OnSaved(uint64_t id, int tries, const std::shared_ptr<Saving>&
   OnDisk([this, id, saving, shared] {
     const absl::Status written = options_.saved->Write(shared.get());
     const std::string secret = shared->manifest.secret();
-    BackOnControl([this, id, secret, written, saving] {
+    control_.Post([this, id, secret, written, saving] {
       control_loop.AssertOnLoop();
       OnWritten(id, secret, written, saving);
     });
@@ -144,44 +144,59 @@ void SessionHost::OnWritten(uint64_t id, const std::string& secret, const absl::
 
 // --- Goes on.
 
-void SessionHost::RestoreSaved() {
+void SessionHost::FindSaved() {
   if (options_.saved == nullptr) return;
   std::vector<std::string> unreadable;
   const auto found = options_.saved->Find(&unreadable);
   for (const std::string& why : unreadable) LogWarning("a saved session is left alone: ", why);
+  MutexLock lock(&mu_);
+  away_ = found;
+  last_id_ = std::max(last_id_, options_.saved->LastNumber());
+}
+
+void SessionHost::RestoreSaved() {
+  std::map<uint64_t, std::string> found;
   {
     MutexLock lock(&mu_);
-    away_ = found;
-    if (!found.empty()) last_id_ = std::max(last_id_, found.rbegin()->first);
+    found = away_;
   }
   const absl::Time give_up = SteadyNow() + options_.session.resume_timeout;
   for (const auto& [id, secret] : found) RestoreOne(id, give_up);
 }
 
+bool SessionHost::Leaves() const {
+  MutexLock lock(&mu_);
+  return draining_;
+}
+
+// A session that could not be taken over stays in the folder, for the next server.
 void SessionHost::RestoreOne(uint64_t id, absl::Time give_up) {
   OnDisk([this, id, give_up] {
+    if (Leaves()) return;
     auto cut = options_.saved->Read(id);
     absl::Status status = cut.status();
     if (status.ok()) status = options_.saved->Take(id);
     if (!status.ok()) return OnRestored(id, status);
     const auto shared = std::make_shared<SessionCut>(*std::move(cut));
-    BackOnControl([this, id, give_up, shared] {
+    // Waits for the control loop, which does not wait for this one.
+    absl::Status adopted;
+    OnControl([&] {
       control_loop.AssertOnLoop();
-      const absl::Status adopted = AdoptOne(std::move(*shared));
-      OnDisk([this, id, give_up, adopted] {
-        if (adopted.ok()) {
-          options_.saved->Forget(id);
-          return OnRestored(id, adopted);
-        }
-        const absl::Status back = options_.saved->PutBack(id);
-        if (!absl::IsUnavailable(adopted) || !back.ok() || SteadyNow() >= give_up) {
-          return OnRestored(id, adopted);
-        }
-        BackOnControl([this, id, give_up] {
-          control_loop.AssertOnLoop();
-          control_.RunAfter(kPause, [this, id, give_up] { RestoreOne(id, give_up); });
-        });
-      });
+      adopted = AdoptOne(std::move(*shared));
+      MutexLock lock(&mu_);
+      if (adopted.ok()) away_.erase(id);
+    });
+    if (adopted.ok()) {
+      options_.saved->Forget(id);
+      return OnRestored(id, adopted);
+    }
+    const absl::Status back = options_.saved->PutBack(id);
+    if (!back.ok()) LogWarning("saved session=", id, " is lost: ", back.ToString());
+    const bool passes = absl::IsUnavailable(adopted) || absl::IsResourceExhausted(adopted);
+    if (!passes || !back.ok() || SteadyNow() >= give_up) return OnRestored(id, adopted);
+    control_.Post([this, id, give_up] {
+      control_loop.AssertOnLoop();
+      control_.RunAfter(kPause, [this, id, give_up] { RestoreOne(id, give_up); });
     });
   });
 }
@@ -189,7 +204,7 @@ void SessionHost::RestoreOne(uint64_t id, absl::Time give_up) {
 absl::Status SessionHost::AdoptOne(SessionCut cut) {
   const uint64_t id = cut.manifest.session();
   const std::string peer = cut.manifest.peer();
-  auto membership = options_.leases->Join(cut.manifest.token(), HolderOf(peer), PeerUnit(peer));
+  auto membership = options_.leases->Rejoin(cut.manifest.token(), HolderOf(peer), PeerUnit(peer));
   if (!membership.ok()) return membership.status();
   std::shared_ptr<Session> session;
   {

@@ -51,20 +51,43 @@ void Session::Save(absl::Duration deadline, Saved saved) {
   if (!why.empty()) return saved(absl::FailedPreconditionError(why));
   saved_ = std::move(saved);
   save_deadline_ = deadline;
-  // Without a client nothing wakes the session while it is suspended.
+  handed_over_ = relay_gone_ = false;
+  // Without a client nothing wakes the session while it is suspended, and no bytes come to its
+  // staging memory after those that are saved.
+  const absl::Status saves = absl::UnavailableError("the server saves its sessions");
   handing_over_.store(true, std::memory_order_release);
-  port_->Close(absl::UnavailableError("the server saves its sessions"));
-  // Otherwise once the channel has ended.
-  if (!port_->attached()) OnHandedOver();
+  port_->HandOver(saves);
+  bulk_->Hold(saves);
+  relay_.End();
+  // The relay is reaped by then.
+  parts_.children->spawner()->Post([control = parts_.control, self = shared_from_this()] {
+    control->Post([self] {
+      control_loop.AssertOnLoop();
+      self->relay_gone_ = true;
+      self->AwaitHandedOver();
+    });
+  });
+}
+
+void Session::AwaitHandedOver() {
+  if (!relay_gone_ || port_->attached()) return;
+  // Behind all that the channel has posted.
+  parts_.control->Post([self = shared_from_this()] {
+    control_loop.AssertOnLoop();
+    self->OnHandedOver();
+  });
 }
 
 void Session::OnHandedOver() {
-  if (!saved_) return;
+  if (!saved_ || std::exchange(handed_over_, true)) return;
   if (state_ == State::kSuspended && !paging_.away()) {
     return StopSaving(absl::AbortedError("it is about to go on"));
   }
   if (state_ == State::kSuspended) return ShowSaved();
   if (state_ != State::kOpen) return StopSaving(absl::AbortedError("its worker is being replaced"));
+  if (suspension_.under_way() || paging_.leaving()) {
+    return StopSaving(absl::AbortedError("its memory is about to leave"));
+  }
   suspension_.Begin(save_deadline_, [this](const absl::Status& status) {
     control_loop.AssertOnLoop();
     if (!saved_) return;
@@ -98,11 +121,13 @@ absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away
       if (IsCountedToClient(frame.kind)) link.OnSend(&frame);
       frame = Frame();
     }
-    frame.kind = kReplies;
-    while (worker_.TakeReply(&frame.payload)) {
-      link.OnSend(&frame);
+    while (true) {
       frame = Frame();
       frame.kind = kReplies;
+      const auto taken = worker_.TakeReply(&frame.payload);
+      if (!taken.ok()) return taken.status();
+      if (!*taken) break;
+      link.OnSend(&frame);
     }
     SessionLink::State state = link.Show();
     to.set_done_commands(state.received_seq);
@@ -134,10 +159,13 @@ absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away
     saved->set_handle(range.handle);
     saved->set_bytes(range.bytes);
   }
-  for (const auto& [va, bytes] : bulk_->Segments()) {
+  for (const BulkPort::Segment& segment : bulk_->Segments()) {
     auto* const staging = to.add_staging();
-    staging->set_va(va);
-    staging->set_bytes(bytes);
+    staging->set_va(segment.va);
+    staging->set_bytes(segment.bytes);
+    auto memory = Duplicate(segment.fd->get());
+    if (!memory.ok()) return memory.status();
+    cut.staging.push_back(*std::move(memory));
   }
   cut.away = away.memory;
   auto journal = Duplicate(worker_.journal_fd());
@@ -151,23 +179,32 @@ absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away
   return cut;
 }
 
+void Session::TakeBack() {
+  if (!handing_over_.exchange(false)) return;
+  port_->TakeBack();
+  bulk_->Release();
+  if (!Serving()) return;
+  // The client has its time to come back from now on.
+  if (!port_->attached()) presence_.Leave(absl::UnavailableError("the session was not saved"));
+  // Requests from before have waited, and so may the client's next command.
+  if (holdings_.devices().has_requests()) {
+    paging_.OnWanted();
+  } else if (paging_.gone()) {
+    port_->AskAboutWaiting();
+  }
+}
+
 void Session::StopSaving(const absl::Status& status) {
   const Saved saved = std::exchange(saved_, nullptr);
-  if (handing_over_.exchange(false) && state_ == State::kSuspended) {
-    // Requests from before have waited.
-    if (holdings_.devices().has_requests()) paging_.OnWanted();
-  }
+  TakeBack();
   if (saved) saved(status);
 }
 
 bool Session::EndSaved(const absl::Status& written) {
-  if (state_ != State::kSuspended || presence_.gone()) {
-    handing_over_.store(false);
-    return false;
-  }
-  if (!written.ok()) {
-    StopSaving(written);
-    return true;
+  const bool goes_on = state_ == State::kSuspended && !presence_.gone();
+  if (!goes_on || !written.ok()) {
+    TakeBack();
+    return goes_on;
   }
   outlives_ = true;
   End("saved for the next server");
@@ -261,12 +298,17 @@ absl::Status Session::TryAdopt(SessionCut cut) {
   away.memory = std::move(cut.away);
   if (const absl::Status taken = holdings_.devices().AdoptAway(away); !taken.ok()) return taken;
   holdings_.Suspend();
-  for (const auto& staging : from.staging()) {
-    const auto fd = holdings_.host_segments().Adopt(staging.va(), staging.bytes());
-    if (!fd.ok()) return fd.status();
-    if (!bulk_->Add(staging.va(), staging.bytes(), *fd)) {
-      return absl::InvalidArgumentError("more staging memory than a session has");
-    }
+  if (cut.staging.size() != static_cast<size_t>(from.staging_size())) {
+    return absl::InvalidArgumentError("other staging memory than was saved");
+  }
+  for (int i = 0; i < from.staging_size(); ++i) {
+    const uint64_t va = from.staging(i).va();
+    const uint64_t bytes = from.staging(i).bytes();
+    UniqueFd& memory = cut.staging[static_cast<size_t>(i)];
+    const bool known = bulk_->Add(va, bytes, memory.get());
+    if (!known) return absl::InvalidArgumentError("more staging memory than a session has");
+    const absl::Status taken = holdings_.host_segments().Adopt(va, bytes, std::move(memory));
+    if (!taken.ok()) return taken;
   }
   if (const absl::Status linked = AdoptLink(from); !linked.ok()) return linked;
   terms_.secret = secret_;

@@ -43,11 +43,6 @@ absl::Status SessionWorker::StartWithout(WorkerDevice device, warpline_internal:
   return absl::OkStatus();
 }
 
-bool SessionWorker::TakeReply(std::string* payload) {
-  const auto read = rings_->TryRead(payload);
-  return read.ok() && *read;
-}
-
 absl::Status SessionWorker::TakeWorker() {
   if (tier_ == Tier::kGuarded) {
     auto worker = parts_.children->guarded()->Take(device_, this);

@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/unique_fd.h"
 #include "proto/tier.h"
@@ -106,9 +107,10 @@ class SessionWorker : public WorkerLink,
   // Return what another server needs for that. The descriptor is this object's.
   int journal_fd() const RUNS_ON(control_loop) { return journal_->fd(); }
   uint64_t board_generation() const RUNS_ON(control_loop) { return open_.board_generation(); }
-  // Takes what the workers have left in their rings for the client. Returns false where there is no
-  // more, or what there is cannot be read. No channel may do so meanwhile.
-  bool TakeReply(std::string* payload) RUNS_ON(control_loop);
+  // WorkerRings::TryRead(). No channel may do so meanwhile.
+  absl::StatusOr<bool> TakeReply(std::string* payload) RUNS_ON(control_loop) {
+    return rings_->TryRead(payload);
+  }
   // The session is open: commands and replies pass from now on, and a worker that is lost may be
   // followed by another.
   void Connect() RUNS_ON(control_loop);

@@ -37,7 +37,7 @@ absl::Status MoveAll(size_t bytes, const Move& move) {
 bool BulkPort::Attach(uint32_t slot, Channel* channel) {
   MutexLock moving(&slots_[slot].mu);
   MutexLock lock(&mu_);
-  if (shut_) return false;
+  if (shut_ || held_) return false;
   Outlet& outlet = outlets_[slot];
   if (outlet.channel != nullptr) outlet.channel->Close(Superseded());
   outlet = {channel, {}};
@@ -48,10 +48,9 @@ bool BulkPort::Attach(uint32_t slot, Channel* channel) {
 
 void BulkPort::Detach(uint32_t slot, const Channel* channel) {
   MutexLock moving(&slots_[slot].mu);
-  if (slots_[slot].holder != channel) return;
-  slots_[slot].holder = nullptr;
+  if (slots_[slot].holder == channel) slots_[slot].holder = nullptr;
   MutexLock lock(&mu_);
-  outlets_[slot] = {};
+  if (outlets_[slot].channel == channel) outlets_[slot] = {};
 }
 
 std::shared_ptr<const UniqueFd> BulkPort::Find(uint64_t va, uint64_t bytes, off_t* offset) {
@@ -113,17 +112,36 @@ bool BulkPort::Add(uint64_t va, uint64_t bytes, int fd) {
   return true;
 }
 
-std::shared_ptr<const UniqueFd> BulkPort::Segment(uint64_t va, uint64_t bytes) {
+std::shared_ptr<const UniqueFd> BulkPort::SegmentAt(uint64_t va, uint64_t bytes) {
   MutexLock lock(&mu_);
   const auto found = segments_.find(va);
   return found == segments_.end() || found->second.bytes != bytes ? nullptr : found->second.fd;
 }
 
-std::vector<std::pair<uint64_t, uint64_t>> BulkPort::Segments() {
-  std::vector<std::pair<uint64_t, uint64_t>> segments;
+std::vector<BulkPort::Segment> BulkPort::Segments() {
+  std::vector<Segment> segments;
   MutexLock lock(&mu_);
-  for (const auto& [va, piece] : segments_) segments.emplace_back(va, piece.bytes);
+  for (const auto& [va, piece] : segments_) segments.push_back({va, piece.bytes, piece.fd});
   return segments;
+}
+
+void BulkPort::Hold(const absl::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    held_ = true;
+    for (Outlet& outlet : outlets_) {
+      if (outlet.channel != nullptr) outlet.channel->Close(status);
+    }
+  }
+  for (Slot& slot : slots_) {
+    MutexLock moving(&slot.mu);
+    slot.holder = nullptr;
+  }
+}
+
+void BulkPort::Release() {
+  MutexLock lock(&mu_);
+  held_ = false;
 }
 
 void BulkPort::Remove(uint64_t va) {

@@ -53,9 +53,16 @@ class BulkPort {
   // descriptor is left.
   bool Add(uint64_t va, uint64_t bytes, int fd);
   // The descriptor of the segment that is exactly this; null when there is none.
-  std::shared_ptr<const UniqueFd> Segment(uint64_t va, uint64_t bytes);
-  // Returns the addresses and sizes of all segments.
-  std::vector<std::pair<uint64_t, uint64_t>> Segments();
+  std::shared_ptr<const UniqueFd> SegmentAt(uint64_t va, uint64_t bytes);
+  // Ends all channels, after which nothing is put or got, and takes none until Release().
+  void Hold(const absl::Status& status);
+  void Release();
+  struct Segment {
+    uint64_t va = 0;
+    uint64_t bytes = 0;
+    std::shared_ptr<const UniqueFd> fd;
+  };
+  std::vector<Segment> Segments();
   // It has it no longer.
   void Remove(uint64_t va);
   // Whether another segment can be added.
@@ -92,6 +99,7 @@ class BulkPort {
   Mutex mu_;  // Before the channels' own.
   std::array<Outlet, kMaxBulkConnections> outlets_ ABSL_GUARDED_BY(mu_);
   bool shut_ ABSL_GUARDED_BY(mu_) = false;
+  bool held_ ABSL_GUARDED_BY(mu_) = false;
   std::map<uint64_t, Piece> segments_ ABSL_GUARDED_BY(mu_);  // By address.
 };
 

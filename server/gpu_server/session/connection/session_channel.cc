@@ -123,6 +123,11 @@ void SessionChannel::OnResume(const Frame& frame) {
   resumes_ = true;
   client_has_ = resume.received();
   const SessionPort::Follows follows = session->port->Follow(channel_, resume.attempt());
+  if (follows == SessionPort::Follows::kAway) {
+    closing_ = true;
+    channel_->Close(absl::UnavailableError("the session goes on once a server has it again"));
+    return;
+  }
   if (follows == SessionPort::Follows::kRefused) {
     closing_ = true;
     channel_->Close(absl::PermissionDeniedError("the session cannot be resumed"));

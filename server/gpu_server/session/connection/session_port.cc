@@ -15,6 +15,7 @@ bool SessionPort::Attach(Channel* channel) {
 SessionPort::Follows SessionPort::Follow(Channel* channel, uint64_t attempt) {
   MutexLock lock(&mu_);
   if (shut_ || attempt <= last_attempt_) return Follows::kRefused;
+  if (away_) return Follows::kAway;
   last_attempt_ = attempt;
   if (channel_ == nullptr) {
     channel_ = channel;
@@ -122,6 +123,18 @@ void SessionPort::Close(const absl::Status& status) {
   MutexLock lock(&mu_);
   if (channel_ != nullptr) channel_->Close(status);
   if (follower_ != nullptr) follower_->Close(status);
+}
+
+void SessionPort::HandOver(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  away_ = true;
+  if (channel_ != nullptr) channel_->Close(status);
+  if (follower_ != nullptr) follower_->Close(status);
+}
+
+void SessionPort::TakeBack() {
+  MutexLock lock(&mu_);
+  away_ = false;
 }
 
 void SessionPort::AskAboutWaiting() {

@@ -34,6 +34,7 @@ class SessionPort {
   // How a channel came to the session.
   enum class Follows {
     kRefused,  // The session is over, or this attempt to resume was made before.
+    kAway,     // The session is being handed over: it goes on later.
     kNothing,  // There was no channel: the client comes back.
     kAnother,  // There is one, which was told to end.
   };
@@ -93,6 +94,9 @@ class SessionPort {
   void PushAfterFault(Frame frame);
   // Ends the streams at once, as Channel::Close().
   void Close(const absl::Status& status);
+  // Ends the streams like Close(), and takes no channel until TakeBack().
+  void HandOver(const absl::Status& status);
+  void TakeBack();
   // Makes the channel look again.
   void Wake();
   // The next command that the frozen rings do not take is to be told:
@@ -120,6 +124,7 @@ class SessionPort {
   Channel* follower_ ABSL_GUARDED_BY(mu_) = nullptr;
   uint64_t last_attempt_ ABSL_GUARDED_BY(mu_) = 0;
   bool shut_ ABSL_GUARDED_BY(mu_) = false;
+  bool away_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
   std::optional<Frame> last_ ABSL_GUARDED_BY(mu_);
   bool faulted_ ABSL_GUARDED_BY(mu_) = false;
