@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "common/crypto/piece_cipher.h"
 #include "common/crypto/secret.h"
+#include "common/transfer_all.h"
 
 namespace warpline::server {
 namespace {
@@ -97,28 +98,6 @@ absl::StatusOr<UniqueFd> OpenWithoutName(const std::string& directory) {
   if (!file.valid()) return DirectoryError(directory, "create", errno);
   if (unlink(path.c_str()) != 0) return DirectoryError(directory, "unlink", errno);
   return file;
-}
-
-struct Transfer {
-  uint64_t bytes = 0;
-  int error = 0;
-};
-
-// Calls `call(done, left)`, which is a pread() or pwrite(), until `bytes` are done, an error comes
-// or the file ends.
-template <typename Call>
-Transfer TransferAll(uint64_t bytes, const Call& call) {
-  uint64_t done = 0;
-  while (done < bytes) {
-    const ssize_t n = call(done, bytes - done);
-    if (n == 0) break;
-    if (n > 0) {
-      done += static_cast<uint64_t>(n);
-    } else if (errno != EINTR) {
-      return {done, errno};
-    }
-  }
-  return {done, 0};
 }
 
 Transfer ReadAt(int fd, unsigned char* data, uint64_t bytes, uint64_t offset) {

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crypto/content_hash.h"
 #include "common/sealed_memory.h"
+#include "common/transfer_all.h"
 #include "common/version.h"
 #include "server/hostlink/handover/journal_file.h"
 #include "server/hostlink/handover/variable_file.h"
@@ -95,12 +96,11 @@ class Writer {
   absl::Status Add(std::string_view bytes) {
     hasher_.Add(bytes);
     bytes_ += bytes.size();
-    while (!bytes.empty()) {
-      const ssize_t n = write(fd_.get(), bytes.data(), bytes.size());
-      if (n < 0 && errno != EINTR) return Failed(path_, errno);
-      if (n > 0) bytes.remove_prefix(static_cast<size_t>(n));
-    }
-    return absl::OkStatus();
+    const Transfer written = TransferAll(bytes.size(), [&](uint64_t done, uint64_t left) {
+      return write(fd_.get(), bytes.data() + done, left);
+    });
+    if (written.bytes == bytes.size()) return absl::OkStatus();
+    return Failed(path_, written.error == 0 ? EIO : written.error);
   }
 
   // Adds `bytes` of another file, from `offset` on.
@@ -108,10 +108,12 @@ class Writer {
     std::string piece;
     while (bytes > 0) {
       piece.resize(std::min<uint64_t>(bytes, kPieceBytes));
-      const ssize_t n = pread(from, piece.data(), piece.size(), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return absl::InternalError("the session's memory cannot be read");
-      piece.resize(static_cast<size_t>(n));
+      const Transfer got = TransferAll(piece.size(), [&](uint64_t done, uint64_t left) {
+        return pread(from, piece.data() + done, left, static_cast<off_t>(offset + done));
+      });
+      if (got.bytes < piece.size()) {
+        return absl::InternalError("the session's memory cannot be read");
+      }
       if (const absl::Status added = Add(piece); !added.ok()) return added;
       offset += piece.size();
       bytes -= piece.size();
@@ -162,13 +164,10 @@ class Reader {
 
   absl::Status Next(char* to, size_t bytes) {
     if (bytes > left_) return Malformed(path_, "it ends too early");
-    for (size_t done = 0; done < bytes;) {
-      const ssize_t n = read(fd_.get(), to + done, bytes - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Failed(path_, errno);
-      if (n == 0) return Lost(path_);
-      done += static_cast<size_t>(n);
-    }
+    const Transfer got = TransferAll(
+        bytes, [&](uint64_t done, uint64_t left) { return read(fd_.get(), to + done, left); });
+    if (got.error != 0) return Failed(path_, got.error);
+    if (got.bytes < bytes) return Lost(path_);
     hasher_.Add({to, bytes});
     left_ -= bytes;
     return absl::OkStatus();
@@ -180,13 +179,13 @@ class Reader {
     while (bytes > 0) {
       piece.resize(std::min<uint64_t>(bytes, kPieceBytes));
       if (const absl::Status read = Next(piece.data(), piece.size()); !read.ok()) return read;
-      for (std::string_view left = piece; !left.empty();) {
-        const ssize_t n = pwrite(to, left.data(), left.size(), static_cast<off_t>(offset));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return absl::ResourceExhaustedError("no memory for a saved session");
-        left.remove_prefix(static_cast<size_t>(n));
-        offset += static_cast<uint64_t>(n);
+      const Transfer put = TransferAll(piece.size(), [&](uint64_t done, uint64_t left) {
+        return pwrite(to, piece.data() + done, left, static_cast<off_t>(offset + done));
+      });
+      if (put.bytes < piece.size()) {
+        return absl::ResourceExhaustedError("no memory for a saved session");
       }
+      offset += piece.size();
       bytes -= piece.size();
     }
     return absl::OkStatus();
@@ -393,13 +392,10 @@ absl::StatusOr<SavedSession> SavedSessions::ReadManifest(uint64_t session) const
     return Malformed(path, "not a manifest");
   }
   std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n =
-        pread(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Failed(path, n < 0 ? errno : EIO);
-    done += static_cast<size_t>(n);
-  }
+  const Transfer got = TransferAll(bytes.size(), [&](uint64_t done, uint64_t left) {
+    return pread(fd.get(), bytes.data() + done, left, static_cast<off_t>(done));
+  });
+  if (got.bytes < bytes.size()) return Failed(path, got.error == 0 ? EIO : got.error);
   SavedSession manifest;
   if (!manifest.ParseFromString(bytes)) return Malformed(path, "not a manifest");
   if (manifest.format() != kSavedSessionFormat) {

@@ -1,6 +1,5 @@
 #include "server/gpu_server/session/bulk/bulk_port.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/transfer_all.h"
 
 namespace warpline::server {
 namespace {
@@ -17,19 +17,12 @@ absl::Status Superseded() {
   return absl::AbortedError("another connection has the slot of this one");
 }
 
-// Moves all of it: move(done) returns what one system call has moved.
 template <typename Move>
 absl::Status MoveAll(size_t bytes, const Move& move) {
-  for (size_t done = 0; done < bytes;) {
-    const ssize_t moved = move(done);
-    if (moved < 0 && errno == EINTR) continue;
-    if (moved <= 0) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("host memory cannot be reached: ", std::strerror(errno)));
-    }
-    done += static_cast<size_t>(moved);
-  }
-  return absl::OkStatus();
+  const Transfer moved = TransferAll(bytes, move);
+  if (moved.bytes == bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("host memory cannot be reached: ", std::strerror(moved.error)));
 }
 
 }  // namespace
@@ -72,9 +65,8 @@ absl::Status BulkPort::Put(uint32_t slot, const Channel* channel, uint64_t va,
   off_t offset = 0;
   const auto fd = Find(va, bytes.size(), &offset);
   if (fd == nullptr) return absl::InvalidArgumentError("a put outside the session's host memory");
-  return MoveAll(bytes.size(), [&](size_t done) {
-    return pwrite(fd->get(), bytes.data() + done, bytes.size() - done,
-                  offset + static_cast<off_t>(done));
+  return MoveAll(bytes.size(), [&](uint64_t done, uint64_t left) {
+    return pwrite(fd->get(), bytes.data() + done, left, offset + static_cast<off_t>(done));
   });
 }
 
@@ -85,9 +77,8 @@ absl::Status BulkPort::Get(uint32_t slot, const Channel* channel, uint64_t va, s
   off_t offset = 0;
   const auto fd = Find(va, bytes->size(), &offset);
   if (fd == nullptr) return absl::InvalidArgumentError("a get outside the session's host memory");
-  return MoveAll(bytes->size(), [&](size_t done) {
-    return pread(fd->get(), bytes->data() + done, bytes->size() - done,
-                 offset + static_cast<off_t>(done));
+  return MoveAll(bytes->size(), [&](uint64_t done, uint64_t left) {
+    return pread(fd->get(), bytes->data() + done, left, offset + static_cast<off_t>(done));
   });
 }
 
