@@ -292,6 +292,8 @@ class Session : public SessionControl,
   // Charges what a guarded session's worker takes of the device, and then starts it.
   void TakeOwnMemory() RUNS_ON(control_loop);
   absl::Status JoinDispatch() RUNS_ON(control_loop);
+  // The session's part of dispatch, and the group of its workers. Before the first one.
+  absl::Status PrepareWorkers() RUNS_ON(control_loop);
   void StartWorker() RUNS_ON(control_loop);
   void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
   // Memory before the client has it: `granted` is called if the session is still opening then.
@@ -299,6 +301,8 @@ class Session : public SessionControl,
                  std::function<void(warpline_internal::MemoryGrant)> granted) RUNS_ON(control_loop);
   // All that a guarded session gets.
   void TakeAll() RUNS_ON(control_loop);
+  // The client may be away for `patience`.
+  void KnowClient(absl::Duration patience) RUNS_ON(control_loop);
   void Welcome(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop);
   SessionFacts Facts() const RUNS_ON(control_loop);
   SessionStanding Standing() const RUNS_ON(control_loop);

@@ -246,7 +246,8 @@ class SessionHost : public Acceptor,
   // Reads and takes over a session, or tries again before `give_up`.
   void RestoreOne(uint64_t id, absl::Time give_up);
   absl::Status AdoptOne(SessionCut cut) RUNS_ON(control_loop);
-  void OnRestored(uint64_t id, const absl::Status& status);
+  // It cannot go on here.
+  void LeaveSaved(uint64_t id, const absl::Status& why);
   void OnDisk(std::function<void()> body);
   // The server is about to end.
   bool Leaves() const;

@@ -176,24 +176,20 @@ void SessionHost::RestoreOne(uint64_t id, absl::Time give_up) {
     auto cut = options_.saved->Read(id);
     absl::Status status = cut.status();
     if (status.ok()) status = options_.saved->Take(id);
-    if (!status.ok()) return OnRestored(id, status);
-    const auto shared = std::make_shared<SessionCut>(*std::move(cut));
+    if (!status.ok()) return LeaveSaved(id, status);
     // Waits for the control loop, which does not wait for this one.
     absl::Status adopted;
     OnControl([&] {
       control_loop.AssertOnLoop();
-      adopted = AdoptOne(std::move(*shared));
+      adopted = AdoptOne(*std::move(cut));
       MutexLock lock(&mu_);
       if (adopted.ok()) away_.erase(id);
     });
-    if (adopted.ok()) {
-      options_.saved->Forget(id);
-      return OnRestored(id, adopted);
-    }
+    if (adopted.ok()) return options_.saved->Forget(id);
     const absl::Status back = options_.saved->PutBack(id);
     if (!back.ok()) LogWarning("saved session=", id, " is lost: ", back.ToString());
     const bool passes = absl::IsUnavailable(adopted) || absl::IsResourceExhausted(adopted);
-    if (!passes || !back.ok() || SteadyNow() >= give_up) return OnRestored(id, adopted);
+    if (!passes || !back.ok() || SteadyNow() >= give_up) return LeaveSaved(id, adopted);
     control_.Post([this, id, give_up] {
       control_loop.AssertOnLoop();
       control_.RunAfter(kPause, [this, id, give_up] { RestoreOne(id, give_up); });
@@ -223,15 +219,11 @@ absl::Status SessionHost::AdoptOne(SessionCut cut) {
   return session->Adopt(std::move(cut));
 }
 
-void SessionHost::OnRestored(uint64_t id, const absl::Status& status) {
-  {
-    MutexLock lock(&mu_);
-    away_.erase(id);
-  }
-  if (!status.ok()) {
-    LogWarning("saved session=", id, " cannot go on, and stays in its folder: ",
-               status.ToString(absl::StatusToStringMode::kWithNoExtraData));
-  }
+void SessionHost::LeaveSaved(uint64_t id, const absl::Status& why) {
+  LogWarning("saved session=", id, " cannot go on, and stays in its folder: ",
+             why.ToString(absl::StatusToStringMode::kWithNoExtraData));
+  MutexLock lock(&mu_);
+  away_.erase(id);
 }
 
 }  // namespace warpline::server

@@ -177,11 +177,17 @@ void Session::TakeOwnMemory() {
   });
 }
 
-void Session::StartWorker() {
-  if (const absl::Status joined = JoinDispatch(); !joined.ok()) return RefuseTier(joined);
+absl::Status Session::PrepareWorkers() {
+  const absl::Status joined = JoinDispatch();
+  if (!joined.ok()) return joined;
   if (const std::string group = MpsGroupOf(Facts(), membership_.payer()); !group.empty()) {
     worker_.SetGroup({group, placed_.front()->ordinal()}, entitlement().slice.sm_percent);
   }
+  return joined;
+}
+
+void Session::StartWorker() {
+  if (const absl::Status prepared = PrepareWorkers(); !prepared.ok()) return RefuseTier(prepared);
   const absl::Status started = worker_.Start(
       WorkersDevice(holdings_.devices()),
       MakeOpenWorker(Facts(), membership_.payer(), tasks_.streams()), parts_.options->ring_bytes);
@@ -243,6 +249,13 @@ void Session::TakeAll() {
   });
 }
 
+void Session::KnowClient(absl::Duration patience) {
+  presence_.Begin({hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace(),
+                   hello_.arena_bytes()},
+                  patience);
+  if ((hello_.features() & kFeatureRefusals) != 0) client_.TellRefusals();
+}
+
 void Session::Welcome(MemoryGrant grant) {
   const SessionOptions& options = *parts_.options;
   terms_.secret = secret_;
@@ -252,10 +265,7 @@ void Session::Welcome(MemoryGrant grant) {
     // The channel's loop reads it with the first counted frame, which comes after this.
     port_->link().KeepFrames();
   }
-  presence_.Begin({hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace(),
-                   hello_.arena_bytes()},
-                  terms_.resumable ? options.resume_timeout : absl::ZeroDuration());
-  if ((hello_.features() & kFeatureRefusals) != 0) client_.TellRefusals();
+  KnowClient(terms_.resumable ? options.resume_timeout : absl::ZeroDuration());
   terms_.streams = tasks_.streams();
   auto welcome = MakeWelcome(Facts(), terms_);
   *welcome.mutable_initial_memory() = std::move(grant);

@@ -257,10 +257,7 @@ absl::Status Session::AdoptWorker(SessionCut* cut) {
   if ((*journal)->retired_seq() != from.done_commands()) {
     return absl::InvalidArgumentError("its journal is of another moment");
   }
-  if (const absl::Status joined = JoinDispatch(); !joined.ok()) return joined;
-  if (const std::string group = MpsGroupOf(Facts(), membership_.payer()); !group.empty()) {
-    worker_.SetGroup({group, placed_.front()->ordinal()}, entitlement().slice.sm_percent);
-  }
+  if (const absl::Status prepared = PrepareWorkers(); !prepared.ok()) return prepared;
   return worker_.StartWithout(WorkersDevice(holdings_.devices()),
                               MakeOpenWorker(Facts(), membership_.payer(), tasks_.streams()),
                               parts_.options->ring_bytes, *std::move(journal), from.done_commands(),
@@ -314,10 +311,7 @@ absl::Status Session::TryAdopt(SessionCut cut) {
   terms_.secret = secret_;
   terms_.resumable = true;
   terms_.streams = tasks_.streams();
-  if ((hello_.features() & kFeatureRefusals) != 0) client_.TellRefusals();
-  presence_.Begin({hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace(),
-                   hello_.arena_bytes()},
-                  parts_.options->resume_timeout);
+  KnowClient(parts_.options->resume_timeout);
   state_ = State::kSuspended;
   reason_ = "the server has started anew";
   suspension_.SetVariables(std::move(cut.variables));
