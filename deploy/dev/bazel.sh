@@ -51,6 +51,21 @@ split_targets() {
 need_build() {
   need_packages build "$@"
   need_cuda
+  trim_disk_cache
+}
+
+# trim_disk_cache: Bazel 4 never deletes from its disk cache (.bazelrc), so the oldest results go here
+# once there are more than WARPLINE_BUILD_CACHE_GB of them. A result that is missed is built again.
+trim_disk_cache() {
+  local cache="$HOME/.cache/warpline-bazel" limit=$((${WARPLINE_BUILD_CACHE_GB:-30} * 1000000000))
+  [ -d "$cache" ] || return 0
+  find "$cache" -type f -printf '%T@ %s %p\n' | sort -rn |
+    awk -v limit="$limit" '
+      { bytes += $2; files[NR] = $3; sizes[NR] = bytes }
+      END {
+        if (bytes <= limit) exit
+        for (i = 1; i <= NR; i++) if (sizes[i] > limit * 0.7) print files[i]
+      }' | xargs -r -d '\n' rm -f || true  # Another build may trim it, too.
 }
 
 # bazel_bin: the folder with what was built by `--config=opt`. The bazel-bin link in the tree points

@@ -7,6 +7,7 @@ Builds the targets (default: everything, //...), optimized unless a configuratio
   --tsan     thread sanitizer
   --clang    clang with its thread-safety analysis
   --dbg      debug build
+Results are kept in ~/.cache/warpline-bazel; beyond WARPLINE_BUILD_CACHE_GB (30) the oldest go.
 TEXT
 }
 

@@ -128,9 +128,7 @@ void Executor::DropFront() {
   if (left_over_ == nullptr) left_over_ = std::make_unique<Task>();
   for (Prerequisite& p : task.after) {
     // A wait for an event is dropped with what it waits for.
-    const bool of_event = task.event != nullptr && p.executor == task.event->executor &&
-                          p.ticket == task.event->ticket;
-    if (!of_event) left_over_->after.push_back(std::move(p));
+    if (!p.of_event) left_over_->after.push_back(std::move(p));
   }
   std::move(task.complete.begin(), task.complete.end(), std::back_inserter(left_over_->complete));
   std::move(task.data.begin(), task.data.end(), std::back_inserter(left_over_->data));

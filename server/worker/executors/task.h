@@ -53,6 +53,7 @@ struct Array {
 struct Prerequisite {
   std::shared_ptr<Executor> executor;
   uint64_t ticket;
+  bool of_event = false;  // The task waits for an event that was recorded there.
 };
 
 // A HostCall under way. The decoder sets `done` for good, and the executor reads it.

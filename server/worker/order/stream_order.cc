@@ -107,7 +107,7 @@ void StreamOrder::AddPrerequisites(After after, Stream* stream, Task* task) {
 void StreamOrder::AfterEvents(Stream* stream, Task* task) {
   for (const EventRecord* record : {task->event.get(), task->second_event.get()}) {
     if (record == nullptr || (stream != nullptr && record->executor == stream->executor)) continue;
-    task->after.push_back({record->executor, record->ticket});
+    task->after.push_back({record->executor, record->ticket, /*of_event=*/true});
     if (stream != nullptr) ComesAfterData(stream, record->executor, record->data_ticket, task);
   }
 }
