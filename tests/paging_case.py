@@ -17,6 +17,7 @@ class PagingCase(unittest.TestCase):
              "bin/long_program": "tests/chaos/" + PROGRAM,
              "bin/examples/both_devices": "tests/chaos/both_devices",
              "bin/examples/mapped_memory": "tests/chaos/mapped_memory",
+             "bin/examples/pinned_memory": "tests/chaos/pinned_memory",
              "bin/examples/shared_memory": "tests/chaos/shared_memory",
              "bin/examples/variables": "tests/chaos/variables"})
 

@@ -95,6 +95,40 @@ class SavedSessionsTest(PagingCase):
             self.await_open(server)
         self.finish(program, server)
 
+    def test_programs_that_share_memory_with_the_server_go_on(self):
+        self.client = PATIENT
+        server = self.serve()
+        names = ["pinned_memory", "pinned_memory", PROGRAM]
+        programs = [self.started(server, name) for name in names]
+        for _ in range(4):
+            self.end(server)
+            self.assertEqual(len(self.saved()), len(names), server.log_tail(80))
+            server = self.serve(former=server)
+            self.await_open(server, len(names))
+        for name, program in zip(names, programs):
+            self.finish(program, server, name)
+        # Nothing of it is left in the host's memory.
+        self.assertNotIn("listens at the socket's name", server.log())
+
+    def test_shared_memory_that_its_client_does_not_hand_over_is_waited_for(self):
+        self.client = PATIENT
+        self.flags[-1] = "--resume_seconds=1"
+        server = self.serve()
+        program = self.started(server, "pinned_memory")
+        program.send_signal(signal.SIGSTOP)
+        self.end(server)
+        self.assertEqual(self.saved(), ["session-1"], server.log_tail())
+        # The session is saved once more without its client.
+        for _ in range(2):
+            server = self.serve("--resume_seconds=%d" % harness.GIVE_UP_S, former=server)
+            harness.wait_until(lambda: self.sessions(server), server.log_tail)
+            self.end(server)
+            self.assertEqual(self.saved(), ["session-1"], server.log_tail())
+        server = self.serve("--resume_seconds=%d" % harness.GIVE_UP_S, former=server)
+        program.send_signal(signal.SIGCONT)
+        self.await_open(server)
+        self.finish(program, server, "pinned_memory")
+
     def test_variables_and_many_sessions_go_on(self):
         server = self.serve("--max_sessions=20")
         names = ["variables"] * 2 + [PROGRAM] * 4
@@ -137,7 +171,6 @@ class SavedSessionsTest(PagingCase):
 
     def test_what_cannot_be_saved_ends_with_its_server_and_says_why(self):
         for why, env, flags in (
-                ("it shares host memory with its client", {"WARPLINE_SHARE_MEMORY": "1"}, ()),
                 ("it is of the guarded tier", {"WARPLINE_TIER": "guarded"}, GUARDED),
                 ("its client cannot resume it", {"WARPLINE_RESUME_SECONDS": "0"}, ())):
             with self.subTest(why):

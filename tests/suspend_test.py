@@ -152,7 +152,7 @@ class SuspendTest(PagingCase):
             self.finish(program, server)
 
     def test_module_variables_and_mapped_memory_are_there_again(self):
-        for name in ("variables", "mapped_memory"):
+        for name in ("variables", "mapped_memory", "pinned_memory"):
             with self.subTest(name), harness.server(self.installation, SWAP) as server:
                 program = self.started(server, name)
                 for _ in range(3):

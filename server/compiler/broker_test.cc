@@ -27,6 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "common/packets/packet_socket.h"
 #include "gtest/gtest.h"
 #include "guard/guard.h"
 #include "guard/verify/verify.h"
@@ -34,7 +35,6 @@
 #include "server/compiler/frozen_file.h"
 #include "server/compiler/jit_link.h"
 #include "server/compiler/layout_format.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::compiler {
 namespace {

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/packets/packet_socket.h"
 #include "common/unique_fd.h"
 #include "proto/compiler.pb.h"
 #include "server/compiler/broker.h"
 #include "server/compiler/jit_link.h"
 #include "server/compiler/stages.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/jail.h"
 
 namespace warpline::compiler {

@@ -5,7 +5,7 @@
 #include <sys/uio.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/hostlink/process/descriptors.h"
+#include "common/packets/descriptors.h"
 
 namespace warpline::compiler {
 namespace {

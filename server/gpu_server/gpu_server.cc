@@ -32,6 +32,7 @@
 #include "server/gpu_server/admin/trace_method.h"
 #include "server/gpu_server/children/mps_groups/mps_groups.h"
 #include "server/gpu_server/memory/device_memory.h"
+#include "server/gpu_server/memory/host_memory_port.h"
 #include "server/gpu_server/memory/pageable_access.h"
 #include "server/gpu_server/memory/swap_file.h"
 #include "server/gpu_server/modules/module_store.h"
@@ -134,6 +135,17 @@ std::string UnixSocket(const std::vector<std::string>& addresses) {
     }
   }
   return "";
+}
+
+// Returns a name of an abstract socket that the folder's next server has, too, unless another
+// process took it meanwhile.
+std::string KeptName(const SavedSessions& saved, const std::string& what, const std::string& made) {
+  std::string name = saved.NameOf(what, made);
+  if (IsFreeName(name)) return name;
+  LogWarning(
+      "another process listens at the socket's name of the server before this one: sessions "
+      "that share host memory with their clients cannot go on");
+  return made;
 }
 
 // A name that no other server has, and that nobody knows before.
@@ -383,6 +395,7 @@ absl::Status GpuServer::Compose() {
     auto saved = SavedSessions::Open(options_.device.saved_sessions, swap_.get());
     if (!saved.ok()) return saved.status();
     host->saved = *std::move(saved);
+    host->session.host_memory_socket = KeptName(*host->saved, "host", HostMemoryPort::NewName());
   }
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);

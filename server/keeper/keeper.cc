@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/packets/packet_socket.h"
 #include "proto/frames.h"
 #include "server/hostlink/backends/backend_names.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/jail.h"
 
 namespace warpline {

@@ -4,9 +4,9 @@
 #include <thread>
 #include <utility>
 
+#include "common/packets/packet_socket.h"
 #include "gtest/gtest.h"
 #include "server/device/testing/fake_backend.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {

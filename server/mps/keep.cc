@@ -12,9 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "common/packets/packet_socket.h"
 #include "common/unique_fd.h"
 #include "proto/mps.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/jail.h"
 #include "server/mps/daemon.h"
 

@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/packets/packet_socket.h"
 #include "gtest/gtest.h"
 #include "proto/mps.pb.h"
 #include "server/hostlink/process/child_process.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/mps/testing/fake_control.h"
 
 namespace warpline::mps {

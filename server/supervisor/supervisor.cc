@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/hostlink/process/packet_socket.h"
+#include "common/packets/packet_socket.h"
 #include "server/hostlink/process/process_roles.h"
 
 namespace warpline::supervisor {

@@ -14,12 +14,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/packets/packet_socket.h"
 #include "common/process_identity.h"
 #include "common/unique_fd.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 #include "server/gpu_server/server_options.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "transport/shm/shm_packets.h"

@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 
 #include <cstddef>
-#include <cstring>
-#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
+#include "common/packets/descriptors.h"
 #include "common/unique_fd.h"
 #include "transport/status_packet.h"
 
@@ -18,39 +18,11 @@ namespace {
 
 constexpr size_t kFds = 6;
 
-void Send(int socket, const std::string& packet, const int* fds, size_t count) {
-  iovec part = {const_cast<char*>(packet.data()), packet.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kFds * sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (count > 0) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
-    std::memcpy(CMSG_DATA(rights), fds, count * sizeof(int));
-  }
-  while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR) {
-  }
-}
-
 // Owns what came, whether it is used or not.
-std::optional<ConnectionRings> TakeRings(msghdr* message) {
-  const cmsghdr* const rights = CMSG_FIRSTHDR(message);
-  if (rights == nullptr || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) {
-    return std::nullopt;
-  }
-  UniqueFd fds[kFds];
-  const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-  for (size_t i = 0; i < count && i < kFds; ++i) {
-    int fd;
-    std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(fd));
-    fds[i] = UniqueFd(fd);
-  }
-  if (count != kFds) return std::nullopt;
+std::optional<ConnectionRings> TakeRings(const msghdr& message) {
+  std::vector<UniqueFd> fds;
+  CollectFds(message, &fds);
+  if (fds.size() != kFds) return std::nullopt;
   return ConnectionRings{{std::move(fds[0]), std::move(fds[1]), std::move(fds[2])},
                          {std::move(fds[3]), std::move(fds[4]), std::move(fds[5])}};
 }
@@ -58,7 +30,7 @@ std::optional<ConnectionRings> TakeRings(msghdr* message) {
 }  // namespace
 
 void SendStatus(int socket, const absl::Status& status) {
-  Send(socket, EncodeStatus(status), nullptr, 0);
+  (void)SendWithFds(socket, EncodeStatus(status), {}, MSG_DONTWAIT);
 }
 
 void SendTaken(int socket, const ConnectionRings& rings) {
@@ -66,7 +38,7 @@ void SendTaken(int socket, const ConnectionRings& rings) {
   const RingDescriptors& down = rings.to_client;
   const int fds[kFds] = {up.memory.get(),   up.readable.get(),   up.writable.get(),
                          down.memory.get(), down.readable.get(), down.writable.get()};
-  Send(socket, EncodeStatus(absl::OkStatus()), fds, kFds);
+  (void)SendWithFds(socket, EncodeStatus(absl::OkStatus()), fds, MSG_DONTWAIT);
 }
 
 absl::StatusOr<std::optional<Received>> Receive(int socket) {
@@ -85,7 +57,7 @@ absl::StatusOr<std::optional<Received>> Receive(int socket) {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
   if (got <= 0) return absl::UnavailableError("connection lost");
   Received received;
-  received.rings = TakeRings(&message);
+  received.rings = TakeRings(message);
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
       !DecodeStatus({bytes, static_cast<size_t>(got)}, &received.status)) {
     return absl::InvalidArgumentError("the peer's last word is no status");

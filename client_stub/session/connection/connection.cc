@@ -30,9 +30,8 @@ bool IsFinal(const absl::Status& status) {
 
 }  // namespace
 
-Connection::Connection(ChannelSlot* slot, ChannelHandler* handler, LogBudget* log,
-                       std::function<void(const absl::Status&)> gave_up)
-    : slot_(slot), handler_(handler), log_(log), gave_up_(std::move(gave_up)) {}
+Connection::Connection(ChannelSlot* slot, ChannelHandler* handler, LogBudget* log, Hooks hooks)
+    : slot_(slot), handler_(handler), log_(log), hooks_(std::move(hooks)) {}
 
 Connection::~Connection() {
   BeginClosing();
@@ -317,6 +316,12 @@ absl::Status Connection::TryResume(const DialTarget& target, absl::Duration dial
     if (stopping_ || state_ == ConnectionState::kOver) {
       return absl::CancelledError("the session ends");
     }
+  }
+  if (hooks_.prepare) {
+    if (absl::Status ready = hooks_.prepare(); !ready.ok()) return ready;
+  }
+  {
+    MutexLock lock(&mu_);
     state_ = ConnectionState::kResuming;
   }
   {
@@ -355,7 +360,7 @@ void Connection::GiveUp(const absl::Status& status) {
   }
   {
     const LoopScope scope(&channel_loop);
-    gave_up_(status);
+    if (hooks_.gave_up) hooks_.gave_up(status);
   }
   MutexLock lock(&mu_);
   state_ = ConnectionState::kOver;

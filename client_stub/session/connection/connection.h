@@ -40,11 +40,17 @@ enum class ConnectionState {
 // Its destructor ends its channel and its thread; no callback is called afterwards.
 class Connection {
  public:
+  // The redialer calls these. They may be null.
+  struct Hooks {
+    // Before each attempt to resume. An error is the attempt's.
+    std::function<absl::Status()> prepare;
+    // Once a lost connection could not be replaced, when there is no loop.
+    std::function<void(const absl::Status&)> gave_up;
+  };
+
   // All are borrowed. `slot` gets the channels, whose frames `handler` handles; `log` has the kinds
-  // of session_log.h. The redialer calls `gave_up`, when there is no loop, once a lost connection
-  // could not be replaced.
-  Connection(ChannelSlot* slot, ChannelHandler* handler, LogBudget* log,
-             std::function<void(const absl::Status&)> gave_up);
+  // of session_log.h.
+  Connection(ChannelSlot* slot, ChannelHandler* handler, LogBudget* log, Hooks hooks);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -108,7 +114,7 @@ class Connection {
   ChannelSlot* const slot_;
   ChannelHandler* const handler_;
   LogBudget* const log_;
-  const std::function<void(const absl::Status&)> gave_up_;
+  const Hooks hooks_;
   std::atomic<bool> closing_{false};
 
   Dialer dialer_;              // Constant once Connect() has begun.

@@ -1,15 +1,20 @@
 #include "client_stub/session/memory/host_memory_link.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
 #include <cstring>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/log/log.h"
-#include "proto/session.pb.h"
+#include "common/packets/packet_socket.h"
 #include "transport/unix_connect.h"
 
 namespace warpline::stub {
@@ -19,60 +24,68 @@ using warpline_internal::HostMemoryAnswer;
 using warpline_internal::HostMemoryRequest;
 
 // This is longer than another worker takes to take over.
-constexpr timeval kTimeout = {.tv_sec = 90, .tv_usec = 0};
-// Connecting and sending wait only for who does not take what comes.
-constexpr timeval kSendTimeout = {.tv_sec = 5, .tv_usec = 0};
-constexpr size_t kMaxAnswer = 1024;
+constexpr absl::Duration kPatience = absl::Seconds(90);
+// A connection waits for a server that accepts none.
+constexpr timeval kConnectTimeout = {.tv_sec = 5, .tv_usec = 0};
 
-bool Receive(int socket, HostMemoryAnswer* answer, UniqueFd* fd) {
-  char bytes[kMaxAnswer];
-  iovec part = {bytes, sizeof(bytes)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  msghdr header = {};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof(control);
-  ssize_t got;
-  do {
-    got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got < 1) return false;
-  const cmsghdr* rights = CMSG_FIRSTHDR(&header);
-  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS &&
-      rights->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int number;
-    std::memcpy(&number, CMSG_DATA(rights), sizeof(number));
-    *fd = UniqueFd(number);
+// Waits until something comes, and returns false after kPatience.
+bool AwaitPacket(int socket) {
+  const absl::Time end = absl::Now() + kPatience;
+  while (true) {
+    pollfd entry = {.fd = socket, .events = POLLIN, .revents = 0};
+    const absl::Duration left = end - absl::Now();
+    if (left <= absl::ZeroDuration()) return false;
+    const timespec timeout = absl::ToTimespec(left);
+    if (ppoll(&entry, 1, &timeout, nullptr) > 0) return true;
   }
-  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return false;
-  return answer->ParseFromArray(bytes + 1, static_cast<int>(got) - 1);
 }
 
 }  // namespace
 
-bool HostMemoryLink::Connect() {
-  if (tried_) return socket_.valid();
-  tried_ = true;
+void HostMemoryLink::Open(Place place) {
+  MutexLock lock(&mu_);
+  place_.emplace(std::move(place));
+}
+
+void HostMemoryLink::BeginAsking() {
+  while (asking_) changed_.Wait(&mu_);
+  asking_ = true;
+}
+
+void HostMemoryLink::EndAsking() {
+  asking_ = false;
+  changed_.NotifyAll();
+}
+
+absl::Status HostMemoryLink::Connect() {
+  if (socket_.valid()) return absl::OkStatus();
+  const std::string& name = place_->name;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (name_.empty() || name_.size() + 1 > sizeof(address.sun_path)) return false;
-  std::memcpy(address.sun_path + 1, name_.data(), name_.size());
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+  if (name.empty() || name.size() + 1 > sizeof(address.sun_path)) {
+    return absl::PermissionDeniedError("the server has no socket for host memory");
+  }
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return false;
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof(kTimeout));
-  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof(kSendTimeout));
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return false;
+  if (!socket.valid()) return absl::UnavailableError("no descriptor is left for a socket");
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof(kConnectTimeout));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("the server's socket for host memory: ", std::strerror(errno)));
+  }
   const auto listener = ListenerOf(socket.get());
-  const absl::Status is_server =
-      listener.ok() ? server_.Check("the socket for host memory", *listener) : listener.status();
+  const absl::Status is_server = listener.ok()
+                                     ? place_->server.Check("the socket for host memory", *listener)
+                                     : listener.status();
   if (!is_server.ok()) {
     LogWarning("no host memory is shared with the server: ", is_server.message());
-    return false;
+    return absl::PermissionDeniedError(is_server.message());
   }
+  fcntl(socket.get(), F_SETFL, O_NONBLOCK);
   socket_ = std::move(socket);
-  return true;
+  connected_ = true;
+  return absl::OkStatus();
 }
 
 CudaResult HostMemoryLink::Request(HostSharing what, uint64_t va, uint64_t bytes, UniqueFd* fd,
@@ -94,26 +107,151 @@ UniqueFd HostMemoryLink::RequestBoard() {
   return Ask(std::move(request), &fd, &why) == CudaResult::kSuccess ? std::move(fd) : UniqueFd();
 }
 
-CudaResult HostMemoryLink::Ask(HostMemoryRequest request, UniqueFd* fd, std::string* why) {
-  request.set_session(session_);
-  request.set_secret(secret_);
-  std::string packet(1, '\0');
-  if (!request.AppendToString(&packet)) return CudaResult::kInvalidValue;
-  MutexLock lock(&mu_);
-  if (broken_ || !Connect()) return CudaResult::kNotSupported;
-  HostMemoryAnswer answer;
-  ssize_t sent;
-  do {
-    sent = send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  if (sent != static_cast<ssize_t>(packet.size()) || !Receive(socket_.get(), &answer, fd)) {
-    // Later answers would not belong to their requests any more. The connection stays, for memory
-    // that outlives the session lives as long as that.
-    broken_ = true;
-    return CudaResult::kNotSupported;
+absl::Status HostMemoryLink::Exchange(int socket, const HostMemoryRequest& request,
+                                      const std::vector<int>& fds, HostMemoryAnswer* answer,
+                                      UniqueFd* fd) {
+  if (const absl::Status sent = SendPacket(socket, request, fds); !sent.ok()) return sent;
+  while (true) {
+    std::vector<UniqueFd> received;
+    const absl::Status got = ReceivePacket(socket, answer, &received);
+    if (absl::IsNotFound(got)) {
+      if (!AwaitPacket(socket)) return absl::DeadlineExceededError("the server does not answer");
+      continue;
+    }
+    if (!got.ok()) return got;
+    MutexLock lock(&mu_);
+    if (answer->kept_size() > 0) {
+      Keep(*answer, std::move(received));
+      continue;
+    }
+    if (received.size() == 1) *fd = std::move(received.front());
+    return absl::OkStatus();
   }
+}
+
+void HostMemoryLink::Keep(const HostMemoryAnswer& answer, std::vector<UniqueFd> fds) {
+  if (fds.size() != static_cast<size_t>(answer.kept_size())) return;
+  for (int i = 0; i < answer.kept_size(); ++i) {
+    const auto& segment = answer.kept(i);
+    kept_[segment.va()] = {segment.bytes(), segment.outlives(),
+                           std::move(fds[static_cast<size_t>(i)])};
+  }
+}
+
+void HostMemoryLink::Drain() {
+  bool failed = false;
+  while (socket_.valid()) {
+    HostMemoryAnswer answer;
+    std::vector<UniqueFd> fds;
+    const absl::Status got = ReceivePacket(socket_.get(), &answer, &fds);
+    if (absl::IsNotFound(got)) return;
+    if (got.ok()) {
+      Keep(answer, std::move(fds));
+    } else if (std::exchange(failed, true)) {
+      // The first failure may be that of something sent, in front of what has come.
+      socket_ = UniqueFd();
+    }
+  }
+}
+
+bool HostMemoryLink::AwaitAnother() {
+  EndAsking();
+  while (!socket_.valid() && !lost_) changed_.Wait(&mu_);
+  BeginAsking();
+  return !lost_;
+}
+
+CudaResult HostMemoryLink::Ask(HostMemoryRequest request, UniqueFd* fd, std::string* why) {
+  MutexLock lock(&mu_);
+  if (!place_.has_value()) return CudaResult::kNotSupported;
+  request.set_session(place_->session);
+  request.set_secret(place_->secret);
+  BeginAsking();
+  HostMemoryAnswer answer;
+  absl::Status status;
+  for (int failures = 0; !broken_; ++failures) {
+    status = Connect();
+    if (status.ok()) {
+      const int socket = socket_.get();
+      mu_.Unlock();
+      status = Exchange(socket, request, {}, &answer, fd);
+      mu_.Lock();
+    }
+    if (status.ok()) break;
+    broken_ = !connected_ || !absl::IsUnavailable(status);
+    if (broken_) break;
+    Drain();
+    // A server that is still there may have closed the connection alone.
+    const bool may_be_there = failures == 0 && kept_.empty();
+    if (may_be_there) continue;
+    socket_ = UniqueFd();
+    if (!AwaitAnother()) break;
+  }
+  EndAsking();
+  // A broken connection stays, for memory that outlives the session lives as long as that.
+  if (broken_ || !status.ok()) return CudaResult::kNotSupported;
+  // A server that answers goes on with the session itself.
+  kept_.clear();
   *why = answer.message();
   return static_cast<CudaResult>(answer.error());
+}
+
+absl::Status HostMemoryLink::HandOverKept() {
+  auto next = kept_.begin();
+  while (next != kept_.end()) {
+    HostMemoryRequest request;
+    request.set_session(place_->session);
+    request.set_secret(place_->secret);
+    std::vector<int> fds;
+    for (; next != kept_.end() && fds.size() < kMaxPacketFds; ++next) {
+      auto* const segment = request.add_kept();
+      segment->set_va(next->first);
+      segment->set_bytes(next->second.bytes);
+      segment->set_outlives(next->second.outlives);
+      fds.push_back(next->second.fd.get());
+    }
+    const int socket = socket_.get();
+    HostMemoryAnswer answer;
+    UniqueFd none;
+    mu_.Unlock();
+    const absl::Status asked = Exchange(socket, request, fds, &answer, &none);
+    mu_.Lock();
+    if (!asked.ok()) return asked;
+    if (answer.error() != 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the server does not take back the host memory that it shares: ",
+          answer.message().empty() ? CudaResultName(static_cast<CudaResult>(answer.error()))
+                                   : answer.message()));
+    }
+  }
+  kept_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status HostMemoryLink::HandOver() {
+  MutexLock lock(&mu_);
+  // A request under way sees the end of the connection by itself.
+  if (!connected_ || broken_ || asking_) return absl::OkStatus();
+  BeginAsking();
+  Drain();
+  absl::Status status;
+  if (!socket_.valid()) {
+    status = Connect();
+    if (kept_.empty()) {
+      status = absl::OkStatus();
+    } else if (status.ok()) {
+      status = HandOverKept();
+      if (!status.ok()) socket_ = UniqueFd();
+    }
+  }
+  EndAsking();
+  return status;
+}
+
+void HostMemoryLink::Lose() {
+  MutexLock lock(&mu_);
+  lost_ = true;
+  changed_.NotifyAll();
 }
 
 }  // namespace warpline::stub

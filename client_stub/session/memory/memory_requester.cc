@@ -22,9 +22,8 @@ MemoryRequester::MemoryRequester(const SessionStatus* status, ControlQueue* cont
 
 CudaResult MemoryRequester::ShareHostMemory(HostSharing what, uint64_t va, uint64_t bytes,
                                             UniqueFd* fd) {
-  if (host_memory_ == nullptr) return CudaResult::kNotSupported;
   std::string why;
-  const CudaResult result = host_memory_->Request(what, va, bytes, fd, &why);
+  const CudaResult result = host_memory_.Request(what, va, bytes, fd, &why);
   if (result == CudaResult::kOutOfMemory && !why.empty()) NoteRefusedMemory(result, why);
   return result;
 }

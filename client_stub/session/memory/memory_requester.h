@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,12 +29,8 @@ class MemoryRequester final : public MemoryRequests {
   // All are borrowed.
   MemoryRequester(const SessionStatus* status, ControlQueue* control, Counters* counters);
 
-  // Sets the source of host memory. Called at most once, before the first request.
-  void SetHostMemory(std::unique_ptr<HostMemoryLink> link) { host_memory_ = std::move(link); }
-  // The completion board, from that source; invalid when it cannot be had.
-  UniqueFd RequestBoard() {
-    return host_memory_ == nullptr ? UniqueFd() : host_memory_->RequestBoard();
-  }
+  // The source of host memory and of the completion board.
+  HostMemoryLink& host_memory() { return host_memory_; }
 
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
@@ -57,7 +52,10 @@ class MemoryRequester final : public MemoryRequests {
   // Handles the payload of kRefused; false when it is none.
   bool HandleRefused(std::string_view payload) RUNS_ON(channel_loop);
   // Every request ends with `error`, and so does every later one.
-  void Lose(CudaResult error) RUNS_ON(channel_loop) { grants_.Fail(error); }
+  void Lose(CudaResult error) RUNS_ON(channel_loop) {
+    grants_.Fail(error);
+    host_memory_.Lose();
+  }
   // Sends the requests to read back memory that have no answer once more: they or their answers
   // were lost with the former connection.
   void ReadBackAgain() RUNS_ON(channel_loop);
@@ -73,7 +71,7 @@ class MemoryRequester final : public MemoryRequests {
   ControlQueue* const control_;
   Counters* const counters_;
   const std::chrono::nanoseconds spin_;
-  std::unique_ptr<HostMemoryLink> host_memory_;  // Null on another host.
+  HostMemoryLink host_memory_;  // Without a place on another host.
   GrantTable grants_;
   ReadBackTable read_backs_;
   RefusalLog refusals_;

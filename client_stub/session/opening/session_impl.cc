@@ -37,10 +37,13 @@ SessionImpl::SessionImpl(ArenaReservation arena)
              .relays = &relays_,
              .log = &log_},
             &connection_, &answer_),
-      connection_(&commands_.channel(), &loop_, &log_, [this](const absl::Status& status) {
-        channel_loop.AssertOnLoop();
-        loop_.OnGivenUp(status);
-      }) {
+      connection_(&commands_.channel(), &loop_, &log_,
+                  {.prepare = [this] { return memory_.host_memory().HandOver(); },
+                   .gave_up =
+                       [this](const absl::Status& status) {
+                         channel_loop.AssertOnLoop();
+                         loop_.OnGivenUp(status);
+                       }}) {
   SetParts({.terms = &loop_.welcomed().terms,
             .commands = &commands_,
             .status = &commands_.errors(),
@@ -74,12 +77,11 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   }
   commands_.SetTerms(welcomed.version, welcomed.window_bytes, welcomed.window_commands);
   if (!welcomed.host_memory_socket.empty() && welcomed.boot_id == BootId()) {
-    memory_.SetHostMemory(std::make_unique<HostMemoryLink>(LocalServer(options.endpoint),
-                                                           welcomed.host_memory_socket,
-                                                           welcomed.session, welcomed.secret));
+    memory_.host_memory().Open({LocalServer(options.endpoint), welcomed.host_memory_socket,
+                                welcomed.session, welcomed.secret});
   }
   if ((welcomed.terms.features & kFeatureBoard) != 0) {
-    commands_.shared_board().SetSource([this] { return memory_.RequestBoard(); });
+    commands_.shared_board().SetSource([this] { return memory_.host_memory().RequestBoard(); });
   }
   if ((welcomed.terms.features & kFeatureBulk) != 0) {
     bulk_.Start([&](uint32_t slot, uint64_t va) {
@@ -109,7 +111,10 @@ void SessionImpl::OnRelay(RelayTarget::Address address) {
 }
 
 void SessionImpl::Close(absl::Duration deadline) {
-  const absl::Cleanup finish = [this] { log_.Finish(); };
+  const absl::Cleanup finish = [this] {
+    memory_.host_memory().Lose();
+    log_.Finish();
+  };
   const absl::Time end = absl::Now() + deadline;
   connection_.BeginClosing();
   bulk_.Close();

@@ -16,12 +16,12 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/packets/packet_socket.h"
 #include "guard/guard.h"
 #include "server/compiler/broker.h"
 #include "server/compiler/client/compiler_client.h"
 #include "server/compiler/jit_link.h"
 #include "server/compiler/stages.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::compiler {
 namespace {

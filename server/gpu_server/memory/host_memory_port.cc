@@ -12,10 +12,11 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/cuda/cuda_result.h"
-#include "server/hostlink/process/packet_socket.h"
+#include "common/packets/packet_socket.h"
 
 namespace warpline::server {
 namespace {
@@ -27,15 +28,7 @@ constexpr int kBacklog = 64;
 // The others become ready again in the next turn of the loop.
 constexpr int kConnectionsATurn = 16;
 
-}  // namespace
-
-std::string HostMemoryPort::NewName() {
-  uint64_t number = 0;
-  if (getrandom(&number, sizeof(number), 0) != sizeof(number)) return "";
-  return absl::StrFormat("warpline-host-%d-%016x", getpid(), number);
-}
-
-absl::Status HostMemoryPort::Start(const std::string& name) {
+absl::StatusOr<UniqueFd> ListenAt(const std::string& name) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -49,7 +42,23 @@ absl::Status HostMemoryPort::Start(const std::string& name) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen for requests for host memory: ", std::strerror(errno)));
   }
-  socket_ = std::move(socket);
+  return socket;
+}
+
+}  // namespace
+
+std::string HostMemoryPort::NewName() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof(number), 0) != sizeof(number)) return "";
+  return absl::StrFormat("warpline-host-%d-%016x", getpid(), number);
+}
+
+bool IsFreeName(const std::string& name) { return ListenAt(name).ok(); }
+
+absl::Status HostMemoryPort::Start(const std::string& name) {
+  auto socket = ListenAt(name);
+  if (!socket.ok()) return socket.status();
+  socket_ = *std::move(socket);
   watch_ = loop_->Watch(socket_.get(), [this] {
     control_loop.AssertOnLoop();
     OnConnect();
@@ -123,11 +132,16 @@ bool HostMemoryPort::Answer(const Connection& connection, const HostSegments::Re
 void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
   if (connection->keeps) return OnPacketAfterEnd(connection);
   HostMemoryRequest request;
-  const absl::Status received = ReceivePacket(connection->socket.get(), &request, nullptr);
+  std::vector<UniqueFd> memory;
+  const absl::Status received = ReceivePacket(connection->socket.get(), &request, &memory);
   if (absl::IsNotFound(received)) return;
-  // Who sends more than it waits for is nobody's client.
+  // Clients wait for an answer before they send more.
   if (!received.ok() || connection->busy || !Admit(connection.get(), request)) {
     return Drop(connection);
+  }
+  if (request.kept_size() > 0) {
+    if (!TakeKept(connection.get(), request, std::move(memory))) Drop(connection);
+    return;
   }
   if (request.outlives() && !MayKeep(connection.get())) {
     if (!Answer(*connection, {CudaResult::kNotSupported, -1, {}})) Drop(connection);
@@ -142,6 +156,37 @@ void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
     held->busy = false;
     if (!Answer(*held, result)) Drop(held);
   });
+}
+
+bool HostMemoryPort::TakeKept(Connection* connection, const HostMemoryRequest& request,
+                              std::vector<UniqueFd> memory) {
+  const bool outlives = absl::c_any_of(
+      request.kept(), [](const warpline_internal::KeptSegment& one) { return one.outlives(); });
+  if (outlives && !MayKeep(connection)) {
+    return Answer(*connection, {CudaResult::kNotSupported, -1,
+                                "its user has too much memory that outlives sessions"});
+  }
+  return Answer(*connection, sessions_->OnKeptMemory(request, std::move(memory)));
+}
+
+bool HostMemoryPort::GiveToClient(uint64_t session,
+                                  const std::vector<HostSegments::Shared>& memory) {
+  const auto found = of_session_.find(session);
+  if (found == of_session_.end()) return memory.empty();
+  const int socket = connections_.at(found->second.back())->socket.get();
+  for (size_t i = 0; i < memory.size();) {
+    HostMemoryAnswer answer;
+    std::vector<int> fds;
+    for (; i < memory.size() && fds.size() < kMaxPacketFds; ++i) {
+      warpline_internal::KeptSegment* const kept = answer.add_kept();
+      kept->set_va(memory[i].va);
+      kept->set_bytes(memory[i].bytes);
+      kept->set_outlives(memory[i].outlives);
+      fds.push_back(memory[i].fd);
+    }
+    if (!SendPacket(socket, answer, fds).ok()) return false;
+  }
+  return true;
 }
 
 bool HostMemoryPort::MayKeep(Connection* connection) {

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -40,7 +41,14 @@ class HostMemorySessions {
   // Answers now or later, on the loop. The secret was its own.
   virtual void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                             HostSegments::Answer answer) RUNS_ON(control_loop) = 0;
+  // The client hands over what it shared with a former server: the segments of `request`, and their
+  // memory in the same order.
+  virtual HostSegments::Result OnKeptMemory(const warpline_internal::HostMemoryRequest& request,
+                                            std::vector<UniqueFd> memory) RUNS_ON(control_loop) = 0;
 };
+
+// Returns true if a server of this user can listen at the abstract name now.
+bool IsFreeName(const std::string& name);
 
 struct HostMemoryPortLimits {
   // Connections without a session: of one user, in all, and for how long.
@@ -67,6 +75,10 @@ class HostMemoryPort {
   static std::string NewName();
   absl::Status Start(const std::string& name) RUNS_ON(control_loop);
   void Stop() RUNS_ON(control_loop);
+  // Sends the session's client the descriptors of its memory, for another server. Returns false
+  // when the client has no connection, or does not take them.
+  bool GiveToClient(uint64_t session, const std::vector<HostSegments::Shared>& memory)
+      RUNS_ON(control_loop);
   // The session has ended; `kept` outlives it.
   void Forget(uint64_t session, KeptSegments kept) RUNS_ON(control_loop);
 
@@ -96,6 +108,9 @@ class HostMemoryPort {
   // Whether the connection may ask for memory that outlives the session.
   bool MayKeep(Connection* connection) RUNS_ON(control_loop);
   void OnPacketAfterEnd(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
+  // Answers a client that hands over memory.
+  bool TakeKept(Connection* connection, const warpline_internal::HostMemoryRequest& request,
+                std::vector<UniqueFd> memory) RUNS_ON(control_loop);
   bool Answer(const Connection& connection, const HostSegments::Result& result)
       RUNS_ON(control_loop);
   void Drop(const std::shared_ptr<Connection>& held) RUNS_ON(control_loop);

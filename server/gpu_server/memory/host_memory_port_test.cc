@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
+#include "common/packets/packet_socket.h"
 #include "common/sealed_memory.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
@@ -23,7 +25,6 @@
 #include "server/gpu_server/memory/kept_segments.h"
 #include "server/hostlink/process/control_loop.h"
 #include "server/hostlink/process/event_loop.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::server {
 namespace {
@@ -40,6 +41,15 @@ class Sessions : public HostMemorySessions {
   void OnHostMemory(const HostMemoryRequest&, HostSegments::Answer answer) override {
     answer({CudaResult::kOutOfMemory, -1, "no room"});
   }
+  HostSegments::Result OnKeptMemory(const HostMemoryRequest& request,
+                                    std::vector<UniqueFd> memory) override {
+    for (int i = 0; i < request.kept_size(); ++i) {
+      taken_[request.kept(i).va()] = *SealedBytes(memory[static_cast<size_t>(i)].get());
+    }
+    return {};
+  }
+
+  std::map<uint64_t, uint64_t> taken_;  // Sizes by address.
 };
 
 class HostMemoryPortTest : public testing::Test {
@@ -230,6 +240,47 @@ TEST_F(HostMemoryPortTest, WhoSpeaksForAnotherSessionAfterwardsKeepsNothing) {
   EndSession();
   EXPECT_EQ(GiveBack(client, 2, kPage), CudaResult::kUnknown);
   AwaitUse(0);
+}
+
+TEST_F(HostMemoryPortTest, AClientHandsOverWhatItWasGiven) {
+  Start({});
+  const UniqueFd client = Connect();
+  EXPECT_TRUE(Ask(client, 1));
+  // More than one packet carries.
+  constexpr uint64_t kCount = kMaxPacketFds + 5;
+  std::vector<UniqueFd> memory;
+  std::vector<HostSegments::Shared> shared;
+  for (uint64_t i = 1; i <= kCount; ++i) {
+    memory.push_back(*NewSealedMemory("given", i % 3 * kPage + kPage));
+    shared.push_back({i * kPage, i % 3 * kPage + kPage, i == 4, memory.back().get()});
+  }
+  OnControl([&] {
+    EXPECT_TRUE(port_->GiveToClient(1, shared));
+    EXPECT_TRUE(port_->GiveToClient(2, {}));
+    EXPECT_FALSE(port_->GiveToClient(2, shared)) << "it has no connection";
+    port_->Forget(1, KeptSegments());
+  });
+  // It can be read after the connection's end, and goes to the next connection as it came.
+  const UniqueFd next = Connect();
+  while (true) {
+    HostMemoryAnswer given;
+    std::vector<UniqueFd> fds;
+    if (!ReceivePacket(client.get(), &given, &fds).ok()) break;
+    HostMemoryRequest request;
+    request.set_session(1);
+    request.set_secret("secret");
+    *request.mutable_kept() = given.kept();
+    std::vector<int> numbers;
+    for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
+    ASSERT_TRUE(SendPacket(next.get(), request, numbers).ok());
+    HostMemoryAnswer answer;
+    ASSERT_TRUE(ReceivePacket(next.get(), &answer, nullptr).ok());
+    EXPECT_EQ(answer.error(), 0);
+  }
+  EXPECT_EQ(sessions_.taken_.size(), kCount);
+  for (const HostSegments::Shared& one : shared) {
+    EXPECT_EQ(sessions_.taken_[one.va], one.bytes) << one.va;
+  }
 }
 
 TEST_F(HostMemoryPortTest, AUserKeepsSoManyAndTheNextOnesGetNone) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -47,7 +48,7 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
   SendMap(va, std::move(answer));
 }
 
-absl::Status HostSegments::Adopt(uint64_t va, uint64_t bytes, UniqueFd memory) {
+absl::Status HostSegments::Adopt(uint64_t va, uint64_t bytes, bool outlives, UniqueFd memory) {
   const auto sealed = SealedBytes(memory.get());
   if (!Fits(va, bytes) || !sealed.ok() || *sealed != bytes) {
     return absl::InvalidArgumentError("host memory that no session has");
@@ -55,6 +56,7 @@ absl::Status HostSegments::Adopt(uint64_t va, uint64_t bytes, UniqueFd memory) {
   warpline_internal::HostMemoryRequest request;
   request.set_va(va);
   request.set_bytes(bytes);
+  request.set_outlives(outlives);
   const Result made = Make(request, std::move(memory));
   return made.result == CudaResult::kSuccess ? absl::OkStatus()
                                              : absl::ResourceExhaustedError(made.why);
@@ -174,6 +176,10 @@ void HostSegments::MapAgain() {
 }
 
 KeptSegments HostSegments::End() {
+  if (handed_over_) {
+    pending_.clear();
+    segments_.clear();
+  }
   AnswerAll(CudaResult::kDeinitialized);
   KeptSegments kept;
   while (!segments_.empty()) {
@@ -186,6 +192,24 @@ KeptSegments HostSegments::End() {
     segments_.erase(first);
   }
   return kept;
+}
+
+bool HostSegments::has_requests() const {
+  return std::any_of(pending_.begin(), pending_.end(),
+                     [](const auto& entry) { return entry.second.answer != nullptr; });
+}
+
+std::vector<HostSegments::Shared> HostSegments::Show() const {
+  std::set<uint64_t> asked;
+  for (const auto& [id, pending] : pending_) {
+    if (pending.answer && !pending.unmap) asked.insert(pending.va);
+  }
+  std::vector<Shared> shared;
+  for (const auto& [va, segment] : segments_) {
+    if (asked.contains(va)) continue;
+    shared.push_back({va, segment.bytes, segment.outlives, segment.fd.get()});
+  }
+  return shared;
 }
 
 uint64_t HostSegments::bytes() const {

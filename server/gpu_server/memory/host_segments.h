@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -54,7 +55,22 @@ class HostSegments {
   // The session had such a segment on another server, with this content: the next worker maps it.
   // INVALID_ARGUMENT and RESOURCE_EXHAUSTED where Request() answers kInvalidValue and kOutOfMemory,
   // and INVALID_ARGUMENT for memory that is not sealed at this size. Only while suspended.
-  absl::Status Adopt(uint64_t va, uint64_t bytes, UniqueFd memory) RUNS_ON(control_loop);
+  absl::Status Adopt(uint64_t va, uint64_t bytes, bool outlives, UniqueFd memory)
+      RUNS_ON(control_loop);
+  // A segment that the session's client has, too.
+  struct Shared {
+    uint64_t va = 0;
+    uint64_t bytes = 0;
+    bool outlives = false;
+    int fd = -1;  // Borrowed.
+  };
+  // Returns the segments that were answered with, by address.
+  std::vector<Shared> Show() const RUNS_ON(control_loop);
+  // Another server goes on with the segments, or does not after all. While it does, what waits is
+  // not answered, and End() leaves all memory as it is.
+  void SetHandedOver(bool handed_over) RUNS_ON(control_loop) { handed_over_ = handed_over; }
+  // Returns true if something waits for an answer.
+  bool has_requests() const RUNS_ON(control_loop);
   // The worker's answer: OK, or why the session cannot go on with it. INVALID_ARGUMENT when none
   // was due.
   absl::Status OnDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
@@ -92,6 +108,7 @@ class HostSegments {
   std::shared_ptr<Quota> tenant_quota_ ABSL_GUARDED_BY(control_loop);
   WorkerLink* const worker_;
   bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
+  bool handed_over_ ABSL_GUARDED_BY(control_loop) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(control_loop) = 1;
   std::map<uint64_t, HostSegment> segments_ ABSL_GUARDED_BY(control_loop);  // By address.
   std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(control_loop);       // By id.

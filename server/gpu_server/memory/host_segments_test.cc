@@ -47,6 +47,8 @@ class HostSegmentsTest : public ::testing::Test, private WorkerLink {
     return segments_.OnDone(done);
   }
 
+  WorkerLink* worker_link() { return this; }
+
   // WorkerLink.
   absl::Status Send(const ToWorker& message, absl::Span<const int>) override {
     sent_.push_back(message);
@@ -147,6 +149,54 @@ TEST_F(HostSegmentsTest, WhatOutlivedTheSessionIsEmptyOnceItIsGivenBackOrTheClie
   EXPECT_EQ(*bytes[1], 0);
   EXPECT_EQ(quota_->used_bytes(), 0u);
   for (char* const page : bytes) munmap(page, kPage);
+}
+
+TEST_F(HostSegmentsTest, WhatIsHandedOverStaysAsItIsAndAnotherSessionHasIt) {
+  Ask(kHostArenaBase, 2 * kPage, /*give_back=*/false, /*outlives=*/true);
+  ASSERT_TRUE(Done(sent_[0].host().id()).ok());
+  // The client asks for this one again, elsewhere.
+  Ask(kHostArenaBase + 8 * kPage, kPage);
+  EXPECT_TRUE(segments_.has_requests());
+  const std::vector<HostSegments::Shared> shown = segments_.Show();
+  ASSERT_EQ(shown.size(), 1u);
+  EXPECT_EQ(shown[0].va, kHostArenaBase);
+  EXPECT_EQ(shown[0].bytes, 2 * kPage);
+  EXPECT_TRUE(shown[0].outlives);
+  auto* const bytes = static_cast<char*>(
+      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
+  ASSERT_NE(bytes, MAP_FAILED);
+  bytes[kPage] = 7;
+  segments_.SetHandedOver(true);
+  EXPECT_TRUE(segments_.End().empty());
+  EXPECT_EQ(bytes[kPage], 7);
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  EXPECT_EQ(results_, std::vector{CudaResult::kSuccess}) << "nothing else is answered";
+
+  HostSegments next(quota_, worker_link());
+  next.SetTenantQuota(tenant_quota_);
+  next.Suspend();
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      next.Adopt(kHostArenaBase, kPage, true, UniqueFd(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)))))
+      << "another size";
+  ASSERT_TRUE(
+      next.Adopt(kHostArenaBase, 2 * kPage, true, UniqueFd(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)))
+          .ok());
+  EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
+  EXPECT_EQ(bytes[kPage], 7);
+  next.End().EmptyAll();
+  EXPECT_EQ(bytes[kPage], 0) << "it outlived that session, and was emptied";
+  munmap(bytes, 2 * kPage);
+}
+
+TEST_F(HostSegmentsTest, MemoryThatIsTakenBackIsEmptiedAtTheEndAsBefore) {
+  Ask(kHostArenaBase, kPage);
+  ASSERT_TRUE(Done(sent_[0].host().id()).ok());
+  segments_.SetHandedOver(true);
+  segments_.SetHandedOver(false);
+  segments_.End();
+  struct stat file = {};
+  ASSERT_EQ(fstat(fd_.get(), &file), 0);
+  EXPECT_EQ(file.st_blocks, 0);
 }
 
 TEST_F(HostSegmentsTest, WhatIsNoRangeIsRefusedAndNothingIsSent) {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/packets/packet_socket.h"
 #include "common/steady_time.h"
 #include "proto/frames.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::server {
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/packets/packet_socket.h"
 #include "proto/frames.h"
 #include "server/gpu_server/memory/session_memory.h"
 #include "server/gpu_server/memory/share_book.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::server {
 namespace {

@@ -10,15 +10,19 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/content_hash.h"
 #include "common/sealed_memory.h"
+#include "common/text_file.h"
 #include "common/transfer_all.h"
 #include "common/version.h"
 #include "server/hostlink/handover/journal_file.h"
@@ -43,6 +47,9 @@ constexpr char kStaging[] = "staging";
 constexpr int kMostStaging = 16;
 constexpr uint64_t kMostStagingBytes = 64u << 20;
 constexpr size_t kSecretBytes = 16;
+constexpr size_t kMostNameBytes = 80;
+constexpr uint32_t kOldestFormat = 1;
+constexpr uint32_t kFormatWithShared = 2;
 // Leaves room for the sessions of this server.
 constexpr uint64_t kMostNumber = uint64_t{1} << 62;
 
@@ -308,6 +315,18 @@ std::string SavedSessions::FolderOf(const char* state, uint64_t session) const {
   return absl::StrCat(dir_, "/", state, "-", session);
 }
 
+std::string SavedSessions::NameOf(const std::string& what, const std::string& made) const {
+  const std::string path = absl::StrCat(dir_, "/", what, ".name");
+  if (const auto known = ReadWordFile(path); known.ok() && known->size() <= kMostNameBytes) {
+    const bool is_name =
+        absl::c_all_of(*known, [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-'; });
+    if (is_name) return *known;
+  }
+  // Without the file, the next server's name is another one.
+  std::ofstream(path, std::ios::trunc) << made << "\n";
+  return made;
+}
+
 std::map<uint64_t, std::string> SavedSessions::Find(std::vector<std::string>* unreadable) const {
   std::map<uint64_t, std::string> found;
   std::error_code error;
@@ -354,7 +373,7 @@ absl::Status SavedSessions::Write(SessionCut* cut) {
 
 absl::Status SavedSessions::WriteFiles(const std::string& folder, SessionCut* cut) const {
   SavedSession& manifest = cut->manifest;
-  manifest.set_format(kSavedSessionFormat);
+  manifest.set_format(manifest.shared_size() > 0 ? kFormatWithShared : kOldestFormat);
   manifest.set_server_version(kVersion);
   absl::Status written =
       WriteExtents(folder, kJournal, cut->journal.get(), manifest.mutable_journal());
@@ -398,10 +417,13 @@ absl::StatusOr<SavedSession> SavedSessions::ReadManifest(uint64_t session) const
   if (got.bytes < bytes.size()) return Failed(path, got.error == 0 ? EIO : got.error);
   SavedSession manifest;
   if (!manifest.ParseFromString(bytes)) return Malformed(path, "not a manifest");
-  if (manifest.format() != kSavedSessionFormat) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " has format ", manifest.format(), ", and this server reads ", kSavedSessionFormat));
+  if (manifest.format() < kOldestFormat || manifest.format() > kSavedSessionFormat) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " has format ", manifest.format(),
+                                                      ", and this server reads ", kOldestFormat,
+                                                      " to ", kSavedSessionFormat));
   }
+  const uint32_t has = manifest.shared_size() > 0 ? kFormatWithShared : kOldestFormat;
+  if (has > manifest.format()) return Malformed(path, "shared memory in a format without it");
   if (manifest.session() != session) return Malformed(path, "the manifest of another session");
   if (manifest.secret().size() != kSecretBytes)
     return Malformed(path, "a session without a secret");

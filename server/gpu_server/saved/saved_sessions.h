@@ -6,6 +6,7 @@
 // the client can reach it.
 //
 //   DIR/lock                 held by the server that uses the folder
+//   DIR/host.name            a name that all its servers use, such as that of a socket
 //   DIR/session-7/manifest   SavedSession (proto/saved_session.proto)
 //   DIR/session-7/memory     the device memory, without parts that are all zeros
 //   DIR/session-7/journal    what the next worker needs (server/hostlink/handover/journal_file.h)
@@ -35,7 +36,8 @@
 
 namespace warpline::server {
 
-inline constexpr uint32_t kSavedSessionFormat = 1;
+// The newest format. A session is written in the oldest one that has all of it.
+inline constexpr uint32_t kSavedSessionFormat = 2;
 
 // A session at rest, without a worker: all that another server needs to go on with it.
 struct SessionCut {
@@ -53,6 +55,10 @@ class SavedSessions {
   // memory is moved. NOT_FOUND, PERMISSION_DENIED or UNAVAILABLE when the folder cannot be used,
   // FAILED_PRECONDITION while another server uses it, or when others may write to it.
   static absl::StatusOr<std::unique_ptr<SavedSessions>> Open(std::string dir, SwapSpace* space);
+
+  // Returns a name that stays while the folder is there: `made` when it is asked for the first
+  // time. `what` says what it is the name of. Names have letters, digits and hyphens.
+  std::string NameOf(const std::string& what, const std::string& made) const;
 
   // Returns the sessions in the folder, with their secrets. Those whose manifest cannot be read are
   // left out, and told in `*unreadable`.

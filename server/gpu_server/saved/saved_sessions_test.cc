@@ -242,11 +242,26 @@ TEST_F(SavedSessionsTest, EveryByteIsLookedAt) {
   EXPECT_EQ(space_->free_bytes(), space_->bytes());
 }
 
+TEST_F(SavedSessionsTest, AFolderKeepsItsNames) {
+  EXPECT_EQ(saved_->NameOf("host", "warpline-1"), "warpline-1");
+  EXPECT_EQ(saved_->NameOf("host", "warpline-2"), "warpline-1");
+  EXPECT_EQ(saved_->NameOf("other", "warpline-3"), "warpline-3");
+  Reopen();
+  EXPECT_EQ(saved_->NameOf("host", "warpline-4"), "warpline-1");
+  for (const std::string& broken : {std::string(), std::string("a name"), std::string(81, 'x'),
+                                    std::string("../x"), std::string("a\0b", 3)}) {
+    SetContents(dir_ / "host.name", broken);
+    EXPECT_EQ(saved_->NameOf("host", "warpline-5"), "warpline-5") << broken;
+  }
+}
+
 TEST_F(SavedSessionsTest, ForgedManifestsAreRefused) {
   using Manifest = warpline_internal::SavedSession;
   const std::pair<const char*, std::function<void(Manifest*)>> forgeries[] = {
       {"another session", [](Manifest* m) { m->set_session(8); }},
-      {"another format", [](Manifest* m) { m->set_format(2); }},
+      {"no format", [](Manifest* m) { m->set_format(0); }},
+      {"a newer format", [](Manifest* m) { m->set_format(3); }},
+      {"shared memory in a format without it", [](Manifest* m) { m->add_shared(); }},
       {"half a granule", [](Manifest* m) { m->mutable_range(0)->set_bytes(3 * kGranule - 1); }},
       {"no bytes", [](Manifest* m) { m->mutable_range(0)->set_bytes(0); }},
       {"a sum that overflows",

@@ -230,7 +230,14 @@ void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
 
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                            HostSegments::Answer answer) {
-  if (!Serving() || handing_over()) return answer({CudaResult::kIllegalState, -1, {}});
+  if (handing_over()) {
+    held_requests_.push_back([this, request, answer = std::move(answer)] {
+      control_loop.AssertOnLoop();
+      OnHostMemory(request, answer);
+    });
+    return;
+  }
+  if (!Serving() || away()) return answer({CudaResult::kIllegalState, -1, {}});
   if (state_ == State::kSuspended) paging_.OnWanted();
   if (request.board()) {
     const int board = worker_.board_fd();

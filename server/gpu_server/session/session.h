@@ -23,6 +23,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -109,6 +110,10 @@ class SessionOwner : public MemoryReclaimer {
   virtual void OnCame(uint64_t session, absl::Duration took) RUNS_ON(control_loop) = 0;
   // The session ends here and goes on elsewhere: its lease is not idle.
   virtual void KeepMembership(LeaseMembership membership) RUNS_ON(control_loop) = 0;
+  // Gives the client the memory that it shares with the session, for another server. Returns false
+  // when the client does not take it.
+  virtual bool GiveToClient(uint64_t session, const std::vector<HostSegments::Shared>& memory)
+      RUNS_ON(control_loop) = 0;
   // The session is over: worker gone, memory given back, channel closed.
   virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
                               KeptSegments kept) RUNS_ON(control_loop) = 0;
@@ -166,15 +171,16 @@ class Session : public SessionControl,
   // ends: INVALID_ARGUMENT for what no session has, FAILED_PRECONDITION and RESOURCE_EXHAUSTED for
   // what this server does not have. Once, before anything else.
   absl::Status Adopt(SessionCut cut) RUNS_ON(control_loop);
-  // Thread-safe. The session is being saved, and cannot be resumed for now.
+  // Thread-safe. The session is being saved.
   bool handing_over() const { return handing_over_.load(std::memory_order_acquire); }
+  // Thread-safe. The session cannot be resumed for now: it is being saved, or its client has memory
+  // of it that has to come first.
+  bool away() const { return handing_over() || awaits_memory_.load(std::memory_order_acquire); }
+  // The client hands over memory that a former server shared with it. kInvalidValue for memory that
+  // this was not, kOutOfMemory beyond a quota.
+  HostSegments::Result TakeShared(const warpline_internal::HostMemoryRequest& request,
+                                  std::vector<UniqueFd> memory) RUNS_ON(control_loop);
   // The client asks for host memory that it shares, or gives some back.
-  void OnSharedHostMemory(const warpline_internal::HostMemoryRequest& request,
-                          HostSegments::Answer answer) RUNS_ON(control_loop) {
-    // Reports on a board that no worker writes to any more are older than all that count.
-    if (!request.board()) shares_with_client_ = true;
-    OnHostMemory(request, std::move(answer));
-  }
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer) RUNS_ON(control_loop);
 
@@ -346,6 +352,8 @@ class Session : public SessionControl,
   // The session is suspended: shows what there is.
   void ShowSaved() RUNS_ON(control_loop);
   absl::StatusOr<SessionCut> MakeCut(const SessionMemory::AwayShown& away) RUNS_ON(control_loop);
+  // Gives the client what it shares with the session, and notes that in the manifest.
+  absl::Status ShowShared(warpline_internal::SavedSession* to) RUNS_ON(control_loop);
   void StopSaving(const absl::Status& status) RUNS_ON(control_loop);
   // The client may come back.
   void TakeBack() RUNS_ON(control_loop);
@@ -408,8 +416,11 @@ class Session : public SessionControl,
   bool relay_gone_ ABSL_GUARDED_BY(control_loop) = false;
   bool handed_over_ ABSL_GUARDED_BY(control_loop) = false;
   std::atomic<bool> handing_over_{false};
-  // The client has, or had, host memory of the session mapped.
-  bool shares_with_client_ ABSL_GUARDED_BY(control_loop) = false;
+  // Memory that the client shared with a former server, and has not handed over yet; by address.
+  std::map<uint64_t, warpline_internal::KeptSegment> awaited_ ABSL_GUARDED_BY(control_loop);
+  std::atomic<bool> awaits_memory_{false};
+  // Requests for host memory that came while the session was saved. Another server gets them again.
+  std::vector<std::function<void()>> held_requests_ ABSL_GUARDED_BY(control_loop);
   bool outlives_ ABSL_GUARDED_BY(control_loop) = false;  // It was saved.
   // Shown to the next server, where leases are a scheduler's.
   std::string token_ ABSL_GUARDED_BY(control_loop);

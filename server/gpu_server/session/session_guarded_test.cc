@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
+#include "common/packets/packet_socket.h"
 #include "common/sealed_memory.h"
 #include "common/steady_time.h"
 #include "common/unique_fd.h"
@@ -31,7 +32,6 @@
 #include "proto/tier.h"
 #include "server/gpu_server/testing/session_fixture.h"
 #include "server/gpu_server/testing/test_client.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::server {
 namespace {

@@ -28,7 +28,8 @@ uint64_t HostMemoryLimit(uint64_t configured) {
 
 SessionHostOptions WithSocket(SessionHostOptions options) {
   options.session.keeps_tokens = options.saved != nullptr && options.leases->options().required;
-  options.session.host_memory_socket = HostMemoryPort::NewName();
+  std::string& name = options.session.host_memory_socket;
+  if (name.empty()) name = HostMemoryPort::NewName();
   return options;
 }
 
@@ -147,7 +148,16 @@ bool SessionHost::HasSecret(uint64_t session, const std::string& secret) {
 
 void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                                HostSegments::Answer answer) {
-  sessions_.at(request.session())->OnSharedHostMemory(request, std::move(answer));
+  sessions_.at(request.session())->OnHostMemory(request, std::move(answer));
+}
+
+HostSegments::Result SessionHost::OnKeptMemory(const warpline_internal::HostMemoryRequest& request,
+                                               std::vector<UniqueFd> memory) {
+  return sessions_.at(request.session())->TakeShared(request, std::move(memory));
+}
+
+bool SessionHost::GiveToClient(uint64_t session, const std::vector<HostSegments::Shared>& memory) {
+  return host_memory_port_.GiveToClient(session, memory);
 }
 
 void SessionHost::RenewWorkers() {
@@ -238,7 +248,7 @@ absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t
     const auto saved = away_.find(id);
     away = saved != away_.end() && EqualSecrets(secret, saved->second);
   }
-  if (away || (session != nullptr && session->HasSecret(secret) && session->handing_over())) {
+  if (away || (session != nullptr && session->HasSecret(secret) && session->away())) {
     return absl::UnavailableError("the session is saved, and goes on once a server has it again");
   }
   if (session == nullptr || !session->HasSecret(secret)) {

@@ -218,6 +218,8 @@ class SessionHost : public Acceptor,
   void OnEvicted(const Eviction& eviction, const absl::Status& status) override
       RUNS_ON(control_loop);
   void OnClientBack() override RUNS_ON(control_loop) { return_waits_.Wake(); }
+  bool GiveToClient(uint64_t session, const std::vector<HostSegments::Shared>& memory) override
+      RUNS_ON(control_loop);
   void KeepMembership(LeaseMembership membership) override RUNS_ON(control_loop) {
     kept_.push_back(std::move(membership));
   }
@@ -261,6 +263,8 @@ class SessionHost : public Acceptor,
   bool HasSecret(uint64_t session, const std::string& secret) override RUNS_ON(control_loop);
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer) override RUNS_ON(control_loop);
+  HostSegments::Result OnKeptMemory(const warpline_internal::HostMemoryRequest& request,
+                                    std::vector<UniqueFd> memory) override RUNS_ON(control_loop);
 
   DeviceMemory* DeviceAt(int ordinal) const;
   // DeviceMemory::ReadOthers(), with the answer on the control loop.

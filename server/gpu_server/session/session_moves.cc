@@ -97,6 +97,9 @@ std::map<int, uint64_t> Session::AwayBytes(bool with_request) const {
 void Session::Do(SessionAction action, absl::Duration deadline,
                  std::function<void(absl::Status)> done) {
   const bool comes = action == SessionAction::kPageIn || action == SessionAction::kResume;
+  if (away()) {
+    return done(absl::FailedPreconditionError("the session is between two servers"));
+  }
   if (state_ == State::kSuspended && !comes) return done(absl::OkStatus());
   if (state_ != State::kOpen && !(comes && Serving())) {
     return done(absl::FailedPreconditionError(Serving() ? "its worker is being replaced"

@@ -6,8 +6,10 @@
 // resume, finds the other server at the same numbers.
 #include <fcntl.h>
 
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/steady_time.h"
@@ -39,9 +41,6 @@ std::string Session::WhyNotSaved() const {
   if (!Serving()) return "it is not open";
   if (IsGuarded(hello_)) return "it is of the guarded tier, whose sessions end with their server";
   if (!terms_.resumable) return "its client cannot resume it";
-  if (shares_with_client_) {
-    return "it shares host memory with its client on this host, which no other server has";
-  }
   return WhyNotReplaceable(Standing(), /*saves_variables=*/true);
 }
 
@@ -167,6 +166,7 @@ absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away
     if (!memory.ok()) return memory.status();
     cut.staging.push_back(*std::move(memory));
   }
+  if (const absl::Status shown = ShowShared(&to); !shown.ok()) return shown;
   cut.away = away.memory;
   auto journal = Duplicate(worker_.journal_fd());
   if (!journal.ok()) return journal.status();
@@ -179,15 +179,41 @@ absl::StatusOr<SessionCut> Session::MakeCut(const SessionMemory::AwayShown& away
   return cut;
 }
 
+absl::Status Session::ShowShared(SavedSession* to) {
+  std::set<uint64_t> staging;
+  for (const auto& range : to->staging()) staging.insert(range.va());
+  std::vector<HostSegments::Shared> shared;
+  for (const HostSegments::Shared& segment : holdings_.host_segments().Show()) {
+    if (!staging.contains(segment.va)) shared.push_back(segment);
+  }
+  if (!parts_.owner->GiveToClient(id_, shared)) {
+    return absl::FailedPreconditionError(
+        "its client does not take the host memory that it shares with this server");
+  }
+  holdings_.host_segments().SetHandedOver(true);
+  for (const HostSegments::Shared& segment : shared) {
+    auto* const kept = to->add_shared();
+    kept->set_va(segment.va);
+    kept->set_bytes(segment.bytes);
+    kept->set_outlives(segment.outlives);
+  }
+  // The client still has what it did not hand over to this server.
+  for (const auto& [va, segment] : awaited_) *to->add_shared() = segment;
+  return absl::OkStatus();
+}
+
 void Session::TakeBack() {
   if (!handing_over_.exchange(false)) return;
+  holdings_.host_segments().SetHandedOver(outlives_);
   port_->TakeBack();
   bulk_->Release();
+  const auto held = std::exchange(held_requests_, {});
   if (!Serving()) return;
+  for (const auto& request : held) request();
   // The client has its time to come back from now on.
   if (!port_->attached()) presence_.Leave(absl::UnavailableError("the session was not saved"));
   // Requests from before have waited, and so may the client's next command.
-  if (holdings_.devices().has_requests()) {
+  if (holdings_.devices().has_requests() || holdings_.host_segments().has_requests()) {
     paging_.OnWanted();
   } else if (paging_.gone()) {
     port_->AskAboutWaiting();
@@ -276,6 +302,36 @@ absl::Status Session::AdoptLink(const SavedSession& from) {
   return port_->link().Adopt(std::move(state));
 }
 
+HostSegments::Result Session::TakeShared(const warpline_internal::HostMemoryRequest& request,
+                                         std::vector<UniqueFd> memory) {
+  const HostSegments::Result unknown = {CudaResult::kInvalidValue, -1,
+                                        "the session has no such memory"};
+  if (handing_over() || !Serving() || memory.size() != static_cast<size_t>(request.kept_size())) {
+    return unknown;
+  }
+  std::set<uint64_t> there;
+  for (const auto& segment : holdings_.host_segments().Show()) there.insert(segment.va);
+  for (int i = 0; i < request.kept_size(); ++i) {
+    const warpline_internal::KeptSegment& given = request.kept(i);
+    const auto found = awaited_.find(given.va());
+    // A client that has lost its connection meanwhile hands all of it over again.
+    if (found == awaited_.end() && there.contains(given.va())) continue;
+    if (found == awaited_.end() || found->second.bytes() != given.bytes()) return unknown;
+    const absl::Status taken =
+        holdings_.host_segments().Adopt(given.va(), given.bytes(), found->second.outlives(),
+                                        std::move(memory[static_cast<size_t>(i)]));
+    if (absl::IsInvalidArgument(taken)) return unknown;
+    if (!taken.ok()) {
+      const std::string why(taken.message());
+      client_.NoteRefusedMemory(why);
+      return {CudaResult::kOutOfMemory, -1, why};
+    }
+    awaited_.erase(found);
+  }
+  awaits_memory_.store(!awaited_.empty(), std::memory_order_release);
+  return {};
+}
+
 absl::Status Session::TryAdopt(SessionCut cut) {
   const SavedSession& from = cut.manifest;
   state_ = State::kOpening;
@@ -304,9 +360,14 @@ absl::Status Session::TryAdopt(SessionCut cut) {
     UniqueFd& memory = cut.staging[static_cast<size_t>(i)];
     const bool known = bulk_->Add(va, bytes, memory.get());
     if (!known) return absl::InvalidArgumentError("more staging memory than a session has");
-    const absl::Status taken = holdings_.host_segments().Adopt(va, bytes, std::move(memory));
+    const absl::Status taken = holdings_.host_segments().Adopt(va, bytes, false, std::move(memory));
     if (!taken.ok()) return taken;
   }
+  if (static_cast<size_t>(from.shared_size()) > HostSegments::kMostSegments) {
+    return absl::InvalidArgumentError("more shared memory than a session has");
+  }
+  for (const auto& segment : from.shared()) awaited_[segment.va()] = segment;
+  awaits_memory_.store(!awaited_.empty(), std::memory_order_release);
   if (const absl::Status linked = AdoptLink(from); !linked.ok()) return linked;
   terms_.secret = secret_;
   terms_.resumable = true;

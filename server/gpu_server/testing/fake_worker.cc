@@ -33,11 +33,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "common/packets/packet_socket.h"
 #include "proto/frames.h"
 #include "proto/worker.pb.h"
 #include "server/hostlink/handover/journal_file.h"
 #include "server/hostlink/process/child_process.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "transport/shm_ring.h"
 
 namespace warpline::server {

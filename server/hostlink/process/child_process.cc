@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "server/hostlink/process/packet_socket.h"
+#include "common/packets/packet_socket.h"
 #include "server/hostlink/process/priority.h"
 
 namespace warpline {

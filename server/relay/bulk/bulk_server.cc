@@ -15,8 +15,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/crypto/secret.h"
+#include "common/packets/packet_socket.h"
 #include "proto/relay.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "transport/tcp/socket_address.h"
 
 namespace warpline::relay {

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "common/packets/packet_socket.h"
 #include "common/sealed_memory.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 #include "proto/relay.pb.h"
 #include "proto/session.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "transport/bulk/bulk_socket.h"
 #include "transport/tcp/connect.h"
 #include "transport/tcp/socket_address.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/packets/packet_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "guard/guard.h"
@@ -16,7 +17,6 @@
 #include "server/compiler/frozen_file.h"
 #include "server/compiler/layout_format.h"
 #include "server/device/device.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/worker/code/guarded_modules.h"
 
 namespace warpline::worker {

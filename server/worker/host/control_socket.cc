@@ -7,11 +7,11 @@
 
 #include "common/cuda/cuda_result.h"
 #include "common/log/log.h"
+#include "common/packets/packet_socket.h"
 #include "common/unique_fd.h"
 #include "proto/refusal.h"
 #include "proto/worker.pb.h"
 #include "server/hostlink/process/liveness_lock.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "common/cuda/cuda_result.h"
+#include "common/packets/packet_socket.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "proto/worker.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

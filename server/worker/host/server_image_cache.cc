@@ -4,8 +4,8 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/packets/packet_socket.h"
 #include "proto/worker.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

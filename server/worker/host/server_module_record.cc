@@ -1,7 +1,7 @@
 #include "server/worker/host/server_module_record.h"
 
+#include "common/packets/packet_socket.h"
 #include "proto/worker.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 

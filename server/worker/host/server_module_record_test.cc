@@ -5,10 +5,10 @@
 
 #include <string>
 
+#include "common/packets/packet_socket.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "proto/worker.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

@@ -1,6 +1,6 @@
 #include "server/worker/host/socket_charger.h"
 
-#include "server/hostlink/process/packet_socket.h"
+#include "common/packets/packet_socket.h"
 
 namespace warpline::worker {
 

@@ -2,8 +2,8 @@
 
 #include <thread>
 
+#include "common/packets/packet_socket.h"
 #include "gtest/gtest.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::worker {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "absl/time/time.h"
 #include "common/log/log.h"
+#include "common/packets/packet_socket.h"
 #include "common/text.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::server {
 namespace {

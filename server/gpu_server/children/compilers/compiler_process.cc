@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "server/hostlink/process/packet_socket.h"
+#include "common/packets/packet_socket.h"
 #include "server/jail/profiles.h"
 
 namespace warpline::server {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/packets/packet_socket.h"
 #include "proto/frames.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/profiles.h"
 
 namespace warpline::server {

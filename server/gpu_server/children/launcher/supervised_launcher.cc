@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/packets/packet_socket.h"
 #include "proto/supervisor.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::supervisor {
 namespace {

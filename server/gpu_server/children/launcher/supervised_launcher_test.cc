@@ -16,10 +16,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/packets/packet_socket.h"
 #include "common/process_status.h"
 #include "gtest/gtest.h"
 #include "proto/supervisor.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::supervisor {
 namespace {

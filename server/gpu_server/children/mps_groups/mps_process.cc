@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/packets/packet_socket.h"
 #include "proto/mps.pb.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/profiles.h"
 
 namespace warpline::server {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/packets/packet_socket.h"
 #include "common/text.h"
 #include "proto/frames.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/profiles.h"
 #include "transport/unix_connect.h"
 

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/log/log.h"
 #include "common/mutex.h"
+#include "common/packets/packet_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/gpu_server/children/workers/context_measure.h"
@@ -24,7 +25,6 @@
 #include "server/hostlink/process/control_loop.h"
 #include "server/hostlink/process/death_watch.h"
 #include "server/hostlink/process/event_loop.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::server {
 namespace {

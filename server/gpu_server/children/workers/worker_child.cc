@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/packets/packet_socket.h"
 #include "server/hostlink/process/liveness_lock.h"
-#include "server/hostlink/process/packet_socket.h"
 #include "server/jail/profiles.h"
 
 namespace warpline::server {

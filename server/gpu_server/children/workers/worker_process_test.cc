@@ -10,11 +10,11 @@
 #include <string>
 #include <utility>
 
+#include "common/packets/packet_socket.h"
 #include "gtest/gtest.h"
 #include "server/hostlink/process/control_loop.h"
 #include "server/hostlink/process/death_watch.h"
 #include "server/hostlink/process/event_loop.h"
-#include "server/hostlink/process/packet_socket.h"
 
 namespace warpline::server {
 namespace {

@@ -1,7 +1,7 @@
 // Descriptors that go over a unix socket with the bytes of one message (SCM_RIGHTS).
 // Thread-safe.
-#ifndef WARPLINE_SERVER_HOSTLINK_PROCESS_DESCRIPTORS_H_
-#define WARPLINE_SERVER_HOSTLINK_PROCESS_DESCRIPTORS_H_
+#ifndef WARPLINE_COMMON_PACKETS_DESCRIPTORS_H_
+#define WARPLINE_COMMON_PACKETS_DESCRIPTORS_H_
 
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -19,11 +19,12 @@ inline constexpr size_t kKernelMaxFds = 253;
 
 // Sends `bytes` and copies of `fds` (borrowed, at most kKernelMaxFds) as one message. Returns what
 // sendmsg() does, with errno; it is repeated when a signal interrupts it, and raises no SIGPIPE.
-ssize_t SendWithFds(int socket, std::string_view bytes, absl::Span<const int> fds);
+// `flags` are more of sendmsg()'s.
+ssize_t SendWithFds(int socket, std::string_view bytes, absl::Span<const int> fds, int flags = 0);
 
 // Appends the descriptors that a received message holds to `*fds`, which owns them then.
 void CollectFds(const msghdr& header, std::vector<UniqueFd>* fds);
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_HOSTLINK_PROCESS_DESCRIPTORS_H_
+#endif  // WARPLINE_COMMON_PACKETS_DESCRIPTORS_H_

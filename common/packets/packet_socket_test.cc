@@ -1,4 +1,4 @@
-#include "server/hostlink/process/packet_socket.h"
+#include "common/packets/packet_socket.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -8,14 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "google/protobuf/wrappers.pb.h"
 #include "gtest/gtest.h"
-#include "proto/worker.pb.h"
 
 namespace warpline {
 namespace {
 
-using warpline_internal::FromKeeper;
-using warpline_internal::ToKeeper;
+using google::protobuf::BytesValue;
 
 class PacketSocketTest : public testing::Test {
  protected:
@@ -36,21 +35,19 @@ int OpenDescriptors() {
 }
 
 TEST_F(PacketSocketTest, MessageArrivesWhole) {
-  ToKeeper sent;
-  sent.mutable_create()->set_bytes(1ull << 30);
-  sent.mutable_create()->set_count(3);
+  BytesValue sent;
+  sent.set_value(std::string("a\0b", 3));
   ASSERT_TRUE(SendPacket(near_.get(), sent, {}).ok());
-  ToKeeper got;
+  BytesValue got;
   std::vector<UniqueFd> fds;
   ASSERT_TRUE(ReceivePacket(far_.get(), &got, &fds).ok());
-  EXPECT_EQ(got.create().bytes(), 1ull << 30);
-  EXPECT_EQ(got.create().count(), 3u);
+  EXPECT_EQ(got.value(), std::string("a\0b", 3));
   EXPECT_TRUE(fds.empty());
 }
 
 TEST_F(PacketSocketTest, EmptyMessageIsNotEndOfStream) {
-  ASSERT_TRUE(SendPacket(near_.get(), ToKeeper(), {}).ok());
-  ToKeeper got;
+  ASSERT_TRUE(SendPacket(near_.get(), BytesValue(), {}).ok());
+  BytesValue got;
   EXPECT_TRUE(ReceivePacket(far_.get(), &got, nullptr).ok());
 }
 
@@ -61,8 +58,8 @@ TEST_F(PacketSocketTest, DescriptorsArriveInOrderAndCloseOnExec) {
   UniqueFd write_end(ends[1]);
   std::vector<int> many(kMaxPacketFds, read_end.get());
   many.back() = write_end.get();
-  ASSERT_TRUE(SendPacket(near_.get(), ToKeeper(), many).ok());
-  ToKeeper got;
+  ASSERT_TRUE(SendPacket(near_.get(), BytesValue(), many).ok());
+  BytesValue got;
   std::vector<UniqueFd> fds;
   ASSERT_TRUE(ReceivePacket(far_.get(), &got, &fds).ok());
   ASSERT_EQ(fds.size(), kMaxPacketFds);
@@ -75,61 +72,61 @@ TEST_F(PacketSocketTest, DescriptorsArriveInOrderAndCloseOnExec) {
 
 TEST_F(PacketSocketTest, PeerGoneIsUnavailable) {
   far_.Reset(-1);
-  ToKeeper message;
+  BytesValue message;
   EXPECT_EQ(ReceivePacket(near_.get(), &message, nullptr).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(SendPacket(near_.get(), message, {}).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(PacketSocketTest, NonBlockingSocketWithoutPacketIsNotFound) {
   ASSERT_EQ(fcntl(far_.get(), F_SETFL, O_NONBLOCK), 0);
-  ToKeeper message;
+  BytesValue message;
   EXPECT_EQ(ReceivePacket(far_.get(), &message, nullptr).code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(PacketSocketTest, AFullNonBlockingSocketTakesNothing) {
   ASSERT_EQ(fcntl(near_.get(), F_SETFL, O_NONBLOCK), 0);
-  FromKeeper message;
-  message.set_message(std::string(kMaxPacketBytes / 2, 'x'));
+  BytesValue message;
+  message.set_value(std::string(kMaxPacketBytes / 2, 'x'));
   size_t sent = 0;
   absl::StatusOr<bool> took = true;
   while ((took = TrySendPacket(near_.get(), message, {})).ok() && *took) ++sent;
   EXPECT_TRUE(took.ok());
   EXPECT_EQ(SendPacket(near_.get(), message, {}).code(), absl::StatusCode::kUnavailable);
-  FromKeeper got;
+  BytesValue got;
   for (size_t i = 0; i < sent; ++i) ASSERT_TRUE(ReceivePacket(far_.get(), &got, nullptr).ok());
   EXPECT_TRUE(TrySendPacket(near_.get(), message, {}).value());
 }
 
 TEST_F(PacketSocketTest, BoundsAreKeptOnSending) {
-  FromKeeper large;
-  large.set_message(std::string(kMaxPacketBytes + 1, 'x'));
+  BytesValue large;
+  large.set_value(std::string(kMaxPacketBytes + 1, 'x'));
   EXPECT_EQ(SendPacket(near_.get(), large, {}).code(), absl::StatusCode::kInvalidArgument);
   const std::vector<int> many(kMaxPacketFds + 1, near_.get());
-  EXPECT_EQ(SendPacket(near_.get(), ToKeeper(), many).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(SendPacket(near_.get(), BytesValue(), many).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(PacketSocketTest, WithoutFreeDescriptorsTheMessageComesAlone) {
-  FromKeeper sent;
-  sent.set_message("there");
+  BytesValue sent;
+  sent.set_value("there");
   ASSERT_TRUE(SendPacket(near_.get(), sent, {near_.get(), far_.get()}).ok());
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const UniqueFd first_free(dup(near_.get()));
   const rlimit none = {static_cast<rlim_t>(first_free.get()), before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  FromKeeper got;
+  BytesValue got;
   std::vector<UniqueFd> fds;
   const absl::Status received = ReceivePacket(far_.get(), &got, &fds);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(received.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(got.message(), "there");
+  EXPECT_EQ(got.value(), "there");
   EXPECT_TRUE(fds.empty());
 }
 
 TEST_F(PacketSocketTest, GarbageIsRefusedAndItsDescriptorsClosed) {
   const std::string garbage(100, '\xff');
   ASSERT_EQ(send(near_.get(), garbage.data(), garbage.size(), 0), 100);
-  ToKeeper got;
+  BytesValue got;
   EXPECT_EQ(ReceivePacket(far_.get(), &got, nullptr).code(), absl::StatusCode::kInvalidArgument);
 
   const std::string oversized(kMaxPacketBytes + 100, 'x');
@@ -138,7 +135,7 @@ TEST_F(PacketSocketTest, GarbageIsRefusedAndItsDescriptorsClosed) {
 
   const int before = OpenDescriptors();
   const std::vector<int> fds(5, near_.get());
-  ASSERT_TRUE(SendPacket(near_.get(), ToKeeper(), fds).ok());
+  ASSERT_TRUE(SendPacket(near_.get(), BytesValue(), fds).ok());
   EXPECT_TRUE(ReceivePacket(far_.get(), &got, nullptr).ok());
   EXPECT_EQ(OpenDescriptors(), before);
 }

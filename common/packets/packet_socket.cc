@@ -1,4 +1,4 @@
-#include "server/hostlink/process/packet_socket.h"
+#include "common/packets/packet_socket.h"
 
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "server/hostlink/process/descriptors.h"
+#include "common/packets/descriptors.h"
 
 namespace warpline {
 namespace {

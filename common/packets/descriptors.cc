@@ -1,4 +1,4 @@
-#include "server/hostlink/process/descriptors.h"
+#include "common/packets/descriptors.h"
 
 #include <errno.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 namespace warpline {
 
-ssize_t SendWithFds(int socket, std::string_view bytes, absl::Span<const int> fds) {
+ssize_t SendWithFds(int socket, std::string_view bytes, absl::Span<const int> fds, int flags) {
   if (fds.size() > kKernelMaxFds) {
     errno = EINVAL;
     return -1;
@@ -28,7 +28,7 @@ ssize_t SendWithFds(int socket, std::string_view bytes, absl::Span<const int> fd
   }
   ssize_t sent;
   do {
-    sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+    sent = sendmsg(socket, &header, flags | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   return sent;
 }

@@ -1,10 +1,10 @@
 // One protobuf message a packet over a SOCK_SEQPACKET unix socket, with descriptors attached.
 //
-// A server talks in this way to the processes that it starts (proto/worker.proto). Both ends are
-// Warpline's own, but a worker runs tenant code beside it, so what arrives is bounded and checked
-// like any other input.
-#ifndef WARPLINE_SERVER_HOSTLINK_PROCESS_PACKET_SOCKET_H_
-#define WARPLINE_SERVER_HOSTLINK_PROCESS_PACKET_SOCKET_H_
+// A server talks in this way to the processes that it starts (proto/worker.proto), and to clients
+// on its host with which it shares memory. A worker runs tenant code beside it, so what arrives is
+// bounded and checked like any other input.
+#ifndef WARPLINE_COMMON_PACKETS_PACKET_SOCKET_H_
+#define WARPLINE_COMMON_PACKETS_PACKET_SOCKET_H_
 
 #include <cstddef>
 #include <utility>
@@ -48,4 +48,4 @@ absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_HOSTLINK_PROCESS_PACKET_SOCKET_H_
+#endif  // WARPLINE_COMMON_PACKETS_PACKET_SOCKET_H_
